@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# The front door: `make` lists the verbs. What they do is in scripts/ and tests/; each script there explains itself with --help.
+
+NRS_CACHE ?= $(HOME)/.cache/nrs
+export NRS_CACHE
+
+.PHONY: help setup build test test-long demo vm bench bench-vm clean distclean
+
+help:      ## list these verbs (the default)
+	@echo "nrs: a network request scheduler for Linux storage servers"
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo
+	@echo "Builds go to build/; what is downloaded or slow to make is kept in $(NRS_CACHE)."
+
+setup:     ## get the toolchain and the stock kernel, build its Rust metadata (every other verb does it by itself)
+	scripts/root.sh
+	scripts/kernel.sh
+
+build:     ## build nrs.ko for the stock kernel: build/stock/nrs.ko
+	scripts/build-module.sh stock
+
+test:      ## check the sources and run all tests, on this host and in virtual machines
+	tests/run.sh
+
+test-long: ## the tests that take too long for every day
+	tests/run.sh --long
+
+demo:      ## two users on one device: fifo against fairshare, as a table and as demo.svg
+	scripts/demo.sh
+
+vm:        ## a shell in a virtual machine with nrs.ko loaded
+	scripts/vm-shell.sh
+
+bench:     ## nanoseconds per decision of the scheduling code, measured on this host
+	scripts/bench.sh
+
+bench-vm:  ## instructions per request against dm-linear, mq-deadline and BFQ, counted in a virtual machine
+	scripts/bench-vm.sh
+
+clean:     ## remove what was built in this tree
+	rm -rf build rust/host/target demo.svg
+
+distclean: clean ## clean, and remove the downloaded toolchain and kernels
+	rm -rf --one-file-system "$(NRS_CACHE)"

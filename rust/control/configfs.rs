@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Services that an administrator makes: `nrs/SERVICE/` in configfs.
+//!
+//! | attribute | mode | holds |
+//! |---|---|---|
+//! | `cpts` | rw | number of partitions; `EBUSY` once the service is in use |
+//! | `slots` | rw | requests that may be at the devices at a time |
+//! | `state` | r | `idle`, or `in use N` with N clients |
+//!
+//! `mkdir` of a name that a client has already brought up is refused with `EEXIST`, `rmdir` of a service in
+//! use with `EBUSY`.
+
+use core::fmt::{self, Write as _};
+
+use kernel::{
+    configfs::{AttributeOperations, Group, GroupOperations, Subsystem},
+    configfs_attrs, new_mutex,
+    page::PAGE_SIZE,
+    prelude::*,
+    str::Formatter,
+    sync::{Arc, Mutex},
+};
+
+use crate::core::{registry, service::Service};
+
+/// The directory `nrs`.
+#[pin_data]
+pub(crate) struct Root {}
+
+/// Registers the directory `nrs`.
+pub(super) fn subsystem() -> impl PinInit<Subsystem<Root>, Error> {
+    let item_type = configfs_attrs! {
+        container: Subsystem<Root>,
+        data: Root,
+        child: Directory,
+        attributes: [],
+    };
+    Subsystem::new(c"nrs", item_type, try_pin_init!(Root {}))
+}
+
+#[vtable]
+impl GroupOperations for Root {
+    type Child = Directory;
+
+    fn make_group(&self, name: &CStr) -> Result<impl PinInit<Group<Directory>, Error>> {
+        let item_type = configfs_attrs! {
+            container: Group<Directory>,
+            data: Directory,
+            attributes: [
+                cpts: 0,
+                slots: 1,
+                state: 2,
+            ],
+        };
+        let path = name.try_into()?;
+        let kept = Kept(registry::create(name, None)?);
+        Ok(Group::new(path, item_type, Directory::new(kept)))
+    }
+}
+
+/// A service that was made here; dropping this ends what keeps it.
+struct Kept(Arc<Service>);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // With clients it goes with the last of them.
+        let _ = registry::remove(&self.0);
+    }
+}
+
+/// The directory of a service.
+#[pin_data]
+pub(crate) struct Directory {
+    #[pin]
+    service: Mutex<Kept>,
+}
+
+impl Directory {
+    fn new(kept: Kept) -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            service <- new_mutex!(kept, "nrs_directory"),
+        })
+    }
+
+    /// The service that the directory stands for now.
+    fn service(&self) -> Arc<Service> {
+        self.service.lock().0.clone()
+    }
+}
+
+/// One line in `page`; returns its length in bytes.
+///
+/// # Errors
+///
+/// `EINVAL`: it does not fit.
+fn line(page: &mut [u8; PAGE_SIZE], args: fmt::Arguments<'_>) -> Result<usize> {
+    let mut out = Formatter::new(page);
+    out.write_fmt(args)?;
+    out.write_char('\n')?;
+    Ok(out.bytes_written())
+}
+
+/// The number that `page` holds.
+///
+/// # Errors
+///
+/// `EINVAL`: it does not.
+fn number(page: &[u8]) -> Result<u32> {
+    let text = core::str::from_utf8(page).map_err(|_| EINVAL)?;
+    text.trim().parse().map_err(|_| EINVAL)
+}
+
+/// `cpts`
+#[vtable]
+impl AttributeOperations<0> for Directory {
+    type Data = Directory;
+
+    fn show(this: &Directory, page: &mut [u8; PAGE_SIZE]) -> Result<usize> {
+        line(page, format_args!("{}", this.service().cpts()))
+    }
+
+    fn store(this: &Directory, page: &[u8]) -> Result {
+        let cpts = number(page)?;
+        let mut kept = this.service.lock();
+        if kept.0.cpts() == cpts {
+            return Ok(());
+        }
+        let new = registry::recreate(&kept.0, cpts)?;
+        // Only the reference: the registry no longer has the old one.
+        kept.0 = new;
+        Ok(())
+    }
+}
+
+/// `slots`
+#[vtable]
+impl AttributeOperations<1> for Directory {
+    type Data = Directory;
+
+    fn show(this: &Directory, page: &mut [u8; PAGE_SIZE]) -> Result<usize> {
+        line(page, format_args!("{}", this.service().slots()))
+    }
+
+    fn store(this: &Directory, page: &[u8]) -> Result {
+        this.service().set_slots(number(page)?)
+    }
+}
+
+/// `state`
+#[vtable]
+impl AttributeOperations<2> for Directory {
+    type Data = Directory;
+
+    fn show(this: &Directory, page: &mut [u8; PAGE_SIZE]) -> Result<usize> {
+        match this.service().users() {
+            0 => line(page, format_args!("idle")),
+            users => line(page, format_args!("in use {users}")),
+        }
+    }
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The kernel part of scheduling: it lends the policies time, locks and memory.
+//!
+//! # Vocabulary
+//!
+//! - *Service*: one pool of slots and the policies that share it out ([`service`]).
+//! - *Partition*: the part of a service that the CPUs of one CPT use ([`partition`]).
+//! - *Slot*: the right to have one request at a device ([`dispatch`]).
+//! - *Target*: a backing device of a service ([`target`]).
+//! - *Client*: a front-end's device; it brings requests to one target ([`client`]).
+//! - *Worker*: what a service does every delta: shares, memory, ageing ([`worker`]).
+//!
+//! ```text
+//!            no work waits and a slot is free
+//!  arrive ─────────────────────────────────────────────────────────▶ goes down at once ─┐
+//!    │                                                                                  │
+//!    └─▶ classified ─▶ queued in a policy ─▶ decided, has a slot ─▶ target's list ─▶ submitted
+//!                            ▲                       ▲                                  │
+//!                            │   pump: one decision per free slot                       │
+//!                            └──────────── complete: the slot is free ◀─────────────────┘
+//! ```
+//!
+//! # Lock order
+//!
+//! 1. the registry's mutex ([`registry`])
+//! 2. a service's configuration mutex, then its clients' mutex
+//! 3. one partition's lock ([`partition::Partition`]); never two
+//! 4. one target's lock ([`target::Target`])
+//!
+//! The last two are spinlocks taken with interrupts off, because requests end in interrupts. Nothing is
+//! submitted, freed, printed or woken under them.
+
+pub(crate) mod client;
+pub(crate) mod cpt;
+pub(crate) mod dispatch;
+pub(crate) mod partition;
+pub(crate) mod registry;
+pub(crate) mod service;
+pub(crate) mod target;
+pub(crate) mod tunables;
+pub(crate) mod worker;
+
+use kernel::prelude::*;
+
+use crate::sched::error::{Code, Error as Refusal};
+
+/// The errno of a refusal; its reason goes to the kernel log, at a limited rate.
+pub(crate) fn errno(refusal: Refusal) -> Error {
+    if crate::sys::misc::may_print() {
+        pr_info!("refused: {}\n", refusal.reason);
+    }
+    match refusal.code {
+        Code::Invalid => EINVAL,
+        Code::NoEntry => ENOENT,
+        Code::NoDevice => ENODEV,
+        Code::Again => EAGAIN,
+        Code::Busy => EBUSY,
+        Code::Permission => EPERM,
+        Code::NoMemory => ENOMEM,
+        Code::Range => ERANGE,
+    }
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A front-end's device as its service sees it: who it is and what it did.
+
+use core::fmt;
+
+use kernel::{
+    prelude::*,
+    str::CString,
+    sync::atomic::{ordering, Atomic},
+};
+
+use crate::sched::item::Cost;
+
+/// A counter that only grows.
+pub(crate) struct Counter(Atomic<u64>);
+
+impl Counter {
+    /// Zero.
+    pub(crate) const fn new() -> Self {
+        Self(Atomic::new(0))
+    }
+
+    /// Adds `n`.
+    pub(crate) fn add(&self, n: u64) {
+        self.0.fetch_add(n, ordering::Relaxed);
+    }
+
+    /// Its value.
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(ordering::Relaxed)
+    }
+}
+
+/// A front-end's device.
+pub(crate) struct Client {
+    /// `major:minor` of the device.
+    name: CString,
+    /// Tells clients of one service apart.
+    serial: u32,
+    /// Requests that went down without waiting.
+    passed: Counter,
+    /// Requests that were queued.
+    queued: Counter,
+    /// Requests that have ended.
+    ended: Counter,
+    /// Of these, those with an error.
+    failed: Counter,
+    /// Bytes of the requests that have ended.
+    bytes: Counter,
+    /// Requests that could not be withheld: the system needed them to make progress, or the device was
+    /// about to be suspended.
+    forced: Counter,
+    /// Requests of kernel threads: nobody knows for whom they work.
+    anonymous: Counter,
+    /// Requests that are queued now.
+    held: Atomic<u64>,
+}
+
+impl Client {
+    /// A client named `name`.
+    pub(crate) fn new(name: CString, serial: u32) -> Self {
+        Self {
+            name,
+            serial,
+            passed: Counter::new(),
+            queued: Counter::new(),
+            ended: Counter::new(),
+            failed: Counter::new(),
+            bytes: Counter::new(),
+            forced: Counter::new(),
+            anonymous: Counter::new(),
+            held: Atomic::new(0),
+        }
+    }
+
+    /// Its name.
+    pub(crate) fn name(&self) -> &CStr {
+        &self.name
+    }
+
+    /// Tells clients of one service apart.
+    pub(crate) fn serial(&self) -> u32 {
+        self.serial
+    }
+
+    /// Requests that are queued now.
+    pub(crate) fn held(&self) -> u64 {
+        self.held.load(ordering::Relaxed)
+    }
+
+    /// Counts a request that goes down at once.
+    pub(crate) fn count_passed(&self) {
+        self.passed.add(1);
+    }
+
+    /// Counts a request that is queued from now on.
+    pub(crate) fn count_queued(&self) {
+        self.queued.add(1);
+        self.held.fetch_add(1, ordering::Relaxed);
+    }
+
+    /// Counts a queued request that goes down.
+    pub(crate) fn count_submitted(&self) {
+        self.held.fetch_sub(1, ordering::Relaxed);
+    }
+
+    /// Counts a request that must not wait.
+    pub(crate) fn count_forced(&self) {
+        self.forced.add(1);
+    }
+
+    /// Counts a request without a known owner.
+    pub(crate) fn count_anonymous(&self) {
+        self.anonymous.add(1);
+    }
+
+    /// Counts the end of a request.
+    pub(crate) fn count_ended(&self, cost: Cost, failed: bool) {
+        self.ended.add(1);
+        self.bytes.add(cost.bytes);
+        if failed {
+            self.failed.add(1);
+        }
+    }
+
+    /// Writes the counters as `name: value` pairs on one line.
+    pub(crate) fn write(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        write!(
+            out,
+            "passed: {}, queued: {}, held: {}, ended: {}, failed: {}, bytes: {}, forced: {}, anonymous: {}",
+            self.passed.get(),
+            self.queued.get(),
+            self.held(),
+            self.ended.get(),
+            self.failed.get(),
+            self.bytes.get(),
+            self.forced.get(),
+            self.anonymous.get(),
+        )
+    }
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Slots and who waits for one.
+//!
+//! # Vocabulary
+//!
+//! - *Slot*: the right to have one request at a device; one pool per service.
+//! - *Pending*: a partition that has queued requests.
+//! - *Parked*: a target with decided requests that wait for a place on it.
+//!
+//! # Why no wake-up is lost
+//!
+//! Who queues a request first marks its partition pending and then looks for a free slot; who frees a
+//! slot first gives it back and then looks for a pending partition. Each does the two with a full barrier
+//! in between, so at least one of them sees the other. Pending bits change under the partition's lock,
+//! parked bits under the target's.
+
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{ordering, Atomic},
+        Arc, SetOnce,
+    },
+};
+
+use super::target::Target;
+use crate::sched::{
+    attr::Priority,
+    slots::{Limits, Pool, RATIO_DEFAULT, SLOTS_MAX},
+};
+
+/// Targets of one service, at most.
+pub(crate) const TARGETS_MAX: usize = 64;
+
+/// A set of up to 64 small numbers that many change at once.
+pub(crate) struct Set(Atomic<u64>);
+
+impl Set {
+    const fn new() -> Self {
+        Self(Atomic::new(0))
+    }
+
+    fn change(&self, f: impl Fn(u64) -> u64) {
+        let mut old = self.0.load(ordering::Relaxed);
+        while let Err(now) = self.0.cmpxchg(old, f(old), ordering::Full) {
+            old = now;
+        }
+    }
+
+    /// Adds `member`.
+    pub(crate) fn insert(&self, member: u16) {
+        self.change(|set| set | 1u64.wrapping_shl(member.into()));
+    }
+
+    /// Removes `member`.
+    pub(crate) fn remove(&self, member: u16) {
+        self.change(|set| set & !1u64.wrapping_shl(member.into()));
+    }
+
+    /// The members, as bits.
+    pub(crate) fn members(&self) -> u64 {
+        self.0.load(ordering::Relaxed)
+    }
+}
+
+/// Takes the next member of `set` at or after `from`, going round.
+pub(crate) fn next_member(set: u64, from: u32) -> Option<u32> {
+    if set == 0 {
+        return None;
+    }
+    let turned = set.rotate_right(from & 63);
+    Some(turned.trailing_zeros().wrapping_add(from) & 63)
+}
+
+/// The slots of a service, its targets, and who waits.
+pub(crate) struct Dispatch {
+    pool: Atomic<u64>,
+    configured: Atomic<u32>,
+    limit: Atomic<u32>,
+    ratio: Atomic<u32>,
+    turn: Atomic<u32>,
+    /// Partitions with queued requests.
+    pub(crate) pending: Set,
+    /// Targets with parked requests.
+    pub(crate) parked: Set,
+    targets: [SetOnce<Arc<Target>>; TARGETS_MAX],
+}
+
+impl Dispatch {
+    /// A pool of `slots` slots without targets.
+    pub(crate) fn new(slots: u32) -> Self {
+        let slots = slots.clamp(1, SLOTS_MAX);
+        Self {
+            pool: Atomic::new(Pool::EMPTY.bits()),
+            configured: Atomic::new(slots),
+            limit: Atomic::new(slots),
+            ratio: Atomic::new(RATIO_DEFAULT),
+            turn: Atomic::new(0),
+            pending: Set::new(),
+            parked: Set::new(),
+            targets: [const { SetOnce::new() }; TARGETS_MAX],
+        }
+    }
+
+    /// Slots as configured.
+    pub(crate) fn slots(&self) -> u32 {
+        self.configured.load(ordering::Relaxed)
+    }
+
+    /// Slots in effect: as configured, but no more than the targets keep in flight, so that order is
+    /// decided here and not in their queues.
+    pub(crate) fn limit(&self) -> u32 {
+        self.limit.load(ordering::Relaxed)
+    }
+
+    /// Sets the number of slots and what each target may have of them.
+    ///
+    /// A lone target may have all. With several, each leaves one for every other, so that one that hangs
+    /// never stops the rest.
+    pub(crate) fn set_slots(&self, slots: u32) {
+        self.configured.store(slots, ordering::Relaxed);
+        let used = || self.targets().filter(|target| target.users() > 0);
+        let others = u32::try_from(used().count()).unwrap_or(1).saturating_sub(1);
+        let share = slots.saturating_sub(others).max(1);
+        let mut sum = 0u32;
+        for target in used() {
+            sum = sum.saturating_add(target.set_limit(share));
+        }
+        let limit = if sum == 0 { slots } else { slots.min(sum) };
+        self.limit.store(limit.max(1), ordering::Relaxed);
+    }
+
+    /// High-priority requests in a row while a regular one waits.
+    pub(crate) fn ratio(&self) -> u32 {
+        self.ratio.load(ordering::Relaxed)
+    }
+
+    /// Sets the ratio.
+    pub(crate) fn set_ratio(&self, ratio: u32) {
+        self.ratio.store(ratio, ordering::Relaxed);
+    }
+
+    /// What the slots are bound by now.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            slots: self.limit(),
+            high_priority: true,
+            ratio: self.ratio(),
+        }
+    }
+
+    /// The slots in use.
+    pub(crate) fn pool(&self) -> Pool {
+        Pool::from_bits(self.pool.load(ordering::Relaxed))
+    }
+
+    fn exchange(&self, f: impl Fn(Pool) -> Option<Pool>) -> bool {
+        let mut old = self.pool.load(ordering::Relaxed);
+        loop {
+            let Some(new) = f(Pool::from_bits(old)) else {
+                return false;
+            };
+            match self.pool.cmpxchg(old, new.bits(), ordering::Full) {
+                Ok(_) => return true,
+                Err(now) => old = now,
+            }
+        }
+    }
+
+    /// Takes a slot if a request of `priority` may have one.
+    pub(crate) fn take(&self, priority: Priority) -> bool {
+        let limits = self.limits();
+        self.exchange(|pool| pool.take(priority, &limits))
+    }
+
+    /// Takes a slot whether or not one is free.
+    pub(crate) fn charge(&self, priority: Priority) {
+        self.exchange(|pool| Some(pool.charge(priority)));
+    }
+
+    /// Gives a slot back.
+    pub(crate) fn put(&self, priority: Priority) {
+        self.exchange(|pool| Some(pool.put(priority)));
+    }
+
+    /// Whether nobody waits for a slot.
+    pub(crate) fn is_calm(&self) -> bool {
+        self.pending.members() == 0 && self.parked.members() == 0
+    }
+
+    /// Takes a slot and a place on `target` for a request that goes down at once.
+    pub(crate) fn take_both(&self, priority: Priority, target: &Target) -> bool {
+        if !target.take() {
+            return false;
+        }
+        if self.take(priority) {
+            return true;
+        }
+        target.put();
+        false
+    }
+
+    /// The partition whose turn it is among those pending.
+    ///
+    /// They take turns, whichever partition's request freed the slot: with own-first a partition that is
+    /// always busy would keep all slots to itself.
+    pub(crate) fn next_pending(&self) -> Option<u32> {
+        let next = next_member(self.pending.members(), self.turn.load(ordering::Relaxed))?;
+        self.turn.store(next.wrapping_add(1) & 63, ordering::Relaxed);
+        Some(next)
+    }
+
+    /// Target `index`.
+    pub(crate) fn target(&self, index: u16) -> Option<&Arc<Target>> {
+        self.targets.get(usize::from(index))?.as_ref()
+    }
+
+    /// All targets the service ever had.
+    pub(crate) fn targets(&self) -> impl Iterator<Item = &Arc<Target>> {
+        self.targets.iter().map_while(|target| target.as_ref())
+    }
+
+    /// The target for device `number`: the one there is, one that nobody uses any more, or a new one.
+    ///
+    /// To be called by one task at a time.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC`: the service has [`TARGETS_MAX`] targets in use; `ENOMEM`.
+    pub(crate) fn attach(&self, number: u32, depth: u32) -> Result<u16> {
+        let known = |target: &&Arc<Target>| target.users() > 0 && target.number() == number;
+        let idle = |target: &&Arc<Target>| target.users() == 0;
+        let target = match self.targets().find(known).or(self.targets().find(idle)) {
+            Some(target) => target,
+            None => {
+                let index = self.targets().count();
+                let place = self.targets.get(index).ok_or(ENOSPC)?;
+                place.populate(Target::new(u16::try_from(index).map_err(|_| ENOSPC)?)?);
+                place.as_ref().ok_or(ENOSPC)?
+            }
+        };
+        target.attach(number, depth);
+        self.set_slots(self.slots());
+        Ok(target.index())
+    }
+
+    /// Ends one use of target `index`.
+    pub(crate) fn detach(&self, index: u16) {
+        if let Some(target) = self.target(index) {
+            target.detach();
+        }
+        self.set_slots(self.slots());
+    }
+}

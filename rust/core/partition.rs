@@ -1,0 +1,475 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! One partition of a service: its heads, its lock, its timer.
+//!
+//! # Vocabulary
+//!
+//! - *Pump*: decide requests while slots are free.
+//! - *Kicks*: the targets that got something to submit; they are kicked once the lock is released.
+//! - *Cache*: who asked lately and which class that was, so that attributes need not be made anew.
+//!
+//! # Locking
+//!
+//! Everything but the fixed fields is under one spinlock with interrupts off. Only a target's lock is
+//! taken inside it.
+
+use kernel::{
+    new_spinlock_irq,
+    prelude::*,
+    sync::{
+        atomic::{ordering, Atomic},
+        rcu, Arc, SpinLockIrq,
+    },
+};
+
+use super::{dispatch::Dispatch, service::Arrival};
+use crate::{
+    sched::{
+        attr::{Attrs, Priority},
+        head::{Head, InstanceId, Ticket, MAX_INSTANCES},
+        item::{Cost, Item},
+        mem::Need,
+        policy::{AnyPart, Config, Get, Kind, Part, View},
+        ranges::Table,
+        slots::{Pending, Turn},
+    },
+    sys::{
+        misc,
+        node::{Account, Held},
+        rcu::RcuBox,
+        timer::{Expire, Timed},
+    },
+};
+
+/// The part of a policy in the kernel.
+pub(crate) type KernelPart = AnyPart<Held>;
+
+/// A head in the kernel; the tag is the configuration that an instance was started with.
+pub(crate) type KernelHead = Head<Held, KernelPart, Config>;
+
+/// The shares that a service's worker publishes.
+pub(crate) type Published = RcuBox<Table>;
+
+/// Decisions in one lock hold, at most.
+const BATCH: u32 = 64;
+
+/// Places of the cache; a power of two.
+const CACHE: usize = 16;
+
+/// Who asked, and which class that was.
+#[derive(Clone, Copy)]
+struct Cached {
+    ident: [u64; 5],
+    ticket: Ticket,
+}
+
+/// One head and its cache.
+struct Lane {
+    head: KernelHead,
+    cache: [Option<Cached>; CACHE],
+    /// Nothing may be served before this time (ns); 0: whenever.
+    until: u64,
+}
+
+impl Lane {
+    fn new(fallback: KernelPart, config: Config) -> Self {
+        Self {
+            head: Head::new(fallback, config),
+            cache: [None; CACHE],
+            until: 0,
+        }
+    }
+
+    /// The class of a request, and whether its part wants memory now; `attrs` is asked only for somebody
+    /// who did not ask lately.
+    fn classify(
+        &mut self,
+        ident: &[u64; 5],
+        attrs: &impl Fn() -> Attrs,
+        now: u64,
+    ) -> (Ticket, bool) {
+        let mix = ident
+            .iter()
+            .fold(0u64, |mix, word| {
+                (mix ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+            });
+        let place = (mix >> 56) as usize & (CACHE - 1);
+        if let Some(Some(cached)) = self.cache.get(place) {
+            if cached.ident == *ident && self.head.is_live(&cached.ticket) {
+                return (cached.ticket, false);
+            }
+        }
+        let ticket = self.head.classify(&attrs(), now);
+        if let Some(slot) = self.cache.get_mut(place) {
+            *slot = Some(Cached {
+                ident: *ident,
+                ticket,
+            });
+        }
+        let wants = |part: &mut KernelPart| !part.need().is_empty();
+        (ticket, self.head.primary_mut().is_some_and(wants))
+    }
+
+    fn has_work(&self, now: u64) -> bool {
+        self.until <= now && self.head.queued() > 0
+    }
+}
+
+/// What the lock protects.
+pub(crate) struct Inner {
+    regular: Lane,
+    high: Lane,
+    turn: Turn,
+}
+
+impl Inner {
+    fn lane(&mut self, priority: Priority) -> &mut Lane {
+        match priority {
+            Priority::Regular => &mut self.regular,
+            Priority::High => &mut self.high,
+        }
+    }
+
+    /// The head of `priority`.
+    pub(crate) fn head(&mut self, priority: Priority) -> &mut KernelHead {
+        &mut self.lane(priority).head
+    }
+
+    /// When the first of the heads that withhold may serve again, ns.
+    fn next_expiry(&self) -> Option<u64> {
+        [self.regular.until, self.high.until]
+            .into_iter()
+            .filter(|until| *until != 0)
+            .min()
+    }
+
+    fn queued(&self) -> u32 {
+        self.regular
+            .head
+            .queued()
+            .saturating_add(self.high.head.queued())
+    }
+}
+
+/// Targets to kick, as bits.
+#[derive(Clone, Copy)]
+#[must_use = "what was decided waits for a kick"]
+pub(crate) struct Kicks(u64);
+
+impl Kicks {
+    /// None.
+    pub(crate) const fn none() -> Self {
+        Self(0)
+    }
+
+    /// Adds target `index`.
+    pub(crate) fn add(&mut self, index: u16) {
+        self.0 |= 1u64.wrapping_shl(index.into());
+    }
+
+    /// These and those.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Has the targets submit what they got. To be called without locks.
+    pub(crate) fn kick(self, dispatch: &Dispatch) {
+        let mut left = self.0;
+        while left != 0 {
+            let index = left.trailing_zeros();
+            left &= left.wrapping_sub(1);
+            if let Some(target) = dispatch.target(index as u16) {
+                target.kick();
+            }
+        }
+    }
+}
+
+/// One partition of a service.
+#[pin_data]
+pub(crate) struct Partition {
+    index: u16,
+    dispatch: Arc<Dispatch>,
+    published: Arc<Published>,
+    /// A part wants memory for new classes.
+    hungry: Atomic<bool>,
+    #[pin]
+    inner: SpinLockIrq<Inner>,
+}
+
+impl Partition {
+    /// Partition `index`, with a fallback for each head, made by `config`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(
+        index: u16,
+        dispatch: Arc<Dispatch>,
+        published: Arc<Published>,
+        config: Config,
+    ) -> Result<Arc<Timed<Self>>> {
+        let part = || KernelPart::new(&config, misc::random()).map_err(|_| ENOMEM);
+        let regular = Lane::new(part()?, config);
+        let high = Lane::new(part()?, config);
+        Arc::pin_init(
+            Timed::new(pin_init!(Self {
+                index,
+                dispatch,
+                published,
+                hungry: Atomic::new(false),
+                inner <- new_spinlock_irq!(Inner {
+                    regular,
+                    high,
+                    turn: Turn::new(),
+                }, "nrs_partition"),
+            })),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Whether a part has come to want memory since this was asked last.
+    pub(crate) fn was_hungry(&self) -> bool {
+        self.hungry.load(ordering::Relaxed) && self.hungry.xchg(false, ordering::Relaxed)
+    }
+
+    /// Takes out instances that have stopped.
+    pub(crate) fn reap(&self) {
+        for priority in [Priority::Regular, Priority::High] {
+            // Each is dropped here, without the lock.
+            while self.with(|inner| inner.head(priority).reap()).is_some() {}
+        }
+    }
+
+    /// Instances on the head of `priority`, for work that lets go of the lock in between.
+    pub(crate) fn instances(&self, priority: Priority) -> impl Iterator<Item = InstanceId> {
+        self.instances_if(priority, |_| true)
+    }
+
+    /// Those of policy `kind`.
+    pub(crate) fn instances_of(
+        &self,
+        priority: Priority,
+        kind: Kind,
+    ) -> impl Iterator<Item = InstanceId> {
+        self.instances_if(priority, move |config| config.kind() == kind)
+    }
+
+    fn instances_if(
+        &self,
+        priority: Priority,
+        fits: impl Fn(&Config) -> bool,
+    ) -> impl Iterator<Item = InstanceId> {
+        let mut ids = [None; MAX_INSTANCES];
+        self.with(|inner| {
+            let found = inner.head(priority).instances();
+            for (id, status) in ids.iter_mut().zip(found.filter(|found| fits(found.tag))) {
+                *id = Some(status.id);
+            }
+        });
+        ids.into_iter().flatten()
+    }
+
+    /// Runs `f` with the lock held.
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Inner) -> R) -> R {
+        f(&mut self.inner.lock())
+    }
+}
+
+/// What [`Timed::arrive`] answers.
+pub(crate) enum Arrived {
+    /// It goes down at once.
+    Passed(Held),
+    /// It is queued; some targets may have to be kicked.
+    Queued(Kicks),
+}
+
+impl Timed<Partition> {
+    /// Takes a request: it goes down at once if it must, or if it may and nobody waits; else it is
+    /// queued.
+    pub(crate) fn arrive(
+        &self,
+        mut held: Held,
+        arrival: &Arrival<'_>,
+        attrs: &impl Fn() -> Attrs,
+    ) -> Arrived {
+        let now = held.arrival();
+        let cost = held.cost();
+        let Account {
+            target, priority, ..
+        } = held.account();
+        held.account_mut().home = self.index;
+
+        let mut inner = self.inner.lock();
+        let lane = inner.lane(priority);
+        let (ticket, hungry) = lane.classify(&arrival.ident, attrs, now);
+        if hungry {
+            self.hungry.store(true, ordering::Relaxed);
+        }
+        // Read under the lock: whoever drains has set it before it took the lock.
+        let forced = arrival.must_pass || arrival.is_draining();
+        if let Some(target) = self.dispatch.target(target) {
+            let passes = if forced {
+                self.dispatch.charge(priority);
+                target.charge();
+                true
+            } else {
+                arrival.may_pass
+                    && self.dispatch.is_calm()
+                    && self.dispatch.take_both(priority, target)
+            };
+            if passes {
+                lane.head.pass(&ticket, cost, now);
+                held.account_mut().slot = true;
+                drop(inner);
+                arrival.count_passed(forced);
+                return Arrived::Passed(held);
+            }
+        }
+
+        held.hold();
+        arrival.client.count_queued();
+        if let Err(held) = lane.head.enqueue(held, ticket, attrs, now) {
+            // The fallback takes everything, so this does not happen; should it, the request goes down.
+            drop(inner);
+            arrival.client.count_submitted();
+            return Arrived::Passed(held);
+        }
+        // It may be allowed what was not allowed to those before it.
+        lane.until = 0;
+        self.dispatch.pending.insert(self.index);
+        Arrived::Queued(self.pump(&mut inner, now))
+    }
+
+    /// Counts the end of a request that was queued here; with `pump`, decides more.
+    pub(crate) fn stop(
+        &self,
+        priority: Priority,
+        ticket: &Ticket,
+        cost: Cost,
+        pump: bool,
+    ) -> Kicks {
+        let now = misc::now();
+        let mut inner = self.inner.lock();
+        inner.head(priority).stop(ticket, cost, now);
+        if pump {
+            self.pump(&mut inner, now)
+        } else {
+            Kicks::none()
+        }
+    }
+
+    /// Decides requests while slots are free.
+    pub(crate) fn decide_more(&self) -> Kicks {
+        let now = misc::now();
+        let mut inner = self.inner.lock();
+        self.pump(&mut inner, now)
+    }
+
+    /// Decides everything that is queued, whether or not slots are free, a batch at a time.
+    pub(crate) fn drain(&self) {
+        let mut left = self.with(|inner| inner.queued());
+        while left > 0 {
+            let now = misc::now();
+            let batch = left.min(BATCH);
+            let mut kicks = Kicks::none();
+            {
+                let mut inner = self.inner.lock();
+                for _ in 0..batch {
+                    if !self.decide(&mut inner, Priority::High, now, true, &mut kicks)
+                        && !self.decide(&mut inner, Priority::Regular, now, true, &mut kicks)
+                    {
+                        break;
+                    }
+                }
+                if inner.queued() == 0 {
+                    self.dispatch.pending.remove(self.index);
+                }
+            }
+            kicks.kick(&self.dispatch);
+            left = left.saturating_sub(batch);
+            misc::cond_resched();
+        }
+    }
+
+    fn pump(&self, inner: &mut Inner, now: u64) -> Kicks {
+        let mut kicks = Kicks::none();
+        let mut decided = 0;
+        let mut pending = Pending {
+            high: inner.high.has_work(now),
+            regular: inner.regular.has_work(now),
+        };
+        while decided < BATCH {
+            let limits = self.dispatch.limits();
+            let Some(priority) = inner.turn.first(pending, self.dispatch.pool(), &limits) else {
+                break;
+            };
+            if !self.dispatch.take(priority) {
+                break;
+            }
+            if self.decide(inner, priority, now, false, &mut kicks) {
+                inner.turn.served(priority);
+                decided = decided.wrapping_add(1);
+                if !inner.lane(priority).has_work(now) {
+                    pending = pending.without(priority);
+                }
+            } else {
+                self.dispatch.put(priority);
+                pending = pending.without(priority);
+            }
+        }
+        if inner.queued() == 0 {
+            self.dispatch.pending.remove(self.index);
+        }
+        kicks
+    }
+
+    /// Takes one request out of a head and gives it to its target. Without `force` the caller has taken a
+    /// slot for it, which the request keeps.
+    fn decide(
+        &self,
+        inner: &mut Inner,
+        priority: Priority,
+        now: u64,
+        force: bool,
+        kicks: &mut Kicks,
+    ) -> bool {
+        let lane = inner.lane(priority);
+        let guard = rcu::read_lock();
+        let view = View {
+            now,
+            force,
+            table: self.published.get(&guard),
+        };
+        let (mut held, ticket) = match lane.head.get(&view) {
+            Get::Item(found) => found,
+            Get::Empty => return false,
+            Get::Throttled { until } => {
+                lane.until = until;
+                if let Some(until) = inner.next_expiry() {
+                    self.arm(until);
+                }
+                return false;
+            }
+        };
+        lane.until = 0;
+        if force {
+            self.dispatch.charge(priority);
+        }
+        held.account_mut().ticket = Some(ticket);
+        let index = held.account().target;
+        if let Some(target) = self.dispatch.target(index) {
+            if target.place(held, &self.dispatch, force) {
+                kicks.add(index);
+            }
+        }
+        true
+    }
+}
+
+impl Expire for Partition {
+    /// What was withheld may be served now.
+    fn expired(timed: &Timed<Self>) {
+        timed.decide_more().kick(&timed.dispatch);
+    }
+}

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Services by name.
+//!
+//! A service is made by the first client that names it, or beforehand by an administrator (configfs);
+//! the former goes with its last client, the latter when it is removed.
+//!
+//! An [`Observer`] (the control files) learns of each service.
+
+use kernel::{
+    new_mutex,
+    prelude::*,
+    str::CString,
+    sync::{Arc, Mutex, SetOnce},
+};
+
+use super::{client::Client, service::Service};
+use crate::sys::global::{Global, Installed};
+
+/// Services in all, at most.
+const SERVICES_MAX: usize = 1024;
+
+/// Who wants to know of services.
+pub(crate) trait Observer: Send + Sync {
+    /// `service` is there now. Called with the registry locked.
+    fn created(&self, service: &Arc<Service>);
+
+    /// `service` goes. Called with the registry locked.
+    fn removed(&self, service: &Service);
+
+    /// `service`, made by an administrator, is about to get its first client. Called without locks.
+    ///
+    /// # Errors
+    ///
+    /// Whatever refuses the client.
+    fn first_use(&self, service: &Service) -> Result;
+
+    /// The last client of `service` has gone. Called without locks.
+    fn last_use(&self, service: &Service);
+}
+
+/// A service and why it is there.
+struct Entry {
+    service: Arc<Service>,
+    /// Made by an administrator: stays without clients.
+    kept: bool,
+}
+
+/// All services.
+#[pin_data]
+pub(crate) struct Registry {
+    #[pin]
+    entries: Mutex<KVec<Entry>>,
+    observer: SetOnce<Arc<dyn Observer>>,
+}
+
+static REGISTRY: Global<Registry> = Global::new();
+
+/// Makes the registry; it goes with the result.
+///
+/// # Errors
+///
+/// `ENOMEM`.
+pub(crate) fn init() -> Result<Installed<Registry>> {
+    REGISTRY.install(Arc::pin_init(
+        pin_init!(Registry {
+            entries <- new_mutex!(KVec::new(), "nrs_registry"),
+            observer: SetOnce::new(),
+        }),
+        GFP_KERNEL,
+    )?)
+}
+
+/// Sets who learns of services; once.
+///
+/// # Errors
+///
+/// `EBUSY`: somebody was set.
+pub(crate) fn observe(observer: Arc<dyn Observer>) -> Result {
+    if registry()?.observer.populate(observer) {
+        Ok(())
+    } else {
+        Err(EBUSY)
+    }
+}
+
+/// Makes a service that stays without clients, with `cpts` partitions (default: one per NUMA node).
+///
+/// # Errors
+///
+/// - `EEXIST`: there is one of this name.
+/// - `EINVAL`: not a name, or a number of partitions out of range.
+/// - `ENOSPC`: too many services. `ENOMEM`.
+pub(crate) fn create(name: &CStr, cpts: Option<u32>) -> Result<Arc<Service>> {
+    registry()?.create(name, cpts, true)
+}
+
+/// Removes a service that an administrator made.
+///
+/// # Errors
+///
+/// `EBUSY`: it has clients; it goes with the last one then.
+pub(crate) fn remove(service: &Arc<Service>) -> Result {
+    let registry = registry()?;
+    let mut entries = registry.entries.lock();
+    let Some(index) = entries
+        .iter()
+        .position(|entry| Arc::ptr_eq(&entry.service, service))
+    else {
+        return Ok(());
+    };
+    if let Some(entry) = entries.get_mut(index) {
+        entry.kept = false;
+    }
+    if service.users() > 0 {
+        return Err(EBUSY);
+    }
+    let gone = entries.remove(index);
+    registry.retire(service);
+    drop(entries);
+    drop(gone);
+    Ok(())
+}
+
+/// Replaces an unused service by one with `cpts` partitions; its parameters stay, its policy is fifo.
+///
+/// # Errors
+///
+/// `EBUSY`: it has clients. `EINVAL`, `ENOMEM` as for [`create`].
+pub(crate) fn recreate(service: &Arc<Service>, cpts: u32) -> Result<Arc<Service>> {
+    let registry = registry()?;
+    let new = Service::new(service.name_c(), Some(cpts))?;
+    new.adopt(service);
+    let mut entries = registry.entries.lock();
+    let entry = entries
+        .iter_mut()
+        .find(|entry| Arc::ptr_eq(&entry.service, service))
+        .ok_or(ENODEV)?;
+    if service.users() > 0 {
+        return Err(EBUSY);
+    }
+    registry.retire(service);
+    let old = core::mem::replace(&mut entry.service, new.clone());
+    registry.announce(&new);
+    drop(entries);
+    drop(old);
+    Ok(new)
+}
+
+/// Makes a client named `mapped` of the service `name`, on the device `number` called `lower` that keeps
+/// `depth` requests in flight.
+///
+/// # Errors
+///
+/// - `ELOOP`: the device is itself a client of the service.
+/// - `ENOSPC`: too many services, or targets of the service.
+/// - `ENOMEM`.
+pub(crate) fn attach(
+    name: &CStr,
+    mapped: &CStr,
+    lower: &CStr,
+    number: u32,
+    depth: u32,
+) -> Result<Attachment> {
+    let registry = registry()?;
+    let (service, first) = {
+        let found = registry.find(name);
+        let service = match found {
+            Some(service) => service,
+            None => match registry.create(name, None, false) {
+                Err(EEXIST) => registry.find(name).ok_or(EAGAIN)?,
+                other => other?,
+            },
+        };
+        // Held while the client is added, so that the service cannot be removed meanwhile.
+        let entries = registry.entries.lock();
+        let kept = entries
+            .iter()
+            .find(|entry| Arc::ptr_eq(&entry.service, &service))
+            .ok_or(EAGAIN)?
+            .kept;
+        let first = service.use_begin() && kept;
+        (service, first)
+    };
+    let joined = || -> Result<Attachment> {
+        if first {
+            if let Some(observer) = registry.observer.as_ref() {
+                observer.first_use(&service)?;
+            }
+        }
+        let (client, target) = service.join(CString::try_from(mapped)?, lower, number, depth)?;
+        Ok(Attachment {
+            service: service.clone(),
+            client,
+            target,
+        })
+    };
+    joined().inspect_err(|_| registry.unuse(&service))
+}
+
+fn registry() -> Result<Arc<Registry>> {
+    REGISTRY.get().ok_or(ENODEV)
+}
+
+impl Registry {
+    fn find(&self, name: &CStr) -> Option<Arc<Service>> {
+        let entries = self.entries.lock();
+        entries
+            .iter()
+            .find(|entry| entry.service.name_c() == name)
+            .map(|entry| entry.service.clone())
+    }
+
+    fn announce(&self, service: &Arc<Service>) {
+        if let Some(observer) = self.observer.as_ref() {
+            observer.created(service);
+        }
+    }
+
+    fn retire(&self, service: &Service) {
+        if let Some(observer) = self.observer.as_ref() {
+            observer.removed(service);
+        }
+        service.stop();
+    }
+
+    fn create(&self, name: &CStr, cpts: Option<u32>, kept: bool) -> Result<Arc<Service>> {
+        let service = Service::new(name, cpts)?;
+        let mut entries = self.entries.lock();
+        if entries.iter().any(|entry| entry.service.name_c() == name) {
+            return Err(EEXIST);
+        }
+        if entries.len() >= SERVICES_MAX {
+            return Err(ENOSPC);
+        }
+        entries.push(
+            Entry {
+                service: service.clone(),
+                kept,
+            },
+            GFP_KERNEL,
+        )?;
+        self.announce(&service);
+        Ok(service)
+    }
+
+    /// Ends one use of `service`; with the last one it goes, unless it is kept.
+    fn unuse(&self, service: &Arc<Service>) {
+        let mut entries = self.entries.lock();
+        if !service.use_end() {
+            return;
+        }
+        let index = entries
+            .iter()
+            .position(|entry| Arc::ptr_eq(&entry.service, service));
+        let kept = index
+            .and_then(|index| entries.get(index))
+            .is_some_and(|entry| entry.kept);
+        let gone = match index {
+            Some(index) if !kept => {
+                let gone = entries.remove(index);
+                self.retire(service);
+                gone.ok()
+            }
+            _ => None,
+        };
+        drop(entries);
+        drop(gone);
+        if kept {
+            if let Some(observer) = self.observer.as_ref() {
+                observer.last_use(service);
+            }
+        }
+    }
+}
+
+/// A client's place in a service; it leaves when this is dropped.
+pub(crate) struct Attachment {
+    service: Arc<Service>,
+    client: Arc<Client>,
+    target: u16,
+}
+
+impl Attachment {
+    /// The service.
+    pub(crate) fn service(&self) -> &Service {
+        &self.service
+    }
+
+    /// The client's counters.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Index of the backing device in the service.
+    pub(crate) fn target(&self) -> u16 {
+        self.target
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        if self.client.held() != 0 {
+            // Device-mapper waits for all requests before it lets a client go.
+            kernel::warn_on!(true);
+        }
+        self.service.leave(&self.client, self.target);
+        if let Ok(registry) = registry() {
+            registry.unuse(&self.service);
+        }
+    }
+}

@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A service: one pool of slots and the policies that share it out.
+//!
+//! A service has a partition per CPT; each CPU uses the partition of its CPT. What arrives goes through
+//! [`Service::arrive`], what ends through [`Service::complete`]; [`config`] changes policies and
+//! parameters, [`show`] tells of them.
+
+use kernel::{
+    new_mutex,
+    prelude::*,
+    str::CString,
+    sync::{
+        atomic::{ordering, Atomic},
+        Arc, Mutex,
+    },
+};
+
+use super::{
+    client::Client,
+    cpt,
+    dispatch::Dispatch,
+    errno,
+    partition::{Arrived, Kicks, Partition, Published},
+    worker::{Ticker, Worker},
+};
+use crate::{
+    sched::{
+        attr::Attrs,
+        item::Cost,
+        policy::{fairshare::params::ClassesMax, Config, Kind, Tunables},
+        slots::SLOTS_MAX,
+    },
+    sys::{
+        misc,
+        node::{Account, Held},
+        params,
+        timer::Timed,
+    },
+};
+
+mod config;
+mod show;
+
+use config::Settings;
+
+/// Longest name of a service.
+pub(crate) const NAME_MAX: usize = 31;
+
+/// Whether `name` may name a service: a file name of letters, digits and `_ - . :`.
+pub(crate) fn is_name(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
+    !name.is_empty()
+        && name.len() <= NAME_MAX
+        && !name.starts_with('.')
+        && name.bytes().all(fits)
+}
+
+/// What a front-end says about a request beside its attributes.
+pub(crate) struct Arrival<'a> {
+    /// Everything that its class may depend on.
+    pub(crate) ident: [u64; 5],
+    /// Who brings it.
+    pub(crate) client: &'a Client,
+    /// It must not be withheld.
+    pub(crate) must_pass: bool,
+    /// It may go down at once when nobody waits.
+    pub(crate) may_pass: bool,
+    /// The client is being drained: its requests must not be withheld.
+    pub(crate) draining: &'a Atomic<bool>,
+}
+
+impl Arrival<'_> {
+    /// Whether the client is being drained.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(ordering::Relaxed)
+    }
+
+    /// Counts a request that goes down at once.
+    pub(crate) fn count_passed(&self, forced: bool) {
+        self.client.count_passed();
+        if forced {
+            self.client.count_forced();
+        }
+    }
+}
+
+/// Clients of a service.
+struct Clients {
+    list: KVec<Arc<Client>>,
+    next_serial: u32,
+}
+
+/// A service.
+#[pin_data]
+pub(crate) struct Service {
+    name: CString,
+    /// Partition of each CPU.
+    cpts: KVec<u16>,
+    partitions: Arc<KVec<Arc<Timed<Partition>>>>,
+    dispatch: Arc<Dispatch>,
+    ticker: Arc<Timed<Ticker>>,
+    users: Atomic<u32>,
+    #[pin]
+    settings: Mutex<Settings>,
+    #[pin]
+    clients: Mutex<Clients>,
+}
+
+impl Service {
+    /// A service called `name` with `cpts` partitions (default: one per NUMA node).
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: not a name, or a number of partitions that is 0, more than the CPUs, or more than
+    ///   [`cpt::CPTS_MAX`].
+    /// - `ENOMEM`.
+    pub(crate) fn new(name: &CStr, cpts: Option<u32>) -> Result<Arc<Self>> {
+        if !name.to_str().is_ok_and(is_name) {
+            return Err(EINVAL);
+        }
+        let (cpts, count) = cpt::partition_of_cpus(cpts)?;
+        let mut tunables = Tunables::default();
+        if let Some(max) = ClassesMax::new(params::classes_max()) {
+            tunables.fairshare.classes_max = max;
+        }
+        let dispatch = Arc::new(Dispatch::new(params::default_slots()), GFP_KERNEL)?;
+        let published = Arc::new(Published::new(), GFP_KERNEL)?;
+        let fallback = Config::parse(Kind::Fifo, None, &tunables).map_err(errno)?;
+        let mut partitions = KVec::with_capacity(count.into(), GFP_KERNEL)?;
+        for index in 0..count {
+            let partition =
+                Partition::new(index, dispatch.clone(), published.clone(), fallback)?;
+            partitions.push(partition, GFP_KERNEL)?;
+        }
+        let partitions = Arc::new(partitions, GFP_KERNEL)?;
+        let worker = Worker::new(partitions.clone(), published)?;
+        let ticker = Ticker::new(worker, tunables.fairshare.delta_ms.get())?;
+        Arc::pin_init(
+            try_pin_init!(Self {
+                name: CString::try_from(name)?,
+                cpts,
+                partitions,
+                dispatch,
+                ticker,
+                users: Atomic::new(0),
+                settings <- new_mutex!(Settings::new(tunables), "nrs_settings"),
+                clients <- new_mutex!(Clients {
+                    list: KVec::new(),
+                    next_serial: 1,
+                }, "nrs_clients"),
+            }? Error),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Its name.
+    pub(crate) fn name_c(&self) -> &CStr {
+        &self.name
+    }
+
+    /// Its name.
+    pub(crate) fn name(&self) -> &str {
+        self.name.to_str().unwrap_or("")
+    }
+
+    /// Slots, targets, and who waits.
+    pub(crate) fn dispatch(&self) -> &Dispatch {
+        &self.dispatch
+    }
+
+    /// Number of partitions.
+    pub(crate) fn cpts(&self) -> u32 {
+        u32::try_from(self.partitions.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Uses of the service: clients, and clients that are being made.
+    pub(crate) fn users(&self) -> u32 {
+        self.users.load(ordering::Relaxed)
+    }
+
+    /// Begins a use; whether it is the first. Called with the registry locked.
+    pub(crate) fn use_begin(&self) -> bool {
+        let first = self.users.fetch_add(1, ordering::Full) == 0;
+        if first {
+            self.ticker.start();
+        }
+        first
+    }
+
+    /// Ends a use; whether it was the last. Called with the registry locked.
+    pub(crate) fn use_end(&self) -> bool {
+        let last = self.users.fetch_sub(1, ordering::Full) == 1;
+        if last {
+            self.ticker.stop();
+        }
+        last
+    }
+
+    /// Ends the service's own activity; it has no clients any more.
+    pub(crate) fn stop(&self) {
+        self.ticker.stop();
+    }
+
+    /// Adds a client named `name` on the device `number` called `lower`, which keeps `depth` requests in
+    /// flight; returns it with the index of its target.
+    ///
+    /// # Errors
+    ///
+    /// `ELOOP`: the device is itself a client of this service. `ENOSPC`: too many targets. `ENOMEM`.
+    pub(crate) fn join(
+        &self,
+        name: CString,
+        lower: &CStr,
+        number: u32,
+        depth: u32,
+    ) -> Result<(Arc<Client>, u16)> {
+        let mut clients = self.clients.lock();
+        if clients.list.iter().any(|client| client.name() == lower) {
+            return Err(ELOOP);
+        }
+        let serial = clients.next_serial;
+        let client = Arc::new(Client::new(name, serial), GFP_KERNEL)?;
+        clients.list.push(client.clone(), GFP_KERNEL)?;
+        match self.dispatch.attach(number, depth) {
+            Ok(target) => {
+                clients.next_serial = serial.wrapping_add(1);
+                Ok((client, target))
+            }
+            Err(error) => {
+                clients.list.pop();
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes `client`, which used target `target`.
+    pub(crate) fn leave(&self, client: &Arc<Client>, target: u16) {
+        let mut clients = self.clients.lock();
+        self.dispatch.detach(target);
+        clients.list.retain(|other| !Arc::ptr_eq(other, client));
+    }
+
+    fn partition(&self, index: u32) -> Option<&Arc<Timed<Partition>>> {
+        self.partitions.get(usize::try_from(index).ok()?)
+    }
+
+    /// Takes a request. Gives it back if it is to go down at once; its slot is taken then.
+    ///
+    /// `attrs` is asked, with interrupts off, unless the same submitter was seen lately.
+    pub(crate) fn arrive(
+        &self,
+        held: Held,
+        arrival: &Arrival<'_>,
+        attrs: impl Fn() -> Attrs,
+    ) -> Option<Held> {
+        let cpu = misc::current_cpu();
+        let index = usize::try_from(cpu)
+            .ok()
+            .and_then(|cpu| self.cpts.get(cpu))
+            .copied()
+            .unwrap_or(0);
+        let Some(partition) = self.partition(index.into()) else {
+            return Some(held);
+        };
+        let arrived = partition.arrive(held, arrival, &attrs);
+        if partition.was_hungry() {
+            self.ticker.worker().kick();
+        }
+        match arrived {
+            Arrived::Passed(held) => Some(held),
+            Arrived::Queued(kicks) => {
+                kicks.kick(&self.dispatch);
+                None
+            }
+        }
+    }
+
+    /// Takes back what a request used, and decides what its slot is used for next. Any context.
+    pub(crate) fn complete(&self, account: Account, cost: Cost) {
+        let dispatch = &*self.dispatch;
+        if account.slot {
+            if let Some(target) = dispatch.target(account.target) {
+                target.put();
+            }
+            dispatch.put(account.priority);
+        }
+        let mut kicks = Kicks::none();
+        let mut next = dispatch.next_pending();
+        if let Some(ticket) = &account.ticket {
+            let home = u32::from(account.home);
+            if let Some(partition) = self.partition(home) {
+                let pump = next == Some(home);
+                kicks = partition.stop(account.priority, ticket, cost, pump);
+                if pump {
+                    next = None;
+                }
+            }
+        }
+        if let Some(partition) = next.and_then(|next| self.partition(next)) {
+            kicks = kicks.and(partition.decide_more());
+        }
+        let parked = dispatch.parked.members();
+        if parked != 0 {
+            kicks = kicks.and(self.unpark(parked, false));
+        }
+        kicks.kick(dispatch);
+    }
+
+    fn unpark(&self, mut parked: u64, force: bool) -> Kicks {
+        let mut kicks = Kicks::none();
+        while parked != 0 {
+            let index = parked.trailing_zeros() as u16;
+            parked &= parked.wrapping_sub(1);
+            if let Some(target) = self.dispatch.target(index) {
+                if target.unpark(&self.dispatch, force) {
+                    kicks.add(index);
+                }
+            }
+        }
+        kicks
+    }
+
+    /// Sends down everything that is queued, whether or not slots are free.
+    pub(crate) fn drain(&self) {
+        for partition in self.partitions.iter() {
+            partition.drain();
+        }
+        self.unpark(self.dispatch.parked.members(), true)
+            .kick(&self.dispatch);
+    }
+
+    /// Decides requests of all partitions that wait: there are more slots now.
+    fn run_all(&self) {
+        for partition in self.partitions.iter() {
+            partition.decide_more().kick(&self.dispatch);
+        }
+        self.unpark(self.dispatch.parked.members(), false)
+            .kick(&self.dispatch);
+    }
+
+    /// Slots as configured.
+    pub(crate) fn slots(&self) -> u32 {
+        self.dispatch.slots()
+    }
+
+    /// Sets the slots.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: 0, or more than 65,535.
+    pub(crate) fn set_slots(&self, slots: u32) -> Result {
+        if slots == 0 || slots > SLOTS_MAX {
+            return Err(EINVAL);
+        }
+        let clients = self.clients.lock();
+        self.dispatch.set_slots(slots);
+        drop(clients);
+        self.run_all();
+        Ok(())
+    }
+
+    /// High-priority requests in a row while a regular one waits.
+    pub(crate) fn ratio(&self) -> u32 {
+        self.dispatch.ratio()
+    }
+
+    /// Sets the ratio.
+    pub(crate) fn set_ratio(&self, ratio: u32) {
+        self.dispatch.set_ratio(ratio);
+    }
+}

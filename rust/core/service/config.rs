@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Changing policies and parameters of a service.
+//!
+//! What is asked for is checked whole, parts for all heads are made, and only then is anything replaced,
+//! so a refused change leaves everything as it was. A policy whose parameters change is started anew with
+//! them; the instance before it is drained.
+
+use kernel::prelude::*;
+
+use super::{errno, Service};
+use crate::{
+    core::partition::KernelPart,
+    sched::{
+        attr::Priority,
+        error,
+        policy::{Config, Kind, Tunables},
+        text::{Command, Heads},
+    },
+    sys::misc,
+};
+
+/// Heads of a partition.
+pub(super) const PRIORITIES: [Priority; 2] = [Priority::Regular, Priority::High];
+
+/// Configuration of the primary of each head, regular first; `None`: the fallback serves.
+type Primaries = [Option<Config>; 2];
+
+/// What an administrator has set.
+pub(crate) struct Settings {
+    tunables: Tunables,
+    primaries: Primaries,
+}
+
+impl Settings {
+    /// No primary, and these parameters.
+    pub(super) fn new(tunables: Tunables) -> Self {
+        Self {
+            tunables,
+            primaries: [None; 2],
+        }
+    }
+
+    /// Configuration of the primary of the head at `index`, regular first.
+    pub(super) fn primary(&self, index: usize) -> Option<Config> {
+        self.primaries.get(index).copied().flatten()
+    }
+}
+
+/// Whether a command for `heads` is for the head of `priority`.
+fn addresses(heads: Heads, priority: Priority) -> bool {
+    match heads {
+        Heads::All => true,
+        Heads::Regular => priority == Priority::Regular,
+        Heads::High => priority == Priority::High,
+    }
+}
+
+impl Service {
+    /// The parameters of all policies.
+    pub(crate) fn tunables(&self) -> Tunables {
+        self.settings.lock().tunables
+    }
+
+    /// Changes parameters; running policies that they concern are started anew with them.
+    ///
+    /// # Errors
+    ///
+    /// What `f` refuses; `EAGAIN`: earlier policies are still stopping; `ENOMEM`. Nothing is changed then.
+    pub(crate) fn update_tunables(
+        &self,
+        f: impl FnOnce(&mut Tunables) -> error::Result,
+    ) -> Result {
+        let mut settings = self.settings.lock();
+        let mut tunables = settings.tunables;
+        f(&mut tunables).map_err(errno)?;
+        let mut primaries = settings.primaries;
+        for config in primaries.iter_mut().flatten() {
+            *config = config.with(&tunables);
+        }
+        self.replace(&settings.primaries, &primaries)?;
+        settings.tunables = tunables;
+        settings.primaries = primaries;
+        self.ticker.set_delta(tunables.fairshare.delta_ms.get());
+        Ok(())
+    }
+
+    /// Takes over the parameters of `other`.
+    pub(crate) fn adopt(&self, other: &Self) {
+        let tunables = other.tunables();
+        self.settings.lock().tunables = tunables;
+        self.ticker.set_delta(tunables.fairshare.delta_ms.get());
+        self.dispatch.set_slots(other.slots());
+        self.dispatch.set_ratio(other.ratio());
+    }
+
+    /// Carries out a write to `nrs_policies`.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: malformed, or an argument that the policy refuses.
+    /// - `ENOENT`: no policy of that name.
+    /// - `EAGAIN`: earlier policies are still stopping.
+    /// - `ENOMEM`.
+    ///
+    /// Nothing is changed then.
+    pub(crate) fn set_policy(&self, command: &str) -> Result {
+        let command = Command::parse(command).map_err(errno)?;
+        let kind = Kind::from_name(command.policy).map_err(errno)?;
+        let mut settings = self.settings.lock();
+        let config =
+            Config::parse(kind, command.argument, &settings.tunables).map_err(errno)?;
+        // The fallback always runs: to select it is to do without a primary.
+        let chosen = match kind {
+            Kind::Fifo => None,
+            _ => Some(config),
+        };
+        let mut primaries = settings.primaries;
+        for (primary, priority) in primaries.iter_mut().zip(PRIORITIES) {
+            if addresses(command.heads, priority) {
+                *primary = chosen;
+            }
+        }
+        self.replace(&settings.primaries, &primaries)?;
+        settings.primaries = primaries;
+        Ok(())
+    }
+
+    /// Starts what `new` has and `old` has not, on all partitions or on none.
+    fn replace(&self, old: &Primaries, new: &Primaries) -> Result {
+        let changes = || {
+            let pairs = old.iter().zip(new.iter());
+            PRIORITIES
+                .into_iter()
+                .zip(pairs)
+                .filter(|(_, (old, new))| old != new)
+                .map(|(priority, (_, new))| (priority, *new))
+        };
+        let mut parts: KVec<Option<KernelPart>> = KVec::new();
+        for (priority, config) in changes() {
+            let Some(config) = config else {
+                continue;
+            };
+            for partition in self.partitions.iter() {
+                partition.reap();
+                partition
+                    .with(|inner| inner.head(priority).can_install())
+                    .map_err(errno)?;
+                let part =
+                    KernelPart::new(&config, misc::random()).map_err(|_| ENOMEM)?;
+                parts.push(Some(part), GFP_KERNEL)?;
+            }
+        }
+        // From here on nothing fails: places are taken only here, under the settings' mutex.
+        let mut parts = parts.iter_mut();
+        for (priority, config) in changes() {
+            for partition in self.partitions.iter() {
+                let Some(config) = config else {
+                    partition.with(|inner| inner.head(priority).drop_primary());
+                    continue;
+                };
+                if let Some(part) = parts.next().and_then(Option::take) {
+                    let refused = partition
+                        .with(|inner| inner.head(priority).install(part, config).err());
+                    kernel::warn_on!(refused.is_some());
+                }
+            }
+        }
+        self.ticker.worker().kick();
+        self.run_all();
+        Ok(())
+    }
+}

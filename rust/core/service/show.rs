@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What a service tells of itself.
+
+use core::fmt;
+
+use kernel::prelude::*;
+
+use super::{
+    config::PRIORITIES,
+    Service,
+};
+use crate::{
+    core::{
+        partition::Inner,
+        worker::{each_part, gather},
+    },
+    sched::{
+        attr::Priority,
+        head::State,
+        policy::{Config, Kind, Part, ROWS},
+        ranges::Table,
+        stats,
+        text::{self, Row},
+    },
+};
+
+/// A policy of one head, summed over the partitions.
+#[derive(Clone, Copy)]
+struct Sum {
+    state: State,
+    queued: u64,
+    active: u64,
+}
+
+const KINDS: usize = Kind::ALL.len();
+
+/// The policies of one head, in the order of [`Kind::ALL`].
+type Sums = [Sum; KINDS];
+
+fn add(sums: &mut Sums, inner: &mut Inner, priority: Priority) {
+    for status in inner.head(priority).instances() {
+        for (kind, sum) in Kind::ALL.iter().zip(sums.iter_mut()) {
+            if status.tag.kind() != *kind {
+                continue;
+            }
+            // A policy that is started anew while its last instance stops is started.
+            if sum.state != State::Started {
+                sum.state = status.state;
+            }
+            sum.queued = sum.queued.saturating_add(status.queued.into());
+            sum.active = sum.active.saturating_add(status.active.into());
+        }
+    }
+}
+
+/// What `nrs_policies` shows of one head, whose primary was started with `primary`.
+fn rows<'a>(sums: &Sums, primary: &'a Option<Config>) -> [Row<'a>; KINDS] {
+    let mut kinds = Kind::ALL.iter().zip(sums.iter());
+    core::array::from_fn(|_| {
+        let Some((kind, sum)) = kinds.next() else {
+            // There are as many kinds as rows.
+            return Row {
+                name: "",
+                argument: None,
+                state: State::Stopped,
+                fallback: false,
+                queued: 0,
+                active: 0,
+            };
+        };
+        Row {
+            name: kind.name(),
+            argument: primary
+                .as_ref()
+                .filter(|config| config.kind() == *kind)
+                .and_then(Config::argument),
+            state: sum.state,
+            fallback: *kind == Kind::Fifo,
+            queued: sum.queued,
+            active: sum.active,
+        }
+    })
+}
+
+impl Service {
+    /// Writes `nrs_policies`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC`: what `out` cannot take.
+    pub(crate) fn write_policies(&self, out: &mut dyn fmt::Write) -> Result {
+        let none = Sum {
+            state: State::Stopped,
+            queued: 0,
+            active: 0,
+        };
+        let mut heads = [[none; KINDS]; 2];
+        let settings = self.settings.lock();
+        for partition in self.partitions.iter() {
+            partition.with(|inner| {
+                for (sums, priority) in heads.iter_mut().zip(PRIORITIES) {
+                    add(sums, inner, priority);
+                }
+            });
+        }
+        let [regular, high] = &heads;
+        let (regular_config, high_config) = (settings.primary(0), settings.primary(1));
+        text::write_policies(
+            &mut &mut *out,
+            &rows(regular, &regular_config),
+            Some(&rows(high, &high_config)),
+        )
+        .map_err(|_| ENOSPC)
+    }
+
+    /// Writes the statistics of fairshare, YAML.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; `ENOSPC`: what `out` cannot take.
+    pub(crate) fn write_stats(&self, out: &mut dyn fmt::Write) -> Result {
+        let mut rows = gather(&self.partitions)?;
+        rows.merge();
+        // Built anew, so that what is shown together belongs together.
+        let table = Table::build(rows.as_slice(), 0).map_err(|_| ENOMEM)?;
+        stats::write_yaml(&mut &mut *out, rows.as_slice(), Some(&table)).map_err(|_| ENOSPC)
+    }
+
+    /// Sets the counters of all classes to zero.
+    pub(crate) fn reset_stats(&self) {
+        each_part(&self.partitions, |part, from| {
+            part.reset(from, ROWS as u32)
+        });
+    }
+
+    /// Writes one line of counters per client.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC`: what `out` cannot take.
+    pub(crate) fn write_clients(&self, out: &mut dyn fmt::Write) -> Result {
+        let clients = self.clients.lock();
+        for client in clients.list.iter() {
+            let name = client.name().to_str().unwrap_or("?");
+            write!(out, "- client: \"{name}\"\n  counters: {{ ").map_err(|_| ENOSPC)?;
+            client.write(out).map_err(|_| ENOSPC)?;
+            out.write_str(" }\n").map_err(|_| ENOSPC)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The tunables of a service by name: one table for every way to reach them.
+//!
+//! debugfs makes one file per line ([`crate::control::debugfs`]); device-mapper messages go through
+//! [`command`] and [`show`]. A value is one line of text; blanks around it do not count.
+//!
+//! # Context
+//!
+//! Everything here may sleep, and must not be called with the registry locked: it is waited for under that
+//! lock.
+
+use core::fmt::{Display, Write};
+
+use kernel::prelude::*;
+
+use super::{errno, service::Service};
+use crate::sched::{
+    error::Error as Refusal,
+    policy::fairshare::params::{CostModel, DeltaMs, Mode, OppThreshold, Select},
+};
+
+/// A tunable.
+pub(crate) struct Tunable {
+    /// Its name.
+    pub(crate) name: &'static CStr,
+    /// Writes its value, if it can be read.
+    pub(crate) show: Option<fn(&Service, &mut dyn Write) -> Result>,
+    /// Takes a value, if it can be written.
+    pub(crate) store: Option<fn(&Service, &str) -> Result>,
+}
+
+/// One tunable of fairshare: the name, the field, and how text becomes a value of it.
+macro_rules! fairshare {
+    ($name:literal, $field:ident, $parse:expr) => {
+        Tunable {
+            name: $name,
+            show: Some(|service, out| line(out, service.tunables().fairshare.$field)),
+            store: Some(|service, value| {
+                service.update_tunables(|tunables| {
+                    tunables.fairshare.$field = $parse(value.trim())?;
+                    Ok(())
+                })
+            }),
+        }
+    };
+}
+
+/// All tunables, in the order in which they are shown.
+pub(crate) static TUNABLES: [Tunable; 11] = [
+    Tunable {
+        name: c"nrs_policies",
+        show: Some(|service, out| service.write_policies(out)),
+        store: Some(|service, value| service.set_policy(value.trim())),
+    },
+    fairshare!(c"nrs_fairshare_mode", mode, Mode::parse),
+    fairshare!(c"nrs_fairshare_delta_ms", delta_ms, DeltaMs::parse),
+    fairshare!(
+        c"nrs_fairshare_opp_threshold",
+        opp_threshold,
+        OppThreshold::parse
+    ),
+    fairshare!(c"nrs_fairshare_cost_model", cost_model, CostModel::parse),
+    fairshare!(c"nrs_fairshare_select", select, Select::parse),
+    Tunable {
+        name: c"nrs_fairshare_stats",
+        show: Some(|service, out| service.write_stats(out)),
+        store: None,
+    },
+    Tunable {
+        name: c"nrs_fairshare_stats_reset",
+        show: None,
+        store: Some(|service, _| {
+            service.reset_stats();
+            Ok(())
+        }),
+    },
+    Tunable {
+        name: c"high_priority_ratio",
+        show: Some(|service, out| line(out, service.ratio())),
+        store: Some(|service, value| {
+            service.set_ratio(number(value)?);
+            Ok(())
+        }),
+    },
+    Tunable {
+        name: c"slots",
+        show: Some(|service, out| line(out, service.slots())),
+        store: Some(|service, value| service.set_slots(number(value)?)),
+    },
+    Tunable {
+        name: c"clients",
+        show: Some(|service, out| service.write_clients(out)),
+        store: None,
+    },
+];
+
+/// Sets the tunable `name` of `service` to `value`.
+///
+/// # Errors
+///
+/// - `ENOENT`: there is no such tunable.
+/// - `EACCES`: it cannot be written.
+/// - What the tunable says of the value, mostly `EINVAL`.
+pub(crate) fn command(service: &Service, name: &str, value: &str) -> Result {
+    let store = find(name)?.store.ok_or(EACCES)?;
+    store(service, value)
+}
+
+/// Writes the value of the tunable `name` of `service` to `out`.
+///
+/// # Errors
+///
+/// - `ENOENT`: there is no such tunable.
+/// - `EACCES`: it cannot be read.
+/// - `ENOSPC`: `out` is full.
+/// - What the tunable returns.
+pub(crate) fn show(service: &Service, name: &str, out: &mut dyn Write) -> Result {
+    let show = find(name)?.show.ok_or(EACCES)?;
+    show(service, out)
+}
+
+fn find(name: &str) -> Result<&'static Tunable> {
+    TUNABLES
+        .iter()
+        .find(|tunable| tunable.name.to_bytes() == name.as_bytes())
+        .ok_or(ENOENT)
+}
+
+fn line(out: &mut dyn Write, value: impl Display) -> Result {
+    writeln!(out, "{value}").map_err(|_| ENOSPC)
+}
+
+/// The number that `value` holds.
+fn number(value: &str) -> Result<u32> {
+    let refused = Refusal::invalid("not a number of 32 bits");
+    value.trim().parse().map_err(|_| errno(refused))
+}

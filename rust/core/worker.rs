@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What a service does beside its requests: shares, memory, ageing, stopping policies.
+//!
+//! # Vocabulary
+//!
+//! - *Delta*: time between two runs, ms.
+//! - *Ticker*: the timer that asks for a run every delta while the service has clients.
+//! - *Maintenance*: one run, in process context, allocations without I/O.
+//!
+//! A run takes each partition's lock for at most [`ROWS`] classes at a time.
+
+use kernel::{
+    impl_has_work, new_work,
+    prelude::*,
+    sync::{
+        atomic::{ordering, Atomic},
+        Arc,
+    },
+    workqueue::{Work, WorkItem},
+};
+
+use super::partition::{KernelPart, Partition, Published};
+use crate::{
+    sched::{
+        attr::Priority,
+        head::InstanceId,
+        mem::Need,
+        policy::{Kind, Part, RowBuf, ROWS},
+        ranges::Table,
+        stats::Rows,
+    },
+    sys::{
+        misc, queue,
+        timer::{Expire, Timed},
+    },
+};
+
+/// Nanoseconds of a millisecond.
+const MS: u64 = 1_000_000;
+
+/// The work of one service.
+#[pin_data]
+pub(crate) struct Worker {
+    partitions: Arc<KVec<Arc<Timed<Partition>>>>,
+    published: Arc<Published>,
+    generation: Atomic<u64>,
+    failures: Atomic<u64>,
+    #[pin]
+    work: Work<Self>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Worker { self.work }
+}
+
+impl Worker {
+    /// A worker for `partitions` that publishes to `published`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(
+        partitions: Arc<KVec<Arc<Timed<Partition>>>>,
+        published: Arc<Published>,
+    ) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                partitions,
+                published,
+                generation: Atomic::new(0),
+                failures: Atomic::new(0),
+                work <- new_work!("nrs_worker"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Asks for a run soon. Any context.
+    pub(crate) fn kick(self: &Arc<Self>) {
+        // If it is queued already, that run serves.
+        let _ = queue::queue().enqueue(self.clone());
+    }
+
+    /// Runs that did without memory they wanted.
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures.load(ordering::Relaxed)
+    }
+
+    /// Takes out what has stopped and brings memory.
+    fn maintain(&self) -> Result {
+        for partition in self.partitions.iter() {
+            partition.reap();
+            for priority in [Priority::High, Priority::Regular] {
+                for id in partition.instances(priority) {
+                    self.supply(partition, priority, id)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings one part the memory that it wants and lets it forget what is idle.
+    fn supply(&self, partition: &Partition, priority: Priority, id: InstanceId) -> Result {
+        let now = misc::now();
+        let need = partition.with(|inner| {
+            inner.head(priority).part_mut(id).map(|part| {
+                part.age(now, ROWS as u32);
+                part.need()
+            })
+        });
+        let Some(need) = need.filter(|need| !need.is_empty()) else {
+            return Ok(());
+        };
+        let spare = need.allocate().map_err(|_| ENOMEM)?;
+        let left = partition.with(|inner| match inner.head(priority).part_mut(id) {
+            Some(part) => part.grow(spare),
+            None => spare,
+        });
+        drop(left);
+        Ok(())
+    }
+
+    /// Computes the shares of all partitions and publishes them.
+    fn publish(&self) -> Result {
+        let mut rows = gather(&self.partitions)?;
+        rows.merge();
+        if rows.as_slice().is_empty() {
+            self.published.clear();
+            return Ok(());
+        }
+        let generation = self.generation.fetch_add(1, ordering::Relaxed);
+        let table = Table::build(rows.as_slice(), generation).map_err(|_| ENOMEM)?;
+        self.published.set(table)
+    }
+}
+
+impl WorkItem for Worker {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        let done = misc::without_io(|| this.maintain().and_then(|()| this.publish()));
+        if done.is_err() {
+            // The next run tries again; until then the default class serves.
+            this.failures.fetch_add(1, ordering::Relaxed);
+        }
+    }
+}
+
+/// Copies the statistics of all fairshare parts of `partitions`, not merged.
+///
+/// # Errors
+///
+/// `ENOMEM`.
+pub(crate) fn gather(partitions: &[Arc<Timed<Partition>>]) -> Result<Rows> {
+    let mut rows = Rows::new();
+    let mut buf = RowBuf::new().map_err(|_| ENOMEM)?;
+    for partition in partitions {
+        for priority in [Priority::High, Priority::Regular] {
+            for id in partition.instances_of(priority, Kind::Fairshare) {
+                let mut from = Some(0);
+                while let Some(slot) = from {
+                    buf.clear();
+                    from = partition.with(|inner| {
+                        inner.head(priority).part_mut(id)?.rows(slot, &mut buf)
+                    });
+                    rows.extend(buf.as_slice()).map_err(|_| ENOMEM)?;
+                    misc::cond_resched();
+                }
+            }
+        }
+    }
+    Ok(rows)
+}
+
+/// Runs `f` on each part of each head, letting go of the lock in between.
+pub(crate) fn each_part(
+    partitions: &[Arc<Timed<Partition>>],
+    mut f: impl FnMut(&mut KernelPart, u32) -> Option<u32>,
+) {
+    for partition in partitions {
+        for priority in [Priority::High, Priority::Regular] {
+            for id in partition.instances(priority) {
+                let mut from = Some(0);
+                while let Some(slot) = from {
+                    from = partition
+                        .with(|inner| f(inner.head(priority).part_mut(id)?, slot));
+                    misc::cond_resched();
+                }
+            }
+        }
+    }
+}
+
+/// Asks a worker for a run every delta.
+#[pin_data]
+pub(crate) struct Ticker {
+    worker: Arc<Worker>,
+    delta_ms: Atomic<u32>,
+    running: Atomic<bool>,
+}
+
+impl Ticker {
+    /// A ticker that stands still.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(worker: Arc<Worker>, delta_ms: u32) -> Result<Arc<Timed<Self>>> {
+        Arc::pin_init(
+            Timed::new(pin_init!(Self {
+                worker,
+                delta_ms: Atomic::new(delta_ms),
+                running: Atomic::new(false),
+            })),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The worker.
+    pub(crate) fn worker(&self) -> &Arc<Worker> {
+        &self.worker
+    }
+
+    /// Sets delta, ms; from the next run on.
+    pub(crate) fn set_delta(&self, delta_ms: u32) {
+        self.delta_ms.store(delta_ms, ordering::Relaxed);
+    }
+}
+
+impl Timed<Ticker> {
+    fn next(&self) {
+        let delta = u64::from(self.delta_ms.load(ordering::Relaxed));
+        self.arm(misc::now().saturating_add(delta.saturating_mul(MS)));
+    }
+
+    /// Starts ticking.
+    pub(crate) fn start(&self) {
+        self.running.store(true, ordering::Relaxed);
+        self.worker.kick();
+        self.next();
+    }
+
+    /// Stops ticking; a run that is under way goes on.
+    pub(crate) fn stop(&self) {
+        self.running.store(false, ordering::Relaxed);
+        self.cancel();
+    }
+}
+
+impl Expire for Ticker {
+    fn expired(timed: &Timed<Self>) {
+        if timed.running.load(ordering::Relaxed) {
+            timed.worker.kick();
+            timed.next();
+        }
+    }
+}

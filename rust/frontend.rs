@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Front-ends turn what arrives into requests: attributes, cost, range, flags.
+
+pub(crate) mod dm;

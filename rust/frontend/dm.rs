@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The device-mapper target `nrs`: block I/O of one client.
+//!
+//! # Vocabulary
+//!
+//! - *Device*: one line of a dm table; a client of its service.
+//! - *Running*: requests pass or queue as the service decides.
+//! - *Draining*: requests pass, whatever the service's state, so that a suspend can finish.
+//!
+//! ```text
+//!              presuspend: what is queued goes down
+//!   Running ─────────────────────────────────────────▶ Draining
+//!      ▲                                                   │
+//!      └──────────── resume, or the suspend was undone ────┘
+//! ```
+//!
+//! A suspend without flush is served the same way: what is queued goes down, so nothing has to be pushed
+//! back. Several devices may share a service, and a backing device.
+
+use core::fmt;
+
+use kernel::{
+    prelude::*,
+    sync::atomic::{ordering, Atomic},
+};
+
+use crate::{
+    core::{
+        registry::{self, Attachment},
+        service::Arrival,
+        tunables,
+    },
+    sched::{
+        attr::{Attrs, Id, Opcode, Priority},
+        item::Cost,
+        jobid::{JobId, Source},
+    },
+    sys::{
+        dm::{Args, Bio, Lower, Map, Plan, Refusal, Target},
+        misc,
+        node::Account,
+        task::{self, Submitter},
+    },
+};
+
+mod args;
+
+/// A client of a service, made by one line of a dm table.
+pub(crate) struct Device {
+    config: args::Config,
+    attachment: Attachment,
+    draining: Atomic<bool>,
+}
+
+impl Device {
+    /// What a request looks like to the policies.
+    fn attrs(&self, bio: &About, who: &Submitter) -> Attrs {
+        let known = |id| if who.kthread { Id::ABSENT } else { Id::new(id) };
+        let (uid, gid) = (known(who.uid), known(who.gid));
+        Attrs {
+            nid: self.config.nid,
+            jobid: self.config.jobid.unwrap_or_else(|| self.jobid(who, uid, gid)),
+            uid,
+            gid,
+            projid: Id::ABSENT,
+            nodemap: Id::ABSENT,
+            opcode: bio.opcode,
+            object: self.attachment.target().into(),
+            offset: bio.offset,
+            length: bio.bytes,
+            priority: bio.priority,
+        }
+    }
+
+    /// The job identifier made from the submitter; absent for kernel threads, which work for others.
+    fn jobid(&self, who: &Submitter, uid: Id, gid: Id) -> JobId {
+        if who.kthread {
+            return JobId::ABSENT;
+        }
+        let template = &self.config.template;
+        let (mut cgroup, mut host) = ([0; 64], [0; 65]);
+        template.expand(&Source {
+            comm: &who.comm,
+            uid: uid.get(),
+            gid: gid.get(),
+            pid: who.pid,
+            host: misc::hostname(&mut host),
+            cgroup: if template.uses_cgroup() {
+                task::cgroup_name(&mut cgroup)
+            } else {
+                None
+            },
+        })
+    }
+
+    /// Everything of the submitter that a class may depend on, for the cache of classes.
+    fn ident(&self, bio: &About, who: &Submitter) -> [u64; 5] {
+        let (low, high) = who.comm.split_at(8);
+        let word = |half: &[u8]| <[u8; 8]>::try_from(half).map_or(0, u64::from_ne_bytes);
+        let template = &self.config.template;
+        let detail = if template.uses_cgroup() {
+            task::cgroup()
+        } else {
+            0
+        };
+        let pid = if template.uses_pid() { who.pid } else { 0 };
+        [
+            u64::from(self.attachment.client().serial()) << 32
+                | u64::from(pid),
+            u64::from(who.uid) << 32 | u64::from(who.gid),
+            word(low),
+            word(high),
+            detail << 3 | (bio.opcode as u64) << 1 | u64::from(who.kthread),
+        ]
+    }
+}
+
+/// What a bio asks for.
+struct About {
+    opcode: Opcode,
+    priority: Priority,
+    offset: u64,
+    bytes: u64,
+}
+
+impl Target for Device {
+    const NAME: &'static CStr = c"nrs";
+    const VERSION: [u32; 3] = [1, 0, 0];
+    type Config = args::Config;
+
+    fn parse(args: &Args<'_>) -> Result<Plan<args::Config>, Refusal> {
+        args::parse(args)
+    }
+
+    fn create(config: args::Config, lower: &Lower<'_>) -> Result<Self, Refusal> {
+        let attachment = registry::attach(
+            &config.service,
+            lower.mapped,
+            lower.name,
+            lower.number,
+            lower.depth,
+        )
+        .map_err(|error| Refusal {
+            error,
+            reason: match error {
+                ELOOP => c"DEVICE: is a client of the same service",
+                ENOSPC => c"SERVICE: has as many targets as it can take",
+                _ => c"SERVICE: cannot be made",
+            },
+        })?;
+        Ok(Self {
+            config,
+            attachment,
+            draining: Atomic::new(false),
+        })
+    }
+
+    fn map(&self, bio: Bio<'_, Self>) -> Map {
+        // Callers wait for flushes, so there is no order to keep; they carry nothing to charge.
+        if bio.is_empty_flush() {
+            return bio.bypass();
+        }
+        let who = task::submitter();
+        let about = About {
+            opcode: if bio.is_read() {
+                Opcode::OstRead
+            } else if bio.is_punch() {
+                Opcode::OstPunch
+            } else {
+                Opcode::OstWrite
+            },
+            priority: if bio.is_realtime() {
+                Priority::High
+            } else {
+                Priority::Regular
+            },
+            offset: bio.offset(),
+            bytes: bio.bytes(),
+        };
+        let cost = match about.opcode {
+            // It names a range; nothing is transferred.
+            Opcode::OstPunch => Cost::of_bytes(0),
+            _ => Cost::of_bytes(about.bytes),
+        };
+        let client = self.attachment.client();
+        let must_pass = bio.is_urgent() || who.reclaim;
+        if who.kthread {
+            client.count_anonymous();
+        }
+        let held = bio.into_held(
+            misc::now(),
+            cost,
+            Account {
+                ticket: None,
+                home: 0,
+                target: self.attachment.target(),
+                priority: about.priority,
+                slot: false,
+            },
+        );
+        let passed = self.attachment.service().arrive(
+            held,
+            &Arrival {
+                ident: self.ident(&about, &who),
+                client,
+                must_pass,
+                may_pass: self.config.opportunity,
+                draining: &self.draining,
+            },
+            || self.attrs(&about, &who),
+        );
+        match passed {
+            Some(held) => Map::passed(held),
+            None => Map::submitted(),
+        }
+    }
+
+    fn submitting(&self) {
+        self.attachment.client().count_submitted();
+    }
+
+    fn ended(&self, account: Account, cost: Cost, failed: bool) {
+        self.attachment.client().count_ended(cost, failed);
+        self.attachment.service().complete(account, cost);
+    }
+
+    fn presuspend(&self) {
+        self.draining.store(true, ordering::Relaxed);
+        self.attachment.service().drain();
+    }
+
+    fn presuspend_undo(&self) {
+        self.draining.store(false, ordering::Relaxed);
+    }
+
+    fn resume(&self) {
+        self.draining.store(false, ordering::Relaxed);
+    }
+
+    fn status(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        self.attachment.client().write(out)
+    }
+
+    fn table(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        args::write(&self.config, out)
+    }
+
+    /// `drain`; `service NAME [VALUE…]` with the names of the debugfs files.
+    fn message(&self, args: &Args<'_>, out: &mut dyn fmt::Write) -> Result {
+        match (args.get(0), args.get(1)) {
+            (Some("drain"), None) if args.len() == 1 => {
+                self.attachment.service().drain();
+                Ok(())
+            }
+            (Some("service"), Some(name)) => {
+                let service = self.attachment.service();
+                if args.len() == 2 {
+                    return tunables::show(service, name, out);
+                }
+                let mut value = KVec::new();
+                for index in 2..args.len() {
+                    let word = args.get(index).ok_or(EINVAL)?;
+                    if index > 2 {
+                        value.push(b' ', GFP_KERNEL)?;
+                    }
+                    value.extend_from_slice(word.as_bytes(), GFP_KERNEL)?;
+                }
+                let value = ::core::str::from_utf8(&value).map_err(|_| EINVAL)?;
+                tunables::command(service, name, value)
+            }
+            _ => Err(EINVAL),
+        }
+    }
+}

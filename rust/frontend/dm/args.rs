@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The words of a table line.
+//!
+//! ```text
+//! START LEN nrs DEVICE OFFSET SERVICE [COUNT [nid NID] [jobid JOBID] [jobid_name FORMAT]
+//!                                            [opportunity on|off]]
+//! ```
+//!
+//! `COUNT` is the number of words after it, as device-mapper targets do. The same words, without START
+//! LEN nrs, come out of `dmsetup table`.
+
+use core::fmt;
+
+use kernel::{prelude::*, str::CString};
+
+use crate::{
+    core::service::is_name,
+    sched::{
+        jobid::{JobId, Template},
+        nid::Nid,
+    },
+    sys::dm::{Args, Plan, Refusal, SECTOR},
+};
+
+/// Largest bio: larger ones are split above the target, so that a slot stands for a bounded piece of work.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// How jobs are named unless the table says otherwise.
+const DEFAULT_TEMPLATE: &str = "%e.%u";
+
+/// What a table line says about a client.
+pub(crate) struct Config {
+    /// Name of the service.
+    pub(crate) service: CString,
+    /// Network identifier of the client.
+    pub(crate) nid: Option<Nid>,
+    /// Job identifier of all requests, instead of one made from the submitter.
+    pub(crate) jobid: Option<JobId>,
+    /// How job identifiers are made.
+    pub(crate) template: Template,
+    /// Whether requests may go down at once when nobody waits.
+    pub(crate) opportunity: bool,
+}
+
+/// Reads a decimal number: digits only.
+fn number(word: &str) -> Option<u64> {
+    if word.bytes().all(|byte| byte.is_ascii_digit()) {
+        word.parse().ok()
+    } else {
+        None
+    }
+}
+
+/// Reads a table line.
+pub(crate) fn parse(args: &Args<'_>) -> Result<Plan<Config>, Refusal> {
+    let refuse = Refusal::invalid;
+    let no_memory = |_| Refusal {
+        error: ENOMEM,
+        reason: c"Out of memory",
+    };
+    let (Some(device), Some(offset), Some(service)) = (args.get(0), args.get(1), args.get(2)) else {
+        return Err(refuse(c"Arguments missing: DEVICE OFFSET SERVICE"));
+    };
+    let offset = number(offset)
+        .filter(|offset| *offset <= i64::MAX as u64 / SECTOR)
+        .ok_or(refuse(c"OFFSET: not a number of sectors"))?;
+    if !is_name(service) {
+        return Err(refuse(
+            c"SERVICE: 1 to 31 letters, digits and _ - . : not starting with a dot",
+        ));
+    }
+    let mut config = Config {
+        service: CString::try_from_fmt(kernel::prelude::fmt!("{service}")).map_err(|_| Refusal {
+            error: ENOMEM,
+            reason: c"Out of memory",
+        })?,
+        nid: None,
+        jobid: None,
+        template: Template::parse(DEFAULT_TEMPLATE)
+            .map_err(|_| refuse(c"jobid_name: bad format"))?,
+        opportunity: true,
+    };
+
+    if args.len() > 3 {
+        let count = args
+            .get(3)
+            .and_then(number)
+            .ok_or(refuse(c"COUNT: the number of optional arguments"))?;
+        if count != args.len().saturating_sub(4) as u64 {
+            return Err(refuse(
+                c"COUNT: does not match the number of optional arguments",
+            ));
+        }
+    }
+    let mut seen = [false; 4];
+    let mut once = |which: usize| {
+        seen.get_mut(which)
+            .is_some_and(|seen| !core::mem::replace(seen, true))
+    };
+    let mut index = 4;
+    while index < args.len() {
+        let name = args
+            .get(index)
+            .ok_or(refuse(c"Optional argument: not UTF-8"))?;
+        let value = args.get(index.saturating_add(1));
+        match name {
+            "nid" => {
+                let value = value.ok_or(refuse(c"nid: NID missing"))?;
+                if !once(0) {
+                    return Err(refuse(c"nid: given twice"));
+                }
+                config.nid = Some(
+                    Nid::parse(value)
+                        .map_err(|_| refuse(c"nid: not ADDRESS@NETWORK, as 10.0.0.1@tcp"))?,
+                );
+            }
+            "jobid" => {
+                let value = value.ok_or(refuse(c"jobid: JOBID missing"))?;
+                if !once(1) {
+                    return Err(refuse(c"jobid: given twice"));
+                }
+                if value.len() > crate::sched::jobid::JOBID_MAX {
+                    return Err(refuse(c"jobid: longer than 31 bytes"));
+                }
+                let jobid = JobId::new(value.as_bytes());
+                if jobid.as_bytes() != value.as_bytes() || jobid.is_empty() {
+                    return Err(refuse(c"jobid: not printable"));
+                }
+                config.jobid = Some(jobid);
+            }
+            "jobid_name" => {
+                let value = value.ok_or(refuse(c"jobid_name: FORMAT missing"))?;
+                if !once(2) {
+                    return Err(refuse(c"jobid_name: given twice"));
+                }
+                config.template = Template::parse(value)
+                    .map_err(|_| refuse(c"jobid_name: up to 63 bytes with %e %u %g %p %h %H %j %%"))?;
+            }
+            "opportunity" => {
+                if !once(3) {
+                    return Err(refuse(c"opportunity: given twice"));
+                }
+                config.opportunity = match value {
+                    Some("on") => true,
+                    Some("off") => false,
+                    _ => return Err(refuse(c"opportunity: on or off")),
+                };
+            }
+            _ => {
+                return Err(refuse(
+                    c"Unknown argument: nid, jobid, jobid_name, opportunity are known",
+                ))
+            }
+        }
+        index = index.saturating_add(2);
+    }
+    Ok(Plan {
+        device: CString::try_from_fmt(kernel::prelude::fmt!("{device}")).map_err(no_memory)?,
+        offset,
+        max_sectors: (MAX_BYTES / SECTOR) as u32,
+        config,
+    })
+}
+
+/// Writes what [`parse`] reads from SERVICE on.
+pub(crate) fn write(config: &Config, out: &mut dyn fmt::Write) -> fmt::Result {
+    write!(out, "{}", config.service.to_str().map_err(|_| fmt::Error)?)?;
+    let count = 2usize.saturating_mul(
+        [
+            config.nid.is_some(),
+            config.jobid.is_some(),
+            true,
+            !config.opportunity,
+        ]
+        .iter()
+        .filter(|given| **given)
+        .count(),
+    );
+    write!(out, " {count}")?;
+    if let Some(nid) = &config.nid {
+        write!(out, " nid {nid}")?;
+    }
+    if let Some(jobid) = &config.jobid {
+        write!(out, " jobid {jobid}")?;
+    }
+    write!(out, " jobid_name {}", config.template)?;
+    if !config.opportunity {
+        write!(out, " opportunity off")?;
+    }
+    Ok(())
+}

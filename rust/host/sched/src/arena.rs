@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Requests for tests and benches: handles to an arena of the thread, queued as index lists.
+
+use crate::{
+    item::{Cost, Fifo, Item},
+    mem::NoMemory,
+    slab::{Handle, Linked, Links, List, Slab, SlabPile},
+};
+use std::cell::RefCell;
+
+struct Record {
+    request: Request,
+    links: Links,
+}
+
+impl Linked for Record {
+    fn links(&mut self) -> &mut Links {
+        &mut self.links
+    }
+}
+
+thread_local! {
+    static ARENA: RefCell<Slab<Record>> =
+        RefCell::new(Slab::new(1 << 24).expect("memory for the arena"));
+}
+
+/// A request; plain data, so that tests can say what they expect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Who asks; whatever the test wants to tell apart.
+    pub owner: u32,
+    /// Counts the requests of a test.
+    pub id: u64,
+    /// Cost, pages.
+    pub pages: u32,
+    /// When it arrived, ns.
+    pub arrival: u64,
+}
+
+impl Item for Request {
+    type Fifo = IndexFifo;
+
+    fn cost(&self) -> Cost {
+        Cost {
+            pages: self.pages,
+            bytes: u64::from(self.pages) * 4096,
+        }
+    }
+
+    fn arrival(&self) -> u64 {
+        self.arrival
+    }
+}
+
+/// A queue of requests that live in the arena of the thread.
+///
+/// The oldest one is also kept in the queue itself, as the kernel keeps a pointer to it.
+pub struct IndexFifo {
+    list: List,
+    front: Option<Request>,
+    len: u32,
+}
+
+/// Makes room for `extra` more queued requests in the arena of this thread.
+///
+/// # Errors
+///
+/// - [`NoMemory`]: there was none.
+pub fn reserve(extra: usize) -> Result<(), NoMemory> {
+    ARENA.with_borrow_mut(|arena| {
+        let chunks = arena.wants(extra);
+        arena.feed(SlabPile::allocate(chunks)?);
+        Ok(())
+    })
+}
+
+impl Fifo for IndexFifo {
+    type Item = Request;
+
+    fn new() -> Self {
+        Self {
+            list: List::new(),
+            front: None,
+            len: 0,
+        }
+    }
+
+    fn push(&mut self, request: Request) {
+        let record = Record {
+            request,
+            links: Links::new(),
+        };
+        ARENA.with_borrow_mut(|arena| {
+            let handle = insert(arena, record);
+            self.list.push(arena, handle.slot());
+        });
+        self.front = self.front.or(Some(request));
+        self.len += 1;
+    }
+
+    fn pop(&mut self) -> Option<Request> {
+        ARENA.with_borrow_mut(|arena| {
+            let slot = self.list.first()?;
+            self.list.remove(arena, slot);
+            self.len -= 1;
+            let next = self.list.first().and_then(|next| arena.at(next));
+            self.front = next.map(|record| record.request);
+            arena.remove(slot).map(|record| record.request)
+        })
+    }
+
+    fn front(&self) -> Option<&Request> {
+        self.front.as_ref()
+    }
+
+    fn len(&self) -> u32 {
+        self.len
+    }
+}
+
+impl Drop for IndexFifo {
+    fn drop(&mut self) {
+        while self.pop().is_some() {}
+    }
+}
+
+/// Inserts `record`, with more memory if there is none left.
+fn insert(arena: &mut Slab<Record>, record: Record) -> Handle {
+    arena.insert(record).unwrap_or_else(|record| {
+        arena.feed(SlabPile::allocate(64).expect("memory for requests"));
+        let inserted = arena.insert(record);
+        inserted.unwrap_or_else(|_| panic!("more than 2^24 requests"))
+    })
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The scheduling part of nrs for the host: the files that `nrs.ko` is made of, the same ones, and a
+//! request type to drive them with ([`arena`]).
+//!
+//! Tests beside the code run here; those that take the whole part are in `tests/`.
+
+/// The directory of the kernel module.
+#[path = "../../.."]
+mod module {
+    pub(crate) mod sched;
+}
+
+pub(crate) use module::sched;
+
+/// Makes the public items of modules of `sched` public here.
+macro_rules! export {
+    ($($module:ident),+ $(,)?) => {
+        $(
+            #[doc = concat!("See `rust/sched/", stringify!($module), ".rs`.")]
+            pub mod $module {
+                pub use crate::sched::$module::*;
+            }
+        )+
+    };
+}
+
+export!(attr, class, error, head, heap, item, jobid, key, mem, nid, ranges, rng, slab, slots, stats, text);
+
+/// See `rust/sched/policy.rs`.
+pub mod policy {
+    pub use crate::sched::policy::*;
+
+    /// See `rust/sched/policy/fifo.rs`.
+    pub mod fifo {
+        pub use crate::sched::policy::fifo::*;
+    }
+
+    /// See `rust/sched/policy/fairshare.rs`.
+    pub mod fairshare {
+        pub use crate::sched::policy::fairshare::*;
+
+        /// See `rust/sched/policy/fairshare/params.rs`.
+        pub mod params {
+            pub use crate::sched::policy::fairshare::params::*;
+        }
+    }
+}
+
+pub mod arena;

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! nrs: a network request scheduler for storage servers.
+//!
+//! Front-ends bring requests, policies decide which is served next. See `Documentation/design.md`.
+
+use kernel::prelude::*;
+
+mod control;
+mod core;
+mod frontend;
+mod sched;
+mod sys;
+
+module! {
+    type: Nrs,
+    name: "nrs",
+    authors: ["The nrs authors"],
+    description: "Network request scheduler for storage servers",
+    license: "GPL",
+}
+
+/// The loaded module.
+///
+/// Fields are dropped from top to bottom: first what lets others in, last what everything stands on.
+struct Nrs {
+    _dm: sys::dm::Registration<frontend::dm::Device>,
+    _control: control::Control,
+    _registry: sys::global::Installed<core::registry::Registry>,
+    _queue: sys::queue::WorkQueue,
+    _rcu: sys::rcu::Barrier,
+}
+
+impl kernel::Module for Nrs {
+    fn init(module: &'static ThisModule) -> Result<Self> {
+        let rcu = sys::rcu::Barrier;
+        let queue = sys::queue::WorkQueue::new()?;
+        let registry = core::registry::init()?;
+        let control = control::Control::new()?;
+        let dm = sys::dm::Registration::new(module)?;
+        pr_info!("loaded\n");
+        Ok(Self {
+            _dm: dm,
+            _control: control,
+            _registry: registry,
+            _queue: queue,
+            _rcu: rcu,
+        })
+    }
+}

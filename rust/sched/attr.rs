@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Attributes of a request: who asks for what.
+
+use crate::sched::{jobid::JobId, nid::Nid};
+
+/// A numeric identity that may be absent; absent is distinct from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Id(u32);
+
+impl Id {
+    /// No identity: Lustre's 0xffffffff.
+    pub const ABSENT: Self = Self(u32::MAX);
+
+    /// Identity `id`; 0xffffffff counts as absent.
+    pub const fn new(id: u32) -> Self {
+        Self(id)
+    }
+
+    /// The number, if there is one.
+    pub const fn get(self) -> Option<u32> {
+        if self.0 == u32::MAX {
+            None
+        } else {
+            Some(self.0)
+        }
+    }
+}
+
+/// RPC opcodes that block requests are counted as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opcode {
+    /// Read.
+    OstRead,
+    /// Write.
+    OstWrite,
+    /// Discard, secure erase, write zeroes.
+    OstPunch,
+    /// Flush.
+    OstSync,
+}
+
+/// Which head a request goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    /// The regular head.
+    Regular,
+    /// The high-priority head.
+    High,
+}
+
+/// Attributes of one request.
+#[derive(Clone, Copy, Debug)]
+pub struct Attrs {
+    /// Network identifier of the client, if known.
+    pub nid: Option<Nid>,
+    /// Job identifier; empty if absent.
+    pub jobid: JobId,
+    /// User id of the submitter.
+    pub uid: Id,
+    /// Group id of the submitter.
+    pub gid: Id,
+    /// Project id.
+    pub projid: Id,
+    /// Node map id.
+    pub nodemap: Id,
+    /// Operation.
+    pub opcode: Opcode,
+    /// Object: the backing device's index in its service.
+    pub object: u64,
+    /// First byte of the range.
+    pub offset: u64,
+    /// Bytes of the range.
+    pub length: u64,
+    /// Which head serves it.
+    pub priority: Priority,
+}

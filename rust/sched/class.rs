@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The table of classes of one part.
+//!
+//! # Vocabulary
+//!
+//! - *Class*: requests with the same key; the policy keeps a record for each ([`ClassTable`]).
+//! - *Default class*: slot 0; serves requests that no class could be made for.
+//! - *Busy*: the policy says that requests of the class are queued or in service.
+//! - *Idle*: not busy; idle classes form a list, oldest first.
+//!
+//! ```text
+//!             classify              busy
+//!  (nothing) ──────────► idle ◄───────────► busy
+//!      ▲                  │      idle
+//!      └──────────────────┘ idle for IDLE_NS (age), or the oldest when the bound is met
+//! ```
+//!
+//! Keys are found by linear hashing (Litwin, VLDB'80): the table has one bucket per slot ever made and
+//! splits one bucket for each new one, so no insertion pays for a rehash of everything. The hash
+//! function has a secret seed, see [`crate::sched::key`].
+
+use crate::sched::{
+    key::{Hasher, Key},
+    mem::{Bulk, NoMemory, Pile},
+    slab::{Handle, Linked, Links, List, Slab, SlabPile, NONE},
+};
+
+/// Names a class; it goes stale when the class does.
+pub type ClassId = Handle;
+
+/// Classes that can be made without new memory, at least, as long as the worker keeps up.
+pub const RESERVE: usize = 64;
+
+/// How long a class stays idle before it may be forgotten, 10 s in nanoseconds.
+pub const IDLE_NS: u64 = 10_000_000_000;
+
+/// Slot of the default class.
+pub const DEFAULT: u32 = 0;
+
+/// Name of the default class, which never goes.
+pub const DEFAULT_ID: ClassId = ClassId::new(DEFAULT, 1);
+
+/// What [`ClassTable::classify`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The class was there.
+    Known(ClassId),
+    /// The class is new, with a new record.
+    New(ClassId),
+    /// No class could be made; this is the default class.
+    Overflow(ClassId),
+}
+
+/// A class, its place in the table, and the record of the policy.
+pub struct Class<R> {
+    record: R,
+    key: Key,
+    hash: u32,
+    next: u32,
+    links: Links,
+    idle: bool,
+    seen: u64,
+}
+
+impl<R> Linked for Class<R> {
+    fn links(&mut self) -> &mut Links {
+        &mut self.links
+    }
+}
+
+/// What a [`ClassTable`] wants, in chunks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassNeed {
+    classes: usize,
+    buckets: usize,
+}
+
+/// Memory for a [`ClassTable`].
+pub struct ClassSpare<R> {
+    classes: SlabPile<Class<R>>,
+    buckets: Pile<u32>,
+}
+
+impl ClassNeed {
+    /// Whether nothing is wanted.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Allocates what is wanted; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn allocate<R>(&self) -> Result<ClassSpare<R>, NoMemory> {
+        Ok(ClassSpare {
+            classes: SlabPile::allocate(self.classes)?,
+            buckets: Pile::allocate(self.buckets)?,
+        })
+    }
+}
+
+/// Classes by key and by slot.
+///
+/// # Invariants
+///
+/// - Slot 0 is taken by the default class, which is in no bucket and in no list.
+/// - Every other class is in the bucket of its hash, and in the list of idle classes exactly if it is
+///   marked idle.
+/// - There are at most as many buckets as slots, and at least one.
+pub struct ClassTable<R> {
+    classes: Slab<Class<R>>,
+    buckets: Bulk<u32>,
+    hasher: Hasher,
+    idle: List,
+    max: usize,
+    overflow: u64,
+}
+
+impl<R> ClassTable<R> {
+    /// A table of at most `max` classes beside the default class, with its first reserve; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn new(max: u32, seed: u64, default: R) -> Result<Self, NoMemory> {
+        let slots = (max as usize).saturating_add(1);
+        let mut table = Self {
+            classes: Slab::new(slots)?,
+            buckets: Bulk::new(slots)?,
+            hasher: Hasher::new(seed),
+            idle: List::new(),
+            max: max as usize,
+            overflow: 0,
+        };
+        let spare = table.need().allocate()?;
+        table.grow(spare);
+        let class = Class {
+            record: default,
+            key: Key::Default,
+            hash: 0,
+            next: NONE,
+            links: Links::new(),
+            idle: false,
+            seen: 0,
+        };
+        // INVARIANT: the first slot of an empty slab is 0.
+        table.classes.insert(class).map_err(|_| NoMemory)?;
+        table.buckets.push(NONE).map_err(|_| NoMemory)?;
+        Ok(table)
+    }
+
+    /// Number of slots that the table should have memory for: those there are and a reserve of a
+    /// quarter, at least [`RESERVE`] vacant ones, within the bound.
+    pub fn target(&self) -> usize {
+        let live = self.classes.live() as usize;
+        let reserve = RESERVE.max(live / 4);
+        let target = live.saturating_add(reserve).max(self.classes.slots());
+        target.min(self.max.saturating_add(1))
+    }
+
+    /// What memory is wanted.
+    pub fn need(&self) -> ClassNeed {
+        let extra = |len: usize| self.target().saturating_sub(len);
+        ClassNeed {
+            classes: self.classes.wants(extra(self.classes.slots())),
+            buckets: self.buckets.wants(extra(self.buckets.len())),
+        }
+    }
+
+    /// Takes memory and hands back what there is no use for.
+    pub fn grow(&mut self, spare: ClassSpare<R>) -> ClassSpare<R> {
+        ClassSpare {
+            classes: self.classes.feed(spare.classes),
+            buckets: self.buckets.feed(spare.buckets),
+        }
+    }
+
+    /// The name of the class in `slot`; of the default class if there is none.
+    pub fn id(&self, slot: u32) -> ClassId {
+        self.classes.handle(slot).unwrap_or(DEFAULT_ID)
+    }
+
+    /// Requests that the default class took because no class could be made.
+    pub const fn overflow(&self) -> u64 {
+        self.overflow
+    }
+
+    /// Number of slots, vacant or taken.
+    pub fn slots(&self) -> u32 {
+        self.classes.slots() as u32
+    }
+
+    /// Number of classes beside the default class.
+    pub fn len(&self) -> usize {
+        (self.classes.live() as usize).saturating_sub(1)
+    }
+
+    /// Whether `id` still names a class.
+    pub fn is_live(&self, id: ClassId) -> bool {
+        self.classes.get(id).is_some()
+    }
+
+    /// The slot of `id`, or that of the default class if it went stale.
+    #[inline]
+    pub fn resolve(&self, id: ClassId) -> u32 {
+        match self.classes.get(id) {
+            Some(_) => id.slot(),
+            None => DEFAULT,
+        }
+    }
+
+    /// The record in `slot`.
+    #[inline]
+    pub fn at(&self, slot: u32) -> Option<&R> {
+        self.classes.at(slot).map(|class| &class.record)
+    }
+
+    /// The record in `slot`, for writing.
+    #[inline]
+    pub fn at_mut(&mut self, slot: u32) -> Option<&mut R> {
+        self.classes.at_mut(slot).map(|class| &mut class.record)
+    }
+
+    /// The key of the class in `slot`.
+    pub fn key(&self, slot: u32) -> Option<&Key> {
+        self.classes.at(slot).map(|class| &class.key)
+    }
+
+    /// The slot of the class with `key`.
+    pub fn find(&self, key: &Key) -> Option<u32> {
+        if *key == Key::Default {
+            return Some(DEFAULT);
+        }
+        self.find_hashed(key, self.hasher.hash(key))
+    }
+
+    fn find_hashed(&self, key: &Key, hash: u32) -> Option<u32> {
+        let mut slot = *self.buckets.get(self.bucket(hash))?;
+        while let Some(class) = self.classes.at(slot) {
+            if class.hash == hash && class.key == *key {
+                return Some(slot);
+            }
+            slot = class.next;
+        }
+        None
+    }
+
+    /// The class with `key`; makes it, with the record that `make` returns, if it is not there.
+    ///
+    /// A new class takes a vacant slot, a new slot below `limit`, or that of the oldest idle class when
+    /// the bound is met.
+    pub fn classify(
+        &mut self,
+        key: Key,
+        now: u64,
+        limit: usize,
+        make: impl FnOnce() -> R,
+    ) -> Found {
+        let hash = self.hasher.hash(&key);
+        if let Some(slot) = self.find_hashed(&key, hash) {
+            self.touch(slot, now);
+            return Found::Known(self.id(slot));
+        }
+        if self.len() >= self.max {
+            self.idle.first().and_then(|oldest| self.remove(oldest));
+        }
+        let room = self.classes.vacant() > 0 || self.classes.slots() < limit;
+        if self.len() < self.max && room {
+            let class = Class {
+                record: make(),
+                key,
+                hash,
+                next: NONE,
+                links: Links::new(),
+                idle: true,
+                seen: now,
+            };
+            if let Ok(id) = self.classes.insert(class) {
+                self.split();
+                self.link(id.slot(), hash);
+                self.idle.push(&mut self.classes, id.slot());
+                return Found::New(id);
+            }
+        }
+        self.overflow = self.overflow.saturating_add(1);
+        Found::Overflow(DEFAULT_ID)
+    }
+
+    /// Notes that requests of the class in `slot` are queued or in service.
+    pub fn busy(&mut self, slot: u32) {
+        if let Some(class) = self.classes.at_mut(slot) {
+            if class.idle {
+                class.idle = false;
+                self.idle.remove(&mut self.classes, slot);
+            }
+        }
+    }
+
+    /// Notes that no request of the class in `slot` is queued or in service any more.
+    pub fn idle(&mut self, slot: u32, now: u64) {
+        if slot == DEFAULT {
+            return;
+        }
+        if let Some(class) = self.classes.at_mut(slot) {
+            class.seen = now;
+            if !class.idle {
+                class.idle = true;
+                self.idle.push(&mut self.classes, slot);
+            }
+        }
+    }
+
+    /// Forgets at most `max` classes that were idle for [`IDLE_NS`].
+    pub fn age(&mut self, now: u64, max: u32) {
+        for _ in 0..max {
+            let Some(slot) = self.idle.first() else {
+                return;
+            };
+            let old = |class: &Class<R>| now.saturating_sub(class.seen) >= IDLE_NS;
+            if !self.classes.at(slot).is_some_and(old) {
+                return;
+            }
+            self.remove(slot);
+        }
+    }
+
+    /// Makes an idle class the youngest.
+    fn touch(&mut self, slot: u32, now: u64) {
+        if let Some(class) = self.classes.at_mut(slot) {
+            class.seen = now;
+            if class.idle {
+                self.idle.remove(&mut self.classes, slot);
+                self.idle.push(&mut self.classes, slot);
+            }
+        }
+    }
+
+    /// Forgets an idle class.
+    fn remove(&mut self, slot: u32) -> Option<()> {
+        let class = self.classes.at(slot)?;
+        let (hash, after) = (class.hash, class.next);
+        let bucket = self.bucket(hash);
+        let head = self.buckets.get_mut(bucket)?;
+        if *head == slot {
+            *head = after;
+        } else {
+            let mut at = *head;
+            while let Some(class) = self.classes.at_mut(at) {
+                if class.next == slot {
+                    class.next = after;
+                    break;
+                }
+                at = class.next;
+            }
+        }
+        self.idle.remove(&mut self.classes, slot);
+        self.classes.remove(slot);
+        Some(())
+    }
+
+    /// Index of the bucket of `hash`.
+    fn bucket(&self, hash: u32) -> usize {
+        let len = self.buckets.len().max(1);
+        let mask = len.checked_next_power_of_two().map_or(0, |n| n.wrapping_sub(1));
+        let index = hash as usize & mask;
+        if index < len {
+            index
+        } else {
+            index & (mask >> 1)
+        }
+    }
+
+    /// Puts the class in `slot` at the front of its bucket.
+    fn link(&mut self, slot: u32, hash: u32) {
+        let bucket = self.bucket(hash);
+        if let Some(head) = self.buckets.get_mut(bucket) {
+            let after = core::mem::replace(head, slot);
+            if let Some(class) = self.classes.at_mut(slot) {
+                class.next = after;
+            }
+        }
+    }
+
+    /// Adds a bucket, if there are fewer than slots, and moves its classes there.
+    fn split(&mut self) {
+        let len = self.buckets.len();
+        if len >= self.classes.slots() || self.buckets.push(NONE).is_err() {
+            return;
+        }
+        // The classes of the new bucket were in the one that has the same bits but the highest.
+        let Some(high) = len.checked_ilog2() else {
+            return;
+        };
+        let from = len ^ (1 << high);
+        let Some(head) = self.buckets.get_mut(from) else {
+            return;
+        };
+        let mut slot = core::mem::replace(head, NONE);
+        while let Some(class) = self.classes.at(slot) {
+            let (hash, after) = (class.hash, class.next);
+            self.link(slot, hash);
+            slot = after;
+        }
+    }
+}

@@ -1,0 +1,524 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Heads: the policies of one priority on one partition.
+//!
+//! # Vocabulary
+//!
+//! - *Instance*: one part of a policy on a head, from start to stop; an [`InstanceId`] names it.
+//! - *Fallback*: the instance that takes what nobody else takes; there is exactly one, it is always
+//!   started.
+//! - *Primary*: the instance that was selected; there is at most one. With no primary, the fallback serves
+//!   all.
+//! - *Ticket*: where a request belongs, its instance and class ([`Ticket`]).
+//!
+//! # States of a policy
+//!
+//! ```text
+//!              caller builds the part,         Head::install
+//!              without the lock                (start before stop)
+//!   stopped ───────────────────▶ starting ───────────────────▶ started
+//!      ▲                                                           │
+//!      │   Head::reap: nothing queued,                             │ another Head::install,
+//!      │   nothing active                                          │ Head::drop_primary
+//!      └──────────────────────────────── stopping ◀────────────────┘
+//! ```
+//!
+//! A head holds instances that are started or stopping. The new part exists before the old one stops, so
+//! that a policy that cannot start changes nothing, and there is no moment without a policy. Of one policy
+//! several instances can stop at a time; [`MAX_INSTANCES`] bounds them all.
+//!
+//! # Life of a request
+//!
+//! ```text
+//!               Head::classify         Head::enqueue        Head::get          Head::stop
+//!   (arrived) ───────────────▶ classified ─────────▶ queued ─────────▶ started ─────────▶ ended
+//!                                  │                                                        ▲
+//!                                  └── Head::pass: served at once, never queued ────────────┘
+//! ```
+//!
+//! An instance that has queued or started requests is not reaped; a classified or passed request does not
+//! hold it, its ticket goes stale instead.
+//!
+//! # Context
+//!
+//! All but [`Head::new`] run under the partition's lock: nothing here allocates, sleeps or drops a part.
+//! [`Head::reap`] hands parts out so that they are dropped outside the lock.
+
+use crate::sched::{
+    attr::Attrs,
+    class::ClassId,
+    error::{Code, Error, Result},
+    item::{Cost, Item},
+    policy::{Get, Part, View},
+};
+use core::marker::PhantomData;
+
+/// Instances on a head, at most, the fallback included.
+pub const MAX_INSTANCES: usize = 4;
+
+/// Instances beside the fallback.
+const OTHERS: usize = MAX_INSTANCES - 1;
+
+/// State of a policy on a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Not there.
+    Stopped,
+    /// Its part is being built.
+    Starting,
+    /// Takes new requests.
+    Started,
+    /// Takes no new requests, its queue is drained.
+    Stopping,
+}
+
+impl State {
+    /// The word that control files show.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stopped => "stopped",
+            Self::Starting => "starting",
+            Self::Started => "started",
+            Self::Stopping => "stopping",
+        }
+    }
+}
+
+/// Name of an instance; never names another one, after its instance left it names none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InstanceId {
+    serial: u32,
+    place: u8,
+}
+
+/// Where a request belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    class: ClassId,
+    serial: u32,
+    place: u8,
+    /// The request is counted in its instance's `active`: [`Head::get`] handed it out.
+    started: bool,
+}
+
+impl Ticket {
+    /// The class in the instance.
+    pub const fn class(&self) -> ClassId {
+        self.class
+    }
+
+    /// The instance.
+    pub const fn instance(&self) -> InstanceId {
+        InstanceId {
+            serial: self.serial,
+            place: self.place,
+        }
+    }
+}
+
+/// One instance as control files show it.
+#[derive(Debug)]
+pub struct Status<'a, T> {
+    /// Its name.
+    pub id: InstanceId,
+    /// Started or stopping.
+    pub state: State,
+    /// Whether it is the fallback.
+    pub fallback: bool,
+    /// What was installed with it.
+    pub tag: &'a T,
+    /// Requests queued.
+    pub queued: u32,
+    /// Requests handed out and not ended.
+    pub active: u32,
+}
+
+/// A part with its counts.
+///
+/// # Invariants
+///
+/// `queued` requests are in `part`; `active` tickets with `started` are outside.
+struct Instance<P, T> {
+    part: P,
+    tag: T,
+    id: InstanceId,
+    stopping: bool,
+    queued: u32,
+    active: u32,
+}
+
+impl<P, T> Instance<P, T> {
+    fn new(part: P, tag: T, id: InstanceId) -> Self {
+        Self {
+            part,
+            tag,
+            id,
+            stopping: false,
+            queued: 0,
+            active: 0,
+        }
+    }
+
+    fn ticket(&self, class: ClassId, started: bool) -> Ticket {
+        Ticket {
+            class,
+            serial: self.id.serial,
+            place: self.id.place,
+            started,
+        }
+    }
+
+    fn enqueue<I: Item>(
+        &mut self,
+        item: I,
+        class: ClassId,
+        now: u64,
+    ) -> core::result::Result<Ticket, I>
+    where
+        P: Part<I>,
+    {
+        self.part.enqueue(item, class, now)?;
+        self.queued = self.queued.saturating_add(1);
+        Ok(self.ticket(class, false))
+    }
+
+    /// Takes a request out; lowers `until` to the part's if the part withholds all that it has.
+    fn get<I: Item>(&mut self, view: &View<'_>, until: &mut Option<u64>) -> Option<(I, Ticket)>
+    where
+        P: Part<I>,
+    {
+        if self.queued == 0 {
+            return None;
+        }
+        match self.part.get(view) {
+            Get::Item((item, class)) => {
+                // INVARIANT: one request went from inside to outside.
+                self.queued = self.queued.saturating_sub(1);
+                self.active = self.active.saturating_add(1);
+                Some((item, self.ticket(class, true)))
+            }
+            Get::Throttled { until: at } => {
+                *until = Some(until.map_or(at, |other| other.min(at)));
+                None
+            }
+            Get::Empty => None,
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.queued == 0 && self.active == 0
+    }
+}
+
+/// The policies of one priority on one partition.
+///
+/// `T` is what the caller wants to know of an instance again, for example the policy's name and argument.
+///
+/// # Invariants
+///
+/// - The fallback has place 0 and is never stopping; `others` has places 1 and up, in order.
+/// - `primary` is the place of the one instance in `others` that is not stopping, 0 if there is none.
+/// - `stopping` instances in `others` are stopping.
+/// - Serials grow in the order of installation, which is the order of stopping, too.
+pub struct Head<I, P, T> {
+    fallback: Instance<P, T>,
+    others: [Option<Instance<P, T>>; OTHERS],
+    primary: u8,
+    stopping: u8,
+    /// The serial that was given last.
+    serial: u32,
+    /// Of primary and fallback, the fallback was served last.
+    fallback_last: bool,
+    item: PhantomData<fn() -> I>,
+}
+
+impl<I: Item, P: Part<I>, T> Head<I, P, T> {
+    /// A head with its fallback, started.
+    pub fn new(fallback: P, tag: T) -> Self {
+        let id = InstanceId {
+            serial: 0,
+            place: 0,
+        };
+        Self {
+            fallback: Instance::new(fallback, tag, id),
+            others: [const { None }; OTHERS],
+            primary: 0,
+            stopping: 0,
+            serial: 0,
+            fallback_last: true,
+            item: PhantomData,
+        }
+    }
+
+    /// Whether there is a place for another instance.
+    ///
+    /// # Errors
+    ///
+    /// - `EAGAIN`: all places are taken by instances that are still draining.
+    pub fn can_install(&self) -> Result {
+        if self.others.iter().any(Option::is_none) {
+            Ok(())
+        } else {
+            Err(Error::new(
+                Code::Again,
+                "earlier policies are still stopping",
+            ))
+        }
+    }
+
+    /// Makes `part` the primary; the primary before it is stopping from now on.
+    ///
+    /// # Errors
+    ///
+    /// Hands the part back if [`Head::can_install`] would fail, without a change.
+    pub fn install(&mut self, part: P, tag: T) -> core::result::Result<InstanceId, P> {
+        let Some(index) = self.others.iter().position(Option::is_none) else {
+            return Err(part);
+        };
+        self.drop_primary();
+        let id = InstanceId {
+            serial: self.serial.wrapping_add(1),
+            // At most OTHERS.
+            place: (index as u8).wrapping_add(1),
+        };
+        if let Some(other) = self.others.get_mut(index) {
+            *other = Some(Instance::new(part, tag, id));
+        }
+        // INVARIANT: the former primary is stopping, the new instance is not.
+        self.primary = id.place;
+        self.serial = id.serial;
+        Ok(id)
+    }
+
+    /// Makes the fallback serve all new requests; the primary, if any, is stopping from now on.
+    pub fn drop_primary(&mut self) {
+        if let Some(primary) = other_mut(&mut self.others, self.primary) {
+            primary.stopping = true;
+            self.stopping = self.stopping.saturating_add(1);
+        }
+        // INVARIANT: nothing in `others` is left that is not stopping.
+        self.primary = 0;
+    }
+
+    /// Takes out one instance that finished stopping, to be dropped outside the lock.
+    pub fn reap(&mut self) -> Option<P> {
+        if self.stopping == 0 {
+            return None;
+        }
+        let done = |i: &Instance<P, T>| i.stopping && i.is_idle() && i.part.len() == 0;
+        let other = self
+            .others
+            .iter_mut()
+            .find(|other| other.as_ref().is_some_and(done))?;
+        self.stopping = self.stopping.saturating_sub(1);
+        other.take().map(|instance| instance.part)
+    }
+
+    /// Where a request with `attrs` belongs: a class of the primary, or of the fallback without one.
+    pub fn classify(&mut self, attrs: &Attrs, now: u64) -> Ticket {
+        let instance = self.current_mut();
+        let class = instance.part.classify(attrs, now);
+        instance.ticket(class, false)
+    }
+
+    /// Whether a ticket of [`Head::classify`] that a caller kept still says where a request belongs; if not,
+    /// the caller classifies again.
+    pub fn is_live(&self, ticket: &Ticket) -> bool {
+        ticket.place == self.primary
+            && self
+                .find(ticket.instance())
+                .is_some_and(|instance| instance.part.is_live(ticket.class))
+    }
+
+    /// Queues a request; returns where it went.
+    ///
+    /// The ticket is one that [`Head::classify`] made, or that [`Head::is_live`] agreed to, since the lock
+    /// was taken. Should its instance not be the one that takes new requests, it is made anew from `attrs`.
+    /// What the primary declines, the fallback takes.
+    ///
+    /// # Errors
+    ///
+    /// Hands the item back if the fallback declines, too. A fallback must not; the caller ends the request
+    /// with an error.
+    pub fn enqueue(
+        &mut self,
+        item: I,
+        ticket: Ticket,
+        attrs: impl Fn() -> Attrs,
+        now: u64,
+    ) -> core::result::Result<Ticket, I> {
+        let instance = self.current_mut();
+        let class = if instance.id == ticket.instance() {
+            ticket.class
+        } else {
+            instance.part.classify(&attrs(), now)
+        };
+        let fallback = instance.id.place == 0;
+        match instance.enqueue(item, class, now) {
+            Err(item) if !fallback => {
+                let class = self.fallback.part.classify(&attrs(), now);
+                self.fallback.enqueue(item, class, now)
+            }
+            done => done,
+        }
+    }
+
+    /// Decides which request is served next, and takes it out with the ticket for [`Head::stop`].
+    ///
+    /// Stopping instances go first, the oldest before the others, and are made to serve. Then primary and
+    /// fallback take turns while both have something. An instance that withholds its requests never keeps
+    /// another one from serving; if nobody serves, the answer is the earliest time at which one may.
+    /// With [`View::force`] everybody is made to serve.
+    pub fn get(&mut self, view: &View<'_>) -> Get<(I, Ticket)> {
+        let mut until = None;
+        if self.stopping != 0 {
+            if let Some(found) = self.drain(view, &mut until) {
+                return Get::Item(found);
+            }
+        }
+        for fallback in [!self.fallback_last, self.fallback_last] {
+            let instance = if fallback {
+                Some(&mut self.fallback)
+            } else {
+                other_mut(&mut self.others, self.primary)
+            };
+            if let Some(found) = instance.and_then(|i| i.get(view, &mut until)) {
+                self.fallback_last = fallback;
+                return Get::Item(found);
+            }
+        }
+        match until {
+            Some(until) => Get::Throttled { until },
+            None => Get::Empty,
+        }
+    }
+
+    /// Takes a request from the stopping instances.
+    fn drain(&mut self, view: &View<'_>, until: &mut Option<u64>) -> Option<(I, Ticket)> {
+        let force = View {
+            force: true,
+            ..*view
+        };
+        let newest = self.serial;
+        let age = move |i: &Instance<P, T>| newest.wrapping_sub(i.id.serial);
+        let mut younger_than = u32::MAX;
+        loop {
+            // Usually the first one serves; the loop guards against a part that does not.
+            let oldest = self
+                .others
+                .iter_mut()
+                .flatten()
+                .filter(|i| i.stopping && i.queued != 0 && age(i) < younger_than)
+                .max_by_key(|i| age(i))?;
+            younger_than = age(oldest);
+            let found = oldest.get(&force, until);
+            if found.is_some() {
+                return found;
+            }
+        }
+    }
+
+    /// Counts a request that is served at once, without queueing; it does not hold its instance.
+    ///
+    /// The count is an opportunity of the class. If the instance left, nothing is counted; if only the
+    /// class did, the part has to see it.
+    pub fn pass(&mut self, ticket: &Ticket, cost: Cost, now: u64) {
+        if let Some(instance) = self.find_mut(ticket.instance()) {
+            instance.part.pass(ticket.class, cost, now);
+        }
+    }
+
+    /// Counts the end of a request, once, with the ticket that [`Head::get`] gave out or that
+    /// [`Head::pass`] was told; stale tickets are treated as there.
+    pub fn stop(&mut self, ticket: &Ticket, cost: Cost, now: u64) {
+        if let Some(instance) = self.find_mut(ticket.instance()) {
+            if ticket.started {
+                instance.active = instance.active.saturating_sub(1);
+            }
+            instance.part.stop(ticket.class, cost, now);
+        }
+    }
+
+    /// Requests queued on all instances.
+    pub fn queued(&self) -> u32 {
+        self.iter().fold(0, |sum, i| sum.saturating_add(i.queued))
+    }
+
+    /// Requests of all instances that were handed out and have not ended.
+    pub fn active(&self) -> u32 {
+        self.iter().fold(0, |sum, i| sum.saturating_add(i.active))
+    }
+
+    /// The instances, the fallback first.
+    pub fn instances(&self) -> impl Iterator<Item = Status<'_, T>> {
+        self.iter().map(|i| Status {
+            id: i.id,
+            state: if i.stopping {
+                State::Stopping
+            } else {
+                State::Started
+            },
+            fallback: i.id.place == 0,
+            tag: &i.tag,
+            queued: i.queued,
+            active: i.active,
+        })
+    }
+
+    /// The parts, the fallback's first, for work on all of them.
+    pub fn parts_mut(&mut self) -> impl Iterator<Item = (InstanceId, &mut P)> {
+        core::iter::once(&mut self.fallback)
+            .chain(self.others.iter_mut().flatten())
+            .map(|i| (i.id, &mut i.part))
+    }
+
+    /// The part of an instance, if it is still there: for work that lets go of the lock in between.
+    pub fn part_mut(&mut self, id: InstanceId) -> Option<&mut P> {
+        self.find_mut(id).map(|instance| &mut instance.part)
+    }
+
+    /// The primary's part.
+    pub fn primary_mut(&mut self) -> Option<&mut P> {
+        other_mut(&mut self.others, self.primary).map(|instance| &mut instance.part)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Instance<P, T>> {
+        core::iter::once(&self.fallback).chain(self.others.iter().flatten())
+    }
+
+    /// The instance that takes new requests.
+    fn current_mut(&mut self) -> &mut Instance<P, T> {
+        match other_mut(&mut self.others, self.primary) {
+            Some(primary) => primary,
+            None => &mut self.fallback,
+        }
+    }
+
+    fn find(&self, id: InstanceId) -> Option<&Instance<P, T>> {
+        let instance = match usize::from(id.place).checked_sub(1) {
+            Some(index) => self.others.get(index)?.as_ref()?,
+            None => &self.fallback,
+        };
+        (instance.id == id).then_some(instance)
+    }
+
+    fn find_mut(&mut self, id: InstanceId) -> Option<&mut Instance<P, T>> {
+        let instance = match id.place {
+            0 => &mut self.fallback,
+            place => other_mut(&mut self.others, place)?,
+        };
+        (instance.id == id).then_some(instance)
+    }
+}
+
+/// The instance at `place`, if that is not the fallback's place and not free.
+fn other_mut<P, T>(
+    others: &mut [Option<Instance<P, T>>; OTHERS],
+    place: u8,
+) -> Option<&mut Instance<P, T>> {
+    let index = usize::from(place).checked_sub(1)?;
+    others.get_mut(index)?.as_mut()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,531 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Tests of heads, with small parts that decline, throttle or hold classes.
+
+use super::*;
+use crate::sched::{
+    attr::{Id, Opcode, Priority},
+    item::Fifo,
+    jobid::JobId,
+    mem::{self, NoMemory},
+    policy::RowBuf,
+    slab::{Slab, SlabPile},
+};
+use std::collections::VecDeque;
+
+mod random;
+
+/// A request with a name.
+#[derive(Debug, PartialEq, Eq)]
+struct Req(u64);
+
+struct ReqFifo(VecDeque<Req>);
+
+impl Item for Req {
+    type Fifo = ReqFifo;
+
+    fn cost(&self) -> Cost {
+        Cost::of_bytes(4096)
+    }
+
+    fn arrival(&self) -> u64 {
+        self.0
+    }
+}
+
+impl Fifo for ReqFifo {
+    type Item = Req;
+
+    fn new() -> Self {
+        Self(VecDeque::new())
+    }
+
+    fn push(&mut self, item: Req) {
+        self.0.push_back(item);
+    }
+
+    fn pop(&mut self) -> Option<Req> {
+        self.0.pop_front()
+    }
+
+    fn front(&self) -> Option<&Req> {
+        self.0.front()
+    }
+
+    fn len(&self) -> u32 {
+        self.0.len() as u32
+    }
+}
+
+/// What a mock part does with requests.
+#[derive(Clone, Copy, Default)]
+struct Manner {
+    /// Declines requests whose number divides by this.
+    declines: Option<u64>,
+    /// Serves nothing before this time, unless forced.
+    until: u64,
+    /// Serves nothing even if forced, which no part should do.
+    broken: bool,
+}
+
+/// A part that never wants memory.
+#[derive(Clone, Copy)]
+struct Nothing;
+
+impl mem::Need for Nothing {
+    type Spare = ();
+
+    fn is_empty(&self) -> bool {
+        true
+    }
+
+    fn allocate(&self) -> core::result::Result<(), NoMemory> {
+        Ok(())
+    }
+}
+
+/// A first-in first-out part; its class is `object % 4`.
+struct Mock {
+    manner: Manner,
+    queue: ReqFifo,
+    classes: VecDeque<ClassId>,
+    alive: Slab<()>,
+    passed: u32,
+    stopped: u32,
+    inside: u32,
+}
+
+impl Mock {
+    fn new(manner: Manner) -> Self {
+        let mut alive = Slab::new(4).unwrap();
+        alive.feed(SlabPile::allocate(4).unwrap());
+        for _ in 0..4 {
+            alive.insert(()).unwrap();
+        }
+        Self {
+            manner,
+            queue: ReqFifo::new(),
+            classes: VecDeque::new(),
+            alive,
+            passed: 0,
+            stopped: 0,
+            inside: 0,
+        }
+    }
+
+    fn plain() -> Self {
+        Self::new(Manner::default())
+    }
+
+    /// All classes leave, others take their slots.
+    fn renew(&mut self) {
+        for slot in 0..4 {
+            self.alive.remove(slot).unwrap();
+            assert_eq!(self.alive.insert(()).unwrap().slot(), slot);
+        }
+    }
+}
+
+impl Part<Req> for Mock {
+    type Need = Nothing;
+    type Spare = ();
+
+    fn classify(&mut self, attrs: &Attrs, _now: u64) -> ClassId {
+        self.alive.handle((attrs.object % 4) as u32).unwrap()
+    }
+
+    fn is_live(&self, class: ClassId) -> bool {
+        self.alive.get(class).is_some()
+    }
+
+    fn enqueue(&mut self, item: Req, class: ClassId, _now: u64) -> core::result::Result<(), Req> {
+        assert!(self.is_live(class), "tickets are checked");
+        if self.manner.declines.is_some_and(|n| item.0 % n == 0) {
+            return Err(item);
+        }
+        self.queue.push(item);
+        self.classes.push_back(class);
+        Ok(())
+    }
+
+    fn get(&mut self, view: &View<'_>) -> Get<(Req, ClassId)> {
+        assert!(!self.queue.is_empty(), "asked only if something is queued");
+        if self.manner.broken {
+            return Get::Empty;
+        }
+        if view.now < self.manner.until && !view.force {
+            return Get::Throttled {
+                until: self.manner.until,
+            };
+        }
+        self.inside += 1;
+        Get::Item((self.queue.pop().unwrap(), self.classes.pop_front().unwrap()))
+    }
+
+    fn pass(&mut self, class: ClassId, _cost: Cost, _now: u64) {
+        self.passed += u32::from(self.is_live(class));
+    }
+
+    fn stop(&mut self, class: ClassId, _cost: Cost, _now: u64) {
+        self.stopped += u32::from(self.is_live(class));
+    }
+
+    fn len(&self) -> u32 {
+        self.queue.len()
+    }
+
+    fn need(&self) -> Nothing {
+        Nothing
+    }
+
+    fn grow(&mut self, (): ()) {}
+
+    fn age(&mut self, _now: u64, _max: u32) {}
+
+    fn rows(&self, _from: u32, _out: &mut RowBuf) -> Option<u32> {
+        None
+    }
+
+    fn reset(&mut self, _from: u32, _max: u32) -> Option<u32> {
+        None
+    }
+
+    fn overflow(&self) -> u64 {
+        0
+    }
+}
+
+type TestHead = Head<Req, Mock, u32>;
+
+const COST: Cost = Cost::of_bytes(4096);
+
+fn attrs(object: u64) -> Attrs {
+    Attrs {
+        nid: None,
+        jobid: JobId::ABSENT,
+        uid: Id::ABSENT,
+        gid: Id::ABSENT,
+        projid: Id::ABSENT,
+        nodemap: Id::ABSENT,
+        opcode: Opcode::OstRead,
+        object,
+        offset: 0,
+        length: 4096,
+        priority: Priority::Regular,
+    }
+}
+
+fn view(now: u64) -> View<'static> {
+    View {
+        now,
+        force: false,
+        table: None,
+    }
+}
+
+fn add(head: &mut TestHead, number: u64) -> Ticket {
+    let ticket = head.classify(&attrs(number), 0);
+    head.enqueue(Req(number), ticket, || attrs(number), 0)
+        .unwrap()
+}
+
+/// Numbers of the requests that come out at `now` until nothing does.
+fn drain(head: &mut TestHead, now: u64) -> Vec<u64> {
+    let mut out = vec![];
+    while let Get::Item((item, ticket)) = head.get(&view(now)) {
+        head.stop(&ticket, COST, now);
+        out.push(item.0);
+    }
+    out
+}
+
+/// State, tag, queued, active of each instance.
+fn shown(head: &TestHead) -> Vec<(&'static str, u32, u32, u32)> {
+    head.instances()
+        .map(|s| (s.state.name(), *s.tag, s.queued, s.active))
+        .collect()
+}
+
+#[test]
+fn sizes_and_names() {
+    assert!(core::mem::size_of::<Ticket>() <= 16);
+    let names = [
+        State::Stopped,
+        State::Starting,
+        State::Started,
+        State::Stopping,
+    ]
+    .map(State::name);
+    assert_eq!(names, ["stopped", "starting", "started", "stopping"]);
+}
+
+#[test]
+fn fallback_serves_alone() {
+    let mut head = TestHead::new(Mock::plain(), 0);
+    assert!(matches!(head.get(&view(0)), Get::Empty));
+    for n in 1..=3 {
+        add(&mut head, n);
+    }
+    assert_eq!(shown(&head), [("started", 0, 3, 0)]);
+    let Get::Item((item, ticket)) = head.get(&view(0)) else {
+        panic!()
+    };
+    assert_eq!(item, Req(1));
+    assert_eq!(ticket.class().slot(), 1);
+    assert_eq!((head.queued(), head.active()), (2, 1));
+    head.stop(&ticket, COST, 0);
+    assert_eq!(drain(&mut head, 0), [2, 3]);
+    assert_eq!((head.queued(), head.active()), (0, 0));
+    assert!(head.reap().is_none() && head.primary_mut().is_none());
+}
+
+#[test]
+fn switch_drains_the_old_one_first() {
+    let mut head = TestHead::new(Mock::plain(), 0);
+    let throttled = Manner {
+        until: 100,
+        ..Manner::default()
+    };
+    head.install(Mock::new(throttled), 1).ok().unwrap();
+    add(&mut head, 1);
+    add(&mut head, 2);
+    head.install(Mock::new(throttled), 2).ok().unwrap();
+    add(&mut head, 3);
+    head.drop_primary();
+    add(&mut head, 4);
+    head.install(Mock::plain(), 3).ok().unwrap();
+    add(&mut head, 5);
+    assert_eq!(
+        shown(&head),
+        [
+            ("started", 0, 1, 0),
+            ("stopping", 1, 2, 0),
+            ("stopping", 2, 1, 0),
+            ("started", 3, 1, 0)
+        ]
+    );
+    assert_eq!(head.can_install().unwrap_err().code, Code::Again);
+    let refused = head.install(Mock::plain(), 4);
+    assert!(refused.is_err(), "the part comes back");
+    assert_eq!(shown(&head)[3], ("started", 3, 1, 0), "nothing changed");
+    // Forced, oldest first; then primary and fallback in turn.
+    let mut tickets = VecDeque::new();
+    let mut order = vec![];
+    while let Get::Item((item, ticket)) = head.get(&view(0)) {
+        order.push(item.0);
+        tickets.push_back(ticket);
+    }
+    assert_eq!(order, [1, 2, 3, 5, 4]);
+    assert!(head.reap().is_none(), "active requests hold it");
+    head.stop(&tickets.pop_front().unwrap(), COST, 0);
+    assert!(head.reap().is_none(), "one is still active");
+    head.stop(&tickets.pop_front().unwrap(), COST, 0);
+    assert_eq!(head.reap().unwrap().stopped, 2);
+    assert!(head.reap().is_none() && head.can_install().is_ok());
+    head.stop(&tickets.pop_front().unwrap(), COST, 0);
+    assert_eq!(head.reap().unwrap().stopped, 1);
+    assert_eq!(shown(&head), [("started", 0, 0, 1), ("started", 3, 0, 1)]);
+}
+
+#[test]
+fn age_counts_not_the_place() {
+    let mut head = TestHead::new(Mock::plain(), 0);
+    head.install(Mock::plain(), 1).ok().unwrap();
+    head.install(Mock::plain(), 2).ok().unwrap();
+    add(&mut head, 2);
+    assert!(head.reap().is_some());
+    // Takes the first place, is younger than the second.
+    head.install(Mock::plain(), 3).ok().unwrap();
+    add(&mut head, 3);
+    head.drop_primary();
+    assert_eq!(shown(&head)[1].1, 3);
+    assert_eq!(drain(&mut head, 0), [2, 3]);
+}
+
+#[test]
+fn primary_and_fallback_take_turns() {
+    let mut head = TestHead::new(Mock::plain(), 0);
+    for n in 1..=3 {
+        add(&mut head, n);
+    }
+    head.install(Mock::plain(), 1).ok().unwrap();
+    for n in 11..=15 {
+        add(&mut head, n);
+    }
+    assert_eq!(drain(&mut head, 0), [11, 1, 12, 2, 13, 3, 14, 15]);
+    assert!(head.primary_mut().is_some_and(|p| p.stopped == 5));
+}
+
+#[test]
+fn declined_goes_to_the_fallback() {
+    let mut head = TestHead::new(Mock::plain(), 0);
+    let even = Manner {
+        declines: Some(2),
+        ..Manner::default()
+    };
+    head.install(Mock::new(even), 1).ok().unwrap();
+    let (kept, declined) = (add(&mut head, 1), add(&mut head, 2));
+    assert_ne!(kept.instance(), declined.instance());
+    assert_eq!(shown(&head), [("started", 0, 1, 0), ("started", 1, 1, 0)]);
+    assert!(head.is_live(&kept));
+    assert!(!head.is_live(&declined), "not where new requests belong");
+    assert_eq!(drain(&mut head, 0), [1, 2]);
+}
+
+#[test]
+fn a_fallback_that_declines_hands_back() {
+    let all = Manner {
+        declines: Some(1),
+        ..Manner::default()
+    };
+    let mut head = TestHead::new(Mock::new(all), 0);
+    for primary in [false, true] {
+        if primary {
+            head.install(Mock::new(all), 1).ok().unwrap();
+        }
+        let ticket = head.classify(&attrs(7), 0);
+        assert_eq!(head.enqueue(Req(7), ticket, || attrs(7), 0), Err(Req(7)));
+        assert_eq!(head.queued(), 0);
+    }
+}
+
+#[test]
+fn throttled_blocks_nobody_else() {
+    let manner = |until| Manner {
+        until,
+        declines: Some(10),
+        ..Manner::default()
+    };
+    let fallback = Manner {
+        until: 300,
+        ..Manner::default()
+    };
+    let mut head = TestHead::new(Mock::new(fallback), 0);
+    head.install(Mock::new(manner(500)), 1).ok().unwrap();
+    add(&mut head, 1);
+    assert!(matches!(head.get(&view(0)), Get::Throttled { until: 500 }));
+    add(&mut head, 10);
+    assert!(matches!(head.get(&view(0)), Get::Throttled { until: 300 }));
+    assert_eq!(drain(&mut head, 300), [10]);
+    assert!(matches!(
+        head.get(&view(300)),
+        Get::Throttled { until: 500 }
+    ));
+    add(&mut head, 20);
+    let force = View {
+        force: true,
+        ..view(0)
+    };
+    for want in [1, 20] {
+        let Get::Item((item, _)) = head.get(&force) else {
+            panic!()
+        };
+        assert_eq!(item, Req(want));
+    }
+    assert!(matches!(head.get(&force), Get::Empty));
+}
+
+#[test]
+fn a_broken_part_does_not_block_the_rest() {
+    let broken = Manner {
+        broken: true,
+        ..Manner::default()
+    };
+    let mut head = TestHead::new(Mock::plain(), 0);
+    add(&mut head, 1);
+    head.install(Mock::new(broken), 1).ok().unwrap();
+    add(&mut head, 2);
+    head.install(Mock::plain(), 2).ok().unwrap();
+    add(&mut head, 3);
+    head.install(Mock::plain(), 3).ok().unwrap();
+    add(&mut head, 4);
+    assert_eq!(drain(&mut head, 0), [3, 4, 1]);
+    assert_eq!(head.queued(), 1);
+    assert!(head.reap().is_some_and(|part| part.queue.is_empty()));
+    assert!(head.reap().is_none(), "never with something queued");
+}
+
+#[test]
+fn tickets_go_stale() {
+    let mut head = TestHead::new(Mock::plain(), 0);
+    let old = head.classify(&attrs(1), 0);
+    assert!(head.is_live(&old));
+    head.install(Mock::plain(), 1).ok().unwrap();
+    assert!(!head.is_live(&old), "the primary takes new requests");
+    let primary = head.classify(&attrs(1), 0);
+    // The class goes, the instance stays.
+    head.primary_mut().unwrap().renew();
+    assert!(!head.is_live(&primary));
+    let made = head.enqueue(Req(1), old, || attrs(1), 0).unwrap();
+    assert_eq!(made.class().slot(), 1, "made anew, in the primary");
+    assert_eq!(made.instance(), primary.instance());
+    assert_ne!(made.class(), primary.class());
+    assert!(head.is_live(&made));
+    assert_eq!(drain(&mut head, 0), [1]);
+    // The instance goes, another one takes its place.
+    head.drop_primary();
+    assert!(head.is_live(&old) && head.reap().is_some());
+    let id = head.install(Mock::plain(), 2).ok().unwrap();
+    head.primary_mut().unwrap().renew();
+    assert!(!head.is_live(&made) && head.part_mut(made.instance()).is_none());
+    assert!(head.part_mut(id).is_some());
+    let queued = head.enqueue(Req(2), made, || attrs(2), 0).unwrap();
+    assert_eq!(queued.instance(), id);
+}
+
+#[test]
+fn passing_holds_nothing() {
+    let mut head = TestHead::new(Mock::plain(), 0);
+    head.install(Mock::plain(), 1).ok().unwrap();
+    let ticket = head.classify(&attrs(1), 0);
+    head.pass(&ticket, COST, 0);
+    assert_eq!(head.active(), 0);
+    head.stop(&ticket, COST, 0);
+    assert_eq!(head.active(), 0);
+    head.pass(&ticket, COST, 0);
+    let counts = head.primary_mut().map(|p| (p.passed, p.stopped));
+    assert_eq!(counts, Some((2, 1)));
+    // A started request next to it is not ended by the passed one.
+    add(&mut head, 2);
+    let Get::Item((_, started)) = head.get(&view(0)) else {
+        panic!()
+    };
+    head.stop(&ticket, COST, 0);
+    assert_eq!(head.active(), 1);
+    head.stop(&started, COST, 0);
+    head.drop_primary();
+    assert_eq!(head.reap().map(|p| (p.passed, p.stopped)), Some((2, 3)));
+    // Counts nothing, harms nothing.
+    head.pass(&ticket, COST, 0);
+    head.stop(&ticket, COST, 0);
+    head.stop(&started, COST, 0);
+    assert_eq!(shown(&head), [("started", 0, 0, 0)]);
+}
+
+#[test]
+fn a_class_that_left_holds_nothing() {
+    let mut head = TestHead::new(Mock::plain(), 0);
+    add(&mut head, 1);
+    let Get::Item((_, ticket)) = head.get(&view(0)) else {
+        panic!()
+    };
+    for (_, part) in head.parts_mut() {
+        part.renew();
+    }
+    head.stop(&ticket, COST, 0);
+    assert_eq!(head.active(), 0);
+    assert!(head.parts_mut().all(|(_, part)| part.stopped == 0));
+}
+
+#[test]
+fn serials_may_wrap() {
+    let mut head = TestHead::new(Mock::plain(), 0);
+    head.serial = u32::MAX - 1;
+    for tag in 1..=3 {
+        head.install(Mock::plain(), tag).ok().unwrap();
+        add(&mut head, u64::from(tag));
+    }
+    head.drop_primary();
+    assert_eq!(head.serial, 1);
+    assert_eq!(drain(&mut head, 0), [1, 2, 3]);
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Random sequences of all that can happen to a head.
+
+use super::*;
+use std::collections::HashSet;
+
+/// A small generator for the random test (xorshift, 64 bits).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % n
+    }
+}
+
+/// Whether a ticket is of another instance than the one that takes new requests.
+fn stale(head: &TestHead, ticket: &Ticket) -> bool {
+    ticket.place != head.primary || head.find(ticket.instance()).is_none()
+}
+
+#[test]
+fn random_sequences() {
+    for seed in 1..=300u64 {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut head = TestHead::new(Mock::plain(), 0);
+        let mut kept = vec![head.classify(&attrs(0), 0)];
+        let (mut queued, mut started) = (HashSet::new(), vec![]);
+        let (mut next, mut tag, mut now) = (1u64, 0u32, 0u64);
+        let (mut installed, mut reaped) = (0, 0);
+        for _ in 0..2000 {
+            now += random.below(3);
+            match random.below(100) {
+                0..=34 => {
+                    let at = attrs(random.below(8));
+                    // A ticket from any time, as from a cache.
+                    let ticket = match random.below(3) {
+                        0 => kept[random.below(kept.len() as u64) as usize],
+                        _ => head.classify(&at, now),
+                    };
+                    let ticket = match head.is_live(&ticket)
+                        || random.below(2) == 0 && stale(&head, &ticket)
+                    {
+                        true => ticket,
+                        false => head.classify(&at, now),
+                    };
+                    kept.push(ticket);
+                    let got = head.enqueue(Req(next), ticket, || at, now).unwrap();
+                    assert!(head.find(got.instance()).is_some_and(|i| !i.stopping));
+                    queued.insert(next);
+                    next += 1;
+                }
+                35..=64 => {
+                    let stopping_queued: u32 = head
+                        .instances()
+                        .filter(|s| s.state == State::Stopping)
+                        .map(|s| s.queued)
+                        .sum();
+                    let force = random.below(10) == 0;
+                    match head.get(&View { force, ..view(now) }) {
+                        Get::Item((item, ticket)) => {
+                            assert!(queued.remove(&item.0), "{} came out twice", item.0);
+                            let from = head.find(ticket.instance()).unwrap();
+                            assert!(stopping_queued == 0 || from.stopping);
+                            started.push((item, ticket));
+                        }
+                        Get::Empty => assert!(queued.is_empty()),
+                        Get::Throttled { until } => {
+                            assert!(!queued.is_empty() && until > now && !force);
+                            assert_eq!(head.fallback.queued, 0);
+                        }
+                    }
+                }
+                65..=89 if !started.is_empty() => {
+                    let index = random.below(started.len() as u64) as usize;
+                    let (_, ticket) = started.swap_remove(index);
+                    assert!(head.find(ticket.instance()).is_some_and(|i| i.active > 0));
+                    head.stop(&ticket, COST, now);
+                }
+                90..=91 => {
+                    let manner = Manner {
+                        declines: [None, Some(2), Some(3)][random.below(3) as usize],
+                        until: now + random.below(60),
+                        broken: false,
+                    };
+                    tag += 1;
+                    let room = head.can_install().is_ok();
+                    let done = head.install(Mock::new(manner), tag);
+                    assert_eq!(done.is_ok(), room);
+                    installed += u32::from(room);
+                }
+                92 => head.drop_primary(),
+                93..=95 => {
+                    if let Some(part) = head.reap() {
+                        assert!(part.queue.is_empty());
+                        assert!(part.stopped <= part.inside + part.passed);
+                        reaped += 1;
+                    }
+                }
+                96..=97 => {
+                    let ticket = head.classify(&attrs(random.below(8)), now);
+                    let active = head.active();
+                    head.pass(&ticket, COST, now);
+                    head.stop(&ticket, COST, now);
+                    assert_eq!(head.active(), active);
+                }
+                98 if head.queued() == 0 && started.is_empty() => {
+                    // Classes age while nothing is in them.
+                    head.parts_mut().for_each(|(_, part)| part.renew());
+                }
+                _ => {}
+            }
+            let all: Vec<_> = head.instances().collect();
+            assert!(all.len() <= MAX_INSTANCES);
+            assert!(all[0].fallback && all[0].state == State::Started);
+            let primaries = all[1..].iter().filter(|s| s.state == State::Started);
+            assert!(primaries.count() <= 1 && all[1..].iter().all(|s| !s.fallback));
+            assert_eq!(head.queued() as usize, queued.len());
+            assert_eq!(head.active() as usize, started.len());
+            let stopping = head.iter().filter(|i| i.stopping).count();
+            assert_eq!(usize::from(head.stopping), stopping);
+            assert!(head.iter().all(|i| i.queued == i.part.len()));
+        }
+        // Wind down: everything comes out, everything but the fallback leaves.
+        head.drop_primary();
+        for (_, ticket) in started.drain(..) {
+            head.stop(&ticket, COST, now);
+        }
+        for number in drain(&mut head, now) {
+            assert!(queued.remove(&number));
+        }
+        assert!(queued.is_empty());
+        while head.reap().is_some() {
+            reaped += 1;
+        }
+        assert_eq!(installed, reaped);
+        assert_eq!(shown(&head), [("started", 0, 0, 0)]);
+    }
+}

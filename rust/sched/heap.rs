@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Priority queues of slots.
+//!
+//! # Vocabulary
+//!
+//! - *Entry*: a slot and its key, a wrapping 64-bit number ([`Entry`]).
+//! - *Place*: where in a heap the entry of a slot is; heaps that never hold a slot at the same time share
+//!   one array of places ([`Places`]).
+//!
+//! Keys are compared by their wrapping difference, so they must lie within 2^63 of each other. Equal
+//! keys are ordered by slot number, which makes every order that the heap yields repeatable.
+//!
+//! The heap is an array in which every entry has four children side by side (one 64-byte cache line),
+//! so it is half as deep as a binary one. The root is at index 3; the first three entries are unused:
+//!
+//! ```text
+//!  index   0 1 2   3      4 5 6 7          8 9 10 11   12 … 15   16 … 19   20 … 23
+//!          unused  root   its children     of 4        of 5      of 6      of 7
+//! ```
+
+use crate::sched::mem::{Bulk, NoMemory, Pile};
+
+/// Index of the root.
+const ROOT: usize = 3;
+/// Children of an entry.
+const ARITY: usize = 4;
+
+/// A slot in a heap, 16 bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// What it is ordered by, wrapping.
+    pub key: u64,
+    /// The slot.
+    pub slot: u32,
+}
+
+impl Entry {
+    /// Whether it comes out before `other`.
+    #[inline]
+    fn before(&self, other: &Self) -> bool {
+        let ahead = self.key.wrapping_sub(other.key) as i64;
+        ahead < 0 || (ahead == 0 && self.slot < other.slot)
+    }
+}
+
+/// Where the entries of slots are; one number per slot.
+pub type Places = Bulk<u32>;
+
+/// A priority queue of slots, smallest key first.
+///
+/// # Invariants
+///
+/// No entry comes out before its parent; the place of every slot in the heap is its index.
+pub struct Heap {
+    entries: Bulk<Entry>,
+}
+
+impl Heap {
+    /// A heap that can be fed for up to `max` entries; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn new(max: usize) -> Result<Self, NoMemory> {
+        Ok(Self {
+            entries: Bulk::new(max.saturating_add(ROOT))?,
+        })
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.entries.len().saturating_sub(ROOT)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Number of entries there is memory for.
+    pub fn capacity(&self) -> usize {
+        self.entries.capacity().saturating_sub(ROOT)
+    }
+
+    /// Number of chunks missing for `extra` entries beyond the capacity in use.
+    pub fn wants(&self, extra: usize) -> usize {
+        // Until the first push the unused entries are not there yet.
+        let unused = ROOT.saturating_sub(self.entries.len());
+        self.entries.wants(extra.saturating_add(unused))
+    }
+
+    /// Takes chunks and hands back those there is no use for.
+    pub fn feed(&mut self, pile: Pile<Entry>) -> Pile<Entry> {
+        self.entries.feed(pile)
+    }
+
+    /// The entry that comes out first.
+    pub fn top(&self) -> Option<&Entry> {
+        self.entries.get(ROOT)
+    }
+
+    /// Entry number `index` in no particular order.
+    pub fn nth(&self, index: usize) -> Option<&Entry> {
+        self.entries.get(index.saturating_add(ROOT))
+    }
+
+    /// Adds a slot that is not in the heap; answers whether there was memory.
+    pub fn push(&mut self, places: &mut Places, key: u64, slot: u32) -> bool {
+        while self.entries.len() < ROOT {
+            let unused = Entry {
+                key: 0,
+                slot: u32::MAX,
+            };
+            if self.entries.push(unused).is_err() {
+                return false;
+            }
+        }
+        let entry = Entry { key, slot };
+        let index = self.entries.len();
+        if self.entries.push(entry).is_err() {
+            return false;
+        }
+        self.rise(places, index, entry);
+        true
+    }
+
+    /// Gives a slot in the heap a new key.
+    pub fn update(&mut self, places: &mut Places, key: u64, slot: u32) {
+        let Some(index) = self.index(places, slot) else {
+            return;
+        };
+        self.settle(places, index, Entry { key, slot });
+    }
+
+    /// Takes a slot out; answers whether it was there.
+    pub fn remove(&mut self, places: &mut Places, slot: u32) -> bool {
+        let Some(index) = self.index(places, slot) else {
+            return false;
+        };
+        let Some(last) = self.entries.pop() else {
+            return false;
+        };
+        if index < self.entries.len() {
+            self.settle(places, index, last);
+        }
+        true
+    }
+
+    /// Index of the entry of `slot`.
+    fn index(&self, places: &Places, slot: u32) -> Option<usize> {
+        let index = *places.get(slot as usize)? as usize;
+        let entry = self.entries.get(index)?;
+        (entry.slot == slot && index >= ROOT).then_some(index)
+    }
+
+    /// Writes `entry` at `index`.
+    #[inline]
+    fn put(&mut self, places: &mut Places, index: usize, entry: Entry) {
+        if let Some(at) = self.entries.get_mut(index) {
+            *at = entry;
+        }
+        if let Some(place) = places.get_mut(entry.slot as usize) {
+            *place = index as u32;
+        }
+    }
+
+    /// Moves the hole at `index` to where `entry` belongs, and fills it.
+    fn settle(&mut self, places: &mut Places, index: usize, entry: Entry) {
+        let index = self.sink(places, index, entry);
+        self.rise(places, index, entry);
+    }
+
+    /// Moves the hole at `index` down past children that come before `entry`.
+    fn sink(&mut self, places: &mut Places, mut index: usize, entry: Entry) -> usize {
+        loop {
+            let first = index.wrapping_sub(2).wrapping_mul(ARITY);
+            let children = self.entries.run(first, ARITY);
+            let mut best = entry;
+            let mut to = index;
+            for (i, child) in children.iter().enumerate() {
+                if child.before(&best) {
+                    best = *child;
+                    to = first.wrapping_add(i);
+                }
+            }
+            if to == index {
+                return index;
+            }
+            self.put(places, index, best);
+            index = to;
+        }
+    }
+
+    /// Moves the hole at `index` up past parents that `entry` comes before, and fills it.
+    fn rise(&mut self, places: &mut Places, mut index: usize, entry: Entry) {
+        while index > ROOT {
+            let parent = (index / ARITY).wrapping_add(2);
+            match self.entries.get(parent) {
+                Some(&above) if entry.before(&above) => {
+                    self.put(places, index, above);
+                    index = parent;
+                }
+                _ => break,
+            }
+        }
+        self.put(places, index, entry);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sched::rng::Rng;
+
+    fn heap(max: usize) -> (Heap, Places) {
+        let mut heap = Heap::new(max).unwrap();
+        let chunks = heap.wants(max);
+        heap.feed(Pile::allocate(chunks).unwrap());
+        let mut places = Places::new(max).unwrap();
+        let chunks = places.wants(max);
+        places.feed(Pile::allocate(chunks).unwrap());
+        for _ in 0..max {
+            places.push(u32::MAX).unwrap();
+        }
+        (heap, places)
+    }
+
+    fn check(heap: &Heap, places: &Places) {
+        for i in 0..heap.len() {
+            let entry = heap.nth(i).unwrap();
+            assert_eq!(places.get(entry.slot as usize), Some(&((i + ROOT) as u32)));
+            if i > 0 {
+                let parent = (i + ROOT) / ARITY + 2;
+                assert!(!entry.before(heap.entries.get(parent).unwrap()));
+            }
+        }
+    }
+
+    /// Random pushes, updates and removals against an ordered set, with keys around the wrap.
+    #[test]
+    fn against_model() {
+        use std::collections::BTreeSet;
+        for (seed, slots) in [(1, 5), (2, 100), (3, 2500)] {
+            let (mut heap, mut places) = heap(slots);
+            let base = u64::MAX - 50;
+            let mut keys = vec![None; slots];
+            let mut model = BTreeSet::new();
+            let mut rng = Rng::new(seed);
+            for step in 0..20_000 {
+                let slot = rng.below(slots as u64) as u32;
+                let key = rng.below(200);
+                match (keys[slot as usize], rng.below(3)) {
+                    (None, _) => {
+                        assert!(!heap.remove(&mut places, slot));
+                        assert!(heap.push(&mut places, base.wrapping_add(key), slot));
+                        model.insert((key, slot));
+                        keys[slot as usize] = Some(key);
+                    }
+                    (Some(old), 0) => {
+                        assert!(heap.remove(&mut places, slot));
+                        model.remove(&(old, slot));
+                        keys[slot as usize] = None;
+                    }
+                    (Some(old), _) => {
+                        heap.update(&mut places, base.wrapping_add(key), slot);
+                        model.remove(&(old, slot));
+                        model.insert((key, slot));
+                        keys[slot as usize] = Some(key);
+                    }
+                }
+                let top = heap.top().map(|e| (e.key.wrapping_sub(base), e.slot));
+                assert_eq!(top, model.first().copied());
+                assert_eq!(heap.len(), model.len());
+                if step % 512 == 0 {
+                    check(&heap, &places);
+                }
+            }
+            while let Some(entry) = heap.top().copied() {
+                assert_eq!(model.pop_first(), Some((entry.key.wrapping_sub(base), entry.slot)));
+                heap.remove(&mut places, entry.slot);
+            }
+            assert!(model.is_empty() && heap.is_empty());
+        }
+    }
+
+    #[test]
+    fn without_memory_push_fails() {
+        let mut heap = Heap::new(100).unwrap();
+        let (_, mut places) = self::heap(1);
+        assert!(!heap.push(&mut places, 0, 0));
+        assert_eq!((heap.wants(1), heap.len(), heap.capacity()), (1, 0, 0));
+        assert!(heap.top().is_none() && heap.nth(0).is_none());
+    }
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Requests as they travel through policies.
+
+/// What a request costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// Pages of the bulk transfer, at least 1.
+    pub pages: u32,
+    /// Bytes of the bulk transfer; 0 if there is none.
+    pub bytes: u64,
+}
+
+impl Cost {
+    /// The cost of a transfer of `bytes`, with pages of 4096 bytes rounded up, at least one.
+    pub const fn of_bytes(bytes: u64) -> Self {
+        let pages = bytes.div_ceil(4096);
+        let pages = if pages == 0 {
+            1
+        } else if pages > u32::MAX as u64 {
+            u32::MAX
+        } else {
+            pages as u32
+        };
+        Self { pages, bytes }
+    }
+}
+
+/// A request that a front-end handed over.
+///
+/// It is owned: it is in one place at a time and leaves exactly once. Dropping an item that is still
+/// queued would lose a request, so queues hand everything back.
+pub trait Item: Sized {
+    /// The queue that links items through their own memory.
+    type Fifo: Fifo<Item = Self>;
+
+    /// What the request costs.
+    fn cost(&self) -> Cost;
+
+    /// When it arrived, monotonic nanoseconds.
+    fn arrival(&self) -> u64;
+}
+
+/// A first-in first-out queue that never allocates on `push`.
+pub trait Fifo {
+    /// What is queued.
+    type Item: Item;
+
+    /// An empty queue.
+    fn new() -> Self;
+
+    /// Appends `item`.
+    fn push(&mut self, item: Self::Item);
+
+    /// Takes the oldest item.
+    fn pop(&mut self) -> Option<Self::Item>;
+
+    /// The oldest item.
+    fn front(&self) -> Option<&Self::Item>;
+
+    /// Number of items.
+    fn len(&self) -> u32;
+
+    /// Whether nothing is queued.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

@@ -1,0 +1,454 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Job identifiers, and the formats that make them.
+//!
+//! # Vocabulary
+//!
+//! - *Job identifier*: at most 31 bytes that name who a request works for ([`JobId`]); empty is absent.
+//! - *Template*: a format such as `%e.%u` ([`Template`]); *codes* are its `%` parts.
+//! - *Source*: what is known of the submitting task ([`Source`]); each part may be absent.
+//!
+//! | code | expands to |
+//! |---|---|
+//! | `%e` | name of the executable |
+//! | `%u`, `%g` | user id, group id |
+//! | `%p` | process id |
+//! | `%h` | host name |
+//! | `%H` | host name up to the first dot |
+//! | `%j` | name of the cgroup |
+//! | `%%` | a percent sign |
+//!
+//! The names and their meaning are Lustre's `jobid_name`, but for `%j`, which is the cgroup here.
+
+use crate::sched::error::{Error, Result};
+use core::fmt::{self, Write};
+
+/// Bytes of a job identifier, at most.
+pub const JOBID_MAX: usize = 31;
+
+/// Bytes of a template, at most.
+pub const FORMAT_MAX: usize = 63;
+
+/// Identifier of a job; empty is absent.
+///
+/// # Invariants
+///
+/// The first `len` bytes hold no NUL, all others are 0, and `len` is at most [`JOBID_MAX`]. So equal
+/// identifiers are equal bytes and the derived order is that of the bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobId {
+    bytes: [u8; JOBID_MAX],
+    len: u8,
+}
+
+impl JobId {
+    /// No job.
+    pub const ABSENT: Self = Self {
+        bytes: [0; JOBID_MAX],
+        len: 0,
+    };
+
+    /// The job named by `text`, which ends at the first NUL and is cut at [`JOBID_MAX`] bytes.
+    pub fn new(text: &[u8]) -> Self {
+        let mut id = Self::ABSENT;
+        for &byte in text.iter().take_while(|&&b| b != 0) {
+            id.push(byte);
+        }
+        id
+    }
+
+    /// Appends a byte that is not NUL; drops it when the identifier is full.
+    fn push(&mut self, byte: u8) {
+        if let Some(slot) = self.bytes.get_mut(usize::from(self.len)) {
+            *slot = byte;
+            self.len = self.len.wrapping_add(1);
+        }
+    }
+
+    /// The bytes of the name.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..usize::from(self.len)).unwrap_or_default()
+    }
+
+    /// Whether there is no job.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// Shows the name; bytes other than printable ASCII, and blanks, are shown as `_`.
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for &byte in self.as_bytes() {
+            f.write_char(char::from(clean(byte)))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JobId({self})")
+    }
+}
+
+/// `byte` if it is printable ASCII and no blank, else `_`.
+const fn clean(byte: u8) -> u8 {
+    if byte.is_ascii_graphic() {
+        byte
+    } else {
+        b'_'
+    }
+}
+
+/// What a job identifier can be made of.
+///
+/// Names end at their first NUL; an empty name is absent.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// Name of the executable.
+    pub comm: &'a [u8],
+    /// User id.
+    pub uid: Option<u32>,
+    /// Group id.
+    pub gid: Option<u32>,
+    /// Process id.
+    pub pid: u32,
+    /// Host name.
+    pub host: &'a [u8],
+    /// Name of the cgroup.
+    pub cgroup: Option<&'a [u8]>,
+}
+
+/// A parsed format of job identifiers.
+///
+/// # Invariants
+///
+/// The first `len` bytes are printable ASCII or blanks, and each `%` in them starts a known code of two
+/// bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Template {
+    format: [u8; FORMAT_MAX],
+    len: u8,
+    cgroup: bool,
+    pid: bool,
+}
+
+impl Template {
+    /// Parses a format.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: empty, longer than [`FORMAT_MAX`] bytes, a byte that is not printable ASCII, an
+    ///   unknown code, or a `%` at the end.
+    pub fn parse(text: &str) -> Result<Self> {
+        if text.is_empty() {
+            return Err(Error::invalid("jobid format is empty"));
+        }
+        let mut template = Self {
+            format: [0; FORMAT_MAX],
+            len: 0,
+            cgroup: false,
+            pid: false,
+        };
+        let mut bytes = text.bytes();
+        while let Some(byte) = bytes.next() {
+            if byte != b' ' && !byte.is_ascii_graphic() {
+                return Err(Error::invalid("jobid format has an unprintable character"));
+            }
+            template.push(byte)?;
+            if byte != b'%' {
+                continue;
+            }
+            let Some(code) = bytes.next() else {
+                return Err(Error::invalid(
+                    "jobid format ends in '%', write %% for a percent sign",
+                ));
+            };
+            match code {
+                b'%' | b'e' | b'u' | b'g' | b'h' | b'H' => {}
+                b'p' => template.pid = true,
+                b'j' => template.cgroup = true,
+                _ => return Err(unknown(code)),
+            }
+            template.push(code)?;
+        }
+        // INVARIANT: every byte was checked, every '%' was stored with its code.
+        Ok(template)
+    }
+
+    fn push(&mut self, byte: u8) -> Result {
+        match self.format.get_mut(usize::from(self.len)) {
+            Some(slot) => {
+                *slot = byte;
+                self.len = self.len.wrapping_add(1);
+                Ok(())
+            }
+            None => Err(Error::invalid("jobid format is longer than 63 bytes")),
+        }
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        self.format.get(..usize::from(self.len)).unwrap_or_default()
+    }
+
+    /// Whether the format names the cgroup, which takes a look-up.
+    pub const fn uses_cgroup(&self) -> bool {
+        self.cgroup
+    }
+
+    /// Whether the format names the process id, which makes a job of each process.
+    pub const fn uses_pid(&self) -> bool {
+        self.pid
+    }
+
+    /// The job identifier of a task.
+    ///
+    /// Absent parts expand to nothing. If the format has codes and all of them are absent, so is the
+    /// result. The result is cut at [`JOBID_MAX`] bytes. Bytes other than printable ASCII, and blanks,
+    /// become `_`, in names as in the format itself, so that an identifier is one word in every file
+    /// and rule.
+    pub fn expand(&self, source: &Source<'_>) -> JobId {
+        let mut id = JobId::ABSENT;
+        let (mut codes, mut present) = (false, false);
+        let mut bytes = self.as_bytes().iter();
+        while let Some(&byte) = bytes.next() {
+            if byte != b'%' {
+                id.push(clean(byte));
+                continue;
+            }
+            let part = match bytes.next() {
+                Some(b'e') => push_name(&mut id, source.comm),
+                Some(b'u') => push_number(&mut id, source.uid),
+                Some(b'g') => push_number(&mut id, source.gid),
+                Some(b'p') => push_number(&mut id, Some(source.pid)),
+                Some(b'h') => push_name(&mut id, source.host),
+                Some(b'H') => {
+                    let short = source.host.split(|&b| b == b'.').next();
+                    push_name(&mut id, short.unwrap_or_default())
+                }
+                Some(b'j') => push_name(&mut id, source.cgroup.unwrap_or_default()),
+                _ => {
+                    id.push(b'%');
+                    continue;
+                }
+            };
+            codes = true;
+            present |= part;
+        }
+        if codes && !present {
+            return JobId::ABSENT;
+        }
+        id
+    }
+}
+
+/// Shows the format as it was written.
+impl fmt::Display for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for &byte in self.as_bytes() {
+            f.write_char(char::from(byte))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Template({self})")
+    }
+}
+
+/// Appends a name; answers whether there was one.
+fn push_name(id: &mut JobId, name: &[u8]) -> bool {
+    let mut present = false;
+    for &byte in name.iter().take_while(|&&b| b != 0) {
+        id.push(clean(byte));
+        present = true;
+    }
+    present
+}
+
+/// Appends a decimal number; answers whether there was one.
+fn push_number(id: &mut JobId, number: Option<u32>) -> bool {
+    let Some(mut rest) = number else {
+        return false;
+    };
+    // Lowest digit first; u32 has at most 10 digits.
+    let mut digits = [0u8; 10];
+    let mut count = 0usize;
+    for digit in &mut digits {
+        *digit = b'0'.wrapping_add((rest % 10) as u8);
+        rest /= 10;
+        count = count.wrapping_add(1);
+        if rest == 0 {
+            break;
+        }
+    }
+    for &digit in digits.iter().take(count).rev() {
+        id.push(digit);
+    }
+    true
+}
+
+/// `EINVAL` that names a known neighbour of a mistyped code where there is one.
+const fn unknown(code: u8) -> Error {
+    Error::invalid(match code {
+        b'E' => "jobid format has unknown code %E, did you mean %e",
+        b'U' => "jobid format has unknown code %U, did you mean %u",
+        b'G' => "jobid format has unknown code %G, did you mean %g",
+        b'P' => "jobid format has unknown code %P, did you mean %p",
+        b'J' => "jobid format has unknown code %J, did you mean %j",
+        b's' => "jobid format has unknown code %s",
+        b'd' => "jobid format has unknown code %d",
+        b'i' => "jobid format has unknown code %i",
+        b'c' => "jobid format has unknown code %c",
+        b'n' => "jobid format has unknown code %n",
+        _ => "jobid format has a code other than %e %u %g %p %h %H %j %%",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TASK: Source<'static> = Source {
+        comm: b"fio\0\0\0",
+        uid: Some(1000),
+        gid: Some(0),
+        pid: 4_294_967_295,
+        host: b"oss1.lab.example",
+        cgroup: Some(b"job 42"),
+    };
+    const NOBODY: Source<'static> = Source {
+        comm: b"",
+        uid: None,
+        gid: None,
+        pid: 1,
+        host: b"",
+        cgroup: None,
+    };
+
+    #[test]
+    fn new_cuts() {
+        let long = [b'x'; 40];
+        for (text, bytes) in [
+            (&b""[..], &b""[..]),
+            (b"\0abc", b""),
+            (b"a\0b", b"a"),
+            (b"dd.0", b"dd.0"),
+            (&long, &long[..31]),
+        ] {
+            let id = JobId::new(text);
+            assert_eq!(id.as_bytes(), bytes);
+            assert_eq!(id.is_empty(), bytes.is_empty());
+            assert_eq!(JobId::new(id.as_bytes()), id);
+        }
+        assert!(JobId::new(b"a") < JobId::new(b"ab") && JobId::new(b"ab") < JobId::new(b"b"));
+        assert_eq!(JobId::new(b"\0x"), JobId::ABSENT);
+        assert_eq!(core::mem::size_of::<JobId>(), 32);
+    }
+
+    #[test]
+    fn display_is_safe() {
+        let id = JobId::new(b"a b\n\x1b\xff\"c");
+        assert_eq!(id.to_string(), "a_b___\"c");
+        assert_eq!(format!("{id:?}"), "JobId(a_b___\"c)");
+    }
+
+    #[test]
+    fn expands() {
+        for (format, source, want) in [
+            ("%e.%u", TASK, "fio.1000"),
+            ("%e.%u.%g.%p", TASK, "fio.1000.0.4294967295"),
+            ("%h", TASK, "oss1.lab.example"),
+            ("%H:%e", TASK, "oss1:fio"),
+            ("%j", TASK, "job_42"),
+            ("100%% %e", TASK, "100%_fio"),
+            ("fixed", TASK, "fixed"),
+            ("fixed", NOBODY, "fixed"),
+            ("%%", NOBODY, "%"),
+            ("%e.%u", NOBODY, ""),
+            ("x%j%g%h%H", NOBODY, ""),
+            ("%e.%p", NOBODY, ".1"),
+            ("%h%h", TASK, "oss1.lab.exampleoss1.lab.exampl"),
+        ] {
+            let id = Template::parse(format).unwrap().expand(&source);
+            assert_eq!(id.as_bytes(), want.as_bytes(), "{format}");
+        }
+    }
+
+    #[test]
+    fn hostile_names_become_one_word() {
+        let source = Source {
+            comm: b"a b\t\x80\xff\x7f{",
+            cgroup: Some(b"\0hidden"),
+            host: b".lab",
+            ..NOBODY
+        };
+        let expand = |f| Template::parse(f).unwrap().expand(&source);
+        assert_eq!(expand("%e").as_bytes(), b"a_b____{");
+        assert!(expand("%j").is_empty() && expand("%H").is_empty());
+        assert_eq!(expand("%h").as_bytes(), b".lab");
+    }
+
+    #[test]
+    fn numbers_match_the_formatter() {
+        for n in [
+            0,
+            1,
+            9,
+            10,
+            99,
+            100,
+            12345,
+            999_999_999,
+            1_000_000_000,
+            u32::MAX,
+        ] {
+            let mut id = JobId::ABSENT;
+            assert!(push_number(&mut id, Some(n)));
+            assert_eq!(id.to_string(), n.to_string());
+        }
+    }
+
+    #[test]
+    fn display_and_uses() {
+        let full = "x".repeat(63);
+        for (format, cgroup, pid) in [
+            ("%e.%u", false, false),
+            ("%j", true, false),
+            ("%%j%%p", false, false),
+            ("%p%j %H%h%g", true, true),
+            (&full, false, false),
+        ] {
+            let template = Template::parse(format).unwrap();
+            assert_eq!(template.to_string(), format);
+            assert_eq!((template.uses_cgroup(), template.uses_pid()), (cgroup, pid));
+        }
+    }
+
+    #[test]
+    fn refused() {
+        let (long, split) = ("x".repeat(64), "x".repeat(62) + "%e");
+        for (format, word) in [
+            ("", "empty"),
+            ("%", "ends"),
+            ("%e%", "ends"),
+            ("%%%", "ends"),
+            ("%x", "other than"),
+            ("%U", "%U"),
+            ("%s", "%s"),
+            ("% e", "other than"),
+            ("%\u{e9}", "other than"),
+            ("a\nb", "unprintable"),
+            ("a\0", "unprintable"),
+            ("\u{e9}", "unprintable"),
+            (&long, "63"),
+            (&split, "63"),
+        ] {
+            let reason = Template::parse(format).unwrap_err().reason;
+            assert!(reason.contains(word), "{format:?}: {reason}");
+        }
+    }
+}

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Keys of classes: the value of one field of a request.
+//!
+//! # Vocabulary
+//!
+//! - *Field*: which attribute tells classes apart ([`Field`]).
+//! - *Key*: its value ([`Key`]); a request without a value has a key of its own, distinct from 0.
+//! - *Hasher*: turns keys into numbers under a secret seed ([`Hasher`]), so that whoever names jobs or
+//!   clients cannot pile them up in one bucket.
+
+use crate::sched::{attr::Attrs, jobid::JobId, nid::Nid, rng::avalanche};
+use core::fmt::{self, Write};
+
+/// An attribute that can tell classes apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Field {
+    /// Job identifier.
+    Jobid,
+    /// User id.
+    Uid,
+    /// Group id.
+    Gid,
+    /// Project id.
+    Projid,
+    /// Network identifier of the client.
+    Nid,
+}
+
+impl Field {
+    /// All fields.
+    pub const ALL: [Self; 5] = [Self::Jobid, Self::Uid, Self::Gid, Self::Projid, Self::Nid];
+
+    /// The name of the field.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Jobid => "jobid",
+            Self::Uid => "uid",
+            Self::Gid => "gid",
+            Self::Projid => "projid",
+            Self::Nid => "nid",
+        }
+    }
+}
+
+/// The value of one field, or the class that stands in for the others.
+///
+/// Shown as `jobid:dd.0`, `uid:absent` or `default`, escaped for a double-quoted YAML string.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Key {
+    /// Requests of any value that no class could be made for.
+    Default,
+    /// Requests without a value of the field.
+    Absent(Field),
+    /// A job.
+    Jobid(JobId),
+    /// A user.
+    Uid(u32),
+    /// A group.
+    Gid(u32),
+    /// A project.
+    Projid(u32),
+    /// A client.
+    Nid(Nid),
+}
+
+impl Key {
+    /// The value of `field` in `attrs`.
+    pub fn of(field: Field, attrs: &Attrs) -> Self {
+        let key = match field {
+            Field::Jobid if attrs.jobid.is_empty() => None,
+            Field::Jobid => Some(Self::Jobid(attrs.jobid)),
+            Field::Uid => attrs.uid.get().map(Self::Uid),
+            Field::Gid => attrs.gid.get().map(Self::Gid),
+            Field::Projid => attrs.projid.get().map(Self::Projid),
+            Field::Nid => attrs.nid.map(Self::Nid),
+        };
+        key.unwrap_or(Self::Absent(field))
+    }
+
+    /// The field that the value is of; none for the default class.
+    pub const fn field(&self) -> Option<Field> {
+        match self {
+            Self::Default => None,
+            Self::Absent(field) => Some(*field),
+            Self::Jobid(_) => Some(Field::Jobid),
+            Self::Uid(_) => Some(Field::Uid),
+            Self::Gid(_) => Some(Field::Gid),
+            Self::Projid(_) => Some(Field::Projid),
+            Self::Nid(_) => Some(Field::Nid),
+        }
+    }
+
+    /// The name of the field, or `default`.
+    pub const fn type_name(&self) -> &'static str {
+        match self.field() {
+            Some(field) => field.name(),
+            None => "default",
+        }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.type_name())?;
+        match self {
+            Self::Default => Ok(()),
+            Self::Absent(_) => f.write_str(":absent"),
+            Self::Jobid(job) => {
+                f.write_char(':')?;
+                escape(job.as_bytes(), f)
+            }
+            Self::Uid(id) | Self::Gid(id) | Self::Projid(id) => write!(f, ":{id}"),
+            Self::Nid(nid) => write!(f, ":{nid}"),
+        }
+    }
+}
+
+/// Writes `bytes` as part of a double-quoted YAML string; what is not printable ASCII as `\xNN`.
+fn escape(bytes: &[u8], out: &mut impl Write) -> fmt::Result {
+    for &byte in bytes {
+        match byte {
+            b'"' | b'\\' => {
+                out.write_char('\\')?;
+                out.write_char(char::from(byte))?;
+            }
+            b' '..=b'~' => out.write_char(char::from(byte))?,
+            _ => write!(out, "\\x{byte:02x}")?,
+        }
+    }
+    Ok(())
+}
+
+/// A hash function of keys with a secret seed.
+///
+/// Each word goes through a multiplication by a secret odd number, and both halves of the product are
+/// folded; so differences between keys spread in a way that only the seed decides.
+#[derive(Clone, Copy)]
+pub struct Hasher {
+    start: u64,
+    factor: u64,
+}
+
+impl Hasher {
+    /// The hash function of `seed`.
+    pub const fn new(seed: u64) -> Self {
+        Self {
+            start: avalanche(seed ^ 0x6e72_735f_6b65_7931),
+            factor: avalanche(seed.wrapping_add(0x6e72_735f_6b65_7932)) | 1,
+        }
+    }
+
+    /// Mixes `word` into `state`.
+    #[inline]
+    fn mix(&self, state: u64, word: u64) -> u64 {
+        let wide = u128::from(state ^ word).wrapping_mul(u128::from(self.factor));
+        (wide as u64) ^ ((wide >> 64) as u64)
+    }
+
+    /// Mixes `bytes` and their number into `state`.
+    fn mix_bytes(&self, state: u64, bytes: &[u8]) -> u64 {
+        let state = self.mix(state, bytes.len() as u64);
+        bytes.chunks(8).fold(state, |state, part| {
+            let mut word = [0u8; 8];
+            for (to, from) in word.iter_mut().zip(part) {
+                *to = *from;
+            }
+            self.mix(state, u64::from_le_bytes(word))
+        })
+    }
+
+    /// The hash of `key`.
+    pub fn hash(&self, key: &Key) -> u32 {
+        use crate::sched::nid::Address;
+        let kind = |n: u64| self.mix(self.start, n);
+        let state = match key {
+            Key::Default => kind(0),
+            Key::Absent(field) => self.mix(kind(1), *field as u64),
+            Key::Jobid(job) => self.mix_bytes(kind(2), job.as_bytes()),
+            Key::Uid(id) => self.mix(kind(3), u64::from(*id)),
+            Key::Gid(id) => self.mix(kind(4), u64::from(*id)),
+            Key::Projid(id) => self.mix(kind(5), u64::from(*id)),
+            Key::Nid(nid) => {
+                let net = (nid.net() as u64) << 16 | u64::from(nid.number());
+                let state = self.mix(kind(6), net);
+                match nid.address() {
+                    Address::V4(ip) => self.mix_bytes(state, &ip),
+                    Address::V6(ip) => self.mix_bytes(state, &ip),
+                    Address::Number(node) => self.mix(state, u64::from(node)),
+                }
+            }
+        };
+        (self.mix(state, self.start) >> 32) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sched::attr::{Id, Opcode, Priority};
+
+    fn attrs() -> Attrs {
+        Attrs {
+            nid: None,
+            jobid: JobId::new(b""),
+            uid: Id::ABSENT,
+            gid: Id::ABSENT,
+            projid: Id::ABSENT,
+            nodemap: Id::ABSENT,
+            opcode: Opcode::OstRead,
+            object: 0,
+            offset: 0,
+            length: 4096,
+            priority: Priority::Regular,
+        }
+    }
+
+    #[test]
+    fn absent_is_not_zero() {
+        let hasher = Hasher::new(3);
+        for field in Field::ALL {
+            let absent = Key::of(field, &attrs());
+            assert_eq!(absent, Key::Absent(field));
+            assert_eq!(absent.to_string(), format!("{}:absent", field.name()));
+            let mut zero = attrs();
+            zero.uid = Id::new(0);
+            zero.gid = Id::new(0);
+            zero.projid = Id::new(0);
+            zero.jobid = JobId::new(b"0");
+            zero.nid = Nid::parse("0@lo").ok();
+            let zero = Key::of(field, &zero);
+            assert_ne!(zero, absent);
+            assert_ne!(hasher.hash(&zero), hasher.hash(&absent));
+            assert_eq!(zero.field(), Some(field));
+        }
+    }
+
+    #[test]
+    fn shown() {
+        for (key, text) in [
+            (Key::Default, "default"),
+            (Key::Uid(1000), "uid:1000"),
+            (Key::Gid(0), "gid:0"),
+            (Key::Projid(7), "projid:7"),
+            (Key::Nid(Nid::parse("10.0.0.1@tcp").unwrap()), "nid:10.0.0.1@tcp"),
+            (Key::Jobid(JobId::new(b"dd.0")), "jobid:dd.0"),
+            (Key::Jobid(JobId::new(b"a\"\\\n\xff b")), r#"jobid:a\"\\\x0a\xff b"#),
+        ] {
+            assert_eq!(key.to_string(), text);
+        }
+    }
+
+    /// Names that differ in few bits, and words that only swap places, spread like random numbers.
+    #[test]
+    fn spreads() {
+        let jobs = |i: u32| {
+            let mut name = [b'a'; 31];
+            for bit in 0..16 {
+                if i >> bit & 1 == 1 {
+                    name[bit * 2 % 31] ^= 1 << (bit % 3);
+                }
+            }
+            Key::Jobid(JobId::new(&name))
+        };
+        for seed in 0..8 {
+            let hasher = Hasher::new(seed);
+            for make in [&Key::Uid as &dyn Fn(u32) -> Key, &|i| Key::Uid(i << 16), &jobs] {
+                let mut bins = vec![0u32; 1 << 12];
+                for i in 0..1 << 14 {
+                    bins[hasher.hash(&make(i)) as usize & 0xfff] += 1;
+                }
+                // Four on average; a random function stays below 20 with probability 0.9999.
+                assert!(bins.iter().all(|&n| n < 24), "seed {seed}");
+                assert!(bins.iter().filter(|&&n| n == 0).count() < 200, "seed {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn seeds_differ() {
+        let (a, b) = (Hasher::new(1), Hasher::new(2));
+        let same = (0..1000).filter(|&i| {
+            let key = Key::Uid(i);
+            a.hash(&key) & 0xff == b.hash(&key) & 0xff
+        });
+        assert!(same.count() < 20);
+    }
+}

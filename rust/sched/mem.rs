@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Memory: the only file that differs between the kernel and the host.
+//!
+//! # Vocabulary
+//!
+//! - *Chunk*: a vector of fixed capacity, at most [`CHUNK_BYTES`] ([`Chunk`]).
+//! - *Pile*: chunks on their way from the allocator to a bulk, or back ([`Pile`]).
+//! - *Bulk*: a vector made of chunks, which grows without moving what it holds ([`Bulk`]).
+//! - *Block*: a boxed buffer of at most `N` elements ([`Block`]).
+//! - *List*: a contiguous vector that grows by itself; for code that may sleep only ([`List`]).
+//!
+//! # Growing something that a lock protects
+//!
+//! ```text
+//!  locked            unlocked, may sleep           locked              unlocked
+//!  part.need() ──►   need.allocate() ──► Spare ──► part.grow(spare) ──► drop what came back
+//! ```
+//!
+//! Nothing but creation, [`Need::allocate`] and [`List`] allocates, and nothing that is kept under a
+//! lock is freed by its methods.
+
+use backend::{Large, Small};
+
+/// Bytes of a chunk, at most.
+///
+/// Large enough for 64 class records and small enough that the allocator finds it when memory is in
+/// fragments.
+pub const CHUNK_BYTES: usize = 16 << 10;
+
+/// There was no memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoMemory;
+
+/// What a part wants so that it can go on without allocating.
+pub trait Need: Copy {
+    /// The memory that covers the need.
+    type Spare;
+
+    /// Whether nothing is wanted.
+    fn is_empty(&self) -> bool;
+
+    /// Allocates what is wanted; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none; what it gave before was freed.
+    fn allocate(&self) -> Result<Self::Spare, NoMemory>;
+}
+
+/// A vector of fixed capacity that never allocates after creation.
+pub struct Chunk<T> {
+    vec: Small<T>,
+}
+
+impl<T> Chunk<T> {
+    /// An empty vector for `capacity` elements; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none, or the capacity is above [`CHUNK_BYTES`].
+    pub fn with_capacity(capacity: usize) -> Result<Self, NoMemory> {
+        if capacity.saturating_mul(size_of::<T>()) > CHUNK_BYTES {
+            return Err(NoMemory);
+        }
+        Ok(Self {
+            vec: backend::small(capacity)?,
+        })
+    }
+
+    /// Number of elements there is room for.
+    pub fn capacity(&self) -> usize {
+        self.vec.capacity()
+    }
+
+    /// The elements.
+    pub fn as_slice(&self) -> &[T] {
+        &self.vec
+    }
+
+    /// The elements, for writing.
+    pub fn as_mut_slice(&mut self) -> &mut [T] {
+        &mut self.vec
+    }
+
+    /// Appends `value`.
+    ///
+    /// # Errors
+    ///
+    /// Hands the value back if the chunk is full.
+    pub fn push(&mut self, value: T) -> Result<(), T> {
+        backend::push_small(&mut self.vec, value)
+    }
+
+    /// Removes the last element.
+    pub fn pop(&mut self) -> Option<T> {
+        self.vec.pop()
+    }
+
+    /// Removes all elements.
+    pub fn clear(&mut self) {
+        self.vec.clear();
+    }
+}
+
+/// Chunks between the allocator and a [`Bulk`].
+pub struct Pile<T> {
+    chunks: Large<Chunk<T>>,
+}
+
+impl<T> Pile<T> {
+    /// `count` empty chunks of the size that [`Bulk`] uses; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn allocate(count: usize) -> Result<Self, NoMemory> {
+        let mut chunks = backend::large(count)?;
+        for _ in 0..count {
+            let chunk = Chunk::with_capacity(Bulk::<T>::PER_CHUNK)?;
+            backend::push_large(&mut chunks, chunk).map_err(|_| NoMemory)?;
+        }
+        Ok(Self { chunks })
+    }
+
+    /// Number of chunks.
+    pub fn len(&self) -> usize {
+        self.chunks.len()
+    }
+}
+
+/// A vector made of chunks.
+///
+/// # Invariants
+///
+/// All chunks before that of the last element are full, all after it are empty.
+pub struct Bulk<T> {
+    chunks: Large<Chunk<T>>,
+    len: usize,
+    top: usize,
+}
+
+impl<T> Bulk<T> {
+    const SHIFT: u32 = {
+        let size = if size_of::<T>() == 0 { 1 } else { size_of::<T>() };
+        let fits = CHUNK_BYTES / size;
+        assert!(fits > 0, "an element is larger than a chunk");
+        fits.ilog2()
+    };
+    const MASK: usize = Self::PER_CHUNK.wrapping_sub(1);
+
+    /// Elements of a chunk, a power of two.
+    pub const PER_CHUNK: usize = 1 << Self::SHIFT;
+
+    /// An empty vector that can be fed for up to `max` elements; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none for the array of chunks.
+    pub fn new(max: usize) -> Result<Self, NoMemory> {
+        let top = max.div_ceil(Self::PER_CHUNK);
+        Ok(Self {
+            chunks: backend::large(top)?,
+            len: 0,
+            top,
+        })
+    }
+
+    /// Number of elements.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Number of elements there is memory for.
+    pub fn capacity(&self) -> usize {
+        self.chunks.len() << Self::SHIFT
+    }
+
+    /// Element `index`.
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<&T> {
+        let chunk = self.chunks.get(index >> Self::SHIFT)?;
+        chunk.vec.get(index & Self::MASK)
+    }
+
+    /// Element `index`, for writing.
+    #[inline]
+    pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
+        let chunk = self.chunks.get_mut(index >> Self::SHIFT)?;
+        chunk.vec.get_mut(index & Self::MASK)
+    }
+
+    /// At most `count` elements from `index` on: those of the same chunk, side by side.
+    #[inline]
+    pub fn run(&self, index: usize, count: usize) -> &[T] {
+        let Some(chunk) = self.chunks.get(index >> Self::SHIFT) else {
+            return &[];
+        };
+        let from = index & Self::MASK;
+        let to = from.saturating_add(count).min(chunk.vec.len());
+        chunk.vec.get(from..to).unwrap_or_default()
+    }
+
+    /// Appends `value`.
+    ///
+    /// # Errors
+    ///
+    /// Hands the value back if there is no memory reserved for it.
+    pub fn push(&mut self, value: T) -> Result<(), T> {
+        match self.chunks.get_mut(self.len >> Self::SHIFT) {
+            Some(chunk) => {
+                chunk.push(value)?;
+                // INVARIANT: the chunk of the new last element had room, so those after it are empty.
+                self.len = self.len.wrapping_add(1);
+                Ok(())
+            }
+            None => Err(value),
+        }
+    }
+
+    /// Removes the last element; its memory stays reserved.
+    pub fn pop(&mut self) -> Option<T> {
+        let last = self.len.checked_sub(1)?;
+        let value = self.chunks.get_mut(last >> Self::SHIFT)?.pop()?;
+        self.len = last;
+        Some(value)
+    }
+
+    /// Number of chunks missing for `extra` more elements, within the limit given at creation.
+    pub fn wants(&self, extra: usize) -> usize {
+        let want = self.len.saturating_add(extra).div_ceil(Self::PER_CHUNK);
+        want.min(self.top).saturating_sub(self.chunks.len())
+    }
+
+    /// Takes chunks up to the limit given at creation, and hands back the rest.
+    pub fn feed(&mut self, mut pile: Pile<T>) -> Pile<T> {
+        while self.chunks.len() < self.top {
+            let Some(chunk) = pile.chunks.pop() else {
+                break;
+            };
+            if let Err(chunk) = backend::push_large(&mut self.chunks, chunk) {
+                // The slot that it came from is still there.
+                let _ = backend::push_large(&mut pile.chunks, chunk);
+                break;
+            }
+        }
+        pile
+    }
+}
+
+/// A boxed buffer of at most `N` elements.
+pub struct Block<T, const N: usize> {
+    chunk: Chunk<T>,
+}
+
+impl<T, const N: usize> Block<T, N> {
+    /// An empty buffer; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn new() -> Result<Self, NoMemory> {
+        Ok(Self {
+            chunk: Chunk::with_capacity(N)?,
+        })
+    }
+
+    /// Appends `value`.
+    ///
+    /// # Errors
+    ///
+    /// Hands the value back if `N` elements are there.
+    pub fn push(&mut self, value: T) -> Result<(), T> {
+        if self.is_full() {
+            return Err(value);
+        }
+        self.chunk.push(value)
+    }
+
+    /// The elements.
+    pub fn as_slice(&self) -> &[T] {
+        self.chunk.as_slice()
+    }
+
+    /// The elements in the order they were appended.
+    pub fn iter(&self) -> core::slice::Iter<'_, T> {
+        self.as_slice().iter()
+    }
+
+    /// Whether `N` elements are there.
+    pub fn is_full(&self) -> bool {
+        self.as_slice().len() >= N
+    }
+
+    /// Removes all elements.
+    pub fn clear(&mut self) {
+        self.chunk.clear();
+    }
+}
+
+/// A contiguous vector that grows by itself.
+///
+/// # Context
+///
+/// [`List::push`], [`List::with_capacity`] and dropping may sleep.
+pub struct List<T> {
+    vec: Large<T>,
+}
+
+impl<T> List<T> {
+    /// An empty list; does not allocate.
+    pub const fn new() -> Self {
+        Self { vec: Large::new() }
+    }
+
+    /// An empty list with room for `capacity` elements; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn with_capacity(capacity: usize) -> Result<Self, NoMemory> {
+        Ok(Self {
+            vec: backend::large(capacity)?,
+        })
+    }
+
+    /// Appends `value`, at a constant cost on average; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none; the list is as before.
+    pub fn push(&mut self, value: T) -> Result<(), NoMemory> {
+        if self.vec.len() == self.vec.capacity() {
+            let more = self.vec.len().max(16);
+            backend::reserve_large(&mut self.vec, more)?;
+        }
+        backend::push_large(&mut self.vec, value).map_err(|_| NoMemory)
+    }
+
+    /// The elements.
+    pub fn as_slice(&self) -> &[T] {
+        &self.vec
+    }
+
+    /// The elements, for writing.
+    pub fn as_mut_slice(&mut self) -> &mut [T] {
+        &mut self.vec
+    }
+
+    /// Keeps the first `len` elements.
+    pub fn truncate(&mut self, len: usize) {
+        self.vec.truncate(len);
+    }
+}
+
+#[cfg(MODULE)]
+mod backend {
+    //! Kernel: kmalloc for chunks, kvmalloc for arrays of chunks and lists.
+
+    use super::NoMemory;
+    use kernel::alloc::{
+        flags::{GFP_KERNEL, __GFP_NOWARN},
+        Flags, KVVec, KVec,
+    };
+
+    pub(super) type Small<T> = KVec<T>;
+    pub(super) type Large<T> = KVVec<T>;
+
+    fn flags() -> Flags {
+        GFP_KERNEL | __GFP_NOWARN
+    }
+
+    pub(super) fn small<T>(capacity: usize) -> Result<Small<T>, NoMemory> {
+        KVec::with_capacity(capacity, flags()).map_err(|_| NoMemory)
+    }
+
+    pub(super) fn large<T>(capacity: usize) -> Result<Large<T>, NoMemory> {
+        KVVec::with_capacity(capacity, flags()).map_err(|_| NoMemory)
+    }
+
+    pub(super) fn reserve_large<T>(vec: &mut Large<T>, more: usize) -> Result<(), NoMemory> {
+        vec.reserve(more, flags()).map_err(|_| NoMemory)
+    }
+
+    pub(super) fn push_small<T>(vec: &mut Small<T>, value: T) -> Result<(), T> {
+        vec.push_within_capacity(value).map_err(|full| full.0)
+    }
+
+    pub(super) fn push_large<T>(vec: &mut Large<T>, value: T) -> Result<(), T> {
+        vec.push_within_capacity(value).map_err(|full| full.0)
+    }
+}
+
+#[cfg(not(MODULE))]
+mod backend {
+    //! Host: the standard library's vectors.
+
+    use super::NoMemory;
+
+    pub(super) type Small<T> = Vec<T>;
+    pub(super) type Large<T> = Vec<T>;
+
+    pub(super) fn small<T>(capacity: usize) -> Result<Small<T>, NoMemory> {
+        let mut vec = Vec::new();
+        vec.try_reserve_exact(capacity).map_err(|_| NoMemory)?;
+        Ok(vec)
+    }
+
+    pub(super) fn large<T>(capacity: usize) -> Result<Large<T>, NoMemory> {
+        small(capacity)
+    }
+
+    pub(super) fn reserve_large<T>(vec: &mut Large<T>, more: usize) -> Result<(), NoMemory> {
+        vec.try_reserve(more).map_err(|_| NoMemory)
+    }
+
+    pub(super) fn push_small<T>(vec: &mut Small<T>, value: T) -> Result<(), T> {
+        if vec.len() == vec.capacity() {
+            return Err(value);
+        }
+        vec.push(value);
+        Ok(())
+    }
+
+    pub(super) fn push_large<T>(vec: &mut Large<T>, value: T) -> Result<(), T> {
+        push_small(vec, value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bulk_uses_only_what_it_was_fed() {
+        let per = Bulk::<u64>::PER_CHUNK;
+        let mut bulk = Bulk::new(3 * per).unwrap();
+        assert_eq!((bulk.push(1u64), bulk.capacity()), (Err(1), 0));
+        assert_eq!((bulk.wants(1), bulk.wants(per + 1), bulk.wants(9 * per)), (1, 2, 3));
+        let rest = bulk.feed(Pile::allocate(2).unwrap());
+        assert_eq!((rest.len(), bulk.capacity()), (0, 2 * per));
+        for i in 0..2 * per as u64 {
+            bulk.push(i).unwrap();
+        }
+        assert_eq!(bulk.push(7), Err(7));
+        let rest = bulk.feed(Pile::allocate(3).unwrap());
+        assert_eq!((rest.len(), bulk.wants(9 * per)), (2, 0));
+        bulk.push(7).unwrap();
+        assert_eq!(bulk.get(2 * per), Some(&7));
+        assert_eq!(bulk.get(per), Some(&(per as u64)));
+        assert_eq!(bulk.get(2 * per + 1), None);
+        assert_eq!(bulk.run(per - 2, 4), [per as u64 - 2, per as u64 - 1]);
+        *bulk.get_mut(0).unwrap() = 99;
+        assert_eq!(bulk.run(0, 2), [99, 1]);
+        for i in (0..=2 * per).rev() {
+            assert!(bulk.pop().is_some());
+            assert_eq!(bulk.len(), i);
+        }
+        assert_eq!((bulk.pop(), bulk.capacity()), (None, 3 * per));
+    }
+
+    #[test]
+    fn chunk_and_block_are_bounded() {
+        assert!(Chunk::<u8>::with_capacity(CHUNK_BYTES + 1).is_err());
+        assert!(Chunk::<u64>::with_capacity(usize::MAX).is_err());
+        let mut block = Block::<u32, 3>::new().unwrap();
+        for i in 0..3 {
+            block.push(i).unwrap();
+        }
+        assert!(block.is_full());
+        assert_eq!(block.push(3), Err(3));
+        assert_eq!(block.iter().sum::<u32>(), 3);
+        block.clear();
+        assert!(!block.is_full() && block.as_slice().is_empty());
+    }
+
+    #[test]
+    fn list_grows() {
+        let mut list = List::with_capacity(1).unwrap();
+        for i in 0..1000 {
+            list.push(i).unwrap();
+        }
+        list.as_mut_slice().reverse();
+        list.truncate(2);
+        assert_eq!(list.as_slice(), [999, 998]);
+    }
+}

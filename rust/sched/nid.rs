@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Network identifiers of clients, as Lustre writes them: `ADDRESS@NETWORK`.
+//!
+//! # Vocabulary
+//!
+//! - *Network type*: the kind of network ([`Net`]), which decides how its addresses are written.
+//! - *Network number*: tells networks of one type apart; 0 is not written (`tcp` is `tcp0`).
+//! - *Address*: IPv4 or IPv6 text on networks that use IP addresses, else a decimal number
+//!   ([`Address`]).
+//!
+//! | network | type | addresses |
+//! |---|---|---|
+//! | `tcp`, `o2ib`, `gip` | sockets, InfiniBand verbs, Gemini over IP | IPv4 or IPv6 |
+//! | `gni`, `ptlf`, `kfi` | Gemini, Portals 4, kfabric | a number |
+//! | `lo` | loopback | always `0@lo` |
+//!
+//! Two identifiers are the same client if type, number and address are equal. An IPv4 address and the
+//! IPv6 address that embeds it are different.
+
+use crate::sched::error::{Error, Result};
+use core::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
+
+/// Type of a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Net {
+    /// `tcp`: IP addresses over sockets.
+    Tcp,
+    /// `o2ib`: InfiniBand verbs, named by IP addresses.
+    O2ib,
+    /// `lo`: this node.
+    Lo,
+    /// `gni`: Cray Gemini and Aries, numbered nodes.
+    Gni,
+    /// `gip`: the same hardware named by IP addresses.
+    Gip,
+    /// `ptlf`: Portals 4, numbered nodes.
+    Ptlf,
+    /// `kfi`: kfabric, numbered nodes.
+    Kfi,
+}
+
+impl Net {
+    const ALL: [Self; 7] = [
+        Self::Tcp,
+        Self::O2ib,
+        Self::Lo,
+        Self::Gni,
+        Self::Gip,
+        Self::Ptlf,
+        Self::Kfi,
+    ];
+
+    /// The name of the network type.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::O2ib => "o2ib",
+            Self::Lo => "lo",
+            Self::Gni => "gni",
+            Self::Gip => "gip",
+            Self::Ptlf => "ptlf",
+            Self::Kfi => "kfi",
+        }
+    }
+
+    /// Whether addresses on it are IP addresses.
+    pub const fn is_ip(self) -> bool {
+        matches!(self, Self::Tcp | Self::O2ib | Self::Gip)
+    }
+
+    /// Parses a network with an optional number, such as `tcp` or `o2ib1`.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: unknown name, a number that is malformed or above 65535, or a numbered `lo`.
+    pub fn parse(text: &str) -> Result<(Self, u16)> {
+        let unknown =
+            Error::invalid("unknown network, expected tcp, o2ib, lo, gni, gip, ptlf or kfi");
+        let (net, rest) = Self::ALL
+            .iter()
+            .find_map(|&net| {
+                let rest = text.strip_prefix(net.name())?;
+                rest.bytes()
+                    .all(|b| b.is_ascii_digit())
+                    .then_some((net, rest))
+            })
+            .ok_or(unknown)?;
+        if rest.is_empty() {
+            return Ok((net, 0));
+        }
+        if net == Self::Lo {
+            return Err(Error::invalid("network lo takes no number"));
+        }
+        match rest.parse() {
+            Ok(number) => Ok((net, number)),
+            Err(_) => Err(Error::invalid("network number is above 65535")),
+        }
+    }
+}
+
+/// Address on a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Address {
+    /// IPv4, most significant byte first.
+    V4([u8; 4]),
+    /// IPv6, most significant byte first.
+    V6([u8; 16]),
+    /// Node number.
+    Number(u32),
+}
+
+/// Network identifier of a client.
+///
+/// # Invariants
+///
+/// The address is of the kind that the network type takes: IP on [`Net::is_ip`] networks, 0 on `lo`, a
+/// number elsewhere; `lo` has number 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nid {
+    net: Net,
+    number: u16,
+    address: Address,
+}
+
+impl Nid {
+    /// Parses `ADDRESS@NETWORK`, for example `10.0.0.1@tcp`, `fe80::1@o2ib1` or `0@lo`.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: no `@`, unknown network, or an address that the network does not take.
+    pub fn parse(text: &str) -> Result<Self> {
+        let Some((address, net)) = text.split_once('@') else {
+            return Err(Error::invalid("no '@' between address and network"));
+        };
+        let (net, number) = Net::parse(net)?;
+        let address = if net.is_ip() {
+            match address.parse::<IpAddr>() {
+                Ok(IpAddr::V4(ip)) => Address::V4(ip.octets()),
+                Ok(IpAddr::V6(ip)) => Address::V6(ip.octets()),
+                Err(_) => return Err(Error::invalid("bad address, expected IPv4 or IPv6")),
+            }
+        } else {
+            // `u32::from_str` takes a sign, node numbers have none.
+            let digits = address.bytes().all(|b| b.is_ascii_digit());
+            match address.parse::<u32>() {
+                Ok(node) if digits => Address::Number(node),
+                _ => return Err(Error::invalid("bad address, expected a decimal number")),
+            }
+        };
+        if net == Net::Lo && address != Address::Number(0) {
+            return Err(Error::invalid("bad address, lo has only 0@lo"));
+        }
+        // INVARIANT: kind of address and number of `lo` were checked.
+        Ok(Self {
+            net,
+            number,
+            address,
+        })
+    }
+
+    /// Type of the network.
+    pub const fn net(&self) -> Net {
+        self.net
+    }
+
+    /// Number of the network.
+    pub const fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// Address on the network.
+    pub const fn address(&self) -> Address {
+        self.address
+    }
+}
+
+impl fmt::Display for Nid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.address {
+            Address::V4(ip) => write!(f, "{}", Ipv4Addr::from(ip))?,
+            Address::V6(ip) => write!(f, "{}", Ipv6Addr::from(ip))?,
+            Address::Number(node) => write!(f, "{node}")?,
+        }
+        write!(f, "@{}", self.net.name())?;
+        if self.number != 0 {
+            write!(f, "{}", self.number)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fits_in_24_bytes() {
+        assert!(core::mem::size_of::<Nid>() <= 24);
+        assert!(core::mem::size_of::<Option<Nid>>() <= 24);
+    }
+
+    #[test]
+    fn names_agree() {
+        for net in Net::ALL {
+            assert_eq!(Net::parse(net.name()), Ok((net, 0)));
+        }
+    }
+
+    #[test]
+    fn round_trip() {
+        for (text, shown) in [
+            ("10.0.0.1@tcp", "10.0.0.1@tcp"),
+            ("10.0.0.1@tcp0", "10.0.0.1@tcp"),
+            ("255.255.255.255@tcp65535", "255.255.255.255@tcp65535"),
+            ("10.1.2.3@o2ib1", "10.1.2.3@o2ib1"),
+            ("fe80::1@tcp6", "fe80::1@tcp6"),
+            ("FE80:0::1@gip", "fe80::1@gip"),
+            ("::@o2ib", "::@o2ib"),
+            ("::ffff:1.2.3.4@tcp", "::ffff:1.2.3.4@tcp"),
+            ("0@lo", "0@lo"),
+            ("7@gni", "7@gni"),
+            ("0042@ptlf3", "42@ptlf3"),
+            ("4294967295@kfi2", "4294967295@kfi2"),
+        ] {
+            let nid = Nid::parse(text).unwrap();
+            assert_eq!(nid.to_string(), shown);
+            assert_eq!(Nid::parse(shown), Ok(nid));
+        }
+    }
+
+    #[test]
+    fn refused() {
+        for (text, word) in [
+            ("", "'@'"),
+            ("10.0.0.1", "'@'"),
+            ("10.0.0.1@", "network"),
+            ("10.0.0.1@ib", "unknown network"),
+            ("10.0.0.1@tcpx", "unknown network"),
+            ("10.0.0.1@TCP", "unknown network"),
+            ("10.0.0.1@tcp@tcp", "unknown network"),
+            ("10.0.0.1@tcp-1", "unknown network"),
+            ("10.0.0.1@tcp1 ", "unknown network"),
+            ("10.0.0.1@tcp65536", "65535"),
+            ("10.0.0.1@tcp99999999999999999999", "65535"),
+            ("@tcp", "address"),
+            ("10.0.0@tcp", "address"),
+            ("10.0.0.256@tcp", "address"),
+            ("010.0.0.1@tcp", "address"),
+            (" 10.0.0.1@tcp", "address"),
+            ("10.0.0.1\0@tcp", "address"),
+            ("fe80::1%eth0@tcp", "address"),
+            ("[fe80::1]@tcp", "address"),
+            ("5@tcp", "address"),
+            ("10.0.0.1@gni", "number"),
+            ("+5@gni", "number"),
+            ("@kfi", "number"),
+            ("4294967296@kfi", "number"),
+            ("1@lo", "0@lo"),
+            ("0@lo0", "takes no number"),
+        ] {
+            let reason = Nid::parse(text).unwrap_err().reason;
+            assert!(reason.contains(word), "{text:?}: {reason}");
+        }
+    }
+
+    #[test]
+    fn accessors_and_order() {
+        let a = Nid::parse("10.0.0.1@o2ib3").unwrap();
+        assert_eq!(
+            (a.net(), a.number(), a.address()),
+            (Net::O2ib, 3, Address::V4([10, 0, 0, 1]))
+        );
+        let b = Nid::parse("10.0.0.2@o2ib3").unwrap();
+        assert!(a < b && a != b);
+        assert_ne!(a, Nid::parse("10.0.0.1@o2ib").unwrap());
+    }
+}

@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The seam between heads and policies.
+//!
+//! A policy is three types: a `Config` (parsed, validated, immutable), a `Shared` (one per service,
+//! `&self`) and a [`Part`] (one per head, `&mut` under the partition's lock). A change of configuration
+//! starts new parts and drains the old ones ([`crate::sched::head`]), so a part never has to change its
+//! mind about requests that it already holds.
+//!
+//! # Adding a policy
+//!
+//! One file in `policy/`, one line in the registry at the end of this file, one page in Documentation/.
+
+use crate::sched::{
+    attr::Attrs,
+    class::ClassId,
+    error::{Code, Error, Result},
+    item::{Cost, Item},
+    mem::{Need, NoMemory},
+    ranges::Table,
+    stats::Row,
+};
+use core::fmt;
+
+pub(crate) mod fairshare;
+pub(crate) mod fifo;
+
+/// What a part answers when it is asked for a request.
+#[derive(Debug)]
+pub enum Get<I> {
+    /// Serve this one.
+    Item(I),
+    /// Nothing is queued.
+    Empty,
+    /// Requests are queued, none may be served before `until`.
+    Throttled {
+        /// Monotonic nanoseconds.
+        until: u64,
+    },
+}
+
+/// What a part may look at while it decides.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    /// Monotonic nanoseconds.
+    pub now: u64,
+    /// Serve something if anything is queued: the part is being drained.
+    pub force: bool,
+    /// The shares that the service's worker published last.
+    pub table: Option<&'a Table>,
+}
+
+/// The state of one policy on one head.
+///
+/// # Context
+///
+/// All methods run under the partition's lock with interrupts off: they never allocate, never sleep and
+/// cost O(log n) at most, in the number of classes.
+pub trait Part<I: Item> {
+    /// How much memory of which kind the part wants.
+    type Need: Need<Spare = Self::Spare>;
+
+    /// The memory that covers it.
+    type Spare;
+
+    /// The class of a request with `attrs`; creates it from reserved memory.
+    ///
+    /// Never fails: when the reserve or the bound is used up, the default class serves and a counter
+    /// says so.
+    fn classify(&mut self, attrs: &Attrs, now: u64) -> ClassId;
+
+    /// Whether a cached `class` may be used again: it still names a class of this part, and not one that
+    /// only stands in for others.
+    fn is_live(&self, class: ClassId) -> bool;
+
+    /// Appends `item` to `class`.
+    ///
+    /// # Errors
+    ///
+    /// Hands the item back if the part declines it; the fallback takes it then.
+    fn enqueue(&mut self, item: I, class: ClassId, now: u64) -> core::result::Result<(), I>;
+
+    /// Decides which request is served next, and takes it out together with its class.
+    fn get(&mut self, view: &View<'_>) -> Get<(I, ClassId)>;
+
+    /// Counts a request of `class` that was served at once, without queueing (an opportunity); nothing
+    /// if the class left.
+    fn pass(&mut self, class: ClassId, cost: Cost, now: u64);
+
+    /// Counts the end of a request that [`Part::get`] handed out or [`Part::pass`] counted; nothing if
+    /// the class left.
+    fn stop(&mut self, class: ClassId, cost: Cost, now: u64);
+
+    /// Number of queued requests.
+    fn len(&self) -> u32;
+
+    /// Whether nothing is queued.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What memory the part wants so that it can go on creating classes.
+    fn need(&self) -> Self::Need;
+
+    /// Takes memory; what it has no use for comes back, to be freed outside the lock.
+    fn grow(&mut self, spare: Self::Spare) -> Self::Spare;
+
+    /// Forgets idle classes that were not used for a while, and does other upkeep; looks at most at `max`
+    /// classes per call. To be called every second or more often.
+    fn age(&mut self, now: u64, max: u32);
+
+    /// Copies the statistics of the classes from slot `from` on into `out` until it is full; returns the
+    /// slot to go on from, or `None` at the end.
+    fn rows(&self, from: u32, out: &mut RowBuf) -> Option<u32>;
+
+    /// Sets the counters of all classes from slot `from` on to zero, at most `max`; returns like
+    /// [`Part::rows`].
+    fn reset(&mut self, from: u32, max: u32) -> Option<u32>;
+
+    /// Requests that the default class took because no class could be made.
+    fn overflow(&self) -> u64;
+}
+
+/// Rows that one lock hold may copy.
+pub const ROWS: usize = 64;
+
+/// A buffer for [`Part::rows`].
+pub type RowBuf = crate::sched::mem::Block<Row, ROWS>;
+
+/// Defines the types that stand for any policy, from lines `Name: module`.
+///
+/// Each module has `Tunables`, `Config` and `State<I>`, which is a [`Part`].
+macro_rules! policies {
+    ($($name:ident: $module:ident),+ $(,)?) => {
+        /// The policies there are.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Kind {
+            $(#[doc = concat!("The policy `", stringify!($module), "`.")] $name,)+
+        }
+
+        impl Kind {
+            /// All policies.
+            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+
+            /// The name users know it by.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($module),)+
+                }
+            }
+        }
+
+        /// What users can set for each policy; it survives stops and starts.
+        #[derive(Clone, Copy, Debug, Default)]
+        pub struct Tunables {
+            $(#[doc = concat!("Those of `", stringify!($module), "`.")]
+            pub $module: $module::Tunables,)+
+        }
+
+        /// The configuration of any policy.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Config {
+            $(#[doc = concat!("Of `", stringify!($module), "`.")] $name($module::Config),)+
+        }
+
+        impl Config {
+            /// The configuration of a policy that is started with argument `arg`.
+            ///
+            /// # Errors
+            ///
+            /// - `EINVAL`: the policy does not take the argument.
+            pub fn parse(kind: Kind, arg: Option<&str>, tunables: &Tunables) -> Result<Self> {
+                Ok(match kind {
+                    $(Kind::$name => {
+                        Self::$name($module::Config::parse(arg, &tunables.$module)?)
+                    })+
+                })
+            }
+
+            /// The same policy started with the same argument, and with `tunables`; the argument wins
+            /// where they say different things.
+            pub fn with(&self, tunables: &Tunables) -> Self {
+                match self {
+                    $(Self::$name(config) => Self::$name(config.with(&tunables.$module)),)+
+                }
+            }
+
+            /// The policy.
+            pub const fn kind(&self) -> Kind {
+                match self {
+                    $(Self::$name(_) => Kind::$name,)+
+                }
+            }
+
+            /// The argument the policy was started with.
+            pub fn argument(&self) -> Option<&dyn fmt::Display> {
+                match self {
+                    $(Self::$name(config) => config.argument(),)+
+                }
+            }
+        }
+
+        /// What memory a part of any policy wants.
+        pub enum AnyNeed<I: Item> {
+            $(#[doc = concat!("One of `", stringify!($module), "`.")]
+            $name(<$module::State<I> as Part<I>>::Need),)+
+        }
+
+        impl<I: Item> Clone for AnyNeed<I> {
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+
+        impl<I: Item> Copy for AnyNeed<I> {}
+
+        /// Memory for a part of any policy.
+        pub enum AnySpare<I: Item> {
+            $(#[doc = concat!("One of `", stringify!($module), "`.")]
+            $name(<$module::State<I> as Part<I>>::Spare),)+
+        }
+
+        impl<I: Item> Need for AnyNeed<I> {
+            type Spare = AnySpare<I>;
+
+            fn is_empty(&self) -> bool {
+                match self {
+                    $(Self::$name(need) => need.is_empty(),)+
+                }
+            }
+
+            fn allocate(&self) -> core::result::Result<AnySpare<I>, NoMemory> {
+                match self {
+                    $(Self::$name(need) => need.allocate().map(AnySpare::$name),)+
+                }
+            }
+        }
+
+        /// A part of any policy.
+        pub enum AnyPart<I: Item> {
+            $(#[doc = concat!("One of `", stringify!($module), "`.")] $name($module::State<I>),)+
+        }
+
+        impl<I: Item> AnyPart<I> {
+            /// A part with nothing queued and its first reserve of memory; sleeps.
+            ///
+            /// `seed` makes its random choices and must not be known to those who name classes.
+            ///
+            /// # Errors
+            ///
+            /// - [`NoMemory`]: the allocator had none.
+            pub fn new(config: &Config, seed: u64) -> core::result::Result<Self, NoMemory> {
+                Ok(match config {
+                    $(Config::$name(config) => {
+                        Self::$name($module::State::new(config, seed)?)
+                    })+
+                })
+            }
+        }
+
+        impl<I: Item> Part<I> for AnyPart<I> {
+            type Need = AnyNeed<I>;
+            type Spare = AnySpare<I>;
+
+            fn classify(&mut self, attrs: &Attrs, now: u64) -> ClassId {
+                match self {
+                    $(Self::$name(part) => part.classify(attrs, now),)+
+                }
+            }
+
+            fn is_live(&self, class: ClassId) -> bool {
+                match self {
+                    $(Self::$name(part) => part.is_live(class),)+
+                }
+            }
+
+            fn enqueue(
+                &mut self,
+                item: I,
+                class: ClassId,
+                now: u64,
+            ) -> core::result::Result<(), I> {
+                match self {
+                    $(Self::$name(part) => part.enqueue(item, class, now),)+
+                }
+            }
+
+            fn get(&mut self, view: &View<'_>) -> Get<(I, ClassId)> {
+                match self {
+                    $(Self::$name(part) => part.get(view),)+
+                }
+            }
+
+            fn pass(&mut self, class: ClassId, cost: Cost, now: u64) {
+                match self {
+                    $(Self::$name(part) => part.pass(class, cost, now),)+
+                }
+            }
+
+            fn stop(&mut self, class: ClassId, cost: Cost, now: u64) {
+                match self {
+                    $(Self::$name(part) => part.stop(class, cost, now),)+
+                }
+            }
+
+            fn len(&self) -> u32 {
+                match self {
+                    $(Self::$name(part) => part.len(),)+
+                }
+            }
+
+            fn need(&self) -> AnyNeed<I> {
+                match self {
+                    $(Self::$name(part) => AnyNeed::$name(part.need()),)+
+                }
+            }
+
+            /// Memory meant for a part of another policy comes back whole.
+            fn grow(&mut self, spare: AnySpare<I>) -> AnySpare<I> {
+                match (self, spare) {
+                    $((Self::$name(part), AnySpare::$name(spare)) => {
+                        AnySpare::$name(part.grow(spare))
+                    })+
+                    (_, spare) => spare,
+                }
+            }
+
+            fn age(&mut self, now: u64, max: u32) {
+                match self {
+                    $(Self::$name(part) => part.age(now, max),)+
+                }
+            }
+
+            fn rows(&self, from: u32, out: &mut RowBuf) -> Option<u32> {
+                match self {
+                    $(Self::$name(part) => part.rows(from, out),)+
+                }
+            }
+
+            fn reset(&mut self, from: u32, max: u32) -> Option<u32> {
+                match self {
+                    $(Self::$name(part) => part.reset(from, max),)+
+                }
+            }
+
+            fn overflow(&self) -> u64 {
+                match self {
+                    $(Self::$name(part) => part.overflow(),)+
+                }
+            }
+        }
+    };
+}
+
+impl Kind {
+    /// The policy called `name`.
+    ///
+    /// # Errors
+    ///
+    /// - `ENOENT`: there is none.
+    pub fn from_name(name: &str) -> Result<Self> {
+        let found = Self::ALL.iter().find(|kind| kind.name() == name);
+        found
+            .copied()
+            .ok_or(Error::new(Code::NoEntry, "no policy of this name"))
+    }
+}
+
+policies! {
+    Fifo: fifo,
+    Fairshare: fairshare,
+}

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Records named by handles instead of pointers, and lists of them.
+//!
+//! # Vocabulary
+//!
+//! - *Slot*: a place for a record; a number.
+//! - *Generation*: how often the slot changed hands; odd while it is taken.
+//! - *Handle*: slot and generation ([`Handle`]); a handle to a record that is gone finds nothing.
+//! - *List*: a doubly linked list of slots through the records themselves ([`List`]).
+//!
+//! ```text
+//!            insert                    remove
+//!  vacant (even) ──► taken (odd) ──► vacant (even) ──► …
+//! ```
+//!
+//! The slot that was vacated last is taken first, since it is likely still cached.
+
+use crate::sched::mem::{Bulk, NoMemory, Pile};
+
+/// No slot.
+pub const NONE: u32 = u32::MAX;
+
+/// Name of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Handle {
+    slot: u32,
+    generation: u32,
+}
+
+impl Handle {
+    /// The name of the record that is in `slot` in its generation `generation`.
+    pub const fn new(slot: u32, generation: u32) -> Self {
+        Self { slot, generation }
+    }
+
+    /// The slot.
+    pub const fn slot(self) -> u32 {
+        self.slot
+    }
+}
+
+struct Entry<T> {
+    generation: u32,
+    next: u32,
+    value: Option<T>,
+}
+
+/// Records in slots; [`Slab::insert`] takes memory that was fed before and never allocates.
+///
+/// # Invariants
+///
+/// An entry has a value exactly if its generation is odd; the entries without one form a list from
+/// `free` through `next`.
+pub struct Slab<T> {
+    entries: Bulk<Entry<T>>,
+    free: u32,
+    live: u32,
+}
+
+/// Chunks for a [`Slab`].
+pub struct SlabPile<T>(Pile<Entry<T>>);
+
+impl<T> SlabPile<T> {
+    /// `count` chunks; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn allocate(count: usize) -> Result<Self, NoMemory> {
+        Pile::allocate(count).map(Self)
+    }
+}
+
+impl<T> Slab<T> {
+    /// A slab that can be fed for up to `max` slots; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn new(max: usize) -> Result<Self, NoMemory> {
+        Ok(Self {
+            entries: Bulk::new(max)?,
+            free: NONE,
+            live: 0,
+        })
+    }
+
+    /// Number of slots, vacant or taken.
+    pub fn slots(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Number of records.
+    pub const fn live(&self) -> u32 {
+        self.live
+    }
+
+    /// Number of vacant slots.
+    pub fn vacant(&self) -> usize {
+        self.entries.len().saturating_sub(self.live as usize)
+    }
+
+    /// Number of chunks missing for `extra` more slots.
+    pub fn wants(&self, extra: usize) -> usize {
+        self.entries.wants(extra)
+    }
+
+    /// Takes chunks and hands back those there is no use for.
+    pub fn feed(&mut self, pile: SlabPile<T>) -> SlabPile<T> {
+        SlabPile(self.entries.feed(pile.0))
+    }
+
+    /// Puts a record into a vacant slot, else into a new one.
+    ///
+    /// # Errors
+    ///
+    /// Hands the value back if there is no memory for another slot.
+    pub fn insert(&mut self, value: T) -> Result<Handle, T> {
+        // Numbers from NONE on are no slots.
+        let (slot, generation) = match self.entries.get_mut(self.free as usize) {
+            Some(entry) => {
+                let slot = self.free;
+                self.free = entry.next;
+                entry.generation = entry.generation.wrapping_add(1);
+                entry.value = Some(value);
+                (slot, entry.generation)
+            }
+            None => {
+                let slot = self.entries.len();
+                if slot >= self.entries.capacity().min(NONE as usize) {
+                    return Err(value);
+                }
+                // There is room, so the entry does not come back.
+                let _ = self.entries.push(Entry {
+                    generation: 1,
+                    next: NONE,
+                    value: Some(value),
+                });
+                (slot as u32, 1)
+            }
+        };
+        self.live = self.live.wrapping_add(1);
+        Ok(Handle { slot, generation })
+    }
+
+    /// Takes the record of `slot` out.
+    pub fn remove(&mut self, slot: u32) -> Option<T> {
+        let entry = self.entries.get_mut(slot as usize)?;
+        let value = entry.value.take()?;
+        // INVARIANT: the value is gone, the generation becomes even, the slot joins the list.
+        entry.generation = entry.generation.wrapping_add(1);
+        entry.next = self.free;
+        self.free = slot;
+        self.live = self.live.wrapping_sub(1);
+        Some(value)
+    }
+
+    /// The handle of the record in `slot`.
+    pub fn handle(&self, slot: u32) -> Option<Handle> {
+        let entry = self.entries.get(slot as usize)?;
+        entry.value.as_ref()?;
+        Some(Handle {
+            slot,
+            generation: entry.generation,
+        })
+    }
+
+    /// The record that `handle` names, if it is still there.
+    #[inline]
+    pub fn get(&self, handle: Handle) -> Option<&T> {
+        let entry = self.entries.get(handle.slot as usize)?;
+        if entry.generation != handle.generation {
+            return None;
+        }
+        entry.value.as_ref()
+    }
+
+    /// The record in `slot`.
+    #[inline]
+    pub fn at(&self, slot: u32) -> Option<&T> {
+        self.entries.get(slot as usize)?.value.as_ref()
+    }
+
+    /// The record in `slot`, for writing.
+    #[inline]
+    pub fn at_mut(&mut self, slot: u32) -> Option<&mut T> {
+        self.entries.get_mut(slot as usize)?.value.as_mut()
+    }
+}
+
+/// The neighbours of a record in a [`List`].
+#[derive(Clone, Copy, Debug)]
+pub struct Links {
+    before: u32,
+    after: u32,
+}
+
+impl Links {
+    /// No neighbours.
+    pub const fn new() -> Self {
+        Self {
+            before: NONE,
+            after: NONE,
+        }
+    }
+}
+
+/// A record that a [`List`] can hold.
+pub trait Linked {
+    /// The links, which only the list changes.
+    fn links(&mut self) -> &mut Links;
+}
+
+/// A first-in first-out list of slots, linked through the records.
+///
+/// # Invariants
+///
+/// `first` and `last` are both [`NONE`] or both ends of one chain; a record is in at most one list.
+#[derive(Debug)]
+pub struct List {
+    first: u32,
+    last: u32,
+}
+
+impl List {
+    /// An empty list.
+    pub const fn new() -> Self {
+        Self {
+            first: NONE,
+            last: NONE,
+        }
+    }
+
+    /// The oldest slot.
+    pub const fn first(&self) -> Option<u32> {
+        if self.first == NONE {
+            None
+        } else {
+            Some(self.first)
+        }
+    }
+
+    /// Appends `slot`, which is in no list.
+    pub fn push<T: Linked>(&mut self, slab: &mut Slab<T>, slot: u32) {
+        let Some(record) = slab.at_mut(slot) else {
+            return;
+        };
+        *record.links() = Links {
+            before: self.last,
+            after: NONE,
+        };
+        match slab.at_mut(self.last) {
+            Some(last) => last.links().after = slot,
+            None => self.first = slot,
+        }
+        self.last = slot;
+    }
+
+    /// Takes out `slot`, which is in this list.
+    pub fn remove<T: Linked>(&mut self, slab: &mut Slab<T>, slot: u32) {
+        let Some(record) = slab.at_mut(slot) else {
+            return;
+        };
+        let links = core::mem::replace(record.links(), Links::new());
+        match slab.at_mut(links.before) {
+            Some(before) => before.links().after = links.after,
+            None => self.first = links.after,
+        }
+        match slab.at_mut(links.after) {
+            Some(after) => after.links().before = links.before,
+            None => self.last = links.before,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Node {
+        value: u32,
+        links: Links,
+    }
+
+    impl Linked for Node {
+        fn links(&mut self) -> &mut Links {
+            &mut self.links
+        }
+    }
+
+    fn slab(max: usize) -> Slab<Node> {
+        let mut slab = Slab::new(max).unwrap();
+        let chunks = slab.wants(max);
+        slab.feed(SlabPile::allocate(chunks).unwrap());
+        slab
+    }
+
+    fn node(value: u32) -> Node {
+        Node {
+            value,
+            links: Links::new(),
+        }
+    }
+
+    #[test]
+    fn stale_handles_find_nothing() {
+        let mut slab = slab(10);
+        let a = slab.insert(node(1)).ok().unwrap();
+        assert_eq!(slab.get(a).map(|n| n.value), Some(1));
+        assert_eq!(slab.remove(a.slot()).map(|n| n.value), Some(1));
+        assert!(slab.get(a).is_none() && slab.at(a.slot()).is_none());
+        assert!(slab.remove(a.slot()).is_none() && slab.handle(a.slot()).is_none());
+        let b = slab.insert(node(2)).ok().unwrap();
+        assert_eq!(b, Handle::new(a.slot(), 3));
+        assert!(slab.get(a).is_none());
+        assert_eq!(slab.handle(b.slot()), Some(b));
+        assert_eq!((slab.live(), slab.slots(), slab.vacant()), (1, 1, 0));
+    }
+
+    #[test]
+    fn without_memory_the_value_comes_back() {
+        let mut slab = Slab::new(1 << 20).unwrap();
+        assert_eq!(slab.insert(node(5)).err().map(|n| n.value), Some(5));
+        slab.feed(SlabPile::allocate(1).unwrap());
+        let mut count = 0;
+        while slab.insert(node(count)).is_ok() {
+            count += 1;
+        }
+        assert_eq!(count as usize, slab.slots());
+        slab.remove(3);
+        assert!(slab.insert(node(9)).is_ok() && slab.insert(node(9)).is_err());
+    }
+
+    #[test]
+    fn list_against_model() {
+        use crate::sched::rng::Rng;
+        let mut slab = slab(64);
+        let mut list = List::new();
+        let mut model: Vec<u32> = Vec::new();
+        let mut rng = Rng::new(5);
+        for i in 0..10_000 {
+            if model.is_empty() || (rng.below(2) == 0 && model.len() < 64) {
+                let slot = slab.insert(node(i)).ok().unwrap().slot();
+                list.push(&mut slab, slot);
+                model.push(slot);
+            } else {
+                let at = match rng.below(2) {
+                    0 => 0,
+                    _ => rng.below(model.len() as u64) as usize,
+                };
+                let slot = model.remove(at);
+                list.remove(&mut slab, slot);
+                slab.remove(slot);
+            }
+            assert_eq!(list.first(), model.first().copied());
+        }
+        while let Some(slot) = list.first() {
+            assert_eq!(model.remove(0), slot);
+            list.remove(&mut slab, slot);
+        }
+        assert!(model.is_empty());
+    }
+}

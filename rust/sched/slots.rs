@@ -1,0 +1,528 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Dispatch slots of a service, and the order between the two heads of a partition.
+//!
+//! # Vocabulary
+//!
+//! - *Slot*: leave to have one request in service. A service has [`Limits::slots`] of them, all its
+//!   partitions take from the one [`Pool`].
+//! - *Reserved slot*: regular requests leave one slot for high priority, so that a high-priority request
+//!   that arrives alone never waits for a regular one to end.
+//! - *Turn*: a partition's choice between its high-priority and its regular head ([`Turn`]).
+//! - *Pending*: a head is pending if it has a request that may be served now. What a policy holds back is
+//!   not pending: a throttled head neither keeps high priority down nor is it waited for.
+//!
+//! # Rules
+//!
+//! They follow Lustre's for service threads. With A requests in service, H of them high-priority, S slots
+//! and C high-priority requests chosen in a row:
+//!
+//! | takes a slot | if |
+//! |---|---|
+//! | high priority | A < S |
+//! | regular, no high-priority head or S = 1 | A < S |
+//! | regular otherwise | A < S − 1, or A < S and H > 0 |
+//!
+//! | both heads are pending | first |
+//! |---|---|
+//! | S > 1 | high if H = 0 or C < ratio, else regular |
+//! | S = 1 | high if C < max(ratio, 1), else regular |
+//!
+//! Regular requests therefore hold at most S − 1 slots, and while H = 0 one is free for high priority. With
+//! one slot, H is 0 whenever there is something to choose, so that H cannot protect the regular head; the
+//! ratio alone decides there.
+
+use crate::sched::attr::Priority;
+
+/// Slots of a service, at most.
+pub const SLOTS_MAX: u32 = 65_535;
+
+/// High-priority requests in a row before a regular one, unless configured.
+pub const RATIO_DEFAULT: u32 = 10;
+
+/// What the slots of a service are bound by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Slots, 1 to [`SLOTS_MAX`]; 0 counts as 1.
+    pub slots: u32,
+    /// Whether the service has a high-priority head in use, for which a slot is kept.
+    pub high_priority: bool,
+    /// High-priority requests in a row while a regular one is pending. With 0, high priority goes first
+    /// only while no high-priority request is in service, and in turn if there is one slot.
+    pub ratio: u32,
+}
+
+/// The slots in use of one service; a value, for a caller that exchanges it atomically.
+///
+/// # Invariants
+///
+/// The low half counts requests in service, the high half those of them that are high-priority; the high
+/// half is at most the low half.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pool(u64);
+
+impl Pool {
+    /// All slots free.
+    pub const EMPTY: Self = Self(0);
+
+    /// The pool that [`Pool::bits`] stands for.
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// The pool as a number to store in an atomic.
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    const fn pack(active: u32, high: u32) -> Self {
+        Self(active as u64 | (high as u64) << 32)
+    }
+
+    /// Requests in service.
+    pub const fn active(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// High-priority requests in service.
+    pub const fn active_high(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// Regular requests in service.
+    pub const fn active_regular(self) -> u32 {
+        self.active().saturating_sub(self.active_high())
+    }
+
+    /// Whether a request of `priority` may take a slot now.
+    pub const fn allows(self, priority: Priority, limits: &Limits) -> bool {
+        let slots = if limits.slots == 0 { 1 } else { limits.slots };
+        let kept = match priority {
+            Priority::Regular if limits.high_priority && slots > 1 && self.active_high() == 0 => 1,
+            _ => 0,
+        };
+        self.active() < slots.saturating_sub(kept)
+    }
+
+    /// The pool after a request of `priority` took a slot; `None` if it has to wait.
+    pub const fn take(self, priority: Priority, limits: &Limits) -> Option<Self> {
+        if self.allows(priority, limits) {
+            Some(self.charge(priority))
+        } else {
+            None
+        }
+    }
+
+    /// The pool after a request of `priority` went into service whether or not a slot was free.
+    ///
+    /// For requests that must not be withheld, and for draining.
+    pub const fn charge(self, priority: Priority) -> Self {
+        let active = self.active().saturating_add(1);
+        // INVARIANT: both halves saturate at the same number, the low one first.
+        match priority {
+            Priority::Regular => Self::pack(active, self.active_high()),
+            Priority::High => Self::pack(active, self.active_high().saturating_add(1)),
+        }
+    }
+
+    /// Whether a request of `priority` is in service, so that a [`Pool::put`] for it has its take.
+    pub const fn holds(self, priority: Priority) -> bool {
+        match priority {
+            Priority::Regular => self.active_regular() > 0,
+            Priority::High => self.active_high() > 0,
+        }
+    }
+
+    /// The pool after a request of `priority` ended.
+    ///
+    /// A put without a take changes nothing; [`Pool::holds`] tells before.
+    pub const fn put(self, priority: Priority) -> Self {
+        if !self.holds(priority) {
+            return self;
+        }
+        let active = self.active().saturating_sub(1);
+        // INVARIANT: a regular request leaves only if the low half is above the high half.
+        match priority {
+            Priority::Regular => Self::pack(active, self.active_high()),
+            Priority::High => Self::pack(active, self.active_high().saturating_sub(1)),
+        }
+    }
+}
+
+/// Which heads of a partition are pending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pending {
+    /// The high-priority head has a request that may be served now.
+    pub high: bool,
+    /// The regular head has one.
+    pub regular: bool,
+}
+
+impl Pending {
+    /// Whether no head is.
+    pub const fn is_none(self) -> bool {
+        !self.high && !self.regular
+    }
+
+    /// Without the head of `priority`: it was asked and yielded nothing.
+    pub const fn without(self, priority: Priority) -> Self {
+        match priority {
+            Priority::Regular => Self {
+                regular: false,
+                ..self
+            },
+            Priority::High => Self {
+                high: false,
+                ..self
+            },
+        }
+    }
+}
+
+/// The order between the heads of one partition.
+///
+/// To choose a request: ask [`Turn::first`]; take a slot; ask that head; if it yields a request tell
+/// [`Turn::served`], else give the slot back and ask again with [`Pending::without`] that head. So the
+/// other head is tried whenever the first one yields nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turn {
+    high_in_a_row: u32,
+}
+
+impl Turn {
+    /// Nothing chosen yet.
+    pub const fn new() -> Self {
+        Self { high_in_a_row: 0 }
+    }
+
+    /// The head to ask next, or `None` if none is pending or the one to ask may not take a slot.
+    pub const fn first(&self, pending: Pending, pool: Pool, limits: &Limits) -> Option<Priority> {
+        let high = pending.high && (!pending.regular || self.high_goes_first(pool, limits));
+        let priority = if high {
+            Priority::High
+        } else if pending.regular {
+            Priority::Regular
+        } else {
+            return None;
+        };
+        if pool.allows(priority, limits) {
+            Some(priority)
+        } else {
+            None
+        }
+    }
+
+    /// Whether high priority goes first while both heads are pending.
+    const fn high_goes_first(&self, pool: Pool, limits: &Limits) -> bool {
+        if limits.slots <= 1 {
+            let ratio = if limits.ratio == 0 { 1 } else { limits.ratio };
+            self.high_in_a_row < ratio
+        } else {
+            pool.active_high() == 0 || self.high_in_a_row < limits.ratio
+        }
+    }
+
+    /// Counts a request of `priority` that a head yielded.
+    pub fn served(&mut self, priority: Priority) {
+        self.high_in_a_row = match priority {
+            Priority::Regular => 0,
+            Priority::High => self.high_in_a_row.saturating_add(1),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Priority::{High, Regular};
+
+    fn limits(slots: u32, high_priority: bool, ratio: u32) -> Limits {
+        Limits {
+            slots,
+            high_priority,
+            ratio,
+        }
+    }
+
+    /// Every pool that can be reached within `limits`.
+    fn reachable(limits: &Limits) -> Vec<Pool> {
+        let mut seen = vec![Pool::EMPTY];
+        let mut next = 0;
+        while next < seen.len() {
+            let pool = seen[next];
+            next += 1;
+            let mut steps = vec![];
+            for priority in [Regular, High] {
+                steps.extend(pool.take(priority, limits));
+                steps.push(pool.put(priority));
+            }
+            for step in steps {
+                if !seen.contains(&step) {
+                    seen.push(step);
+                }
+            }
+        }
+        seen
+    }
+
+    #[test]
+    fn table() {
+        for (slots, hp, regular, high, want_regular, want_high) in [
+            (1, false, 0, 0, true, true),
+            (1, true, 0, 0, true, true),
+            (1, true, 1, 0, false, false),
+            (1, true, 0, 1, false, false),
+            (2, true, 0, 0, true, true),
+            (2, true, 1, 0, false, true),
+            (2, true, 0, 1, true, true),
+            (2, true, 1, 1, false, false),
+            (2, false, 1, 0, true, true),
+            (2, false, 2, 0, false, false),
+            (8, true, 6, 0, true, true),
+            (8, true, 7, 0, false, true),
+            (8, true, 6, 1, true, true),
+            (0, true, 0, 0, true, true),
+            (0, true, 1, 0, false, false),
+            (65_535, true, 65_534, 0, false, true),
+        ] {
+            let pool = Pool::pack(regular + high, high);
+            let limits = limits(slots, hp, 10);
+            let context = (slots, hp, regular, high);
+            assert_eq!(pool.allows(Regular, &limits), want_regular, "{context:?}");
+            assert_eq!(pool.allows(High, &limits), want_high, "{context:?}");
+        }
+    }
+
+    #[test]
+    fn no_slot_is_lost_and_one_is_kept() {
+        for slots in 1..=7 {
+            for hp in [false, true] {
+                let limits = limits(slots, hp, 10);
+                let pools = reachable(&limits);
+                for &pool in &pools {
+                    assert_eq!(Pool::from_bits(pool.bits()), pool);
+                    assert!(pool.active_high() <= pool.active() && pool.active() <= slots);
+                    if hp && slots > 1 {
+                        assert!(pool.active_regular() < slots);
+                        assert!(pool.active_high() > 0 || pool.allows(High, &limits));
+                    }
+                    for priority in [Regular, High] {
+                        let Some(taken) = pool.take(priority, &limits) else {
+                            continue;
+                        };
+                        assert!(taken.holds(priority));
+                        assert_eq!(taken.put(priority), pool, "take and put cancel out");
+                    }
+                    // High priority may use every slot.
+                    assert_eq!(pool.allows(High, &limits), pool.active() < slots);
+                }
+                assert!(pools.iter().any(|p| p.active() == slots));
+            }
+        }
+    }
+
+    #[test]
+    fn underflow_is_seen() {
+        assert!(!Pool::EMPTY.holds(Regular) && !Pool::EMPTY.holds(High));
+        assert_eq!(Pool::EMPTY.put(Regular), Pool::EMPTY);
+        assert_eq!(Pool::EMPTY.put(High), Pool::EMPTY);
+        let high = Pool::EMPTY.charge(High);
+        assert!(!high.holds(Regular));
+        assert_eq!(high.put(Regular), high);
+        let regular = Pool::EMPTY.charge(Regular);
+        assert_eq!(regular.put(High), regular);
+        assert_eq!((regular.active(), regular.active_high()), (1, 0));
+    }
+
+    #[test]
+    fn charge_saturates() {
+        let full = Pool::pack(u32::MAX, u32::MAX);
+        assert_eq!(full.charge(High), full);
+        assert_eq!(full.charge(Regular), full);
+        let one = limits(1, true, 10);
+        let over = Pool::EMPTY.charge(Regular).charge(Regular).charge(High);
+        assert_eq!((over.active(), over.active_high()), (3, 1));
+        assert!(over.take(High, &one).is_none() && over.take(Regular, &one).is_none());
+        assert_eq!(over.put(High).put(Regular).put(Regular), Pool::EMPTY);
+    }
+
+    #[test]
+    fn shrinking_drains() {
+        let mut pool = Pool::EMPTY;
+        while let Some(next) = pool.take(Regular, &limits(5, false, 10)) {
+            pool = next;
+        }
+        let small = limits(2, true, 10);
+        for left in [4, 3, 2, 1] {
+            assert!(pool.take(Regular, &small).is_none());
+            pool = pool.put(Regular);
+            assert_eq!(pool.active(), left);
+        }
+        assert!(pool.allows(High, &small) && !pool.allows(Regular, &small));
+    }
+
+    #[test]
+    fn first_table() {
+        let both = Pending {
+            high: true,
+            regular: true,
+        };
+        for (slots, pending, regular, high, row, ratio, want) in [
+            (4, both, 0, 0, 99, 10, Some(High)),
+            (4, both, 0, 1, 9, 10, Some(High)),
+            (4, both, 0, 1, 10, 10, Some(Regular)),
+            (4, both.without(Regular), 0, 1, 10, 10, Some(High)),
+            (4, both.without(High), 0, 1, 0, 10, Some(Regular)),
+            (4, both.without(High).without(Regular), 0, 0, 0, 10, None),
+            (4, both, 3, 0, 0, 10, Some(High)),
+            (4, both.without(High), 3, 0, 0, 10, None),
+            (4, both, 3, 1, 0, 10, None),
+            (4, both, 0, 0, 0, 0, Some(High)),
+            (4, both, 0, 1, 0, 0, Some(Regular)),
+            (4, both.without(Regular), 0, 1, 0, 0, Some(High)),
+            (1, both, 0, 0, 9, 10, Some(High)),
+            (1, both, 0, 0, 10, 10, Some(Regular)),
+            (1, both, 0, 0, 0, 0, Some(High)),
+            (1, both, 0, 0, 1, 0, Some(Regular)),
+            (1, both.without(Regular), 0, 0, 99, 0, Some(High)),
+            (4, both, 0, 1, u32::MAX, u32::MAX, Some(Regular)),
+        ] {
+            let turn = Turn { high_in_a_row: row };
+            let pool = Pool::pack(regular + high, high);
+            let got = turn.first(pending, pool, &limits(slots, true, ratio));
+            assert_eq!(
+                got,
+                want,
+                "{:?}",
+                (slots, pending, regular, high, row, ratio)
+            );
+        }
+        assert!(both.without(High).without(Regular).is_none() && !both.is_none());
+    }
+
+    /// Explores every order of ends with both heads always pending: each head is served again within a
+    /// bounded number of dispatches, not counted while it has all that the rules
+    /// promise: S - 1 slots for regular requests, one for high priority with ratio 0.
+    fn worst_wait(slots: u32, ratio: u32, waiting: Priority) -> u32 {
+        let limits = limits(slots, true, ratio);
+        let pending = Pending {
+            high: true,
+            regular: true,
+        };
+        let bound = ratio.max(1) + 2 * slots + 2;
+        let mut worst = 0;
+        let mut seen = vec![(Pool::EMPTY, Turn::new(), 0u32)];
+        let mut next = 0;
+        while next < seen.len() {
+            let (pool, mut turn, wait) = seen[next];
+            next += 1;
+            worst = worst.max(wait);
+            assert!(
+                wait <= bound,
+                "{waiting:?} starves: {slots} slots, ratio {ratio}"
+            );
+            let mut steps = vec![];
+            match turn.first(pending, pool, &limits) {
+                // A free slot is used at once.
+                Some(priority) => {
+                    let pool = pool.take(priority, &limits).unwrap();
+                    turn.served(priority);
+                    turn.high_in_a_row = turn.high_in_a_row.min(ratio + slots);
+                    let sated = match waiting {
+                        Regular => pool.active_regular() + 1 >= slots.max(2),
+                        High => ratio == 0 && pool.active_high() > 0,
+                    };
+                    let wait = if priority == waiting || sated {
+                        0
+                    } else {
+                        wait + 1
+                    };
+                    steps.push((pool, turn, wait));
+                }
+                None => {
+                    for priority in [Regular, High] {
+                        if pool.holds(priority) {
+                            steps.push((pool.put(priority), turn, wait));
+                        }
+                    }
+                }
+            }
+            assert!(!steps.is_empty(), "stuck");
+            for step in steps {
+                if !seen.contains(&step) {
+                    seen.push(step);
+                }
+            }
+        }
+        worst
+    }
+
+    #[test]
+    fn nobody_starves() {
+        for slots in 1..=4 {
+            for ratio in 0..=4 {
+                let regular = worst_wait(slots, ratio, Regular);
+                assert!(
+                    regular <= ratio.max(1) + slots,
+                    "{slots} {ratio}: {regular}"
+                );
+                let high = worst_wait(slots, ratio, High);
+                assert!(high <= slots, "{slots} {ratio}: {high}");
+            }
+        }
+    }
+
+    /// Requests that a policy withholds do not keep high priority down.
+    #[test]
+    fn throttled_regular_does_not_count() {
+        let limits = limits(4, true, 2);
+        let (mut pool, mut turn) = (Pool::EMPTY, Turn::new());
+        let mut served = 0;
+        loop {
+            let mut pending = Pending {
+                high: true,
+                regular: true,
+            };
+            let chosen = loop {
+                match turn.first(pending, pool, &limits) {
+                    Some(Regular) => pending = pending.without(Regular),
+                    other => break other,
+                }
+            };
+            let Some(priority) = chosen else { break };
+            pool = pool.take(priority, &limits).unwrap();
+            turn.served(priority);
+            served += 1;
+        }
+        assert_eq!((served, pool.active_high()), (4, 4));
+    }
+
+    #[test]
+    fn ratio_shapes_the_mix() {
+        // Ends are in order of start; both heads are always pending.
+        for (slots, ratio, high_per_round) in [(1, 3, 3), (1, 0, 1), (4, 10, 10), (4, 1, 1)] {
+            let limits = limits(slots, true, ratio);
+            let (mut pool, mut turn) = (Pool::EMPTY, Turn::new());
+            let mut running = std::collections::VecDeque::new();
+            let mut counts = [0u32; 2];
+            for _ in 0..1100 {
+                let pending = Pending {
+                    high: true,
+                    regular: true,
+                };
+                while let Some(priority) = turn.first(pending, pool, &limits) {
+                    pool = pool.take(priority, &limits).unwrap();
+                    turn.served(priority);
+                    running.push_back(priority);
+                    counts[usize::from(priority == High)] += 1;
+                }
+                pool = pool.put(running.pop_front().unwrap());
+            }
+            let ratio = f64::from(counts[1]) / f64::from(counts[0]);
+            assert!(
+                (ratio - f64::from(high_per_round)).abs() < 0.2,
+                "{slots}: {ratio}"
+            );
+        }
+    }
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Statistics of classes, and the file that shows them.
+//!
+//! # Vocabulary
+//!
+//! - *Row*: the counters of one class on one head ([`Row`]).
+//! - *Rows*: those of all heads of a service, merged by key ([`Rows`]).
+//! - *Debt*: what a class is owed by the scheduler, in pages; negative if it is ahead.
+//!
+//! The file is YAML: a sequence of mappings, one per class, in the order of the keys. All strings are
+//! double-quoted, with `"`, `\` and what is not printable ASCII escaped.
+
+use crate::sched::{
+    key::Key,
+    mem::{List, NoMemory},
+    ranges::Table,
+};
+use core::fmt::{self, Write};
+
+/// Counters of one class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The class.
+    pub key: Key,
+    /// Its weight, 4096 for a weight of one.
+    pub weight: u32,
+    /// Whether requests are queued or in service.
+    pub active: bool,
+    /// Requests handed out.
+    pub dispatched: u64,
+    /// What they cost, pages.
+    pub cost_pages: u64,
+    /// Requests among them that were served without a decision.
+    pub opportunity: u64,
+    /// Debt, tenths of a page.
+    pub lag_decipages: i64,
+    /// Requests queued.
+    pub queue_depth: u32,
+    /// Requests in service.
+    pub requests: u32,
+}
+
+impl Row {
+    /// A row of zeros.
+    pub const fn new(key: Key, weight: u32) -> Self {
+        Self {
+            key,
+            weight,
+            active: false,
+            dispatched: 0,
+            cost_pages: 0,
+            opportunity: 0,
+            lag_decipages: 0,
+            queue_depth: 0,
+            requests: 0,
+        }
+    }
+
+    /// Adds the counters of the same class on another head; the weight is the larger one.
+    fn add(&mut self, other: &Self) {
+        self.weight = self.weight.max(other.weight);
+        self.active |= other.active;
+        self.dispatched = self.dispatched.saturating_add(other.dispatched);
+        self.cost_pages = self.cost_pages.saturating_add(other.cost_pages);
+        self.opportunity = self.opportunity.saturating_add(other.opportunity);
+        self.lag_decipages = self.lag_decipages.saturating_add(other.lag_decipages);
+        self.queue_depth = self.queue_depth.saturating_add(other.queue_depth);
+        self.requests = self.requests.saturating_add(other.requests);
+    }
+}
+
+/// Rows of many heads.
+///
+/// # Context
+///
+/// Made and used where sleeping is allowed.
+pub struct Rows {
+    rows: List<Row>,
+}
+
+impl Rows {
+    /// No rows; does not allocate.
+    pub const fn new() -> Self {
+        Self { rows: List::new() }
+    }
+
+    /// Appends rows; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none; a part of the rows may have been appended.
+    pub fn extend(&mut self, rows: &[Row]) -> Result<(), NoMemory> {
+        rows.iter().try_for_each(|row| self.rows.push(*row))
+    }
+
+    /// Sorts by key and makes one row of those with the same key; O(n log n).
+    pub fn merge(&mut self) {
+        let rows = self.rows.as_mut_slice();
+        rows.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        let mut kept = 0usize;
+        for from in 0..rows.len() {
+            let Some(row) = rows.get(from).copied() else {
+                break;
+            };
+            match kept.checked_sub(1).and_then(|last| rows.get_mut(last)) {
+                Some(last) if last.key == row.key => last.add(&row),
+                _ => {
+                    if let Some(to) = rows.get_mut(kept) {
+                        *to = row;
+                        kept = kept.wrapping_add(1);
+                    }
+                }
+            }
+        }
+        self.rows.truncate(kept);
+    }
+
+    /// The rows.
+    pub fn as_slice(&self) -> &[Row] {
+        self.rows.as_slice()
+    }
+}
+
+/// Writes `rows` as YAML, with their ranges of `table` as fractions of one.
+///
+/// A class without a range has `[0.000, 0.000)`.
+///
+/// # Errors
+///
+/// Those of `out`.
+pub fn write_yaml(out: &mut impl Write, rows: &[Row], table: Option<&Table>) -> fmt::Result {
+    rows.iter().try_for_each(|row| write_row(out, row, table))
+}
+
+fn write_row(out: &mut impl Write, row: &Row, table: Option<&Table>) -> fmt::Result {
+    let (lo, hi) = match table.and_then(|table| table.range_of(&row.key)) {
+        Some(range) => (u64::from(range.lo), range.end),
+        None => (0, 0),
+    };
+    writeln!(out, "- entity: \"{}\"", row.key)?;
+    writeln!(out, "  type: {}", row.key.type_name())?;
+    writeln!(out, "  active: {}", row.active)?;
+    writeln!(out, "  range: \"[{}, {})\"", Fraction(lo), Fraction(hi))?;
+    writeln!(out, "  dispatched: {}", row.dispatched)?;
+    writeln!(out, "  cost_pages: {}", row.cost_pages)?;
+    writeln!(out, "  opportunity: {}", row.opportunity)?;
+    writeln!(out, "  fairness_debt: {}", Tenths(row.lag_decipages))?;
+    writeln!(out, "  queue_depth: {}", row.queue_depth)
+}
+
+/// A number of 2^-32, shown with three decimals, rounded to the nearest.
+struct Fraction(u64);
+
+impl fmt::Display for Fraction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mille = self.0.saturating_mul(1000).saturating_add(1 << 31) >> 32;
+        write!(f, "{}.{:03}", mille / 1000, mille % 1000)
+    }
+}
+
+/// A number of tenths, shown with one decimal.
+struct Tenths(i64);
+
+impl fmt::Display for Tenths {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.0 < 0 { "-" } else { "" };
+        let tenths = self.0.unsigned_abs();
+        write!(f, "{sign}{}.{}", tenths / 10, tenths % 10)
+    }
+}

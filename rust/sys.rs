@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The only home of `unsafe`: safe wrappers over what the kernel crate does not offer.
+//!
+//! | module | wraps |
+//! |---|---|
+//! | [`dm`] | device-mapper targets and the bios they get |
+//! | [`node`] | requests linked through their front-end's memory |
+//! | [`timer`] | a timer that is cancelled before its owner goes |
+//! | [`queue`] | the module's own workqueue |
+//! | [`rcu`] | a pointer that readers follow without a lock |
+//! | [`global`] | a value that callbacks from outside have to find |
+//! | [`task`] | who is running |
+//! | [`debugfs`] | files that keep the module loaded while they are open |
+//! | [`misc`] | the clock, CPUs, plugs, allocation scopes |
+
+pub(crate) mod configfs;
+pub(crate) mod debugfs;
+pub(crate) mod dm;
+pub(crate) mod global;
+pub(crate) mod misc;
+pub(crate) mod node;
+pub(crate) mod params;
+pub(crate) mod queue;
+pub(crate) mod rcu;
+pub(crate) mod task;
+pub(crate) mod timer;

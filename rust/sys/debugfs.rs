@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Directories and text files in debugfs.
+//!
+//! C headers: `include/linux/debugfs.h`, `include/linux/fs.h`. The kernel crate's debugfs files name no
+//! owner, so the module could go while one is open; these name it, and `rmmod` is refused until the last
+//! one is closed.
+//!
+//! # Vocabulary
+//!
+//! - *Directory*: [`Dir`]; it is removed with everything below when dropped.
+//! - *Tree*: a directory whose files all show the same object ([`Tree`]).
+//! - *File*: one line of a static table: a name, how to show, how to store ([`File`]).
+//! - *Snapshot*: the text that one open file serves; made at its first read and again at every read of
+//!   offset 0, so a reader that goes on from there sees one moment.
+//!
+//! # Context
+//!
+//! Everything here sleeps. Dropping a [`Tree`] waits for calls of `show` and `store` that run: neither
+//! may take a lock that is held by whoever drops it.
+//!
+//! Nothing here fails because of debugfs: where it is switched off or locked down there are no files.
+
+use core::{fmt, marker::PhantomData, pin::Pin};
+
+use kernel::{
+    alloc::flags::__GFP_NOWARN,
+    bindings,
+    module::this_module,
+    new_mutex,
+    prelude::*,
+    sync::{Arc, Mutex},
+    types::ForeignOwnable,
+    uaccess::{UserPtr, UserSlice},
+};
+
+/// Bytes that one snapshot may have.
+const TEXT_MAX: usize = 64 << 20;
+
+/// Bytes that one command may have.
+const COMMAND_MAX: usize = 4095;
+
+/// Writes the text of a file.
+pub(crate) type Show<T> = fn(&T, &mut dyn fmt::Write) -> Result;
+
+/// Obeys what was written to a file, without the newline at its end.
+pub(crate) type Store<T> = fn(&T, &str) -> Result;
+
+/// A line of a table of files.
+///
+/// What [`File::show`] and [`File::store`] return decides on the mode: 0444, 0644 or 0200.
+pub(crate) trait File: Sync + 'static {
+    /// What the files of one directory show.
+    type Data: Send + Sync + 'static;
+
+    /// The file's name.
+    fn name(&self) -> &'static CStr;
+
+    /// How it is read, if it can be.
+    fn show(&self) -> Option<Show<Self::Data>>;
+
+    /// How it is written, if it can be.
+    fn store(&self) -> Option<Store<Self::Data>>;
+}
+
+/// A directory of its own.
+///
+/// # Invariants
+///
+/// `dentry` is an error pointer or what `debugfs_create_dir` returned, and nobody has removed it: its
+/// parent outlives it.
+pub(crate) struct Dir {
+    dentry: *mut bindings::dentry,
+    _parent: Option<Arc<Dir>>,
+}
+
+// SAFETY: debugfs locks its entries itself; a dentry belongs to no thread.
+unsafe impl Send for Dir {}
+
+// SAFETY: As above; what takes `&Dir` only passes the pointer to functions that lock.
+unsafe impl Sync for Dir {}
+
+impl Dir {
+    /// Makes the directory `name` in `parent`, or at the top.
+    pub(crate) fn new(name: &CStr, parent: Option<Arc<Dir>>) -> Self {
+        let at = parent
+            .as_ref()
+            .map_or(core::ptr::null_mut(), |dir| dir.dentry);
+        // SAFETY: `name` is a C string; `at` is null, an error pointer (which comes back) or, by the
+        // invariant, a live directory.
+        let dentry = unsafe { bindings::debugfs_create_dir(name.as_char_ptr(), at) };
+        // INVARIANT: `dentry` was just made; `_parent` keeps the parent.
+        Self {
+            dentry,
+            _parent: parent,
+        }
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        // SAFETY: By the invariant this is an error pointer, which is ignored, or ours to remove.
+        unsafe { bindings::debugfs_remove(self.dentry) };
+    }
+}
+
+/// A directory with the files of a table, all about one object.
+///
+/// # Invariants
+///
+/// The private data of the files' inodes is a pointer to what `data` holds, their auxiliary pointer one to
+/// a line of a static table. `dir` comes first, so no file is left when `data` is dropped.
+pub(crate) struct Tree<F: File> {
+    _dir: Dir,
+    data: Arc<F::Data>,
+    _file: PhantomData<&'static F>,
+}
+
+impl<F: File> Tree<F> {
+    /// Makes the directory `name` in `parent` with the files of `table`, which show `data`.
+    pub(crate) fn new(
+        name: &CStr,
+        parent: Arc<Dir>,
+        table: &'static [F],
+        data: Arc<F::Data>,
+    ) -> Self {
+        let dir = Dir::new(name, Some(parent));
+        for file in table {
+            let mode = match (file.show().is_some(), file.store().is_some()) {
+                (true, false) => 0o444,
+                (true, true) => 0o644,
+                (false, _) => 0o200,
+            };
+            // SAFETY: `name` is a C string and `dir.dentry` a directory or an error pointer (which comes
+            // back). INVARIANT: `&*data` stays valid until after `dir` is gone, `file` is static, and
+            // `OPS` takes both for what they are. The result is not kept: `dir` removes it.
+            unsafe {
+                bindings::debugfs_create_file_full(
+                    file.name().as_char_ptr(),
+                    mode,
+                    dir.dentry,
+                    core::ptr::from_ref::<F::Data>(&data).cast_mut().cast(),
+                    core::ptr::from_ref(file).cast(),
+                    &Self::OPS,
+                )
+            };
+        }
+        Self {
+            _dir: dir,
+            data,
+            _file: PhantomData,
+        }
+    }
+
+    /// What the files show.
+    pub(crate) fn data(&self) -> &Arc<F::Data> {
+        &self.data
+    }
+
+    const OPS: bindings::file_operations = bindings::file_operations {
+        owner: this_module::<crate::LocalModule>().as_ptr(),
+        open: Some(Self::open),
+        release: Some(Self::release),
+        read: Some(Self::read),
+        write: Some(Self::write),
+        llseek: Some(bindings::default_llseek),
+        ..pin_init::zeroed()
+    };
+
+    /// The line and the object of an open file.
+    ///
+    /// # Safety
+    ///
+    /// `file` is a live file that was made by [`Tree::new`] of this very type, and debugfs keeps it from
+    /// being removed for `'a`.
+    unsafe fn parts<'a>(file: *mut bindings::file) -> (&'a F, &'a F::Data) {
+        // SAFETY: By the invariant of `Tree` and the requirement above these are pointers to a line of a
+        // static table and to an object that lives while the file is not removed.
+        unsafe {
+            (
+                &*bindings::debugfs_get_aux(file).cast::<F>(),
+                &*(*(*file).f_inode).i_private.cast::<F::Data>(),
+            )
+        }
+    }
+
+    /// Opens a file: gives it an empty snapshot.
+    ///
+    /// # Safety
+    ///
+    /// Called by debugfs only, with a file that is being opened.
+    unsafe extern "C" fn open(_inode: *mut bindings::inode, file: *mut bindings::file) -> c_int {
+        match KBox::pin_init(Snapshot::new(), GFP_KERNEL_ACCOUNT) {
+            Ok(snapshot) => {
+                // SAFETY: The file is being opened, so nobody else looks at it.
+                unsafe { (*file).private_data = snapshot.into_foreign() };
+                0
+            }
+            Err(error) => error.to_errno(),
+        }
+    }
+
+    /// Closes a file, which may have been removed long ago.
+    ///
+    /// # Safety
+    ///
+    /// Called by the file system only, once, for a file that [`Tree::open`] opened.
+    unsafe extern "C" fn release(_inode: *mut bindings::inode, file: *mut bindings::file) -> c_int {
+        // SAFETY: `open` put it there; nobody uses a file that is being released.
+        drop(unsafe { <Pin<KBox<Snapshot>>>::from_foreign((*file).private_data) });
+        0
+    }
+
+    /// Reads from a file's snapshot.
+    ///
+    /// # Safety
+    ///
+    /// Called by debugfs only, with a file that [`Tree::open`] opened and a valid `pos`.
+    unsafe extern "C" fn read(
+        file: *mut bindings::file,
+        buf: *mut c_char,
+        len: usize,
+        pos: *mut bindings::loff_t,
+    ) -> isize {
+        // SAFETY: debugfs holds off removal while a call runs.
+        let (line, data) = unsafe { Self::parts(file) };
+        // SAFETY: `open` put it there and `release` has not run.
+        let snapshot = unsafe { <Pin<KBox<Snapshot>>>::borrow((*file).private_data) };
+        // SAFETY: `pos` is the caller's own.
+        let pos = unsafe { &mut *pos };
+        let Some(show) = line.show() else {
+            return size(Err(EINVAL));
+        };
+        size(snapshot.read(|out| show(data, out), buf.cast(), len, pos))
+    }
+
+    /// Takes one write as one command.
+    ///
+    /// # Safety
+    ///
+    /// Called by debugfs only, with a file that [`Tree::open`] opened and a valid `pos`.
+    unsafe extern "C" fn write(
+        file: *mut bindings::file,
+        buf: *const c_char,
+        len: usize,
+        pos: *mut bindings::loff_t,
+    ) -> isize {
+        // SAFETY: debugfs holds off removal while a call runs.
+        let (line, data) = unsafe { Self::parts(file) };
+        // SAFETY: `pos` is the caller's own.
+        let pos = unsafe { &mut *pos };
+        let Some(store) = line.store() else {
+            return size(Err(EINVAL));
+        };
+        size(command(buf.cast_mut().cast(), len, pos, |text| {
+            store(data, text)
+        }))
+    }
+}
+
+/// What the file system wants to hear: a number of bytes or a negative errno.
+fn size(result: Result<usize>) -> isize {
+    match result {
+        Ok(size) => isize::try_from(size).unwrap_or(isize::MAX),
+        Err(error) => isize::try_from(error.to_errno()).unwrap_or(-1),
+    }
+}
+
+/// Hands the `len` bytes at `buf` of the caller's memory to `obey` and moves `pos` behind them.
+///
+/// # Errors
+///
+/// - `E2BIG`: more than 4095 bytes.
+/// - `EINVAL`: not at offset 0, or not UTF-8.
+/// - `EFAULT`: `buf` cannot be read.
+/// - `ENOMEM`.
+/// - What `obey` returns.
+fn command(
+    buf: *mut c_void,
+    len: usize,
+    pos: &mut bindings::loff_t,
+    obey: impl FnOnce(&str) -> Result,
+) -> Result<usize> {
+    if *pos != 0 {
+        return Err(EINVAL);
+    }
+    if len > COMMAND_MAX {
+        return Err(E2BIG);
+    }
+    let mut bytes = KVec::new();
+    UserSlice::new(UserPtr::from_ptr(buf), len).read_all(&mut bytes, GFP_KERNEL)?;
+    let text = core::str::from_utf8(&bytes).map_err(|_| EINVAL)?;
+    obey(text.strip_suffix('\n').unwrap_or(text))?;
+    *pos = bindings::loff_t::try_from(len).map_err(|_| E2BIG)?;
+    Ok(len)
+}
+
+/// The text that one open file serves.
+#[pin_data]
+struct Snapshot {
+    #[pin]
+    text: Mutex<Option<KVVec<u8>>>,
+}
+
+impl Snapshot {
+    /// Without text.
+    fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            text <- new_mutex!(None, "nrs_snapshot"),
+        })
+    }
+
+    /// Copies up to `len` bytes from `pos` on to `buf` in the caller's memory and moves `pos` on.
+    ///
+    /// # Errors
+    ///
+    /// - `EFBIG`: the text has more than 64 MiB.
+    /// - `ENOMEM`: no memory for the text.
+    /// - `EFAULT`: `buf` cannot be written.
+    /// - `EINVAL`: `pos` is negative.
+    /// - What `show` returns.
+    fn read(
+        &self,
+        show: impl FnOnce(&mut dyn fmt::Write) -> Result,
+        buf: *mut c_void,
+        len: usize,
+        pos: &mut bindings::loff_t,
+    ) -> Result<usize> {
+        let mut text = self.text.lock();
+        let current = match text.take() {
+            Some(current) if *pos != 0 => current,
+            _ => Text::of(show)?,
+        };
+        let copied = UserSlice::new(UserPtr::from_ptr(buf), len)
+            .writer()
+            .write_slice_file(&current, pos);
+        *text = Some(current);
+        copied
+    }
+}
+
+/// A text that grows up to [`TEXT_MAX`] bytes.
+struct Text {
+    bytes: KVVec<u8>,
+    /// Why it stopped growing.
+    failure: Option<Error>,
+}
+
+impl Text {
+    /// What `show` writes.
+    fn of(show: impl FnOnce(&mut dyn fmt::Write) -> Result) -> Result<KVVec<u8>> {
+        let mut text = Text {
+            bytes: KVVec::new(),
+            failure: None,
+        };
+        let result = show(&mut text);
+        match text.failure {
+            // `show` only saw that its text was not taken.
+            Some(failure) => Err(failure),
+            None => result.map(|()| text.bytes),
+        }
+    }
+
+    fn push(&mut self, bytes: &[u8]) -> Result {
+        if bytes.len() > TEXT_MAX.saturating_sub(self.bytes.len()) {
+            return Err(EFBIG);
+        }
+        // The text is charged to whoever reads it.
+        self.bytes
+            .extend_from_slice(bytes, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)?;
+        Ok(())
+    }
+}
+
+impl fmt::Write for Text {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.push(text.as_bytes()).map_err(|failure| {
+            self.failure = Some(failure);
+            fmt::Error
+        })
+    }
+}

@@ -1,0 +1,737 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Device-mapper targets in safe terms.
+//!
+//! # Vocabulary
+//!
+//! - *Target*: one line of a dm table; it implements [`Target`].
+//! - *Lower device*: the block device below it, [`Lower`].
+//! - *Bio*: one request from above, [`Bio`], owned by `map` until it says what becomes of it.
+//! - *Per-bio area*: memory that device-mapper gives with each bio; the [`Node`] lives there.
+//!
+//! ```text
+//!            Bio::bypass           ──▶ Map::Remapped   (not accounted: empty flushes)
+//!   map ──▶  Bio::into_held ──▶ Held ──▶ Map::passed   (goes down now)
+//!            (or Bio::kill)        └──▶ Map::Submitted (somebody holds it) ──▶ Held::submit
+//!                                                                                │
+//!   Target::ended ◀── end_io ◀───────────────── lower device ◀───────────────────┘
+//! ```
+//!
+//! A value that device-mapper does not expect from `map` stops the kernel, so only [`Map`] leaves it, and
+//! a [`Map::passed`] can only be made by giving up the [`Held`]. `end_io` is not called for killed bios
+//! and is called for everything else, so the per-bio area says in its first word whether there is
+//! something to account.
+//!
+//! C header: [`include/linux/device-mapper.h`](srctree/include/linux/device-mapper.h)
+
+use core::{
+    ffi::CStr,
+    fmt,
+    marker::PhantomData,
+    mem::ManuallyDrop,
+    ptr::{self, NonNull},
+};
+
+use kernel::{
+    bindings,
+    error::to_result,
+    ffi::{c_char, c_int, c_uint, c_void},
+    prelude::*,
+    str::CString,
+    types::Opaque,
+};
+
+use super::node::{Account, Held, Node, Ops};
+use crate::sched::item::Cost;
+
+/// What bindgen makes of `dm_helper.h`; everything else comes from the kernel crate's bindings.
+#[allow(
+    clippy::all,
+    dead_code,
+    missing_docs,
+    non_camel_case_types,
+    non_snake_case,
+    non_upper_case_globals,
+    unreachable_pub,
+    unsafe_op_in_unsafe_fn,
+    clippy::undocumented_unsafe_blocks
+)]
+pub(super) mod raw {
+    use kernel::bindings::*;
+    use kernel::ffi;
+    include!("dm_bindings.rs");
+}
+
+/// Bytes of a sector.
+pub(crate) const SECTOR: u64 = 512;
+
+/// Why a table or a message is refused: one line, and the errno.
+pub(crate) struct Refusal {
+    /// The errno.
+    pub(crate) error: Error,
+    /// One line that names the argument.
+    pub(crate) reason: &'static CStr,
+}
+
+impl Refusal {
+    /// `EINVAL` with `reason`.
+    pub(crate) fn invalid(reason: &'static CStr) -> Self {
+        Self {
+            error: EINVAL,
+            reason,
+        }
+    }
+}
+
+/// Where a target's requests go.
+pub(crate) struct Plan<C> {
+    /// Path or `major:minor` of the lower device.
+    pub(crate) device: CString,
+    /// First sector on it.
+    pub(crate) offset: u64,
+    /// Largest bio in sectors; larger ones are split above the target. 0: no limit.
+    pub(crate) max_sectors: u32,
+    /// What the target wants to remember.
+    pub(crate) config: C,
+}
+
+/// What a target learns about its surroundings when it is made.
+pub(crate) struct Lower<'a> {
+    /// `major:minor` of the lower device.
+    pub(crate) name: &'a CStr,
+    /// `major:minor` of the mapped device that the table is for.
+    pub(crate) mapped: &'a CStr,
+    /// Device number of the lower device.
+    pub(crate) number: u32,
+    /// Requests that its queue keeps in flight; 0 if it does not say.
+    pub(crate) depth: u32,
+}
+
+/// A device-mapper target.
+pub(crate) trait Target: Send + Sync + Sized + 'static {
+    /// The target's name in tables.
+    const NAME: &'static CStr;
+    /// Version in three numbers.
+    const VERSION: [u32; 3];
+    /// What a table line says beyond the lower device.
+    type Config;
+
+    /// Reads the words of a table line.
+    fn parse(args: &Args<'_>) -> Result<Plan<Self::Config>, Refusal>;
+
+    /// Makes the target; whatever it registers must go when it is dropped.
+    fn create(config: Self::Config, lower: &Lower<'_>) -> Result<Self, Refusal>;
+
+    /// Decides what becomes of `bio`. Task context; may sleep, but must not for a bio with
+    /// [`Bio::nowait`].
+    fn map(&self, bio: Bio<'_, Self>) -> Map;
+
+    /// A held request goes down now.
+    fn submitting(&self);
+
+    /// An accounted request has ended; any context, even hard interrupts.
+    fn ended(&self, account: Account, cost: Cost, failed: bool);
+
+    /// The device is about to be suspended: what is held must go down.
+    fn presuspend(&self);
+
+    /// The suspend was given up.
+    fn presuspend_undo(&self);
+
+    /// The device goes on.
+    fn resume(&self);
+
+    /// What `dmsetup status` shows.
+    fn status(&self, out: &mut dyn fmt::Write) -> fmt::Result;
+
+    /// What `dmsetup table` shows after device and offset.
+    fn table(&self, out: &mut dyn fmt::Write) -> fmt::Result;
+
+    /// Carries out `dmsetup message`.
+    fn message(&self, args: &Args<'_>, out: &mut dyn fmt::Write) -> Result;
+}
+
+/// Words of a table line or a message.
+pub(crate) struct Args<'a> {
+    words: &'a [*mut c_char],
+}
+
+impl<'a> Args<'a> {
+    /// # Safety
+    ///
+    /// `argv` points to `argc` C strings that stay valid and unchanged for `'a`.
+    unsafe fn new(argc: c_uint, argv: *mut *mut c_char) -> Self {
+        let words = if argc == 0 || argv.is_null() {
+            &[]
+        } else {
+            // SAFETY: The caller promises it; `argc` fits `usize`.
+            unsafe { core::slice::from_raw_parts(argv, argc as usize) }
+        };
+        Self { words }
+    }
+
+    /// Number of words.
+    pub(crate) fn len(&self) -> usize {
+        self.words.len()
+    }
+
+    /// Word `index`, if it is there and is UTF-8.
+    pub(crate) fn get(&self, index: usize) -> Option<&'a str> {
+        let word = *self.words.get(index)?;
+        // SAFETY: By the promise given to `new`.
+        unsafe { CStr::from_ptr(word.cast()) }.to_str().ok()
+    }
+}
+
+/// What becomes of a bio.
+pub(crate) struct Map(c_uint);
+
+impl Map {
+    /// The request goes down now.
+    pub(crate) fn passed(held: Held) -> Self {
+        held.into_raw();
+        Self(raw::DM_MAPIO_REMAPPED)
+    }
+
+    /// Somebody holds the request and submits it later. Only to be used when its [`Held`] was given
+    /// away; the bio must not be touched any more.
+    pub(crate) fn submitted() -> Self {
+        Self(raw::DM_MAPIO_SUBMITTED)
+    }
+}
+
+/// What the per-bio area says about a bio, in its first word.
+const UNACCOUNTED: u64 = 0;
+const ACCOUNTED: u64 = 1;
+
+/// The per-bio area. Device-mapper recycles it without initialising it.
+#[repr(C)]
+struct PerBio {
+    state: u64,
+    bio: *mut bindings::bio,
+    target: *mut raw::dm_target,
+    node: Node,
+}
+
+// Device-mapper places the area directly before a structure of its own.
+const _: () = assert!(size_of::<PerBio>() % 8 == 0 && align_of::<PerBio>() <= 8);
+
+impl PerBio {
+    /// # Safety
+    ///
+    /// `bio` is a clone that device-mapper handed to a target whose per-bio size is that of this type.
+    unsafe fn of(bio: *mut bindings::bio) -> *mut Self {
+        // SAFETY: The caller promises it.
+        unsafe { raw::dm_per_bio_data(bio, size_of::<Self>()) }.cast()
+    }
+
+    /// # Safety
+    ///
+    /// `node` is in a per-bio area.
+    unsafe fn around(node: NonNull<Node>) -> *mut Self {
+        // SAFETY: The caller promises it, so the result stays in the same allocation.
+        unsafe {
+            node.as_ptr()
+                .byte_sub(core::mem::offset_of!(Self, node))
+                .cast()
+        }
+    }
+}
+
+/// A request from above, owned until [`Target::map`] says what becomes of it.
+///
+/// # Invariants
+///
+/// `bio` is a clone that device-mapper handed to `map` of the target behind `ti`, and nobody else uses
+/// it.
+pub(crate) struct Bio<'a, T: Target> {
+    bio: *mut bindings::bio,
+    ti: *mut raw::dm_target,
+    instance: &'a Instance<T>,
+}
+
+impl<T: Target> Bio<'_, T> {
+    fn bio(&self) -> &bindings::bio {
+        // SAFETY: By the type invariant.
+        unsafe { &*self.bio }
+    }
+
+    fn has(&self, bit: u32) -> bool {
+        self.bio().bi_opf & (1 << bit) != 0
+    }
+
+    /// Operation: one of `REQ_OP_*`.
+    fn op(&self) -> u32 {
+        self.bio().bi_opf & 0xff
+    }
+
+    /// Whether it reads.
+    pub(crate) fn is_read(&self) -> bool {
+        self.op() == bindings::req_op_REQ_OP_READ
+    }
+
+    /// Whether it discards, erases or writes zeroes: it names a range and carries no data.
+    pub(crate) fn is_punch(&self) -> bool {
+        matches!(
+            self.op(),
+            bindings::req_op_REQ_OP_DISCARD
+                | bindings::req_op_REQ_OP_SECURE_ERASE
+                | bindings::req_op_REQ_OP_WRITE_ZEROES
+        )
+    }
+
+    /// Whether it is a flush without data.
+    pub(crate) fn is_empty_flush(&self) -> bool {
+        self.bytes() == 0
+    }
+
+    /// Whether the system needs it to make progress: metadata, priority or swap.
+    pub(crate) fn is_urgent(&self) -> bool {
+        self.has(bindings::req_flag_bits___REQ_META)
+            || self.has(bindings::req_flag_bits___REQ_PRIO)
+            || self.has(bindings::req_flag_bits___REQ_SWAP)
+    }
+
+    /// Whether its I/O priority is of the real-time class.
+    pub(crate) fn is_realtime(&self) -> bool {
+        const CLASS_SHIFT: u32 = 13;
+        const CLASS_RT: u32 = 1;
+        u32::from(self.bio().bi_ioprio) >> CLASS_SHIFT == CLASS_RT
+    }
+
+    /// Bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        u64::from(self.bio().bi_iter.bi_size)
+    }
+
+    /// First byte, counted from the start of the target.
+    pub(crate) fn offset(&self) -> u64 {
+        // SAFETY: `ti` is valid while `map` runs.
+        let begin = unsafe { (*self.ti).begin };
+        // An empty flush has sector 0 whatever the target's begin is.
+        self.bio()
+            .bi_iter
+            .bi_sector
+            .wrapping_sub(begin)
+            .wrapping_mul(SECTOR)
+    }
+
+    /// Points the bio to its place on the lower device.
+    fn redirect(&mut self) {
+        // SAFETY: By the type invariant the bio is ours; `ti` is valid while `map` runs, and the lower
+        // device is open while the instance lives.
+        unsafe {
+            raw::nrs_bio_set_dev(self.bio, (*self.instance.lower).bdev);
+            let iter = &mut (*self.bio).bi_iter;
+            if iter.bi_size != 0 {
+                iter.bi_sector = iter
+                    .bi_sector
+                    .wrapping_sub((*self.ti).begin)
+                    .wrapping_add(self.instance.offset);
+            }
+        }
+    }
+
+    /// Sends the bio down without accounting it.
+    pub(crate) fn bypass(mut self) -> Map {
+        self.redirect();
+        // SAFETY: The per-bio area of this target's bio; plain data.
+        unsafe { (*PerBio::of(self.bio)).state = UNACCOUNTED };
+        Map(raw::DM_MAPIO_REMAPPED)
+    }
+
+    /// Fails the bio.
+    #[expect(dead_code, reason = "used when a deadline has passed")]
+    pub(crate) fn kill(self) -> Map {
+        Map(raw::DM_MAPIO_KILL)
+    }
+
+    /// Takes the bio into the scheduler's hands; it arrived at `arrival` (monotonic ns).
+    pub(crate) fn into_held(mut self, arrival: u64, cost: Cost, account: Account) -> Held {
+        self.redirect();
+        // SAFETY: The per-bio area of this target's bio, valid until its `end_io` has returned.
+        unsafe {
+            let area = PerBio::of(self.bio);
+            area.write(PerBio {
+                state: ACCOUNTED,
+                bio: self.bio,
+                target: self.ti,
+                node: Node::new(Instance::<T>::OPS, arrival, cost, account),
+            });
+            // The bio is ours by the type invariant and `self` goes, so this is the only `Held`.
+            Held::from_raw(NonNull::new_unchecked(&raw mut (*area).node))
+        }
+    }
+}
+
+/// A target of a loaded table.
+struct Instance<T: Target> {
+    lower: *mut raw::dm_dev,
+    offset: u64,
+    target: ManuallyDrop<T>,
+}
+
+impl<T: Target> Instance<T> {
+    const OPS: &'static Ops = &Ops {
+        hold: Self::hold,
+        submit: Self::submit,
+    };
+
+    /// # Safety
+    ///
+    /// `ti` is a target whose `ctr` of this type has succeeded and whose `dtr` has not run.
+    unsafe fn of<'a>(ti: *mut raw::dm_target) -> &'a Self {
+        // SAFETY: `ctr` stored a pointer from `KBox::into_raw`, which `dtr` takes back.
+        unsafe { &*(*ti).private.cast::<Self>() }
+    }
+
+    /// A held bio must not fail because nobody waited, and nobody may have to poll for it.
+    unsafe fn hold(node: NonNull<Node>) {
+        const NOWAIT: u32 = 1 << bindings::req_flag_bits___REQ_NOWAIT;
+        const POLLED: u32 = 1 << bindings::req_flag_bits___REQ_POLLED;
+        // SAFETY: The node is in a per-bio area and the bio is ours while it is held.
+        unsafe {
+            let bio = (*PerBio::around(node)).bio;
+            (*bio).bi_opf &= !(NOWAIT | POLLED);
+        }
+    }
+
+    unsafe fn submit(node: NonNull<Node>) {
+        // SAFETY: The node is in a per-bio area that is valid until the bio ends, and the target stays
+        // until all its bios have ended.
+        unsafe {
+            let area = PerBio::around(node);
+            let (bio, ti) = ((*area).bio, (*area).target);
+            Self::of(ti).target.submitting();
+            raw::dm_submit_bio_remap(bio, ptr::null_mut());
+        }
+    }
+
+    unsafe extern "C" fn ctr(
+        ti: *mut raw::dm_target,
+        argc: c_uint,
+        argv: *mut *mut c_char,
+    ) -> c_int {
+        // SAFETY: Device-mapper passes a valid target and `argc` words.
+        match unsafe { Self::construct(ti, &Args::new(argc, argv)) } {
+            Ok(()) => 0,
+            Err(refusal) => {
+                // SAFETY: `ti` is valid; device-mapper only prints the text.
+                unsafe { (*ti).error = refusal.reason.as_ptr().cast_mut().cast() };
+                refusal.error.to_errno()
+            }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// `ti` is a target under construction.
+    unsafe fn construct(ti: *mut raw::dm_target, args: &Args<'_>) -> Result<(), Refusal> {
+        let plan = T::parse(args)?;
+        let no_memory = |_| Refusal {
+            error: ENOMEM,
+            reason: c"Out of memory",
+        };
+        // Allocated before anything that would have to be undone.
+        let instance = KBox::<Self>::new_uninit(GFP_KERNEL).map_err(no_memory)?;
+
+        let mut lower = ptr::null_mut();
+        // SAFETY: `ti` is valid, the path is a C string, `lower` is valid for writes.
+        to_result(unsafe {
+            raw::dm_get_device(
+                ti,
+                plan.device.as_char_ptr(),
+                raw::dm_table_get_mode((*ti).table),
+                &mut lower,
+            )
+        })
+        .map_err(|error| Refusal {
+            error,
+            reason: c"DEVICE: cannot be opened",
+        })?;
+
+        let made = || -> Result<T, Refusal> {
+            // SAFETY: `lower` was opened above and `ti` belongs to a table.
+            let (bdev, name, mapped) = unsafe {
+                (
+                    (*lower).bdev,
+                    CStr::from_ptr((&raw const (*lower).name).cast()),
+                    CStr::from_ptr(raw::dm_table_device_name((*ti).table).cast()),
+                )
+            };
+            // SAFETY: `bdev` is open.
+            if unsafe { raw::nrs_bdev_is_zoned(bdev) } {
+                return Err(Refusal::invalid(
+                    c"DEVICE: zoned devices need their writes in order and are not supported",
+                ));
+            }
+            if plan.max_sectors != 0 {
+                // SAFETY: `ti` is under construction.
+                to_result(unsafe {
+                    raw::dm_set_target_max_io_len(ti, u64::from(plan.max_sectors))
+                })
+                .map_err(|error| Refusal {
+                    error,
+                    reason: c"Target is too long",
+                })?;
+            }
+            T::create(
+                plan.config,
+                &Lower {
+                    name,
+                    mapped,
+                    // SAFETY: `bdev` is open.
+                    number: unsafe { (*bdev).bd_dev },
+                    // SAFETY: `bdev` is open.
+                    depth: unsafe { raw::nrs_bdev_depth(bdev) },
+                },
+            )
+        };
+        let target = match made() {
+            Ok(target) => target,
+            Err(refusal) => {
+                // SAFETY: Opened above and not stored anywhere.
+                unsafe { raw::dm_put_device(ti, lower) };
+                return Err(refusal);
+            }
+        };
+
+        let instance = instance.write(Self {
+            lower,
+            offset: plan.offset,
+            target: ManuallyDrop::new(target),
+        });
+        // SAFETY: `ti` is under construction: nobody else uses it.
+        unsafe {
+            (*ti).private = KBox::into_raw(instance).cast();
+            (*ti).per_io_data_size = size_of::<PerBio>() as c_uint;
+            (*ti).num_flush_bios = 1;
+            (*ti).num_discard_bios = 1;
+            (*ti).num_secure_erase_bios = 1;
+            (*ti).num_write_zeroes_bios = 1;
+            raw::dm_target::set_limit_swap_bios_raw(ti, true);
+        }
+        Ok(())
+    }
+
+    unsafe extern "C" fn dtr(ti: *mut raw::dm_target) {
+        // SAFETY: Stored by `construct`; device-mapper calls this once, after all bios have ended.
+        let mut instance = unsafe { KBox::from_raw((*ti).private.cast::<Self>()) };
+        // SAFETY: Dropped here only; the target goes before its lower device.
+        unsafe { ManuallyDrop::drop(&mut instance.target) };
+        // SAFETY: Opened by `construct` for this target.
+        unsafe { raw::dm_put_device(ti, instance.lower) };
+    }
+
+    unsafe extern "C" fn map(ti: *mut raw::dm_target, bio: *mut bindings::bio) -> c_int {
+        // SAFETY: Device-mapper maps bios only between `ctr` and `dtr`.
+        let instance = unsafe { Self::of(ti) };
+        // INVARIANT: Device-mapper hands the clone over.
+        instance.target.map(Bio { bio, ti, instance }).0 as c_int
+    }
+
+    unsafe extern "C" fn end_io(
+        ti: *mut raw::dm_target,
+        bio: *mut bindings::bio,
+        error: *mut bindings::blk_status_t,
+    ) -> c_int {
+        // SAFETY: The bio went through `map`, which wrote the state; it has ended, so the area is not
+        // shared any more.
+        unsafe {
+            let area = PerBio::of(bio);
+            if (*area).state == ACCOUNTED {
+                (*area).state = UNACCOUNTED;
+                let node = &(*area).node;
+                Self::of(ti)
+                    .target
+                    .ended(node.account(), node.cost(), *error != 0);
+            }
+        }
+        raw::DM_ENDIO_DONE as c_int
+    }
+
+    unsafe extern "C" fn presuspend(ti: *mut raw::dm_target) {
+        // SAFETY: Called between `ctr` and `dtr`.
+        unsafe { Self::of(ti) }.target.presuspend();
+    }
+
+    unsafe extern "C" fn presuspend_undo(ti: *mut raw::dm_target) {
+        // SAFETY: Called between `ctr` and `dtr`.
+        unsafe { Self::of(ti) }.target.presuspend_undo();
+    }
+
+    unsafe extern "C" fn resume(ti: *mut raw::dm_target) {
+        // SAFETY: Called between `ctr` and `dtr`.
+        unsafe { Self::of(ti) }.target.resume();
+    }
+
+    unsafe extern "C" fn status(
+        ti: *mut raw::dm_target,
+        kind: raw::status_type_t,
+        _flags: c_uint,
+        result: *mut c_char,
+        maxlen: c_uint,
+    ) {
+        // SAFETY: Called between `ctr` and `dtr`.
+        let instance = unsafe { Self::of(ti) };
+        // SAFETY: Device-mapper passes a buffer of `maxlen` bytes.
+        let mut out = unsafe { Reply::new(result, maxlen) };
+        // Text that does not fit is cut: device-mapper asks again with a larger buffer.
+        let _ = match kind {
+            raw::status_type_t_STATUSTYPE_INFO => instance.target.status(&mut out),
+            raw::status_type_t_STATUSTYPE_TABLE => instance.table(&mut out),
+            _ => Ok(()),
+        };
+    }
+
+    fn table(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        // SAFETY: The lower device is open while the instance lives.
+        let name = unsafe { CStr::from_ptr((&raw const (*self.lower).name).cast()) };
+        write!(
+            out,
+            "{} {} ",
+            name.to_str().map_err(|_| fmt::Error)?,
+            self.offset
+        )?;
+        self.target.table(out)
+    }
+
+    unsafe extern "C" fn message(
+        ti: *mut raw::dm_target,
+        argc: c_uint,
+        argv: *mut *mut c_char,
+        result: *mut c_char,
+        maxlen: c_uint,
+    ) -> c_int {
+        // SAFETY: Called between `ctr` and `dtr`, with `argc` words and a buffer of `maxlen` bytes.
+        let (instance, args, mut out) = unsafe {
+            (
+                Self::of(ti),
+                Args::new(argc, argv),
+                Reply::new(result, maxlen),
+            )
+        };
+        match instance.target.message(&args, &mut out) {
+            // 1 tells device-mapper that there is a reply.
+            Ok(()) => c_int::from(out.used != 0),
+            Err(error) => error.to_errno(),
+        }
+    }
+
+    unsafe extern "C" fn iterate_devices(
+        ti: *mut raw::dm_target,
+        callout: raw::iterate_devices_callout_fn,
+        data: *mut c_void,
+    ) -> c_int {
+        // SAFETY: Called between `ctr` and `dtr`.
+        let instance = unsafe { Self::of(ti) };
+        let Some(callout) = callout else {
+            return 0;
+        };
+        // SAFETY: The callout gets this target, its open device and its range.
+        unsafe { callout(ti, instance.lower, instance.offset, (*ti).len, data) }
+    }
+}
+
+/// A text buffer of device-mapper's: always terminated, cut where it ends.
+struct Reply {
+    buf: *mut c_char,
+    len: usize,
+    used: usize,
+}
+
+impl Reply {
+    /// # Safety
+    ///
+    /// `buf` is valid for writes of `len` bytes while the value lives.
+    unsafe fn new(buf: *mut c_char, len: c_uint) -> Self {
+        if len > 0 {
+            // SAFETY: The caller promises it.
+            unsafe { *buf = 0 };
+        }
+        Self {
+            buf,
+            len: len as usize,
+            used: 0,
+        }
+    }
+}
+
+impl fmt::Write for Reply {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = self.len.saturating_sub(self.used).saturating_sub(1);
+        let fits = text.len().min(room);
+        if self.len > 0 {
+            // SAFETY: `used + fits` is below `len`, so the text and its terminator fit.
+            unsafe {
+                let end = self.buf.add(self.used);
+                ptr::copy_nonoverlapping(text.as_ptr().cast(), end, fits);
+                *end.add(fits) = 0;
+            }
+        }
+        self.used = self.used.saturating_add(fits);
+        if fits < text.len() {
+            Err(fmt::Error)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// A registered kind of target; dropping it unregisters it.
+///
+/// # Invariants
+///
+/// `kind` is linked into device-mapper's list and does not move.
+pub(crate) struct Registration<T: Target> {
+    kind: Pin<KBox<Opaque<raw::target_type>>>,
+    _target: PhantomData<T>,
+}
+
+// SAFETY: The structure is only read after registration, except by device-mapper under its own lock.
+unsafe impl<T: Target> Send for Registration<T> {}
+// SAFETY: As above.
+unsafe impl<T: Target> Sync for Registration<T> {}
+
+impl<T: Target> Registration<T> {
+    /// Makes the target known to device-mapper.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY`: a target of this name is registered; `ENOMEM`.
+    pub(crate) fn new(module: &'static ThisModule) -> Result<Self> {
+        let kind = raw::target_type {
+            features: u64::from(raw::DM_TARGET_NOWAIT),
+            name: T::NAME.as_char_ptr(),
+            module: module.as_ptr(),
+            version: T::VERSION,
+            ctr: Some(Instance::<T>::ctr),
+            dtr: Some(Instance::<T>::dtr),
+            map: Some(Instance::<T>::map),
+            end_io: Some(Instance::<T>::end_io),
+            presuspend: Some(Instance::<T>::presuspend),
+            presuspend_undo: Some(Instance::<T>::presuspend_undo),
+            resume: Some(Instance::<T>::resume),
+            status: Some(Instance::<T>::status),
+            message: Some(Instance::<T>::message),
+            iterate_devices: Some(Instance::<T>::iterate_devices),
+            // SAFETY: All other callbacks may be absent and the list link is set by registration.
+            ..unsafe { core::mem::zeroed() }
+        };
+        let kind = KBox::pin(Opaque::new(kind), GFP_KERNEL)?;
+        // INVARIANT: Pinned, and unregistered before it is freed.
+        // SAFETY: The structure is complete and stays in place until it is unregistered.
+        to_result(unsafe { raw::dm_register_target(kind.get()) })?;
+        Ok(Self {
+            kind,
+            _target: PhantomData,
+        })
+    }
+}
+
+impl<T: Target> Drop for Registration<T> {
+    fn drop(&mut self) {
+        // SAFETY: Registered by `new`; tables pin the module, so none is left.
+        unsafe { raw::dm_unregister_target(self.kind.get()) };
+    }
+}

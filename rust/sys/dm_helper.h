@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What bindgen reads: device-mapper's target interface and the functions of shim.c. */
+#ifndef NRS_DM_HELPER_H
+#define NRS_DM_HELPER_H
+
+#include <linux/blkdev.h>
+#include <linux/device-mapper.h>
+
+#include "shim.h"
+
+#endif

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Small things: the clock, CPUs, plugs, allocation scopes, names of devices.
+
+use core::mem::MaybeUninit;
+
+use kernel::bindings;
+
+use super::dm::raw;
+
+/// Monotonic time in nanoseconds.
+pub(crate) fn now() -> u64 {
+    // SAFETY: Always safe to call.
+    let now = unsafe { bindings::ktime_get() };
+    u64::try_from(now).unwrap_or(0)
+}
+
+/// A number that nobody can guess.
+pub(crate) fn random() -> u64 {
+    // SAFETY: Always safe to call.
+    unsafe { bindings::get_random_u64() }
+}
+
+/// The CPU that runs this; it may be another one at once.
+pub(crate) fn current_cpu() -> u32 {
+    kernel::cpu::CpuId::current().as_u32()
+}
+
+/// Number of CPU ids.
+pub(crate) fn cpu_ids() -> u32 {
+    kernel::cpu::nr_cpu_ids()
+}
+
+/// NUMA node of `cpu`.
+pub(crate) fn cpu_node(cpu: u32) -> u32 {
+    // SAFETY: Reads a per-CPU variable of a possible CPU.
+    let node = unsafe { raw::nrs_cpu_to_node(cpu) };
+    u32::try_from(node).unwrap_or(0)
+}
+
+/// Collects what is submitted while `f` runs and sends it in one go.
+pub(crate) fn plugged<R>(f: impl FnOnce() -> R) -> R {
+    let mut plug = MaybeUninit::<bindings::blk_plug>::zeroed();
+    // SAFETY: The plug is on this stack and finished before the function returns.
+    unsafe { bindings::blk_start_plug(plug.as_mut_ptr()) };
+    let result = f();
+    // SAFETY: Started above, by this task.
+    unsafe { bindings::blk_finish_plug(plug.as_mut_ptr()) };
+    result
+}
+
+/// Runs `f` such that its allocations start no I/O.
+pub(crate) fn without_io<R>(f: impl FnOnce() -> R) -> R {
+    // SAFETY: Sets a flag of the running task; restored below.
+    let saved = unsafe { raw::nrs_noio_save() };
+    let result = f();
+    // SAFETY: `saved` is from the call above, in the same task.
+    unsafe { raw::nrs_noio_restore(saved) };
+    result
+}
+
+/// Lets another task run if one wants to; may sleep.
+pub(crate) fn cond_resched() {
+    // SAFETY: Callers are in process context with no lock held.
+    unsafe { raw::nrs_cond_resched() }
+}
+
+/// Whether a message may be printed now.
+pub(crate) fn may_print() -> bool {
+    // SAFETY: Always safe to call.
+    unsafe { raw::nrs_ratelimit() }
+}
+
+/// The network host name of the running task's namespace.
+pub(crate) fn hostname(buf: &mut [u8; 65]) -> &[u8] {
+    // SAFETY: `buf` is valid for its length.
+    let len = unsafe { raw::nrs_hostname(buf.as_mut_ptr().cast(), buf.len()) };
+    let len = usize::try_from(len).unwrap_or(64);
+    buf.get(..len).unwrap_or(&[])
+}

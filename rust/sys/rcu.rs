@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A pointer that readers follow without a lock while a writer replaces what it points to.
+
+use core::{cell::UnsafeCell, marker::PhantomData, ptr};
+
+use kernel::{
+    bindings,
+    prelude::*,
+    sync::{
+        atomic::{ordering, Atomic},
+        rcu::Guard,
+    },
+};
+
+/// A published value with room for the callback that frees it.
+#[repr(C)]
+struct Published<T> {
+    head: UnsafeCell<bindings::callback_head>,
+    value: T,
+}
+
+/// An owned pointer that is read under RCU.
+///
+/// # Invariants
+///
+/// The pointer is null or owns a `Published<T>` from `KBox`; whoever swaps a pointer out frees it one
+/// grace period later.
+pub(crate) struct RcuBox<T: Send + Sync> {
+    current: Atomic<*mut Published<T>>,
+    _owns: PhantomData<T>,
+}
+
+// SAFETY: Readers get `&T`, the writer moves `T` between tasks.
+unsafe impl<T: Send + Sync> Send for RcuBox<T> {}
+// SAFETY: As above.
+unsafe impl<T: Send + Sync> Sync for RcuBox<T> {}
+
+impl<T: Send + Sync> RcuBox<T> {
+    /// Points to nothing.
+    pub(crate) fn new() -> Self {
+        Self {
+            current: Atomic::new(ptr::null_mut()),
+            _owns: PhantomData,
+        }
+    }
+
+    /// What is published now, for as long as `guard` lives.
+    pub(crate) fn get<'a>(&'a self, _guard: &'a Guard) -> Option<&'a T> {
+        let current = self.current.load(ordering::Acquire);
+        // SAFETY: By the type invariant the pointer is null or valid, and it is freed only after a
+        // grace period that cannot end while the guard lives.
+        unsafe { current.as_ref() }.map(|published| &published.value)
+    }
+
+    /// Publishes `value`; the old one is freed by an RCU callback, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; the old value stays.
+    pub(crate) fn set(&self, value: T) -> Result {
+        let new = KBox::new(
+            Published {
+                head: UnsafeCell::new(bindings::callback_head::default()),
+                value,
+            },
+            GFP_KERNEL,
+        )?;
+        self.swap(KBox::into_raw(new));
+        Ok(())
+    }
+
+    /// Publishes nothing.
+    pub(crate) fn clear(&self) {
+        self.swap(ptr::null_mut());
+    }
+
+    fn swap(&self, new: *mut Published<T>) {
+        let old = self.current.xchg(new, ordering::Full);
+        if old.is_null() {
+            return;
+        }
+        // SAFETY: `old` is valid and was just swapped out, so this is its only callback; `head` is its
+        // first field.
+        unsafe { bindings::call_rcu(UnsafeCell::raw_get(&raw const (*old).head), Some(Self::free)) };
+    }
+
+    unsafe extern "C" fn free(head: *mut bindings::callback_head) {
+        // SAFETY: `head` is the first field of a `repr(C)` structure that came from `KBox::into_raw`;
+        // the grace period is over, so nobody reads it any more.
+        drop(unsafe { KBox::from_raw(head.cast::<Published<T>>()) });
+    }
+}
+
+impl<T: Send + Sync> Drop for RcuBox<T> {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// Waits until all values that were replaced are freed; before the module's text goes.
+pub(crate) struct Barrier;
+
+impl Drop for Barrier {
+    fn drop(&mut self) {
+        kernel::sync::rcu::rcu_barrier();
+    }
+}
+
+#[kernel::prelude::kunit_tests(nrs_rcu)]
+mod tests {
+    use super::*;
+    use kernel::{
+        impl_has_work, new_work,
+        sync::{rcu, Arc, Completion},
+        workqueue::{Work, WorkItem},
+    };
+
+    /// Two halves that must always be equal.
+    struct Pair(u64, u64);
+
+    /// Reads while the test writes.
+    #[pin_data]
+    struct Reader {
+        shared: Arc<RcuBox<Pair>>,
+        stop: Arc<Atomic<bool>>,
+        torn: Atomic<u64>,
+        reads: Atomic<u64>,
+        #[pin]
+        done: Completion,
+        #[pin]
+        work: Work<Self>,
+    }
+
+    impl_has_work! {
+        impl HasWork<Self> for Reader { self.work }
+    }
+
+    impl WorkItem for Reader {
+        type Pointer = Arc<Self>;
+
+        fn run(this: Arc<Self>) {
+            while !this.stop.load(ordering::Acquire) {
+                let guard = rcu::read_lock();
+                if let Some(pair) = this.shared.get(&guard) {
+                    if pair.0 != pair.1 {
+                        this.torn.fetch_add(1, ordering::Relaxed);
+                    }
+                }
+                drop(guard);
+                this.reads.fetch_add(1, ordering::Relaxed);
+                crate::sys::misc::cond_resched();
+            }
+            this.done.complete_all();
+        }
+    }
+
+    #[test]
+    fn readers_see_whole_values_while_they_are_replaced() -> Result {
+        let shared = Arc::new(RcuBox::new(), GFP_KERNEL)?;
+        let stop = Arc::new(Atomic::new(false), GFP_KERNEL)?;
+        let reader = Arc::pin_init(
+            pin_init!(Reader {
+                shared: shared.clone(),
+                stop: stop.clone(),
+                torn: Atomic::new(0),
+                reads: Atomic::new(0),
+                done <- Completion::new(),
+                work <- new_work!("nrs_rcu_reader"),
+            }),
+            GFP_KERNEL,
+        )?;
+        let queued = crate::sys::queue::queue().enqueue(reader.clone()).is_ok();
+        let mut written = 0;
+        // Until the reader has met a good number of values.
+        while queued && reader.reads.load(ordering::Relaxed) < 1000 {
+            written += 1;
+            shared.set(Pair(written, written))?;
+            crate::sys::misc::cond_resched();
+        }
+        stop.store(true, ordering::Release);
+        if queued {
+            reader.done.wait_for_completion();
+        }
+        shared.clear();
+        let torn = reader.torn.load(ordering::Relaxed);
+        assert!(queued && written > 0);
+        assert!(torn == 0);
+        Ok(())
+    }
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Kernel services that only C can reach: macros and inline functions, one wrapper each. */
+
+#include <linux/bio.h>
+#include <linux/blkdev.h>
+#include <linux/cgroup.h>
+#include <linux/kernfs.h>
+#include <linux/ratelimit.h>
+#include <linux/sched.h>
+#include <linux/sched/mm.h>
+#include <linux/string.h>
+#include <linux/topology.h>
+#include <linux/utsname.h>
+
+#include "shim.h"
+
+void nrs_bio_set_dev(struct bio *bio, struct block_device *bdev)
+{
+	bio_set_dev(bio, bdev);
+}
+
+void nrs_bio_fail(struct bio *bio, int error)
+{
+	bio->bi_status = errno_to_blk_status(error);
+	bio_endio(bio);
+}
+
+unsigned int nrs_bdev_depth(struct block_device *bdev)
+{
+	struct request_queue *q = bdev_get_queue(bdev);
+
+	return queue_is_mq(q) ? q->nr_requests : 0;
+}
+
+bool nrs_bdev_is_zoned(struct block_device *bdev)
+{
+	return bdev_is_zoned(bdev);
+}
+
+u64 nrs_current_cgroup(void)
+{
+	u64 id = 0;
+
+#ifdef CONFIG_CGROUPS
+	rcu_read_lock();
+	id = cgroup_id(task_dfl_cgroup(current));
+	rcu_read_unlock();
+#endif
+	return id;
+}
+
+int nrs_current_cgroup_name(char *buf, size_t len)
+{
+	int ret = -ENODATA;
+
+#ifdef CONFIG_CGROUPS
+	char path[256];
+	const char *base;
+
+	rcu_read_lock();
+	ret = kernfs_path_from_node(task_dfl_cgroup(current)->kn, NULL, path, sizeof(path));
+	rcu_read_unlock();
+	if (ret < 0)
+		return ret;
+	base = strrchr(path, '/');
+	ret = strscpy(buf, base ? base + 1 : path, len);
+#endif
+	return ret;
+}
+
+int nrs_hostname(char *buf, size_t len)
+{
+	/* The name may change meanwhile; it is NUL-terminated at all times. */
+	return strscpy(buf, utsname()->nodename, len);
+}
+
+unsigned int nrs_noio_save(void)
+{
+	return memalloc_noio_save();
+}
+
+void nrs_noio_restore(unsigned int flags)
+{
+	memalloc_noio_restore(flags);
+}
+
+void nrs_cond_resched(void)
+{
+	cond_resched();
+}
+
+int nrs_cpu_to_node(unsigned int cpu)
+{
+	return cpu_to_node(cpu);
+}
+
+bool nrs_ratelimit(void)
+{
+	static DEFINE_RATELIMIT_STATE(state, 5 * HZ, 10);
+
+	return __ratelimit(&state);
+}

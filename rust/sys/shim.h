@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Kernel services that only C can reach: macros and inline functions, one wrapper each. */
+#ifndef NRS_SHIM_H
+#define NRS_SHIM_H
+
+#include <linux/types.h>
+
+struct bio;
+struct block_device;
+
+/* Sends @bio to @bdev. */
+void nrs_bio_set_dev(struct bio *bio, struct block_device *bdev);
+
+/* Sets the status that @bio ends with. */
+void nrs_bio_fail(struct bio *bio, int error);
+
+/* Number of requests the queue of @bdev keeps in flight; 0 if it does not say. */
+unsigned int nrs_bdev_depth(struct block_device *bdev);
+
+/* Whether @bdev is zoned. */
+bool nrs_bdev_is_zoned(struct block_device *bdev);
+
+/* Id of the cgroup of the running task on the unified hierarchy. */
+u64 nrs_current_cgroup(void);
+
+/* Last component of the path of the running task's cgroup, or a negative errno. */
+int nrs_current_cgroup_name(char *buf, size_t len);
+
+/* Network host name of the running task's namespace. */
+int nrs_hostname(char *buf, size_t len);
+
+/* Forbids I/O in allocations of the running task until restored with the value returned. */
+unsigned int nrs_noio_save(void);
+void nrs_noio_restore(unsigned int flags);
+
+/* Lets another task run if one wants to. */
+void nrs_cond_resched(void);
+
+/* Index of the NUMA node of @cpu. */
+int nrs_cpu_to_node(unsigned int cpu);
+
+/* Whether a message may be printed now; counts what is held back. */
+bool nrs_ratelimit(void);
+
+#endif

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Who is running: identity of the task that submits a request.
+
+use kernel::bindings;
+
+use super::dm::raw;
+
+/// Identity of the running task.
+#[derive(Clone, Copy)]
+pub(crate) struct Submitter {
+    /// File-system user id in the initial namespace.
+    pub(crate) uid: u32,
+    /// File-system group id in the initial namespace.
+    pub(crate) gid: u32,
+    /// Thread group id.
+    pub(crate) pid: u32,
+    /// Executable name, padded with NUL.
+    pub(crate) comm: [u8; 16],
+    /// A kernel thread: it works for somebody else, so its ids say nothing.
+    pub(crate) kthread: bool,
+    /// It is reclaiming memory: what it submits must not wait.
+    pub(crate) reclaim: bool,
+}
+
+/// The running task's identity.
+pub(crate) fn submitter() -> Submitter {
+    // SAFETY: `current` is valid while this task runs; its own credentials may be read without a lock
+    // because only the task itself replaces them; `comm` is always NUL-terminated within its array and
+    // a torn read of it gives a mixed name, nothing worse.
+    unsafe {
+        let task = bindings::get_current();
+        let cred = (*task).cred;
+        let flags = (*task).flags;
+        Submitter {
+            uid: (*cred).fsuid.val,
+            gid: (*cred).fsgid.val,
+            pid: (*task).tgid.unsigned_abs(),
+            comm: core::mem::transmute::<_, [u8; 16]>((*task).comm),
+            kthread: flags & bindings::PF_KTHREAD != 0,
+            reclaim: flags & bindings::PF_MEMALLOC != 0,
+        }
+    }
+}
+
+/// Id of the running task's cgroup on the unified hierarchy; 0 without cgroups.
+pub(crate) fn cgroup() -> u64 {
+    // SAFETY: Always safe to call from task context.
+    unsafe { raw::nrs_current_cgroup() }
+}
+
+/// Name of the running task's cgroup: the last component of its path.
+pub(crate) fn cgroup_name(buf: &mut [u8; 64]) -> Option<&[u8]> {
+    // SAFETY: `buf` is valid for its length.
+    let len = unsafe { raw::nrs_current_cgroup_name(buf.as_mut_ptr().cast(), buf.len()) };
+    match usize::try_from(len) {
+        Ok(len) => buf.get(..len).filter(|name| !name.is_empty()),
+        // The name did not fit: what fits serves.
+        Err(_) if len == -(bindings::E2BIG as i32) => buf.get(..buf.len() - 1),
+        Err(_) => None,
+    }
+}

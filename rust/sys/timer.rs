@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A high-resolution timer that is cancelled before its owner goes.
+//!
+//! The kernel crate's handle cancels the timer when it is replaced, so an owner that re-arms from many
+//! places would lose wake-ups. Here the timer wraps its owner: it can be armed through a shared
+//! reference, the latest call counts, and dropping the whole cancels it before the owner's fields go.
+//!
+//! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
+
+use core::{ops::Deref, pin::Pin};
+
+use kernel::{bindings, prelude::*, types::Opaque};
+
+/// What an owner does when its timer expires; runs in hard interrupt context.
+pub(crate) trait Expire: Send + Sync + Sized {
+    /// The time that was armed for has come.
+    fn expired(timed: &Timed<Self>);
+}
+
+/// An owner with a timer.
+///
+/// # Invariants
+///
+/// `raw` was set up in place and its callback finds this structure around it.
+#[repr(C)]
+#[pin_data(PinnedDrop)]
+pub(crate) struct Timed<T: Expire> {
+    #[pin]
+    raw: Opaque<bindings::hrtimer>,
+    #[pin]
+    owner: T,
+}
+
+// SAFETY: The C timer may be started and cancelled from any context; `T` is `Send`.
+unsafe impl<T: Expire> Send for Timed<T> {}
+// SAFETY: All operations on the C timer are serialised by its base lock; `T` is `Sync`.
+unsafe impl<T: Expire> Sync for Timed<T> {}
+
+impl<T: Expire> Timed<T> {
+    /// Wraps the owner that `owner` initialises.
+    pub(crate) fn new<E>(owner: impl PinInit<T, E>) -> impl PinInit<Self, Error>
+    where
+        Error: From<E>,
+    {
+        try_pin_init!(Self {
+            // INVARIANT: Set up in its final place.
+            raw <- Opaque::ffi_init(|slot: *mut bindings::hrtimer| {
+                // SAFETY: `slot` is valid for writes and pinned from now on.
+                unsafe {
+                    bindings::hrtimer_setup(
+                        slot,
+                        Some(Self::run),
+                        bindings::CLOCK_MONOTONIC as i32,
+                        bindings::hrtimer_mode_HRTIMER_MODE_ABS,
+                    )
+                }
+            }),
+            owner <- owner,
+        }? Error)
+    }
+
+    /// Arms the timer for `at` (monotonic ns); replaces what it was armed for.
+    pub(crate) fn arm(&self, at: u64) {
+        // SAFETY: The timer is set up by the type invariant and lives until drop cancels it.
+        unsafe {
+            bindings::hrtimer_start_range_ns(
+                self.raw.get(),
+                i64::try_from(at).unwrap_or(i64::MAX),
+                0,
+                bindings::hrtimer_mode_HRTIMER_MODE_ABS,
+            )
+        }
+    }
+
+    /// Cancels the timer and waits for a callback that is running.
+    ///
+    /// Not from the callback, and not under a lock that the callback takes.
+    pub(crate) fn cancel(&self) {
+        // SAFETY: The timer is set up by the type invariant.
+        unsafe { bindings::hrtimer_cancel(self.raw.get()) };
+    }
+
+    unsafe extern "C" fn run(timer: *mut bindings::hrtimer) -> bindings::hrtimer_restart {
+        // SAFETY: `raw` is the first field of this `repr(C)` structure and `Opaque` is transparent; the
+        // structure is alive because its drop waits for this callback.
+        let timed = unsafe { &*timer.cast::<Self>() };
+        T::expired(timed);
+        bindings::hrtimer_restart::HRTIMER_NORESTART
+    }
+}
+
+impl<T: Expire> Deref for Timed<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.owner
+    }
+}
+
+#[pinned_drop]
+impl<T: Expire> PinnedDrop for Timed<T> {
+    fn drop(self: Pin<&mut Self>) {
+        self.cancel();
+    }
+}
+
+#[kernel::prelude::kunit_tests(nrs_timer)]
+mod tests {
+    use super::*;
+    use kernel::sync::{
+        atomic::{ordering, Atomic},
+        Arc, Completion,
+    };
+
+    use crate::sys::misc;
+
+    /// Counts its expiries; arms itself again until it has `left` none.
+    #[pin_data]
+    struct Owner {
+        count: Atomic<u64>,
+        left: Atomic<u64>,
+        #[pin]
+        done: Completion,
+    }
+
+    impl Expire for Owner {
+        fn expired(timed: &Timed<Self>) {
+            timed.count.fetch_add(1, ordering::Relaxed);
+            if timed.left.fetch_sub(1, ordering::Relaxed) > 1 {
+                timed.arm(misc::now() + 100_000);
+            } else {
+                timed.done.complete_all();
+            }
+        }
+    }
+
+    fn owner(left: u64) -> Result<Arc<Timed<Owner>>> {
+        Arc::pin_init(
+            Timed::new(pin_init!(Owner {
+                count: Atomic::new(0),
+                left: Atomic::new(left),
+                done <- Completion::new(),
+            })),
+            GFP_KERNEL,
+        )
+    }
+
+    #[test]
+    fn a_later_arming_replaces_an_earlier_one() -> Result {
+        let timed = owner(1)?;
+        timed.arm(misc::now() + 3_600_000_000_000);
+        timed.arm(misc::now() + 1_000_000);
+        timed.done.wait_for_completion();
+        let count = timed.count.load(ordering::Relaxed);
+        drop(timed);
+        assert!(count == 1);
+        Ok(())
+    }
+
+    #[test]
+    fn the_callback_may_arm_again() -> Result {
+        let timed = owner(5)?;
+        timed.arm(0);
+        timed.done.wait_for_completion();
+        let count = timed.count.load(ordering::Relaxed);
+        drop(timed);
+        assert!(count == 5);
+        Ok(())
+    }
+
+    #[test]
+    fn dropping_cancels() -> Result {
+        let timed = owner(1)?;
+        timed.arm(misc::now() + 3_600_000_000_000);
+        let count = timed.count.load(ordering::Relaxed);
+        drop(timed);
+        assert!(count == 0);
+        Ok(())
+    }
+}

@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# usage: scripts/build-module.sh stock|debug [--clippy] [--source DIR]
+#
+# Builds nrs.ko for the stock kernel (scripts/kernel.sh) or the debug kernel (scripts/debug-kernel.sh). The sources
+# (Kbuild, rust/ without rust/host, include/) are copied to build/FLAVOUR/src and built there, so the checkout stays
+# clean. Warnings are errors. Unchanged input does nothing.
+# Result: build/FLAVOUR/nrs.ko and nrs.stripped.ko (without debug information, for virtual machines).
+#
+#   --clippy      also run clippy, with the kernel's own lint list
+#   --source DIR  build the module in DIR instead of the checkout's (result in build/FLAVOUR-NAME, NAME the name of DIR)
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+flavour='' clippy='' source=$NRS_TOP out=''
+args=("$@")
+while [ $# -gt 0 ]; do
+	case $1 in
+	--help | -h) usage && exit ;;
+	stock | debug) flavour=$1 ;;
+	--clippy) clippy=1 ;;
+	--source) source=$(cd "$2" && pwd -P) && shift ;;
+	*) die "unknown argument '$1', see --help" ;;
+	esac
+	shift
+done
+[ -n "$flavour" ] || die "say stock or debug, see --help"
+[ -f "$source/Kbuild" ] || die "$source has no Kbuild"
+
+if [ -z "${NRS_IN_ROOT:-}" ]; then
+	"$NRS_SCRIPTS/kernel.sh"
+	[ "$flavour" = stock ] || "$NRS_SCRIPTS/debug-kernel.sh"
+	exec "$NRS_SCRIPTS/in-root.sh" "$0" "${args[@]}"
+fi
+
+vars=$("$NRS_SCRIPTS/kernel.sh" --print)
+eval "$vars"
+make=(ARCH=x86_64 KRUSTFLAGS=-Dwarnings)
+if [ "$flavour" = debug ]; then
+	vars=$("$NRS_SCRIPTS/debug-kernel.sh" --print)
+	eval "$vars"
+	NRS_KBUILD=$NRS_DBG_KBUILD
+	make+=(LLVM=1)
+fi
+[ -z "$clippy" ] || make+=(CLIPPY=1)
+out=$NRS_TOP/build/$flavour
+[ "$source" = "$NRS_TOP" ] || out+=-$(basename "$source")
+mkdir -p "$out/src"
+exec {lockfd}>"$out/lock"
+flock -n "$lockfd" || { log "waiting for another build in $out" && flock "$lockfd"; }
+
+# --checksum without --times: a file that did not change keeps its time, so make does not build it again.
+inputs=(Kbuild rust)
+[ ! -d "$source/include" ] || inputs+=(include)
+(cd "$source" && rsync -rlp --checksum --delete --exclude=/rust/host --exclude=target \
+	--filter='P *.o' --filter='P *.cmd' --filter='P *.d' --filter='P *_bindings.rs' "${inputs[@]}" "$out/src/")
+
+# What a finished build was made from: kernel, flags and input. Clippy is remembered apart.
+key=$({
+	printf '%s\n' "$NRS_KBUILD" "$(cat "$NRS_KBUILD/include/config/kernel.release")" "${make[@]}"
+	cd "$source" && find "${inputs[@]}" -path rust/host -prune -o -type f -print0 | sort -z | xargs -0 sha256sum
+} | hash_of)
+stampfile=$out/built${clippy:+-clippy}.stamp
+if stamp_is "$stampfile" "$key" && [ -f "$out/nrs.ko" ]; then
+	log "module ($flavour): up to date, $out/nrs.ko"
+	exit
+fi
+
+# Clippy replaces the compiler, and make sees no difference between the two: the crate's object goes first.
+if [ -n "$clippy" ] || [ -f "$out/clippy-object" ]; then
+	rm -f "$out/src/rust/"*.o "$out/clippy-object"
+fi
+[ -z "$clippy" ] || : >"$out/clippy-object"
+log "module ($flavour): building in $out/src"
+if ! make -C "$NRS_KBUILD" M="$out/src" "${make[@]}" "-j$(nproc)" modules >"$out/build.log" 2>&1; then
+	grep -vE '^make|^  (CC|RUSTC|BINDGEN|CLIPPY|LD|MODPOST)' "$out/build.log" | head -n 200 >&2
+	die "module ($flavour): build failed, whole output in $out/build.log"
+fi
+grep -E 'warning:' "$out/build.log" >&2 || true
+cp "$out/src/nrs.ko" "$out/nrs.ko.tmp"
+strip -g "$out/nrs.ko.tmp" -o "$out/nrs.stripped.ko.tmp"
+mv "$out/nrs.stripped.ko.tmp" "$out/nrs.stripped.ko"
+mv "$out/nrs.ko.tmp" "$out/nrs.ko"
+stamp "$stampfile" "$key"
+log "module ($flavour): $out/nrs.ko"

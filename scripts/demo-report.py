@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""usage: scripts/demo-report.py DIR SVG
+
+Reads what tests/vm/demo.sh left in DIR, prints the table of the demo and draws it as SVG.
+Every figure and every word about them is made from the measurement.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+RUNS = ("alone", "fifo", "fairshare")
+CLIENTS = ("small", "greedy")
+BUSY_LIMIT = 60  # per cent; above, the CPUs decide and not the device
+FAIR = 2  # a small job that is slowed down by less than this by one rival got its half
+
+
+class Client:
+    """What one client got in one run."""
+
+    def __init__(self, report):
+        (job,) = report["jobs"]
+        read = job["read"]
+        if job["error"]:
+            raise SystemExit(f"fio failed with error {job['error']}")
+        self.mb_per_s = read["bw_bytes"] / 1e6
+        self.iops = read["iops"]
+        percentiles = read["clat_ns"]["percentile"]
+        self.p50_ms = percentiles["50.000000"] / 1e6
+        self.p99_ms = percentiles["99.000000"] / 1e6
+
+
+def read_run(directory, name):
+    """Clients and facts of one run."""
+    clients = {}
+    for client in CLIENTS:
+        path = directory / f"{name}-{client}.json"
+        if path.exists():
+            clients[client] = Client(json.loads(path.read_text()))
+    facts = dict(
+        line.split(" ", 1) for line in (directory / f"{name}.facts").read_text().splitlines()
+    )
+    return clients, facts
+
+
+def share(clients, client):
+    """Part of the throughput that went to `client`, per cent."""
+    return 100 * clients[client].mb_per_s / sum(c.mb_per_s for c in clients.values())
+
+
+def milliseconds(value):
+    return f"{value:.1f}" if value < 100 else f"{value:.0f}"
+
+
+def slowdown(runs, name):
+    """How many times less the small job got than alone."""
+    return runs["alone"][0]["small"].iops / runs[name][0]["small"].iops
+
+
+def table(runs):
+    """The lines of the table."""
+    head = f"{'run':<11}{'client':<9}{'MB/s':>8}{'IOPS':>8}{'p50 ms':>9}{'p99 ms':>9}{'share':>8}  small against alone"
+    lines = [head, "-" * len(head)]
+    for name in RUNS:
+        clients, _ = runs[name]
+        for client, got in clients.items():
+            line = (
+                f"{name:<11}{client:<9}{got.mb_per_s:>8.1f}{got.iops:>8.0f}"
+                f"{milliseconds(got.p50_ms):>9}{milliseconds(got.p99_ms):>9}{share(clients, client):>7.1f}%"
+            )
+            if client == "small" and name != "alone":
+                line += f"  {slowdown(runs, name):.1f} times slower"
+            lines.append(line)
+    return lines
+
+
+def sentence(runs):
+    """What the reader sees."""
+    fifo, fair = slowdown(runs, "fifo"), slowdown(runs, "fairshare")
+    p99 = {name: runs[name][0]["small"].p99_ms for name in RUNS}
+    text = (
+        f"Beside the greedy job the small one runs {fifo:.1f} times slower than alone under fifo "
+        f"(p99 {milliseconds(p99['fifo'])} ms instead of {milliseconds(p99['alone'])} ms), and {fair:.1f} times slower "
+        f"under fairshare (p99 {milliseconds(p99['fairshare'])} ms)"
+    )
+    total = {name: sum(c.mb_per_s for c in runs[name][0].values()) for name in RUNS}
+    kept = 100 * total["fairshare"] / total["fifo"]
+    text += f"; together they get {kept:.0f} % of what they got under fifo."
+    if fair >= FAIR:
+        text += f" With a fair half it would be less than {FAIR} times slower: something is wrong here."
+    return text
+
+
+def notes(runs):
+    """How it was measured, and whether that holds."""
+    busy = {name: float(runs[name][1]["busy_percent"]) for name in RUNS}
+    worst = max(busy.values())
+    text = [
+        "Device model: null_blk that completes each request 2 ms after it arrived, from a timer interrupt; "
+        "it stores no data. 8 slots, of which one is kept for high priority.",
+        f"CPUs of the virtual machine: {runs['alone'][1]['cpus']}, busy "
+        + ", ".join(f"{name} {busy[name]:.0f} %" for name in RUNS)
+        + (
+            f": below {BUSY_LIMIT} %, so the device was the bottleneck."
+            if worst < BUSY_LIMIT
+            else f": NOT below {BUSY_LIMIT} %, so these figures say nothing; try again on a quieter machine."
+        ),
+    ]
+    return text, worst < BUSY_LIMIT
+
+
+STYLE = """
+  text { font: 14px system-ui, sans-serif; fill: #24292f }
+  .title { font-size: 17px; font-weight: 600 }
+  .note { font-size: 12px; fill: #57606a }
+  .back { fill: #ffffff; stroke: #d0d7de }
+  .small { fill: #0b6bcb }
+  .greedy { fill: #b8c0c9 }
+  .fair { stroke: #24292f; stroke-dasharray: 4 3 }
+  .on { fill: #ffffff }
+  @media (prefers-color-scheme: dark) {
+    text { fill: #e6edf3 }
+    .note { fill: #9aa4af }
+    .back { fill: #0d1117; stroke: #30363d }
+    .small { fill: #4ea1ff }
+    .greedy { fill: #3d444d }
+    .fair { stroke: #e6edf3 }
+    .on { fill: #0d1117 }
+  }
+"""
+
+
+def text_at(x, y, words, css="", anchor="start"):
+    return f'<text x="{x:.0f}" y="{y:.0f}" class="{css}" text-anchor="{anchor}">{words}</text>'
+
+
+def bar(x, y, width, css, height=34):
+    return f'<rect x="{x:.1f}" y="{y}" width="{max(width, 1.5):.1f}" height="{height}" rx="2" class="{css}"/>'
+
+
+def draw(runs):
+    """The picture: who got what share, and how long the small job waited."""
+    left, width = 110, 560
+    names = ("fifo", "fairshare")
+    out = [text_at(24, 36, "Two users on one device: a small job beside a greedy one", "title")]
+
+    out.append(text_at(24, 72, "Share of the throughput"))
+    for row, name in enumerate(names):
+        clients, _ = runs[name]
+        y = 88 + row * 46
+        part = share(clients, "small")
+        small = width * part / 100
+        out.append(text_at(left - 12, y + 22, name, anchor="end"))
+        out.append(bar(left, y, small, "small"))
+        out.append(bar(left + small, y, width - small, "greedy"))
+        if small > 110:
+            out.append(text_at(left + 10, y + 22, f"small {part:.1f} %", "on"))
+        else:
+            out.append(text_at(left + small + 10, y + 22, f"small {part:.1f} %"))
+        out.append(text_at(left + width - 10, y + 22, f"greedy {100 - part:.1f} %", anchor="end"))
+    half = left + width / 2
+    out.append(f'<line x1="{half}" y1="84" x2="{half}" y2="172" class="fair"/>')
+    out.append(text_at(half, 188, "half each", "note", "middle"))
+
+    out.append(text_at(24, 226, "Latency of the small job, 99th percentile"))
+    rows = ("alone",) + names
+    longest = max(runs[name][0]["small"].p99_ms for name in rows)
+    for row, name in enumerate(rows):
+        value = runs[name][0]["small"].p99_ms
+        y = 242 + row * 46
+        length = (width - 90) * value / longest
+        out.append(text_at(left - 12, y + 22, name, anchor="end"))
+        out.append(bar(left, y, length, "small"))
+        out.append(text_at(left + length + 10, y + 22, f"{milliseconds(value)} ms"))
+
+    method = (
+        "64 KiB random reads. small: 1 process, 4 requests in flight; greedy: 16 processes, 32 each.",
+        "8 slots. The device (null_blk) takes 2 ms per request and stores nothing.",
+    )
+    for row, words in enumerate(method):
+        out.append(text_at(24, 404 + row * 18, words, "note"))
+    body = "\n".join(out)
+    label = f"Share of throughput and latency of a small job beside a greedy one. {sentence(runs)}"
+    return (
+        "<!-- SPDX-License-Identifier: GPL-2.0-only -->\n"
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 440" width="720" height="440" role="img" '
+        f'aria-label="{label}">\n<style>{STYLE}</style>\n'
+        f'<rect x="0.5" y="0.5" width="719" height="439" rx="8" class="back"/>\n{body}\n</svg>\n'
+    )
+
+
+def main():
+    if len(sys.argv) != 3:
+        raise SystemExit(__doc__)
+    directory, picture = Path(sys.argv[1]), Path(sys.argv[2])
+    runs = {name: read_run(directory, name) for name in RUNS}
+    text, valid = notes(runs)
+    print("\n".join(table(runs)), sentence(runs), *text, sep="\n\n")
+    picture.write_text(draw(runs))
+    return 0 if valid else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# usage: scripts/in-root.sh [--rw] CMD [ARG...]
+#
+# Runs CMD in the toolchain root (scripts/root.sh) in its own mount and process namespaces. The checkout, the cache
+# directory, the current directory and /tmp have the same paths inside as outside; the rest of the root is
+# read-only. The network is the host's. CMD's exit status is returned; when this script ends, all of CMD's processes end.
+#
+#   --rw      the root itself may be changed (for package installation)
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+rw=
+case ${1:-} in
+--help | -h | '') usage && exit ;;
+--rw) rw=1 && shift ;;
+esac
+
+if [ -n "${NRS_IN_ROOT:-}" ]; then
+	exec "$@"
+fi
+die_with_parent ${rw:+--rw} "$@"
+
+# What CMD sees: Debian's PATH and tools, no other toolchain's settings.
+unset RUSTC RUSTUP_HOME RUSTUP_TOOLCHAIN RUSTFLAGS CARGO_TARGET_DIR MAKEFLAGS MAKELEVEL MFLAGS LD_PRELOAD TMPDIR
+host_cargo=${CARGO_HOME:-$HOME/.cargo}
+root=${NRS_ROOT:-$("$NRS_SCRIPTS/root.sh" --print)} || die "no toolchain root yet: run scripts/root.sh"
+mkdir -p "$NRS_CACHE/cargo"
+for f in config.toml config; do
+	if [ -f "$host_cargo/$f" ] && ! cmp -s "$host_cargo/$f" "$NRS_CACHE/cargo/$f"; then
+		cp "$host_cargo/$f" "$NRS_CACHE/cargo/$f"
+	fi
+done
+export CARGO_HOME=$NRS_CACHE/cargo PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+export NRS_IN_ROOT=1 LC_ALL=C.UTF-8
+if [ "$root" = / ]; then
+	exec "$@"
+fi
+[ "$(id -u)" = 0 ] || die "entering $root needs the rights of root"
+export HOME=/root
+
+# Runs as process 1 of the namespace: $1 root, $2 rw, $3 checkout, $4 cache, $5 directory to start in, then CMD.
+enter='
+set -eu
+root=$1 rw=$2 top=$3 cache=$4 cwd=$5
+shift 5
+mount --bind "$root" "$root"
+for f in /etc/resolv.conf /etc/hosts /etc/ssl/certs/ca-certificates.crt; do
+	[ -e "$f" ] || continue
+	[ -e "$root$f" ] || { mkdir -p "$root${f%/*}" && : >"$root$f"; }
+	mount --bind "$f" "$root$f"
+done
+mount -t proc proc "$root/proc"
+mount --rbind /sys "$root/sys"
+mount --rbind /dev "$root/dev"
+mount -t tmpfs -o mode=755 run "$root/run"
+mount -t tmpfs -o mode=700 home "$root/root"
+mount --bind /tmp "$root/tmp"
+# Mount points are made while the root is writable.
+for d in "$top" "$cache" "$cwd"; do [ -d "$root$d" ] || mkdir -p "$root$d"; done
+[ -n "$rw" ] || mount -o remount,bind,ro "$root"
+for d in "$top" "$cache" "$cwd"; do
+	case $d/ in /tmp/* | //) continue ;; esac
+	mount --bind "$d" "$root$d"
+done
+status=0
+trap "exit 130" INT
+trap "exit 143" TERM
+env --default-signal=INT,QUIT,TERM chroot "$root" sh -c "cd \"\$1\" && shift && exec \"\$@\"" sh "$cwd" "$@" || status=$?
+exit $status
+'
+cwd=$(pwd -P)
+[ -d "$root/usr" ] || die "$root is not a system root"
+# A directory of the host's own system is not shown inside; start in / then.
+case $cwd/ in "$NRS_TOP"/* | "$NRS_CACHE"/* | /tmp/*) ;; *) cwd=/ ;; esac
+
+setpriv --pdeathsig KILL -- unshare --mount --pid --fork --kill-child=KILL --propagation private \
+	bash -c "$enter" nrs-root "$root" "$rw" "$NRS_TOP" "$NRS_CACHE" "$cwd" "$@" <&0 &
+child=$!
+trap 'kill -KILL $child 2>/dev/null; exit 130' INT
+trap 'kill -KILL $child 2>/dev/null; exit 143' TERM HUP
+status=0
+wait "$child" || status=$?
+exit "$status"

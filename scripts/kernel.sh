@@ -1,0 +1,180 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# usage: scripts/kernel.sh [--print | --refresh]
+#
+# Gets the stock kernel that the module is built for and tested in: Debian's cloud kernel from trixie-backports, the
+# newest point release of the first tested series that the archive has. Unpacks it (nothing is installed) and rebuilds
+# the Rust metadata that Debian's header packages leave out, from the same source, configuration and compilers.
+# A kernel chosen earlier is kept until --refresh, because the archive drops old sources.
+#
+#   --print     print shell variables for the chosen kernel (fails if there is none yet):
+#               NRS_KREL release, NRS_KBUILD directory for `make -C`, NRS_VMLINUZ, NRS_MODULES, NRS_KSRC source
+#   --refresh   look for a newer one even if a kernel was chosen before
+#
+# NRS_KERNEL_SERIES overrides the list of tested series ("7.3 7.2").
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+series_list=${NRS_KERNEL_SERIES:-7.3 7.2}
+base=$NRS_CACHE/kernel
+current=$base/current
+
+print_variables() {
+	local rel=$1
+	[ -f "$base/$rel/build.stamp" ] || return 1
+	printf 'NRS_KREL=%q\nNRS_KBUILD=%q\nNRS_VMLINUZ=%q\nNRS_MODULES=%q\nNRS_KSRC=%q\n' "$rel" "$base/$rel/build" \
+		"$base/$rel/vmlinuz" "$base/$rel/image/usr/lib/modules/$rel" "$base/$rel/source"
+}
+
+refresh=
+case ${1:-} in
+--help | -h) usage && exit ;;
+--print)
+	[ -f "$current" ] && print_variables "$(cat "$current")" && exit
+	die "no kernel yet: run scripts/kernel.sh"
+	;;
+--refresh) refresh=1 ;;
+'') ;;
+*) die "unknown argument '$1', see --help" ;;
+esac
+
+if [ -z "${NRS_IN_ROOT:-}" ]; then
+	"$NRS_SCRIPTS/root.sh"
+	mkdir -p "$NRS_CACHE/apt"
+	trixie_sources >"$NRS_CACHE/apt/sources.list"
+	exec "$NRS_SCRIPTS/in-root.sh" "$0" "$@"
+fi
+lock kernel
+mkdir -p "$base"
+
+# --- Debian's archive, with an apt state of its own ------------------------------------------------------------------
+apt_dir=$NRS_CACHE/apt
+mkdir -p "$apt_dir/lists/partial" "$apt_dir/cache/archives/partial"
+: >"$apt_dir/status"
+apt=(-q -o "Dir::Etc::SourceList=$apt_dir/sources.list" -o Dir::Etc::SourceParts=- -o "Dir::State::Lists=$apt_dir/lists"
+	-o "Dir::Cache=$apt_dir/cache" -o "Dir::State::status=$apt_dir/status" -o APT::Sandbox::User=root)
+suffix=-cloud-amd64
+
+# archive_has PACKAGE VERSION
+archive_has() {
+	apt-cache "${apt[@]}" madison "$1" 2>/dev/null | awk -F' *[|] *' -v v="$2" '$2 == v { f = 1 } END { exit !f }'
+}
+
+# complete RELEASE: prints the package version if image, modules, headers and source of it are all there.
+complete() {
+	local rel=$1 version series
+	series=$(sed -E 's/^([0-9]+\.[0-9]+).*/\1/' <<<"$rel")
+	version=$(apt-cache "${apt[@]}" madison "linux-binary-unsigned-$rel" | awk -F' *[|] *' 'NR == 1 { print $2 }')
+	[ -n "$version" ] && archive_has "linux-modules-$rel" "$version" && archive_has "linux-headers-$rel" "$version" &&
+		archive_has "linux-source-$series" "$version" && echo "$version"
+}
+
+# fetch RELEASE PACKAGE=VERSION DIR: download one package and unpack it into DIR.
+fetch() {
+	local work=$base/$1/download deb
+	rm -rf "$work"
+	mkdir -p "$work" "$3"
+	(cd "$work" && run_logged "kernel: download ${2%%=*}" "$base/$1/log/download.log" apt-get "${apt[@]}" download "$2")
+	deb=("$work"/*.deb)
+	dpkg-deb -x "${deb[0]}" "$3"
+	rm -rf "$work"
+}
+
+headers_of() {
+	echo "$base/$1/headers/usr/src/linux-headers-$1"
+}
+
+fetch_headers() {
+	[ -d "$base/$1/headers" ] && return
+	rm -rf "$base/$1/headers.tmp"
+	fetch "$1" "linux-headers-$1=$2" "$base/$1/headers.tmp"
+	publish "$base/$1/headers.tmp" "$base/$1/headers"
+}
+
+choose() {
+	local releases rel series version
+	run_logged "kernel: read the archive's index" "$NRS_CACHE/log/apt-update.log" apt-get "${apt[@]}" update
+	releases=$(apt-cache "${apt[@]}" pkgnames linux-binary-unsigned- | sed -n "s/^linux-binary-unsigned-\(.*$suffix\)$/\1/p" | sort -rV)
+	for series in $series_list; do
+		for rel in $releases; do
+			case $rel in "$series".* | "$series"[!0-9]*) ;; *) continue ;; esac
+			if version=$(complete "$rel"); then
+				log "kernel: $rel ($version): newest point release of $series, a tested series, with image, modules, headers and source"
+				fetch_headers "$rel" "$version"
+				chosen=$rel chosen_version=$version
+				return
+			fi
+			log "kernel: $rel passed over: image, modules, headers or source of one version are not all there"
+		done
+		log "kernel: nothing usable of series $series in the archive"
+	done
+	for rel in $releases; do
+		version=$(complete "$rel") || continue
+		fetch_headers "$rel" "$version"
+		if grep -qx CONFIG_RUST=y "$(headers_of "$rel")/.config"; then
+			log "kernel: $rel ($version): UNTESTED, taken because none of the tested series ($series_list) is left and it has CONFIG_RUST=y"
+			chosen=$rel chosen_version=$version
+			return
+		fi
+		rm -rf "${base:?}/$rel"
+	done
+	die "no kernel found. Looked in trixie, trixie-updates and trixie-backports for linux-binary-unsigned-*$suffix with modules," \
+		"headers and source, series $series_list first, then any with CONFIG_RUST=y; seen: ${releases:-none}"
+}
+
+if [ -f "$current" ] && [ -z "$refresh" ]; then
+	chosen=$(cat "$current")
+	chosen_version=$(cat "$base/$chosen/version")
+else
+	choose
+fi
+k=$base/$chosen
+stamp "$k/version" "$chosen_version"
+stamp "$current" "$chosen"
+
+# --- Unpack ----------------------------------------------------------------------------------------------------------
+if [ ! -d "$k/source" ]; then
+	series=$(sed -E 's/^([0-9]+\.[0-9]+).*/\1/' <<<"$chosen")
+	rm -rf "$k/source.tmp" "$k/source.deb.tmp"
+	fetch "$chosen" "linux-source-$series=$chosen_version" "$k/source.deb.tmp"
+	mkdir "$k/source.tmp"
+	run_logged "kernel: unpack the source" "$k/log/unpack.log" \
+		tar -C "$k/source.tmp" --strip-components=1 -xJf "$k/source.deb.tmp/usr/src/linux-source-$series.tar.xz"
+	rm -rf "$k/source.deb.tmp"
+	publish "$k/source.tmp" "$k/source"
+fi
+if [ ! -d "$k/image" ]; then
+	rm -rf "$k/image.tmp"
+	fetch "$chosen" "linux-binary-unsigned-$chosen=$chosen_version" "$k/image.tmp"
+	fetch "$chosen" "linux-modules-$chosen=$chosen_version" "$k/image.tmp"
+	[ -e "$k/image.tmp/lib" ] || ln -s usr/lib "$k/image.tmp/lib"
+	depmod -b "$k/image.tmp" "$chosen"
+	vmlinuz=$(find "$k/image.tmp" -name "vmlinuz*" -type f | head -n 1)
+	[ -n "$vmlinuz" ] || die "no vmlinuz in the packages of $chosen"
+	cp "$vmlinuz" "$k/vmlinuz"
+	publish "$k/image.tmp" "$k/image"
+fi
+
+# --- Rust metadata ---------------------------------------------------------------------------------------------------
+toolchain=$(rustc --version && bindgen --version && gcc --version | head -n 1 && clang --version | head -n 1)
+key=$(printf '%s\n' "$chosen_version" "$toolchain" | hash_of)
+if stamp_is "$k/build.stamp" "$key"; then
+	exit
+fi
+rm -f "$k/build.stamp"
+rm -rf "$k/build"
+mkdir "$k/build"
+headers=$(headers_of "$chosen")
+cp "$headers/.config" "$k/build/.config"
+make=(make -C "$k/source" O="$k/build" ARCH=x86_64 KERNELRELEASE="$chosen" "-j$(nproc)")
+run_logged "kernel: configuration" "$k/log/config.log" "${make[@]}" olddefconfig
+# A symbol that this toolchain cannot offer would change the module's ABI; the compiler's own version text may differ.
+changed=$(diff <(grep -E '^(CONFIG|# CONFIG)' "$headers/.config") <(grep -E '^(CONFIG|# CONFIG)' "$k/build/.config") |
+	grep -E '^[<>]' | grep -vE 'CONFIG_(CC_VERSION_TEXT|PAHOLE_VERSION|BINDGEN_VERSION_TEXT)=' || true)
+[ -z "$changed" ] || die "the toolchain does not reproduce the configuration of $chosen: $changed"
+run_logged "kernel: Rust metadata of $chosen (about 2 minutes on 2 cores)" "$k/log/prepare.log" "${make[@]}" modules_prepare
+[ -f "$k/build/rust/libkernel.rmeta" ] || die "modules_prepare made no rust/libkernel.rmeta, see $k/log/prepare.log"
+cp "$headers/Module.symvers" "$k/build/Module.symvers"
+stamp "$k/build.stamp" "$key"
+log "kernel: $chosen ready in $k"

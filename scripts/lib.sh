@@ -1,0 +1,141 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# Helpers shared by the scripts beside this file. Sourced, never run.
+
+NRS_TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+NRS_SCRIPTS=$NRS_TOP/scripts
+NRS_CACHE=${NRS_CACHE:-$HOME/.cache/nrs}
+mkdir -p "$NRS_CACHE"
+NRS_CACHE=$(cd "$NRS_CACHE" && pwd -P)
+NRS_T0=${NRS_T0:-$(date +%s)}
+export NRS_CACHE NRS_T0
+
+# log TEXT...: one progress line on stderr, with the seconds since the first script started.
+log() {
+	printf '[nrs +%ds] %s\n' "$(($(date +%s) - NRS_T0))" "$*" >&2
+}
+
+# die TEXT...: say why and stop.
+die() {
+	log "error: $*"
+	exit 1
+}
+
+# usage: print the calling script's own header comment (the lines after the SPDX line up to the first non-comment).
+usage() {
+	sed -n '/^# SPDX/,/^[^#]/{/^# SPDX/d;/^#/!d;s/^# \{0,1\}//;p}' "$0"
+}
+
+# die_with_parent "$@": run this script again so that the kernel ends it when its parent ends.
+die_with_parent() {
+	[ "${NRS_PDEATH:-}" = "$$" ] && return
+	NRS_PDEATH=$$ exec setpriv --pdeathsig TERM -- "$0" "$@"
+}
+
+# lock AREA: hold AREA's lock file until this process ends; says so when it has to wait.
+lock() {
+	local fd file=$NRS_CACHE/$1.lock
+	mkdir -p "$(dirname "$file")"
+	exec {fd}>"$file"
+	flock -n "$fd" && return
+	log "waiting for another run that holds $file"
+	flock "$fd"
+}
+
+# stamp_is FILE KEY: true if FILE holds exactly KEY.
+stamp_is() {
+	[ -f "$1" ] && [ "$(cat "$1")" = "$2" ]
+}
+
+# stamp FILE KEY: write KEY so that FILE is never seen half written.
+stamp() {
+	printf '%s\n' "$2" >"$1.tmp"
+	mv -f "$1.tmp" "$1"
+}
+
+# publish TMP FINAL: put the finished file or directory TMP in the place of FINAL.
+publish() {
+	if [ -d "$2" ] && [ ! -L "$2" ]; then
+		rm -rf "$2.old"
+		mv "$2" "$2.old"
+	fi
+	mv -T "$1" "$2"
+	rm -rf "$2.old"
+}
+
+# hash_of: the first 16 hex digits of the SHA-256 of standard input.
+hash_of() {
+	sha256sum | cut -c1-16
+}
+
+# progress LABEL LOGFILE: copy standard input to LOGFILE; every 10 s say how far it is.
+progress() {
+	local label=$1 file=$2 line='' last=$SECONDS lines=0 objs=0 rc
+	: >"$file"
+	while :; do
+		rc=0
+		IFS= read -r -t 10 line || rc=$?
+		if [ "$rc" = 0 ]; then
+			printf '%s\n' "$line" >>"$file"
+			lines=$((lines + 1))
+			case $line in
+			*"  CC "* | *"  RUSTC "* | *"  AS "* | *"  CC ["* | *"  HOSTCC "*) objs=$((objs + 1)) ;;
+			esac
+		elif [ "$rc" -le 128 ]; then
+			break
+		fi
+		if [ $((SECONDS - last)) -ge 10 ]; then
+			last=$SECONDS
+			if [ "$objs" -gt 0 ]; then
+				log "$label: $objs objects compiled"
+			else
+				log "$label: $lines lines of output, last: ${line:0:90}"
+			fi
+		fi
+	done
+	[ -z "$line" ] || printf '%s\n' "$line" >>"$file"
+}
+
+# run_logged LABEL LOGFILE CMD...: run CMD with its output in LOGFILE and progress lines; stop with the log's tail if it fails.
+run_logged() {
+	local label=$1 file=$2
+	shift 2
+	mkdir -p "$(dirname "$file")"
+	log "$label: started (log $file)"
+	if ! "$@" 2>&1 </dev/null | progress "$label" "$file"; then
+		tail -n 40 "$file" >&2
+		die "$label failed, see $file"
+	fi
+	log "$label: done"
+}
+
+# debian_mirror: the archive address, as this host's own apt configuration names it.
+debian_mirror() {
+	local codename uri
+	if [ -n "${NRS_DEBIAN_MIRROR:-}" ]; then
+		echo "$NRS_DEBIAN_MIRROR"
+		return
+	fi
+	command -v apt-get >/dev/null || die "no apt on this host; set NRS_DEBIAN_MIRROR to a Debian archive"
+	codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+	uri=$(apt-get indextargets --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages' |
+		awk -v c="$codename" '$1 == c && !u { u = $2 } END { print u }')
+	[ -n "$uri" ] && [ "$(. /etc/os-release && echo "$ID")" = debian ] ||
+		die "apt here names no Debian archive for '$codename'; set NRS_DEBIAN_MIRROR"
+	echo "${uri%/}"
+}
+
+# trixie_sources: sources.list lines for everything the toolchain and the kernels come from.
+trixie_sources() {
+	local mirror suite key=/usr/share/keyrings/debian-archive-keyring.gpg
+	mirror=$(debian_mirror)
+	for suite in trixie trixie-updates trixie-backports; do
+		echo "deb [signed-by=$key] $mirror $suite main"
+	done
+}
+
+# is_trixie: true if this host itself is Debian 13.
+is_trixie() {
+	[ "$(. /etc/os-release && echo "${ID:-}-${VERSION_ID:-}")" = debian-13 ]
+}

@@ -1,0 +1,99 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Cost of a request through the whole stack, fio included: 4 KiB random reads, libaio, 32 in flight, null_blk that
+# completes a request before its submission returns. Started by scripts/bench-vm.sh with
+#   count   one process, a fixed number of requests: where the clock counts instructions, time is instructions
+#   free    as many processes as CPUs, for a fixed time, in rounds of alternating order; the first round is discarded
+# Each measurement leaves fio's JSON in /out; scripts/bench-report.py reads them.
+. /tests/lib.sh
+set -euo pipefail
+
+mode=$1
+requests=40000
+seconds=2
+rounds=3
+sectors=2097152
+
+say() {
+	echo "bench: $*"
+}
+
+# lower NAME SCHEDULER: the disk /dev/NAME
+lower() {
+	null_blk_create "$1" size=1024 queue_mode=2 irqmode=0 hw_queue_depth=128 submit_queues="$(nproc)" memory_backed=0
+	modprobe -q "$2" || true
+	echo "$2" >"/sys/block/$1/queue/scheduler"
+	grep -q "\[$2\]" "/sys/block/$1/queue/scheduler"
+}
+
+# nrs NAME SLOTS POLICY: a client of a service of its own
+nrs() {
+	dm_create "$1" "0 $sectors nrs /dev/plain 0 $1"
+	dmsetup message "$1" 0 service slots "$2"
+	dmsetup message "$1" 0 service nrs_policies "$3"
+}
+
+device() {
+	case $1 in
+	raw) echo /dev/plain ;;
+	deadline | bfq) echo "/dev/$1" ;;
+	*) echo "/dev/mapper/$1" ;;
+	esac
+}
+
+# queued NAME: requests that had to wait so far; 0 for what is not ours
+queued() {
+	case $1 in
+	nrs-*) dmsetup status "$1" | sed -E 's/.*queued: ([0-9]+).*/\1/' ;;
+	*) echo 0 ;;
+	esac
+}
+
+# measure NAME FILE FIO-OPTION...
+measure() {
+	local name=$1 file=$2 before
+	shift 2
+	before=$(queued "$name")
+	fio --name="$name" --filename="$(device "$name")" --rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth=32 \
+		--norandommap --randrepeat=1 --group_reporting --output-format=json "$@" >"/out/$file.json"
+	echo $(($(queued "$name") - before)) >"/out/$file.queued"
+}
+
+load_nrs
+lower plain none
+lower deadline mq-deadline
+lower bfq bfq
+dm_create linear "0 $sectors linear /dev/plain 0"
+nrs nrs-64 64 fifo
+nrs nrs-64-fair 64 'fairshare uid_fair'
+nrs nrs-8-fifo 8 fifo
+nrs nrs-8-fair 8 'fairshare uid_fair'
+mapped=(linear nrs-64 nrs-64-fair nrs-8-fifo nrs-8-fair)
+order=(raw deadline bfq "${mapped[@]}")
+
+case $mode in
+count)
+	for batch in 1 32; do
+		for name in "${order[@]}"; do
+			say "$name, submitted $batch at a time"
+			submit=(--iodepth_batch_submit="$batch" --iodepth_batch_complete_min=1 --iodepth_batch_complete_max=32)
+			measure "$name" warm-up "${submit[@]}" --io_size=$((requests / 8 * 4))k
+			measure "$name" "$name.$batch" "${submit[@]}" --io_size=$((requests * 4))k
+		done
+	done
+	;;
+free)
+	for round in $(seq 0 "$rounds"); do
+		say "$(nproc) CPUs, round $round of $rounds"
+		for name in "${order[@]}"; do
+			measure "$name" "$name.$round" --numjobs="$(nproc)" --iodepth_batch_submit=32 \
+				--iodepth_batch_complete_min=1 --iodepth_batch_complete_max=32 --time_based --runtime="$seconds"
+		done
+		mapfile -t order < <(printf '%s\n' "${order[@]}" | tac)
+	done
+	;;
+esac
+for name in "${mapped[@]}"; do dm_remove "$name"; done
+for name in plain deadline bfq; do null_blk_remove "$name"; done
+rmmod nrs
+say done

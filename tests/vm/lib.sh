@@ -1,0 +1,111 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Helpers for guest scripts: . /tests/lib.sh. Bash and busybox only.
+
+nrs_passed=0 nrs_failed=0
+
+# ok NAME: count and print a passed check.
+ok() {
+	nrs_passed=$((nrs_passed + 1))
+	echo "ok $((nrs_passed + nrs_failed)) - $1"
+}
+
+# not_ok NAME REASON: count and print a failed check.
+not_ok() {
+	nrs_failed=$((nrs_failed + 1))
+	echo "not ok $((nrs_passed + nrs_failed)) - $1 # ${2:-}"
+}
+
+# check NAME CMD...: ok if CMD succeeds; what it prints is the reason if it fails.
+check() {
+	local name=$1 said
+	shift
+	if said=$("$@" 2>&1); then ok "$name"; else not_ok "$name" "$(tr '\n' ' ' <<<"$said")"; fi
+}
+
+# check_eq NAME WANTED GOT
+check_eq() {
+	if [ "$2" = "$3" ]; then ok "$1"; else not_ok "$1" "wanted '$2', got '$3'"; fi
+}
+
+# wait_for SECONDS CONDITION: until the shell text CONDITION is true; fails when the time is over.
+wait_for() {
+	local end=$((SECONDS + $1))
+	until eval "$2"; do
+		[ "$SECONDS" -lt "$end" ] || return 1
+		sleep 0.05
+	done
+}
+
+# load_nrs [PARAM=VALUE...]: insert the module.
+load_nrs() {
+	insmod "${NRS_KO:-/nrs.ko}" "$@"
+}
+
+# null_blk_create NAME [KEY=VALUE...]: the disk /dev/NAME; keys are those of null_blk's configfs directory.
+null_blk_create() {
+	local name=$1 dir=/sys/kernel/config/nullb/$1 pair
+	shift
+	[ -d /sys/module/null_blk ] || modprobe null_blk nr_devices=0 || return
+	mkdir "$dir" || return
+	for pair; do
+		echo "${pair#*=}" >"$dir/${pair%%=*}" || return
+	done
+	echo 1 >"$dir/power" || return
+	wait_for 10 "[ -b /dev/$name ]"
+}
+
+# null_blk_remove NAME
+null_blk_remove() {
+	echo 0 >"/sys/kernel/config/nullb/$1/power"
+	rmdir "/sys/kernel/config/nullb/$1"
+}
+
+# Without udev nobody else makes or removes the nodes in /dev/mapper, so each change is followed by mknodes.
+dm() {
+	dmsetup --noudevsync --noudevrules "$@"
+}
+
+# dm_create NAME TABLE
+dm_create() {
+	dm create "$1" --table "$2" && dm mknodes && [ -b "/dev/mapper/$1" ]
+}
+
+# dm_remove NAME
+dm_remove() {
+	dm remove "$1" && dm mknodes
+}
+
+# sectors DEVICE: its size in 512-byte sectors.
+sectors() {
+	blockdev --getsz "$1"
+}
+
+# expect_errno ERRNO FILE TEXT: writing TEXT to FILE must fail with ERRNO (its name, such as EINVAL).
+expect_errno() {
+	local said text
+	case $1 in
+	EPERM) text='Operation not permitted' ;; ENOENT) text='No such file or directory' ;; EIO) text='Input/output error' ;;
+	ENXIO) text='No such device or address' ;; E2BIG) text='Argument list too long' ;; EAGAIN) text='Resource temporarily unavailable' ;;
+	ENOMEM) text='Cannot allocate memory' ;; EACCES) text='Permission denied' ;; EBUSY) text='Device or resource busy' ;;
+	EEXIST) text='File exists' ;; ENODEV) text='No such device' ;; EINVAL) text='Invalid argument' ;; ENOSPC) text='No space left on device' ;;
+	EROFS) text='Read-only file system' ;; ERANGE) text='Numerical result out of range' ;; ELOOP) text='Too many levels of symbolic links' ;;
+	EOVERFLOW) text='Value too large for defined data type' ;; EOPNOTSUPP) text='Operation not supported' ;; ENOTSUPP) text='Unknown error 524' ;;
+	ETIMEDOUT) text='Connection timed out' ;; ENOTEMPTY) text='Directory not empty' ;; EMSGSIZE) text='Message too long' ;;
+	ENAMETOOLONG) text='File name too long' ;; EBADMSG) text='Bad message' ;; EFBIG) text='File too large' ;; EALREADY) text='Operation already in progress' ;;
+	*) echo "expect_errno does not know $1" && return 2 ;;
+	esac
+	if said=$( (printf '%s\n' "$3" >"$2") 2>&1); then
+		echo "writing '$3' to $2 was accepted, $1 was expected"
+		return 1
+	fi
+	case $said in *"$text"*) return 0 ;; esac
+	echo "writing '$3' to $2: $said, $1 was expected"
+	return 1
+}
+
+# summary: the closing line; its status is that of the whole script, so call it last.
+summary() {
+	echo "$nrs_passed passed, $nrs_failed failed"
+	[ "$nrs_failed" = 0 ] && [ "$nrs_passed" -gt 0 ]
+}

@@ -19,7 +19,14 @@
 //! comes in through [`mem::Need`] and [`mem::Spare`]. The same files are compiled into `nrs.ko` and,
 //! by Cargo, for the host; [`mem`] is the only one that differs.
 
-#![cfg_attr(MODULE, allow(unreachable_pub, reason = "public for tests and benches on the host"))]
+#![cfg_attr(
+    MODULE,
+    allow(
+        dead_code,
+        unreachable_pub,
+        reason = "tests and benches on the host look at more than the kernel part uses"
+    )
+)]
 
 pub(crate) mod attr;
 pub(crate) mod class;

@@ -12,6 +12,8 @@
 //! | [`global`] | a value that callbacks from outside have to find |
 //! | [`task`] | who is running |
 //! | [`debugfs`] | files that keep the module loaded while they are open |
+//! | [`configfs`] | directories that are kept while they are in use |
+//! | [`params`] | module parameters |
 //! | [`misc`] | the clock, CPUs, plugs, allocation scopes |
 
 pub(crate) mod configfs;

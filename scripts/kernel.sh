@@ -41,6 +41,11 @@ esac
 
 if [ -z "${NRS_IN_ROOT:-}" ]; then
 	"$NRS_SCRIPTS/root.sh"
+	# Nothing to look at when the root has not changed since the metadata was made.
+	if [ -z "$refresh" ] && [ -f "$current" ] && [ -f "$NRS_CACHE/root.stamp" ] &&
+		[ "$base/$(cat "$current")/build.stamp" -nt "$NRS_CACHE/root.stamp" ]; then
+		exit
+	fi
 	mkdir -p "$NRS_CACHE/apt"
 	trixie_sources >"$NRS_CACHE/apt/sources.list"
 	exec "$NRS_SCRIPTS/in-root.sh" "$0" "$@"
@@ -148,6 +153,9 @@ if [ ! -d "$k/image" ]; then
 	rm -rf "$k/image.tmp"
 	fetch "$chosen" "linux-binary-unsigned-$chosen=$chosen_version" "$k/image.tmp"
 	fetch "$chosen" "linux-modules-$chosen=$chosen_version" "$k/image.tmp"
+	if archive_has "linux-base-$chosen" "$chosen_version"; then
+		fetch "$chosen" "linux-base-$chosen=$chosen_version" "$k/image.tmp"
+	fi
 	[ -e "$k/image.tmp/lib" ] || ln -s usr/lib "$k/image.tmp/lib"
 	depmod -b "$k/image.tmp" "$chosen"
 	vmlinuz=$(find "$k/image.tmp" -name "vmlinuz*" -type f | head -n 1)
@@ -160,6 +168,7 @@ fi
 toolchain=$(rustc --version && bindgen --version && gcc --version | head -n 1 && clang --version | head -n 1)
 key=$(printf '%s\n' "$chosen_version" "$toolchain" | hash_of)
 if stamp_is "$k/build.stamp" "$key"; then
+	touch "$k/build.stamp"
 	exit
 fi
 rm -f "$k/build.stamp"

@@ -10,7 +10,10 @@ use kernel::{
     sync::atomic::{ordering, Atomic},
 };
 
-use crate::sched::item::Cost;
+use crate::sched::{attr::Opcode, item::Cost};
+
+/// Names of [`Opcode`]s, in their order.
+const OPERATIONS: [&str; 4] = ["ost_read", "ost_write", "ost_punch", "ost_sync"];
 
 /// A counter that only grows.
 pub(crate) struct Counter(Atomic<u64>);
@@ -53,6 +56,8 @@ pub(crate) struct Client {
     forced: Counter,
     /// Requests of kernel threads: nobody knows for whom they work.
     anonymous: Counter,
+    /// Requests by operation: reads, writes, punches, flushes.
+    operations: [Counter; 4],
     /// Requests that are queued now.
     held: Atomic<u64>,
 }
@@ -70,6 +75,7 @@ impl Client {
             bytes: Counter::new(),
             forced: Counter::new(),
             anonymous: Counter::new(),
+            operations: [const { Counter::new() }; 4],
             held: Atomic::new(0),
         }
     }
@@ -115,6 +121,13 @@ impl Client {
         self.anonymous.add(1);
     }
 
+    /// Counts a request by its operation.
+    pub(crate) fn count_operation(&self, opcode: Opcode) {
+        if let Some(counter) = self.operations.get(opcode as usize) {
+            counter.add(1);
+        }
+    }
+
     /// Counts the end of a request.
     pub(crate) fn count_ended(&self, cost: Cost, failed: bool) {
         self.ended.add(1);
@@ -137,6 +150,10 @@ impl Client {
             self.bytes.get(),
             self.forced.get(),
             self.anonymous.get(),
-        )
+        )?;
+        for (name, counter) in OPERATIONS.iter().zip(&self.operations) {
+            write!(out, ", {name}: {}", counter.get())?;
+        }
+        Ok(())
     }
 }

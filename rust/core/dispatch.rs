@@ -206,7 +206,8 @@ impl Dispatch {
     /// always busy would keep all slots to itself.
     pub(crate) fn next_pending(&self) -> Option<u32> {
         let next = next_member(self.pending.members(), self.turn.load(ordering::Relaxed))?;
-        self.turn.store(next.wrapping_add(1) & 63, ordering::Relaxed);
+        self.turn
+            .store(next.wrapping_add(1) & 63, ordering::Relaxed);
         Some(next)
     }
 

@@ -88,11 +88,11 @@ impl Lane {
         attrs: &impl Fn() -> Attrs,
         now: u64,
     ) -> (Ticket, bool) {
-        let mix = ident
-            .iter()
-            .fold(0u64, |mix, word| {
-                (mix ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
-            });
+        let mix = ident.iter().fold(0u64, |mix, word| {
+            (mix ^ word)
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .rotate_left(29)
+        });
         let place = (mix >> 56) as usize & (CACHE - 1);
         if let Some(Some(cached)) = self.cache.get(place) {
             if cached.ident == *ident && self.head.is_live(&cached.ticket) {

@@ -50,10 +50,7 @@ pub(crate) const NAME_MAX: usize = 31;
 /// Whether `name` may name a service: a file name of letters, digits and `_ - . :`.
 pub(crate) fn is_name(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
-    !name.is_empty()
-        && name.len() <= NAME_MAX
-        && !name.starts_with('.')
-        && name.bytes().all(fits)
+    !name.is_empty() && name.len() <= NAME_MAX && !name.starts_with('.') && name.bytes().all(fits)
 }
 
 /// What a front-end says about a request beside its attributes.
@@ -129,8 +126,7 @@ impl Service {
         let fallback = Config::parse(Kind::Fifo, None, &tunables).map_err(errno)?;
         let mut partitions = KVec::with_capacity(count.into(), GFP_KERNEL)?;
         for index in 0..count {
-            let partition =
-                Partition::new(index, dispatch.clone(), published.clone(), fallback)?;
+            let partition = Partition::new(index, dispatch.clone(), published.clone(), fallback)?;
             partitions.push(partition, GFP_KERNEL)?;
         }
         let partitions = Arc::new(partitions, GFP_KERNEL)?;
@@ -162,11 +158,6 @@ impl Service {
     /// Its name.
     pub(crate) fn name(&self) -> &str {
         self.name.to_str().unwrap_or("")
-    }
-
-    /// Slots, targets, and who waits.
-    pub(crate) fn dispatch(&self) -> &Dispatch {
-        &self.dispatch
     }
 
     /// Number of partitions.

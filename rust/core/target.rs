@@ -102,6 +102,11 @@ impl Target {
         self.users.load(ordering::Relaxed)
     }
 
+    /// Requests that may be at the device.
+    pub(crate) fn limit(&self) -> u32 {
+        self.limit.load(ordering::Relaxed)
+    }
+
     /// Requests at the device.
     pub(crate) fn active(&self) -> u32 {
         self.active.load(ordering::Relaxed)

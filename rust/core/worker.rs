@@ -161,9 +161,8 @@ pub(crate) fn gather(partitions: &[Arc<Timed<Partition>>]) -> Result<Rows> {
                 let mut from = Some(0);
                 while let Some(slot) = from {
                     buf.clear();
-                    from = partition.with(|inner| {
-                        inner.head(priority).part_mut(id)?.rows(slot, &mut buf)
-                    });
+                    from = partition
+                        .with(|inner| inner.head(priority).part_mut(id)?.rows(slot, &mut buf));
                     rows.extend(buf.as_slice()).map_err(|_| ENOMEM)?;
                     misc::cond_resched();
                 }
@@ -183,8 +182,7 @@ pub(crate) fn each_part(
             for id in partition.instances(priority) {
                 let mut from = Some(0);
                 while let Some(slot) = from {
-                    from = partition
-                        .with(|inner| f(inner.head(priority).part_mut(id)?, slot));
+                    from = partition.with(|inner| f(inner.head(priority).part_mut(id)?, slot));
                     misc::cond_resched();
                 }
             }

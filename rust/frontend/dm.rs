@@ -60,7 +60,10 @@ impl Device {
         let (uid, gid) = (known(who.uid), known(who.gid));
         Attrs {
             nid: self.config.nid,
-            jobid: self.config.jobid.unwrap_or_else(|| self.jobid(who, uid, gid)),
+            jobid: self
+                .config
+                .jobid
+                .unwrap_or_else(|| self.jobid(who, uid, gid)),
             uid,
             gid,
             projid: Id::ABSENT,
@@ -106,8 +109,7 @@ impl Device {
         };
         let pid = if template.uses_pid() { who.pid } else { 0 };
         [
-            u64::from(self.attachment.client().serial()) << 32
-                | u64::from(pid),
+            u64::from(self.attachment.client().serial()) << 32 | u64::from(pid),
             u64::from(who.uid) << 32 | u64::from(who.gid),
             word(low),
             word(high),
@@ -158,7 +160,9 @@ impl Target for Device {
 
     fn map(&self, bio: Bio<'_, Self>) -> Map {
         // Callers wait for flushes, so there is no order to keep; they carry nothing to charge.
+        let client = self.attachment.client();
         if bio.is_empty_flush() {
+            client.count_operation(Opcode::OstSync);
             return bio.bypass();
         }
         let who = task::submitter();
@@ -183,7 +187,7 @@ impl Target for Device {
             Opcode::OstPunch => Cost::of_bytes(0),
             _ => Cost::of_bytes(about.bytes),
         };
-        let client = self.attachment.client();
+        client.count_operation(about.opcode);
         let must_pass = bio.is_urgent() || who.reclaim;
         if who.kthread {
             client.count_anonymous();

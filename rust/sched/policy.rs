@@ -237,6 +237,10 @@ macro_rules! policies {
         }
 
         /// A part of any policy.
+        #[allow(
+            clippy::large_enum_variant,
+            reason = "there are few parts, and the large one is the one in use"
+        )]
         pub enum AnyPart<I: Item> {
             $(#[doc = concat!("One of `", stringify!($module), "`.")] $name($module::State<I>),)+
         }

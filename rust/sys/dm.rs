@@ -48,12 +48,18 @@ use crate::sched::item::Cost;
 #[allow(
     clippy::all,
     dead_code,
+    improper_ctypes,
     missing_docs,
     non_camel_case_types,
     non_snake_case,
     non_upper_case_globals,
     unreachable_pub,
     unsafe_op_in_unsafe_fn,
+    clippy::as_ptr_cast_mut,
+    clippy::as_underscore,
+    clippy::cast_lossless,
+    clippy::ptr_as_ptr,
+    clippy::ref_as_ptr,
     clippy::undocumented_unsafe_blocks
 )]
 pub(super) mod raw {
@@ -179,7 +185,7 @@ impl<'a> Args<'a> {
     pub(crate) fn get(&self, index: usize) -> Option<&'a str> {
         let word = *self.words.get(index)?;
         // SAFETY: By the promise given to `new`.
-        unsafe { CStr::from_ptr(word.cast()) }.to_str().ok()
+        unsafe { CStr::from_char_ptr(word) }.to_str().ok()
     }
 }
 
@@ -386,6 +392,10 @@ impl<T: Target> Instance<T> {
     }
 
     /// A held bio must not fail because nobody waited, and nobody may have to poll for it.
+    ///
+    /// # Safety
+    ///
+    /// As [`Ops::hold`] says.
     unsafe fn hold(node: NonNull<Node>) {
         const NOWAIT: u32 = 1 << bindings::req_flag_bits___REQ_NOWAIT;
         const POLLED: u32 = 1 << bindings::req_flag_bits___REQ_POLLED;
@@ -396,6 +406,11 @@ impl<T: Target> Instance<T> {
         }
     }
 
+    /// Sends a held bio down.
+    ///
+    /// # Safety
+    ///
+    /// As [`Ops::submit`] says.
     unsafe fn submit(node: NonNull<Node>) {
         // SAFETY: The node is in a per-bio area that is valid until the bio ends, and the target stays
         // until all its bios have ended.
@@ -407,6 +422,11 @@ impl<T: Target> Instance<T> {
         }
     }
 
+    /// Makes a target.
+    ///
+    /// # Safety
+    ///
+    /// Called by device-mapper only, as its documentation says for `ctr`.
     unsafe extern "C" fn ctr(
         ti: *mut raw::dm_target,
         argc: c_uint,
@@ -417,7 +437,7 @@ impl<T: Target> Instance<T> {
             Ok(()) => 0,
             Err(refusal) => {
                 // SAFETY: `ti` is valid; device-mapper only prints the text.
-                unsafe { (*ti).error = refusal.reason.as_ptr().cast_mut().cast() };
+                unsafe { (*ti).error = refusal.reason.as_char_ptr().cast_mut() };
                 refusal.error.to_errno()
             }
         }
@@ -455,8 +475,8 @@ impl<T: Target> Instance<T> {
             let (bdev, name, mapped) = unsafe {
                 (
                     (*lower).bdev,
-                    CStr::from_ptr((&raw const (*lower).name).cast()),
-                    CStr::from_ptr(raw::dm_table_device_name((*ti).table).cast()),
+                    CStr::from_char_ptr((&raw const (*lower).name).cast()),
+                    CStr::from_char_ptr(raw::dm_table_device_name((*ti).table)),
                 )
             };
             // SAFETY: `bdev` is open.
@@ -514,6 +534,11 @@ impl<T: Target> Instance<T> {
         Ok(())
     }
 
+    /// Ends a target.
+    ///
+    /// # Safety
+    ///
+    /// Called by device-mapper only, as its documentation says for `dtr`.
     unsafe extern "C" fn dtr(ti: *mut raw::dm_target) {
         // SAFETY: Stored by `construct`; device-mapper calls this once, after all bios have ended.
         let mut instance = unsafe { KBox::from_raw((*ti).private.cast::<Self>()) };
@@ -523,6 +548,11 @@ impl<T: Target> Instance<T> {
         unsafe { raw::dm_put_device(ti, instance.lower) };
     }
 
+    /// Decides what becomes of a bio.
+    ///
+    /// # Safety
+    ///
+    /// Called by device-mapper only, as its documentation says for `map`.
     unsafe extern "C" fn map(ti: *mut raw::dm_target, bio: *mut bindings::bio) -> c_int {
         // SAFETY: Device-mapper maps bios only between `ctr` and `dtr`.
         let instance = unsafe { Self::of(ti) };
@@ -530,6 +560,11 @@ impl<T: Target> Instance<T> {
         instance.target.map(Bio { bio, ti, instance }).0 as c_int
     }
 
+    /// Accounts a bio that has ended.
+    ///
+    /// # Safety
+    ///
+    /// Called by device-mapper only, as its documentation says for `end_io`.
     unsafe extern "C" fn end_io(
         ti: *mut raw::dm_target,
         bio: *mut bindings::bio,
@@ -550,21 +585,41 @@ impl<T: Target> Instance<T> {
         raw::DM_ENDIO_DONE as c_int
     }
 
+    /// Empties a target.
+    ///
+    /// # Safety
+    ///
+    /// Called by device-mapper only, as its documentation says for `presuspend`.
     unsafe extern "C" fn presuspend(ti: *mut raw::dm_target) {
         // SAFETY: Called between `ctr` and `dtr`.
         unsafe { Self::of(ti) }.target.presuspend();
     }
 
+    /// Goes on after a suspend that was given up.
+    ///
+    /// # Safety
+    ///
+    /// Called by device-mapper only, as its documentation says for `presuspend_undo`.
     unsafe extern "C" fn presuspend_undo(ti: *mut raw::dm_target) {
         // SAFETY: Called between `ctr` and `dtr`.
         unsafe { Self::of(ti) }.target.presuspend_undo();
     }
 
+    /// Goes on.
+    ///
+    /// # Safety
+    ///
+    /// Called by device-mapper only, as its documentation says for `resume`.
     unsafe extern "C" fn resume(ti: *mut raw::dm_target) {
         // SAFETY: Called between `ctr` and `dtr`.
         unsafe { Self::of(ti) }.target.resume();
     }
 
+    /// Tells of a target.
+    ///
+    /// # Safety
+    ///
+    /// Called by device-mapper only, as its documentation says for `status`.
     unsafe extern "C" fn status(
         ti: *mut raw::dm_target,
         kind: raw::status_type_t,
@@ -586,7 +641,7 @@ impl<T: Target> Instance<T> {
 
     fn table(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         // SAFETY: The lower device is open while the instance lives.
-        let name = unsafe { CStr::from_ptr((&raw const (*self.lower).name).cast()) };
+        let name = unsafe { CStr::from_char_ptr((&raw const (*self.lower).name).cast()) };
         write!(
             out,
             "{} {} ",
@@ -596,6 +651,11 @@ impl<T: Target> Instance<T> {
         self.target.table(out)
     }
 
+    /// Carries out a message.
+    ///
+    /// # Safety
+    ///
+    /// Called by device-mapper only, as its documentation says for `message`.
     unsafe extern "C" fn message(
         ti: *mut raw::dm_target,
         argc: c_uint,
@@ -618,6 +678,11 @@ impl<T: Target> Instance<T> {
         }
     }
 
+    /// Names the lower device, so that its limits hold above.
+    ///
+    /// # Safety
+    ///
+    /// Called by device-mapper only, as its documentation says for `iterate_devices`.
     unsafe extern "C" fn iterate_devices(
         ti: *mut raw::dm_target,
         callout: raw::iterate_devices_callout_fn,

@@ -27,9 +27,9 @@ use core::{
 };
 
 use crate::sched::{
+    attr::Priority,
     head::Ticket,
     item::{Cost, Fifo, Item},
-    attr::Priority,
 };
 
 /// How a front-end gets a request back.
@@ -102,6 +102,7 @@ impl Node {
     }
 
     /// When it arrived, monotonic ns.
+    #[cfg(CONFIG_KUNIT = "y")]
     pub(crate) fn arrival(&self) -> u64 {
         self.arrival
     }

@@ -82,9 +82,19 @@ impl<T: Send + Sync> RcuBox<T> {
         }
         // SAFETY: `old` is valid and was just swapped out, so this is its only callback; `head` is its
         // first field.
-        unsafe { bindings::call_rcu(UnsafeCell::raw_get(&raw const (*old).head), Some(Self::free)) };
+        unsafe {
+            bindings::call_rcu(
+                UnsafeCell::raw_get(&raw const (*old).head),
+                Some(Self::free),
+            )
+        };
     }
 
+    /// Frees a value that nobody reads any more.
+    ///
+    /// # Safety
+    ///
+    /// Called by RCU only, with what [`RcuBox::swap`] gave it.
     unsafe extern "C" fn free(head: *mut bindings::callback_head) {
         // SAFETY: `head` is the first field of a `repr(C)` structure that came from `KBox::into_raw`;
         // the grace period is over, so nobody reads it any more.

@@ -36,7 +36,7 @@ pub(crate) fn submitter() -> Submitter {
             uid: (*cred).fsuid.val,
             gid: (*cred).fsgid.val,
             pid: (*task).tgid.unsigned_abs(),
-            comm: core::mem::transmute::<_, [u8; 16]>((*task).comm),
+            comm: (*task).comm,
             kthread: flags & bindings::PF_KTHREAD != 0,
             reclaim: flags & bindings::PF_MEMALLOC != 0,
         }

@@ -81,6 +81,11 @@ impl<T: Expire> Timed<T> {
         unsafe { bindings::hrtimer_cancel(self.raw.get()) };
     }
 
+    /// The time has come.
+    ///
+    /// # Safety
+    ///
+    /// Called by the timer core only, with the timer of a `Timed<T>`.
     unsafe extern "C" fn run(timer: *mut bindings::hrtimer) -> bindings::hrtimer_restart {
         // SAFETY: `raw` is the first field of this `repr(C)` structure and `Opaque` is transparent; the
         // structure is alive because its drop waits for this callback.

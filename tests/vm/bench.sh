@@ -55,7 +55,7 @@ measure() {
 	shift 2
 	before=$(queued "$name")
 	fio --name="$name" --filename="$(device "$name")" --rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth=32 \
-		--norandommap --randrepeat=1 --group_reporting --output-format=json "$@" >"/out/$file.json"
+		--norandommap --randrepeat=1 --group_reporting --invalidate=0 --output-format=json "$@" >"/out/$file.json"
 	echo $(($(queued "$name") - before)) >"/out/$file.queued"
 }
 

@@ -32,7 +32,7 @@ load() {
 	uid=$(uid_of "$2")
 	setpriv --reuid "$uid" --regid "$uid" --clear-groups -- \
 		fio --name="$2" --filename="/dev/mapper/$2" --rw=randread --bs="$block" --direct=1 --ioengine=libaio \
-		--iodepth="$4" --numjobs="$3" --group_reporting --norandommap --randrepeat=1 \
+		--iodepth="$4" --numjobs="$3" --group_reporting --norandommap --randrepeat=1 --invalidate=0 \
 		--time_based --runtime="$seconds" --ramp_time=3 --output-format=json >"/out/$1-$2.json"
 }
 
@@ -61,13 +61,13 @@ run() {
 }
 
 # Time passes on the lower device, data does not. Its own queue is much deeper than the slots, so it never decides.
-null_blk_create lower size=4096 queue_mode=2 irqmode=2 completion_nsec=2000000 hw_queue_depth=1024 memory_backed=0
+null_blk_create lower size=4096 queue_mode=2 irqmode=2 completion_nsec=4000000 hw_queue_depth=1024 memory_backed=0
 load_nrs
 dm_create small "0 $half nrs /dev/lower 0 demo"
 dm_create greedy "0 $half nrs /dev/lower $half demo"
 for client in small greedy; do chown "$(uid_of "$client")" "$(readlink -f "/dev/mapper/$client")"; done
 dmsetup message small 0 service slots "$slots"
-say "service demo, $slots slots; clients small and greedy on one null_blk that takes 2 ms per request"
+say "service demo, $slots slots; clients small and greedy on one null_blk that takes 4 ms per request"
 
 run alone fifo small
 run fifo fifo small greedy

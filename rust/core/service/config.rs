@@ -67,10 +67,7 @@ impl Service {
     /// # Errors
     ///
     /// What `f` refuses; `EAGAIN`: earlier policies are still stopping; `ENOMEM`. Nothing is changed then.
-    pub(crate) fn update_tunables(
-        &self,
-        f: impl FnOnce(&mut Tunables) -> error::Result,
-    ) -> Result {
+    pub(crate) fn update_tunables(&self, f: impl FnOnce(&mut Tunables) -> error::Result) -> Result {
         let mut settings = self.settings.lock();
         let mut tunables = settings.tunables;
         f(&mut tunables).map_err(errno)?;
@@ -108,8 +105,7 @@ impl Service {
         let command = Command::parse(command).map_err(errno)?;
         let kind = Kind::from_name(command.policy).map_err(errno)?;
         let mut settings = self.settings.lock();
-        let config =
-            Config::parse(kind, command.argument, &settings.tunables).map_err(errno)?;
+        let config = Config::parse(kind, command.argument, &settings.tunables).map_err(errno)?;
         // The fallback always runs: to select it is to do without a primary.
         let chosen = match kind {
             Kind::Fifo => None,
@@ -146,8 +142,7 @@ impl Service {
                 partition
                     .with(|inner| inner.head(priority).can_install())
                     .map_err(errno)?;
-                let part =
-                    KernelPart::new(&config, misc::random()).map_err(|_| ENOMEM)?;
+                let part = KernelPart::new(&config, misc::random()).map_err(|_| ENOMEM)?;
                 parts.push(Some(part), GFP_KERNEL)?;
             }
         }
@@ -160,8 +155,8 @@ impl Service {
                     continue;
                 };
                 if let Some(part) = parts.next().and_then(Option::take) {
-                    let refused = partition
-                        .with(|inner| inner.head(priority).install(part, config).err());
+                    let refused =
+                        partition.with(|inner| inner.head(priority).install(part, config).err());
                     kernel::warn_on!(refused.is_some());
                 }
             }

@@ -6,10 +6,7 @@ use core::fmt;
 
 use kernel::prelude::*;
 
-use super::{
-    config::PRIORITIES,
-    Service,
-};
+use super::{config::PRIORITIES, Service};
 use crate::{
     core::{
         partition::Inner,
@@ -32,6 +29,9 @@ struct Sum {
     queued: u64,
     active: u64,
 }
+
+/// Bits of a device number that are the minor number.
+const MINOR_BITS: u32 = 20;
 
 const KINDS: usize = Kind::ALL.len();
 
@@ -129,24 +129,57 @@ impl Service {
 
     /// Sets the counters of all classes to zero.
     pub(crate) fn reset_stats(&self) {
-        each_part(&self.partitions, |part, from| {
-            part.reset(from, ROWS as u32)
-        });
+        each_part(&self.partitions, |part, from| part.reset(from, ROWS as u32));
     }
 
-    /// Writes one line of counters per client.
+    /// Writes the slots, the counters of each client and the state of each target, YAML.
     ///
     /// # Errors
     ///
     /// `ENOSPC`: what `out` cannot take.
     pub(crate) fn write_clients(&self, out: &mut dyn fmt::Write) -> Result {
+        self.write_clients_to(out).map_err(|_| ENOSPC)
+    }
+
+    fn write_clients_to(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         let clients = self.clients.lock();
+        writeln!(
+            out,
+            "service: {{ slots: {}, limit: {}, active: {}, overflow: {}, no_memory: {} }}\nclients:",
+            self.slots(),
+            self.dispatch.limit(),
+            self.dispatch.pool().active(),
+            self.overflow(),
+            self.ticker.worker().failures(),
+        )?;
         for client in clients.list.iter() {
             let name = client.name().to_str().unwrap_or("?");
-            write!(out, "- client: \"{name}\"\n  counters: {{ ").map_err(|_| ENOSPC)?;
-            client.write(out).map_err(|_| ENOSPC)?;
-            out.write_str(" }\n").map_err(|_| ENOSPC)?;
+            write!(out, "- client: \"{name}\"\n  counters: {{ ")?;
+            client.write(out)?;
+            out.write_str(" }\n")?;
+        }
+        out.write_str("targets:\n")?;
+        for target in self.dispatch.targets().filter(|target| target.users() > 0) {
+            writeln!(
+                out,
+                "- target: \"{}:{}\"\n  counters: {{ users: {}, limit: {}, active: {} }}",
+                target.number() >> MINOR_BITS,
+                target.number() & ((1 << MINOR_BITS) - 1),
+                target.users(),
+                target.limit(),
+                target.active(),
+            )?;
         }
         Ok(())
+    }
+
+    /// Requests that found no class of their own.
+    fn overflow(&self) -> u64 {
+        let mut sum = 0u64;
+        each_part(&self.partitions, |part, _| {
+            sum = sum.saturating_add(part.overflow());
+            None
+        });
+        sum
     }
 }

@@ -59,7 +59,8 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<Plan<Config>, Refusal> {
         error: ENOMEM,
         reason: c"Out of memory",
     };
-    let (Some(device), Some(offset), Some(service)) = (args.get(0), args.get(1), args.get(2)) else {
+    let (Some(device), Some(offset), Some(service)) = (args.get(0), args.get(1), args.get(2))
+    else {
         return Err(refuse(c"Arguments missing: DEVICE OFFSET SERVICE"));
     };
     let offset = number(offset)
@@ -71,9 +72,11 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<Plan<Config>, Refusal> {
         ));
     }
     let mut config = Config {
-        service: CString::try_from_fmt(kernel::prelude::fmt!("{service}")).map_err(|_| Refusal {
-            error: ENOMEM,
-            reason: c"Out of memory",
+        service: CString::try_from_fmt(kernel::prelude::fmt!("{service}")).map_err(|_| {
+            Refusal {
+                error: ENOMEM,
+                reason: c"Out of memory",
+            }
         })?,
         nid: None,
         jobid: None,
@@ -134,8 +137,9 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<Plan<Config>, Refusal> {
                 if !once(2) {
                     return Err(refuse(c"jobid_name: given twice"));
                 }
-                config.template = Template::parse(value)
-                    .map_err(|_| refuse(c"jobid_name: up to 63 bytes with %e %u %g %p %h %H %j %%"))?;
+                config.template = Template::parse(value).map_err(|_| {
+                    refuse(c"jobid_name: up to 63 bytes with %e %u %g %p %h %H %j %%")
+                })?;
             }
             "opportunity" => {
                 if !once(3) {

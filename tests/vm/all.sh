@@ -1,0 +1,29 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# usage: all.sh NAME...: runs the tests of those names one after the other in this machine and sums up their checks.
+. /tests/lib.sh
+passed=0 failed=0
+for name; do
+	echo "== $name"
+	started=$SECONDS
+	timeout -k 5 200 bash "/tests/$name.sh" >/tmp/all.log 2>&1 &
+	pid=$!
+	tail -f /tmp/all.log 2>/dev/null &
+	show=$!
+	wait "$pid"
+	status=$?
+	sleep 0.2
+	kill "$show" 2>/dev/null
+	wait "$show" 2>/dev/null
+	good=$(grep -c '^ok ' /tmp/all.log)
+	bad=$(grep -c '^not ok ' /tmp/all.log)
+	# A test that ends otherwise than by its summary has failed as a whole.
+	if [ "$status" != 0 ] && [ "$bad" = 0 ]; then
+		echo "not ok - $name # status $status"
+		bad=1
+	fi
+	echo "== $name: $good passed, $bad failed, $((SECONDS - started)) s"
+	passed=$((passed + good)) failed=$((failed + bad))
+done
+echo "== all: $passed passed, $failed failed"
+[ "$failed" = 0 ] && [ "$passed" -gt 0 ]

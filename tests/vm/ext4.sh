@@ -1,0 +1,59 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# A filesystem on a device: data and checks come out right, flushes reach the disk.
+. /tests/nrs.sh
+
+# in_filesystem POLICY: mixed sizes with checksums, directly and through the page cache.
+in_filesystem() {
+	module
+	lower nb0 memory_backed=1 cache_size=16
+	client a /dev/nb0 svc
+	policy svc "$1"
+	[ "$(cat "/sys/block/$(basename "$(readlink -f /dev/mapper/a)")/queue/write_cache" 2>/dev/null || cat /sys/block/dm-0/queue/write_cache)" = 'write back' ]
+	mkfs.ext4 -q -b 4096 /dev/mapper/a
+	mkdir -p /mnt/a
+	mount -t ext4 /dev/mapper/a /mnt/a
+	local common=(--directory=/mnt/a --rw=randwrite --bssplit=4k/50:64k/50 --verify=crc32c --verify_fatal=1 --do_verify=1 --minimal)
+	fio --name=direct "${common[@]}" --size=12m --direct=1 --ioengine=libaio --iodepth=16 --numjobs=2 >/tmp/fio.txt || fail "direct: $(tail -n 2 /tmp/fio.txt)"
+	fio --name=buffered "${common[@]}" --size=12m --ioengine=psync --fsync=32 --invalidate=1 >/tmp/fio.txt || fail "buffered: $(tail -n 2 /tmp/fio.txt)"
+	local sum
+	sum=$(cat /mnt/a/direct* /mnt/a/buffered* | md5sum)
+	umount /mnt/a
+	e2fsck -fn /dev/mapper/a >/tmp/fsck.txt 2>&1 || fail "$(tail -n 5 /tmp/fsck.txt)"
+	mount -t ext4 -o ro /dev/mapper/a /mnt/a
+	[ "$(cat /mnt/a/direct* /mnt/a/buffered* | md5sum)" = "$sum" ]
+	umount /mnt/a
+	balanced a
+}
+
+# balanced DEVICE: nothing waits, and as many have ended as came.
+balanced() {
+	wait_for 10 "[ \$(counter $1 held) = 0 ] && [ \$((\$(counter $1 passed) + \$(counter $1 queued))) = \$(counter $1 ended) ]" ||
+		fail "$(dm status "$1")"
+	[ "$(counter "$1" failed)" = 0 ]
+}
+
+# flushes: number of flushes that the disk has done.
+flushes() {
+	awk '{ print $16 }' /sys/block/nb0/stat
+}
+
+# Each fsync becomes a flush below, also with a policy that holds requests, and with one slot.
+fsync_path() {
+	module
+	lower nb0 memory_backed=1 cache_size=16
+	client a /dev/nb0 svc
+	policy svc fairshare
+	echo 1 >"$(at svc slots)"
+	local before
+	before=$(flushes)
+	fio --name=s --filename=/dev/mapper/a --rw=randwrite --bs=4k --io_size=1m --size=16m --fsync=8 --numjobs=4 \
+		--ioengine=psync --direct=1 --minimal >/tmp/fio.txt
+	[ $(($(flushes) - before)) -ge 32 ] || fail "$before flushes before, $(flushes) after"
+	balanced a
+}
+
+try "$(slow 40 90)" "ext4 under fifo: written, checked, read back" in_filesystem fifo
+try "$(slow 40 90)" "ext4 under fairshare: written, checked, read back" in_filesystem fairshare
+try 30 "fsync reaches the disk" fsync_path
+summary

@@ -1,0 +1,107 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Loading and unloading: many times, with parameters, and refused while something is in use.
+. /tests/nrs.sh
+
+parameters=/sys/module/nrs/parameters
+
+# cycles N: every tenth time with a device that does something.
+cycles() {
+	lower nb0 memory_backed=1
+	for i in $(seq "$1"); do
+		load_nrs
+		if [ $((i % 10)) = 1 ]; then
+			client a /dev/nb0 svc
+			policy svc fairshare
+			load a --io_size=256k >/dev/null
+			[ "$(counter a ended)" -ge 64 ] || fail "round $i: $(dm status a)"
+			dm_remove a
+		fi
+		rmmod nrs
+		[ ! -d /sys/module/nrs ] && [ ! -d /sys/kernel/debug/nrs ] && [ ! -d /sys/kernel/config/nrs ] ||
+			fail "round $i: something is left"
+	done
+}
+
+see_parameters() {
+	module
+	[ "$(cat $parameters/default_slots)" = 64 ] && [ "$(cat $parameters/classes_max)" = 16384 ]
+	local value
+	for value in 0 65536 -1 x '' 99999999999; do expect_errno EINVAL $parameters/default_slots "$value"; done
+	for value in 0 63 1048577 -1 x ''; do expect_errno EINVAL $parameters/classes_max "$value"; done
+	[ "$(cat $parameters/default_slots)" = 64 ] && [ "$(cat $parameters/classes_max)" = 16384 ]
+	# A change is for services that are made later.
+	lower nb0
+	lower nb1
+	client a /dev/nb0 before
+	echo 20 >$parameters/default_slots
+	client b /dev/nb1 after
+	[ "$(cat "$(at before slots)")" = 64 ] && [ "$(cat "$(at after slots)")" = 20 ]
+}
+
+given_parameters() {
+	if [ -d /sys/module/nrs ]; then rmmod nrs; fi
+	local bad
+	for bad in default_slots=0 default_slots=65536 default_slots=x classes_max=1; do
+		if load_nrs "$bad" 2>/dev/null; then fail "loaded with $bad"; fi
+		[ ! -d /sys/module/nrs ]
+	done
+	load_nrs default_slots=8 classes_max=64
+	[ "$(cat $parameters/default_slots)" = 8 ] && [ "$(cat $parameters/classes_max)" = 64 ]
+	lower nb0
+	client a /dev/nb0 svc
+	[ "$(cat "$(at svc slots)")" = 8 ]
+	dm_remove a
+	rmmod nrs
+}
+
+# A table keeps the module: one in use, one that is suspended, one that is loaded only.
+busy_table() {
+	module
+	lower nb0
+	client a /dev/nb0 svc
+	refused EBUSY rmmod nrs
+	dm suspend a
+	refused EBUSY rmmod nrs
+	dm resume a
+	dm_remove a
+	dm create b --notable
+	dm load b --table "0 $(sectors /dev/nb0) nrs /dev/nb0 0 svc"
+	refused EBUSY rmmod nrs
+	dm clear b
+	rmmod nrs
+	dm_remove b
+}
+
+# An open file keeps the module; it reads as gone once its service is.
+open_file() {
+	module
+	lower nb0
+	client a /dev/nb0 svc
+	exec 5<"$(at svc nrs_policies)" 6>"$(at svc slots)"
+	dm_remove a
+	[ ! -d /sys/kernel/debug/nrs/svc ]
+	refused EBUSY rmmod nrs
+	if cat <&5 2>/dev/null; then fail "read of a removed file"; fi
+	if echo 5 2>/dev/null >&6; then fail "write to a removed file"; fi
+	exec 5<&- 6>&-
+	rmmod nrs
+}
+
+busy_directory() {
+	module
+	mkdir /sys/kernel/config/nrs/svc
+	refused EBUSY rmmod nrs
+	rmdir /sys/kernel/config/nrs/svc
+	rmmod nrs
+}
+
+if [ -d /sys/module/nrs ]; then rmmod nrs; fi
+cycles=$(slow 50 10)
+try 90 "loads and unloads $cycles times" cycles "$cycles"
+try 20 "parameters show, refuse what is wrong and count for new services" see_parameters
+try 20 "parameters at load time" given_parameters
+try 20 "rmmod is refused while a table is there" busy_table
+try 20 "rmmod is refused while a control file is open" open_file
+try 20 "rmmod is refused while a configured service is there" busy_directory
+summary

@@ -1,0 +1,222 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Helpers for the tests of nrs.ko: . /tests/nrs.sh (after which those of lib.sh are there too).
+# A test is a list of functions, each run by try: apart from the others, with a limit of time, on a machine without devices.
+
+. /tests/lib.sh
+
+# shellcheck disable=SC2034 # for the tests
+case $(uname -r) in *nrs-debug*) debug=1 ;; *) debug='' ;; esac
+
+# slow FAST SLOW: FAST on the stock kernel, SLOW on the debug kernel.
+slow() {
+	if [ -n "$debug" ]; then echo "$2"; else echo "$1"; fi
+}
+
+# say TEXT...: a remark that shows with a failed check, and in /out/log.
+say() {
+	echo "$*"
+}
+
+# fail TEXT...: ends the check.
+fail() {
+	echo "$*"
+	exit 1
+}
+
+# try SECONDS NAME FUNCTION [ARG...]: a check of its own process; commands that fail end it, as does the time.
+try() {
+	local limit=$1 name=$2 log=/tmp/try.log pid rc=0 started=$SECONDS
+	shift 2
+	echo "nrs test: $name" >/dev/kmsg
+	(
+		set -euo pipefail
+		trap 'echo "(line $LINENO: $BASH_COMMAND)"' ERR
+		set -E
+		"$@"
+	) >"$log" 2>&1 &
+	pid=$!
+	if wait_for "$limit" "! kill -0 $pid 2>/dev/null"; then
+		wait "$pid" || rc=$?
+	else
+		echo "no end within $limit s" >>"$log"
+		# What blocks goes to the kernel's log.
+		echo w >/proc/sysrq-trigger
+		kill -KILL "$pid" 2>/dev/null
+		rc=124
+	fi
+	{ echo "== $name: status $rc, $((SECONDS - started)) s" && cat "$log"; } >>/out/log
+	if [ "$rc" = 0 ]; then
+		ok "$name ($((SECONDS - started)) s)"
+	else
+		not_ok "$name" "$(tail -n 6 "$log" | tr '\n' ' ')"
+	fi
+	clean_up || not_ok "$name: cleaning up" "$(dm ls | tr '\n' ' ')"
+}
+
+# clean_up: ends all loads and removes all mounts, devices and configured services.
+clean_up() {
+	local name dir pid round
+	for dir in /sys/fs/cgroup/test*; do
+		[ ! -d "$dir" ] || echo 1 >"$dir/cgroup.kill" || true
+	done
+	for pid in $(pidof fio alpha beta dd dmsetup 2>/dev/null); do kill -KILL "$pid" 2>/dev/null; done
+	{
+		# Twice: what is suspended or stacked may need the other gone first.
+		for round in 1 2 3; do
+			for name in $(dm ls 2>/dev/null | awk '!/No devices/ { print $1 }'); do dm resume "$name"; done
+			[ "$round" = 1 ] || wait_for 3 "! pidof fio dd"
+			for dir in /mnt/*; do ! mountpoint -q "$dir" || umount "$dir"; done
+			swapoff -a
+			for name in $(dm ls 2>/dev/null | awk '!/No devices/ { print $1 }'); do
+				dm remove "$name" || { [ "$round" != 3 ] || dm remove --force "$name"; }
+			done
+		done
+		for dir in /sys/kernel/config/nrs/*/; do [ ! -d "$dir" ] || rmdir "$dir"; done
+		for dir in /sys/kernel/config/nullb/*/; do
+			[ ! -d "$dir" ] || null_blk_remove "$(basename "$dir")"
+		done
+		for dir in /sys/fs/cgroup/test*; do [ ! -d "$dir" ] || rmdir "$dir"; done
+	} >/tmp/clean.log 2>&1
+	dm mknodes
+	[ -z "$(dm ls 2>/dev/null | grep -v 'No devices')" ]
+}
+
+# lower NAME [KEY=VALUE...]: a null_blk disk of 128 MiB unless told otherwise.
+lower() {
+	local name=$1
+	shift
+	null_blk_create "$name" size=128 blocksize=512 queue_mode=2 "$@"
+}
+
+# slow_lower NAME NANOSECONDS [KEY=VALUE...]: one that completes each request after that time, from an interrupt, and
+# never decides the order itself.
+slow_lower() {
+	local name=$1 time=$2
+	shift 2
+	lower "$name" irqmode=2 completion_nsec="$time" hw_queue_depth=1024 "$@"
+	echo none >"/sys/block/$name/queue/scheduler" 2>/dev/null || true
+}
+
+# client NAME LOWER SERVICE [WORD...]: a device of type nrs on the whole of LOWER; any user may use it.
+client() {
+	local name=$1 dev=$2 service=$3
+	shift 3
+	dm_create "$name" "0 $(sectors "$dev") nrs $dev 0 $service${*:+ $# $*}"
+	chmod 666 "/dev/mapper/$name"
+}
+
+# at SERVICE FILE: path of a control file.
+at() {
+	echo "/sys/kernel/debug/nrs/$1/$2"
+}
+
+# set_to SERVICE FILE VALUE: writes it; while instances are still draining (EAGAIN), waits for their end.
+set_to() {
+	local file said
+	file=$(at "$1" "$2")
+	for _ in $(seq 100); do
+		if said=$( (printf '%s\n' "$3" >"$file") 2>&1); then return 0; fi
+		case $said in
+		*'temporarily unavailable'*) wait_for 20 "! grep -q 'state: stopping' '$(at "$1" nrs_policies)'" ;;
+		*) fail "$2 = '$3': $said" ;;
+		esac
+	done
+	fail "$2 = '$3': still EAGAIN"
+}
+
+# policy SERVICE TEXT
+policy() {
+	set_to "$1" nrs_policies "$2"
+}
+
+# counter DEVICE NAME: one of the counters in the device's status, all its targets together.
+counter() {
+	dm status "$1" | grep -oE "\\b$2: [0-9]+" | awk '{ n += $2 } END { print n + 0 }'
+}
+
+# load NAME [OPTION...]: random reads of DEVICE by fio, 4 KiB, libaio; ends with the check if not told otherwise.
+load() {
+	local name=$1
+	shift
+	fio --name="$name" --filename="/dev/mapper/$name" --rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth=16 \
+		--norandommap --minimal --group_reporting "$@"
+}
+
+# verified NAME [OPTION...]: writes with checksums that are read back and compared.
+verified() {
+	local name=$1
+	shift
+	fio --name="$name" --filename="/dev/mapper/$name" --rw=randwrite --bs=4k --direct=1 --ioengine=libaio --iodepth=16 \
+		--verify=crc32c --verify_fatal=1 --do_verify=1 --minimal --group_reporting "$@" >"/tmp/verified-$name.txt" ||
+		fail "fio on $name: $(tail -n 3 "/tmp/verified-$name.txt" | cut -c1-300)"
+}
+
+# terse FILE FIELD: that field of fio's report (3 name, 5 error, 6 KiB read, 8 and 49 IOPS, 16 mean latency of reads, us).
+terse() {
+	awk -F';' -v f="$2" '$1 == 3 { print $f }' "$1" | head -n 1
+}
+
+# saturated DEVICE...: waits until each has at least four requests waiting.
+saturated() {
+	local name
+	for name; do
+		wait_for 30 "[ \"\$(counter $name held)\" -ge 4 ]" || fail "$name has no backlog: $(dm status "$name")"
+	done
+}
+
+# window SECONDS COUNTER DEVICE...: how far the devices' counters go in that time, in the order of the arguments. What
+# part of the time the CPUs worked goes to /tmp/busy, percent.
+window() {
+	local seconds=$1 name=$2 before after cpu
+	shift 2
+	cpu=$(cpu_time)
+	before=$(dm status)
+	sleep "$seconds"
+	after=$(dm status)
+	cpu="$cpu $(cpu_time)"
+	awk '{ printf "%d", 100 * ($3 - $1) / ($4 - $2) }' <<<"$cpu" >/tmp/busy
+	sed 's/^/A /' <<<"$before" >/tmp/window
+	sed 's/^/B /' <<<"$after" >>/tmp/window
+	for device; do
+		awk -v d="$device:" -v c="$name:" '$2 == d { for (i = 3; i < NF; i++) if ($i == c) n += $1 == "A" ? -$(i + 1) : $(i + 1) }
+			END { printf "%d ", n }' /tmp/window
+	done
+	echo
+}
+
+# cpu_time: jiffies in which the CPUs worked, and all jiffies.
+cpu_time() {
+	awk '$1 == "cpu" { for (i = 2; i <= 9; i++) all += $i; print all - $5 - $6, all }' /proc/stat
+}
+
+# within PERCENT A B: whether A and B differ by no more than that.
+within() {
+	awk -v p="$1" -v a="$2" -v b="$3" 'BEGIN { d = a > b ? a - b : b - a; m = a > b ? b : a; exit !(m > 0 && d * 100 <= p * m) }'
+}
+
+# more FACTOR A B: whether A is at least FACTOR times B.
+more() {
+	awk -v f="$1" -v a="$2" -v b="$3" 'BEGIN { exit !(a >= f * b) }'
+}
+
+# refused ERRNO COMMAND...: the command must fail with that error.
+refused() {
+	local want said
+	case $1 in
+	EINVAL) want='Invalid argument' ;; ENOENT) want='No such file or directory' ;; ELOOP) want='Too many levels of symbolic links' ;;
+	EBUSY) want='Device or resource busy|Module .* is in use|Resource temporarily unavailable' ;; EEXIST) want='File exists' ;;
+	ENODEV) want='No such device' ;; EACCES) want='Permission denied' ;; EIO) want='Input/output error|I/O error' ;;
+	ENXIO) want='No such device or address' ;; ENOTEMPTY) want='Directory not empty' ;; EPERM) want='Operation not permitted' ;;
+	*) fail "refused does not know $1" ;;
+	esac
+	if said=$("${@:2}" 2>&1); then fail "accepted, should give $1: ${*:2}"; fi
+	grep -qE "$want" <<<"$said" || fail "should give $1: ${*:2}: $said"
+}
+
+# module [PARAM=VALUE...]: makes sure that nrs.ko is loaded; with parameters, loads it anew.
+module() {
+	[ -d /sys/module/dm_mod ] || modprobe dm-mod
+	if [ $# -gt 0 ] && [ -d /sys/module/nrs ]; then rmmod nrs; fi
+	[ -d /sys/module/nrs ] || load_nrs "$@"
+}

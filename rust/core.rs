@@ -38,6 +38,8 @@ pub(crate) mod partition;
 pub(crate) mod registry;
 pub(crate) mod service;
 pub(crate) mod target;
+#[cfg(CONFIG_KUNIT = "y")]
+mod tests;
 pub(crate) mod tunables;
 pub(crate) mod worker;
 

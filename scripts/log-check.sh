@@ -15,7 +15,7 @@ bad+='|INFO: task .* blocked|soft lockup|hard LOCKUP|rcu.*(detected|self-detecte
 bad+='|KASAN:|KFENCE:|UBSAN:|kmemleak: [1-9][0-9]* new suspected|unreferenced object|ODEBUG:|list_(add|del) corruption'
 bad+='|refcount_t:|sleeping function called from invalid context|scheduling while atomic|bad: scheduling|held lock freed'
 bad+='|rust_kernel: panicked|rust_kernel: .*panic|unchecked MSR|Bad page|Out of memory:|segfault at'
-bad+='|^(\[[ 0-9.]*\] )? *not ok [0-9]|EXPECTATION FAILED|ASSERTION FAILED|DEBUG_LOCKS_WARN|MAX_LOCKDEP|turning off the locking correctness'
+bad+='|^(\[[ 0-9.]*\] )? *not ok [0-9]|EXPECTATION FAILED|ASSERTION FAILED|DEBUG_LOCKS_WARN|MAX_LOCKDEP.* too low|Disabling lock debugging|turning off the locking correctness'
 
 # check FILE...: the bad lines that are not allowed, each as FILE:NUMBER:LINE. Console logs end lines in CR LF.
 check() {
@@ -57,6 +57,7 @@ unreferenced object 0xffff888003c4b400 (size 64):
 [    1.0] ODEBUG: free active (active state 0) object: x object type: timer_list
 [    1.0] refcount_t: underflow; use-after-free.
 [    1.0] rust_kernel: panicked at rust/nrs.rs:3:1:
+[    1.0] Disabling lock debugging due to kernel taint
 [    1.0] not ok 1 nrs_heap
 [    1.0]     not ok 3 pops_in_order
     # a test: EXPECTATION FAILED
@@ -70,7 +71,7 @@ END
 [    1.0]     ok 1 pops_in_order
 [    1.0] ok 1 nrs_heap
 [    1.0] kmemleak: Kernel memory leak detector initialized (mem pool available: 1)
-[    1.0] Debug: lockdep: 0 warnings
+[    1.0] ... MAX_LOCKDEP_SUBCLASSES:  8
 [    1.0] EXT4-fs (dm-0): mounted filesystem
 [    1.0] Lock dependency validator: Copyright (c) 2006 Red Hat, Inc., Ingo Molnar
 [    1.0] rcu: RCU lockdep checking is enabled.

@@ -102,15 +102,17 @@ done
 { cat "$base" && (cd "$overlay" && find . | cpio -o -H newc --quiet); } >"$out/initramfs"
 rm -rf "$overlay"
 
+# la57=off: while the kernel reads its CPU's features, five-level paging makes KASAN see wild accesses.
 if [ -n "$icount" ]; then
-	accel=(-accel tcg,thread=single -icount shift=3,sleep=off -cpu max) cpus=1
+	accel=(-accel tcg,thread=single -icount shift=3,sleep=off -cpu max,la57=off) cpus=1
 elif "$NRS_SCRIPTS/kvm-usable.sh" "$NRS_VMLINUZ"; then
-	accel=(-accel kvm -cpu host)
+	accel=(-accel kvm -cpu host,la57=off)
 else
-	accel=(-accel tcg,thread=multi -cpu max)
+	accel=(-accel tcg,thread=multi -cpu max,la57=off)
 fi
 # watchdog_thresh: an emulated CPU may stand still for long on a busy host.
-cmdline="console=ttyS0 panic=-1 watchdog_thresh=60 printk.devkmsg=on no_hash_pointers nrs.mode=${interactive:+shell} $append"
+cmdline="console=ttyS0 panic=-1 watchdog_thresh=60 printk.devkmsg=on no_hash_pointers kasan_multi_shot"
+cmdline+=" nrs.mode=${interactive:+shell} $append"
 qemu=(qemu-system-x86_64 "${accel[@]}" -M pc -smp "$cpus" -m "$mem" -nodefaults -no-user-config -display none -no-reboot
 	-kernel "$image" -initrd "$out/initramfs" -append "$cmdline")
 if [ -n "$interactive" ]; then

@@ -41,8 +41,6 @@ pub(crate) struct Client {
     name: CString,
     /// Tells clients of one service apart.
     serial: u32,
-    /// Requests that went down without waiting.
-    passed: Counter,
     /// Requests that were queued.
     queued: Counter,
     /// Requests that have ended.
@@ -68,7 +66,6 @@ impl Client {
         Self {
             name,
             serial,
-            passed: Counter::new(),
             queued: Counter::new(),
             ended: Counter::new(),
             failed: Counter::new(),
@@ -95,9 +92,14 @@ impl Client {
         self.held.load(ordering::Relaxed)
     }
 
-    /// Counts a request that goes down at once.
-    pub(crate) fn count_passed(&self) {
-        self.passed.add(1);
+    /// Requests that went down without waiting, or are about to be queued; flushes are not accounted.
+    fn passed(&self) -> u64 {
+        let queued = self.queued.get();
+        let [transfers @ .., _flushes] = &self.operations;
+        let arrived = transfers
+            .iter()
+            .fold(0u64, |sum, counter| sum.saturating_add(counter.get()));
+        arrived.saturating_sub(queued)
     }
 
     /// Counts a request that is queued from now on.
@@ -142,7 +144,7 @@ impl Client {
         write!(
             out,
             "passed: {}, queued: {}, held: {}, ended: {}, failed: {}, bytes: {}, forced: {}, anonymous: {}",
-            self.passed.get(),
+            self.passed(),
             self.queued.get(),
             self.held(),
             self.ended.get(),

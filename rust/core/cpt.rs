@@ -7,7 +7,7 @@ use kernel::prelude::*;
 use crate::sys::misc;
 
 /// Partitions of one service, at most.
-pub(crate) const CPTS_MAX: u32 = 64;
+pub(crate) const CPTS_MAX: u32 = 63;
 
 /// The partition of each CPU id, and how many there are.
 ///

@@ -32,6 +32,9 @@ use crate::sched::{
 /// Targets of one service, at most.
 pub(crate) const TARGETS_MAX: usize = 64;
 
+/// Member of the set of those who wait that stands for all parked targets.
+const ANY_PARKED: u16 = 63;
+
 /// A set of up to 64 small numbers that many change at once.
 pub(crate) struct Set(Atomic<u64>);
 
@@ -79,10 +82,10 @@ pub(crate) struct Dispatch {
     limit: Atomic<u32>,
     ratio: Atomic<u32>,
     turn: Atomic<u32>,
-    /// Partitions with queued requests.
-    pub(crate) pending: Set,
+    /// Partitions with queued requests, and [`ANY_PARKED`].
+    waiting: Set,
     /// Targets with parked requests.
-    pub(crate) parked: Set,
+    parked: Set,
     targets: [SetOnce<Arc<Target>>; TARGETS_MAX],
 }
 
@@ -96,7 +99,7 @@ impl Dispatch {
             limit: Atomic::new(slots),
             ratio: Atomic::new(RATIO_DEFAULT),
             turn: Atomic::new(0),
-            pending: Set::new(),
+            waiting: Set::new(),
             parked: Set::new(),
             targets: [const { SetOnce::new() }; TARGETS_MAX],
         }
@@ -154,38 +157,67 @@ impl Dispatch {
         Pool::from_bits(self.pool.load(ordering::Relaxed))
     }
 
-    fn exchange(&self, f: impl Fn(Pool) -> Option<Pool>) -> bool {
-        let mut old = self.pool.load(ordering::Relaxed);
-        loop {
-            let Some(new) = f(Pool::from_bits(old)) else {
-                return false;
-            };
-            match self.pool.cmpxchg(old, new.bits(), ordering::Full) {
-                Ok(_) => return true,
-                Err(now) => old = now,
-            }
-        }
-    }
-
     /// Takes a slot if a request of `priority` may have one.
     pub(crate) fn take(&self, priority: Priority) -> bool {
         let limits = self.limits();
-        self.exchange(|pool| pool.take(priority, &limits))
+        let mut old = self.pool();
+        while let Some(new) = old.take(priority, &limits) {
+            match self.pool.cmpxchg(old.bits(), new.bits(), ordering::Full) {
+                Ok(_) => return true,
+                Err(now) => old = Pool::from_bits(now),
+            }
+        }
+        false
     }
 
     /// Takes a slot whether or not one is free.
     pub(crate) fn charge(&self, priority: Priority) {
-        self.exchange(|pool| Some(pool.charge(priority)));
+        self.pool
+            .fetch_add(Pool::one(priority).bits(), ordering::Full);
     }
 
-    /// Gives a slot back.
+    /// Gives back a slot that was taken.
     pub(crate) fn put(&self, priority: Priority) {
-        self.exchange(|pool| Some(pool.put(priority)));
+        self.pool
+            .fetch_sub(Pool::one(priority).bits(), ordering::Full);
+    }
+
+    /// Marks partition `index` as pending.
+    pub(crate) fn set_pending(&self, index: u16) {
+        self.waiting.insert(index);
+    }
+
+    /// Partition `index` has nothing queued. Called with its lock held.
+    pub(crate) fn clear_pending(&self, index: u16) {
+        self.waiting.remove(index);
+    }
+
+    /// Marks target `index` as one with parked requests. Called with its lock held.
+    pub(crate) fn set_parked(&self, index: u16) {
+        self.parked.insert(index);
+        self.waiting.insert(ANY_PARKED);
+    }
+
+    /// Target `index` has nothing parked. Called with its lock held.
+    pub(crate) fn clear_parked(&self, index: u16) {
+        self.parked.remove(index);
+        if self.parked.members() == 0 {
+            self.waiting.remove(ANY_PARKED);
+            // One that was marked in between must not be forgotten.
+            if self.parked.members() != 0 {
+                self.waiting.insert(ANY_PARKED);
+            }
+        }
     }
 
     /// Whether nobody waits for a slot.
     pub(crate) fn is_calm(&self) -> bool {
-        self.pending.members() == 0 && self.parked.members() == 0
+        self.waiting.members() == 0
+    }
+
+    /// Targets with parked requests, as bits.
+    pub(crate) fn parked(&self) -> u64 {
+        self.parked.members()
     }
 
     /// Takes a slot and a place on `target` for a request that goes down at once.
@@ -205,7 +237,8 @@ impl Dispatch {
     /// They take turns, whichever partition's request freed the slot: with own-first a partition that is
     /// always busy would keep all slots to itself.
     pub(crate) fn next_pending(&self) -> Option<u32> {
-        let next = next_member(self.pending.members(), self.turn.load(ordering::Relaxed))?;
+        let pending = self.waiting.members() & !1u64.wrapping_shl(ANY_PARKED.into());
+        let next = next_member(pending, self.turn.load(ordering::Relaxed))?;
         self.turn
             .store(next.wrapping_add(1) & 63, ordering::Relaxed);
         Some(next)
@@ -228,7 +261,7 @@ impl Dispatch {
     /// # Errors
     ///
     /// `ENOSPC`: the service has [`TARGETS_MAX`] targets in use; `ENOMEM`.
-    pub(crate) fn attach(&self, number: u32, depth: u32) -> Result<u16> {
+    pub(crate) fn attach(&self, number: u32, depth: u32) -> Result<Arc<Target>> {
         let known = |target: &&Arc<Target>| target.users() > 0 && target.number() == number;
         let idle = |target: &&Arc<Target>| target.users() == 0;
         let target = match self.targets().find(known).or(self.targets().find(idle)) {
@@ -242,14 +275,12 @@ impl Dispatch {
         };
         target.attach(number, depth);
         self.set_slots(self.slots());
-        Ok(target.index())
+        Ok(target.clone())
     }
 
-    /// Ends one use of target `index`.
-    pub(crate) fn detach(&self, index: u16) {
-        if let Some(target) = self.target(index) {
-            target.detach();
-        }
+    /// Ends one use of `target`. To be called by one task at a time.
+    pub(crate) fn detach(&self, target: &Target) {
+        target.detach();
         self.set_slots(self.slots());
     }
 }

@@ -16,10 +16,7 @@
 use kernel::{
     new_spinlock_irq,
     prelude::*,
-    sync::{
-        atomic::{ordering, Atomic},
-        rcu, Arc, SpinLockIrq,
-    },
+    sync::{rcu, Arc, SpinLockIrq},
 };
 
 use super::{dispatch::Dispatch, service::Arrival};
@@ -35,7 +32,7 @@ use crate::{
     },
     sys::{
         misc,
-        node::{Account, Held},
+        node::Held,
         rcu::RcuBox,
         timer::{Expire, Timed},
     },
@@ -82,12 +79,7 @@ impl Lane {
 
     /// The class of a request, and whether its part wants memory now; `attrs` is asked only for somebody
     /// who did not ask lately.
-    fn classify(
-        &mut self,
-        ident: &[u64; 5],
-        attrs: &impl Fn() -> Attrs,
-        now: u64,
-    ) -> (Ticket, bool) {
+    fn classify(&mut self, ident: &[u64; 5], attrs: &impl Fn() -> Attrs) -> (Ticket, bool) {
         let mix = ident.iter().fold(0u64, |mix, word| {
             (mix ^ word)
                 .wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -95,11 +87,16 @@ impl Lane {
         });
         let place = (mix >> 56) as usize & (CACHE - 1);
         if let Some(Some(cached)) = self.cache.get(place) {
-            if cached.ident == *ident && self.head.is_live(&cached.ticket) {
+            let differ = cached
+                .ident
+                .iter()
+                .zip(ident)
+                .fold(0, |d, (a, b)| d | (a ^ b));
+            if differ == 0 && self.head.is_live(&cached.ticket) {
                 return (cached.ticket, false);
             }
         }
-        let ticket = self.head.classify(&attrs(), now);
+        let ticket = self.head.classify(&attrs(), misc::now());
         if let Some(slot) = self.cache.get_mut(place) {
             *slot = Some(Cached {
                 ident: *ident,
@@ -191,8 +188,6 @@ pub(crate) struct Partition {
     index: u16,
     dispatch: Arc<Dispatch>,
     published: Arc<Published>,
-    /// A part wants memory for new classes.
-    hungry: Atomic<bool>,
     #[pin]
     inner: SpinLockIrq<Inner>,
 }
@@ -217,7 +212,6 @@ impl Partition {
                 index,
                 dispatch,
                 published,
-                hungry: Atomic::new(false),
                 inner <- new_spinlock_irq!(Inner {
                     regular,
                     high,
@@ -226,11 +220,6 @@ impl Partition {
             })),
             GFP_KERNEL,
         )
-    }
-
-    /// Whether a part has come to want memory since this was asked last.
-    pub(crate) fn was_hungry(&self) -> bool {
-        self.hungry.load(ordering::Relaxed) && self.hungry.xchg(false, ordering::Relaxed)
     }
 
     /// Takes out instances that have stopped.
@@ -277,11 +266,13 @@ impl Partition {
 }
 
 /// What [`Timed::arrive`] answers.
-pub(crate) enum Arrived {
-    /// It goes down at once.
-    Passed(Held),
-    /// It is queued; some targets may have to be kicked.
-    Queued(Kicks),
+pub(crate) struct Arrived {
+    /// The request, if it goes down at once; else it is queued.
+    pub(crate) passed: Option<Held>,
+    /// Targets to kick.
+    pub(crate) kicks: Kicks,
+    /// A part wants memory for new classes.
+    pub(crate) hungry: bool,
 }
 
 impl Timed<Partition> {
@@ -293,52 +284,60 @@ impl Timed<Partition> {
         arrival: &Arrival<'_>,
         attrs: &impl Fn() -> Attrs,
     ) -> Arrived {
-        let now = held.arrival();
         let cost = held.cost();
-        let Account {
-            target, priority, ..
-        } = held.account();
+        let priority = held.account().priority;
         held.account_mut().home = self.index;
 
         let mut inner = self.inner.lock();
         let lane = inner.lane(priority);
-        let (ticket, hungry) = lane.classify(&arrival.ident, attrs, now);
-        if hungry {
-            self.hungry.store(true, ordering::Relaxed);
-        }
+        let (ticket, hungry) = lane.classify(&arrival.ident, attrs);
         // Read under the lock: whoever drains has set it before it took the lock.
         let forced = arrival.must_pass || arrival.is_draining();
-        if let Some(target) = self.dispatch.target(target) {
-            let passes = if forced {
-                self.dispatch.charge(priority);
-                target.charge();
-                true
-            } else {
-                arrival.may_pass
-                    && self.dispatch.is_calm()
-                    && self.dispatch.take_both(priority, target)
-            };
-            if passes {
-                lane.head.pass(&ticket, cost, now);
-                held.account_mut().slot = true;
-                drop(inner);
-                arrival.count_passed(forced);
-                return Arrived::Passed(held);
+        let passes = if forced {
+            self.dispatch.charge(priority);
+            arrival.target.charge();
+            true
+        } else {
+            arrival.may_pass
+                && self.dispatch.is_calm()
+                && self.dispatch.take_both(priority, arrival.target)
+        };
+        if passes {
+            lane.head.pass(&ticket, cost);
+            held.account_mut().slot = true;
+            drop(inner);
+            if forced {
+                arrival.client.count_forced();
             }
+            return Arrived {
+                passed: Some(held),
+                kicks: Kicks::none(),
+                hungry,
+            };
         }
 
-        held.hold();
+        let now = misc::now();
+        held.hold(now);
         arrival.client.count_queued();
         if let Err(held) = lane.head.enqueue(held, ticket, attrs, now) {
             // The fallback takes everything, so this does not happen; should it, the request goes down.
             drop(inner);
             arrival.client.count_submitted();
-            return Arrived::Passed(held);
+            return Arrived {
+                passed: Some(held),
+                kicks: Kicks::none(),
+                hungry,
+            };
         }
         // It may be allowed what was not allowed to those before it.
         lane.until = 0;
-        self.dispatch.pending.insert(self.index);
-        Arrived::Queued(self.pump(&mut inner, now))
+        self.dispatch.set_pending(self.index);
+        let kicks = self.pump(&mut inner, now);
+        Arrived {
+            passed: None,
+            kicks,
+            hungry,
+        }
     }
 
     /// Counts the end of a request that was queued here; with `pump`, decides more.
@@ -383,7 +382,7 @@ impl Timed<Partition> {
                     }
                 }
                 if inner.queued() == 0 {
-                    self.dispatch.pending.remove(self.index);
+                    self.dispatch.clear_pending(self.index);
                 }
             }
             kicks.kick(&self.dispatch);
@@ -419,7 +418,7 @@ impl Timed<Partition> {
             }
         }
         if inner.queued() == 0 {
-            self.dispatch.pending.remove(self.index);
+            self.dispatch.clear_pending(self.index);
         }
         kicks
     }

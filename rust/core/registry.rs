@@ -14,7 +14,7 @@ use kernel::{
     sync::{Arc, Mutex, SetOnce},
 };
 
-use super::{client::Client, service::Service};
+use super::{client::Client, service::Service, target::Target};
 use crate::sys::global::{Global, Installed};
 
 /// Services in all, at most.
@@ -278,7 +278,7 @@ impl Registry {
 pub(crate) struct Attachment {
     service: Arc<Service>,
     client: Arc<Client>,
-    target: u16,
+    target: Arc<Target>,
 }
 
 impl Attachment {
@@ -292,9 +292,9 @@ impl Attachment {
         &self.client
     }
 
-    /// Index of the backing device in the service.
-    pub(crate) fn target(&self) -> u16 {
-        self.target
+    /// The backing device.
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
     }
 }
 
@@ -304,7 +304,7 @@ impl Drop for Attachment {
             // Device-mapper waits for all requests before it lets a client go.
             kernel::warn_on!(true);
         }
-        self.service.leave(&self.client, self.target);
+        self.service.leave(&self.client, &self.target);
         if let Ok(registry) = registry() {
             registry.unuse(&self.service);
         }

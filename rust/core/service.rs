@@ -21,7 +21,8 @@ use super::{
     cpt,
     dispatch::Dispatch,
     errno,
-    partition::{Arrived, Kicks, Partition, Published},
+    partition::{Kicks, Partition, Published},
+    target::Target,
     worker::{Ticker, Worker},
 };
 use crate::{
@@ -59,6 +60,8 @@ pub(crate) struct Arrival<'a> {
     pub(crate) ident: [u64; 5],
     /// Who brings it.
     pub(crate) client: &'a Client,
+    /// Where it goes.
+    pub(crate) target: &'a Target,
     /// It must not be withheld.
     pub(crate) must_pass: bool,
     /// It may go down at once when nobody waits.
@@ -71,14 +74,6 @@ impl Arrival<'_> {
     /// Whether the client is being drained.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(ordering::Relaxed)
-    }
-
-    /// Counts a request that goes down at once.
-    pub(crate) fn count_passed(&self, forced: bool) {
-        self.client.count_passed();
-        if forced {
-            self.client.count_forced();
-        }
     }
 }
 
@@ -194,7 +189,7 @@ impl Service {
     }
 
     /// Adds a client named `name` on the device `number` called `lower`, which keeps `depth` requests in
-    /// flight; returns it with the index of its target.
+    /// flight; returns it with its target.
     ///
     /// # Errors
     ///
@@ -205,7 +200,7 @@ impl Service {
         lower: &CStr,
         number: u32,
         depth: u32,
-    ) -> Result<(Arc<Client>, u16)> {
+    ) -> Result<(Arc<Client>, Arc<Target>)> {
         let mut clients = self.clients.lock();
         if clients.list.iter().any(|client| client.name() == lower) {
             return Err(ELOOP);
@@ -225,8 +220,8 @@ impl Service {
         }
     }
 
-    /// Removes `client`, which used target `target`.
-    pub(crate) fn leave(&self, client: &Arc<Client>, target: u16) {
+    /// Removes `client`, which used `target`.
+    pub(crate) fn leave(&self, client: &Arc<Client>, target: &Target) {
         let mut clients = self.clients.lock();
         self.dispatch.detach(target);
         clients.list.retain(|other| !Arc::ptr_eq(other, client));
@@ -255,27 +250,29 @@ impl Service {
             return Some(held);
         };
         let arrived = partition.arrive(held, arrival, &attrs);
-        if partition.was_hungry() {
+        arrived.kicks.kick(&self.dispatch);
+        if arrived.hungry {
             self.ticker.worker().kick();
         }
-        match arrived {
-            Arrived::Passed(held) => Some(held),
-            Arrived::Queued(kicks) => {
-                kicks.kick(&self.dispatch);
-                None
-            }
+        arrived.passed
+    }
+
+    /// Takes back what a request to `target` used, and decides what its slot is used for next. Any
+    /// context.
+    pub(crate) fn complete(&self, account: Account, cost: Cost, target: &Target) {
+        let dispatch = &*self.dispatch;
+        if account.slot {
+            target.put();
+            dispatch.put(account.priority);
+        }
+        if account.ticket.is_some() || !dispatch.is_calm() {
+            self.proceed(account, cost);
         }
     }
 
-    /// Takes back what a request used, and decides what its slot is used for next. Any context.
-    pub(crate) fn complete(&self, account: Account, cost: Cost) {
+    /// Counts the end of a request that was queued, and decides more requests.
+    fn proceed(&self, account: Account, cost: Cost) {
         let dispatch = &*self.dispatch;
-        if account.slot {
-            if let Some(target) = dispatch.target(account.target) {
-                target.put();
-            }
-            dispatch.put(account.priority);
-        }
         let mut kicks = Kicks::none();
         let mut next = dispatch.next_pending();
         if let Some(ticket) = &account.ticket {
@@ -291,10 +288,7 @@ impl Service {
         if let Some(partition) = next.and_then(|next| self.partition(next)) {
             kicks = kicks.and(partition.decide_more());
         }
-        let parked = dispatch.parked.members();
-        if parked != 0 {
-            kicks = kicks.and(self.unpark(parked, false));
-        }
+        kicks = kicks.and(self.unpark(dispatch.parked(), false));
         kicks.kick(dispatch);
     }
 
@@ -317,7 +311,7 @@ impl Service {
         for partition in self.partitions.iter() {
             partition.drain();
         }
-        self.unpark(self.dispatch.parked.members(), true)
+        self.unpark(self.dispatch.parked(), true)
             .kick(&self.dispatch);
     }
 
@@ -326,7 +320,7 @@ impl Service {
         for partition in self.partitions.iter() {
             partition.decide_more().kick(&self.dispatch);
         }
-        self.unpark(self.dispatch.parked.members(), false)
+        self.unpark(self.dispatch.parked(), false)
             .kick(&self.dispatch);
     }
 

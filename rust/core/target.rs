@@ -42,6 +42,32 @@ struct Lists {
     working: bool,
 }
 
+/// Requests at a device and how many may be, in one word so that they are compared together.
+///
+/// # Invariants
+///
+/// The low half counts requests at the device, which are far fewer than 2^32; the high half is the limit.
+#[derive(Clone, Copy)]
+struct Places(u64);
+
+impl Places {
+    const fn new(limit: u32) -> Self {
+        Self((limit as u64) << 32)
+    }
+
+    const fn active(self) -> u32 {
+        self.0 as u32
+    }
+
+    const fn limit(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    const fn with_limit(self, limit: u32) -> Self {
+        Self(Self::new(limit).0 | self.active() as u64)
+    }
+}
+
 /// A backing device of a service.
 #[pin_data]
 pub(crate) struct Target {
@@ -49,8 +75,7 @@ pub(crate) struct Target {
     number: Atomic<u32>,
     users: Atomic<u32>,
     depth: Atomic<u32>,
-    limit: Atomic<u32>,
-    active: Atomic<u32>,
+    places: Atomic<u64>,
     #[pin]
     lists: SpinLockIrq<Lists>,
     #[pin]
@@ -74,8 +99,7 @@ impl Target {
                 number: Atomic::new(0),
                 users: Atomic::new(0),
                 depth: Atomic::new(0),
-                limit: Atomic::new(1),
-                active: Atomic::new(0),
+                places: Atomic::new(Places::new(1).0),
                 lists <- new_spinlock_irq!(Lists {
                     ready: NodeFifo::new(),
                     parked: NodeFifo::new(),
@@ -104,12 +128,16 @@ impl Target {
 
     /// Requests that may be at the device.
     pub(crate) fn limit(&self) -> u32 {
-        self.limit.load(ordering::Relaxed)
+        self.places().limit()
     }
 
     /// Requests at the device.
     pub(crate) fn active(&self) -> u32 {
-        self.active.load(ordering::Relaxed)
+        self.places().active()
+    }
+
+    fn places(&self) -> Places {
+        Places(self.places.load(ordering::Relaxed))
     }
 
     /// Counts a user; the first one says which device it is and how many requests it keeps in flight
@@ -134,35 +162,39 @@ impl Target {
             depth => depth,
         };
         let limit = share.min(depth);
-        self.limit.store(limit, ordering::Relaxed);
+        let mut old = self.places();
+        while let Err(now) = self
+            .places
+            .cmpxchg(old.0, old.with_limit(limit).0, ordering::Full)
+        {
+            old = Places(now);
+        }
         limit
     }
 
     /// Takes a place at the device if one is free.
     pub(crate) fn take(&self) -> bool {
-        let mut old = self.active.load(ordering::Relaxed);
-        loop {
-            if old >= self.limit.load(ordering::Relaxed) {
-                return false;
-            }
+        let mut old = self.places();
+        while old.active() < old.limit() {
             match self
-                .active
-                .cmpxchg(old, old.wrapping_add(1), ordering::Full)
+                .places
+                .cmpxchg(old.0, old.0.wrapping_add(1), ordering::Full)
             {
                 Ok(_) => return true,
-                Err(now) => old = now,
+                Err(now) => old = Places(now),
             }
         }
+        false
     }
 
     /// Takes a place whether or not one is free.
     pub(crate) fn charge(&self) {
-        self.active.fetch_add(1, ordering::Full);
+        self.places.fetch_add(1, ordering::Full);
     }
 
     /// Gives a place back.
     pub(crate) fn put(&self) {
-        self.active.fetch_sub(1, ordering::Full);
+        self.places.fetch_sub(1, ordering::Full);
     }
 
     /// Takes a decided request that has a slot of the service. Without a free place it is parked and its
@@ -174,7 +206,7 @@ impl Target {
             self.charge();
         } else if !self.take() {
             // Marked first, then tried again: see `dispatch`.
-            dispatch.parked.insert(self.index);
+            dispatch.set_parked(self.index);
             if !self.take() {
                 held.account_mut().slot = false;
                 lists.parked.push(held);
@@ -183,7 +215,7 @@ impl Target {
                 return false;
             }
             if lists.parked.is_empty() {
-                dispatch.parked.remove(self.index);
+                dispatch.clear_parked(self.index);
             }
         }
         held.account_mut().slot = true;
@@ -216,7 +248,7 @@ impl Target {
             lists.ready.push(held);
         }
         if lists.parked.is_empty() {
-            dispatch.parked.remove(self.index);
+            dispatch.clear_parked(self.index);
         }
         !lists.ready.is_empty() && !core::mem::replace(&mut lists.working, true)
     }

@@ -69,7 +69,7 @@ impl Device {
             projid: Id::ABSENT,
             nodemap: Id::ABSENT,
             opcode: bio.opcode,
-            object: self.attachment.target().into(),
+            object: self.attachment.target().index().into(),
             offset: bio.offset,
             length: bio.bytes,
             priority: bio.priority,
@@ -193,12 +193,11 @@ impl Target for Device {
             client.count_anonymous();
         }
         let held = bio.into_held(
-            misc::now(),
             cost,
             Account {
                 ticket: None,
                 home: 0,
-                target: self.attachment.target(),
+                target: self.attachment.target().index(),
                 priority: about.priority,
                 slot: false,
             },
@@ -208,6 +207,7 @@ impl Target for Device {
             &Arrival {
                 ident: self.ident(&about, &who),
                 client,
+                target: self.attachment.target(),
                 must_pass,
                 may_pass: self.config.opportunity,
                 draining: &self.draining,
@@ -226,7 +226,8 @@ impl Target for Device {
 
     fn ended(&self, account: Account, cost: Cost, failed: bool) {
         self.attachment.client().count_ended(cost, failed);
-        self.attachment.service().complete(account, cost);
+        let target = self.attachment.target();
+        self.attachment.service().complete(account, cost, target);
     }
 
     fn presuspend(&self) {

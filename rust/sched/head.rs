@@ -422,9 +422,9 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
     ///
     /// The count is an opportunity of the class. If the instance left, nothing is counted; if only the
     /// class did, the part has to see it.
-    pub fn pass(&mut self, ticket: &Ticket, cost: Cost, now: u64) {
+    pub fn pass(&mut self, ticket: &Ticket, cost: Cost) {
         if let Some(instance) = self.find_mut(ticket.instance()) {
-            instance.part.pass(ticket.class, cost, now);
+            instance.part.pass(ticket.class, cost, 0);
         }
     }
 

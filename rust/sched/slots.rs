@@ -75,6 +75,14 @@ impl Pool {
         self.0
     }
 
+    /// One request of `priority` in service: what a take adds, and what its put takes away again.
+    ///
+    /// For a caller that adds and subtracts atomically. It keeps the invariants as long as each put has
+    /// had its take.
+    pub const fn one(priority: Priority) -> Self {
+        Self::EMPTY.charge(priority)
+    }
+
     const fn pack(active: u32, high: u32) -> Self {
         Self(active as u64 | (high as u64) << 32)
     }

@@ -352,8 +352,8 @@ impl<T: Target> Bio<'_, T> {
         Map(raw::DM_MAPIO_KILL)
     }
 
-    /// Takes the bio into the scheduler's hands; it arrived at `arrival` (monotonic ns).
-    pub(crate) fn into_held(mut self, arrival: u64, cost: Cost, account: Account) -> Held {
+    /// Takes the bio into the scheduler's hands.
+    pub(crate) fn into_held(mut self, cost: Cost, account: Account) -> Held {
         self.redirect();
         // SAFETY: The per-bio area of this target's bio, valid until its `end_io` has returned.
         unsafe {
@@ -362,7 +362,7 @@ impl<T: Target> Bio<'_, T> {
                 state: ACCOUNTED,
                 bio: self.bio,
                 target: self.ti,
-                node: Node::new(Instance::<T>::OPS, arrival, cost, account),
+                node: Node::new(Instance::<T>::OPS, cost, account),
             });
             // The bio is ours by the type invariant and `self` goes, so this is the only `Held`.
             Held::from_raw(NonNull::new_unchecked(&raw mut (*area).node))

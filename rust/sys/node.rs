@@ -74,18 +74,19 @@ pub(crate) struct Account {
 pub(crate) struct Node {
     next: *mut Node,
     ops: &'static Ops,
+    /// Since when it is held, monotonic ns.
     arrival: u64,
     cost: Cost,
     account: Account,
 }
 
 impl Node {
-    /// A node for a request that arrived at `arrival` (monotonic ns) and costs `cost`.
-    pub(crate) fn new(ops: &'static Ops, arrival: u64, cost: Cost, account: Account) -> Self {
+    /// A node for a request that costs `cost`.
+    pub(crate) fn new(ops: &'static Ops, cost: Cost, account: Account) -> Self {
         Self {
             next: ptr::null_mut(),
             ops,
-            arrival,
+            arrival: 0,
             cost,
             account,
         }
@@ -99,12 +100,6 @@ impl Node {
     /// What the request costs.
     pub(crate) fn cost(&self) -> Cost {
         self.cost
-    }
-
-    /// When it arrived, monotonic ns.
-    #[cfg(CONFIG_KUNIT = "y")]
-    pub(crate) fn arrival(&self) -> u64 {
-        self.arrival
     }
 }
 
@@ -160,8 +155,10 @@ impl Held {
         &mut self.node_mut().account
     }
 
-    /// Prepares the request for being submitted from another task.
-    pub(crate) fn hold(&mut self) {
+    /// Prepares the request for being submitted from another task; it is held from `now` (monotonic ns)
+    /// on.
+    pub(crate) fn hold(&mut self, now: u64) {
+        self.node_mut().arrival = now;
         let hold = self.node().ops.hold;
         // SAFETY: The node is initialised and ours by the type invariant.
         unsafe { hold(self.0) }

@@ -169,10 +169,11 @@ mod tests {
     fn readers_see_whole_values_while_they_are_replaced() -> Result {
         let shared = Arc::new(RcuBox::new(), GFP_KERNEL)?;
         let stop = Arc::new(Atomic::new(false), GFP_KERNEL)?;
+        let (its_shared, its_stop) = (shared.clone(), stop.clone());
         let reader = Arc::pin_init(
             pin_init!(Reader {
-                shared: shared.clone(),
-                stop: stop.clone(),
+                shared: its_shared,
+                stop: its_stop,
                 torn: Atomic::new(0),
                 reads: Atomic::new(0),
                 done <- Completion::new(),

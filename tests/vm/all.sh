@@ -6,17 +6,18 @@ passed=0 failed=0
 for name; do
 	echo "== $name"
 	started=$SECONDS
-	timeout -k 5 200 bash "/tests/$name.sh" >/tmp/all.log 2>&1 &
+	: >"/tmp/all-$name.log"
+	timeout -k 5 200 bash "/tests/$name.sh" >"/tmp/all-$name.log" 2>&1 &
 	pid=$!
-	tail -f /tmp/all.log 2>/dev/null &
+	tail -f "/tmp/all-$name.log" 2>/dev/null &
 	show=$!
 	wait "$pid"
 	status=$?
 	sleep 0.2
 	kill "$show" 2>/dev/null
 	wait "$show" 2>/dev/null
-	good=$(grep -c '^ok ' /tmp/all.log)
-	bad=$(grep -c '^not ok ' /tmp/all.log)
+	good=$(grep -c '^ok ' "/tmp/all-$name.log")
+	bad=$(grep -c '^not ok ' "/tmp/all-$name.log")
 	# A test that ends otherwise than by its summary has failed as a whole.
 	if [ "$status" != 0 ] && [ "$bad" = 0 ]; then
 		echo "not ok - $name # status $status"

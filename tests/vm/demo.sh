@@ -1,17 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # Two users on one device. Each has a client (a dm device of type nrs) of the same service on the same lower device:
-#   small    user 1001, one process, 4 requests in flight
+#   small    user 1001, one process, 16 requests in flight
 #   greedy   user 1002, 16 processes, 32 requests in flight each
-# Three runs: small alone, both under fifo, both under fairshare. What fio reports goes to /out as JSON, with a file of
-# facts per run; scripts/demo-report.py reads them. Started by scripts/demo.sh.
+# Three runs: small alone, both under fifo, both under fairshare. What each client got is counted over the same six
+# seconds of a run by nrs; latencies are fio's. It all goes to /out, for scripts/demo-report.py. Started by scripts/demo.sh.
 . /tests/lib.sh
 set -euo pipefail
 
 block=64k
 seconds=8
-half=2097152 # sectors of one client, 1 GiB
+half=4194304 # sectors of one client, 2 GiB
 slots=8
+service_ns=8000000 # of the device, for each request
 
 say() {
 	echo "demo: $*"
@@ -21,9 +22,15 @@ uid_of() {
 	case $1 in small) echo 1001 ;; greedy) echo 1002 ;; esac
 }
 
-# busy: jiffies that the CPUs worked, and jiffies that passed.
-busy() {
-	awk '$1 == "cpu" { for (i = 2; i <= 9; i++) all += $i; print all - $5 - $6, all }' /proc/stat
+# facts CLIENT...: seconds that passed and seconds that the CPUs were idle (both measured, not sampled at ticks); then for
+# each client the requests and bytes that have ended.
+facts() {
+	local client
+	awk 'NR == 1 { up = $1 } $1 == "cpu" { print "seconds", up; print "idle_seconds", ($5 + $6) / 100 }' \
+		/proc/uptime /proc/stat
+	for client; do
+		dmsetup status "$client" | sed -E "s/.* ended: ([0-9]+), .* bytes: ([0-9]+),.*/${client}_requests \1\n${client}_bytes \2/"
+	done
 }
 
 # load RUN CLIENT PROCESSES DEPTH: random reads by that client's user.
@@ -38,36 +45,32 @@ load() {
 
 # run NAME POLICY CLIENT...: the clients' loads side by side, and the facts around them.
 run() {
-	local name=$1 policy=$2 before after pids=() pid client
+	local name=$1 policy=$2 pids=() pid client
 	shift 2
 	dmsetup message small 0 service nrs_policies "$policy"
 	say "$name: $* ($seconds s, after 3 s to settle)"
 	for client; do
 		case $client in
-		small) load "$name" small 1 4 & ;;
+		small) load "$name" small 1 16 & ;;
 		greedy) load "$name" greedy 16 32 & ;;
 		esac
 		pids+=($!)
 	done
 	sleep 4
-	before=$(busy)
+	facts "$@" >"/out/$name.before"
 	sleep $((seconds - 2))
-	after=$(busy)
+	facts "$@" >"/out/$name.after"
 	for pid in "${pids[@]}"; do wait "$pid"; done
-	{
-		echo "cpus $(nproc)"
-		echo "busy_percent $(awk '{ printf "%.1f", 100 * ($3 - $1) / ($4 - $2) }' <<<"$before $after")"
-	} >"/out/$name.facts"
 }
 
 # Time passes on the lower device, data does not. Its own queue is much deeper than the slots, so it never decides.
-null_blk_create lower size=4096 queue_mode=2 irqmode=2 completion_nsec=4000000 hw_queue_depth=1024 memory_backed=0
+null_blk_create lower size=4096 queue_mode=2 irqmode=2 completion_nsec="$service_ns" hw_queue_depth=1024 memory_backed=0
 load_nrs
 dm_create small "0 $half nrs /dev/lower 0 demo"
 dm_create greedy "0 $half nrs /dev/lower $half demo"
 for client in small greedy; do chown "$(uid_of "$client")" "$(readlink -f "/dev/mapper/$client")"; done
 dmsetup message small 0 service slots "$slots"
-say "service demo, $slots slots; clients small and greedy on one null_blk that takes 4 ms per request"
+say "service demo, $slots slots; clients small and greedy on one device"
 
 run alone fifo small
 run fifo fifo small greedy

@@ -53,7 +53,7 @@ fsync_path() {
 	balanced a
 }
 
-try "$(slow 40 90)" "ext4 under fifo: written, checked, read back" in_filesystem fifo
-try "$(slow 40 90)" "ext4 under fairshare: written, checked, read back" in_filesystem fairshare
+try 40 "ext4 under fifo: written, checked, read back" in_filesystem fifo
+try 40 "ext4 under fairshare: written, checked, read back" in_filesystem fairshare
 try 30 "fsync reaches the disk" fsync_path
 summary

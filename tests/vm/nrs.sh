@@ -27,11 +27,12 @@ fail() {
 # try SECONDS NAME FUNCTION [ARG...]: a check of its own process; commands that fail end it, as does the time.
 try() {
 	local limit=$1 name=$2 log=/tmp/try.log pid rc=0 started=$SECONDS
+	[ -z "$debug" ] || limit=$((limit * 2))
 	shift 2
 	echo "nrs test: $name" >/dev/kmsg
 	(
 		set -euo pipefail
-		trap 'echo "(line $LINENO: $BASH_COMMAND)"' ERR
+		trap 'echo "(line $LINENO: $BASH_COMMAND)" >&2' ERR
 		set -E
 		"$@"
 	) >"$log" 2>&1 &
@@ -43,6 +44,7 @@ try() {
 		# What blocks goes to the kernel's log.
 		echo w >/proc/sysrq-trigger
 		kill -KILL "$pid" 2>/dev/null
+		wait "$pid" 2>/dev/null
 		rc=124
 	fi
 	{ echo "== $name: status $rc, $((SECONDS - started)) s" && cat "$log"; } >>/out/log
@@ -54,32 +56,33 @@ try() {
 	clean_up || not_ok "$name: cleaning up" "$(dm ls | tr '\n' ' ')"
 }
 
+# devices: names of all dm devices.
+devices() {
+	dm ls 2>/dev/null | awk '!/No devices/ { print $1 }'
+}
+
 # clean_up: ends all loads and removes all mounts, devices and configured services.
 clean_up() {
 	local name dir pid round
 	for dir in /sys/fs/cgroup/test*; do
-		[ ! -d "$dir" ] || echo 1 >"$dir/cgroup.kill" || true
+		[ ! -d "$dir" ] || echo 1 >"$dir/cgroup.kill"
 	done
-	for pid in $(pidof fio alpha beta dd dmsetup 2>/dev/null); do kill -KILL "$pid" 2>/dev/null; done
-	{
-		# Twice: what is suspended or stacked may need the other gone first.
-		for round in 1 2 3; do
-			for name in $(dm ls 2>/dev/null | awk '!/No devices/ { print $1 }'); do dm resume "$name"; done
-			[ "$round" = 1 ] || wait_for 3 "! pidof fio dd"
-			for dir in /mnt/*; do ! mountpoint -q "$dir" || umount "$dir"; done
-			swapoff -a
-			for name in $(dm ls 2>/dev/null | awk '!/No devices/ { print $1 }'); do
-				dm remove "$name" || { [ "$round" != 3 ] || dm remove --force "$name"; }
-			done
+	for pid in $(pidof fio alpha beta dd dmsetup); do kill -KILL "$pid" 2>/dev/null; done
+	# What is suspended or stacked may need another one gone first.
+	for round in 1 2 3; do
+		[ -n "$(devices)" ] || break
+		for name in $(devices); do dm resume "$name"; done
+		wait_for 5 "! pidof fio alpha beta dd >/dev/null"
+		for dir in /mnt/*; do ! mountpoint -q "$dir" || umount "$dir"; done
+		swapoff -a
+		for name in $(devices); do
+			dm remove "$name" || { [ "$round" != 3 ] || dm remove --force "$name"; }
 		done
-		for dir in /sys/kernel/config/nrs/*/; do [ ! -d "$dir" ] || rmdir "$dir"; done
-		for dir in /sys/kernel/config/nullb/*/; do
-			[ ! -d "$dir" ] || null_blk_remove "$(basename "$dir")"
-		done
-		for dir in /sys/fs/cgroup/test*; do [ ! -d "$dir" ] || rmdir "$dir"; done
-	} >/tmp/clean.log 2>&1
+	done >/tmp/clean.log 2>&1
+	for dir in /sys/kernel/config/nrs/*/ /sys/fs/cgroup/test*/; do [ ! -d "$dir" ] || rmdir "$dir"; done
+	for dir in /sys/kernel/config/nullb/*/; do [ ! -d "$dir" ] || null_blk_remove "$(basename "$dir")"; done
 	dm mknodes
-	[ -z "$(dm ls 2>/dev/null | grep -v 'No devices')" ]
+	[ -z "$(devices)" ]
 }
 
 # lower NAME [KEY=VALUE...]: a null_blk disk of 128 MiB unless told otherwise.
@@ -132,7 +135,12 @@ policy() {
 
 # counter DEVICE NAME: one of the counters in the device's status, all its targets together.
 counter() {
-	dm status "$1" | grep -oE "\\b$2: [0-9]+" | awk '{ n += $2 } END { print n + 0 }'
+	local text n=0
+	text=$(dm status "$1")
+	while [[ $text =~ \ $2:\ ([0-9]+)(.*) ]]; do
+		n=$((n + BASH_REMATCH[1])) text=${BASH_REMATCH[2]}
+	done
+	echo "$n"
 }
 
 # load NAME [OPTION...]: random reads of DEVICE by fio, 4 KiB, libaio; ends with the check if not told otherwise.
@@ -148,8 +156,28 @@ verified() {
 	local name=$1
 	shift
 	fio --name="$name" --filename="/dev/mapper/$name" --rw=randwrite --bs=4k --direct=1 --ioengine=libaio --iodepth=16 \
-		--verify=crc32c --verify_fatal=1 --do_verify=1 --minimal --group_reporting "$@" >"/tmp/verified-$name.txt" ||
+		--verify=crc32c --verify_fatal=1 --do_verify=1 --verify_state_save=0 --minimal --group_reporting "$@" >"/tmp/verified-$name.txt" ||
 		fail "fio on $name: $(tail -n 3 "/tmp/verified-$name.txt" | cut -c1-300)"
+}
+
+# writing NAME [OPTION...]: writes without end, in the background, each block checked soon after it was written; with more
+# --name options there are more writers. written ends it and fails if any block was wrong.
+writing() {
+	local name=$1
+	shift
+	fio --filename="/dev/mapper/$name" --rw=randwrite --bssplit=4k/50:64k/50 --direct=1 --ioengine=libaio --iodepth=16 \
+		--size=16m --verify=crc32c --verify_fatal=1 --verify_backlog=32 --verify_backlog_batch=32 --verify_state_save=0 \
+		--time_based --runtime=600 --minimal --name="$name" "$@" >/tmp/writing.txt 2>&1 &
+	writer=$!
+}
+
+written() {
+	kill -0 "$writer" || fail "the writer has ended: $(cut -c1-300 /tmp/writing.txt | tail -n 3)"
+	kill -TERM "$writer"
+	wait "$writer" || true
+	# shellcheck disable=SC2016
+	awk -F';' '$1 == 3 { n++; bad += $5 != 0 } END { exit !(n && !bad) }' /tmp/writing.txt ||
+		fail "the writer: $(cut -c1-300 /tmp/writing.txt | tail -n 3)"
 }
 
 # terse FILE FIELD: that field of fio's report (3 name, 5 error, 6 KiB read, 8 and 49 IOPS, 16 mean latency of reads, us).

@@ -478,11 +478,11 @@ fn passing_holds_nothing() {
     let mut head = TestHead::new(Mock::plain(), 0);
     head.install(Mock::plain(), 1).ok().unwrap();
     let ticket = head.classify(&attrs(1), 0);
-    head.pass(&ticket, COST, 0);
+    head.pass(&ticket, COST);
     assert_eq!(head.active(), 0);
     head.stop(&ticket, COST, 0);
     assert_eq!(head.active(), 0);
-    head.pass(&ticket, COST, 0);
+    head.pass(&ticket, COST);
     let counts = head.primary_mut().map(|p| (p.passed, p.stopped));
     assert_eq!(counts, Some((2, 1)));
     // A started request next to it is not ended by the passed one.
@@ -496,7 +496,7 @@ fn passing_holds_nothing() {
     head.drop_primary();
     assert_eq!(head.reap().map(|p| (p.passed, p.stopped)), Some((2, 3)));
     // Counts nothing, harms nothing.
-    head.pass(&ticket, COST, 0);
+    head.pass(&ticket, COST);
     head.stop(&ticket, COST, 0);
     head.stop(&started, COST, 0);
     assert_eq!(shown(&head), [("started", 0, 0, 0)]);

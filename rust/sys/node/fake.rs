@@ -23,7 +23,7 @@ const REMEMBERED: usize = 256;
 #[pin_data]
 pub(crate) struct Probe {
     submitted: Atomic<u64>,
-    /// Arrival and account of the requests submitted, in order.
+    /// Name and account of the requests submitted, in order.
     #[pin]
     seen: SpinLockIrq<KVec<(u64, Account)>>,
 }
@@ -46,7 +46,7 @@ impl Probe {
         self.submitted.load(ordering::Acquire)
     }
 
-    /// Arrival and account of request `index` in the order of submission.
+    /// Name and account of request `index` in the order of submission.
     pub(crate) fn seen(&self, index: usize) -> Option<(u64, Account)> {
         self.seen.lock().get(index).copied()
     }
@@ -68,6 +68,7 @@ impl Probe {
 #[repr(C)]
 struct Fake {
     node: Node,
+    name: u64,
     probe: Arc<Probe>,
 }
 
@@ -82,20 +83,19 @@ unsafe fn submit(node: NonNull<Node>) {
         .probe
         .seen
         .lock()
-        .push_within_capacity((fake.node.arrival(), fake.node.account()));
+        .push_within_capacity((fake.name, fake.node.account()));
     fake.probe.submitted.fetch_add(1, ordering::Release);
 }
 
-/// A request of `bytes` for target 0 that arrived at `arrival`.
+/// Request `name` of `bytes` for target 0, held since `name` ns.
 pub(crate) fn request(
     probe: &Arc<Probe>,
-    arrival: u64,
+    name: u64,
     bytes: u64,
     priority: Priority,
 ) -> Result<Held> {
     let node = Node::new(
         OPS,
-        arrival,
         Cost::of_bytes(bytes),
         Account {
             ticket: None,
@@ -107,11 +107,14 @@ pub(crate) fn request(
     );
     let fake = Fake {
         node,
+        name,
         probe: probe.clone(),
     };
     let fake = KBox::into_raw(KBox::new(fake, GFP_KERNEL)?);
     // SAFETY: From a box, so it is valid, and not shared; the node is its first field.
-    Ok(unsafe { Held::from_raw(NonNull::new_unchecked(fake.cast())) })
+    let mut held = unsafe { Held::from_raw(NonNull::new_unchecked(fake.cast())) };
+    held.hold(name);
+    Ok(held)
 }
 
 /// Ends a request without submitting it.

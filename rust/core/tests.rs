@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! KUnit suites of the core: requests and policies through their lives, with locks and workers as they are.
+
+use kernel::{prelude::*, sync::Arc};
+
+use super::{
+    dispatch::{next_member, Dispatch},
+    partition::{KernelPart, Partition, Published},
+    service::Arrival,
+    target::Target,
+};
+use crate::{
+    core::client::Client,
+    sched::{
+        attr::{Attrs, Id, Opcode, Priority},
+        jobid::JobId,
+        policy::{Config, Kind, Tunables},
+    },
+    sys::{
+        node::fake::{self, Probe},
+        timer::Timed,
+    },
+};
+use kernel::{str::CString, sync::atomic::Atomic};
+
+/// A partition with one target, and what its requests came to.
+struct Bench {
+    dispatch: Arc<Dispatch>,
+    partition: Arc<Timed<Partition>>,
+    probe: Arc<Probe>,
+    target: Arc<Target>,
+    client: Client,
+    draining: Atomic<bool>,
+}
+
+/// What arriving came to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Came {
+    Passed,
+    Queued,
+}
+
+impl Bench {
+    /// With `slots` slots.
+    fn new(slots: u32) -> Result<Self> {
+        let dispatch = Arc::new(Dispatch::new(slots), GFP_KERNEL)?;
+        let target = dispatch.attach(1, 0)?;
+        let published = Arc::new(Published::new(), GFP_KERNEL)?;
+        let fifo = config(Kind::Fifo)?;
+        Ok(Self {
+            partition: Partition::new(0, dispatch.clone(), published, fifo)?,
+            dispatch,
+            probe: Probe::new()?,
+            target,
+            client: Client::new(CString::try_from(c"test")?, 1),
+            draining: Atomic::new(false),
+        })
+    }
+
+    /// Has user `uid` bring request `name`.
+    fn bring(&self, name: u64, uid: u32, priority: Priority, must_pass: bool) -> Result<Came> {
+        let held = fake::request(&self.probe, name, 4096, priority)?;
+        let arrival = Arrival {
+            ident: [uid.into(), 0, 0, 0, 0],
+            client: &self.client,
+            target: &self.target,
+            must_pass,
+            may_pass: true,
+            draining: &self.draining,
+        };
+        let attrs = || Attrs {
+            nid: None,
+            jobid: JobId::ABSENT,
+            uid: Id::new(uid),
+            gid: Id::ABSENT,
+            projid: Id::ABSENT,
+            nodemap: Id::ABSENT,
+            opcode: Opcode::OstRead,
+            object: 0,
+            offset: 0,
+            length: 4096,
+            priority,
+        };
+        let arrived = self.partition.arrive(held, &arrival, &attrs);
+        arrived.kicks.kick(&self.dispatch);
+        Ok(match arrived.passed {
+            Some(held) => {
+                fake::discard(held);
+                Came::Passed
+            }
+            None => Came::Queued,
+        })
+    }
+
+    /// Ends a request that passed at once.
+    fn end_passed(&self, priority: Priority) {
+        self.target.put();
+        self.dispatch.put(priority);
+        self.partition.decide_more().kick(&self.dispatch);
+    }
+
+    /// Ends request `index` in the order of submission, once it was submitted; returns its name.
+    fn end_submitted(&self, index: usize) -> Option<u64> {
+        if !self.probe.wait_for(index as u64 + 1) {
+            return None;
+        }
+        let (name, account) = self.probe.seen(index)?;
+        self.target.put();
+        self.dispatch.put(account.priority);
+        let ticket = account.ticket?;
+        self.partition
+            .stop(
+                account.priority,
+                &ticket,
+                crate::sched::item::Cost::of_bytes(4096),
+                true,
+            )
+            .kick(&self.dispatch);
+        Some(name)
+    }
+
+    /// Makes `kind` the primary of the regular head.
+    fn start(&self, kind: Kind) -> Result<bool> {
+        let config = config(kind)?;
+        let part = KernelPart::new(&config, 1).map_err(|_| ENOMEM)?;
+        let refused = self
+            .partition
+            .with(|inner| inner.head(Priority::Regular).install(part, config).err());
+        Ok(refused.is_none())
+    }
+
+    /// Instances on the regular head.
+    fn instances(&self) -> usize {
+        self.partition.instances(Priority::Regular).count()
+    }
+
+    /// Slots in use.
+    fn active(&self) -> u32 {
+        self.dispatch.pool().active()
+    }
+}
+
+fn config(kind: Kind) -> Result<Config> {
+    Config::parse(kind, None, &Tunables::default()).map_err(|_| EINVAL)
+}
+
+#[kunit_tests(nrs_core)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_taken_in_turn() {
+        let cases = [
+            (0, 0, None),
+            (1, 0, Some(0)),
+            (1, 1, Some(0)),
+            (0b101, 1, Some(2)),
+            (1 << 63, 0, Some(63)),
+            (1 << 63 | 1, 63, Some(63)),
+            (2, 63, Some(1)),
+        ];
+        for (set, from, expected) in cases {
+            assert!(next_member(set, from) == expected);
+        }
+    }
+
+    #[test]
+    fn a_request_passes_while_a_slot_is_free_and_queues_after() -> Result {
+        let bench = Bench::new(3)?;
+        let mut came = [Came::Queued; 3];
+        for (name, came) in (1..).zip(came.iter_mut()) {
+            *came = bench.bring(name, 1, Priority::Regular, false)?;
+        }
+        // One of three slots is kept for high priority.
+        let passed = came == [Came::Passed, Came::Passed, Came::Queued];
+        let before = bench.probe.submitted();
+        bench.end_passed(Priority::Regular);
+        let arrival = bench.end_submitted(0);
+        bench.end_passed(Priority::Regular);
+        let active = bench.active();
+        assert!(passed && before == 0);
+        assert!(arrival == Some(3));
+        assert!(active == 0);
+        Ok(())
+    }
+
+    #[test]
+    fn the_kept_slot_serves_high_priority() -> Result {
+        let bench = Bench::new(2)?;
+        let first = bench.bring(1, 1, Priority::Regular, false)?;
+        let second = bench.bring(2, 1, Priority::Regular, false)?;
+        // The regular request waits, so this one is decided rather than passed, but it is not kept back.
+        let high = bench.bring(3, 2, Priority::High, false)?;
+        let served = bench.end_submitted(0);
+        bench.end_passed(Priority::Regular);
+        let last = bench.end_submitted(1);
+        let active = bench.active();
+        assert!(first == Came::Passed && second == Came::Queued && high == Came::Queued);
+        assert!(served == Some(3) && last == Some(2));
+        assert!(active == 0);
+        Ok(())
+    }
+
+    #[test]
+    fn what_must_pass_passes_without_a_slot() -> Result {
+        let bench = Bench::new(1)?;
+        let first = bench.bring(1, 1, Priority::Regular, false)?;
+        let urgent = bench.bring(2, 1, Priority::Regular, true)?;
+        let active = bench.active();
+        bench.end_passed(Priority::Regular);
+        bench.end_passed(Priority::Regular);
+        let left = bench.active();
+        assert!(first == Came::Passed && urgent == Came::Passed);
+        assert!(active == 2 && left == 0);
+        Ok(())
+    }
+
+    #[test]
+    fn a_stopping_policy_is_drained_first_and_then_goes() -> Result {
+        let bench = Bench::new(1)?;
+        let started = bench.start(Kind::Fairshare)?;
+        bench.bring(1, 1, Priority::Regular, false)?;
+        bench.bring(2, 1, Priority::Regular, false)?;
+        bench.bring(3, 2, Priority::Regular, false)?;
+        let again = bench.start(Kind::Fairshare)?;
+        bench.bring(4, 3, Priority::Regular, false)?;
+        bench.partition.reap();
+        let during = bench.instances();
+        bench.end_passed(Priority::Regular);
+        let mut order = [None; 3];
+        for (index, arrival) in order.iter_mut().enumerate() {
+            *arrival = bench.end_submitted(index);
+        }
+        bench.partition.reap();
+        let after = bench.instances();
+        let active = bench.active();
+        let last = order.get(2).copied().flatten();
+        let sum: u64 = order.iter().flatten().sum();
+        assert!(started && again);
+        assert!(during == 3 && after == 2);
+        assert!(last == Some(4) && sum == 9);
+        assert!(active == 0);
+        Ok(())
+    }
+
+    #[test]
+    fn there_are_only_so_many_instances() -> Result {
+        let bench = Bench::new(1)?;
+        bench.bring(1, 1, Priority::Regular, false)?;
+        let mut started = [false; 4];
+        for (name, started) in (2..).zip(started.iter_mut()) {
+            *started = bench.start(Kind::Fairshare)?;
+            bench.bring(name, 1, Priority::Regular, false)?;
+        }
+        bench.end_passed(Priority::Regular);
+        let mut ended = 0;
+        for index in 0..4 {
+            ended += u64::from(bench.end_submitted(index).is_some());
+        }
+        bench.partition.reap();
+        let after = bench.instances();
+        assert!(started == [true, true, true, false]);
+        assert!(ended == 4 && after == 2);
+        Ok(())
+    }
+
+    #[test]
+    fn draining_sends_everything_down() -> Result {
+        let bench = Bench::new(1)?;
+        bench.start(Kind::Fairshare)?;
+        bench.bring(1, 1, Priority::Regular, false)?;
+        for name in 2..=100 {
+            bench.bring(name, name as u32 % 7, Priority::Regular, false)?;
+        }
+        bench.partition.drain();
+        let all = bench.probe.wait_for(99);
+        let active = bench.active();
+        let mut ended = 0;
+        for index in 0..99 {
+            ended += u64::from(bench.end_submitted(index).is_some());
+        }
+        bench.end_passed(Priority::Regular);
+        let left = bench.active();
+        assert!(all && active == 100);
+        assert!(ended == 99 && left == 0);
+        Ok(())
+    }
+}

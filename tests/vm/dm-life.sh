@@ -1,0 +1,182 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# The life of a device under load: suspend, resume, new tables, removal, an interrupted suspend.
+. /tests/nrs.sh
+
+# moves DEVICE: its requests go on ending.
+moves() {
+	local seen
+	seen=$(counter "$1" ended)
+	wait_for 20 "[ \$(counter $1 ended) -gt $((seen + ${2:-20})) ]" || fail "$1 stands still: $(dm status "$1")"
+}
+
+balanced() {
+	wait_for 10 "[ \$(counter $1 held) = 0 ]" || fail "$(dm status "$1")"
+	[ $(($(counter "$1" passed) + $(counter "$1" queued))) = "$(counter "$1" ended)" ] || fail "$(dm status "$1")"
+}
+
+setup() {
+	module
+	lower nb0 memory_backed=1 irqmode=2 completion_nsec=300000
+	client a /dev/nb0 svc
+	policy svc fairshare
+	echo 2 >"$(at svc slots)"
+}
+
+# suspends WAY: several times with requests held; --noflush or --nolockfs or nothing.
+suspends() {
+	setup
+	writing a
+	local before
+	for _ in $(seq 6); do
+		saturated a
+		dm suspend "$@" a
+		[ "$(counter a held)" = 0 ] || fail "held over a suspend: $(dm status a)"
+		before=$(counter a ended)
+		[ "$(counter a ended)" = "$before" ] || fail "requests end while suspended"
+		dm message a 0 service slots 2
+		dm resume a
+		moves a
+	done
+	# Requests are held again, not passed on as while draining.
+	saturated a
+	written
+	balanced a
+	[ "$(counter a failed)" = 0 ]
+}
+
+reload() {
+	setup
+	writing a
+	local i
+	for i in 1 2 3 4; do
+		saturated a
+		dm load a --table "0 $(sectors /dev/nb0) nrs /dev/nb0 0 svc 2 nid 10.0.0.$i@tcp"
+		# Old and new at the same time, one device of the service each.
+		[ "$(grep -c '^- client: ' "$(at svc clients)")" = 2 ] || fail "$(cat "$(at svc clients)")"
+		moves a
+		dm resume a
+		[ "$(grep -c '^- client: ' "$(at svc clients)")" = 1 ] || fail "$(cat "$(at svc clients)")"
+		dm table a | grep -q "nid 10.0.0.$i@tcp" || fail "$(dm table a)"
+		moves a
+	done
+	# To another service, and the first one is gone.
+	dm load a --table "0 $(sectors /dev/nb0) nrs /dev/nb0 0 other"
+	dm resume a
+	[ ! -d /sys/kernel/debug/nrs/svc ] && [ -d /sys/kernel/debug/nrs/other ]
+	moves a
+	written
+	balanced a
+	[ "$(grep -c '^- client: ' "$(at other clients)")" = 1 ]
+}
+
+# What table shows makes the same device again.
+table_again() {
+	setup
+	local words first
+	for words in '' ' 2 nid 10.0.0.1@tcp' ' 8 opportunity off jobid job.7 nid 3@gni jobid_name %u:%e'; do
+		dm load a --table "0 $(sectors /dev/nb0) nrs /dev/nb0 0 svc$words"
+		dm resume a
+		first=$(dm table a)
+		dm load a --table "$first"
+		dm resume a
+		[ "$(dm table a)" = "$first" ] || fail "$first became $(dm table a)"
+	done
+}
+
+remove_busy() {
+	setup
+	writing a
+	saturated a
+	refused EBUSY dm remove a
+	moves a
+	written
+	dm_remove a
+	[ ! -d /sys/kernel/debug/nrs/svc ]
+	rmmod nrs
+}
+
+remove_force() {
+	setup
+	load a --numjobs=2 --time_based --runtime=60 --continue_on_error=none >/dev/null 2>&1 &
+	local fio=$!
+	saturated a
+	dm remove --force a || true
+	# The load gets errors and ends.
+	wait_for 20 "! kill -0 $fio 2>/dev/null" || fail "fio goes on"
+	wait "$fio" && fail "fio saw no error"
+	wait_for 10 "[ ! -d /sys/kernel/debug/nrs/svc ]" || fail "the service stays"
+	dm remove a 2>/dev/null || true
+	rmmod nrs
+}
+
+# The device below is suspended and holds what it gets, so a suspend above cannot end; interrupted, it is undone.
+undo() {
+	module
+	lower nb0 memory_backed=1
+	dm_create lin "0 $(sectors /dev/nb0) linear /dev/nb0 0"
+	client a /dev/mapper/lin svc
+	echo 4 >"$(at svc slots)"
+	writing a
+	moves a
+	dm suspend --nolockfs lin
+	saturated a
+	set -m
+	dm suspend --nolockfs a &
+	local suspend=$!
+	set +m
+	# Draining: everything held goes down, where it stays.
+	wait_for 10 '[ $(counter a held) = 0 ]' || fail "$(dm status a)"
+	kill -INT -- "-$suspend"
+	wait "$suspend" && fail "the suspend succeeded"
+	[ "$(dm info -c --noheadings -o suspended a)" = Active ] || fail "$(dm info a)"
+	dm resume lin
+	moves a
+	# Its requests are scheduled again: with a disk that is slow, they wait.
+	dm suspend --nolockfs lin
+	saturated a
+	dm resume lin
+	written
+	balanced a
+	[ "$(counter a failed)" = 0 ]
+}
+
+# Flushes name no sector; in a second target they must not be taken for one before its start.
+two_targets() {
+	module
+	lower nb0 memory_backed=1 cache_size=16
+	local half=$(($(sectors /dev/nb0) / 2))
+	dm_create a "0 $half nrs /dev/nb0 $half svc
+$half $half nrs /dev/nb0 0 svc"
+	policy svc fairshare
+	dd if=/dev/zero of=/dev/mapper/a bs=64k count=32 seek=$((half / 128 - 16)) conv=fsync,notrunc 2>/dev/null
+	dd if=/dev/zero of=/dev/mapper/a bs=4k count=8 seek=$((half / 8 + 100)) conv=fsync,notrunc 2>/dev/null
+	# The middle of the device is where the disk's end meets its start.
+	verified a --offset=$((half * 512 - 1048576)) --size=2m --bs=64k --fsync=4
+	balanced a
+	[ "$(dm status a | grep -c nrs)" = 2 ]
+}
+
+# Discards and zeroing go through as well.
+other_operations() {
+	module
+	lower nb0 memory_backed=1 discard=1
+	client a /dev/nb0 svc
+	policy svc fairshare
+	verified a --size=4m
+	blkdiscard -o 0 -l 2097152 /dev/mapper/a
+	blkdiscard -z -o 2097152 -l 1048576 /dev/mapper/a
+	[ "$(head -c 3145728 /dev/mapper/a | tr -d '\0' | wc -c)" = 0 ]
+	balanced a
+}
+
+try 60 "six suspends while somebody writes" suspends
+try 60 "six suspends without flush" suspends --noflush
+try 60 "new tables under load" reload
+try 20 "the table shown makes the same device" table_again
+try 30 "remove is refused under load" remove_busy
+try 60 "forced removal under load" remove_force
+try 60 "an interrupted suspend is undone" undo
+try 30 "two targets in a table, with flushes" two_targets
+try 30 "discard and zeroing" other_operations
+summary

@@ -1,0 +1,61 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# One of two devices of a service hangs: the other goes on, and when it comes back everything is served.
+. /tests/nrs.sh
+
+# hanging SLOTS POLICY
+hanging() {
+	module
+	lower nb0 memory_backed=1
+	lower nb1 memory_backed=1
+	dm_create lin "0 $(sectors /dev/nb0) linear /dev/nb0 0"
+	client a /dev/mapper/lin svc
+	client b /dev/nb1 svc
+	policy svc "$2"
+	echo "$1" >"$(at svc slots)"
+	dm suspend --nolockfs lin
+	local pids=() i before
+	for i in 0 1 2 3; do
+		verified a --name="a$i" --offset=$((i * 4))m --size=1m &
+		pids+=($!)
+	done
+	saturated a
+	before=$(counter a ended)
+	# It takes its time on the queue of the device that hangs; nobody else does.
+	verified b --size=4m
+	[ "$(counter b ended)" -ge 1024 ] && [ "$(counter b held)" = 0 ] || fail "$(dm status b)"
+	[ "$(counter a ended)" = "$before" ] || fail "the device does not hang: $(dm status a)"
+	# Policies and slots can be changed all the same.
+	policy svc fifo
+	echo "$(($1 + 1))" >"$(at svc slots)"
+	dm resume lin
+	for i in "${pids[@]}"; do wait "$i"; done
+	wait_for 5 '[ $(counter a held) = 0 ]' || fail "$(dm status a)"
+	[ "$(counter a ended)" -ge 1024 ] || fail "$(dm status a)"
+}
+
+# A client can leave while the other device of its service hangs.
+leaving() {
+	module
+	lower nb0 memory_backed=1
+	lower nb1 memory_backed=1
+	dm_create lin "0 $(sectors /dev/nb0) linear /dev/nb0 0"
+	client a /dev/mapper/lin svc
+	client b /dev/nb1 svc
+	echo 4 >"$(at svc slots)"
+	dm suspend --nolockfs lin
+	verified a --size=1m &
+	local writer=$!
+	saturated a
+	dm suspend b
+	dm resume b
+	verified b --size=1m
+	dm_remove b
+	dm resume lin
+	wait "$writer"
+}
+
+try 60 "fairshare, 4 slots: the other device goes on" hanging 4 fairshare
+try 60 "fifo, 2 slots: the other device goes on" hanging 2 fifo
+try 60 "a client leaves while another's device hangs" leaving
+summary

@@ -1,0 +1,20 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# usage: kunit.sh: the module's KUnit suites, which run as it is loaded; their names are in /suites, one a line.
+. /tests/nrs.sh
+
+if [ -d /sys/module/nrs ]; then rmmod nrs; fi
+echo "kunit starts" >/dev/kmsg
+check "the module loads" load_nrs
+dmesg | sed '1,/kunit starts/d' | sed 's/^\[[ 0-9.]*\] //' | tee /tmp/kunit.txt >/out/kunit.txt
+while read -r suite; do
+	# A suite's own line stands at the margin, "ok 3 nrs_name"; its tests' lines are indented.
+	if grep -qE "^ok [0-9]+ $suite\$" /tmp/kunit.txt; then
+		ok "suite $suite: $(sed -n "/# Subtest: $suite\$/,/^[a-z ]*ok [0-9]* $suite/p" /tmp/kunit.txt | grep -cE '^ +ok [0-9]+ [a-z]') tests"
+	else
+		not_ok "suite $suite" "$(grep -E "not ok .*$suite|# Subtest: $suite|EXPECTATION|ASSERTION" /tmp/kunit.txt | tr '\n' ' ')"
+	fi
+done </suites
+check_eq "no test failed" '' "$(grep -E '(^| )not ok ' /tmp/kunit.txt)"
+check "the module unloads" rmmod nrs
+summary

@@ -1,0 +1,76 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# What the system needs to make progress is never held back: metadata and journal of a filesystem, swap.
+. /tests/nrs.sh
+
+# The queue is full for seconds; a journal commit on the same device does not wait in it.
+journal() {
+	module
+	slow_lower nb0 10000000 memory_backed=1 cache_size=16
+	client a /dev/nb0 svc
+	mkfs.ext4 -q -b 4096 /dev/mapper/a
+	mkdir -p /mnt/a
+	mount -t ext4 /dev/mapper/a /mnt/a
+	policy svc "$1"
+	echo 1 >"$(at svc slots)"
+	fio --name=full --directory=/mnt/a --size=2m --rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth=64 --numjobs=4 --minimal \
+		--create_only=1 >/dev/null
+	fio --name=full --directory=/mnt/a --size=2m --rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth=64 --numjobs=4 --minimal \
+		--time_based --runtime=60 >/dev/null 2>&1 &
+	wait_for 20 '[ $(counter a held) -ge 200 ]' || fail "$(dm status a)"
+	local before started=$SECONDS
+	before=$(counter a forced)
+	# Metadata only; in the queue it would take its turn behind some 200 requests of 10 ms, for each of its steps.
+	mkdir /mnt/a/d{1..20}
+	sync -f /mnt/a 2>/dev/null || sync
+	say "sync took $((SECONDS - started)) s, forced $before before, $(counter a forced) after: $(dm status a)"
+	[ "$(counter a forced)" -gt "$before" ] || fail "nothing was forced: $(dm status a)"
+	[ "$(counter a held)" -ge 100 ] || fail "the queue was not full: $(dm status a)"
+	[ $((SECONDS - started)) -lt 10 ]
+}
+
+# Memory of 48 MiB in a group that may have 24: half of it has to go through the device and come back right.
+swap() {
+	module
+	lower nb0 memory_backed=1 size=256
+	client a /dev/nb0 svc
+	mkswap /dev/mapper/a >/dev/null
+	swapon /dev/mapper/a
+	policy svc "$1"
+	echo 1 >"$(at svc slots)"
+	local group=/sys/fs/cgroup/test.swap
+	mkdir $group
+	echo $((24 << 20)) >$group/memory.max
+	mkdir -p /mnt/memory
+	mount -t tmpfs -o size=64m memory /mnt/memory
+	bash -c "echo \$\$ >$group/cgroup.procs; seq 7000000 | head -c 48m >/mnt/memory/file; cat /mnt/memory/file | md5sum >/tmp/sum" ||
+		fail "writing: $(cat $group/memory.events)"
+	[ "$(cat /tmp/sum)" = "$(seq 7000000 | head -c 48m | md5sum)" ] || fail "the data is wrong"
+	say "$(grep -E 'pswp(in|out)' /proc/vmstat | tr '\n' ' ') $(dm status a)"
+	[ "$(counter a forced)" -gt 0 ] && [ "$(counter a failed)" = 0 ]
+	[ "$(awk '$1 == "pswpout" { print $2 }' /proc/vmstat)" -gt 1000 ]
+	rm /mnt/memory/file
+	umount /mnt/memory
+	swapoff /dev/mapper/a
+}
+
+# Writes of the page cache come from the kernel's own threads: nobody knows for whom.
+writeback() {
+	module
+	lower nb0 memory_backed=1
+	client a /dev/nb0 svc
+	policy svc 'fairshare uid_fair'
+	dd if=/dev/zero of=/dev/mapper/a bs=64k count=64 2>/dev/null
+	sync
+	mkfs.ext4 -q /dev/mapper/a
+	mkdir -p /mnt/a
+	mount -t ext4 /dev/mapper/a /mnt/a
+	dd if=/dev/zero of=/mnt/a/file bs=64k count=64 2>/dev/null
+	wait_for 45 '[ $(counter a anonymous) -gt 0 ]' || fail "$(dm status a)"
+	umount /mnt/a
+}
+
+for name in fifo fairshare; do try 60 "$name: a journal commit does not wait in a full queue" journal "$name"; done
+try 60 "swap under a tight limit of memory" swap fairshare
+try 60 "writeback has no owner" writeback
+summary

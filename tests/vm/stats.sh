@@ -1,0 +1,82 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Statistics: right numbers, names that do their worst. What is read goes to /out/yaml, where tests/check-yaml.py on the
+# host looks at it with a YAML parser.
+. /tests/nrs.sh
+
+# reads NAME N: N reads of 4 KiB by a program of that name.
+reads() {
+	ln -sf /bin/busybox "/tmp/names/$1"
+	(exec -a dd "/tmp/names/$1" if=/dev/mapper/a of=/dev/null bs=4k count="$2" iflag=direct 2>/dev/null)
+}
+
+# field ENTITY FIELD: from the statistics.
+field() {
+	awk -v e="\"$1\"" -v f="$2:" '/entity:/ { on = $3 == e } on && $1 == f { print $2 }' "$(at svc nrs_fairshare_stats)"
+}
+
+# Programs with all sorts of names; the bytes that are expected of each go to a file, in hexadecimal.
+names() {
+	module
+	lower nb0 memory_backed=1
+	client a /dev/nb0 svc
+	policy svc 'fairshare jobid_fair'
+	mkdir -p /tmp/names /out/yaml
+	local name hostile=('a"b' 'b\c' 'c: d' '- e' '{f' '[g]' '# h' '&i *j' '!k' '|' '> l' "m'n" '%o' '@`' $'p\nq' $'r\tt' $'\xff\xfe'
+		$'s\x01\x7f' ' u' 'v ' 'null' 'true' '0x10' '~' '...' '---' 'ü' '\' '"' 'w, x' 'y=z' '$(z)')
+	for name in "${hostile[@]}"; do
+		reads "$name" 20 || fail "dd as '$name'"
+		# The kernel keeps 15 bytes of a program's name.
+		printf '%s.0' "${name:0:15}" | od -An -v -tx1 | tr -d ' \n'
+		echo ' 20'
+	done >/out/yaml/expected
+	cat "$(at svc nrs_fairshare_stats)" >/out/yaml/stats.yaml
+	cat "$(at svc clients)" >/out/yaml/clients.yaml
+	cat "$(at svc nrs_policies)" >/out/yaml/policies.yaml
+	[ "$(grep -c entity: /out/yaml/stats.yaml)" -ge 25 ]
+	rm -r /tmp/names
+}
+
+# Counters count, a reset sets them to zero and they go on.
+numbers() {
+	module
+	lower nb0 memory_backed=1
+	client a /dev/nb0 svc
+	policy svc 'fairshare jobid_fair'
+	mkdir -p /tmp/names
+	reads alpha 50
+	reads beta 30
+	[ "$(field jobid:alpha.0 dispatched)" = 50 ] && [ "$(field jobid:beta.0 dispatched)" = 30 ] && [ "$(field jobid:beta.0 cost_pages)" = 30 ] ||
+		fail "$(cat "$(at svc nrs_fairshare_stats)")"
+	[ "$(field jobid:alpha.0 queue_depth)" = 0 ] && [ "$(counter a bytes)" = $((80 * 4096)) ]
+	echo 1 >"$(at svc nrs_fairshare_stats_reset)"
+	[ "$(field jobid:alpha.0 dispatched)" = 0 ] && [ "$(field jobid:beta.0 cost_pages)" = 0 ] || fail "$(cat "$(at svc nrs_fairshare_stats)")"
+	reads alpha 10
+	[ "$(field jobid:alpha.0 dispatched)" = 10 ] || fail "$(cat "$(at svc nrs_fairshare_stats)")"
+	# By message as well.
+	dm message a 0 service nrs_fairshare_stats_reset 1
+	[ "$(field jobid:alpha.0 dispatched)" = 0 ]
+}
+
+# Many names, and statistics read while they come: no read fails, each is complete.
+many() {
+	module
+	lower nb0 memory_backed=1
+	client a /dev/nb0 svc
+	policy svc 'fairshare uid_fair'
+	mkdir -p /out/yaml
+	(for i in $(seq 1001 $((1000 + $1))); do setpriv --reuid "$i" --clear-groups dd if=/dev/mapper/a of=/dev/null bs=4k count=1 iflag=direct 2>/dev/null; done) &
+	local reader=$!
+	while kill -0 "$reader" 2>/dev/null; do
+		cat "$(at svc nrs_fairshare_stats)" >/out/yaml/many.yaml
+		[ "$(awk '/entity:/ { n += 9 } END { print n + 0 }' /out/yaml/many.yaml)" = "$(wc -l </out/yaml/many.yaml)" ]
+	done
+	wait "$reader"
+	cat "$(at svc nrs_fairshare_stats)" >/out/yaml/many.yaml
+	[ "$(grep -c 'entity: "uid:' /out/yaml/many.yaml)" -ge "$1" ] || fail "$(grep -c entity: /out/yaml/many.yaml) of $1"
+}
+
+try 40 "names of all kinds" names
+try 20 "counters and their reset" numbers
+try 60 "$(slow 200 50) users, statistics read while they come" many "$(slow 200 50)"
+summary

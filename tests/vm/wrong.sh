@@ -1,0 +1,232 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Everything that must be refused: each with its error, and nothing changed.
+. /tests/nrs.sh
+
+size=2048
+dir=/sys/kernel/config/nrs
+long=$(printf 'x%.0s' $(seq 1100))
+
+# state: all that can be seen of the module.
+state() {
+	local file
+	for file in /sys/kernel/debug/nrs/*/* /sys/module/nrs/parameters/* $dir/*/*; do
+		[ -f "$file" ] || continue
+		# What only takes writes has nothing to show.
+		case $file in *stats_reset) continue ;; esac
+		echo "$file: $(cat "$file")"
+	done
+	dm table
+	dm status
+	ls /sys/kernel/debug/nrs $dir
+}
+
+# unchanged WHAT: the state is that of the start.
+unchanged() {
+	state >/tmp/after
+	cmp -s /tmp/before /tmp/after || fail "changed by $1: $(diff /tmp/before /tmp/after)"
+}
+
+# Lines FILE|VALUE|ERRNO; in a value, \n and the like are characters.
+writes() {
+	local file value errno path
+	while IFS='|' read -r file value errno; do
+		path=$(at svc "$file")
+		[ -e "$path" ] || fail "no $path"
+		expect_errno "$errno" "$path" "$(printf '%b' "${value/LONG/$long}")"
+		unchanged "$file=$value"
+		tried=$((tried + 1))
+	done
+}
+
+# Lines of words for dm message|ERRNO
+messages() {
+	local words errno
+	while IFS='|' read -r words errno; do
+		# shellcheck disable=SC2086
+		refused "$errno" dm message a 0 $words
+		unchanged "message $words"
+		tried=$((tried + 1))
+	done
+}
+
+# Lines ERRNO|what the kernel's log gives as the reason|what follows "START LEN nrs "
+tables() {
+	local errno reason words
+	while IFS='|' read -r errno reason words; do
+		echo "wrong table $tried" >/dev/kmsg
+		refused "$errno" dm create wrong --table "0 $size nrs $(printf '%b' "$words")"
+		dmesg | sed "1,/wrong table $tried\$/d" >/tmp/said
+		grep -qE "$reason" /tmp/said || fail "'$words': no '$reason' in the log: $(cat /tmp/said)"
+		[ "$(devices | grep -c wrong)" = 0 ] || fail "'$words' left a device"
+		unchanged "table $words"
+		tried=$((tried + 1))
+	done
+}
+
+# all FUNCTION FILE: with a service that has settings unlike the defaults.
+all() {
+	module
+	lower nb0
+	lower nb1
+	lower zoned zoned=1 zone_size=4
+	client a /dev/nb0 svc
+	mkdir $dir/made
+	set_to svc nrs_fairshare_delta_ms 70
+	set_to svc nrs_fairshare_select random
+	set_to svc slots 9
+	set_to svc high_priority_ratio 4
+	policy svc 'fairshare gid_fair'
+	wait_for 10 "! grep -q 'state: stopping' $(at svc nrs_policies)"
+	state >/tmp/before
+	tried=0
+	"$1" <"$2"
+	say "$tried tried"
+	[ "$tried" -ge 10 ]
+}
+
+cat >/tmp/writes <<'END'
+nrs_policies||EINVAL
+nrs_policies|  |EINVAL
+nrs_policies|nosuch|ENOENT
+nrs_policies|tbf|ENOENT
+nrs_policies|FIFO|ENOENT
+nrs_policies|fifo2|ENOENT
+nrs_policies|reg|ENOENT
+nrs_policies|abcdefghijklmnop|EINVAL
+nrs_policies|fifo uid_fair|EINVAL
+nrs_policies|fifo reg uid_fair|EINVAL
+nrs_policies|fairshare nosuch|EINVAL
+nrs_policies|fairshare hp nosuch|EINVAL
+nrs_policies|fairshare uid|EINVAL
+nrs_policies|fairshare uid_fair gid_fair|EINVAL
+nrs_policies|fairshare reg hp|EINVAL
+nrs_policies|fairshare LONG|EINVAL
+nrs_policies|LONG|EINVAL
+nrs_policies|fairshare\0001|EINVAL
+nrs_policies|fairshare \0377\0376|EINVAL
+nrs_fairshare_mode||EINVAL
+nrs_fairshare_mode|uid|EINVAL
+nrs_fairshare_mode|UID_FAIR|EINVAL
+nrs_fairshare_mode|uid_fair gid_fair|EINVAL
+nrs_fairshare_delta_ms||EINVAL
+nrs_fairshare_delta_ms|9|EINVAL
+nrs_fairshare_delta_ms|1001|EINVAL
+nrs_fairshare_delta_ms|-100|EINVAL
+nrs_fairshare_delta_ms|+100|EINVAL
+nrs_fairshare_delta_ms|0x64|EINVAL
+nrs_fairshare_delta_ms|100.5|EINVAL
+nrs_fairshare_delta_ms|100 200|EINVAL
+nrs_fairshare_delta_ms|4294967396|EINVAL
+nrs_fairshare_opp_threshold|257|EINVAL
+nrs_fairshare_opp_threshold|-1|EINVAL
+nrs_fairshare_opp_threshold|x|EINVAL
+nrs_fairshare_cost_model|bytes|EINVAL
+nrs_fairshare_cost_model||EINVAL
+nrs_fairshare_select|golden|EINVAL
+nrs_fairshare_select|deadline random|EINVAL
+high_priority_ratio||EINVAL
+high_priority_ratio|x|EINVAL
+high_priority_ratio|-1|EINVAL
+high_priority_ratio|4294967296|EINVAL
+slots||EINVAL
+slots|0|EINVAL
+slots|-1|EINVAL
+slots|+5|EINVAL
+slots|65536|EINVAL
+slots|4294967301|EINVAL
+slots|5 slots|EINVAL
+nrs_fairshare_stats|x|EINVAL
+clients|x|EINVAL
+END
+
+cat >/tmp/messages <<'END'
+nosuch|EINVAL
+Drain|EINVAL
+drain now|EINVAL
+service|EINVAL
+slots 5|EINVAL
+service nosuch|ENOENT
+service nosuch 5|ENOENT
+service ../a/slots 5|ENOENT
+service slots 0|EINVAL
+service slots 5 6|EINVAL
+service nrs_policies nosuch|ENOENT
+service nrs_policies fairshare nosuch|EINVAL
+service nrs_fairshare_mode uid|EINVAL
+service nrs_fairshare_stats 1|EACCES
+service clients 1|EACCES
+service nrs_fairshare_stats_reset|EACCES
+END
+
+cat >/tmp/tables <<'END'
+EINVAL|[Aa]rguments missing|
+EINVAL|[Aa]rguments missing|/dev/nb1
+EINVAL|[Aa]rguments missing|/dev/nb1 0
+EINVAL|OFFSET:|/dev/nb1 x svc
+EINVAL|OFFSET:|/dev/nb1 -1 svc
+EINVAL|OFFSET:|/dev/nb1 +1 svc
+EINVAL|OFFSET:|/dev/nb1 1.5 svc
+EINVAL|OFFSET:|/dev/nb1 18446744073709551615 svc
+EINVAL|OFFSET:|/dev/nb1 99999999999999999999 svc
+EINVAL|too small|/dev/nb1 1000000 svc
+ENODEV|DEVICE|/dev/nosuch 0 svc
+EINVAL|SERVICE:|/dev/nb1 0 .svc
+EINVAL|SERVICE:|/dev/nb1 0 a/b
+EINVAL|SERVICE:|/dev/nb1 0 a"b
+EINVAL|SERVICE:|/dev/nb1 0 xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
+EINVAL|SERVICE:|/dev/nb1 0 LONGNAME
+EINVAL|COUNT:|/dev/nb1 0 svc x
+EINVAL|COUNT:|/dev/nb1 0 svc -1
+EINVAL|COUNT:|/dev/nb1 0 svc 1
+EINVAL|COUNT:|/dev/nb1 0 svc 0 nid
+EINVAL|COUNT:|/dev/nb1 0 svc 2 nid
+EINVAL|COUNT:|/dev/nb1 0 svc nid 10.0.0.1@tcp
+EINVAL|COUNT:|/dev/nb1 0 svc 99999999999999999999
+EINVAL|nid:|/dev/nb1 0 svc 1 nid
+EINVAL|nid:|/dev/nb1 0 svc 2 nid 10.0.0.1
+EINVAL|nid:|/dev/nb1 0 svc 2 nid 10.0.0.256@tcp
+EINVAL|nid:|/dev/nb1 0 svc 2 nid 10.0.0.1@nosuch
+EINVAL|nid:|/dev/nb1 0 svc 4 nid 10.0.0.1@tcp nid 10.0.0.2@tcp
+EINVAL|jobid:|/dev/nb1 0 svc 1 jobid
+EINVAL|jobid:|/dev/nb1 0 svc 2 jobid xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
+EINVAL|jobid:|/dev/nb1 0 svc 4 jobid a jobid b
+EINVAL|jobid_name:|/dev/nb1 0 svc 2 jobid_name %z
+EINVAL|jobid_name:|/dev/nb1 0 svc 2 jobid_name %
+EINVAL|jobid_name:|/dev/nb1 0 svc 2 jobid_name xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
+EINVAL|opportunity:|/dev/nb1 0 svc 1 opportunity
+EINVAL|opportunity:|/dev/nb1 0 svc 2 opportunity yes
+EINVAL|opportunity:|/dev/nb1 0 svc 4 opportunity on opportunity off
+EINVAL|nknown argument|/dev/nb1 0 svc 2 nosuch 1
+EINVAL|nknown argument|/dev/nb1 0 svc 4 nid 10.0.0.1@tcp NID 10.0.0.1@tcp
+ELOOP|client of the same service|/dev/mapper/a 0 svc
+EINVAL|zoned|/dev/zoned 0 svc
+END
+sed -i "s/LONGNAME/$long/" /tmp/tables
+
+# What is made in configfs or given to the module as a whole.
+elsewhere() {
+	module
+	lower nb0
+	client a /dev/nb0 svc
+	mkdir $dir/made
+	state >/tmp/before
+	local value
+	for value in 0 65 -1 x ''; do expect_errno EINVAL $dir/made/cpts "$value" && unchanged "cpts=$value"; done
+	for value in 0 65536 -1 x ''; do expect_errno EINVAL $dir/made/slots "$value" && unchanged "slots=$value"; done
+	expect_errno EACCES $dir/made/state 1 || expect_errno EPERM $dir/made/state 1
+	refused EEXIST mkdir $dir/svc
+	refused EEXIST mkdir $dir/made
+	refused EINVAL mkdir "$dir/a b"
+	for value in 0 65536 x; do expect_errno EINVAL /sys/module/nrs/parameters/default_slots "$value"; done
+	# Two commands in one write.
+	printf 'fairshare\nfifo\n' >/tmp/two
+	refused EINVAL dd if=/tmp/two of="$(at svc nrs_policies)" bs=4k conv=notrunc
+	unchanged "configfs"
+}
+
+try 60 "$(wc -l </tmp/writes) wrong writes" all writes /tmp/writes
+try 40 "$(wc -l </tmp/messages) wrong messages" all messages /tmp/messages
+try 60 "$(wc -l </tmp/tables) wrong tables" all tables /tmp/tables
+try 30 "wrong values in configfs" elsewhere
+summary

@@ -9,6 +9,7 @@
 //! | [`timer`] | a timer that is cancelled before its owner goes |
 //! | [`queue`] | the module's own workqueue |
 //! | [`rcu`] | a pointer that readers follow without a lock |
+//! | [`atomic`] | words of the hot path |
 //! | [`global`] | a value that callbacks from outside have to find |
 //! | [`task`] | who is running |
 //! | [`debugfs`] | files that keep the module loaded while they are open |
@@ -16,6 +17,7 @@
 //! | [`params`] | module parameters |
 //! | [`misc`] | the clock, CPUs, plugs, allocation scopes |
 
+pub(crate) mod atomic;
 pub(crate) mod configfs;
 pub(crate) mod debugfs;
 pub(crate) mod dm;

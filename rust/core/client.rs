@@ -4,36 +4,15 @@
 
 use core::fmt;
 
-use kernel::{
-    prelude::*,
-    str::CString,
-    sync::atomic::{ordering, Atomic},
-};
+use kernel::{prelude::*, str::CString};
 
-use crate::sched::{attr::Opcode, item::Cost};
+use crate::{
+    sched::{attr::Opcode, item::Cost},
+    sys::atomic::{Counter, Word},
+};
 
 /// Names of [`Opcode`]s, in their order.
 const OPERATIONS: [&str; 4] = ["ost_read", "ost_write", "ost_punch", "ost_sync"];
-
-/// A counter that only grows.
-pub(crate) struct Counter(Atomic<u64>);
-
-impl Counter {
-    /// Zero.
-    pub(crate) const fn new() -> Self {
-        Self(Atomic::new(0))
-    }
-
-    /// Adds `n`.
-    pub(crate) fn add(&self, n: u64) {
-        self.0.fetch_add(n, ordering::Relaxed);
-    }
-
-    /// Its value.
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(ordering::Relaxed)
-    }
-}
 
 /// A front-end's device.
 pub(crate) struct Client {
@@ -57,7 +36,7 @@ pub(crate) struct Client {
     /// Requests by operation: reads, writes, punches, flushes.
     operations: [Counter; 4],
     /// Requests that are queued now.
-    held: Atomic<u64>,
+    held: Word,
 }
 
 impl Client {
@@ -73,7 +52,7 @@ impl Client {
             forced: Counter::new(),
             anonymous: Counter::new(),
             operations: [const { Counter::new() }; 4],
-            held: Atomic::new(0),
+            held: Word::new(0),
         }
     }
 
@@ -89,7 +68,7 @@ impl Client {
 
     /// Requests that are queued now.
     pub(crate) fn held(&self) -> u64 {
-        self.held.load(ordering::Relaxed)
+        self.held.get()
     }
 
     /// Requests that went down without waiting, or are about to be queued; flushes are not accounted.
@@ -104,38 +83,38 @@ impl Client {
 
     /// Counts a request that is queued from now on.
     pub(crate) fn count_queued(&self) {
-        self.queued.add(1);
-        self.held.fetch_add(1, ordering::Relaxed);
+        self.queued.count(1);
+        self.held.add(1);
     }
 
     /// Counts a queued request that goes down.
     pub(crate) fn count_submitted(&self) {
-        self.held.fetch_sub(1, ordering::Relaxed);
+        self.held.sub(1);
     }
 
     /// Counts a request that must not wait.
     pub(crate) fn count_forced(&self) {
-        self.forced.add(1);
+        self.forced.count(1);
     }
 
     /// Counts a request without a known owner.
     pub(crate) fn count_anonymous(&self) {
-        self.anonymous.add(1);
+        self.anonymous.count(1);
     }
 
     /// Counts a request by its operation.
     pub(crate) fn count_operation(&self, opcode: Opcode) {
         if let Some(counter) = self.operations.get(opcode as usize) {
-            counter.add(1);
+            counter.count(1);
         }
     }
 
     /// Counts the end of a request.
     pub(crate) fn count_ended(&self, cost: Cost, failed: bool) {
-        self.ended.add(1);
-        self.bytes.add(cost.bytes);
+        self.ended.count(1);
+        self.bytes.count(cost.bytes);
         if failed {
-            self.failed.add(1);
+            self.failed.count(1);
         }
     }
 

@@ -11,22 +11,22 @@
 //! # Why no wake-up is lost
 //!
 //! Who queues a request first marks its partition pending and then looks for a free slot; who frees a
-//! slot first gives it back and then looks for a pending partition. Each does the two with a full barrier
-//! in between, so at least one of them sees the other. Pending bits change under the partition's lock,
+//! slot first gives it back and then looks for a pending partition. All four are in one total order
+//! ([`crate::sys::atomic`]), so at least one of them sees the other. Pending bits change under the partition's lock,
 //! parked bits under the target's.
 
 use kernel::{
     prelude::*,
-    sync::{
-        atomic::{ordering, Atomic},
-        Arc, SetOnce,
-    },
+    sync::{Arc, SetOnce},
 };
 
 use super::target::Target;
-use crate::sched::{
-    attr::Priority,
-    slots::{Limits, Pool, RATIO_DEFAULT, SLOTS_MAX},
+use crate::{
+    sched::{
+        attr::Priority,
+        slots::{Limits, Pool, RATIO_DEFAULT, SLOTS_MAX},
+    },
+    sys::atomic::Word,
 };
 
 /// Targets of one service, at most.
@@ -36,33 +36,24 @@ pub(crate) const TARGETS_MAX: usize = 64;
 const ANY_PARKED: u16 = 63;
 
 /// A set of up to 64 small numbers that many change at once.
-pub(crate) struct Set(Atomic<u64>);
+struct Set(Word);
 
 impl Set {
     const fn new() -> Self {
-        Self(Atomic::new(0))
+        Self(Word::new(0))
     }
 
-    fn change(&self, f: impl Fn(u64) -> u64) {
-        let mut old = self.0.load(ordering::Relaxed);
-        while let Err(now) = self.0.cmpxchg(old, f(old), ordering::Full) {
-            old = now;
-        }
+    fn insert(&self, member: u16) {
+        self.0.set_bits(1u64.wrapping_shl(member.into()));
     }
 
-    /// Adds `member`.
-    pub(crate) fn insert(&self, member: u16) {
-        self.change(|set| set | 1u64.wrapping_shl(member.into()));
-    }
-
-    /// Removes `member`.
-    pub(crate) fn remove(&self, member: u16) {
-        self.change(|set| set & !1u64.wrapping_shl(member.into()));
+    fn remove(&self, member: u16) {
+        self.0.clear_bits(1u64.wrapping_shl(member.into()));
     }
 
     /// The members, as bits.
-    pub(crate) fn members(&self) -> u64 {
-        self.0.load(ordering::Relaxed)
+    fn members(&self) -> u64 {
+        self.0.get()
     }
 }
 
@@ -77,11 +68,11 @@ pub(crate) fn next_member(set: u64, from: u32) -> Option<u32> {
 
 /// The slots of a service, its targets, and who waits.
 pub(crate) struct Dispatch {
-    pool: Atomic<u64>,
-    configured: Atomic<u32>,
-    limit: Atomic<u32>,
-    ratio: Atomic<u32>,
-    turn: Atomic<u32>,
+    pool: Word,
+    configured: Word,
+    limit: Word,
+    ratio: Word,
+    turn: Word,
     /// Partitions with queued requests, and [`ANY_PARKED`].
     waiting: Set,
     /// Targets with parked requests.
@@ -94,11 +85,11 @@ impl Dispatch {
     pub(crate) fn new(slots: u32) -> Self {
         let slots = slots.clamp(1, SLOTS_MAX);
         Self {
-            pool: Atomic::new(Pool::EMPTY.bits()),
-            configured: Atomic::new(slots),
-            limit: Atomic::new(slots),
-            ratio: Atomic::new(RATIO_DEFAULT),
-            turn: Atomic::new(0),
+            pool: Word::new(Pool::EMPTY.bits()),
+            configured: Word::new(slots.into()),
+            limit: Word::new(slots.into()),
+            ratio: Word::new(RATIO_DEFAULT.into()),
+            turn: Word::new(0),
             waiting: Set::new(),
             parked: Set::new(),
             targets: [const { SetOnce::new() }; TARGETS_MAX],
@@ -107,13 +98,13 @@ impl Dispatch {
 
     /// Slots as configured.
     pub(crate) fn slots(&self) -> u32 {
-        self.configured.load(ordering::Relaxed)
+        self.configured.get() as u32
     }
 
     /// Slots in effect: as configured, but no more than the targets keep in flight, so that order is
     /// decided here and not in their queues.
     pub(crate) fn limit(&self) -> u32 {
-        self.limit.load(ordering::Relaxed)
+        self.limit.get() as u32
     }
 
     /// Sets the number of slots and what each target may have of them.
@@ -121,7 +112,7 @@ impl Dispatch {
     /// A lone target may have all. With several, each leaves one for every other, so that one that hangs
     /// never stops the rest.
     pub(crate) fn set_slots(&self, slots: u32) {
-        self.configured.store(slots, ordering::Relaxed);
+        self.configured.set(slots.into());
         let used = || self.targets().filter(|target| target.users() > 0);
         let others = u32::try_from(used().count()).unwrap_or(1).saturating_sub(1);
         let share = slots.saturating_sub(others).max(1);
@@ -130,17 +121,17 @@ impl Dispatch {
             sum = sum.saturating_add(target.set_limit(share));
         }
         let limit = if sum == 0 { slots } else { slots.min(sum) };
-        self.limit.store(limit.max(1), ordering::Relaxed);
+        self.limit.set(limit.max(1).into());
     }
 
     /// High-priority requests in a row while a regular one waits.
     pub(crate) fn ratio(&self) -> u32 {
-        self.ratio.load(ordering::Relaxed)
+        self.ratio.get() as u32
     }
 
     /// Sets the ratio.
     pub(crate) fn set_ratio(&self, ratio: u32) {
-        self.ratio.store(ratio, ordering::Relaxed);
+        self.ratio.set(ratio.into());
     }
 
     /// What the slots are bound by now.
@@ -154,32 +145,24 @@ impl Dispatch {
 
     /// The slots in use.
     pub(crate) fn pool(&self) -> Pool {
-        Pool::from_bits(self.pool.load(ordering::Relaxed))
+        Pool::from_bits(self.pool.get())
     }
 
     /// Takes a slot if a request of `priority` may have one.
     pub(crate) fn take(&self, priority: Priority) -> bool {
         let limits = self.limits();
-        let mut old = self.pool();
-        while let Some(new) = old.take(priority, &limits) {
-            match self.pool.cmpxchg(old.bits(), new.bits(), ordering::Full) {
-                Ok(_) => return true,
-                Err(now) => old = Pool::from_bits(now),
-            }
-        }
-        false
+        self.pool
+            .change(|pool| Some(Pool::from_bits(pool).take(priority, &limits)?.bits()))
     }
 
     /// Takes a slot whether or not one is free.
     pub(crate) fn charge(&self, priority: Priority) {
-        self.pool
-            .fetch_add(Pool::one(priority).bits(), ordering::Full);
+        self.pool.add(Pool::one(priority).bits());
     }
 
     /// Gives back a slot that was taken.
     pub(crate) fn put(&self, priority: Priority) {
-        self.pool
-            .fetch_sub(Pool::one(priority).bits(), ordering::Full);
+        self.pool.sub(Pool::one(priority).bits());
     }
 
     /// Marks partition `index` as pending.
@@ -238,9 +221,8 @@ impl Dispatch {
     /// always busy would keep all slots to itself.
     pub(crate) fn next_pending(&self) -> Option<u32> {
         let pending = self.waiting.members() & !1u64.wrapping_shl(ANY_PARKED.into());
-        let next = next_member(pending, self.turn.load(ordering::Relaxed))?;
-        self.turn
-            .store(next.wrapping_add(1) & 63, ordering::Relaxed);
+        let next = next_member(pending, self.turn.get() as u32)?;
+        self.turn.set(u64::from(next.wrapping_add(1) & 63));
         Some(next)
     }
 

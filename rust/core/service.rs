@@ -10,10 +10,7 @@ use kernel::{
     new_mutex,
     prelude::*,
     str::CString,
-    sync::{
-        atomic::{ordering, Atomic},
-        Arc, Mutex,
-    },
+    sync::{Arc, Mutex},
 };
 
 use super::{
@@ -33,6 +30,7 @@ use crate::{
         slots::SLOTS_MAX,
     },
     sys::{
+        atomic::Word,
         misc,
         node::{Account, Held},
         params,
@@ -67,13 +65,13 @@ pub(crate) struct Arrival<'a> {
     /// It may go down at once when nobody waits.
     pub(crate) may_pass: bool,
     /// The client is being drained: its requests must not be withheld.
-    pub(crate) draining: &'a Atomic<bool>,
+    pub(crate) draining: &'a Word,
 }
 
 impl Arrival<'_> {
     /// Whether the client is being drained.
     pub(crate) fn is_draining(&self) -> bool {
-        self.draining.load(ordering::Relaxed)
+        self.draining.get() != 0
     }
 }
 
@@ -92,7 +90,7 @@ pub(crate) struct Service {
     partitions: Arc<KVec<Arc<Timed<Partition>>>>,
     dispatch: Arc<Dispatch>,
     ticker: Arc<Timed<Ticker>>,
-    users: Atomic<u32>,
+    users: Word,
     #[pin]
     settings: Mutex<Settings>,
     #[pin]
@@ -134,7 +132,7 @@ impl Service {
                 partitions,
                 dispatch,
                 ticker,
-                users: Atomic::new(0),
+                users: Word::new(0),
                 settings <- new_mutex!(Settings::new(tunables), "nrs_settings"),
                 clients <- new_mutex!(Clients {
                     list: KVec::new(),
@@ -162,12 +160,12 @@ impl Service {
 
     /// Uses of the service: clients, and clients that are being made.
     pub(crate) fn users(&self) -> u32 {
-        self.users.load(ordering::Relaxed)
+        self.users.get() as u32
     }
 
     /// Begins a use; whether it is the first. Called with the registry locked.
     pub(crate) fn use_begin(&self) -> bool {
-        let first = self.users.fetch_add(1, ordering::Full) == 0;
+        let first = self.users.add(1) == 0;
         if first {
             self.ticker.start();
         }
@@ -176,7 +174,7 @@ impl Service {
 
     /// Ends a use; whether it was the last. Called with the registry locked.
     pub(crate) fn use_end(&self) -> bool {
-        let last = self.users.fetch_sub(1, ordering::Full) == 1;
+        let last = self.users.sub(1) == 1;
         if last {
             self.ticker.stop();
         }

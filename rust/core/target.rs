@@ -26,6 +26,7 @@ use super::dispatch::Dispatch;
 use crate::{
     sched::item::Fifo,
     sys::{
+        atomic::Word,
         misc,
         node::{Held, NodeFifo},
         queue,
@@ -75,7 +76,7 @@ pub(crate) struct Target {
     number: Atomic<u32>,
     users: Atomic<u32>,
     depth: Atomic<u32>,
-    places: Atomic<u64>,
+    places: Word,
     #[pin]
     lists: SpinLockIrq<Lists>,
     #[pin]
@@ -99,7 +100,7 @@ impl Target {
                 number: Atomic::new(0),
                 users: Atomic::new(0),
                 depth: Atomic::new(0),
-                places: Atomic::new(Places::new(1).0),
+                places: Word::new(Places::new(1).0),
                 lists <- new_spinlock_irq!(Lists {
                     ready: NodeFifo::new(),
                     parked: NodeFifo::new(),
@@ -137,7 +138,7 @@ impl Target {
     }
 
     fn places(&self) -> Places {
-        Places(self.places.load(ordering::Relaxed))
+        Places(self.places.get())
     }
 
     /// Counts a user; the first one says which device it is and how many requests it keeps in flight
@@ -162,39 +163,27 @@ impl Target {
             depth => depth,
         };
         let limit = share.min(depth);
-        let mut old = self.places();
-        while let Err(now) = self
-            .places
-            .cmpxchg(old.0, old.with_limit(limit).0, ordering::Full)
-        {
-            old = Places(now);
-        }
+        self.places
+            .change(|places| Some(Places(places).with_limit(limit).0));
         limit
     }
 
     /// Takes a place at the device if one is free.
     pub(crate) fn take(&self) -> bool {
-        let mut old = self.places();
-        while old.active() < old.limit() {
-            match self
-                .places
-                .cmpxchg(old.0, old.0.wrapping_add(1), ordering::Full)
-            {
-                Ok(_) => return true,
-                Err(now) => old = Places(now),
-            }
-        }
-        false
+        self.places.change(|places| {
+            let free = Places(places).active() < Places(places).limit();
+            free.then_some(places.wrapping_add(1))
+        })
     }
 
     /// Takes a place whether or not one is free.
     pub(crate) fn charge(&self) {
-        self.places.fetch_add(1, ordering::Full);
+        self.places.add(1);
     }
 
     /// Gives a place back.
     pub(crate) fn put(&self) {
-        self.places.fetch_sub(1, ordering::Full);
+        self.places.sub(1);
     }
 
     /// Takes a decided request that has a slot of the service. Without a free place it is parked and its

@@ -22,7 +22,8 @@ use crate::{
         timer::Timed,
     },
 };
-use kernel::{str::CString, sync::atomic::Atomic};
+use crate::sys::atomic::Word;
+use kernel::str::CString;
 
 /// A partition with one target, and what its requests came to.
 struct Bench {
@@ -31,7 +32,7 @@ struct Bench {
     probe: Arc<Probe>,
     target: Arc<Target>,
     client: Client,
-    draining: Atomic<bool>,
+    draining: Word,
 }
 
 /// What arriving came to.
@@ -54,7 +55,7 @@ impl Bench {
             probe: Probe::new()?,
             target,
             client: Client::new(CString::try_from(c"test")?, 1),
-            draining: Atomic::new(false),
+            draining: Word::new(0),
         })
     }
 

@@ -20,10 +20,7 @@
 
 use core::fmt;
 
-use kernel::{
-    prelude::*,
-    sync::atomic::{ordering, Atomic},
-};
+use kernel::prelude::*;
 
 use crate::{
     core::{
@@ -37,6 +34,7 @@ use crate::{
         jobid::{JobId, Source},
     },
     sys::{
+        atomic::Word,
         dm::{Args, Bio, Lower, Map, Plan, Refusal, Target},
         misc,
         node::Account,
@@ -50,7 +48,7 @@ mod args;
 pub(crate) struct Device {
     config: args::Config,
     attachment: Attachment,
-    draining: Atomic<bool>,
+    draining: Word,
 }
 
 impl Device {
@@ -154,7 +152,7 @@ impl Target for Device {
         Ok(Self {
             config,
             attachment,
-            draining: Atomic::new(false),
+            draining: Word::new(0),
         })
     }
 
@@ -231,16 +229,16 @@ impl Target for Device {
     }
 
     fn presuspend(&self) {
-        self.draining.store(true, ordering::Relaxed);
+        self.draining.set(1);
         self.attachment.service().drain();
     }
 
     fn presuspend_undo(&self) {
-        self.draining.store(false, ordering::Relaxed);
+        self.draining.set(0);
     }
 
     fn resume(&self) {
-        self.draining.store(false, ordering::Relaxed);
+        self.draining.set(0);
     }
 
     fn status(&self, out: &mut dyn fmt::Write) -> fmt::Result {

@@ -109,17 +109,26 @@ impl Dispatch {
 
     /// Sets the number of slots and what each target may have of them.
     ///
-    /// A lone target may have all. With several, each leaves one for every other, so that one that hangs
-    /// never stops the rest.
+    /// A lone target may have all. With several, each leaves one for every other, beside the one that is
+    /// kept for high priority, so that one that hangs never stops the rest; there are enough slots in
+    /// effect for that, whatever was asked for.
     pub(crate) fn set_slots(&self, slots: u32) {
         self.configured.set(slots.into());
         let used = || self.targets().filter(|target| target.users() > 0);
         let others = u32::try_from(used().count()).unwrap_or(1).saturating_sub(1);
-        let share = slots.saturating_sub(others).max(1);
+        let (slots, share) = if others == 0 {
+            (slots, slots)
+        } else {
+            let kept = others.saturating_add(1);
+            let slots = slots.max(kept.saturating_add(1));
+            (slots, slots.saturating_sub(kept))
+        };
         let mut sum = 0u32;
         for target in used() {
             sum = sum.saturating_add(target.set_limit(share));
         }
+        // What is kept for high priority comes on top, or it would be missing at a target.
+        let sum = sum.saturating_add(others.min(1));
         let limit = if sum == 0 { slots } else { slots.min(sum) };
         self.limit.set(limit.max(1).into());
     }

@@ -167,6 +167,30 @@ mod tests {
     }
 
     #[test]
+    fn slots_are_left_for_other_targets() -> Result {
+        // Slots, depth of each target; slots in effect, limit of each target.
+        let cases: [(u32, &[u32], u32, u32); 7] = [
+            (64, &[0], 64, 64),
+            (64, &[8], 8, 8),
+            (4, &[0, 0], 4, 2),
+            (2, &[0, 0], 3, 1),
+            (1, &[0, 0, 0], 4, 1),
+            (64, &[1, 1], 3, 1),
+            (64, &[0, 0, 0], 64, 61),
+        ];
+        for (slots, depths, limit, share) in cases {
+            let dispatch = Dispatch::new(slots);
+            for (number, depth) in (1..).zip(depths) {
+                dispatch.attach(number, *depth)?;
+            }
+            let mut shares = dispatch.targets().map(|target| target.limit());
+            let equal = shares.all(|other| other == share);
+            assert!(dispatch.limit() == limit && equal);
+        }
+        Ok(())
+    }
+
+    #[test]
     fn a_request_passes_while_a_slot_is_free_and_queues_after() -> Result {
         let bench = Bench::new(3)?;
         let mut came = [Came::Queued; 3];

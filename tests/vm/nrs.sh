@@ -33,14 +33,17 @@ try() {
 	(
 		set -euo pipefail
 		trap 'echo "(line $LINENO: $BASH_COMMAND)" >&2' ERR
-		set -E
+		exec 9>/tmp/try.trace
+		BASH_XTRACEFD=9
+		PS4='+ $SECONDS $LINENO '
+		set -Ex
 		"$@"
 	) >"$log" 2>&1 &
 	pid=$!
 	if wait_for "$limit" "! kill -0 $pid 2>/dev/null"; then
 		wait "$pid" || rc=$?
 	else
-		echo "no end within $limit s" >>"$log"
+		{ tail -n 8 /tmp/try.trace && ps -o pid,stat,args && echo "no end within $limit s"; } >>"$log" 2>&1
 		# What blocks goes to the kernel's log.
 		echo w >/proc/sysrq-trigger
 		kill -KILL "$pid" 2>/dev/null

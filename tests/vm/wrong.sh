@@ -170,7 +170,7 @@ EINVAL|OFFSET:|/dev/nb1 1.5 svc
 EINVAL|OFFSET:|/dev/nb1 18446744073709551615 svc
 EINVAL|OFFSET:|/dev/nb1 99999999999999999999 svc
 EINVAL|too small|/dev/nb1 1000000 svc
-ENODEV|DEVICE|/dev/nosuch 0 svc
+ENOENT|nrs: |/dev/nosuch 0 svc
 EINVAL|SERVICE:|/dev/nb1 0 .svc
 EINVAL|SERVICE:|/dev/nb1 0 a/b
 EINVAL|SERVICE:|/dev/nb1 0 a"b

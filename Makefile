@@ -42,4 +42,5 @@ clean:     ## remove what was built in this tree
 	rm -rf build rust/host/target demo.svg
 
 distclean: clean ## clean, and remove the downloaded toolchain and kernels
+	@[ ! -e "$(NRS_CACHE)" ] || [ -d "$(NRS_CACHE)/log" ] || { echo "$(NRS_CACHE) does not look like ours; not removed"; exit 1; }
 	rm -rf --one-file-system "$(NRS_CACHE)"

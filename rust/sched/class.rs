@@ -32,6 +32,9 @@ pub type ClassId = Handle;
 /// Classes that can be made without new memory, at least, as long as the worker keeps up.
 pub const RESERVE: usize = 64;
 
+/// Classes that get a second chance while one to forget is looked for, at most.
+const CHANCES: u32 = 8;
+
 /// How long a class stays idle before it may be forgotten, 10 s in nanoseconds.
 pub const IDLE_NS: u64 = 10_000_000_000;
 
@@ -60,6 +63,8 @@ pub struct Class<R> {
     next: u32,
     links: Links,
     idle: bool,
+    /// Used since it became the youngest idle class.
+    used: bool,
     seen: u64,
 }
 
@@ -143,6 +148,7 @@ impl<R> ClassTable<R> {
             next: NONE,
             links: Links::new(),
             idle: false,
+            used: false,
             seen: 0,
         };
         // INVARIANT: the first slot of an empty slab is 0.
@@ -264,7 +270,7 @@ impl<R> ClassTable<R> {
             return Found::Known(self.id(slot));
         }
         if self.len() >= self.max {
-            self.idle.first().and_then(|oldest| self.remove(oldest));
+            self.oldest(now).and_then(|oldest| self.remove(oldest));
         }
         let room = self.classes.vacant() > 0 || self.classes.slots() < limit;
         if self.len() < self.max && room {
@@ -275,6 +281,7 @@ impl<R> ClassTable<R> {
                 next: NONE,
                 links: Links::new(),
                 idle: true,
+                used: false,
                 seen: now,
             };
             if let Ok(id) = self.classes.insert(class) {
@@ -286,6 +293,15 @@ impl<R> ClassTable<R> {
         }
         self.overflow = self.overflow.saturating_add(1);
         Found::Overflow(DEFAULT_ID)
+    }
+
+    /// The record of `id`, for a use of the class that does not keep it: a second chance before it is
+    /// forgotten.
+    #[inline]
+    pub fn use_mut(&mut self, id: ClassId) -> Option<&mut R> {
+        let class = self.classes.get_mut(id)?;
+        class.used = true;
+        Some(&mut class.record)
     }
 
     /// Notes that requests of the class in `slot` are queued or in service.
@@ -315,7 +331,7 @@ impl<R> ClassTable<R> {
     /// Forgets at most `max` classes that were idle for [`IDLE_NS`].
     pub fn age(&mut self, now: u64, max: u32) {
         for _ in 0..max {
-            let Some(slot) = self.idle.first() else {
+            let Some(slot) = self.oldest(now) else {
                 return;
             };
             let old = |class: &Class<R>| now.saturating_sub(class.seen) >= IDLE_NS;
@@ -324,6 +340,20 @@ impl<R> ClassTable<R> {
             }
             self.remove(slot);
         }
+    }
+
+    /// The idle class that was not used for longest; those used meanwhile become the youngest, a few at a
+    /// time.
+    fn oldest(&mut self, now: u64) -> Option<u32> {
+        for _ in 0..CHANCES {
+            let slot = self.idle.first()?;
+            let class = self.classes.at_mut(slot)?;
+            if !core::mem::replace(&mut class.used, false) {
+                return Some(slot);
+            }
+            self.touch(slot, now);
+        }
+        self.idle.first()
     }
 
     /// Makes an idle class the youngest.

@@ -424,7 +424,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
     /// class did, the part has to see it.
     pub fn pass(&mut self, ticket: &Ticket, cost: Cost) {
         if let Some(instance) = self.find_mut(ticket.instance()) {
-            instance.part.pass(ticket.class, cost, 0);
+            instance.part.pass(ticket.class, cost);
         }
     }
 

@@ -83,11 +83,11 @@ pub trait Part<I: Item> {
     /// Decides which request is served next, and takes it out together with its class.
     fn get(&mut self, view: &View<'_>) -> Get<(I, ClassId)>;
 
-    /// Counts a request of `class` that was served at once, without queueing (an opportunity); nothing
-    /// if the class left.
-    fn pass(&mut self, class: ClassId, cost: Cost, now: u64);
+    /// Counts a request of `class` that is served at once, without queueing (an opportunity); nothing if
+    /// the class left. Its end is not told, so it does not hold the class.
+    fn pass(&mut self, class: ClassId, cost: Cost);
 
-    /// Counts the end of a request that [`Part::get`] handed out or [`Part::pass`] counted; nothing if
+    /// Counts the end of a request that [`Part::get`] handed out; nothing if
     /// the class left.
     fn stop(&mut self, class: ClassId, cost: Cost, now: u64);
 
@@ -295,9 +295,9 @@ macro_rules! policies {
                 }
             }
 
-            fn pass(&mut self, class: ClassId, cost: Cost, now: u64) {
+            fn pass(&mut self, class: ClassId, cost: Cost) {
                 match self {
-                    $(Self::$name(part) => part.pass(class, cost, now),)+
+                    $(Self::$name(part) => part.pass(class, cost),)+
                 }
             }
 

@@ -176,6 +176,16 @@ impl<T> Slab<T> {
         entry.value.as_ref()
     }
 
+    /// The record of `handle`, for writing, if it still names one.
+    #[inline]
+    pub fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
+        let entry = self.entries.get_mut(handle.slot as usize)?;
+        if entry.generation != handle.generation {
+            return None;
+        }
+        entry.value.as_mut()
+    }
+
     /// The record in `slot`.
     #[inline]
     pub fn at(&self, slot: u32) -> Option<&T> {

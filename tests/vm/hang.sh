@@ -16,7 +16,7 @@ hanging() {
 	dm suspend --nolockfs lin
 	local pids=() i before
 	for i in 0 1 2 3; do
-		verified a --name="a$i" --offset=$((i * 4))m --size=1m &
+		verified a --offset=$((i * 4))m --size=1m &
 		pids+=($!)
 	done
 	saturated a

@@ -43,13 +43,14 @@ try() {
 	if wait_for "$limit" "! kill -0 $pid 2>/dev/null"; then
 		wait "$pid" || rc=$?
 	else
-		{ tail -n 8 /tmp/try.trace && ps -o pid,stat,args && echo "no end within $limit s"; } >>"$log" 2>&1
+		{ ps -o pid,stat,args | grep -v '\[' && tail -n 8 /tmp/try.trace && echo "no end within $limit s"; } >>"$log" 2>&1
 		# What blocks goes to the kernel's log.
 		echo w >/proc/sysrq-trigger
 		kill -KILL "$pid" 2>/dev/null
 		wait "$pid" 2>/dev/null
 		rc=124
 	fi
+	[ "$rc" = 0 ] || cp /tmp/try.trace "/out/trace-$((nrs_passed + nrs_failed))"
 	{ echo "== $name: status $rc, $((SECONDS - started)) s" && cat "$log"; } >>/out/log
 	if [ "$rc" = 0 ]; then
 		ok "$name ($((SECONDS - started)) s)"
@@ -136,30 +137,43 @@ policy() {
 	set_to "$1" nrs_policies "$2"
 }
 
+# sum NAME TEXT: all counters of that name in a status, added up, in $sum.
+sum() {
+	local text=$2
+	sum=0
+	while [[ $text =~ \ $1:\ ([0-9]+)(.*) ]]; do
+		sum=$((sum + BASH_REMATCH[1])) text=${BASH_REMATCH[2]}
+	done
+}
+
 # counter DEVICE NAME: one of the counters in the device's status, all its targets together.
 counter() {
-	local text n=0
-	text=$(dm status "$1")
-	while [[ $text =~ \ $2:\ ([0-9]+)(.*) ]]; do
-		n=$((n + BASH_REMATCH[1])) text=${BASH_REMATCH[2]}
-	done
-	echo "$n"
+	local sum
+	sum "$2" "$(dm status "$1")"
+	echo "$sum"
+}
+
+# ended SERVICE: requests of all its clients that have ended; starts no process.
+ended() {
+	local sum
+	sum ended "$(<"$(at "$1" clients)")"
+	echo "$sum"
 }
 
 # load NAME [OPTION...]: random reads of DEVICE by fio, 4 KiB, libaio; ends with the check if not told otherwise.
 load() {
 	local name=$1
 	shift
-	fio --name="$name" --filename="/dev/mapper/$name" --rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth=16 \
-		--norandommap --minimal --group_reporting "$@"
+	fio --filename="/dev/mapper/$name" --rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth=16 \
+		--norandommap --minimal --group_reporting "$@" --name="$name"
 }
 
 # verified NAME [OPTION...]: writes with checksums that are read back and compared.
 verified() {
 	local name=$1
 	shift
-	fio --name="$name" --filename="/dev/mapper/$name" --rw=randwrite --bs=4k --direct=1 --ioengine=libaio --iodepth=16 \
-		--verify=crc32c --verify_fatal=1 --do_verify=1 --verify_state_save=0 --minimal --group_reporting "$@" >"/tmp/verified-$name.txt" ||
+	fio --filename="/dev/mapper/$name" --rw=randwrite --bs=4k --direct=1 --ioengine=libaio --iodepth=16 --verify=crc32c \
+		--verify_fatal=1 --do_verify=1 --verify_state_save=0 --minimal --group_reporting "$@" --name="$name" >"/tmp/verified-$name.txt" ||
 		fail "fio on $name: $(tail -n 3 "/tmp/verified-$name.txt" | cut -c1-300)"
 }
 

@@ -23,8 +23,8 @@ switching() {
 		set_to svc "$2" "${*:3}"
 		# Each setting sees requests.
 		local seen
-		seen=$(counter a ended)
-		wait_for 10 "[ \$(counter a ended) -gt $seen ]" || fail "nothing moves after ${*:2}: $(dm status a) $(cat "$(at svc nrs_policies)")"
+		seen=$(ended svc)
+		wait_for 10 "[ \$(ended svc) -gt $seen ]" || fail "nothing moves after ${*:2}: $(dm status a) $(cat "$(at svc nrs_policies)")"
 	done
 	written
 	wait_for 10 '[ $(counter a held) = 0 ]' || fail "$(dm status a)"

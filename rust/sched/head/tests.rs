@@ -162,7 +162,7 @@ impl Part<Req> for Mock {
         Get::Item((self.queue.pop().unwrap(), self.classes.pop_front().unwrap()))
     }
 
-    fn pass(&mut self, class: ClassId, _cost: Cost, _now: u64) {
+    fn pass(&mut self, class: ClassId, _cost: Cost) {
         self.passed += u32::from(self.is_live(class));
     }
 

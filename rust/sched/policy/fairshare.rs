@@ -116,9 +116,8 @@ impl<F: Fifo> Record<F> {
         }
     }
 
-    /// Counts a request that goes into service.
+    /// Counts a request that goes down.
     fn count(&mut self, cost: Cost, opportunity: bool) {
-        self.active = self.active.saturating_add(1);
         self.dispatched = self.dispatched.saturating_add(1);
         self.cost_pages = self.cost_pages.saturating_add(u64::from(cost.pages));
         self.opportunity = self.opportunity.saturating_add(u64::from(opportunity));
@@ -354,6 +353,7 @@ impl<I: Item> Part<I> for State<I> {
             return Get::Empty;
         };
         record.count(item.cost(), opportunity);
+        record.active = record.active.saturating_add(1);
         self.queued = self.queued.saturating_sub(1);
         let cost = self.classes.charge_of(&item);
         // A queued request costs at least 1.
@@ -366,17 +366,9 @@ impl<I: Item> Part<I> for State<I> {
         Get::Item((item, self.classes.table.id(slot)))
     }
 
-    fn pass(&mut self, class: ClassId, cost: Cost, _now: u64) {
-        let slot = class.slot();
-        if !self.classes.table.is_live(class) {
-            return;
-        }
-        if let Some(record) = self.classes.table.at_mut(slot) {
-            let idle = !record.is_active();
+    fn pass(&mut self, class: ClassId, cost: Cost) {
+        if let Some(record) = self.classes.table.use_mut(class) {
             record.count(cost, true);
-            if idle {
-                self.classes.table.busy(slot);
-            }
         }
     }
 

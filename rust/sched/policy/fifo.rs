@@ -93,7 +93,6 @@ impl<I: Item> State<I> {
     fn count(&mut self, cost: Cost) {
         self.row.dispatched = self.row.dispatched.saturating_add(1);
         self.row.cost_pages = self.row.cost_pages.saturating_add(u64::from(cost.pages));
-        self.row.requests = self.row.requests.saturating_add(1);
     }
 }
 
@@ -118,13 +117,14 @@ impl<I: Item> Part<I> for State<I> {
         match self.fifo.pop() {
             Some(item) => {
                 self.count(item.cost());
+                self.row.requests = self.row.requests.saturating_add(1);
                 Get::Item((item, CLASS))
             }
             None => Get::Empty,
         }
     }
 
-    fn pass(&mut self, class: ClassId, cost: Cost, _now: u64) {
+    fn pass(&mut self, class: ClassId, cost: Cost) {
         if class == CLASS {
             self.count(cost);
             self.row.opportunity = self.row.opportunity.saturating_add(1);

@@ -23,7 +23,7 @@ build:     ## build nrs.ko for the stock kernel: build/stock/nrs.ko
 test:      ## check the sources and run all tests, on this host and in virtual machines
 	tests/run.sh
 
-test-long: ## the tests that take too long for every day
+test-long: ## the same, every virtual-machine test five times over
 	tests/run.sh --long
 
 demo:      ## two users on one device: fifo against fairshare, as a table and as demo.svg

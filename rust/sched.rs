@@ -43,5 +43,6 @@ pub(crate) mod ranges;
 pub(crate) mod rng;
 pub(crate) mod slab;
 pub(crate) mod slots;
+pub(crate) mod sort;
 pub(crate) mod stats;
 pub(crate) mod text;

@@ -68,7 +68,7 @@ if [ ! -f "$dir/configured" ]; then
 	[ -z "$lost" ] || die "these options of .config.fragment did not take:"$'\n'"$lost"
 	stamp "$dir/configured" "$hash"
 fi
-run_logged "debug kernel: compile (about 1500 objects)" "$dir/log/build.log" "${make[@]}" bzImage modules
+run_logged "debug kernel: compile (about 1640 objects)" "$dir/log/build.log" "${make[@]}" bzImage modules
 [ -f "$build/Module.symvers" ] || die "the build left no Module.symvers"
 run_logged "debug kernel: modules" "$dir/log/modules.log" \
 	"${make[@]}" modules_install INSTALL_MOD_PATH="$dir/image" INSTALL_MOD_STRIP=1 DEPMOD=true

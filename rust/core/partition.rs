@@ -53,10 +53,13 @@ const BATCH: u32 = 64;
 /// Places of the cache; a power of two.
 const CACHE: usize = 16;
 
+/// Everything that the class of a request may depend on.
+pub(crate) type Ident = [u64; 5];
+
 /// Who asked, and which class that was.
 #[derive(Clone, Copy)]
 struct Cached {
-    ident: [u64; 5],
+    ident: Ident,
     ticket: Ticket,
 }
 
@@ -77,34 +80,74 @@ impl Lane {
         }
     }
 
-    /// The class of a request, and whether its part wants memory now; `attrs` is asked only for somebody
-    /// who did not ask lately.
-    fn classify(&mut self, ident: &[u64; 5], attrs: &impl Fn() -> Attrs) -> (Ticket, bool) {
+    /// Where the cache has the class of a request.
+    fn place(ident: &Ident) -> usize {
         let mix = ident.iter().fold(0u64, |mix, word| {
             (mix ^ word)
                 .wrapping_mul(0x9e37_79b9_7f4a_7c15)
                 .rotate_left(29)
         });
-        let place = (mix >> 56) as usize & (CACHE - 1);
-        if let Some(Some(cached)) = self.cache.get(place) {
-            let differ = cached
-                .ident
-                .iter()
-                .zip(ident)
-                .fold(0, |d, (a, b)| d | (a ^ b));
-            if differ == 0 && self.head.is_live(&cached.ticket) {
-                return (cached.ticket, false);
-            }
-        }
-        let ticket = self.head.classify(&attrs(), misc::now());
+        (mix >> 56) as usize & (CACHE - 1)
+    }
+
+    /// The class that a request had lately.
+    fn cached(&self, place: usize, ident: &Ident) -> Option<Ticket> {
+        let cached = self.cache.get(place)?.as_ref()?;
+        let pairs = cached.ident.iter().zip(ident);
+        let differ = pairs.fold(0, |differ, (a, b)| differ | (a ^ b));
+        (differ == 0).then_some(cached.ticket)
+    }
+
+    /// The class of a request, and whether its part wants memory now.
+    fn classify(&mut self, place: usize, ident: &Ident, attrs: &Attrs) -> (Ticket, bool) {
+        let ticket = self.head.classify(attrs, misc::now());
+        // A class that only stands in for others is asked for again.
+        let keep = self.head.is_live(&ticket);
         if let Some(slot) = self.cache.get_mut(place) {
-            *slot = Some(Cached {
+            *slot = keep.then_some(Cached {
                 ident: *ident,
                 ticket,
             });
         }
         let wants = |part: &mut KernelPart| !part.need().is_empty();
         (ticket, self.head.primary_mut().is_some_and(wants))
+    }
+
+    /// Counts a request that passes; whether its part wants memory now. `attrs` is asked only for
+    /// somebody who did not ask lately.
+    fn pass(&mut self, ident: &Ident, attrs: &impl Fn() -> Attrs, cost: Cost) -> bool {
+        let place = Self::place(ident);
+        if let Some(ticket) = self.cached(place, ident) {
+            if self.head.pass(&ticket, cost) {
+                return false;
+            }
+        }
+        let (ticket, hungry) = self.classify(place, ident, &attrs());
+        self.head.pass(&ticket, cost);
+        hungry
+    }
+
+    /// Queues a request; whether its part wants memory now. `attrs` is asked only for somebody who did not
+    /// ask lately.
+    fn enqueue(
+        &mut self,
+        held: Held,
+        ident: &Ident,
+        attrs: &impl Fn() -> Attrs,
+        now: u64,
+    ) -> Result<bool, Held> {
+        let place = Self::place(ident);
+        let cached = self
+            .cached(place, ident)
+            .filter(|ticket| self.head.is_live(ticket));
+        let (ticket, hungry) = match cached {
+            Some(ticket) => (ticket, false),
+            None => self.classify(place, ident, &attrs()),
+        };
+        self.head.enqueue(held, ticket, attrs, now)?;
+        // It may be allowed what was not allowed to those before it.
+        self.until = 0;
+        Ok(hungry)
     }
 
     fn has_work(&self, now: u64) -> bool {
@@ -290,7 +333,6 @@ impl Timed<Partition> {
 
         let mut inner = self.inner.lock();
         let lane = inner.lane(priority);
-        let (ticket, hungry) = lane.classify(&arrival.ident, attrs);
         // Read under the lock: whoever drains has set it before it took the lock.
         let forced = arrival.must_pass || arrival.is_draining();
         let passes = if forced {
@@ -303,7 +345,7 @@ impl Timed<Partition> {
                 && self.dispatch.take_both(priority, arrival.target)
         };
         if passes {
-            lane.head.pass(&ticket, cost);
+            let hungry = lane.pass(&arrival.ident, attrs, cost);
             held.account_mut().slot = true;
             drop(inner);
             if forced {
@@ -319,18 +361,20 @@ impl Timed<Partition> {
         let now = misc::now();
         held.hold(now);
         arrival.client.count_queued();
-        if let Err(held) = lane.head.enqueue(held, ticket, attrs, now) {
-            // The fallback takes everything, so this does not happen; should it, the request goes down.
-            drop(inner);
-            arrival.client.count_submitted();
-            return Arrived {
-                passed: Some(held),
-                kicks: Kicks::none(),
-                hungry,
-            };
-        }
-        // It may be allowed what was not allowed to those before it.
-        lane.until = 0;
+        let hungry = match lane.enqueue(held, &arrival.ident, attrs, now) {
+            Ok(hungry) => hungry,
+            Err(held) => {
+                // The fallback takes everything, so this does not happen; should it, the request goes
+                // down.
+                drop(inner);
+                arrival.client.count_submitted();
+                return Arrived {
+                    passed: Some(held),
+                    kicks: Kicks::none(),
+                    hungry: false,
+                };
+            }
+        };
         self.dispatch.set_pending(self.index);
         let kicks = self.pump(&mut inner, now);
         Arrived {

@@ -18,7 +18,7 @@ use super::{
     cpt,
     dispatch::Dispatch,
     errno,
-    partition::{Kicks, Partition, Published},
+    partition::{Ident, Kicks, Partition, Published},
     target::Target,
     worker::{Ticker, Worker},
 };
@@ -55,7 +55,7 @@ pub(crate) fn is_name(name: &str) -> bool {
 /// What a front-end says about a request beside its attributes.
 pub(crate) struct Arrival<'a> {
     /// Everything that its class may depend on.
-    pub(crate) ident: [u64; 5],
+    pub(crate) ident: Ident,
     /// Who brings it.
     pub(crate) client: &'a Client,
     /// Where it goes.

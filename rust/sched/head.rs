@@ -418,14 +418,15 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         }
     }
 
-    /// Counts a request that is served at once, without queueing; it does not hold its instance.
+    /// Counts a request that is served at once, without queueing; it does not hold its instance. Whether
+    /// the ticket still says where a request belongs; a stale one counts nothing.
     ///
-    /// The count is an opportunity of the class. If the instance left, nothing is counted; if only the
-    /// class did, the part has to see it.
-    pub fn pass(&mut self, ticket: &Ticket, cost: Cost) {
-        if let Some(instance) = self.find_mut(ticket.instance()) {
-            instance.part.pass(ticket.class, cost);
-        }
+    /// The count is an opportunity of the class.
+    pub fn pass(&mut self, ticket: &Ticket, cost: Cost) -> bool {
+        ticket.place == self.primary
+            && self
+                .find_mut(ticket.instance())
+                .is_some_and(|instance| instance.part.pass(ticket.class, cost))
     }
 
     /// Counts the end of a request, once, with the ticket that [`Head::get`] gave out or that

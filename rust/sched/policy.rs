@@ -83,9 +83,9 @@ pub trait Part<I: Item> {
     /// Decides which request is served next, and takes it out together with its class.
     fn get(&mut self, view: &View<'_>) -> Get<(I, ClassId)>;
 
-    /// Counts a request of `class` that is served at once, without queueing (an opportunity); nothing if
-    /// the class left. Its end is not told, so it does not hold the class.
-    fn pass(&mut self, class: ClassId, cost: Cost);
+    /// Counts a request of `class` that is served at once, without queueing (an opportunity); whether the
+    /// class is still there to count it. Its end is not told, so it does not hold the class.
+    fn pass(&mut self, class: ClassId, cost: Cost) -> bool;
 
     /// Counts the end of a request that [`Part::get`] handed out; nothing if
     /// the class left.
@@ -295,7 +295,7 @@ macro_rules! policies {
                 }
             }
 
-            fn pass(&mut self, class: ClassId, cost: Cost) {
+            fn pass(&mut self, class: ClassId, cost: Cost) -> bool {
                 match self {
                     $(Self::$name(part) => part.pass(class, cost),)+
                 }

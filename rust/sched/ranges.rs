@@ -13,6 +13,7 @@
 use crate::sched::{
     key::Key,
     mem::{List, NoMemory},
+    sort::sort_by,
     stats::Row,
 };
 
@@ -75,9 +76,9 @@ impl Table {
                 rests.push((rest, index))?;
             }
             // The largest remainders get one more each; equal ones in the order of their keys.
-            rests
-                .as_mut_slice()
-                .sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+            sort_by(rests.as_mut_slice(), |a, b| {
+                b.0.cmp(&a.0).then(a.1.cmp(&b.1))
+            });
             for &(_, index) in rests.as_slice() {
                 if left == 0 {
                     break;

@@ -15,6 +15,7 @@ use crate::sched::{
     key::Key,
     mem::{List, NoMemory},
     ranges::Table,
+    sort::sort_by,
 };
 use core::fmt::{self, Write};
 
@@ -97,7 +98,7 @@ impl Rows {
     /// Sorts by key and makes one row of those with the same key; O(n log n).
     pub fn merge(&mut self) {
         let rows = self.rows.as_mut_slice();
-        rows.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        sort_by(rows, |a, b| a.key.cmp(&b.key));
         let mut kept = 0usize;
         for from in 0..rows.len() {
             let Some(row) = rows.get(from).copied() else {

@@ -120,9 +120,8 @@ at() {
 
 # set_to SERVICE FILE VALUE: writes it; while instances are still draining (EAGAIN), waits for their end.
 set_to() {
-	local file said
-	file=$(at "$1" "$2")
-	for _ in $(seq 100); do
+	local file=/sys/kernel/debug/nrs/$1/$2 said round
+	for ((round = 0; round < 100; round++)); do
 		if said=$( (printf '%s\n' "$3" >"$file") 2>&1); then return 0; fi
 		case $said in
 		*'temporarily unavailable'*) wait_for 20 "! grep -q 'state: stopping' '$(at "$1" nrs_policies)'" ;;
@@ -156,7 +155,7 @@ counter() {
 # ended SERVICE: requests of all its clients that have ended; starts no process.
 ended() {
 	local sum
-	sum ended "$(<"$(at "$1" clients)")"
+	sum ended "$(<"/sys/kernel/debug/nrs/$1/clients")"
 	echo "$sum"
 }
 
@@ -182,7 +181,7 @@ verified() {
 writing() {
 	local name=$1
 	shift
-	fio --filename="/dev/mapper/$name" --rw=randwrite --bssplit=4k/50:64k/50 --direct=1 --ioengine=libaio --iodepth=16 \
+	fio --filename="/dev/mapper/$name" --nice=10 --rw=randwrite --bssplit=4k/80:64k/20 --direct=1 --ioengine=libaio --iodepth=16 \
 		--size=16m --verify=crc32c --verify_fatal=1 --verify_backlog=32 --verify_backlog_batch=32 --verify_state_save=0 \
 		--time_based --runtime=600 --minimal --name="$name" "$@" >/tmp/writing.txt 2>&1 &
 	writer=$!

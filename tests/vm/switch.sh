@@ -13,7 +13,7 @@ switching() {
 		'slots 3' 'nrs_policies fairshare' 'nrs_fairshare_select deadline' 'nrs_fairshare_cost_model pages' 'slots 8'
 		'nrs_fairshare_select deadline_memory' 'nrs_fairshare_opp_threshold 0')
 	module
-	lower nb0 memory_backed=1 irqmode=2 completion_nsec=200000
+	lower nb0 memory_backed=1 irqmode=2 completion_nsec=1000000
 	client a /dev/nb0 svc
 	echo 4 >"$(at svc slots)"
 	writing a --uid=1001 --gid=101 --name=two --offset=32m --uid=1002 --gid=102 --name=three --offset=64m --uid=1003 --gid=101

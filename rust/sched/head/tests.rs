@@ -162,8 +162,10 @@ impl Part<Req> for Mock {
         Get::Item((self.queue.pop().unwrap(), self.classes.pop_front().unwrap()))
     }
 
-    fn pass(&mut self, class: ClassId, _cost: Cost) {
-        self.passed += u32::from(self.is_live(class));
+    fn pass(&mut self, class: ClassId, _cost: Cost) -> bool {
+        let live = self.is_live(class);
+        self.passed += u32::from(live);
+        live
     }
 
     fn stop(&mut self, class: ClassId, _cost: Cost, _now: u64) {
@@ -478,7 +480,7 @@ fn passing_holds_nothing() {
     let mut head = TestHead::new(Mock::plain(), 0);
     head.install(Mock::plain(), 1).ok().unwrap();
     let ticket = head.classify(&attrs(1), 0);
-    head.pass(&ticket, COST);
+    assert!(head.pass(&ticket, COST));
     assert_eq!(head.active(), 0);
     head.stop(&ticket, COST, 0);
     assert_eq!(head.active(), 0);
@@ -496,7 +498,7 @@ fn passing_holds_nothing() {
     head.drop_primary();
     assert_eq!(head.reap().map(|p| (p.passed, p.stopped)), Some((2, 3)));
     // Counts nothing, harms nothing.
-    head.pass(&ticket, COST);
+    assert!(!head.pass(&ticket, COST));
     head.stop(&ticket, COST, 0);
     head.stop(&started, COST, 0);
     assert_eq!(shown(&head), [("started", 0, 0, 0)]);

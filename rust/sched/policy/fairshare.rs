@@ -366,9 +366,13 @@ impl<I: Item> Part<I> for State<I> {
         Get::Item((item, self.classes.table.id(slot)))
     }
 
-    fn pass(&mut self, class: ClassId, cost: Cost) {
-        if let Some(record) = self.classes.table.use_mut(class) {
-            record.count(cost, true);
+    fn pass(&mut self, class: ClassId, cost: Cost) -> bool {
+        match self.classes.table.use_mut(class) {
+            Some(record) => {
+                record.count(cost, true);
+                true
+            }
+            None => false,
         }
     }
 

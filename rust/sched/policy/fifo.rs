@@ -124,11 +124,12 @@ impl<I: Item> Part<I> for State<I> {
         }
     }
 
-    fn pass(&mut self, class: ClassId, cost: Cost) {
+    fn pass(&mut self, class: ClassId, cost: Cost) -> bool {
         if class == CLASS {
             self.count(cost);
             self.row.opportunity = self.row.opportunity.saturating_add(1);
         }
+        class == CLASS
     }
 
     fn stop(&mut self, class: ClassId, _cost: Cost, _now: u64) {

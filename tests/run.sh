@@ -1,0 +1,178 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# usage: tests/run.sh [--long] [NAME...]
+#
+# Runs the project's tests and ends with the line "N passed, N failed"; fails if any failed. NAME: only these parts, or
+# only these tests of tests/vm (on both kernels where they run on both). Parts, in this order:
+#
+#   host      formatting, clippy and tests of the Cargo workspace in rust/host
+#   module    nrs.ko for both kernels, with clippy
+#   scripts   the scripts' own tests and syntax
+#   stock     tests in virtual machines of the stock kernel
+#   debug     tests in virtual machines of the debug kernel, and KUnit
+#
+#   --long    every virtual machine test five times over
+#   --list    the tests of each machine
+set -euo pipefail
+. "$(dirname "$0")/../scripts/lib.sh"
+
+# Tests by machine: those of a line share a boot. KERNEL:NAME:SECONDS:TESTS
+machines=(
+	"stock:data:420:ext4 switch nowait meta stats"
+	"stock:life:420:load dm-life killed errors hang cpts wrong"
+	"stock:shares:300:fair hp"
+	"debug:life:600:kunit load switch dm-life errors hang"
+)
+rounds=1 only=()
+while [ $# -gt 0 ]; do
+	case $1 in
+	--help | -h) usage && exit ;;
+	--long) rounds=5 ;;
+	--list) printf '%s\n' "${machines[@]}" && exit ;;
+	-*) die "unknown option '$1', see --help" ;;
+	*) only+=("$1") ;;
+	esac
+	shift
+done
+cd "$NRS_TOP"
+logs=$NRS_TOP/build/test
+mkdir -p "$logs"
+passed=0 failed=0 broken=()
+
+# An interruption ends what is running (in-root.sh ends its own with it), and still says how far it came.
+child=''
+interrupted() {
+	trap - INT TERM
+	[ -z "$child" ] || kill -TERM "$child" 2>/dev/null || true
+	log "interrupted"
+	echo "$passed passed, $failed failed, not finished"
+	exit 130
+}
+trap interrupted INT TERM
+
+# wanted PART [TEST...]: whether NAMEs were not given, or name the part or one of the tests.
+wanted() {
+	local name
+	[ ${#only[@]} -gt 0 ] || return 0
+	for name in "${only[@]}"; do
+		case " $* " in *" $name "*) return 0 ;; esac
+	done
+	return 1
+}
+
+# run LOG CMD...: in the background, so that an interruption is heard at once; output to LOG.
+run() {
+	local file=$1 status=0
+	shift
+	"$@" >"$file" 2>&1 </dev/null &
+	child=$!
+	wait "$child" || status=$?
+	child=''
+	return "$status"
+}
+
+# check NAME CMD...: one check.
+check() {
+	local name=$1 file started=$SECONDS
+	file=$logs/$(tr -c 'a-z0-9\n' - <<<"$name").log
+	shift
+	log "$name ..."
+	if run "$file" "$@"; then
+		passed=$((passed + 1))
+		log "$name: ok ($((SECONDS - started)) s)"
+	else
+		failed=$((failed + 1)) broken+=("$name")
+		log "$name: FAILED ($((SECONDS - started)) s), end of $file:"
+		tail -n 25 "$file" >&2
+	fi
+}
+
+# cargo_tests: the checks are the tests that cargo counts.
+cargo_tests() {
+	local file=$logs/cargo-test.log started=$SECONDS status=0 good bad
+	log "host: cargo test ..."
+	run "$file" scripts/in-root.sh cargo test --manifest-path rust/host/Cargo.toml --workspace || status=$?
+	good=$(awk '/^test result:/ { n += $4 } END { print n + 0 }' "$file")
+	bad=$(awk '/^test result:/ { n += $6 } END { print n + 0 }' "$file")
+	if [ "$status" != 0 ] && [ "$bad" = 0 ] || [ "$good$bad" = 00 ]; then bad=$((bad + 1)); fi
+	passed=$((passed + good)) failed=$((failed + bad))
+	log "host: cargo test: $good passed, $bad failed ($((SECONDS - started)) s)"
+	if [ "$bad" != 0 ]; then
+		broken+=("host: cargo test")
+		tail -n 40 "$file" >&2
+	fi
+}
+
+# machine KERNEL NAME SECONDS TEST...: a virtual machine; the checks are the lines "ok" and "not ok" of its tests.
+machine() {
+	local kernel=$1 name=$1-$2 limit=$3 file=$logs/$1-$2.log started=$SECONDS status=0 good bad suites
+	shift 3
+	suites=$(mktemp)
+	grep -rhoE 'kunit_tests\(nrs_[a-z0-9_]+' rust --include='*.rs' | cut -d'(' -f2 | sort -u >"$suites"
+	log "$name: $* ..."
+	run "$file" scripts/vm.sh --kernel "$kernel" --name "$name" --timeout "$limit" --file "$suites:/suites" -- all.sh "$@" || status=$?
+	rm -f "$suites"
+	good=$(grep -c '^ok ' "$file" || true)
+	bad=$(grep -c '^not ok ' "$file" || true)
+	# A kernel log with trouble, or a machine that did not come to its end, is a failure of its own.
+	if [ "$status" = 90 ] || [ "$status" = 91 ] || [ "$status" = 92 ] || { [ "$status" != 0 ] && [ "$bad" = 0 ]; }; then
+		bad=$((bad + 1))
+	fi
+	passed=$((passed + good)) failed=$((failed + bad))
+	grep -E '^(# |== )' "$file" >&2 || true
+	log "$name: $good passed, $bad failed ($((SECONDS - started)) s)"
+	if [ "$bad" != 0 ]; then
+		broken+=("$name (build/vm/$name)")
+		grep -E '^not ok |vm: |trouble|WARNING|BUG' "$file" | tail -n 40 >&2 || true
+	fi
+	if [ -f "build/vm/$name/out/yaml/expected" ]; then
+		check "$name: statistics as YAML" scripts/in-root.sh python3 tests/check-yaml.py "build/vm/$name/out/yaml"
+	fi
+}
+
+# syntax: all scripts of the project.
+syntax() {
+	local file
+	for file in scripts/*.sh tests/*.sh tests/vm/*.sh .ci/*.sh; do
+		[ ! -f "$file" ] || bash -n "$file" || return
+	done
+	for file in scripts/*.py tests/*.py; do
+		[ ! -f "$file" ] || scripts/in-root.sh python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read())' "$file" || return
+	done
+}
+
+if wanted host; then
+	check "host: cargo fmt" scripts/in-root.sh cargo fmt --manifest-path rust/host/Cargo.toml --all -- --check
+	check "host: cargo clippy" scripts/in-root.sh cargo clippy --manifest-path rust/host/Cargo.toml --workspace --all-targets -- -D warnings
+	cargo_tests
+fi
+if wanted module; then
+	for kernel in stock debug; do
+		check "module: clippy for the $kernel kernel" scripts/build-module.sh "$kernel" --clippy
+		check "module: build for the $kernel kernel" scripts/build-module.sh "$kernel"
+	done
+fi
+if wanted scripts; then
+	check "scripts: log-check.sh --self-test" scripts/log-check.sh --self-test
+	check "scripts: syntax" syntax
+fi
+for round in $(seq "$rounds"); do
+	[ "$rounds" = 1 ] || log "round $round of $rounds"
+	for entry in "${machines[@]}"; do
+		IFS=: read -r kernel name limit tests <<<"$entry"
+		read -ra tests <<<"$tests"
+		wanted "$kernel" "${tests[@]}" || continue
+		# Only the tests that were named, unless the whole part was.
+		if [ ${#only[@]} -gt 0 ] && ! wanted "$kernel"; then
+			chosen=()
+			for t in "${tests[@]}"; do if wanted "$t"; then chosen+=("$t"); fi; done
+			tests=("${chosen[@]}")
+		fi
+		machine "$kernel" "$name" "$limit" "${tests[@]}"
+	done
+done
+
+[ ${#broken[@]} = 0 ] || { log "failed:" && printf '  %s\n' "${broken[@]}" >&2; }
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ] && [ "$passed" -gt 0 ]

@@ -10,6 +10,7 @@ use super::{
     service::Arrival,
     target::Target,
 };
+use crate::sys::atomic::Word;
 use crate::{
     core::client::Client,
     sched::{
@@ -22,7 +23,6 @@ use crate::{
         timer::Timed,
     },
 };
-use crate::sys::atomic::Word;
 use kernel::str::CString;
 
 /// A partition with one target, and what its requests came to.

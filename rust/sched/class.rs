@@ -393,7 +393,9 @@ impl<R> ClassTable<R> {
     /// Index of the bucket of `hash`.
     fn bucket(&self, hash: u32) -> usize {
         let len = self.buckets.len().max(1);
-        let mask = len.checked_next_power_of_two().map_or(0, |n| n.wrapping_sub(1));
+        let mask = len
+            .checked_next_power_of_two()
+            .map_or(0, |n| n.wrapping_sub(1));
         let index = hash as usize & mask;
         if index < len {
             index

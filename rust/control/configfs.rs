@@ -22,7 +22,10 @@ use kernel::{
     sync::{Arc, Mutex},
 };
 
-use crate::core::{registry, service::Service};
+use crate::{
+    core::{errno, registry, service::Service},
+    sched::text::parse_u32,
+};
 
 /// The directory `nrs`.
 #[pin_data]
@@ -108,7 +111,7 @@ fn line(page: &mut [u8; PAGE_SIZE], args: fmt::Arguments<'_>) -> Result<usize> {
 /// `EINVAL`: it does not.
 fn number(page: &[u8]) -> Result<u32> {
     let text = core::str::from_utf8(page).map_err(|_| EINVAL)?;
-    text.trim().parse().map_err(|_| EINVAL)
+    parse_u32(text, 0..=u32::MAX, "expected a number").map_err(errno)
 }
 
 /// `cpts`

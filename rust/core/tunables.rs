@@ -16,8 +16,8 @@ use kernel::prelude::*;
 
 use super::{errno, service::Service};
 use crate::sched::{
-    error::Error as Refusal,
     policy::fairshare::params::{CostModel, DeltaMs, Mode, OppThreshold, Select},
+    text,
 };
 
 /// A tunable.
@@ -79,14 +79,16 @@ pub(crate) static TUNABLES: [Tunable; 11] = [
         name: c"high_priority_ratio",
         show: Some(|service, out| line(out, service.ratio())),
         store: Some(|service, value| {
-            service.set_ratio(number(value)?);
+            service.set_ratio(text::parse_ratio(value).map_err(errno)?);
             Ok(())
         }),
     },
     Tunable {
         name: c"slots",
         show: Some(|service, out| line(out, service.slots())),
-        store: Some(|service, value| service.set_slots(number(value)?)),
+        store: Some(|service, value| {
+            service.set_slots(text::parse_slots(value).map_err(errno)?)
+        }),
     },
     Tunable {
         name: c"clients",
@@ -129,10 +131,4 @@ fn find(name: &str) -> Result<&'static Tunable> {
 
 fn line(out: &mut dyn Write, value: impl Display) -> Result {
     writeln!(out, "{value}").map_err(|_| ENOSPC)
-}
-
-/// The number that `value` holds.
-fn number(value: &str) -> Result<u32> {
-    let refused = Refusal::invalid("not a number of 32 bits");
-    value.trim().parse().map_err(|_| errno(refused))
 }

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Shares. The device decides how much is done, the scheduler for whom: a disk that completes each request after 4 ms,
+# Shares. The device decides how much is done, the scheduler for whom: a disk that completes each request after 8 ms,
 # 8 slots, requests waiting on both sides all the time, CPUs that are idle for a good part.
 . /tests/nrs.sh
 
@@ -9,7 +9,7 @@ slots=8
 # setup [WORDS-A [WORDS-B]]: two devices on one disk, one service.
 setup() {
 	module
-	slow_lower nb0 4000000 size=1024
+	slow_lower nb0 8000000 size=1024
 	# shellcheck disable=SC2086
 	client a /dev/nb0 svc ${1:-}
 	# shellcheck disable=SC2086

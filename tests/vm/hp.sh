@@ -53,7 +53,7 @@ not_starved() {
 	got=$(window 4 ended a b)
 	read -r regular high <<<"$got"
 	say "ended in 4 s: regular $regular, high $high"
-	more 5 "$high" "$regular" && more 15 "$((regular * 15))" "$high" && [ "$regular" -gt 20 ]
+	more 5 "$high" "$regular" && more 1 "$((regular * 15))" "$high" && [ "$regular" -gt 20 ]
 }
 
 for name in fifo fairshare; do

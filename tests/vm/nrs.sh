@@ -57,7 +57,7 @@ try() {
 	else
 		not_ok "$name" "$(tail -n 6 "$log" | tr '\n' ' ')"
 	fi
-	clean_up || not_ok "$name: cleaning up" "$(dm ls | tr '\n' ' ')"
+	clean_up || not_ok "$name: cleaning up" "left: $(devices) $(tail -n 5 /tmp/clean.log)"
 }
 
 # devices: names of all dm devices.
@@ -77,8 +77,8 @@ clean_up() {
 		[ -n "$(devices)" ] || break
 		for name in $(devices); do dm resume "$name"; done
 		wait_for 5 "! pidof fio alpha beta dd >/dev/null"
-		for dir in /mnt/*; do ! mountpoint -q "$dir" || umount "$dir"; done
-		swapoff -a
+		for dir in $(awk '$2 ~ "^/mnt/" { print $2 }' /proc/mounts); do umount "$dir"; done
+		for name in $(awk 'NR > 1 { print $1 }' /proc/swaps); do swapoff "$name"; done
 		for name in $(devices); do
 			dm remove "$name" || { [ "$round" != 3 ] || dm remove --force "$name"; }
 		done
@@ -164,7 +164,7 @@ load() {
 	local name=$1
 	shift
 	fio --filename="/dev/mapper/$name" --rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth=16 \
-		--norandommap --minimal --group_reporting "$@" --name="$name"
+		--norandommap --minimal --group_reporting --name="$name" "$@"
 }
 
 # verified NAME [OPTION...]: writes with checksums that are read back and compared.
@@ -172,7 +172,7 @@ verified() {
 	local name=$1
 	shift
 	fio --filename="/dev/mapper/$name" --rw=randwrite --bs=4k --direct=1 --ioengine=libaio --iodepth=16 --verify=crc32c \
-		--verify_fatal=1 --do_verify=1 --verify_state_save=0 --minimal --group_reporting "$@" --name="$name" >"/tmp/verified-$name.txt" ||
+		--verify_fatal=1 --do_verify=1 --verify_state_save=0 --minimal --group_reporting --name="$name" "$@" >"/tmp/verified-$name.txt" ||
 		fail "fio on $name: $(tail -n 3 "/tmp/verified-$name.txt" | cut -c1-300)"
 }
 

@@ -86,9 +86,7 @@ pub(crate) static TUNABLES: [Tunable; 11] = [
     Tunable {
         name: c"slots",
         show: Some(|service, out| line(out, service.slots())),
-        store: Some(|service, value| {
-            service.set_slots(text::parse_slots(value).map_err(errno)?)
-        }),
+        store: Some(|service, value| service.set_slots(text::parse_slots(value).map_err(errno)?)),
     },
     Tunable {
         name: c"clients",

@@ -154,6 +154,9 @@ impl<R> ClassTable<R> {
         // INVARIANT: the first slot of an empty slab is 0.
         table.classes.insert(class).map_err(|_| NoMemory)?;
         table.buckets.push(NONE).map_err(|_| NoMemory)?;
+        // The default class has taken a place of the reserve.
+        let spare = table.need().allocate()?;
+        table.grow(spare);
         Ok(table)
     }
 

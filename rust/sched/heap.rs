@@ -277,7 +277,10 @@ mod tests {
                 }
             }
             while let Some(entry) = heap.top().copied() {
-                assert_eq!(model.pop_first(), Some((entry.key.wrapping_sub(base), entry.slot)));
+                assert_eq!(
+                    model.pop_first(),
+                    Some((entry.key.wrapping_sub(base), entry.slot))
+                );
                 heap.remove(&mut places, entry.slot);
             }
             assert!(model.is_empty() && heap.is_empty());

@@ -242,9 +242,15 @@ mod tests {
             (Key::Uid(1000), "uid:1000"),
             (Key::Gid(0), "gid:0"),
             (Key::Projid(7), "projid:7"),
-            (Key::Nid(Nid::parse("10.0.0.1@tcp").unwrap()), "nid:10.0.0.1@tcp"),
+            (
+                Key::Nid(Nid::parse("10.0.0.1@tcp").unwrap()),
+                "nid:10.0.0.1@tcp",
+            ),
             (Key::Jobid(JobId::new(b"dd.0")), "jobid:dd.0"),
-            (Key::Jobid(JobId::new(b"a\"\\\n\xff b")), r#"jobid:a\"\\\x0a\xff b"#),
+            (
+                Key::Jobid(JobId::new(b"a\"\\\n\xff b")),
+                r#"jobid:a\"\\\x0a\xff b"#,
+            ),
         ] {
             assert_eq!(key.to_string(), text);
         }
@@ -264,14 +270,21 @@ mod tests {
         };
         for seed in 0..8 {
             let hasher = Hasher::new(seed);
-            for make in [&Key::Uid as &dyn Fn(u32) -> Key, &|i| Key::Uid(i << 16), &jobs] {
+            for make in [
+                &Key::Uid as &dyn Fn(u32) -> Key,
+                &|i| Key::Uid(i << 16),
+                &jobs,
+            ] {
                 let mut bins = vec![0u32; 1 << 12];
                 for i in 0..1 << 14 {
                     bins[hasher.hash(&make(i)) as usize & 0xfff] += 1;
                 }
                 // Four on average; a random function stays below 20 with probability 0.9999.
                 assert!(bins.iter().all(|&n| n < 24), "seed {seed}");
-                assert!(bins.iter().filter(|&&n| n == 0).count() < 200, "seed {seed}");
+                assert!(
+                    bins.iter().filter(|&&n| n == 0).count() < 200,
+                    "seed {seed}"
+                );
             }
         }
     }

@@ -142,7 +142,11 @@ pub struct Bulk<T> {
 
 impl<T> Bulk<T> {
     const SHIFT: u32 = {
-        let size = if size_of::<T>() == 0 { 1 } else { size_of::<T>() };
+        let size = if size_of::<T>() == 0 {
+            1
+        } else {
+            size_of::<T>()
+        };
         let fits = CHUNK_BYTES / size;
         assert!(fits > 0, "an element is larger than a chunk");
         fits.ilog2()
@@ -359,7 +363,7 @@ mod backend {
 
     use super::NoMemory;
     use kernel::alloc::{
-        flags::{GFP_KERNEL, __GFP_NOWARN},
+        flags::{__GFP_NOWARN, GFP_KERNEL},
         Flags, KVVec, KVec,
     };
 
@@ -436,7 +440,10 @@ mod tests {
         let per = Bulk::<u64>::PER_CHUNK;
         let mut bulk = Bulk::new(3 * per).unwrap();
         assert_eq!((bulk.push(1u64), bulk.capacity()), (Err(1), 0));
-        assert_eq!((bulk.wants(1), bulk.wants(per + 1), bulk.wants(9 * per)), (1, 2, 3));
+        assert_eq!(
+            (bulk.wants(1), bulk.wants(per + 1), bulk.wants(9 * per)),
+            (1, 2, 3)
+        );
         let rest = bulk.feed(Pile::allocate(2).unwrap());
         assert_eq!((rest.len(), bulk.capacity()), (0, 2 * per));
         for i in 0..2 * per as u64 {

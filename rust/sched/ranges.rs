@@ -99,10 +99,7 @@ impl Table {
         let mut lo = 0u64;
         for &(key, share) in entries.as_slice() {
             // INVARIANT: shares are at least 1 and sum to 2^32, so each start is below that.
-            table.entries.push(Entry {
-                key,
-                lo: lo as u32,
-            })?;
+            table.entries.push(Entry { key, lo: lo as u32 })?;
             lo = lo.saturating_add(share);
         }
         Ok(table)

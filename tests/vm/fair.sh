@@ -40,8 +40,10 @@ shares() {
 uid() {
 	setup
 	policy svc 'fairshare uid_fair'
-	begin a --uid=1001 --numjobs=32
-	begin b --uid=1002
+	begin a as=1001 --numjobs=32
+	begin b as=1002
+	# All of them.
+	saturated 500 a
 	shares 10 bytes
 	within 5 "$a" "$b"
 }
@@ -50,8 +52,8 @@ uid() {
 fifo() {
 	setup
 	policy svc fifo
-	begin a --uid=1001 --numjobs=32
-	begin b --uid=1002
+	begin a as=1001 --numjobs=32
+	begin b as=1002
 	shares 4 bytes
 	more 3 "$a" "$b"
 }
@@ -59,8 +61,8 @@ fifo() {
 sizes() {
 	setup
 	policy svc 'fairshare uid_fair'
-	begin a --uid=1001 --bs=4k --numjobs=4
-	begin b --uid=1002 --bs=64k
+	begin a as=1001 --bs=4k --numjobs=4
+	begin b as=1002 --bs=64k
 	shares 10 bytes
 	within 5 "$a" "$b"
 }
@@ -70,8 +72,8 @@ rpcs() {
 	setup
 	set_to svc nrs_fairshare_cost_model rpcs
 	policy svc 'fairshare uid_fair'
-	begin a --uid=1001 --bs=4k --numjobs=4
-	begin b --uid=1002 --bs=64k
+	begin a as=1001 --bs=4k --numjobs=4
+	begin b as=1002 --bs=64k
 	shares 5 ended
 	within 5 "$a" "$b"
 }
@@ -110,8 +112,8 @@ one_device() {
 	setup
 	dm_remove b
 	policy svc 'fairshare uid_fair'
-	begin a --uid=1001 --numjobs=8
-	begin a --uid=1002
+	begin a as=1001 --numjobs=8
+	begin a as=1002
 	wait_for 20 "grep -q uid:1001 $(at svc nrs_fairshare_stats) && grep -q uid:1002 $(at svc nrs_fairshare_stats)"
 	saturated a
 	window 1 ended a >/dev/null
@@ -136,7 +138,7 @@ solo() {
 alone() {
 	setup
 	dm_remove b
-	begin a --uid=1001
+	begin a as=1001
 	saturated a
 	local fifo fair fifo2 fair2
 	fifo=$(solo fifo) fair=$(solo fairshare) fair2=$(solo fairshare) fifo2=$(solo fifo)

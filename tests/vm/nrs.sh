@@ -159,11 +159,13 @@ ended() {
 	echo "$sum"
 }
 
-# load NAME [OPTION...]: random reads of DEVICE by fio, 4 KiB, libaio; ends with the check if not told otherwise.
+# load NAME [as=UID] [OPTION...]: random reads of the device by fio, 4 KiB, libaio; of that user if told so.
 load() {
-	local name=$1
+	local name=$1 run=(fio)
 	shift
-	fio --filename="/dev/mapper/$name" --rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth=16 \
+	# fio's own uid option does not reach the jobs that numjobs adds.
+	case ${1:-} in as=*) run=(setpriv --reuid "${1#as=}" --clear-groups fio) && shift ;; esac
+	"${run[@]}" --filename="/dev/mapper/$name" --rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth=16 \
 		--norandommap --minimal --group_reporting --name="$name" "$@"
 }
 
@@ -201,11 +203,12 @@ terse() {
 	awk -F';' -v f="$2" '$1 == 3 { print $f }' "$1" | head -n 1
 }
 
-# saturated DEVICE...: waits until each has at least four requests waiting.
+# saturated [N] DEVICE...: waits until each has at least N (4) requests waiting.
 saturated() {
-	local name
+	local name least=4
+	case $1 in [0-9]*) least=$1 && shift ;; esac
 	for name; do
-		wait_for 30 "[ \"\$(counter $name held)\" -ge 4 ]" || fail "$name has no backlog: $(dm status "$name")"
+		wait_for 30 "[ \"\$(counter $name held)\" -ge $least ]" || fail "$name has no backlog: $(dm status "$name")"
 	done
 }
 

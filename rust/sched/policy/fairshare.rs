@@ -241,7 +241,10 @@ impl<I: Item> State<I> {
     }
 
     /// Gives a class another weight, 4096 for one; limited to what is allowed.
-    #[cfg_attr(MODULE, allow(dead_code, reason = "all weights are equal until rules set them"))]
+    #[cfg_attr(
+        MODULE,
+        allow(dead_code, reason = "all weights are equal until rules set them")
+    )]
     pub fn reweight(&mut self, class: ClassId, weight: u32) {
         if self.classes.table.is_live(class) {
             let slot = class.slot();

@@ -113,7 +113,10 @@ fn statistics(c: &mut Criterion) {
             opportunity: 3041,
             lag_decipages: -124,
             queue_depth: 7,
-            ..Row::new(Key::Jobid(JobId::new(format!("batch_sim.{uid}").as_bytes())), 4096)
+            ..Row::new(
+                Key::Jobid(JobId::new(format!("batch_sim.{uid}").as_bytes())),
+                4096,
+            )
         };
         rows.extend(&[row]).expect("memory");
     }
@@ -121,7 +124,9 @@ fn statistics(c: &mut Criterion) {
     let table = Table::build(rows.as_slice(), 1).expect("memory");
     let mut text = String::new();
     let mut group = c.benchmark_group("statistics");
-    group.sample_size(10).measurement_time(Duration::from_secs(1));
+    group
+        .sample_size(10)
+        .measurement_time(Duration::from_secs(1));
     group.bench_function("yaml/10000", |b| {
         b.iter(|| {
             text.clear();

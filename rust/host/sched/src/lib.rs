@@ -25,7 +25,10 @@ macro_rules! export {
     };
 }
 
-export!(attr, class, error, head, heap, item, jobid, key, mem, nid, ranges, rng, slab, slots, stats, text);
+export!(
+    attr, class, error, head, heap, item, jobid, key, mem, nid, ranges, rng, slab, slots, stats,
+    text
+);
 
 /// See `rust/sched/policy.rs`.
 pub mod policy {

@@ -246,7 +246,8 @@ impl Selector for Deadline {
             (self.owed >> 3).clamp(half.wrapping_neg(), half)
         };
         self.owed = self.owed.saturating_sub(bleed);
-        self.clock.run((u64::from(cost) << 32).wrapping_sub(bleed as u64));
+        self.clock
+            .run((u64::from(cost) << 32).wrapping_sub(bleed as u64));
         entity.charge(cost);
         match next {
             Some(next) => self.settle(entity, slot, next),

@@ -123,13 +123,19 @@ impl Entity {
 fn inverse(weight: u32) -> u64 {
     let weight = u64::from(weight);
     let half = weight >> 1;
-    (1u64 << 48).wrapping_add(half).checked_div(weight).unwrap_or(0)
+    (1u64 << 48)
+        .wrapping_add(half)
+        .checked_div(weight)
+        .unwrap_or(0)
 }
 
 /// A difference of virtual times times `from / to`; loses eight bits.
 fn rescale(difference: i64, from: u32, to: u32) -> i64 {
     let scaled = (difference >> 8).saturating_mul(i64::from(from));
-    scaled.checked_div(i64::from(to)).unwrap_or(0).saturating_mul(1 << 8)
+    scaled
+        .checked_div(i64::from(to))
+        .unwrap_or(0)
+        .saturating_mul(1 << 8)
 }
 
 /// Virtual time of the entities that have requests.
@@ -174,7 +180,9 @@ impl Clock {
     #[inline]
     pub fn run(&mut self, amount: u64) {
         let sum = self.rest.saturating_add(amount);
-        if let (Some(step), Some(rest)) = (sum.checked_div(self.weight), sum.checked_rem(self.weight)) {
+        if let (Some(step), Some(rest)) =
+            (sum.checked_div(self.weight), sum.checked_rem(self.weight))
+        {
             self.now = self.now.wrapping_add(step);
             self.rest = rest;
         }
@@ -204,14 +212,20 @@ mod tests {
             let got = entity.start.wrapping_sub(start);
             let want = (300_000u128 << 32) / u128::from(weight);
             // `inv` itself is rounded by at most half: 2^-1 * 300000 / 2^16.
-            assert!(u128::from(got).abs_diff(want) <= 4, "{weight}: {got} {want}");
+            assert!(
+                u128::from(got).abs_diff(want) <= 4,
+                "{weight}: {got} {want}"
+            );
         }
     }
 
     #[test]
     fn largest_numbers_fit() {
         let entity = Entity::new(0, 0);
-        assert_eq!((entity.weight(), entity.advance(COST_MAX)), (WEIGHT_MIN, 1 << 40));
+        assert_eq!(
+            (entity.weight(), entity.advance(COST_MAX)),
+            (WEIGHT_MIN, 1 << 40)
+        );
         let entity = Entity::new(u32::MAX, 0);
         assert_eq!((entity.weight(), entity.advance(1)), (WEIGHT_MAX, 1 << 12));
     }

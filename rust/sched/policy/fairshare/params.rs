@@ -208,7 +208,10 @@ mod tests {
             assert_eq!(Mode::parse(mode.name()), Ok(mode));
             assert_eq!(mode.to_string(), format!("{}_fair", mode.field().name()));
         }
-        assert_eq!(Select::parse("deadline_memory\n"), Ok(Select::DeadlineMemory));
+        assert_eq!(
+            Select::parse("deadline_memory\n"),
+            Ok(Select::DeadlineMemory)
+        );
         assert_eq!(CostModel::parse("rpcs"), Ok(CostModel::Rpcs));
         for (error, word) in [
             (Select::parse("golden").unwrap_err(), "selection"),
@@ -235,7 +238,11 @@ mod tests {
             ("0x10", None),
             ("99999999999", None),
         ] {
-            assert_eq!(OppThreshold::parse(text).ok().map(OppThreshold::get), want, "{text:?}");
+            assert_eq!(
+                OppThreshold::parse(text).ok().map(OppThreshold::get),
+                want,
+                "{text:?}"
+            );
         }
         assert!(DeltaMs::parse("9").is_err() && DeltaMs::parse("1000").is_ok());
         assert!(ClassesMax::new(63).is_none() && ClassesMax::new(1 << 20).is_some());

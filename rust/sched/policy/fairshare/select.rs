@@ -15,13 +15,7 @@
 //!        └────────────────┘ charge(none) / skip(none)
 //! ```
 
-use super::{
-    deadline::Deadline,
-    entity::Entity,
-    paper::Paper,
-    params::Select,
-    random::Random,
-};
+use super::{deadline::Deadline, entity::Entity, paper::Paper, params::Select, random::Random};
 use crate::sched::{
     key::Key,
     mem::{Bulk, NoMemory, Pile},

@@ -31,6 +31,18 @@
 //! The last two are spinlocks taken with interrupts off, because requests end in interrupts. Nothing is
 //! submitted, freed, printed or woken under them.
 
+#![cfg_attr(
+    not(CONFIG_KUNIT = "y"),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::expect_used,
+        clippy::float_arithmetic,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::unwrap_used,
+    )
+)]
+
 pub(crate) mod client;
 pub(crate) mod cpt;
 pub(crate) mod dispatch;

@@ -20,6 +20,17 @@
 //! by Cargo, for the host; [`mem`] is the only one that differs.
 
 #![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::expect_used,
+        clippy::float_arithmetic,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::unwrap_used,
+    )
+)]
+#![cfg_attr(
     MODULE,
     allow(
         dead_code,

@@ -159,7 +159,12 @@ impl Dispatch {
 
     /// Takes a slot if a request of `priority` may have one.
     pub(crate) fn take(&self, priority: Priority) -> bool {
-        let limits = self.limits();
+        let limits = Limits {
+            // Which head goes first is not asked here.
+            ratio: 0,
+            slots: self.limit(),
+            high_priority: true,
+        };
         self.pool
             .change(|pool| Some(Pool::from_bits(pool).take(priority, &limits)?.bits()))
     }

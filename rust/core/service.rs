@@ -225,6 +225,17 @@ impl Service {
         clients.list.retain(|other| !Arc::ptr_eq(other, client));
     }
 
+    /// The partition of the CPU that runs this.
+    fn local(&self) -> Option<&Arc<Timed<Partition>>> {
+        match &self.partitions[..] {
+            [only] => Some(only),
+            all => {
+                let cpu = usize::try_from(misc::current_cpu()).ok()?;
+                all.get(usize::from(*self.cpts.get(cpu)?))
+            }
+        }
+    }
+
     fn partition(&self, index: u32) -> Option<&Arc<Timed<Partition>>> {
         self.partitions.get(usize::try_from(index).ok()?)
     }
@@ -238,13 +249,7 @@ impl Service {
         arrival: &Arrival<'_>,
         attrs: impl Fn() -> Attrs,
     ) -> Option<Held> {
-        let cpu = misc::current_cpu();
-        let index = usize::try_from(cpu)
-            .ok()
-            .and_then(|cpu| self.cpts.get(cpu))
-            .copied()
-            .unwrap_or(0);
-        let Some(partition) = self.partition(index.into()) else {
+        let Some(partition) = self.local() else {
             return Some(held);
         };
         let arrived = partition.arrive(held, arrival, &attrs);

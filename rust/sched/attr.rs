@@ -29,7 +29,7 @@ impl Id {
 
 /// RPC opcodes that block requests are counted as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::enum_variant_names, reason = "the names that users know")]
+#[allow(clippy::enum_variant_names, reason = "the names that users know")]
 pub enum Opcode {
     /// Read.
     OstRead,

@@ -21,19 +21,19 @@ impl Rng {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         avalanche(self.0)
     }
 
     /// The next number, of 32 bits.
     pub fn next_u32(&mut self) -> u32 {
-        (self.next() >> 32) as u32
+        (self.next_u64() >> 32) as u32
     }
 
     /// A number below `bound`, or 0 if the bound is 0; the bias is below `bound / 2^64`.
     pub fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next()).wrapping_mul(u128::from(bound))) >> 64) as u64
+        ((u128::from(self.next_u64()).wrapping_mul(u128::from(bound))) >> 64) as u64
     }
 }
 

@@ -217,7 +217,7 @@ impl<I: Item> State<I> {
         let tunables = config.tunables();
         let mut rng = Rng::new(seed);
         let max = tunables.classes_max.get();
-        let mut table = ClassTable::new(max, rng.next(), Record::new())?;
+        let mut table = ClassTable::new(max, rng.next_u64(), Record::new())?;
         let mut selector = AnySelector::new(tunables.select, (max as usize).saturating_add(1))?;
         let spare = selector.wants(table.target()).allocate()?;
         selector.feed(spare);

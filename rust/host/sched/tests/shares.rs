@@ -198,12 +198,12 @@ fn nobody_waits_longer_than_the_bound() {
         let mut waited = vec![0u64; pages.len()];
         let mut worst = 0;
         for _ in 0..20_000 {
-            for owner in 0..pages.len() {
+            for (owner, on) in on.iter_mut().enumerate() {
                 // Entities come and go.
                 if rng.below(200) == 0 {
-                    on[owner] = !on[owner];
+                    *on = !*on;
                 }
-                while on[owner] && entities.queued[owner] < 4 {
+                while *on && entities.queued[owner] < 4 {
                     entities.bring(owner);
                 }
             }

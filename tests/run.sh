@@ -12,17 +12,18 @@
 #   stock     tests in virtual machines of the stock kernel
 #   debug     tests in virtual machines of the debug kernel, and KUnit
 #
-#   --long    every virtual machine test five times over
+#   --long    every virtual machine's tests five times over
 #   --list    the tests of each machine
 set -euo pipefail
 . "$(dirname "$0")/../scripts/lib.sh"
 
-# Tests by machine: those of a line share a boot. KERNEL:NAME:SECONDS:TESTS
+# Tests by machine: those of a line share a boot. KERNEL:NAME:SECONDS:HOW:TESTS. With HOW "icount" time in the machine counts
+# instructions, so that neither the results nor the other machines mind that they run at the same time.
 machines=(
-	"stock:data:420:ext4 switch nowait meta stats"
-	"stock:life:420:load dm-life killed errors hang cpts wrong"
-	"stock:shares:300:fair hp"
-	"debug:life:600:kunit load switch dm-life errors hang"
+	"stock:shares:600:icount:fair hp"
+	"stock:data:420::ext4 switch nowait meta stats"
+	"stock:life:420::load dm-life killed errors hang cpts wrong"
+	"debug:life:600::kunit load switch dm-life errors hang"
 )
 rounds=1 only=()
 while [ $# -gt 0 ]; do
@@ -41,10 +42,11 @@ mkdir -p "$logs"
 passed=0 failed=0 broken=()
 
 # An interruption ends what is running (in-root.sh ends its own with it), and still says how far it came.
-child=''
+child='' beside=''
 interrupted() {
 	trap - INT TERM
-	[ -z "$child" ] || kill -TERM "$child" 2>/dev/null || true
+	# shellcheck disable=SC2086
+	[ -z "$child$beside" ] || kill -TERM $child $beside 2>/dev/null || true
 	log "interrupted"
 	echo "$passed passed, $failed failed, not finished"
 	exit 130
@@ -104,31 +106,58 @@ cargo_tests() {
 	fi
 }
 
-# machine KERNEL NAME SECONDS TEST...: a virtual machine; the checks are the lines "ok" and "not ok" of its tests.
-machine() {
-	local kernel=$1 name=$1-$2 limit=$3 file=$logs/$1-$2.log started=$SECONDS status=0 good bad suites
-	shift 3
-	suites=$(mktemp)
-	grep -rhoE 'kunit_tests\(nrs_[a-z0-9_]+' rust --include='*.rs' | cut -d'(' -f2 | sort -u >"$suites"
-	log "$name: $* ..."
-	run "$file" scripts/vm.sh --kernel "$kernel" --name "$name" --timeout "$limit" --file "$suites:/suites" -- all.sh "$@" || status=$?
-	rm -f "$suites"
+# boot KERNEL NAME SECONDS HOW TEST...: a virtual machine, output to LOG of its name.
+boot() {
+	local kernel=$1 name=$1-$2 limit=$3 how=$4
+	shift 4
+	scripts/vm.sh --kernel "$kernel" --name "$name" --timeout "$limit" ${how:+--$how} --file "$logs/suites:/suites" -- all.sh "$@"
+}
+
+# count_machine NAME STATUS SECONDS: the checks of a machine are the lines "ok" and "not ok" of its tests.
+count_machine() {
+	local name=$1 status=$2 file=$logs/$1.log good bad
 	good=$(grep -c '^ok ' "$file" || true)
 	bad=$(grep -c '^not ok ' "$file" || true)
 	# A kernel log with trouble, or a machine that did not come to its end, is a failure of its own.
-	if [ "$status" = 90 ] || [ "$status" = 91 ] || [ "$status" = 92 ] || { [ "$status" != 0 ] && [ "$bad" = 0 ]; }; then
-		bad=$((bad + 1))
-	fi
+	case $status in
+	90 | 91 | 92) bad=$((bad + 1)) ;;
+	0) ;;
+	*) [ "$bad" != 0 ] || bad=1 ;;
+	esac
 	passed=$((passed + good)) failed=$((failed + bad))
 	grep -E '^(# |== )' "$file" >&2 || true
-	log "$name: $good passed, $bad failed ($((SECONDS - started)) s)"
+	log "$name: $good passed, $bad failed ($3 s)"
 	if [ "$bad" != 0 ]; then
 		broken+=("$name (build/vm/$name)")
-		grep -E '^not ok |vm: |trouble|WARNING|BUG' "$file" | tail -n 40 >&2 || true
+		{ grep -E '^not ok ' "$file" && tail -n 15 "$file"; } >&2 || true
 	fi
 	if [ -f "build/vm/$name/out/yaml/expected" ]; then
 		check "$name: statistics as YAML" scripts/in-root.sh python3 tests/check-yaml.py "build/vm/$name/out/yaml"
 	fi
+}
+
+# machine KERNEL NAME SECONDS HOW TEST...: boots it and counts; one that counts instructions is only started, to be
+# counted by await_beside.
+machine() {
+	local name=$1-$2 started=$SECONDS status=0
+	log "$name: ${*:5} ..."
+	if [ "$4" = icount ]; then
+		await_beside
+		boot "$@" >"$logs/$name.log" 2>&1 </dev/null &
+		beside=$! beside_name=$name beside_started=$SECONDS
+		return
+	fi
+	run "$logs/$name.log" boot "$@" || status=$?
+	count_machine "$name" "$status" $((SECONDS - started))
+}
+
+await_beside() {
+	local status=0
+	[ -n "$beside" ] || return 0
+	log "$beside_name: waiting for its end"
+	wait "$beside" || status=$?
+	beside=''
+	count_machine "$beside_name" "$status" $((SECONDS - beside_started))
 }
 
 # syntax: all scripts of the project.
@@ -157,10 +186,11 @@ if wanted scripts; then
 	check "scripts: log-check.sh --self-test" scripts/log-check.sh --self-test
 	check "scripts: syntax" syntax
 fi
+grep -rhoE 'kunit_tests\(nrs_[a-z0-9_]+' rust --include='*.rs' | cut -d'(' -f2 | sort -u >"$logs/suites"
 for round in $(seq "$rounds"); do
 	[ "$rounds" = 1 ] || log "round $round of $rounds"
 	for entry in "${machines[@]}"; do
-		IFS=: read -r kernel name limit tests <<<"$entry"
+		IFS=: read -r kernel name limit how tests <<<"$entry"
 		read -ra tests <<<"$tests"
 		wanted "$kernel" "${tests[@]}" || continue
 		# Only the tests that were named, unless the whole part was.
@@ -169,8 +199,9 @@ for round in $(seq "$rounds"); do
 			for t in "${tests[@]}"; do if wanted "$t"; then chosen+=("$t"); fi; done
 			tests=("${chosen[@]}")
 		fi
-		machine "$kernel" "$name" "$limit" "${tests[@]}"
+		machine "$kernel" "$name" "$limit" "$how" "${tests[@]}"
 	done
+	await_beside
 done
 
 [ ${#broken[@]} = 0 ] || { log "failed:" && printf '  %s\n' "${broken[@]}" >&2; }

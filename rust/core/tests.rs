@@ -2,28 +2,42 @@
 
 //! KUnit suites of the core: requests and policies through their lives, with locks and workers as they are.
 
-use kernel::{prelude::*, sync::Arc};
+use kernel::{
+    impl_has_work, new_work,
+    prelude::*,
+    str::CString,
+    sync::{
+        atomic::{ordering, Atomic},
+        Arc, Completion,
+    },
+    workqueue::{Work, WorkItem},
+};
 
 use super::{
+    client::Client,
     dispatch::{next_member, Dispatch},
     partition::{KernelPart, Partition, Published},
     service::Arrival,
     target::Target,
 };
-use crate::sys::atomic::Word;
 use crate::{
-    core::client::Client,
     sched::{
         attr::{Attrs, Id, Opcode, Priority},
         jobid::JobId,
-        policy::{Config, Kind, Tunables},
+        key::Key,
+        policy::{fairshare::params::ClassesMax, Config, Kind, Tunables},
+        ranges::Table,
+        slab::{Slab, SlabPile},
+        stats::{Row, Rows},
     },
     sys::{
+        atomic::Word,
+        misc,
         node::fake::{self, Probe},
+        queue,
         timer::Timed,
     },
 };
-use kernel::str::CString;
 
 /// A partition with one target, and what its requests came to.
 struct Bench {
@@ -123,7 +137,11 @@ impl Bench {
 
     /// Makes `kind` the primary of the regular head.
     fn start(&self, kind: Kind) -> Result<bool> {
-        let config = config(kind)?;
+        self.install(config(kind)?)
+    }
+
+    /// Makes a policy with `config` the primary of the regular head.
+    fn install(&self, config: Config) -> Result<bool> {
         let part = KernelPart::new(&config, 1).map_err(|_| ENOMEM)?;
         let refused = self
             .partition
@@ -309,6 +327,130 @@ mod tests {
         let left = bench.active();
         assert!(all && active == 100);
         assert!(ended == 99 && left == 0);
+        Ok(())
+    }
+}
+
+/// Brings requests of many users on a CPU of its own.
+#[pin_data]
+struct Crowd {
+    bench: Arc<Bench>,
+    seed: u32,
+    failures: Atomic<u64>,
+    #[pin]
+    done: Completion,
+    #[pin]
+    work: Work<Self>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Crowd { self.work }
+}
+
+/// Requests of one crowd.
+const CROWD: u64 = 400;
+
+impl WorkItem for Crowd {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        for name in 0..CROWD {
+            let uid = (name as u32).wrapping_mul(this.seed) % 150;
+            if this
+                .bench
+                .bring(name, uid, Priority::Regular, false)
+                .is_err()
+            {
+                this.failures.fetch_add(1, ordering::Relaxed);
+            }
+            misc::cond_resched();
+        }
+        this.done.complete_all();
+    }
+}
+
+#[kunit_tests(nrs_sched)]
+mod pure {
+    use super::*;
+
+    #[test]
+    fn a_slab_reuses_places_and_not_names() -> Result {
+        let mut slab = Slab::new(100).map_err(|_| ENOMEM)?;
+        let pile = SlabPile::allocate(slab.wants(2)).map_err(|_| ENOMEM)?;
+        let left = slab.feed(pile);
+        let first = slab.insert(1u32).map_err(|_| ENOSPC)?;
+        let removed = slab.remove(first.slot());
+        let second = slab.insert(2).map_err(|_| ENOSPC)?;
+        let (stale, live) = (slab.get(first).copied(), slab.get(second).copied());
+        drop(left);
+        assert!(removed == Some(1) && first.slot() == second.slot());
+        assert!(stale.is_none() && live == Some(2));
+        Ok(())
+    }
+
+    #[test]
+    fn ranges_cover_the_first_and_the_last_number() -> Result {
+        for count in [1u32, 2, 3, 1000] {
+            let mut rows = Rows::new();
+            for uid in 0..count {
+                let mut row = Row::new(Key::Uid(uid), 4096);
+                row.active = true;
+                rows.extend(&[row]).map_err(|_| ENOMEM)?;
+            }
+            rows.merge();
+            let table = Table::build(rows.as_slice(), 1).map_err(|_| ENOMEM)?;
+            let (first, last) = (table.find(0).copied(), table.find(u32::MAX).copied());
+            let lo = first
+                .and_then(|key| table.range_of(&key))
+                .map(|range| range.lo);
+            let end = last
+                .and_then(|key| table.range_of(&key))
+                .map(|range| range.end);
+            assert!(first == Some(Key::Uid(0)) && last == Some(Key::Uid(count - 1)));
+            assert!(lo == Some(0) && end == Some(1 << 32));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn classes_come_and_go_while_many_ask() -> Result {
+        let bench = Arc::new(Bench::new(1)?, GFP_KERNEL)?;
+        let mut tunables = Tunables::default();
+        tunables.fairshare.classes_max = ClassesMax::new(64).ok_or(EINVAL)?;
+        let config =
+            Config::parse(Kind::Fairshare, Some("uid_fair"), &tunables).map_err(|_| EINVAL)?;
+        let started = bench.install(config)?;
+        // The slot is taken, so everything queues.
+        bench.bring(0, 1, Priority::Regular, false)?;
+        let mut crowds: KVec<Arc<Crowd>> = KVec::new();
+        for seed in [7, 11, 13] {
+            let its_bench = bench.clone();
+            let crowd = Arc::pin_init(
+                pin_init!(Crowd {
+                    bench: its_bench,
+                    seed,
+                    failures: Atomic::new(0),
+                    done <- Completion::new(),
+                    work <- new_work!("nrs_crowd"),
+                }),
+                GFP_KERNEL,
+            )?;
+            let _ = queue::queue().enqueue(crowd.clone());
+            crowds.push(crowd, GFP_KERNEL)?;
+        }
+        let mut failures = 0;
+        for crowd in crowds.iter() {
+            crowd.done.wait_for_completion();
+            failures += crowd.failures.load(ordering::Relaxed);
+        }
+        let queued = bench
+            .partition
+            .with(|inner| inner.head(Priority::Regular).queued());
+        bench.partition.drain();
+        let all = bench.probe.wait_for(3 * CROWD);
+        bench.end_passed(Priority::Regular);
+        assert!(started && failures == 0);
+        assert!(u64::from(queued) == 3 * CROWD && all);
         Ok(())
     }
 }

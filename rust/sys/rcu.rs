@@ -184,7 +184,7 @@ mod tests {
         let queued = crate::sys::queue::queue().enqueue(reader.clone()).is_ok();
         let mut written = 0;
         // Until the reader has met a good number of values.
-        while queued && reader.reads.load(ordering::Relaxed) < 1000 {
+        while queued && (written < 100 || reader.reads.load(ordering::Relaxed) < 1000) {
             written += 1;
             shared.set(Pair(written, written))?;
             crate::sys::misc::cond_resched();

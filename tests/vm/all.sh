@@ -7,7 +7,7 @@ for name; do
 	echo "== $name"
 	started=$SECONDS
 	: >"/tmp/all-$name.log"
-	timeout -k 5 200 bash "/tests/$name.sh" >"/tmp/all-$name.log" 2>&1 &
+	timeout -k 5 400 bash "/tests/$name.sh" >"/tmp/all-$name.log" 2>&1 &
 	pid=$!
 	tail -f "/tmp/all-$name.log" 2>/dev/null &
 	show=$!

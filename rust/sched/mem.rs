@@ -363,7 +363,7 @@ mod backend {
 
     use super::NoMemory;
     use kernel::alloc::{
-        flags::{__GFP_NOWARN, GFP_KERNEL},
+        flags::{GFP_KERNEL, __GFP_NOWARN},
         Flags, KVVec, KVec,
     };
 

@@ -173,6 +173,7 @@ syntax() {
 
 if wanted host; then
 	check "host: cargo fmt" scripts/in-root.sh cargo fmt --manifest-path rust/host/Cargo.toml --all -- --check
+	check "host: rustfmt of the module" scripts/in-root.sh rustfmt --edition 2021 --check rust/nrs.rs
 	check "host: cargo clippy" scripts/in-root.sh cargo clippy --manifest-path rust/host/Cargo.toml --workspace --all-targets -- -D warnings
 	cargo_tests
 fi

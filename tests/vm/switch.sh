@@ -52,7 +52,7 @@ parameters_stay() {
 	[ "$(cat "$(at svc high_priority_ratio)")" = 7 ]
 }
 
-count=$(slow 200 40)
+count=$(slow 200 30)
 try 100 "$count changes while three users write" switching "$count"
 try 20 "parameters outlive stops and starts" parameters_stay
 summary

@@ -171,6 +171,10 @@ syntax() {
 	done
 }
 
+# What all parts need; where it is there already this takes a second.
+scripts/root.sh
+scripts/kernel.sh
+
 if wanted host; then
 	check "host: cargo fmt" scripts/in-root.sh cargo fmt --manifest-path rust/host/Cargo.toml --all -- --check
 	check "host: rustfmt of the module" scripts/in-root.sh rustfmt --edition 2021 --check rust/nrs.rs

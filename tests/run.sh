@@ -171,44 +171,49 @@ syntax() {
 	done
 }
 
-# What all parts need; where it is there already this takes a second.
-scripts/root.sh
-scripts/kernel.sh
+# In a function, so that the whole file has been read before anything runs, whatever happens to it meanwhile.
+main() {
+	# What all parts need; where it is there already this takes a second.
+	scripts/root.sh
+	scripts/kernel.sh
 
-if wanted host; then
-	check "host: cargo fmt" scripts/in-root.sh cargo fmt --manifest-path rust/host/Cargo.toml --all -- --check
-	check "host: rustfmt of the module" scripts/in-root.sh rustfmt --edition 2021 --check rust/nrs.rs
-	check "host: cargo clippy" scripts/in-root.sh cargo clippy --manifest-path rust/host/Cargo.toml --workspace --all-targets -- -D warnings
-	cargo_tests
-fi
-if wanted module; then
-	for kernel in stock debug; do
-		check "module: clippy for the $kernel kernel" scripts/build-module.sh "$kernel" --clippy
-		check "module: build for the $kernel kernel" scripts/build-module.sh "$kernel"
+	if wanted host; then
+		check "host: cargo fmt" scripts/in-root.sh cargo fmt --manifest-path rust/host/Cargo.toml --all -- --check
+		check "host: rustfmt of the module" scripts/in-root.sh rustfmt --edition 2021 --check rust/nrs.rs
+		check "host: cargo clippy" scripts/in-root.sh cargo clippy --manifest-path rust/host/Cargo.toml --workspace --all-targets -- -D warnings
+		cargo_tests
+	fi
+	if wanted module; then
+		for kernel in stock debug; do
+			check "module: clippy for the $kernel kernel" scripts/build-module.sh "$kernel" --clippy
+			check "module: build for the $kernel kernel" scripts/build-module.sh "$kernel"
+		done
+	fi
+	if wanted scripts; then
+		check "scripts: log-check.sh --self-test" scripts/log-check.sh --self-test
+		check "scripts: syntax" syntax
+	fi
+	grep -rhoE 'kunit_tests\(nrs_[a-z0-9_]+' rust --include='*.rs' | cut -d'(' -f2 | sort -u >"$logs/suites"
+	for round in $(seq "$rounds"); do
+		[ "$rounds" = 1 ] || log "round $round of $rounds"
+		for entry in "${machines[@]}"; do
+			IFS=: read -r kernel name limit how tests <<<"$entry"
+			read -ra tests <<<"$tests"
+			wanted "$kernel" "${tests[@]}" || continue
+			# Only the tests that were named, unless the whole part was.
+			if [ ${#only[@]} -gt 0 ] && ! wanted "$kernel"; then
+				chosen=()
+				for t in "${tests[@]}"; do if wanted "$t"; then chosen+=("$t"); fi; done
+				tests=("${chosen[@]}")
+			fi
+			machine "$kernel" "$name" "$limit" "$how" "${tests[@]}"
+		done
+		await_beside
 	done
-fi
-if wanted scripts; then
-	check "scripts: log-check.sh --self-test" scripts/log-check.sh --self-test
-	check "scripts: syntax" syntax
-fi
-grep -rhoE 'kunit_tests\(nrs_[a-z0-9_]+' rust --include='*.rs' | cut -d'(' -f2 | sort -u >"$logs/suites"
-for round in $(seq "$rounds"); do
-	[ "$rounds" = 1 ] || log "round $round of $rounds"
-	for entry in "${machines[@]}"; do
-		IFS=: read -r kernel name limit how tests <<<"$entry"
-		read -ra tests <<<"$tests"
-		wanted "$kernel" "${tests[@]}" || continue
-		# Only the tests that were named, unless the whole part was.
-		if [ ${#only[@]} -gt 0 ] && ! wanted "$kernel"; then
-			chosen=()
-			for t in "${tests[@]}"; do if wanted "$t"; then chosen+=("$t"); fi; done
-			tests=("${chosen[@]}")
-		fi
-		machine "$kernel" "$name" "$limit" "$how" "${tests[@]}"
-	done
-	await_beside
-done
 
-[ ${#broken[@]} = 0 ] || { log "failed:" && printf '  %s\n' "${broken[@]}" >&2; }
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ] && [ "$passed" -gt 0 ]
+	[ ${#broken[@]} = 0 ] || { log "failed:" && printf '  %s\n' "${broken[@]}" >&2; }
+	echo "$passed passed, $failed failed"
+	[ "$failed" = 0 ] && [ "$passed" -gt 0 ]
+}
+main
+exit

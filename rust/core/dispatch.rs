@@ -169,11 +169,6 @@ impl Dispatch {
             .change(|pool| Some(Pool::from_bits(pool).take(priority, &limits)?.bits()))
     }
 
-    /// Takes a slot whether or not one is free.
-    pub(crate) fn charge(&self, priority: Priority) {
-        self.pool.add(Pool::one(priority).bits());
-    }
-
     /// Gives back a slot that was taken.
     pub(crate) fn put(&self, priority: Priority) {
         self.pool.sub(Pool::one(priority).bits());

@@ -336,18 +336,18 @@ impl Timed<Partition> {
         let lane = inner.lane(priority);
         // Read under the lock: whoever drains has set it before it took the lock.
         let forced = arrival.must_pass || arrival.is_draining();
-        let passes = if forced {
-            self.dispatch.charge(priority);
+        let slot = !forced
+            && arrival.may_pass
+            && self.dispatch.is_calm()
+            && self.dispatch.take_both(priority, arrival.target);
+        if forced {
+            // No slot: should its device hang, it must not keep one from others.
             arrival.target.charge();
-            true
-        } else {
-            arrival.may_pass
-                && self.dispatch.is_calm()
-                && self.dispatch.take_both(priority, arrival.target)
-        };
-        if passes {
+        }
+        if slot || forced {
             let hungry = lane.pass(&arrival.ident, attrs, cost);
-            held.account_mut().slot = true;
+            held.account_mut().slot = slot;
+            held.account_mut().placed = true;
             drop(inner);
             if forced {
                 arrival.client.count_forced();
@@ -469,7 +469,7 @@ impl Timed<Partition> {
     }
 
     /// Takes one request out of a head and gives it to its target. Without `force` the caller has taken a
-    /// slot for it, which the request keeps.
+    /// slot for it, which the request keeps; with it, the request goes without.
     fn decide(
         &self,
         inner: &mut Inner,
@@ -497,9 +497,6 @@ impl Timed<Partition> {
             }
         };
         lane.until = 0;
-        if force {
-            self.dispatch.charge(priority);
-        }
         held.account_mut().ticket = Some(ticket);
         let index = held.account().target;
         if let Some(target) = self.dispatch.target(index) {

@@ -264,8 +264,10 @@ impl Service {
     /// context.
     pub(crate) fn complete(&self, account: Account, cost: Cost, target: &Target) {
         let dispatch = &*self.dispatch;
-        if account.slot {
+        if account.placed {
             target.put();
+        }
+        if account.slot {
             dispatch.put(account.priority);
         }
         if account.ticket.is_some() || !dispatch.is_calm() {
@@ -309,7 +311,7 @@ impl Service {
         kicks
     }
 
-    /// Sends down everything that is queued, whether or not slots are free.
+    /// Sends down everything that is queued, whether or not slots are free; it takes none.
     pub(crate) fn drain(&self) {
         for partition in self.partitions.iter() {
             partition.drain();

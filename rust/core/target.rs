@@ -187,7 +187,7 @@ impl Target {
     }
 
     /// Takes a decided request that has a slot of the service. Without a free place it is parked and its
-    /// slot given back. Returns whether the caller has to [`Target::kick`] once it holds no lock.
+    /// slot given back. With `force` it has no slot and goes down whether or not a place is free. Returns whether the caller has to [`Target::kick`] once it holds no lock.
     pub(crate) fn place(&self, mut held: Held, dispatch: &Dispatch, force: bool) -> bool {
         let priority = held.account().priority;
         let mut lists = self.lists.lock();
@@ -207,19 +207,19 @@ impl Target {
                 dispatch.clear_parked(self.index);
             }
         }
-        held.account_mut().slot = true;
+        held.account_mut().slot = !force;
+        held.account_mut().placed = true;
         lists.ready.push(held);
         !core::mem::replace(&mut lists.working, true)
     }
 
-    /// Lets parked requests go on while there are places and slots; with `force`, all of them. Returns
-    /// like [`Target::place`].
+    /// Lets parked requests go on while there are places and slots; with `force`, all of them without.
+    /// Returns like [`Target::place`].
     pub(crate) fn unpark(&self, dispatch: &Dispatch, force: bool) -> bool {
         let mut lists = self.lists.lock();
         while let Some(front) = lists.parked.front() {
             let priority = front.account().priority;
             if force {
-                dispatch.charge(priority);
                 self.charge();
             } else {
                 if !self.take() {
@@ -233,7 +233,8 @@ impl Target {
             let Some(mut held) = lists.parked.pop() else {
                 break;
             };
-            held.account_mut().slot = true;
+            held.account_mut().slot = !force;
+            held.account_mut().placed = true;
             lists.ready.push(held);
         }
         if lists.parked.is_empty() {

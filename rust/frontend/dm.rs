@@ -198,6 +198,7 @@ impl Target for Device {
                 target: self.attachment.target().index(),
                 priority: about.priority,
                 slot: false,
+                placed: false,
             },
         );
         let passed = self.attachment.service().arrive(

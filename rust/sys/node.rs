@@ -60,8 +60,10 @@ pub(crate) struct Account {
     pub(crate) target: u16,
     /// Head that the request went through.
     pub(crate) priority: Priority,
-    /// Whether it holds a slot of the service and one of its target.
+    /// Whether it holds a slot of the service.
     pub(crate) slot: bool,
+    /// Whether it is counted at its target.
+    pub(crate) placed: bool,
 }
 
 /// The part of a front-end's memory that belongs to the core.

@@ -128,7 +128,8 @@ undo() {
 	set +m
 	# Draining: everything held goes down, where it stays.
 	wait_for 10 '[ $(counter a held) = 0 ]' || fail "$(dm status a)"
-	kill -INT -- "-$suspend"
+	# Not INT, which a shell in the background ignores and so do its children.
+	kill -TERM -- "-$suspend"
 	wait "$suspend" && fail "the suspend succeeded"
 	[ "$(dm info -c --noheadings -o suspended a)" = Active ] || fail "$(dm info a)"
 	dm resume lin

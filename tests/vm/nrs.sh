@@ -203,9 +203,10 @@ terse() {
 	awk -F';' -v f="$2" '$1 == 3 { print $f }' "$1" | head -n 1
 }
 
-# saturated [N] DEVICE...: waits until each has at least N (4) requests waiting.
+# saturated [N] DEVICE...: waits until each has at least N (4, on the debug kernel 1) requests waiting.
 saturated() {
-	local name least=4
+	local name least
+	least=$(slow 4 1)
 	case $1 in [0-9]*) least=$1 && shift ;; esac
 	for name; do
 		wait_for 30 "[ \"\$(counter $name held)\" -ge $least ]" || fail "$name has no backlog: $(dm status "$name")"

@@ -103,6 +103,7 @@ pub(crate) fn request(
             target: 0,
             priority,
             slot: false,
+            placed: false,
         },
     );
     let fake = Fake {

@@ -181,7 +181,7 @@ impl Hasher {
             Key::Gid(id) => self.mix(kind(4), u64::from(*id)),
             Key::Projid(id) => self.mix(kind(5), u64::from(*id)),
             Key::Nid(nid) => {
-                let net = (nid.net() as u64) << 16 | u64::from(nid.number());
+                let net = ((nid.net() as u64) << 16) | u64::from(nid.number());
                 let state = self.mix(kind(6), net);
                 match nid.address() {
                     Address::V4(ip) => self.mix_bytes(state, &ip),
@@ -262,7 +262,7 @@ mod tests {
         let jobs = |i: u32| {
             let mut name = [b'a'; 31];
             for bit in 0..16 {
-                if i >> bit & 1 == 1 {
+                if (i >> bit) & 1 == 1 {
                     name[bit * 2 % 31] ^= 1 << (bit % 3);
                 }
             }

@@ -84,7 +84,7 @@ impl Pool {
     }
 
     const fn pack(active: u32, high: u32) -> Self {
-        Self(active as u64 | (high as u64) << 32)
+        Self(active as u64 | ((high as u64) << 32))
     }
 
     /// Requests in service.

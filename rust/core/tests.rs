@@ -22,8 +22,7 @@ use super::{
 };
 use crate::{
     sched::{
-        attr::{Attrs, Id, Opcode, Priority},
-        jobid::JobId,
+        attr::{Attrs, Id, Priority},
         key::Key,
         policy::{fairshare::params::ClassesMax, Config, Kind, Tunables},
         ranges::Table,
@@ -85,17 +84,9 @@ impl Bench {
             draining: &self.draining,
         };
         let attrs = || Attrs {
-            nid: None,
-            jobid: JobId::ABSENT,
             uid: Id::new(uid),
-            gid: Id::ABSENT,
-            projid: Id::ABSENT,
-            nodemap: Id::ABSENT,
-            opcode: Opcode::OstRead,
-            object: 0,
-            offset: 0,
-            length: 4096,
             priority,
+            ..Attrs::UNKNOWN
         };
         let arrived = self.partition.arrive(held, &arrival, &attrs);
         arrived.kicks.kick(&self.dispatch);

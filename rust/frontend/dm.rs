@@ -64,13 +64,12 @@ impl Device {
                 .unwrap_or_else(|| self.jobid(who, uid, gid)),
             uid,
             gid,
-            projid: Id::ABSENT,
-            nodemap: Id::ABSENT,
             opcode: bio.opcode,
             object: self.attachment.target().index().into(),
             offset: bio.offset,
             length: bio.bytes,
             priority: bio.priority,
+            ..Attrs::UNKNOWN
         }
     }
 

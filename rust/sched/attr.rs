@@ -76,3 +76,20 @@ pub struct Attrs {
     /// Which head serves it.
     pub priority: Priority,
 }
+
+impl Attrs {
+    /// A read of nothing by nobody: what to start from where little is known.
+    pub const UNKNOWN: Self = Self {
+        nid: None,
+        jobid: JobId::ABSENT,
+        uid: Id::ABSENT,
+        gid: Id::ABSENT,
+        projid: Id::ABSENT,
+        nodemap: Id::ABSENT,
+        opcode: Opcode::OstRead,
+        object: 0,
+        offset: 0,
+        length: 0,
+        priority: Priority::Regular,
+    };
+}

@@ -41,8 +41,17 @@ use kernel::{
     types::Opaque,
 };
 
-use super::node::{Account, Held, Node, Ops};
+use super::node::{Account, Node, Ops};
 use crate::sched::item::Cost;
+
+mod bio;
+mod words;
+
+pub(crate) use bio::{Bio, Map};
+pub(crate) use words::Args;
+
+use bio::{PerBio, ACCOUNTED, UNACCOUNTED};
+use words::Reply;
 
 /// What bindgen makes of `dm_helper.h`; everything else comes from the kernel crate's bindings.
 #[allow(
@@ -155,219 +164,6 @@ pub(crate) trait Target: Send + Sync + Sized + 'static {
 
     /// Carries out `dmsetup message`.
     fn message(&self, args: &Args<'_>, out: &mut dyn fmt::Write) -> Result;
-}
-
-/// Words of a table line or a message.
-pub(crate) struct Args<'a> {
-    words: &'a [*mut c_char],
-}
-
-impl<'a> Args<'a> {
-    /// # Safety
-    ///
-    /// `argv` points to `argc` C strings that stay valid and unchanged for `'a`.
-    unsafe fn new(argc: c_uint, argv: *mut *mut c_char) -> Self {
-        let words = if argc == 0 || argv.is_null() {
-            &[]
-        } else {
-            // SAFETY: The caller promises it; `argc` fits `usize`.
-            unsafe { core::slice::from_raw_parts(argv, argc as usize) }
-        };
-        Self { words }
-    }
-
-    /// Number of words.
-    pub(crate) fn len(&self) -> usize {
-        self.words.len()
-    }
-
-    /// Word `index`, if it is there and is UTF-8.
-    pub(crate) fn get(&self, index: usize) -> Option<&'a str> {
-        let word = *self.words.get(index)?;
-        // SAFETY: By the promise given to `new`.
-        unsafe { CStr::from_char_ptr(word) }.to_str().ok()
-    }
-}
-
-/// What becomes of a bio.
-pub(crate) struct Map(c_uint);
-
-impl Map {
-    /// The request goes down now.
-    pub(crate) fn passed(held: Held) -> Self {
-        held.into_raw();
-        Self(raw::DM_MAPIO_REMAPPED)
-    }
-
-    /// Somebody holds the request and submits it later. Only to be used when its [`Held`] was given
-    /// away; the bio must not be touched any more.
-    pub(crate) fn submitted() -> Self {
-        Self(raw::DM_MAPIO_SUBMITTED)
-    }
-}
-
-/// What the per-bio area says about a bio, in its first word.
-const UNACCOUNTED: u64 = 0;
-const ACCOUNTED: u64 = 1;
-
-/// The per-bio area. Device-mapper recycles it without initialising it.
-#[repr(C)]
-struct PerBio {
-    state: u64,
-    bio: *mut bindings::bio,
-    target: *mut raw::dm_target,
-    node: Node,
-}
-
-// Device-mapper places the area directly before a structure of its own.
-const _: () = assert!(size_of::<PerBio>() % 8 == 0 && align_of::<PerBio>() <= 8);
-
-impl PerBio {
-    /// # Safety
-    ///
-    /// `bio` is a clone that device-mapper handed to a target whose per-bio size is that of this type.
-    unsafe fn of(bio: *mut bindings::bio) -> *mut Self {
-        // SAFETY: The caller promises it.
-        unsafe { raw::dm_per_bio_data(bio, size_of::<Self>()) }.cast()
-    }
-
-    /// # Safety
-    ///
-    /// `node` is in a per-bio area.
-    unsafe fn around(node: NonNull<Node>) -> *mut Self {
-        // SAFETY: The caller promises it, so the result stays in the same allocation.
-        unsafe {
-            node.as_ptr()
-                .byte_sub(core::mem::offset_of!(Self, node))
-                .cast()
-        }
-    }
-}
-
-/// A request from above, owned until [`Target::map`] says what becomes of it.
-///
-/// # Invariants
-///
-/// `bio` is a clone that device-mapper handed to `map` of the target behind `ti`, and nobody else uses
-/// it.
-pub(crate) struct Bio<'a, T: Target> {
-    bio: *mut bindings::bio,
-    ti: *mut raw::dm_target,
-    instance: &'a Instance<T>,
-}
-
-impl<T: Target> Bio<'_, T> {
-    fn bio(&self) -> &bindings::bio {
-        // SAFETY: By the type invariant.
-        unsafe { &*self.bio }
-    }
-
-    fn has(&self, bit: u32) -> bool {
-        self.bio().bi_opf & (1 << bit) != 0
-    }
-
-    /// Operation: one of `REQ_OP_*`.
-    fn op(&self) -> u32 {
-        self.bio().bi_opf & 0xff
-    }
-
-    /// Whether it reads.
-    pub(crate) fn is_read(&self) -> bool {
-        self.op() == bindings::req_op_REQ_OP_READ
-    }
-
-    /// Whether it discards, erases or writes zeroes: it names a range and carries no data.
-    pub(crate) fn is_punch(&self) -> bool {
-        matches!(
-            self.op(),
-            bindings::req_op_REQ_OP_DISCARD
-                | bindings::req_op_REQ_OP_SECURE_ERASE
-                | bindings::req_op_REQ_OP_WRITE_ZEROES
-        )
-    }
-
-    /// Whether it is a flush without data.
-    pub(crate) fn is_empty_flush(&self) -> bool {
-        self.bytes() == 0
-    }
-
-    /// Whether the system needs it to make progress: metadata, priority or swap.
-    pub(crate) fn is_urgent(&self) -> bool {
-        self.has(bindings::req_flag_bits___REQ_META)
-            || self.has(bindings::req_flag_bits___REQ_PRIO)
-            || self.has(bindings::req_flag_bits___REQ_SWAP)
-    }
-
-    /// Whether its I/O priority is of the real-time class.
-    pub(crate) fn is_realtime(&self) -> bool {
-        const CLASS_SHIFT: u32 = 13;
-        const CLASS_RT: u32 = 1;
-        u32::from(self.bio().bi_ioprio) >> CLASS_SHIFT == CLASS_RT
-    }
-
-    /// Bytes.
-    pub(crate) fn bytes(&self) -> u64 {
-        u64::from(self.bio().bi_iter.bi_size)
-    }
-
-    /// First byte, counted from the start of the target.
-    pub(crate) fn offset(&self) -> u64 {
-        // SAFETY: `ti` is valid while `map` runs.
-        let begin = unsafe { (*self.ti).begin };
-        // An empty flush has sector 0 whatever the target's begin is.
-        self.bio()
-            .bi_iter
-            .bi_sector
-            .wrapping_sub(begin)
-            .wrapping_mul(SECTOR)
-    }
-
-    /// Points the bio to its place on the lower device.
-    fn redirect(&mut self) {
-        // SAFETY: By the type invariant the bio is ours; `ti` is valid while `map` runs, and the lower
-        // device is open while the instance lives.
-        unsafe {
-            raw::nrs_bio_set_dev(self.bio, (*self.instance.lower).bdev);
-            let iter = &mut (*self.bio).bi_iter;
-            if iter.bi_size != 0 {
-                iter.bi_sector = iter
-                    .bi_sector
-                    .wrapping_sub((*self.ti).begin)
-                    .wrapping_add(self.instance.offset);
-            }
-        }
-    }
-
-    /// Sends the bio down without accounting it.
-    pub(crate) fn bypass(mut self) -> Map {
-        self.redirect();
-        // SAFETY: The per-bio area of this target's bio; plain data.
-        unsafe { (*PerBio::of(self.bio)).state = UNACCOUNTED };
-        Map(raw::DM_MAPIO_REMAPPED)
-    }
-
-    /// Fails the bio.
-    #[expect(dead_code, reason = "used when a deadline has passed")]
-    pub(crate) fn kill(self) -> Map {
-        Map(raw::DM_MAPIO_KILL)
-    }
-
-    /// Takes the bio into the scheduler's hands.
-    pub(crate) fn into_held(mut self, cost: Cost, account: Account) -> Held {
-        self.redirect();
-        // SAFETY: The per-bio area of this target's bio, valid until its `end_io` has returned.
-        unsafe {
-            let area = PerBio::of(self.bio);
-            area.write(PerBio {
-                state: ACCOUNTED,
-                bio: self.bio,
-                target: self.ti,
-                node: Node::new(Instance::<T>::OPS, cost, account),
-            });
-            // The bio is ours by the type invariant and `self` goes, so this is the only `Held`.
-            Held::from_raw(NonNull::new_unchecked(&raw mut (*area).node))
-        }
-    }
 }
 
 /// A target of a loaded table.
@@ -673,7 +469,7 @@ impl<T: Target> Instance<T> {
         };
         match instance.target.message(&args, &mut out) {
             // 1 tells device-mapper that there is a reply.
-            Ok(()) => c_int::from(out.used != 0),
+            Ok(()) => c_int::from(!out.is_empty()),
             Err(error) => error.to_errno(),
         }
     }
@@ -695,51 +491,6 @@ impl<T: Target> Instance<T> {
         };
         // SAFETY: The callout gets this target, its open device and its range.
         unsafe { callout(ti, instance.lower, instance.offset, (*ti).len, data) }
-    }
-}
-
-/// A text buffer of device-mapper's: always terminated, cut where it ends.
-struct Reply {
-    buf: *mut c_char,
-    len: usize,
-    used: usize,
-}
-
-impl Reply {
-    /// # Safety
-    ///
-    /// `buf` is valid for writes of `len` bytes while the value lives.
-    unsafe fn new(buf: *mut c_char, len: c_uint) -> Self {
-        if len > 0 {
-            // SAFETY: The caller promises it.
-            unsafe { *buf = 0 };
-        }
-        Self {
-            buf,
-            len: len as usize,
-            used: 0,
-        }
-    }
-}
-
-impl fmt::Write for Reply {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = self.len.saturating_sub(self.used).saturating_sub(1);
-        let fits = text.len().min(room);
-        if self.len > 0 {
-            // SAFETY: `used + fits` is below `len`, so the text and its terminator fit.
-            unsafe {
-                let end = self.buf.add(self.used);
-                ptr::copy_nonoverlapping(text.as_ptr().cast(), end, fits);
-                *end.add(fits) = 0;
-            }
-        }
-        self.used = self.used.saturating_add(fits);
-        if fits < text.len() {
-            Err(fmt::Error)
-        } else {
-            Ok(())
-        }
     }
 }
 

@@ -6,8 +6,7 @@
 use criterion::{criterion_group, criterion_main, BenchmarkId, Criterion, Throughput};
 use nrs_sched::{
     arena::{self, Request},
-    attr::{Attrs, Id, Opcode, Priority},
-    jobid::JobId,
+    attr::{Attrs, Id},
     key::Key,
     mem::Need,
     policy::{
@@ -23,17 +22,8 @@ const QUEUED: u32 = 8;
 
 fn attrs(uid: u32) -> Attrs {
     Attrs {
-        nid: None,
-        jobid: JobId::new(b""),
         uid: Id::new(uid),
-        gid: Id::ABSENT,
-        projid: Id::ABSENT,
-        nodemap: Id::ABSENT,
-        opcode: Opcode::OstRead,
-        object: 0,
-        offset: 0,
-        length: 4096,
-        priority: Priority::Regular,
+        ..Attrs::UNKNOWN
     }
 }
 

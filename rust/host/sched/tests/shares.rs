@@ -4,10 +4,9 @@
 
 use nrs_sched::{
     arena::Request,
-    attr::{Attrs, Id, Opcode, Priority},
+    attr::{Attrs, Id},
     class::ClassId,
     item::Item,
-    jobid::JobId,
     mem::Need,
     policy::{
         fairshare::params::{CostModel, Select},
@@ -20,17 +19,8 @@ use nrs_sched::{
 
 fn attrs(uid: u32) -> Attrs {
     Attrs {
-        nid: None,
-        jobid: JobId::ABSENT,
         uid: Id::new(uid),
-        gid: Id::ABSENT,
-        projid: Id::ABSENT,
-        nodemap: Id::ABSENT,
-        opcode: Opcode::OstRead,
-        object: 0,
-        offset: 0,
-        length: 4096,
-        priority: Priority::Regular,
+        ..Attrs::UNKNOWN
     }
 }
 

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Bios on their way through a target, and the memory that device-mapper gives with each.
+
+use core::ptr::NonNull;
+
+use kernel::{bindings, ffi::c_uint};
+
+use super::{
+    super::node::{Account, Held, Node},
+    raw, Instance, Target, SECTOR,
+};
+use crate::sched::item::Cost;
+
+/// What becomes of a bio.
+pub(crate) struct Map(pub(super) c_uint);
+
+impl Map {
+    /// The request goes down now.
+    pub(crate) fn passed(held: Held) -> Self {
+        held.into_raw();
+        Self(raw::DM_MAPIO_REMAPPED)
+    }
+
+    /// Somebody holds the request and submits it later. Only to be used when its [`Held`] was given
+    /// away; the bio must not be touched any more.
+    pub(crate) fn submitted() -> Self {
+        Self(raw::DM_MAPIO_SUBMITTED)
+    }
+}
+
+/// What the per-bio area says about a bio, in its first word.
+pub(super) const UNACCOUNTED: u64 = 0;
+pub(super) const ACCOUNTED: u64 = 1;
+
+/// The per-bio area. Device-mapper recycles it without initialising it.
+#[repr(C)]
+pub(super) struct PerBio {
+    pub(super) state: u64,
+    pub(super) bio: *mut bindings::bio,
+    pub(super) target: *mut raw::dm_target,
+    pub(super) node: Node,
+}
+
+// Device-mapper places the area directly before a structure of its own.
+const _: () = assert!(size_of::<PerBio>() % 8 == 0 && align_of::<PerBio>() <= 8);
+
+impl PerBio {
+    /// # Safety
+    ///
+    /// `bio` is a clone that device-mapper handed to a target whose per-bio size is that of this type.
+    pub(super) unsafe fn of(bio: *mut bindings::bio) -> *mut Self {
+        // SAFETY: The caller promises it.
+        unsafe { raw::dm_per_bio_data(bio, size_of::<Self>()) }.cast()
+    }
+
+    /// # Safety
+    ///
+    /// `node` is in a per-bio area.
+    pub(super) unsafe fn around(node: NonNull<Node>) -> *mut Self {
+        // SAFETY: The caller promises it, so the result stays in the same allocation.
+        unsafe {
+            node.as_ptr()
+                .byte_sub(core::mem::offset_of!(Self, node))
+                .cast()
+        }
+    }
+}
+
+/// A request from above, owned until [`Target::map`] says what becomes of it.
+///
+/// # Invariants
+///
+/// `bio` is a clone that device-mapper handed to `map` of the target behind `ti`, and nobody else uses
+/// it.
+pub(crate) struct Bio<'a, T: Target> {
+    pub(super) bio: *mut bindings::bio,
+    pub(super) ti: *mut raw::dm_target,
+    pub(super) instance: &'a Instance<T>,
+}
+
+impl<T: Target> Bio<'_, T> {
+    fn bio(&self) -> &bindings::bio {
+        // SAFETY: By the type invariant.
+        unsafe { &*self.bio }
+    }
+
+    fn has(&self, bit: u32) -> bool {
+        self.bio().bi_opf & (1 << bit) != 0
+    }
+
+    /// Operation: one of `REQ_OP_*`.
+    fn op(&self) -> u32 {
+        self.bio().bi_opf & 0xff
+    }
+
+    /// Whether it reads.
+    pub(crate) fn is_read(&self) -> bool {
+        self.op() == bindings::req_op_REQ_OP_READ
+    }
+
+    /// Whether it discards, erases or writes zeroes: it names a range and carries no data.
+    pub(crate) fn is_punch(&self) -> bool {
+        matches!(
+            self.op(),
+            bindings::req_op_REQ_OP_DISCARD
+                | bindings::req_op_REQ_OP_SECURE_ERASE
+                | bindings::req_op_REQ_OP_WRITE_ZEROES
+        )
+    }
+
+    /// Whether it is a flush without data.
+    pub(crate) fn is_empty_flush(&self) -> bool {
+        self.bytes() == 0
+    }
+
+    /// Whether the system needs it to make progress: metadata, priority or swap.
+    pub(crate) fn is_urgent(&self) -> bool {
+        self.has(bindings::req_flag_bits___REQ_META)
+            || self.has(bindings::req_flag_bits___REQ_PRIO)
+            || self.has(bindings::req_flag_bits___REQ_SWAP)
+    }
+
+    /// Whether its I/O priority is of the real-time class.
+    pub(crate) fn is_realtime(&self) -> bool {
+        const CLASS_SHIFT: u32 = 13;
+        const CLASS_RT: u32 = 1;
+        u32::from(self.bio().bi_ioprio) >> CLASS_SHIFT == CLASS_RT
+    }
+
+    /// Bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        u64::from(self.bio().bi_iter.bi_size)
+    }
+
+    /// First byte, counted from the start of the target.
+    pub(crate) fn offset(&self) -> u64 {
+        // SAFETY: `ti` is valid while `map` runs.
+        let begin = unsafe { (*self.ti).begin };
+        // An empty flush has sector 0 whatever the target's begin is.
+        self.bio()
+            .bi_iter
+            .bi_sector
+            .wrapping_sub(begin)
+            .wrapping_mul(SECTOR)
+    }
+
+    /// Points the bio to its place on the lower device.
+    fn redirect(&mut self) {
+        // SAFETY: By the type invariant the bio is ours; `ti` is valid while `map` runs, and the lower
+        // device is open while the instance lives.
+        unsafe {
+            raw::nrs_bio_set_dev(self.bio, (*self.instance.lower).bdev);
+            let iter = &mut (*self.bio).bi_iter;
+            if iter.bi_size != 0 {
+                iter.bi_sector = iter
+                    .bi_sector
+                    .wrapping_sub((*self.ti).begin)
+                    .wrapping_add(self.instance.offset);
+            }
+        }
+    }
+
+    /// Sends the bio down without accounting it.
+    pub(crate) fn bypass(mut self) -> Map {
+        self.redirect();
+        // SAFETY: The per-bio area of this target's bio; plain data.
+        unsafe { (*PerBio::of(self.bio)).state = UNACCOUNTED };
+        Map(raw::DM_MAPIO_REMAPPED)
+    }
+
+    /// Fails the bio.
+    #[expect(dead_code, reason = "used when a deadline has passed")]
+    pub(crate) fn kill(self) -> Map {
+        Map(raw::DM_MAPIO_KILL)
+    }
+
+    /// Takes the bio into the scheduler's hands.
+    pub(crate) fn into_held(mut self, cost: Cost, account: Account) -> Held {
+        self.redirect();
+        // SAFETY: The per-bio area of this target's bio, valid until its `end_io` has returned.
+        unsafe {
+            let area = PerBio::of(self.bio);
+            area.write(PerBio {
+                state: ACCOUNTED,
+                bio: self.bio,
+                target: self.ti,
+                node: Node::new(Instance::<T>::OPS, cost, account),
+            });
+            // The bio is ours by the type invariant and `self` goes, so this is the only `Held`.
+            Held::from_raw(NonNull::new_unchecked(&raw mut (*area).node))
+        }
+    }
+}

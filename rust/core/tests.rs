@@ -160,7 +160,7 @@ fn config(kind: Kind) -> Result<Config> {
 }
 
 #[kunit_tests(nrs_core)]
-mod tests {
+mod life {
     use super::*;
 
     #[test]

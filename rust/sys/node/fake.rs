@@ -74,8 +74,18 @@ struct Fake {
 
 const OPS: &Ops = &Ops { hold, submit };
 
+/// Nothing to prepare.
+///
+/// # Safety
+///
+/// As [`Ops::hold`] says.
 unsafe fn hold(_node: NonNull<Node>) {}
 
+/// Tells the probe and ends the request.
+///
+/// # Safety
+///
+/// As [`Ops::submit`] says.
 unsafe fn submit(node: NonNull<Node>) {
     // SAFETY: All nodes with these ops are the first field of a box that `request` made.
     let fake = unsafe { KBox::from_raw(node.as_ptr().cast::<Fake>()) };

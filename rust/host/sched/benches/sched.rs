@@ -7,6 +7,7 @@ use criterion::{criterion_group, criterion_main, BenchmarkId, Criterion, Through
 use nrs_sched::{
     arena::{self, Request},
     attr::{Attrs, Id},
+    jobid::JobId,
     key::Key,
     mem::Need,
     policy::{

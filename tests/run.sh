@@ -23,8 +23,8 @@ machines=(
 	"stock:shares:600:icount:fair hp"
 	"stock:data:420::ext4 switch nowait meta stats"
 	"stock:life:420::load dm-life killed errors hang cpts wrong"
-	"debug:life:600::kunit load switch errors hang"
-	"debug:dm:600::dm-life"
+	"debug:life:600::kunit load switch errors"
+	"debug:dm:600::dm-life hang"
 )
 rounds=1 only=()
 while [ $# -gt 0 ]; do

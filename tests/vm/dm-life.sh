@@ -165,7 +165,7 @@ other_operations() {
 	lower nb0 memory_backed=1 discard=1
 	client a /dev/nb0 svc
 	policy svc fairshare
-	verified a --size=4m
+	verified a --size="$(slow 4m 256k)"
 	blkdiscard -o 0 -l 2097152 /dev/mapper/a
 	blkdiscard -z -o 2097152 -l 1048576 /dev/mapper/a
 	[ "$(head -c 3145728 /dev/mapper/a | tr -d '\0' | wc -c)" = 0 ]

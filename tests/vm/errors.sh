@@ -32,7 +32,7 @@ failing() {
 	dm load a --table "0 $size nrs /dev/nb0 0 svc"
 	dm resume a
 	[ "$(cat "$(at svc slots)")" = 1 ]
-	verified a --size=4m
+	verified a --size="$(slow 4m 256k)"
 	[ "$(counter a failed)" = 0 ]
 }
 
@@ -46,7 +46,7 @@ beside() {
 	echo 2 >"$(at svc slots)"
 	load a --time_based --runtime=60 --continue_on_error=all >/dev/null 2>&1 &
 	wait_for 10 '[ $(counter a failed) -ge 100 ]' || fail "$(dm status a)"
-	verified b --size=4m
+	verified b --size="$(slow 4m 256k)"
 	[ "$(counter b failed)" = 0 ]
 }
 

@@ -3,6 +3,8 @@
 # One of two devices of a service hangs: the other goes on, and when it comes back everything is served.
 . /tests/nrs.sh
 
+large=$(slow 4m 256k) small=$(slow 1m 128k)
+
 # hanging SLOTS POLICY
 hanging() {
 	module
@@ -16,14 +18,14 @@ hanging() {
 	dm suspend --nolockfs lin
 	local pids=() i before
 	for i in 0 1 2 3; do
-		verified a --offset=$((i * 4))m --size=1m &
+		verified a --offset=$((i * 4))m --size="$small" &
 		pids+=($!)
 	done
 	saturated a
 	before=$(counter a ended)
 	# It takes its time on the queue of the device that hangs; nobody else does.
-	verified b --size=4m
-	[ "$(counter b ended)" -ge 1024 ] && [ "$(counter b held)" = 0 ] || fail "$(dm status b)"
+	verified b --size="$large"
+	[ "$(counter b ended)" -ge "$(slow 1024 64)" ] && [ "$(counter b held)" = 0 ] || fail "$(dm status b)"
 	[ "$(counter a ended)" = "$before" ] || fail "the device does not hang: $(dm status a)"
 	# Policies and slots can be changed all the same.
 	policy svc fifo
@@ -31,7 +33,7 @@ hanging() {
 	dm resume lin
 	for i in "${pids[@]}"; do wait "$i"; done
 	wait_for 5 '[ $(counter a held) = 0 ]' || fail "$(dm status a)"
-	[ "$(counter a ended)" -ge 1024 ] || fail "$(dm status a)"
+	[ "$(counter a ended)" -ge "$(slow 1024 128)" ] || fail "$(dm status a)"
 }
 
 # A client can leave while the other device of its service hangs.
@@ -44,12 +46,12 @@ leaving() {
 	client b /dev/nb1 svc
 	echo 4 >"$(at svc slots)"
 	dm suspend --nolockfs lin
-	verified a --size=1m &
+	verified a --size="$small" &
 	local writer=$!
 	saturated a
 	dm suspend b
 	dm resume b
-	verified b --size=1m
+	verified b --size="$small"
 	dm_remove b
 	dm resume lin
 	wait "$writer"

@@ -148,3 +148,98 @@ fn divide(weight: u64, whole: u64, total: u64) -> (u64, u64) {
         product.checked_rem(total).unwrap_or(0),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sched::rng::Rng;
+
+    fn rows(weights: &[u32]) -> Vec<Row> {
+        let row = |(uid, &weight)| Row {
+            active: weight != u32::MAX,
+            ..Row::new(Key::Uid(uid), weight)
+        };
+        (0..).zip(weights).map(row).collect()
+    }
+
+    /// Ranges follow each other, cover everything, and are found at both of their ends.
+    fn check(weights: &[u32]) -> Vec<u64> {
+        let table = Table::build(&rows(weights), 7).unwrap();
+        assert_eq!(table.generation(), 7);
+        let mut shares = Vec::new();
+        let mut from = 0;
+        for (uid, &weight) in (0..).zip(weights) {
+            let key = Key::Uid(uid);
+            let Some(range) = table.range_of(&key) else {
+                assert_eq!(weight, u32::MAX, "only those that are not active have none");
+                continue;
+            };
+            assert_eq!(u64::from(range.lo), from);
+            assert!(range.end > from);
+            assert_eq!(table.find(range.lo), Some(&key));
+            assert_eq!(table.find((range.end - 1) as u32), Some(&key));
+            shares.push(range.end - from);
+            from = range.end;
+        }
+        assert_eq!(table.len(), shares.len());
+        assert_eq!(from, if table.is_empty() { 0 } else { WHOLE });
+        shares
+    }
+
+    #[test]
+    fn known_shares() {
+        const THIRD: u64 = WHOLE / 3;
+        for (weights, want) in [
+            (&[][..], &[][..]),
+            (&[5], &[WHOLE]),
+            (&[1, 1], &[WHOLE / 2, WHOLE / 2]),
+            (&[1, 3], &[WHOLE / 4, WHOLE / 4 * 3]),
+            // The number that is left goes to the first of equals.
+            (&[1, 1, 1], &[THIRD + 1, THIRD, THIRD]),
+            // Not active: no range.
+            (&[4096, u32::MAX, 4096], &[WHOLE / 2, WHOLE / 2]),
+            // Weight 0 counts as 1.
+            (&[0, 1], &[WHOLE / 2, WHOLE / 2]),
+            // A share below one number is one number.
+            (
+                &[1, u32::MAX - 1, u32::MAX - 1],
+                &[1, WHOLE / 2, WHOLE / 2 - 1],
+            ),
+        ] {
+            assert_eq!(check(weights), want, "{weights:?}");
+        }
+    }
+
+    #[test]
+    fn ends_of_the_numbers() {
+        let table = Table::build(&rows(&[1, 1, 1]), 0).unwrap();
+        assert_eq!(table.find(0), Some(&Key::Uid(0)));
+        assert_eq!(table.find(u32::MAX), Some(&Key::Uid(2)));
+        assert_eq!(
+            table.range_of(&Key::Uid(2)).map(|range| range.end),
+            Some(WHOLE)
+        );
+        assert_eq!(table.range_of(&Key::Uid(3)), None);
+        let empty = Table::build(&[], 0).unwrap();
+        assert!(empty.find(0).is_none() && empty.find(u32::MAX).is_none());
+    }
+
+    /// Largest remainder: every share is the exact one rounded up or down.
+    #[test]
+    fn rounding_is_below_one_number() {
+        let mut rng = Rng::new(11);
+        for count in [2, 3, 10, 1000] {
+            let weights: Vec<u32> = (0..count).map(|_| 64 + rng.below(10_000) as u32).collect();
+            let total: u64 = weights.iter().map(|&w| u64::from(w)).sum();
+            for (share, &weight) in check(&weights).iter().zip(&weights) {
+                let floor = u64::from(weight) * WHOLE / total;
+                assert!((floor..=floor + 1).contains(share));
+            }
+        }
+        // Many tiny shares beside huge ones: still one number each.
+        let weights: Vec<u32> = (0..20_000)
+            .map(|i| if i % 2 == 0 { 1 } else { 1 << 20 })
+            .collect();
+        check(&weights);
+    }
+}

@@ -170,3 +170,68 @@ impl fmt::Display for Tenths {
         write!(f, "{sign}{}.{}", tenths / 10, tenths % 10)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers() {
+        for (lo, text) in [
+            (0, "0.000"),
+            (1 << 32, "1.000"),
+            ((1 << 32) / 3, "0.333"),
+            ((1 << 33) / 3, "0.667"),
+            ((1 << 32) - 1, "1.000"),
+        ] {
+            assert_eq!(Fraction(lo).to_string(), text);
+        }
+        for (tenths, text) in [
+            (0, "0.0"),
+            (-4, "-0.4"),
+            (-124, "-12.4"),
+            (10, "1.0"),
+            (i64::MIN, "-922337203685477580.8"),
+        ] {
+            assert_eq!(Tenths(tenths).to_string(), text);
+        }
+    }
+
+    /// The same class on several heads is one row with the sums.
+    #[test]
+    fn rows_of_one_class_become_one() {
+        let row = |uid, n: u32| Row {
+            active: n == 3,
+            dispatched: n.into(),
+            cost_pages: u64::from(n) * 10,
+            opportunity: 1,
+            lag_decipages: i64::from(n) - 2,
+            queue_depth: n,
+            requests: 1,
+            ..Row::new(Key::Uid(uid), n)
+        };
+        let mut rows = Rows::new();
+        rows.merge();
+        assert!(rows.as_slice().is_empty());
+        for n in 1..=3 {
+            let keys: Vec<Row> = [7, n, 5].iter().map(|&uid| row(uid, n)).collect();
+            rows.extend(&keys).unwrap();
+        }
+        rows.merge();
+        let keys: Vec<Key> = rows.as_slice().iter().map(|row| row.key).collect();
+        assert_eq!(keys, [1, 2, 3, 5, 7].map(Key::Uid));
+        let merged = Row {
+            active: true,
+            dispatched: 6,
+            cost_pages: 60,
+            opportunity: 3,
+            lag_decipages: 0,
+            queue_depth: 6,
+            requests: 3,
+            ..Row::new(Key::Uid(7), 3)
+        };
+        assert_eq!(rows.as_slice().last(), Some(&merged));
+        rows.merge();
+        assert_eq!(rows.as_slice().len(), 5);
+    }
+}

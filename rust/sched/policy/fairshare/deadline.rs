@@ -304,3 +304,217 @@ impl Selector for Deadline {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{entity::WEIGHT_ONE, select::tests::Fake},
+        *,
+    };
+    use crate::sched::rng::Rng;
+
+    /// A selector and as many entities without requests.
+    fn setup(weights: &[u32], memory: bool) -> (Deadline, Fake) {
+        let mut deadline = Deadline::new(weights.len(), memory).unwrap();
+        let spare = deadline.wants(weights.len()).allocate().unwrap();
+        deadline.feed(spare);
+        assert!(deadline.capacity() >= weights.len());
+        let mut fake = Fake::new(weights);
+        for slot in 0..weights.len() as u32 {
+            fake.entities[slot as usize].start = deadline.create(slot);
+        }
+        (deadline, fake)
+    }
+
+    /// Serves one request; the entity has more of them, of cost `next`, or leaves.
+    fn serve(deadline: &mut Deadline, fake: &mut Fake, next: Option<u32>) -> Option<(u32, u32)> {
+        let mut rng = Rng::new(0);
+        let dice = Dice {
+            rng: &mut rng,
+            table: None,
+        };
+        let slot = deadline.pick(fake, dice)?;
+        let cost = fake.next[slot as usize]?;
+        fake.next[slot as usize] = next;
+        deadline.charge(fake, slot, cost, next);
+        Some((slot, cost))
+    }
+
+    /// The invariants of [`Deadline`], told from outside.
+    fn check(deadline: &Deadline, fake: &Fake) {
+        let mut weight = 0;
+        for (slot, entity) in fake.entities.iter().enumerate() {
+            let holds = |heap: &Heap| {
+                let slots = (0..heap.len()).filter_map(|i| heap.nth(i));
+                slots.filter(|entry| entry.slot as usize == slot).count()
+            };
+            let (wait, ready) = match (fake.next[slot], entity.place) {
+                (None, Place::Out) => (0, 0),
+                (Some(_), Place::Wait) => (1, 0),
+                (Some(_), Place::Ready) => (0, 1),
+                wrong => panic!("{slot}: {wrong:?}"),
+            };
+            assert_eq!(
+                (holds(&deadline.wait), holds(&deadline.ready)),
+                (wait, ready)
+            );
+            weight += u64::from(entity.weight()) * (wait + ready) as u64;
+            if ready == 1 {
+                assert!(entity.lag(deadline.clock.now()) >= 0);
+            }
+        }
+        assert_eq!(deadline.clock.weight(), weight);
+        let members = (0..).map_while(|i| deadline.nth(i)).count();
+        assert_eq!(members, fake.next.iter().flatten().count());
+    }
+
+    /// Entities come, go, are served and get other weights; the invariants hold at each step and the
+    /// clock never moves back, also around the wrap of virtual time.
+    #[test]
+    fn invariants() {
+        for (seed, memory) in [(1, false), (2, false), (3, true), (4, true)] {
+            let weights = [64, 100, 4096, 4096, 8192, 40_960, 1 << 20, 4096];
+            let (mut deadline, mut fake) = setup(&weights, memory);
+            deadline.clock.jump(u64::MAX >> 1);
+            deadline.clock.jump(u64::MAX - (1 << 30));
+            for entity in &mut fake.entities {
+                entity.start = deadline.clock.now();
+            }
+            let mut rng = Rng::new(seed);
+            let mut before = deadline.clock.now();
+            for _ in 0..20_000 {
+                let slot = rng.below(8) as u32;
+                let cost = [1, 16, 256, COST_MAX][rng.below(4) as usize];
+                match rng.below(8) {
+                    0..=2 if fake.next[slot as usize].is_none() => {
+                        fake.next[slot as usize] = Some(cost);
+                        deadline.join(&mut fake, slot, cost);
+                    }
+                    3 => {
+                        let weight = 1 << (6 + rng.below(15));
+                        deadline.reweight(&mut fake, slot, weight);
+                    }
+                    4 => {
+                        deadline.refresh(&mut fake.entities[slot as usize]);
+                    }
+                    _ => {
+                        let next = (rng.below(4) > 0).then_some(cost);
+                        let busy = fake.next.iter().any(Option::is_some);
+                        assert_eq!(serve(&mut deadline, &mut fake, next).is_some(), busy);
+                    }
+                }
+                check(&deadline, &fake);
+                let now = deadline.clock.now();
+                assert!(now.wrapping_sub(before) as i64 >= 0);
+                before = now;
+            }
+        }
+    }
+
+    /// With a static set nobody is ever further from its share than the largest request (5 % for the
+    /// rounding), whatever the weights; so shares are proportional.
+    #[test]
+    fn lag_is_below_one_request() {
+        for memory in [false, true] {
+            for (weights, costs) in [
+                (&[4096, 4096][..], &[1, 256][..]),
+                (&[4096, 16_384], &[1]),
+                (&[4096, 409_600], &[1, 16]),
+                (&[64, 1 << 20, 4096], &[1, 7, 64]),
+                (&[4096, 1000, 640, 9000, 250, 64, 77, 5000], &[1, 16, 256]),
+            ] {
+                let (mut deadline, mut fake) = setup(weights, memory);
+                let largest = i64::from(*costs.iter().max().unwrap());
+                let cost_of = |slot: usize| Some(costs[slot % costs.len()]);
+                for slot in 0..weights.len() {
+                    fake.next[slot] = cost_of(slot);
+                    deadline.join(&mut fake, slot as u32, costs[slot % costs.len()]);
+                }
+                let mut served = vec![0u64; weights.len()];
+                for _ in 0..50_000 {
+                    let slot = deadline.pick(
+                        &mut fake,
+                        Dice {
+                            rng: &mut Rng::new(0),
+                            table: None,
+                        },
+                    );
+                    let next = cost_of(slot.unwrap() as usize);
+                    let (slot, cost) = serve(&mut deadline, &mut fake, next).unwrap();
+                    served[slot as usize] += u64::from(cost);
+                    for entity in &fake.entities {
+                        let lag = entity.decipages(deadline.lag(entity));
+                        assert!(lag.abs() * 100 <= largest * 1050, "{weights:?}: {lag}");
+                    }
+                }
+                // What was served is the share, up to one largest request.
+                let total: u64 = served.iter().sum();
+                let whole: u64 = weights.iter().map(|&w| u64::from(w)).sum();
+                for (got, &weight) in served.iter().zip(weights) {
+                    let ideal = total * u64::from(weight) / whole;
+                    assert!(
+                        got.abs_diff(ideal) <= largest as u64 + 2,
+                        "{weights:?} {served:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// An entity that did not use its share for a while goes first in line; with memory it takes its turn.
+    #[test]
+    fn sparse_entities_go_first() {
+        let (mut deadline, mut fake) = setup(&[WEIGHT_ONE; 9], false);
+        for slot in 1..9 {
+            fake.next[slot as usize] = Some(1);
+            deadline.join(&mut fake, slot, 1);
+        }
+        for round in 0..50 {
+            for _ in 0..100 {
+                let (slot, _) = serve(&mut deadline, &mut fake, Some(1)).unwrap();
+                assert_ne!(slot, 0);
+            }
+            fake.next[0] = Some(1);
+            deadline.join(&mut fake, 0, 1);
+            assert_eq!(
+                serve(&mut deadline, &mut fake, None),
+                Some((0, 1)),
+                "{round}"
+            );
+        }
+    }
+
+    /// Surplus expires, unless there is memory: then it is paid back after an idle spell.
+    #[test]
+    fn surplus_is_paid_back_with_memory_only() {
+        for (memory, want) in [(false, 0), (true, 1)] {
+            let (mut deadline, mut fake) = setup(&[WEIGHT_ONE; 3], memory);
+            for slot in [1, 2] {
+                fake.next[slot as usize] = Some(16);
+                deadline.join(&mut fake, slot, 16);
+            }
+            // One large request, then idle for four of its fair periods.
+            fake.next[0] = Some(64);
+            deadline.join(&mut fake, 0, 64);
+            let mut left = false;
+            let mut after = 0;
+            while after < 40 {
+                let next = |slot| (slot != 0).then_some(16);
+                let slot = deadline
+                    .pick(
+                        &mut fake,
+                        Dice {
+                            rng: &mut Rng::new(0),
+                            table: None,
+                        },
+                    )
+                    .unwrap();
+                serve(&mut deadline, &mut fake, next(slot));
+                left |= slot == 0;
+                after += u32::from(left);
+            }
+            let lag = deadline.lag(&fake.entities[0]);
+            assert_eq!(i32::from(lag < 0), want, "memory {memory}: {lag}");
+        }
+    }
+}

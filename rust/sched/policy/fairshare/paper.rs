@@ -148,3 +148,47 @@ impl Selector for Paper {
         self.queue.top().map(|entry| entry.slot)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{super::select::tests::Fake, *};
+    use crate::sched::{key::Key, ranges::Table, rng::Rng, stats::Row};
+
+    /// A draw for a class without requests, and any draw without a table, serves the oldest request.
+    #[test]
+    fn falls_through_to_the_oldest() {
+        let mut paper = Paper::new(4).unwrap();
+        let spare = paper.wants(4).allocate().unwrap();
+        paper.feed(spare);
+        let mut fake = Fake::new(&[4096; 4]);
+        for slot in 0..4 {
+            paper.create(slot);
+        }
+        for slot in [0, 1] {
+            fake.next[slot as usize] = Some(1);
+            paper.join(&mut fake, slot, 1);
+        }
+        // A quarter each for 0, 2, 3 and for somebody who never came.
+        let rows = [0, 2, 3, 9].map(|uid| Row {
+            active: true,
+            ..Row::new(Key::Uid(uid), 4096)
+        });
+        let table = Table::build(&rows, 1).unwrap();
+        let mut rng = Rng::new(2);
+        for (table, first) in [(None, 0..=0), (Some(&table), 2200..=2800)] {
+            let mut served = [0; 4];
+            for _ in 0..10_000 {
+                let dice = Dice {
+                    rng: &mut rng,
+                    table,
+                };
+                served[paper.pick(&mut fake, dice).unwrap() as usize] += 1;
+            }
+            // Slot 1 has the oldest request.
+            assert!(
+                first.contains(&served[0]) && served[0] + served[1] == 10_000,
+                "{served:?}"
+            );
+        }
+    }
+}

@@ -220,3 +220,40 @@ impl Selector for Random {
 
     fn refresh(&self, _entity: &mut Entity) {}
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sums that grow slot by slot, and change meanwhile, against plain addition.
+    #[test]
+    fn sums_against_model() {
+        use crate::sched::rng::Rng;
+        let mut random = Random::new(3000).unwrap();
+        let spare = random.wants(3000).allocate().unwrap();
+        random.feed(spare);
+        let mut model: Vec<u64> = Vec::new();
+        let mut rng = Rng::new(4);
+        for slot in 0..3000u32 {
+            random.create(slot);
+            model.push(0);
+            for _ in 0..2 {
+                let at = rng.below(model.len() as u64) as usize;
+                let weight = [0u64, 1, 64, 1 << 20][rng.below(4) as usize];
+                random.add(at as u32, weight.wrapping_sub(model[at]));
+                model[at] = weight;
+            }
+            if slot % 100 != 99 {
+                continue;
+            }
+            let mut sum = 0;
+            for (slot, weight) in (0..).zip(&model) {
+                if *weight > 0 {
+                    assert_eq!(random.locate(sum), slot);
+                    assert_eq!(random.locate(sum + weight - 1), slot);
+                }
+                sum += weight;
+            }
+        }
+    }
+}

@@ -257,3 +257,146 @@ impl Selector for AnySelector {
         each!(self, s => s.oldest(entities))
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Entities in a vector, each with the cost of its next request.
+    pub(crate) struct Fake {
+        pub(crate) entities: Vec<Entity>,
+        pub(crate) next: Vec<Option<u32>>,
+    }
+
+    impl Fake {
+        pub(crate) fn new(weights: &[u32]) -> Self {
+            Self {
+                entities: weights.iter().map(|&w| Entity::new(w, 0)).collect(),
+                next: vec![None; weights.len()],
+            }
+        }
+    }
+
+    impl Entities for Fake {
+        fn entity(&self, slot: u32) -> Option<&Entity> {
+            self.entities.get(slot as usize)
+        }
+
+        fn entity_mut(&mut self, slot: u32) -> Option<&mut Entity> {
+            self.entities.get_mut(slot as usize)
+        }
+
+        fn next_cost(&self, slot: u32) -> u32 {
+            self.next[slot as usize].unwrap_or(0)
+        }
+
+        /// Slots are users here.
+        fn find(&self, key: &Key) -> Option<u32> {
+            match key {
+                Key::Uid(slot) if (*slot as usize) < self.entities.len() => Some(*slot),
+                _ => None,
+            }
+        }
+
+        /// The lower the slot, the later.
+        fn arrival(&self, slot: u32) -> Option<u64> {
+            self.next[slot as usize].map(|_| u64::from(u32::MAX - slot))
+        }
+    }
+
+    fn selector(select: Select, slots: u32) -> AnySelector {
+        let mut selector = AnySelector::new(select, slots as usize).unwrap();
+        assert_eq!(selector.capacity(), 0);
+        let need = selector.wants(slots as usize);
+        assert!(!need.is_empty());
+        selector.feed(need.allocate().unwrap());
+        assert!(selector.wants(slots as usize).is_empty());
+        for slot in 0..slots {
+            selector.create(slot);
+        }
+        selector
+    }
+
+    /// What all selectors promise: exactly those with requests are known and picked, the oldest request
+    /// is found, a request taken at no charge leaves what is owed alone.
+    #[test]
+    fn only_those_with_requests_are_picked() {
+        for &select in Select::ALL {
+            let mut selector = selector(select, 20);
+            let mut fake = Fake::new(&[4096; 20]);
+            let mut rng = Rng::new(1);
+            for step in 0..5_000u32 {
+                let busy: Vec<u32> = (0..20).filter(|&s| fake.next[s as usize].is_some()).collect();
+                let mut members: Vec<u32> = (0..).map_while(|i| selector.nth(i)).collect();
+                members.sort();
+                assert_eq!(members, busy, "{select}");
+                assert_eq!(selector.oldest(&fake), busy.last().copied(), "{select}");
+                let slot = rng.below(20) as u32;
+                if fake.next[slot as usize].is_none() && rng.below(2) == 0 {
+                    fake.next[slot as usize] = Some(3);
+                    selector.join(&mut fake, slot, 3);
+                    continue;
+                }
+                let dice = Dice {
+                    rng: &mut rng,
+                    table: None,
+                };
+                let Some(slot) = selector.pick(&mut fake, dice) else {
+                    assert!(busy.is_empty(), "{select}");
+                    continue;
+                };
+                assert!(busy.contains(&slot), "{select}");
+                let next = (step % 3 > 0).then_some(3);
+                fake.next[slot as usize] = next;
+                if step % 5 == 0 {
+                    let lag = selector.lag(&fake.entities[slot as usize]);
+                    selector.skip(&mut fake, slot, next);
+                    let after = selector.lag(&fake.entities[slot as usize]);
+                    // Surplus that expires is none.
+                    assert!(after == lag || next.is_none(), "{select} {lag} {after}");
+                } else {
+                    selector.charge(&mut fake, slot, 3, next);
+                }
+            }
+        }
+    }
+
+    /// Weights reach the draws and the tags, also when they change under way.
+    #[test]
+    fn weights_make_shares() {
+        for (select, tolerance) in [
+            (Select::Deadline, 2),
+            (Select::DeadlineMemory, 2),
+            // Four standard deviations of 20,000 draws.
+            (Select::Random, 283),
+        ] {
+            let mut selector = selector(select, 3);
+            let mut fake = Fake::new(&[4096; 3]);
+            for slot in 0..3 {
+                fake.next[slot as usize] = Some(1);
+                selector.join(&mut fake, slot, 1);
+            }
+            let mut rng = Rng::new(9);
+            for weights in [[1, 1, 2], [1, 100, 3], [7, 2, 1]] {
+                for (slot, weight) in (0..).zip(weights) {
+                    selector.reweight(&mut fake, slot, weight * 4096);
+                }
+                let mut served = [0i64; 3];
+                for _ in 0..20_000 {
+                    let dice = Dice {
+                        rng: &mut rng,
+                        table: None,
+                    };
+                    let slot = selector.pick(&mut fake, dice).unwrap();
+                    selector.charge(&mut fake, slot, 1, Some(1));
+                    served[slot as usize] += 1;
+                }
+                let whole = i64::from(weights.iter().sum::<u32>());
+                for (got, weight) in served.into_iter().zip(weights) {
+                    let ideal = 20_000 * i64::from(weight) / whole;
+                    assert!((got - ideal).abs() <= tolerance, "{select} {weights:?} {served:?}");
+                }
+            }
+        }
+    }
+}

@@ -49,7 +49,7 @@ impl Table {
     /// The shares of the active rows by their weights, rounded by largest remainder; sleeps.
     ///
     /// `rows` are in the order of their keys, each key once ([`crate::sched::stats::Rows::merge`]). A
-    /// class with weight 0 counts as one with weight 1; a share below one number is one number.
+    /// class with weight 0 counts as one with weight 1; every class gets one number at least.
     ///
     /// # Errors
     ///
@@ -200,10 +200,10 @@ mod tests {
             (&[4096, u32::MAX, 4096], &[WHOLE / 2, WHOLE / 2]),
             // Weight 0 counts as 1.
             (&[0, 1], &[WHOLE / 2, WHOLE / 2]),
-            // A share below one number is one number.
+            // A share below one number: one for everybody, then the rest by weight.
             (
                 &[1, u32::MAX - 1, u32::MAX - 1],
-                &[1, WHOLE / 2, WHOLE / 2 - 1],
+                &[2, WHOLE / 2 - 1, WHOLE / 2 - 1],
             ),
         ] {
             assert_eq!(check(weights), want, "{weights:?}");

@@ -326,7 +326,9 @@ pub(super) mod tests {
             let mut fake = Fake::new(&[4096; 20]);
             let mut rng = Rng::new(1);
             for step in 0..5_000u32 {
-                let busy: Vec<u32> = (0..20).filter(|&s| fake.next[s as usize].is_some()).collect();
+                let busy: Vec<u32> = (0..20)
+                    .filter(|&s| fake.next[s as usize].is_some())
+                    .collect();
                 let mut members: Vec<u32> = (0..).map_while(|i| selector.nth(i)).collect();
                 members.sort();
                 assert_eq!(members, busy, "{select}");
@@ -394,7 +396,10 @@ pub(super) mod tests {
                 let whole = i64::from(weights.iter().sum::<u32>());
                 for (got, weight) in served.into_iter().zip(weights) {
                     let ideal = 20_000 * i64::from(weight) / whole;
-                    assert!((got - ideal).abs() <= tolerance, "{select} {weights:?} {served:?}");
+                    assert!(
+                        (got - ideal).abs() <= tolerance,
+                        "{select} {weights:?} {served:?}"
+                    );
                 }
             }
         }

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What parts count, what opportunity does, and that names and memory of another part do no harm.
+
+use nrs_sched::{
+    arena::Request,
+    attr::{Attrs, Id},
+    class::ClassId,
+    item::{Cost, Item},
+    key::{Field, Key},
+    mem::Need,
+    policy::{
+        fairshare::params::{OppThreshold, Select},
+        AnyPart, Config, Get, Kind, Part, RowBuf, Tunables, View, ROWS,
+    },
+    stats::Row,
+};
+
+const PAGES: u32 = 4;
+
+fn attrs(uid: u32) -> Attrs {
+    Attrs {
+        uid: Id::new(uid),
+        ..Attrs::UNKNOWN
+    }
+}
+
+fn fairshare(select: Select, opp_threshold: u32) -> AnyPart<Request> {
+    let mut tunables = Tunables::default();
+    tunables.fairshare.select = select;
+    tunables.fairshare.opp_threshold = OppThreshold::new(opp_threshold).expect("within limits");
+    let config = Config::parse(Kind::Fairshare, Some("uid_fair"), &tunables).expect("valid");
+    AnyPart::new(&config, 3).expect("memory")
+}
+
+fn fifo() -> AnyPart<Request> {
+    let config = Config::parse(Kind::Fifo, None, &Tunables::default()).expect("valid");
+    AnyPart::new(&config, 3).expect("memory")
+}
+
+fn bring(part: &mut AnyPart<Request>, owner: u32, arrival: u64) -> ClassId {
+    let class = part.classify(&attrs(owner), arrival);
+    let request = Request {
+        owner,
+        id: arrival,
+        pages: PAGES,
+        arrival,
+    };
+    assert!(part.enqueue(request, class, arrival).is_ok());
+    class
+}
+
+fn serve(part: &mut AnyPart<Request>, force: bool) -> Option<(Request, ClassId)> {
+    let view = View {
+        now: 0,
+        force,
+        table: None,
+    };
+    match part.get(&view) {
+        Get::Item(found) => Some(found),
+        _ => None,
+    }
+}
+
+/// All rows, in as many lock holds as it takes.
+fn rows(part: &AnyPart<Request>) -> Vec<Row> {
+    let mut buf = RowBuf::new().expect("memory");
+    let mut all = Vec::new();
+    let mut from = Some(0);
+    while let Some(slot) = from {
+        buf.clear();
+        from = part.rows(slot, &mut buf);
+        assert!(from.is_none() || buf.as_slice().len() == ROWS);
+        all.extend_from_slice(buf.as_slice());
+    }
+    all
+}
+
+fn row(part: &AnyPart<Request>, uid: u32) -> Row {
+    let found = rows(part).into_iter().find(|row| row.key == Key::Uid(uid));
+    found.expect("there is a row")
+}
+
+/// Below the threshold the order is that of arrival, and counted; from the threshold on shares decide.
+#[test]
+fn opportunity_is_the_order_of_arrival() {
+    for select in Select::ALL {
+        let mut part = fairshare(*select, 21);
+        for arrival in 0..20 {
+            bring(&mut part, (arrival % 7) as u32, arrival);
+        }
+        for arrival in 0..20 {
+            let (request, _) = serve(&mut part, false).expect("queued");
+            assert_eq!(request.id, arrival, "{select}");
+        }
+        let opportunity: u64 = rows(&part).iter().map(|row| row.opportunity).sum();
+        assert_eq!(opportunity, 20, "{select}");
+    }
+}
+
+#[test]
+fn from_the_threshold_on_shares_decide() {
+    let mut part = fairshare(Select::Deadline, 8);
+    for arrival in 0..16 {
+        bring(&mut part, u32::from(arrival >= 8), arrival);
+    }
+    // Nine decisions take turns, the last seven are in the order of arrival.
+    let order: Vec<u32> = std::iter::from_fn(|| serve(&mut part, false))
+        .map(|(request, _)| request.owner)
+        .collect();
+    assert_eq!(order[..9].iter().filter(|&&owner| owner == 0).count(), 5);
+    assert_eq!(order[9..], [0, 0, 0, 1, 1, 1, 1]);
+    let opportunity: u64 = rows(&part).iter().map(|row| row.opportunity).sum();
+    assert_eq!(opportunity, 7);
+}
+
+/// A part that is drained takes no shortcuts.
+#[test]
+fn force_is_no_opportunity() {
+    let mut part = fairshare(Select::Deadline, 256);
+    for arrival in 0..8 {
+        bring(&mut part, u32::from(arrival >= 4), arrival);
+    }
+    let order: Vec<u32> = std::iter::from_fn(|| serve(&mut part, true))
+        .map(|(request, _)| request.owner)
+        .collect();
+    assert_eq!(order, [0, 1, 0, 1, 0, 1, 0, 1]);
+    assert!(rows(&part).iter().all(|row| row.opportunity == 0));
+}
+
+#[test]
+fn counters() {
+    let mut part = fairshare(Select::Deadline, 0);
+    assert!(
+        rows(&part).is_empty(),
+        "a default class that never served is not shown"
+    );
+    for arrival in 0..8 {
+        bring(&mut part, u32::from(arrival >= 4), arrival);
+    }
+    let class = bring(&mut part, 1, 9);
+    assert!(part.pass(class, Cost::of_bytes(100)));
+    let (first, second) = (serve(&mut part, false), serve(&mut part, false));
+    let got = row(&part, 1);
+    assert_eq!((got.dispatched, got.cost_pages, got.opportunity), (2, 5, 1));
+    assert_eq!((got.queue_depth, got.requests, got.active), (4, 1, true));
+    assert_eq!(
+        got.lag_decipages, 0,
+        "one request each: nobody is owed anything"
+    );
+    for (request, class) in [first, second].into_iter().flatten() {
+        part.stop(class, request.cost(), 0);
+    }
+    // A third request puts one ahead, by as much as the other is owed.
+    let (third, _) = serve(&mut part, false).expect("queued");
+    let (ahead, behind) = (row(&part, third.owner), row(&part, 1 - third.owner));
+    assert_eq!((ahead.lag_decipages, behind.lag_decipages), (-20, 20));
+    let mut from = Some(0);
+    while let Some(slot) = from {
+        from = part.reset(slot, 1);
+    }
+    let got = row(&part, third.owner);
+    assert_eq!((got.dispatched, got.cost_pages, got.opportunity), (0, 0, 0));
+    assert_eq!(
+        (got.requests, got.active, got.lag_decipages),
+        (1, true, -20)
+    );
+}
+
+/// Rows come in pieces, each class once.
+#[test]
+fn rows_of_many_classes() {
+    let mut part = fairshare(Select::Deadline, 0);
+    for uid in 0..1000 {
+        while !part.need().is_empty() {
+            let spare = part.need().allocate().expect("memory");
+            part.grow(spare);
+        }
+        bring(&mut part, uid, 0);
+    }
+    let mut keys: Vec<Key> = rows(&part).iter().map(|row| row.key).collect();
+    keys.sort();
+    assert_eq!(keys, (0..1000).map(Key::Uid).collect::<Vec<_>>());
+    assert_eq!(rows(&fifo()).len(), 1);
+}
+
+/// Requests without a uid are a class of their own, which is not that of root.
+#[test]
+fn absent_is_an_entity() {
+    let mut part = fairshare(Select::Deadline, 0);
+    let (absent, root) = (bring(&mut part, u32::MAX, 0), bring(&mut part, 0, 1));
+    assert_ne!(absent, root);
+    let keys: Vec<Key> = rows(&part).iter().map(|row| row.key).collect();
+    assert_eq!(keys, [Key::Absent(Field::Uid), Key::Uid(0)]);
+}
+
+/// A name that went stale counts nothing, and a request under it goes to the default class.
+#[test]
+fn stale_names_do_no_harm() {
+    let mut part = fairshare(Select::Deadline, 0);
+    let stale = part.classify(&attrs(1), 0);
+    part.age(u64::MAX, 64);
+    let heir = part.classify(&attrs(2), 0);
+    assert_eq!((stale.slot(), part.is_live(stale)), (heir.slot(), false));
+    assert!(!part.pass(stale, Cost::of_bytes(1)));
+    part.stop(stale, Cost::of_bytes(1), 0);
+    let request = Request {
+        owner: 1,
+        id: 0,
+        pages: 1,
+        arrival: 0,
+    };
+    assert!(part.enqueue(request, stale, 0).is_ok());
+    let keys: Vec<Key> = rows(&part).iter().map(|row| row.key).collect();
+    assert_eq!(keys, [Key::Default, Key::Uid(2)]);
+    let (_, class) = serve(&mut part, false).expect("queued");
+    assert_eq!(rows(&part)[0].requests, 1);
+    part.stop(class, request.cost(), 0);
+    assert_eq!(rows(&part)[0].requests, 0);
+    assert_eq!(row(&part, 2).dispatched, 0);
+}
+
+/// A class with a request in service is not forgotten, however long that takes.
+#[test]
+fn service_holds_a_class() {
+    let mut part = fairshare(Select::Deadline, 0);
+    bring(&mut part, 1, 0);
+    let (request, class) = serve(&mut part, false).expect("queued");
+    part.age(u64::MAX / 2, 64);
+    assert!(part.is_live(class));
+    part.stop(class, request.cost(), u64::MAX / 2);
+    part.age(u64::MAX, 64);
+    assert!(!part.is_live(class));
+}
+
+/// Memory for a part of another policy, or more than there is use for, comes back.
+#[test]
+fn memory_of_another_part_comes_back() {
+    let mut part = fairshare(Select::Deadline, 0);
+    let before = part.need().is_empty();
+    let spare = fifo().need().allocate().expect("memory");
+    drop(part.grow(spare));
+    let other = fairshare(Select::Random, 0).need().allocate();
+    drop(part.grow(other.expect("memory")));
+    assert_eq!(part.need().is_empty(), before);
+    bring(&mut part, 1, 0);
+    assert!(serve(&mut part, false).is_some());
+}

@@ -197,21 +197,12 @@ impl Hasher {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sched::attr::{Id, Opcode, Priority};
+    use crate::sched::attr::Id;
 
     fn attrs() -> Attrs {
         Attrs {
-            nid: None,
-            jobid: JobId::new(b""),
-            uid: Id::ABSENT,
-            gid: Id::ABSENT,
-            projid: Id::ABSENT,
-            nodemap: Id::ABSENT,
-            opcode: Opcode::OstRead,
-            object: 0,
-            offset: 0,
             length: 4096,
-            priority: Priority::Regular,
+            ..Attrs::UNKNOWN
         }
     }
 

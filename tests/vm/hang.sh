@@ -5,14 +5,19 @@
 
 large=$(slow 4m 256k) small=$(slow 1m 128k)
 
-# hanging SLOTS POLICY
-hanging() {
+# Clients a, on a device that can be made to hang, and b of one service.
+setup() {
 	module
 	lower nb0 memory_backed=1
 	lower nb1 memory_backed=1
 	dm_create lin "0 $(sectors /dev/nb0) linear /dev/nb0 0"
 	client a /dev/mapper/lin svc
 	client b /dev/nb1 svc
+}
+
+# hanging SLOTS POLICY
+hanging() {
+	setup
 	policy svc "$2"
 	echo "$1" >"$(at svc slots)"
 	dm suspend --nolockfs lin
@@ -38,12 +43,7 @@ hanging() {
 
 # A client can leave while the other device of its service hangs.
 leaving() {
-	module
-	lower nb0 memory_backed=1
-	lower nb1 memory_backed=1
-	dm_create lin "0 $(sectors /dev/nb0) linear /dev/nb0 0"
-	client a /dev/mapper/lin svc
-	client b /dev/nb1 svc
+	setup
 	echo 4 >"$(at svc slots)"
 	dm suspend --nolockfs lin
 	verified a --size="$small" &

@@ -4,9 +4,7 @@
 
 use super::*;
 use crate::sched::{
-    attr::{Id, Opcode, Priority},
     item::Fifo,
-    jobid::JobId,
     mem::{self, NoMemory},
     policy::RowBuf,
     slab::{Slab, SlabPile},
@@ -203,17 +201,9 @@ const COST: Cost = Cost::of_bytes(4096);
 
 fn attrs(object: u64) -> Attrs {
     Attrs {
-        nid: None,
-        jobid: JobId::ABSENT,
-        uid: Id::ABSENT,
-        gid: Id::ABSENT,
-        projid: Id::ABSENT,
-        nodemap: Id::ABSENT,
-        opcode: Opcode::OstRead,
         object,
-        offset: 0,
         length: 4096,
-        priority: Priority::Regular,
+        ..Attrs::UNKNOWN
     }
 }
 

@@ -12,7 +12,7 @@ import yaml
 
 FIELDS = {
     "entity": str, "type": str, "active": bool, "range": str, "dispatched": int, "cost_pages": int,
-    "opportunity": int, "fairness_debt": float, "queue_depth": int,
+    "opportunity": int, "forced": int, "fairness_debt": float, "queue_depth": int,
 }
 
 

@@ -24,7 +24,7 @@ use super::target::Target;
 use crate::{
     sched::{
         attr::Priority,
-        slots::{Limits, Pool, RATIO_DEFAULT, SLOTS_MAX},
+        slots::{Limits, Pool, RATIO_DEFAULT, SLOTS_MAX, STALL_MS_DEFAULT},
     },
     sys::atomic::Word,
 };
@@ -72,6 +72,7 @@ pub(crate) struct Dispatch {
     configured: Word,
     limit: Word,
     ratio: Word,
+    stall_ms: Word,
     turn: Word,
     /// Partitions with queued requests, and [`ANY_PARKED`].
     waiting: Set,
@@ -89,6 +90,7 @@ impl Dispatch {
             configured: Word::new(slots.into()),
             limit: Word::new(slots.into()),
             ratio: Word::new(RATIO_DEFAULT.into()),
+            stall_ms: Word::new(STALL_MS_DEFAULT.into()),
             turn: Word::new(0),
             waiting: Set::new(),
             parked: Set::new(),
@@ -141,6 +143,16 @@ impl Dispatch {
     /// Sets the ratio.
     pub(crate) fn set_ratio(&self, ratio: u32) {
         self.ratio.set(ratio.into());
+    }
+
+    /// How long requests wait without progress before they are sent down anyway, ms; 0: for ever.
+    pub(crate) fn stall_ms(&self) -> u32 {
+        self.stall_ms.get() as u32
+    }
+
+    /// Sets how long requests wait without progress.
+    pub(crate) fn set_stall_ms(&self, stall_ms: u32) {
+        self.stall_ms.set(stall_ms.into());
     }
 
     /// What the slots are bound by now.

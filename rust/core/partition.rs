@@ -26,7 +26,7 @@ use crate::{
         head::{Head, InstanceId, Ticket, MAX_INSTANCES},
         item::{Cost, Item},
         mem::Need,
-        policy::{AnyPart, Config, Get, Kind, Part, View},
+        policy::{AnyPart, AnyShared, Config, Get, Kind, Part, Passed, View, Way},
         ranges::Table,
         slots::{Pending, Turn},
     },
@@ -114,18 +114,24 @@ impl Lane {
         (ticket, self.head.primary_mut().is_some_and(wants))
     }
 
-    /// Counts a request that passes; whether its part wants memory now. `attrs` is asked only for
-    /// somebody who did not ask lately.
-    fn pass(&mut self, ident: &Ident, attrs: &impl Fn() -> Attrs, cost: Cost) -> bool {
+    /// Counts a request that goes down without queueing; whether it may, and whether its part wants memory
+    /// now. `attrs` is asked only for somebody who did not ask lately.
+    fn pass(
+        &mut self,
+        ident: &Ident,
+        attrs: &impl Fn() -> Attrs,
+        cost: Cost,
+        way: Way,
+    ) -> (Passed, bool) {
         let place = Self::place(ident);
         if let Some(ticket) = self.cached(place, ident) {
-            if self.head.pass(&ticket, cost) {
-                return false;
+            let passed = self.head.pass(&ticket, cost, way, misc::now);
+            if passed != Passed::Stale {
+                return (passed, false);
             }
         }
         let (ticket, hungry) = self.classify(place, ident, &attrs());
-        self.head.pass(&ticket, cost);
-        hungry
+        (self.head.pass(&ticket, cost, way, misc::now), hungry)
     }
 
     /// Queues a request; whether its part wants memory now. `attrs` is asked only for somebody who did not
@@ -161,6 +167,8 @@ pub(crate) struct Inner {
     regular: Lane,
     high: Lane,
     turn: Turn,
+    /// When a request was last decided, or came to an empty queue (ns).
+    moved: u64,
 }
 
 impl Inner {
@@ -248,9 +256,12 @@ impl Partition {
         published: Arc<Published>,
         config: Config,
     ) -> Result<Arc<Timed<Self>>> {
-        let part = || KernelPart::new(&config, misc::random()).map_err(|_| ENOMEM);
-        let regular = Lane::new(part()?, config);
-        let high = Lane::new(part()?, config);
+        let part = || {
+            let shared = AnyShared::new(&config, misc::random())?;
+            KernelPart::new(&config, misc::random(), &shared)
+        };
+        let regular = Lane::new(part().map_err(|_| ENOMEM)?, config);
+        let high = Lane::new(part().map_err(|_| ENOMEM)?, config);
         Arc::pin_init(
             Timed::new(pin_init!(Self {
                 index,
@@ -260,6 +271,7 @@ impl Partition {
                     regular,
                     high,
                     turn: Turn::new(),
+                    moved: 0,
                 }, "nrs_partition"),
             })),
             GFP_KERNEL,
@@ -317,6 +329,8 @@ pub(crate) struct Arrived {
     pub(crate) kicks: Kicks,
     /// A part wants memory for new classes.
     pub(crate) hungry: bool,
+    /// A slot was taken and given back: somebody may wait for it.
+    pub(crate) freed: bool,
 }
 
 impl Timed<Partition> {
@@ -344,26 +358,38 @@ impl Timed<Partition> {
             // No slot: should its device hang, it must not keep one from others.
             arrival.target.charge();
         }
+        let mut hungry = false;
         if slot || forced {
-            let hungry = lane.pass(&arrival.ident, attrs, cost);
-            held.account_mut().slot = slot;
-            held.account_mut().placed = true;
-            drop(inner);
-            if forced {
-                arrival.client.count_forced();
-            }
-            return Arrived {
-                passed: Some(held),
-                kicks: Kicks::none(),
-                hungry,
+            let way = if forced {
+                Way::Forced
+            } else {
+                Way::Opportunity
             };
+            let passed;
+            (passed, hungry) = lane.pass(&arrival.ident, attrs, cost, way);
+            if forced || passed != Passed::Refused {
+                held.account_mut().slot = slot;
+                held.account_mut().placed = true;
+                drop(inner);
+                if forced {
+                    arrival.client.count_forced();
+                }
+                return Arrived {
+                    passed: Some(held),
+                    kicks: Kicks::none(),
+                    hungry,
+                    freed: false,
+                };
+            }
+            arrival.target.put();
+            self.dispatch.put(priority);
         }
 
         let now = misc::now();
         held.hold(now);
         arrival.client.count_queued();
-        let hungry = match lane.enqueue(held, &arrival.ident, attrs, now) {
-            Ok(hungry) => hungry,
+        match lane.enqueue(held, &arrival.ident, attrs, now) {
+            Ok(more) => hungry |= more,
             Err(held) => {
                 // The fallback takes everything, so this does not happen; should it, the request goes
                 // down.
@@ -372,16 +398,21 @@ impl Timed<Partition> {
                 return Arrived {
                     passed: Some(held),
                     kicks: Kicks::none(),
-                    hungry: false,
+                    hungry,
+                    freed: slot,
                 };
             }
-        };
+        }
+        if inner.queued() == 1 {
+            inner.moved = now;
+        }
         self.dispatch.set_pending(self.index);
         let kicks = self.pump(&mut inner, now);
         Arrived {
             passed: None,
             kicks,
             hungry,
+            freed: slot,
         }
     }
 
@@ -434,6 +465,36 @@ impl Timed<Partition> {
             left = left.saturating_sub(batch);
             misc::cond_resched();
         }
+    }
+
+    /// Whether requests that may be served have been waiting for `stall` (ns) without one being decided; then
+    /// a batch of them is sent down, whether or not slots are free.
+    pub(crate) fn unstall(&self, stall: u64) -> bool {
+        let now = misc::now();
+        let mut kicks = Kicks::none();
+        let stalled = {
+            let mut inner = self.inner.lock();
+            let waits = inner.regular.has_work(now) || inner.high.has_work(now);
+            let stalled = waits && now.saturating_sub(inner.moved) >= stall;
+            if stalled {
+                let moved = inner.moved;
+                for _ in 0..BATCH {
+                    if !self.decide(&mut inner, Priority::High, now, true, &mut kicks)
+                        && !self.decide(&mut inner, Priority::Regular, now, true, &mut kicks)
+                    {
+                        break;
+                    }
+                }
+                // Nothing moved by itself.
+                inner.moved = moved;
+                if inner.queued() == 0 {
+                    self.dispatch.clear_pending(self.index);
+                }
+            }
+            stalled
+        };
+        kicks.kick(&self.dispatch);
+        stalled
     }
 
     fn pump(&self, inner: &mut Inner, now: u64) -> Kicks {
@@ -497,6 +558,7 @@ impl Timed<Partition> {
             }
         };
         lane.until = 0;
+        inner.moved = now;
         held.account_mut().ticket = Some(ticket);
         let index = held.account().target;
         if let Some(target) = self.dispatch.target(index) {

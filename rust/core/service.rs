@@ -123,7 +123,8 @@ impl Service {
             partitions.push(partition, GFP_KERNEL)?;
         }
         let partitions = Arc::new(partitions, GFP_KERNEL)?;
-        let worker = Worker::new(partitions.clone(), published)?;
+        let label = CString::try_from(name)?;
+        let worker = Worker::new(label, partitions.clone(), dispatch.clone(), published)?;
         let ticker = Ticker::new(worker, tunables.fairshare.delta_ms.get())?;
         Arc::pin_init(
             try_pin_init!(Self {
@@ -254,6 +255,9 @@ impl Service {
         };
         let arrived = partition.arrive(held, arrival, &attrs);
         arrived.kicks.kick(&self.dispatch);
+        if arrived.freed && !self.dispatch.is_calm() {
+            self.pass_on(Kicks::none(), self.dispatch.next_pending());
+        }
         if arrived.hungry {
             self.ticker.worker().kick();
         }
@@ -290,11 +294,16 @@ impl Service {
                 }
             }
         }
+        self.pass_on(kicks, next);
+    }
+
+    /// Uses what became free: partition `next` decides, parked requests go on, then all kicks go out.
+    fn pass_on(&self, mut kicks: Kicks, next: Option<u32>) {
         if let Some(partition) = next.and_then(|next| self.partition(next)) {
             kicks = kicks.and(partition.decide_more());
         }
-        kicks = kicks.and(self.unpark(dispatch.parked(), false));
-        kicks.kick(dispatch);
+        kicks = kicks.and(self.unpark(self.dispatch.parked(), false));
+        kicks.kick(&self.dispatch);
     }
 
     fn unpark(&self, mut parked: u64, force: bool) -> Kicks {
@@ -348,6 +357,16 @@ impl Service {
         drop(clients);
         self.run_all();
         Ok(())
+    }
+
+    /// How long requests wait without progress before they are sent down anyway, ms; 0: for ever.
+    pub(crate) fn stall_ms(&self) -> u32 {
+        self.dispatch.stall_ms()
+    }
+
+    /// Sets how long requests wait without progress.
+    pub(crate) fn set_stall_ms(&self, stall_ms: u32) {
+        self.dispatch.set_stall_ms(stall_ms);
     }
 
     /// High-priority requests in a row while a regular one waits.

@@ -2,6 +2,8 @@
 
 //! KUnit suites of the core: requests and policies through their lives, with locks and workers as they are.
 
+use core::fmt;
+
 use kernel::{
     impl_has_work, new_work,
     prelude::*,
@@ -17,14 +19,15 @@ use super::{
     client::Client,
     dispatch::{next_member, Dispatch},
     partition::{KernelPart, Partition, Published},
-    service::Arrival,
+    service::{Arrival, Service},
     target::Target,
+    tunables,
 };
 use crate::{
     sched::{
         attr::{Attrs, Id, Priority},
         key::Key,
-        policy::{fairshare::params::ClassesMax, Config, Kind, Tunables},
+        policy::{fairshare::params::ClassesMax, AnyShared, Config, Kind, Tunables},
         ranges::Table,
         slab::{Slab, SlabPile},
         stats::{Row, Rows},
@@ -137,7 +140,8 @@ impl Bench {
 
     /// Makes a policy with `config` the primary of the regular head.
     fn install(&self, config: Config) -> Result<bool> {
-        let part = KernelPart::new(&config, 1).map_err(|_| ENOMEM)?;
+        let shared = AnyShared::new(&config, 1).map_err(|_| ENOMEM)?;
+        let part = KernelPart::new(&config, 1, &shared).map_err(|_| ENOMEM)?;
         let refused = self
             .partition
             .with(|inner| inner.head(Priority::Regular).install(part, config).err());
@@ -157,6 +161,42 @@ impl Bench {
 
 fn config(kind: Kind) -> Result<Config> {
     Config::parse(kind, None, &Tunables::default()).map_err(|_| EINVAL)
+}
+
+/// What `clients` shows of a service with 7 slots that nobody uses.
+const CLIENTS: &str =
+    "service: { slots: 7, limit: 7, active: 0, overflow: 0, no_memory: 0, stalls: 0 }\n\
+    clients:\ntargets:\n";
+
+/// A text that fits a buffer.
+struct Text {
+    bytes: [u8; 1024],
+    len: usize,
+}
+
+impl Default for Text {
+    fn default() -> Self {
+        Self {
+            bytes: [0; 1024],
+            len: 0,
+        }
+    }
+}
+
+impl Text {
+    fn is(&self, text: &str) -> bool {
+        self.bytes.get(..self.len) == Some(text.as_bytes())
+    }
+}
+
+impl fmt::Write for Text {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let end = self.len.saturating_add(text.len());
+        let place = self.bytes.get_mut(self.len..end).ok_or(fmt::Error)?;
+        place.copy_from_slice(text.as_bytes());
+        self.len = end;
+        Ok(())
+    }
 }
 
 #[kunit_tests(nrs_core)]
@@ -300,6 +340,68 @@ mod life {
         let after = bench.instances();
         assert!(started == [true, true, true, false]);
         assert!(ended == 4 && after == 2);
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_stalled_goes_down() -> Result {
+        let bench = Bench::new(1)?;
+        // Takes the slot and does not end.
+        bench.bring(1, 1, Priority::Regular, false)?;
+        let idle = bench.partition.unstall(0);
+        for name in 2..=5 {
+            bench.bring(name, 1, Priority::Regular, false)?;
+        }
+        let early = bench.partition.unstall(3_600_000_000_000);
+        let before = bench.probe.submitted();
+        let stalled = bench.partition.unstall(0);
+        let all = bench.probe.wait_for(4);
+        let (slots, places) = (bench.active(), bench.target.active());
+        let again = bench.partition.unstall(0);
+        let mut ended = 0;
+        for index in 0..4 {
+            ended += u64::from(bench.end_submitted(index).is_some());
+        }
+        bench.end_passed(Priority::Regular);
+        let left = bench.active();
+        assert!(!idle && !early && before == 0);
+        assert!(stalled && all && !again);
+        assert!(slots == 1 && places == 5);
+        assert!(ended == 4 && left == 0);
+        Ok(())
+    }
+
+    #[test]
+    fn tunables_are_set_and_shown() -> Result {
+        let service = Service::new(c"kunit", Some(1))?;
+        // Name, value, what comes of it, what is shown afterwards if that is short.
+        let cases: [(&str, &str, Result, &str); 14] = [
+            ("slots", "7", Ok(()), "7\n"),
+            ("slots", "0", Err(EINVAL), "7\n"),
+            ("stall_ms", "500\n", Ok(()), "500\n"),
+            ("stall_ms", "99", Err(EINVAL), "500\n"),
+            ("high_priority_ratio", "0", Ok(()), "0\n"),
+            ("nrs_fairshare_delta_ms", "10", Ok(()), "10\n"),
+            ("nrs_fairshare_delta_ms", "9", Err(EINVAL), "10\n"),
+            ("nrs_fairshare_mode", " uid_fair ", Ok(()), "uid_fair\n"),
+            ("nrs_fairshare_mode", "fair", Err(EINVAL), "uid_fair\n"),
+            ("nrs_fairshare_select", "random", Ok(()), "random\n"),
+            ("nrs_fairshare_stats", "1", Err(EACCES), ""),
+            ("clients", "1", Err(EACCES), CLIENTS),
+            ("nrs_policies", "lifo", Err(ENOENT), ""),
+            ("nrs_policies", "fifo", Ok(()), ""),
+        ];
+        for (name, value, came, shown) in cases {
+            let got = tunables::command(&service, name, value);
+            let mut text = Text::default();
+            tunables::show(&service, name, &mut text)?;
+            assert!(got == came);
+            assert!(shown.is_empty() || text.is(shown));
+        }
+        let unknown = tunables::command(&service, "no_such", "1");
+        let write_only =
+            tunables::show(&service, "nrs_fairshare_stats_reset", &mut Text::default());
+        assert!(unknown == Err(ENOENT) && write_only == Err(EACCES));
         Ok(())
     }
 

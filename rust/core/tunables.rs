@@ -47,7 +47,7 @@ macro_rules! fairshare {
 }
 
 /// All tunables, in the order in which they are shown.
-pub(crate) static TUNABLES: [Tunable; 11] = [
+pub(crate) static TUNABLES: [Tunable; 12] = [
     Tunable {
         name: c"nrs_policies",
         show: Some(|service, out| service.write_policies(out)),
@@ -80,6 +80,14 @@ pub(crate) static TUNABLES: [Tunable; 11] = [
         show: Some(|service, out| line(out, service.ratio())),
         store: Some(|service, value| {
             service.set_ratio(text::parse_ratio(value).map_err(errno)?);
+            Ok(())
+        }),
+    },
+    Tunable {
+        name: c"stall_ms",
+        show: Some(|service, out| line(out, service.stall_ms())),
+        store: Some(|service, value| {
+            service.set_stall_ms(text::parse_stall_ms(value).map_err(errno)?);
             Ok(())
         }),
     },

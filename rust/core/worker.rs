@@ -8,11 +8,15 @@
 //! - *Ticker*: the timer that asks for a run every delta while the service has clients.
 //! - *Maintenance*: one run, in process context, allocations without I/O.
 //!
+//! - *Stall*: requests that may be served wait, and none is decided for longer than `stall_ms`. They are
+//!   sent down then, whatever holds the slots.
+//!
 //! A run takes each partition's lock for at most [`ROWS`] classes at a time.
 
 use kernel::{
     impl_has_work, new_work,
     prelude::*,
+    str::CString,
     sync::{
         atomic::{ordering, Atomic},
         Arc,
@@ -20,13 +24,16 @@ use kernel::{
     workqueue::{Work, WorkItem},
 };
 
-use super::partition::{KernelPart, Partition, Published};
+use super::{
+    dispatch::Dispatch,
+    partition::{KernelPart, Partition, Published},
+};
 use crate::{
     sched::{
         attr::Priority,
         head::InstanceId,
         mem::Need,
-        policy::{Kind, Part, RowBuf, ROWS},
+        policy::{fairshare::RowBuf, Kind, Part, ROWS},
         ranges::Table,
         stats::Rows,
     },
@@ -42,10 +49,15 @@ const MS: u64 = 1_000_000;
 /// The work of one service.
 #[pin_data]
 pub(crate) struct Worker {
+    /// The name of the service.
+    label: CString,
+    dispatch: Arc<Dispatch>,
     partitions: Arc<KVec<Arc<Timed<Partition>>>>,
     published: Arc<Published>,
     generation: Atomic<u64>,
     failures: Atomic<u64>,
+    /// Runs that found a partition stalled.
+    stalls: Atomic<u64>,
     #[pin]
     work: Work<Self>,
 }
@@ -61,15 +73,20 @@ impl Worker {
     ///
     /// `ENOMEM`.
     pub(crate) fn new(
+        label: CString,
         partitions: Arc<KVec<Arc<Timed<Partition>>>>,
+        dispatch: Arc<Dispatch>,
         published: Arc<Published>,
     ) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
+                label,
+                dispatch,
                 partitions,
                 published,
                 generation: Atomic::new(0),
                 failures: Atomic::new(0),
+                stalls: Atomic::new(0),
                 work <- new_work!("nrs_worker"),
             }),
             GFP_KERNEL,
@@ -85,6 +102,30 @@ impl Worker {
     /// Runs that did without memory they wanted.
     pub(crate) fn failures(&self) -> u64 {
         self.failures.load(ordering::Relaxed)
+    }
+
+    /// Runs that found a partition stalled.
+    pub(crate) fn stalls(&self) -> u64 {
+        self.stalls.load(ordering::Relaxed)
+    }
+
+    /// Sends down what waits without progress; warns once.
+    fn watch(&self) {
+        let stall_ms = self.dispatch.stall_ms();
+        if stall_ms == 0 {
+            return;
+        }
+        for partition in self.partitions.iter() {
+            if partition.unstall(u64::from(stall_ms).saturating_mul(MS))
+                && self.stalls.fetch_add(1, ordering::Relaxed) == 0
+            {
+                pr_warn!(
+                    "service {}: no request was decided for {} ms though some wait; sending them down\n",
+                    &*self.label,
+                    stall_ms,
+                );
+            }
+        }
     }
 
     /// Takes out what has stopped and brings memory.
@@ -139,6 +180,7 @@ impl WorkItem for Worker {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
+        this.watch();
         let done = misc::without_io(|| this.maintain().and_then(|()| this.publish()));
         if done.is_err() {
             // The next run tries again; until then the default class serves.
@@ -161,8 +203,10 @@ pub(crate) fn gather(partitions: &[Arc<Timed<Partition>>]) -> Result<Rows> {
                 let mut from = Some(0);
                 while let Some(slot) = from {
                     buf.clear();
-                    from = partition
-                        .with(|inner| inner.head(priority).part_mut(id)?.rows(slot, &mut buf));
+                    from = partition.with(|inner| {
+                        let part = inner.head(priority).part_mut(id)?;
+                        part.fairshare()?.rows(slot, &mut buf)
+                    });
                     rows.extend(buf.as_slice()).map_err(|_| ENOMEM)?;
                     misc::cond_resched();
                 }

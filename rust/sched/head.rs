@@ -49,7 +49,7 @@ use crate::sched::{
     class::ClassId,
     error::{Code, Error, Result},
     item::{Cost, Item},
-    policy::{Get, Part, View},
+    policy::{Get, Part, Passed, View, Way},
 };
 use core::marker::PhantomData;
 
@@ -418,15 +418,24 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         }
     }
 
-    /// Counts a request that is served at once, without queueing; it does not hold its instance. Whether
-    /// the ticket still says where a request belongs; a stale one counts nothing.
+    /// Counts a request that is served at once, without queueing; it does not hold its instance. A ticket
+    /// that does not say any more where a request belongs is stale.
     ///
-    /// The count is an opportunity of the class.
-    pub fn pass(&mut self, ticket: &Ticket, cost: Cost) -> bool {
-        ticket.place == self.primary
-            && self
-                .find_mut(ticket.instance())
-                .is_some_and(|instance| instance.part.pass(ticket.class, cost))
+    /// `now` is asked only if the policy needs the time (monotonic ns).
+    pub fn pass(
+        &mut self,
+        ticket: &Ticket,
+        cost: Cost,
+        way: Way,
+        now: impl FnOnce() -> u64,
+    ) -> Passed {
+        if ticket.place != self.primary {
+            return Passed::Stale;
+        }
+        match self.find_mut(ticket.instance()) {
+            Some(instance) => instance.part.pass(ticket.class, cost, way, now),
+            None => Passed::Stale,
+        }
     }
 
     /// Counts the end of a request, once, with the ticket that [`Head::get`] gave out or that

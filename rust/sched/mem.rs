@@ -9,6 +9,7 @@
 //! - *Bulk*: a vector made of chunks, which grows without moving what it holds ([`Bulk`]).
 //! - *Block*: a boxed buffer of at most `N` elements ([`Block`]).
 //! - *List*: a contiguous vector that grows by itself; for code that may sleep only ([`List`]).
+//! - *Shared*: a value with several owners ([`Shared`]).
 //!
 //! # Growing something that a lock protects
 //!
@@ -20,7 +21,8 @@
 //! Nothing but creation, [`Need::allocate`] and [`List`] allocates, and nothing that is kept under a
 //! lock is freed by its methods.
 
-use backend::{Large, Small};
+use backend::{Counted, Large, Small};
+use core::ops::Deref;
 
 /// Bytes of a chunk, at most.
 ///
@@ -357,18 +359,66 @@ impl<T> List<T> {
     }
 }
 
+/// A value with several owners, freed by the last one.
+///
+/// # Context
+///
+/// [`Shared::new`] sleeps; dropping may, if the value's own drop does. The other methods do not.
+pub struct Shared<T> {
+    counted: Counted<T>,
+}
+
+impl<T> Shared<T> {
+    /// A value with one owner; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn new(value: T) -> Result<Self, NoMemory> {
+        Ok(Self {
+            counted: backend::counted(value)?,
+        })
+    }
+
+    /// Whether both are the same value, not only equal ones.
+    pub fn ptr_eq(&self, other: &Self) -> bool {
+        Counted::ptr_eq(&self.counted, &other.counted)
+    }
+}
+
+/// Adds an owner; does not copy the value.
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        Self {
+            counted: self.counted.clone(),
+        }
+    }
+}
+
+impl<T> Deref for Shared<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.counted
+    }
+}
+
 #[cfg(MODULE)]
 mod backend {
-    //! Kernel: kmalloc for chunks, kvmalloc for arrays of chunks and lists.
+    //! Kernel: kmalloc for chunks and shared values, kvmalloc for arrays of chunks and lists.
 
     use super::NoMemory;
-    use kernel::alloc::{
-        flags::{GFP_KERNEL, __GFP_NOWARN},
-        Flags, KVVec, KVec,
+    use kernel::{
+        alloc::{
+            flags::{GFP_KERNEL, __GFP_NOWARN},
+            Flags, KVVec, KVec,
+        },
+        sync::Arc,
     };
 
     pub(super) type Small<T> = KVec<T>;
     pub(super) type Large<T> = KVVec<T>;
+    pub(super) type Counted<T> = Arc<T>;
 
     fn flags() -> Flags {
         GFP_KERNEL | __GFP_NOWARN
@@ -376,6 +426,10 @@ mod backend {
 
     pub(super) fn small<T>(capacity: usize) -> Result<Small<T>, NoMemory> {
         KVec::with_capacity(capacity, flags()).map_err(|_| NoMemory)
+    }
+
+    pub(super) fn counted<T>(value: T) -> Result<Counted<T>, NoMemory> {
+        Arc::new(value, flags()).map_err(|_| NoMemory)
     }
 
     pub(super) fn large<T>(capacity: usize) -> Result<Large<T>, NoMemory> {
@@ -397,17 +451,23 @@ mod backend {
 
 #[cfg(not(MODULE))]
 mod backend {
-    //! Host: the standard library's vectors.
+    //! Host: the standard library's vectors and counted references.
 
     use super::NoMemory;
+    use std::sync::Arc;
 
     pub(super) type Small<T> = Vec<T>;
     pub(super) type Large<T> = Vec<T>;
+    pub(super) type Counted<T> = Arc<T>;
 
     pub(super) fn small<T>(capacity: usize) -> Result<Small<T>, NoMemory> {
         let mut vec = Vec::new();
         vec.try_reserve_exact(capacity).map_err(|_| NoMemory)?;
         Ok(vec)
+    }
+
+    pub(super) fn counted<T>(value: T) -> Result<Counted<T>, NoMemory> {
+        Ok(Arc::new(value))
     }
 
     pub(super) fn large<T>(capacity: usize) -> Result<Large<T>, NoMemory> {
@@ -479,6 +539,15 @@ mod tests {
         assert_eq!(block.iter().sum::<u32>(), 3);
         block.clear();
         assert!(!block.is_full() && block.as_slice().is_empty());
+    }
+
+    #[test]
+    fn shared_is_one_value() {
+        let one = Shared::new(vec![7]).unwrap();
+        let (same, other) = (one.clone(), Shared::new(vec![7]).unwrap());
+        assert!(one.ptr_eq(&same) && !one.ptr_eq(&other));
+        drop(one);
+        assert_eq!(*same, *other);
     }
 
     #[test]

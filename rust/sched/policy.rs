@@ -16,9 +16,8 @@ use crate::sched::{
     class::ClassId,
     error::{Code, Error, Result},
     item::{Cost, Item},
-    mem::{Need, NoMemory},
+    mem::{Need, NoMemory, Shared},
     ranges::Table,
-    stats::Row,
 };
 use core::fmt;
 
@@ -50,6 +49,27 @@ pub struct View<'a> {
     pub table: Option<&'a Table>,
 }
 
+/// How a request that goes down without queueing asks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// The service is under-loaded; if the policy refuses, the request is queued.
+    Opportunity,
+    /// It must not be withheld; its class owes for it.
+    Forced,
+}
+
+/// What a part answers to a request that goes down without queueing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Passed {
+    /// It is counted and may go.
+    Counted,
+    /// It has to queue; never for [`Way::Forced`].
+    Refused,
+    /// Its class is not there any more: classify again.
+    Stale,
+}
+
 /// The state of one policy on one head.
 ///
 /// # Context
@@ -62,6 +82,12 @@ pub trait Part<I: Item> {
 
     /// The memory that covers it.
     type Spare;
+
+    /// What the parts of one head share over all partitions, since the policy was started there.
+    type Shared;
+
+    /// What a part is told beside requests, for example a new set of rules; cheap to hand over.
+    type Update;
 
     /// The class of a request with `attrs`; creates it from reserved memory.
     ///
@@ -83,9 +109,9 @@ pub trait Part<I: Item> {
     /// Decides which request is served next, and takes it out together with its class.
     fn get(&mut self, view: &View<'_>) -> Get<(I, ClassId)>;
 
-    /// Counts a request of `class` that is served at once, without queueing (an opportunity); whether the
-    /// class is still there to count it. Its end is not told, so it does not hold the class.
-    fn pass(&mut self, class: ClassId, cost: Cost) -> bool;
+    /// Counts a request of `class` that is served at once, without queueing. Its end is not told, so it
+    /// does not hold the class. `now` is asked only by policies that need the time.
+    fn pass(&mut self, class: ClassId, cost: Cost, way: Way, now: impl FnOnce() -> u64) -> Passed;
 
     /// Counts the end of a request that [`Part::get`] handed out; nothing if
     /// the class left.
@@ -109,27 +135,28 @@ pub trait Part<I: Item> {
     /// classes per call. To be called every second or more often.
     fn age(&mut self, now: u64, max: u32);
 
-    /// Copies the statistics of the classes from slot `from` on into `out` until it is full; returns the
-    /// slot to go on from, or `None` at the end.
-    fn rows(&self, from: u32, out: &mut RowBuf) -> Option<u32>;
+    /// Takes over `update`, which is in effect from now on; hands back what it replaces, to be dropped
+    /// without the lock.
+    fn update(&mut self, update: Self::Update, now: u64) -> Self::Update;
+
+    /// Applies what was taken over last to at most `max` classes from slot `from` on; returns the slot to
+    /// go on from, or `None` at the end.
+    fn refresh(&mut self, from: u32, max: u32, now: u64) -> Option<u32>;
 
     /// Sets the counters of all classes from slot `from` on to zero, at most `max`; returns like
-    /// [`Part::rows`].
+    /// [`Part::refresh`].
     fn reset(&mut self, from: u32, max: u32) -> Option<u32>;
 
     /// Requests that the default class took because no class could be made.
     fn overflow(&self) -> u64;
 }
 
-/// Rows that one lock hold may copy.
+/// Classes that one lock hold may look at.
 pub const ROWS: usize = 64;
-
-/// A buffer for [`Part::rows`].
-pub type RowBuf = crate::sched::mem::Block<Row, ROWS>;
 
 /// Defines the types that stand for any policy, from lines `Name: module`.
 ///
-/// Each module has `Tunables`, `Config` and `State<I>`, which is a [`Part`].
+/// Each module has `Tunables`, `Config`, `Shared`, `Update` and `State<I>`, which is a [`Part`].
 macro_rules! policies {
     ($($name:ident: $module:ident),+ $(,)?) => {
         /// The policies there are.
@@ -245,10 +272,17 @@ macro_rules! policies {
             $(#[doc = concat!("One of `", stringify!($module), "`.")] $name($module::State<I>),)+
         }
 
-        impl<I: Item> AnyPart<I> {
-            /// A part with nothing queued and its first reserve of memory; sleeps.
+        /// What the parts of one head share, of any policy; clones are the same.
+        #[derive(Clone)]
+        pub enum AnyShared {
+            $(#[doc = concat!("Of `", stringify!($module), "`.")]
+            $name(Shared<$module::Shared>),)+
+        }
+
+        impl AnyShared {
+            /// What the parts of a policy started with `config` share; sleeps.
             ///
-            /// `seed` makes its random choices and must not be known to those who name classes.
+            /// `seed` must not be known to those who name classes.
             ///
             /// # Errors
             ///
@@ -256,15 +290,57 @@ macro_rules! policies {
             pub fn new(config: &Config, seed: u64) -> core::result::Result<Self, NoMemory> {
                 Ok(match config {
                     $(Config::$name(config) => {
-                        Self::$name($module::State::new(config, seed)?)
+                        Self::$name(Shared::new($module::Shared::new(config, seed)?)?)
                     })+
                 })
             }
         }
 
+        /// What a part of any policy is told.
+        #[derive(Clone)]
+        pub enum AnyUpdate {
+            $(#[doc = concat!("For one of `", stringify!($module), "`.")]
+            $name($module::Update),)+
+        }
+
+        impl<I: Item> AnyPart<I> {
+            /// A part with nothing queued and its first reserve of memory; sleeps.
+            ///
+            /// `seed` makes its random choices and must not be known to those who name classes.
+            /// `shared` was made from the same `config`.
+            ///
+            /// # Errors
+            ///
+            /// - [`NoMemory`]: the allocator had none, or `shared` is another policy's.
+            pub fn new(
+                config: &Config,
+                seed: u64,
+                shared: &AnyShared,
+            ) -> core::result::Result<Self, NoMemory> {
+                Ok(match (config, shared) {
+                    $((Config::$name(config), AnyShared::$name(shared)) => {
+                        Self::$name($module::State::new(config, seed, shared)?)
+                    })+
+                    _ => return Err(NoMemory),
+                })
+            }
+
+            $(#[doc = concat!("The part, if it is one of `", stringify!($module), "`.")]
+            #[allow(dead_code, reason = "not every policy has something of its own to ask for")]
+            pub fn $module(&self) -> Option<&$module::State<I>> {
+                match self {
+                    Self::$name(part) => Some(part),
+                    #[allow(unreachable_patterns, reason = "there may be one policy only")]
+                    _ => None,
+                }
+            })+
+        }
+
         impl<I: Item> Part<I> for AnyPart<I> {
             type Need = AnyNeed<I>;
             type Spare = AnySpare<I>;
+            type Shared = AnyShared;
+            type Update = AnyUpdate;
 
             fn classify(&mut self, attrs: &Attrs, now: u64) -> ClassId {
                 match self {
@@ -295,9 +371,15 @@ macro_rules! policies {
                 }
             }
 
-            fn pass(&mut self, class: ClassId, cost: Cost) -> bool {
+            fn pass(
+                &mut self,
+                class: ClassId,
+                cost: Cost,
+                way: Way,
+                now: impl FnOnce() -> u64,
+            ) -> Passed {
                 match self {
-                    $(Self::$name(part) => part.pass(class, cost),)+
+                    $(Self::$name(part) => part.pass(class, cost, way, now),)+
                 }
             }
 
@@ -335,9 +417,19 @@ macro_rules! policies {
                 }
             }
 
-            fn rows(&self, from: u32, out: &mut RowBuf) -> Option<u32> {
+            /// An update for another policy comes back as it is.
+            fn update(&mut self, update: AnyUpdate, now: u64) -> AnyUpdate {
+                match (self, update) {
+                    $((Self::$name(part), AnyUpdate::$name(update)) => {
+                        AnyUpdate::$name(part.update(update, now))
+                    })+
+                    (_, update) => update,
+                }
+            }
+
+            fn refresh(&mut self, from: u32, max: u32, now: u64) -> Option<u32> {
                 match self {
-                    $(Self::$name(part) => part.rows(from, out),)+
+                    $(Self::$name(part) => part.refresh(from, max, now),)+
                 }
             }
 

@@ -40,6 +40,9 @@ pub const SLOTS_MAX: u32 = 65_535;
 /// High-priority requests in a row before a regular one, unless configured.
 pub const RATIO_DEFAULT: u32 = 10;
 
+/// How long requests wait without progress before they are sent down anyway, unless configured, ms.
+pub const STALL_MS_DEFAULT: u32 = 30_000;
+
 /// What the slots of a service are bound by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {

@@ -34,6 +34,8 @@ pub struct Row {
     pub cost_pages: u64,
     /// Requests among them that were served without a decision.
     pub opportunity: u64,
+    /// Requests among them that went down past the queues while others waited, at the charge of the class.
+    pub forced: u64,
     /// Debt, tenths of a page.
     pub lag_decipages: i64,
     /// Requests queued.
@@ -52,6 +54,7 @@ impl Row {
             dispatched: 0,
             cost_pages: 0,
             opportunity: 0,
+            forced: 0,
             lag_decipages: 0,
             queue_depth: 0,
             requests: 0,
@@ -65,6 +68,7 @@ impl Row {
         self.dispatched = self.dispatched.saturating_add(other.dispatched);
         self.cost_pages = self.cost_pages.saturating_add(other.cost_pages);
         self.opportunity = self.opportunity.saturating_add(other.opportunity);
+        self.forced = self.forced.saturating_add(other.forced);
         self.lag_decipages = self.lag_decipages.saturating_add(other.lag_decipages);
         self.queue_depth = self.queue_depth.saturating_add(other.queue_depth);
         self.requests = self.requests.saturating_add(other.requests);
@@ -146,6 +150,7 @@ fn write_row(out: &mut impl Write, row: &Row, table: Option<&Table>) -> fmt::Res
     writeln!(out, "  dispatched: {}", row.dispatched)?;
     writeln!(out, "  cost_pages: {}", row.cost_pages)?;
     writeln!(out, "  opportunity: {}", row.opportunity)?;
+    writeln!(out, "  forced: {}", row.forced)?;
     writeln!(out, "  fairness_debt: {}", Tenths(row.lag_decipages))?;
     writeln!(out, "  queue_depth: {}", row.queue_depth)
 }

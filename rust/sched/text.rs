@@ -194,6 +194,19 @@ pub fn parse_ratio(text: &str) -> Result<u32> {
     parse_u32(text, 0..=u32::MAX, reason)
 }
 
+/// Parses `stall_ms`: milliseconds, 100 to 600000, or 0 for never.
+///
+/// # Errors
+///
+/// - `EINVAL`: not a number, or out of range.
+pub fn parse_stall_ms(text: &str) -> Result<u32> {
+    let reason = "stall_ms: expected 0, or 100 to 600000";
+    match parse_u32(text, 0..=600_000, reason)? {
+        1..100 => Err(Error::invalid(reason)),
+        ms => Ok(ms),
+    }
+}
+
 /// Parses `slots`: requests in service, 1 to [`SLOTS_MAX`].
 ///
 /// # Errors
@@ -471,6 +484,22 @@ mod tests {
         }
         assert!(parse_ratio("x").unwrap_err().reason.contains("ratio"));
         assert!(parse_slots("x").unwrap_err().reason.contains("slots"));
+    }
+
+    #[test]
+    fn stall() {
+        for (text, want) in [
+            ("0", Some(0)),
+            ("1", None),
+            ("99", None),
+            ("100\n", Some(100)),
+            ("600000", Some(600_000)),
+            ("600001", None),
+            ("-1", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_stall_ms(text).ok(), want, "{text:?}");
+        }
     }
 
     #[test]

@@ -57,7 +57,28 @@ leaving() {
 	wait "$writer"
 }
 
+# What waits for slots that never come back is sent down after stall_ms, said once and counted.
+stalling() {
+	module
+	lower nb0 memory_backed=1
+	dm_create lin "0 $(sectors /dev/nb0) linear /dev/nb0 0"
+	client a /dev/mapper/lin svc
+	policy svc fairshare
+	echo 1 >"$(at svc slots)"
+	echo 300 >"$(at svc stall_ms)"
+	dm suspend --nolockfs lin
+	verified a --size="$small" &
+	local writer=$!
+	wait_for 30 '[ $(counter a queued) -ge 1 ] && [ $(counter a held) = 0 ]' || fail "$(dm status a)"
+	wait_for 10 'grep -qE "stalls: [1-9]" "$(at svc clients)"' || fail "$(cat "$(at svc clients)")"
+	[ "$(dmesg | grep -c 'no request was decided for 300 ms')" = 1 ] || fail "not said once"
+	dm resume lin
+	wait "$writer"
+	wait_for 5 'grep -q "active: 0, overflow" "$(at svc clients)"' || fail "$(cat "$(at svc clients)")"
+}
+
 try 60 "fairshare, 4 slots: the other device goes on" hanging 4 fairshare
 try 60 "fifo, 2 slots: the other device goes on" hanging 2 fifo
 try 60 "a client leaves while another's device hangs" leaving
+try 60 "what waits without progress is sent down" stalling
 summary

@@ -14,7 +14,7 @@ use crate::{
     sched::{
         attr::Priority,
         error,
-        policy::{Config, Kind, Tunables},
+        policy::{AnyShared, Config, Kind, Tunables},
         text::{Command, Heads},
     },
     sys::misc,
@@ -89,6 +89,7 @@ impl Service {
         self.ticker.set_delta(tunables.fairshare.delta_ms.get());
         self.dispatch.set_slots(other.slots());
         self.dispatch.set_ratio(other.ratio());
+        self.dispatch.set_stall_ms(other.stall_ms());
     }
 
     /// Carries out a write to `nrs_policies`.
@@ -137,12 +138,14 @@ impl Service {
             let Some(config) = config else {
                 continue;
             };
+            let shared = AnyShared::new(&config, misc::random()).map_err(|_| ENOMEM)?;
             for partition in self.partitions.iter() {
                 partition.reap();
                 partition
                     .with(|inner| inner.head(priority).can_install())
                     .map_err(errno)?;
-                let part = KernelPart::new(&config, misc::random()).map_err(|_| ENOMEM)?;
+                let part = KernelPart::new(&config, misc::random(), &shared);
+                let part = part.map_err(|_| ENOMEM)?;
                 parts.push(Some(part), GFP_KERNEL)?;
             }
         }

@@ -145,12 +145,13 @@ impl Service {
         let clients = self.clients.lock();
         writeln!(
             out,
-            "service: {{ slots: {}, limit: {}, active: {}, overflow: {}, no_memory: {} }}\nclients:",
+            "service: {{ slots: {}, limit: {}, active: {}, overflow: {}, no_memory: {}, stalls: {} }}\nclients:",
             self.slots(),
             self.dispatch.limit(),
             self.dispatch.pool().active(),
             self.overflow(),
             self.ticker.worker().failures(),
+            self.ticker.worker().stalls(),
         )?;
         for client in clients.list.iter() {
             let name = client.name().to_str().unwrap_or("?");

@@ -6,7 +6,6 @@ use super::*;
 use crate::sched::{
     item::Fifo,
     mem::{self, NoMemory},
-    policy::RowBuf,
     slab::{Slab, SlabPile},
 };
 use std::collections::VecDeque;
@@ -127,6 +126,8 @@ impl Mock {
 impl Part<Req> for Mock {
     type Need = Nothing;
     type Spare = ();
+    type Shared = ();
+    type Update = ();
 
     fn classify(&mut self, attrs: &Attrs, _now: u64) -> ClassId {
         self.alive.handle((attrs.object % 4) as u32).unwrap()
@@ -160,10 +161,18 @@ impl Part<Req> for Mock {
         Get::Item((self.queue.pop().unwrap(), self.classes.pop_front().unwrap()))
     }
 
-    fn pass(&mut self, class: ClassId, _cost: Cost) -> bool {
-        let live = self.is_live(class);
-        self.passed += u32::from(live);
-        live
+    fn pass(
+        &mut self,
+        class: ClassId,
+        _cost: Cost,
+        _way: Way,
+        _now: impl FnOnce() -> u64,
+    ) -> Passed {
+        if !self.is_live(class) {
+            return Passed::Stale;
+        }
+        self.passed += 1;
+        Passed::Counted
     }
 
     fn stop(&mut self, class: ClassId, _cost: Cost, _now: u64) {
@@ -182,7 +191,9 @@ impl Part<Req> for Mock {
 
     fn age(&mut self, _now: u64, _max: u32) {}
 
-    fn rows(&self, _from: u32, _out: &mut RowBuf) -> Option<u32> {
+    fn update(&mut self, (): (), _now: u64) {}
+
+    fn refresh(&mut self, _from: u32, _max: u32, _now: u64) -> Option<u32> {
         None
     }
 
@@ -205,6 +216,10 @@ fn attrs(object: u64) -> Attrs {
         length: 4096,
         ..Attrs::UNKNOWN
     }
+}
+
+fn pass(head: &mut TestHead, ticket: &Ticket) -> Passed {
+    head.pass(ticket, COST, Way::Opportunity, || 0)
 }
 
 fn view(now: u64) -> View<'static> {
@@ -470,11 +485,11 @@ fn passing_holds_nothing() {
     let mut head = TestHead::new(Mock::plain(), 0);
     head.install(Mock::plain(), 1).ok().unwrap();
     let ticket = head.classify(&attrs(1), 0);
-    assert!(head.pass(&ticket, COST));
+    assert_eq!(pass(&mut head, &ticket), Passed::Counted);
     assert_eq!(head.active(), 0);
     head.stop(&ticket, COST, 0);
     assert_eq!(head.active(), 0);
-    head.pass(&ticket, COST);
+    let _ = pass(&mut head, &ticket);
     let counts = head.primary_mut().map(|p| (p.passed, p.stopped));
     assert_eq!(counts, Some((2, 1)));
     // A started request next to it is not ended by the passed one.
@@ -488,7 +503,7 @@ fn passing_holds_nothing() {
     head.drop_primary();
     assert_eq!(head.reap().map(|p| (p.passed, p.stopped)), Some((2, 3)));
     // Counts nothing, harms nothing.
-    assert!(!head.pass(&ticket, COST));
+    assert_eq!(pass(&mut head, &ticket), Passed::Stale);
     head.stop(&ticket, COST, 0);
     head.stop(&started, COST, 0);
     assert_eq!(shown(&head), [("started", 0, 0, 0)]);

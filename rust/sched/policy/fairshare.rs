@@ -10,6 +10,8 @@
 //!   [`deadline`], [`random`], [`paper`].
 //! - *Opportunity*: a request served without a decision, because the service was under-loaded; it counts
 //!   but is not charged to the share.
+//! - *Forced*: a request that must not be withheld, served while others waited; it is charged to the share,
+//!   as debt if it is more than the share, up to [`entity::DEBT_MAX`].
 //!
 //! ```text
 //!             enqueue                 get                        stop
@@ -27,7 +29,7 @@ use crate::sched::{
     item::{Cost, Fifo, Item},
     key::Key,
     mem::{self, NoMemory},
-    policy::{Get, Part, RowBuf, View},
+    policy::{Get, Part, Passed, View, Way, ROWS},
     rng::Rng,
     stats::Row,
 };
@@ -94,6 +96,27 @@ impl Config {
     }
 }
 
+/// Nothing is shared yet.
+pub struct Shared;
+
+impl Shared {
+    /// Nothing.
+    ///
+    /// # Errors
+    ///
+    /// None.
+    pub const fn new(_config: &Config, _seed: u64) -> core::result::Result<Self, NoMemory> {
+        Ok(Self)
+    }
+}
+
+/// Nothing to tell.
+#[derive(Clone)]
+pub struct Update;
+
+/// A buffer for [`State::rows`].
+pub type RowBuf = mem::Block<Row, ROWS>;
+
 /// What a part keeps for each class.
 struct Record<F> {
     entity: Entity,
@@ -102,6 +125,7 @@ struct Record<F> {
     dispatched: u64,
     cost_pages: u64,
     opportunity: u64,
+    forced: u64,
 }
 
 impl<F: Fifo> Record<F> {
@@ -113,6 +137,7 @@ impl<F: Fifo> Record<F> {
             dispatched: 0,
             cost_pages: 0,
             opportunity: 0,
+            forced: 0,
         }
     }
 
@@ -135,12 +160,16 @@ struct Classes<I: Item> {
 }
 
 impl<I: Item> Classes<I> {
-    /// What a request is charged: pages up to [`COST_MAX`], or 1 per request.
-    fn charge_of(&self, item: &I) -> u32 {
+    /// What a request that costs `cost` is charged: pages up to [`COST_MAX`], or 1 per request.
+    fn charge(&self, cost: Cost) -> u32 {
         match self.cost_model {
-            CostModel::Pages => item.cost().pages.clamp(1, COST_MAX),
+            CostModel::Pages => cost.pages.clamp(1, COST_MAX),
             CostModel::Rpcs => 1,
         }
+    }
+
+    fn charge_of(&self, item: &I) -> u32 {
+        self.charge(item.cost())
     }
 }
 
@@ -213,7 +242,11 @@ impl<I: Item> State<I> {
     /// # Errors
     ///
     /// - [`NoMemory`]: the allocator had none.
-    pub fn new(config: &Config, seed: u64) -> core::result::Result<Self, NoMemory> {
+    pub fn new(
+        config: &Config,
+        seed: u64,
+        _shared: &mem::Shared<Shared>,
+    ) -> core::result::Result<Self, NoMemory> {
         let tunables = config.tunables();
         let mut rng = Rng::new(seed);
         let max = tunables.classes_max.get();
@@ -252,6 +285,21 @@ impl<I: Item> State<I> {
         }
     }
 
+    /// Copies the statistics of the classes from slot `from` on into `out` until it is full; returns the
+    /// slot to go on from, or `None` at the end.
+    pub fn rows(&self, from: u32, out: &mut RowBuf) -> Option<u32> {
+        for slot in from..self.classes.table.slots() {
+            if out.is_full() {
+                return Some(slot);
+            }
+            if let Some(row) = self.row(slot) {
+                // There is room.
+                let _ = out.push(row);
+            }
+        }
+        None
+    }
+
     /// The statistics of the class in `slot`; none for a default class that never served.
     fn row(&self, slot: u32) -> Option<Row> {
         let record = self.classes.table.at(slot)?;
@@ -265,6 +313,7 @@ impl<I: Item> State<I> {
             dispatched: record.dispatched,
             cost_pages: record.cost_pages,
             opportunity: record.opportunity,
+            forced: record.forced,
             lag_decipages: entity.decipages(self.selector.lag(entity)),
             queue_depth: record.fifo.len(),
             requests: record.active,
@@ -291,6 +340,8 @@ impl<I: Item> mem::Need for Need<I> {
 impl<I: Item> Part<I> for State<I> {
     type Need = Need<I>;
     type Spare = Spare<I>;
+    type Shared = Shared;
+    type Update = Update;
 
     fn classify(&mut self, attrs: &Attrs, now: u64) -> ClassId {
         let key = Key::of(self.mode.field(), attrs);
@@ -369,14 +420,22 @@ impl<I: Item> Part<I> for State<I> {
         Get::Item((item, self.classes.table.id(slot)))
     }
 
-    fn pass(&mut self, class: ClassId, cost: Cost) -> bool {
-        match self.classes.table.use_mut(class) {
-            Some(record) => {
-                record.count(cost, true);
-                true
-            }
-            None => false,
+    /// What must not be withheld is charged like what was chosen if somebody waits, so that it comes out
+    /// of the share of its entity.
+    fn pass(&mut self, class: ClassId, cost: Cost, way: Way, _now: impl FnOnce() -> u64) -> Passed {
+        let Some(record) = self.classes.table.use_mut(class) else {
+            return Passed::Stale;
+        };
+        let owes = way == Way::Forced && self.queued > 0;
+        record.count(cost, !owes);
+        if owes {
+            record.forced = record.forced.saturating_add(1);
+            let cost = self.classes.charge(cost);
+            let next = Some(self.classes.next_cost(class.slot())).filter(|&next| next > 0);
+            self.selector
+                .owe(&mut self.classes, class.slot(), cost, next);
         }
+        Passed::Counted
     }
 
     fn stop(&mut self, class: ClassId, _cost: Cost, now: u64) {
@@ -425,16 +484,11 @@ impl<I: Item> Part<I> for State<I> {
         }
     }
 
-    fn rows(&self, from: u32, out: &mut RowBuf) -> Option<u32> {
-        for slot in from..self.classes.table.slots() {
-            if out.is_full() {
-                return Some(slot);
-            }
-            if let Some(row) = self.row(slot) {
-                // There is room.
-                let _ = out.push(row);
-            }
-        }
+    fn update(&mut self, update: Update, _now: u64) -> Update {
+        update
+    }
+
+    fn refresh(&mut self, _from: u32, _max: u32, _now: u64) -> Option<u32> {
         None
     }
 
@@ -446,6 +500,7 @@ impl<I: Item> Part<I> for State<I> {
                 record.dispatched = 0;
                 record.cost_pages = 0;
                 record.opportunity = 0;
+                record.forced = 0;
             }
         }
         (end < slots).then_some(end)

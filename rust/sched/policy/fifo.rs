@@ -10,10 +10,8 @@ use crate::sched::{
     class::ClassId,
     error::{Error, Result},
     item::{Cost, Fifo, Item},
-    key::Key,
     mem::{self, NoMemory},
-    policy::{Get, Part, RowBuf, View},
-    stats::Row,
+    policy::{Get, Part, Passed, View, Way},
 };
 use core::fmt;
 
@@ -49,6 +47,24 @@ impl Config {
     }
 }
 
+/// Nothing to share.
+pub struct Shared;
+
+impl Shared {
+    /// Nothing.
+    ///
+    /// # Errors
+    ///
+    /// None.
+    pub const fn new(_config: &Config, _seed: u64) -> core::result::Result<Self, NoMemory> {
+        Ok(Self)
+    }
+}
+
+/// Nothing to tell.
+#[derive(Clone)]
+pub struct Update;
+
 /// No memory is wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Need;
@@ -74,7 +90,6 @@ const CLASS: ClassId = ClassId::new(0, 1);
 /// The queue of one head.
 pub struct State<I: Item> {
     fifo: I::Fifo,
-    row: Row,
 }
 
 impl<I: Item> State<I> {
@@ -83,22 +98,22 @@ impl<I: Item> State<I> {
     /// # Errors
     ///
     /// None.
-    pub fn new(_config: &Config, _seed: u64) -> core::result::Result<Self, NoMemory> {
+    pub fn new(
+        _config: &Config,
+        _seed: u64,
+        _shared: &mem::Shared<Shared>,
+    ) -> core::result::Result<Self, NoMemory> {
         Ok(Self {
             fifo: I::Fifo::new(),
-            row: Row::new(Key::Default, 0),
         })
-    }
-
-    fn count(&mut self, cost: Cost) {
-        self.row.dispatched = self.row.dispatched.saturating_add(1);
-        self.row.cost_pages = self.row.cost_pages.saturating_add(u64::from(cost.pages));
     }
 }
 
 impl<I: Item> Part<I> for State<I> {
     type Need = Need;
     type Spare = Spare;
+    type Shared = Shared;
+    type Update = Update;
 
     fn classify(&mut self, _attrs: &Attrs, _now: u64) -> ClassId {
         CLASS
@@ -115,28 +130,26 @@ impl<I: Item> Part<I> for State<I> {
 
     fn get(&mut self, _view: &View<'_>) -> Get<(I, ClassId)> {
         match self.fifo.pop() {
-            Some(item) => {
-                self.count(item.cost());
-                self.row.requests = self.row.requests.saturating_add(1);
-                Get::Item((item, CLASS))
-            }
+            Some(item) => Get::Item((item, CLASS)),
             None => Get::Empty,
         }
     }
 
-    fn pass(&mut self, class: ClassId, cost: Cost) -> bool {
+    fn pass(
+        &mut self,
+        class: ClassId,
+        _cost: Cost,
+        _way: Way,
+        _now: impl FnOnce() -> u64,
+    ) -> Passed {
         if class == CLASS {
-            self.count(cost);
-            self.row.opportunity = self.row.opportunity.saturating_add(1);
+            Passed::Counted
+        } else {
+            Passed::Stale
         }
-        class == CLASS
     }
 
-    fn stop(&mut self, class: ClassId, _cost: Cost, _now: u64) {
-        if class == CLASS {
-            self.row.requests = self.row.requests.saturating_sub(1);
-        }
-    }
+    fn stop(&mut self, _class: ClassId, _cost: Cost, _now: u64) {}
 
     fn len(&self) -> u32 {
         self.fifo.len()
@@ -152,27 +165,15 @@ impl<I: Item> Part<I> for State<I> {
 
     fn age(&mut self, _now: u64, _max: u32) {}
 
-    fn rows(&self, from: u32, out: &mut RowBuf) -> Option<u32> {
-        if from > 0 {
-            return None;
-        }
-        let queue_depth = self.fifo.len();
-        let row = Row {
-            active: queue_depth > 0 || self.row.requests > 0,
-            queue_depth,
-            ..self.row
-        };
-        match out.push(row) {
-            Ok(()) => None,
-            Err(_) => Some(0),
-        }
+    fn update(&mut self, update: Update, _now: u64) -> Update {
+        update
+    }
+
+    fn refresh(&mut self, _from: u32, _max: u32, _now: u64) -> Option<u32> {
+        None
     }
 
     fn reset(&mut self, _from: u32, _max: u32) -> Option<u32> {
-        self.row = Row {
-            requests: self.row.requests,
-            ..Row::new(Key::Default, 0)
-        };
         None
     }
 

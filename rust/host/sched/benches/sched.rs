@@ -36,7 +36,7 @@ fn part(kind: Kind, select: Select, entities: u32) -> AnyPart<Request> {
     let arg = (kind == Kind::Fairshare).then_some("uid_fair");
     let config = Config::parse(kind, arg, &tunables).expect("valid");
     arena::reserve((entities * QUEUED) as usize + 64).expect("memory");
-    let mut part = AnyPart::new(&config, 1).expect("memory");
+    let mut part = arena::lone_part(&config, 1).expect("memory");
     let mut id = 0;
     for uid in 0..entities {
         while !part.need().is_empty() {

@@ -5,6 +5,7 @@
 use crate::{
     item::{Cost, Fifo, Item},
     mem::NoMemory,
+    policy::{AnyPart, AnyShared, Config},
     slab::{Handle, Linked, Links, List, Slab, SlabPile},
 };
 use std::cell::RefCell;
@@ -132,4 +133,13 @@ fn insert(arena: &mut Slab<Record>, record: Record) -> Handle {
         let inserted = arena.insert(record);
         inserted.unwrap_or_else(|_| panic!("more than 2^24 requests"))
     })
+}
+
+/// A part started with `config` that shares nothing with another one.
+///
+/// # Errors
+///
+/// - [`NoMemory`]: the allocator had none.
+pub fn lone_part(config: &Config, seed: u64) -> Result<AnyPart<Request>, NoMemory> {
+    AnyPart::new(config, seed, &AnyShared::new(config, seed)?)
 }

@@ -4,18 +4,24 @@
 //! something is served whenever something is queued.
 
 use nrs_sched::{
-    arena::Request,
+    arena::{lone_part, Request},
     attr::{Attrs, Id},
     class::ClassId,
-    item::Item,
+    item::{Cost, Item},
     mem::Need,
     policy::{
         fairshare::params::{ClassesMax, Select},
-        AnyPart, Config, Get, Kind, Part, Tunables, View,
+        AnyPart, Config, Get, Kind, Part, Passed, Tunables, View, Way,
     },
 };
 use proptest::prelude::*;
 use std::collections::{HashMap, VecDeque};
+
+fn pass(part: &mut AnyPart<Request>, class: ClassId, cost: Cost) -> Passed {
+    part.pass(class, cost, Way::Opportunity, || {
+        unreachable!("nobody asks for the time")
+    })
+}
 
 fn attrs(uid: u32) -> Attrs {
     Attrs {
@@ -38,7 +44,7 @@ fn part(kind: Kind, select: Select, classes_max: u32) -> AnyPart<Request> {
     tunables.fairshare.classes_max = ClassesMax::new(classes_max).expect("within limits");
     let argument = (kind == Kind::Fairshare).then_some("uid_fair");
     let config = Config::parse(kind, argument, &tunables).expect("valid");
-    AnyPart::new(&config, 7).expect("memory")
+    lone_part(&config, 7).expect("memory")
 }
 
 /// All policies and selections.
@@ -107,7 +113,7 @@ proptest! {
                     Op::Pass { owner } => {
                         let class = part.classify(&attrs(*owner), now);
                         let request = Request { owner: *owner, id: 0, pages: 1, arrival: now };
-                        prop_assert!(part.pass(class, request.cost()));
+                        prop_assert_eq!(pass(&mut part, class, request.cost()), Passed::Counted);
                     }
                     Op::Serve => {
                         let found = take(&mut part);
@@ -208,7 +214,10 @@ fn passing_does_not_hold_a_class() {
     for owner in 0..1000 {
         let class = part.classify(&attrs(owner), owner.into());
         assert!(part.is_live(class), "{owner}");
-        assert!(part.pass(class, nrs_sched::item::Cost::of_bytes(4096)));
+        assert_eq!(
+            pass(&mut part, class, Cost::of_bytes(4096)),
+            Passed::Counted
+        );
     }
     assert_eq!(part.overflow(), 0);
 }
@@ -219,7 +228,7 @@ fn a_class_that_passes_is_not_forgotten() {
     let mut part = part(Kind::Fairshare, Select::Deadline, 64);
     let (used, unused) = (part.classify(&attrs(1), 0), part.classify(&attrs(2), 0));
     for second in 0..60u64 {
-        assert!(part.pass(used, nrs_sched::item::Cost::of_bytes(4096)));
+        assert_eq!(pass(&mut part, used, Cost::of_bytes(4096)), Passed::Counted);
         part.age(second * 1_000_000_000, 64);
     }
     assert!(part.is_live(used) && !part.is_live(unused));
@@ -228,5 +237,5 @@ fn a_class_that_passes_is_not_forgotten() {
         part.age(second * 1_000_000_000, 64);
     }
     assert!(!part.is_live(used));
-    assert!(!part.pass(used, nrs_sched::item::Cost::of_bytes(4096)));
+    assert_eq!(pass(&mut part, used, Cost::of_bytes(4096)), Passed::Stale);
 }

@@ -3,14 +3,15 @@
 //! What fairshare promises: equal shares of cost, soon, and nobody waits for long.
 
 use nrs_sched::{
-    arena::Request,
+    arena::{lone_part, Request},
     attr::{Attrs, Id},
     class::ClassId,
     item::Item,
     mem::Need,
     policy::{
+        fairshare,
         fairshare::params::{CostModel, Select},
-        AnyPart, Config, Get, Kind, Part, RowBuf, Tunables, View,
+        AnyPart, Config, Get, Kind, Part, Tunables, View,
     },
     ranges::Table,
     rng::Rng,
@@ -42,7 +43,7 @@ impl Loop {
         tunables.fairshare.select = select;
         tunables.fairshare.cost_model = cost_model;
         let config = Config::parse(Kind::Fairshare, Some("uid_fair"), &tunables).expect("valid");
-        let mut part = AnyPart::new(&config, seed).expect("memory");
+        let mut part = lone_part(&config, seed).expect("memory");
         let mut classes = Vec::new();
         for uid in 0..pages.len() as u32 {
             while !part.need().is_empty() {
@@ -78,11 +79,15 @@ impl Loop {
     /// Publishes shares, as the worker does every delta.
     fn publish(&mut self) {
         let mut rows = Rows::new();
-        let mut buf = RowBuf::new().expect("memory");
+        let mut buf = fairshare::RowBuf::new().expect("memory");
         let mut from = Some(0);
         while let Some(slot) = from {
             buf.clear();
-            from = self.part.rows(slot, &mut buf);
+            from = self
+                .part
+                .fairshare()
+                .expect("fairshare")
+                .rows(slot, &mut buf);
             rows.extend(buf.as_slice()).expect("memory");
         }
         rows.merge();

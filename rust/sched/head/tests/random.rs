@@ -103,7 +103,7 @@ fn random_sequences() {
                 96..=97 => {
                     let ticket = head.classify(&attrs(random.below(8)), now);
                     let active = head.active();
-                    head.pass(&ticket, COST);
+                    let _ = pass(&mut head, &ticket);
                     head.stop(&ticket, COST, now);
                     assert_eq!(head.active(), active);
                 }

@@ -48,7 +48,7 @@
 //! 2.2 fair periods.
 
 use super::{
-    entity::{Clock, Entity, Place, COST_MAX},
+    entity::{Clock, Entity, Place, COST_MAX, DEBT_MAX},
     select::{missing, Dice, Entities, SelectNeed, SelectSpare, Selector},
 };
 use crate::sched::{
@@ -265,6 +265,32 @@ impl Selector for Deadline {
         }
     }
 
+    fn owe(&mut self, entities: &mut impl Entities, slot: u32, cost: u32, next: Option<u32>) {
+        let now = self.clock.now();
+        let Some(entity) = entities.entity_mut(slot) else {
+            return;
+        };
+        let floor = (entity.advance(DEBT_MAX) as i64).wrapping_neg();
+        if next.is_some() {
+            if entity.lag(now) > floor {
+                self.charge(entities, slot, cost, next);
+            }
+            return;
+        }
+        // What it is owed pays first; the rest is surplus, until the clock has passed it.
+        let step = entity.advance(cost) as i64;
+        let rest = step.saturating_sub(entity.owed.max(0)).max(0);
+        if self.memory {
+            entity.owed = entity.owed.saturating_sub(step).max(floor);
+        } else {
+            entity.owed = entity.owed.saturating_sub(step).max(0);
+        }
+        if rest > 0 {
+            let lag = entity.lag(now).min(0).saturating_sub(rest).max(floor);
+            entity.start = now.wrapping_sub(lag as u64);
+        }
+    }
+
     fn reweight(&mut self, entities: &mut impl Entities, slot: u32, weight: u32) {
         let next = entities.next_cost(slot);
         let now = self.clock.now();
@@ -312,6 +338,54 @@ mod tests {
         *,
     };
     use crate::sched::rng::Rng;
+
+    /// Of two that always have requests one sends as much past its queue: it gets half in all, not more.
+    #[test]
+    fn what_was_forced_comes_out_of_the_share() {
+        for memory in [false, true] {
+            let (mut deadline, mut fake) = setup(&[WEIGHT_ONE; 2], memory);
+            for slot in 0..2 {
+                fake.next[slot as usize] = Some(4);
+                deadline.join(&mut fake, slot, 4);
+            }
+            let mut served = [0u32; 2];
+            for step in 0..3_000 {
+                let (slot, cost) = serve(&mut deadline, &mut fake, Some(4)).unwrap();
+                served[slot as usize] += cost;
+                if step % 3 == 0 {
+                    deadline.owe(&mut fake, 0, 4, Some(4));
+                    served[0] += 4;
+                }
+            }
+            assert!(served[0].abs_diff(served[1]) <= 8, "{served:?}");
+        }
+    }
+
+    /// Debt is bounded, with requests queued and without: whoever owes more than anybody may is served
+    /// again after the others had that much.
+    #[test]
+    fn debt_is_bounded() {
+        for (memory, queued) in [(false, false), (false, true), (true, false), (true, true)] {
+            let (mut deadline, mut fake) = setup(&[WEIGHT_ONE; 2], memory);
+            for slot in if queued { 0..2 } else { 1..2 } {
+                fake.next[slot as usize] = Some(COST_MAX);
+                deadline.join(&mut fake, slot, COST_MAX);
+            }
+            for _ in 0..100 {
+                deadline.owe(&mut fake, 0, COST_MAX, queued.then_some(COST_MAX));
+            }
+            if !queued {
+                fake.next[0] = Some(COST_MAX);
+                deadline.join(&mut fake, 0, COST_MAX);
+            }
+            let lag = deadline.lag(&fake.entities[0]);
+            assert!(lag < 0 && lag >= -2 * (fake.entities[0].advance(DEBT_MAX) as i64));
+            let waits = (0..100)
+                .take_while(|_| serve(&mut deadline, &mut fake, Some(COST_MAX)).unwrap().0 == 1);
+            let waits = waits.count();
+            assert!((1..=5).contains(&waits), "{memory} {queued}: {waits}");
+        }
+    }
 
     /// A selector and as many entities without requests.
     fn setup(weights: &[u32], memory: bool) -> (Deadline, Fake) {

@@ -25,6 +25,9 @@ pub const WEIGHT_MIN: u32 = 1 << 6;
 pub const WEIGHT_MAX: u32 = 1 << 20;
 /// Largest cost that is charged for one request, pages (64 MiB); what is above counts as this.
 pub const COST_MAX: u32 = 1 << 14;
+/// Largest debt that forced requests make, pages (64 MiB); what is above is forgiven, so that nobody
+/// who has to write metadata is shut out for long.
+pub const DEBT_MAX: u32 = COST_MAX;
 
 /// Where an entity is queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

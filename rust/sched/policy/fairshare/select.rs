@@ -79,6 +79,10 @@ pub trait Selector {
     /// A request was taken from `slot` at no charge; the next one there is of cost `next`.
     fn skip(&mut self, entities: &mut impl Entities, slot: u32, next: Option<u32>);
 
+    /// A request of `cost` went down past the queue of `slot`, whose next one is of cost `next`: it comes
+    /// out of the share, up to a bound. Draws remember nothing.
+    fn owe(&mut self, _entities: &mut impl Entities, _slot: u32, _cost: u32, _next: Option<u32>) {}
+
     /// Gives the entity in `slot` another weight; what it is owed in pages stays the same.
     fn reweight(&mut self, entities: &mut impl Entities, slot: u32, weight: u32);
 
@@ -235,6 +239,10 @@ impl Selector for AnySelector {
 
     fn skip(&mut self, entities: &mut impl Entities, slot: u32, next: Option<u32>) {
         each!(self, s => s.skip(entities, slot, next))
+    }
+
+    fn owe(&mut self, entities: &mut impl Entities, slot: u32, cost: u32, next: Option<u32>) {
+        each!(self, s => s.owe(entities, slot, cost, next))
     }
 
     fn reweight(&mut self, entities: &mut impl Entities, slot: u32, weight: u32) {

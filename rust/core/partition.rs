@@ -116,6 +116,7 @@ impl Lane {
 
     /// Counts a request that goes down without queueing; whether it may, and whether its part wants memory
     /// now. `attrs` is asked only for somebody who did not ask lately.
+    #[inline]
     fn pass(
         &mut self,
         ident: &Ident,
@@ -130,7 +131,20 @@ impl Lane {
                 return (passed, false);
             }
         }
-        let (ticket, hungry) = self.classify(place, ident, &attrs());
+        self.pass_anew(place, ident, &attrs(), cost, way)
+    }
+
+    /// Like [`Lane::pass`], for somebody who did not ask lately.
+    #[cold]
+    fn pass_anew(
+        &mut self,
+        place: usize,
+        ident: &Ident,
+        attrs: &Attrs,
+        cost: Cost,
+        way: Way,
+    ) -> (Passed, bool) {
+        let (ticket, hungry) = self.classify(place, ident, attrs);
         (self.head.pass(&ticket, cost, way, misc::now), hungry)
     }
 

@@ -300,6 +300,17 @@ impl<I: Item> State<I> {
         None
     }
 
+    /// Charges the class in `slot` for a request that went down past its queue.
+    #[cold]
+    fn owe(&mut self, slot: u32, cost: Cost) {
+        if let Some(record) = self.classes.table.at_mut(slot) {
+            record.forced = record.forced.saturating_add(1);
+        }
+        let cost = self.classes.charge(cost);
+        let next = Some(self.classes.next_cost(slot)).filter(|&next| next > 0);
+        self.selector.owe(&mut self.classes, slot, cost, next);
+    }
+
     /// The statistics of the class in `slot`; none for a default class that never served.
     fn row(&self, slot: u32) -> Option<Row> {
         let record = self.classes.table.at(slot)?;

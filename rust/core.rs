@@ -64,7 +64,12 @@ pub(crate) fn errno(refusal: Refusal) -> Error {
     if crate::sys::misc::may_print() {
         pr_info!("refused: {}\n", refusal.reason);
     }
-    match refusal.code {
+    errno_of(refusal.code)
+}
+
+/// The errno of a code.
+pub(crate) fn errno_of(code: Code) -> Error {
+    match code {
         Code::Invalid => EINVAL,
         Code::NoEntry => ENOENT,
         Code::NoDevice => ENODEV,
@@ -73,5 +78,8 @@ pub(crate) fn errno(refusal: Refusal) -> Error {
         Code::Permission => EPERM,
         Code::NoMemory => ENOMEM,
         Code::Range => ERANGE,
+        Code::Exists => EEXIST,
+        Code::NameTooLong => ENAMETOOLONG,
+        Code::NoSpace => ENOSPC,
     }
 }

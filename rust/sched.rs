@@ -52,6 +52,7 @@ pub(crate) mod nid;
 pub(crate) mod policy;
 pub(crate) mod ranges;
 pub(crate) mod rng;
+pub(crate) mod rules;
 pub(crate) mod slab;
 pub(crate) mod slots;
 pub(crate) mod sort;

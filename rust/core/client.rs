@@ -11,7 +11,7 @@ use crate::{
     sys::atomic::{Counter, Word},
 };
 
-/// Names of [`Opcode`]s, in their order.
+/// Names of the operations that are counted, in the order of their counters.
 const OPERATIONS: [&str; 4] = ["ost_read", "ost_write", "ost_punch", "ost_sync"];
 
 /// A front-end's device.
@@ -102,10 +102,15 @@ impl Client {
         self.anonymous.count(1);
     }
 
-    /// Counts a request by its operation.
+    /// Counts a request by its operation, if that is one a device has.
     pub(crate) fn count_operation(&self, opcode: Opcode) {
-        if let Some(counter) = self.operations.get(opcode as usize) {
-            counter.count(1);
+        let [read, write, punch, sync] = &self.operations;
+        match opcode {
+            Opcode::OST_READ => read.count(1),
+            Opcode::OST_WRITE => write.count(1),
+            Opcode::OST_PUNCH => punch.count(1),
+            Opcode::OST_SYNC => sync.count(1),
+            _ => {}
         }
     }
 

@@ -183,6 +183,8 @@ pub(crate) struct Inner {
     turn: Turn,
     /// When a request was last decided, or came to an empty queue (ns).
     moved: u64,
+    /// When the timer is to expire (ns); 0 if it is not armed, or expires and waits for the lock.
+    armed: u64,
 }
 
 impl Inner {
@@ -286,6 +288,7 @@ impl Partition {
                     high,
                     turn: Turn::new(),
                     moved: 0,
+                    armed: 0,
                 }, "nrs_partition"),
             })),
             GFP_KERNEL,
@@ -455,6 +458,15 @@ impl Timed<Partition> {
         self.pump(&mut inner, now)
     }
 
+    /// Decides requests after a change of what holds them back: heads that withhold are asked again.
+    pub(crate) fn reconsider(&self) -> Kicks {
+        let now = misc::now();
+        let mut inner = self.inner.lock();
+        inner.regular.until = 0;
+        inner.high.until = 0;
+        self.pump(&mut inner, now)
+    }
+
     /// Decides everything that is queued, whether or not slots are free, a batch at a time.
     pub(crate) fn drain(&self) {
         let mut left = self.with(|inner| inner.queued());
@@ -565,7 +577,8 @@ impl Timed<Partition> {
             Get::Empty => return false,
             Get::Throttled { until } => {
                 lane.until = until;
-                if let Some(until) = inner.next_expiry() {
+                if let Some(until) = inner.next_expiry().filter(|until| *until != inner.armed) {
+                    inner.armed = until;
                     self.arm(until);
                 }
                 return false;
@@ -587,6 +600,12 @@ impl Timed<Partition> {
 impl Expire for Partition {
     /// What was withheld may be served now.
     fn expired(timed: &Timed<Self>) {
-        timed.decide_more().kick(&timed.dispatch);
+        let now = misc::now();
+        let kicks = {
+            let mut inner = timed.inner.lock();
+            inner.armed = 0;
+            timed.pump(&mut inner, now)
+        };
+        kicks.kick(&timed.dispatch);
     }
 }

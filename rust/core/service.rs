@@ -39,6 +39,7 @@ use crate::{
 };
 
 mod config;
+mod rules;
 mod show;
 
 use config::Settings;
@@ -329,10 +330,10 @@ impl Service {
             .kick(&self.dispatch);
     }
 
-    /// Decides requests of all partitions that wait: there are more slots now.
+    /// Decides requests of all partitions that wait: slots, policies or rules are others now.
     fn run_all(&self) {
         for partition in self.partitions.iter() {
-            partition.decide_more().kick(&self.dispatch);
+            partition.reconsider().kick(&self.dispatch);
         }
         self.unpark(self.dispatch.parked(), false)
             .kick(&self.dispatch);

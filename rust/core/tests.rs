@@ -168,6 +168,10 @@ const CLIENTS: &str =
     "service: { slots: 7, limit: 7, active: 0, overflow: 0, no_memory: 0, stalls: 0 }\n\
     clients:\ntargets:\n";
 
+/// What `nrs_tbf_rule` shows after one rule was started.
+const RULES: &str = "regular_requests:\nCPT 0:\na uid={1} 5, ref 0\ndefault * 10000, ref 0\n\
+    high_priority_requests:\nCPT 0:\na uid={1} 5, ref 0\ndefault * 10000, ref 0\n";
+
 /// A text that fits a buffer.
 struct Text {
     bytes: [u8; 1024],
@@ -375,7 +379,7 @@ mod life {
     fn tunables_are_set_and_shown() -> Result {
         let service = Service::new(c"kunit", Some(1))?;
         // Name, value, what comes of it, what is shown afterwards if that is short.
-        let cases: [(&str, &str, Result, &str); 14] = [
+        let cases: [(&str, &str, Result, &str); 23] = [
             ("slots", "7", Ok(()), "7\n"),
             ("slots", "0", Err(EINVAL), "7\n"),
             ("stall_ms", "500\n", Ok(()), "500\n"),
@@ -389,7 +393,16 @@ mod life {
             ("nrs_fairshare_stats", "1", Err(EACCES), ""),
             ("clients", "1", Err(EACCES), CLIENTS),
             ("nrs_policies", "lifo", Err(ENOENT), ""),
-            ("nrs_policies", "fifo", Ok(()), ""),
+            ("nrs_tbf_rule_error", "x", Err(EACCES), ""),
+            ("nrs_policies", "tbf uid+nid", Ok(()), ""),
+            ("nrs_tbf_rule", "start a uid={1} rate=5", Ok(()), RULES),
+            ("nrs_tbf_rule", "start b gid={1} rate=5", Err(EINVAL), RULES),
+            ("nrs_tbf_rule", "change b rate=5", Err(ENOENT), RULES),
+            ("nrs_tbf_rule", "stop b", Ok(()), RULES),
+            ("nrs_tbf_rule_error", "x", Err(EACCES), ""),
+            ("nrs_tbf_rate", "0", Err(EINVAL), "10000\n"),
+            ("nrs_tbf_global_rate", "0", Ok(()), "0\n"),
+            ("nrs_tbf_rule", "start a uid={1} rate=5", Err(EEXIST), RULES),
         ];
         for (name, value, came, shown) in cases {
             let got = tunables::command(&service, name, value);
@@ -398,6 +411,9 @@ mod life {
             assert!(got == came);
             assert!(shown.is_empty() || text.is(shown));
         }
+        tunables::command(&service, "nrs_policies", "fifo")?;
+        let gone = tunables::command(&service, "nrs_tbf_rule", "stop a");
+        assert!(gone == Err(ENODEV));
         let unknown = tunables::command(&service, "no_such", "1");
         let write_only =
             tunables::show(&service, "nrs_fairshare_stats_reset", &mut Text::default());

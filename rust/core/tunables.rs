@@ -16,7 +16,10 @@ use kernel::prelude::*;
 
 use super::{errno, service::Service};
 use crate::sched::{
-    policy::fairshare::params::{CostModel, DeltaMs, Mode, OppThreshold, Select},
+    policy::{
+        fairshare::params::{CostModel, DeltaMs, Mode, OppThreshold, Select},
+        tbf::params as tbf,
+    },
     text,
 };
 
@@ -30,15 +33,15 @@ pub(crate) struct Tunable {
     pub(crate) store: Option<fn(&Service, &str) -> Result>,
 }
 
-/// One tunable of fairshare: the name, the field, and how text becomes a value of it.
-macro_rules! fairshare {
-    ($name:literal, $field:ident, $parse:expr) => {
+/// One tunable of a policy: the policy, the name, the field, and how text becomes a value of it.
+macro_rules! tunable {
+    ($policy:ident, $name:literal, $field:ident, $parse:expr) => {
         Tunable {
             name: $name,
-            show: Some(|service, out| line(out, service.tunables().fairshare.$field)),
+            show: Some(|service, out| line(out, service.tunables().$policy.$field)),
             store: Some(|service, value| {
                 service.update_tunables(|tunables| {
-                    tunables.fairshare.$field = $parse(value.trim())?;
+                    tunables.$policy.$field = $parse(value.trim())?;
                     Ok(())
                 })
             }),
@@ -47,21 +50,32 @@ macro_rules! fairshare {
 }
 
 /// All tunables, in the order in which they are shown.
-pub(crate) static TUNABLES: [Tunable; 12] = [
+pub(crate) static TUNABLES: [Tunable; 20] = [
     Tunable {
         name: c"nrs_policies",
         show: Some(|service, out| service.write_policies(out)),
         store: Some(|service, value| service.set_policy(value.trim())),
     },
-    fairshare!(c"nrs_fairshare_mode", mode, Mode::parse),
-    fairshare!(c"nrs_fairshare_delta_ms", delta_ms, DeltaMs::parse),
-    fairshare!(
+    tunable!(fairshare, c"nrs_fairshare_mode", mode, Mode::parse),
+    tunable!(
+        fairshare,
+        c"nrs_fairshare_delta_ms",
+        delta_ms,
+        DeltaMs::parse
+    ),
+    tunable!(
+        fairshare,
         c"nrs_fairshare_opp_threshold",
         opp_threshold,
         OppThreshold::parse
     ),
-    fairshare!(c"nrs_fairshare_cost_model", cost_model, CostModel::parse),
-    fairshare!(c"nrs_fairshare_select", select, Select::parse),
+    tunable!(
+        fairshare,
+        c"nrs_fairshare_cost_model",
+        cost_model,
+        CostModel::parse
+    ),
+    tunable!(fairshare, c"nrs_fairshare_select", select, Select::parse),
     Tunable {
         name: c"nrs_fairshare_stats",
         show: Some(|service, out| service.write_stats(out)),
@@ -69,6 +83,43 @@ pub(crate) static TUNABLES: [Tunable; 12] = [
     },
     Tunable {
         name: c"nrs_fairshare_stats_reset",
+        show: None,
+        store: Some(|service, _| {
+            service.reset_stats();
+            Ok(())
+        }),
+    },
+    Tunable {
+        name: c"nrs_tbf_rule",
+        show: Some(|service, out| service.write_rules(out)),
+        store: Some(|service, value| service.command_rules(value)),
+    },
+    Tunable {
+        name: c"nrs_tbf_rule_error",
+        show: Some(|service, out| service.write_rule_error(out)),
+        store: None,
+    },
+    tunable!(tbf, c"nrs_tbf_rate", rate, tbf::Rate::parse),
+    tunable!(tbf, c"nrs_tbf_depth", depth, tbf::Depth::parse),
+    tunable!(
+        tbf,
+        c"nrs_tbf_cost_model",
+        cost_model,
+        tbf::CostModel::parse
+    ),
+    tunable!(
+        tbf,
+        c"nrs_tbf_global_rate",
+        global_rate,
+        tbf::GlobalRate::parse
+    ),
+    Tunable {
+        name: c"nrs_tbf_stats",
+        show: Some(|service, out| service.write_tbf_stats(out)),
+        store: None,
+    },
+    Tunable {
+        name: c"nrs_tbf_stats_reset",
         show: None,
         store: Some(|service, _| {
             service.reset_stats();

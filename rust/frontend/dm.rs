@@ -110,7 +110,8 @@ impl Device {
             u64::from(who.uid) << 32 | u64::from(who.gid),
             word(low),
             word(high),
-            detail << 3 | (bio.opcode as u64) << 1 | u64::from(who.kthread),
+            // Numbers of operations are below 2048.
+            detail << 12 | u64::from(bio.opcode.number()) << 1 | u64::from(who.kthread),
         ]
     }
 }
@@ -159,17 +160,17 @@ impl Target for Device {
         // Callers wait for flushes, so there is no order to keep; they carry nothing to charge.
         let client = self.attachment.client();
         if bio.is_empty_flush() {
-            client.count_operation(Opcode::OstSync);
+            client.count_operation(Opcode::OST_SYNC);
             return bio.bypass();
         }
         let who = task::submitter();
         let about = About {
             opcode: if bio.is_read() {
-                Opcode::OstRead
+                Opcode::OST_READ
             } else if bio.is_punch() {
-                Opcode::OstPunch
+                Opcode::OST_PUNCH
             } else {
-                Opcode::OstWrite
+                Opcode::OST_WRITE
             },
             priority: if bio.is_realtime() {
                 Priority::High
@@ -181,7 +182,7 @@ impl Target for Device {
         };
         let cost = match about.opcode {
             // It names a range; nothing is transferred.
-            Opcode::OstPunch => Cost::of_bytes(0),
+            Opcode::OST_PUNCH => Cost::of_bytes(0),
             _ => Cost::of_bytes(about.bytes),
         };
         client.count_operation(about.opcode);

@@ -2,7 +2,11 @@
 
 //! Attributes of a request: who asks for what.
 
+mod opcode;
+
 use crate::sched::{jobid::JobId, nid::Nid};
+
+pub use opcode::Opcode;
 
 /// A numeric identity that may be absent; absent is distinct from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,20 +29,6 @@ impl Id {
             Some(self.0)
         }
     }
-}
-
-/// RPC opcodes that block requests are counted as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::enum_variant_names, reason = "the names that users know")]
-pub enum Opcode {
-    /// Read.
-    OstRead,
-    /// Write.
-    OstWrite,
-    /// Discard, secure erase, write zeroes.
-    OstPunch,
-    /// Flush.
-    OstSync,
 }
 
 /// Which head a request goes to.
@@ -65,7 +55,7 @@ pub struct Attrs {
     pub projid: Id,
     /// Node map id.
     pub nodemap: Id,
-    /// Operation.
+    /// Operation, or [`Opcode::NONE`].
     pub opcode: Opcode,
     /// Object: the backing device's index in its service.
     pub object: u64,
@@ -86,7 +76,7 @@ impl Attrs {
         gid: Id::ABSENT,
         projid: Id::ABSENT,
         nodemap: Id::ABSENT,
-        opcode: Opcode::OstRead,
+        opcode: Opcode::OST_READ,
         object: 0,
         offset: 0,
         length: 0,

@@ -4,16 +4,17 @@
 //!
 //! # Vocabulary
 //!
-//! - *Class*: requests with the same key; the policy keeps a record for each ([`ClassTable`]).
+//! - *Class*: requests with the same key; the policy keeps a record for each ([`ClassTable`]). What a key
+//!   is, the policy says.
 //! - *Default class*: slot 0; serves requests that no class could be made for.
 //! - *Busy*: the policy says that requests of the class are queued or in service.
-//! - *Idle*: not busy; idle classes form a list, oldest first.
+//! - *Idle*: not busy; idle classes form a list, oldest first, which the policy may bound.
 //!
 //! ```text
 //!             classify              busy
 //!  (nothing) ──────────► idle ◄───────────► busy
 //!      ▲                  │      idle
-//!      └──────────────────┘ idle for IDLE_NS (age), or the oldest when the bound is met
+//!      └──────────────────┘ idle for IDLE_NS (age), or the oldest when a bound is met
 //! ```
 //!
 //! Keys are found by linear hashing (Litwin, VLDB'80): the table has one bucket per slot ever made and
@@ -21,7 +22,7 @@
 //! function has a secret seed, see [`crate::sched::key`].
 
 use crate::sched::{
-    key::{Hasher, Key},
+    key::{Hashed, Hasher},
     mem::{Bulk, NoMemory, Pile},
     slab::{Handle, Linked, Links, List, Slab, SlabPile, NONE},
 };
@@ -56,9 +57,9 @@ pub enum Found {
 }
 
 /// A class, its place in the table, and the record of the policy.
-pub struct Class<R> {
+pub struct Class<K, R> {
     record: R,
-    key: Key,
+    key: K,
     hash: u32,
     next: u32,
     links: Links,
@@ -68,7 +69,7 @@ pub struct Class<R> {
     seen: u64,
 }
 
-impl<R> Linked for Class<R> {
+impl<K, R> Linked for Class<K, R> {
     fn links(&mut self) -> &mut Links {
         &mut self.links
     }
@@ -82,8 +83,8 @@ pub struct ClassNeed {
 }
 
 /// Memory for a [`ClassTable`].
-pub struct ClassSpare<R> {
-    classes: SlabPile<Class<R>>,
+pub struct ClassSpare<K, R> {
+    classes: SlabPile<Class<K, R>>,
     buckets: Pile<u32>,
 }
 
@@ -98,7 +99,7 @@ impl ClassNeed {
     /// # Errors
     ///
     /// - [`NoMemory`]: the allocator had none.
-    pub fn allocate<R>(&self) -> Result<ClassSpare<R>, NoMemory> {
+    pub fn allocate<K, R>(&self) -> Result<ClassSpare<K, R>, NoMemory> {
         Ok(ClassSpare {
             classes: SlabPile::allocate(self.classes)?,
             buckets: Pile::allocate(self.buckets)?,
@@ -113,29 +114,35 @@ impl ClassNeed {
 /// - Slot 0 is taken by the default class, which is in no bucket and in no list.
 /// - Every other class is in the bucket of its hash, and in the list of idle classes exactly if it is
 ///   marked idle.
+/// - `idle_len` is the length of the list of idle classes.
 /// - There are at most as many buckets as slots, and at least one.
-pub struct ClassTable<R> {
-    classes: Slab<Class<R>>,
+pub struct ClassTable<K, R> {
+    classes: Slab<Class<K, R>>,
     buckets: Bulk<u32>,
     hasher: Hasher,
     idle: List,
+    idle_len: usize,
     max: usize,
     overflow: u64,
 }
 
-impl<R> ClassTable<R> {
+impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     /// A table of at most `max` classes beside the default class, with its first reserve; sleeps.
+    ///
+    /// The default class is shown with `key` and holds the record `default`; a request with that key has a
+    /// class of its own.
     ///
     /// # Errors
     ///
     /// - [`NoMemory`]: the allocator had none.
-    pub fn new(max: u32, seed: u64, default: R) -> Result<Self, NoMemory> {
+    pub fn new(max: u32, seed: u64, key: K, default: R) -> Result<Self, NoMemory> {
         let slots = (max as usize).saturating_add(1);
         let mut table = Self {
             classes: Slab::new(slots)?,
             buckets: Bulk::new(slots)?,
             hasher: Hasher::new(seed),
             idle: List::new(),
+            idle_len: 0,
             max: max as usize,
             overflow: 0,
         };
@@ -143,7 +150,7 @@ impl<R> ClassTable<R> {
         table.grow(spare);
         let class = Class {
             record: default,
-            key: Key::Default,
+            key,
             hash: 0,
             next: NONE,
             links: Links::new(),
@@ -179,7 +186,7 @@ impl<R> ClassTable<R> {
     }
 
     /// Takes memory and hands back what there is no use for.
-    pub fn grow(&mut self, spare: ClassSpare<R>) -> ClassSpare<R> {
+    pub fn grow(&mut self, spare: ClassSpare<K, R>) -> ClassSpare<K, R> {
         ClassSpare {
             classes: self.classes.feed(spare.classes),
             buckets: self.buckets.feed(spare.buckets),
@@ -233,19 +240,16 @@ impl<R> ClassTable<R> {
     }
 
     /// The key of the class in `slot`.
-    pub fn key(&self, slot: u32) -> Option<&Key> {
+    pub fn key(&self, slot: u32) -> Option<&K> {
         self.classes.at(slot).map(|class| &class.key)
     }
 
     /// The slot of the class with `key`.
-    pub fn find(&self, key: &Key) -> Option<u32> {
-        if *key == Key::Default {
-            return Some(DEFAULT);
-        }
+    pub fn find(&self, key: &K) -> Option<u32> {
         self.find_hashed(key, self.hasher.hash(key))
     }
 
-    fn find_hashed(&self, key: &Key, hash: u32) -> Option<u32> {
+    fn find_hashed(&self, key: &K, hash: u32) -> Option<u32> {
         let mut slot = *self.buckets.get(self.bucket(hash))?;
         while let Some(class) = self.classes.at(slot) {
             if class.hash == hash && class.key == *key {
@@ -260,13 +264,7 @@ impl<R> ClassTable<R> {
     ///
     /// A new class takes a vacant slot, a new slot below `limit`, or that of the oldest idle class when
     /// the bound is met.
-    pub fn classify(
-        &mut self,
-        key: Key,
-        now: u64,
-        limit: usize,
-        make: impl FnOnce() -> R,
-    ) -> Found {
+    pub fn classify(&mut self, key: K, now: u64, limit: usize, make: impl FnOnce() -> R) -> Found {
         let hash = self.hasher.hash(&key);
         if let Some(slot) = self.find_hashed(&key, hash) {
             self.touch(slot, now);
@@ -290,7 +288,7 @@ impl<R> ClassTable<R> {
             if let Ok(id) = self.classes.insert(class) {
                 self.split();
                 self.link(id.slot(), hash);
-                self.idle.push(&mut self.classes, id.slot());
+                self.push_idle(id.slot());
                 return Found::New(id);
             }
         }
@@ -312,7 +310,7 @@ impl<R> ClassTable<R> {
         if let Some(class) = self.classes.at_mut(slot) {
             if class.idle {
                 class.idle = false;
-                self.idle.remove(&mut self.classes, slot);
+                self.remove_idle(slot);
             }
         }
     }
@@ -326,9 +324,28 @@ impl<R> ClassTable<R> {
             class.seen = now;
             if !class.idle {
                 class.idle = true;
-                self.idle.push(&mut self.classes, slot);
+                self.push_idle(slot);
             }
         }
+    }
+
+    /// Forgets an idle class, the one that was not used for longest, if more than `limit` are idle.
+    pub fn trim(&mut self, now: u64, limit: usize) {
+        if self.idle_len > limit {
+            self.oldest(now).and_then(|oldest| self.remove(oldest));
+        }
+    }
+
+    /// Makes the class in `slot` the youngest in the list of idle classes; it is not there.
+    fn push_idle(&mut self, slot: u32) {
+        self.idle.push(&mut self.classes, slot);
+        self.idle_len = self.idle_len.saturating_add(1);
+    }
+
+    /// Takes the class in `slot` out of the list of idle classes; it is there.
+    fn remove_idle(&mut self, slot: u32) {
+        self.idle.remove(&mut self.classes, slot);
+        self.idle_len = self.idle_len.saturating_sub(1);
     }
 
     /// Forgets at most `max` classes that were idle for [`IDLE_NS`].
@@ -337,7 +354,7 @@ impl<R> ClassTable<R> {
             let Some(slot) = self.oldest(now) else {
                 return;
             };
-            let old = |class: &Class<R>| now.saturating_sub(class.seen) >= IDLE_NS;
+            let old = |class: &Class<K, R>| now.saturating_sub(class.seen) >= IDLE_NS;
             if !self.classes.at(slot).is_some_and(old) {
                 return;
             }
@@ -388,7 +405,7 @@ impl<R> ClassTable<R> {
                 at = class.next;
             }
         }
-        self.idle.remove(&mut self.classes, slot);
+        self.remove_idle(slot);
         self.classes.remove(slot);
         Some(())
     }

@@ -7,7 +7,7 @@
 pub enum Code {
     /// `EINVAL`: malformed or out of range.
     Invalid,
-    /// `ENOENT`: no such policy.
+    /// `ENOENT`: no policy or rule of that name.
     NoEntry,
     /// `ENODEV`: the head addressed does not exist or the policy is not started.
     NoDevice,
@@ -21,6 +21,12 @@ pub enum Code {
     NoMemory,
     /// `ERANGE`: a number does not fit.
     Range,
+    /// `EEXIST`: there is one of that name already.
+    Exists,
+    /// `ENAMETOOLONG`: a name has too many characters.
+    NameTooLong,
+    /// `ENOSPC`: as many as there may be.
+    NoSpace,
 }
 
 /// An errno with a reason for people.

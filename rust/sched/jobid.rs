@@ -70,6 +70,11 @@ impl JobId {
         self.bytes.get(..usize::from(self.len)).unwrap_or_default()
     }
 
+    /// Number of bytes of the name.
+    pub const fn len(&self) -> u8 {
+        self.len
+    }
+
     /// Whether there is no job.
     pub const fn is_empty(&self) -> bool {
         self.len == 0

@@ -9,7 +9,13 @@
 //! - *Hasher*: turns keys into numbers under a secret seed ([`Hasher`]), so that whoever names jobs or
 //!   clients cannot pile them up in one bucket.
 
-use crate::sched::{attr::Attrs, jobid::JobId, nid::Nid, rng::avalanche};
+use crate::sched::{
+    attr::{Attrs, Id, Opcode},
+    jobid::JobId,
+    nid::{Address, Nid},
+    rng::avalanche,
+    rules::Subject,
+};
 use core::fmt::{self, Write};
 
 /// An attribute that can tell classes apart.
@@ -25,11 +31,23 @@ pub enum Field {
     Projid,
     /// Network identifier of the client.
     Nid,
+    /// Operation.
+    Opcode,
+    /// Node map id.
+    Nodemap,
 }
 
 impl Field {
-    /// All fields.
-    pub const ALL: [Self; 5] = [Self::Jobid, Self::Uid, Self::Gid, Self::Projid, Self::Nid];
+    /// All fields, in the order in which sets of them are shown.
+    pub const ALL: [Self; 7] = [
+        Self::Nid,
+        Self::Jobid,
+        Self::Uid,
+        Self::Gid,
+        Self::Projid,
+        Self::Nodemap,
+        Self::Opcode,
+    ];
 
     /// The name of the field.
     pub const fn name(self) -> &'static str {
@@ -39,7 +57,14 @@ impl Field {
             Self::Gid => "gid",
             Self::Projid => "projid",
             Self::Nid => "nid",
+            Self::Opcode => "opcode",
+            Self::Nodemap => "nodemap",
         }
+    }
+
+    /// The field named `name`.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|field| field.name() == name)
     }
 }
 
@@ -62,6 +87,10 @@ pub enum Key {
     Projid(u32),
     /// A client.
     Nid(Nid),
+    /// An operation.
+    Opcode(Opcode),
+    /// A node map.
+    Nodemap(u32),
 }
 
 impl Key {
@@ -74,6 +103,9 @@ impl Key {
             Field::Gid => attrs.gid.get().map(Self::Gid),
             Field::Projid => attrs.projid.get().map(Self::Projid),
             Field::Nid => attrs.nid.map(Self::Nid),
+            Field::Opcode if attrs.opcode == Opcode::NONE => None,
+            Field::Opcode => Some(Self::Opcode(attrs.opcode)),
+            Field::Nodemap => attrs.nodemap.get().map(Self::Nodemap),
         };
         key.unwrap_or(Self::Absent(field))
     }
@@ -88,6 +120,8 @@ impl Key {
             Self::Gid(_) => Some(Field::Gid),
             Self::Projid(_) => Some(Field::Projid),
             Self::Nid(_) => Some(Field::Nid),
+            Self::Opcode(_) => Some(Field::Opcode),
+            Self::Nodemap(_) => Some(Field::Nodemap),
         }
     }
 
@@ -110,8 +144,11 @@ impl fmt::Display for Key {
                 f.write_char(':')?;
                 escape(job.as_bytes(), f)
             }
-            Self::Uid(id) | Self::Gid(id) | Self::Projid(id) => write!(f, ":{id}"),
+            Self::Uid(id) | Self::Gid(id) | Self::Projid(id) | Self::Nodemap(id) => {
+                write!(f, ":{id}")
+            }
             Self::Nid(nid) => write!(f, ":{nid}"),
+            Self::Opcode(opcode) => write!(f, ":{opcode}"),
         }
     }
 }
@@ -169,38 +206,82 @@ impl Hasher {
         })
     }
 
+    /// The hash of `key`, 32 bits of it.
+    pub fn hash(&self, key: &impl Hashed) -> u32 {
+        (self.wide(key) >> 32) as u32
+    }
+
     /// The hash of `key`.
-    pub fn hash(&self, key: &Key) -> u32 {
-        use crate::sched::nid::Address;
-        let kind = |n: u64| self.mix(self.start, n);
-        let state = match key {
-            Key::Default => kind(0),
-            Key::Absent(field) => self.mix(kind(1), *field as u64),
-            Key::Jobid(job) => self.mix_bytes(kind(2), job.as_bytes()),
-            Key::Uid(id) => self.mix(kind(3), u64::from(*id)),
-            Key::Gid(id) => self.mix(kind(4), u64::from(*id)),
-            Key::Projid(id) => self.mix(kind(5), u64::from(*id)),
-            Key::Nid(nid) => {
-                let net = ((nid.net() as u64) << 16) | u64::from(nid.number());
-                let state = self.mix(kind(6), net);
-                match nid.address() {
-                    Address::V4(ip) => self.mix_bytes(state, &ip),
-                    Address::V6(ip) => self.mix_bytes(state, &ip),
-                    Address::Number(node) => self.mix(state, u64::from(node)),
-                }
-            }
-        };
-        (self.mix(state, self.start) >> 32) as u32
+    pub fn wide(&self, key: &impl Hashed) -> u64 {
+        self.mix(key.mix(self), self.start)
+    }
+
+    /// The state that a value of kind `kind` starts from.
+    fn kind(&self, kind: u64) -> u64 {
+        self.mix(self.start, kind)
+    }
+
+    /// Mixes a network identifier into `state`.
+    fn mix_nid(&self, state: u64, nid: &Nid) -> u64 {
+        let net = ((nid.net() as u64) << 16) | u64::from(nid.number());
+        match nid.address() {
+            Address::V4(ip) => self.mix_bytes(self.mix(state, net), &ip),
+            Address::V6(ip) => self.mix_bytes(self.mix(state, net), &ip),
+            Address::Number(node) => self.mix(self.mix(state, net), u64::from(node)),
+        }
+    }
+}
+
+/// What a [`Hasher`] takes: two values that differ mix different words.
+pub trait Hashed {
+    /// The state of `hasher` after all words of the value.
+    fn mix(&self, hasher: &Hasher) -> u64;
+}
+
+impl Hashed for Key {
+    fn mix(&self, hasher: &Hasher) -> u64 {
+        let word = |kind, word| hasher.mix(hasher.kind(kind), word);
+        match self {
+            Self::Default => hasher.kind(0),
+            Self::Absent(field) => word(1, *field as u64),
+            Self::Jobid(job) => hasher.mix_bytes(hasher.kind(2), job.as_bytes()),
+            Self::Uid(id) => word(3, u64::from(*id)),
+            Self::Gid(id) => word(4, u64::from(*id)),
+            Self::Projid(id) => word(5, u64::from(*id)),
+            Self::Nid(nid) => hasher.mix_nid(hasher.kind(6), nid),
+            Self::Opcode(opcode) => word(7, u64::from(opcode.number())),
+            Self::Nodemap(id) => word(8, u64::from(*id)),
+        }
+    }
+}
+
+/// All fields, in one order; lengths and kinds are mixed in, so that no two subjects are the same words.
+impl Hashed for Subject {
+    fn mix(&self, hasher: &Hasher) -> u64 {
+        let raw = |id: Id| u64::from(id.get().unwrap_or(u32::MAX));
+        let pair = |a: u64, b: u64| (a << 32) | b;
+        let mut state = hasher.kind(9);
+        state = hasher.mix(state, pair(raw(self.uid), raw(self.gid)));
+        state = hasher.mix(state, pair(raw(self.projid), raw(self.nodemap)));
+        let opcode = u64::from(self.opcode.number());
+        state = hasher.mix(state, pair(opcode, u64::from(self.nid.is_some())));
+        if let Some(nid) = &self.nid {
+            state = hasher.mix_nid(state, nid);
+        }
+        if self.jobid.is_empty() {
+            return state;
+        }
+        hasher.mix_bytes(state, self.jobid.as_bytes())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sched::attr::Id;
 
     fn attrs() -> Attrs {
         Attrs {
+            opcode: Opcode::NONE,
             length: 4096,
             ..Attrs::UNKNOWN
         }
@@ -217,6 +298,8 @@ mod tests {
             zero.uid = Id::new(0);
             zero.gid = Id::new(0);
             zero.projid = Id::new(0);
+            zero.nodemap = Id::new(0);
+            zero.opcode = Opcode::OST_REPLY;
             zero.jobid = JobId::new(b"0");
             zero.nid = Nid::parse("0@lo").ok();
             let zero = Key::of(field, &zero);
@@ -233,6 +316,9 @@ mod tests {
             (Key::Uid(1000), "uid:1000"),
             (Key::Gid(0), "gid:0"),
             (Key::Projid(7), "projid:7"),
+            (Key::Nodemap(3), "nodemap:3"),
+            (Key::Opcode(Opcode::OST_READ), "opcode:ost_read"),
+            (Key::Opcode(Opcode::new(5000)), "opcode:5000"),
             (
                 Key::Nid(Nid::parse("10.0.0.1@tcp").unwrap()),
                 "nid:10.0.0.1@tcp",
@@ -278,6 +364,57 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn subjects_differ_by_each_field() {
+        let hasher = Hasher::new(7);
+        let nid = |text| Nid::parse(text).ok();
+        let none = Subject::NONE;
+        let mut subjects = vec![none];
+        for number in [0, 1, 4, u32::MAX - 1] {
+            let id = Id::new(number);
+            subjects.extend([
+                Subject { uid: id, ..none },
+                Subject { gid: id, ..none },
+                Subject { projid: id, ..none },
+                Subject {
+                    nodemap: id,
+                    ..none
+                },
+                Subject {
+                    opcode: Opcode::new(number),
+                    ..none
+                },
+            ]);
+        }
+        for text in [
+            "0@lo",
+            "4@gni",
+            "4@gni1",
+            "0.0.0.4@tcp",
+            "::4@tcp",
+            "0.0.0.4@o2ib",
+        ] {
+            let nid = nid(text);
+            subjects.push(Subject { nid, ..none });
+            for job in ["4", "a", "ab", "a longer name than one word"] {
+                let jobid = JobId::new(job.as_bytes());
+                subjects.push(Subject { nid, jobid, ..none });
+            }
+        }
+        let mut hashes: Vec<u64> = subjects
+            .iter()
+            .map(|subject| hasher.wide(subject))
+            .collect();
+        hashes.sort();
+        hashes.dedup();
+        assert_eq!(hashes.len(), subjects.len());
+        assert_eq!(
+            u64::from(hasher.hash(&none)),
+            hasher.wide(&none) >> 32,
+            "the upper half"
+        );
     }
 
     #[test]

@@ -18,6 +18,8 @@
 //! Two identifiers are the same client if type, number and address are equal. An IPv4 address and the
 //! IPv6 address that embeds it are different.
 
+pub mod range;
+
 use crate::sched::error::{Error, Result};
 use core::{
     fmt,

@@ -23,6 +23,7 @@ use core::fmt;
 
 pub(crate) mod fairshare;
 pub(crate) mod fifo;
+pub(crate) mod tbf;
 
 /// What a part answers when it is asked for a request.
 #[derive(Debug)]
@@ -465,6 +466,7 @@ impl Kind {
 policies! {
     Fifo: fifo,
     Fairshare: fairshare,
+    Tbf: tbf,
 }
 
 #[cfg(test)]
@@ -477,8 +479,8 @@ mod tests {
         for &kind in Kind::ALL {
             assert_eq!(Kind::from_name(kind.name()), Ok(kind));
         }
-        assert_eq!(Kind::ALL.len(), 2);
-        for name in ["", "Fifo", "fifo ", "tbf"] {
+        assert_eq!(Kind::ALL.len(), 3);
+        for name in ["", "Fifo", "fifo ", "orr"] {
             assert_eq!(Kind::from_name(name).unwrap_err().code, Code::NoEntry);
         }
     }

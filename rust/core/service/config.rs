@@ -6,15 +6,20 @@
 //! so a refused change leaves everything as it was. A policy whose parameters change is started anew with
 //! them; the instance before it is drained.
 
-use kernel::prelude::*;
+use kernel::{prelude::*, sync::Arc};
 
-use super::{errno, Service};
+use super::{
+    errno,
+    rules::{carry_over, Books},
+    Service,
+};
 use crate::{
     core::partition::KernelPart,
     sched::{
         attr::Priority,
         error,
-        policy::{AnyShared, Config, Kind, Tunables},
+        policy::{AnyShared, Config, Kind, Part, Tunables},
+        rules::{Book, RuleError},
         text::{Command, Heads},
     },
     sys::misc,
@@ -30,6 +35,11 @@ type Primaries = [Option<Config>; 2];
 pub(crate) struct Settings {
     tunables: Tunables,
     primaries: Primaries,
+    pub(super) books: Books,
+    /// That of the rules that were compiled last.
+    pub(super) generation: u64,
+    /// Why the last command for rules was refused.
+    pub(super) rule_error: Option<RuleError>,
 }
 
 impl Settings {
@@ -38,6 +48,21 @@ impl Settings {
         Self {
             tunables,
             primaries: [None; 2],
+            books: [const { None }; 2],
+            generation: 0,
+            rule_error: None,
+        }
+    }
+
+    /// The rules of the head at `index`, regular first.
+    pub(super) fn book(&self, index: usize) -> Option<&Arc<Book>> {
+        self.books.get(index)?.as_ref()
+    }
+
+    /// Replaces the rules of the head at `index`.
+    pub(super) fn set_book(&mut self, index: usize, book: Option<Arc<Book>>) {
+        if let Some(place) = self.books.get_mut(index) {
+            *place = book;
         }
     }
 
@@ -48,7 +73,7 @@ impl Settings {
 }
 
 /// Whether a command for `heads` is for the head of `priority`.
-fn addresses(heads: Heads, priority: Priority) -> bool {
+pub(super) fn addresses(heads: Heads, priority: Priority) -> bool {
     match heads {
         Heads::All => true,
         Heads::Regular => priority == Priority::Regular,
@@ -75,9 +100,8 @@ impl Service {
         for config in primaries.iter_mut().flatten() {
             *config = config.with(&tunables);
         }
-        self.replace(&settings.primaries, &primaries)?;
+        self.replace(&mut settings, &primaries)?;
         settings.tunables = tunables;
-        settings.primaries = primaries;
         self.ticker.set_delta(tunables.fairshare.delta_ms.get());
         Ok(())
     }
@@ -118,13 +142,13 @@ impl Service {
                 *primary = chosen;
             }
         }
-        self.replace(&settings.primaries, &primaries)?;
-        settings.primaries = primaries;
-        Ok(())
+        self.replace(&mut settings, &primaries)
     }
 
-    /// Starts what `new` has and `old` has not, on all partitions or on none.
-    fn replace(&self, old: &Primaries, new: &Primaries) -> Result {
+    /// Starts what `new` has and the settings have not, on all partitions or on none.
+    fn replace(&self, settings: &mut Settings, new: &Primaries) -> Result {
+        let old = settings.primaries;
+        let books = carry_over(&settings.books, &old, new)?;
         let changes = || {
             let pairs = old.iter().zip(new.iter());
             PRIORITIES
@@ -138,6 +162,15 @@ impl Service {
             let Some(config) = config else {
                 continue;
             };
+            let [regular, high] = &books;
+            let book = match priority {
+                Priority::Regular => regular,
+                Priority::High => high,
+            };
+            let update = match (&config, book) {
+                (Config::Tbf(config), Some(book)) => Some(settings.update_of(book, config)?),
+                _ => None,
+            };
             let shared = AnyShared::new(&config, misc::random()).map_err(|_| ENOMEM)?;
             for partition in self.partitions.iter() {
                 partition.reap();
@@ -145,7 +178,10 @@ impl Service {
                     .with(|inner| inner.head(priority).can_install())
                     .map_err(errno)?;
                 let part = KernelPart::new(&config, misc::random(), &shared);
-                let part = part.map_err(|_| ENOMEM)?;
+                let mut part = part.map_err(|_| ENOMEM)?;
+                if let Some(update) = &update {
+                    part.update(update.clone(), misc::now());
+                }
                 parts.push(Some(part), GFP_KERNEL)?;
             }
         }
@@ -164,6 +200,8 @@ impl Service {
                 }
             }
         }
+        settings.primaries = *new;
+        settings.books = books;
         self.ticker.worker().kick();
         self.run_all();
         Ok(())

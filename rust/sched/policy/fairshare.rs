@@ -155,7 +155,7 @@ impl<F: Fifo> Record<F> {
 
 /// The classes as a selector sees them.
 struct Classes<I: Item> {
-    table: ClassTable<Record<I::Fifo>>,
+    table: ClassTable<Key, Record<I::Fifo>>,
     cost_model: CostModel,
 }
 
@@ -188,7 +188,10 @@ impl<I: Item> Entities for Classes<I> {
     }
 
     fn find(&self, key: &Key) -> Option<u32> {
-        self.table.find(key)
+        match key {
+            Key::Default => Some(DEFAULT),
+            _ => self.table.find(key),
+        }
     }
 
     fn arrival(&self, slot: u32) -> Option<u64> {
@@ -214,7 +217,7 @@ impl<I: Item> Copy for Need<I> {}
 
 /// Memory for a part.
 pub struct Spare<I: Item> {
-    classes: ClassSpare<Record<I::Fifo>>,
+    classes: ClassSpare<Key, Record<I::Fifo>>,
     selector: SelectSpare,
 }
 
@@ -250,7 +253,7 @@ impl<I: Item> State<I> {
         let tunables = config.tunables();
         let mut rng = Rng::new(seed);
         let max = tunables.classes_max.get();
-        let mut table = ClassTable::new(max, rng.next_u64(), Record::new())?;
+        let mut table = ClassTable::new(max, rng.next_u64(), Key::Default, Record::new())?;
         let mut selector = AnySelector::new(tunables.select, (max as usize).saturating_add(1))?;
         let spare = selector.wants(table.target()).allocate()?;
         selector.feed(spare);
@@ -440,11 +443,7 @@ impl<I: Item> Part<I> for State<I> {
         let owes = way == Way::Forced && self.queued > 0;
         record.count(cost, !owes);
         if owes {
-            record.forced = record.forced.saturating_add(1);
-            let cost = self.classes.charge(cost);
-            let next = Some(self.classes.next_cost(class.slot())).filter(|&next| next > 0);
-            self.selector
-                .owe(&mut self.classes, class.slot(), cost, next);
+            self.owe(class.slot(), cost);
         }
         Passed::Counted
     }

@@ -12,7 +12,7 @@ use nrs_sched::{
     mem::Need,
     policy::{
         fairshare::params::{ClassesMax, Select},
-        AnyPart, Config, Get, Kind, Part, Tunables, View,
+        tbf, AnyPart, Config, Get, Kind, Part, Tunables, View,
     },
     ranges::Table,
     stats::{write_yaml, Row, Rows},
@@ -33,7 +33,15 @@ fn part(kind: Kind, select: Select, entities: u32) -> AnyPart<Request> {
     let mut tunables = Tunables::default();
     tunables.fairshare.select = select;
     tunables.fairshare.classes_max = ClassesMax::new(1 << 20).expect("within limits");
-    let arg = (kind == Kind::Fairshare).then_some("uid_fair");
+    tunables.tbf.classes_max = tbf::params::ClassesMax::new(1 << 20).expect("within limits");
+    // Twice what a decision per microsecond uses, so that there is always one to make.
+    let rate = (2_000_000 / entities).max(1);
+    tunables.tbf.rate = tbf::params::Rate::new(rate).expect("within limits");
+    let arg = match kind {
+        Kind::Fifo => None,
+        Kind::Fairshare => Some("uid_fair"),
+        Kind::Tbf => Some("uid"),
+    };
     let config = Config::parse(kind, arg, &tunables).expect("valid");
     arena::reserve((entities * QUEUED) as usize + 64).expect("memory");
     let mut part = arena::lone_part(&config, 1).expect("memory");
@@ -64,10 +72,11 @@ fn step(part: &mut AnyPart<Request>, now: u64) {
         force: false,
         table: None,
     };
-    if let Get::Item((request, class)) = part.get(&view) {
-        part.stop(class, nrs_sched::item::Item::cost(&request), now);
-        assert!(part.enqueue(request, class, now).is_ok());
-    }
+    let Get::Item((request, class)) = part.get(&view) else {
+        panic!("something may always go");
+    };
+    part.stop(class, nrs_sched::item::Item::cost(&request), now);
+    assert!(part.enqueue(request, class, now).is_ok());
 }
 
 fn decisions(c: &mut Criterion) {
@@ -81,14 +90,20 @@ fn decisions(c: &mut Criterion) {
         ("fifo", Kind::Fifo, Select::Deadline),
         ("deadline", Kind::Fairshare, Select::Deadline),
         ("random", Kind::Fairshare, Select::Random),
+        ("tbf", Kind::Tbf, Select::Deadline),
     ] {
         for entities in [2, 8, 64, 256, 1000, 4096, 100_000] {
             let mut part = part(kind, select, entities);
-            for now in 0..u64::from(entities) * 4 {
-                step(&mut part, now);
+            let mut now = 0;
+            let mut next = || {
+                now += 1000;
+                step(black_box(&mut part), now)
+            };
+            for _ in 0..u64::from(entities) * 4 {
+                next();
             }
             let id = BenchmarkId::new(name, entities);
-            group.bench_function(id, |b| b.iter(|| step(black_box(&mut part), 0)));
+            group.bench_function(id, |b| b.iter(&mut next));
         }
     }
     group.finish();

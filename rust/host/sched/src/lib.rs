@@ -26,8 +26,8 @@ macro_rules! export {
 }
 
 export!(
-    attr, class, error, head, heap, item, jobid, key, mem, nid, ranges, rng, slab, slots, stats,
-    text
+    attr, class, error, head, heap, item, jobid, key, mem, nid, ranges, rng, rules, slab, slots,
+    stats, text
 );
 
 /// See `rust/sched/policy.rs`.
@@ -46,6 +46,21 @@ pub mod policy {
         /// See `rust/sched/policy/fairshare/params.rs`.
         pub mod params {
             pub use crate::sched::policy::fairshare::params::*;
+        }
+    }
+
+    /// See `rust/sched/policy/tbf.rs`.
+    pub mod tbf {
+        pub use crate::sched::policy::tbf::*;
+
+        /// See `rust/sched/policy/tbf/params.rs`.
+        pub mod params {
+            pub use crate::sched::policy::tbf::params::*;
+        }
+
+        /// See `rust/sched/policy/tbf/stats.rs`.
+        pub mod stats {
+            pub use crate::sched::policy::tbf::stats::*;
         }
     }
 }

@@ -35,7 +35,7 @@ proptest! {
         max in 64u32..200,
         seed in any::<u64>(),
     ) {
-        let mut table = ClassTable::new(max, seed, u32::MAX).expect("memory");
+        let mut table = ClassTable::new(max, seed, Key::Default, u32::MAX).expect("memory");
         // What is busy must stay; what is idle may go.
         let mut known: HashMap<u32, (ClassId, bool)> = HashMap::new();
         let (mut now, mut overflow) = (0u64, 0u64);

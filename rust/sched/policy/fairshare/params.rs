@@ -8,7 +8,7 @@ use crate::sched::{
 };
 use core::fmt;
 
-/// Defines a choice between words.
+/// Defines a choice between words; needs [`line`], `Error`, `Result` and `fmt` where it is used.
 macro_rules! choice {
     (
         $(#[$doc:meta])* $name:ident, $wrong:literal:
@@ -50,6 +50,8 @@ macro_rules! choice {
         }
     };
 }
+
+pub(crate) use choice;
 
 choice! {
     /// Which field makes an entity.
@@ -104,7 +106,7 @@ choice! {
     Paper = "paper",
 }
 
-/// Defines a number within limits.
+/// Defines a number within limits; needs the same.
 macro_rules! number {
     (
         $(#[$doc:meta])* $name:ident, $lo:literal..=$hi:literal = $default:literal, $wrong:literal
@@ -161,6 +163,8 @@ macro_rules! number {
     };
 }
 
+pub(crate) use number;
+
 number! {
     /// Below how many queued requests of a head the oldest is served, whoever sent it; requests.
     OppThreshold, 0..=256 = 0, "opp_threshold is not a number from 0 to 256"
@@ -194,7 +198,7 @@ pub struct Tunables {
 }
 
 /// `text` without the newline that `echo` appends.
-fn line(text: &str) -> &str {
+pub(crate) fn line(text: &str) -> &str {
     text.strip_suffix('\n').unwrap_or(text)
 }
 

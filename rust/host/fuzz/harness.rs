@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What is expected of the rule language whatever is written: shared by the fuzz target and by the bounded
+//! run among the tests.
+
+use nrs_sched::{
+    attr::{Id, Opcode},
+    jobid::JobId,
+    nid::Nid,
+    rules::{Book, Command, Fields, Name, Rate, RuleSet, Subject, Unit},
+};
+
+/// Types of policies, chosen by the first byte.
+const TYPES: [&str; 10] = [
+    "generic",
+    "nid",
+    "jobid",
+    "opcode",
+    "uid",
+    "gid+uid",
+    "jobid+opcode",
+    "nid+jobid+opcode",
+    "projid",
+    "nodemap",
+];
+
+/// Rules of a book, at most.
+const RULES_MAX: u32 = 20;
+
+/// The lines of a book.
+pub fn lines(book: &Book) -> String {
+    let mut out = String::new();
+    book.write(&mut out, u64::from).expect("strings take all");
+    out
+}
+
+/// Subjects that rules are likely to be for.
+fn subjects() -> impl Iterator<Item = Subject> {
+    let nids = ["0@lo", "10.0.0.1@tcp", "fe80::1@o2ib1", "7@gni"];
+    let jobs = ["", "a", "dd.0", "*"];
+    let opcodes = [Opcode::OST_READ, Opcode::LDLM_ENQUEUE, Opcode::new(9999)];
+    (0..13usize).map(move |i| Subject {
+        nid: nids.get(i % 5).and_then(|nid| Nid::parse(nid).ok()),
+        jobid: JobId::new(jobs[i % 4].as_bytes()),
+        opcode: opcodes[i % 3],
+        uid: Id::new(i as u32 % 3),
+        gid: Id::new(i as u32 % 2),
+        projid: if i % 2 == 0 { Id::ABSENT } else { Id::new(1) },
+        nodemap: Id::new(i as u32),
+    })
+}
+
+/// Looks at every rule in order.
+pub fn walk(book: &Book, subject: &Subject) -> Name {
+    let mut rules = book.rules();
+    let found = rules.find(|rule| rule.conditions().hold(subject));
+    found.map_or(Name::DEFAULT, |rule| *rule.name())
+}
+
+/// Looks the rule up.
+pub fn find(set: &RuleSet, subject: &Subject) -> Name {
+    *set.rule(set.find(subject))
+        .expect("an index of the set")
+        .name()
+}
+
+/// The rules of `book`, entered again from its lines; `max` is the number of rules that there can be.
+pub fn enter_again(book: &Book, rate: Rate, max: u32) -> Book {
+    let mut again = Book::new(book.fields(), rate, max).expect("memory");
+    for line in lines(book).lines() {
+        let (rule, _) = line.rsplit_once(", ref ").expect("the form of a line");
+        let (conditions, rate) = rule.rsplit_once(' ').expect("the form of a line");
+        let command = if conditions == "default *" {
+            format!("change default rate={rate}")
+        } else {
+            format!("start {conditions} rate={rate} rank=default")
+        };
+        let parsed = Command::parse(&command).unwrap_or_else(|e| panic!("{command:?}: {e}"));
+        again = again
+            .apply(&parsed)
+            .unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    }
+    again
+}
+
+/// Takes the first byte as the type of a policy and each line of the rest as a command.
+pub fn run(data: &[u8]) {
+    let Some((&first, rest)) = data.split_first() else {
+        return;
+    };
+    let kind = TYPES[usize::from(first) % TYPES.len()];
+    let rate = Rate::new(10_000, Unit::Plain).expect("within limits");
+    let mut book = Book::new(Fields::parse(kind).expect("valid"), rate, RULES_MAX).expect("memory");
+    for line in rest.split(|&b| b == b'\n') {
+        let Ok(text) = core::str::from_utf8(line) else {
+            continue;
+        };
+        let before = lines(&book);
+        let result = Command::parse(text).and_then(|command| book.apply(&command));
+        assert_eq!(lines(&book), before, "the old book is left alone");
+        match result {
+            Ok(new) => book = new,
+            Err(error) => {
+                assert!(!error.to_string().contains('\n'));
+                assert!((1..=text.len() + 1).contains(&usize::from(error.column)));
+                assert!(error.found(text).len() <= 24);
+            }
+        }
+    }
+    assert!(book.len() <= RULES_MAX as usize + 1);
+    let set = book.compile(1).expect("memory");
+    // The default rule may have been ranked; its place has no meaning, and it goes last again.
+    let again = enter_again(&book, rate, RULES_MAX);
+    for subject in subjects() {
+        let found = find(&set, &subject);
+        assert_eq!(found, walk(&book, &subject), "{subject}");
+        assert_eq!(found, walk(&again, &subject), "{subject}");
+    }
+}

@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The compiled rule set against a model that is easy to believe, on random rules and subjects; and the rule
+//! language against anything that can be written.
+
+#[path = "../../fuzz/harness.rs"]
+mod harness;
+
+use nrs_sched::{
+    attr::{Id, Opcode},
+    jobid::JobId,
+    key::Field,
+    nid::Nid,
+    rules::{Book, Command, Fields, Name, Rate, Subject, Unit},
+};
+use proptest::prelude::*;
+
+/// Identifiers of clients, some patterns, and which of the clients each of them is for.
+const NIDS: [&str; 6] = [
+    "0@lo",
+    "10.0.0.1@tcp",
+    "10.0.0.2@tcp",
+    "10.0.7.2@tcp1",
+    "fe80::1@tcp",
+    "5@gni",
+];
+const NID_ITEMS: [(&str, &[usize]); 12] = [
+    ("0@lo", &[0]),
+    ("10.0.0.1@tcp", &[1]),
+    ("fe80::1@tcp", &[4]),
+    ("5@gni", &[5]),
+    ("*@tcp", &[1, 2, 4]),
+    ("*.*.*.*@tcp", &[1, 2]),
+    ("10.0.0.[1,3-9]@tcp", &[1]),
+    ("10.0.[0-8].[2-8/2]@tcp1", &[3]),
+    ("10.0.0.0/30@tcp", &[1, 2]),
+    ("fe80::/10@tcp", &[4]),
+    ("[1-9/4]@gni", &[5]),
+    ("[0-4,6]@gni", &[]),
+];
+
+const JOBS: [&str; 6] = ["", "dd.0", "dd.1", "fio.0", "x", "aXbXc"];
+const JOB_ITEMS: [(&str, &[usize]); 10] = [
+    ("dd.0", &[1]),
+    ("x", &[4]),
+    ("none", &[]),
+    ("*", &[0, 1, 2, 3, 4, 5]),
+    ("dd.*", &[1, 2]),
+    ("*.0", &[1, 3]),
+    ("*X*X*", &[5]),
+    ("a*b**c", &[5]),
+    ("*dd*", &[1, 2]),
+    ("f*.1", &[]),
+];
+
+const OPCODES: [Opcode; 4] = [
+    Opcode::NONE,
+    Opcode::OST_READ,
+    Opcode::OST_WRITE,
+    Opcode::LFSCK_QUERY,
+];
+
+/// A subject by the places of its values; numbers of 0 are absent.
+#[derive(Clone, Copy, Debug)]
+struct Who {
+    nid: usize,
+    job: usize,
+    opcode: usize,
+    ids: [u32; 4],
+}
+
+impl Who {
+    fn subject(self) -> Subject {
+        let id = |i: usize| match self.ids[i] {
+            0 => Id::ABSENT,
+            id => Id::new(id - 1),
+        };
+        Subject {
+            nid: NIDS.get(self.nid).map(|nid| Nid::parse(nid).unwrap()),
+            jobid: JobId::new(JOBS[self.job].as_bytes()),
+            opcode: OPCODES[self.opcode],
+            uid: id(0),
+            gid: id(1),
+            projid: id(2),
+            nodemap: id(3),
+        }
+    }
+}
+
+fn who() -> impl Strategy<Value = Who> {
+    (
+        0..NIDS.len() + 1,
+        0..JOBS.len(),
+        0..OPCODES.len(),
+        proptest::array::uniform4(0u32..4),
+    )
+        .prop_map(|(nid, job, opcode, ids)| Who {
+            nid,
+            job,
+            opcode,
+            ids,
+        })
+}
+
+/// A condition: its field, and places or values of its items.
+#[derive(Clone, Debug)]
+struct Asks {
+    field: Field,
+    items: Vec<usize>,
+}
+
+impl Asks {
+    fn text(&self) -> String {
+        let items: Vec<String> = self
+            .items
+            .iter()
+            .map(|&item| match self.field {
+                Field::Nid => NID_ITEMS[item % NID_ITEMS.len()].0.into(),
+                Field::Jobid => JOB_ITEMS[item % JOB_ITEMS.len()].0.into(),
+                Field::Opcode => OPCODES[1 + item % 3].to_string(),
+                _ => (item % 3).to_string(),
+            })
+            .collect();
+        format!("{}={{{}}}", self.field.name(), items.join(" "))
+    }
+
+    fn holds(&self, who: Who) -> bool {
+        let id = |i: usize, item: usize| who.ids[i] as usize == item % 3 + 1;
+        self.items.iter().any(|&item| match self.field {
+            Field::Nid => NID_ITEMS[item % NID_ITEMS.len()].1.contains(&who.nid),
+            Field::Jobid => JOB_ITEMS[item % JOB_ITEMS.len()].1.contains(&who.job),
+            Field::Opcode => 1 + item % 3 == who.opcode,
+            Field::Uid => id(0, item),
+            Field::Gid => id(1, item),
+            Field::Projid => id(2, item),
+            Field::Nodemap => id(3, item),
+        })
+    }
+}
+
+type Conditions = Vec<Vec<Asks>>;
+
+fn conditions() -> impl Strategy<Value = Conditions> {
+    let asks = (
+        proptest::sample::select(&Field::ALL[..]),
+        proptest::collection::vec(0..12usize, 1..4),
+    )
+        .prop_map(|(field, items)| Asks { field, items });
+    let conjunction = proptest::collection::vec(asks, 1..4);
+    proptest::collection::vec(conjunction, 1..4)
+}
+
+fn text(conditions: &Conditions) -> String {
+    let conjunction = |asks: &Vec<Asks>| {
+        let texts: Vec<String> = asks.iter().map(Asks::text).collect();
+        texts.join("&")
+    };
+    let texts: Vec<String> = conditions.iter().map(conjunction).collect();
+    texts.join(",")
+}
+
+fn holds(conditions: &Conditions, who: Who) -> bool {
+    conditions
+        .iter()
+        .any(|asks| asks.iter().all(|asks| asks.holds(who)))
+}
+
+/// What happens to the rules; rules are named by numbers.
+#[derive(Clone, Debug)]
+enum Op {
+    Start(usize, Conditions, Option<usize>),
+    Rank(usize, usize),
+    Rate(usize, u32),
+    Stop(usize),
+}
+
+const NAMES: usize = 30;
+
+fn op() -> impl Strategy<Value = Op> {
+    let name = 0..NAMES;
+    prop_oneof![
+        6 => (name.clone(), conditions(), proptest::option::of(name.clone()))
+            .prop_map(|(name, conditions, rank)| Op::Start(name, conditions, rank)),
+        2 => (name.clone(), name.clone()).prop_map(|(name, rank)| Op::Rank(name, rank)),
+        1 => (name.clone(), 1u32..1000).prop_map(|(name, rate)| Op::Rate(name, rate)),
+        1 => name.prop_map(Op::Stop),
+    ]
+}
+
+/// The rules in order, and the one that is for whoever has none.
+#[derive(Default)]
+struct Model {
+    rules: Vec<(usize, Conditions, u32)>,
+}
+
+impl Model {
+    fn place(&self, name: usize) -> Option<usize> {
+        self.rules.iter().position(|rule| rule.0 == name)
+    }
+
+    /// The command of `op`, and whether it succeeds; does the same here.
+    fn apply(&mut self, op: &Op) -> (String, bool) {
+        match op {
+            Op::Start(name, conditions, rank) => {
+                let mut command = format!("start r{name} {} rate=7", text(conditions));
+                let mut before = Some(0);
+                if let Some(rank) = rank {
+                    command += &format!(" rank=r{rank}");
+                    before = self.place(*rank);
+                }
+                let (Some(at), None) = (before, self.place(*name)) else {
+                    return (command, false);
+                };
+                self.rules.insert(at, (*name, conditions.clone(), 7));
+                (command, true)
+            }
+            Op::Rank(name, rank) => {
+                let command = format!("change r{name} rank=r{rank}");
+                let (Some(from), Some(_)) = (self.place(*name), self.place(*rank)) else {
+                    return (command, false);
+                };
+                if name != rank {
+                    let rule = self.rules.remove(from);
+                    let to = self.place(*rank).unwrap();
+                    self.rules.insert(to, rule);
+                }
+                (command, true)
+            }
+            Op::Rate(name, rate) => {
+                let place = self.place(*name);
+                if let Some(place) = place {
+                    self.rules[place].2 = *rate;
+                }
+                (format!("change r{name} rate={rate}"), place.is_some())
+            }
+            Op::Stop(name) => {
+                self.rules.retain(|rule| rule.0 != *name);
+                (format!("stop r{name}"), true)
+            }
+        }
+    }
+
+    fn lines(&self) -> String {
+        let line = |(name, conditions, rate): &(usize, Conditions, u32)| {
+            format!("r{name} {} {rate}", text(conditions))
+        };
+        let mut lines: Vec<String> = self.rules.iter().map(line).collect();
+        lines.push("default * 10000".into());
+        lines.join("\n")
+    }
+
+    fn find(&self, who: Who) -> String {
+        let mut rules = self.rules.iter();
+        let found = rules.find(|(_, conditions, _)| holds(conditions, who));
+        found.map_or("default".into(), |(name, ..)| format!("r{name}"))
+    }
+}
+
+fn default_rate() -> Rate {
+    Rate::new(10_000, Unit::Plain).unwrap()
+}
+
+fn without_refs(book: &Book) -> String {
+    let all = harness::lines(book);
+    let lines: Vec<&str> = all
+        .lines()
+        .map(|line| line.rsplit_once(", ref ").unwrap().0)
+        .collect();
+    lines.join("\n")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Order, conditions and lookup agree with the model after any commands, and a command leaves the book
+    /// that it was applied to as it was.
+    #[test]
+    fn rules_agree_with_the_model(
+        ops in proptest::collection::vec(op(), 1..60),
+        subjects in proptest::collection::vec(who(), 40),
+    ) {
+        let mut model = Model::default();
+        let mut book = Book::new(Fields::ALL, default_rate(), 100).unwrap();
+        for op in &ops {
+            let before = harness::lines(&book);
+            let old = book.compile(1).unwrap();
+            let (command, fits) = model.apply(op);
+            let new = book.apply(&Command::parse(&command).unwrap());
+            prop_assert_eq!(new.is_ok(), fits, "{}", command);
+            prop_assert_eq!(&harness::lines(&book), &before);
+            let who = subjects[0].subject();
+            prop_assert_eq!(harness::find(&old, &who), harness::walk(&book, &who));
+            if let Ok(new) = new {
+                book = new;
+            }
+            prop_assert_eq!(without_refs(&book), model.lines());
+        }
+        let set = book.compile(2).unwrap();
+        let again = harness::enter_again(&book, default_rate(), 100);
+        prop_assert_eq!(without_refs(&again), model.lines());
+        let again = again.compile(3).unwrap();
+        for who in subjects {
+            let subject = who.subject();
+            let want = model.find(who);
+            prop_assert_eq!(harness::find(&set, &subject).to_string(), &want[..], "{}", subject);
+            prop_assert_eq!(harness::walk(&book, &subject).to_string(), &want[..]);
+            prop_assert_eq!(harness::find(&again, &subject).to_string(), &want[..]);
+        }
+    }
+
+    #[test]
+    fn rules_show_rates_as_they_take_them(text in "[0-9]{1,14}(iops|[KMG]?i?B(/s)?)?") {
+        if let Some(rate) = Rate::parse(&text) {
+            prop_assert_eq!(Rate::parse(&rate.to_string()), Some(rate));
+        }
+    }
+}
+
+/// Words that commands are made of, and what does not belong there.
+fn soup() -> impl Strategy<Value = Vec<u8>> {
+    let words: &[&[u8]] = &[
+        b"start ",
+        b"change ",
+        b"stop ",
+        b"reg ",
+        b"hp ",
+        b"a ",
+        b"b ",
+        b"c ",
+        b"default ",
+        b"uid={",
+        b"gid={",
+        b"projid={",
+        b"nodemap={",
+        b"jobid={",
+        b"opcode={",
+        b"nid={",
+        b"{",
+        b"}",
+        b"} ",
+        b"}&",
+        b"},",
+        b"=",
+        b" ",
+        b"\t",
+        b"\n",
+        b"0",
+        b"1 ",
+        b"0x",
+        b"4294967295 ",
+        b"rate=5 ",
+        b"rate=",
+        b"minrate=",
+        b"rank=a ",
+        b"rank=",
+        b"realtime=1 ",
+        b"borrow=1 ",
+        b"also=a+b ",
+        b"also=",
+        b"iops",
+        b"MiB/s",
+        b"10.0.[0-9/2].*@tcp ",
+        b"10.0.0.1@tcp ",
+        b"fe80::/10@o2ib1 ",
+        b"[1,3-5",
+        b"/0]",
+        b"@gni ",
+        b"0@lo ",
+        b"*@lo ",
+        b"ost_read ",
+        b"ldlm_enqueue ",
+        b"dd.* ",
+        b"*",
+        b"a*b*",
+        b"\0",
+        b"\xff",
+        b"\xc3\xa9",
+        b"start a uid={1} rate=5\n",
+        b"start b jobid={*} rate=5\n",
+        b"start c {0@lo} 7\n",
+    ];
+    proptest::collection::vec(proptest::sample::select(words), 0..40)
+        .prop_map(|words| words.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    #[test]
+    fn rules_stand_any_words(kind in any::<u8>(), text in soup()) {
+        harness::run(&[&[kind], &text[..]].concat());
+    }
+
+    #[test]
+    fn rules_stand_any_bytes(data in proptest::collection::vec(any::<u8>(), 0..300)) {
+        harness::run(&data);
+        let text = String::from_utf8_lossy(&data);
+        let _ = Fields::parse(&text);
+        let _ = Rate::parse(&text);
+        let _ = Name::new(&text);
+        let _ = Command::parse(&format!("start a nid={{{text}}}"));
+        let _ = Command::parse(&format!("change a {text}"));
+    }
+}
+
+/// Rules that share all values but those of one condition, wherever that stands.
+#[test]
+fn rules_are_found_by_the_telling_condition() {
+    let mut book = Book::new(Fields::ALL, default_rate(), 4096).unwrap();
+    for i in 0..300u32 {
+        let text = match i % 3 {
+            0 => format!("start r{i} opcode={{ost_read}}&uid={{{i}}}&jobid={{*}}"),
+            1 => format!("start r{i} nid={{*@tcp}}&gid={{0 1}}&jobid={{job.{i}}}"),
+            _ => format!("start r{i} projid={{{i}}},jobid={{*.{i}}}&opcode={{ost_write}}"),
+        };
+        book = book.apply(&Command::parse(&text).unwrap()).unwrap();
+    }
+    let set = book.compile(1).unwrap();
+    for i in 0..301u32 {
+        for opcode in [Opcode::OST_READ, Opcode::OST_WRITE, Opcode::OST_SYNC] {
+            let subject = Subject {
+                nid: Nid::parse("10.0.0.1@tcp").ok(),
+                jobid: JobId::new(format!("job.{i}").as_bytes()),
+                opcode,
+                uid: Id::new(i),
+                gid: Id::new(i & 1),
+                projid: Id::new(i),
+                nodemap: Id::ABSENT,
+            };
+            assert_eq!(
+                harness::find(&set, &subject),
+                harness::walk(&book, &subject)
+            );
+        }
+    }
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Rules that change under way.
+
+use super::sim::{near, none, one, Sim, SECOND};
+use nrs_sched::policy::Get;
+use std::collections::BTreeMap;
+
+/// Without a new arrival: whatever the change, what is queued follows at once.
+#[test]
+fn a_standing_backlog_follows_a_change_at_once() {
+    for refresh in [true, false] {
+        // Without the walk over the classes, the root of the heap is matched when it is looked at; a
+        // shorter wait than before needs the walk.
+        let apply = |sim: &mut Sim, command: &str, shorter: bool| {
+            if refresh || shorter {
+                sim.rule(command);
+            } else {
+                sim.rule_later(command);
+            }
+        };
+        let mut sim = Sim::by_uid();
+        sim.rule("start a uid={1} rate=1");
+        sim.queue(0, 1, 100_000, 1);
+        sim.run(sim.now + 10 * SECOND + SECOND / 2, none);
+        apply(&mut sim, "change a rate=1000", true);
+        near(sim.count(1, SECOND, none), 1000, 1.0, "raised");
+        apply(&mut sim, "change a rate=10", false);
+        near(sim.count(1, 10 * SECOND, none), 100, 2.0, "lowered");
+        apply(&mut sim, "start b uid={1} rate=500", true);
+        near(sim.count(1, SECOND, none), 500, 1.0, "started");
+        // Rank alone.
+        apply(&mut sim, "change a rank=b rate=100", false);
+        near(sim.count(1, SECOND, none), 100, 2.0, "ranked");
+        apply(&mut sim, "change b rank=a", true);
+        near(sim.count(1, SECOND, none), 500, 1.0, "ranked back");
+        apply(&mut sim, "stop b", false);
+        near(sim.count(1, SECOND, none), 100, 2.0, "stopped");
+        apply(&mut sim, "stop a", true);
+        near(sim.count(1, SECOND, none), 10_000, 1.0, "default");
+        apply(&mut sim, "change default rate=50", false);
+        near(sim.count(1, SECOND, none), 50, 3.0, "default changed");
+    }
+}
+
+/// A class that the walk has not reached is matched when it is touched.
+#[test]
+fn what_is_touched_is_matched() {
+    let mut sim = Sim::by_uid();
+    sim.late = 0;
+    sim.rule("start a uid={1} rate=1");
+    sim.queue(0, 1, 10, 1);
+    sim.run(sim.now + SECOND / 2, none);
+    sim.rule_later("change a rate=1000");
+    assert_eq!(sim.row(1).rate.per_second(), 1000);
+    // An arrival.
+    sim.queue(0, 1, 1, 1);
+    assert_eq!(sim.count(1, SECOND / 100, none), 8);
+    // The root of the heap: it is not served at the old rate once more.
+    sim.queue(0, 1, 100, 1);
+    sim.run(sim.now + SECOND / 100, none);
+    sim.rule_later("change a rate=1");
+    near(sim.count(1, 20 * SECOND, none), 20, 5.0, "root");
+}
+
+/// No storm of commands gives anybody a token.
+#[test]
+fn a_storm_of_commands_does_not_raise_a_rate() {
+    for parts in [1, 2] {
+        let mut sim = Sim::new("uid", parts, &Default::default());
+        sim.rule("start a uid={1} rate=100");
+        sim.queue(0, 1, 16, 1);
+        sim.run(sim.now + SECOND, one);
+        let storm = [
+            "start b uid={1} rate=100",
+            "change a rate=100",
+            "stop b",
+            "change a realtime=1",
+            "start c uid={7} rate=5",
+            "change a realtime=0",
+            "stop c",
+            "change a rate=101",
+            "change a rate=100",
+        ];
+        sim.served.clear();
+        for i in 0..3000 {
+            sim.rule(storm[i % storm.len()]);
+            sim.run(sim.now + SECOND / 500, one);
+        }
+        near(sim.served[&1].0, 600, 2.0, "storm");
+    }
+}
+
+/// Debt and tokens keep their proportion: a change to a slow rule and back is worth nothing.
+#[test]
+fn tokens_survive_a_change_in_proportion() {
+    let mut sim = Sim::by_uid();
+    sim.late = 0;
+    sim.rule("start a uid={1} rate=10");
+    sim.queue(0, 1, 2, 1);
+    assert_eq!(sim.count(1, 1, none), 2);
+    // One of three tokens is left.
+    sim.rule("change a rate=1000");
+    sim.rule("change a rate=3MiB/s");
+    sim.rule("change a rate=10");
+    sim.queue(0, 1, 3, 1);
+    // But for rounding.
+    sim.now += SECOND / 1000;
+    assert_eq!(sim.count(1, 1, none), 1);
+    let Get::Throttled { until } = sim.get(0, false) else {
+        panic!("no token is left");
+    };
+    near(until - sim.now, SECOND / 10, 3.0, "next");
+}
+
+/// The number of classes of each rule, slot by slot.
+#[test]
+fn classes_are_counted_by_rule() {
+    let mut sim = Sim::by_uid();
+    sim.rule("start a uid={1 2 3} rate=10");
+    sim.rule("start b uid={4} rate=10");
+    for uid in 1..=300 {
+        sim.queue(0, uid, 1, 1);
+    }
+    sim.run(sim.now + SECOND, none);
+    let refs = |sim: &Sim| {
+        let mut refs = BTreeMap::new();
+        let mut from = Some(0);
+        while let Some(slot) = from {
+            from = sim.parts[0].refs(slot, 64, |id| *refs.entry(id).or_insert(0) += 1);
+        }
+        let mut text = String::new();
+        let count = |id| refs.get(&id).copied().unwrap_or(0);
+        sim.book.write(&mut text, count).unwrap();
+        text
+    };
+    assert_eq!(
+        refs(&sim),
+        "b uid={4} 10, ref 1\na uid={1 2 3} 10, ref 3\ndefault * 10000, ref 296\n"
+    );
+    sim.rule("stop a");
+    assert_eq!(
+        refs(&sim),
+        "b uid={4} 10, ref 1\ndefault * 10000, ref 299\n"
+    );
+}

@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! One test for each defect of the original's history that could happen here, and for each hazard in its
+//! code; those that are the rule language's are in the tests of the rules.
+
+use super::sim::{attrs, feed, near, none, one, Sim, SECOND};
+use nrs_sched::{
+    attr::{Attrs, Opcode},
+    item::Item,
+    policy::{
+        tbf::{
+            params::{CacheSize, ClassesMax},
+            stats::{write_yaml, Rows},
+            Tunables,
+        },
+        Get, Part, Passed, Way,
+    },
+};
+
+/// LU-5379: a listing that is longer than a page, or than one lock hold, is complete.
+#[test]
+fn lu_5379_long_listings_are_complete() {
+    let mut sim = Sim::by_uid();
+    for uid in 1..=1000 {
+        sim.queue(0, uid, 1, 1);
+    }
+    let rows = sim.rows();
+    assert_eq!(rows.len(), 1000);
+    let mut all = Rows::new();
+    all.extend(&rows).unwrap();
+    all.merge();
+    let mut text = String::new();
+    write_yaml(&mut text, all.as_slice(), all.sums().unwrap().as_slice()).unwrap();
+    assert!(text.len() > 100_000 && text.contains("uid:1000"));
+}
+
+/// LU-6163, LU-6174: products and quotients of 64 bits and more are right.
+#[test]
+fn lu_6163_large_products_are_right() {
+    for rate in ["32GiB/s", "1B/s", "10000000", "1"] {
+        let mut sim = Sim::by_uid();
+        sim.late = 0;
+        sim.rule(&format!("start a uid={{1}} rate={rate}"));
+        // Ten years idle.
+        sim.queue(0, 1, 1, 1);
+        assert_eq!(sim.count(1, 1, none), 1);
+        sim.now += 315_360_000 * SECOND;
+        sim.queue(0, 1, 4, 1);
+        let burst = std::iter::from_fn(|| matches!(sim.get(0, false), Get::Item(_)).then_some(()));
+        assert_eq!(burst.count(), 3, "{rate}");
+        let Get::Throttled { until } = sim.get(0, false) else {
+            panic!("the fourth one has to wait");
+        };
+        assert!(
+            until > sim.now && until <= sim.now + 4 * 4096 * SECOND,
+            "{rate}"
+        );
+    }
+}
+
+/// LU-9227: a rate change is seen after an unrelated rule started, in either order.
+#[test]
+fn lu_9227_a_rate_change_is_seen_after_an_unrelated_start() {
+    for later in [false, true] {
+        let mut sim = Sim::by_uid();
+        sim.rule("start a uid={1} rate=10");
+        sim.queue(0, 1, 16, 1);
+        sim.run(sim.now + SECOND, one);
+        for command in [
+            "start z uid={77} rate=5",
+            "change a rate=1000",
+            "start y uid={78} rate=5",
+        ] {
+            if later {
+                sim.rule_later(command);
+            } else {
+                sim.rule(command);
+            }
+        }
+        // An arrival touches the class.
+        sim.queue(0, 1, 1, 1);
+        near(sim.count(1, SECOND, one), 1000, 1.5, "changed");
+    }
+}
+
+/// LU-15926, and the residue of exactly one token: no remainder survives a change to do harm.
+#[test]
+fn lu_15926_changes_leave_no_remainder() {
+    let mut sim = Sim::by_uid();
+    sim.rule("start a uid={1} rate=3 realtime=1");
+    sim.queue(0, 1, 16, 1);
+    for rate in (1..200).chain([1, 10_000_000, 1, 999_999, 7]) {
+        sim.run(sim.now + SECOND / 50 + 1, one);
+        sim.rule(&format!("change a rate={rate}"));
+    }
+    sim.run(sim.now + 2 * SECOND, one);
+    near(
+        sim.count(1, 100 * SECOND, one),
+        700,
+        1.0,
+        "after the changes",
+    );
+}
+
+/// LU-14724: ranking neighbours, in all orders, ends in the order that was asked for.
+#[test]
+fn lu_14724_ranking_neighbours() {
+    let mut sim = Sim::by_uid();
+    for (name, rate) in [("a", 10), ("b", 20), ("c", 30)] {
+        sim.rule(&format!("start {name} uid={{1}} rate={rate}"));
+    }
+    sim.queue(0, 1, 8, 1);
+    let rate = |sim: &Sim| sim.row(1).rate.per_second();
+    assert_eq!(rate(&sim), 30);
+    for (command, want) in [
+        ("change b rank=c", 20),
+        ("change c rank=b", 30),
+        ("change c rank=c", 30),
+        ("change a rank=b", 30),
+        ("change a rank=c", 10),
+        ("change c rank=default", 10),
+        ("change b rank=a", 20),
+    ] {
+        sim.rule(command);
+        assert_eq!(rate(&sim), want, "{command}");
+    }
+}
+
+/// LU-15366: rates above 65535 are real ones.
+#[test]
+fn lu_15366_rates_above_65535() {
+    let mut sim = Sim::by_uid();
+    sim.rule("start a uid={1} rate=131072");
+    sim.queue(0, 1, 16, 1);
+    sim.run(sim.now + SECOND / 10, one);
+    near(sim.count(1, SECOND, one), 131_072, 1.0, "rate");
+}
+
+/// LU-19137: the time to wake up is absolute, and at most a token away, also long after the start.
+#[test]
+fn lu_19137_the_wake_up_is_absolute() {
+    for days in [0, 1, 3650] {
+        let mut sim = Sim::by_uid();
+        sim.now = days * 86_400 * SECOND;
+        sim.rule("start a uid={1} rate=10");
+        sim.queue(0, 1, 4, 1);
+        for _ in 0..3 {
+            assert!(matches!(sim.get(0, false), Get::Item(_)));
+        }
+        let Get::Throttled { until } = sim.get(0, false) else {
+            panic!("three tokens were there");
+        };
+        assert_eq!(until, sim.now + SECOND / 10);
+    }
+}
+
+/// LU-16796, LU-20423, hazard 18: idle classes stay within their bound, and classes that come back after
+/// they were forgotten are as good as new; a class with requests is never forgotten.
+#[test]
+fn lu_19597_idle_classes_are_bounded() {
+    let tunables = Tunables {
+        cache_size: CacheSize::new(10).unwrap(),
+        ..Tunables::default()
+    };
+    let mut sim = Sim::new("uid", 1, &tunables);
+    sim.rule("start a uid={5000} rate=1");
+    sim.queue(0, 5000, 10, 1);
+    assert_eq!(sim.count(5000, 1, none), 3);
+    sim.served.clear();
+    for uid in 1..=1000 {
+        sim.queue(0, uid, 1, 1);
+        assert!(matches!(sim.get(0, false), Get::Item(_)));
+        assert!(sim.rows().len() <= 12);
+    }
+    let mut refs = 0;
+    sim.parts[0].refs(0, u32::MAX, |_| refs += 1);
+    assert_eq!(refs, 11);
+    assert_eq!(sim.row(5000).queued, 7);
+}
+
+/// Hazard 18: beyond the bound of classes the default class serves, under the default rule, and is counted.
+#[test]
+fn beyond_the_bound_the_default_rule_limits() {
+    let tunables = Tunables {
+        classes_max: ClassesMax::new(64).unwrap(),
+        ..Tunables::default()
+    };
+    let mut sim = Sim::new("uid", 1, &tunables);
+    sim.rule("change default rate=100");
+    sim.rule("start a uid={1000} rate=5");
+    for uid in 1..=64 {
+        sim.queue(0, uid, 1, 1);
+    }
+    for uid in [1000, 1001] {
+        let class = sim.class(0, uid);
+        assert!(!sim.parts[0].is_live(class));
+        sim.queue(0, uid, 200, 1);
+    }
+    assert_eq!(sim.parts[0].overflow(), 402);
+    sim.run(sim.now + SECOND / 2, none);
+    let got = sim.measure(SECOND, none);
+    near(
+        got.values().map(|got| got.0).sum(),
+        100,
+        2.0,
+        "default class",
+    );
+    assert!(sim
+        .rows()
+        .iter()
+        .any(|row| row.default && row.rule.as_str() == "default"));
+}
+
+/// Hazard 1: any opcode number can be a class and be matched.
+#[test]
+fn hazard_1_opcodes_of_any_number() {
+    let mut sim = Sim::new("opcode", 1, &Tunables::default());
+    sim.rule("start a opcode={ost_read} rate=10");
+    feed(&mut sim.parts[0]);
+    for number in [
+        0,
+        1,
+        3,
+        63,
+        64,
+        127,
+        128,
+        400,
+        501,
+        801,
+        1101,
+        65_535,
+        u32::MAX - 1,
+    ] {
+        let attrs = Attrs {
+            opcode: Opcode::new(number),
+            ..attrs(1)
+        };
+        let class = sim.parts[0].classify(&attrs, 0);
+        assert!(sim.parts[0].is_live(class), "{number}");
+    }
+    let limited = sim
+        .rows()
+        .iter()
+        .filter(|row| row.rule.as_str() == "a")
+        .count();
+    assert_eq!(limited, usize::from(Opcode::OST_READ.number() == 3));
+}
+
+/// Hazard 2, LU-6939: rules come and go while classes are matched, a few at a time.
+#[test]
+fn hazard_2_rules_stop_while_classes_are_matched() {
+    let mut sim = Sim::by_uid();
+    for uid in 1..=500 {
+        sim.queue(0, uid, 2, 1);
+    }
+    let mut from = 0;
+    for i in 0..300 {
+        match i % 3 {
+            0 => sim.rule_later(&format!("start r{i} uid={{{i} 400 401}} rate=10")),
+            1 => sim.rule_later(&format!("change r{} rate=20", i - 1)),
+            _ => sim.rule_later(&format!("stop r{}", i - 2)),
+        }
+        from = sim.parts[0].refresh(from, 7, sim.now).unwrap_or(0);
+        let _ = sim.get(0, false);
+    }
+    sim.rule("stop r0");
+    sim.run(sim.now + SECOND, none);
+    assert_eq!(sim.served.values().map(|got| got.0).sum::<u64>(), 1000);
+}
+
+/// Hazard 3: there is no flag that could stay set; a part is asked, and answers by what is queued.
+#[test]
+fn hazard_3_throttling_has_no_flag() {
+    let mut sim = Sim::by_uid();
+    sim.rule("start a uid={1} rate=1");
+    sim.queue(0, 1, 4, 1);
+    sim.run(sim.now + 1, none);
+    assert!(matches!(sim.get(0, false), Get::Throttled { .. }));
+    // Somebody else's arrival is served at once, whatever was said before.
+    sim.queue(0, 2, 1, 1);
+    assert!(matches!(sim.get(0, false), Get::Item(request) if request.owner == 2));
+    assert!(matches!(sim.get(0, false), Get::Throttled { .. }));
+    assert!(matches!(sim.get(0, true), Get::Item(_)));
+    assert!(matches!(sim.get(0, false), Get::Empty));
+}
+
+/// Hazard 7: a class that is exactly one token late keeps exactly that.
+#[test]
+fn hazard_7_exactly_one_token_late() {
+    for realtime in [0, 1] {
+        let mut sim = Sim::by_uid();
+        sim.late = 0;
+        sim.rule(&format!("start a uid={{1}} rate=1000 realtime={realtime}"));
+        sim.queue(0, 1, 10, 1);
+        assert_eq!(sim.count(1, 1, none), 3);
+        // The fourth has its token after 1 ms; asked after exactly 2 ms, two may go.
+        sim.now += 2_000_000 - 1;
+        assert_eq!(sim.count(1, 1, none), 2);
+        assert!(matches!(sim.get(0, false), Get::Throttled { .. }));
+    }
+}
+
+/// Hazard 13: a queue's place is renewed whatever changes it: rules, forced requests, draining.
+#[test]
+fn hazard_13_places_are_renewed() {
+    let mut sim = Sim::by_uid();
+    sim.late = 0;
+    sim.rule("start a uid={1} rate=10");
+    sim.rule("start b uid={2} rate=100");
+    for uid in [1, 2] {
+        sim.queue(0, uid, 50, 1);
+    }
+    sim.run(sim.now + 1, none);
+    sim.rule("change a rate=1000");
+    let until = |sim: &mut Sim| match sim.get(0, false) {
+        Get::Throttled { until } => until - sim.now,
+        _ => 0,
+    };
+    assert!(until(&mut sim) <= 1_000_000);
+    sim.rule("change a rate=1");
+    assert!((9_900_000..=10_000_000).contains(&until(&mut sim)));
+    sim.rule("change b rate=1");
+    assert!(until(&mut sim) > SECOND / 2);
+}
+
+/// Hazard 14: whenever it is asked late, or too early, or twice, nothing is lost.
+#[test]
+fn hazard_14_late_and_spurious_wake_ups() {
+    let mut sim = Sim::by_uid();
+    sim.rule("start a uid={1} rate=1000");
+    sim.queue(0, 1, 32, 1);
+    sim.run(sim.now + SECOND, one);
+    sim.served.clear();
+    let end = sim.now + 10 * SECOND;
+    while sim.now < end {
+        // Up to 9 ms late, and many times for nothing.
+        while let Get::Item(request) = sim.get(0, false) {
+            sim.queue(0, request.owner, 1, 1);
+        }
+        sim.now += sim.rng.below(9_000_000);
+    }
+    near(sim.served[&1].0, 10_000, 1.0, "late");
+}
+
+/// Hazard 19: thousands of realtime classes without tokens cost one decision each no more than others.
+#[test]
+fn hazard_19_realtime_classes_without_tokens() {
+    let mut sim = Sim::by_uid();
+    sim.rule("start a uid={5001} rate=10");
+    sim.rule("change default rate=1 realtime=1");
+    for uid in 1..=5000 {
+        sim.queue(0, uid, 4, 1);
+    }
+    sim.run(sim.now + 1, none);
+    assert_eq!(sim.served.values().map(|got| got.0).sum::<u64>(), 15_000);
+    assert!(matches!(sim.get(0, false), Get::Throttled { .. }));
+    sim.queue(0, 5001, 1, 1);
+    assert!(matches!(sim.get(0, false), Get::Item(request) if request.owner == 5001));
+}
+
+/// Draining ignores rates, by order of the tokens, and each request comes out once.
+#[test]
+fn a_throttled_part_can_be_drained() {
+    let mut sim = Sim::by_uid();
+    sim.rule("start a uid={1 2 3} rate=1");
+    for uid in 1..=3 {
+        sim.queue(0, uid, 1000, 1);
+    }
+    sim.run(sim.now + SECOND / 2, none);
+    assert!(matches!(sim.get(0, false), Get::Throttled { .. }));
+    while let Get::Item(_) = sim.get(0, true) {}
+    assert_eq!(sim.served.values().map(|got| got.0).sum::<u64>(), 3000);
+    assert!(sim.parts[0].is_empty());
+}
+
+/// A class that left its part is not found by what was kept of it.
+#[test]
+fn what_is_stale_is_said_to_be() {
+    let mut sim = Sim::by_uid();
+    let class = sim.class(0, 1);
+    sim.now += 60 * SECOND;
+    let now = sim.now;
+    sim.parts[0].age(now, 64);
+    assert!(!sim.parts[0].is_live(class));
+    let cost = nrs_sched::item::Cost::of_bytes(4096);
+    for way in [Way::Opportunity, Way::Forced] {
+        let passed = sim.parts[0].pass(class, cost, way, || now);
+        assert_eq!(passed, Passed::Stale);
+    }
+    sim.parts[0].stop(class, cost, now);
+    // Who queues under its name is in the default class.
+    let request = nrs_sched::arena::Request {
+        owner: 1,
+        id: 1,
+        pages: 1,
+        arrival: now,
+    };
+    assert_eq!(request.cost().pages, 1);
+    assert!(sim.parts[0].enqueue(request, class, now).is_ok());
+    assert!(sim.rows()[0].default);
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Which class goes first: by time, floors before the rest, and what congestion does.
+
+use super::sim::{near, none, one, Sim, SECOND};
+use nrs_sched::policy::{Get, Passed, Way};
+
+/// What is served is served in the order in which the tokens are there, and never before.
+#[test]
+fn classes_go_in_the_order_of_their_tokens() {
+    let mut sim = Sim::by_uid();
+    sim.late = 0;
+    for (uid, rate) in [(1, 10), (2, 25), (3, 100), (4, 1)] {
+        sim.rule(&format!("start r{uid} uid={{{uid}}} rate={rate}"));
+        sim.queue(0, uid, 200, 1);
+    }
+    let start = sim.now;
+    sim.log = Some(Vec::new());
+    sim.run(start + 10 * SECOND, none);
+    let log = sim.log.take().unwrap();
+    assert!(log.windows(2).all(|pair| pair[0].1 <= pair[1].1));
+    for (uid, rate) in [(1, 10), (2, 25), (4, 1)] {
+        let at: Vec<u64> = log
+            .iter()
+            .filter(|(o, _)| *o == uid)
+            .map(|(_, at)| *at)
+            .collect();
+        for (i, at) in at.iter().enumerate() {
+            // Three at once, then one after the other.
+            let want = start + (i as u64).saturating_sub(2) * SECOND / rate;
+            assert!(at.abs_diff(want) <= 1, "{uid} {i}");
+        }
+    }
+}
+
+/// Hundreds of classes that have to wait long do not delay one that has tokens.
+#[test]
+fn a_class_without_tokens_delays_nobody() {
+    let mut sim = Sim::by_uid();
+    sim.late = 0;
+    sim.rule(
+        "start slow gid={1 2 3 4} rate=1"
+            .replace("gid", "uid")
+            .as_str(),
+    );
+    let mut sim = Sim::new("uid+gid", 1, sim.config.tunables());
+    sim.late = 0;
+    sim.rule("start slow gid={1 2 3 4} rate=1");
+    sim.rule("start fast gid={9} rate=1000");
+    for owner in 100..500 {
+        sim.queue(0, owner, 10, 1);
+    }
+    sim.run(sim.now + SECOND / 2, none);
+    // All of them are out of tokens now, and their next ones half a second away.
+    assert!(matches!(sim.get(0, false), Get::Throttled { until } if until > sim.now + SECOND / 3));
+    sim.queue(0, 900, 3, 1);
+    for _ in 0..3 {
+        assert!(matches!(sim.get(0, false), Get::Item(request) if request.owner == 900));
+    }
+    sim.queue(0, 901, 50, 1);
+    near(sim.count(901, SECOND / 4, one), 252, 1.0, "fast");
+}
+
+/// LU-9228: under congestion classes of equal rates get equal service, realtime or not.
+#[test]
+fn lu_9228_equal_rates_get_equal_service_under_congestion() {
+    for realtime in [0, 1] {
+        let mut sim = Sim::by_uid();
+        for uid in 1..=4 {
+            let rule = format!("start r{uid} uid={{{uid}}} rate=1000 realtime={realtime}");
+            sim.rule(&rule);
+            sim.queue(0, uid, 4, 1);
+        }
+        sim.congested(SECOND, 400_000);
+        let got = sim.congested(4 * SECOND, 400_000);
+        for uid in 1..=4 {
+            near(
+                got[&uid].0,
+                2500,
+                1.0,
+                &format!("{uid} realtime {realtime}"),
+            );
+        }
+    }
+}
+
+/// Under congestion higher rates have the advantage and nobody starves; realtime rules get shares in
+/// proportion, and go before the others.
+#[test]
+fn congestion_prefers_higher_rates_and_starves_nobody() {
+    let run = |realtime: [u32; 2]| {
+        let mut sim = Sim::by_uid();
+        for (uid, (rate, realtime)) in (1..).zip([1000, 100].into_iter().zip(realtime)) {
+            let rule = format!("start r{uid} uid={{{uid}}} rate={rate} realtime={realtime}");
+            sim.rule(&rule);
+            sim.queue(0, uid, 4, 1);
+        }
+        sim.congested(2 * SECOND, 2_000_000);
+        let got = sim.congested(10 * SECOND, 2_000_000);
+        (got[&1].0, got[&2].0)
+    };
+    let (fast, slow) = run([0, 0]);
+    assert!(fast > slow * 3 && slow > 500, "{fast} {slow}");
+    // One who makes up for lost time gets its whole rate, the other what is left.
+    let (fast, slow) = run([0, 1]);
+    near(slow, 1000, 1.5, "realtime");
+    near(fast, 4000, 1.5, "rest");
+}
+
+/// Credit for lost time is kept up to one second, and no more.
+#[test]
+fn realtime_credit_is_capped() {
+    for (realtime, most) in [(1, 1003), (0, 13)] {
+        let mut sim = Sim::by_uid();
+        sim.rule(&format!("start a uid={{1}} rate=1000 realtime={realtime}"));
+        sim.queue(0, 1, 5000, 1);
+        // Nobody asks for a minute: the device hangs. All of it is lateness.
+        sim.now += 60 * SECOND;
+        let mut burst = 0u64;
+        while let Get::Item(_) = sim.get(0, false) {
+            burst += 1;
+        }
+        assert!((most - 3..=most + 1).contains(&burst), "{burst} of {most}");
+        // An hour of idleness is not lost time.
+        while let Get::Item(_) = sim.get(0, true) {}
+        sim.now += 3600 * SECOND;
+        sim.queue(0, 1, 100, 1);
+        let burst = std::iter::from_fn(|| match sim.get(0, false) {
+            Get::Item(request) => Some(request),
+            _ => None,
+        });
+        assert_eq!(burst.count(), 3);
+    }
+}
+
+/// Under congestion a floor comes before what others get beyond theirs.
+#[test]
+fn floors_come_first() {
+    let mut sim = Sim::by_uid();
+    sim.rule("start a uid={1} rate=1000 minrate=300");
+    sim.rule("start b uid={2} rate=10000");
+    sim.rule("start c uid={3} rate=1000 minrate=50");
+    for uid in 1..=3 {
+        sim.queue(0, uid, 8, 1);
+    }
+    // 400/s: the floors are 350.
+    sim.congested(SECOND, 2_500_000);
+    let got = sim.congested(10 * SECOND, 2_500_000);
+    assert!(got[&1].0 >= 2970, "{got:?}");
+    assert!(got[&3].0 >= 495, "{got:?}");
+    assert!(got[&2].0 >= 100, "{got:?}");
+    // 200/s: nobody gets more than its floor before all have theirs.
+    sim.congested(SECOND, 5_000_000);
+    let got = sim.congested(10 * SECOND, 5_000_000);
+    assert_eq!(got.get(&2), None, "{got:?}");
+    // With enough for all, rates hold.
+    for uid in 1..=3 {
+        sim.queue(0, uid, 20, 1);
+    }
+    sim.run(sim.now + SECOND, one);
+    let got = sim.measure(4 * SECOND, one);
+    for (uid, rate) in [(1, 1000), (2, 10_000), (3, 1000)] {
+        near(got[&uid].0, 4 * rate, 1.0, "rate");
+    }
+}
+
+/// An opportunity needs tokens and an empty queue; a forced request owes what it took, within a bound.
+#[test]
+fn passing() {
+    let mut sim = Sim::by_uid();
+    sim.late = 0;
+    sim.rule("start a uid={1} rate=100");
+    for _ in 0..3 {
+        assert_eq!(sim.pass(1, 1, Way::Opportunity), Passed::Counted);
+    }
+    assert_eq!(sim.pass(1, 1, Way::Opportunity), Passed::Refused);
+    // Being refused costs nothing.
+    sim.now += 10_000_000;
+    assert_eq!(sim.pass(1, 1, Way::Opportunity), Passed::Counted);
+    sim.queue(0, 1, 1, 1);
+    sim.now += SECOND;
+    assert_eq!(sim.pass(1, 1, Way::Opportunity), Passed::Refused);
+    assert!(matches!(sim.get(0, false), Get::Item(_)));
+    sim.now += SECOND;
+    // Three tokens and five owed: the next one in 60 ms.
+    for _ in 0..8 {
+        assert_eq!(sim.pass(1, 1, Way::Forced), Passed::Counted);
+    }
+    sim.queue(0, 1, 1, 1);
+    let row = sim.row(1);
+    assert_eq!((row.debt, row.counters.forced), (50_000_000, 8));
+    assert_eq!((row.counters.dispatched, row.queued), (13, 1));
+    assert!(matches!(sim.get(0, false), Get::Throttled { until } if until == sim.now + 60_000_000));
+    // However many are forced, the class is served again after the bound.
+    for _ in 0..100_000 {
+        assert_eq!(sim.pass(1, 1, Way::Forced), Passed::Counted);
+    }
+    assert!(sim.row(1).debt <= 10 * SECOND);
+    sim.queue(0, 1, 1, 1);
+    sim.now += 60_000_000;
+    assert!(matches!(sim.get(0, false), Get::Item(_)));
+    assert!(
+        matches!(sim.get(0, false), Get::Throttled { until } if until <= sim.now + 10 * SECOND + 20_000_000)
+    );
+}

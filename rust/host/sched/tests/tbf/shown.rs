@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Statistics: what is counted, and that the file is YAML whatever jobs are called.
+
+use super::sim::{attrs, feed, none, one, Sim, SECOND};
+use nrs_sched::{
+    arena::Request,
+    attr::Attrs,
+    jobid::JobId,
+    policy::{
+        tbf::{stats::write_yaml, stats::Row, stats::Rows, Tunables},
+        Part,
+    },
+};
+use proptest::prelude::*;
+use yaml_rust2::{Yaml, YamlLoader};
+
+fn parse(rows: &[Row]) -> Yaml {
+    let mut all = Rows::new();
+    all.extend(rows).expect("memory");
+    all.merge();
+    let sums = all.sums().expect("memory");
+    let mut text = String::new();
+    write_yaml(&mut text, all.as_slice(), sums.as_slice()).expect("a string takes everything");
+    let mut documents = YamlLoader::load_from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+    documents.pop().expect("a document")
+}
+
+#[test]
+fn classes_and_rules_of_all_partitions() {
+    let mut sim = Sim::new("uid", 2, &Tunables::default());
+    sim.late = 0;
+    sim.rule("start bytes uid={3} rate=1MiB/s");
+    sim.rule("start a uid={1 2} rate=10");
+    for part in 0..2 {
+        for uid in 1..=3 {
+            sim.queue(part, uid, 10, 2);
+        }
+    }
+    sim.run(sim.now + SECOND, none);
+    let shown = parse(&sim.rows());
+    let rules = shown["rules"].as_vec().unwrap();
+    assert_eq!(rules.len(), 2);
+    assert_eq!(rules[0]["rule"].as_str(), Some("bytes"));
+    assert_eq!(rules[0]["rate"].as_str(), Some("1MiB/s"));
+    assert_eq!(rules[0]["unit"].as_str(), Some("bytes"));
+    assert_eq!(rules[0]["dispatched"].as_i64(), Some(20));
+    assert_eq!(rules[0]["cost"].as_i64(), Some(20 * 8192));
+    assert_eq!(rules[1]["classes"].as_i64(), Some(2));
+    let classes = shown["classes"].as_vec().unwrap();
+    assert_eq!(classes.len(), 3);
+    for (class, uid) in classes.iter().zip(["uid:1", "uid:2"]) {
+        assert_eq!(class["class"].as_str(), Some(uid));
+        assert_eq!(class["rule"].as_str(), Some("a"));
+        assert_eq!(class["rate"].as_str(), Some("10"));
+        // The depth, and one in a tenth of a second.
+        let dispatched = class["dispatched"].as_i64().unwrap();
+        assert!((12..=13).contains(&dispatched), "{dispatched}");
+        assert_eq!(class["queued"].as_i64(), Some(20 - dispatched));
+        assert_eq!(class["active"].as_i64(), Some(0));
+        // Both partitions waited for almost the whole second.
+        let throttled = class["throttled_ns"].as_i64().unwrap() as u64;
+        assert!((SECOND..=2 * SECOND).contains(&throttled), "{throttled}");
+        let hits = class["limit_hits"].as_i64().unwrap();
+        assert!((9..=12).contains(&hits), "{hits}");
+        for counter in ["forced", "borrowed", "debt_ns"] {
+            assert_eq!(class[counter].as_i64(), Some(0), "{counter}");
+        }
+    }
+    for part in &mut sim.parts {
+        assert_eq!(part.reset(0, 64), None);
+    }
+    for row in sim.rows() {
+        assert_eq!((row.counters.dispatched, row.counters.throttled), (0, 0));
+    }
+    sim.run(sim.now + SECOND, one);
+    let empty = parse(&[]);
+    assert_eq!(empty["rules"].as_vec().map(Vec::len), Some(0));
+    assert_eq!(empty["classes"].as_vec().map(Vec::len), Some(0));
+}
+
+proptest! {
+    #[test]
+    fn any_name_is_shown(name in proptest::collection::vec(1u8.., 1..31)) {
+        let mut sim = Sim::new("jobid", 1, &Tunables::default());
+        let attrs = Attrs {
+            jobid: JobId::new(&name),
+            ..attrs(1)
+        };
+        let now = sim.now;
+        let part = &mut sim.parts[0];
+        feed(part);
+        let class = part.classify(&attrs, now);
+        let request = Request { owner: 1, id: 1, pages: 1, arrival: now };
+        prop_assert!(part.enqueue(request, class, now).is_ok());
+        let shown = parse(&sim.rows());
+        let class = shown["classes"][0]["class"].as_str().unwrap_or_default();
+        prop_assert!(class.starts_with("jobid:"), "{class}");
+        if name.iter().all(u8::is_ascii_graphic) {
+            let wanted = String::from_utf8(name).unwrap_or_default();
+            prop_assert_eq!(class.strip_prefix("jobid:"), Some(wanted.as_str()));
+        }
+    }
+}

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A server in simulated time: parts that share buckets, clients, and a timer that is late.
+
+use nrs_sched::{
+    arena::Request,
+    attr::{Attrs, Id},
+    class::ClassId,
+    item::{Cost, Item},
+    mem::{self, Need},
+    policy::{
+        tbf::{stats::Row, Config, RowBuf, Shared, State, Tunables, Update},
+        Get, Part, Passed, View, Way,
+    },
+    rng::Rng,
+    rules::{Book, Command},
+};
+use std::collections::BTreeMap;
+
+/// Nanoseconds of a second.
+pub const SECOND: u64 = 1_000_000_000;
+
+/// What a client brings when one of its requests was served.
+pub type Next = fn(&mut Rng) -> u32;
+
+/// Clients and partitions.
+pub struct Sim {
+    pub parts: Vec<State<Request>>,
+    pub shared: mem::Shared<Shared>,
+    pub config: Config,
+    pub book: Book,
+    pub now: u64,
+    /// The timer is late by up to so much, ns.
+    pub late: u64,
+    /// By owner: requests and pages served.
+    pub served: BTreeMap<u32, (u64, u64)>,
+    /// The owners in the order in which they were served, with the time; only if wanted.
+    pub log: Option<Vec<(u32, u64)>>,
+    pub rng: Rng,
+    wake: Vec<u64>,
+    generation: u64,
+    id: u64,
+}
+
+pub fn attrs(uid: u32) -> Attrs {
+    Attrs {
+        uid: Id::new(uid),
+        gid: Id::new(uid / 100),
+        ..Attrs::UNKNOWN
+    }
+}
+
+pub fn feed(part: &mut State<Request>) {
+    while !part.need().is_empty() {
+        let spare = part.need().allocate().expect("memory");
+        part.grow(spare);
+    }
+}
+
+pub fn view(now: u64, force: bool) -> View<'static> {
+    View {
+        now,
+        force,
+        table: None,
+    }
+}
+
+impl Sim {
+    /// `parts` partitions with rules by `argument`, one day after the clock started.
+    pub fn new(argument: &str, parts: u64, tunables: &Tunables) -> Self {
+        let config = Config::parse(Some(argument), tunables).expect("valid");
+        let shared = mem::Shared::new(Shared::new(&config, 42).expect("memory")).expect("memory");
+        let make = |seed| State::new(&config, seed, &shared).expect("memory");
+        Self {
+            parts: (0..parts).map(make).collect(),
+            book: config.book().expect("memory"),
+            shared,
+            config,
+            now: 86_400 * SECOND,
+            late: 50_000,
+            served: BTreeMap::new(),
+            log: None,
+            rng: Rng::new(3),
+            wake: vec![0; parts as usize],
+            generation: 0,
+            id: 0,
+        }
+    }
+
+    /// One partition, by uid, parameters as they come.
+    pub fn by_uid() -> Self {
+        Self::new("uid", 1, &Tunables::default())
+    }
+
+    /// Takes a command; all classes follow at once.
+    pub fn rule(&mut self, command: &str) {
+        self.rule_later(command);
+        for part in &mut self.parts {
+            let mut from = Some(0);
+            while let Some(slot) = from {
+                from = part.refresh(slot, 64, self.now);
+            }
+        }
+    }
+
+    /// Takes a command; classes follow when they are touched. All parts are asked again, as after any change.
+    pub fn rule_later(&mut self, command: &str) {
+        let parsed = Command::parse(command).unwrap_or_else(|e| panic!("{command}: {e}"));
+        let book = self.book.apply(&parsed);
+        self.book = book.unwrap_or_else(|e| panic!("{command}: {e}"));
+        self.generation += 1;
+        let rules = self.book.compile(self.generation).expect("memory");
+        let rules = mem::Shared::new(rules).expect("memory");
+        let update = Update::new(rules, &self.config).expect("memory");
+        for part in &mut self.parts {
+            part.update(update.clone(), self.now);
+        }
+        self.wake.fill(0);
+    }
+
+    pub fn class(&mut self, part: usize, owner: u32) -> ClassId {
+        feed(&mut self.parts[part]);
+        self.parts[part].classify(&attrs(owner), self.now)
+    }
+
+    fn request(&mut self, owner: u32, pages: u32) -> Request {
+        self.id += 1;
+        Request {
+            owner,
+            id: self.id,
+            pages,
+            arrival: self.now,
+        }
+    }
+
+    /// `count` requests of `pages` pages are queued.
+    pub fn queue(&mut self, part: usize, owner: u32, count: u32, pages: u32) {
+        for _ in 0..count {
+            let class = self.class(part, owner);
+            let request = self.request(owner, pages);
+            assert!(self.parts[part].enqueue(request, class, self.now).is_ok());
+        }
+        self.wake[part] = 0;
+    }
+
+    /// A request goes down without queueing, if it may.
+    pub fn pass(&mut self, owner: u32, pages: u32, way: Way) -> Passed {
+        let class = self.class(0, owner);
+        let (cost, now) = (self.request(owner, pages).cost(), self.now);
+        self.parts[0].pass(class, cost, way, || now)
+    }
+
+    /// One decision of a part at the present time; the request ends at once.
+    pub fn get(&mut self, part: usize, force: bool) -> Get<Request> {
+        match self.parts[part].get(&view(self.now, force)) {
+            Get::Item((request, class)) => {
+                let cost: Cost = request.cost();
+                self.parts[part].stop(class, cost, self.now);
+                let served = self.served.entry(request.owner).or_default();
+                served.0 += 1;
+                served.1 += u64::from(request.pages);
+                if let Some(log) = &mut self.log {
+                    log.push((request.owner, self.now));
+                }
+                Get::Item(request)
+            }
+            Get::Empty => Get::Empty,
+            Get::Throttled { until } => Get::Throttled { until },
+        }
+    }
+
+    /// Runs until `end`; whoever is served brings another request on the same part, as `next` says, or
+    /// none if that is 0 pages.
+    pub fn run(&mut self, end: u64, next: Next) {
+        loop {
+            let (wake, part) = (0..self.parts.len())
+                .map(|p| (self.wake[p], p))
+                .min()
+                .expect("parts");
+            if wake >= end {
+                break;
+            }
+            self.now = self.now.max(wake);
+            self.wake[part] = loop {
+                match self.get(part, false) {
+                    Get::Item(request) => {
+                        let pages = next(&mut self.rng);
+                        if pages > 0 {
+                            let class = self.class(part, request.owner);
+                            let request = self.request(request.owner, pages);
+                            assert!(self.parts[part].enqueue(request, class, self.now).is_ok());
+                        }
+                    }
+                    Get::Throttled { until } => {
+                        assert!(until > self.now, "{until} {}", self.now);
+                        break until + self.rng.below(self.late + 1);
+                    }
+                    Get::Empty => break u64::MAX,
+                }
+            };
+        }
+        self.now = end;
+    }
+
+    /// Runs for `ns` on a server that serves one request every `period` ns on its first part; whoever is
+    /// served brings another. What each owner got.
+    pub fn congested(&mut self, ns: u64, period: u64) -> BTreeMap<u32, (u64, u64)> {
+        self.served.clear();
+        let end = self.now + ns;
+        while self.now < end {
+            if let Get::Item(request) = self.get(0, false) {
+                self.queue(0, request.owner, 1, request.pages);
+            }
+            self.now += period;
+        }
+        self.served.clone()
+    }
+
+    /// Runs for `ns`; what each owner got in this time: requests and pages.
+    pub fn measure(&mut self, ns: u64, next: Next) -> BTreeMap<u32, (u64, u64)> {
+        self.served.clear();
+        self.run(self.now + ns, next);
+        self.served.clone()
+    }
+
+    /// Requests that `owner` got within `ns`.
+    pub fn count(&mut self, owner: u32, ns: u64, next: Next) -> u64 {
+        self.measure(ns, next).get(&owner).map_or(0, |got| got.0)
+    }
+
+    /// Statistics of all parts, class by class.
+    pub fn rows(&self) -> Vec<Row> {
+        let mut all = Vec::new();
+        for part in &self.parts {
+            let mut from = Some(0);
+            while let Some(slot) = from {
+                let mut rows = RowBuf::new().expect("memory");
+                from = part.rows(slot, &mut rows);
+                all.extend_from_slice(rows.as_slice());
+            }
+        }
+        all
+    }
+
+    pub fn row(&self, owner: u32) -> Row {
+        let uid = Id::new(owner);
+        let rows = self.rows();
+        *rows.iter().find(|row| row.subject.uid == uid).expect("row")
+    }
+}
+
+/// One page at a time.
+pub fn one(_: &mut Rng) -> u32 {
+    1
+}
+
+/// 4 KiB and 1 MiB, half of each.
+pub fn mixed(rng: &mut Rng) -> u32 {
+    if rng.below(2) == 0 {
+        1
+    } else {
+        256
+    }
+}
+
+/// No more than what is queued.
+pub fn none(_: &mut Rng) -> u32 {
+    0
+}
+
+/// Asserts that `got` is within `percent` of `want`, on both sides.
+#[track_caller]
+pub fn near(got: u64, want: u64, percent: f64, what: &str) {
+    let off = (got as f64 - want as f64) * 100.0 / want as f64;
+    assert!(
+        off.abs() <= percent,
+        "{what}: {got} for {want}, off by {off:.2} %"
+    );
+}

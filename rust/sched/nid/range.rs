@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Ranges of network identifiers, as rules name them: `ADDRESSES@NETWORK`.
+//!
+//! # Vocabulary
+//!
+//! - *Range*: numbers from one to another, all of them or every n-th ([`Range`]).
+//! - *Pattern*: the addresses of one network that some text stands for ([`Pattern`]).
+//! - *Guard*: a test of a few bits that whatever matches a pattern passes ([`Guard`]).
+//!
+//! | addresses | on | meaning |
+//! |---|---|---|
+//! | `*` | any network | every address |
+//! | `10.0.0.1`, `fe80::1`, `42` | as [`Nid::parse`] | this address |
+//! | `10.1.[1-9].*` | IP networks | each part: a number, `*`, or ranges in brackets |
+//! | `[1-100,200]` | numbered nodes | ranges in brackets |
+//! | `10.0.0.0/8`, `2001:db8::/32` | IP networks | addresses with the same first bits |
+//!
+//! Ranges in brackets are `lo`, `lo-hi` or `lo-hi/stride`, joined by commas. A network is matched by type
+//! and number: `tcp` is not `tcp1`. Four parts stand for IPv4 addresses only, `*` alone for both kinds.
+
+use crate::sched::{
+    mem::NoMemory,
+    nid::{Address, Net, Nid},
+};
+use core::net::IpAddr;
+
+/// Numbers from `lo` to `hi`, every `stride`-th of them.
+///
+/// # Invariants
+///
+/// `lo` is at most `hi`, and `stride` is not 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    lo: u32,
+    hi: u32,
+    stride: u32,
+}
+
+impl Range {
+    /// Whether `number` is one of them.
+    pub fn has(&self, number: u32) -> bool {
+        let Some(from) = number.checked_sub(self.lo) else {
+            return false;
+        };
+        number <= self.hi && from.checked_rem(self.stride) == Some(0)
+    }
+}
+
+/// A piece of an array.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    from: u16,
+    to: u16,
+}
+
+impl Span {
+    /// The elements from `from` up to before `to`; none if these are above 65535.
+    pub fn new(from: usize, to: usize) -> Self {
+        match (u16::try_from(from), u16::try_from(to)) {
+            (Ok(from), Ok(to)) => Self { from, to },
+            _ => Self::default(),
+        }
+    }
+
+    /// The elements from the first one up to before `to`.
+    #[must_use]
+    pub fn up_to(self, to: usize) -> Self {
+        Self::new(usize::from(self.from), to)
+    }
+
+    /// The elements in `array`.
+    pub fn of<T>(self, array: &[T]) -> &[T] {
+        let span = usize::from(self.from)..usize::from(self.to);
+        array.get(span).unwrap_or_default()
+    }
+
+    /// The elements in `array`, for writing.
+    pub fn of_mut<T>(self, array: &mut [T]) -> &mut [T] {
+        let span = usize::from(self.from)..usize::from(self.to);
+        array.get_mut(span).unwrap_or_default()
+    }
+}
+
+/// Addresses of a pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// All.
+    Any,
+    /// IPv4 addresses with the same first bits.
+    V4 { first: u32, bits: u8 },
+    /// IPv6 addresses with the same first bits.
+    V6 { first: u128, bits: u8 },
+    /// IPv4 addresses by their parts; a part without ranges is any number.
+    Parts([Span; 4]),
+    /// Node numbers.
+    Numbers(Span),
+}
+
+/// Addresses of one network; its ranges lie in an array that it is used with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    net: Net,
+    number: u16,
+    kind: Kind,
+}
+
+/// What a text stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parsed {
+    /// One client.
+    One(Nid),
+    /// Any number of clients.
+    Many(Pattern),
+}
+
+/// Why a text was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// Something else was expected at a byte of the text.
+    Expected(usize, &'static str),
+    /// There was no memory for a range.
+    NoMemory,
+}
+
+impl From<NoMemory> for Refused {
+    fn from(_: NoMemory) -> Self {
+        Self::NoMemory
+    }
+}
+
+/// A test of few bits: who does not pass matches no identifier of the pattern it was made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guard {
+    net: u32,
+    mask: u32,
+    bits: u32,
+}
+
+/// What a [`Guard`] looks at in an identifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digest {
+    net: u32,
+    bits: u32,
+}
+
+impl Digest {
+    /// The digest of `nid`.
+    pub fn of(nid: &Nid) -> Self {
+        let bits = match nid.address() {
+            Address::V4(ip) => u32::from_be_bytes(ip),
+            Address::V6(ip) => (u128::from_be_bytes(ip) >> 96) as u32,
+            Address::Number(node) => node,
+        };
+        Self {
+            net: net_word(nid.net(), nid.number()),
+            bits,
+        }
+    }
+}
+
+impl Guard {
+    /// Whether an identifier of this digest may match.
+    #[inline]
+    pub const fn passes(&self, digest: Digest) -> bool {
+        self.net == digest.net && (self.bits ^ digest.bits) & self.mask == 0
+    }
+}
+
+/// Type and number of a network in one word.
+const fn net_word(net: Net, number: u16) -> u32 {
+    ((net as u32) << 16) | number as u32
+}
+
+/// The first `bits` bits of a word of 32.
+const fn mask32(bits: u8) -> u32 {
+    match u32::MAX.checked_shl(32u32.saturating_sub(bits as u32)) {
+        Some(mask) => mask,
+        None => 0,
+    }
+}
+
+/// The first `bits` bits of a word of 128.
+const fn mask128(bits: u8) -> u128 {
+    match u128::MAX.checked_shl(128u32.saturating_sub(bits as u32)) {
+        Some(mask) => mask,
+        None => 0,
+    }
+}
+
+/// Bits that all numbers of `ranges` have in common: which, and what they are.
+fn common(ranges: &[Range]) -> (u32, u32) {
+    let lo = ranges.iter().map(|range| range.lo).min().unwrap_or(0);
+    let hi = ranges
+        .iter()
+        .map(|range| range.hi)
+        .max()
+        .unwrap_or(u32::MAX);
+    let same = (lo ^ hi).leading_zeros();
+    let mask = mask32(same as u8);
+    (mask, lo & mask)
+}
+
+impl Pattern {
+    /// Parses `ADDRESSES@NETWORK`; ranges are handed to `keep`, which tells their places.
+    ///
+    /// # Errors
+    ///
+    /// - [`Refused::Expected`]: no `@`, an unknown network, addresses the network does not have, or a range
+    ///   that is empty, backwards, with a stride of 0 or with a number that is too large.
+    /// - [`Refused::NoMemory`]: `keep` had none.
+    pub fn parse(
+        text: &str,
+        keep: &mut dyn FnMut(Range) -> Result<usize, NoMemory>,
+    ) -> Result<Parsed, Refused> {
+        let (addresses, name) = text.rsplit_once('@').ok_or(Refused::Expected(
+            text.len(),
+            "'@' and a network, such as @tcp",
+        ))?;
+        let (net, number) = Net::parse(name).map_err(|_| {
+            Refused::Expected(
+                addresses.len().saturating_add(1),
+                "a network: tcp, o2ib, lo, gni, gip, ptlf or kfi, and its number",
+            )
+        })?;
+        let many = |kind| Ok(Parsed::Many(Self { net, number, kind }));
+        if addresses == "*" {
+            return many(Kind::Any);
+        }
+        if let Ok(nid) = Nid::parse(text) {
+            return Ok(Parsed::One(nid));
+        }
+        if !net.is_ip() {
+            let mut cursor = Cursor::new(addresses);
+            if cursor.peek() != Some(b'[') {
+                return Err(cursor.expected(if net == Net::Lo {
+                    "0 or '*'"
+                } else {
+                    "a node number, '*' or '[' and ranges of node numbers"
+                }));
+            }
+            let max = if net == Net::Lo { 0 } else { u32::MAX };
+            let span = cursor.ranges(max, keep)?;
+            cursor.end()?;
+            return many(Kind::Numbers(span));
+        }
+        if let Some((ip, bits)) = addresses.split_once('/') {
+            if !ip.contains('[') {
+                return many(Self::prefix(ip, bits)?);
+            }
+        }
+        if addresses.contains(':') {
+            return Err(Refused::Expected(0, "an IPv6 address, with /BITS or not"));
+        }
+        many(Self::parts(addresses, keep)?)
+    }
+
+    /// Parses an address and a number of bits.
+    fn prefix(ip: &str, text: &str) -> Result<Kind, Refused> {
+        let at = ip.len().saturating_add(1);
+        let bits = |max: u8, expected| {
+            let digits = text.bytes().all(|b| b.is_ascii_digit());
+            match text.parse() {
+                Ok(bits) if digits && bits <= max => Ok(bits),
+                _ => Err(Refused::Expected(at, expected)),
+            }
+        };
+        match ip.parse::<IpAddr>() {
+            Ok(IpAddr::V4(ip)) => {
+                let bits = bits(32, "a number of bits, 0 to 32")?;
+                let first = u32::from_be_bytes(ip.octets()) & mask32(bits);
+                Ok(Kind::V4 { first, bits })
+            }
+            Ok(IpAddr::V6(ip)) => {
+                let bits = bits(128, "a number of bits, 0 to 128")?;
+                let first = u128::from_be_bytes(ip.octets()) & mask128(bits);
+                Ok(Kind::V6 { first, bits })
+            }
+            Err(_) => Err(Refused::Expected(0, "an IPv4 or IPv6 address before '/'")),
+        }
+    }
+
+    /// Parses four parts with dots between them.
+    fn parts(
+        text: &str,
+        keep: &mut dyn FnMut(Range) -> Result<usize, NoMemory>,
+    ) -> Result<Kind, Refused> {
+        let mut cursor = Cursor::new(text);
+        let mut parts = [Span::default(); 4];
+        for (i, part) in parts.iter_mut().enumerate() {
+            if i > 0 && !cursor.skip(b'.') {
+                return Err(cursor.expected("'.' and four parts in all"));
+            }
+            *part = match cursor.peek() {
+                Some(b'*') => {
+                    cursor.skip(b'*');
+                    Span::default()
+                }
+                Some(b'[') => cursor.ranges(255, keep)?,
+                _ => {
+                    let lo = cursor.number(255, "an IP address; each part 0 to 255, '*' or '['")?;
+                    let at = keep(Range {
+                        lo,
+                        hi: lo,
+                        stride: 1,
+                    })?;
+                    Span::new(at, at.saturating_add(1))
+                }
+            };
+        }
+        cursor.end()?;
+        Ok(Kind::Parts(parts))
+    }
+
+    /// Whether `nid` is one of them; `ranges` is the array that the pattern was parsed with.
+    pub fn has(&self, nid: &Nid, ranges: &[Range]) -> bool {
+        if (self.net, self.number) != (nid.net(), nid.number()) {
+            return false;
+        }
+        match (self.kind, nid.address()) {
+            (Kind::Any, _) => true,
+            (Kind::V4 { first, bits }, Address::V4(ip)) => {
+                u32::from_be_bytes(ip) & mask32(bits) == first
+            }
+            (Kind::V6 { first, bits }, Address::V6(ip)) => {
+                u128::from_be_bytes(ip) & mask128(bits) == first
+            }
+            (Kind::Parts(parts), Address::V4(ip)) => parts.iter().zip(ip).all(|(part, number)| {
+                let ranges = part.of(ranges);
+                ranges.is_empty() || ranges.iter().any(|range| range.has(u32::from(number)))
+            }),
+            (Kind::Numbers(span), Address::Number(node)) => {
+                span.of(ranges).iter().any(|range| range.has(node))
+            }
+            _ => false,
+        }
+    }
+
+    /// What every identifier of it passes; `ranges` is the array that the pattern was parsed with.
+    pub fn guard(&self, ranges: &[Range]) -> Guard {
+        let (mask, bits) = match self.kind {
+            Kind::Any => (0, 0),
+            Kind::V4 { first, bits } => (mask32(bits), first),
+            Kind::V6 { first, bits } => (mask32(bits.min(32)), (first >> 96) as u32),
+            Kind::Parts(parts) => parts.iter().fold((0, 0), |(masks, words), part| {
+                let ranges = part.of(ranges);
+                let (mask, bits) = if ranges.is_empty() {
+                    (0, 0)
+                } else {
+                    common(ranges)
+                };
+                ((masks << 8) | (mask & 0xff), (words << 8) | (bits & 0xff))
+            }),
+            Kind::Numbers(span) => common(span.of(ranges)),
+        };
+        Guard {
+            net: net_word(self.net, self.number),
+            mask,
+            bits,
+        }
+    }
+}
+
+/// Where a text is read.
+struct Cursor<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    fn new(text: &'a str) -> Self {
+        Self { text, at: 0 }
+    }
+
+    /// The next byte.
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    /// Passes `byte`, if it is the next.
+    fn skip(&mut self, byte: u8) -> bool {
+        let next = self.peek() == Some(byte);
+        if next {
+            self.at = self.at.saturating_add(1);
+        }
+        next
+    }
+
+    /// The refusal of what is next.
+    fn expected(&self, expected: &'static str) -> Refused {
+        Refused::Expected(self.at, expected)
+    }
+
+    /// Refuses what is left.
+    fn end(&self) -> Result<(), Refused> {
+        match self.peek() {
+            None => Ok(()),
+            Some(_) => Err(self.expected("'@' here")),
+        }
+    }
+
+    /// A decimal number up to `max`.
+    fn number(&mut self, max: u32, expected: &'static str) -> Result<u32, Refused> {
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        let len = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let number = rest.get(..len).and_then(|digits| digits.parse().ok());
+        match number {
+            Some(number) if number <= max => {
+                self.at = self.at.saturating_add(len);
+                Ok(number)
+            }
+            _ => Err(self.expected(expected)),
+        }
+    }
+
+    /// Ranges up to `max` in brackets.
+    fn ranges(
+        &mut self,
+        max: u32,
+        keep: &mut dyn FnMut(Range) -> Result<usize, NoMemory>,
+    ) -> Result<Span, Refused> {
+        let expected = if max == 255 {
+            "a number, 0 to 255"
+        } else {
+            "a node number"
+        };
+        self.skip(b'[');
+        let mut first = None;
+        loop {
+            let lo = self.number(max, expected)?;
+            let (mut hi, mut stride) = (lo, 1);
+            if self.skip(b'-') {
+                let at = self.at;
+                hi = self.number(max, expected)?;
+                if hi < lo {
+                    return Err(Refused::Expected(
+                        at,
+                        "a number not below the one before '-'",
+                    ));
+                }
+                if self.skip(b'/') {
+                    let at = self.at;
+                    stride = self.number(u32::MAX, "a stride, 1 or more")?;
+                    if stride == 0 {
+                        return Err(Refused::Expected(at, "a stride, 1 or more"));
+                    }
+                }
+            }
+            // INVARIANT: `lo <= hi` and `stride > 0` were checked.
+            let at = keep(Range { lo, hi, stride })?;
+            let first = *first.get_or_insert(at);
+            if self.skip(b']') {
+                return Ok(Span::new(first, at.saturating_add(1)));
+            }
+            if !self.skip(b',') {
+                return Err(self.expected("',' or ']'"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

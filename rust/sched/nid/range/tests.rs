@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Ranges of network identifiers.
+
+use super::*;
+use crate::sched::rng::Rng;
+
+fn parse(text: &str) -> Result<(Parsed, Vec<Range>), Refused> {
+    // What lies there before must not matter.
+    let mut ranges = vec![
+        Range {
+            lo: 0,
+            hi: 9,
+            stride: 2,
+        };
+        3
+    ];
+    let parsed = Pattern::parse(text, &mut |range| {
+        ranges.push(range);
+        Ok(ranges.len() - 1)
+    })?;
+    Ok((parsed, ranges))
+}
+
+fn has(text: &str, nid: &str) -> bool {
+    let nid = Nid::parse(nid).unwrap();
+    match parse(text).unwrap() {
+        (Parsed::One(one), _) => one == nid,
+        (Parsed::Many(pattern), ranges) => {
+            let has = pattern.has(&nid, &ranges);
+            assert!(!has || pattern.guard(&ranges).passes(Digest::of(&nid)));
+            has
+        }
+    }
+}
+
+#[test]
+fn matches() {
+    for (text, yes, no) in [
+        (
+            "10.0.0.1@tcp",
+            &["10.0.0.1@tcp"][..],
+            &["10.0.0.2@tcp", "10.0.0.1@tcp1", "10.0.0.1@o2ib"][..],
+        ),
+        (
+            "*@tcp",
+            &["10.0.0.1@tcp", "fe80::1@tcp"],
+            &["10.0.0.1@tcp1", "0@lo", "10.0.0.1@o2ib"],
+        ),
+        (
+            "*.*.*.*@o2ib1",
+            &["10.0.0.1@o2ib1", "255.0.0.255@o2ib1"],
+            &["10.0.0.1@o2ib", "fe80::1@o2ib1"],
+        ),
+        (
+            "192.168.1.[1-128]@tcp",
+            &["192.168.1.1@tcp", "192.168.1.128@tcp", "192.168.1.77@tcp"],
+            &["192.168.1.0@tcp", "192.168.1.129@tcp", "192.168.2.5@tcp"],
+        ),
+        (
+            "10.1.[1-9].*@tcp",
+            &["10.1.1.0@tcp", "10.1.9.255@tcp"],
+            &["10.1.0.1@tcp", "10.1.10.1@tcp", "10.2.1.1@tcp"],
+        ),
+        (
+            "1.2.3.[1,3]@tcp",
+            &["1.2.3.1@tcp", "1.2.3.3@tcp"],
+            &["1.2.3.2@tcp"],
+        ),
+        (
+            "1.2.3.[0-8/4,100,200-201]@tcp",
+            &[
+                "1.2.3.0@tcp",
+                "1.2.3.4@tcp",
+                "1.2.3.8@tcp",
+                "1.2.3.100@tcp",
+                "1.2.3.201@tcp",
+            ],
+            &["1.2.3.2@tcp", "1.2.3.12@tcp", "1.2.3.202@tcp"],
+        ),
+        (
+            "10.0.0.0/8@tcp",
+            &["10.255.1.2@tcp"],
+            &["11.0.0.0@tcp", "a00::1@tcp"],
+        ),
+        ("10.9.9.9/8@tcp", &["10.1.1.1@tcp"], &["11.9.9.9@tcp"]),
+        ("1.2.3.4/32@tcp", &["1.2.3.4@tcp"], &["1.2.3.5@tcp"]),
+        (
+            "0.0.0.0/0@tcp",
+            &["1.2.3.4@tcp", "255.255.255.255@tcp"],
+            &["::1@tcp"],
+        ),
+        (
+            "2001:db8::/32@tcp",
+            &["2001:db8:ffff::1@tcp"],
+            &["2001:db9::1@tcp", "32.1.13.184@tcp"],
+        ),
+        (
+            "fe80::/65@o2ib",
+            &["fe80::7fff:0:0:1@o2ib"],
+            &["fe80::8000:0:0:1@o2ib"],
+        ),
+        ("::/0@tcp", &["fe80::1@tcp", "::@tcp"], &["1.2.3.4@tcp"]),
+        ("fe80::1/128@tcp", &["fe80::1@tcp"], &["fe80::2@tcp"]),
+        ("42@gni", &["42@gni"], &["43@gni", "42@kfi"]),
+        (
+            "[1-100,200]@gni2",
+            &["1@gni2", "100@gni2", "200@gni2"],
+            &["0@gni2", "101@gni2", "50@gni"],
+        ),
+        (
+            "[1000-4294967295/1000]@kfi",
+            &["1000@kfi", "4294967000@kfi"],
+            &["1500@kfi", "0@kfi"],
+        ),
+        ("*@kfi", &["0@kfi"], &["0@lo"]),
+        ("*@lo", &["0@lo"], &["0@gni"]),
+        ("[0]@lo", &["0@lo"], &["0@ptlf"]),
+        ("0@lo", &["0@lo"], &["0@kfi"]),
+    ] {
+        for nid in yes {
+            assert!(has(text, nid), "{text} {nid}");
+        }
+        for nid in no {
+            assert!(!has(text, nid), "{text} {nid}");
+        }
+    }
+}
+
+#[test]
+fn refused() {
+    for (text, at, word) in [
+        ("", 0, "'@'"),
+        ("10.0.0.1", 8, "'@'"),
+        ("10.0.0.1@", 9, "a network"),
+        ("10.0.0.1@ib", 9, "a network"),
+        ("*@tcp65536", 2, "a network"),
+        ("*@*", 2, "a network"),
+        ("@tcp", 0, "an IP address"),
+        ("10.0.0@tcp", 6, "four parts"),
+        ("10.0.0.1.2@tcp", 8, "'@'"),
+        ("10.0.0.256@tcp", 7, "0 to 255"),
+        ("10.0.0.@tcp", 7, "0 to 255"),
+        ("10.0.0.[]@tcp", 8, "0 to 255"),
+        ("10.0.0.[1@tcp", 9, "']'"),
+        ("10.0.0.[1-]@tcp", 10, "0 to 255"),
+        ("10.0.0.[9-1]@tcp", 10, "not below"),
+        ("10.0.0.[1-300]@tcp", 10, "0 to 255"),
+        ("10.0.0.[1-9/0]@tcp", 12, "stride"),
+        ("10.0.0.[0-0/0]@tcp", 12, "stride"),
+        ("10.0.0.[1-9/]@tcp", 12, "stride"),
+        ("10.0.0.[1,]@tcp", 10, "0 to 255"),
+        ("10.0.0.[1;2]@tcp", 9, "','"),
+        ("10.0.0.1*@tcp", 8, "'@'"),
+        ("**@tcp", 1, "four parts"),
+        ("10.0.0.0/33@tcp", 9, "0 to 32"),
+        ("10.0.0.0/+8@tcp", 9, "0 to 32"),
+        ("10.0.0.0/@tcp", 9, "0 to 32"),
+        ("10.0.0/8@tcp", 0, "before '/'"),
+        ("fe80::/129@tcp", 7, "0 to 128"),
+        ("fe80::x@tcp", 0, "IPv6"),
+        ("[fe80::1]@tcp", 0, "IPv6"),
+        ("1@lo", 0, "0 or"),
+        ("[1]@lo", 1, "node number"),
+        ("10.0.0.1@gni", 0, "node number"),
+        ("[1-4294967296]@gni", 3, "node number"),
+        ("[1]2@gni", 3, "'@'"),
+        ("10.0.0.0/8@gni", 0, "node number"),
+        ("\u{e9}@tcp", 0, "an IP address"),
+    ] {
+        match parse(text) {
+            Err(Refused::Expected(got, expected)) => {
+                assert_eq!(got, at, "{text}: {expected}");
+                assert!(expected.contains(word), "{text}: {expected}");
+            }
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+    let none = Pattern::parse("1.*.*.*@tcp", &mut |_| Err(NoMemory));
+    assert_eq!(none, Err(Refused::NoMemory));
+}
+
+/// Whoever matches passes the guard, and a guard lets few others pass.
+#[test]
+fn guards_are_necessary() {
+    let mut rng = Rng::new(5);
+    let mut below = |n: u32| rng.next_u32() % n;
+    for _ in 0..2000 {
+        let lo = below(200);
+        let hi = lo + below(56);
+        let text = match below(4) {
+            0 => format!("10.0.[{lo}-{hi}/{}].*@tcp", 1 + below(5)),
+            1 => format!("10.{}.{lo}.0/{}@tcp", below(4), below(33)),
+            2 => format!("[{lo}-{hi},{}]@gni", below(300)),
+            _ => format!("10.{}.{lo}.[1,{hi}]@tcp", below(4)),
+        };
+        let (Parsed::Many(pattern), ranges) = parse(&text).unwrap() else {
+            panic!("{text}");
+        };
+        let guard = pattern.guard(&ranges);
+        for _ in 0..20 {
+            let nid = if below(3) == 0 {
+                format!("{}@gni", below(310))
+            } else {
+                format!("10.{}.{}.{}@tcp", below(4), below(256), below(256))
+            };
+            let nid = Nid::parse(&nid).unwrap();
+            if pattern.has(&nid, &ranges) {
+                assert!(guard.passes(Digest::of(&nid)), "{text} {nid}");
+            }
+        }
+    }
+}

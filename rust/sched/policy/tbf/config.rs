@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! How a part was started: its type, and the parameters of that time.
+
+use super::params::{GlobalRate, Tunables};
+use crate::sched::{
+    error::Result,
+    mem::NoMemory,
+    rules::{Book, Fields, Rate, Unit},
+};
+use core::fmt;
+
+/// Configuration of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    argument: Option<Fields>,
+    tunables: Tunables,
+}
+
+impl Config {
+    /// The configuration of a start with argument `arg`, fields joined by `+`; all fields without one.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: an unknown field, or none.
+    pub fn parse(arg: Option<&str>, tunables: &Tunables) -> Result<Self> {
+        let argument = arg.map(Fields::parse).transpose()?;
+        Ok(Self {
+            argument,
+            tunables: *tunables,
+        })
+    }
+
+    /// The same argument with other parameters.
+    pub const fn with(&self, tunables: &Tunables) -> Self {
+        Self {
+            argument: self.argument,
+            tunables: *tunables,
+        }
+    }
+
+    /// The fields, if they were given.
+    pub fn argument(&self) -> Option<&dyn fmt::Display> {
+        let fields = self.argument.as_ref();
+        fields.map(|fields| fields as &dyn fmt::Display)
+    }
+
+    /// The type: the fields that make a class.
+    pub fn fields(&self) -> Fields {
+        self.argument.unwrap_or(Fields::ALL)
+    }
+
+    /// The parameters at the time of the start.
+    pub const fn tunables(&self) -> &Tunables {
+        &self.tunables
+    }
+
+    /// The rate of the default rule, and of rules that are started without one.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: never, as all rates that can be set are valid.
+    pub fn default_rate(&self) -> core::result::Result<Rate, NoMemory> {
+        Rate::new(u64::from(self.tunables.rate.get()), Unit::Plain).ok_or(NoMemory)
+    }
+
+    /// The rules of a start: only the default rule.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn book(&self) -> core::result::Result<Book, NoMemory> {
+        let max = self.tunables.rules_max.get();
+        Book::new(self.fields(), self.default_rate()?, max)
+    }
+
+    /// Whether partitions share rates.
+    pub fn is_global(&self) -> bool {
+        self.tunables.global_rate == GlobalRate::On
+    }
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The surroundings of a class: rules, shared buckets and the time.
+//!
+//! # Vocabulary
+//!
+//! - *Context*: what a part lends a class for one operation ([`Context`]).
+//! - *Other*: the bucket of a rule that the class's rule names in `also=` ([`Other`]).
+
+use super::{
+    plan::{Gauge, Plan, COUNTS, POOL},
+    shared::{Buckets, Seat, Tag},
+};
+use crate::sched::{item::Cost, rng::avalanche};
+
+/// Where buckets are, and what time it is.
+pub struct Context<'a> {
+    /// The rules.
+    pub plan: &'a Plan,
+    /// Buckets outside of classes.
+    pub buckets: &'a Buckets,
+    /// Seats of the pools.
+    pub pools: &'a mut [Seat; COUNTS],
+    /// Whether own buckets are shared over partitions.
+    pub global: bool,
+    /// Tells the buckets of this part from those of others, where they are not shared.
+    pub salt: u64,
+    /// The instant.
+    pub now: u64,
+}
+
+impl Context<'_> {
+    /// When credit began that counts in a bucket of `window`.
+    #[inline]
+    pub fn floor(&self, window: u64) -> u64 {
+        self.now.saturating_sub(window)
+    }
+
+    /// The seat of the bucket of `gauge` for the classes whose keys have hash `hash`.
+    pub fn seat(&self, gauge: &Gauge, hash: u64) -> Seat {
+        let hash = avalanche(hash ^ gauge.hash().wrapping_add(self.salt));
+        Seat::new(Tag::new(hash, gauge.shared_window()))
+    }
+
+    /// When the pool will have enough for a request of `cost`; none if nobody borrows.
+    pub fn pool_ready(&mut self, gauge: &Gauge, cost: Cost) -> Option<u64> {
+        let charge = self.plan.pool_charge(gauge.count(), cost)?;
+        let seat = self.pools.get_mut(gauge.count() as usize)?;
+        self.buckets.ready(seat, POOL, charge, self.now)
+    }
+
+    /// Takes for a request of `cost` from the pool; returns when the tokens are there, and the span taken.
+    pub fn pool_take(&mut self, gauge: &Gauge, cost: Cost) -> Option<(u64, u64)> {
+        let charge = self.plan.pool_charge(gauge.count(), cost)?;
+        let seat = self.pools.get_mut(gauge.count() as usize)?;
+        let ready = self.buckets.take(seat, POOL, charge, self.now)?;
+        Some((ready, charge.span))
+    }
+
+    /// Charges a request to the pool that did not ask it.
+    #[inline]
+    pub fn pool_force(&mut self, gauge: &Gauge, cost: Cost) {
+        if !gauge.pooled {
+            return;
+        }
+        let Some(charge) = self.plan.pool_charge(gauge.count(), cost) else {
+            return;
+        };
+        if let Some(seat) = self.pools.get_mut(gauge.count() as usize) {
+            let bound = self.now.saturating_add(POOL);
+            self.buckets.force(seat, POOL, charge, bound, self.now);
+        }
+    }
+}
+
+/// Another rule's bucket.
+#[derive(Clone, Copy)]
+pub struct Other {
+    /// Where its bucket is.
+    pub seat: Seat,
+    /// What the front has taken, ticks.
+    pub span: u64,
+    /// Which rule.
+    pub id: u32,
+    /// Credit that counts, beside lateness, ticks.
+    pub window: u64,
+    version: u32,
+}
+
+impl Other {
+    /// None.
+    pub const NONE: Self = Self {
+        seat: Seat::NONE,
+        span: 0,
+        id: u32::MAX,
+        version: 0,
+        window: 0,
+    };
+
+    /// The bucket of the rule of `gauge`, which was `was` if it was named before; a new version is as full
+    /// as the old one.
+    pub fn new(context: &Context<'_>, gauge: &Gauge, was: Option<&Self>) -> Self {
+        let same = was.filter(|was| was.version == gauge.version);
+        let mut seat = match same {
+            Some(was) => was.seat,
+            None => context.seat(gauge, 0),
+        };
+        let (window, now) = (gauge.meter.window, context.now);
+        if let Some(was) = was.filter(|_| same.is_none()) {
+            if let Some(level) = context.buckets.level(&was.seat) {
+                let level = level.rescale(now, was.window, window);
+                let shared = gauge.shared_window();
+                context.buckets.lower(&mut seat, shared, level, now);
+            }
+        }
+        Self {
+            seat,
+            span: 0,
+            id: gauge.id,
+            version: gauge.version,
+            window,
+        }
+    }
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The classes that have requests queued, in the order in which these may go.
+//!
+//! # Vocabulary
+//!
+//! - *Time*: when the next request of a class has its tokens, ns; the key of the first heap.
+//! - *Floor time*: when it has them and is also within the class's floor, the rate that comes before what
+//!   others get beyond theirs; the key of the second heap, which holds only classes with a floor.
+//!
+//! Since a key is a time at which there will be tokens, a class without tokens stands behind all that have
+//! some, and only the first of each heap has to be looked at.
+
+use crate::sched::{
+    heap::{Entry, Heap, Places},
+    mem::{Bulk, NoMemory, Pile},
+};
+
+/// Chunks that a [`Queue`] wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueNeed {
+    entries: [usize; 2],
+    places: [usize; 2],
+}
+
+/// Memory for a [`Queue`].
+pub struct QueueSpare {
+    entries: [Pile<Entry>; 2],
+    places: [Pile<u32>; 2],
+}
+
+impl QueueNeed {
+    /// Whether nothing is wanted.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Allocates what is wanted; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn allocate(&self) -> Result<QueueSpare, NoMemory> {
+        let [first, second] = self.entries;
+        let entries = [Pile::allocate(first)?, Pile::allocate(second)?];
+        let [first, second] = self.places;
+        let places = [Pile::allocate(first)?, Pile::allocate(second)?];
+        Ok(QueueSpare { entries, places })
+    }
+}
+
+/// A heap with its places.
+struct Order {
+    heap: Heap,
+    places: Places,
+}
+
+impl Order {
+    fn new(max: usize) -> Result<Self, NoMemory> {
+        Ok(Self {
+            heap: Heap::new(max)?,
+            places: Bulk::new(max)?,
+        })
+    }
+
+    fn capacity(&self) -> usize {
+        self.heap.capacity().min(self.places.capacity())
+    }
+
+    fn wants(&self, slots: usize) -> (usize, usize) {
+        let heap = self.heap.wants(slots.saturating_sub(self.heap.len()));
+        let places = slots.saturating_sub(self.places.len());
+        (heap, self.places.wants(places))
+    }
+
+    fn create(&mut self, slot: u32) {
+        if self.places.len() <= slot as usize {
+            // Below the capacity, so there is room.
+            let _ = self.places.push(u32::MAX);
+        }
+    }
+
+    /// Puts `slot` at `key`, wherever it was.
+    fn set(&mut self, slot: u32, key: Option<u64>, was: bool) {
+        match key {
+            Some(key) if was => self.heap.update(&mut self.places, key, slot),
+            Some(key) => {
+                // The capacity covers all slots.
+                self.heap.push(&mut self.places, key, slot);
+            }
+            None if was => {
+                self.heap.remove(&mut self.places, slot);
+            }
+            None => {}
+        }
+    }
+}
+
+/// Where a class is in a [`Queue`]: its keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keys {
+    /// Time, if it has requests.
+    pub time: Option<u64>,
+    /// Floor time, if it has requests and a floor.
+    pub floor: Option<u64>,
+}
+
+/// The two heaps.
+///
+/// # Invariants
+///
+/// A slot is in a heap exactly if the class's [`Keys`] have a key for it.
+pub struct Queue {
+    times: Order,
+    floors: Order,
+}
+
+impl Queue {
+    /// A queue that can be fed for up to `max` slots; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn new(max: usize) -> Result<Self, NoMemory> {
+        Ok(Self {
+            times: Order::new(max)?,
+            floors: Order::new(max)?,
+        })
+    }
+
+    /// Number of slots there is memory for.
+    pub fn capacity(&self) -> usize {
+        self.times.capacity().min(self.floors.capacity())
+    }
+
+    /// What is missing for `slots` slots.
+    pub fn wants(&self, slots: usize) -> QueueNeed {
+        let (times, floors) = (self.times.wants(slots), self.floors.wants(slots));
+        QueueNeed {
+            entries: [times.0, floors.0],
+            places: [times.1, floors.1],
+        }
+    }
+
+    /// Takes memory and hands back what there is no use for.
+    pub fn feed(&mut self, spare: QueueSpare) -> QueueSpare {
+        let [times, floors] = spare.entries;
+        let entries = [self.times.heap.feed(times), self.floors.heap.feed(floors)];
+        let [times, floors] = spare.places;
+        let places = [
+            self.times.places.feed(times),
+            self.floors.places.feed(floors),
+        ];
+        QueueSpare { entries, places }
+    }
+
+    /// Makes `slot` known; slots become known one after the other, below the capacity.
+    pub fn create(&mut self, slot: u32) {
+        self.times.create(slot);
+        self.floors.create(slot);
+    }
+
+    /// Moves `slot` from where `keys` says to `to`, and notes that in `keys`.
+    #[inline]
+    pub fn set(&mut self, slot: u32, keys: &mut Keys, to: Keys) {
+        self.times.set(slot, to.time, keys.time.is_some());
+        self.floors.set(slot, to.floor, keys.floor.is_some());
+        *keys = to;
+    }
+
+    /// The class to look at: the first whose floor time has come, else the first by time. With its time.
+    #[inline]
+    pub fn first(&self, now: u64) -> Option<(u32, u64)> {
+        let due = self.floors.heap.top().filter(|entry| entry.key <= now);
+        let entry = due.or(self.times.heap.top())?;
+        Some((entry.slot, entry.key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(slots: usize) -> Queue {
+        let mut queue = Queue::new(slots).unwrap();
+        assert_eq!(queue.capacity(), 0);
+        let need = queue.wants(slots);
+        assert!(!need.is_empty());
+        queue.feed(need.allocate().unwrap());
+        assert!(queue.wants(slots).is_empty() && queue.capacity() >= slots);
+        for slot in 0..slots as u32 {
+            queue.create(slot);
+        }
+        queue
+    }
+
+    /// Against a walk over all classes, which says who is first.
+    #[test]
+    fn first_is_first() {
+        use crate::sched::rng::Rng;
+        let mut queue = queue(50);
+        let mut keys = [Keys::default(); 50];
+        let mut rng = Rng::new(1);
+        for step in 0..50_000 {
+            let slot = rng.below(50) as u32;
+            let time = (rng.below(4) > 0).then(|| rng.below(1000));
+            let floor = time
+                .filter(|_| slot % 3 == 0)
+                .map(|time| time + rng.below(500));
+            let to = Keys { time, floor };
+            queue.set(slot, &mut keys[slot as usize], to);
+            assert_eq!(keys[slot as usize], to);
+            let now = step % 1000;
+            let by = |key: fn(&Keys) -> Option<u64>| {
+                let all = keys.iter().zip(0u32..);
+                all.filter_map(|(keys, slot)| Some((key(keys)?, slot)))
+                    .min()
+            };
+            let due = by(|keys| keys.floor).filter(|(key, _)| *key <= now);
+            let want = due.or(by(|keys| keys.time)).map(|(key, slot)| (slot, key));
+            assert_eq!(queue.first(now), want);
+        }
+    }
+}

@@ -1,0 +1,571 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What is kept for a class: its queue, its buckets, and how far its first request has come.
+//!
+//! # Vocabulary
+//!
+//! - *Front*: the class's oldest queued request. Only that one is charged.
+//! - *Own bucket*: of the class alone. It has a level in the class, and with global rates a second one that
+//!   the class's namesakes on other partitions take from, too.
+//! - *Other buckets*: of the rules named in `also=`, one for each such rule, whoever takes from it.
+//! - *Due*: the instant from which the front may go, as far as it was paid for.
+//!
+//! ```text
+//!                 stage                    due, all paid               serve
+//!  (becomes front) ───► waits for one bucket ──────────► may go ──────────────► (gone)
+//!                        ▲              │ due, something not paid
+//!                        └── advance ◄──┘
+//! ```
+//!
+//! # One token of each bucket, or none
+//!
+//! A front takes from the bucket that makes it wait longest, ahead of time, and waits until that token is
+//! there. Then it takes from the others if all have some, else again from the one it has to wait for
+//! longest. So it holds no token of a bucket while it waits for another one, except for those whose time
+//! came; each front moves in the heap at most four times; and those who wait for the same bucket, classes
+//! or partitions, get its tokens in the order in which they asked. When rules change, what a front has
+//! taken is given back.
+//!
+//! # Lateness
+//!
+//! A class that has requests queued is *late* by the time that a front with all its tokens waits. Of each
+//! wait it keeps [`super::plan::LATE`], or [`super::plan::REALTIME`], as credit. A pause of at most 10 ms
+//! counts as having requests queued, so that a client that waits for answers gets its rate, too; after a
+//! longer one the depth bounds what is left. A bucket that several take from may keep as much lateness
+//! beside its depth, as long as somebody uses it; who comes after a pause and finds it full to that brim takes
+//! what is beyond the depth away.
+
+use super::{
+    bucket::{clock, nanoseconds, Charge, Level},
+    context::{Context, Other},
+    plan::{Gauge, DEBT_MAX, FLOOR, LATE, POOL},
+    queue::Keys,
+    shared::Seat,
+};
+use crate::sched::{
+    item::{Cost, Fifo},
+    rules::ALSO_MAX,
+};
+
+/// The own bucket is paid for.
+const OWN: u8 = 1;
+/// By the pool.
+const POOLED: u8 = 2;
+/// The first of the other buckets is paid for.
+const OTHER: u8 = 4;
+
+/// The bit of another bucket, number `index`.
+#[inline]
+const fn other_bit(index: usize) -> u8 {
+    OTHER.wrapping_shl(index as u32)
+}
+
+/// Counters that statistics show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Requests that went down.
+    pub dispatched: u64,
+    /// What they cost, in what the rule counts.
+    pub cost: u64,
+    /// Time that fronts waited for tokens, ns.
+    pub throttled: u64,
+    /// Fronts that had to wait for tokens.
+    pub limit_hits: u64,
+    /// Requests that went down without tokens, as debt.
+    pub forced: u64,
+    /// Requests that the pool paid for.
+    pub borrowed: u64,
+}
+
+/// What is kept for a class.
+///
+/// # Invariants
+///
+/// - `keys` are those the class has in the queue of its part; it has one exactly if something is queued.
+/// - `paid` says which buckets the front has taken from; nothing if there is no front.
+pub struct Record<F> {
+    /// Its requests.
+    pub fifo: F,
+    /// Where it is in the queue.
+    pub keys: Keys,
+    /// Generation of the rules it was matched against.
+    pub generation: u64,
+    /// Index of its rule.
+    pub rule: u32,
+    /// Requests in service.
+    pub active: u32,
+    /// For statistics.
+    pub counters: Counters,
+    paid: u8,
+    pool: u8,
+    id: u32,
+    version: u32,
+    window: u64,
+    level: Level,
+    floor: Level,
+    seat: Seat,
+    staged: u64,
+    due: u64,
+    span: u64,
+    emptied: u64,
+    hash: u64,
+    others: [Other; ALSO_MAX],
+}
+
+impl<F: Fifo> Record<F> {
+    /// A class whose key has hash `hash`, under rule `rule`, with full buckets.
+    pub fn new(context: &Context<'_>, hash: u64, rule: u32) -> Self {
+        let mut record = Self {
+            fifo: F::new(),
+            keys: Keys::default(),
+            generation: 0,
+            rule,
+            active: 0,
+            counters: Counters::default(),
+            paid: 0,
+            pool: 0,
+            id: u32::MAX,
+            version: 0,
+            window: 0,
+            level: Level::FULL,
+            floor: Level::FULL,
+            seat: Seat::NONE,
+            staged: 0,
+            due: 0,
+            span: 0,
+            emptied: 0,
+            hash,
+            others: [Other::NONE; ALSO_MAX],
+        };
+        if let Some(gauge) = context.plan.gauge(rule) {
+            record.id = gauge.id;
+            record.version = gauge.version;
+            record.window = gauge.meter.window;
+            if context.global {
+                record.seat = context.seat(gauge, hash);
+            }
+        }
+        record.bind(context, rule);
+        record
+    }
+
+    /// Identifier of its rule.
+    pub const fn rule_id(&self) -> u32 {
+        self.id
+    }
+
+    /// Whether requests are queued or in service.
+    pub fn is_active(&self) -> bool {
+        self.active > 0 || !self.fifo.is_empty()
+    }
+
+    /// How long it would take to pay off what it owes at instant `now`, ns.
+    pub fn debt(&self, now: u64) -> u64 {
+        // What the front has taken ahead of time is no debt.
+        let own = self.paid & (OWN | POOLED) == OWN;
+        let ahead = if own { self.span } else { 0 };
+        let level = self.level.refund(ahead);
+        nanoseconds(level.0.saturating_sub(now))
+    }
+
+    /// Puts the class under rule `rule`, with buckets as full as they were; nothing may be paid.
+    pub fn bind(&mut self, context: &Context<'_>, rule: u32) {
+        self.generation = context.plan.rules().generation();
+        self.rule = rule;
+        let Some(gauge) = context.plan.gauge(rule) else {
+            return;
+        };
+        let now = context.now;
+        if (self.id, self.version) != (gauge.id, gauge.version) {
+            let (old, new) = (self.window, gauge.meter.window);
+            if context.global {
+                let level = context.buckets.level(&self.seat).unwrap_or(self.level);
+                let level = level.rescale(now, old, new);
+                self.seat = context.seat(gauge, self.hash);
+                let window = gauge.shared_window();
+                context.buckets.lower(&mut self.seat, window, level, now);
+            }
+            self.level = self.level.rescale(now, old, new);
+            self.floor = Level(now);
+            self.id = gauge.id;
+            self.version = gauge.version;
+            self.window = new;
+        }
+        let before = core::mem::replace(&mut self.others, [Other::NONE; ALSO_MAX]);
+        for (other, &index) in self.others.iter_mut().zip(gauge.also()) {
+            if let Some(gauge) = context.plan.gauge(index) {
+                let was = before.iter().find(|other| other.id == gauge.id);
+                *other = Other::new(context, gauge, was);
+            }
+        }
+    }
+
+    /// After a pause, credit beyond the depth is lost.
+    fn wake(&mut self, context: &Context<'_>, gauge: &Gauge) {
+        if context.now.saturating_sub(self.emptied) > LATE {
+            self.level = self.level.at_least(context.floor(self.window));
+            let window = gauge.floor.map_or(0, |floor| floor.window);
+            self.floor = self.floor.at_least(context.floor(window));
+            let (buckets, now) = (context.buckets, context.now);
+            if context.global {
+                buckets.calm(&mut self.seat, gauge.shared_window(), self.window, now);
+            }
+            for (other, &index) in self.others.iter_mut().zip(gauge.also()) {
+                if let Some(gauge) = context.plan.gauge(index) {
+                    buckets.calm(&mut other.seat, gauge.shared_window(), other.window, now);
+                }
+            }
+        }
+    }
+
+    /// Credit that counts in the class's own level.
+    #[inline]
+    fn local_floor(&self, context: &Context<'_>, gauge: &Gauge) -> u64 {
+        context.floor(self.window.max(gauge.late))
+    }
+
+    /// When the own bucket will have enough, and whether that is the pool's doing.
+    fn own_ready(
+        &mut self,
+        context: &mut Context<'_>,
+        gauge: &Gauge,
+        charge: Charge,
+        cost: Cost,
+    ) -> Own {
+        let mut ready = self.level.ready(self.local_floor(context, gauge), charge);
+        if context.global {
+            let (window, now) = (gauge.shared_window(), context.now);
+            let global = context.buckets.ready(&mut self.seat, window, charge, now);
+            ready = ready.max(global.unwrap_or(0));
+        }
+        if !gauge.borrow || ready <= context.now {
+            return Own::Paid(ready);
+        }
+        let soon = context.now.saturating_add(POOL);
+        match context.pool_ready(gauge, cost) {
+            Some(pool) if pool < ready && pool <= soon => Own::Borrowed(pool),
+            Some(_) if ready > soon => Own::Later(soon),
+            _ => Own::Paid(ready),
+        }
+    }
+
+    /// Takes from the own bucket; returns when the tokens are there.
+    #[inline]
+    fn own_take(&mut self, context: &Context<'_>, gauge: &Gauge, charge: Charge) -> u64 {
+        let floor = self.local_floor(context, gauge);
+        let mut ready = self.level.ready(floor, charge);
+        self.level = self.level.take(floor, charge);
+        if context.global {
+            let (window, now) = (gauge.shared_window(), context.now);
+            let global = context.buckets.take(&mut self.seat, window, charge, now);
+            ready = ready.max(global.unwrap_or(0));
+        }
+        self.paid |= OWN;
+        self.span = charge.span;
+        ready
+    }
+
+    /// Takes from the pool in place of the own bucket.
+    fn borrow(&mut self, context: &mut Context<'_>, gauge: &Gauge, cost: Cost) -> u64 {
+        let Some((ready, span)) = context.pool_take(gauge, cost) else {
+            return self.own_take(context, gauge, gauge.charge(cost));
+        };
+        self.paid |= OWN | POOLED;
+        self.span = span;
+        self.pool = gauge.count() as u8;
+        ready
+    }
+
+    /// Whether the front is paid for.
+    #[inline]
+    pub fn is_paid(&self, context: &Context<'_>) -> bool {
+        let others = context.plan.gauge(self.rule).map_or(0, |g| g.also().len());
+        let all = OWN | other_bit(others).wrapping_sub(OTHER);
+        self.paid & !POOLED == all
+    }
+
+    /// Takes for a request of `cost` from the bucket it has to wait for longest, or from all that are left
+    /// if it need not wait; returns when what it took is there.
+    fn pay(&mut self, context: &mut Context<'_>, gauge: &Gauge, cost: Cost) -> u64 {
+        let charge = gauge.charge(cost);
+        if gauge.also().is_empty() && !gauge.borrow {
+            return if self.paid & OWN == 0 {
+                self.own_take(context, gauge, charge)
+            } else {
+                context.now
+            };
+        }
+        let own = if self.paid & OWN == 0 {
+            Some(self.own_ready(context, gauge, charge, cost))
+        } else {
+            None
+        };
+        let mut last = own.as_ref().map_or(0, Own::ready);
+        let mut slowest = None;
+        for (index, &rule) in gauge.also().iter().enumerate() {
+            let Some((other, gauge)) = self.unpaid(context, index, rule) else {
+                continue;
+            };
+            let (window, now) = (gauge.shared_window(), context.now);
+            let charge = gauge.charge(cost);
+            let ready = context.buckets.ready(&mut other.seat, window, charge, now);
+            if let Some(ready) = ready.filter(|&ready| ready > last) {
+                last = ready;
+                slowest = Some(index);
+            }
+        }
+        let wait = last > context.now;
+        if wait && slowest.is_none() {
+            if let Some(own) = own {
+                return self.own_pay(context, gauge, cost, own);
+            }
+        }
+        let mut due = 0;
+        for (index, &rule) in gauge.also().iter().enumerate() {
+            if wait && slowest != Some(index) {
+                continue;
+            }
+            if let Some((other, gauge)) = self.unpaid(context, index, rule) {
+                let (window, now) = (gauge.shared_window(), context.now);
+                let charge = gauge.charge(cost);
+                let ready = context.buckets.take(&mut other.seat, window, charge, now);
+                other.span = charge.span;
+                self.paid |= other_bit(index);
+                due = due.max(ready.unwrap_or(0));
+            }
+        }
+        if !wait {
+            if let Some(own) = own {
+                due = due.max(self.own_pay(context, gauge, cost, own));
+            }
+        }
+        due
+    }
+
+    /// Takes as [`Record::own_ready`] said.
+    fn own_pay(&mut self, context: &mut Context<'_>, gauge: &Gauge, cost: Cost, own: Own) -> u64 {
+        match own {
+            Own::Paid(_) => self.own_take(context, gauge, gauge.charge(cost)),
+            Own::Borrowed(_) => self.borrow(context, gauge, cost),
+            Own::Later(soon) => soon,
+        }
+    }
+
+    /// Another rule's bucket, number `index`, that is not paid for yet.
+    fn unpaid<'a>(
+        &mut self,
+        context: &Context<'a>,
+        index: usize,
+        rule: u32,
+    ) -> Option<(&mut Other, &'a Gauge)> {
+        if self.paid & other_bit(index) != 0 {
+            return None;
+        }
+        Some((self.others.get_mut(index)?, context.plan.gauge(rule)?))
+    }
+
+    /// The front waits no longer: counts how long it did, and gives back what was taken for it.
+    pub fn unstage(&mut self, context: &mut Context<'_>) {
+        self.waited(context.now);
+        self.refund(context);
+    }
+
+    /// Counts the time that the front waited for tokens until `now`.
+    #[inline]
+    fn waited(&mut self, now: u64) {
+        let waited = self.due.min(now).saturating_sub(self.staged);
+        self.counters.throttled = self.counters.throttled.saturating_add(nanoseconds(waited));
+    }
+
+    /// Gives back what was taken for the front.
+    fn refund(&mut self, context: &mut Context<'_>) {
+        if self.paid & POOLED != 0 {
+            if let Some(seat) = context.pools.get(usize::from(self.pool)) {
+                context.buckets.refund(seat, self.span);
+            }
+        } else if self.paid & OWN != 0 {
+            self.level = self.level.refund(self.span);
+            context.buckets.refund(&self.seat, self.span);
+        }
+        for (index, other) in self.others.iter().enumerate() {
+            if self.paid & other_bit(index) != 0 {
+                context.buckets.refund(&other.seat, other.span);
+            }
+        }
+        self.paid = 0;
+    }
+
+    /// A request of `cost` has become the front: pays what can be paid for it; returns its keys.
+    pub fn stage(&mut self, context: &mut Context<'_>, cost: Cost) -> Keys {
+        let keys = self.restage(context, cost);
+        if self.due > context.now {
+            self.counters.limit_hits = self.counters.limit_hits.saturating_add(1);
+        }
+        keys
+    }
+
+    /// The same after [`Record::unstage`].
+    pub fn restage(&mut self, context: &mut Context<'_>, cost: Cost) -> Keys {
+        self.paid = 0;
+        self.due = 0;
+        self.staged = context.now;
+        self.advance(context, cost)
+    }
+
+    /// Pays more for the front, which costs `cost`; returns its keys.
+    pub fn advance(&mut self, context: &mut Context<'_>, cost: Cost) -> Keys {
+        let plan = context.plan;
+        let Some(gauge) = plan.gauge(self.rule) else {
+            return Keys::default();
+        };
+        self.due = self.pay(context, gauge, cost).max(self.due);
+        // Who is late goes before who is not, as far as lateness counts.
+        let time = self.due.max(self.staged.saturating_sub(gauge.late));
+        let floor = gauge.floor.map(|meter| {
+            let window = meter.window.max(FLOOR);
+            let ready = self.floor.ready(context.floor(window), meter.charge(cost));
+            clock(ready.max(time))
+        });
+        Keys {
+            time: Some(clock(time)),
+            floor,
+        }
+    }
+
+    /// Whether the front may go now.
+    #[inline]
+    pub fn may_go(&self, context: &Context<'_>) -> bool {
+        self.due <= context.now && self.is_paid(context)
+    }
+
+    /// The front, which cost `cost`, goes; what was not paid for becomes debt.
+    pub fn serve(&mut self, context: &mut Context<'_>, cost: Cost) {
+        let plan = context.plan;
+        let Some(gauge) = plan.gauge(self.rule) else {
+            return;
+        };
+        let now = context.now;
+        if self.due > now || !self.is_paid(context) {
+            self.owe(context, gauge, cost, self.paid);
+            self.counters.forced = self.counters.forced.saturating_add(1);
+        }
+        self.waited(now);
+        // Beyond what is kept, lateness is lost.
+        let late = now.saturating_sub(self.due.max(self.staged));
+        let lost = late.saturating_sub(gauge.late);
+        self.level = Level(self.level.0.saturating_add(lost));
+        if self.paid & POOLED != 0 {
+            self.counters.borrowed = self.counters.borrowed.saturating_add(1);
+        } else {
+            context.pool_force(gauge, cost);
+        }
+        self.paid = 0;
+        self.count(context, gauge, cost);
+        if self.fifo.is_empty() {
+            self.emptied = now;
+        }
+    }
+
+    /// Becomes active after a pause: to be called before the first request is staged.
+    pub fn begin(&mut self, context: &Context<'_>) {
+        if let Some(gauge) = context.plan.gauge(self.rule) {
+            self.wake(context, gauge);
+        }
+    }
+
+    /// A request of `cost` that is not queued goes if there are tokens for it; whether it did.
+    pub fn pass(&mut self, context: &mut Context<'_>, cost: Cost) -> bool {
+        let plan = context.plan;
+        let Some(gauge) = plan.gauge(self.rule) else {
+            return false;
+        };
+        if !self.fifo.is_empty() {
+            return false;
+        }
+        self.wake(context, gauge);
+        self.paid = 0;
+        let due = self.pay(context, gauge, cost);
+        if due > context.now || !self.is_paid(context) {
+            self.refund(context);
+            return false;
+        }
+        if self.paid & POOLED != 0 {
+            self.counters.borrowed = self.counters.borrowed.saturating_add(1);
+        } else {
+            context.pool_force(gauge, cost);
+        }
+        self.paid = 0;
+        self.count(context, gauge, cost);
+        true
+    }
+
+    /// A request of `cost` that is not queued goes without tokens.
+    pub fn force(&mut self, context: &mut Context<'_>, cost: Cost) {
+        let plan = context.plan;
+        let Some(gauge) = plan.gauge(self.rule) else {
+            return;
+        };
+        if self.fifo.is_empty() {
+            self.wake(context, gauge);
+        }
+        self.owe(context, gauge, cost, 0);
+        context.pool_force(gauge, cost);
+        self.counters.forced = self.counters.forced.saturating_add(1);
+        self.count(context, gauge, cost);
+    }
+
+    /// Charges a request to all buckets but those in `paid`, up to the bound of debt.
+    fn owe(&mut self, context: &mut Context<'_>, gauge: &Gauge, cost: Cost, paid: u8) {
+        let now = context.now;
+        let bound = now.saturating_add(DEBT_MAX);
+        if paid & OWN == 0 {
+            let charge = gauge.charge(cost);
+            let floor = self.local_floor(context, gauge);
+            self.level = self.level.force(floor, charge, bound);
+            if context.global {
+                let window = gauge.shared_window();
+                let seat = &mut self.seat;
+                context.buckets.force(seat, window, charge, bound, now);
+            }
+        }
+        for (index, &rule) in gauge.also().iter().enumerate() {
+            let other = self.others.get_mut(index).zip(context.plan.gauge(rule));
+            if let Some((other, gauge)) = other.filter(|_| paid & other_bit(index) == 0) {
+                let (window, charge) = (gauge.shared_window(), gauge.charge(cost));
+                let seat = &mut other.seat;
+                context.buckets.force(seat, window, charge, bound, now);
+            }
+        }
+    }
+
+    /// Counts a request that goes.
+    #[inline]
+    fn count(&mut self, context: &Context<'_>, gauge: &Gauge, cost: Cost) {
+        let counters = &mut self.counters;
+        counters.dispatched = counters.dispatched.saturating_add(1);
+        counters.cost = counters.cost.saturating_add(gauge.count().of(cost));
+        if let Some(meter) = &gauge.floor {
+            let floor = context.floor(meter.window.max(FLOOR));
+            let bound = context.now.saturating_add(DEBT_MAX);
+            self.floor = self.floor.force(floor, meter.charge(cost), bound);
+        }
+    }
+}
+
+/// How a front's own tokens are had, and when.
+enum Own {
+    /// From the own bucket.
+    Paid(u64),
+    /// From the pool.
+    Borrowed(u64),
+    /// Neither soon: ask again then.
+    Later(u64),
+}
+
+impl Own {
+    fn ready(&self) -> u64 {
+        match self {
+            Self::Paid(at) | Self::Borrowed(at) | Self::Later(at) => *at,
+        }
+    }
+}

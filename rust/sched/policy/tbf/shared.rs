@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Buckets that the parts of one head share, without a lock.
+//!
+//! # Vocabulary
+//!
+//! - *Place*: a tag and a level, one word each, in a table of fixed size.
+//! - *Tag*: 58 bits of a keyed hash of whose bucket it is, and 6 bits for the logarithm of its window; 0
+//!   if it is nobody's ([`Tag`]).
+//! - *Block*: 8 places side by side; a tag can be in the block that its hash names.
+//! - *Seat*: a tag and where it was last ([`Seat`]); who uses it looks whether the tag is still there.
+//!
+//! ```text
+//!            claimed (CAS of the tag)                  claimed by another tag
+//!  nobody's ─────────────────────────► somebody's ──────────────────────────────► somebody else's
+//!      ▲                                   │  ▲       only when full again,
+//!      └───────────────────────────────────┘  │       so that nothing is forgotten
+//!        the same tag was claimed twice       └── takes: CAS of the level
+//! ```
+//!
+//! A bucket that is full again carries no state: its level says the same as that of a new one. So the
+//! table needs no list of what is in use, and whoever comes back after long finds a full bucket, its own or
+//! another.
+//!
+//! # Two claims of one tag
+//!
+//! Two parts that look for a tag at a time can claim two places of its block. Each looks through the block
+//! again after its claim; as claims are in one order (`SeqCst`), one of them at least sees both. The lower
+//! place stays, the higher one is given up, and who claimed that finds the tag gone when it uses it next.
+//!
+//! # What is not exact
+//!
+//! Between a look at the tag and the take, the place can change hands if the bucket is full. One request
+//! is then charged to a stranger; nobody is charged less.
+
+use super::bucket::{Charge, Level};
+use crate::sched::{
+    key::{Hashed, Hasher},
+    mem::{Bulk, NoMemory, Pile},
+};
+use core::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
+
+/// Places of a block.
+const BLOCK: usize = 8;
+
+/// Bits of a tag that say how long the window is.
+const WINDOW_BITS: u32 = 6;
+
+/// No place of the table.
+const NOWHERE: u32 = u32::MAX;
+
+/// Whose bucket it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag(u64);
+
+impl Tag {
+    /// The tag of what has `hash`, with a bucket of `window`, ticks.
+    pub const fn new(hash: u64, window: u64) -> Self {
+        // The window is below 2^(log - 1), so a bucket that was just filled is not yet anybody's.
+        let log = u64::BITS
+            .wrapping_sub(window.leading_zeros())
+            .wrapping_add(1);
+        let log = if log > 63 { 63 } else { log };
+        // Never 0, since the logarithm is not.
+        Self(((hash >> WINDOW_BITS) << WINDOW_BITS) | log as u64)
+    }
+}
+
+/// Where a bucket is, or was.
+#[derive(Clone, Copy, Debug)]
+pub struct Seat {
+    tag: Tag,
+    place: u32,
+}
+
+impl Seat {
+    /// The seat of `tag`, not looked for yet.
+    pub const fn new(tag: Tag) -> Self {
+        Self {
+            tag,
+            place: NOWHERE,
+        }
+    }
+
+    /// Nobody's.
+    pub const NONE: Self = Self::new(Tag(0));
+}
+
+/// A level that many change at once.
+struct Place {
+    tag: AtomicU64,
+    level: AtomicU64,
+}
+
+impl Place {
+    /// Whether `tag`, which is in the place, may be replaced at `now`.
+    fn is_free(&self, tag: u64, now: u64) -> bool {
+        let log = (tag & ((1 << WINDOW_BITS) - 1)) as u32;
+        let window = 1u64.checked_shl(log).unwrap_or(u64::MAX);
+        tag == 0 || self.level.load(SeqCst).saturating_add(window) <= now
+    }
+}
+
+/// A table of buckets.
+///
+/// # Invariants
+///
+/// There are a power of two places, at least one block, and as many as `mask` says.
+pub struct Buckets {
+    places: Bulk<Place>,
+    mask: usize,
+    hasher: Hasher,
+    crowded: AtomicU64,
+    salts: AtomicU64,
+}
+
+impl Buckets {
+    /// A table for `count` buckets in use at a time, half empty then; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn new(count: usize, seed: u64) -> Result<Self, NoMemory> {
+        let size = count.saturating_mul(2).max(BLOCK);
+        let size = size.checked_next_power_of_two().ok_or(NoMemory)?;
+        let mut places = Bulk::new(size)?;
+        places.feed(Pile::allocate(places.wants(size))?);
+        for _ in 0..size {
+            let place = Place {
+                tag: AtomicU64::new(0),
+                level: AtomicU64::new(Level::FULL.0),
+            };
+            places.push(place).map_err(|_| NoMemory)?;
+        }
+        Ok(Self {
+            places,
+            mask: size.wrapping_sub(1),
+            hasher: Hasher::new(seed),
+            crowded: AtomicU64::new(0),
+            salts: AtomicU64::new(1),
+        })
+    }
+
+    /// A number that was not given out before and is not 0.
+    pub fn salt(&self) -> u64 {
+        self.salts.fetch_add(1, Relaxed)
+    }
+
+    /// The hash of `key` under the secret of the table.
+    pub fn hash(&self, key: &impl Hashed) -> u64 {
+        self.hasher.wide(key)
+    }
+
+    /// How often no place was left for a bucket.
+    pub fn crowded(&self) -> u64 {
+        self.crowded.load(Relaxed)
+    }
+
+    /// The place of a seat, found anew if it moved; none if its block is full.
+    fn place(&self, seat: &mut Seat, window: u64, now: u64) -> Option<&Place> {
+        if let Some(place) = self.places.get(seat.place as usize) {
+            if place.tag.load(SeqCst) == seat.tag.0 {
+                return Some(place);
+            }
+        }
+        if seat.tag == Seat::NONE.tag {
+            return None;
+        }
+        let found = self.find(seat.tag, window, now);
+        seat.place = found.unwrap_or(NOWHERE);
+        if found.is_none() {
+            self.crowded.fetch_add(1, Relaxed);
+        }
+        self.places.get(found? as usize)
+    }
+
+    /// Index of the place of `tag`; claims one if there is none.
+    fn find(&self, tag: Tag, window: u64, now: u64) -> Option<u32> {
+        let base = (tag.0 >> WINDOW_BITS) as usize & self.mask & !(BLOCK - 1);
+        let block = self.places.run(base, BLOCK);
+        for _ in 0..BLOCK {
+            let mut free = None;
+            for (index, place) in block.iter().enumerate() {
+                let there = place.tag.load(SeqCst);
+                if there == tag.0 {
+                    return Some(base.wrapping_add(index) as u32);
+                }
+                if place.is_free(there, now) {
+                    // Nobody's place before one that may be wanted again.
+                    match free {
+                        Some((_, 0)) => {}
+                        Some(_) if there != 0 => {}
+                        _ => free = Some((index, there)),
+                    }
+                }
+            }
+            let (index, there) = free?;
+            let place = block.get(index)?;
+            if place
+                .tag
+                .compare_exchange(there, tag.0, SeqCst, SeqCst)
+                .is_ok()
+            {
+                place.level.fetch_max(now.saturating_sub(window), SeqCst);
+                let index = settle(block, index, tag.0);
+                return Some(base.wrapping_add(index) as u32);
+            }
+        }
+        None
+    }
+
+    /// When the bucket will have enough for `charge`; none if it has no place.
+    pub fn ready(&self, seat: &mut Seat, window: u64, charge: Charge, now: u64) -> Option<u64> {
+        let place = self.place(seat, window, now)?;
+        let level = Level(place.level.load(SeqCst));
+        Some(level.ready(now.saturating_sub(window), charge))
+    }
+
+    /// Takes `charge` from the bucket, now or ahead of time; returns when the tokens are there.
+    pub fn take(&self, seat: &mut Seat, window: u64, charge: Charge, now: u64) -> Option<u64> {
+        let floor = now.saturating_sub(window);
+        let place = self.place(seat, window, now)?;
+        let before = place.change(|level| level.take(floor, charge));
+        Some(before.ready(floor, charge))
+    }
+
+    /// Takes `charge` regardless, without moving the level beyond `bound`; returns the level.
+    pub fn force(
+        &self,
+        seat: &mut Seat,
+        window: u64,
+        charge: Charge,
+        bound: u64,
+        now: u64,
+    ) -> Option<Level> {
+        let floor = now.saturating_sub(window);
+        let place = self.place(seat, window, now)?;
+        place.change(|level| level.force(floor, charge, bound));
+        Some(Level(place.level.load(SeqCst)))
+    }
+
+    /// Gives back what was taken from the bucket; nothing if it moved, since it was full then.
+    pub fn refund(&self, seat: &Seat, span: u64) {
+        if let Some(place) = self.places.get(seat.place as usize) {
+            if place.tag.load(SeqCst) == seat.tag.0 {
+                place.change(|level| level.refund(span));
+            }
+        }
+    }
+
+    /// The level of a bucket that is there.
+    pub fn level(&self, seat: &Seat) -> Option<Level> {
+        let place = self.places.get(seat.place as usize)?;
+        let there = place.tag.load(SeqCst) == seat.tag.0;
+        there.then(|| Level(place.level.load(SeqCst)))
+    }
+
+    /// Takes from a bucket that was full for long, with all the credit that `window` allows, what is beyond
+    /// its `depth`, ticks: nobody has used it, so that is not lateness.
+    pub fn calm(&self, seat: &mut Seat, window: u64, depth: u64, now: u64) {
+        if let Some(place) = self.place(seat, window, now) {
+            if place.level.load(SeqCst) <= now.saturating_sub(window) {
+                place.level.fetch_max(now.saturating_sub(depth), SeqCst);
+            }
+        }
+    }
+
+    /// Takes from the bucket what it has more than one with `level`.
+    pub fn lower(&self, seat: &mut Seat, window: u64, level: Level, now: u64) {
+        if let Some(place) = self.place(seat, window, now) {
+            place.level.fetch_max(level.0, SeqCst);
+        }
+    }
+}
+
+impl Place {
+    /// Replaces the level by what `change` makes of it; returns what it was.
+    fn change(&self, change: impl Fn(Level) -> Level) -> Level {
+        let mut level = self.level.load(SeqCst);
+        loop {
+            let after = change(Level(level)).0;
+            match self
+                .level
+                .compare_exchange_weak(level, after, SeqCst, SeqCst)
+            {
+                Ok(_) => return Level(level),
+                Err(other) => level = other,
+            }
+        }
+    }
+}
+
+/// After a claim of `tag` at `index`, leaves it in one place of `block` only; returns which.
+fn settle(block: &[Place], index: usize, tag: u64) -> usize {
+    let Some(claimed) = block.get(index) else {
+        return index;
+    };
+    for (other, place) in block.iter().enumerate() {
+        if other == index || place.tag.load(SeqCst) != tag {
+            continue;
+        }
+        let (stays, goes) = if other < index {
+            (place, claimed)
+        } else {
+            (claimed, place)
+        };
+        stays.level.fetch_max(goes.level.load(SeqCst), SeqCst);
+        // Whoever fails here finds that the other one did it.
+        let _ = goes.tag.compare_exchange(tag, 0, SeqCst, SeqCst);
+        if other < index {
+            return other;
+        }
+    }
+    index
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::bucket::{instant, Pace},
+        *,
+    };
+    use crate::sched::key::Key;
+
+    const NOW: u64 = instant(1_000_000_000);
+
+    fn tag(buckets: &Buckets, uid: u32, window: u64) -> Tag {
+        Tag::new(buckets.hash(&Key::Uid(uid)), window)
+    }
+
+    #[test]
+    fn one_tag_is_one_bucket() {
+        let buckets = Buckets::new(100, 1).unwrap();
+        let pace = Pace::new(1000);
+        let window = pace.span(3);
+        let charge = Charge::new(pace, 1, window);
+        let mut seats = [(); 2].map(|()| Seat::new(tag(&buckets, 7, window)));
+        let mut other = Seat::new(tag(&buckets, 8, window));
+        // Three at once, whoever takes them, then one per millisecond.
+        for i in 0..5u64 {
+            let seat = &mut seats[i as usize % 2];
+            let early = buckets.ready(seat, window, charge, NOW);
+            let ready = buckets.take(seat, window, charge, NOW);
+            assert_eq!(ready, early);
+            assert_eq!(ready, Some(NOW - window + (i + 1) * charge.span));
+        }
+        assert!(buckets.ready(&mut other, window, charge, NOW).unwrap() <= NOW);
+        buckets.refund(&seats[0], 5 * charge.span);
+        assert_eq!(buckets.level(&seats[1]), Some(Level(NOW - window)));
+        buckets.lower(&mut seats[1], window, Level(NOW + 9), NOW);
+        assert_eq!(buckets.level(&seats[0]), Some(Level(NOW + 9)));
+        assert_eq!(buckets.crowded(), 0);
+    }
+
+    /// Only buckets that are full again make room for others.
+    #[test]
+    fn what_is_in_use_stays() {
+        let buckets = Buckets::new(4, 1).unwrap();
+        let pace = Pace::new(10);
+        let window = pace.span(1);
+        let charge = Charge::new(pace, 1, window);
+        let mut seats: Vec<Seat> = (0..12)
+            .map(|uid| Seat::new(tag(&buckets, uid, window)))
+            .collect();
+        for (i, seat) in seats.iter_mut().enumerate() {
+            let taken = buckets.take(seat, window, charge, NOW);
+            assert_eq!(taken.is_some(), i < 8, "{i}");
+        }
+        assert_eq!(buckets.crowded(), 4);
+        // Full again, and not young any more: others may have the places.
+        let later = NOW + 8 * window;
+        assert!(buckets.take(&mut seats[9], window, charge, later).is_some());
+        let there = seats[..8]
+            .iter()
+            .filter(|seat| buckets.level(seat).is_some());
+        assert_eq!(there.count(), 7);
+        // Who lost its place finds another, with a full bucket.
+        for seat in &mut seats[..8] {
+            let ready = buckets.take(seat, window, charge, later);
+            assert!(ready.is_none_or(|ready| ready <= later));
+        }
+    }
+
+    /// Two claims of one tag end in one place, whichever was first.
+    #[test]
+    fn a_second_claim_is_given_up() {
+        for (first, second) in [(3, 5), (5, 3)] {
+            let buckets = Buckets::new(4, 1).unwrap();
+            let block = buckets.places.run(0, BLOCK);
+            for index in [first, second] {
+                block[index].tag.store(77, SeqCst);
+                block[index].level.store(100 + index as u64, SeqCst);
+            }
+            assert_eq!(settle(block, second, 77), 3);
+            let tags: Vec<usize> = (0..BLOCK)
+                .filter(|&i| block[i].tag.load(SeqCst) == 77)
+                .collect();
+            assert_eq!(tags, [3]);
+            assert_eq!(block[3].level.load(SeqCst), 105);
+        }
+    }
+
+    #[test]
+    fn tags_are_never_nobodys() {
+        for window in [0, 1, 1 << 20, 1 << 55, u64::MAX] {
+            for hash in [0, 1, u64::MAX] {
+                assert_ne!(Tag::new(hash, window), Seat::NONE.tag);
+            }
+        }
+    }
+}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Statistics of classes and rules, and the file that shows them.
+//!
+//! # Vocabulary
+//!
+//! - *Row*: the counters of one class on one head ([`Row`]).
+//! - *Rows*: those of all partitions, merged by class ([`Rows`]).
+//! - *Sum*: the counters of all classes of one rule ([`Sum`]).
+//!
+//! The file is YAML: a mapping with `rules`, in the order of their identifiers, and `classes`, in the order
+//! of their keys. All strings are double-quoted, with `"` and `\` escaped.
+
+use super::{plan::Count, record::Counters};
+use crate::sched::{
+    mem::{List, NoMemory},
+    rules::{Name, Rate, Subject},
+    sort::sort_by,
+};
+use core::{
+    cmp::Ordering,
+    fmt::{self, Write},
+};
+
+/// Counters of one class.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// Its key.
+    pub subject: Subject,
+    /// Whether it stands in for classes that could not be made.
+    pub default: bool,
+    /// Identifier of its rule.
+    pub id: u32,
+    /// Name of its rule.
+    pub rule: Name,
+    /// Rate of its rule.
+    pub rate: Rate,
+    /// What the rate counts.
+    pub count: Count,
+    /// What happened.
+    pub counters: Counters,
+    /// Requests queued.
+    pub queued: u32,
+    /// Requests in service.
+    pub active: u32,
+    /// Time until what it owes is paid off, ns.
+    pub debt: u64,
+}
+
+impl Row {
+    fn order(&self, other: &Self) -> Ordering {
+        let key = |row: &Self| (!row.default, row.subject);
+        key(self).cmp(&key(other))
+    }
+
+    /// Adds the counters of the same class on another partition.
+    fn add(&mut self, other: &Self) {
+        add(&mut self.counters, &other.counters);
+        self.queued = self.queued.saturating_add(other.queued);
+        self.active = self.active.saturating_add(other.active);
+        self.debt = self.debt.max(other.debt);
+    }
+}
+
+fn add(to: &mut Counters, other: &Counters) {
+    to.dispatched = to.dispatched.saturating_add(other.dispatched);
+    to.cost = to.cost.saturating_add(other.cost);
+    to.throttled = to.throttled.saturating_add(other.throttled);
+    to.limit_hits = to.limit_hits.saturating_add(other.limit_hits);
+    to.forced = to.forced.saturating_add(other.forced);
+    to.borrowed = to.borrowed.saturating_add(other.borrowed);
+}
+
+/// Counters of the classes of one rule.
+#[derive(Clone, Copy, Debug)]
+pub struct Sum {
+    /// Identifier of the rule.
+    pub id: u32,
+    /// Its name.
+    pub rule: Name,
+    /// Its rate.
+    pub rate: Rate,
+    /// What the rate counts.
+    pub count: Count,
+    /// Number of classes.
+    pub classes: u32,
+    /// What happened.
+    pub counters: Counters,
+    /// Requests queued.
+    pub queued: u32,
+}
+
+/// Rows of many partitions.
+///
+/// # Context
+///
+/// Made and used where sleeping is allowed.
+pub struct Rows {
+    rows: List<Row>,
+}
+
+impl Rows {
+    /// No rows; does not allocate.
+    pub const fn new() -> Self {
+        Self { rows: List::new() }
+    }
+
+    /// Appends rows; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none; a part of the rows may have been appended.
+    pub fn extend(&mut self, rows: &[Row]) -> Result<(), NoMemory> {
+        rows.iter().try_for_each(|row| self.rows.push(*row))
+    }
+
+    /// Sorts by class and makes one row of those of the same class; O(n log n).
+    pub fn merge(&mut self) {
+        merge(&mut self.rows, Row::order, Row::add);
+    }
+
+    /// The rows.
+    pub fn as_slice(&self) -> &[Row] {
+        self.rows.as_slice()
+    }
+
+    /// The rules of merged rows with what their classes come to; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn sums(&self) -> Result<List<Sum>, NoMemory> {
+        let rows = self.rows.as_slice();
+        let mut sums = List::with_capacity(rows.len())?;
+        for row in rows {
+            sums.push(Sum {
+                id: row.id,
+                rule: row.rule,
+                rate: row.rate,
+                count: row.count,
+                classes: 1,
+                counters: row.counters,
+                queued: row.queued,
+            })?;
+        }
+        merge(
+            &mut sums,
+            |a, b| a.id.cmp(&b.id),
+            |to, other| {
+                add(&mut to.counters, &other.counters);
+                to.classes = to.classes.saturating_add(other.classes);
+                to.queued = to.queued.saturating_add(other.queued);
+            },
+        );
+        Ok(sums)
+    }
+}
+
+/// Sorts by `order` and makes one of those that are equal in it.
+fn merge<T: Copy>(
+    list: &mut List<T>,
+    order: impl Fn(&T, &T) -> Ordering,
+    add: impl Fn(&mut T, &T),
+) {
+    let rows = list.as_mut_slice();
+    sort_by(rows, &order);
+    let mut kept = 0usize;
+    for from in 0..rows.len() {
+        let Some(row) = rows.get(from).copied() else {
+            break;
+        };
+        match kept.checked_sub(1).and_then(|last| rows.get_mut(last)) {
+            Some(last) if order(last, &row) == Ordering::Equal => add(last, &row),
+            _ => {
+                if let Some(to) = rows.get_mut(kept) {
+                    *to = row;
+                    kept = kept.wrapping_add(1);
+                }
+            }
+        }
+    }
+    list.truncate(kept);
+}
+
+/// Writes the statistics of one head as YAML: `rules` and `classes`.
+///
+/// # Errors
+///
+/// Those of `out`.
+pub fn write_yaml(out: &mut impl Write, rows: &[Row], sums: &[Sum]) -> fmt::Result {
+    sequence(out, "rules", sums.len())?;
+    for sum in sums {
+        writeln!(out, "- rule: \"{}\"", sum.rule)?;
+        writeln!(out, "  rate: \"{}\"", sum.rate)?;
+        writeln!(out, "  unit: {}", sum.count.name())?;
+        writeln!(out, "  classes: {}", sum.classes)?;
+        writeln!(out, "  queued: {}", sum.queued)?;
+        write_counters(out, &sum.counters)?;
+    }
+    sequence(out, "classes", rows.len())?;
+    for row in rows {
+        if row.default {
+            writeln!(out, "- class: \"default\"")?;
+        } else {
+            out.write_str("- class: \"")?;
+            write!(Escape(out), "{}", row.subject)?;
+            out.write_str("\"\n")?;
+        }
+        writeln!(out, "  rule: \"{}\"", row.rule)?;
+        writeln!(out, "  rate: \"{}\"", row.rate)?;
+        writeln!(out, "  unit: {}", row.count.name())?;
+        writeln!(out, "  queued: {}", row.queued)?;
+        writeln!(out, "  active: {}", row.active)?;
+        write_counters(out, &row.counters)?;
+        writeln!(out, "  debt_ns: {}", row.debt)?;
+    }
+    Ok(())
+}
+
+fn sequence(out: &mut impl Write, name: &str, len: usize) -> fmt::Result {
+    writeln!(out, "{name}:{}", if len == 0 { " []" } else { "" })
+}
+
+fn write_counters(out: &mut impl Write, counters: &Counters) -> fmt::Result {
+    writeln!(out, "  dispatched: {}", counters.dispatched)?;
+    writeln!(out, "  cost: {}", counters.cost)?;
+    writeln!(out, "  throttled_ns: {}", counters.throttled)?;
+    writeln!(out, "  limit_hits: {}", counters.limit_hits)?;
+    writeln!(out, "  forced: {}", counters.forced)?;
+    writeln!(out, "  borrowed: {}", counters.borrowed)
+}
+
+/// Escapes what is written for a double-quoted string.
+struct Escape<'a, W>(&'a mut W);
+
+impl<W: Write> Write for Escape<'_, W> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for char in text.chars() {
+            match char {
+                '"' | '\\' => {
+                    self.0.write_char('\\')?;
+                    self.0.write_char(char)?;
+                }
+                ' '..='~' => self.0.write_char(char)?,
+                _ => self.0.write_char('_')?,
+            }
+        }
+        Ok(())
+    }
+}

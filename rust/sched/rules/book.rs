@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Books: the rules of one head in their order.
+//!
+//! A new rule goes to the front, or before the rule that `rank=` names. The rule `default` is there from the
+//! start; it is for whoever no other rule is for, wherever it stands.
+//!
+//! Nothing of a book is changed: a command makes a new one, which shares its rules with the old one.
+
+use crate::sched::{
+    error::Code,
+    mem::{List, NoMemory, Shared},
+    rules::{
+        command::{Action, At, Command, Pairs},
+        Also, Conditions, Fields, Limits, Name, Rate, Rule, RuleError, RuleSet,
+    },
+};
+use core::fmt;
+
+/// Identifier of the default rule.
+const DEFAULT: u32 = 0;
+
+/// The rules of one head.
+///
+/// # Context
+///
+/// All methods that make a book or a rule set sleep, and so does dropping.
+///
+/// # Invariants
+///
+/// - The default rule is there; names and identifiers are unique, and identifiers are below `next`.
+/// - Each rule named in an `also=` is there.
+pub struct Book {
+    fields: Fields,
+    rate: Rate,
+    max: u32,
+    next: u32,
+    rules: List<Shared<Rule>>,
+}
+
+/// Where a rule goes.
+#[derive(Clone, Copy)]
+enum Place {
+    Front,
+    /// Before the rule of this identifier.
+    Before(u32),
+}
+
+impl Book {
+    /// The default rule alone; `fields` are what conditions can ask about, `rate` is that of the default rule
+    /// and of rules that are started without one, and `max` the number of rules that there can be, without
+    /// the default rule.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn new(fields: Fields, rate: Rate, max: u32) -> Result<Self, NoMemory> {
+        let conditions = Shared::new(Conditions::never()?)?;
+        let rule = Rule::new(DEFAULT, Name::DEFAULT, conditions, Limits::new(rate));
+        let mut rules = List::with_capacity(1)?;
+        rules.push(Shared::new(rule)?)?;
+        // INVARIANT: the default rule is there, and has no `also=`.
+        Ok(Self {
+            fields,
+            rate,
+            max,
+            next: 1,
+            rules,
+        })
+    }
+
+    /// The same rules, with another rate for rules that are started without one, and another bound.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn with_defaults(&self, rate: Rate, max: u32) -> Result<Self, NoMemory> {
+        let mut book = self.edit(None, None)?;
+        book.rate = rate;
+        book.max = max;
+        Ok(book)
+    }
+
+    /// What conditions can ask about.
+    pub fn fields(&self) -> Fields {
+        self.fields
+    }
+
+    /// The rules in order.
+    pub fn rules(&self) -> impl Iterator<Item = &Rule> {
+        self.rules.as_slice().iter().map(|rule| &**rule)
+    }
+
+    /// The rule named `name`.
+    pub fn get(&self, name: &Name) -> Option<&Rule> {
+        self.rules().find(|rule| rule.name() == name)
+    }
+
+    /// Number of rules, with the default rule.
+    pub fn len(&self) -> usize {
+        self.rules.as_slice().len()
+    }
+
+    /// The book after `command`; this one stays as it is. Stopping a rule that is not there changes nothing
+    /// and is no error. Which heads the command is for is not looked at.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: the conditions ask about a field that the policy does not look at, or do not say which;
+    ///   `minrate` is above `rate` or of another unit; a rule names itself in `also=`.
+    /// - `EEXIST`: start of a rule that is there, or of `default`.
+    /// - `ENOENT`: change of a rule that is not there; `rank=` or `also=` names one that is not there.
+    /// - `EPERM`: stop of `default`.
+    /// - `EBUSY`: stop of a rule that another one names in `also=`.
+    /// - `ENOSPC`: there are as many rules as there can be.
+    /// - `ENOMEM`: the allocator had none.
+    pub fn apply(&self, command: &Command<'_>) -> Result<Self, RuleError> {
+        let (at, name) = command.name;
+        let known = self
+            .rules
+            .as_slice()
+            .iter()
+            .find(|rule| *rule.name() == name);
+        let missing = RuleError::new(Code::NoEntry, at, "the name of a rule that is there");
+        match &command.action {
+            Action::Start(conditions, pairs) => {
+                let conditions = Conditions::parse(*conditions, self.fields)?;
+                if known.is_some() {
+                    let expected = "a name that no rule has";
+                    return Err(RuleError::new(Code::Exists, at, expected));
+                }
+                let place = self.place(pairs, Place::Front)?;
+                let limits = self.limits(Limits::new(self.rate), pairs, None)?;
+                let id = self.next;
+                // The default rule does not count.
+                let next = id
+                    .checked_add(1)
+                    .filter(|_| self.len() <= self.max as usize);
+                let expected = "fewer rules: there are as many as there can be";
+                let next = next.ok_or(RuleError::new(Code::NoSpace, at, expected))?;
+                let rule = Rule::new(id, name, Shared::new(conditions)?, limits);
+                let mut book = self.edit(None, Some((Shared::new(rule)?, place)))?;
+                // INVARIANT: the identifier of the new rule is below.
+                book.next = next;
+                Ok(book)
+            }
+            Action::Change(pairs) => {
+                let rule = known.ok_or(missing)?;
+                let place = self.place(pairs, Place::Before(rule.id()))?;
+                let limits = self.limits(*rule.limits(), pairs, Some(rule.id()))?;
+                let new = if limits == *rule.limits() {
+                    rule.clone()
+                } else {
+                    Shared::new(rule.changed(limits))?
+                };
+                Ok(self.edit(Some(rule.id()), Some((new, place)))?)
+            }
+            Action::Stop => {
+                let id = known.map(|rule| rule.id());
+                if id == Some(DEFAULT) {
+                    let expected = "another rule than default";
+                    return Err(RuleError::new(Code::Permission, at, expected));
+                }
+                let named =
+                    |rule: &Rule| id.is_some_and(|id| rule.limits().also.ids().contains(&id));
+                if self.rules().any(named) {
+                    let expected = "a rule that no other one names in also=";
+                    return Err(RuleError::new(Code::Busy, at, expected));
+                }
+                Ok(self.edit(id, None)?)
+            }
+        }
+    }
+
+    /// The rule named in a pair.
+    fn named(&self, (at, name): At<Name>) -> Result<u32, RuleError> {
+        let expected = "the name of a rule that is there";
+        match self.get(&name) {
+            Some(rule) => Ok(rule.id()),
+            None => Err(RuleError::new(Code::NoEntry, at, expected)),
+        }
+    }
+
+    /// Where `pairs` want the rule, else `place`.
+    fn place(&self, pairs: &Pairs, place: Place) -> Result<Place, RuleError> {
+        match pairs.rank {
+            Some(name) => Ok(Place::Before(self.named(name)?)),
+            None => Ok(place),
+        }
+    }
+
+    /// The limits after `pairs`, of the rule `own` if it is there already.
+    fn limits(
+        &self,
+        mut limits: Limits,
+        pairs: &Pairs,
+        own: Option<u32>,
+    ) -> Result<Limits, RuleError> {
+        let mut blame = 0;
+        if let Some((at, rate)) = pairs.rate {
+            (blame, limits.rate) = (at, rate);
+        }
+        if let Some((at, minrate)) = pairs.minrate {
+            (blame, limits.minrate) = (at, minrate);
+        }
+        limits.realtime = pairs.realtime.unwrap_or(limits.realtime);
+        limits.borrow = pairs.borrow.unwrap_or(limits.borrow);
+        if let Some(names) = pairs.also {
+            limits.also = Also::NONE;
+            for (at, name) in names.into_iter().flatten() {
+                let id = self.named((at, name))?;
+                // There is room for as many as can be written.
+                if own == Some(id) || !limits.also.add(id) {
+                    return Err(RuleError::invalid(at, "another rule than this one"));
+                }
+            }
+        }
+        // INVARIANT: kept by this check.
+        let fits = limits.minrate.is_none_or(|minrate| {
+            minrate.unit() == limits.rate.unit() && minrate.per_second() <= limits.rate.per_second()
+        });
+        if !fits {
+            let expected = "minrate= of the unit of rate= and not above it";
+            return Err(RuleError::invalid(blame, expected));
+        }
+        Ok(limits)
+    }
+
+    /// The book without the rule `remove`, and with the rule `insert` where it belongs.
+    fn edit(
+        &self,
+        remove: Option<u32>,
+        insert: Option<(Shared<Rule>, Place)>,
+    ) -> Result<Self, NoMemory> {
+        let mut rules = List::with_capacity(self.len().saturating_add(1))?;
+        let mut insert = insert;
+        for rule in self.rules.as_slice() {
+            let here = |place: &Place| match place {
+                Place::Front => true,
+                Place::Before(id) => *id == rule.id(),
+            };
+            if let Some((new, _)) = insert.take_if(|(_, place)| here(place)) {
+                rules.push(new)?;
+            }
+            if remove != Some(rule.id()) {
+                rules.push(rule.clone())?;
+            }
+        }
+        // INVARIANT: callers name rules that are there, do not remove the default rule or one that others
+        // need, and insert one that is removed or has a new name and identifier.
+        Ok(Self {
+            fields: self.fields,
+            rate: self.rate,
+            max: self.max,
+            next: self.next,
+            rules,
+        })
+    }
+
+    /// The rules compiled for looking up subjects; `generation` tells compilations apart.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn compile(&self, generation: u64) -> Result<RuleSet, NoMemory> {
+        RuleSet::new(self.rules.as_slice(), DEFAULT, generation)
+    }
+
+    /// Writes a line for each rule, in order: `NAME CONDITIONS RATE, ref N`. `refs` tells N, the number of
+    /// classes bound to the rule of an identifier.
+    ///
+    /// # Errors
+    ///
+    /// What `out` answers.
+    pub fn write(&self, out: &mut impl fmt::Write, refs: impl Fn(u32) -> u64) -> fmt::Result {
+        self.rules().try_for_each(|rule| {
+            writeln!(
+                out,
+                "{} {} {}, ref {}",
+                rule.name(),
+                rule.conditions(),
+                rule.limits().rate,
+                refs(rule.id())
+            )
+        })
+    }
+}

@@ -1,0 +1,505 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Conditions: whom a rule is for.
+
+use crate::sched::{
+    attr::Opcode,
+    jobid::{JobId, JOBID_MAX},
+    key::Field,
+    mem::{List, NoMemory},
+    nid::{
+        range::{self, Pattern, Range, Span},
+        Nid,
+    },
+    rules::{
+        scan::{is_blank, Scan},
+        wildcard, Fields, Name, RuleError, Subject,
+    },
+    sort,
+};
+use core::fmt;
+
+/// What is done with the parts of conditions as they are read.
+pub trait Visit {
+    /// A conjunction begins.
+    fn conjunction(&mut self) -> Result<(), RuleError>;
+
+    /// A condition begins at offset `at`; without a field, it asks about the policy's only one.
+    fn condition(&mut self, at: usize, field: Option<Field>) -> Result<(), RuleError>;
+
+    /// A value of the condition, at offset `at`.
+    fn item(&mut self, at: usize, text: &str) -> Result<(), RuleError>;
+}
+
+/// Reads conditions; stops behind the last `}`.
+///
+/// # Errors
+///
+/// - `EINVAL`: what the grammar does not take, and what `visit` refuses.
+pub fn walk(scan: &mut Scan<'_>, visit: &mut impl Visit) -> Result<(), RuleError> {
+    scan.blanks();
+    visit.conjunction()?;
+    if scan.peek() == Some(b'{') {
+        visit.condition(scan.at(), None)?;
+        return list(scan, visit);
+    }
+    loop {
+        scan.blanks();
+        let at = scan.at();
+        let field = Field::parse(scan.take(Name::takes)).ok_or(RuleError::invalid(
+            at,
+            "a field: nid, jobid, uid, gid, projid, nodemap or opcode",
+        ))?;
+        visit.condition(at, Some(field))?;
+        scan.blanks();
+        if !scan.skip(b'=') {
+            return Err(scan.expected("'='"));
+        }
+        scan.blanks();
+        if scan.peek() != Some(b'{') {
+            return Err(scan.expected("'{'"));
+        }
+        list(scan, visit)?;
+        let mut ahead = *scan;
+        ahead.blanks();
+        if ahead.skip(b',') {
+            visit.conjunction()?;
+        } else if !ahead.skip(b'&') {
+            return Ok(());
+        }
+        *scan = ahead;
+    }
+}
+
+/// Reads `{ITEM…}`.
+fn list(scan: &mut Scan<'_>, visit: &mut impl Visit) -> Result<(), RuleError> {
+    scan.skip(b'{');
+    let mut empty = true;
+    loop {
+        scan.blanks();
+        let at = scan.at();
+        match scan.peek() {
+            None => return Err(scan.expected("'}'")),
+            Some(b'{') => return Err(scan.expected("a value or '}'")),
+            Some(b'}') if empty => return Err(scan.expected("at least one value")),
+            Some(b'}') => {
+                scan.skip(b'}');
+                return Ok(());
+            }
+            Some(_) => visit.item(at, scan.take(|b| !is_blank(b) && b != b'{' && b != b'}'))?,
+        }
+        empty = false;
+    }
+}
+
+/// A value of a condition.
+enum Item {
+    Number(u32),
+    Job(JobId),
+    JobPattern,
+    Nid(Nid),
+    NidPattern(Pattern),
+}
+
+/// Parses a value of `field`; ranges of network identifiers go to `keep`.
+fn item(
+    field: Field,
+    at: usize,
+    text: &str,
+    keep: &mut dyn FnMut(Range) -> Result<usize, NoMemory>,
+) -> Result<Item, RuleError> {
+    match field {
+        Field::Uid | Field::Gid | Field::Projid | Field::Nodemap => number(text)
+            .map(Item::Number)
+            .ok_or(RuleError::invalid(at, "a number, 0 to 4294967295")),
+        Field::Opcode => Opcode::parse(text)
+            .map(|opcode| Item::Number(opcode.number()))
+            .ok_or(RuleError::invalid(at, "an operation, such as ost_read")),
+        Field::Jobid => {
+            let bytes = text.as_bytes();
+            if wildcard::least(bytes) > JOBID_MAX {
+                let expected = "a job identifier of up to 31 bytes";
+                Err(RuleError::invalid(at, expected))
+            } else if wildcard::is_pattern(bytes) {
+                Ok(Item::JobPattern)
+            } else {
+                Ok(Item::Job(JobId::new(bytes)))
+            }
+        }
+        Field::Nid => match Pattern::parse(text, keep) {
+            Ok(range::Parsed::One(nid)) => Ok(Item::Nid(nid)),
+            Ok(range::Parsed::Many(pattern)) => Ok(Item::NidPattern(pattern)),
+            Err(range::Refused::Expected(offset, expected)) => {
+                Err(RuleError::invalid(at.saturating_add(offset), expected))
+            }
+            Err(range::Refused::NoMemory) => Err(RuleError::no_memory()),
+        },
+    }
+}
+
+/// Parses an unsigned number: decimal, `0x` hexadecimal, or octal after a `0`.
+fn number(text: &str) -> Option<u32> {
+    let (digits, radix) = match text.strip_prefix('0') {
+        None | Some("") => (text, 10),
+        Some(rest) => match rest.strip_prefix(['x', 'X']) {
+            Some(hex) => (hex, 16),
+            None => (rest, 8),
+        },
+    };
+    let valid = digits.bytes().all(|b| b.is_ascii_hexdigit());
+    u32::from_str_radix(digits, radix).ok().filter(|_| valid)
+}
+
+/// Checks conditions and keeps nothing but the field they are at.
+pub struct Check {
+    field: Option<Field>,
+}
+
+impl Check {
+    /// Before the first condition.
+    pub const fn new() -> Self {
+        Self { field: None }
+    }
+}
+
+impl Visit for Check {
+    fn conjunction(&mut self) -> Result<(), RuleError> {
+        Ok(())
+    }
+
+    fn condition(&mut self, _at: usize, field: Option<Field>) -> Result<(), RuleError> {
+        self.field = field;
+        Ok(())
+    }
+
+    fn item(&mut self, at: usize, text: &str) -> Result<(), RuleError> {
+        match self.field {
+            Some(field) => item(field, at, text, &mut |_| Ok(0)).map(|_| ()),
+            // Which field that is depends on the policy.
+            None => Ok(()),
+        }
+    }
+}
+
+/// A field and the values that it may have.
+#[derive(Clone, Copy)]
+pub struct Condition {
+    field: Field,
+    exact: Span,
+    patterns: Span,
+}
+
+/// Whom a rule is for.
+///
+/// # Invariants
+///
+/// The exact values of each condition are sorted. Spans point into the arrays of the field's kind.
+pub struct Conditions {
+    text: List<u8>,
+    conjunctions: List<Span>,
+    conditions: List<Condition>,
+    numbers: List<u32>,
+    jobs: List<JobId>,
+    /// Places in `text`.
+    job_patterns: List<Span>,
+    nids: List<Nid>,
+    nid_patterns: List<Pattern>,
+    ranges: List<Range>,
+}
+
+impl Conditions {
+    /// Conditions that hold for nobody, shown as `*`: those of the default rule.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn never() -> Result<Self, NoMemory> {
+        let mut never = Self::empty();
+        never.text.push(b'*')?;
+        Ok(never)
+    }
+
+    const fn empty() -> Self {
+        Self {
+            text: List::new(),
+            conjunctions: List::new(),
+            conditions: List::new(),
+            numbers: List::new(),
+            jobs: List::new(),
+            job_patterns: List::new(),
+            nids: List::new(),
+            nid_patterns: List::new(),
+            ranges: List::new(),
+        }
+    }
+
+    /// Reads the conditions at `scan` for a policy that tells `fields` apart; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: what the grammar does not take, a field that the policy does not look at, a bare list
+    ///   for a policy that looks at several.
+    /// - `ENOMEM`: the allocator had none.
+    pub fn parse(mut scan: Scan<'_>, fields: Fields) -> Result<Self, RuleError> {
+        scan.blanks();
+        let from = scan.at();
+        let mut build = Build {
+            made: Self::empty(),
+            fields,
+            from,
+            shift: 0,
+            open: None,
+            first: 0,
+        };
+        if scan.peek() == Some(b'{') {
+            // Shown with the field that it is about.
+            for byte in fields.single().map_or("", Field::name).bytes() {
+                build.made.text.push(byte)?;
+            }
+            build.made.text.push(b'=')?;
+        }
+        build.shift = build.made.text.as_slice().len();
+        walk(&mut scan, &mut build)?;
+        let mut made = build.finish()?;
+        for byte in scan.since(from).bytes() {
+            made.text.push(if is_blank(byte) { b' ' } else { byte })?;
+        }
+        Ok(made)
+    }
+
+    /// The text, as it was entered.
+    pub fn as_str(&self) -> &str {
+        core::str::from_utf8(self.text.as_slice()).unwrap_or_default()
+    }
+
+    /// Whether one of the conjunctions holds for `subject`; looks at one after the other.
+    pub fn hold(&self, subject: &Subject) -> bool {
+        self.conjunctions()
+            .any(|conjunction| self.holds(conjunction, subject))
+    }
+
+    /// The conjunctions.
+    pub fn conjunctions(&self) -> impl Iterator<Item = Span> + '_ {
+        self.conjunctions.as_slice().iter().copied()
+    }
+
+    /// The conditions of a conjunction.
+    pub fn conditions(&self, conjunction: Span) -> &[Condition] {
+        conjunction.of(self.conditions.as_slice())
+    }
+
+    /// Whether `conjunction` holds for `subject`.
+    pub fn holds(&self, conjunction: Span, subject: &Subject) -> bool {
+        let mut conditions = self.conditions(conjunction).iter();
+        conditions.all(|condition| self.has(condition, subject))
+    }
+
+    /// Whether the field of `condition` has one of its values in `subject`.
+    fn has(&self, condition: &Condition, subject: &Subject) -> bool {
+        match condition.field {
+            Field::Jobid => {
+                self.jobs(condition).binary_search(&subject.jobid).is_ok()
+                    || self
+                        .job_patterns(condition)
+                        .any(|pattern| wildcard::matches(pattern, &subject.jobid))
+            }
+            Field::Nid => subject.nid.as_ref().is_some_and(|nid| {
+                self.nids(condition).binary_search(nid).is_ok()
+                    || self
+                        .nid_patterns(condition)
+                        .iter()
+                        .any(|pattern| pattern.has(nid, self.ranges()))
+            }),
+            field => {
+                let number = subject.number(field);
+                self.numbers(condition).binary_search(&number).is_ok()
+            }
+        }
+    }
+
+    /// The exact values of a condition on numbers.
+    pub fn numbers(&self, condition: &Condition) -> &[u32] {
+        match condition.field {
+            Field::Nid | Field::Jobid => &[],
+            _ => condition.exact.of(self.numbers.as_slice()),
+        }
+    }
+
+    /// The exact values of a condition on job identifiers.
+    pub fn jobs(&self, condition: &Condition) -> &[JobId] {
+        match condition.field {
+            Field::Jobid => condition.exact.of(self.jobs.as_slice()),
+            _ => &[],
+        }
+    }
+
+    /// The patterns of a condition on job identifiers.
+    pub fn job_patterns(&self, condition: &Condition) -> impl Iterator<Item = &[u8]> + '_ {
+        let patterns = match condition.field {
+            Field::Jobid => condition.patterns.of(self.job_patterns.as_slice()),
+            _ => &[],
+        };
+        patterns.iter().map(|span| span.of(self.text.as_slice()))
+    }
+
+    /// The exact values of a condition on network identifiers.
+    pub fn nids(&self, condition: &Condition) -> &[Nid] {
+        match condition.field {
+            Field::Nid => condition.exact.of(self.nids.as_slice()),
+            _ => &[],
+        }
+    }
+
+    /// The patterns of a condition on network identifiers.
+    pub fn nid_patterns(&self, condition: &Condition) -> &[Pattern] {
+        match condition.field {
+            Field::Nid => condition.patterns.of(self.nid_patterns.as_slice()),
+            _ => &[],
+        }
+    }
+
+    /// The array that patterns of network identifiers are used with.
+    pub fn ranges(&self) -> &[Range] {
+        self.ranges.as_slice()
+    }
+}
+
+impl Condition {
+    /// The field it asks about.
+    pub const fn field(&self) -> Field {
+        self.field
+    }
+}
+
+/// Shows the text as it was entered; a bare list with its field before it.
+impl fmt::Display for Conditions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Conditions that are being read.
+struct Build {
+    made: Conditions,
+    fields: Fields,
+    /// Offset of the conditions in the command.
+    from: usize,
+    /// Offset of the conditions in the text that is kept.
+    shift: usize,
+    /// The condition that is being read.
+    open: Option<Condition>,
+    /// Index of the first condition of the conjunction that is being read.
+    first: usize,
+}
+
+impl Build {
+    /// Numbers of exact values and of patterns of the kind of `field`.
+    fn counts(&self, field: Field) -> (usize, usize) {
+        let made = &self.made;
+        match field {
+            Field::Jobid => (
+                made.jobs.as_slice().len(),
+                made.job_patterns.as_slice().len(),
+            ),
+            Field::Nid => (
+                made.nids.as_slice().len(),
+                made.nid_patterns.as_slice().len(),
+            ),
+            _ => (made.numbers.as_slice().len(), 0),
+        }
+    }
+
+    /// Ends the condition that is being read.
+    fn close(&mut self) -> Result<(), RuleError> {
+        let Some(Condition {
+            field,
+            exact,
+            patterns,
+        }) = self.open.take()
+        else {
+            return Ok(());
+        };
+        let (exacts, all_patterns) = self.counts(field);
+        let exact = exact.up_to(exacts);
+        let made = &mut self.made;
+        // INVARIANT: sorted here; nothing is added to the span later.
+        match field {
+            Field::Jobid => sort::sort_by(exact.of_mut(made.jobs.as_mut_slice()), Ord::cmp),
+            Field::Nid => sort::sort_by(exact.of_mut(made.nids.as_mut_slice()), Ord::cmp),
+            _ => sort::sort_by(exact.of_mut(made.numbers.as_mut_slice()), Ord::cmp),
+        }
+        made.conditions.push(Condition {
+            field,
+            exact,
+            patterns: patterns.up_to(all_patterns),
+        })?;
+        Ok(())
+    }
+
+    /// Ends the conjunction that is being read.
+    fn finish(mut self) -> Result<Conditions, RuleError> {
+        self.conjunction()?;
+        Ok(self.made)
+    }
+}
+
+impl Visit for Build {
+    fn conjunction(&mut self) -> Result<(), RuleError> {
+        self.close()?;
+        let end = self.made.conditions.as_slice().len();
+        if end > self.first {
+            self.made.conjunctions.push(Span::new(self.first, end))?;
+            self.first = end;
+        }
+        Ok(())
+    }
+
+    fn condition(&mut self, at: usize, field: Option<Field>) -> Result<(), RuleError> {
+        self.close()?;
+        let field = match field {
+            Some(field) if self.fields.has(field) => field,
+            Some(_) => return Err(RuleError::invalid(at, "a field of the policy's type")),
+            None => self.fields.single().ok_or(RuleError::invalid(
+                at,
+                "FIELD={…}: the policy looks at several fields",
+            ))?,
+        };
+        let (exact, patterns) = self.counts(field);
+        self.open = Some(Condition {
+            field,
+            exact: Span::new(exact, exact),
+            patterns: Span::new(patterns, patterns),
+        });
+        Ok(())
+    }
+
+    fn item(&mut self, at: usize, text: &str) -> Result<(), RuleError> {
+        let Some(Condition { field, .. }) = self.open else {
+            return Ok(());
+        };
+        let made = &mut self.made;
+        let ranges = &mut made.ranges;
+        let item = item(field, at, text, &mut |range| {
+            ranges.push(range)?;
+            Ok(ranges.as_slice().len().saturating_sub(1))
+        })?;
+        match item {
+            Item::Number(number) => made.numbers.push(number)?,
+            Item::Job(job) => made.jobs.push(job)?,
+            Item::JobPattern => {
+                let from = at.saturating_sub(self.from).saturating_add(self.shift);
+                let to = from.saturating_add(text.len());
+                made.job_patterns.push(Span::new(from, to))?;
+            }
+            Item::Nid(nid) => made.nids.push(nid)?,
+            Item::NidPattern(pattern) => made.nid_patterns.push(pattern)?,
+        }
+        Ok(())
+    }
+}
+
+impl From<NoMemory> for RuleError {
+    fn from(_: NoMemory) -> Self {
+        Self::no_memory()
+    }
+}

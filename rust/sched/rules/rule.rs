@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Rules and their limits.
+
+use crate::sched::{mem::Shared, rules::Conditions};
+use core::{fmt, num::NonZeroU64, ops::RangeInclusive};
+
+/// Bytes of a rule's name, at most.
+pub const NAME_MAX: usize = 15;
+
+/// Rules that a rule can name in `also=`, at most: a request takes from four buckets at most.
+pub const ALSO_MAX: usize = 3;
+
+/// Requests per second that a rule can set, at most.
+pub const REQUESTS_MAX: u64 = 10_000_000;
+
+/// Bytes per second that a rule can set, at most.
+pub const BYTES_MAX: u64 = 1 << 40;
+
+/// The name of a rule.
+///
+/// # Invariants
+///
+/// The first `len` bytes are letters, digits or `_`, all others are 0, and `len` is 1 to [`NAME_MAX`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name {
+    bytes: [u8; NAME_MAX],
+    len: u8,
+}
+
+impl Name {
+    /// The rule of what no other rule is for.
+    pub const DEFAULT: Self = Self {
+        bytes: *b"default\0\0\0\0\0\0\0\0",
+        len: 7,
+    };
+
+    /// The name `text`, if it is one.
+    pub fn new(text: &str) -> Option<Self> {
+        let mut name = Self {
+            bytes: [0; NAME_MAX],
+            len: u8::try_from(text.len()).ok()?,
+        };
+        let valid = text.bytes().all(Self::takes) && !text.is_empty();
+        let bytes = name.bytes.get_mut(..text.len()).filter(|_| valid)?;
+        bytes.copy_from_slice(text.as_bytes());
+        // INVARIANT: the bytes were checked, and there was room for them.
+        Some(name)
+    }
+
+    /// Whether `byte` can be part of a name.
+    pub const fn takes(byte: u8) -> bool {
+        byte.is_ascii_alphanumeric() || byte == b'_'
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        let bytes = self.bytes.get(..usize::from(self.len)).unwrap_or_default();
+        core::str::from_utf8(bytes).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Name({self})")
+    }
+}
+
+/// What a rate counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unit {
+    /// A number without a unit: what the policy's cost model counts, requests if it has none.
+    Plain,
+    /// Requests, whatever the cost model.
+    Requests,
+    /// Bytes.
+    Bytes,
+}
+
+impl Unit {
+    /// What can be set per second.
+    const fn range(self) -> RangeInclusive<u64> {
+        match self {
+            Self::Plain | Self::Requests => 1..=REQUESTS_MAX,
+            Self::Bytes => 1..=BYTES_MAX,
+        }
+    }
+}
+
+/// How much per second.
+///
+/// # Invariants
+///
+/// The number is within the limits of its unit: 1 to [`REQUESTS_MAX`] or [`BYTES_MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rate {
+    per_second: NonZeroU64,
+    unit: Unit,
+}
+
+/// Units of byte rates as they are written; the first that divides a rate is how it is shown.
+const SCALES: [(&str, u64); 7] = [
+    ("GiB", 1 << 30),
+    ("GB", 1_000_000_000),
+    ("MiB", 1 << 20),
+    ("MB", 1_000_000),
+    ("KiB", 1 << 10),
+    ("KB", 1_000),
+    ("B", 1),
+];
+
+impl Rate {
+    /// What is expected where a rate should be.
+    pub const EXPECTED: &'static str =
+        "a rate: 1 to 10000000, with iops behind it or not, or 1B/s to 1024GiB/s (B KB MB GB KiB MiB GiB)";
+
+    /// `per_second` of `unit`, if that is within the limits of the unit.
+    pub fn new(per_second: u64, unit: Unit) -> Option<Self> {
+        let per_second = NonZeroU64::new(per_second)?;
+        unit.range()
+            .contains(&per_second.get())
+            .then_some(Self { per_second, unit })
+    }
+
+    /// How many per second.
+    pub const fn per_second(self) -> u64 {
+        self.per_second.get()
+    }
+
+    /// Of what.
+    pub const fn unit(self) -> Unit {
+        self.unit
+    }
+
+    /// Parses a decimal number with or without a unit, such as `200`, `5000iops` or `200MiB/s`; `/s` may be
+    /// left out.
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = text
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(text.len());
+        let (number, unit) = text.split_at_checked(digits)?;
+        let number: u64 = number.parse().ok()?;
+        match unit {
+            "" => Self::new(number, Unit::Plain),
+            "iops" => Self::new(number, Unit::Requests),
+            _ => {
+                let unit = unit.strip_suffix("/s").unwrap_or(unit);
+                let (_, scale) = SCALES.into_iter().find(|(name, _)| *name == unit)?;
+                Self::new(number.checked_mul(scale)?, Unit::Bytes)
+            }
+        }
+    }
+}
+
+/// Shows the shortest exact form, which [`Rate::parse`] takes.
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = self.per_second();
+        match self.unit {
+            Unit::Plain => write!(f, "{number}"),
+            Unit::Requests => write!(f, "{number}iops"),
+            Unit::Bytes => {
+                let mut scales = SCALES.into_iter();
+                let exact = scales.find_map(|(name, scale)| {
+                    let shown = number.checked_div(scale)?;
+                    (number.checked_rem(scale) == Some(0)).then_some((shown, name))
+                });
+                let (number, name) = exact.unwrap_or((number, "B"));
+                write!(f, "{number}{name}/s")
+            }
+        }
+    }
+}
+
+/// The rules that a rule names in `also=`: whoever it is for takes from their buckets as well.
+///
+/// Only the rules named here count, not those that these name themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Also {
+    ids: [u32; ALSO_MAX],
+    len: u8,
+}
+
+impl Also {
+    /// None.
+    pub const NONE: Self = Self {
+        ids: [0; ALSO_MAX],
+        len: 0,
+    };
+
+    /// Identifiers of the rules.
+    pub fn ids(&self) -> &[u32] {
+        self.ids.get(..usize::from(self.len)).unwrap_or_default()
+    }
+
+    /// Adds a rule; one that is there already counts once. False if [`ALSO_MAX`] others are there.
+    pub fn add(&mut self, id: u32) -> bool {
+        if self.ids().contains(&id) {
+            return true;
+        }
+        let Some(slot) = self.ids.get_mut(usize::from(self.len)) else {
+            return false;
+        };
+        *slot = id;
+        self.len = self.len.wrapping_add(1);
+        true
+    }
+}
+
+/// What a rule sets.
+///
+/// # Invariants
+///
+/// `minrate` is of the unit of `rate` and not above it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// What a class gets, at most.
+    pub rate: Rate,
+    /// What a class gets before others get more than that.
+    pub minrate: Option<Rate>,
+    /// Whether what a class could not use for lack of service is made up for.
+    pub realtime: bool,
+    /// Whether classes may use what other rules leave unused.
+    pub borrow: bool,
+    /// Other rules whose limits hold too.
+    pub also: Also,
+}
+
+impl Limits {
+    /// A rate and nothing else.
+    pub const fn new(rate: Rate) -> Self {
+        Self {
+            rate,
+            minrate: None,
+            realtime: false,
+            borrow: false,
+            also: Also::NONE,
+        }
+    }
+}
+
+/// A rule as it stands in a book.
+///
+/// It is never changed: a change puts a rule with the same `id` and another `version` in its place.
+#[derive(Clone)]
+pub struct Rule {
+    id: u32,
+    version: u32,
+    name: Name,
+    conditions: Shared<Conditions>,
+    limits: Limits,
+}
+
+impl Rule {
+    /// A rule in its first version.
+    pub fn new(id: u32, name: Name, conditions: Shared<Conditions>, limits: Limits) -> Self {
+        Self {
+            id,
+            version: 0,
+            name,
+            conditions,
+            limits,
+        }
+    }
+
+    /// The rule with other limits, one version later.
+    #[must_use]
+    pub fn changed(&self, limits: Limits) -> Self {
+        Self {
+            version: self.version.wrapping_add(1),
+            limits,
+            ..self.clone()
+        }
+    }
+
+    /// Tells the rules of a book apart, also from those that were stopped.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// How often its limits have been changed.
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// Whom it is for.
+    pub fn conditions(&self) -> &Conditions {
+        &self.conditions
+    }
+
+    /// What it sets.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        for (text, valid) in [
+            ("a", true),
+            ("default", true),
+            ("A_9", true),
+            ("fifteen_letters", true),
+            ("sixteen_letters_", false),
+            ("", false),
+            ("a-b", false),
+            ("a b", false),
+            ("a\0", false),
+            ("\u{e9}", false),
+            (&"a".repeat(256), false),
+            (&"a".repeat(257), false),
+        ] {
+            let name = Name::new(text);
+            assert_eq!(
+                name.map(|n| n.to_string()).as_deref(),
+                valid.then_some(text)
+            );
+        }
+        assert_eq!(Name::new("default"), Some(Name::DEFAULT));
+    }
+
+    #[test]
+    fn rates() {
+        use Unit::{Bytes, Plain, Requests};
+        for (text, number, unit, shown) in [
+            ("1", 1, Plain, "1"),
+            ("200", 200, Plain, "200"),
+            ("010", 10, Plain, "10"),
+            ("999999", 999_999, Plain, "999999"),
+            ("10000000", 10_000_000, Plain, "10000000"),
+            ("5000iops", 5000, Requests, "5000iops"),
+            ("200MiB/s", 200 << 20, Bytes, "200MiB/s"),
+            ("200MiB", 200 << 20, Bytes, "200MiB/s"),
+            ("1024KiB/s", 1 << 20, Bytes, "1MiB/s"),
+            ("1500KB/s", 1_500_000, Bytes, "1500KB/s"),
+            ("3GB/s", 3_000_000_000, Bytes, "3GB/s"),
+            ("1B/s", 1, Bytes, "1B/s"),
+            ("1001B", 1001, Bytes, "1001B/s"),
+            ("1024GiB/s", 1 << 40, Bytes, "1024GiB/s"),
+            ("1099511627776B", 1 << 40, Bytes, "1024GiB/s"),
+            ("1099511627775B", (1 << 40) - 1, Bytes, "1099511627775B/s"),
+        ] {
+            let rate = Rate::parse(text).unwrap();
+            assert_eq!((rate.per_second(), rate.unit()), (number, unit), "{text}");
+            assert_eq!(rate.to_string(), shown);
+            assert_eq!(Rate::parse(shown), Some(rate));
+        }
+        for text in [
+            "",
+            "0",
+            "-1",
+            "+1",
+            "1.5",
+            "0x10",
+            "10000001",
+            "0iops",
+            "10000001iops",
+            "5IOPS",
+            "5iops/s",
+            "5 iops",
+            "0B/s",
+            "1025GiB/s",
+            "1099511627777B/s",
+            "1TiB/s",
+            "1mb",
+            "1M",
+            "1k",
+            "MiB/s",
+            "/s",
+            "1/s",
+            "18446744073709551616",
+            "18446744073709551615GiB",
+            "1\0",
+            "1\u{e9}",
+            "9 ",
+        ] {
+            assert_eq!(Rate::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn also_is_a_small_set() {
+        let mut also = Also::NONE;
+        for (id, taken) in [
+            (7, true),
+            (0, true),
+            (7, true),
+            (9, true),
+            (8, false),
+            (9, true),
+        ] {
+            assert_eq!(also.add(id), taken);
+        }
+        assert_eq!(also.ids(), [7, 0, 9]);
+    }
+}

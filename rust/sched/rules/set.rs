@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Rule sets: the rules of a book compiled for looking up subjects.
+//!
+//! # Vocabulary
+//!
+//! - *Ordinal*: the place of a conjunction among all conjunctions of all rules, in the order of the rules.
+//! - *Access path*: the one condition of a conjunction by which it is found; the others are checked then.
+//! - *Postings*: for each exact value of access paths, the ordinals found by it ([`Postings`]).
+//! - *Guard*: what stands for a pattern on an access path; guards are walked in the order of ordinals.
+//!
+//! A lookup takes the ordinals under each value of the subject, seven lists at most, and checks them from
+//! the lowest on until one holds; then it walks the guards that stand before it. So exact values cost a
+//! binary search whatever the number of rules, and a pattern a comparison of one or three words.
+//!
+//! Of several conditions, the one is taken whose values the fewest conjunctions share, and one without
+//! patterns before one with them.
+
+use crate::sched::{
+    jobid::JobId,
+    key::Field,
+    mem::{List, NoMemory, Shared},
+    nid::{
+        range::{self, Span},
+        Nid,
+    },
+    rules::{
+        conditions::{Condition, Conditions},
+        wildcard, Rule, Subject, ALSO_MAX,
+    },
+    sort,
+};
+
+/// A rule and the places of those it names in `also=`.
+struct Entry {
+    rule: Shared<Rule>,
+    also: [u32; ALSO_MAX],
+    len: u8,
+}
+
+/// A conjunction of a rule.
+#[derive(Clone, Copy)]
+struct Conjunction {
+    /// Index of the rule.
+    rule: u32,
+    /// Its conditions, in the rule's array.
+    conditions: Span,
+}
+
+/// Ordinals by value.
+///
+/// # Invariants
+///
+/// Values ascend; those of a value are the ordinals from its start to that of the next one, ascending.
+struct Postings<V> {
+    starts: List<(V, u32)>,
+    ordinals: List<u32>,
+}
+
+impl<V: Ord + Copy> Postings<V> {
+    /// The postings of `pairs`.
+    fn new(mut pairs: List<(V, u32)>) -> Result<Self, NoMemory> {
+        sort::sort_by(pairs.as_mut_slice(), Ord::cmp);
+        let mut starts = List::<(V, u32)>::new();
+        let mut ordinals = List::new();
+        let mut last = None;
+        for &pair in pairs.as_slice() {
+            let (value, ordinal) = pair;
+            if last.replace(pair) == Some(pair) {
+                continue;
+            }
+            if starts.as_slice().last().map(|&(v, _)| v) != Some(value) {
+                starts.push((value, ordinals.as_slice().len() as u32))?;
+            }
+            ordinals.push(ordinal)?;
+        }
+        // INVARIANT: the pairs were sorted.
+        Ok(Self { starts, ordinals })
+    }
+
+    /// The ordinals of `value`.
+    fn get(&self, value: &V) -> &[u32] {
+        let starts = self.starts.as_slice();
+        let Ok(at) = starts.binary_search_by(|(other, _)| other.cmp(value)) else {
+            return &[];
+        };
+        let start = |at: usize| starts.get(at).map(|&(_, start)| start as usize);
+        let ordinals = self.ordinals.as_slice();
+        let from = start(at).unwrap_or_default();
+        let to = start(at.saturating_add(1)).unwrap_or(ordinals.len());
+        ordinals.get(from..to).unwrap_or_default()
+    }
+}
+
+/// How conjunctions are found.
+struct Index {
+    /// Fields with a number, by [`number_key`].
+    numbers: Postings<u64>,
+    jobs: Postings<JobId>,
+    nids: Postings<Nid>,
+    job_guards: List<(wildcard::Guard, u32)>,
+    nid_guards: List<(range::Guard, u32)>,
+}
+
+/// Fields whose values are numbers.
+const NUMBERS: [Field; 5] = [
+    Field::Uid,
+    Field::Gid,
+    Field::Projid,
+    Field::Nodemap,
+    Field::Opcode,
+];
+
+/// A number of a field as one word.
+const fn number_key(field: Field, number: u32) -> u64 {
+    ((field as u64) << 32) | number as u64
+}
+
+/// Calls `each` with every conjunction, its ordinal and its rule's conditions.
+fn conjunctions<'a>(
+    entries: &'a [Entry],
+    conjunctions: &'a [Conjunction],
+) -> impl Iterator<Item = (u32, &'a Conditions, &'a [Condition])> {
+    (0u32..)
+        .zip(conjunctions)
+        .filter_map(|(ordinal, conjunction)| {
+            let rule = &entries.get(conjunction.rule as usize)?.rule;
+            let conditions = rule.conditions();
+            Some((
+                ordinal,
+                conditions,
+                conditions.conditions(conjunction.conditions),
+            ))
+        })
+}
+
+impl Index {
+    /// The index of conjunctions by those of their conditions that `takes` takes, given the ordinal and the
+    /// place of the condition.
+    fn new(
+        entries: &[Entry],
+        all: &[Conjunction],
+        takes: impl Fn(u32, usize) -> bool,
+    ) -> Result<Self, NoMemory> {
+        let (mut numbers, mut jobs, mut nids) = (List::new(), List::new(), List::new());
+        let (mut job_guards, mut nid_guards) = (List::new(), List::new());
+        for (ordinal, rule, conditions) in conjunctions(entries, all) {
+            for (place, condition) in conditions.iter().enumerate() {
+                if !takes(ordinal, place) {
+                    continue;
+                }
+                for &number in rule.numbers(condition) {
+                    numbers.push((number_key(condition.field(), number), ordinal))?;
+                }
+                for &job in rule.jobs(condition) {
+                    jobs.push((job, ordinal))?;
+                }
+                for &nid in rule.nids(condition) {
+                    nids.push((nid, ordinal))?;
+                }
+                for pattern in rule.job_patterns(condition) {
+                    job_guards.push((wildcard::Guard::of(pattern), ordinal))?;
+                }
+                for pattern in rule.nid_patterns(condition) {
+                    nid_guards.push((pattern.guard(rule.ranges()), ordinal))?;
+                }
+            }
+        }
+        Ok(Self {
+            numbers: Postings::new(numbers)?,
+            jobs: Postings::new(jobs)?,
+            nids: Postings::new(nids)?,
+            job_guards,
+            nid_guards,
+        })
+    }
+
+    /// Conjunctions that share a value of `condition` with it, at most; more than any number of them if it
+    /// has patterns.
+    fn crowd(&self, rule: &Conditions, condition: &Condition) -> usize {
+        let patterns = rule.nid_patterns(condition).len();
+        let patterns = patterns.saturating_add(rule.job_patterns(condition).count());
+        if patterns > 0 {
+            return patterns.saturating_add(u32::MAX as usize);
+        }
+        let numbers = rule
+            .numbers(condition)
+            .iter()
+            .map(|&number| self.numbers.get(&number_key(condition.field(), number)));
+        let jobs = rule.jobs(condition).iter().map(|job| self.jobs.get(job));
+        let nids = rule.nids(condition).iter().map(|nid| self.nids.get(nid));
+        let lists = numbers.chain(jobs).chain(nids);
+        lists.map(<[u32]>::len).max().unwrap_or_default()
+    }
+
+    /// The access path of each conjunction, by its place among the conditions.
+    fn paths(&self, entries: &[Entry], all: &[Conjunction]) -> Result<List<u16>, NoMemory> {
+        let mut paths = List::with_capacity(all.len())?;
+        for (_, rule, conditions) in conjunctions(entries, all) {
+            let crowds = conditions
+                .iter()
+                .map(|condition| self.crowd(rule, condition));
+            let path = (0u16..).zip(crowds).min_by_key(|&(_, crowd)| crowd);
+            paths.push(path.map_or(0, |(place, _)| place))?;
+        }
+        Ok(paths)
+    }
+}
+
+/// The rules of a book, compiled: never changed, and looked up without memory.
+pub struct RuleSet {
+    generation: u64,
+    default: u32,
+    entries: List<Entry>,
+    conjunctions: List<Conjunction>,
+    index: Index,
+}
+
+impl RuleSet {
+    /// The rule set of `rules`, which hold for whom no other does if their identifier is `default`; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn new(rules: &[Shared<Rule>], default: u32, generation: u64) -> Result<Self, NoMemory> {
+        let mut places = List::with_capacity(rules.len())?;
+        for (index, rule) in (0u32..).zip(rules) {
+            places.push((rule.id(), index))?;
+        }
+        sort::sort_by(places.as_mut_slice(), Ord::cmp);
+        let place = |id: u32| {
+            let places = places.as_slice();
+            let at = places.binary_search_by_key(&id, |&(id, _)| id).ok()?;
+            places.get(at).map(|&(_, index)| index)
+        };
+
+        let mut entries = List::with_capacity(rules.len())?;
+        let mut all = List::new();
+        for (index, rule) in (0u32..).zip(rules) {
+            let (mut also, mut len) = ([0; ALSO_MAX], 0u8);
+            let others = rule.limits().also.ids().iter().filter_map(|&id| place(id));
+            for (slot, other) in also.iter_mut().zip(others) {
+                *slot = other;
+                len = len.wrapping_add(1);
+            }
+            for conditions in rule.conditions().conjunctions() {
+                all.push(Conjunction {
+                    rule: index,
+                    conditions,
+                })?;
+            }
+            let rule = rule.clone();
+            entries.push(Entry { rule, also, len })?;
+        }
+
+        let mut index = Index::new(entries.as_slice(), all.as_slice(), |_, _| true)?;
+        let several = conjunctions(entries.as_slice(), all.as_slice())
+            .any(|(_, _, conditions)| conditions.len() > 1);
+        if several {
+            let paths = index.paths(entries.as_slice(), all.as_slice())?;
+            let path = |ordinal: u32| paths.as_slice().get(ordinal as usize);
+            index = Index::new(entries.as_slice(), all.as_slice(), |ordinal, place| {
+                path(ordinal).is_some_and(|&path| usize::from(path) == place)
+            })?;
+        }
+        Ok(Self {
+            generation,
+            default: place(default).unwrap_or_default(),
+            entries,
+            conjunctions: all,
+            index,
+        })
+    }
+
+    /// Index of the rule for `subject`: the first in order whose conditions hold, else the default rule.
+    pub fn find(&self, subject: &Subject) -> u32 {
+        let index = &self.index;
+        let [uid, gid, projid, nodemap, opcode] = NUMBERS.map(|field| {
+            let key = number_key(field, subject.number(field));
+            index.numbers.get(&key)
+        });
+        let nid = subject.nid.as_ref();
+        let nids = nid.map_or(&[][..], |nid| index.nids.get(nid));
+        let jobs = index.jobs.get(&subject.jobid);
+        let mut lists = [uid, gid, projid, nodemap, opcode, nids, jobs];
+        let mut best = self.first_of(&mut lists, subject);
+
+        if let Some(digest) = nid.map(range::Digest::of) {
+            let passes = |guard: &range::Guard| guard.passes(digest);
+            best = self.first_guarded(index.nid_guards.as_slice(), passes, subject, best);
+        }
+        if !index.job_guards.as_slice().is_empty() {
+            let digest = wildcard::Digest::of(&subject.jobid);
+            let passes = |guard: &wildcard::Guard| guard.passes(&digest);
+            best = self.first_guarded(index.job_guards.as_slice(), passes, subject, best);
+        }
+        best.map_or(self.default, |(_, rule)| rule)
+    }
+
+    /// The first ordinal in `lists` that holds, and its rule.
+    fn first_of(&self, lists: &mut [&[u32]; 7], subject: &Subject) -> Option<(u32, u32)> {
+        loop {
+            let list = lists
+                .iter_mut()
+                .filter(|list| !list.is_empty())
+                .min_by_key(|list| list.first().copied())?;
+            let (&ordinal, rest) = list.split_first()?;
+            if let Some(rule) = self.holds(ordinal, subject) {
+                return Some((ordinal, rule));
+            }
+            *list = rest;
+        }
+    }
+
+    /// The first ordinal in `guards` that stands before `best`, passes and holds, and its rule; else `best`.
+    fn first_guarded<G>(
+        &self,
+        guards: &[(G, u32)],
+        passes: impl Fn(&G) -> bool,
+        subject: &Subject,
+        best: Option<(u32, u32)>,
+    ) -> Option<(u32, u32)> {
+        let end = best.map_or(u32::MAX, |(ordinal, _)| ordinal);
+        guards
+            .iter()
+            .take_while(|&&(_, ordinal)| ordinal < end)
+            .filter(|(guard, _)| passes(guard))
+            .find_map(|&(_, ordinal)| Some((ordinal, self.holds(ordinal, subject)?)))
+            .or(best)
+    }
+
+    /// The rule of a conjunction, if that holds.
+    fn holds(&self, ordinal: u32, subject: &Subject) -> Option<u32> {
+        let conjunction = self.conjunctions.as_slice().get(ordinal as usize)?;
+        let conditions = self.rule(conjunction.rule)?.conditions();
+        conditions
+            .holds(conjunction.conditions, subject)
+            .then_some(conjunction.rule)
+    }
+
+    /// Rule `index`.
+    pub fn rule(&self, index: u32) -> Option<&Rule> {
+        let entry = self.entries.as_slice().get(index as usize)?;
+        Some(&entry.rule)
+    }
+
+    /// Indices of the rules that rule `index` names in `also=`.
+    pub fn also(&self, index: u32) -> &[u32] {
+        let entry = self.entries.as_slice().get(index as usize);
+        let also = entry.and_then(|entry| entry.also.get(..usize::from(entry.len)));
+        also.unwrap_or_default()
+    }
+
+    /// Index of the default rule.
+    pub fn default_index(&self) -> u32 {
+        self.default
+    }
+
+    /// Which compilation this is, as given to [`crate::sched::rules::Book::compile`].
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Number of rules, with the default rule.
+    pub fn len(&self) -> u32 {
+        self.entries.as_slice().len() as u32
+    }
+}

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Subjects: what a policy knows of a request, and the sets of fields that say how much that is.
+
+use crate::sched::{
+    attr::{Attrs, Id, Opcode},
+    error::{Error, Result},
+    jobid::JobId,
+    key::Field,
+    nid::Nid,
+};
+use core::fmt::{self, Write};
+
+/// A set of [`Field`]s: the type of a policy that classifies by them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fields(u8);
+
+impl Fields {
+    /// No field.
+    pub const NONE: Self = Self(0);
+
+    /// All fields: the generic type.
+    pub const ALL: Self = Self(0x7f);
+
+    const fn bit(field: Field) -> u8 {
+        match field {
+            Field::Nid => 1,
+            Field::Jobid => 2,
+            Field::Uid => 4,
+            Field::Gid => 8,
+            Field::Projid => 16,
+            Field::Nodemap => 32,
+            Field::Opcode => 64,
+        }
+    }
+
+    /// The set of `field` alone.
+    pub const fn only(field: Field) -> Self {
+        Self(Self::bit(field))
+    }
+
+    /// The set with `field`.
+    #[must_use]
+    pub const fn with(self, field: Field) -> Self {
+        Self(self.0 | Self::bit(field))
+    }
+
+    /// Whether `field` is in the set.
+    pub const fn has(self, field: Field) -> bool {
+        self.0 & Self::bit(field) != 0
+    }
+
+    /// The fields, in the order in which they are shown.
+    pub fn iter(self) -> impl Iterator<Item = Field> {
+        Field::ALL.into_iter().filter(move |&field| self.has(field))
+    }
+
+    /// The only field, if there is just one.
+    pub fn single(self) -> Option<Field> {
+        let mut fields = self.iter();
+        fields.next().filter(|_| fields.next().is_none())
+    }
+
+    /// Parses `FIELD[+FIELD…]`, in any order; one that is named twice counts once. `generic` is all.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: an unknown field, or none: an empty text, a `+` at either end or two in a row.
+    pub fn parse(text: &str) -> Result<Self> {
+        if text == "generic" {
+            return Ok(Self::ALL);
+        }
+        text.split('+').try_fold(Self::NONE, |fields, name| {
+            let field = Field::parse(name).ok_or(Error::invalid(
+                "expected fields joined by '+': nid, jobid, uid, gid, projid, nodemap, opcode",
+            ))?;
+            Ok(fields.with(field))
+        })
+    }
+}
+
+/// Shows `FIELD[+FIELD…]` in a fixed order, whatever order they were given in.
+impl fmt::Display for Fields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, field) in self.iter().enumerate() {
+            if i > 0 {
+                f.write_char('+')?;
+            }
+            f.write_str(field.name())?;
+        }
+        Ok(())
+    }
+}
+
+/// The fields of a request that a policy tells apart; the others are absent.
+///
+/// It is what conditions are matched against, and the key of a class of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Subject {
+    /// Network identifier of the client.
+    pub nid: Option<Nid>,
+    /// Job identifier; empty if absent.
+    pub jobid: JobId,
+    /// Operation, or [`Opcode::NONE`].
+    pub opcode: Opcode,
+    /// User id.
+    pub uid: Id,
+    /// Group id.
+    pub gid: Id,
+    /// Project id.
+    pub projid: Id,
+    /// Node map id.
+    pub nodemap: Id,
+}
+
+impl Subject {
+    /// Nothing is known.
+    pub const NONE: Self = Self {
+        nid: None,
+        jobid: JobId::ABSENT,
+        opcode: Opcode::NONE,
+        uid: Id::ABSENT,
+        gid: Id::ABSENT,
+        projid: Id::ABSENT,
+        nodemap: Id::ABSENT,
+    };
+
+    /// The `fields` of `attrs`.
+    pub fn of(attrs: &Attrs, fields: Fields) -> Self {
+        let id = |field, id| {
+            if fields.has(field) {
+                id
+            } else {
+                Id::ABSENT
+            }
+        };
+        Self {
+            nid: attrs.nid.filter(|_| fields.has(Field::Nid)),
+            jobid: if fields.has(Field::Jobid) {
+                attrs.jobid
+            } else {
+                JobId::ABSENT
+            },
+            opcode: if fields.has(Field::Opcode) {
+                attrs.opcode
+            } else {
+                Opcode::NONE
+            },
+            uid: id(Field::Uid, attrs.uid),
+            gid: id(Field::Gid, attrs.gid),
+            projid: id(Field::Projid, attrs.projid),
+            nodemap: id(Field::Nodemap, attrs.nodemap),
+        }
+    }
+
+    /// The value of a field that is a number; 0xffffffff if absent. 0 for the fields that are none.
+    pub const fn number(&self, field: Field) -> u32 {
+        const fn raw(id: Id) -> u32 {
+            match id.get() {
+                Some(id) => id,
+                None => u32::MAX,
+            }
+        }
+        match field {
+            Field::Uid => raw(self.uid),
+            Field::Gid => raw(self.gid),
+            Field::Projid => raw(self.projid),
+            Field::Nodemap => raw(self.nodemap),
+            Field::Opcode => self.opcode.number(),
+            Field::Nid | Field::Jobid => 0,
+        }
+    }
+}
+
+/// Shows the fields that are there, as `uid:1000 opcode:ost_read`, or `absent`; a job identifier with `_`
+/// for blanks and for what does not print.
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut gap = "";
+        if let Some(nid) = &self.nid {
+            write!(f, "nid:{nid}")?;
+            gap = " ";
+        }
+        if !self.jobid.is_empty() {
+            write!(f, "{gap}jobid:{}", self.jobid)?;
+            gap = " ";
+        }
+        let ids = [
+            (Field::Uid, self.uid),
+            (Field::Gid, self.gid),
+            (Field::Projid, self.projid),
+            (Field::Nodemap, self.nodemap),
+        ];
+        for (field, id) in ids {
+            if let Some(id) = id.get() {
+                write!(f, "{gap}{}:{id}", field.name())?;
+                gap = " ";
+            }
+        }
+        if self.opcode != Opcode::NONE {
+            write!(f, "{gap}opcode:{}", self.opcode)?;
+        } else if gap.is_empty() {
+            f.write_str("absent")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ATTRS: Attrs = Attrs {
+        opcode: Opcode::OST_WRITE,
+        uid: Id::new(1),
+        gid: Id::new(2),
+        projid: Id::new(3),
+        nodemap: Id::new(4),
+        ..Attrs::UNKNOWN
+    };
+
+    #[test]
+    fn fields_of_policies() {
+        for (text, shown) in [
+            ("nid", Some("nid")),
+            ("jobid", Some("jobid")),
+            ("uid+gid", Some("uid+gid")),
+            ("gid+uid", Some("uid+gid")),
+            ("opcode+jobid+nid", Some("nid+jobid+opcode")),
+            ("nid+nid+nid", Some("nid")),
+            ("nodemap+opcode", Some("nodemap+opcode")),
+            ("projid+opcode", Some("projid+opcode")),
+            ("generic", Some("nid+jobid+uid+gid+projid+nodemap+opcode")),
+            ("", None),
+            ("+", None),
+            ("+nid", None),
+            ("nid+", None),
+            ("nid++uid", None),
+            ("nid uid", None),
+            ("NID", None),
+            ("generic+uid", None),
+            ("abc", None),
+        ] {
+            let fields = Fields::parse(text).ok();
+            assert_eq!(fields.map(|f| f.to_string()).as_deref(), shown, "{text}");
+            if let Some(fields) = fields {
+                assert_eq!(Fields::parse(&fields.to_string()), Ok(fields));
+            }
+        }
+        assert_eq!(Fields::parse("generic"), Ok(Fields::ALL));
+        for field in Field::ALL {
+            assert_eq!(Fields::only(field).single(), Some(field));
+            assert!(Fields::ALL.has(field) && !Fields::NONE.has(field));
+        }
+        assert_eq!(Fields::ALL.single(), None);
+        assert_eq!(Fields::NONE.single(), None);
+    }
+
+    #[test]
+    fn only_the_fields_of_the_set_are_kept() {
+        let mut attrs = ATTRS;
+        attrs.nid = Nid::parse("10.0.0.1@tcp").ok();
+        attrs.jobid = JobId::new(b"dd 0");
+        assert_eq!(Subject::of(&attrs, Fields::NONE), Subject::NONE);
+        assert_eq!(Subject::NONE.to_string(), "absent");
+        let all = Subject::of(&attrs, Fields::ALL);
+        assert_eq!(
+            all.to_string(),
+            "nid:10.0.0.1@tcp jobid:dd_0 uid:1 gid:2 projid:3 nodemap:4 opcode:ost_write"
+        );
+        for field in Field::ALL {
+            let one = Subject::of(&attrs, Fields::only(field));
+            assert_ne!(one, Subject::NONE);
+            let shown = one.to_string();
+            assert!(shown.starts_with(field.name()) && !shown.contains(' '));
+            let numeric = !matches!(field, Field::Nid | Field::Jobid);
+            assert_eq!(one.number(field), all.number(field));
+            assert_eq!(numeric, all.number(field) != 0);
+            if numeric {
+                assert_eq!(Subject::NONE.number(field), u32::MAX);
+            }
+        }
+    }
+}

@@ -2,4 +2,5 @@
 
 //! Front-ends turn what arrives into requests: attributes, cost, range, flags.
 
+pub(crate) mod chardev;
 pub(crate) mod dm;

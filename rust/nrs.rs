@@ -24,6 +24,7 @@ module! {
 ///
 /// Fields are dropped from top to bottom: first what lets others in, last what everything stands on.
 struct Nrs {
+    _chardev: sys::chardev::Registration<frontend::chardev::Handle>,
     _dm: sys::dm::Registration<frontend::dm::Device>,
     _control: control::Control,
     _registry: sys::global::Installed<core::registry::Registry>,
@@ -38,8 +39,10 @@ impl kernel::Module for Nrs {
         let registry = core::registry::init()?;
         let control = control::Control::new()?;
         let dm = sys::dm::Registration::new(module)?;
+        let chardev = sys::chardev::Registration::new()?;
         pr_info!("loaded\n");
         Ok(Self {
+            _chardev: chardev,
             _dm: dm,
             _control: control,
             _registry: registry,

@@ -12,12 +12,14 @@
 //! | [`atomic`] | words of the hot path |
 //! | [`global`] | a value that callbacks from outside have to find |
 //! | [`task`] | who is running |
+//! | [`chardev`] | a character device that can be polled, and requests in boxes of their own |
 //! | [`debugfs`] | files that keep the module loaded while they are open |
 //! | [`configfs`] | directories that are kept while they are in use |
 //! | [`params`] | module parameters |
 //! | [`misc`] | the clock, CPUs, plugs, allocation scopes |
 
 pub(crate) mod atomic;
+pub(crate) mod chardev;
 pub(crate) mod configfs;
 pub(crate) mod debugfs;
 pub(crate) mod dm;

@@ -35,6 +35,8 @@ pub(crate) struct Client {
     anonymous: Counter,
     /// Requests by operation: reads, writes, punches, flushes.
     operations: [Counter; 4],
+    /// Requests by another operation than these.
+    others: Counter,
     /// Requests that are queued now.
     held: Word,
 }
@@ -52,6 +54,7 @@ impl Client {
             forced: Counter::new(),
             anonymous: Counter::new(),
             operations: [const { Counter::new() }; 4],
+            others: Counter::new(),
             held: Word::new(0),
         }
     }
@@ -75,9 +78,9 @@ impl Client {
     fn passed(&self) -> u64 {
         let queued = self.queued.get();
         let [transfers @ .., _flushes] = &self.operations;
-        let arrived = transfers
-            .iter()
-            .fold(0u64, |sum, counter| sum.saturating_add(counter.get()));
+        let arrived = transfers.iter().fold(self.others.get(), |sum, counter| {
+            sum.saturating_add(counter.get())
+        });
         arrived.saturating_sub(queued)
     }
 
@@ -114,6 +117,16 @@ impl Client {
         }
     }
 
+    /// Counts a request of a front-end whose flushes are requests like others.
+    pub(crate) fn count_arrived(&self, opcode: Opcode) {
+        match opcode {
+            Opcode::OST_READ | Opcode::OST_WRITE | Opcode::OST_PUNCH => {
+                self.count_operation(opcode);
+            }
+            _ => self.others.count(1),
+        }
+    }
+
     /// Counts the end of a request.
     pub(crate) fn count_ended(&self, cost: Cost, failed: bool) {
         self.ended.count(1);
@@ -140,6 +153,6 @@ impl Client {
         for (name, counter) in OPERATIONS.iter().zip(&self.operations) {
             write!(out, ", {name}: {}", counter.get())?;
         }
-        Ok(())
+        write!(out, ", other: {}", self.others.get())
     }
 }

@@ -14,7 +14,11 @@ use kernel::{
     sync::{Arc, Mutex, SetOnce},
 };
 
-use super::{client::Client, service::Service, target::Target};
+use super::{
+    client::Client,
+    service::{Feed, Service},
+    target::Target,
+};
 use crate::sys::global::{Global, Installed};
 
 /// Services in all, at most.
@@ -153,7 +157,8 @@ pub(crate) fn recreate(service: &Arc<Service>, cpts: u32) -> Result<Arc<Service>
 /// # Errors
 ///
 /// - `ELOOP`: the device is itself a client of the service.
-/// - `ENOSPC`: too many services, or targets of the service.
+/// - `EBUSY`: the service has clients in user space.
+/// - `ENOSPC`: too many services, or clients or targets of the service.
 /// - `ENOMEM`.
 pub(crate) fn attach(
     name: &CStr,
@@ -161,6 +166,30 @@ pub(crate) fn attach(
     lower: &CStr,
     number: u32,
     depth: u32,
+) -> Result<Attachment> {
+    attach_with(name, Feed::Block, |service| {
+        service.join(CString::try_from(mapped)?, lower, number, depth)
+    })
+}
+
+/// Makes a client named `client` of the service `name`, whose requests are served in user space. All such
+/// clients of a service share one target, which is no device.
+///
+/// # Errors
+///
+/// - `EBUSY`: the service has clients that are block devices.
+/// - `ENOSPC`: too many services, or clients of the service.
+/// - `EINVAL`: `name` is not one.
+/// - `ENOMEM`.
+pub(crate) fn attach_user(name: &CStr, client: CString) -> Result<Attachment> {
+    attach_with(name, Feed::User, |service| service.join(client, c"", 0, 0))
+}
+
+/// Finds or makes the service `name` for a client of kind `feed`, and has the client `join` it.
+fn attach_with(
+    name: &CStr,
+    feed: Feed,
+    join: impl FnOnce(&Service) -> Result<(Arc<Client>, Arc<Target>)>,
 ) -> Result<Attachment> {
     let registry = registry()?;
     let (service, first) = {
@@ -179,7 +208,7 @@ pub(crate) fn attach(
             .find(|entry| Arc::ptr_eq(&entry.service, &service))
             .ok_or(EAGAIN)?
             .kept;
-        let first = service.use_begin() && kept;
+        let first = service.use_begin(feed)? && kept;
         (service, first)
     };
     let joined = || -> Result<Attachment> {
@@ -188,7 +217,7 @@ pub(crate) fn attach(
                 observer.first_use(&service)?;
             }
         }
-        let (client, target) = service.join(CString::try_from(mapped)?, lower, number, depth)?;
+        let (client, target) = join(&service)?;
         Ok(Attachment {
             service: service.clone(),
             client,
@@ -296,12 +325,21 @@ impl Attachment {
     pub(crate) fn target(&self) -> &Target {
         &self.target
     }
+
+    /// All three, for requests that outlive a borrow of this; it must stay until the last has ended.
+    pub(crate) fn parts(&self) -> (Arc<Service>, Arc<Client>, Arc<Target>) {
+        (
+            self.service.clone(),
+            self.client.clone(),
+            self.target.clone(),
+        )
+    }
 }
 
 impl Drop for Attachment {
     fn drop(&mut self) {
         if self.client.held() != 0 {
-            // Device-mapper waits for all requests before it lets a client go.
+            // Front-ends wait for all requests before they let a client go.
             kernel::warn_on!(true);
         }
         self.service.leave(&self.client, &self.target);

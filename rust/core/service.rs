@@ -76,6 +76,18 @@ impl Arrival<'_> {
     }
 }
 
+/// Who brings the requests of a service; its first client decides.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Feed {
+    /// Device-mapper targets.
+    Block,
+    /// Open files of `/dev/nrs`.
+    User,
+}
+
+/// Clients that one service may have.
+const CLIENTS_MAX: usize = 4096;
+
 /// Clients of a service.
 struct Clients {
     list: KVec<Arc<Client>>,
@@ -92,6 +104,8 @@ pub(crate) struct Service {
     dispatch: Arc<Dispatch>,
     ticker: Arc<Timed<Ticker>>,
     users: Word,
+    /// The [`Feed`], while there are users.
+    feed: Word,
     #[pin]
     settings: Mutex<Settings>,
     #[pin]
@@ -135,6 +149,7 @@ impl Service {
                 dispatch,
                 ticker,
                 users: Word::new(0),
+                feed: Word::new(0),
                 settings <- new_mutex!(Settings::new(tunables), "nrs_settings"),
                 clients <- new_mutex!(Clients {
                     list: KVec::new(),
@@ -165,13 +180,21 @@ impl Service {
         self.users.get() as u32
     }
 
-    /// Begins a use; whether it is the first. Called with the registry locked.
-    pub(crate) fn use_begin(&self) -> bool {
+    /// Begins a use by a client of kind `feed`; whether it is the first. Called with the registry locked.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY`: there are clients of another kind; they would not share slots that mean the same.
+    pub(crate) fn use_begin(&self, feed: Feed) -> Result<bool> {
+        if self.users.get() != 0 && self.feed.get() != feed as u64 {
+            return Err(EBUSY);
+        }
+        self.feed.set(feed as u64);
         let first = self.users.add(1) == 0;
         if first {
             self.ticker.start();
         }
-        first
+        Ok(first)
     }
 
     /// Ends a use; whether it was the last. Called with the registry locked.
@@ -193,7 +216,8 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// `ELOOP`: the device is itself a client of this service. `ENOSPC`: too many targets. `ENOMEM`.
+    /// `ELOOP`: the device is itself a client of this service. `ENOSPC`: too many targets or clients.
+    /// `ENOMEM`.
     pub(crate) fn join(
         &self,
         name: CString,
@@ -204,6 +228,9 @@ impl Service {
         let mut clients = self.clients.lock();
         if clients.list.iter().any(|client| client.name() == lower) {
             return Err(ELOOP);
+        }
+        if clients.list.len() >= CLIENTS_MAX {
+            return Err(ENOSPC);
         }
         let serial = clients.next_serial;
         let client = Arc::new(Client::new(name, serial), GFP_KERNEL)?;

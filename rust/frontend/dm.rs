@@ -146,6 +146,7 @@ impl Target for Device {
             reason: match error {
                 ELOOP => c"DEVICE: is a client of the same service",
                 ENOSPC => c"SERVICE: has as many targets as it can take",
+                EBUSY => c"SERVICE: serves programs in user space",
                 _ => c"SERVICE: cannot be made",
             },
         })?;

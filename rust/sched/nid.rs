@@ -164,6 +164,28 @@ impl Nid {
         })
     }
 
+    /// The client at `address` on network `number` of type `net`.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: an address that the network does not take, or another one of `lo` than `0@lo`.
+    pub fn new(net: Net, number: u16, address: Address) -> Result<Self> {
+        let fits = match (net, address) {
+            (Net::Lo, address) => number == 0 && address == Address::Number(0),
+            (net, Address::Number(_)) => !net.is_ip(),
+            (net, Address::V4(_) | Address::V6(_)) => net.is_ip(),
+        };
+        if !fits {
+            return Err(Error::invalid("an address that the network does not take"));
+        }
+        // INVARIANT: Just checked.
+        Ok(Self {
+            net,
+            number,
+            address,
+        })
+    }
+
     /// Type of the network.
     pub const fn net(&self) -> Net {
         self.net
@@ -266,6 +288,23 @@ mod tests {
         ] {
             let reason = Nid::parse(text).unwrap_err().reason;
             assert!(reason.contains(word), "{text:?}: {reason}");
+        }
+    }
+
+    #[test]
+    fn made_of_parts() {
+        for text in ["10.0.0.1@tcp3", "fe80::1@gip", "0@lo", "7@kfi2"] {
+            let nid = Nid::parse(text).unwrap();
+            assert_eq!(Nid::new(nid.net(), nid.number(), nid.address()), Ok(nid));
+        }
+        for (net, number, address) in [
+            (Net::Lo, 1, Address::Number(0)),
+            (Net::Lo, 0, Address::Number(1)),
+            (Net::Lo, 0, Address::V4([0; 4])),
+            (Net::Tcp, 0, Address::Number(1)),
+            (Net::Kfi, 0, Address::V6([0; 16])),
+        ] {
+            assert!(Nid::new(net, number, address).is_err());
         }
     }
 

@@ -103,6 +103,11 @@ impl Node {
     pub(crate) fn cost(&self) -> Cost {
         self.cost
     }
+
+    /// Since when it was held, monotonic ns; 0: it was not.
+    pub(crate) fn arrival(&self) -> u64 {
+        self.arrival
+    }
 }
 
 /// The owner of a request between its arrival and its submission.

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: GPL-2.0-only WITH Linux-syscall-note */
+/*
+ * /dev/nrs: a server in user space has its requests scheduled. Documentation/dev-nrs.md tells how.
+ *
+ * All numbers are little-endian; there is no padding. Records and arguments say how long they are, and later versions
+ * only append: what is missing at the end counts as 0, and what is not known there has to be 0.
+ */
+#ifndef _UAPI_NRS_H
+#define _UAPI_NRS_H
+
+#include <linux/ioctl.h>
+#include <linux/types.h>
+
+/* The version that this file describes. */
+#define NRS_VERSION		1
+
+/* Records that one read or write takes, at most. */
+#define NRS_BATCH		256
+
+/* Bytes that one request may be charged for, at most. */
+#define NRS_CHARGE_MAX		(1ULL << 40)
+
+/* Longest lease, ms. */
+#define NRS_LEASE_MAX		3600000
+
+/* An identity that is not known. */
+#define NRS_ID_ABSENT		0xffffffffU
+
+/* struct nrs_attach.flags: every request queues, even when nobody waits. */
+#define NRS_ATTACH_QUEUE_ALL	(1U << 0)
+
+/* Makes an open file a client of a service: ioctl(fd, NRS_IOC_ATTACH, struct nrs_attach *), once per open file. */
+struct nrs_attach {
+	__le32 size;		/* sizeof(struct nrs_attach) */
+	__le32 version;		/* in: newest that the program speaks; out: the one that is spoken */
+	__le32 flags;		/* NRS_ATTACH_* */
+	__le32 lease_ms;	/* how long a released request may keep its slot; 0: for ever */
+	__le32 requests_max;	/* in: requests the file may have, 0: as many as allowed; out: how many it may */
+	__le32 reserved;	/* 0 */
+	char service[32];	/* name of the service, then NULs */
+	char client[32];	/* name of the client, then NULs; empty: the number of the process */
+};
+
+/* What an open file has done: ioctl(fd, NRS_IOC_STATS, struct nrs_stats *). */
+struct nrs_stats {
+	__le32 size;		/* sizeof(struct nrs_stats) */
+	__le32 reserved;	/* 0 */
+	__le64 requests;	/* requests that were taken */
+	__le64 passed;		/* of these, those that did not queue */
+	__le64 queued;		/* requests that a policy withholds now */
+	__le64 ready;		/* requests that are released and not read */
+	__le64 running;		/* requests that were read and not completed */
+	__le64 completed;	/* requests that were completed */
+	__le64 failed;		/* of these, those with an error */
+	__le64 bytes;		/* bytes transferred by those */
+	__le64 refused;		/* malformed records (EINVAL) */
+	__le64 duplicates;	/* requests with a cookie that is in use (EEXIST) */
+	__le64 unknown;		/* completions of what is not running (ENOENT) */
+	__le64 reclaimed;	/* slots taken away because the lease was over */
+	__le64 late;		/* completions after that */
+	__le64 forced;		/* requests that were sent out without a slot */
+};
+
+/* Only the numbers: the size is in the argument, so that it may grow. */
+#define NRS_IOC_ATTACH		_IO(0xbc, 1)
+#define NRS_IOC_STATS		_IO(0xbc, 2)
+
+/* What a record is. */
+#define NRS_TYPE_REQUEST	1	/* written */
+#define NRS_TYPE_COMPLETION	2	/* written */
+#define NRS_TYPE_RELEASED	3	/* read */
+
+/* How each record starts. */
+struct nrs_header {
+	__le16 kind;		/* NRS_TYPE_* */
+	__le16 size;		/* bytes of the whole record */
+	__le32 flags;
+};
+
+/* struct nrs_request.header.flags */
+#define NRS_REQUEST_HIGH	(1U << 0)	/* goes through the high-priority head */
+#define NRS_REQUEST_CHARGE	(1U << 1)	/* is charged for .charge bytes instead of .length */
+
+/* Networks, by the numbers that Lustre's wire protocol gives them. */
+#define NRS_NET_NONE		0
+#define NRS_NET_TCP		2
+#define NRS_NET_O2IB		5
+#define NRS_NET_LO		9
+#define NRS_NET_GNI		13
+#define NRS_NET_GIP		14
+#define NRS_NET_PTLF		15
+#define NRS_NET_KFI		16
+
+/* A request that wants to be served. */
+struct nrs_request {
+	struct nrs_header header;
+	__le64 cookie;		/* names it; unique among those that are not completed */
+	__le64 object;		/* what the range is in */
+	__le64 offset;		/* first byte of the range */
+	__le64 length;		/* bytes of the range */
+	__le64 charge;		/* bytes it costs, with NRS_REQUEST_CHARGE; else 0 */
+	__le32 opcode;		/* RPC number of the operation, as in Lustre's wire protocol */
+	__le32 uid;		/* ids in the initial user namespace, or NRS_ID_ABSENT */
+	__le32 gid;
+	__le32 projid;
+	__le32 nodemap;
+	__u8 net;		/* NRS_NET_* of the client's network identifier */
+	__u8 address_len;	/* 16 for IPv6, else 4; 0 without a network */
+	__le16 net_number;	/* number of the network */
+	__u8 address[16];	/* most significant byte first, then 0 */
+	__u8 jobid[32];		/* up to 31 bytes, then NULs */
+	__le64 stream;		/* 0 */
+	__le64 predecessor[8];	/* 0 */
+};
+
+/* A request has been served, or given up. */
+struct nrs_completion {
+	struct nrs_header header;
+	__le64 cookie;
+	__le32 status;		/* 0 or a positive errno */
+	__le32 reserved;	/* 0 */
+	__le64 bytes;		/* bytes transferred */
+};
+
+/* struct nrs_released.header.flags */
+#define NRS_RELEASED_PASSED	(1U << 0)	/* nobody waited, so it did not queue */
+#define NRS_RELEASED_FORCED	(1U << 1)	/* has no slot: the service was drained */
+
+/* A request is to be served now. */
+struct nrs_released {
+	struct nrs_header header;
+	__le64 cookie;
+	__le64 wait_ns;		/* how long it was withheld */
+	__le64 reserved;	/* 0 */
+};
+
+#endif /* _UAPI_NRS_H */

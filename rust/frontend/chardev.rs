@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! `/dev/nrs`: servers in user space have their requests scheduled.
+//!
+//! # Vocabulary
+//!
+//! - *Handle*: an open file; a client of no service yet, or of one ([`Attached`]).
+//! - *Session*: the requests of an attached file ([`session`]).
+//! - *Record*: what is written and read ([`wire`]).
+//!
+//! ```text
+//!   open ──▶ ioctl ATTACH ──▶ write requests ──▶ policy ──▶ read released ──▶ write completions ──▶ close
+//! ```
+//!
+//! Who may open the device may say of any request that it is anybody's: the permissions of the node are
+//! what keeps that to those who are trusted with it.
+//!
+//! # Parts of a call
+//!
+//! A call takes records in order until one is refused. What was taken stays taken, and the call returns
+//! its bytes; the refused record, of which nothing is taken, is named by the error of the call that starts
+//! with it.
+
+use kernel::{
+    fs,
+    prelude::*,
+    seq_file::SeqFile,
+    seq_print,
+    str::CString,
+    sync::{poll::PollTable, Arc, SetOnce},
+    uaccess::{UserPtr, UserSlice, UserSliceReader, UserSliceWriter},
+};
+
+use crate::{
+    core::{
+        registry::{self, Attachment},
+        service::is_name,
+    },
+    sys::{
+        chardev::{File, BROKEN},
+        params, task,
+        timer::Timed,
+    },
+};
+
+mod about;
+mod lease;
+mod session;
+#[cfg(CONFIG_KUNIT = "y")]
+mod tests;
+pub(crate) mod wire;
+
+use lease::{Lease, MS};
+use session::{Session, Terms, CHUNK};
+
+/// A file that is a client of a service.
+///
+/// Fields are dropped from top to bottom, after the session was closed: the clock, then what is left of
+/// the session, then the client.
+struct Attached {
+    _lease: Option<Arc<Timed<Lease>>>,
+    session: Arc<Session>,
+    _attachment: Attachment,
+}
+
+impl Attached {
+    /// Makes a client of the service that `asked` names; also says what it is to know of that.
+    ///
+    /// # Errors
+    ///
+    /// - `EPROTONOSUPPORT`: no version that both sides speak.
+    /// - `EINVAL`: a flag, a lease or a name that is none, or something reserved that is not 0.
+    /// - What [`registry::attach_user`] refuses.
+    fn new(asked: &wire::Attach) -> Result<(Self, wire::Attach)> {
+        if asked.version < wire::VERSION_MIN {
+            return Err(EPROTONOSUPPORT);
+        }
+        let fits = asked.flags & !wire::ATTACH_FLAGS == 0
+            && asked.lease_ms <= wire::LEASE_MAX
+            && asked.reserved == 0;
+        if !fits {
+            return Err(EINVAL);
+        }
+        let service = name(&asked.service)?.ok_or(EINVAL)?;
+        let client = match name(&asked.client)? {
+            Some(client) => client,
+            None => CString::try_from_fmt(kernel::prelude::fmt!("pid:{}", task::submitter().pid))?,
+        };
+        let limit = match (asked.requests_max, params::user_requests_max()) {
+            (0, max) => max,
+            (asked, max) => asked.min(max),
+        };
+        let terms = Terms {
+            may_pass: asked.flags & wire::ATTACH_QUEUE_ALL == 0,
+            lease_ns: u64::from(asked.lease_ms).saturating_mul(MS),
+            limit,
+        };
+        let attachment = registry::attach_user(&service, client)?;
+        let session = Session::new(&attachment, terms)?;
+        let attached = Self {
+            _lease: Lease::start(&session)?,
+            session,
+            _attachment: attachment,
+        };
+        let answer = wire::Attach {
+            version: asked.version.min(wire::VERSION),
+            requests_max: limit,
+            ..*asked
+        };
+        Ok((attached, answer))
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.session.close();
+    }
+}
+
+/// The name in `field`; `None`: it is empty.
+fn name(field: &[u8; 32]) -> Result<Option<CString>> {
+    let text = wire::text(field).ok_or(EINVAL)?;
+    let text = ::core::str::from_utf8(text).map_err(|_| EINVAL)?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    if !is_name(text) {
+        return Err(EINVAL);
+    }
+    CString::try_from_fmt(kernel::prelude::fmt!("{text}")).map(Some)
+}
+
+/// An open file.
+pub(crate) struct Handle {
+    attached: SetOnce<Attached>,
+}
+
+impl Handle {
+    /// Its session.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTCONN`: it is no client yet.
+    fn session(&self) -> Result<&Arc<Session>> {
+        Ok(&self.attached.as_ref().ok_or(ENOTCONN)?.session)
+    }
+
+    /// Carries out the ioctl that makes it a client.
+    fn attach(&self, arg: UserPtr) -> Result {
+        if self.attached.as_ref().is_some() {
+            return Err(EALREADY);
+        }
+        let mut bytes = [0; wire::SIZE_MAX];
+        let asked = argument(arg, &mut bytes, wire::Attach::SIZE)?;
+        let asked = wire::Attach::decode(asked).map_err(unreadable)?;
+        let (attached, answer) = Attached::new(&asked)?;
+        // Said before it is done: whoever cannot hear the answer is no client.
+        UserSlice::new(arg, wire::Attach::SIZE)
+            .writer()
+            .write_slice(&answer.encode())?;
+        if self.attached.populate(attached) {
+            Ok(())
+        } else {
+            Err(EALREADY)
+        }
+    }
+
+    /// Carries out the ioctl that tells what it has done.
+    fn stats(&self, arg: UserPtr) -> Result {
+        let stats = self.session()?.stats();
+        let mut bytes = [0; wire::SIZE_MAX];
+        argument(arg, &mut bytes, wire::Stats::SIZE)?;
+        UserSlice::new(arg, wire::Stats::SIZE)
+            .writer()
+            .write_slice(&stats.encode())
+    }
+
+    /// Takes the next record of `from`.
+    fn take_record(
+        session: &Arc<Session>,
+        from: &mut UserSliceReader,
+        nonblocking: bool,
+    ) -> Result {
+        let malformed = |_| EINVAL;
+        let mut bytes = [0; wire::SIZE_MAX];
+        let header = bytes.get_mut(..wire::Header::SIZE).ok_or(EINVAL)?;
+        if from.len() < header.len() {
+            return Err(EINVAL);
+        }
+        from.read_slice(header)?;
+        let header = wire::Header::decode(header).map_err(malformed)?;
+        let record = bytes.get_mut(..header.size.into()).ok_or(EINVAL)?;
+        let rest = record
+            .get_mut(wire::Header::SIZE..)
+            .filter(|rest| rest.len() <= from.len())
+            .ok_or(EINVAL)?;
+        from.read_slice(rest)?;
+        match header.kind {
+            wire::TYPE_REQUEST => {
+                let request = wire::Request::decode(record).map_err(malformed)?;
+                session.request(&request, nonblocking)
+            }
+            wire::TYPE_COMPLETION => {
+                let completion = wire::Completion::decode(record).map_err(malformed)?;
+                session.complete(&completion)
+            }
+            _ => Err(EINVAL),
+        }
+    }
+}
+
+/// The errno for an argument that cannot be read.
+fn unreadable(why: wire::Malformed) -> Error {
+    match why {
+        wire::Malformed::Short => EINVAL,
+        wire::Malformed::Unknown => E2BIG,
+    }
+}
+
+/// Reads an argument that starts with its size, and is at least of `least` bytes, into `bytes`.
+///
+/// # Errors
+///
+/// `EINVAL`: shorter. `E2BIG`: longer than `bytes`. `EFAULT`.
+fn argument(arg: UserPtr, bytes: &mut [u8; wire::SIZE_MAX], least: usize) -> Result<&[u8]> {
+    let mut word = [0; 4];
+    UserSlice::new(arg, word.len())
+        .reader()
+        .read_slice(&mut word)?;
+    let size = usize::try_from(u32::from_le_bytes(word)).map_err(|_| E2BIG)?;
+    if size < least {
+        return Err(EINVAL);
+    }
+    let bytes = bytes.get_mut(..size).ok_or(E2BIG)?;
+    UserSlice::new(arg, size).reader().read_slice(bytes)?;
+    Ok(bytes)
+}
+
+impl File for Handle {
+    const NAME: &'static CStr = c"nrs";
+    const MODE: u16 = 0o660;
+
+    fn open() -> Result<KBox<Self>> {
+        let handle = Self {
+            attached: SetOnce::new(),
+        };
+        Ok(KBox::new(handle, GFP_KERNEL_ACCOUNT)?)
+    }
+
+    fn read(&self, mut out: UserSliceWriter, nonblocking: bool) -> Result<usize> {
+        let session = self.session()?;
+        let places = out.len().checked_div(wire::Released::SIZE).unwrap_or(0);
+        if places == 0 {
+            return Err(EINVAL);
+        }
+        let mut left = u32::try_from(places.min(wire::BATCH)).unwrap_or(CHUNK);
+        let mut copied = 0usize;
+        while left > 0 {
+            let mut taken = match session.take(left, nonblocking || copied > 0) {
+                Ok(taken) => taken,
+                Err(_) if copied > 0 => break,
+                Err(error) => return Err(error),
+            };
+            while let Some((boxed, record)) = taken.next() {
+                if let Err(error) = out.write_slice(&record.encode()) {
+                    session.put_back(boxed, taken);
+                    return if copied > 0 { Ok(copied) } else { Err(error) };
+                }
+                copied = copied.saturating_add(wire::Released::SIZE);
+                left = left.saturating_sub(1);
+            }
+        }
+        Ok(copied)
+    }
+
+    fn write(&self, mut from: UserSliceReader, nonblocking: bool) -> Result<usize> {
+        let session = self.session()?;
+        let whole = from.len();
+        let mut taken = 0;
+        for _ in 0..wire::BATCH {
+            if from.is_empty() {
+                break;
+            }
+            // What was taken is told before anything is waited for.
+            match Self::take_record(session, &mut from, nonblocking || taken > 0) {
+                Ok(()) => taken = whole.saturating_sub(from.len()),
+                Err(_) if taken > 0 => break,
+                Err(error) => {
+                    session.count_refused(error);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(taken)
+    }
+
+    fn poll(&self, file: &fs::File, table: PollTable<'_>) -> u32 {
+        match self.session() {
+            Ok(session) => session.poll(file, table),
+            Err(_) => BROKEN,
+        }
+    }
+
+    fn ioctl(&self, cmd: u32, arg: UserPtr) -> Result {
+        match cmd {
+            wire::IOC_ATTACH => self.attach(arg),
+            wire::IOC_STATS => self.stats(arg),
+            _ => Err(ENOTTY),
+        }
+    }
+
+    fn show(&self, out: &SeqFile) {
+        let Ok(session) = self.session() else {
+            return;
+        };
+        let stats = session.stats();
+        seq_print!(
+            out,
+            "nrs_service:\t{}\nnrs_requests:\t{}\nnrs_queued:\t{}\nnrs_ready:\t{}\nnrs_running:\t{}\n",
+            session.service_name(),
+            stats.requests,
+            stats.queued,
+            stats.ready,
+            stats.running,
+        );
+        seq_print!(
+            out,
+            "nrs_completed:\t{}\nnrs_refused:\t{}\nnrs_unknown:\t{}\nnrs_reclaimed:\t{}\n",
+            stats.completed,
+            stats.refused.saturating_add(stats.duplicates),
+            stats.unknown,
+            stats.reclaimed,
+        );
+    }
+
+    fn release(this: KBox<Self>) {
+        drop(this);
+    }
+}

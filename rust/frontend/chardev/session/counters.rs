@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What a session counts.
+
+use crate::sys::atomic::Counter;
+
+/// What a session has done.
+pub(super) struct Counters {
+    /// Requests that were taken.
+    pub(super) requests: Counter,
+    /// Of these, those that did not queue.
+    pub(super) passed: Counter,
+    /// Requests that were completed.
+    pub(super) completed: Counter,
+    /// Of these, those with an error.
+    pub(super) failed: Counter,
+    /// Bytes transferred by those.
+    pub(super) bytes: Counter,
+    /// Malformed records.
+    pub(super) refused: Counter,
+    /// Requests with a cookie in use.
+    pub(super) duplicates: Counter,
+    /// Completions of what is not running.
+    pub(super) unknown: Counter,
+    /// Slots taken back when a lease was over.
+    pub(super) reclaimed: Counter,
+    /// Completions after that.
+    pub(super) late: Counter,
+    /// Requests that were sent out without a slot.
+    pub(super) forced: Counter,
+}
+
+impl Counters {
+    /// Nothing yet.
+    pub(super) const fn new() -> Self {
+        Self {
+            requests: Counter::new(),
+            passed: Counter::new(),
+            completed: Counter::new(),
+            failed: Counter::new(),
+            bytes: Counter::new(),
+            refused: Counter::new(),
+            duplicates: Counter::new(),
+            unknown: Counter::new(),
+            reclaimed: Counter::new(),
+            late: Counter::new(),
+            forced: Counter::new(),
+        }
+    }
+}

@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What passes through `/dev/nrs`, byte by byte; the same file serves the module and its clients.
+//!
+//! C counterpart: `include/uapi/nrs.h`. All numbers are little-endian; there is no padding.
+//!
+//! # Vocabulary
+//!
+//! - *Record*: what is read and written: a header ([`Header`]) and the rest of a structure of that type.
+//! - *Argument*: what an ioctl takes: a size and the rest of a structure.
+//!
+//! # Versions
+//!
+//! Records and arguments say how long they are, and later versions only append. Whoever gets less than it
+//! knows takes the rest for 0; whoever gets more than it knows wants the rest to be 0, so that nothing that
+//! matters is overlooked. [`Attach`] settles on the version that both sides speak.
+
+#![cfg_attr(
+    MODULE,
+    allow(dead_code, unreachable_pub, reason = "clients need the other half")
+)]
+
+/// The version that this file describes.
+pub const VERSION: u32 = 1;
+
+/// The oldest version that is still spoken.
+pub const VERSION_MIN: u32 = 1;
+
+/// Type of the ioctls.
+pub const IOC: u32 = 0xbc;
+
+/// `_IO(IOC, 1)`: argument [`Attach`].
+pub const IOC_ATTACH: u32 = (IOC << 8) | 1;
+
+/// `_IO(IOC, 2)`: argument [`Stats`].
+pub const IOC_STATS: u32 = (IOC << 8) | 2;
+
+/// Records that one call takes or gives, at most.
+pub const BATCH: usize = 256;
+
+/// Bytes of a record or argument, at most, whatever its version.
+pub const SIZE_MAX: usize = 512;
+
+/// Bytes that a request may be charged for, at most.
+pub const CHARGE_MAX: u64 = 1 << 40;
+
+/// Longest lease, ms.
+pub const LEASE_MAX: u32 = 3_600_000;
+
+/// Type of [`Request`].
+pub const TYPE_REQUEST: u16 = 1;
+/// Type of [`Completion`].
+pub const TYPE_COMPLETION: u16 = 2;
+/// Type of [`Released`].
+pub const TYPE_RELEASED: u16 = 3;
+
+/// [`Attach::flags`]: every request queues, even when nobody waits.
+pub const ATTACH_QUEUE_ALL: u32 = 1;
+/// All of them.
+pub const ATTACH_FLAGS: u32 = ATTACH_QUEUE_ALL;
+
+/// [`Request::flags`]: goes through the high-priority head.
+pub const REQUEST_HIGH: u32 = 1;
+/// [`Request::flags`]: is charged for `charge` bytes instead of `length`.
+pub const REQUEST_CHARGE: u32 = 2;
+/// All of them.
+pub const REQUEST_FLAGS: u32 = REQUEST_HIGH | REQUEST_CHARGE;
+
+/// [`Released::flags`]: nobody waited, so it did not queue.
+pub const RELEASED_PASSED: u32 = 1;
+/// [`Released::flags`]: was sent out without a slot, because the service was drained.
+pub const RELEASED_FORCED: u32 = 2;
+
+/// An identity that is not known.
+pub const ID_ABSENT: u32 = u32::MAX;
+
+/// [`Request::net`]: the client's network identifier is not known.
+pub const NET_NONE: u8 = 0;
+/// Network `tcp`.
+pub const NET_TCP: u8 = 2;
+/// Network `o2ib`.
+pub const NET_O2IB: u8 = 5;
+/// Network `lo`.
+pub const NET_LO: u8 = 9;
+/// Network `gni`.
+pub const NET_GNI: u8 = 13;
+/// Network `gip`.
+pub const NET_GIP: u8 = 14;
+/// Network `ptlf`.
+pub const NET_PTLF: u8 = 15;
+/// Network `kfi`.
+pub const NET_KFI: u8 = 16;
+
+/// A field: so many bytes, the least significant first.
+pub trait Field: Sized {
+    /// Takes a value from the front of `bytes`.
+    fn take(bytes: &mut &[u8]) -> Option<Self>;
+
+    /// Puts the value to the front of `bytes`; returns the rest.
+    fn put<'a>(&self, bytes: &'a mut [u8]) -> Option<&'a mut [u8]>;
+}
+
+/// Splits the first `N` bytes off.
+fn front<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (head, rest) = bytes.split_at_checked(N)?;
+    *bytes = rest;
+    head.try_into().ok()
+}
+
+/// Writes `value` to the front of `bytes`; returns the rest.
+fn append<'a>(bytes: &'a mut [u8], value: &[u8]) -> Option<&'a mut [u8]> {
+    let (head, rest) = bytes.split_at_mut_checked(value.len())?;
+    head.copy_from_slice(value);
+    Some(rest)
+}
+
+macro_rules! numbers {
+    ($($number:ty),+) => {
+        $(impl Field for $number {
+            fn take(bytes: &mut &[u8]) -> Option<Self> {
+                front(bytes).map(Self::from_le_bytes)
+            }
+
+            fn put<'a>(&self, bytes: &'a mut [u8]) -> Option<&'a mut [u8]> {
+                append(bytes, &self.to_le_bytes())
+            }
+        })+
+    };
+}
+
+numbers!(u8, u16, u32, u64);
+
+impl<T: Field + Copy + Default, const N: usize> Field for [T; N] {
+    fn take(bytes: &mut &[u8]) -> Option<Self> {
+        let mut all = [T::default(); N];
+        for one in &mut all {
+            *one = T::take(bytes)?;
+        }
+        Some(all)
+    }
+
+    fn put<'a>(&self, bytes: &'a mut [u8]) -> Option<&'a mut [u8]> {
+        self.iter().try_fold(bytes, |rest, one| one.put(rest))
+    }
+}
+
+/// Why bytes are not what they should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Malformed {
+    /// Shorter than the first version.
+    Short,
+    /// Longer than is known here, and the rest is not 0.
+    Unknown,
+}
+
+/// Defines structures: name, bytes, fields in their order.
+macro_rules! structures {
+    ($($(#[$doc:meta])* $name:ident, $size:literal {
+        $($(#[$field_doc:meta])* $field:ident: $type:ty,)+
+    })+) => {
+        $(
+            $(#[$doc])*
+            #[repr(C)]
+            #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+            pub struct $name {
+                $($(#[$field_doc])* pub $field: $type,)+
+            }
+
+            // Nothing between the fields: the sum of their sizes is the whole.
+            const _: () = assert!(size_of::<$name>() == $size);
+            const _: () = assert!(0 $(+ size_of::<$type>())+ == $size);
+            const _: () = assert!($size <= SIZE_MAX);
+
+            impl $name {
+                /// Bytes.
+                pub const SIZE: usize = $size;
+
+                /// Name, offset and bytes of each field.
+                pub const FIELDS: &'static [(&'static str, usize, usize)] = &[
+                    $((
+                        stringify!($field),
+                        core::mem::offset_of!($name, $field),
+                        size_of::<$type>(),
+                    ),)+
+                ];
+
+                /// Reads the whole of `bytes`.
+                ///
+                /// # Errors
+                ///
+                /// See [`Malformed`].
+                pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+                    let Some((mut known, rest)) = bytes.split_at_checked($size) else {
+                        return Err(Malformed::Short);
+                    };
+                    if rest.iter().any(|byte| *byte != 0) {
+                        return Err(Malformed::Unknown);
+                    }
+                    Self::take(&mut known).ok_or(Malformed::Short)
+                }
+
+                /// Its bytes.
+                pub fn encode(&self) -> [u8; $size] {
+                    let mut bytes = [0; $size];
+                    // There is room for all fields.
+                    let _ = self.put(&mut bytes);
+                    bytes
+                }
+            }
+
+            impl Field for $name {
+                fn take(bytes: &mut &[u8]) -> Option<Self> {
+                    Some(Self { $($field: <$type>::take(bytes)?,)+ })
+                }
+
+                fn put<'a>(&self, bytes: &'a mut [u8]) -> Option<&'a mut [u8]> {
+                    $(let bytes = self.$field.put(bytes)?;)+
+                    Some(bytes)
+                }
+            }
+        )+
+    };
+}
+
+structures! {
+    /// How each record starts.
+    Header, 8 {
+        /// What it is: one of `TYPE_*`.
+        kind: u16,
+        /// Bytes of the whole record.
+        size: u16,
+        /// Depends on the type.
+        flags: u32,
+    }
+
+    /// A request that wants to be served; written.
+    Request, 192 {
+        /// Type, size, `REQUEST_*`.
+        header: Header,
+        /// Names the request; no other one that has not been completed may have it.
+        cookie: u64,
+        /// What the range is in, for example an inode.
+        object: u64,
+        /// First byte of the range.
+        offset: u64,
+        /// Bytes of the range.
+        length: u64,
+        /// Bytes that it costs, with `REQUEST_CHARGE`; else 0.
+        charge: u64,
+        /// RPC number of the operation.
+        opcode: u32,
+        /// User, or `ID_ABSENT`.
+        uid: u32,
+        /// Group, or `ID_ABSENT`.
+        gid: u32,
+        /// Project, or `ID_ABSENT`.
+        projid: u32,
+        /// Node map, or `ID_ABSENT`.
+        nodemap: u32,
+        /// Type of the client's network: one of `NET_*`.
+        net: u8,
+        /// Bytes of the address: 16 for IPv6, else 4; 0 without a network.
+        address_len: u8,
+        /// Number of the network.
+        net_number: u16,
+        /// The client's address, most significant byte first; then 0.
+        address: [u8; 16],
+        /// Job; ends with NUL, after which there is nothing but 0.
+        jobid: [u8; 32],
+        /// Must be 0.
+        stream: u64,
+        /// Must be 0.
+        predecessor: [u64; 8],
+    }
+
+    /// A request has been served, or given up; written.
+    Completion, 32 {
+        /// Type, size, 0.
+        header: Header,
+        /// The request.
+        cookie: u64,
+        /// 0, or the errno that it failed with.
+        status: u32,
+        /// Must be 0.
+        reserved: u32,
+        /// Bytes that were transferred.
+        bytes: u64,
+    }
+
+    /// A request is to be served now; read.
+    Released, 32 {
+        /// Type, size, `RELEASED_*`.
+        header: Header,
+        /// The request.
+        cookie: u64,
+        /// How long the policy withheld it, ns.
+        wait_ns: u64,
+        /// 0.
+        reserved: u64,
+    }
+
+    /// Makes an open file a client of a service.
+    Attach, 88 {
+        /// Bytes of this structure.
+        size: u32,
+        /// In: the newest version that the program speaks. Out: the one that is spoken.
+        version: u32,
+        /// `ATTACH_*`.
+        flags: u32,
+        /// How long a released request may keep its slot, ms; 0: for ever.
+        lease_ms: u32,
+        /// In: requests that the file may have, 0 for as many as the module allows. Out: how many it may.
+        requests_max: u32,
+        /// Must be 0.
+        reserved: u32,
+        /// Name of the service; ends with NUL, after which there is nothing but 0.
+        service: [u8; 32],
+        /// Name of the client among the others of the service, likewise; empty: the process's number.
+        client: [u8; 32],
+    }
+
+    /// What an open file has done.
+    Stats, 120 {
+        /// Bytes of this structure.
+        size: u32,
+        /// 0.
+        reserved: u32,
+        /// Requests that were taken.
+        requests: u64,
+        /// Of these, those that did not queue because nobody waited.
+        passed: u64,
+        /// Requests that a policy withholds now.
+        queued: u64,
+        /// Requests that are released and not read yet.
+        ready: u64,
+        /// Requests that were read and are not completed.
+        running: u64,
+        /// Requests that were completed.
+        completed: u64,
+        /// Of these, those with an error.
+        failed: u64,
+        /// Bytes transferred by those.
+        bytes: u64,
+        /// Records that were refused because they are malformed (`EINVAL`).
+        refused: u64,
+        /// Requests that were refused because of their cookie (`EEXIST`).
+        duplicates: u64,
+        /// Completions of what is not running (`ENOENT`).
+        unknown: u64,
+        /// Slots that were taken away because the lease was over.
+        reclaimed: u64,
+        /// Completions that came after that.
+        late: u64,
+        /// Requests that were sent out without a slot.
+        forced: u64,
+    }
+}
+
+impl Request {
+    /// A request without any attribute.
+    pub const fn new(cookie: u64) -> Self {
+        Self {
+            header: Header {
+                kind: TYPE_REQUEST,
+                size: Self::SIZE as u16,
+                flags: 0,
+            },
+            cookie,
+            object: 0,
+            offset: 0,
+            length: 0,
+            charge: 0,
+            opcode: 0,
+            uid: ID_ABSENT,
+            gid: ID_ABSENT,
+            projid: ID_ABSENT,
+            nodemap: ID_ABSENT,
+            net: NET_NONE,
+            address_len: 0,
+            net_number: 0,
+            address: [0; 16],
+            jobid: [0; 32],
+            stream: 0,
+            predecessor: [0; 8],
+        }
+    }
+}
+
+impl Completion {
+    /// The end of request `cookie`.
+    pub const fn new(cookie: u64, status: u32, bytes: u64) -> Self {
+        Self {
+            header: Header {
+                kind: TYPE_COMPLETION,
+                size: Self::SIZE as u16,
+                flags: 0,
+            },
+            cookie,
+            status,
+            reserved: 0,
+            bytes,
+        }
+    }
+}
+
+impl Released {
+    /// Request `cookie` is to be served.
+    pub const fn new(cookie: u64, wait_ns: u64, flags: u32) -> Self {
+        Self {
+            header: Header {
+                kind: TYPE_RELEASED,
+                size: Self::SIZE as u16,
+                flags,
+            },
+            cookie,
+            wait_ns,
+            reserved: 0,
+        }
+    }
+}
+
+/// The text in front of the first NUL.
+///
+/// `None`: there is no NUL, or something other than NUL behind it.
+pub fn text(field: &[u8; 32]) -> Option<&[u8]> {
+    let len = field.iter().position(|byte| *byte == 0)?;
+    let (text, rest) = field.split_at_checked(len)?;
+    rest.iter().all(|byte| *byte == 0).then_some(text)
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Requests through their lives: order, waiting, leases, closing.
+
+use super::*;
+
+/// Releases are in the order of the policy; high priority has its own queue and slot.
+pub fn order() -> Done {
+    let client = client("order", 2)?;
+    // One of the two slots is kept for high priority; its head has its own queue.
+    submit(&client, &requests(1..=5))?;
+    submit(&client, &[Request::new(9).high_priority(true)])?;
+    let first = released(&client, 2)?;
+    same(
+        "first",
+        BTreeSet::from_iter(cookies(&first)),
+        BTreeSet::from([1, 9]),
+    )?;
+    same("withheld", client.stats()?.queued, 4)?;
+    complete(&client, 9)?;
+    complete(&client, 1)?;
+    for wanted in 2..=5 {
+        let next = released(&client, 1)?;
+        same("next", cookies(&next), vec![wanted])?;
+        same(
+            "it waited",
+            next[0].wait_ns > 0 && next[0].header.flags == 0,
+            true,
+        )?;
+        fails("nothing else", client.released(1), errno::EAGAIN)?;
+        complete(&client, wanted)?;
+    }
+    // With this flag nothing passes.
+    let all = Options::new("order")
+        .nonblocking(true)
+        .queue_all(true)
+        .open()?;
+    submit(&all, &requests(1..=1))?;
+    same("queued", released(&all, 1)?[0].header.flags, 0)?;
+    same("passed", all.stats()?.passed, 0)
+}
+
+/// Reads and polls wait, and wake.
+pub fn waiting() -> Done {
+    let client = Arc::new(client_with(Options::new("waiting"), "waiting", 65)?);
+    let later = || {
+        let client = client.clone();
+        thread::spawn(move || {
+            thread::sleep(Duration::from_millis(100));
+            client.submit(&requests(1..2)).map(|_| Instant::now())
+        })
+    };
+    let writer = later();
+    same("read", cookies(&client.released(4)?), vec![1])?;
+    writer.join().map_err(|_| "panic")??;
+    complete(&client, 1)?;
+    let nothing = client.wait(false, Some(Duration::from_millis(20)))?;
+    same("nothing", nothing.readable, false)?;
+    let writer = later();
+    same("polled", client.wait(false, Some(SOON))?.readable, true)?;
+    writer.join().map_err(|_| "panic")??;
+    same("both", client.wait(true, Some(SOON))?.writable, true)
+}
+
+/// Many threads share a file; each request goes to one of them.
+pub fn readers() -> Done {
+    const THREADS: usize = 4;
+    const COUNT: u64 = 2000;
+    let client = Arc::new(client_with(Options::new("readers"), "readers", 8)?);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let readers: Vec<_> = (0..THREADS)
+        .map(|_| {
+            let (client, seen) = (client.clone(), seen.clone());
+            thread::spawn(move || -> io::Result<()> {
+                loop {
+                    for released in client.released(3)? {
+                        complete(&client, released.cookie)?;
+                        // The last ones tell the readers to end.
+                        if released.cookie >= COUNT {
+                            return Ok(());
+                        }
+                        seen.lock()
+                            .map_err(|_| io::ErrorKind::Other)?
+                            .push(released.cookie);
+                    }
+                }
+            })
+        })
+        .collect();
+    for chunk in requests(0..COUNT).chunks(50) {
+        submit(&client, chunk)?;
+    }
+    let end = Instant::now() + 3 * SOON;
+    while client.stats()?.completed < COUNT {
+        if Instant::now() > end {
+            return Err(format!("{:?}", client.stats()?).into());
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    // One at a time: a reader that ends must not have taken another's.
+    for (index, cookie) in (COUNT..COUNT + THREADS as u64).enumerate() {
+        submit(&client, &requests(cookie..cookie + 1))?;
+        while client.stats()?.completed < COUNT + index as u64 + 1 {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+    for reader in readers {
+        reader.join().map_err(|_| "panic")??;
+    }
+    let mut seen = seen.lock().map_err(|_| "poisoned")?.clone();
+    seen.sort_unstable();
+    same("each once", seen, (0..COUNT).collect())
+}
+
+/// What cannot be copied to the reader stays.
+pub fn fault() -> Done {
+    let client = client("fault", 65)?;
+    submit(&client, &requests(1..=4))?;
+    let (read, written) = nrs_client::nowhere(&client);
+    fails("read to nowhere", read, errno::EFAULT)?;
+    fails("write from nowhere", written, errno::EFAULT)?;
+    same("not told", client.stats()?.ready, 4)?;
+    same(
+        "still there",
+        cookies(&released(&client, 4)?),
+        vec![1, 2, 3, 4],
+    )?;
+    for cookie in 1..=4 {
+        complete(&client, cookie)?;
+    }
+    Ok(())
+}
+
+/// A request that is not completed in time costs its slot no longer.
+pub fn lease() -> Done {
+    let options = Options::new("lease")
+        .nonblocking(true)
+        .lease(Duration::from_millis(200));
+    let client = client_with(options, "lease", 2)?;
+    submit(&client, &requests(1..=3))?;
+    let start = Instant::now();
+    same("first", cookies(&released(&client, 1)?), vec![1])?;
+    // It is not completed, and yet the second comes; not before the lease is over.
+    same("second", cookies(&released(&client, 1)?), vec![2])?;
+    let took = start.elapsed();
+    same("lease kept", took >= Duration::from_millis(150), true)?;
+    complete(&client, 2)?;
+    same("third", cookies(&released(&client, 1)?), vec![3])?;
+    complete(&client, 3)?;
+    complete(&client, 1)?;
+    let stats = client.stats()?;
+    same(
+        "counted",
+        (stats.reclaimed >= 1, stats.late >= 1, stats.completed),
+        (true, true, 3),
+    )?;
+    same(
+        "none left",
+        (stats.queued, stats.ready, stats.running),
+        (0, 0, 0),
+    )?;
+    fails("twice", complete(&client, 1), errno::ENOENT)
+}
+
+/// Closing a file leaves nothing of it behind, and other clients alone.
+pub fn close() -> Done {
+    let staying = client("close", 2)?;
+    let going = client("close", 2)?;
+    submit(&going, &requests(0..3000))?;
+    submit(&staying, &requests(1..=2))?;
+    released(&going, 1)?;
+    let start = Instant::now();
+    drop(going);
+    if start.elapsed() > Duration::from_secs(15) {
+        return Err(format!("closing took {:?}", start.elapsed()).into());
+    }
+    // Its slots are free, its requests are gone, and those of the other are still there.
+    let mut seen = cookies(&released(&staying, 1)?);
+    complete(&staying, seen[0])?;
+    seen.extend(cookies(&released(&staying, 1)?));
+    same("the other's", seen, vec![1, 2])?;
+    complete(&staying, 2)?;
+    submit(&staying, &requests(3..=3))?;
+    same(
+        "calm",
+        released(&staying, 1)?[0].header.flags,
+        wire::RELEASED_PASSED,
+    )
+}
+
+/// Random bytes do no harm.
+pub fn garbage() -> Done {
+    let client = client("garbage", 65)?;
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    for round in 0..20_000 {
+        let mut bytes = if round % 2 == 0 {
+            (0..random() % 600).map(|_| random() as u8).collect()
+        } else {
+            // Nearly right.
+            let request = Request::new(random() % 100).encode();
+            let completion = Completion::new(random() % 100, 0, 0).encode();
+            let mut bytes = [&request[..], &completion[..]].concat();
+            if random() % 2 == 0 {
+                bytes.rotate_left(request.len());
+            }
+            for _ in 0..random() % 4 {
+                let at = random() as usize % bytes.len();
+                bytes[at] = random() as u8;
+            }
+            bytes
+        };
+        if round % 16 == 0 {
+            bytes.truncate(random() as usize % (bytes.len() + 1));
+        }
+        let _ = client.write(&bytes);
+        if round % 8 == 0 {
+            for released in client.released(256).unwrap_or_default() {
+                let _ = complete(&client, released.cookie);
+            }
+        }
+    }
+    let stats = client.stats()?;
+    if stats.refused < 5000 || stats.requests == 0 || stats.duplicates == 0 || stats.unknown == 0 {
+        return Err(format!("{stats:?}").into());
+    }
+    drop(client);
+    records::roundtrip()
+}

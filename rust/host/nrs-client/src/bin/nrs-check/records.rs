@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What is taken and what is refused: arguments, records, parts of calls, limits.
+
+use super::*;
+
+fn argument(service: &str) -> wire::Attach {
+    let mut name = [0; 32];
+    name[..service.len()].copy_from_slice(service.as_bytes());
+    wire::Attach {
+        size: wire::Attach::SIZE as u32,
+        version: wire::VERSION,
+        flags: 0,
+        lease_ms: 0,
+        requests_max: 0,
+        reserved: 0,
+        service: name,
+        client: [0; 32],
+    }
+}
+
+/// What attaching takes, answers and refuses.
+pub fn attach() -> Done {
+    let mut cases: Vec<(&str, wire::Attach, Option<i32>)> = Vec::new();
+    let mut case = |what, error, change: &dyn Fn(&mut wire::Attach)| {
+        let mut attach = argument("attach");
+        change(&mut attach);
+        cases.push((what, attach, error));
+    };
+    case("as it should be", None, &|_| ());
+    case("queue all", None, &|a| a.flags = 1);
+    case("an unknown flag", Some(errno::EINVAL), &|a| a.flags = 2);
+    case("longest lease", None, &|a| a.lease_ms = wire::LEASE_MAX);
+    case("too long a lease", Some(errno::EINVAL), &|a| {
+        a.lease_ms = wire::LEASE_MAX + 1
+    });
+    case("something reserved", Some(errno::EINVAL), &|a| {
+        a.reserved = 1
+    });
+    case("no service", Some(errno::EINVAL), &|a| a.service = [0; 32]);
+    case("a name without end", Some(errno::EINVAL), &|a| {
+        a.service = [b'a'; 32]
+    });
+    case("a name of 31 letters", None, &|a| {
+        a.service[..31].fill(b'a')
+    });
+    case("a slash", Some(errno::EINVAL), &|a| a.service[1] = b'/');
+    case("a dot first", Some(errno::EINVAL), &|a| a.service[0] = b'.');
+    case("letters behind the end", Some(errno::EINVAL), &|a| {
+        a.service[31] = b'x'
+    });
+    case("not UTF-8", Some(errno::EINVAL), &|a| a.service[0] = 0xff);
+    case("a client's name", None, &|a| a.client[..3].fill(b'c'));
+    case("a client's name with a quote", Some(errno::EINVAL), &|a| {
+        a.client[0] = b'"'
+    });
+    for (what, attach, error) in cases {
+        let file = device()?;
+        let result = ioctl(&file, wire::IOC_ATTACH, &mut attach.encode());
+        match error {
+            Some(error) => fails(what, result, error)?,
+            None => result.map_err(|error| format!("{what}: {error}"))?,
+        }
+    }
+    let file = device()?;
+    let mut bytes = argument("attach").encode();
+    ioctl(&file, wire::IOC_ATTACH, &mut bytes)?;
+    let answer = wire::Attach::decode(&bytes).map_err(|_| "the answer cannot be read")?;
+    same("version", answer.version, 1)?;
+    same("requests", answer.requests_max, 65536)?;
+    fails(
+        "twice",
+        ioctl(&file, wire::IOC_ATTACH, &mut bytes),
+        errno::EALREADY,
+    )?;
+    fails(
+        "unknown ioctl",
+        ioctl(&file, wire::IOC_ATTACH + 9, &mut bytes),
+        errno::ENOTTY,
+    )
+}
+
+/// A file that is no client is of no use.
+pub fn unattached() -> Done {
+    let mut file = device()?;
+    let mut bytes = [0; 256];
+    fails("read", file.read(&mut bytes), errno::ENOTCONN)?;
+    fails("write", file.write(&bytes), errno::ENOTCONN)?;
+    let mut stats = [0; wire::Stats::SIZE];
+    stats[0] = wire::Stats::SIZE as u8;
+    fails(
+        "stats",
+        ioctl(&file, wire::IOC_STATS, &mut stats),
+        errno::ENOTCONN,
+    )
+}
+
+/// Requests come back, and are counted when they end.
+pub fn roundtrip() -> Done {
+    let client = client("roundtrip", 65)?;
+    fails("nothing to read", client.released(1), errno::EAGAIN)?;
+    submit(&client, &requests(1..=3))?;
+    let all = released(&client, 3)?;
+    same("order", cookies(&all), vec![1, 2, 3])?;
+    same("flags", all[0].header.flags, wire::RELEASED_PASSED)?;
+    same(
+        "completions",
+        client.complete(&[Completion::new(1, 5, 0), Completion::new(3, 0, 100)])?,
+        2,
+    )?;
+    let stats = client.stats()?;
+    same("requests", (stats.requests, stats.passed), (3, 3))?;
+    same("now", (stats.queued, stats.ready, stats.running), (0, 0, 1))?;
+    same(
+        "ended",
+        (stats.completed, stats.failed, stats.bytes),
+        (2, 1, 100),
+    )
+}
+
+/// What is malformed or out of place is refused, counted, and changes nothing.
+pub fn refused() -> Done {
+    let client = client("refused", 65)?;
+    let good = Request::new(1);
+    submit(&client, &[good])?;
+    fails("cookie in use", client.submit(&[good]), errno::EEXIST)?;
+    fails("not released", complete(&client, 2), errno::ENOENT)?;
+    fails("not read", complete(&client, 1), errno::ENOENT)?;
+    released(&client, 1)?;
+    complete(&client, 1)?;
+    fails("completed twice", complete(&client, 1), errno::ENOENT)?;
+    let bad = |change: &dyn Fn(&mut wire::Request)| {
+        let mut request = wire::Request::new(9);
+        change(&mut request);
+        fails("malformed", client.write(&request.encode()), errno::EINVAL)
+    };
+    bad(&|r| r.header.kind = 0)?;
+    bad(&|r| r.header.kind = wire::TYPE_RELEASED)?;
+    bad(&|r| r.header.size = 0)?;
+    bad(&|r| r.header.size = 7)?;
+    bad(&|r| r.header.size = 8)?;
+    bad(&|r| r.header.size = 191)?;
+    bad(&|r| r.header.size = 193)?;
+    bad(&|r| r.header.size = u16::MAX)?;
+    bad(&|r| r.header.flags = 1 << 31)?;
+    bad(&|r| r.length = wire::CHARGE_MAX + 1)?;
+    bad(&|r| r.stream = 1)?;
+    bad(&|r| r.predecessor[7] = 1)?;
+    bad(&|r| r.jobid = [b'j'; 32])?;
+    bad(&|r| r.net = 99)?;
+    let mut completion = Completion::new(9, 0, 0);
+    completion.reserved = 1;
+    fails("reserved", client.complete(&[completion]), errno::EINVAL)?;
+    for len in 1..8 {
+        fails(
+            "less than a header",
+            client.write(&vec![0; len]),
+            errno::EINVAL,
+        )?;
+    }
+    let stats = client.stats()?;
+    same(
+        "counted",
+        (stats.refused, stats.duplicates, stats.unknown),
+        (22, 1, 3),
+    )?;
+    same("taken", (stats.requests, stats.completed), (1, 1))
+}
+
+/// Longer and shorter structures of other versions.
+pub fn versions() -> Done {
+    let open = |bytes: &mut [u8]| -> Result<(File, io::Result<()>), Box<dyn Error>> {
+        let file = device()?;
+        let result = ioctl(&file, wire::IOC_ATTACH, bytes);
+        Ok((file, result))
+    };
+    // A program of a later version, with a longer argument and longer records.
+    let mut longer = argument("versions");
+    (longer.size, longer.version) = (wire::Attach::SIZE as u32 + 16, 99);
+    let mut bytes = longer.encode().to_vec();
+    bytes.extend([0; 16]);
+    let (mut file, result) = open(&mut bytes)?;
+    result?;
+    let answer = wire::Attach::decode(&bytes).map_err(|_| "the answer cannot be read")?;
+    same("answer to version 99", answer.version, wire::VERSION)?;
+    let mut request = wire::Request::new(1);
+    request.header.size += 8;
+    let mut record = request.encode().to_vec();
+    record.extend([0; 8]);
+    same("longer record", file.write(&record)?, record.len())?;
+    record[8] = 2;
+    record[199] = 1;
+    fails("with something unknown", file.write(&record), errno::EINVAL)?;
+    same("read", file.read(&mut [0; 64])?, wire::Released::SIZE)?;
+    let mut stats = vec![0; wire::Stats::SIZE + 8];
+    stats[0] = stats.len() as u8;
+    ioctl(&file, wire::IOC_STATS, &mut stats)?;
+    same("size of statistics", stats[0], wire::Stats::SIZE as u8)?;
+    // What it asks for that is not known here.
+    *bytes.last_mut().ok_or("empty")? = 1;
+    fails("unknown argument", open(&mut bytes)?.1, errno::E2BIG)?;
+    let mut huge = argument("versions");
+    huge.size = 4096;
+    let mut bytes = huge.encode().to_vec();
+    bytes.resize(4096, 0);
+    fails("huge argument", open(&mut bytes)?.1, errno::E2BIG)?;
+    // A program of a version that was never spoken.
+    let mut old = argument("versions");
+    old.version = 0;
+    fails(
+        "version 0",
+        open(&mut old.encode())?.1,
+        errno::EPROTONOSUPPORT,
+    )?;
+    let mut short = argument("versions");
+    short.size -= 4;
+    fails(
+        "short argument",
+        open(&mut short.encode())?.1,
+        errno::EINVAL,
+    )
+}
+
+/// Calls that take some of their records.
+pub fn parts() -> Done {
+    let client = client("parts", 1024)?;
+    let good = |cookie| Request::new(cookie).encode().to_vec();
+    let mut bad = wire::Request::new(3);
+    bad.stream = 1;
+    let bytes = [good(1), good(2), bad.encode().to_vec(), good(4)].concat();
+    same(
+        "up to the bad one",
+        client.write(&bytes)?,
+        2 * wire::Request::SIZE,
+    )?;
+    same("not counted yet", client.stats()?.refused, 0)?;
+    fails(
+        "the bad one",
+        client.write(&bytes[2 * wire::Request::SIZE..]),
+        errno::EINVAL,
+    )?;
+    same("counted", client.stats()?.refused, 1)?;
+    same(
+        "the rest",
+        client.write(&bytes[3 * wire::Request::SIZE..])?,
+        wire::Request::SIZE,
+    )?;
+    released(&client, 3)?;
+    // A completion and a request in one call, and a record that is cut off.
+    let mut both = Completion::new(1, 0, 0).encode().to_vec();
+    both.extend(good(1));
+    both.extend(&good(9)[..100]);
+    same(
+        "both",
+        client.write(&both)?,
+        wire::Completion::SIZE + wire::Request::SIZE,
+    )?;
+    // More than a call takes.
+    let many: Vec<u8> = (1000..1300).flat_map(good).collect();
+    same(
+        "a full call",
+        client.write(&many)?,
+        256 * wire::Request::SIZE,
+    )?;
+    same("none", client.write(&[])?, 0)?;
+    let all = client.released(1000)?;
+    same("a full read", all.len(), 256)?;
+    let mut file = device()?;
+    ioctl(&file, wire::IOC_ATTACH, &mut argument("parts").encode())?;
+    same("another client", file.write(&good(1))?, wire::Request::SIZE)?;
+    fails("too small a buffer", file.read(&mut [0; 31]), errno::EINVAL)?;
+    same("one and a half", file.read(&mut [0; 48])?, 32)
+}
+
+/// A client has no more requests than it may; who waits for room gets it.
+pub fn limit() -> Done {
+    let options = Options::new("limit").nonblocking(true).requests_max(8);
+    let client = Arc::new(client_with(options, "limit", 65)?);
+    same("limit", client.requests_max(), 8)?;
+    same("taken", client.submit(&requests(0..20))?, 8)?;
+    fails("full", client.submit(&requests(8..9)), errno::EAGAIN)?;
+    same(
+        "no room",
+        client.wait(true, Some(Duration::ZERO))?.writable,
+        false,
+    )?;
+    let first = released(&client, 8)?[0].cookie;
+    let other = client.clone();
+    let waiter = thread::spawn(move || other.wait(true, Some(SOON)).map(|ready| ready.writable));
+    thread::sleep(Duration::from_millis(50));
+    complete(&client, first)?;
+    same("room", waiter.join().map_err(|_| "panic")??, true)?;
+    same("taken again", client.submit(&requests(8..9))?, 1)?;
+    // Writers that wait get in one after the other.
+    let client = Arc::new(client_with(
+        Options::new("limit").requests_max(2),
+        "limit",
+        65,
+    )?);
+    submit(&client, &requests(0..2))?;
+    let writers: Vec<_> = (0..4)
+        .map(|n| {
+            let client = client.clone();
+            thread::spawn(move || client.submit(&requests(10 + n..11 + n)))
+        })
+        .collect();
+    for _ in 0..6 {
+        for released in released(&client, 1)? {
+            thread::sleep(Duration::from_millis(10));
+            complete(&client, released.cookie)?;
+        }
+    }
+    for writer in writers {
+        same("a writer", writer.join().map_err(|_| "panic")??, 1)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Clients that are played: who they are, and when they want something.
+//!
+//! # Vocabulary
+//!
+//! - *Closed loop*: the next request is wanted when an earlier one has ended.
+//! - *Open loop*: requests are wanted at a rate, whatever becomes of them.
+
+use std::{
+    fmt,
+    net::IpAddr,
+    str::FromStr,
+    time::{Duration, Instant},
+};
+
+use nrs_client::{opcode, Nid, Request};
+
+/// When a player wants something.
+#[derive(Clone, Debug)]
+pub enum Pace {
+    /// That many requests at a time.
+    Closed {
+        /// Requests at a time.
+        depth: u64,
+    },
+    /// One request each interval.
+    Open {
+        /// Time between two requests.
+        interval: Duration,
+    },
+}
+
+/// What the command line says of one client, or of many that differ in a number.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    name: String,
+    nid: Option<String>,
+    jobid: String,
+    count: u64,
+    pace: Pace,
+    requests: u64,
+    bytes: u64,
+    request: Request,
+}
+
+/// Why a specification is none.
+#[derive(Debug)]
+pub struct Refusal(String);
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl FromStr for Spec {
+    type Err = Refusal;
+
+    fn from_str(text: &str) -> Result<Self, Refusal> {
+        let mut spec = Self {
+            name: "client".into(),
+            nid: None,
+            jobid: String::new(),
+            count: 1,
+            pace: Pace::Closed { depth: 1 },
+            requests: u64::MAX,
+            bytes: 4096,
+            request: Request::new(0).opcode(opcode::OST_READ).length(4096),
+        };
+        for pair in text.split(',') {
+            let Some((key, value)) = pair.split_once('=') else {
+                return Err(Refusal(format!("'{pair}' is not NAME=VALUE")));
+            };
+            spec.set(key, value)
+                .ok_or_else(|| Refusal(format!("'{pair}': unknown name, or not a value of it")))?;
+        }
+        Ok(spec)
+    }
+}
+
+impl Spec {
+    /// Sets what `key` means to `value`; `None`: it cannot.
+    fn set(&mut self, key: &str, value: &str) -> Option<()> {
+        let number = || value.parse::<u64>().ok();
+        let id = || value.parse::<u32>().ok();
+        let request = self.request;
+        match key {
+            "name" => self.name = value.into(),
+            "jobid" => self.jobid = value.into(),
+            "nid" => {
+                value.parse::<Nid>().ok()?;
+                self.nid = Some(value.into());
+            }
+            "count" => self.count = number().filter(|count| (1..=100_000).contains(count))?,
+            "depth" => {
+                self.pace = Pace::Closed {
+                    depth: number().filter(|depth| *depth > 0)?,
+                };
+            }
+            "rate" => {
+                let rate = value.parse::<f64>().ok()?;
+                let interval = Duration::try_from_secs_f64(1.0 / rate).ok()?;
+                if interval.is_zero() {
+                    return None;
+                }
+                self.pace = Pace::Open { interval };
+            }
+            "requests" => self.requests = number()?,
+            "size" => {
+                self.bytes = number()?;
+                self.request = request.length(self.bytes);
+            }
+            "charge" => self.request = request.charge(number()?),
+            "object" => self.request = request.object(number()?),
+            "opcode" => self.request = request.opcode(opcode::parse(value)?),
+            "uid" => self.request = request.uid(id()?),
+            "gid" => self.request = request.gid(id()?),
+            "projid" => self.request = request.projid(id()?),
+            "nodemap" => self.request = request.nodemap(id()?),
+            "priority" => match value {
+                "high" => self.request = request.high_priority(true),
+                "regular" => self.request = request.high_priority(false),
+                _ => return None,
+            },
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// The clients that this describes.
+    pub fn players(&self) -> impl Iterator<Item = Player> + '_ {
+        (0..self.count).map(|index| {
+            let with = |text: &str| text.replace('%', &index.to_string());
+            let mut request = self.request.jobid(&with(&self.jobid));
+            if let Some(nid) = self.nid.as_ref().and_then(|nid| counted(nid, index)) {
+                request = request.nid(&nid);
+            }
+            Player {
+                name: with(&self.name),
+                pace: self.pace.clone(),
+                bytes: self.bytes,
+                request,
+                left: self.requests,
+                active: 0,
+                next: None,
+            }
+        })
+    }
+}
+
+/// The network identifier `index` further than `nid`.
+fn counted(nid: &str, index: u64) -> Option<Nid> {
+    let (address, net) = nid.split_once('@')?;
+    let text = match address.parse() {
+        Ok(IpAddr::V4(ip)) => {
+            let ip = u32::from(ip).wrapping_add(index as u32);
+            std::net::Ipv4Addr::from(ip).to_string()
+        }
+        Ok(IpAddr::V6(ip)) => {
+            let ip = u128::from(ip).wrapping_add(index.into());
+            std::net::Ipv6Addr::from(ip).to_string()
+        }
+        Err(_) => (address.parse::<u64>().ok()? + index).to_string(),
+    };
+    format!("{text}@{net}").parse().ok()
+}
+
+/// A client that is played.
+#[derive(Debug)]
+pub struct Player {
+    /// Its name in the report.
+    pub name: String,
+    /// When it wants something.
+    pub pace: Pace,
+    bytes: u64,
+    request: Request,
+    left: u64,
+    active: u64,
+    next: Option<Instant>,
+}
+
+impl Player {
+    /// Whether it wants a request now; if so, that is one less to want.
+    pub fn due(&mut self, now: Instant) -> bool {
+        if self.left == 0 {
+            return false;
+        }
+        match self.pace {
+            Pace::Closed { depth } if self.active >= depth => return false,
+            Pace::Closed { .. } => {}
+            Pace::Open { interval } => {
+                let next = self.next.unwrap_or(now);
+                if next > now {
+                    return false;
+                }
+                self.next = Some(next + interval);
+            }
+        }
+        self.left -= 1;
+        self.active += 1;
+        true
+    }
+
+    /// When it wants the next request, if time alone decides that.
+    pub fn next(&self) -> Option<Instant> {
+        self.next.filter(|_| self.left > 0)
+    }
+
+    /// Its request, named `cookie`.
+    pub fn request(&self, cookie: u64) -> Request {
+        self.request.named(cookie)
+    }
+
+    /// Bytes that each request transfers.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// One of its requests has ended.
+    pub fn ended(&mut self) {
+        self.active -= 1;
+    }
+
+    /// Whether it wants nothing any more, and all has ended.
+    pub fn is_over(&self) -> bool {
+        self.left == 0 && self.active == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn specifications() {
+        let spec: Spec = "name=c%,nid=10.0.0.254@tcp,jobid=job.%,count=3,rate=10,uid=5"
+            .parse()
+            .unwrap();
+        let players: Vec<_> = spec.players().collect();
+        assert_eq!(players.len(), 3);
+        assert_eq!(players[2].name, "c2");
+        let wanted = Request::new(9)
+            .opcode(opcode::OST_READ)
+            .length(4096)
+            .uid(5)
+            .jobid("job.2")
+            .nid(&"10.0.1.0@tcp".parse().unwrap());
+        assert_eq!(players[2].request(9), wanted);
+        for text in [
+            "",
+            "name",
+            "depth=0",
+            "rate=-1",
+            "rate=0",
+            "uid=x",
+            "nid=1",
+            "priority=",
+            "x=1",
+        ] {
+            assert!(text.parse::<Spec>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_closed_loop_waits_for_an_end() {
+        let spec: Spec = "depth=2,requests=3".parse().unwrap();
+        let mut player = spec.players().next().unwrap();
+        let now = Instant::now();
+        assert!(player.due(now) && player.due(now) && !player.due(now));
+        player.ended();
+        assert!(player.due(now) && !player.due(now) && player.next().is_none());
+        player.ended();
+        player.ended();
+        assert!(player.is_over());
+    }
+
+    #[test]
+    fn an_open_loop_keeps_its_rate() {
+        let spec: Spec = "rate=100".parse().unwrap();
+        let mut player = spec.players().next().unwrap();
+        let start = Instant::now();
+        let due = |player: &mut Player, ms| {
+            let now = start + Duration::from_millis(ms);
+            (0..).take_while(|_| player.due(now)).count()
+        };
+        assert_eq!(due(&mut player, 0), 1);
+        assert_eq!(due(&mut player, 9), 0);
+        // Late, but none is lost.
+        assert_eq!(due(&mut player, 35), 3);
+        assert_eq!(player.next(), Some(start + Duration::from_millis(40)));
+    }
+}

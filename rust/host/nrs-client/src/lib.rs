@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Client of `/dev/nrs`: has the requests of a server in user space scheduled by nrs.
+//!
+//! # Vocabulary
+//!
+//! - *Client*: an open file of `/dev/nrs` that belongs to a service ([`Client`]).
+//! - *Request*: what the server wants to serve and for whom ([`Request`]); it names it with a cookie.
+//! - *Released*: a request that is to be served now ([`Released`]).
+//! - *Completion*: the end of a request ([`Completion`]); it frees a slot for the next.
+//!
+//! ```text
+//!   a request arrives ──▶ Client::submit ──▶ policy ──▶ Client::released ──▶ serve it ──▶ Client::complete
+//! ```
+//!
+//! All methods take `&self`: threads that receive, serve and complete may share one client. Reading and
+//! writing never allocate more than one buffer per call.
+//!
+//! # Example
+//!
+//! ```no_run
+//! use nrs_client::{Completion, Options, Request};
+//!
+//! # fn main() -> std::io::Result<()> {
+//! let client = Options::new("files").name("server0").open()?;
+//! client.submit(&[Request::new(1).opcode(3).uid(1000).length(4096)])?;
+//! for released in client.released(16)? {
+//!     // ... serve the request that `released.cookie` names ...
+//!     client.complete(&[Completion::new(released.cookie, 0, 4096)])?;
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What each errno means is in `Documentation/dev-nrs.md`.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Read, Write},
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+pub mod nid;
+pub mod opcode;
+mod sys;
+
+/// What passes through the device, byte by byte: the module's own description of it.
+#[path = "../../../frontend/chardev/wire.rs"]
+pub mod wire;
+
+pub use nid::Nid;
+pub use sys::Ready;
+pub use wire::{Completion, Released, Stats};
+
+/// Where the device is.
+pub const DEVICE: &str = "/dev/nrs";
+
+/// How to become a client of a service.
+#[derive(Clone, Debug)]
+pub struct Options {
+    device: PathBuf,
+    service: String,
+    name: String,
+    nonblocking: bool,
+    queue_all: bool,
+    lease: Duration,
+    requests_max: u32,
+}
+
+impl Options {
+    /// A client of `service`, which is made if it is not there: 1 to 31 letters, digits and `_ - . :`.
+    pub fn new(service: impl Into<String>) -> Self {
+        Self {
+            device: DEVICE.into(),
+            service: service.into(),
+            name: String::new(),
+            nonblocking: false,
+            queue_all: false,
+            lease: Duration::ZERO,
+            requests_max: 0,
+        }
+    }
+
+    /// Where the device is, if not at [`DEVICE`].
+    pub fn device(mut self, device: impl AsRef<Path>) -> Self {
+        self.device = device.as_ref().into();
+        self
+    }
+
+    /// The client's name in statistics; without one it is called after the process.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Whether calls fail with [`io::ErrorKind::WouldBlock`] instead of waiting.
+    pub fn nonblocking(mut self, nonblocking: bool) -> Self {
+        self.nonblocking = nonblocking;
+        self
+    }
+
+    /// Whether every request queues, even when nobody waits.
+    pub fn queue_all(mut self, queue_all: bool) -> Self {
+        self.queue_all = queue_all;
+        self
+    }
+
+    /// How long a released request may keep its slot, in whole milliseconds, at most an hour; zero: for
+    /// ever.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// Requests that the client may have at a time, if fewer than the module allows.
+    pub fn requests_max(mut self, requests: u32) -> Self {
+        self.requests_max = requests;
+        self
+    }
+
+    /// Opens the device and becomes a client.
+    ///
+    /// # Errors
+    ///
+    /// Those of `open`, and of `NRS_IOC_ATTACH`; `InvalidInput`: a name or a lease that is too long.
+    pub fn open(&self) -> io::Result<Client> {
+        let mut open = OpenOptions::new();
+        open.read(true).write(true);
+        if self.nonblocking {
+            open.custom_flags(libc::O_NONBLOCK);
+        }
+        let file = open.open(&self.device)?;
+        let too_long = |_| io::Error::from(io::ErrorKind::InvalidInput);
+        let mut attach = wire::Attach {
+            size: wire::Attach::SIZE as u32,
+            version: wire::VERSION,
+            flags: if self.queue_all {
+                wire::ATTACH_QUEUE_ALL
+            } else {
+                0
+            },
+            lease_ms: u32::try_from(self.lease.as_millis()).map_err(too_long)?,
+            requests_max: self.requests_max,
+            reserved: 0,
+            service: padded(&self.service)?,
+            client: padded(&self.name)?,
+        }
+        .encode();
+        sys::argument(&file, wire::IOC_ATTACH, &mut attach)?;
+        let attach = wire::Attach::decode(&attach).map_err(bad)?;
+        Ok(Client {
+            file,
+            version: attach.version,
+            requests_max: attach.requests_max,
+        })
+    }
+}
+
+/// `text` and then NULs.
+fn padded(text: &str) -> io::Result<[u8; 32]> {
+    let mut field = [0; 32];
+    let room = field.len() - 1;
+    if text.len() > room || text.contains('\0') {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    field[..text.len()].copy_from_slice(text.as_bytes());
+    Ok(field)
+}
+
+fn bad(_: wire::Malformed) -> io::Error {
+    io::ErrorKind::InvalidData.into()
+}
+
+/// A request that wants to be served; what is not set is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request(wire::Request);
+
+impl Request {
+    /// A request named `cookie`, which no other one has that was not completed.
+    pub const fn new(cookie: u64) -> Self {
+        Self(wire::Request::new(cookie))
+    }
+
+    /// Its name.
+    pub const fn cookie(&self) -> u64 {
+        self.0.cookie
+    }
+
+    /// The same request under another name.
+    pub const fn named(mut self, cookie: u64) -> Self {
+        self.0.cookie = cookie;
+        self
+    }
+
+    /// RPC number of the operation; see [`opcode`].
+    pub const fn opcode(mut self, opcode: u32) -> Self {
+        self.0.opcode = opcode;
+        self
+    }
+
+    /// Network identifier of the client it is for.
+    pub fn nid(mut self, nid: &Nid) -> Self {
+        (self.0.net, self.0.net_number) = (nid.net, nid.number);
+        (self.0.address, self.0.address_len) = nid.address();
+        self
+    }
+
+    /// Job it is for, cut at 31 bytes and at the first NUL.
+    pub fn jobid(mut self, job: &str) -> Self {
+        self.0.jobid = [0; 32];
+        let bytes = job.bytes().take_while(|byte| *byte != 0).take(31);
+        for (to, from) in self.0.jobid.iter_mut().zip(bytes) {
+            *to = from;
+        }
+        self
+    }
+
+    /// User it is for.
+    pub const fn uid(mut self, uid: u32) -> Self {
+        self.0.uid = uid;
+        self
+    }
+
+    /// Group it is for.
+    pub const fn gid(mut self, gid: u32) -> Self {
+        self.0.gid = gid;
+        self
+    }
+
+    /// Project it is for.
+    pub const fn projid(mut self, projid: u32) -> Self {
+        self.0.projid = projid;
+        self
+    }
+
+    /// Node map it is for.
+    pub const fn nodemap(mut self, nodemap: u32) -> Self {
+        self.0.nodemap = nodemap;
+        self
+    }
+
+    /// What its range is in, for example an inode.
+    pub const fn object(mut self, object: u64) -> Self {
+        self.0.object = object;
+        self
+    }
+
+    /// First byte of its range.
+    pub const fn offset(mut self, offset: u64) -> Self {
+        self.0.offset = offset;
+        self
+    }
+
+    /// Bytes of its range, which it is charged for.
+    pub const fn length(mut self, length: u64) -> Self {
+        self.0.length = length;
+        self
+    }
+
+    /// Bytes that it is charged for, instead of its length.
+    pub const fn charge(mut self, bytes: u64) -> Self {
+        self.0.charge = bytes;
+        self.0.header.flags |= wire::REQUEST_CHARGE;
+        self
+    }
+
+    /// Whether it goes through the high-priority head.
+    pub const fn high_priority(mut self, high: bool) -> Self {
+        self.0.header.flags &= !wire::REQUEST_HIGH;
+        if high {
+            self.0.header.flags |= wire::REQUEST_HIGH;
+        }
+        self
+    }
+
+    /// Its bytes on the device.
+    pub fn encode(&self) -> [u8; wire::Request::SIZE] {
+        self.0.encode()
+    }
+}
+
+/// An open file of the device that is a client of a service.
+///
+/// Dropping it ends all its requests, queued or running.
+#[derive(Debug)]
+pub struct Client {
+    file: File,
+    version: u32,
+    requests_max: u32,
+}
+
+impl Client {
+    /// The version that both sides speak.
+    pub const fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// Requests that it may have at a time.
+    pub const fn requests_max(&self) -> u32 {
+        self.requests_max
+    }
+
+    /// Submits requests in order, up to 256 of them; returns how many were taken. The error, if none was,
+    /// is that of the first.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST`: its cookie is in use. `EINVAL`: it is malformed. `EAGAIN`: there is no room.
+    pub fn submit(&self, requests: &[Request]) -> io::Result<usize> {
+        let bytes: Vec<u8> = requests
+            .iter()
+            .take(wire::BATCH)
+            .flat_map(Request::encode)
+            .collect();
+        Ok(self.write(&bytes)? / wire::Request::SIZE)
+    }
+
+    /// Completes requests in order, up to 256 of them; returns how many completions were taken. The
+    /// error, if none was, is that of the first.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`: no such request was released to this client and not completed.
+    pub fn complete(&self, completions: &[Completion]) -> io::Result<usize> {
+        let bytes: Vec<u8> = completions
+            .iter()
+            .take(wire::BATCH)
+            .flat_map(Completion::encode)
+            .collect();
+        Ok(self.write(&bytes)? / wire::Completion::SIZE)
+    }
+
+    /// Takes up to `max` requests (at most 256) that are to be served now; waits for the first one.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN`: there is none, and the client does not wait. `EINTR`: a signal came.
+    pub fn released(&self, max: usize) -> io::Result<Vec<Released>> {
+        let mut bytes = vec![0; max.clamp(1, wire::BATCH) * wire::Released::SIZE];
+        let len = (&self.file).read(&mut bytes)?;
+        let mut all = Vec::with_capacity(len / wire::Released::SIZE);
+        let mut rest = &bytes[..len];
+        while !rest.is_empty() {
+            let mut header = rest;
+            let header = <wire::Header as wire::Field>::take(&mut header)
+                .ok_or(io::ErrorKind::InvalidData)?;
+            let size = usize::from(header.size).max(wire::Header::SIZE);
+            let (record, next) = rest
+                .split_at_checked(size)
+                .ok_or(io::ErrorKind::InvalidData)?;
+            // Other types may come with later versions.
+            if header.kind == wire::TYPE_RELEASED {
+                all.push(Released::decode(record).map_err(bad)?);
+            }
+            rest = next;
+        }
+        Ok(all)
+    }
+
+    /// Writes records as they are; returns the bytes that were taken.
+    ///
+    /// # Errors
+    ///
+    /// That of the first record, if it was not taken.
+    pub fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        (&self.file).write(bytes)
+    }
+
+    /// What the client has done.
+    ///
+    /// # Errors
+    ///
+    /// None that can be helped.
+    pub fn stats(&self) -> io::Result<Stats> {
+        let mut bytes = [0; Stats::SIZE];
+        bytes[..4].copy_from_slice(&(Stats::SIZE as u32).to_le_bytes());
+        sys::argument(&self.file, wire::IOC_STATS, &mut bytes)?;
+        Stats::decode(&bytes).map_err(bad)
+    }
+
+    /// Waits up to `timeout` (`None`: for ever) until there is something to read or, with `room`, room for
+    /// a request.
+    ///
+    /// # Errors
+    ///
+    /// `EINTR`: a signal came.
+    pub fn wait(&self, room: bool, timeout: Option<Duration>) -> io::Result<Ready> {
+        sys::poll(&self.file, room, timeout)
+    }
+}
+
+impl AsFd for Client {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl AsRawFd for Client {
+    fn as_raw_fd(&self) -> i32 {
+        self.file.as_raw_fd()
+    }
+}
+
+/// Reads to, and writes from, an address where nothing is: for tests of what is lost by that.
+#[doc(hidden)]
+pub fn nowhere(client: &Client) -> (io::Result<usize>, io::Result<usize>) {
+    sys::nowhere(&client.file)
+}
+
+/// Carries out an ioctl of the device on a file that may be no client, with the bytes of its argument:
+/// for tests of what is refused.
+///
+/// # Errors
+///
+/// Those of the ioctl; `InvalidInput`: `argument` is shorter than the size that it states, or than what
+/// the device writes.
+pub fn ioctl(file: &File, command: u32, argument: &mut [u8]) -> io::Result<()> {
+    sys::argument(file, command, argument)
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The two system calls that the standard library has not.
+
+#![allow(unsafe_code, reason = "system calls take pointers")]
+
+use std::{fs::File, io, os::fd::AsRawFd, time::Duration};
+
+use crate::wire;
+
+/// What a client can do without waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ready {
+    /// There are released requests.
+    pub readable: bool,
+    /// There is room for a request.
+    pub writable: bool,
+    /// The file is no client.
+    pub broken: bool,
+}
+
+/// Carries out ioctl `command` of the device with an argument that starts with its size.
+///
+/// # Errors
+///
+/// Those of the ioctl; `InvalidInput`: `argument` is shorter than it says, or than the command's.
+pub(crate) fn argument(file: &File, command: u32, argument: &mut [u8]) -> io::Result<()> {
+    let size = argument
+        .first_chunk()
+        .map_or(usize::MAX, |size| u32::from_le_bytes(*size) as usize);
+    // The device reads as many bytes as are stated, up to a maximum, and writes as many as it knows.
+    let known = match command {
+        wire::IOC_ATTACH => wire::Attach::SIZE,
+        wire::IOC_STATS => wire::Stats::SIZE,
+        _ => 0,
+    };
+    if argument.len() < size.min(wire::SIZE_MAX) || argument.len() < known {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: The device reads and writes no more of the argument than was just checked to be there.
+    let status = unsafe { libc::ioctl(file.as_raw_fd(), command.into(), argument.as_mut_ptr()) };
+    if status < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// Waits until the file can be read or, with `room`, written.
+///
+/// # Errors
+///
+/// `EINTR`: a signal came.
+pub(crate) fn poll(file: &File, room: bool, timeout: Option<Duration>) -> io::Result<Ready> {
+    let mut entry = libc::pollfd {
+        fd: file.as_raw_fd(),
+        events: libc::POLLIN | if room { libc::POLLOUT } else { 0 },
+        revents: 0,
+    };
+    let timeout = timeout.map(|timeout| libc::timespec {
+        tv_sec: timeout.as_secs() as libc::time_t,
+        tv_nsec: timeout.subsec_nanos().into(),
+    });
+    let timeout = timeout
+        .as_ref()
+        .map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: One entry on this stack; the timeout is null or on this stack; no signal mask.
+    let status = unsafe { libc::ppoll(&mut entry, 1, timeout, std::ptr::null()) };
+    if status < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let has = |bit| entry.revents & bit != 0;
+    Ok(Ready {
+        readable: has(libc::POLLIN),
+        writable: has(libc::POLLOUT),
+        broken: has(libc::POLLERR) || has(libc::POLLHUP) || has(libc::POLLNVAL),
+    })
+}
+
+/// Reads to, and writes from, an address where nothing is.
+pub(crate) fn nowhere(file: &File) -> (io::Result<usize>, io::Result<usize>) {
+    const LEN: usize = 256;
+    let result = |len| usize::try_from(len).map_err(|_| io::Error::last_os_error());
+    // SAFETY: Nothing is mapped at the address 0, so nothing of this process is read or written.
+    let read = result(unsafe { libc::read(file.as_raw_fd(), std::ptr::null_mut(), LEN) });
+    // SAFETY: As above.
+    let written = result(unsafe { libc::write(file.as_raw_fd(), std::ptr::null(), LEN) });
+    (read, written)
+}

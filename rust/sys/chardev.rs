@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A character device whose open files can be read, written, polled and asked by ioctl.
+//!
+//! C headers: `include/linux/miscdevice.h`, `include/linux/fs.h`, `include/linux/poll.h`. The kernel
+//! crate's misc devices cannot be polled; these can, and they name their owner too, so `rmmod` is refused
+//! while a file is open.
+//!
+//! # Vocabulary
+//!
+//! - *Device*: the node in `/dev`; there while its [`Registration`] is.
+//! - *File*: one open file description ([`File`]); several tasks may use it at once.
+//!
+//! ```text
+//!   open ──▶ File::open ──▶ read │ write │ ioctl │ poll, at once ──▶ File::release
+//! ```
+
+use core::{marker::PhantomData, ptr};
+
+use kernel::{
+    bindings,
+    error::to_result,
+    fs,
+    module::this_module,
+    prelude::*,
+    seq_file::SeqFile,
+    sync::poll::PollTable,
+    types::{ForeignOwnable, Opaque},
+    uaccess::{UserPtr, UserSlice, UserSliceReader, UserSliceWriter},
+};
+
+pub(crate) mod boxed;
+
+/// There is something to read.
+pub(crate) const READABLE: u32 = bindings::POLLIN | 0x40;
+
+/// There is room to write.
+pub(crate) const WRITABLE: u32 = bindings::POLLOUT | 0x100;
+
+/// The file cannot be used as it is.
+pub(crate) const BROKEN: u32 = 0x8;
+
+/// An open file of a device.
+pub(crate) trait File: Send + Sync + Sized + 'static {
+    /// Name of the node.
+    const NAME: &'static CStr;
+    /// Its permissions, unless user space changes them.
+    const MODE: u16;
+
+    /// Opens a file.
+    ///
+    /// # Errors
+    ///
+    /// What `open` is to return.
+    fn open() -> Result<KBox<Self>>;
+
+    /// Copies to `out`; waits for something to copy unless `nonblocking`.
+    ///
+    /// # Errors
+    ///
+    /// What `read` is to return.
+    fn read(&self, out: UserSliceWriter, nonblocking: bool) -> Result<usize>;
+
+    /// Takes from `from`; waits for room unless `nonblocking`. Returns the bytes taken.
+    ///
+    /// # Errors
+    ///
+    /// What `write` is to return.
+    fn write(&self, from: UserSliceReader, nonblocking: bool) -> Result<usize>;
+
+    /// Has `table` wait for changes; returns what is possible now: [`READABLE`], [`WRITABLE`],
+    /// [`BROKEN`].
+    fn poll(&self, file: &fs::File, table: PollTable<'_>) -> u32;
+
+    /// Carries out ioctl `cmd` with the address `arg`.
+    ///
+    /// # Errors
+    ///
+    /// What `ioctl` is to return.
+    fn ioctl(&self, cmd: u32, arg: UserPtr) -> Result;
+
+    /// Tells of the file in `/proc/PID/fdinfo`.
+    fn show(&self, out: &SeqFile);
+
+    /// Nobody uses the file any more. May sleep.
+    fn release(this: KBox<Self>);
+}
+
+/// What a system call that returns a size returns.
+fn size(result: Result<usize>) -> isize {
+    match result {
+        Ok(size) => isize::try_from(size).unwrap_or(isize::MAX),
+        Err(error) => error.to_errno() as isize,
+    }
+}
+
+/// File operations of [`File`]s.
+struct Table<F: File>(PhantomData<F>);
+
+impl<F: File> Table<F> {
+    const OPS: bindings::file_operations = bindings::file_operations {
+        owner: this_module::<crate::LocalModule>().as_ptr(),
+        open: Some(Self::open),
+        release: Some(Self::release),
+        read: Some(Self::read),
+        write: Some(Self::write),
+        poll: Some(Self::poll),
+        unlocked_ioctl: Some(Self::ioctl),
+        #[cfg(CONFIG_COMPAT)]
+        compat_ioctl: bindings::compat_ptr_ioctl,
+        llseek: Some(bindings::noop_llseek),
+        show_fdinfo: Some(Self::show_fdinfo),
+        ..pin_init::zeroed()
+    };
+
+    /// The file's own.
+    ///
+    /// # Safety
+    ///
+    /// `file` is a live file that [`Self::open`] opened, and stays open for `'a`.
+    unsafe fn of<'a>(file: *mut bindings::file) -> &'a F {
+        // SAFETY: `open` put a box there, which only `release` takes back.
+        unsafe { <KBox<F>>::borrow((*file).private_data) }
+    }
+
+    /// Whether a call must not wait.
+    ///
+    /// # Safety
+    ///
+    /// `file` is a live file.
+    unsafe fn nonblocking(file: *mut bindings::file) -> bool {
+        // SAFETY: The file is live; the flags are one word that may change at any time.
+        unsafe { ptr::read_volatile(&raw const (*file).f_flags) & bindings::O_NONBLOCK != 0 }
+    }
+
+    /// Opens a file.
+    ///
+    /// # Safety
+    ///
+    /// Called by the file system only, with a file that is being opened.
+    unsafe extern "C" fn open(inode: *mut bindings::inode, file: *mut bindings::file) -> c_int {
+        // SAFETY: Both are valid while the file is being opened. Reads and writes have no common
+        // position, so neither waits for the other.
+        let status = unsafe { bindings::stream_open(inode, file) };
+        if status != 0 {
+            return status;
+        }
+        match F::open() {
+            Ok(this) => {
+                // SAFETY: The file is being opened, so nobody else looks at it.
+                unsafe { (*file).private_data = this.into_foreign() };
+                0
+            }
+            Err(error) => error.to_errno(),
+        }
+    }
+
+    /// Closes a file.
+    ///
+    /// # Safety
+    ///
+    /// Called by the file system only, once, for a file that [`Self::open`] opened.
+    unsafe extern "C" fn release(_inode: *mut bindings::inode, file: *mut bindings::file) -> c_int {
+        // SAFETY: `open` put it there; nobody uses a file that is being released.
+        F::release(unsafe { <KBox<F>>::from_foreign((*file).private_data) });
+        0
+    }
+
+    /// Reads.
+    ///
+    /// # Safety
+    ///
+    /// Called by the file system only, with a file that [`Self::open`] opened.
+    unsafe extern "C" fn read(
+        file: *mut bindings::file,
+        buf: *mut c_char,
+        len: usize,
+        _pos: *mut bindings::loff_t,
+    ) -> isize {
+        // SAFETY: The file is open while it is read.
+        let (this, nonblocking) = unsafe { (Self::of(file), Self::nonblocking(file)) };
+        let out = UserSlice::new(UserPtr::from_ptr(buf.cast()), len).writer();
+        size(this.read(out, nonblocking))
+    }
+
+    /// Writes.
+    ///
+    /// # Safety
+    ///
+    /// Called by the file system only, with a file that [`Self::open`] opened.
+    unsafe extern "C" fn write(
+        file: *mut bindings::file,
+        buf: *const c_char,
+        len: usize,
+        _pos: *mut bindings::loff_t,
+    ) -> isize {
+        // SAFETY: The file is open while it is written.
+        let (this, nonblocking) = unsafe { (Self::of(file), Self::nonblocking(file)) };
+        let from = UserSlice::new(UserPtr::from_ptr(buf.cast_mut().cast()), len).reader();
+        size(this.write(from, nonblocking))
+    }
+
+    /// Polls.
+    ///
+    /// # Safety
+    ///
+    /// Called by the file system only, with a file that [`Self::open`] opened and a table that is null or
+    /// valid.
+    unsafe extern "C" fn poll(
+        file: *mut bindings::file,
+        table: *mut bindings::poll_table,
+    ) -> bindings::__poll_t {
+        // SAFETY: The file is open while it is polled, and no position of it is in use by this task; the
+        // table is the caller's.
+        let (this, file, table) = unsafe {
+            (
+                Self::of(file),
+                fs::File::from_raw_file(file),
+                PollTable::from_raw(table),
+            )
+        };
+        this.poll(file, table)
+    }
+
+    /// Carries out an ioctl.
+    ///
+    /// # Safety
+    ///
+    /// Called by the file system only, with a file that [`Self::open`] opened.
+    unsafe extern "C" fn ioctl(file: *mut bindings::file, cmd: c_uint, arg: c_ulong) -> c_long {
+        // SAFETY: The file is open during an ioctl.
+        let this = unsafe { Self::of(file) };
+        match this.ioctl(cmd, UserPtr::from_addr(arg)) {
+            Ok(()) => 0,
+            Err(error) => error.to_errno() as c_long,
+        }
+    }
+
+    /// Tells of a file.
+    ///
+    /// # Safety
+    ///
+    /// Called by the file system only, with a file that [`Self::open`] opened.
+    unsafe extern "C" fn show_fdinfo(seq: *mut bindings::seq_file, file: *mut bindings::file) {
+        // SAFETY: Both are valid during the call.
+        let (this, out) = unsafe { (Self::of(file), SeqFile::from_raw(seq)) };
+        this.show(out);
+    }
+}
+
+/// A device that is there; dropping it takes it away.
+///
+/// # Invariants
+///
+/// `device` is registered and does not move.
+pub(crate) struct Registration<F: File> {
+    device: Pin<KBox<Opaque<bindings::miscdevice>>>,
+    _file: PhantomData<F>,
+}
+
+// SAFETY: The structure is only used by the kernel, under its own lock, once it is registered.
+unsafe impl<F: File> Send for Registration<F> {}
+// SAFETY: As above.
+unsafe impl<F: File> Sync for Registration<F> {}
+
+impl<F: File> Registration<F> {
+    /// Makes the device.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY`: no minor number is free; `ENOMEM`; `EEXIST`: there is one of this name.
+    pub(crate) fn new() -> Result<Self> {
+        let device = bindings::miscdevice {
+            minor: bindings::MISC_DYNAMIC_MINOR as c_int,
+            name: F::NAME.as_char_ptr(),
+            fops: &Table::<F>::OPS,
+            mode: F::MODE,
+            ..pin_init::zeroed()
+        };
+        let device = KBox::pin(Opaque::new(device), GFP_KERNEL)?;
+        // INVARIANT: Pinned, and deregistered before it is freed.
+        // SAFETY: The structure is complete and stays in place until it is deregistered.
+        to_result(unsafe { bindings::misc_register(device.get()) })?;
+        Ok(Self {
+            device,
+            _file: PhantomData,
+        })
+    }
+}
+
+impl<F: File> Drop for Registration<F> {
+    fn drop(&mut self) {
+        // SAFETY: Registered by `new`; open files pin the module, so there is none.
+        unsafe { bindings::misc_deregister(self.device.get()) };
+    }
+}

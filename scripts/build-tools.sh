@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# usage: scripts/build-tools.sh
+#
+# Builds the programs of rust/host/nrs-client, nrs-load and nrs-check, linked statically so that they run in the test
+# machines too. Result: build/tools/nrs-load and build/tools/nrs-check.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+case ${1:-} in --help | -h) usage && exit ;; '') ;; *) die "unknown argument '$1', see --help" ;; esac
+[ -n "${NRS_IN_ROOT:-}" ] || exec "$NRS_SCRIPTS/in-root.sh" "$0"
+
+target=$(rustc -vV | sed -n 's/^host: //p')
+dir=$NRS_TOP/build/tools
+mkdir -p "$dir"
+# With a target named, build scripts and macros are not linked statically, which they could not be.
+RUSTFLAGS='-C target-feature=+crt-static' cargo build --quiet --release --locked --manifest-path "$NRS_TOP/rust/host/Cargo.toml" \
+	--package nrs-client --bins --target "$target" --target-dir "$dir/target"
+for name in nrs-load nrs-check; do
+	strip "$dir/target/$target/release/$name" -o "$dir/$name.tmp"
+	mv "$dir/$name.tmp" "$dir/$name"
+done
+log "tools: $dir/nrs-load, $dir/nrs-check"

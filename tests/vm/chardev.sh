@@ -1,0 +1,227 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# /dev/nrs: servers in user space. Needs nrs-check and nrs-load (scripts/build-tools.sh).
+. /tests/nrs.sh
+
+# gone SERVICE...: waits until these services are no more.
+gone() {
+	local name
+	for name; do wait_for 20 "[ ! -e /sys/kernel/debug/nrs/$name ]" || fail "$name is still there: $(cat "$(at "$name" clients)")"; done
+}
+
+# of FILE CLIENT NAME: a number of that client in a report of nrs-load, one of those behind its name.
+of() {
+	awk -v c="\"$2\"," -v n="\"$3\":" '$1 == "\"name\":" { hit = $2 == c } hit && $1 == n { sub(",", "", $2); print $2; exit }' "$1"
+}
+
+# device FILE NAME: a number of the device's own in a report of nrs-load.
+device() {
+	awk -v n="\"$2\":" '/"device":/ { hit = 1 } hit && $1 == n { sub(",", "", $2); print $2; exit }' "$1"
+}
+
+# The checks of nrs-check, one after the other; none leaves a service behind.
+interface() {
+	module
+	local name
+	for name in $(nrs-check --list); do
+		nrs-check "$name" || fail "nrs-check $name"
+		wait_for 20 '[ -z "$(ls -d /sys/kernel/debug/nrs/*/ 2>/dev/null)" ]' || fail "$name: left $(ls /sys/kernel/debug/nrs)"
+		say "$name"
+	done
+}
+
+# Who may open it is what the node says.
+permissions() {
+	module
+	wait_for 10 '[ -c /dev/nrs ]'
+	[ "$(stat -c '%a %u %g' /dev/nrs)" = "660 0 0" ] || fail "$(ls -l /dev/nrs)"
+	local as=(setpriv --reuid 65534 --regid 65534 --clear-groups)
+	refused EACCES "${as[@]}" nrs-load --seconds 0.1 --client name=a
+	chgrp 65534 /dev/nrs
+	"${as[@]}" nrs-load --seconds 0.1 --client name=a >/tmp/load.json
+	[ "$(of /tmp/load.json a served)" -gt 0 ]
+	chgrp 0 /dev/nrs
+}
+
+# The module stays while a file is open, attached or not.
+pinned() {
+	module
+	exec 3<>/dev/nrs
+	refused EBUSY rmmod nrs
+	exec 3>&-
+	rmmod nrs
+	module
+	mkfifo /tmp/hold
+	nrs-check hold svc <>/tmp/hold >/tmp/held &
+	wait_for 10 'grep -q holding /tmp/held'
+	refused EBUSY rmmod nrs
+	kill -KILL $!
+	wait $! || true
+	rm /tmp/hold
+	gone svc
+	rmmod nrs
+}
+
+# A read that waits ends with a signal.
+signals() {
+	module
+	local signal
+	for signal in TERM INT KILL; do
+		nrs-check block >/tmp/block &
+		wait_for 10 'grep -q reading /tmp/block'
+		sleep 0.2
+		# Shells have their background processes ignore SIGINT.
+		[ "$signal" != INT ] || signal=HUP
+		kill -$signal $!
+		wait_for 10 "! kill -0 $! 2>/dev/null" || fail "still reading after $signal"
+		wait $! || true
+	done
+	gone block
+}
+
+# A service is fed by block devices or by programs.
+kinds() {
+	module
+	lower nb0
+	client a /dev/nb0 svc
+	refused EBUSY nrs-load --service svc --seconds 0.1 --client name=a
+	[ "$(grep -c 'client:' "$(at svc clients)")" = 1 ]
+	mkdir /sys/kernel/config/nrs/conf
+	mkfifo /tmp/hold
+	nrs-check hold conf <>/tmp/hold >/tmp/held &
+	wait_for 10 'grep -q holding /tmp/held'
+	refused EBUSY dmsetup create b --table "0 $(sectors /dev/nb0) nrs /dev/nb0 0 conf"
+	grep -q 'client: "hold"' "$(at conf clients)"
+	# What it says of itself.
+	grep -q '^nrs_service:.conf$' /proc/$!/fdinfo/* || fail "$(cat /proc/$!/fdinfo/*)"
+	grep -q '^nrs_requests:.3$' /proc/$!/fdinfo/* || fail "$(cat /proc/$!/fdinfo/*)"
+	kill -KILL $!
+	wait $! || true
+	rm /tmp/hold
+	# The service stays; its next first client decides anew.
+	wait_for 10 "! grep -q 'client:' $(at conf clients)"
+	client b /dev/nb0 conf
+	dm_remove b
+	rmdir /sys/kernel/config/nrs/conf
+	gone conf
+}
+
+# A server that dies with a long queue leaves nothing behind, whatever the policy.
+killed() {
+	module
+	local policy round
+	for policy in fifo 'fairshare uid_fair'; do
+		for ((round = 0; round < $(slow 3 1); round++)); do
+			nrs-load --service svc --seconds 60 --busy 5000 --client name=a,depth=5000,uid=1 --client name=b,depth=500,uid=2 >/dev/null &
+			wait_for 10 '[ -e /sys/kernel/debug/nrs/svc/nrs_policies ]'
+			policy svc "$policy"
+			wait_for 20 '[ "$(sum held "$(<"$(at svc clients)")"; echo $sum)" -ge 1000 ]' || fail "$(cat "$(at svc clients)")"
+			kill -KILL $!
+			wait $! || true
+			gone svc
+		done
+	done
+}
+
+# served POLICY: two clients of unlike depth; their parts of the service in $a and $b.
+served() {
+	nrs-load --service svc --seconds 8 --warmup 2 --busy 4000 --client name=a,nid=10.0.0.1@tcp,depth=24 \
+		--client name=b,nid=10.0.0.2@tcp,depth=8,opcode=mds_reint >/tmp/load.json &
+	local pid=$!
+	wait_for 10 '[ -e /sys/kernel/debug/nrs/svc/slots ]'
+	echo 4 >"$(at svc slots)"
+	policy svc "$1"
+	sleep 4
+	cp "$(at svc nrs_fairshare_stats)" /tmp/stats.yaml
+	wait $pid || fail "$(cat /tmp/load.json)"
+	a=$(of /tmp/load.json a served) b=$(of /tmp/load.json b served)
+	say "$1: $a $b"
+}
+
+# Clients by network identifier, which block devices cannot have many of: equal parts, whatever their depth.
+shares() {
+	module
+	local a b
+	served fifo
+	within 15 "$a" "$((b * 3))" || fail "fifo: $a and $b, 3 to 1 was expected"
+	served 'fairshare nid_fair'
+	within 5 "$a" "$b" || fail "fairshare: $a and $b"
+	grep -q 'nid:10.0.0.1@tcp' /tmp/stats.yaml && grep -q 'nid:10.0.0.2@tcp' /tmp/stats.yaml || fail "$(cat /tmp/stats.yaml)"
+	gone svc
+}
+
+# A thousand clients on an open loop; none is forgotten.
+many() {
+	module
+	nrs-load --service svc --seconds 5 --drain --log /tmp/log --client "name=c%,nid=10.0.0.1@tcp,jobid=job.%,count=1000,rate=1" >/tmp/load.json &
+	local pid=$!
+	wait_for 10 '[ -e /sys/kernel/debug/nrs/svc/slots ]'
+	policy svc 'fairshare nid_fair'
+	wait $pid || fail "$(tail -n 3 /tmp/load.json)"
+	[ "$(device /tmp/load.json completed)" = "$(device /tmp/load.json requests)" ] || fail "$(tail -n 30 /tmp/load.json)"
+	[ "$(awk '{ print $2 }' /tmp/log | sort -u | wc -l)" = 1000 ] || fail "$(awk '{ print $2 }' /tmp/log | sort -u | wc -l) clients"
+}
+
+# Lost completions cost their slots no longer than the lease.
+lost() {
+	module
+	nrs-load --service svc --seconds "$(slow 4 8)" --busy 1000 --lease 100 --lose 10 --client name=a,depth=32 >/tmp/load.json &
+	local pid=$!
+	wait_for 10 '[ -e /sys/kernel/debug/nrs/svc/slots ]'
+	echo 4 >"$(at svc slots)"
+	wait $pid || fail "$(cat /tmp/load.json)"
+	say "$(grep -E 'served|reclaimed|late' /tmp/load.json | tr -d '\n')"
+	# Without a lease it would end after some 40 requests.
+	[ "$(device /tmp/load.json reclaimed)" -ge 5 ] && [ "$(device /tmp/load.json completed)" -ge 100 ]
+}
+
+# Servers come and go, and policies too, all at once.
+storm() {
+	module
+	local end=$((SECONDS + $(slow 10 20))) loops=() n pid
+	for n in 1 2 3 4; do
+		while [ $SECONDS -lt $end ]; do
+			nrs-load --service svc --name "n$n" --seconds 30 --busy 2000 --lease 50 --lose 7 --client "name=a,depth=300,uid=$n,nid=10.0.0.$n@tcp" >/dev/null &
+			pid=$!
+			sleep "0.$((RANDOM % 9))"
+			kill -$([ $((RANDOM % 2)) = 0 ] && echo KILL || echo TERM) $pid
+			wait $pid || true
+		done &
+		loops+=($!)
+	done
+	while [ $SECONDS -lt $end ]; do
+		for n in fifo fairshare 'fairshare nid_fair'; do
+			{ printf '%s\n' "$n" >"$(at svc nrs_policies)" && cat "$(at svc clients)" "$(at svc nrs_policies)" >/dev/null; } 2>/dev/null || true
+			{ echo $((RANDOM % 8 + 1)) >"$(at svc slots)"; } 2>/dev/null || true
+		done
+		sleep 0.05
+	done
+	wait "${loops[@]}" || true
+	gone svc
+	rmmod nrs
+}
+
+# The limit of requests is a parameter; clients may ask for less.
+parameter() {
+	module user_requests_max=64
+	nrs-load --service svc --seconds 0.5 --busy 1000000 --client name=a,depth=1000 >/tmp/load.json
+	[ "$(device /tmp/load.json requests)" = 64 ] || fail "$(tail -n 20 /tmp/load.json)"
+	expect_errno EINVAL /sys/module/nrs/parameters/user_requests_max 63
+	rmmod nrs
+}
+
+try 120 "the interface" interface
+try 20 "who may open it" permissions
+try 30 "the module stays while a file is open" pinned
+try 30 "a read that waits ends with a signal" signals
+try 30 "block devices and programs share no service" kinds
+try 90 "a server dies with a long queue" killed
+# The checkers of the debug kernel take time; what depends on it is tested without them.
+if [ -z "$debug" ]; then
+	try 60 "clients by network identifier get equal parts" shares
+	try 60 "a thousand clients" many
+fi
+try 40 "lost completions" lost
+try 60 "a storm of servers and policies" storm
+try 20 "the limit of requests" parameter
+summary

@@ -111,7 +111,7 @@ else
 	accel=(-accel tcg,thread=multi -cpu max,la57=off)
 fi
 # watchdog_thresh: an emulated CPU may stand still for long on a busy host.
-cmdline="console=ttyS0 panic=-1 watchdog_thresh=60 printk.devkmsg=on no_hash_pointers kasan_multi_shot"
+cmdline="console=ttyS0 panic=-1 cryptomgr.notests=1 watchdog_thresh=60 printk.devkmsg=on no_hash_pointers kasan_multi_shot"
 # The allocator's per-CPU arrays keep stale pointers that hide leaks from kmemleak; its checks turn the arrays off.
 [ "$kernel" = stock ] || cmdline+=" slab_debug=F,kmalloc-*"
 cmdline+=" nrs.mode=${interactive:+shell} $append"

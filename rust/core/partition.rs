@@ -200,11 +200,13 @@ impl Inner {
         &mut self.lane(priority).head
     }
 
-    /// When the first of the heads that withhold may serve again, ns.
-    fn next_expiry(&self) -> Option<u64> {
-        [self.regular.until, self.high.until]
+    /// When the first of the heads that withhold at `now` may serve again, ns.
+    fn next_expiry(&self, now: u64) -> Option<u64> {
+        [&self.regular, &self.high]
             .into_iter()
-            .filter(|until| *until != 0)
+            .filter(|lane| lane.head.queued() > 0)
+            .map(|lane| lane.until)
+            .filter(|until| *until > now)
             .min()
     }
 
@@ -552,6 +554,11 @@ impl Timed<Partition> {
         if inner.queued() == 0 {
             self.dispatch.clear_pending(self.index);
         }
+        // Whichever head withholds for the shorter time; a head that may serve waits for a slot.
+        if let Some(until) = inner.next_expiry(now).filter(|until| *until != inner.armed) {
+            inner.armed = until;
+            self.arm(until);
+        }
         kicks
     }
 
@@ -577,10 +584,6 @@ impl Timed<Partition> {
             Get::Empty => return false,
             Get::Throttled { until } => {
                 lane.until = until;
-                if let Some(until) = inner.next_expiry().filter(|until| *until != inner.armed) {
-                    inner.armed = until;
-                    self.arm(until);
-                }
                 return false;
             }
         };

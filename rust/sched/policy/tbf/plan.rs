@@ -146,6 +146,9 @@ pub struct Gauge {
     pub meter: Meter,
     /// Lateness that its classes keep, ticks.
     pub late: u64,
+    /// How far lateness puts its classes before others that have their tokens, ticks: only what was asked
+    /// to make up for lost time does so at the others' cost.
+    pub lead: u64,
     /// The rate that comes before what others get beyond theirs.
     pub floor: Option<Meter>,
     /// Whether its classes borrow from the pool.
@@ -236,6 +239,7 @@ impl Plan {
                 rate: limits.rate,
                 meter,
                 late: if limits.realtime { REALTIME } else { LATE },
+                lead: if limits.realtime { REALTIME } else { 0 },
                 floor: limits.minrate.map(|rate| Meter::new(rate, depth, model)),
                 borrow: limits.borrow && pooled,
                 pooled,

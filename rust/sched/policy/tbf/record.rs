@@ -419,8 +419,9 @@ impl<F: Fifo> Record<F> {
             return Keys::default();
         };
         self.due = self.pay(context, gauge, cost).max(self.due);
-        // Who is late goes before who is not, as far as lateness counts.
-        let time = self.due.max(self.staged.saturating_sub(gauge.late));
+        // In the order in which fronts could go. Were lateness counted here for everybody, a class that is
+        // never short of tokens would always be ahead of those that wait for theirs.
+        let time = self.due.max(self.staged.saturating_sub(gauge.lead));
         let floor = gauge.floor.map(|meter| {
             let window = meter.window.max(FLOOR);
             let ready = self.floor.ready(context.floor(window), meter.charge(cost));

@@ -107,6 +107,34 @@ fn congestion_prefers_higher_rates_and_starves_nobody() {
     near(fast, 4000, 1.5, "rest");
 }
 
+/// On a server that is busy all the time a class gets what its rule says beside others that have more tokens
+/// than they can use, as long as that is less than their part.
+#[test]
+fn a_limited_class_gets_its_rate_beside_one_that_has_tokens_in_plenty() {
+    for others in [1, 3] {
+        let mut sim = Sim::by_uid();
+        sim.rule("start a uid={1} rate=60");
+        for uid in 1..=1 + others {
+            sim.queue(0, uid, 8, 16);
+        }
+        // Eight slots whose requests end together.
+        let mut batches = |count| {
+            sim.served.clear();
+            for _ in 0..count {
+                for _ in 0..8 {
+                    if let Get::Item(request) = sim.get(0, false) {
+                        sim.queue(0, request.owner, 1, request.pages);
+                    }
+                }
+                sim.now += 9_000_000;
+            }
+            sim.served[&1].0
+        };
+        batches(100);
+        near(batches(1000), 540, 1.0, &format!("beside {others}"));
+    }
+}
+
 /// Credit for lost time is kept up to one second, and no more.
 #[test]
 fn realtime_credit_is_capped() {

@@ -7,7 +7,7 @@
 //! - *Files*: the tunables of each service ([`crate::core::tunables`]) in `nrs/SERVICE/` of debugfs
 //!   ([`debugfs`]); they come and go with the service.
 //! - *Directories*: services that an administrator makes before a client needs them, in `nrs/` of configfs
-//!   ([`configfs`]). A service that its first client made has none.
+//!   ([`configfs`]), with its rules in it ([`configfs::rules`]). A service that its first client made has none.
 //! - *Pin*: a [`Dependency`] that keeps a directory while its service is in use.
 //!
 //! ```text
@@ -22,9 +22,10 @@
 //! # Lock order
 //!
 //! 1. configfs: the inode lock of `nrs/`, then the subsystem's mutex
-//! 2. a directory's mutex ([`configfs::Directory`])
-//! 3. the registry's mutex ([`crate::core::registry`])
-//! 4. the mutex of the files; debugfs's own locks
+//! 2. the mutex of a rule's directory ([`configfs::rules`])
+//! 3. the mutex of a service's directory ([`configfs::Directory`])
+//! 4. the registry's mutex ([`crate::core::registry`])
+//! 5. the mutex of the files; debugfs's own locks
 //!
 //! Pins are made and dropped by clients that hold none of these.
 

@@ -12,7 +12,7 @@
 #   stock     tests in virtual machines of the stock kernel
 #   debug     tests in virtual machines of the debug kernel, and KUnit
 #
-#   --long    every virtual machine's tests five times over
+#   --long    every virtual machine's tests five times over, and more of them on the debug kernel
 #   --list    the tests of each machine
 set -euo pipefail
 . "$(dirname "$0")/../scripts/lib.sh"
@@ -20,17 +20,23 @@ set -euo pipefail
 # Tests by machine: those of a line share a boot. KERNEL:NAME:SECONDS:HOW:TESTS. With HOW "icount" time in the machine counts
 # instructions, so that neither the results nor the other machines mind that they run at the same time.
 machines=(
-	"stock:shares:600:icount:fair hp"
+	"stock:shares:600:icount:fair hp tbf-user"
 	"stock:data:420::ext4 switch nowait meta stats"
-	"stock:life:420::load dm-life killed errors hang cpts wrong"
+	"stock:life:540::load dm-life killed errors hang cpts wrong rules-configfs"
+	"stock:user:420::chardev"
 	"debug:life:600::kunit load switch errors"
 	"debug:dm:600::dm-life hang"
+)
+# With --long: what takes many minutes on the debug kernel.
+long=(
+	"debug:user:900::chardev"
+	"debug:rules:900::rules-configfs"
 )
 rounds=1 only=()
 while [ $# -gt 0 ]; do
 	case $1 in
 	--help | -h) usage && exit ;;
-	--long) rounds=5 ;;
+	--long) rounds=5 machines+=("${long[@]}") ;;
 	--list) printf '%s\n' "${machines[@]}" && exit ;;
 	-*) die "unknown option '$1', see --help" ;;
 	*) only+=("$1") ;;
@@ -109,9 +115,10 @@ cargo_tests() {
 
 # boot KERNEL NAME SECONDS HOW TEST...: a virtual machine, output to LOG of its name.
 boot() {
-	local kernel=$1 name=$1-$2 limit=$3 how=$4
+	local kernel=$1 name=$1-$2 limit=$3 how=$4 tool files=(--file "$logs/suites:/suites")
 	shift 4
-	scripts/vm.sh --kernel "$kernel" --name "$name" --timeout "$limit" ${how:+--$how} --file "$logs/suites:/suites" -- all.sh "$@"
+	for tool in nrs-load nrs-check; do [ ! -x "build/tools/$tool" ] || files+=(--file "build/tools/$tool:/bin/$tool"); done
+	scripts/vm.sh --kernel "$kernel" --name "$name" --timeout "$limit" ${how:+--$how} "${files[@]}" -- all.sh "$@"
 }
 
 # count_machine NAME STATUS SECONDS: the checks of a machine are the lines "ok" and "not ok" of its tests.
@@ -194,6 +201,8 @@ main() {
 		check "scripts: log-check.sh --self-test" scripts/log-check.sh --self-test
 		check "scripts: syntax" syntax
 	fi
+	# What the machines run that is not in the system.
+	if wanted stock debug chardev; then check "tools: build" scripts/build-tools.sh; fi
 	grep -rhoE 'kunit_tests\(nrs_[a-z0-9_]+' rust --include='*.rs' | cut -d'(' -f2 | sort -u >"$logs/suites"
 	for round in $(seq "$rounds"); do
 		[ "$rounds" = 1 ] || log "round $round of $rounds"

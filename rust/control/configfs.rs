@@ -8,8 +8,12 @@
 //! | `slots` | rw | requests that may be at the devices at a time |
 //! | `state` | r | `idle`, or `in use N` with N clients |
 //!
+//! The directory `rules` is in it from the start ([`rules`]).
+//!
 //! `mkdir` of a name that a client has already brought up is refused with `EEXIST`, `rmdir` of a service in
-//! use with `EBUSY`.
+//! use with `EBUSY`, and of one that has directories of rules with `ENOTEMPTY`.
+
+pub(crate) mod rules;
 
 use core::fmt::{self, Write as _};
 
@@ -25,6 +29,7 @@ use kernel::{
 use crate::{
     core::{errno, registry, service::Service},
     sched::text::parse_u32,
+    sys::configfs::Nested,
 };
 
 /// The directory `nrs`.
@@ -57,40 +62,69 @@ impl GroupOperations for Root {
             ],
         };
         let path = name.try_into()?;
-        let kept = Kept(registry::create(name, None)?);
-        Ok(Group::new(path, item_type, Directory::new(kept)))
+        let kept = Kept::new(registry::create(name, None)?)?;
+        let rules = rules::group(kept.0.clone())?;
+        Nested::group(path, item_type, try_pin_init!(Content { kept }), rules)
+    }
+}
+
+/// The service that a directory stands for: another one once it has other partitions.
+#[pin_data]
+struct Place {
+    #[pin]
+    service: Mutex<Arc<Service>>,
+}
+
+impl Place {
+    /// The service that the directory stands for now.
+    fn service(&self) -> Arc<Service> {
+        self.service.lock().clone()
     }
 }
 
 /// A service that was made here; dropping this ends what keeps it.
-struct Kept(Arc<Service>);
+struct Kept(Arc<Place>);
+
+impl Kept {
+    /// Takes over a service that was made.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; the service is removed then.
+    fn new(service: Arc<Service>) -> Result<Self> {
+        let held = service.clone();
+        let place = pin_init!(Place {
+            service <- new_mutex!(held, "nrs_directory"),
+        });
+        let place = Arc::pin_init(place, GFP_KERNEL).inspect_err(|_| {
+            let _ = registry::remove(&service);
+        })?;
+        Ok(Self(place))
+    }
+}
 
 impl Drop for Kept {
     fn drop(&mut self) {
         // With clients it goes with the last of them.
-        let _ = registry::remove(&self.0);
+        let _ = registry::remove(&self.0.service());
     }
 }
 
-/// The directory of a service.
+/// What belongs to the directory of a service.
 #[pin_data]
-pub(crate) struct Directory {
-    #[pin]
-    service: Mutex<Kept>,
+pub(crate) struct Content {
+    kept: Kept,
 }
 
-impl Directory {
-    fn new(kept: Kept) -> impl PinInit<Self, Error> {
-        try_pin_init!(Self {
-            service <- new_mutex!(kept, "nrs_directory"),
-        })
-    }
-
+impl Content {
     /// The service that the directory stands for now.
     fn service(&self) -> Arc<Service> {
-        self.service.lock().0.clone()
+        self.kept.0.service()
     }
 }
+
+/// The directory of a service, with the directory of its rules.
+pub(crate) type Directory = Nested<Content>;
 
 /// One line in `page`; returns its length in bytes.
 ///
@@ -125,13 +159,10 @@ impl AttributeOperations<0> for Directory {
 
     fn store(this: &Directory, page: &[u8]) -> Result {
         let cpts = number(page)?;
-        let mut kept = this.service.lock();
-        if kept.0.cpts() == cpts {
-            return Ok(());
+        let mut service = this.kept.0.service.lock();
+        if service.cpts() != cpts {
+            *service = registry::recreate(&service, cpts)?;
         }
-        let new = registry::recreate(&kept.0, cpts)?;
-        // Only the reference: the registry no longer has the old one.
-        kept.0 = new;
         Ok(())
     }
 }

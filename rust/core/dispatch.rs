@@ -257,6 +257,12 @@ impl Dispatch {
         self.targets.iter().map_while(|target| target.as_ref())
     }
 
+    /// Whether the target in use is no device, but programs that serve by themselves.
+    pub(crate) fn serves_programs(&self) -> bool {
+        self.targets()
+            .any(|target| target.users() > 0 && target.number() == 0)
+    }
+
     /// The target for device `number`: the one there is, one that nobody uses any more, or a new one.
     ///
     /// To be called by one task at a time.

@@ -26,7 +26,7 @@ use crate::{
     sched::{
         attr::Attrs,
         item::Cost,
-        policy::{fairshare::params::ClassesMax, Config, Kind, Tunables},
+        policy::{fairshare::params::ClassesMax, tbf, Config, Kind, Tunables},
         slots::SLOTS_MAX,
     },
     sys::{
@@ -128,6 +128,9 @@ impl Service {
         let mut tunables = Tunables::default();
         if let Some(max) = ClassesMax::new(params::classes_max()) {
             tunables.fairshare.classes_max = max;
+        }
+        if let Some(max) = tbf::params::ClassesMax::new(params::classes_max()) {
+            tunables.tbf.classes_max = max;
         }
         let dispatch = Arc::new(Dispatch::new(params::default_slots()), GFP_KERNEL)?;
         let published = Arc::new(Published::new(), GFP_KERNEL)?;

@@ -50,7 +50,7 @@ macro_rules! tunable {
 }
 
 /// All tunables, in the order in which they are shown.
-pub(crate) static TUNABLES: [Tunable; 20] = [
+pub(crate) static TUNABLES: [Tunable; 22] = [
     Tunable {
         name: c"nrs_policies",
         show: Some(|service, out| service.write_policies(out)),
@@ -112,6 +112,13 @@ pub(crate) static TUNABLES: [Tunable; 20] = [
         c"nrs_tbf_global_rate",
         global_rate,
         tbf::GlobalRate::parse
+    ),
+    tunable!(tbf, c"nrs_tbf_rules_max", rules_max, tbf::RulesMax::parse),
+    tunable!(
+        tbf,
+        c"nrs_tbf_cache_size",
+        cache_size,
+        tbf::CacheSize::parse
     ),
     Tunable {
         name: c"nrs_tbf_stats",

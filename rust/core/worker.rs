@@ -112,7 +112,8 @@ impl Worker {
     /// Sends down what waits without progress; warns once.
     fn watch(&self) {
         let stall_ms = self.dispatch.stall_ms();
-        if stall_ms == 0 {
+        // Programs that do not read what they may serve have nothing to gain from more of it.
+        if stall_ms == 0 || self.dispatch.serves_programs() {
             return;
         }
         for partition in self.partitions.iter() {

@@ -1,22 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Directories of configfs that must not be removed.
+//! Directories of configfs that must not be removed, and directories that have another one in them.
 //!
-//! C header: `include/linux/configfs.h`. The kernel crate has subsystems, groups and attributes, but no
-//! dependents.
+//! C header: `include/linux/configfs.h`. The kernel crate has subsystems, groups and attributes, but neither
+//! dependents nor default groups, and each attribute says that it can be written.
+//!
+//! # Vocabulary
+//!
+//! - *Dependent*: whoever needs a directory to stay ([`Dependency`]).
+//! - *Default group*: a directory that comes and goes with the one around it ([`Nested`]). `mkdir` and `rmdir`
+//!   of the outer one make and remove both; while the inner one has directories that users made, `rmdir` of the
+//!   outer one fails with `ENOTEMPTY`.
 //!
 //! # Context
 //!
 //! [`depend`] takes the subsystem's mutex and configfs's own inode lock. Those are held around the
 //! callbacks of a subsystem, so it must not be called from one, nor under a lock that one takes.
 
-use core::ptr::NonNull;
+use core::{ops::Deref, ptr::NonNull};
 
 use kernel::{
     bindings,
-    configfs::{HasGroup, Subsystem},
+    configfs::{Group, HasGroup, ItemType, Subsystem},
     error::to_result,
     prelude::*,
+    str::CString,
     sync::{
         lock::{mutex::MutexBackend, Lock},
         Arc,
@@ -78,5 +86,138 @@ impl<D> Drop for Dependency<D> {
     fn drop(&mut self) {
         // SAFETY: By the invariant; after this the item is not looked at any more.
         unsafe { bindings::configfs_undepend_item(self.item.as_ptr()) };
+    }
+}
+
+/// A reference to a group that nobody else has made a default group of.
+///
+/// # Invariants
+///
+/// `group` is embedded in a `Group` whose item type releases it, and this object owns the reference that the
+/// item was initialised with.
+struct Inner {
+    group: NonNull<bindings::config_group>,
+}
+
+// SAFETY: `Inner::new` takes groups whose data can be sent and shared; configfs locks its groups itself.
+unsafe impl Send for Inner {}
+
+// SAFETY: Nothing can be done with a `&Inner` outside of this module, and here only its address is read.
+unsafe impl Sync for Inner {}
+
+impl Inner {
+    /// Makes the group.
+    ///
+    /// # Errors
+    ///
+    /// What `init` returns; `ENOMEM`.
+    fn new<D: Send + Sync + 'static>(init: impl PinInit<Group<D>, Error>) -> Result<Self> {
+        let group = Arc::into_raw(Arc::pin_init(init, GFP_KERNEL)?);
+        // SAFETY: `group` is a valid allocation.
+        let group = unsafe { <Group<D> as HasGroup<D>>::group(group) }.cast_mut();
+        // INVARIANT: A `Group` is only ever initialised by `Group::new`, with one reference and an item type
+        // whose release drops an `Arc<Group<D>>`: the one that was just turned into a pointer.
+        NonNull::new(group)
+            .map(|group| Self { group })
+            .ok_or(EINVAL)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // SAFETY: By the invariant; the reference is not used again.
+        unsafe { bindings::config_item_put(&raw mut (*self.group.as_ptr()).cg_item) };
+    }
+}
+
+/// The data of a directory that has another one in it from the start.
+///
+/// # Invariants
+///
+/// `inner` is the only default group of the group that this is the data of, and stays that until the outer group
+/// is released: unlinked by then, with nobody left to follow its list of default groups.
+#[pin_data]
+pub(crate) struct Nested<D> {
+    #[pin]
+    data: D,
+    inner: Inner,
+}
+
+impl<D> Deref for Nested<D> {
+    type Target = D;
+
+    fn deref(&self) -> &D {
+        &self.data
+    }
+}
+
+impl<D> Nested<D> {
+    /// A directory called `name` with the directory `inner` in it. Attributes of `item_type` that cannot be
+    /// written show a mode that says so.
+    ///
+    /// For the use in [`kernel::configfs::GroupOperations::make_group`].
+    ///
+    /// # Errors
+    ///
+    /// What `inner` returns; `ENOMEM`.
+    pub(crate) fn group<I: Send + Sync + 'static>(
+        name: CString,
+        item_type: &'static ItemType<Group<Self>, Self>,
+        data: impl PinInit<D, Error>,
+        inner: impl PinInit<Group<I>, Error>,
+    ) -> Result<impl PinInit<Group<Self>, Error>> {
+        let inner = Inner::new(inner)?;
+        let entry = inner.group;
+        // INVARIANT: `inner` is put in the list below, before anybody else sees the outer group; nothing else
+        // adds to that list, or takes `inner` out of `Self`.
+        let outer = Group::new(name, item_type, try_pin_init!(Self { data <- data, inner }));
+        Ok(outer.pin_chain(move |outer| {
+            // SAFETY: `outer` is a valid allocation.
+            let group = unsafe { <Group<Self> as HasGroup<Self>>::group(&*outer) }.cast_mut();
+            // SAFETY: `Group::new` initialised both groups, with it the list. They are at their final place,
+            // and nobody else knows them yet. `outer` owns `inner` by the invariant.
+            unsafe {
+                bindings::list_add_tail(
+                    &raw mut (*entry.as_ptr()).group_entry,
+                    &raw mut (*group).default_groups,
+                );
+            }
+            // SAFETY: As above; its item type is one of the kernel crate.
+            unsafe { tell_read_only(group) };
+            Ok(())
+        }))
+    }
+}
+
+/// Takes the permission to write from attributes that cannot be written: the kernel crate gives it to all.
+///
+/// # Safety
+///
+/// `group` is initialised, by `Group::new`.
+unsafe fn tell_read_only(group: *mut bindings::config_group) {
+    const READ_ONLY: bindings::umode_t = 0o440;
+    // SAFETY: An initialised group has its item type.
+    let mut next = unsafe { (*(*group).cg_item.ci_type).ct_attrs };
+    loop {
+        // SAFETY: The list ends with a null pointer, and `next` has not gone past it.
+        let attribute = unsafe { *next };
+        if attribute.is_null() {
+            return;
+        }
+        // SAFETY: An attribute that is in a list is valid.
+        if unsafe { (*attribute).store }.is_none() {
+            // SAFETY: As above.
+            let mode = unsafe { &raw mut (*attribute).ca_mode };
+            // SAFETY: The attributes are statics and `Opaque`, so they may be written. Only the first
+            // directory of an item type does so, before configfs looks at the attributes; should two be
+            // the first at a time, they write the same.
+            unsafe {
+                if mode.read_volatile() != READ_ONLY {
+                    mode.write_volatile(READ_ONLY);
+                }
+            }
+        }
+        // SAFETY: This was not the end.
+        next = unsafe { next.add(1) };
     }
 }

@@ -65,7 +65,7 @@ devices() {
 	dm ls 2>/dev/null | awk '!/No devices/ { print $1 }'
 }
 
-# clean_up: ends all loads and removes all mounts, devices and configured services.
+# clean_up: ends all loads and removes all mounts, devices, configured rules and services.
 clean_up() {
 	local name dir pid round
 	for dir in /sys/fs/cgroup/test*; do
@@ -83,7 +83,7 @@ clean_up() {
 			dm remove "$name" || { [ "$round" != 3 ] || dm remove --force "$name"; }
 		done
 	done >/tmp/clean.log 2>&1
-	for dir in /sys/kernel/config/nrs/*/ /sys/fs/cgroup/test*/; do [ ! -d "$dir" ] || rmdir "$dir"; done
+	for dir in /sys/kernel/config/nrs/*/rules/*/ /sys/kernel/config/nrs/*/ /sys/fs/cgroup/test*/; do [ ! -d "$dir" ] || rmdir "$dir"; done
 	for dir in /sys/kernel/config/nullb/*/; do [ ! -d "$dir" ] || null_blk_remove "$(basename "$dir")"; done
 	dm mknodes
 	[ -z "$(devices)" ]
@@ -256,6 +256,7 @@ refused() {
 	EBUSY) want='Device or resource busy|Module .* is in use|Resource temporarily unavailable' ;; EEXIST) want='File exists' ;;
 	ENODEV) want='No such device' ;; EACCES) want='Permission denied' ;; EIO) want='Input/output error|I/O error' ;;
 	ENXIO) want='No such device or address' ;; ENOTEMPTY) want='Directory not empty' ;; EPERM) want='Operation not permitted' ;;
+	ENAMETOOLONG) want='File name too long' ;;
 	*) fail "refused does not know $1" ;;
 	esac
 	if said=$("${@:2}" 2>&1); then fail "accepted, should give $1: ${*:2}"; fi

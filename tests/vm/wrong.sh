@@ -9,13 +9,14 @@ long=$(printf 'x%.0s' $(seq 1100))
 
 # state: all that can be seen of the module.
 state() {
-	local file
+	local file files=()
 	for file in /sys/kernel/debug/nrs/*/* /sys/module/nrs/parameters/* $dir/*/*; do
-		[ -f "$file" ] || continue
-		# What only takes writes has nothing to show.
-		case $file in *stats_reset) continue ;; esac
-		echo "$file: $(cat "$file")"
+		# What only takes writes has nothing to show; why a rule was refused changes with each.
+		case $file in *stats_reset | *rule_error) continue ;; esac
+		[ ! -f "$file" ] || files+=("$file")
 	done
+	# One process for all of them; what cannot be read now (rules without tbf) shows nothing.
+	grep -sH '' "${files[@]}" || true
 	dm table
 	dm status
 	ls /sys/kernel/debug/nrs $dir
@@ -89,7 +90,20 @@ cat >/tmp/writes <<'END'
 nrs_policies||EINVAL
 nrs_policies|  |EINVAL
 nrs_policies|nosuch|ENOENT
-nrs_policies|tbf|ENOENT
+nrs_policies|tbf2|ENOENT
+nrs_policies|tbf nosuch|EINVAL
+nrs_policies|tbf uid+|EINVAL
+nrs_policies|tbf generic+uid|EINVAL
+nrs_tbf_rule|start a uid={1} rate=5|EINVAL
+nrs_tbf_rule|change default rate=5|ENODEV
+nrs_tbf_rule|stop a|ENODEV
+nrs_tbf_rule||EINVAL
+nrs_tbf_rate|0|EINVAL
+nrs_tbf_depth|0|EINVAL
+nrs_tbf_cost_model|bytes|EINVAL
+nrs_tbf_global_rate|2|EINVAL
+nrs_tbf_rules_max|0|EINVAL
+stall_ms|99|EINVAL
 nrs_policies|FIFO|ENOENT
 nrs_policies|fifo2|ENOENT
 nrs_policies|reg|ENOENT

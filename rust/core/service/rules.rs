@@ -24,7 +24,7 @@ use crate::{
             tbf::{self, RowBuf, Update},
             AnyUpdate, Config, Part, ROWS,
         },
-        rules::{Action, Book, Command, RuleError},
+        rules::{Action, Book, Command, Name, RuleError},
         text::Heads,
     },
     sys::{misc, timer::Timed},
@@ -224,6 +224,16 @@ impl Service {
         });
     }
 
+    /// The rules of the first head of `heads` that has one named `name`.
+    pub(crate) fn book_with(&self, name: &Name, heads: Heads) -> Option<Arc<Book>> {
+        let settings = self.settings.lock();
+        let mut indices = PRIORITIES.into_iter().enumerate();
+        indices.find_map(|(index, priority)| {
+            let book = settings.book(index)?;
+            (addresses(heads, priority) && book.get(name).is_some()).then(|| book.clone())
+        })
+    }
+
     /// Writes `nrs_tbf_rule`: the rules of each head and partition, in order.
     ///
     /// # Errors
@@ -279,7 +289,8 @@ impl Service {
                         let part = inner.head(priority).primary_mut()?;
                         part.tbf()?.rows(slot, &mut buf)
                     });
-                    rows.extend(buf.as_slice()).map_err(|_| ENOMEM)?;
+                    rows.extend(buf.as_slice(), priority == Priority::High)
+                        .map_err(|_| ENOMEM)?;
                     misc::cond_resched();
                 }
             }

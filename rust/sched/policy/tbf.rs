@@ -273,6 +273,7 @@ impl<I: Item> State<I> {
         let gauge = plan.gauge(rule)?;
         Some(Row {
             subject,
+            high: false,
             default,
             id: gauge.id,
             rule: gauge.name,

@@ -27,6 +27,8 @@ use core::{
 pub struct Row {
     /// Its key.
     pub subject: Subject,
+    /// Whether it is on the high-priority head.
+    pub high: bool,
     /// Whether it stands in for classes that could not be made.
     pub default: bool,
     /// Identifier of its rule.
@@ -49,7 +51,7 @@ pub struct Row {
 
 impl Row {
     fn order(&self, other: &Self) -> Ordering {
-        let key = |row: &Self| (!row.default, row.subject);
+        let key = |row: &Self| (row.high, !row.default, row.subject);
         key(self).cmp(&key(other))
     }
 
@@ -74,6 +76,8 @@ fn add(to: &mut Counters, other: &Counters) {
 /// Counters of the classes of one rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Sum {
+    /// Whether it is on the high-priority head.
+    pub high: bool,
     /// Identifier of the rule.
     pub id: u32,
     /// Its name.
@@ -105,13 +109,14 @@ impl Rows {
         Self { rows: List::new() }
     }
 
-    /// Appends rows; sleeps.
+    /// Appends rows of the high-priority head, or of the regular one; sleeps.
     ///
     /// # Errors
     ///
     /// - [`NoMemory`]: the allocator had none; a part of the rows may have been appended.
-    pub fn extend(&mut self, rows: &[Row]) -> Result<(), NoMemory> {
-        rows.iter().try_for_each(|row| self.rows.push(*row))
+    pub fn extend(&mut self, rows: &[Row], high: bool) -> Result<(), NoMemory> {
+        rows.iter()
+            .try_for_each(|row| self.rows.push(Row { high, ..*row }))
     }
 
     /// Sorts by class and makes one row of those of the same class; O(n log n).
@@ -134,6 +139,7 @@ impl Rows {
         let mut sums = List::with_capacity(rows.len())?;
         for row in rows {
             sums.push(Sum {
+                high: row.high,
                 id: row.id,
                 rule: row.rule,
                 rate: row.rate,
@@ -145,7 +151,7 @@ impl Rows {
         }
         merge(
             &mut sums,
-            |a, b| a.id.cmp(&b.id),
+            |a, b| (a.high, a.id).cmp(&(b.high, b.id)),
             |to, other| {
                 add(&mut to.counters, &other.counters);
                 to.classes = to.classes.saturating_add(other.classes);
@@ -182,7 +188,7 @@ fn merge<T: Copy>(
     list.truncate(kept);
 }
 
-/// Writes the statistics of one head as YAML: `rules` and `classes`.
+/// Writes statistics as YAML: `rules` and `classes`.
 ///
 /// # Errors
 ///
@@ -191,6 +197,7 @@ pub fn write_yaml(out: &mut impl Write, rows: &[Row], sums: &[Sum]) -> fmt::Resu
     sequence(out, "rules", sums.len())?;
     for sum in sums {
         writeln!(out, "- rule: \"{}\"", sum.rule)?;
+        writeln!(out, "  head: {}", head(sum.high))?;
         writeln!(out, "  rate: \"{}\"", sum.rate)?;
         writeln!(out, "  unit: {}", sum.count.name())?;
         writeln!(out, "  classes: {}", sum.classes)?;
@@ -206,6 +213,7 @@ pub fn write_yaml(out: &mut impl Write, rows: &[Row], sums: &[Sum]) -> fmt::Resu
             write!(Escape(out), "{}", row.subject)?;
             out.write_str("\"\n")?;
         }
+        writeln!(out, "  head: {}", head(row.high))?;
         writeln!(out, "  rule: \"{}\"", row.rule)?;
         writeln!(out, "  rate: \"{}\"", row.rate)?;
         writeln!(out, "  unit: {}", row.count.name())?;
@@ -215,6 +223,15 @@ pub fn write_yaml(out: &mut impl Write, rows: &[Row], sums: &[Sum]) -> fmt::Resu
         writeln!(out, "  debt_ns: {}", row.debt)?;
     }
     Ok(())
+}
+
+/// The word for a head that commands know.
+const fn head(high: bool) -> &'static str {
+    if high {
+        "hp"
+    } else {
+        "reg"
+    }
 }
 
 fn sequence(out: &mut impl Write, name: &str, len: usize) -> fmt::Result {

@@ -27,7 +27,7 @@ fn lu_5379_long_listings_are_complete() {
     let rows = sim.rows();
     assert_eq!(rows.len(), 1000);
     let mut all = Rows::new();
-    all.extend(&rows).unwrap();
+    all.extend(&rows, false).unwrap();
     all.merge();
     let mut text = String::new();
     write_yaml(&mut text, all.as_slice(), all.sums().unwrap().as_slice()).unwrap();

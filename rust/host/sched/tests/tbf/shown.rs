@@ -17,7 +17,7 @@ use yaml_rust2::{Yaml, YamlLoader};
 
 fn parse(rows: &[Row]) -> Yaml {
     let mut all = Rows::new();
-    all.extend(rows).expect("memory");
+    all.extend(rows, false).expect("memory");
     all.merge();
     let sums = all.sums().expect("memory");
     let mut text = String::new();
@@ -77,6 +77,31 @@ fn classes_and_rules_of_all_partitions() {
     let empty = parse(&[]);
     assert_eq!(empty["rules"].as_vec().map(Vec::len), Some(0));
     assert_eq!(empty["classes"].as_vec().map(Vec::len), Some(0));
+}
+
+/// Rules of the two heads are not mixed up, whatever their numbers.
+#[test]
+fn heads_are_told_apart() {
+    let mut rows = Rows::new();
+    for (command, high) in [
+        ("start a uid={1} rate=10", false),
+        ("start b uid={1} rate=20", true),
+    ] {
+        let mut sim = Sim::by_uid();
+        sim.rule(command);
+        sim.queue(0, 1, 2, 1);
+        sim.run(sim.now + SECOND, none);
+        rows.extend(&sim.rows(), high).unwrap();
+    }
+    rows.merge();
+    let sums = rows.sums().unwrap();
+    let seen: Vec<_> = sums
+        .as_slice()
+        .iter()
+        .map(|sum| (sum.rule.to_string(), sum.high))
+        .collect();
+    assert_eq!(seen, [("a".into(), false), ("b".into(), true)]);
+    assert_eq!(rows.as_slice().len(), 2);
 }
 
 proptest! {

@@ -1,0 +1,537 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Rules of `tbf` that an administrator makes: `nrs/SERVICE/rules/NAME/` in configfs.
+//!
+//! | attribute | holds |
+//! |---|---|
+//! | `match` | conditions; `EBUSY` while the rule is started |
+//! | `head` | `reg`, `hp` or `all`; `EBUSY` while the rule is started |
+//! | `rate` | what a class gets; nothing: that of `nrs_tbf_rate` |
+//! | `minrate` | what a class gets at least, `0` for nothing |
+//! | `rank` | the rule to stand before; nothing: in front |
+//! | `realtime`, `borrow` | `0` or `1` |
+//! | `also` | other rules whose limits hold too, joined by `+` |
+//! | `enabled` | `0` or `1`, see below |
+//!
+//! # Vocabulary
+//!
+//! - *Draft*: what was written to a directory ([`Draft`]); all there is before the rule is started.
+//! - *Started*: one of the rules in `nrs_tbf_rule` has the name of the directory, on a head that `head` has.
+//!   Who started it does not matter: it is the same rule, and the directory shows and changes it.
+//!
+//! ```text
+//!            ┌────────────── tbf is stopped, or the rule by another way ─────────────┐
+//!            ▼                                                                       │
+//!  mkdir ─▶ draft, enabled 0 ──────────── 1 to enabled: "start" ───────────▶ started, enabled 1
+//!            │       ▲                                                       │       │
+//!            │       └──────────────────── 0 to enabled: "stop" ─────────────┘       │ values: "change"
+//!            ▼                                                                       │
+//!          rmdir ◀──────────────────────────── "stop" ───────────────────────────────┘
+//! ```
+//!
+//! All of this becomes commands ([`Service::command_rules`]), so it is refused for the same reasons, and
+//! nothing is changed then, here neither.
+
+use core::fmt::{self, Write as _};
+
+use kernel::{
+    configfs::{AttributeOperations, Group, GroupOperations},
+    configfs_attrs, new_mutex,
+    page::PAGE_SIZE,
+    prelude::*,
+    str::CString,
+    sync::{Arc, Mutex},
+};
+
+use super::{line, Place};
+use crate::{
+    core::{errno, service::Service},
+    sched::{
+        error,
+        rules::{Action, Book, Command, Name, Pairs, RuleError, ALSO_MAX, COMMAND_MAX, NAME_MAX},
+        text::Heads,
+    },
+};
+
+/// Bytes of the conditions, at most: the rest of a command needs fewer than 256.
+const MATCH_MAX: usize = COMMAND_MAX - 256;
+
+/// The directory `rules` of a service.
+#[pin_data]
+pub(crate) struct Rules {
+    place: Arc<Place>,
+}
+
+/// The directory `rules` for the service of `place`.
+///
+/// # Errors
+///
+/// `ENOMEM`.
+pub(super) fn group(place: Arc<Place>) -> Result<impl PinInit<Group<Rules>, Error>> {
+    let item_type = configfs_attrs! {
+        container: Group<Rules>,
+        data: Rules,
+        child: Rule,
+        attributes: [],
+    };
+    let path = c"rules".try_into()?;
+    Ok(Group::new(path, item_type, try_pin_init!(Rules { place })))
+}
+
+#[vtable]
+impl GroupOperations for Rules {
+    type Child = Rule;
+
+    fn make_group(&self, name: &CStr) -> Result<impl PinInit<Group<Rule>, Error>> {
+        let item_type = configfs_attrs! {
+            container: Group<Rule>,
+            data: Rule,
+            attributes: [
+                match: 0,
+                head: 1,
+                rate: 2,
+                minrate: 3,
+                rank: 4,
+                realtime: 5,
+                borrow: 6,
+                also: 7,
+                enabled: 8,
+            ],
+        };
+        let path = name.try_into()?;
+        let name = rule_name(name)?;
+        let started = self.place.service().book_with(&name, Heads::All);
+        if name == Name::DEFAULT || started.is_some() {
+            return Err(EEXIST);
+        }
+        let place = self.place.clone();
+        let rule = try_pin_init!(Rule {
+            name,
+            place,
+            draft <- new_mutex!(Draft::new()?, "nrs_rule"),
+        }? Error);
+        Ok(Group::new(path, item_type, rule))
+    }
+}
+
+/// The name that a directory gives its rule.
+///
+/// # Errors
+///
+/// - `ENAMETOOLONG`: more than [`NAME_MAX`] characters.
+/// - `EINVAL`: others than letters, digits and `_`.
+fn rule_name(name: &CStr) -> Result<Name> {
+    let text = name.to_str().map_err(|_| EINVAL)?;
+    Name::new(text).ok_or_else(|| {
+        if text.len() > NAME_MAX && text.bytes().all(Name::takes) {
+            ENAMETOOLONG
+        } else {
+            EINVAL
+        }
+    })
+}
+
+/// The errno for text that no command can have.
+fn refused(error: RuleError) -> Error {
+    errno(error::Error::new(error.code, error.expected))
+}
+
+/// The text that was written, without blanks around it.
+///
+/// # Errors
+///
+/// `EINVAL`: not text.
+fn text_of(page: &[u8]) -> Result<&str> {
+    let text = core::str::from_utf8(page).map_err(|_| EINVAL)?;
+    Ok(text.trim_ascii())
+}
+
+/// What can be set as `KEY=VALUE` in a command.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Key {
+    Rate,
+    Minrate,
+    Rank,
+    Realtime,
+    Borrow,
+    Also,
+}
+
+impl Key {
+    /// In the order of a command.
+    const ALL: [Self; 6] = [
+        Self::Rate,
+        Self::Minrate,
+        Self::Rank,
+        Self::Realtime,
+        Self::Borrow,
+        Self::Also,
+    ];
+
+    /// How it is written.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Rate => "rate",
+            Self::Minrate => "minrate",
+            Self::Rank => "rank",
+            Self::Realtime => "realtime",
+            Self::Borrow => "borrow",
+            Self::Also => "also",
+        }
+    }
+
+    /// Whether `pairs` has it.
+    const fn is_in(self, pairs: &Pairs) -> bool {
+        match self {
+            Self::Rate => pairs.rate.is_some(),
+            Self::Minrate => pairs.minrate.is_some(),
+            Self::Rank => pairs.rank.is_some(),
+            Self::Realtime => pairs.realtime.is_some(),
+            Self::Borrow => pairs.borrow.is_some(),
+            Self::Also => pairs.also.is_some(),
+        }
+    }
+
+    /// Makes it in `to` what it is in `from`.
+    fn copy(self, to: &mut Pairs, from: &Pairs) {
+        match self {
+            Self::Rate => to.rate = from.rate,
+            Self::Minrate => to.minrate = from.minrate,
+            Self::Rank => to.rank = from.rank,
+            Self::Realtime => to.realtime = from.realtime,
+            Self::Borrow => to.borrow = from.borrow,
+            Self::Also => to.also = from.also,
+        }
+    }
+}
+
+/// The value of a key, as it is written in a command; of one that is not set what it is by default.
+struct Value<'a>(&'a Pairs, Key);
+
+impl fmt::Display for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(pairs, key) = self;
+        match key {
+            Key::Rate => match pairs.rate {
+                Some((_, rate)) => rate.fmt(f),
+                None => Ok(()),
+            },
+            Key::Minrate => match pairs.minrate {
+                Some((_, Some(rate))) => rate.fmt(f),
+                _ => f.write_char('0'),
+            },
+            Key::Rank => match pairs.rank {
+                Some((_, name)) => name.fmt(f),
+                None => Ok(()),
+            },
+            Key::Realtime => u8::from(pairs.realtime == Some(true)).fmt(f),
+            Key::Borrow => u8::from(pairs.borrow == Some(true)).fmt(f),
+            Key::Also => {
+                let names = pairs.also.iter().flatten().flatten();
+                for (index, (_, name)) in names.enumerate() {
+                    let joint = if index > 0 { "+" } else { "" };
+                    write!(f, "{joint}{name}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// All pairs that are set, with a blank before each.
+struct Written<'a>(&'a Pairs);
+
+impl fmt::Display for Written<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut keys = Key::ALL.into_iter().filter(|key| key.is_in(self.0));
+        keys.try_for_each(|key| write!(f, " {}={}", key.name(), Value(self.0, key)))
+    }
+}
+
+/// What the rule `name` of `book` is; `rank` is not kept there.
+fn pairs_in(book: &Book, name: &Name) -> Pairs {
+    let Some(rule) = book.get(name) else {
+        return Pairs::default();
+    };
+    let limits = rule.limits();
+    let named = |id: &u32| book.rules().find(|other| other.id() == *id);
+    let mut names = limits.also.ids().iter().filter_map(named);
+    Pairs {
+        rate: Some((0, limits.rate)),
+        minrate: Some((0, limits.minrate)),
+        rank: None,
+        realtime: Some(limits.realtime),
+        borrow: Some(limits.borrow),
+        also: Some([(); ALSO_MAX].map(|()| names.next().map(|other| (0, *other.name())))),
+    }
+}
+
+/// What was written to a directory.
+struct Draft {
+    heads: Heads,
+    /// Conditions, none if empty.
+    conditions: CString,
+    pairs: Pairs,
+}
+
+impl Draft {
+    fn new() -> Result<Self> {
+        Ok(Self {
+            heads: Heads::All,
+            conditions: c"".try_into()?,
+            pairs: Pairs::default(),
+        })
+    }
+
+    /// What a command for these heads begins with.
+    fn prefix(&self) -> &'static str {
+        match self.heads {
+            Heads::All => "",
+            Heads::Regular => "reg ",
+            Heads::High => "hp ",
+        }
+    }
+}
+
+/// The directory of a rule.
+#[pin_data(PinnedDrop)]
+pub(crate) struct Rule {
+    name: Name,
+    place: Arc<Place>,
+    #[pin]
+    draft: Mutex<Draft>,
+}
+
+#[pinned_drop]
+impl PinnedDrop for Rule {
+    fn drop(self: Pin<&mut Self>) {
+        let draft = self.draft.lock();
+        let service = self.place.service();
+        if let Err(error) = self.stop(&draft, &service) {
+            pr_warn!(
+                "service {}: rule {} stays without its directory: {:?}\n",
+                service.name(),
+                self.name.as_str(),
+                error,
+            );
+        }
+    }
+}
+
+impl Rule {
+    /// The rules of a head that the rule is started on.
+    fn started(&self, draft: &Draft, service: &Service) -> Option<Arc<Book>> {
+        service.book_with(&self.name, draft.heads)
+    }
+
+    /// Carries out `args`, a command.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; what [`Service::command_rules`] refuses.
+    fn command(service: &Service, args: fmt::Arguments<'_>) -> Result {
+        let command = CString::try_from_fmt(args)?;
+        service.command_rules(command.to_str().map_err(|_| EINVAL)?)
+    }
+
+    /// Starts the rule.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: no conditions. What the command returns.
+    fn start(&self, draft: &Draft, service: &Service) -> Result {
+        let conditions = draft.conditions.to_str().map_err(|_| EINVAL)?;
+        if conditions.is_empty() {
+            return Err(EINVAL);
+        }
+        let (prefix, pairs) = (draft.prefix(), Written(&draft.pairs));
+        Self::command(
+            service,
+            format_args!("{prefix}start {} {conditions}{pairs}", self.name),
+        )
+    }
+
+    /// Stops the rule if it is started.
+    ///
+    /// # Errors
+    ///
+    /// What the command returns.
+    fn stop(&self, draft: &Draft, service: &Service) -> Result {
+        if self.started(draft, service).is_none() {
+            return Ok(());
+        }
+        let prefix = draft.prefix();
+        Self::command(service, format_args!("{prefix}stop {}", self.name))
+    }
+
+    /// One line in `page` with the value of `key`, of the rule if it is started, else of the draft.
+    fn show_pair(&self, key: Key, page: &mut [u8; PAGE_SIZE]) -> Result<usize> {
+        let draft = self.draft.lock();
+        let pairs = match self.started(&draft, &self.place.service()) {
+            Some(book) if key != Key::Rank => pairs_in(&book, &self.name),
+            _ => draft.pairs,
+        };
+        line(page, format_args!("{}", Value(&pairs, key)))
+    }
+
+    /// Sets `key` to what `page` holds, in the draft, and in the rule if it is started.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: not a value of `key`.
+    /// - What a command that changes the rule returns.
+    fn store_pair(&self, key: Key, page: &[u8]) -> Result {
+        let value = text_of(page)?;
+        // One word, so that no other pair gets in with it.
+        if !value.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(EINVAL);
+        }
+        let mut draft = self.draft.lock();
+        let service = self.place.service();
+        let started = self.started(&draft, &service).is_some();
+        if value.is_empty() && (key == Key::Rank || key == Key::Rate && !started) {
+            key.copy(&mut draft.pairs, &Pairs::default());
+            return Ok(());
+        }
+        let (prefix, name, key_name) = (draft.prefix(), self.name, key.name());
+        let text = CString::try_from_fmt(format_args!("{prefix}change {name} {key_name}={value}"))?;
+        let text = text.to_str().map_err(|_| EINVAL)?;
+        let Action::Change(pairs) = Command::parse(text).map_err(refused)?.action else {
+            return Err(EINVAL);
+        };
+        if started {
+            service.command_rules(text)?;
+        }
+        key.copy(&mut draft.pairs, &pairs);
+        Ok(())
+    }
+
+    /// Has `change` work on the draft.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY`: the rule is started.
+    fn edit(&self, change: impl FnOnce(&mut Draft)) -> Result {
+        let mut draft = self.draft.lock();
+        if self.started(&draft, &self.place.service()).is_some() {
+            return Err(EBUSY);
+        }
+        change(&mut draft);
+        Ok(())
+    }
+}
+
+/// `match`
+#[vtable]
+impl AttributeOperations<0> for Rule {
+    type Data = Rule;
+
+    fn show(this: &Rule, page: &mut [u8; PAGE_SIZE]) -> Result<usize> {
+        let draft = this.draft.lock();
+        let book = this.started(&draft, &this.place.service());
+        match book.as_ref().and_then(|book| book.get(&this.name)) {
+            Some(rule) => line(page, format_args!("{}", rule.conditions())),
+            None => line(
+                page,
+                format_args!("{}", draft.conditions.to_str().unwrap_or("")),
+            ),
+        }
+    }
+
+    fn store(this: &Rule, page: &[u8]) -> Result {
+        let text = text_of(page)?;
+        if text.len() > MATCH_MAX {
+            return Err(EINVAL);
+        }
+        if !text.is_empty() {
+            // Which fields there are is known when the rule is started.
+            let command = CString::try_from_fmt(format_args!("start {} {text}", this.name))?;
+            let command = Command::parse(command.to_str().map_err(|_| EINVAL)?).map_err(refused)?;
+            // Conditions, and nothing after them.
+            if !matches!(command.action, Action::Start(_, pairs) if pairs == Pairs::default()) {
+                return Err(EINVAL);
+            }
+        }
+        let conditions = CString::try_from_fmt(format_args!("{text}"))?;
+        this.edit(|draft| draft.conditions = conditions)
+    }
+}
+
+/// `head`
+#[vtable]
+impl AttributeOperations<1> for Rule {
+    type Data = Rule;
+
+    fn show(this: &Rule, page: &mut [u8; PAGE_SIZE]) -> Result<usize> {
+        let name = match this.draft.lock().heads {
+            Heads::All => "all",
+            Heads::Regular => "reg",
+            Heads::High => "hp",
+        };
+        line(page, format_args!("{name}"))
+    }
+
+    fn store(this: &Rule, page: &[u8]) -> Result {
+        let heads = match text_of(page)? {
+            "all" => Heads::All,
+            "reg" => Heads::Regular,
+            "hp" => Heads::High,
+            _ => return Err(EINVAL),
+        };
+        this.edit(|draft| draft.heads = heads)
+    }
+}
+
+/// The attribute of a key.
+macro_rules! pair {
+    ($id:literal, $key:ident) => {
+        #[vtable]
+        impl AttributeOperations<$id> for Rule {
+            type Data = Rule;
+
+            fn show(this: &Rule, page: &mut [u8; PAGE_SIZE]) -> Result<usize> {
+                this.show_pair(Key::$key, page)
+            }
+
+            fn store(this: &Rule, page: &[u8]) -> Result {
+                this.store_pair(Key::$key, page)
+            }
+        }
+    };
+}
+
+pair!(2, Rate);
+pair!(3, Minrate);
+pair!(4, Rank);
+pair!(5, Realtime);
+pair!(6, Borrow);
+pair!(7, Also);
+
+/// `enabled`
+#[vtable]
+impl AttributeOperations<8> for Rule {
+    type Data = Rule;
+
+    fn show(this: &Rule, page: &mut [u8; PAGE_SIZE]) -> Result<usize> {
+        let draft = this.draft.lock();
+        let started = this.started(&draft, &this.place.service()).is_some();
+        line(page, format_args!("{}", u8::from(started)))
+    }
+
+    fn store(this: &Rule, page: &[u8]) -> Result {
+        let wanted = match text_of(page)? {
+            "0" => false,
+            "1" => true,
+            _ => return Err(EINVAL),
+        };
+        let draft = this.draft.lock();
+        let service = this.place.service();
+        if !wanted {
+            this.stop(&draft, &service)
+        } else if this.started(&draft, &service).is_some() {
+            Ok(())
+        } else {
+            this.start(&draft, &service)
+        }
+    }
+}

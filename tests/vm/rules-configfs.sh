@@ -1,0 +1,540 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Rules of tbf in configfs: nrs/SERVICE/rules/NAME is the same rule as the one that nrs_tbf_rule shows.
+. /tests/nrs.sh
+
+top=/sys/kernel/config/nrs
+dir=$top/svc/rules
+
+# service [POLICY]: one without clients, tbf by uid on both heads unless told otherwise.
+service() {
+	module
+	mkdir $top/svc
+	policy svc "${1:-tbf uid}"
+}
+
+# rules: the lines of nrs_tbf_rule in $lines, none if there is no tbf. It and what uses it start no process.
+rules() {
+	lines=()
+	mapfile -t lines </sys/kernel/debug/nrs/svc/nrs_tbf_rule || true
+}
+
+# is NAME LINE [regular|high]: the rule's line without "ref", on that head or on both; there is none if LINE is empty.
+is() {
+	local line section='' found='' lines
+	rules
+	for line in "${lines[@]}"; do
+		case $line in
+		*_requests:) section=${line%%_*} ;;
+		"$1 "*)
+			line=${line%, ref *}
+			if [ "${3:-$section}" = "$section" ] && [ "$line" != "$found" ]; then found+=$line; fi
+			;;
+		esac
+	done
+	[ "$found" = "$2" ] || fail "rule $1 is '$found', not '$2': ${lines[*]}"
+}
+
+# names WANTED: those of all rules of the regular head, in order.
+names() {
+	local line section='' found='' lines
+	rules
+	for line in "${lines[@]}"; do
+		case $line in
+		*_requests:) section=$line ;;
+		CPT*) ;;
+		*) [ "$section" != regular_requests: ] || found+="${line%% *} " ;;
+		esac
+	done
+	[ "$found" = "$1 " ] || fail "rules are '$found', not '$1'"
+}
+
+# put NAME ATTRIBUTE VALUE
+put() {
+	echo "$3" >"$dir/$1/$2" || fail "$1/$2 = '$3' refused"
+}
+
+# has NAME ATTRIBUTE VALUE
+has() {
+	local is
+	read -r is <"$dir/$1/$2"
+	[ "$is" = "$3" ] || fail "$1/$2 is '$is', not '$3'"
+}
+
+# made NAME MATCH [ATTRIBUTE=VALUE...]: a directory; started if enabled=1 is the last.
+made() {
+	local name=$1 pair
+	mkdir "$dir/$name"
+	put "$name" match "$2"
+	shift 2
+	for pair; do put "$name" "${pair%%=*}" "${pair#*=}"; done
+}
+
+# mode FILE
+mode() {
+	stat -c %a "$1"
+}
+
+directories() {
+	module
+	mkdir $top/svc
+	[ -d $dir ] || fail "no rules in a new service"
+	[ "$(ls $top/svc | tr '\n' ' ')" = "cpts rules slots state " ] || fail "$(ls $top/svc)"
+	refused EPERM rmdir $dir
+	refused EPERM mkdir $top/svc/rule
+	[ "$(mode $top/svc/state)" = 440 ] || fail "state: $(mode $top/svc/state)"
+	[ "$(mode $top/svc/cpts)" = 660 ] || fail "cpts: $(mode $top/svc/cpts)"
+	mkdir $dir/one $dir/fifteen_letters $dir/A_9
+	[ "$(ls $dir/one | tr '\n' ' ')" = "also borrow enabled head match minrate rank rate realtime " ] || fail "$(ls $dir/one)"
+	refused ENAMETOOLONG mkdir $dir/sixteen_letters_
+	local name
+	for name in a-b a.b 'a b' 'a+b' 'a-sixteen-letters' $'\303\251'; do refused EINVAL mkdir "$dir/$name"; done
+	refused EEXIST mkdir $dir/default
+	refused EEXIST mkdir $dir/one
+	refused EPERM mkdir $dir/one/two
+	refused ENOTEMPTY rmdir $top/svc
+	# A second one has rules of its own.
+	mkdir $top/other
+	mkdir $top/other/rules/one
+	rmdir $top/other/rules/one $top/other
+	refused EBUSY rmmod nrs
+	rmdir $dir/*
+	rmdir $top/svc
+	rmmod nrs
+}
+
+life() {
+	service fifo
+	mkdir $dir/r
+	has r match ''
+	has r head all
+	has r rate ''
+	has r minrate 0
+	has r rank ''
+	has r realtime 0
+	has r borrow 0
+	has r also ''
+	has r enabled 0
+	put r enabled 0
+	expect_errno EINVAL $dir/r/enabled 1
+	put r match ' uid={1000 1001} '
+	has r match 'uid={1000 1001}'
+	# Not without tbf.
+	expect_errno EINVAL $dir/r/enabled 1
+	has r enabled 0
+	policy svc 'tbf uid'
+	set_to svc nrs_tbf_rate 123
+	put r enabled 1
+	has r enabled 1
+	put r enabled 1
+	is r 'r uid={1000 1001} 123' regular
+	is r 'r uid={1000 1001} 123' high
+	has r rate 123
+	# Changes reach the rule.
+	put r rate 200MiB/s
+	is r 'r uid={1000 1001} 200MiB/s'
+	put r rate 5000iops
+	put r minrate 20iops
+	has r minrate 20iops
+	put r realtime 5
+	has r realtime 1
+	put r borrow 1
+	# What is refused stays as it was.
+	expect_errno EINVAL $dir/r/rate 0
+	expect_errno EINVAL $dir/r/rate ''
+	expect_errno EINVAL $dir/r/rate 10iops
+	expect_errno EINVAL $dir/r/minrate 6000iops
+	expect_errno ENOENT $dir/r/rank nosuch
+	expect_errno ENOENT $dir/r/also nosuch
+	expect_errno EBUSY $dir/r/match '{1}'
+	expect_errno EBUSY $dir/r/match 'uid={1000 1001}'
+	expect_errno EBUSY $dir/r/head reg
+	is r 'r uid={1000 1001} 5000iops'
+	has r rate 5000iops
+	has r minrate 20iops
+	has r rank ''
+	has r also ''
+	has r match 'uid={1000 1001}'
+	has r head all
+	# It is the same rule.
+	set_to svc nrs_tbf_rule 'change r rate=77iops minrate=0 borrow=0'
+	has r rate 77iops
+	has r minrate 0
+	has r realtime 1
+	has r borrow 0
+	set_to svc nrs_tbf_rule 'stop r'
+	has r enabled 0
+	has r rate 5000iops
+	put r enabled 1
+	is r 'r uid={1000 1001} 5000iops'
+	has r minrate 20iops
+	put r enabled 0
+	is r ''
+	has r enabled 0
+	put r enabled 1
+	# Without tbf there is no rule, and with it there is not either.
+	policy svc fifo
+	has r enabled 0
+	put r rate 88
+	expect_errno EINVAL $dir/r/enabled 1
+	policy svc 'tbf uid'
+	has r enabled 0
+	is r ''
+	put r minrate 0
+	put r enabled 1
+	is r 'r uid={1000 1001} 88'
+	rmdir $dir/r
+	is r ''
+	# One that is there already has no directory, until it is stopped.
+	set_to svc nrs_tbf_rule 'hp start d {7} rate=7'
+	refused EEXIST mkdir $dir/d
+	set_to svc nrs_tbf_rule 'stop d'
+	mkdir $dir/d
+	set_to svc nrs_tbf_rule 'hp start d {7} rate=7'
+	has d enabled 1
+	has d match 'uid={7}'
+	has d rate 7
+	rmdir $dir/d
+	is d ''
+}
+
+heads() {
+	service
+	made r '{1}' rate=10 head=reg enabled=1
+	made h '{2}' rate=20 head=hp enabled=1
+	is r 'r uid={1} 10' regular
+	is r '' high
+	is h '' regular
+	is h 'h uid={2} 20' high
+	put h rate 21
+	is h 'h uid={2} 21' high
+	# On the other head it is another rule.
+	set_to svc nrs_tbf_rule 'hp start r {3} rate=30'
+	put r enabled 0
+	is r '' regular
+	is r 'r uid={3} 30' high
+	has r enabled 0
+	put r head hp
+	has r enabled 1
+	has r match 'uid={3}'
+	has r rate 30
+	put r enabled 0
+	is r ''
+	put r match '{4}'
+	put r head all
+	put r enabled 1
+	is r 'r uid={4} 10'
+	policy svc 'fifo reg'
+	has r enabled 1
+	is r '' regular
+	policy svc fifo
+	has r enabled 0
+}
+
+order() {
+	service
+	made a '{1}' rate=10 enabled=1
+	made b '{2}' rate=10 enabled=1
+	names 'b a default'
+	made c '{3}' rate=10 rank=a enabled=1
+	names 'b c a default'
+	put b rank default
+	has b rank default
+	names 'c a b default'
+	put b rank ''
+	has b rank ''
+	names 'c a b default'
+	# Limits of other rules.
+	put c also a+b
+	has c also a+b
+	expect_errno EINVAL $dir/c/also a+c
+	expect_errno ENOENT $dir/c/also a+d
+	has c also a+b
+	put c also b
+	has c also b
+	expect_errno EBUSY $dir/b/enabled 0
+	has b enabled 1
+	# A directory cannot refuse to go: its rule stays, and the log says so.
+	rmdir $dir/b
+	is b 'b uid={2} 10'
+	dmesg | tail -n 5 | grep -q 'svc: rule b stays without its directory' || fail "the log says nothing"
+	refused EEXIST mkdir $dir/b
+	put c also ''
+	has c also ''
+	set_to svc nrs_tbf_rule 'stop b'
+	mkdir $dir/b
+	# What was written before the start counts too.
+	made e '{5}' rate=3MiB/s minrate=1MiB/s realtime=1 borrow=1 also=c+a rank=c enabled=1
+	is e 'e uid={5} 3MiB/s'
+	has e minrate 1MiB/s
+	has e realtime 1
+	has e borrow 1
+	has e also c+a
+	names 'e c a default'
+}
+
+# all_values: of the directory w, and the rules, in $all; starts no process.
+all_values() {
+	local file value
+	all=
+	for file in "$dir"/w/* "$(at svc nrs_tbf_rule)"; do
+		mapfile -t value <"$file"
+		all+="$file: ${value[*]}"$'\n'
+	done
+}
+
+cat >/tmp/values <<'END'
+match|uid|EINVAL
+match|uid={|EINVAL
+match|uid={x}|EINVAL
+match|nosuch={1}|EINVAL
+match|{1} rate=5|EINVAL
+match|{1} 5|EINVAL
+match|{1} rank=default|EINVAL
+match|{1} x|EINVAL
+match|{1}\\nstop w|EINVAL
+match|{1}\0001|EINVAL
+match|\0377|EINVAL
+match|LONG|EINVAL
+head|both|EINVAL
+head||EINVAL
+head|REG|EINVAL
+head|reg hp|EINVAL
+rate|-1|EINVAL
+rate|0|EINVAL
+rate|x|EINVAL
+rate|5 borrow=1|EINVAL
+rate|5\\tborrow=1|EINVAL
+rate|10000001|EINVAL
+rate|2TiB/s|EINVAL
+rate|LONG|EINVAL
+minrate||EINVAL
+minrate|x|EINVAL
+minrate|-1|EINVAL
+rank|a-b|EINVAL
+rank|sixteen_letters_|EINVAL
+rank|a b|EINVAL
+realtime||EINVAL
+realtime|x|EINVAL
+realtime|-1|EINVAL
+borrow||EINVAL
+borrow|2|EINVAL
+borrow|yes|EINVAL
+also|+|EINVAL
+also|a+|EINVAL
+also|a,b|EINVAL
+also|a+b+c+d|EINVAL
+also|a-b|EINVAL
+enabled||EINVAL
+enabled|2|EINVAL
+enabled|-1|EINVAL
+enabled|on|EINVAL
+enabled|1 1|EINVAL
+END
+
+# values STARTED: each is refused, and changes nothing.
+values() {
+	local file value errno long all before tried=0
+	long=$(printf '1 %.0s' $(seq 2000))
+	service
+	made w '{1}' rate=50 minrate=5 realtime=1 "enabled=$1"
+	all_values
+	before=$all
+	while IFS='|' read -r file value errno; do
+		tried=$((tried + 1))
+		# A third of them on the slow kernel.
+		[ -z "$debug" ] || [ $((tried % 3)) = "$1" ] || continue
+		value=${value/LONG/"{$long}"}
+		printf -v value '%b' "$value"
+		expect_errno "$errno" "$dir/w/$file" "$value"
+		all_values
+		[ "$all" = "$before" ] || fail "changed by $file=$value: '$before' to '$all'"
+	done </tmp/values
+	# Nobody but root.
+	refused EACCES setpriv --reuid 1000 --regid 1000 --clear-groups cat $dir/w/rate
+	say "$tried tried"
+	[ "$tried" -ge 40 ]
+}
+
+# What tbf does not look at is refused at the start.
+fields() {
+	service
+	made r 'gid={1}' rate=10
+	expect_errno EINVAL $dir/r/enabled 1
+	has r enabled 0
+	put r match 'uid={1}'
+	put r rank nosuch
+	expect_errno ENOENT $dir/r/enabled 1
+	put r rank ''
+	put r also nosuch
+	expect_errno ENOENT $dir/r/enabled 1
+	put r also ''
+	put r minrate 11
+	expect_errno EINVAL $dir/r/enabled 1
+	has r enabled 0
+	is r ''
+	put r minrate 9
+	put r enabled 1
+	is r 'r uid={1} 10'
+}
+
+# Another number of partitions is another service: its rules are drafts again.
+recreated() {
+	service
+	made r '{1}' rate=10 enabled=1
+	local other=1
+	[ "$(cat $top/svc/cpts)" != 1 ] || other=2
+	echo $other >$top/svc/cpts
+	has r enabled 0
+	has r rate 10
+	expect_errno EINVAL $dir/r/enabled 1
+	policy svc 'tbf uid'
+	put r enabled 1
+	is r 'r uid={1} 10'
+	rmdir $dir/r
+	is r ''
+	rmdir $top/svc
+}
+
+# per_second SECONDS: how many requests of the service end in one, measured over that time, in $got.
+per_second() {
+	local from to before after
+	before=$(ended svc)
+	read -r from _ </proc/uptime
+	sleep "$1"
+	after=$(ended svc)
+	read -r to _ </proc/uptime
+	got=$(awk "BEGIN { print ($after - $before) / ($to - $from) }")
+}
+
+# In use: the service's directory is pinned, those of the rules are not. The rate holds, and so does a changed one.
+limited() {
+	local got
+	service
+	lower nb0
+	made slow '{1000}' rate=40 enabled=1
+	client a /dev/nb0 svc
+	refused EBUSY rmdir $top/svc
+	load a as=1000 --time_based --runtime=600 >/tmp/load.txt 2>&1 &
+	saturated a
+	per_second 5
+	say "40/s: $got"
+	within "$(slow 10 15)" "$got" 40
+	put slow rate 400KiB/s
+	sleep 1
+	per_second 5
+	say "100/s: $got"
+	within "$(slow 10 15)" "$got" 100
+	made other '{1001}' rate=1 enabled=1
+	rmdir $dir/other
+	rmdir $dir/slow
+	set_to svc nrs_tbf_rate 10000000
+	# Without it the load is free again.
+	wait_for 20 "[ \$(ended svc) -gt $(($(ended svc) + 1000)) ]" || fail "still limited: $(cat "$(at svc nrs_tbf_rule)")"
+	kill $(pidof fio)
+	wait || true
+	refused EBUSY rmdir $top/svc
+	dm remove a
+	rmdir $top/svc
+}
+
+# churn NAME: makes, starts, changes and removes a rule until /tmp/stop is there; others do so at the same time.
+churn() {
+	set +eE
+	trap - ERR
+	while [ ! -e /tmp/stop ]; do
+		mkdir "$dir/$1" || { echo "stop $1" >"$(at svc nrs_tbf_rule)" && continue; }
+		echo "{$((RANDOM % 100))}" >"$dir/$1/match"
+		echo 100000 >"$dir/$1/rate"
+		echo 1 >"$dir/$1/enabled"
+		echo 200000 >"$dir/$1/rate"
+		cat "$dir/$1"/* "$(at svc nrs_tbf_rule)"
+		rmdir "$dir/$1"
+		echo >>"/tmp/rounds-$1"
+	done >/dev/null 2>&1
+}
+
+# commands: the same names by the other way.
+commands() {
+	set +eE
+	trap - ERR
+	while [ ! -e /tmp/stop ]; do
+		echo 'start one {5} rate=100000' >"$(at svc nrs_tbf_rule)"
+		echo 'change two rate=300000' >"$(at svc nrs_tbf_rule)"
+		echo 'stop three' >"$(at svc nrs_tbf_rule)"
+		sleep 0.05
+	done 2>/dev/null
+}
+
+# types: tbf starts and stops.
+types() {
+	local type
+	set +eE
+	trap - ERR
+	while [ ! -e /tmp/stop ]; do
+		for type in fifo 'tbf uid' 'tbf hp gid' 'tbf uid'; do
+			echo "$type" >"$(at svc nrs_policies)"
+			sleep 0.2
+		done
+	done 2>/dev/null
+}
+
+# services: come and go with a rule.
+services() {
+	while [ ! -e /tmp/stop ]; do
+		mkdir $top/short
+		mkdir $top/short/rules/x
+		rmdir $top/short/rules/x
+		rmdir $top/short
+	done
+	touch /tmp/services
+}
+
+storm() {
+	local name least
+	service
+	lower nb0
+	client a /dev/nb0 svc
+	rm -f /tmp/stop /tmp/services
+	for name in one two three; do : >/tmp/rounds-$name && churn $name & done
+	commands &
+	types &
+	services &
+	sleep 8
+	least=$(slow 5 3)
+	for name in one two three; do
+		wait_for 60 "[ \$(wc -l </tmp/rounds-$name) -ge $least ]" ||
+			{ touch /tmp/stop; fail "$name has done $(wc -l </tmp/rounds-$name) rounds"; }
+	done
+	touch /tmp/stop
+	wait
+	[ -e /tmp/services ] || fail "a service could not be made or removed"
+	say "rounds: $(wc -l /tmp/rounds-* | tr '\n' ' ')"
+	# Nothing is left behind, and everything still works.
+	for name in one two three; do [ ! -d $dir/$name ] || rmdir $dir/$name; done
+	policy svc fifo
+	policy svc 'tbf uid'
+	names 'default'
+	made one '{1}' rate=10 enabled=1
+	is one 'one uid={1} 10'
+}
+
+# All of it goes: no reference to the module is left.
+unloaded() {
+	module
+	[ "$(cat /sys/module/nrs/refcnt)" = 0 ] || fail "refcnt $(cat /sys/module/nrs/refcnt)"
+	rmmod nrs
+}
+
+try 40 "directories of rules and their names" directories
+try 60 "a rule from its directory, and by commands" life
+try 40 "heads" heads
+try 40 "rank and also" order
+try 40 "refused at the start" fields
+try 60 "$(wc -l </tmp/values) wrong values of a rule that is not started" values 0
+try 60 "$(wc -l </tmp/values) wrong values of a started rule" values 1
+try 40 "other partitions" recreated
+try 90 "rates hold" limited
+try 90 "commands from everywhere" storm
+try 20 "unloading" unloaded
+summary

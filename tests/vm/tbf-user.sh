@@ -1,0 +1,79 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# tbf on what block devices cannot carry: network identifiers, metadata operations, node maps, high priority; with /dev/nrs.
+. /tests/nrs.sh
+
+# served CLIENT: requests of that client in the last report of nrs-load.
+served() {
+	awk -v c="\"$1\"," '$1 == "\"name\":" { hit = $2 == c } hit && $1 == "\"served\":" { sub(",", "", $2); print $2; exit }' /tmp/load.json
+}
+
+# limited TYPE RULES CLIENT...: a service with a policy and rules, one per line, is loaded by clients NAME=EXPECTED:SPEC, where
+# EXPECTED is requests per second, or + for more than any limit here.
+limited() {
+	local type=$1 rules=$2 rule client name want args=() got
+	shift 2
+	module
+	mkdir /sys/kernel/config/nrs/svc
+	policy svc "$type"
+	while read -r rule; do
+		[ -z "$rule" ] || echo "$rule" >"$(at svc nrs_tbf_rule)" || fail "$rule: $(cat "$(at svc nrs_tbf_rule_error)")"
+	done <<<"$rules"
+	for client; do args+=(--client "name=${client%%=*},depth=8,${client#*:}"); done
+	nrs-load --service svc --seconds 6 --warmup 1 --busy 2000 "${args[@]}" >/tmp/load.json
+	for client; do
+		name=${client%%=*} want=${client#*=} want=${want%%:*} got=$(served "$name")
+		say "$name: $got in 6 s, wanted $want per second"
+		if [ "$want" = + ]; then
+			[ "$got" -ge 600 ] || fail "$name is held back: $got"
+		else
+			within 5 "$got" $((want * 6)) || fail "$name: $got in 6 s, wanted $((want * 6)); $(cat "$(at svc nrs_tbf_rule)" "$(at svc nrs_tbf_stats)")"
+		fi
+	done
+	rmdir /sys/kernel/config/nrs/svc
+}
+
+by_nid() {
+	limited 'tbf nid' '
+		start some nid={10.0.0.[1,3]@tcp} rate=40
+		start net {192.168.0.0/16@tcp 5@gni} 20
+		start six nid={2001:db8::/32@tcp1} rate=30' \
+		one=40:nid=10.0.0.1@tcp two=+:nid=10.0.0.2@tcp three=40:nid=10.0.0.3@tcp \
+		net=20:nid=192.168.7.9@tcp gni=20:nid=5@gni six=30:nid=2001:db8::7@tcp1 other=+:nid=2001:db8::7@tcp
+}
+
+# All fields; the first rule that matches counts, and conditions are joined by & and by comma.
+generic() {
+	limited tbf '
+		start reads uid={500}&opcode={ost_read} rate=20
+		start jobs jobid={dd.* *.batch},gid={7} rate=30
+		start map nodemap={5} rate=40
+		start first uid={501} rate=50' \
+		read=20:uid=500,opcode=ost_read write=+:uid=500,opcode=ost_write dd=30:jobid=dd.0,uid=1 batch=30:jobid=x.batch,uid=2 \
+		group=30:gid=7,uid=3 map=40:nodemap=5,uid=4 both=50:uid=501,gid=7
+}
+
+# A class is one combination of the fields of the type: who is alike in all of them shares a bucket.
+combined() {
+	limited 'tbf nid+jobid+opcode' '
+		start meta opcode={mds_reint mds_close}&nid={10.*.*.*@tcp} rate=40
+		change default rate=100' \
+		a=20:nid=10.1.1.1@tcp,jobid=j,opcode=mds_reint,uid=1 b=20:nid=10.1.1.1@tcp,jobid=j,opcode=mds_reint,uid=2 \
+		close=40:nid=10.1.1.1@tcp,jobid=j,opcode=mds_close job=40:nid=10.1.1.1@tcp,jobid=k,opcode=mds_reint \
+		rest=100:nid=10.1.1.1@tcp,jobid=j,opcode=mds_getattr
+}
+
+# Heads have rules of their own.
+heads() {
+	limited 'tbf uid' '
+		hp start urgent uid={1} rate=40
+		reg start usual uid={1} rate=20
+		start all uid={2} rate=30' \
+		urgent=40:uid=1,priority=high usual=20:uid=1 high=30:uid=2,priority=high low=30:uid=2 free=+:uid=3,priority=high
+}
+
+try 60 "limits by network identifier" by_nid
+try 60 "all fields" generic
+try 60 "combined fields" combined
+try 60 "rules of each head" heads
+summary

@@ -9,13 +9,14 @@ Every figure and every word about them is made from the measurement.
 import json
 import sys
 import textwrap
+from html import escape
 from pathlib import Path
 
-RUNS = ("alone", "fifo", "fairshare")
+RUNS = ("alone", "fifo", "fairshare", "tbf")
 CLIENTS = ("small", "greedy")
 BUSY_LIMIT = 60  # per cent; above, the CPUs decide and not the device
 DEVICE = "null_blk, which takes 8 ms per request (timer interrupt) and stores no data."
-TOLERANCE = 0.05  # how far from half its share may be
+TOLERANCE = 0.05  # how far from half, or from its limit, what a client got may be
 
 
 class Client:
@@ -45,6 +46,15 @@ class Run:
                 got = {fact: change[f"{client}_{fact}"] for fact in ("requests", "bytes")}
                 report = json.loads((directory / f"{name}-{client}.json").read_text())
                 self.clients[client] = Client(got, change["seconds"], report)
+
+
+class Rule:
+    """The rule that limited the greedy job under tbf: its text, and its rate in MB/s."""
+
+    def __init__(self, path):
+        self.text = path.read_text().strip()
+        (self.rate,) = (word.removeprefix("rate=") for word in self.text.split() if word.startswith("rate="))
+        self.mb_per_s = float(self.rate.removesuffix("MB/s"))
 
 
 def read_facts(path):
@@ -89,8 +99,13 @@ def is_fair(runs):
     return abs(share(runs["fairshare"].clients, "small") - 50) < 50 * TOLERANCE
 
 
-def sentence(runs):
-    """What the reader sees."""
+def is_limited(runs, rule):
+    """Whether the greedy job got what its rule says under tbf."""
+    return abs(runs["tbf"].clients["greedy"].mb_per_s / rule.mb_per_s - 1) < TOLERANCE
+
+
+def fair_sentence(runs):
+    """What the reader sees of sharing."""
     fifo, fair = slowdown(runs, "fifo"), slowdown(runs, "fairshare")
     p99 = {name: runs[name].clients["small"].p99_ms for name in RUNS}
     text = (
@@ -107,6 +122,20 @@ def sentence(runs):
     return text
 
 
+def limit_sentence(runs, rule):
+    """What the reader sees of limiting."""
+    clients = runs["tbf"].clients
+    got = clients["greedy"].mb_per_s
+    text = f'Under tbf the rule "{rule.text}" keeps the greedy job, by its user, at {got:.1f} MB/s'
+    if not is_limited(runs, rule):
+        text += ", which is NOT what the rule says,"
+    text += (
+        f" and leaves the rest of the device to the small one: {clients['small'].mb_per_s:.1f} MB/s, "
+        f"{slowdown(runs, 'tbf'):.1f} times slower than alone (p99 {milliseconds(clients['small'].p99_ms)} ms)."
+    )
+    return text
+
+
 def notes(runs):
     """How it was measured, and whether that holds."""
     busy = {name: runs[name].busy for name in RUNS}
@@ -115,7 +144,7 @@ def notes(runs):
         f"Device model: {DEVICE} 8 slots, of which one is kept for high priority. Time in the virtual machine is "
         "counted in instructions, so the figures repeat and do not depend on this machine's load.",
         "The virtual machine's one CPU was busy "
-        + ", ".join(f"{name} {busy[name]:.0f} %" for name in RUNS)
+        + ", ".join(f"{name} {max(busy[name], 0):.0f} %" for name in RUNS)
         + (
             f": below {BUSY_LIMIT} %, so the device was the bottleneck."
             if worst < BUSY_LIMIT
@@ -154,16 +183,16 @@ def bar(x, y, width, css, height=34):
     return f'<rect x="{x:.1f}" y="{y}" width="{max(width, 1.5):.1f}" height="{height}" rx="2" class="{css}"/>'
 
 
-def draw(runs):
+def draw(runs, rule):
     """The picture: who got what share, and how long the small job waited."""
-    left, width = 110, 560
-    names = ("fifo", "fairshare")
+    left, width, step = 110, 560, 46
+    names = RUNS[1:]
     out = [text_at(24, 36, "Two users on one device: a small job beside a greedy one", "title")]
 
     out.append(text_at(24, 72, "Share of the throughput"))
     for row, name in enumerate(names):
         clients = runs[name].clients
-        y = 88 + row * 46
+        y = 88 + row * step
         part = share(clients, "small")
         small = width * part / 100
         out.append(text_at(left - 12, y + 22, name, anchor="end"))
@@ -173,17 +202,20 @@ def draw(runs):
             out.append(text_at(left + 10, y + 22, f"small {part:.1f} %", "on"))
         else:
             out.append(text_at(left + small + 10, y + 22, f"small {part:.1f} %"))
-        out.append(text_at(left + width - 10, y + 22, f"greedy {100 - part:.1f} %", anchor="end"))
+        name_of_rest = "greedy " if width - small > 130 else ""
+        out.append(text_at(left + width - 10, y + 22, f"{name_of_rest}{100 - part:.1f} %", anchor="end"))
     half = left + width / 2
-    out.append(f'<line x1="{half}" y1="84" x2="{half}" y2="172" class="fair"/>')
-    out.append(text_at(half, 188, "half each", "note", "middle"))
+    below = 80 + len(names) * step
+    out.append(f'<line x1="{half}" y1="84" x2="{half}" y2="{below}" class="fair"/>')
+    out.append(text_at(half, below + 16, "half each", "note", "middle"))
 
-    out.append(text_at(24, 226, "Latency of the small job, 99th percentile"))
+    below += 54
+    out.append(text_at(24, below, "Latency of the small job, 99th percentile"))
     rows = ("alone",) + names
     longest = max(runs[name].clients["small"].p99_ms for name in rows)
     for row, name in enumerate(rows):
         value = runs[name].clients["small"].p99_ms
-        y = 242 + row * 46
+        y = below + 16 + row * step
         length = (width - 90) * value / longest
         out.append(text_at(left - 12, y + 22, name, anchor="end"))
         out.append(bar(left, y, length, "small"))
@@ -192,16 +224,20 @@ def draw(runs):
     method = (
         "64 KiB random reads. small: 1 process, 16 requests in flight; greedy: 16 processes, 32 each.",
         "8 slots. The device (null_blk) takes 8 ms per request and stores nothing.",
+        f"tbf: one rule, which keeps the user of greedy at {rule.rate}.",
     )
+    below += 40 + len(rows) * step
     for row, words in enumerate(method):
-        out.append(text_at(24, 404 + row * 18, words, "note"))
+        out.append(text_at(24, below + row * 18, words, "note"))
+    height = below + len(method) * 18
     body = "\n".join(out)
-    label = f"Share of throughput and latency of a small job beside a greedy one. {sentence(runs)}"
+    said = f"{fair_sentence(runs)} {limit_sentence(runs, rule)}"
+    label = escape(f"Share of throughput and latency of a small job beside a greedy one. {said}", quote=True)
     return (
         "<!-- SPDX-License-Identifier: GPL-2.0-only -->\n"
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 440" width="720" height="440" role="img" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 {height}" width="720" height="{height}" role="img" '
         f'aria-label="{label}">\n<style>{STYLE}</style>\n'
-        f'<rect x="0.5" y="0.5" width="719" height="439" rx="8" class="back"/>\n{body}\n</svg>\n'
+        f'<rect x="0.5" y="0.5" width="719" height="{height - 1}" rx="8" class="back"/>\n{body}\n</svg>\n'
     )
 
 
@@ -210,11 +246,13 @@ def main():
         raise SystemExit(__doc__)
     directory, picture = Path(sys.argv[1]), Path(sys.argv[2])
     runs = {name: Run(directory, name) for name in RUNS}
+    rule = Rule(directory / "rule")
     text, valid = notes(runs)
-    paragraphs = [textwrap.fill(words, 100) for words in (sentence(runs), *text)]
+    words = (fair_sentence(runs), limit_sentence(runs, rule), *text)
+    paragraphs = [textwrap.fill(said, 100) for said in words]
     print("\n".join(table(runs)), *paragraphs, sep="\n\n")
-    picture.write_text(draw(runs))
-    return 0 if valid and is_fair(runs) else 1
+    picture.write_text(draw(runs, rule))
+    return 0 if valid and is_fair(runs) and is_limited(runs, rule) else 1
 
 
 if __name__ == "__main__":

@@ -3,8 +3,9 @@
 #
 # usage: scripts/demo.sh
 #
-# Boots the stock kernel in a virtual machine, loads nrs.ko and lets a small and a greedy user share one device: first
-# under fifo, then under fairshare (tests/vm/demo.sh). Prints a table and writes demo.svg and build/demo.txt.
+# Boots the stock kernel in a virtual machine, loads nrs.ko and lets a small and a greedy user share one device: under
+# fifo, under fairshare, and under tbf with a limit for the greedy one (tests/vm/demo.sh). Prints a table and writes
+# demo.svg and build/demo.txt.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 case ${1:-} in
@@ -14,7 +15,7 @@ case ${1:-} in
 esac
 
 "$NRS_SCRIPTS/build-module.sh" stock
-"$NRS_SCRIPTS/vm.sh" --kernel stock --icount --name demo -- demo.sh
+"$NRS_SCRIPTS/vm.sh" --kernel stock --icount --timeout 300 --name demo -- demo.sh
 "$NRS_SCRIPTS/in-root.sh" "$NRS_SCRIPTS/demo-report.py" "$NRS_TOP/build/vm/demo/out" "$NRS_TOP/demo.svg" |
 	tee "$NRS_TOP/build/demo.txt"
 log "demo: the picture is demo.svg, the table is build/demo.txt"

@@ -3,8 +3,9 @@
 # Two users on one device. Each has a client (a dm device of type nrs) of the same service on the same lower device:
 #   small    user 1001, one process, 16 requests in flight
 #   greedy   user 1002, 16 processes, 32 requests in flight each
-# Three runs: small alone, both under fifo, both under fairshare. What each client got is counted over the same six
-# seconds of a run by nrs; latencies are fio's. It all goes to /out, for scripts/demo-report.py. Started by scripts/demo.sh.
+# Four runs: small alone, both under fifo, both under fairshare, both under tbf with a rule that limits the greedy user.
+# What each client got is counted over the same six seconds of a run by nrs; latencies are fio's. It all goes to /out, for
+# scripts/demo-report.py. Started by scripts/demo.sh.
 . /tests/lib.sh
 set -euo pipefail
 
@@ -13,6 +14,8 @@ seconds=8
 half=4194304 # sectors of one client, 2 GiB
 slots=8
 service_ns=8000000 # of the device, for each request
+# At most this rate, and also not less: the small job alone could use up the device.
+rule='greedy uid={1002} rate=10MB/s'
 
 say() {
 	echo "demo: $*"
@@ -43,11 +46,15 @@ load() {
 		--time_based --runtime="$seconds" --ramp_time=3 --output-format=json >"/out/$1-$2.json"
 }
 
-# run NAME POLICY CLIENT...: the clients' loads side by side, and the facts around them.
+# choose POLICY: puts the service under it.
+choose() {
+	dmsetup message small 0 service nrs_policies "$1"
+}
+
+# run NAME CLIENT...: the clients' loads side by side, and the facts around them.
 run() {
-	local name=$1 policy=$2 pids=() pid client
-	shift 2
-	dmsetup message small 0 service nrs_policies "$policy"
+	local name=$1 pids=() pid client
+	shift
 	say "$name: $* ($seconds s, after 3 s to settle)"
 	for client; do
 		case $client in
@@ -72,11 +79,20 @@ for client in small greedy; do chown "$(uid_of "$client")" "$(readlink -f "/dev/
 dmsetup message small 0 service slots "$slots"
 say "service demo, $slots slots; clients small and greedy on one device"
 
-run alone fifo small
-run fifo fifo small greedy
-run fairshare 'fairshare uid_fair' small greedy
+choose fifo
+run alone small
+run fifo small greedy
 
+choose 'fairshare uid_fair'
+run fairshare small greedy
 cat /sys/kernel/debug/nrs/demo/nrs_fairshare_stats >/out/stats
+
+choose 'tbf uid'
+dmsetup message small 0 service nrs_tbf_rule "start $rule"
+echo "$rule" >/out/rule
+run tbf small greedy
+cat /sys/kernel/debug/nrs/demo/nrs_tbf_rule /sys/kernel/debug/nrs/demo/nrs_tbf_stats >/out/tbf-stats
+
 dm_remove small
 dm_remove greedy
 rmmod nrs

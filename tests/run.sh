@@ -202,7 +202,7 @@ main() {
 		check "scripts: syntax" syntax
 	fi
 	# What the machines run that is not in the system.
-	if wanted stock debug chardev; then check "tools: build" scripts/build-tools.sh; fi
+	if wanted stock debug chardev tbf-user; then check "tools: build" scripts/build-tools.sh; fi
 	grep -rhoE 'kunit_tests\(nrs_[a-z0-9_]+' rust --include='*.rs' | cut -d'(' -f2 | sort -u >"$logs/suites"
 	for round in $(seq "$rounds"); do
 		[ "$rounds" = 1 ] || log "round $round of $rounds"

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """usage: check-yaml.py DIR
 
-Checks what tests/vm/stats.sh left in DIR: all *.yaml files parse, the statistics have their fields, and
-the entities are those that DIR/expected names (hexadecimal bytes of the job, requests)."""
+Checks what tests/vm/stats.sh and tests/vm/tbf.sh left in DIR: all *.yaml files parse, the statistics have their
+fields, and the entities are those that DIR/expected names (hexadecimal bytes of the job, requests), the classes of tbf
+those of DIR/tbf-expected (hexadecimal bytes of the job, requests, cost, rule, unit, head)."""
 import collections
 import pathlib
 import sys
@@ -14,14 +15,29 @@ FIELDS = {
     "entity": str, "type": str, "active": bool, "range": str, "dispatched": int, "cost_pages": int,
     "opportunity": int, "forced": int, "fairness_debt": float, "queue_depth": int,
 }
+COUNTERS = {
+    "rule": str, "head": str, "rate": str, "unit": str, "queued": int, "dispatched": int, "cost": int, "throttled_ns": int,
+    "limit_hits": int, "forced": int, "borrowed": int,
+}
+RULE_FIELDS = {**COUNTERS, "classes": int}
+CLASS_FIELDS = {**COUNTERS, "class": str, "active": int, "debt_ns": int}
+
+
+def check_fields(path, row, fields):
+    for field, kind in fields.items():
+        assert type(row.get(field)) is kind, f"{path.name}: {field} of {row}"
+
+
+def job(name):
+    """The key of a job's name, given in hexadecimal: what does not print, and blanks, are underscores."""
+    return "jobid:" + "".join(chr(byte) if 32 < byte < 127 else "_" for byte in bytes.fromhex(name))
 
 
 def rows(path):
     """The statistics in a file by entity."""
     found = {}
     for row in yaml.safe_load(path.read_text()):
-        for field, kind in FIELDS.items():
-            assert isinstance(row.get(field), kind), f"{path.name}: {field} of {row}"
+        check_fields(path, row, FIELDS)
         low, high = row["range"].strip("[)").split(",")
         assert 0 <= float(low) <= float(high) <= 1, f"{path.name}: range of {row}"
         assert row["entity"] not in found, f"{path.name}: {row['entity']} twice"
@@ -29,19 +45,13 @@ def rows(path):
     return found
 
 
-def main():
-    if len(sys.argv) != 2 or sys.argv[1] in ("-h", "--help"):
-        print(__doc__)
-        return
-    folder = pathlib.Path(sys.argv[1])
+def check_fairshare(folder):
     stats = rows(folder / "stats.yaml")
     rows(folder / "many.yaml")
     expected = collections.Counter()
     for line in (folder / "expected").read_text().splitlines():
         name, count = line.split()
-        # What does not print, and blanks, are underscores in a job's name.
-        clean = "".join(chr(byte) if 32 < byte < 127 else "_" for byte in bytes.fromhex(name))
-        expected["jobid:" + clean] += int(count)
+        expected[job(name)] += int(count)
     for entity, count in expected.items():
         assert entity in stats, f"no {entity!r} among {sorted(stats)}"
         assert stats[entity]["dispatched"] == count, f"{entity!r}: {stats[entity]}, not {count}"
@@ -49,8 +59,51 @@ def main():
     assert clients["clients"][0]["counters"]["ended"] > 0, clients
     policies = yaml.safe_load((folder / "policies.yaml").read_text())
     names = [row["name"] for row in policies["regular_requests"]]
-    assert names == ["fifo", "fairshare jobid_fair"], policies
+    assert "fifo" in names and "fairshare jobid_fair" in names, policies
     print(f"{len(stats)} entities as expected")
+
+
+def check_tbf(folder):
+    path = folder / "tbf.yaml"
+    stats = yaml.safe_load(path.read_text())
+    assert set(stats) == {"rules", "classes"}, f"{path.name}: {sorted(stats)}"
+    found = collections.Counter()
+    by_rule = {}
+    for row in stats["classes"]:
+        check_fields(path, row, CLASS_FIELDS)
+        key = (row["class"], row["rule"], row["unit"], row["head"])
+        found[key, "dispatched"] += row["dispatched"]
+        found[key, "cost"] += row["cost"]
+        sums = by_rule.setdefault((row["rule"], row["head"]), collections.Counter())
+        for field in ("dispatched", "cost", "queued", "limit_hits", "forced", "borrowed", "throttled_ns"):
+            sums[field] += row[field]
+        sums["classes"] += 1
+    expected = collections.Counter()
+    for line in (folder / "tbf-expected").read_text().splitlines():
+        name, requests, cost, rule, unit, head = line.split()
+        expected[(job(name), rule, unit, head), "dispatched"] += int(requests)
+        expected[(job(name), rule, unit, head), "cost"] += int(cost)
+    for (key, field), count in expected.items():
+        assert found[key, field] == count, f"{key}: {field} is {found[key, field]}, not {count}"
+    names = [(row["rule"], row["head"]) for row in stats["rules"]]
+    assert len(names) == len(set(names)) and set(names) == set(by_rule), names
+    for row in stats["rules"]:
+        check_fields(path, row, RULE_FIELDS)
+        for field, count in by_rule[row["rule"], row["head"]].items():
+            assert row[field] == count, f"rule {row}: {field} is not {count}"
+    print(f"{len(stats['classes'])} classes as expected")
+
+
+def main():
+    if len(sys.argv) != 2 or sys.argv[1] in ("-h", "--help"):
+        print(__doc__)
+        return
+    folder = pathlib.Path(sys.argv[1])
+    checks = {"expected": check_fairshare, "tbf-expected": check_tbf}
+    there = [check for name, check in checks.items() if (folder / name).exists()]
+    assert there, f"{folder}: nothing to check"
+    for check in there:
+        check(folder)
 
 
 if __name__ == "__main__":

@@ -22,9 +22,10 @@ set -euo pipefail
 machines=(
 	"stock:shares:600:icount:fair hp tbf-user"
 	"stock:data:420::ext4 switch nowait meta stats"
-	"stock:life:540::load dm-life killed errors hang cpts wrong rules-configfs"
+	"stock:life:660::load dm-life killed errors hang cpts wrong rules-configfs tbf-storm"
 	"stock:user:420::chardev"
-	"debug:life:600::kunit load switch errors"
+	"stock:rates:900:icount:tbf tbf-ext4 tbf-wrong"
+	"debug:life:780::kunit load switch errors tbf-storm"
 	"debug:dm:600::dm-life hang"
 )
 # With --long: what takes many minutes on the debug kernel.
@@ -139,7 +140,7 @@ count_machine() {
 		broken+=("$name (build/vm/$name)")
 		{ grep -E '^not ok ' "$file" && tail -n 15 "$file"; } >&2 || true
 	fi
-	if [ -f "build/vm/$name/out/yaml/expected" ]; then
+	if [ -d "build/vm/$name/out/yaml" ]; then
 		check "$name: statistics as YAML" scripts/in-root.sh python3 tests/check-yaml.py "build/vm/$name/out/yaml"
 	fi
 }

@@ -72,6 +72,8 @@ clean_up() {
 		[ ! -d "$dir" ] || echo 1 >"$dir/cgroup.kill"
 	done
 	for pid in $(pidof fio alpha beta dd dmsetup); do kill -KILL "$pid" 2>/dev/null; done
+	# What a policy holds back for its rate would keep them for as long.
+	for dir in /sys/kernel/debug/nrs/*/; do [ ! -d "$dir" ] || echo fifo >"$dir/nrs_policies"; done 2>/dev/null
 	# What is suspended or stacked may need another one gone first.
 	for round in 1 2 3; do
 		[ -n "$(devices)" ] || break

@@ -69,7 +69,7 @@ many() {
 	local reader=$!
 	while kill -0 "$reader" 2>/dev/null; do
 		cat "$(at svc nrs_fairshare_stats)" >/out/yaml/many.yaml
-		[ "$(awk '/entity:/ { n += 9 } END { print n + 0 }' /out/yaml/many.yaml)" = "$(wc -l </out/yaml/many.yaml)" ]
+		[ "$(awk '/entity:/ { n += 10 } END { print n + 0 }' /out/yaml/many.yaml)" = "$(wc -l </out/yaml/many.yaml)" ]
 	done
 	wait "$reader"
 	cat "$(at svc nrs_fairshare_stats)" >/out/yaml/many.yaml

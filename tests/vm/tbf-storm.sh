@@ -1,0 +1,246 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Rules and types change from many sides under load: nothing is lost, done twice or damaged, and nothing that a rule
+# holds back keeps anybody from leaving.
+. /tests/nrs.sh
+
+# setup [KEY=VALUE...]: a disk that remembers, a device on it.
+setup() {
+	module
+	lower nb0 memory_backed=1 irqmode=2 completion_nsec=500000 "$@"
+	client a /dev/nb0 svc
+	echo 4 >"$(at svc slots)"
+}
+
+# three_users: writers whose blocks are checked, of three users.
+three_users() {
+	writing a --uid=1001 --gid=101 --name=two --offset=32m --uid=1002 --gid=102 --name=three --offset=64m --uid=1003 --gid=101
+	wait_for 30 '[ "$(counter a ended)" -ge 50 ]' || fail "$(dm status a)"
+}
+
+# balanced: nothing waits, and as many have ended as came.
+balanced() {
+	wait_for 10 '[ "$(counter a held)" = 0 ] && [ $(($(counter a passed) + $(counter a queued))) = "$(counter a ended)" ]' || fail "$(dm status a)"
+	[ "$(counter a failed)" = 0 ]
+}
+
+# give ERRNO_TEXT... COMMAND: writes a command; the errors named are no failure.
+give() {
+	local said
+	said=$( (echo "$1" >/sys/kernel/debug/nrs/svc/nrs_tbf_rule) 2>&1) && return
+	[[ $said =~ $2 ]] || fail "'$1': $said"
+}
+
+# storm ID N: rules of its own, of which each step must succeed, and some that all processes fight for.
+storm() {
+	local i known='File exists|No such file|Resource busy'
+	for ((i = 0; i < $2; i++)); do
+		give "start p$1   uid={  $((1001 + i % 3))   1004 }  rate=$((300 + i)) " never
+		give "start shared jobid={fio.* }&uid={1001} rate=400" "$known"
+		give "change p$1 rate=$((200 + i))iops" never
+		give "change shared rank=p$((i % 4)) rate=8MB/s" "$known"
+		give "start s$1 uid={9999} rate=50MB/s also=p$1" never
+		give "change s$1 rank=p$1 minrate=5MB/s" never
+		give "stop s$1" never
+		give "stop shared" "$known"
+		give "stop p$1" never
+	done
+}
+
+# Four processes, while two others read what there is.
+storms() {
+	setup
+	policy svc 'tbf uid+jobid'
+	three_users
+	local i pids=() reader
+	(while :; do
+		cat "$(at svc nrs_tbf_rule)" "$(at svc nrs_tbf_stats)" "$(at svc nrs_tbf_rule_error)" >/tmp/seen
+	done) &
+	reader=$!
+	for i in 0 1 2 3; do
+		storm "$i" "$1" &
+		pids+=($!)
+	done
+	for i in "${pids[@]}"; do wait "$i"; done
+	kill "$reader"
+	[ "$(grep -vcE '^(default|CPT|[a-z_]*_requests:)' "$(at svc nrs_tbf_rule)")" = 0 ] || fail "$(cat "$(at svc nrs_tbf_rule)")"
+	written
+	balanced
+}
+
+# Two at a time start the same rules, and stop them: one of each start is refused, both stops succeed.
+pairs() {
+	setup
+	policy svc 'tbf jobid'
+	local i j file said n
+	file=$(at svc nrs_tbf_rule)
+	for ((i = 0; i < $1; i++)); do
+		for j in 1 2; do
+			{ (echo "start same  jobid={  dd.$i    cp.0 }   rate=$j" >"$file") 2>/tmp/said.$j || true; } &
+		done
+		wait
+		said=$(cat /tmp/said.1 /tmp/said.2)
+		[ "$(grep -c 'File exists' <<<"$said")" = 1 ] && [ "$(wc -l <<<"$said")" = 1 ] || fail "round $i: $said"
+		for j in 1 2; do (echo "stop same" >"$file") 2>/tmp/said.$j & done
+		wait
+		[ ! -s /tmp/said.1 ] && [ ! -s /tmp/said.2 ] || fail "round $i: $(cat /tmp/said.1 /tmp/said.2)"
+	done
+	n=$(grep -c same "$file") || true
+	[ "$n" = 0 ]
+}
+
+# Rules come, change and go during a run that writes once, reads back and compares.
+churn() {
+	setup
+	policy svc 'tbf uid'
+	local size=$1 i=0
+	verified a --size="$size" &
+	local writer=$!
+	while kill -0 "$writer" 2>/dev/null; do
+		i=$((i + 1))
+		give "start r$((i % 7)) uid={0} rate=$((i % 5 * 4000 + 1000))" 'File exists'
+		give "start b$((i % 3)) uid={0}&uid={0},uid={1} rate=$((i % 3 * 10 + 4))MiB/s" 'File exists'
+		give "change r$((i * 3 % 7)) rate=1 rank=default" 'No such file'
+		give "change default rate=$((1 + i % 4 * 3000))" never
+		give "stop r$((i * 3 % 7))" never
+		give "stop b$((i * 2 % 3))" never
+	done
+	wait "$writer"
+	balanced
+	say "$i rounds; $(dm status a)"
+	[ "$i" -ge 5 ]
+	[ "$(counter a ended)" = "$(($(counter a ost_read) + $(counter a ost_write)))" ]
+}
+
+# Types change while hundreds wait at one per second: each change takes hold and lets the earlier backlog go.
+types() {
+	setup
+	local round type seen all
+	all=('tbf uid|uid={1001 1002 1003}' 'tbf gid|gid={101 102}' 'tbf jobid|jobid={fio.*}' 'tbf uid+opcode|opcode={ost_write ost_read}')
+	# Each takes long on the debug kernel.
+	[ -z "$debug" ] || all=("${all[3]}")
+	three_users
+	for ((round = 0; round < $1; round++)); do
+		for type in "${all[@]}" 'tbf|uid={1001},uid={1002},gid={101}' fifo; do
+			policy svc "${type%|*}"
+			case $type in
+			*'|'*)
+				set_to svc nrs_tbf_rule "start one ${type#*|} rate=1"
+				[ "$(grep -A1 -Fx "  - name: ${type%|*}" "$(at svc nrs_policies)" | grep -c 'state: started')" = 2 ] || fail "$(cat "$(at svc nrs_policies)")"
+				saturated "$(slow 20 8)" a
+				;;
+			esac
+			seen=$(ended svc)
+			wait_for 20 "! grep -q 'state: stopping' '$(at svc nrs_policies)'" || fail "after ${type%|*}: $(cat "$(at svc nrs_policies)")"
+		done
+		wait_for 10 "[ \$(ended svc) -gt $((seen + 20)) ]" || fail "fifo does not move"
+	done
+	written
+	balanced
+	! grep -E '(queued|active): +[1-9]' "$(at svc nrs_policies)" || fail "$(cat "$(at svc nrs_policies)")"
+}
+
+# What is a backlog.
+many=$(slow 50 10)
+
+# backlog: requests of user 1001 that a rule of one per second holds back.
+backlog() {
+	setup
+	policy svc 'tbf uid'
+	set_to svc nrs_tbf_rule 'start one uid={1001} rate=1'
+	load a as=1001 --numjobs=2 --iodepth=$((many * 2 / 3)) --time_based --runtime=600 >/dev/null 2>&1 &
+	saturated "$many" a
+}
+
+# kill_load: kills the load's processes.
+kill_load() {
+	local pid
+	for pid in $(pidof fio); do kill -KILL "$pid" 2>/dev/null || true; done
+}
+
+# Suspending sends it all down; after resuming, it is held back again. The module cannot go meanwhile.
+suspending() {
+	backlog
+	refused EBUSY rmmod nrs
+	local start=$SECONDS
+	dm suspend a
+	[ $((SECONDS - start)) -le "$(slow 4 10)" ] || fail "suspending took $((SECONDS - start)) s"
+	[ "$(counter a held)" = 0 ] || fail "$(dm status a)"
+	refused EBUSY rmmod nrs
+	dm resume a
+	saturated "$many" a
+	dm message a 0 drain
+	saturated "$many" a
+	refused EBUSY dm remove a
+	# Without flushing and freezing, too.
+	dm suspend --noflush --nolockfs a
+	dm resume a
+	kill_load
+	start=$SECONDS
+	dm suspend a
+	wait_for 10 '! pidof fio >/dev/null' || fail "$(pidof fio), $(dm status a)"
+	[ "$(counter a held)" = 0 ]
+	dm_remove a
+	rmmod nrs
+	[ ! -d /sys/module/nrs ]
+}
+
+# A killed process is gone as soon as its requests are: when they are let go, or a rule lets them.
+killed() {
+	backlog
+	kill_load
+	sleep 0.5
+	pidof fio >/dev/null || fail "its requests did not wait"
+	case $1 in
+	drain) dm message a 0 drain ;;
+	rate) set_to svc nrs_tbf_rule 'change one rate=10000' ;;
+	stop) set_to svc nrs_tbf_rule 'stop one' ;;
+	fifo) policy svc fifo ;;
+	esac
+	wait_for "$(slow 3 10)" '! pidof fio >/dev/null' || fail "still there: $(pidof fio), $(dm status a)"
+	balanced
+	dm_remove a
+}
+
+# With two partitions, a rate holds for both together, or for each where that is wanted. Both CPUs do no more than this.
+partitions() {
+	module
+	slow_lower nb0 2000000
+	mkdir /sys/kernel/config/nrs/svc
+	echo 2 >/sys/kernel/config/nrs/svc/cpts
+	client a /dev/nb0 svc
+	client b /dev/nb0 svc
+	policy svc 'tbf uid'
+	set_to svc nrs_tbf_rule 'start one uid={1001} rate=50'
+	load a as=1001 --cpus_allowed=0 --time_based --runtime=120 >/dev/null 2>&1 &
+	load b as=1001 --cpus_allowed=1 --time_based --runtime=120 >/dev/null 2>&1 &
+	local want got start
+	for want in 1:50 0:100 1:50; do
+		set_to svc nrs_tbf_global_rate "${want%:*}"
+		saturated a b
+		sleep 0.5
+		start=${EPOCHREALTIME/./} got=$(ended svc)
+		sleep 5
+		got=$(($(ended svc) - got)) start=$((${EPOCHREALTIME/./} - start))
+		say "global_rate ${want%:*}: $got in $((start / 1000)) ms"
+		# The host decides how much the machine gets: it can only be too few.
+		awk -v n="$got" -v us=$start -v r="${want#*:}" 'BEGIN { e = r * us / 1e6; exit !(n <= 1.05 * e && n >= 0.8 * e) }' || fail "$got"
+	done
+	[ "$(grep -c '^one uid={1001} 50, ref 1$' "$(at svc nrs_tbf_rule)")" = 2 ] || fail "$(cat "$(at svc nrs_tbf_rule)")"
+}
+
+rounds=$(slow 12 1)
+try 90 "four processes change rules $rounds times in nine ways under load" storms "$rounds"
+try 90 "types change under load at one per second" types "$(slow 2 1)"
+try 60 "suspending and removing with a backlog" suspending
+try 30 "a killed process whose requests wait: drain" killed drain
+# The debug kernel is for what can go wrong in memory, which the rest does as well.
+if [ -z "$debug" ]; then
+	try 40 "two at a time start and stop one rule" pairs 30
+	try 90 "rules change during a verified run" churn 8m
+	for how in rate stop fifo; do
+		try 30 "a killed process whose requests wait: $how" killed "$how"
+	done
+	try 60 "one rate for two partitions, or one for each" partitions
+fi
+summary

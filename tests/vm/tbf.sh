@@ -1,0 +1,616 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# usage: tbf.sh [FUNCTION...]
+#
+# Rates. The disk completes each request after 4 ms and has slots to spare unless said otherwise, so it is the rules that
+# decide how much is done: from both sides within 5 %, while more waits and the CPUs are idle for a good part.
+. /tests/nrs.sh
+
+only=" $* "
+
+# check SECONDS NAME FUNCTION: try, unless only other functions were asked for.
+check() {
+	case $only in "  " | *" $3 "*) try "$@" ;; esac
+}
+
+# setup COUNT [WORD...]: that many devices, from a on, on one disk; one service. Whom no rule is for gets 20 per second.
+setup() {
+	local names=(a b c d e f) count=$1 name
+	shift
+	module
+	slow_lower nb0 4000000 size=1024
+	for name in "${names[@]:0:count}"; do client "$name" /dev/nb0 svc "$@"; done
+	echo 8 >"$(at svc slots)"
+	set_to svc nrs_tbf_rate 20
+}
+
+# rule WORD...: a command.
+rule() {
+	set_to svc nrs_tbf_rule "$*"
+}
+
+# begin DEVICE UID GID [OPTION...]: a load of that user that lasts until the check is over; in the cgroup $group, if
+# that is set, and with the rights to it in class real-time.
+begin() {
+	local name=$1 uid=$2 gid=$3
+	shift 3
+	(
+		if [ -n "${group:-}" ]; then
+			mkdir -p "/sys/fs/cgroup/$group"
+			echo "$BASHPID" >"/sys/fs/cgroup/$group/cgroup.procs"
+		fi
+		fio() { ${before:-} setpriv --reuid "$uid" --regid "$gid" --clear-groups /bin/fio "$@"; }
+		load "$name" --time_based --runtime=120 "$@" >/dev/null 2>&1
+	) &
+}
+
+# look: what all devices have done, in the order in which they were made, and when, us; starts no process.
+look() {
+	local line
+	all_ended=() all_bytes=() all_held=()
+	stamp=${EPOCHREALTIME/./}
+	while read -r line; do
+		[[ $line =~ \ held:\ ([0-9]+),\ ended:\ ([0-9]+),.*\ bytes:\ ([0-9]+) ]] || continue
+		all_held+=("${BASH_REMATCH[1]}") all_ended+=("${BASH_REMATCH[2]}") all_bytes+=("${BASH_REMATCH[3]}")
+	done </sys/kernel/debug/nrs/svc/clients
+}
+
+# gather SECONDS ended|bytes: how far each device's counter goes in about that time, in $got; the time, us, in $time.
+gather() {
+	local -n counters=all_$2
+	local before cpu i
+	cpu=$(cpu_time)
+	look
+	before=("${counters[@]}") time=$stamp got=()
+	sleep "$1"
+	look
+	time=$((stamp - time))
+	for i in "${!before[@]}"; do got+=($((counters[i] - before[i]))); done
+	cpu="$cpu $(cpu_time)"
+	busy=$(awk '{ printf "%d", 100 * ($3 - $1) / ($4 - $2) }' <<<"$cpu")
+	say "$2 in $((time / 1000)) ms: ${got[*]}; CPUs busy $busy %"
+	# A short time says nothing of that.
+	[ "$busy" -lt 60 ] || [ "$time" -lt 1500000 ] || fail "CPUs busy $busy %, the result would say nothing"
+}
+
+# is AMOUNT RATE [PERCENT]: whether that is what comes of RATE per second in $time us, within 5 %.
+is() {
+	awk -v p="${3:-5}" -v n="$1" -v want="$(($2 * time))" 'BEGIN { d = n - want / 1e6; exit !((d < 0 ? -d : d) * 1e8 <= p * want) }' ||
+		fail "$1 in $((time / 1000)) ms, not $2 per second: $(grep -v ', ref 0' "$(at svc nrs_tbf_rule)")"
+}
+
+# measure SECONDS COUNTER DEVICE=PER_SECOND...: each device gets that much, within 5 %.
+measure() {
+	local pair i
+	gather "$1" "$2"
+	shift 2
+	for pair; do
+		printf -v i %d "'$pair"
+		is "${got[i - 97]}" "${pair#*=}"
+	done
+}
+
+# settle DEVICE...: each has a backlog, and what was saved up is gone.
+settle() {
+	saturated "$@"
+	sleep 0.2
+}
+
+# rates SECONDS DEVICE=REQUESTS_PER_SECOND...: what measure does, of devices that have requests waiting all the time.
+rates() {
+	local seconds=$1 names
+	shift
+	names=("${@%=*}")
+	settle "${names[@]}"
+	measure "$seconds" ended "$@"
+	for name in "${names[@]}"; do
+		[ "$(counter "$name" held)" -ge 2 ] || fail "a backlog ended: $(dm status "$name")"
+	done
+}
+
+# Each class has a bucket of its own, also under one rule; the default rule is for the rest; rates in bytes.
+uid() {
+	setup 5
+	policy svc 'tbf uid'
+	rule start one 'uid={1001}' rate=20
+	rule start two 'uid={1002 1003}' rate=40
+	rule start three 'uid={1004}' rate=200KiB/s
+	rule change default rate=80
+	begin a 1001 100
+	begin b 1002 100
+	begin c 1003 100
+	begin d 1004 100
+	begin e 1005 100
+	rates 10 a=20 b=40 c=40 d=50 e=80
+}
+
+# Bytes whatever the sizes, also of requests larger than what can be saved up; pages; requests.
+units() {
+	setup 4
+	policy svc 'tbf uid'
+	rule start bytes 'uid={1001 1002}' rate=1MiB/s
+	rule start plain 'uid={1003}' rate=320
+	rule start iops 'uid={1004}' rate=20iops
+	# Rules outlive a new start with other parameters.
+	set_to svc nrs_tbf_cost_model pages
+	begin a 1001 100 --bs=64k
+	begin b 1002 100 --bssplit=4k/50:64k/50
+	begin c 1003 100 --bs=64k
+	begin d 1004 100 --bs=64k
+	settle a b c d
+	measure 10 bytes a=$((1 << 20)) b=$((1 << 20)) c=$((320 << 12)) d=$((20 << 16))
+}
+
+# Groups: two users of one share its bucket. Then both ids together.
+gid() {
+	setup 3
+	policy svc 'tbf gid'
+	rule start g 'gid={101 102}' rate=40
+	begin a 1001 101
+	begin b 1002 101
+	begin c 1001 102
+	settle a b c
+	gather 5 ended
+	is $((got[0] + got[1])) 40
+	is "${got[2]}" 40
+	within 10 "${got[0]}" "${got[1]}"
+	policy svc 'tbf uid+gid'
+	rule start g 'gid={101}' rate=40
+	rule start ug 'uid={1001}&gid={101}' rate=80
+	rates 5 a=80 b=40 c=20
+}
+
+# Jobs are the cgroups.
+jobid() {
+	setup 4 jobid_name %j
+	policy svc 'tbf jobid'
+	rule start any 'jobid={test-*}' rate=40
+	rule start one 'jobid={test-one}' rate=20
+	rule start end 'jobid={*.last t*-*x*}' rate=60
+	group=test-one begin a 1001 100
+	group=test-two begin b 1001 100
+	group=test-3.last begin c 1001 100
+	group=test-4ax1 begin d 1001 100
+	rates 5 a=20 b=40 c=60 d=60
+}
+
+# Programs and users, as jobs are named by default. A rule that is not there can be stopped.
+wildcards() {
+	setup 3
+	policy svc 'tbf jobid'
+	rule stop nosuch
+	rule start program 'jobid={fio.*}' rate=30
+	rule start user 'jobid={*.1002}' rate=60
+	rule start none 'jobid={dd.* fio *.100 fi.1003}' rate=1
+	begin a 1001 100
+	begin b 1002 100
+	begin c 1003 100
+	rates 5 a=30 b=60 c=30
+}
+
+# All reads share a bucket, and all writes.
+opcode() {
+	setup 3
+	policy svc 'tbf opcode'
+	rule start r 'opcode={ost_read}' rate=30
+	rule start w 'opcode={ost_write ost_punch}' rate=60
+	begin a 1001 100
+	begin b 1002 100
+	begin c 1001 100 --rw=randwrite
+	settle a b c
+	gather 5 ended
+	is $((got[0] + got[1])) 30
+	is "${got[2]}" 60
+}
+
+# Conditions of several fields, joined by & and by a comma; the newest rule that matches counts.
+conditions() {
+	setup 5
+	policy svc tbf
+	rule start w 'uid={1001}&opcode={ost_write}' rate=20
+	rule start r ' uid = { 1001 } & opcode={ost_read}' rate=40
+	rule start or 'gid={102},uid={1003}&opcode={ost_read}' rate=60
+	rule start job 'jobid={fio.1004}&gid={100}' rate=80
+	begin a 1001 100 --rw=randwrite
+	begin b 1001 100
+	begin c 1002 102 --rw=randwrite
+	begin d 1003 100
+	begin e 1004 100
+	rates 5 a=20 b=40 c=60 d=60 e=80
+	# A newer rule for some of them; who it is not for goes on as before.
+	rule start new 'uid={1001 1003}' rate=30
+	rates 5 a=30 b=30 c=60 d=30 e=80
+	# Under a smaller type, what was told apart is one class.
+	policy svc 'tbf uid+opcode'
+	rule start w 'uid={1001}&opcode={ost_write}' rate=40
+	rule start r 'uid={1001}&opcode={ost_read}' rate=80
+	rates 5 a=40 b=80 c=20
+	policy svc 'tbf jobid+opcode'
+	rule start w 'jobid={fio.1001}&opcode={ost_write}' rate=60
+	rule start or 'opcode={ost_punch},jobid={*.1001}&opcode={ost_read}' rate=30
+	rates 5 a=60 b=30 e=20
+}
+
+# Clients by what their tables say; ranges, and the form without a field.
+nid() {
+	module
+	slow_lower nb0 4000000 size=1024
+	client a /dev/nb0 svc nid 10.0.0.1@tcp
+	client b /dev/nb0 svc nid 10.0.0.17@tcp
+	client c /dev/nb0 svc nid 10.0.0.1@tcp1
+	client d /dev/nb0 svc nid 192.168.7.9@o2ib jobid dd.0
+	policy svc 'tbf nid'
+	rule start net '{*@tcp1}' 80
+	rule start range 'nid={10.0.0.[1-9,20]@tcp 192.168.0.0/16@o2ib}' rate=20
+	rule start one 'nid={10.0.0.17@tcp}' rate=40
+	begin a 1001 100
+	begin b 1001 100
+	begin c 1001 100
+	begin d 1001 100
+	rates 5 a=20 b=40 c=80 d=20
+	rule change net rate=81
+	rule change range rate=21
+	rule change one rate=41
+	rates 5 a=21 b=41 c=81 d=21
+	set_to svc nrs_tbf_rate 20
+	policy svc 'tbf nid+jobid+opcode'
+	rule start all 'nid={10.0.0.[1-9]@tcp}&jobid={fio.*}&opcode={ost_read}' rate=40
+	rule start other 'nid={*@o2ib}&jobid={dd.*}' rate=80
+	rates 5 a=40 b=20 d=80
+}
+
+# Every change reaches at once what waits already. What waits for its rate does not count as stalled.
+changes() {
+	setup 1
+	policy svc 'tbf uid'
+	rule start r 'uid={1001}' rate=1
+	echo 400 >"$(at svc stall_ms)"
+	begin a 1001 100
+	saturated 14 a
+	gather 5 ended
+	[ "${got[0]}" -ge 4 ] && [ "${got[0]}" -le 6 ] || fail "${got[0]} in 5 s at 1 per second"
+	grep -q 'stalls: 0' "$(at svc clients)" || fail "$(cat "$(at svc clients)")"
+	rule change r rate=200
+	measure 0.5 ended a=200
+	rule change r rate=10
+	measure 5 ended a=10
+	rule start n 'uid={1001}' rate=200
+	measure 0.5 ended a=200
+	rule change r rank=n
+	measure 5 ended a=10
+	rule change n rank=r
+	measure 0.5 ended a=200
+	rule stop n
+	measure 5 ended a=10
+	rule stop r
+	measure 2 ended a=20
+	rule change default rate=200
+	measure 0.5 ended a=200
+}
+
+# rules NAME...: the rules that are listed are these, in this order.
+rules() {
+	local listed
+	listed=$(awk '/^CPT/ { n++; next } n == 1 && /_requests:/ { exit } n == 1 { print $1 }' "$(at svc nrs_tbf_rule)" | tr '\n' ' ')
+	[ "$listed" = "$* " ] || fail "listed: $listed, expected: $*"
+}
+
+ranks() {
+	setup 1
+	policy svc 'tbf jobid'
+	rule start before 'jobid={b.*}' rate=10
+	rules before default
+	rule start after 'jobid={a.*}' rate=10 rank=default
+	rules before after default
+	rule start target 'jobid={t.*}' rate=10 rank=after
+	rules before target after default
+	rule change target rank=target
+	rules before target after default
+	rule change target rank=before
+	rules target before after default
+	rule change target rank=after
+	rules before target after default
+	rule change target rank=default rate=11
+	rules before after target default
+	rule change default rank=before
+	rules default before after target
+	rule change after rank=before
+	rules default after before target
+	rule stop before
+	rule stop nosuch
+	rules default after target
+	grep -q '^target jobid={t\.\*} 11, ref 0$' "$(at svc nrs_tbf_rule)"
+}
+
+# The disk stands still for half a second: a realtime rule makes up for it, another one has lost it.
+realtime() {
+	module
+	slow_lower nb0 4000000 size=1024
+	dm_create lin "0 $(sectors /dev/nb0) linear /dev/nb0 0"
+	client a /dev/mapper/lin svc
+	client b /dev/mapper/lin svc
+	echo 8 >"$(at svc slots)"
+	policy svc 'tbf uid'
+	rule start r 'uid={1001}' rate=40 realtime=1
+	rule start n 'uid={1002}' rate=40
+	begin a 1001 100 --iodepth=64
+	begin b 1002 100 --iodepth=64
+	settle a b
+	local before
+	look
+	before=("${all_ended[@]}") time=$stamp
+	dm suspend --nolockfs --noflush lin
+	sleep 1
+	dm resume lin
+	local gone=$((${EPOCHREALTIME/./} - stamp))
+	sleep 3
+	look
+	time=$((stamp - time))
+	say "ended in $((time / 1000)) ms, $((gone / 1000)) ms without the disk: realtime $((all_ended[0] - before[0])), other $((all_ended[1] - before[1]))"
+	is $((all_ended[0] - before[0])) 40
+	# What had its tokens was on its way, and 10 ms are forgiven.
+	time=$((time - gone + 100000))
+	is $((all_ended[1] - before[1])) 40
+}
+
+# Seven slots for two thousand per second that are wanted: without floors all get the same, with one its class gets that.
+floors() {
+	setup 5
+	echo 2 >"$(at svc slots)"
+	policy svc 'tbf uid'
+	rule start few 'uid={1001}' rate=200
+	rule start many 'uid={1002 1003 1004 1005}' rate=400
+	begin a 1001 100
+	begin b 1002 100
+	begin c 1003 100
+	begin d 1004 100
+	begin e 1005 100
+	settle a b c d e
+	gather 3 ended
+	local all=$((got[0] + got[1] + got[2] + got[3] + got[4]))
+	more 0.8 $((5 * got[0])) $all && more 0.8 $all $((5 * got[0])) || fail "without a floor: ${got[0]} of $all"
+	rule change few minrate=100
+	sleep 0.3
+	gather 3 ended
+	is "${got[0]}" 100
+	within 10 "${got[1]}" "${got[4]}"
+	rule change few minrate=0
+	sleep 0.3
+	gather 3 ended
+	all=$((got[0] + got[1] + got[2] + got[3] + got[4]))
+	more 0.8 $((5 * got[0])) $all && more 0.8 $all $((5 * got[0])) || fail "after a floor: ${got[0]} of $all"
+}
+
+# What a rule leaves unused goes to one with borrow=1, and to no other; it comes back at once.
+lending() {
+	setup 3
+	policy svc 'tbf uid'
+	rule start lender 'uid={1001}' rate=80
+	rule start borrower 'uid={1002}' rate=40 borrow=1
+	rule start other 'uid={1003}' rate=20
+	begin b 1002 100
+	begin c 1003 100
+	rates 5 b=120 c=20
+	begin a 1001 100
+	wait_for 10 '[ "$(counter a held)" -ge 1 ]'
+	gather 1 ended
+	is "${got[0]}" 80 8
+	# What was in the pool: 100 ms of all rates.
+	[ "${got[1]}" -le $((40 + 14 + 4)) ] || fail "the borrower got ${got[1]}"
+	rates 5 a=80 b=40 c=20
+	rule change borrower borrow=0
+	rule stop lender
+	rates 3 b=40
+}
+
+# Two limits at once: one for each user, one for all; requests and bytes.
+two_limits() {
+	setup 3
+	policy svc 'tbf uid'
+	rule start site 'uid={9999}' rate=60
+	rule start bytes 'uid={9998}' rate=120KiB/s
+	rule start users 'uid={1001 1002}' rate=40 also=site
+	rule start both 'uid={1003}' rate=40 also=bytes
+	begin a 1001 100
+	begin c 1003 100
+	rates 5 a=40 c=30
+	begin b 1002 100
+	settle a b
+	gather 5 ended
+	is $((got[0] + got[1])) 60
+	is "${got[2]}" 30
+	within 15 "${got[0]}" "${got[1]}"
+	expect_errno EBUSY "$(at svc nrs_tbf_rule)" 'stop site'
+	rule change users also=
+	rule stop site
+	rates 5 a=40 b=40 c=30
+}
+
+# Rules of one head only.
+heads() {
+	setup 3
+	policy svc 'tbf uid'
+	rule reg start r 'uid={1001}' rate=30
+	rule hp start h 'uid={1001}' rate=60
+	rule start both 'uid={1002}' rate=40
+	rule hp change both rate=45
+	before='ionice -c 1 -n 0'
+	begin b 1001 100
+	begin c 1002 100
+	before=''
+	begin a 1001 100
+	rates 5 a=30 b=60 c=45
+	local list
+	list=$(cat "$(at svc nrs_tbf_rule)")
+	grep -v '^default' <<<"$list" | sed 's/, ref.*//' >/tmp/list
+	printf '%s\n' regular_requests: 'CPT 0:' 'both uid={1002} 40' 'r uid={1001} 30' high_priority_requests: 'CPT 0:' 'both uid={1002} 45' \
+		'h uid={1001} 60' | diff - /tmp/list
+	# With another policy on one head, a command without a prefix is for the one that has rules.
+	policy svc 'fifo hp'
+	rule start only 'uid={1003}' rate=5
+	expect_errno ENODEV "$(at svc nrs_tbf_rule)" 'hp change default rate=5'
+	grep -q '^only' "$(at svc nrs_tbf_rule)"
+	measure 3 ended a=30
+}
+
+# A head whose queue became empty does not make the other one miss its time.
+two_heads() {
+	setup 2
+	policy svc 'tbf uid'
+	rule reg start r 'uid={1001}' rate=4
+	rule hp start h 'uid={0}' rate=10
+	begin a 1001 100
+	settle a
+	local i
+	for i in 1 2 3 4 5; do
+		# The last of them has to wait, for less than the other head's next.
+		ionice -c 1 -n 0 dd if=/dev/mapper/b of=/dev/null bs=4k count=5 iflag=direct 2>/dev/null
+		measure 2 ended a=4
+	done
+}
+
+# Who has tokens is not kept waiting by who has none.
+neighbours() {
+	setup 2
+	echo 2 >"$(at svc slots)"
+	policy svc 'tbf uid'
+	rule start slow 'uid={1001}' rate=1
+	rule change default rate=100000
+	begin b 1002 100
+	settle b
+	gather 3 ended
+	local alone=${got[1]}
+	begin a 1001 100
+	settle a b
+	gather 3 ended
+	[ "${got[0]}" -le 4 ] && within 4 "$alone" "${got[1]}" || fail "$alone alone, ${got[1]} beside a limited one"
+}
+
+# What the files show, letter by letter, and what they take.
+files() {
+	module
+	lower nb0
+	mkdir /sys/kernel/config/nrs/svc
+	local cpts list file i
+	cpts=$(nproc)
+	echo "$cpts" >/sys/kernel/config/nrs/svc/cpts
+	client a /dev/nb0 svc
+	list=$(at svc nrs_tbf_rule)
+	# Under another policy there are no rules.
+	if cat "$list" 2>/tmp/said; then fail "rules without tbf"; fi
+	grep -q 'No such device' /tmp/said || fail "$(cat /tmp/said)"
+	expect_errno EINVAL "$list" 'start r uid={1} rate=1'
+	expect_errno ENODEV "$list" 'change r rate=1'
+	expect_errno ENODEV "$list" 'stop r'
+	policy svc 'tbf nid'
+	policy svc 'tbf jobid'
+	rule start r 'jobid={a.0}' rate=1
+	policy svc tbf
+	grep -qx '  - name: tbf' "$(at svc nrs_policies)" || fail "$(cat "$(at svc nrs_policies)")"
+	# Rules went with their type.
+	[ "$(grep -vc '^default' "$list")" = $((2 + 2 * cpts)) ] || fail "$(cat "$list")"
+	policy svc 'tbf jobid+nid+opcode+uid+gid+projid+nodemap'
+	policy svc 'tbf uid+jobid'
+	policy svc 'tbf uid+jobid'
+	rule start one 'uid={1  2},  jobid={a*  b.0}&uid={0x10}' rate=100
+	rule start two 'uid={3}'
+	rule reg start three 'jobid={c}' rate=5MB/s
+	rule hp start four 'jobid={c}' rate=2048KiB/s rank=one
+	load a --io_size=4k --cpus_allowed=0 >/dev/null
+	policy svc 'tbf uid+jobid'
+	{
+		echo regular_requests:
+		for ((i = 0; i < cpts; i++)); do
+			echo "CPT $i:"
+			echo 'three jobid={c} 5MB/s, ref 0'
+			echo 'two uid={3} 10000, ref 0'
+			echo 'one uid={1  2},  jobid={a*  b.0}&uid={0x10} 100, ref 0'
+			echo "default * 10000, ref $((i == 0))"
+		done
+		echo high_priority_requests:
+		for ((i = 0; i < cpts; i++)); do
+			echo "CPT $i:"
+			echo 'two uid={3} 10000, ref 0'
+			echo 'four jobid={c} 2MiB/s, ref 0'
+			echo 'one uid={1  2},  jobid={a*  b.0}&uid={0x10} 100, ref 0'
+			echo 'default * 10000, ref 0'
+		done
+	} >/tmp/expected
+	diff /tmp/expected "$list"
+	# By message, the same.
+	dm message a 0 service nrs_tbf_rule | diff /tmp/expected -
+	dm message a 0 service nrs_tbf_rule start five 'uid={5' '6}' rate=7
+	[ "$(grep -c '^five uid={5 6} 7, ref 0$' "$list")" = $((2 * cpts)) ] || fail "$(cat "$list")"
+	refused EEXIST dm message a 0 service nrs_tbf_rule start five 'uid={5}'
+	dm message a 0 service nrs_tbf_rule_error | diff - "$(at svc nrs_tbf_rule_error)"
+	grep -qx 'column 7: expected a name that no rule has' "$(at svc nrs_tbf_rule_error)" || fail "$(cat "$(at svc nrs_tbf_rule_error)")"
+	dm message a 0 service nrs_tbf_rule stop five
+	[ ! -s "$(at svc nrs_tbf_rule_error)" ] || [ -z "$(cat "$(at svc nrs_tbf_rule_error)")" ]
+	# More rules than fit on a page.
+	for i in $(seq 150); do echo "start n$i jobid={name_of_a_job_$i.*} rate=$i" >"$list"; done
+	[ "$(grep -c '^n[0-9]* jobid' "$list")" = $((300 * cpts)) ]
+	# Parameters stay when the policy goes and comes.
+	for file in rate=77 depth=5 cost_model=pages global_rate=0; do set_to svc "nrs_tbf_${file%=*}" "${file#*=}"; done
+	policy svc fifo
+	policy svc 'tbf uid'
+	for file in rate=77 depth=5 cost_model=pages global_rate=0; do
+		[ "$(cat "$(at svc "nrs_tbf_${file%=*}")")" = "${file#*=}" ] || fail "$file"
+	done
+	[ "$(grep -c '^default \* 77, ref 0$' "$list")" = $((2 * cpts)) ] || fail "$(cat "$list")"
+}
+
+# Statistics: right numbers, names of all kinds; tests/check-yaml.py looks at what goes to /out/yaml.
+statistics() {
+	module
+	lower nb0 memory_backed=1
+	client a /dev/nb0 svc
+	mkdir -p /tmp/names /out/yaml
+	policy svc 'tbf jobid'
+	rule start twos 'jobid={two*}' rate=1000000
+	rule start bytes 'jobid={by*}' rate=100MiB/s
+	local name i=10 head hostile=(two2 two1 bytes1 'a"b' 'b\c' 'c: d' '- e' '{f' '# h' '&i *j' '!k' '|' "m'n" '%o' $'p\nq' $'\xff\xfe' ' u' 'null' '~' '---' 'ü')
+	for name in "${hostile[@]}" two1; do
+		i=$((i + 1)) head=()
+		# The last one again, with high priority.
+		[ "$i" != $((${#hostile[@]} + 11)) ] || head=(ionice -c 1 -n 0)
+		ln -sf /bin/busybox "/tmp/names/$name"
+		# shellcheck disable=SC2016
+		"${head[@]}" bash -c 'exec -a dd "$@" 2>/dev/null' bash "/tmp/names/$name" if=/dev/mapper/a of=/dev/null bs=8k count="$i" iflag=direct
+		printf '%s.0' "$name" | od -An -v -tx1 | tr -d ' \n'
+		case $name in two*) echo -n " $i $i twos requests" ;; by*) echo -n " $i $((i << 13)) bytes bytes" ;; *) echo -n " $i $i default requests" ;; esac
+		[ ${#head[@]} = 0 ] && echo ' reg' || echo ' hp'
+	done >/out/yaml/tbf-expected
+	cat "$(at svc nrs_tbf_stats)" >/out/yaml/tbf.yaml
+	# What does not print is shown as underscores, so two have one name.
+	[ "$(grep -c class: /out/yaml/tbf.yaml)" -ge ${#hostile[@]} ] || fail "$(cat /out/yaml/tbf.yaml)"
+	echo 1 >"$(at svc nrs_tbf_stats_reset)"
+	! grep -E 'dispatched: [1-9]|cost: [1-9]' "$(at svc nrs_tbf_stats)" || fail "not reset: $(cat "$(at svc nrs_tbf_stats)")"
+	rm -r /tmp/names
+	# A limit that is met: how often, how long.
+	rule change default rate=20
+	load a --io_size=80k --iodepth=4 >/dev/null
+	awk '/- rule: "default"/ { on = 1 } /- rule: "[^d]|classes:$/ { on = 0 } on && /dispatched:/ { n = $2 } on && /throttled_ns:/ { t = $2 / 1e9 } on && /limit_hits:/ { h = $2 }
+		END { print n, t, h; exit !(n == 20 && t > 0.7 && t < 1.1 && h >= 15 && h <= 20) }' "$(at svc nrs_tbf_stats)" || fail "$(cat "$(at svc nrs_tbf_stats)")"
+}
+
+check 60 "uid: five classes, rates within 5 % of their rules" uid
+check 60 "rates in bytes, pages and requests" units
+check 60 "gid, and uid with gid" gid
+check 60 "jobid: cgroups, with wildcards" jobid
+check 60 "jobid: programs and users, with wildcards" wildcards
+check 60 "opcode: reads and writes" opcode
+check 90 "conditions of several fields" conditions
+check 60 "nid: ranges and networks" nid
+check 60 "changes reach a standing backlog at once" changes
+check 30 "rank: the order of rules" ranks
+check 60 "realtime makes up for lost time" realtime
+check 60 "minrate is a floor" floors
+check 60 "borrow: unused rates are lent, and come back" lending
+check 60 "also: two limits at once" two_limits
+check 60 "rules of one head" heads
+check 60 "two heads that are limited" two_heads
+check 60 "a limited class does not delay another" neighbours
+check 60 "what the files show and take" files
+check 60 "statistics" statistics
+grep -E '^(==|ended|bytes)' /out/log | sed 's/^/# /'
+summary

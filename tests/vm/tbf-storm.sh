@@ -229,8 +229,8 @@ partitions() {
 	[ "$(grep -c '^one uid={1001} 50, ref 1$' "$(at svc nrs_tbf_rule)")" = 2 ] || fail "$(cat "$(at svc nrs_tbf_rule)")"
 }
 
-rounds=$(slow 12 1)
-try 90 "four processes change rules $rounds times in nine ways under load" storms "$rounds"
+rounds=$(slow 6 1)
+try 90 "four processes change rules in nine ways, $rounds rounds, under load" storms "$rounds"
 try 90 "types change under load at one per second" types "$(slow 2 1)"
 try 60 "suspending and removing with a backlog" suspending
 try 30 "a killed process whose requests wait: drain" killed drain

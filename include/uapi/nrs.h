@@ -4,6 +4,8 @@
  *
  * All numbers are little-endian; there is no padding. Records and arguments say how long they are, and later versions
  * only append: what is missing at the end counts as 0, and what is not known there has to be 0.
+ *
+ * Version 2 appends job_size to struct nrs_request; a module of version 1 refuses one that is not 0.
  */
 #ifndef _UAPI_NRS_H
 #define _UAPI_NRS_H
@@ -12,7 +14,7 @@
 #include <linux/types.h>
 
 /* The version that this file describes. */
-#define NRS_VERSION		1
+#define NRS_VERSION		2
 
 /* Records that one read or write takes, at most. */
 #define NRS_BATCH		256
@@ -111,6 +113,8 @@ struct nrs_request {
 	__u8 jobid[32];		/* up to 31 bytes, then NULs */
 	__le64 stream;		/* 0 */
 	__le64 predecessor[8];	/* 0 */
+	__le32 job_size;	/* nodes of the job, 0: unknown; since version 2 */
+	__le32 reserved;	/* 0 */
 };
 
 /* A request has been served, or given up. */

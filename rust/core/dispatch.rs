@@ -5,20 +5,35 @@
 //! # Vocabulary
 //!
 //! - *Slot*: the right to have one request at a device; one pool per service.
-//! - *Pending*: a partition that has queued requests.
+//! - *Waiting*: a partition that has queued requests.
+//! - *Ready*: a waiting partition with requests that may be served now; they take turns ([`line`]).
 //! - *Parked*: a target with decided requests that wait for a place on it.
 //!
 //! # Why no wake-up is lost
 //!
-//! Who queues a request first marks its partition pending and then looks for a free slot; who frees a
-//! slot first gives it back and then looks for a pending partition. All four are in one total order
-//! ([`crate::sys::atomic`]), so at least one of them sees the other. Pending bits change under the partition's lock,
-//! parked bits under the target's.
+//! Who queues a request, or lets one be served that was withheld, first marks its partition waiting and
+//! ready and then looks for a free slot; who frees a slot first gives it back and then looks for a ready
+//! partition. All of that is in one total order ([`crate::sys::atomic`]), so at least one of them sees the
+//! other. A partition's marks change under its lock, parked bits under the target's.
+//!
+//! # Turns
+//!
+//! While several partitions are ready, whoever finds a slot free gives it away instead of using it: it has
+//! the partition whose turn it is decide one request, and goes on until no slot is free that one of them may
+//! use, or each that may has been asked in vain ([`Dispatch::next`]). A partition that was asked in vain is
+//! left out for the rest of that round only. Nothing is lost by that: it has nothing to serve before it is
+//! marked ready anew, or waits for a slot of the other kind, and whoever brings about either of them goes
+//! round once more, after all others' marks and slots that this round has seen.
+//!
+//! A partition that is ready alone, or whose timer has expired, takes what is free without asking: whoever
+//! else is ready is being served by somebody, or would have been left out.
 
 use kernel::{
     prelude::*,
     sync::{Arc, SetOnce},
 };
+
+mod line;
 
 use super::target::Target;
 use crate::{
@@ -28,6 +43,9 @@ use crate::{
     },
     sys::atomic::Word,
 };
+
+use line::Line;
+pub(crate) use line::Mark;
 
 /// Targets of one service, at most.
 pub(crate) const TARGETS_MAX: usize = 64;
@@ -57,13 +75,29 @@ impl Set {
     }
 }
 
-/// Takes the next member of `set` at or after `from`, going round.
-pub(crate) fn next_member(set: u64, from: u32) -> Option<u32> {
-    if set == 0 {
-        return None;
+/// Who brings the requests of a service; its first client decides.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Feed {
+    /// Device-mapper targets.
+    Block,
+    /// Open files of `/dev/nrs`.
+    User,
+}
+
+/// A partition whose turn it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Next {
+    /// Its index.
+    pub(crate) index: u32,
+    /// Nobody else may have the slot.
+    pub(crate) alone: bool,
+}
+
+impl Next {
+    /// It, as a bit.
+    pub(crate) const fn bit(self) -> u64 {
+        1u64.wrapping_shl(self.index)
     }
-    let turned = set.rotate_right(from & 63);
-    Some(turned.trailing_zeros().wrapping_add(from) & 63)
 }
 
 /// The slots of a service, its targets, and who waits.
@@ -73,17 +107,19 @@ pub(crate) struct Dispatch {
     limit: Word,
     ratio: Word,
     stall_ms: Word,
-    turn: Word,
+    /// The [`Feed`].
+    feed: Word,
     /// Partitions with queued requests, and [`ANY_PARKED`].
     waiting: Set,
+    line: Line,
     /// Targets with parked requests.
     parked: Set,
     targets: [SetOnce<Arc<Target>>; TARGETS_MAX],
 }
 
 impl Dispatch {
-    /// A pool of `slots` slots without targets.
-    pub(crate) fn new(slots: u32) -> Self {
+    /// A pool of `slots` slots for `partitions` partitions, without targets.
+    pub(crate) fn new(slots: u32, partitions: u16) -> Self {
         let slots = slots.clamp(1, SLOTS_MAX);
         Self {
             pool: Word::new(Pool::EMPTY.bits()),
@@ -91,8 +127,9 @@ impl Dispatch {
             limit: Word::new(slots.into()),
             ratio: Word::new(RATIO_DEFAULT.into()),
             stall_ms: Word::new(STALL_MS_DEFAULT.into()),
-            turn: Word::new(0),
+            feed: Word::new(Feed::Block as u64),
             waiting: Set::new(),
+            line: Line::new(partitions),
             parked: Set::new(),
             targets: [const { SetOnce::new() }; TARGETS_MAX],
         }
@@ -186,14 +223,14 @@ impl Dispatch {
         self.pool.sub(Pool::one(priority).bits());
     }
 
-    /// Marks partition `index` as pending.
-    pub(crate) fn set_pending(&self, index: u16) {
-        self.waiting.insert(index);
-    }
-
-    /// Partition `index` has nothing queued. Called with its lock held.
-    pub(crate) fn clear_pending(&self, index: u16) {
-        self.waiting.remove(index);
+    /// Partition `index`, marked as `old`, is as `new` says from now on. Called with its lock held.
+    pub(crate) fn mark(&self, index: u16, old: Mark, new: Mark) {
+        match (old.waiting, new.waiting) {
+            (false, true) => self.waiting.insert(index),
+            (true, false) => self.waiting.remove(index),
+            _ => {}
+        }
+        self.line.mark(index, old, new);
     }
 
     /// Marks target `index` as one with parked requests. Called with its lock held.
@@ -236,15 +273,68 @@ impl Dispatch {
         false
     }
 
-    /// The partition whose turn it is among those pending.
+    /// Partitions other than `asked` that may have a slot that is free, as bits.
+    fn candidates(&self, asked: u64) -> u64 {
+        let alone = self.line.is_alone();
+        let ready = if alone {
+            self.waiting.members() & !1u64.wrapping_shl(ANY_PARKED.into())
+        } else {
+            self.line.ready()
+        };
+        let ready = ready & !asked;
+        if ready == 0 {
+            return 0;
+        }
+        let (pool, limits) = (self.pool(), self.limits());
+        if pool.allows(Priority::Regular, &limits) {
+            ready
+        } else if !pool.allows(Priority::High, &limits) {
+            0
+        } else if alone {
+            ready
+        } else {
+            ready & self.line.urgent()
+        }
+    }
+
+    /// The partition whose turn it is, other than `asked`, bits; `None` if there is no slot, or nobody to
+    /// have it.
     ///
     /// They take turns, whichever partition's request freed the slot: with own-first a partition that is
     /// always busy would keep all slots to itself.
-    pub(crate) fn next_pending(&self) -> Option<u32> {
-        let pending = self.waiting.members() & !1u64.wrapping_shl(ANY_PARKED.into());
-        let next = next_member(pending, self.turn.get() as u32)?;
-        self.turn.set(u64::from(next.wrapping_add(1) & 63));
-        Some(next)
+    pub(crate) fn next(&self, asked: u64) -> Option<Next> {
+        let candidates = self.candidates(asked);
+        if candidates.is_power_of_two() {
+            return Some(Next {
+                index: candidates.trailing_zeros(),
+                alone: true,
+            });
+        }
+        self.line.first(candidates).map(|index| Next {
+            index,
+            alone: false,
+        })
+    }
+
+    /// Whether partitions other than `index` are ready.
+    pub(crate) fn others_ready(&self, index: u16) -> bool {
+        !self.line.is_alone() && self.line.ready() & !1u64.wrapping_shl(index.into()) != 0
+    }
+
+    /// Whether partitions take turns.
+    pub(crate) fn has_turns(&self) -> bool {
+        !self.line.is_alone()
+    }
+
+    /// Counts a request that partition `index` decided and that costs `cost`, in the units of its policy.
+    /// Called with its lock held, if partitions take turns.
+    pub(crate) fn charge(&self, index: u16, cost: u32) {
+        self.line.charge(index, cost);
+    }
+
+    /// Sets the shares of the partitions, in units of 2^-32; 0: not known.
+    pub(crate) fn set_shares(&self, shares: &[u64]) {
+        self.line.set_shares(shares);
     }
 
     /// Target `index`.
@@ -257,10 +347,14 @@ impl Dispatch {
         self.targets.iter().map_while(|target| target.as_ref())
     }
 
-    /// Whether the target in use is no device, but programs that serve by themselves.
-    pub(crate) fn serves_programs(&self) -> bool {
-        self.targets()
-            .any(|target| target.users() > 0 && target.number() == 0)
+    /// Whether the clients are of kind `feed`, or were when there were any.
+    pub(crate) fn is_fed_by(&self, feed: Feed) -> bool {
+        self.feed.get() == feed as u64
+    }
+
+    /// Says of which kind the clients are.
+    pub(crate) fn set_feed(&self, feed: Feed) {
+        self.feed.set(feed as u64);
     }
 
     /// The target for device `number`: the one there is, one that nobody uses any more, or a new one.

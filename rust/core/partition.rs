@@ -4,9 +4,10 @@
 //!
 //! # Vocabulary
 //!
+//! - *Lane*: a head and which classes its requests had lately ([`lane`]).
 //! - *Pump*: decide requests while slots are free.
+//! - *Mark*: what others may know of the partition without its lock ([`Mark`]).
 //! - *Kicks*: the targets that got something to submit; they are kicked once the lock is released.
-//! - *Cache*: who asked lately and which class that was, so that attributes need not be made anew.
 //!
 //! # Locking
 //!
@@ -19,14 +20,16 @@ use kernel::{
     sync::{rcu, Arc, SpinLockIrq},
 };
 
-use super::{dispatch::Dispatch, service::Arrival};
+use super::{
+    dispatch::{Dispatch, Mark},
+    service::Arrival,
+};
 use crate::{
     sched::{
         attr::{Attrs, Priority},
         head::{Head, InstanceId, Ticket, MAX_INSTANCES},
         item::{Cost, Item},
-        mem::Need,
-        policy::{AnyPart, AnyShared, Config, Get, Kind, Part, Passed, View, Way},
+        policy::{AnyPart, Config, Get, Passed, View, Way},
         ranges::Table,
         slots::{Pending, Turn},
     },
@@ -38,153 +41,55 @@ use crate::{
     },
 };
 
+mod lane;
+
+pub(crate) use lane::Ident;
+use lane::Lane;
+
 /// The part of a policy in the kernel.
 pub(crate) type KernelPart = AnyPart<Held>;
 
 /// A head in the kernel; the tag is the configuration that an instance was started with.
 pub(crate) type KernelHead = Head<Held, KernelPart, Config>;
 
-/// The shares that a service's worker publishes.
-pub(crate) type Published = RcuBox<Table>;
+/// The shares that a service's worker publishes, of each head.
+pub(crate) struct Published {
+    regular: RcuBox<Table>,
+    high: RcuBox<Table>,
+}
+
+impl Published {
+    /// Nothing is published yet.
+    pub(crate) fn new() -> Self {
+        Self {
+            regular: RcuBox::new(),
+            high: RcuBox::new(),
+        }
+    }
+
+    /// Those of the heads of `priority`.
+    pub(crate) fn of(&self, priority: Priority) -> &RcuBox<Table> {
+        match priority {
+            Priority::Regular => &self.regular,
+            Priority::High => &self.high,
+        }
+    }
+}
 
 /// Decisions in one lock hold, at most.
-const BATCH: u32 = 64;
-
-/// Places of the cache; a power of two.
-const CACHE: usize = 16;
-
-/// Everything that the class of a request may depend on.
-pub(crate) type Ident = [u64; 5];
-
-/// Who asked, and which class that was.
-#[derive(Clone, Copy)]
-struct Cached {
-    ident: Ident,
-    ticket: Ticket,
-}
-
-/// One head and its cache.
-struct Lane {
-    head: KernelHead,
-    cache: [Option<Cached>; CACHE],
-    /// Nothing may be served before this time (ns); 0: whenever.
-    until: u64,
-}
-
-impl Lane {
-    fn new(fallback: KernelPart, config: Config) -> Self {
-        Self {
-            head: Head::new(fallback, config),
-            cache: [None; CACHE],
-            until: 0,
-        }
-    }
-
-    /// Where the cache has the class of a request. Whoever shares a place with another costs both a
-    /// look-up, nothing worse, so the mix is a cheap one.
-    fn place([client, ids, low, high, detail]: &Ident) -> usize {
-        let sum = client
-            .wrapping_add(*ids)
-            .wrapping_add(low.wrapping_mul(3))
-            .wrapping_add(high.wrapping_mul(5))
-            .wrapping_add(*detail);
-        (sum.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize & (CACHE - 1)
-    }
-
-    /// The class that a request had lately.
-    fn cached(&self, place: usize, ident: &Ident) -> Option<Ticket> {
-        let cached = self.cache.get(place)?.as_ref()?;
-        let pairs = cached.ident.iter().zip(ident);
-        let differ = pairs.fold(0, |differ, (a, b)| differ | (a ^ b));
-        (differ == 0).then_some(cached.ticket)
-    }
-
-    /// The class of a request, and whether its part wants memory now.
-    fn classify(&mut self, place: usize, ident: &Ident, attrs: &Attrs) -> (Ticket, bool) {
-        let ticket = self.head.classify(attrs, misc::now());
-        // A class that only stands in for others is asked for again.
-        let keep = self.head.is_live(&ticket);
-        if let Some(slot) = self.cache.get_mut(place) {
-            *slot = keep.then_some(Cached {
-                ident: *ident,
-                ticket,
-            });
-        }
-        let wants = |part: &mut KernelPart| !part.need().is_empty();
-        (ticket, self.head.primary_mut().is_some_and(wants))
-    }
-
-    /// Counts a request that goes down without queueing; whether it may, and whether its part wants memory
-    /// now. `attrs` is asked only for somebody who did not ask lately.
-    #[inline]
-    fn pass(
-        &mut self,
-        ident: &Ident,
-        attrs: &impl Fn() -> Attrs,
-        cost: Cost,
-        way: Way,
-    ) -> (Passed, bool) {
-        let place = Self::place(ident);
-        if let Some(ticket) = self.cached(place, ident) {
-            let passed = self.head.pass(&ticket, cost, way, misc::now);
-            if passed != Passed::Stale {
-                return (passed, false);
-            }
-        }
-        self.pass_anew(place, ident, &attrs(), cost, way)
-    }
-
-    /// Like [`Lane::pass`], for somebody who did not ask lately.
-    #[cold]
-    fn pass_anew(
-        &mut self,
-        place: usize,
-        ident: &Ident,
-        attrs: &Attrs,
-        cost: Cost,
-        way: Way,
-    ) -> (Passed, bool) {
-        let (ticket, hungry) = self.classify(place, ident, attrs);
-        (self.head.pass(&ticket, cost, way, misc::now), hungry)
-    }
-
-    /// Queues a request; whether its part wants memory now. `attrs` is asked only for somebody who did not
-    /// ask lately.
-    fn enqueue(
-        &mut self,
-        held: Held,
-        ident: &Ident,
-        attrs: &impl Fn() -> Attrs,
-        now: u64,
-    ) -> Result<bool, Held> {
-        let place = Self::place(ident);
-        let cached = self
-            .cached(place, ident)
-            .filter(|ticket| self.head.is_live(ticket));
-        let (ticket, hungry) = match cached {
-            Some(ticket) => (ticket, false),
-            None => self.classify(place, ident, &attrs()),
-        };
-        self.head.enqueue(held, ticket, attrs, now)?;
-        // It may be allowed what was not allowed to those before it.
-        self.until = 0;
-        Ok(hungry)
-    }
-
-    fn has_work(&self, now: u64) -> bool {
-        self.until <= now && self.head.queued() > 0
-    }
-}
+pub(crate) const BATCH: u32 = 64;
 
 /// What the lock protects.
 pub(crate) struct Inner {
-    regular: Lane,
-    high: Lane,
+    regular: KBox<Lane>,
+    high: KBox<Lane>,
     turn: Turn,
     /// When a request was last decided, or came to an empty queue (ns).
     moved: u64,
     /// When the timer is to expire (ns); 0 if it is not armed, or expires and waits for the lock.
     armed: u64,
+    /// What others know.
+    mark: Mark,
 }
 
 impl Inner {
@@ -198,6 +103,11 @@ impl Inner {
     /// The head of `priority`.
     pub(crate) fn head(&mut self, priority: Priority) -> &mut KernelHead {
         &mut self.lane(priority).head
+    }
+
+    /// Has everybody on the head of `priority` classified anew at times, if that is how clients are counted.
+    pub(crate) fn count_clients(&mut self, priority: Priority, now: u64) {
+        self.lane(priority).count_clients(now);
     }
 
     /// When the first of the heads that withhold at `now` may serve again, ns.
@@ -274,12 +184,8 @@ impl Partition {
         published: Arc<Published>,
         config: Config,
     ) -> Result<Arc<Timed<Self>>> {
-        let part = || {
-            let shared = AnyShared::new(&config, misc::random())?;
-            KernelPart::new(&config, misc::random(), &shared)
-        };
-        let regular = Lane::new(part().map_err(|_| ENOMEM)?, config);
-        let high = Lane::new(part().map_err(|_| ENOMEM)?, config);
+        let regular = Lane::with_fallback(config)?;
+        let high = Lane::with_fallback(config)?;
         Arc::pin_init(
             Timed::new(pin_init!(Self {
                 index,
@@ -291,6 +197,7 @@ impl Partition {
                     turn: Turn::new(),
                     moved: 0,
                     armed: 0,
+                    mark: Mark::default(),
                 }, "nrs_partition"),
             })),
             GFP_KERNEL,
@@ -299,7 +206,7 @@ impl Partition {
 
     /// Takes out instances that have stopped.
     pub(crate) fn reap(&self) {
-        for priority in [Priority::Regular, Priority::High] {
+        for priority in Priority::ALL {
             // Each is dropped here, without the lock.
             while self.with(|inner| inner.head(priority).reap()).is_some() {}
         }
@@ -307,27 +214,9 @@ impl Partition {
 
     /// Instances on the head of `priority`, for work that lets go of the lock in between.
     pub(crate) fn instances(&self, priority: Priority) -> impl Iterator<Item = InstanceId> {
-        self.instances_if(priority, |_| true)
-    }
-
-    /// Those of policy `kind`.
-    pub(crate) fn instances_of(
-        &self,
-        priority: Priority,
-        kind: Kind,
-    ) -> impl Iterator<Item = InstanceId> {
-        self.instances_if(priority, move |config| config.kind() == kind)
-    }
-
-    fn instances_if(
-        &self,
-        priority: Priority,
-        fits: impl Fn(&Config) -> bool,
-    ) -> impl Iterator<Item = InstanceId> {
         let mut ids = [None; MAX_INSTANCES];
         self.with(|inner| {
-            let found = inner.head(priority).instances();
-            for (id, status) in ids.iter_mut().zip(found.filter(|found| fits(found.tag))) {
+            for (id, status) in ids.iter_mut().zip(inner.head(priority).instances()) {
                 *id = Some(status.id);
             }
         });
@@ -337,6 +226,34 @@ impl Partition {
     /// Runs `f` with the lock held.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Inner) -> R) -> R {
         f(&mut self.inner.lock())
+    }
+
+    /// Goes through something that is too long for one lock hold. `take` has the lock and takes as much as
+    /// is allowed from where it is told on, and says where to go on, or `None` at the end; after each lock
+    /// hold, `then` has what `take` left in `state`, and may sleep.
+    ///
+    /// # Errors
+    ///
+    /// That of `then`, which ends it.
+    pub(crate) fn walk<S>(
+        &self,
+        state: &mut S,
+        mut take: impl FnMut(&mut S, &mut Inner, u32) -> Option<u32>,
+        mut then: impl FnMut(&mut S) -> Result,
+    ) -> Result {
+        let mut from = Some(0);
+        while let Some(slot) = from {
+            from = self.with(|inner| take(state, inner, slot));
+            then(state)?;
+            misc::cond_resched();
+        }
+        Ok(())
+    }
+
+    /// Goes through something like [`Self::walk`], with nothing to do between the lock holds.
+    pub(crate) fn sweep(&self, mut take: impl FnMut(&mut Inner, u32) -> Option<u32>) {
+        let done = self.walk(&mut (), |(), inner, from| take(inner, from), |()| Ok(()));
+        kernel::warn_on!(done.is_err());
     }
 }
 
@@ -348,8 +265,8 @@ pub(crate) struct Arrived {
     pub(crate) kicks: Kicks,
     /// A part wants memory for new classes.
     pub(crate) hungry: bool,
-    /// A slot was taken and given back: somebody may wait for it.
-    pub(crate) freed: bool,
+    /// Others may have what is free: it is their turn, or a slot was taken and given back.
+    pub(crate) others: bool,
 }
 
 impl Timed<Partition> {
@@ -368,6 +285,7 @@ impl Timed<Partition> {
         let mut inner = self.inner.lock();
         let lane = inner.lane(priority);
         // Read under the lock: whoever drains has set it before it took the lock.
+        let ident = arrival.ident.as_ref();
         let forced = arrival.must_pass || arrival.is_draining();
         let slot = !forced
             && arrival.may_pass
@@ -385,7 +303,7 @@ impl Timed<Partition> {
                 Way::Opportunity
             };
             let passed;
-            (passed, hungry) = lane.pass(&arrival.ident, attrs, cost, way);
+            (passed, hungry) = lane.pass(ident, attrs, cost, way);
             if forced || passed != Passed::Refused {
                 held.account_mut().slot = slot;
                 held.account_mut().placed = true;
@@ -397,7 +315,7 @@ impl Timed<Partition> {
                     passed: Some(held),
                     kicks: Kicks::none(),
                     hungry,
-                    freed: false,
+                    others: false,
                 };
             }
             arrival.target.put();
@@ -407,7 +325,7 @@ impl Timed<Partition> {
         let now = misc::now();
         held.hold(now);
         arrival.client.count_queued();
-        match lane.enqueue(held, &arrival.ident, attrs, now) {
+        match lane.enqueue(held, ident, attrs, now) {
             Ok(more) => hungry |= more,
             Err(held) => {
                 // The fallback takes everything, so this does not happen; should it, the request goes
@@ -418,20 +336,24 @@ impl Timed<Partition> {
                     passed: Some(held),
                     kicks: Kicks::none(),
                     hungry,
-                    freed: slot,
+                    others: slot,
                 };
             }
         }
         if inner.queued() == 1 {
             inner.moved = now;
         }
-        self.dispatch.set_pending(self.index);
-        let kicks = self.pump(&mut inner, now);
+        self.tell(&mut inner, now);
+        let others = self.dispatch.others_ready(self.index);
+        let mut kicks = Kicks::none();
+        if !others {
+            self.pump(&mut inner, now, BATCH, &mut kicks);
+        }
         Arrived {
             passed: None,
             kicks,
             hungry,
-            freed: slot,
+            others: others || slot,
         }
     }
 
@@ -443,30 +365,44 @@ impl Timed<Partition> {
         cost: Cost,
         pump: bool,
     ) -> Kicks {
-        let now = misc::now();
-        let mut inner = self.inner.lock();
-        inner.head(priority).stop(ticket, cost, now);
-        if pump {
-            self.pump(&mut inner, now)
-        } else {
-            Kicks::none()
-        }
+        let mut kicks = Kicks::none();
+        let most = if pump { BATCH } else { 0 };
+        let stop = |inner: &mut Inner, now| inner.head(priority).stop(ticket, cost, now);
+        self.decide_after(stop, most, &mut kicks);
+        kicks
     }
 
-    /// Decides requests while slots are free.
-    pub(crate) fn decide_more(&self) -> Kicks {
-        let now = misc::now();
-        let mut inner = self.inner.lock();
-        self.pump(&mut inner, now)
+    /// Decides up to `most` requests while slots are free; returns how many.
+    pub(crate) fn decide_more(&self, most: u32, kicks: &mut Kicks) -> u32 {
+        self.decide_after(|_, _| (), most, kicks)
     }
 
-    /// Decides requests after a change of what holds them back: heads that withhold are asked again.
-    pub(crate) fn reconsider(&self) -> Kicks {
+    /// Has heads that withhold asked again, after a change of what holds them back: by whoever decides
+    /// next.
+    pub(crate) fn reconsider(&self) {
         let now = misc::now();
         let mut inner = self.inner.lock();
         inner.regular.until = 0;
         inner.high.until = 0;
-        self.pump(&mut inner, now)
+        self.tell(&mut inner, now);
+    }
+
+    /// Makes a change, which is told the time (ns), and decides like [`Self::decide_more`].
+    fn decide_after(
+        &self,
+        change: impl FnOnce(&mut Inner, u64),
+        most: u32,
+        kicks: &mut Kicks,
+    ) -> u32 {
+        let now = misc::now();
+        let mut inner = self.inner.lock();
+        change(&mut inner, now);
+        if most == 0 {
+            return 0;
+        }
+        // What was withheld may be ready by now: others learn of it before slots are looked for.
+        self.tell(&mut inner, now);
+        self.pump(&mut inner, now, most, kicks)
     }
 
     /// Decides everything that is queued, whether or not slots are free, a batch at a time.
@@ -475,20 +411,7 @@ impl Timed<Partition> {
         while left > 0 {
             let now = misc::now();
             let batch = left.min(BATCH);
-            let mut kicks = Kicks::none();
-            {
-                let mut inner = self.inner.lock();
-                for _ in 0..batch {
-                    if !self.decide(&mut inner, Priority::High, now, true, &mut kicks)
-                        && !self.decide(&mut inner, Priority::Regular, now, true, &mut kicks)
-                    {
-                        break;
-                    }
-                }
-                if inner.queued() == 0 {
-                    self.dispatch.clear_pending(self.index);
-                }
-            }
+            let kicks = self.force(&mut self.inner.lock(), now, batch);
             kicks.kick(&self.dispatch);
             left = left.saturating_sub(batch);
             misc::cond_resched();
@@ -506,18 +429,9 @@ impl Timed<Partition> {
             let stalled = waits && now.saturating_sub(inner.moved) >= stall;
             if stalled {
                 let moved = inner.moved;
-                for _ in 0..BATCH {
-                    if !self.decide(&mut inner, Priority::High, now, true, &mut kicks)
-                        && !self.decide(&mut inner, Priority::Regular, now, true, &mut kicks)
-                    {
-                        break;
-                    }
-                }
+                kicks = self.force(&mut inner, now, BATCH);
                 // Nothing moved by itself.
                 inner.moved = moved;
-                if inner.queued() == 0 {
-                    self.dispatch.clear_pending(self.index);
-                }
             }
             stalled
         };
@@ -525,14 +439,42 @@ impl Timed<Partition> {
         stalled
     }
 
-    fn pump(&self, inner: &mut Inner, now: u64) -> Kicks {
+    /// Decides up to `most` requests, whether or not slots are free.
+    fn force(&self, inner: &mut Inner, now: u64, most: u32) -> Kicks {
         let mut kicks = Kicks::none();
-        let mut decided = 0;
+        for _ in 0..most {
+            if !self.decide(inner, Priority::High, now, true, &mut kicks)
+                && !self.decide(inner, Priority::Regular, now, true, &mut kicks)
+            {
+                break;
+            }
+        }
+        self.tell(inner, now);
+        kicks
+    }
+
+    /// Tells others what they may know of the partition, if that has changed.
+    fn tell(&self, inner: &mut Inner, now: u64) {
+        let urgent = inner.high.has_work(now);
+        let mark = Mark {
+            waiting: inner.queued() > 0,
+            ready: urgent || inner.regular.has_work(now),
+            urgent,
+        };
+        let old = core::mem::replace(&mut inner.mark, mark);
+        if mark != old {
+            self.dispatch.mark(self.index, old, mark);
+        }
+    }
+
+    /// Decides up to `most` requests while slots are free; returns how many. Others know what there is.
+    fn pump(&self, inner: &mut Inner, now: u64, most: u32, kicks: &mut Kicks) -> u32 {
+        let mut decided = 0u32;
         let mut pending = Pending {
             high: inner.high.has_work(now),
             regular: inner.regular.has_work(now),
         };
-        while decided < BATCH {
+        while decided < most {
             let limits = self.dispatch.limits();
             let Some(priority) = inner.turn.first(pending, self.dispatch.pool(), &limits) else {
                 break;
@@ -540,7 +482,7 @@ impl Timed<Partition> {
             if !self.dispatch.take(priority) {
                 break;
             }
-            if self.decide(inner, priority, now, false, &mut kicks) {
+            if self.decide(inner, priority, now, false, kicks) {
                 inner.turn.served(priority);
                 decided = decided.wrapping_add(1);
                 if !inner.lane(priority).has_work(now) {
@@ -551,15 +493,13 @@ impl Timed<Partition> {
                 pending = pending.without(priority);
             }
         }
-        if inner.queued() == 0 {
-            self.dispatch.clear_pending(self.index);
-        }
+        self.tell(inner, now);
         // Whichever head withholds for the shorter time; a head that may serve waits for a slot.
         if let Some(until) = inner.next_expiry(now).filter(|until| *until != inner.armed) {
             inner.armed = until;
             self.arm(until);
         }
-        kicks
+        decided
     }
 
     /// Takes one request out of a head and gives it to its target. Without `force` the caller has taken a
@@ -577,7 +517,7 @@ impl Timed<Partition> {
         let view = View {
             now,
             force,
-            table: self.published.get(&guard),
+            table: self.published.of(priority).get(&guard),
         };
         let (mut held, ticket) = match lane.head.get(&view) {
             Get::Item(found) => found,
@@ -589,6 +529,13 @@ impl Timed<Partition> {
         };
         lane.until = 0;
         inner.moved = now;
+        if self.dispatch.has_turns() && !force {
+            let charged = match ticket.grant().charged {
+                0 => held.cost().pages,
+                charged => charged,
+            };
+            self.dispatch.charge(self.index, charged);
+        }
         held.account_mut().ticket = Some(ticket);
         let index = held.account().target;
         if let Some(target) = self.dispatch.target(index) {
@@ -603,12 +550,8 @@ impl Timed<Partition> {
 impl Expire for Partition {
     /// What was withheld may be served now.
     fn expired(timed: &Timed<Self>) {
-        let now = misc::now();
-        let kicks = {
-            let mut inner = timed.inner.lock();
-            inner.armed = 0;
-            timed.pump(&mut inner, now)
-        };
+        let mut kicks = Kicks::none();
+        timed.decide_after(|inner, _| inner.armed = 0, BATCH, &mut kicks);
         kicks.kick(&timed.dispatch);
     }
 }

@@ -14,11 +14,7 @@ use kernel::{
     sync::{Arc, Mutex, SetOnce},
 };
 
-use super::{
-    client::Client,
-    service::{Feed, Service},
-    target::Target,
-};
+use super::{client::Client, dispatch::Feed, service::Service, target::Target};
 use crate::sys::global::{Global, Installed};
 
 /// Services in all, at most.

@@ -16,9 +16,9 @@ use kernel::{
 use super::{
     client::Client,
     cpt,
-    dispatch::Dispatch,
+    dispatch::{Dispatch, Feed},
     errno,
-    partition::{Ident, Kicks, Partition, Published},
+    partition::{Ident, Kicks, Partition, Published, BATCH},
     target::Target,
     worker::{Ticker, Worker},
 };
@@ -26,7 +26,7 @@ use crate::{
     sched::{
         attr::Attrs,
         item::Cost,
-        policy::{fairshare::params::ClassesMax, tbf, Config, Kind, Tunables},
+        policy::{params::ClassesMax, Config, Kind, Tunables},
         slots::SLOTS_MAX,
     },
     sys::{
@@ -55,8 +55,9 @@ pub(crate) fn is_name(name: &str) -> bool {
 
 /// What a front-end says about a request beside its attributes.
 pub(crate) struct Arrival<'a> {
-    /// Everything that its class may depend on.
-    pub(crate) ident: Ident,
+    /// Everything that its class may depend on; `None`: it takes more than fits, so that requests are
+    /// classified one by one.
+    pub(crate) ident: Option<Ident>,
     /// Who brings it.
     pub(crate) client: &'a Client,
     /// Where it goes.
@@ -65,24 +66,15 @@ pub(crate) struct Arrival<'a> {
     pub(crate) must_pass: bool,
     /// It may go down at once when nobody waits.
     pub(crate) may_pass: bool,
-    /// The client is being drained: its requests must not be withheld.
-    pub(crate) draining: &'a Word,
+    /// Not 0: the client is being drained, so its requests must not be withheld. `None`: it never is.
+    pub(crate) draining: Option<&'a Word>,
 }
 
 impl Arrival<'_> {
     /// Whether the client is being drained.
     pub(crate) fn is_draining(&self) -> bool {
-        self.draining.get() != 0
+        self.draining.is_some_and(|draining| draining.get() != 0)
     }
-}
-
-/// Who brings the requests of a service; its first client decides.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Feed {
-    /// Device-mapper targets.
-    Block,
-    /// Open files of `/dev/nrs`.
-    User,
 }
 
 /// Clients that one service may have.
@@ -104,8 +96,8 @@ pub(crate) struct Service {
     dispatch: Arc<Dispatch>,
     ticker: Arc<Timed<Ticker>>,
     users: Word,
-    /// The [`Feed`], while there are users.
-    feed: Word,
+    /// Names paths of classes, on all heads and at each start.
+    seed: u64,
     #[pin]
     settings: Mutex<Settings>,
     #[pin]
@@ -128,11 +120,9 @@ impl Service {
         let mut tunables = Tunables::default();
         if let Some(max) = ClassesMax::new(params::classes_max()) {
             tunables.fairshare.classes_max = max;
-        }
-        if let Some(max) = tbf::params::ClassesMax::new(params::classes_max()) {
             tunables.tbf.classes_max = max;
         }
-        let dispatch = Arc::new(Dispatch::new(params::default_slots()), GFP_KERNEL)?;
+        let dispatch = Arc::new(Dispatch::new(params::default_slots(), count), GFP_KERNEL)?;
         let published = Arc::new(Published::new(), GFP_KERNEL)?;
         let fallback = Config::parse(Kind::Fifo, None, &tunables).map_err(errno)?;
         let mut partitions = KVec::with_capacity(count.into(), GFP_KERNEL)?;
@@ -143,6 +133,7 @@ impl Service {
         let partitions = Arc::new(partitions, GFP_KERNEL)?;
         let label = CString::try_from(name)?;
         let worker = Worker::new(label, partitions.clone(), dispatch.clone(), published)?;
+        let settings = Settings::new(tunables)?;
         let ticker = Ticker::new(worker, tunables.fairshare.delta_ms.get())?;
         Arc::pin_init(
             try_pin_init!(Self {
@@ -152,8 +143,8 @@ impl Service {
                 dispatch,
                 ticker,
                 users: Word::new(0),
-                feed: Word::new(0),
-                settings <- new_mutex!(Settings::new(tunables), "nrs_settings"),
+                seed: misc::random(),
+                settings <- new_mutex!(settings, "nrs_settings"),
                 clients <- new_mutex!(Clients {
                     list: KVec::new(),
                     next_serial: 1,
@@ -189,10 +180,10 @@ impl Service {
     ///
     /// `EBUSY`: there are clients of another kind; they would not share slots that mean the same.
     pub(crate) fn use_begin(&self, feed: Feed) -> Result<bool> {
-        if self.users.get() != 0 && self.feed.get() != feed as u64 {
+        if self.users.get() != 0 && !self.dispatch.is_fed_by(feed) {
             return Err(EBUSY);
         }
-        self.feed.set(feed as u64);
+        self.dispatch.set_feed(feed);
         let first = self.users.add(1) == 0;
         if first {
             self.ticker.start();
@@ -285,9 +276,10 @@ impl Service {
             return Some(held);
         };
         let arrived = partition.arrive(held, arrival, &attrs);
-        arrived.kicks.kick(&self.dispatch);
-        if arrived.freed && !self.dispatch.is_calm() {
-            self.pass_on(Kicks::none(), self.dispatch.next_pending());
+        if arrived.others && !self.dispatch.is_calm() {
+            self.pass_on(arrived.kicks, 0);
+        } else {
+            arrived.kicks.kick(&self.dispatch);
         }
         if arrived.hungry {
             self.ticker.worker().kick();
@@ -312,26 +304,35 @@ impl Service {
 
     /// Counts the end of a request that was queued, and decides more requests.
     fn proceed(&self, account: Account, cost: Cost) {
-        let dispatch = &*self.dispatch;
         let mut kicks = Kicks::none();
-        let mut next = dispatch.next_pending();
+        let mut asked = 0;
         if let Some(ticket) = &account.ticket {
-            let home = u32::from(account.home);
-            if let Some(partition) = self.partition(home) {
-                let pump = next == Some(home);
+            if let Some(partition) = self.partition(account.home.into()) {
+                // Its lock is taken anyway; what nobody else waits for is its own.
+                let pump = !self.dispatch.others_ready(account.home);
                 kicks = partition.stop(account.priority, ticket, cost, pump);
                 if pump {
-                    next = None;
+                    asked = 1u64.wrapping_shl(account.home.into());
                 }
             }
         }
-        self.pass_on(kicks, next);
+        self.pass_on(kicks, asked);
     }
 
-    /// Uses what became free: partition `next` decides, parked requests go on, then all kicks go out.
-    fn pass_on(&self, mut kicks: Kicks, next: Option<u32>) {
-        if let Some(partition) = next.and_then(|next| self.partition(next)) {
-            kicks = kicks.and(partition.decide_more());
+    /// Uses what is free: partitions decide in turn, but for those that were `asked` (bits) and decided all
+    /// that they could; parked requests go on, then all kicks go out.
+    fn pass_on(&self, mut kicks: Kicks, mut asked: u64) {
+        let mut left = BATCH;
+        while let Some(next) = self.dispatch.next(asked).filter(|_| left > 0) {
+            let most = if next.alone { left } else { 1 };
+            let decided = match self.partition(next.index) {
+                Some(partition) => partition.decide_more(most, &mut kicks),
+                None => 0,
+            };
+            if next.alone || decided == 0 {
+                asked |= next.bit();
+            }
+            left = left.saturating_sub(decided);
         }
         kicks = kicks.and(self.unpark(self.dispatch.parked(), false));
         kicks.kick(&self.dispatch);
@@ -363,10 +364,9 @@ impl Service {
     /// Decides requests of all partitions that wait: slots, policies or rules are others now.
     fn run_all(&self) {
         for partition in self.partitions.iter() {
-            partition.reconsider().kick(&self.dispatch);
+            partition.reconsider();
         }
-        self.unpark(self.dispatch.parked(), false)
-            .kick(&self.dispatch);
+        self.pass_on(Kicks::none(), 0);
     }
 
     /// Slots as configured.

@@ -2,8 +2,6 @@
 
 //! KUnit suites of the core: requests and policies through their lives, with locks and workers as they are.
 
-use core::fmt;
-
 use kernel::{
     impl_has_work, new_work,
     prelude::*,
@@ -17,20 +15,17 @@ use kernel::{
 
 use super::{
     client::Client,
-    dispatch::{next_member, Dispatch},
-    partition::{KernelPart, Partition, Published},
-    service::{Arrival, Service},
+    dispatch::{Dispatch, Mark, Next},
+    partition::{KernelPart, Kicks, Partition, Published, BATCH},
+    service::Arrival,
     target::Target,
-    tunables,
 };
 use crate::{
     sched::{
         attr::{Attrs, Id, Priority},
-        key::Key,
-        policy::{fairshare::params::ClassesMax, AnyShared, Config, Kind, Tunables},
-        ranges::Table,
+        policy::{params::ClassesMax, AnyShared, Config, Kind, Tunables},
+        ranges::{Brief, Outline},
         slab::{Slab, SlabPile},
-        stats::{Row, Rows},
     },
     sys::{
         atomic::Word,
@@ -40,6 +35,8 @@ use crate::{
         timer::Timed,
     },
 };
+
+mod settings;
 
 /// A partition with one target, and what its requests came to.
 struct Bench {
@@ -61,7 +58,7 @@ enum Came {
 impl Bench {
     /// With `slots` slots.
     fn new(slots: u32) -> Result<Self> {
-        let dispatch = Arc::new(Dispatch::new(slots), GFP_KERNEL)?;
+        let dispatch = Arc::new(Dispatch::new(slots, 1), GFP_KERNEL)?;
         let target = dispatch.attach(1, 0)?;
         let published = Arc::new(Published::new(), GFP_KERNEL)?;
         let fifo = config(Kind::Fifo)?;
@@ -79,12 +76,12 @@ impl Bench {
     fn bring(&self, name: u64, uid: u32, priority: Priority, must_pass: bool) -> Result<Came> {
         let held = fake::request(&self.probe, name, 4096, priority)?;
         let arrival = Arrival {
-            ident: [uid.into(), 0, 0, 0, 0],
+            ident: Some([uid.into(), 0, 0, 0, 0]),
             client: &self.client,
             target: &self.target,
             must_pass,
             may_pass: true,
-            draining: &self.draining,
+            draining: Some(&self.draining),
         };
         let attrs = || Attrs {
             uid: Id::new(uid),
@@ -106,7 +103,9 @@ impl Bench {
     fn end_passed(&self, priority: Priority) {
         self.target.put();
         self.dispatch.put(priority);
-        self.partition.decide_more().kick(&self.dispatch);
+        let mut kicks = Kicks::none();
+        self.partition.decide_more(BATCH, &mut kicks);
+        kicks.kick(&self.dispatch);
     }
 
     /// Ends request `index` in the order of submission, once it was submitted; returns its name.
@@ -140,7 +139,7 @@ impl Bench {
 
     /// Makes a policy with `config` the primary of the regular head.
     fn install(&self, config: Config) -> Result<bool> {
-        let shared = AnyShared::new(&config, 1).map_err(|_| ENOMEM)?;
+        let shared = AnyShared::new(&config, 1, 1).map_err(|_| ENOMEM)?;
         let part = KernelPart::new(&config, 1, &shared).map_err(|_| ENOMEM)?;
         let refused = self
             .partition
@@ -159,68 +158,58 @@ impl Bench {
     }
 }
 
+/// The mark of a partition that is ready.
+fn mark(urgent: bool) -> Mark {
+    Mark {
+        waiting: true,
+        ready: true,
+        urgent,
+    }
+}
+
 fn config(kind: Kind) -> Result<Config> {
     Config::parse(kind, None, &Tunables::default()).map_err(|_| EINVAL)
-}
-
-/// What `clients` shows of a service with 7 slots that nobody uses.
-const CLIENTS: &str =
-    "service: { slots: 7, limit: 7, active: 0, overflow: 0, no_memory: 0, stalls: 0 }\n\
-    clients:\ntargets:\n";
-
-/// What `nrs_tbf_rule` shows after one rule was started.
-const RULES: &str = "regular_requests:\nCPT 0:\na uid={1} 5, ref 0\ndefault * 10000, ref 0\n\
-    high_priority_requests:\nCPT 0:\na uid={1} 5, ref 0\ndefault * 10000, ref 0\n";
-
-/// A text that fits a buffer.
-struct Text {
-    bytes: [u8; 1024],
-    len: usize,
-}
-
-impl Default for Text {
-    fn default() -> Self {
-        Self {
-            bytes: [0; 1024],
-            len: 0,
-        }
-    }
-}
-
-impl Text {
-    fn is(&self, text: &str) -> bool {
-        self.bytes.get(..self.len) == Some(text.as_bytes())
-    }
-}
-
-impl fmt::Write for Text {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let end = self.len.saturating_add(text.len());
-        let place = self.bytes.get_mut(self.len..end).ok_or(fmt::Error)?;
-        place.copy_from_slice(text.as_bytes());
-        self.len = end;
-        Ok(())
-    }
 }
 
 #[kunit_tests(nrs_core)]
 mod life {
     use super::*;
 
+    /// Marks of partitions, slots taken, who was asked; whose turn it is.
     #[test]
-    fn members_are_taken_in_turn() {
-        let cases = [
-            (0, 0, None),
-            (1, 0, Some(0)),
-            (1, 1, Some(0)),
-            (0b101, 1, Some(2)),
-            (1 << 63, 0, Some(63)),
-            (1 << 63 | 1, 63, Some(63)),
-            (2, 63, Some(1)),
-        ];
-        for (set, from, expected) in cases {
-            assert!(next_member(set, from) == expected);
+    fn partitions_have_turns() {
+        let (idle, ready) = (Mark::default(), mark(false));
+        let dispatch = Dispatch::new(2, 3);
+        let nobody = dispatch.next(0);
+        dispatch.mark(2, idle, ready);
+        let alone = dispatch.next(0);
+        dispatch.mark(0, idle, ready);
+        let first = dispatch.next(0);
+        dispatch.charge(0, 1);
+        let second = dispatch.next(0);
+        dispatch.set_shares(&[1 << 31, 0, 1 << 31]);
+        dispatch.charge(2, 4);
+        // It starts where the others are.
+        dispatch.mark(1, idle, mark(true));
+        let third = dispatch.next(0);
+        let others = (dispatch.others_ready(0), dispatch.others_ready(1));
+        // What is left is kept for high priority.
+        let taken = dispatch.take(Priority::Regular);
+        let urgent = dispatch.next(0);
+        let asked = dispatch.next(0b010);
+        let full = dispatch.take(Priority::High);
+        let none = dispatch.next(0);
+        dispatch.put(Priority::High);
+        dispatch.put(Priority::Regular);
+        for (index, old) in [(0, ready), (1, mark(true)), (2, ready)] {
+            dispatch.mark(index, old, idle);
         }
+        let next = |index, alone| Some(Next { index, alone });
+        assert!(nobody.is_none() && alone == next(2, true));
+        assert!(first == next(0, false) && second == next(2, false));
+        assert!(third == next(1, false) && others == (true, true));
+        assert!(taken && urgent == next(1, true) && asked.is_none());
+        assert!(full && none.is_none() && dispatch.is_calm());
     }
 
     #[test]
@@ -236,7 +225,7 @@ mod life {
             (64, &[0, 0, 0], 64, 61),
         ];
         for (slots, depths, limit, share) in cases {
-            let dispatch = Dispatch::new(slots);
+            let dispatch = Dispatch::new(slots, 1);
             for (number, depth) in (1..).zip(depths) {
                 dispatch.attach(number, *depth)?;
             }
@@ -376,52 +365,6 @@ mod life {
     }
 
     #[test]
-    fn tunables_are_set_and_shown() -> Result {
-        let service = Service::new(c"kunit", Some(1))?;
-        // Name, value, what comes of it, what is shown afterwards if that is short.
-        let cases: [(&str, &str, Result, &str); 23] = [
-            ("slots", "7", Ok(()), "7\n"),
-            ("slots", "0", Err(EINVAL), "7\n"),
-            ("stall_ms", "500\n", Ok(()), "500\n"),
-            ("stall_ms", "99", Err(EINVAL), "500\n"),
-            ("high_priority_ratio", "0", Ok(()), "0\n"),
-            ("nrs_fairshare_delta_ms", "10", Ok(()), "10\n"),
-            ("nrs_fairshare_delta_ms", "9", Err(EINVAL), "10\n"),
-            ("nrs_fairshare_mode", " uid_fair ", Ok(()), "uid_fair\n"),
-            ("nrs_fairshare_mode", "fair", Err(EINVAL), "uid_fair\n"),
-            ("nrs_fairshare_select", "random", Ok(()), "random\n"),
-            ("nrs_fairshare_stats", "1", Err(EACCES), ""),
-            ("clients", "1", Err(EACCES), CLIENTS),
-            ("nrs_policies", "lifo", Err(ENOENT), ""),
-            ("nrs_tbf_rule_error", "x", Err(EACCES), ""),
-            ("nrs_policies", "tbf uid+nid", Ok(()), ""),
-            ("nrs_tbf_rule", "start a uid={1} rate=5", Ok(()), RULES),
-            ("nrs_tbf_rule", "start b gid={1} rate=5", Err(EINVAL), RULES),
-            ("nrs_tbf_rule", "change b rate=5", Err(ENOENT), RULES),
-            ("nrs_tbf_rule", "stop b", Ok(()), RULES),
-            ("nrs_tbf_rule_error", "x", Err(EACCES), ""),
-            ("nrs_tbf_rate", "0", Err(EINVAL), "10000\n"),
-            ("nrs_tbf_global_rate", "0", Ok(()), "0\n"),
-            ("nrs_tbf_rule", "start a uid={1} rate=5", Err(EEXIST), RULES),
-        ];
-        for (name, value, came, shown) in cases {
-            let got = tunables::command(&service, name, value);
-            let mut text = Text::default();
-            tunables::show(&service, name, &mut text)?;
-            assert!(got == came);
-            assert!(shown.is_empty() || text.is(shown));
-        }
-        tunables::command(&service, "nrs_policies", "fifo")?;
-        let gone = tunables::command(&service, "nrs_tbf_rule", "stop a");
-        assert!(gone == Err(ENODEV));
-        let unknown = tunables::command(&service, "no_such", "1");
-        let write_only =
-            tunables::show(&service, "nrs_fairshare_stats_reset", &mut Text::default());
-        assert!(unknown == Err(ENOENT) && write_only == Err(EACCES));
-        Ok(())
-    }
-
-    #[test]
     fn draining_sends_everything_down() -> Result {
         let bench = Bench::new(1)?;
         bench.start(Kind::Fairshare)?;
@@ -505,22 +448,29 @@ mod pure {
     #[test]
     fn ranges_cover_the_first_and_the_last_number() -> Result {
         for count in [1u32, 2, 3, 1000] {
-            let mut rows = Rows::new();
-            for uid in 0..count {
-                let mut row = Row::new(Key::Uid(uid), 4096);
-                row.active = true;
-                rows.extend(&[row]).map_err(|_| ENOMEM)?;
+            let mut outline = Outline::new();
+            for id in 1..=u64::from(count) {
+                let brief = Brief {
+                    id,
+                    parent: 0,
+                    weight: 4096,
+                    leaf: true,
+                    active: true,
+                    part: 0,
+                };
+                outline.extend(&[brief]).map_err(|_| ENOMEM)?;
             }
-            rows.merge();
-            let table = Table::build(rows.as_slice(), 1).map_err(|_| ENOMEM)?;
-            let (first, last) = (table.find(0).copied(), table.find(u32::MAX).copied());
+            let built = outline.build(1).map_err(|_| ENOMEM)?;
+            let (table, sum) = (built.table, built.by_part.iter().sum::<u64>());
+            let (first, last) = (table.find(0), table.find(u32::MAX));
             let lo = first
-                .and_then(|key| table.range_of(&key))
+                .and_then(|id| table.range_of(id))
                 .map(|range| range.lo);
             let end = last
-                .and_then(|key| table.range_of(&key))
+                .and_then(|id| table.range_of(id))
                 .map(|range| range.end);
-            assert!(first == Some(Key::Uid(0)) && last == Some(Key::Uid(count - 1)));
+            assert!(first != last || count == 1);
+            assert!(sum == 1 << 32);
             assert!(lo == Some(0) && end == Some(1 << 32));
         }
         Ok(())

@@ -17,8 +17,12 @@ use kernel::prelude::*;
 use super::{errno, service::Service};
 use crate::sched::{
     policy::{
-        fairshare::params::{CostModel, DeltaMs, Mode, OppThreshold, Select},
+        fairshare::params::{
+            CostModel, CrossCpt, DeltaMs, Locality, OppThreshold, Select, SizeMax, SizeSource,
+            SizeWindowS,
+        },
         tbf::params as tbf,
+        Kind,
     },
     text,
 };
@@ -50,13 +54,22 @@ macro_rules! tunable {
 }
 
 /// All tunables, in the order in which they are shown.
-pub(crate) static TUNABLES: [Tunable; 22] = [
+pub(crate) static TUNABLES: [Tunable; 28] = [
     Tunable {
         name: c"nrs_policies",
         show: Some(|service, out| service.write_policies(out)),
         store: Some(|service, value| service.set_policy(value.trim())),
     },
-    tunable!(fairshare, c"nrs_fairshare_mode", mode, Mode::parse),
+    Tunable {
+        name: c"nrs_fairshare_mode",
+        show: Some(|service, out| line(out, service.tunables().fairshare.mode)),
+        store: Some(|service, value| service.set_mode(value.trim())),
+    },
+    Tunable {
+        name: c"nrs_fairshare_weights",
+        show: Some(|service, out| service.write_weights(out)),
+        store: Some(|service, value| service.set_weights(value.trim())),
+    },
     tunable!(
         fairshare,
         c"nrs_fairshare_delta_ms",
@@ -76,6 +89,36 @@ pub(crate) static TUNABLES: [Tunable; 22] = [
         CostModel::parse
     ),
     tunable!(fairshare, c"nrs_fairshare_select", select, Select::parse),
+    tunable!(
+        fairshare,
+        c"nrs_fairshare_locality",
+        locality,
+        Locality::parse
+    ),
+    tunable!(
+        fairshare,
+        c"nrs_fairshare_cross_cpt",
+        cross_cpt,
+        CrossCpt::parse
+    ),
+    tunable!(
+        fairshare,
+        c"nrs_fairshare_size_source",
+        size_source,
+        SizeSource::parse
+    ),
+    tunable!(
+        fairshare,
+        c"nrs_fairshare_size_window_s",
+        size_window_s,
+        SizeWindowS::parse
+    ),
+    tunable!(
+        fairshare,
+        c"nrs_fairshare_size_max",
+        size_max,
+        SizeMax::parse
+    ),
     Tunable {
         name: c"nrs_fairshare_stats",
         show: Some(|service, out| service.write_stats(out)),
@@ -85,7 +128,7 @@ pub(crate) static TUNABLES: [Tunable; 22] = [
         name: c"nrs_fairshare_stats_reset",
         show: None,
         store: Some(|service, _| {
-            service.reset_stats();
+            service.reset_stats(Kind::Fairshare);
             Ok(())
         }),
     },
@@ -129,7 +172,7 @@ pub(crate) static TUNABLES: [Tunable; 22] = [
         name: c"nrs_tbf_stats_reset",
         show: None,
         store: Some(|service, _| {
-            service.reset_stats();
+            service.reset_stats(Kind::Tbf);
             Ok(())
         }),
     },

@@ -14,18 +14,18 @@
 //! A run takes each partition's lock for at most [`ROWS`] classes at a time.
 
 use kernel::{
-    impl_has_work, new_work,
+    impl_has_work, new_mutex, new_work,
     prelude::*,
     str::CString,
     sync::{
         atomic::{ordering, Atomic},
-        Arc,
+        Arc, Mutex,
     },
     workqueue::{Work, WorkItem},
 };
 
 use super::{
-    dispatch::Dispatch,
+    dispatch::{Dispatch, Feed},
     partition::{KernelPart, Partition, Published},
 };
 use crate::{
@@ -33,9 +33,8 @@ use crate::{
         attr::Priority,
         head::InstanceId,
         mem::Need,
-        policy::{fairshare::RowBuf, Kind, Part, ROWS},
-        ranges::Table,
-        stats::Rows,
+        policy::{Part, ROWS},
+        ranges::{Brief, BriefBuf, Outline, PARTS},
     },
     sys::{
         misc, queue,
@@ -55,6 +54,11 @@ pub(crate) struct Worker {
     partitions: Arc<KVec<Arc<Timed<Partition>>>>,
     published: Arc<Published>,
     generation: Atomic<u64>,
+    /// Partitions have turns by their shares; else the same as each other.
+    cross_cpt: Atomic<bool>,
+    /// Memory for what is gathered, of each head.
+    #[pin]
+    outlines: Mutex<[Outline; 2]>,
     failures: Atomic<u64>,
     /// Runs that found a partition stalled.
     stalls: Atomic<u64>,
@@ -85,6 +89,8 @@ impl Worker {
                 partitions,
                 published,
                 generation: Atomic::new(0),
+                cross_cpt: Atomic::new(true),
+                outlines <- new_mutex!([const { Outline::new() }; 2], "nrs_outlines"),
                 failures: Atomic::new(0),
                 stalls: Atomic::new(0),
                 work <- new_work!("nrs_worker"),
@@ -97,6 +103,11 @@ impl Worker {
     pub(crate) fn kick(self: &Arc<Self>) {
         // If it is queued already, that run serves.
         let _ = queue::queue().enqueue(self.clone());
+    }
+
+    /// Whether partitions have turns by their shares, else the same as each other; from the next run on.
+    pub(crate) fn set_cross_cpt(&self, on: bool) {
+        self.cross_cpt.store(on, ordering::Relaxed);
     }
 
     /// Runs that did without memory they wanted.
@@ -113,7 +124,7 @@ impl Worker {
     fn watch(&self) {
         let stall_ms = self.dispatch.stall_ms();
         // Programs that do not read what they may serve have nothing to gain from more of it.
-        if stall_ms == 0 || self.dispatch.serves_programs() {
+        if stall_ms == 0 || self.dispatch.is_fed_by(Feed::User) {
             return;
         }
         for partition in self.partitions.iter() {
@@ -133,7 +144,7 @@ impl Worker {
     fn maintain(&self) -> Result {
         for partition in self.partitions.iter() {
             partition.reap();
-            for priority in [Priority::High, Priority::Regular] {
+            for priority in Priority::ALL {
                 for id in partition.instances(priority) {
                     self.supply(partition, priority, id)?;
                 }
@@ -163,17 +174,78 @@ impl Worker {
         Ok(())
     }
 
-    /// Computes the shares of all partitions and publishes them.
+    /// Computes the shares of all heads and partitions and publishes them.
+    #[inline(never)]
     fn publish(&self) -> Result {
-        let mut rows = gather(&self.partitions)?;
-        rows.merge();
-        if rows.as_slice().is_empty() {
-            self.published.clear();
-            return Ok(());
+        let mut outlines = self.outlines.lock();
+        let mut by_part = None;
+        for (outline, priority) in outlines.iter_mut().zip(Priority::ALL) {
+            outline.clear();
+            self.gather(outline, priority)?;
+            let generation = self.generation.fetch_add(1, ordering::Relaxed);
+            let built = outline.build(generation).map_err(|_| ENOMEM)?;
+            if built.table.is_empty() {
+                self.published.of(priority).clear();
+                continue;
+            }
+            self.published.of(priority).set(built.table)?;
+            // Regular requests are what slots are mostly for.
+            by_part = by_part.or(Some(built.by_part));
         }
-        let generation = self.generation.fetch_add(1, ordering::Relaxed);
-        let table = Table::build(rows.as_slice(), generation).map_err(|_| ENOMEM)?;
-        self.published.set(table)
+        if !self.cross_cpt.load(ordering::Relaxed) {
+            by_part = None;
+        }
+        self.dispatch.set_shares(&by_part.unwrap_or([0; PARTS]));
+        Ok(())
+    }
+
+    /// Adds what the primaries of all heads of `priority` tell of those who compete there to `outline`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn gather(&self, outline: &mut Outline, priority: Priority) -> Result {
+        let mut buf = BriefBuf::new().map_err(|_| ENOMEM)?;
+        for (part, partition) in (0u16..).zip(self.partitions.iter()) {
+            partition.walk(
+                &mut buf,
+                |buf, inner, from| {
+                    buf.clear();
+                    let primary = inner.head(priority).primary_mut()?;
+                    primary.fairshare_mut()?.briefs(from, misc::now(), buf)
+                },
+                |buf| {
+                    for brief in buf.as_slice() {
+                        let brief = Brief { part, ..*brief };
+                        outline.extend(&[brief]).map_err(|_| ENOMEM)?;
+                    }
+                    Ok(())
+                },
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Has fairshare look at all its classes where something about them has changed, for example the size
+    /// of a job.
+    fn refresh(&self) {
+        for partition in self.partitions.iter() {
+            for priority in Priority::ALL {
+                let now = misc::now();
+                let wants = partition.with(|inner| {
+                    inner.count_clients(priority, now);
+                    let primary = inner.head(priority).primary_mut()?;
+                    Some(primary.fairshare_mut()?.wants_refresh())
+                });
+                if wants != Some(true) {
+                    continue;
+                }
+                partition.sweep(|inner, from| {
+                    let primary = inner.head(priority).primary_mut()?;
+                    primary.refresh(from, ROWS as u32, misc::now())
+                });
+            }
+        }
     }
 }
 
@@ -182,6 +254,7 @@ impl WorkItem for Worker {
 
     fn run(this: Arc<Self>) {
         this.watch();
+        this.refresh();
         let done = misc::without_io(|| this.maintain().and_then(|()| this.publish()));
         if done.is_err() {
             // The next run tries again; until then the default class serves.
@@ -190,46 +263,15 @@ impl WorkItem for Worker {
     }
 }
 
-/// Copies the statistics of all fairshare parts of `partitions`, not merged.
-///
-/// # Errors
-///
-/// `ENOMEM`.
-pub(crate) fn gather(partitions: &[Arc<Timed<Partition>>]) -> Result<Rows> {
-    let mut rows = Rows::new();
-    let mut buf = RowBuf::new().map_err(|_| ENOMEM)?;
-    for partition in partitions {
-        for priority in [Priority::High, Priority::Regular] {
-            for id in partition.instances_of(priority, Kind::Fairshare) {
-                let mut from = Some(0);
-                while let Some(slot) = from {
-                    buf.clear();
-                    from = partition.with(|inner| {
-                        let part = inner.head(priority).part_mut(id)?;
-                        part.fairshare()?.rows(slot, &mut buf)
-                    });
-                    rows.extend(buf.as_slice()).map_err(|_| ENOMEM)?;
-                    misc::cond_resched();
-                }
-            }
-        }
-    }
-    Ok(rows)
-}
-
 /// Runs `f` on each part of each head, letting go of the lock in between.
 pub(crate) fn each_part(
     partitions: &[Arc<Timed<Partition>>],
     mut f: impl FnMut(&mut KernelPart, u32) -> Option<u32>,
 ) {
     for partition in partitions {
-        for priority in [Priority::High, Priority::Regular] {
+        for priority in Priority::ALL {
             for id in partition.instances(priority) {
-                let mut from = Some(0);
-                while let Some(slot) = from {
-                    from = partition.with(|inner| f(inner.head(priority).part_mut(id)?, slot));
-                    misc::cond_resched();
-                }
+                partition.sweep(|inner, from| f(inner.head(priority).part_mut(id)?, from));
             }
         }
     }

@@ -68,6 +68,7 @@ impl Device {
             object: self.attachment.target().index().into(),
             offset: bio.offset,
             length: bio.bytes,
+            size: self.config.size,
             priority: bio.priority,
             ..Attrs::UNKNOWN
         }
@@ -181,11 +182,12 @@ impl Target for Device {
             offset: bio.offset(),
             bytes: bio.bytes(),
         };
-        let cost = match about.opcode {
+        let bytes = match about.opcode {
             // It names a range; nothing is transferred.
-            Opcode::OST_PUNCH => Cost::of_bytes(0),
-            _ => Cost::of_bytes(about.bytes),
+            Opcode::OST_PUNCH => 0,
+            _ => about.bytes,
         };
+        let cost = Cost::new(about.opcode.direction(), bytes);
         client.count_operation(about.opcode);
         let must_pass = bio.is_urgent() || who.reclaim;
         if who.kthread {
@@ -205,12 +207,12 @@ impl Target for Device {
         let passed = self.attachment.service().arrive(
             held,
             &Arrival {
-                ident: self.ident(&about, &who),
+                ident: Some(self.ident(&about, &who)),
                 client,
                 target: self.attachment.target(),
                 must_pass,
                 may_pass: self.config.opportunity,
-                draining: &self.draining,
+                draining: Some(&self.draining),
             },
             || self.attrs(&about, &who),
         );

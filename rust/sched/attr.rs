@@ -40,6 +40,11 @@ pub enum Priority {
     High,
 }
 
+impl Priority {
+    /// The heads of a partition, in the order in which they are shown.
+    pub const ALL: [Self; 2] = [Self::Regular, Self::High];
+}
+
 /// Attributes of one request.
 #[derive(Clone, Copy, Debug)]
 pub struct Attrs {
@@ -63,6 +68,8 @@ pub struct Attrs {
     pub offset: u64,
     /// Bytes of the range.
     pub length: u64,
+    /// Nodes of the job, as whoever brought the request says; 0: unknown.
+    pub size: u32,
     /// Which head serves it.
     pub priority: Priority,
 }
@@ -80,6 +87,7 @@ impl Attrs {
         object: 0,
         offset: 0,
         length: 0,
+        size: 0,
         priority: Priority::Regular,
     };
 }

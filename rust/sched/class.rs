@@ -246,10 +246,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
 
     /// The slot of the class with `key`.
     pub fn find(&self, key: &K) -> Option<u32> {
-        self.find_hashed(key, self.hasher.hash(key))
-    }
-
-    fn find_hashed(&self, key: &K, hash: u32) -> Option<u32> {
+        let hash = self.hasher.hash(key);
         let mut slot = *self.buckets.get(self.bucket(hash))?;
         while let Some(class) = self.classes.at(slot) {
             if class.hash == hash && class.key == *key {
@@ -265,35 +262,68 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     /// A new class takes a vacant slot, a new slot below `limit`, or that of the oldest idle class when
     /// the bound is met.
     pub fn classify(&mut self, key: K, now: u64, limit: usize, make: impl FnOnce() -> R) -> Found {
-        let hash = self.hasher.hash(&key);
-        if let Some(slot) = self.find_hashed(&key, hash) {
-            self.touch(slot, now);
-            return Found::Known(self.id(slot));
+        if let Some(id) = self.look(&key, now) {
+            return Found::Known(id);
         }
-        if self.len() >= self.max {
-            self.oldest(now).and_then(|oldest| self.remove(oldest));
+        if let Some(oldest) = self.in_the_way(now) {
+            self.forget(oldest);
         }
+        match self.make(key, now, limit, make) {
+            Some(id) => Found::New(id),
+            None => Found::Overflow(self.overflowed()),
+        }
+    }
+
+    /// The class with `key`, if there is one; it is used now.
+    pub fn look(&mut self, key: &K, now: u64) -> Option<ClassId> {
+        let slot = self.find(key)?;
+        self.touch(slot, now);
+        Some(self.id(slot))
+    }
+
+    /// Slot of the idle class to forget before another one is made; none while the bound is not met.
+    pub fn in_the_way(&mut self, now: u64) -> Option<u32> {
+        if self.len() < self.max {
+            return None;
+        }
+        self.oldest(now)
+    }
+
+    /// Makes the class with `key`, which is not there, with the record that `make` returns; it is idle. None
+    /// if the bound is met, or if there is no vacant slot and no memory for one below `limit`.
+    pub fn make(
+        &mut self,
+        key: K,
+        now: u64,
+        limit: usize,
+        make: impl FnOnce() -> R,
+    ) -> Option<ClassId> {
         let room = self.classes.vacant() > 0 || self.classes.slots() < limit;
-        if self.len() < self.max && room {
-            let class = Class {
-                record: make(),
-                key,
-                hash,
-                next: NONE,
-                links: Links::new(),
-                idle: true,
-                used: false,
-                seen: now,
-            };
-            if let Ok(id) = self.classes.insert(class) {
-                self.split();
-                self.link(id.slot(), hash);
-                self.push_idle(id.slot());
-                return Found::New(id);
-            }
+        if self.len() >= self.max || !room {
+            return None;
         }
+        let hash = self.hasher.hash(&key);
+        let class = Class {
+            record: make(),
+            key,
+            hash,
+            next: NONE,
+            links: Links::new(),
+            idle: true,
+            used: false,
+            seen: now,
+        };
+        let id = self.classes.insert(class).ok()?;
+        self.split();
+        self.link(id.slot(), hash);
+        self.push_idle(id.slot());
+        Some(id)
+    }
+
+    /// The default class, for a request that no class could be made for; it is counted.
+    pub fn overflowed(&mut self) -> ClassId {
         self.overflow = self.overflow.saturating_add(1);
-        Found::Overflow(DEFAULT_ID)
+        DEFAULT_ID
     }
 
     /// The record of `id`, for a use of the class that does not keep it: a second chance before it is
@@ -332,7 +362,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     /// Forgets an idle class, the one that was not used for longest, if more than `limit` are idle.
     pub fn trim(&mut self, now: u64, limit: usize) {
         if self.idle_len > limit {
-            self.oldest(now).and_then(|oldest| self.remove(oldest));
+            self.oldest(now).and_then(|oldest| self.forget(oldest));
         }
     }
 
@@ -351,15 +381,18 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     /// Forgets at most `max` classes that were idle for [`IDLE_NS`].
     pub fn age(&mut self, now: u64, max: u32) {
         for _ in 0..max {
-            let Some(slot) = self.oldest(now) else {
-                return;
+            match self.expired(now) {
+                Some(slot) => self.forget(slot),
+                None => return,
             };
-            let old = |class: &Class<K, R>| now.saturating_sub(class.seen) >= IDLE_NS;
-            if !self.classes.at(slot).is_some_and(old) {
-                return;
-            }
-            self.remove(slot);
         }
+    }
+
+    /// Slot of a class that was idle for [`IDLE_NS`], if there is one.
+    pub fn expired(&mut self, now: u64) -> Option<u32> {
+        let slot = self.oldest(now)?;
+        let class = self.classes.at(slot)?;
+        (now.saturating_sub(class.seen) >= IDLE_NS).then_some(slot)
     }
 
     /// The idle class that was not used for longest; those used meanwhile become the youngest, a few at a
@@ -387,9 +420,9 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         }
     }
 
-    /// Forgets an idle class.
-    fn remove(&mut self, slot: u32) -> Option<()> {
-        let class = self.classes.at(slot)?;
+    /// Forgets the class in `slot` and hands its record out; nothing if it is not idle.
+    pub fn forget(&mut self, slot: u32) -> Option<R> {
+        let class = self.classes.at(slot).filter(|class| class.idle)?;
         let (hash, after) = (class.hash, class.next);
         let bucket = self.bucket(hash);
         let head = self.buckets.get_mut(bucket)?;
@@ -406,8 +439,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
             }
         }
         self.remove_idle(slot);
-        self.classes.remove(slot);
-        Some(())
+        self.classes.remove(slot).map(|class| class.record)
     }
 
     /// Index of the bucket of `hash`.

@@ -49,7 +49,7 @@ use crate::sched::{
     class::ClassId,
     error::{Code, Error, Result},
     item::{Cost, Item},
-    policy::{Get, Part, Passed, View, Way},
+    policy::{Get, Grant, Part, Passed, View, Way},
 };
 use core::marker::PhantomData;
 
@@ -94,7 +94,7 @@ pub struct InstanceId {
 /// Where a request belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
-    class: ClassId,
+    grant: Grant,
     serial: u32,
     place: u8,
     /// The request is counted in its instance's `active`: [`Head::get`] handed it out.
@@ -104,7 +104,12 @@ pub struct Ticket {
 impl Ticket {
     /// The class in the instance.
     pub const fn class(&self) -> ClassId {
-        self.class
+        self.grant.class
+    }
+
+    /// What the instance's policy noted with it.
+    pub const fn grant(&self) -> &Grant {
+        &self.grant
     }
 
     /// The instance.
@@ -133,6 +138,13 @@ pub struct Status<'a, T> {
     pub active: u32,
 }
 
+impl<T> Status<'_, T> {
+    /// Whether it is the primary.
+    pub fn is_primary(&self) -> bool {
+        !self.fallback && self.state == State::Started
+    }
+}
+
 /// A part with its counts.
 ///
 /// # Invariants
@@ -159,9 +171,9 @@ impl<P, T> Instance<P, T> {
         }
     }
 
-    fn ticket(&self, class: ClassId, started: bool) -> Ticket {
+    fn ticket(&self, grant: Grant, started: bool) -> Ticket {
         Ticket {
-            class,
+            grant,
             serial: self.id.serial,
             place: self.id.place,
             started,
@@ -179,7 +191,7 @@ impl<P, T> Instance<P, T> {
     {
         self.part.enqueue(item, class, now)?;
         self.queued = self.queued.saturating_add(1);
-        Ok(self.ticket(class, false))
+        Ok(self.ticket(Grant::of(class), false))
     }
 
     /// Takes a request out; lowers `until` to the part's if the part withholds all that it has.
@@ -191,11 +203,11 @@ impl<P, T> Instance<P, T> {
             return None;
         }
         match self.part.get(view) {
-            Get::Item((item, class)) => {
+            Get::Item((item, grant)) => {
                 // INVARIANT: one request went from inside to outside.
                 self.queued = self.queued.saturating_sub(1);
                 self.active = self.active.saturating_add(1);
-                Some((item, self.ticket(class, true)))
+                Some((item, self.ticket(grant, true)))
             }
             Get::Throttled { until: at } => {
                 *until = Some(until.map_or(at, |other| other.min(at)));
@@ -219,12 +231,14 @@ impl<P, T> Instance<P, T> {
 /// - The fallback has place 0 and is never stopping; `others` has places 1 and up, in order.
 /// - `primary` is the place of the one instance in `others` that is not stopping, 0 if there is none.
 /// - `stopping` instances in `others` are stopping.
+/// - `queued` requests are queued on all instances.
 /// - Serials grow in the order of installation, which is the order of stopping, too.
 pub struct Head<I, P, T> {
     fallback: Instance<P, T>,
     others: [Option<Instance<P, T>>; OTHERS],
     primary: u8,
     stopping: u8,
+    queued: u32,
     /// The serial that was given last.
     serial: u32,
     /// Of primary and fallback, the fallback was served last.
@@ -244,6 +258,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
             others: [const { None }; OTHERS],
             primary: 0,
             stopping: 0,
+            queued: 0,
             serial: 0,
             fallback_last: true,
             item: PhantomData,
@@ -318,7 +333,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
     pub fn classify(&mut self, attrs: &Attrs, now: u64) -> Ticket {
         let instance = self.current_mut();
         let class = instance.part.classify(attrs, now);
-        instance.ticket(class, false)
+        instance.ticket(Grant::of(class), false)
     }
 
     /// Whether a ticket of [`Head::classify`] that a caller kept still says where a request belongs; if not,
@@ -327,7 +342,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         ticket.place == self.primary
             && self
                 .find(ticket.instance())
-                .is_some_and(|instance| instance.part.is_live(ticket.class))
+                .is_some_and(|instance| instance.part.is_live(ticket.class()))
     }
 
     /// Queues a request; returns where it went.
@@ -349,18 +364,21 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
     ) -> core::result::Result<Ticket, I> {
         let instance = self.current_mut();
         let class = if instance.id == ticket.instance() {
-            ticket.class
+            ticket.class()
         } else {
             instance.part.classify(&attrs(), now)
         };
         let fallback = instance.id.place == 0;
-        match instance.enqueue(item, class, now) {
+        let ticket = match instance.enqueue(item, class, now) {
             Err(item) if !fallback => {
                 let class = self.fallback.part.classify(&attrs(), now);
                 self.fallback.enqueue(item, class, now)
             }
             done => done,
-        }
+        }?;
+        // INVARIANT: one more is queued.
+        self.queued = self.queued.saturating_add(1);
+        Ok(ticket)
     }
 
     /// Decides which request is served next, and takes it out with the ticket for [`Head::stop`].
@@ -371,9 +389,23 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
     /// With [`View::force`] everybody is made to serve.
     pub fn get(&mut self, view: &View<'_>) -> Get<(I, Ticket)> {
         let mut until = None;
+        if let Some(found) = self.take(view, &mut until) {
+            // INVARIANT: one is queued no more.
+            self.queued = self.queued.saturating_sub(1);
+            return Get::Item(found);
+        }
+        match until {
+            Some(until) => Get::Throttled { until },
+            None => Get::Empty,
+        }
+    }
+
+    /// Takes a request out, as [`Head::get`] says; lowers `until` like [`Instance::get`].
+    fn take(&mut self, view: &View<'_>, until: &mut Option<u64>) -> Option<(I, Ticket)> {
         if self.stopping != 0 {
-            if let Some(found) = self.drain(view, &mut until) {
-                return Get::Item(found);
+            let found = self.drain(view, until);
+            if found.is_some() {
+                return found;
             }
         }
         for fallback in [!self.fallback_last, self.fallback_last] {
@@ -382,15 +414,13 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
             } else {
                 other_mut(&mut self.others, self.primary)
             };
-            if let Some(found) = instance.and_then(|i| i.get(view, &mut until)) {
+            let found = instance.and_then(|i| i.get(view, until));
+            if found.is_some() {
                 self.fallback_last = fallback;
-                return Get::Item(found);
+                return found;
             }
         }
-        match until {
-            Some(until) => Get::Throttled { until },
-            None => Get::Empty,
-        }
+        None
     }
 
     /// Takes a request from the stopping instances.
@@ -433,7 +463,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
             return Passed::Stale;
         }
         match self.find_mut(ticket.instance()) {
-            Some(instance) => instance.part.pass(ticket.class, cost, way, now),
+            Some(instance) => instance.part.pass(ticket.class(), cost, way, now),
             None => Passed::Stale,
         }
     }
@@ -445,13 +475,13 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
             if ticket.started {
                 instance.active = instance.active.saturating_sub(1);
             }
-            instance.part.stop(ticket.class, cost, now);
+            instance.part.stop(&ticket.grant, cost, now);
         }
     }
 
     /// Requests queued on all instances.
-    pub fn queued(&self) -> u32 {
-        self.iter().fold(0, |sum, i| sum.saturating_add(i.queued))
+    pub const fn queued(&self) -> u32 {
+        self.queued
     }
 
     /// Requests of all instances that were handed out and have not ended.

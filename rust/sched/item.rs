@@ -2,6 +2,18 @@
 
 //! Requests as they travel through policies.
 
+/// Which way the bulk transfer of a request goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Direction {
+    /// To the client.
+    Read,
+    /// From the client.
+    Write,
+    /// Nowhere, or nobody said.
+    #[default]
+    Other,
+}
+
 /// What a request costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
@@ -9,11 +21,18 @@ pub struct Cost {
     pub pages: u32,
     /// Bytes of the bulk transfer; 0 if there is none.
     pub bytes: u64,
+    /// Which way they go.
+    pub direction: Direction,
 }
 
 impl Cost {
-    /// The cost of a transfer of `bytes`, with pages of 4096 bytes rounded up, at least one.
+    /// The cost of a transfer of `bytes`, nobody knows which way.
     pub const fn of_bytes(bytes: u64) -> Self {
+        Self::new(Direction::Other, bytes)
+    }
+
+    /// The cost of a transfer of `bytes`, with pages of 4096 bytes rounded up, at least one.
+    pub const fn new(direction: Direction, bytes: u64) -> Self {
         let pages = bytes.div_ceil(4096);
         let pages = if pages == 0 {
             1
@@ -22,8 +41,21 @@ impl Cost {
         } else {
             pages as u32
         };
-        Self { pages, bytes }
+        Self {
+            pages,
+            bytes,
+            direction,
+        }
     }
+}
+
+/// Where the range of a request starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Spot {
+    /// What the range is in: a target of the service, or what a program in user space says.
+    pub object: u64,
+    /// First byte of the range.
+    pub offset: u64,
 }
 
 /// A request that a front-end handed over.
@@ -39,6 +71,9 @@ pub trait Item: Sized {
 
     /// When it arrived, monotonic nanoseconds.
     fn arrival(&self) -> u64;
+
+    /// Where its range starts.
+    fn spot(&self) -> Spot;
 }
 
 /// A first-in first-out queue that never allocates on `push`.

@@ -216,9 +216,20 @@ impl Hasher {
         self.mix(key.mix(self), self.start)
     }
 
+    /// The hash of the path that ends in `key` and whose part before has the hash `before`; 0 stands for the
+    /// path of nothing, and is no other path's hash.
+    pub fn path(&self, before: u64, key: &impl Hashed) -> u64 {
+        self.mix(key.mix(self), self.start ^ before).max(1)
+    }
+
+    /// The state after `word` alone.
+    pub fn word(&self, word: u64) -> u64 {
+        self.mix(self.start, word)
+    }
+
     /// The state that a value of kind `kind` starts from.
     fn kind(&self, kind: u64) -> u64 {
-        self.mix(self.start, kind)
+        self.word(kind)
     }
 
     /// Mixes a network identifier into `state`.

@@ -21,14 +21,17 @@
 //! Nothing but creation, [`Need::allocate`] and [`List`] allocates, and nothing that is kept under a
 //! lock is freed by its methods.
 
-use backend::{Counted, Large, Small};
-use core::ops::Deref;
+use backend::{Boxed, Counted, Large, Small};
+use core::ops::{Deref, DerefMut};
 
 /// Bytes of a chunk, at most.
 ///
-/// Large enough for 64 class records and small enough that the allocator finds it when memory is in
-/// fragments.
+/// Large enough for some dozens of class records and small enough that the allocator finds it when memory
+/// is in fragments.
 pub const CHUNK_BYTES: usize = 16 << 10;
+
+/// Bytes of a [`Block`], at most; blocks are few, and do without being found in a hurry.
+pub const BLOCK_BYTES: usize = 64 << 10;
 
 /// There was no memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +65,12 @@ impl<T> Chunk<T> {
     ///
     /// - [`NoMemory`]: the allocator had none, or the capacity is above [`CHUNK_BYTES`].
     pub fn with_capacity(capacity: usize) -> Result<Self, NoMemory> {
-        if capacity.saturating_mul(size_of::<T>()) > CHUNK_BYTES {
+        Self::within(CHUNK_BYTES, capacity)
+    }
+
+    /// An empty vector for `capacity` elements, of at most `bytes`; sleeps.
+    fn within(bytes: usize, capacity: usize) -> Result<Self, NoMemory> {
+        if capacity.saturating_mul(size_of::<T>()) > bytes {
             return Err(NoMemory);
         }
         Ok(Self {
@@ -264,10 +272,10 @@ impl<T, const N: usize> Block<T, N> {
     ///
     /// # Errors
     ///
-    /// - [`NoMemory`]: the allocator had none.
+    /// - [`NoMemory`]: the allocator had none, or it would be above [`BLOCK_BYTES`].
     pub fn new() -> Result<Self, NoMemory> {
         Ok(Self {
-            chunk: Chunk::with_capacity(N)?,
+            chunk: Chunk::within(BLOCK_BYTES, N)?,
         })
     }
 
@@ -403,21 +411,56 @@ impl<T> Deref for Shared<T> {
     }
 }
 
+/// A value of its own, so that what holds it stays small: the kernel's stacks are.
+pub struct Owned<T> {
+    boxed: Boxed<T>,
+}
+
+impl<T> Owned<T> {
+    /// A value; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn new(value: T) -> Result<Self, NoMemory> {
+        Ok(Self {
+            boxed: backend::boxed(value)?,
+        })
+    }
+}
+
+impl<T> Deref for Owned<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.boxed
+    }
+}
+
+impl<T> DerefMut for Owned<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.boxed
+    }
+}
+
 #[cfg(MODULE)]
 mod backend {
-    //! Kernel: kmalloc for chunks and shared values, kvmalloc for arrays of chunks and lists.
+    //! Kernel: kmalloc for chunks, owned and shared values, kvmalloc for arrays of chunks and lists.
 
     use super::NoMemory;
     use kernel::{
         alloc::{
             flags::{GFP_KERNEL, __GFP_NOWARN},
-            Flags, KVVec, KVec,
+            Flags, KBox, KVVec, KVec,
         },
         sync::Arc,
     };
 
     pub(super) type Small<T> = KVec<T>;
     pub(super) type Large<T> = KVVec<T>;
+    pub(super) type Boxed<T> = KBox<T>;
     pub(super) type Counted<T> = Arc<T>;
 
     fn flags() -> Flags {
@@ -426,6 +469,10 @@ mod backend {
 
     pub(super) fn small<T>(capacity: usize) -> Result<Small<T>, NoMemory> {
         KVec::with_capacity(capacity, flags()).map_err(|_| NoMemory)
+    }
+
+    pub(super) fn boxed<T>(value: T) -> Result<Boxed<T>, NoMemory> {
+        KBox::new(value, flags()).map_err(|_| NoMemory)
     }
 
     pub(super) fn counted<T>(value: T) -> Result<Counted<T>, NoMemory> {
@@ -458,12 +505,17 @@ mod backend {
 
     pub(super) type Small<T> = Vec<T>;
     pub(super) type Large<T> = Vec<T>;
+    pub(super) type Boxed<T> = Box<T>;
     pub(super) type Counted<T> = Arc<T>;
 
     pub(super) fn small<T>(capacity: usize) -> Result<Small<T>, NoMemory> {
         let mut vec = Vec::new();
         vec.try_reserve_exact(capacity).map_err(|_| NoMemory)?;
         Ok(vec)
+    }
+
+    pub(super) fn boxed<T>(value: T) -> Result<Boxed<T>, NoMemory> {
+        Ok(Box::new(value))
     }
 
     pub(super) fn counted<T>(value: T) -> Result<Counted<T>, NoMemory> {

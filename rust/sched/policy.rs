@@ -16,13 +16,14 @@ use crate::sched::{
     class::ClassId,
     error::{Code, Error, Result},
     item::{Cost, Item},
-    mem::{Need, NoMemory, Shared},
+    mem::{Need, NoMemory, Owned, Shared},
     ranges::Table,
 };
 use core::fmt;
 
 pub(crate) mod fairshare;
 pub(crate) mod fifo;
+pub(crate) mod params;
 pub(crate) mod tbf;
 
 /// What a part answers when it is asked for a request.
@@ -37,6 +38,47 @@ pub enum Get<I> {
         /// Monotonic nanoseconds.
         until: u64,
     },
+}
+
+/// What a part hands out beside a request, and takes back at its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The class of the request.
+    pub class: ClassId,
+    /// What it was charged, in the units of the policy's cost model; 0: nothing.
+    pub charged: u32,
+    /// What the policy notes to itself, for example what a clock of its own showed.
+    pub stamp: u64,
+}
+
+impl Grant {
+    /// A request of `class`, with nothing charged and nothing noted.
+    pub const fn of(class: ClassId) -> Self {
+        Self {
+            class,
+            charged: 0,
+            stamp: 0,
+        }
+    }
+}
+
+/// What the parts of a policy share that share nothing, and what those are told that are told nothing.
+#[derive(Clone)]
+pub struct Nothing;
+
+impl Nothing {
+    /// Nothing.
+    ///
+    /// # Errors
+    ///
+    /// None.
+    pub const fn new<C>(
+        _config: &C,
+        _seed: u64,
+        _parts: u32,
+    ) -> core::result::Result<Self, NoMemory> {
+        Ok(Self)
+    }
 }
 
 /// What a part may look at while it decides.
@@ -107,16 +149,16 @@ pub trait Part<I: Item> {
     /// Hands the item back if the part declines it; the fallback takes it then.
     fn enqueue(&mut self, item: I, class: ClassId, now: u64) -> core::result::Result<(), I>;
 
-    /// Decides which request is served next, and takes it out together with its class.
-    fn get(&mut self, view: &View<'_>) -> Get<(I, ClassId)>;
+    /// Decides which request is served next, and takes it out.
+    fn get(&mut self, view: &View<'_>) -> Get<(I, Grant)>;
 
     /// Counts a request of `class` that is served at once, without queueing. Its end is not told, so it
     /// does not hold the class. `now` is asked only by policies that need the time.
     fn pass(&mut self, class: ClassId, cost: Cost, way: Way, now: impl FnOnce() -> u64) -> Passed;
 
-    /// Counts the end of a request that [`Part::get`] handed out; nothing if
-    /// the class left.
-    fn stop(&mut self, class: ClassId, cost: Cost, now: u64);
+    /// Counts the end of a request that [`Part::get`] handed out with `grant`, and that costs `cost`;
+    /// nothing if the class left.
+    fn stop(&mut self, grant: &Grant, cost: Cost, now: u64);
 
     /// Number of queued requests.
     fn len(&self) -> u32;
@@ -150,6 +192,15 @@ pub trait Part<I: Item> {
 
     /// Requests that the default class took because no class could be made.
     fn overflow(&self) -> u64;
+}
+
+/// Makes a part where it is to stay; a function of its own, so that the stack holds one kind of part at a
+/// time.
+#[inline(never)]
+fn own<T>(
+    make: impl FnOnce() -> core::result::Result<T, NoMemory>,
+) -> core::result::Result<Owned<T>, NoMemory> {
+    Owned::new(make()?)
 }
 
 /// Classes that one lock hold may look at.
@@ -265,12 +316,9 @@ macro_rules! policies {
         }
 
         /// A part of any policy.
-        #[allow(
-            clippy::large_enum_variant,
-            reason = "there are few parts, and the large one is the one in use"
-        )]
         pub enum AnyPart<I: Item> {
-            $(#[doc = concat!("One of `", stringify!($module), "`.")] $name($module::State<I>),)+
+            $(#[doc = concat!("One of `", stringify!($module), "`.")]
+            $name(Owned<$module::State<I>>),)+
         }
 
         /// What the parts of one head share, of any policy; clones are the same.
@@ -281,17 +329,22 @@ macro_rules! policies {
         }
 
         impl AnyShared {
-            /// What the parts of a policy started with `config` share; sleeps.
+            /// What the `parts` parts of a policy started with `config` share; sleeps.
             ///
-            /// `seed` must not be known to those who name classes.
+            /// `seed` is that of the service: what parts of different heads, or of one start and the next,
+            /// make of it is the same. It must not be known to those who name classes.
             ///
             /// # Errors
             ///
             /// - [`NoMemory`]: the allocator had none.
-            pub fn new(config: &Config, seed: u64) -> core::result::Result<Self, NoMemory> {
+            pub fn new(
+                config: &Config,
+                seed: u64,
+                parts: u32,
+            ) -> core::result::Result<Self, NoMemory> {
                 Ok(match config {
                     $(Config::$name(config) => {
-                        Self::$name(Shared::new($module::Shared::new(config, seed)?)?)
+                        Self::$name(Shared::new($module::Shared::new(config, seed, parts)?)?)
                     })+
                 })
             }
@@ -320,10 +373,17 @@ macro_rules! policies {
             ) -> core::result::Result<Self, NoMemory> {
                 Ok(match (config, shared) {
                     $((Config::$name(config), AnyShared::$name(shared)) => {
-                        Self::$name($module::State::new(config, seed, shared)?)
+                        Self::$name(own(|| $module::State::new(config, seed, shared))?)
                     })+
                     _ => return Err(NoMemory),
                 })
+            }
+
+            /// Its policy.
+            pub const fn kind(&self) -> Kind {
+                match self {
+                    $(Self::$name(_) => Kind::$name,)+
+                }
             }
 
             $(#[doc = concat!("The part, if it is one of `", stringify!($module), "`.")]
@@ -366,7 +426,7 @@ macro_rules! policies {
                 }
             }
 
-            fn get(&mut self, view: &View<'_>) -> Get<(I, ClassId)> {
+            fn get(&mut self, view: &View<'_>) -> Get<(I, Grant)> {
                 match self {
                     $(Self::$name(part) => part.get(view),)+
                 }
@@ -384,9 +444,9 @@ macro_rules! policies {
                 }
             }
 
-            fn stop(&mut self, class: ClassId, cost: Cost, now: u64) {
+            fn stop(&mut self, grant: &Grant, cost: Cost, now: u64) {
                 match self {
-                    $(Self::$name(part) => part.stop(class, cost, now),)+
+                    $(Self::$name(part) => part.stop(grant, cost, now),)+
                 }
             }
 
@@ -449,6 +509,16 @@ macro_rules! policies {
     };
 }
 
+impl<I: Item> AnyPart<I> {
+    /// The part, if it is one of `fairshare`, for upkeep.
+    pub fn fairshare_mut(&mut self) -> Option<&mut fairshare::State<I>> {
+        match self {
+            Self::Fairshare(part) => Some(part),
+            _ => None,
+        }
+    }
+}
+
 impl Kind {
     /// The policy called `name`.
     ///
@@ -470,67 +540,4 @@ policies! {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use fairshare::params::{Mode, Select};
-
-    #[test]
-    fn names() {
-        for &kind in Kind::ALL {
-            assert_eq!(Kind::from_name(kind.name()), Ok(kind));
-        }
-        assert_eq!(Kind::ALL.len(), 3);
-        for name in ["", "Fifo", "fifo ", "orr"] {
-            assert_eq!(Kind::from_name(name).unwrap_err().code, Code::NoEntry);
-        }
-    }
-
-    #[test]
-    fn arguments() {
-        let mut tunables = Tunables::default();
-        tunables.fairshare.mode = Mode::Gid;
-        for (kind, argument, shown) in [
-            (Kind::Fifo, None, Ok(None)),
-            (Kind::Fifo, Some("uid_fair"), Err(Code::Invalid)),
-            (Kind::Fifo, Some(""), Err(Code::Invalid)),
-            (Kind::Fairshare, None, Ok(None)),
-            (Kind::Fairshare, Some("uid_fair"), Ok(Some("uid_fair"))),
-            (Kind::Fairshare, Some("nid_fair\n"), Ok(Some("nid_fair"))),
-            (Kind::Fairshare, Some("uid"), Err(Code::Invalid)),
-            (Kind::Fairshare, Some(""), Err(Code::Invalid)),
-        ] {
-            let config = Config::parse(kind, argument, &tunables);
-            let got = config.map(|config| config.argument().map(|a| a.to_string()));
-            let shown = shown.map(|text| text.map(str::to_owned));
-            assert_eq!(
-                got.map_err(|error| error.code),
-                shown,
-                "{kind:?} {argument:?}"
-            );
-            if let Ok(config) = config {
-                assert_eq!(config.kind(), kind);
-            }
-        }
-    }
-
-    /// Parameters that change reach a policy that is started, but for a mode that was given.
-    #[test]
-    fn with_other_tunables() {
-        let before = Tunables::default();
-        let mut after = before;
-        after.fairshare.mode = Mode::Uid;
-        after.fairshare.select = Select::Random;
-        for (argument, mode) in [(None, Mode::Uid), (Some("gid_fair"), Mode::Gid)] {
-            let config = Config::parse(Kind::Fairshare, argument, &before).unwrap();
-            assert_eq!(config.with(&before), config);
-            let Config::Fairshare(inner) = config.with(&after) else {
-                panic!("another policy");
-            };
-            assert_ne!(Config::Fairshare(inner), config);
-            assert_eq!(inner.mode(), mode);
-            assert_eq!(inner.tunables().select, Select::Random);
-        }
-        let fifo = Config::parse(Kind::Fifo, None, &before).unwrap();
-        assert_eq!(fifo.with(&after), fifo);
-    }
-}
+mod tests;

@@ -45,14 +45,6 @@
 //!
 //! 4294967295 is Lustre's number for "has none", and stands for that here too.
 
-#![cfg_attr(
-    MODULE,
-    allow(
-        unused_imports,
-        reason = "tests and benches on the host look at more than the kernel part uses"
-    )
-)]
-
 mod book;
 mod command;
 mod conditions;
@@ -66,13 +58,12 @@ use crate::sched::error::Code;
 use core::fmt;
 
 pub use book::Book;
-#[cfg_attr(MODULE, allow(unused_imports, reason = "the host looks at more"))]
-pub use command::{Action, At, Command, Pairs, COMMAND_MAX};
+pub use command::{Action, Command, Pairs, COMMAND_MAX};
 pub use conditions::Conditions;
-#[cfg_attr(MODULE, allow(unused_imports, reason = "the host looks at more"))]
-pub use rule::{Also, Limits, Name, Rate, Rule, Unit, ALSO_MAX, BYTES_MAX, NAME_MAX, REQUESTS_MAX};
+pub use rule::{Also, Limits, Name, Rate, Rule, Unit, ALSO_MAX, NAME_MAX};
 pub use set::RuleSet;
 pub use subject::{Fields, Subject};
+pub use wildcard::glob;
 
 /// Why a command was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

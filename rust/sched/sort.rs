@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Sorting in place, in a few lines.
+//! Sorting in a few lines.
 //!
 //! The language's own sort brings several kilobytes and a way to panic that the kernel's object checker
 //! does not know; here an order that contradicts itself gives a wrong order and nothing worse.
 
-use core::cmp::Ordering;
+use crate::sched::mem::{List, NoMemory};
+use core::{cmp::Ordering, mem};
 
 /// Sorts `slice` in the order of `compare`; equal elements in any order. A heap sort: O(n log n), no
 /// memory.
@@ -46,10 +47,106 @@ fn sink<T>(heap: &mut [T], mut root: usize, compare: &impl Fn(&T, &T) -> Orderin
     }
 }
 
+/// Sorts `list` in the order of `compare` and makes one of those that are equal in it: `add` adds the second
+/// to the first, in any order. O(n log n), no memory.
+pub fn merge_by<T: Copy>(
+    list: &mut List<T>,
+    compare: impl Fn(&T, &T) -> Ordering,
+    add: impl Fn(&mut T, &T),
+) {
+    sort_by(list.as_mut_slice(), &compare);
+    merge_sorted(list, |a, b| compare(a, b) == Ordering::Equal, add);
+}
+
+/// Makes one of those that follow each other in `list` and are the `same`: `add` adds the second to the
+/// first. O(n), no memory.
+pub fn merge_sorted<T: Copy>(
+    list: &mut List<T>,
+    same: impl Fn(&T, &T) -> bool,
+    add: impl Fn(&mut T, &T),
+) {
+    let slice = list.as_mut_slice();
+    let mut kept = 0usize;
+    for from in 0..slice.len() {
+        let Some(element) = slice.get(from).copied() else {
+            break;
+        };
+        match kept.checked_sub(1).and_then(|last| slice.get_mut(last)) {
+            Some(last) if same(last, &element) => add(last, &element),
+            _ => {
+                if let Some(to) = slice.get_mut(kept) {
+                    *to = element;
+                    kept = kept.wrapping_add(1);
+                }
+            }
+        }
+    }
+    list.truncate(kept);
+}
+
+/// Bits of a digit of [`radix`].
+const DIGIT: u32 = 8;
+
+/// Sorts `list` by `key`; equal ones stay in their order. A radix sort: eight passes at most, O(n), with
+/// `spare` as memory; what was in it is gone. Sleeps.
+///
+/// # Errors
+///
+/// - [`NoMemory`]: the allocator had none; the list is as before.
+pub fn radix<T: Copy>(
+    list: &mut List<T>,
+    spare: &mut List<T>,
+    key: impl Fn(&T) -> u64,
+) -> Result<(), NoMemory> {
+    spare.truncate(0);
+    list.as_slice()
+        .iter()
+        .try_for_each(|element| spare.push(*element))?;
+    for shift in (0..u64::BITS).step_by(DIGIT as usize) {
+        let digit = |element: &T| usize::from((key(element) >> shift) as u8);
+        let mut places = [0u32; 1 << DIGIT];
+        for element in list.as_slice() {
+            if let Some(place) = places.get_mut(digit(element)) {
+                *place = place.wrapping_add(1);
+            }
+        }
+        let all = |count: &u32| *count as usize == list.as_slice().len();
+        if places.iter().any(all) {
+            // They do not differ here.
+            continue;
+        }
+        let mut sum = 0u32;
+        for place in &mut places {
+            let count = mem::replace(place, sum);
+            sum = sum.wrapping_add(count);
+        }
+        let to = spare.as_mut_slice();
+        for element in list.as_slice() {
+            let Some(place) = places.get_mut(digit(element)) else {
+                continue;
+            };
+            if let Some(to) = to.get_mut(*place as usize) {
+                *to = *element;
+            }
+            *place = place.wrapping_add(1);
+        }
+        mem::swap(list, spare);
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sched::rng::Rng;
+
+    fn list<T>(elements: impl IntoIterator<Item = T>) -> List<T> {
+        let mut list = List::new();
+        for element in elements {
+            list.push(element).unwrap();
+        }
+        list
+    }
 
     #[test]
     fn sorts_like_the_language() {
@@ -71,5 +168,36 @@ mod tests {
         sort_by(&mut slice, |_, _| Ordering::Less);
         slice.sort();
         assert_eq!(slice, (0..100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn radix_is_stable() {
+        let mut rng = Rng::new(2);
+        let mut spare = List::new();
+        for len in [0, 1, 2, 300, 4097] {
+            for mask in [0, 0xff, 0x8000_0000_0000_0001, 0xff00, u64::MAX] {
+                let mut theirs: Vec<(u64, u32)> =
+                    (0..len).map(|i| (rng.next_u64() & mask, i)).collect();
+                let mut ours = list(theirs.iter().copied());
+                radix(&mut ours, &mut spare, |pair| pair.0).unwrap();
+                theirs.sort();
+                assert_eq!(ours.as_slice(), theirs);
+            }
+        }
+    }
+
+    #[test]
+    fn merges_equals() {
+        let add = |to: &mut (u32, u32), from: &(u32, u32)| to.1 += from.1;
+        for (before, after) in [
+            (&[][..], &[][..]),
+            (&[(1, 1)], &[(1, 1)]),
+            (&[(2, 1), (1, 5), (2, 3), (2, 4)], &[(1, 5), (2, 8)]),
+            (&[(3, 1), (3, 1), (3, 1)], &[(3, 3)]),
+        ] {
+            let mut list = list(before.iter().copied());
+            merge_by(&mut list, |a, b| a.0.cmp(&b.0), add);
+            assert_eq!(list.as_slice(), after);
+        }
     }
 }

@@ -63,6 +63,26 @@ impl Word {
     }
 }
 
+/// A number that one writes at a time and many read; in no order with anything else.
+pub(crate) struct Hint(AtomicU64);
+
+impl Hint {
+    /// A hint that says `value`.
+    pub(crate) const fn new(value: u64) -> Self {
+        Self(AtomicU64::new(value))
+    }
+
+    /// What it says.
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Makes it say `value`.
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+}
+
 /// A counter that only grows; in no order with anything else.
 pub(crate) struct Counter(AtomicU64);
 

@@ -29,7 +29,7 @@ use core::{
 use crate::sched::{
     attr::Priority,
     head::Ticket,
-    item::{Cost, Fifo, Item},
+    item::{Cost, Fifo, Item, Spot},
 };
 
 /// How a front-end gets a request back.
@@ -79,17 +79,19 @@ pub(crate) struct Node {
     /// Since when it is held, monotonic ns.
     arrival: u64,
     cost: Cost,
+    spot: Spot,
     account: Account,
 }
 
 impl Node {
-    /// A node for a request that costs `cost`.
-    pub(crate) fn new(ops: &'static Ops, cost: Cost, account: Account) -> Self {
+    /// A node for a request that costs `cost` and whose range starts at `spot`.
+    pub(crate) fn new(ops: &'static Ops, cost: Cost, spot: Spot, account: Account) -> Self {
         Self {
             next: ptr::null_mut(),
             ops,
             arrival: 0,
             cost,
+            spot,
             account,
         }
     }
@@ -197,6 +199,10 @@ impl Item for Held {
 
     fn arrival(&self) -> u64 {
         self.node().arrival
+    }
+
+    fn spot(&self) -> Spot {
+        self.node().spot
     }
 }
 

@@ -6,6 +6,8 @@
 //! so a refused change leaves everything as it was. A policy whose parameters change is started anew with
 //! them; the instance before it is drained.
 
+use core::fmt::Write;
+
 use kernel::{prelude::*, sync::Arc};
 
 use super::{
@@ -18,15 +20,19 @@ use crate::{
     sched::{
         attr::Priority,
         error,
-        policy::{AnyShared, Config, Kind, Part, Tunables},
+        mem::Shared,
+        policy::{
+            fairshare::{
+                weights::{self, Weights},
+                Update,
+            },
+            AnyShared, AnyUpdate, Config, Kind, Part, Tunables,
+        },
         rules::{Book, RuleError},
         text::{Command, Heads},
     },
     sys::misc,
 };
-
-/// Heads of a partition.
-pub(super) const PRIORITIES: [Priority; 2] = [Priority::Regular, Priority::High];
 
 /// Configuration of the primary of each head, regular first; `None`: the fallback serves.
 type Primaries = [Option<Config>; 2];
@@ -34,6 +40,8 @@ type Primaries = [Option<Config>; 2];
 /// What an administrator has set.
 pub(crate) struct Settings {
     tunables: Tunables,
+    /// Of entities of fairshare; never changed, but replaced.
+    weights: Shared<Weights>,
     primaries: Primaries,
     pub(super) books: Books,
     /// That of the rules that were compiled last.
@@ -43,15 +51,36 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// No primary, and these parameters.
-    pub(super) fn new(tunables: Tunables) -> Self {
-        Self {
+    /// No primary, all weights equal, and these parameters.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new(tunables: Tunables) -> Result<Self> {
+        Ok(Self {
             tunables,
+            weights: Shared::new(Weights::new()).map_err(|_| ENOMEM)?,
             primaries: [None; 2],
             books: [const { None }; 2],
             generation: 0,
             rule_error: None,
-        }
+        })
+    }
+
+    /// The weights, changed as `text` says.
+    ///
+    /// # Errors
+    ///
+    /// What [`Weights::apply`] refuses.
+    fn reweighted(&self, text: &str) -> Result<Shared<Weights>> {
+        let weights = self.weights.apply(text).map_err(errno)?;
+        Shared::new(weights).map_err(|_| ENOMEM)
+    }
+
+    /// What parts of fairshare are told, when they are made and at each change.
+    fn fairshare_update(&self) -> AnyUpdate {
+        let cross_cpt = self.tunables.fairshare.cross_cpt.is_on();
+        AnyUpdate::Fairshare(Update::new(self.weights.clone(), cross_cpt))
     }
 
     /// The rules of the head at `index`, regular first.
@@ -87,7 +116,7 @@ impl Service {
         self.settings.lock().tunables
     }
 
-    /// Changes parameters; running policies that they concern are started anew with them.
+    /// Changes parameters; running policies that they concern are started anew with them, or told of them.
     ///
     /// # Errors
     ///
@@ -96,21 +125,97 @@ impl Service {
         let mut settings = self.settings.lock();
         let mut tunables = settings.tunables;
         f(&mut tunables).map_err(errno)?;
+        let weights = settings.weights.clone();
+        self.change(&mut settings, tunables, weights)
+    }
+
+    /// Carries out a write to `nrs_fairshare_mode`: a mode and, if they are given, changes of weights.
+    ///
+    /// # Errors
+    ///
+    /// What [`weights::split`] and [`Weights::apply`] refuse, and as [`Service::update_tunables`]. Nothing is
+    /// changed then, neither mode nor weights.
+    pub(crate) fn set_mode(&self, text: &str) -> Result {
+        let (mode, list) = weights::split(text).map_err(errno)?;
+        let mut settings = self.settings.lock();
+        let weights = match list {
+            Some(list) => settings.reweighted(list)?,
+            None => settings.weights.clone(),
+        };
+        let mut tunables = settings.tunables;
+        tunables.fairshare.mode = mode;
+        self.change(&mut settings, tunables, weights)
+    }
+
+    /// Carries out a write to `nrs_fairshare_weights`.
+    ///
+    /// # Errors
+    ///
+    /// What [`Weights::apply`] refuses. Nothing is changed then.
+    pub(crate) fn set_weights(&self, text: &str) -> Result {
+        let mut settings = self.settings.lock();
+        let weights = settings.reweighted(text)?;
+        let tunables = settings.tunables;
+        self.change(&mut settings, tunables, weights)
+    }
+
+    /// Writes the weights, a line each.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC`: what `out` cannot take.
+    pub(crate) fn write_weights(&self, out: &mut dyn Write) -> Result {
+        let weights = self.settings.lock().weights.clone();
+        weights.write(out).map_err(|_| ENOSPC)
+    }
+
+    /// Sets `tunables` and `weights`, both or none.
+    fn change(
+        &self,
+        settings: &mut Settings,
+        tunables: Tunables,
+        weights: Shared<Weights>,
+    ) -> Result {
         let mut primaries = settings.primaries;
         for config in primaries.iter_mut().flatten() {
             *config = config.with(&tunables);
         }
-        self.replace(&mut settings, &primaries)?;
-        settings.tunables = tunables;
-        self.ticker.set_delta(tunables.fairshare.delta_ms.get());
+        // Parts that are made from here on get the new ones.
+        let old_tunables = core::mem::replace(&mut settings.tunables, tunables);
+        let old_weights = core::mem::replace(&mut settings.weights, weights);
+        if let Err(error) = self.replace(settings, &primaries) {
+            settings.tunables = old_tunables;
+            settings.weights = old_weights;
+            return Err(error);
+        }
+        let update = settings.fairshare_update();
+        for priority in Priority::ALL {
+            self.hand_over(priority, &update);
+        }
+        self.follow(&tunables);
+        self.refresh_parts();
         Ok(())
+    }
+
+    /// Has the service itself follow `tunables`.
+    fn follow(&self, tunables: &Tunables) {
+        self.ticker.set_delta(tunables.fairshare.delta_ms.get());
+        let worker = self.ticker.worker();
+        worker.set_cross_cpt(tunables.fairshare.cross_cpt.is_on());
     }
 
     /// Takes over the parameters of `other`.
     pub(crate) fn adopt(&self, other: &Self) {
-        let tunables = other.tunables();
-        self.settings.lock().tunables = tunables;
-        self.ticker.set_delta(tunables.fairshare.delta_ms.get());
+        let (tunables, weights) = {
+            let others = other.settings.lock();
+            (others.tunables, others.weights.clone())
+        };
+        {
+            let mut settings = self.settings.lock();
+            settings.tunables = tunables;
+            settings.weights = weights;
+        }
+        self.follow(&tunables);
         self.dispatch.set_slots(other.slots());
         self.dispatch.set_ratio(other.ratio());
         self.dispatch.set_stall_ms(other.stall_ms());
@@ -137,7 +242,7 @@ impl Service {
             _ => Some(config),
         };
         let mut primaries = settings.primaries;
-        for (primary, priority) in primaries.iter_mut().zip(PRIORITIES) {
+        for (primary, priority) in primaries.iter_mut().zip(Priority::ALL) {
             if addresses(command.heads, priority) {
                 *primary = chosen;
             }
@@ -151,7 +256,7 @@ impl Service {
         let books = carry_over(&settings.books, &old, new)?;
         let changes = || {
             let pairs = old.iter().zip(new.iter());
-            PRIORITIES
+            Priority::ALL
                 .into_iter()
                 .zip(pairs)
                 .filter(|(_, (old, new))| old != new)
@@ -169,9 +274,10 @@ impl Service {
             };
             let update = match (&config, book) {
                 (Config::Tbf(config), Some(book)) => Some(settings.update_of(book, config)?),
+                (Config::Fairshare(_), _) => Some(settings.fairshare_update()),
                 _ => None,
             };
-            let shared = AnyShared::new(&config, misc::random()).map_err(|_| ENOMEM)?;
+            let shared = AnyShared::new(&config, self.seed, self.cpts()).map_err(|_| ENOMEM)?;
             for partition in self.partitions.iter() {
                 partition.reap();
                 partition

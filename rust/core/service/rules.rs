@@ -11,7 +11,7 @@ use core::fmt::Write;
 use kernel::{prelude::*, sync::Arc};
 
 use super::{
-    config::{addresses, Settings, PRIORITIES},
+    config::{addresses, Settings},
     Service,
 };
 use crate::{
@@ -61,18 +61,14 @@ impl Refs {
     /// Counts the classes of `partition`.
     fn count(&mut self, partition: &Timed<Partition>, priority: Priority) {
         self.0.iter_mut().for_each(|(_, count)| *count = 0);
-        let mut from = Some(0);
-        while let Some(slot) = from {
-            from = partition.with(|inner| {
-                let part = inner.head(priority).primary_mut()?.tbf()?;
-                part.refs(slot, ROWS as u32, |id| {
-                    if let Some(count) = self.at(id) {
-                        *count = count.saturating_add(1);
-                    }
-                })
-            });
-            misc::cond_resched();
-        }
+        partition.sweep(|inner, from| {
+            let part = inner.head(priority).primary_mut()?.tbf()?;
+            part.refs(from, ROWS as u32, |id| {
+                if let Some(count) = self.at(id) {
+                    *count = count.saturating_add(1);
+                }
+            })
+        });
     }
 }
 
@@ -175,7 +171,7 @@ impl Service {
             _ => RuleError::new(error::Code::NoDevice, at, "tbf to be started on the head"),
         };
         let mut changed: [Option<(Arc<Book>, AnyUpdate)>; 2] = [const { None }; 2];
-        for (index, priority) in PRIORITIES.into_iter().enumerate() {
+        for (index, priority) in Priority::ALL.into_iter().enumerate() {
             if !addresses(command.heads, priority) {
                 continue;
             }
@@ -197,28 +193,33 @@ impl Service {
             }
         }
         // From here on nothing fails.
-        for (index, (priority, change)) in PRIORITIES.into_iter().zip(changed).enumerate() {
+        for (index, (priority, change)) in Priority::ALL.into_iter().zip(changed).enumerate() {
             let Some((book, update)) = change else {
                 continue;
             };
-            for partition in self.partitions.iter() {
-                let now = misc::now();
-                let update = update.clone();
-                let old = partition.with(|inner| match inner.head(priority).primary_mut() {
-                    Some(part) => part.update(update, now),
-                    None => update,
-                });
-                // Dropped without the lock.
-                drop(old);
-            }
+            self.hand_over(priority, &update);
             settings.set_book(index, Some(book));
         }
         settings.rule_error = None;
         Ok(())
     }
 
-    /// Has all classes follow the rules that were handed over last.
-    fn refresh_parts(&self) {
+    /// Hands `update` to the primaries of `priority`, if it is one for them.
+    pub(super) fn hand_over(&self, priority: Priority, update: &AnyUpdate) {
+        for partition in self.partitions.iter() {
+            let now = misc::now();
+            let update = update.clone();
+            let old = partition.with(|inner| match inner.head(priority).primary_mut() {
+                Some(part) => part.update(update, now),
+                None => update,
+            });
+            // Dropped without the lock.
+            drop(old);
+        }
+    }
+
+    /// Has all classes follow what was handed over last.
+    pub(super) fn refresh_parts(&self) {
         each_part(&self.partitions, |part, from| {
             part.refresh(from, ROWS as u32, misc::now())
         });
@@ -227,7 +228,7 @@ impl Service {
     /// The rules of the first head of `heads` that has one named `name`.
     pub(crate) fn book_with(&self, name: &Name, heads: Heads) -> Option<Arc<Book>> {
         let settings = self.settings.lock();
-        let mut indices = PRIORITIES.into_iter().enumerate();
+        let mut indices = Priority::ALL.into_iter().enumerate();
         indices.find_map(|(index, priority)| {
             let book = settings.book(index)?;
             (addresses(heads, priority) && book.get(name).is_some()).then(|| book.clone())
@@ -244,7 +245,7 @@ impl Service {
         if books.iter().all(Option::is_none) {
             return Err(ENODEV);
         }
-        for (priority, book) in PRIORITIES.into_iter().zip(&books) {
+        for (priority, book) in Priority::ALL.into_iter().zip(&books) {
             writeln!(out, "{}", section(priority)).map_err(|_| ENOSPC)?;
             let Some(book) = book else {
                 continue;
@@ -281,18 +282,19 @@ impl Service {
         let mut rows = tbf::stats::Rows::new();
         let mut buf = RowBuf::new().map_err(|_| ENOMEM)?;
         for partition in self.partitions.iter() {
-            for priority in PRIORITIES {
-                let mut from = Some(0);
-                while let Some(slot) = from {
-                    buf.clear();
-                    from = partition.with(|inner| {
+            for priority in Priority::ALL {
+                partition.walk(
+                    &mut buf,
+                    |buf, inner, from| {
+                        buf.clear();
                         let part = inner.head(priority).primary_mut()?;
-                        part.tbf()?.rows(slot, &mut buf)
-                    });
-                    rows.extend(buf.as_slice(), priority == Priority::High)
-                        .map_err(|_| ENOMEM)?;
-                    misc::cond_resched();
-                }
+                        part.tbf()?.rows(from, buf)
+                    },
+                    |buf| {
+                        rows.extend(buf.as_slice(), priority == Priority::High)
+                            .map_err(|_| ENOMEM)
+                    },
+                )?;
             }
         }
         rows.merge();

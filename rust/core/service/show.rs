@@ -6,20 +6,22 @@ use core::fmt;
 
 use kernel::prelude::*;
 
-use super::{config::PRIORITIES, Service};
+use super::Service;
 use crate::{
-    core::{
-        partition::Inner,
-        worker::{each_part, gather},
-    },
+    core::{partition::Inner, worker::each_part},
     sched::{
         attr::Priority,
         head::State,
-        policy::{Config, Kind, Part, ROWS},
-        ranges::Table,
-        stats,
+        policy::{
+            fairshare::{
+                stats::{write_yaml, Rows},
+                RowBuf,
+            },
+            Config, Kind, Part, ROWS,
+        },
         text::{self, Row},
     },
+    sys::misc,
 };
 
 /// A policy of one head, summed over the partitions.
@@ -99,7 +101,7 @@ impl Service {
         let settings = self.settings.lock();
         for partition in self.partitions.iter() {
             partition.with(|inner| {
-                for (sums, priority) in heads.iter_mut().zip(PRIORITIES) {
+                for (sums, priority) in heads.iter_mut().zip(Priority::ALL) {
                     add(sums, inner, priority);
                 }
             });
@@ -120,16 +122,43 @@ impl Service {
     ///
     /// `ENOMEM`; `ENOSPC`: what `out` cannot take.
     pub(crate) fn write_stats(&self, out: &mut dyn fmt::Write) -> Result {
-        let mut rows = gather(&self.partitions)?;
-        rows.merge();
-        // Built anew, so that what is shown together belongs together.
-        let table = Table::build(rows.as_slice(), 0).map_err(|_| ENOMEM)?;
-        stats::write_yaml(&mut &mut *out, rows.as_slice(), Some(&table)).map_err(|_| ENOSPC)
+        let mut rows = Rows::new();
+        let mut buf = RowBuf::new().map_err(|_| ENOMEM)?;
+        for partition in self.partitions.iter() {
+            for priority in Priority::ALL {
+                let high = priority == Priority::High;
+                let total = partition.with(|inner| {
+                    let primary = inner.head(priority).primary_mut()?;
+                    Some(primary.fairshare()?.total())
+                });
+                let Some(total) = total else {
+                    continue;
+                };
+                rows.total(&total, high);
+                partition.walk(
+                    &mut buf,
+                    |buf, inner, from| {
+                        buf.clear();
+                        let primary = inner.head(priority).primary_mut()?;
+                        primary.fairshare()?.rows(from, buf)
+                    },
+                    |buf| rows.extend(buf.as_slice(), high).map_err(|_| ENOMEM),
+                )?;
+            }
+        }
+        rows.merge().map_err(|_| ENOMEM)?;
+        write_yaml(&mut &mut *out, &rows, misc::now()).map_err(|_| ENOSPC)
     }
 
-    /// Sets the counters of all classes to zero.
-    pub(crate) fn reset_stats(&self) {
-        each_part(&self.partitions, |part, from| part.reset(from, ROWS as u32));
+    /// Sets the counters of all classes of policy `kind` to zero.
+    pub(crate) fn reset_stats(&self, kind: Kind) {
+        each_part(&self.partitions, |part, from| {
+            if part.kind() == kind {
+                part.reset(from, ROWS as u32)
+            } else {
+                None
+            }
+        });
     }
 
     /// Writes the slots, the counters of each client and the state of each target, YAML.

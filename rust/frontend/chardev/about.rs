@@ -40,10 +40,12 @@ impl About {
             && charge <= wire::CHARGE_MAX
             && record.offset.checked_add(record.length).is_some()
             && record.stream == 0
+            && record.reserved == 0
             && record.predecessor.iter().all(|cookie| *cookie == 0);
         if !fits {
             return Err(EINVAL);
         }
+        let opcode = Opcode::new(record.opcode);
         let high = flags & wire::REQUEST_HIGH != 0;
         Ok(Self {
             attrs: Attrs {
@@ -53,17 +55,18 @@ impl About {
                 gid: Id::new(record.gid),
                 projid: Id::new(record.projid),
                 nodemap: Id::new(record.nodemap),
-                opcode: Opcode::new(record.opcode),
+                opcode,
                 object: record.object,
                 offset: record.offset,
                 length: record.length,
+                size: record.job_size,
                 priority: if high {
                     Priority::High
                 } else {
                     Priority::Regular
                 },
             },
-            cost: Cost::of_bytes(charge),
+            cost: Cost::new(opcode.direction(), charge),
         })
     }
 }

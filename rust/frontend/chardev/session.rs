@@ -49,9 +49,8 @@ use crate::{
         service::{Arrival, Service},
         target::Target,
     },
-    sched::item::Cost,
+    sched::item::{Cost, Spot},
     sys::{
-        atomic::Word,
         chardev::{
             boxed::{BoxFifo, Boxed, Submit},
             READABLE, WRITABLE,
@@ -74,9 +73,6 @@ pub(crate) const CHUNK: u32 = 64;
 /// between looks, ms.
 const GRACE_MS: i64 = 1000;
 const LOOK_MS: i64 = 5;
-
-/// First word of the identity of requests from user space; no block client has it.
-const USER: u64 = u64::MAX;
 
 /// How a session is to be.
 #[derive(Clone, Copy)]
@@ -134,10 +130,6 @@ pub(crate) struct Session {
     client: Arc<Client>,
     target: Arc<Target>,
     terms: Terms,
-    /// Tells requests apart that the core must not take for each other's kind.
-    sequence: Word,
-    /// Nothing arrives while a file is being closed, so nothing has to pass because of that.
-    draining: Word,
     counters: Counters,
     readable: PollCondVarBox,
     /// Room for a request; while closing: no request left.
@@ -163,8 +155,6 @@ impl Session {
                 client,
                 target,
                 terms,
-                sequence: Word::new(0),
-                draining: Word::new(0),
                 counters: Counters::new(),
                 readable,
                 roomy,
@@ -200,6 +190,10 @@ impl Session {
             session: self.clone(),
             cookie,
         };
+        let spot = Spot {
+            object: about.attrs.object,
+            offset: about.attrs.offset,
+        };
         let account = Account {
             ticket: None,
             home: 0,
@@ -208,25 +202,19 @@ impl Session {
             slot: false,
             placed: false,
         };
-        let boxed = Boxed::new(queued, about.cost, account, GFP_KERNEL_ACCOUNT)?;
+        let boxed = Boxed::new(queued, about.cost, spot, account, GFP_KERNEL_ACCOUNT)?;
         self.admit(node, cookie, nonblocking)?;
         self.counters.requests.count(1);
         self.client.count_arrived(about.attrs.opcode);
         let arrival = Arrival {
-            // No two requests are alike to the core's cache: all that a class may depend on does not fit
-            // into an identity, and what is said of each request is at hand anyway.
-            ident: [
-                USER,
-                self.client.serial().into(),
-                self.sequence.add(1),
-                0,
-                0,
-            ],
+            // All that a class may depend on does not fit, and what is said of each request is at hand anyway.
+            ident: None,
             client: &self.client,
             target: &self.target,
             must_pass: false,
             may_pass: self.terms.may_pass,
-            draining: &self.draining,
+            // Nothing arrives while a file is being closed.
+            draining: None,
         };
         let passed = self
             .service

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     core::registry::{self, Attachment},
-    sched::attr::Priority,
+    sched::{attr::Priority, item::Direction},
     sys::misc,
 };
 
@@ -117,6 +117,7 @@ mod life {
         request.net_number = 0x1234;
         request.jobid = [7; 32];
         request.predecessor = [9; 8];
+        request.job_size = 3;
         let bytes = request.encode();
         let cookie = bytes.get(8..10) == Some(&[0xef, 0xcd]);
         let decoded = wire::Request::decode(&bytes);
@@ -136,7 +137,7 @@ mod life {
     #[test]
     fn what_is_malformed_is_refused() {
         type Change = fn(&mut wire::Request);
-        let cases: [(bool, Change); 22] = [
+        let cases: [(bool, Change); 24] = [
             (true, |_| ()),
             (true, |r| r.header.flags = wire::REQUEST_HIGH),
             (false, |r| r.header.flags = 4),
@@ -151,6 +152,8 @@ mod life {
             }),
             (false, |r| (r.offset, r.length) = (u64::MAX, 1)),
             (false, |r| r.stream = 1),
+            (false, |r| r.reserved = 1),
+            (true, |r| r.job_size = u32::MAX),
             (false, |r| r.predecessor = [0, 0, 0, 0, 0, 0, 0, 1]),
             (false, |r| r.jobid = [b'a'; 32]),
             (false, |r| {
@@ -181,7 +184,7 @@ mod life {
     fn what_is_said_is_heard() {
         let mut request = wire::Request::new(1);
         request.header.flags = wire::REQUEST_HIGH | wire::REQUEST_CHARGE;
-        (request.length, request.charge) = (10, 8192);
+        (request.length, request.charge, request.job_size) = (10, 8192, 12);
         (request.uid, request.gid, request.projid, request.nodemap) = (1, 2, 3, 4);
         (request.opcode, request.net, request.address_len) = (36, wire::NET_KFI, 4);
         request.address = [0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -192,6 +195,7 @@ mod life {
         assert!(about.is_ok());
         if let Ok(About { attrs, cost }) = about {
             assert!(attrs.priority == Priority::High && cost.pages == 2 && attrs.length == 10);
+            assert!(attrs.size == 12 && cost.direction == Direction::Other);
             assert!([attrs.uid, attrs.gid, attrs.projid, attrs.nodemap]
                 .map(|id| id.get())
                 .into_iter()

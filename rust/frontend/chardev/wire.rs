@@ -14,6 +14,9 @@
 //! Records and arguments say how long they are, and later versions only append. Whoever gets less than it
 //! knows takes the rest for 0; whoever gets more than it knows wants the rest to be 0, so that nothing that
 //! matters is overlooked. [`Attach`] settles on the version that both sides speak.
+//!
+//! 1. The first.
+//! 2. [`Request::job_size`].
 
 #![cfg_attr(
     MODULE,
@@ -21,7 +24,7 @@
 )]
 
 /// The version that this file describes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The oldest version that is still spoken.
 pub const VERSION_MIN: u32 = 1;
@@ -153,9 +156,10 @@ pub enum Malformed {
     Unknown,
 }
 
-/// Defines structures: name, bytes, fields in their order.
+/// Defines structures: name, bytes of the first version and of what later ones appended, fields in their
+/// order.
 macro_rules! structures {
-    ($($(#[$doc:meta])* $name:ident, $size:literal {
+    ($($(#[$doc:meta])* $name:ident, $first:literal $(+ $more:literal)* {
         $($(#[$field_doc:meta])* $field:ident: $type:ty,)+
     })+) => {
         $(
@@ -167,13 +171,13 @@ macro_rules! structures {
             }
 
             // Nothing between the fields: the sum of their sizes is the whole.
-            const _: () = assert!(size_of::<$name>() == $size);
-            const _: () = assert!(0 $(+ size_of::<$type>())+ == $size);
-            const _: () = assert!($size <= SIZE_MAX);
+            const _: () = assert!(size_of::<$name>() == $name::SIZE);
+            const _: () = assert!(0 $(+ size_of::<$type>())+ == $name::SIZE);
+            const _: () = assert!($name::SIZE <= SIZE_MAX);
 
             impl $name {
                 /// Bytes.
-                pub const SIZE: usize = $size;
+                pub const SIZE: usize = $first $(+ $more)*;
 
                 /// Name, offset and bytes of each field.
                 pub const FIELDS: &'static [(&'static str, usize, usize)] = &[
@@ -184,24 +188,28 @@ macro_rules! structures {
                     ),)+
                 ];
 
-                /// Reads the whole of `bytes`.
+                /// Reads the whole of `bytes`; what is missing at the end is 0.
                 ///
                 /// # Errors
                 ///
                 /// See [`Malformed`].
                 pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
-                    let Some((mut known, rest)) = bytes.split_at_checked($size) else {
+                    if bytes.len() < $first {
                         return Err(Malformed::Short);
-                    };
-                    if rest.iter().any(|byte| *byte != 0) {
+                    }
+                    let mut known = [0; Self::SIZE];
+                    for (to, from) in known.iter_mut().zip(bytes) {
+                        *to = *from;
+                    }
+                    if bytes.iter().skip(Self::SIZE).any(|byte| *byte != 0) {
                         return Err(Malformed::Unknown);
                     }
-                    Self::take(&mut known).ok_or(Malformed::Short)
+                    Self::take(&mut &known[..]).ok_or(Malformed::Short)
                 }
 
                 /// Its bytes.
-                pub fn encode(&self) -> [u8; $size] {
-                    let mut bytes = [0; $size];
+                pub fn encode(&self) -> [u8; Self::SIZE] {
+                    let mut bytes = [0; Self::SIZE];
                     // There is room for all fields.
                     let _ = self.put(&mut bytes);
                     bytes
@@ -234,7 +242,7 @@ structures! {
     }
 
     /// A request that wants to be served; written.
-    Request, 192 {
+    Request, 192 + 8 {
         /// Type, size, `REQUEST_*`.
         header: Header,
         /// Names the request; no other one that has not been completed may have it.
@@ -271,6 +279,10 @@ structures! {
         stream: u64,
         /// Must be 0.
         predecessor: [u64; 8],
+        /// Nodes of the job; 0: unknown. Since version 2.
+        job_size: u32,
+        /// Must be 0.
+        reserved: u32,
     }
 
     /// A request has been served, or given up; written.
@@ -382,6 +394,8 @@ impl Request {
             jobid: [0; 32],
             stream: 0,
             predecessor: [0; 8],
+            job_size: 0,
+            reserved: 0,
         }
     }
 }

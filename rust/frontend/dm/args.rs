@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! START LEN nrs DEVICE OFFSET SERVICE [COUNT [nid NID] [jobid JOBID] [jobid_name FORMAT]
-//!                                            [opportunity on|off]]
+//!                                            [size NODES] [opportunity on|off]]
 //! ```
 //!
 //! `COUNT` is the number of words after it, as device-mapper targets do. The same words, without START
@@ -26,6 +26,9 @@ use crate::{
 /// Largest bio: larger ones are split above the target, so that a slot stands for a bounded piece of work.
 const MAX_BYTES: u64 = 1 << 20;
 
+/// Nodes that a job may be said to have.
+const SIZE_MAX: u32 = 4096;
+
 /// How jobs are named unless the table says otherwise.
 const DEFAULT_TEMPLATE: &str = "%e.%u";
 
@@ -37,6 +40,8 @@ pub(crate) struct Config {
     pub(crate) nid: Option<Nid>,
     /// Job identifier of all requests, instead of one made from the submitter.
     pub(crate) jobid: Option<JobId>,
+    /// Nodes of the job that the requests are of; 0: not said.
+    pub(crate) size: u32,
     /// How job identifiers are made.
     pub(crate) template: Template,
     /// Whether requests may go down at once when nobody waits.
@@ -80,6 +85,7 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<Plan<Config>, Refusal> {
         })?,
         nid: None,
         jobid: None,
+        size: 0,
         template: Template::parse(DEFAULT_TEMPLATE)
             .map_err(|_| refuse(c"jobid_name: bad format"))?,
         opportunity: true,
@@ -96,7 +102,7 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<Plan<Config>, Refusal> {
             ));
         }
     }
-    let mut seen = [false; 4];
+    let mut seen = [false; 5];
     let mut once = |which: usize| {
         seen.get_mut(which)
             .is_some_and(|seen| !core::mem::replace(seen, true))
@@ -141,6 +147,16 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<Plan<Config>, Refusal> {
                     refuse(c"jobid_name: up to 63 bytes with %e %u %g %p %h %H %j %%")
                 })?;
             }
+            "size" => {
+                if !once(4) {
+                    return Err(refuse(c"size: given twice"));
+                }
+                config.size = value
+                    .and_then(number)
+                    .and_then(|size| u32::try_from(size).ok())
+                    .filter(|size| (1..=SIZE_MAX).contains(size))
+                    .ok_or(refuse(c"size: 1 to 4096 nodes"))?;
+            }
             "opportunity" => {
                 if !once(3) {
                     return Err(refuse(c"opportunity: given twice"));
@@ -153,7 +169,7 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<Plan<Config>, Refusal> {
             }
             _ => {
                 return Err(refuse(
-                    c"Unknown argument: nid, jobid, jobid_name, opportunity are known",
+                    c"Unknown argument: nid, jobid, jobid_name, size, opportunity are known",
                 ))
             }
         }
@@ -175,6 +191,7 @@ pub(crate) fn write(config: &Config, out: &mut dyn fmt::Write) -> fmt::Result {
             config.nid.is_some(),
             config.jobid.is_some(),
             true,
+            config.size != 0,
             !config.opportunity,
         ]
         .iter()
@@ -189,6 +206,9 @@ pub(crate) fn write(config: &Config, out: &mut dyn fmt::Write) -> fmt::Result {
         write!(out, " jobid {jobid}")?;
     }
     write!(out, " jobid_name {}", config.template)?;
+    if config.size != 0 {
+        write!(out, " size {}", config.size)?;
+    }
     if !config.opportunity {
         write!(out, " opportunity off")?;
     }

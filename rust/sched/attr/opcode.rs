@@ -2,6 +2,7 @@
 
 //! Operations, by the numbers and names that Lustre's wire protocol gives to RPCs.
 
+use crate::sched::item::Direction;
 use core::fmt;
 
 /// Number of an operation.
@@ -134,6 +135,15 @@ impl Opcode {
     /// Its number; 0xffffffff for [`Opcode::NONE`].
     pub const fn number(self) -> u32 {
         self.0
+    }
+
+    /// Which way its data goes.
+    pub const fn direction(self) -> Direction {
+        match self {
+            Self::OST_READ | Self::MDS_READPAGE => Direction::Read,
+            Self::OST_WRITE => Direction::Write,
+            _ => Direction::Other,
+        }
     }
 
     /// Its name, if it has one.

@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::sched::{
-    item::Fifo,
+    item::{Fifo, Spot},
     mem::{self, NoMemory},
     slab::{Slab, SlabPile},
 };
@@ -27,6 +27,13 @@ impl Item for Req {
 
     fn arrival(&self) -> u64 {
         self.0
+    }
+
+    fn spot(&self) -> Spot {
+        Spot {
+            object: self.0,
+            offset: 0,
+        }
     }
 }
 
@@ -89,6 +96,8 @@ struct Mock {
     alive: Slab<()>,
     passed: u32,
     stopped: u32,
+    /// What came back with the last end.
+    last: Option<Grant>,
     inside: u32,
 }
 
@@ -106,6 +115,7 @@ impl Mock {
             alive,
             passed: 0,
             stopped: 0,
+            last: None,
             inside: 0,
         }
     }
@@ -147,7 +157,7 @@ impl Part<Req> for Mock {
         Ok(())
     }
 
-    fn get(&mut self, view: &View<'_>) -> Get<(Req, ClassId)> {
+    fn get(&mut self, view: &View<'_>) -> Get<(Req, Grant)> {
         assert!(!self.queue.is_empty(), "asked only if something is queued");
         if self.manner.broken {
             return Get::Empty;
@@ -158,7 +168,13 @@ impl Part<Req> for Mock {
             };
         }
         self.inside += 1;
-        Get::Item((self.queue.pop().unwrap(), self.classes.pop_front().unwrap()))
+        let item = self.queue.pop().unwrap();
+        let grant = Grant {
+            charged: item.0 as u32,
+            stamp: view.now,
+            ..Grant::of(self.classes.pop_front().unwrap())
+        };
+        Get::Item((item, grant))
     }
 
     fn pass(
@@ -175,8 +191,9 @@ impl Part<Req> for Mock {
         Passed::Counted
     }
 
-    fn stop(&mut self, class: ClassId, _cost: Cost, _now: u64) {
-        self.stopped += u32::from(self.is_live(class));
+    fn stop(&mut self, grant: &Grant, _cost: Cost, _now: u64) {
+        self.stopped += u32::from(self.is_live(grant.class));
+        self.last = Some(*grant);
     }
 
     fn len(&self) -> u32 {
@@ -248,6 +265,8 @@ fn drain(head: &mut TestHead, now: u64) -> Vec<u64> {
 
 /// State, tag, queued, active of each instance.
 fn shown(head: &TestHead) -> Vec<(&'static str, u32, u32, u32)> {
+    let sum: u32 = head.instances().map(|status| status.queued).sum();
+    assert_eq!(head.queued(), sum);
     head.instances()
         .map(|s| (s.state.name(), *s.tag, s.queued, s.active))
         .collect()
@@ -255,7 +274,8 @@ fn shown(head: &TestHead) -> Vec<(&'static str, u32, u32, u32)> {
 
 #[test]
 fn sizes_and_names() {
-    assert!(core::mem::size_of::<Ticket>() <= 16);
+    assert!(core::mem::size_of::<Option<Ticket>>() <= 32);
+    assert!(core::mem::size_of::<Cost>() <= 16);
     let names = [
         State::Stopped,
         State::Starting,
@@ -279,8 +299,11 @@ fn fallback_serves_alone() {
     };
     assert_eq!(item, Req(1));
     assert_eq!(ticket.class().slot(), 1);
+    assert_eq!((ticket.grant().charged, ticket.grant().stamp), (1, 0));
     assert_eq!((head.queued(), head.active()), (2, 1));
     head.stop(&ticket, COST, 0);
+    let came_back = head.parts_mut().find_map(|(_, part)| part.last);
+    assert_eq!(came_back.as_ref(), Some(ticket.grant()));
     assert_eq!(drain(&mut head, 0), [2, 3]);
     assert_eq!((head.queued(), head.active()), (0, 0));
     assert!(head.reap().is_none() && head.primary_mut().is_none());

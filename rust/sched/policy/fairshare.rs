@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Fair shares: every entity that has requests gets an equal part of the service.
+//! Fair shares: every entity that has requests gets its part of the service.
 //!
 //! # Vocabulary
 //!
-//! - *Mode*: which field of a request makes its entity ([`params::Mode`]).
-//! - *Entity*: a class with a weight and a tag ([`entity::Entity`]).
-//! - *Selector*: chooses the entity that is served next ([`select::Selector`]); one file each:
-//!   [`deadline`], [`random`], [`paper`].
+//! - *Mode*: the levels of sharing, for example groups, then the users of each ([`mode::Mode`]).
+//! - *Node*: a value of a level, below one of the level before; the last ones are *leaves* and have the
+//!   requests ([`node::Node`]). A leaf is also a class.
+//! - *Entity*: the share of a node among its siblings, a weight and a tag ([`entity::Entity`]).
+//! - *Selector*: chooses the leaf that is served next ([`select::AnySelector`]); one file each: [`tree`],
+//!   [`random`], [`golden`], [`paper`].
 //! - *Opportunity*: a request served without a decision, because the service was under-loaded; it counts
 //!   but is not charged to the share.
 //! - *Forced*: a request that must not be withheld, served while others waited; it is charged to the share,
@@ -15,190 +17,59 @@
 //!
 //! ```text
 //!             enqueue                 get                        stop
-//!  (request) ─────────► FIFO of its ──────► in service ─────────────────► (gone)
-//!      │                  entity                ▲
-//!      └───────────────── pass ─────────────────┘
+//!  (request) ─────────► queue of its ─────► in service ─────────────────► (gone)
+//!      │                    leaf                ▲     the measured time corrects
+//!      └───────────────── pass ─────────────────┘     what was charged (cost model time)
 //! ```
 //!
-//! Only entities with queued requests compete. Within an entity the order is that of arrival.
+//! Only nodes with queued requests compete. Within a leaf the order is that of arrival, or with locality
+//! that of places within bounded batches ([`locality`]).
 
 use crate::sched::{
     attr::Attrs,
-    class::{ClassId, ClassNeed, ClassSpare, ClassTable, Found, DEFAULT},
-    error::Result,
-    item::{Cost, Fifo, Item},
-    key::Key,
+    class::{ClassId, ClassNeed, ClassSpare, DEFAULT},
+    item::{Cost, Item},
     mem::{self, NoMemory},
-    policy::{Get, Part, Passed, View, Way, ROWS},
+    policy::{Get, Grant, Part, Passed, View, Way, ROWS},
+    ranges::{Brief, BriefBuf},
     rng::Rng,
-    stats::Row,
 };
-use core::{fmt, marker::PhantomData};
+use core::marker::PhantomData;
 
+mod config;
 pub(crate) mod deadline;
 pub(crate) mod entity;
+pub(crate) mod flat;
+pub(crate) mod golden;
+pub(crate) mod ledger;
+pub(crate) mod locality;
+pub(crate) mod members;
+pub(crate) mod mode;
+pub(crate) mod node;
 pub(crate) mod paper;
 pub(crate) mod params;
+pub(crate) mod queues;
 pub(crate) mod random;
 pub(crate) mod select;
+pub(crate) mod shared;
+pub(crate) mod size;
+pub(crate) mod stats;
+pub(crate) mod time;
+pub(crate) mod tree;
+pub(crate) mod weights;
 
-use entity::{Entity, COST_MAX, WEIGHT_ONE};
-use params::{CostModel, Mode};
-use select::{AnySelector, Dice, Entities, SelectNeed, SelectSpare, Selector};
+use ledger::Windows;
+use members::Members;
+use node::{Node, PathId};
+use params::CostModel;
+use select::{AnySelector, Dice, SelectNeed, SelectSpare};
+use stats::Row;
 
+pub use config::{Config, Shared, Update};
 pub use params::Tunables;
-
-/// Configuration of a part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
-    argument: Option<Mode>,
-    tunables: Tunables,
-}
-
-impl Config {
-    /// The configuration of a start with argument `arg`, a mode; without one the mode of `tunables`.
-    ///
-    /// # Errors
-    ///
-    /// - `EINVAL`: unknown mode.
-    pub fn parse(arg: Option<&str>, tunables: &Tunables) -> Result<Self> {
-        let argument = arg.map(Mode::parse).transpose()?;
-        Ok(Self {
-            argument,
-            tunables: *tunables,
-        })
-    }
-
-    /// The same argument with other parameters.
-    pub const fn with(&self, tunables: &Tunables) -> Self {
-        Self {
-            argument: self.argument,
-            tunables: *tunables,
-        }
-    }
-
-    /// The mode, if it was given.
-    pub fn argument(&self) -> Option<&dyn fmt::Display> {
-        self.argument.as_ref().map(|mode| mode as &dyn fmt::Display)
-    }
-
-    /// The mode: that of the argument, else that of the parameters.
-    pub const fn mode(&self) -> Mode {
-        match self.argument {
-            Some(mode) => mode,
-            None => self.tunables.mode,
-        }
-    }
-
-    /// The parameters at the time of the start.
-    pub const fn tunables(&self) -> &Tunables {
-        &self.tunables
-    }
-}
-
-/// Nothing is shared yet.
-pub struct Shared;
-
-impl Shared {
-    /// Nothing.
-    ///
-    /// # Errors
-    ///
-    /// None.
-    pub const fn new(_config: &Config, _seed: u64) -> core::result::Result<Self, NoMemory> {
-        Ok(Self)
-    }
-}
-
-/// Nothing to tell.
-#[derive(Clone)]
-pub struct Update;
 
 /// A buffer for [`State::rows`].
 pub type RowBuf = mem::Block<Row, ROWS>;
-
-/// What a part keeps for each class.
-struct Record<F> {
-    entity: Entity,
-    fifo: F,
-    active: u32,
-    dispatched: u64,
-    cost_pages: u64,
-    opportunity: u64,
-    forced: u64,
-}
-
-impl<F: Fifo> Record<F> {
-    fn new() -> Self {
-        Self {
-            entity: Entity::new(WEIGHT_ONE, 0),
-            fifo: F::new(),
-            active: 0,
-            dispatched: 0,
-            cost_pages: 0,
-            opportunity: 0,
-            forced: 0,
-        }
-    }
-
-    /// Counts a request that goes down.
-    fn count(&mut self, cost: Cost, opportunity: bool) {
-        self.dispatched = self.dispatched.saturating_add(1);
-        self.cost_pages = self.cost_pages.saturating_add(u64::from(cost.pages));
-        self.opportunity = self.opportunity.saturating_add(u64::from(opportunity));
-    }
-
-    fn is_active(&self) -> bool {
-        self.active > 0 || !self.fifo.is_empty()
-    }
-}
-
-/// The classes as a selector sees them.
-struct Classes<I: Item> {
-    table: ClassTable<Key, Record<I::Fifo>>,
-    cost_model: CostModel,
-}
-
-impl<I: Item> Classes<I> {
-    /// What a request that costs `cost` is charged: pages up to [`COST_MAX`], or 1 per request.
-    fn charge(&self, cost: Cost) -> u32 {
-        match self.cost_model {
-            CostModel::Pages => cost.pages.clamp(1, COST_MAX),
-            CostModel::Rpcs => 1,
-        }
-    }
-
-    fn charge_of(&self, item: &I) -> u32 {
-        self.charge(item.cost())
-    }
-}
-
-impl<I: Item> Entities for Classes<I> {
-    fn entity(&self, slot: u32) -> Option<&Entity> {
-        self.table.at(slot).map(|record| &record.entity)
-    }
-
-    fn entity_mut(&mut self, slot: u32) -> Option<&mut Entity> {
-        self.table.at_mut(slot).map(|record| &mut record.entity)
-    }
-
-    fn next_cost(&self, slot: u32) -> u32 {
-        let front = self.table.at(slot).and_then(|record| record.fifo.front());
-        front.map_or(0, |item| self.charge_of(item))
-    }
-
-    fn find(&self, key: &Key) -> Option<u32> {
-        match key {
-            Key::Default => Some(DEFAULT),
-            _ => self.table.find(key),
-        }
-    }
-
-    fn arrival(&self, slot: u32) -> Option<u64> {
-        let record = self.table.at(slot)?;
-        record.fifo.front().map(Item::arrival)
-    }
-}
 
 /// What memory a part wants, in chunks.
 pub struct Need<I: Item> {
@@ -217,123 +88,8 @@ impl<I: Item> Copy for Need<I> {}
 
 /// Memory for a part.
 pub struct Spare<I: Item> {
-    classes: ClassSpare<Key, Record<I::Fifo>>,
+    classes: ClassSpare<PathId, Node<I>>,
     selector: SelectSpare,
-}
-
-/// Fair shares on one head.
-///
-/// # Invariants
-///
-/// - `queued` is the number of requests in the FIFOs of all classes.
-/// - A class is in the selector exactly if its FIFO is not empty, and busy in the table exactly if it has
-///   requests queued or in service.
-/// - The selector has memory for every slot of the table.
-pub struct State<I: Item> {
-    classes: Classes<I>,
-    selector: AnySelector,
-    mode: Mode,
-    opp_threshold: u32,
-    queued: u32,
-    rng: Rng,
-    sweep: u32,
-}
-
-impl<I: Item> State<I> {
-    /// A part with nothing queued and its first reserve of memory; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
-    pub fn new(
-        config: &Config,
-        seed: u64,
-        _shared: &mem::Shared<Shared>,
-    ) -> core::result::Result<Self, NoMemory> {
-        let tunables = config.tunables();
-        let mut rng = Rng::new(seed);
-        let max = tunables.classes_max.get();
-        let mut table = ClassTable::new(max, rng.next_u64(), Key::Default, Record::new())?;
-        let mut selector = AnySelector::new(tunables.select, (max as usize).saturating_add(1))?;
-        let spare = selector.wants(table.target()).allocate()?;
-        selector.feed(spare);
-        let start = selector.create(DEFAULT);
-        if let Some(record) = table.at_mut(DEFAULT) {
-            record.entity.start = start;
-        }
-        let classes = Classes {
-            table,
-            cost_model: tunables.cost_model,
-        };
-        Ok(Self {
-            classes,
-            selector,
-            mode: config.mode(),
-            opp_threshold: tunables.opp_threshold.get(),
-            queued: 0,
-            rng,
-            sweep: 0,
-        })
-    }
-
-    /// Gives a class another weight, 4096 for one; limited to what is allowed.
-    #[cfg_attr(
-        MODULE,
-        allow(dead_code, reason = "all weights are equal until rules set them")
-    )]
-    pub fn reweight(&mut self, class: ClassId, weight: u32) {
-        if self.classes.table.is_live(class) {
-            let slot = class.slot();
-            self.selector.reweight(&mut self.classes, slot, weight);
-        }
-    }
-
-    /// Copies the statistics of the classes from slot `from` on into `out` until it is full; returns the
-    /// slot to go on from, or `None` at the end.
-    pub fn rows(&self, from: u32, out: &mut RowBuf) -> Option<u32> {
-        for slot in from..self.classes.table.slots() {
-            if out.is_full() {
-                return Some(slot);
-            }
-            if let Some(row) = self.row(slot) {
-                // There is room.
-                let _ = out.push(row);
-            }
-        }
-        None
-    }
-
-    /// Charges the class in `slot` for a request that went down past its queue.
-    #[cold]
-    fn owe(&mut self, slot: u32, cost: Cost) {
-        if let Some(record) = self.classes.table.at_mut(slot) {
-            record.forced = record.forced.saturating_add(1);
-        }
-        let cost = self.classes.charge(cost);
-        let next = Some(self.classes.next_cost(slot)).filter(|&next| next > 0);
-        self.selector.owe(&mut self.classes, slot, cost, next);
-    }
-
-    /// The statistics of the class in `slot`; none for a default class that never served.
-    fn row(&self, slot: u32) -> Option<Row> {
-        let record = self.classes.table.at(slot)?;
-        let key = *self.classes.table.key(slot)?;
-        if slot == DEFAULT && record.dispatched == 0 && !record.is_active() {
-            return None;
-        }
-        let entity = &record.entity;
-        Some(Row {
-            active: record.is_active(),
-            dispatched: record.dispatched,
-            cost_pages: record.cost_pages,
-            opportunity: record.opportunity,
-            forced: record.forced,
-            lag_decipages: entity.decipages(self.selector.lag(entity)),
-            queue_depth: record.fifo.len(),
-            requests: record.active,
-            ..Row::new(key, entity.weight())
-        })
-    }
 }
 
 impl<I: Item> mem::Need for Need<I> {
@@ -351,6 +107,200 @@ impl<I: Item> mem::Need for Need<I> {
     }
 }
 
+/// Fair shares on one head.
+///
+/// # Invariants
+///
+/// - `queued` is the number of requests in the queues of all leaves.
+/// - A leaf is in the selector exactly if its queue is not empty.
+/// - The selector has memory for every slot of the table.
+pub struct State<I: Item> {
+    members: Members<I>,
+    selector: AnySelector,
+    opp_threshold: u32,
+    queued: u32,
+    rng: Rng,
+    sweep: u32,
+    /// The time that was told last, ns.
+    time: u64,
+    /// Service to everybody.
+    total: Windows,
+}
+
+impl<I: Item> State<I> {
+    /// A part with nothing queued and its first reserve of memory; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn new(
+        config: &Config,
+        seed: u64,
+        shared: &mem::Shared<Shared>,
+    ) -> core::result::Result<Self, NoMemory> {
+        let tunables = config.tunables();
+        let mut rng = Rng::new(seed);
+        let mut members = Members::new(config, rng.next_u64(), shared)?;
+        let slots = (tunables.classes_max.get() as usize).saturating_add(1);
+        let opp_threshold = tunables.opp_threshold.get();
+        let mut selector = AnySelector::new(tunables.select, slots, opp_threshold > 0)?;
+        let spare = selector.wants(members.table.target()).allocate()?;
+        selector.feed(spare);
+        selector.create(&mut members, DEFAULT);
+        Ok(Self {
+            members,
+            selector,
+            opp_threshold,
+            queued: 0,
+            rng,
+            sweep: 0,
+            time: 0,
+            total: Windows::new(),
+        })
+    }
+
+    /// Whether weights follow something that is counted meanwhile, so that [`Part::refresh`] is wanted
+    /// every delta.
+    pub fn wants_refresh(&self) -> bool {
+        self.members.mode.has_size()
+    }
+
+    /// Whether requests are to be classified now and then although their class is known: their clients are
+    /// counted.
+    pub fn counts_clients(&self) -> bool {
+        self.members.shared.sizes.is_some()
+    }
+
+    /// Service to everybody, of late.
+    pub const fn total(&self) -> Windows {
+        self.total
+    }
+
+    /// Copies the statistics of the nodes from slot `from` on into `out` until it is full; returns the slot
+    /// to go on from, or `None` at the end.
+    pub fn rows(&self, from: u32, out: &mut RowBuf) -> Option<u32> {
+        for slot in from..self.members.table.slots() {
+            if out.is_full() {
+                return Some(slot);
+            }
+            if let Some(row) = self.row(slot) {
+                // There is room.
+                let _ = out.push(row);
+            }
+        }
+        None
+    }
+
+    /// Copies what shares are made from, like [`State::rows`].
+    ///
+    /// As it visits everybody, once a delta, it also takes the samples for the statistics; `now` in ns.
+    pub fn briefs(&mut self, from: u32, now: u64, out: &mut BriefBuf) -> Option<u32> {
+        for slot in from..self.members.table.slots() {
+            if out.is_full() {
+                return Some(slot);
+            }
+            self.sample(slot, now);
+            if let Some(node) = self.shown(slot) {
+                // There is room.
+                let _ = out.push(Brief {
+                    id: node.id.0,
+                    parent: self.parent_id(node),
+                    weight: node.entity.weight(),
+                    leaf: node.leaf().is_some(),
+                    active: node.leaf().is_some_and(|leaf| leaf.is_active()),
+                    part: 0,
+                });
+            }
+        }
+        None
+    }
+
+    /// Takes the samples of the leaf in `slot`.
+    fn sample(&mut self, slot: u32, now: u64) {
+        let lag = self.selector.lag(&self.members, slot);
+        if let Some(leaf) = self.members.leaf_mut(slot) {
+            if leaf.is_active() {
+                leaf.ledger.debt(lag);
+            }
+            let since = leaf.ledger.sample(now);
+            self.total.correct(since, now);
+        }
+    }
+
+    /// The node in `slot`; none for a default class that never served.
+    fn shown(&self, slot: u32) -> Option<&Node<I>> {
+        let node = self.members.table.at(slot)?;
+        let quiet = |node: &Node<I>| {
+            node.leaf()
+                .is_some_and(|leaf| leaf.ledger.dispatched() == 0 && !leaf.is_active())
+        };
+        (slot != DEFAULT || !quiet(node)).then_some(node)
+    }
+
+    fn parent_id(&self, node: &Node<I>) -> u64 {
+        let parent = self.members.table.at(node.parent);
+        parent.map_or(PathId::ROOT.0, |parent| parent.id.0)
+    }
+
+    /// The statistics of the node in `slot`.
+    fn row(&self, slot: u32) -> Option<Row> {
+        let node = self.shown(slot)?;
+        let level = self.members.mode.levels().get(usize::from(node.level));
+        let level = match level {
+            Some(level) if slot != DEFAULT => level.name(),
+            _ => "default",
+        };
+        let (id, parent, weight) = (node.id.0, self.parent_id(node), node.entity.weight());
+        let lag_decipages = self.selector.lag(&self.members, slot);
+        let size = self.members.job_size(slot, self.time);
+        Some(match node.leaf() {
+            Some(leaf) => Row {
+                active: leaf.is_active(),
+                size,
+                ledger: leaf.ledger,
+                lag_decipages,
+                queue_depth: leaf.queue.len(),
+                requests: leaf.active,
+                ..Row::new(id, parent, level, node.key, weight)
+            },
+            None => Row {
+                size,
+                lag_decipages,
+                ..Row::inner(id, parent, level, node.key, weight)
+            },
+        })
+    }
+
+    /// Charges the leaf in `slot` for a request that went down past its queue.
+    #[cold]
+    fn owe(&mut self, slot: u32, charge: u32) {
+        let Some((leaf, tariff)) = self.members.open(slot) else {
+            return;
+        };
+        leaf.ledger.forced();
+        let next = tariff.next(leaf);
+        self.selector.owe(&mut self.members, slot, charge, next);
+    }
+
+    /// Settles the difference between what a request was charged and the time it took.
+    fn correct(&mut self, slot: u32, grant: &Grant, cost: Cost, now: u64) {
+        let elapsed = self.members.busy.end(grant.stamp, now);
+        let part = &mut self.members.estimates;
+        part.note(cost.direction, cost.pages, elapsed);
+        let Some(leaf) = self.members.leaf_mut(slot) else {
+            return;
+        };
+        leaf.estimates.note(cost.direction, cost.pages, elapsed);
+        leaf.ledger.time(elapsed / 1000);
+        if grant.charged == 0 {
+            return;
+        }
+        let delta = time::correction(grant.charged, elapsed, &mut leaf.rest);
+        leaf.ledger.correct(delta);
+        self.selector.correct(&mut self.members, slot, delta);
+    }
+}
+
 impl<I: Item> Part<I> for State<I> {
     type Need = Need<I>;
     type Spare = Spare<I>;
@@ -358,105 +308,111 @@ impl<I: Item> Part<I> for State<I> {
     type Update = Update;
 
     fn classify(&mut self, attrs: &Attrs, now: u64) -> ClassId {
-        let key = Key::of(self.mode.field(), attrs);
-        let limit = self.selector.capacity();
-        let table = &mut self.classes.table;
-        match table.classify(key, now, limit, Record::new) {
-            Found::New(id) => {
-                let start = self.selector.create(id.slot());
-                if let Some(record) = table.at_mut(id.slot()) {
-                    record.entity.start = start;
-                }
-                id
-            }
-            Found::Known(id) | Found::Overflow(id) => id,
-        }
+        self.members.classify(attrs, &mut self.selector, now)
     }
 
     fn is_live(&self, class: ClassId) -> bool {
-        class.slot() != DEFAULT && self.classes.table.is_live(class)
+        class.slot() != DEFAULT && self.members.table.is_live(class)
     }
 
     /// Never declines; a stale class is the default class.
-    fn enqueue(&mut self, item: I, class: ClassId, _now: u64) -> core::result::Result<(), I> {
-        let slot = self.classes.table.resolve(class);
-        let cost = self.classes.charge_of(&item);
-        let Some(record) = self.classes.table.at_mut(slot) else {
+    fn enqueue(&mut self, item: I, class: ClassId, now: u64) -> core::result::Result<(), I> {
+        self.time = now;
+        let locality = self.members.locality;
+        let slot = self.members.table.resolve(class);
+        let Some((leaf, tariff)) = self.members.open(slot) else {
             return Err(item);
         };
-        let first = record.fifo.is_empty();
-        let idle = !record.is_active();
-        record.fifo.push(item);
+        let first = leaf.queue.is_empty();
+        let idle = !leaf.is_active();
+        let charge = tariff.of(leaf, item.cost());
+        leaf.queue.push(item, locality);
         self.queued = self.queued.saturating_add(1);
         if idle {
-            self.classes.table.busy(slot);
+            self.members.table.busy(slot);
         }
         if first {
-            self.selector.join(&mut self.classes, slot, cost);
+            self.selector.join(&mut self.members, slot, charge);
         }
         Ok(())
     }
 
-    fn get(&mut self, view: &View<'_>) -> Get<(I, ClassId)> {
+    fn get(&mut self, view: &View<'_>) -> Get<(I, Grant)> {
         if self.queued == 0 {
             return Get::Empty;
         }
+        self.time = view.now;
         let opportunity = !view.force && self.queued < self.opp_threshold;
         let slot = if opportunity {
-            self.selector.oldest(&self.classes)
+            self.selector.oldest()
         } else {
             let dice = Dice {
                 rng: &mut self.rng,
                 table: view.table,
             };
-            self.selector.pick(&mut self.classes, dice)
+            self.selector.pick(&mut self.members, dice)
         };
         let Some(slot) = slot else {
             return Get::Empty;
         };
-        let Some(record) = self.classes.table.at_mut(slot) else {
+        let locality = self.members.locality;
+        let Some((leaf, tariff)) = self.members.open(slot) else {
             return Get::Empty;
         };
-        let Some(item) = record.fifo.pop() else {
+        let Some(item) = leaf.queue.pop(locality) else {
             return Get::Empty;
         };
-        record.count(item.cost(), opportunity);
-        record.active = record.active.saturating_add(1);
+        let cost = item.cost();
+        let charge = tariff.of(leaf, cost);
+        let next = tariff.next(leaf);
+        leaf.active = leaf.active.saturating_add(1);
+        leaf.ledger.count(cost.pages, charge, opportunity);
+        leaf.ledger.waited(view.now.saturating_sub(item.arrival()));
         self.queued = self.queued.saturating_sub(1);
-        let cost = self.classes.charge_of(&item);
-        // A queued request costs at least 1.
-        let next = Some(self.classes.next_cost(slot)).filter(|&next| next > 0);
         if opportunity {
-            self.selector.skip(&mut self.classes, slot, next);
+            self.selector.skip(&mut self.members, slot, next);
         } else {
-            self.selector.charge(&mut self.classes, slot, cost, next);
+            self.selector.charge(&mut self.members, slot, charge, next);
         }
-        Get::Item((item, self.classes.table.id(slot)))
+        let stamp = match self.members.cost_model {
+            CostModel::Time => self.members.busy.start(view.now),
+            CostModel::Pages | CostModel::Rpcs => 0,
+        };
+        let grant = Grant {
+            class: self.members.table.id(slot),
+            charged: if opportunity { 0 } else { charge },
+            stamp,
+        };
+        Get::Item((item, grant))
     }
 
     /// What must not be withheld is charged like what was chosen if somebody waits, so that it comes out
     /// of the share of its entity.
     fn pass(&mut self, class: ClassId, cost: Cost, way: Way, _now: impl FnOnce() -> u64) -> Passed {
-        let Some(record) = self.classes.table.use_mut(class) else {
+        let owes = way == Way::Forced && self.queued > 0;
+        let Some((leaf, tariff)) = self.members.pass(class) else {
             return Passed::Stale;
         };
-        let owes = way == Way::Forced && self.queued > 0;
-        record.count(cost, !owes);
+        let charge = tariff.of(leaf, cost);
+        leaf.ledger.count(cost.pages, charge, !owes);
         if owes {
-            self.owe(class.slot(), cost);
+            self.owe(class.slot(), charge);
         }
         Passed::Counted
     }
 
-    fn stop(&mut self, class: ClassId, _cost: Cost, now: u64) {
-        let slot = class.slot();
-        if !self.classes.table.is_live(class) {
+    fn stop(&mut self, grant: &Grant, cost: Cost, now: u64) {
+        let slot = grant.class.slot();
+        if !self.members.table.is_live(grant.class) {
             return;
         }
-        if let Some(record) = self.classes.table.at_mut(slot) {
-            record.active = record.active.saturating_sub(1);
-            if !record.is_active() {
-                self.classes.table.idle(slot, now);
+        if self.members.cost_model == CostModel::Time {
+            self.correct(slot, grant, cost, now);
+        }
+        if let Some(leaf) = self.members.leaf_mut(slot) {
+            leaf.active = leaf.active.saturating_sub(1);
+            if !leaf.is_active() {
+                self.members.table.idle(slot, now);
             }
         }
     }
@@ -467,56 +423,62 @@ impl<I: Item> Part<I> for State<I> {
 
     fn need(&self) -> Need<I> {
         Need {
-            classes: self.classes.table.need(),
-            selector: self.selector.wants(self.classes.table.target()),
+            classes: self.members.table.need(),
+            selector: self.selector.wants(self.members.table.target()),
             item: PhantomData,
         }
     }
 
     fn grow(&mut self, spare: Spare<I>) -> Spare<I> {
         Spare {
-            classes: self.classes.table.grow(spare.classes),
+            classes: self.members.table.grow(spare.classes),
             selector: self.selector.feed(spare.selector),
         }
     }
 
-    /// Forgets classes that were idle for 10 s, and keeps the tags of the others near the clock.
+    /// Forgets nodes that were idle for 10 s, and keeps the tags of the others near the clock.
     fn age(&mut self, now: u64, max: u32) {
-        self.classes.table.age(now, max);
-        for _ in 0..max.min(self.classes.table.slots()) {
-            if self.sweep >= self.classes.table.slots() {
+        self.time = now;
+        self.members.expire(now, max, &mut self.selector);
+        let slots = self.members.table.slots();
+        for _ in 0..max.min(slots) {
+            if self.sweep >= slots {
                 self.sweep = 0;
             }
-            if let Some(record) = self.classes.table.at_mut(self.sweep) {
-                self.selector.refresh(&mut record.entity);
-            }
+            self.selector.refresh(&mut self.members, self.sweep);
+            self.members.upkeep(self.sweep);
             self.sweep = self.sweep.saturating_add(1);
         }
     }
 
+    /// Takes over what changed; [`Part::refresh`] has the nodes follow new weights.
     fn update(&mut self, update: Update, _now: u64) -> Update {
-        update
+        self.members.tell(update)
     }
 
-    fn refresh(&mut self, _from: u32, _max: u32, _now: u64) -> Option<u32> {
-        None
+    fn refresh(&mut self, from: u32, max: u32, now: u64) -> Option<u32> {
+        let slots = self.members.table.slots();
+        let end = from.saturating_add(max).min(slots);
+        for slot in from..end {
+            if slot != DEFAULT {
+                self.members.reweigh(slot, &mut self.selector, now);
+            }
+        }
+        (end < slots).then_some(end)
     }
 
     fn reset(&mut self, from: u32, max: u32) -> Option<u32> {
-        let slots = self.classes.table.slots();
+        let slots = self.members.table.slots();
         let end = from.saturating_add(max).min(slots);
         for slot in from..end {
-            if let Some(record) = self.classes.table.at_mut(slot) {
-                record.dispatched = 0;
-                record.cost_pages = 0;
-                record.opportunity = 0;
-                record.forced = 0;
+            if let Some(leaf) = self.members.leaf_mut(slot) {
+                leaf.ledger.reset();
             }
         }
         (end < slots).then_some(end)
     }
 
     fn overflow(&self) -> u64 {
-        self.classes.table.overflow()
+        self.members.table.overflow()
     }
 }

@@ -11,7 +11,7 @@ use crate::sched::{
     error::{Error, Result},
     item::{Cost, Fifo, Item},
     mem::{self, NoMemory},
-    policy::{Get, Part, Passed, View, Way},
+    policy::{Get, Grant, Part, Passed, View, Way},
 };
 use core::fmt;
 
@@ -47,23 +47,7 @@ impl Config {
     }
 }
 
-/// Nothing to share.
-pub struct Shared;
-
-impl Shared {
-    /// Nothing.
-    ///
-    /// # Errors
-    ///
-    /// None.
-    pub const fn new(_config: &Config, _seed: u64) -> core::result::Result<Self, NoMemory> {
-        Ok(Self)
-    }
-}
-
-/// Nothing to tell.
-#[derive(Clone)]
-pub struct Update;
+pub use crate::sched::policy::{Nothing as Shared, Nothing as Update};
 
 /// No memory is wanted.
 #[derive(Clone, Copy, Debug)]
@@ -128,9 +112,9 @@ impl<I: Item> Part<I> for State<I> {
         Ok(())
     }
 
-    fn get(&mut self, _view: &View<'_>) -> Get<(I, ClassId)> {
+    fn get(&mut self, _view: &View<'_>) -> Get<(I, Grant)> {
         match self.fifo.pop() {
-            Some(item) => Get::Item((item, CLASS)),
+            Some(item) => Get::Item((item, Grant::of(CLASS))),
             None => Get::Empty,
         }
     }
@@ -149,7 +133,7 @@ impl<I: Item> Part<I> for State<I> {
         }
     }
 
-    fn stop(&mut self, _class: ClassId, _cost: Cost, _now: u64) {}
+    fn stop(&mut self, _grant: &Grant, _cost: Cost, _now: u64) {}
 
     fn len(&self) -> u32 {
         self.fifo.len()

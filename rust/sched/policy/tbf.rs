@@ -36,7 +36,7 @@ use crate::sched::{
     class::{ClassId, ClassNeed, ClassSpare, ClassTable, Found, DEFAULT},
     item::{Cost, Fifo, Item},
     mem::{self, NoMemory},
-    policy::{Get, Part, Passed, View, Way, ROWS},
+    policy::{Get, Grant, Part, Passed, View, Way, ROWS},
     rng::{avalanche, Rng},
     rules::{Fields, Subject},
 };
@@ -77,12 +77,12 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Full buckets, and the rules of a start; sleeps.
+    /// Full buckets, and the rules of a start, for any number of parts; sleeps.
     ///
     /// # Errors
     ///
     /// - [`NoMemory`]: the allocator had none.
-    pub fn new(config: &Config, seed: u64) -> core::result::Result<Self, NoMemory> {
+    pub fn new(config: &Config, seed: u64, _parts: u32) -> core::result::Result<Self, NoMemory> {
         let tunables = config.tunables();
         let rules = tunables.rules_max.get() as usize;
         let count = if config.is_global() {
@@ -336,7 +336,7 @@ impl<I: Item> State<I> {
     }
 
     /// Takes the front of the class in `slot` out, and prepares the next.
-    fn serve(&mut self, slot: u32, now: u64) -> Option<(I, ClassId)> {
+    fn serve(&mut self, slot: u32, now: u64) -> Option<(I, Grant)> {
         let id = self.table.id(slot);
         let record = self.table.at_mut(slot)?;
         let item = record.fifo.pop()?;
@@ -350,11 +350,11 @@ impl<I: Item> State<I> {
             None => queue::Keys::default(),
         };
         self.queue.set(slot, &mut record.keys, keys);
-        Some((item, id))
+        Some((item, Grant::of(id)))
     }
 
     /// Looks at the first class by time; says what to answer, or nothing if another is to be looked at.
-    fn look(&mut self, view: &View<'_>) -> Option<Get<(I, ClassId)>> {
+    fn look(&mut self, view: &View<'_>) -> Option<Get<(I, Grant)>> {
         let now = view.now;
         let Some((slot, time)) = self.queue.first(now) else {
             return Some(Get::Empty);
@@ -437,7 +437,7 @@ impl<I: Item> Part<I> for State<I> {
         Ok(())
     }
 
-    fn get(&mut self, view: &View<'_>) -> Get<(I, ClassId)> {
+    fn get(&mut self, view: &View<'_>) -> Get<(I, Grant)> {
         if self.queued == 0 {
             return Get::Empty;
         }
@@ -471,11 +471,11 @@ impl<I: Item> Part<I> for State<I> {
         Passed::Counted
     }
 
-    fn stop(&mut self, class: ClassId, _cost: Cost, now: u64) {
-        if !self.table.is_live(class) {
+    fn stop(&mut self, grant: &Grant, _cost: Cost, now: u64) {
+        if !self.table.is_live(grant.class) {
             return;
         }
-        let slot = class.slot();
+        let slot = grant.class.slot();
         if let Some(record) = self.table.at_mut(slot) {
             record.active = record.active.saturating_sub(1);
             if !record.is_active() {

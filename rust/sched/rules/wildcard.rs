@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Patterns of job identifiers: `*` is any run of bytes, also none; every other byte is itself.
+//! Patterns of job identifiers: `*` is any run of bytes, also none; every other byte is itself. Weights
+//! have `?`, too, which is any one byte ([`glob`]); in rules it is itself.
 //!
 //! A pattern is read once, from left to right, with the set of all bytes of the subject that may come next:
 //! no recursion and no way back, so the time is proportional to the length of the pattern.
@@ -19,6 +20,17 @@ pub fn least(pattern: &[u8]) -> usize {
 
 /// Whether `job` matches `pattern`. `*` in a subject is a byte like others.
 pub fn matches(pattern: &[u8], job: &JobId) -> bool {
+    run::<false>(pattern, job)
+}
+
+/// The same for a pattern in which `?` is any one byte.
+pub fn glob(pattern: &[u8], job: &JobId) -> bool {
+    run::<true>(pattern, job)
+}
+
+/// Whether `job` matches `pattern`, in which `?` is special if `ONE` says so.
+#[inline]
+fn run<const ONE: bool>(pattern: &[u8], job: &JobId) -> bool {
     const {
         assert!(
             JOBID_MAX < 32,
@@ -32,6 +44,8 @@ pub fn matches(pattern: &[u8], job: &JobId) -> bool {
         places = if byte == b'*' {
             // From the first place on, any.
             places | places.wrapping_neg()
+        } else if ONE && byte == b'?' {
+            places << 1
         } else {
             let same = bytes
                 .iter()
@@ -166,6 +180,33 @@ mod tests {
         let bytes = JobId::new(b"\xff\x80 b");
         assert!(matches(b"*\x80*", &bytes) && !matches(b"*\x81*", &bytes));
         assert_eq!((least(b"a*b**"), least(b"*")), (2, 0));
+    }
+
+    #[test]
+    fn one_byte() {
+        for (pattern, subject, want) in [
+            ("?", "a", true),
+            ("?", "?", true),
+            ("?", "", false),
+            ("?", "ab", false),
+            ("dd.?", "dd.7", true),
+            ("dd.?", "dd.77", false),
+            ("*?", "a", true),
+            ("*?", "", false),
+            ("?*?", "a", false),
+            ("?*?", "ab", true),
+            ("a?c*", "abc", true),
+            ("a?c*", "ac", false),
+        ] {
+            let job = JobId::new(subject.as_bytes());
+            assert_eq!(glob(pattern.as_bytes(), &job), want, "{pattern} {subject}");
+        }
+        let full = JobId::new(&[b'x'; 31]);
+        assert!(glob(&[b'?'; 31], &full));
+        assert!(
+            !glob(&[b'?'; 30], &full) && !glob(&[b'?'; 32], &full) && !glob(&[b'?'; 64], &full)
+        );
+        assert!(!matches(b"?", &JobId::new(b"a")), "only in weights");
     }
 
     fn slow(pattern: &[u8], subject: &[u8]) -> bool {

@@ -18,7 +18,7 @@ use core::{marker::PhantomData, mem::ManuallyDrop, ptr::NonNull};
 use kernel::{alloc::Flags, prelude::*};
 
 use crate::{
-    sched::item::{Cost, Fifo},
+    sched::item::{Cost, Fifo, Spot},
     sys::node::{Account, Held, Node, NodeFifo, Ops},
 };
 
@@ -53,13 +53,19 @@ impl<T: Submit> Boxed<T> {
         submit: Self::submit,
     };
 
-    /// A request that costs `cost`.
+    /// A request that costs `cost` and whose range starts at `spot`.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(value: T, cost: Cost, account: Account, flags: Flags) -> Result<Self> {
-        let node = Node::new(Self::OPS, cost, account);
+    pub(crate) fn new(
+        value: T,
+        cost: Cost,
+        spot: Spot,
+        account: Account,
+        flags: Flags,
+    ) -> Result<Self> {
+        let node = Node::new(Self::OPS, cost, spot, account);
         let holder = KBox::into_raw(KBox::new(Holder { node, value }, flags)?);
         // INVARIANT: From a box, and not shared.
         // SAFETY: Boxes are never null.

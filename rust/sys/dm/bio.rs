@@ -10,7 +10,7 @@ use super::{
     super::node::{Account, Held, Node},
     raw, Instance, Target, SECTOR,
 };
-use crate::sched::item::Cost;
+use crate::sched::item::{Cost, Spot};
 
 /// What becomes of a bio.
 pub(crate) struct Map(pub(super) c_uint);
@@ -178,6 +178,10 @@ impl<T: Target> Bio<'_, T> {
     /// Takes the bio into the scheduler's hands.
     pub(crate) fn into_held(mut self, cost: Cost, account: Account) -> Held {
         self.redirect();
+        let spot = Spot {
+            object: account.target.into(),
+            offset: self.bio().bi_iter.bi_sector.wrapping_mul(SECTOR),
+        };
         // SAFETY: The per-bio area of this target's bio, valid until its `end_io` has returned.
         unsafe {
             let area = PerBio::of(self.bio);
@@ -185,7 +189,7 @@ impl<T: Target> Bio<'_, T> {
                 state: ACCOUNTED,
                 bio: self.bio,
                 target: self.ti,
-                node: Node::new(Instance::<T>::OPS, cost, account),
+                node: Node::new(Instance::<T>::OPS, cost, spot, account),
             });
             // The bio is ours by the type invariant and `self` goes, so this is the only `Held`.
             Held::from_raw(NonNull::new_unchecked(&raw mut (*area).node))

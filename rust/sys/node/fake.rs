@@ -14,7 +14,10 @@ use kernel::{
 };
 
 use super::{Account, Held, Node, Ops};
-use crate::sched::{attr::Priority, item::Cost};
+use crate::sched::{
+    attr::Priority,
+    item::{Cost, Spot},
+};
 
 /// Requests that one probe can remember.
 const REMEMBERED: usize = 256;
@@ -107,6 +110,10 @@ pub(crate) fn request(
     let node = Node::new(
         OPS,
         Cost::of_bytes(bytes),
+        Spot {
+            object: 0,
+            offset: 0,
+        },
         Account {
             ticket: None,
             home: 0,

@@ -218,6 +218,12 @@ impl Request {
         self
     }
 
+    /// Nodes of the job it is for; a module of version 1 refuses it (`EINVAL`).
+    pub const fn job_size(mut self, nodes: u32) -> Self {
+        self.0.job_size = nodes;
+        self
+    }
+
     /// User it is for.
     pub const fn uid(mut self, uid: u32) -> Self {
         self.0.uid = uid;

@@ -11,6 +11,7 @@ fn a_request_is_written_as_it_was_described() {
         .opcode(4)
         .nid(&nid)
         .jobid("dd.1000")
+        .job_size(12)
         .uid(1)
         .gid(2)
         .projid(3)
@@ -25,7 +26,7 @@ fn a_request_is_written_as_it_was_described() {
         (wire.header.kind, wire.header.size, wire.header.flags),
         (
             wire::TYPE_REQUEST,
-            192,
+            200,
             wire::REQUEST_HIGH | wire::REQUEST_CHARGE
         )
     );
@@ -45,6 +46,7 @@ fn a_request_is_written_as_it_was_described() {
     assert_eq!(wire.address[..5], [10, 1, 2, 3, 0]);
     assert_eq!(wire::text(&wire.jobid), Some(&b"dd.1000"[..]));
     assert_eq!((wire.stream, wire.predecessor), (0, [0; 8]));
+    assert_eq!((wire.job_size, wire.reserved), (12, 0));
 }
 
 #[test]
@@ -76,6 +78,20 @@ fn records_of_other_versions() {
         wire::Completion::decode(&longer),
         Err(wire::Malformed::Unknown)
     );
+}
+
+/// A module of version 2 takes what programs of version 1 write, and knows no size of their jobs.
+#[test]
+fn requests_of_version_1() {
+    let mut bytes = Request::new(1).uid(7).job_size(12).encode();
+    bytes[2] = 192;
+    let old = wire::Request::decode(&bytes[..192]).unwrap();
+    assert_eq!((old.cookie, old.uid, old.job_size), (1, 7, 0));
+    assert_eq!(wire::Request::decode(&bytes[..196]).unwrap().job_size, 12);
+    for len in [0, 8, 191] {
+        let short = wire::Request::decode(&bytes[..len]);
+        assert_eq!(short, Err(wire::Malformed::Short));
+    }
 }
 
 #[test]

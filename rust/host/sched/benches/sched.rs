@@ -5,79 +5,30 @@
 
 use criterion::{criterion_group, criterion_main, BenchmarkId, Criterion, Throughput};
 use nrs_sched::{
-    arena::{self, Request},
-    attr::{Attrs, Id},
+    crowd::Crowd,
     jobid::JobId,
     key::Key,
-    mem::Need,
     policy::{
-        fairshare::params::{ClassesMax, Select},
-        tbf, AnyPart, Config, Get, Kind, Part, Tunables, View,
+        fairshare::{
+            ledger::Ledger,
+            params::Select,
+            stats::{write_yaml, Row, Rows},
+        },
+        Kind,
     },
-    ranges::Table,
-    stats::{write_yaml, Row, Rows},
+    ranges::{Brief, Outline},
+    rng::avalanche,
 };
 use std::{hint::black_box, time::Duration};
 
-const QUEUED: u32 = 8;
+/// From two entities to many.
+const ALL: [u32; 7] = [2, 8, 64, 256, 1000, 4096, 100_000];
 
-fn attrs(uid: u32) -> Attrs {
-    Attrs {
-        uid: Id::new(uid),
-        ..Attrs::UNKNOWN
-    }
-}
+/// Those that there are limits for.
+const SOME: [u32; 3] = [64, 1000, 100_000];
 
-/// A part with `entities` classes that have [`QUEUED`] requests each.
-fn part(kind: Kind, select: Select, entities: u32) -> AnyPart<Request> {
-    let mut tunables = Tunables::default();
-    tunables.fairshare.select = select;
-    tunables.fairshare.classes_max = ClassesMax::new(1 << 20).expect("within limits");
-    tunables.tbf.classes_max = tbf::params::ClassesMax::new(1 << 20).expect("within limits");
-    // Twice what a decision per microsecond uses, so that there is always one to make.
-    let rate = (2_000_000 / entities).max(1);
-    tunables.tbf.rate = tbf::params::Rate::new(rate).expect("within limits");
-    let arg = match kind {
-        Kind::Fifo => None,
-        Kind::Fairshare => Some("uid_fair"),
-        Kind::Tbf => Some("uid"),
-    };
-    let config = Config::parse(kind, arg, &tunables).expect("valid");
-    arena::reserve((entities * QUEUED) as usize + 64).expect("memory");
-    let mut part = arena::lone_part(&config, 1).expect("memory");
-    let mut id = 0;
-    for uid in 0..entities {
-        while !part.need().is_empty() {
-            let spare = part.need().allocate().expect("memory");
-            part.grow(spare);
-        }
-        let class = part.classify(&attrs(uid), 0);
-        for _ in 0..QUEUED {
-            let request = Request {
-                owner: uid,
-                id,
-                pages: 1,
-                arrival: id,
-            };
-            assert!(part.enqueue(request, class, 0).is_ok());
-            id += 1;
-        }
-    }
-    part
-}
-
-fn step(part: &mut AnyPart<Request>, now: u64) {
-    let view = View {
-        now,
-        force: false,
-        table: None,
-    };
-    let Get::Item((request, class)) = part.get(&view) else {
-        panic!("something may always go");
-    };
-    part.stop(class, nrs_sched::item::Item::cost(&request), now);
-    assert!(part.enqueue(request, class, now).is_ok());
-}
+/// Name, what it is of, levels, largest request, and numbers of entities.
+type Case = (&'static str, Kind, Select, u32, u32, &'static [u32]);
 
 fn decisions(c: &mut Criterion) {
     let mut group = c.benchmark_group("decision");
@@ -86,48 +37,83 @@ fn decisions(c: &mut Criterion) {
         .measurement_time(Duration::from_millis(900))
         .sample_size(20)
         .throughput(Throughput::Elements(1));
-    for (name, kind, select) in [
-        ("fifo", Kind::Fifo, Select::Deadline),
-        ("deadline", Kind::Fairshare, Select::Deadline),
-        ("random", Kind::Fairshare, Select::Random),
-        ("tbf", Kind::Tbf, Select::Deadline),
-    ] {
-        for entities in [2, 8, 64, 256, 1000, 4096, 100_000] {
-            let mut part = part(kind, select, entities);
-            let mut now = 0;
-            let mut next = || {
-                now += 1000;
-                step(black_box(&mut part), now)
-            };
-            for _ in 0..u64::from(entities) * 4 {
-                next();
-            }
-            let id = BenchmarkId::new(name, entities);
-            group.bench_function(id, |b| b.iter(&mut next));
+    let fair = Kind::Fairshare;
+    let cases: [Case; 11] = [
+        ("fifo", Kind::Fifo, Select::Deadline, 1, 1, &ALL),
+        ("deadline", fair, Select::Deadline, 1, 1, &ALL),
+        ("mixed", fair, Select::Deadline, 1, 16, &SOME),
+        ("tree2", fair, Select::Deadline, 2, 1, &SOME),
+        ("tree3", fair, Select::Deadline, 3, 1, &SOME),
+        ("tree3_mixed", fair, Select::Deadline, 3, 16, &SOME),
+        ("deadline_memory", fair, Select::DeadlineMemory, 1, 1, &SOME),
+        ("golden", fair, Select::Golden, 1, 1, &SOME),
+        ("random", fair, Select::Random, 1, 1, &ALL),
+        ("paper", fair, Select::Paper, 1, 1, &SOME),
+        ("tbf", Kind::Tbf, Select::Deadline, 1, 1, &ALL),
+    ];
+    for (name, kind, select, depth, pages, counts) in cases {
+        for &count in counts {
+            let mut crowd = Crowd::new(kind, select, depth, count, pages);
+            let id = BenchmarkId::new(name, count);
+            group.bench_function(id, |b| b.iter(|| black_box(&mut crowd).step()));
         }
     }
     group.finish();
 }
 
-fn statistics(c: &mut Criterion) {
-    let mut rows = Rows::new();
-    for uid in 0..10_000 {
-        let row = Row {
-            active: true,
-            dispatched: 148_290,
-            cost_pages: 592_160,
-            opportunity: 3041,
-            lag_decipages: -124,
-            queue_depth: 7,
-            ..Row::new(
-                Key::Jobid(JobId::new(format!("batch_sim.{uid}").as_bytes())),
-                4096,
-            )
-        };
-        rows.extend(&[row]).expect("memory");
+/// Nobody else has requests.
+fn solo(c: &mut Criterion) {
+    let mut group = c.benchmark_group("solo");
+    group
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_millis(900))
+        .sample_size(20)
+        .throughput(Throughput::Elements(1));
+    for (name, kind, depth) in [
+        ("fifo", Kind::Fifo, 1),
+        ("deadline", Kind::Fairshare, 1),
+        ("tree3", Kind::Fairshare, 3),
+    ] {
+        let mut crowd = Crowd::new(kind, Select::Deadline, depth, 1, 1);
+        group.bench_function(name, |b| b.iter(|| black_box(&mut crowd).step()));
     }
-    rows.merge();
-    let table = Table::build(rows.as_slice(), 1).expect("memory");
+    group.finish();
+}
+
+/// `users` users with `jobs` jobs each, all of them active, as rows.
+fn rows(users: u32, jobs: u32) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for uid in 0..users {
+        // Identifiers are hashes.
+        let user = avalanche(u64::from(uid) + 1);
+        rows.push(Row::inner(user, 0, "uid", Key::Uid(uid), 4096));
+        for job in 0..jobs {
+            let name = format!("batch_sim.{job}");
+            let key = Key::Jobid(JobId::new(name.as_bytes()));
+            let mut ledger = Ledger::new();
+            for i in 0..100 {
+                ledger.count(256, 256, i % 7 == 0);
+                ledger.sample(1000 * i);
+                ledger.waited(5000 * (i + 1));
+                ledger.debt(5 * i as i64 - 200);
+            }
+            rows.push(Row {
+                active: true,
+                ledger,
+                lag_decipages: -124,
+                queue_depth: 7,
+                ..Row::new(avalanche(user + u64::from(job)), user, "jobid", key, 4096)
+            });
+        }
+    }
+    rows
+}
+
+fn statistics(c: &mut Criterion) {
+    let list = rows(100, 100);
+    let mut rows = Rows::new();
+    rows.extend(&list, false).expect("memory");
+    rows.merge().expect("memory");
     let mut text = String::new();
     let mut group = c.benchmark_group("statistics");
     group
@@ -136,14 +122,34 @@ fn statistics(c: &mut Criterion) {
     group.bench_function("yaml/10000", |b| {
         b.iter(|| {
             text.clear();
-            write_yaml(&mut text, black_box(rows.as_slice()), Some(&table)).expect("string");
+            write_yaml(&mut text, black_box(&rows), 100_000).expect("string");
         });
     });
+    group.bench_function("merge/10000", |b| {
+        b.iter(|| {
+            let mut rows = Rows::new();
+            rows.extend(black_box(&list), false).expect("memory");
+            rows.merge().expect("memory");
+            rows
+        });
+    });
+    let mut outline = Outline::new();
+    for row in &list {
+        let brief = Brief {
+            id: row.id,
+            parent: row.parent,
+            weight: row.weight,
+            leaf: row.leaf,
+            active: row.active,
+            part: 0,
+        };
+        outline.extend(&[brief]).expect("memory");
+    }
     group.bench_function("ranges/10000", |b| {
-        b.iter(|| Table::build(black_box(rows.as_slice()), 1).map(|table| table.len()));
+        b.iter(|| outline.build(1).map(|published| published.table.len()));
     });
     group.finish();
 }
 
-criterion_group!(benches, decisions, statistics);
+criterion_group!(benches, decisions, solo, statistics);
 criterion_main!(benches);

@@ -3,9 +3,11 @@
 //! Requests for tests and benches: handles to an arena of the thread, queued as index lists.
 
 use crate::{
-    item::{Cost, Fifo, Item},
-    mem::NoMemory,
-    policy::{AnyPart, AnyShared, Config},
+    attr::{Attrs, Id},
+    class::ClassId,
+    item::{Cost, Direction, Fifo, Item, Spot},
+    mem::{Need, NoMemory},
+    policy::{AnyPart, AnyShared, Config, Part, Passed, View, Way},
     slab::{Handle, Linked, Links, List, Slab, SlabPile},
 };
 use std::cell::RefCell;
@@ -27,7 +29,7 @@ thread_local! {
 }
 
 /// A request; plain data, so that tests can say what they expect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// Who asks; whatever the test wants to tell apart.
     pub owner: u32,
@@ -37,6 +39,10 @@ pub struct Request {
     pub pages: u32,
     /// When it arrived, ns.
     pub arrival: u64,
+    /// Where its range starts.
+    pub spot: Spot,
+    /// Which way it goes.
+    pub direction: Direction,
 }
 
 impl Item for Request {
@@ -46,11 +52,16 @@ impl Item for Request {
         Cost {
             pages: self.pages,
             bytes: u64::from(self.pages) * 4096,
+            direction: self.direction,
         }
     }
 
     fn arrival(&self) -> u64 {
         self.arrival
+    }
+
+    fn spot(&self) -> Spot {
+        self.spot
     }
 }
 
@@ -141,5 +152,41 @@ fn insert(arena: &mut Slab<Record>, record: Record) -> Handle {
 ///
 /// - [`NoMemory`]: the allocator had none.
 pub fn lone_part(config: &Config, seed: u64) -> Result<AnyPart<Request>, NoMemory> {
-    AnyPart::new(config, seed, &AnyShared::new(config, seed)?)
+    AnyPart::new(config, seed, &AnyShared::new(config, seed, 1)?)
+}
+
+/// Gives `part` the memory that it wants, as the service's worker does.
+///
+/// # Panics
+///
+/// There is none.
+pub fn feed(part: &mut impl Part<Request>) {
+    while !part.need().is_empty() {
+        let spare = part.need().allocate().expect("memory");
+        part.grow(spare);
+    }
+}
+
+/// What a part may look at, with nothing published.
+pub fn view(now: u64, force: bool) -> View<'static> {
+    View {
+        now,
+        force,
+        table: None,
+    }
+}
+
+/// Of somebody who is known by a user id only.
+pub fn attrs(uid: u32) -> Attrs {
+    Attrs {
+        uid: Id::new(uid),
+        ..Attrs::UNKNOWN
+    }
+}
+
+/// A request of `class` goes down without queueing, on a part that asks nobody for the time.
+pub fn pass(part: &mut impl Part<Request>, class: ClassId, cost: Cost) -> Passed {
+    part.pass(class, cost, Way::Opportunity, || {
+        unreachable!("nobody asks for the time")
+    })
 }

@@ -27,12 +27,17 @@ macro_rules! export {
 
 export!(
     attr, class, error, head, heap, item, jobid, key, mem, nid, ranges, rng, rules, slab, slots,
-    stats, text
+    text, turns
 );
 
 /// See `rust/sched/policy.rs`.
 pub mod policy {
     pub use crate::sched::policy::*;
+
+    /// See `rust/sched/policy/params.rs`.
+    pub mod params {
+        pub use crate::sched::policy::params::*;
+    }
 
     /// See `rust/sched/policy/fifo.rs`.
     pub mod fifo {
@@ -43,9 +48,44 @@ pub mod policy {
     pub mod fairshare {
         pub use crate::sched::policy::fairshare::*;
 
+        /// See `rust/sched/policy/fairshare/ledger.rs`.
+        pub mod ledger {
+            pub use crate::sched::policy::fairshare::ledger::*;
+        }
+
+        /// See `rust/sched/policy/fairshare/locality.rs`.
+        pub mod locality {
+            pub use crate::sched::policy::fairshare::locality::*;
+        }
+
+        /// See `rust/sched/policy/fairshare/mode.rs`.
+        pub mod mode {
+            pub use crate::sched::policy::fairshare::mode::*;
+        }
+
         /// See `rust/sched/policy/fairshare/params.rs`.
         pub mod params {
             pub use crate::sched::policy::fairshare::params::*;
+        }
+
+        /// See `rust/sched/policy/fairshare/shared.rs`.
+        pub mod shared {
+            pub use crate::sched::policy::fairshare::shared::*;
+        }
+
+        /// See `rust/sched/policy/fairshare/size.rs`.
+        pub mod size {
+            pub use crate::sched::policy::fairshare::size::*;
+        }
+
+        /// See `rust/sched/policy/fairshare/stats.rs`.
+        pub mod stats {
+            pub use crate::sched::policy::fairshare::stats::*;
+        }
+
+        /// See `rust/sched/policy/fairshare/weights.rs`.
+        pub mod weights {
+            pub use crate::sched::policy::fairshare::weights::*;
         }
     }
 
@@ -66,3 +106,5 @@ pub mod policy {
 }
 
 pub mod arena;
+pub mod crowd;
+pub mod sim;

@@ -3,34 +3,22 @@
 //! What parts count, what opportunity does, and that names and memory of another part do no harm.
 
 use nrs_sched::{
-    arena::{lone_part, Request},
-    attr::{Attrs, Id},
+    arena::{attrs, feed, lone_part, pass, view, Request},
     class::ClassId,
     item::{Cost, Item},
     key::{Field, Key},
     mem::Need,
     policy::{
         fairshare,
-        fairshare::params::{OppThreshold, Select},
-        AnyPart, Config, Get, Kind, Part, Passed, Tunables, View, Way, ROWS,
+        fairshare::{
+            params::{OppThreshold, Select},
+            stats::Row,
+        },
+        AnyPart, Config, Get, Grant, Kind, Part, Passed, Tunables, ROWS,
     },
-    stats::Row,
 };
 
 const PAGES: u32 = 4;
-
-fn pass(part: &mut AnyPart<Request>, class: ClassId, cost: Cost) -> Passed {
-    part.pass(class, cost, Way::Opportunity, || {
-        unreachable!("nobody asks for the time")
-    })
-}
-
-fn attrs(uid: u32) -> Attrs {
-    Attrs {
-        uid: Id::new(uid),
-        ..Attrs::UNKNOWN
-    }
-}
 
 fn fairshare(select: Select, opp_threshold: u32) -> AnyPart<Request> {
     let mut tunables = Tunables::default();
@@ -52,18 +40,14 @@ fn bring(part: &mut AnyPart<Request>, owner: u32, arrival: u64) -> ClassId {
         id: arrival,
         pages: PAGES,
         arrival,
+        ..Request::default()
     };
     assert!(part.enqueue(request, class, arrival).is_ok());
     class
 }
 
-fn serve(part: &mut AnyPart<Request>, force: bool) -> Option<(Request, ClassId)> {
-    let view = View {
-        now: 0,
-        force,
-        table: None,
-    };
-    match part.get(&view) {
+fn serve(part: &mut AnyPart<Request>, force: bool) -> Option<(Request, Grant)> {
+    match part.get(&view(0, force)) {
         Get::Item(found) => Some(found),
         _ => None,
     }
@@ -83,6 +67,16 @@ fn rows(part: &AnyPart<Request>) -> Vec<Row> {
     all
 }
 
+/// Requests, their pages, and those of them that went without a decision.
+fn counts(row: &Row) -> (u64, u64, u64) {
+    let ledger = &row.ledger;
+    (
+        ledger.dispatched(),
+        ledger.cost_pages(),
+        ledger.opportunity(),
+    )
+}
+
 fn row(part: &AnyPart<Request>, uid: u32) -> Row {
     let found = rows(part).into_iter().find(|row| row.key == Key::Uid(uid));
     found.expect("there is a row")
@@ -100,7 +94,7 @@ fn opportunity_is_the_order_of_arrival() {
             let (request, _) = serve(&mut part, false).expect("queued");
             assert_eq!(request.id, arrival, "{select}");
         }
-        let opportunity: u64 = rows(&part).iter().map(|row| row.opportunity).sum();
+        let opportunity: u64 = rows(&part).iter().map(|row| row.ledger.opportunity()).sum();
         assert_eq!(opportunity, 20, "{select}");
     }
 }
@@ -117,7 +111,7 @@ fn from_the_threshold_on_shares_decide() {
         .collect();
     assert_eq!(order[..9].iter().filter(|&&owner| owner == 0).count(), 5);
     assert_eq!(order[9..], [0, 0, 0, 1, 1, 1, 1]);
-    let opportunity: u64 = rows(&part).iter().map(|row| row.opportunity).sum();
+    let opportunity: u64 = rows(&part).iter().map(|row| row.ledger.opportunity()).sum();
     assert_eq!(opportunity, 7);
 }
 
@@ -132,7 +126,7 @@ fn force_is_no_opportunity() {
         .map(|(request, _)| request.owner)
         .collect();
     assert_eq!(order, [0, 1, 0, 1, 0, 1, 0, 1]);
-    assert!(rows(&part).iter().all(|row| row.opportunity == 0));
+    assert!(rows(&part).iter().all(|row| row.ledger.opportunity() == 0));
 }
 
 #[test]
@@ -149,14 +143,14 @@ fn counters() {
     assert_eq!(pass(&mut part, class, Cost::of_bytes(100)), Passed::Counted);
     let (first, second) = (serve(&mut part, false), serve(&mut part, false));
     let got = row(&part, 1);
-    assert_eq!((got.dispatched, got.cost_pages, got.opportunity), (2, 5, 1));
+    assert_eq!(counts(&got), (2, 5, 1));
     assert_eq!((got.queue_depth, got.requests, got.active), (4, 1, true));
     assert_eq!(
         got.lag_decipages, 0,
         "one request each: nobody is owed anything"
     );
-    for (request, class) in [first, second].into_iter().flatten() {
-        part.stop(class, request.cost(), 0);
+    for (request, grant) in [first, second].into_iter().flatten() {
+        part.stop(&grant, request.cost(), 0);
     }
     // A third request puts one ahead, by as much as the other is owed.
     let (third, _) = serve(&mut part, false).expect("queued");
@@ -167,7 +161,7 @@ fn counters() {
         from = part.reset(slot, 1);
     }
     let got = row(&part, third.owner);
-    assert_eq!((got.dispatched, got.cost_pages, got.opportunity), (0, 0, 0));
+    assert_eq!(counts(&got), (0, 0, 0));
     assert_eq!(
         (got.requests, got.active, got.lag_decipages),
         (1, true, -20)
@@ -179,10 +173,7 @@ fn counters() {
 fn rows_of_many_classes() {
     let mut part = fairshare(Select::Deadline, 0);
     for uid in 0..1000 {
-        while !part.need().is_empty() {
-            let spare = part.need().allocate().expect("memory");
-            part.grow(spare);
-        }
+        feed(&mut part);
         bring(&mut part, uid, 0);
     }
     let mut keys: Vec<Key> = rows(&part).iter().map(|row| row.key).collect();
@@ -209,21 +200,22 @@ fn stale_names_do_no_harm() {
     let heir = part.classify(&attrs(2), 0);
     assert_eq!((stale.slot(), part.is_live(stale)), (heir.slot(), false));
     assert_eq!(pass(&mut part, stale, Cost::of_bytes(1)), Passed::Stale);
-    part.stop(stale, Cost::of_bytes(1), 0);
+    part.stop(&Grant::of(stale), Cost::of_bytes(1), 0);
     let request = Request {
         owner: 1,
         id: 0,
         pages: 1,
         arrival: 0,
+        ..Request::default()
     };
     assert!(part.enqueue(request, stale, 0).is_ok());
     let keys: Vec<Key> = rows(&part).iter().map(|row| row.key).collect();
     assert_eq!(keys, [Key::Default, Key::Uid(2)]);
-    let (_, class) = serve(&mut part, false).expect("queued");
+    let (_, grant) = serve(&mut part, false).expect("queued");
     assert_eq!(rows(&part)[0].requests, 1);
-    part.stop(class, request.cost(), 0);
+    part.stop(&grant, request.cost(), 0);
     assert_eq!(rows(&part)[0].requests, 0);
-    assert_eq!(row(&part, 2).dispatched, 0);
+    assert_eq!(row(&part, 2).ledger.dispatched(), 0);
 }
 
 /// A class with a request in service is not forgotten, however long that takes.
@@ -231,12 +223,12 @@ fn stale_names_do_no_harm() {
 fn service_holds_a_class() {
     let mut part = fairshare(Select::Deadline, 0);
     bring(&mut part, 1, 0);
-    let (request, class) = serve(&mut part, false).expect("queued");
+    let (request, grant) = serve(&mut part, false).expect("queued");
     part.age(u64::MAX / 2, 64);
-    assert!(part.is_live(class));
-    part.stop(class, request.cost(), u64::MAX / 2);
+    assert!(part.is_live(grant.class));
+    part.stop(&grant, request.cost(), u64::MAX / 2);
     part.age(u64::MAX, 64);
-    assert!(!part.is_live(class));
+    assert!(!part.is_live(grant.class));
 }
 
 /// Memory for a part of another policy, or more than there is use for, comes back.

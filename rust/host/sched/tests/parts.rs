@@ -4,39 +4,15 @@
 //! something is served whenever something is queued.
 
 use nrs_sched::{
-    arena::{lone_part, Request},
-    attr::{Attrs, Id},
-    class::ClassId,
+    arena::{attrs, feed, lone_part, pass, view, Request},
     item::{Cost, Item},
-    mem::Need,
     policy::{
-        fairshare::params::{ClassesMax, Select},
-        AnyPart, Config, Get, Kind, Part, Passed, Tunables, View, Way,
+        fairshare::params::Select, params::ClassesMax, AnyPart, Config, Get, Grant, Kind, Part,
+        Passed, Tunables,
     },
 };
 use proptest::prelude::*;
 use std::collections::{HashMap, VecDeque};
-
-fn pass(part: &mut AnyPart<Request>, class: ClassId, cost: Cost) -> Passed {
-    part.pass(class, cost, Way::Opportunity, || {
-        unreachable!("nobody asks for the time")
-    })
-}
-
-fn attrs(uid: u32) -> Attrs {
-    Attrs {
-        uid: Id::new(uid),
-        ..Attrs::UNKNOWN
-    }
-}
-
-fn view(force: bool) -> View<'static> {
-    View {
-        now: 0,
-        force,
-        table: None,
-    }
-}
 
 fn part(kind: Kind, select: Select, classes_max: u32) -> AnyPart<Request> {
     let mut tunables = Tunables::default();
@@ -56,15 +32,8 @@ fn all(classes_max: u32) -> Vec<AnyPart<Request>> {
     parts
 }
 
-fn feed(part: &mut AnyPart<Request>) {
-    while !part.need().is_empty() {
-        let spare = part.need().allocate().expect("memory");
-        part.grow(spare);
-    }
-}
-
-fn take(part: &mut AnyPart<Request>) -> Option<(Request, ClassId)> {
-    match part.get(&view(false)) {
+fn take(part: &mut AnyPart<Request>) -> Option<(Request, Grant)> {
+    match part.get(&view(0, false)) {
         Get::Item(found) => Some(found),
         Get::Empty => None,
         Get::Throttled { .. } => panic!("nothing here throttles"),
@@ -104,7 +73,7 @@ proptest! {
                 match op {
                     Op::Arrive { owner, pages } => {
                         let class = part.classify(&attrs(*owner), now);
-                        let request = Request { owner: *owner, id: next, pages: *pages, arrival: now };
+                        let request = Request { owner: *owner, id: next, pages: *pages, arrival: now, ..Request::default() };
                         prop_assert!(part.enqueue(request, class, now).is_ok());
                         queued.entry(*owner).or_default().push_back(next);
                         next += 1;
@@ -112,22 +81,22 @@ proptest! {
                     }
                     Op::Pass { owner } => {
                         let class = part.classify(&attrs(*owner), now);
-                        let request = Request { owner: *owner, id: 0, pages: 1, arrival: now };
+                        let request = Request { owner: *owner, id: 0, pages: 1, arrival: now, ..Request::default() };
                         prop_assert_eq!(pass(&mut part, class, request.cost()), Passed::Counted);
                     }
                     Op::Serve => {
                         let found = take(&mut part);
                         prop_assert_eq!(found.is_some(), len > 0);
-                        if let Some((request, class)) = found {
+                        if let Some((request, grant)) = found {
                             let first = queued.get_mut(&request.owner).and_then(VecDeque::pop_front);
                             prop_assert_eq!(first, Some(request.id));
-                            active.push_back((request, class));
+                            active.push_back((request, grant));
                             len -= 1;
                         }
                     }
                     Op::End => {
-                        if let Some((request, class)) = active.pop_front() {
-                            part.stop(class, request.cost(), now);
+                        if let Some((request, grant)) = active.pop_front() {
+                            part.stop(&grant, request.cost(), now);
                         }
                     }
                     Op::Feed => feed(&mut part),
@@ -135,7 +104,7 @@ proptest! {
                 }
                 prop_assert_eq!(part.len(), len);
             }
-            while let Get::Item((request, _)) = part.get(&view(true)) {
+            while let Get::Item((request, _)) = part.get(&view(0, true)) {
                 let first = queued.get_mut(&request.owner).and_then(VecDeque::pop_front);
                 prop_assert_eq!(first, Some(request.id));
                 len -= 1;
@@ -151,7 +120,7 @@ proptest! {
         for mut part in all(64) {
             let class = part.classify(&attrs(1), 0);
             for (id, pages) in (0u64..).zip(&sizes) {
-                let request = Request { owner: 1, id, pages: *pages, arrival: id };
+                let request = Request { owner: 1, id, pages: *pages, arrival: id, ..Request::default() };
                 prop_assert!(part.enqueue(request, class, id).is_ok());
             }
             let order: Vec<u64> = std::iter::from_fn(|| take(&mut part)).map(|(r, _)| r.id).collect();
@@ -176,6 +145,7 @@ fn beyond_the_bound_the_default_class_serves() {
                 id: owner.into(),
                 pages: 1,
                 arrival: owner.into(),
+                ..Request::default()
             };
             assert!(part.enqueue(request, class, 0).is_ok());
         }
@@ -196,6 +166,7 @@ fn without_memory_the_default_class_serves() {
                 id: 0,
                 pages: 1,
                 arrival: 0,
+                ..Request::default()
             };
             assert!(part.enqueue(request, class, 0).is_ok());
             part.is_live(class)

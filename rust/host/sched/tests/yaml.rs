@@ -5,24 +5,33 @@
 use nrs_sched::{
     jobid::JobId,
     key::Key,
-    ranges::Table,
-    stats::{write_yaml, Row},
+    policy::fairshare::{
+        ledger::Ledger,
+        stats::{write_yaml, Row, Rows},
+    },
 };
 use proptest::prelude::*;
 use yaml_rust2::{Yaml, YamlLoader};
 
-fn row(key: Key, active: bool) -> Row {
-    let mut row = Row::new(key, 4096);
-    row.active = active;
-    row.queue_depth = u32::from(active);
-    row.lag_decipages = -124;
-    row
+fn jobid(name: &[u8]) -> Key {
+    Key::Jobid(JobId::new(name))
 }
 
-fn parse(rows: &[Row]) -> Vec<Yaml> {
-    let table = Table::build(rows, 0).expect("memory");
+fn row(id: u64, parent: u64, level: &'static str, key: Key) -> Row {
+    Row {
+        active: true,
+        lag_decipages: -124,
+        queue_depth: 7,
+        ..Row::new(id, parent, level, key, 4096)
+    }
+}
+
+fn parse(list: &[Row]) -> Vec<Yaml> {
+    let mut rows = Rows::new();
+    rows.extend(list, false).expect("memory");
+    rows.merge().expect("memory");
     let mut text = String::new();
-    write_yaml(&mut text, rows, Some(&table)).expect("a string takes everything");
+    write_yaml(&mut text, &rows, 1).expect("a string takes everything");
     let mut documents = YamlLoader::load_from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
     match documents.pop() {
         Some(Yaml::Array(entities)) => entities,
@@ -32,29 +41,135 @@ fn parse(rows: &[Row]) -> Vec<Yaml> {
 
 #[test]
 fn the_fields_are_those_of_the_design() {
-    let entities = parse(&[row(Key::Jobid(JobId::new(b"batch_sim.12345")), true)]);
-    let entity = &entities[0];
-    assert_eq!(entity["entity"].as_str(), Some("jobid:batch_sim.12345"));
-    assert_eq!(entity["type"].as_str(), Some("jobid"));
-    assert_eq!(entity["active"].as_bool(), Some(true));
-    assert_eq!(entity["range"].as_str(), Some("[0.000, 1.000)"));
-    assert_eq!(entity["fairness_debt"].as_f64(), Some(-12.4));
-    for counter in ["dispatched", "cost_pages", "opportunity"] {
-        assert_eq!(entity[counter].as_i64(), Some(0), "{counter}");
+    let mut ledger = Ledger::new();
+    for _ in 0..3 {
+        ledger.count(4, 4, true);
+        ledger.sample(0);
+        ledger.waited(3_000_000);
     }
-    assert_eq!(entity["queue_depth"].as_i64(), Some(1));
+    ledger.time(17);
+    ledger.debt(-124);
+    let job = Row {
+        size: 3,
+        ledger,
+        ..row(12, 11, "size", jobid(b"batch_sim.12345"))
+    };
+    let entities = parse(&[Row::inner(11, 0, "uid", Key::Uid(1000), 4096), job]);
+    assert_eq!(entities.len(), 1);
+    let entity = &entities[0];
+    for (field, want) in [
+        ("entity", "uid:1000/jobid:batch_sim.12345"),
+        ("type", "size"),
+        ("queue", "regular"),
+        ("range", "[0.000, 1.000)"),
+    ] {
+        assert_eq!(entity[field].as_str(), Some(want), "{field}");
+    }
+    assert_eq!(entity["active"].as_bool(), Some(true));
+    for (field, want) in [
+        ("dispatched", 3),
+        ("cost_pages", 12),
+        ("time_us", 17),
+        ("opportunity", 3),
+        ("forced", 0),
+        ("queue_depth", 7),
+        ("size", 3),
+    ] {
+        assert_eq!(entity[field].as_i64(), Some(want), "{field}");
+    }
+    for (field, want) in [
+        ("fairness_debt", -12.4),
+        ("weight", 1.0),
+        ("opportunity_ratio", 1.0),
+        ("share_wanted", 1.0),
+        ("share_1s", 1.0),
+        ("share_60s", 1.0),
+        ("borrowed", 0.0),
+    ] {
+        assert_eq!(entity[field].as_f64(), Some(want), "{field}");
+    }
+    let debts = entity["debt_histogram"].as_hash().expect("a mapping");
+    assert_eq!(debts.len(), 8);
+    assert_eq!(entity["debt_histogram"]["-16..0"].as_i64(), Some(1));
+    let waits = &entity["wait_us"];
+    for (field, range) in [
+        ("p50", 2250..3750),
+        ("p90", 2250..3750),
+        ("p99", 2250..3750),
+        ("max", 3000..4500),
+    ] {
+        let got = waits[field].as_i64().expect("a number");
+        assert!(range.contains(&got), "{field}: {got}");
+    }
+    let fields: Vec<&str> = entity
+        .as_hash()
+        .expect("a mapping")
+        .keys()
+        .filter_map(Yaml::as_str)
+        .collect();
+    // The order that scripts may rely on.
+    let first = [
+        "entity",
+        "type",
+        "active",
+        "range",
+        "dispatched",
+        "cost_pages",
+        "opportunity",
+        "fairness_debt",
+        "queue_depth",
+    ];
+    assert_eq!(&fields[..first.len()], first);
+    assert_eq!(fields.len(), 21);
+}
+
+/// How a path is read back, if all of it is ASCII.
+fn path(names: &[Vec<u8>]) -> Option<String> {
+    let name = |name: &Vec<u8>| {
+        let name = String::from_utf8(name.clone()).ok()?;
+        name.is_ascii().then(|| format!("jobid:{name}"))
+    };
+    let names: Option<Vec<String>> = names.iter().map(name).collect();
+    names.map(|names| names.join("/"))
 }
 
 proptest! {
     #[test]
-    fn any_name_is_read_back(name in proptest::collection::vec(1u8.., 1..31)) {
-        let entities = parse(&[row(Key::Jobid(JobId::new(&name)), false)]);
+    fn any_name_is_read_back_at_any_level(
+        names in proptest::collection::vec(proptest::collection::vec(1u8.., 1..31), 1..6)
+    ) {
+        let mut rows = Vec::new();
+        for (name, id) in names.iter().zip(1..) {
+            rows.push(Row {
+                leaf: id == names.len() as u64,
+                ..row(id, id - 1, "jobid", jobid(name))
+            });
+        }
+        let entities = parse(&rows);
         prop_assert_eq!(entities.len(), 1);
         let entity = entities[0]["entity"].as_str().unwrap_or_default();
         prop_assert!(entity.starts_with("jobid:"));
-        if name.is_ascii() {
-            let wanted = String::from_utf8(name).unwrap_or_default();
-            prop_assert_eq!(entity.strip_prefix("jobid:"), Some(wanted.as_str()));
+        if let Some(path) = path(&names) {
+            prop_assert_eq!(entity, path);
         }
+    }
+
+    #[test]
+    fn names_of_many_do_not_mix(
+        names in proptest::collection::vec("[\\[\\]{}\":,#&*!|>%@`\\\\ /\n'-]{1,12}", 1..20)
+    ) {
+        let rows: Vec<Row> = names
+            .iter()
+            .zip(1..)
+            .map(|(name, id)| row(id, 0, "jobid", jobid(name.as_bytes())))
+            .collect();
+        let mut found: Vec<String> = parse(&rows)
+            .iter()
+            .map(|entity| entity["entity"].as_str().unwrap_or_default().to_string())
+            .collect();
+        let mut wanted: Vec<String> = names.iter().map(|name| format!("jobid:{name}")).collect();
+        found.sort();
+        wanted.sort();
+        prop_assert_eq!(found, wanted);
     }
 }

@@ -2,168 +2,80 @@
 
 //! What users set: each parameter has its own type, which cannot hold a wrong value.
 
-use crate::sched::{
-    error::{Error, Result},
-    key::Field,
-};
-use core::fmt;
-
-/// Defines a choice between words; needs [`line`], `Error`, `Result` and `fmt` where it is used.
-macro_rules! choice {
-    (
-        $(#[$doc:meta])* $name:ident, $wrong:literal:
-        $($(#[$value_doc:meta])* $value:ident = $word:literal),+ $(,)?
-    ) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-        pub enum $name {
-            $($(#[$value_doc])* $value,)+
-        }
-
-        impl $name {
-            /// All values.
-            pub const ALL: &'static [Self] = &[$(Self::$value),+];
-
-            /// The word for the value.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$value => $word,)+
-                }
-            }
-
-            /// The value of a word; a newline after it is ignored.
-            ///
-            /// # Errors
-            ///
-            /// - `EINVAL`: not one of the words.
-            pub fn parse(text: &str) -> Result<Self> {
-                let text = line(text);
-                let found = Self::ALL.iter().find(|value| value.name() == text);
-                found.copied().ok_or(Error::invalid($wrong))
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.name())
-            }
-        }
-    };
-}
-
-pub(crate) use choice;
-
-choice! {
-    /// Which field makes an entity.
-    Mode, "unknown mode, expected jobid_fair, uid_fair, gid_fair, projid_fair or nid_fair":
-    /// Jobs get equal shares.
-    #[default]
-    Jobid = "jobid_fair",
-    /// Users get equal shares.
-    Uid = "uid_fair",
-    /// Groups get equal shares.
-    Gid = "gid_fair",
-    /// Projects get equal shares.
-    Projid = "projid_fair",
-    /// Clients get equal shares.
-    Nid = "nid_fair",
-}
-
-impl Mode {
-    /// The field that makes an entity.
-    pub const fn field(self) -> Field {
-        match self {
-            Self::Jobid => Field::Jobid,
-            Self::Uid => Field::Uid,
-            Self::Gid => Field::Gid,
-            Self::Projid => Field::Projid,
-            Self::Nid => Field::Nid,
-        }
-    }
-}
+use super::mode::Mode;
+use crate::sched::policy::params::{choice, number, ClassesMax};
 
 choice! {
     /// What a share is a share of.
-    CostModel, "unknown cost model, expected pages or rpcs":
+    CostModel, "unknown cost model, expected pages, rpcs or time":
     /// Pages of bulk data, at least one per request.
     #[default]
     Pages = "pages",
     /// Requests.
     Rpcs = "rpcs",
+    /// Time of the device: what a request took, divided among those in service.
+    Time = "time",
 }
 
 choice! {
     /// How the entity that is served next is chosen.
-    Select, "unknown selection, expected deadline, deadline_memory, random or paper":
+    Select, "unknown selection, expected deadline, deadline_memory, golden, random or paper":
     /// Eligible earliest virtual deadline first; surplus expires, sparse entities go first.
     #[default]
     Deadline = "deadline",
     /// The same, with surplus and debt remembered while idle.
     DeadlineMemory = "deadline_memory",
+    /// Steps of the golden ratio among the entities with queued requests; who is ahead is passed over.
+    Golden = "golden",
     /// A weighted draw among the entities with queued requests.
     Random = "random",
     /// A draw over the published ranges, with the oldest request if the entity drawn has none.
     Paper = "paper",
 }
 
-/// Defines a number within limits; needs the same.
-macro_rules! number {
-    (
-        $(#[$doc:meta])* $name:ident, $lo:literal..=$hi:literal = $default:literal, $wrong:literal
-    ) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub struct $name(u32);
-
-        impl $name {
-            /// Smallest value.
-            pub const MIN: u32 = $lo;
-
-            /// Largest value.
-            pub const MAX: u32 = $hi;
-
-            /// The value of a decimal number; a newline after it is ignored.
-            ///
-            /// # Errors
-            ///
-            /// - `EINVAL`: not a number, or outside the limits.
-            pub fn parse(text: &str) -> Result<Self> {
-                let text = line(text);
-                let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-                let value = text.parse().ok().filter(|_| digits).and_then(Self::new);
-                value.ok_or(Error::invalid($wrong))
-            }
-
-            /// The parameter with `value`; none outside the limits.
-            pub const fn new(value: u32) -> Option<Self> {
-                if value >= Self::MIN && value <= Self::MAX {
-                    Some(Self(value))
-                } else {
-                    None
-                }
-            }
-
-            /// The number.
-            pub const fn get(self) -> u32 {
-                self.0
-            }
-        }
-
-        impl Default for $name {
-            fn default() -> Self {
-                Self($default)
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{}", self.0)
-            }
-        }
-    };
+choice! {
+    /// Whether the requests of an entity are served in the order of their places on the device.
+    Locality, "locality is not 0 or 1":
+    /// In the order of arrival.
+    #[default]
+    Off = "0",
+    /// In the order of object and offset.
+    On = "1",
 }
 
-pub(crate) use number;
+choice! {
+    /// Whether an entity's service on other partitions counts.
+    CrossCpt, "cross_cpt is not 0 or 1":
+    /// Each partition is fair by itself.
+    Off = "0",
+    /// All partitions are fair together.
+    #[default]
+    On = "1",
+}
+
+choice! {
+    /// Where the size of a job comes from that did not tell it.
+    SizeSource, "unknown size source, expected nids or suffix":
+    /// The number of its clients ([`super::size::Sizes`]).
+    #[default]
+    Nids = "nids",
+    /// The end of its name ([`super::size::suffix`]), where there is one; else the number of its clients.
+    Suffix = "suffix",
+}
+
+impl Locality {
+    /// Whether it is 1.
+    pub const fn is_on(self) -> bool {
+        matches!(self, Self::On)
+    }
+}
+
+impl CrossCpt {
+    /// Whether it is 1.
+    pub const fn is_on(self) -> bool {
+        matches!(self, Self::On)
+    }
+}
 
 number! {
     /// Below how many queued requests of a head the oldest is served, whoever sent it; requests.
@@ -176,8 +88,13 @@ number! {
 }
 
 number! {
-    /// Classes of one head, at most, beside the default class.
-    ClassesMax, 64..=1_048_576 = 16_384, "classes_max is not a number from 64 to 1048576"
+    /// How long a client counts for the size of a job, s.
+    SizeWindowS, 2..=600 = 10, "size_window_s is not a number from 2 to 600"
+}
+
+number! {
+    /// Size of a job, at most.
+    SizeMax, 1..=4096 = 4096, "size_max is not a number from 1 to 4096"
 }
 
 /// What users can set; it survives stops and starts.
@@ -195,63 +112,98 @@ pub struct Tunables {
     pub delta_ms: DeltaMs,
     /// Bound of the class table.
     pub classes_max: ClassesMax,
-}
-
-/// `text` without the newline that `echo` appends.
-pub(crate) fn line(text: &str) -> &str {
-    text.strip_suffix('\n').unwrap_or(text)
+    /// In which order an entity's requests are served.
+    pub locality: Locality,
+    /// Whether partitions are fair together.
+    pub cross_cpt: CrossCpt,
+    /// Where sizes of jobs come from.
+    pub size_source: SizeSource,
+    /// How long a client counts.
+    pub size_window_s: SizeWindowS,
+    /// Bound of the sizes of jobs.
+    pub size_max: SizeMax,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sched::error::Code;
 
     #[test]
     fn words() {
-        for &mode in Mode::ALL {
-            assert_eq!(Mode::parse(mode.name()), Ok(mode));
-            assert_eq!(mode.to_string(), format!("{}_fair", mode.field().name()));
-        }
         assert_eq!(
             Select::parse("deadline_memory\n"),
             Ok(Select::DeadlineMemory)
         );
+        assert_eq!(Select::parse("golden"), Ok(Select::Golden));
         assert_eq!(CostModel::parse("rpcs"), Ok(CostModel::Rpcs));
+        assert_eq!(CostModel::parse("time"), Ok(CostModel::Time));
+        assert_eq!(SizeSource::parse("suffix"), Ok(SizeSource::Suffix));
+        assert!(Locality::parse("1\n").is_ok_and(Locality::is_on));
+        assert!(CrossCpt::parse("0").is_ok_and(|value| !value.is_on()));
         for (error, word) in [
-            (Select::parse("golden").unwrap_err(), "selection"),
+            (Select::parse("silver").unwrap_err(), "selection"),
             (Select::parse("deadline\n\n").unwrap_err(), "selection"),
             (CostModel::parse("").unwrap_err(), "cost model"),
-            (Mode::parse("uid").unwrap_err(), "mode"),
-            (Mode::parse(" uid_fair").unwrap_err(), "mode"),
+            (CostModel::parse("bytes").unwrap_err(), "cost model"),
+            (SizeSource::parse("nid").unwrap_err(), "size source"),
+            (Locality::parse("yes").unwrap_err(), "locality"),
+            (Locality::parse("2").unwrap_err(), "locality"),
+            (CrossCpt::parse("01").unwrap_err(), "cross_cpt"),
         ] {
-            assert_eq!(error.code, crate::sched::error::Code::Invalid);
-            assert!(error.reason.contains(word));
+            assert_eq!(error.code, Code::Invalid);
+            assert!(error.reason.contains(word) && !error.reason.contains('\n'));
         }
     }
 
     #[test]
-    fn numbers() {
-        for (text, want) in [
-            ("0", Some(0)),
-            ("256\n", Some(256)),
-            ("257", None),
-            ("", None),
-            ("+5", None),
-            ("-1", None),
-            ("1 ", None),
-            ("0x10", None),
-            ("99999999999", None),
+    fn limits() {
+        for (text, threshold, delta, window, size) in [
+            ("0", true, false, false, false),
+            ("1", true, false, false, true),
+            ("2", true, false, true, true),
+            ("10", true, true, true, true),
+            ("256", true, true, true, true),
+            ("257", false, true, true, true),
+            ("600", false, true, true, true),
+            ("601", false, true, false, true),
+            ("1000", false, true, false, true),
+            ("1001", false, false, false, true),
+            ("4096", false, false, false, true),
+            ("4097", false, false, false, false),
+            ("-1", false, false, false, false),
         ] {
-            assert_eq!(
-                OppThreshold::parse(text).ok().map(OppThreshold::get),
-                want,
-                "{text:?}"
+            let got = (
+                OppThreshold::parse(text).is_ok(),
+                DeltaMs::parse(text).is_ok(),
+                SizeWindowS::parse(text).is_ok(),
+                SizeMax::parse(text).is_ok(),
             );
+            assert_eq!(got, (threshold, delta, window, size), "{text}");
         }
-        assert!(DeltaMs::parse("9").is_err() && DeltaMs::parse("1000").is_ok());
-        assert!(ClassesMax::new(63).is_none() && ClassesMax::new(1 << 20).is_some());
-        let tunables = Tunables::default();
-        assert_eq!(tunables.delta_ms.to_string(), "100");
-        assert_eq!(tunables.classes_max.get(), 16384);
+    }
+
+    #[test]
+    fn defaults() {
+        let shown = |tunables: Tunables| {
+            format!(
+                "{} {} {} {} {} {} {} {} {} {} {}",
+                tunables.mode,
+                tunables.select,
+                tunables.cost_model,
+                tunables.opp_threshold,
+                tunables.delta_ms,
+                tunables.classes_max,
+                tunables.locality,
+                tunables.cross_cpt,
+                tunables.size_source,
+                tunables.size_window_s,
+                tunables.size_max,
+            )
+        };
+        assert_eq!(
+            shown(Tunables::default()),
+            "jobid_fair deadline pages 0 100 16384 0 1 nids 10 4096"
+        );
     }
 }

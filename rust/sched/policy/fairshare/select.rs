@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The seam between a part and the ways to choose the next entity.
+//! The seam between a part and the ways to choose the leaf that is served next.
 //!
 //! # Vocabulary
 //!
-//! - *Selector*: knows the slots of the entities that have requests, and chooses among them
-//!   ([`Selector`]). It never looks at anybody else.
-//! - *Entities*: what a selector may ask about them ([`Entities`]).
+//! - *Node*: a leaf or an inner node of the part's tree, named by slot ([`super::tree`]).
+//! - *Nodes*: what a selector may ask about them ([`Nodes`]).
+//! - *Selector*: knows the leaves that have requests, and chooses among them ([`AnySelector`]). It never
+//!   looks at anybody else.
+//! - *Flat*: a selector that draws among the leaves by their published shares ([`super::flat`]); the others
+//!   descend the tree.
 //!
 //! ```text
 //!            join                 pick, charge(next) / skip(next)
@@ -15,30 +18,53 @@
 //!        └────────────────┘ charge(none) / skip(none)
 //! ```
 
-use super::{deadline::Deadline, entity::Entity, paper::Paper, params::Select, random::Random};
+use super::{
+    deadline::Sched,
+    entity::Entity,
+    flat::{Draw, Flat, Ticket},
+    params::Select,
+    tree::Tree,
+};
 use crate::sched::{
-    key::Key,
-    mem::{Bulk, NoMemory, Pile},
+    heap::Entry,
+    leftist::{Forest, Knot, Root},
+    mem::{NoMemory, Pile},
     ranges::Table,
     rng::Rng,
 };
 
-/// What a selector may ask about entities; they are named by slot.
-pub trait Entities {
-    /// The entity in `slot`.
+/// What a selector may ask about nodes; they are named by slot.
+pub trait Nodes {
+    /// The node's share among its siblings.
     fn entity(&self, slot: u32) -> Option<&Entity>;
 
-    /// The entity in `slot`, for writing.
+    /// The node's share among its siblings, for writing.
     fn entity_mut(&mut self, slot: u32) -> Option<&mut Entity>;
 
-    /// Cost of the request that is served next from `slot`; 0 if there is none.
-    fn next_cost(&self, slot: u32) -> u32;
+    /// Slot of the node above; [`crate::sched::slab::NONE`] stands for the root.
+    fn parent(&self, slot: u32) -> u32;
 
-    /// Slot of the entity with `key`.
-    fn find(&self, key: &Key) -> Option<u32>;
+    /// The scheduler of an inner node; none for a leaf.
+    fn sched(&self, slot: u32) -> Option<&Sched>;
 
-    /// When the request arrived that is served next from `slot`, ns; none if there is none.
+    /// The scheduler of an inner node, for writing.
+    fn sched_mut(&mut self, slot: u32) -> Option<&mut Sched>;
+
+    /// When the request arrived that is served next from a leaf, ns; none if there is none.
     fn arrival(&self, slot: u32) -> Option<u64>;
+
+    /// The path of the node, the same in all partitions.
+    fn id(&self, slot: u32) -> u64;
+
+    /// Slot of the node with the path `id`.
+    fn find(&self, id: u64) -> Option<u32>;
+
+    /// Units of cost that other partitions served to the node since this was asked last; 0 if nothing is
+    /// shared with them.
+    fn elsewhere(&mut self, slot: u32) -> u64;
+
+    /// Tells the other partitions that this one served `cost` units to the node, or took them back.
+    fn note(&mut self, slot: u32, cost: i64);
 }
 
 /// What a draw may use.
@@ -49,99 +75,37 @@ pub struct Dice<'a> {
     pub table: Option<&'a Table>,
 }
 
-/// A way to choose the entity that is served next.
-///
-/// # Context
-///
-/// As for [`crate::sched::policy::Part`]: no memory is allocated but by `new`.
-pub trait Selector {
-    /// Number of slots there is memory for.
-    fn capacity(&self) -> usize;
-
-    /// Chunks wanted so that there is memory for `slots` slots, by kind.
-    fn wants(&self, slots: usize) -> SelectNeed;
-
-    /// Takes memory and hands back what there is no use for.
-    fn feed(&mut self, spare: SelectSpare) -> SelectSpare;
-
-    /// There is a new entity in `slot`, below the capacity; it starts at this virtual time.
-    fn create(&mut self, slot: u32) -> u64;
-
-    /// The entity in `slot` has its first request, of `cost`.
-    fn join(&mut self, entities: &mut impl Entities, slot: u32, cost: u32);
-
-    /// Chooses; none if nobody has requests.
-    fn pick(&mut self, entities: &mut impl Entities, dice: Dice<'_>) -> Option<u32>;
-
-    /// A request of `cost` was taken from `slot`; the next one there is of cost `next`.
-    fn charge(&mut self, entities: &mut impl Entities, slot: u32, cost: u32, next: Option<u32>);
-
-    /// A request was taken from `slot` at no charge; the next one there is of cost `next`.
-    fn skip(&mut self, entities: &mut impl Entities, slot: u32, next: Option<u32>);
-
-    /// A request of `cost` went down past the queue of `slot`, whose next one is of cost `next`: it comes
-    /// out of the share, up to a bound. Draws remember nothing.
-    fn owe(&mut self, _entities: &mut impl Entities, _slot: u32, _cost: u32, _next: Option<u32>) {}
-
-    /// Gives the entity in `slot` another weight; what it is owed in pages stays the same.
-    fn reweight(&mut self, entities: &mut impl Entities, slot: u32, weight: u32);
-
-    /// Entity number `index` of those that have requests, in no particular order.
-    fn nth(&self, index: usize) -> Option<u32>;
-
-    /// What `entity` is owed, in units of virtual time.
-    fn lag(&self, entity: &Entity) -> i64;
-
-    /// Brings the tag of an entity without requests so near to the clock that it cannot wrap around.
-    fn refresh(&self, entity: &mut Entity);
-
-    /// The entity whose next request arrived first; O(n).
-    fn oldest(&self, entities: &impl Entities) -> Option<u32> {
-        let mut best = None;
-        let mut index = 0usize;
-        while let Some(slot) = self.nth(index) {
-            if let Some(arrival) = entities.arrival(slot) {
-                let earlier = match best {
-                    Some((before, other)) => (arrival, slot) < (before, other),
-                    None => true,
-                };
-                if earlier {
-                    best = Some((arrival, slot));
-                }
-            }
-            index = index.saturating_add(1);
-        }
-        best.map(|(_, slot)| slot)
-    }
-}
-
 /// Chunks that a selector wants, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SelectNeed {
-    /// For the first heap.
-    pub first: usize,
-    /// For the second heap.
-    pub second: usize,
-    /// For places.
-    pub places: usize,
-    /// For members of a list.
-    pub members: usize,
-    /// For sums of weights.
-    pub sums: usize,
+    /// For the queues of inner nodes.
+    pub(super) knots: usize,
+    /// For the first queue of the root.
+    pub(super) wait: usize,
+    /// For its second queue.
+    pub(super) ready: usize,
+    /// For the places in both.
+    pub(super) places: usize,
+    /// For the queue of arrivals.
+    pub(super) arrivals: usize,
+    /// For the shares of a flat selector.
+    pub(super) tickets: usize,
+    /// For its members.
+    pub(super) members: usize,
+    /// For its sums of weights.
+    pub(super) sums: usize,
 }
 
 /// Memory for a selector, by kind.
 pub struct SelectSpare {
-    /// For the first heap.
-    pub first: Pile<crate::sched::heap::Entry>,
-    /// For the second heap.
-    pub second: Pile<crate::sched::heap::Entry>,
-    /// For places.
-    pub places: Pile<u32>,
-    /// For members of a list.
-    pub members: Pile<u32>,
-    /// For sums of weights.
-    pub sums: Pile<u64>,
+    pub(super) knots: Pile<Knot>,
+    pub(super) wait: Pile<Entry>,
+    pub(super) ready: Pile<Entry>,
+    pub(super) places: Pile<u32>,
+    pub(super) arrivals: Pile<Knot>,
+    pub(super) tickets: Pile<Ticket>,
+    pub(super) members: Pile<u32>,
+    pub(super) sums: Pile<u64>,
 }
 
 impl SelectNeed {
@@ -157,259 +121,213 @@ impl SelectNeed {
     /// - [`NoMemory`]: the allocator had none.
     pub fn allocate(&self) -> Result<SelectSpare, NoMemory> {
         Ok(SelectSpare {
-            first: Pile::allocate(self.first)?,
-            second: Pile::allocate(self.second)?,
+            knots: Pile::allocate(self.knots)?,
+            wait: Pile::allocate(self.wait)?,
+            ready: Pile::allocate(self.ready)?,
             places: Pile::allocate(self.places)?,
+            arrivals: Pile::allocate(self.arrivals)?,
+            tickets: Pile::allocate(self.tickets)?,
             members: Pile::allocate(self.members)?,
             sums: Pile::allocate(self.sums)?,
         })
     }
 }
 
-/// Chunks that `bulk` wants for `slots` elements in all.
-pub(super) fn missing<T>(bulk: &Bulk<T>, slots: usize) -> usize {
-    bulk.wants(slots.saturating_sub(bulk.len()))
+/// The leaves that have requests, by the arrival of the one that is served next.
+///
+/// # Invariants
+///
+/// A leaf is in the queue exactly if it is in the selector.
+struct Arrivals {
+    forest: Forest,
+    root: Root,
+}
+
+impl Arrivals {
+    fn join(&mut self, nodes: &impl Nodes, slot: u32) {
+        let arrival = nodes.arrival(slot).unwrap_or(0);
+        self.forest.push(&mut self.root, arrival, slot);
+    }
+
+    /// The leaf has another request, if `more`; otherwise it leaves.
+    fn go_on(&mut self, nodes: &impl Nodes, slot: u32, more: bool) {
+        if more {
+            let arrival = nodes.arrival(slot).unwrap_or(0);
+            self.forest.update(&mut self.root, arrival, slot);
+        } else {
+            self.forest.remove(&mut self.root, slot);
+        }
+    }
+}
+
+/// The ways to choose.
+enum Way {
+    /// `deadline`, `deadline_memory`.
+    Tree(Tree),
+    /// `golden`, `random`, `paper`.
+    Flat(Flat),
 }
 
 /// Any selector.
-pub enum AnySelector {
-    /// `deadline`, `deadline_memory`.
-    Deadline(Deadline),
-    /// `random`.
-    Random(Random),
-    /// `paper`.
-    Paper(Paper),
+///
+/// # Context
+///
+/// As for [`crate::sched::policy::Part`]: no memory is allocated but by `new`.
+pub struct AnySelector {
+    way: Way,
+    arrivals: Option<Arrivals>,
 }
 
-/// Runs `$body` on the selector inside.
+/// Runs `$body` on what chooses.
 macro_rules! each {
-    ($any:expr, $selector:ident => $body:expr) => {
+    ($any:expr, $way:ident => $body:expr) => {
         match $any {
-            AnySelector::Deadline($selector) => $body,
-            AnySelector::Random($selector) => $body,
-            AnySelector::Paper($selector) => $body,
+            Way::Tree($way) => $body,
+            Way::Flat($way) => $body,
         }
     };
 }
 
 impl AnySelector {
-    /// The selector called `select`, for up to `max` slots; sleeps.
+    /// The selector called `select`, for up to `max` slots, which knows the [`AnySelector::oldest`] request
+    /// if that is asked for (`oldest`) or needed; sleeps.
     ///
     /// # Errors
     ///
     /// - [`NoMemory`]: the allocator had none.
-    pub fn new(select: Select, max: usize) -> Result<Self, NoMemory> {
-        Ok(match select {
-            Select::Deadline => Self::Deadline(Deadline::new(max, false)?),
-            Select::DeadlineMemory => Self::Deadline(Deadline::new(max, true)?),
-            Select::Random => Self::Random(Random::new(max)?),
-            Select::Paper => Self::Paper(Paper::new(max)?),
-        })
-    }
-}
-
-impl Selector for AnySelector {
-    fn capacity(&self) -> usize {
-        each!(self, s => s.capacity())
-    }
-
-    fn wants(&self, slots: usize) -> SelectNeed {
-        each!(self, s => s.wants(slots))
-    }
-
-    fn feed(&mut self, spare: SelectSpare) -> SelectSpare {
-        each!(self, s => s.feed(spare))
+    pub fn new(select: Select, max: usize, oldest: bool) -> Result<Self, NoMemory> {
+        let way = match select {
+            Select::Deadline => Way::Tree(Tree::new(max, false)?),
+            Select::DeadlineMemory => Way::Tree(Tree::new(max, true)?),
+            Select::Golden => Way::Flat(Flat::new(max, Draw::Golden(0))?),
+            Select::Random => Way::Flat(Flat::new(max, Draw::Random)?),
+            Select::Paper => Way::Flat(Flat::new(max, Draw::Paper)?),
+        };
+        let arrivals = if oldest || select == Select::Paper {
+            Some(Arrivals {
+                forest: Forest::new(max)?,
+                root: Root::EMPTY,
+            })
+        } else {
+            None
+        };
+        Ok(Self { way, arrivals })
     }
 
-    fn create(&mut self, slot: u32) -> u64 {
-        each!(self, s => s.create(slot))
+    /// Number of slots there is memory for.
+    pub fn capacity(&self) -> usize {
+        let way = each!(&self.way, way => way.capacity());
+        let arrivals = self.arrivals.as_ref().map(|queue| queue.forest.capacity());
+        way.min(arrivals.unwrap_or(usize::MAX))
     }
 
-    fn join(&mut self, entities: &mut impl Entities, slot: u32, cost: u32) {
-        each!(self, s => s.join(entities, slot, cost))
+    /// Chunks wanted so that there is memory for `slots` slots.
+    pub fn wants(&self, slots: usize) -> SelectNeed {
+        let arrivals = self
+            .arrivals
+            .as_ref()
+            .map(|queue| queue.forest.wants(slots));
+        let mut need = SelectNeed {
+            arrivals: arrivals.unwrap_or(0),
+            ..SelectNeed::default()
+        };
+        each!(&self.way, way => way.wants(slots, &mut need));
+        need
     }
 
-    fn pick(&mut self, entities: &mut impl Entities, dice: Dice<'_>) -> Option<u32> {
-        each!(self, s => s.pick(entities, dice))
+    /// Takes memory and hands back what there is no use for.
+    pub fn feed(&mut self, mut spare: SelectSpare) -> SelectSpare {
+        if let Some(queue) = &mut self.arrivals {
+            spare.arrivals = queue.forest.feed(spare.arrivals);
+        }
+        each!(&mut self.way, way => way.feed(spare))
     }
 
-    fn charge(&mut self, entities: &mut impl Entities, slot: u32, cost: u32, next: Option<u32>) {
-        each!(self, s => s.charge(entities, slot, cost, next))
+    /// There is a new node in `slot`, below the capacity, whose parent is there.
+    pub fn create(&mut self, nodes: &mut impl Nodes, slot: u32) {
+        if let Some(queue) = &mut self.arrivals {
+            queue.forest.create(slot);
+        }
+        each!(&mut self.way, way => way.create(nodes, slot));
     }
 
-    fn skip(&mut self, entities: &mut impl Entities, slot: u32, next: Option<u32>) {
-        each!(self, s => s.skip(entities, slot, next))
+    /// The leaf in `slot` has its first request, of `cost`.
+    pub fn join(&mut self, nodes: &mut impl Nodes, slot: u32, cost: u32) {
+        if let Some(queue) = &mut self.arrivals {
+            queue.join(nodes, slot);
+        }
+        match &mut self.way {
+            Way::Tree(tree) => tree.join(nodes, slot, cost),
+            Way::Flat(flat) => flat.join(nodes, slot),
+        }
     }
 
-    fn owe(&mut self, entities: &mut impl Entities, slot: u32, cost: u32, next: Option<u32>) {
-        each!(self, s => s.owe(entities, slot, cost, next))
+    /// Chooses a leaf; none if nobody has requests.
+    pub fn pick(&mut self, nodes: &mut impl Nodes, dice: Dice<'_>) -> Option<u32> {
+        let picked = match &mut self.way {
+            Way::Tree(tree) => tree.pick(nodes),
+            Way::Flat(flat) => flat.pick(nodes, dice),
+        };
+        picked.or_else(|| self.oldest())
     }
 
-    fn reweight(&mut self, entities: &mut impl Entities, slot: u32, weight: u32) {
-        each!(self, s => s.reweight(entities, slot, weight))
+    /// A request of `cost` was taken from the leaf in `slot`; the next one there is of cost `next`.
+    pub fn charge(&mut self, nodes: &mut impl Nodes, slot: u32, cost: u32, next: Option<u32>) {
+        if let Some(queue) = &mut self.arrivals {
+            queue.go_on(nodes, slot, next.is_some());
+        }
+        each!(&mut self.way, way => way.charge(nodes, slot, cost, next));
     }
 
-    fn nth(&self, index: usize) -> Option<u32> {
-        each!(self, s => s.nth(index))
+    /// A request, or all, were taken from the leaf in `slot` at no charge; the next one there is of cost
+    /// `next`.
+    pub fn skip(&mut self, nodes: &mut impl Nodes, slot: u32, next: Option<u32>) {
+        if let Some(queue) = &mut self.arrivals {
+            queue.go_on(nodes, slot, next.is_some());
+        }
+        each!(&mut self.way, way => way.skip(nodes, slot, next));
     }
 
-    fn lag(&self, entity: &Entity) -> i64 {
-        each!(self, s => s.lag(entity))
+    /// A request of `cost` went down past the queue of the leaf in `slot`, whose next one is of cost `next`:
+    /// it comes out of the share, up to a bound. Draws remember nothing.
+    pub fn owe(&mut self, nodes: &mut impl Nodes, slot: u32, cost: u32, next: Option<u32>) {
+        match &mut self.way {
+            Way::Tree(tree) => tree.owe(nodes, slot, cost, next),
+            Way::Flat(_) => super::flat::note(nodes, slot, i64::from(cost)),
+        }
     }
 
-    fn refresh(&self, entity: &mut Entity) {
-        each!(self, s => s.refresh(entity))
+    /// A request of the leaf in `slot` cost `delta` units more than was charged, limited to one largest
+    /// request.
+    pub fn correct(&mut self, nodes: &mut impl Nodes, slot: u32, delta: i64) {
+        each!(&mut self.way, way => way.correct(nodes, slot, delta));
     }
 
-    fn oldest(&self, entities: &impl Entities) -> Option<u32> {
-        each!(self, s => s.oldest(entities))
+    /// Gives the node in `slot` another weight; what it is owed in units stays the same.
+    pub fn reweight(&mut self, nodes: &mut impl Nodes, slot: u32, weight: u32) {
+        each!(&mut self.way, way => way.reweight(nodes, slot, weight));
+    }
+
+    /// What the node in `slot` is owed, tenths of a unit of cost; 0 for an inner node of a flat selector.
+    pub fn lag(&self, nodes: &impl Nodes, slot: u32) -> i64 {
+        each!(&self.way, way => way.lag(nodes, slot))
+    }
+
+    /// The node in `slot`, which has no requests, is about to be freed.
+    pub fn forget(&mut self, nodes: &mut impl Nodes, slot: u32) {
+        each!(&mut self.way, way => way.forget(nodes, slot));
+    }
+
+    /// Brings the tag of a node without requests so near to the clock that it cannot wrap around.
+    pub fn refresh(&mut self, nodes: &mut impl Nodes, slot: u32) {
+        each!(&mut self.way, way => way.refresh(nodes, slot));
+    }
+
+    /// The leaf whose next request arrived first; none if nobody has requests or it is not known.
+    pub fn oldest(&self) -> Option<u32> {
+        self.arrivals.as_ref()?.root.top()
     }
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use super::*;
-
-    /// Entities in a vector, each with the cost of its next request.
-    pub(crate) struct Fake {
-        pub(crate) entities: Vec<Entity>,
-        pub(crate) next: Vec<Option<u32>>,
-    }
-
-    impl Fake {
-        pub(crate) fn new(weights: &[u32]) -> Self {
-            Self {
-                entities: weights.iter().map(|&w| Entity::new(w, 0)).collect(),
-                next: vec![None; weights.len()],
-            }
-        }
-    }
-
-    impl Entities for Fake {
-        fn entity(&self, slot: u32) -> Option<&Entity> {
-            self.entities.get(slot as usize)
-        }
-
-        fn entity_mut(&mut self, slot: u32) -> Option<&mut Entity> {
-            self.entities.get_mut(slot as usize)
-        }
-
-        fn next_cost(&self, slot: u32) -> u32 {
-            self.next[slot as usize].unwrap_or(0)
-        }
-
-        /// Slots are users here.
-        fn find(&self, key: &Key) -> Option<u32> {
-            match key {
-                Key::Uid(slot) if (*slot as usize) < self.entities.len() => Some(*slot),
-                _ => None,
-            }
-        }
-
-        /// The lower the slot, the later.
-        fn arrival(&self, slot: u32) -> Option<u64> {
-            self.next[slot as usize].map(|_| u64::from(u32::MAX - slot))
-        }
-    }
-
-    fn selector(select: Select, slots: u32) -> AnySelector {
-        let mut selector = AnySelector::new(select, slots as usize).unwrap();
-        assert_eq!(selector.capacity(), 0);
-        let need = selector.wants(slots as usize);
-        assert!(!need.is_empty());
-        selector.feed(need.allocate().unwrap());
-        assert!(selector.wants(slots as usize).is_empty());
-        for slot in 0..slots {
-            selector.create(slot);
-        }
-        selector
-    }
-
-    /// What all selectors promise: exactly those with requests are known and picked, the oldest request
-    /// is found, a request taken at no charge leaves what is owed alone.
-    #[test]
-    fn only_those_with_requests_are_picked() {
-        for &select in Select::ALL {
-            let mut selector = selector(select, 20);
-            let mut fake = Fake::new(&[4096; 20]);
-            let mut rng = Rng::new(1);
-            for step in 0..5_000u32 {
-                let busy: Vec<u32> = (0..20)
-                    .filter(|&s| fake.next[s as usize].is_some())
-                    .collect();
-                let mut members: Vec<u32> = (0..).map_while(|i| selector.nth(i)).collect();
-                members.sort();
-                assert_eq!(members, busy, "{select}");
-                assert_eq!(selector.oldest(&fake), busy.last().copied(), "{select}");
-                let slot = rng.below(20) as u32;
-                if fake.next[slot as usize].is_none() && rng.below(2) == 0 {
-                    fake.next[slot as usize] = Some(3);
-                    selector.join(&mut fake, slot, 3);
-                    continue;
-                }
-                let dice = Dice {
-                    rng: &mut rng,
-                    table: None,
-                };
-                let Some(slot) = selector.pick(&mut fake, dice) else {
-                    assert!(busy.is_empty(), "{select}");
-                    continue;
-                };
-                assert!(busy.contains(&slot), "{select}");
-                let next = (step % 3 > 0).then_some(3);
-                fake.next[slot as usize] = next;
-                if step % 5 == 0 {
-                    let lag = selector.lag(&fake.entities[slot as usize]);
-                    selector.skip(&mut fake, slot, next);
-                    let after = selector.lag(&fake.entities[slot as usize]);
-                    // Surplus that expires is none.
-                    assert!(after == lag || next.is_none(), "{select} {lag} {after}");
-                } else {
-                    selector.charge(&mut fake, slot, 3, next);
-                }
-            }
-        }
-    }
-
-    /// Weights reach the draws and the tags, also when they change under way.
-    #[test]
-    fn weights_make_shares() {
-        for (select, tolerance) in [
-            (Select::Deadline, 2),
-            (Select::DeadlineMemory, 2),
-            // Four standard deviations of 20,000 draws.
-            (Select::Random, 283),
-        ] {
-            let mut selector = selector(select, 3);
-            let mut fake = Fake::new(&[4096; 3]);
-            for slot in 0..3 {
-                fake.next[slot as usize] = Some(1);
-                selector.join(&mut fake, slot, 1);
-            }
-            let mut rng = Rng::new(9);
-            for weights in [[1, 1, 2], [1, 100, 3], [7, 2, 1]] {
-                for (slot, weight) in (0..).zip(weights) {
-                    selector.reweight(&mut fake, slot, weight * 4096);
-                }
-                let mut served = [0i64; 3];
-                for _ in 0..20_000 {
-                    let dice = Dice {
-                        rng: &mut rng,
-                        table: None,
-                    };
-                    let slot = selector.pick(&mut fake, dice).unwrap();
-                    selector.charge(&mut fake, slot, 1, Some(1));
-                    served[slot as usize] += 1;
-                }
-                let whole = i64::from(weights.iter().sum::<u32>());
-                for (got, weight) in served.into_iter().zip(weights) {
-                    let ideal = 20_000 * i64::from(weight) / whole;
-                    assert!(
-                        (got - ideal).abs() <= tolerance,
-                        "{select} {weights:?} {served:?}"
-                    );
-                }
-            }
-        }
-    }
-}
+pub(super) mod tests;

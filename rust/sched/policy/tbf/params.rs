@@ -2,11 +2,7 @@
 
 //! What users set: each parameter has its own type, which cannot hold a wrong value.
 
-use crate::sched::{
-    error::{Error, Result},
-    policy::fairshare::params::{choice, line, number},
-};
-use core::fmt;
+use crate::sched::policy::params::{choice, number, ClassesMax};
 
 number! {
     /// Rate of the default rule, and of rules that are started without one; per second.
@@ -36,11 +32,6 @@ choice! {
     /// All partitions share it.
     #[default]
     On = "1",
-}
-
-number! {
-    /// Classes of one head, at most, beside the default class.
-    ClassesMax, 64..=1_048_576 = 16_384, "classes_max is not a number from 64 to 1048576"
 }
 
 number! {

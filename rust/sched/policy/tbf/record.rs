@@ -455,13 +455,7 @@ impl<F: Fifo> Record<F> {
         let late = now.saturating_sub(self.due.max(self.staged));
         let lost = late.saturating_sub(gauge.late);
         self.level = Level(self.level.0.saturating_add(lost));
-        if self.paid & POOLED != 0 {
-            self.counters.borrowed = self.counters.borrowed.saturating_add(1);
-        } else {
-            context.pool_force(gauge, cost);
-        }
-        self.paid = 0;
-        self.count(context, gauge, cost);
+        self.leave(context, gauge, cost);
         if self.fifo.is_empty() {
             self.emptied = now;
         }
@@ -490,13 +484,7 @@ impl<F: Fifo> Record<F> {
             self.refund(context);
             return false;
         }
-        if self.paid & POOLED != 0 {
-            self.counters.borrowed = self.counters.borrowed.saturating_add(1);
-        } else {
-            context.pool_force(gauge, cost);
-        }
-        self.paid = 0;
-        self.count(context, gauge, cost);
+        self.leave(context, gauge, cost);
         true
     }
 
@@ -537,6 +525,18 @@ impl<F: Fifo> Record<F> {
                 context.buckets.force(seat, window, charge, bound, now);
             }
         }
+    }
+
+    /// A request of `cost` goes with what was paid for it; what the pool did not pay for counts there.
+    #[inline]
+    fn leave(&mut self, context: &mut Context<'_>, gauge: &Gauge, cost: Cost) {
+        if self.paid & POOLED != 0 {
+            self.counters.borrowed = self.counters.borrowed.saturating_add(1);
+        } else {
+            context.pool_force(gauge, cost);
+        }
+        self.paid = 0;
+        self.count(context, gauge, cost);
     }
 
     /// Counts a request that goes.

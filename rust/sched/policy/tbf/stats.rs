@@ -15,7 +15,7 @@ use super::{plan::Count, record::Counters};
 use crate::sched::{
     mem::{List, NoMemory},
     rules::{Name, Rate, Subject},
-    sort::sort_by,
+    sort::merge_by,
 };
 use core::{
     cmp::Ordering,
@@ -121,7 +121,7 @@ impl Rows {
 
     /// Sorts by class and makes one row of those of the same class; O(n log n).
     pub fn merge(&mut self) {
-        merge(&mut self.rows, Row::order, Row::add);
+        merge_by(&mut self.rows, Row::order, Row::add);
     }
 
     /// The rows.
@@ -149,7 +149,7 @@ impl Rows {
                 queued: row.queued,
             })?;
         }
-        merge(
+        merge_by(
             &mut sums,
             |a, b| (a.high, a.id).cmp(&(b.high, b.id)),
             |to, other| {
@@ -160,32 +160,6 @@ impl Rows {
         );
         Ok(sums)
     }
-}
-
-/// Sorts by `order` and makes one of those that are equal in it.
-fn merge<T: Copy>(
-    list: &mut List<T>,
-    order: impl Fn(&T, &T) -> Ordering,
-    add: impl Fn(&mut T, &T),
-) {
-    let rows = list.as_mut_slice();
-    sort_by(rows, &order);
-    let mut kept = 0usize;
-    for from in 0..rows.len() {
-        let Some(row) = rows.get(from).copied() else {
-            break;
-        };
-        match kept.checked_sub(1).and_then(|last| rows.get_mut(last)) {
-            Some(last) if order(last, &row) == Ordering::Equal => add(last, &row),
-            _ => {
-                if let Some(to) = rows.get_mut(kept) {
-                    *to = row;
-                    kept = kept.wrapping_add(1);
-                }
-            }
-        }
-    }
-    list.truncate(kept);
 }
 
 /// Writes statistics as YAML: `rules` and `classes`.

@@ -39,9 +39,9 @@ struct Args {
     #[arg(long, default_value = "")]
     name: String,
     /// A client, as NAME=VALUE pairs with commas: name nid jobid uid gid projid nodemap opcode size
-    /// charge object; priority=high; depth=N (closed loop, requests at a time, default 1) or rate=R (open
+    /// charge object nodes (of the job); priority=high; depth=N (closed loop, requests at a time, default 1) or rate=R (open
     /// loop, requests per second); requests=N (no more than that); count=N (that many clients, with % in
-    /// name and jobid replaced by a number and the address counted up).
+    /// name and jobid replaced by a number and the address counted up). @ in jobid: number of the request.
     #[arg(long = "client", value_name = "SPEC", required = true)]
     clients: Vec<Spec>,
     /// How long to go on, seconds.

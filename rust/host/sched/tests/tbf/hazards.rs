@@ -3,17 +3,19 @@
 //! One test for each defect of the original's history that could happen here, and for each hazard in its
 //! code; those that are the rule language's are in the tests of the rules.
 
-use super::sim::{attrs, feed, near, none, one, Sim, SECOND};
+use super::sim::{attrs, near, none, one, Sim, SECOND};
 use nrs_sched::{
+    arena::{feed, Request},
     attr::{Attrs, Opcode},
     item::Item,
     policy::{
+        params::ClassesMax,
         tbf::{
-            params::{CacheSize, ClassesMax},
+            params::CacheSize,
             stats::{write_yaml, Rows},
             Tunables,
         },
-        Get, Part, Passed, Way,
+        Get, Grant, Part, Passed, Way,
     },
 };
 
@@ -388,13 +390,14 @@ fn what_is_stale_is_said_to_be() {
         let passed = sim.parts[0].pass(class, cost, way, || now);
         assert_eq!(passed, Passed::Stale);
     }
-    sim.parts[0].stop(class, cost, now);
+    sim.parts[0].stop(&Grant::of(class), cost, now);
     // Who queues under its name is in the default class.
-    let request = nrs_sched::arena::Request {
+    let request = Request {
         owner: 1,
         id: 1,
         pages: 1,
         arrival: now,
+        ..nrs_sched::arena::Request::default()
     };
     assert_eq!(request.cost().pages, 1);
     assert!(sim.parts[0].enqueue(request, class, now).is_ok());

@@ -2,10 +2,13 @@
 
 //! Random arrivals, decisions and rule changes: each request comes out exactly once and in order.
 
-use super::sim::{feed, Sim, SECOND};
-use nrs_sched::policy::{
-    tbf::{params::GlobalRate, Tunables},
-    Get, Part, Passed, Way,
+use super::sim::{Sim, SECOND};
+use nrs_sched::{
+    arena::feed,
+    policy::{
+        tbf::{params::GlobalRate, Tunables},
+        Get, Part, Passed, Way,
+    },
 };
 use proptest::prelude::*;
 use std::collections::{HashMap, VecDeque};

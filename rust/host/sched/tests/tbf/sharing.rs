@@ -2,9 +2,9 @@
 
 //! Buckets that several classes or partitions take from: `also`, lending, and real threads.
 
-use super::sim::{attrs, feed, near, none, one, view, Sim, SECOND};
+use super::sim::{attrs, near, none, one, Sim, SECOND};
 use nrs_sched::{
-    arena::Request,
+    arena::{feed, view, Request},
     item::Item,
     mem,
     policy::{
@@ -19,9 +19,9 @@ use std::sync::{
     Mutex,
 };
 
-/// The stack of two limits: each client its rate, and all clients of a group one together.
-#[test]
-fn also_limits_all_who_name_the_rule() {
+/// Calls `test` with a server of one partition, one of two that share, and one that does not share, and
+/// how many partitions there are.
+fn layouts(test: impl Fn(Sim, usize)) {
     for (parts, global_rate) in [
         (1, GlobalRate::On),
         (2, GlobalRate::On),
@@ -31,12 +31,19 @@ fn also_limits_all_who_name_the_rule() {
             global_rate,
             ..Tunables::default()
         };
-        let mut sim = Sim::new("uid", parts, &tunables);
+        test(Sim::new("uid", parts, &tunables), parts as usize);
+    }
+}
+
+/// The stack of two limits: each client its rate, and all clients of a group one together.
+#[test]
+fn also_limits_all_who_name_the_rule() {
+    layouts(|mut sim, parts| {
         sim.rule("start group uid={999} rate=250");
         sim.rule("start each uid={1 2 3 4 5} rate=100 also=group");
         sim.rule("start free uid={6} rate=100");
         for uid in 1..=2 {
-            sim.queue(uid as usize % parts as usize, uid, 8, 1);
+            sim.queue(uid as usize % parts, uid, 8, 1);
         }
         sim.queue(0, 6, 8, 1);
         sim.run(sim.now + SECOND, one);
@@ -47,7 +54,7 @@ fn also_limits_all_who_name_the_rule() {
         }
         // Five of them: the group's, in equal parts.
         for uid in 3..=5 {
-            sim.queue(uid as usize % parts as usize, uid, 8, 1);
+            sim.queue(uid as usize % parts, uid, 8, 1);
         }
         sim.run(sim.now + SECOND, one);
         let got = sim.measure(10 * SECOND, one);
@@ -61,7 +68,7 @@ fn also_limits_all_who_name_the_rule() {
         sim.rule("change group rate=100");
         let got = sim.measure(10 * SECOND, one);
         near((1..=5).map(|uid| got[&uid].0).sum(), 1000, 2.0, "changed");
-    }
+    });
 }
 
 /// Whoever waits for one bucket keeps no token of another from those who could use it.
@@ -115,17 +122,8 @@ fn a_token_of_each_or_of_none() {
 /// What a rule leaves unused goes to who borrows, and comes back within 100 ms.
 #[test]
 fn lending_and_its_return() {
-    for (parts, global_rate) in [
-        (1, GlobalRate::On),
-        (2, GlobalRate::On),
-        (1, GlobalRate::Off),
-    ] {
-        let tunables = Tunables {
-            global_rate,
-            ..Tunables::default()
-        };
-        let mut sim = Sim::new("uid", parts, &tunables);
-        let borrower = parts as usize - 1;
+    layouts(|mut sim, parts| {
+        let borrower = parts - 1;
         sim.rule("start owner uid={1} rate=1000");
         sim.rule("start other uid={2} rate=500 borrow=1");
         sim.rule("start third uid={3} rate=200");
@@ -149,7 +147,7 @@ fn lending_and_its_return() {
         }
         assert!(sim.row(2).counters.borrowed > 5000);
         assert_eq!(sim.row(1).counters.borrowed, 0);
-    }
+    });
 }
 
 /// Who may not borrow keeps its rate; the default rule neither lends nor borrows.
@@ -174,7 +172,7 @@ fn only_who_may_borrows() {
 #[test]
 fn threads_share_one_rate() {
     let config = Config::parse(Some("uid"), &Tunables::default()).unwrap();
-    let shared = mem::Shared::new(Shared::new(&config, 5).unwrap()).unwrap();
+    let shared = mem::Shared::new(Shared::new(&config, 5, 1).unwrap()).unwrap();
     let book = config.book().unwrap();
     let book = book
         .apply(&Command::parse("start a uid={1} rate=1000000").unwrap())
@@ -205,6 +203,7 @@ fn threads_share_one_rate() {
                         id: 0,
                         pages: 1,
                         arrival: now,
+                        ..Request::default()
                     };
                     assert!(part.enqueue(request, class, now).is_ok());
                 };
@@ -216,8 +215,8 @@ fn threads_share_one_rate() {
                     if now >= end {
                         break;
                     }
-                    while let Get::Item((request, class)) = part.get(&view(now, false)) {
-                        part.stop(class, request.cost(), now);
+                    while let Get::Item((request, grant)) = part.get(&view(now, false)) {
+                        part.stop(&grant, request.cost(), now);
                         served[request.owner as usize - 1] += 1;
                         arrive(&mut part, request.owner, now);
                     }

@@ -2,9 +2,9 @@
 
 //! Statistics: what is counted, and that the file is YAML whatever jobs are called.
 
-use super::sim::{attrs, feed, none, one, Sim, SECOND};
+use super::sim::{attrs, none, one, Sim, SECOND};
 use nrs_sched::{
-    arena::Request,
+    arena::{feed, Request},
     attr::Attrs,
     jobid::JobId,
     policy::{
@@ -116,7 +116,7 @@ proptest! {
         let part = &mut sim.parts[0];
         feed(part);
         let class = part.classify(&attrs, now);
-        let request = Request { owner: 1, id: 1, pages: 1, arrival: now };
+        let request = Request { owner: 1, id: 1, pages: 1, arrival: now, ..Request::default() };
         prop_assert!(part.enqueue(request, class, now).is_ok());
         let shown = parse(&sim.rows());
         let class = shown["classes"][0]["class"].as_str().unwrap_or_default();

@@ -3,14 +3,14 @@
 //! A server in simulated time: parts that share buckets, clients, and a timer that is late.
 
 use nrs_sched::{
-    arena::Request,
+    arena::{feed, view, Request},
     attr::{Attrs, Id},
     class::ClassId,
     item::{Cost, Item},
-    mem::{self, Need},
+    mem,
     policy::{
         tbf::{stats::Row, Config, RowBuf, Shared, State, Tunables, Update},
-        Get, Part, Passed, View, Way,
+        Get, Part, Passed, Way,
     },
     rng::Rng,
     rules::{Book, Command},
@@ -50,26 +50,12 @@ pub fn attrs(uid: u32) -> Attrs {
     }
 }
 
-pub fn feed(part: &mut State<Request>) {
-    while !part.need().is_empty() {
-        let spare = part.need().allocate().expect("memory");
-        part.grow(spare);
-    }
-}
-
-pub fn view(now: u64, force: bool) -> View<'static> {
-    View {
-        now,
-        force,
-        table: None,
-    }
-}
-
 impl Sim {
     /// `parts` partitions with rules by `argument`, one day after the clock started.
     pub fn new(argument: &str, parts: u64, tunables: &Tunables) -> Self {
         let config = Config::parse(Some(argument), tunables).expect("valid");
-        let shared = mem::Shared::new(Shared::new(&config, 42).expect("memory")).expect("memory");
+        let shared = mem::Shared::new(Shared::new(&config, 42, parts as u32).expect("memory"))
+            .expect("memory");
         let make = |seed| State::new(&config, seed, &shared).expect("memory");
         Self {
             parts: (0..parts).map(make).collect(),
@@ -130,6 +116,7 @@ impl Sim {
             id: self.id,
             pages,
             arrival: self.now,
+            ..Request::default()
         }
     }
 
@@ -153,9 +140,9 @@ impl Sim {
     /// One decision of a part at the present time; the request ends at once.
     pub fn get(&mut self, part: usize, force: bool) -> Get<Request> {
         match self.parts[part].get(&view(self.now, force)) {
-            Get::Item((request, class)) => {
+            Get::Item((request, grant)) => {
                 let cost: Cost = request.cost();
-                self.parts[part].stop(class, cost, self.now);
+                self.parts[part].stop(&grant, cost, self.now);
                 let served = self.served.entry(request.owner).or_default();
                 served.0 += 1;
                 served.1 += u64::from(request.pages);

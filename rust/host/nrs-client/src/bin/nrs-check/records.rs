@@ -66,7 +66,7 @@ pub fn attach() -> Done {
     let mut bytes = argument("attach").encode();
     ioctl(&file, wire::IOC_ATTACH, &mut bytes)?;
     let answer = wire::Attach::decode(&bytes).map_err(|_| "the answer cannot be read")?;
-    same("version", answer.version, 1)?;
+    same("version", answer.version, wire::VERSION)?;
     same("requests", answer.requests_max, 65536)?;
     fails(
         "twice",
@@ -140,11 +140,12 @@ pub fn refused() -> Done {
     bad(&|r| r.header.size = 7)?;
     bad(&|r| r.header.size = 8)?;
     bad(&|r| r.header.size = 191)?;
-    bad(&|r| r.header.size = 193)?;
+    bad(&|r| r.header.size = 201)?;
     bad(&|r| r.header.size = u16::MAX)?;
     bad(&|r| r.header.flags = 1 << 31)?;
     bad(&|r| r.length = wire::CHARGE_MAX + 1)?;
     bad(&|r| r.stream = 1)?;
+    bad(&|r| r.reserved = 1)?;
     bad(&|r| r.predecessor[7] = 1)?;
     bad(&|r| r.jobid = [b'j'; 32])?;
     bad(&|r| r.net = 99)?;
@@ -162,7 +163,7 @@ pub fn refused() -> Done {
     same(
         "counted",
         (stats.refused, stats.duplicates, stats.unknown),
-        (22, 1, 3),
+        (23, 1, 3),
     )?;
     same("taken", (stats.requests, stats.completed), (1, 1))
 }
@@ -189,7 +190,7 @@ pub fn versions() -> Done {
     record.extend([0; 8]);
     same("longer record", file.write(&record)?, record.len())?;
     record[8] = 2;
-    record[199] = 1;
+    record[207] = 1;
     fails("with something unknown", file.write(&record), errno::EINVAL)?;
     same("read", file.read(&mut [0; 64])?, wire::Released::SIZE)?;
     let mut stats = vec![0; wire::Stats::SIZE + 8];
@@ -204,6 +205,25 @@ pub fn versions() -> Done {
     let mut bytes = huge.encode().to_vec();
     bytes.resize(4096, 0);
     fails("huge argument", open(&mut bytes)?.1, errno::E2BIG)?;
+    // A program of version 1, whose records are shorter.
+    let mut old = argument("versions");
+    old.version = 1;
+    let mut bytes = old.encode();
+    let (mut file, result) = open(&mut bytes)?;
+    result?;
+    let answer = wire::Attach::decode(&bytes).map_err(|_| "the answer cannot be read")?;
+    same("answer to version 1", answer.version, 1)?;
+    let mut first = wire::Request::new(1);
+    first.header.size = 192;
+    let second = wire::Request::new(2);
+    let records = [&first.encode()[..192], &second.encode()].concat();
+    same("both lengths", file.write(&records)?, records.len())?;
+    first.header.size = 191;
+    fails(
+        "shorter than ever",
+        file.write(&first.encode()[..191]),
+        errno::EINVAL,
+    )?;
     // A program of a version that was never spoken.
     let mut old = argument("versions");
     old.version = 0;

@@ -118,6 +118,7 @@ impl Spec {
             "opcode" => self.request = request.opcode(opcode::parse(value)?),
             "uid" => self.request = request.uid(id()?),
             "gid" => self.request = request.gid(id()?),
+            "nodes" => self.request = request.job_size(u32::try_from(number()?).ok()?),
             "projid" => self.request = request.projid(id()?),
             "nodemap" => self.request = request.nodemap(id()?),
             "priority" => match value {
@@ -134,7 +135,8 @@ impl Spec {
     pub fn players(&self) -> impl Iterator<Item = Player> + '_ {
         (0..self.count).map(|index| {
             let with = |text: &str| text.replace('%', &index.to_string());
-            let mut request = self.request.jobid(&with(&self.jobid));
+            let jobid = with(&self.jobid);
+            let mut request = self.request.jobid(&jobid);
             if let Some(nid) = self.nid.as_ref().and_then(|nid| counted(nid, index)) {
                 request = request.nid(&nid);
             }
@@ -143,6 +145,8 @@ impl Spec {
                 pace: self.pace.clone(),
                 bytes: self.bytes,
                 request,
+                each: jobid.contains('@').then_some(jobid),
+                wanted: self.requests,
                 left: self.requests,
                 active: 0,
                 next: None,
@@ -177,6 +181,9 @@ pub struct Player {
     pub pace: Pace,
     bytes: u64,
     request: Request,
+    /// Job of each request, with `@` where its number goes, if they differ.
+    each: Option<String>,
+    wanted: u64,
     left: u64,
     active: u64,
     next: Option<Instant>,
@@ -209,9 +216,16 @@ impl Player {
         self.next.filter(|_| self.left > 0)
     }
 
-    /// Its request, named `cookie`.
+    /// The request that was due last, named `cookie`.
     pub fn request(&self, cookie: u64) -> Request {
-        self.request.named(cookie)
+        let request = match &self.each {
+            Some(jobid) => {
+                let number = self.wanted - self.left;
+                self.request.jobid(&jobid.replace('@', &number.to_string()))
+            }
+            None => self.request,
+        };
+        request.named(cookie)
     }
 
     /// Bytes that each request transfers.
@@ -261,6 +275,21 @@ mod tests {
             "x=1",
         ] {
             assert!(text.parse::<Spec>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn each_request_its_own_job() {
+        let spec: Spec = "jobid=job%.@,depth=2,count=2".parse().unwrap();
+        let mut player = spec.players().nth(1).unwrap();
+        let now = Instant::now();
+        for number in 1..=2u64 {
+            assert!(player.due(now));
+            let job = format!("job1.{number}");
+            assert_eq!(
+                player.request(7).encode(),
+                spec.request.jobid(&job).named(7).encode()
+            );
         }
     }
 

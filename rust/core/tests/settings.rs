@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What is set by name, what is refused, and what is shown of it.
+
+use core::fmt;
+
+use kernel::prelude::*;
+
+use crate::core::{service::Service, tunables};
+
+/// What `clients` shows of a service with 7 slots that nobody uses.
+const CLIENTS: &str =
+    "service: { slots: 7, limit: 7, active: 0, overflow: 0, no_memory: 0, stalls: 0 }\n\
+    clients:\ntargets:\n";
+
+/// What `nrs_fairshare_mode` shows at first.
+const UID: &str = "uid_fair\n";
+
+/// A mode with weights, and what is shown of each of them afterwards.
+const PAIR: &str = "gid_then_uid_fair weight=uid:1:2,gid:9:3";
+const MODE: &str = "gid_then_uid_fair\n";
+const WEIGHTS: &str = "uid:1:2\ngid:9:3\n";
+
+/// What `nrs_tbf_rule` shows after one rule was started.
+const RULES: &str = "regular_requests:\nCPT 0:\na uid={1} 5, ref 0\ndefault * 10000, ref 0\n\
+    high_priority_requests:\nCPT 0:\na uid={1} 5, ref 0\ndefault * 10000, ref 0\n";
+
+/// A text that fits a buffer.
+struct Text {
+    bytes: [u8; 1024],
+    len: usize,
+}
+
+impl Default for Text {
+    fn default() -> Self {
+        Self {
+            bytes: [0; 1024],
+            len: 0,
+        }
+    }
+}
+
+impl Text {
+    fn is(&self, text: &str) -> bool {
+        self.bytes.get(..self.len) == Some(text.as_bytes())
+    }
+}
+
+impl fmt::Write for Text {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let end = self.len.saturating_add(text.len());
+        let place = self.bytes.get_mut(self.len..end).ok_or(fmt::Error)?;
+        place.copy_from_slice(text.as_bytes());
+        self.len = end;
+        Ok(())
+    }
+}
+
+#[kunit_tests(nrs_settings)]
+mod names {
+    use super::*;
+
+    #[test]
+    fn tunables_are_set_and_shown() -> Result {
+        let service = Service::new(c"kunit", Some(1))?;
+        // Name, value, what comes of it, what is shown afterwards if that is short.
+        let cases: [(&str, &str, Result, &str); 45] = [
+            ("slots", "7", Ok(()), "7\n"),
+            ("slots", "0", Err(EINVAL), "7\n"),
+            ("stall_ms", "500\n", Ok(()), "500\n"),
+            ("stall_ms", "99", Err(EINVAL), "500\n"),
+            ("high_priority_ratio", "0", Ok(()), "0\n"),
+            ("nrs_fairshare_delta_ms", "10", Ok(()), "10\n"),
+            ("nrs_fairshare_delta_ms", "9", Err(EINVAL), "10\n"),
+            ("nrs_fairshare_mode", " uid_fair ", Ok(()), "uid_fair\n"),
+            ("nrs_fairshare_mode", "fair", Err(EINVAL), "uid_fair\n"),
+            ("nrs_fairshare_mode", "uid_fair weight=", Err(EINVAL), UID),
+            (
+                "nrs_fairshare_mode",
+                "gid_fair weight=uid:1",
+                Err(EINVAL),
+                UID,
+            ),
+            ("nrs_fairshare_weights", "-uid:1", Err(ENOENT), ""),
+            ("nrs_fairshare_mode", PAIR, Ok(()), "gid_then_uid_fair\n"),
+            ("nrs_fairshare_weights", "bad", Err(EINVAL), WEIGHTS),
+            ("nrs_fairshare_weights", "uid:2:10001", Err(EINVAL), WEIGHTS),
+            ("nrs_fairshare_weights", "-uid:2", Err(ENOENT), WEIGHTS),
+            (
+                "nrs_fairshare_mode",
+                "uid_fair weight=-gid:7",
+                Err(ENOENT),
+                MODE,
+            ),
+            ("nrs_fairshare_weights", "-uid:1,uid:1:2", Ok(()), WEIGHTS),
+            ("nrs_fairshare_locality", "1", Ok(()), "1\n"),
+            ("nrs_fairshare_locality", "on", Err(EINVAL), "1\n"),
+            ("nrs_fairshare_cross_cpt", "0", Ok(()), "0\n"),
+            ("nrs_fairshare_size_source", "suffix", Ok(()), "suffix\n"),
+            ("nrs_fairshare_size_window_s", "1", Err(EINVAL), "10\n"),
+            ("nrs_fairshare_size_window_s", "60", Ok(()), "60\n"),
+            ("nrs_fairshare_size_max", "4097", Err(EINVAL), "4096\n"),
+            ("nrs_fairshare_size_max", "64", Ok(()), "64\n"),
+            ("nrs_policies", "fairshare size_fair", Ok(()), ""),
+            ("nrs_fairshare_stats_reset", "1", Ok(()), "-"),
+            ("nrs_fairshare_cross_cpt", "1", Ok(()), "1\n"),
+            ("nrs_fairshare_weights", "clear", Ok(()), ""),
+            ("nrs_tbf_stats_reset", "1", Ok(()), "-"),
+            ("nrs_fairshare_select", "random", Ok(()), "random\n"),
+            ("nrs_fairshare_stats", "1", Err(EACCES), ""),
+            ("clients", "1", Err(EACCES), CLIENTS),
+            ("nrs_policies", "lifo", Err(ENOENT), ""),
+            ("nrs_tbf_rule_error", "x", Err(EACCES), ""),
+            ("nrs_policies", "tbf uid+nid", Ok(()), ""),
+            ("nrs_tbf_rule", "start a uid={1} rate=5", Ok(()), RULES),
+            ("nrs_tbf_rule", "start b gid={1} rate=5", Err(EINVAL), RULES),
+            ("nrs_tbf_rule", "change b rate=5", Err(ENOENT), RULES),
+            ("nrs_tbf_rule", "stop b", Ok(()), RULES),
+            ("nrs_tbf_rule_error", "x", Err(EACCES), ""),
+            ("nrs_tbf_rate", "0", Err(EINVAL), "10000\n"),
+            ("nrs_tbf_global_rate", "0", Ok(()), "0\n"),
+            ("nrs_tbf_rule", "start a uid={1} rate=5", Err(EEXIST), RULES),
+        ];
+        for (name, value, came, shown) in cases {
+            let got = tunables::command(&service, name, value);
+            assert!(got == came);
+            if shown == "-" {
+                continue;
+            }
+            let mut text = Text::default();
+            tunables::show(&service, name, &mut text)?;
+            assert!(shown.is_empty() || text.is(shown));
+        }
+        tunables::command(&service, "nrs_policies", "fifo")?;
+        let gone = tunables::command(&service, "nrs_tbf_rule", "stop a");
+        assert!(gone == Err(ENODEV));
+        let unknown = tunables::command(&service, "no_such", "1");
+        let write_only =
+            tunables::show(&service, "nrs_fairshare_stats_reset", &mut Text::default());
+        assert!(unknown == Err(ENOENT) && write_only == Err(EACCES));
+        Ok(())
+    }
+}

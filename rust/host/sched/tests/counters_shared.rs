@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Counters that parts share: against a model, and tallies from several threads. Claims that race are
+//! tested beside the code, where they can be slowed down.
+
+use nrs_sched::{
+    policy::fairshare::shared::{Counters, Seat, Tally},
+    rng::Rng,
+};
+use proptest::prelude::*;
+use std::{collections::HashMap, sync::Barrier, thread};
+
+/// Threads of a test; more than there are processors, so that they are interrupted.
+const THREADS: usize = 6;
+
+/// An id with tag `tag` in block `block`.
+const fn id(tag: u64, block: u64) -> u64 {
+    (tag << 16) | block
+}
+
+/// Runs `work` in all threads at once, each with its number.
+fn threads<T: Send>(work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    thread::scope(|scope| {
+        let work = &work;
+        let running: Vec<_> = (0..THREADS)
+            .map(|thread| scope.spawn(move || work(thread)))
+            .collect();
+        let ended = running.into_iter().map(|thread| thread.join());
+        ended.map(|ended| ended.expect("no panic")).collect()
+    })
+}
+
+/// Asserts that nobody uses any of the `blocks` blocks: 8 others have room in each.
+fn assert_unused(counters: &Counters, blocks: u64) {
+    let before = counters.crowded();
+    let others: Vec<Seat> = (0..blocks)
+        .flat_map(|block| (1 << 40..(1 << 40) + 8).map(move |tag| id(tag, block)))
+        .map(|id| counters.claim(id).expect("room"))
+        .collect();
+    for seat in others {
+        counters.release(seat);
+    }
+    assert_eq!(counters.crowded(), before);
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Claim(u64, u64),
+    Release(usize),
+    Add(usize, i64),
+    Recheck(usize),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        4 => (1..=6u64, 0..2u64).prop_map(|(tag, block)| Op::Claim(tag, block)),
+        1 => (7..=12u64, 0..2u64).prop_map(|(tag, block)| Op::Claim(tag, block)),
+        3 => any::<usize>().prop_map(Op::Release),
+        4 => (any::<usize>(), -100..1000i64).prop_map(|(at, cost)| Op::Add(at, cost)),
+        1 => any::<usize>().prop_map(Op::Recheck),
+    ]
+}
+
+proptest! {
+    /// One id has one place as long as it has users, with the sum of what was added, and a claim fails
+    /// only if 8 others have users.
+    #[test]
+    fn like_a_map(ops in prop::collection::vec(op(), 1..400)) {
+        let counters = Counters::new(8).expect("memory");
+        let mut seats: Vec<(u64, Seat)> = Vec::new();
+        let mut sums: HashMap<u64, (Seat, u64, usize)> = HashMap::new();
+        for op in ops {
+            match op {
+                Op::Claim(tag, block) => {
+                    let id = id(tag, block);
+                    let there = sums.keys().filter(|other| *other & 0xffff == block).count();
+                    match counters.claim(id) {
+                        Some(seat) => {
+                            let total = counters.total(&seat);
+                            let sum = sums.entry(id).or_insert((seat, total, 0));
+                            prop_assert_eq!(sum.0, seat);
+                            sum.2 += 1;
+                            seats.push((id, seat));
+                        }
+                        None => prop_assert!(there == 8 && !sums.contains_key(&id)),
+                    }
+                }
+                Op::Release(at) if !seats.is_empty() => {
+                    let (id, seat) = seats.swap_remove(at % seats.len());
+                    counters.release(seat);
+                    let sum = sums.get_mut(&id).expect("it has users");
+                    sum.2 -= 1;
+                    if sum.2 == 0 {
+                        sums.remove(&id);
+                    }
+                }
+                Op::Add(at, cost) if !seats.is_empty() => {
+                    let (id, seat) = seats[at % seats.len()];
+                    counters.add(&seat, cost);
+                    let sum = sums.get_mut(&id).expect("it has users");
+                    sum.1 = sum.1.wrapping_add(cost as u64);
+                }
+                Op::Recheck(at) if !seats.is_empty() => {
+                    let (id, seat) = seats[at % seats.len()];
+                    prop_assert_eq!(counters.recheck(&seat, id), None);
+                }
+                _ => {}
+            }
+            for (seat, total, _) in sums.values() {
+                prop_assert_eq!(counters.total(seat), *total);
+            }
+        }
+        for (_, seat) in seats {
+            counters.release(seat);
+        }
+        assert_unused(&counters, 2);
+    }
+
+    /// Tallies of one id are told all that the others serve, each once, whatever the order.
+    #[test]
+    fn tallies_sum(steps in prop::collection::vec((0..3usize, 0..500i64, any::<bool>()), 1..300)) {
+        let counters = Counters::new(8).expect("memory");
+        let mut tallies = [Tally::new(); 3];
+        for tally in &mut tallies {
+            tally.open(&counters, 99);
+        }
+        let (mut served, mut told) = ([0u64; 3], [0u64; 3]);
+        for (part, cost, ask) in steps {
+            if ask {
+                told[part] += tallies[part].elsewhere(&counters);
+            } else {
+                tallies[part].note(&counters, cost);
+                served[part] += cost as u64;
+            }
+            tallies[part].upkeep(&counters, 99);
+        }
+        for part in 0..3 {
+            told[part] += tallies[part].elsewhere(&counters);
+            prop_assert_eq!(told[part], served.iter().sum::<u64>() - served[part]);
+        }
+    }
+}
+
+/// What all tallies are told is what the others served, exactly, while all serve at once.
+#[test]
+fn tallies_are_exact_from_many_threads() {
+    let counters = Counters::new(8).expect("memory");
+    let barrier = Barrier::new(THREADS);
+    let told = threads(|thread| {
+        let mut rng = Rng::new(thread as u64);
+        let mut tally = Tally::new();
+        let (mut served, mut told) = (0u64, 0u64);
+        tally.open(&counters, 1234);
+        barrier.wait();
+        tally.upkeep(&counters, 1234);
+        barrier.wait();
+        for _ in 0..50_000 {
+            let cost = rng.next_u32() % 100;
+            tally.note(&counters, i64::from(cost));
+            served += u64::from(cost);
+            if cost < 30 {
+                told += tally.elsewhere(&counters);
+            }
+        }
+        barrier.wait();
+        told += tally.elsewhere(&counters);
+        assert_eq!(tally.elsewhere(&counters), 0);
+        tally.close(&counters);
+        (served, told)
+    });
+    let all: u64 = told.iter().map(|(served, _)| served).sum();
+    for (served, told) in told {
+        assert_eq!(told, all - served);
+    }
+    assert_unused(&counters, 2);
+}
+
+/// A place goes from id to id while others come and go: nobody is told what strangers served.
+#[test]
+fn strangers_do_not_mix() {
+    let counters = Counters::new(4).expect("memory");
+    threads(|thread| {
+        // One block for all; each thread has an id of its own, so nobody else ever serves it.
+        let mut rng = Rng::new(thread as u64);
+        let mut tally = Tally::new();
+        for round in 0..20_000 {
+            let id = id(1 + thread as u64 + 10 * (round % 3), 0);
+            tally.open(&counters, id);
+            for _ in 0..rng.next_u32() % 4 {
+                tally.note(&counters, 1 + i64::from(rng.next_u32() % 50));
+                tally.upkeep(&counters, id);
+                assert_eq!(tally.elsewhere(&counters), 0);
+            }
+            tally.close(&counters);
+        }
+    });
+    assert_eq!(counters.crowded(), 0);
+    assert_unused(&counters, 1);
+}

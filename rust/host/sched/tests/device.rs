@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Shares of device time: a simulated device whose requests take different times, and what of it is known
+//! when one is sent down.
+
+use nrs_sched::{
+    arena::{attrs, Request},
+    attr::{Attrs, Id},
+    item::Direction,
+    policy::fairshare::{params::CostModel, stats::Row},
+    rng::Rng,
+    sim::{Setup, Sim, Source},
+};
+
+/// What a request takes on a server of the device, ns.
+type Time = fn(&Request) -> u64;
+
+/// 200 us and 20 us a page to read, five times as long to write.
+fn slow_writes(request: &Request) -> u64 {
+    let read = 200_000 + 20_000 * u64::from(request.pages);
+    match request.direction {
+        Direction::Write => 5 * read,
+        Direction::Read | Direction::Other => read,
+    }
+}
+
+/// Next to nothing but the transfer.
+fn by_size(request: &Request) -> u64 {
+    10_000 * u64::from(request.pages)
+}
+
+/// Ten times as fast as the first estimate.
+fn fast(request: &Request) -> u64 {
+    5_000 + 100 * u64::from(request.pages)
+}
+
+/// Runs `count` requests on a device that serves `servers` at a time; what each source had of it, ns.
+fn run(sim: &mut Sim, servers: usize, time: Time, count: u64) -> Vec<u64> {
+    sim.step = 0;
+    let mut had = vec![0; sim.sources.len()];
+    // Requests in service: when they end.
+    let mut active = Vec::new();
+    let mut rng = Rng::new(1);
+    for _ in 0..count {
+        while active.len() < servers {
+            let Some((request, grant)) = sim.get(0) else {
+                break;
+            };
+            let owner = request.owner as usize;
+            // A tenth more or less, as it happens.
+            let time = time(&request) * (900 + rng.below(201)) / 1000;
+            had[owner] += time;
+            active.push((sim.now + time, request, grant));
+            sim.fill_all();
+        }
+        let first = (0..active.len())
+            .min_by_key(|&i| active[i].0)
+            .expect("work");
+        let (end, request, grant) = active.swap_remove(first);
+        sim.now = sim.now.max(end);
+        sim.stop(0, &request, &grant);
+    }
+    active.sort_unstable_by_key(|(end, _, _)| *end);
+    for (end, request, grant) in active {
+        sim.now = sim.now.max(end);
+        sim.stop(0, &request, &grant);
+    }
+    had
+}
+
+fn setup(mode: &str) -> Setup<'_> {
+    let mut setup = Setup::new(mode);
+    setup.tunables.fairshare.cost_model = CostModel::Time;
+    setup
+}
+
+/// Worst deviation from `wanted` parts of the whole, percent.
+fn error(had: &[u64], wanted: &[f64]) -> f64 {
+    let total: u64 = had.iter().sum();
+    let parts = had.iter().zip(wanted);
+    parts
+        .map(|(had, wanted)| (*had as f64 / (total as f64 * wanted) - 1.0).abs() * 100.0)
+        .fold(0.0, f64::max)
+}
+
+/// Readers and writers, small requests and large ones.
+fn different() -> Vec<Source> {
+    let source = |uid, direction, pages: &[u32]| {
+        let source = Source::new(attrs(uid));
+        source.of(pages).going(direction)
+    };
+    vec![
+        source(0, Direction::Read, &[1]),
+        source(1, Direction::Write, &[1]),
+        source(2, Direction::Read, &[256]),
+        source(3, Direction::Write, &[256]),
+        source(4, Direction::Read, &[1, 16, 256]),
+        source(5, Direction::Write, &[1, 16, 256]),
+    ]
+}
+
+#[test]
+fn time_is_shared_equally() {
+    for (name, time, count) in [
+        ("slow writes", slow_writes as Time, 10_000),
+        // The share of one is 20 large requests after 10,000 of all.
+        ("by size", by_size, 60_000),
+        ("fast", fast, 10_000),
+    ] {
+        for servers in [1, 8] {
+            let mut sim = Sim::new(&setup("uid_fair"), different());
+            let had = run(&mut sim, servers, time, count);
+            let error = error(&had, &[1.0 / 6.0; 6]);
+            assert!(
+                error <= 1.0,
+                "{name}, {servers} at a time: {error:.2} %, {had:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn time_is_shared_by_levels_and_weights() {
+    let mut who = different();
+    for (i, source) in who.iter_mut().enumerate() {
+        source.attrs = Attrs {
+            gid: Id::new(i as u32 / 2),
+            ..source.attrs
+        };
+    }
+    for servers in [1, 8] {
+        let mut sim = Sim::new(&setup("gid_then_uid_fair"), who.clone());
+        sim.weigh("gid:1:2,uid:0:3");
+        let had = run(&mut sim, servers, slow_writes, 20_000);
+        let wanted = [3.0 / 16.0, 1.0 / 16.0, 0.25, 0.25, 0.125, 0.125];
+        let error = error(&had, &wanted);
+        assert!(error <= 1.5, "{servers} at a time: {error:.2} %, {had:?}");
+    }
+}
+
+/// A device that is a hundred times slower from one moment to the next.
+#[test]
+fn a_device_that_changes() {
+    for servers in [1, 8] {
+        let mut sim = Sim::new(&setup("uid_fair"), different());
+        run(&mut sim, servers, fast, 5_000);
+        let slow: Time = |request| 100 * fast(request);
+        let had = run(&mut sim, servers, slow, 10_000);
+        let error = error(&had, &[1.0 / 6.0; 6]);
+        assert!(error <= 1.0, "{servers} at a time: {error:.2} %, {had:?}");
+    }
+}
+
+/// The statistics say how much time everybody had; all together as much as the device worked.
+#[test]
+fn time_is_counted() {
+    for servers in [1, 8] {
+        let mut sim = Sim::new(&setup("uid_fair"), different());
+        let start = sim.now;
+        run(&mut sim, servers, slow_writes, 2_000);
+        let (elapsed, rows) = ((sim.now - start) / 1000, sim.rows(0));
+        let counted: u64 = rows.iter().map(|row: &Row| row.ledger.time_us()).sum();
+        let off = counted.abs_diff(elapsed);
+        // What is rounded off, and what is still in service.
+        assert!(off <= elapsed / 100, "{servers}: {counted} of {elapsed}");
+    }
+}

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Shares of trees: groups, their users, and their jobs, by weight and by size.
+
+use nrs_sched::{
+    attr::{Attrs, Id},
+    jobid::JobId,
+    key::Key,
+    nid::Nid,
+    policy::fairshare::params::{Select, SizeMax, SizeSource, SizeWindowS},
+    rng::Rng,
+    sim::{Setup, Sim, Source, SECOND},
+};
+
+const TREES: [Select; 2] = [Select::Deadline, Select::DeadlineMemory];
+
+/// A job of `uid` in `gid` that has `size` nodes.
+fn job(gid: u32, uid: u32, jobid: &str, size: u32) -> Attrs {
+    Attrs {
+        gid: Id::new(gid),
+        uid: Id::new(uid),
+        jobid: JobId::new(jobid.as_bytes()),
+        size,
+        ..Attrs::UNKNOWN
+    }
+}
+
+fn sources(jobs: &[Attrs]) -> Vec<Source> {
+    jobs.iter().copied().map(Source::new).collect()
+}
+
+/// The eight jobs of ThemisIO's composite policy: one user with one job in the first group; three users in
+/// the second, with jobs of 2, 3 and 2, of 3 and 2, and of 1 and 2 nodes.
+fn composite() -> [Attrs; 8] {
+    [
+        job(1, 11, "a", 2),
+        job(2, 21, "b", 2),
+        job(2, 21, "c", 3),
+        job(2, 21, "d", 2),
+        job(2, 22, "e", 3),
+        job(2, 22, "f", 2),
+        job(2, 23, "g", 1),
+        job(2, 23, "h", 2),
+    ]
+}
+
+const COMPOSITE: &str = "gid_then_uid_then_size_fair";
+
+/// Requests of everybody are 1, 16 and 256 pages, of some more often than of others. The share of the
+/// smallest is about 150 of the largest in 10,000.
+fn mixed(jobs: &[Attrs]) -> Vec<Source> {
+    let mixes: [&[u32]; 3] = [&[1, 16, 256], &[1, 16, 16, 256], &[1, 16, 256, 256]];
+    let jobs = jobs.iter().copied().enumerate();
+    jobs.map(|(i, job)| Source::new(job).of(mixes[i % 3]))
+        .collect()
+}
+
+#[track_caller]
+fn near(got: &[u64], wanted: &[f64], percent: f64) {
+    let total: u64 = got.iter().sum();
+    for (got, wanted) in got.iter().zip(wanted) {
+        let off = (*got as f64 / (total as f64 * wanted) - 1.0) * 100.0;
+        assert!(
+            off.abs() <= percent + 1e-9,
+            "{got} of {total} for {wanted}: {off:.3} %"
+        );
+    }
+}
+
+#[test]
+fn two_jobs_by_size() {
+    for select in TREES {
+        for size in [1, 2, 4, 8] {
+            for seed in 1..4 {
+                let jobs = [job(1, 1, "large", size), job(1, 1, "small", 1)];
+                let setup = Setup::new("size_fair").select(select).seed(seed);
+                let mut sim = Sim::new(&setup, sources(&jobs));
+                sim.run(10_000);
+                let served = sim.served();
+                let ratio = served[0] as f64 / served[1] as f64;
+                let error = (ratio / f64::from(size) - 1.0).abs() * 100.0;
+                assert!(
+                    error <= 0.2,
+                    "{select}, {size} to 1: {ratio} is {error:.3} % off"
+                );
+            }
+        }
+    }
+}
+
+/// The published composite policy: 0.1 % is half a request of the smallest job.
+#[test]
+fn composite_of_three_levels() {
+    let ideal = [
+        1.0 / 2.0,
+        1.0 / 21.0,
+        1.0 / 14.0,
+        1.0 / 21.0,
+        1.0 / 10.0,
+        1.0 / 15.0,
+        1.0 / 18.0,
+        1.0 / 9.0,
+    ];
+    for select in TREES {
+        for seed in 1..4 {
+            let setup = Setup::new(COMPOSITE).select(select).seed(seed);
+            let mut sim = Sim::new(&setup, sources(&composite()));
+            sim.run(10_000);
+            near(&sim.served(), &ideal, 0.1);
+        }
+    }
+}
+
+#[test]
+fn composite_of_mixed_sizes() {
+    for select in TREES {
+        for seed in 1..4 {
+            let setup = Setup::new(COMPOSITE).select(select).seed(seed);
+            let mut sim = Sim::new(&setup, mixed(&composite()));
+            sim.run(10_000);
+            let error = sim.outcome().error;
+            assert!(error <= 1.0, "{select}, seed {seed}: {error:.3} %");
+        }
+    }
+}
+
+/// Jobs come and go, each at its own time for its own part of a cycle; what the idle ones leave is divided
+/// within their level first.
+#[test]
+fn composite_that_goes_on_and_off() {
+    const CYCLE: u64 = 4000;
+    for select in TREES {
+        let setup = Setup::new(COMPOSITE).select(select);
+        let mut sim = Sim::new(&setup, sources(&composite()));
+        let mut rng = Rng::new(1);
+        let duty: Vec<(u64, u64)> = (0..8)
+            .map(|_| (rng.below(CYCLE), CYCLE * (30 + rng.below(41)) / 100))
+            .collect();
+        sim.run_with(100_000, |sim, turn| {
+            for (source, (phase, on)) in duty.iter().enumerate() {
+                sim.switch(source, (turn + phase) % CYCLE < *on);
+            }
+        });
+        let error = sim.outcome().error;
+        assert!(error <= 0.5, "{select}: {error:.3} %");
+    }
+}
+
+/// One user with two jobs, one with four: half each, and equal parts of the half.
+#[test]
+fn users_then_jobs() {
+    let jobs: Vec<Attrs> = (0..6u32)
+        .map(|i| job(1, u32::from(i >= 2), &format!("job{i}"), 0))
+        .collect();
+    let mut sim = Sim::new(&Setup::new("uid_then_jobid_fair"), sources(&jobs));
+    sim.run(8_000);
+    assert_eq!(sim.served(), [2000, 2000, 1000, 1000, 1000, 1000]);
+    // A job of the same name is another one below another user.
+    let jobs = [job(1, 1, "x", 0), job(1, 2, "x", 0), job(1, 2, "y", 0)];
+    let mut sim = Sim::new(&Setup::new("uid_then_jobid_fair"), sources(&jobs));
+    sim.run(8_000);
+    assert_eq!(sim.served(), [4000, 2000, 2000]);
+    // Whoever is named first shares first.
+    let mut sim = Sim::new(&Setup::new("jobid_then_uid_fair"), sources(&jobs));
+    sim.run(8_000);
+    assert_eq!(sim.served(), [2000, 2000, 4000]);
+}
+
+/// Any level may come before any other.
+#[test]
+fn levels_in_any_order() {
+    let levels = ["gid", "uid", "jobid", "projid", "nid", "nodemap"];
+    let mut rng = Rng::new(5);
+    for round in 0..40u64 {
+        let mut names = levels;
+        for at in (1..names.len()).rev() {
+            names.swap(at, rng.below(at as u64 + 1) as usize);
+        }
+        let depth = 1 + round as usize % names.len();
+        let mode = format!("{}_fair", names[..depth].join("_then_"));
+        let who: Vec<Source> = (0..8)
+            .map(|i| {
+                let mut pick = || rng.below(3) as u32;
+                let mut attrs = job(pick(), pick(), &format!("job{}", pick()), 0);
+                attrs.projid = Id::new(pick());
+                attrs.nodemap = Id::new(pick());
+                attrs.nid = Nid::parse(&format!("10.0.0.{}@tcp", pick())).ok();
+                Source::new(attrs).of(&[[1, 4, 16][i % 3]])
+            })
+            .collect();
+        let mut sim = Sim::new(&Setup::new(&mode).seed(round), who);
+        sim.run(10_000);
+        let error = sim.outcome().error;
+        assert!(error <= 2.0, "{mode}: {error:.3} %");
+    }
+}
+
+/// Without a value of a level requests are one entity there.
+#[test]
+fn absent_values() {
+    let none = Attrs::UNKNOWN;
+    let user = |uid| Attrs {
+        uid: Id::new(uid),
+        ..none
+    };
+    let root = job(0, 0, "", 0);
+    let mut sim = Sim::new(
+        &Setup::new("gid_then_uid_fair"),
+        sources(&[none, user(1), user(2), root]),
+    );
+    sim.run(6_000);
+    // Those without a group are three users of one group, root is another group.
+    assert_eq!(sim.served(), [1000, 1000, 1000, 3000]);
+    let mut sim = Sim::new(&Setup::new("nid_then_jobid_fair"), sources(&[none, root]));
+    sim.run(1_000);
+    assert_eq!(sim.sources[0].served + sim.sources[1].served, 1000);
+    let leaves = sim.rows(0).iter().filter(|row| row.leaf).count();
+    assert_eq!(leaves, 1);
+}
+
+/// Weights count on every level, and from the moment they change.
+#[test]
+fn weights_of_levels() {
+    let jobs = [
+        job(1, 11, "a.1", 0),
+        job(1, 11, "b.1", 0),
+        job(1, 12, "a.2", 0),
+        job(2, 11, "c", 0),
+    ];
+    let mode = "gid_then_uid_then_jobid_fair";
+    let steps: [(&str, [u64; 4]); 7] = [
+        ("", [3, 3, 6, 12]),
+        ("gid:1:2", [4, 4, 8, 8]),
+        ("uid:11:3", [6, 6, 4, 8]),
+        ("jobid:a.*:5", [10, 2, 4, 8]),
+        ("-gid:1,gid:2:2", [5, 1, 2, 16]),
+        ("jobid:\"a.1\":1", [3, 3, 2, 16]),
+        ("clear", [3, 3, 6, 12]),
+    ];
+    for select in TREES {
+        let mut sim = Sim::new(&Setup::new(mode).select(select), sources(&jobs));
+        for (items, wanted) in steps {
+            sim.weigh(items);
+            // What was queued when they changed.
+            sim.run(100);
+            let before = sim.served();
+            sim.run(12_000);
+            let after = sim.served();
+            for ((after, before), wanted) in after.iter().zip(before).zip(wanted) {
+                let off = (after - before).abs_diff(wanted * 500);
+                assert!(off <= 3, "{select}, {items}: {off} from {wanted} times 500");
+            }
+        }
+    }
+}
+
+#[test]
+fn weights_at_their_ends() {
+    let users = [job(1, 1, "", 0), job(1, 2, "", 0), job(1, 3, "", 0)];
+    for select in TREES {
+        let mut sim = Sim::new(&Setup::new("uid_fair").select(select), sources(&users));
+        sim.weigh("uid:1:10000");
+        sim.run(100_020);
+        let served = sim.served();
+        assert!(
+            served[1].abs_diff(10) <= 1 && served[2].abs_diff(10) <= 1,
+            "{served:?}"
+        );
+    }
+}
+
+/// Weights change all the time and everybody still gets what the weights of the time say.
+#[test]
+fn weights_that_change_all_the_time() {
+    for select in TREES {
+        let mut sim = Sim::new(&Setup::new(COMPOSITE).select(select), sources(&composite()));
+        let mut rng = Rng::new(8);
+        for _ in 0..250 {
+            let item = match rng.below(3) {
+                0 => format!("gid:{}", 1 + rng.below(2)),
+                1 => format!("uid:{}", 21 + rng.below(3)),
+                _ => format!("jobid:{}", char::from(b'a' + rng.below(8) as u8)),
+            };
+            sim.weigh(&format!("{item}:{}", 1 + rng.below(9)));
+            sim.run(200);
+        }
+        let error = sim.outcome().error;
+        assert!(error <= 0.5, "{select}: {error:.3} %");
+    }
+}
+
+fn sized(source: SizeSource, jobs: &[(&str, &[&str])]) -> Sim {
+    let mut setup = Setup::new("size_fair");
+    setup.tunables.fairshare.size_source = source;
+    setup.tunables.fairshare.size_window_s = SizeWindowS::new(2).expect("within limits");
+    setup.tunables.fairshare.size_max = SizeMax::new(64).expect("within limits");
+    let mut who = Vec::new();
+    for (jobid, nids) in jobs {
+        for nid in *nids {
+            let mut attrs = job(1, 1, jobid, 0);
+            attrs.nid = Nid::parse(nid).ok();
+            who.push(Source::new(attrs));
+        }
+    }
+    let mut sim = Sim::new(&setup, who);
+    // Classes are found anew now and then, so that clients are counted; here, always.
+    sim.forgetful = true;
+    sim
+}
+
+/// Pages of each job within `seconds`, weights looked at ten times a second.
+fn by_job(sim: &mut Sim, seconds: u64) -> Vec<u64> {
+    let mut before: Vec<(Key, u64)> = Vec::new();
+    let end = sim.now + seconds * SECOND;
+    let sum = |sim: &Sim| {
+        let rows = sim.rows(0);
+        rows.iter()
+            .map(|row| (row.key, row.ledger.cost_pages()))
+            .collect()
+    };
+    before.extend::<Vec<_>>(sum(sim));
+    while sim.now < end {
+        sim.run(SECOND / 10 / sim.step);
+        sim.refresh();
+    }
+    let after: Vec<(Key, u64)> = sum(sim);
+    let mut got: Vec<(Key, u64)> = after
+        .iter()
+        .map(|(key, pages)| {
+            let old = before.iter().find(|(k, _)| k == key);
+            (*key, pages - old.map_or(0, |(_, pages)| *pages))
+        })
+        .collect();
+    got.sort();
+    got.into_iter().map(|(_, pages)| pages).collect()
+}
+
+/// The clients of a job are its size; those that went are forgotten after the window.
+#[test]
+fn size_from_clients() {
+    let three = ["10.0.0.1@tcp", "10.0.0.2@tcp", "10.0.0.3@tcp"];
+    let mut sim = sized(SizeSource::Nids, &[("a", &three), ("b", &["10.0.0.1@tcp"])]);
+    by_job(&mut sim, 1);
+    let got = by_job(&mut sim, 4);
+    near(&got, &[0.75, 0.25], 0.5);
+    for source in 1..3 {
+        sim.switch(source, false);
+    }
+    // Twice the window, to be sure.
+    by_job(&mut sim, 5);
+    let got = by_job(&mut sim, 2);
+    near(&got, &[0.5, 0.5], 0.5);
+}
+
+#[test]
+fn size_from_names() {
+    let jobs: [(&str, &[&str]); 3] = [
+        ("x#6", &["10.0.0.1@tcp", "10.0.0.2@tcp"]),
+        ("y#1", &["10.0.0.3@tcp"]),
+        ("z.1000", &["10.0.0.4@tcp"]),
+    ];
+    let mut sim = sized(SizeSource::Suffix, &jobs);
+    let got = by_job(&mut sim, 2);
+    near(&got, &[0.75, 0.125, 0.125], 0.5);
+    // Larger than the limit is the limit: 64 to 6.
+    let jobs: [(&str, &[&str]); 2] = [("x#6", &["10.0.0.1@tcp"]), ("y#4000", &["10.0.0.3@tcp"])];
+    let mut sim = sized(SizeSource::Suffix, &jobs);
+    let got = by_job(&mut sim, 2);
+    near(&got, &[6.0 / 70.0, 64.0 / 70.0], 0.5);
+    // Names are only names if sizes come from clients.
+    let mut sim = sized(SizeSource::Nids, &jobs);
+    let got = by_job(&mut sim, 2);
+    near(&got, &[0.5, 0.5], 0.5);
+}
+
+/// What requests say is believed before what is counted, and when it changes.
+#[test]
+fn size_as_requests_say() {
+    let two = ["10.0.0.1@tcp", "10.0.0.2@tcp"];
+    let mut sim = sized(SizeSource::Nids, &[("a", &two), ("b", &["10.0.0.1@tcp"])]);
+    for source in 0..2 {
+        sim.sources[source].attrs.size = 4;
+    }
+    by_job(&mut sim, 1);
+    let got = by_job(&mut sim, 2);
+    near(&got, &[0.8, 0.2], 0.5);
+    for source in 0..2 {
+        sim.sources[source].attrs.size = 9;
+    }
+    by_job(&mut sim, 1);
+    let got = by_job(&mut sim, 2);
+    near(&got, &[0.9, 0.1], 0.5);
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! How long requests wait: nobody starves, newcomers and rare guests are served soon, and who is alone is
+//! served like with fifo.
+
+use nrs_sched::{
+    arena::attrs,
+    attr::{Attrs, Id},
+    jobid::JobId,
+    policy::fairshare::params::{OppThreshold, Select},
+    rng::Rng,
+    sim::{Setup, Sim, Source},
+};
+
+const DEEP: &str = "gid_then_uid_then_jobid_fair";
+const MODES: [&str; 3] = ["uid_fair", "gid_then_uid_fair", DEEP];
+const TREES: [Select; 2] = [Select::Deadline, Select::DeadlineMemory];
+
+/// Twelve jobs of six users in three groups.
+fn twelve() -> Vec<Attrs> {
+    let job = |i: u32| Attrs {
+        gid: Id::new(i / 4),
+        uid: Id::new(i / 2),
+        jobid: JobId::new(format!("job{i}").as_bytes()),
+        ..Attrs::UNKNOWN
+    };
+    (0..12).map(job).collect()
+}
+
+/// Nobody with queued work waits longer than three of its fair periods and one round, a largest request of
+/// everybody, while others come and go.
+#[test]
+fn nobody_waits_longer_than_the_bound() {
+    for mode in MODES {
+        for select in TREES {
+            for seed in 1..6 {
+                let mut rng = Rng::new(seed);
+                let mut source = |attrs| {
+                    let pages = [1, 16, 256][rng.below(3) as usize];
+                    Source::new(attrs).of(&[pages])
+                };
+                let who = twelve().into_iter().map(&mut source).collect();
+                let setup = Setup::new(mode).select(select).seed(seed);
+                let mut sim = Sim::new(&setup, who);
+                sim.run_with(10_000, |sim, _| {
+                    for source in 0..12 {
+                        if rng.below(200) == 0 {
+                            let on = sim.sources[source].on;
+                            sim.switch(source, !on);
+                        }
+                    }
+                });
+                let got = sim.outcome();
+                assert!(
+                    got.over_a_round <= 3.0,
+                    "{mode}, {select}, seed {seed}: {got:?}"
+                );
+            }
+        }
+    }
+}
+
+/// A newcomer does not wait for the next delta.
+#[test]
+fn a_newcomer_is_served_within_a_round() {
+    for mode in MODES {
+        for select in TREES {
+            let mut who: Vec<Source> = twelve().into_iter().map(Source::new).collect();
+            // All of the first user.
+            (who[0].on, who[1].on) = (false, false);
+            let mut sim = Sim::new(&Setup::new(mode).select(select), who);
+            sim.run(5_000);
+            sim.switch(0, true);
+            let waited = (0..100).take_while(|_| sim.serve(0) != Some(0)).count();
+            assert!(waited <= 12, "{mode}, {select}: {waited}");
+        }
+    }
+}
+
+/// Dispatches that the requests of the last source wait; it brings one every `period` dispatches.
+fn waits_of_a_guest(sim: &mut Sim, period: u64, count: usize) -> Vec<u64> {
+    let guest = sim.sources.len() - 1;
+    let mut waits = Vec::new();
+    let (mut turn, mut arrived) = (0u64, 0);
+    while waits.len() < count {
+        if turn % period == 0 && sim.sources[guest].queued == 0 {
+            sim.bring(guest);
+            arrived = turn;
+        }
+        if sim.serve(0) == Some(guest) {
+            waits.push(turn - arrived);
+        }
+        turn += 1;
+    }
+    waits.sort_unstable();
+    waits
+}
+
+/// Whoever asks for far less than its share does not wait at all.
+#[test]
+fn a_rare_guest_is_served_at_once() {
+    for (mode, guest) in [
+        ("uid_fair", attrs(99)),
+        // Alone in its group, and in a group where others are busy.
+        (
+            DEEP,
+            Attrs {
+                gid: Id::new(9),
+                ..attrs(9)
+            },
+        ),
+        (
+            DEEP,
+            Attrs {
+                gid: Id::new(0),
+                ..attrs(9)
+            },
+        ),
+    ] {
+        for seed in 1..4 {
+            let mut who: Vec<Source> = twelve().into_iter().take(8).map(Source::new).collect();
+            if mode == "uid_fair" {
+                for (source, uid) in who.iter_mut().zip(0..) {
+                    source.attrs = attrs(uid);
+                }
+            }
+            who.push(Source::new(guest).off());
+            let mut sim = Sim::new(&Setup::new(mode).seed(seed), who);
+            sim.run(1_000);
+            let waits = waits_of_a_guest(&mut sim, 100, 1_000);
+            let p99 = waits[waits.len() * 99 / 100];
+            assert_eq!(
+                p99,
+                0,
+                "{mode}, seed {seed}: {:?}",
+                &waits[waits.len() - 20..]
+            );
+        }
+    }
+}
+
+/// Nobody but one: the order is that of arrival, with any selection, on any number of levels.
+#[test]
+fn a_lone_job_is_served_like_with_fifo() {
+    for mode in MODES {
+        for select in Select::ALL {
+            let lone = Source::new(twelve()[5]).of(&[1, 16, 256, 3]);
+            let mut sim = Sim::new(&Setup::new(mode).select(*select), vec![lone]);
+            let mut last = 0;
+            for _ in 0..2_000 {
+                let (request, grant) = sim.get(0).expect("queued");
+                assert_eq!(request.id, last + 1, "{mode}, {select}");
+                last = request.id;
+                sim.stop(0, &request, &grant);
+                sim.bring(0);
+            }
+        }
+    }
+}
+
+/// Below the threshold the order is that of arrival whoever asks, at the threshold shares decide.
+#[test]
+fn below_the_threshold_the_oldest_goes() {
+    for mode in MODES {
+        for select in Select::ALL {
+            let mut setup = Setup::new(mode).select(*select);
+            setup.tunables.fairshare.opp_threshold = OppThreshold::new(24).expect("within limits");
+            let who = twelve()
+                .into_iter()
+                .map(|who| Source::new(who).off())
+                .collect();
+            let mut sim = Sim::new(&setup, who);
+            let mut rng = Rng::new(7);
+            let mut next = 1;
+            for _ in 0..1_000 {
+                // Never more than 23 are queued.
+                for _ in 0..rng.below(24 - u64::from(sim.queued())) {
+                    sim.bring(rng.below(12) as usize);
+                }
+                for _ in 0..rng.below(24) {
+                    if let Some((request, grant)) = sim.get(0) {
+                        assert_eq!(request.id, next, "{mode}, {select}");
+                        next += 1;
+                        sim.stop(0, &request, &grant);
+                    }
+                }
+            }
+            let rows = sim.rows(0);
+            let sum = |count: fn(&nrs_sched::policy::fairshare::stats::Row) -> u64| -> u64 {
+                rows.iter().map(count).sum()
+            };
+            assert_eq!(sum(|row| row.ledger.opportunity()), next - 1);
+            assert_eq!(sum(|row| row.ledger.dispatched()), next - 1);
+        }
+    }
+}
+
+/// What went down without a decision is not charged: shares start from where they were.
+#[test]
+fn opportunity_is_free() {
+    for mode in MODES {
+        let mut setup = Setup::new(mode);
+        setup.tunables.fairshare.opp_threshold = OppThreshold::new(8).expect("within limits");
+        let who = twelve()
+            .into_iter()
+            .map(|who| Source::new(who).off())
+            .collect();
+        let mut sim = Sim::new(&setup, who);
+        for _ in 0..1_000 {
+            sim.bring(0);
+            sim.serve(0);
+        }
+        sim.ideal.forget();
+        for source in 0..12 {
+            sim.switch(source, true);
+        }
+        sim.run(12_000);
+        let error = sim.outcome().error;
+        assert!(error <= 0.2, "{mode}: {error} %");
+    }
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Tables of weights: no text panics, and what is written out makes the same table again.
+
+use nrs_sched::{
+    attr::Attrs,
+    jobid::JobId,
+    key::{Field, Key},
+    nid::Nid,
+    policy::fairshare::{
+        mode::Mode,
+        weights::{split, Weights, WEIGHTS_MAX, WEIGHT_MAX},
+    },
+};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+/// Text that is close to the grammar.
+fn near() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        3 => prop_oneof![
+            Just("uid:"), Just("gid:"), Just("projid:"), Just("nodemap:"), Just("nid:"), Just("jobid:"),
+            Just("-uid:"), Just("-jobid:"), Just("clear"), Just("opcode:"),
+        ].prop_map(str::to_owned),
+        3 => (0u32..20_000).prop_map(|n| n.to_string()),
+        1 => prop_oneof![
+            Just("\""), Just("\\"), Just("\\x"), Just("*"), Just("?"), Just(":"), Just("-"), Just("0@lo"),
+            Just("10.0.0.1@tcp"), Just("fe80::1@o2ib"), Just("dd.0"), Just("weight="), Just("_fair"),
+        ].prop_map(str::to_owned),
+        2 => prop_oneof![Just(":"), Just(","), Just(" "), Just("\n"), Just("\t")].prop_map(str::to_owned),
+        1 => any::<char>().prop_map(|c| c.to_string()),
+    ];
+    proptest::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
+}
+
+/// Bytes of an identifier, mostly those with a meaning of their own.
+fn name() -> impl Strategy<Value = Vec<u8>> {
+    let byte = prop_oneof![
+        3 => 1u8..=255,
+        3 => b'a'..=b'c',
+        2 => prop_oneof![Just(b'"'), Just(b'\\'), Just(b','), Just(b' '), Just(b':'), Just(b'-')],
+    ];
+    let byte = byte.prop_filter("wildcards are tested elsewhere", |b| !b"*?".contains(b));
+    proptest::collection::vec(byte, 1..=31)
+}
+
+#[derive(Clone, Debug)]
+enum Edit {
+    Set(Key, u32),
+    Remove(Key),
+    Clear,
+}
+
+fn key() -> impl Strategy<Value = Key> {
+    prop_oneof![
+        (0u32..20).prop_map(Key::Uid),
+        any::<u32>().prop_map(|n| Key::Gid(n.min(u32::MAX - 1))),
+        (0u32..4).prop_map(Key::Projid),
+        (0u32..4).prop_map(Key::Nodemap),
+        (0u8..8).prop_map(|n| Key::Nid(Nid::parse(&format!("10.0.0.{n}@tcp")).expect("a client"))),
+        name().prop_map(|name| Key::Jobid(JobId::new(&name))),
+        (0u8..4).prop_map(|n| Key::Jobid(JobId::new(&[b'j', n + 1]))),
+        prop_oneof![Just(Field::Uid), Just(Field::Jobid)].prop_map(Key::Absent),
+    ]
+}
+
+fn edit() -> impl Strategy<Value = Edit> {
+    prop_oneof![
+        20 => (key(), 1..=WEIGHT_MAX).prop_map(|(key, weight)| Edit::Set(key, weight)),
+        4 => key().prop_map(Edit::Remove),
+        1 => Just(Edit::Clear),
+    ]
+}
+
+/// Field and value of `key` as text, every byte of a job as an escape.
+fn value(key: &Key) -> String {
+    match key {
+        Key::Jobid(job) => {
+            let bytes = job.as_bytes().iter().map(|b| format!("\\x{b:02X}"));
+            let bytes = bytes.collect::<Vec<_>>().concat();
+            format!("jobid:\"{bytes}\"")
+        }
+        Key::Absent(Field::Jobid) => "jobid:\"\"".to_owned(),
+        Key::Absent(field) => format!("{}:4294967295", field.name()),
+        other => other.to_string(),
+    }
+}
+
+fn shown(weights: &Weights) -> String {
+    let mut out = String::new();
+    weights.write(&mut out).expect("a string takes all");
+    out
+}
+
+/// Keys whose weight tells tables apart.
+fn probes() -> Vec<Key> {
+    let mut keys: Vec<Key> = (0..64).map(Key::Uid).collect();
+    for job in ["dd.0", "*", "", "a", "0", "dd.00"] {
+        let attrs = Attrs {
+            jobid: JobId::new(job.as_bytes()),
+            ..Attrs::UNKNOWN
+        };
+        keys.push(Key::of(Field::Jobid, &attrs));
+    }
+    keys.extend(Field::ALL.map(Key::Absent));
+    keys
+}
+
+/// Writes the table, applies that to an empty one, and compares.
+fn check_again(weights: &Weights) {
+    let text = shown(weights);
+    let again = Weights::new().apply(&text).expect("what was written");
+    assert_eq!(shown(&again), text);
+    assert_eq!(again.len(), weights.len());
+    for key in probes() {
+        assert_eq!(again.of(&key), weights.of(&key), "{key}");
+    }
+    // And to itself, where it changes nothing; and in one line.
+    let same = weights
+        .apply(&text.replace('\n', ","))
+        .expect("no more weights");
+    assert_eq!(shown(&same), text);
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics(text in prop_oneof![any::<String>(), near()]) {
+        let start = Weights::new().apply("uid:1:2 jobid:a*:3 jobid:dd.0:4").expect("a table");
+        match start.apply(&text) {
+            Ok(weights) => check_again(&weights),
+            Err(error) => prop_assert!(!error.reason.is_empty() && !error.reason.contains('\n')),
+        }
+        if let Ok((mode, _)) = split(&text) {
+            prop_assert_eq!(Mode::parse(&mode.to_string()), Ok(mode));
+        }
+    }
+
+    #[test]
+    fn agrees_with_a_map(edits in proptest::collection::vec(edit(), 0..200)) {
+        let mut map = BTreeMap::new();
+        let mut weights = Weights::new();
+        for edit in &edits {
+            let text = match edit {
+                Edit::Set(key, weight) => format!("{}:{weight}", value(key)),
+                Edit::Remove(key) => format!("-{}", value(key)),
+                Edit::Clear => "clear".to_owned(),
+            };
+            let done = match edit {
+                Edit::Set(key, weight) => {
+                    map.insert(*key, *weight);
+                    true
+                }
+                Edit::Remove(key) => map.remove(key).is_some(),
+                Edit::Clear => {
+                    map.clear();
+                    true
+                }
+            };
+            let next = weights.apply(&text);
+            prop_assert_eq!(next.is_ok(), done, "{}", text);
+            weights = next.unwrap_or(weights);
+        }
+        prop_assert_eq!(weights.len(), map.len());
+        for (key, weight) in &map {
+            prop_assert_eq!(weights.of(key), *weight);
+        }
+        check_again(&weights);
+        prop_assert!(weights.len() <= WEIGHTS_MAX);
+    }
+
+    #[test]
+    fn wildcards(patterns in proptest::collection::vec("[ab*?]{0,6}", 0..20), job in "[ab]{0,6}") {
+        let wild = |text: &str| text.contains(['*', '?']);
+        let mut turns: Vec<(String, u32)> = Vec::new();
+        let mut exact = BTreeMap::new();
+        let mut text = String::new();
+        for (pattern, weight) in patterns.into_iter().zip(2..) {
+            text += &format!("jobid:\"{pattern}\":{weight} ");
+            if !wild(&pattern) {
+                exact.insert(pattern, weight);
+            } else if let Some(turn) = turns.iter_mut().find(|turn| turn.0 == pattern) {
+                turn.1 = weight;
+            } else {
+                turns.push((pattern, weight));
+            }
+        }
+        let weights = Weights::new().apply(&text).expect("all are well formed");
+        check_again(&weights);
+        let id = JobId::new(job.as_bytes());
+        let key = if job.is_empty() { Key::Absent(Field::Jobid) } else { Key::Jobid(id) };
+        let turn = turns.iter().find(|turn| matches(turn.0.as_bytes(), job.as_bytes()));
+        let want = exact.get(&job).or(turn.map(|turn| &turn.1));
+        prop_assert_eq!(weights.of(&key), want.copied().unwrap_or(1));
+    }
+}
+
+/// The definition of a pattern.
+fn matches(pattern: &[u8], subject: &[u8]) -> bool {
+    match pattern.split_first() {
+        None => subject.is_empty(),
+        Some((b'*', rest)) => (0..=subject.len()).any(|i| matches(rest, &subject[i..])),
+        Some((b'?', rest)) => subject
+            .split_first()
+            .is_some_and(|(_, tail)| matches(rest, tail)),
+        Some((byte, rest)) => subject
+            .split_first()
+            .is_some_and(|(first, tail)| first == byte && matches(rest, tail)),
+    }
+}

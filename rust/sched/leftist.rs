@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Priority queues of slots that share their memory.
+//!
+//! # Vocabulary
+//!
+//! - *Knot*: what the queues keep of a slot, 24 bytes (`Knot`).
+//! - *Forest*: the knots of all slots ([`Forest`]). A slot is in at most one queue of a forest.
+//! - *Root*: a queue, which is nothing but the slot that comes out first ([`Root`]).
+//! - *Rank* of a knot: number of knots on the way from it to the right and further to the right, itself
+//!   included; 0 for no knot.
+//!
+//! Keys are wrapping 64-bit numbers that are compared by their difference, so those of one queue must lie
+//! within 2^63 of each other. Equal keys are ordered by slot number, which makes every order that a queue
+//! yields repeatable.
+//!
+//! # How it works
+//!
+//! A queue is a leftist tree (C. A. Crane, "Linear lists and priority queues as balanced binary trees",
+//! 1972; D. E. Knuth, "The Art of Computer Programming", volume 3, section 5.2.3): no knot comes out before
+//! its parent, and no knot has a higher rank to the right than to the left. So the way to the right has at
+//! most log2(n + 1) knots, and two trees are merged along those two ways:
+//!
+//! ```text
+//!        1                         rank of a knot = 1 + rank to its right
+//!      /   \
+//!     4     2      merge:   walk down the two ways to the right, the lesser key first,
+//!    / \   /                then walk back up: where the rank to the right became the higher one,
+//!   9   5 7                 left and right change places
+//! ```
+//!
+//! A knot keeps the ranks of its two children, not its own, so the walk touches no knot beside the way.
+//! Each operation costs O(log n) at worst, uses no memory, and does not recurse.
+
+use crate::sched::{
+    mem::{Bulk, NoMemory, Pile},
+    slab::NONE,
+};
+
+/// What a queue keeps of a slot.
+#[derive(Clone, Copy, Debug)]
+pub struct Knot {
+    key: u64,
+    left: u32,
+    right: u32,
+    parent: u32,
+    left_rank: u8,
+    right_rank: u8,
+}
+
+impl Knot {
+    /// A knot in a queue of its own, or in none.
+    const fn single(key: u64) -> Self {
+        Self {
+            key,
+            left: NONE,
+            right: NONE,
+            parent: NONE,
+            left_rank: 0,
+            right_rank: 0,
+        }
+    }
+
+    /// Its rank.
+    const fn rank(&self) -> u8 {
+        self.right_rank.saturating_add(1)
+    }
+
+    /// Puts the child with the lower rank to the right.
+    fn lean(&mut self) {
+        if self.left_rank < self.right_rank {
+            core::mem::swap(&mut self.left, &mut self.right);
+            core::mem::swap(&mut self.left_rank, &mut self.right_rank);
+        }
+    }
+}
+
+/// A queue: the slot that comes out first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Root(u32);
+
+impl Root {
+    /// A queue without slots.
+    pub const EMPTY: Self = Self(NONE);
+
+    /// The slot that comes out first.
+    #[inline]
+    pub const fn top(self) -> Option<u32> {
+        if self.0 == NONE {
+            None
+        } else {
+            Some(self.0)
+        }
+    }
+}
+
+impl Default for Root {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+/// The knots of all slots.
+///
+/// # Invariants
+///
+/// - No knot comes out before its parent.
+/// - No knot has a higher rank to the right than to the left, and both are what the children say.
+/// - A knot in no queue is single, as is the only one of a queue.
+pub struct Forest {
+    knots: Bulk<Knot>,
+}
+
+impl Forest {
+    /// A forest that can be fed for up to `max` slots; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn new(max: usize) -> Result<Self, NoMemory> {
+        Ok(Self {
+            knots: Bulk::new(max)?,
+        })
+    }
+
+    /// Number of slots there is memory for.
+    pub fn capacity(&self) -> usize {
+        self.knots.capacity()
+    }
+
+    /// Number of chunks missing for `slots` slots in all.
+    pub fn wants(&self, slots: usize) -> usize {
+        self.knots.wants(slots.saturating_sub(self.knots.len()))
+    }
+
+    /// Takes chunks and hands back those there is no use for.
+    pub fn feed(&mut self, pile: Pile<Knot>) -> Pile<Knot> {
+        self.knots.feed(pile)
+    }
+
+    /// There is a slot `slot`, below the capacity; does nothing if it was there.
+    pub fn create(&mut self, slot: u32) {
+        while self.knots.len() <= slot as usize {
+            if self.knots.push(Knot::single(0)).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// What a slot in a queue is ordered by.
+    #[inline]
+    pub fn key(&self, slot: u32) -> Option<u64> {
+        Some(self.knots.get(slot as usize)?.key)
+    }
+
+    /// The slot that comes out of `root` first, and its key.
+    #[inline]
+    pub fn top(&self, root: Root) -> Option<(u32, u64)> {
+        let slot = root.top()?;
+        Some((slot, self.key(slot)?))
+    }
+
+    /// Adds a slot that is in no queue.
+    pub fn push(&mut self, root: &mut Root, key: u64, slot: u32) {
+        let Some(knot) = self.knots.get_mut(slot as usize) else {
+            return;
+        };
+        *knot = Knot::single(key);
+        root.0 = self.merge(root.0, slot);
+    }
+
+    /// Takes out a slot, which is in this queue.
+    pub fn remove(&mut self, root: &mut Root, slot: u32) {
+        let Some(knot) = self.knots.get_mut(slot as usize) else {
+            return;
+        };
+        let gone = core::mem::replace(knot, Knot::single(knot.key));
+        for child in [gone.left, gone.right] {
+            self.hang(child, NONE);
+        }
+        let rest = self.merge(gone.left, gone.right);
+        if gone.parent == NONE {
+            root.0 = rest;
+            return;
+        }
+        self.hang(rest, gone.parent);
+        let rank = self.knots.get(rest as usize).map_or(0, Knot::rank);
+        if let Some(parent) = self.knots.get_mut(gone.parent as usize) {
+            if parent.left == slot {
+                (parent.left, parent.left_rank) = (rest, rank);
+            } else {
+                (parent.right, parent.right_rank) = (rest, rank);
+            }
+        }
+        self.climb(gone.parent, gone.parent);
+    }
+
+    /// Gives a slot in this queue a new key; cheap if it can stay where it is.
+    pub fn update(&mut self, root: &mut Root, key: u64, slot: u32) {
+        let Some(&knot) = self.knots.get(slot as usize) else {
+            return;
+        };
+        let stays = match key.wrapping_sub(knot.key) as i64 {
+            0 => return,
+            earlier if earlier < 0 => {
+                knot.parent == NONE || self.key_before(knot.parent, key, slot)
+            }
+            _ => [knot.left, knot.right]
+                .iter()
+                .all(|&child| child == NONE || !self.key_before(child, key, slot)),
+        };
+        if !stays {
+            self.remove(root, slot);
+            self.push(root, key, slot);
+        } else if let Some(knot) = self.knots.get_mut(slot as usize) {
+            knot.key = key;
+        }
+    }
+
+    /// Whether `knot` comes out before `slot` would with `key`.
+    fn key_before(&self, knot: u32, key: u64, slot: u32) -> bool {
+        self.key(knot)
+            .is_some_and(|other| before(other, knot, key, slot))
+    }
+
+    /// Makes `parent` the parent of `child`, if there is a child.
+    fn hang(&mut self, child: u32, parent: u32) {
+        if let Some(knot) = self.knots.get_mut(child as usize) {
+            knot.parent = parent;
+        }
+    }
+
+    /// Merges two trees without parents, given by their roots; the root of the result.
+    fn merge(&mut self, one: u32, other: u32) -> u32 {
+        if one == NONE {
+            return other;
+        }
+        let (Some(a), Some(b)) = (
+            self.knots.get(one as usize).copied(),
+            self.knots.get(other as usize).copied(),
+        ) else {
+            return one;
+        };
+        // `at` is on the way that was merged, `over` is the tree that still has to go below it.
+        let swap = before(b.key, other, a.key, one);
+        let (top, mut over) = if swap { (other, one) } else { (one, other) };
+        let (mut right, mut tree) = if swap { (b.right, a) } else { (a.right, b) };
+        let mut at = top;
+        // Above this one nothing was changed.
+        let mut first = NONE;
+        while let Some(&next) = self.knots.get(right as usize) {
+            if before(next.key, right, tree.key, over) {
+                at = right;
+                right = next.right;
+                continue;
+            }
+            // `over` takes the place of `right`, which goes below it in turn.
+            self.attach(at, over, &tree);
+            if first == NONE {
+                first = at;
+            }
+            at = over;
+            over = core::mem::replace(&mut right, tree.right);
+            tree = next;
+        }
+        self.attach(at, over, &tree);
+        if first == NONE {
+            first = at;
+        }
+        self.climb(at, first);
+        top
+    }
+
+    /// Makes `child`, which is `tree`, the right child of `at`.
+    #[inline]
+    fn attach(&mut self, at: u32, child: u32, tree: &Knot) {
+        if let Some(knot) = self.knots.get_mut(at as usize) {
+            knot.right = child;
+            knot.right_rank = tree.rank();
+        }
+        self.hang(child, at);
+    }
+
+    /// Restores the order of ranks from `at`, which knows the ranks of its children, up to `least`, and on up
+    /// to the root as long as ranks change.
+    fn climb(&mut self, mut at: u32, least: u32) {
+        let mut early = false;
+        while let Some(knot) = self.knots.get_mut(at as usize) {
+            knot.lean();
+            let (rank, parent) = (knot.rank(), knot.parent);
+            let Some(above) = self.knots.get_mut(parent as usize) else {
+                return;
+            };
+            let told = if above.left == at {
+                &mut above.left_rank
+            } else {
+                &mut above.right_rank
+            };
+            early |= at == least;
+            if early && *told == rank {
+                return;
+            }
+            *told = rank;
+            at = parent;
+        }
+    }
+}
+
+/// Whether `slot` with `key` comes out before `other` with `than`.
+#[inline]
+const fn before(key: u64, slot: u32, than: u64, other: u32) -> bool {
+    let ahead = key.wrapping_sub(than) as i64;
+    ahead < 0 || (ahead == 0 && slot < other)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+use super::*;
+use crate::sched::rng::Rng;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+fn forest(slots: u32) -> Forest {
+    let mut forest = Forest::new(slots as usize).unwrap();
+    let chunks = forest.wants(slots as usize);
+    forest.feed(Pile::allocate(chunks).unwrap());
+    assert_eq!(forest.wants(slots as usize), 0);
+    (0..slots).for_each(|slot| forest.create(slot));
+    forest
+}
+
+impl Forest {
+    fn at(&self, slot: u32) -> Knot {
+        *self.knots.get(slot as usize).unwrap()
+    }
+
+    /// The invariants of one queue, told from the definition of rank; the number of its slots.
+    fn check(&self, root: Root) -> usize {
+        let Some(top) = root.top() else {
+            return 0;
+        };
+        assert_eq!(self.at(top).parent, NONE);
+        let mut order = vec![top];
+        let mut next = 0;
+        while next < order.len() {
+            let knot = self.at(order[next]);
+            for child in [knot.left, knot.right] {
+                if child != NONE {
+                    assert_eq!(self.at(child).parent, order[next]);
+                    assert!(!self.key_before(child, knot.key, order[next]));
+                    order.push(child);
+                }
+            }
+            next += 1;
+        }
+        let mut ranks = BTreeMap::from([(NONE, 0u8)]);
+        for &slot in order.iter().rev() {
+            let knot = self.at(slot);
+            assert_eq!(
+                (knot.left_rank, knot.right_rank),
+                (ranks[&knot.left], ranks[&knot.right])
+            );
+            assert!(knot.left_rank >= knot.right_rank);
+            ranks.insert(slot, knot.right_rank + 1);
+        }
+        let bound = (order.len() + 1).ilog2();
+        assert!(u32::from(ranks[&top]) <= bound);
+        order.len()
+    }
+}
+
+/// Two queues in a forest, and what should be in them.
+struct Model {
+    forest: Forest,
+    roots: [Root; 2],
+    held: [BTreeMap<(i64, u32), ()>; 2],
+    place: Vec<Option<(usize, i64)>>,
+    base: u64,
+}
+
+impl Model {
+    fn new(slots: u32, base: u64) -> Self {
+        Self {
+            forest: forest(slots),
+            roots: [Root::EMPTY; 2],
+            held: Default::default(),
+            place: vec![None; slots as usize],
+            base,
+        }
+    }
+
+    /// Adds, moves or removes `slot`; in the end it is in queue `to` with `key`, or nowhere.
+    fn set(&mut self, slot: u32, to: Option<(usize, i64)>) {
+        let key = |key: i64| self.base.wrapping_add(key as u64);
+        let from = std::mem::replace(&mut self.place[slot as usize], to);
+        match (from, to) {
+            (Some((one, _)), Some((other, new))) if one == other => {
+                self.forest.update(&mut self.roots[one], key(new), slot);
+            }
+            _ => {
+                if let Some((queue, _)) = from {
+                    self.forest.remove(&mut self.roots[queue], slot);
+                }
+                if let Some((queue, new)) = to {
+                    self.forest.push(&mut self.roots[queue], key(new), slot);
+                }
+            }
+        }
+        if let Some((queue, old)) = from {
+            self.held[queue].remove(&(old, slot));
+        }
+        if let Some((queue, new)) = to {
+            self.held[queue].insert((new, slot), ());
+        }
+        for queue in 0..2 {
+            let first = self.held[queue].first_key_value();
+            let want = first.map(|(&(key, slot), ())| (slot, self.base.wrapping_add(key as u64)));
+            assert_eq!(self.forest.top(self.roots[queue]), want);
+        }
+    }
+
+    fn check(&self) {
+        for queue in 0..2 {
+            let count = self.forest.check(self.roots[queue]);
+            assert_eq!(count, self.held[queue].len());
+        }
+    }
+}
+
+proptest! {
+    /// Any steps on two queues, with equal keys and keys around the wrap.
+    #[test]
+    fn any_steps(
+        base in prop_oneof![Just(0u64), Just(u64::MAX), Just(1 << 63), any::<u64>()],
+        steps in proptest::collection::vec(
+            (0u32..40, proptest::option::of((0usize..2, -20i64..20))), 1..300),
+    ) {
+        let mut model = Model::new(40, base);
+        for (slot, to) in steps {
+            model.set(slot, to);
+            model.check();
+        }
+    }
+}
+
+/// The key of a slot.
+type Order = Box<dyn Fn(u32, &mut Rng) -> i64>;
+
+/// Many slots in rising, falling, equal, tent-shaped and random order, then emptied from the top or in the
+/// order of slots.
+#[test]
+fn orders() {
+    const SLOTS: u32 = 3000;
+    let mut rng = Rng::new(5);
+    let orders: [Order; 5] = [
+        Box::new(|slot, _| i64::from(slot)),
+        Box::new(|slot, _| -i64::from(slot)),
+        Box::new(|_, _| 7),
+        Box::new(|slot, _| (1500 - i64::from(slot)).abs()),
+        Box::new(|_, rng| rng.below(1 << 40) as i64),
+    ];
+    for order in &orders {
+        for from_top in [false, true] {
+            let mut model = Model::new(SLOTS, u64::MAX - 1000);
+            for slot in 0..SLOTS {
+                model.set(slot, Some((0, order(slot, &mut rng))));
+            }
+            model.check();
+            for slot in 0..SLOTS {
+                let next = match from_top {
+                    true => model.roots[0].top().unwrap(),
+                    false => slot,
+                };
+                model.set(next, None);
+                if slot % 500 == 0 {
+                    model.check();
+                }
+            }
+            assert_eq!(model.roots[0], Root::EMPTY);
+        }
+    }
+}
+
+/// 100,000 slots: tops are updated, members are updated and removed; the way to the right stays short.
+#[test]
+fn many() {
+    const SLOTS: u32 = 100_000;
+    let mut model = Model::new(SLOTS, 1 << 63);
+    let mut rng = Rng::new(6);
+    for slot in 0..SLOTS {
+        model.set(slot, Some((0, rng.below(1 << 20) as i64)));
+    }
+    model.check();
+    for step in 0..400_000u32 {
+        let slot = rng.below(u64::from(SLOTS)) as u32;
+        let key = rng.below(1 << 20) as i64;
+        match step % 4 {
+            0 => model.set(slot, Some((step as usize % 2, key))),
+            1 => model.set(slot, None),
+            _ => {
+                let top = model.roots[0].top().unwrap();
+                let (_, now) = model.place[top as usize].unwrap();
+                model.set(top, Some((0, now + key)));
+            }
+        }
+    }
+    model.check();
+}
+
+#[test]
+fn knots_are_small_and_missing_ones_are_ignored() {
+    assert_eq!(size_of::<Knot>(), 24);
+    let mut forest = Forest::new(100).unwrap();
+    let mut root = Root::default();
+    forest.create(3);
+    forest.push(&mut root, 5, 3);
+    forest.update(&mut root, 5, 3);
+    forest.remove(&mut root, 3);
+    assert_eq!(
+        (root, forest.top(root), forest.capacity()),
+        (Root::EMPTY, None, 0)
+    );
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What a part is started with, what the parts of one head share, and what they are told.
+
+use super::{
+    mode::{Level, Mode},
+    params::{CrossCpt, SizeSource, Tunables},
+    shared::Counters,
+    size::{Sizes, SIZES_MAX},
+    weights::Weights,
+};
+use crate::sched::{
+    error::Result,
+    key::Hasher,
+    mem::{self, NoMemory},
+};
+use core::fmt;
+
+/// Nanoseconds of a second.
+const SECOND: u64 = 1_000_000_000;
+
+/// Configuration of a part; without what a part is told while it runs ([`Update`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    argument: Option<Mode>,
+    tunables: Tunables,
+}
+
+impl Config {
+    /// The configuration of a start with argument `arg`, a mode; without one the mode of `tunables`.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: no mode; the reason says why.
+    pub fn parse(arg: Option<&str>, tunables: &Tunables) -> Result<Self> {
+        let argument = arg.map(Mode::parse).transpose()?;
+        Ok(Self {
+            argument,
+            tunables: fixed(tunables),
+        })
+    }
+
+    /// The same argument with other parameters.
+    pub fn with(&self, tunables: &Tunables) -> Self {
+        Self {
+            argument: self.argument,
+            tunables: fixed(tunables),
+        }
+    }
+
+    /// The mode, if it was given.
+    pub fn argument(&self) -> Option<&dyn fmt::Display> {
+        self.argument.as_ref().map(|mode| mode as &dyn fmt::Display)
+    }
+
+    /// The mode: that of the argument, else that of the parameters.
+    pub const fn mode(&self) -> Mode {
+        match self.argument {
+            Some(mode) => mode,
+            None => self.tunables.mode,
+        }
+    }
+
+    /// The parameters at the time of the start.
+    pub const fn tunables(&self) -> &Tunables {
+        &self.tunables
+    }
+}
+
+/// The parameters that do not change while a part runs.
+fn fixed(tunables: &Tunables) -> Tunables {
+    Tunables {
+        cross_cpt: CrossCpt::default(),
+        ..*tunables
+    }
+}
+
+/// What the parts of one head share over all partitions.
+pub struct Shared {
+    /// Names paths; the same for all heads of a service.
+    pub hasher: Hasher,
+    /// Service of each node over all parts, if there are several.
+    pub counters: Option<Counters>,
+    /// Sizes of jobs, if the mode asks for them and they are to be counted.
+    pub sizes: Option<Sizes>,
+}
+
+impl Shared {
+    /// For `parts` parts of a service with `seed`; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn new(config: &Config, seed: u64, parts: u32) -> core::result::Result<Self, NoMemory> {
+        let tunables = config.tunables();
+        let counters = if parts > 1 {
+            Some(Counters::new(tunables.classes_max.get() as usize)?)
+        } else {
+            None
+        };
+        let counts = config.mode().has_size() && tunables.size_source == SizeSource::Nids;
+        let sizes = if counts {
+            let window = u64::from(tunables.size_window_s.get()).saturating_mul(SECOND);
+            Some(Sizes::new(SIZES_MAX, window)?)
+        } else {
+            None
+        };
+        Ok(Self {
+            hasher: Hasher::new(seed),
+            counters,
+            sizes,
+        })
+    }
+}
+
+/// What may change while a part runs.
+#[derive(Clone)]
+pub struct Update {
+    weights: mem::Shared<Weights>,
+    cross_cpt: bool,
+}
+
+impl Update {
+    /// `weights`, and whether the parts of a head are fair together or each by itself.
+    pub const fn new(weights: mem::Shared<Weights>, cross_cpt: bool) -> Self {
+        Self { weights, cross_cpt }
+    }
+
+    /// The weights.
+    pub fn weights(&self) -> &Weights {
+        &self.weights
+    }
+
+    /// Whether the parts are fair together.
+    pub const fn cross_cpt(&self) -> bool {
+        self.cross_cpt
+    }
+}
+
+/// The place of [`Level::Size`] among the levels of `mode`.
+pub(super) fn size_level(mode: &Mode) -> Option<u8> {
+    let index = mode.levels().iter().position(|&level| level == Level::Size);
+    index.and_then(|index| u8::try_from(index).ok())
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The queue of one entity, in the order of arrival or, in batches, in that of places on the device.
+//!
+//! # Vocabulary
+//!
+//! - *Spot*: where on a device a request reads or writes ([`Spot`]).
+//! - *Sweep*: the requests that are served next, at most [`BATCH`] with locality, in ascending order of
+//!   their spots.
+//! - *Behind*: the requests that came since, in the order of arrival.
+//!
+//! ```text
+//!  push ──► behind ── sweep empty: the oldest 32, sorted ──► sweep ──► pop
+//!    │                                                          ▲
+//!    └────── nothing queued, or locality off and none behind ───┘
+//! ```
+//!
+//! A sweep goes up from where the last one ended and then once more up from the lowest spot (a circular
+//! elevator: Seaman, Lind, Wilson, "On teleprocessing system design", IBM Systems Journal 5(3), 1966).
+//! Requests at the same spot, such as those of unknown spots, keep their order.
+//!
+//! # Nobody starves
+//!
+//! A batch is the oldest requests, so what came later than a batch is served later. A request that finds
+//! `n` queued when it comes has at most `n + BATCH - 1` served before it: those `n`, and at most the rest
+//! of its own batch.
+//!
+//! # What it does not do
+//!
+//! Requests of one batch at different spots change places, even if they overlap: who needs an order waits
+//! for completion, as below this layer.
+
+use crate::sched::item::{Fifo, Item, Spot};
+use core::mem;
+
+/// Most requests of a sweep.
+pub const BATCH: u32 = 32;
+
+/// A queue of the requests of one entity.
+///
+/// # Invariants
+///
+/// If `sweep` is empty, so is `behind`.
+pub struct Batches<F: Fifo> {
+    sweep: F,
+    behind: F,
+}
+
+impl<F: Fifo> Batches<F> {
+    /// An empty queue.
+    pub fn new() -> Self {
+        Self {
+            sweep: F::new(),
+            behind: F::new(),
+        }
+    }
+
+    /// Appends `item`; with `locality` it will be sorted, unless it is the only one.
+    ///
+    /// What is served next stays the same unless the queue was empty.
+    pub fn push(&mut self, item: F::Item, locality: bool) {
+        if self.sweep.is_empty() || (!locality && self.behind.is_empty()) {
+            self.sweep.push(item);
+        } else {
+            self.behind.push(item);
+        }
+    }
+
+    /// Takes what is served next; with `locality` sorts the next batch if the sweep ends, else goes on in
+    /// the order of arrival.
+    ///
+    /// `locality` may be another from call to call: what was sorted is served as it is.
+    pub fn pop(&mut self, locality: bool) -> Option<F::Item> {
+        let item = self.sweep.pop()?;
+        if self.sweep.is_empty() && !self.behind.is_empty() {
+            if locality {
+                self.sort(item.spot());
+            } else {
+                mem::swap(&mut self.sweep, &mut self.behind);
+            }
+        }
+        Some(item)
+    }
+
+    /// What is served next.
+    pub fn front(&self) -> Option<&F::Item> {
+        self.sweep.front()
+    }
+
+    /// Number of requests.
+    pub fn len(&self) -> u32 {
+        self.sweep.len().wrapping_add(self.behind.len())
+    }
+
+    /// Whether nothing is queued.
+    pub fn is_empty(&self) -> bool {
+        self.sweep.is_empty()
+    }
+
+    /// Moves the oldest batch to the empty sweep, going up from `last`.
+    ///
+    /// By insertion: few, often in order already, and equal ones keep their order.
+    fn sort(&mut self, last: Spot) {
+        let mut batch = [const { None }; BATCH as usize];
+        for filled in 0..batch.len() {
+            let item = self.behind.pop();
+            if item.is_none() {
+                break;
+            }
+            if let Some(place) = batch.get_mut(filled) {
+                *place = item;
+            }
+            for at in (0..filled).rev() {
+                let Some([lower, upper]) = batch.get_mut(at..=at.wrapping_add(1)) else {
+                    break;
+                };
+                if order(lower, last) <= order(upper, last) {
+                    break;
+                }
+                mem::swap(lower, upper);
+            }
+        }
+        // INVARIANT: `behind` was not empty, so `sweep` is not empty now.
+        for place in &mut batch {
+            if let Some(item) = place.take() {
+                self.sweep.push(item);
+            }
+        }
+    }
+}
+
+/// The place of a request in a sweep that goes up from `last`: first what is not below it.
+fn order<I: Item>(item: &Option<I>, last: Spot) -> Option<(bool, Spot)> {
+    let spot = item.as_ref()?.spot();
+    Some((spot < last, spot))
+}

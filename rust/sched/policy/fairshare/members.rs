@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The tree of a part: who is in it, and what a selector is told of them.
+
+use super::{
+    config::{size_level, Config, Shared, Update},
+    deadline::Sched,
+    entity::{Entity, COST_MAX, WEIGHT_ONE},
+    mode::Mode,
+    node::{Body, Inner, Leaf, Node, PathId},
+    params::{CostModel, SizeSource},
+    select::{AnySelector, Nodes},
+    size,
+    time::{Busy, Estimates},
+    weights::Weights,
+};
+use crate::sched::{
+    attr::Attrs,
+    class::{ClassId, ClassTable, DEFAULT},
+    item::{Cost, Item},
+    key::Key,
+    mem::{self, NoMemory},
+    slab::NONE,
+};
+
+/// Largest weight, as a multiple of one: that of an item of the list times the size of a job.
+const WEIGHT_LIMIT: u32 = (1 << 19) - 1;
+
+/// One step of a path: where it leads, the value, and its level.
+type Step<'a> = (PathId, &'a Key, u8);
+
+/// What requests are charged: pages, 1, or microseconds, up to [`COST_MAX`].
+#[derive(Clone, Copy)]
+pub struct Tariff<'a> {
+    model: CostModel,
+    /// How long requests take in the part.
+    estimates: &'a Estimates,
+}
+
+impl Tariff<'_> {
+    /// What a request of `leaf` that costs `cost` is charged.
+    #[inline]
+    pub fn of<I: Item>(&self, leaf: &Leaf<I>, cost: Cost) -> u32 {
+        match self.model {
+            CostModel::Pages => cost.pages.clamp(1, COST_MAX),
+            CostModel::Rpcs => 1,
+            CostModel::Time => leaf
+                .estimates
+                .estimate(self.estimates, cost.direction, cost.pages),
+        }
+    }
+
+    /// What the next request of `leaf` is charged; none if it has none.
+    #[inline]
+    pub fn next<I: Item>(&self, leaf: &Leaf<I>) -> Option<u32> {
+        let next = leaf.queue.front()?;
+        Some(self.of(leaf, next.cost()))
+    }
+}
+
+/// The nodes of a part.
+///
+/// # Invariants
+///
+/// - Every class but the default one is a node; a leaf has as many nodes above it as the mode has levels
+///   before the last.
+/// - A node is busy in the table exactly if it has requests queued or in service, or children.
+pub struct Members<I: Item> {
+    pub(super) table: ClassTable<PathId, Node<I>>,
+    pub(super) shared: mem::Shared<Shared>,
+    pub(super) mode: Mode,
+    pub(super) cost_model: CostModel,
+    pub(super) locality: bool,
+    /// How long requests take in this part.
+    pub(super) estimates: Estimates,
+    /// Shares the time among the requests in service.
+    pub(super) busy: Busy,
+    told: Update,
+    size_level: Option<u8>,
+    size_source: SizeSource,
+    size_max: u32,
+}
+
+impl<I: Item> Members<I> {
+    /// Nobody but the default class, with a first reserve of memory; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn new(config: &Config, seed: u64, shared: &mem::Shared<Shared>) -> Result<Self, NoMemory> {
+        let tunables = config.tunables();
+        let mode = config.mode();
+        let default = Node::default_class(Entity::new(WEIGHT_ONE));
+        let max = tunables.classes_max.get();
+        Ok(Self {
+            table: ClassTable::new(max, seed, PathId::DEFAULT, default)?,
+            shared: shared.clone(),
+            mode,
+            cost_model: tunables.cost_model,
+            locality: tunables.locality.is_on(),
+            estimates: Estimates::new(),
+            busy: Busy::new(),
+            told: Update::new(mem::Shared::new(Weights::new())?, true),
+            size_level: size_level(&mode),
+            size_source: tunables.size_source,
+            size_max: tunables.size_max.get(),
+        })
+    }
+
+    /// The leaf in `slot`, for writing, and what its requests are charged.
+    #[inline]
+    pub fn open(&mut self, slot: u32) -> Option<(&mut Leaf<I>, Tariff<'_>)> {
+        let tariff = Tariff {
+            model: self.cost_model,
+            estimates: &self.estimates,
+        };
+        Some((self.table.at_mut(slot)?.leaf_mut()?, tariff))
+    }
+
+    /// The same for `class`, for a use that does not keep it; none if it went stale.
+    #[inline]
+    pub fn pass(&mut self, class: ClassId) -> Option<(&mut Leaf<I>, Tariff<'_>)> {
+        let tariff = Tariff {
+            model: self.cost_model,
+            estimates: &self.estimates,
+        };
+        Some((self.table.use_mut(class)?.leaf_mut()?, tariff))
+    }
+
+    /// The leaf in `slot`.
+    #[inline]
+    pub fn leaf(&self, slot: u32) -> Option<&Leaf<I>> {
+        self.table.at(slot)?.leaf()
+    }
+
+    /// The leaf in `slot`, for writing.
+    #[inline]
+    pub fn leaf_mut(&mut self, slot: u32) -> Option<&mut Leaf<I>> {
+        self.table.at_mut(slot)?.leaf_mut()
+    }
+
+    /// The leaf of a request with `attrs`; makes it and what is missing above it from reserved memory. The
+    /// default class if that is used up.
+    pub fn classify(&mut self, attrs: &Attrs, selector: &mut AnySelector, now: u64) -> ClassId {
+        let mut id = PathId::ROOT;
+        for level in self.mode.levels() {
+            let key = Key::of(level.field(), attrs);
+            id = PathId(self.shared.hasher.path(id.0, &key));
+        }
+        let leaf = match self.table.look(&id, now) {
+            Some(leaf) => leaf,
+            None => match self.grow_path(attrs, selector, now) {
+                Some(leaf) => leaf,
+                None => return self.table.overflowed(),
+            },
+        };
+        if let Some(level) = self.size_level {
+            self.size_up(leaf.slot(), level, attrs, selector, now);
+        }
+        leaf
+    }
+
+    /// Makes the nodes of the path of `attrs` that are missing.
+    #[cold]
+    fn grow_path(
+        &mut self,
+        attrs: &Attrs,
+        selector: &mut AnySelector,
+        now: u64,
+    ) -> Option<ClassId> {
+        let mode = self.mode;
+        let mut id = PathId::ROOT;
+        let mut parent = NONE;
+        let mut last = None;
+        for (index, level) in mode.levels().iter().enumerate() {
+            let key = Key::of(level.field(), attrs);
+            id = PathId(self.shared.hasher.path(id.0, &key));
+            let node = match self.table.look(&id, now) {
+                Some(node) => node,
+                None => {
+                    let leaf = index.saturating_add(1) == mode.depth();
+                    let step = (id, &key, index as u8);
+                    self.grow_node(step, parent, leaf, selector, now)?
+                }
+            };
+            parent = node.slot();
+            last = Some(node);
+        }
+        last
+    }
+
+    /// Makes the node of a step, below `parent`.
+    #[inline(never)]
+    fn grow_node(
+        &mut self,
+        (id, key, level): Step<'_>,
+        parent: u32,
+        leaf: bool,
+        selector: &mut AnySelector,
+        now: u64,
+    ) -> Option<ClassId> {
+        // Counted first, so that the parent is not what is forgotten to make room.
+        self.add_child(parent);
+        if let Some(slot) = self.table.in_the_way(now) {
+            self.forget(slot, selector, now);
+        }
+        let limit = selector.capacity();
+        let entity = Entity::new(self.weight_of(key, level, 0, now));
+        let made = self.table.make(id, now, limit, || {
+            let body = if leaf {
+                Body::Leaf(Leaf::new())
+            } else {
+                Body::Inner(Inner {
+                    sched: Sched::new(),
+                    children: 0,
+                })
+            };
+            Node::new(entity, id, parent, *key, level, body)
+        });
+        let Some(made) = made else {
+            self.drop_child(parent, selector, now);
+            return None;
+        };
+        if let (Some(counters), Some(node)) =
+            (&self.shared.counters, self.table.at_mut(made.slot()))
+        {
+            node.tally.open(counters, id.0);
+        }
+        selector.create(self, made.slot());
+        Some(made)
+    }
+
+    /// The inner node in `parent` has one child more.
+    fn add_child(&mut self, parent: u32) {
+        if let Some(inner) = self.table.at_mut(parent).and_then(Node::inner_mut) {
+            inner.children = inner.children.saturating_add(1);
+            self.table.busy(parent);
+        }
+    }
+
+    /// The inner node in `parent` has one child less; without any it is forgotten, and so on up.
+    fn drop_child(&mut self, mut parent: u32, selector: &mut AnySelector, now: u64) {
+        while let Some(inner) = self.table.at_mut(parent).and_then(Node::inner_mut) {
+            inner.children = inner.children.saturating_sub(1);
+            if inner.children > 0 {
+                return;
+            }
+            self.table.idle(parent, now);
+            parent = self.remove(parent, selector);
+        }
+    }
+
+    /// Forgets the idle node in `slot`, and the nodes above that have no other child.
+    fn forget(&mut self, slot: u32, selector: &mut AnySelector, now: u64) {
+        let parent = self.remove(slot, selector);
+        self.drop_child(parent, selector, now);
+    }
+
+    /// Takes the idle node in `slot` out; returns the slot of its parent.
+    fn remove(&mut self, slot: u32, selector: &mut AnySelector) -> u32 {
+        selector.forget(self, slot);
+        match (self.table.forget(slot), &self.shared.counters) {
+            (Some(mut node), Some(counters)) => {
+                node.tally.close(counters);
+                node.parent
+            }
+            (Some(node), None) => node.parent,
+            (None, _) => NONE,
+        }
+    }
+
+    /// Forgets at most `max` leaves that were idle for long.
+    pub fn expire(&mut self, now: u64, max: u32, selector: &mut AnySelector) {
+        for _ in 0..max {
+            match self.table.expired(now) {
+                Some(slot) => self.forget(slot, selector, now),
+                None => return,
+            }
+        }
+    }
+
+    /// Takes over what changed; [`Members::reweigh`] applies new weights. Hands back what was before.
+    pub fn tell(&mut self, told: Update) -> Update {
+        core::mem::replace(&mut self.told, told)
+    }
+
+    /// Gives the node in `slot` the weight that it should have.
+    pub fn reweigh(&mut self, slot: u32, selector: &mut AnySelector, now: u64) {
+        let Some(node) = self.table.at(slot) else {
+            return;
+        };
+        let weight = self.weight_of(&node.key, node.level, node.size, now);
+        if node.entity.weight() != weight {
+            selector.reweight(self, slot, weight);
+        }
+    }
+
+    /// The weight of a node of `level` with `key`, whose requests say that its job has `size`.
+    fn weight_of(&self, key: &Key, level: u8, size: u32, now: u64) -> u32 {
+        let mut weight = self.told.weights().of(key);
+        if self.size_level == Some(level) {
+            weight = weight.saturating_mul(self.size_of(key, size, now));
+        }
+        weight.clamp(1, WEIGHT_LIMIT).saturating_mul(WEIGHT_ONE)
+    }
+
+    /// The size of the job `key`: what its requests say, else what was counted, else 1.
+    fn size_of(&self, key: &Key, size: u32, now: u64) -> u32 {
+        let counted = || {
+            let sizes = self.shared.sizes.as_ref()?;
+            Some(sizes.estimate(self.shared.hasher.wide(key), now))
+        };
+        let size = match size {
+            0 => counted().unwrap_or(1),
+            size => size,
+        };
+        size.clamp(1, self.size_max)
+    }
+
+    /// The size that the node in `slot` counts with; 0 if its level does not ask for one.
+    pub fn job_size(&self, slot: u32, now: u64) -> u32 {
+        match self.table.at(slot) {
+            Some(node) if self.size_level == Some(node.level) && slot != DEFAULT => {
+                self.size_of(&node.key, node.size, now)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Notes what a request with `attrs` of the leaf in `slot` says of the size of its job, whose level is
+    /// `level`.
+    fn size_up(
+        &mut self,
+        slot: u32,
+        level: u8,
+        attrs: &Attrs,
+        selector: &mut AnySelector,
+        now: u64,
+    ) {
+        let said = match (attrs.size, self.size_source) {
+            (0, SizeSource::Suffix) => size::suffix(attrs.jobid.as_bytes()).unwrap_or(0),
+            (said, _) => said,
+        };
+        if said == 0 {
+            if let (Some(sizes), Some(nid)) = (&self.shared.sizes, attrs.nid) {
+                let hasher = &self.shared.hasher;
+                let job = Key::of(crate::sched::key::Field::Jobid, attrs);
+                sizes.see(hasher.wide(&job), hasher.wide(&Key::Nid(nid)), now);
+            }
+            return;
+        }
+        let mut at = slot;
+        while let Some(node) = self.table.at_mut(at) {
+            if node.level == level {
+                if node.size != said {
+                    node.size = said;
+                    self.reweigh(at, selector, now);
+                }
+                return;
+            }
+            at = node.parent;
+        }
+    }
+
+    /// Upkeep of the node in `slot`, every few seconds.
+    pub fn upkeep(&mut self, slot: u32) {
+        if let (Some(counters), Some(node)) = (&self.shared.counters, self.table.at_mut(slot)) {
+            if slot != DEFAULT {
+                node.tally.upkeep(counters, node.id.0);
+            }
+        }
+    }
+}
+
+impl<I: Item> Nodes for Members<I> {
+    fn entity(&self, slot: u32) -> Option<&Entity> {
+        self.table.at(slot).map(|node| &node.entity)
+    }
+
+    fn entity_mut(&mut self, slot: u32) -> Option<&mut Entity> {
+        self.table.at_mut(slot).map(|node| &mut node.entity)
+    }
+
+    fn parent(&self, slot: u32) -> u32 {
+        self.table.at(slot).map_or(NONE, |node| node.parent)
+    }
+
+    fn sched(&self, slot: u32) -> Option<&Sched> {
+        Some(&self.table.at(slot)?.inner()?.sched)
+    }
+
+    fn sched_mut(&mut self, slot: u32) -> Option<&mut Sched> {
+        Some(&mut self.table.at_mut(slot)?.inner_mut()?.sched)
+    }
+
+    fn arrival(&self, slot: u32) -> Option<u64> {
+        self.leaf(slot)?.queue.front().map(Item::arrival)
+    }
+
+    fn id(&self, slot: u32) -> u64 {
+        self.table.at(slot).map_or(0, |node| node.id.0)
+    }
+
+    fn find(&self, id: u64) -> Option<u32> {
+        match PathId(id) {
+            PathId::DEFAULT => Some(DEFAULT),
+            id => self.table.find(&id),
+        }
+    }
+
+    fn elsewhere(&mut self, slot: u32) -> u64 {
+        match (&self.shared.counters, self.table.at_mut(slot)) {
+            (Some(counters), Some(node)) => {
+                // Read in any case, so that it is not charged later.
+                let cost = node.tally.elsewhere(counters);
+                if self.told.cross_cpt() {
+                    cost
+                } else {
+                    0
+                }
+            }
+            _ => 0,
+        }
+    }
+
+    fn note(&mut self, slot: u32, cost: i64) {
+        if let (Some(counters), Some(node)) = (&self.shared.counters, self.table.at_mut(slot)) {
+            node.tally.note(counters, cost);
+        }
+    }
+}

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Modes: which fields of a request make its entity, from the outermost to the innermost.
+//!
+//! # Vocabulary
+//!
+//! - *Level*: one field that shares are divided by ([`Level`]).
+//! - *Mode*: the levels from the root of the tree to its leaves ([`Mode`]).
+//!
+//! # Grammar
+//!
+//! ```text
+//! mode  = level *( "_then_" level ) "_fair"        ; each level at most once
+//! level = "gid" | "uid" | "jobid" | "projid" | "nid" | "nodemap" | "size"
+//! ```
+//!
+//! `size` divides by jobs, too, with weights in proportion to their sizes; so a mode has `jobid` or `size`,
+//! not both.
+
+use crate::sched::{
+    error::{Error, Result},
+    key::Field,
+    policy::params::line,
+};
+use core::fmt;
+
+/// Levels of a mode, at most: every field once.
+pub const DEPTH_MAX: usize = 6;
+
+/// What one level of the tree divides by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Groups.
+    Gid,
+    /// Users.
+    Uid,
+    /// Jobs.
+    Jobid,
+    /// Projects.
+    Projid,
+    /// Clients.
+    Nid,
+    /// Node maps.
+    Nodemap,
+    /// Jobs, in proportion to their sizes.
+    Size,
+}
+
+impl Level {
+    /// All levels.
+    pub const ALL: [Self; 7] = [
+        Self::Gid,
+        Self::Uid,
+        Self::Jobid,
+        Self::Projid,
+        Self::Nid,
+        Self::Nodemap,
+        Self::Size,
+    ];
+
+    /// The name of the level.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Size => "size",
+            other => other.field().name(),
+        }
+    }
+
+    /// The field whose values are the entities of the level.
+    pub const fn field(self) -> Field {
+        match self {
+            Self::Gid => Field::Gid,
+            Self::Uid => Field::Uid,
+            Self::Jobid | Self::Size => Field::Jobid,
+            Self::Projid => Field::Projid,
+            Self::Nid => Field::Nid,
+            Self::Nodemap => Field::Nodemap,
+        }
+    }
+
+    /// The level called `name`.
+    fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.name() == name)
+    }
+
+    /// `EINVAL`: a second level of the same field.
+    const fn repeated(self) -> Error {
+        Error::invalid(match self {
+            Self::Gid => "mode names level gid twice",
+            Self::Uid => "mode names level uid twice",
+            Self::Projid => "mode names level projid twice",
+            Self::Nid => "mode names level nid twice",
+            Self::Nodemap => "mode names level nodemap twice",
+            Self::Jobid | Self::Size => "mode names jobs twice, by level jobid or size",
+        })
+    }
+}
+
+/// The levels of a tree, outermost first.
+///
+/// # Invariants
+///
+/// `depth` is from 1 to [`DEPTH_MAX`]; the first `depth` levels have different fields, all others are
+/// [`Level::Jobid`], so that equal modes are equal values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mode {
+    levels: [Level; DEPTH_MAX],
+    depth: u8,
+}
+
+impl Mode {
+    /// The mode with the one level `level`.
+    pub const fn single(level: Level) -> Self {
+        let rest = Level::Jobid;
+        // INVARIANT: one level, and nothing to compare it with.
+        Self {
+            levels: [level, rest, rest, rest, rest, rest],
+            depth: 1,
+        }
+    }
+
+    /// Parses `LEVEL[_then_LEVEL...]_fair`; a newline after it is ignored.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: no `_fair` at the end, an empty or unknown level, or two levels of one field.
+    pub fn parse(text: &str) -> Result<Self> {
+        let Some(names) = line(text).strip_suffix("_fair") else {
+            return Err(Error::invalid(
+                "mode does not end in _fair, expected for example uid_then_jobid_fair",
+            ));
+        };
+        let mut levels = [Level::Jobid; DEPTH_MAX];
+        let mut depth = 0u8;
+        for name in names.split("_then_") {
+            let level = Level::from_name(name).ok_or(Error::invalid(if name.is_empty() {
+                "mode has an empty level"
+            } else {
+                "mode has an unknown level, expected gid, uid, jobid, projid, nid, nodemap or size"
+            }))?;
+            let mut before = levels.iter().take(usize::from(depth));
+            if before.any(|other| other.field() == level.field()) {
+                return Err(level.repeated());
+            }
+            // There is room: no field came twice.
+            let free = levels.get_mut(usize::from(depth));
+            *free.ok_or(level.repeated())? = level;
+            depth = depth.saturating_add(1);
+        }
+        // INVARIANT: split() yields one name at least, and all were compared.
+        Ok(Self { levels, depth })
+    }
+
+    /// The levels, outermost first; 1 to [`DEPTH_MAX`].
+    pub fn levels(&self) -> &[Level] {
+        self.levels
+            .get(..usize::from(self.depth))
+            .unwrap_or_default()
+    }
+
+    /// Number of levels, 1 to [`DEPTH_MAX`].
+    pub const fn depth(&self) -> usize {
+        self.depth as usize
+    }
+
+    /// Whether the sizes of jobs count.
+    pub fn has_size(&self) -> bool {
+        self.levels().contains(&Level::Size)
+    }
+}
+
+/// Jobs get equal shares.
+impl Default for Mode {
+    fn default() -> Self {
+        Self::single(Level::Jobid)
+    }
+}
+
+/// Shows the mode as it is written.
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, level) in self.levels().iter().enumerate() {
+            if index > 0 {
+                f.write_str("_then_")?;
+            }
+            f.write_str(level.name())?;
+        }
+        f.write_str("_fair")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sched::error::Code;
+
+    #[test]
+    fn single_levels() {
+        for level in Level::ALL {
+            let text = format!("{}_fair", level.name());
+            let mode = Mode::parse(&text).unwrap();
+            assert_eq!(mode, Mode::single(level));
+            assert_eq!((mode.levels(), mode.depth()), (&[level][..], 1));
+            assert_eq!(mode.to_string(), text);
+            assert_eq!(mode.has_size(), level == Level::Size);
+        }
+        assert_eq!(Mode::default().to_string(), "jobid_fair");
+    }
+
+    #[test]
+    fn chains() {
+        use Level::{Gid, Jobid, Nid, Nodemap, Projid, Size, Uid};
+        for (text, levels) in [
+            ("uid_then_jobid_fair", &[Uid, Jobid][..]),
+            ("jobid_then_uid_fair", &[Jobid, Uid]),
+            ("gid_then_uid_then_jobid_fair", &[Gid, Uid, Jobid]),
+            ("nodemap_then_size_fair\n", &[Nodemap, Size]),
+            ("size_then_nid_fair", &[Size, Nid]),
+            (
+                "nodemap_then_projid_then_gid_then_uid_then_jobid_then_nid_fair",
+                &[Nodemap, Projid, Gid, Uid, Jobid, Nid],
+            ),
+        ] {
+            let mode = Mode::parse(text).unwrap();
+            assert_eq!(mode.levels(), levels);
+            assert_eq!(mode.depth(), levels.len());
+            assert_eq!(mode.has_size(), levels.contains(&Size));
+            assert_eq!(mode.to_string(), text.trim_end());
+            assert_eq!(Mode::parse(&mode.to_string()), Ok(mode));
+        }
+        let same = |a: &str, b: &str| Mode::parse(a) == Mode::parse(b);
+        assert!(same("uid_fair", "uid_fair\n") && !same("uid_fair", "uid_then_jobid_fair"));
+        assert!(!same("uid_then_gid_fair", "gid_then_uid_fair"));
+    }
+
+    #[test]
+    fn refused() {
+        for (text, word) in [
+            ("", "_fair"),
+            ("\n", "_fair"),
+            ("uid", "_fair"),
+            ("uid_then_jobid", "_fair"),
+            ("uid_fair ", "_fair"),
+            ("uid_fair\n\n", "_fair"),
+            ("uid_Fair", "_fair"),
+            ("_fair", "empty"),
+            ("uid_then__fair", "empty"),
+            ("_then_uid_fair", "empty"),
+            ("uid_then__then_gid_fair", "empty"),
+            ("fair_fair", "unknown"),
+            (" uid_fair", "unknown"),
+            ("UID_fair", "unknown"),
+            ("uid_then_fair", "unknown"),
+            ("uid then jobid_fair", "unknown"),
+            ("opcode_fair", "unknown"),
+            ("uid_fair_fair", "unknown"),
+            ("uid_then_uid_fair", "uid twice"),
+            ("gid_then_uid_then_gid_fair", "gid twice"),
+            ("projid_then_projid_fair", "projid twice"),
+            ("nid_then_nid_fair", "nid twice"),
+            ("nodemap_then_nodemap_fair", "nodemap twice"),
+            ("jobid_then_jobid_fair", "jobs twice"),
+            ("size_then_jobid_fair", "jobs twice"),
+            ("jobid_then_uid_then_size_fair", "jobs twice"),
+            ("size_then_size_fair", "jobs twice"),
+        ] {
+            let error = Mode::parse(text).unwrap_err();
+            assert_eq!(error.code, Code::Invalid, "{text:?}");
+            assert!(error.reason.contains(word), "{text:?}: {}", error.reason);
+            assert!(!error.reason.contains('\n'));
+        }
+    }
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Where a scheduler keeps its two queues.
+//!
+//! The scheduler of the root has array heaps of its own ([`Heaps`]): with one level it has all leaves, and
+//! an array of entries is two to three times as fast as a tree of knots when there are thousands. The
+//! schedulers of inner nodes come and go with any number of children, so they share a forest
+//! ([`crate::sched::leftist`]), where a queue needs no memory of its own.
+
+use crate::sched::{
+    heap::{Entry, Heap, Places},
+    leftist::{Forest, Root},
+    mem::{NoMemory, Pile},
+};
+
+/// Priority queues of slots that share what they know of a slot; a slot is in at most one of them.
+pub(super) trait Queues {
+    /// Names a queue.
+    type Queue: Copy;
+
+    /// The slot that comes out first, and its key.
+    fn top(&self, queue: Self::Queue) -> Option<(u32, u64)>;
+
+    /// Adds a slot that is in no queue.
+    fn push(&mut self, queue: &mut Self::Queue, key: u64, slot: u32);
+
+    /// Gives a slot in the queue a new key.
+    fn update(&mut self, queue: &mut Self::Queue, key: u64, slot: u32);
+
+    /// Takes a slot out of the queue.
+    fn remove(&mut self, queue: &mut Self::Queue, slot: u32);
+}
+
+impl Queues for Forest {
+    type Queue = Root;
+
+    fn top(&self, queue: Root) -> Option<(u32, u64)> {
+        Self::top(self, queue)
+    }
+
+    fn push(&mut self, queue: &mut Root, key: u64, slot: u32) {
+        Self::push(self, queue, key, slot);
+    }
+
+    fn update(&mut self, queue: &mut Root, key: u64, slot: u32) {
+        Self::update(self, queue, key, slot);
+    }
+
+    fn remove(&mut self, queue: &mut Root, slot: u32) {
+        Self::remove(self, queue, slot);
+    }
+}
+
+/// One of the two queues of the root.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Side {
+    /// Children that are ahead of the clock.
+    Wait,
+    /// Children that may be served.
+    Ready,
+}
+
+/// The two queues of the root.
+pub(super) struct Heaps {
+    wait: Heap,
+    ready: Heap,
+    places: Places,
+}
+
+impl Heaps {
+    /// Queues for up to `max` slots; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub(super) fn new(max: usize) -> Result<Self, NoMemory> {
+        Ok(Self {
+            wait: Heap::new(max)?,
+            ready: Heap::new(max)?,
+            places: Places::new(max)?,
+        })
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        let heaps = self.wait.capacity().min(self.ready.capacity());
+        heaps.min(self.places.capacity())
+    }
+
+    /// Chunks wanted for `slots` slots: of each heap, and of places.
+    pub(super) fn wants(&self, slots: usize) -> [usize; 3] {
+        let heap = |heap: &Heap| heap.wants(slots.saturating_sub(heap.len()));
+        let places = slots.saturating_sub(self.places.len());
+        [
+            heap(&self.wait),
+            heap(&self.ready),
+            self.places.wants(places),
+        ]
+    }
+
+    /// Takes memory and hands back what there is no use for.
+    pub(super) fn feed(
+        &mut self,
+        wait: Pile<Entry>,
+        ready: Pile<Entry>,
+        places: Pile<u32>,
+    ) -> (Pile<Entry>, Pile<Entry>, Pile<u32>) {
+        (
+            self.wait.feed(wait),
+            self.ready.feed(ready),
+            self.places.feed(places),
+        )
+    }
+
+    /// There is a slot `slot`, below the capacity.
+    pub(super) fn create(&mut self, slot: u32) {
+        while self.places.len() <= slot as usize {
+            if self.places.push(u32::MAX).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn heap(&mut self, side: Side) -> (&mut Heap, &mut Places) {
+        match side {
+            Side::Wait => (&mut self.wait, &mut self.places),
+            Side::Ready => (&mut self.ready, &mut self.places),
+        }
+    }
+}
+
+impl Queues for Heaps {
+    type Queue = Side;
+
+    fn top(&self, side: Side) -> Option<(u32, u64)> {
+        let entry = match side {
+            Side::Wait => self.wait.top(),
+            Side::Ready => self.ready.top(),
+        }?;
+        Some((entry.slot, entry.key))
+    }
+
+    fn push(&mut self, side: &mut Side, key: u64, slot: u32) {
+        let (heap, places) = self.heap(*side);
+        // The capacity covers all slots, so there is room.
+        heap.push(places, key, slot);
+    }
+
+    fn update(&mut self, side: &mut Side, key: u64, slot: u32) {
+        let (heap, places) = self.heap(*side);
+        heap.update(places, key, slot);
+    }
+
+    fn remove(&mut self, side: &mut Side, slot: u32) {
+        let (heap, places) = self.heap(*side);
+        heap.remove(places, slot);
+    }
+}

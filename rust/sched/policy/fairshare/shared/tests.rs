@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Tests of shared counters: places one by one, and claims that race.
+
+use super::*;
+use crate::sched::rng::Rng;
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    rc::Rc,
+    sync::Barrier,
+    thread,
+};
+
+/// Threads of a test; more than there are processors, so that they are interrupted.
+const THREADS: usize = 6;
+
+/// The states of all places that somebody uses.
+fn used(counters: &Counters) -> Vec<u64> {
+    (0..counters.places.len())
+        .map(|index| counters.places.get(index).unwrap().state.load(SeqCst))
+        .filter(|&state| state != 0)
+        .collect()
+}
+
+/// An id with tag `tag` in block `block`.
+const fn id(tag: u64, block: u64) -> u64 {
+    (tag << USERS_BITS) | block
+}
+
+/// Runs `work` in all threads at once, each with its number.
+fn threads<T: Send>(work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    thread::scope(|scope| {
+        let work = &work;
+        let running: Vec<_> = (0..THREADS)
+            .map(|thread| scope.spawn(move || work(thread)))
+            .collect();
+        let ended = running.into_iter().map(|thread| thread.join());
+        ended.map(|ended| ended.expect("no panic")).collect()
+    })
+}
+
+#[test]
+fn sizes() {
+    for (count, size) in [
+        (0, 8),
+        (1, 8),
+        (4, 8),
+        (5, 16),
+        (1000, 2048),
+        (1 << 16, 1 << 17),
+    ] {
+        let counters = Counters::new(count).unwrap();
+        assert_eq!((counters.places.len(), counters.mask), (size, size - 1));
+    }
+    assert_eq!(size_of::<Tally>(), 24);
+}
+
+/// With as many entities as the table was made for, few find their block full.
+#[test]
+fn few_are_crowded_out() {
+    let count = 1 << 14;
+    let counters = Counters::new(count).unwrap();
+    let mut rng = Rng::new(1);
+    let seats = (0..count).filter_map(|_| counters.claim(rng.next_u64()));
+    assert_eq!(seats.count() + counters.crowded() as usize, count);
+    assert!(
+        counters.crowded() < count as u64 / 100,
+        "{}",
+        counters.crowded()
+    );
+}
+
+#[test]
+fn one_id_is_one_total() {
+    let counters = Counters::new(100).unwrap();
+    let ids = [0, 1, 7, id(1, 1), id(1, 2), id(2, 1), u64::MAX];
+    let seats = ids.map(|id| [(); 3].map(|()| counters.claim(id).unwrap()));
+    for (i, seats) in seats.iter().enumerate() {
+        counters.add(&seats[0], 5 + i as i64);
+        counters.add(&seats[2], -3);
+        assert!(seats.iter().all(|seat| *seat == seats[0]));
+    }
+    for (i, seats) in seats.iter().enumerate() {
+        // Ids 1 and the one with tag 1 in block 1 differ in their tag only if that is not made up.
+        let same = ids.iter().enumerate().filter(|&(_, &other)| {
+            tag(other) == tag(ids[i]) && counters.base(other) == counters.base(ids[i])
+        });
+        let sum: u64 = same.map(|(j, _)| 2 + j as u64).sum();
+        assert_eq!(counters.total(&seats[1]), sum, "{i}");
+    }
+    for seat in seats.iter().flatten() {
+        assert!(!used(&counters).is_empty());
+        counters.release(*seat);
+    }
+    assert_eq!((used(&counters), counters.crowded()), (Vec::new(), 0));
+}
+
+#[test]
+fn a_full_block_and_full_places() {
+    let counters = Counters::new(16).unwrap();
+    let seats: Vec<Seat> = (1..=8)
+        .map(|tag| counters.claim(id(tag, 1)).unwrap())
+        .collect();
+    assert_eq!(counters.claim(id(9, 1)), None);
+    assert_eq!(counters.crowded(), 1);
+    assert!(counters.claim(id(9, 2)).is_some());
+    counters.release(seats[4]);
+    assert_eq!(counters.claim(id(9, 1)), Some(seats[4]));
+    // As many users as can be, and again one less.
+    for _ in 1..USERS_MAX {
+        assert_eq!(counters.claim(id(9, 1)), Some(seats[4]));
+    }
+    assert_eq!(counters.claim(id(9, 1)), None);
+    assert_eq!(counters.crowded(), 2);
+    counters.release(seats[4]);
+    assert_eq!(counters.claim(id(9, 1)), Some(seats[4]));
+    for _ in 0..USERS_MAX {
+        assert_eq!(used(&counters).len(), 9);
+        counters.release(seats[4]);
+    }
+    assert_eq!(used(&counters).len(), 8);
+    // Once too often does no harm.
+    counters.release(seats[4]);
+    assert_eq!(used(&counters).len(), 8);
+}
+
+/// Two claims that raced meet in the lower place, and who was there stays.
+#[test]
+fn two_places_of_one_id_become_one() {
+    let counters = Counters::new(16).unwrap();
+    let block = counters.places.run(8, BLOCK);
+    for (index, users) in [(2, 2), (5, 1)] {
+        block[index].state.store((77 << USERS_BITS) | users, SeqCst);
+        block[index].total.store(100 * index as u64, SeqCst);
+    }
+    let id = id(77, 1);
+    assert_eq!(counters.recheck(&Seat(10), id), None);
+    assert_eq!(counters.recheck(&Seat(13), id), Some(Seat(10)));
+    assert_eq!(used(&counters), [(77 << USERS_BITS) | 3]);
+    // A claim of a place above one that was claimed meanwhile.
+    block[5].state.store((77 << USERS_BITS) | 1, SeqCst);
+    assert_eq!(counters.settle(8, 5, 77), 2);
+    assert_eq!(used(&counters), [(77 << USERS_BITS) | 4]);
+    // Nowhere to go if the lower place is full.
+    block[2].state.store((77 << USERS_BITS) | USERS_MAX, SeqCst);
+    block[5].state.store((77 << USERS_BITS) | 1, SeqCst);
+    assert_eq!(counters.recheck(&Seat(13), id), None);
+    assert_eq!(used(&counters).len(), 2);
+
+    let mut tally = Tally {
+        seat: Some(Seat(13)),
+        mine: 40,
+        seen: 400,
+    };
+    block[2].state.store((77 << USERS_BITS) | 1, SeqCst);
+    tally.upkeep(&counters, id);
+    // Neither old debts nor own service.
+    assert_eq!(
+        (tally.seat, tally.elsewhere(&counters)),
+        (Some(Seat(10)), 0)
+    );
+    counters.add(&Seat(10), 7);
+    assert_eq!(tally.elsewhere(&counters), 7);
+}
+
+#[test]
+fn tallies_tell_what_others_serve() {
+    let counters = Counters::new(16).unwrap();
+    let id = id(5, 1);
+    let mut tallies = [Tally::new(); 3];
+    let [a, b, c] = &mut tallies;
+    a.note(&counters, 9);
+    assert_eq!((a.elsewhere(&counters), a.is_open()), (0, false));
+    a.open(&counters, id);
+    a.open(&counters, id);
+    b.open(&counters, id);
+    a.note(&counters, 10);
+    // Who comes later has no old debt.
+    c.open(&counters, id);
+    assert_eq!(a.elsewhere(&counters), 0);
+    assert_eq!(b.elsewhere(&counters), 10);
+    assert_eq!(b.elsewhere(&counters), 0);
+    assert_eq!(c.elsewhere(&counters), 0);
+    // What is taken back counts against what comes next.
+    a.note(&counters, -4);
+    assert_eq!(b.elsewhere(&counters), 0);
+    a.note(&counters, 3);
+    assert_eq!(b.elsewhere(&counters), 0);
+    b.note(&counters, 100);
+    a.note(&counters, 3);
+    assert_eq!(b.elsewhere(&counters), 2);
+    assert_eq!(a.elsewhere(&counters), 100);
+    assert_eq!(c.elsewhere(&counters), 102);
+    for tally in &mut tallies {
+        tally.close(&counters);
+        tally.close(&counters);
+        assert_eq!((tally.is_open(), tally.elsewhere(&counters)), (false, 0));
+    }
+    assert!(used(&counters).is_empty());
+}
+
+/// A tally that found no place gets one at upkeep when there is one.
+#[test]
+fn upkeep_opens_what_was_crowded_out() {
+    let counters = Counters::new(4).unwrap();
+    let mut tallies: Vec<Tally> = (0..9).map(|_| Tally::new()).collect();
+    for (i, tally) in tallies.iter_mut().enumerate() {
+        tally.open(&counters, id(i as u64 + 1, 0));
+        assert_eq!(tally.is_open(), i < 8);
+    }
+    tallies[3].close(&counters);
+    tallies[8].upkeep(&counters, id(9, 0));
+    assert!(tallies[8].is_open());
+    // Totals wrap like any other number.
+    let seat = tallies[8].seat.unwrap();
+    counters.add(&seat, i64::MAX);
+    assert_eq!(tallies[8].elsewhere(&counters), i64::MAX as u64);
+    counters.add(&seat, i64::MAX);
+    counters.add(&seat, 5);
+    assert_eq!(tallies[8].elsewhere(&counters), 0);
+    assert_eq!(counters.total(&seat), 3);
+}
+
+/// Claims and releases of the same ids at once: in the end each id has one place, with an exact sum, and
+/// when all leave nobody is left.
+#[test]
+fn claims_that_race_meet() {
+    const IDS: usize = 6;
+    let ids: Vec<u64> = (0..IDS as u64).map(|i| id(1 + i / 2, i % 2)).collect();
+    for round in 0..30 {
+        let counters = Counters::new(8).unwrap();
+        let barrier = Barrier::new(THREADS);
+        let ended = threads(|thread| {
+            let mut rng = Rng::new((round << 8) | thread as u64);
+            let mut seats = [None; IDS];
+            barrier.wait();
+            for _ in 0..300 {
+                let chosen = rng.next_u32() as usize % IDS;
+                let (id, seat) = (ids[chosen], &mut seats[chosen]);
+                match (*seat, rng.next_u32() % 3) {
+                    (None, _) => *seat = counters.claim(id),
+                    (Some(there), 0) => *seat = counters.recheck(&there, id).or(*seat),
+                    (Some(there), _) => {
+                        counters.release(there);
+                        *seat = None;
+                    }
+                }
+            }
+            for (seat, id) in seats.iter_mut().zip(&ids) {
+                while seat.is_none() {
+                    *seat = counters.claim(*id);
+                }
+            }
+            barrier.wait();
+            // Once is enough.
+            for (seat, id) in seats.iter_mut().zip(&ids) {
+                *seat = counters.recheck(&seat.unwrap(), *id).or(*seat);
+            }
+            barrier.wait();
+            let seats = seats.map(Option::unwrap);
+            let before = seats.map(|seat| counters.total(&seat));
+            barrier.wait();
+            for step in 0..IDS * 100 {
+                counters.add(&seats[step % IDS], 1 + thread as i64);
+            }
+            barrier.wait();
+            let after = seats.map(|seat| counters.total(&seat));
+            barrier.wait();
+            for seat in seats {
+                counters.release(seat);
+            }
+            (seats, [before, after])
+        });
+        let expected = (100 * THREADS * (THREADS + 1) / 2) as u64;
+        for (seats, [before, after]) in &ended {
+            assert_eq!(*seats, ended[0].0, "one place for each id");
+            for (before, after) in before.iter().zip(after) {
+                assert_eq!(after.wrapping_sub(*before), expected);
+            }
+        }
+        assert!(used(&counters).is_empty());
+    }
+}
+
+/// What parts do that take turns in the middle of each other's steps.
+struct Turns {
+    counters: Counters,
+    seats: RefCell<Vec<(u64, Seat)>>,
+    rng: RefCell<Rng>,
+    depth: Cell<u32>,
+    moves: Cell<u32>,
+}
+
+impl Turns {
+    fn below(&self, end: u32) -> u32 {
+        self.rng.borrow_mut().next_u32() % end
+    }
+
+    /// One step of some part, with steps of others in the middle of it.
+    fn step(&self) {
+        let count = self.seats.borrow().len() as u32;
+        if count == 0 || self.below(2) == 0 {
+            let id = id(1 + u64::from(self.below(4)), 0);
+            let seat = self.counters.claim(id);
+            self.seats.borrow_mut().extend(seat.map(|seat| (id, seat)));
+            return;
+        }
+        let chosen = self.below(count) as usize;
+        let (id, seat) = self.seats.borrow_mut().swap_remove(chosen);
+        if self.below(4) == 0 {
+            let seat = self.recheck(id, seat);
+            self.seats.borrow_mut().push((id, seat));
+        } else {
+            self.counters.release(seat);
+        }
+    }
+
+    fn recheck(&self, id: u64, seat: Seat) -> Seat {
+        let moved = self.counters.recheck(&seat, id);
+        self.moves
+            .set(self.moves.get() + u32::from(moved.is_some()));
+        moved.unwrap_or(seat)
+    }
+}
+
+thread_local! {
+    static TURNS: RefCell<Option<Rc<Turns>>> = const { RefCell::new(None) };
+}
+
+/// Others come between, some of them with others between their own steps.
+pub(super) fn between() {
+    let Some(turns) = TURNS.with_borrow(Option::clone) else {
+        return;
+    };
+    while turns.depth.get() < 3 && turns.below(5) == 0 {
+        turns.depth.set(turns.depth.get() + 1);
+        turns.step();
+        turns.depth.set(turns.depth.get() - 1);
+    }
+}
+
+/// Every kind of interleaving: claims of one id may take two places, and after all have looked again once
+/// there is one, with all users.
+#[test]
+fn two_places_are_made_and_become_one() {
+    let (mut moves, mut twice) = (0, 0);
+    for seed in 0..10_000 {
+        let turns = Rc::new(Turns {
+            counters: Counters::new(4).unwrap(),
+            seats: RefCell::new(Vec::new()),
+            rng: RefCell::new(Rng::new(seed)),
+            depth: Cell::new(0),
+            moves: Cell::new(0),
+        });
+        TURNS.set(Some(turns.clone()));
+        for _ in 0..turns.below(60) {
+            turns.step();
+        }
+        TURNS.set(None);
+        let counters = &turns.counters;
+        let places = used(counters).len();
+        for (id, seat) in turns.seats.borrow_mut().iter_mut() {
+            let place = counters.places.get(seat.0 as usize).unwrap();
+            assert_eq!(tag_of(place.state.load(SeqCst)), tag(*id));
+            *seat = turns.recheck(*id, *seat);
+        }
+        let mut users = HashMap::new();
+        for (id, seat) in turns.seats.borrow().iter() {
+            let (there, users) = users.entry(*id).or_insert((*seat, 0));
+            assert_eq!(there, seat);
+            *users += 1;
+        }
+        assert_eq!(used(counters).len(), users.len());
+        for (id, (seat, users)) in &users {
+            let place = counters.places.get(seat.0 as usize).unwrap();
+            let state = place.state.load(SeqCst);
+            assert_eq!((tag_of(state), state & USERS_MAX), (tag(*id), *users));
+        }
+        for (_, seat) in turns.seats.take() {
+            counters.release(seat);
+        }
+        assert!(used(counters).is_empty());
+        moves += turns.moves.get();
+        twice += u32::from(places > users.len());
+    }
+    // It takes three steps in the wrong moments, so it is seldom.
+    assert!(moves > 50 && twice > 20, "{moves} {twice}");
+}

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Numbers, merging, the order of paths and what shares come to; that the file is YAML is tested with a
+//! parser of YAML.
+
+use super::{super::ledger::DEBTS, *};
+use crate::sched::jobid::JobId;
+
+const SECOND: u64 = 1_000_000_000;
+
+fn uid(number: u32) -> Row {
+    Row::inner(1 + u64::from(number), 0, "uid", Key::Uid(number), 4096)
+}
+
+fn job(of: u32, name: &str, id: u64) -> Row {
+    let key = Key::Jobid(JobId::new(name.as_bytes()));
+    Row {
+        active: true,
+        ..Row::new(id, 1 + u64::from(of), "jobid", key, 4096)
+    }
+}
+
+fn merged(parts: &[(&[Row], bool)]) -> Rows {
+    let mut rows = Rows::new();
+    for (part, high) in parts {
+        rows.extend(part, *high).unwrap();
+    }
+    rows.merge().unwrap();
+    rows
+}
+
+/// The values of `field` in the file, in order.
+fn field(rows: &Rows, now: u64, field: &str) -> Vec<String> {
+    let mut text = String::new();
+    write_yaml(&mut text, rows, now).unwrap();
+    let start = format!("{field}: ");
+    let values = text
+        .lines()
+        .filter_map(|line| line[2..].strip_prefix(&start));
+    values.map(str::to_string).collect()
+}
+
+#[test]
+fn numbers() {
+    for (lo, text) in [
+        (0, "0.000"),
+        (1 << 32, "1.000"),
+        ((1 << 32) / 3, "0.333"),
+        ((1 << 33) / 3, "0.667"),
+        ((1 << 32) - 1, "1.000"),
+    ] {
+        assert_eq!(Fraction(lo).to_string(), text);
+    }
+    for (tenths, text) in [
+        (0, "0.0"),
+        (-4, "-0.4"),
+        (-124, "-12.4"),
+        (10, "1.0"),
+        (i64::MIN, "-922337203685477580.8"),
+    ] {
+        assert_eq!(Tenths(tenths).to_string(), text);
+    }
+    for (part, whole, text) in [
+        (0, 0, "0.000"),
+        (5, 0, "0.000"),
+        (1, 3, "0.333"),
+        (3, 3, "1.000"),
+        (4, 3, "1.000"),
+        (u64::MAX / 3, u64::MAX, "0.333"),
+        (1, u64::MAX, "0.000"),
+        (u64::MAX, u64::MAX, "1.000"),
+    ] {
+        assert_eq!(Fraction(ratio(part, whole)).to_string(), text);
+    }
+}
+
+/// The same entity in several parts is one row with the sums, but not on both heads.
+#[test]
+fn rows_of_one_entity_become_one() {
+    let part = |n: u32| {
+        let mut row = job(7, "dd", 99);
+        row.active = n == 3;
+        row.weight = n;
+        row.lag_decipages = i64::from(n) - 2;
+        row.queue_depth = n;
+        row.requests = 1;
+        row.ledger.count(n * 10, n * 10, n == 1);
+        row.ledger.sample(0);
+        [row, uid(7)]
+    };
+    let rows = merged(&[
+        (&part(1), false),
+        (&part(2), false),
+        (&part(3), false),
+        (&part(2), true),
+    ]);
+    let all: Vec<&Row> = rows.iter().collect();
+    assert_eq!(all.len(), 4);
+    assert!(!all[0].leaf && all[1].leaf && !all[1].high);
+    let row = all[1];
+    assert_eq!((row.weight, row.active, row.lag_decipages), (3, true, 0));
+    assert_eq!((row.queue_depth, row.requests), (6, 3));
+    assert_eq!((row.ledger.dispatched(), row.ledger.cost_pages()), (3, 60));
+    assert!(all[3].leaf && all[3].high && all[3].ledger.cost_pages() == 20);
+    assert_eq!(
+        field(&rows, 0, "queue"),
+        ["\"regular\"", "\"high_priority\""]
+    );
+    // No rows, no text.
+    assert!(field(&merged(&[]), 0, "queue").is_empty());
+}
+
+/// Members follow their group, in the order of their keys, whatever their identifiers are.
+#[test]
+fn the_order_is_that_of_paths() {
+    let mut rows = Vec::new();
+    for (number, id) in [(3u32, 7), (1, 9), (2, 8)] {
+        rows.push(job(number, "b", id * 100));
+        rows.push(job(number, "a", id * 1000));
+        rows.push(job(number, "c", id * 10));
+        rows.push(uid(number));
+    }
+    // One whose group nobody told about, a group without members, and the default class.
+    rows.push(job(55, "z", 1));
+    rows.push(uid(4));
+    rows.push(Row::new(40, 0, "default", Key::Default, 4096));
+    let paths = |rows: &[Row]| -> Vec<String> {
+        let rows = merged(&[(rows, false)]);
+        let mut text = String::new();
+        write_yaml(&mut text, &rows, 0).unwrap();
+        let paths = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("- entity: "));
+        paths.map(str::to_string).collect()
+    };
+    let want = [
+        "\"default\"",
+        "\"jobid:z\"",
+        "\"uid:1/jobid:a\"",
+        "\"uid:1/jobid:b\"",
+        "\"uid:1/jobid:c\"",
+        "\"uid:2/jobid:a\"",
+        "\"uid:2/jobid:b\"",
+        "\"uid:2/jobid:c\"",
+        "\"uid:3/jobid:a\"",
+        "\"uid:3/jobid:b\"",
+        "\"uid:3/jobid:c\"",
+    ];
+    assert_eq!(paths(&rows), want);
+    rows.reverse();
+    assert_eq!(paths(&rows), want);
+    rows.rotate_left(4);
+    assert_eq!(paths(&rows), want);
+    // Deeper than any mode: the end of the path.
+    let deep: Vec<Row> = (1..=20)
+        .map(|level| Row {
+            leaf: level == 20,
+            ..Row::new(level, level - 1, "uid", Key::Uid(level as u32), 1)
+        })
+        .collect();
+    let path: Vec<String> = (13..=20).map(|level| format!("uid:{level}")).collect();
+    assert_eq!(paths(&deep), [format!("\"{}\"", path.join("/"))]);
+}
+
+/// What is wanted, received and borrowed: two of three are active, and one takes more than its part.
+#[test]
+fn shares() {
+    let now = 600 * SECOND;
+    let mut rows = [job(1, "a", 11), job(1, "b", 12), job(1, "c", 13), uid(1)];
+    rows[2].active = false;
+    rows[0].weight = 2 * 4096;
+    rows[0].size = 2;
+    for second in 540..600 {
+        rows[0].ledger.count(30, 30, false);
+        rows[0].ledger.sample(second * SECOND);
+        rows[1].ledger.count(10, 10, true);
+        rows[1].ledger.sample(second * SECOND);
+        // This one left half a minute ago.
+        if second < 570 {
+            rows[2].ledger.count(40, 40, true);
+            rows[2].ledger.sample(second * SECOND);
+        }
+    }
+    let list = merged(&[(&rows, false)]);
+    for (name, want) in [
+        (
+            "range",
+            [
+                "\"[0.000, 0.667)\"",
+                "\"[0.667, 1.000)\"",
+                "\"[0.000, 0.000)\"",
+            ],
+        ),
+        ("share_wanted", ["0.667", "0.333", "0.000"]),
+        ("share_1s", ["0.750", "0.250", "0.000"]),
+        ("share_60s", ["0.500", "0.167", "0.333"]),
+        // Entitled: a half, a quarter, a quarter.
+        ("borrowed", ["0.000", "0.000", "0.083"]),
+        ("opportunity_ratio", ["0.000", "1.000", "1.000"]),
+        ("weight", ["2.000", "1.000", "1.000"]),
+        ("active", ["true", "true", "false"]),
+    ] {
+        assert_eq!(field(&list, now - 1, name), want, "{name}");
+    }
+    assert_eq!(field(&list, now, "size"), ["2"]);
+    // With one that was forgotten: half of all service went there.
+    let mut list = list;
+    let mut total = Windows::new();
+    for second in 540..600 {
+        total.add(120, second * SECOND);
+    }
+    list.total(&total, true);
+    assert_eq!(field(&list, now - 1, "share_60s")[0], "0.500");
+    list.total(&total, false);
+    assert_eq!(
+        field(&list, now - 1, "share_60s"),
+        ["0.250", "0.083", "0.167"]
+    );
+}
+
+#[test]
+fn buckets_are_named_after_their_bounds() {
+    let bounds: Vec<String> = DEBTS.iter().map(i64::to_string).collect();
+    for (bucket, name) in DEBT_NAMES.iter().enumerate() {
+        let bound = |index: Option<usize>| index.and_then(|index| bounds.get(index));
+        let (start, end) = (bound(bucket.checked_sub(1)), bound(Some(bucket)));
+        let text = |bound: Option<&String>| bound.cloned().unwrap_or_default();
+        assert_eq!(*name, format!("{}..{}", text(start), text(end)));
+    }
+}
+
+#[test]
+fn histograms() {
+    let mut row = job(1, "a", 11);
+    for pages in [-5000, -100, -1, 0, 5, 16, 300] {
+        row.ledger.debt(pages * 10);
+    }
+    for _ in 0..98 {
+        row.ledger.waited(0);
+    }
+    row.ledger.waited(1 << 20);
+    row.ledger.waited(1 << 30);
+    let rows = merged(&[(&[row], false)]);
+    assert_eq!(
+        field(&rows, 0, "debt_histogram"),
+        [concat!(
+            r#"{ "..-4096": 1, "-4096..-256": 0, "-256..-16": 1, "-16..0": 1, "#,
+            r#""0..16": 2, "16..256": 1, "256..4096": 1, "4096..": 0 }"#
+        )]
+    );
+    assert_eq!(
+        field(&rows, 0, "wait_us"),
+        ["{ p50: 0, p90: 0, p99: 1310, max: 1610612 }"]
+    );
+}
+
+/// A buffer of rows is an allocation that is easily had.
+#[test]
+fn rows_are_small() {
+    assert!(size_of::<Row>() <= 352, "{}", size_of::<Row>());
+    assert!(crate::sched::policy::fairshare::RowBuf::new().is_ok());
+}

@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Cost by time: what is expected at dispatch, what it was at completion.
+//!
+//! # Vocabulary
+//!
+//! - *Active*: given to the device and not completed.
+//! - *Device time*: what a request took of the device, ns: its elapsed time, of which each moment counts
+//!   divided by the number of requests that were active in it ([`Busy`]).
+//! - *Estimate*: the device time that is charged at dispatch, µs ([`Estimates`]).
+//! - *Correction*: device time minus estimate, charged at completion, µs ([`correction`]).
+//! - *Size class*: 1, 2 to 4, 5 to 16, 17 to 64, 65 to 256, or more pages.
+//!
+//! ```text
+//!  queued ── estimate ──► active ── Busy::end ──► completed
+//!            is charged     │       correction       │
+//!            Busy::start ◄──┘       is charged       └──► Estimates::note
+//! ```
+//!
+//! # A clock of processor sharing
+//!
+//! A device that serves `n` requests at a time is taken for one that gives each an n-th of itself
+//! (processor sharing: Kleinrock, "Time-shared systems: a theoretical treatment", JACM 14(2), 1967). The
+//! clock `acc` advances by `dt / n`, so that a request took what the clock advanced while it was active,
+//! and the times of all requests sum to the time that the device had something to do. Remainders of both
+//! divisions are carried, so the sum is exact however long it runs.
+
+use super::entity::COST_MAX;
+use crate::sched::item::Direction;
+
+/// Bits of the clock below one nanosecond.
+const FRACTION_BITS: u32 = 16;
+
+/// Longest interval that is counted between two events, ns (about 73 min): a device that neither takes nor
+/// completes anything for so long is not busy.
+const STEP_MAX: u64 = 1 << 42;
+
+/// Nanoseconds of a microsecond, the unit of cost.
+const NS_PER_US: u64 = 1000;
+
+/// The clock of a part, which tells the device time of its requests.
+///
+/// # Invariants
+///
+/// The clock times the number of active requests, summed over time, and `rest` make up the time with
+/// active requests; what was told, and `fraction`, what the clock advanced for requests that ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Busy {
+    /// 2^-16 ns, wrapping.
+    acc: u64,
+    /// Time of the latest event, ns.
+    last: u64,
+    /// Not yet in `acc`, 2^-16 ns of the device.
+    rest: u64,
+    /// Not yet told, 2^-16 ns of the device; below 1 ns.
+    fraction: u64,
+    active: u32,
+}
+
+impl Busy {
+    /// The clock of a part without active requests.
+    pub const fn new() -> Self {
+        Self {
+            acc: 0,
+            last: 0,
+            rest: 0,
+            fraction: 0,
+            active: 0,
+        }
+    }
+
+    #[cfg(test)]
+    /// Number of active requests.
+    pub const fn active(&self) -> u32 {
+        self.active
+    }
+
+    /// A request becomes active at `now`, ns; returns the stamp that tells when.
+    pub fn start(&mut self, now: u64) -> u64 {
+        self.advance(now);
+        self.active = self.active.saturating_add(1);
+        self.acc
+    }
+
+    /// The request that got `stamp` completes at `now`, ns; returns its device time, ns.
+    ///
+    /// To be called once per [`Busy::start`], for requests that failed too; 0 if none is active.
+    pub fn end(&mut self, stamp: u64, now: u64) -> u64 {
+        if self.active == 0 {
+            return 0;
+        }
+        self.advance(now);
+        self.active = self.active.saturating_sub(1);
+        let time = self.acc.wrapping_sub(stamp).saturating_add(self.fraction);
+        self.fraction = time & ((1 << FRACTION_BITS) - 1);
+        time >> FRACTION_BITS
+    }
+
+    /// Brings the clock to `now`; time that runs backwards stands still.
+    fn advance(&mut self, now: u64) {
+        let step = now.wrapping_sub(self.last);
+        if (step as i64) <= 0 {
+            return;
+        }
+        self.last = now;
+        let active = u64::from(self.active);
+        let time = (step.min(STEP_MAX) << FRACTION_BITS).saturating_add(self.rest);
+        if let (Some(each), Some(rest)) = (time.checked_div(active), time.checked_rem(active)) {
+            self.acc = self.acc.wrapping_add(each);
+            self.rest = rest;
+        }
+    }
+}
+
+/// Number of size classes.
+const SIZES: usize = 6;
+
+/// Number of directions.
+const DIRECTIONS: usize = 3;
+
+/// Logarithm of the inverse of what the latest time weighs in an estimate: an eighth.
+const WEIGHT_SHIFT: u32 = 3;
+
+/// Largest time that is noted, ns: no estimate is above [`COST_MAX`].
+const TIME_MAX: u64 = COST_MAX as u64 * NS_PER_US;
+
+/// What is expected of a request when nothing was measured, ns.
+const DEFAULT: u64 = 100 * NS_PER_US;
+
+/// What is expected of each page when nothing was measured, ns.
+const DEFAULT_PAGE: u64 = NS_PER_US;
+
+/// A time in 16 bits, ns: 0 if unknown; at most 1/4096 wrong.
+///
+/// Below 2^12 the number itself, above it 11 bits behind the leading one and an exponent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Short(u16);
+
+impl Short {
+    const UNKNOWN: Self = Self(0);
+
+    /// Bits behind the leading one.
+    const BITS: u32 = 11;
+
+    /// `time`, from 1 ns to [`TIME_MAX`], rounded.
+    fn new(time: u64) -> Self {
+        let time = time.clamp(1, TIME_MAX);
+        let bits = u64::BITS.wrapping_sub(time.leading_zeros());
+        let shift = bits.saturating_sub(Self::BITS.wrapping_add(1));
+        let half = (1u64 << shift) >> 1;
+        let mantissa = time.wrapping_add(half) >> shift;
+        // The leading one, or two of it after rounding, adds to the exponent.
+        let code = (u64::from(shift) << Self::BITS).wrapping_add(mantissa);
+        Self(code as u16)
+    }
+
+    /// The time, ns.
+    fn get(self) -> Option<u64> {
+        if self == Self::UNKNOWN {
+            return None;
+        }
+        let shift = u32::from(self.0 >> Self::BITS).saturating_sub(1);
+        let mantissa = u64::from(self.0).wrapping_sub(u64::from(shift) << Self::BITS);
+        Some(mantissa << shift)
+    }
+}
+
+/// Device times that are expected, for each direction and size class: moving averages of what was
+/// measured, of which the latest weighs an eighth.
+///
+/// A part has one for all its entities, and each entity one of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Estimates {
+    cells: [Short; SIZES * DIRECTIONS],
+}
+
+impl Estimates {
+    /// Nothing measured.
+    pub const fn new() -> Self {
+        Self {
+            cells: [Short::UNKNOWN; SIZES * DIRECTIONS],
+        }
+    }
+
+    /// Notes that a request of `pages` took `time` of the device, ns.
+    pub fn note(&mut self, direction: Direction, pages: u32, time: u64) {
+        let Some(cell) = self.cells.get_mut(index(direction, pages)) else {
+            return;
+        };
+        let time = time.min(TIME_MAX);
+        let mean = match cell.get() {
+            // Below 2^31, with the half that rounds.
+            Some(mean) => {
+                (mean << WEIGHT_SHIFT)
+                    .wrapping_sub(mean)
+                    .wrapping_add(time)
+                    .wrapping_add(1 << (WEIGHT_SHIFT - 1))
+                    >> WEIGHT_SHIFT
+            }
+            None => time,
+        };
+        *cell = Short::new(mean);
+    }
+
+    /// What a request of an entity that has these estimates is charged, µs, from 1 to [`COST_MAX`].
+    ///
+    /// What was not measured for the entity is taken from `part`, else 100 µs and 1 µs per page.
+    pub fn estimate(&self, part: &Self, direction: Direction, pages: u32) -> u32 {
+        let time = self
+            .get(direction, pages)
+            .or_else(|| part.get(direction, pages))
+            .unwrap_or_else(|| {
+                let pages = u64::from(pages).wrapping_mul(DEFAULT_PAGE);
+                pages.wrapping_add(DEFAULT)
+            });
+        let cost = time.wrapping_add(NS_PER_US / 2) / NS_PER_US;
+        cost.clamp(1, u64::from(COST_MAX)) as u32
+    }
+
+    /// The mean of what was measured, ns.
+    fn get(&self, direction: Direction, pages: u32) -> Option<u64> {
+        self.cells.get(index(direction, pages))?.get()
+    }
+}
+
+/// The cell of a direction and of the size class of `pages`.
+const fn index(direction: Direction, pages: u32) -> usize {
+    let row = match direction {
+        Direction::Read => 0,
+        Direction::Write => 1,
+        Direction::Other => 2usize,
+    };
+    // 0 for one page, then a class more with every two bits.
+    let bits = u32::BITS.wrapping_sub(pages.saturating_sub(1).leading_zeros());
+    let class = bits.div_ceil(2) as usize;
+    let class = if class < SIZES { class } else { SIZES - 1 };
+    row.wrapping_mul(SIZES).wrapping_add(class)
+}
+
+/// What is charged at completion, µs, for a request that took `measured` of the device, ns, and was charged
+/// `charged`, µs, at dispatch; negative if that was too much.
+///
+/// `rest`, ns, below 1000 and 0 at first, is carried: whatever the number of requests, charges and
+/// corrections sum to what was measured, down to less than 1 µs.
+pub fn correction(charged: u32, measured: u64, rest: &mut u16) -> i64 {
+    let time = measured.saturating_add(u64::from(*rest));
+    *rest = (time % NS_PER_US) as u16;
+    // Below 2^55.
+    let time = (time / NS_PER_US) as i64;
+    time.wrapping_sub(i64::from(charged))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sched::rng::Rng;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_request_alone_takes_what_elapses() {
+        let mut busy = Busy::new();
+        for now in [0, 5, 77 * MS, 1 << 62] {
+            let mut busy = busy;
+            let stamp = busy.start(now);
+            assert_eq!(busy.end(stamp, now + 3 * MS + 7), 3 * MS + 7);
+        }
+        // Idle time is nobody's.
+        let stamp = busy.start(1000);
+        assert_eq!(busy.end(stamp, 1500), 500);
+        let stamp = busy.start(9_000_000);
+        assert_eq!(busy.end(stamp, 9_000_001), 1);
+        assert_eq!(busy.active(), 0);
+    }
+
+    #[test]
+    fn requests_at_a_time_share_it() {
+        let mut busy = Busy::new();
+        // Two from 0 to 10, one more from 4 to 10, then one until 13.
+        let a = busy.start(100);
+        let b = busy.start(100);
+        let c = busy.start(100 + 4 * MS);
+        assert_eq!(busy.active(), 3);
+        assert_eq!(busy.end(a, 100 + 10 * MS), 4 * MS);
+        assert_eq!(busy.end(c, 100 + 10 * MS), 2 * MS);
+        assert_eq!(busy.end(b, 100 + 13 * MS), 7 * MS);
+        let stamps: Vec<u64> = (0..64).map(|_| busy.start(20 * MS)).collect();
+        for stamp in stamps {
+            assert_eq!(busy.end(stamp, 84 * MS), MS);
+        }
+    }
+
+    #[test]
+    fn odd_times() {
+        let mut busy = Busy::new();
+        assert_eq!(busy.end(123, 1000), 0);
+        let a = busy.start(1000);
+        // Backwards is no time, and what follows counts from the latest moment.
+        let b = busy.start(400);
+        assert_eq!(busy.end(b, 999), 0);
+        assert_eq!(busy.end(a, 1010), 10);
+        assert_eq!((busy.end(a, 2000), busy.active()), (0, 0));
+        // A device that stood still for days.
+        let a = busy.start(3000);
+        assert_eq!(busy.end(a, 3000 + (1 << 62)), STEP_MAX);
+        // A stamp that was made up gives some number and spoils no other.
+        let a = busy.start(1 << 63);
+        let _ = busy.start(1 << 63);
+        let _ = busy.end(u64::MAX - 5, (1 << 63) + 50);
+        assert!(busy.end(a, (1 << 63) + 100) <= 100);
+    }
+
+    /// The times of all requests sum to the time with active requests, to the nanosecond, in any order of
+    /// events and with a clock that stumbles.
+    #[test]
+    fn times_sum_to_the_time_of_the_device() {
+        for seed in 0..50 {
+            let mut rng = Rng::new(seed);
+            let depth = 1 + rng.next_u32() % 300;
+            let mut busy = Busy::new();
+            let mut active: Vec<(u64, u64)> = Vec::new();
+            let (mut now, mut latest) = (rng.next_u64() >> 20, 0);
+            let (mut device, mut told, mut events) = (0u64, 0u64, 0);
+            while events < 20_000 || !active.is_empty() {
+                events += 1;
+                now += u64::from(rng.next_u32() % 5000);
+                let seen = now.saturating_sub(u64::from(rng.next_u32() % 7) * 300);
+                if seen > latest {
+                    device += if active.is_empty() { 0 } else { seen - latest };
+                    latest = seen;
+                }
+                let more = events < 20_000 && rng.next_u32() % (2 * depth) >= active.len() as u32;
+                if more {
+                    active.push((busy.start(seen), latest));
+                } else if !active.is_empty() {
+                    let chosen = rng.next_u32() as usize % active.len();
+                    let (stamp, since) = active.swap_remove(chosen);
+                    let time = busy.end(stamp, seen);
+                    assert!(time <= latest - since + 1);
+                    told += time;
+                }
+                assert_eq!(busy.active() as usize, active.len());
+            }
+            assert!(device - told <= 1, "{device} {told}");
+        }
+    }
+
+    #[test]
+    fn size_classes() {
+        for (pages, class) in [
+            (0, 0),
+            (1, 0),
+            (2, 1),
+            (4, 1),
+            (5, 2),
+            (16, 2),
+            (17, 3),
+            (64, 3),
+            (65, 4),
+            (256, 4),
+            (257, 5),
+            (1 << 14, 5),
+            (u32::MAX, 5),
+        ] {
+            assert_eq!(index(Direction::Read, pages), class, "{pages}");
+            assert_eq!(index(Direction::Write, pages), SIZES + class);
+            assert_eq!(index(Direction::Other, pages), 2 * SIZES + class);
+        }
+        assert_eq!(size_of::<Estimates>(), 36);
+    }
+
+    #[test]
+    fn short_times_are_near() {
+        let mut rng = Rng::new(1);
+        for time in (1..10_000).chain((0..10_000).map(|_| 1 + rng.next_u64() % TIME_MAX)) {
+            let short = Short::new(time).get().unwrap();
+            assert!(short.abs_diff(time) <= time >> 12, "{time} {short}");
+        }
+        for (time, got) in [
+            (0, 1),
+            (1, 1),
+            (4095, 4095),
+            (8191, 8192),
+            (u64::MAX, TIME_MAX),
+        ] {
+            assert_eq!(Short::new(time).get(), Some(got), "{time}");
+        }
+        assert_eq!(Short::UNKNOWN.get(), None);
+    }
+
+    #[test]
+    fn estimates_fall_back() {
+        let (mut own, mut part) = (Estimates::new(), Estimates::new());
+        for (pages, cost) in [(1, 101), (256, 356), (u32::MAX, COST_MAX)] {
+            assert_eq!(own.estimate(&part, Direction::Write, pages), cost);
+        }
+        part.note(Direction::Write, 3, 2 * MS);
+        assert_eq!(own.estimate(&part, Direction::Write, 2), 2000);
+        assert_eq!(own.estimate(&part, Direction::Read, 2), 102);
+        assert_eq!(own.estimate(&part, Direction::Write, 5), 105);
+        own.note(Direction::Write, 2, 50_000);
+        assert_eq!(own.estimate(&part, Direction::Write, 4), 50);
+        // Nothing is for nothing, and nothing is above the largest cost.
+        own.note(Direction::Read, 1, 0);
+        assert_eq!(own.estimate(&part, Direction::Read, 1), 1);
+        own.note(Direction::Other, 1, u64::MAX);
+        assert_eq!(own.estimate(&part, Direction::Other, 1), COST_MAX);
+    }
+
+    /// An estimate follows what is measured: within 1 % after 100 requests that take another time,
+    /// however different, and between the extremes always.
+    #[test]
+    fn estimates_follow() {
+        let mut rng = Rng::new(2);
+        let mut own = Estimates::new();
+        let mut before = None;
+        for _ in 0..200 {
+            let time = (10_000 << (rng.next_u32() % 12)) + u64::from(rng.next_u32() % 10_000);
+            for _ in 0..100 {
+                let from = own.get(Direction::Read, 1).unwrap_or(time);
+                own.note(Direction::Read, 1, time);
+                let mean = own.get(Direction::Read, 1).unwrap();
+                let (low, high) = (from.min(time), from.max(time));
+                assert!(mean + (mean >> 11) >= low && mean <= high + (high >> 11));
+            }
+            let mean = own.get(Direction::Read, 1).unwrap();
+            assert!(
+                mean.abs_diff(time) <= time / 100 + 4,
+                "{before:?} {time} {mean}"
+            );
+            before = Some(time);
+        }
+    }
+
+    /// Charges and corrections sum to what was measured, for ever.
+    #[test]
+    fn corrections_sum_to_what_was_measured() {
+        let mut rng = Rng::new(3);
+        let (mut rest, mut charges, mut measured) = (0, 0i64, 0u64);
+        for _ in 0..100_000 {
+            let charged = rng.next_u32() % (COST_MAX + 1);
+            let time = rng.next_u64() >> (20 + rng.next_u32() % 44);
+            let delta = correction(charged, time, &mut rest);
+            charges += i64::from(charged) + delta;
+            measured += time;
+            assert!(rest < 1000);
+            let gap = measured - charges as u64 * NS_PER_US;
+            assert_eq!(gap, u64::from(rest));
+        }
+        let mut rest = 999;
+        assert!(correction(1, u64::MAX, &mut rest) > 0);
+        let mut rest = 0;
+        assert_eq!(correction(7, 0, &mut rest), -7);
+    }
+}

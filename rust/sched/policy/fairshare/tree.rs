@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The tree of schedulers: `deadline` and `deadline_memory`.
+//!
+//! # Vocabulary
+//!
+//! - *Node*: what a part keeps for a group, a user, a job …; named by slot. A *leaf* holds requests, an
+//!   *inner* node has a scheduler for the nodes below it ([`Sched`]). The *root* is above all and has no
+//!   slot: its scheduler is here.
+//! - *Member*: a node with requests, itself or below it.
+//! - *Elsewhere*: service that a node got from other partitions.
+//!
+//! ```text
+//!              root            pick: from the root to a leaf, at each level the child that its
+//!             /    \                 scheduler chooses
+//!         gid 7    gid 9       charge: from the leaf to the root, at each level the same cost
+//!        /    \       \        join: up to the first node that has members already
+//!    uid 1   uid 2   uid 3     leave: a node leaves with the last member below it
+//! ```
+//!
+//! So an idle member gives its share to its siblings, and nobody else's share changes. The deadline of an
+//! inner node is that of the request which would be served if the node were; each level learns its cost
+//! from the scheduler below, so a charge costs one step per level.
+//!
+//! # Partitions
+//!
+//! A node that has requests in several partitions has one counter of service, shared by them. A node that
+//! is about to be chosen here is charged first for what it got elsewhere since the last time, but it is not
+//! put further ahead of the clock than [`PULL_MAX`] of the largest requests seen lately; what is above that
+//! is forgotten. So the shares of the nodes of one level come near to max-min fairness over all partitions,
+//! without any worker's help (Documentation/fairshare.md).
+
+use super::{
+    deadline::{Sched, Step, PULL_MAX},
+    entity::Place,
+    queues::{Heaps, Queues, Side},
+    select::{Nodes, SelectNeed, SelectSpare},
+};
+use crate::sched::{leftist::Forest, mem::NoMemory, slab::NONE};
+
+/// How many times a level chooses again because its choice was served elsewhere.
+const PULLS: u32 = 8;
+
+/// Requests after which the largest of those before is forgotten.
+const WINDOW: u32 = 4096;
+
+/// The largest cost of the last one to two windows of requests, units.
+#[derive(Clone, Copy, Debug, Default)]
+struct Largest {
+    now: u32,
+    before: u32,
+    count: u32,
+}
+
+impl Largest {
+    fn see(&mut self, cost: u32) {
+        self.now = self.now.max(cost);
+        self.count = self.count.saturating_add(1);
+        if self.count >= WINDOW {
+            self.before = core::mem::take(&mut self.now);
+            self.count = 0;
+        }
+    }
+
+    fn get(&self) -> u32 {
+        self.now.max(self.before).max(1)
+    }
+}
+
+/// The schedulers of all nodes, seen as one.
+///
+/// # Invariants
+///
+/// A node is a member of its parent's scheduler exactly if it is a leaf that joined and did not leave, or
+/// if its own scheduler has members.
+pub(super) struct Tree {
+    root: Sched<Side>,
+    heaps: Heaps,
+    forest: Forest,
+    memory: bool,
+    largest: Largest,
+}
+
+/// Runs `$body` on the scheduler of the node in `$slot`, or of the root, and on its queues.
+///
+/// That of a node is a part of the nodes that it changes, so it is a copy which is put back.
+macro_rules! at {
+    ($tree:ident, $nodes:ident, $slot:expr, $sched:ident, $queues:ident => $body:expr) => {
+        if $slot == NONE {
+            let ($sched, $queues) = (&mut $tree.root, &mut $tree.heaps);
+            $body
+        } else {
+            let mut copy = $nodes.sched($slot).copied().unwrap_or_default();
+            let ($sched, $queues) = (&mut copy, &mut $tree.forest);
+            let result = $body;
+            if let Some(stored) = $nodes.sched_mut($slot) {
+                *stored = copy;
+            }
+            result
+        }
+    };
+}
+
+/// Chooses a child of one level that was not served elsewhere.
+fn choose<S: Queues>(
+    sched: &mut Sched<S::Queue>,
+    queues: &mut S,
+    nodes: &mut impl Nodes,
+    bound: u32,
+) -> Option<u32> {
+    for _ in 0..PULLS {
+        let child = sched.pick(queues, nodes)?;
+        let cost = nodes.elsewhere(child);
+        if !sched.pull(queues, nodes, child, cost, bound) {
+            return Some(child);
+        }
+    }
+    sched.pick(queues, nodes)
+}
+
+impl Tree {
+    /// A tree for up to `max` slots; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub(super) fn new(max: usize, memory: bool) -> Result<Self, NoMemory> {
+        Ok(Self {
+            root: Sched::root(),
+            heaps: Heaps::new(max)?,
+            forest: Forest::new(max)?,
+            memory,
+            largest: Largest::default(),
+        })
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.forest.capacity().min(self.heaps.capacity())
+    }
+
+    /// Adds the chunks that are wanted so that there is memory for `slots` slots.
+    pub(super) fn wants(&self, slots: usize, need: &mut SelectNeed) {
+        need.knots = self.forest.wants(slots);
+        [need.wait, need.ready, need.places] = self.heaps.wants(slots);
+    }
+
+    pub(super) fn feed(&mut self, mut spare: SelectSpare) -> SelectSpare {
+        spare.knots = self.forest.feed(spare.knots);
+        (spare.wait, spare.ready, spare.places) =
+            self.heaps.feed(spare.wait, spare.ready, spare.places);
+        spare
+    }
+
+    /// The virtual time of the scheduler above the node in `slot`.
+    fn now(&self, nodes: &impl Nodes, slot: u32) -> u64 {
+        match nodes.parent(slot) {
+            NONE => self.root.now(),
+            parent => nodes.sched(parent).map_or(0, Sched::now),
+        }
+    }
+
+    /// Tells the schedulers above the leaf in `slot`, whose next request costs `next`, what happened to one
+    /// of its requests.
+    fn climb(&mut self, nodes: &mut impl Nodes, mut slot: u32, mut next: Option<u32>, step: Step) {
+        let memory = self.memory;
+        loop {
+            match step {
+                Step::Charge(cost) | Step::Owe(cost) => nodes.note(slot, i64::from(cost)),
+                Step::Correct(delta) => nodes.note(slot, delta),
+                Step::Skip => {}
+            }
+            let parent = nodes.parent(slot);
+            next = at!(self, nodes, parent, sched, queues => {
+                sched.step(queues, nodes, slot, step, next, memory);
+                sched.head(queues, nodes)
+            });
+            if parent == NONE {
+                return;
+            }
+            slot = parent;
+        }
+    }
+
+    pub(super) fn create(&mut self, nodes: &mut impl Nodes, slot: u32) {
+        self.forest.create(slot);
+        self.heaps.create(slot);
+        let now = self.now(nodes, slot);
+        if let Some(entity) = nodes.entity_mut(slot) {
+            entity.start = now;
+        }
+    }
+
+    pub(super) fn join(&mut self, nodes: &mut impl Nodes, mut slot: u32, cost: u32) {
+        let memory = self.memory;
+        loop {
+            // What it got elsewhere before it came here is no debt.
+            let _ = nodes.elsewhere(slot);
+            let parent = nodes.parent(slot);
+            let first = at!(self, nodes, parent, sched, queues => {
+                let first = sched.is_empty();
+                sched.join(queues, nodes, slot, cost, memory);
+                first
+            });
+            if parent == NONE || !first {
+                return;
+            }
+            slot = parent;
+        }
+    }
+
+    pub(super) fn pick(&mut self, nodes: &mut impl Nodes) -> Option<u32> {
+        let bound = self.largest.get().saturating_mul(PULL_MAX);
+        let mut at = NONE;
+        loop {
+            let child = at!(self, nodes, at, sched, queues => choose(sched, queues, nodes, bound))?;
+            if nodes.sched(child).is_none() {
+                return Some(child);
+            }
+            at = child;
+        }
+    }
+
+    pub(super) fn charge(
+        &mut self,
+        nodes: &mut impl Nodes,
+        slot: u32,
+        cost: u32,
+        next: Option<u32>,
+    ) {
+        self.largest.see(cost);
+        self.climb(nodes, slot, next, Step::Charge(cost));
+    }
+
+    pub(super) fn skip(&mut self, nodes: &mut impl Nodes, slot: u32, next: Option<u32>) {
+        self.climb(nodes, slot, next, Step::Skip);
+    }
+
+    pub(super) fn owe(&mut self, nodes: &mut impl Nodes, slot: u32, cost: u32, next: Option<u32>) {
+        self.climb(nodes, slot, next, Step::Owe(cost));
+    }
+
+    pub(super) fn correct(&mut self, nodes: &mut impl Nodes, slot: u32, delta: i64) {
+        self.climb(nodes, slot, None, Step::Correct(delta));
+    }
+
+    pub(super) fn reweight(&mut self, nodes: &mut impl Nodes, slot: u32, weight: u32) {
+        let parent = nodes.parent(slot);
+        at!(self, nodes, parent, sched, queues => sched.reweight(queues, nodes, slot, weight));
+    }
+
+    pub(super) fn forget(&mut self, nodes: &mut impl Nodes, slot: u32) {
+        let parent = nodes.parent(slot);
+        at!(self, nodes, parent, sched, _queues => sched.forget(nodes, slot));
+    }
+
+    pub(super) fn lag(&self, nodes: &impl Nodes, slot: u32) -> i64 {
+        let now = self.now(nodes, slot);
+        nodes
+            .entity(slot)
+            .map_or(0, |entity| entity.tenths_at(now, self.memory))
+    }
+
+    pub(super) fn refresh(&mut self, nodes: &mut impl Nodes, slot: u32) {
+        let now = self.now(nodes, slot);
+        if let Some(entity) = nodes.entity_mut(slot) {
+            if entity.place == Place::Out {
+                entity.refresh(now);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

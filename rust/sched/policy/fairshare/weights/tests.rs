@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+use super::*;
+
+fn made(text: &str) -> Weights {
+    Weights::new().apply(text).unwrap()
+}
+
+fn shown(weights: &Weights) -> String {
+    let mut out = String::new();
+    weights.write(&mut out).unwrap();
+    out
+}
+
+fn job(name: &str) -> Key {
+    Key::Jobid(JobId::new(name.as_bytes()))
+}
+
+fn nid(text: &str) -> Key {
+    Key::Nid(Nid::parse(text).unwrap())
+}
+
+#[test]
+fn items() {
+    for (text, want) in [
+        ("", ""),
+        (" ,\n\t, ", ""),
+        ("uid:1000:2", "uid:1000:2\n"),
+        ("uid:1000:2,uid:1001:3\n", "uid:1000:2\nuid:1001:3\n"),
+        ("uid:1001:3 uid:1000:2", "uid:1000:2\nuid:1001:3\n"),
+        (",gid:0:1,,projid:7:10000", "gid:0:1\nprojid:7:10000\n"),
+        ("uid:1:2 uid:1:3", "uid:1:3\n"),
+        ("uid:1:2 -uid:1", ""),
+        ("uid:1:2 gid:1:2 clear nodemap:3:4", "nodemap:3:4\n"),
+        ("clear", ""),
+        ("uid:4294967295:5", "uid:4294967295:5\n"),
+        ("nid:10.0.0.1@tcp:2", "nid:10.0.0.1@tcp:2\n"),
+        ("nid:fe80::1@o2ib1:2", "nid:fe80::1@o2ib1:2\n"),
+        ("nid:fe80::1@o2ib1:2 -nid:fe80::1@o2ib1", ""),
+        ("nid:0@lo:9", "nid:0@lo:9\n"),
+        ("jobid:dd.0:2", "jobid:dd.0:2\n"),
+        ("jobid:a:b:2", "jobid:a:b:2\n"),
+        ("jobid:a:b:2 -jobid:a:b", ""),
+        (r"jobid:a\b:2", "jobid:\"a\\\\b\":2\n"),
+        (r#"jobid:"dd.0":2"#, "jobid:dd.0:2\n"),
+        (r#"jobid:"a, b":2"#, "jobid:\"a, b\":2\n"),
+        (
+            r#"jobid:"a\"b\\":2 uid:1:1"#,
+            "jobid:\"a\\\"b\\\\\":2\nuid:1:1\n",
+        ),
+        (r#"jobid:"\x0a\xFF":2"#, "jobid:\"\\x0a\\xff\":2\n"),
+        (r#"jobid:"a b":2,-jobid:"a b""#, ""),
+        (r#"jobid:"":2"#, "jobid:\"\":2\n"),
+        (r#"jobid:"a*,":2"#, "jobid:\"a*,\":2\n"),
+        (
+            "jobid:b*:2 uid:5:1 jobid:a?:3 jobid:zz:4",
+            "jobid:zz:4\nuid:5:1\njobid:b*:2\njobid:a?:3\n",
+        ),
+        (
+            "jobid:b*:2 jobid:a*:3 jobid:b*:4",
+            "jobid:b*:4\njobid:a*:3\n",
+        ),
+        ("jobid:b*:2 jobid:a*:3 -jobid:b*", "jobid:a*:3\n"),
+        (
+            "jobid:1234567890123456789012345678901:2",
+            "jobid:1234567890123456789012345678901:2\n",
+        ),
+    ] {
+        let weights = made(text);
+        assert_eq!(shown(&weights), want, "{text:?}");
+        assert_eq!(weights.len(), want.lines().count());
+        assert_eq!(weights.is_empty(), want.is_empty());
+        assert_eq!(shown(&made(&shown(&weights))), want, "{text:?} again");
+    }
+}
+
+#[test]
+fn look_ups() {
+    let weights = made(
+        "uid:1000:2 uid:4294967295:3 gid:1000:4 projid:1000:5 nodemap:1000:6 nid:10.0.0.1@tcp:7 \
+         jobid:dd.500:8 jobid:dd.*:9 jobid:*.500:10 jobid:a?c:11 jobid:\"x y*\":12",
+    );
+    for (key, want) in [
+        (Key::Uid(1000), 2),
+        (Key::Uid(1001), 1),
+        (Key::Absent(Field::Uid), 3),
+        (Key::Absent(Field::Gid), 1),
+        (Key::Gid(1000), 4),
+        (Key::Projid(1000), 5),
+        (Key::Nodemap(1000), 6),
+        (nid("10.0.0.1@tcp"), 7),
+        (nid("10.0.0.1@tcp1"), 1),
+        (nid("10.0.0.2@tcp"), 1),
+        (job("dd.500"), 8),
+        (job("dd.501"), 9),
+        (job("fio.500"), 10),
+        (job("dd"), 1),
+        (job("abc"), 11),
+        (job("abbc"), 1),
+        (job("x y.0"), 12),
+        (job("dd.*"), 9),
+        (Key::Absent(Field::Jobid), 1),
+        (Key::Default, 1),
+    ] {
+        assert_eq!(weights.of(&key), want, "{key}");
+    }
+    assert_eq!(Weights::default().of(&Key::Uid(0)), 1);
+    let weights = made("jobid:*:3");
+    assert_eq!(weights.of(&Key::Absent(Field::Jobid)), 3);
+    assert_eq!(weights.of(&Key::Absent(Field::Uid)), 1);
+    let weights = made("jobid:*:3 jobid:\"\":5");
+    assert_eq!(weights.of(&Key::Absent(Field::Jobid)), 5);
+    assert_eq!(weights.of(&job("x")), 3);
+}
+
+/// A table is never changed, and a refused text changes nothing.
+#[test]
+fn replaced_as_a_whole() {
+    let old = made("uid:1:2 jobid:a*:3");
+    let new = old.apply("-uid:1 jobid:a*:4 uid:2:5").unwrap();
+    assert_eq!(shown(&old), "uid:1:2\njobid:a*:3\n");
+    assert_eq!(shown(&new), "uid:2:5\njobid:a*:4\n");
+    assert!(old.apply("uid:1:9 uid:x:1").is_err());
+    assert_eq!(old.of(&Key::Uid(1)), 2);
+}
+
+#[test]
+fn refused() {
+    let start = made("uid:1:2 jobid:a*:2");
+    for (text, code, words) in [
+        ("uid", Code::Invalid, "FIELD:VALUE:WEIGHT"),
+        ("-", Code::Invalid, "FIELD:VALUE:WEIGHT"),
+        ("-clear", Code::Invalid, "FIELD:VALUE:WEIGHT"),
+        ("Clear", Code::Invalid, "FIELD:VALUE:WEIGHT"),
+        ("uid=1:2", Code::Invalid, "unknown field"),
+        ("opcode:ost_read:2", Code::Invalid, "unknown field"),
+        ("size:1:2", Code::Invalid, "unknown field"),
+        (":1:2", Code::Invalid, "unknown field"),
+        ("--uid:1", Code::Invalid, "unknown field"),
+        ("+uid:1:2", Code::Invalid, "unknown field"),
+        ("\u{e9}:1:2", Code::Invalid, "unknown field"),
+        ("uid:1000", Code::Invalid, "no weight"),
+        ("jobid:dd.0", Code::Invalid, "no weight"),
+        ("jobid:\"dd.0\"", Code::Invalid, "no weight"),
+        ("uid:1:0", Code::Invalid, "1 to 10000"),
+        ("uid:1:10001", Code::Invalid, "1 to 10000"),
+        ("uid:1:", Code::Invalid, "1 to 10000"),
+        ("uid:1:+2", Code::Invalid, "1 to 10000"),
+        ("uid:1:-2", Code::Invalid, "1 to 10000"),
+        ("uid:1:02", Code::Invalid, "1 to 10000"),
+        ("uid:1:2.5", Code::Invalid, "1 to 10000"),
+        ("uid:1:99999999999", Code::Invalid, "1 to 10000"),
+        ("nid:fe80::1@tcp", Code::Invalid, "'@'"),
+        ("uid::2", Code::Invalid, "decimal number"),
+        ("uid:-1:2", Code::Invalid, "decimal number"),
+        ("gid:0x10:2", Code::Invalid, "decimal number"),
+        ("gid:010:2", Code::Invalid, "decimal number"),
+        ("projid:4294967296:2", Code::Invalid, "decimal number"),
+        ("nodemap:a:2", Code::Invalid, "decimal number"),
+        ("uid:\"1\":2", Code::Invalid, "decimal number"),
+        ("-uid:1:2", Code::Invalid, "decimal number"),
+        ("nid:10.0.0.1:2", Code::Invalid, "'@'"),
+        ("nid:10.0.0@tcp:2", Code::Invalid, "bad address"),
+        ("nid:10.0.0.*@tcp:2", Code::Invalid, "bad address"),
+        ("nid:1@eth:2", Code::Invalid, "unknown network"),
+        ("jobid::2", Code::Invalid, "empty jobid"),
+        ("-jobid:", Code::Invalid, "empty jobid"),
+        ("jobid:a\"b\":2", Code::Invalid, "needs quotes"),
+        ("jobid:\u{e9}:2", Code::Invalid, "needs quotes"),
+        ("jobid:a\x01:2", Code::Invalid, "needs quotes"),
+        (
+            "jobid:12345678901234567890123456789012:2",
+            Code::Invalid,
+            "31 bytes",
+        ),
+        (
+            "jobid:\"12345678901234567890123456789012\":2",
+            Code::Invalid,
+            "31 bytes",
+        ),
+        (
+            "jobid:*******************************a:2",
+            Code::Invalid,
+            "31 bytes",
+        ),
+        ("jobid:\"a:2", Code::Invalid, "closing quote"),
+        ("jobid:\"", Code::Invalid, "closing quote"),
+        ("jobid:\"a\\", Code::Invalid, "closing quote"),
+        ("jobid:\"a\\\":2", Code::Invalid, "closing quote"),
+        ("jobid:\"\\n\":2", Code::Invalid, "escape"),
+        ("jobid:\"\\x0\":2", Code::Invalid, "escape"),
+        ("jobid:\"\\xg0\":2", Code::Invalid, "escape"),
+        ("jobid:\"\\x00\":2", Code::Invalid, "escape"),
+        ("jobid:\"\\*\":2", Code::Invalid, "escape"),
+        ("jobid:\"a\nb\":2", Code::Invalid, "not print"),
+        ("jobid:\"\u{e9}\":2", Code::Invalid, "not print"),
+        ("jobid:\"a\"2", Code::Invalid, "colon"),
+        ("jobid:\"a\"b:2", Code::Invalid, "colon"),
+        ("-jobid:\"a*\":2", Code::Invalid, "takes no weight"),
+        ("-uid:2", Code::NoEntry, "to remove"),
+        ("-gid:1", Code::NoEntry, "to remove"),
+        ("-jobid:a", Code::NoEntry, "to remove"),
+        ("-jobid:b*", Code::NoEntry, "to remove"),
+        ("-jobid:a*:2", Code::NoEntry, "to remove"),
+        ("clear -uid:1", Code::NoEntry, "to remove"),
+        ("-uid:1 -uid:1", Code::NoEntry, "to remove"),
+    ] {
+        let Err(error) = start.apply(text) else {
+            panic!("{text:?} was taken");
+        };
+        assert_eq!(error.code, code, "{text:?}: {}", error.reason);
+        assert!(error.reason.contains(words), "{text:?}: {}", error.reason);
+        assert!(!error.reason.contains('\n'));
+    }
+}
+
+#[test]
+fn bounds() {
+    // From the end to the start: each goes before all others.
+    let items = (0..4096).rev().map(|i| format!("uid:{i}:{}\n", i + 1));
+    let text = items.collect::<Vec<_>>().concat();
+    let full = made(&text);
+    assert_eq!(full.len(), WEIGHTS_MAX);
+    for i in 0..4096 {
+        assert_eq!(full.of(&Key::Uid(i)), i + 1);
+    }
+    assert_eq!(full.of(&Key::Uid(4096)), 1);
+    for text in ["uid:4096:1", "jobid:x*:1"] {
+        assert_eq!(full.apply(text).err().map(|e| e.code), Some(Code::NoSpace));
+    }
+    let same = full.apply("uid:5:77 -uid:6 uid:4096:1").unwrap();
+    assert_eq!(
+        (same.len(), same.of(&Key::Uid(5)), same.of(&Key::Uid(6))),
+        (4096, 77, 1)
+    );
+
+    let items = (0..64).map(|i| format!("jobid:{i}.*:{} ", i + 1));
+    let text = items.collect::<Vec<_>>().concat();
+    let wild = made(&text);
+    assert_eq!(wild.of(&job("63.x")), 64);
+    assert_eq!(
+        wild.apply("jobid:z*:1").err().map(|e| e.code),
+        Some(Code::NoSpace)
+    );
+    assert_eq!(
+        wild.apply("-jobid:0.* jobid:z*:5").unwrap().of(&job("zoo")),
+        5
+    );
+    assert_eq!(wild.apply("jobid:z:1 jobid:3.*:2").unwrap().len(), 65);
+}
+
+#[test]
+fn modes_with_weights() {
+    for (text, mode, weights) in [
+        ("uid_fair", "uid_fair", None),
+        (" uid_fair \n", "uid_fair", None),
+        (
+            "uid_fair weight=uid:1000:2,uid:1001:3",
+            "uid_fair",
+            Some("uid:1000:2,uid:1001:3"),
+        ),
+        (
+            "gid_then_uid_fair\t  weight=gid:1:2 uid:3:4\n",
+            "gid_then_uid_fair",
+            Some("gid:1:2 uid:3:4"),
+        ),
+    ] {
+        let (got, rest) = split(text).unwrap();
+        assert_eq!(
+            (got.to_string().as_str(), rest),
+            (mode, weights),
+            "{text:?}"
+        );
+    }
+    for (text, words) in [
+        ("", "_fair"),
+        ("weight=uid:1:2", "_fair"),
+        ("uid_fair,weight=uid:1:2", "_fair"),
+        ("uid_fair weights=uid:1:2", "weight="),
+        ("uid_fair gid_fair", "weight="),
+        ("uid_fair weight=", "empty"),
+        ("uid_fair weight= ", "empty"),
+    ] {
+        let error = split(text).unwrap_err();
+        assert_eq!(error.code, Code::Invalid);
+        assert!(error.reason.contains(words), "{text:?}: {}", error.reason);
+    }
+}

@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Ranges against exact shares, computed with 128 bits.
+
+use super::*;
+use crate::sched::rng::Rng;
+
+/// Largest weight of an entity.
+const WEIGHT_MAX: u32 = (1 << 31) - 1;
+
+fn leaf(id: u64, parent: u64, weight: u32) -> Brief {
+    Brief {
+        id,
+        parent,
+        weight,
+        leaf: true,
+        active: true,
+        part: 0,
+    }
+}
+
+fn inner(id: u64, parent: u64, weight: u32) -> Brief {
+    Brief {
+        leaf: false,
+        active: false,
+        ..leaf(id, parent, weight)
+    }
+}
+
+fn build(briefs: &[Brief]) -> Published {
+    let mut outline = Outline::new();
+    outline.extend(briefs).unwrap();
+    outline.build(7).unwrap()
+}
+
+/// Length of the range of each leaf of `briefs`, after checks that ranges cover everything, nest, and are
+/// found at both of their ends.
+fn lengths(briefs: &[Brief]) -> Vec<u64> {
+    let published = build(briefs);
+    let table = &published.table;
+    assert_eq!(table.generation(), 7);
+    let mut ranges: Vec<Range> = Vec::new();
+    let leaves = briefs.iter().filter(|brief| brief.leaf);
+    let lengths = leaves
+        .map(|brief| {
+            let Some(range) = table.range_of(brief.id) else {
+                assert!(!brief.active, "{brief:?} has no range");
+                return 0;
+            };
+            assert!(brief.active && range.len() > 0);
+            assert_eq!(table.find(range.lo), Some(brief.id));
+            assert_eq!(table.find((range.end - 1) as u32), Some(brief.id));
+            ranges.push(range);
+            range.len()
+        })
+        .collect();
+    ranges.sort_by_key(|range| range.lo);
+    let mut from = 0;
+    for range in &ranges {
+        assert_eq!(u64::from(range.lo), from);
+        from = range.end;
+    }
+    assert_eq!(table.len(), ranges.len());
+    assert_eq!(from, if table.is_empty() { 0 } else { WHOLE });
+    assert_eq!(published.by_part.iter().sum::<u64>(), from);
+    lengths
+}
+
+#[test]
+fn known_shares_of_one_level() {
+    const THIRD: u64 = WHOLE / 3;
+    for (weights, want) in [
+        (&[][..], &[][..]),
+        (&[5], &[WHOLE]),
+        (&[1, 1], &[WHOLE / 2, WHOLE / 2]),
+        (&[1, 3], &[WHOLE / 4, WHOLE / 4 * 3]),
+        // The number that is left goes to the first of equals.
+        (&[1, 1, 1], &[THIRD + 1, THIRD, THIRD]),
+        // Weight 0 counts as 1.
+        (&[0, 1], &[WHOLE / 2, WHOLE / 2]),
+        // Exactly one number.
+        (&[1, u32::MAX], &[1, WHOLE - 1]),
+        // Half a number or less: one for everybody, then the rest by weight.
+        (&[1, u32::MAX, u32::MAX], &[2, WHOLE / 2 - 1, WHOLE / 2 - 1]),
+    ] {
+        let briefs: Vec<Brief> = (1..).zip(weights).map(|(id, w)| leaf(id, 0, *w)).collect();
+        assert_eq!(lengths(&briefs), want, "{weights:?}");
+    }
+}
+
+/// ThemisIO's composite: two groups, four users, eight jobs with one to three nodes.
+#[test]
+fn known_shares_of_three_levels() {
+    let size = |nodes: u32| nodes * 4096;
+    let briefs = [
+        inner(1, 0, 4096),
+        inner(2, 0, 4096),
+        inner(11, 1, 4096),
+        inner(21, 2, 4096),
+        inner(22, 2, 4096),
+        inner(23, 2, 4096),
+        leaf(111, 11, size(1)),
+        leaf(211, 21, size(2)),
+        leaf(212, 21, size(3)),
+        leaf(213, 21, size(2)),
+        leaf(221, 22, size(3)),
+        leaf(222, 22, size(2)),
+        leaf(231, 23, size(1)),
+        leaf(232, 23, size(2)),
+    ];
+    let ideal = [
+        0.5,
+        1.0 / 21.0,
+        1.0 / 14.0,
+        1.0 / 21.0,
+        0.1,
+        1.0 / 15.0,
+        1.0 / 18.0,
+        1.0 / 9.0,
+    ];
+    for (length, ideal) in lengths(&briefs).iter().zip(ideal) {
+        let error = *length as f64 - ideal * WHOLE as f64;
+        assert!(error.abs() < 3.0, "{length}: {error}");
+    }
+}
+
+/// Idle leaves have no range, and a group of only such takes nothing from the others.
+#[test]
+fn only_who_is_active_counts() {
+    let idle = |brief: Brief| Brief {
+        active: false,
+        ..brief
+    };
+    let briefs = [
+        inner(9, 0, 1),
+        idle(leaf(91, 9, 1)),
+        inner(8, 0, 1),
+        leaf(81, 8, 1),
+        idle(leaf(82, 8, 100)),
+        leaf(83, 8, 1),
+        // A group without anybody, and one of groups without anybody.
+        inner(7, 0, 100),
+        inner(6, 0, 100),
+        inner(61, 6, 100),
+        leaf(5, 0, 3),
+    ];
+    assert_eq!(
+        lengths(&briefs),
+        [0, WHOLE / 8, 0, WHOLE / 8, WHOLE / 4 * 3]
+    );
+    assert_eq!(lengths(&briefs[..2]), [0]);
+    assert_eq!(build(&briefs[..2]).table.find(0), None);
+}
+
+/// The same node told about by many partitions, in any order.
+#[test]
+fn briefs_of_one_node_are_merged() {
+    let on = |part, active, brief| Brief {
+        part,
+        active,
+        ..brief
+    };
+    let mut briefs = vec![
+        on(0, true, leaf(81, 8, 2)),
+        on(1, false, leaf(81, 8, 3)),
+        on(2, true, leaf(81, 8, 1)),
+        on(63, true, leaf(82, 8, 1)),
+        on(700, true, leaf(82, 8, 1)),
+        on(2, true, leaf(82, 8, 1)),
+        inner(8, 0, 1),
+        inner(8, 0, 2),
+        on(1, true, leaf(9, 0, 2)),
+    ];
+    let mut outline = Outline::new();
+    for generation in 0..12 {
+        outline.clear();
+        outline.extend(&briefs).unwrap();
+        let Published { table, by_part } = outline.build(generation).unwrap();
+        let length = |id| table.range_of(id).map(|range| range.len());
+        let eighth = WHOLE / 8;
+        assert_eq!(table.len(), 3);
+        assert_eq!(length(81), Some(3 * eighth));
+        assert_eq!(length(82), Some(eighth));
+        assert_eq!(length(9), Some(4 * eighth));
+        assert_eq!((length(8), length(0), length(u64::MAX)), (None, None, None));
+        let mut want = [0; PARTS];
+        want[0] = 3 * eighth / 2;
+        want[1] = 4 * eighth;
+        want[2] = 3 * eighth / 2 + eighth / 2;
+        want[63] = eighth / 2;
+        assert_eq!(by_part, want);
+        // Nothing is lost if it is built again.
+        assert_eq!(outline.build(1).unwrap().by_part, want);
+        briefs.rotate_left(5);
+        let last = briefs.len() - 1;
+        briefs.swap(generation as usize % last, last);
+    }
+}
+
+#[test]
+fn briefs_are_small() {
+    assert!(size_of::<Brief>() <= 32);
+    assert!(BriefBuf::new().is_ok());
+}
+
+/// Whoever has work is served, however wrong what partitions tell is.
+#[test]
+fn orphans_and_contradictions() {
+    // Two leaves whose parent nobody knows, or whose parent is a leaf: below the root.
+    let briefs = [leaf(1, 77, 1), leaf(2, 1, 1), leaf(3, 0, 2)];
+    assert_eq!(lengths(&briefs), [WHOLE / 4, WHOLE / 4, WHOLE / 2]);
+    // One calls it a leaf, the other an inner node: it is one, or nobody if there is nobody below it.
+    let briefs = [leaf(1, 0, 1), inner(1, 0, 1), leaf(2, 1, 1), leaf(3, 0, 1)];
+    let table = build(&briefs).table;
+    assert_eq!(table.len(), 2);
+    assert_eq!(table.range_of(2).map(|range| range.len()), Some(WHOLE / 2));
+    // Circles, and the identifier of the root, end.
+    let briefs = [
+        inner(1, 2, 1),
+        inner(2, 1, 1),
+        inner(3, 3, 1),
+        leaf(4, 3, 1),
+        leaf(5, 2, 1),
+        leaf(6, 0, 1),
+    ];
+    assert_eq!(build(&briefs).table.len(), 1);
+    let briefs = [leaf(0, 0, 1), inner(0, 5, 1), leaf(6, 0, 1)];
+    assert_eq!(build(&briefs).table.len(), 1);
+}
+
+/// A tree that is told as briefs, and its exact shares.
+struct Model {
+    briefs: Vec<Brief>,
+    /// For each brief its children.
+    kids: Vec<Vec<usize>>,
+    roots: Vec<usize>,
+}
+
+impl Model {
+    /// A random tree with `leaves` leaves, all of them `depth` levels below the root.
+    fn new(rng: &mut Rng, depth: usize, leaves: usize, weight: &dyn Fn(&mut Rng) -> u32) -> Self {
+        let mut model = Self {
+            briefs: Vec::new(),
+            kids: Vec::new(),
+            roots: Vec::new(),
+        };
+        // Few members here, many there.
+        let fan = 1 + rng.below(leaves as u64 / depth as u64 + 1);
+        for _ in 0..leaves {
+            let mut above = None;
+            for level in 1..=depth {
+                let siblings = match above {
+                    None => &model.roots,
+                    Some(above) => &model.kids[above],
+                };
+                let chosen = rng.below(fan) as usize;
+                let index = match siblings.get(chosen) {
+                    Some(&index) if level < depth => index,
+                    _ => model.add(rng.next_u64() | 1, above, weight(rng), level == depth),
+                };
+                above = Some(index);
+            }
+        }
+        model
+    }
+
+    fn add(&mut self, id: u64, above: Option<usize>, weight: u32, is_leaf: bool) -> usize {
+        let index = self.briefs.len();
+        let parent = above.map_or(0, |above| self.briefs[above].id);
+        self.briefs.push(if is_leaf {
+            leaf(id, parent, weight)
+        } else {
+            inner(id, parent, weight)
+        });
+        self.kids.push(Vec::new());
+        match above {
+            None => self.roots.push(index),
+            Some(above) => self.kids[above].push(index),
+        }
+        index
+    }
+
+    /// The exact length of each brief, of which 2^64 are one number; rounded down below that.
+    fn exact(&self) -> Vec<u128> {
+        let mut exact = vec![0; self.briefs.len()];
+        let mut todo = vec![(&self.roots, u128::from(WHOLE) << 64)];
+        while let Some((siblings, whole)) = todo.pop() {
+            let weight = |&index: &usize| u128::from(self.briefs[index].weight);
+            let total: u128 = siblings.iter().map(weight).sum();
+            for &index in siblings {
+                // At most 2^96 times 2^31.
+                exact[index] = whole * weight(&index) / total;
+                todo.push((&self.kids[index], exact[index]));
+            }
+        }
+        exact
+    }
+
+    /// The lengths by the rule in the simplest words, with sorting.
+    fn rounded(&self) -> Vec<u64> {
+        let mut leaves = vec![0; self.briefs.len()];
+        // Children come after their parents.
+        for index in (0..self.briefs.len()).rev() {
+            let below: u64 = self.kids[index].iter().map(|&kid| leaves[kid]).sum();
+            leaves[index] = below + u64::from(self.briefs[index].leaf);
+        }
+        let mut lengths = vec![0; self.briefs.len()];
+        let mut todo = vec![(&self.roots, WHOLE)];
+        while let Some((siblings, whole)) = todo.pop() {
+            if siblings.is_empty() {
+                continue;
+            }
+            for each in [0, 1] {
+                let weight = |&index: &usize| u128::from(self.briefs[index].weight);
+                let total: u128 = siblings.iter().map(weight).sum();
+                let first: u64 = siblings.iter().map(|&index| leaves[index] * each).sum();
+                let mut left = whole - first;
+                let mut rests = Vec::new();
+                for index in siblings {
+                    let product = u128::from(whole - first) * weight(index);
+                    lengths[*index] = (product / total) as u64 + leaves[*index] * each;
+                    left -= (product / total) as u64;
+                    let id = self.briefs[*index].id;
+                    rests.push((std::cmp::Reverse(product % total), id, *index));
+                }
+                rests.sort();
+                for (_, _, index) in &rests[..left as usize] {
+                    lengths[*index] += 1;
+                }
+                if siblings
+                    .iter()
+                    .all(|&index| lengths[index] >= leaves[index])
+                {
+                    break;
+                }
+            }
+            for &index in siblings {
+                todo.push((&self.kids[index], lengths[index]));
+            }
+        }
+        lengths
+    }
+}
+
+/// Random trees against 128-bit numbers: sums, nesting, and how far each leaf is from its exact range.
+#[test]
+fn products_against_exact_ones() {
+    let mut rng = Rng::new(11);
+    let any = |rng: &mut Rng| 1 + rng.below(WEIGHT_MAX.into()) as u32;
+    let steep = |rng: &mut Rng| 1 << rng.below(31);
+    let even = |_: &mut Rng| 4096;
+    let largest = |_: &mut Rng| WEIGHT_MAX;
+    let kinds: [&dyn Fn(&mut Rng) -> u32; 4] = [&any, &steep, &even, &largest];
+    let mut near = 0;
+    for round in 0..180 {
+        let depth = 1 + round % 6;
+        let most = [3, 40, 2000][round / 6 % 3];
+        let leaves = 1 + rng.below(most) as usize;
+        let mut model = Model::new(&mut rng, depth, leaves, kinds[round % 4]);
+        let lengths = lengths(&model.briefs);
+        let (exact, rounded) = (model.exact(), model.rounded());
+        let leaves: Vec<usize> = (0..model.briefs.len())
+            .filter(|&index| model.briefs[index].leaf)
+            .collect();
+        // Who would get less than two numbers may have been lifted, at the cost of the others.
+        let lifted = leaves.iter().any(|&index| exact[index] < 2 << 64);
+        let bound = (depth + if lifted { leaves.len() } else { 0 }) as u128;
+        near += u32::from(!lifted);
+        for (&index, &length) in leaves.iter().zip(&lengths) {
+            assert_eq!(length, rounded[index]);
+            let error = (u128::from(length) << 64).abs_diff(exact[index]);
+            assert!(error <= bound << 64, "{depth}: {error} {bound}");
+        }
+        nested(&mut model);
+    }
+    assert!(near > 60, "only {near} trees were compared closely");
+}
+
+/// The leaves below each inner node are side by side.
+fn nested(model: &mut Model) {
+    let table = build(&model.briefs).table;
+    let mut spans: Vec<Option<(u64, u64, u64)>> = vec![None; model.briefs.len()];
+    for index in (0..model.briefs.len()).rev() {
+        let brief = model.briefs[index];
+        if let Some(range) = table.range_of(brief.id) {
+            spans[index] = Some((range.lo.into(), range.end, range.len()));
+        }
+        let (lo, end, sum) = spans[index].expect("somebody is below");
+        assert_eq!(end - lo, sum);
+        if let Some(above) = model.briefs.iter().position(|b| b.id == brief.parent) {
+            let span = spans[above].get_or_insert((lo, end, 0));
+            *span = (span.0.min(lo), span.1.max(end), span.2 + sum);
+        }
+    }
+}
+
+/// The most leaves with the largest and the smallest weights.
+#[test]
+fn ends_of_the_numbers() {
+    let count = 1 << 18;
+    for weight in [&(|_| u32::MAX) as &dyn Fn(u64) -> u32, &|_| 1, &|id| {
+        if id % 2 == 0 {
+            1
+        } else {
+            u32::MAX
+        }
+    }] {
+        let briefs: Vec<Brief> = (1..=count).map(|id| leaf(id, 0, weight(id))).collect();
+        let lengths = lengths(&briefs);
+        let (least, most) = (lengths.iter().min(), lengths.iter().max());
+        if weight(2) == weight(3) {
+            assert_eq!((least, most), (Some(&(1 << 14)), Some(&(1 << 14))));
+        } else {
+            assert_eq!(least, Some(&1));
+        }
+    }
+}

@@ -227,6 +227,12 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         }
     }
 
+    /// The record of `id`, for writing, if it still names a class.
+    #[inline]
+    pub fn get_mut(&mut self, id: ClassId) -> Option<&mut R> {
+        self.classes.get_mut(id).map(|class| &mut class.record)
+    }
+
     /// The record in `slot`.
     #[inline]
     pub fn at(&self, slot: u32) -> Option<&R> {

@@ -403,13 +403,11 @@ impl<I: Item> Part<I> for State<I> {
 
     fn stop(&mut self, grant: &Grant, cost: Cost, now: u64) {
         let slot = grant.class.slot();
-        if !self.members.table.is_live(grant.class) {
-            return;
-        }
-        if self.members.cost_model == CostModel::Time {
+        if self.members.cost_model == CostModel::Time && self.members.table.is_live(grant.class) {
             self.correct(slot, grant, cost, now);
         }
-        if let Some(leaf) = self.members.leaf_mut(slot) {
+        let node = self.members.table.get_mut(grant.class);
+        if let Some(leaf) = node.and_then(Node::leaf_mut) {
             leaf.active = leaf.active.saturating_sub(1);
             if !leaf.is_active() {
                 self.members.table.idle(slot, now);

@@ -408,23 +408,31 @@ impl<I: Item> Nodes for Members<I> {
         }
     }
 
+    #[inline]
+    fn are_alone(&self) -> bool {
+        self.shared.counters.is_none()
+    }
+
     fn elsewhere(&mut self, slot: u32) -> u64 {
-        match (&self.shared.counters, self.table.at_mut(slot)) {
-            (Some(counters), Some(node)) => {
-                // Read in any case, so that it is not charged later.
-                let cost = node.tally.elsewhere(counters);
-                if self.told.cross_cpt() {
-                    cost
-                } else {
-                    0
-                }
-            }
-            _ => 0,
+        let Some(counters) = &self.shared.counters else {
+            return 0;
+        };
+        // Read in any case, so that it is not charged later.
+        let node = self.table.at_mut(slot);
+        let cost = node.map_or(0, |node| node.tally.elsewhere(counters));
+        if self.told.cross_cpt() {
+            cost
+        } else {
+            0
         }
     }
 
+    #[inline]
     fn note(&mut self, slot: u32, cost: i64) {
-        if let (Some(counters), Some(node)) = (&self.shared.counters, self.table.at_mut(slot)) {
+        let Some(counters) = &self.shared.counters else {
+            return;
+        };
+        if let Some(node) = self.table.at_mut(slot) {
             node.tally.note(counters, cost);
         }
     }

@@ -59,6 +59,9 @@ pub trait Nodes {
     /// Slot of the node with the path `id`.
     fn find(&self, id: u64) -> Option<u32>;
 
+    /// Whether this is the only partition: then nothing is served elsewhere.
+    fn are_alone(&self) -> bool;
+
     /// Units of cost that other partitions served to the node since this was asked last; 0 if nothing is
     /// shared with them.
     fn elsewhere(&mut self, slot: u32) -> u64;

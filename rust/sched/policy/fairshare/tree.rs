@@ -108,6 +108,9 @@ fn choose<S: Queues>(
     nodes: &mut impl Nodes,
     bound: u32,
 ) -> Option<u32> {
+    if nodes.are_alone() {
+        return sched.pick(queues, nodes);
+    }
     for _ in 0..PULLS {
         let child = sched.pick(queues, nodes)?;
         let cost = nodes.elsewhere(child);

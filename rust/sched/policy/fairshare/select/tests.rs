@@ -62,6 +62,10 @@ impl Nodes for Fake {
         (slot < self.nodes.len() as u64).then_some(slot as u32)
     }
 
+    fn are_alone(&self) -> bool {
+        false
+    }
+
     fn elsewhere(&mut self, slot: u32) -> u64 {
         let Some(totals) = &self.totals else {
             return 0;

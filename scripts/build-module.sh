@@ -79,6 +79,12 @@ if ! make -C "$NRS_KBUILD" M="$out/src" "${make[@]}" "-j$(nproc)" modules >"$out
 fi
 grep -E 'warning:' "$out/build.log" >&2 || true
 cp "$out/src/nrs.ko" "$out/nrs.ko.tmp"
+# A kernel stack has 16 KiB for everything on it; the checkers of the debug kernel need more, and have it.
+if [ "$flavour" = stock ]; then
+	deep=$(objdump -d --no-show-raw-insn "$out/nrs.ko.tmp" |
+		sed -nE '/^[0-9a-f]+ <.*>:$/h; /sub +\$0x[1-9a-f][0-9a-f]{3,},%rsp/{G;p}')
+	[ -z "$deep" ] || die "module ($flavour): functions with more than 4 KiB on the stack: $deep"
+fi
 strip -g "$out/nrs.ko.tmp" -o "$out/nrs.stripped.ko.tmp"
 mv "$out/nrs.stripped.ko.tmp" "$out/nrs.stripped.ko"
 mv "$out/nrs.ko.tmp" "$out/nrs.ko"

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """usage: check-yaml.py DIR
 
-Checks what tests/vm/stats.sh and tests/vm/tbf.sh left in DIR: all *.yaml files parse, the statistics have their
-fields, and the entities are those that DIR/expected names (hexadecimal bytes of the job, requests), the classes of tbf
-those of DIR/tbf-expected (hexadecimal bytes of the job, requests, cost, rule, unit, head)."""
+Checks what tests/vm/stats.sh and tests/vm/tbf-files.sh left in DIR: all *.yaml files parse, the statistics have their
+fields, and the entities are those that DIR/expected names (hexadecimal bytes of the job, requests) and, by levels,
+DIR/levels-expected (hexadecimal bytes of the job, group, user, requests), the classes of tbf those of DIR/tbf-expected
+(hexadecimal bytes of the job, requests, cost, rule, unit, head)."""
 import collections
 import pathlib
 import sys
@@ -13,8 +14,13 @@ import yaml
 
 FIELDS = {
     "entity": str, "type": str, "active": bool, "range": str, "dispatched": int, "cost_pages": int,
-    "opportunity": int, "forced": int, "fairness_debt": float, "queue_depth": int,
+    "opportunity": int, "fairness_debt": float, "queue_depth": int, "queue": str, "weight": float, "time_us": int,
+    "opportunity_ratio": float, "forced": int, "share_wanted": float, "share_1s": float, "share_60s": float,
+    "borrowed": float, "debt_histogram": dict, "wait_us": dict,
 }
+QUEUES = ("regular", "high_priority")
+FRACTIONS = ("opportunity_ratio", "share_wanted", "share_1s", "share_60s", "borrowed")
+WAITS = ("p50", "p90", "p99", "max")
 COUNTERS = {
     "rule": str, "head": str, "rate": str, "unit": str, "queued": int, "dispatched": int, "cost": int, "throttled_ns": int,
     "limit_hits": int, "forced": int, "borrowed": int,
@@ -34,33 +40,60 @@ def job(name):
 
 
 def rows(path):
-    """The statistics in a file by entity."""
-    found = {}
+    """The statistics in a file by entity, those of the regular queue."""
+    found = {queue: {} for queue in QUEUES}
     for row in yaml.safe_load(path.read_text()):
         check_fields(path, row, FIELDS)
-        low, high = row["range"].strip("[)").split(",")
-        assert 0 <= float(low) <= float(high) <= 1, f"{path.name}: range of {row}"
-        assert row["entity"] not in found, f"{path.name}: {row['entity']} twice"
-        found[row["entity"]] = row
-    return found
+        low, high = (float(end) for end in row["range"].strip("[)").split(","))
+        assert 0 <= low <= high <= 1, f"{path.name}: range of {row}"
+        assert abs(high - low - row["share_wanted"]) < 0.0011, f"{path.name}: range and share of {row}"
+        assert all(0 <= row[field] <= 1 for field in FRACTIONS), f"{path.name}: fractions of {row}"
+        waits = [row["wait_us"][name] for name in WAITS]
+        assert waits == sorted(waits) and waits[0] >= 0, f"{path.name}: waits of {row}"
+        debts = row["debt_histogram"].values()
+        assert all(count >= 0 for count in debts) and sum(debts) <= row["dispatched"], f"{path.name}: debts of {row}"
+        entities = found[row["queue"]]
+        assert row["entity"] not in entities, f"{path.name}: {row['entity']} twice"
+        entities[row["entity"]] = row
+    for queue, entities in found.items():
+        received = sum(row["share_1s"] for row in entities.values())
+        assert received < 1 + 0.001 * len(entities), f"{path.name}: {received} of the service of {queue}"
+    return found["regular"]
+
+
+def check_entities(path, stats, expected):
+    """Each entity that is expected is there, with that many requests."""
+    for entity, count in expected.items():
+        assert entity in stats, f"{path.name}: no {entity!r} among {sorted(stats)}"
+        assert stats[entity]["dispatched"] == count, f"{path.name}: {entity!r}: {stats[entity]}, not {count}"
+    print(f"{path.name}: {len(stats)} entities as expected")
 
 
 def check_fairshare(folder):
-    stats = rows(folder / "stats.yaml")
+    path = folder / "stats.yaml"
     rows(folder / "many.yaml")
     expected = collections.Counter()
     for line in (folder / "expected").read_text().splitlines():
         name, count = line.split()
         expected[job(name)] += int(count)
-    for entity, count in expected.items():
-        assert entity in stats, f"no {entity!r} among {sorted(stats)}"
-        assert stats[entity]["dispatched"] == count, f"{entity!r}: {stats[entity]}, not {count}"
+    check_entities(path, rows(path), expected)
     clients = yaml.safe_load((folder / "clients.yaml").read_text())
     assert clients["clients"][0]["counters"]["ended"] > 0, clients
     policies = yaml.safe_load((folder / "policies.yaml").read_text())
     names = [row["name"] for row in policies["regular_requests"]]
     assert "fifo" in names and "fairshare jobid_fair" in names, policies
-    print(f"{len(stats)} entities as expected")
+
+
+def check_levels(folder):
+    path = folder / "levels.yaml"
+    stats = rows(path)
+    expected = {}
+    for line in (folder / "levels-expected").read_text().splitlines():
+        name, gid, uid, count = line.split()
+        expected[f"gid:{gid}/{job(name)}/uid:{uid}"] = int(count)
+    check_entities(path, stats, expected)
+    kinds = {row["type"] for row in stats.values()}
+    assert kinds <= {"uid", "default"}, f"{path.name}: types {kinds}"
 
 
 def check_tbf(folder):
@@ -99,7 +132,7 @@ def main():
         print(__doc__)
         return
     folder = pathlib.Path(sys.argv[1])
-    checks = {"expected": check_fairshare, "tbf-expected": check_tbf}
+    checks = {"expected": check_fairshare, "levels-expected": check_levels, "tbf-expected": check_tbf}
     there = [check for name, check in checks.items() if (folder / name).exists()]
     assert there, f"{folder}: nothing to check"
     for check in there:

@@ -20,11 +20,11 @@ set -euo pipefail
 # Tests by machine: those of a line share a boot. KERNEL:NAME:SECONDS:HOW:TESTS. With HOW "icount" time in the machine counts
 # instructions, so that neither the results nor the other machines mind that they run at the same time.
 machines=(
-	"stock:shares:600:icount:fair hp tbf-user"
+	"stock:shares:900:icount:fair hp tbf-user fair-tree"
 	"stock:data:420::ext4 switch nowait meta stats"
 	"stock:life:660::load dm-life killed errors hang cpts wrong rules-configfs tbf-storm"
-	"stock:user:420::chardev"
-	"stock:rates:900:icount:tbf tbf-ext4 tbf-wrong"
+	"stock:user:540::chardev fair-churn"
+	"stock:rates:900:icount:tbf tbf-files tbf-ext4 tbf-wrong"
 	"debug:life:780::kunit load switch errors tbf-storm"
 	"debug:dm:600::dm-life hang"
 )
@@ -32,12 +32,13 @@ machines=(
 long=(
 	"debug:user:900::chardev"
 	"debug:rules:900::rules-configfs"
+	"debug:churn:600::fair-churn"
 )
 rounds=1 only=()
 while [ $# -gt 0 ]; do
 	case $1 in
 	--help | -h) usage && exit ;;
-	--long) rounds=5 machines+=("${long[@]}") ;;
+	--long) rounds=5 machines+=("${long[@]}") && export NRS_LONG=1 ;;
 	--list) printf '%s\n' "${machines[@]}" && exit ;;
 	-*) die "unknown option '$1', see --help" ;;
 	*) only+=("$1") ;;
@@ -119,7 +120,7 @@ boot() {
 	local kernel=$1 name=$1-$2 limit=$3 how=$4 tool files=(--file "$logs/suites:/suites")
 	shift 4
 	for tool in nrs-load nrs-check; do [ ! -x "build/tools/$tool" ] || files+=(--file "build/tools/$tool:/bin/$tool"); done
-	scripts/vm.sh --kernel "$kernel" --name "$name" --timeout "$limit" ${how:+--$how} "${files[@]}" -- all.sh "$@"
+	scripts/vm.sh --kernel "$kernel" --name "$name" --timeout "$limit" ${how:+--$how} "${files[@]}" -- all.sh ${NRS_LONG:+--long} "$@"
 }
 
 # count_machine NAME STATUS SECONDS: the checks of a machine are the lines "ok" and "not ok" of its tests.
@@ -203,7 +204,7 @@ main() {
 		check "scripts: syntax" syntax
 	fi
 	# What the machines run that is not in the system.
-	if wanted stock debug chardev tbf-user; then check "tools: build" scripts/build-tools.sh; fi
+	if wanted stock debug chardev tbf-user fair-churn; then check "tools: build" scripts/build-tools.sh; fi
 	grep -rhoE 'kunit_tests\(nrs_[a-z0-9_]+' rust --include='*.rs' | cut -d'(' -f2 | sort -u >"$logs/suites"
 	for round in $(seq "$rounds"); do
 		[ "$rounds" = 1 ] || log "round $round of $rounds"

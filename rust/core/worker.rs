@@ -42,6 +42,9 @@ use crate::{
     },
 };
 
+/// How often one run has a part forget what is idle, at most, [`ROWS`] classes each time.
+const AGE_ROUNDS: u32 = 64;
+
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
 
@@ -156,12 +159,18 @@ impl Worker {
     /// Brings one part the memory that it wants and lets it forget what is idle.
     fn supply(&self, partition: &Partition, priority: Priority, id: InstanceId) -> Result {
         let now = misc::now();
-        let need = partition.with(|inner| {
-            inner.head(priority).part_mut(id).map(|part| {
-                part.age(now, ROWS as u32);
-                part.need()
-            })
-        });
+        let mut need = None;
+        for _ in 0..AGE_ROUNDS {
+            let more;
+            (more, need) = partition.with(|inner| match inner.head(priority).part_mut(id) {
+                Some(part) => (part.age(now, ROWS as u32), Some(part.need())),
+                None => (false, None),
+            });
+            if !more {
+                break;
+            }
+            misc::cond_resched();
+        }
         let Some(need) = need.filter(|need| !need.is_empty()) else {
             return Ok(());
         };

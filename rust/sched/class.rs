@@ -384,14 +384,15 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         self.idle_len = self.idle_len.saturating_sub(1);
     }
 
-    /// Forgets at most `max` classes that were idle for [`IDLE_NS`].
-    pub fn age(&mut self, now: u64, max: u32) {
+    /// Forgets at most `max` classes that were idle for [`IDLE_NS`]; whether there may be more of them.
+    pub fn age(&mut self, now: u64, max: u32) -> bool {
         for _ in 0..max {
             match self.expired(now) {
                 Some(slot) => self.forget(slot),
-                None => return,
+                None => return false,
             };
         }
+        true
     }
 
     /// Slot of a class that was idle for [`IDLE_NS`], if there is one.

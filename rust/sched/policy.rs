@@ -175,8 +175,9 @@ pub trait Part<I: Item> {
     fn grow(&mut self, spare: Self::Spare) -> Self::Spare;
 
     /// Forgets idle classes that were not used for a while, and does other upkeep; looks at most at `max`
-    /// classes per call. To be called every second or more often.
-    fn age(&mut self, now: u64, max: u32);
+    /// classes per call, and answers whether there may be more to forget. To be called every second or more
+    /// often.
+    fn age(&mut self, now: u64, max: u32) -> bool;
 
     /// Takes over `update`, which is in effect from now on; hands back what it replaces, to be dropped
     /// without the lock.
@@ -472,7 +473,7 @@ macro_rules! policies {
                 }
             }
 
-            fn age(&mut self, now: u64, max: u32) {
+            fn age(&mut self, now: u64, max: u32) -> bool {
                 match self {
                     $(Self::$name(part) => part.age(now, max),)+
                 }

@@ -1,7 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# usage: all.sh NAME...: runs the tests of those names one after the other in this machine and sums up their checks.
+# usage: all.sh [--long] NAME...: runs the tests of those names one after the other in this machine and sums up their
+# checks. With --long, tests that can take longer do (NRS_LONG).
 . /tests/lib.sh
+[ "${1:-}" != --long ] || { export NRS_LONG=1 && shift; }
 passed=0 failed=0
 for name; do
 	echo "== $name"

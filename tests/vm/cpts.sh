@@ -41,6 +41,124 @@ both() {
 	[ "$a" -gt 50 ] && [ "$b" -gt 50 ] && within 25 "$a" "$b"
 }
 
+# shared MODE: a service with two partitions and 8 slots; devices a, b, c and d, each a job.
+shared() {
+	slow_lower nb0 4000000 size=1024
+	make svc 2 8
+	local name
+	for name in a b c d; do client $name /dev/nb0 svc jobid job.$name; done
+	policy svc "fairshare $1"
+}
+
+# begin DEVICE UID CPU [OPTION...]: a load that lasts until the check is over.
+begin() {
+	load "$1" as="$2" --cpus_allowed="$3" --time_based --runtime=120 "${@:4}" >/dev/null 2>&1 &
+}
+
+# compare SECONDS COUNTER DEVICE...: what they get in that time, in ${got[@]}; each had more to do at the end.
+compare() {
+	local name
+	saturated "${@:3}"
+	window 0.5 "$2" "${@:3}" >/dev/null
+	read -ra got <<<"$(window "$@")"
+	say "$2 in $1 s: ${got[*]}; CPUs busy $(cat /tmp/busy) %"
+	for name in "${@:3}"; do [ "$(counter "$name" held)" -ge 2 ] || fail "a backlog ended: $(dm status)"; done
+}
+
+# One user on each CPU; what the second one gets elsewhere counts. Without that, each CPU is fair by itself.
+one_each() {
+	shared uid_fair
+	local got
+	begin a 1001 0
+	begin b 1002 1
+	compare 3 ended a b
+	within 2 "${got[0]}" "${got[1]}" || fail "$(cat "$(at svc nrs_fairshare_stats)")"
+	# The first one on the second CPU as well, from there as many at a time: still the same.
+	begin c 1001 1
+	compare 3 ended a b c
+	within 2 $((got[0] + got[2])) "${got[1]}" || fail "$(cat "$(at svc nrs_fairshare_stats)")"
+	set_to svc nrs_fairshare_cross_cpt 0
+	compare 3 ended a b c
+	more 1.5 $((got[0] + got[2])) "${got[1]}" || fail "cross_cpt 0 makes no difference"
+	set_to svc nrs_fairshare_cross_cpt 1
+	compare 3 ended a b c
+	within 2 $((got[0] + got[2])) "${got[1]}" || fail "$(cat "$(at svc nrs_fairshare_stats)")"
+}
+
+# Three users on one CPU, one on the other.
+three_and_one() {
+	shared uid_fair
+	local got i n
+	begin a 1001 0
+	begin b 1002 0
+	begin c 1003 0
+	begin d 1004 1
+	compare 4 ended a b c d
+	n=$(((got[0] + got[1] + got[2] + got[3]) / 4))
+	for i in 0 1 2 3; do within 4 "${got[i]}" "$n" || fail "$(cat "$(at svc nrs_fairshare_stats)")"; done
+	# Without common counters each CPU gets a half, or what its slots make of it.
+	set_to svc nrs_fairshare_cross_cpt 0
+	compare 3 ended a b c d
+	more 2 "${got[3]}" "${got[0]}" || fail "cross_cpt 0 makes no difference"
+}
+
+# Small requests on one CPU, large ones on the other.
+unlike_sizes() {
+	shared uid_fair
+	local got
+	begin a 1001 0 --bs=4k --iodepth=64
+	begin b 1002 1 --bs=64k
+	compare 6 bytes a b
+	within 4 "${got[0]}" "${got[1]}" || fail "$(cat "$(at svc nrs_fairshare_stats)")"
+}
+
+# Two levels: two users, of whom one has jobs on both CPUs.
+levels() {
+	shared uid_then_jobid_fair
+	local got
+	begin a 1001 0
+	begin b 1001 1
+	begin c 1001 1
+	begin d 1002 1
+	compare 4 ended a b c d
+	within 4 $((got[0] + got[1] + got[2])) "${got[3]}" || fail "$(cat "$(at svc nrs_fairshare_stats)")"
+	within 4 "${got[0]}" "${got[1]}" || fail "$(cat "$(at svc nrs_fairshare_stats)")"
+	within 4 "${got[1]}" "${got[2]}"
+}
+
+# Requests of 64 pages on one partition, of one page on the other: they take turns by cost, whoever brings more of them.
+by_cost() {
+	slow_lower nb0 2000000
+	make svc 2 3
+	client a /dev/nb0 svc
+	client b /dev/nb0 svc
+	policy svc "$1"
+	load a --cpus_allowed=0 --iodepth=64 --time_based --runtime=60 >/dev/null 2>&1 &
+	load b --cpus_allowed=1 --bs=256k --time_based --runtime=60 >/dev/null 2>&1 &
+	saturated a b
+	local a b
+	read -r a b <<<"$(window 4 bytes a b)"
+	say "bytes in 4 s: $a and $b"
+	more 1000000 "$a" 1 && more 1000000 "$b" 1 && within 30 "$a" "$b"
+}
+
+# What one partition withholds keeps the other from nothing, and is served when its time comes.
+withheld() {
+	slow_lower nb0 2000000
+	make svc 2 3
+	client a /dev/nb0 svc nid 10.0.0.1@tcp
+	client b /dev/nb0 svc nid 10.0.0.2@tcp
+	policy svc 'tbf nid'
+	set_to svc nrs_tbf_rule 'start slow nid={10.0.0.1@tcp} rate=20'
+	load a --cpus_allowed=0 --time_based --runtime=60 >/dev/null 2>&1 &
+	load b --cpus_allowed=1 --time_based --runtime=60 >/dev/null 2>&1 &
+	saturated a b
+	local a b
+	read -r a b <<<"$(window 4 ended a b)"
+	say "ended in 4 s: $a and $b"
+	within 25 "$a" 80 && [ "$b" -ge 1500 ]
+}
+
 # Attributes show and take values, and refuse what is wrong.
 attributes() {
 	make svc 2 5
@@ -124,9 +242,19 @@ races() {
 for name in fifo fairshare; do
 	try 30 "$name, 2 partitions, 1 slot, work on one CPU only" one_sided "$name"
 	try 30 "$name, 2 partitions, 1 slot, both CPUs progress" both "$name"
+	try 30 "$name, 2 partitions, large and small requests" by_cost "$name"
 done
+try 30 "tbf, 2 partitions, one of them withholds" withheld
+# The checkers of the debug kernel take the time that shares need.
+if [ -z "$debug" ]; then
+	try 60 "one user on each CPU: half each within 2 %" one_each
+	try 60 "three users on one CPU, one on the other: a quarter each within 4 %" three_and_one
+	try 60 "4 KiB on one CPU, 64 KiB on the other: equal bytes within 4 %" unlike_sizes
+	try 60 "users and jobs on both CPUs, within 4 %" levels
+fi
 try 20 "attributes" attributes
 try 20 "a configured service in use" in_use
 try 20 "a service that its client made" automatic
 try 40 "directories and clients come and go together" races "$(slow 40 15)"
+grep -E '^(==|ended in|bytes in)' /out/log | sed 's/^/# /'
 summary

@@ -1,17 +1,19 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Two users on one device. Each has a client (a dm device of type nrs) of the same service on the same lower device:
+# Two users on one device, three jobs. Each job has a client (a dm device of type nrs that names it) of the same service on
+# the same lower device:
 #   small    user 1001, one process, 16 requests in flight
-#   greedy   user 1002, 16 processes, 32 requests in flight each
-# Four runs: small alone, both under fifo, both under fairshare, both under tbf with a rule that limits the greedy user.
-# What each client got is counted over the same six seconds of a run by nrs; latencies are fio's. It all goes to /out, for
-# scripts/demo-report.py. Started by scripts/demo.sh.
+#   large    user 1002, the greedy one: 12 processes, 32 requests in flight each
+#   medium   user 1002 as well: 4 processes, 32 requests in flight each
+# Four runs: small alone, all under fifo, all under fairshare by users and then jobs, all under tbf with a rule that limits
+# the greedy user. What each job got is counted over the same six seconds of a run by nrs; latencies are fio's. It all goes
+# to /out, for scripts/demo-report.py. Started by scripts/demo.sh.
 . /tests/lib.sh
 set -euo pipefail
 
 block=64k
 seconds=8
-half=4194304 # sectors of one client, 2 GiB
+part=2097152 # sectors of one client, 1 GiB
 slots=8
 service_ns=8000000 # of the device, for each request
 # At most this rate, and also not less: the small job alone could use up the device.
@@ -22,7 +24,7 @@ say() {
 }
 
 uid_of() {
-	case $1 in small) echo 1001 ;; greedy) echo 1002 ;; esac
+	case $1 in small) echo 1001 ;; *) echo 1002 ;; esac
 }
 
 # facts CLIENT...: seconds that passed and seconds that the CPUs were idle (both measured, not sampled at ticks); then for
@@ -59,7 +61,8 @@ run() {
 	for client; do
 		case $client in
 		small) load "$name" small 1 16 & ;;
-		greedy) load "$name" greedy 16 32 & ;;
+		large) load "$name" large 12 32 & ;;
+		medium) load "$name" medium 4 32 & ;;
 		esac
 		pids+=($!)
 	done
@@ -73,28 +76,29 @@ run() {
 # Time passes on the lower device, data does not. Its own queue is much deeper than the slots, so it never decides.
 null_blk_create lower size=4096 queue_mode=2 irqmode=2 completion_nsec="$service_ns" hw_queue_depth=1024 memory_backed=0
 load_nrs
-dm_create small "0 $half nrs /dev/lower 0 demo"
-dm_create greedy "0 $half nrs /dev/lower $half demo"
-for client in small greedy; do chown "$(uid_of "$client")" "$(readlink -f "/dev/mapper/$client")"; done
+jobs=(small large medium)
+for i in "${!jobs[@]}"; do
+	dm_create "${jobs[i]}" "0 $part nrs /dev/lower $((i * part)) demo 2 jobid ${jobs[i]}"
+	chown "$(uid_of "${jobs[i]}")" "$(readlink -f "/dev/mapper/${jobs[i]}")"
+done
 dmsetup message small 0 service slots "$slots"
-say "service demo, $slots slots; clients small and greedy on one device"
+say "service demo, $slots slots; jobs ${jobs[*]} on one device, the last two of one user"
 
 choose fifo
 run alone small
-run fifo small greedy
+run fifo "${jobs[@]}"
 
-choose 'fairshare uid_fair'
-run fairshare small greedy
+choose 'fairshare uid_then_jobid_fair'
+run fairshare "${jobs[@]}"
 cat /sys/kernel/debug/nrs/demo/nrs_fairshare_stats >/out/stats
 
 choose 'tbf uid'
 dmsetup message small 0 service nrs_tbf_rule "start $rule"
 echo "$rule" >/out/rule
-run tbf small greedy
+run tbf "${jobs[@]}"
 cat /sys/kernel/debug/nrs/demo/nrs_tbf_rule /sys/kernel/debug/nrs/demo/nrs_tbf_stats >/out/tbf-stats
 
-dm_remove small
-dm_remove greedy
+for name in "${jobs[@]}"; do dm_remove "$name"; done
 rmmod nrs
 null_blk_remove lower
 say done

@@ -75,7 +75,7 @@ reload() {
 table_again() {
 	setup
 	local words first
-	for words in '' ' 2 nid 10.0.0.1@tcp' ' 8 opportunity off jobid job.7 nid 3@gni jobid_name %u:%e'; do
+	for words in '' ' 2 nid 10.0.0.1@tcp' ' 10 opportunity off size 4096 jobid job.7 nid 3@gni jobid_name %u:%e'; do
 		dm load a --table "0 $(sectors /dev/nb0) nrs /dev/nb0 0 svc$words"
 		dm resume a
 		first=$(dm table a)

@@ -71,14 +71,14 @@ clean_up() {
 	for dir in /sys/fs/cgroup/test*; do
 		[ ! -d "$dir" ] || echo 1 >"$dir/cgroup.kill"
 	done
-	for pid in $(pidof fio alpha beta dd dmsetup); do kill -KILL "$pid" 2>/dev/null; done
+	for pid in $(pidof fio alpha beta 'two#5' 'one#9' fio.1000 dd dmsetup); do kill -KILL "$pid" 2>/dev/null; done
 	# What a policy holds back for its rate would keep them for as long.
 	for dir in /sys/kernel/debug/nrs/*/; do [ ! -d "$dir" ] || echo fifo >"$dir/nrs_policies"; done 2>/dev/null
 	# What is suspended or stacked may need another one gone first.
 	for round in 1 2 3; do
 		[ -n "$(devices)" ] || break
 		for name in $(devices); do dm resume "$name"; done
-		wait_for 5 "! pidof fio alpha beta dd >/dev/null"
+		wait_for 5 "! pidof fio alpha beta 'two#5' 'one#9' fio.1000 dd >/dev/null"
 		for dir in $(awk '$2 ~ "^/mnt/" { print $2 }' /proc/mounts); do umount "$dir"; done
 		for name in $(awk 'NR > 1 { print $1 }' /proc/swaps); do swapoff "$name"; done
 		for name in $(devices); do
@@ -238,6 +238,37 @@ window() {
 # cpu_time: jiffies in which the CPUs worked, and all jiffies.
 cpu_time() {
 	awk '$1 == "cpu" { for (i = 2; i <= 9; i++) all += $i; print all - $5 - $6, all }' /proc/stat
+}
+
+# look: what all devices of the service svc have done, in the order in which they were made, in all_held, all_ended and
+# all_bytes, and when, us, in $stamp; starts no process.
+look() {
+	local line
+	all_ended=() all_bytes=() all_held=()
+	stamp=${EPOCHREALTIME/./}
+	while read -r line; do
+		[[ $line =~ \ held:\ ([0-9]+),\ ended:\ ([0-9]+),.*\ bytes:\ ([0-9]+) ]] || continue
+		all_held+=("${BASH_REMATCH[1]}") all_ended+=("${BASH_REMATCH[2]}") all_bytes+=("${BASH_REMATCH[3]}")
+	done </sys/kernel/debug/nrs/svc/clients
+}
+
+# gather SECONDS ended|bytes: how far each device's counter goes in about that time, in $got; the time, us, in $time; what
+# part of it the CPUs worked, percent, in $busy.
+gather() {
+	local -n counters=all_$2
+	local before cpu i
+	cpu=$(cpu_time)
+	look
+	before=("${counters[@]}") time=$stamp got=()
+	pause "$1"
+	look
+	time=$((stamp - time))
+	for i in "${!before[@]}"; do got+=($((counters[i] - before[i]))); done
+	cpu="$cpu $(cpu_time)"
+	busy=$(awk '{ printf "%d", 100 * ($3 - $1) / ($4 - $2) }' <<<"$cpu")
+	say "$2 in $((time / 1000)) ms: ${got[*]}; CPUs busy $busy %"
+	# A short time says nothing of that.
+	[ "$busy" -lt 60 ] || [ "$time" -lt 1500000 ] || fail "CPUs busy $busy %, the result would say nothing"
 }
 
 # within PERCENT A B: whether A and B differ by no more than that.

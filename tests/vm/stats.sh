@@ -37,6 +37,30 @@ names() {
 	rm -r /tmp/names
 }
 
+# Such names between groups and users: an entity goes by the path to it.
+levels() {
+	module
+	lower nb0 memory_backed=1
+	client a /dev/nb0 svc
+	client b /dev/nb0 svc jobid /uid:7/
+	policy svc 'fairshare gid_then_jobid_then_uid_fair'
+	mkdir -p /tmp/names /out/yaml
+	local name n=0 device
+	for name in 'a"b' 'b\c' 'c: d' '{f' '# h' "m'n" $'p\nq' $'\xff\xfe' ' u' 'uid:7' '\' '"' /; do
+		n=$((n + 1)) device=a
+		if [ "$name" = / ]; then name=slashes device=b; fi
+		ln -sf /bin/busybox "/tmp/names/$name"
+		# shellcheck disable=SC2016
+		setpriv --reuid $((1000 + n)) --regid $((70 + n % 2)) --clear-groups bash -c 'exec -a dd "$@" 2>/dev/null' \
+			bash "/tmp/names/$name" if=/dev/mapper/$device of=/dev/null bs=4k count=$n iflag=direct
+		if [ $device = b ]; then printf /uid:7/; else printf '%s.%s' "$name" $((1000 + n)); fi | od -An -v -tx1 | tr -d ' \n'
+		echo " $((70 + n % 2)) $((1000 + n)) $n"
+	done >/out/yaml/levels-expected
+	cat "$(at svc nrs_fairshare_stats)" >/out/yaml/levels.yaml
+	[ "$(grep -c entity: /out/yaml/levels.yaml)" -ge 13 ]
+	rm -r /tmp/names
+}
+
 # Counters count, a reset sets them to zero and they go on.
 numbers() {
 	module
@@ -69,7 +93,8 @@ many() {
 	local reader=$!
 	while kill -0 "$reader" 2>/dev/null; do
 		cat "$(at svc nrs_fairshare_stats)" >/out/yaml/many.yaml
-		[ "$(awk '/entity:/ { n += 10 } END { print n + 0 }' /out/yaml/many.yaml)" = "$(wc -l </out/yaml/many.yaml)" ]
+		# The first and the last line of each entity.
+		[ "$(grep -c '^- entity:' /out/yaml/many.yaml)" = "$(grep -c '^  wait_us: .*}$' /out/yaml/many.yaml)" ]
 	done
 	wait "$reader"
 	cat "$(at svc nrs_fairshare_stats)" >/out/yaml/many.yaml
@@ -78,6 +103,7 @@ many() {
 }
 
 try 40 "names of all kinds" names
+try 40 "names of all kinds in the middle of a path" levels
 try 20 "counters and their reset" numbers
 try 60 "$(slow 200 50) users, statistics read while they come" many "$(slow 200 50)"
 summary

@@ -6,12 +6,15 @@
 # switching N SLOTS: N changes while the writers are at it.
 switching() {
 	local changes i
-	changes=('nrs_policies fairshare' 'nrs_policies fifo' 'nrs_policies fairshare uid_fair' 'nrs_fairshare_mode gid_fair'
-		'nrs_policies fairshare nid_fair' 'nrs_fairshare_delta_ms 10' 'nrs_policies fifo' 'nrs_policies fairshare reg jobid_fair'
-		'nrs_fairshare_select random' 'nrs_policies fifo' 'nrs_policies fairshare projid_fair' 'nrs_fairshare_cost_model rpcs'
-		'nrs_policies fairshare hp uid_fair' 'nrs_fairshare_select paper' 'nrs_fairshare_opp_threshold 32' 'nrs_policies fifo'
-		'slots 3' 'nrs_policies fairshare' 'nrs_fairshare_select deadline' 'nrs_fairshare_cost_model pages' 'slots 8'
-		'nrs_fairshare_select deadline_memory' 'nrs_fairshare_opp_threshold 0')
+	changes=('nrs_policies fairshare' 'nrs_policies fifo' 'nrs_policies fairshare gid_then_uid_then_size_fair'
+		'nrs_fairshare_mode uid_then_gid_fair' 'nrs_fairshare_weights uid:1001:3,gid:101:2,jobid:f*:7' 'nrs_policies fairshare nid_fair'
+		'nrs_fairshare_delta_ms 10' 'nrs_fairshare_locality 1' 'nrs_policies fifo' 'nrs_policies fairshare reg jobid_fair'
+		'nrs_fairshare_select random' 'nrs_fairshare_weights clear' 'nrs_policies fifo' 'nrs_policies fairshare projid_then_uid_fair'
+		'nrs_fairshare_cost_model rpcs' 'nrs_policies fairshare hp uid_fair' 'nrs_fairshare_select paper' 'nrs_fairshare_opp_threshold 32'
+		'nrs_policies fifo' 'slots 3' 'nrs_policies fairshare' 'nrs_fairshare_select golden' 'nrs_fairshare_cost_model time'
+		'nrs_fairshare_locality 0' 'slots 8' 'nrs_fairshare_select deadline_memory' 'nrs_fairshare_cross_cpt 0'
+		'nrs_fairshare_mode uid_then_jobid_fair weight=uid:1002:5' 'nrs_fairshare_cost_model pages' 'nrs_fairshare_size_source suffix'
+		'nrs_fairshare_select deadline' 'nrs_fairshare_opp_threshold 0' 'nrs_fairshare_cross_cpt 1')
 	module
 	lower nb0 memory_backed=1 irqmode=2 completion_nsec=1000000
 	client a /dev/nb0 svc
@@ -42,17 +45,21 @@ parameters_stay() {
 	module
 	lower nb0
 	client a /dev/nb0 svc
-	set_to svc nrs_fairshare_delta_ms 50
-	set_to svc nrs_fairshare_mode gid_fair
+	local file value values=(delta_ms:50 mode:gid_then_uid_fair cost_model:time select:golden opp_threshold:3 locality:1 cross_cpt:0
+		size_source:suffix size_window_s:30 size_max:77 weights:uid:7:9)
+	for value in "${values[@]}"; do set_to svc "nrs_fairshare_${value%%:*}" "${value#*:}"; done
 	set_to svc high_priority_ratio 7
 	policy svc fairshare
 	policy svc fifo
 	policy svc fairshare
-	[ "$(cat "$(at svc nrs_fairshare_delta_ms)")" = 50 ] && [ "$(cat "$(at svc nrs_fairshare_mode)")" = gid_fair ]
+	for value in "${values[@]}"; do
+		file=$(at svc "nrs_fairshare_${value%%:*}")
+		[ "$(cat "$file")" = "${value#*:}" ] || fail "$value: $(cat "$file")"
+	done
 	[ "$(cat "$(at svc high_priority_ratio)")" = 7 ]
 }
 
-count=$(slow 200 30)
+count=$(slow 200 33)
 try 100 "$count changes while three users write" switching "$count"
 try 20 "parameters outlive stops and starts" parameters_stay
 summary

@@ -75,9 +75,11 @@ all() {
 	mkdir $dir/made
 	set_to svc nrs_fairshare_delta_ms 70
 	set_to svc nrs_fairshare_select random
+	set_to svc nrs_fairshare_weights 'uid:1001:2,-uid:1001,gid:7:3,jobid:a*:4'
+	set_to svc nrs_fairshare_size_window_s 20
 	set_to svc slots 9
 	set_to svc high_priority_ratio 4
-	policy svc 'fairshare gid_fair'
+	policy svc 'fairshare gid_then_size_fair'
 	wait_for 10 "! grep -q 'state: stopping' $(at svc nrs_policies)"
 	state >/tmp/before
 	tried=0
@@ -115,6 +117,20 @@ nrs_policies|fairshare hp nosuch|EINVAL
 nrs_policies|fairshare uid|EINVAL
 nrs_policies|fairshare uid_fair gid_fair|EINVAL
 nrs_policies|fairshare reg hp|EINVAL
+nrs_policies|fairshare _fair|EINVAL
+nrs_policies|fairshare _then_fair|EINVAL
+nrs_policies|fairshare uid_then_fair|EINVAL
+nrs_policies|fairshare uid_then__fair|EINVAL
+nrs_policies|fairshare _then_uid_fair|EINVAL
+nrs_policies|fairshare uid_then_uid_fair|EINVAL
+nrs_policies|fairshare uid_then_gid_then_uid_fair|EINVAL
+nrs_policies|fairshare jobid_then_size_fair|EINVAL
+nrs_policies|fairshare size_then_uid_then_jobid_fair|EINVAL
+nrs_policies|fairshare uid_then_opcode_fair|EINVAL
+nrs_policies|fairshare uid_then_jobid|EINVAL
+nrs_policies|fairshare uid_and_jobid_fair|EINVAL
+nrs_policies|fairshare gid_then_uid_then_jobid_then_projid_then_nid_then_nodemap_then_size_fair|EINVAL
+nrs_policies|fairshare uid_fair weight=uid:1:0|EINVAL
 nrs_policies|fairshare LONG|EINVAL
 nrs_policies|LONG|EINVAL
 nrs_policies|fairshare\0001|EINVAL
@@ -123,6 +139,57 @@ nrs_fairshare_mode||EINVAL
 nrs_fairshare_mode|uid|EINVAL
 nrs_fairshare_mode|UID_FAIR|EINVAL
 nrs_fairshare_mode|uid_fair gid_fair|EINVAL
+nrs_fairshare_mode|uid_then_uid_fair|EINVAL
+nrs_fairshare_mode|size_then_jobid_fair|EINVAL
+nrs_fairshare_mode|uid_then_nosuch_fair|EINVAL
+nrs_fairshare_mode|uid_fair weight=|EINVAL
+nrs_fairshare_mode|uid_fair weights=uid:1:2|EINVAL
+nrs_fairshare_mode|uid_fair uid:1:2|EINVAL
+nrs_fairshare_mode|uid_fair weight=uid:1:0|EINVAL
+nrs_fairshare_mode|uid_fair weight=uid:1:2,uid:2:10001|EINVAL
+nrs_fairshare_mode|uid_fair weight=-uid:77|ENOENT
+nrs_fairshare_mode|uid_then_uid_fair weight=uid:1:2|EINVAL
+nrs_fairshare_mode|weight=uid:1:2|EINVAL
+nrs_fairshare_mode|nosuch_fair weight=uid:1:2|EINVAL
+nrs_fairshare_weights|uid|EINVAL
+nrs_fairshare_weights|uid:|EINVAL
+nrs_fairshare_weights|uid:1|EINVAL
+nrs_fairshare_weights|uid:1:|EINVAL
+nrs_fairshare_weights|uid:1:0|EINVAL
+nrs_fairshare_weights|uid:1:10001|EINVAL
+nrs_fairshare_weights|uid:1:-2|EINVAL
+nrs_fairshare_weights|uid:1:+2|EINVAL
+nrs_fairshare_weights|uid:1:2.5|EINVAL
+nrs_fairshare_weights|uid:1:0x2|EINVAL
+nrs_fairshare_weights|uid:1:4294967298|EINVAL
+nrs_fairshare_weights|uid:1:2:3|EINVAL
+nrs_fairshare_weights|uid::2|EINVAL
+nrs_fairshare_weights|uid:x:2|EINVAL
+nrs_fairshare_weights|uid:-1:2|EINVAL
+nrs_fairshare_weights|uid:4294967296:2|EINVAL
+nrs_fairshare_weights|UID:1:2|EINVAL
+nrs_fairshare_weights|uid=1:2|EINVAL
+nrs_fairshare_weights|size:1:2|EINVAL
+nrs_fairshare_weights|opcode:ost_read:2|EINVAL
+nrs_fairshare_weights|nid:10.0.0.1:2|EINVAL
+nrs_fairshare_weights|nid:10.0.0.300@tcp:2|EINVAL
+nrs_fairshare_weights|jobid::2|EINVAL
+nrs_fairshare_weights|jobid:"a:2|EINVAL
+nrs_fairshare_weights|jobid:"a"2|EINVAL
+nrs_fairshare_weights|jobid:a"b:2|EINVAL
+nrs_fairshare_weights|jobid:xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx:2|EINVAL
+nrs_fairshare_weights|jobid:"\\x4":2|EINVAL
+nrs_fairshare_weights|uid:1:2 uid:2:0|EINVAL
+nrs_fairshare_weights|clear uid:1|EINVAL
+nrs_fairshare_weights|cleared|EINVAL
+nrs_fairshare_weights|-|EINVAL
+nrs_fairshare_weights|-uid:77|ENOENT
+nrs_fairshare_weights|-jobid:b*|ENOENT
+nrs_fairshare_weights|-gid:7:3|EINVAL
+nrs_fairshare_weights|-gid:7 -gid:7|ENOENT
+nrs_fairshare_weights|clear,-gid:7|ENOENT
+nrs_fairshare_weights|uid:1:2 \0377:1:2|EINVAL
+nrs_fairshare_weights|uid:LONG:2|EINVAL
 nrs_fairshare_delta_ms||EINVAL
 nrs_fairshare_delta_ms|9|EINVAL
 nrs_fairshare_delta_ms|1001|EINVAL
@@ -137,7 +204,11 @@ nrs_fairshare_opp_threshold|-1|EINVAL
 nrs_fairshare_opp_threshold|x|EINVAL
 nrs_fairshare_cost_model|bytes|EINVAL
 nrs_fairshare_cost_model||EINVAL
-nrs_fairshare_select|golden|EINVAL
+nrs_fairshare_cost_model|times|EINVAL
+nrs_fairshare_select||EINVAL
+nrs_fairshare_select|golden2|EINVAL
+nrs_fairshare_select|Deadline|EINVAL
+nrs_fairshare_select|deadline-memory|EINVAL
 nrs_fairshare_select|deadline random|EINVAL
 high_priority_ratio||EINVAL
 high_priority_ratio|x|EINVAL
@@ -150,6 +221,22 @@ slots|+5|EINVAL
 slots|65536|EINVAL
 slots|4294967301|EINVAL
 slots|5 slots|EINVAL
+nrs_fairshare_locality||EINVAL
+nrs_fairshare_locality|2|EINVAL
+nrs_fairshare_locality|on|EINVAL
+nrs_fairshare_locality|01|EINVAL
+nrs_fairshare_cross_cpt||EINVAL
+nrs_fairshare_cross_cpt|2|EINVAL
+nrs_fairshare_cross_cpt|-1|EINVAL
+nrs_fairshare_size_source||EINVAL
+nrs_fairshare_size_source|nid|EINVAL
+nrs_fairshare_size_source|nids suffix|EINVAL
+nrs_fairshare_size_window_s|1|EINVAL
+nrs_fairshare_size_window_s|601|EINVAL
+nrs_fairshare_size_window_s|x|EINVAL
+nrs_fairshare_size_max|0|EINVAL
+nrs_fairshare_size_max|4097|EINVAL
+nrs_fairshare_size_max|4294967297|EINVAL
 nrs_fairshare_stats|x|EINVAL
 clients|x|EINVAL
 END
@@ -168,6 +255,16 @@ service slots 5 6|EINVAL
 service nrs_policies nosuch|ENOENT
 service nrs_policies fairshare nosuch|EINVAL
 service nrs_fairshare_mode uid|EINVAL
+service nrs_fairshare_mode uid_then_uid_fair|EINVAL
+service nrs_fairshare_mode uid_fair weight=uid:1:0|EINVAL
+service nrs_fairshare_weights uid:1:0|EINVAL
+service nrs_fairshare_weights uid:1:2,-uid:77|ENOENT
+service nrs_fairshare_locality 2|EINVAL
+service nrs_fairshare_cross_cpt x|EINVAL
+service nrs_fairshare_cost_model bytes|EINVAL
+service nrs_fairshare_size_source 5|EINVAL
+service nrs_fairshare_size_window_s 1|EINVAL
+service nrs_fairshare_size_max 0|EINVAL
 service nrs_fairshare_stats 1|EACCES
 service clients 1|EACCES
 service nrs_fairshare_stats_reset|EACCES
@@ -208,6 +305,13 @@ EINVAL|jobid:|/dev/nb1 0 svc 4 jobid a jobid b
 EINVAL|jobid_name:|/dev/nb1 0 svc 2 jobid_name %z
 EINVAL|jobid_name:|/dev/nb1 0 svc 2 jobid_name %
 EINVAL|jobid_name:|/dev/nb1 0 svc 2 jobid_name xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
+EINVAL|size:|/dev/nb1 0 svc 1 size
+EINVAL|size:|/dev/nb1 0 svc 2 size 0
+EINVAL|size:|/dev/nb1 0 svc 2 size 4097
+EINVAL|size:|/dev/nb1 0 svc 2 size -1
+EINVAL|size:|/dev/nb1 0 svc 2 size 5x
+EINVAL|size:|/dev/nb1 0 svc 2 size 18446744073709551617
+EINVAL|size:|/dev/nb1 0 svc 4 size 1 size 1
 EINVAL|opportunity:|/dev/nb1 0 svc 1 opportunity
 EINVAL|opportunity:|/dev/nb1 0 svc 2 opportunity yes
 EINVAL|opportunity:|/dev/nb1 0 svc 4 opportunity on opportunity off
@@ -239,8 +343,35 @@ elsewhere() {
 	unchanged "configfs"
 }
 
+# More weights than there is room for: those that fit are taken, one more is not.
+too_many() {
+	module
+	lower nb0
+	client a /dev/nb0 svc
+	local file i j list
+	file=$(at svc nrs_fairshare_weights)
+	for ((i = 0; i < 64; i++)); do
+		list=
+		for ((j = 0; j < 64; j++)); do list+=" uid:$((i * 64 + j)):2"; done
+		echo "$list" >"$file"
+	done
+	[ "$(wc -l <"$file")" = 4096 ]
+	expect_errno ENOSPC "$file" uid:4096:2
+	expect_errno ENOSPC "$file" 'uid:1:7 jobid:a*:2'
+	[ "$(wc -l <"$file")" = 4096 ] && ! grep -q :7 "$file"
+	echo '-uid:0 uid:4096:7' >"$file"
+	[ "$(wc -l <"$file")" = 4096 ] && grep -qx uid:4096:7 "$file" && ! grep -qx uid:0:2 "$file"
+	echo clear >"$file"
+	list=
+	for ((i = 0; i < 64; i++)); do list+=" jobid:a$i*:2"; done
+	echo "$list" >"$file"
+	expect_errno ENOSPC "$file" 'jobid:b*:2'
+	[ "$(wc -l <"$file")" = 64 ]
+}
+
 try 60 "$(wc -l </tmp/writes) wrong writes" all writes /tmp/writes
 try 40 "$(wc -l </tmp/messages) wrong messages" all messages /tmp/messages
 try 60 "$(wc -l </tmp/tables) wrong tables" all tables /tmp/tables
+try 30 "too many weights" too_many
 try 30 "wrong values in configfs" elsewhere
 summary

@@ -206,7 +206,9 @@ impl Part<Req> for Mock {
 
     fn grow(&mut self, (): ()) {}
 
-    fn age(&mut self, _now: u64, _max: u32) {}
+    fn age(&mut self, _now: u64, _max: u32) -> bool {
+        false
+    }
 
     fn update(&mut self, (): (), _now: u64) {}
 

@@ -435,9 +435,9 @@ impl<I: Item> Part<I> for State<I> {
     }
 
     /// Forgets nodes that were idle for 10 s, and keeps the tags of the others near the clock.
-    fn age(&mut self, now: u64, max: u32) {
+    fn age(&mut self, now: u64, max: u32) -> bool {
         self.time = now;
-        self.members.expire(now, max, &mut self.selector);
+        let more = self.members.expire(now, max, &mut self.selector);
         let slots = self.members.table.slots();
         for _ in 0..max.min(slots) {
             if self.sweep >= slots {
@@ -447,6 +447,7 @@ impl<I: Item> Part<I> for State<I> {
             self.members.upkeep(self.sweep);
             self.sweep = self.sweep.saturating_add(1);
         }
+        more
     }
 
     /// Takes over what changed; [`Part::refresh`] has the nodes follow new weights.

@@ -147,7 +147,9 @@ impl<I: Item> Part<I> for State<I> {
         spare
     }
 
-    fn age(&mut self, _now: u64, _max: u32) {}
+    fn age(&mut self, _now: u64, _max: u32) -> bool {
+        false
+    }
 
     fn update(&mut self, update: Update, _now: u64) -> Update {
         update

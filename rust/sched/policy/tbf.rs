@@ -505,9 +505,9 @@ impl<I: Item> Part<I> for State<I> {
     }
 
     /// Forgets classes that were idle for 10 s.
-    fn age(&mut self, now: u64, max: u32) {
+    fn age(&mut self, now: u64, max: u32) -> bool {
         self.seen = self.seen.max(now);
-        self.table.age(now, max);
+        self.table.age(now, max)
     }
 
     fn update(&mut self, update: Update, _now: u64) -> Update {

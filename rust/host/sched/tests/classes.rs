@@ -76,7 +76,7 @@ proptest! {
                 }
                 Op::Age => {
                     now += IDLE_NS;
-                    table.age(now, u32::MAX);
+                    let _ = table.age(now, u32::MAX);
                 }
                 Op::Feed => {
                     let spare = table.need().allocate().expect("memory");

@@ -269,14 +269,15 @@ impl<I: Item> Members<I> {
         }
     }
 
-    /// Forgets at most `max` leaves that were idle for long.
-    pub fn expire(&mut self, now: u64, max: u32, selector: &mut AnySelector) {
+    /// Forgets at most `max` leaves that were idle for long; whether there may be more of them.
+    pub fn expire(&mut self, now: u64, max: u32, selector: &mut AnySelector) -> bool {
         for _ in 0..max {
             match self.table.expired(now) {
                 Some(slot) => self.forget(slot, selector, now),
-                None => return,
+                None => return false,
             }
         }
+        true
     }
 
     /// Takes over what changed; [`Members::reweigh`] applies new weights. Hands back what was before.

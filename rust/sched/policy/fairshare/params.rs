@@ -59,7 +59,7 @@ choice! {
     /// The number of its clients ([`super::size::Sizes`]).
     #[default]
     Nids = "nids",
-    /// The end of its name ([`super::size::suffix`]), where there is one; else the number of its clients.
+    /// The end of its name ([`super::size::suffix`]), where there is one, else 1.
     Suffix = "suffix",
 }
 

@@ -1,0 +1,144 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# A thousand new entities each second, for 20 s (with NRS_LONG set: 60 s), while weights change for all of them and
+# statistics are read: tables stay bounded, memory comes back, and who was there before is served on. Needs nrs-load.
+. /tests/nrs.sh
+
+seconds=20
+[ -z "${NRS_LONG:-}" ] || seconds=60
+per_second=$(slow 1000 150)
+
+# of CLIENT NAME: a number of that client in the report of nrs-load, one of those behind its name.
+of() {
+	awk -v c="\"$1\"," -v n="\"$2\":" '$1 == "\"name\":" { hit = $2 == c } hit && $1 == n { sub(",", "", $2); print $2; exit }' /tmp/load.json
+}
+
+# late CLIENT: how long it waited for its turn, 99th percentile, us.
+late() {
+	awk -v c="\"$1\"," '$1 == "\"name\":" { hit = $2 == c } hit && /"withheld_us"/ { on = 1 } on && $1 == "\"p99\":" { print int($2); exit }' /tmp/load.json
+}
+
+# of_service NAME: a number of the service as a whole.
+of_service() {
+	sed -n "1s/.* $1: \([0-9]*\).*/\1/p" "$(at svc clients)"
+}
+
+# entities: how many the service knows.
+entities() {
+	grep -c '^- entity:' "$(at svc nrs_fairshare_stats)" || true
+}
+
+# churn SECONDS MODE RATE MICROSECONDS: so many requests per second that take so long, each of a job of its own, beside a
+# job that has always four.
+churn() {
+	policy svc "fairshare $2"
+	nrs-load --service svc --seconds "$1" --busy "$4" --drain --client name=steady,jobid=steady,uid=5,depth=4 \
+		--client "name=new,jobid=job.@,uid=6,rate=$3" >/tmp/load.json &
+	load=$!
+}
+
+# churned SECONDS RATE LEAST: its end; nothing is lost, and the old job was served at least that often per second.
+churned() {
+	wait "$load" || fail "nrs-load: $(tail -n 3 /tmp/load.json)"
+	say "$(of new served) of $(of new submitted) new jobs in $1 s, p99 $(late new) us; steady job: $(of steady served), p99 $(late steady) us"
+	[ "$(of new submitted)" -ge $(($1 * $2 / 2)) ] || fail "only $(of new submitted) jobs came: the machine was too slow"
+	[ "$(awk '$1 == "\"completed\":" { print $2 + 0 }' /tmp/load.json)" = "$(awk '/"device":/ { on = 1 } on && $1 == "\"requests\":" { print $2 + 0 }' /tmp/load.json)" ] ||
+		fail "$(tail -n 25 /tmp/load.json)"
+	[ "$(of steady served)" -ge $(($1 * $3)) ] || fail "the steady job was served $(of steady served) times in $1 s"
+}
+
+# memory: KiB of the kernel that cannot be given back, once what is freed late is.
+memory() {
+	echo 3 >/proc/sys/vm/drop_caches
+	pause 1
+	awk '/^(SUnreclaim|VmallocUsed):/ { n += $2 } END { print n }' /proc/meminfo
+}
+
+# weigh: changes weights, of all jobs by patterns and of some by name, until the file is gone; the number of changes goes to
+# /tmp/weighed.
+weigh() {
+	local i=0 j list
+	while [ -e /tmp/churning ]; do
+		i=$((i + 1)) list=
+		for ((j = 0; j < 40; j++)); do list+=" jobid:job.$((i * 200 + j)):$((j + 1))"; done
+		# Others may be draining; anything else is a failure.
+		set_to svc nrs_fairshare_weights "jobid:job.*$((i % 10)):$((i % 7 + 1)),jobid:job.*:$((i % 5 + 1)) $list"
+		[ $((i % 20)) != 0 ] || set_to svc nrs_fairshare_weights clear
+		echo $i >/tmp/weighed
+		pause 0.2
+	done
+}
+
+# inspect: reads statistics until the file is gone; each time they are complete. The largest number goes to /tmp/most.
+inspect() {
+	local most=0 reads=0 n
+	while [ -e /tmp/churning ]; do
+		cat "$(at svc nrs_fairshare_stats)" >/tmp/stats
+		n=$(grep -c '^- entity:' /tmp/stats) || true
+		[ "$n" = "$(grep -c '^  wait_us: .*}$' /tmp/stats)" ] || fail "statistics end early: $(tail -n 3 /tmp/stats)"
+		[ "$n" -le "$most" ] || most=$n
+		reads=$((reads + 1))
+		echo "$most $reads" >/tmp/most
+		pause 1
+	done
+}
+
+# A table with room for all: none goes without its own, and all are forgotten in the end.
+room() {
+	module
+	mkdir /sys/kernel/config/nrs/svc
+	echo 8 >/sys/kernel/config/nrs/svc/slots
+	local before watchers=() after most reads
+	# What is made once is there before.
+	churn 2 uid_then_jobid_fair "$per_second" 2000
+	wait "$load"
+	before=$(memory)
+	touch /tmp/churning
+	churn "$seconds" uid_then_jobid_fair "$per_second" 2000
+	weigh &
+	watchers+=($!)
+	inspect &
+	watchers+=($!)
+	churned "$seconds" "$per_second" "$(slow 200 20)"
+	rm /tmp/churning
+	wait "${watchers[0]}" && wait "${watchers[1]}" || fail "weights or statistics"
+	read -r most reads </tmp/most
+	say "at most $most entities in $reads readings, $(cat /tmp/weighed) changes of weights, overflow $(of_service overflow), no_memory $(of_service no_memory)"
+	[ "$most" -le 16384 ] && [ "$most" -ge "$per_second" ]
+	[ "$(of_service overflow)" = 0 ] || fail "$(head -n 1 "$(at svc clients)")"
+	set_to svc nrs_fairshare_weights clear
+	# While the service is used, who has been idle for ten seconds is forgotten.
+	if [ -n "${NRS_LONG:-}" ]; then
+		nrs-load --service svc --seconds 300 --client name=steady,jobid=steady,uid=5,rate=10 >/dev/null &
+		load=$!
+		wait_for 60 '[ "$(entities)" -le 4 ]' || fail "$(entities) entities are left"
+		kill "$load"
+		wait "$load" || true
+	fi
+	rmdir /sys/kernel/config/nrs/svc
+	after=$(memory)
+	say "memory: $before KiB before, $after KiB after"
+	[ $((after - before)) -lt 2048 ] || fail "$((after - before)) KiB did not come back"
+}
+
+# A table that is too small, with two nodes for each job: it stays that small, and all are served.
+overflow() {
+	module classes_max=$((per_second * 3 / 4))
+	mkdir /sys/kernel/config/nrs/svc
+	echo 8 >/sys/kernel/config/nrs/svc/slots
+	local n
+	# Half of them can be served, so that too many wait.
+	churn 4 jobid_then_uid_fair "$per_second" $((14000000 / per_second))
+	wait_for 20 '[ "$(of_service overflow)" -gt 0 ]' || fail "$(head -n 1 "$(at svc clients)")"
+	n=$(entities)
+	churned 4 "$per_second" 1
+	say "$n entities, overflow $(of_service overflow)"
+	[ "$n" -le $((per_second * 3 / 4)) ] && [ "$(entities)" -le $((per_second * 3 / 4)) ]
+	rmdir /sys/kernel/config/nrs/svc
+	rmmod nrs
+}
+
+try $((seconds + 100)) "$per_second new jobs per second for $seconds s, weights and statistics meanwhile" room
+try 60 "more jobs than the table has room for" overflow
+grep -E '^(==|[0-9]+ of |at most|memory:|[0-9]+ entities)' /out/log | sed 's/^/# /'
+summary

@@ -1,0 +1,340 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# usage: fair-tree.sh [FUNCTION...]
+#
+# Shares by several levels, by the sizes of jobs, by weights and by device time. The disk completes each request after a
+# while and there are 8 slots, so it is the scheduler that decides for whom: more waits on all sides all the time, and
+# the CPUs are idle for a good part.
+. /tests/nrs.sh
+
+only=" $* "
+
+# check SECONDS NAME FUNCTION: try, unless only other functions were asked for.
+check() {
+	case $only in "  " | *" $3 "*) try "$@" ;; esac
+}
+
+# setup MICROSECONDS MODE [KEY=VALUE...]: a disk that takes so long for a request, and the service.
+setup() {
+	module
+	slow_lower nb0 "$1"000 size=1024 "${@:3}"
+	mkdir /sys/kernel/config/nrs/svc
+	echo 8 >/sys/kernel/config/nrs/svc/slots
+	policy svc "fairshare $2"
+}
+
+# begin DEVICE UID[:GID] [OPTION...]: a load of that user that lasts until the check is over, one process, $loader; fio, or
+# $program.
+begin() {
+	local name=$1 as=$2
+	shift 2
+	(
+		fio() { exec setpriv --reuid "${as%:*}" --regid "${as#*:}" --clear-groups "${program:-/bin/fio}" "$@"; }
+		# In few system calls, so that the CPU does not become what is short.
+		load "$name" --thread --iodepth=32 --iodepth_batch_submit=8 --iodepth_batch_complete_min=8 --time_based --runtime=300 "$@" \
+			>/dev/null 2>&1
+	) &
+	loader=$!
+}
+
+# backlogged NUMBER...: waits until each device, in the order in which they were made, has that many requests waiting.
+backlogged() {
+	local i end=$((SECONDS + 30))
+	for ((i = 0; i < $#; i++)); do
+		until look && [ "${all_held[i]}" -ge "${@:i+1:1}" ]; do
+			[ $SECONDS -lt $end ] || fail "no backlog: ${all_held[*]}"
+			pause 0.005
+		done
+	done
+}
+
+# shares SECONDS COUNTER PERCENT NUMBER...: what the devices get in that time, in the order in which they were made, is in
+# the proportion of these numbers, each within that many percent of its share. With 0 a device does not count.
+shares() {
+	local want=("${@:4}") i
+	gather "$1" "$2"
+	awk -v p="$3" -v got="${got[*]}" -v want="${want[*]}" 'BEGIN {
+		n = split(want, w); split(got, g)
+		for (i = 1; i <= n; i++) if (w[i] > 0) { all += g[i]; sum += w[i] }
+		for (i = 1; i <= n; i++) if (w[i] > 0) {
+			part = all ? g[i] / all : 0; e = 100 * (part * sum / w[i] - 1); printf "%.4f ", part
+			if (e < 0) e = -e
+			if (e > worst) worst = e
+		}
+		printf "of %d, worst error %.2f %%\n", all, worst
+		exit !(all > 0 && worst <= p) }' || fail "not as ${want[*]}: $(cat "$(at svc nrs_fairshare_stats)")"
+	for i in "${!want[@]}"; do
+		[ "${want[i]}" = 0 ] || [ "${all_held[i]}" -ge 2 ] || fail "a backlog ended: ${all_held[*]}"
+	done
+}
+
+# settle NUMBER...: devices whose number is not 0 have a backlog, and what came before they all had is gone.
+settle() {
+	local number least=()
+	for number; do
+		if [ "$number" = 0 ]; then least+=(0); else least+=(4); fi
+	done
+	backlogged "${least[@]}"
+	pause 0.3
+}
+
+# leave PROCESS DEVICE: the load ends at once, and what it left waiting is done.
+leave() {
+	kill -KILL "$1"
+	wait "$1" 2>/dev/null || true
+	wait_for 20 "[ \"\$(counter $2 held)\" = 0 ]" || fail "$(dm status "$2")"
+}
+
+# A job beside another of one node: as many times as much as it has nodes.
+size() {
+	setup 3000 size_fair
+	local n
+	client small /dev/nb0 svc jobid small size 1
+	for n in 1 2 4 8; do client "big$n" /dev/nb0 svc jobid "big$n" size $n; done
+	begin small 1001
+	for n in 1 2 4 8; do
+		begin big$n 1001
+		case $n in 1) settle 1 1 ;; 2) settle 1 0 1 ;; 4) settle 1 0 0 1 ;; 8) settle 1 0 0 0 1 ;; esac
+		gather 4 ended
+		local big=${got[n == 8 ? 4 : n == 4 ? 3 : n]}
+		say "size $n to 1: $big to ${got[0]}, ratio $(awk -v a="$big" -v b="${got[0]}" 'BEGIN { printf "%.4f", a / b }')"
+		within 1 "$big" $((n * got[0])) || fail "$(cat "$(at svc nrs_fairshare_stats)")"
+		leave "$loader" "big$n"
+	done
+}
+
+# Sizes that nobody states: how many clients a job has, or what its name ends with.
+size_source() {
+	setup 3000 size_fair
+	# Jobs go by their programs; dmsetup takes what follows a # for a comment.
+	local name
+	for name in 'two#5' 'one#9' fio.1000; do ln -sf /bin/fio "/tmp/$name"; done
+	client a /dev/nb0 svc nid 10.0.0.1@tcp jobid_name %e
+	client b /dev/nb0 svc nid 10.0.0.2@tcp jobid_name %e
+	client c /dev/nb0 svc nid 10.0.0.3@tcp jobid_name %e
+	client d /dev/nb0 svc nid 10.0.0.3@tcp jobid_name %e
+	program='/tmp/two#5' begin a 1001
+	program='/tmp/two#5' begin b 1001
+	program='/tmp/one#9' begin c 1001
+	program=/tmp/fio.1000 begin d 1001
+	settle 1 1 1 1
+	wait_for 10 "grep -q 'size: 2' $(at svc nrs_fairshare_stats)" || fail "$(cat "$(at svc nrs_fairshare_stats)")"
+	gather 3 ended
+	say "by clients, 2 to 1 to 1: $((got[0] + got[1])) ${got[2]} ${got[3]}"
+	within 2 $((got[0] + got[1])) $((2 * got[2]))
+	within 2 "${got[2]}" "${got[3]}"
+	set_to svc nrs_fairshare_size_source suffix
+	settle 1 1 1 1
+	wait_for 10 "grep -q 'size: 9' $(at svc nrs_fairshare_stats)" || fail "$(cat "$(at svc nrs_fairshare_stats)")"
+	gather 3 ended
+	say "by names, 5 to 9 to 1: $((got[0] + got[1])) ${got[2]} ${got[3]}"
+	within 2 $((9 * (got[0] + got[1]))) $((5 * got[2]))
+	within 2 "${got[2]}" $((9 * got[3]))
+	# No job is larger than this.
+	set_to svc nrs_fairshare_size_max 5
+	settle 1 1 1 1
+	gather 3 ended
+	say "by names, 5 at most: $((got[0] + got[1])) ${got[2]} ${got[3]}"
+	within 2 $((got[0] + got[1])) "${got[2]}"
+}
+
+# Two groups, four users, eight jobs of one to three nodes; also from the second second on.
+composite() {
+	setup 2000 gid_then_uid_then_size_fair
+	local jobs=(70:1001:1 71:1002:2 71:1002:3 71:1002:2 71:1003:3 71:1003:2 71:1004:1 71:1004:2) i job
+	local want=(.5 .0476190 .0714286 .0476190 .1 .0666667 .0555556 .1111111)
+	for i in "${!jobs[@]}"; do client "j$i" /dev/nb0 svc jobid "j$i" size "${jobs[i]##*:}"; done
+	for i in "${!jobs[@]}"; do
+		IFS=: read -ra job <<<"${jobs[i]}"
+		begin "j$i" "${job[1]}:${job[0]}"
+	done
+	# The last one's first.
+	backlogged 1 1 1 1 1 1 1 1
+	local start=${EPOCHREALTIME/./}
+	until [ $((${EPOCHREALTIME/./} - start)) -ge 980000 ]; do pause 0.01; done
+	say "from $(((${EPOCHREALTIME/./} - start) / 1000)) ms after the last one's first request on"
+	shares 1 ended 2 "${want[@]}"
+	shares 4 ended 2 "${want[@]}"
+	cp "$(at svc nrs_fairshare_stats)" /out/composite.yaml
+}
+
+# Two users, one with two jobs, the other with four.
+two_levels() {
+	setup 3000 uid_then_jobid_fair
+	local name
+	for name in a b c d e f; do client $name /dev/nb0 svc jobid "job.$name"; done
+	for name in a b; do begin $name 1001; done
+	for name in c d e f; do begin $name 1002; done
+	settle 1 1 1 1 1 1
+	shares 3 ended 2 2 2 1 1 1 1
+	# In the other order, each job has a user of its own.
+	policy svc 'fairshare jobid_then_uid_fair'
+	settle 1 1 1 1 1 1
+	shares 3 ended 2 1 1 1 1 1 1
+}
+
+# weigh TEXT: changes weights.
+weigh() {
+	set_to svc nrs_fairshare_weights "$1"
+}
+
+# Weights by the file and with the mode, while it runs; an effect within two intervals.
+weights() {
+	setup 3000 uid_fair
+	local name
+	for name in a b c; do client $name /dev/nb0 svc jobid "job.$name"; done
+	begin a 1001
+	begin b 1002
+	begin c 1003
+	weigh uid:1002:2,uid:1003:3
+	settle 1 1 1
+	shares 3 ended 2 1 2 3
+	weigh 'uid:1001:30 uid:1002:10,uid:1003:20'
+	pause 0.2
+	shares 3 ended 2 3 1 2
+	weigh 'uid:1002:2,-uid:1001 -uid:1003'
+	pause 0.2
+	shares 3 ended 2 1 2 1
+	[ "$(cat "$(at svc nrs_fairshare_weights)")" = uid:1002:2 ] || fail "$(cat "$(at svc nrs_fairshare_weights)")"
+	weigh clear
+	pause 0.2
+	shares 3 ended 2 1 1 1
+	[ -z "$(cat "$(at svc nrs_fairshare_weights)")" ]
+	# With the mode, which counts when the policy is not told another one.
+	policy svc fairshare
+	set_to svc nrs_fairshare_mode 'uid_fair weight=uid:1001:4,uid:1003:3'
+	settle 1 1 1
+	shares 3 ended 2 4 1 3
+	# They stay when the mode changes, and count at their level; jobs by a pattern.
+	weigh 'jobid:job.a:5,jobid:job.?:2'
+	set_to svc nrs_fairshare_mode uid_then_jobid_fair
+	settle 1 1 1
+	shares 3 ended 2 4 1 3
+	set_to svc nrs_fairshare_mode jobid_fair
+	settle 1 1 1
+	say "$(cat "$(at svc nrs_fairshare_weights)")"
+	shares 3 ended 2 5 2 2
+	dm message a 0 service nrs_fairshare_weights jobid:job.c:5 jobid:job.b:3,-jobid:job.a
+	pause 0.2
+	shares 3 ended 2 2 3 5
+}
+
+# device_time NAME: device time of a job so far, us.
+device_time() {
+	awk -v e="\"jobid:$1\"" '/^- entity:/ { on = $3 == e } on && $1 == "time_us:" { print $2 }' "$(at svc nrs_fairshare_stats)"
+}
+
+# mixed COST_MODEL: small random reads against large sequential writes on a disk of 20 MB/s, in pieces of 64 KiB.
+mixed() {
+	setup 500 jobid_fair mbps=20 max_sectors=128
+	client a /dev/nb0 svc jobid reader
+	client b /dev/nb0 svc jobid writer
+	set_to svc nrs_fairshare_cost_model "$1"
+	begin a 1001 --rw=randread --bs=4k --iodepth=64
+	begin b 1002 --rw=write --bs=1m --iodepth=16 --iodepth_batch_submit=1 --iodepth_batch_complete_min=1
+	settle 1 1
+}
+
+bytes() {
+	mixed pages
+	shares 12 bytes 2 1 1
+}
+
+device_times() {
+	mixed time
+	pause 2
+	local a b before time_a time_b
+	a=$(device_time reader) b=$(device_time writer) before=${EPOCHREALTIME/./}
+	gather 12 bytes
+	time_a=$(($(device_time reader) - a)) time_b=$(($(device_time writer) - b)) before=$((${EPOCHREALTIME/./} - before))
+	say "device time in $((before / 1000)) ms: reader $((time_a / 1000)) ms, writer $((time_b / 1000)) ms"
+	within 3 $time_a $time_b || fail "$(cat "$(at svc nrs_fairshare_stats)")"
+	# The device was never idle, so all of the time is somebody's.
+	within 3 $before $((time_a + time_b)) || fail "$before us passed, $time_a + $time_b were counted"
+	# That costs the device unlike amounts of bytes.
+	more 3 "${got[1]}" "${got[0]}"
+}
+
+# A third user comes, and goes: within two intervals the shares are those of who is there.
+arrival() {
+	setup 2000 uid_fair
+	local name delta
+	delta=$(cat "$(at svc nrs_fairshare_delta_ms)")
+	[ "$delta" = 100 ]
+	for name in a b c; do client $name /dev/nb0 svc; done
+	begin a 1001
+	begin b 1002
+	settle 1 1
+	shares 1 ended 5 1 1
+	begin c 1003
+	backlogged 1 1 1
+	pause 0.2
+	shares 0.5 ended 5 1 1 1
+	shares 1 ended 5 1 1 1
+	leave "$loader" c
+	pause 0.2
+	shares 0.5 ended 5 1 1
+	shares 1 ended 5 1 1
+}
+
+# total DEVICE...: requests in 3 s, of all.
+total() {
+	pause 0.5
+	gather 3 ended
+	local n
+	all=0
+	for n in "${got[@]}"; do all=$((all + n)); done
+}
+
+# A lone job loses nothing, and two together get what one gets.
+alone() {
+	setup 3000 gid_then_uid_then_jobid_fair
+	client a /dev/nb0 svc
+	client b /dev/nb0 svc
+	local fifo fair
+	begin a 1001
+	backlogged 4
+	policy svc fifo
+	total
+	fifo=$all
+	policy svc fairshare
+	total
+	fair=$all
+	begin b 1002
+	backlogged 4 4
+	total
+	say "requests in 3 s: fifo $fifo, alone $fair, two $all"
+	more 0.95 "$fair" "$fifo"
+	more 0.97 "$all" "$fair"
+}
+
+# Whatever selects, two users get the same, and the third twice as much.
+selections() {
+	setup 3000 uid_fair
+	local name percent
+	for name in a b c; do client $name /dev/nb0 svc; done
+	begin a 1001
+	begin b 1002
+	begin c 1003
+	weigh uid:1003:2
+	for name in deadline:2 deadline_memory:2 golden:5 random:10 paper:10; do
+		percent=${name#*:} name=${name%:*}
+		set_to svc nrs_fairshare_select "$name"
+		settle 1 1 1
+		say "$name"
+		shares 2 ended "$percent" 1 1 2
+	done
+}
+
+check 90 "size_fair: 1, 2, 4 and 8 to 1, within 1 %" size
+check 60 "sizes by clients and by names, within 2 %" size_source
+check 60 "two groups, four users, eight jobs: each share within 2 % from the second second on" composite
+check 60 "two users with two and four jobs, within 2 %" two_levels
+check 90 "weights, within 2 %" weights
+check 90 "4 KiB reads against 1 MiB writes: bytes within 2 %" bytes
+check 90 "4 KiB reads against 1 MiB writes: device time within 3 %" device_times
+check 60 "arrival and departure: shares within 5 % after two intervals" arrival
+check 60 "alone 95 % of fifo, together 97 % of alone" alone
+check 60 "ways to select" selections
+grep -E '^(==|ended|bytes|size|by |from|device|requests|[a-z_]*$|[0-9. ]* of )' /out/log | sed 's/^/# /'
+summary

@@ -1,0 +1,120 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# What the files of tbf show and take, and its statistics.
+. /tests/nrs.sh
+
+# rule WORD...: a command.
+rule() {
+	set_to svc nrs_tbf_rule "$*"
+}
+
+# What the files show, letter by letter, and what they take.
+files() {
+	module
+	lower nb0
+	mkdir /sys/kernel/config/nrs/svc
+	local cpts list file i
+	cpts=$(nproc)
+	echo "$cpts" >/sys/kernel/config/nrs/svc/cpts
+	client a /dev/nb0 svc
+	list=$(at svc nrs_tbf_rule)
+	# Under another policy there are no rules.
+	if cat "$list" 2>/tmp/said; then fail "rules without tbf"; fi
+	grep -q 'No such device' /tmp/said || fail "$(cat /tmp/said)"
+	expect_errno EINVAL "$list" 'start r uid={1} rate=1'
+	expect_errno ENODEV "$list" 'change r rate=1'
+	expect_errno ENODEV "$list" 'stop r'
+	policy svc 'tbf nid'
+	policy svc 'tbf jobid'
+	rule start r 'jobid={a.0}' rate=1
+	policy svc tbf
+	grep -qx '  - name: tbf' "$(at svc nrs_policies)" || fail "$(cat "$(at svc nrs_policies)")"
+	# Rules went with their type.
+	[ "$(grep -vc '^default' "$list")" = $((2 + 2 * cpts)) ] || fail "$(cat "$list")"
+	policy svc 'tbf jobid+nid+opcode+uid+gid+projid+nodemap'
+	policy svc 'tbf uid+jobid'
+	policy svc 'tbf uid+jobid'
+	rule start one 'uid={1  2},  jobid={a*  b.0}&uid={0x10}' rate=100
+	rule start two 'uid={3}'
+	rule reg start three 'jobid={c}' rate=5MB/s
+	rule hp start four 'jobid={c}' rate=2048KiB/s rank=one
+	load a --io_size=4k --cpus_allowed=0 >/dev/null
+	policy svc 'tbf uid+jobid'
+	{
+		echo regular_requests:
+		for ((i = 0; i < cpts; i++)); do
+			echo "CPT $i:"
+			echo 'three jobid={c} 5MB/s, ref 0'
+			echo 'two uid={3} 10000, ref 0'
+			echo 'one uid={1  2},  jobid={a*  b.0}&uid={0x10} 100, ref 0'
+			echo "default * 10000, ref $((i == 0))"
+		done
+		echo high_priority_requests:
+		for ((i = 0; i < cpts; i++)); do
+			echo "CPT $i:"
+			echo 'two uid={3} 10000, ref 0'
+			echo 'four jobid={c} 2MiB/s, ref 0'
+			echo 'one uid={1  2},  jobid={a*  b.0}&uid={0x10} 100, ref 0'
+			echo 'default * 10000, ref 0'
+		done
+	} >/tmp/expected
+	diff /tmp/expected "$list"
+	# By message, the same.
+	dm message a 0 service nrs_tbf_rule | diff /tmp/expected -
+	dm message a 0 service nrs_tbf_rule start five 'uid={5' '6}' rate=7
+	[ "$(grep -c '^five uid={5 6} 7, ref 0$' "$list")" = $((2 * cpts)) ] || fail "$(cat "$list")"
+	refused EEXIST dm message a 0 service nrs_tbf_rule start five 'uid={5}'
+	dm message a 0 service nrs_tbf_rule_error | diff - "$(at svc nrs_tbf_rule_error)"
+	grep -qx 'column 7: expected a name that no rule has' "$(at svc nrs_tbf_rule_error)" || fail "$(cat "$(at svc nrs_tbf_rule_error)")"
+	dm message a 0 service nrs_tbf_rule stop five
+	[ ! -s "$(at svc nrs_tbf_rule_error)" ] || [ -z "$(cat "$(at svc nrs_tbf_rule_error)")" ]
+	# More rules than fit on a page.
+	for i in $(seq 150); do echo "start n$i jobid={name_of_a_job_$i.*} rate=$i" >"$list"; done
+	[ "$(grep -c '^n[0-9]* jobid' "$list")" = $((300 * cpts)) ]
+	# Parameters stay when the policy goes and comes.
+	for file in rate=77 depth=5 cost_model=pages global_rate=0; do set_to svc "nrs_tbf_${file%=*}" "${file#*=}"; done
+	policy svc fifo
+	policy svc 'tbf uid'
+	for file in rate=77 depth=5 cost_model=pages global_rate=0; do
+		[ "$(cat "$(at svc "nrs_tbf_${file%=*}")")" = "${file#*=}" ] || fail "$file"
+	done
+	[ "$(grep -c '^default \* 77, ref 0$' "$list")" = $((2 * cpts)) ] || fail "$(cat "$list")"
+}
+
+# Statistics: right numbers, names of all kinds; tests/check-yaml.py looks at what goes to /out/yaml.
+statistics() {
+	module
+	lower nb0 memory_backed=1
+	client a /dev/nb0 svc
+	mkdir -p /tmp/names /out/yaml
+	policy svc 'tbf jobid'
+	rule start twos 'jobid={two*}' rate=1000000
+	rule start bytes 'jobid={by*}' rate=100MiB/s
+	local name i=10 head hostile=(two2 two1 bytes1 'a"b' 'b\c' 'c: d' '- e' '{f' '# h' '&i *j' '!k' '|' "m'n" '%o' $'p\nq' $'\xff\xfe' ' u' 'null' '~' '---' 'ü')
+	for name in "${hostile[@]}" two1; do
+		i=$((i + 1)) head=()
+		# The last one again, with high priority.
+		[ "$i" != $((${#hostile[@]} + 11)) ] || head=(ionice -c 1 -n 0)
+		ln -sf /bin/busybox "/tmp/names/$name"
+		# shellcheck disable=SC2016
+		"${head[@]}" bash -c 'exec -a dd "$@" 2>/dev/null' bash "/tmp/names/$name" if=/dev/mapper/a of=/dev/null bs=8k count="$i" iflag=direct
+		printf '%s.0' "$name" | od -An -v -tx1 | tr -d ' \n'
+		case $name in two*) echo -n " $i $i twos requests" ;; by*) echo -n " $i $((i << 13)) bytes bytes" ;; *) echo -n " $i $i default requests" ;; esac
+		[ ${#head[@]} = 0 ] && echo ' reg' || echo ' hp'
+	done >/out/yaml/tbf-expected
+	cat "$(at svc nrs_tbf_stats)" >/out/yaml/tbf.yaml
+	# What does not print is shown as underscores, so two have one name.
+	[ "$(grep -c class: /out/yaml/tbf.yaml)" -ge ${#hostile[@]} ] || fail "$(cat /out/yaml/tbf.yaml)"
+	echo 1 >"$(at svc nrs_tbf_stats_reset)"
+	! grep -E 'dispatched: [1-9]|cost: [1-9]' "$(at svc nrs_tbf_stats)" || fail "not reset: $(cat "$(at svc nrs_tbf_stats)")"
+	rm -r /tmp/names
+	# A limit that is met: how often, how long.
+	rule change default rate=20
+	load a --io_size=80k --iodepth=4 >/dev/null
+	awk '/- rule: "default"/ { on = 1 } /- rule: "[^d]|classes:$/ { on = 0 } on && /dispatched:/ { n = $2 } on && /throttled_ns:/ { t = $2 / 1e9 } on && /limit_hits:/ { h = $2 }
+		END { print n, t, h; exit !(n == 20 && t > 0.7 && t < 1.1 && h >= 15 && h <= 20) }' "$(at svc nrs_tbf_stats)" || fail "$(cat "$(at svc nrs_tbf_stats)")"
+}
+
+try 60 "what the files show and take" files
+try 60 "statistics" statistics
+summary

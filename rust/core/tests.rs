@@ -37,6 +37,7 @@ use crate::{
 };
 
 mod settings;
+mod shares;
 
 /// A partition with one target, and what its requests came to.
 struct Bench {

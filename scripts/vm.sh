@@ -12,14 +12,14 @@
 #   --kernel K     stock or debug
 #   --cpus N       virtual CPUs (default 2)        --mem M       MiB of memory (default 1024; debug 2048)
 #   --timeout S    limit for the whole run (default 180; debug 420)
-#   --icount       time counts instructions: one CPU, repeatable, no KVM
+#   --icount       time counts instructions: repeatable, no KVM; one CPU, or more that take turns
 #   --append ARGS  more kernel command line        --file HOST:GUEST  put a file or directory into the guest
 #   --module FILE  another nrs.ko ("none": none)   --name NAME   name of the results (default KERNEL-SCRIPT)
 #   --interactive  a shell on this terminal instead of GUESTSCRIPT, no time limit, no results
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
-kernel='' cpus=2 mem='' limit='' icount='' append='' module='' name='' interactive='' files=()
+kernel='' cpus='' mem='' limit='' icount='' append='' module='' name='' interactive='' files=()
 args=("$@")
 while [ $# -gt 0 ]; do
 	case $1 in
@@ -104,12 +104,13 @@ rm -rf "$overlay"
 
 # la57=off: while the kernel reads its CPU's features, five-level paging makes KASAN see wild accesses.
 if [ -n "$icount" ]; then
-	accel=(-accel tcg,thread=single -icount shift=3,sleep=off -cpu max,la57=off) cpus=1
+	accel=(-accel tcg,thread=single -icount shift=3,sleep=off -cpu max,la57=off) cpus=${cpus:-1}
 elif "$NRS_SCRIPTS/kvm-usable.sh" "$NRS_VMLINUZ"; then
 	accel=(-accel kvm -cpu host,la57=off)
 else
 	accel=(-accel tcg,thread=multi -cpu max,la57=off)
 fi
+cpus=${cpus:-2}
 # watchdog_thresh: an emulated CPU may stand still for long on a busy host.
 cmdline="console=ttyS0 panic=-1 cryptomgr.notests=1 watchdog_thresh=60 printk.devkmsg=on no_hash_pointers kasan_multi_shot"
 # The allocator's per-CPU arrays keep stale pointers that hide leaks from kmemleak; its checks turn the arrays off.

@@ -18,11 +18,13 @@ set -euo pipefail
 . "$(dirname "$0")/../scripts/lib.sh"
 
 # Tests by machine: those of a line share a boot. KERNEL:NAME:SECONDS:HOW:TESTS. With HOW "icount" time in the machine counts
-# instructions, so that neither the results nor the other machines mind that they run at the same time.
+# instructions, so that neither the results nor the other machines mind that they run at the same time; with "icount2" it has
+# two CPUs that take turns.
 machines=(
 	"stock:shares:900:icount:fair hp tbf-user fair-tree"
 	"stock:data:420::ext4 switch nowait meta stats"
-	"stock:life:660::load dm-life killed errors hang cpts wrong rules-configfs tbf-storm"
+	"stock:life:660::load dm-life killed errors hang wrong rules-configfs tbf-storm"
+	"stock:cpts:600:icount2:cpts"
 	"stock:user:540::chardev fair-churn"
 	"stock:rates:900:icount:tbf tbf-files tbf-ext4 tbf-wrong"
 	"debug:life:780::kunit load switch errors tbf-storm"
@@ -117,10 +119,15 @@ cargo_tests() {
 
 # boot KERNEL NAME SECONDS HOW TEST...: a virtual machine, output to LOG of its name.
 boot() {
-	local kernel=$1 name=$1-$2 limit=$3 how=$4 tool files=(--file "$logs/suites:/suites")
+	local kernel=$1 name=$1-$2 limit=$3 how=("$4") tool files=(--file "$logs/suites:/suites")
 	shift 4
+	case ${how[0]} in
+	icount) how=(--icount) ;;
+	icount2) how=(--icount --cpus 2) ;;
+	*) how=() ;;
+	esac
 	for tool in nrs-load nrs-check; do [ ! -x "build/tools/$tool" ] || files+=(--file "build/tools/$tool:/bin/$tool"); done
-	scripts/vm.sh --kernel "$kernel" --name "$name" --timeout "$limit" ${how:+--$how} "${files[@]}" -- all.sh ${NRS_LONG:+--long} "$@"
+	scripts/vm.sh --kernel "$kernel" --name "$name" --timeout "$limit" "${how[@]}" "${files[@]}" -- all.sh ${NRS_LONG:+--long} "$@"
 }
 
 # count_machine NAME STATUS SECONDS: the checks of a machine are the lines "ok" and "not ok" of its tests.
@@ -151,7 +158,7 @@ count_machine() {
 machine() {
 	local name=$1-$2 started=$SECONDS status=0
 	log "$name: ${*:5} ..."
-	if [ "$4" = icount ]; then
+	if [[ $4 = icount* ]]; then
 		await_beside
 		boot "$@" >"$logs/$name.log" 2>&1 </dev/null &
 		beside=$! beside_name=$name beside_started=$SECONDS

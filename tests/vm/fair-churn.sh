@@ -99,7 +99,7 @@ room() {
 	watchers+=($!)
 	inspect &
 	watchers+=($!)
-	churned "$seconds" "$per_second" "$(slow 200 20)"
+	churned "$seconds" "$per_second" "$(slow 50 10)"
 	rm /tmp/churning
 	wait "${watchers[0]}" && wait "${watchers[1]}" || fail "weights or statistics"
 	read -r most reads </tmp/most

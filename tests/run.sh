@@ -157,6 +157,8 @@ count_machine() {
 # counted by await_beside.
 machine() {
 	local name=$1-$2 started=$SECONDS status=0
+	# As the tree is now; where it is built already this takes a second.
+	scripts/build-module.sh "$1"
 	log "$name: ${*:5} ..."
 	if [[ $4 = icount* ]]; then
 		await_beside

@@ -282,7 +282,7 @@ impl Service {
             arrived.kicks.kick(&self.dispatch);
         }
         if arrived.hungry {
-            self.ticker.worker().kick();
+            self.ticker.worker().feed();
         }
         arrived.passed
     }

@@ -59,6 +59,8 @@ pub(crate) struct Worker {
     generation: Atomic<u64>,
     /// Partitions have turns by their shares; else the same as each other.
     cross_cpt: Atomic<bool>,
+    /// 1: the next run is one of those that come every delta, or after a change.
+    due: Atomic<u32>,
     /// Memory for what is gathered, of each head.
     #[pin]
     outlines: Mutex<[Outline; 2]>,
@@ -93,6 +95,7 @@ impl Worker {
                 published,
                 generation: Atomic::new(0),
                 cross_cpt: Atomic::new(true),
+                due: Atomic::new(1),
                 outlines <- new_mutex!([const { Outline::new() }; 2], "nrs_outlines"),
                 failures: Atomic::new(0),
                 stalls: Atomic::new(0),
@@ -104,6 +107,12 @@ impl Worker {
 
     /// Asks for a run soon. Any context.
     pub(crate) fn kick(self: &Arc<Self>) {
+        self.due.store(1, ordering::Relaxed);
+        self.feed();
+    }
+
+    /// Asks for memory soon; shares can wait for the next run. Any context.
+    pub(crate) fn feed(self: &Arc<Self>) {
         // If it is queued already, that run serves.
         let _ = queue::queue().enqueue(self.clone());
     }
@@ -262,9 +271,15 @@ impl WorkItem for Worker {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        this.watch();
-        this.refresh();
-        let done = misc::without_io(|| this.maintain().and_then(|()| this.publish()));
+        let due = this.due.xchg(0, ordering::Relaxed) != 0;
+        if due {
+            this.watch();
+            this.refresh();
+        }
+        let done = misc::without_io(|| {
+            this.maintain()
+                .and_then(|()| if due { this.publish() } else { Ok(()) })
+        });
         if done.is_err() {
             // The next run tries again; until then the default class serves.
             this.failures.fetch_add(1, ordering::Relaxed);

@@ -43,7 +43,7 @@ backlogged() {
 	for ((i = 0; i < $#; i++)); do
 		until look && [ "${all_held[i]}" -ge "${@:i+1:1}" ]; do
 			[ $SECONDS -lt $end ] || fail "no backlog: ${all_held[*]}"
-			pause 0.005
+			sleep 0.005
 		done
 	done
 }
@@ -75,7 +75,7 @@ settle() {
 		if [ "$number" = 0 ]; then least+=(0); else least+=(4); fi
 	done
 	backlogged "${least[@]}"
-	pause 0.3
+	sleep 0.3
 }
 
 # leave PROCESS DEVICE: the load ends at once, and what it left waiting is done.
@@ -151,7 +151,7 @@ composite() {
 	# The last one's first.
 	backlogged 1 1 1 1 1 1 1 1
 	local start=${EPOCHREALTIME/./}
-	until [ $((${EPOCHREALTIME/./} - start)) -ge 980000 ]; do pause 0.01; done
+	until [ $((${EPOCHREALTIME/./} - start)) -ge 980000 ]; do sleep 0.01; done
 	say "from $(((${EPOCHREALTIME/./} - start) / 1000)) ms after the last one's first request on"
 	shares 1 ended 2 "${want[@]}"
 	shares 4 ended 2 "${want[@]}"
@@ -190,14 +190,14 @@ weights() {
 	settle 1 1 1
 	shares 3 ended 2 1 2 3
 	weigh 'uid:1001:30 uid:1002:10,uid:1003:20'
-	pause 0.2
+	sleep 0.2
 	shares 3 ended 2 3 1 2
 	weigh 'uid:1002:2,-uid:1001 -uid:1003'
-	pause 0.2
+	sleep 0.2
 	shares 3 ended 2 1 2 1
 	[ "$(cat "$(at svc nrs_fairshare_weights)")" = uid:1002:2 ] || fail "$(cat "$(at svc nrs_fairshare_weights)")"
 	weigh clear
-	pause 0.2
+	sleep 0.2
 	shares 3 ended 2 1 1 1
 	[ -z "$(cat "$(at svc nrs_fairshare_weights)")" ]
 	# With the mode, which counts when the policy is not told another one.
@@ -215,7 +215,7 @@ weights() {
 	say "$(cat "$(at svc nrs_fairshare_weights)")"
 	shares 3 ended 2 5 2 2
 	dm message a 0 service nrs_fairshare_weights jobid:job.c:5 jobid:job.b:3,-jobid:job.a
-	pause 0.2
+	sleep 0.2
 	shares 3 ended 2 2 3 5
 }
 
@@ -242,7 +242,7 @@ bytes() {
 
 device_times() {
 	mixed time
-	pause 2
+	sleep 2
 	local a b before time_a time_b
 	a=$(device_time reader) b=$(device_time writer) before=${EPOCHREALTIME/./}
 	gather 12 bytes
@@ -268,18 +268,18 @@ arrival() {
 	shares 1 ended 5 1 1
 	begin c 1003
 	backlogged 1 1 1
-	pause 0.2
+	sleep 0.2
 	shares 0.5 ended 5 1 1 1
 	shares 1 ended 5 1 1 1
 	leave "$loader" c
-	pause 0.2
+	sleep 0.2
 	shares 0.5 ended 5 1 1
 	shares 1 ended 5 1 1
 }
 
 # total DEVICE...: requests in 3 s, of all.
 total() {
-	pause 0.5
+	sleep 0.5
 	gather 3 ended
 	local n
 	all=0

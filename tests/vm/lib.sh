@@ -28,20 +28,12 @@ check_eq() {
 	if [ "$2" = "$3" ]; then ok "$1"; else not_ok "$1" "wanted '$2', got '$3'"; fi
 }
 
-# A pipe on which nothing ever comes: reading it with a limit is a sleep that starts no process.
-mkfifo "/tmp/never.$$" && exec {nrs_never}<>"/tmp/never.$$" && rm "/tmp/never.$$"
-
-# pause SECONDS: does nothing for so long.
-pause() {
-	read -rt "$1" -u "$nrs_never" || true
-}
-
 # wait_for SECONDS CONDITION: until the shell text CONDITION is true; fails when the time is over.
 wait_for() {
 	local end=$((SECONDS + $1))
 	until eval "$2"; do
 		[ "$SECONDS" -lt "$end" ] || return 1
-		pause 0.05
+		sleep 0.05
 	done
 }
 

@@ -327,16 +327,27 @@ impl<Q: Copy> Sched<Q> {
                     self.charge(queues, entity, slot, cost, next);
                 }
             }
-            Step::Correct(delta) => {
-                self.clock.correct(delta);
-                if entity.place == Place::Out {
-                    let more = entity.correct_idle(self.clock.now(), delta, memory);
-                    self.clock.tilt(more);
-                } else {
-                    entity.correct(delta);
-                    self.settle(queues, entity, slot);
-                }
-            }
+            Step::Correct(delta) => self.correct(queues, entity, slot, delta, memory),
+        }
+    }
+
+    /// A request of a child ended and cost `delta` more than was charged.
+    #[inline(never)]
+    fn correct(
+        &mut self,
+        queues: &mut impl Queues<Queue = Q>,
+        entity: &mut Entity,
+        slot: u32,
+        delta: i64,
+        memory: bool,
+    ) {
+        self.clock.correct(delta);
+        if entity.place == Place::Out {
+            let more = entity.correct_idle(self.clock.now(), delta, memory);
+            self.clock.tilt(more);
+        } else {
+            entity.correct(delta);
+            self.settle(queues, entity, slot);
         }
     }
 

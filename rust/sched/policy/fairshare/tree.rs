@@ -166,12 +166,13 @@ impl Tree {
     /// of its requests.
     fn climb(&mut self, nodes: &mut impl Nodes, mut slot: u32, mut next: Option<u32>, step: Step) {
         let memory = self.memory;
+        let served = match step {
+            Step::Charge(cost) | Step::Owe(cost) => i64::from(cost),
+            Step::Correct(delta) => delta,
+            Step::Skip => 0,
+        };
         loop {
-            match step {
-                Step::Charge(cost) | Step::Owe(cost) => nodes.note(slot, i64::from(cost)),
-                Step::Correct(delta) => nodes.note(slot, delta),
-                Step::Skip => {}
-            }
+            nodes.note(slot, served);
             let parent = nodes.parent(slot);
             next = at!(self, nodes, parent, sched, queues => {
                 sched.step(queues, nodes, slot, step, next, memory);

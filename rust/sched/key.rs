@@ -153,8 +153,9 @@ impl fmt::Display for Key {
     }
 }
 
-/// Writes `bytes` as part of a double-quoted YAML string; what is not printable ASCII as `\xNN`.
-fn escape(bytes: &[u8], out: &mut impl Write) -> fmt::Result {
+/// Writes `bytes` as part of a double-quoted string, of YAML or of a list of weights; what is not printable
+/// ASCII as `\xNN`.
+pub fn escape(bytes: &[u8], out: &mut (impl Write + ?Sized)) -> fmt::Result {
     for &byte in bytes {
         match byte {
             b'"' | b'\\' => {

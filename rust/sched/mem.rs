@@ -180,6 +180,20 @@ impl<T> Bulk<T> {
         })
     }
 
+    /// A vector of `size` elements that `make` makes; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn filled(size: usize, mut make: impl FnMut() -> T) -> Result<Self, NoMemory> {
+        let mut bulk = Self::new(size)?;
+        bulk.feed(Pile::allocate(bulk.wants(size))?);
+        for _ in 0..size {
+            bulk.push(make()).map_err(|_| NoMemory)?;
+        }
+        Ok(bulk)
+    }
+
     /// Number of elements.
     pub const fn len(&self) -> usize {
         self.len

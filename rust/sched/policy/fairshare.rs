@@ -165,12 +165,6 @@ impl<I: Item> State<I> {
         self.members.mode.has_size()
     }
 
-    /// Whether requests are to be classified now and then although their class is known: their clients are
-    /// counted.
-    pub fn counts_clients(&self) -> bool {
-        self.members.shared.sizes.is_some()
-    }
-
     /// Service to everybody, of late.
     pub const fn total(&self) -> Windows {
         self.total

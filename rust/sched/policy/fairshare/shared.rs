@@ -37,7 +37,7 @@
 //! - An entity whose block is full has no total: its parts share it as if it were one entity in each
 //!   ([`Counters::crowded`]). With as many entities as the table was made for that is one of 100.
 
-use crate::sched::mem::{Bulk, NoMemory, Pile};
+use crate::sched::mem::{Bulk, NoMemory};
 use core::sync::atomic::{
     AtomicU64,
     Ordering::{Relaxed, SeqCst},
@@ -148,15 +148,10 @@ impl Counters {
     pub fn new(count: usize) -> Result<Self, NoMemory> {
         let size = count.saturating_mul(2).max(BLOCK);
         let size = size.checked_next_power_of_two().ok_or(NoMemory)?;
-        let mut places = Bulk::new(size)?;
-        places.feed(Pile::allocate(places.wants(size))?);
-        for _ in 0..size {
-            let place = Place {
-                state: AtomicU64::new(0),
-                total: AtomicU64::new(0),
-            };
-            places.push(place).map_err(|_| NoMemory)?;
-        }
+        let places = Bulk::filled(size, || Place {
+            state: AtomicU64::new(0),
+            total: AtomicU64::new(0),
+        })?;
         Ok(Self {
             places,
             mask: size.wrapping_sub(1),

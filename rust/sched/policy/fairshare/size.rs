@@ -63,7 +63,7 @@
 //! blocks by chance: with half as many jobs as places 0.07 % of them find their blocks full, with three
 //! quarters 1.1 %, with as many 7.7 %; the same test prints it.
 
-use crate::sched::mem::{Bulk, NoMemory, Pile};
+use crate::sched::mem::{Bulk, NoMemory};
 use core::{
     num::NonZeroU64,
     sync::atomic::{
@@ -214,18 +214,11 @@ impl Sizes {
     pub fn new(jobs: usize, window: u64) -> Result<Self, NoMemory> {
         let count = jobs.max(BLOCK);
         let count = count.checked_next_power_of_two().ok_or(NoMemory)?;
-        let mut heads = Bulk::new(count)?;
-        heads.feed(Pile::allocate(heads.wants(count))?);
-        let mut maps = Bulk::new(count)?;
-        maps.feed(Pile::allocate(maps.wants(count))?);
-        for _ in 0..count {
-            let head = Head {
-                tag: AtomicU64::new(0),
-                stamp: AtomicU64::new(Stamp::new(0).0),
-            };
-            heads.push(head).map_err(|_| NoMemory)?;
-            maps.push(Maps::new()).map_err(|_| NoMemory)?;
-        }
+        let heads = Bulk::filled(count, || Head {
+            tag: AtomicU64::new(0),
+            stamp: AtomicU64::new(Stamp::new(0).0),
+        })?;
+        let maps = Bulk::filled(count, Maps::new)?;
         // INVARIANT: `count` of both were pushed.
         Ok(Self {
             heads,

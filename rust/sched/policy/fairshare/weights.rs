@@ -41,7 +41,7 @@ use super::mode::Mode;
 use crate::sched::{
     error::{Code, Error, Result},
     jobid::{JobId, JOBID_MAX},
-    key::{Field, Key},
+    key::{escape, Field, Key},
     mem::{List, NoMemory},
     nid::Nid,
     rules::glob,
@@ -512,16 +512,7 @@ fn write_job<W: Write + ?Sized>(out: &mut W, job: &JobId) -> fmt::Result {
     if quoted {
         out.write_char('"')?;
     }
-    for &byte in bytes {
-        match byte {
-            b'"' | b'\\' => {
-                out.write_char('\\')?;
-                out.write_char(char::from(byte))?;
-            }
-            b' '..=b'~' => out.write_char(char::from(byte))?,
-            _ => write!(out, "\\x{byte:02x}")?,
-        }
-    }
+    escape(bytes, out)?;
     if quoted {
         out.write_char('"')?;
     }

@@ -36,7 +36,7 @@
 use super::bucket::{Charge, Level};
 use crate::sched::{
     key::{Hashed, Hasher},
-    mem::{Bulk, NoMemory, Pile},
+    mem::{Bulk, NoMemory},
 };
 use core::sync::atomic::{
     AtomicU64,
@@ -126,15 +126,10 @@ impl Buckets {
     pub fn new(count: usize, seed: u64) -> Result<Self, NoMemory> {
         let size = count.saturating_mul(2).max(BLOCK);
         let size = size.checked_next_power_of_two().ok_or(NoMemory)?;
-        let mut places = Bulk::new(size)?;
-        places.feed(Pile::allocate(places.wants(size))?);
-        for _ in 0..size {
-            let place = Place {
-                tag: AtomicU64::new(0),
-                level: AtomicU64::new(Level::FULL.0),
-            };
-            places.push(place).map_err(|_| NoMemory)?;
-        }
+        let places = Bulk::filled(size, || Place {
+            tag: AtomicU64::new(0),
+            level: AtomicU64::new(Level::FULL.0),
+        })?;
         Ok(Self {
             places,
             mask: size.wrapping_sub(1),

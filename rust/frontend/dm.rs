@@ -195,14 +195,7 @@ impl Target for Device {
         }
         let held = bio.into_held(
             cost,
-            Account {
-                ticket: None,
-                home: 0,
-                target: self.attachment.target().index(),
-                priority: about.priority,
-                slot: false,
-                placed: false,
-            },
+            Account::new(self.attachment.target().index(), about.priority),
         );
         let passed = self.attachment.service().arrive(
             held,
@@ -226,10 +219,10 @@ impl Target for Device {
         self.attachment.client().count_submitted();
     }
 
-    fn ended(&self, account: Account, cost: Cost, failed: bool) {
+    fn ended(&self, account: &Account, cost: Cost, failed: bool) {
         self.attachment.client().count_ended(cost, failed);
         let target = self.attachment.target();
-        self.attachment.service().complete(account, cost, target);
+        self.attachment.service().complete(*account, cost, target);
     }
 
     fn presuspend(&self) {

@@ -62,7 +62,13 @@ pub struct Attrs {
     pub nodemap: Id,
     /// Operation, or [`Opcode::NONE`].
     pub opcode: Opcode,
-    /// Object: the backing device's index in its service.
+    /// Number of the front-end's client in its service; 0: unknown.
+    pub client: u32,
+    /// Backing device, or target of a distributed server: its index in the service, or what a program says.
+    pub target: u32,
+    /// Which offset stream the request belongs to, as a hint; 0: none is known.
+    pub stream: u64,
+    /// File that the range is in, if that is known; else the backing device's index in its service.
     pub object: u64,
     /// First byte of the range.
     pub offset: u64,
@@ -84,6 +90,9 @@ impl Attrs {
         projid: Id::ABSENT,
         nodemap: Id::ABSENT,
         opcode: Opcode::OST_READ,
+        client: 0,
+        target: 0,
+        stream: 0,
         object: 0,
         offset: 0,
         length: 0,

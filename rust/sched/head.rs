@@ -32,7 +32,8 @@
 //! ```text
 //!               Head::classify         Head::enqueue        Head::get          Head::stop
 //!   (arrived) ───────────────▶ classified ─────────▶ queued ─────────▶ started ─────────▶ ended
-//!                                  │                                                        ▲
+//!                                  │                  │                                     ▲
+//!                                  │                  └ Head::dequeue: goes to another head │
 //!                                  └── Head::pass: served at once, never queued ────────────┘
 //! ```
 //!
@@ -217,6 +218,16 @@ impl<P, T> Instance<P, T> {
         }
     }
 
+    fn dequeue<I: Item>(&mut self, class: ClassId, place: &I::Place, now: u64) -> Option<I>
+    where
+        P: Part<I>,
+    {
+        let item = self.part.dequeue(class, place, now)?;
+        // INVARIANT: one request went from inside to outside, without being served.
+        self.queued = self.queued.saturating_sub(1);
+        Some(item)
+    }
+
     fn is_idle(&self) -> bool {
         self.queued == 0 && self.active == 0
     }
@@ -379,6 +390,30 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         // INVARIANT: one more is queued.
         self.queued = self.queued.saturating_add(1);
         Ok(ticket)
+    }
+
+    /// Takes a request out that [`Head::enqueue`] gave `ticket` for: it goes elsewhere. `None` if it is not
+    /// queued.
+    pub fn dequeue(&mut self, ticket: &Ticket, place: &I::Place, now: u64) -> Option<I> {
+        let class = ticket.class();
+        let item = self
+            .find_mut(ticket.instance())?
+            .dequeue(class, place, now)?;
+        // INVARIANT: one is queued no more.
+        self.queued = self.queued.saturating_sub(1);
+        Some(item)
+    }
+
+    /// Notes that the instances whose tag is `old` go by `new` from now on.
+    pub fn retag(&mut self, old: &T, new: &T)
+    where
+        T: PartialEq + Clone,
+    {
+        for instance in self.others.iter_mut().flatten() {
+            if !instance.stopping && instance.tag == *old {
+                instance.tag = new.clone();
+            }
+        }
     }
 
     /// Decides which request is served next, and takes it out with the ticket for [`Head::stop`].

@@ -4,12 +4,13 @@
 //!
 //! # Vocabulary
 //!
-//! - *Entry*: a slot and its key, a wrapping 64-bit number ([`Entry`]).
+//! - *Entry*: a slot and its key ([`Entry`]).
 //! - *Place*: where in a heap the entry of a slot is; heaps that never hold a slot at the same time share
 //!   one array of places ([`Places`]).
 //!
-//! Keys are compared by their wrapping difference, so they must lie within 2^63 of each other. Equal
-//! keys are ordered by slot number, which makes every order that the heap yields repeatable.
+//! Keys are whatever can be sorted ([`Sort`]). Most are wrapping 64-bit numbers, compared by their
+//! difference, so those of one heap must lie within 2^63 of each other. Equal keys are ordered by slot
+//! number, which makes every order that the heap yields repeatable.
 //!
 //! The heap is an array in which every entry has four children side by side (one 64-byte cache line),
 //! so it is half as deep as a binary one. The root is at index 3; the first three entries are unused:
@@ -20,27 +21,51 @@
 //! ```
 
 use crate::sched::mem::{Bulk, NoMemory, Pile};
+use core::cmp::Ordering;
 
 /// Index of the root.
 const ROOT: usize = 3;
 /// Children of an entry.
 const ARITY: usize = 4;
 
-/// A slot in a heap, 16 bytes.
+/// What queues order slots by.
+pub trait Sort: Copy + Default {
+    /// Less: a slot with this key comes out before one with `other`.
+    fn compare(&self, other: &Self) -> Ordering;
+
+    /// Whether `slot` with this key comes out before `other` with `than`.
+    #[inline]
+    fn before(&self, slot: u32, than: &Self, other: u32) -> bool {
+        match self.compare(than) {
+            Ordering::Less => true,
+            Ordering::Equal => slot < other,
+            Ordering::Greater => false,
+        }
+    }
+}
+
+/// Wrapping: by the difference.
+impl Sort for u64 {
+    #[inline]
+    fn compare(&self, other: &Self) -> Ordering {
+        (self.wrapping_sub(*other) as i64).cmp(&0)
+    }
+}
+
+/// A slot in a heap; 16 bytes with a key of 64 bits.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
-    /// What it is ordered by, wrapping.
-    pub key: u64,
+pub struct Entry<K = u64> {
+    /// What it is ordered by.
+    pub key: K,
     /// The slot.
     pub slot: u32,
 }
 
-impl Entry {
+impl<K: Sort> Entry<K> {
     /// Whether it comes out before `other`.
     #[inline]
     fn before(&self, other: &Self) -> bool {
-        let ahead = self.key.wrapping_sub(other.key) as i64;
-        ahead < 0 || (ahead == 0 && self.slot < other.slot)
+        self.key.before(self.slot, &other.key, other.slot)
     }
 }
 
@@ -52,11 +77,11 @@ pub type Places = Bulk<u32>;
 /// # Invariants
 ///
 /// No entry comes out before its parent; the place of every slot in the heap is its index.
-pub struct Heap {
-    entries: Bulk<Entry>,
+pub struct Heap<K = u64> {
+    entries: Bulk<Entry<K>>,
 }
 
-impl Heap {
+impl<K: Sort> Heap<K> {
     /// A heap that can be fed for up to `max` entries; sleeps.
     ///
     /// # Errors
@@ -91,25 +116,25 @@ impl Heap {
     }
 
     /// Takes chunks and hands back those there is no use for.
-    pub fn feed(&mut self, pile: Pile<Entry>) -> Pile<Entry> {
+    pub fn feed(&mut self, pile: Pile<Entry<K>>) -> Pile<Entry<K>> {
         self.entries.feed(pile)
     }
 
     /// The entry that comes out first.
-    pub fn top(&self) -> Option<&Entry> {
+    pub fn top(&self) -> Option<&Entry<K>> {
         self.entries.get(ROOT)
     }
 
     /// Entry number `index` in no particular order.
-    pub fn nth(&self, index: usize) -> Option<&Entry> {
+    pub fn nth(&self, index: usize) -> Option<&Entry<K>> {
         self.entries.get(index.saturating_add(ROOT))
     }
 
     /// Adds a slot that is not in the heap; answers whether there was memory.
-    pub fn push(&mut self, places: &mut Places, key: u64, slot: u32) -> bool {
+    pub fn push(&mut self, places: &mut Places, key: K, slot: u32) -> bool {
         while self.entries.len() < ROOT {
             let unused = Entry {
-                key: 0,
+                key: K::default(),
                 slot: u32::MAX,
             };
             if self.entries.push(unused).is_err() {
@@ -126,11 +151,20 @@ impl Heap {
     }
 
     /// Gives a slot in the heap a new key.
-    pub fn update(&mut self, places: &mut Places, key: u64, slot: u32) {
+    pub fn update(&mut self, places: &mut Places, key: K, slot: u32) {
         let Some(index) = self.index(places, slot) else {
             return;
         };
         self.settle(places, index, Entry { key, slot });
+    }
+
+    /// Gives a slot a new key, or adds it; answers whether there was memory.
+    pub fn set(&mut self, places: &mut Places, key: K, slot: u32) -> bool {
+        match self.index(places, slot) {
+            Some(index) => self.settle(places, index, Entry { key, slot }),
+            None => return self.push(places, key, slot),
+        }
+        true
     }
 
     /// Takes a slot out; answers whether it was there.
@@ -156,7 +190,7 @@ impl Heap {
 
     /// Writes `entry` at `index`.
     #[inline]
-    fn put(&mut self, places: &mut Places, index: usize, entry: Entry) {
+    fn put(&mut self, places: &mut Places, index: usize, entry: Entry<K>) {
         if let Some(at) = self.entries.get_mut(index) {
             *at = entry;
         }
@@ -166,13 +200,13 @@ impl Heap {
     }
 
     /// Moves the hole at `index` to where `entry` belongs, and fills it.
-    fn settle(&mut self, places: &mut Places, index: usize, entry: Entry) {
+    fn settle(&mut self, places: &mut Places, index: usize, entry: Entry<K>) {
         let index = self.sink(places, index, entry);
         self.rise(places, index, entry);
     }
 
     /// Moves the hole at `index` down past children that come before `entry`.
-    fn sink(&mut self, places: &mut Places, mut index: usize, entry: Entry) -> usize {
+    fn sink(&mut self, places: &mut Places, mut index: usize, entry: Entry<K>) -> usize {
         loop {
             let first = index.wrapping_sub(2).wrapping_mul(ARITY);
             let children = self.entries.run(first, ARITY);
@@ -193,7 +227,7 @@ impl Heap {
     }
 
     /// Moves the hole at `index` up past parents that `entry` comes before, and fills it.
-    fn rise(&mut self, places: &mut Places, mut index: usize, entry: Entry) {
+    fn rise(&mut self, places: &mut Places, mut index: usize, entry: Entry<K>) {
         while index > ROOT {
             let parent = (index / ARITY).wrapping_add(2);
             match self.entries.get(parent) {

@@ -1,6 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Requests as they travel through policies.
+//!
+//! # Vocabulary
+//!
+//! - *Item*: a request that somebody owns, in one place at a time ([`Item`]).
+//! - *Spot*: what a request reads or writes ([`Spot`]).
+//! - *Mark*: a number that the policy holding an item notes with it.
+//! - *Place*: by which a queued item is found again ([`Place`]).
+//!
+//! ```text
+//!             register                                 unregister
+//!   anonymous ─────────▶ registered: can be taken out ───────────▶ anonymous: may go
+//! ```
 
 /// Which way the bulk transfer of a request goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,13 +61,29 @@ impl Cost {
     }
 }
 
-/// Where the range of a request starts.
+/// The range of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Spot {
     /// What the range is in: a target of the service, or what a program in user space says.
     pub object: u64,
-    /// First byte of the range.
+    /// First byte of the range on the device.
     pub offset: u64,
+    /// First byte of the range in the file that it belongs to; `offset` where nobody knows.
+    pub logical: u64,
+    /// Bytes of the range.
+    pub length: u64,
+}
+
+impl Spot {
+    /// A range of a device, of nobody knows which file.
+    pub const fn new(object: u64, offset: u64, length: u64) -> Self {
+        Self {
+            object,
+            offset,
+            logical: offset,
+            length,
+        }
+    }
 }
 
 /// A request that a front-end handed over.
@@ -66,14 +94,37 @@ pub trait Item: Sized {
     /// The queue that links items through their own memory.
     type Fifo: Fifo<Item = Self>;
 
+    /// By which a queued item is found again.
+    type Place: Place;
+
     /// What the request costs.
     fn cost(&self) -> Cost;
 
     /// When it arrived, monotonic nanoseconds.
     fn arrival(&self) -> u64;
 
-    /// Where its range starts.
+    /// Its range.
     fn spot(&self) -> Spot;
+
+    /// What the policy that holds it noted last; 0 on arrival.
+    fn mark(&self) -> u64;
+
+    /// Notes `mark`.
+    fn set_mark(&mut self, mark: u64);
+
+    /// Makes the place by which it is found while it is queued. Until [`Item::unregister`] it cannot be
+    /// served.
+    #[must_use]
+    fn register(&mut self) -> Self::Place;
+
+    /// Takes the place back that [`Item::register`] made.
+    fn unregister(&mut self, place: Self::Place);
+}
+
+/// By which a queued item is found again: there is one for a registered item, and none for another.
+pub trait Place {
+    /// What the policy that holds the item noted last.
+    fn mark(&self) -> u64;
 }
 
 /// A first-in first-out queue that never allocates on `push`.
@@ -89,6 +140,9 @@ pub trait Fifo {
 
     /// Takes the oldest item.
     fn pop(&mut self) -> Option<Self::Item>;
+
+    /// Takes the item at `place` out, O(1); `None` if it is not in this queue.
+    fn remove(&mut self, place: &<Self::Item as Item>::Place) -> Option<Self::Item>;
 
     /// The oldest item.
     fn front(&self) -> Option<&Self::Item>;

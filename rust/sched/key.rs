@@ -190,7 +190,7 @@ impl Hasher {
 
     /// Mixes `word` into `state`.
     #[inline]
-    fn mix(&self, state: u64, word: u64) -> u64 {
+    pub fn mix(&self, state: u64, word: u64) -> u64 {
         let wide = u128::from(state ^ word).wrapping_mul(u128::from(self.factor));
         (wide as u64) ^ ((wide >> 64) as u64)
     }

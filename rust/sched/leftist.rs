@@ -4,15 +4,15 @@
 //!
 //! # Vocabulary
 //!
-//! - *Knot*: what the queues keep of a slot, 24 bytes (`Knot`).
+//! - *Knot*: what the queues keep of a slot, 16 bytes and its key (`Knot`).
 //! - *Forest*: the knots of all slots ([`Forest`]). A slot is in at most one queue of a forest.
 //! - *Root*: a queue, which is nothing but the slot that comes out first ([`Root`]).
 //! - *Rank* of a knot: number of knots on the way from it to the right and further to the right, itself
 //!   included; 0 for no knot.
 //!
-//! Keys are wrapping 64-bit numbers that are compared by their difference, so those of one queue must lie
-//! within 2^63 of each other. Equal keys are ordered by slot number, which makes every order that a queue
-//! yields repeatable.
+//! Keys are whatever can be sorted ([`Sort`]). Most are wrapping 64-bit numbers, compared by their
+//! difference, so those of one queue must lie within 2^63 of each other. Equal keys are ordered by slot
+//! number, which makes every order that a queue yields repeatable.
 //!
 //! # How it works
 //!
@@ -33,14 +33,16 @@
 //! Each operation costs O(log n) at worst, uses no memory, and does not recurse.
 
 use crate::sched::{
+    heap::Sort,
     mem::{Bulk, NoMemory, Pile},
     slab::NONE,
 };
+use core::cmp::Ordering;
 
 /// What a queue keeps of a slot.
 #[derive(Clone, Copy, Debug)]
-pub struct Knot {
-    key: u64,
+pub struct Knot<K = u64> {
+    key: K,
     left: u32,
     right: u32,
     parent: u32,
@@ -48,9 +50,9 @@ pub struct Knot {
     right_rank: u8,
 }
 
-impl Knot {
+impl<K: Copy> Knot<K> {
     /// A knot in a queue of its own, or in none.
-    const fn single(key: u64) -> Self {
+    const fn single(key: K) -> Self {
         Self {
             key,
             left: NONE,
@@ -107,11 +109,11 @@ impl Default for Root {
 /// - No knot comes out before its parent.
 /// - No knot has a higher rank to the right than to the left, and both are what the children say.
 /// - A knot in no queue is single, as is the only one of a queue.
-pub struct Forest {
-    knots: Bulk<Knot>,
+pub struct Forest<K = u64> {
+    knots: Bulk<Knot<K>>,
 }
 
-impl Forest {
+impl<K: Sort> Forest<K> {
     /// A forest that can be fed for up to `max` slots; sleeps.
     ///
     /// # Errors
@@ -134,14 +136,14 @@ impl Forest {
     }
 
     /// Takes chunks and hands back those there is no use for.
-    pub fn feed(&mut self, pile: Pile<Knot>) -> Pile<Knot> {
+    pub fn feed(&mut self, pile: Pile<Knot<K>>) -> Pile<Knot<K>> {
         self.knots.feed(pile)
     }
 
     /// There is a slot `slot`, below the capacity; does nothing if it was there.
     pub fn create(&mut self, slot: u32) {
         while self.knots.len() <= slot as usize {
-            if self.knots.push(Knot::single(0)).is_err() {
+            if self.knots.push(Knot::single(K::default())).is_err() {
                 return;
             }
         }
@@ -149,19 +151,19 @@ impl Forest {
 
     /// What a slot in a queue is ordered by.
     #[inline]
-    pub fn key(&self, slot: u32) -> Option<u64> {
+    pub fn key(&self, slot: u32) -> Option<K> {
         Some(self.knots.get(slot as usize)?.key)
     }
 
     /// The slot that comes out of `root` first, and its key.
     #[inline]
-    pub fn top(&self, root: Root) -> Option<(u32, u64)> {
+    pub fn top(&self, root: Root) -> Option<(u32, K)> {
         let slot = root.top()?;
         Some((slot, self.key(slot)?))
     }
 
     /// Adds a slot that is in no queue.
-    pub fn push(&mut self, root: &mut Root, key: u64, slot: u32) {
+    pub fn push(&mut self, root: &mut Root, key: K, slot: u32) {
         let Some(knot) = self.knots.get_mut(slot as usize) else {
             return;
         };
@@ -196,16 +198,14 @@ impl Forest {
     }
 
     /// Gives a slot in this queue a new key; cheap if it can stay where it is.
-    pub fn update(&mut self, root: &mut Root, key: u64, slot: u32) {
+    pub fn update(&mut self, root: &mut Root, key: K, slot: u32) {
         let Some(&knot) = self.knots.get(slot as usize) else {
             return;
         };
-        let stays = match key.wrapping_sub(knot.key) as i64 {
-            0 => return,
-            earlier if earlier < 0 => {
-                knot.parent == NONE || self.key_before(knot.parent, key, slot)
-            }
-            _ => [knot.left, knot.right]
+        let stays = match key.compare(&knot.key) {
+            Ordering::Equal => return,
+            Ordering::Less => knot.parent == NONE || self.key_before(knot.parent, key, slot),
+            Ordering::Greater => [knot.left, knot.right]
                 .iter()
                 .all(|&child| child == NONE || !self.key_before(child, key, slot)),
         };
@@ -218,9 +218,9 @@ impl Forest {
     }
 
     /// Whether `knot` comes out before `slot` would with `key`.
-    fn key_before(&self, knot: u32, key: u64, slot: u32) -> bool {
+    fn key_before(&self, knot: u32, key: K, slot: u32) -> bool {
         self.key(knot)
-            .is_some_and(|other| before(other, knot, key, slot))
+            .is_some_and(|other| other.before(knot, &key, slot))
     }
 
     /// Makes `parent` the parent of `child`, if there is a child.
@@ -242,14 +242,14 @@ impl Forest {
             return one;
         };
         // `at` is on the way that was merged, `over` is the tree that still has to go below it.
-        let swap = before(b.key, other, a.key, one);
+        let swap = b.key.before(other, &a.key, one);
         let (top, mut over) = if swap { (other, one) } else { (one, other) };
         let (mut right, mut tree) = if swap { (b.right, a) } else { (a.right, b) };
         let mut at = top;
         // Above this one nothing was changed.
         let mut first = NONE;
         while let Some(&next) = self.knots.get(right as usize) {
-            if before(next.key, right, tree.key, over) {
+            if next.key.before(right, &tree.key, over) {
                 at = right;
                 right = next.right;
                 continue;
@@ -273,7 +273,7 @@ impl Forest {
 
     /// Makes `child`, which is `tree`, the right child of `at`.
     #[inline]
-    fn attach(&mut self, at: u32, child: u32, tree: &Knot) {
+    fn attach(&mut self, at: u32, child: u32, tree: &Knot<K>) {
         if let Some(knot) = self.knots.get_mut(at as usize) {
             knot.right = child;
             knot.right_rank = tree.rank();
@@ -304,13 +304,6 @@ impl Forest {
             at = parent;
         }
     }
-}
-
-/// Whether `slot` with `key` comes out before `other` with `than`.
-#[inline]
-const fn before(key: u64, slot: u32, than: u64, other: u32) -> bool {
-    let ahead = key.wrapping_sub(than) as i64;
-    ahead < 0 || (ahead == 0 && slot < other)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@
 //! One file in `policy/`, one line in the registry at the end of this file, one page in Documentation/.
 
 use crate::sched::{
-    attr::Attrs,
+    attr::{Attrs, Priority},
     class::ClassId,
     error::{Code, Error, Result},
     item::{Cost, Item},
@@ -149,6 +149,10 @@ pub trait Part<I: Item> {
     /// Hands the item back if the part declines it; the fallback takes it then.
     fn enqueue(&mut self, item: I, class: ClassId, now: u64) -> core::result::Result<(), I>;
 
+    /// Takes a request out that was queued in `class`, because it goes elsewhere; it is not charged.
+    /// `None` if it is not queued here.
+    fn dequeue(&mut self, class: ClassId, place: &I::Place, now: u64) -> Option<I>;
+
     /// Decides which request is served next, and takes it out.
     fn get(&mut self, view: &View<'_>) -> Get<(I, Grant)>;
 
@@ -262,6 +266,24 @@ macro_rules! policies {
             pub fn with(&self, tunables: &Tunables) -> Self {
                 match self {
                     $(Self::$name(config) => Self::$name(config.with(&tunables.$module)),)+
+                }
+            }
+
+            /// The same for the head of `priority`; one of them is for the regular head to begin with.
+            pub fn on(self, priority: Priority) -> Self {
+                match self {
+                    $(Self::$name(config) => Self::$name(config.on(priority)),)+
+                }
+            }
+
+            /// What a running part with this configuration is told so that it goes on with `new`; `None`:
+            /// a new part has to be started.
+            pub fn update_to(&self, new: &Self) -> Option<AnyUpdate> {
+                match (self, new) {
+                    $((Self::$name(old), Self::$name(new)) => {
+                        old.update_to(new).map(AnyUpdate::$name)
+                    })+
+                    _ => None,
                 }
             }
 
@@ -427,6 +449,12 @@ macro_rules! policies {
                 }
             }
 
+            fn dequeue(&mut self, class: ClassId, place: &I::Place, now: u64) -> Option<I> {
+                match self {
+                    $(Self::$name(part) => part.dequeue(class, place, now),)+
+                }
+            }
+
             fn get(&mut self, view: &View<'_>) -> Get<(I, Grant)> {
                 match self {
                     $(Self::$name(part) => part.get(view),)+
@@ -536,8 +564,8 @@ impl Kind {
 
 policies! {
     Fifo: fifo,
-    Fairshare: fairshare,
     Tbf: tbf,
+    Fairshare: fairshare,
 }
 
 #[cfg(test)]

@@ -38,6 +38,16 @@ impl Handle {
     pub const fn slot(self) -> u32 {
         self.slot
     }
+
+    /// The handle as a number, which is odd: a record that is there has an odd generation.
+    pub const fn bits(self) -> u64 {
+        ((self.slot as u64) << 32) | self.generation as u64
+    }
+
+    /// The handle that [`Handle::bits`] made `bits` of.
+    pub const fn from_bits(bits: u64) -> Self {
+        Self::new((bits >> 32) as u32, bits as u32)
+    }
 }
 
 struct Entry<T> {
@@ -91,6 +101,16 @@ impl<T> Slab<T> {
         self.entries.len()
     }
 
+    /// Number of records that there is memory for beside those there are.
+    pub fn room(&self) -> usize {
+        self.capacity().saturating_sub(self.live as usize)
+    }
+
+    /// Number of slots there is memory for.
+    pub fn capacity(&self) -> usize {
+        self.entries.capacity().min(NONE as usize)
+    }
+
     /// Number of records.
     pub const fn live(&self) -> u32 {
         self.live
@@ -128,7 +148,7 @@ impl<T> Slab<T> {
             }
             None => {
                 let slot = self.entries.len();
-                if slot >= self.entries.capacity().min(NONE as usize) {
+                if slot >= self.capacity() {
                     return Err(value);
                 }
                 // There is room, so the entry does not come back.

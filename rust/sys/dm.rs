@@ -145,7 +145,7 @@ pub(crate) trait Target: Send + Sync + Sized + 'static {
     fn submitting(&self);
 
     /// An accounted request has ended; any context, even hard interrupts.
-    fn ended(&self, account: Account, cost: Cost, failed: bool);
+    fn ended(&self, account: &Account, cost: Cost, failed: bool);
 
     /// The device is about to be suspended: what is held must go down.
     fn presuspend(&self);

@@ -7,6 +7,7 @@
 //! - *Node*: the part of a front-end's per-request memory that the core and the policies use.
 //! - *Held*: the one owner of a node between arrival and submission.
 //! - *Ops*: how a front-end gets its request back.
+//! - *Place*: by which a registered request is found in the queue that it is in ([`Place`]).
 //!
 //! ```text
 //!   front-end memory          Held::new             queue, policy, target list
@@ -17,8 +18,14 @@
 //!                                          front-end submits                 Ops::submit
 //! ```
 //!
-//! Nothing here allocates: a queue is a singly linked list through the nodes, so a queued request costs
-//! no memory beyond what its front-end already has.
+//! Nothing here allocates: a queue is a list through the nodes, so a queued request costs no memory beyond
+//! what its front-end already has.
+//!
+//! # Why a place is always good
+//!
+//! There is a [`Place`] exactly while its node is registered, and a registered node is never given back to its
+//! front-end: who tries leaks the request, with a warning. So the node of a place is there. Which queue it
+//! is in, the node says itself, by a number that no two queues ever have.
 
 use core::{
     marker::PhantomData,
@@ -26,10 +33,11 @@ use core::{
     ptr::{self, NonNull},
 };
 
+use super::atomic::{Hint, Word};
 use crate::sched::{
     attr::Priority,
     head::Ticket,
-    item::{Cost, Fifo, Item, Spot},
+    item::{self, Cost, Fifo, Item, Spot},
 };
 
 /// How a front-end gets a request back.
@@ -66,15 +74,29 @@ pub(crate) struct Account {
     pub(crate) placed: bool,
 }
 
-/// The part of a front-end's memory that belongs to the core.
+impl Account {
+    /// Of a request for target `target` that goes through the head of `priority`.
+    pub(crate) const fn new(target: u16, priority: Priority) -> Self {
+        Self {
+            ticket: None,
+            home: 0,
+            target,
+            priority,
+            slot: false,
+            placed: false,
+        }
+    }
+}
+
+/// What only the owner of a node looks at.
 ///
 /// # Invariants
 ///
-/// While a [`Held`] for it exists, nothing else reads or writes the node. `next` is null or owns the
-/// next node of the queue that the node is in.
-#[repr(C)]
-pub(crate) struct Node {
+/// `next` is null or owns the next node of the queue that the node is in; `prev` is null or points to the one
+/// before it there.
+struct Body {
     next: *mut Node,
+    prev: *mut Node,
     ops: &'static Ops,
     /// Since when it is held, monotonic ns.
     arrival: u64,
@@ -83,32 +105,62 @@ pub(crate) struct Node {
     account: Account,
 }
 
+/// What a [`Place`] looks at, too.
+struct Tag {
+    /// What the policy noted.
+    mark: Hint,
+    /// Number of the queue that the node is in, if it was registered when it was queued; else 0.
+    queue: Hint,
+    /// 1: there is a place for it.
+    registered: Hint,
+}
+
+/// The part of a front-end's memory that belongs to the core.
+///
+/// # Invariants
+///
+/// While a [`Held`] for it exists, nothing else reads or writes the body. While a [`Place`] for it exists, it is
+/// registered and valid.
+#[repr(C)]
+pub(crate) struct Node {
+    body: Body,
+    tag: Tag,
+}
+
 impl Node {
-    /// A node for a request that costs `cost` and whose range starts at `spot`.
+    /// A node for a request that costs `cost` and whose range is `spot`.
     pub(crate) fn new(ops: &'static Ops, cost: Cost, spot: Spot, account: Account) -> Self {
         Self {
-            next: ptr::null_mut(),
-            ops,
-            arrival: 0,
-            cost,
-            spot,
-            account,
+            body: Body {
+                next: ptr::null_mut(),
+                prev: ptr::null_mut(),
+                ops,
+                arrival: 0,
+                cost,
+                spot,
+                account,
+            },
+            tag: Tag {
+                mark: Hint::new(0),
+                queue: Hint::new(0),
+                registered: Hint::new(0),
+            },
         }
     }
 
     /// Where the request is accounted.
-    pub(crate) fn account(&self) -> Account {
-        self.account
+    pub(crate) fn account(&self) -> &Account {
+        &self.body.account
     }
 
     /// What the request costs.
     pub(crate) fn cost(&self) -> Cost {
-        self.cost
+        self.body.cost
     }
 
     /// Since when it was held, monotonic ns; 0: it was not.
     pub(crate) fn arrival(&self) -> u64 {
-        self.arrival
+        self.body.arrival
     }
 }
 
@@ -139,19 +191,37 @@ impl Held {
         Self(node)
     }
 
-    /// Gives the node back to its front-end without submitting it.
-    pub(crate) fn into_raw(self) -> NonNull<Node> {
+    /// Gives the node back to its front-end without submitting it; `None`: it is registered, and lost.
+    pub(crate) fn into_raw(self) -> Option<NonNull<Node>> {
+        let registered = self.is_registered();
+        kernel::warn_on!(registered);
+        let node = self.into_node();
+        (!registered).then_some(node)
+    }
+
+    /// The node, for whoever keeps the promises of its owner.
+    fn into_node(self) -> NonNull<Node> {
         ManuallyDrop::new(self).0
     }
 
-    fn node(&self) -> &Node {
-        // SAFETY: By the type invariant the pointer is valid and not written by others.
-        unsafe { self.0.as_ref() }
+    fn node(&self) -> &Body {
+        // SAFETY: By the type invariant the pointer is valid and the body not written by others.
+        unsafe { &(*self.0.as_ptr()).body }
     }
 
-    fn node_mut(&mut self) -> &mut Node {
-        // SAFETY: By the type invariant the pointer is valid and not used by others.
-        unsafe { self.0.as_mut() }
+    fn node_mut(&mut self) -> &mut Body {
+        // SAFETY: By the type invariant the pointer is valid and the body not used by others.
+        unsafe { &mut (*self.0.as_ptr()).body }
+    }
+
+    fn tag(&self) -> &Tag {
+        // SAFETY: By the type invariant the pointer is valid; all users of the tag share it.
+        unsafe { &(*self.0.as_ptr()).tag }
+    }
+
+    /// Whether there is a place for it.
+    fn is_registered(&self) -> bool {
+        self.tag().registered.get() != 0
     }
 
     /// Where the request is accounted.
@@ -176,9 +246,11 @@ impl Held {
     /// Submits the request to its device. May sleep.
     pub(crate) fn submit(self) {
         let submit = self.node().ops.submit;
-        let node = self.into_raw();
+        let Some(node) = self.into_raw() else {
+            return;
+        };
         // SAFETY: The node is initialised and was ours by the type invariant; `self` is gone, so this
-        // happens once.
+        // happens once; there is no place that would find it later.
         unsafe { submit(node) }
     }
 }
@@ -190,8 +262,42 @@ impl Drop for Held {
     }
 }
 
+/// By which a registered request is found in the queue that it is in.
+///
+/// # Invariants
+///
+/// The pointer is valid and its node registered; no other place has it.
+#[must_use = "a request whose place is lost can never be served"]
+pub(crate) struct Place(NonNull<Node>);
+
+// SAFETY: It only gives access to what is shared by means of atomics.
+unsafe impl Send for Place {}
+// SAFETY: As above.
+unsafe impl Sync for Place {}
+
+impl Place {
+    fn tag(&self) -> &Tag {
+        // SAFETY: By the type invariant the pointer is valid; all users of the tag share it.
+        unsafe { &(*self.0.as_ptr()).tag }
+    }
+}
+
+impl item::Place for Place {
+    fn mark(&self) -> u64 {
+        self.tag().mark.get()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Its node stays registered, so its request can never be served: say so loudly.
+        kernel::warn_on!(true);
+    }
+}
+
 impl Item for Held {
     type Fifo = NodeFifo;
+    type Place = Place;
 
     fn cost(&self) -> Cost {
         self.node().cost
@@ -204,19 +310,50 @@ impl Item for Held {
     fn spot(&self) -> Spot {
         self.node().spot
     }
+
+    fn mark(&self) -> u64 {
+        self.tag().mark.get()
+    }
+
+    fn set_mark(&mut self, mark: u64) {
+        self.tag().mark.set(mark);
+    }
+
+    fn register(&mut self) -> Place {
+        // A second place for it would be a bug; the node is never given back then, so both stay good.
+        kernel::warn_on!(self.is_registered());
+        self.tag().registered.set(1);
+        // INVARIANT: It is registered and ours, so it stays valid until it is not registered any more.
+        Place(self.0)
+    }
+
+    fn unregister(&mut self, place: Place) {
+        let same = place.0 == self.0;
+        kernel::warn_on!(!same);
+        core::mem::forget(place);
+        if same {
+            // The place is gone.
+            self.tag().registered.set(0);
+        }
+    }
 }
+
+/// The number that a queue got last.
+static QUEUES: Word = Word::new(0);
 
 /// A first-in first-out queue of requests, linked through their nodes.
 ///
 /// # Invariants
 ///
 /// `first` and `last` are both null or both point to nodes that this queue owns; following `next` from
-/// `first` visits `len` nodes and ends with `last`, whose `next` is null. The first node is handed out
-/// as [`Held`] by reference only.
+/// `first` visits `len` nodes and ends with `last`, whose `next` is null; `prev` leads the way back. The first
+/// node is handed out as [`Held`] by reference only. No other queue has the `number`, unless it is 0; nodes
+/// that have it are in this queue.
 pub(crate) struct NodeFifo {
     first: Option<Held>,
     last: *mut Node,
     len: u32,
+    number: u64,
     _owns: PhantomData<Node>,
 }
 
@@ -234,17 +371,20 @@ impl NodeFifo {
         let (last, len) = (other.last, other.len);
         other.last = ptr::null_mut();
         other.len = 0;
+        // INVARIANT: Nodes that have its number are in `self` now, where nobody finds them by it.
+        other.number = 0;
         self.link(first, last, len);
     }
 
     /// Appends the chain of `len` nodes from `first` to `last`.
-    fn link(&mut self, first: Held, last: *mut Node, len: u32) {
+    fn link(&mut self, mut first: Held, last: *mut Node, len: u32) {
+        first.node_mut().prev = self.last;
         if self.first.is_none() {
             self.first = Some(first);
         } else {
             // SAFETY: The queue is not empty, so `last` is valid and ours by the type invariant; it may
             // be the node behind `self.first`, of which no reference is alive here.
-            unsafe { (*self.last).next = first.into_raw().as_ptr() };
+            unsafe { (*self.last).body.next = first.into_node().as_ptr() };
         }
         // INVARIANT: `last` ends the chain that was just linked.
         self.last = last;
@@ -261,12 +401,20 @@ impl Fifo for NodeFifo {
             first: None,
             last: ptr::null_mut(),
             len: 0,
+            number: 0,
             _owns: PhantomData,
         }
     }
 
     fn push(&mut self, mut item: Held) {
         item.node_mut().next = ptr::null_mut();
+        if item.is_registered() {
+            if self.number == 0 {
+                // INVARIANT: Nobody else has it: 2^64 queues take longer than the machine lasts.
+                self.number = QUEUES.add(1).wrapping_add(1);
+            }
+            item.tag().queue.set(self.number);
+        }
         let last = item.0.as_ptr();
         self.link(item, last, 1);
     }
@@ -277,11 +425,42 @@ impl Fifo for NodeFifo {
         // SAFETY: By the type invariant `next` is null or owned by this queue, and no `Held` for it
         // exists yet.
         self.first = NonNull::new(next).map(|node| unsafe { Held::from_raw(node) });
-        if self.first.is_none() {
-            self.last = ptr::null_mut();
+        match &mut self.first {
+            Some(next) => next.node_mut().prev = ptr::null_mut(),
+            None => self.last = ptr::null_mut(),
         }
         self.len = self.len.wrapping_sub(1);
+        // INVARIANT: It is in no queue.
+        first.tag().queue.set(0);
         Some(first)
+    }
+
+    fn remove(&mut self, place: &Place) -> Option<Held> {
+        if self.number == 0 || place.tag().queue.get() != self.number {
+            return None;
+        }
+        if self.first.as_ref().is_some_and(|first| first.0 == place.0) {
+            return self.pop();
+        }
+        // SAFETY: It has our number, so by the type invariant this queue owns it, and as it is not the first
+        // one there is no `Held` for it.
+        let mut held = unsafe { Held::from_raw(place.0) };
+        let body = held.node_mut();
+        let next = core::mem::replace(&mut body.next, ptr::null_mut());
+        let prev = core::mem::replace(&mut body.prev, ptr::null_mut());
+        // SAFETY: It is not the first one, so there is one before it, which is ours; no reference to the body
+        // of that is alive, not even if it is the first one.
+        unsafe { (*prev).body.next = next };
+        if next.is_null() {
+            self.last = prev;
+        } else {
+            // SAFETY: The one after it is ours and not the first one.
+            unsafe { (*next).body.prev = prev };
+        }
+        self.len = self.len.wrapping_sub(1);
+        // INVARIANT: It is in no queue.
+        held.tag().queue.set(0);
+        Some(held)
     }
 
     fn front(&self) -> Option<&Held> {
@@ -357,6 +536,57 @@ mod tests {
         let seen = arrivals(&mut a);
         assert!(nothing && lens == (4, 0));
         assert!(seen == [1, 2, 3, 4]);
+        Ok(())
+    }
+
+    #[test]
+    fn a_registered_request_is_found() -> Result {
+        let probe = fake::Probe::new()?;
+        let (mut fifo, mut other) = (NodeFifo::new(), NodeFifo::new());
+        let mut places = [const { None }; 5];
+        for (arrival, place) in (1..=5).zip(&mut places) {
+            let mut held = fake::request(&probe, arrival, 0, Priority::Regular)?;
+            held.set_mark(arrival * 10);
+            // The second one is not registered.
+            *place = (arrival != 2).then(|| held.register());
+            fifo.push(held);
+        }
+        let mut good = true;
+        // The middle, the end, the beginning.
+        for index in [3, 4, 0] {
+            let Some(place) = places.get_mut(index).and_then(Option::take) else {
+                continue;
+            };
+            good &= item::Place::mark(&place) == (index as u64 + 1) * 10;
+            good &= other.remove(&place).is_none();
+            match fifo.remove(&place) {
+                Some(mut held) => {
+                    good &= fifo.remove(&place).is_none();
+                    held.unregister(place);
+                    good &= held.arrival() == index as u64 + 1;
+                    fake::discard(held);
+                }
+                None => {
+                    good = false;
+                    core::mem::forget(place);
+                }
+            }
+        }
+        good &= fifo.len() == 2;
+        // Where it went is another queue, which has no number that it knows.
+        other.append(&mut fifo);
+        if let Some(place) = places.get_mut(2).and_then(Option::take) {
+            good &= fifo.remove(&place).is_none() && other.remove(&place).is_none();
+            while let Some(mut held) = other.pop() {
+                if held.arrival() == 3 {
+                    held.unregister(place);
+                    fake::discard(held);
+                    break;
+                }
+                fake::discard(held);
+            }
+        }
+        assert!(good && other.is_empty());
         Ok(())
     }
 

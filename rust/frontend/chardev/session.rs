@@ -49,7 +49,10 @@ use crate::{
         service::{Arrival, Service},
         target::Target,
     },
-    sched::item::{Cost, Spot},
+    sched::{
+        attr::Attrs,
+        item::{Cost, Spot},
+    },
     sys::{
         chardev::{
             boxed::{BoxFifo, Boxed, Submit},
@@ -190,18 +193,14 @@ impl Session {
             session: self.clone(),
             cookie,
         };
-        let spot = Spot {
-            object: about.attrs.object,
-            offset: about.attrs.offset,
-        };
-        let account = Account {
-            ticket: None,
-            home: 0,
-            target: self.target.index(),
-            priority: about.attrs.priority,
-            slot: false,
-            placed: false,
-        };
+        let Attrs {
+            object,
+            offset,
+            length,
+            ..
+        } = about.attrs;
+        let spot = Spot::new(object, offset, length);
+        let account = Account::new(self.target.index(), about.attrs.priority);
         let boxed = Boxed::new(queued, about.cost, spot, account, GFP_KERNEL_ACCOUNT)?;
         self.admit(node, cookie, nonblocking)?;
         self.counters.requests.count(1);

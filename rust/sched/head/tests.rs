@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::sched::{
-    item::{Fifo, Spot},
+    item::{Fifo, Place, Spot},
     mem::{self, NoMemory},
     slab::{Slab, SlabPile},
 };
@@ -18,8 +18,19 @@ struct Req(u64);
 
 struct ReqFifo(VecDeque<Req>);
 
+/// Number of a request.
+#[derive(Debug)]
+struct ReqPlace(u64);
+
+impl Place for ReqPlace {
+    fn mark(&self) -> u64 {
+        0
+    }
+}
+
 impl Item for Req {
     type Fifo = ReqFifo;
+    type Place = ReqPlace;
 
     fn cost(&self) -> Cost {
         Cost::of_bytes(4096)
@@ -30,10 +41,21 @@ impl Item for Req {
     }
 
     fn spot(&self) -> Spot {
-        Spot {
-            object: self.0,
-            offset: 0,
-        }
+        Spot::new(self.0, 0, 4096)
+    }
+
+    fn mark(&self) -> u64 {
+        0
+    }
+
+    fn set_mark(&mut self, _mark: u64) {}
+
+    fn register(&mut self) -> ReqPlace {
+        ReqPlace(self.0)
+    }
+
+    fn unregister(&mut self, place: ReqPlace) {
+        assert_eq!(place.0, self.0);
     }
 }
 
@@ -50,6 +72,11 @@ impl Fifo for ReqFifo {
 
     fn pop(&mut self) -> Option<Req> {
         self.0.pop_front()
+    }
+
+    fn remove(&mut self, place: &ReqPlace) -> Option<Req> {
+        let at = self.0.iter().position(|req| req.0 == place.0)?;
+        self.0.remove(at)
     }
 
     fn front(&self) -> Option<&Req> {
@@ -155,6 +182,12 @@ impl Part<Req> for Mock {
         self.queue.push(item);
         self.classes.push_back(class);
         Ok(())
+    }
+
+    fn dequeue(&mut self, class: ClassId, place: &ReqPlace, _now: u64) -> Option<Req> {
+        let at = self.queue.0.iter().position(|req| req.0 == place.0)?;
+        assert_eq!(self.classes.remove(at), Some(class));
+        self.queue.remove(place)
     }
 
     fn get(&mut self, view: &View<'_>) -> Get<(Req, Grant)> {
@@ -560,4 +593,60 @@ fn serials_may_wrap() {
     head.drop_primary();
     assert_eq!(head.serial, 1);
     assert_eq!(drain(&mut head, 0), [1, 2, 3]);
+}
+
+#[test]
+fn a_request_is_taken_out_of_the_middle() {
+    let mut head = Head::new(Mock::plain(), "fallback");
+    head.install(Mock::plain(), "primary").ok().unwrap();
+    let mut places = Vec::new();
+    for name in 0..4 {
+        let attrs = move || Attrs {
+            object: name,
+            ..Attrs::UNKNOWN
+        };
+        let ticket = head.classify(&attrs(), 0);
+        let mut req = Req(name);
+        let place = req.register();
+        places.push((head.enqueue(req, ticket, attrs, 0).unwrap(), place));
+    }
+    let (ticket, place) = &places[2];
+    let mut req = head.dequeue(ticket, place, 0).unwrap();
+    assert_eq!((req.0, head.queued()), (2, 3));
+    assert!(head.dequeue(ticket, place, 0).is_none());
+    let (ticket, place) = places.remove(2);
+    req.unregister(place);
+    // Nothing is found through the ticket of an instance that is not there.
+    let stale = Ticket {
+        serial: 77,
+        ..ticket
+    };
+    assert!(head.dequeue(&stale, &places[0].1, 0).is_none());
+    let mut seen = Vec::new();
+    let view = View {
+        now: 0,
+        force: false,
+        table: None,
+    };
+    while let Get::Item((req, _)) = head.get(&view) {
+        seen.push(req.0);
+    }
+    assert_eq!((seen, head.queued()), (vec![0, 1, 3], 0));
+}
+
+#[test]
+fn a_new_tag_is_that_of_running_instances_only() {
+    let mut head = Head::new(Mock::plain(), "old");
+    head.install(Mock::plain(), "old").ok().unwrap();
+    head.install(Mock::plain(), "old").ok().unwrap();
+    head.retag(&"old", &"new");
+    let tags: Vec<_> = head.instances().map(|one| (*one.tag, one.state)).collect();
+    assert_eq!(
+        tags,
+        [
+            ("old", State::Started),
+            ("old", State::Stopping),
+            ("new", State::Started)
+        ]
+    );
 }

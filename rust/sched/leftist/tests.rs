@@ -195,7 +195,7 @@ fn many() {
 #[test]
 fn knots_are_small_and_missing_ones_are_ignored() {
     assert_eq!(size_of::<Knot>(), 24);
-    let mut forest = Forest::new(100).unwrap();
+    let mut forest = Forest::<u64>::new(100).unwrap();
     let mut root = Root::default();
     forest.create(3);
     forest.push(&mut root, 5, 3);

@@ -62,7 +62,7 @@ use ledger::Windows;
 use members::Members;
 use node::{Node, PathId};
 use params::CostModel;
-use select::{AnySelector, Dice, SelectNeed, SelectSpare};
+use select::{AnySelector, Dice, Nodes, SelectNeed, SelectSpare};
 use stats::Row;
 
 pub use config::{Config, Shared, Update};
@@ -329,6 +329,29 @@ impl<I: Item> Part<I> for State<I> {
             self.selector.join(&mut self.members, slot, charge);
         }
         Ok(())
+    }
+
+    /// The leaf goes on with what is left, or leaves as if its last request had been served for nothing: what
+    /// it is owed stays.
+    fn dequeue(&mut self, class: ClassId, place: &I::Place, now: u64) -> Option<I> {
+        self.time = now;
+        let locality = self.members.locality;
+        let slot = self.members.table.resolve(class);
+        let arrival = self.members.arrival(slot);
+        let (leaf, tariff) = self.members.open(slot)?;
+        let before = tariff.next(leaf);
+        let item = leaf.queue.remove(place, locality)?;
+        let next = tariff.next(leaf);
+        let idle = !leaf.is_active();
+        self.queued = self.queued.saturating_sub(1);
+        // A front that cost as much and came at the same time is where this one was.
+        if next != before || self.members.arrival(slot) != arrival {
+            self.selector.skip(&mut self.members, slot, next);
+        }
+        if idle {
+            self.members.table.idle(slot, now);
+        }
+        Some(item)
     }
 
     fn get(&mut self, view: &View<'_>) -> Get<(I, Grant)> {

@@ -6,7 +6,7 @@
 //! declines. It takes no argument and has nothing to tune.
 
 use crate::sched::{
-    attr::Attrs,
+    attr::{Attrs, Priority},
     class::ClassId,
     error::{Error, Result},
     item::{Cost, Fifo, Item},
@@ -39,6 +39,16 @@ impl Config {
     /// The same.
     pub const fn with(&self, _tunables: &Tunables) -> Self {
         Self
+    }
+
+    /// The same.
+    pub const fn on(self, _priority: Priority) -> Self {
+        self
+    }
+
+    /// There is nothing that could change.
+    pub const fn update_to(&self, _new: &Self) -> Option<Update> {
+        None
     }
 
     /// There is never an argument.
@@ -110,6 +120,10 @@ impl<I: Item> Part<I> for State<I> {
     fn enqueue(&mut self, item: I, _class: ClassId, _now: u64) -> core::result::Result<(), I> {
         self.fifo.push(item);
         Ok(())
+    }
+
+    fn dequeue(&mut self, _class: ClassId, place: &I::Place, _now: u64) -> Option<I> {
+        self.fifo.remove(place)
     }
 
     fn get(&mut self, _view: &View<'_>) -> Get<(I, Grant)> {

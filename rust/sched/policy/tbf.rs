@@ -437,6 +437,29 @@ impl<I: Item> Part<I> for State<I> {
         Ok(())
     }
 
+    /// A front gives back what it has taken, and the next one takes for itself.
+    fn dequeue(&mut self, class: ClassId, place: &I::Place, now: u64) -> Option<I> {
+        self.seen = self.seen.max(now);
+        let slot = self.table.resolve(class);
+        self.rematch(slot, now);
+        let record = self.table.at_mut(slot)?;
+        let before = record.fifo.front().map(Item::cost);
+        let item = record.fifo.remove(place)?;
+        let next = record.fifo.front().map(Item::cost);
+        self.queued = self.queued.saturating_sub(1);
+        // A front that costs as much takes over what was taken.
+        if next != before {
+            let mut context = self.setting.context(now);
+            let keys = record.withdraw(&mut context, next);
+            self.queue.set(slot, &mut record.keys, keys);
+        }
+        if !record.is_active() {
+            self.table.idle(slot, now);
+            self.table.trim(now, self.cache);
+        }
+        Some(item)
+    }
+
     fn get(&mut self, view: &View<'_>) -> Get<(I, Grant)> {
         if self.queued == 0 {
             return Get::Empty;

@@ -84,7 +84,7 @@ impl<T: Submit> Boxed<T> {
 
     /// Where the request is accounted.
     pub(crate) fn account(&self) -> Account {
-        self.holder().node.account()
+        *self.holder().node.account()
     }
 
     /// What it costs.
@@ -168,9 +168,9 @@ impl<T: Submit> BoxFifo<T> {
 
     /// Takes the oldest.
     pub(crate) fn pop(&mut self) -> Option<Boxed<T>> {
-        let held = self.held.pop()?;
+        let node = self.held.pop()?.into_raw()?;
         // SAFETY: By the type invariant.
-        Some(unsafe { Boxed::from_node(held.into_raw()) })
+        Some(unsafe { Boxed::from_node(node) })
     }
 
     /// Appends all of `other`, in order.

@@ -18,8 +18,10 @@ pub(crate) struct Map(pub(super) c_uint);
 impl Map {
     /// The request goes down now.
     pub(crate) fn passed(held: Held) -> Self {
-        held.into_raw();
-        Self(raw::DM_MAPIO_REMAPPED)
+        match held.into_raw() {
+            Some(_) => Self(raw::DM_MAPIO_REMAPPED),
+            None => Self::submitted(),
+        }
     }
 
     /// Somebody holds the request and submits it later. Only to be used when its [`Held`] was given
@@ -178,10 +180,8 @@ impl<T: Target> Bio<'_, T> {
     /// Takes the bio into the scheduler's hands.
     pub(crate) fn into_held(mut self, cost: Cost, account: Account) -> Held {
         self.redirect();
-        let spot = Spot {
-            object: account.target.into(),
-            offset: self.bio().bi_iter.bi_sector.wrapping_mul(SECTOR),
-        };
+        let offset = self.bio().bi_iter.bi_sector.wrapping_mul(SECTOR);
+        let spot = Spot::new(account.target.into(), offset, self.bytes());
         // SAFETY: The per-bio area of this target's bio, valid until its `end_io` has returned.
         unsafe {
             let area = PerBio::of(self.bio);

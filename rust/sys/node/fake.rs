@@ -96,7 +96,7 @@ unsafe fn submit(node: NonNull<Node>) {
         .probe
         .seen
         .lock()
-        .push_within_capacity((fake.name, fake.node.account()));
+        .push_within_capacity((fake.name, *fake.node.account()));
     fake.probe.submitted.fetch_add(1, ordering::Release);
 }
 
@@ -110,18 +110,8 @@ pub(crate) fn request(
     let node = Node::new(
         OPS,
         Cost::of_bytes(bytes),
-        Spot {
-            object: 0,
-            offset: 0,
-        },
-        Account {
-            ticket: None,
-            home: 0,
-            target: 0,
-            priority,
-            slot: false,
-            placed: false,
-        },
+        Spot::new(0, 0, bytes),
+        Account::new(0, priority),
     );
     let fake = Fake {
         node,
@@ -137,6 +127,8 @@ pub(crate) fn request(
 
 /// Ends a request without submitting it.
 pub(crate) fn discard(held: Held) {
-    // SAFETY: All requests of tests are made by `request`.
-    drop(unsafe { KBox::from_raw(held.into_raw().as_ptr().cast::<Fake>()) });
+    if let Some(node) = held.into_raw() {
+        // SAFETY: All requests of tests are made by `request`.
+        drop(unsafe { KBox::from_raw(node.as_ptr().cast::<Fake>()) });
+    }
 }

@@ -5,16 +5,29 @@
 use crate::{
     attr::{Attrs, Id},
     class::ClassId,
-    item::{Cost, Direction, Fifo, Item, Spot},
+    item::{Cost, Direction, Fifo, Item, Place, Spot},
     mem::{Need, NoMemory},
     policy::{AnyPart, AnyShared, Config, Part, Passed, View, Way},
     slab::{Handle, Linked, Links, List, Slab, SlabPile},
 };
-use std::cell::RefCell;
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+};
 
 struct Record {
     request: Request,
     links: Links,
+    /// Number of the queue that it is in.
+    queue: u64,
+}
+
+/// What is known of a registered request.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    /// In the arena, while it is queued.
+    slot: Option<u32>,
+    mark: u64,
 }
 
 impl Linked for Record {
@@ -26,6 +39,32 @@ impl Linked for Record {
 thread_local! {
     static ARENA: RefCell<Slab<Record>> =
         RefCell::new(Slab::new(1 << 24).expect("memory for the arena"));
+    static KNOWN: RefCell<HashMap<u64, Known>> = RefCell::new(HashMap::new());
+    static NUMBER: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A number that this thread has not used yet.
+fn number() -> u64 {
+    NUMBER.set(NUMBER.get() + 1);
+    NUMBER.get()
+}
+
+/// Changes what is known of the request registered under `number`; nothing if there is none.
+fn note(number: u64, change: impl FnOnce(&mut Known)) {
+    if number == 0 {
+        return;
+    }
+    KNOWN.with_borrow_mut(|known| known.get_mut(&number).map(change));
+}
+
+/// Where a registered request is found. Lost places are tolerated: tests end with requests queued.
+#[derive(Debug)]
+pub struct Number(u64);
+
+impl Place for Number {
+    fn mark(&self) -> u64 {
+        KNOWN.with_borrow(|known| known.get(&self.0).map_or(0, |known| known.mark))
+    }
 }
 
 /// A request; plain data, so that tests can say what they expect.
@@ -39,14 +78,19 @@ pub struct Request {
     pub pages: u32,
     /// When it arrived, ns.
     pub arrival: u64,
-    /// Where its range starts.
+    /// Its range.
     pub spot: Spot,
     /// Which way it goes.
     pub direction: Direction,
+    /// What the policy noted with it.
+    pub mark: u64,
+    /// Under which number it is registered; 0: it is not.
+    pub registered: u64,
 }
 
 impl Item for Request {
     type Fifo = IndexFifo;
+    type Place = Number;
 
     fn cost(&self) -> Cost {
         Cost {
@@ -63,15 +107,55 @@ impl Item for Request {
     fn spot(&self) -> Spot {
         self.spot
     }
+
+    fn mark(&self) -> u64 {
+        self.mark
+    }
+
+    fn set_mark(&mut self, mark: u64) {
+        self.mark = mark;
+        note(self.registered, |known| known.mark = mark);
+    }
+
+    fn register(&mut self) -> Number {
+        assert_eq!(self.registered, 0, "registered twice");
+        self.registered = number();
+        let known = Known {
+            slot: None,
+            mark: self.mark,
+        };
+        KNOWN.with_borrow_mut(|all| all.insert(self.registered, known));
+        Number(self.registered)
+    }
+
+    fn unregister(&mut self, place: Number) {
+        assert_eq!(self.registered, place.0, "another request's place");
+        KNOWN.with_borrow_mut(|known| known.remove(&place.0));
+        self.registered = 0;
+    }
 }
 
 /// A queue of requests that live in the arena of the thread.
 ///
 /// The oldest one is also kept in the queue itself, as the kernel keeps a pointer to it.
 pub struct IndexFifo {
+    number: u64,
     list: List,
     front: Option<Request>,
     len: u32,
+}
+
+impl IndexFifo {
+    /// Takes the record in `slot` out.
+    fn take(&mut self, arena: &mut Slab<Record>, slot: u32) -> Option<Request> {
+        self.list.remove(arena, slot);
+        self.len -= 1;
+        let next = self.list.first().and_then(|next| arena.at(next));
+        self.front = next.map(|record| record.request);
+        let request = arena.remove(slot)?.request;
+        note(request.registered, |known| known.slot = None);
+        Some(request)
+    }
 }
 
 /// Makes room for `extra` more queued requests in the arena of this thread.
@@ -92,6 +176,7 @@ impl Fifo for IndexFifo {
 
     fn new() -> Self {
         Self {
+            number: number(),
             list: List::new(),
             front: None,
             len: 0,
@@ -102,10 +187,12 @@ impl Fifo for IndexFifo {
         let record = Record {
             request,
             links: Links::new(),
+            queue: self.number,
         };
         ARENA.with_borrow_mut(|arena| {
-            let handle = insert(arena, record);
-            self.list.push(arena, handle.slot());
+            let slot = insert(arena, record).slot();
+            self.list.push(arena, slot);
+            note(request.registered, |known| known.slot = Some(slot));
         });
         self.front = self.front.or(Some(request));
         self.len += 1;
@@ -114,11 +201,15 @@ impl Fifo for IndexFifo {
     fn pop(&mut self) -> Option<Request> {
         ARENA.with_borrow_mut(|arena| {
             let slot = self.list.first()?;
-            self.list.remove(arena, slot);
-            self.len -= 1;
-            let next = self.list.first().and_then(|next| arena.at(next));
-            self.front = next.map(|record| record.request);
-            arena.remove(slot).map(|record| record.request)
+            self.take(arena, slot)
+        })
+    }
+
+    fn remove(&mut self, place: &Number) -> Option<Request> {
+        let slot = KNOWN.with_borrow(|known| known.get(&place.0)?.slot)?;
+        ARENA.with_borrow_mut(|arena| {
+            let here = arena.at(slot)?.queue == self.number;
+            here.then(|| self.take(arena, slot)).flatten()
         })
     }
 

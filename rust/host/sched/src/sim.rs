@@ -313,6 +313,7 @@ impl Sim {
             arrival: self.now,
             spot,
             direction: from.direction,
+            ..Request::default()
         };
         from.queued += 1;
         let lane = &mut self.lanes[from.part];

@@ -15,7 +15,7 @@ type Queue = Batches<IndexFifo>;
 fn request(id: u64, object: u64, offset: u64) -> Request {
     Request {
         id,
-        spot: Spot { object, offset },
+        spot: Spot::new(object, offset, 4096),
         ..Request::default()
     }
 }

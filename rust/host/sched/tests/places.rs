@@ -25,10 +25,7 @@ fn sim(select: Select, locality: Locality, sources: u32) -> Sim {
 }
 
 fn anywhere(sim: &mut Sim) -> Spot {
-    Spot {
-        object: sim.rng.below(3),
-        offset: sim.rng.below(1 << 40),
-    }
+    Spot::new(sim.rng.below(3), sim.rng.below(1 << 40), 4096)
 }
 
 /// A source keeps 64 requests at random places queued; what it is served comes in runs that go up.

@@ -10,6 +10,7 @@ use super::{
     weights::Weights,
 };
 use crate::sched::{
+    attr::Priority,
     error::Result,
     key::Hasher,
     mem::{self, NoMemory},
@@ -46,6 +47,16 @@ impl Config {
             argument: self.argument,
             tunables: fixed(tunables),
         }
+    }
+
+    /// The same.
+    pub const fn on(self, _priority: Priority) -> Self {
+        self
+    }
+
+    /// A change of anything starts a new part.
+    pub const fn update_to(&self, _new: &Self) -> Option<Update> {
+        None
     }
 
     /// The mode, if it was given.

@@ -72,14 +72,29 @@ impl<F: Fifo> Batches<F> {
     /// `locality` may be another from call to call: what was sorted is served as it is.
     pub fn pop(&mut self, locality: bool) -> Option<F::Item> {
         let item = self.sweep.pop()?;
+        self.go_on(item.spot(), locality);
+        Some(item)
+    }
+
+    /// Takes the request at `place` out, wherever it is; like [`Batches::pop`] if the sweep ends with it.
+    pub fn remove(&mut self, place: &<F::Item as Item>::Place, locality: bool) -> Option<F::Item> {
+        let item = match self.sweep.remove(place) {
+            Some(item) => item,
+            None => self.behind.remove(place)?,
+        };
+        self.go_on(item.spot(), locality);
+        Some(item)
+    }
+
+    /// A request at `last` was taken out: another sweep begins if it was the end of one.
+    fn go_on(&mut self, last: Spot, locality: bool) {
         if self.sweep.is_empty() && !self.behind.is_empty() {
             if locality {
-                self.sort(item.spot());
+                self.sort(last);
             } else {
                 mem::swap(&mut self.sweep, &mut self.behind);
             }
         }
-        Some(item)
     }
 
     /// What is served next.

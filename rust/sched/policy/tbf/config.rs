@@ -2,8 +2,12 @@
 
 //! How a part was started: its type, and the parameters of that time.
 
-use super::params::{GlobalRate, Tunables};
+use super::{
+    params::{GlobalRate, Tunables},
+    plan::Update,
+};
 use crate::sched::{
+    attr::Priority,
     error::Result,
     mem::NoMemory,
     rules::{Book, Fields, Rate, Unit},
@@ -37,6 +41,16 @@ impl Config {
             argument: self.argument,
             tunables: *tunables,
         }
+    }
+
+    /// The same.
+    pub const fn on(self, _priority: Priority) -> Self {
+        self
+    }
+
+    /// A change of anything starts a new part.
+    pub const fn update_to(&self, _new: &Self) -> Option<Update> {
+        None
     }
 
     /// The fields, if they were given.

@@ -412,6 +412,18 @@ impl<F: Fifo> Record<F> {
         self.advance(context, cost)
     }
 
+    /// The front went away without going down; the next one, if there is one, costs `next`. Returns its keys.
+    pub fn withdraw(&mut self, context: &mut Context<'_>, next: Option<Cost>) -> Keys {
+        self.unstage(context);
+        match next {
+            Some(next) => self.stage(context, next),
+            None => {
+                self.emptied = context.now;
+                Keys::default()
+            }
+        }
+    }
+
     /// Pays more for the front, which costs `cost`; returns its keys.
     pub fn advance(&mut self, context: &mut Context<'_>, cost: Cost) -> Keys {
         let plan = context.plan;

@@ -44,6 +44,7 @@
 )]
 
 pub(crate) mod client;
+pub(crate) mod concurrency;
 pub(crate) mod cpt;
 pub(crate) mod dispatch;
 pub(crate) mod partition;

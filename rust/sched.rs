@@ -41,8 +41,10 @@
 
 pub(crate) mod attr;
 pub(crate) mod class;
+pub(crate) mod credits;
 pub(crate) mod error;
 pub(crate) mod head;
+pub(crate) mod health;
 pub(crate) mod heap;
 pub(crate) mod item;
 pub(crate) mod jobid;
@@ -50,6 +52,7 @@ pub(crate) mod key;
 pub(crate) mod leftist;
 pub(crate) mod mem;
 pub(crate) mod nid;
+pub(crate) mod order;
 pub(crate) mod policy;
 pub(crate) mod ranges;
 pub(crate) mod rng;
@@ -57,5 +60,6 @@ pub(crate) mod rules;
 pub(crate) mod slab;
 pub(crate) mod slots;
 pub(crate) mod sort;
+pub(crate) mod sources;
 pub(crate) mod text;
 pub(crate) mod turns;

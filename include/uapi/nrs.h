@@ -6,6 +6,8 @@
  * only append: what is missing at the end counts as 0, and what is not known there has to be 0.
  *
  * Version 2 appends job_size to struct nrs_request; a module of version 1 refuses one that is not 0.
+ * Version 3 gives a meaning to stream, predecessor and target of struct nrs_request, which have to be 0 before, and to the
+ * end of struct nrs_released, which is 0 before; it adds struct nrs_promotion, and appends to struct nrs_stats.
  */
 #ifndef _UAPI_NRS_H
 #define _UAPI_NRS_H
@@ -14,7 +16,7 @@
 #include <linux/types.h>
 
 /* The version that this file describes. */
-#define NRS_VERSION		2
+#define NRS_VERSION		3
 
 /* Records that one read or write takes, at most. */
 #define NRS_BATCH		256
@@ -61,6 +63,14 @@ struct nrs_stats {
 	__le64 reclaimed;	/* slots taken away because the lease was over */
 	__le64 late;		/* completions after that */
 	__le64 forced;		/* requests that were sent out without a slot */
+	__le64 promoted;	/* requests that were moved to high priority; this and what follows since version 3 */
+	__le64 blocked;		/* requests that had to wait for others that come before them */
+	__le64 over;		/* requests beyond what their clients were told that they may have */
+	__le64 room_waits;	/* requests for which the service had no room at first */
+	__le32 peers;		/* clients with requests, of this file */
+	__le32 fan_out;		/* clients with requests, of the service */
+	__le32 credits;		/* requests that each of them may have in the service */
+	__le32 credits_high;	/* the same for one whose request was moved to high priority */
 };
 
 /* Only the numbers: the size is in the argument, so that it may grow. */
@@ -71,6 +81,7 @@ struct nrs_stats {
 #define NRS_TYPE_REQUEST	1	/* written */
 #define NRS_TYPE_COMPLETION	2	/* written */
 #define NRS_TYPE_RELEASED	3	/* read */
+#define NRS_TYPE_PROMOTE	4	/* written; since version 3 */
 
 /* How each record starts. */
 struct nrs_header {
@@ -111,10 +122,10 @@ struct nrs_request {
 	__le16 net_number;	/* number of the network */
 	__u8 address[16];	/* most significant byte first, then 0 */
 	__u8 jobid[32];		/* up to 31 bytes, then NULs */
-	__le64 stream;		/* 0 */
-	__le64 predecessor[8];	/* 0 */
+	__le64 stream;		/* related requests have the same one, 0: none; since version 3 */
+	__le64 predecessor[8];	/* cookies of what has to be completed first, 0: none; since version 3 */
 	__le32 job_size;	/* nodes of the job, 0: unknown; since version 2 */
-	__le32 reserved;	/* 0 */
+	__le32 target;		/* which of the server's targets it is for; since version 3 */
 };
 
 /* A request has been served, or given up. */
@@ -126,6 +137,12 @@ struct nrs_completion {
 	__le64 bytes;		/* bytes transferred */
 };
 
+/* A request, and what has to be completed before it, is to be served with high priority; since version 3. */
+struct nrs_promotion {
+	struct nrs_header header;
+	__le64 cookie;
+};
+
 /* struct nrs_released.header.flags */
 #define NRS_RELEASED_PASSED	(1U << 0)	/* nobody waited, so it did not queue */
 #define NRS_RELEASED_FORCED	(1U << 1)	/* has no slot: the service was drained */
@@ -135,7 +152,8 @@ struct nrs_released {
 	struct nrs_header header;
 	__le64 cookie;
 	__le64 wait_ns;		/* how long it was withheld */
-	__le64 reserved;	/* 0 */
+	__le32 credits;		/* requests that its client may have in the service now; since version 3 */
+	__le32 fan_out;		/* clients with requests in the service now; since version 3 */
 };
 
 #endif /* _UAPI_NRS_H */

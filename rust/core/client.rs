@@ -4,8 +4,9 @@
 
 use core::fmt;
 
-use kernel::{prelude::*, str::CString};
+use kernel::{prelude::*, str::CString, sync::Arc};
 
+use super::concurrency::Concurrency;
 use crate::{
     sched::{attr::Opcode, item::Cost},
     sys::atomic::{Counter, Word},
@@ -39,11 +40,13 @@ pub(crate) struct Client {
     others: Counter,
     /// Requests that are queued now.
     held: Word,
+    /// Where it counts as active while it has some.
+    concurrency: Option<Arc<Concurrency>>,
 }
 
 impl Client {
-    /// A client named `name`.
-    pub(crate) fn new(name: CString, serial: u32) -> Self {
+    /// A client named `name`; with `concurrency` it is active there while it has requests queued.
+    pub(crate) fn new(name: CString, serial: u32, concurrency: Option<Arc<Concurrency>>) -> Self {
         Self {
             name,
             serial,
@@ -56,6 +59,7 @@ impl Client {
             operations: [const { Counter::new() }; 4],
             others: Counter::new(),
             held: Word::new(0),
+            concurrency,
         }
     }
 
@@ -87,12 +91,20 @@ impl Client {
     /// Counts a request that is queued from now on.
     pub(crate) fn count_queued(&self) {
         self.queued.count(1);
-        self.held.add(1);
+        if self.held.add(1) == 0 {
+            if let Some(concurrency) = &self.concurrency {
+                concurrency.enter();
+            }
+        }
     }
 
     /// Counts a queued request that goes down.
     pub(crate) fn count_submitted(&self) {
-        self.held.sub(1);
+        if self.held.sub(1) == 1 {
+            if let Some(concurrency) = &self.concurrency {
+                concurrency.leave();
+            }
+        }
     }
 
     /// Counts a request that must not wait.

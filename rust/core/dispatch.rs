@@ -41,7 +41,7 @@ use crate::{
         attr::Priority,
         slots::{Limits, Pool, RATIO_DEFAULT, SLOTS_MAX, STALL_MS_DEFAULT},
     },
-    sys::atomic::Word,
+    sys::atomic::{Hint, Word},
 };
 
 use line::Line;
@@ -109,6 +109,8 @@ pub(crate) struct Dispatch {
     stall_ms: Word,
     /// The [`Feed`].
     feed: Word,
+    /// 1: a policy asks which file a request is for.
+    wants_file: Hint,
     /// Partitions with queued requests, and [`ANY_PARKED`].
     waiting: Set,
     line: Line,
@@ -128,6 +130,7 @@ impl Dispatch {
             ratio: Word::new(RATIO_DEFAULT.into()),
             stall_ms: Word::new(STALL_MS_DEFAULT.into()),
             feed: Word::new(Feed::Block as u64),
+            wants_file: Hint::new(0),
             waiting: Set::new(),
             line: Line::new(partitions),
             parked: Set::new(),
@@ -350,6 +353,16 @@ impl Dispatch {
     /// Whether the clients are of kind `feed`, or were when there were any.
     pub(crate) fn is_fed_by(&self, feed: Feed) -> bool {
         self.feed.get() == feed as u64
+    }
+
+    /// Whether a policy asks which file a request is for.
+    pub(crate) fn wants_file(&self) -> bool {
+        self.wants_file.get() != 0
+    }
+
+    /// Says whether a policy asks which file a request is for.
+    pub(crate) fn set_wants_file(&self, wanted: bool) {
+        self.wants_file.set(wanted.into());
     }
 
     /// Says of which kind the clients are.

@@ -8,6 +8,7 @@
 //! - *Pump*: decide requests while slots are free.
 //! - *Mark*: what others may know of the partition without its lock ([`Mark`]).
 //! - *Kicks*: the targets that got something to submit; they are kicked once the lock is released.
+//! - *Order*: which requests have to wait for the end of others before a policy sees them ([`order`]).
 //!
 //! # Locking
 //!
@@ -20,29 +21,31 @@ use kernel::{
     sync::{rcu, Arc, SpinLockIrq},
 };
 
-use super::{
-    dispatch::{Dispatch, Mark},
-    service::Arrival,
-};
+use super::dispatch::{Dispatch, Mark};
 use crate::{
     sched::{
-        attr::{Attrs, Priority},
-        head::{Head, InstanceId, Ticket, MAX_INSTANCES},
+        attr::Priority,
+        head::{Head, InstanceId, MAX_INSTANCES},
+        health::Seen,
         item::{Cost, Item},
-        policy::{AnyPart, Config, Get, Passed, View, Way},
+        order::Order,
+        policy::{AnyPart, Config, Get, View},
         ranges::Table,
         slots::{Pending, Turn},
     },
     sys::{
         misc,
-        node::Held,
+        node::{Account, Held},
         rcu::RcuBox,
         timer::{Expire, Timed},
     },
 };
 
+mod arrive;
 mod lane;
+mod order;
 
+pub(crate) use arrive::Went;
 pub(crate) use lane::Ident;
 use lane::Lane;
 
@@ -83,9 +86,16 @@ pub(crate) const BATCH: u32 = 64;
 pub(crate) struct Inner {
     regular: KBox<Lane>,
     high: KBox<Lane>,
+    order: KBox<Order<Held>>,
+    /// What the order table was made for.
+    records: u32,
     turn: Turn,
     /// When a request was last decided, or came to an empty queue (ns).
     moved: u64,
+    /// When a request last had a slot or gave it back, or came to an empty queue (ns).
+    progress: u64,
+    /// What waited was sent down for lack of progress, and there has been none since.
+    stalled: bool,
     /// When the timer is to expire (ns); 0 if it is not armed, or expires and waits for the lock.
     armed: u64,
     /// What others know.
@@ -105,6 +115,11 @@ impl Inner {
         &mut self.lane(priority).head
     }
 
+    /// The order table.
+    pub(crate) fn order(&mut self) -> &mut Order<Held> {
+        &mut self.order
+    }
+
     /// Has everybody on the head of `priority` classified anew at times, if that is how clients are counted.
     pub(crate) fn count_clients(&mut self, priority: Priority, now: u64) {
         self.lane(priority).count_clients(now);
@@ -118,6 +133,31 @@ impl Inner {
             .map(|lane| lane.until)
             .filter(|until| *until > now)
             .min()
+    }
+
+    /// Whether it makes progress, as far as one can see.
+    fn seen(&self, now: u64) -> Seen {
+        let moved = if self.stalled {
+            self.progress
+        } else {
+            self.moved
+        };
+        let since = [&self.regular, &self.high]
+            .into_iter()
+            .filter(|lane| lane.has_work(now))
+            .map(|lane| lane.until.max(moved))
+            .min();
+        Seen {
+            queued: self.queued().into(),
+            since,
+            decided: self.progress,
+        }
+    }
+
+    /// A request has a slot now, or gave it back.
+    fn progressed(&mut self, now: u64) {
+        self.progress = now;
+        self.stalled = false;
     }
 
     fn queued(&self) -> u32 {
@@ -173,7 +213,8 @@ pub(crate) struct Partition {
 }
 
 impl Partition {
-    /// Partition `index`, with a fallback for each head, made by `config`.
+    /// Partition `index`, with a fallback for each head, made by `config`, and room for `records` in its order
+    /// table.
     ///
     /// # Errors
     ///
@@ -183,7 +224,9 @@ impl Partition {
         dispatch: Arc<Dispatch>,
         published: Arc<Published>,
         config: Config,
+        records: u32,
     ) -> Result<Arc<Timed<Self>>> {
+        let order = order::table(records)?;
         let regular = Lane::with_fallback(config)?;
         let high = Lane::with_fallback(config)?;
         Arc::pin_init(
@@ -194,14 +237,23 @@ impl Partition {
                 inner <- new_spinlock_irq!(Inner {
                     regular,
                     high,
+                    order,
+                    records,
                     turn: Turn::new(),
                     moved: 0,
+                    progress: misc::now(),
+                    stalled: false,
                     armed: 0,
                     mark: Mark::default(),
                 }, "nrs_partition"),
             })),
             GFP_KERNEL,
         )
+    }
+
+    /// Its place among the partitions of its service.
+    pub(crate) const fn index(&self) -> u16 {
+        self.index
     }
 
     /// Takes out instances that have stopped.
@@ -221,6 +273,33 @@ impl Partition {
             }
         });
         ids.into_iter().flatten()
+    }
+
+    /// Whether it makes progress, as far as one can see.
+    pub(crate) fn seen(&self) -> Seen {
+        self.with(|inner| inner.seen(misc::now()))
+    }
+
+    /// Makes room for `records` in the order table.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY`: more than there were, and the table is in use. `ENOMEM`.
+    pub(crate) fn set_records(&self, records: u32) -> Result {
+        let table = order::table(records)?;
+        let old = self.with(|inner| {
+            if inner.order.live() == 0 && inner.order.overflowed() == 0 {
+                inner.records = records;
+                Ok(core::mem::replace(&mut inner.order, table))
+            } else if records <= inner.records {
+                inner.order.set_max(records);
+                Ok(table)
+            } else {
+                Err((EBUSY, table))
+            }
+        });
+        // What is not needed is freed without the lock.
+        old.map(drop).map_err(|(error, _)| error)
     }
 
     /// Runs `f` with the lock held.
@@ -257,124 +336,39 @@ impl Partition {
     }
 }
 
-/// What [`Timed::arrive`] answers.
-pub(crate) struct Arrived {
-    /// The request, if it goes down at once; else it is queued.
-    pub(crate) passed: Option<Held>,
-    /// Targets to kick.
-    pub(crate) kicks: Kicks,
-    /// A part wants memory for new classes.
-    pub(crate) hungry: bool,
-    /// Others may have what is free: it is their turn, or a slot was taken and given back.
-    pub(crate) others: bool,
-}
-
 impl Timed<Partition> {
-    /// Takes a request: it goes down at once if it must, or if it may and nobody waits; else it is
-    /// queued.
-    pub(crate) fn arrive(
-        &self,
-        mut held: Held,
-        arrival: &Arrival<'_>,
-        attrs: &impl Fn() -> Attrs,
-    ) -> Arrived {
-        let cost = held.cost();
-        let priority = held.account().priority;
-        held.account_mut().home = self.index;
-
-        let mut inner = self.inner.lock();
-        let lane = inner.lane(priority);
-        // Read under the lock: whoever drains has set it before it took the lock.
-        let ident = arrival.ident.as_ref();
-        let forced = arrival.must_pass || arrival.is_draining();
-        let slot = !forced
-            && arrival.may_pass
-            && self.dispatch.is_calm()
-            && self.dispatch.take_both(priority, arrival.target);
-        if forced {
-            // No slot: should its device hang, it must not keep one from others.
-            arrival.target.charge();
-        }
-        let mut hungry = false;
-        if slot || forced {
-            let way = if forced {
-                Way::Forced
-            } else {
-                Way::Opportunity
-            };
-            let passed;
-            (passed, hungry) = lane.pass(ident, attrs, cost, way);
-            if forced || passed != Passed::Refused {
-                held.account_mut().slot = slot;
-                held.account_mut().placed = true;
-                drop(inner);
-                if forced {
-                    arrival.client.count_forced();
-                }
-                return Arrived {
-                    passed: Some(held),
-                    kicks: Kicks::none(),
-                    hungry,
-                    others: false,
-                };
-            }
-            arrival.target.put();
-            self.dispatch.put(priority);
-        }
-
-        let now = misc::now();
-        held.hold(now);
-        arrival.client.count_queued();
-        match lane.enqueue(held, ident, attrs, now) {
-            Ok(more) => hungry |= more,
-            Err(held) => {
-                // The fallback takes everything, so this does not happen; should it, the request goes
-                // down.
-                drop(inner);
-                arrival.client.count_submitted();
-                return Arrived {
-                    passed: Some(held),
-                    kicks: Kicks::none(),
-                    hungry,
-                    others: slot,
-                };
-            }
-        }
-        if inner.queued() == 1 {
-            inner.moved = now;
-        }
-        self.tell(&mut inner, now);
-        let others = self.dispatch.others_ready(self.index);
-        let mut kicks = Kicks::none();
-        if !others {
-            self.pump(&mut inner, now, BATCH, &mut kicks);
-        }
-        Arrived {
-            passed: None,
-            kicks,
-            hungry,
-            others: others || slot,
-        }
-    }
-
-    /// Counts the end of a request that was queued here; with `pump`, decides more.
-    pub(crate) fn stop(
-        &self,
-        priority: Priority,
-        ticket: &Ticket,
-        cost: Cost,
-        pump: bool,
-    ) -> Kicks {
+    /// Counts the end of a request that was queued or recorded here; with `pump`, decides more. Also says whether
+    /// [`Self::settle_all`] has something left.
+    pub(crate) fn end(&self, account: &Account, cost: Cost, pump: bool) -> (Kicks, bool) {
         let mut kicks = Kicks::none();
         let most = if pump { BATCH } else { 0 };
-        let stop = |inner: &mut Inner, now| inner.head(priority).stop(ticket, cost, now);
-        self.decide_after(stop, most, &mut kicks);
-        kicks
+        let end = |inner: &mut Inner, now| {
+            if let Some(ticket) = &account.ticket {
+                inner.head(account.priority).stop(ticket, cost, now);
+            }
+            if account.slot {
+                inner.progressed(now);
+            }
+            if let Some(id) = account.record {
+                inner.order.finish(id);
+            }
+        };
+        let (_, busy) = self.decide_after(end, most, &mut kicks);
+        (kicks, busy)
+    }
+
+    /// Makes a change in the order table, and carries out what follows; for the rest, returns like
+    /// [`Self::end`].
+    pub(crate) fn reorder(&self, change: impl FnOnce(&mut Order<Held>)) -> (Kicks, bool) {
+        let mut kicks = Kicks::none();
+        let (_, busy) = self.decide_after(|inner, _| change(&mut inner.order), 0, &mut kicks);
+        (kicks, busy)
     }
 
     /// Decides up to `most` requests while slots are free; returns how many.
     pub(crate) fn decide_more(&self, most: u32, kicks: &mut Kicks) -> u32 {
-        self.decide_after(|_, _| (), most, kicks)
+        let (decided, _) = self.decide_after(|_, _| (), most, kicks);
+        decided
     }
 
     /// Has heads that withhold asked again, after a change of what holds them back: by whoever decides
@@ -387,26 +381,35 @@ impl Timed<Partition> {
         self.tell(&mut inner, now);
     }
 
-    /// Makes a change, which is told the time (ns), and decides like [`Self::decide_more`].
+    /// Makes a change, which is told the time (ns), and decides like [`Self::decide_more`]; also says whether
+    /// [`Self::settle_all`] has something left.
     fn decide_after(
         &self,
         change: impl FnOnce(&mut Inner, u64),
         most: u32,
         kicks: &mut Kicks,
-    ) -> u32 {
+    ) -> (u32, bool) {
         let now = misc::now();
         let mut inner = self.inner.lock();
         change(&mut inner, now);
+        let settled = self.settle(&mut inner, now, kicks);
         if most == 0 {
-            return 0;
+            if settled {
+                self.tell(&mut inner, now);
+            }
+            return (0, inner.order.is_busy());
         }
         // What was withheld may be ready by now: others learn of it before slots are looked for.
         self.tell(&mut inner, now);
-        self.pump(&mut inner, now, most, kicks)
+        let decided = self.pump(&mut inner, now, most, kicks);
+        (decided, inner.order.is_busy())
     }
 
-    /// Decides everything that is queued, whether or not slots are free, a batch at a time.
+    /// Decides everything that is queued, whether or not slots are free, a batch at a time. What waits for the
+    /// end of other requests goes down as soon as those have ended.
     pub(crate) fn drain(&self) {
+        self.with(|inner| inner.order.force_all());
+        self.settle_all();
         let mut left = self.with(|inner| inner.queued());
         while left > 0 {
             let now = misc::now();
@@ -432,6 +435,7 @@ impl Timed<Partition> {
                 kicks = self.force(&mut inner, now, BATCH);
                 // Nothing moved by itself.
                 inner.moved = moved;
+                inner.stalled = true;
             }
             stalled
         };
@@ -529,6 +533,12 @@ impl Timed<Partition> {
         };
         lane.until = 0;
         inner.moved = now;
+        if !force {
+            inner.progressed(now);
+        }
+        if let Some(id) = held.account().record {
+            inner.go(id, &mut held);
+        }
         if self.dispatch.has_turns() && !force {
             let charged = match ticket.grant().charged {
                 0 => held.cost().pages,

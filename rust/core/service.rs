@@ -15,10 +15,11 @@ use kernel::{
 
 use super::{
     client::Client,
+    concurrency::Concurrency,
     cpt,
     dispatch::{Dispatch, Feed},
     errno,
-    partition::{Ident, Kicks, Partition, Published, BATCH},
+    partition::{Ident, Kicks, Partition, Published, Went, BATCH},
     target::Target,
     worker::{Ticker, Worker},
 };
@@ -26,7 +27,11 @@ use crate::{
     sched::{
         attr::Attrs,
         item::Cost,
-        policy::{params::ClassesMax, Config, Kind, Tunables},
+        order::{RecordId, Relation},
+        policy::{
+            params::{BufferMax, ClassesMax},
+            Config, Kind, Tunables,
+        },
         slots::SLOTS_MAX,
     },
     sys::{
@@ -39,10 +44,14 @@ use crate::{
 };
 
 mod config;
+mod health;
+mod order;
 mod rules;
 mod show;
 
 use config::Settings;
+use health::Patience;
+use order::{records_each, Ordering};
 
 /// Longest name of a service.
 pub(crate) const NAME_MAX: usize = 31;
@@ -68,6 +77,29 @@ pub(crate) struct Arrival<'a> {
     pub(crate) may_pass: bool,
     /// Not 0: the client is being drained, so its requests must not be withheld. `None`: it never is.
     pub(crate) draining: Option<&'a Word>,
+    /// What has to end before it; `None`: its order is nobody's business, and it needs no record.
+    pub(crate) relation: Option<&'a Relation>,
+    /// It may wait for a record; else it is refused if there is none.
+    pub(crate) may_overflow: bool,
+    /// Those of a domain meet in one partition; `None`: in that of the CPU.
+    pub(crate) domain: Option<u64>,
+}
+
+/// Names a request in the order table of its partition.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// Index of the partition.
+    pub(crate) home: u16,
+    /// The name there.
+    pub(crate) id: RecordId,
+}
+
+/// What became of a request that arrived.
+pub(crate) struct Arrived {
+    /// Where it is.
+    pub(crate) went: Went,
+    /// By which it is found, if it is to be.
+    pub(crate) record: Option<Record>,
 }
 
 impl Arrival<'_> {
@@ -95,6 +127,9 @@ pub(crate) struct Service {
     partitions: Arc<KVec<Arc<Timed<Partition>>>>,
     dispatch: Arc<Dispatch>,
     ticker: Arc<Timed<Ticker>>,
+    concurrency: Arc<Concurrency>,
+    ordering: Ordering,
+    patience: Patience,
     users: Word,
     /// Names paths of classes, on all heads and at each start.
     seed: u64,
@@ -119,15 +154,31 @@ impl Service {
         let (cpts, count) = cpt::partition_of_cpus(cpts)?;
         let mut tunables = Tunables::default();
         if let Some(max) = ClassesMax::new(params::classes_max()) {
-            tunables.fairshare.classes_max = max;
-            tunables.tbf.classes_max = max;
+            for policy in [
+                &mut tunables.crrn.classes_max,
+                &mut tunables.orr.classes_max,
+                &mut tunables.trr.classes_max,
+                &mut tunables.tbf.classes_max,
+                &mut tunables.fairshare.classes_max,
+            ] {
+                *policy = max;
+            }
         }
         let dispatch = Arc::new(Dispatch::new(params::default_slots(), count), GFP_KERNEL)?;
+        let buffer_max = BufferMax::default().get();
+        let concurrency = Concurrency::new(dispatch.limit(), buffer_max)?;
+        let records = records_each(buffer_max, count.into());
         let published = Arc::new(Published::new(), GFP_KERNEL)?;
         let fallback = Config::parse(Kind::Fifo, None, &tunables).map_err(errno)?;
         let mut partitions = KVec::with_capacity(count.into(), GFP_KERNEL)?;
         for index in 0..count {
-            let partition = Partition::new(index, dispatch.clone(), published.clone(), fallback)?;
+            let partition = Partition::new(
+                index,
+                dispatch.clone(),
+                published.clone(),
+                fallback,
+                records,
+            )?;
             partitions.push(partition, GFP_KERNEL)?;
         }
         let partitions = Arc::new(partitions, GFP_KERNEL)?;
@@ -142,6 +193,9 @@ impl Service {
                 partitions,
                 dispatch,
                 ticker,
+                concurrency,
+                ordering: Ordering::new(),
+                patience: Patience::new(),
                 users: Word::new(0),
                 seed: misc::random(),
                 settings <- new_mutex!(settings, "nrs_settings"),
@@ -227,7 +281,10 @@ impl Service {
             return Err(ENOSPC);
         }
         let serial = clients.next_serial;
-        let client = Arc::new(Client::new(name, serial), GFP_KERNEL)?;
+        // Programs say of each request whose it is; a block device is one client.
+        let block = self.dispatch.is_fed_by(Feed::Block);
+        let concurrency = block.then(|| self.concurrency.clone());
+        let client = Arc::new(Client::new(name, serial, concurrency), GFP_KERNEL)?;
         clients.list.push(client.clone(), GFP_KERNEL)?;
         match self.dispatch.attach(number, depth) {
             Ok(target) => {
@@ -246,6 +303,16 @@ impl Service {
         let mut clients = self.clients.lock();
         self.dispatch.detach(target);
         clients.list.retain(|other| !Arc::ptr_eq(other, client));
+    }
+
+    /// How many requests its clients may have.
+    pub(crate) fn concurrency(&self) -> &Arc<Concurrency> {
+        &self.concurrency
+    }
+
+    /// Whether a policy asks which file a request is for.
+    pub(crate) fn wants_file(&self) -> bool {
+        self.dispatch.wants_file()
     }
 
     /// The partition of the CPU that runs this.
@@ -271,9 +338,16 @@ impl Service {
         held: Held,
         arrival: &Arrival<'_>,
         attrs: impl Fn() -> Attrs,
-    ) -> Option<Held> {
-        let Some(partition) = self.local() else {
-            return Some(held);
+    ) -> Arrived {
+        let partition = match arrival.domain {
+            Some(domain) => self.partition(self.home(domain).into()),
+            None => self.local(),
+        };
+        let Some(partition) = partition else {
+            return Arrived {
+                went: Went::Passed(held),
+                record: None,
+            };
         };
         let arrived = partition.arrive(held, arrival, &attrs);
         if arrived.others && !self.dispatch.is_calm() {
@@ -284,12 +358,19 @@ impl Service {
         if arrived.hungry {
             self.ticker.worker().feed();
         }
-        arrived.passed
+        let record = arrived.record.map(|id| Record {
+            home: partition.index(),
+            id,
+        });
+        Arrived {
+            went: arrived.went,
+            record,
+        }
     }
 
     /// Takes back what a request to `target` used, and decides what its slot is used for next. Any
     /// context.
-    pub(crate) fn complete(&self, account: Account, cost: Cost, target: &Target) {
+    pub(crate) fn complete(&self, account: &Account, cost: Cost, target: &Target) {
         let dispatch = &*self.dispatch;
         if account.placed {
             target.put();
@@ -297,20 +378,24 @@ impl Service {
         if account.slot {
             dispatch.put(account.priority);
         }
-        if account.ticket.is_some() || !dispatch.is_calm() {
+        if account.ticket.is_some() || account.record.is_some() || !dispatch.is_calm() {
             self.proceed(account, cost);
         }
     }
 
-    /// Counts the end of a request that was queued, and decides more requests.
-    fn proceed(&self, account: Account, cost: Cost) {
+    /// Counts the end of a request that was queued or recorded, and decides more requests.
+    fn proceed(&self, account: &Account, cost: Cost) {
         let mut kicks = Kicks::none();
         let mut asked = 0;
-        if let Some(ticket) = &account.ticket {
+        if account.ticket.is_some() || account.record.is_some() {
             if let Some(partition) = self.partition(account.home.into()) {
                 // Its lock is taken anyway; what nobody else waits for is its own.
                 let pump = !self.dispatch.others_ready(account.home);
-                kicks = partition.stop(account.priority, ticket, cost, pump);
+                let (more, busy) = partition.end(account, cost, pump);
+                kicks = kicks.and(more);
+                if busy {
+                    self.ticker.worker().feed();
+                }
                 if pump {
                     asked = 1u64.wrapping_shl(account.home.into());
                 }
@@ -385,6 +470,7 @@ impl Service {
         }
         let clients = self.clients.lock();
         self.dispatch.set_slots(slots);
+        self.concurrency.set_slots(slots);
         drop(clients);
         self.run_all();
         Ok(())

@@ -16,13 +16,14 @@ use kernel::{
 use super::{
     client::Client,
     dispatch::{Dispatch, Mark, Next},
-    partition::{KernelPart, Kicks, Partition, Published, BATCH},
+    partition::{KernelPart, Kicks, Partition, Published, Went, BATCH},
     service::Arrival,
     target::Target,
 };
 use crate::{
     sched::{
         attr::{Attrs, Id, Priority},
+        order::{RecordId, Relation},
         policy::{params::ClassesMax, AnyShared, Config, Kind, Tunables},
         ranges::{Brief, Outline},
         slab::{Slab, SlabPile},
@@ -36,6 +37,7 @@ use crate::{
     },
 };
 
+mod order;
 mod settings;
 mod shares;
 
@@ -54,6 +56,7 @@ struct Bench {
 enum Came {
     Passed,
     Queued,
+    Blocked,
 }
 
 impl Bench {
@@ -64,17 +67,29 @@ impl Bench {
         let published = Arc::new(Published::new(), GFP_KERNEL)?;
         let fifo = config(Kind::Fifo)?;
         Ok(Self {
-            partition: Partition::new(0, dispatch.clone(), published, fifo)?,
+            partition: Partition::new(0, dispatch.clone(), published, fifo, 256)?,
             dispatch,
             probe: Probe::new()?,
             target,
-            client: Client::new(CString::try_from(c"test")?, 1),
+            client: Client::new(CString::try_from(c"test")?, 1, None),
             draining: Word::new(0),
         })
     }
 
     /// Has user `uid` bring request `name`.
     fn bring(&self, name: u64, uid: u32, priority: Priority, must_pass: bool) -> Result<Came> {
+        Ok(self.bring_after(name, uid, priority, must_pass, None)?.0)
+    }
+
+    /// The same for a request with a `relation`; also returns its record.
+    fn bring_after(
+        &self,
+        name: u64,
+        uid: u32,
+        priority: Priority,
+        must_pass: bool,
+        relation: Option<Relation>,
+    ) -> Result<(Came, Option<RecordId>)> {
         let held = fake::request(&self.probe, name, 4096, priority)?;
         let arrival = Arrival {
             ident: Some([uid.into(), 0, 0, 0, 0]),
@@ -83,6 +98,9 @@ impl Bench {
             must_pass,
             may_pass: true,
             draining: Some(&self.draining),
+            relation: relation.as_ref(),
+            may_overflow: true,
+            domain: None,
         };
         let attrs = || Attrs {
             uid: Id::new(uid),
@@ -90,14 +108,24 @@ impl Bench {
             ..Attrs::UNKNOWN
         };
         let arrived = self.partition.arrive(held, &arrival, &attrs);
-        arrived.kicks.kick(&self.dispatch);
-        Ok(match arrived.passed {
-            Some(held) => {
+        let mut kicks = arrived.kicks;
+        if arrived.others {
+            self.partition.decide_more(BATCH, &mut kicks);
+        }
+        kicks.kick(&self.dispatch);
+        let came = match arrived.went {
+            Went::Passed(held) => {
                 fake::discard(held);
                 Came::Passed
             }
-            None => Came::Queued,
-        })
+            Went::Queued => Came::Queued,
+            Went::Blocked => Came::Blocked,
+            Went::Refused(held) => {
+                fake::discard(held);
+                return Err(EAGAIN);
+            }
+        };
+        Ok((came, arrived.record))
     }
 
     /// Ends a request that passed at once.
@@ -121,15 +149,9 @@ impl Bench {
         if account.slot {
             self.dispatch.put(account.priority);
         }
-        let ticket = account.ticket?;
-        self.partition
-            .stop(
-                account.priority,
-                &ticket,
-                crate::sched::item::Cost::of_bytes(4096),
-                true,
-            )
-            .kick(&self.dispatch);
+        let cost = crate::sched::item::Cost::of_bytes(4096);
+        let (kicks, _) = self.partition.end(&account, cost, true);
+        kicks.kick(&self.dispatch);
         Some(name)
     }
 

@@ -16,14 +16,22 @@ use kernel::prelude::*;
 
 use super::{errno, service::Service};
 use crate::sched::{
+    error::Result as Refusable,
+    health::{AtMax, Factor},
+    order::{Level, PopWindow},
     policy::{
+        crrn, delay,
         fairshare::params::{
             CostModel, CrossCpt, DeltaMs, Locality, OppThreshold, Select, SizeMax, SizeSource,
             SizeWindowS,
         },
+        orr,
+        params::BufferMax,
+        robin::params as robin,
         tbf::params as tbf,
-        Kind,
+        trr, Kind,
     },
+    sources::Sources,
     text,
 };
 
@@ -53,13 +61,76 @@ macro_rules! tunable {
     };
 }
 
+/// One tunable of a policy with a value for each head: the policy, the name, the field, and its text form.
+macro_rules! per_head {
+    ($policy:ident, $name:literal, $field:ident, $form:expr) => {
+        per_head!($policy, $name, $field, $form, |tunables, value| {
+            let (name, longest) = $form;
+            tunables.$field = tunables.$field.with(name, longest, value)?;
+            Ok(())
+        })
+    };
+    ($policy:ident, $name:literal, $field:ident, $form:expr, $set:expr) => {
+        Tunable {
+            name: $name,
+            show: Some(|service, out| {
+                let tunables = service.tunables().$policy;
+                tunables.$field.write($form.0, out).map_err(|_| ENOSPC)
+            }),
+            store: Some(|service, value| {
+                let set: fn(&mut $policy::Tunables, &str) -> Refusable = $set;
+                service.update_tunables(|tunables| set(&mut tunables.$policy, value))
+            }),
+        }
+    };
+}
+
+/// One tunable of the service itself: the name, how it is read, how text becomes a value, how that is set.
+macro_rules! own {
+    ($name:literal, $get:ident, $parse:expr, $set:expr) => {
+        Tunable {
+            name: $name,
+            show: Some(|service, out| line(out, service.$get())),
+            store: Some(|service, value| $set(service, $parse(value.trim()).map_err(errno)?)),
+        }
+    };
+}
+
 /// All tunables, in the order in which they are shown.
-pub(crate) static TUNABLES: [Tunable; 28] = [
+pub(crate) static TUNABLES: [Tunable; 46] = [
     Tunable {
         name: c"nrs_policies",
         show: Some(|service, out| service.write_policies(out)),
         store: Some(|service, value| service.set_policy(value.trim())),
     },
+    per_head!(crrn, c"nrs_crrn_quantum", quantum, robin::QUANTUM),
+    per_head!(orr, c"nrs_orr_quantum", quantum, robin::QUANTUM),
+    per_head!(orr, c"nrs_orr_offset_type", offset_type, robin::OFFSET_TYPE),
+    per_head!(orr, c"nrs_orr_supported", supported, robin::SUPPORTED),
+    per_head!(trr, c"nrs_trr_quantum", quantum, robin::QUANTUM),
+    per_head!(trr, c"nrs_trr_offset_type", offset_type, robin::OFFSET_TYPE),
+    per_head!(trr, c"nrs_trr_supported", supported, robin::SUPPORTED),
+    per_head!(
+        delay,
+        c"nrs_delay_min",
+        min,
+        delay::params::MIN,
+        delay::Tunables::set_min
+    ),
+    per_head!(
+        delay,
+        c"nrs_delay_max",
+        max,
+        delay::params::MAX,
+        delay::Tunables::set_max
+    ),
+    per_head!(
+        delay,
+        c"nrs_delay_pct",
+        pct,
+        delay::params::PCT,
+        delay::Tunables::set_pct
+    ),
     Tunable {
         name: c"nrs_fairshare_mode",
         show: Some(|service, out| line(out, service.tunables().fairshare.mode)),
@@ -176,6 +247,67 @@ pub(crate) static TUNABLES: [Tunable; 28] = [
             Ok(())
         }),
     },
+    own!(
+        c"nrs_pop",
+        level,
+        Level::parse,
+        |service: &Service, level| {
+            service.set_level(level);
+            Ok(())
+        }
+    ),
+    own!(
+        c"nrs_pop_window",
+        pop_window,
+        PopWindow::parse,
+        |service: &Service, window| {
+            service.set_pop_window(window);
+            Ok(())
+        }
+    ),
+    own!(
+        c"buffer_max",
+        buffer_max,
+        BufferMax::parse,
+        Service::set_buffer_max
+    ),
+    Tunable {
+        name: c"nrs_concurrency",
+        show: Some(|service, out| service.write_concurrency(out)),
+        store: None,
+    },
+    Tunable {
+        name: c"health",
+        show: Some(|service, out| service.write_health(out)),
+        store: None,
+    },
+    own!(
+        c"at_max",
+        at_max,
+        AtMax::parse,
+        |service: &Service, at_max| {
+            service.set_at_max(at_max);
+            Ok(())
+        }
+    ),
+    own!(
+        c"at_unhealthy_factor",
+        unhealthy_factor,
+        Factor::parse,
+        |service: &Service, factor| {
+            service.set_unhealthy_factor(factor);
+            Ok(())
+        }
+    ),
+    own!(
+        c"high_priority_sources",
+        sources,
+        Sources::parse,
+        |service: &Service, sources| {
+            service.set_sources(sources);
+            Ok(())
+        }
+    ),
     Tunable {
         name: c"high_priority_ratio",
         show: Some(|service, out| line(out, service.ratio())),

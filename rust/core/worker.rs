@@ -26,7 +26,7 @@ use kernel::{
 
 use super::{
     dispatch::{Dispatch, Feed},
-    partition::{KernelPart, Partition, Published},
+    partition::{KernelPart, Kicks, Partition, Published, BATCH},
 };
 use crate::{
     sched::{
@@ -154,15 +154,34 @@ impl Worker {
 
     /// Takes out what has stopped and brings memory.
     fn maintain(&self) -> Result {
+        let mut ordered = Ok(());
         for partition in self.partitions.iter() {
             partition.reap();
+            // One that has no memory keeps no other from being looked after.
+            ordered = ordered.and(self.keep_order(partition));
+        }
+        for partition in self.partitions.iter() {
             for priority in Priority::ALL {
                 for id in partition.instances(priority) {
                     self.supply(partition, priority, id)?;
                 }
             }
         }
-        Ok(())
+        ordered
+    }
+
+    /// Does what an order table has left to be done, with or without the memory that it wants.
+    fn keep_order(&self, partition: &Arc<Timed<Partition>>) -> Result {
+        let mut settled = partition.settle_all();
+        let fed = partition.feed_order();
+        settled |= partition.settle_all();
+        if settled {
+            // What was let go may be served, and nobody else is about to.
+            let mut kicks = Kicks::none();
+            partition.decide_more(BATCH, &mut kicks);
+            kicks.kick(&self.dispatch);
+        }
+        fed.map(drop)
     }
 
     /// Brings one part the memory that it wants and lets it forget what is idle.

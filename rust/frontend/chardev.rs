@@ -94,6 +94,7 @@ impl Attached {
             may_pass: asked.flags & wire::ATTACH_QUEUE_ALL == 0,
             lease_ns: u64::from(asked.lease_ms).saturating_mul(MS),
             limit,
+            version: asked.version.min(wire::VERSION),
         };
         let attachment = registry::attach_user(&service, client)?;
         let session = Session::new(&attachment, terms)?;
@@ -103,7 +104,7 @@ impl Attached {
             _attachment: attachment,
         };
         let answer = wire::Attach {
-            version: asked.version.min(wire::VERSION),
+            version: terms.version,
             requests_max: limit,
             ..*asked
         };
@@ -169,10 +170,18 @@ impl Handle {
     fn stats(&self, arg: UserPtr) -> Result {
         let stats = self.session()?.stats();
         let mut bytes = [0; wire::SIZE_MAX];
-        argument(arg, &mut bytes, wire::Stats::SIZE)?;
-        UserSlice::new(arg, wire::Stats::SIZE)
+        // A program of an earlier version gets what it knows.
+        let known = argument(arg, &mut bytes, wire::Stats::FIRST)?
+            .len()
+            .min(wire::Stats::SIZE);
+        let stats = wire::Stats {
+            size: known as u32,
+            ..stats
+        }
+        .encode();
+        UserSlice::new(arg, known)
             .writer()
-            .write_slice(&stats.encode())
+            .write_slice(stats.get(..known).ok_or(EINVAL)?)
     }
 
     /// Takes the next record of `from`.
@@ -203,6 +212,10 @@ impl Handle {
             wire::TYPE_COMPLETION => {
                 let completion = wire::Completion::decode(record).map_err(malformed)?;
                 session.complete(&completion)
+            }
+            wire::TYPE_PROMOTE => {
+                let promotion = wire::Promotion::decode(record).map_err(malformed)?;
+                session.promote(&promotion)
             }
             _ => Err(EINVAL),
         }
@@ -325,11 +338,12 @@ impl File for Handle {
         );
         seq_print!(
             out,
-            "nrs_completed:\t{}\nnrs_refused:\t{}\nnrs_unknown:\t{}\nnrs_reclaimed:\t{}\n",
+            "nrs_completed:\t{}\nnrs_refused:\t{}\nnrs_unknown:\t{}\nnrs_reclaimed:\t{}\nnrs_blocked:\t{}\n",
             stats.completed,
             stats.refused.saturating_add(stats.duplicates),
             stats.unknown,
             stats.reclaimed,
+            stats.blocked,
         );
     }
 

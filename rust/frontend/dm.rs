@@ -24,14 +24,17 @@ use kernel::prelude::*;
 
 use crate::{
     core::{
+        partition::Went,
         registry::{self, Attachment},
         service::Arrival,
         tunables,
     },
     sched::{
         attr::{Attrs, Id, Opcode, Priority},
-        item::Cost,
+        item::{Cost, Item},
         jobid::{JobId, Source},
+        order::{Level, Relation},
+        sources::Sources,
     },
     sys::{
         atomic::Word,
@@ -43,6 +46,8 @@ use crate::{
 };
 
 mod args;
+
+use args::Stream;
 
 /// A client of a service, made by one line of a dm table.
 pub(crate) struct Device {
@@ -65,7 +70,17 @@ impl Device {
             uid,
             gid,
             opcode: bio.opcode,
-            object: self.attachment.target().index().into(),
+            client: self.attachment.client().serial(),
+            target: self.attachment.target().index().into(),
+            stream: match self.config.stream {
+                Stream::None => 0,
+                Stream::Hint => bio.stream,
+                Stream::Cgroup => task::cgroup(),
+            },
+            object: match bio.file {
+                Some((file, _)) => file,
+                None => self.attachment.target().index().into(),
+            },
             offset: bio.offset,
             length: bio.bytes,
             size: self.config.size,
@@ -106,6 +121,11 @@ impl Device {
             0
         };
         let pid = if template.uses_pid() { who.pid } else { 0 };
+        let detail = match self.config.stream {
+            Stream::None => detail,
+            Stream::Hint => detail ^ bio.stream << 40,
+            Stream::Cgroup => task::cgroup(),
+        };
         [
             u64::from(self.attachment.client().serial()) << 32 | u64::from(pid),
             u64::from(who.uid) << 32 | u64::from(who.gid),
@@ -123,6 +143,25 @@ struct About {
     priority: Priority,
     offset: u64,
     bytes: u64,
+    /// Its own stream.
+    stream: u64,
+    /// The file that it is for and where in that it starts, if a policy asks and that is known.
+    file: Option<(u64, u64)>,
+}
+
+/// Why `bio` might have high priority.
+fn reasons<T: Target>(bio: &Bio<'_, T>) -> Sources {
+    let mut reasons = Sources::from_bits(0);
+    for (is, reason) in [
+        (bio.is_realtime(), Sources::REALTIME),
+        (bio.is_meta(), Sources::META),
+        (bio.is_prio(), Sources::PRIO),
+    ] {
+        if is {
+            reasons = reasons.and(reason);
+        }
+    }
+    reasons
 }
 
 impl Target for Device {
@@ -166,6 +205,8 @@ impl Target for Device {
             return bio.bypass();
         }
         let who = task::submitter();
+        let service = self.attachment.service();
+        let wants_file = service.wants_file();
         let about = About {
             opcode: if bio.is_read() {
                 Opcode::OST_READ
@@ -174,13 +215,15 @@ impl Target for Device {
             } else {
                 Opcode::OST_WRITE
             },
-            priority: if bio.is_realtime() {
+            priority: if service.sources().has(reasons(&bio)) {
                 Priority::High
             } else {
                 Priority::Regular
             },
             offset: bio.offset(),
             bytes: bio.bytes(),
+            stream: bio.stream(),
+            file: if wants_file { bio.file() } else { None },
         };
         let bytes = match about.opcode {
             // It names a range; nothing is transferred.
@@ -193,25 +236,31 @@ impl Target for Device {
         if who.kthread {
             client.count_anonymous();
         }
-        let held = bio.into_held(
-            cost,
-            Account::new(self.attachment.target().index(), about.priority),
-        );
-        let passed = self.attachment.service().arrive(
+        let target = self.attachment.target().index();
+        let held = bio.into_held(cost, about.file, Account::new(target, about.priority));
+        // Those of a backing device meet, whoever brings them.
+        let domain = (service.level() == Level::Overlap).then_some(target.into());
+        let relation = domain.map(|domain| Relation::overlap(domain, &held.spot(), cost.direction));
+        let arrived = service.arrive(
             held,
             &Arrival {
-                ident: Some(self.ident(&about, &who)),
+                // Which file it is for does not fit.
+                ident: (!wants_file).then(|| self.ident(&about, &who)),
                 client,
                 target: self.attachment.target(),
                 must_pass,
                 may_pass: self.config.opportunity,
                 draining: Some(&self.draining),
+                relation: relation.as_ref(),
+                may_overflow: true,
+                domain,
             },
             || self.attrs(&about, &who),
         );
-        match passed {
-            Some(held) => Map::passed(held),
-            None => Map::submitted(),
+        match arrived.went {
+            Went::Passed(held) => Map::passed(held),
+            // With leave to overflow nothing is refused.
+            Went::Queued | Went::Blocked | Went::Refused(_) => Map::submitted(),
         }
     }
 
@@ -222,7 +271,7 @@ impl Target for Device {
     fn ended(&self, account: &Account, cost: Cost, failed: bool) {
         self.attachment.client().count_ended(cost, failed);
         let target = self.attachment.target();
-        self.attachment.service().complete(*account, cost, target);
+        self.attachment.service().complete(account, cost, target);
     }
 
     fn presuspend(&self) {

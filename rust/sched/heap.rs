@@ -50,6 +50,13 @@ impl Sort for u64 {
     fn compare(&self, other: &Self) -> Ordering {
         (self.wrapping_sub(*other) as i64).cmp(&0)
     }
+
+    /// As above, in fewer instructions.
+    #[inline]
+    fn before(&self, slot: u32, than: &Self, other: u32) -> bool {
+        let ahead = self.wrapping_sub(*than) as i64;
+        ahead < 0 || (ahead == 0 && slot < other)
+    }
 }
 
 /// A slot in a heap; 16 bytes with a key of 64 bits.

@@ -21,10 +21,15 @@ use crate::sched::{
 };
 use core::fmt;
 
+pub(crate) mod crrn;
+pub(crate) mod delay;
 pub(crate) mod fairshare;
 pub(crate) mod fifo;
+pub(crate) mod orr;
 pub(crate) mod params;
+pub(crate) mod robin;
 pub(crate) mod tbf;
+pub(crate) mod trr;
 
 /// What a part answers when it is asked for a request.
 #[derive(Debug)]
@@ -564,7 +569,11 @@ impl Kind {
 
 policies! {
     Fifo: fifo,
+    Crrn: crrn,
+    Orr: orr,
+    Trr: trr,
     Tbf: tbf,
+    Delay: delay,
     Fairshare: fairshare,
 }
 

@@ -38,6 +38,7 @@ use crate::sched::{
     attr::Priority,
     head::Ticket,
     item::{self, Cost, Fifo, Item, Spot},
+    slab::Handle,
 };
 
 /// How a front-end gets a request back.
@@ -62,6 +63,8 @@ pub(crate) struct Ops {
 pub(crate) struct Account {
     /// Instance and class; only for a request that was queued.
     pub(crate) ticket: Option<Ticket>,
+    /// Its record in the order table of its partition.
+    pub(crate) record: Option<Handle>,
     /// Index of the partition that decided.
     pub(crate) home: u16,
     /// Index of the target in its service.
@@ -79,6 +82,7 @@ impl Account {
     pub(crate) const fn new(target: u16, priority: Priority) -> Self {
         Self {
             ticket: None,
+            record: None,
             home: 0,
             target,
             priority,
@@ -217,6 +221,11 @@ impl Held {
     fn tag(&self) -> &Tag {
         // SAFETY: By the type invariant the pointer is valid; all users of the tag share it.
         unsafe { &(*self.0.as_ptr()).tag }
+    }
+
+    /// Whether the front-end that brought it gave it `ops`.
+    pub(crate) fn has_ops(&self, ops: &'static Ops) -> bool {
+        ptr::eq(self.node().ops, ops)
     }
 
     /// Whether there is a place for it.

@@ -4,7 +4,9 @@
 #include <linux/bio.h>
 #include <linux/blkdev.h>
 #include <linux/cgroup.h>
+#include <linux/fs.h>
 #include <linux/kernfs.h>
+#include <linux/pagemap.h>
 #include <linux/ratelimit.h>
 #include <linux/sched.h>
 #include <linux/sched/mm.h>
@@ -17,6 +19,32 @@
 void nrs_bio_set_dev(struct bio *bio, struct block_device *bdev)
 {
 	bio_set_dev(bio, bdev);
+}
+
+bool nrs_bio_file(struct bio *bio, u64 *file, u64 *offset)
+{
+	struct address_space *mapping;
+	struct bio_vec first;
+	struct folio *folio;
+	bool known = false;
+
+	if (!bio_has_data(bio))
+		return false;
+	first = bio_iter_iovec(bio, bio->bi_iter);
+	folio = page_folio(first.bv_page);
+	/* Pages of slabs and drivers keep other things where those of files have their mapping. */
+	if (page_has_type(&folio->page) || folio_test_anon(folio) || folio_test_swapcache(folio))
+		return false;
+	/* While a page is locked or written back it stays with its file; inodes are freed after a grace period. */
+	rcu_read_lock();
+	mapping = READ_ONCE(folio->mapping);
+	if (mapping && (folio_test_locked(folio) || folio_test_writeback(folio))) {
+		*file = mapping->host->i_ino;
+		*offset = page_offset(first.bv_page) + first.bv_offset;
+		known = true;
+	}
+	rcu_read_unlock();
+	return known;
 }
 
 void nrs_bio_fail(struct bio *bio, int error)

@@ -11,6 +11,12 @@ struct block_device;
 /* Sends @bio to @bdev. */
 void nrs_bio_set_dev(struct bio *bio, struct block_device *bdev);
 
+/*
+ * Which file the first page of @bio caches a part of: its number in its file system, and where the page is in it. False if
+ * the page belongs to no file, or the file might go while one looks.
+ */
+bool nrs_bio_file(struct bio *bio, u64 *file, u64 *offset);
+
 /* Sets the status that @bio ends with. */
 void nrs_bio_fail(struct bio *bio, int error);
 

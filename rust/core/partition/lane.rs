@@ -14,11 +14,14 @@ use crate::{
     sched::{
         attr::Attrs,
         head::{Head, Ticket},
-        item::Cost,
+        item::{Cost, Item},
         mem::Need,
         policy::{AnyShared, Config, Part, Passed, Way},
     },
-    sys::{misc, node::Held},
+    sys::{
+        misc,
+        node::{Held, Place},
+    },
 };
 
 /// Places of the cache; a power of two.
@@ -95,7 +98,7 @@ impl Lane {
     }
 
     /// The class of a request, and whether its part wants memory now.
-    fn classify(&mut self, ident: Option<&Ident>, attrs: &Attrs) -> (Ticket, bool) {
+    pub(super) fn classify(&mut self, ident: Option<&Ident>, attrs: &Attrs) -> (Ticket, bool) {
         let ticket = self.head.classify(attrs, misc::now());
         if let Some(ident) = ident {
             // A class that only stands in for others is asked for again.
@@ -132,7 +135,7 @@ impl Lane {
 
     /// Like [`Lane::pass`], for somebody who did not ask lately.
     #[cold]
-    fn pass_anew(
+    pub(super) fn pass_anew(
         &mut self,
         ident: Option<&Ident>,
         attrs: &Attrs,
@@ -143,15 +146,15 @@ impl Lane {
         (self.head.pass(&ticket, cost, way, misc::now), hungry)
     }
 
-    /// Queues a request; whether its part wants memory now. `attrs` is asked only for somebody who did not
-    /// ask lately.
+    /// Queues a request; returns where it went, and whether its part wants memory now. `attrs` is asked only for
+    /// somebody who did not ask lately.
     pub(super) fn enqueue(
         &mut self,
         held: Held,
         ident: Option<&Ident>,
         attrs: &impl Fn() -> Attrs,
         now: u64,
-    ) -> Result<bool, Held> {
+    ) -> Result<(Ticket, bool), Held> {
         let cached = ident
             .and_then(|ident| cached(&self.cache, ident))
             .filter(|ticket| self.head.is_live(ticket));
@@ -159,10 +162,30 @@ impl Lane {
             Some(ticket) => (*ticket, false),
             None => self.classify(ident, &attrs()),
         };
-        self.head.enqueue(held, ticket, attrs, now)?;
+        Ok((self.enqueue_as(held, ticket, attrs, now)?, hungry))
+    }
+
+    /// Queues a request that belongs where `ticket` says; returns where it went.
+    pub(super) fn enqueue_as(
+        &mut self,
+        held: Held,
+        ticket: Ticket,
+        attrs: &impl Fn() -> Attrs,
+        now: u64,
+    ) -> Result<Ticket, Held> {
+        let ticket = self.head.enqueue(held, ticket, attrs, now)?;
         // It may be allowed what was not allowed to those before it.
         self.until = 0;
-        Ok(hungry)
+        Ok(ticket)
+    }
+
+    /// Takes a request out that was queued with `ticket`, to go another way; its class owes for it.
+    pub(super) fn dequeue(&mut self, ticket: &Ticket, place: &Place, now: u64) -> Option<Held> {
+        let held = self.head.dequeue(ticket, place, now)?;
+        // That it goes is not up to its policy; a class that left owes nothing.
+        let _ = self.head.pass(ticket, held.cost(), Way::Forced, || now);
+        self.until = 0;
+        Some(held)
     }
 
     /// Whether it has requests that may be served at `now`, as far as is known.

@@ -26,6 +26,7 @@ use crate::{
                 weights::{self, Weights},
                 Update,
             },
+            params::BufferMax,
             AnyShared, AnyUpdate, Config, Kind, Part, Tunables,
         },
         rules::{Book, RuleError},
@@ -216,7 +217,14 @@ impl Service {
             settings.weights = weights;
         }
         self.follow(&tunables);
+        self.ordering.adopt(&other.ordering);
+        self.patience.adopt(&other.patience);
         self.dispatch.set_slots(other.slots());
+        self.concurrency.set_slots(other.slots());
+        if let Some(max) = BufferMax::new(other.buffer_max()) {
+            // Without memory for it, it stays as it is.
+            let _ = self.set_buffer_max(max);
+        }
         self.dispatch.set_ratio(other.ratio());
         self.dispatch.set_stall_ms(other.stall_ms());
     }
@@ -244,22 +252,27 @@ impl Service {
         let mut primaries = settings.primaries;
         for (primary, priority) in primaries.iter_mut().zip(Priority::ALL) {
             if addresses(command.heads, priority) {
-                *primary = chosen;
+                *primary = chosen.map(|config| config.on(priority));
             }
         }
         self.replace(&mut settings, &primaries)
     }
 
-    /// Starts what `new` has and the settings have not, on all partitions or on none.
+    /// Starts what `new` has and the settings have not, on all partitions or on none; what can be told to a
+    /// running policy is told.
     fn replace(&self, settings: &mut Settings, new: &Primaries) -> Result {
         let old = settings.primaries;
+        let told = |(old, new): (&Option<Config>, &Option<Config>)| match (old, new) {
+            (Some(old), Some(new)) if old != new => old.update_to(new),
+            _ => None,
+        };
         let books = carry_over(&settings.books, &old, new)?;
         let changes = || {
             let pairs = old.iter().zip(new.iter());
             Priority::ALL
                 .into_iter()
                 .zip(pairs)
-                .filter(|(_, (old, new))| old != new)
+                .filter(|(_, (old, new))| old != new && told((old, new)).is_none())
                 .map(|(priority, (_, new))| (priority, *new))
         };
         let mut parts: KVec<Option<KernelPart>> = KVec::new();
@@ -306,8 +319,22 @@ impl Service {
                 }
             }
         }
+        for (priority, (old, new)) in Priority::ALL.into_iter().zip(old.iter().zip(new.iter())) {
+            let (Some(update), Some(old), Some(new)) = (told((old, new)), old, new) else {
+                continue;
+            };
+            self.hand_over(priority, &update);
+            for partition in self.partitions.iter() {
+                partition.with(|inner| inner.head(priority).retag(old, new));
+            }
+        }
         settings.primaries = *new;
         settings.books = books;
+        self.dispatch.set_wants_file(
+            new.iter()
+                .flatten()
+                .any(|config| config.kind() == Kind::Orr),
+        );
         self.ticker.worker().kick();
         self.run_all();
         Ok(())

@@ -25,16 +25,22 @@ const WEIGHTS: &str = "uid:1:2\ngid:9:3\n";
 const RULES: &str = "regular_requests:\nCPT 0:\na uid={1} 5, ref 0\ndefault * 10000, ref 0\n\
     high_priority_requests:\nCPT 0:\na uid={1} 5, ref 0\ndefault * 10000, ref 0\n";
 
+/// What parameters with a value for each head show.
+const QUANTA: &str = "reg_quantum:16   \nhp_quantum:16   \n";
+const OFFSETS: &str = "reg_offset_type:logical\nhp_offset_type:logical\n";
+const SUPPORTED: &str = "reg_supported:reads\nhp_supported:writes\n";
+const DELAYS: &str = "reg_delay_min:5    \nhp_delay_min:5    \n";
+
 /// A text that fits a buffer.
 struct Text {
-    bytes: [u8; 1024],
+    bytes: [u8; 2048],
     len: usize,
 }
 
 impl Default for Text {
     fn default() -> Self {
         Self {
-            bytes: [0; 1024],
+            bytes: [0; 2048],
             len: 0,
         }
     }
@@ -64,7 +70,7 @@ mod names {
     fn tunables_are_set_and_shown() -> Result {
         let service = Service::new(c"kunit", Some(1))?;
         // Name, value, what comes of it, what is shown afterwards if that is short.
-        let cases: [(&str, &str, Result, &str); 45] = [
+        let cases: [(&str, &str, Result, &str); 66] = [
             ("slots", "7", Ok(()), "7\n"),
             ("slots", "0", Err(EINVAL), "7\n"),
             ("stall_ms", "500\n", Ok(()), "500\n"),
@@ -120,6 +126,37 @@ mod names {
             ("nrs_tbf_rate", "0", Err(EINVAL), "10000\n"),
             ("nrs_tbf_global_rate", "0", Ok(()), "0\n"),
             ("nrs_tbf_rule", "start a uid={1} rate=5", Err(EEXIST), RULES),
+            ("nrs_crrn_quantum", "16", Ok(()), QUANTA),
+            ("nrs_crrn_quantum", "0", Err(EINVAL), QUANTA),
+            (
+                "nrs_crrn_quantum",
+                "reg_quantum:16 hp_quantum: 16",
+                Ok(()),
+                QUANTA,
+            ),
+            ("nrs_orr_offset_type", "logical", Ok(()), OFFSETS),
+            ("nrs_orr_offset_type", "logicalfoo", Err(EINVAL), OFFSETS),
+            (
+                "nrs_trr_supported",
+                "hp_supported:writes",
+                Ok(()),
+                SUPPORTED,
+            ),
+            ("nrs_delay_min", "reg_delay_min:301", Err(EINVAL), DELAYS),
+            ("nrs_delay_max", "4", Err(EINVAL), ""),
+            ("nrs_policies", "delay", Ok(()), ""),
+            ("nrs_delay_pct", "101", Err(EINVAL), ""),
+            ("nrs_delay_pct", "50", Ok(()), ""),
+            ("nrs_policies", "orr reg", Ok(()), ""),
+            ("nrs_orr_quantum", "1", Ok(()), ""),
+            ("nrs_policies", "crrn 8", Err(EINVAL), ""),
+            ("nrs_pop", "overlap", Ok(()), "overlap\n"),
+            ("nrs_pop", "order", Err(EINVAL), "overlap\n"),
+            ("nrs_pop_window", "65537", Err(EINVAL), "1024\n"),
+            ("buffer_max", "256", Ok(()), "256\n"),
+            ("buffer_max", "1048577", Err(EINVAL), "256\n"),
+            ("high_priority_sources", "meta prio", Ok(()), "meta prio\n"),
+            ("health", "1", Err(EACCES), "healthy\nnothing is queued\n"),
         ];
         for (name, value, came, shown) in cases {
             let got = tunables::command(&service, name, value);

@@ -38,10 +38,7 @@ impl About {
         let fits = flags & !wire::REQUEST_FLAGS == 0
             && (charged || record.charge == 0)
             && charge <= wire::CHARGE_MAX
-            && record.offset.checked_add(record.length).is_some()
-            && record.stream == 0
-            && record.reserved == 0
-            && record.predecessor.iter().all(|cookie| *cookie == 0);
+            && record.offset.checked_add(record.length).is_some();
         if !fits {
             return Err(EINVAL);
         }
@@ -57,8 +54,8 @@ impl About {
                 nodemap: Id::new(record.nodemap),
                 opcode,
                 client: 0,
-                target: 0,
-                stream: 0,
+                target: record.target,
+                stream: record.stream,
                 object: record.object,
                 offset: record.offset,
                 length: record.length,

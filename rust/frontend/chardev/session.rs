@@ -10,6 +10,8 @@
 //! - *Running*: read, and not completed yet.
 //! - *Owed*: the slot and place that a released request must give back.
 //! - *Late*: the lease is over; the request owes nothing any more, and may still be completed.
+//! - *Peer*: who requests are for ([`peers`]).
+//! - *Before*: what has to be completed before a request is served ([`past`]).
 //!
 //! ```text
 //!   request ──▶ queued ──▶ ready ──▶ running ──▶ completed
@@ -21,7 +23,8 @@
 //! # Locking
 //!
 //! One spinlock per session, taken with interrupts off because leases end in a timer. Nothing of the core
-//! is called and nobody is woken under it; it is taken with no lock of the core held.
+//! that takes a lock is called and nobody is woken under it; it is taken with no lock of the core held. A mutex
+//! keeps the requests of a file in their order where that matters ([`admit`]); it is taken first.
 //!
 //! # Memory
 //!
@@ -30,52 +33,45 @@
 //! bounds both.
 
 use kernel::{
-    fs, new_spinlock_irq,
+    fs, new_mutex, new_spinlock_irq,
     prelude::*,
-    rbtree::RBTreeNode,
     static_lock_class,
     sync::{
         poll::{PollCondVarBox, PollTable},
-        Arc, SpinLockIrq,
+        Arc, Mutex, SpinLockIrq,
     },
-    time::{delay::fsleep, Delta},
 };
 
-use super::{about::About, wire};
+use super::wire;
 use crate::{
     core::{
-        client::Client,
-        registry::Attachment,
-        service::{Arrival, Service},
+        client::Client, concurrency::Concurrency, registry::Attachment, service::Service,
         target::Target,
     },
-    sched::{
-        attr::Attrs,
-        item::{Cost, Spot},
-    },
+    sched::{item::Cost, order::Level},
     sys::{
+        atomic::Hint,
         chardev::{
             boxed::{BoxFifo, Boxed, Submit},
             READABLE, WRITABLE,
         },
         misc,
-        node::Account,
     },
 };
 
+mod admit;
+mod close;
 mod counters;
+mod past;
+mod peers;
 mod table;
 
 use counters::Counters;
-use table::{Entry, Inner, Owed};
+use past::Past;
+use table::{Entry, Gone, Inner, Owed};
 
 /// Requests that one lock hold hands out or looks at, at most.
 pub(crate) const CHUNK: u32 = 64;
-
-/// How long a closing file leaves its requests to their turn while others use the service: in all, and
-/// between looks, ms.
-const GRACE_MS: i64 = 1000;
-const LOOK_MS: i64 = 5;
 
 /// How a session is to be.
 #[derive(Clone, Copy)]
@@ -86,12 +82,27 @@ pub(crate) struct Terms {
     pub(crate) lease_ns: u64,
     /// Requests that it may have.
     pub(crate) limit: u32,
+    /// Version that is spoken.
+    pub(crate) version: u32,
 }
 
 /// A request in the core's hands or ready.
 pub(crate) struct Queued {
     session: Arc<Session>,
     cookie: u64,
+    /// Not 0: others wait for a request of its peer, as was seen when it was read.
+    urgent: Hint,
+}
+
+impl Queued {
+    /// Request `cookie` of `session`.
+    fn new(session: Arc<Session>, cookie: u64) -> Self {
+        Self {
+            session,
+            cookie,
+            urgent: Hint::new(0),
+        }
+    }
 }
 
 impl Submit for Queued {
@@ -110,10 +121,10 @@ impl Taken {
     pub(crate) fn next(&mut self) -> Option<(Boxed<Queued>, wire::Released)> {
         let boxed = self.0.pop()?;
         let account = boxed.account();
-        let (wait, flags) = match account.ticket {
-            None => (0, wire::RELEASED_PASSED),
-            Some(_) => (
-                misc::now().saturating_sub(boxed.arrival()),
+        let (wait, flags) = match boxed.arrival() {
+            0 => (0, wire::RELEASED_PASSED),
+            since => (
+                misc::now().saturating_sub(since),
                 if account.slot {
                     0
                 } else {
@@ -121,7 +132,16 @@ impl Taken {
                 },
             ),
         };
-        let record = wire::Released::new(boxed.value().cookie, wait, flags);
+        let Queued {
+            session,
+            cookie,
+            urgent,
+        } = boxed.value();
+        let mut record = wire::Released::new(*cookie, wait, flags);
+        if session.terms.version >= wire::VERSION_ORDER {
+            record.credits = session.concurrency.credits(urgent.get() != 0);
+            record.fan_out = session.concurrency.fan_out();
+        }
         Some((boxed, record))
     }
 }
@@ -130,6 +150,7 @@ impl Taken {
 #[pin_data]
 pub(crate) struct Session {
     service: Arc<Service>,
+    concurrency: Arc<Concurrency>,
     client: Arc<Client>,
     target: Arc<Target>,
     terms: Terms,
@@ -137,6 +158,8 @@ pub(crate) struct Session {
     readable: PollCondVarBox,
     /// Room for a request; while closing: no request left.
     roomy: PollCondVarBox,
+    #[pin]
+    order: Mutex<()>,
     #[pin]
     inner: SpinLockIrq<Inner>,
 }
@@ -152,8 +175,10 @@ impl Session {
         let (service, client, target) = attachment.parts();
         let readable = PollCondVarBox::new(c"nrs_readable", static_lock_class!())?;
         let roomy = PollCondVarBox::new(c"nrs_roomy", static_lock_class!())?;
+        let past = Past::new(service.pop_window())?;
         Arc::pin_init(
             pin_init!(Self {
+                concurrency: service.concurrency().clone(),
                 service,
                 client,
                 target,
@@ -161,7 +186,8 @@ impl Session {
                 counters: Counters::new(),
                 readable,
                 roomy,
-                inner <- new_spinlock_irq!(Inner::new(), "nrs_session"),
+                order <- new_mutex!((), "nrs_order"),
+                inner <- new_spinlock_irq!(Inner::new(past), "nrs_session"),
             }),
             GFP_KERNEL_ACCOUNT,
         )
@@ -177,90 +203,10 @@ impl Session {
         self.service.name()
     }
 
-    /// Takes a request. Waits for room unless `nonblocking`.
-    ///
-    /// # Errors
-    ///
-    /// - `EINVAL`: malformed.
-    /// - `EEXIST`: a request with this cookie has not been completed.
-    /// - `EAGAIN`: no room, and `nonblocking`. `ERESTARTSYS`: a signal came while waiting.
-    /// - `ENOMEM`.
-    pub(crate) fn request(self: &Arc<Self>, record: &wire::Request, nonblocking: bool) -> Result {
-        let about = About::of(record)?;
-        let cookie = record.cookie;
-        let node = RBTreeNode::new(cookie, Entry::new(), GFP_KERNEL_ACCOUNT)?;
-        let queued = Queued {
-            session: self.clone(),
-            cookie,
-        };
-        let Attrs {
-            object,
-            offset,
-            length,
-            ..
-        } = about.attrs;
-        let spot = Spot::new(object, offset, length);
-        let account = Account::new(self.target.index(), about.attrs.priority);
-        let boxed = Boxed::new(queued, about.cost, spot, account, GFP_KERNEL_ACCOUNT)?;
-        self.admit(node, cookie, nonblocking)?;
-        self.counters.requests.count(1);
-        self.client.count_arrived(about.attrs.opcode);
-        let arrival = Arrival {
-            // All that a class may depend on does not fit, and what is said of each request is at hand anyway.
-            ident: None,
-            client: &self.client,
-            target: &self.target,
-            must_pass: false,
-            may_pass: self.terms.may_pass,
-            // Nothing arrives while a file is being closed.
-            draining: None,
-        };
-        let passed = self
-            .service
-            .arrive(boxed.into_held(), &arrival, || about.attrs);
-        if let Some(held) = passed {
-            held.submit();
-        }
-        Ok(())
-    }
-
-    /// Enters a request, once there is room.
-    fn admit(&self, node: RBTreeNode<u64, Entry>, cookie: u64, nonblocking: bool) -> Result {
-        let mut inner = self.inner.lock();
-        let mut waited = false;
-        loop {
-            if inner.knows(&cookie) {
-                return Err(EEXIST);
-            }
-            if inner.live < self.terms.limit {
-                break;
-            }
-            if nonblocking {
-                return Err(EAGAIN);
-            }
-            waited = true;
-            let signal = self.roomy.wait_interruptible(&mut inner);
-            // Who was woken for room takes it, or nobody else would.
-            if signal && inner.live >= self.terms.limit {
-                return Err(ERESTARTSYS);
-            }
-        }
-        // INVARIANT: The cookie was in no tree.
-        let replaced = inner.queued.insert(node);
-        inner.live = inner.live.wrapping_add(1);
-        let more = waited && inner.live < self.terms.limit;
-        drop(inner);
-        drop(replaced);
-        if more {
-            self.roomy.notify_one();
-        }
-        Ok(())
-    }
-
     /// A request is to be served now.
     fn release(&self, boxed: Boxed<Queued>) {
         let (account, cost, cookie) = (boxed.account(), boxed.cost(), boxed.value().cookie);
-        if account.ticket.is_some() {
+        if boxed.arrival() != 0 {
             self.client.count_submitted();
             if !account.slot {
                 self.counters.forced.count(1);
@@ -270,11 +216,13 @@ impl Session {
         }
         let now = misc::now();
         let mut inner = self.inner.lock();
-        let node = inner.queued.remove_node(&cookie);
         if inner.closing {
+            let gone = inner.take_out_queued(&cookie);
             drop(inner);
-            drop(node);
             self.end(Owed { account, cost });
+            if let Some(gone) = gone {
+                self.bury(gone);
+            }
             drop(boxed);
             let mut inner = self.inner.lock();
             inner.live = inner.live.wrapping_sub(1);
@@ -285,6 +233,7 @@ impl Session {
             }
             return;
         }
+        let node = inner.queued.remove_node(&cookie);
         let replaced = node.and_then(|node| inner.released.insert(node));
         // INVARIANT: It was in `queued`, so in no other tree.
         if let Some(entry) = inner.released.get_mut(&cookie) {
@@ -325,7 +274,12 @@ impl Session {
             // Known from now on: the reader may complete it before this call returns.
             if let Some(entry) = inner.released_mut(&boxed.value().cookie) {
                 entry.read = true;
+                let peer = entry.peer;
                 inner.running = inner.running.wrapping_add(1);
+                boxed
+                    .value()
+                    .urgent
+                    .set(inner.peers.is_urgent(&peer).into());
             }
             taken.0.push(boxed);
         }
@@ -376,13 +330,14 @@ impl Session {
         if record.reserved != 0 || record.header.flags != 0 {
             return Err(EINVAL);
         }
+        let remember = self.service.level() == Level::Graph;
         let mut inner = self.inner.lock();
         let full = inner.live >= self.terms.limit;
-        let Some(node) = inner.finish(&record.cookie) else {
+        let impatient = inner.impatient > 0;
+        let Some((entry, gone)) = inner.finish(&record.cookie, remember) else {
             return Err(ENOENT);
         };
         drop(inner);
-        let (_, entry) = node.to_key_value();
         let failed = record.status != 0;
         self.counters.completed.count(1);
         self.counters.bytes.count(record.bytes);
@@ -391,11 +346,13 @@ impl Session {
         }
         self.client
             .count_ended(Cost::of_bytes(record.bytes), failed);
-        match entry.owed {
-            Some(owed) => self.end(owed),
-            None => self.counters.late.count(1),
+        if entry.owed.is_none() {
+            self.counters.late.count(1);
         }
-        if full {
+        self.end_all(&entry, gone);
+        if impatient {
+            self.roomy.notify_all();
+        } else if full {
             self.roomy.notify_one();
         }
         Ok(())
@@ -403,7 +360,27 @@ impl Session {
 
     /// Gives back what a released request owes.
     fn end(&self, owed: Owed) {
-        self.service.complete(owed.account, owed.cost, &self.target);
+        self.service
+            .complete(&owed.account, owed.cost, &self.target);
+        self.concurrency.end();
+    }
+
+    /// Ends a request that was released, late or not.
+    fn end_all(&self, entry: &Entry, gone: Gone) {
+        match (entry.owed, entry.record) {
+            (Some(owed), _) => self.end(owed),
+            // What it owed it gave back when its lease was over.
+            (None, Some(record)) => self.service.finish(record),
+            (None, None) => {}
+        }
+        self.bury(gone);
+    }
+
+    /// Frees what was taken out.
+    fn bury(&self, gone: Gone) {
+        if gone.is_peer_idle() {
+            self.concurrency.leave();
+        }
     }
 
     /// Counts a record that was refused with `error`, once its writer is told.
@@ -421,9 +398,12 @@ impl Session {
     /// on from, or `None` at the end. Any context.
     pub(crate) fn reclaim(&self, from: u64, now: u64) -> Option<u64> {
         let (next, owed) = self.inner.lock().end_leases(from, now, self.terms.lease_ns);
-        for owed in owed.into_iter().flatten() {
+        for (owed, idle) in owed.into_iter().flatten() {
             self.counters.reclaimed.count(1);
             self.end(owed);
+            if idle.is_some() {
+                self.concurrency.leave();
+            }
         }
         next
     }
@@ -432,12 +412,13 @@ impl Session {
     pub(crate) fn poll(&self, file: &fs::File, table: PollTable<'_>) -> u32 {
         table.register_wait(file, &self.readable);
         table.register_wait(file, &self.roomy);
+        self.concurrency.register(file, &table);
         let inner = self.inner.lock();
         let mut mask = 0;
         if !inner.ready.is_empty() {
             mask |= READABLE;
         }
-        if inner.live < self.terms.limit {
+        if inner.live < self.terms.limit && self.concurrency.has_room() {
             mask |= WRITABLE;
         }
         mask
@@ -445,9 +426,10 @@ impl Session {
 
     /// What it has done.
     pub(crate) fn stats(&self) -> wire::Stats {
-        let (live, ready, running) = {
+        let (live, ready, running, peers) = {
             let inner = self.inner.lock();
-            (inner.live, inner.ready.len(), inner.running)
+            let peers = inner.peers.len();
+            (inner.live, inner.ready.len(), inner.running, peers)
         };
         let counters = &self.counters;
         wire::Stats {
@@ -467,54 +449,14 @@ impl Session {
             reclaimed: counters.reclaimed.get(),
             late: counters.late.get(),
             forced: counters.forced.get(),
+            promoted: counters.promoted.get(),
+            blocked: counters.blocked.get(),
+            over: counters.over.get(),
+            room_waits: counters.room_waits.get(),
+            peers,
+            fan_out: self.concurrency.fan_out(),
+            credits: self.concurrency.credits(false),
+            credits_high: self.concurrency.credits(true),
         }
-    }
-
-    /// Ends everything that is queued or running; nothing arrives any more. May sleep.
-    pub(crate) fn close(&self) {
-        let mut ready = BoxFifo::new();
-        {
-            let mut inner = self.inner.lock();
-            inner.closing = true;
-            ready.append(&mut inner.ready);
-        }
-        drop(ready);
-        loop {
-            let Some(node) = self.inner.lock().finish_any() else {
-                break;
-            };
-            if let (
-                _,
-                Entry {
-                    owed: Some(owed), ..
-                },
-            ) = node.to_key_value()
-            {
-                self.end(owed);
-            }
-            misc::cond_resched();
-        }
-        // What is queued ends as soon as it is decided. A drain would be felt by all clients of the
-        // service, so those are spared it for a while.
-        let mut left = if self.service.users() > 1 {
-            GRACE_MS
-        } else {
-            0
-        };
-        while left > 0 && self.live() != 0 {
-            fsleep(Delta::from_millis(LOOK_MS));
-            left = left.saturating_sub(LOOK_MS);
-        }
-        if self.live() != 0 {
-            self.service.drain();
-            let mut inner = self.inner.lock();
-            while inner.live != 0 {
-                self.roomy.wait(&mut inner);
-            }
-        }
-    }
-
-    fn live(&self) -> u32 {
-        self.inner.lock().live
     }
 }

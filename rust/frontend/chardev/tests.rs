@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     core::registry::{self, Attachment},
-    sched::{attr::Priority, item::Direction},
+    sched::{attr::Priority, item::Direction, order::Level},
     sys::misc,
 };
 
@@ -33,12 +33,19 @@ struct Bench {
 impl Bench {
     /// On the service `name` with `slots` slots; it may have `limit` requests.
     fn new(name: &CStr, slots: u32, limit: u32) -> Result<Self> {
+        Self::at(name, Level::None, slots, limit)
+    }
+
+    /// The same, and the service has order `level`.
+    fn at(name: &CStr, level: Level, slots: u32, limit: u32) -> Result<Self> {
         let attachment = registry::attach_user(name, CString::try_from(c"kunit")?)?;
         attachment.service().set_slots(slots)?;
+        attachment.service().set_level(level);
         let terms = Terms {
             may_pass: true,
             lease_ns: LEASE,
             limit,
+            version: wire::VERSION,
         };
         Ok(Self {
             session: Session::new(&attachment, terms)?,
@@ -49,12 +56,38 @@ impl Bench {
     /// Brings requests `cookies`, of 4 KiB.
     fn bring(&self, cookies: core::ops::Range<u64>) -> Result {
         for cookie in cookies {
-            let mut request = wire::Request::new(cookie);
-            request.length = 4096;
-            request.uid = cookie as u32 % 7;
-            self.told(self.session.request(&request, true))?;
+            self.bring_after(cookie, &[])?;
         }
         Ok(())
+    }
+
+    /// Brings request `cookie` after those in `before`.
+    fn bring_after(&self, cookie: u64, before: &[u64]) -> Result {
+        let mut request = wire::Request::new(cookie);
+        request.length = 4096;
+        request.uid = cookie as u32 % 7;
+        for (to, from) in request.predecessor.iter_mut().zip(before) {
+            *to = *from;
+        }
+        self.told(self.session.request(&request, true))
+    }
+
+    fn promote(&self, cookie: u64) -> Result {
+        self.told(self.session.promote(&wire::Promotion::new(cookie)))
+    }
+
+    /// Reads and completes what is released until `cookie` is; whether it was within ten seconds.
+    fn serve_until(&self, cookie: u64) -> bool {
+        let mut seen = false;
+        while !seen && self.wait_for(1) {
+            for record in self.read().into_iter().flatten() {
+                seen |= record.cookie == cookie;
+                if self.complete(record.cookie).is_err() {
+                    return false;
+                }
+            }
+        }
+        seen
     }
 
     /// Waits until `count` requests are ready; whether they were within ten seconds.
@@ -102,7 +135,7 @@ impl Bench {
     fn close(self) -> bool {
         self.session.close();
         let stats = self.session.stats();
-        let left = stats.queued + stats.ready + stats.running;
+        let left = stats.queued + stats.ready + stats.running + u64::from(stats.peers);
         left == 0 && self.attachment.client().held() == 0
     }
 }
@@ -117,7 +150,7 @@ mod life {
         request.net_number = 0x1234;
         request.jobid = [7; 32];
         request.predecessor = [9; 8];
-        request.job_size = 3;
+        (request.job_size, request.target) = (3, 4);
         let bytes = request.encode();
         let cookie = bytes.get(8..10) == Some(&[0xef, 0xcd]);
         let decoded = wire::Request::decode(&bytes);
@@ -137,7 +170,7 @@ mod life {
     #[test]
     fn what_is_malformed_is_refused() {
         type Change = fn(&mut wire::Request);
-        let cases: [(bool, Change); 24] = [
+        let cases: [(bool, Change); 25] = [
             (true, |_| ()),
             (true, |r| r.header.flags = wire::REQUEST_HIGH),
             (false, |r| r.header.flags = 4),
@@ -151,10 +184,11 @@ mod life {
                 (r.header.flags, r.charge) = (wire::REQUEST_CHARGE, u64::MAX);
             }),
             (false, |r| (r.offset, r.length) = (u64::MAX, 1)),
-            (false, |r| r.stream = 1),
-            (false, |r| r.reserved = 1),
+            (true, |r| r.stream = u64::MAX),
+            (true, |r| r.target = u32::MAX),
             (true, |r| r.job_size = u32::MAX),
-            (false, |r| r.predecessor = [0, 0, 0, 0, 0, 0, 0, 1]),
+            (true, |r| r.predecessor = [0, 0, 0, 0, 0, 0, 0, 1]),
+            (false, |r| r.header.flags = 1 << 31),
             (false, |r| r.jobid = [b'a'; 32]),
             (false, |r| {
                 r.jobid = [0; 32];
@@ -187,6 +221,7 @@ mod life {
         (request.length, request.charge, request.job_size) = (10, 8192, 12);
         (request.uid, request.gid, request.projid, request.nodemap) = (1, 2, 3, 4);
         (request.opcode, request.net, request.address_len) = (36, wire::NET_KFI, 4);
+        (request.stream, request.target) = (5, 6);
         request.address = [0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         for (to, from) in request.jobid.iter_mut().zip(b"dd.0") {
             *to = *from;
@@ -196,6 +231,7 @@ mod life {
         if let Ok(About { attrs, cost }) = about {
             assert!(attrs.priority == Priority::High && cost.pages == 2 && attrs.length == 10);
             assert!(attrs.size == 12 && cost.direction == Direction::Other);
+            assert!((attrs.stream, attrs.target) == (5, 6));
             assert!([attrs.uid, attrs.gid, attrs.projid, attrs.nodemap]
                 .map(|id| id.get())
                 .into_iter()
@@ -343,6 +379,166 @@ mod life {
         let user = Bench::new(c"kunit-life", 2, 64).err();
         drop(block_first);
         assert!(block == Some(EBUSY) && user == Some(EBUSY) && closed);
+        Ok(())
+    }
+}
+
+#[kunit_tests(nrs_chardev_order)]
+mod order {
+    use super::*;
+
+    #[test]
+    fn a_promotion_finds_what_is_queued() -> Result {
+        let bench = Bench::new(c"kunit-order", 2, 64)?;
+        bench.bring(1..5)?;
+        let known = bench.promote(9) == Err(ENOENT) && bench.promote(1).is_ok();
+        let moved = bench.promote(3).is_ok() && bench.promote(3).is_ok() && bench.wait_for(2);
+        let both = bench.cookies();
+        let ended = bench.complete(3).is_ok() && bench.promote(3) == Err(ENOENT);
+        let stats = bench.session.stats();
+        let closed = bench.close();
+        assert!(known && moved && ended && closed);
+        assert!(both == [1, 3, 0, 0, 0, 0, 0, 0] && (stats.promoted, stats.unknown) == (1, 2));
+        Ok(())
+    }
+
+    #[test]
+    fn a_request_waits_for_its_predecessors() -> Result {
+        let bench = Bench::at(c"kunit-order", Level::Graph, 65, 64)?;
+        bench.bring(1..3)?;
+        let refused = [&[3][..], &[9], &[1, 9]].map(|before| bench.bring_after(3, before));
+        bench.bring_after(3, &[1, 2])?;
+        bench.bring_after(4, &[3])?;
+        let first = bench.cookies();
+        bench.complete(2)?;
+        let none = bench.session.stats().ready;
+        bench.complete(1)?;
+        let third = bench.wait_for(1) && bench.cookies() == [3, 0, 0, 0, 0, 0, 0, 0];
+        // Completed ones may be named, too.
+        bench.bring_after(5, &[1, 2])?;
+        let fifth = bench.wait_for(1) && bench.cookies() == [5, 0, 0, 0, 0, 0, 0, 0];
+        let stats = bench.session.stats();
+        let closed = bench.close();
+        assert!(refused == [Err(EINVAL); 3] && first == [1, 2, 0, 0, 0, 0, 0, 0]);
+        assert!(none == 0 && third && fifth && closed);
+        assert!((stats.requests, stats.blocked, stats.refused) == (5, 2, 3));
+        Ok(())
+    }
+
+    #[test]
+    fn so_many_completions_are_remembered() -> Result {
+        let bench = Bench::at(c"kunit-order", Level::Graph, 65, 64)?;
+        let window = u64::from(bench.attachment.service().pop_window());
+        for cookie in 1..window + 3 {
+            bench.bring(cookie..cookie + 1)?;
+            bench.read();
+            bench.complete(cookie)?;
+        }
+        let forgotten = [1, 2].map(|cookie| bench.bring_after(5000, &[cookie]));
+        let oldest = bench.bring_after(5000, &[3, window + 2]);
+        // Using a cookie again names the newer one.
+        let again = bench
+            .bring(4..5)
+            .and_then(|()| bench.bring_after(5001, &[4]));
+        let ready = bench.session.stats().ready;
+        let closed = bench.close();
+        assert!(forgotten == [Err(EINVAL); 2] && oldest.is_ok() && again.is_ok());
+        assert!(ready == 2 && closed);
+        Ok(())
+    }
+
+    #[test]
+    fn a_lease_that_is_over_does_not_let_successors_in() -> Result {
+        let bench = Bench::at(c"kunit-order", Level::Graph, 65, 64)?;
+        bench.bring(1..2)?;
+        bench.bring_after(2, &[1])?;
+        bench.read();
+        bench.session.reclaim(0, misc::now() + LEASE);
+        let (reclaimed, ready) = (bench.session.stats().reclaimed, bench.session.stats().ready);
+        bench.complete(1)?;
+        let second = bench.wait_for(1) && bench.cookies() == [2, 0, 0, 0, 0, 0, 0, 0];
+        let closed = bench.close();
+        assert!((reclaimed, ready) == (1, 0) && second && closed);
+        Ok(())
+    }
+
+    #[test]
+    fn predecessors_are_promoted_with_it() -> Result {
+        let bench = Bench::at(c"kunit-order", Level::Graph, 2, 64)?;
+        bench.bring(1..4)?;
+        bench.bring_after(4, &[3])?;
+        bench.bring_after(5, &[4])?;
+        let first = bench.cookies();
+        bench.promote(5)?;
+        let third = bench.wait_for(1) && bench.cookies() == [3, 0, 0, 0, 0, 0, 0, 0];
+        bench.complete(3)?;
+        let last = bench.serve_until(5);
+        let left = bench.session.stats().queued;
+        let closed = bench.close();
+        assert!(first == [1, 0, 0, 0, 0, 0, 0, 0] && third && last && left == 1 && closed);
+        Ok(())
+    }
+
+    #[test]
+    fn a_chain_ends_with_its_file() -> Result {
+        let bench = Bench::at(c"kunit-order", Level::Graph, 2, 1000)?;
+        let other = Bench::at(c"kunit-order", Level::Graph, 2, 1000)?;
+        bench.bring(1..2)?;
+        other.bring(1..2)?;
+        for cookie in 2..500 {
+            bench.bring_after(cookie, &[cookie - 1])?;
+        }
+        bench.read();
+        let closed = bench.close();
+        let served = other.serve_until(1);
+        assert!(closed && served && other.close());
+        Ok(())
+    }
+
+    #[test]
+    fn clients_are_told_apart_by_their_addresses() -> Result {
+        let bench = Bench::new(c"kunit-order", 16, 64)?;
+        let of = |cookie, address: u8| {
+            let mut request = wire::Request::new(cookie);
+            (request.net, request.address_len) = (wire::NET_TCP, 4);
+            if let Some(last) = request.address.get_mut(3) {
+                *last = address;
+            }
+            bench.session.request(&request, true)
+        };
+        of(1, 1)?;
+        let alone = bench.session.stats();
+        for cookie in 2..10 {
+            of(cookie, cookie as u8 % 4)?;
+        }
+        let many = bench.session.stats();
+        while bench.session.stats().completed < 9 && bench.wait_for(1) {
+            for record in bench.read().into_iter().flatten() {
+                bench.complete(record.cookie)?;
+            }
+        }
+        let none = bench.session.stats();
+        let closed = bench.close();
+        assert!((alone.peers, many.peers, none.peers) == (1, 4, 0));
+        assert!((alone.fan_out, many.fan_out, none.fan_out) == (1, 4, 0));
+        assert!(alone.credits > many.credits && many.credits > 1 && closed);
+        Ok(())
+    }
+
+    #[test]
+    fn a_service_has_room_for_so_many_requests() -> Result {
+        let bench = Bench::new(c"kunit-order", 2, 1000)?;
+        let other = Bench::new(c"kunit-order", 2, 1000)?;
+        bench.attachment.service().concurrency().set_buffer_max(300);
+        bench.bring(1..201)?;
+        let full = other.bring(1..201);
+        let room = bench.attachment.service().concurrency().has_room();
+        let taken = other.session.stats().requests;
+        let waits = other.session.stats().room_waits;
+        let closed = bench.close();
+        let again = other.bring(101..102);
+        assert!(full == Err(EAGAIN) && !room && (taken, waits) == (100, 1));
+        assert!(closed && again.is_ok() && other.close());
         Ok(())
     }
 }

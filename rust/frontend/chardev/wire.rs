@@ -17,6 +17,8 @@
 //!
 //! 1. The first.
 //! 2. [`Request::job_size`].
+//! 3. [`Request::stream`], [`Request::predecessor`] and [`Request::target`], which had to be 0;
+//!    [`Released::credits`] and [`Released::fan_out`], which were 0; [`Promotion`]; the end of [`Stats`].
 
 #![cfg_attr(
     MODULE,
@@ -24,10 +26,13 @@
 )]
 
 /// The version that this file describes.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The oldest version that is still spoken.
 pub const VERSION_MIN: u32 = 1;
+
+/// The first version that knows of order, targets, promotions and credits.
+pub const VERSION_ORDER: u32 = 3;
 
 /// Type of the ioctls.
 pub const IOC: u32 = 0xbc;
@@ -56,6 +61,8 @@ pub const TYPE_REQUEST: u16 = 1;
 pub const TYPE_COMPLETION: u16 = 2;
 /// Type of [`Released`].
 pub const TYPE_RELEASED: u16 = 3;
+/// Type of [`Promotion`].
+pub const TYPE_PROMOTE: u16 = 4;
 
 /// [`Attach::flags`]: every request queues, even when nobody waits.
 pub const ATTACH_QUEUE_ALL: u32 = 1;
@@ -179,6 +186,9 @@ macro_rules! structures {
                 /// Bytes.
                 pub const SIZE: usize = $first $(+ $more)*;
 
+                /// Bytes of the first version.
+                pub const FIRST: usize = $first;
+
                 /// Name, offset and bytes of each field.
                 pub const FIELDS: &'static [(&'static str, usize, usize)] = &[
                     $((
@@ -194,7 +204,7 @@ macro_rules! structures {
                 ///
                 /// See [`Malformed`].
                 pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
-                    if bytes.len() < $first {
+                    if bytes.len() < Self::FIRST {
                         return Err(Malformed::Short);
                     }
                     let mut known = [0; Self::SIZE];
@@ -275,14 +285,14 @@ structures! {
         address: [u8; 16],
         /// Job; ends with NUL, after which there is nothing but 0.
         jobid: [u8; 32],
-        /// Must be 0.
+        /// Related requests have the same one; 0: none. Since version 3.
         stream: u64,
-        /// Must be 0.
+        /// Cookies of what has to be completed before; 0: none. Since version 3.
         predecessor: [u64; 8],
         /// Nodes of the job; 0: unknown. Since version 2.
         job_size: u32,
-        /// Must be 0.
-        reserved: u32,
+        /// Which of the server's targets it is for. Since version 3.
+        target: u32,
     }
 
     /// A request has been served, or given up; written.
@@ -299,6 +309,15 @@ structures! {
         bytes: u64,
     }
 
+    /// A request, and what has to be completed before it, is to be served with high priority; written.
+    /// Since version 3.
+    Promotion, 16 {
+        /// Type, size, 0.
+        header: Header,
+        /// The request.
+        cookie: u64,
+    }
+
     /// A request is to be served now; read.
     Released, 32 {
         /// Type, size, `RELEASED_*`.
@@ -307,8 +326,10 @@ structures! {
         cookie: u64,
         /// How long the policy withheld it, ns.
         wait_ns: u64,
-        /// 0.
-        reserved: u64,
+        /// Requests that its client may have in the service now. Since version 3.
+        credits: u32,
+        /// Clients with requests in the service now. Since version 3.
+        fan_out: u32,
     }
 
     /// Makes an open file a client of a service.
@@ -332,7 +353,7 @@ structures! {
     }
 
     /// What an open file has done.
-    Stats, 120 {
+    Stats, 120 + 48 {
         /// Bytes of this structure.
         size: u32,
         /// 0.
@@ -365,6 +386,22 @@ structures! {
         late: u64,
         /// Requests that were sent out without a slot.
         forced: u64,
+        /// Requests that were moved to high priority. This and what follows since version 3.
+        promoted: u64,
+        /// Requests that had to wait for others that come before them.
+        blocked: u64,
+        /// Requests beyond what their clients were told that they may have.
+        over: u64,
+        /// Requests for which the service had no room at first.
+        room_waits: u64,
+        /// Clients with requests, of this file.
+        peers: u32,
+        /// Clients with requests, of the service.
+        fan_out: u32,
+        /// Requests that each of them may have in the service.
+        credits: u32,
+        /// The same for one whose request was moved to high priority.
+        credits_high: u32,
     }
 }
 
@@ -395,7 +432,21 @@ impl Request {
             stream: 0,
             predecessor: [0; 8],
             job_size: 0,
-            reserved: 0,
+            target: 0,
+        }
+    }
+}
+
+impl Promotion {
+    /// Moves request `cookie` to high priority.
+    pub const fn new(cookie: u64) -> Self {
+        Self {
+            header: Header {
+                kind: TYPE_PROMOTE,
+                size: Self::SIZE as u16,
+                flags: 0,
+            },
+            cookie,
         }
     }
 }
@@ -428,7 +479,8 @@ impl Released {
             },
             cookie,
             wait_ns,
-            reserved: 0,
+            credits: 0,
+            fan_out: 0,
         }
     }
 }

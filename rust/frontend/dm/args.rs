@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! START LEN nrs DEVICE OFFSET SERVICE [COUNT [nid NID] [jobid JOBID] [jobid_name FORMAT]
-//!                                            [size NODES] [opportunity on|off]]
+//!                                            [size NODES] [opportunity on|off] [stream hint|cgroup|none]]
 //! ```
 //!
 //! `COUNT` is the number of words after it, as device-mapper targets do. The same words, without START
@@ -32,6 +32,17 @@ const SIZE_MAX: u32 = 4096;
 /// How jobs are named unless the table says otherwise.
 const DEFAULT_TEMPLATE: &str = "%e.%u";
 
+/// What tells the offset stream of a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stream {
+    /// Its write stream or write hint.
+    Hint,
+    /// The cgroup of its submitter.
+    Cgroup,
+    /// Nothing.
+    None,
+}
+
 /// What a table line says about a client.
 pub(crate) struct Config {
     /// Name of the service.
@@ -46,6 +57,8 @@ pub(crate) struct Config {
     pub(crate) template: Template,
     /// Whether requests may go down at once when nobody waits.
     pub(crate) opportunity: bool,
+    /// What tells offset streams.
+    pub(crate) stream: Stream,
 }
 
 /// Reads a decimal number: digits only.
@@ -89,6 +102,7 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<Plan<Config>, Refusal> {
         template: Template::parse(DEFAULT_TEMPLATE)
             .map_err(|_| refuse(c"jobid_name: bad format"))?,
         opportunity: true,
+        stream: Stream::Hint,
     };
 
     if args.len() > 3 {
@@ -102,7 +116,7 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<Plan<Config>, Refusal> {
             ));
         }
     }
-    let mut seen = [false; 5];
+    let mut seen = [false; 6];
     let mut once = |which: usize| {
         seen.get_mut(which)
             .is_some_and(|seen| !core::mem::replace(seen, true))
@@ -167,11 +181,20 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<Plan<Config>, Refusal> {
                     _ => return Err(refuse(c"opportunity: on or off")),
                 };
             }
-            _ => {
-                return Err(refuse(
-                    c"Unknown argument: nid, jobid, jobid_name, size, opportunity are known",
-                ))
+            "stream" => {
+                if !once(5) {
+                    return Err(refuse(c"stream: given twice"));
+                }
+                config.stream = match value {
+                    Some("hint") => Stream::Hint,
+                    Some("cgroup") => Stream::Cgroup,
+                    Some("none") => Stream::None,
+                    _ => return Err(refuse(c"stream: hint, cgroup or none")),
+                };
             }
+            _ => return Err(refuse(
+                c"Unknown argument: nid, jobid, jobid_name, size, opportunity, stream are known",
+            )),
         }
         index = index.saturating_add(2);
     }
@@ -193,6 +216,7 @@ pub(crate) fn write(config: &Config, out: &mut dyn fmt::Write) -> fmt::Result {
             true,
             config.size != 0,
             !config.opportunity,
+            config.stream != Stream::Hint,
         ]
         .iter()
         .filter(|given| **given)
@@ -211,6 +235,11 @@ pub(crate) fn write(config: &Config, out: &mut dyn fmt::Write) -> fmt::Result {
     }
     if !config.opportunity {
         write!(out, " opportunity off")?;
+    }
+    match config.stream {
+        Stream::Hint => {}
+        Stream::Cgroup => write!(out, " stream cgroup")?,
+        Stream::None => write!(out, " stream none")?,
     }
     Ok(())
 }

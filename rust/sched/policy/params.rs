@@ -9,6 +9,8 @@
 //!
 //! Both take one line of text, and show themselves as the text that they take.
 
+pub mod heads;
+
 /// Defines a choice between words: one type, with `parse`, `name` and `Display`.
 macro_rules! choice {
     (
@@ -116,6 +118,11 @@ pub(crate) use number;
 number! {
     /// Classes of one head, at most, beside the default class.
     ClassesMax, 64..=1_048_576 = 16_384, "classes_max is not a number from 64 to 1048576"
+}
+
+number! {
+    /// Requests that are kept in an order of their own, at most, on one head of one partition.
+    BufferMax, 256..=1_048_576 = 65_536, "buffer_max is not a number from 256 to 1048576"
 }
 
 /// `text` without the newline that `echo` appends.

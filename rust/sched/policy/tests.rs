@@ -13,8 +13,8 @@ fn names() {
     for &kind in Kind::ALL {
         assert_eq!(Kind::from_name(kind.name()), Ok(kind));
     }
-    assert_eq!(Kind::ALL.len(), 3);
-    for name in ["", "Fifo", "fifo ", "orr"] {
+    assert_eq!(Kind::ALL.len(), 7);
+    for name in ["", "Fifo", "fifo ", "qbm"] {
         assert_eq!(Kind::from_name(name).unwrap_err().code, Code::NoEntry);
     }
 }
@@ -27,6 +27,14 @@ fn arguments() {
         (Kind::Fifo, None, Ok(None)),
         (Kind::Fifo, Some("uid_fair"), Err(Code::Invalid)),
         (Kind::Fifo, Some(""), Err(Code::Invalid)),
+        (Kind::Crrn, None, Ok(None)),
+        (Kind::Crrn, Some("8"), Err(Code::Invalid)),
+        (Kind::Orr, None, Ok(None)),
+        (Kind::Orr, Some("reads"), Err(Code::Invalid)),
+        (Kind::Trr, None, Ok(None)),
+        (Kind::Trr, Some(""), Err(Code::Invalid)),
+        (Kind::Delay, None, Ok(None)),
+        (Kind::Delay, Some("5"), Err(Code::Invalid)),
         (Kind::Fairshare, None, Ok(None)),
         (Kind::Fairshare, Some("uid_fair"), Ok(Some("uid_fair"))),
         (Kind::Fairshare, Some("nid_fair\n"), Ok(Some("nid_fair"))),

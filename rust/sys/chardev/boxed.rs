@@ -105,6 +105,18 @@ impl<T: Submit> Boxed<T> {
         unsafe { Held::from_raw(holder.cast()) }
     }
 
+    /// Takes back a request that the core did not take; `None`, and a loud one, if it is another
+    /// front-end's.
+    pub(crate) fn from_held(held: Held) -> Option<Self> {
+        if !held.has_ops(Self::OPS) {
+            return None;
+        }
+        let node = held.into_raw()?;
+        // SAFETY: Only `into_held` of this very type makes requests with these ops, and this one is given
+        // up by its owner.
+        Some(unsafe { Self::from_node(node) })
+    }
+
     /// Takes a request back from the core.
     ///
     /// # Safety

@@ -123,6 +123,33 @@ impl<T: Target> Bio<'_, T> {
             || self.has(bindings::req_flag_bits___REQ_SWAP)
     }
 
+    /// Whether its file system calls it metadata.
+    pub(crate) fn is_meta(&self) -> bool {
+        self.has(bindings::req_flag_bits___REQ_META)
+    }
+
+    /// Whether its submitter marked it as one to prefer.
+    pub(crate) fn is_prio(&self) -> bool {
+        self.has(bindings::req_flag_bits___REQ_PRIO)
+    }
+
+    /// The stream that it belongs to, as its submitter says: its write stream, or else its write hint; 0: none.
+    pub(crate) fn stream(&self) -> u64 {
+        let hint = self.bio().bi_write_hint;
+        match self.bio().bi_write_stream {
+            0 if hint > bindings::rw_hint_WRITE_LIFE_NONE => 256 + u64::from(hint),
+            stream => stream.into(),
+        }
+    }
+
+    /// Number of the file that it is for, and where in that it starts, if that is known.
+    pub(crate) fn file(&self) -> Option<(u64, u64)> {
+        let (mut file, mut offset) = (0, 0);
+        // SAFETY: By the type invariant; the numbers are valid for writes.
+        let known = unsafe { raw::nrs_bio_file(self.bio, &mut file, &mut offset) };
+        known.then_some((file, offset))
+    }
+
     /// Whether its I/O priority is of the real-time class.
     pub(crate) fn is_realtime(&self) -> bool {
         const CLASS_SHIFT: u32 = 13;
@@ -177,11 +204,23 @@ impl<T: Target> Bio<'_, T> {
         Map(raw::DM_MAPIO_KILL)
     }
 
-    /// Takes the bio into the scheduler's hands.
-    pub(crate) fn into_held(mut self, cost: Cost, account: Account) -> Held {
+    /// Takes the bio into the scheduler's hands. `file` is what it is for, and where in that it starts, if that
+    /// is known.
+    pub(crate) fn into_held(
+        mut self,
+        cost: Cost,
+        file: Option<(u64, u64)>,
+        account: Account,
+    ) -> Held {
         self.redirect();
         let offset = self.bio().bi_iter.bi_sector.wrapping_mul(SECTOR);
-        let spot = Spot::new(account.target.into(), offset, self.bytes());
+        let (object, logical) = file.unwrap_or((account.target.into(), offset));
+        let spot = Spot {
+            object,
+            offset,
+            logical,
+            length: self.bytes(),
+        };
         // SAFETY: The per-bio area of this target's bio, valid until its `end_io` has returned.
         unsafe {
             let area = PerBio::of(self.bio);

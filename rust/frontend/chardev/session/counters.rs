@@ -28,6 +28,14 @@ pub(super) struct Counters {
     pub(super) late: Counter,
     /// Requests that were sent out without a slot.
     pub(super) forced: Counter,
+    /// Requests that were moved to high priority.
+    pub(super) promoted: Counter,
+    /// Requests that had to wait for others that come before them.
+    pub(super) blocked: Counter,
+    /// Requests beyond what their peers were told.
+    pub(super) over: Counter,
+    /// Requests for which the service had no room at first.
+    pub(super) room_waits: Counter,
 }
 
 impl Counters {
@@ -45,6 +53,10 @@ impl Counters {
             reclaimed: Counter::new(),
             late: Counter::new(),
             forced: Counter::new(),
+            promoted: Counter::new(),
+            blocked: Counter::new(),
+            over: Counter::new(),
+            room_waits: Counter::new(),
         }
     }
 }

@@ -4,14 +4,19 @@
 
 use kernel::rbtree::{RBTree, RBTreeNode};
 
-use super::{Queued, CHUNK};
+use super::{
+    past::Past,
+    peers::{Peer, PeerId, Peers},
+    Queued, CHUNK,
+};
 use crate::{
+    core::service::Record,
     sched::item::Cost,
     sys::{chardev::boxed::BoxFifo, node::Account},
 };
 
 /// Leases that one lock hold ends, at most.
-const LEASES: usize = 16;
+pub(super) const LEASES: usize = 16;
 
 /// What a released request must give back.
 #[derive(Clone, Copy)]
@@ -20,65 +25,125 @@ pub(super) struct Owed {
     pub(super) cost: Cost,
 }
 
-/// What is known of a request that has not been completed.
+/// What is known of a request.
+#[derive(Clone, Copy)]
 pub(super) struct Entry {
     pub(super) owed: Option<Owed>,
     /// When it was released, monotonic ns.
     pub(super) since: u64,
+    /// Which one of the file's requests it is; once it is completed, which one of the completions that was.
+    pub(super) number: u64,
+    /// The core's record of it, as long as that is the session's to use.
+    pub(super) record: Option<Record>,
+    /// Who it is for.
+    pub(super) peer: PeerId,
     /// The server knows that it is released.
     pub(super) read: bool,
+    /// It goes through the high-priority head, or is on the way there.
+    pub(super) high: bool,
+    /// It was moved there, so that its peer is urgent.
+    pub(super) promoted: bool,
+    /// It is to be moved there once its record is known.
+    pub(super) asked: bool,
 }
 
 impl Entry {
-    /// Of a request that is queued.
-    pub(super) const fn new() -> Self {
+    /// Request `number` of the file, for `peer`; it is queued.
+    pub(super) const fn new(number: u64, peer: PeerId, high: bool) -> Self {
         Self {
             owed: None,
             since: 0,
+            number,
+            record: None,
+            peer,
             read: false,
+            high,
+            promoted: false,
+            asked: false,
         }
     }
 }
 
 /// Requests by cookie.
-type Tree = RBTree<u64, Entry>;
+pub(super) type Tree = RBTree<u64, Entry>;
+
+/// Nodes that were taken out, to be freed without the lock.
+pub(super) struct Gone {
+    _entry: Option<RBTreeNode<u64, Entry>>,
+    _forgotten: [Option<RBTreeNode<u64, Entry>>; 2],
+    peer: Option<RBTreeNode<PeerId, Peer>>,
+}
+
+impl Gone {
+    /// Whether the last request of a peer has ended.
+    pub(super) fn is_peer_idle(&self) -> bool {
+        self.peer.is_some()
+    }
+}
+
+/// A request whose lease is over: what it owed, and its peer if that was its last one.
+pub(super) type Over = (Owed, Option<RBTreeNode<PeerId, Peer>>);
+
+/// What moving a request to high priority takes.
+pub(super) enum Move {
+    /// Nothing: it is released, or moved already.
+    Nothing,
+    /// This record is to be moved.
+    Record(Record),
+    /// Its record is not known yet; whoever learns it moves it.
+    Later,
+}
 
 /// What the lock protects.
 ///
 /// # Invariants
 ///
-/// A cookie is in at most one tree. `live` is the number of nodes in all three, `running` that of those
-/// that were read; each request in `ready` has a node in `released` or `late` that was not read.
+/// A cookie is in at most one of the trees; `past` may remember an earlier request that had it. `live` is the number of nodes
+/// in all three, `running` that of those that were read; each request in `ready` has a node in `released`
+/// or `late` that was not read. `peers` counts the requests that are queued or owe something.
 pub(super) struct Inner {
     pub(super) queued: Tree,
     pub(super) released: Tree,
     pub(super) late: Tree,
     pub(super) ready: BoxFifo<Queued>,
+    pub(super) peers: Peers,
+    pub(super) past: Past,
+    /// Requests that were ever entered.
+    pub(super) entered: u64,
     pub(super) live: u32,
     pub(super) running: u32,
+    /// Writers that wait for any completion.
+    pub(super) impatient: u32,
     pub(super) closing: bool,
+    /// While closing: what is queued is left to its turn.
+    pub(super) patient: bool,
 }
 
 impl Inner {
-    /// No request.
-    pub(super) fn new() -> Self {
+    /// No request; `past` is what was before.
+    pub(super) fn new(past: Past) -> Self {
         // INVARIANT: All are empty.
         Self {
             queued: RBTree::new(),
             released: RBTree::new(),
             late: RBTree::new(),
             ready: BoxFifo::new(),
+            peers: Peers::new(),
+            past,
+            entered: 0,
             live: 0,
             running: 0,
+            impatient: 0,
             closing: false,
+            patient: false,
         }
     }
 
-    /// Whether a request has this cookie.
-    pub(super) fn knows(&self, cookie: &u64) -> bool {
+    /// What is known of the request with this cookie that has not been completed.
+    pub(super) fn find(&self, cookie: &u64) -> Option<&Entry> {
         [&self.queued, &self.released, &self.late]
             .into_iter()
-            .any(|tree| tree.get(cookie).is_some())
+            .find_map(|tree| tree.get(cookie))
     }
 
     /// The node of a request that is released, late or not.
@@ -89,34 +154,100 @@ impl Inner {
         }
     }
 
-    /// Takes out the node of a request that was read.
-    pub(super) fn finish(&mut self, cookie: &u64) -> Option<RBTreeNode<u64, Entry>> {
-        if !self.released_mut(cookie)?.read {
+    /// Notes `record` of request `number`; returns it if the request is to be moved to high priority.
+    pub(super) fn learn(&mut self, cookie: &u64, number: u64, record: Record) -> Option<Record> {
+        let entry = match self.queued.get_mut(cookie) {
+            Some(entry) => entry,
+            None => self.released.get_mut(cookie)?,
+        };
+        if entry.number != number {
             return None;
+        }
+        entry.record = Some(record);
+        let asked = core::mem::replace(&mut entry.asked, false);
+        asked.then_some(record)
+    }
+
+    /// Notes that a request is to have high priority. `None`: there is no such request.
+    pub(super) fn promote(&mut self, cookie: &u64) -> Option<Move> {
+        let Some(entry) = self.queued.get_mut(cookie) else {
+            return self.released_mut(cookie).map(|_| Move::Nothing);
+        };
+        if entry.high {
+            return Some(Move::Nothing);
+        }
+        (entry.high, entry.promoted) = (true, true);
+        let wanted = match entry.record {
+            Some(record) => Move::Record(record),
+            None => {
+                entry.asked = true;
+                Move::Later
+            }
+        };
+        let peer = entry.peer;
+        self.peers.promote(&peer);
+        Some(wanted)
+    }
+
+    /// Takes out the node of a request that was read; `remember`: it may be named as a predecessor.
+    pub(super) fn finish(&mut self, cookie: &u64, remember: bool) -> Option<(Entry, Gone)> {
+        let entry = *self.released_mut(cookie)?;
+        if !entry.read {
+            return None;
+        }
+        self.take_out(cookie, &entry, remember)
+    }
+
+    /// Takes out the node of any released request.
+    pub(super) fn finish_any(&mut self) -> Option<(Entry, Gone)> {
+        let (cookie, entry) = [&self.released, &self.late].into_iter().find_map(|tree| {
+            tree.cursor_front()
+                .map(|at| (*at.current().0, *at.current().1))
+        })?;
+        self.take_out(&cookie, &entry, false)
+    }
+
+    /// Takes out the node of a released request.
+    fn take_out(&mut self, cookie: &u64, entry: &Entry, remember: bool) -> Option<(Entry, Gone)> {
+        let completion = self.past.next();
+        if remember {
+            self.released_mut(cookie)?.number = completion;
         }
         let node = match self.released.remove_node(cookie) {
             Some(node) => node,
             None => self.late.remove_node(cookie)?,
         };
         self.live = self.live.wrapping_sub(1);
-        self.running = self.running.wrapping_sub(1);
-        Some(node)
-    }
-
-    /// Takes out the node of any released request.
-    pub(super) fn finish_any(&mut self) -> Option<RBTreeNode<u64, Entry>> {
-        let cookie = [&self.released, &self.late]
-            .into_iter()
-            .find_map(|tree| tree.cursor_front().map(|cursor| *cursor.current().0))?;
-        if self.released_mut(&cookie)?.read {
+        if entry.read {
             self.running = self.running.wrapping_sub(1);
         }
-        let node = match self.released.remove_node(&cookie) {
-            Some(node) => node,
-            None => self.late.remove_node(&cookie)?,
+        // Whoever is late owes nothing, and was taken off its peer then.
+        let peer = match entry.owed {
+            Some(_) => self.peers.leave(entry),
+            None => None,
         };
-        self.live = self.live.wrapping_sub(1);
-        Some(node)
+        let (node, forgotten) = if remember {
+            (None, self.past.remember(*cookie, node))
+        } else {
+            (Some(node), [None, None])
+        };
+        let gone = Gone {
+            _entry: node,
+            _forgotten: forgotten,
+            peer,
+        };
+        Some((*entry, gone))
+    }
+
+    /// Takes out the node of a queued request; it stays counted in `live`.
+    pub(super) fn take_out_queued(&mut self, cookie: &u64) -> Option<Gone> {
+        let entry = *self.queued.get(cookie)?;
+        let node = self.queued.remove_node(cookie);
+        Some(Gone {
+            _entry: node,
+            _forgotten: [None, None],
+            peer: self.peers.leave(&entry),
+        })
     }
 
     /// Ends leases of `lease` ns that are over at `now`, of the requests from cookie `from` on; returns the
@@ -126,7 +257,7 @@ impl Inner {
         from: u64,
         now: u64,
         lease: u64,
-    ) -> (Option<u64>, [Option<Owed>; LEASES]) {
+    ) -> (Option<u64>, [Option<Over>; LEASES]) {
         let mut over = [None; LEASES];
         let mut left = over.iter_mut();
         let mut next = None;
@@ -154,7 +285,14 @@ impl Inner {
             let node = self.released.remove_node(&cookie)?;
             // INVARIANT: It was in `released`, so in no other tree.
             self.late.insert(node);
-            self.late.get_mut(&cookie)?.owed.take()
+            let entry = self.late.get_mut(&cookie)?;
+            let was = *entry;
+            let mut owed = entry.owed.take()?;
+            // What comes after it waits for its completion all the same.
+            let home = owed.account.home;
+            let id = owed.account.record.take();
+            entry.record = id.map(|id| Record { home, id });
+            Some((owed, self.peers.leave(&was)))
         });
         (next, owed)
     }

@@ -53,7 +53,7 @@ pub mod wire;
 
 pub use nid::Nid;
 pub use sys::Ready;
-pub use wire::{Completion, Released, Stats};
+pub use wire::{Completion, Promotion, Released, Stats};
 
 /// Where the device is.
 pub const DEVICE: &str = "/dev/nrs";
@@ -273,6 +273,29 @@ impl Request {
         self
     }
 
+    /// Stream that it belongs to, not 0: related requests are kept together, and in their order if the service's
+    /// level says so. A module before version 3 refuses it (`EINVAL`).
+    pub const fn stream(mut self, stream: u64) -> Self {
+        self.0.stream = stream;
+        self
+    }
+
+    /// Requests that have to be completed before it is served, by their cookies, which are not 0; the first
+    /// eight of them count. For services of level `graph`.
+    pub fn after(mut self, cookies: &[u64]) -> Self {
+        self.0.predecessor = [0; 8];
+        for (to, from) in self.0.predecessor.iter_mut().zip(cookies) {
+            *to = *from;
+        }
+        self
+    }
+
+    /// Which of the server's targets it is for. A module before version 3 refuses it (`EINVAL`).
+    pub const fn target(mut self, target: u32) -> Self {
+        self.0.target = target;
+        self
+    }
+
     /// Whether it goes through the high-priority head.
     pub const fn high_priority(mut self, high: bool) -> Self {
         self.0.header.flags &= !wire::REQUEST_HIGH;
@@ -337,6 +360,23 @@ impl Client {
             .flat_map(Completion::encode)
             .collect();
         Ok(self.write(&bytes)? / wire::Completion::SIZE)
+    }
+
+    /// Moves requests, in order and up to 256 of them, to high priority, with all that has to be completed
+    /// before them; returns how many were known. Nothing happens to those that are released or have high priority. The
+    /// error, if none was known, is that of the first.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`: no such request was submitted and not completed. `EINVAL`: the module is of a version
+    /// before 3.
+    pub fn promote(&self, cookies: &[u64]) -> io::Result<usize> {
+        let bytes: Vec<u8> = cookies
+            .iter()
+            .take(wire::BATCH)
+            .flat_map(|cookie| Promotion::new(*cookie).encode())
+            .collect();
+        Ok(self.write(&bytes)? / Promotion::SIZE)
     }
 
     /// Takes up to `max` requests (at most 256) that are to be served now; waits for the first one.

@@ -28,10 +28,11 @@ pub(crate) fn argument(file: &File, command: u32, argument: &mut [u8]) -> io::Re
     let size = argument
         .first_chunk()
         .map_or(usize::MAX, |size| u32::from_le_bytes(*size) as usize);
-    // The device reads as many bytes as are stated, up to a maximum, and writes as many as it knows.
+    // The device reads as many bytes as are stated, up to a maximum, and writes no more than that, or than the
+    // first version had.
     let known = match command {
         wire::IOC_ATTACH => wire::Attach::SIZE,
-        wire::IOC_STATS => wire::Stats::SIZE,
+        wire::IOC_STATS => wire::Stats::FIRST,
         _ => 0,
     };
     if argument.len() < size.min(wire::SIZE_MAX) || argument.len() < known {

@@ -2,7 +2,7 @@
 
 //! Requests as the device sees them.
 
-use nrs_client::{wire, Completion, Nid, Request};
+use nrs_client::{wire, Completion, Nid, Promotion, Request};
 
 #[test]
 fn a_request_is_written_as_it_was_described() {
@@ -20,6 +20,9 @@ fn a_request_is_written_as_it_was_described() {
         .offset(6)
         .length(4096)
         .charge(1)
+        .stream(8)
+        .after(&[9, 10])
+        .target(11)
         .high_priority(true);
     let wire = wire::Request::decode(&request.encode()).unwrap();
     assert_eq!(
@@ -45,8 +48,11 @@ fn a_request_is_written_as_it_was_described() {
     );
     assert_eq!(wire.address[..5], [10, 1, 2, 3, 0]);
     assert_eq!(wire::text(&wire.jobid), Some(&b"dd.1000"[..]));
-    assert_eq!((wire.stream, wire.predecessor), (0, [0; 8]));
-    assert_eq!((wire.job_size, wire.reserved), (12, 0));
+    assert_eq!(
+        (wire.stream, wire.predecessor),
+        (8, [9, 10, 0, 0, 0, 0, 0, 0])
+    );
+    assert_eq!((wire.job_size, wire.target), (12, 11));
 }
 
 #[test]
@@ -92,6 +98,53 @@ fn requests_of_version_1() {
         let short = wire::Request::decode(&bytes[..len]);
         assert_eq!(short, Err(wire::Malformed::Short));
     }
+}
+
+/// What versions 1 and 2 take: what version 3 gave a meaning has to be 0, and is where nothing is said.
+#[test]
+fn requests_for_earlier_versions() {
+    let plain = Request::new(1).uid(7).job_size(12).encode();
+    let (stream, target) = (120..192, 196..200);
+    assert!(plain[stream.clone()].iter().all(|byte| *byte == 0));
+    assert!(plain[target.clone()].iter().all(|byte| *byte == 0));
+    let changed = |request: Request| {
+        let bytes = request.uid(7).job_size(12).encode();
+        let differ = (0..bytes.len()).filter(|at| bytes[*at] != plain[*at]);
+        differ.collect::<Vec<_>>()
+    };
+    assert_eq!(changed(Request::new(1).stream(1)), [stream.start]);
+    assert_eq!(changed(Request::new(1).after(&[1])), [stream.start + 8]);
+    assert_eq!(changed(Request::new(1).target(1)), [target.start]);
+    let many: Vec<u64> = (1..20).collect();
+    assert_eq!(
+        Request::new(1).after(&many).after(&[]).encode(),
+        Request::new(1).encode()
+    );
+}
+
+/// A module before version 3 has 0 where later ones tell credits; its statistics are shorter.
+#[test]
+fn answers_of_earlier_versions() {
+    let mut bytes = wire::Released::new(1, 2, 0).encode();
+    let old = wire::Released::decode(&bytes).unwrap();
+    assert_eq!((old.credits, old.fan_out), (0, 0));
+    (bytes[24], bytes[28]) = (5, 6);
+    let new = wire::Released::decode(&bytes).unwrap();
+    assert_eq!((new.credits, new.fan_out), (5, 6));
+    let mut stats = [0; wire::Stats::FIRST];
+    (stats[0], stats[112]) = (wire::Stats::FIRST as u8, 9);
+    let stats = wire::Stats::decode(&stats).unwrap();
+    assert_eq!((stats.forced, stats.promoted, stats.credits), (9, 0, 0));
+    assert_eq!(wire::Stats::FIRST, 120);
+}
+
+#[test]
+fn promotions() {
+    let bytes = Promotion::new(0x0102).encode();
+    assert_eq!(bytes[..10], [4, 0, 16, 0, 0, 0, 0, 0, 2, 1]);
+    assert_eq!(wire::Promotion::decode(&bytes), Ok(Promotion::new(0x0102)));
+    let short = wire::Promotion::decode(&bytes[..15]);
+    assert_eq!(short, Err(wire::Malformed::Short));
 }
 
 #[test]

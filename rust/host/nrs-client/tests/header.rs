@@ -15,13 +15,18 @@ use nrs_client::wire;
 /// Structures: name in C, bytes, fields.
 type Structure = (&'static str, usize, &'static [(&'static str, usize, usize)]);
 
-const STRUCTURES: [Structure; 6] = [
+const STRUCTURES: [Structure; 7] = [
     ("nrs_header", wire::Header::SIZE, wire::Header::FIELDS),
     ("nrs_request", wire::Request::SIZE, wire::Request::FIELDS),
     (
         "nrs_completion",
         wire::Completion::SIZE,
         wire::Completion::FIELDS,
+    ),
+    (
+        "nrs_promotion",
+        wire::Promotion::SIZE,
+        wire::Promotion::FIELDS,
     ),
     ("nrs_released", wire::Released::SIZE, wire::Released::FIELDS),
     ("nrs_attach", wire::Attach::SIZE, wire::Attach::FIELDS),
@@ -42,6 +47,7 @@ fn numbers() -> Vec<(&'static str, u64)> {
         ("NRS_TYPE_REQUEST", wire::TYPE_REQUEST.into()),
         ("NRS_TYPE_COMPLETION", wire::TYPE_COMPLETION.into()),
         ("NRS_TYPE_RELEASED", wire::TYPE_RELEASED.into()),
+        ("NRS_TYPE_PROMOTE", wire::TYPE_PROMOTE.into()),
         ("NRS_REQUEST_HIGH", wire::REQUEST_HIGH.into()),
         ("NRS_REQUEST_CHARGE", wire::REQUEST_CHARGE.into()),
         ("NRS_RELEASED_PASSED", wire::RELEASED_PASSED.into()),

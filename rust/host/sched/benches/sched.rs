@@ -38,8 +38,11 @@ fn decisions(c: &mut Criterion) {
         .sample_size(20)
         .throughput(Throughput::Elements(1));
     let fair = Kind::Fairshare;
-    let cases: [Case; 11] = [
+    let cases: [Case; 14] = [
         ("fifo", Kind::Fifo, Select::Deadline, 1, 1, &ALL),
+        ("crrn", Kind::Crrn, Select::Deadline, 1, 1, &ALL),
+        ("orr", Kind::Orr, Select::Deadline, 1, 1, &ALL),
+        ("trr", Kind::Trr, Select::Deadline, 1, 1, &SOME),
         ("deadline", fair, Select::Deadline, 1, 1, &ALL),
         ("mixed", fair, Select::Deadline, 1, 16, &SOME),
         ("tree2", fair, Select::Deadline, 2, 1, &SOME),

@@ -5,11 +5,12 @@
 use crate::{
     arena::{self, feed, lone_part, Request},
     attr::{Attrs, Id},
-    item::Item,
+    item::{Direction, Item, Spot},
     jobid::JobId,
     policy::{
-        fairshare::params::Select, params::ClassesMax, tbf, AnyPart, Config, Get, Kind, Part,
-        Tunables, View,
+        fairshare::params::Select,
+        params::{BufferMax, ClassesMax},
+        tbf, AnyPart, Config, Get, Kind, Part, Tunables, View,
     },
     ranges::{BriefBuf, Outline, Table},
     rng::Rng,
@@ -25,24 +26,31 @@ pub struct Crowd {
     now: u64,
 }
 
-/// Member `i` of `count`, in a tree of `depth` levels whose nodes have about the same number of children.
+/// Member `i` of `count`, in a tree of `depth` levels whose nodes have about the same number of children; a
+/// client with an object and a target of its own.
 fn member(i: u32, count: u32, depth: u32) -> Attrs {
     let fan = f64::from(count).powf(1.0 / f64::from(depth)).ceil() as u32;
+    let own = Attrs {
+        client: i,
+        target: i,
+        object: i.into(),
+        ..Attrs::UNKNOWN
+    };
     match depth {
         1 => Attrs {
             uid: Id::new(i),
-            ..Attrs::UNKNOWN
+            ..own
         },
         2 => Attrs {
             gid: Id::new(i / fan),
             uid: Id::new(i),
-            ..Attrs::UNKNOWN
+            ..own
         },
         _ => Attrs {
             gid: Id::new(i / fan / fan),
             uid: Id::new(i / fan),
             jobid: JobId::new(format!("job{i}").as_bytes()),
-            ..Attrs::UNKNOWN
+            ..own
         },
     }
 }
@@ -58,13 +66,19 @@ impl Crowd {
     pub fn new(kind: Kind, select: Select, depth: u32, classes: u32, pages: u32) -> Self {
         let mut tunables = Tunables::default();
         tunables.fairshare.select = select;
-        tunables.fairshare.classes_max = ClassesMax::new(1 << 20).expect("within limits");
-        tunables.tbf.classes_max = ClassesMax::new(1 << 20).expect("within limits");
+        let most = ClassesMax::new(1 << 20).expect("within limits");
+        tunables.fairshare.classes_max = most;
+        tunables.tbf.classes_max = most;
+        tunables.crrn.classes_max = most;
+        for sorted in [&mut tunables.orr, &mut tunables.trr] {
+            sorted.classes_max = most;
+            sorted.buffer_max = BufferMax::new(1 << 20).expect("within limits");
+        }
         // Twice what a decision per microsecond uses, so that there is always one to make.
         let rate = (2_000_000 / classes).max(1);
         tunables.tbf.rate = tbf::params::Rate::new(rate).expect("within limits");
         let argument = match (kind, depth) {
-            (Kind::Fifo, _) => None,
+            (Kind::Fifo | Kind::Crrn | Kind::Orr | Kind::Trr | Kind::Delay, _) => None,
             (Kind::Fairshare, 1) => Some("uid_fair"),
             (Kind::Fairshare, 2) => Some("gid_then_uid_fair"),
             (Kind::Fairshare, _) => Some("gid_then_uid_then_jobid_fair"),
@@ -84,6 +98,8 @@ impl Crowd {
                     id,
                     pages: 1 + rng.below(pages.into()) as u32,
                     arrival: id,
+                    spot: Spot::new(0, rng.below(1 << 40), 4096),
+                    direction: Direction::Read,
                     ..Request::default()
                 };
                 assert!(part.enqueue(request, class, 0).is_ok());

@@ -26,8 +26,8 @@ macro_rules! export {
 }
 
 export!(
-    attr, class, error, head, heap, item, jobid, key, mem, nid, ranges, rng, rules, slab, slots,
-    text, turns
+    attr, class, credits, error, head, health, heap, item, jobid, key, leftist, mem, nid, order,
+    ranges, rng, rules, slab, slots, sources, text, turns
 );
 
 /// See `rust/sched/policy.rs`.
@@ -37,6 +37,41 @@ pub mod policy {
     /// See `rust/sched/policy/params.rs`.
     pub mod params {
         pub use crate::sched::policy::params::*;
+
+        /// See `rust/sched/policy/params/heads.rs`.
+        pub mod heads {
+            pub use crate::sched::policy::params::heads::*;
+        }
+    }
+
+    /// See `rust/sched/policy/robin.rs`.
+    pub mod robin {
+        pub use crate::sched::policy::robin::*;
+    }
+
+    /// See `rust/sched/policy/crrn.rs`.
+    pub mod crrn {
+        pub use crate::sched::policy::crrn::*;
+    }
+
+    /// See `rust/sched/policy/delay.rs`.
+    pub mod delay {
+        pub use crate::sched::policy::delay::*;
+
+        /// See `rust/sched/policy/delay/params.rs`.
+        pub mod params {
+            pub use crate::sched::policy::delay::params::*;
+        }
+    }
+
+    /// See `rust/sched/policy/orr.rs`.
+    pub mod orr {
+        pub use crate::sched::policy::orr::*;
+    }
+
+    /// See `rust/sched/policy/trr.rs`.
+    pub mod trr {
+        pub use crate::sched::policy::trr::*;
     }
 
     /// See `rust/sched/policy/fifo.rs`.
@@ -107,4 +142,7 @@ pub mod policy {
 
 pub mod arena;
 pub mod crowd;
+pub mod disk;
+pub mod scale;
+pub mod server;
 pub mod sim;

@@ -194,7 +194,7 @@ fn random_removals() {
     for (kind, argument, tunables) in settings() {
         for seed in 0..3 {
             let mut model = Model::new(kind, argument, &tunables, seed);
-            for turn in 0..3_000u64 {
+            for turn in 0..1_500u64 {
                 model.now += model.rng.below(SECOND / 1_000);
                 match model.rng.below(100) {
                     0..45 => {
@@ -346,7 +346,7 @@ fn shares(select: Select, locality: Locality, every: u64, whole: bool) -> [u64; 
     let mut model = Model::new(Kind::Fairshare, Some("uid_fair"), &tunables, 7);
     let mut served = [0; 3];
     let mut queued = [0; 3];
-    for turn in 0..60_000 {
+    for turn in 0..30_000 {
         model.now += 40_000;
         let absent = whole && (turn / 1_000) % 2 == 1;
         if turn % every == 0 || absent {
@@ -387,7 +387,7 @@ fn shares_stay() {
         (Select::Random, 0.04),
     ] {
         for &locality in Locality::ALL {
-            for every in [1, 2, 7] {
+            for every in [1, 7] {
                 let got = shares(select, locality, every, false);
                 let mean = got.iter().sum::<u64>() as f64 / 3.0;
                 for pages in got {

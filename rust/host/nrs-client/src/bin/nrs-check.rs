@@ -3,8 +3,8 @@
 //! Checks that `/dev/nrs` behaves as `Documentation/dev-nrs.md` says; for test machines, since it makes
 //! services and changes their slots.
 //!
-//! `nrs-check --list` names the checks; `nrs-check NAME` runs one and fails if it fails. Two more do not
-//! end by themselves: `nrs-check block` reads until a signal comes, `nrs-check hold SERVICE` is a client
+//! `nrs-check --list` names the checks, `nrs-check --list-order` those of order and credits; `nrs-check NAME [FILE=VALUE...]` runs one, on services with these
+//! settings, and fails if it fails. Two more do not end by themselves: `nrs-check block` reads until a signal comes, `nrs-check hold SERVICE` is a client
 //! until its standard input ends.
 
 use std::{
@@ -12,8 +12,8 @@ use std::{
     error::Error,
     fmt::Debug,
     fs::{self, File},
-    io::{self, Read, Write},
-    sync::{Arc, Mutex},
+    io::{self, ErrorKind, Read, Write},
+    sync::{Arc, Mutex, OnceLock},
     thread,
     time::{Duration, Instant},
 };
@@ -22,8 +22,12 @@ use nrs_client::{ioctl, wire, Client, Completion, Options, Released, Request, DE
 
 #[path = "nrs-check/life.rs"]
 mod life;
+#[path = "nrs-check/order.rs"]
+mod order;
 #[path = "nrs-check/records.rs"]
 mod records;
+#[path = "nrs-check/share.rs"]
+mod share;
 
 type Done = Result<(), Box<dyn Error>>;
 
@@ -47,7 +51,7 @@ const SOON: Duration = Duration::from_secs(20);
 /// A check and its name.
 type Check = (&'static str, fn() -> Done);
 
-const CHECKS: [Check; 14] = [
+const CHECKS: [Check; 15] = [
     ("attach", records::attach),
     ("unattached", records::unattached),
     ("roundtrip", records::roundtrip),
@@ -62,7 +66,28 @@ const CHECKS: [Check; 14] = [
     ("lease", life::lease),
     ("close", life::close),
     ("garbage", life::garbage),
+    ("earlier", records::earlier),
 ];
+
+/// Checks of order and credits, which hold under every policy.
+const ORDER: [Check; 13] = [
+    ("promote", order::promote),
+    ("come-along", order::come_along),
+    ("stream", order::stream),
+    ("graph", order::graph),
+    ("predecessors", order::predecessors),
+    ("window", order::window),
+    ("late", order::late),
+    ("close-blocked", order::close_blocked),
+    ("writers", order::writers),
+    ("levels", order::levels),
+    ("credits", share::credits),
+    ("newcomer", share::newcomer),
+    ("buffer", share::buffer),
+];
+
+/// Settings of services that checks make, as files and values.
+static SETTINGS: OnceLock<Vec<(String, String)>> = OnceLock::new();
 
 /// Fails unless both are equal.
 fn same<T: PartialEq + Debug>(what: &str, seen: T, wanted: T) -> Done {
@@ -88,9 +113,43 @@ fn client(service: &str, slots: u32) -> Result<Client, Box<dyn Error>> {
 
 fn client_with(options: Options, service: &str, slots: u32) -> Result<Client, Box<dyn Error>> {
     let client = options.open()?;
-    let file = format!("/sys/kernel/debug/nrs/{service}/slots");
-    fs::write(&file, slots.to_string()).map_err(|error| format!("{file}: {error}"))?;
+    set(service, "slots", &slots.to_string())?;
+    for (file, value) in SETTINGS.get().into_iter().flatten() {
+        set(service, file, value)?;
+    }
     Ok(client)
+}
+
+/// Writes a file of a service in debugfs.
+fn set(service: &str, file: &str, value: &str) -> Done {
+    let file = format!("/sys/kernel/debug/nrs/{service}/{file}");
+    let end = Instant::now() + SOON;
+    loop {
+        match fs::write(&file, value) {
+            // Instances of policies that still end.
+            Err(error) if error.kind() == ErrorKind::WouldBlock && Instant::now() < end => {
+                thread::sleep(Duration::from_millis(20));
+            }
+            done => return done.map_err(|error| format!("{file}: {error}").into()),
+        }
+    }
+}
+
+/// Numbers without visible order.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// One below `end`, which is not 0.
+    fn below(&mut self, end: u64) -> u64 {
+        (self.next() >> 11) % end
+    }
 }
 
 fn requests(cookies: impl IntoIterator<Item = u64>) -> Vec<Request> {
@@ -167,12 +226,28 @@ fn main() -> Done {
             CHECKS.iter().for_each(|(name, _)| println!("{name}"));
             Ok(())
         }
+        ["--list-order"] => {
+            ORDER.iter().for_each(|(name, _)| println!("{name}"));
+            Ok(())
+        }
         ["block"] => block(),
         ["hold", service] => hold(service),
-        [name] => {
-            let check = CHECKS.iter().find(|(known, _)| *known == name);
+        [name, ref settings @ ..] => {
+            let pair = |text: &&str| {
+                let (file, value) = text.split_once('=')?;
+                Some((file.to_string(), value.to_string()))
+            };
+            let settings: Option<Vec<_>> = settings.iter().map(pair).collect();
+            SETTINGS.get_or_init(|| settings.unwrap_or_default());
+            let check = CHECKS
+                .iter()
+                .chain(&ORDER)
+                .find(|(known, _)| *known == name);
             check.ok_or("no such check, see --list")?.1()
         }
-        _ => Err("usage: nrs-check --list | NAME | block | hold SERVICE".into()),
+        _ => Err(
+            "usage: nrs-check --list | --list-order | NAME [FILE=VALUE...] | block | hold SERVICE"
+                .into(),
+        ),
     }
 }

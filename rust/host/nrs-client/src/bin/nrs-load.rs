@@ -39,9 +39,10 @@ struct Args {
     #[arg(long, default_value = "")]
     name: String,
     /// A client, as NAME=VALUE pairs with commas: name nid jobid uid gid projid nodemap opcode size
-    /// charge object nodes (of the job); priority=high; depth=N (closed loop, requests at a time, default 1) or rate=R (open
-    /// loop, requests per second); requests=N (no more than that); count=N (that many clients, with % in
-    /// name and jobid replaced by a number and the address counted up). @ in jobid: number of the request.
+    /// charge object stream target nodes (of the job); offset=N, seq or random; priority=high; depth=N (closed loop,
+    /// requests at a time, default 1) or rate=R (open loop, requests per second); requests=N (no more than that);
+    /// start=SECONDS (not before); count=N (that many clients, with % in name, jobid, object and stream replaced by
+    /// a number and the address counted up). @ in jobid: number of the request.
     #[arg(long = "client", value_name = "SPEC", required = true)]
     clients: Vec<Spec>,
     /// How long to go on, seconds.
@@ -65,6 +66,12 @@ struct Args {
     /// One request in so many is never completed; its slot comes back with the lease.
     #[arg(long, default_value_t = 0)]
     lose: u64,
+    /// Clients have no more requests at a time than the module tells them; one until it does.
+    #[arg(long)]
+    credits: bool,
+    /// So many percent of the requests are moved to high priority once they are submitted.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=100))]
+    promote: u64,
     /// At the end, wait until all requests are completed.
     #[arg(long)]
     drain: bool,
@@ -72,6 +79,9 @@ struct Args {
     /// of waiting.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
+    /// Write each release to this file: microseconds since the start, name of the client, object, offset.
+    #[arg(long, value_name = "FILE")]
+    order_log: Option<PathBuf>,
     /// The device.
     #[arg(long, default_value = nrs_client::DEVICE)]
     device: PathBuf,
@@ -92,6 +102,7 @@ struct Seen {
 struct Way {
     player: usize,
     submitted: Instant,
+    offset: u64,
 }
 
 struct Load {
@@ -101,6 +112,9 @@ struct Load {
     seen: Vec<Seen>,
     /// Requests that wait for room.
     pending: VecDeque<Request>,
+    /// Requests that are to be moved to high priority, and what is left of a whole one.
+    promotions: Vec<u64>,
+    promoting: u64,
     /// Requests by cookie, and the cookies that are free.
     ways: Vec<Way>,
     free: Vec<u64>,
@@ -109,6 +123,7 @@ struct Load {
     released: u64,
     lost: u64,
     log: Option<BufWriter<File>>,
+    order_log: Option<BufWriter<File>>,
     start: Instant,
 }
 
@@ -122,24 +137,32 @@ impl Load {
             .lease(Duration::from_millis(args.lease))
             .open()
             .map_err(|error| format!("{}: {error}", args.device.display()))?;
-        let players: Vec<Player> = args.clients.iter().flat_map(Spec::players).collect();
-        let log = match &args.log {
-            Some(path) => Some(BufWriter::new(File::create(path)?)),
-            None => None,
+        let start = Instant::now();
+        let mut players: Vec<Player> = args.clients.iter().flat_map(Spec::players).collect();
+        for player in &mut players {
+            player.begin(start, args.credits);
+        }
+        let create = |path: &Option<PathBuf>| match path {
+            Some(path) => File::create(path).map(BufWriter::new).map(Some),
+            None => Ok(None),
         };
+        let (log, order_log) = (create(&args.log)?, create(&args.order_log)?);
         Ok(Self {
             seen: players.iter().map(|_| Seen::default()).collect(),
             args,
             client,
             players,
             pending: VecDeque::new(),
+            promotions: Vec::new(),
+            promoting: 0,
             ways: Vec::new(),
             free: Vec::new(),
             serving: BinaryHeap::new(),
             released: 0,
             lost: 0,
             log,
-            start: Instant::now(),
+            order_log,
+            start,
         })
     }
 
@@ -148,21 +171,18 @@ impl Load {
         for (index, player) in self.players.iter_mut().enumerate() {
             // An open loop that the device holds up loses requests rather than memory.
             while self.pending.len() < 4 * BATCH && player.due(now) {
+                let cookie = self.free.pop().unwrap_or(self.ways.len() as u64);
+                let (request, offset) = player.request(cookie);
                 let way = Way {
                     player: index,
                     submitted: now,
+                    offset,
                 };
-                let cookie = match self.free.pop() {
-                    Some(cookie) => {
-                        self.ways[cookie as usize] = way;
-                        cookie
-                    }
-                    None => {
-                        self.ways.push(way);
-                        self.ways.len() as u64 - 1
-                    }
-                };
-                self.pending.push_back(player.request(cookie));
+                match self.ways.get_mut(cookie as usize) {
+                    Some(place) => *place = way,
+                    None => self.ways.push(way),
+                }
+                self.pending.push_back(request);
                 self.seen[index].submitted += 1;
             }
         }
@@ -173,11 +193,24 @@ impl Load {
         while !self.pending.is_empty() {
             self.pending.make_contiguous();
             match self.client.submit(self.pending.as_slices().0) {
-                Ok(taken) => drop(self.pending.drain(..taken)),
+                Ok(taken) => {
+                    for request in self.pending.drain(..taken) {
+                        self.promoting += self.args.promote;
+                        if self.promoting >= 100 {
+                            self.promoting -= 100;
+                            self.promotions.push(request.cookie());
+                        }
+                    }
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             }
         }
+        let mut rest = &self.promotions[..];
+        while !rest.is_empty() {
+            rest = &rest[self.client.promote(rest)?..];
+        }
+        self.promotions.clear();
         Ok(())
     }
 
@@ -210,6 +243,20 @@ impl Load {
                         self.players[way.player].name,
                         released.wait_ns / 1000,
                     )?;
+                }
+                let player = &mut self.players[way.player];
+                if let Some(log) = &mut self.order_log {
+                    writeln!(
+                        log,
+                        "{} {} {} {}",
+                        now.duration_since(self.start).as_micros(),
+                        player.name,
+                        player.object,
+                        way.offset,
+                    )?;
+                }
+                if self.args.credits {
+                    player.told(released.credits.max(1).into());
                 }
                 self.released += 1;
                 if self.args.lose != 0 && self.released % self.args.lose == 0 {
@@ -352,6 +399,12 @@ impl Load {
                 "reclaimed": stats.reclaimed,
                 "late": stats.late,
                 "forced": stats.forced,
+                "promoted": stats.promoted,
+                "blocked": stats.blocked,
+                "over": stats.over,
+                "room_waits": stats.room_waits,
+                "fan_out": stats.fan_out,
+                "credits": stats.credits,
             },
         }))
     }

@@ -4,7 +4,7 @@
 
 use super::*;
 
-fn argument(service: &str) -> wire::Attach {
+pub fn argument(service: &str) -> wire::Attach {
     let mut name = [0; 32];
     name[..service.len()].copy_from_slice(service.as_bytes());
     wire::Attach {
@@ -144,8 +144,8 @@ pub fn refused() -> Done {
     bad(&|r| r.header.size = u16::MAX)?;
     bad(&|r| r.header.flags = 1 << 31)?;
     bad(&|r| r.length = wire::CHARGE_MAX + 1)?;
-    bad(&|r| r.stream = 1)?;
-    bad(&|r| r.reserved = 1)?;
+    bad(&|r| r.header.kind = 99)?;
+    bad(&|r| r.predecessor[0] = 1)?;
     bad(&|r| r.predecessor[7] = 1)?;
     bad(&|r| r.jobid = [b'j'; 32])?;
     bad(&|r| r.net = 99)?;
@@ -241,12 +241,66 @@ pub fn versions() -> Done {
     )
 }
 
+/// Files that speak an earlier version get what it has, and may not ask for more.
+pub fn earlier() -> Done {
+    for version in 1..=2 {
+        let mut attach = argument("earlier");
+        attach.version = version;
+        let mut bytes = attach.encode();
+        let mut file = device()?;
+        ioctl(&file, wire::IOC_ATTACH, &mut bytes)?;
+        let answer = wire::Attach::decode(&bytes).map_err(|_| "the answer cannot be read")?;
+        same("version", answer.version, version)?;
+        let refused = [
+            Request::new(1).stream(1).encode().to_vec(),
+            Request::new(1).target(1).encode().to_vec(),
+            Request::new(1).after(&[2]).encode().to_vec(),
+            wire::Promotion::new(1).encode().to_vec(),
+        ];
+        for record in refused {
+            fails("of version 3", file.write(&record), errno::EINVAL)?;
+        }
+        let mut request = wire::Request::new(1);
+        request.header.size = if version == 1 { 192 } else { 200 };
+        let size = usize::from(request.header.size);
+        same("plain", file.write(&request.encode()[..size])?, size)?;
+        let mut bytes = [0; wire::Released::SIZE];
+        same("read", file.read(&mut bytes)?, bytes.len())?;
+        let released = wire::Released::decode(&bytes).map_err(|_| "cannot be read")?;
+        same("credits", (released.credits, released.fan_out), (0, 0))?;
+        let mut stats = [0xff; wire::Stats::SIZE];
+        stats[..4].copy_from_slice(&(wire::Stats::FIRST as u32).to_le_bytes());
+        ioctl(&file, wire::IOC_STATS, &mut stats)?;
+        same("size", stats[..2].to_vec(), vec![120, 0])?;
+        let rest = &stats[wire::Stats::FIRST..];
+        same(
+            "nothing behind",
+            rest.iter().all(|byte| *byte == 0xff),
+            true,
+        )?;
+        stats[..4].copy_from_slice(&(wire::Stats::FIRST as u32 - 1).to_le_bytes());
+        fails(
+            "less than ever",
+            ioctl(&file, wire::IOC_STATS, &mut stats),
+            errno::EINVAL,
+        )?;
+    }
+    // The same file may say less than it can.
+    let client = client("earlier", 65)?;
+    same("version", client.version(), wire::VERSION)?;
+    let mut short = wire::Request::new(1).encode();
+    short[2] = 192;
+    same("short", client.write(&short[..192])?, 192)?;
+    let all = released(&client, 1)?;
+    same("credits", all[0].credits >= 1 && all[0].fan_out >= 1, true)
+}
+
 /// Calls that take some of their records.
 pub fn parts() -> Done {
     let client = client("parts", 1024)?;
     let good = |cookie| Request::new(cookie).encode().to_vec();
     let mut bad = wire::Request::new(3);
-    bad.stream = 1;
+    bad.predecessor[0] = 1;
     let bytes = [good(1), good(2), bad.encode().to_vec(), good(4)].concat();
     same(
         "up to the bad one",

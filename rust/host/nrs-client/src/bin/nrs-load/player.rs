@@ -6,6 +6,7 @@
 //!
 //! - *Closed loop*: the next request is wanted when an earlier one has ended.
 //! - *Open loop*: requests are wanted at a rate, whatever becomes of them.
+//! - *Credits*: what the module says a client may have at a time.
 
 use std::{
     fmt,
@@ -31,12 +32,30 @@ pub enum Pace {
     },
 }
 
+/// Bytes that random ranges are in.
+const EXTENT: u64 = 1 << 30;
+
+/// Where the ranges of a client's requests start.
+#[derive(Clone, Copy, Debug)]
+enum Offsets {
+    /// All there.
+    At(u64),
+    /// One behind the other.
+    Sequential,
+    /// Anywhere in the first GiB, at a multiple of their size.
+    Random,
+}
+
 /// What the command line says of one client, or of many that differ in a number.
 #[derive(Clone, Debug)]
 pub struct Spec {
     name: String,
     nid: Option<String>,
     jobid: String,
+    object: String,
+    stream: String,
+    offsets: Offsets,
+    start: Duration,
     count: u64,
     pace: Pace,
     requests: u64,
@@ -64,6 +83,10 @@ impl FromStr for Spec {
             name: "client".into(),
             nid: None,
             jobid: String::new(),
+            object: "0".into(),
+            stream: "0".into(),
+            offsets: Offsets::At(0),
+            start: Duration::ZERO,
             count: 1,
             pace: Pace::Closed { depth: 1 },
             requests: u64::MAX,
@@ -114,7 +137,26 @@ impl Spec {
                 self.request = request.length(self.bytes);
             }
             "charge" => self.request = request.charge(number()?),
-            "object" => self.request = request.object(number()?),
+            "object" | "stream" => {
+                value.replace('%', "0").parse::<u64>().ok()?;
+                let field = if key == "object" {
+                    &mut self.object
+                } else {
+                    &mut self.stream
+                };
+                *field = value.into();
+            }
+            "offset" => {
+                self.offsets = match value {
+                    "seq" => Offsets::Sequential,
+                    "random" => Offsets::Random,
+                    _ => Offsets::At(number()?),
+                };
+            }
+            "target" => self.request = request.target(id()?),
+            "start" => {
+                self.start = Duration::try_from_secs_f64(value.parse().ok()?).ok()?;
+            }
             "opcode" => self.request = request.opcode(opcode::parse(value)?),
             "uid" => self.request = request.uid(id()?),
             "gid" => self.request = request.gid(id()?),
@@ -136,7 +178,13 @@ impl Spec {
         (0..self.count).map(|index| {
             let with = |text: &str| text.replace('%', &index.to_string());
             let jobid = with(&self.jobid);
-            let mut request = self.request.jobid(&jobid);
+            // What `set` has looked at is a number, if it is not too long by now.
+            let number = |text: &str| with(text).parse().unwrap_or(u64::MAX);
+            let mut request = self
+                .request
+                .jobid(&jobid)
+                .object(number(&self.object))
+                .stream(number(&self.stream));
             if let Some(nid) = self.nid.as_ref().and_then(|nid| counted(nid, index)) {
                 request = request.nid(&nid);
             }
@@ -144,6 +192,11 @@ impl Spec {
                 name: with(&self.name),
                 pace: self.pace.clone(),
                 bytes: self.bytes,
+                object: number(&self.object),
+                offsets: self.offsets,
+                random: index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+                start: self.start,
+                credits: u64::MAX,
                 request,
                 each: jobid.contains('@').then_some(jobid),
                 wanted: self.requests,
@@ -179,7 +232,15 @@ pub struct Player {
     pub name: String,
     /// When it wants something.
     pub pace: Pace,
+    /// What its ranges are in.
+    pub object: u64,
     bytes: u64,
+    offsets: Offsets,
+    /// State of the generator of random offsets.
+    random: u64,
+    start: Duration,
+    /// Requests that it may have, if it asks.
+    credits: u64,
     request: Request,
     /// Job of each request, with `@` where its number goes, if they differ.
     each: Option<String>,
@@ -190,14 +251,35 @@ pub struct Player {
 }
 
 impl Player {
+    /// Has it begin its time, which is counted from `start`; with `credits`, it asks how many requests it
+    /// may have, and has one until it is told.
+    pub fn begin(&mut self, start: Instant, credits: bool) {
+        if !self.start.is_zero() {
+            self.next = Some(start + self.start);
+        }
+        if credits {
+            self.credits = 1;
+        }
+    }
+
+    /// It may have so many requests from now on, if it asks.
+    pub fn told(&mut self, credits: u64) {
+        self.credits = credits;
+    }
+
     /// Whether it wants a request now; if so, that is one less to want.
     pub fn due(&mut self, now: Instant) -> bool {
-        if self.left == 0 {
+        if self.left == 0 || self.active >= self.credits {
             return false;
         }
         match self.pace {
             Pace::Closed { depth } if self.active >= depth => return false,
-            Pace::Closed { .. } => {}
+            Pace::Closed { .. } => {
+                if self.next.is_some_and(|next| next > now) {
+                    return false;
+                }
+                self.next = None;
+            }
             Pace::Open { interval } => {
                 let next = self.next.unwrap_or(now);
                 if next > now {
@@ -213,11 +295,28 @@ impl Player {
 
     /// When it wants the next request, if time alone decides that.
     pub fn next(&self) -> Option<Instant> {
-        self.next.filter(|_| self.left > 0)
+        self.next
+            .filter(|_| self.left > 0 && self.active < self.credits)
     }
 
-    /// The request that was due last, named `cookie`.
-    pub fn request(&self, cookie: u64) -> Request {
+    /// Where the range of the next request starts.
+    fn offset(&mut self) -> u64 {
+        match self.offsets {
+            Offsets::At(offset) => offset,
+            Offsets::Sequential => (self.wanted - self.left - 1).wrapping_mul(self.bytes),
+            Offsets::Random => {
+                self.random ^= self.random << 13;
+                self.random ^= self.random >> 7;
+                self.random ^= self.random << 17;
+                let places = (EXTENT / self.bytes.max(1)).max(1);
+                (self.random >> 8) % places * self.bytes
+            }
+        }
+    }
+
+    /// The request that was due last, named `cookie`, and where its range starts.
+    pub fn request(&mut self, cookie: u64) -> (Request, u64) {
+        let offset = self.offset();
         let request = match &self.each {
             Some(jobid) => {
                 let number = self.wanted - self.left;
@@ -225,7 +324,7 @@ impl Player {
             }
             None => self.request,
         };
-        request.named(cookie)
+        (request.offset(offset).named(cookie), offset)
     }
 
     /// Bytes that each request transfers.
@@ -253,7 +352,7 @@ mod tests {
         let spec: Spec = "name=c%,nid=10.0.0.254@tcp,jobid=job.%,count=3,rate=10,uid=5"
             .parse()
             .unwrap();
-        let players: Vec<_> = spec.players().collect();
+        let mut players: Vec<_> = spec.players().collect();
         assert_eq!(players.len(), 3);
         assert_eq!(players[2].name, "c2");
         let wanted = Request::new(9)
@@ -262,7 +361,7 @@ mod tests {
             .uid(5)
             .jobid("job.2")
             .nid(&"10.0.1.0@tcp".parse().unwrap());
-        assert_eq!(players[2].request(9), wanted);
+        assert_eq!(players[2].request(9), (wanted, 0));
         for text in [
             "",
             "name",
@@ -272,6 +371,10 @@ mod tests {
             "uid=x",
             "nid=1",
             "priority=",
+            "stream=x",
+            "offset=back",
+            "target=-1",
+            "start=-1",
             "x=1",
         ] {
             assert!(text.parse::<Spec>().is_err(), "{text}");
@@ -287,7 +390,7 @@ mod tests {
             assert!(player.due(now));
             let job = format!("job1.{number}");
             assert_eq!(
-                player.request(7).encode(),
+                player.request(7).0.encode(),
                 spec.request.jobid(&job).named(7).encode()
             );
         }
@@ -320,5 +423,48 @@ mod tests {
         // Late, but none is lost.
         assert_eq!(due(&mut player, 35), 3);
         assert_eq!(player.next(), Some(start + Duration::from_millis(40)));
+    }
+
+    #[test]
+    fn ranges() {
+        let offsets = |text: &str| -> Vec<u64> {
+            let spec: Spec = text.parse().unwrap();
+            let mut player = spec.players().last().unwrap();
+            let mut next = || {
+                assert!(player.due(Instant::now()));
+                player.request(1).1
+            };
+            (0..3).map(|_| next()).collect()
+        };
+        assert_eq!(offsets("depth=9,offset=seq,size=4096"), [0, 4096, 8192]);
+        assert_eq!(offsets("depth=9,offset=7"), [7, 7, 7]);
+        let random = offsets("depth=9,offset=random,size=512");
+        assert!(random.iter().all(|at| at % 512 == 0 && *at < EXTENT));
+        assert!(random[0] != random[1] && random == offsets("depth=9,offset=random,size=512"));
+        assert_ne!(random, offsets("depth=9,offset=random,size=512,count=2"));
+        let spec: Spec = "object=1%,stream=2%,target=3,count=2".parse().unwrap();
+        let wanted = spec.request.jobid("").object(11).stream(21).target(3);
+        let mut player = spec.players().last().unwrap();
+        assert!(player.due(Instant::now()));
+        assert_eq!(player.request(4), (wanted.named(4), 0));
+    }
+
+    #[test]
+    fn who_asks_has_what_it_is_told() {
+        let spec: Spec = "depth=9,start=1".parse().unwrap();
+        let mut player = spec.players().next().unwrap();
+        let now = Instant::now();
+        player.begin(now, true);
+        assert!(!player.due(now));
+        assert_eq!(player.next(), Some(now + Duration::from_secs(1)));
+        let now = now + Duration::from_secs(1);
+        assert!(player.due(now) && !player.due(now) && player.next().is_none());
+        player.told(2);
+        assert!(player.due(now) && !player.due(now));
+        player.told(1);
+        player.ended();
+        assert!(!player.due(now));
+        player.ended();
+        assert!(player.due(now));
     }
 }

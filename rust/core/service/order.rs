@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The order of requests, of how many there are records, and which of them go first.
+
+use core::fmt::Write;
+
+use kernel::prelude::*;
+
+use super::{Record, Service};
+use crate::{
+    sched::{
+        order::{Level, Order, PopWindow, RecordId},
+        policy::params::BufferMax,
+        sources::Sources,
+    },
+    sys::{atomic::Hint, node::Held},
+};
+
+/// What an administrator says of order and priority.
+pub(super) struct Ordering {
+    /// The place of the [`Level`] among all.
+    level: Hint,
+    window: Hint,
+    sources: Hint,
+    buffer_max: Hint,
+}
+
+impl Ordering {
+    /// Requests are in no order, real-time ones have high priority.
+    pub(super) fn new() -> Self {
+        let new = |value: u32| Hint::new(value.into());
+        Self {
+            level: new(0),
+            window: new(PopWindow::default().get()),
+            sources: new(Sources::default().bits()),
+            buffer_max: new(BufferMax::default().get()),
+        }
+    }
+
+    /// Takes over what `other` says.
+    pub(super) fn adopt(&self, other: &Self) {
+        for (own, other) in [
+            (&self.level, &other.level),
+            (&self.window, &other.window),
+            (&self.sources, &other.sources),
+        ] {
+            own.set(other.get());
+        }
+    }
+}
+
+/// Records of each of `partitions` partitions, if all may have `max` together.
+pub(super) fn records_each(max: u32, partitions: u32) -> u32 {
+    max.div_ceil(partitions.max(1))
+}
+
+impl Service {
+    /// Which requests keep their order.
+    pub(crate) fn level(&self) -> Level {
+        let place = self.ordering.level.get() as usize;
+        Level::ALL.get(place).copied().unwrap_or_default()
+    }
+
+    /// Has requests that arrive from now on keep their order, among each other.
+    pub(crate) fn set_level(&self, level: Level) {
+        let place = Level::ALL.iter().position(|other| *other == level);
+        self.ordering.level.set(place.unwrap_or(0) as u64);
+    }
+
+    /// Requests of a file that are known after their end.
+    pub(crate) fn pop_window(&self) -> u32 {
+        self.ordering.window.get() as u32
+    }
+
+    /// Sets how many requests of a file are known after their end, for files that become clients later.
+    pub(crate) fn set_pop_window(&self, window: PopWindow) {
+        self.ordering.window.set(window.get().into());
+    }
+
+    /// What makes a request of a block device one of high priority.
+    pub(crate) fn sources(&self) -> Sources {
+        Sources::from_bits(self.ordering.sources.get() as u32)
+    }
+
+    /// Sets what makes a request of a block device one of high priority.
+    pub(crate) fn set_sources(&self, sources: Sources) {
+        self.ordering.sources.set(sources.bits().into());
+    }
+
+    /// Requests that the service keeps records of, at most.
+    pub(crate) fn buffer_max(&self) -> u32 {
+        self.ordering.buffer_max.get() as u32
+    }
+
+    /// Sets how many requests the service keeps records of. Policies that keep records are started anew.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY`: more than before, and requests are in order now; as [`Service::update_tunables`].
+    pub(crate) fn set_buffer_max(&self, max: BufferMax) -> Result {
+        self.update_tunables(|tunables| {
+            for policy in [
+                &mut tunables.orr.buffer_max,
+                &mut tunables.trr.buffer_max,
+                &mut tunables.delay.buffer_max,
+            ] {
+                *policy = max;
+            }
+            Ok(())
+        })?;
+        for partition in self.partitions.iter() {
+            partition.set_records(records_each(max.get(), self.cpts()))?;
+        }
+        self.ordering.buffer_max.set(max.get().into());
+        self.concurrency.set_buffer_max(max.get());
+        Ok(())
+    }
+
+    /// Moves a request that waits, and what it waits for, to high priority; nothing if it waits no more.
+    pub(crate) fn promote(&self, record: Record) {
+        self.reorder(record, |order, id| order.promote(id));
+    }
+
+    /// The request is over for those that wait for its end. Its completion did without the record.
+    pub(crate) fn finish(&self, record: Record) {
+        self.reorder(record, |order, id| order.finish(id));
+    }
+
+    fn reorder(&self, record: Record, change: impl FnOnce(&mut Order<Held>, RecordId)) {
+        if let Some(partition) = self.partition(record.home.into()) {
+            let (kicks, busy) = partition.reorder(|order| change(order, record.id));
+            if busy {
+                self.ticker.worker().feed();
+            }
+            self.pass_on(kicks, 0);
+        }
+    }
+
+    /// Brings the order tables the memory that they want; whether there was something to bring. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn feed_order(&self) -> Result<bool> {
+        let mut some = false;
+        for partition in self.partitions.iter() {
+            some |= partition.feed_order()?;
+        }
+        Ok(some)
+    }
+
+    /// Index of the partition where those of `domain` meet.
+    pub(crate) fn home(&self, domain: u64) -> u16 {
+        domain.checked_rem(self.cpts().into()).unwrap_or(0) as u16
+    }
+
+    /// Writes how many clients there are and what each may have, and how requests wait for each other.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC`: what `out` cannot take.
+    pub(crate) fn write_concurrency(&self, out: &mut dyn Write) -> Result {
+        self.concurrency.write(out).map_err(|_| ENOSPC)?;
+        let (mut records, mut blocked, mut overflowed, mut overflows) = (0u64, 0u64, 0u64, 0u64);
+        for partition in self.partitions.iter() {
+            partition.with(|inner| {
+                let order = inner.order();
+                records = records.saturating_add(order.live().into());
+                blocked = blocked.saturating_add(order.blocked().into());
+                overflowed = overflowed.saturating_add(order.overflowed().into());
+                overflows = overflows.saturating_add(order.overflows());
+            });
+        }
+        write!(
+            out,
+            "records: {records}\nblocked: {blocked}\noverflowed: {overflowed}\noverflows: {overflows}\n"
+        )
+        .map_err(|_| ENOSPC)
+    }
+}

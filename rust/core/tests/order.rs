@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Requests that have to wait for others, and those that are moved because others wait for them.
+
+use kernel::prelude::*;
+
+use super::{Bench, Came};
+use crate::{
+    sched::{
+        attr::Priority,
+        item::Cost,
+        order::{RecordId, Relation},
+        policy::Kind,
+    },
+    sys::node::Account,
+};
+
+/// A write of a block.
+fn block(number: u64) -> Option<Relation> {
+    Some(Relation::Overlap {
+        domain: 0,
+        start: number,
+        end: number + 1,
+        writes: true,
+    })
+}
+
+impl Bench {
+    /// User `uid` writes to block `number`.
+    fn write(
+        &self,
+        name: u64,
+        number: u64,
+        priority: Priority,
+        must_pass: bool,
+    ) -> Result<(Came, Option<RecordId>)> {
+        self.bring_after(name, 1, priority, must_pass, block(number))
+    }
+
+    /// Ends a request that passed at once and has a record.
+    fn end_recorded(&self, priority: Priority, record: Option<RecordId>, slot: bool) {
+        self.target.put();
+        if slot {
+            self.dispatch.put(priority);
+        }
+        let account = Account {
+            record,
+            slot,
+            ..Account::new(0, priority)
+        };
+        let (kicks, _) = self.partition.end(&account, Cost::of_bytes(4096), true);
+        kicks.kick(&self.dispatch);
+    }
+
+    /// Names of the requests that were submitted, in order, each ended when it comes; up to `count`.
+    fn names<const N: usize>(&self) -> [Option<u64>; N] {
+        core::array::from_fn(|index| self.end_submitted(index))
+    }
+
+    /// Records there are.
+    fn records(&self) -> u32 {
+        self.partition.with(|inner| inner.order().live())
+    }
+}
+
+#[kunit_tests(nrs_order)]
+mod life {
+    use super::*;
+
+    #[test]
+    fn a_write_waits_for_the_one_before_it() -> Result {
+        let bench = Bench::new(4)?;
+        let (first, record) = bench.write(1, 7, Priority::Regular, false)?;
+        let (second, _) = bench.write(2, 7, Priority::Regular, false)?;
+        let (other, free) = bench.write(3, 8, Priority::Regular, false)?;
+        let before = (bench.probe.submitted(), bench.active(), bench.records());
+        bench.end_recorded(Priority::Regular, record, true);
+        let then = bench.end_submitted(0);
+        bench.end_recorded(Priority::Regular, free, true);
+        let left = (bench.active(), bench.records());
+        assert!(first == Came::Passed && second == Came::Blocked && other == Came::Passed);
+        assert!(before == (0, 2, 3));
+        assert!(then == Some(2) && left == (0, 0));
+        Ok(())
+    }
+
+    /// Under each policy: what a high-priority request waits for is moved, and goes before the rest.
+    #[test]
+    fn high_priority_takes_along_what_it_waits_for() -> Result {
+        for kind in [
+            Kind::Fifo,
+            Kind::Fairshare,
+            Kind::Crrn,
+            Kind::Orr,
+            Kind::Trr,
+        ] {
+            let bench = Bench::new(2)?;
+            let started = kind == Kind::Fifo || bench.start(kind)?;
+            let (_, busy) = bench.write(1, 1, Priority::Regular, false)?;
+            for name in 2..=5 {
+                bench.write(name, name, Priority::Regular, false)?;
+            }
+            let (high, _) = bench.write(6, 4, Priority::High, false)?;
+            let moved = bench
+                .partition
+                .with(|inner| inner.head(Priority::High).queued());
+            // The kept slot is free, so the moved one has gone down already.
+            let names: [_; 2] = bench.names();
+            bench.end_recorded(Priority::Regular, busy, true);
+            let rest = [2, 3, 4].map(|index| bench.end_submitted(index));
+            let left = (bench.active(), bench.records());
+            assert!(started && high == Came::Blocked && moved == 0);
+            assert!(names == [Some(4), Some(6)]);
+            assert!(rest == [Some(2), Some(3), Some(5)]);
+            assert!(left == (0, 0));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_promoted_request_promotes_what_is_before_it() -> Result {
+        let bench = Bench::new(2)?;
+        let (_, busy) = bench.write(1, 1, Priority::Regular, false)?;
+        bench.write(2, 2, Priority::Regular, false)?;
+        bench.write(3, 3, Priority::Regular, false)?;
+        bench.write(4, 3, Priority::Regular, false)?;
+        let (came, last) = bench.write(5, 3, Priority::Regular, false)?;
+        let id = last.ok_or(EINVAL)?;
+        let (kicks, _) = bench.partition.reorder(|order| order.promote(id));
+        kicks.kick(&bench.dispatch);
+        let mut kicks = super::super::Kicks::none();
+        bench.partition.decide_more(64, &mut kicks);
+        kicks.kick(&bench.dispatch);
+        let names: [_; 3] = bench.names();
+        bench.end_recorded(Priority::Regular, busy, true);
+        let rest = bench.end_submitted(3);
+        assert!(came == Came::Blocked);
+        assert!(names == [Some(3), Some(4), Some(5)] && rest == Some(2));
+        assert!(bench.records() == 0 && bench.active() == 0);
+        Ok(())
+    }
+
+    #[test]
+    fn what_must_pass_takes_along_what_it_waits_for() -> Result {
+        let bench = Bench::new(1)?;
+        let (_, busy) = bench.write(1, 1, Priority::Regular, false)?;
+        bench.write(2, 2, Priority::Regular, false)?;
+        bench.write(3, 3, Priority::Regular, false)?;
+        let (came, _) = bench.write(4, 3, Priority::Regular, true)?;
+        // No slot is free.
+        let names: [_; 2] = bench.names();
+        let active = bench.active();
+        bench.end_recorded(Priority::Regular, busy, true);
+        let rest = bench.end_submitted(2);
+        assert!(came == Came::Blocked && names == [Some(3), Some(4)]);
+        assert!(active == 1 && rest == Some(2) && bench.records() == 0);
+        Ok(())
+    }
+
+    #[test]
+    fn draining_lets_go_what_is_blocked() -> Result {
+        let bench = Bench::new(1)?;
+        let (_, busy) = bench.write(1, 1, Priority::Regular, false)?;
+        for name in 2..=4 {
+            bench.write(name, 2, Priority::Regular, false)?;
+        }
+        bench.partition.drain();
+        let names: [_; 3] = bench.names();
+        bench.end_recorded(Priority::Regular, busy, true);
+        assert!(names == [Some(2), Some(3), Some(4)]);
+        assert!(bench.records() == 0 && bench.active() == 0);
+        Ok(())
+    }
+
+    /// More than there are records for: they wait in one line, and go in order.
+    #[test]
+    fn without_records_order_is_kept() -> Result {
+        let bench = Bench::new(2)?;
+        let (_, busy) = bench.write(0, 9, Priority::Regular, false)?;
+        let mut blocked = 0u32;
+        for name in 1..=200 {
+            let (came, _) = bench.write(name, 9, Priority::Regular, false)?;
+            blocked += u32::from(came == Came::Blocked);
+        }
+        let overflowed = bench.partition.with(|inner| inner.order().overflowed());
+        bench.end_recorded(Priority::Regular, busy, true);
+        let mut in_order = true;
+        for index in 0..200 {
+            in_order &= bench.end_submitted(index) == Some(index as u64 + 1);
+            bench.partition.settle_all();
+        }
+        assert!(blocked == 200 && overflowed > 0);
+        assert!(in_order && bench.records() == 0);
+        Ok(())
+    }
+}

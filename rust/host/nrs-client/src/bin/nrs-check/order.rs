@@ -1,0 +1,483 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What comes before what: promotions, streams, predecessors.
+
+use super::*;
+
+/// A service with a level of order: its settings need a client, and files attached later use them.
+struct Ordered {
+    name: &'static str,
+    _first: Client,
+}
+
+impl Ordered {
+    fn new(
+        name: &'static str,
+        slots: u32,
+        settings: &[(&str, &str)],
+    ) -> Result<Self, Box<dyn Error>> {
+        let first = client(name, slots)?;
+        for (file, value) in settings {
+            set(name, file, value)?;
+        }
+        Ok(Self {
+            name,
+            _first: first,
+        })
+    }
+
+    fn options(&self) -> Options {
+        Options::new(self.name).nonblocking(true)
+    }
+
+    fn client(&self) -> io::Result<Client> {
+        self.options().open()
+    }
+}
+
+const GRAPH: [(&str, &str); 1] = [("nrs_pop", "graph")];
+const STREAM: [(&str, &str); 1] = [("nrs_pop", "stream")];
+
+fn request(cookie: u64) -> Request {
+    requests([cookie])[0]
+}
+
+/// Nothing is released for a while.
+fn quiet(client: &Client, what: &str) -> Done {
+    let ready = client.wait(false, Some(Duration::from_millis(300)))?;
+    same(what, ready.readable, false)
+}
+
+/// Takes one release, completes it, and returns its cookie.
+fn serve(client: &Client) -> Result<u64, Box<dyn Error>> {
+    let cookie = released(client, 1)?[0].cookie;
+    complete(client, cookie)?;
+    Ok(cookie)
+}
+
+/// A request that is moved to high priority overtakes; who is not there cannot.
+pub fn promote() -> Done {
+    let client = client("promote", 2)?;
+    submit(&client, &requests(1..=6))?;
+    same("first", cookies(&released(&client, 1)?), vec![1])?;
+    fails("unknown", client.promote(&[99]), errno::ENOENT)?;
+    same("running", client.promote(&[1])?, 1)?;
+    quiet(&client, "no effect")?;
+    same("queued", client.promote(&[4])?, 1)?;
+    let next = released(&client, 1)?;
+    same("overtakes", cookies(&next), vec![4])?;
+    same("released", client.promote(&[4])?, 1)?;
+    complete(&client, 4)?;
+    fails("completed", client.promote(&[4]), errno::ENOENT)?;
+    // Two, of which one is high already, and one that is not there.
+    submit(
+        &client,
+        &[
+            request(7).high_priority(true),
+            request(8).high_priority(true),
+        ],
+    )?;
+    same("high", cookies(&released(&client, 1)?), vec![7])?;
+    same("some", client.promote(&[8, 6, 99, 2])?, 2)?;
+    complete(&client, 7)?;
+    same("before", serve(&client)?, 8)?;
+    same("behind", serve(&client)?, 6)?;
+    quiet(&client, "the others wait")?;
+    let mut flagged = wire::Promotion::new(2);
+    flagged.header.flags = 1;
+    fails("a flag", client.write(&flagged.encode()), errno::EINVAL)?;
+    let stats = client.stats()?;
+    same("counted", (stats.promoted, stats.unknown), (2, 2))?;
+    complete(&client, 1)?;
+    let mut rest: Vec<u64> = (0..3).map(|_| serve(&client)).collect::<Result<_, _>>()?;
+    rest.sort_unstable();
+    same("the rest", rest, vec![2, 3, 5])
+}
+
+/// What has to be completed first comes along.
+pub fn come_along() -> Done {
+    let service = Ordered::new("come-along", 2, &GRAPH)?;
+    let client = service.client()?;
+    submit(&client, &requests(1..=4))?;
+    submit(
+        &client,
+        &[request(5).after(&[4]), request(6).after(&[5, 1, 4])],
+    )?;
+    same("first", cookies(&released(&client, 1)?), vec![1])?;
+    same("the last", client.promote(&[6])?, 1)?;
+    same("its first", serve(&client)?, 4)?;
+    same("its next", serve(&client)?, 5)?;
+    quiet(&client, "one is running")?;
+    complete(&client, 1)?;
+    let mut rest: Vec<u64> = (0..3).map(|_| serve(&client)).collect::<Result<_, _>>()?;
+    rest.sort_unstable();
+    same("and then", rest, vec![2, 3, 6])?;
+    // One that arrives with high priority takes its predecessors along, too.
+    submit(&client, &requests(11..=14))?;
+    same("first", cookies(&released(&client, 1)?), vec![11])?;
+    submit(&client, &[request(15).after(&[13]).high_priority(true)])?;
+    same("its first", serve(&client)?, 13)?;
+    same("itself", serve(&client)?, 15)?;
+    same("blocked", client.stats()?.blocked >= 3, true)
+}
+
+/// Serves `count` requests in random order, up to `servers` at a time; `early` says of each that is released
+/// whether that is too early.
+fn serve_all(
+    client: &Client,
+    random: &mut Random,
+    count: usize,
+    servers: u64,
+    mut early: impl FnMut(u64, &BTreeSet<u64>) -> bool,
+) -> Done {
+    let (mut running, mut done) = (Vec::new(), BTreeSet::new());
+    let mut end = Instant::now() + SOON;
+    while done.len() < count {
+        let room = servers as usize - running.len();
+        let wait = Duration::from_millis(if running.is_empty() { 100 } else { 0 });
+        if room > 0 && client.wait(false, Some(wait))?.readable {
+            for released in client.released(1 + random.below(room as u64) as usize)? {
+                if early(released.cookie, &done) {
+                    return Err(format!("{} was released too early", released.cookie).into());
+                }
+                running.push(released.cookie);
+            }
+            end = Instant::now() + SOON;
+        }
+        if Instant::now() > end {
+            return Err(format!(
+                "{} of {count} were served: {:?}",
+                done.len(),
+                client.stats()?
+            )
+            .into());
+        }
+        if !running.is_empty() && (random.below(3) == 0 || running.len() as u64 == servers) {
+            let cookie = running.swap_remove(random.below(running.len() as u64) as usize);
+            // Whoever waits for it is released only now.
+            done.insert(cookie);
+            complete(client, cookie)?;
+        }
+    }
+    Ok(())
+}
+
+/// The requests of each stream are served one after the other, in the order in which they were written.
+pub fn stream() -> Done {
+    const STREAMS: u64 = 5;
+    const COUNT: u64 = 600;
+    let service = Ordered::new("stream", 16, &STREAM)?;
+    let client = service.client()?;
+    let mut random = Random(7);
+    let mut all = Vec::new();
+    for cookie in 1..=COUNT {
+        let plain = request(cookie)
+            .object(random.below(9))
+            .offset(random.below(1 << 30));
+        let high = random.below(10) == 0;
+        all.push(plain.stream(cookie % STREAMS).high_priority(high));
+    }
+    submit(&client, &all)?;
+    client.promote(&[COUNT, COUNT / 2])?;
+    serve_all(&client, &mut random, COUNT as usize, 12, |cookie, done| {
+        let before = cookie.saturating_sub(STREAMS);
+        cookie % STREAMS != 0 && before != 0 && !done.contains(&before)
+    })?;
+    same("blocked", client.stats()?.blocked > COUNT / 2, true)?;
+    // Files have nothing to do with each other.
+    let other = service.client()?;
+    for file in [&client, &other] {
+        submit(file, &[request(1).stream(1), request(2).stream(1)])?;
+        same("one of each", cookies(&released(file, 1)?), vec![1])?;
+    }
+    quiet(&client, "the second")
+}
+
+/// Whatever the graph: nothing is served before what it names is completed.
+pub fn graph() -> Done {
+    const COUNT: u64 = 800;
+    let service = Ordered::new("graph", 16, &GRAPH)?;
+    let client = service.client()?;
+    let mut random = Random(11);
+    let mut before: Vec<Vec<u64>> = vec![Vec::new()];
+    let mut all = Vec::new();
+    for cookie in 1..=COUNT {
+        let earlier = (cookie - 1).min(60);
+        let count = if earlier == 0 { 0 } else { random.below(9) };
+        let named: Vec<u64> = (0..count)
+            .map(|_| cookie - 1 - random.below(earlier))
+            .collect();
+        let plain = request(cookie)
+            .object(random.below(9))
+            .offset(random.below(1 << 30));
+        all.push(plain.after(&named).high_priority(random.below(10) == 0));
+        before.push(named);
+    }
+    submit(&client, &all)?;
+    for _ in 0..5 {
+        client.promote(&[1 + random.below(COUNT)])?;
+    }
+    serve_all(&client, &mut random, COUNT as usize, 12, |cookie, done| {
+        let named = &before[cookie as usize];
+        named.iter().any(|cookie| !done.contains(cookie))
+    })
+}
+
+/// What can be named as a predecessor, and what cannot.
+pub fn predecessors() -> Done {
+    let service = Ordered::new("predecessors", 65, &GRAPH)?;
+    let client = service.client()?;
+    let other = service.client()?;
+    submit(&client, &requests(1..=2))?;
+    submit(&other, &requests(50..=50))?;
+    let taken = client.stats()?.requests;
+    for (what, named) in [
+        ("never written", vec![9]),
+        ("itself", vec![3]),
+        ("one of two", vec![1, 4]),
+        ("the last place", vec![0, 0, 0, 0, 0, 0, 0, 4]),
+        ("another file's", vec![50]),
+    ] {
+        fails(
+            what,
+            client.submit(&[request(3).after(&named)]),
+            errno::EINVAL,
+        )?;
+    }
+    let stats = client.stats()?;
+    same("nothing taken", (stats.requests, stats.refused), (taken, 5))?;
+    // A later one cannot be named, so the call takes what is before it.
+    let both = [request(3).after(&[4]), request(4)];
+    fails("a later one", client.submit(&both), errno::EINVAL)?;
+    submit(
+        &client,
+        &[
+            request(3).after(&[1, 2, 1, 0, 2]),
+            request(4).after(&[0, 3]),
+        ],
+    )?;
+    same("free", cookies(&released(&client, 2)?), vec![1, 2])?;
+    quiet(&client, "both are running")?;
+    complete(&client, 2)?;
+    quiet(&client, "one is running")?;
+    // A failure ends it like a success.
+    client.complete(&[Completion::new(1, 5, 0)])?;
+    same("both ended", serve(&client)?, 3)?;
+    same("the next", serve(&client)?, 4)?;
+    // All of them have ended.
+    submit(&client, &[request(5).after(&[1, 2, 3, 4])])?;
+    same(
+        "free again",
+        released(&client, 1)?[0].header.flags,
+        wire::RELEASED_PASSED,
+    )?;
+    // In one call, and of a request that is not released yet.
+    submit(
+        &client,
+        &[
+            request(6),
+            request(7).after(&[6]),
+            request(8).after(&[7, 6]),
+        ],
+    )?;
+    for cookie in 6..=8 {
+        same("one by one", serve(&client)?, cookie)?;
+    }
+    Ok(())
+}
+
+/// What was completed is known for a while; a cookie names who has it last.
+pub fn window() -> Done {
+    let settings = [GRAPH[0], ("nrs_pop_window", "4")];
+    let service = Ordered::new("window", 65, &settings)?;
+    let client = service.client()?;
+    let end = |cookie| -> Done { same("served", serve(&client)?, cookie) };
+    for cookie in 1..=6 {
+        submit(&client, &[request(cookie)])?;
+        end(cookie)?;
+    }
+    for cookie in 1..=2 {
+        let named = [request(9).after(&[cookie])];
+        fails("forgotten", client.submit(&named), errno::EINVAL)?;
+    }
+    submit(&client, &[request(9).after(&[3, 4, 5, 6])])?;
+    end(9)?;
+    // Now 4, 5, 6 and 9 are known. Who uses a cookie again is meant by it.
+    submit(&client, &[request(6), request(7).after(&[6, 5])])?;
+    same("again", cookies(&released(&client, 1)?), vec![6])?;
+    quiet(&client, "waits for the newer")?;
+    complete(&client, 6)?;
+    end(7)?;
+    // 9 was the third to last: the older completion of 6 does not count against it.
+    submit(&client, &[request(10).after(&[9, 6, 7])])?;
+    end(10)?;
+    fails(
+        "4",
+        client.submit(&[request(11).after(&[4])]),
+        errno::EINVAL,
+    )?;
+    // Again and again the same one.
+    for _ in 0..20 {
+        submit(&client, &[request(12).after(&[10])])?;
+        end(12)?;
+        submit(&client, &[request(10).after(&[12])])?;
+        end(10)?;
+    }
+    submit(&client, &[request(13).after(&[12, 10])])?;
+    end(13)
+}
+
+/// A lease that is over gives the slot back, but what comes after the request waits for its completion.
+pub fn late() -> Done {
+    let service = Ordered::new("late", 2, &GRAPH)?;
+    let client = service.options().lease(Duration::from_millis(200)).open()?;
+    submit(&client, &[request(1), request(2).after(&[1]), request(3)])?;
+    same("first", cookies(&released(&client, 1)?), vec![1])?;
+    same("has its slot", serve(&client)?, 3)?;
+    same("reclaimed", client.stats()?.reclaimed, 1)?;
+    quiet(&client, "not completed")?;
+    submit(&client, &[request(4).after(&[1])])?;
+    quiet(&client, "named when it was late")?;
+    complete(&client, 1)?;
+    let mut rest: Vec<u64> = (0..2).map(|_| serve(&client)).collect::<Result<_, _>>()?;
+    rest.sort_unstable();
+    same("then", rest, vec![2, 4])?;
+    // Or for the end of the file.
+    submit(&client, &[request(5), request(6).after(&[5])])?;
+    released(&client, 1)?;
+    thread::sleep(Duration::from_millis(400));
+    drop(client);
+    let client = service.client()?;
+    submit(&client, &[request(1)])?;
+    same(
+        "calm",
+        released(&client, 1)?[0].header.flags,
+        wire::RELEASED_PASSED,
+    )
+}
+
+/// Closing a file ends what waits for others, and leaves those of other files alone.
+pub fn close_blocked() -> Done {
+    const COUNT: u64 = 3000;
+    for level in ["graph", "stream"] {
+        let service = Ordered::new("close-blocked", 2, &[("nrs_pop", level)])?;
+        let chained = |cookie| match level {
+            "graph" if cookie > 1 => request(cookie).after(&[cookie - 1]),
+            "graph" => request(cookie),
+            _ => request(cookie).stream(1),
+        };
+        let going = service.client()?;
+        let staying = service.client()?;
+        submit(&staying, &(1..=4).map(chained).collect::<Vec<_>>())?;
+        let chain: Vec<Request> = (1..=COUNT).map(chained).collect();
+        submit(&going, &chain)?;
+        going.promote(&[COUNT / 2])?;
+        let start = Instant::now();
+        drop(going);
+        if start.elapsed() > SOON {
+            return Err(format!("closing took {:?}", start.elapsed()).into());
+        }
+        for cookie in 1..=4 {
+            same(level, serve(&staying)?, cookie)?;
+        }
+    }
+    Ok(())
+}
+
+/// Many threads write to one file and name what the others have written.
+pub fn writers() -> Done {
+    const THREADS: u64 = 4;
+    const COUNT: u64 = 300;
+    let service = Ordered::new("writers", 16, &GRAPH)?;
+    let client = Arc::new(service.client()?);
+    let written = Arc::new(Mutex::new(vec![0_u64]));
+    let before = Arc::new(Mutex::new(vec![0_u64; (THREADS * COUNT) as usize + 1]));
+    let threads: Vec<_> = (0..THREADS)
+        .map(|thread| {
+            let (client, written, before) = (client.clone(), written.clone(), before.clone());
+            thread::spawn(move || -> Result<(), String> {
+                let mut random = Random(thread + 1);
+                for n in 0..COUNT {
+                    let cookie = 1 + thread * COUNT + n;
+                    let named = {
+                        let written = written.lock().map_err(|_| "poisoned")?;
+                        written[random.below(written.len() as u64) as usize]
+                    };
+                    before.lock().map_err(|_| "poisoned")?[cookie as usize] = named;
+                    let request = request(cookie).after(&[named]);
+                    let taken = client.submit(&[request]);
+                    taken.map_err(|error| format!("{cookie} after {named}: {error}"))?;
+                    written.lock().map_err(|_| "poisoned")?.push(cookie);
+                }
+                Ok(())
+            })
+        })
+        .collect();
+    let all = (THREADS * COUNT) as usize;
+    serve_all(&client, &mut Random(99), all, 8, |cookie, done| {
+        let named = before.lock().map_or(0, |before| before[cookie as usize]);
+        named != 0 && !done.contains(&named)
+    })?;
+    for thread in threads {
+        thread.join().map_err(|_| "panic")??;
+    }
+    Ok(())
+}
+
+/// What each level of a service allows; fields of no meaning to it do no harm.
+pub fn levels() -> Done {
+    for (level, order, named) in [
+        ("none", false, false),
+        ("stream", true, false),
+        ("graph", false, true),
+    ] {
+        let service = Ordered::new("levels", 65, &[("nrs_pop", level)])?;
+        let client = service.client()?;
+        submit(&client, &requests(1..=1))?;
+        let both = [
+            request(2).stream(9).target(7),
+            request(3).stream(9).target(8),
+        ];
+        submit(&client, &both)?;
+        let free = if order { 2 } else { 3 };
+        same(level, released(&client, free)?.len(), free)?;
+        let result = client.submit(&[request(4).after(&[1])]);
+        if named {
+            same(level, result?, 1)?;
+        } else {
+            fails(level, result, errno::EINVAL)?;
+        }
+    }
+    // From one level to the other while requests are there.
+    let service = Ordered::new("levels", 4, &[])?;
+    let client = service.client()?;
+    let mut random = Random(3);
+    let mut cookie = 0;
+    let end = Instant::now() + Duration::from_secs(2);
+    while Instant::now() < end {
+        let level = ["none", "stream", "graph"][random.below(3) as usize];
+        match set("levels", "nrs_pop", level) {
+            Err(error) if error.to_string().contains("busy") => {}
+            done => done?,
+        }
+        for _ in 0..50 {
+            cookie += 1;
+            let plain = request(cookie).stream(random.below(3));
+            let named = plain.after(&[cookie.saturating_sub(1 + random.below(5)).max(1)]);
+            // What one level refuses the other takes.
+            if client.submit(&[named]).is_err() {
+                let _ = client.submit(&[plain]);
+            }
+        }
+        for released in client.released(40).unwrap_or_default() {
+            complete(&client, released.cookie)?;
+        }
+    }
+    loop {
+        let stats = client.stats()?;
+        if stats.queued + stats.ready + stats.running == 0 {
+            return Ok(());
+        }
+        serve(&client)?;
+    }
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! How many requests clients may have: credits, and the room of a service.
+
+use super::*;
+
+/// A request of client `client`.
+fn of(client: u32, cookie: u64) -> Request {
+    let [_, b, c, d] = client.to_be_bytes();
+    let nid = format!("10.{b}.{c}.{d}@tcp").parse();
+    let request = requests([cookie])[0];
+    nid.map_or(request, |nid| request.nid(&nid))
+}
+
+/// A number in the file that tells of a service's credits.
+fn told(service: &str, name: &str) -> Result<u64, Box<dyn Error>> {
+    let file = format!("/sys/kernel/debug/nrs/{service}/nrs_concurrency");
+    let text = fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+    Ok(line.ok_or(format!("no {name} in {text}"))?.parse()?)
+}
+
+/// Few clients may have many requests each, many may have few, and none may have none.
+pub fn credits() -> Done {
+    const SLOTS: u64 = 16;
+    let client = client("credits", SLOTS as u32)?;
+    submit(&client, &[of(1, 1)])?;
+    let alone = released(&client, 1)?[0];
+    same("alone", alone.fan_out, 1)?;
+    same("full speed", u64::from(alone.credits) >= 2 * SLOTS, true)?;
+    let pool = alone.credits;
+    complete(&client, 1)?;
+    same("nobody", told("credits", "fan_out")?, 0)?;
+    for count in [2, 8, 64, 1000] {
+        for n in 1..=count {
+            submit(&client, &[of(n, n.into())])?;
+        }
+        let stats = client.stats()?;
+        same("fan-out", (stats.fan_out, stats.peers), (count, count))?;
+        same("told", told("credits", "fan_out")?, count.into())?;
+        same("credits", stats.credits, (pool / count).max(1))?;
+        // Each is told when it is released.
+        let mut left = count;
+        let mut least = u32::MAX;
+        while left > 0 {
+            for released in released(&client, 1)? {
+                least = least.min(released.credits);
+                same("active", released.fan_out, left)?;
+                same(
+                    "some",
+                    released.credits >= 1 && released.credits <= pool,
+                    true,
+                )?;
+                complete(&client, released.cookie)?;
+                left -= 1;
+            }
+        }
+        same("least", least, (pool / count).max(1))?;
+    }
+    same("nobody again", told("credits", "fan_out")?, 0)?;
+    // Without a network identifier there is one client per file.
+    let other = Options::new("credits").nonblocking(true).open()?;
+    submit(&client, &requests(1..=3))?;
+    submit(&other, &requests(1..=3))?;
+    let stats = other.stats()?;
+    same("two files", (stats.fan_out, stats.peers), (2, 1))?;
+    drop(other);
+    same("one file", client.stats()?.fan_out, 1)?;
+    // More than it was told is taken, and counted.
+    same("not over", client.stats()?.over, 0)?;
+    for cookie in 10..10 + u64::from(pool) + 5 {
+        submit(&client, &requests([cookie]))?;
+    }
+    same("over", client.stats()?.over, 8)?;
+    same("in all", told("credits", "over")?, 8)
+}
+
+/// A newcomer lowers the credits of the others; who has to get out of others' way has more.
+pub fn newcomer() -> Done {
+    let client = client("newcomer", 2)?;
+    submit(&client, &(1..=6).map(|n| of(1, n)).collect::<Vec<_>>())?;
+    let first = released(&client, 1)?[0];
+    let late: Vec<Request> = (2..=8).map(|n| of(n, 100 + u64::from(n))).collect();
+    submit(&client, &late)?;
+    complete(&client, first.cookie)?;
+    let second = released(&client, 1)?[0];
+    same("alone", first.fan_out, 1)?;
+    same("many", second.fan_out, 8)?;
+    same("fewer", second.credits < first.credits, true)?;
+    complete(&client, second.cookie)?;
+    let third = released(&client, 1)?[0];
+    // One of a client's requests is needed at once: all that it has may go faster.
+    let (plain, high) = (client.stats()?.credits, client.stats()?.credits_high);
+    same("more", high > plain, true)?;
+    client.promote(&[107])?;
+    let urgent = released(&client, 1)?[0];
+    same("urgent", (urgent.cookie, urgent.credits), (107, high))?;
+    complete(&client, 107)?;
+    complete(&client, third.cookie)?;
+    // Nobody waits for it any more.
+    let next = released(&client, 1)?[0];
+    same(
+        "as before",
+        (next.fan_out > 4, next.credits < high),
+        (true, true),
+    )?;
+    complete(&client, next.cookie)?;
+    for _ in 0..6 + 7 - 5 {
+        let cookie = released(&client, 1)?[0].cookie;
+        complete(&client, cookie)?;
+    }
+    same("nobody", client.stats()?.fan_out, 0)
+}
+
+/// All files of a service together have no more requests than it has room for.
+pub fn buffer() -> Done {
+    const ROOM: u64 = 256;
+    let one = client("buffer", 65)?;
+    set("buffer", "buffer_max", &ROOM.to_string())?;
+    let two = Options::new("buffer").nonblocking(true).open()?;
+    submit(&one, &requests(1..=200))?;
+    same("what fits", two.submit(&requests(1..=100))?, 56)?;
+    fails("no room", two.submit(&requests(57..=57)), errno::EAGAIN)?;
+    fails(
+        "for nobody",
+        one.submit(&requests(201..=201)),
+        errno::EAGAIN,
+    )?;
+    let room = |client: &Client| {
+        client
+            .wait(true, Some(Duration::ZERO))
+            .map(|ready| ready.writable)
+    };
+    same("told", (room(&one)?, room(&two)?), (false, false))?;
+    same("waits", two.stats()?.room_waits > 0, true)?;
+    same("full", told("buffer", "requests")?, ROOM)?;
+    // Whoever waits is woken by a completion of another file.
+    let polled = Options::new("buffer").nonblocking(true).open()?;
+    let poller = thread::spawn(move || polled.wait(true, Some(SOON)).map(|ready| ready.writable));
+    let blocking = Options::new("buffer").open()?;
+    let writer = thread::spawn(move || blocking.submit(&requests(1..=1)).map(|_| blocking));
+    thread::sleep(Duration::from_millis(100));
+    same("the writer waits", writer.is_finished(), false)?;
+    for released in released(&one, 2)? {
+        complete(&one, released.cookie)?;
+    }
+    let blocking = writer.join().map_err(|_| "panic")??;
+    same("polled", poller.join().map_err(|_| "panic")??, true)?;
+    same("room for one", two.submit(&requests(57..=60))?, 1)?;
+    // A file that is closed makes room, and a larger buffer does.
+    drop(one);
+    same("room again", room(&two)?, true)?;
+    submit(&two, &requests(58..=255))?;
+    let left = told("buffer", "requests")?;
+    same("nearly full", left, ROOM)?;
+    // Less is felt by what comes later.
+    set("buffer", "buffer_max", "300").or_else(|_| set("buffer", "buffer_max", "256"))?;
+    drop((two, blocking));
+    same("nothing", told("buffer", "requests").unwrap_or(0), 0)
+}

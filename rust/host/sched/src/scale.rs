@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A part with as many requests as a large server has: thousands of clients, several requests each.
+
+use crate::{
+    arena::{self, feed, lone_part, view, Number, Request},
+    attr::{Attrs, Id},
+    class::ClassId,
+    item::{Direction, Item, Spot},
+    jobid::JobId,
+    nid::Nid,
+    policy::{tbf, AnyPart, Config, Get, Grant, Kind, Part, Tunables},
+    rng::Rng,
+};
+
+/// A policy as it is measured: a name and how it is started.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// Its name.
+    pub name: &'static str,
+    kind: Kind,
+    argument: Option<&'static str>,
+}
+
+/// Every policy, and `fairshare` with three levels.
+pub fn cases() -> Vec<Case> {
+    let case = |&kind: &Kind| Case {
+        name: kind.name(),
+        kind,
+        argument: match kind {
+            Kind::Fairshare => Some("uid_fair"),
+            Kind::Tbf => Some("uid"),
+            _ => None,
+        },
+    };
+    let mut all: Vec<Case> = Kind::ALL.iter().map(case).collect();
+    all.push(Case {
+        name: "fairshare3",
+        kind: Kind::Fairshare,
+        argument: Some("gid_then_uid_then_jobid_fair"),
+    });
+    all
+}
+
+/// Client `i`, known by everything; 16 users to a group.
+fn client(i: u32) -> Attrs {
+    Attrs {
+        nid: Nid::parse(&format!("10.1.{}.{}@tcp", i / 250, i % 250 + 1)).ok(),
+        jobid: JobId::new(format!("job.{i}").as_bytes()),
+        uid: Id::new(i),
+        gid: Id::new(i / 16),
+        client: i + 1,
+        target: i % 8,
+        object: 1_000 + u64::from(i),
+        length: 4096,
+        ..Attrs::UNKNOWN
+    }
+}
+
+/// A full part.
+pub struct Scale {
+    /// The part.
+    pub part: AnyPart<Request>,
+    classes: Vec<ClassId>,
+    places: Vec<Option<Number>>,
+    rng: Rng,
+    now: u64,
+    last: u64,
+    force: bool,
+}
+
+impl Scale {
+    /// A part of `case` with `clients` that have `depth` requests queued each; `found`: requests can be taken
+    /// out.
+    ///
+    /// # Panics
+    ///
+    /// There is no memory, or the policy declines a request.
+    pub fn new(case: &Case, clients: u32, depth: u32, found: bool) -> Self {
+        let mut tunables = Tunables::default();
+        // Twice what a decision per microsecond uses, so that there is always one to make.
+        let rate = (2_000_000 / clients).max(1);
+        tunables.tbf.rate = tbf::params::Rate::new(rate).expect("within limits");
+        let config = Config::parse(case.kind, case.argument, &tunables).expect("valid");
+        let count = (clients * depth) as usize;
+        arena::reserve(count + 64).expect("memory");
+        let mut part = lone_part(&config, 1).expect("memory");
+        let mut scale = Self {
+            classes: (0..clients)
+                .map(|i| {
+                    feed(&mut part);
+                    part.classify(&client(i), 0)
+                })
+                .collect(),
+            places: (0..count).map(|_| None).collect(),
+            part,
+            rng: Rng::new(1),
+            now: 0,
+            last: 0,
+            // What is delayed would not be served at all.
+            force: case.kind == Kind::Delay,
+        };
+        // One of each in turn, as they come from a network.
+        for id in 0..count as u64 {
+            feed(&mut scale.part);
+            let owner = id as u32 % clients;
+            let mut request = Request {
+                owner,
+                id,
+                direction: Direction::Read,
+                ..Request::default()
+            };
+            if found {
+                scale.places[id as usize] = Some(request.register());
+            }
+            scale.enqueue(request);
+        }
+        assert_eq!(scale.part.len() as usize, count);
+        scale
+    }
+
+    /// The next request of `request`'s client comes, in its place.
+    ///
+    /// # Panics
+    ///
+    /// The policy declines it.
+    pub fn enqueue(&mut self, mut request: Request) {
+        self.now += 500;
+        let owner = request.owner;
+        request.arrival = self.now;
+        request.pages = 1 + self.rng.below(16) as u32;
+        request.mark = 0;
+        let object = 1_000 + u64::from(owner);
+        request.spot = Spot::new(object, self.rng.below(1 << 30) << 12, 4096);
+        let class = self.classes[owner as usize];
+        assert!(self.part.enqueue(request, class, self.now).is_ok());
+    }
+
+    /// What is served next.
+    ///
+    /// # Panics
+    ///
+    /// Nothing may be served.
+    pub fn get(&mut self) -> (Request, Grant) {
+        self.now += 500;
+        match self.part.get(&view(self.now, self.force)) {
+            Get::Item(found) => found,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A request ends.
+    pub fn stop(&mut self, request: &Request, grant: &Grant) {
+        self.part.stop(grant, request.cost(), self.now);
+    }
+
+    /// Takes one of the requests out of the middle; [`Scale::enqueue`] puts it back. They come in an order
+    /// without a pattern, each once if their number is a power of two.
+    ///
+    /// # Panics
+    ///
+    /// It is not there.
+    pub fn dequeue(&mut self) -> Request {
+        self.last = (self.last + 40_503) % self.places.len() as u64;
+        let id = self.last;
+        let place = self.places[id as usize].as_ref().expect("registered");
+        let class = self.classes[id as usize % self.classes.len()];
+        let taken = self.part.dequeue(class, place, self.now);
+        taken.expect("it is queued")
+    }
+}

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Order of requests: whatever the policy, nothing starts before those that come before it have ended.
+
+mod order {
+    mod cost;
+    mod life;
+    mod model;
+    mod random;
+}

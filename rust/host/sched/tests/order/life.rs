@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! One situation at a time: what is ordered, promoted, forced, and what happens without a record.
+
+use super::model::{Arrival, Watched, PLAIN};
+use nrs_sched::{
+    arena::Request,
+    attr::Priority,
+    item::{Direction, Spot},
+    order::{Act, Entered, Level, Order, PopWindow, Relation},
+    policy::{
+        tbf::params::{Depth, Rate},
+        Config, Kind, Tunables,
+    },
+    server::{Relate, Stage},
+};
+
+const HIGH: Arrival = Arrival {
+    high: true,
+    ..PLAIN
+};
+
+const FORCED: Arrival = Arrival {
+    forced: true,
+    ..PLAIN
+};
+
+fn fifo() -> Config {
+    Config::parse(Kind::Fifo, None, &Tunables::default()).expect("valid")
+}
+
+/// One request a second for everybody, and nothing saved up.
+fn slow() -> Config {
+    let mut tunables = Tunables::default();
+    tunables.tbf.depth = Depth::parse("1").expect("valid");
+    tunables.tbf.rate = Rate::parse("1").expect("valid");
+    Config::parse(Kind::Tbf, Some("uid"), &tunables).expect("valid")
+}
+
+fn io(direction: Direction, block: u64) -> Request {
+    Request {
+        pages: 1,
+        spot: Spot::new(0, block * 4096, 4096),
+        direction,
+        ..Request::default()
+    }
+}
+
+fn read(block: u64) -> Request {
+    io(Direction::Read, block)
+}
+
+fn write(block: u64) -> Request {
+    io(Direction::Write, block)
+}
+
+/// A request that overlaps others.
+fn arrive(watched: &mut Watched, request: Request, how: Arrival) -> u64 {
+    let id = watched.arrive(request, Relate::Range(0), how);
+    id.expect("it is taken")
+}
+
+#[test]
+fn words() {
+    for (text, level) in [
+        ("none", Level::None),
+        ("overlap", Level::Overlap),
+        ("stream\n", Level::Stream),
+        ("graph", Level::Graph),
+    ] {
+        assert_eq!(Level::parse(text), Ok(level));
+    }
+    assert!(Level::parse("Graph").is_err() && Level::parse("").is_err());
+    assert_eq!(Level::default(), Level::None);
+    assert_eq!(PopWindow::default().get(), 1024);
+    assert!(PopWindow::new(0).is_none() && PopWindow::new(65_537).is_none());
+}
+
+#[test]
+fn only_a_write_orders() {
+    for (first, second, ordered) in [
+        (read(1), read(1), false),
+        (read(1), write(1), true),
+        (write(1), read(1), true),
+        (write(1), write(1), true),
+        // A discard, say.
+        (read(1), io(Direction::Other, 1), true),
+        (write(1), write(2), false),
+        (write(1), write(0), false),
+    ] {
+        let mut watched = Watched::new(&fifo(), 8, 100);
+        arrive(&mut watched, first, PLAIN);
+        let id = arrive(&mut watched, second, PLAIN);
+        let stage = if ordered {
+            Stage::Blocked
+        } else {
+            Stage::Started
+        };
+        assert_eq!(
+            watched.server.stage(id),
+            Some(stage),
+            "{first:?} {second:?}"
+        );
+        watched.drain(|| 0);
+    }
+    // Elsewhere.
+    let mut watched = Watched::new(&fifo(), 8, 100);
+    arrive(&mut watched, write(1), PLAIN);
+    let id = watched
+        .arrive(write(1), Relate::Range(1), PLAIN)
+        .expect("taken");
+    assert_eq!(watched.server.stage(id), Some(Stage::Started));
+    watched.drain(|| 0);
+}
+
+/// A promoted request takes along what it waits for, past what came before.
+#[test]
+fn a_promoted_request_promotes_its_predecessors() {
+    // One slot is kept for high priority: 0 has the other one.
+    let mut watched = Watched::new(&fifo(), 2, 100);
+    for block in [0, 1, 2, 3, 2, 4, 2] {
+        arrive(&mut watched, write(block), PLAIN);
+    }
+    assert_eq!(watched.log, [0]);
+    assert_eq!(watched.server.stage(6), Some(Stage::Blocked));
+    watched.promote(6);
+    watched.check_urgent();
+    assert_eq!(watched.log, [0, 2]);
+    for next in [4, 6] {
+        let last = watched.running.iter().position(|id| *id != 0);
+        watched.complete(last.expect("one is high"));
+        assert_eq!(watched.log.last(), Some(&next));
+    }
+    watched.drain(|| 0);
+    assert_eq!(watched.log, [0, 2, 4, 6, 1, 3, 5]);
+}
+
+#[test]
+fn a_high_request_that_arrives_promotes_what_it_waits_for() {
+    let mut watched = Watched::new(&fifo(), 2, 100);
+    for block in [0, 1, 2, 3] {
+        arrive(&mut watched, read(block), PLAIN);
+    }
+    let spot = Spot::new(0, 0, 4 * 4096);
+    let all = Request { spot, ..write(0) };
+    arrive(&mut watched, all, HIGH);
+    for id in [1, 2, 3] {
+        let stage = watched.server.stage(id);
+        let high = Stage::Queued(Priority::High);
+        assert!(matches!(stage, Some(stage) if stage == high || stage == Stage::Started));
+    }
+    watched.drain(|| 0);
+}
+
+/// What must not be withheld is not withheld by what it waits for, though that is limited.
+#[test]
+fn a_forced_request_takes_down_what_it_waits_for() {
+    let mut watched = Watched::new(&slow(), 2, 100);
+    for block in [0, 1, 2, 2, 2] {
+        arrive(&mut watched, write(block), PLAIN);
+    }
+    // Each of them would take a second, and more than there are slots go down.
+    assert!(watched.log.len() < 3);
+    assert!(!watched.log.contains(&2));
+    let spot = Spot::new(0, 4096, 2 * 4096);
+    let id = arrive(&mut watched, Request { spot, ..write(0) }, FORCED);
+    watched.check_urgent();
+    assert!(watched.log.contains(&1) && watched.log.contains(&2));
+    let now = watched.server.now;
+    while watched.server.stage(id) != Some(Stage::Started) {
+        assert!(watched.complete(0), "nothing else can help");
+    }
+    assert_eq!(watched.server.now, now);
+    watched.drain(|| 0);
+}
+
+/// Where the latest predecessor takes too long to find, others are waited for first; whatever it is, it is
+/// taken down.
+#[test]
+fn a_forced_request_takes_down_what_is_hard_to_find() {
+    const N: u64 = 1000;
+    let mut watched = Watched::new(&slow(), 2, 4096);
+    // Long old ranges lie across short new ones that end before what is asked for.
+    for i in 0..N {
+        let spot = Spot::new(0, 2 * (i * 13 % N), 1 << 40);
+        arrive(&mut watched, Request { spot, ..read(0) }, PLAIN);
+        watched.feed();
+    }
+    for i in 0..N {
+        let spot = Spot::new(0, 2 * (i * 7 % N) + 1, 1);
+        arrive(&mut watched, Request { spot, ..read(0) }, PLAIN);
+        watched.feed();
+    }
+    let started = watched.log.len();
+    let spot = Spot::new(0, 1 << 30, 4096);
+    let id = arrive(&mut watched, Request { spot, ..write(0) }, FORCED);
+    let (now, told) = (watched.server.now, watched.log.len() - started);
+    assert!(
+        told < N as usize - 1,
+        "the search is never given up: {told}"
+    );
+    while watched.server.stage(id) != Some(Stage::Started) {
+        assert!(watched.complete(0), "nothing else can help");
+    }
+    assert_eq!(watched.server.now, now);
+    watched.force_all();
+    watched.drain(|| 0);
+}
+
+#[test]
+fn everything_is_forced_at_the_end() {
+    for records in [4, 100] {
+        let mut watched = Watched::new(&slow(), 2, records);
+        for block in [0, 1, 1, 2, 3, 3, 1, 0] {
+            arrive(&mut watched, write(block), PLAIN);
+        }
+        let now = watched.server.now;
+        watched.force_all();
+        watched.check_urgent();
+        while watched.complete(0) {}
+        assert_eq!((watched.server.now, watched.log.len()), (now, 8));
+        watched.drain(|| 0);
+    }
+}
+
+/// Those without a record go in the order of arrival, and are not lost.
+#[test]
+fn without_records_they_wait_in_a_row() {
+    let mut watched = Watched::new(&fifo(), 8, 3);
+    for block in [0, 0, 1, 2, 3, 0] {
+        arrive(&mut watched, write(block), PLAIN);
+    }
+    assert_eq!(watched.log, [0, 2]);
+    assert_eq!(watched.server.stage(1), Some(Stage::Blocked));
+    for id in 3..6 {
+        assert_eq!(watched.server.stage(id), Some(Stage::Overflowed));
+    }
+    assert_eq!(watched.server.order.overflowed(), 3);
+    // Whoever can come back is told to, though not if it is related to nobody and there is a record.
+    let stream = Relate::As(Relation::sequence(9));
+    assert_eq!(watched.arrive(write(9), stream, PLAIN), None);
+    assert_eq!(
+        watched.arrive(write(9), Relate::As(Relation::Free), PLAIN),
+        None
+    );
+    assert!(watched.arrive(write(9), Relate::Not, PLAIN).is_some());
+    let second = watched.running.iter().position(|id| *id == 2);
+    watched.complete(second.expect("it is running"));
+    assert_eq!(watched.log, [0, 2, 6, 3]);
+    watched.drain(|| 0);
+    assert_eq!(watched.server.order.overflows(), 3);
+}
+
+#[test]
+fn a_forced_request_without_a_record_takes_down_all_before_it() {
+    let mut watched = Watched::new(&slow(), 2, 4);
+    for block in [0, 1, 2, 3, 4, 5, 5] {
+        arrive(&mut watched, write(block), PLAIN);
+    }
+    assert!(watched.log.len() < 4);
+    let now = watched.server.now;
+    let id = arrive(&mut watched, write(9), FORCED);
+    let later = arrive(&mut watched, write(10), PLAIN);
+    watched.check_urgent();
+    while watched.server.stage(id) != Some(Stage::Started) {
+        assert!(watched.complete(0), "nothing else can help");
+    }
+    assert_eq!(watched.server.now, now);
+    assert_ne!(watched.server.stage(later), Some(Stage::Started));
+    watched.drain(|| 0);
+}
+
+/// Its attributes are not kept, but it is served as what it was when it arrived.
+#[test]
+fn a_request_that_overflowed_keeps_its_class() {
+    let mut watched = Watched::new(&slow(), 8, 1);
+    let owner = |owner| Arrival { owner, ..PLAIN };
+    // The second one of user 2 has to wait for a second, and has the only record.
+    for who in [1, 2, 2, 3] {
+        arrive(&mut watched, write(0), owner(who));
+    }
+    while watched.complete(0) {}
+    assert_eq!(watched.log, [0, 1]);
+    assert_eq!(
+        watched.server.stage(2),
+        Some(Stage::Queued(Priority::Regular))
+    );
+    watched.drain(|| 0);
+}
+
+#[test]
+fn names_that_are_gone_mean_nothing() {
+    let mut order: Order<Request> = Order::new(10, 1).expect("memory");
+    let Entered::Free(first) = order.enter(Relation::sequence(1), false) else {
+        panic!("nobody is there");
+    };
+    assert!(order.running(first).is_none() && order.is_live(first));
+    let Entered::Blocked(second) = order.enter(Relation::sequence(1), true) else {
+        panic!("the first has not ended");
+    };
+    // It is given up before it is blocked.
+    order.finish(second);
+    assert!(!order.is_live(second));
+    while order.next().is_some() {}
+    order.finish(first);
+    order.finish(first);
+    order.promote(first);
+    assert!(order.next().is_none() && !order.is_busy());
+    assert_eq!((order.live(), order.blocked()), (0, 0));
+    let after = Relation::After([
+        Some(first),
+        Some(second),
+        None,
+        None,
+        None,
+        None,
+        None,
+        None,
+    ]);
+    assert!(matches!(order.enter(after, false), Entered::Free(_)));
+}
+
+#[test]
+fn the_bound_can_change() {
+    let mut order: Order<Request> = Order::new(100, 1).expect("memory");
+    order.set_max(1);
+    let Entered::Free(first) = order.enter(Relation::Free, false) else {
+        panic!("there is room");
+    };
+    assert_eq!(order.enter(Relation::Free, false), Entered::Full);
+    assert_eq!(order.enter(Relation::sequence(1), false), Entered::Full);
+    order.overflow(write(0), 5, true, false);
+    assert!(order.next().is_none());
+    order.set_max(2);
+    // Not past the one that waits.
+    assert_eq!(order.enter(Relation::sequence(1), false), Entered::Full);
+    let Some(Act::Release {
+        id,
+        item,
+        attrs,
+        priority,
+        forced,
+    }) = order.next()
+    else {
+        panic!("there is room");
+    };
+    assert_eq!((item.mark, priority, forced), (0, Priority::High, false));
+    assert!(attrs.is_none());
+    assert!(order.running(id).is_none());
+    order.finish(id);
+    order.finish(first);
+    assert_eq!(order.live(), 0);
+}

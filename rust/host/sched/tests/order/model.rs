@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A list of all requests that watches a server.
+
+use nrs_sched::{
+    arena::Request,
+    attr::{Attrs, Id, Priority},
+    order::{Relation, PREDECESSORS_MAX},
+    policy::{fairshare::params::Select, tbf::params::Rate, Config, Kind, Tunables},
+    server::{Relate, Server, Stage},
+};
+use std::collections::BTreeSet;
+
+/// What is known of a request; its number is its place in the list.
+struct Known {
+    /// Those that come before it.
+    before: Vec<u64>,
+    relation: Option<Relation>,
+    started: bool,
+    ended: bool,
+    /// It was promoted.
+    high: bool,
+    forced: bool,
+}
+
+/// How a request arrives.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    pub owner: u32,
+    pub high: bool,
+    pub forced: bool,
+}
+
+/// Of some regular client.
+pub const PLAIN: Arrival = Arrival {
+    owner: 0,
+    high: false,
+    forced: false,
+};
+
+/// A server that is watched.
+pub struct Watched {
+    pub server: Server,
+    all: Vec<Known>,
+    /// At the device.
+    pub running: Vec<u64>,
+    /// In the order in which they started.
+    pub log: Vec<u64>,
+    /// Requests that were turned away.
+    pub refused: u64,
+}
+
+/// Every policy, some in several ways; those that limit rates do so all the time.
+pub fn configs() -> Vec<Config> {
+    let mut all = Vec::new();
+    for &kind in Kind::ALL {
+        let mut tunables = Tunables::default();
+        tunables.tbf.rate = Rate::parse("100").expect("valid");
+        let mut add = |argument, tunables: &Tunables| {
+            let config = Config::parse(kind, argument, tunables);
+            all.push(config.unwrap_or_else(|e| panic!("{} {argument:?}: {e:?}", kind.name())));
+        };
+        match kind.name() {
+            "fairshare" => {
+                for &select in Select::ALL {
+                    tunables.fairshare.select = select;
+                    add(Some("uid_fair"), &tunables);
+                }
+                add(Some("gid_then_uid_fair"), &Tunables::default());
+            }
+            "tbf" => {
+                add(Some("uid"), &tunables);
+                add(Some("uid+opcode"), &tunables);
+            }
+            _ => add(None, &tunables),
+        }
+    }
+    all
+}
+
+impl Watched {
+    pub fn new(config: &Config, slots: u32, records: u32) -> Self {
+        Self {
+            server: Server::new(config, slots, records, 77).expect("memory"),
+            all: Vec::new(),
+            running: Vec::new(),
+            log: Vec::new(),
+            refused: 0,
+        }
+    }
+
+    /// Requests that came, but for those turned away.
+    pub fn len(&self) -> u64 {
+        self.all.len() as u64
+    }
+
+    /// A request arrives; returns its number, if it is taken.
+    pub fn arrive(&mut self, request: Request, relate: Relate, how: Arrival) -> Option<u64> {
+        let id = self.len();
+        let spot = request.spot;
+        let request = Request {
+            owner: how.owner,
+            id,
+            arrival: self.server.now,
+            ..request
+        };
+        let attrs = Attrs {
+            uid: Id::new(how.owner),
+            gid: Id::new(how.owner % 3),
+            client: how.owner + 1,
+            target: how.owner % 2,
+            stream: u64::from(how.owner % 4),
+            object: spot.object,
+            offset: spot.offset,
+            length: spot.length,
+            priority: if how.high {
+                Priority::High
+            } else {
+                Priority::Regular
+            },
+            ..Attrs::UNKNOWN
+        };
+        let relation = match relate {
+            Relate::Not => None,
+            Relate::Range(domain) => Some(Relation::overlap(domain, &spot, request.direction)),
+            Relate::As(relation) => Some(relation),
+        };
+        let before = self.before(relation.as_ref());
+        self.all.push(Known {
+            before,
+            relation,
+            started: false,
+            ended: false,
+            high: how.high,
+            forced: how.forced,
+        });
+        let taken = self.server.arrive(request, &attrs, relate, how.forced);
+        if taken.is_err() {
+            self.refused += 1;
+            self.all.pop();
+        }
+        self.watch();
+        taken.ok().map(|()| id)
+    }
+
+    /// Names of requests, as far as they have names.
+    pub fn after(&self, ids: &[u64]) -> Relate {
+        let mut named = [None; PREDECESSORS_MAX];
+        for (name, id) in named.iter_mut().zip(ids) {
+            *name = self.server.record(*id);
+        }
+        Relate::As(Relation::After(named))
+    }
+
+    /// Those that have to end before one with `relation` that arrives now.
+    fn before(&self, relation: Option<&Relation>) -> Vec<u64> {
+        let open = (0..self.len()).filter(|&id| !self.all[id as usize].ended);
+        let comes_before = |id: &u64| match (relation, &self.all[*id as usize].relation) {
+            (Some(Relation::After(those)), _) => {
+                let record = self.server.record(*id);
+                record.is_some() && those.contains(&record)
+            }
+            (
+                Some(&Relation::Overlap {
+                    domain,
+                    start,
+                    end,
+                    writes,
+                }),
+                &Some(Relation::Overlap {
+                    domain: other_domain,
+                    start: other_start,
+                    end: other_end,
+                    writes: other_writes,
+                }),
+            ) => {
+                domain == other_domain
+                    && start < other_end
+                    && other_start < end
+                    && (writes || other_writes)
+            }
+            _ => false,
+        };
+        open.filter(comes_before).collect()
+    }
+
+    /// Ends one of those at the device; `false` if there is none.
+    pub fn complete(&mut self, which: usize) -> bool {
+        if self.running.is_empty() {
+            return false;
+        }
+        let id = self.running.swap_remove(which % self.running.len());
+        let known = &mut self.all[id as usize];
+        assert!(known.started && !known.ended);
+        // Before the server hears of it, since it starts others at once.
+        known.ended = true;
+        assert!(self.server.complete(id).is_some());
+        self.watch();
+        true
+    }
+
+    pub fn promote(&mut self, id: u64) {
+        if self.server.promote(id) {
+            self.all[id as usize].high = true;
+        }
+        self.watch();
+    }
+
+    pub fn force_all(&mut self) {
+        let server = &self.server;
+        for (id, known) in (0..).zip(&mut self.all) {
+            let here = !matches!(server.stage(id), None | Some(Stage::Started));
+            // Those without a record are not known to the table.
+            let known_there =
+                server.record(id).is_some() || server.stage(id) == Some(Stage::Overflowed);
+            known.forced |= here && known_there;
+        }
+        self.server.force_all();
+        self.watch();
+    }
+
+    pub fn feed(&mut self) {
+        self.server.feed();
+        self.watch();
+    }
+
+    pub fn install(&mut self, config: &Config) {
+        self.server.install(config, self.len()).expect("memory");
+        self.watch();
+    }
+
+    pub fn wait(&mut self, ns: u64) {
+        self.server.wait(ns);
+        self.watch();
+    }
+
+    /// Looks at what has started.
+    fn watch(&mut self) {
+        for id in std::mem::take(&mut self.server.started) {
+            for before in &self.all[id as usize].before {
+                assert!(self.all[*before as usize].ended, "{id} before {before}");
+            }
+            let known = &mut self.all[id as usize];
+            assert!(!known.started, "{id} twice");
+            known.started = true;
+            self.running.push(id);
+            self.log.push(id);
+        }
+        let open = self.all.iter().filter(|known| !known.ended).count();
+        assert_eq!(open, self.server.len(), "nothing is lost");
+    }
+
+    /// All that comes before `id` and has not ended.
+    pub fn all_before(&self, id: u64) -> BTreeSet<u64> {
+        let (mut seen, mut look) = (BTreeSet::new(), vec![id]);
+        while let Some(id) = look.pop() {
+            for &before in &self.all[id as usize].before {
+                if !self.all[before as usize].ended && seen.insert(before) {
+                    look.push(before);
+                }
+            }
+        }
+        seen
+    }
+
+    /// What is urgent is not held up by what is not.
+    pub fn check_urgent(&self) {
+        for (id, known) in (0..).zip(&self.all) {
+            let here = !matches!(self.server.stage(id), None | Some(Stage::Started));
+            if !here || (!known.high && !known.forced) {
+                continue;
+            }
+            let overflowed = self.server.stage(id) == Some(Stage::Overflowed);
+            for before in self.all_before(id) {
+                let Some(Stage::Queued(priority)) = self.server.stage(before) else {
+                    continue;
+                };
+                assert!(!known.forced, "{before} is queued, {id} is forced");
+                let high = priority == Priority::High;
+                assert!(overflowed || high, "{before} is not promoted, {id} is");
+            }
+        }
+    }
+
+    /// Ends everything.
+    pub fn drain(&mut self, mut which: impl FnMut() -> usize) {
+        for _ in 0..100 * (self.len() + 10) {
+            if self.server.len() == 0 {
+                break;
+            }
+            if self.complete(which()) {
+                continue;
+            }
+            self.feed();
+            if self.running.is_empty() {
+                // Only time can help.
+                let until = self.server.next_expiry().expect("somebody withholds");
+                let now = self.server.now;
+                assert!(
+                    until > now,
+                    "nothing happens, and nobody waits for the time"
+                );
+                self.wait(until - now);
+            }
+        }
+        assert_eq!(self.server.len(), 0, "everything ends");
+        assert_eq!(self.log.len() as u64, self.len());
+        let order = &self.server.order;
+        assert_eq!(
+            (order.live(), order.blocked(), order.overflowed()),
+            (0, 0, 0)
+        );
+        assert!(!order.is_busy());
+        assert_eq!(self.server.missed, 0, "queued requests are found");
+    }
+}

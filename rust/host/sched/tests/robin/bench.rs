@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A part on the bench: requests go in and come out by number.
+
+use nrs_sched::{
+    arena::{feed, lone_part, view, Number, Request},
+    attr::{Attrs, Priority},
+    class::ClassId,
+    item::{Cost, Direction, Item, Spot},
+    nid::Nid,
+    policy::{AnyPart, Config, Get, Grant, Kind, Part, Passed, Tunables, Way},
+};
+use std::collections::HashMap;
+
+/// The policies.
+pub const ALL: [Kind; 3] = [Kind::Crrn, Kind::Orr, Kind::Trr];
+
+/// A read of one page at `offset`.
+pub fn read(offset: u64) -> Request {
+    Request {
+        pages: 1,
+        spot: Spot::new(0, offset, 4096),
+        direction: Direction::Read,
+        ..Request::default()
+    }
+}
+
+/// Of number `who`, whatever a policy goes by.
+pub fn attrs(who: u32) -> Attrs {
+    Attrs {
+        nid: Nid::parse(&format!("10.0.{}.{}@tcp", who >> 8, who & 255)).ok(),
+        object: u64::from(who),
+        target: who,
+        ..Attrs::UNKNOWN
+    }
+}
+
+/// A part and what is queued there.
+pub struct Bench {
+    pub part: AnyPart<Request>,
+    pub now: u64,
+    next: u64,
+    queued: HashMap<u64, (ClassId, Number)>,
+}
+
+impl Bench {
+    /// With nothing queued.
+    pub fn new(kind: Kind, tunables: &Tunables) -> Self {
+        Self::on(kind, tunables, Priority::Regular)
+    }
+
+    /// On the head of `priority`.
+    pub fn on(kind: Kind, tunables: &Tunables, priority: Priority) -> Self {
+        let config = Config::parse(kind, None, tunables).expect("valid");
+        let mut part = lone_part(&config.on(priority), 7).expect("memory");
+        feed(&mut part);
+        Self {
+            part,
+            now: 0,
+            next: 0,
+            queued: HashMap::new(),
+        }
+    }
+
+    /// Number of requests queued.
+    pub fn len(&self) -> usize {
+        assert_eq!(self.part.len() as usize, self.queued.len());
+        self.queued.len()
+    }
+
+    /// Queues `request`; its number, or `None` if it is declined.
+    pub fn push(&mut self, attrs: &Attrs, request: Request) -> Option<u64> {
+        let class = self.part.classify(attrs, self.now);
+        self.next += 1;
+        let mut request = Request {
+            id: self.next,
+            arrival: self.now,
+            ..request
+        };
+        let place = request.register();
+        match self.part.enqueue(request, class, self.now) {
+            Ok(()) => {
+                self.queued.insert(self.next, (class, place));
+                Some(self.next)
+            }
+            Err(mut request) => {
+                request.unregister(place);
+                None
+            }
+        }
+    }
+
+    /// One request goes down without queueing.
+    pub fn pass(&mut self, attrs: &Attrs, cost: Cost) {
+        let class = self.part.classify(attrs, self.now);
+        let now = self.now;
+        let passed = self.part.pass(class, cost, Way::Opportunity, || now);
+        assert_eq!(passed, Passed::Counted);
+    }
+
+    /// What is served next.
+    pub fn get(&mut self) -> Option<(Request, Grant)> {
+        match self.part.get(&view(self.now, false)) {
+            Get::Item((mut request, grant)) => {
+                let known = self.queued.remove(&request.id);
+                let (_, place) = known.expect("it was queued, and did not come out before");
+                request.unregister(place);
+                Some((request, grant))
+            }
+            Get::Empty => {
+                assert_eq!(self.part.len(), 0);
+                None
+            }
+            Get::Throttled { .. } => panic!("nobody is withheld"),
+        }
+    }
+
+    /// The number of what is served next; it ends at once.
+    pub fn serve(&mut self) -> Option<u64> {
+        let (request, grant) = self.get()?;
+        self.part.stop(&grant, request.cost(), self.now);
+        Some(request.id)
+    }
+
+    /// Takes number `id` out of the middle.
+    pub fn take(&mut self, id: u64) -> Request {
+        let (class, place) = self.queued.remove(&id).expect("it is queued");
+        let found = self.part.dequeue(class, &place, self.now);
+        let mut request = found.expect("it is found");
+        assert_eq!(request.id, id);
+        assert!(self.part.dequeue(class, &place, self.now).is_none());
+        request.unregister(place);
+        request
+    }
+
+    /// The part is told that parameters changed.
+    pub fn tell(&mut self, kind: Kind, before: &Tunables, after: &Tunables) {
+        let before = Config::parse(kind, None, before).expect("valid");
+        let update = before.update_to(&before.with(after));
+        let _ = self.part.update(update.expect("in place"), self.now);
+    }
+
+    /// Serves all that is queued; their numbers.
+    pub fn drain(&mut self) -> Vec<u64> {
+        std::iter::from_fn(|| self.serve()).collect()
+    }
+}

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Whole policies against a model that is a plain list of requests and the rules, word by word.
+//!
+//! The rules of `crrn` are those of Lustre. Those of `orr` differ in three points: classes of one round go in
+//! the order of their keys; a class that was dry for up to 10 ms goes on with its batch, but not too
+//! often after others were served; and a round counts from the requests that were served in it.
+
+use super::bench::{attrs, read, Bench};
+use nrs_sched::{
+    item::{Cost, Direction},
+    policy::{crrn, params::heads::PerHead, robin, Kind, Tunables},
+};
+use proptest::prelude::*;
+
+/// What Lustre keeps of a client; and what is kept of an object beside it.
+#[derive(Clone, Copy, Default)]
+struct Client {
+    round: u64,
+    sequence: u64,
+    quantum: u64,
+    active: u64,
+    dry: u64,
+    served: u64,
+    broken: u64,
+    fickle: bool,
+}
+
+/// A request that is queued: its tag, and what else it is ordered by.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Queued {
+    round: u64,
+    tie: u64,
+    offset: u64,
+    id: u64,
+    who: usize,
+}
+
+struct Model {
+    orr: bool,
+    clients: [Client; 6],
+    round: u64,
+    sequence: u64,
+    quantum: u64,
+    served: u64,
+    begun: usize,
+    queue: Vec<Queued>,
+}
+
+impl Model {
+    fn new(orr: bool, quantum: u64) -> Self {
+        Self {
+            orr,
+            clients: Default::default(),
+            round: 0,
+            sequence: 1,
+            quantum,
+            served: 0,
+            begun: 0,
+            queue: Vec::new(),
+        }
+    }
+
+    fn enqueue(&mut self, who: usize, id: u64, offset: u64, now: u64) {
+        let mut client = self.clients[who];
+        if self.orr {
+            self.admit_orr(who, &mut client, now);
+        } else {
+            self.admit_crrn(&mut client);
+        }
+        self.queue.push(Queued {
+            round: client.round,
+            tie: if self.orr {
+                who as u64
+            } else {
+                client.sequence
+            },
+            offset: if self.orr { offset } else { 0 },
+            id,
+            who,
+        });
+        client.active += 1;
+        client.quantum -= 1;
+        if client.quantum == 0 {
+            client.round += 1;
+        }
+        self.clients[who] = client;
+    }
+
+    /// Word by word.
+    fn admit_crrn(&mut self, client: &mut Client) {
+        if client.quantum == 0
+            || client.round < self.round
+            || (client.active == 0 && client.quantum > 0)
+        {
+            if client.active == 0 && client.quantum > 0 {
+                client.round += 1;
+            }
+            client.round = client.round.max(self.round);
+            if client.sequence < self.sequence {
+                self.sequence += 1;
+                client.sequence = self.sequence;
+            }
+            client.quantum = self.quantum;
+        }
+    }
+
+    fn admit_orr(&mut self, who: usize, client: &mut Client, now: u64) {
+        let mut fresh = client.quantum == 0;
+        if client.active == 0 && client.quantum > 0 {
+            if client.fickle || now - client.dry > 10_000_000 {
+                fresh = true;
+            } else if client.served != self.served {
+                client.broken += 1;
+                client.fickle = client.broken > self.quantum / 32;
+                fresh = client.fickle;
+            }
+        }
+        if !fresh {
+            return;
+        }
+        if client.quantum > 0 {
+            client.round += 1;
+        } else {
+            client.fickle = false;
+        }
+        client.round = client.round.max(self.round);
+        if client.round == self.round {
+            let mut busy: Vec<usize> = self.queue.iter().map(|queued| queued.who).collect();
+            busy.push(who);
+            busy.sort();
+            busy.dedup();
+            if self.begun < busy.len() + 64 {
+                self.begun += 1;
+            } else {
+                client.round += 1;
+            }
+        }
+        client.quantum = self.quantum;
+        client.broken = 0;
+    }
+
+    /// Index of what is served next.
+    fn first(&self) -> Option<usize> {
+        (0..self.queue.len()).min_by_key(|&i| self.queue[i])
+    }
+
+    /// Takes a request out of the list.
+    fn remove(&mut self, index: usize) -> Queued {
+        let queued = self.queue.remove(index);
+        self.clients[queued.who].active -= 1;
+        queued
+    }
+
+    /// The round after a request that was first has left.
+    fn advance(&mut self, gone: &Queued) {
+        let round = match self.first() {
+            _ if self.orr => gone.round,
+            None => self.round + 1,
+            Some(first) => self.queue[first].round,
+        };
+        if round > self.round {
+            self.round = round;
+            self.begun = 0;
+        }
+    }
+
+    /// A class that has nothing queued is dry from now on.
+    fn dry(&mut self, who: usize, now: u64) {
+        if self.clients[who].active == 0 {
+            self.clients[who].dry = now;
+            self.clients[who].served = self.served;
+        }
+    }
+
+    fn get(&mut self, now: u64) -> Option<u64> {
+        let first = self.first()?;
+        let gone = self.remove(first);
+        self.advance(&gone);
+        self.served += 1;
+        self.dry(gone.who, now);
+        Some(gone.id)
+    }
+
+    /// Takes out number `id`; of a batch it does not matter which one is first.
+    fn dequeue(&mut self, id: u64, now: u64) {
+        let index = self.queue.iter().position(|queued| queued.id == id);
+        let index = index.expect("it is queued");
+        let first = self.queue[self.first().expect("not empty")];
+        let gone = self.remove(index);
+        if !self.orr && (first.round, first.tie) == (gone.round, gone.tie) {
+            self.advance(&gone);
+        }
+        self.dry(gone.who, now);
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Arrive { who: usize, offset: u64 },
+    Pass { who: usize },
+    Serve,
+    Take { index: prop::sample::Index },
+    Quantum { quantum: u64 },
+    Wait { ns: u64 },
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        12 => (0usize..6, 0u64..16).prop_map(|(who, offset)| Op::Arrive { who, offset }),
+        1 => (0usize..6).prop_map(|who| Op::Pass { who }),
+        10 => Just(Op::Serve),
+        2 => any::<prop::sample::Index>().prop_map(|index| Op::Take { index }),
+        1 => prop_oneof![Just(1u64), Just(2), Just(8), 1u64..100]
+            .prop_map(|quantum| Op::Quantum { quantum }),
+        1 => prop_oneof![Just(10_000_000u64), Just(10_000_001), 0u64..9_000_000]
+            .prop_map(|ns| Op::Wait { ns }),
+    ]
+}
+
+fn quanta(quantum: u64) -> Tunables {
+    let mut tunables = Tunables::default();
+    let of_clients = crrn::Quantum::new(quantum as u32).expect("within limits");
+    tunables.crrn.quantum = PerHead::both(of_clients);
+    let of_objects = robin::params::Quantum::new(quantum as u32).expect("within limits");
+    tunables.orr.quantum = PerHead::both(of_objects);
+    tunables
+}
+
+/// Runs both, and compares what comes out.
+fn run(kind: Kind, quantum: u64, ops: &[Op]) {
+    let mut tunables = quanta(quantum);
+    let mut bench = Bench::new(kind, &tunables);
+    let mut model = Model::new(kind == Kind::Orr, quantum);
+    for op in ops {
+        match *op {
+            Op::Arrive { who, offset } => {
+                let id = bench.push(&attrs(who as u32), read(offset << 12));
+                model.enqueue(who, id.expect("reads are taken"), offset, bench.now);
+            }
+            Op::Pass { who } => {
+                if model.queue.is_empty() {
+                    let cost = Cost::new(Direction::Read, 4096);
+                    bench.pass(&attrs(who as u32), cost);
+                    model.enqueue(who, 0, 0, bench.now);
+                    assert_eq!(model.get(bench.now), Some(0));
+                }
+            }
+            Op::Serve => assert_eq!(bench.serve(), model.get(bench.now)),
+            Op::Take { index } => {
+                if !model.queue.is_empty() {
+                    let id = index.get(&model.queue).id;
+                    bench.take(id);
+                    model.dequeue(id, bench.now);
+                }
+            }
+            Op::Quantum { quantum } => {
+                let after = quanta(quantum);
+                bench.tell(kind, &tunables, &after);
+                (tunables, model.quantum) = (after, quantum);
+            }
+            Op::Wait { ns } => bench.now += ns,
+        }
+        assert_eq!(bench.len(), model.queue.len());
+    }
+    while !model.queue.is_empty() {
+        assert_eq!(bench.serve(), model.get(bench.now));
+    }
+    assert_eq!(bench.serve(), None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn crrn_is_as_in_lustre(
+        quantum in prop_oneof![Just(1u64), Just(3), Just(8)],
+        ops in proptest::collection::vec(op(), 1..300),
+    ) {
+        run(Kind::Crrn, quantum, &ops);
+    }
+
+    #[test]
+    fn orr_is_as_documented(
+        quantum in prop_oneof![Just(1u64), Just(3), Just(8), Just(64)],
+        ops in proptest::collection::vec(op(), 1..300),
+    ) {
+        run(Kind::Orr, quantum, &ops);
+    }
+}
+
+/// Who is served, by table: arrivals in the order of the letters, then all are served.
+#[test]
+fn batches_by_table() {
+    for (quantum, arrivals, served) in [
+        // A batch of two each, in the order in which the batches began.
+        (2, "aaaaabbbc", "aabbcaaba"),
+        (1, "aaabbc", "abcaba"),
+        (8, "abcabc", "aabbcc"),
+        // Who began the second round is first there, too.
+        (2, "bbaabbaa", "bbaabbaa"),
+        (3, "abbbbaaa", "aaabbbba"),
+    ] {
+        let mut bench = Bench::new(Kind::Crrn, &quanta(quantum));
+        let mut names = vec![' '];
+        for name in arrivals.chars() {
+            bench.push(&attrs(name as u32), read(0));
+            names.push(name);
+        }
+        let order = bench.drain();
+        let got: String = order.iter().map(|&id| names[id as usize]).collect();
+        assert_eq!(got, served, "{arrivals} by {quantum}");
+        // Within a client the order is that of arrival.
+        for name in arrivals.chars() {
+            let own = order.iter().filter(|&&id| names[id as usize] == name);
+            assert!(own.is_sorted());
+        }
+    }
+}
+
+/// A client that goes idle with a part of its quantum unused starts in a later round.
+#[test]
+fn unused_quantum_is_lost() {
+    let mut bench = Bench::new(Kind::Crrn, &quanta(4));
+    let a = bench.push(&attrs(1), read(0));
+    assert_eq!(bench.serve(), a);
+    let other: Vec<_> = (0..2).map(|_| bench.push(&attrs(2), read(0))).collect();
+    let own = bench.push(&attrs(1), read(0));
+    let order: Vec<_> = bench.drain().into_iter().map(Some).collect();
+    assert_eq!(order, [other, vec![own]].concat());
+}
+
+/// A change of the quantum is for batches that begin later; those that began keep the rest of theirs.
+#[test]
+fn quantum_changes_midway() {
+    let mut bench = Bench::new(Kind::Crrn, &quanta(4));
+    let mut names = vec![' '];
+    let mut push = |bench: &mut Bench, text: &str| {
+        for name in text.chars() {
+            bench.push(&attrs(name as u32), read(0));
+            names.push(name);
+        }
+    };
+    push(&mut bench, "aabb");
+    bench.tell(Kind::Crrn, &quanta(4), &quanta(1));
+    push(&mut bench, "aaaaabbbbb");
+    let got: String = bench.drain().iter().map(|&id| names[id as usize]).collect();
+    assert_eq!(got, "aaaabbbbababab");
+}

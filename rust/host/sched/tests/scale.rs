@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! 4,096 clients with 16 requests each: every policy holds them, serves each once, and finds each.
+
+use nrs_sched::{
+    heap::{Heap, Places, Sort},
+    leftist::{Forest, Root},
+    mem::Pile,
+    policy::Part,
+    rng::Rng,
+    scale::{cases, Scale},
+};
+use std::{cell::Cell, cmp::Ordering, collections::HashSet};
+
+const CLIENTS: u32 = 4_096;
+const DEPTH: u32 = 16;
+
+/// All come out once, after every second one was taken out and put back.
+#[test]
+fn all_policies() {
+    for case in cases() {
+        let mut scale = Scale::new(&case, CLIENTS, DEPTH, true);
+        for _ in 0..CLIENTS * DEPTH / 2 {
+            let request = scale.dequeue();
+            scale.enqueue(request);
+        }
+        let mut seen = HashSet::new();
+        for _ in 0..CLIENTS * DEPTH {
+            let (request, grant) = scale.get();
+            scale.stop(&request, &grant);
+            assert!(seen.insert(request.id), "{}", case.name);
+        }
+        assert!(scale.part.is_empty(), "{}", case.name);
+    }
+}
+
+/// Nobody waits for ever in a closed loop: after a while all clients were served.
+#[test]
+fn everybody_is_served() {
+    for case in cases() {
+        let mut scale = Scale::new(&case, 512, DEPTH, false);
+        let mut seen = HashSet::new();
+        // Batches of 256 of each object or target; 16 of them wait before a new one does.
+        for _ in 0..512 * 256 * 2 {
+            let (request, grant) = scale.get();
+            scale.stop(&request, &grant);
+            seen.insert(request.owner);
+            scale.enqueue(request);
+            if seen.len() == 512 {
+                break;
+            }
+        }
+        assert_eq!(seen.len(), 512, "{}", case.name);
+    }
+}
+
+thread_local! {
+    static STEPS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A key that counts how often it is compared.
+#[derive(Clone, Copy, Default)]
+struct Counted(u64);
+
+impl Sort for Counted {
+    fn compare(&self, other: &Self) -> Ordering {
+        STEPS.set(STEPS.get() + 1);
+        self.0.cmp(&other.0)
+    }
+}
+
+/// The most comparisons that one call of `step` took, of those for 0 to `count` - 1.
+fn most(count: u32, mut step: impl FnMut(u32)) -> u64 {
+    let mut most = 0;
+    for i in 0..count {
+        STEPS.set(0);
+        step(i);
+        most = most.max(STEPS.get());
+    }
+    most
+}
+
+/// Comparisons grow with the logarithm: one for each level of a heap going up, four going down; two for each
+/// knot on the ways to the right of a forest, of which there are at most log2(n + 1), and one to find a place.
+#[test]
+fn steps_are_logarithmic() {
+    const COUNT: u32 = 1 << 16;
+    for count in [COUNT / 64, COUNT] {
+        let log = u64::from(count.ilog2());
+        let mut rng = Rng::new(1);
+        let mut heap = Heap::<Counted>::new(count as usize).expect("memory");
+        let mut places = Places::filled(count as usize, || u32::MAX).expect("memory");
+        let wants = heap.wants(count as usize);
+        heap.feed(Pile::allocate(wants).expect("memory"));
+        let push = most(count, |slot| {
+            assert!(heap.push(&mut places, Counted(rng.next_u64()), slot));
+        });
+        let update = most(count, |slot| {
+            heap.update(&mut places, Counted(rng.next_u64()), slot);
+        });
+        let remove = most(count, |slot| assert!(heap.remove(&mut places, slot)));
+        println!("heap of {count}: push {push}, update {update}, remove {remove}");
+        assert!(push <= log / 2 + 2);
+        assert!(update.max(remove) <= 5 * (log / 2 + 2));
+
+        let mut forest = Forest::<Counted>::new(count as usize).expect("memory");
+        let wants = forest.wants(count as usize);
+        forest.feed(Pile::allocate(wants).expect("memory"));
+        let mut root = Root::EMPTY;
+        let push = most(count, |slot| {
+            forest.create(slot);
+            forest.push(&mut root, Counted(rng.next_u64()), slot);
+        });
+        let update = most(count, |slot| {
+            forest.update(&mut root, Counted(rng.next_u64()), slot);
+        });
+        let remove = most(count, |slot| forest.remove(&mut root, slot));
+        println!("forest of {count}: push {push}, update {update}, remove {remove}");
+        assert!(push.max(remove) <= 2 * log + 2);
+        assert!(update <= 4 * log + 5);
+    }
+}

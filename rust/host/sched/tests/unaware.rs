@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Clients of which nothing is known, neither name nor address nor object, beside clients that tell
+//! everything: they get best effort under every policy, every mode and every type.
+
+use nrs_sched::{
+    arena::{feed, lone_part, view, Request},
+    attr::{Attrs, Id, Opcode},
+    item::{Cost, Direction, Item, Spot},
+    jobid::JobId,
+    nid::Nid,
+    policy::{
+        fairshare::{
+            mode::Mode,
+            params::{Locality, Select},
+        },
+        AnyPart, Config, Get, Kind, Part, Passed, Tunables, Way,
+    },
+    sim::SECOND,
+};
+
+const START: u64 = 86_400 * SECOND;
+
+/// Requests that each client keeps queued.
+const DEPTH: u32 = 8;
+
+/// Nothing is known but that it is a request.
+const NOBODY: Attrs = Attrs {
+    opcode: Opcode::NONE,
+    ..Attrs::UNKNOWN
+};
+
+/// Client `i` tells everything that there is to tell.
+fn aware(i: u32) -> Attrs {
+    Attrs {
+        nid: Nid::parse(&format!("10.0.0.{}@tcp", i + 1)).ok(),
+        jobid: JobId::new(format!("job.{i}").as_bytes()),
+        uid: Id::new(1_000 + i),
+        gid: Id::new(100 + i / 2),
+        projid: Id::new(i),
+        nodemap: Id::new(i),
+        client: i + 1,
+        target: i % 2,
+        stream: u64::from(i) + 1,
+        object: 7 + u64::from(i),
+        length: 4096,
+        ..Attrs::UNKNOWN
+    }
+}
+
+/// All policies, with every mode of fairshare and every type of tbf.
+fn settings() -> Vec<(Kind, Option<String>, Tunables)> {
+    let default = Tunables::default();
+    let mut all: Vec<_> = Kind::ALL
+        .iter()
+        .map(|&kind| (kind, None, default))
+        .collect();
+    let levels = ["jobid", "uid", "gid", "projid", "nid", "opcode", "nodemap"];
+    let mut modes: Vec<String> = levels.iter().map(|level| format!("{level}_fair")).collect();
+    modes.extend(
+        [
+            "size_fair",
+            "user_fair",
+            "group_fair",
+            "job_fair",
+            "gid_then_uid_fair",
+            "uid_then_jobid_fair",
+            "gid_then_uid_then_jobid_fair",
+            "nodemap_then_nid_fair",
+        ]
+        .map(str::to_owned),
+    );
+    modes.retain(|mode| Mode::parse(mode).is_ok());
+    assert!(modes.len() >= 10, "{modes:?}");
+    for mode in modes {
+        for &select in Select::ALL {
+            for &locality in Locality::ALL {
+                let mut tunables = default;
+                tunables.fairshare.select = select;
+                tunables.fairshare.locality = locality;
+                all.push((Kind::Fairshare, Some(mode.clone()), tunables));
+            }
+        }
+    }
+    for fields in [
+        "jobid",
+        "uid",
+        "gid",
+        "projid",
+        "nid",
+        "opcode",
+        "nodemap",
+        "uid+nid+jobid",
+    ] {
+        if Config::parse(Kind::Tbf, Some(fields), &default).is_ok() {
+            all.push((Kind::Tbf, Some(fields.to_owned()), default));
+        }
+    }
+    all
+}
+
+/// A part that 4 aware clients and an unaware one keep busy.
+struct Bench {
+    name: String,
+    part: AnyPart<Request>,
+    now: u64,
+    next: u64,
+    /// By client, the unaware one last: queued, served, and declined by the policy.
+    queued: [u32; 5],
+    served: [u64; 5],
+    declined: [u64; 5],
+    /// Declined requests, which the fallback serves: one for each of the policy's.
+    fallback: Vec<Request>,
+    /// Longest time for which the unaware one was not served though it had requests, in requests.
+    longest: u64,
+    since: u64,
+}
+
+impl Bench {
+    fn new(kind: Kind, argument: Option<&str>, tunables: &Tunables) -> Self {
+        let config = Config::parse(kind, argument, tunables);
+        let config = config.unwrap_or_else(|error| panic!("{argument:?}: {error:?}"));
+        Self {
+            name: format!(
+                "{} {argument:?} {} locality {}",
+                kind.name(),
+                tunables.fairshare.select,
+                tunables.fairshare.locality
+            ),
+            part: lone_part(&config, 1).expect("memory"),
+            now: START,
+            next: 0,
+            queued: [0; 5],
+            served: [0; 5],
+            declined: [0; 5],
+            fallback: Vec::new(),
+            longest: 0,
+            since: 0,
+        }
+    }
+
+    fn fill(&mut self, clients: std::ops::Range<usize>) {
+        for client in clients {
+            let attrs = match client {
+                4 => NOBODY,
+                i => aware(i as u32),
+            };
+            while self.queued[client] < DEPTH {
+                feed(&mut self.part);
+                let class = self.part.classify(&attrs, self.now);
+                let spot = match client {
+                    4 => Spot::default(),
+                    _ => Spot::new(attrs.object, self.next << 12, 4096),
+                };
+                let request = Request {
+                    owner: client as u32,
+                    id: self.next,
+                    pages: 1,
+                    arrival: self.now,
+                    spot,
+                    direction: match client {
+                        4 => Direction::Other,
+                        _ => Direction::Read,
+                    },
+                    ..Request::default()
+                };
+                self.next += 1;
+                self.queued[client] += 1;
+                if let Err(request) = self.part.enqueue(request, class, self.now) {
+                    self.declined[client] += 1;
+                    self.fallback.push(request);
+                }
+            }
+        }
+    }
+
+    fn count(&mut self, request: Request) {
+        let client = request.owner as usize;
+        self.queued[client] -= 1;
+        self.served[client] += 1;
+        let all: u64 = self.served.iter().sum();
+        if client == 4 {
+            self.since = all;
+        } else if self.queued[4] > 0 {
+            self.longest = self.longest.max(all - self.since);
+        }
+    }
+
+    /// The part serves a request, and the fallback one if it has any; whether there was any.
+    fn serve(&mut self) -> bool {
+        let mut any = false;
+        if !self.fallback.is_empty() {
+            let request = self.fallback.remove(0);
+            self.count(request);
+            any = true;
+        }
+        loop {
+            match self.part.get(&view(self.now, false)) {
+                Get::Item((request, grant)) => {
+                    self.now += 40_000;
+                    self.part.stop(&grant, request.cost(), self.now);
+                    self.count(request);
+                    return true;
+                }
+                Get::Throttled { until } if !any => self.now = until,
+                _ => return any,
+            }
+        }
+    }
+}
+
+/// Beside four that tell everything, one that tells nothing gets its part and waits for no more than the others'
+/// turns.
+#[test]
+fn beside_aware_ones() {
+    for (kind, argument, tunables) in settings() {
+        let mut bench = Bench::new(kind, argument.as_deref(), &tunables);
+        for _ in 0..6_000 {
+            bench.fill(0..5);
+            assert!(bench.serve(), "{}", bench.name);
+        }
+        let all: u64 = bench.served.iter().sum();
+        let fifth = bench.served[4] as f64 / all as f64;
+        // A class of its own among at least one and at most four others, or one of those of a common class.
+        assert!(fifth > 0.10, "{}: {:?}", bench.name, bench.served);
+        // Batches of 256 of each of the others, at most.
+        assert!(
+            bench.longest <= 4 * 256 + 64,
+            "{}: {}",
+            bench.name,
+            bench.longest
+        );
+        // What was queued is served in the end, all of it.
+        while bench.serve() {}
+        assert_eq!(bench.queued, [0; 5], "{}", bench.name);
+        assert_eq!(
+            bench.served.iter().sum::<u64>(),
+            bench.next,
+            "{}",
+            bench.name
+        );
+    }
+}
+
+/// By themselves they are served in full, nothing is lost, and a part that is drained lets them all go.
+#[test]
+fn by_themselves() {
+    for (kind, argument, tunables) in settings() {
+        let mut bench = Bench::new(kind, argument.as_deref(), &tunables);
+        for _ in 0..200 {
+            bench.fill(4..5);
+            assert!(bench.serve(), "{}", bench.name);
+        }
+        let left = bench.part.len() as usize;
+        for _ in 0..left {
+            let got = bench.part.get(&view(bench.now, true));
+            assert!(matches!(got, Get::Item(_)), "{}", bench.name);
+        }
+        assert!(bench.part.is_empty());
+        assert_eq!(left + bench.fallback.len(), bench.queued[4] as usize);
+    }
+}
+
+/// They go past the queues like others when the service is under-loaded, and always when they must.
+#[test]
+fn past_the_queues() {
+    for (kind, argument, tunables) in settings() {
+        let mut bench = Bench::new(kind, argument.as_deref(), &tunables);
+        let cost = Cost::of_bytes(0);
+        for way in [Way::Opportunity, Way::Forced] {
+            let class = bench.part.classify(&NOBODY, START);
+            let other = bench.part.classify(&aware(1), START);
+            let passed = bench.part.pass(class, cost, way, || START);
+            assert_eq!(
+                passed,
+                bench.part.pass(other, cost, way, || START),
+                "{}",
+                bench.name
+            );
+            if way == Way::Forced {
+                assert_eq!(passed, Passed::Counted, "{}", bench.name);
+            }
+        }
+    }
+}
+
+/// One known field is enough where that field counts; none of the others has to be there.
+#[test]
+fn a_single_field() {
+    let known = aware(1);
+    let fields: [(&str, Attrs); 5] = [
+        (
+            "jobid_fair",
+            Attrs {
+                jobid: known.jobid,
+                ..NOBODY
+            },
+        ),
+        (
+            "uid_fair",
+            Attrs {
+                uid: known.uid,
+                ..NOBODY
+            },
+        ),
+        (
+            "gid_fair",
+            Attrs {
+                gid: known.gid,
+                ..NOBODY
+            },
+        ),
+        (
+            "nid_fair",
+            Attrs {
+                nid: known.nid,
+                ..NOBODY
+            },
+        ),
+        (
+            "gid_then_uid_fair",
+            Attrs {
+                uid: known.uid,
+                ..NOBODY
+            },
+        ),
+    ];
+    for (mode, attrs) in fields {
+        let config =
+            Config::parse(Kind::Fairshare, Some(mode), &Tunables::default()).expect("valid");
+        let mut part = lone_part(&config, 1).expect("memory");
+        let (one, nobody) = (part.classify(&attrs, START), part.classify(&NOBODY, START));
+        assert_ne!(one, nobody, "{mode}");
+        assert!(part.is_live(one) && part.is_live(nobody), "{mode}");
+    }
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Whether a service makes progress.
+//!
+//! # Vocabulary
+//!
+//! - *Withheld* request: one that a policy or an order keeps back on purpose, for its rate, its delay or
+//!   what has to end before it.
+//! - *Ready* request: one that waits and is not withheld.
+//! - *Decision*: a policy handed out a request.
+//! - *Idle*: time since the last decision.
+//!
+//! Slow is not dead: a request may wait as long as its policy likes, and a service is judged by what it does,
+//! not by the age of what it holds. It is unhealthy only if a request was ready for longer than `at_max` and
+//! there was no decision for longer than `at_max * factor`.
+//!
+//! A request that was withheld is ready from the end of that on; its age does not count.
+
+use crate::sched::policy::params::number;
+use core::fmt;
+
+/// Nanoseconds in a second.
+const SECOND: u64 = 1_000_000_000;
+
+number! {
+    /// How long a request may be ready, s.
+    AtMax, 1..=1_000_000 = 600, "at_max is not a number of seconds from 1 to 1000000"
+}
+
+number! {
+    /// How many times as long decisions may stay away; 0: for ever.
+    Factor, 0..=1_000 = 3, "at_unhealthy_factor is not a number from 0 to 1000"
+}
+
+/// How long is too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    at_max: u64,
+    factor: u32,
+}
+
+impl Limits {
+    /// Requests may be ready for `at_max` seconds, and decisions stay away `factor` times as long; 0: no
+    /// service is ever unhealthy.
+    pub const fn new(at_max: u32, factor: u32) -> Self {
+        Self {
+            // Below 2^62.
+            at_max: (at_max as u64).saturating_mul(SECOND),
+            factor,
+        }
+    }
+}
+
+/// What is seen of a partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Requests queued, withheld ones included.
+    pub queued: u64,
+    /// Since when a request is ready, monotonic ns: its arrival, or the end of the time for which it was
+    /// withheld. `None`: no request is ready.
+    pub since: Option<u64>,
+    /// The last decision, or the start of the service, monotonic ns.
+    pub decided: u64,
+}
+
+/// Why a service is called healthy or not, from the best to the worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Reason {
+    /// Nothing is queued.
+    Empty,
+    /// All that is queued is withheld.
+    Withheld,
+    /// A request is ready, but not for long.
+    Ready,
+    /// A request is ready for longer than it should, but there are decisions.
+    Slow,
+    /// The same, and nobody wants to know.
+    Ignored,
+    /// There are no decisions.
+    Stuck,
+}
+
+/// A judgement, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Health {
+    reason: Reason,
+    /// Requests queued.
+    queued: u64,
+    /// For how long a request is ready, ns.
+    ready: u64,
+    /// For how long there was no decision, ns.
+    idle: u64,
+}
+
+impl Health {
+    /// Whether it makes progress, or has nothing to do.
+    pub const fn is_healthy(&self) -> bool {
+        !matches!(self.reason, Reason::Stuck)
+    }
+}
+
+/// Two lines: `healthy` or `NOT HEALTHY`, and the reason.
+impl fmt::Display for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = if self.is_healthy() {
+            "healthy"
+        } else {
+            "NOT HEALTHY"
+        };
+        writeln!(f, "{word}")?;
+        let (queued, ready, idle) = (self.queued, self.ready / SECOND, self.idle / SECOND);
+        match self.reason {
+            Reason::Empty => writeln!(f, "nothing is queued"),
+            Reason::Withheld => writeln!(f, "{queued} queued, all withheld on purpose"),
+            Reason::Ready | Reason::Slow | Reason::Stuck => writeln!(
+                f,
+                "{queued} queued, the first one ready for {ready} s, last decision {idle} s ago"
+            ),
+            Reason::Ignored => writeln!(
+                f,
+                "{queued} queued, the first one ready for {ready} s, last decision {idle} s ago, not judged"
+            ),
+        }
+    }
+}
+
+/// What becomes of `one` partition at `now`.
+fn judge_one(one: Seen, limits: Limits, now: u64) -> Health {
+    let idle = now.saturating_sub(one.decided);
+    let ready = one.since.map_or(0, |since| now.saturating_sub(since));
+    let reason = if one.queued == 0 {
+        Reason::Empty
+    } else if one.since.is_none() {
+        Reason::Withheld
+    } else if ready <= limits.at_max {
+        Reason::Ready
+    } else if limits.factor == 0 {
+        Reason::Ignored
+    } else if idle <= limits.at_max.saturating_mul(limits.factor.into()) {
+        Reason::Slow
+    } else {
+        Reason::Stuck
+    };
+    Health {
+        reason,
+        queued: one.queued,
+        ready,
+        idle,
+    }
+}
+
+/// Judges a service by its partitions at `now`, monotonic ns; the worst one decides.
+///
+/// A clock that seems to run backwards makes nobody unhealthy.
+pub fn judge(seen: impl IntoIterator<Item = Seen>, limits: Limits, now: u64) -> Health {
+    let nothing = Health {
+        reason: Reason::Empty,
+        queued: 0,
+        ready: 0,
+        idle: 0,
+    };
+    let judged = seen.into_iter().map(|one| judge_one(one, limits, now));
+    judged.fold(nothing, |worst, other| {
+        let queued = worst.queued.saturating_add(other.queued);
+        let rank = |health: &Health| (health.reason, health.ready, health.idle);
+        let worse = if rank(&other) > rank(&worst) {
+            other
+        } else {
+            worst
+        };
+        Health { queued, ..worse }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_000_000 * SECOND;
+
+    /// `queued` requests, the first one ready for `ready` seconds, the last decision `idle` seconds ago.
+    fn seen(queued: u64, ready: Option<u64>, idle: u64) -> Seen {
+        Seen {
+            queued,
+            since: ready.map(|ready| NOW - ready * SECOND),
+            decided: NOW - idle * SECOND,
+        }
+    }
+
+    #[test]
+    fn one_partition() {
+        let far = 1_000_000;
+        for (at_max, factor, queued, ready, idle, healthy, line) in [
+            (600, 3, 0, None, far, true, "nothing is queued"),
+            (600, 3, 5, None, far, true, "5 queued, all withheld on purpose"),
+            (600, 3, 5, Some(1), far, true, "5 queued, the first one ready for 1 s, last decision 1000000 s ago"),
+            (600, 3, 5, Some(600), far, true, "5 queued, the first one ready for 600 s, last decision 1000000 s ago"),
+            (600, 3, 5, Some(601), far, false, "5 queued, the first one ready for 601 s, last decision 1000000 s ago"),
+            (600, 3, 5, Some(far), 0, true, "5 queued, the first one ready for 1000000 s, last decision 0 s ago"),
+            (600, 3, 5, Some(far), 1800, true, "5 queued, the first one ready for 1000000 s, last decision 1800 s ago"),
+            (600, 3, 5, Some(far), 1801, false, "5 queued, the first one ready for 1000000 s, last decision 1801 s ago"),
+            (600, 1, 5, Some(601), 601, false, "5 queued, the first one ready for 601 s, last decision 601 s ago"),
+            (600, 0, 5, Some(far), far, true, "5 queued, the first one ready for 1000000 s, last decision 1000000 s ago, not judged"),
+            (0, 3, 5, Some(1), 1, false, "5 queued, the first one ready for 1 s, last decision 1 s ago"),
+            (0, 3, 5, Some(0), 1, true, "5 queued, the first one ready for 0 s, last decision 1 s ago"),
+            // Limits that no time exceeds.
+            (u32::MAX, u32::MAX, 5, Some(far), far, true, "5 queued, the first one ready for 1000000 s, last decision 1000000 s ago"),
+        ] {
+            let health = judge([seen(queued, ready, idle)], Limits::new(at_max, factor), NOW);
+            let word = if healthy { "healthy" } else { "NOT HEALTHY" };
+            assert_eq!(health.to_string(), format!("{word}\n{line}\n"));
+            assert_eq!(health.is_healthy(), healthy, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_worst_partition_decides() {
+        let limits = Limits::new(600, 3);
+        let idle = seen(0, None, 9_000);
+        let busy = seen(7, Some(2), 0);
+        let held = seen(3, None, 9_000);
+        let stuck = seen(2, Some(2_000), 2_000);
+        for (parts, want) in [
+            (&[][..], "healthy\nnothing is queued\n"),
+            (&[idle, held][..], "healthy\n3 queued, all withheld on purpose\n"),
+            (
+                &[busy, held, idle][..],
+                "healthy\n10 queued, the first one ready for 2 s, last decision 0 s ago\n",
+            ),
+            (
+                &[busy, stuck, held][..],
+                "NOT HEALTHY\n12 queued, the first one ready for 2000 s, last decision 2000 s ago\n",
+            ),
+        ] {
+            assert_eq!(judge(parts.iter().copied(), limits, NOW).to_string(), want);
+        }
+    }
+
+    /// Times after `now`, as other CPUs may have noted them.
+    #[test]
+    fn the_future_is_healthy() {
+        let limits = Limits::new(0, 1);
+        let ahead = Seen {
+            queued: 1,
+            since: Some(NOW + 5),
+            decided: NOW + 9,
+        };
+        assert!(judge([ahead], limits, NOW).is_healthy());
+        assert!(judge([ahead], limits, 0).is_healthy());
+    }
+}

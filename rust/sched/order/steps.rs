@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What is to be done after a change, a step at a time.
+//!
+//! ```text
+//!   a request became urgent ──▶ chase: tell one predecessor; move it, or force it, if it is queued
+//!   a request ended ──────────▶ look: one of its waiters waits for another one, or is released
+//!   all were forced ──────────▶ sweep: look at one record; force it, if it is queued
+//!   a record is free ─────────▶ enter: the oldest that overflowed is blocked, or released
+//! ```
+
+use super::{
+    record::{State, Ties, Urgency},
+    relation::Note,
+    tree::{Extent, Found},
+    Act, Order, STEPS,
+};
+use crate::sched::{
+    attr::Priority,
+    item::{Fifo, Item},
+    slab::NONE,
+};
+
+impl<I: Item> Order<I> {
+    /// The next thing for the owner to do; `None` if there is nothing until something changes.
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "there may be more after the end, so it is no iterator"
+    )]
+    pub fn next(&mut self) -> Option<Act<I>> {
+        for _ in 0..STEPS {
+            if !self.is_busy() {
+                return None;
+            }
+            if let Some(act) = self.step() {
+                return Some(act);
+            }
+        }
+        self.is_busy().then_some(Act::Again)
+    }
+
+    /// Whether [`Order::next`] has something to do. An owner that does not go on has to come back.
+    pub fn is_busy(&self) -> bool {
+        self.chase != NONE
+            || self.ended.first().is_some()
+            || self.sweep != NONE
+            || (!self.overflow.is_empty() && self.has_room())
+    }
+
+    /// Whether there is a record for another request.
+    fn has_room(&self) -> bool {
+        (self.records.live() as usize) < self.max && self.records.room() > 0 && self.tree.room() > 0
+    }
+
+    fn step(&mut self) -> Option<Act<I>> {
+        if self.chase != NONE {
+            self.chase()
+        } else if let Some(ended) = self.ended.first() {
+            self.look(ended)
+        } else if self.sweep != NONE {
+            self.sweep()
+        } else {
+            self.enter_overflowed()
+        }
+    }
+
+    /// Goes on with the chase of the first that is listed.
+    fn chase(&mut self) -> Option<Act<I>> {
+        let slot = self.chase;
+        let (waits, urgency) = {
+            let record = self.records.at(slot)?;
+            (record.waits != NONE, record.urgency)
+        };
+        if waits {
+            if !self.tell(slot) {
+                self.unlist(slot);
+            }
+            return None;
+        }
+        self.unlist(slot);
+        if urgency.forced {
+            self.take_out(slot)
+        } else {
+            self.lift(slot)
+        }
+    }
+
+    /// Takes the first of those that are listed off the list.
+    fn unlist(&mut self, slot: u32) {
+        if let Some(record) = self.records.at_mut(slot) {
+            record.chase.listed = false;
+            self.chase = core::mem::replace(&mut record.chase.next, NONE);
+        }
+        self.forget(slot);
+    }
+
+    /// Tells one more predecessor of a blocked record, or a few that it names; returns whether there may be
+    /// more.
+    fn tell(&mut self, slot: u32) -> bool {
+        let Some(record) = self.records.at_mut(slot) else {
+            return false;
+        };
+        let (mut chase, urgency, waits) = (record.chase, record.urgency, record.waits);
+        let first = chase.before == record.serial;
+        match record.ties {
+            Ties::Range { extent, .. } => {
+                if first {
+                    self.urge(waits, urgency);
+                }
+                let rest = Extent {
+                    start: chase.start,
+                    end: chase.end,
+                    ..extent
+                };
+                let found = if rest.start < rest.end && chase.before > 0 {
+                    self.tree.latest(rest, chase.before)
+                } else {
+                    Found::Nothing
+                };
+                if let Found::Conflict(hit) = found {
+                    self.urge(hit.owner, urgency);
+                    chase.before = hit.serial;
+                    chase.leave_out(&hit.extent);
+                } else {
+                    chase.before = 0;
+                }
+            }
+            Ties::After(those) if first => {
+                for id in those.into_iter().flatten() {
+                    if self.is_live(id) {
+                        self.urge(id.slot(), urgency);
+                    }
+                }
+                chase.before = 0;
+            }
+            _ => chase.before = 0,
+        }
+        if let Some(record) = self.records.at_mut(slot) {
+            record.chase.before = chase.before;
+            record.chase.start = chase.start;
+            record.chase.end = chase.end;
+        }
+        // Others may be listed before it by now: it comes off the list when it is the first again.
+        chase.before > 0 || self.chase != slot
+    }
+
+    /// Has a queued record moved to the high-priority head, if it is in the other one.
+    fn lift(&mut self, slot: u32) -> Option<Act<I>> {
+        let id = self.records.handle(slot)?;
+        let record = self.records.at_mut(slot)?;
+        match core::mem::replace(&mut record.state, State::Held) {
+            State::Queued {
+                place,
+                ticket,
+                priority: Priority::Regular,
+            } => Some(Act::Move {
+                id,
+                place,
+                ticket,
+                attrs: record.attrs,
+            }),
+            other => {
+                record.state = other;
+                None
+            }
+        }
+    }
+
+    /// Has a queued record go down.
+    fn take_out(&mut self, slot: u32) -> Option<Act<I>> {
+        let id = self.records.handle(slot)?;
+        let record = self.records.at_mut(slot)?;
+        match core::mem::replace(&mut record.state, State::Held) {
+            State::Queued {
+                place,
+                ticket,
+                priority,
+            } => Some(Act::Force {
+                id,
+                place,
+                ticket,
+                priority,
+            }),
+            other => {
+                record.state = other;
+                None
+            }
+        }
+    }
+
+    /// Looks at one that waits for a record that has ended.
+    fn look(&mut self, ended: u32) -> Option<Act<I>> {
+        let Some(waiter) = self.records.at(ended)?.waiters.first() else {
+            self.ended.remove(&mut self.records, ended);
+            self.forget(ended);
+            return None;
+        };
+        self.stop_waiting(waiter);
+        match self.predecessor(waiter) {
+            Some(other) => {
+                self.wait(waiter, other);
+                None
+            }
+            None => self.release(waiter),
+        }
+    }
+
+    /// Hands out a blocked request that waits for nothing any more.
+    fn release(&mut self, slot: u32) -> Option<Act<I>> {
+        let id = self.records.handle(slot)?;
+        let record = self.records.at_mut(slot)?;
+        match core::mem::replace(&mut record.state, State::Held) {
+            State::Blocked(item) => {
+                self.blocked = self.blocked.wrapping_sub(1);
+                Some(Act::Release {
+                    id,
+                    item,
+                    attrs: record.attrs,
+                    priority: record.urgency.priority(),
+                    forced: record.urgency.forced || record.serial < self.forced_before,
+                })
+            }
+            other => {
+                record.state = other;
+                None
+            }
+        }
+    }
+
+    /// Looks at one record while all are being forced.
+    fn sweep(&mut self) -> Option<Act<I>> {
+        let slot = self.sweep;
+        self.sweep = slot.wrapping_add(1);
+        if self.sweep as usize >= self.records.slots() {
+            self.sweep = NONE;
+        }
+        let record = self.records.at(slot)?;
+        if record.serial >= self.forced_before {
+            return None;
+        }
+        self.take_out(slot)
+    }
+
+    /// Makes a record for the oldest request that overflowed.
+    fn enter_overflowed(&mut self) -> Option<Act<I>> {
+        let front = self.overflow.front()?;
+        let note = Note::of_mark(front.mark());
+        let relation = note.relation(front);
+        let slot = self.make(&relation)?;
+        let mut item = self.overflow.pop()?;
+        item.set_mark(0);
+        let urgency = Urgency {
+            high: note.high,
+            forced: note.forced || self.overflow_forced > 0,
+        };
+        self.overflow_forced = self.overflow_forced.saturating_sub(1);
+        let free = self.settle(slot, urgency);
+        self.keep(slot, item);
+        if free {
+            self.release(slot)
+        } else {
+            None
+        }
+    }
+}

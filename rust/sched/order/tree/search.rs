@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The search for the latest conflict, by branch and bound.
+
+use super::{Digest, Extent, Found, Hit, Node, Tree};
+use crate::sched::slab::NONE;
+
+/// Nodes that a search may look at beside the two paths to the ends of its range: so many, ...
+const VISITS: u32 = 32;
+
+/// ... and so many for each bit of the number of nodes.
+const VISITS_PER_BIT: u32 = 8;
+
+/// Subtrees that a search may have in mind.
+const STACK: usize = 96;
+
+/// What a search looks for: the latest that conflicts with `extent` and is before serial `before`.
+#[derive(Clone, Copy)]
+pub(super) struct Asks {
+    pub(super) extent: Extent,
+    pub(super) before: u64,
+}
+
+impl Asks {
+    /// Of the subtree of `node`; of those in it that count for who asks.
+    const fn digest<'a>(&self, node: &'a Node) -> &'a Digest {
+        if self.extent.writes {
+            &node.all
+        } else {
+            &node.writers
+        }
+    }
+
+    fn wants(&self, node: &Node) -> bool {
+        node.serial < self.before && node.extent.conflicts(&self.extent)
+    }
+}
+
+/// Subtrees that are still to be looked at.
+struct Stack {
+    slots: [u32; STACK],
+    len: usize,
+    /// One for which there was no room.
+    dropped: u32,
+}
+
+impl Stack {
+    const fn new() -> Self {
+        Self {
+            slots: [NONE; STACK],
+            len: 0,
+            dropped: NONE,
+        }
+    }
+
+    fn push(&mut self, slot: u32) {
+        match self.slots.get_mut(self.len) {
+            Some(place) => {
+                *place = slot;
+                self.len = self.len.wrapping_add(1);
+            }
+            None => self.dropped = slot,
+        }
+    }
+
+    fn pop(&mut self) -> Option<u32> {
+        self.len = self.len.checked_sub(1)?;
+        self.slots.get(self.len).copied()
+    }
+}
+
+impl Tree {
+    /// The latest of those before serial `before` that conflict with `extent`.
+    pub fn latest(&mut self, extent: Extent, before: u64) -> Found {
+        let bits = u32::BITS.wrapping_sub(self.nodes.live().leading_zeros());
+        let visits = VISITS.saturating_add(VISITS_PER_BIT.saturating_mul(bits));
+        self.search(Asks { extent, before }, visits)
+    }
+
+    /// [`Tree::latest`], by looking at no more than `left` nodes beside the two paths.
+    pub(super) fn search(&mut self, asks: Asks, mut left: u32) -> Found {
+        let mut best = None;
+        let mut stack = self.split(&asks, &mut best);
+        while let Some(slot) = stack.pop() {
+            let bound = best.map_or(0, |best: Hit| best.serial);
+            if !self.promises(slot, &asks, bound) {
+                continue;
+            }
+            if left == 0 {
+                stack.dropped = slot;
+                break;
+            }
+            left = left.wrapping_sub(1);
+            let Some(node) = self.visit(slot) else {
+                continue;
+            };
+            let (first, second) = (node.left, node.right);
+            self.consider(slot, &asks, &mut best);
+            // The one with the later serial is looked at first.
+            let last = |child: u32| self.nodes.at(child).map(|child| asks.digest(child).last);
+            let (first, second) = if last(first) < last(second) {
+                (first, second)
+            } else {
+                (second, first)
+            };
+            self.put_off(&mut stack, first, &asks);
+            self.put_off(&mut stack, second, &asks);
+        }
+        match best {
+            Some(hit) => Found::Conflict(hit),
+            None if stack.dropped == NONE => Found::Nothing,
+            None => self.settle(stack.dropped, &asks),
+        }
+    }
+
+    /// The subtrees in which all extents are in the domain and start before the end; the nodes between them
+    /// are considered.
+    fn split(&mut self, asks: &Asks, best: &mut Option<Hit>) -> Stack {
+        let mut stack = Stack::new();
+        let domain = asks.extent.domain;
+        let from = (domain, 0, 0);
+        let to = (domain, asks.extent.end, 0);
+        // Where the paths to both ends part.
+        let mut at = self.root;
+        while let Some(node) = self.visit(at) {
+            at = if node.key() < from {
+                node.right
+            } else if node.key() >= to {
+                node.left
+            } else {
+                break;
+            };
+        }
+        let Some(node) = self.nodes.at(at) else {
+            return stack;
+        };
+        let (mut low, mut high) = (node.left, node.right);
+        self.consider(at, asks, best);
+        while let Some(node) = self.visit(low) {
+            let (left, right) = (node.left, node.right);
+            if node.key() < from {
+                low = right;
+            } else {
+                self.consider(low, asks, best);
+                self.put_off(&mut stack, right, asks);
+                low = left;
+            }
+        }
+        while let Some(node) = self.visit(high) {
+            let (left, right) = (node.left, node.right);
+            if node.key() >= to {
+                high = left;
+            } else {
+                self.consider(high, asks, best);
+                self.put_off(&mut stack, left, asks);
+                high = right;
+            }
+        }
+        stack
+    }
+
+    /// Has the subtree of `slot` looked at later, if it promises something.
+    fn put_off(&self, stack: &mut Stack, slot: u32, asks: &Asks) {
+        if self.promises(slot, asks, 0) {
+            stack.push(slot);
+        }
+    }
+
+    /// Takes the node in `slot` if it is better than what was found so far.
+    fn consider(&self, slot: u32, asks: &Asks, best: &mut Option<Hit>) {
+        if let Some(node) = self.nodes.at(slot).filter(|node| asks.wants(node)) {
+            if best.is_none_or(|best| best.serial < node.serial) {
+                *best = Some(node.hit());
+            }
+        }
+    }
+
+    /// Whether something in the subtree of `slot` may be wanted and be later than serial `bound`.
+    fn promises(&self, slot: u32, asks: &Asks, bound: u64) -> bool {
+        self.nodes.at(slot).is_some_and(|node| {
+            let digest = asks.digest(node);
+            digest.end > asks.extent.start && digest.first < asks.before && digest.last > bound
+        })
+    }
+
+    /// One of the subtree of `slot`, which promises something: the one with the largest end, which overlaps, if
+    /// it is before the serial that is asked for; else the earliest.
+    fn settle(&mut self, slot: u32, asks: &Asks) -> Found {
+        let widest = |node: &Node| asks.digest(node).end;
+        if let Some(hit) = self.descend(slot, asks, widest) {
+            if hit.serial < asks.before && hit.extent.conflicts(&asks.extent) {
+                return Found::Conflict(hit);
+            }
+        }
+        let earliest = |node: &Node| u64::MAX.wrapping_sub(asks.digest(node).first);
+        match self.descend(slot, asks, earliest) {
+            Some(hit) => Found::StandIn(hit),
+            None => Found::Nothing,
+        }
+    }
+
+    /// The node of the subtree of `slot` that gives the subtree its largest `figure`, of those that count.
+    fn descend(&mut self, slot: u32, asks: &Asks, figure: impl Fn(&Node) -> u64) -> Option<Hit> {
+        let want = self.nodes.at(slot).map(&figure)?;
+        let mut at = slot;
+        loop {
+            let node = self.visit(at)?;
+            let (left, right, hit) = (node.left, node.right, node.hit());
+            let counts = asks.extent.writes || hit.extent.writes;
+            let has = |child: u32| {
+                self.nodes
+                    .at(child)
+                    .is_some_and(|child| figure(child) == want)
+            };
+            at = if has(left) {
+                left
+            } else if has(right) {
+                right
+            } else {
+                return counts.then_some(hit);
+            };
+        }
+    }
+}

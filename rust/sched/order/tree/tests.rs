@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Tests of the tree against a list, and of what it costs.
+
+use super::{search::Asks, *};
+
+fn tree(max: usize) -> Tree {
+    let mut tree = Tree::new(max, 11).unwrap();
+    let chunks = tree.wants(max);
+    tree.feed(TreePile::allocate(chunks).unwrap());
+    tree
+}
+
+const fn extent(domain: u64, start: u64, end: u64, writes: bool) -> Extent {
+    Extent {
+        domain,
+        start,
+        end,
+        writes,
+    }
+}
+
+/// Checks all that the tree promises of itself; returns the keys in order.
+fn check(tree: &Tree, slot: u32, parent: u32) -> Vec<(u64, u64, u64)> {
+    let Some(node) = tree.nodes.at(slot) else {
+        return Vec::new();
+    };
+    assert_eq!(node.parent, parent);
+    let mut keys = check(tree, node.left, slot);
+    keys.push(node.key());
+    keys.extend(check(tree, node.right, slot));
+    let (mut all, mut writers) = node.own();
+    for child in [node.left, node.right] {
+        if let Some(child) = tree.nodes.at(child) {
+            assert!(child.priority <= node.priority);
+            all = all.and(child.all);
+            writers = writers.and(child.writers);
+        }
+    }
+    assert_eq!((node.all, node.writers), (all, writers));
+    keys
+}
+
+/// What a list says.
+fn naive(model: &[(Extent, u64, u32)], asks: Extent, before: u64) -> Option<u64> {
+    let hits = model
+        .iter()
+        .filter(|(extent, serial, _)| *serial < before && extent.conflicts(&asks));
+    hits.map(|(_, serial, _)| *serial).max()
+}
+
+/// Compares one search; returns whether it was given up.
+fn compare(tree: &mut Tree, model: &[(Extent, u64, u32)], asks: Extent, before: u64) -> bool {
+    let found = tree.latest(asks, before);
+    is_right(found, model, asks, before)
+}
+
+/// Checks what a search has found; returns whether it was given up.
+fn is_right(found: Found, model: &[(Extent, u64, u32)], asks: Extent, before: u64) -> bool {
+    let want = naive(model, asks, before);
+    let known = |hit: &Hit| {
+        let found = model.iter().find(|(_, serial, _)| *serial == hit.serial);
+        assert_eq!(found.map(|(extent, ..)| *extent), Some(hit.extent));
+        assert_eq!(u64::from(hit.owner), hit.serial);
+        assert!(hit.serial < before && hit.extent.domain == asks.domain);
+    };
+    match found {
+        Found::Nothing => {
+            assert_eq!(want, None);
+            false
+        }
+        Found::Conflict(hit) => {
+            known(&hit);
+            assert!(hit.extent.conflicts(&asks));
+            want != Some(hit.serial)
+        }
+        Found::StandIn(hit) => {
+            known(&hit);
+            true
+        }
+    }
+}
+
+#[test]
+fn against_a_list() {
+    let mut rng = Rng::new(3);
+    let (mut searches, mut given_up, mut forced_up) = (0, 0, 0);
+    // Few places, many places; short ranges, long ones.
+    for (places, length, keep) in [(8, 3, 20), (64, 8, 200), (1000, 4, 300), (1000, 900, 300)] {
+        let mut tree = tree(1024);
+        let mut model: Vec<(Extent, u64, u32)> = Vec::new();
+        for serial in 1..4_000u64 {
+            let start = rng.below(places);
+            let end = start + 1 + rng.below(length);
+            let one = extent(rng.below(3), start, end, rng.below(3) == 0);
+            given_up += u32::from(compare(&mut tree, &model, one, serial));
+            let before = rng.below(serial + 1);
+            given_up += u32::from(compare(&mut tree, &model, one, before));
+            searches += 2;
+            // Given up early, it still does not miss that there is something.
+            for (visits, before) in [(0, serial), (1, before), (3, before)] {
+                let extent = one;
+                let found = tree.search(Asks { extent, before }, visits);
+                forced_up += u32::from(is_right(found, &model, one, before));
+            }
+            let slot = tree.insert(one, serial, serial as u32).unwrap();
+            model.push((one, serial, slot));
+            while model.len() as u64 > rng.below(2 * keep) {
+                let (.., slot) = model.swap_remove(rng.below(model.len() as u64) as usize);
+                tree.remove(slot);
+            }
+            if serial % 16 == 0 {
+                let keys = check(&tree, tree.root, NONE);
+                assert_eq!(keys.len(), model.len());
+                assert!(keys.is_sorted());
+            }
+        }
+        while let Some((.., slot)) = model.pop() {
+            tree.remove(slot);
+        }
+        assert_eq!((tree.root, tree.nodes.live()), (NONE, 0));
+    }
+    assert!(given_up * 100 < searches, "{given_up} of {searches}");
+    assert!(forced_up * 100 > searches, "{forced_up}");
+}
+
+#[test]
+fn without_memory_nothing_is_added() {
+    let mut tree = Tree::new(10, 1).unwrap();
+    let one = extent(0, 0, 10, true);
+    assert_eq!((tree.insert(one, 1, 1), tree.room()), (None, 0));
+    assert_eq!(tree.latest(one, 9), Found::Nothing);
+    let chunks = tree.wants(10);
+    tree.feed(TreePile::allocate(chunks).unwrap());
+    assert!(tree.insert(one, 1, 1).is_some());
+    assert_eq!((tree.wants(10), tree.latest(one, 1)), (0, Found::Nothing));
+    assert!(matches!(tree.latest(one, 2), Found::Conflict(hit) if hit.owner == 1));
+}
+
+/// Nodes that `f` looks at.
+fn visits(tree: &mut Tree, f: impl FnOnce(&mut Tree)) -> u64 {
+    let before = tree.visits();
+    f(tree);
+    tree.visits() - before
+}
+
+/// Most that a call may look at, with `n` extents: so many times the binary logarithm.
+const PER_BIT: u64 = 16;
+
+#[test]
+fn each_call_is_logarithmic() {
+    const BITS: u64 = 14;
+    const N: u64 = 1 << BITS;
+    type Shape = fn(u64, &mut Rng) -> Extent;
+    let shapes: [(&str, Shape); 6] = [
+        ("one block", |_, _| extent(0, 0, 4096, true)),
+        ("reads of one block", |_, _| extent(0, 0, 4096, false)),
+        ("ascending", |i, _| extent(0, i, i + 1, true)),
+        ("descending", |i, _| extent(0, N - i, N - i + 2, true)),
+        ("random", |_, rng| {
+            let start = rng.below(1 << 40);
+            extent(rng.below(8), start, start + 65536, rng.below(2) == 0)
+        }),
+        // Long old ranges lie across short new ones that end before what is asked for.
+        ("hostile", |i, rng| {
+            if i < N / 2 {
+                extent(0, i * 2, 1 << 40, true)
+            } else {
+                let start = rng.below(N / 2) * 2 + 1;
+                extent(0, start, start + 1, true)
+            }
+        }),
+    ];
+    for (name, shape) in shapes {
+        let mut rng = Rng::new(5);
+        let mut tree = tree(N as usize);
+        let (mut sum, mut most) = (0, 0);
+        let mut slots = Vec::new();
+        for i in 0..N {
+            let one = shape(i, &mut rng);
+            let cost = visits(&mut tree, |tree| {
+                let _ = tree.latest(one, i + 1);
+                slots.push(tree.insert(one, i + 1, i as u32).unwrap());
+            });
+            sum += cost;
+            most = most.max(cost);
+        }
+        for _ in 0..10_000 {
+            let (start, before) = (rng.below(1 << 39), rng.below(N) + 1);
+            let asks = extent(0, start, start + 4096, true);
+            most = most.max(visits(&mut tree, |tree| {
+                let found = tree.latest(asks, before);
+                if let Found::Conflict(hit) = found {
+                    assert!(hit.serial < before && hit.extent.conflicts(&asks));
+                }
+            }));
+        }
+        for slot in slots {
+            let cost = visits(&mut tree, |tree| tree.remove(slot));
+            sum += cost;
+            most = most.max(cost);
+        }
+        println!(
+            "{name}: {} nodes for each request, at most {most} in one call",
+            sum / N
+        );
+        assert!(most <= PER_BIT * BITS * 2, "{name}: {most}");
+        assert!(sum / N <= PER_BIT * BITS, "{name}: {sum}");
+    }
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Who waits for whom.
+
+use super::{
+    record::{Record, State, Ties, Urgency},
+    relation::Relation,
+    tree::Found,
+    Order, RecordId,
+};
+use crate::sched::{
+    item::Item,
+    slab::{List, Slab, NONE},
+};
+
+impl<I: Item> Order<I> {
+    /// Makes a record that waits for nothing; `None` if there is none to be had.
+    pub(super) fn make(&mut self, relation: &Relation) -> Option<u32> {
+        if self.records.live() as usize >= self.max {
+            return None;
+        }
+        let ties = match (relation, relation.extent()) {
+            (_, Some(extent)) => Ties::Range { extent, node: NONE },
+            (Relation::After(those), _) => Ties::After(*those),
+            _ => Ties::Free,
+        };
+        let serial = self.serial;
+        let slot = self.records.insert(Record::new(serial, ties)).ok()?.slot();
+        if let Some(extent) = relation.extent() {
+            let Some(name) = self.tree.insert(extent, serial, slot) else {
+                self.records.remove(slot);
+                return None;
+            };
+            if let Some(Record {
+                ties: Ties::Range { node, .. },
+                ..
+            }) = self.records.at_mut(slot)
+            {
+                *node = name;
+            }
+        }
+        self.serial = serial.wrapping_add(1);
+        Some(slot)
+    }
+
+    /// Finds what a new record has to wait for; returns whether that is nothing.
+    pub(super) fn settle(&mut self, slot: u32, urgency: Urgency) -> bool {
+        if let Some(record) = self.records.at_mut(slot) {
+            record.urgency = urgency;
+        }
+        match self.predecessor(slot) {
+            Some(other) => {
+                self.wait(slot, other);
+                if !urgency.is_none() {
+                    self.list(slot);
+                }
+                false
+            }
+            None => true,
+        }
+    }
+
+    /// The latest predecessor that has not ended; another earlier record if the search was given up.
+    pub(super) fn predecessor(&mut self, slot: u32) -> Option<u32> {
+        let record = self.records.at(slot)?;
+        match &record.ties {
+            Ties::Free => None,
+            Ties::Range { extent, .. } => match self.tree.latest(*extent, record.serial) {
+                Found::Nothing => None,
+                Found::Conflict(hit) | Found::StandIn(hit) => Some(hit.owner),
+            },
+            Ties::After(those) => {
+                let live = |id: &RecordId| self.is_live(*id);
+                those
+                    .iter()
+                    .rev()
+                    .flatten()
+                    .find(|id| live(id))
+                    .map(|id| id.slot())
+            }
+        }
+    }
+
+    /// Has the record in `slot` wait for the one in `other`, which becomes as urgent.
+    pub(super) fn wait(&mut self, slot: u32, other: u32) {
+        let Some(record) = self.records.at_mut(slot) else {
+            return;
+        };
+        record.waits = other;
+        let urgency = record.urgency;
+        self.waiters(other, |records, waiters| waiters.push(records, slot));
+        self.urge(other, urgency);
+    }
+
+    /// Takes the record in `slot` out of the waiters of the one that it waits for.
+    pub(super) fn stop_waiting(&mut self, slot: u32) {
+        let Some(record) = self.records.at_mut(slot) else {
+            return;
+        };
+        let other = core::mem::replace(&mut record.waits, NONE);
+        self.waiters(other, |records, waiters| waiters.remove(records, slot));
+    }
+
+    /// Runs `f` on the waiters of the record in `slot`.
+    fn waiters(&mut self, slot: u32, f: impl FnOnce(&mut Slab<Record<I>>, &mut List)) {
+        let Some(record) = self.records.at_mut(slot) else {
+            return;
+        };
+        let mut waiters = core::mem::replace(&mut record.waiters, List::new());
+        f(&mut self.records, &mut waiters);
+        if let Some(record) = self.records.at_mut(slot) {
+            record.waiters = waiters;
+        }
+    }
+
+    /// Blocks the record in `slot`.
+    pub(super) fn keep(&mut self, slot: u32, item: I) {
+        if let Some(record) = self.records.at_mut(slot) {
+            record.state = State::Blocked(item);
+            self.blocked = self.blocked.wrapping_add(1);
+        }
+    }
+
+    /// Makes a record more urgent, and has its predecessors told, if it is not that urgent yet.
+    pub(super) fn urge(&mut self, slot: u32, urgency: Urgency) {
+        let Some(record) = self.records.at_mut(slot) else {
+            return;
+        };
+        let sum = record.urgency.and(urgency);
+        if sum != record.urgency {
+            record.urgency = sum;
+            self.list(slot);
+        }
+    }
+
+    /// Has the predecessors of an urgent record told, from the first one on.
+    fn list(&mut self, slot: u32) {
+        let first = self.chase;
+        if let Some(record) = self.records.at_mut(slot) {
+            record.start_chase();
+            if !core::mem::replace(&mut record.chase.listed, true) {
+                record.chase.next = first;
+                self.chase = slot;
+            }
+        }
+    }
+
+    /// Forces all records.
+    pub(super) fn force_records(&mut self) {
+        self.forced_before = self.serial;
+        self.sweep = 0;
+    }
+
+    /// Frees the record of a request that has ended, unless somebody still has to look at it.
+    pub(super) fn forget(&mut self, slot: u32) {
+        let done = |record: &Record<I>| {
+            record.has_ended() && record.waiters.first().is_none() && !record.chase.listed
+        };
+        if self.records.at(slot).is_some_and(done) {
+            self.records.remove(slot);
+        }
+    }
+}

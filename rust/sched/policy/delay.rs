@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Delay: requests are held back for a random time, to see what others make of a slow server.
+//!
+//! # Vocabulary
+//!
+//! - *Due*: when the delay of a request ends, monotonic ns.
+//! - *Record*: by which a delayed request is found and ordered ([`Key`]); at most `buffer_max` of them.
+//! - *Line*: delayed requests that found no record, in the order of arrival; the one in front gets the next
+//!   record.
+//! - *Setting*: bounds of delays, and how many requests are delayed ([`Setting`]).
+//!
+//! ```text
+//!             draw: is delayed                        due
+//!  (request) ─────────────────► record ──────────────────────► in service ───► (gone)
+//!      │                  │       ▲ a record is free     ▲
+//!      │                  └────► line ───────────────────┘ there is no record, and it is due
+//!      └── declined: the fallback serves it
+//! ```
+//!
+//! What is drawn for a request is drawn once, when it is queued: whether it is delayed, and for how long, in
+//! nanoseconds and evenly from the shortest delay to the longest, both included. A request in the line is as
+//! old as it is, so getting a record late makes it no later; but it may have to wait for those before it.
+//! Requests that are due at the same time go in the order of arrival. A part that is drained waits for
+//! nothing.
+
+use crate::sched::{
+    attr::Attrs,
+    class::ClassId,
+    heap::Sort,
+    item::{Cost, Fifo, Item, Place},
+    leftist::{Forest, Knot, Root},
+    mem::{self, NoMemory, Pile},
+    policy::{Get, Grant, Part, Passed, View, Way},
+    rng::Rng,
+    slab::{Handle, Slab, SlabPile},
+};
+use core::cmp::Ordering;
+
+mod config;
+pub(crate) mod params;
+
+pub use crate::sched::policy::Nothing as Shared;
+pub use config::{Config, Setting, Update};
+pub use params::Tunables;
+
+/// Records that there should be memory for beside those in use.
+const RESERVE: usize = 256;
+
+/// Requests of the line that get a record in one call, at most; twice as many as come in one.
+const STEP: u32 = 2;
+
+/// Requests of the line that get a record when memory came, at most.
+const BATCH: u32 = 64;
+
+/// The only class.
+const CLASS: ClassId = ClassId::new(0, 1);
+
+/// What delayed requests are ordered by: when they are due, then as they came.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Key {
+    due: u64,
+    turn: u64,
+}
+
+impl Sort for Key {
+    fn compare(&self, other: &Self) -> Ordering {
+        (self.due, self.turn).cmp(&(other.due, other.turn))
+    }
+}
+
+/// What memory a part wants, in chunks.
+pub struct Need<I: Item> {
+    records: usize,
+    knots: usize,
+    item: core::marker::PhantomData<fn(I)>,
+}
+
+impl<I: Item> Clone for Need<I> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<I: Item> Copy for Need<I> {}
+
+/// Memory for a part.
+pub struct Spare<I: Item> {
+    records: SlabPile<I>,
+    knots: Pile<Knot<Key>>,
+}
+
+impl<I: Item> mem::Need for Need<I> {
+    type Spare = Spare<I>;
+
+    fn is_empty(&self) -> bool {
+        self.records == 0 && self.knots == 0
+    }
+
+    fn allocate(&self) -> core::result::Result<Spare<I>, NoMemory> {
+        Ok(Spare {
+            records: SlabPile::allocate(self.records)?,
+            knots: Pile::allocate(self.knots)?,
+        })
+    }
+}
+
+/// Delayed requests of one head.
+///
+/// # Invariants
+///
+/// - Every slot that is taken is in `queue`, and there are at most `max` of them.
+/// - The mark of a request with a record is the bits of its handle, which are odd; that of one in `line` is
+///   when it is due, which is even there.
+pub struct State<I: Item> {
+    records: Slab<I>,
+    forest: Forest<Key>,
+    queue: Root,
+    line: I::Fifo,
+    setting: Setting,
+    rng: Rng,
+    max: usize,
+    turn: u64,
+    overflow: u64,
+}
+
+impl<I: Item> State<I> {
+    /// A part with nothing queued and its first reserve of memory; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn new(
+        config: &Config,
+        seed: u64,
+        _shared: &mem::Shared<Shared>,
+    ) -> core::result::Result<Self, NoMemory> {
+        let mut state = Self::without_memory(config, seed)?;
+        let spare = mem::Need::allocate(&state.need())?;
+        state.grow(spare);
+        Ok(state)
+    }
+
+    /// A part with nothing queued that has no record.
+    fn without_memory(config: &Config, seed: u64) -> core::result::Result<Self, NoMemory> {
+        let max = config.buffer_max() as usize;
+        Ok(Self {
+            records: Slab::new(max)?,
+            forest: Forest::new(max)?,
+            queue: Root::EMPTY,
+            line: I::Fifo::new(),
+            setting: config.setting(),
+            rng: Rng::new(seed),
+            max,
+            turn: 0,
+            overflow: 0,
+        })
+    }
+
+    /// Whether a request can have a record now.
+    fn has_room(&self) -> bool {
+        let slots = self.records.slots();
+        let vacant = self.records.vacant() > 0;
+        let new = slots < self.max && slots < self.forest.capacity() && self.records.wants(1) == 0;
+        vacant || new
+    }
+
+    /// Gives `item`, which is due at `due`, a record, for which there is room.
+    fn record(&mut self, item: I, due: u64) {
+        let handle = match self.records.insert(item) {
+            Ok(handle) => handle,
+            Err(item) => return self.line.push(item),
+        };
+        let slot = handle.slot();
+        let turn = self.turn;
+        self.turn = turn.wrapping_add(1);
+        self.forest.create(slot);
+        // INVARIANT: the slot joins the queue, and the mark is its handle.
+        self.forest.push(&mut self.queue, Key { due, turn }, slot);
+        if let Some(item) = self.records.at_mut(slot) {
+            item.set_mark(handle.bits());
+        }
+    }
+
+    /// Takes the request with the record in `slot` out.
+    fn take(&mut self, slot: u32) -> Option<I> {
+        self.forest.remove(&mut self.queue, slot);
+        self.records.remove(slot)
+    }
+
+    /// Gives records to at most `most` requests of the line.
+    fn refill(&mut self, most: u32) {
+        for _ in 0..most {
+            if self.line.is_empty() || !self.has_room() {
+                return;
+            }
+            if let Some(item) = self.line.pop() {
+                let due = item.mark();
+                self.record(item, due);
+            }
+        }
+    }
+
+    /// When the request is due that is served next; whether it has a record, and which.
+    fn first(&self) -> Option<(u64, Option<u32>)> {
+        match self.forest.top(self.queue) {
+            Some((slot, key)) => Some((key.due, Some(slot))),
+            None => self.line.front().map(|item| (item.mark(), None)),
+        }
+    }
+}
+
+impl<I: Item> Part<I> for State<I> {
+    type Need = Need<I>;
+    type Spare = Spare<I>;
+    type Shared = Shared;
+    type Update = Update;
+
+    fn classify(&mut self, _attrs: &Attrs, _now: u64) -> ClassId {
+        CLASS
+    }
+
+    fn is_live(&self, class: ClassId) -> bool {
+        class == CLASS
+    }
+
+    /// Declines what is not to be delayed.
+    fn enqueue(&mut self, mut item: I, _class: ClassId, now: u64) -> core::result::Result<(), I> {
+        let Some(delay) = self.setting.draw(&mut self.rng) else {
+            return Err(item);
+        };
+        let due = now.saturating_add(delay);
+        self.refill(STEP);
+        if self.line.is_empty() && self.has_room() {
+            self.record(item, due);
+        } else {
+            self.overflow = self.overflow.saturating_add(1);
+            // INVARIANT: even, and not before it is due.
+            item.set_mark(due.saturating_add(1) & !1);
+            self.line.push(item);
+        }
+        Ok(())
+    }
+
+    fn dequeue(&mut self, _class: ClassId, place: &I::Place, _now: u64) -> Option<I> {
+        let mark = place.mark();
+        let item = if mark & 1 == 0 {
+            self.line.remove(place)
+        } else {
+            let handle = Handle::from_bits(mark);
+            self.records.get(handle)?;
+            self.take(handle.slot())
+        };
+        self.refill(STEP);
+        item
+    }
+
+    fn get(&mut self, view: &View<'_>) -> Get<(I, Grant)> {
+        self.refill(STEP);
+        let Some((due, slot)) = self.first() else {
+            return Get::Empty;
+        };
+        if due > view.now && !view.force {
+            return Get::Throttled { until: due };
+        }
+        let item = match slot {
+            Some(slot) => self.take(slot),
+            None => self.line.pop(),
+        };
+        self.refill(STEP);
+        match item {
+            Some(item) => Get::Item((item, Grant::of(CLASS))),
+            None => Get::Empty,
+        }
+    }
+
+    /// Refuses as long as any request may be delayed: what is queued is drawn for, once.
+    fn pass(
+        &mut self,
+        class: ClassId,
+        _cost: Cost,
+        way: Way,
+        _now: impl FnOnce() -> u64,
+    ) -> Passed {
+        if class != CLASS {
+            Passed::Stale
+        } else if way == Way::Forced || !self.setting.delays() {
+            Passed::Counted
+        } else {
+            Passed::Refused
+        }
+    }
+
+    fn stop(&mut self, _grant: &Grant, _cost: Cost, _now: u64) {}
+
+    fn len(&self) -> u32 {
+        self.records.live().saturating_add(self.line.len())
+    }
+
+    fn need(&self) -> Need<I> {
+        let live = self.len() as usize;
+        let slots = live.saturating_add(RESERVE).min(self.max);
+        Need {
+            records: self
+                .records
+                .wants(slots.saturating_sub(self.records.slots())),
+            knots: self.forest.wants(slots),
+            item: core::marker::PhantomData,
+        }
+    }
+
+    fn grow(&mut self, spare: Spare<I>) -> Spare<I> {
+        let spare = Spare {
+            records: self.records.feed(spare.records),
+            knots: self.forest.feed(spare.knots),
+        };
+        self.refill(BATCH);
+        spare
+    }
+
+    fn age(&mut self, _now: u64, max: u32) -> bool {
+        self.refill(max.min(BATCH));
+        false
+    }
+
+    /// What is queued stays as it was drawn.
+    fn update(&mut self, update: Update, _now: u64) -> Update {
+        Update(core::mem::replace(&mut self.setting, update.0))
+    }
+
+    fn refresh(&mut self, _from: u32, _max: u32, _now: u64) -> Option<u32> {
+        None
+    }
+
+    fn reset(&mut self, _from: u32, _max: u32) -> Option<u32> {
+        None
+    }
+
+    /// Requests that found no record when they came.
+    fn overflow(&self) -> u64 {
+        self.overflow
+    }
+}
+
+#[cfg(test)]
+mod tests;

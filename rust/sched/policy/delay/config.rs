@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! How a part was started: the parameters of that time, and for which head.
+
+use super::params::Tunables;
+use crate::sched::{
+    attr::Priority,
+    error::{Error, Result},
+    rng::Rng,
+};
+use core::fmt;
+
+/// Nanoseconds in a second.
+const SECOND: u64 = 1_000_000_000;
+
+/// Which requests a part delays, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Shortest delay, ns.
+    min: u64,
+    /// By how much the longest delay is longer, ns.
+    span: u64,
+    /// Requests in a hundred that are delayed.
+    pct: u32,
+}
+
+impl Setting {
+    /// Delays of `min` to `max` seconds for `pct` requests in a hundred.
+    pub const fn new(min: u32, max: u32, pct: u32) -> Self {
+        Self {
+            min: (min as u64).saturating_mul(SECOND),
+            span: (max.saturating_sub(min) as u64).saturating_mul(SECOND),
+            pct,
+        }
+    }
+
+    /// Whether any request is delayed.
+    pub const fn delays(&self) -> bool {
+        self.pct > 0
+    }
+
+    /// The delay of a request, ns; none if it is not delayed.
+    pub fn draw(&self, rng: &mut Rng) -> Option<u64> {
+        if rng.below(100) >= u64::from(self.pct) {
+            return None;
+        }
+        // The span is below 2^46.
+        let more = rng.below(self.span.saturating_add(1));
+        Some(self.min.saturating_add(more))
+    }
+}
+
+/// What a part is told when parameters change; it holds for requests that come later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Update(pub Setting);
+
+/// How a part is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    tunables: Tunables,
+    priority: Priority,
+}
+
+impl Config {
+    /// The configuration for the regular head.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: there is an argument.
+    pub fn parse(arg: Option<&str>, tunables: &Tunables) -> Result<Self> {
+        match arg {
+            None => Ok(Self {
+                tunables: *tunables,
+                priority: Priority::Regular,
+            }),
+            Some(_) => Err(Error::invalid("delay takes no argument")),
+        }
+    }
+
+    /// The same with other parameters.
+    pub const fn with(&self, tunables: &Tunables) -> Self {
+        Self {
+            tunables: *tunables,
+            priority: self.priority,
+        }
+    }
+
+    /// The same for the head of `priority`.
+    pub const fn on(self, priority: Priority) -> Self {
+        Self { priority, ..self }
+    }
+
+    /// What a running part is told so that it goes on with `new`; none if that needs another one.
+    pub fn update_to(&self, new: &Self) -> Option<Update> {
+        (self.buffer_max() == new.buffer_max()).then(|| Update(new.setting()))
+    }
+
+    /// There is never an argument.
+    pub const fn argument(&self) -> Option<&dyn fmt::Display> {
+        None
+    }
+
+    /// Which requests are delayed, and for how long.
+    pub const fn setting(&self) -> Setting {
+        let Tunables { min, max, pct, .. } = &self.tunables;
+        Setting::new(
+            min.of(self.priority).get(),
+            max.of(self.priority).get(),
+            pct.of(self.priority).get(),
+        )
+    }
+
+    /// Records that a part may have.
+    pub const fn buffer_max(&self) -> u32 {
+        self.tunables.buffer_max.get()
+    }
+}

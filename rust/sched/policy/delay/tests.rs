@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+use super::*;
+use crate::{
+    arena::{feed, view, Request},
+    sched::{
+        attr::Priority,
+        error::Code,
+        policy::params::{heads::PerHead, BufferMax},
+    },
+};
+use params::{Max, Min, Pct, MAX, MIN, PCT};
+
+const SECOND: u64 = 1_000_000_000;
+const START: u64 = 86_400 * SECOND;
+
+fn tunables(min: u32, max: u32, pct: u32) -> Tunables {
+    Tunables {
+        min: PerHead::both(Min::new(min).unwrap()),
+        max: PerHead::both(Max::new(max).unwrap()),
+        pct: PerHead::both(Pct::new(pct).unwrap()),
+        ..Tunables::default()
+    }
+}
+
+fn config(min: u32, max: u32, pct: u32) -> Config {
+    Config::parse(None, &tunables(min, max, pct)).unwrap()
+}
+
+fn part(config: &Config, seed: u64) -> State<Request> {
+    let shared = mem::Shared::new(Shared::new(config, seed, 1).unwrap()).unwrap();
+    State::new(config, seed, &shared).unwrap()
+}
+
+fn request(id: u64, now: u64) -> Request {
+    Request {
+        id,
+        arrival: now,
+        ..Request::default()
+    }
+}
+
+fn until(part: &mut State<Request>, now: u64) -> u64 {
+    match part.get(&view(now, false)) {
+        Get::Throttled { until } => until,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn id(got: Get<(Request, Grant)>) -> Option<u64> {
+    match got {
+        Get::Item((request, _)) => Some(request.id),
+        _ => None,
+    }
+}
+
+/// Due times of `count` requests that come at once; none for those that are declined.
+fn draws(min: u32, max: u32, pct: u32, seed: u64, count: u64) -> Vec<Option<u64>> {
+    let setting = Setting::new(min, max, pct);
+    let mut rng = Rng::new(seed);
+    (0..count).map(|_| setting.draw(&mut rng)).collect()
+}
+
+/// No request goes before the shortest delay or stays beyond the longest.
+#[test]
+fn within_bounds() {
+    for (min, max) in [
+        (0, 0),
+        (0, 1),
+        (5, 300),
+        (7, 7),
+        (65_535, 65_535),
+        (0, 65_535),
+    ] {
+        let mut part = part(&config(min, max, 100), 1);
+        let (first, last) = (u64::from(min) * SECOND, u64::from(max) * SECOND);
+        for id in 0..1_000 {
+            feed(&mut part);
+            let now = START + id;
+            part.enqueue(request(id, now), CLASS, now).unwrap();
+        }
+        let mut now = START + 1_000;
+        let mut order = Vec::new();
+        loop {
+            match part.get(&view(now, false)) {
+                Get::Item((request, _)) => {
+                    let waited = now - request.arrival;
+                    assert!(waited >= first && waited <= last.max(1_000), "{waited}");
+                    order.push(request.id);
+                }
+                Get::Throttled { until } => {
+                    assert!(until > now && until <= START + 1_000 + last);
+                    now = until;
+                }
+                Get::Empty => break,
+            }
+        }
+        assert_eq!(order.len(), 1_000);
+        // With one delay for all the order is that of arrival.
+        assert_eq!(order.is_sorted(), min == max, "{min} to {max}");
+    }
+}
+
+/// With min = max the delay is exact, to the nanosecond, whatever the time of day.
+#[test]
+fn equal_bounds_are_exact() {
+    for (seconds, now) in [(0, 1), (1, START + 7), (4, 999_999_999), (65_535, 3)] {
+        let mut part = part(&config(seconds, seconds, 100), 9);
+        part.enqueue(request(1, now), CLASS, now).unwrap();
+        let due = now + u64::from(seconds) * SECOND;
+        if seconds > 0 {
+            assert_eq!(until(&mut part, now), due);
+            assert_eq!(until(&mut part, due - 1), due);
+        }
+        assert_eq!(id(part.get(&view(due, false))), Some(1));
+        assert!(matches!(part.get(&view(due, false)), Get::Empty));
+    }
+}
+
+/// Delays are even over the whole range: chi-square over 64 bins, and finer than a second.
+#[test]
+fn even_over_the_range() {
+    for (min, max, seed) in [(0, 1, 1), (5, 300, 2), (1_000, 65_535, 3)] {
+        let count = 64_000u64;
+        let (low, span) = (u64::from(min) * SECOND, u64::from(max - min) * SECOND);
+        let mut bins = [0u64; 64];
+        let mut odd = 0;
+        for delay in draws(min, max, 100, seed, count) {
+            let more = delay.unwrap() - low;
+            assert!(more <= span);
+            bins[(u128::from(more) * 64 / u128::from(span + 1)) as usize] += 1;
+            odd += more & 1;
+        }
+        let mean = count as f64 / 64.0;
+        let chi: f64 = bins.iter().map(|&n| (n as f64 - mean).powi(2) / mean).sum();
+        // 63 degrees of freedom: mean 63, deviation 11.2; five deviations.
+        assert!((7.0..119.0).contains(&chi), "{min} to {max}: {chi}");
+        // Nanoseconds, not seconds: 5 deviations of 126.
+        assert!(odd.abs_diff(count / 2) < 633, "{odd}");
+    }
+}
+
+/// As many in a hundred as was asked for, not one more: within 5 deviations.
+#[test]
+fn percentage_is_unbiased() {
+    let count = 1_000_000u64;
+    for (pct, seed) in [(0, 1), (1, 2), (2, 3), (50, 4), (98, 5), (99, 6), (100, 7)] {
+        let delayed = draws(1, 2, pct, seed, count).iter().flatten().count() as f64;
+        let p = f64::from(pct) / 100.0;
+        let mean = count as f64 * p;
+        let bound = 5.0 * (count as f64 * p * (1.0 - p)).sqrt();
+        assert!((delayed - mean).abs() <= bound, "{pct}: {delayed}");
+    }
+}
+
+/// What is declined comes back at once and is not queued.
+#[test]
+fn declined_requests_come_back() {
+    let mut none = part(&config(5, 300, 0), 3);
+    for id in 0..1_000 {
+        assert_eq!(
+            none.enqueue(request(id, START), CLASS, START)
+                .unwrap_err()
+                .id,
+            id
+        );
+    }
+    assert!(none.is_empty());
+    let mut some = part(&config(5, 300, 40), 3);
+    let mut declined = 0;
+    for id in 0..10_000 {
+        feed(&mut some);
+        declined += u32::from(some.enqueue(request(id, START), CLASS, START).is_err());
+    }
+    assert_eq!(some.len() + declined, 10_000);
+    assert!((5_755..6_245).contains(&declined), "{declined}");
+}
+
+/// Nothing goes past the queue while any request may be delayed, but what must not be withheld.
+#[test]
+fn passing() {
+    let cost = Cost::of_bytes(0);
+    for (pct, way, want) in [
+        (0, Way::Opportunity, Passed::Counted),
+        (0, Way::Forced, Passed::Counted),
+        (1, Way::Opportunity, Passed::Refused),
+        (1, Way::Forced, Passed::Counted),
+        (100, Way::Opportunity, Passed::Refused),
+        (100, Way::Forced, Passed::Counted),
+    ] {
+        let mut part = part(&config(5, 300, pct), 3);
+        let class = part.classify(&Attrs::UNKNOWN, START);
+        assert!(part.is_live(class));
+        assert_eq!(part.pass(class, cost, way, || START), want, "{pct} {way:?}");
+        let other = ClassId::new(0, 3);
+        assert_eq!(part.pass(other, cost, way, || START), Passed::Stale);
+    }
+}
+
+/// A part that is drained serves at once, the request first that is due first.
+#[test]
+fn force_serves_at_once() {
+    let mut part = part(&config(5, 300, 100), 4);
+    for id in 0..100 {
+        part.enqueue(request(id, START), CLASS, START).unwrap();
+    }
+    let mut last = 0;
+    for _ in 0..100 {
+        let due = until(&mut part, START);
+        assert!(due >= last && due > START);
+        last = due;
+        assert!(id(part.get(&view(START, true))).is_some());
+    }
+    assert!(matches!(part.get(&view(START, true)), Get::Empty));
+}
+
+/// Changes are for those who come later.
+#[test]
+fn update_in_place() {
+    let (old, new) = (config(10, 10, 100), config(2, 2, 100));
+    let mut part = part(&old, 4);
+    part.enqueue(request(1, START), CLASS, START).unwrap();
+    let update = old.update_to(&new).unwrap();
+    assert_eq!(part.update(update, START), Update(old.setting()));
+    part.enqueue(request(2, START), CLASS, START).unwrap();
+    assert_eq!(until(&mut part, START), START + 2 * SECOND);
+    assert_eq!(id(part.get(&view(START + 2 * SECOND, false))), Some(2));
+    assert_eq!(until(&mut part, START + 2 * SECOND), START + 10 * SECOND);
+    part.update(new.update_to(&config(0, 300, 0)).unwrap(), START);
+    assert!(part.enqueue(request(3, START), CLASS, START).is_err());
+    assert_eq!(id(part.get(&view(START + 10 * SECOND, false))), Some(1));
+    // Another bound of records needs another part.
+    let more = Tunables {
+        buffer_max: BufferMax::new(256).unwrap(),
+        ..Tunables::default()
+    };
+    assert!(config(5, 300, 100).update_to(&old.with(&more)).is_none());
+}
+
+#[test]
+fn heads_have_their_own_setting() {
+    let mut tunables = Tunables::default();
+    tunables.set_min("hp_delay_min:1").unwrap();
+    tunables.set_pct("reg_delay_pct:7").unwrap();
+    let config = Config::parse(None, &tunables).unwrap();
+    assert_eq!(config.setting(), Setting::new(5, 300, 7));
+    let high = config.on(Priority::High);
+    assert_eq!(high.setting(), Setting::new(1, 300, 100));
+    assert_eq!(
+        high.with(&Tunables::default()).setting(),
+        Setting::new(5, 300, 100)
+    );
+    assert!(Config::parse(Some("5"), &tunables).is_err());
+    assert!(config.argument().is_none());
+}
+
+/// What is beyond the bound waits in line, and no request is later than it would have been, but for those
+/// before it.
+#[test]
+fn bounded_records() {
+    let few = Tunables {
+        buffer_max: BufferMax::new(256).unwrap(),
+        ..tunables(1, 1, 100)
+    };
+    let config = Config::parse(None, &few).unwrap();
+    let mut part = part(&config, 5);
+    for id in 0..1_000 {
+        feed(&mut part);
+        let now = START + id;
+        part.enqueue(request(id, now), CLASS, now).unwrap();
+        assert!(part.records.live() <= 256);
+        assert!(part.line.is_empty() || part.records.live() == 256);
+    }
+    assert_eq!(
+        (part.len(), part.line.len(), part.overflow()),
+        (1_000, 744, 744)
+    );
+    assert_eq!(until(&mut part, START), START + SECOND);
+    for want in 0..1_000 {
+        // The line notes even times: one late by a nanosecond at most.
+        let now = START + SECOND + want + 1;
+        assert_eq!(id(part.get(&view(now, false))), Some(want));
+        assert!(part.line.is_empty() || part.records.live() == 256);
+    }
+    assert!(part.is_empty());
+}
+
+/// Without any memory all wait in line, and are served when they are due.
+#[test]
+fn without_memory() {
+    let config = config(1, 1, 100);
+    let mut part = State::<Request>::without_memory(&config, 1).unwrap();
+    for id in 0..10 {
+        part.enqueue(request(id, START), CLASS, START).unwrap();
+    }
+    assert_eq!((part.len(), part.records.live()), (10, 0));
+    let due = until(&mut part, START);
+    assert!((START + SECOND..=START + SECOND + 1).contains(&due));
+    assert_eq!(id(part.get(&view(due, false))), Some(0));
+    assert_eq!(id(part.get(&view(START, true))), Some(1));
+    // Memory comes: they move over.
+    feed(&mut part);
+    assert_eq!(
+        (part.len(), part.records.live(), part.line.len()),
+        (8, 8, 0)
+    );
+    assert_eq!(id(part.get(&view(due, false))), Some(2));
+}
+
+/// Random arrivals, decisions, removals and changes against a list of who is due when.
+#[test]
+fn against_a_model() {
+    for (seed, buffer) in [(1, 256), (2, 65_536)] {
+        let mut rng = Rng::new(seed);
+        let few = Tunables {
+            buffer_max: BufferMax::new(buffer).unwrap(),
+            ..tunables(0, 3, 100)
+        };
+        let mut part = part(&Config::parse(None, &few).unwrap(), seed);
+        let mut queued = Vec::new();
+        let mut now = START;
+        for id in 0..20_000u64 {
+            now += rng.below(SECOND / 100);
+            feed(&mut part);
+            // First more come than go.
+            let arrives = rng.below(100) < if id < 8_000 { 80 } else { 40 };
+            if arrives {
+                let mut item = request(id, now);
+                let place = item.register();
+                part.enqueue(item, CLASS, now).unwrap();
+                queued.push((id, now, place));
+            } else if rng.below(2) == 0 && !queued.is_empty() {
+                let (id, _, place) = queued.swap_remove(rng.below(queued.len() as u64) as usize);
+                let mut item = part.dequeue(CLASS, &place, now).unwrap();
+                assert_eq!(item.id, id);
+                assert!(part.dequeue(CLASS, &place, now).is_none());
+                item.unregister(place);
+            } else {
+                match part.get(&view(now, false)) {
+                    Get::Item((mut item, _)) => {
+                        let at = queued.iter().position(|(id, ..)| *id == item.id).unwrap();
+                        let (_, came, place) = queued.swap_remove(at);
+                        item.unregister(place);
+                        assert!(buffer == 256 || now >= came);
+                    }
+                    Get::Throttled { until } => assert!(until > now && until <= now + 3 * SECOND),
+                    Get::Empty => assert!(queued.is_empty()),
+                }
+            }
+            assert_eq!(part.len() as usize, queued.len());
+        }
+        for (_, _, place) in queued {
+            part.dequeue(CLASS, &place, now).unwrap().unregister(place);
+        }
+        assert!(part.is_empty() && matches!(part.get(&view(now, false)), Get::Empty));
+        assert_eq!((part.records.live(), part.queue), (0, Root::EMPTY));
+    }
+}
+
+/// Texts and what becomes of the three parameters, from the defaults.
+#[test]
+fn parameters() {
+    type Want = Option<[u32; 2]>;
+    let table: &[(&str, Want, Want, Want)] = &[
+        ("0", Some([0, 0]), None, Some([0, 0])),
+        ("5", Some([5, 5]), Some([5, 5]), Some([5, 5])),
+        ("4", Some([4, 4]), None, Some([4, 4])),
+        (
+            "100\n",
+            Some([100, 100]),
+            Some([100, 100]),
+            Some([100, 100]),
+        ),
+        ("101", Some([101, 101]), Some([101, 101]), None),
+        ("300", Some([300, 300]), Some([300, 300]), None),
+        ("301", None, Some([301, 301]), None),
+        ("65535", None, Some([65_535, 65_535]), None),
+        ("65536", None, None, None),
+        ("-1", None, None, None),
+        ("+1", None, None, None),
+        ("1s", None, None, None),
+        ("1.5", None, None, None),
+        ("x", None, None, None),
+        ("", None, None, None),
+    ];
+    let get = |t: &Tunables| {
+        (
+            [t.min.regular.get(), t.min.high.get()],
+            [t.max.regular.get(), t.max.high.get()],
+            [t.pct.regular.get(), t.pct.high.get()],
+        )
+    };
+    for &(text, min, max, pct) in table {
+        let default = Tunables::default();
+        assert_eq!(get(&default), ([5, 5], [300, 300], [100, 100]));
+        let mut t = default;
+        let done = t.set_min(text).map_err(|error| error.code);
+        assert_eq!(done, min.map(|_| ()).ok_or(Code::Invalid), "min {text:?}");
+        assert_eq!(get(&t).0, min.unwrap_or([5, 5]), "min {text:?}");
+        let mut t = default;
+        let done = t.set_max(text).map_err(|error| error.code);
+        assert_eq!(done, max.map(|_| ()).ok_or(Code::Invalid), "max {text:?}");
+        assert_eq!(get(&t).1, max.unwrap_or([300, 300]), "max {text:?}");
+        let mut t = default;
+        let done = t.set_pct(text).map_err(|error| error.code);
+        assert_eq!(done, pct.map(|_| ()).ok_or(Code::Invalid), "pct {text:?}");
+        assert_eq!(get(&t).2, pct.unwrap_or([100, 100]), "pct {text:?}");
+    }
+}
+
+/// By name, for one head or both; all of it or nothing.
+#[test]
+fn parameters_by_name() {
+    for (text, want) in [
+        ("reg_delay_min:7", Some([7, 5])),
+        ("hp_delay_min:7", Some([5, 7])),
+        ("reg_delay_min:7 hp_delay_min:8", Some([7, 8])),
+        ("hp_delay_min: 8 reg_delay_min: 7\n", Some([7, 8])),
+        ("reg_delay_min:300 hp_delay_min:300", Some([300, 300])),
+        ("reg_delay_min:7 hp_delay_min:301", None),
+        ("reg_delay_min:7 reg_delay_min:8", None),
+        ("reg_delay_max:7", None),
+        ("delay_min:7", None),
+        ("reg_delay_min:", None),
+        ("reg_delay_min:7x", None),
+        ("7 hp_delay_min:8", None),
+        ("reg_delay_min:      7 hp_delay_min:      8", None),
+    ] {
+        let mut t = Tunables::default();
+        assert_eq!(t.set_min(text).is_ok(), want.is_some(), "{text:?}");
+        let got = [t.min.regular.get(), t.min.high.get()];
+        assert_eq!(got, want.unwrap_or([5, 5]), "{text:?}");
+    }
+    let t = Tunables::default();
+    let mut out = String::new();
+    t.min.write(MIN.0, &mut out).unwrap();
+    t.max.write(MAX.0, &mut out).unwrap();
+    t.pct.write(PCT.0, &mut out).unwrap();
+    assert_eq!(
+        out,
+        "reg_delay_min:5    \nhp_delay_min:5    \nreg_delay_max:300  \nhp_delay_max:300  \n\
+         reg_delay_pct:100\nhp_delay_pct:100\n"
+    );
+}

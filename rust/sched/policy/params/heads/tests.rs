@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Every form that is taken, and what is refused.
+
+use super::*;
+use crate::sched::{
+    error::Code,
+    policy::params::{choice, number},
+};
+
+number! {
+    /// A number.
+    Number, 1..=65_535 = 8, "not a number from 1 to 65535"
+}
+
+choice! {
+    /// A word.
+    Word, "not a word":
+    /// The first.
+    #[default]
+    Reads = "reads",
+    /// One that another one begins with.
+    Both = "reads_and_writes",
+}
+
+values! {
+    Number: 5,
+    Word: 0,
+}
+
+/// What becomes of 1 and 2, if the text is taken.
+fn numbers(text: &str) -> Option<(u32, u32)> {
+    let before = PerHead {
+        regular: Number::new(1).unwrap(),
+        high: Number::new(2).unwrap(),
+    };
+    let after = before.with("quantum", 34, text);
+    if let Err(error) = after {
+        assert_eq!(error.code, Code::Invalid, "{text:?}");
+    }
+    let after = after.ok()?;
+    Some((after.regular.get(), after.high.get()))
+}
+
+#[test]
+fn forms_of_numbers() {
+    for (text, want) in [
+        ("16", Some((16, 16))),
+        ("16\n", Some((16, 16))),
+        (" 16 ", Some((16, 16))),
+        ("65535", Some((65_535, 65_535))),
+        ("reg_quantum:16", Some((16, 2))),
+        ("hp_quantum:16", Some((1, 16))),
+        ("reg_quantum:16\n", Some((16, 2))),
+        ("reg_quantum: 16", Some((16, 2))),
+        ("hp_quantum:\t 16", Some((1, 16))),
+        ("reg_quantum:16 hp_quantum:8", Some((16, 8))),
+        ("hp_quantum:8 reg_quantum:16\n", Some((16, 8))),
+        ("hp_quantum: 8   reg_quantum: 16", Some((16, 8))),
+        ("reg_quantum:65535 hp_quantum:65535", Some((65_535, 65_535))),
+        (
+            "reg_quantum:65535 hp_quantum:65535\n",
+            Some((65_535, 65_535)),
+        ),
+        ("reg_quantum:8    \nhp_quantum:8    ", Some((8, 8))),
+        // One byte too many.
+        ("reg_quantum:65535  hp_quantum:65535", None),
+        ("00000000000000000000000000000000016", None),
+        // Nothing is taken if one value is wrong.
+        ("reg_quantum:16 hp_quantum:0", None),
+        ("reg_quantum:0 hp_quantum:8", None),
+        ("reg_quantum:16 hp_quantum:", None),
+        ("reg_quantum:16 hp_quantum", None),
+        ("reg_quantum:16 8", None),
+        ("8 reg_quantum:16", None),
+        ("reg_quantum:16hp_quantum:8", None),
+        ("reg_quantum:16,hp_quantum:8", None),
+        ("reg_quantum:1 reg_quantum:2", None),
+        ("hp_quantum:1 hp_quantum:1", None),
+        ("", None),
+        ("\n", None),
+        (" ", None),
+        ("0", None),
+        ("65536", None),
+        ("-1", None),
+        ("+1", None),
+        ("1.5", None),
+        ("0x10", None),
+        ("16x", None),
+        ("16 8", None),
+        ("4294967297", None),
+        (":16", None),
+        ("quantum:16", None),
+        ("reg_:16", None),
+        ("reg_quantum16", None),
+        ("reg_quantum :16", None),
+        ("reg_quantum::16", None),
+        ("REG_quantum:16", None),
+        ("reg_quantumx:16", None),
+        ("xreg_quantum:16", None),
+        ("reg_hp_quantum:16", None),
+        ("reg_offset_type:16", None),
+        ("r\u{e9}g_quantum:16", None),
+    ] {
+        assert_eq!(numbers(text), want, "{text:?}");
+    }
+}
+
+/// Words are taken whole: what only begins with one is refused.
+#[test]
+fn forms_of_words() {
+    let before = PerHead::<Word>::default();
+    for (text, want) in [
+        ("reads", Some((Word::Reads, Word::Reads))),
+        ("reads_and_writes\n", Some((Word::Both, Word::Both))),
+        (
+            "hp_supported:reads_and_writes",
+            Some((Word::Reads, Word::Both)),
+        ),
+        (
+            "reg_supported:reads_and_writes hp_supported: reads",
+            Some((Word::Both, Word::Reads)),
+        ),
+        ("readsfoo", None),
+        ("read", None),
+        ("Reads", None),
+        ("reads reads", None),
+        ("reg_supported:readsfoo", None),
+        ("reg_supported:", None),
+        ("reg_supported:reads hp_supported:8", None),
+    ] {
+        let after = before.with("supported", 60, text).ok();
+        let after = after.map(|after| (after.regular, after.high));
+        assert_eq!(after, want, "{text:?}");
+    }
+}
+
+#[test]
+fn shown_as_taken() {
+    let mut out = String::new();
+    let heads = PerHead {
+        regular: Number::new(16).unwrap(),
+        high: Number::new(65_535).unwrap(),
+    };
+    heads.write("quantum", &mut out).unwrap();
+    assert_eq!(out, "reg_quantum:16   \nhp_quantum:65535\n");
+    assert_eq!(numbers(&out), Some((16, 65_535)));
+    assert_eq!(heads.of(Priority::Regular).get(), 16);
+    assert_eq!(heads.of(Priority::High).get(), 65_535);
+    let mut out = String::new();
+    let words = PerHead::both(Word::Both);
+    words.write("supported", &mut out).unwrap();
+    assert_eq!(
+        out,
+        "reg_supported:reads_and_writes\nhp_supported:reads_and_writes\n"
+    );
+    let back = PerHead::default().with("supported", 64, &out);
+    assert_eq!(back, Ok(words));
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What users set: each parameter has its own type, which cannot hold a wrong value.
+
+use super::{Bounds, Tuned};
+use crate::sched::{
+    attr::Priority,
+    item::Direction,
+    policy::params::{
+        choice,
+        heads::{values, PerHead},
+        number, BufferMax, ClassesMax,
+    },
+};
+
+number! {
+    /// Requests of one object or target that are served together, at most.
+    Quantum, 1..=65_535 = 256, "quantum is not a number from 1 to 65535"
+}
+
+choice! {
+    /// By which offsets requests are sorted.
+    OffsetType, "unknown offset type, expected physical or logical":
+    /// Those on the device.
+    #[default]
+    Physical = "physical",
+    /// Those in the file.
+    Logical = "logical",
+}
+
+choice! {
+    /// Which requests are sorted; the others are declined.
+    Supported, "expected reads, writes or reads_and_writes":
+    /// Those that read.
+    #[default]
+    Reads = "reads",
+    /// Those that write.
+    Writes = "writes",
+    /// Both.
+    Both = "reads_and_writes",
+}
+
+impl Supported {
+    /// Whether a request that goes this way is one of them.
+    pub fn has(self, direction: Direction) -> bool {
+        match direction {
+            Direction::Read => self != Self::Writes,
+            Direction::Write => self != Self::Reads,
+            Direction::Other => false,
+        }
+    }
+}
+
+values! {
+    Quantum: 5,
+    OffsetType: 0,
+    Supported: 0,
+}
+
+/// How a parameter with a value for each head is called in its text, and how long that may be, in bytes.
+pub type Form = (&'static str, usize);
+
+/// Of quanta.
+pub const QUANTUM: Form = ("quantum", 34);
+
+/// Of offset types.
+pub const OFFSET_TYPE: Form = ("offset_type", 48);
+
+/// Of what is supported.
+pub const SUPPORTED: Form = ("supported", 60);
+
+/// What users can set of `orr` and `trr`; it survives stops and starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Tunables {
+    /// Length of a batch.
+    pub quantum: PerHead<Quantum>,
+    /// What is sorted by.
+    pub offset_type: PerHead<OffsetType>,
+    /// What is sorted.
+    pub supported: PerHead<Supported>,
+    /// Bound of the class table.
+    pub classes_max: ClassesMax,
+    /// Bound of the requests that are sorted.
+    pub buffer_max: BufferMax,
+}
+
+/// How requests are sorted on one head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sorting {
+    /// By which offsets.
+    pub offset_type: OffsetType,
+    /// Which requests.
+    pub supported: Supported,
+}
+
+impl Tuned for Tunables {
+    type Setting = Sorting;
+
+    fn quantum(&self, priority: Priority) -> u32 {
+        self.quantum.of(priority).get()
+    }
+
+    fn setting(&self, priority: Priority) -> Sorting {
+        Sorting {
+            offset_type: self.offset_type.of(priority),
+            supported: self.supported.of(priority),
+        }
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds {
+            classes: self.classes_max.get(),
+            requests: self.buffer_max.get(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults() {
+        let tunables = Tunables::default();
+        let mut out = String::new();
+        tunables.quantum.write(QUANTUM.0, &mut out).unwrap();
+        tunables.offset_type.write(OFFSET_TYPE.0, &mut out).unwrap();
+        tunables.supported.write(SUPPORTED.0, &mut out).unwrap();
+        assert_eq!(
+            out,
+            "reg_quantum:256  \nhp_quantum:256  \n\
+             reg_offset_type:physical\nhp_offset_type:physical\n\
+             reg_supported:reads\nhp_supported:reads\n"
+        );
+        let bounds = tunables.bounds();
+        assert_eq!((bounds.classes, bounds.requests), (16_384, 65_536));
+    }
+
+    /// The longest text of each fits.
+    #[test]
+    fn longest_texts() {
+        let tunables = Tunables::default();
+        let quantum = "reg_quantum:65535 hp_quantum:65535";
+        let (name, longest) = QUANTUM;
+        assert_eq!(quantum.len(), longest);
+        assert!(tunables.quantum.with(name, longest, quantum).is_ok());
+        let offset = "reg_offset_type:physical hp_offset_type:physical";
+        let (name, longest) = OFFSET_TYPE;
+        assert_eq!(offset.len(), longest);
+        assert!(tunables.offset_type.with(name, longest, offset).is_ok());
+        let supported = "reg_supported:reads_and_writes hp_supported:reads_and_writes";
+        let (name, longest) = SUPPORTED;
+        assert_eq!(supported.len(), longest);
+        assert!(tunables.supported.with(name, longest, supported).is_ok());
+    }
+
+    #[test]
+    fn supported() {
+        for (supported, read, write) in [
+            (Supported::Reads, true, false),
+            (Supported::Writes, false, true),
+            (Supported::Both, true, true),
+        ] {
+            let got = [Direction::Read, Direction::Write, Direction::Other];
+            let got = got.map(|direction| supported.has(direction));
+            assert_eq!(got, [read, write, false]);
+        }
+    }
+}

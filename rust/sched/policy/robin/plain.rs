@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A store in which the requests of a class keep their order of arrival, linked through the memory that they
+//! bring along.
+//!
+//! # What a request is marked with
+//!
+//! The mark of an item has 64 bits, and a tag has 128. So a bin knows the whole tag of its front, and the
+//! mark has as much of the tag as the next front can differ in:
+//!
+//! ```text
+//!  63          36 35                            0
+//! ├──────────────┼───────────────────────────────┤
+//!   round, 28 bits      sequence, 36 bits
+//! ```
+//!
+//! Neighbours in a bin are of the same batch or of two that follow each other, whose rounds differ by one.
+//! Only requests that were taken out of the middle make gaps: a step of 2^28 rounds would need that many
+//! requests queued in one class, for which there is no memory. Their sequences differ by the number of
+//! batches that other classes began between the two arrivals, while the first one was queued. A request is
+//! served long before 2^36 batches begin: at 10^6 per second that takes 19 hours.
+
+use super::{
+    store::{At, Store},
+    Bounds, Tag,
+};
+use crate::sched::{
+    item::{Cost, Fifo, Item, Place},
+    mem::{Need, NoMemory},
+};
+use core::marker::PhantomData;
+
+/// Bits of the sequence in a mark.
+const SEQUENCE_BITS: u32 = 36;
+
+/// The sequence in a mark.
+const SEQUENCE: u64 = (1 << SEQUENCE_BITS) - 1;
+
+/// The round in a mark, after the sequence was shifted out.
+const ROUND: u64 = (1 << (64 - SEQUENCE_BITS)) - 1;
+
+impl Tag {
+    /// As much of it as fits.
+    const fn mark(self) -> u64 {
+        (self.round << SEQUENCE_BITS) | (self.sequence & SEQUENCE)
+    }
+
+    /// The tag with `mark` that is not before this one.
+    const fn forward(self, mark: u64) -> Self {
+        let rounds = (mark >> SEQUENCE_BITS).wrapping_sub(self.round) & ROUND;
+        let sequences = mark.wrapping_sub(self.sequence) & SEQUENCE;
+        Self {
+            round: self.round.wrapping_add(rounds),
+            sequence: self.sequence.wrapping_add(sequences),
+        }
+    }
+}
+
+/// No memory is wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct PlainNeed;
+
+/// No memory.
+pub struct PlainSpare;
+
+impl Need for PlainNeed {
+    type Spare = PlainSpare;
+
+    fn is_empty(&self) -> bool {
+        true
+    }
+
+    fn allocate(&self) -> Result<PlainSpare, NoMemory> {
+        Ok(PlainSpare)
+    }
+}
+
+/// Requests in the order of arrival.
+///
+/// # Invariants
+///
+/// If `fifo` is not empty, `front` is the tag of its oldest item; the mark of each item is that of its tag.
+pub struct Bin<F> {
+    fifo: F,
+    front: Tag,
+}
+
+impl<F: Fifo> Bin<F> {
+    /// An item was taken out: finds the tag of the front again.
+    fn settle(&mut self) {
+        if let Some(item) = self.fifo.front() {
+            self.front = self.front.forward(item.mark());
+        }
+    }
+}
+
+/// The store has nothing of its own.
+pub struct Plain<I>(PhantomData<fn(I)>);
+
+impl<I: Item> Store<I> for Plain<I> {
+    type Setting = ();
+    type Bin = Bin<I::Fifo>;
+    type Need = PlainNeed;
+    type Spare = PlainSpare;
+
+    fn new(_bounds: Bounds, _setting: ()) -> Result<Self, NoMemory> {
+        Ok(Self(PhantomData))
+    }
+
+    fn set(&mut self, _setting: ()) {}
+
+    fn capacity(&self) -> usize {
+        usize::MAX
+    }
+
+    fn create(&mut self, _slot: u32) {}
+
+    fn wants(&self, _slots: usize) -> PlainNeed {
+        PlainNeed
+    }
+
+    fn feed(&mut self, spare: PlainSpare) -> PlainSpare {
+        spare
+    }
+
+    fn takes(&self, _cost: Cost) -> bool {
+        true
+    }
+
+    fn bin() -> Bin<I::Fifo> {
+        Bin {
+            fifo: I::Fifo::new(),
+            front: Tag::default(),
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, _at: At, bin: &mut Bin<I::Fifo>, mut item: I, tag: Tag) {
+        if bin.fifo.is_empty() {
+            bin.front = tag;
+        }
+        item.set_mark(tag.mark());
+        bin.fifo.push(item);
+    }
+
+    #[inline]
+    fn front(&self, bin: &Bin<I::Fifo>) -> Option<Tag> {
+        (!bin.fifo.is_empty()).then_some(bin.front)
+    }
+
+    #[inline]
+    fn pop(&mut self, _at: At, bin: &mut Bin<I::Fifo>) -> Option<(I, Tag)> {
+        let item = bin.fifo.pop()?;
+        let tag = bin.front;
+        bin.settle();
+        Some((item, tag))
+    }
+
+    fn remove(&mut self, _at: At, bin: &mut Bin<I::Fifo>, place: &I::Place) -> Option<(I, Tag)> {
+        let tag = bin.front.forward(place.mark());
+        let item = bin.fifo.remove(place)?;
+        bin.settle();
+        Some((item, tag))
+    }
+
+    fn refill(&self) -> Option<u32> {
+        None
+    }
+
+    fn draw(&mut self, _at: At, _bin: &mut Bin<I::Fifo>) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tags come back from their marks, across both wraps, as long as steps are short.
+    #[test]
+    fn marks() {
+        let far = Tag {
+            round: (1 << 28) * 7 - 2,
+            sequence: (1 << 36) * 5 - 3,
+        };
+        for start in [Tag::default(), far] {
+            for (rounds, sequences) in [
+                (0, 0),
+                (1, 0),
+                (1, 1),
+                (2, 5),
+                (1, SEQUENCE),
+                (ROUND, SEQUENCE),
+            ] {
+                let tag = Tag {
+                    round: start.round + rounds,
+                    sequence: start.sequence + sequences,
+                };
+                assert_eq!(start.forward(tag.mark()), tag);
+            }
+        }
+    }
+}

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A store in which the requests of a class are sorted by their ranges, batch by batch.
+//!
+//! # Vocabulary
+//!
+//! - *Record*: what keeps a sorted request, an entry of a slab; requests are found by it again.
+//! - *Line*: the requests of a class that came when there was no record for them, in the order of arrival,
+//!   linked through the memory that they bring along.
+//! - *Share*: as many records as each class may have when all have some.
+//!
+//! ```text
+//!            a record is free, the class has less
+//!            than its share and nobody in its line
+//!  push ──┬──────────────────────────────────────────► sorted ──► pop
+//!         │                                              ▲         ▲
+//!         └──────► line ──────────── draw ───────────────┘         │
+//!                   └───────── no request of the class is sorted ──┘
+//! ```
+//!
+//! A record that becomes free goes to the class with a line whose turn comes first. So nothing is lost or
+//! declined when the bound is met: only fewer requests are sorted at a time, always the ones that are
+//! served next.
+//!
+//! # Order
+//!
+//! By batch, then by the start of the range, then the shorter range first, then in the order of arrival.
+//! Offsets on the device are compared as they are; offsets in files only within one object.
+
+use super::{
+    params::{OffsetType, Sorting},
+    ring::{Ring, RingNeed, RingSpare},
+    store::{At, Store},
+    Bounds, Tag,
+};
+use crate::sched::{
+    heap::Sort,
+    item::{Cost, Fifo, Item, Place},
+    leftist::{Forest, Knot, Root},
+    mem::{Need, NoMemory, Pile},
+    slab::{Handle, Slab, SlabPile},
+};
+use core::{cmp::Ordering, marker::PhantomData};
+
+/// Records that can be made without new memory, at least, as long as the worker keeps up.
+const RESERVE: u32 = 64;
+
+/// What the requests of a class are ordered by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank {
+    round: u64,
+    object: u64,
+    start: u64,
+    end: u64,
+    arrival: u64,
+}
+
+impl Sort for Rank {
+    #[inline]
+    fn compare(&self, other: &Self) -> Ordering {
+        self.cmp(other)
+    }
+}
+
+/// A sorted request.
+struct Record<I> {
+    item: I,
+    /// Slot of its class.
+    class: u32,
+}
+
+/// The requests of a class.
+///
+/// # Invariants
+///
+/// - `root` has `records` records, all of this class, each with the mark of its item.
+/// - Who is in `line` came after those in `root`, and is marked with twice its round.
+pub struct Bin<F> {
+    root: Root,
+    records: u32,
+    line: F,
+}
+
+/// What memory a [`Sorted`] wants, in chunks.
+pub struct SortedNeed<I> {
+    records: usize,
+    knots: usize,
+    lines: RingNeed,
+    item: PhantomData<fn(I)>,
+}
+
+impl<I> Clone for SortedNeed<I> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<I> Copy for SortedNeed<I> {}
+
+/// Memory for a [`Sorted`].
+pub struct SortedSpare<I> {
+    records: SlabPile<Record<I>>,
+    knots: Pile<Knot<Rank>>,
+    lines: RingSpare,
+}
+
+impl<I> Need for SortedNeed<I> {
+    type Spare = SortedSpare<I>;
+
+    fn is_empty(&self) -> bool {
+        self.records == 0 && self.knots == 0 && self.lines.is_empty()
+    }
+
+    fn allocate(&self) -> Result<SortedSpare<I>, NoMemory> {
+        Ok(SortedSpare {
+            records: SlabPile::allocate(self.records)?,
+            knots: Pile::allocate(self.knots)?,
+            lines: self.lines.allocate()?,
+        })
+    }
+}
+
+/// Requests in the order of their ranges.
+///
+/// # Invariants
+///
+/// - A class is in `lines` exactly if its line is not empty, with the turn of the oldest in it.
+/// - `waiting` requests are in all lines.
+/// - The forest has memory for every record.
+pub struct Sorted<I> {
+    records: Slab<Record<I>>,
+    forest: Forest<Rank>,
+    lines: Ring,
+    waiting: u32,
+    max: u32,
+    /// Counts the records made.
+    arrivals: u64,
+    setting: Sorting,
+}
+
+impl<I: Item> Sorted<I> {
+    /// What `item` is ordered by in `round`.
+    fn rank(&mut self, item: &I, round: u64) -> Rank {
+        let spot = item.spot();
+        let (object, start) = match self.setting.offset_type {
+            OffsetType::Physical => (0, spot.offset),
+            OffsetType::Logical => (spot.object, spot.logical),
+        };
+        self.arrivals = self.arrivals.wrapping_add(1);
+        Rank {
+            round,
+            object,
+            start,
+            end: start.saturating_add(spot.length),
+            arrival: self.arrivals,
+        }
+    }
+
+    /// Whether there is memory for another record.
+    fn has_room(&self) -> bool {
+        let slots = self.records.slots();
+        let capacity = self.records.capacity().min(self.forest.capacity());
+        self.records.vacant() > 0 || slots < capacity
+    }
+
+    /// Sorts `item` into a bin; hands it back if there is no memory.
+    fn file(&mut self, at: At, bin: &mut Bin<I::Fifo>, item: I, round: u64) -> Result<(), I> {
+        if !self.has_room() {
+            return Err(item);
+        }
+        let rank = self.rank(&item, round);
+        let record = Record {
+            item,
+            class: at.slot,
+        };
+        let handle = self.records.insert(record).map_err(|record| record.item)?;
+        if let Some(record) = self.records.get_mut(handle) {
+            record.item.set_mark(handle.bits());
+        }
+        self.forest.create(handle.slot());
+        self.forest.push(&mut bin.root, rank, handle.slot());
+        bin.records = bin.records.saturating_add(1);
+        Ok(())
+    }
+
+    /// Takes the record in `slot` out of a bin.
+    fn take(&mut self, bin: &mut Bin<I::Fifo>, slot: u32) -> Option<(I, Tag)> {
+        let round = self.forest.key(slot)?.round;
+        self.forest.remove(&mut bin.root, slot);
+        bin.records = bin.records.saturating_sub(1);
+        let record = self.records.remove(slot)?;
+        Some((record.item, Tag { round, sequence: 0 }))
+    }
+
+    /// Appends `item` to the line of a bin.
+    fn join(&mut self, at: At, bin: &mut Bin<I::Fifo>, mut item: I, round: u64) {
+        item.set_mark(round << 1);
+        if bin.line.is_empty() {
+            self.lines.set(at.slot, Some(at.turn(round)));
+        }
+        bin.line.push(item);
+        self.waiting = self.waiting.saturating_add(1);
+    }
+
+    /// An item of the line of a bin was taken out: its front may be another one.
+    fn shorten(&mut self, at: At, bin: &Bin<I::Fifo>) {
+        self.waiting = self.waiting.saturating_sub(1);
+        let front = bin.line.front().map(|item| at.turn(item.mark() >> 1));
+        self.lines.set(at.slot, front);
+    }
+}
+
+impl<I: Item> Store<I> for Sorted<I> {
+    type Setting = Sorting;
+    type Bin = Bin<I::Fifo>;
+    type Need = SortedNeed<I>;
+    type Spare = SortedSpare<I>;
+
+    fn new(bounds: Bounds, setting: Sorting) -> Result<Self, NoMemory> {
+        let classes = (bounds.classes as usize).saturating_add(1);
+        // One beyond the bound for each class.
+        let records = classes.saturating_add(bounds.requests as usize);
+        Ok(Self {
+            records: Slab::new(records)?,
+            forest: Forest::new(records)?,
+            lines: Ring::new(classes)?,
+            waiting: 0,
+            max: bounds.requests,
+            arrivals: 0,
+            setting,
+        })
+    }
+
+    fn set(&mut self, setting: Sorting) -> Sorting {
+        core::mem::replace(&mut self.setting, setting)
+    }
+
+    fn capacity(&self) -> usize {
+        self.lines.capacity()
+    }
+
+    fn create(&mut self, slot: u32) {
+        self.lines.create(slot);
+    }
+
+    /// Records for all that wait, and a reserve of a quarter, at least [`RESERVE`].
+    fn wants(&self, slots: usize) -> SortedNeed<I> {
+        let live = self.records.live();
+        let bound = self.max.max(live).saturating_add(RESERVE);
+        let reserve = RESERVE.max(live / 4).saturating_add(self.waiting);
+        let target = live.saturating_add(reserve).min(bound) as usize;
+        let target = target.max(self.records.slots());
+        let extra = target.saturating_sub(self.records.slots());
+        SortedNeed {
+            records: self.records.wants(extra),
+            knots: self.forest.wants(target),
+            lines: self.lines.wants(slots),
+            item: PhantomData,
+        }
+    }
+
+    fn feed(&mut self, spare: SortedSpare<I>) -> SortedSpare<I> {
+        SortedSpare {
+            records: self.records.feed(spare.records),
+            knots: self.forest.feed(spare.knots),
+            lines: self.lines.feed(spare.lines),
+        }
+    }
+
+    fn takes(&self, cost: Cost) -> bool {
+        self.setting.supported.has(cost.direction)
+    }
+
+    fn bin() -> Bin<I::Fifo> {
+        Bin {
+            root: Root::EMPTY,
+            records: 0,
+            line: I::Fifo::new(),
+        }
+    }
+
+    fn push(&mut self, at: At, bin: &mut Bin<I::Fifo>, mut item: I, tag: Tag) {
+        let share = self.max.checked_div(at.busy).unwrap_or(self.max);
+        let below = self.records.live() < self.max && bin.records < share;
+        if bin.line.is_empty() && (bin.records == 0 || below) {
+            item = match self.file(at, bin, item, tag.round) {
+                Ok(()) => return,
+                Err(item) => item,
+            };
+        }
+        self.join(at, bin, item, tag.round);
+    }
+
+    #[inline]
+    fn front(&self, bin: &Bin<I::Fifo>) -> Option<Tag> {
+        let round = match self.forest.top(bin.root) {
+            Some((_, rank)) => rank.round,
+            None => bin.line.front()?.mark() >> 1,
+        };
+        Some(Tag { round, sequence: 0 })
+    }
+
+    #[inline]
+    fn pop(&mut self, at: At, bin: &mut Bin<I::Fifo>) -> Option<(I, Tag)> {
+        if let Some(slot) = bin.root.top() {
+            return self.take(bin, slot);
+        }
+        let item = bin.line.pop()?;
+        self.shorten(at, bin);
+        let round = item.mark() >> 1;
+        Some((item, Tag { round, sequence: 0 }))
+    }
+
+    fn remove(&mut self, at: At, bin: &mut Bin<I::Fifo>, place: &I::Place) -> Option<(I, Tag)> {
+        let mark = place.mark();
+        if mark & 1 == 1 {
+            let handle = Handle::from_bits(mark);
+            self.records.get(handle).filter(|r| r.class == at.slot)?;
+            return self.take(bin, handle.slot());
+        }
+        let item = bin.line.remove(place)?;
+        self.shorten(at, bin);
+        let round = mark >> 1;
+        Some((item, Tag { round, sequence: 0 }))
+    }
+
+    #[inline]
+    fn refill(&self) -> Option<u32> {
+        if self.waiting == 0 || self.records.live() >= self.max || !self.has_room() {
+            return None;
+        }
+        self.lines.first().map(|(slot, _)| slot)
+    }
+
+    fn draw(&mut self, at: At, bin: &mut Bin<I::Fifo>) {
+        if !self.has_room() {
+            return;
+        }
+        let Some(item) = bin.line.pop() else {
+            return;
+        };
+        let round = item.mark() >> 1;
+        self.shorten(at, bin);
+        if let Err(item) = self.file(at, bin, item, round) {
+            // Never, as there was room; but nothing may be lost.
+            self.join(at, bin, item, round);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! How the requests of classes are kept.
+//!
+//! # Vocabulary
+//!
+//! - *Bin*: the queued requests of one class, in the order in which they are served.
+
+use super::{Bounds, Tag, Turn};
+use crate::sched::{
+    item::{Cost, Item},
+    mem::{Need, NoMemory},
+};
+
+/// The class that a bin belongs to.
+#[derive(Clone, Copy, Debug)]
+pub struct At {
+    /// Its slot.
+    pub slot: u32,
+    /// What breaks its ties, if they are broken by key.
+    pub key: [u64; 2],
+    /// Number of classes with queued requests, this one included.
+    pub busy: u32,
+}
+
+impl At {
+    /// The turn of the class in `round`, with ties broken by key.
+    pub const fn turn(&self, round: u64) -> Turn {
+        Turn {
+            round,
+            tie: self.key,
+        }
+    }
+}
+
+/// What the requests of all classes of a part are kept in.
+///
+/// # Invariants
+///
+/// A request comes out of the bin that it was pushed into, once; tags of one bin never go back.
+pub trait Store<I: Item>: Sized {
+    /// What it can be told while it runs.
+    type Setting: Copy + PartialEq;
+
+    /// The requests of a class.
+    type Bin;
+
+    /// What memory it wants.
+    type Need: Need<Spare = Self::Spare>;
+
+    /// The memory.
+    type Spare;
+
+    /// A store for classes and requests within `bounds`; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    fn new(bounds: Bounds, setting: Self::Setting) -> Result<Self, NoMemory>;
+
+    /// Treats requests that come from now on as `setting` says; returns what it was told before.
+    fn set(&mut self, setting: Self::Setting) -> Self::Setting;
+
+    /// Number of classes that there is memory for.
+    fn capacity(&self) -> usize;
+
+    /// There is a class `slot`, below the capacity.
+    fn create(&mut self, slot: u32);
+
+    /// What is missing for `slots` classes and for more requests.
+    fn wants(&self, slots: usize) -> Self::Need;
+
+    /// Takes memory and hands back what there is no use for.
+    fn feed(&mut self, spare: Self::Spare) -> Self::Spare;
+
+    /// Whether a request of `cost` is one to be kept here; if not, it is declined.
+    fn takes(&self, cost: Cost) -> bool;
+
+    /// An empty bin.
+    fn bin() -> Self::Bin;
+
+    /// Adds a request with `tag`.
+    fn push(&mut self, at: At, bin: &mut Self::Bin, item: I, tag: Tag);
+
+    /// The tag of the request that [`Store::pop`] takes next.
+    fn front(&self, bin: &Self::Bin) -> Option<Tag>;
+
+    /// Takes the request out that is served next, with its tag.
+    fn pop(&mut self, at: At, bin: &mut Self::Bin) -> Option<(I, Tag)>;
+
+    /// Takes the request at `place` out, with its tag; `None` if it is not in the bin.
+    fn remove(&mut self, at: At, bin: &mut Self::Bin, place: &I::Place) -> Option<(I, Tag)>;
+
+    /// Slot of the class that [`Store::draw`] is to be called for, if there is any.
+    fn refill(&self) -> Option<u32>;
+
+    /// Gives a request of the bin what it had to do without when it came; its front keeps its tag.
+    fn draw(&mut self, at: At, bin: &mut Self::Bin);
+}

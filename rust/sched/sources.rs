@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What makes a request of a block device one of high priority.
+
+use crate::sched::error::{Error, Result};
+use core::fmt;
+
+/// A set of reasons for high priority.
+///
+/// # Invariants
+///
+/// No bit is set beyond those of [`Sources::WORDS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sources(u32);
+
+impl Sources {
+    /// The submitter's I/O priority is of the real-time class.
+    pub const REALTIME: Self = Self(1);
+
+    /// The file system calls the request one of metadata.
+    pub const META: Self = Self(2);
+
+    /// Somebody marked the request as one to prefer.
+    pub const PRIO: Self = Self(4);
+
+    /// The reasons by name.
+    const WORDS: [(&'static str, Self); 3] = [
+        ("realtime", Self::REALTIME),
+        ("meta", Self::META),
+        ("prio", Self::PRIO),
+    ];
+
+    /// No reason is good enough.
+    const NONE: &'static str = "none";
+
+    /// The set that [`Sources::bits`] stands for; bits that mean nothing are left out.
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits & 7)
+    }
+
+    /// The set as a number.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Whether one of `others` is in it.
+    pub const fn has(self, others: Self) -> bool {
+        self.0 & others.0 != 0
+    }
+
+    /// The set with those of `others`.
+    pub const fn and(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
+    /// The set of the words of `text`, between blanks; or `none`.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: no word, another one, or one twice.
+    pub fn parse(text: &str) -> Result<Self> {
+        let refused = Error::invalid("high_priority_sources: realtime, meta, prio, or none");
+        if text.trim() == Self::NONE {
+            return Ok(Self(0));
+        }
+        let mut set = Self(0);
+        for word in text.split_ascii_whitespace() {
+            let known = Self::WORDS.iter().find(|(name, _)| *name == word);
+            let (_, one) = known.ok_or(refused)?;
+            if set.has(*one) {
+                return Err(refused);
+            }
+            set = set.and(*one);
+        }
+        if set.0 == 0 {
+            return Err(refused);
+        }
+        Ok(set)
+    }
+}
+
+impl Default for Sources {
+    fn default() -> Self {
+        Self::REALTIME
+    }
+}
+
+impl fmt::Display for Sources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut between = "";
+        for (name, one) in Self::WORDS {
+            if self.has(one) {
+                write!(f, "{between}{name}")?;
+                between = " ";
+            }
+        }
+        if self.0 == 0 {
+            f.write_str(Self::NONE)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words() {
+        for (text, want) in [
+            ("realtime", Some("realtime")),
+            (" prio  realtime\n", Some("realtime prio")),
+            ("meta prio realtime", Some("realtime meta prio")),
+            ("none", Some("none")),
+            ("", None),
+            ("none meta", None),
+            ("meta meta", None),
+            ("Meta", None),
+            ("meta,prio", None),
+        ] {
+            let got = Sources::parse(text).ok().map(|set| set.to_string());
+            assert_eq!(got.as_deref(), want, "{text:?}");
+        }
+        for bits in 0..8 {
+            let set = Sources::from_bits(bits);
+            assert_eq!(Sources::parse(&set.to_string()), Ok(set));
+        }
+        assert_eq!(Sources::default().to_string(), "realtime");
+    }
+}

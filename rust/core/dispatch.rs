@@ -116,6 +116,8 @@ pub(crate) struct Dispatch {
     line: Line,
     /// Targets with parked requests.
     parked: Set,
+    /// The one after that which went on first last time.
+    unparked: Hint,
     targets: [SetOnce<Arc<Target>>; TARGETS_MAX],
 }
 
@@ -134,6 +136,7 @@ impl Dispatch {
             waiting: Set::new(),
             line: Line::new(partitions),
             parked: Set::new(),
+            unparked: Hint::new(0),
             targets: [const { SetOnce::new() }; TARGETS_MAX],
         }
     }
@@ -262,6 +265,17 @@ impl Dispatch {
     /// Targets with parked requests, as bits.
     pub(crate) fn parked(&self) -> u64 {
         self.parked.members()
+    }
+
+    /// The one of the targets `parked`, bits, whose requests go on first: they take turns, or the first one
+    /// would have all slots.
+    pub(crate) fn first_parked(&self, parked: u64) -> u32 {
+        let from = self.unparked.get() as u32 & 63;
+        let ahead = parked.rotate_right(from).trailing_zeros();
+        let first = from.wrapping_add(ahead) & 63;
+        // Two that come at a time may find the same one; that costs a turn.
+        self.unparked.set(first.wrapping_add(1).into());
+        first
     }
 
     /// Takes a slot and a place on `target` for a request that goes down at once.

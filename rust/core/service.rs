@@ -385,7 +385,8 @@ impl Service {
 
     /// Counts the end of a request that was queued or recorded, and decides more requests.
     fn proceed(&self, account: &Account, cost: Cost) {
-        let mut kicks = Kicks::none();
+        // What is parked was decided before what is decided now.
+        let mut kicks = self.unpark(self.dispatch.parked(), false);
         let mut asked = 0;
         if account.ticket.is_some() || account.record.is_some() {
             if let Some(partition) = self.partition(account.home.into()) {
@@ -423,11 +424,17 @@ impl Service {
         kicks.kick(&self.dispatch);
     }
 
-    fn unpark(&self, mut parked: u64, force: bool) -> Kicks {
+    /// Lets requests that are parked at some targets, bits, go on.
+    fn unpark(&self, parked: u64, force: bool) -> Kicks {
         let mut kicks = Kicks::none();
-        while parked != 0 {
-            let index = parked.trailing_zeros() as u16;
-            parked &= parked.wrapping_sub(1);
+        if parked == 0 {
+            return kicks;
+        }
+        let first = self.dispatch.first_parked(parked);
+        let mut left = parked.rotate_right(first);
+        while left != 0 {
+            let index = (left.trailing_zeros().wrapping_add(first) & 63) as u16;
+            left &= left.wrapping_sub(1);
             if let Some(target) = self.dispatch.target(index) {
                 if target.unpark(&self.dispatch, force) {
                     kicks.add(index);

@@ -236,6 +236,14 @@ mod life {
     }
 
     #[test]
+    fn parked_targets_have_turns() {
+        let dispatch = Dispatch::new(2, 1);
+        let pairs = [0b11, 0b11, 0b11, 0b100, 0b11, 1 << 63, 0b1001];
+        let firsts = pairs.map(|parked| dispatch.first_parked(parked));
+        assert!(firsts == [0, 1, 0, 2, 0, 63, 0]);
+    }
+
+    #[test]
     fn slots_are_left_for_other_targets() -> Result {
         // Slots, depth of each target; slots in effect, limit of each target.
         let cases: [(u32, &[u32], u32, u32); 7] = [

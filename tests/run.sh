@@ -22,19 +22,23 @@ set -euo pipefail
 # two CPUs that take turns.
 machines=(
 	"stock:shares:900:icount:fair hp tbf-user fair-tree"
-	"stock:data:420::ext4 switch nowait meta stats"
-	"stock:life:660::load dm-life killed errors hang wrong rules-configfs tbf-storm"
+	"stock:data:540::ext4 switch nowait meta stats order-dm unaware"
+	"stock:turns:600:icount:robin delay health"
+	"stock:life:720::load dm-life killed errors hang wrong params rules-configfs tbf-storm"
 	"stock:cpts:600:icount2:cpts"
+	"stock:order:560::order-user"
 	"stock:user:540::chardev fair-churn"
 	"stock:rates:900:icount:tbf tbf-files tbf-ext4 tbf-wrong"
 	"debug:life:780::kunit load switch errors tbf-storm"
-	"debug:dm:600::dm-life hang"
+	"debug:dm:780::dm-life hang order-dm"
 )
 # With --long: what takes many minutes on the debug kernel.
 long=(
 	"debug:user:900::chardev"
 	"debug:rules:900::rules-configfs"
 	"debug:churn:600::fair-churn"
+	"debug:unaware:600::unaware params"
+	"debug:order:900::order-user"
 )
 rounds=1 only=()
 while [ $# -gt 0 ]; do
@@ -126,7 +130,7 @@ boot() {
 	icount2) how=(--icount --cpus 2) ;;
 	*) how=() ;;
 	esac
-	for tool in nrs-load nrs-check; do [ ! -x "build/tools/$tool" ] || files+=(--file "build/tools/$tool:/bin/$tool"); done
+	for tool in nrs-load nrs-check nrs-overlap; do [ ! -x "build/tools/$tool" ] || files+=(--file "build/tools/$tool:/bin/$tool"); done
 	scripts/vm.sh --kernel "$kernel" --name "$name" --timeout "$limit" "${how[@]}" "${files[@]}" -- all.sh ${NRS_LONG:+--long} "$@"
 }
 
@@ -213,7 +217,7 @@ main() {
 		check "scripts: syntax" syntax
 	fi
 	# What the machines run that is not in the system.
-	if wanted stock debug chardev tbf-user fair-churn; then check "tools: build" scripts/build-tools.sh; fi
+	if wanted stock debug chardev tbf-user fair-churn order-dm order-user health robin; then check "tools: build" scripts/build-tools.sh; fi
 	grep -rhoE 'kunit_tests\(nrs_[a-z0-9_]+' rust --include='*.rs' | cut -d'(' -f2 | sort -u >"$logs/suites"
 	for round in $(seq "$rounds"); do
 		[ "$rounds" = 1 ] || log "round $round of $rounds"

@@ -56,10 +56,60 @@ not_starved() {
 	more 5 "$high" "$regular" && more 1 "$((regular * 15))" "$high" && [ "$regular" -gt 20 ]
 }
 
+# Which requests have high priority is a parameter: without "realtime" that class waits like any other.
+sources() {
+	setup fifo 4
+	set_to svc high_priority_sources 'meta prio'
+	load a --numjobs=2 --iodepth=32 --time_based --runtime=8 >/tmp/regular.txt &
+	local regular=$!
+	saturated a
+	realtime --iodepth=1 --runtime=2 >/tmp/without.txt
+	set_to svc high_priority_sources 'meta realtime'
+	realtime --iodepth=1 --runtime=2 >/tmp/with.txt
+	wait "$regular"
+	say "mean latency: without realtime $(terse /tmp/without.txt 16) us, with $(terse /tmp/with.txt 16) us, regular $(terse /tmp/regular.txt 16) us"
+	more 0.7 "$(terse /tmp/without.txt 16)" "$(terse /tmp/regular.txt 16)" && more 3 "$(terse /tmp/without.txt 16)" "$(terse /tmp/with.txt 16)"
+}
+
+# high_entities: how many entities of the high-priority head fairshare knows of.
+high_entities() {
+	grep -c 'queue: .*high_priority' "$(at svc nrs_fairshare_stats)" || true
+}
+
+# Metadata of a file system has high priority if that is asked for, and none otherwise.
+metadata() {
+	module
+	lower nb0 memory_backed=1
+	client a /dev/nb0 svc
+	policy svc 'fairshare uid_fair'
+	mkfs.ext4 -q -b 4096 -E lazy_itable_init=0,lazy_journal_init=0 /dev/mapper/a
+	mkdir -p /mnt/a
+	local source seen
+	for source in none realtime meta prio; do
+		set_to svc high_priority_sources $source
+		# A new instance, which has seen nothing.
+		policy svc fifo
+		policy svc 'fairshare uid_fair'
+		mount -t ext4 /dev/mapper/a /mnt/a
+		ls -R /mnt/a >/dev/null
+		mkdir /mnt/a/$source
+		sync
+		umount /mnt/a
+		seen=$(high_entities)
+		say "$source: $seen entities of high priority"
+		case $source in
+		none | realtime) [ "$seen" = 0 ] ;;
+		*) [ "$seen" -ge 1 ] ;;
+		esac || fail "$source: $(cat "$(at svc nrs_fairshare_stats)")"
+	done
+}
+
 for name in fifo fairshare; do
 	try 40 "$name: high priority overtakes" overtakes "$name"
 	try 40 "$name: regular requests are not starved" not_starved "$name"
 done
 try 40 "a slot is kept for high priority" kept_slot
+try 40 "high_priority_sources: realtime" sources
+try 40 "high_priority_sources: metadata" metadata
 grep -E '^(==|mean|ended)' /out/log | sed 's/^/# /'
 summary

@@ -76,14 +76,14 @@ clean_up() {
 	for dir in /sys/fs/cgroup/test*; do
 		[ ! -d "$dir" ] || echo 1 >"$dir/cgroup.kill"
 	done
-	for pid in $(pidof fio alpha beta 'two#5' 'one#9' fio.1000 dd dmsetup); do kill -KILL "$pid" 2>/dev/null; done
+	for pid in $(pidof fio alpha beta 'two#5' 'one#9' fio.1000 dd nrs-overlap dmsetup); do kill -KILL "$pid" 2>/dev/null; done
 	# What a policy holds back for its rate would keep them for as long.
 	for dir in /sys/kernel/debug/nrs/*/; do [ ! -d "$dir" ] || echo fifo >"$dir/nrs_policies"; done 2>/dev/null
 	# What is suspended or stacked may need another one gone first.
 	for round in 1 2 3; do
 		[ -n "$(devices)" ] || break
 		for name in $(devices); do dm resume "$name"; done
-		wait_for 5 "! pidof fio alpha beta 'two#5' 'one#9' fio.1000 dd >/dev/null"
+		wait_for 5 "! pidof fio alpha beta 'two#5' 'one#9' fio.1000 dd nrs-overlap >/dev/null"
 		for dir in $(awk '$2 ~ "^/mnt/" { print $2 }' /proc/mounts); do umount "$dir"; done
 		for name in $(awk 'NR > 1 { print $1 }' /proc/swaps); do swapoff "$name"; done
 		for name in $(devices); do

@@ -1,0 +1,490 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Submits requests to overlapping ranges of a block device, all from one thread and without waiting, and
+//! checks that they were carried out as if in the order in which they were submitted. What the device holds is lost.
+//!
+//! `nrs-overlap storm DEVICE` reads and writes at random: each read must find what the writes submitted before it
+//! left, and each block must hold what its last write put there. `nrs-overlap probe DEVICE` has many requests
+//! wait, then submits one of real-time I/O priority that overlaps the last of them, and tells how many of
+//! the others were faster.
+//!
+//! Prints one `NAME: NUMBER` per line. Status 0: in order; 1: not in order; 2: requests failed, or it could not run.
+
+use std::{
+    error::Error,
+    fmt::Display,
+    fs::{File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use clap::{Parser, Subcommand};
+
+#[path = "nrs-overlap/record.rs"]
+mod record;
+#[path = "nrs-overlap/ring.rs"]
+mod ring;
+
+use record::{random, Range, Record, Wrong, BLOCK};
+use ring::{Request, Ring};
+
+/// Checks that overlapping requests to a block device keep their order.
+#[derive(Parser)]
+#[command(version)]
+struct Args {
+    /// What follows from the same number is the same requests.
+    #[arg(long, global = true, default_value_t = 1)]
+    seed: u64,
+    /// Requests on their way at a time.
+    #[arg(long, global = true, default_value_t = 64)]
+    depth: usize,
+    #[command(subcommand)]
+    mode: Mode,
+}
+
+#[derive(Subcommand)]
+enum Mode {
+    /// Random reads and writes.
+    Storm(Storm),
+    /// One request of high priority behind many others.
+    Probe(Probe),
+}
+
+#[derive(Parser)]
+struct Storm {
+    /// The device, or several that show the same blocks; requests go to them in turn.
+    #[arg(required = true)]
+    devices: Vec<PathBuf>,
+    /// Requests in all.
+    #[arg(long, default_value_t = 4000)]
+    count: u64,
+    /// Ends earlier after this time, seconds.
+    #[arg(long, default_value_t = 3600.0)]
+    seconds: f64,
+    /// Size of the part of the device that is used, KiB.
+    #[arg(long, default_value_t = 256)]
+    region: usize,
+    /// Size of the largest request, KiB, a multiple of 4.
+    #[arg(long, default_value_t = 16)]
+    largest: usize,
+    /// So many of hundred requests write.
+    #[arg(long, default_value_t = 50)]
+    writes: u64,
+    /// So many of hundred requests have real-time I/O priority.
+    #[arg(long, default_value_t = 0)]
+    high: u64,
+    /// Requests that are handed in at a time, at most.
+    #[arg(long, default_value_t = 8)]
+    batch: u64,
+    /// Requests are those of these users, drawn for each batch.
+    #[arg(long, value_delimiter = ',')]
+    users: Vec<u32>,
+    /// Batches are handed in on all CPUs in turn.
+    #[arg(long)]
+    hop: bool,
+}
+
+#[derive(Parser)]
+struct Probe {
+    /// The device.
+    device: PathBuf,
+    /// How often.
+    #[arg(long, default_value_t = 1)]
+    rounds: u64,
+    /// Requests at the end of the queue of which each overlaps the one before it; the last of them is the one
+    /// that the request of high priority overlaps. The rest overlap nothing.
+    #[arg(long, default_value_t = 1)]
+    chain: usize,
+    /// Size of each request, KiB, a multiple of 4.
+    #[arg(long, default_value_t = 4)]
+    size: usize,
+    /// All but the one of high priority read.
+    #[arg(long)]
+    reads: bool,
+}
+
+/// Bytes that are filled or compared at a time.
+const PART: usize = 1 << 20;
+
+/// What is known of a request on its way.
+struct Way {
+    number: u64,
+    range: Range,
+    high: bool,
+    since: Instant,
+    /// Of a read: the tags that it has to find.
+    expected: Vec<u64>,
+    /// Requests on their way, by slot and number, that it must not overtake.
+    before: Vec<(usize, u64)>,
+}
+
+/// A request that has ended well, as far as anybody wants to know.
+struct Done {
+    number: u64,
+    high: bool,
+}
+
+/// Times of requests of one kind.
+#[derive(Default)]
+struct Times {
+    count: u64,
+    sum: Duration,
+    longest: Duration,
+}
+
+impl Times {
+    fn add(&mut self, time: Duration) {
+        self.count += 1;
+        self.sum += time;
+        self.longest = self.longest.max(time);
+    }
+
+    fn mean(&self) -> u64 {
+        let sum = self.sum.as_micros() as u64;
+        sum.checked_div(self.count).unwrap_or(0)
+    }
+}
+
+/// A run on one device.
+struct Run {
+    ring: Ring,
+    devices: usize,
+    record: Record,
+    ways: Vec<Option<Way>>,
+    submitted: u64,
+    writes: u64,
+    failed: u64,
+    wrong: Wrong,
+    wrong_reads: u64,
+    overtaken: u64,
+    regular: Times,
+    high: Times,
+}
+
+impl Run {
+    /// Opens the devices and writes tag 0 to its first `blocks` blocks.
+    fn new(
+        devices: &[PathBuf],
+        seed: u64,
+        depth: usize,
+        blocks: usize,
+        bytes: usize,
+    ) -> Result<Self, Box<dyn Error>> {
+        let files: Vec<File> = devices.iter().map(open).collect::<io::Result<_>>()?;
+        let mut run = Self {
+            ring: Ring::new(files, depth, bytes)?,
+            devices: devices.len(),
+            record: Record::new(seed, blocks),
+            ways: (0..depth).map(|_| None).collect(),
+            submitted: 0,
+            writes: 0,
+            failed: 0,
+            wrong: Wrong::default(),
+            wrong_reads: 0,
+            overtaken: 0,
+            regular: Times::default(),
+            high: Times::default(),
+        };
+        run.each_part(true)?;
+        Ok(run)
+    }
+
+    /// Writes tag 0 everywhere, or reads and compares everything; one large request at a time.
+    fn each_part(&mut self, write: bool) -> Result<Wrong, Box<dyn Error>> {
+        let mut wrong = Wrong::default();
+        let mut ring = Ring::new(vec![self.ring.file().try_clone()?], 1, PART)?;
+        for first in (0..self.record.len()).step_by(PART / BLOCK) {
+            let count = (PART / BLOCK).min(self.record.len() - first);
+            let bytes = count * BLOCK;
+            if write {
+                self.record.clear(&mut ring.buffer(0)[..bytes], first);
+            }
+            ring.submit(&[Request {
+                device: 0,
+                slot: 0,
+                writes: write,
+                high: false,
+                offset: (first * BLOCK) as u64,
+                bytes,
+            }])?;
+            for ended in ring.reap()? {
+                if ended.result? != bytes {
+                    return Err("a request was cut short".into());
+                }
+            }
+            if !write {
+                let range = Range {
+                    first,
+                    count,
+                    writes: false,
+                };
+                let expected = self.record.expect(&range);
+                wrong.add(
+                    self.record
+                        .compare(first, &ring.buffer(0)[..bytes], &expected),
+                );
+            }
+        }
+        Ok(wrong)
+    }
+
+    /// Hands in requests, in this order; there must be as many free slots.
+    fn submit(&mut self, wanted: &[(Range, bool)]) -> io::Result<()> {
+        let slots: Vec<usize> = self.ring.free().take(wanted.len()).collect();
+        let mut requests = Vec::new();
+        for ((range, high), &slot) in wanted.iter().zip(&slots) {
+            let before = self.conflicts(range);
+            let expected = if range.writes {
+                self.record.write(range, self.ring.buffer(slot));
+                self.writes += 1;
+                Vec::new()
+            } else {
+                self.record.expect(range)
+            };
+            requests.push(Request {
+                device: self.submitted as usize % self.devices,
+                slot,
+                writes: range.writes,
+                high: *high,
+                offset: (range.first * BLOCK) as u64,
+                bytes: range.count * BLOCK,
+            });
+            self.submitted += 1;
+            self.ways[slot] = Some(Way {
+                number: self.submitted,
+                range: range.clone(),
+                high: *high,
+                since: Instant::now(),
+                expected,
+                before,
+            });
+        }
+        self.ring.submit(&requests)
+    }
+
+    /// Requests on their way that one to `range` must not overtake.
+    fn conflicts(&self, range: &Range) -> Vec<(usize, u64)> {
+        let ways = self.ways.iter().enumerate();
+        ways.filter_map(|(slot, way)| {
+            let way = way.as_ref().filter(|way| way.range.conflicts(range))?;
+            Some((slot, way.number))
+        })
+        .collect()
+    }
+
+    /// Waits for the end of requests.
+    fn reap(&mut self) -> io::Result<Vec<Done>> {
+        let mut done = Vec::new();
+        for ended in self.ring.reap()? {
+            let Some(way) = self.ways[ended.slot].take() else {
+                continue;
+            };
+            let on_way = |(slot, number): &&(usize, u64)| matches!(&self.ways[*slot], Some(way) if way.number == *number);
+            if way.before.iter().any(|before| on_way(&before)) {
+                self.overtaken += 1;
+            }
+            let time = way.since.elapsed();
+            let times = if way.high {
+                &mut self.high
+            } else {
+                &mut self.regular
+            };
+            times.add(time);
+            let bytes = way.range.count * BLOCK;
+            match ended.result {
+                Ok(count) if count == bytes => {}
+                Ok(count) => {
+                    eprintln!("{count} bytes in place of {bytes}: {:?}", way.range);
+                    self.failed += 1;
+                    continue;
+                }
+                Err(error) => {
+                    eprintln!("{error}: {:?}", way.range);
+                    self.failed += 1;
+                    continue;
+                }
+            }
+            if !way.range.writes {
+                let data = &self.ring.buffer(ended.slot)[..bytes];
+                let seen = self.record.compare(way.range.first, data, &way.expected);
+                self.wrong.add(seen);
+                self.wrong_reads += u64::from(seen.sum() > 0);
+            }
+            done.push(Done {
+                number: way.number,
+                high: way.high,
+            });
+        }
+        Ok(done)
+    }
+
+    /// Waits for all that is on its way, looks at the device, and tells what was seen.
+    fn finish(mut self, out: &mut impl Write) -> Result<ExitCode, Box<dyn Error>> {
+        while self.ring.on_way() > 0 {
+            self.reap()?;
+        }
+        let left = self.each_part(false)?;
+        for (name, value) in [
+            ("requests", self.submitted),
+            ("writes", self.writes),
+            ("failed", self.failed),
+            ("wrong_reads", self.wrong_reads),
+            ("read_older", self.wrong.older),
+            ("read_newer", self.wrong.newer),
+            ("read_torn", self.wrong.torn),
+            ("left_older", left.older),
+            ("left_newer", left.newer),
+            ("left_torn", left.torn),
+            ("overtaken", self.overtaken),
+            ("regular_mean_us", self.regular.mean()),
+            ("regular_max_us", self.regular.longest.as_micros() as u64),
+            ("high_mean_us", self.high.mean()),
+            ("high_max_us", self.high.longest.as_micros() as u64),
+        ] {
+            tell(out, name, value)?;
+        }
+        Ok(if self.failed > 0 {
+            ExitCode::from(2)
+        } else if self.wrong.sum() + left.sum() > 0 {
+            ExitCode::from(1)
+        } else {
+            ExitCode::SUCCESS
+        })
+    }
+}
+
+fn tell(out: &mut impl Write, name: &str, value: impl Display) -> io::Result<()> {
+    writeln!(out, "{name}: {value}")?;
+    out.flush()
+}
+
+fn open(device: impl AsRef<Path>) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_DIRECT)
+        .open(device)
+}
+
+fn storm(args: &Args, storm: &Storm) -> Result<ExitCode, Box<dyn Error>> {
+    let blocks = storm.region * 1024 / BLOCK;
+    let bytes = storm.largest * 1024;
+    let most = bytes / BLOCK;
+    if most == 0 || blocks < most || args.depth == 0 || storm.batch == 0 {
+        return Err(
+            "the region must hold the largest request, depth and batch must not be 0".into(),
+        );
+    }
+    let mut state = args.seed;
+    let mut run = Run::new(&storm.devices, args.seed, args.depth, blocks, bytes)?;
+    let start = Instant::now();
+    let cpus = std::thread::available_parallelism()?.get();
+    let mut batches = 0;
+    while run.submitted < storm.count && start.elapsed().as_secs_f64() < storm.seconds {
+        let free = run.ring.free().count() as u64;
+        let count = (1 + random(&mut state) % storm.batch)
+            .min(free)
+            .min(storm.count - run.submitted);
+        let wanted: Vec<_> = (0..count)
+            .map(|_| {
+                let count = 1 + random(&mut state) as usize % most;
+                let range = Range {
+                    first: random(&mut state) as usize % (blocks - count + 1),
+                    count,
+                    writes: random(&mut state) % 100 < storm.writes,
+                };
+                (range, random(&mut state) % 100 < storm.high)
+            })
+            .collect();
+        if !storm.users.is_empty() {
+            ring::act_as(storm.users[random(&mut state) as usize % storm.users.len()]);
+        }
+        if storm.hop {
+            ring::move_to(batches % cpus)?;
+        }
+        batches += 1;
+        run.submit(&wanted)?;
+        // Sometimes earlier than it has to, so that the number on the way varies.
+        if run.ring.on_way() == args.depth || random(&mut state) % 8 == 0 {
+            run.reap()?;
+        }
+    }
+    ring::act_as(0);
+    run.finish(&mut io::stdout())
+}
+
+fn probe(args: &Args, probe: &Probe) -> Result<ExitCode, Box<dyn Error>> {
+    let bytes = probe.size * 1024;
+    let count = bytes / BLOCK;
+    if count < 2 || args.depth == 0 || probe.chain > args.depth {
+        return Err("size and depth must not be 0, and the chain not be longer than depth".into());
+    }
+    let alone = args.depth - probe.chain;
+    // Each of the chain begins half a request behind the one before it.
+    let base = alone * count;
+    let blocks = base + (probe.chain + 2) * count / 2;
+    let mut run = Run::new(
+        std::slice::from_ref(&probe.device),
+        args.seed,
+        args.depth + 1,
+        blocks,
+        bytes,
+    )?;
+    let mut out = io::stdout();
+    for _ in 0..probe.rounds {
+        let from = run.submitted;
+        let mut wanted: Vec<_> = (0..args.depth)
+            .map(|index| {
+                let first = match index.checked_sub(alone) {
+                    None => index * count,
+                    Some(link) => base + link * count / 2,
+                };
+                let writes = !probe.reads;
+                let range = Range {
+                    first,
+                    count,
+                    writes,
+                };
+                (range, false)
+            })
+            .collect();
+        let last = Range {
+            first: base + probe.chain * count / 2,
+            count,
+            writes: true,
+        };
+        wanted.push((last, true));
+        run.submit(&wanted)?;
+        let (mut before, mut links, mut found) = (0, 0, false);
+        while run.ring.on_way() > 0 {
+            for done in run.reap()? {
+                if done.high {
+                    found = true;
+                    // At once, for whoever lets the rest go only then.
+                    tell(&mut out, "before", before)?;
+                    tell(&mut out, "links_before", links)?;
+                }
+                if !found {
+                    before += 1;
+                    links += u64::from(done.number - from > alone as u64);
+                }
+            }
+        }
+    }
+    run.finish(&mut out)
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let result = match &args.mode {
+        Mode::Storm(options) => storm(&args, options),
+        Mode::Probe(options) => probe(&args, options),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("nrs-overlap: {error}");
+        ExitCode::from(2)
+    })
+}

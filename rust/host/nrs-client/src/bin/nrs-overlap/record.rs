@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What must be where: the bookkeeping of blocks, writes and reads.
+//!
+//! # Vocabulary
+//!
+//! - *Block*: 512 bytes of the device.
+//! - *Tag*: number of the request that wrote a block, counted from 1; it fills the block.
+//! - *Conflict*: two requests share a block, and one of them writes.
+
+/// Bytes of a block.
+pub const BLOCK: usize = 512;
+
+/// A pseudo-random number from a state; the state moves on.
+///
+/// Source: SplitMix64, Steele, Lea and Flood, OOPSLA 2014.
+pub fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mix(*state)
+}
+
+fn mix(mut word: u64) -> u64 {
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
+
+/// What fills the block `number` when `tag` writes it: the tag, then words that depend on all of it.
+fn words(seed: u64, tag: u64, number: usize) -> impl Iterator<Item = u64> {
+    let key = mix(seed ^ mix(tag ^ mix(number as u64)));
+    let rest = (1..BLOCK / 8).map(move |index| key.wrapping_add(index as u64));
+    std::iter::once(tag).chain(rest)
+}
+
+/// Fills `data`, the blocks from `first` on, with `tag`.
+pub fn fill(data: &mut [u8], seed: u64, tag: u64, first: usize) {
+    for (number, block) in data.chunks_exact_mut(BLOCK).enumerate() {
+        for (bytes, word) in block
+            .chunks_exact_mut(8)
+            .zip(words(seed, tag, first + number))
+        {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+    }
+}
+
+/// The tag of a block; none if it is not what the tag would have written, as a whole.
+pub fn tag(block: &[u8], seed: u64, number: usize) -> Option<u64> {
+    let tag = u64::from_le_bytes(*block.first_chunk()?);
+    let seen = block.chunks_exact(8);
+    let same = seen
+        .zip(words(seed, tag, number))
+        .all(|(bytes, word)| bytes == word.to_le_bytes());
+    same.then_some(tag)
+}
+
+/// A range of blocks and what is done with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Range {
+    pub first: usize,
+    pub count: usize,
+    pub writes: bool,
+}
+
+impl Range {
+    /// Whether the two must keep their order.
+    pub fn conflicts(&self, other: &Range) -> bool {
+        (self.writes || other.writes)
+            && self.first < other.first + other.count
+            && other.first < self.first + self.count
+    }
+}
+
+/// What was seen that must not be, by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wrong {
+    /// Blocks with the tag of a request before the one expected.
+    pub older: u64,
+    /// Blocks with the tag of a request after it.
+    pub newer: u64,
+    /// Blocks that are nobody's, or not as a whole.
+    pub torn: u64,
+}
+
+impl Wrong {
+    /// Adds what was seen elsewhere.
+    pub fn add(&mut self, other: Wrong) {
+        self.older += other.older;
+        self.newer += other.newer;
+        self.torn += other.torn;
+    }
+
+    /// All kinds together.
+    pub fn sum(&self) -> u64 {
+        self.older + self.newer + self.torn
+    }
+}
+
+/// What must be in each block, once all requests handed in so far have ended.
+pub struct Record {
+    seed: u64,
+    last: Vec<u64>,
+    next: u64,
+}
+
+impl Record {
+    /// `count` blocks, all of tag 0.
+    pub fn new(seed: u64, count: usize) -> Self {
+        Self {
+            seed,
+            last: vec![0; count],
+            next: 1,
+        }
+    }
+
+    /// Number of blocks.
+    pub fn len(&self) -> usize {
+        self.last.len()
+    }
+
+    /// Takes note of a write; fills `data` with its tag.
+    pub fn write(&mut self, range: &Range, data: &mut [u8]) {
+        let tag = self.next;
+        self.next += 1;
+        fill(
+            &mut data[..range.count * BLOCK],
+            self.seed,
+            tag,
+            range.first,
+        );
+        self.last[range.first..range.first + range.count].fill(tag);
+    }
+
+    /// Fills `data`, the blocks from `first` on, with what nobody has written over yet.
+    pub fn clear(&self, data: &mut [u8], first: usize) {
+        fill(data, self.seed, 0, first);
+    }
+
+    /// What a read that is handed in now has to find.
+    pub fn expect(&self, range: &Range) -> Vec<u64> {
+        self.last[range.first..range.first + range.count].to_vec()
+    }
+
+    /// Compares what was read, the blocks from `first` on, with what was expected.
+    pub fn compare(&self, first: usize, data: &[u8], expected: &[u64]) -> Wrong {
+        let mut wrong = Wrong::default();
+        for (number, (block, &want)) in data.chunks_exact(BLOCK).zip(expected).enumerate() {
+            match tag(block, self.seed, first + number) {
+                Some(tag) if tag == want => {}
+                Some(tag) if tag < want => wrong.older += 1,
+                Some(_) => wrong.newer += 1,
+                None => wrong.torn += 1,
+            }
+        }
+        wrong
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags() {
+        let mut data = [0; 3 * BLOCK];
+        fill(&mut data, 7, 5, 10);
+        for number in 0..3 {
+            let block = &data[number * BLOCK..(number + 1) * BLOCK];
+            assert_eq!(tag(block, 7, 10 + number), Some(5));
+            // Another place, another run.
+            assert_eq!(tag(block, 7, 11 + number), None);
+            assert_eq!(tag(block, 8, 10 + number), None);
+        }
+        data[BLOCK - 1] ^= 1;
+        assert_eq!(tag(&data[..BLOCK], 7, 10), None);
+        assert_eq!(tag(&data[..4], 7, 10), None);
+    }
+
+    #[test]
+    fn conflicts() {
+        let range = |first, count, writes| Range {
+            first,
+            count,
+            writes,
+        };
+        for (a, b, want) in [
+            (range(0, 2, true), range(1, 1, false), true),
+            (range(0, 2, false), range(1, 1, false), false),
+            (range(0, 2, true), range(2, 1, true), false),
+            (range(5, 1, false), range(0, 9, true), true),
+        ] {
+            assert_eq!(a.conflicts(&b), want, "{a:?} {b:?}");
+            assert_eq!(b.conflicts(&a), want, "{b:?} {a:?}");
+        }
+    }
+
+    #[test]
+    fn comparison() {
+        let mut record = Record::new(1, 8);
+        let mut disk = [0; 8 * BLOCK];
+        fill(&mut disk, 1, 0, 0);
+        let all = Range {
+            first: 0,
+            count: 8,
+            writes: false,
+        };
+        let before = record.expect(&all);
+        assert_eq!(record.compare(0, &disk, &before), Wrong::default());
+        let write = Range {
+            first: 2,
+            count: 3,
+            writes: true,
+        };
+        record.write(&write, &mut disk[2 * BLOCK..]);
+        let after = record.expect(&all);
+        assert_eq!(record.compare(0, &disk, &after), Wrong::default());
+        assert_eq!(record.compare(0, &disk, &before).newer, 3);
+        // A write that got lost, and one that was done by half.
+        let mut nowhere = [0; 2 * BLOCK];
+        let lost = Range { count: 2, ..write };
+        record.write(&lost, &mut nowhere);
+        disk[7 * BLOCK + 9] = 0;
+        let wrong = record.compare(0, &disk, &record.expect(&all));
+        assert_eq!((wrong.older, wrong.newer, wrong.torn), (2, 0, 1));
+        assert_eq!(wrong.sum(), 3);
+    }
+}

@@ -1,0 +1,208 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# delay: requests wait for a time drawn for each, by a clock that nobody sets, and the CPUs rest meanwhile.
+. /tests/nrs.sh
+
+# setup MIN MAX PERCENT [POLICY]
+setup() {
+	module
+	slow_lower nb0 1000000
+	client a /dev/nb0 svc
+	client b /dev/nb0 svc
+	set_to svc nrs_delay_min 0
+	set_to svc nrs_delay_max "$2"
+	set_to svc nrs_delay_min "$1"
+	set_to svc nrs_delay_pct "$3"
+	policy svc "${4:-delay}"
+}
+
+# now: milliseconds since the machine started.
+now() {
+	awk '{ printf "%d", $1 * 1000 }' /proc/uptime
+}
+
+# timed DEVICE [WORD...]: how long one read takes, ms, in $took.
+timed() {
+	local name=$1 start
+	shift
+	start=$(now)
+	"$@" dd if="/dev/mapper/$name" of=/dev/null bs=4k count=1 iflag=direct 2>/dev/null
+	took=$(($(now) - start))
+	say "a request of $name took $took ms"
+}
+
+# took FROM TO: whether $took lies there.
+took() {
+	[ "$took" -ge "$1" ] && [ "$took" -le "$2" ] || fail "$took ms, not $1 to $2"
+}
+
+# at_once COUNT: hands in so many requests together, in the background; each is taken back when it ends.
+at_once() {
+	load a --iodepth="$1" --iodepth_batch="$1" --number_ios="$1" >/tmp/at_once.txt &
+	reader=$!
+	wait_for 20 "[ \$((\$(counter a held) + \$(counter a ended))) = $1 ]" || fail "$(dm status a)"
+}
+
+# A request takes as long as it is told, several at a time too, one after the other as often.
+exact() {
+	setup 2 2 100
+	timed a
+	took 2000 2100
+	timed a
+	took 2000 2100
+	set_to svc nrs_delay_max 4
+	set_to svc nrs_delay_min 4
+	timed b
+	took 4000 4100
+	set_to svc nrs_delay_min 0
+	set_to svc nrs_delay_max 0
+	timed a
+	took 0 100
+}
+
+# Sixteen at a time need no longer than one. While they wait, nothing runs.
+idle() {
+	setup 5 5 100
+	at_once 16
+	gather 4 ended
+	[ "${got[0]}" = 0 ] && [ "$(counter a held)" = 16 ] || fail "$(dm status a)"
+	[ "$busy" -le 5 ] || fail "CPUs busy $busy % while all wait"
+	wait "$reader"
+	say "latency: $(terse /tmp/at_once.txt 14) to $(terse /tmp/at_once.txt 15) us"
+	# fio begins to count when all have been handed in.
+	[ "$(terse /tmp/at_once.txt 14)" -ge 4900000 ] && [ "$(terse /tmp/at_once.txt 15)" -le 5200000 ]
+}
+
+# reached COUNT: waits until so many have ended; when that was, in $ms since $begun.
+reached() {
+	wait_for 10 "[ \$(counter a ended) -ge $1 ]" || fail "$(dm status a)"
+	ms=$((${EPOCHREALTIME/[.,]/} / 1000 - begun))
+}
+
+# Any time between the limits, each as likely.
+spread() {
+	setup 1 4 100
+	local begun low middle high last ms
+	at_once 256
+	begun=$((${EPOCHREALTIME/[.,]/} / 1000))
+	reached 13 && low=$ms
+	reached 128 && middle=$ms
+	reached 243 && high=$ms
+	reached 256 && last=$ms
+	wait "$reader"
+	say "ended after: 5 % $low, 50 % $middle, 95 % $high, all $last ms"
+	# 1.15, 2.5 and 3.85 s are expected; the standard deviations are 0.04, 0.09 and 0.04 s. They had been handed in a moment before.
+	[ "$low" -ge 900 ] && [ "$low" -le 1400 ]
+	[ "$middle" -ge 2000 ] && [ "$middle" -le 3000 ]
+	[ "$high" -ge 3500 ] && [ "$high" -le 4100 ]
+	[ "$last" -le 4200 ]
+}
+
+# percent PERCENT FROM TO: of 256 requests, how many wait.
+percent() {
+	setup 3 3 "$1"
+	at_once 256
+	wait_for 2 '[ $(($(counter a ended) + '"$3"')) -ge 256 ]' || fail "$(dm status a)"
+	sleep 0.3
+	local held
+	held=$(counter a held)
+	say "$1 percent of 256: $held wait"
+	[ "$held" -ge "$2" ] && [ "$held" -le "$3" ] || fail "$held wait"
+	wait "$reader"
+}
+
+# A change is for those that come later.
+changes() {
+	setup 8 8 100
+	at_once 4
+	local start
+	start=$(now)
+	set_to svc nrs_delay_min 1
+	set_to svc nrs_delay_max 1
+	timed b
+	took 1000 1100
+	[ "$(counter a held)" = 4 ] || fail "$(dm status a)"
+	set_to svc nrs_delay_pct 0
+	timed b
+	took 0 100
+	[ "$(counter a held)" = 4 ] || fail "$(dm status a)"
+	wait "$reader"
+	took=$(($(now) - start))
+	took 7500 8700
+}
+
+# Each head has its own times.
+heads() {
+	setup 3 3 100
+	set_to svc nrs_delay_min hp_delay_min:1
+	set_to svc nrs_delay_max hp_delay_max:1
+	timed a ionice -c 1 -n 0
+	took 1000 1100
+	timed a
+	took 3000 3100
+	set_to svc nrs_delay_pct 'hp_delay_pct:100 reg_delay_pct:0'
+	timed a
+	took 0 100
+	timed a ionice -c 1 -n 0
+	took 1000 1100
+	# Of one head only.
+	policy svc 'fifo hp'
+	set_to svc nrs_delay_pct 100
+	timed a ionice -c 1 -n 0
+	took 0 100
+	timed a
+	took 3000 3100
+}
+
+# The time of day does not matter.
+clock() {
+	setup 4 4 100
+	at_once 4
+	local start today
+	start=$(now)
+	today=$(date +%s)
+	date -s "@$((today + 86400))" >/dev/null
+	sleep 1
+	[ "$(counter a held)" = 4 ] || fail "let go by the clock: $(dm status a)"
+	date -s "@$((today - 86400))" >/dev/null
+	wait "$reader"
+	took=$(($(now) - start))
+	date -s "@$((today + 5))" >/dev/null
+	took 3500 4700
+}
+
+# What waits is let go by whoever needs that; it counts as waiting, not as stalled.
+let_go() {
+	setup 60 60 100
+	echo 400 >"$(at svc stall_ms)"
+	at_once 8
+	gather 2 ended
+	[ "${got[0]}" = 0 ] && [ "$(counter a held)" = 8 ] || fail "$(dm status a)"
+	grep -q 'stalls: 0' "$(at svc clients)" || fail "$(cat "$(at svc clients)")"
+	awk '/name: delay/ { on = 1 } on && /queued:/ { exit !($2 == 8) }' "$(at svc nrs_policies)" || fail "$(cat "$(at svc nrs_policies)")"
+	local start
+	start=$(now)
+	case $1 in
+	drain) dm message a 0 drain ;;
+	suspend) dm suspend a && dm resume a ;;
+	fifo) policy svc fifo ;;
+	restart) policy svc 'fairshare uid_fair' ;;
+	esac
+	wait "$reader"
+	took=$(($(now) - start))
+	took 0 1000
+	[ "$(counter a held)" = 0 ]
+}
+
+try 30 "a request takes the time that was set" exact
+try 30 "many wait at a time, and the CPUs rest" idle
+try 30 "times are spread between the limits" spread
+try 30 "0 percent" percent 0 0 0
+try 30 "50 percent" percent 50 90 166
+try 30 "100 percent" percent 100 256 256
+try 40 "a change is for requests that come later" changes
+try 40 "heads have their own times" heads
+try 30 "setting the clock changes nothing" clock
+for how in drain suspend fifo restart; do try 20 "what waits is let go: $how" let_go $how; done
+grep -E '^(==|a request|until|[0-9]+ percent|latency|ended)' /out/log | sed 's/^/# /'
+summary

@@ -1,0 +1,107 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# health: slow is not dead. What a policy holds back says nothing of a service's health; a device that gives no answer does.
+. /tests/nrs.sh
+
+# setup: client a on a disk that can be made to hang; unhealthy after 2 s, and nothing is sent down for that.
+setup() {
+	module
+	lower nb0 irqmode=2 completion_nsec=1000000
+	dm_create lin "0 $(sectors /dev/nb0) linear /dev/nb0 0"
+	client a /dev/mapper/lin svc
+	echo 1 >"$(at svc at_max)"
+	echo 2 >"$(at svc at_unhealthy_factor)"
+	echo 0 >"$(at svc stall_ms)"
+	echo 2 >"$(at svc slots)"
+	[ "$(health)" = healthy ] || fail "$(cat "$(at svc health)")"
+}
+
+health() {
+	head -n 1 "$(at svc health)"
+}
+
+# stays SECONDS: healthy all the time.
+stays() {
+	local end=$((SECONDS + $1))
+	while [ "$SECONDS" -lt "$end" ]; do
+		[ "$(health)" = healthy ] || fail "$(cat "$(at svc health)")"
+		sleep 0.2
+	done
+}
+
+# begin [OPTION...]: a load that lasts until the check is over.
+begin() {
+	load a --time_based --runtime=120 "$@" >/dev/null 2>&1 &
+}
+
+# One request of 4 KiB in hundred seconds; a quarter of a day between requests; in both heads.
+limited() {
+	setup
+	case $1 in
+	tbf)
+		policy svc 'tbf uid'
+		set_to svc nrs_tbf_rule 'change default rate=41B/s'
+		;;
+	delay)
+		set_to svc nrs_delay_max 20000
+		set_to svc nrs_delay_min 20000
+		policy svc delay
+		;;
+	esac
+	begin
+	begin --prioclass=1 --prio=0
+	saturated a
+	stays 7
+	[ "$(counter a held)" -ge 8 ] || fail "nothing waits: $(dm status a)"
+	grep -q 'stalls: 0' "$(at svc clients)" || fail "$(cat "$(at svc clients)")"
+}
+
+# What waits for what was submitted before it is not waited for in vain either, as long as that is held back.
+blocked() {
+	setup
+	echo overlap >"$(at svc nrs_pop)"
+	policy svc 'tbf uid'
+	set_to svc nrs_tbf_rule 'change default rate=1'
+	nrs-overlap probe /dev/mapper/a --depth 30 --chain 30 --size 64 >/tmp/probe.txt 2>&1 &
+	saturated 20 a
+	# One per second goes.
+	stays 7
+}
+
+# The device hangs while requests wait for it: unhealthy, until it answers again. What has no work is healthy.
+hanging() {
+	setup
+	policy svc "$1"
+	dm suspend --nolockfs lin
+	stays 4
+	begin
+	saturated a
+	local start=${EPOCHREALTIME/./}
+	[ "$(health)" = healthy ] || fail "at once: $(cat "$(at svc health)")"
+	wait_for 20 '[ "$(health)" = "NOT HEALTHY" ]' || fail "$(cat "$(at svc health)")"
+	start=$((${EPOCHREALTIME/./} - start))
+	say "$1: after $((start / 1000)) ms: $(tail -n 1 "$(at svc health)")"
+	[ $start -ge 500000 ] || fail "too early"
+	# Other services have nothing to do with it.
+	lower nb1
+	client b /dev/nb1 other
+	[ "$(head -n 1 "$(at other health)")" = healthy ]
+	# With factor 0 no service is unhealthy.
+	echo 0 >"$(at svc at_unhealthy_factor)"
+	[ "$(health)" = healthy ] || fail "$(cat "$(at svc health)")"
+	echo 2 >"$(at svc at_unhealthy_factor)"
+	[ "$(health)" = 'NOT HEALTHY' ] || fail "$(cat "$(at svc health)")"
+	echo 600 >"$(at svc at_max)"
+	[ "$(health)" = healthy ] || fail "$(cat "$(at svc health)")"
+	echo 1 >"$(at svc at_max)"
+	dm resume lin
+	wait_for 10 '[ "$(health)" = healthy ]' || fail "$(cat "$(at svc health)")"
+	stays 2
+}
+
+try 40 "tbf: one request in hundred seconds is healthy" limited tbf
+try 40 "delay: a request in 20,000 seconds is healthy" limited delay
+try 40 "overlap: what waits for what is held back is healthy" blocked
+for name in fifo fairshare orr; do try 60 "$name: a device that hangs is not healthy" hanging $name; done
+grep -E '^(==|[a-z]+: after)' /out/log | sed 's/^/# /'
+summary

@@ -1,0 +1,140 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# /dev/nrs: order, promotions and credits, under each policy. Needs nrs-check and nrs-load (scripts/build-tools.sh).
+. /tests/nrs.sh
+
+# gone: waits until there is no service.
+gone() {
+	wait_for 20 '[ -z "$(ls -d /sys/kernel/debug/nrs/*/ 2>/dev/null)" ]' || fail "$1: left $(ls /sys/kernel/debug/nrs)"
+}
+
+# under SETTING...: all checks, on services with these settings; neither order nor credits depend on the policy.
+under() {
+	module
+	local name
+	for name in $(nrs-check --list-order); do
+		nrs-check "$name" "$@" || fail "nrs-check $name $*"
+		gone "$name"
+	done
+}
+
+# Requests that are delayed keep their order, too; when each comes is up to chance.
+delayed() {
+	module
+	local name
+	for name in graph stream writers close-blocked; do
+		nrs-check "$name" nrs_policies=delay "nrs_delay_min=reg_delay_min:0 hp_delay_min:0" "nrs_delay_max=reg_delay_max:1 hp_delay_max:1" \
+			"nrs_delay_pct=reg_delay_pct:20 hp_delay_pct:20" "$1" || fail "nrs-check $name"
+		gone "$name"
+	done
+}
+
+# of FILE CLIENT NAME: a number of that client in a report of nrs-load, one of those behind its name.
+of() {
+	awk -v c="\"$2\"," -v n="\"$3\":" '$1 == "\"name\":" { hit = $2 == c } hit && $1 == n { sub(",", "", $2); print $2; exit }' "$1"
+}
+
+# tail_of FILE CLIENT: the 99th percentile of what that client's requests waited, us.
+tail_of() {
+	awk -v c="\"$2\"," '$1 == "\"name\":" { hit = $2 == c } hit && $1 == "\"withheld_us\":" { in_it = 1 } in_it && $1 == "\"p99\":" { sub(",", "", $2); print int($2); exit }' "$1"
+}
+
+# number NAME: of the text in $told, in $number.
+number() {
+	[[ $told =~ (^|$'\n')$1:\ ([0-9]+) ]] || fail "no $1 in $told"
+	number=${BASH_REMATCH[2]}
+}
+
+# crowd [OPTION...]: 64 clients that want 32 requests each, and a newcomer that wants one at a time.
+crowd() {
+	nrs-load --service svc --seconds 8 --busy 4000 --client 'name=old%,nid=10.0.0.1@tcp,count=64,depth=32' \
+		--client 'name=new,nid=10.0.1.1@tcp,depth=1,start=1' "$@" >/tmp/load.json &
+	local pid=$! told number
+	wait_for 10 '[ -e /sys/kernel/debug/nrs/svc/slots ]'
+	echo 8 >/sys/kernel/debug/nrs/svc/slots
+	sleep 2
+	told=$(</sys/kernel/debug/nrs/svc/nrs_concurrency)
+	number fan_out && fan_out=$number
+	number credits && credits=$number
+	number over && over=$number
+	wait $pid || fail "$(tail -n 5 /tmp/load.json)"
+	gone svc
+}
+
+# A newcomer waits for what is there before it: the credits of the others.
+newcomer() {
+	module
+	local fan_out credits over without with
+	crowd
+	without=$(tail_of /tmp/load.json new)
+	say "without credits: fan-out $fan_out, credits $credits, over $over, newcomer p99 $without us"
+	[ "$fan_out" -ge 60 ] && [ "$credits" -ge 1 ] && [ "$over" -gt 0 ] || fail "fan-out $fan_out, credits $credits, over $over"
+	crowd --credits
+	with=$(tail_of /tmp/load.json new)
+	say "with credits: fan-out $fan_out, credits $credits, over $over, newcomer p99 $with us"
+	[ "$with" -lt "$((without / 3))" ] || fail "with credits $with us, without $without us"
+}
+
+# One alone gets the full speed: as many requests as without credits.
+alone() {
+	module
+	local option served=()
+	for option in '' --credits; do
+		nrs-load --service svc --seconds 4 --warmup 1 --busy 20000 ${option:+$option} --client name=a,nid=10.0.0.1@tcp,depth=200 >/tmp/load.json &
+		local pid=$!
+		wait_for 10 '[ -e /sys/kernel/debug/nrs/svc/slots ]'
+		echo 8 >"$(at svc slots)"
+		wait $pid || fail "$(tail -n 5 /tmp/load.json)"
+		served+=("$(of /tmp/load.json a served)")
+		gone svc
+	done
+	say "served without credits ${served[0]}, with ${served[1]}"
+	within 15 "${served[0]}" "${served[1]}" || fail "${served[*]}"
+}
+
+# Promotions, streams and changes of the policy and the level, all at once.
+storm() {
+	module
+	nrs-load --service svc --seconds "$(slow 8 16)" --busy 500 --promote 20 --drain --client 'name=s%,nid=10.0.0.1@tcp,stream=1%,object=1%,offset=seq,count=8,depth=40' \
+		--client 'name=r,nid=10.0.1.1@tcp,offset=random,depth=60,priority=high' --order-log /tmp/order >/tmp/load.json &
+	local pid=$! text
+	wait_for 10 '[ -e /sys/kernel/debug/nrs/svc/slots ]'
+	while kill -0 $pid 2>/dev/null; do
+		for text in crrn fairshare orr fifo trr tbf; do
+			{ echo "$text" >"$(at svc nrs_policies)"; } 2>/dev/null || true
+			for level in none stream graph; do { echo $level >"$(at svc nrs_pop)" && cat "$(at svc nrs_concurrency)"; } >/dev/null 2>&1 || true; done
+			sleep 0.02
+		done
+	done
+	wait $pid || fail "$(tail -n 5 /tmp/load.json)"
+	say "$(grep -E '"(served|promoted|blocked|forced)"' /tmp/load.json | tail -n 3 | tr -d '\n')"
+	[ "$(awk 'END { print NF }' /tmp/order)" = 4 ]
+}
+
+# Streams stay in order at a server that is fast, whoever promotes what.
+streams() {
+	module
+	nrs-load --service svc --seconds 3 --busy 1000 --promote 10 --drain --client 'name=s%,nid=10.0.0.1@tcp,stream=1%,object=1%,offset=seq,count=8,depth=16' \
+		--order-log /tmp/order >/tmp/load.json &
+	local pid=$!
+	wait_for 10 '[ -e /sys/kernel/debug/nrs/svc/slots ]'
+	echo stream >"$(at svc nrs_pop)"
+	sleep 1
+	policy svc "$1"
+	wait $pid || fail "$(tail -n 5 /tmp/load.json)"
+	# What was written before the level was set may be late.
+	awk '$1 > 1500000 { if ($4 <= last[$2] && last[$2] != "") wrong++; last[$2] = $4; n++ } END { print n, wrong + 0; exit !(n > 500 && !wrong) }' /tmp/order || fail "out of order"
+}
+
+try 200 "order and credits under fifo" under nrs_policies=fifo
+if [ -z "$debug" ]; then
+	for policy in 'fairshare nid_fair' tbf crrn orr trr; do
+		try 200 "order and credits under $policy" under "nrs_policies=$policy"
+	done
+	try 60 "order of what is delayed" delayed slots=65
+	try 60 "credits bound a newcomer's latency" newcomer
+	try 30 "one client alone gets the full speed" alone
+	try 30 "streams in order under orr" streams orr
+fi
+try 60 "a storm of promotions, policies and levels" storm
+summary

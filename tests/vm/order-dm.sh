@@ -179,7 +179,7 @@ tables() {
 	done
 	wait $writer || status=$?
 	say "$round rounds, $(of requests) requests"
-	[ "$status" -le 1 ] && [ "$(of failed)" = 0 ] && [ "$(of read_torn)$(of left_torn)" = 00 ] && [ $round -ge 4 ] || fail "status $status: $(tr '\n' ' ' <$storm)"
+	[ "$status" -le 1 ] && [ "$(of failed)" = 0 ] && [ "$(of read_torn)$(of left_torn)" = 00 ] && [ $round -ge "$(slow 4 2)" ] || fail "status $status: $(tr '\n' ' ' <$storm)"
 	idle
 	dm_remove a
 }
@@ -213,7 +213,7 @@ levels() {
 	done
 	wait $writer || status=$?
 	say "$round rounds, $(of requests) requests, $(of wrong_reads) wrong reads"
-	[ "$status" -le 1 ] && [ "$(of failed)" = 0 ] && [ "$(of read_torn)$(of left_torn)" = 00 ] && [ $round -ge 5 ] || fail "status $status: $(tr '\n' ' ' <$storm)"
+	[ "$status" -le 1 ] && [ "$(of failed)" = 0 ] && [ "$(of read_torn)$(of left_torn)" = 00 ] && [ $round -ge "$(slow 5 3)" ] || fail "status $status: $(tr '\n' ' ' <$storm)"
 	idle
 	set_to svc nrs_pop overlap
 	storm --count $((count / 2))

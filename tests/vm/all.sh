@@ -15,7 +15,8 @@ for name; do
 	show=$!
 	wait "$pid"
 	status=$?
-	sleep 0.2
+	# It looks once a second, and must not miss the last lines.
+	sleep 1.2
 	kill "$show" 2>/dev/null
 	wait "$show" 2>/dev/null
 	good=$(grep -c '^ok ' "/tmp/all-$name.log")

@@ -53,6 +53,25 @@ pub trait Need: Copy {
     fn allocate(&self) -> Result<Self::Spare, NoMemory>;
 }
 
+/// What a part wants that wants no memory.
+#[derive(Clone, Copy, Debug)]
+pub struct NoNeed;
+
+/// No memory.
+pub struct NoSpare;
+
+impl Need for NoNeed {
+    type Spare = NoSpare;
+
+    fn is_empty(&self) -> bool {
+        true
+    }
+
+    fn allocate(&self) -> Result<NoSpare, NoMemory> {
+        Ok(NoSpare)
+    }
+}
+
 /// A vector of fixed capacity that never allocates after creation.
 pub struct Chunk<T> {
     vec: Small<T>,

@@ -28,18 +28,23 @@
 //! is in, the node says itself, by a number that no two queues ever have.
 
 use core::{
-    marker::PhantomData,
     mem::ManuallyDrop,
     ptr::{self, NonNull},
 };
 
-use super::atomic::{Hint, Word};
+use super::atomic::Hint;
 use crate::sched::{
     attr::Priority,
     head::Ticket,
-    item::{self, Cost, Fifo, Item, Spot},
+    item::{self, Cost, Item, Spot},
     slab::Handle,
 };
+
+#[cfg(CONFIG_KUNIT = "y")]
+pub(crate) mod fake;
+mod fifo;
+
+pub(crate) use fifo::NodeFifo;
 
 /// How a front-end gets a request back.
 pub(crate) struct Ops {
@@ -344,267 +349,5 @@ impl Item for Held {
             // The place is gone.
             self.tag().registered.set(0);
         }
-    }
-}
-
-/// The number that a queue got last.
-static QUEUES: Word = Word::new(0);
-
-/// A first-in first-out queue of requests, linked through their nodes.
-///
-/// # Invariants
-///
-/// `first` and `last` are both null or both point to nodes that this queue owns; following `next` from
-/// `first` visits `len` nodes and ends with `last`, whose `next` is null; `prev` leads the way back. The first
-/// node is handed out as [`Held`] by reference only. No other queue has the `number`, unless it is 0; nodes
-/// that have it are in this queue.
-pub(crate) struct NodeFifo {
-    first: Option<Held>,
-    last: *mut Node,
-    len: u32,
-    number: u64,
-    _owns: PhantomData<Node>,
-}
-
-// SAFETY: The queue owns its nodes, which may move between tasks (see `Held`).
-unsafe impl Send for NodeFifo {}
-// SAFETY: `&NodeFifo` only gives out `&Held`.
-unsafe impl Sync for NodeFifo {}
-
-impl NodeFifo {
-    /// Appends all of `other`, in order.
-    pub(crate) fn append(&mut self, other: &mut Self) {
-        let Some(first) = other.first.take() else {
-            return;
-        };
-        let (last, len) = (other.last, other.len);
-        other.last = ptr::null_mut();
-        other.len = 0;
-        // INVARIANT: Nodes that have its number are in `self` now, where nobody finds them by it.
-        other.number = 0;
-        self.link(first, last, len);
-    }
-
-    /// Appends the chain of `len` nodes from `first` to `last`.
-    fn link(&mut self, mut first: Held, last: *mut Node, len: u32) {
-        first.node_mut().prev = self.last;
-        if self.first.is_none() {
-            self.first = Some(first);
-        } else {
-            // SAFETY: The queue is not empty, so `last` is valid and ours by the type invariant; it may
-            // be the node behind `self.first`, of which no reference is alive here.
-            unsafe { (*self.last).body.next = first.into_node().as_ptr() };
-        }
-        // INVARIANT: `last` ends the chain that was just linked.
-        self.last = last;
-        self.len = self.len.wrapping_add(len);
-    }
-}
-
-impl Fifo for NodeFifo {
-    type Item = Held;
-
-    fn new() -> Self {
-        // INVARIANT: Empty.
-        Self {
-            first: None,
-            last: ptr::null_mut(),
-            len: 0,
-            number: 0,
-            _owns: PhantomData,
-        }
-    }
-
-    fn push(&mut self, mut item: Held) {
-        item.node_mut().next = ptr::null_mut();
-        if item.is_registered() {
-            if self.number == 0 {
-                // INVARIANT: Nobody else has it: 2^64 queues take longer than the machine lasts.
-                self.number = QUEUES.add(1).wrapping_add(1);
-            }
-            item.tag().queue.set(self.number);
-        }
-        let last = item.0.as_ptr();
-        self.link(item, last, 1);
-    }
-
-    fn pop(&mut self) -> Option<Held> {
-        let mut first = self.first.take()?;
-        let next = core::mem::replace(&mut first.node_mut().next, ptr::null_mut());
-        // SAFETY: By the type invariant `next` is null or owned by this queue, and no `Held` for it
-        // exists yet.
-        self.first = NonNull::new(next).map(|node| unsafe { Held::from_raw(node) });
-        match &mut self.first {
-            Some(next) => next.node_mut().prev = ptr::null_mut(),
-            None => self.last = ptr::null_mut(),
-        }
-        self.len = self.len.wrapping_sub(1);
-        // INVARIANT: It is in no queue.
-        first.tag().queue.set(0);
-        Some(first)
-    }
-
-    fn remove(&mut self, place: &Place) -> Option<Held> {
-        if self.number == 0 || place.tag().queue.get() != self.number {
-            return None;
-        }
-        if self.first.as_ref().is_some_and(|first| first.0 == place.0) {
-            return self.pop();
-        }
-        // SAFETY: It has our number, so by the type invariant this queue owns it, and as it is not the first
-        // one there is no `Held` for it.
-        let mut held = unsafe { Held::from_raw(place.0) };
-        let body = held.node_mut();
-        let next = core::mem::replace(&mut body.next, ptr::null_mut());
-        let prev = core::mem::replace(&mut body.prev, ptr::null_mut());
-        // SAFETY: It is not the first one, so there is one before it, which is ours; no reference to the body
-        // of that is alive, not even if it is the first one.
-        unsafe { (*prev).body.next = next };
-        if next.is_null() {
-            self.last = prev;
-        } else {
-            // SAFETY: The one after it is ours and not the first one.
-            unsafe { (*next).body.prev = prev };
-        }
-        self.len = self.len.wrapping_sub(1);
-        // INVARIANT: It is in no queue.
-        held.tag().queue.set(0);
-        Some(held)
-    }
-
-    fn front(&self) -> Option<&Held> {
-        self.first.as_ref()
-    }
-
-    fn len(&self) -> u32 {
-        self.len
-    }
-}
-
-#[cfg(CONFIG_KUNIT = "y")]
-pub(crate) mod fake;
-
-#[kernel::prelude::kunit_tests(nrs_node)]
-mod tests {
-    use super::{fake, *};
-    use kernel::prelude::*;
-
-    use crate::sched::attr::Priority;
-
-    fn arrivals(fifo: &mut NodeFifo) -> [u64; 4] {
-        let mut seen = [0; 4];
-        for place in &mut seen {
-            if let Some(held) = fifo.pop() {
-                *place = held.arrival();
-                fake::discard(held);
-            }
-        }
-        seen
-    }
-
-    #[test]
-    fn fifo_keeps_order() -> Result {
-        let probe = fake::Probe::new()?;
-        let mut fifo = NodeFifo::new();
-        for arrival in 1..=3 {
-            fifo.push(fake::request(&probe, arrival, 4096, Priority::Regular)?);
-        }
-        let (len, front) = (fifo.len(), fifo.front().map(Item::arrival));
-        let seen = arrivals(&mut fifo);
-        assert!(len == 3 && front == Some(1));
-        assert!(seen == [1, 2, 3, 0]);
-        assert!(fifo.is_empty() && fifo.front().is_none());
-        Ok(())
-    }
-
-    #[test]
-    fn fifo_is_usable_after_it_ran_empty() -> Result {
-        let probe = fake::Probe::new()?;
-        let mut fifo = NodeFifo::new();
-        fifo.push(fake::request(&probe, 1, 0, Priority::Regular)?);
-        let first = arrivals(&mut fifo);
-        fifo.push(fake::request(&probe, 2, 0, Priority::Regular)?);
-        fifo.push(fake::request(&probe, 3, 0, Priority::Regular)?);
-        let second = arrivals(&mut fifo);
-        assert!(first == [1, 0, 0, 0] && second == [2, 3, 0, 0]);
-        Ok(())
-    }
-
-    #[test]
-    fn append_moves_everything() -> Result {
-        let probe = fake::Probe::new()?;
-        let (mut a, mut b) = (NodeFifo::new(), NodeFifo::new());
-        a.append(&mut b);
-        let nothing = a.is_empty();
-        a.push(fake::request(&probe, 1, 0, Priority::Regular)?);
-        b.push(fake::request(&probe, 2, 0, Priority::Regular)?);
-        b.push(fake::request(&probe, 3, 0, Priority::Regular)?);
-        a.append(&mut b);
-        a.push(fake::request(&probe, 4, 0, Priority::Regular)?);
-        let lens = (a.len(), b.len());
-        let seen = arrivals(&mut a);
-        assert!(nothing && lens == (4, 0));
-        assert!(seen == [1, 2, 3, 4]);
-        Ok(())
-    }
-
-    #[test]
-    fn a_registered_request_is_found() -> Result {
-        let probe = fake::Probe::new()?;
-        let (mut fifo, mut other) = (NodeFifo::new(), NodeFifo::new());
-        let mut places = [const { None }; 5];
-        for (arrival, place) in (1..=5).zip(&mut places) {
-            let mut held = fake::request(&probe, arrival, 0, Priority::Regular)?;
-            held.set_mark(arrival * 10);
-            // The second one is not registered.
-            *place = (arrival != 2).then(|| held.register());
-            fifo.push(held);
-        }
-        let mut good = true;
-        // The middle, the end, the beginning.
-        for index in [3, 4, 0] {
-            let Some(place) = places.get_mut(index).and_then(Option::take) else {
-                continue;
-            };
-            good &= item::Place::mark(&place) == (index as u64 + 1) * 10;
-            good &= other.remove(&place).is_none();
-            match fifo.remove(&place) {
-                Some(mut held) => {
-                    good &= fifo.remove(&place).is_none();
-                    held.unregister(place);
-                    good &= held.arrival() == index as u64 + 1;
-                    fake::discard(held);
-                }
-                None => {
-                    good = false;
-                    core::mem::forget(place);
-                }
-            }
-        }
-        good &= fifo.len() == 2;
-        // Where it went is another queue, which has no number that it knows.
-        other.append(&mut fifo);
-        if let Some(place) = places.get_mut(2).and_then(Option::take) {
-            good &= fifo.remove(&place).is_none() && other.remove(&place).is_none();
-            while let Some(mut held) = other.pop() {
-                if held.arrival() == 3 {
-                    held.unregister(place);
-                    fake::discard(held);
-                    break;
-                }
-                fake::discard(held);
-            }
-        }
-        assert!(good && other.is_empty());
-        Ok(())
-    }
-
-    #[test]
-    fn submit_consumes_the_request() -> Result {
-        let probe = fake::Probe::new()?;
-        fake::request(&probe, 1, 0, Priority::Regular)?.submit();
-        let seen = probe.submitted();
-        assert!(seen == 1);
-        Ok(())
     }
 }

@@ -13,10 +13,11 @@ use super::{
     record::{State, Ties, Urgency},
     relation::Note,
     tree::{Extent, Found},
-    Act, Order, STEPS,
+    Act, Order, RecordId, STEPS,
 };
 use crate::sched::{
     attr::Priority,
+    head::Ticket,
     item::{Fifo, Item},
     slab::NONE,
 };
@@ -146,28 +147,34 @@ impl<I: Item> Order<I> {
 
     /// Has a queued record moved to the high-priority head, if it is in the other one.
     fn lift(&mut self, slot: u32) -> Option<Act<I>> {
-        let id = self.records.handle(slot)?;
-        let record = self.records.at_mut(slot)?;
-        match core::mem::replace(&mut record.state, State::Held) {
-            State::Queued {
-                place,
-                ticket,
-                priority: Priority::Regular,
-            } => Some(Act::Move {
-                id,
-                place,
-                ticket,
-                attrs: record.attrs,
-            }),
-            other => {
-                record.state = other;
-                None
-            }
-        }
+        let attrs = self.records.at(slot)?.attrs;
+        let regular = |priority| priority == Priority::Regular;
+        let (id, place, ticket, _) = self.take_in_hand(slot, regular)?;
+        Some(Act::Move {
+            id,
+            place,
+            ticket,
+            attrs,
+        })
     }
 
     /// Has a queued record go down.
     fn take_out(&mut self, slot: u32) -> Option<Act<I>> {
+        let (id, place, ticket, priority) = self.take_in_hand(slot, |_| true)?;
+        Some(Act::Force {
+            id,
+            place,
+            ticket,
+            priority,
+        })
+    }
+
+    /// Gives what is known of a queued record to the owner, if it is in a head that is `wanted`.
+    fn take_in_hand(
+        &mut self,
+        slot: u32,
+        wanted: impl FnOnce(Priority) -> bool,
+    ) -> Option<(RecordId, I::Place, Ticket, Priority)> {
         let id = self.records.handle(slot)?;
         let record = self.records.at_mut(slot)?;
         match core::mem::replace(&mut record.state, State::Held) {
@@ -175,12 +182,7 @@ impl<I: Item> Order<I> {
                 place,
                 ticket,
                 priority,
-            } => Some(Act::Force {
-                id,
-                place,
-                ticket,
-                priority,
-            }),
+            } if wanted(priority) => Some((id, place, ticket, priority)),
             other => {
                 record.state = other;
                 None

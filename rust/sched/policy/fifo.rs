@@ -10,7 +10,7 @@ use crate::sched::{
     class::ClassId,
     error::{Error, Result},
     item::{Cost, Fifo, Item},
-    mem::{self, NoMemory},
+    mem::{self, NoMemory, NoNeed, NoSpare},
     policy::{Get, Grant, Part, Passed, View, Way},
 };
 use core::fmt;
@@ -59,25 +59,6 @@ impl Config {
 
 pub use crate::sched::policy::{Nothing as Shared, Nothing as Update};
 
-/// No memory is wanted.
-#[derive(Clone, Copy, Debug)]
-pub struct Need;
-
-/// No memory.
-pub struct Spare;
-
-impl mem::Need for Need {
-    type Spare = Spare;
-
-    fn is_empty(&self) -> bool {
-        true
-    }
-
-    fn allocate(&self) -> core::result::Result<Spare, NoMemory> {
-        Ok(Spare)
-    }
-}
-
 /// The only class.
 const CLASS: ClassId = ClassId::new(0, 1);
 
@@ -104,8 +85,8 @@ impl<I: Item> State<I> {
 }
 
 impl<I: Item> Part<I> for State<I> {
-    type Need = Need;
-    type Spare = Spare;
+    type Need = NoNeed;
+    type Spare = NoSpare;
     type Shared = Shared;
     type Update = Update;
 
@@ -153,11 +134,11 @@ impl<I: Item> Part<I> for State<I> {
         self.fifo.len()
     }
 
-    fn need(&self) -> Need {
-        Need
+    fn need(&self) -> NoNeed {
+        NoNeed
     }
 
-    fn grow(&mut self, spare: Spare) -> Spare {
+    fn grow(&mut self, spare: NoSpare) -> NoSpare {
         spare
     }
 

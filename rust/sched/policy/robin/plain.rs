@@ -26,7 +26,7 @@ use super::{
 };
 use crate::sched::{
     item::{Cost, Fifo, Item, Place},
-    mem::{Need, NoMemory},
+    mem::{NoMemory, NoNeed, NoSpare},
 };
 use core::marker::PhantomData;
 
@@ -56,25 +56,6 @@ impl Tag {
     }
 }
 
-/// No memory is wanted.
-#[derive(Clone, Copy, Debug)]
-pub struct PlainNeed;
-
-/// No memory.
-pub struct PlainSpare;
-
-impl Need for PlainNeed {
-    type Spare = PlainSpare;
-
-    fn is_empty(&self) -> bool {
-        true
-    }
-
-    fn allocate(&self) -> Result<PlainSpare, NoMemory> {
-        Ok(PlainSpare)
-    }
-}
-
 /// Requests in the order of arrival.
 ///
 /// # Invariants
@@ -100,8 +81,8 @@ pub struct Plain<I>(PhantomData<fn(I)>);
 impl<I: Item> Store<I> for Plain<I> {
     type Setting = ();
     type Bin = Bin<I::Fifo>;
-    type Need = PlainNeed;
-    type Spare = PlainSpare;
+    type Need = NoNeed;
+    type Spare = NoSpare;
 
     fn new(_bounds: Bounds, _setting: ()) -> Result<Self, NoMemory> {
         Ok(Self(PhantomData))
@@ -115,11 +96,11 @@ impl<I: Item> Store<I> for Plain<I> {
 
     fn create(&mut self, _slot: u32) {}
 
-    fn wants(&self, _slots: usize) -> PlainNeed {
-        PlainNeed
+    fn wants(&self, _slots: usize) -> NoNeed {
+        NoNeed
     }
 
-    fn feed(&mut self, spare: PlainSpare) -> PlainSpare {
+    fn feed(&mut self, spare: NoSpare) -> NoSpare {
         spare
     }
 

@@ -246,16 +246,20 @@ killed() {
 	dm_remove a
 }
 
-# There are fewer places in the order than requests: who finds none waits for one.
+# There are fewer places in the order than requests: who finds none waits for one. A rule holds back what comes from all users but
+# the one who prepares the device, until that is so, however slowly requests come.
 few_places() {
 	setup overlap
 	set_to svc buffer_max 256
-	policy svc 'fairshare uid_fair'
-	storm --count $((600 + count)) --depth 600 --region 4096 --batch 64
-	local overflows
+	policy svc 'tbf uid'
+	set_to svc nrs_tbf_rule 'start others uid={1001 1002 1003} rate=1'
+	storm --count $((600 + count)) --depth 600 --region 4096 --batch 64 &
+	local writer=$! overflows
+	wait_for 20 '[ "$(of overflows "$(at svc nrs_concurrency)")" -gt 0 ]' || fail "$(cat "$(at svc nrs_concurrency)")"
 	overflows=$(of overflows "$(at svc nrs_concurrency)")
-	say "$(of requests) requests, $(of regular_mean_us) us, $overflows waited for a place"
-	[ "$overflows" -gt 0 ] || fail "$(cat "$(at svc nrs_concurrency)")"
+	policy svc 'fairshare uid_fair'
+	wait $writer || fail "status $?: $(tr '\n' ' ' <$storm)"
+	say "$(of requests) requests, $(of regular_mean_us) us, $overflows waited for a place when nothing went on"
 	idle
 	[ "$(of records "$(at svc nrs_concurrency)")" = 0 ] || fail "$(cat "$(at svc nrs_concurrency)")"
 }

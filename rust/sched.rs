@@ -40,6 +40,7 @@
 )]
 
 pub(crate) mod attr;
+pub(crate) mod bucket;
 pub(crate) mod class;
 pub(crate) mod credits;
 pub(crate) mod error;

@@ -6,7 +6,7 @@
 //!
 //! - *Entry*: a slot and its key ([`Entry`]).
 //! - *Place*: where in a heap the entry of a slot is; heaps that never hold a slot at the same time share
-//!   one array of places ([`Places`]).
+//!   one array of places ([`Places`]). A heap that has one for itself is [`Placed`].
 //!
 //! Keys are whatever can be sorted ([`Sort`]). Most are wrapping 64-bit numbers, compared by their
 //! difference, so those of one heap must lie within 2^63 of each other. Equal keys are ordered by slot
@@ -22,6 +22,10 @@
 
 use crate::sched::mem::{Bulk, NoMemory, Pile};
 use core::cmp::Ordering;
+
+mod placed;
+
+pub use placed::{Placed, PlacedNeed, PlacedSpare};
 
 /// Index of the root.
 const ROOT: usize = 3;

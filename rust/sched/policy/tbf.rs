@@ -7,7 +7,7 @@
 //! - *Type*: the fields of a request that make its class ([`Config::fields`]).
 //! - *Rule*: whom a limit is for, and what it is; the first rule that matches a class counts
 //!   ([`crate::sched::rules`]).
-//! - *Bucket*: tokens of a class, of a rule, or of all rules together ([`bucket`]).
+//! - *Bucket*: tokens of a class, of a rule, or of all rules together ([`crate::sched::bucket`]).
 //! - *Plan*: the rules, ready for use ([`plan`]); an [`Update`] brings a new one.
 //! - *Front*: the oldest queued request of a class; what its buckets have for it decides when it may go
 //!   ([`record`]).
@@ -33,6 +33,7 @@
 
 use crate::sched::{
     attr::Attrs,
+    bucket::instant,
     class::{ClassId, ClassNeed, ClassSpare, ClassTable, Found, DEFAULT},
     item::{Cost, Fifo, Item},
     mem::{self, NoMemory},
@@ -42,7 +43,6 @@ use crate::sched::{
 };
 use core::marker::PhantomData;
 
-pub(crate) mod bucket;
 pub(crate) mod config;
 pub(crate) mod context;
 pub(crate) mod params;
@@ -52,7 +52,6 @@ pub(crate) mod record;
 pub(crate) mod shared;
 pub(crate) mod stats;
 
-use bucket::instant;
 use context::Context;
 use plan::{COUNTS, POOL};
 use queue::{Queue, QueueNeed, QueueSpare};

@@ -22,12 +22,9 @@
 //! at most what the pool held, 100 ms worth. After Hierarchical Token Bucket's root class, with rates for
 //! `rate` and the pool for `ceil`.
 
-use super::{
-    bucket::{span, Charge, Pace},
-    params::CostModel,
-    Config,
-};
+use super::{params::CostModel, Config};
 use crate::sched::{
+    bucket::{span, Charge, Pace},
     item::Cost,
     mem::{self, List, NoMemory},
     rng::avalanche,

@@ -12,21 +12,21 @@
 //! some, and only the first of each heap has to be looked at.
 
 use crate::sched::{
-    heap::{Entry, Heap, Places},
-    mem::{Bulk, NoMemory, Pile},
+    heap::{Placed, PlacedNeed, PlacedSpare},
+    mem::NoMemory,
 };
 
 /// Chunks that a [`Queue`] wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueNeed {
-    entries: [usize; 2],
-    places: [usize; 2],
+    times: PlacedNeed,
+    floors: PlacedNeed,
 }
 
 /// Memory for a [`Queue`].
 pub struct QueueSpare {
-    entries: [Pile<Entry>; 2],
-    places: [Pile<u32>; 2],
+    times: PlacedSpare,
+    floors: PlacedSpare,
 }
 
 impl QueueNeed {
@@ -41,58 +41,10 @@ impl QueueNeed {
     ///
     /// - [`NoMemory`]: the allocator had none.
     pub fn allocate(&self) -> Result<QueueSpare, NoMemory> {
-        let [first, second] = self.entries;
-        let entries = [Pile::allocate(first)?, Pile::allocate(second)?];
-        let [first, second] = self.places;
-        let places = [Pile::allocate(first)?, Pile::allocate(second)?];
-        Ok(QueueSpare { entries, places })
-    }
-}
-
-/// A heap with its places.
-struct Order {
-    heap: Heap,
-    places: Places,
-}
-
-impl Order {
-    fn new(max: usize) -> Result<Self, NoMemory> {
-        Ok(Self {
-            heap: Heap::new(max)?,
-            places: Bulk::new(max)?,
+        Ok(QueueSpare {
+            times: self.times.allocate()?,
+            floors: self.floors.allocate()?,
         })
-    }
-
-    fn capacity(&self) -> usize {
-        self.heap.capacity().min(self.places.capacity())
-    }
-
-    fn wants(&self, slots: usize) -> (usize, usize) {
-        let heap = self.heap.wants(slots.saturating_sub(self.heap.len()));
-        let places = slots.saturating_sub(self.places.len());
-        (heap, self.places.wants(places))
-    }
-
-    fn create(&mut self, slot: u32) {
-        if self.places.len() <= slot as usize {
-            // Below the capacity, so there is room.
-            let _ = self.places.push(u32::MAX);
-        }
-    }
-
-    /// Puts `slot` at `key`, wherever it was.
-    fn set(&mut self, slot: u32, key: Option<u64>, was: bool) {
-        match key {
-            Some(key) if was => self.heap.update(&mut self.places, key, slot),
-            Some(key) => {
-                // The capacity covers all slots.
-                self.heap.push(&mut self.places, key, slot);
-            }
-            None if was => {
-                self.heap.remove(&mut self.places, slot);
-            }
-            None => {}
-        }
     }
 }
 
@@ -111,8 +63,8 @@ pub struct Keys {
 ///
 /// A slot is in a heap exactly if the class's [`Keys`] have a key for it.
 pub struct Queue {
-    times: Order,
-    floors: Order,
+    times: Placed,
+    floors: Placed,
 }
 
 impl Queue {
@@ -123,8 +75,8 @@ impl Queue {
     /// - [`NoMemory`]: the allocator had none.
     pub fn new(max: usize) -> Result<Self, NoMemory> {
         Ok(Self {
-            times: Order::new(max)?,
-            floors: Order::new(max)?,
+            times: Placed::new(max)?,
+            floors: Placed::new(max)?,
         })
     }
 
@@ -135,23 +87,18 @@ impl Queue {
 
     /// What is missing for `slots` slots.
     pub fn wants(&self, slots: usize) -> QueueNeed {
-        let (times, floors) = (self.times.wants(slots), self.floors.wants(slots));
         QueueNeed {
-            entries: [times.0, floors.0],
-            places: [times.1, floors.1],
+            times: self.times.wants(slots),
+            floors: self.floors.wants(slots),
         }
     }
 
     /// Takes memory and hands back what there is no use for.
     pub fn feed(&mut self, spare: QueueSpare) -> QueueSpare {
-        let [times, floors] = spare.entries;
-        let entries = [self.times.heap.feed(times), self.floors.heap.feed(floors)];
-        let [times, floors] = spare.places;
-        let places = [
-            self.times.places.feed(times),
-            self.floors.places.feed(floors),
-        ];
-        QueueSpare { entries, places }
+        QueueSpare {
+            times: self.times.feed(spare.times),
+            floors: self.floors.feed(spare.floors),
+        }
     }
 
     /// Makes `slot` known; slots become known one after the other, below the capacity.
@@ -171,8 +118,8 @@ impl Queue {
     /// The class to look at: the first whose floor time has come, else the first by time. With its time.
     #[inline]
     pub fn first(&self, now: u64) -> Option<(u32, u64)> {
-        let due = self.floors.heap.top().filter(|entry| entry.key <= now);
-        let entry = due.or(self.times.heap.top())?;
+        let due = self.floors.top().filter(|entry| entry.key <= now);
+        let entry = due.or(self.times.top())?;
         Some((entry.slot, entry.key))
     }
 }

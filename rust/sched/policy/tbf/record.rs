@@ -36,13 +36,13 @@
 //! what is beyond the depth away.
 
 use super::{
-    bucket::{clock, nanoseconds, Charge, Level},
     context::{Context, Other},
     plan::{Gauge, DEBT_MAX, FLOOR, LATE, POOL},
     queue::Keys,
     shared::Seat,
 };
 use crate::sched::{
+    bucket::{clock, nanoseconds, Charge, Level},
     item::{Cost, Fifo},
     rules::ALSO_MAX,
 };

@@ -33,8 +33,8 @@
 //! Between a look at the tag and the take, the place can change hands if the bucket is full. One request
 //! is then charged to a stranger; nobody is charged less.
 
-use super::bucket::{Charge, Level};
 use crate::sched::{
+    bucket::{Charge, Level},
     key::{Hashed, Hasher},
     mem::{Bulk, NoMemory},
 };
@@ -314,11 +314,11 @@ fn settle(block: &[Place], index: usize, tag: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::bucket::{instant, Pace},
-        *,
+    use super::*;
+    use crate::sched::{
+        bucket::{instant, Pace},
+        key::Key,
     };
-    use crate::sched::key::Key;
 
     const NOW: u64 = instant(1_000_000_000);
 

@@ -29,7 +29,7 @@
 //! This is the virtual scheduling form of the generic cell rate algorithm (ITU-T I.371, annex A). The
 //! fraction of a token is in the level, so nothing is lost between two requests whenever they are served;
 //! what is served late is followed by a credit of that time. A take is one addition, so a level can be
-//! shared by compare-and-swap ([`super::shared`]).
+//! shared by compare-and-swap.
 //!
 //! # Precision
 //!
@@ -101,6 +101,16 @@ impl Pace {
             None => u64::MAX,
         };
         Self { inverse }
+    }
+
+    /// The pace that [`Pace::word`] told.
+    pub const fn from_word(word: u64) -> Self {
+        Self { inverse: word }
+    }
+
+    /// The pace as one word.
+    pub const fn word(self) -> u64 {
+        self.inverse
     }
 
     /// How long `tokens` take, ticks; at most [`SPAN_MAX`].

@@ -10,6 +10,7 @@
 //! - *Target*: a backing device of a service ([`target`]).
 //! - *Client*: a front-end's device; it brings requests to one target ([`client`]).
 //! - *Worker*: what a service does every delta: shares, memory, ageing ([`worker`]).
+//! - *Bandwidth*: what clients of a service have of it while `qbm` runs ([`bandwidth`]).
 //!
 //! ```text
 //!            no work waits and a slot is free
@@ -24,7 +25,7 @@
 //! # Lock order
 //!
 //! 1. the registry's mutex ([`registry`])
-//! 2. a service's configuration mutex, then its clients' mutex
+//! 2. a service's configuration mutex, then that of its bandwidth, then its clients' mutex
 //! 3. one partition's lock ([`partition::Partition`]); never two
 //! 4. one target's lock ([`target::Target`])
 //!
@@ -43,12 +44,15 @@
     )
 )]
 
+pub(crate) mod bandwidth;
 pub(crate) mod client;
 pub(crate) mod concurrency;
 pub(crate) mod cpt;
 pub(crate) mod dispatch;
 pub(crate) mod partition;
+pub(crate) mod partitions;
 pub(crate) mod registry;
+pub(crate) mod roster;
 pub(crate) mod service;
 pub(crate) mod target;
 #[cfg(CONFIG_KUNIT = "y")]

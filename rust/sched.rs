@@ -55,6 +55,7 @@ pub(crate) mod mem;
 pub(crate) mod nid;
 pub(crate) mod order;
 pub(crate) mod policy;
+pub(crate) mod qbm;
 pub(crate) mod ranges;
 pub(crate) mod rng;
 pub(crate) mod rules;

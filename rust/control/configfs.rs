@@ -8,11 +8,12 @@
 //! | `slots` | rw | requests that may be at the devices at a time |
 //! | `state` | r | `idle`, or `in use N` with N clients |
 //!
-//! The directory `rules` is in it from the start ([`rules`]).
+//! The directories `rules` ([`rules`]) and `qbm` ([`qbm`]) are in it from the start.
 //!
 //! `mkdir` of a name that a client has already brought up is refused with `EEXIST`, `rmdir` of a service in
-//! use with `EBUSY`, and of one that has directories of rules with `ENOTEMPTY`.
+//! use with `EBUSY`, and of one that has directories of rules or groups with `ENOTEMPTY`.
 
+pub(crate) mod qbm;
 pub(crate) mod rules;
 
 use core::fmt::{self, Write as _};
@@ -29,7 +30,7 @@ use kernel::{
 use crate::{
     core::{errno, registry, service::Service},
     sched::text::parse_u32,
-    sys::configfs::Nested,
+    sys::configfs::{Inner, Nested},
 };
 
 /// The directory `nrs`.
@@ -63,8 +64,12 @@ impl GroupOperations for Root {
         };
         let path = name.try_into()?;
         let kept = Kept::new(registry::create(name, None)?)?;
-        let rules = rules::group(kept.0.clone())?;
-        Nested::group(path, item_type, try_pin_init!(Content { kept }), rules)
+        let inner = [
+            Inner::new(rules::group(kept.0.clone())?)?,
+            Inner::new(qbm::group(kept.0.clone())?)?,
+        ];
+        let content = try_pin_init!(Content { kept });
+        Ok(Nested::group(path, item_type, content, inner))
     }
 }
 
@@ -123,8 +128,8 @@ impl Content {
     }
 }
 
-/// The directory of a service, with the directory of its rules.
-pub(crate) type Directory = Nested<Content>;
+/// The directory of a service, with those of its rules and of its groups of bandwidth.
+pub(crate) type Directory = Nested<Content, 2>;
 
 /// One line in `page`; returns its length in bytes.
 ///
@@ -136,6 +141,16 @@ fn line(page: &mut [u8; PAGE_SIZE], args: fmt::Arguments<'_>) -> Result<usize> {
     out.write_fmt(args)?;
     out.write_char('\n')?;
     Ok(out.bytes_written())
+}
+
+/// The text that was written, without blanks around it.
+///
+/// # Errors
+///
+/// `EINVAL`: not text.
+fn text_of(page: &[u8]) -> Result<&str> {
+    let text = core::str::from_utf8(page).map_err(|_| EINVAL)?;
+    Ok(text.trim_ascii())
 }
 
 /// The number that `page` holds.

@@ -34,6 +34,14 @@ impl File for Tunable {
     fn store(&self) -> Option<Store<Service>> {
         self.store
     }
+
+    fn most(&self) -> usize {
+        self.most
+    }
+
+    fn check(&self) -> Option<Store<Service>> {
+        self.check
+    }
 }
 
 /// The directories of all services.

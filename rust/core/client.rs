@@ -17,8 +17,10 @@ const OPERATIONS: [&str; 4] = ["ost_read", "ost_write", "ost_punch", "ost_sync"]
 
 /// A front-end's device.
 pub(crate) struct Client {
-    /// `major:minor` of the device.
+    /// What people call it.
     name: CString,
+    /// `major:minor` of the device; the name of a client that is none.
+    device: CString,
     /// Tells clients of one service apart.
     serial: u32,
     /// Requests that were queued.
@@ -45,10 +47,17 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// A client named `name`; with `concurrency` it is active there while it has requests queued.
-    pub(crate) fn new(name: CString, serial: u32, concurrency: Option<Arc<Concurrency>>) -> Self {
+    /// A client named `name`, which is the block device `device` (`major:minor`), or else has its name there; with `concurrency`
+    /// it is active there while it has requests queued.
+    pub(crate) fn new(
+        name: CString,
+        device: CString,
+        serial: u32,
+        concurrency: Option<Arc<Concurrency>>,
+    ) -> Self {
         Self {
             name,
+            device,
             serial,
             queued: Counter::new(),
             ended: Counter::new(),
@@ -66,6 +75,11 @@ impl Client {
     /// Its name.
     pub(crate) fn name(&self) -> &CStr {
         &self.name
+    }
+
+    /// `major:minor` of the device; the name of a client that is none.
+    pub(crate) fn device(&self) -> &CStr {
+        &self.device
     }
 
     /// Tells clients of one service apart.

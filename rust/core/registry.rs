@@ -147,8 +147,8 @@ pub(crate) fn recreate(service: &Arc<Service>, cpts: u32) -> Result<Arc<Service>
     Ok(new)
 }
 
-/// Makes a client named `mapped` of the service `name`, on the device `number` called `lower` that keeps
-/// `depth` requests in flight.
+/// Makes a client named `label` of the service `name`, which is the device `mapped`, on the device `number`
+/// called `lower` that keeps `depth` requests in flight. Devices are called `major:minor`.
 ///
 /// # Errors
 ///
@@ -158,13 +158,15 @@ pub(crate) fn recreate(service: &Arc<Service>, cpts: u32) -> Result<Arc<Service>
 /// - `ENOMEM`.
 pub(crate) fn attach(
     name: &CStr,
+    label: &CStr,
     mapped: &CStr,
     lower: &CStr,
     number: u32,
     depth: u32,
 ) -> Result<Attachment> {
     attach_with(name, Feed::Block, |service| {
-        service.join(CString::try_from(mapped)?, lower, number, depth)
+        let (label, mapped) = (CString::try_from(label)?, CString::try_from(mapped)?);
+        service.join(label, mapped, lower, number, depth)
     })
 }
 
@@ -178,7 +180,10 @@ pub(crate) fn attach(
 /// - `EINVAL`: `name` is not one.
 /// - `ENOMEM`.
 pub(crate) fn attach_user(name: &CStr, client: CString) -> Result<Attachment> {
-    attach_with(name, Feed::User, |service| service.join(client, c"", 0, 0))
+    attach_with(name, Feed::User, |service| {
+        let device = CString::try_from(&*client)?;
+        service.join(client, device, c"", 0, 0)
+    })
 }
 
 /// Finds or makes the service `name` for a client of kind `feed`, and has the client `join` it.

@@ -14,12 +14,15 @@ use kernel::{
 };
 
 use super::{
+    bandwidth::{Bandwidth, Stage},
     client::Client,
     concurrency::Concurrency,
     cpt,
     dispatch::{Dispatch, Feed},
     errno,
-    partition::{Ident, Kicks, Partition, Published, Went, BATCH},
+    partition::{Ident, Partition, Published, Went},
+    partitions::Partitions,
+    roster::Roster,
     target::Target,
     worker::{Ticker, Worker},
 };
@@ -43,6 +46,7 @@ use crate::{
     },
 };
 
+mod bandwidth;
 mod config;
 mod health;
 mod order;
@@ -109,22 +113,13 @@ impl Arrival<'_> {
     }
 }
 
-/// Clients that one service may have.
-const CLIENTS_MAX: usize = 4096;
-
-/// Clients of a service.
-struct Clients {
-    list: KVec<Arc<Client>>,
-    next_serial: u32,
-}
-
 /// A service.
 #[pin_data]
 pub(crate) struct Service {
     name: CString,
     /// Partition of each CPU.
     cpts: KVec<u16>,
-    partitions: Arc<KVec<Arc<Timed<Partition>>>>,
+    partitions: Arc<Partitions>,
     dispatch: Arc<Dispatch>,
     ticker: Arc<Timed<Ticker>>,
     concurrency: Arc<Concurrency>,
@@ -133,10 +128,10 @@ pub(crate) struct Service {
     users: Word,
     /// Names paths of classes, on all heads and at each start.
     seed: u64,
+    bandwidth: Arc<Bandwidth>,
+    roster: Arc<Roster>,
     #[pin]
     settings: Mutex<Settings>,
-    #[pin]
-    clients: Mutex<Clients>,
 }
 
 impl Service {
@@ -160,6 +155,7 @@ impl Service {
                 &mut tunables.trr.classes_max,
                 &mut tunables.tbf.classes_max,
                 &mut tunables.fairshare.classes_max,
+                &mut tunables.qbm.classes_max,
             ] {
                 *policy = max;
             }
@@ -181,9 +177,18 @@ impl Service {
             )?;
             partitions.push(partition, GFP_KERNEL)?;
         }
-        let partitions = Arc::new(partitions, GFP_KERNEL)?;
-        let label = CString::try_from(name)?;
-        let worker = Worker::new(label, partitions.clone(), dispatch.clone(), published)?;
+        let partitions = Arc::new(Partitions::new(partitions, dispatch.clone()), GFP_KERNEL)?;
+        let seed = misc::random();
+        let roster = Roster::new()?;
+        let scene = Stage::new(roster.clone(), dispatch.clone());
+        let bandwidth = Bandwidth::new(partitions.clone(), scene, seed)?;
+        let worker = Worker::new(
+            CString::try_from(name)?,
+            partitions.clone(),
+            dispatch.clone(),
+            published,
+            bandwidth.clone(),
+        )?;
         let settings = Settings::new(tunables)?;
         let ticker = Ticker::new(worker, tunables.fairshare.delta_ms.get())?;
         Arc::pin_init(
@@ -197,12 +202,10 @@ impl Service {
                 ordering: Ordering::new(),
                 patience: Patience::new(),
                 users: Word::new(0),
-                seed: misc::random(),
+                seed,
+                bandwidth,
+                roster,
                 settings <- new_mutex!(settings, "nrs_settings"),
-                clients <- new_mutex!(Clients {
-                    list: KVec::new(),
-                    next_serial: 1,
-                }, "nrs_clients"),
             }? Error),
             GFP_KERNEL,
         )
@@ -259,8 +262,8 @@ impl Service {
         self.ticker.stop();
     }
 
-    /// Adds a client named `name` on the device `number` called `lower`, which keeps `depth` requests in
-    /// flight; returns it with its target.
+    /// Adds a client named `name`, itself `device`, on the device `number` called `lower`, which keeps `depth`
+    /// requests in flight; returns it with its target.
     ///
     /// # Errors
     ///
@@ -269,40 +272,41 @@ impl Service {
     pub(crate) fn join(
         &self,
         name: CString,
+        device: CString,
         lower: &CStr,
         number: u32,
         depth: u32,
     ) -> Result<(Arc<Client>, Arc<Target>)> {
-        let mut clients = self.clients.lock();
-        if clients.list.iter().any(|client| client.name() == lower) {
-            return Err(ELOOP);
-        }
-        if clients.list.len() >= CLIENTS_MAX {
-            return Err(ENOSPC);
-        }
-        let serial = clients.next_serial;
-        // Programs say of each request whose it is; a block device is one client.
-        let block = self.dispatch.is_fed_by(Feed::Block);
-        let concurrency = block.then(|| self.concurrency.clone());
-        let client = Arc::new(Client::new(name, serial, concurrency), GFP_KERNEL)?;
-        clients.list.push(client.clone(), GFP_KERNEL)?;
-        match self.dispatch.attach(number, depth) {
-            Ok(target) => {
-                clients.next_serial = serial.wrapping_add(1);
-                Ok((client, target))
+        self.roster.with(|clients| {
+            if clients.iter().any(|client| client.device() == lower) {
+                return Err(ELOOP);
             }
-            Err(error) => {
-                clients.list.pop();
-                Err(error)
+            // Programs say of each request whose it is; a block device is one client.
+            let block = self.dispatch.is_fed_by(Feed::Block);
+            let concurrency = block.then(|| self.concurrency.clone());
+            let make = |serial| {
+                Ok(Arc::new(
+                    Client::new(name, device, serial, concurrency),
+                    GFP_KERNEL,
+                )?)
+            };
+            let client = clients.add(make)?;
+            match self.dispatch.attach(number, depth) {
+                Ok(target) => Ok((client, target)),
+                Err(error) => {
+                    clients.remove(&client);
+                    Err(error)
+                }
             }
-        }
+        })
     }
 
     /// Removes `client`, which used `target`.
     pub(crate) fn leave(&self, client: &Arc<Client>, target: &Target) {
-        let mut clients = self.clients.lock();
-        self.dispatch.detach(target);
-        clients.list.retain(|other| !Arc::ptr_eq(other, client));
+        self.roster.with(|clients| {
+            self.dispatch.detach(target);
+            clients.remove(client);
+        });
     }
 
     /// How many requests its clients may have.
@@ -326,10 +330,6 @@ impl Service {
         }
     }
 
-    fn partition(&self, index: u32) -> Option<&Arc<Timed<Partition>>> {
-        self.partitions.get(usize::try_from(index).ok()?)
-    }
-
     /// Takes a request. Gives it back if it is to go down at once; its slot is taken then.
     ///
     /// `attrs` is asked, with interrupts off, unless the same submitter was seen lately.
@@ -340,7 +340,7 @@ impl Service {
         attrs: impl Fn() -> Attrs,
     ) -> Arrived {
         let partition = match arrival.domain {
-            Some(domain) => self.partition(self.home(domain).into()),
+            Some(domain) => self.partitions.at(self.home(domain).into()),
             None => self.local(),
         };
         let Some(partition) = partition else {
@@ -351,7 +351,7 @@ impl Service {
         };
         let arrived = partition.arrive(held, arrival, &attrs);
         if arrived.others && !self.dispatch.is_calm() {
-            self.pass_on(arrived.kicks, 0);
+            self.partitions.pass_on(arrived.kicks, 0);
         } else {
             arrived.kicks.kick(&self.dispatch);
         }
@@ -386,10 +386,10 @@ impl Service {
     /// Counts the end of a request that was queued or recorded, and decides more requests.
     fn proceed(&self, account: &Account, cost: Cost) {
         // What is parked was decided before what is decided now.
-        let mut kicks = self.unpark(self.dispatch.parked(), false);
+        let mut kicks = self.partitions.unpark(false);
         let mut asked = 0;
         if account.ticket.is_some() || account.record.is_some() {
-            if let Some(partition) = self.partition(account.home.into()) {
+            if let Some(partition) = self.partitions.at(account.home.into()) {
                 // Its lock is taken anyway; what nobody else waits for is its own.
                 let pump = !self.dispatch.others_ready(account.home);
                 let (more, busy) = partition.end(account, cost, pump);
@@ -402,63 +402,12 @@ impl Service {
                 }
             }
         }
-        self.pass_on(kicks, asked);
-    }
-
-    /// Uses what is free: partitions decide in turn, but for those that were `asked` (bits) and decided all
-    /// that they could; parked requests go on, then all kicks go out.
-    fn pass_on(&self, mut kicks: Kicks, mut asked: u64) {
-        let mut left = BATCH;
-        while let Some(next) = self.dispatch.next(asked).filter(|_| left > 0) {
-            let most = if next.alone { left } else { 1 };
-            let decided = match self.partition(next.index) {
-                Some(partition) => partition.decide_more(most, &mut kicks),
-                None => 0,
-            };
-            if next.alone || decided == 0 {
-                asked |= next.bit();
-            }
-            left = left.saturating_sub(decided);
-        }
-        kicks = kicks.and(self.unpark(self.dispatch.parked(), false));
-        kicks.kick(&self.dispatch);
-    }
-
-    /// Lets requests that are parked at some targets, bits, go on.
-    fn unpark(&self, parked: u64, force: bool) -> Kicks {
-        let mut kicks = Kicks::none();
-        if parked == 0 {
-            return kicks;
-        }
-        let first = self.dispatch.first_parked(parked);
-        let mut left = parked.rotate_right(first);
-        while left != 0 {
-            let index = (left.trailing_zeros().wrapping_add(first) & 63) as u16;
-            left &= left.wrapping_sub(1);
-            if let Some(target) = self.dispatch.target(index) {
-                if target.unpark(&self.dispatch, force) {
-                    kicks.add(index);
-                }
-            }
-        }
-        kicks
+        self.partitions.pass_on(kicks, asked);
     }
 
     /// Sends down everything that is queued, whether or not slots are free; it takes none.
     pub(crate) fn drain(&self) {
-        for partition in self.partitions.iter() {
-            partition.drain();
-        }
-        self.unpark(self.dispatch.parked(), true)
-            .kick(&self.dispatch);
-    }
-
-    /// Decides requests of all partitions that wait: slots, policies or rules are others now.
-    fn run_all(&self) {
-        for partition in self.partitions.iter() {
-            partition.reconsider();
-        }
-        self.pass_on(Kicks::none(), 0);
+        self.partitions.drain();
     }
 
     /// Slots as configured.
@@ -475,11 +424,11 @@ impl Service {
         if slots == 0 || slots > SLOTS_MAX {
             return Err(EINVAL);
         }
-        let clients = self.clients.lock();
-        self.dispatch.set_slots(slots);
-        self.concurrency.set_slots(slots);
-        drop(clients);
-        self.run_all();
+        self.roster.with(|_| {
+            self.dispatch.set_slots(slots);
+            self.concurrency.set_slots(slots);
+        });
+        self.partitions.run_all();
         Ok(())
     }
 

@@ -37,6 +37,7 @@ use crate::{
     },
 };
 
+mod bandwidth;
 mod order;
 mod settings;
 mod shares;
@@ -71,7 +72,12 @@ impl Bench {
             dispatch,
             probe: Probe::new()?,
             target,
-            client: Client::new(CString::try_from(c"test")?, 1, None),
+            client: Client::new(
+                CString::try_from(c"test")?,
+                CString::try_from(c"")?,
+                1,
+                None,
+            ),
             draining: Word::new(0),
         })
     }

@@ -3,7 +3,8 @@
 //! The tunables of a service by name: one table for every way to reach them.
 //!
 //! debugfs makes one file per line ([`crate::control::debugfs`]); device-mapper messages go through
-//! [`command`] and [`show`]. A value is one line of text; blanks around it do not count.
+//! [`command`] and [`show`]. A value is one line of text; blanks around it do not count. Only a configuration
+//! of `qbm` may have several lines.
 //!
 //! # Context
 //!
@@ -27,37 +28,89 @@ use crate::sched::{
         },
         orr,
         params::BufferMax,
+        qbm::params as qbm,
         robin::params as robin,
         tbf::params as tbf,
         trr, Kind,
     },
+    qbm::plan,
     sources::Sources,
     text,
 };
+
+/// Bytes that most values may have.
+const COMMAND_MAX: usize = 4095;
+
+/// Writes a value.
+type Show = fn(&Service, &mut dyn Write) -> Result;
+
+/// Takes a value.
+type Store = fn(&Service, &str) -> Result;
 
 /// A tunable.
 pub(crate) struct Tunable {
     /// Its name.
     pub(crate) name: &'static CStr,
     /// Writes its value, if it can be read.
-    pub(crate) show: Option<fn(&Service, &mut dyn Write) -> Result>,
+    pub(crate) show: Option<Show>,
     /// Takes a value, if it can be written.
-    pub(crate) store: Option<fn(&Service, &str) -> Result>,
+    pub(crate) store: Option<Store>,
+    /// Bytes that a value may have.
+    pub(crate) most: usize,
+    /// Says whether a value may be taken of which there are only the first lines so far. With it, what is
+    /// written to a file is taken when the file is closed; without, each write is a value.
+    pub(crate) check: Option<Store>,
+}
+
+impl Tunable {
+    const fn new(name: &'static CStr, show: Option<Show>, store: Option<Store>) -> Self {
+        Self {
+            name,
+            show,
+            store,
+            most: COMMAND_MAX,
+            check: None,
+        }
+    }
+
+    /// One that can be read and written.
+    const fn both(name: &'static CStr, show: Show, store: Store) -> Self {
+        Self::new(name, Some(show), Some(store))
+    }
+
+    /// One that can be read.
+    const fn shown(name: &'static CStr, show: Show) -> Self {
+        Self::new(name, Some(show), None)
+    }
+
+    /// One that does something when it is written, whatever that is.
+    const fn done(name: &'static CStr, act: Store) -> Self {
+        Self::new(name, None, Some(act))
+    }
+
+    /// The same for values of several lines and up to `most` bytes.
+    const fn in_lines(self, most: usize, check: Store) -> Self {
+        Self {
+            most,
+            check: Some(check),
+            ..self
+        }
+    }
 }
 
 /// One tunable of a policy: the policy, the name, the field, and how text becomes a value of it.
 macro_rules! tunable {
     ($policy:ident, $name:literal, $field:ident, $parse:expr) => {
-        Tunable {
-            name: $name,
-            show: Some(|service, out| line(out, service.tunables().$policy.$field)),
-            store: Some(|service, value| {
+        Tunable::both(
+            $name,
+            |service, out| line(out, service.tunables().$policy.$field),
+            |service, value| {
                 service.update_tunables(|tunables| {
                     tunables.$policy.$field = $parse(value.trim())?;
                     Ok(())
                 })
-            }),
-        }
+            },
+        )
     };
 }
 
@@ -71,38 +124,38 @@ macro_rules! per_head {
         })
     };
     ($policy:ident, $name:literal, $field:ident, $form:expr, $set:expr) => {
-        Tunable {
-            name: $name,
-            show: Some(|service, out| {
+        Tunable::both(
+            $name,
+            |service, out| {
                 let tunables = service.tunables().$policy;
                 tunables.$field.write($form.0, out).map_err(|_| ENOSPC)
-            }),
-            store: Some(|service, value| {
+            },
+            |service, value| {
                 let set: fn(&mut $policy::Tunables, &str) -> Refusable = $set;
                 service.update_tunables(|tunables| set(&mut tunables.$policy, value))
-            }),
-        }
+            },
+        )
     };
 }
 
 /// One tunable of the service itself: the name, how it is read, how text becomes a value, how that is set.
 macro_rules! own {
     ($name:literal, $get:ident, $parse:expr, $set:expr) => {
-        Tunable {
-            name: $name,
-            show: Some(|service, out| line(out, service.$get())),
-            store: Some(|service, value| $set(service, $parse(value.trim()).map_err(errno)?)),
-        }
+        Tunable::both(
+            $name,
+            |service, out| line(out, service.$get()),
+            |service, value| $set(service, $parse(value.trim()).map_err(errno)?),
+        )
     };
 }
 
 /// All tunables, in the order in which they are shown.
-pub(crate) static TUNABLES: [Tunable; 46] = [
-    Tunable {
-        name: c"nrs_policies",
-        show: Some(|service, out| service.write_policies(out)),
-        store: Some(|service, value| service.set_policy(value.trim())),
-    },
+pub(crate) static TUNABLES: [Tunable; 52] = [
+    Tunable::both(
+        c"nrs_policies",
+        |service, out| service.write_policies(out),
+        |service, value| service.set_policy(value.trim()),
+    ),
     per_head!(crrn, c"nrs_crrn_quantum", quantum, robin::QUANTUM),
     per_head!(orr, c"nrs_orr_quantum", quantum, robin::QUANTUM),
     per_head!(orr, c"nrs_orr_offset_type", offset_type, robin::OFFSET_TYPE),
@@ -131,16 +184,16 @@ pub(crate) static TUNABLES: [Tunable; 46] = [
         delay::params::PCT,
         delay::Tunables::set_pct
     ),
-    Tunable {
-        name: c"nrs_fairshare_mode",
-        show: Some(|service, out| line(out, service.tunables().fairshare.mode)),
-        store: Some(|service, value| service.set_mode(value.trim())),
-    },
-    Tunable {
-        name: c"nrs_fairshare_weights",
-        show: Some(|service, out| service.write_weights(out)),
-        store: Some(|service, value| service.set_weights(value.trim())),
-    },
+    Tunable::both(
+        c"nrs_fairshare_mode",
+        |service, out| line(out, service.tunables().fairshare.mode),
+        |service, value| service.set_mode(value.trim()),
+    ),
+    Tunable::both(
+        c"nrs_fairshare_weights",
+        |service, out| service.write_weights(out),
+        |service, value| service.set_weights(value.trim()),
+    ),
     tunable!(
         fairshare,
         c"nrs_fairshare_delta_ms",
@@ -190,29 +243,21 @@ pub(crate) static TUNABLES: [Tunable; 46] = [
         size_max,
         SizeMax::parse
     ),
-    Tunable {
-        name: c"nrs_fairshare_stats",
-        show: Some(|service, out| service.write_stats(out)),
-        store: None,
-    },
-    Tunable {
-        name: c"nrs_fairshare_stats_reset",
-        show: None,
-        store: Some(|service, _| {
-            service.reset_stats(Kind::Fairshare);
-            Ok(())
-        }),
-    },
-    Tunable {
-        name: c"nrs_tbf_rule",
-        show: Some(|service, out| service.write_rules(out)),
-        store: Some(|service, value| service.command_rules(value)),
-    },
-    Tunable {
-        name: c"nrs_tbf_rule_error",
-        show: Some(|service, out| service.write_rule_error(out)),
-        store: None,
-    },
+    Tunable::shown(c"nrs_fairshare_stats", |service, out| {
+        service.write_stats(out)
+    }),
+    Tunable::done(c"nrs_fairshare_stats_reset", |service, _| {
+        service.reset_stats(Kind::Fairshare);
+        Ok(())
+    }),
+    Tunable::both(
+        c"nrs_tbf_rule",
+        |service, out| service.write_rules(out),
+        |service, value| service.command_rules(value),
+    ),
+    Tunable::shown(c"nrs_tbf_rule_error", |service, out| {
+        service.write_rule_error(out)
+    }),
     tunable!(tbf, c"nrs_tbf_rate", rate, tbf::Rate::parse),
     tunable!(tbf, c"nrs_tbf_depth", depth, tbf::Depth::parse),
     tunable!(
@@ -234,19 +279,38 @@ pub(crate) static TUNABLES: [Tunable; 46] = [
         cache_size,
         tbf::CacheSize::parse
     ),
-    Tunable {
-        name: c"nrs_tbf_stats",
-        show: Some(|service, out| service.write_tbf_stats(out)),
-        store: None,
-    },
-    Tunable {
-        name: c"nrs_tbf_stats_reset",
-        show: None,
-        store: Some(|service, _| {
-            service.reset_stats(Kind::Tbf);
-            Ok(())
-        }),
-    },
+    Tunable::shown(c"nrs_tbf_stats", |service, out| {
+        service.write_tbf_stats(out)
+    }),
+    Tunable::done(c"nrs_tbf_stats_reset", |service, _| {
+        service.reset_stats(Kind::Tbf);
+        Ok(())
+    }),
+    Tunable::both(
+        c"nrs_qbm_config",
+        |service, out| service.write_plan(out),
+        |service, value| service.set_plan(value),
+    )
+    .in_lines(plan::TEXT_MAX, |service, value| service.check_plan(value)),
+    Tunable::shown(c"nrs_qbm_config_error", |service, out| {
+        service.write_plan_error(out)
+    }),
+    tunable!(
+        qbm,
+        c"nrs_qbm_clients_max",
+        clients_max,
+        qbm::ClientsMax::parse
+    ),
+    Tunable::shown(c"nrs_qbm_status", |service, out| {
+        service.write_bandwidth(out)
+    }),
+    Tunable::shown(c"nrs_qbm_stats", |service, out| {
+        service.write_bandwidth_stats(out)
+    }),
+    Tunable::done(c"nrs_qbm_stats_reset", |service, _| {
+        service.reset_bandwidth_stats();
+        Ok(())
+    }),
     own!(
         c"nrs_pop",
         level,
@@ -271,16 +335,10 @@ pub(crate) static TUNABLES: [Tunable; 46] = [
         BufferMax::parse,
         Service::set_buffer_max
     ),
-    Tunable {
-        name: c"nrs_concurrency",
-        show: Some(|service, out| service.write_concurrency(out)),
-        store: None,
-    },
-    Tunable {
-        name: c"health",
-        show: Some(|service, out| service.write_health(out)),
-        store: None,
-    },
+    Tunable::shown(c"nrs_concurrency", |service, out| {
+        service.write_concurrency(out)
+    }),
+    Tunable::shown(c"health", |service, out| service.write_health(out)),
     own!(
         c"at_max",
         at_max,
@@ -308,32 +366,28 @@ pub(crate) static TUNABLES: [Tunable; 46] = [
             Ok(())
         }
     ),
-    Tunable {
-        name: c"high_priority_ratio",
-        show: Some(|service, out| line(out, service.ratio())),
-        store: Some(|service, value| {
+    Tunable::both(
+        c"high_priority_ratio",
+        |service, out| line(out, service.ratio()),
+        |service, value| {
             service.set_ratio(text::parse_ratio(value).map_err(errno)?);
             Ok(())
-        }),
-    },
-    Tunable {
-        name: c"stall_ms",
-        show: Some(|service, out| line(out, service.stall_ms())),
-        store: Some(|service, value| {
+        },
+    ),
+    Tunable::both(
+        c"stall_ms",
+        |service, out| line(out, service.stall_ms()),
+        |service, value| {
             service.set_stall_ms(text::parse_stall_ms(value).map_err(errno)?);
             Ok(())
-        }),
-    },
-    Tunable {
-        name: c"slots",
-        show: Some(|service, out| line(out, service.slots())),
-        store: Some(|service, value| service.set_slots(text::parse_slots(value).map_err(errno)?)),
-    },
-    Tunable {
-        name: c"clients",
-        show: Some(|service, out| service.write_clients(out)),
-        store: None,
-    },
+        },
+    ),
+    Tunable::both(
+        c"slots",
+        |service, out| line(out, service.slots()),
+        |service, value| service.set_slots(text::parse_slots(value).map_err(errno)?),
+    ),
+    Tunable::shown(c"clients", |service, out| service.write_clients(out)),
 ];
 
 /// Sets the tunable `name` of `service` to `value`.

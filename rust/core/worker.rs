@@ -6,6 +6,7 @@
 //!
 //! - *Delta*: time between two runs, ms.
 //! - *Ticker*: the timer that asks for a run every delta while the service has clients.
+//! - *Beat*: a run in between that judges how bandwidth is used ([`super::bandwidth`]).
 //! - *Maintenance*: one run, in process context, allocations without I/O.
 //!
 //! - *Stall*: requests that may be served wait, and none is decided for longer than `stall_ms`. They are
@@ -25,8 +26,10 @@ use kernel::{
 };
 
 use super::{
+    bandwidth::Bandwidth,
     dispatch::{Dispatch, Feed},
-    partition::{KernelPart, Kicks, Partition, Published, BATCH},
+    partition::{Kicks, Partition, Published, BATCH},
+    partitions::Partitions,
 };
 use crate::{
     sched::{
@@ -42,6 +45,12 @@ use crate::{
     },
 };
 
+/// Due in a run: the use of bandwidth is judged.
+const BANDWIDTH: u32 = 1;
+
+/// Due in a run: everything.
+const ALL: u32 = 2;
+
 /// How often one run has a part forget what is idle, at most, [`ROWS`] classes each time.
 const AGE_ROUNDS: u32 = 64;
 
@@ -54,12 +63,13 @@ pub(crate) struct Worker {
     /// The name of the service.
     label: CString,
     dispatch: Arc<Dispatch>,
-    partitions: Arc<KVec<Arc<Timed<Partition>>>>,
+    partitions: Arc<Partitions>,
     published: Arc<Published>,
+    bandwidth: Arc<Bandwidth>,
     generation: Atomic<u64>,
     /// Partitions have turns by their shares; else the same as each other.
     cross_cpt: Atomic<bool>,
-    /// 1: the next run is one of those that come every delta, or after a change.
+    /// What the next run is to do beside what every run does, [`BANDWIDTH`] or [`ALL`].
     due: Atomic<u32>,
     /// Memory for what is gathered, of each head.
     #[pin]
@@ -83,9 +93,10 @@ impl Worker {
     /// `ENOMEM`.
     pub(crate) fn new(
         label: CString,
-        partitions: Arc<KVec<Arc<Timed<Partition>>>>,
+        partitions: Arc<Partitions>,
         dispatch: Arc<Dispatch>,
         published: Arc<Published>,
+        bandwidth: Arc<Bandwidth>,
     ) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -93,9 +104,10 @@ impl Worker {
                 dispatch,
                 partitions,
                 published,
+                bandwidth,
                 generation: Atomic::new(0),
                 cross_cpt: Atomic::new(true),
-                due: Atomic::new(1),
+                due: Atomic::new(ALL),
                 outlines <- new_mutex!([const { Outline::new() }; 2], "nrs_outlines"),
                 failures: Atomic::new(0),
                 stalls: Atomic::new(0),
@@ -107,11 +119,18 @@ impl Worker {
 
     /// Asks for a run soon. Any context.
     pub(crate) fn kick(self: &Arc<Self>) {
-        self.due.store(1, ordering::Relaxed);
+        self.due.store(ALL, ordering::Relaxed);
         self.feed();
     }
 
-    /// Asks for memory soon; shares can wait for the next run. Any context.
+    /// Asks for a run soon that judges how bandwidth is used; shares can wait. Any context.
+    fn beat(self: &Arc<Self>) {
+        // If more is due already, that stays.
+        let _ = self.due.cmpxchg(0, BANDWIDTH, ordering::Relaxed);
+        self.feed();
+    }
+
+    /// Asks for memory and seats soon; all else can wait for the next run. Any context.
     pub(crate) fn feed(self: &Arc<Self>) {
         // If it is queued already, that run serves.
         let _ = queue::queue().enqueue(self.clone());
@@ -290,42 +309,38 @@ impl WorkItem for Worker {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        let due = this.due.xchg(0, ordering::Relaxed) != 0;
-        if due {
+        let due = this.due.xchg(0, ordering::Relaxed);
+        // First, because requests wait for it.
+        let seated = this.bandwidth.run(due >= BANDWIDTH);
+        if due == ALL {
             this.watch();
             this.refresh();
         }
         let done = misc::without_io(|| {
             this.maintain()
-                .and_then(|()| if due { this.publish() } else { Ok(()) })
+                .and_then(|()| if due == ALL { this.publish() } else { Ok(()) })
         });
-        if done.is_err() {
+        if seated.and(done).is_err() {
             // The next run tries again; until then the default class serves.
             this.failures.fetch_add(1, ordering::Relaxed);
         }
     }
 }
 
-/// Runs `f` on each part of each head, letting go of the lock in between.
-pub(crate) fn each_part(
-    partitions: &[Arc<Timed<Partition>>],
-    mut f: impl FnMut(&mut KernelPart, u32) -> Option<u32>,
-) {
-    for partition in partitions {
-        for priority in Priority::ALL {
-            for id in partition.instances(priority) {
-                partition.sweep(|inner, from| f(inner.head(priority).part_mut(id)?, from));
-            }
-        }
-    }
-}
+/// Time between two looks at the use of bandwidth, ns.
+const BEAT: u64 = 200 * MS;
 
-/// Asks a worker for a run every delta.
+/// Asks a worker for a run every delta, and in between for one that judges how bandwidth is used, if that is
+/// looked after.
 #[pin_data]
 pub(crate) struct Ticker {
     worker: Arc<Worker>,
     delta_ms: Atomic<u32>,
     running: Atomic<bool>,
+    /// Bandwidth is looked after.
+    beating: Atomic<bool>,
+    /// When everything is due again, ns.
+    next: Atomic<u64>,
 }
 
 impl Ticker {
@@ -340,6 +355,8 @@ impl Ticker {
                 worker,
                 delta_ms: Atomic::new(delta_ms),
                 running: Atomic::new(false),
+                beating: Atomic::new(false),
+                next: Atomic::new(0),
             })),
             GFP_KERNEL,
         )
@@ -357,16 +374,28 @@ impl Ticker {
 }
 
 impl Timed<Ticker> {
-    fn next(&self) {
+    /// Everything is due a delta after `now`.
+    fn restart(&self, now: u64) {
         let delta = u64::from(self.delta_ms.load(ordering::Relaxed));
-        self.arm(misc::now().saturating_add(delta.saturating_mul(MS)));
+        let next = now.saturating_add(delta.saturating_mul(MS));
+        self.next.store(next, ordering::Relaxed);
+        self.wait(now);
+    }
+
+    /// Waits for what comes next after `now`.
+    fn wait(&self, now: u64) {
+        let mut next = self.next.load(ordering::Relaxed);
+        if self.beating.load(ordering::Relaxed) {
+            next = next.min(now.saturating_add(BEAT));
+        }
+        self.arm(next);
     }
 
     /// Starts ticking.
     pub(crate) fn start(&self) {
         self.running.store(true, ordering::Relaxed);
         self.worker.kick();
-        self.next();
+        self.restart(misc::now());
     }
 
     /// Stops ticking; a run that is under way goes on.
@@ -374,13 +403,28 @@ impl Timed<Ticker> {
         self.running.store(false, ordering::Relaxed);
         self.cancel();
     }
+
+    /// Says whether bandwidth is looked after.
+    pub(crate) fn set_beat(&self, on: bool) {
+        let was = self.beating.xchg(on, ordering::Relaxed);
+        if on && !was && self.running.load(ordering::Relaxed) {
+            self.wait(misc::now());
+        }
+    }
 }
 
 impl Expire for Ticker {
     fn expired(timed: &Timed<Self>) {
-        if timed.running.load(ordering::Relaxed) {
+        if !timed.running.load(ordering::Relaxed) {
+            return;
+        }
+        let now = misc::now();
+        if now >= timed.next.load(ordering::Relaxed) {
             timed.worker.kick();
-            timed.next();
+            timed.restart(now);
+        } else {
+            timed.worker.beat();
+            timed.wait(now);
         }
     }
 }

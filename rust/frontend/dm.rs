@@ -176,6 +176,7 @@ impl Target for Device {
     fn create(config: args::Config, lower: &Lower<'_>) -> Result<Self, Refusal> {
         let attachment = registry::attach(
             &config.service,
+            lower.label,
             lower.mapped,
             lower.name,
             lower.number,

@@ -27,6 +27,7 @@ pub(crate) mod fairshare;
 pub(crate) mod fifo;
 pub(crate) mod orr;
 pub(crate) mod params;
+pub(crate) mod qbm;
 pub(crate) mod robin;
 pub(crate) mod tbf;
 pub(crate) mod trr;
@@ -551,6 +552,14 @@ impl<I: Item> AnyPart<I> {
             _ => None,
         }
     }
+
+    /// The part, if it is one of `qbm`, for upkeep.
+    pub fn qbm_mut(&mut self) -> Option<&mut qbm::State<I>> {
+        match self {
+            Self::Qbm(part) => Some(part),
+            _ => None,
+        }
+    }
 }
 
 impl Kind {
@@ -575,6 +584,7 @@ policies! {
     Tbf: tbf,
     Delay: delay,
     Fairshare: fairshare,
+    Qbm: qbm,
 }
 
 #[cfg(test)]

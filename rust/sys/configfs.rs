@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Directories of configfs that must not be removed, and directories that have another one in them.
+//! Directories of configfs that must not be removed, and directories that have others in them.
 //!
 //! C header: `include/linux/configfs.h`. The kernel crate has subsystems, groups and attributes, but neither
 //! dependents nor default groups, and each attribute says that it can be written.
@@ -9,7 +9,7 @@
 //!
 //! - *Dependent*: whoever needs a directory to stay ([`Dependency`]).
 //! - *Default group*: a directory that comes and goes with the one around it ([`Nested`]). `mkdir` and `rmdir`
-//!   of the outer one make and remove both; while the inner one has directories that users made, `rmdir` of the
+//!   of the outer one make and remove both; while an inner one has directories that users made, `rmdir` of the
 //!   outer one fails with `ENOTEMPTY`.
 //!
 //! # Context
@@ -95,7 +95,7 @@ impl<D> Drop for Dependency<D> {
 ///
 /// `group` is embedded in a `Group` whose item type releases it, and this object owns the reference that the
 /// item was initialised with.
-struct Inner {
+pub(crate) struct Inner {
     group: NonNull<bindings::config_group>,
 }
 
@@ -111,7 +111,9 @@ impl Inner {
     /// # Errors
     ///
     /// What `init` returns; `ENOMEM`.
-    fn new<D: Send + Sync + 'static>(init: impl PinInit<Group<D>, Error>) -> Result<Self> {
+    pub(crate) fn new<D: Send + Sync + 'static>(
+        init: impl PinInit<Group<D>, Error>,
+    ) -> Result<Self> {
         let group = Arc::into_raw(Arc::pin_init(init, GFP_KERNEL)?);
         // SAFETY: `group` is a valid allocation.
         let group = unsafe { <Group<D> as HasGroup<D>>::group(group) }.cast_mut();
@@ -130,20 +132,20 @@ impl Drop for Inner {
     }
 }
 
-/// The data of a directory that has another one in it from the start.
+/// The data of a directory that has `N` others in it from the start.
 ///
 /// # Invariants
 ///
-/// `inner` is the only default group of the group that this is the data of, and stays that until the outer group
-/// is released: unlinked by then, with nobody left to follow its list of default groups.
+/// `inner` are the only default groups of the group that this is the data of, and stay that until the outer
+/// group is released: unlinked by then, with nobody left to follow its list of default groups.
 #[pin_data]
-pub(crate) struct Nested<D> {
+pub(crate) struct Nested<D, const N: usize> {
     #[pin]
     data: D,
-    inner: Inner,
+    inner: [Inner; N],
 }
 
-impl<D> Deref for Nested<D> {
+impl<D, const N: usize> Deref for Nested<D, N> {
     type Target = D;
 
     fn deref(&self) -> &D {
@@ -151,41 +153,38 @@ impl<D> Deref for Nested<D> {
     }
 }
 
-impl<D> Nested<D> {
-    /// A directory called `name` with the directory `inner` in it. Attributes of `item_type` that cannot be
+impl<D, const N: usize> Nested<D, N> {
+    /// A directory called `name` with the directories `inner` in it. Attributes of `item_type` that cannot be
     /// written show a mode that says so.
     ///
     /// For the use in [`kernel::configfs::GroupOperations::make_group`].
-    ///
-    /// # Errors
-    ///
-    /// What `inner` returns; `ENOMEM`.
-    pub(crate) fn group<I: Send + Sync + 'static>(
+    pub(crate) fn group(
         name: CString,
         item_type: &'static ItemType<Group<Self>, Self>,
         data: impl PinInit<D, Error>,
-        inner: impl PinInit<Group<I>, Error>,
-    ) -> Result<impl PinInit<Group<Self>, Error>> {
-        let inner = Inner::new(inner)?;
-        let entry = inner.group;
-        // INVARIANT: `inner` is put in the list below, before anybody else sees the outer group; nothing else
+        inner: [Inner; N],
+    ) -> impl PinInit<Group<Self>, Error> {
+        let entries = inner.each_ref().map(|inner| inner.group);
+        // INVARIANT: `inner` are put in the list below, before anybody else sees the outer group; nothing else
         // adds to that list, or takes `inner` out of `Self`.
         let outer = Group::new(name, item_type, try_pin_init!(Self { data <- data, inner }));
-        Ok(outer.pin_chain(move |outer| {
+        outer.pin_chain(move |outer| {
             // SAFETY: `outer` is a valid allocation.
             let group = unsafe { <Group<Self> as HasGroup<Self>>::group(&*outer) }.cast_mut();
-            // SAFETY: `Group::new` initialised both groups, with it the list. They are at their final place,
-            // and nobody else knows them yet. `outer` owns `inner` by the invariant.
-            unsafe {
-                bindings::list_add_tail(
-                    &raw mut (*entry.as_ptr()).group_entry,
-                    &raw mut (*group).default_groups,
-                );
+            for entry in entries {
+                // SAFETY: `Group::new` initialised all of these groups, with them the list. They are at their
+                // final place, and nobody else knows them yet. `outer` owns `inner` by the invariant.
+                unsafe {
+                    bindings::list_add_tail(
+                        &raw mut (*entry.as_ptr()).group_entry,
+                        &raw mut (*group).default_groups,
+                    );
+                }
             }
             // SAFETY: As above; its item type is one of the kernel crate.
             unsafe { tell_read_only(group) };
             Ok(())
-        }))
+        })
     }
 }
 

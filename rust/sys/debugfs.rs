@@ -11,6 +11,7 @@
 //! - *Directory*: [`Dir`]; it is removed with everything below when dropped.
 //! - *Tree*: a directory whose files all show the same object ([`Tree`]).
 //! - *File*: one line of a static table: a name, how to show, how to store ([`File`]).
+//! - *Pieces*: a text that is written bit by bit and counts when the file is closed ([`pieces`]).
 //! - *Snapshot*: the text that one open file serves; made at its first read and again at every read of
 //!   offset 0, so a reader that goes on from there sees one moment.
 //!
@@ -34,11 +35,13 @@ use kernel::{
     uaccess::{UserPtr, UserSlice},
 };
 
+mod pieces;
+
+use self::pieces::Pieces;
+use super::dm::raw;
+
 /// Bytes that one snapshot may have.
 const TEXT_MAX: usize = 64 << 20;
-
-/// Bytes that one command may have.
-const COMMAND_MAX: usize = 4095;
 
 /// Writes the text of a file.
 pub(crate) type Show<T> = fn(&T, &mut dyn fmt::Write) -> Result;
@@ -61,6 +64,13 @@ pub(crate) trait File: Sync + 'static {
 
     /// How it is written, if it can be.
     fn store(&self) -> Option<Store<Self::Data>>;
+
+    /// Bytes that one text may have.
+    fn most(&self) -> usize;
+
+    /// How a text is checked that may be written in pieces: each time for the lines so far. It is stored when
+    /// the file is closed, whatever comes of it. `None`: each write is a text and stored at once.
+    fn check(&self) -> Option<Store<Self::Data>>;
 }
 
 /// A directory of its own.
@@ -184,16 +194,16 @@ impl<F: File> Tree<F> {
         }
     }
 
-    /// Opens a file: gives it an empty snapshot.
+    /// Opens a file, of which nothing was read or written.
     ///
     /// # Safety
     ///
     /// Called by debugfs only, with a file that is being opened.
     unsafe extern "C" fn open(_inode: *mut bindings::inode, file: *mut bindings::file) -> c_int {
-        match KBox::pin_init(Snapshot::new(), GFP_KERNEL_ACCOUNT) {
-            Ok(snapshot) => {
+        match KBox::pin_init(Opened::new(), GFP_KERNEL_ACCOUNT) {
+            Ok(opened) => {
                 // SAFETY: The file is being opened, so nobody else looks at it.
-                unsafe { (*file).private_data = snapshot.into_foreign() };
+                unsafe { (*file).private_data = opened.into_foreign() };
                 0
             }
             Err(error) => error.to_errno(),
@@ -207,7 +217,20 @@ impl<F: File> Tree<F> {
     /// Called by the file system only, once, for a file that [`Tree::open`] opened.
     unsafe extern "C" fn release(_inode: *mut bindings::inode, file: *mut bindings::file) -> c_int {
         // SAFETY: `open` put it there; nobody uses a file that is being released.
-        drop(unsafe { <Pin<KBox<Snapshot>>>::from_foreign((*file).private_data) });
+        let opened = unsafe { <Pin<KBox<Opened>>>::from_foreign((*file).private_data) };
+        // SAFETY: `file` is one of debugfs's own.
+        if unsafe { raw::nrs_debugfs_get(file) } == 0 {
+            // SAFETY: debugfs holds off removal from `get` to `put`.
+            let (line, data) = unsafe { Self::parts(file) };
+            if let Some(store) = line.store() {
+                opened.pieces.close(|text| {
+                    // There is nobody left to be told.
+                    let _ = text.and_then(|text| store(data, text));
+                });
+            }
+            // SAFETY: Got above, and `data` is not used any more.
+            unsafe { raw::nrs_debugfs_put(file) };
+        }
         0
     }
 
@@ -225,16 +248,20 @@ impl<F: File> Tree<F> {
         // SAFETY: debugfs holds off removal while a call runs.
         let (line, data) = unsafe { Self::parts(file) };
         // SAFETY: `open` put it there and `release` has not run.
-        let snapshot = unsafe { <Pin<KBox<Snapshot>>>::borrow((*file).private_data) };
+        let opened = unsafe { <Pin<KBox<Opened>>>::borrow((*file).private_data) };
         // SAFETY: `pos` is the caller's own.
         let pos = unsafe { &mut *pos };
         let Some(show) = line.show() else {
             return size(Err(EINVAL));
         };
-        size(snapshot.read(|out| show(data, out), buf.cast(), len, pos))
+        size(
+            opened
+                .snapshot
+                .read(|out| show(data, out), buf.cast(), len, pos),
+        )
     }
 
-    /// Takes one write as one command.
+    /// Takes one write as one command, or as a piece of a text.
     ///
     /// # Safety
     ///
@@ -252,9 +279,14 @@ impl<F: File> Tree<F> {
         let Some(store) = line.store() else {
             return size(Err(EINVAL));
         };
-        size(command(buf.cast_mut().cast(), len, pos, |text| {
-            store(data, text)
-        }))
+        let (buf, most) = (buf.cast_mut().cast(), line.most());
+        let Some(check) = line.check() else {
+            return size(command(buf, len, most, pos, |text| store(data, text)));
+        };
+        // SAFETY: `open` put it there and `release` has not run.
+        let opened = unsafe { <Pin<KBox<Opened>>>::borrow((*file).private_data) };
+        let check = |text: &str| check(data, text);
+        size(opened.pieces.add(buf, len, most, pos, check))
     }
 }
 
@@ -270,7 +302,7 @@ fn size(result: Result<usize>) -> isize {
 ///
 /// # Errors
 ///
-/// - `E2BIG`: more than 4095 bytes.
+/// - `E2BIG`: more than `most` bytes.
 /// - `EINVAL`: not at offset 0, or not UTF-8.
 /// - `EFAULT`: `buf` cannot be read.
 /// - `ENOMEM`.
@@ -278,21 +310,41 @@ fn size(result: Result<usize>) -> isize {
 fn command(
     buf: *mut c_void,
     len: usize,
+    most: usize,
     pos: &mut bindings::loff_t,
     obey: impl FnOnce(&str) -> Result,
 ) -> Result<usize> {
     if *pos != 0 {
         return Err(EINVAL);
     }
-    if len > COMMAND_MAX {
+    if len > most {
         return Err(E2BIG);
     }
-    let mut bytes = KVec::new();
+    let mut bytes = KVVec::new();
     UserSlice::new(UserPtr::from_ptr(buf), len).read_all(&mut bytes, GFP_KERNEL)?;
     let text = core::str::from_utf8(&bytes).map_err(|_| EINVAL)?;
     obey(text.strip_suffix('\n').unwrap_or(text))?;
     *pos = bindings::loff_t::try_from(len).map_err(|_| E2BIG)?;
     Ok(len)
+}
+
+/// What one open file has served and taken.
+#[pin_data]
+struct Opened {
+    #[pin]
+    snapshot: Snapshot,
+    #[pin]
+    pieces: Pieces,
+}
+
+impl Opened {
+    /// Nothing.
+    fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            snapshot <- Snapshot::new(),
+            pieces <- Pieces::new(),
+        })
+    }
 }
 
 /// The text that one open file serves.

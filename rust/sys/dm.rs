@@ -116,6 +116,8 @@ pub(crate) struct Lower<'a> {
     pub(crate) name: &'a CStr,
     /// `major:minor` of the mapped device that the table is for.
     pub(crate) mapped: &'a CStr,
+    /// What device-mapper calls that device, as the table is loaded.
+    pub(crate) label: &'a CStr,
     /// Device number of the lower device.
     pub(crate) number: u32,
     /// Requests that its queue keeps in flight; 0 if it does not say.
@@ -291,11 +293,25 @@ impl<T: Target> Instance<T> {
                     reason: c"Target is too long",
                 })?;
             }
+            let mut label = [0u8; raw::DM_NAME_LEN as usize];
+            // SAFETY: `ti` belongs to a table, a table to a device; the name fits with its NUL.
+            to_result(unsafe {
+                raw::dm_copy_name_and_uuid(
+                    raw::dm_table_get_md((*ti).table),
+                    label.as_mut_ptr().cast(),
+                    ptr::null_mut(),
+                )
+            })
+            .map_err(|error| Refusal {
+                error,
+                reason: c"The device has no name",
+            })?;
             T::create(
                 plan.config,
                 &Lower {
                     name,
                     mapped,
+                    label: CStr::from_bytes_until_nul(&label).unwrap_or(mapped),
                     // SAFETY: `bdev` is open.
                     number: unsafe { (*bdev).bd_dev },
                     // SAFETY: `bdev` is open.

@@ -4,6 +4,7 @@
 #include <linux/bio.h>
 #include <linux/blkdev.h>
 #include <linux/cgroup.h>
+#include <linux/debugfs.h>
 #include <linux/fs.h>
 #include <linux/kernfs.h>
 #include <linux/pagemap.h>
@@ -100,6 +101,16 @@ int nrs_hostname(char *buf, size_t len)
 {
 	/* The name may change meanwhile; it is NUL-terminated at all times. */
 	return strscpy(buf, utsname()->nodename, len);
+}
+
+int nrs_debugfs_get(struct file *file)
+{
+	return debugfs_file_get(file->f_path.dentry);
+}
+
+void nrs_debugfs_put(struct file *file)
+{
+	debugfs_file_put(file->f_path.dentry);
 }
 
 unsigned int nrs_noio_save(void)

@@ -7,6 +7,7 @@
 
 struct bio;
 struct block_device;
+struct file;
 
 /* Sends @bio to @bdev. */
 void nrs_bio_set_dev(struct bio *bio, struct block_device *bdev);
@@ -44,6 +45,10 @@ void nrs_cond_resched(void);
 
 /* Index of the NUMA node of @cpu. */
 int nrs_cpu_to_node(unsigned int cpu);
+
+/* Holds off the removal of @file, one of debugfs, until it is put; an errno if it was removed already. */
+int nrs_debugfs_get(struct file *file);
+void nrs_debugfs_put(struct file *file);
 
 /* Whether a message may be printed now; counts what is held back. */
 bool nrs_ratelimit(void);

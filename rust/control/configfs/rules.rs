@@ -43,7 +43,7 @@ use kernel::{
     sync::{Arc, Mutex},
 };
 
-use super::{line, Place};
+use super::{line, text_of, Place};
 use crate::{
     core::{errno, service::Service},
     sched::{
@@ -134,16 +134,6 @@ fn rule_name(name: &CStr) -> Result<Name> {
 /// The errno for text that no command can have.
 fn refused(error: RuleError) -> Error {
     errno(error::Error::new(error.code, error.expected))
-}
-
-/// The text that was written, without blanks around it.
-///
-/// # Errors
-///
-/// `EINVAL`: not text.
-fn text_of(page: &[u8]) -> Result<&str> {
-    let text = core::str::from_utf8(page).map_err(|_| EINVAL)?;
-    Ok(text.trim_ascii())
 }
 
 /// What can be set as `KEY=VALUE` in a command.

@@ -16,7 +16,7 @@ use super::{
     Service,
 };
 use crate::{
-    core::partition::KernelPart,
+    core::{bandwidth::Change, partition::KernelPart},
     sched::{
         attr::Priority,
         error,
@@ -29,6 +29,7 @@ use crate::{
             params::BufferMax,
             AnyShared, AnyUpdate, Config, Kind, Part, Tunables,
         },
+        qbm::plan::{Plan, PlanError},
         rules::{Book, RuleError},
         text::{Command, Heads},
     },
@@ -38,33 +39,47 @@ use crate::{
 /// Configuration of the primary of each head, regular first; `None`: the fallback serves.
 type Primaries = [Option<Config>; 2];
 
+/// What can be set whatever runs, and is there again when a policy is started again.
+#[derive(Clone)]
+pub(super) struct Parameters {
+    pub(super) tunables: Tunables,
+    /// Of entities of fairshare; never changed, but replaced.
+    pub(super) weights: Shared<Weights>,
+    /// Of clients of qbm; never changed, but replaced.
+    pub(super) plan: Shared<Plan>,
+}
+
 /// What an administrator has set.
 pub(crate) struct Settings {
-    tunables: Tunables,
-    /// Of entities of fairshare; never changed, but replaced.
-    weights: Shared<Weights>,
+    pub(super) parameters: Parameters,
     primaries: Primaries,
     pub(super) books: Books,
     /// That of the rules that were compiled last.
     pub(super) generation: u64,
     /// Why the last command for rules was refused.
     pub(super) rule_error: Option<RuleError>,
+    /// Why the last plan was refused.
+    pub(super) plan_error: Option<PlanError>,
 }
 
 impl Settings {
-    /// No primary, all weights equal, and these parameters.
+    /// No primary, all weights equal, a plan that promises nothing, and these parameters.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
     pub(super) fn new(tunables: Tunables) -> Result<Self> {
         Ok(Self {
-            tunables,
-            weights: Shared::new(Weights::new()).map_err(|_| ENOMEM)?,
+            parameters: Parameters {
+                tunables,
+                weights: Shared::new(Weights::new()).map_err(|_| ENOMEM)?,
+                plan: Plan::none().and_then(Shared::new).map_err(|_| ENOMEM)?,
+            },
             primaries: [None; 2],
             books: [const { None }; 2],
             generation: 0,
             rule_error: None,
+            plan_error: None,
         })
     }
 
@@ -74,14 +89,37 @@ impl Settings {
     ///
     /// What [`Weights::apply`] refuses.
     fn reweighted(&self, text: &str) -> Result<Shared<Weights>> {
-        let weights = self.weights.apply(text).map_err(errno)?;
+        let weights = self.parameters.weights.apply(text).map_err(errno)?;
         Shared::new(weights).map_err(|_| ENOMEM)
     }
 
     /// What parts of fairshare are told, when they are made and at each change.
     fn fairshare_update(&self) -> AnyUpdate {
-        let cross_cpt = self.tunables.fairshare.cross_cpt.is_on();
-        AnyUpdate::Fairshare(Update::new(self.weights.clone(), cross_cpt))
+        let Parameters {
+            tunables, weights, ..
+        } = &self.parameters;
+        let cross_cpt = tunables.fairshare.cross_cpt.is_on();
+        AnyUpdate::Fairshare(Update::new(weights.clone(), cross_cpt))
+    }
+
+    /// What parts that were started with `config` are told when they are made; `book` has the rules of their
+    /// head.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn first_update(
+        &mut self,
+        config: &Config,
+        book: &Option<Arc<Book>>,
+        bandwidth: &Change,
+    ) -> Result<Option<AnyUpdate>> {
+        Ok(match (config, book) {
+            (Config::Tbf(config), Some(book)) => Some(self.update_of(book, config)?),
+            (Config::Fairshare(_), _) => Some(self.fairshare_update()),
+            (Config::Qbm(_), _) => bandwidth.update(),
+            _ => None,
+        })
     }
 
     /// The rules of the head at `index`, regular first.
@@ -114,7 +152,7 @@ pub(super) fn addresses(heads: Heads, priority: Priority) -> bool {
 impl Service {
     /// The parameters of all policies.
     pub(crate) fn tunables(&self) -> Tunables {
-        self.settings.lock().tunables
+        self.settings.lock().parameters.tunables
     }
 
     /// Changes parameters; running policies that they concern are started anew with them, or told of them.
@@ -124,10 +162,9 @@ impl Service {
     /// What `f` refuses; `EAGAIN`: earlier policies are still stopping; `ENOMEM`. Nothing is changed then.
     pub(crate) fn update_tunables(&self, f: impl FnOnce(&mut Tunables) -> error::Result) -> Result {
         let mut settings = self.settings.lock();
-        let mut tunables = settings.tunables;
+        let mut tunables = settings.parameters.tunables;
         f(&mut tunables).map_err(errno)?;
-        let weights = settings.weights.clone();
-        self.change(&mut settings, tunables, weights)
+        self.change(&mut settings, |parameters| parameters.tunables = tunables)
     }
 
     /// Carries out a write to `nrs_fairshare_mode`: a mode and, if they are given, changes of weights.
@@ -141,11 +178,12 @@ impl Service {
         let mut settings = self.settings.lock();
         let weights = match list {
             Some(list) => settings.reweighted(list)?,
-            None => settings.weights.clone(),
+            None => settings.parameters.weights.clone(),
         };
-        let mut tunables = settings.tunables;
-        tunables.fairshare.mode = mode;
-        self.change(&mut settings, tunables, weights)
+        self.change(&mut settings, |parameters| {
+            parameters.tunables.fairshare.mode = mode;
+            parameters.weights = weights;
+        })
     }
 
     /// Carries out a write to `nrs_fairshare_weights`.
@@ -156,8 +194,7 @@ impl Service {
     pub(crate) fn set_weights(&self, text: &str) -> Result {
         let mut settings = self.settings.lock();
         let weights = settings.reweighted(text)?;
-        let tunables = settings.tunables;
-        self.change(&mut settings, tunables, weights)
+        self.change(&mut settings, |parameters| parameters.weights = weights)
     }
 
     /// Writes the weights, a line each.
@@ -166,34 +203,33 @@ impl Service {
     ///
     /// `ENOSPC`: what `out` cannot take.
     pub(crate) fn write_weights(&self, out: &mut dyn Write) -> Result {
-        let weights = self.settings.lock().weights.clone();
+        let weights = self.settings.lock().parameters.weights.clone();
         weights.write(out).map_err(|_| ENOSPC)
     }
 
-    /// Sets `tunables` and `weights`, both or none.
-    fn change(
+    /// Sets what `f` changes, all of it or nothing.
+    pub(super) fn change(
         &self,
         settings: &mut Settings,
-        tunables: Tunables,
-        weights: Shared<Weights>,
+        f: impl FnOnce(&mut Parameters),
     ) -> Result {
+        let mut new = settings.parameters.clone();
+        f(&mut new);
         let mut primaries = settings.primaries;
         for config in primaries.iter_mut().flatten() {
-            *config = config.with(&tunables);
+            *config = config.with(&new.tunables);
         }
         // Parts that are made from here on get the new ones.
-        let old_tunables = core::mem::replace(&mut settings.tunables, tunables);
-        let old_weights = core::mem::replace(&mut settings.weights, weights);
+        let old = core::mem::replace(&mut settings.parameters, new);
         if let Err(error) = self.replace(settings, &primaries) {
-            settings.tunables = old_tunables;
-            settings.weights = old_weights;
+            settings.parameters = old;
             return Err(error);
         }
         let update = settings.fairshare_update();
         for priority in Priority::ALL {
             self.hand_over(priority, &update);
         }
-        self.follow(&tunables);
+        self.follow(&settings.parameters.tunables);
         self.refresh_parts();
         Ok(())
     }
@@ -207,16 +243,9 @@ impl Service {
 
     /// Takes over the parameters of `other`.
     pub(crate) fn adopt(&self, other: &Self) {
-        let (tunables, weights) = {
-            let others = other.settings.lock();
-            (others.tunables, others.weights.clone())
-        };
-        {
-            let mut settings = self.settings.lock();
-            settings.tunables = tunables;
-            settings.weights = weights;
-        }
-        self.follow(&tunables);
+        let parameters = other.settings.lock().parameters.clone();
+        self.follow(&parameters.tunables);
+        self.settings.lock().parameters = parameters;
         self.ordering.adopt(&other.ordering);
         self.patience.adopt(&other.patience);
         self.dispatch.set_slots(other.slots());
@@ -243,7 +272,8 @@ impl Service {
         let command = Command::parse(command).map_err(errno)?;
         let kind = Kind::from_name(command.policy).map_err(errno)?;
         let mut settings = self.settings.lock();
-        let config = Config::parse(kind, command.argument, &settings.tunables).map_err(errno)?;
+        let config =
+            Config::parse(kind, command.argument, &settings.parameters.tunables).map_err(errno)?;
         // The fallback always runs: to select it is to do without a primary.
         let chosen = match kind {
             Kind::Fifo => None,
@@ -256,6 +286,18 @@ impl Service {
             }
         }
         self.replace(&mut settings, &primaries)
+    }
+
+    /// Whether heads that `kind` runs on could start it anew now.
+    pub(super) fn can_restart(&self, settings: &Settings, kind: Kind) -> bool {
+        let heads = Priority::ALL.into_iter().zip(&settings.primaries);
+        let mut running = heads.filter(|(_, config)| config.is_some_and(|one| one.kind() == kind));
+        running.all(|(priority, _)| {
+            self.partitions.iter().all(|partition| {
+                partition.reap();
+                partition.with(|inner| inner.head(priority).can_install().is_ok())
+            })
+        })
     }
 
     /// Starts what `new` has and the settings have not, on all partitions or on none; what can be told to a
@@ -275,6 +317,8 @@ impl Service {
                 .filter(|(_, (old, new))| old != new && told((old, new)).is_none())
                 .map(|(priority, (_, new))| (priority, *new))
         };
+        let plan = settings.parameters.plan.clone();
+        let bandwidth = self.bandwidth.prepare(new, &plan)?;
         let mut parts: KVec<Option<KernelPart>> = KVec::new();
         for (priority, config) in changes() {
             let Some(config) = config else {
@@ -285,11 +329,7 @@ impl Service {
                 Priority::Regular => regular,
                 Priority::High => high,
             };
-            let update = match (&config, book) {
-                (Config::Tbf(config), Some(book)) => Some(settings.update_of(book, config)?),
-                (Config::Fairshare(_), _) => Some(settings.fairshare_update()),
-                _ => None,
-            };
+            let update = settings.first_update(&config, book, &bandwidth)?;
             let shared = AnyShared::new(&config, self.seed, self.cpts()).map_err(|_| ENOMEM)?;
             for partition in self.partitions.iter() {
                 partition.reap();
@@ -304,21 +344,25 @@ impl Service {
                 parts.push(Some(part), GFP_KERNEL)?;
             }
         }
-        // From here on nothing fails: places are taken only here, under the settings' mutex.
-        let mut parts = parts.iter_mut();
-        for (priority, config) in changes() {
-            for partition in self.partitions.iter() {
-                let Some(config) = config else {
-                    partition.with(|inner| inner.head(priority).drop_primary());
-                    continue;
-                };
-                if let Some(part) = parts.next().and_then(Option::take) {
-                    let refused =
-                        partition.with(|inner| inner.head(priority).install(part, config).err());
-                    kernel::warn_on!(refused.is_some());
+        let install = || {
+            // Nothing fails here: places are taken only here, under the settings' mutex.
+            let mut parts = parts.iter_mut();
+            for (priority, config) in changes() {
+                for partition in self.partitions.iter() {
+                    let Some(config) = config else {
+                        partition.with(|inner| inner.head(priority).drop_primary());
+                        continue;
+                    };
+                    if let Some(part) = parts.next().and_then(Option::take) {
+                        let refused = partition
+                            .with(|inner| inner.head(priority).install(part, config).err());
+                        kernel::warn_on!(refused.is_some());
+                    }
                 }
             }
-        }
+        };
+        self.bandwidth.change(bandwidth, &plan, install)?;
+        // From here on nothing fails.
         for (priority, (old, new)) in Priority::ALL.into_iter().zip(old.iter().zip(new.iter())) {
             let (Some(update), Some(old), Some(new)) = (told((old, new)), old, new) else {
                 continue;
@@ -335,8 +379,9 @@ impl Service {
                 .flatten()
                 .any(|config| config.kind() == Kind::Orr),
         );
+        self.ticker.set_beat(self.bandwidth.is_running());
         self.ticker.worker().kick();
-        self.run_all();
+        self.partitions.run_all();
         Ok(())
     }
 }

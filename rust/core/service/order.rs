@@ -127,12 +127,12 @@ impl Service {
     }
 
     fn reorder(&self, record: Record, change: impl FnOnce(&mut Order<Held>, RecordId)) {
-        if let Some(partition) = self.partition(record.home.into()) {
+        if let Some(partition) = self.partitions.at(record.home.into()) {
             let (kicks, busy) = partition.reorder(|order| change(order, record.id));
             if busy {
                 self.ticker.worker().feed();
             }
-            self.pass_on(kicks, 0);
+            self.partitions.pass_on(kicks, 0);
         }
     }
 

@@ -15,7 +15,7 @@ use super::{
     Service,
 };
 use crate::{
-    core::{errno_of, partition::Partition, worker::each_part},
+    core::{errno_of, partition::Partition},
     sched::{
         attr::Priority,
         error,
@@ -160,7 +160,7 @@ impl Service {
         })?;
         drop(settings);
         self.refresh_parts();
-        self.run_all();
+        self.partitions.run_all();
         Ok(())
     }
 
@@ -220,9 +220,8 @@ impl Service {
 
     /// Has all classes follow what was handed over last.
     pub(super) fn refresh_parts(&self) {
-        each_part(&self.partitions, |part, from| {
-            part.refresh(from, ROWS as u32, misc::now())
-        });
+        self.partitions
+            .each_part(|part, from| part.refresh(from, ROWS as u32, misc::now()));
     }
 
     /// The rules of the first head of `heads` that has one named `name`.

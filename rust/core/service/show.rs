@@ -8,7 +8,7 @@ use kernel::prelude::*;
 
 use super::Service;
 use crate::{
-    core::{partition::Inner, worker::each_part},
+    core::{partition::Inner, roster::Clients},
     sched::{
         attr::Priority,
         head::State,
@@ -152,7 +152,7 @@ impl Service {
 
     /// Sets the counters of all classes of policy `kind` to zero.
     pub(crate) fn reset_stats(&self, kind: Kind) {
-        each_part(&self.partitions, |part, from| {
+        self.partitions.each_part(|part, from| {
             if part.kind() == kind {
                 part.reset(from, ROWS as u32)
             } else {
@@ -167,11 +167,12 @@ impl Service {
     ///
     /// `ENOSPC`: what `out` cannot take.
     pub(crate) fn write_clients(&self, out: &mut dyn fmt::Write) -> Result {
-        self.write_clients_to(out).map_err(|_| ENOSPC)
+        self.roster
+            .with(|clients| self.write_clients_to(clients, out))
+            .map_err(|_| ENOSPC)
     }
 
-    fn write_clients_to(&self, out: &mut dyn fmt::Write) -> fmt::Result {
-        let clients = self.clients.lock();
+    fn write_clients_to(&self, clients: &Clients, out: &mut dyn fmt::Write) -> fmt::Result {
         writeln!(
             out,
             "service: {{ slots: {}, limit: {}, active: {}, overflow: {}, no_memory: {}, stalls: {} }}\nclients:",
@@ -182,7 +183,7 @@ impl Service {
             self.ticker.worker().failures(),
             self.ticker.worker().stalls(),
         )?;
-        for client in clients.list.iter() {
+        for client in clients.iter() {
             let name = client.name().to_str().unwrap_or("?");
             write!(out, "- client: \"{name}\"\n  counters: {{ ")?;
             client.write(out)?;
@@ -206,7 +207,7 @@ impl Service {
     /// Requests that found no class of their own.
     fn overflow(&self) -> u64 {
         let mut sum = 0u64;
-        each_part(&self.partitions, |part, _| {
+        self.partitions.each_part(|part, _| {
             sum = sum.saturating_add(part.overflow());
             None
         });

@@ -31,6 +31,10 @@ const OFFSETS: &str = "reg_offset_type:logical\nhp_offset_type:logical\n";
 const SUPPORTED: &str = "reg_supported:reads\nhp_supported:writes\n";
 const DELAYS: &str = "reg_delay_min:5    \nhp_delay_min:5    \n";
 
+/// A configuration of `qbm`, and how it is shown.
+const PLAN: &str = "by uid # who\n\ngroup a  capacity=1M; ; client 5 class=fc min=50%\n";
+const SHOWN_PLAN: &str = "by uid\ngroup a capacity=1MB/s\nclient 5 class=first_come min=50%\n";
+
 /// A text that fits a buffer.
 struct Text {
     bytes: [u8; 2048],
@@ -70,7 +74,7 @@ mod names {
     fn tunables_are_set_and_shown() -> Result {
         let service = Service::new(c"kunit", Some(1))?;
         // Name, value, what comes of it, what is shown afterwards if that is short.
-        let cases: [(&str, &str, Result, &str); 66] = [
+        let cases: [(&str, &str, Result, &str); 76] = [
             ("slots", "7", Ok(()), "7\n"),
             ("slots", "0", Err(EINVAL), "7\n"),
             ("stall_ms", "500\n", Ok(()), "500\n"),
@@ -150,6 +154,16 @@ mod names {
             ("nrs_policies", "orr reg", Ok(()), ""),
             ("nrs_orr_quantum", "1", Ok(()), ""),
             ("nrs_policies", "crrn 8", Err(EINVAL), ""),
+            ("nrs_qbm_clients_max", "15", Err(EINVAL), "1024\n"),
+            ("nrs_qbm_clients_max", "16", Ok(()), "16\n"),
+            ("nrs_qbm_config", PLAN, Ok(()), SHOWN_PLAN),
+            ("nrs_qbm_config", "by\ngroup a", Err(EINVAL), SHOWN_PLAN),
+            ("nrs_policies", "qbm", Ok(()), ""),
+            ("nrs_qbm_config", "group a", Err(EINVAL), SHOWN_PLAN),
+            ("nrs_qbm_config", "by device", Ok(()), "by device\n"),
+            ("nrs_qbm_config", PLAN, Ok(()), SHOWN_PLAN),
+            ("nrs_qbm_stats_reset", "1", Ok(()), "-"),
+            ("nrs_policies", "qbm 1", Err(EINVAL), ""),
             ("nrs_pop", "overlap", Ok(()), "overlap\n"),
             ("nrs_pop", "order", Err(EINVAL), "overlap\n"),
             ("nrs_pop_window", "65537", Err(EINVAL), "1024\n"),

@@ -372,10 +372,10 @@ mod life {
     #[test]
     fn a_service_serves_one_kind_of_client() -> Result {
         let bench = Bench::new(c"kunit-life", 2, 64)?;
-        let block = registry::attach(c"kunit-life", c"254:9", c"254:8", 8, 0).err();
+        let block = registry::attach(c"kunit-life", c"one", c"254:9", c"254:8", 8, 0).err();
         let closed = bench.close();
         // The next first client decides anew.
-        let block_first = registry::attach(c"kunit-life", c"254:9", c"254:8", 8, 0)?;
+        let block_first = registry::attach(c"kunit-life", c"one", c"254:9", c"254:8", 8, 0)?;
         let user = Bench::new(c"kunit-life", 2, 64).err();
         drop(block_first);
         assert!(block == Some(EBUSY) && user == Some(EBUSY) && closed);

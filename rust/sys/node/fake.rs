@@ -16,7 +16,7 @@ use kernel::{
 use super::{Account, Held, Node, Ops};
 use crate::sched::{
     attr::Priority,
-    item::{Cost, Spot},
+    item::{Cost, Direction, Spot},
 };
 
 /// Requests that one probe can remember.
@@ -100,7 +100,7 @@ unsafe fn submit(node: NonNull<Node>) {
     fake.probe.submitted.fetch_add(1, ordering::Release);
 }
 
-/// Request `name` of `bytes` for target 0, held since `name` ns.
+/// Request `name` to read `bytes` of target 0, held since `name` ns.
 pub(crate) fn request(
     probe: &Arc<Probe>,
     name: u64,
@@ -109,7 +109,7 @@ pub(crate) fn request(
 ) -> Result<Held> {
     let node = Node::new(
         OPS,
-        Cost::of_bytes(bytes),
+        Cost::new(Direction::Read, bytes),
         Spot::new(0, 0, bytes),
         Account::new(0, priority),
     );

@@ -27,6 +27,9 @@ const ALL: [u32; 7] = [2, 8, 64, 256, 1000, 4096, 100_000];
 /// Those that there are limits for.
 const SOME: [u32; 3] = [64, 1000, 100_000];
 
+/// As many as there are gates for.
+const GATED: [u32; 6] = [2, 8, 64, 256, 1000, 4096];
+
 /// Name, what it is of, levels, largest request, and numbers of entities.
 type Case = (&'static str, Kind, Select, u32, u32, &'static [u32]);
 
@@ -38,7 +41,7 @@ fn decisions(c: &mut Criterion) {
         .sample_size(20)
         .throughput(Throughput::Elements(1));
     let fair = Kind::Fairshare;
-    let cases: [Case; 14] = [
+    let cases: [Case; 16] = [
         ("fifo", Kind::Fifo, Select::Deadline, 1, 1, &ALL),
         ("crrn", Kind::Crrn, Select::Deadline, 1, 1, &ALL),
         ("orr", Kind::Orr, Select::Deadline, 1, 1, &ALL),
@@ -53,6 +56,9 @@ fn decisions(c: &mut Criterion) {
         ("random", fair, Select::Random, 1, 1, &ALL),
         ("paper", fair, Select::Paper, 1, 1, &SOME),
         ("tbf", Kind::Tbf, Select::Deadline, 1, 1, &ALL),
+        ("qbm", Kind::Qbm, Select::Deadline, 1, 1, &GATED),
+        // More than there are tokens for: everybody waits at a gate.
+        ("qbm_waits", Kind::Qbm, Select::Deadline, 1, 16, &GATED),
     ];
     for (name, kind, select, depth, pages, counts) in cases {
         for &count in counts {

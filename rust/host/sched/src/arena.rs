@@ -6,8 +6,9 @@ use crate::{
     attr::{Attrs, Id},
     class::ClassId,
     item::{Cost, Direction, Fifo, Item, Place, Spot},
-    mem::{Need, NoMemory},
-    policy::{AnyPart, AnyShared, Config, Part, Passed, View, Way},
+    mem::{Need, NoMemory, Shared},
+    policy::{qbm, AnyPart, AnyShared, AnyUpdate, Config, Part, Passed, View, Way},
+    qbm::{gate::Gates, terms::UNREGULATED},
     slab::{Handle, Linked, Links, List, Slab, SlabPile},
 };
 use std::{
@@ -237,22 +238,75 @@ fn insert(arena: &mut Slab<Record>, record: Record) -> Handle {
     })
 }
 
-/// A part started with `config` that shares nothing with another one.
+/// A part started with `config` that shares nothing with another one. One of `qbm` has gates of all ranks, with
+/// rates from 100 requests of a page per second to none.
 ///
 /// # Errors
 ///
 /// - [`NoMemory`]: the allocator had none.
 pub fn lone_part(config: &Config, seed: u64) -> Result<AnyPart<Request>, NoMemory> {
-    AnyPart::new(config, seed, &AnyShared::new(config, seed, 1)?)
+    let mut part = AnyPart::new(config, seed, &AnyShared::new(config, seed, 1)?)?;
+    let rates = [4096 * 100, UNREGULATED, 4096 * 1_000, 4096 * 100_000];
+    hand_gates(&mut part, 64, |seat| {
+        (rates[seat as usize % 4], (seat / 4 % 4) as u8)
+    })?;
+    Ok(part)
 }
 
-/// Gives `part` the memory that it wants, as the service's worker does.
+/// Gives a part of `qbm` `count` gates, each with a rate and a rank by its seat; nothing for others.
+///
+/// # Errors
+///
+/// - [`NoMemory`]: the allocator had none.
+pub fn hand_gates(
+    part: &mut AnyPart<Request>,
+    count: u32,
+    set: impl Fn(u32) -> (u64, u8),
+) -> Result<(), NoMemory> {
+    if part.qbm().is_some() {
+        let gates = Gates::new(count as usize)?;
+        for seat in 0..count {
+            let (rate, rank) = set(seat);
+            gates.get(seat).expect("there").set(rate, rank, 0);
+        }
+        let update = qbm::Update::new(Shared::new(gates)?);
+        part.update(AnyUpdate::Qbm(update), 0);
+    }
+    Ok(())
+}
+
+/// Gives every class of a part of `qbm` a seat, that of its slot, as the service's worker does after it was
+/// woken; nothing for others.
+///
+/// # Panics
+///
+/// There is no memory.
+pub fn walk(part: &mut AnyPart<Request>, now: u64) {
+    let Some(part) = part.qbm_mut() else {
+        return;
+    };
+    let count = part.gates().map_or(1, |gates| gates.len());
+    let mut out = qbm::BriefBuf::new().expect("memory");
+    let mut from = Some(0);
+    while let Some(slot) = from {
+        out.clear();
+        from = part.briefs(slot, now, &mut out);
+        for brief in out.iter() {
+            part.seat(brief.id, brief.id.slot() % count, now);
+        }
+    }
+}
+
+/// Gives `part` the memory that it wants, as the service's worker does; what else it may want it does without.
 ///
 /// # Panics
 ///
 /// There is none.
 pub fn feed(part: &mut impl Part<Request>) {
-    while !part.need().is_empty() {
+    for _ in 0..8 {
+        if part.need().is_empty() {
+            return;
+        }
         let spare = part.need().allocate().expect("memory");
         part.grow(spare);
     }

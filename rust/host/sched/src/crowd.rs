@@ -3,15 +3,16 @@
 //! Parts with many classes that always have requests, to measure what a decision costs.
 
 use crate::{
-    arena::{self, feed, lone_part, Request},
+    arena::{self, feed, hand_gates, lone_part, walk, Request},
     attr::{Attrs, Id},
     item::{Direction, Item, Spot},
     jobid::JobId,
     policy::{
         fairshare::params::Select,
         params::{BufferMax, ClassesMax},
-        tbf, AnyPart, Config, Get, Kind, Part, Tunables, View,
+        tbf, AnyPart, Config, Get, Grant, Kind, Part, Tunables, View,
     },
+    qbm::plan::By,
     ranges::{BriefBuf, Outline, Table},
     rng::Rng,
 };
@@ -70,6 +71,8 @@ impl Crowd {
         tunables.fairshare.classes_max = most;
         tunables.tbf.classes_max = most;
         tunables.crrn.classes_max = most;
+        tunables.qbm.classes_max = most;
+        tunables.qbm.by = By::Uid;
         for sorted in [&mut tunables.orr, &mut tunables.trr] {
             sorted.classes_max = most;
             sorted.buffer_max = BufferMax::new(1 << 20).expect("within limits");
@@ -78,7 +81,7 @@ impl Crowd {
         let rate = (2_000_000 / classes).max(1);
         tunables.tbf.rate = tbf::params::Rate::new(rate).expect("within limits");
         let argument = match (kind, depth) {
-            (Kind::Fifo | Kind::Crrn | Kind::Orr | Kind::Trr | Kind::Delay, _) => None,
+            (Kind::Fifo | Kind::Crrn | Kind::Orr | Kind::Trr | Kind::Delay | Kind::Qbm, _) => None,
             (Kind::Fairshare, 1) => Some("uid_fair"),
             (Kind::Fairshare, 2) => Some("gid_then_uid_fair"),
             (Kind::Fairshare, _) => Some("gid_then_uid_then_jobid_fair"),
@@ -87,6 +90,8 @@ impl Crowd {
         let config = Config::parse(kind, argument, &tunables).expect("valid");
         arena::reserve((classes * QUEUED) as usize + 64).expect("memory");
         let mut part = lone_part(&config, 1).expect("memory");
+        let (count, bytes) = (classes.min(16_383) + 1, 4096 * u64::from(rate));
+        hand_gates(&mut part, count, |_| (bytes, 1)).expect("memory");
         let mut rng = Rng::new(1);
         let mut id = 0;
         for owner in 0..classes {
@@ -106,6 +111,7 @@ impl Crowd {
                 id += 1;
             }
         }
+        walk(&mut part, 0);
         let mut crowd = Self {
             part,
             table: None,
@@ -134,21 +140,31 @@ impl Crowd {
         self.table = Some(outline.build(1).expect("memory").table);
     }
 
+    /// What goes next, as soon as something may.
+    #[inline]
+    fn get(&mut self) -> (Request, Grant) {
+        loop {
+            let view = View {
+                now: self.now,
+                force: false,
+                table: self.table.as_ref(),
+            };
+            match self.part.get(&view) {
+                Get::Item(found) => return found,
+                Get::Throttled { until } => self.now = until,
+                Get::Empty => panic!("all have requests"),
+            }
+        }
+    }
+
     /// A request is chosen and ends, and its class brings the next, a microsecond later.
     ///
     /// # Panics
     ///
-    /// Nothing may be served.
+    /// Nothing is queued.
     pub fn step(&mut self) {
         self.now += 1000;
-        let view = View {
-            now: self.now,
-            force: false,
-            table: self.table.as_ref(),
-        };
-        let Get::Item((request, grant)) = self.part.get(&view) else {
-            panic!("something may always go");
-        };
+        let (request, grant) = self.get();
         self.part.stop(&grant, request.cost(), self.now);
         assert!(self.part.enqueue(request, grant.class, self.now).is_ok());
     }

@@ -30,6 +30,34 @@ export!(
     ranges, rng, rules, slab, slots, sources, text, turns
 );
 
+/// See `rust/sched/qbm.rs`.
+pub mod qbm {
+    /// See `rust/sched/qbm/allocator.rs`.
+    pub mod allocator {
+        pub use crate::sched::qbm::allocator::*;
+    }
+
+    /// See `rust/sched/qbm/gate.rs`.
+    pub mod gate {
+        pub use crate::sched::qbm::gate::*;
+    }
+
+    /// See `rust/sched/qbm/manager.rs`.
+    pub mod manager {
+        pub use crate::sched::qbm::manager::*;
+    }
+
+    /// See `rust/sched/qbm/plan.rs`.
+    pub mod plan {
+        pub use crate::sched::qbm::plan::*;
+    }
+
+    /// See `rust/sched/qbm/terms.rs`.
+    pub mod terms {
+        pub use crate::sched::qbm::terms::*;
+    }
+}
+
 /// See `rust/sched/policy.rs`.
 pub mod policy {
     pub use crate::sched::policy::*;
@@ -124,6 +152,16 @@ pub mod policy {
         }
     }
 
+    /// See `rust/sched/policy/qbm.rs`.
+    pub mod qbm {
+        pub use crate::sched::policy::qbm::*;
+
+        /// See `rust/sched/policy/qbm/params.rs`.
+        pub mod params {
+            pub use crate::sched::policy::qbm::params::*;
+        }
+    }
+
     /// See `rust/sched/policy/tbf.rs`.
     pub mod tbf {
         pub use crate::sched::policy::tbf::*;
@@ -141,6 +179,7 @@ pub mod policy {
 }
 
 pub mod arena;
+pub mod bandwidth;
 pub mod crowd;
 pub mod disk;
 pub mod scale;

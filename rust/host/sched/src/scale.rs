@@ -3,13 +3,14 @@
 //! A part with as many requests as a large server has: thousands of clients, several requests each.
 
 use crate::{
-    arena::{self, feed, lone_part, view, Number, Request},
+    arena::{self, feed, hand_gates, lone_part, view, walk, Number, Request},
     attr::{Attrs, Id},
     class::ClassId,
     item::{Direction, Item, Spot},
     jobid::JobId,
     nid::Nid,
     policy::{tbf, AnyPart, Config, Get, Grant, Kind, Part, Tunables},
+    qbm::plan::By,
     rng::Rng,
 };
 
@@ -81,17 +82,22 @@ impl Scale {
         // Twice what a decision per microsecond uses, so that there is always one to make.
         let rate = (2_000_000 / clients).max(1);
         tunables.tbf.rate = tbf::params::Rate::new(rate).expect("within limits");
+        tunables.qbm.by = By::Uid;
         let config = Config::parse(case.kind, case.argument, &tunables).expect("valid");
         let count = (clients * depth) as usize;
         arena::reserve(count + 64).expect("memory");
         let mut part = lone_part(&config, 1).expect("memory");
+        let bytes = 16 * 4096 * u64::from(rate);
+        hand_gates(&mut part, clients + 1, |_| (bytes, 1)).expect("memory");
+        let classes = (0..clients)
+            .map(|i| {
+                feed(&mut part);
+                part.classify(&client(i), 0)
+            })
+            .collect();
+        walk(&mut part, 0);
         let mut scale = Self {
-            classes: (0..clients)
-                .map(|i| {
-                    feed(&mut part);
-                    part.classify(&client(i), 0)
-                })
-                .collect(),
+            classes,
             places: (0..count).map(|_| None).collect(),
             part,
             rng: Rng::new(1),

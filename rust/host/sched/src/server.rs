@@ -17,7 +17,7 @@
 //! ```
 
 use crate::{
-    arena::{feed, lone_part, view, Request},
+    arena::{feed, lone_part, view, walk, Request},
     attr::{Attrs, Priority},
     head::{Head, Ticket},
     item::Item,
@@ -431,6 +431,7 @@ impl Server {
         let head = &mut self.lane(account.priority).head;
         for (_, part) in head.parts_mut() {
             feed(part);
+            walk(part, now);
         }
         // One that overflowed has the ticket of its arrival, and nothing else.
         let kept = account.ticket.filter(|ticket| head.is_live(ticket));

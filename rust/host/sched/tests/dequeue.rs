@@ -4,16 +4,17 @@
 //! lost, and nobody is charged for it.
 
 use nrs_sched::{
-    arena::{attrs, feed, lone_part, view, Number, Request},
+    arena::{attrs, feed, lone_part, view, walk, Number, Request},
     attr::{Attrs, Id},
     class::ClassId,
-    item::{Item, Spot},
+    item::{Direction, Item, Spot},
     jobid::JobId,
     nid::Nid,
     policy::{
         fairshare::params::{CostModel, Locality, OppThreshold, Select},
         AnyPart, Config, Get, Grant, Kind, Part, Tunables,
     },
+    qbm::plan::By,
     rng::Rng,
     sim::SECOND,
 };
@@ -73,6 +74,10 @@ impl Model {
     /// A request of `owner` is queued; whether the policy took it.
     fn arrive(&mut self, owner: u32) -> bool {
         feed(&mut self.part);
+        // The worker comes a while after somebody new.
+        if self.next % 4 == 0 {
+            walk(&mut self.part, self.now);
+        }
         let attrs = who(owner);
         let class = self.part.classify(&attrs, self.now);
         let mut request = Request {
@@ -81,6 +86,7 @@ impl Model {
             pages: 1 + self.rng.below(8) as u32,
             arrival: self.now,
             spot: Spot::new(attrs.object, self.rng.below(1 << 30) << 12, 4096),
+            direction: Direction::Write,
             ..Request::default()
         };
         let place = request.register();
@@ -185,6 +191,11 @@ fn settings() -> Vec<(Kind, Option<&'static str>, Tunables)> {
     for fields in ["uid", "jobid", "nid", "opcode", "uid+gid"] {
         all.push((Kind::Tbf, Some(fields), default));
     }
+    for &by in By::ALL {
+        let mut tunables = default;
+        tunables.qbm.by = by;
+        all.push((Kind::Qbm, None, tunables));
+    }
     all
 }
 
@@ -250,7 +261,7 @@ fn a_place_is_of_one_part() {
         }
         // A part is asked only for what it has; by FIFOs and handles it still may not answer with the other's.
         for at in (0..one.queued.len()).rev() {
-            if kind == Kind::Fairshare || kind == Kind::Tbf || kind == Kind::Fifo {
+            if matches!(kind, Kind::Fairshare | Kind::Tbf | Kind::Qbm | Kind::Fifo) {
                 let strange = &other.queued[at];
                 assert!(one
                     .part
@@ -267,7 +278,7 @@ fn a_place_is_of_one_part() {
 #[test]
 fn nothing_holds_a_class() {
     for (kind, argument, tunables) in settings() {
-        if kind != Kind::Fairshare && kind != Kind::Tbf {
+        if !matches!(kind, Kind::Fairshare | Kind::Tbf | Kind::Qbm) {
             continue;
         }
         let mut model = Model::new(kind, argument, &tunables, 1);
@@ -284,6 +295,7 @@ fn nothing_holds_a_class() {
                 (0..model.queued.len()).rev().for_each(|at| model.take(at));
             }
         }
+        walk(&mut model.part, model.now);
         assert!(classes.iter().any(|&class| model.part.is_live(class)));
         while !model.running.is_empty() {
             model.stop();
@@ -304,6 +316,7 @@ fn order_stays() {
     for (kind, argument, tunables) in settings() {
         let sorted = kind != Kind::Fifo
             && kind != Kind::Tbf
+            && kind != Kind::Qbm
             && (kind != Kind::Fairshare || tunables.fairshare.locality.is_on());
         if sorted {
             continue;

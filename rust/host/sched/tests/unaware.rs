@@ -4,7 +4,7 @@
 //! everything: they get best effort under every policy, every mode and every type.
 
 use nrs_sched::{
-    arena::{feed, lone_part, view, Request},
+    arena::{feed, hand_gates, lone_part, view, walk, Request},
     attr::{Attrs, Id, Opcode},
     item::{Cost, Direction, Item, Spot},
     jobid::JobId,
@@ -16,6 +16,7 @@ use nrs_sched::{
         },
         AnyPart, Config, Get, Kind, Part, Passed, Tunables, Way,
     },
+    qbm::plan::By,
     sim::SECOND,
 };
 
@@ -96,6 +97,11 @@ fn settings() -> Vec<(Kind, Option<String>, Tunables)> {
             all.push((Kind::Tbf, Some(fields.to_owned()), default));
         }
     }
+    for &by in By::ALL {
+        let mut tunables = default;
+        tunables.qbm.by = by;
+        all.push((Kind::Qbm, None, tunables));
+    }
     all
 }
 
@@ -120,14 +126,18 @@ impl Bench {
     fn new(kind: Kind, argument: Option<&str>, tunables: &Tunables) -> Self {
         let config = Config::parse(kind, argument, tunables);
         let config = config.unwrap_or_else(|error| panic!("{argument:?}: {error:?}"));
+        let mut part = lone_part(&config, 1).expect("memory");
+        // The same bandwidth for everybody.
+        hand_gates(&mut part, 64, |_| (50_000_000, 1)).expect("memory");
         Self {
             name: format!(
-                "{} {argument:?} {} locality {}",
+                "{} {argument:?} by {} {} locality {}",
                 kind.name(),
+                tunables.qbm.by,
                 tunables.fairshare.select,
                 tunables.fairshare.locality
             ),
-            part: lone_part(&config, 1).expect("memory"),
+            part,
             now: START,
             next: 0,
             queued: [0; 5],
@@ -148,6 +158,7 @@ impl Bench {
             while self.queued[client] < DEPTH {
                 feed(&mut self.part);
                 let class = self.part.classify(&attrs, self.now);
+                walk(&mut self.part, self.now);
                 let spot = match client {
                     4 => Spot::default(),
                     _ => Spot::new(attrs.object, self.next << 12, 4096),
@@ -270,6 +281,7 @@ fn past_the_queues() {
         for way in [Way::Opportunity, Way::Forced] {
             let class = bench.part.classify(&NOBODY, START);
             let other = bench.part.classify(&aware(1), START);
+            walk(&mut bench.part, START);
             let passed = bench.part.pass(class, cost, way, || START);
             assert_eq!(
                 passed,

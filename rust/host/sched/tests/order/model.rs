@@ -7,6 +7,7 @@ use nrs_sched::{
     attr::{Attrs, Id, Priority},
     order::{Relation, PREDECESSORS_MAX},
     policy::{fairshare::params::Select, tbf::params::Rate, Config, Kind, Tunables},
+    qbm::plan::By,
     server::{Relate, Server, Stage},
 };
 use std::collections::BTreeSet;
@@ -71,6 +72,12 @@ pub fn configs() -> Vec<Config> {
             "tbf" => {
                 add(Some("uid"), &tunables);
                 add(Some("uid+opcode"), &tunables);
+            }
+            "qbm" => {
+                for &by in By::ALL {
+                    tunables.qbm.by = by;
+                    add(None, &tunables);
+                }
             }
             _ => add(None, &tunables),
         }

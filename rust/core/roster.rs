@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The clients of a service.
+
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{Arc, Mutex},
+};
+
+use super::client::Client;
+use crate::sys::misc;
+
+/// Clients that one service may have.
+const CLIENTS_MAX: usize = 4096;
+
+/// Clients in the order in which they came.
+pub(crate) struct Clients {
+    list: KVec<Arc<Client>>,
+    next_serial: u32,
+}
+
+impl Clients {
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Client>> {
+        self.list.iter()
+    }
+
+    /// Adds the client that `make` makes of its serial number.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC`: there are too many; `ENOMEM`; that of `make`.
+    pub(crate) fn add(
+        &mut self,
+        make: impl FnOnce(u32) -> Result<Arc<Client>>,
+    ) -> Result<Arc<Client>> {
+        if self.list.len() >= CLIENTS_MAX {
+            return Err(ENOSPC);
+        }
+        let client = make(self.next_serial)?;
+        self.list.push(client.clone(), GFP_KERNEL)?;
+        self.next_serial = self.next_serial.wrapping_add(1);
+        Ok(client)
+    }
+
+    /// Removes `client`.
+    pub(crate) fn remove(&mut self, client: &Arc<Client>) {
+        self.list.retain(|other| !Arc::ptr_eq(other, client));
+    }
+}
+
+/// The clients of a service, for all who want to know them.
+#[pin_data]
+pub(crate) struct Roster {
+    #[pin]
+    clients: Mutex<Clients>,
+}
+
+impl Roster {
+    /// Nobody.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                clients <- new_mutex!(Clients {
+                    list: KVec::new(),
+                    next_serial: 1,
+                }, "nrs_clients"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Runs `f` with the mutex held. Allocations in it start no I/O: that might be a request that waits for
+    /// the service's worker, which looks for names here.
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Clients) -> R) -> R {
+        misc::without_io(|| f(&mut self.clients.lock()))
+    }
+
+    /// Tells `f` the name of the client with number `serial`, if there is one.
+    pub(crate) fn name_of(&self, serial: u32, f: &mut dyn FnMut(&[u8])) {
+        self.with(|clients| {
+            let mut all = clients.iter();
+            if let Some(client) = all.find(|client| client.serial() == serial) {
+                f(client.name().to_bytes());
+            }
+        });
+    }
+}

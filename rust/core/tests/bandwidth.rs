@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Bandwidth classes on a whole service with two partitions, with its worker, ticker and locks as they are.
+
+use core::cell::Cell;
+
+use kernel::{prelude::*, str::CString, sync::Arc};
+
+use crate::{
+    core::{
+        client::Client,
+        dispatch::Feed,
+        partition::Went,
+        service::{Arrival, Service},
+        target::Target,
+        tunables,
+    },
+    sched::{
+        attr::{Attrs, Id, Priority},
+        item::{Cost, Direction},
+    },
+    sys::{
+        misc,
+        node::fake::{self, Probe},
+    },
+};
+
+/// Bytes of each request.
+const BYTES: u64 = 64 << 10;
+
+/// The cost of each.
+const COST: Cost = Cost::new(Direction::Read, BYTES);
+
+/// Nanoseconds of a millisecond.
+const MS: u64 = 1_000_000;
+
+/// Users in these tests are below this.
+const USERS: usize = 4;
+
+/// Requests that were served in a time.
+#[derive(Default)]
+struct Served {
+    /// By user.
+    users: [u64; USERS],
+    /// By partition.
+    parts: [u64; 2],
+    /// ns.
+    time: u64,
+}
+
+impl Served {
+    /// Those of user `uid`.
+    fn of(&self, uid: usize) -> u64 {
+        self.users.get(uid).copied().unwrap_or(0)
+    }
+
+    /// Whether `count` requests are what comes of `rate` a second: at most two too many, and at least two thirds,
+    /// since nobody gets back time that the machine does not have.
+    fn is(&self, count: u64, rate: u64) -> bool {
+        let due = rate * (self.time / MS) / 1000;
+        let fits = count <= due + 2 && 3 * count + 3 >= 2 * due;
+        if !fits {
+            pr_info!("{count} requests instead of {due}\n");
+        }
+        fits
+    }
+
+    /// Whether user `uid` had `rate` requests a second.
+    fn had(&self, uid: usize, rate: u64) -> bool {
+        self.is(self.of(uid), rate)
+    }
+}
+
+/// A service with one device that is fast without end.
+struct Yard {
+    service: Arc<Service>,
+    client: Arc<Client>,
+    target: Arc<Target>,
+    probe: Arc<Probe>,
+    /// Requests that have ended, in the order of their submission.
+    ended: Cell<usize>,
+    brought: Cell<u64>,
+}
+
+impl Yard {
+    /// One with `qbm` on both heads and this plan.
+    fn new(plan: &str) -> Result<Self> {
+        let service = Service::new(c"kunit", Some(misc::cpu_ids().min(2)))?;
+        service.use_begin(Feed::Block)?;
+        let (name, device) = (CString::try_from(c"one")?, CString::try_from(c"254:0")?);
+        let (client, target) = service.join(name, device, c"8:0", 8 << 20, 0)?;
+        let yard = Self {
+            service,
+            client,
+            target,
+            probe: Probe::new()?,
+            ended: Cell::new(0),
+            brought: Cell::new(0),
+        };
+        yard.set("nrs_qbm_config", plan)?;
+        yard.set("nrs_policies", "qbm")?;
+        Ok(yard)
+    }
+
+    fn set(&self, name: &str, value: &str) -> Result {
+        tunables::command(&self.service, name, value)
+    }
+
+    /// Has user `uid` bring a request to partition `part`; whether it went down at once.
+    fn bring(&self, uid: u32, part: u64, priority: Priority, must_pass: bool) -> Result<bool> {
+        let brought = self.brought.get();
+        self.brought.set(brought + 1);
+        let name = u64::from(uid) << 32 | part << 16 | brought;
+        let held = fake::request(&self.probe, name, BYTES, priority)?;
+        let arrival = Arrival {
+            ident: Some([uid.into(), 0, 0, 0, 0]),
+            client: &self.client,
+            target: &self.target,
+            must_pass,
+            may_pass: true,
+            draining: None,
+            relation: None,
+            may_overflow: true,
+            domain: Some(part),
+        };
+        let attrs = || Attrs {
+            uid: Id::new(uid),
+            client: self.client.serial(),
+            target: 0,
+            priority,
+            ..Attrs::UNKNOWN
+        };
+        match self.service.arrive(held, &arrival, attrs).went {
+            Went::Passed(held) => {
+                let account = held.account();
+                fake::discard(held);
+                self.service.complete(&account, COST, &self.target);
+                Ok(true)
+            }
+            Went::Queued => Ok(false),
+            Went::Blocked => Err(EAGAIN),
+            Went::Refused(held) => {
+                fake::discard(held);
+                Err(EAGAIN)
+            }
+        }
+    }
+
+    /// Has user `uid` bring `count` requests to each of two partitions.
+    fn queue(&self, uid: u32, count: u32) -> Result {
+        for index in 0..2 * count {
+            self.bring(uid, u64::from(index) % 2, Priority::Regular, false)?;
+        }
+        Ok(())
+    }
+
+    /// Ends what was submitted, and counts it.
+    fn end(&self, served: &mut Served) {
+        while let Some((name, account)) = self.probe.seen(self.ended.get()) {
+            self.ended.set(self.ended.get() + 1);
+            self.client.count_submitted();
+            self.service.complete(&account, COST, &self.target);
+            if let Some(count) = served.users.get_mut((name >> 32) as usize) {
+                *count += 1;
+            }
+            if let Some(count) = served.parts.get_mut((name >> 16 & 1) as usize) {
+                *count += 1;
+            }
+        }
+    }
+
+    /// Serves for `ms`; returns what was served in that time.
+    fn serve(&self, ms: u64) -> Served {
+        // What happened until now does not count.
+        self.end(&mut Served::default());
+        let start = misc::now();
+        let mut served = Served::default();
+        loop {
+            self.end(&mut served);
+            served.time = misc::now() - start;
+            if served.time >= ms * MS {
+                return served;
+            }
+            kernel::time::delay::fsleep(kernel::time::Delta::from_micros(500));
+        }
+    }
+
+    /// Requests that wait.
+    fn held(&self) -> u64 {
+        self.client.held()
+    }
+
+    /// The value of a tunable.
+    fn text(&self, name: &str) -> Result<KVVec<u8>> {
+        let mut text = Text(KVVec::new());
+        tunables::show(&self.service, name, &mut text)?;
+        Ok(text.0)
+    }
+
+    /// Sends everything down, and the device goes.
+    fn close(self) -> Result<bool> {
+        self.set("nrs_policies", "fifo")?;
+        self.service.drain();
+        let until = misc::now() + 10_000 * MS;
+        while self.held() != 0 && misc::now() < until {
+            self.serve(1);
+        }
+        let empty = self.held() == 0;
+        self.service.leave(&self.client, &self.target);
+        self.service.use_end();
+        self.service.stop();
+        Ok(empty)
+    }
+}
+
+/// A text of any length.
+struct Text(KVVec<u8>);
+
+impl core::fmt::Write for Text {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        let done = self.0.extend_from_slice(text.as_bytes(), GFP_KERNEL);
+        done.map_err(|_| core::fmt::Error)
+    }
+}
+
+/// Whether `text` has `part` in it.
+fn has(text: &[u8], part: &str) -> bool {
+    text.windows(part.len())
+        .any(|window| window == part.as_bytes())
+}
+
+#[kunit_tests(nrs_bandwidth)]
+mod life {
+    use super::*;
+
+    /// 1 MiB/s and 64 KiB each: 16 requests a second in all, of both partitions and both heads.
+    #[test]
+    fn clients_have_one_gate_everywhere() -> Result {
+        let yard = Yard::new("by uid; group all capacity=8Mi; client 1 class=fs min=1Mi max=1Mi")?;
+        yard.queue(1, 40)?;
+        for index in 0..20 {
+            yard.bring(1, index % 2, Priority::High, false)?;
+        }
+        let served = yard.serve(2_000);
+        let empty = yard.close()?;
+        assert!(served.had(1, 16) && served.parts.iter().all(|count| *count >= 4));
+        assert!(empty);
+        Ok(())
+    }
+
+    #[test]
+    fn bandwidth_of_who_leaves_comes_back() -> Result {
+        let yard = Yard::new("by uid; group all capacity=2Mi; default class=fs min=2Mi max=2Mi")?;
+        yard.queue(1, 85)?;
+        yard.queue(2, 20)?;
+        yard.serve(500);
+        // 16 a second each, until the other one has nothing left to do.
+        let both = yard.serve(1_000);
+        // It takes up to a second and a half until the other one is through, and two until it has left.
+        yard.serve(3_500);
+        let alone = yard.serve(500);
+        let empty = yard.close()?;
+        assert!(both.had(1, 16) && both.had(2, 16));
+        assert!(alone.had(1, 32) && alone.of(1) > 10 && empty);
+        Ok(())
+    }
+
+    #[test]
+    fn plans_change_under_load() -> Result {
+        let yard = Yard::new("by uid; group all capacity=8Mi; default class=fs min=1Mi max=1Mi")?;
+        yard.queue(1, 90)?;
+        let slow = yard.serve(1_000);
+        yard.set(
+            "nrs_qbm_config",
+            "by uid; group all capacity=8Mi; default class=fc min=4Mi max=4Mi",
+        )?;
+        let fast = yard.serve(1_000);
+        let (held, ended) = (yard.held(), yard.ended.get());
+        // Who asks is somebody else now: parts start anew, and what waits goes.
+        yard.set("nrs_qbm_config", "by device; group all capacity=8Mi")?;
+        yard.serve(200);
+        let (waits, rest) = (yard.held(), yard.ended.get() - ended);
+        let empty = yard.close()?;
+        assert!(slow.had(1, 16) && fast.had(1, 64));
+        assert!(held > 50 && rest as u64 == held && waits == 0 && empty);
+        Ok(())
+    }
+
+    #[test]
+    fn a_refused_plan_changes_nothing() -> Result {
+        const PLAN: &str = "by uid; group all capacity=8Mi; default class=fs min=1Mi max=1Mi";
+        let yard = Yard::new(PLAN)?;
+        yard.queue(1, 40)?;
+        yard.serve(100);
+        let before = yard.text("nrs_qbm_config")?;
+        let mut refused = true;
+        for wrong in [
+            "group",
+            "by uid; group all capacity=1Gi; client 1 class=none min=1Mi",
+            "by uid\ngroup all capacity=8Mi\ndefault min=9Mi max=8Mi",
+        ] {
+            refused &= yard.set("nrs_qbm_config", wrong) == Err(EINVAL);
+            refused &= yard.text("nrs_qbm_config")?[..] == before[..];
+        }
+        let error = yard.text("nrs_qbm_config_error")?;
+        let served = yard.serve(1_000);
+        yard.set("nrs_qbm_config", PLAN)?;
+        let fine = yard.text("nrs_qbm_config_error")?;
+        let status = yard.text("nrs_qbm_status")?;
+        let empty = yard.close()?;
+        assert!(refused && has(&error, "line ") && fine.is_empty());
+        assert!(served.had(1, 16) && empty);
+        assert!(has(&status, "all") && has(&status, "fair_share"));
+        Ok(())
+    }
+
+    #[test]
+    fn what_waits_for_tokens_goes_when_the_policy_does() -> Result {
+        let yard = Yard::new("by uid; group all capacity=1Mi; default class=fs min=64Ki max=64Ki")?;
+        let mut gone = 0;
+        // Stopped, started anew, changed to others; each time in the middle of things.
+        for policy in [
+            "fifo",
+            "qbm",
+            "fairshare",
+            "qbm",
+            "qbm hp",
+            "tbf uid",
+            "qbm",
+        ] {
+            yard.queue(1, 5)?;
+            yard.queue(2, 5)?;
+            let served = yard.serve(100);
+            gone += served.of(1) + served.of(2);
+            yard.set("nrs_policies", policy)?;
+        }
+        let status = yard.text("nrs_qbm_status");
+        let empty = yard.close()?;
+        assert!(empty && gone <= 140 && status.is_ok());
+        Ok(())
+    }
+
+    #[test]
+    fn forced_requests_and_drained_ones_go() -> Result {
+        let yard = Yard::new("by uid; group all capacity=1Mi; default class=fs min=64Ki max=64Ki")?;
+        yard.queue(1, 20)?;
+        yard.serve(300);
+        let mut passed = 0;
+        for index in 0..20 {
+            passed += u64::from(yard.bring(1, index % 2, Priority::Regular, true)?);
+        }
+        let held = yard.held();
+        yard.service.drain();
+        yard.serve(50);
+        let left = yard.held();
+        // What went is owed for.
+        yard.bring(1, 0, Priority::Regular, false)?;
+        let owed = yard.serve(300).of(1);
+        let empty = yard.close()?;
+        assert!(passed == 20 && held >= 37 && left == 0);
+        assert!(owed == 0 && empty);
+        Ok(())
+    }
+
+    #[test]
+    fn parts_start_anew_with_another_number_of_clients() -> Result {
+        let yard = Yard::new("by uid; group all capacity=8Mi; default class=fs min=1Mi max=1Mi")?;
+        yard.queue(1, 20)?;
+        yard.serve(200);
+        let (held, ended) = (yard.held(), yard.ended.get());
+        yard.set("nrs_qbm_clients_max", "16")?;
+        yard.serve(100);
+        let rest = yard.ended.get() - ended;
+        yard.queue(2, 20)?;
+        yard.serve(200);
+        let served = yard.serve(1_000);
+        let wrong = yard.set("nrs_qbm_clients_max", "15");
+        let empty = yard.close()?;
+        assert!(held > 20 && rest as u64 == held && wrong == Err(EINVAL));
+        assert!(served.had(2, 16) && empty);
+        Ok(())
+    }
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What is expected of the plans of `qbm` whatever is written: shared by the fuzz target and by the bounded
+//! run among the tests.
+
+use nrs_sched::{
+    jobid::JobId,
+    key::{Field, Key},
+    nid::Nid,
+    qbm::plan::{Party, Plan, PlanError, Scene, Setting},
+};
+
+/// A service with devices `d1` to `d9`, and targets with their own numbers.
+pub struct Nine;
+
+impl Scene for Nine {
+    fn target_number(&self, target: u32) -> u64 {
+        u64::from(target)
+    }
+
+    fn device_name(&self, device: u32, f: &mut dyn FnMut(&[u8])) {
+        if (1..=9).contains(&device) {
+            f(format!("d{device}").as_bytes());
+        }
+    }
+}
+
+/// The text of a plan.
+pub fn text(plan: &Plan) -> String {
+    let mut out = String::new();
+    plan.write(&mut out).expect("strings take all");
+    out
+}
+
+/// Parties that lines are likely to be for.
+pub fn parties() -> impl Iterator<Item = Party> {
+    let nids = [
+        "0@lo",
+        "10.0.0.1@tcp",
+        "10.0.7.2@tcp1",
+        "fe80::1@o2ib",
+        "7@gni",
+    ];
+    let nids = nids.map(|nid| Key::Nid(Nid::parse(nid).expect("valid")));
+    let jobs = ["a", "dd.0", "dd.1", "*", "d1"].map(|job| Key::Jobid(JobId::new(job.as_bytes())));
+    let others = [
+        Key::Uid(0),
+        Key::Uid(1000),
+        Key::Absent(Field::Uid),
+        Key::Absent(Field::Jobid),
+        Key::Absent(Field::Nid),
+        Key::Default,
+    ];
+    let keys = nids.into_iter().chain(jobs).chain(others);
+    keys.map(Party::Key).chain([0, 1, 2, 10].map(Party::Device))
+}
+
+/// The first line for `party` in `group`, found by asking plans that have one line each.
+fn walk(plan: &Plan, group: u32, party: &Party) -> Option<u32> {
+    let mut lines = (0u32..).zip(plan.clients());
+    let found = lines.find(|(line, client)| {
+        let name = plan.client_name(*line);
+        let by = plan.by();
+        let one = format!("by {by}\ngroup g capacity=1TiB\nclient {name} class=fs min=1MB\n");
+        let one = Plan::parse(&one).expect("a line of a plan");
+        client.group().is_none_or(|own| own == group) && one.line_for(0, party, &Nine).is_some()
+    });
+    found.map(|(line, _)| line)
+}
+
+/// Whether both say the same of everybody.
+fn same(plan: &Plan, other: &Plan) {
+    assert_eq!(plan.by(), other.by());
+    assert_eq!(plan.tuning(), other.tuning());
+    assert_eq!(plan.groups().len(), other.groups().len());
+    for (index, (group, twin)) in (0u32..).zip(plan.groups().iter().zip(other.groups())) {
+        assert_eq!(group.name(), twin.name());
+        assert_eq!(group.settings(), twin.settings());
+        for party in parties() {
+            let terms = plan.terms(index, &party, &Nine);
+            assert_eq!(terms, other.terms(index, &party, &Nine));
+        }
+    }
+}
+
+/// What holds for every plan.
+pub fn check(plan: &Plan) {
+    let written = text(plan);
+    let again = Plan::parse(&written).unwrap_or_else(|error| panic!("{written}: {error}"));
+    assert_eq!(text(&again), written);
+    same(plan, &again);
+    let floor = plan.tuning().floor;
+    // All groups may share a line; a walk through many of them takes long.
+    let few = plan.clients().len() <= 12;
+    for (index, group) in (0u32..).zip(plan.groups()) {
+        assert!(group.capacity() >= floor);
+        assert!(group.reserves().iter().sum::<u64>() <= group.capacity());
+        assert_eq!(plan.group_named(group.name()), Some(index));
+        if let Some(target) = group.target() {
+            assert_eq!(plan.group_of(target), Some(index));
+        }
+        for party in parties() {
+            if let Some(terms) = plan.terms(index, &party, &Nine) {
+                assert!(floor <= terms.min && terms.min <= terms.max);
+                assert!(terms.max <= group.capacity());
+            }
+            if few {
+                let found = plan.line_for(index, &party, &Nine);
+                assert_eq!(found, walk(plan, index, &party), "{party:?}\n{written}");
+            }
+        }
+    }
+    for (line, client) in (0u32..).zip(plan.clients()).take(4) {
+        let name = plan.client_name(line);
+        assert_eq!(plan.client_named(client.group(), name), Some(line));
+        let Some(group) = client
+            .group()
+            .and_then(|group| plan.groups().get(group as usize))
+        else {
+            continue;
+        };
+        let left = plan
+            .without_client(group.name(), name)
+            .expect("it is there");
+        assert_eq!(left.clients().len() + 1, plan.clients().len());
+        let back = left.with_client(group.name(), name, client.promise());
+        let back = back.expect("it was there");
+        assert_eq!(text(&back).len(), written.len());
+    }
+    if let Some(group) = plan.groups().first() {
+        let left = plan.without_group(group.name()).expect("it is there");
+        assert_eq!(left.groups().len() + 1, plan.groups().len());
+        let back = left.with_group(group.name(), group.settings());
+        let back = back.expect("it was there");
+        assert_eq!(back.groups().len(), plan.groups().len());
+        for setting in Setting::ALL {
+            let mut settings = *group.settings();
+            settings.set(setting, "").expect("nothing is always taken");
+            // Either way the plan it comes from stays.
+            let _ = plan.with_group(group.name(), &settings);
+        }
+        assert_eq!(text(plan), written);
+    }
+}
+
+/// Takes `data` as the text of a plan.
+pub fn run(data: &[u8]) {
+    let Ok(text) = core::str::from_utf8(data) else {
+        return;
+    };
+    match Plan::parse(text) {
+        Ok(plan) => check(&plan),
+        Err(error) => refused(text, error),
+    }
+}
+
+/// What holds for every refusal.
+fn refused(text: &str, error: PlanError) {
+    let lines = text.bytes().filter(|b| matches!(b, b'\n' | b';')).count() + 1;
+    assert!(error.line as usize <= lines, "{text:?}: {error}");
+    assert!(!error.reason.is_empty() && !error.to_string().contains('\n'));
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What bandwidth management promises, in simulated time: parts, gates, allocator, plan and manager together.
+
+mod qbm {
+    mod adjust;
+    mod classes;
+    mod life;
+    mod many;
+    mod movers;
+    mod random;
+    mod texts;
+}

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+use super::*;
+use crate::{
+    arena::{attrs, feed, view, Request},
+    sched::{
+        attr::Attrs,
+        error::Code,
+        item::Direction,
+        mem::Need as _,
+        qbm::{
+            gate::{Gate, Gates},
+            plan::Party,
+            terms::UNREGULATED,
+        },
+    },
+};
+use params::ClientsMax;
+
+mod rates;
+mod seats;
+
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1_000 * MS;
+const NOW: u64 = 5_000 * SECOND;
+const PAGE: u64 = 4096;
+const MIB: u64 = 1 << 20;
+
+fn tunables() -> Tunables {
+    Tunables {
+        by: By::Uid,
+        ..Tunables::default()
+    }
+}
+
+/// A part, and the gates of its clients: the seat of a user is its number.
+struct Bench {
+    part: State<Request>,
+    gates: mem::Shared<Gates>,
+    ids: u64,
+}
+
+impl Bench {
+    fn with(tunables: &Tunables, gates: &mem::Shared<Gates>) -> Self {
+        let config = Config::parse(None, tunables).unwrap();
+        let shared = mem::Shared::new(Shared::new(&config, 1, 1).unwrap()).unwrap();
+        let mut part = State::new(&config, 1, &shared).unwrap();
+        part.update(Update::new(gates.clone()), NOW);
+        Self {
+            part,
+            gates: gates.clone(),
+            ids: 0,
+        }
+    }
+
+    fn new() -> Self {
+        let gates = mem::Shared::new(Gates::new(1024).unwrap()).unwrap();
+        Self::with(&tunables(), &gates)
+    }
+
+    fn gate(&self, user: u32) -> &Gate {
+        self.gates.get(user).unwrap()
+    }
+
+    /// Sets rate and rank of the gate of `user`, which is full.
+    fn rate(&self, user: u32, rate: u64, rank: u8, now: u64) {
+        self.gate(user).clear(now);
+        self.gate(user).set(rate, rank, now);
+    }
+
+    /// Its class; with a seat after a walk.
+    fn class(&mut self, user: u32, now: u64) -> ClassId {
+        self.part.classify(&attrs(user), now)
+    }
+
+    fn queue(&mut self, user: u32, pages: u32, now: u64) -> Request {
+        let request = self.request(user, pages, now);
+        let class = self.class(user, now);
+        self.part.enqueue(request, class, now).unwrap();
+        request
+    }
+
+    fn request(&mut self, user: u32, pages: u32, now: u64) -> Request {
+        self.ids += 1;
+        Request {
+            owner: user,
+            id: self.ids,
+            pages,
+            arrival: now,
+            direction: Direction::Write,
+            ..Request::default()
+        }
+    }
+
+    /// What the worker does.
+    fn walk(&mut self, now: u64) -> Vec<Brief> {
+        feed(&mut self.part);
+        let mut all = Vec::new();
+        let mut out = BriefBuf::new().unwrap();
+        let mut from = Some(0);
+        while let Some(at) = from {
+            out.clear();
+            from = self.part.briefs(at, now, &mut out);
+            all.extend(out.iter().copied());
+        }
+        for brief in &all {
+            let seat = match brief.who.party {
+                Party::Key(crate::sched::key::Key::Uid(user)) => user,
+                _ => 0,
+            };
+            self.part.seat(brief.id, seat, now);
+        }
+        all
+    }
+
+    fn get(&mut self, now: u64) -> Option<Request> {
+        match self.part.get(&view(now, false)) {
+            Get::Item((request, grant)) => {
+                self.part.stop(&grant, request.cost(), now);
+                Some(request)
+            }
+            _ => None,
+        }
+    }
+
+    fn until(&mut self, now: u64) -> u64 {
+        match self.part.get(&view(now, false)) {
+            Get::Throttled { until } => until,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn arguments_and_parameters() {
+    let tunables = Tunables::default();
+    assert_eq!(tunables.clients_max.to_string(), "1024");
+    assert_eq!(tunables.by, By::Nid);
+    assert!(ClientsMax::parse("15").is_err() && ClientsMax::parse("16385").is_err());
+    let config = Config::parse(None, &tunables).unwrap();
+    assert_eq!(
+        Config::parse(Some("nid"), &tunables).unwrap_err().code,
+        Code::Invalid
+    );
+    assert!(config.argument().is_none());
+    let other = Tunables {
+        by: By::Device,
+        ..tunables
+    };
+    assert_ne!(config.with(&other), config);
+    assert!(config.update_to(&config.with(&other)).is_none());
+    assert_eq!(config.with(&other).tunables().by, By::Device);
+    // What makes a client is a class of its own for each target.
+    let on = |target| Attrs { target, ..attrs(7) };
+    assert_ne!(Who::of(By::Uid, &on(1)), Who::of(By::Uid, &on(2)));
+}
+
+/// Of those that have tokens the highest rank goes first, and within a rank whoever has had them longest.
+#[test]
+fn ranks_go_first() {
+    let mut bench = Bench::new();
+    let ranks = [(1, 3), (2, 2), (3, 1), (4, 0), (5, 3), (6, 0)];
+    for (user, rank) in ranks {
+        bench.rate(user, 100 * MIB, rank, NOW);
+        bench.class(user, NOW);
+    }
+    bench.class(9, NOW);
+    bench.walk(NOW);
+    let mut now = NOW;
+    for (user, _) in ranks {
+        for _ in 0..2 {
+            now += 1;
+            bench.queue(user, 1, now);
+        }
+    }
+    bench.queue(9, 1, now);
+    // 9 is unregulated; a second request is a front only since the first one went.
+    let order: Vec<u32> = (1..=13)
+        .map_while(|i| bench.get(now + i))
+        .map(|request| request.owner)
+        .collect();
+    assert_eq!(order, [9, 4, 6, 4, 6, 3, 3, 2, 2, 1, 5, 1, 5]);
+    assert!(bench.part.is_empty() && bench.get(now).is_none());
+}
+
+/// A higher rank that always has tokens takes everything but the floor.
+#[test]
+fn no_rank_takes_the_floor_from_another() {
+    let mut bench = Bench::new();
+    let floor = MIB;
+    bench.gates.set_floor(floor);
+    for (user, rate, rank) in [
+        (1, 1000 * MIB, 0),
+        (2, 1000 * MIB, 3),
+        (3, 1000 * MIB, 3),
+        (4, UNREGULATED, 0),
+    ] {
+        bench.rate(user, rate, rank, NOW);
+        bench.class(user, NOW);
+    }
+    bench.walk(NOW);
+    for user in 1..=4 {
+        for _ in 0..4 {
+            bench.queue(user, 1, NOW);
+        }
+    }
+    // The device does 20 MiB/s.
+    let mut now = NOW;
+    let (mut bytes, mut last, mut longest) = ([0u64; 5], [NOW; 5], [0u64; 5]);
+    while now < NOW + 10 * SECOND {
+        let request = bench.get(now).expect("all have tokens");
+        let user = request.owner as usize;
+        bytes[user] += PAGE;
+        longest[user] = longest[user].max(now - last[user]);
+        last[user] = now;
+        bench.queue(request.owner, 1, now);
+        now += SECOND * PAGE / (20 * MIB);
+    }
+    let turn = SECOND * PAGE / (20 * MIB);
+    for user in 1..=3 {
+        let rate = bytes[user] / 10;
+        assert!(rate * 20 >= floor * 19 && rate <= floor, "{user}: {rate}");
+        // Its turn comes when it is overdue, and those that are overdue then go before.
+        assert!(longest[user] <= SECOND * PAGE / floor + 3 * turn);
+    }
+    assert!(bytes[4] / 10 >= 16 * MIB);
+}
+
+/// The front waits for its tokens, those behind it for the front; others do not.
+#[test]
+fn a_class_keeps_its_order_and_others_go() {
+    let mut bench = Bench::new();
+    bench.rate(1, MIB, 0, NOW);
+    bench.rate(2, 100 * MIB, 3, NOW);
+    for user in [1, 2] {
+        bench.class(user, NOW);
+    }
+    bench.walk(NOW);
+    let large = bench.queue(1, 256, NOW);
+    let behind = bench.queue(1, 256, NOW);
+    let small = bench.queue(1, 1, NOW);
+    let other = bench.queue(2, 1, NOW);
+    // A full bucket, then debt of a MiB.
+    assert_eq!(bench.get(NOW), Some(large));
+    assert_eq!(bench.get(NOW), Some(other));
+    let until = bench.until(NOW);
+    assert!((until - NOW).abs_diff(SECOND) < MS);
+    let class = bench.class(1, NOW);
+    let passed = bench.part.pass(
+        class,
+        Cost::new(Direction::Read, 0),
+        Way::Opportunity,
+        || NOW,
+    );
+    assert_eq!(passed, Passed::Refused);
+    assert!(bench.get(until - 1000).is_none());
+    assert_eq!(bench.get(until), Some(behind));
+    let later = bench.until(until);
+    assert!((later - until).abs_diff(SECOND) < 41 * MS);
+    assert_eq!(bench.get(later), Some(small));
+    // Periods in which it waited: two times a second, of 40 ms.
+    let sleeps = bench.gate(1).usage().sleeps;
+    assert!((48..=51).contains(&sleeps), "{sleeps}");
+}
+
+#[test]
+fn everything_goes_when_it_is_drained() {
+    let mut bench = Bench::new();
+    bench.rate(1, 32 << 10, 3, NOW);
+    bench.class(1, NOW);
+    bench.walk(NOW);
+    for _ in 0..100 {
+        bench.queue(1, 16, NOW);
+    }
+    for user in 20..30 {
+        bench.queue(user, 16, NOW);
+    }
+    assert!(bench.get(NOW).is_some());
+    let _ = bench.until(NOW);
+    let mut last = [0; 32];
+    let mut count = 0;
+    while let Get::Item((request, grant)) = bench.part.get(&view(NOW, true)) {
+        assert!(request.id > last[request.owner as usize]);
+        last[request.owner as usize] = request.id;
+        bench.part.stop(&grant, request.cost(), NOW);
+        count += 1;
+    }
+    assert_eq!((count, bench.part.len()), (109, 0));
+    assert_eq!(bench.gate(1).usage().requests, 100);
+}
+
+/// Who is taken out gives back what it had taken.
+#[test]
+fn a_front_that_leaves_gives_back() {
+    let mut bench = Bench::new();
+    bench.rate(1, MIB, 1, NOW);
+    bench.class(1, NOW);
+    bench.walk(NOW);
+    let class = bench.class(1, NOW);
+    let mut places = Vec::new();
+    for pages in [512, 2048, 2048, 1] {
+        let mut request = bench.request(1, pages, NOW);
+        places.push(request.register());
+        bench.part.enqueue(request, class, NOW).unwrap();
+    }
+    assert!(bench.get(NOW).is_some());
+    let balance = bench.gate(1).balance(NOW);
+    let until = bench.until(NOW);
+    // One like it takes over what was taken.
+    assert!(bench.part.dequeue(class, &places[1], NOW).is_some());
+    assert_eq!(
+        (bench.until(NOW), bench.gate(1).balance(NOW)),
+        (until, balance)
+    );
+    // Another one does not need as much.
+    assert!(bench.part.dequeue(class, &places[2], NOW).is_some());
+    assert_eq!(bench.gate(1).balance(NOW), balance + 2047 * PAGE as i64);
+    assert!(bench.until(NOW) < until);
+    assert!(bench.part.dequeue(class, &places[2], NOW).is_none());
+    assert!(bench.part.dequeue(class, &places[3], NOW).is_some());
+    assert_eq!(bench.gate(1).balance(NOW), balance + 2048 * PAGE as i64);
+    assert!(bench.part.is_empty());
+    // Nothing was counted but what went.
+    assert_eq!(bench.gate(1).usage().requests, 1);
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! How classes follow the rates of their gates.
+
+use super::*;
+use crate::sched::rng::Rng;
+
+/// A change of the rate moves those who wait, once the worker has looked at them; a change of the rank those
+/// who are ready.
+#[test]
+fn refresh_follows_the_gates() {
+    let mut bench = Bench::new();
+    for user in 1..=200 {
+        bench.rate(user, MIB, 2, NOW);
+        bench.class(user, NOW);
+        if user % 50 == 0 {
+            bench.walk(NOW);
+        }
+    }
+    for user in 1..=200 {
+        bench.queue(user, 1024, NOW);
+        bench.queue(user, 1024, NOW);
+    }
+    for _ in 0..200 {
+        assert!(bench.get(NOW).is_some());
+    }
+    let slow = bench.until(NOW);
+    assert!((slow - NOW).abs_diff(4 * SECOND) < 50 * MS);
+    let refresh = |bench: &mut Bench, now| {
+        let (mut from, mut rounds) = (Some(0), 0);
+        while let Some(at) = from {
+            from = bench.part.refresh(at, 64, now);
+            rounds += 1;
+        }
+        assert_eq!(rounds, 4);
+    };
+    for user in 1..=200 {
+        bench.gate(user).set(4 * MIB, 2, NOW);
+    }
+    assert_eq!(bench.until(NOW), slow);
+    refresh(&mut bench, NOW);
+    let fast = bench.until(NOW);
+    assert!((fast - NOW).abs_diff(SECOND) < 50 * MS);
+    // A lower rate: nobody goes early, even before the worker comes.
+    for user in 1..=200 {
+        bench.gate(user).set(MIB, 2, NOW);
+    }
+    let mut now = fast;
+    while now < slow - 50 * MS {
+        now = bench.until(now);
+    }
+    assert!(now.abs_diff(slow) < 50 * MS, "{} {}", now, slow);
+    // Ready ones are in the order of the ranks that they have now.
+    bench.gate(170).set(MIB, 0, slow);
+    bench.gate(30).set(MIB, 3, slow);
+    let end = slow + 10 * MS;
+    for _ in 0..4 {
+        let _ = bench.part.next(&view(end, false));
+    }
+    refresh(&mut bench, end);
+    let order: Vec<u32> = (0..200)
+        .map_while(|_| bench.get(end))
+        .map(|request| request.owner)
+        .collect();
+    assert_eq!(order.len(), 200);
+    assert_eq!((order.first(), order.last()), (Some(&170), Some(&30)));
+}
+
+/// Clients with requests queued on two partitions get their rates, to 1 %, however late timers are, and whatever
+/// their requests are like.
+#[test]
+fn rates_hold_over_partitions() {
+    let gates = mem::Shared::new(Gates::new(1024).unwrap()).unwrap();
+    let mut benches = [(); 2].map(|()| Bench::with(&tunables(), &gates));
+    let rates = [32 << 10, MIB, 10 * MIB, 77_777_777, 200 * MIB];
+    let mut rng = Rng::new(9);
+    let size = |rng: &mut Rng, user: u32, part: usize| match (user, part) {
+        (2, 0) => 1,
+        (2, _) => 1024,
+        _ => 1 + rng.below(32 << user) as u32 / 8,
+    };
+    for (user, rate) in (0u32..).zip(rates) {
+        gates.get(user).unwrap().set(rate, (user % 4) as u8, NOW);
+        for (part, bench) in benches.iter_mut().enumerate() {
+            bench.class(user, NOW);
+            bench.walk(NOW);
+            for _ in 0..3 {
+                let pages = size(&mut rng, user, part);
+                bench.queue(user, pages, NOW);
+            }
+        }
+    }
+    let mut now = NOW;
+    let mut before = [0; 5];
+    let (start, end) = (NOW + SECOND, NOW + 21 * SECOND);
+    let mut due = [NOW; 2];
+    while now < end {
+        let part = usize::from(due[1] < due[0]);
+        // Timers are late.
+        now = now.max(due[part]) + rng.below(200_000);
+        if now > start && before[4] == 0 {
+            before = [0, 1, 2, 3, 4].map(|user| gates.get(user).unwrap().usage().bytes());
+        }
+        let bench = &mut benches[part];
+        while let Some(request) = bench.get(now) {
+            let pages = size(&mut rng, request.owner, part);
+            bench.queue(request.owner, pages, now);
+        }
+        due[part] = bench.until(now);
+    }
+    for (user, rate) in (0u32..).zip(rates) {
+        let went = gates.get(user).unwrap().usage().bytes() - before[user as usize];
+        let want = rate * 20;
+        let slack = want / 100 + 2 * 4096 * (1024u64).min(32 << user);
+        assert!(went.abs_diff(want) <= slack, "{user}: {went} {want}");
+    }
+}
+
+/// A part that is told that somebody waits tells the gate in every walk.
+#[test]
+fn walks_tell_of_those_who_wait() {
+    let mut bench = Bench::new();
+    bench.rate(1, MIB, 1, NOW);
+    bench.class(1, NOW);
+    bench.walk(NOW);
+    bench.queue(1, 2048, NOW);
+    bench.queue(1, 1, NOW);
+    assert!(bench.get(NOW).is_some());
+    for step in 1..=25 {
+        bench.walk(NOW + step * 40 * MS);
+        assert_eq!(bench.gate(1).usage().sleeps, step + 1);
+    }
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What the tests have in common: groups in MB/s.
+
+use super::*;
+use Class::{FairShare, FirstCome, LowShare, Mover};
+
+mod examples;
+mod random;
+mod rules;
+
+/// Bytes/s of 1 MB/s.
+const MB: u64 = 1_000_000;
+/// The floor here.
+const FLOOR: u64 = 32 << 10;
+/// The least that is given beyond minimums here.
+const GRANT: u64 = 256 << 10;
+
+/// A group of `capacity` MB/s with `reserves` MB/s.
+fn setup(capacity: u64, reserves: [u64; CLASSES]) -> Setup {
+    Setup {
+        capacity: capacity * MB,
+        reserves: reserves.map(|reserve| reserve * MB),
+        floor: FLOOR,
+        grant: GRANT,
+    }
+}
+
+/// The terms of a client of `class`, MB/s.
+fn terms(class: Class, min: u64, max: u64) -> Terms {
+    Terms {
+        class,
+        min: min * MB,
+        max: max * MB,
+    }
+}
+
+/// A group without reserves and clients of `class`, `min` and `max`, which registered in that order.
+fn group<const N: usize>(
+    capacity: u64,
+    clients: [(Class, u64, u64); N],
+) -> (Allocator, [ClientId; N]) {
+    let mut allocator = Allocator::new(setup(capacity, [0; CLASSES]));
+    let ids = clients.map(|(class, min, max)| register(&mut allocator, class, min, max));
+    (allocator, ids)
+}
+
+fn register(allocator: &mut Allocator, class: Class, min: u64, max: u64) -> ClientId {
+    let id = allocator.register(terms(class, min, max)).unwrap();
+    random::check(allocator);
+    id
+}
+
+/// What the clients have, MB/s, rounded to the nearest.
+fn megabytes<const N: usize>(allocator: &Allocator, ids: [ClientId; N]) -> [u64; N] {
+    random::check(allocator);
+    ids.map(|id| (allocator.allocation(id) + MB / 2) / MB)
+}

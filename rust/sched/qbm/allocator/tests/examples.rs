@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The examples that the method was published with.
+
+use super::*;
+
+/// "The first three clients to request and use 300MB/s will retain their bandwidth, while the fourth client will
+/// have to wait for more bandwidth to become available."
+#[test]
+fn first_come_300_300_300_wait() {
+    let (mut allocator, ids) = group(1000, [(FirstCome, 300, 1000); 4]);
+    let [first, second, third, fourth] = ids;
+    for id in [first, second, third] {
+        assert_eq!(allocator.allocation(id), 300 * MB);
+        assert!(!allocator.is_unmet(id));
+    }
+    assert_eq!(allocator.allocation(fourth), FLOOR);
+    assert!(allocator.is_unmet(fourth));
+    assert_eq!(allocator.free(), 100 * MB - FLOOR);
+    // Using it keeps it, and asking again does not help.
+    allocator.restore(fourth);
+    assert_eq!(allocator.increase(fourth, MB), Err(Again));
+    assert_eq!(megabytes(&allocator, ids), [300, 300, 300, 0]);
+    // A place becomes free.
+    allocator.leave(second);
+    assert_eq!(megabytes(&allocator, [first, third, fourth]), [300; 3]);
+    assert!(!allocator.is_unmet(fourth));
+    assert_eq!(allocator.free(), 100 * MB);
+}
+
+/// "The Fair Share Strategy splits the 1000MB/s between all four clients, such that all of them would have 250MB/s
+/// available."
+#[test]
+fn fair_share_250_each() {
+    let (mut allocator, ids) = group(1000, [(FairShare, 300, 1000); 4]);
+    for id in ids {
+        assert_eq!(allocator.allocation(id), 250 * MB);
+    }
+    assert_eq!(allocator.free(), 0);
+    let [first, second, third, fourth] = ids;
+    allocator.leave(fourth);
+    assert_eq!(megabytes(&allocator, [first, second, third]), [300; 3]);
+    assert_eq!(allocator.free(), 100 * MB);
+}
+
+/// Five active clients that may have everything have 200 MB/s each, two of them 500.
+#[test]
+fn fair_share_1000_of_five_and_of_two() {
+    let (mut allocator, ids) = group(1000, [(FairShare, 1000, 1000); 5]);
+    assert_eq!(megabytes(&allocator, ids), [200; 5]);
+    let [first, second, rest @ ..] = ids;
+    for id in rest {
+        allocator.leave(id);
+    }
+    assert_eq!(allocator.allocation(first), 500 * MB);
+    assert_eq!(allocator.allocation(second), 500 * MB);
+}
+
+#[test]
+fn fair_share_in_proportion_to_what_is_configured() {
+    let (allocator, ids) = group(
+        1000,
+        [
+            (FairShare, 200, 1000),
+            (FairShare, 400, 1000),
+            (FairShare, 600, 1000),
+            (FairShare, 800, 1000),
+        ],
+    );
+    assert_eq!(megabytes(&allocator, ids), [100, 200, 300, 400]);
+}

@@ -1,0 +1,485 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Random histories of more than 10^6 steps, with the invariants checked after every step.
+
+use crate::sched::qbm::allocator::{book::Tally, *};
+use crate::sched::rng::Rng;
+
+/// What must hold between two requests; looks at all clients.
+pub(super) fn check(allocator: &Allocator) {
+    let book = &allocator.book;
+    let setup = *book.setup();
+    let mut sum = 0;
+    let mut unmet_below = false;
+    for class in Class::ALL {
+        let tally = *book.tally(class);
+        let mut want = Tally {
+            reserve: tally.reserve,
+            lent: tally.lent,
+            ..Tally::default()
+        };
+        for client in book.members(class) {
+            want.clients += 1;
+            want.empty += u64::from(client.is_empty());
+            want.allocated += client.allocation;
+            want.goals += client.goal;
+            want.missing += client.missing();
+            want.extra += client.extra();
+            want.wanting += u64::from(client.wants());
+            check_client(client, &setup);
+        }
+        assert_eq!(tally, want, "sums of {class:?}");
+        sum += tally.allocated + tally.reserve;
+        check_reserve(&tally, setup.reserves[class.index()]);
+        unmet_below |= tally.missing > 0;
+    }
+    // Nothing appears, nothing vanishes.
+    assert_eq!(sum + book.pool, setup.capacity + book.over);
+    assert!(book.over == 0 || book.pool == 0);
+    assert_eq!(book.is_content(), !unmet_below && book.over == 0);
+    check_unmet(book);
+    check_left(book);
+}
+
+/// Nobody below the floor, nobody above its maximum.
+fn check_client(client: &Client, setup: &Setup) {
+    let most = client.terms.max.min(RATE_MAX).max(setup.floor);
+    assert!(client.allocation >= setup.floor, "{client:?}");
+    assert!(
+        client.allocation <= client.cap && client.cap <= most,
+        "{client:?}"
+    );
+    assert!(setup.floor <= client.goal && client.goal <= client.cap);
+    assert!(client.goal <= client.terms.min.max(setup.floor));
+    assert!(client.wish == 0 || client.wish > client.allocation && client.wish <= client.cap);
+    assert!(client.allocation <= client.given());
+}
+
+/// A reserve is of one piece, and its class has what it gave.
+fn check_reserve(tally: &Tally, reserve: u64) {
+    assert_eq!(tally.reserve + tally.lent, reserve);
+    assert!(tally.allocated >= tally.lent);
+}
+
+/// While somebody is unmet, nobody has what it could have.
+fn check_unmet(book: &Book) {
+    if !book.is_content() {
+        for class in Class::ALL {
+            assert_eq!(book.tally(class).extra, 0, "{class:?} has extra");
+        }
+    }
+    for class in Class::ALL {
+        let reach = book.within_reach(class);
+        if class == Class::FirstCome {
+            let unmet = book.members(class).filter(|client| client.is_unmet());
+            unmet.for_each(|client| assert!(client.missing() > reach, "{client:?} {reach}"));
+        } else if book.tally(class).missing > 0 {
+            assert_eq!(reach, 0, "{class:?}");
+            check_shares(book, class);
+        }
+    }
+}
+
+/// A class that is short shares in proportion to goals.
+fn check_shares(book: &Book, class: Class) {
+    let floor = book.setup().floor;
+    let above = || {
+        book.members(class)
+            .filter(|client| client.allocation > floor)
+    };
+    let Some(first) = above().next() else {
+        return;
+    };
+    // share / goal is the same for all above the floor, to a few bytes.
+    for client in above() {
+        let a = u128::from(client.allocation) * u128::from(first.goal);
+        let b = u128::from(first.allocation) * u128::from(client.goal);
+        let slack = 4 * u128::from(first.goal.max(client.goal));
+        assert!(a.abs_diff(b) <= slack, "{client:?} {first:?}");
+    }
+    // Those at the floor would have less by that.
+    for client in book
+        .members(class)
+        .filter(|client| client.allocation == floor)
+    {
+        let share = u128::from(first.allocation) * u128::from(client.goal);
+        let least = u128::from(floor + 4) * u128::from(first.goal);
+        assert!(
+            share <= least + 4 * u128::from(client.goal),
+            "{client:?} {first:?}"
+        );
+    }
+}
+
+/// What is left is with the movers, or too little to be given.
+fn check_left(book: &Book) {
+    if !book.is_content() {
+        return;
+    }
+    let free = book.pool + book.tally(Class::Mover).reserve;
+    for client in book.members(Class::Mover) {
+        assert!(
+            free == 0 || client.allocation == client.cap,
+            "{client:?} {free}"
+        );
+    }
+    for class in [Class::FirstCome, Class::FairShare, Class::LowShare] {
+        let tally = book.tally(class);
+        if tally.wanting > 0 {
+            assert!(book.pool < book.setup().grant.max(1));
+            assert_eq!(tally.reserve, 0);
+        }
+    }
+}
+
+/// The check of every step; looks at sums only.
+fn check_sums(allocator: &Allocator) {
+    let book = &allocator.book;
+    let tallies = Class::ALL.map(|class| *book.tally(class));
+    let sum: u64 = tallies
+        .iter()
+        .map(|tally| tally.allocated + tally.reserve)
+        .sum();
+    assert_eq!(sum + book.pool, book.setup().capacity + book.over);
+    assert!(book.over == 0 || book.pool == 0);
+    for ((class, tally), reserve) in Class::ALL
+        .into_iter()
+        .zip(&tallies)
+        .zip(book.setup().reserves)
+    {
+        check_reserve(tally, reserve);
+        assert!(tally.allocated >= book.floors(class));
+        assert!(book.is_content() || tally.extra == 0);
+        if class != Class::FirstCome && tally.missing > 0 {
+            assert_eq!(book.within_reach(class), 0);
+        }
+    }
+}
+
+/// What a history is like.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    seed: u64,
+    steps: u32,
+    clients: usize,
+    /// Highest rate of terms, as a fraction of the capacity.
+    part: u64,
+    /// Whether classes have reserves.
+    reserves: bool,
+    /// The classes of clients.
+    classes: &'static [Class],
+    /// Steps between two looks at all clients.
+    every: u32,
+}
+
+struct Run {
+    rng: Rng,
+    case: Case,
+    allocator: Allocator,
+    ids: Vec<ClientId>,
+}
+
+impl Run {
+    fn new(case: Case) -> Self {
+        let mut rng = Rng::new(case.seed);
+        let setup = Self::setup(&mut rng, case);
+        Self {
+            rng,
+            case,
+            allocator: Allocator::new(setup),
+            ids: Vec::new(),
+        }
+    }
+
+    fn setup(rng: &mut Rng, case: Case) -> Setup {
+        let capacity = (1 << 20) + rng.below(1 << 30);
+        let mut reserve = || match case.reserves && rng.below(2) == 0 {
+            true => rng.below(capacity / 3),
+            false => 0,
+        };
+        Setup {
+            capacity,
+            reserves: [reserve(), reserve(), reserve(), reserve()],
+            floor: 1 << rng.below(17),
+            grant: 1 << rng.below(22),
+        }
+        .bounded()
+    }
+
+    fn terms(&mut self) -> Terms {
+        let most = self.allocator.setup().capacity / self.case.part + 1;
+        let classes = self.case.classes;
+        let min = self.rng.below(most);
+        Terms {
+            class: classes[self.rng.below(classes.len() as u64) as usize],
+            min,
+            max: min + self.rng.below(most) * self.rng.below(3),
+        }
+    }
+
+    fn any(&mut self) -> ClientId {
+        self.ids[self.rng.below(self.ids.len() as u64) as usize]
+    }
+
+    /// Many come and go at once.
+    fn crowd(&mut self) {
+        for _ in 0..self.rng.below(5) {
+            if self.rng.below(2) == 0 && self.ids.len() < self.case.clients {
+                let terms = self.terms();
+                self.ids.push(self.allocator.enter(terms).unwrap());
+            } else if !self.ids.is_empty() {
+                let id = self.any();
+                self.ids.retain(|other| *other != id);
+                self.allocator.withdraw(id);
+            }
+        }
+        self.allocator.settle();
+    }
+
+    /// One request of any kind.
+    fn step(&mut self) {
+        let dice = self.rng.below(1000);
+        if dice < 20 {
+            return self.crowd();
+        }
+        if self.ids.is_empty() || (dice < 140 && self.ids.len() < self.case.clients) {
+            let terms = self.terms();
+            self.first_come_keeps(None, terms.class, |run| {
+                let id = run.allocator.register(terms).unwrap();
+                run.ids.push(id);
+            });
+            return;
+        }
+        let id = self.any();
+        let class = self.allocator.book.client(id).unwrap().terms.class;
+        let allocation = self.allocator.allocation(id);
+        match dice {
+            0..200 => self.oldest_first(|run| {
+                run.ids.retain(|other| *other != id);
+                run.allocator.leave(id);
+                assert_eq!(run.allocator.allocation(id), 0);
+            }),
+            200..450 => self.first_come_keeps(Some(id), class, |run| {
+                run.allocator.restore(id);
+                assert_eq!(run.allocator.given(id), run.allocator.allocation(id));
+            }),
+            450..700 => {
+                let by = match self.rng.below(3) {
+                    0 => allocation / 10 * 3,
+                    1 => self.rng.below(allocation + 1),
+                    _ => self.rng.below(1 << 30),
+                };
+                self.first_come_keeps(Some(id), class, |run| {
+                    let answer = run.allocator.increase(id, by);
+                    run.check_increase(id, allocation, by, answer);
+                });
+            }
+            700..970 => {
+                let by = match self.rng.below(3) {
+                    0 => allocation / 10,
+                    _ => self.rng.below(allocation + 1),
+                };
+                self.oldest_first(|run| {
+                    run.allocator.decrease(id, by);
+                    let now = run.allocator.allocation(id);
+                    assert!(now <= allocation || class == Class::Mover);
+                });
+            }
+            970..980 => self.given_anew(),
+            980..990 => {
+                let terms = self.terms();
+                self.allocator.set_terms(id, terms);
+            }
+            _ => {
+                let mut setup = Self::setup(&mut self.rng, self.case);
+                if self.rng.below(2) == 0 {
+                    setup.floor = self.allocator.setup().floor;
+                }
+                self.allocator.set_setup(setup);
+            }
+        }
+    }
+
+    fn check_increase(&self, id: ClientId, before: u64, by: u64, answer: Result<Raised, Again>) {
+        let client = self.allocator.book.client(id).unwrap();
+        let now = client.allocation;
+        let max = client.terms.max.max(client.goal);
+        match answer {
+            Ok(Raised::Whole(got)) => {
+                let wish = (before + by).min(max);
+                // More if it asked for more before, or is a mover.
+                assert!(got == now && got >= wish);
+            }
+            Ok(Raised::Partly(got)) => assert!(got == now && before < got && got < before + by),
+            Err(Again) => assert!(now <= before && client.wants()),
+        }
+    }
+
+    /// The first come clients but `id`.
+    fn first_come(&self, id: Option<ClientId>) -> Vec<(ClientId, Client)> {
+        let clients = self.allocator.book.clients();
+        clients
+            .filter(|(other, client)| client.terms.class == Class::FirstCome && Some(*other) != id)
+            .map(|(other, client)| (other, *client))
+            .collect()
+    }
+
+    /// Does `step`, which frees bandwidth: a first come client that gets all that it was missing by it was asked
+    /// after the older ones, so those that still wait are missing more.
+    fn oldest_first(&mut self, step: impl FnOnce(&mut Self)) {
+        let before = self.first_come(None);
+        step(self);
+        let waiting = || before.iter().filter(|(_, client)| client.is_unmet());
+        let served = |(id, before): &&(ClientId, Client)| {
+            let now = self.allocator.book.client(*id);
+            now.is_some_and(|now| !now.is_unmet() && now.goal == before.goal)
+        };
+        for (_, young) in waiting().filter(served) {
+            for (id, old) in waiting().filter(|old| old.1.since < young.since) {
+                let ok = !self.allocator.is_unmet(*id) || old.missing() > young.missing();
+                assert!(ok, "{young:?} before {old:?}");
+            }
+        }
+    }
+
+    /// Everything is given out anew for next to no reason: nobody loses anything of its goal.
+    fn given_anew(&mut self) {
+        let before = self.first_come(None);
+        let was_content = self.allocator.book.is_content();
+        let mut setup = *self.allocator.setup();
+        setup.grant ^= 1;
+        self.allocator.set_setup(setup);
+        for (id, before) in before {
+            let now = self.allocator.allocation(id);
+            assert!(before.is_unmet() || now >= before.goal, "{before:?} {now}");
+        }
+        assert!(!was_content || self.allocator.book.is_content());
+    }
+
+    /// Does `step`, a request of a client of `class`, called `id` unless it is new: no other first come client
+    /// loses anything of its goal by it.
+    fn first_come_keeps(
+        &mut self,
+        id: Option<ClientId>,
+        class: Class,
+        step: impl FnOnce(&mut Self),
+    ) {
+        let before = match class {
+            Class::FirstCome => self.first_come(id),
+            _ => Vec::new(),
+        };
+        step(self);
+        for (other, before) in before {
+            let now = self.allocator.allocation(other);
+            assert!(
+                now >= before.allocation.min(before.goal),
+                "{before:?} {now}"
+            );
+        }
+    }
+}
+
+/// Runs a history; answers the number of steps.
+fn run(case: Case) -> u32 {
+    let mut run = Run::new(case);
+    // Nearly as many as there may be, from the start.
+    while run.ids.len() + run.ids.len() / 50 < case.clients {
+        let terms = run.terms();
+        run.ids.push(run.allocator.register(terms).unwrap());
+    }
+    for step in 0..case.steps {
+        run.step();
+        check_sums(&run.allocator);
+        if step % case.every == 0 {
+            check(&run.allocator);
+        }
+    }
+    check(&run.allocator);
+    // Everything comes back.
+    for id in std::mem::take(&mut run.ids) {
+        run.allocator.leave(id);
+    }
+    check(&run.allocator);
+    let setup = *run.allocator.setup();
+    assert_eq!(run.allocator.oversubscribed(), 0);
+    for class in Class::ALL {
+        let reserve = setup.reserves[class.index()];
+        assert_eq!(run.allocator.reserve_left(class), reserve);
+    }
+    let kept: u64 = setup.reserves.iter().sum();
+    assert_eq!(run.allocator.free(), setup.capacity - kept);
+    case.steps
+}
+
+/// Few clients, many requests: every corner of the rules.
+fn of_few_clients(reserves: bool) {
+    let mut steps = 0;
+    for seed in 0..30 {
+        steps += run(Case {
+            seed: seed + 100 * u64::from(reserves),
+            steps: 15_000,
+            clients: 2 + seed as usize % 11,
+            part: 1 + seed % 4,
+            reserves,
+            classes: &Class::ALL,
+            every: 1,
+        });
+    }
+    assert_eq!(steps, 450_000);
+}
+
+#[test]
+fn random_histories_of_few_clients() {
+    of_few_clients(false);
+}
+
+#[test]
+fn random_histories_of_few_clients_with_reserves() {
+    of_few_clients(true);
+}
+
+/// Each pair of classes by itself.
+#[test]
+fn random_histories_of_two_classes() {
+    let mut steps = 0;
+    for (seed, classes) in [
+        &[Class::FirstCome, Class::FairShare],
+        &[Class::FirstCome, Class::LowShare],
+        &[Class::FirstCome, Class::Mover],
+        &[Class::FairShare, Class::LowShare],
+        &[Class::FairShare, Class::Mover],
+        &[Class::LowShare, Class::Mover],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        steps += run(Case {
+            seed: 1000 + seed as u64,
+            steps: 15_000,
+            clients: 8,
+            part: 2,
+            reserves: seed % 2 == 0,
+            classes,
+            every: 1,
+        });
+    }
+    assert_eq!(steps, 90_000);
+}
+
+/// Many clients.
+#[test]
+fn random_histories_of_a_thousand_clients() {
+    let mut steps = 0;
+    for (seed, part) in (2000..).zip([1, 10, 300, 2000]) {
+        steps += run(Case {
+            seed,
+            steps: 4_000,
+            clients: 1000,
+            part,
+            reserves: seed % 2 == 0,
+            classes: &Class::ALL,
+            every: 16,
+        });
+    }
+    assert_eq!(steps, 16_000);
+}

@@ -1,0 +1,504 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Each rule on its own, and the requests.
+
+use super::*;
+
+#[test]
+fn a_reserve_comes_first_and_is_for_its_class() {
+    let mut allocator = Allocator::new(setup(1000, [0, 300, 0, 0]));
+    assert_eq!(allocator.free(), 700 * MB);
+    // Not for others, not even in need.
+    let greedy = register(&mut allocator, FirstCome, 800, 1000);
+    assert!(allocator.is_unmet(greedy));
+    let fair = register(&mut allocator, FairShare, 100, 1000);
+    assert_eq!(allocator.allocation(fair), 100 * MB);
+    assert_eq!(allocator.reserve_left(FairShare), 200 * MB);
+    // What it gave is not stolen.
+    allocator.set_terms(greedy, terms(FirstCome, 700, 1000));
+    assert_eq!(megabytes(&allocator, [greedy, fair]), [700, 100]);
+    assert_eq!(allocator.free(), 0);
+    // And returns to it.
+    allocator.leave(fair);
+    assert_eq!(allocator.reserve_left(FairShare), 300 * MB);
+    assert_eq!(allocator.free(), 0);
+}
+
+#[test]
+fn then_the_pool_then_extra_then_what_lower_classes_have() {
+    let (mut allocator, [low, fair, mover]) = group(
+        1000,
+        [
+            (LowShare, 300, 1000),
+            (FairShare, 200, 1000),
+            (Mover, 100, 300),
+        ],
+    );
+    // 300 + 200 + 300, and 200 in the pool.
+    assert_eq!(megabytes(&allocator, [low, fair, mover]), [300, 200, 300]);
+    assert_eq!(allocator.free(), 200 * MB);
+    assert_eq!(
+        allocator.increase(fair, 100 * MB),
+        Ok(Raised::Whole(300 * MB))
+    );
+    assert_eq!(allocator.free(), 100 * MB);
+    // 100 of the pool; the extra of the mover first, 200; then of fair share, 100.
+    let first = register(&mut allocator, FirstCome, 350, 350);
+    let ids = [first, fair, low, mover];
+    assert_eq!(megabytes(&allocator, ids), [350, 250, 300, 100]);
+    allocator.set_terms(first, terms(FirstCome, 400, 400));
+    assert_eq!(megabytes(&allocator, ids), [400, 200, 300, 100]);
+    // Stolen: from the mover down to the floor, then from low share, then from fair share.
+    allocator.set_terms(first, terms(FirstCome, 550, 550));
+    assert_eq!(allocator.allocation(mover), FLOOR);
+    assert_eq!(megabytes(&allocator, ids), [550, 200, 250, 0]);
+    allocator.set_terms(first, terms(FirstCome, 900, 900));
+    assert_eq!(allocator.allocation(low), FLOOR);
+    assert_eq!(megabytes(&allocator, ids), [900, 100, 0, 0]);
+    // Returned: fair share first, then low share, then the mover.
+    allocator.decrease(first, 250 * MB);
+    assert_eq!(megabytes(&allocator, ids), [650, 200, 150, 0]);
+    allocator.leave(first);
+    assert_eq!(megabytes(&allocator, [fair, low, mover]), [200, 300, 300]);
+}
+
+#[test]
+fn nothing_is_stolen_inside_a_class_or_from_above() {
+    for class in Class::ALL {
+        for other in Class::ALL {
+            let (allocator, [first, second]) = group(1000, [(class, 900, 900), (other, 900, 900)]);
+            let got = megabytes(&allocator, [first, second]);
+            let want = match (class, other) {
+                (FirstCome, FirstCome) => [900, 0],
+                _ if other < class => [100, 900],
+                _ if other == class => [500, 500],
+                _ => [900, 100],
+            };
+            assert_eq!(got, want, "{class:?} {other:?}");
+        }
+    }
+}
+
+#[test]
+fn everybody_has_the_floor_even_beyond_the_capacity() {
+    let (mut allocator, [first, _]) = group(1000, [(FirstCome, 1000, 1000), (FirstCome, 10, 10)]);
+    assert_eq!(allocator.oversubscribed(), FLOOR);
+    let low = register(&mut allocator, LowShare, 10, 10);
+    let mover = register(&mut allocator, Mover, 10, 10);
+    assert_eq!(allocator.oversubscribed(), 3 * FLOOR);
+    assert_eq!(allocator.allocation(first), 1000 * MB);
+    // Freed bandwidth makes up for it before anybody has any of it.
+    allocator.decrease(first, 2 * FLOOR);
+    assert_eq!(allocator.oversubscribed(), FLOOR);
+    assert_eq!((allocator.allocation(low), allocator.free()), (FLOOR, 0));
+    allocator.decrease(first, 2 * FLOOR);
+    assert_eq!(allocator.oversubscribed(), 0);
+    assert_eq!(allocator.allocation(low), 2 * FLOOR);
+    assert_eq!(allocator.allocation(mover), FLOOR);
+}
+
+#[test]
+fn freed_bandwidth_goes_to_the_oldest_request() {
+    let (mut allocator, [first, old, young]) = group(
+        1000,
+        [
+            (FirstCome, 900, 1000),
+            (FirstCome, 600, 1000),
+            (FirstCome, 500, 1000),
+        ],
+    );
+    assert!(allocator.is_unmet(old) && allocator.is_unmet(young));
+    allocator.leave(first);
+    assert_eq!(megabytes(&allocator, [old, young]), [600, 0]);
+    // The older one does with less and wants it back: it is the younger request now.
+    allocator.decrease(old, 200 * MB);
+    assert_eq!(megabytes(&allocator, [old, young]), [400, 500]);
+    allocator.restore(old);
+    assert_eq!(megabytes(&allocator, [old, young]), [400, 500]);
+    assert!(allocator.is_unmet(old));
+    allocator.leave(young);
+    assert_eq!(megabytes(&allocator, [old]), [600]);
+}
+
+#[test]
+fn all_have_their_minimum_before_anybody_has_more() {
+    let (mut allocator, [first, fair, low]) = group(
+        1000,
+        [
+            (FirstCome, 600, 1000),
+            (FairShare, 300, 1000),
+            (LowShare, 200, 1000),
+        ],
+    );
+    let ids = [first, fair, low];
+    assert_eq!(megabytes(&allocator, ids), [600, 300, 100]);
+    assert_eq!(allocator.increase(first, 100 * MB), Err(Again));
+    assert!(allocator.wants(first) && allocator.is_unmet(low));
+    // 150 come back: low share first, then who wants more.
+    allocator.decrease(fair, 150 * MB);
+    assert_eq!(megabytes(&allocator, ids), [650, 150, 200]);
+    assert!(allocator.wants(first));
+    // The lower class takes the extra back for its minimum.
+    allocator.restore(fair);
+    assert_eq!(megabytes(&allocator, ids), [600, 300, 100]);
+}
+
+#[test]
+fn who_wants_more_waits_in_line() {
+    let (mut allocator, [hog, low, fair, other]) = group(
+        1000,
+        [
+            (FirstCome, 700, 700),
+            (LowShare, 100, 1000),
+            (FairShare, 100, 200),
+            (FairShare, 100, 200),
+        ],
+    );
+    for id in [low, other, fair] {
+        assert_eq!(allocator.increase(id, 100 * MB), Err(Again));
+    }
+    // Asking again keeps the place.
+    assert_eq!(allocator.increase(other, 100 * MB), Err(Again));
+    let ids = [hog, low, fair, other];
+    allocator.decrease(hog, 60 * MB);
+    assert_eq!(megabytes(&allocator, ids), [640, 100, 100, 160]);
+    allocator.decrease(hog, 90 * MB);
+    assert_eq!(megabytes(&allocator, ids), [550, 100, 150, 200]);
+    assert!(!allocator.wants(other) && allocator.wants(fair));
+    allocator.decrease(hog, 100 * MB);
+    assert_eq!(megabytes(&allocator, ids), [450, 150, 200, 200]);
+    allocator.leave(hog);
+    assert_eq!(allocator.free(), 400 * MB);
+    assert_eq!(allocator.increase(fair, MB), Ok(Raised::Whole(200 * MB)));
+}
+
+#[test]
+fn an_increase_is_whole_partial_or_to_be_asked_for_again() {
+    let (mut allocator, [first, low]) = group(1000, [(FirstCome, 500, 2000), (LowShare, 100, 500)]);
+    assert_eq!(
+        allocator.increase(low, 300 * MB),
+        Ok(Raised::Whole(400 * MB))
+    );
+    // 100 of the pool, and the extra of the lower class.
+    assert_eq!(
+        allocator.increase(first, 250 * MB),
+        Ok(Raised::Whole(750 * MB))
+    );
+    assert_eq!(
+        allocator.increase(first, 250 * MB),
+        Ok(Raised::Partly(900 * MB))
+    );
+    assert!(!allocator.wants(first));
+    assert_eq!(allocator.increase(first, 250 * MB), Err(Again));
+    // Never that of a higher one.
+    assert_eq!(allocator.increase(low, MB), Err(Again));
+    assert!(allocator.wants(first) && allocator.wants(low));
+    allocator.decrease(first, MB);
+    assert!(!allocator.wants(first), "who does with less wants no more");
+    assert_eq!(megabytes(&allocator, [first, low]), [899, 101]);
+    // Up to the minimum it is a request like the first one, and takes extra from above.
+    allocator.decrease(low, 51 * MB);
+    assert_eq!(
+        allocator.increase(first, 200 * MB),
+        Ok(Raised::Partly(950 * MB))
+    );
+    assert_eq!(allocator.increase(low, 20 * MB), Ok(Raised::Whole(70 * MB)));
+    assert_eq!(megabytes(&allocator, [first, low]), [930, 70]);
+}
+
+#[test]
+fn little_free_bandwidth_is_not_given_beyond_minimums() {
+    let (mut allocator, [fair, hog]) = group(1000, [(FairShare, 100, 1000), (FirstCome, 900, 900)]);
+    allocator.decrease(hog, GRANT - 1);
+    assert_eq!(allocator.increase(fair, MB), Err(Again));
+    assert_eq!(allocator.free(), GRANT - 1);
+    allocator.decrease(hog, 1);
+    assert_eq!(allocator.free(), 0);
+    assert_eq!(allocator.allocation(fair), 100 * MB + GRANT);
+    // For minimums it is.
+    allocator.decrease(fair, GRANT);
+    allocator.decrease(hog, 1);
+    let low = register(&mut allocator, LowShare, 100, 1000);
+    assert_eq!(allocator.allocation(low), GRANT + 1);
+}
+
+#[test]
+fn more_from_the_reserve_of_the_class() {
+    let mut allocator = Allocator::new(setup(1000, [0, 300, 0, 0]));
+    let first = register(&mut allocator, FirstCome, 700, 700);
+    let fair = register(&mut allocator, FairShare, 100, 1000);
+    assert_eq!(
+        allocator.increase(fair, 100 * MB),
+        Ok(Raised::Whole(200 * MB))
+    );
+    assert_eq!(allocator.reserve_left(FairShare), 100 * MB);
+    // While somebody is unmet nobody has extra; it returns to the reserve.
+    let other = register(&mut allocator, FirstCome, 10, 10);
+    assert!(allocator.is_unmet(other));
+    assert_eq!(megabytes(&allocator, [first, fair, other]), [700, 100, 0]);
+    assert_eq!(allocator.reserve_left(FairShare), 200 * MB);
+    assert_eq!(allocator.increase(fair, 100 * MB), Err(Again));
+}
+
+#[test]
+fn restore_gives_back_what_a_client_was_given() {
+    let (mut allocator, [fair, first]) =
+        group(1000, [(FairShare, 600, 1000), (FirstCome, 300, 1000)]);
+    allocator.decrease(fair, 500 * MB);
+    assert_eq!(allocator.allocation(fair), 100 * MB);
+    assert_eq!(allocator.given(fair), 600 * MB);
+    // What others took as extra comes back.
+    assert_eq!(
+        allocator.increase(first, 500 * MB),
+        Ok(Raised::Whole(800 * MB))
+    );
+    allocator.restore(fair);
+    assert_eq!(megabytes(&allocator, [fair, first]), [600, 400]);
+    assert_eq!(allocator.given(fair), 600 * MB);
+    // What they took as minimum does not.
+    allocator.decrease(fair, 500 * MB);
+    allocator.set_terms(first, terms(FirstCome, 800, 1000));
+    allocator.restore(fair);
+    assert_eq!(megabytes(&allocator, [fair, first]), [200, 800]);
+    assert_eq!(allocator.given(fair), 200 * MB);
+    assert!(allocator.is_unmet(fair));
+}
+
+#[test]
+fn a_dip_costs_no_share() {
+    let (mut allocator, ids) = group(1000, [(FairShare, 300, 1000); 4]);
+    let [dips, others @ ..] = ids;
+    for _ in 0..10 {
+        allocator.decrease(dips, 150 * MB);
+        assert_eq!(allocator.given(dips), 250 * MB);
+        assert_eq!(megabytes(&allocator, others), [300; 3]);
+        allocator.restore(dips);
+        assert_eq!(megabytes(&allocator, ids), [250; 4]);
+    }
+}
+
+#[test]
+fn sharing_is_in_proportion_to_what_was_asked_for() {
+    let (mut allocator, ids) = group(1000, [(FairShare, 500, 1000); 4]);
+    assert_eq!(megabytes(&allocator, ids), [250; 4]);
+    let [less, ..] = ids;
+    allocator.decrease(less, 150 * MB);
+    // Goals are 100, 500, 500, 500.
+    assert_eq!(megabytes(&allocator, ids), [63, 313, 313, 313]);
+    // By and by it gets up again.
+    for _ in 0..12 {
+        let by = allocator.allocation(less) / 10 * 3;
+        let _ = allocator.increase(less, by);
+        random::check(&allocator);
+    }
+    assert_eq!(megabytes(&allocator, ids), [250; 4]);
+}
+
+#[test]
+fn movers_share_what_is_left() {
+    let (mut allocator, [small, large, fair]) = group(
+        1000,
+        [(Mover, 10, 1000), (Mover, 30, 1000), (FairShare, 200, 1000)],
+    );
+    let ids = [small, large, fair];
+    assert_eq!(megabytes(&allocator, ids), [200, 600, 200]);
+    // Others take it back, and leave it again.
+    assert_eq!(
+        allocator.increase(fair, 400 * MB),
+        Ok(Raised::Whole(600 * MB))
+    );
+    assert_eq!(megabytes(&allocator, ids), [100, 300, 600]);
+    allocator.decrease(fair, 560 * MB);
+    assert_eq!(megabytes(&allocator, ids), [240, 720, 40]);
+    // One that has little to do leaves its part to the other, until it has more to do.
+    allocator.decrease(large, 700 * MB);
+    assert_eq!(megabytes(&allocator, ids), [940, 20, 40]);
+    allocator.restore(large);
+    assert_eq!(megabytes(&allocator, ids), [240, 720, 40]);
+    // Up to the maximum.
+    allocator.set_terms(large, terms(Mover, 30, 500));
+    assert_eq!(megabytes(&allocator, ids), [460, 500, 40]);
+    allocator.set_terms(small, terms(Mover, 10, 20));
+    assert_eq!(megabytes(&allocator, ids), [20, 500, 40]);
+    assert_eq!(allocator.free(), 440 * MB);
+}
+
+/// The mover strategy: what others use is measured, and movers have the rest as capacity.
+#[test]
+fn movers_follow_the_capacity() {
+    let (mut allocator, ids) = group(1000, [(Mover, 100, 1000), (Mover, 300, 1000)]);
+    for (capacity, want) in [
+        (1000, [250, 750]),
+        (400, [100, 300]),
+        (100, [25, 75]),
+        (0, [0, 0]),
+        (2000, [500, 1000]),
+    ] {
+        allocator.set_setup(setup(capacity, [0; CLASSES]));
+        let got = megabytes(&allocator, ids);
+        if capacity == 2000 {
+            assert_eq!(got, [1000, 1000]);
+        } else {
+            assert_eq!(got, want, "{capacity}");
+        }
+    }
+}
+
+#[test]
+fn a_new_setup_leaves_those_that_had_theirs() {
+    let (mut allocator, [old, waits, young, fair]) = group(
+        1000,
+        [
+            (FirstCome, 400, 1000),
+            (FirstCome, 700, 1000),
+            (FirstCome, 300, 1000),
+            (FairShare, 200, 1000),
+        ],
+    );
+    let ids = [old, waits, young, fair];
+    assert_eq!(megabytes(&allocator, ids), [400, 0, 300, 200]);
+    // The one that waits is older than the young one, and still waits.
+    allocator.set_setup(setup(900, [0; CLASSES]));
+    assert_eq!(megabytes(&allocator, ids), [400, 0, 300, 200]);
+    allocator.set_setup(setup(800, [0; CLASSES]));
+    assert_eq!(megabytes(&allocator, ids), [400, 0, 300, 100]);
+    allocator.set_setup(setup(500, [0; CLASSES]));
+    assert_eq!(megabytes(&allocator, ids), [400, 0, 0, 100]);
+    allocator.set_setup(setup(1700, [0, 200, 0, 0]));
+    assert_eq!(megabytes(&allocator, ids), [400, 700, 300, 200]);
+    assert_eq!(allocator.free(), 100 * MB);
+    // Extra stays as long as there is enough.
+    assert_eq!(
+        allocator.increase(young, 50 * MB),
+        Ok(Raised::Whole(350 * MB))
+    );
+    allocator.set_setup(setup(1690, [0, 100, 50, 0]));
+    assert_eq!(megabytes(&allocator, ids), [400, 700, 340, 200]);
+}
+
+#[test]
+fn new_terms_take_effect_at_once() {
+    let (mut allocator, [one, other]) =
+        group(1000, [(FairShare, 1000, 1000), (FairShare, 1000, 1000)]);
+    let ids = [one, other];
+    allocator.set_terms(one, terms(FairShare, 250, 1000));
+    assert_eq!(megabytes(&allocator, ids), [200, 800]);
+    allocator.set_terms(one, terms(FirstCome, 250, 1000));
+    assert_eq!(megabytes(&allocator, ids), [250, 750]);
+    allocator.set_terms(one, terms(LowShare, 250, 1000));
+    assert_eq!(megabytes(&allocator, ids), [0, 1000]);
+    allocator.set_terms(other, terms(FairShare, 100, 300));
+    assert_eq!(megabytes(&allocator, ids), [250, 300]);
+    assert_eq!(allocator.free(), 450 * MB);
+}
+
+#[test]
+fn changes_are_said_once() {
+    let (mut allocator, [one, other]) =
+        group(1000, [(FairShare, 1000, 1000), (FairShare, 1000, 1000)]);
+    let changed = |allocator: &mut Allocator| {
+        let mut changed = Vec::new();
+        allocator.drain_changed(|id, allocation| changed.push((id, allocation / MB)));
+        changed
+    };
+    assert_eq!(changed(&mut allocator), [(one, 500), (other, 500)]);
+    assert_eq!(changed(&mut allocator), []);
+    let third = register(&mut allocator, FirstCome, 200, 1000);
+    allocator.leave(third);
+    assert_eq!(changed(&mut allocator), []);
+    allocator.leave(one);
+    assert_eq!(changed(&mut allocator), [(other, 1000)]);
+    // The name is used again.
+    let again = register(&mut allocator, FairShare, 1000, 1000);
+    assert_eq!(again, one);
+    assert_eq!(changed(&mut allocator), [(one, 500), (other, 500)]);
+    // Another class, the same bandwidth.
+    allocator.set_terms(one, terms(FirstCome, 500, 500));
+    assert_eq!(changed(&mut allocator), []);
+}
+
+#[test]
+fn many_come_and_go_at_once() {
+    let (mut allocator, [first]) = group(1000, [(FairShare, 1000, 1000)]);
+    let terms = terms(FairShare, 1000, 1000);
+    let [second, third, fourth] = [(); 3].map(|()| allocator.enter(terms).unwrap());
+    assert_eq!(allocator.allocation(second), 0);
+    assert_eq!(allocator.allocation(first), 1000 * MB);
+    allocator.withdraw(third);
+    allocator.settle();
+    let ids = [first, second, fourth];
+    assert_eq!(megabytes(&allocator, ids), [333; 3]);
+    allocator.withdraw(first);
+    // Whatever else is asked for settles too.
+    allocator.restore(second);
+    assert_eq!(megabytes(&allocator, [second, fourth]), [500; 2]);
+}
+
+#[test]
+fn names_that_are_not_there_do_nothing() {
+    let (mut allocator, [one]) = group(1000, [(FairShare, 100, 1000)]);
+    let gone = register(&mut allocator, FairShare, 100, 1000);
+    allocator.leave(gone);
+    for id in [gone, 17, u32::MAX] {
+        allocator.leave(id);
+        allocator.restore(id);
+        allocator.decrease(id, 5);
+        allocator.set_terms(id, terms(Mover, 1, 2));
+        assert_eq!(allocator.increase(id, 5), Err(Again));
+        assert_eq!((allocator.allocation(id), allocator.given(id)), (0, 0));
+        assert!(!allocator.wants(id) && !allocator.is_unmet(id));
+    }
+    assert_eq!(allocator.len(), 1);
+    assert_eq!(megabytes(&allocator, [one]), [100]);
+}
+
+#[test]
+fn numbers_out_of_bounds_count_as_the_bound() {
+    let mut allocator = Allocator::new(Setup {
+        capacity: u64::MAX,
+        reserves: [u64::MAX, u64::MAX, 0, 1],
+        floor: 0,
+        grant: u64::MAX,
+    });
+    assert_eq!(allocator.setup().floor, 1);
+    assert_eq!(allocator.reserve_left(FirstCome), RATE_MAX);
+    assert_eq!(allocator.reserve_left(FairShare), 0);
+    for class in Class::ALL {
+        for (min, max) in [(0, 0), (u64::MAX, u64::MAX), (u64::MAX, 0), (0, u64::MAX)] {
+            let id = allocator.register(Terms { class, min, max }).unwrap();
+            random::check(&allocator);
+            let _ = allocator.increase(id, u64::MAX);
+            random::check(&allocator);
+            allocator.decrease(id, u64::MAX);
+            random::check(&allocator);
+            allocator.restore(id);
+            random::check(&allocator);
+        }
+    }
+    allocator.set_setup(Setup {
+        capacity: 0,
+        reserves: [0; CLASSES],
+        floor: u64::MAX,
+        grant: 0,
+    });
+    random::check(&allocator);
+    assert_eq!(allocator.oversubscribed(), 16 * FLOOR_MAX);
+}
+
+#[test]
+fn as_many_clients_as_there_may_be() {
+    let mut allocator = Allocator::new(setup(1000, [0; CLASSES]));
+    for _ in 0..client::CLIENTS_MAX {
+        allocator.enter(terms(FirstCome, 0, 0)).unwrap();
+    }
+    assert_eq!(allocator.enter(terms(Mover, 0, 0)), Err(NoMemory));
+    allocator.settle();
+    assert_eq!(allocator.len(), 32_768);
+    random::check(&allocator);
+    allocator.set_setup(setup(2000, [0; CLASSES]));
+    allocator.set_terms(7, terms(FairShare, 1, 1));
+    random::check(&allocator);
+    allocator.leave(9);
+    assert_eq!(allocator.register(terms(Mover, 1, 2)), Ok(9));
+    random::check(&allocator);
+}

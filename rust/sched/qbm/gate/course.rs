@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! How bytes come into a bucket, and how that is read while it changes.
+
+use crate::sched::{
+    bucket::{nanoseconds, Pace},
+    qbm::terms::UNREGULATED,
+};
+use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+/// The highest rate that counts, bytes/s; faster is as fast as this.
+pub const RATE_MAX: u64 = (1 << 40) - 1;
+
+/// Bits of the fraction of a speed.
+const FRACTION: u32 = 52;
+
+/// Nanoseconds of a second.
+const SECOND: u64 = 1_000_000_000;
+
+/// How bytes come in: from `start` on, and `base` were there then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Course {
+    /// Bytes that were there then.
+    pub base: u64,
+    /// Since when, ns.
+    pub start: u64,
+    /// Bytes per ns, in units of 2^-52; 0: unregulated.
+    pub speed: u64,
+    /// How long a byte takes.
+    pub pace: Pace,
+}
+
+impl Course {
+    /// That of `rate` from `start` on, bytes/s.
+    pub fn new(rate: u64, base: u64, start: u64) -> Self {
+        let rate = if rate == UNREGULATED {
+            0
+        } else {
+            rate.clamp(1, RATE_MAX)
+        };
+        // rate * 2^52 / 10^9 in two steps: the rate is below 2^40, the rest below 2^30.
+        let (high, rest) = (rate << 23, (rate << 23) % SECOND);
+        let speed = ((high / SECOND) << 29) | ((rest << 29) / SECOND);
+        Self {
+            base,
+            start,
+            speed,
+            pace: Pace::new(rate),
+        }
+    }
+
+    /// Whether it holds anybody back.
+    pub const fn is_regulated(&self) -> bool {
+        self.speed != 0
+    }
+
+    /// Bytes that come in in `ns`.
+    #[inline]
+    pub fn bytes(&self, ns: u64) -> u64 {
+        (u128::from(ns).wrapping_mul(u128::from(self.speed)) >> FRACTION) as u64
+    }
+
+    /// The inflow at `now`.
+    #[inline]
+    pub fn inflow(&self, now: u64) -> u64 {
+        let elapsed = now.saturating_sub(self.start);
+        self.base.wrapping_add(self.bytes(elapsed))
+    }
+
+    /// When the inflow will have reached `at`; `now` if it has.
+    #[inline]
+    pub fn reaches(&self, at: u64, now: u64) -> u64 {
+        let missing = at.wrapping_sub(self.inflow(now)) as i64;
+        if missing <= 0 {
+            return now;
+        }
+        // Part of the next byte is there.
+        let came = u128::from(now.saturating_sub(self.start)).wrapping_mul(u128::from(self.speed));
+        let part = (came >> (FRACTION - 16)) as u64 & 0xffff;
+        let there = self.pace.span(1).saturating_mul(part) >> 16;
+        let wait = self.pace.span(missing.unsigned_abs());
+        let wait = nanoseconds(wait.saturating_sub(there));
+        now.saturating_add(wait).saturating_add(1)
+    }
+}
+
+/// A course that is written while others read the other one.
+pub struct Track {
+    base: AtomicU64,
+    start: AtomicU64,
+    speed: AtomicU64,
+    pace: AtomicU64,
+}
+
+impl Track {
+    /// One that holds `course`.
+    pub fn new(course: &Course) -> Self {
+        Self {
+            base: AtomicU64::new(course.base),
+            start: AtomicU64::new(course.start),
+            speed: AtomicU64::new(course.speed),
+            pace: AtomicU64::new(course.pace.word()),
+        }
+    }
+
+    /// What it holds, or a mixture if it is written meanwhile.
+    #[inline]
+    pub fn load(&self) -> Course {
+        Course {
+            base: self.base.load(SeqCst),
+            start: self.start.load(SeqCst),
+            speed: self.speed.load(SeqCst),
+            pace: Pace::from_word(self.pace.load(SeqCst)),
+        }
+    }
+
+    /// Writes `course`.
+    pub fn store(&self, course: &Course) {
+        self.base.store(course.base, SeqCst);
+        self.start.store(course.start, SeqCst);
+        self.speed.store(course.speed, SeqCst);
+        self.pace.store(course.pace.word(), SeqCst);
+    }
+}

@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+use super::{course::RATE_MAX, *};
+use crate::sched::rng::Rng;
+
+mod courses;
+mod threads;
+
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1_000 * MS;
+const MIB: u64 = 1 << 20;
+/// Some time after the start of the clock.
+const NOW: u64 = 12_345 * SECOND + 678;
+
+fn write(bytes: u64) -> Cost {
+    Cost::new(Direction::Write, bytes)
+}
+
+/// One gate with `rate`, full.
+fn gates(rate: u64) -> Gates {
+    let gates = Gates::new(1).unwrap();
+    gate(&gates).clear(NOW);
+    gate(&gates).set(rate, 1, NOW);
+    gates
+}
+
+fn gate(gates: &Gates) -> &Gate {
+    gates.get(0).unwrap()
+}
+
+/// What comes in in `ns`.
+fn comes(rate: u64, ns: u64) -> u64 {
+    (u128::from(rate) * u128::from(ns) / u128::from(SECOND)) as u64
+}
+
+/// Both are the same, to a byte.
+#[track_caller]
+fn assert_near(got: i64, want: i64) {
+    assert!(got.abs_diff(want) <= 1, "{got} {want}");
+}
+
+const RATES: [u64; 9] = [
+    32 << 10,
+    100_000,
+    MIB,
+    10_000_000,
+    123_456_789,
+    1_000_000_000,
+    9_999_999_999,
+    31_415_926_535,
+    100_000_000_000,
+];
+
+const SIZES: [u64; 6] = [512, 4096, 65_536, 1_000_003, MIB, 4 * MIB];
+
+/// Requests that take ten seconds, or as many as it makes sense to look at.
+fn requests(rate: u64, size: u64) -> u64 {
+    (rate.saturating_mul(10) / size).clamp(100, 30_000)
+}
+
+fn assert_rate(rate: u64, size: u64, count: u64, elapsed: u64, how: &str) {
+    let want =
+        (u128::from(count) * u128::from(size) * u128::from(SECOND) / u128::from(rate)) as u64;
+    let off = elapsed.abs_diff(want) as f64 / want as f64;
+    assert!(off <= 0.01, "{how} {rate} {size}: {:.3} %", off * 100.0);
+}
+
+/// A client with requests queued gets its rate to 1 %, whatever the rate and the size of its requests, larger
+/// than the bucket or not, and however late it is looked at, up to 5 ms.
+#[test]
+fn a_booked_rate_is_exact() {
+    let mut rng = Rng::new(1);
+    for rate in RATES {
+        for size in SIZES {
+            for late in [1, 50_000, 5 * MS] {
+                let gates = gates(rate);
+                let gate = gate(&gates);
+                let count = requests(rate, size);
+                // The last of them may be late, too, and that is not to be made up for.
+                let late = late.min(count * size / 300 * SECOND / rate).max(1);
+                let (mut now, mut start) = (NOW, 0);
+                // The first ones empty the bucket.
+                let filled = comes(rate, 60 * MS) / size + 2;
+                for i in 0..filled + count {
+                    if i == filled {
+                        start = now;
+                    }
+                    let (ticket, mut due) = gate.book(write(size), now);
+                    while due > now {
+                        now = due + rng.below(late);
+                        due = gate.due(&ticket, now);
+                    }
+                    gate.count(write(size));
+                }
+                assert_rate(rate, size, count, now - start, "booked");
+                assert_eq!(gate.usage().written, (filled + count) * size);
+            }
+        }
+    }
+}
+
+/// The same for one who comes back when it is told to.
+#[test]
+fn a_polled_rate_is_exact() {
+    let mut rng = Rng::new(2);
+    for rate in RATES {
+        for size in SIZES {
+            let gates = gates(rate);
+            let gate = gate(&gates);
+            let count = requests(rate, size);
+            let late = (count * size / 300 * SECOND / rate).clamp(1, 50_000);
+            let (mut now, mut start) = (NOW, 0);
+            let filled = comes(rate, 60 * MS) / size + 2;
+            for i in 0..filled + count {
+                if i == filled {
+                    start = now;
+                }
+                let mut polls = 0;
+                while let Err(until) = gate.take(write(size), now) {
+                    assert!(until > now);
+                    now = until + rng.below(late);
+                    polls += 1;
+                }
+                assert!(polls <= 2, "{rate} {size}: {polls} polls");
+            }
+            assert_rate(rate, size, count, now - start, "polled");
+        }
+    }
+}
+
+/// Partitions that book at one gate share its rate, and go in the order in which they came.
+#[test]
+fn partitions_share_a_gate_in_order() {
+    const PARTS: usize = 4;
+    let rate = 10_000_000;
+    // 4 MiB is ten times the bucket.
+    let sizes = [4096, 65_536, 4 * MIB, 512];
+    let gates = gates(rate);
+    let gate = gate(&gates);
+    let mut fronts = sizes.map(|size| gate.book(write(size), NOW));
+    let mut served = [0u64; PARTS];
+    let (mut now, mut last) = (NOW, 0);
+    let mut order: Vec<usize> = (0..PARTS).collect();
+    while now < NOW + 100 * SECOND {
+        let next = (0..PARTS).min_by_key(|&part| fronts[part].1).unwrap();
+        now = now.max(fronts[next].1);
+        let due = gate.due(&fronts[next].0, now);
+        if due > now {
+            fronts[next].1 = due;
+            continue;
+        }
+        assert!(now >= last);
+        last = now;
+        // Who booked first goes first, but for those whose time is the same to the nanosecond.
+        let place = order.iter().position(|&part| part == next).unwrap();
+        assert!(place <= 1, "{place}");
+        order.remove(place);
+        order.push(next);
+        served[next] += 1;
+        fronts[next] = gate.book(write(sizes[next]), now);
+    }
+    // One request each by turns: the large ones are not left behind.
+    let (least, most) = (served.iter().min().unwrap(), served.iter().max().unwrap());
+    assert!(most - least <= 1, "{served:?}");
+    let bytes: u64 = served.iter().zip(sizes).map(|(n, size)| n * size).sum();
+    let want = comes(rate, 100 * SECOND);
+    assert!(bytes.abs_diff(want) <= want / 100 + 4 * MIB + sizes.iter().sum::<u64>());
+}
+
+/// A large request of one who polls would wait for ever; one who has booked is not passed by.
+#[test]
+fn who_polls_does_not_pass_who_has_booked() {
+    let gates = gates(MIB);
+    let gate = gate(&gates);
+    while gate.take(write(4096), NOW).is_ok() {}
+    let (ticket, due) = gate.book(write(MIB), NOW);
+    assert!(due > NOW + 30 * MS && due < NOW + 60 * MS);
+    let mut now = NOW;
+    while gate.due(&ticket, now) > now {
+        assert!(gate.take(write(512), now).is_err());
+        now += MS;
+    }
+    assert!(now <= due + MS);
+    // What was given back is there for others.
+    gate.cancel(&ticket);
+    assert_eq!(gate.take(write(512), now), Ok(()));
+}
+
+/// In any stretch of time no more goes than comes in, a full bucket, the lateness that is made up for, and one
+/// request.
+#[test]
+fn credit_is_not_exceeded() {
+    let mut rng = Rng::new(3);
+    for rate in [100_000, 20 * MIB, 3_000_000_000] {
+        let gates = gates(rate);
+        let gate = gate(&gates);
+        let room = comes(rate, 40 * MS + LATE);
+        let (mut now, mut went) = (NOW, Vec::new());
+        for _ in 0..20_000 {
+            now += match rng.below(20) {
+                0 => rng.below(300 * MS),
+                1..=5 => rng.below(5 * MS),
+                _ => rng.below(20_000),
+            };
+            let size = 512 << rng.below(13);
+            if gate.take(write(size), now).is_ok() {
+                went.push((now, size));
+            }
+        }
+        // The worst sum over all stretches, by one pass: went - came in, restarted where that is below 0.
+        let (mut over, mut last) = (0i128, NOW);
+        for (at, size) in went {
+            over = (over - i128::from(comes(rate, at - last))).max(0) + i128::from(size);
+            last = at;
+            assert!(
+                over <= i128::from(room + 2 * MIB + 20_000),
+                "{rate}: {over}"
+            );
+        }
+    }
+}
+
+/// After a pause there is a full bucket, and what `wake` leaves of lateness: nothing.
+#[test]
+fn a_pause_fills_the_bucket_and_no_more() {
+    let rate = 100 * MIB;
+    for (wakes, ns) in [(true, 40 * MS), (false, 40 * MS + LATE)] {
+        let gates = gates(rate);
+        let gate = gate(&gates);
+        while gate.take(write(4096), NOW).is_ok() {}
+        let later = NOW + 3600 * SECOND;
+        if wakes {
+            gate.wake(later);
+        }
+        assert_near(gate.balance(later), comes(rate, 40 * MS) as i64);
+        let mut went = 0;
+        while gate.take(write(4096), later).is_ok() {
+            went += 4096;
+        }
+        assert!(went <= comes(rate, ns) && went + 4097 >= comes(rate, ns));
+        // Nothing to take away from who is not full to the brim.
+        let before = gate.balance(later + MS);
+        gate.wake(later + MS);
+        assert_eq!(gate.balance(later + MS), before);
+    }
+}
+
+/// Debt stays the same number of bytes, and tickets the same places, whatever happens to the rate.
+#[test]
+fn rate_changes_lose_nothing() {
+    let gates = gates(MIB);
+    let gate = gate(&gates);
+    assert_eq!(gate.take(write(10 * MIB), NOW), Ok(()));
+    let owed = gate.balance(NOW);
+    let (ticket, due) = gate.book(write(MIB), NOW);
+    assert!(due > NOW + 9 * SECOND);
+    let mut now = NOW;
+    for (rate, rank) in [(5 * MIB, 1), (5 * MIB, 3), (32 << 10, 0), (10 * MIB, 2)] {
+        let version = gate.version();
+        gate.set(rate, rank, now);
+        assert_ne!(gate.version(), version);
+        assert_eq!((gate.rate(), gate.rank()), (rate, rank));
+        gate.set(rate, rank, now);
+        assert_eq!(gate.version(), version.wrapping_add(1));
+        assert_eq!(gate.balance(now), owed - MIB as i64);
+        now += 0;
+    }
+    // 10 MiB less a bucket are owed, and a bucket is needed, at 10 MiB/s now.
+    let after = gate.due(&ticket, now);
+    assert!((after - NOW).abs_diff(SECOND) <= 40 * MS, "{}", after - NOW);
+
+    // At random: all that came in by any rate is given, to a byte per change.
+    let mut rng = Rng::new(4);
+    let gates = self::gates(MIB);
+    let gate = self::gate(&gates);
+    let (mut now, mut came, mut went, mut rate) = (NOW, 0u128, 0u64, MIB);
+    let (mut front, mut size) = (gate.book(write(4096), now), 4096);
+    for change in 0..2_000u32 {
+        let until = now + rng.below(50 * MS);
+        loop {
+            let due = gate.due(&front.0, now);
+            let step = due.min(until).max(now);
+            came += u128::from(rate) * u128::from(step - now);
+            now = step;
+            if due > now {
+                break;
+            }
+            went += size;
+            size = 512 << rng.below(10);
+            front = gate.book(write(size), now);
+        }
+        rate = 32_768 << rng.below(12);
+        gate.set(rate, (change % 4) as u8, now);
+        let came = (came / u128::from(SECOND)) as u64;
+        let depth = 41 * 32_768 * 4096 / 1000;
+        assert!(went <= came + depth, "{change}: {went} {came}");
+        assert!(
+            went + (1 << 20) + u64::from(change) >= came,
+            "{change}: {went} {came}"
+        );
+    }
+}
+
+#[test]
+fn unregulated_holds_nobody_back() {
+    let gates = Gates::new(3).unwrap();
+    assert_eq!(gates.len(), 3);
+    assert!(gates.get(3).is_none() && gates.get(NO_SEAT).is_none());
+    let gate = gate(&gates);
+    assert_eq!(gate.rate(), UNREGULATED);
+    for _ in 0..1000 {
+        assert_eq!(gate.take(write(1 << 40), NOW), Ok(()));
+    }
+    assert_eq!(gate.book(write(MIB), NOW), (Ticket::FREE, NOW));
+    gate.force(write(MIB), NOW);
+    assert_eq!((gate.usage().requests, gate.balance(NOW)), (1001, 0));
+    // Nothing is held against it afterwards.
+    gate.set(MIB, 0, NOW);
+    assert_near(gate.balance(NOW), comes(MIB, 40 * MS) as i64);
+    assert_eq!(gate.take(write(4 * MIB), NOW), Ok(()));
+    let (ticket, due) = gate.book(write(MIB), NOW);
+    assert!(due > NOW + 3 * SECOND);
+    gate.set(UNREGULATED, 0, NOW);
+    assert_eq!(gate.due(&ticket, NOW), NOW);
+}
+
+/// What has no bytes, or goes nowhere, takes nothing.
+#[test]
+fn only_bytes_count() {
+    let gates = gates(1);
+    let gate = gate(&gates);
+    assert_eq!(gate.take(write(MIB), NOW), Ok(()));
+    for cost in [write(0), Cost::of_bytes(MIB), Cost::new(Direction::Read, 0)] {
+        assert_eq!(gate.take(cost, NOW), Ok(()));
+        assert_eq!(gate.book(cost, NOW), (Ticket::FREE, NOW));
+    }
+    assert!(gate.take(Cost::new(Direction::Read, 1), NOW).is_err());
+    gate.force(Cost::new(Direction::Read, 5), NOW);
+    let usage = gate.usage();
+    assert_eq!((usage.requests, usage.read, usage.written), (5, 5, MIB));
+    assert_eq!(usage.bytes(), MIB + 5);
+}
+
+#[test]
+fn forced_debt_is_bounded() {
+    let gates = gates(MIB);
+    let gate = gate(&gates);
+    for _ in 0..100 {
+        gate.force(write(MIB), NOW);
+    }
+    assert_near(gate.balance(NOW), -10 * MIB as i64);
+    // What must not wait does not forgive what was there.
+    let deep = gate.book(write(90 * MIB), NOW);
+    gate.force(write(MIB), NOW);
+    assert_near(gate.balance(NOW), -100 * MIB as i64);
+    gate.cancel(&deep.0);
+    assert_near(gate.balance(NOW), -10 * MIB as i64);
+    gate.clear(NOW);
+    assert_near(gate.balance(NOW), comes(MIB, 40 * MS) as i64);
+    assert_eq!(gate.usage(), Usage::default());
+}
+
+/// However many wait, a period is slept in once.
+#[test]
+fn periods_slept_count_once() {
+    let gates = gates(MIB);
+    let gate = gate(&gates);
+    gate.clear(0);
+    let sleeps = || gate.usage().sleeps;
+    let at = |period: u64, part: u64| period * 40 * MS + part;
+    gate.sleep(at(5, 1), at(5, 2));
+    assert_eq!(sleeps(), 1);
+    for i in 0..40 {
+        gate.sleep(at(5, i), at(5, 30 * MS + i));
+    }
+    assert_eq!(sleeps(), 1);
+    // From the fifth into the ninth, of which four are new; others within change nothing.
+    gate.sleep(at(5, 3), at(9, 0));
+    assert_eq!(sleeps(), 5);
+    gate.sleep(at(7, 3), at(8, 0));
+    gate.sleep(at(7, 3), at(9, 39 * MS));
+    assert_eq!(sleeps(), 5);
+    // A gap is not counted, whoever tells of it later.
+    gate.sleep(at(20, 0), at(20, 1));
+    assert_eq!(sleeps(), 6);
+    gate.sleep(at(12, 0), at(20, 2));
+    assert_eq!(sleeps(), 6);
+    // A clock that was read earlier does no harm.
+    gate.sleep(at(30, 0), at(29, 0));
+    assert_eq!(sleeps(), 7);
+    // Periods of another length: one may be lost.
+    gates.set_period(100 * MS);
+    gate.sleep(at(30, 0), 3000 * MS);
+    assert_eq!(sleeps(), 7 + 19);
+}
+
+/// Somebody who sleeps in every period is counted as often as there are periods, whoever of several tells.
+#[test]
+fn a_second_of_sleep_is_twenty_five_periods() {
+    let gates = gates(MIB);
+    let gate = gate(&gates);
+    gate.clear(NOW);
+    let mut now = NOW;
+    let mut since = [now; 3];
+    for step in 0.. {
+        now += 7 * MS;
+        if now > NOW + SECOND {
+            break;
+        }
+        let who = step % 3;
+        gate.sleep(since[who], now);
+        since[who] = now;
+    }
+    assert!(
+        (25..=26).contains(&gate.usage().sleeps),
+        "{}",
+        gate.usage().sleeps
+    );
+}
+
+/// The inflow may go around: what it left behind is a full bucket, not a debt of ages.
+#[test]
+fn nobody_waits_for_the_inflow_to_come_around() {
+    let gates = gates(RATE_MAX);
+    let gate = gate(&gates);
+    assert_eq!(gate.take(write(4096), NOW), Ok(()));
+    for days in [1, 50, 96, 97, 120, 150] {
+        let later = NOW + days * 86_400 * SECOND;
+        let took = gate.take(write(MIB), later);
+        assert_eq!(took, Ok(()), "after {days} days");
+        let gates = self::gates(UNREGULATED - 1);
+        let other = self::gate(&gates);
+        assert_eq!(other.take(write(4096), later), Ok(()));
+    }
+}
+
+#[test]
+fn patience_is_the_time_at_the_floor() {
+    let gates = Gates::new(1).unwrap();
+    assert_eq!(gates.patience(32 << 10), SECOND);
+    gates.set_floor(1 << 20);
+    assert_eq!(gates.patience(4096), SECOND / 256);
+}

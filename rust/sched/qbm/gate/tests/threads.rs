@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Several processors at one gate.
+
+use super::*;
+use std::{sync::atomic::AtomicBool, thread};
+
+/// Two threads that take at the same time take no more than there is, and each byte once.
+#[test]
+fn two_threads_on_one_gate() {
+    let rate = 1 << 30;
+    let gates = gates(rate);
+    let gate = gate(&gates);
+    let sizes = [4096u64, 12_288];
+    let mut now = NOW;
+    let mut total = [0u64; 2];
+    let mut owed = 0;
+    for _ in 0..50 {
+        let went: Vec<u64> = thread::scope(|scope| {
+            let threads = sizes.map(|size| {
+                scope.spawn(move || {
+                    let mut went = 0;
+                    while gate.take(write(size), now).is_ok() {
+                        went += size;
+                        let (ticket, _) = gate.book(write(size), now);
+                        gate.cancel(&ticket);
+                    }
+                    went
+                })
+            });
+            threads.map(|thread| thread.join().unwrap()).into()
+        });
+        for (total, went) in total.iter_mut().zip(&went) {
+            *total += went;
+        }
+        owed += went.iter().sum::<u64>();
+        let came = comes(rate, now - NOW + 40 * MS);
+        // One of them may have been refused while the other had booked.
+        assert!(owed <= came && owed + 3 * 12_288 >= came, "{owed} {came}");
+        now += 10 * MS;
+    }
+    assert_eq!(gate.usage().written, total.iter().sum::<u64>());
+}
+
+/// Readers see one course or the other, never a mixture, while the rate changes all the time.
+#[test]
+fn a_course_is_read_whole() {
+    let gates = gates(1000);
+    let gate = gate(&gates);
+    let (rates, steps) = ([1000u64, 1 << 39], 20_000u64);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut seen = 0;
+                while !done.load(Relaxed) {
+                    let course = gate.course();
+                    let rate = rates.into_iter().find(|&rate| {
+                        let course_of = Course::new(rate, 0, 0);
+                        (course_of.speed, course_of.pace) == (course.speed, course.pace)
+                    });
+                    assert!(rate.is_some(), "{course:?}");
+                    // The two rates by turns, one nanosecond each: the inflow is as long ago as it says.
+                    let ns = course.start - NOW;
+                    let want = comes(rates[1], 1) * ns.div_ceil(2).saturating_sub(1);
+                    assert!(
+                        course.base.abs_diff(want) <= comes(rates[1], 1) + ns,
+                        "{course:?}"
+                    );
+                    assert!(course.start >= seen);
+                    seen = course.start;
+                }
+            });
+        }
+        for step in 1..=steps {
+            gate.set(rates[(step % 2) as usize], 0, NOW + step);
+            let (ticket, _) = gate.book(write(512), NOW + step);
+            gate.cancel(&ticket);
+        }
+        done.store(true, Relaxed);
+    });
+}

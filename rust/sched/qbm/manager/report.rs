@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What `nrs_qbm_status` and `nrs_qbm_stats` show: YAML, a sequence of groups, each with a sequence of its
+//! clients. Names are double-quoted, with `"`, `\` and what is not printable ASCII escaped.
+
+use super::{
+    client::{Client, Counters, Stay, Traffic},
+    group::Group,
+    seat_of, Manager,
+};
+use crate::sched::{
+    key::escape,
+    qbm::{
+        plan::{Group as Settings, Party, Scene},
+        terms::{Class, UNREGULATED},
+    },
+};
+use core::fmt::{self, Write};
+
+/// Writes who a client is, as in a double-quoted string.
+fn write_party(out: &mut impl Write, party: &Party, scene: &impl Scene) -> fmt::Result {
+    match party {
+        Party::Key(key) => write!(out, "{key}"),
+        Party::Device(device) => {
+            out.write_str("device:")?;
+            let mut done = None;
+            scene.device_name(*device, &mut |name| done = Some(escape(name, out)));
+            match done {
+                Some(done) => done,
+                None => write!(out, "{device}"),
+            }
+        }
+    }
+}
+
+/// A rate, bytes/s; `unregulated` is none.
+struct Rate(u64);
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            UNREGULATED => f.write_str("\"unregulated\""),
+            rate => write!(f, "{rate}"),
+        }
+    }
+}
+
+impl Manager {
+    /// The groups with what the plan says of them, and their places.
+    fn groups(&self) -> impl Iterator<Item = (u32, &Settings, &Group)> {
+        let groups = self.plan.groups().iter().zip(self.groups.as_slice());
+        (0u32..)
+            .zip(groups)
+            .map(|(place, (settings, group))| (place, settings, group))
+    }
+
+    /// Writes `clients:` and with `each` what is told of each client of the group at `place`.
+    fn write_clients<W: Write>(
+        &self,
+        out: &mut W,
+        place: u32,
+        scene: &impl Scene,
+        mut each: impl FnMut(&mut W, u32, &Client) -> fmt::Result,
+    ) -> fmt::Result {
+        let mut empty = true;
+        for slot in 1..self.clients.slots() {
+            let (Some(key), Some(client)) = (self.clients.key(slot), self.clients.at(slot)) else {
+                continue;
+            };
+            if client.group != place || client.stay != Stay::Here {
+                continue;
+            }
+            if core::mem::take(&mut empty) {
+                out.write_str("  clients:\n")?;
+            }
+            out.write_str("  - client: \"")?;
+            write_party(out, &key.party, scene)?;
+            out.write_str("\"\n")?;
+            each(out, slot, client)?;
+        }
+        if empty {
+            out.write_str("  clients: []\n")?;
+        }
+        Ok(())
+    }
+
+    /// Writes `nrs_qbm_status`: for each group its capacity and who has how much of it, bytes/s.
+    ///
+    /// # Errors
+    ///
+    /// Those of `out`.
+    pub fn write_status(&self, out: &mut impl Write, scene: &impl Scene, now: u64) -> fmt::Result {
+        if self.plan.groups().is_empty() {
+            return out.write_str("[]\n");
+        }
+        for (place, settings, group) in self.groups() {
+            write_group(out, settings, group)?;
+            self.write_clients(out, place, scene, |out, slot, client| {
+                let recent = &client.recent;
+                match client.terms {
+                    Some(terms) => {
+                        writeln!(out, "    class: \"{}\"", terms.class.name())?;
+                        writeln!(out, "    min: {}", terms.min)?;
+                        writeln!(out, "    max: {}", terms.max)?;
+                    }
+                    None => out.write_str("    class: \"unregulated\"\n")?,
+                }
+                writeln!(out, "    allocated: {}", Rate(client.rate))?;
+                if let Some(id) = client.id {
+                    let allocator = &group.allocator;
+                    writeln!(out, "    given: {}", allocator.given(id))?;
+                    writeln!(out, "    wants: {}", allocator.wants(id))?;
+                    writeln!(out, "    unmet: {}", allocator.is_unmet(id))?;
+                }
+                let gate = self.gates.get(seat_of(slot));
+                let traffic = gate.map_or(Traffic::default(), |gate| Traffic::of(&gate.usage()));
+                writeln!(out, "    used_fast: {}", recent.fast.rate)?;
+                writeln!(
+                    out,
+                    "    used_slow: {}",
+                    recent.slow.rate(traffic.mark().bytes, now)
+                )?;
+                writeln!(out, "    sleeps: {}", traffic.sleeps)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Writes `nrs_qbm_stats`: what was counted since the last [`Manager::reset_stats`], for each group and
+    /// for each client that is registered; groups count those that left, too.
+    ///
+    /// # Errors
+    ///
+    /// Those of `out`.
+    pub fn write_stats(&self, out: &mut impl Write, scene: &impl Scene) -> fmt::Result {
+        if self.plan.groups().is_empty() {
+            return out.write_str("[]\n");
+        }
+        for (place, settings, group) in self.groups() {
+            out.write_str("- group: \"")?;
+            escape(settings.name().as_bytes(), out)?;
+            out.write_str("\"\n")?;
+            let mut sum = group.gone;
+            for slot in 1..self.clients.slots() {
+                if let Some(client) = self.clients.at(slot).filter(|c| c.group == place) {
+                    sum.add(&self.traffic(slot, client));
+                }
+            }
+            write_counters(out, "  ", &sum, &group.counters)?;
+            writeln!(out, "  joins: {}", group.counters.joins)?;
+            writeln!(out, "  leaves: {}", group.counters.leaves)?;
+            writeln!(out, "  seatless: {}", group.counters.seatless)?;
+            self.write_clients(out, place, scene, |out, slot, client| {
+                let traffic = self.traffic(slot, client);
+                write_counters(out, "    ", &traffic, &client.counters)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// What went through the gate of the client in `slot` since the last reset.
+    fn traffic(&self, slot: u32, client: &Client) -> Traffic {
+        let gate = self.gates.get(seat_of(slot));
+        let traffic = gate.map_or(Traffic::default(), |gate| Traffic::of(&gate.usage()));
+        traffic.since(&client.base)
+    }
+
+    /// Sets what `nrs_qbm_stats` shows to zero.
+    pub fn reset_stats(&mut self) {
+        for slot in 1..self.clients.slots() {
+            let gate = self.gates.get(seat_of(slot));
+            if let (Some(client), Some(gate)) = (self.clients.at_mut(slot), gate) {
+                client.base = Traffic::of(&gate.usage());
+                client.counters = Counters::default();
+            }
+        }
+        for group in self.groups.as_mut_slice() {
+            group.gone = Traffic::default();
+            group.counters = Counters::default();
+        }
+    }
+}
+
+/// Writes what there is to say of a group before its clients.
+fn write_group(out: &mut impl Write, settings: &Settings, group: &Group) -> fmt::Result {
+    let allocator = &group.allocator;
+    let strategy = if settings.is_mover() {
+        "mover"
+    } else {
+        "classes"
+    };
+    out.write_str("- group: \"")?;
+    escape(settings.name().as_bytes(), out)?;
+    writeln!(out, "\"\n  strategy: \"{strategy}\"")?;
+    writeln!(out, "  capacity: {}", settings.capacity())?;
+    writeln!(out, "  free: {}", allocator.free())?;
+    writeln!(out, "  oversubscribed: {}", allocator.oversubscribed())?;
+    out.write_str("  reserves: {")?;
+    let mut comma = "";
+    for class in Class::ALL {
+        let left = allocator.reserve_left(class);
+        write!(out, "{comma} \"{}\": {left}", class.name())?;
+        comma = ",";
+    }
+    out.write_str(" }\n")?;
+    if let Some(movers) = &group.movers {
+        writeln!(out, "  used_by_others: {}", movers.outside())?;
+        writeln!(out, "  left_to_movers: {}", movers.left())?;
+    }
+    writeln!(out, "  registered: {}", group.clients)?;
+    if group.crowd.id.is_some() {
+        writeln!(out, "  without_seat: {}", group.crowd.rate)?;
+    }
+    Ok(())
+}
+
+/// Writes what was counted of a client or a group.
+fn write_counters(
+    out: &mut impl Write,
+    indent: &str,
+    traffic: &Traffic,
+    counters: &Counters,
+) -> fmt::Result {
+    for (name, value) in [
+        ("requests", traffic.requests),
+        ("read_bytes", traffic.read),
+        ("written_bytes", traffic.written),
+        ("sleeps", traffic.sleeps),
+        ("restores", counters.restores),
+        ("increases_asked", counters.asked()),
+        ("increases_whole", counters.whole),
+        ("increases_partly", counters.partly),
+        ("increases_refused", counters.refused),
+        ("decreases", counters.decreases),
+        ("losses", counters.losses),
+        ("taken_by_others", counters.taken),
+    ] {
+        writeln!(out, "{indent}{name}: {value}")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Plans: what an administrator wants of the bandwidth of a service.
+//!
+//! # Vocabulary
+//!
+//! - *Party*: who a client is: a network identifier, a job, a user or a device ([`Party`]).
+//! - *Promise*: class, minimum and maximum as they are written; each may be left out ([`Promise`]).
+//! - *Settings*: what is said of a group ([`Settings`]).
+//! - *Line*: a client or a pattern of clients with its promise, for one group or for all ([`Client`]). The
+//!   first line that is for a party in a group decides.
+//! - *Parts*: what a plan is made of ([`parts::Parts`]); a plan is parts that were checked, and never changes.
+//!
+//! ```text
+//!  text ──Plan::parse──► Parts ──check──► Plan ──write──► text
+//!                          ▲               │
+//!                          └── an edit ────┘
+//! ```
+//!
+//! # Grammar
+//!
+//! ```text
+//! text      = statement *( ( newline | ";" ) statement )
+//! statement = [ by | tune | default | group | client ]
+//! by        = "by" ( "nid" | "jobid" | "uid" | "device" )      ; before all clients
+//! tune      = "tune" 1*( key "=" ( time | size | percent ) )
+//! default   = "default" 1*( "class=" class | "min=" amount | "max=" amount )
+//! group     = "group" name "capacity=" size *( setting )
+//! setting   = "target=" ( major ":" minor | number ) | "strategy=" ( "classes" | "mover" )
+//!           | "class=" class | "min=" amount | "max=" amount | "reserve_" class "=" amount
+//! client    = "client" name "class=" class "min=" amount [ "max=" amount ] [ "group=" name ]
+//! class     = "first_come" | "fair_share" | "low_share" | "mover" | "fc" | "fs" | "ls"
+//! amount    = size | percent                                   ; percent of the group's capacity
+//! size      = number [ "K" | "M" | "G" | "T" | "Ki" | "Mi" | "Gi" | "Ti" ] [ "B" ] [ "/s" ]
+//! percent   = number "%"
+//! time      = number ( "ms" | "s" )
+//! ```
+//!
+//! Words are separated by blanks (spaces and tabs). A `#` at the start of a word begins a comment that
+//! reaches to the end of the line, over every `;`. Lines are counted at line ends; in text of a single line,
+//! such as a message to a device, at `;`.
+//!
+//! | `by` | a client's name |
+//! |---|---|
+//! | `nid` | a network identifier or a range of them ([`crate::sched::nid::range`]) |
+//! | `jobid` | a job identifier; with `*` (any run of bytes) or `?` (any byte) in it a pattern |
+//! | `uid` | a number; 4294967295 stands for requests without a user |
+//! | `device` | the name of a device of the service, or a pattern as for jobs |
+
+mod amount;
+mod edit;
+mod index;
+mod parse;
+mod parts;
+mod settings;
+mod tune;
+mod write;
+
+use crate::sched::{
+    attr::Attrs,
+    error::Code,
+    key::{Field, Hashed, Hasher, Key},
+    mem::NoMemory,
+    policy::params::choice,
+    qbm::terms::{Terms, Tuning},
+};
+use core::fmt;
+use index::Index;
+use parts::Parts;
+
+pub use parts::{Client, Group};
+pub use settings::{Promise, Setting, Settings, Value};
+
+/// Bytes of the text of a plan, at most.
+pub const TEXT_MAX: usize = 256 << 10;
+
+choice! {
+    /// What tells clients apart.
+    By, "expected nid, jobid, uid or device":
+    /// The network identifier.
+    #[default]
+    Nid = "nid",
+    /// The job.
+    Jobid = "jobid",
+    /// The user.
+    Uid = "uid",
+    /// The device that requests come through.
+    Device = "device",
+}
+
+/// Who a client is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Party {
+    /// A network identifier, a job or a user; requests without one are a party of their own.
+    Key(Key),
+    /// A device, by its number in the service; 0: unknown.
+    Device(u32),
+}
+
+/// Who asks for something, and of which target: the key of a class of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Who {
+    /// Who asks.
+    pub party: Party,
+    /// The target, as it is numbered in requests.
+    pub target: u32,
+}
+
+impl Who {
+    /// Whoever no class could be made for.
+    pub const NOBODY: Self = Self {
+        party: Party::Key(Key::Default),
+        target: u32::MAX,
+    };
+
+    /// Who asks in a request with `attrs`.
+    pub fn of(by: By, attrs: &Attrs) -> Self {
+        let party = match by {
+            By::Nid => Party::Key(Key::of(Field::Nid, attrs)),
+            By::Jobid => Party::Key(Key::of(Field::Jobid, attrs)),
+            By::Uid => Party::Key(Key::of(Field::Uid, attrs)),
+            By::Device => Party::Device(attrs.client),
+        };
+        Self {
+            party,
+            target: attrs.target,
+        }
+    }
+}
+
+/// The party, then the target.
+impl Hashed for Who {
+    fn mix(&self, hasher: &Hasher) -> u64 {
+        /// A word that no key starts with.
+        const DEVICE: u64 = 10;
+        let state = match &self.party {
+            Party::Key(key) => key.mix(hasher),
+            Party::Device(device) => hasher.mix(hasher.word(DEVICE), u64::from(*device)),
+        };
+        hasher.mix(state, u64::from(self.target))
+    }
+}
+
+/// What a plan has to know of the service that it is for.
+pub trait Scene {
+    /// What `target=` names: of a device `major << 20 | minor`, else the number that requests have.
+    fn target_number(&self, target: u32) -> u64;
+
+    /// Calls `f` once with the name of device `device` of the service, if there is such a one.
+    fn device_name(&self, device: u32, f: &mut dyn FnMut(&[u8]));
+}
+
+/// Why a plan was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlanError {
+    /// The line of the text, the first one is 1; 0 if it came by another way.
+    pub line: u32,
+    /// What the writer's errno becomes.
+    pub code: Code,
+    /// What is wrong there, one line.
+    pub reason: &'static str,
+}
+
+impl PlanError {
+    /// An error with `code` in line `line`.
+    pub const fn new(line: u32, code: Code, reason: &'static str) -> Self {
+        Self { line, code, reason }
+    }
+
+    /// `EINVAL` in line `line`.
+    pub const fn invalid(line: u32, reason: &'static str) -> Self {
+        Self::new(line, Code::Invalid, reason)
+    }
+}
+
+impl From<NoMemory> for PlanError {
+    fn from(_: NoMemory) -> Self {
+        Self::new(0, Code::NoMemory, "out of memory")
+    }
+}
+
+/// Shows `line 3: capacity is missing`, without the line if there is none.
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line != 0 {
+            write!(f, "line {}: ", self.line)?;
+        }
+        f.write_str(self.reason)
+    }
+}
+
+/// What an administrator wants.
+///
+/// # Invariants
+///
+/// The parts were checked ([`Parts::check`]): every group has a capacity, minimums, maximums and reserves fit
+/// into it, names and targets occur once. The index is that of the parts' clients.
+pub struct Plan {
+    parts: Parts,
+    index: Index,
+}
+
+impl Plan {
+    /// The plan of nothing: no request is regulated; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn none() -> Result<Self, NoMemory> {
+        // INVARIANT: Nothing is there to be wrong.
+        Ok(Self {
+            parts: Parts::new(),
+            index: Index::new(),
+        })
+    }
+
+    /// What tells clients apart.
+    pub fn by(&self) -> By {
+        self.parts.by
+    }
+
+    /// The numbers of the method.
+    pub fn tuning(&self) -> &Tuning {
+        &self.parts.tuning
+    }
+
+    /// What is said of clients of all groups that no line is for.
+    pub fn defaults(&self) -> &Promise {
+        &self.parts.defaults
+    }
+
+    /// The groups.
+    pub fn groups(&self) -> &[Group] {
+        self.parts.groups.as_slice()
+    }
+
+    /// The lines of clients, in order.
+    pub fn clients(&self) -> &[Client] {
+        self.parts.clients.as_slice()
+    }
+
+    /// The name in line `client`; none if there is no such line.
+    pub fn client_name(&self, client: u32) -> &str {
+        let name = self.parts.name_of(client);
+        core::str::from_utf8(name).unwrap_or_default()
+    }
+
+    /// The group of the target of this number ([`Scene::target_number`]); none: its requests are not
+    /// regulated.
+    pub fn group_of(&self, number: u64) -> Option<u32> {
+        let mut all = None;
+        for (index, group) in (0u32..).zip(self.groups()) {
+            match group.target() {
+                Some(target) if target == number => return Some(index),
+                Some(_) => {}
+                None => all = Some(index),
+            }
+        }
+        all
+    }
+
+    /// The line for `party` in `group`: the first one that is for both.
+    pub fn line_for(&self, group: u32, party: &Party, scene: &impl Scene) -> Option<u32> {
+        match party {
+            Party::Key(Key::Nid(nid)) => self.find(group, index::Probe::nid(nid)),
+            Party::Key(Key::Jobid(job)) => self.find(group, index::Probe::name(job.as_bytes())),
+            Party::Key(Key::Absent(Field::Jobid)) => self.find(group, index::Probe::name(b"")),
+            Party::Key(Key::Uid(uid)) => self.find(group, index::Probe::Number(*uid)),
+            Party::Key(Key::Absent(Field::Uid)) => self.find(group, index::Probe::Number(u32::MAX)),
+            Party::Key(_) => None,
+            Party::Device(device) => {
+                let mut found = None;
+                scene.device_name(*device, &mut |name| {
+                    found = self.find(group, index::Probe::name(name));
+                });
+                found
+            }
+        }
+    }
+
+    /// The first line for what `probe` is in `group`.
+    fn find(&self, group: u32, probe: index::Probe<'_>) -> Option<u32> {
+        self.index.find(&self.parts, group, probe)
+    }
+
+    /// What `party` is promised in `group`; none: it is not regulated there.
+    pub fn terms(&self, group: u32, party: &Party, scene: &impl Scene) -> Option<Terms> {
+        let settings = self.groups().get(group as usize)?;
+        match self.line_for(group, party, scene) {
+            Some(line) => self.terms_of_line(group, line),
+            None if settings.is_mover() => None,
+            None => self.default_terms(group),
+        }
+    }
+
+    /// What a client that no line is for is promised in `group`; none if there is no such group. Those of a
+    /// group of movers are what such a client would have if it were regulated.
+    pub fn default_terms(&self, group: u32) -> Option<Terms> {
+        let group = self.groups().get(group as usize)?;
+        Some(group.terms(&self.parts.defaults))
+    }
+
+    /// What line `client` promises in `group`.
+    fn terms_of_line(&self, group: u32, client: u32) -> Option<Terms> {
+        let group = self.groups().get(group as usize)?;
+        let client = self.clients().get(client as usize)?;
+        Some(client.promise().terms(group.capacity(), &Promise::NONE))
+    }
+}
+
+#[cfg(test)]
+mod tests;

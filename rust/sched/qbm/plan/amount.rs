@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Amounts of bandwidth and times, as they are written.
+
+use core::fmt;
+
+/// Bytes per second that can be written, at most.
+pub const BYTES_MAX: u64 = 1 << 40;
+
+/// Nanoseconds of a millisecond.
+const MS: u64 = 1_000_000;
+
+/// Units of sizes; the first that divides a size is how it is shown.
+const SCALES: [(&str, u64); 8] = [
+    ("Ti", 1 << 40),
+    ("T", 1_000_000_000_000),
+    ("Gi", 1 << 30),
+    ("G", 1_000_000_000),
+    ("Mi", 1 << 20),
+    ("M", 1_000_000),
+    ("Ki", 1 << 10),
+    ("K", 1_000),
+];
+
+/// The decimal number at the start of `text` and what follows it.
+fn number(text: &str) -> Option<(u64, &str)> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, rest) = text.split_at_checked(digits)?;
+    Some((number.parse().ok()?, rest))
+}
+
+/// Parses a size such as `500MB/s`, `32Ki` or `1000`, bytes/s; at most [`BYTES_MAX`].
+pub(super) fn size(text: &str) -> Option<u64> {
+    let (number, unit) = number(text)?;
+    let unit = unit.strip_suffix("/s").unwrap_or(unit);
+    let unit = unit.strip_suffix('B').unwrap_or(unit);
+    let scale = if unit.is_empty() {
+        1
+    } else {
+        SCALES.into_iter().find(|(name, _)| *name == unit)?.1
+    };
+    number.checked_mul(scale).filter(|size| *size <= BYTES_MAX)
+}
+
+/// Parses a whole number of percent such as `30%`.
+pub(super) fn percent(text: &str) -> Option<u32> {
+    let (number, unit) = number(text)?;
+    u32::try_from(number).ok().filter(|_| unit == "%")
+}
+
+/// Parses a time such as `40ms` or `1s`, ns.
+pub(super) fn time(text: &str) -> Option<u64> {
+    let (number, unit) = number(text)?;
+    let scale = match unit {
+        "ms" => MS,
+        "s" => MS.wrapping_mul(1_000),
+        _ => return None,
+    };
+    number.checked_mul(scale)
+}
+
+/// Shows a size as the shortest text that [`size`] takes.
+#[derive(Clone, Copy)]
+pub(super) struct Size(pub(super) u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let exact = SCALES.into_iter().find_map(|(name, scale)| {
+            let shown = self.0.checked_div(scale).filter(|shown| *shown > 0)?;
+            (self.0.checked_rem(scale) == Some(0)).then_some((shown, name))
+        });
+        let (number, unit) = exact.unwrap_or((self.0, ""));
+        write!(f, "{number}{unit}B/s")
+    }
+}
+
+/// Shows a time as text that [`time`] takes; what is less than a millisecond is cut off.
+#[derive(Clone, Copy)]
+pub(super) struct Time(pub(super) u64);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = self.0 / MS;
+        if ms % 1_000 == 0 {
+            write!(f, "{}s", ms / 1_000)
+        } else {
+            write!(f, "{ms}ms")
+        }
+    }
+}
+
+/// An amount of bandwidth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amount {
+    /// Bytes/s.
+    Rate(u64),
+    /// Part of the group's capacity, percent; at most 100.
+    Percent(u32),
+}
+
+impl Amount {
+    /// Parses a size or a number of percent up to 100.
+    pub fn parse(text: &str) -> Option<Self> {
+        match percent(text) {
+            Some(percent) => (percent <= 100).then_some(Self::Percent(percent)),
+            None => size(text).map(Self::Rate),
+        }
+    }
+
+    /// Bytes/s of it where `capacity` bytes/s are all.
+    pub fn of(self, capacity: u64) -> u64 {
+        match self {
+            Self::Rate(rate) => rate,
+            Self::Percent(percent) => capacity.saturating_mul(u64::from(percent)) / 100,
+        }
+    }
+}
+
+/// Shows text that [`Amount::parse`] takes.
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rate(rate) => Size(*rate).fmt(f),
+            Self::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        for (text, want) in [
+            ("0", Some(0)),
+            ("1000", Some(1_000)),
+            ("1000B", Some(1_000)),
+            ("1000B/s", Some(1_000)),
+            ("1000/s", Some(1_000)),
+            ("1K", Some(1_000)),
+            ("1KB/s", Some(1_000)),
+            ("32KiB", Some(32 << 10)),
+            ("7Mi/s", Some(7 << 20)),
+            ("500MB/s", Some(500_000_000)),
+            ("2G", Some(2_000_000_000)),
+            ("3GiB/s", Some(3 << 30)),
+            ("1T", Some(1_000_000_000_000)),
+            ("1TiB/s", Some(1 << 40)),
+            ("1024Gi", Some(1 << 40)),
+            ("1099511627777", None),
+            ("2Ti", None),
+            ("99999999999999999999", None),
+            ("18446744073709551615Ti", None),
+            ("", None),
+            ("K", None),
+            ("-1", None),
+            ("+1", None),
+            ("1.5M", None),
+            ("1 M", None),
+            ("1m", None),
+            ("1kB", None),
+            ("1MiBB", None),
+            ("1M/s/s", None),
+            ("1MB/", None),
+            ("1iB", None),
+            ("0x10", None),
+            ("1%", None),
+        ] {
+            assert_eq!(size(text), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn amounts() {
+        for (text, want, of) in [
+            ("0%", Some(Amount::Percent(0)), 0),
+            ("30%", Some(Amount::Percent(30)), 300),
+            ("100%", Some(Amount::Percent(100)), 1_000),
+            ("700", Some(Amount::Rate(700)), 700),
+            ("101%", None, 0),
+            ("-1%", None, 0),
+            ("1%%", None, 0),
+            ("%", None, 0),
+            ("4294967296%", None, 0),
+        ] {
+            let amount = Amount::parse(text);
+            assert_eq!(amount, want, "{text}");
+            assert_eq!(amount.map_or(0, |amount| amount.of(1_000)), of);
+        }
+        assert_eq!(Amount::Percent(100).of(BYTES_MAX), BYTES_MAX);
+    }
+
+    #[test]
+    fn shown_as_it_is_read() {
+        for number in [
+            0, 1, 999, 1_000, 1_024, 32_768, 1_000_000, 12_345_678, BYTES_MAX,
+        ] {
+            let text = Size(number).to_string();
+            assert_eq!(size(&text), Some(number), "{text}");
+        }
+        assert_eq!(Size(1_000_000_000).to_string(), "1GB/s");
+        assert_eq!(Size(1_500).to_string(), "1500B/s");
+        for ms in [1, 40, 999, 1_000, 1_001, 30_000, 3_600_000] {
+            let text = Time(ms * MS).to_string();
+            assert_eq!(time(&text), Some(ms * MS), "{text}");
+        }
+        for wrong in [
+            "",
+            "1",
+            "s",
+            "1m",
+            "1us",
+            "-1s",
+            "1 s",
+            "18446744073709551615s",
+        ] {
+            assert_eq!(time(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What a plan is made of, and whether that fits together.
+
+use super::{
+    index::Index,
+    settings::{Promise, Settings, ABOVE},
+    By, Plan, PlanError, TEXT_MAX,
+};
+use crate::sched::{
+    error::Code,
+    mem::{List, NoMemory},
+    qbm::terms::{Class, Terms, Tuning, CLASSES},
+};
+use core::fmt;
+
+/// Groups of a plan, at most.
+pub const GROUPS_MAX: usize = 64;
+
+/// Lines of clients of a plan, at most.
+pub const CLIENTS_MAX: usize = 4096;
+
+/// Bytes of a group's name, at most.
+pub const GROUP_NAME_MAX: usize = 63;
+
+/// Bytes of a client's name, at most.
+pub const CLIENT_NAME_MAX: usize = 255;
+
+/// A group: one capacity that clients share.
+///
+/// # Invariants
+///
+/// The first `len` bytes of the name are letters, digits or some of `_.:@-`, the first one is no dot.
+#[derive(Clone, Copy, Debug)]
+pub struct Group {
+    name: [u8; GROUP_NAME_MAX],
+    len: u8,
+    /// The line it was in, 0 if it was in none.
+    pub(super) line: u32,
+    /// What is said of it.
+    pub(super) settings: Settings,
+}
+
+impl Group {
+    /// The group `name`, which line `line` makes.
+    ///
+    /// # Errors
+    ///
+    /// - `ENAMETOOLONG`: more than [`GROUP_NAME_MAX`] bytes.
+    /// - `EINVAL`: empty, or bytes that a name does not have.
+    pub(super) fn new(name: &str, settings: Settings, line: u32) -> Result<Self, PlanError> {
+        let takes = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:@-".contains(&byte);
+        if name.is_empty() || !name.bytes().all(takes) || name.starts_with('.') {
+            let reason =
+                "a group's name has letters, digits and _ . : @ - only, and no dot in front";
+            return Err(PlanError::invalid(line, reason));
+        }
+        let too_long = PlanError::new(
+            line,
+            Code::NameTooLong,
+            "a group's name has up to 63 characters",
+        );
+        let mut group = Self {
+            name: [0; GROUP_NAME_MAX],
+            len: u8::try_from(name.len()).map_err(|_| too_long)?,
+            line,
+            settings,
+        };
+        let bytes = group.name.get_mut(..name.len()).ok_or(too_long)?;
+        bytes.copy_from_slice(name.as_bytes());
+        // INVARIANT: All bytes were checked.
+        Ok(group)
+    }
+
+    /// Whether `name` can be the name of a group.
+    ///
+    /// # Errors
+    ///
+    /// - `ENAMETOOLONG`: more than [`GROUP_NAME_MAX`] bytes.
+    /// - `EINVAL`: empty, or bytes that a name does not have.
+    pub fn check_name(name: &str) -> Result<(), PlanError> {
+        Self::new(name, Settings::default(), 0).map(|_| ())
+    }
+
+    /// The same, without the number of its line.
+    pub(super) fn without_line(&self) -> Self {
+        Self { line: 0, ..*self }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        let name = self.name.get(..usize::from(self.len)).unwrap_or_default();
+        core::str::from_utf8(name).unwrap_or_default()
+    }
+
+    /// What is said of it.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// What its clients share, bytes/s.
+    pub fn capacity(&self) -> u64 {
+        self.settings.capacity.unwrap_or_default()
+    }
+
+    /// What is kept for each class, bytes/s.
+    pub fn reserves(&self) -> [u64; CLASSES] {
+        let capacity = self.capacity();
+        let of = |class| {
+            self.settings
+                .reserve(class)
+                .map_or(0, |kept| kept.of(capacity))
+        };
+        Class::ALL.map(of)
+    }
+
+    /// The number of its target ([`super::Scene::target_number`]); none: every one that no other group has.
+    pub fn target(&self) -> Option<u64> {
+        self.settings.target.map(|target| target.number())
+    }
+
+    /// Whether only clients of a line are regulated, which are movers.
+    pub fn is_mover(&self) -> bool {
+        self.settings.mover
+    }
+
+    /// What its clients without a line are promised where `defaults` are those of all groups.
+    pub(super) fn terms(&self, defaults: &Promise) -> Terms {
+        self.settings.promise.terms(self.capacity(), defaults)
+    }
+}
+
+/// A line: a client, or a pattern of clients, and what it is promised.
+///
+/// # Invariants
+///
+/// `group` is the index of a group of the same parts.
+#[derive(Clone, Copy, Debug)]
+pub struct Client {
+    /// Where its name begins in the names of the parts.
+    at: u32,
+    len: u16,
+    /// The line it was in, 0 if it was in none.
+    pub(super) line: u32,
+    /// Its group; none: all of them.
+    pub(super) group: Option<u32>,
+    pub(super) promise: Promise,
+}
+
+impl Client {
+    /// The group that it is for; none: all of them.
+    pub fn group(&self) -> Option<u32> {
+        self.group
+    }
+
+    /// What it is promised, as it was written.
+    pub fn promise(&self) -> &Promise {
+        &self.promise
+    }
+
+    /// Its name in `names`.
+    pub(super) fn name<'a>(&self, names: &'a [u8]) -> &'a [u8] {
+        let from = self.at as usize;
+        let to = from.saturating_add(usize::from(self.len));
+        names.get(from..to).unwrap_or_default()
+    }
+
+    /// Whether it is for `group`.
+    pub(super) fn is_in(&self, group: u32) -> bool {
+        self.group.is_none_or(|own| own == group)
+    }
+}
+
+/// What a plan is made of.
+pub struct Parts {
+    pub(super) by: By,
+    pub(super) tuning: Tuning,
+    pub(super) defaults: Promise,
+    /// The line of `defaults`.
+    pub(super) defaults_line: u32,
+    pub(super) groups: List<Group>,
+    pub(super) clients: List<Client>,
+    /// The names of clients, one after the other.
+    pub(super) names: List<u8>,
+}
+
+impl Parts {
+    /// Nothing.
+    pub(super) fn new() -> Self {
+        Self {
+            by: By::Nid,
+            tuning: Tuning::default(),
+            defaults: Promise::NONE,
+            defaults_line: 0,
+            groups: List::new(),
+            clients: List::new(),
+            names: List::new(),
+        }
+    }
+
+    /// Adds a group.
+    ///
+    /// # Errors
+    ///
+    /// - `ENOSPC`: there are [`GROUPS_MAX`] already.
+    /// - `EEXIST`: there is one of that name.
+    pub(super) fn add_group(&mut self, group: Group) -> Result<(), PlanError> {
+        let refused = |code, reason| Err(PlanError::new(group.line, code, reason));
+        if self.groups.as_slice().len() >= GROUPS_MAX {
+            return refused(Code::NoSpace, "there are 64 groups already");
+        }
+        if self.group_named(group.name()).is_some() {
+            return refused(Code::Exists, "there is a group of that name already");
+        }
+        Ok(self.groups.push(group)?)
+    }
+
+    /// The group `name`.
+    pub(super) fn group_named(&self, name: &str) -> Option<u32> {
+        let mut groups = (0u32..).zip(self.groups.as_slice());
+        groups
+            .find(|(_, group)| group.name() == name)
+            .map(|(index, _)| index)
+    }
+
+    /// The client `name` of `group`, with a place for its name, not yet one of the parts.
+    ///
+    /// # Errors
+    ///
+    /// - `ENOSPC`: there are [`CLIENTS_MAX`] already.
+    /// - `ENAMETOOLONG`: more than [`CLIENT_NAME_MAX`] bytes.
+    /// - `EINVAL`: empty, or bytes that a text cannot have there.
+    pub(super) fn client(
+        &mut self,
+        name: &[u8],
+        group: Option<u32>,
+        promise: Promise,
+        line: u32,
+    ) -> Result<Client, PlanError> {
+        let refused = |code, reason| Err(PlanError::new(line, code, reason));
+        if self.clients.as_slice().len() >= CLIENTS_MAX {
+            return refused(Code::NoSpace, "there are 4096 lines of clients already");
+        }
+        check_client_name(name, line)?;
+        let at = self.names.as_slice().len() as u32;
+        for &byte in name {
+            self.names.push(byte)?;
+        }
+        Ok(Client {
+            at,
+            len: name.len() as u16,
+            line,
+            group,
+            promise,
+        })
+    }
+
+    /// The name in line `client`.
+    pub(super) fn name_of(&self, client: u32) -> &[u8] {
+        let client = self.clients.as_slice().get(client as usize);
+        client.map_or(b"", |client| client.name(self.names.as_slice()))
+    }
+
+    /// A copy without the numbers of lines, and with room for another client.
+    pub(super) fn copy(&self) -> Result<Self, NoMemory> {
+        let more = |len: usize| len.saturating_add(1);
+        let mut copy = Self {
+            by: self.by,
+            tuning: self.tuning,
+            defaults: self.defaults,
+            defaults_line: 0,
+            groups: List::with_capacity(more(self.groups.as_slice().len()))?,
+            clients: List::with_capacity(more(self.clients.as_slice().len()))?,
+            names: List::with_capacity(self.names.as_slice().len())?,
+        };
+        for group in self.groups.as_slice() {
+            copy.groups.push(group.without_line())?;
+        }
+        for client in self.clients.as_slice() {
+            copy.copy_client(client, self.names.as_slice())?;
+        }
+        Ok(copy)
+    }
+
+    /// Adds a client whose name is one of `names`.
+    pub(super) fn copy_client(&mut self, client: &Client, names: &[u8]) -> Result<(), NoMemory> {
+        let at = self.names.as_slice().len() as u32;
+        for &byte in client.name(names) {
+            self.names.push(byte)?;
+        }
+        self.clients.push(Client {
+            at,
+            line: 0,
+            ..*client
+        })
+    }
+
+    /// The plan of these parts.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: a group without capacity, a capacity below the floor, a minimum below it, a minimum above
+    ///   its maximum, a maximum above the capacity, reserves above it; in a group of movers terms of clients
+    ///   without a line, reserves, or clients that are no movers; a name that is not one of `by`.
+    /// - `EEXIST`: a target that two groups have, or a client that is twice in a group.
+    /// - `ENOSPC`: more ranges of addresses than there can be, or a text that is longer than one.
+    pub(super) fn check(self) -> Result<Plan, PlanError> {
+        for (place, group) in self.groups.as_slice().iter().enumerate() {
+            self.check_group(group)?;
+            let before = self.groups.as_slice().iter().take(place);
+            let twice = |other: &Group| other.target() == group.target();
+            if before.clone().any(twice) {
+                let reason = if group.target().is_none() {
+                    "there is a group without target= already"
+                } else {
+                    "another group has this target"
+                };
+                return Err(PlanError::new(group.line, Code::Exists, reason));
+            }
+        }
+        if let Some(reason) = self.defaults.contradiction(self.tuning.floor) {
+            return Err(PlanError::invalid(self.defaults_line, reason));
+        }
+        for client in self.clients.as_slice() {
+            self.check_client(client)?;
+        }
+        let index = Index::of(&self)?;
+        // INVARIANT: Checked, and the index is that of the clients.
+        let plan = Plan { parts: self, index };
+        if plan.write(&mut Room(TEXT_MAX)).is_err() {
+            let reason = "the text, as it is shown, is longer than 262144 bytes";
+            return Err(PlanError::new(0, Code::NoSpace, reason));
+        }
+        Ok(plan)
+    }
+
+    /// Whether what is said of `group` fits together.
+    fn check_group(&self, group: &Group) -> Result<(), PlanError> {
+        let settings = &group.settings;
+        let refused = |reason| Err(PlanError::invalid(group.line, reason));
+        let Some(capacity) = settings.capacity else {
+            return refused("capacity is missing");
+        };
+        if capacity < self.tuning.floor {
+            return refused("the capacity is below the floor");
+        }
+        if settings.mover {
+            if settings.promise != Promise::NONE {
+                return refused(
+                    "strategy=mover regulates listed clients only: no class, min or max for others",
+                );
+            }
+            if settings.reserves.iter().any(Option::is_some) {
+                return refused("strategy=mover has no reserves");
+            }
+            return Ok(());
+        }
+        let reserves = group.reserves();
+        let sum = reserves
+            .iter()
+            .fold(0u64, |sum, kept| sum.saturating_add(*kept));
+        if sum > capacity {
+            return refused("the reserves together are above the capacity");
+        }
+        let (min, max) = settings.promise.limits(capacity, &self.defaults);
+        if let Some(reason) = wrong(min, max, capacity, self.tuning.floor) {
+            // The line that says it.
+            let own = settings.promise.min.is_some() || settings.promise.max.is_some();
+            let line = if own { group.line } else { self.defaults_line };
+            return Err(PlanError::invalid(line, reason));
+        }
+        Ok(())
+    }
+
+    /// Whether what `client` is promised fits into the groups that it is for.
+    fn check_client(&self, client: &Client) -> Result<(), PlanError> {
+        let refused = |reason| Err(PlanError::invalid(client.line, reason));
+        if client.promise.class.is_none() {
+            return refused("class is missing");
+        }
+        if client.promise.min.is_none() {
+            return refused("min is missing");
+        }
+        if let Some(reason) = client.promise.contradiction(self.tuning.floor) {
+            return refused(reason);
+        }
+        for (index, group) in (0u32..).zip(self.groups.as_slice()) {
+            if !client.is_in(index) {
+                continue;
+            }
+            let capacity = group.capacity();
+            let (min, max) = client.promise.limits(capacity, &Promise::NONE);
+            if let Some(reason) = wrong(min, max, capacity, self.tuning.floor) {
+                return refused(reason);
+            }
+            if group.is_mover() && client.promise.class != Some(Class::Mover) {
+                return refused("clients of a group with strategy=mover are of class mover");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether `name` in line `line` has what a client's name can have.
+///
+/// # Errors
+///
+/// - `ENAMETOOLONG`: more than [`CLIENT_NAME_MAX`] bytes.
+/// - `EINVAL`: empty, or bytes that a text cannot have there.
+pub(super) fn check_client_name(name: &[u8], line: u32) -> Result<(), PlanError> {
+    let refused = |code, reason| Err(PlanError::new(line, code, reason));
+    if name.len() > CLIENT_NAME_MAX {
+        let reason = "a client's name has up to 255 characters";
+        return refused(Code::NameTooLong, reason);
+    }
+    let takes = |byte: &u8| byte.is_ascii_graphic() && *byte != b';';
+    if name.is_empty() || !name.iter().all(takes) || name.starts_with(b"#") {
+        let reason = "a client's name has characters that print, no ';', and no '#' in front";
+        return refused(Code::Invalid, reason);
+    }
+    Ok(())
+}
+
+/// Bytes that text can still have.
+struct Room(usize);
+
+impl fmt::Write for Room {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0 = self.0.checked_sub(text.len()).ok_or(fmt::Error)?;
+        Ok(())
+    }
+}
+
+/// What is wrong with a minimum and a maximum where `capacity` is all that there is.
+fn wrong(min: u64, max: u64, capacity: u64, floor: u64) -> Option<&'static str> {
+    if max > capacity {
+        Some("max is above the capacity of the group")
+    } else if min > capacity {
+        Some("min is above the capacity of the group")
+    } else if min > max {
+        Some(ABOVE)
+    } else if min < floor {
+        Some("min is below the floor")
+    } else {
+        None
+    }
+}

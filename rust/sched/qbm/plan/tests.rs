@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+mod edits;
+mod wrong;
+
+use super::*;
+use crate::sched::{attr::Id, jobid::JobId, nid::Nid, qbm::terms::Class};
+
+/// A service with devices called `d1` to `d9`, and targets with their own numbers.
+pub(super) struct Nine;
+
+impl Scene for Nine {
+    fn target_number(&self, target: u32) -> u64 {
+        u64::from(target)
+    }
+
+    fn device_name(&self, device: u32, f: &mut dyn FnMut(&[u8])) {
+        if (1..=9).contains(&device) {
+            f(format!("d{device}").as_bytes());
+        }
+    }
+}
+
+fn plan(text: &str) -> Plan {
+    Plan::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+fn text(plan: &Plan) -> String {
+    let mut out = String::new();
+    plan.write(&mut out).unwrap();
+    out
+}
+
+fn refused(text: &str) -> PlanError {
+    match Plan::parse(text) {
+        Ok(_) => panic!("{text:?} was taken"),
+        Err(error) => error,
+    }
+}
+
+fn nid(text: &str) -> Party {
+    Party::Key(Key::Nid(Nid::parse(text).unwrap()))
+}
+
+fn job(text: &str) -> Party {
+    Party::Key(Key::Jobid(JobId::new(text.as_bytes())))
+}
+
+fn terms(class: Class, min: u64, max: u64) -> Option<Terms> {
+    Some(Terms { class, min, max })
+}
+
+const MB: u64 = 1_000_000;
+
+/// Two groups that other statements of the tables below can be put behind.
+const TWO: &str = "group a capacity=100MB/s target=8:0\ngroup b capacity=10MB/s\n";
+
+#[test]
+fn nothing_is_regulated_without_a_plan() {
+    for plan in [
+        Plan::none().unwrap(),
+        plan(""),
+        plan(" \n# a comment\n;;\r\n"),
+    ] {
+        assert_eq!((plan.by(), *plan.tuning()), (By::Nid, Tuning::default()));
+        assert!(plan.groups().is_empty() && plan.clients().is_empty());
+        assert_eq!(plan.group_of(0), None);
+        assert_eq!(plan.terms(0, &nid("0@lo"), &Nine), None);
+        assert_eq!(text(&plan), "");
+    }
+}
+
+#[test]
+fn comments_blanks_and_semicolons() {
+    let want = text(&plan(
+        "by jobid\ngroup a capacity=1MB\nclient x#1 class=fs min=100KB\n",
+    ));
+    for other in [
+        "by jobid;group a capacity=1MB;client x#1 class=fs min=100KB",
+        "  by\tjobid ; group a capacity=1MB;; client x#1 min=100KB class=fs;",
+        "# by nid; by uid\nby jobid # nid\n\n\tgroup a capacity=1MB;#;\r\nclient x#1 class=fs min=100KB\r\n",
+        "by jobid\ngroup a capacity=1MB\n client x#1 class=fair_share min=100KB #\u{e9}",
+    ] {
+        assert_eq!(text(&plan(other)), want, "{other}");
+    }
+}
+
+#[test]
+fn groups_of_targets() {
+    let plan = plan(
+        "group a capacity=1MB target=8:16; group b capacity=1MB target=7\ngroup c capacity=2MB",
+    );
+    for (number, group) in [((8 << 20) | 16, 0), (7, 1), (8, 2), (0, 2), (u64::MAX, 2)] {
+        assert_eq!(plan.group_of(number), Some(group), "{number}");
+    }
+    assert_eq!(plan.groups()[0].target(), Some((8 << 20) | 16));
+    assert_eq!(
+        (plan.groups()[2].target(), plan.groups()[2].name()),
+        (None, "c")
+    );
+    assert_eq!(
+        super::tests::plan("group a capacity=1MB target=0").group_of(1),
+        None
+    );
+}
+
+#[test]
+fn terms_of_unlisted_clients() {
+    for (lines, want) in [
+        (
+            "group a capacity=100MB",
+            terms(Class::FairShare, 100 * MB, 100 * MB),
+        ),
+        (
+            "default class=ls\ngroup a capacity=100MB",
+            terms(Class::LowShare, 100 * MB, 100 * MB),
+        ),
+        (
+            "default min=5%\ngroup a capacity=100MB",
+            terms(Class::FairShare, 5 * MB, 100 * MB),
+        ),
+        (
+            "default max=5%\ngroup a capacity=100MB",
+            terms(Class::FairShare, 5 * MB, 5 * MB),
+        ),
+        (
+            "default class=fc min=1MB max=2MB\ngroup a capacity=100MB",
+            terms(Class::FirstCome, MB, 2 * MB),
+        ),
+        (
+            "default class=fc min=1MB max=2MB\ngroup a capacity=100MB max=50%",
+            terms(Class::FirstCome, MB, 50 * MB),
+        ),
+        (
+            "default class=fc min=1MB max=2MB\ngroup a capacity=100MB class=mover min=2MB",
+            terms(Class::Mover, 2 * MB, 2 * MB),
+        ),
+        ("group a capacity=100MB strategy=mover", None),
+    ] {
+        let plan = plan(lines);
+        assert_eq!(plan.terms(0, &nid("0@lo"), &Nine), want, "{lines}");
+        assert_eq!(plan.terms(0, &Party::Key(Key::Default), &Nine), want);
+        assert_eq!(plan.terms(1, &nid("0@lo"), &Nine), None);
+        assert!(plan.default_terms(0).is_some() && plan.default_terms(1).is_none());
+    }
+    // What all groups have may be more than a group of movers has; nobody asks for it there.
+    let plan = plan("default min=5MB\ngroup a capacity=1MB strategy=mover");
+    assert_eq!(plan.default_terms(0), terms(Class::FairShare, MB, MB));
+}
+
+#[test]
+fn reserves() {
+    let plan =
+        plan("group a capacity=10MB reserve_first_come=10% reserve_mover=1MB reserve_low_share=0");
+    assert_eq!(plan.groups()[0].reserves(), [MB, 0, 0, MB]);
+    let all = super::tests::plan(
+        "group a capacity=10MB reserve_first_come=25% reserve_fair_share=25% reserve_low_share=25% reserve_mover=2500KB",
+    );
+    assert_eq!(all.groups()[0].reserves().iter().sum::<u64>(), 10 * MB);
+}
+
+#[test]
+fn the_first_line_that_matches_decides() {
+    let plan = plan(&format!(
+        "{TWO}client 10.0.0.1@tcp class=fc min=1MB group=b
+        client 10.0.0.[1-9]@tcp class=fs min=2MB group=a
+        client 10.0.0.1@tcp class=ls min=3MB
+        client 10.0.0.2@tcp class=ls min=4MB
+        client *@tcp class=mover min=10% max=50%
+        client 7@gni class=fc min=1MB group=a"
+    ));
+    for (group, party, line, want) in [
+        (
+            0,
+            "10.0.0.1@tcp",
+            Some(1),
+            terms(Class::FairShare, 2 * MB, 100 * MB),
+        ),
+        (
+            1,
+            "10.0.0.1@tcp",
+            Some(0),
+            terms(Class::FirstCome, MB, 10 * MB),
+        ),
+        (
+            0,
+            "10.0.0.2@tcp",
+            Some(1),
+            terms(Class::FairShare, 2 * MB, 100 * MB),
+        ),
+        (
+            1,
+            "10.0.0.2@tcp",
+            Some(3),
+            terms(Class::LowShare, 4 * MB, 10 * MB),
+        ),
+        (
+            0,
+            "10.0.0.10@tcp",
+            Some(4),
+            terms(Class::Mover, 10 * MB, 50 * MB),
+        ),
+        (1, "fe80::1@tcp", Some(4), terms(Class::Mover, MB, 5 * MB)),
+        (
+            1,
+            "10.0.0.1@tcp1",
+            None,
+            terms(Class::FairShare, 10 * MB, 10 * MB),
+        ),
+        (0, "7@gni", Some(5), terms(Class::FirstCome, MB, 100 * MB)),
+        (1, "7@gni", None, terms(Class::FairShare, 10 * MB, 10 * MB)),
+    ] {
+        assert_eq!(
+            plan.line_for(group, &nid(party), &Nine),
+            line,
+            "{party} in {group}"
+        );
+        assert_eq!(
+            plan.terms(group, &nid(party), &Nine),
+            want,
+            "{party} in {group}"
+        );
+    }
+    for party in [
+        Party::Key(Key::Absent(Field::Nid)),
+        Party::Key(Key::Default),
+        Party::Key(Key::Uid(10)),
+        Party::Device(1),
+        job("10.0.0.1@tcp"),
+    ] {
+        assert_eq!(plan.line_for(0, &party, &Nine), None, "{party:?}");
+    }
+}
+
+#[test]
+fn jobs_users_and_devices() {
+    let lines = "group a capacity=9MB\nclient d1 class=fs min=1MB\nclient d? class=fs min=2MB\nclient *.* class=fs min=3MB\nclient * class=fs min=4MB";
+    let jobs = plan(&format!("by jobid\n{lines}"));
+    for (name, line) in [
+        ("d1", 0),
+        ("d2", 1),
+        ("d", 3),
+        ("d.1", 2),
+        ("x", 3),
+        ("", 3),
+    ] {
+        let party = match name {
+            "" => Party::Key(Key::Absent(Field::Jobid)),
+            name => job(name),
+        };
+        assert_eq!(jobs.line_for(0, &party, &Nine), Some(line), "{name}");
+        assert_eq!(jobs.line_for(0, &Party::Device(1), &Nine), Some(0));
+    }
+    let devices = plan(&format!("by device\n{lines}"));
+    for (device, line) in [
+        (1, Some(0)),
+        (2, Some(1)),
+        (9, Some(1)),
+        (0, None),
+        (10, None),
+    ] {
+        assert_eq!(
+            devices.line_for(0, &Party::Device(device), &Nine),
+            line,
+            "{device}"
+        );
+    }
+    let users = plan("by uid\ngroup a capacity=9MB\nclient 0 class=fc min=1MB\nclient 4294967295 class=fc min=2MB\nclient 1000 class=fc min=3MB");
+    for (party, line) in [
+        (Key::Uid(0), Some(0)),
+        (Key::Absent(Field::Uid), Some(1)),
+        (Key::Uid(1000), Some(2)),
+        (Key::Uid(1), None),
+        (Key::Gid(0), None),
+        (Key::Nid(Nid::parse("0@lo").unwrap()), None),
+    ] {
+        assert_eq!(
+            users.line_for(0, &Party::Key(party), &Nine),
+            line,
+            "{party}"
+        );
+    }
+}
+
+#[test]
+fn who_asks() {
+    let attrs = Attrs {
+        nid: Nid::parse("0@lo").ok(),
+        jobid: JobId::new(b"j"),
+        uid: Id::new(7),
+        client: 3,
+        target: 5,
+        ..Attrs::UNKNOWN
+    };
+    let hasher = Hasher::new(1);
+    let mut hashes = Vec::new();
+    for (by, party) in [
+        (By::Nid, nid("0@lo")),
+        (By::Jobid, job("j")),
+        (By::Uid, Party::Key(Key::Uid(7))),
+        (By::Device, Party::Device(3)),
+    ] {
+        let who = Who::of(by, &attrs);
+        assert_eq!(who, Who { party, target: 5 });
+        hashes.push(hasher.wide(&who));
+        hashes.push(hasher.wide(&Who { target: 6, ..who }));
+        hashes.push(hasher.wide(&Who::of(by, &Attrs::UNKNOWN)));
+    }
+    hashes.push(hasher.wide(&Who::NOBODY));
+    hashes.sort();
+    hashes.dedup();
+    assert_eq!(hashes.len(), 13);
+}
+
+#[test]
+fn written_as_it_is_read() {
+    for (written, again) in [
+        ("by nid\n", ""),
+        ("tune period=40ms floor=32KiB raise=30%\n", ""),
+        ("by device\n", "by device\n"),
+        (
+            "tune slow=10s floor=64Ki\ntune headroom=0%",
+            "tune slow=10s floor=64KiB/s headroom=0%\n",
+        ),
+        (
+            "default max=100% class=fs min=1000000",
+            "default class=fair_share min=1MB/s max=100%\n",
+        ),
+        (
+            "group x reserve_mover=5% capacity=1000MB strategy=classes target=253:7 max=1GB class=ls",
+            "group x capacity=1GB/s target=253:7 class=low_share max=1GB/s reserve_mover=5%\n",
+        ),
+        (
+            "group a-b.c:d@e_1 capacity=1073741825 strategy=mover",
+            "group a-b.c:d@e_1 capacity=1073741825B/s strategy=mover\n",
+        ),
+        (
+            "by nid;client 10.0.0.0/8@tcp0 class=fc min=5%\ngroup b capacity=1MiB; client 0@lo group=b class=mover min=40KB max=1MiB/s",
+            "group b capacity=1MiB/s\nclient 10.0.0.0/8@tcp0 class=first_come min=5%\nclient 0@lo class=mover min=40KB/s max=1MiB/s group=b\n",
+        ),
+    ] {
+        let plan = plan(written);
+        assert_eq!(text(&plan), again, "{written}");
+        assert_eq!(text(&super::tests::plan(again)), again);
+        assert_eq!(text(&plan.unchanged().unwrap()), again);
+    }
+}
+
+#[test]
+fn a_full_buffer_is_told() {
+    struct Full(usize);
+    impl fmt::Write for Full {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            self.0 = self.0.checked_sub(text.len()).ok_or(fmt::Error)?;
+            Ok(())
+        }
+    }
+    let plan = plan(&format!(
+        "tune low=50%\ndefault class=fc\n{TWO}client 0@lo class=fs min=1MB group=a"
+    ));
+    let len = text(&plan).len();
+    for room in 0..=len {
+        assert_eq!(plan.write(&mut Full(room)).is_ok(), room == len, "{room}");
+    }
+}

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """usage: check-yaml.py DIR
 
-Checks what tests/vm/stats.sh and tests/vm/tbf-files.sh left in DIR: all *.yaml files parse, the statistics have their
+Checks what tests/vm/stats.sh, tests/vm/tbf-files.sh and tests/vm/qbm.sh left in DIR: all *.yaml files parse, the statistics have their
 fields, and the entities are those that DIR/expected names (hexadecimal bytes of the job, requests) and, by levels,
 DIR/levels-expected (hexadecimal bytes of the job, group, user, requests), the classes of tbf those of DIR/tbf-expected
-(hexadecimal bytes of the job, requests, cost, rule, unit, head)."""
+(hexadecimal bytes of the job, requests, cost, rule, unit, head), the clients of qbm those of DIR/qbm-expected (hexadecimal
+bytes of the job, requests, reads, writes, all of 4 KiB)."""
 import collections
 import pathlib
 import sys
@@ -26,6 +27,16 @@ COUNTERS = {
     "limit_hits": int, "forced": int, "borrowed": int,
 }
 RULE_FIELDS = {**COUNTERS, "classes": int}
+QBM_GROUP_FIELDS = {
+    "group": str, "strategy": str, "capacity": int, "free": int, "oversubscribed": int, "reserves": dict, "registered": int, "clients": list,
+}
+QBM_CLIENT_FIELDS = {
+    "client": str, "class": str, "min": int, "max": int, "allocated": int, "given": int, "wants": bool, "unmet": bool, "used_fast": int,
+    "used_slow": int, "sleeps": int,
+}
+QBM_COUNTERS = dict.fromkeys((
+    "requests", "read_bytes", "written_bytes", "sleeps", "restores", "increases_asked", "increases_whole", "increases_partly",
+    "increases_refused", "decreases", "losses", "taken_by_others"), int)
 CLASS_FIELDS = {**COUNTERS, "class": str, "active": int, "debt_ns": int}
 
 
@@ -127,12 +138,39 @@ def check_tbf(folder):
     print(f"{len(stats['classes'])} classes as expected")
 
 
+def check_qbm(folder):
+    """Clients of bandwidth: each has its fields, and the requests that its line of qbm-expected says; their group the sum."""
+    expected = {}
+    for line in (folder / "qbm-expected").read_text().splitlines():
+        name, *counts = line.split()
+        expected["jobid:" + bytes.fromhex(name).decode()] = [int(count) for count in counts]
+    (group,) = yaml.safe_load((folder / "qbm-status.yaml").read_text())
+    check_fields(folder / "qbm-status.yaml", group, QBM_GROUP_FIELDS)
+    for row in group["clients"]:
+        check_fields(folder / "qbm-status.yaml", row, QBM_CLIENT_FIELDS)
+        assert row["min"] <= row["max"] and row["allocated"] <= row["max"], row
+    given = sum(row["allocated"] for row in group["clients"]) + group["free"] + sum(group["reserves"].values())
+    assert given == group["capacity"] + group["oversubscribed"], f"{given} of {group}"
+    assert {row["client"] for row in group["clients"]} == set(expected), group["clients"]
+    (group,) = yaml.safe_load((folder / "qbm-stats.yaml").read_text())
+    for row in [group, *group["clients"]]:
+        check_fields(folder / "qbm-stats.yaml", row, QBM_COUNTERS)
+    for row in group["clients"]:
+        requests, reads, writes = expected[row["client"]]
+        found = (row["requests"], row["read_bytes"], row["written_bytes"])
+        assert requests == reads + writes and found[0] == requests, f"{row}, not {requests}"
+        assert found[1] == reads * 4096 and found[2] == writes * 4096, f"{row}, not {reads} reads and {writes} writes"
+    for field in ("requests", "read_bytes", "written_bytes"):
+        assert group[field] == sum(row[field] for row in group["clients"]), f"{field} of {group}"
+    print(f"{len(expected)} clients of bandwidth as expected")
+
+
 def main():
     if len(sys.argv) != 2 or sys.argv[1] in ("-h", "--help"):
         print(__doc__)
         return
     folder = pathlib.Path(sys.argv[1])
-    checks = {"expected": check_fairshare, "levels-expected": check_levels, "tbf-expected": check_tbf}
+    checks = {"expected": check_fairshare, "levels-expected": check_levels, "tbf-expected": check_tbf, "qbm-expected": check_qbm}
     there = [check for name, check in checks.items() if (folder / name).exists()]
     assert there, f"{folder}: nothing to check"
     for check in there:

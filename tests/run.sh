@@ -24,18 +24,19 @@ machines=(
 	"stock:shares:900:icount:fair hp tbf-user fair-tree"
 	"stock:data:540::ext4 switch nowait meta stats order-dm unaware"
 	"stock:turns:600:icount:robin delay health"
-	"stock:life:720::load dm-life killed errors hang wrong params rules-configfs tbf-storm"
+	"stock:life:720::load dm-life killed errors hang wrong params rules-configfs qbm-configfs tbf-storm qbm-storm"
 	"stock:cpts:600:icount2:cpts"
 	"stock:order:560::order-user"
 	"stock:user:540::chardev fair-churn"
-	"stock:rates:900:icount:tbf tbf-files tbf-ext4 tbf-wrong"
-	"debug:life:780::kunit load switch errors tbf-storm"
+	"stock:rates:900:icount:tbf tbf-files tbf-ext4 tbf-wrong qbm-wrong"
+	"debug:life:900::kunit load switch errors tbf-storm qbm-storm"
+	"stock:bands:900:icount:qbm"
 	"debug:dm:780::dm-life hang order-dm"
 )
 # With --long: what takes many minutes on the debug kernel.
 long=(
 	"debug:user:900::chardev"
-	"debug:rules:900::rules-configfs"
+	"debug:rules:900::rules-configfs qbm-configfs"
 	"debug:churn:600::fair-churn"
 	"debug:unaware:600::unaware params"
 	"debug:order:900::order-user"
@@ -123,7 +124,7 @@ cargo_tests() {
 
 # boot KERNEL NAME SECONDS HOW TEST...: a virtual machine, output to LOG of its name.
 boot() {
-	local kernel=$1 name=$1-$2 limit=$3 how=("$4") tool files=(--file "$logs/suites:/suites")
+	local kernel=$1 name=$1-$2 limit=$3 how=("$4") tool files=(--file "$logs/suites:/suites" --file scripts/measure.sh:/bin/measure.sh)
 	shift 4
 	case ${how[0]} in
 	icount) how=(--icount) ;;

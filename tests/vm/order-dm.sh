@@ -5,7 +5,7 @@
 . /tests/nrs.sh
 
 storm=/tmp/storm.txt
-policies=(fifo crrn orr trr 'tbf opcode' delay 'fairshare uid_fair')
+policies=(fifo crrn orr trr 'tbf opcode' delay 'fairshare uid_fair' qbm)
 
 # setup LEVEL [NANOSECONDS [CPTS]]: a disk that remembers, few slots.
 setup() {
@@ -23,6 +23,7 @@ setup() {
 	set_to svc nrs_delay_max 1
 	set_to svc nrs_orr_quantum 16
 	set_to svc nrs_tbf_rate 1000000
+	set_to svc nrs_qbm_config 'by uid;group all capacity=100MB/s;default class=fair_share min=10MB/s'
 }
 
 # of NAME [FILE]: a number of a report of nrs-overlap.

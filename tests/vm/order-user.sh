@@ -100,7 +100,7 @@ storm() {
 	local pid=$! text
 	wait_for 10 '[ -e /sys/kernel/debug/nrs/svc/slots ]'
 	while kill -0 $pid 2>/dev/null; do
-		for text in crrn fairshare orr fifo trr tbf; do
+		for text in crrn fairshare orr qbm fifo trr tbf; do
 			{ echo "$text" >"$(at svc nrs_policies)"; } 2>/dev/null || true
 			for level in none stream graph; do { echo $level >"$(at svc nrs_pop)" && cat "$(at svc nrs_concurrency)"; } >/dev/null 2>&1 || true; done
 			sleep 0.02

@@ -340,10 +340,10 @@ messages() {
 	dm message a 0 service nrs_concurrency | grep -q fan_out
 }
 
-# All seven policies, in their order, each with its state.
+# All policies, in their order, each with its state.
 policies() {
 	setup
-	local name names=(fifo crrn orr trr tbf delay fairshare)
+	local name names=(fifo crrn orr trr tbf delay fairshare qbm)
 	for name in "${names[@]}"; do
 		policy svc "$name"
 		[ "$(grep -c "  - name: $name$" "$(at svc nrs_policies)")" = 2 ] || [ "$name" = fairshare ] || [ "$name" = tbf ] || fail "$(cat "$(at svc nrs_policies)")"

@@ -9,12 +9,14 @@ switching() {
 	changes=('nrs_policies fairshare' 'nrs_policies crrn' 'nrs_policies fairshare gid_then_uid_then_size_fair' 'nrs_pop overlap'
 		'nrs_fairshare_mode uid_then_gid_fair' 'nrs_fairshare_weights uid:1001:3,gid:101:2,jobid:f*:7' 'nrs_policies orr'
 		'nrs_orr_supported reads_and_writes' 'nrs_orr_quantum 3' 'nrs_policies fairshare nid_fair' 'nrs_fairshare_delta_ms 10'
-		'nrs_policies tbf uid' 'nrs_tbf_rule start r uid={1001} rate=500' 'nrs_fairshare_locality 1' 'nrs_policies fifo'
+		'nrs_policies tbf uid' 'nrs_tbf_rule start r uid={1001} rate=500' 'nrs_policies qbm'
+		'nrs_qbm_config by uid;group all capacity=8MB/s;default class=fair_share min=2MB/s'
+		'nrs_qbm_config by device;group all capacity=8MB/s strategy=mover;client a class=mover min=1MB/s' 'nrs_fairshare_locality 1' 'nrs_policies fifo'
 		'nrs_policies fairshare reg jobid_fair' 'nrs_policies trr hp' 'nrs_trr_supported reg_supported:writes hp_supported:reads_and_writes'
 		'nrs_policies trr' 'nrs_pop none' 'nrs_trr_offset_type hp_offset_type:logical' 'nrs_fairshare_select random' 'nrs_policies delay'
 		'nrs_delay_pct 30' 'nrs_fairshare_weights clear' 'nrs_policies orr' 'nrs_policies fairshare projid_then_uid_fair'
 		'nrs_fairshare_cost_model rpcs' 'nrs_policies crrn reg' 'nrs_crrn_quantum 1' 'high_priority_sources meta prio'
-		'nrs_policies fairshare hp uid_fair' 'nrs_fairshare_select paper' 'nrs_fairshare_opp_threshold 32' 'nrs_policies tbf'
+		'nrs_policies qbm hp' 'nrs_policies fairshare hp uid_fair' 'nrs_fairshare_select paper' 'nrs_fairshare_opp_threshold 32' 'nrs_policies tbf'
 		'nrs_pop overlap' 'slots 3' 'nrs_policies fairshare' 'nrs_fairshare_select golden' 'nrs_fairshare_cost_model time'
 		'nrs_policies delay' 'nrs_delay_pct 1' 'buffer_max 256' 'nrs_policies crrn' 'nrs_fairshare_locality 0' 'slots 8'
 		'nrs_fairshare_select deadline_memory' 'nrs_fairshare_cross_cpt 0' 'nrs_fairshare_mode uid_then_jobid_fair weight=uid:1002:5'
@@ -67,7 +69,7 @@ parameters_stay() {
 	[ "$(cat "$(at svc high_priority_ratio)")" = 7 ]
 }
 
-count=$(slow 200 61)
+count=$(slow 200 65)
 try 120 "$count changes while three users write, all policies" switching "$count"
 try 20 "parameters outlive stops and starts" parameters_stay
 summary

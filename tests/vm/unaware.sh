@@ -16,6 +16,7 @@ setup() {
 	set_to svc nrs_delay_min 0
 	set_to svc nrs_delay_max 1
 	set_to svc nrs_delay_pct 2
+	set_to svc nrs_qbm_config 'by uid;group all capacity=20MB/s;client 1001 class=first_come min=2MB/s'
 }
 
 # written_back: writes through the page cache, leaves it to the kernel's own thread to bring that to the disk, and reads it from there.
@@ -53,7 +54,7 @@ served() {
 	[ "$(counter a failed)" = 0 ]
 }
 
-policies=(fifo crrn orr trr delay 'tbf uid' 'fairshare jobid_fair')
+policies=(fifo crrn orr trr delay 'tbf uid' 'fairshare jobid_fair' qbm)
 modes=('fairshare nid_fair' 'fairshare projid_fair' 'fairshare nodemap_fair' 'fairshare size_fair' 'fairshare gid_then_uid_then_jobid_fair'
 	'tbf' 'tbf nid' 'tbf jobid' 'tbf opcode' 'tbf gid' 'tbf projid' 'tbf nodemap')
 try 120 "every policy" served none "${policies[@]}"

@@ -1,0 +1,283 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Configurations of qbm that must be refused: each with its error, the line of what is wrong and why, and nothing changed.
+. /tests/nrs.sh
+
+# state: the configuration, the policies and the parameters; starts no process.
+state() {
+	local file
+	for file in /sys/kernel/debug/nrs/svc/*; do
+		case $file in *stats_reset | *_error | *stats | *status | */clients | */health | *concurrency) continue ;; esac
+		echo "$file: $(<"$file")"
+	done 2>/dev/null
+}
+
+unchanged() {
+	local now
+	now=$(state)
+	[ "$now" = "$before" ] || fail "changed by '$*': $(diff <(echo "$before") <(echo "$now"))"
+}
+
+# configure [BYTES]: what /tmp/plan holds, in pieces of that size, in one unless told; what is said goes to /tmp/said.
+configure() {
+	dd if=/tmp/plan of="$(at svc nrs_qbm_config)" bs="${1:-512k}" conv=notrunc 2>/tmp/said
+}
+
+# text TEXT: makes it /tmp/plan, with a line end behind it; \n and the like are characters.
+text() {
+	printf '%b\n' "$1" >/tmp/plan
+}
+
+# refuses ERRNO [BYTES]: what /tmp/plan holds, in pieces of that size.
+refuses() {
+	if configure "${2:-}"; then fail "taken, should give $1: $(head -c 300 /tmp/plan)"; fi
+	case $1:$(</tmp/said) in
+	EINVAL:*'Invalid argument'* | ENOENT:*'No such file or directory'* | EEXIST:*'File exists'* | ENAMETOOLONG:*'name too long'* | \
+		ENOSPC:*'No space left on device'* | E2BIG:*'Argument list too long'*) ;;
+	*) fail "should give $1: $(</tmp/said)" ;;
+	esac
+}
+
+# A device, qbm on both heads, and a configuration.
+setup() {
+	module
+	lower nb0
+	client a /dev/nb0 svc
+	policy svc qbm
+	text 'by uid\ntune slow=10s\ngroup all capacity=10MB/s reserve_first_come=10%\nclient 1001 class=first_come min=2MB/s\n'
+	configure || fail "$(cat /tmp/said)"
+	[ -z "$(<"$(at svc nrs_qbm_config_error)")" ] || fail "an error without one"
+	before=$(state)
+	case $before in *'client 1001 class=first_come min=2MB/s'*) ;; *) fail "not there: $before" ;; esac
+}
+
+# Lines ERRNO|LINE|WORDS OF THE REASON|TEXT
+texts() {
+	setup
+	local errno line words text said tried=0
+	while IFS='|' read -r errno line words text; do
+		text "$text"
+		refuses "$errno"
+		said=$(<"$(at svc nrs_qbm_config_error)")
+		case $said in
+		"line $line: "*"$words"*) ;;
+		*) fail "'$text': said '$said', not 'line $line: $words'" ;;
+		esac
+		unchanged "$text"
+		tried=$((tried + 1))
+		# The log has the same words; of many in a row it tells some only.
+		[ "$tried" != 1 ] || dmesg | tail -n 3 | grep -qF "nrs: service svc: qbm configuration refused, $said" ||
+			fail "the log does not say '$said': $(dmesg | tail -n 3)"
+	done </tmp/texts
+	say "$tried tried"
+	# In pieces the first wrong one ends it.
+	text 'by uid\nclient 7 class=fs min=1MB\ngroup\nclient 8 class=fs min=1MB\n'
+	refuses EINVAL 5
+	said=$(<"$(at svc nrs_qbm_config_error)")
+	[ "$said" = "line 3: the group's name is missing" ] || fail "$said"
+	unchanged pieces
+	# Without its line end the last line counts when the file is closed, and nobody but the file tells.
+	printf 'by uid\ngroup' >/tmp/plan
+	configure || true
+	said=$(<"$(at svc nrs_qbm_config_error)")
+	[ "$said" = "line 2: the group's name is missing" ] || fail "$said"
+	unchanged "no line end"
+	# What is taken empties the file.
+	text 'group all capacity=10MB/s\n'
+	configure || fail "$(cat /tmp/said)"
+	[ -z "$(<"$(at svc nrs_qbm_config_error)")" ] || fail "the error stays"
+	[ "$(<"$(at svc nrs_qbm_config)")" = 'group all capacity=10MB/s' ] || fail "$(<"$(at svc nrs_qbm_config)")"
+}
+
+# Too many of something, too long, no text.
+sizes() {
+	setup
+	local i said
+	for ((i = 0; i < 65; i++)); do echo "group g$i capacity=1MB target=$i"; done >/tmp/plan
+	refuses ENOSPC
+	said=$(<"$(at svc nrs_qbm_config_error)")
+	[ "$said" = 'line 65: there are 64 groups already' ] || fail "$said"
+	unchanged groups
+	{ echo by uid && for ((i = 0; i < 4097; i++)); do echo "client $i class=fs min=1MB"; done; } >/tmp/plan
+	refuses ENOSPC
+	said=$(<"$(at svc nrs_qbm_config_error)")
+	[ "$said" = 'line 4098: there are 4096 lines of clients already' ] || fail "$said"
+	unchanged clients
+	# As many as there can be are taken, and shown as they were written.
+	{ echo by uid && for ((i = 0; i < 4096; i++)); do echo "client $i class=fair_share min=1MB/s"; done; } >/tmp/plan
+	configure || fail "$(cat /tmp/said)"
+	cmp /tmp/plan "$(at svc nrs_qbm_config)" || fail "not what was written"
+	text 'by uid\ntune slow=10s\ngroup all capacity=10MB/s reserve_first_come=10%\nclient 1001 class=first_come min=2MB/s\n'
+	configure || fail "$(cat /tmp/said)"
+	unchanged "and back"
+	head -c 262145 /dev/zero | tr '\0' '\n' >/tmp/plan
+	refuses E2BIG
+	unchanged "a long text"
+	{ head -c 4096 /dev/urandom && echo; } >/tmp/plan
+	if configure; then fail "noise was taken"; fi
+	printf 'by uid\ngroup \377 capacity=5MB\n' >/tmp/plan
+	refuses EINVAL
+	unchanged "no text"
+}
+
+# Lines ERRNO|FILE|VALUE
+parameters() {
+	setup
+	local errno file text tried=0
+	while IFS='|' read -r errno file text; do
+		expect_errno "$errno" "$(at svc "$file")" "$text"
+		unchanged "$file=$text"
+		tried=$((tried + 1))
+	done </tmp/parameters
+	say "$tried tried"
+	# Nothing to see without qbm, but the configuration is there.
+	policy svc fifo
+	refused ENODEV cat "$(at svc nrs_qbm_status)"
+	refused ENODEV cat "$(at svc nrs_qbm_stats)"
+	grep -q 'client 1001' "$(at svc nrs_qbm_config)" || fail "gone with the policy"
+	# It is checked without qbm, too.
+	text 'by uid\ngroup all\n'
+	refuses EINVAL
+	[ "$(<"$(at svc nrs_qbm_config_error)")" = 'line 2: capacity is missing' ] || fail "$(<"$(at svc nrs_qbm_config_error)")"
+	policy svc qbm
+	unchanged "stop and start"
+}
+
+# Lines ERRNO|LINE|WORDS for dm message: statements count.
+messages() {
+	setup
+	local errno line words said
+	while IFS='|' read -r errno line words; do
+		# shellcheck disable=SC2086
+		refused "$errno" dm message a 0 service nrs_qbm_config $words
+		said=$(<"$(at svc nrs_qbm_config_error)")
+		case $said in "line $line: "*) ;; *) fail "'$words': $said" ;; esac
+		unchanged "message $words"
+	done </tmp/messages
+	refused EACCES dm message a 0 service nrs_qbm_status x
+	refused EACCES dm message a 0 service nrs_qbm_config_error x
+	dm message a 0 service nrs_qbm_config 'by uid; group all capacity=40MB/s; client 5 class=ls min=10%'
+	[ "$(<"$(at svc nrs_qbm_config)")" = $'by uid\ngroup all capacity=40MB/s\nclient 5 class=low_share min=10%' ] ||
+		fail "$(<"$(at svc nrs_qbm_config)")"
+}
+
+# Under load: what runs goes on.
+loaded() {
+	setup
+	local got all_ended all_bytes all_held stamp time busy config
+	config=$(<"$(at svc nrs_qbm_config)")
+	load a as=1000 --bs=16k --time_based --runtime=60 >/tmp/load.txt 2>&1 &
+	saturated a
+	for _ in 1 2 3 4 5 6 7 8; do
+		text 'by uid\ngroup all capacity=1MB/s\nclient 5 class=fs min=2MB/s\n'
+		refuses EINVAL
+		[ "$(<"$(at svc nrs_qbm_config)")" = "$config" ] || fail "changed under load: $(<"$(at svc nrs_qbm_config)")"
+		sleep 0.5
+	done
+	gather 4 bytes
+	# Somebody who is not listed has all of it but the reserve and what a request is large.
+	within "$(slow 10 20)" "$((got[0] * 1000 / (time / 1000)))" 9000000
+	kill $(pidof fio)
+	wait || true
+}
+
+cat >/tmp/texts <<'END'
+EINVAL|1|expected by, tune|nonsense
+EINVAL|3|expected by, tune|\n\ngroups a capacity=1MB
+EINVAL|1|expected by, tune|BY nid
+EINVAL|2|print|# fine\nby\0001nid
+EINVAL|1|print|group a capacity=1MB\0303\0251
+EINVAL|1|nid, jobid, uid or device|by
+EINVAL|1|nid, jobid, uid or device|by gid
+EINVAL|1|nothing after by|by nid uid
+EINVAL|2|by is there twice|by nid\nby nid
+EINVAL|2|before all clients|client 0@lo class=fc min=1MB\nby nid
+EINVAL|1|tune sets nothing|tune
+EINVAL|1|tune has period|tune speed=40ms
+EINVAL|1|period is not a time|tune period=40
+EINVAL|1|period is not a time|tune period=0ms
+EINVAL|1|slow is not a time|tune slow=2h
+EINVAL|1|floor is not a size|tune floor=1023
+EINVAL|1|sleep is not|tune sleep=0%
+EINVAL|1|high is not|tune high=101%
+EINVAL|1|low is not below high|tune high=60%
+EINVAL|2|fast is shorter than period|tune fast=100ms\ntune period=200ms
+EINVAL|2|twice|tune high=90%\ntune high=91%
+EINVAL|1|default sets nothing|default
+EINVAL|1|class is not|default class=fastest
+EINVAL|1|min is above max|default min=2MB max=1MB
+EINVAL|2|default is there twice|default min=1MB\ndefault max=1MB
+EINVAL|1|above the capacity|default min=20MB\ngroup a capacity=10MB
+EINVAL|1|name is missing|group
+EINVAL|1|name is missing|group capacity=5MB
+EINVAL|1|capacity is missing|group a
+EINVAL|1|group's name|group a/b capacity=1MB
+EINVAL|1|group's name|group .. capacity=1MB
+ENAMETOOLONG|1|63|group aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa capacity=1MB
+EINVAL|1|capacity is not a size|group a capacity=fast
+EINVAL|1|capacity is not a size|group a capacity=-5MB
+EINVAL|1|capacity is not a size|group a capacity=1.5GB
+EINVAL|1|capacity is not a size|group a capacity=2TiB
+EINVAL|1|capacity is not a size|group a capacity=50%
+EINVAL|1|capacity is below the floor|group a capacity=0
+EINVAL|1|twice|group a capacity=1MB capacity=2MB
+EINVAL|1|expected capacity=|group a capacity=1MB size=1
+EINVAL|1|target is not|group a capacity=1MB target=sda
+EINVAL|1|target is not|group a capacity=1MB target=8:1048576
+EINVAL|1|strategy is not|group a capacity=1MB strategy=fast
+EINVAL|1|max is above the capacity|group a capacity=1MB max=2MB
+EINVAL|1|min is above max|group a capacity=1MB min=60% max=500KB
+EINVAL|1|min is below the floor|group a capacity=1MB min=1%
+EINVAL|1|reserves together|group a capacity=1MB reserve_mover=60% reserve_low_share=401KB
+EINVAL|1|expected capacity=|group a capacity=1MB reserve_best=1
+EEXIST|2|of that name|group a capacity=1MB\ngroup a capacity=1MB target=5
+EEXIST|2|without target=|group a capacity=1MB\ngroup b capacity=1MB
+EEXIST|2|this target|group a capacity=1MB target=8:1\ngroup b capacity=1MB target=8:1
+EINVAL|1|listed clients only|group a capacity=1MB strategy=mover class=mover
+EINVAL|1|no reserves|group a capacity=1MB strategy=mover reserve_mover=1
+EINVAL|2|of class mover|group a capacity=1MB strategy=mover\nclient 0@lo class=fs min=100KB
+EINVAL|1|name is missing|client
+EINVAL|1|name is missing|client class=fc min=1MB
+EINVAL|1|class is missing|client 0@lo min=1MB
+EINVAL|1|min is missing|client 0@lo class=fc
+EINVAL|1|expected class=|client 0@lo class=fc min=1MB capacity=5MB
+EINVAL|1|min is above max|client 0@lo class=fc min=2MB max=1MB
+EINVAL|1|below the floor|client 0@lo class=fc min=0
+EINVAL|2|max is above the capacity|group a capacity=1MB\nclient 0@lo class=fc min=100KB max=2MB
+ENOENT|1|that group|client 0@lo class=fc min=1MB group=a
+EINVAL|1|no NID|client host class=fc min=1MB
+EINVAL|1|no NID|client 10.0.0.[5-1]@tcp class=fc min=1MB
+EINVAL|2|no uid|by uid\nclient root class=fc min=1MB
+EINVAL|2|job identifier|by jobid\nclient jjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjj class=fc min=1MB
+EEXIST|3|already|by uid\nclient 5 class=fc min=1MB\nclient 05 class=fs min=2MB
+EEXIST|2|already|client *@tcp class=fc min=1MB\nclient *@tcp class=fc min=1MB
+EINVAL|2|capacity is missing|by nid; group a
+END
+
+cat >/tmp/parameters <<'END'
+EINVAL|nrs_policies|qbm nid
+EINVAL|nrs_policies|qbm reg nid
+EINVAL|nrs_qbm_clients_max|15
+EINVAL|nrs_qbm_clients_max|16385
+EINVAL|nrs_qbm_clients_max|-1
+EINVAL|nrs_qbm_clients_max|many
+EINVAL|nrs_qbm_clients_max|
+EINVAL|nrs_qbm_status|1
+EINVAL|nrs_qbm_stats|1
+EINVAL|nrs_qbm_config_error|1
+END
+
+cat >/tmp/messages <<'END'
+EINVAL|1|by
+EINVAL|2|by uid; group all
+EINVAL|3|by uid; group all capacity=5MB; client 7 class=fs min=6MB
+EEXIST|2|group all capacity=5MB; group all capacity=5MB target=1
+ENOENT|1|client 0@lo class=fs min=1MB group=all
+END
+
+try 90 "$(wc -l </tmp/texts) wrong configurations" texts
+try 60 "too many, too long, no text" sizes
+try 40 "$(wc -l </tmp/parameters) wrong parameters" parameters
+try 30 "wrong configurations by message" messages
+try 40 "refused under load" loaded
+summary

@@ -1,0 +1,378 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# usage: qbm.sh [FUNCTION...]
+#
+# Bandwidth. The disk does a little more than 40 MB/s, which is what the group has; each client keeps requests of 64 KiB waiting all the
+# time, so that who gets how much is the allocator's doing. Clients are the devices a, b, c and d unless said otherwise.
+. /tests/nrs.sh
+
+only=" $* "
+
+# check SECONDS NAME FUNCTION: try, unless only other functions were asked for.
+check() {
+	case $only in "  " | *" $3 "*) try "$@" ;; esac
+}
+
+# setup COUNT [CPTS]: that many devices, from a on, on one disk.
+setup() {
+	local names=(a b c d) name
+	module
+	lower nb0 size=1024 mbps=44 irqmode=2 completion_nsec=500000 hw_queue_depth=1024
+	echo none >/sys/block/nb0/queue/scheduler 2>/dev/null || true
+	mkdir /sys/kernel/config/nrs/svc
+	[ -z "${2:-}" ] || echo "$2" >/sys/kernel/config/nrs/svc/cpts
+	for name in "${names[@]:0:$1}"; do client "$name" /dev/nb0 svc; done
+	echo 8 >"$(at svc slots)"
+}
+
+# plan TEXT: a configuration, one group of 40 MB/s in it, and the policy.
+plan() {
+	printf '%s\n' "$1" >/tmp/plan
+	cat /tmp/plan >"$(at svc nrs_qbm_config)" || fail "$(cat "$(at svc nrs_qbm_config_error)")"
+	[ -n "${planned:-}" ] || policy svc qbm
+	planned=1
+}
+
+# of DEVICE KEY: what the status says of that client, the first value of that name.
+of() {
+	awk -v c="\"device:$1\"" -v k="$2:" '/client:/ { on = index($0, c) } on { for (i = 1; i < NF; i++) if ($i == k) { gsub(/[,}"]/, "", $(i + 1)); print $(i + 1); exit } }' \
+		"$(at svc nrs_qbm_status)"
+}
+
+# group KEY: what the status says of the group.
+group() {
+	awk -v k="$1:" '{ for (i = 1; i < NF; i++) if ($i == k) { gsub(/[,}"]/, "", $(i + 1)); print $(i + 1); exit } }' "$(at svc nrs_qbm_status)"
+}
+
+# begin DEVICE [OPTION...]: reads from now on, $loader.
+begin() {
+	local name=$1
+	shift
+	(
+		fio() { exec /bin/fio "$@"; }
+		load "$name" --thread --bs=64k --iodepth=16 --time_based --runtime=300 "$@" >"/tmp/load-$name.txt" 2>&1
+	) &
+	loader=$!
+}
+
+# finish PID: it is gone, and so is what it had queued.
+finish() {
+	kill -KILL "$1"
+	wait "$1" 2>/dev/null || true
+}
+
+# MB: bytes of a megabyte, as rates count them.
+MB=1000000
+
+# gets PERCENT SECONDS MEGABYTES...: what the devices get in that time per second, in order; `-` does not count.
+gets() {
+	local percent=$1 want=("${@:3}") i
+	gather "$2" bytes
+	for i in "${!want[@]}"; do
+		[ "${want[i]}" != - ] || continue
+		awk -v p="$percent" -v got="${got[i]}" -v us="$time" -v want="${want[i]}" 'BEGIN { rate = got / us; d = rate - want; if (d < 0) d = -d
+			exit !(want == 0 ? rate < 0.3 : d * 100 <= p * want) }' || fail "device $i: ${got[i]} bytes in $time us, not ${want[i]} MB/s: $(cat "$(at svc nrs_qbm_status)")"
+	done
+}
+
+# until_gets SECONDS DEVICE MEGABYTES: waits until that device has that allocation at least.
+until_gets() {
+	wait_for "$1" "[ \$(($(printf '%s' "\$(of $2 allocated)") + 0)) -ge $(($3 * MB)) ]" || fail "$2 is not given $3 MB/s within $1 s: $(cat "$(at svc nrs_qbm_status)")"
+}
+
+# The seed's example, with 40 for its 1000 and 12 for its 300.
+first_come() {
+	setup 4
+	plan "by device
+group all capacity=40MB/s
+default class=first_come min=12MB/s max=12MB/s"
+	local name loads=()
+	for name in a b c; do begin $name && loads+=("$loader") && until_gets 5 $name 12; done
+	begin d
+	wait_for 5 '[ -n "$(of d allocated)" ]' || fail "$(cat "$(at svc nrs_qbm_status)")"
+	sleep 1
+	gets 4 4 12 12 12 0
+	[ "$(of d unmet)" = true ] || fail "d is not said to wait: $(cat "$(at svc nrs_qbm_status)")"
+	# Who leaves makes room for who waits, within two seconds.
+	finish "${loads[1]}"
+	local start=${EPOCHREALTIME/./}
+	until_gets 5 d 12
+	say "given to who waited after $(((${EPOCHREALTIME/./} - start) / 1000)) ms"
+	[ $((${EPOCHREALTIME/./} - start)) -le 2000000 ] || fail "later than 2 s"
+	sleep 0.5
+	gets 4 3 12 0 12 12
+}
+
+fair_share() {
+	setup 4
+	plan "by device
+group all capacity=40MB/s
+default class=fair_share min=12MB/s max=12MB/s"
+	local name
+	for name in a b c; do begin $name && until_gets 5 $name 12; done
+	sleep 0.5
+	gets 4 3 12 12 12 0
+	# Who comes late has as much as the others, at once.
+	begin d
+	until_gets 3 d 10
+	sleep 0.5
+	gets 4 4 10 10 10 10
+	within 1 "$(of a allocated)" "$(of d allocated)"
+	# In proportion to what they are to have.
+	plan "by device
+group all capacity=40MB/s
+client a class=fair_share min=30MB/s max=40MB/s
+default class=fair_share min=10MB/s max=10MB/s"
+	until_gets 3 a 20
+	sleep 0.5
+	gets 4 3 20 6.667 6.667 6.667
+}
+
+# against LOWER HIGHER: who is of the higher class takes from the other, all but what is left of the capacity, and gives it back.
+against() {
+	local lower=$1 higher=$2 all=30 loads
+	setup 2
+	plan "by device
+group all capacity=40MB/s
+client a class=$lower min=30MB/s max=40MB/s
+client b class=$higher min=24MB/s max=24MB/s"
+	[ "$lower" != mover ] || all=40
+	begin a
+	until_gets 5 a $all
+	sleep 0.5
+	gets 4 2 $all 0
+	begin b
+	loads=$loader
+	until_gets 3 b 24
+	sleep 0.5
+	gets 4 3 16 24
+	finish "$loads"
+	local start=${EPOCHREALTIME/./}
+	until_gets 5 a $all
+	[ $((${EPOCHREALTIME/./} - start)) -le 2000000 ] || fail "given back after $(((${EPOCHREALTIME/./} - start) / 1000)) ms"
+	sleep 0.3
+	gets 4 2 $all -
+}
+
+# Who is below takes nothing from who is above.
+below() {
+	setup 2
+	plan "by device
+group all capacity=40MB/s
+client a class=$1 min=30MB/s max=30MB/s
+client b class=$2 min=24MB/s max=24MB/s"
+	begin a
+	until_gets 5 a 30
+	begin b
+	until_gets 3 b 9
+	sleep 0.5
+	gets 4 3 30 10
+}
+
+reserves() {
+	setup 3
+	plan "by device
+group all capacity=40MB/s reserve_low_share=8MB/s reserve_fair_share=6MB/s
+client a class=first_come min=26MB/s max=40MB/s
+client b class=low_share min=20MB/s max=20MB/s
+client c class=fair_share min=20MB/s max=20MB/s"
+	begin b
+	until_gets 5 b 20
+	begin a
+	local first=$loader
+	until_gets 5 a 26
+	sleep 0.5
+	# What its class has in reserve is left to it.
+	gets 4 3 26 8 0
+	begin c
+	until_gets 5 c 6
+	sleep 0.5
+	gets 4 3 26 8 6
+	finish "$first"
+	until_gets 5 c 20
+	until_gets 5 b 19
+	sleep 0.5
+	gets 4 3 - 20 20
+}
+
+# regular SECONDS: bytes of b in that time.
+regular() {
+	gather "$1" bytes
+	rate_a=$((got[0] * 1000 / (time / 1000))) rate_b=$((got[1] * 1000 / (time / 1000)))
+}
+
+# A mover beside who is not regulated: that one gets what it gets alone, the mover nearly all that is left.
+mover() {
+	setup 2
+	plan "by device
+group all capacity=40MB/s strategy=mover
+client a class=mover min=40MB/s"
+	local rate_a rate_b alone load mover
+	for load in 16m 30m ''; do
+		begin b ${load:+--rate=$load}
+		local it=$loader
+		wait_for 5 '[ "$(counter b ended)" -gt 20 ]'
+		sleep 1
+		regular 3
+		alone=$rate_b
+		begin a
+		mover=$loader
+		wait_for 5 '[ -n "$(of a allocated)" ]'
+		sleep 2
+		regular 4
+		say "regular ${load:-all it can}: alone $alone, with the mover $rate_b bytes/s; the mover $rate_a"
+		[ $((rate_b * 100)) -ge $((alone * 97)) ] || fail "the regular client lost: $rate_b of $alone: $(cat "$(at svc nrs_qbm_status)")"
+		# What the disk has beside that; below a twentieth of it there is nothing to speak of.
+		[ $((40 * MB - rate_b)) -le $((2 * MB)) ] || [ $((rate_a * 100)) -ge $(((40 * MB - rate_b) * 90)) ] ||
+			fail "the mover leaves bandwidth unused: $rate_a beside $rate_b: $(cat "$(at svc nrs_qbm_status)")"
+		# Quiet: all of it is the mover's.
+		finish $it
+		sleep 2
+		regular 2
+		[ $((rate_a * 100)) -ge $((40 * MB * 90)) ] || fail "alone the mover has $rate_a"
+		finish $mover
+		wait_for 5 '[ "$(counter a held)" = 0 ]'
+	done
+}
+
+# Other rules under load: nobody stands still meanwhile, and the new ones hold at once.
+reconfigured() {
+	setup 3
+	local texts=(
+		"class=fair_share min=20MB/s max=20MB/s"
+		"class=fair_share min=8MB/s max=8MB/s"
+		"class=low_share min=12MB/s max=12MB/s"
+	) want=(13.333 8 12) name i round
+	plan "by device
+group all capacity=40MB/s
+default ${texts[0]}"
+	for name in a b c; do begin $name; done
+	until_gets 5 c 13
+	for round in 1 2; do
+		for i in 1 2 0; do
+			look
+			local before=("${all_ended[@]}")
+			plan "by device
+group all capacity=40MB/s
+default ${texts[i]}"
+			# Wrong ones in between change nothing.
+			refused EINVAL dd if=/tests/qbm.sh of="$(at svc nrs_qbm_config)" bs=64k
+			sleep 0.3
+			look
+			for name in 0 1 2; do
+				[ "${all_ended[name]}" -gt "$((before[name] + 10))" ] || fail "stood still: ${before[*]}, then ${all_ended[*]}"
+			done
+			gets 4 2 "${want[i]}" "${want[i]}" "${want[i]}"
+		done
+	done
+}
+
+# Use makes allocations grow and shrink; who shrank has its own back within a second and a half.
+adjusted() {
+	setup 2
+	plan "by device
+tune slow=2s
+group all capacity=40MB/s
+client a class=fair_share min=10MB/s max=36MB/s
+client b class=fair_share min=10MB/s max=10MB/s"
+	begin a
+	# 10, 13, 16.9, 22, 28.6, 36
+	until_gets 6 a 13
+	until_gets 16 a 36
+	sleep 0.5
+	gets 4 2 36 0
+	begin b --rate=2m
+	local slow=$loader start
+	wait_for 20 '[ "$(of b allocated)" -lt 8000000 ]' || fail "b uses 2 MB/s and keeps $(of b allocated)"
+	finish "$slow"
+	begin b
+	start=${EPOCHREALTIME/./}
+	until_gets 5 b 10
+	start=$((${EPOCHREALTIME/./} - start))
+	say "back to its minimum after $((start / 1000)) ms"
+	[ $start -le 2500000 ] || fail "back after $((start / 1000)) ms"
+	sleep 0.5
+	gets 5 2 30 10
+}
+
+# Users and jobs, both priorities: a client is one, wherever its requests come from.
+identities() {
+	setup 3
+	plan "by uid
+group all capacity=40MB/s
+client 1001 class=first_come min=12MB/s max=12MB/s
+default class=low_share min=6MB/s max=6MB/s"
+	load a as=1001 --bs=64k --time_based --runtime=300 >/dev/null 2>&1 &
+	load b as=1001 --bs=64k --time_based --runtime=300 --prioclass=1 --prio=0 >/dev/null 2>&1 &
+	load c as=1002 --bs=64k --time_based --runtime=300 >/dev/null 2>&1 &
+	wait_for 10 'grep -q "uid:1001" "$(at svc nrs_qbm_status)" && grep -q "uid:1002" "$(at svc nrs_qbm_status)"' || fail "$(cat "$(at svc nrs_qbm_status)")"
+	saturated a c
+	sleep 1
+	gather 3 bytes
+	within 4 $(((got[0] + got[1]) * 1000 / (time / 1000))) $((12 * MB)) || fail "${got[*]}: $(cat "$(at svc nrs_qbm_status)")"
+	within 4 $((got[2] * 1000 / (time / 1000))) $((6 * MB)) || fail "${got[*]}"
+}
+
+# What measure.sh proposes can be used as it is.
+measured() {
+	setup 2
+	measure.sh --write --seconds 2 --name all /dev/nb0 >/tmp/measured || fail "status $?"
+	cat /tmp/measured
+	[ "$(grep -c '^# ' /tmp/measured)" = 4 ]
+	local capacity
+	capacity=$(sed -n 's/^group all capacity=\([0-9]*\)KB.*/\1/p' /tmp/measured)
+	within 6 "$capacity" $((44 * 1000 * 95 / 100)) || fail "$capacity KB/s proposed"
+	plan "by device
+$(cat /tmp/measured)
+client b class=low_share min=10MB/s"
+	begin a
+	until_gets 5 a $((capacity / 1000))
+	begin b
+	sleep 2
+	cat "$(at svc nrs_qbm_status)"
+	! measure.sh /dev/nosuch 2>/dev/null
+	! measure.sh --seconds 0 /dev/nb0 2>/dev/null
+}
+
+# Right numbers, and names that do their worst: what is read goes to /out/yaml, where tests/check-yaml.py looks at it.
+texts() {
+	module
+	lower nb0
+	local names=('job"1' 'a\b' '-x:' '{y,z}') name i=0
+	mkdir -p /out/yaml
+	for name in "${names[@]}"; do
+		i=$((i + 1))
+		dm_create "n$i" "0 $(sectors /dev/nb0) nrs /dev/nb0 0 svc 2 jobid $name"
+	done
+	refused ENODEV cat "$(at svc nrs_qbm_status)"
+	plan 'by jobid
+tune idle=600s
+group all capacity=400MB/s
+client job"1 class=mover min=1MB/s'
+	for ((i = 1; i <= ${#names[@]}; i++)); do
+		load "n$i" --rw=randrw --number_ios=$((i * 30)) --iodepth=4 >/dev/null
+		printf '%s %d %d %d\n' "$(printf %s "${names[i - 1]}" | od -An -tx1 | tr -d ' \n')" "$(counter "n$i" ended)" "$(counter "n$i" ost_read)" "$(counter "n$i" ost_write)"
+	done >/out/yaml/qbm-expected
+	cat "$(at svc nrs_qbm_status)" >/out/yaml/qbm-status.yaml
+	cat "$(at svc nrs_qbm_stats)" >/out/yaml/qbm-stats.yaml
+	echo 0 >"$(at svc nrs_qbm_stats_reset)"
+	[ "$(awk '$1 == "requests:" { n += $2 } END { print n }' "$(at svc nrs_qbm_stats)")" = 0 ]
+}
+
+check 60 "names and numbers in statistics" texts
+check 60 "measure.sh proposes a group" measured
+check 60 "four of 300 in 1000, first come: three have it, one waits" first_come
+check 60 "four of 300 in 1000, fair share: 250 each" fair_share
+for pair in 'fair_share first_come' 'low_share first_come' 'mover first_come' 'low_share fair_share' 'mover fair_share' 'mover low_share'; do
+	case $only in "  " | *" against "*) try 60 "$pair: steal and return" against ${pair% *} ${pair#* } ;; esac
+done
+for pair in 'first_come fair_share' 'fair_share low_share'; do
+	case $only in "  " | *" below "*) try 60 "$pair: the lower one has what is left" below ${pair% *} ${pair#* } ;; esac
+done
+check 60 "reserves" reserves
+check 120 "a mover beside who is not regulated" mover
+check 90 "other rules under load" reconfigured
+check 90 "allocations follow use" adjusted
+check 60 "one client on two devices and in both priorities" identities
+grep -E '^(==|given|regular|back)' /out/log | sed 's/^/# /'
+summary

@@ -39,12 +39,12 @@ storm() {
 	set_to svc nrs_qbm_config 'by uid;group all capacity=40MB/s;default class=fair_share min=1MB/s max=4MB/s'
 	policy svc qbm
 	writing a --uid=1001 --gid=101 --name=two --offset=32m --uid=1002 --gid=102 --name=three --offset=64m --uid=1003 --gid=101
-	for name in c d; do load $name as=1002 --iodepth=4 --time_based --runtime=600 >/dev/null 2>&1 & done
+	for name in c d; do load $name as=1002 --iodepth=4 --rate_iops="$(slow 2000 40)" --time_based --runtime=600 >/dev/null 2>&1 & done
 	for name in a c d; do wait_for 60 "[ \"\$(counter $name ended)\" -ge 20 ]" || fail "$(dm status $name)"; done
 	(while :; do
 		# Without the policy there is no status.
 		for file in nrs_qbm_status nrs_qbm_stats nrs_qbm_config nrs_policies clients; do cat "$(at svc $file)" || true; done >/tmp/seen 2>/dev/null
-		sleep 0.05
+		sleep "$(slow 0.05 1)"
 	done) &
 	reader=$!
 	for ((round = 0; round < $1; round++)); do
@@ -70,5 +70,5 @@ storm() {
 	say "$1 rounds, $(counter a ended) requests of the writers"
 }
 
-try 120 "configurations and policies change under load" storm "$(slow 65 13)"
+try 150 "configurations and policies change under load" storm "$(slow 65 13)"
 summary

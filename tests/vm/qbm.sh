@@ -313,6 +313,31 @@ default class=low_share min=6MB/s max=6MB/s"
 	within 4 $((got[2] * 1000 / (time / 1000))) $((6 * MB)) || fail "${got[*]}"
 }
 
+# A group for each of two disks, and none for a third: there nobody is held back.
+targets() {
+	module
+	local name
+	for name in nb0 nb1 nb2; do
+		lower $name mbps=44 irqmode=2 completion_nsec=500000 hw_queue_depth=1024
+		echo none >/sys/block/$name/queue/scheduler 2>/dev/null || true
+	done
+	client a /dev/nb0 svc
+	client b /dev/nb1 svc
+	client c /dev/nb2 svc
+	echo 24 >"$(at svc slots)"
+	plan "by device
+group first capacity=40MB/s target=$(cat /sys/block/nb0/dev)
+group second capacity=40MB/s target=$(cat /sys/block/nb1/dev)
+client a class=fair_share min=5MB/s max=5MB/s group=first
+client * class=fair_share min=8MB/s max=8MB/s"
+	for name in a b c; do begin $name; done
+	until_gets 5 a 5
+	until_gets 5 b 8
+	sleep 1
+	gets 5 3 5 8 -
+	[ "${got[2]}" -ge $((time * 40)) ] || fail "who has no group is held back: ${got[*]} in $time us"
+}
+
 # What measure.sh proposes can be used as it is.
 measured() {
 	setup 2
@@ -370,6 +395,7 @@ for pair in 'first_come fair_share' 'fair_share low_share'; do
 	case $only in "  " | *" below "*) try 60 "$pair: the lower one has what is left" below ${pair% *} ${pair#* } ;; esac
 done
 check 60 "reserves" reserves
+check 60 "a group for each target" targets
 check 120 "a mover beside who is not regulated" mover
 check 90 "other rules under load" reconfigured
 check 90 "allocations follow use" adjusted

@@ -11,8 +11,8 @@ long=$(printf 'x%.0s' $(seq 1100))
 state() {
 	local file files=()
 	for file in /sys/kernel/debug/nrs/*/* /sys/module/nrs/parameters/* $dir/*/*; do
-		# What only takes writes has nothing to show; why a rule was refused changes with each.
-		case $file in *stats_reset | *rule_error) continue ;; esac
+		# What only takes writes has nothing to show; why a rule or a configuration was refused changes with each.
+		case $file in *stats_reset | *rule_error | *config_error) continue ;; esac
 		[ ! -f "$file" ] || files+=("$file")
 	done
 	# One process for all of them; what cannot be read now (rules without tbf) shows nothing.

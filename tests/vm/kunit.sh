@@ -4,8 +4,10 @@
 . /tests/nrs.sh
 
 if [ -d /sys/module/nrs ]; then rmmod nrs; fi
+# Other tests do without them.
+if [ "$(cat $suites)" = none ]; then echo '*' >$suites; fi
 echo "kunit starts" >/dev/kmsg
-check "the module loads" load_nrs
+check "the module loads" insmod "${NRS_KO:-/nrs.ko}"
 dmesg | sed '1,/kunit starts/d' | sed 's/^\[[ 0-9.]*\] //' | tee /tmp/kunit.txt >/out/kunit.txt
 while read -r suite; do
 	# A suite's own line stands at the margin, "ok 3 nrs_name"; its tests' lines are indented.

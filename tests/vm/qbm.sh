@@ -208,7 +208,7 @@ mover() {
 group all capacity=40MB/s strategy=mover
 client a class=mover min=40MB/s"
 	local rate_a rate_b alone load mover
-	for load in 16m 30m ''; do
+	for load in 16m 26m ''; do
 		begin b ${load:+--rate=$load}
 		local it=$loader
 		wait_for 5 '[ "$(counter b ended)" -gt 20 ]'

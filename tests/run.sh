@@ -29,14 +29,14 @@ machines=(
 	"stock:order:560::order-user"
 	"stock:user:540::chardev fair-churn"
 	"stock:rates:900:icount:tbf tbf-files tbf-ext4 tbf-wrong qbm-wrong"
-	"debug:life:900::kunit load switch errors tbf-storm qbm-storm"
+	"debug:life:780::kunit load switch errors tbf-storm"
 	"stock:bands:900:icount:qbm"
 	"debug:dm:780::dm-life hang order-dm"
 )
 # With --long: what takes many minutes on the debug kernel.
 long=(
 	"debug:user:900::chardev"
-	"debug:rules:900::rules-configfs qbm-configfs"
+	"debug:rules:1200::rules-configfs qbm-configfs qbm-storm"
 	"debug:churn:600::fair-churn"
 	"debug:unaware:600::unaware params"
 	"debug:order:900::order-user"

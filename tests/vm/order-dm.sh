@@ -145,9 +145,9 @@ promoted_limited() {
 # Draining, and other policies, while requests wait for others: they go down at once, in order.
 drained() {
 	setup overlap 2000000
-	nrs-overlap storm /dev/mapper/a --users 0,1001,1002 --high 5 --count 1000000 --seconds "$(slow 5 8)" --depth 128 >$storm 2>&1 &
+	nrs-overlap storm /dev/mapper/a --users 0,1001,1002 --high 5 --count 1000000 --seconds "$(slow 5 16)" --depth 128 >$storm 2>&1 &
 	local writer=$! round=0
-	saturated 40 a
+	saturated "$(slow 40 4)" a
 	while kill -0 $writer 2>/dev/null; do
 		round=$((round + 1))
 		[ $((round % 3)) != 0 ] || dm message a 0 drain
@@ -155,7 +155,7 @@ drained() {
 	done
 	wait $writer || fail "status $?: $(tr '\n' ' ' <$storm)"
 	say "$round rounds, $(of requests) requests"
-	[ $round -ge 4 ]
+	[ $round -ge "$(slow 4 2)" ]
 	idle
 }
 
@@ -164,9 +164,9 @@ drained() {
 tables() {
 	setup overlap 2000000
 	policy svc 'fairshare uid_fair'
-	nrs-overlap storm /dev/mapper/a --users 0,1001,1002 --high 5 --count 1000000 --seconds "$(slow 5 8)" --depth 128 >$storm 2>&1 &
+	nrs-overlap storm /dev/mapper/a --users 0,1001,1002 --high 5 --count 1000000 --seconds "$(slow 5 16)" --depth 128 >$storm 2>&1 &
 	local writer=$! round=0 status=0
-	saturated 40 a
+	saturated "$(slow 40 4)" a
 	while kill -0 $writer 2>/dev/null; do
 		round=$((round + 1))
 		case $((round % 3)) in
@@ -205,7 +205,7 @@ suspended() {
 levels() {
 	setup none 1000000
 	policy svc 'fairshare uid_fair'
-	nrs-overlap storm /dev/mapper/a --users 0,1001,1002 --high 5 --count 1000000 --seconds "$(slow 5 8)" >$storm 2>&1 &
+	nrs-overlap storm /dev/mapper/a --users 0,1001,1002 --high 5 --count 1000000 --seconds "$(slow 5 16)" >$storm 2>&1 &
 	local writer=$! round=0 level status=0
 	while kill -0 $writer 2>/dev/null; do
 		for level in overlap none; do set_to svc nrs_pop $level; done

@@ -104,7 +104,6 @@ nrs_tbf_rate|0|EINVAL
 nrs_policies|qbm uid|EINVAL
 nrs_qbm_config|group|EINVAL
 nrs_qbm_clients_max|15|EINVAL
-nrs_qbm_status|x|EACCES
 nrs_tbf_depth|0|EINVAL
 nrs_tbf_cost_model|bytes|EINVAL
 nrs_tbf_global_rate|2|EINVAL

@@ -17,29 +17,29 @@
 set -euo pipefail
 . "$(dirname "$0")/../scripts/lib.sh"
 
-# Tests by machine: those of a line share a boot. KERNEL:NAME:SECONDS:HOW:TESTS. With HOW "icount" time in the machine counts
+# Tests by machine: those of a line share a boot. KERNEL:NAME:SECONDS:HOW:TESTS, the seconds twice what a slow host needs. With HOW "icount" time in the machine counts
 # instructions, so that neither the results nor the other machines mind that they run at the same time; with "icount2" it has
 # two CPUs that take turns.
 machines=(
-	"stock:shares:900:icount:fair hp tbf-user fair-tree"
-	"stock:data:540::ext4 switch nowait meta stats order-dm unaware"
-	"stock:turns:600:icount:robin delay health"
-	"stock:life:720::load dm-life killed errors hang wrong params rules-configfs qbm-configfs tbf-storm qbm-storm"
-	"stock:cpts:600:icount2:cpts"
-	"stock:order:560::order-user"
-	"stock:user:540::chardev fair-churn"
-	"stock:rates:900:icount:tbf tbf-files tbf-ext4 tbf-wrong qbm-wrong"
-	"debug:life:780::kunit load switch errors tbf-storm"
-	"stock:bands:900:icount:qbm"
-	"debug:dm:780::dm-life hang order-dm"
+	"stock:shares:1800:icount:fair hp tbf-user fair-tree"
+	"stock:data:1080::ext4 switch nowait meta stats order-dm unaware"
+	"stock:turns:1200:icount:robin delay health"
+	"stock:life:1440::load dm-life killed errors hang wrong params rules-configfs qbm-configfs tbf-storm qbm-storm"
+	"stock:cpts:1200:icount2:cpts"
+	"stock:order:1120::order-user"
+	"stock:user:1080::chardev fair-churn"
+	"stock:rates:1800:icount:tbf tbf-files tbf-ext4 tbf-wrong qbm-wrong"
+	"debug:life:1560::kunit load switch errors tbf-storm"
+	"stock:bands:1800:icount:qbm"
+	"debug:dm:1560::dm-life hang order-dm"
 )
 # With --long: what takes many minutes on the debug kernel.
 long=(
-	"debug:user:900::chardev"
-	"debug:rules:1200::rules-configfs qbm-configfs qbm-storm"
-	"debug:churn:600::fair-churn"
-	"debug:unaware:600::unaware params"
-	"debug:order:900::order-user"
+	"debug:user:1800::chardev"
+	"debug:rules:2400::rules-configfs qbm-configfs qbm-storm"
+	"debug:churn:1200::fair-churn"
+	"debug:unaware:1200::unaware params"
+	"debug:order:1800::order-user"
 )
 rounds=1 only=()
 while [ $# -gt 0 ]; do

@@ -25,6 +25,7 @@ pub(crate) mod crrn;
 pub(crate) mod delay;
 pub(crate) mod fairshare;
 pub(crate) mod fifo;
+pub(crate) mod kept;
 pub(crate) mod orr;
 pub(crate) mod params;
 pub(crate) mod qbm;
@@ -53,18 +54,26 @@ pub struct Grant {
     pub class: ClassId,
     /// What it was charged, in the units of the policy's cost model; 0: nothing.
     pub charged: u32,
+    /// For how long the policy kept the request on purpose, ms: for its rate or its delay ([`kept`]).
+    pub withheld: u32,
     /// What the policy notes to itself, for example what a clock of its own showed.
     pub stamp: u64,
 }
 
 impl Grant {
-    /// A request of `class`, with nothing charged and nothing noted.
+    /// A request of `class`, with nothing charged and nothing noted, that was not kept.
     pub const fn of(class: ClassId) -> Self {
         Self {
             class,
             charged: 0,
+            withheld: 0,
             stamp: 0,
         }
+    }
+
+    /// The same of a request that was kept for `withheld` ms.
+    pub const fn after(self, withheld: u32) -> Self {
+        Self { withheld, ..self }
     }
 }
 

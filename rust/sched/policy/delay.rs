@@ -31,7 +31,7 @@ use crate::sched::{
     item::{Cost, Fifo, Item, Place},
     leftist::{Forest, Knot, Root},
     mem::{self, NoMemory, Pile},
-    policy::{Get, Grant, Part, Passed, View, Way},
+    policy::{kept::withheld, Get, Grant, Part, Passed, View, Way},
     rng::Rng,
     slab::{Handle, Slab, SlabPile},
 };
@@ -269,7 +269,10 @@ impl<I: Item> Part<I> for State<I> {
         };
         self.refill(STEP);
         match item {
-            Some(item) => Get::Item((item, Grant::of(CLASS))),
+            Some(item) => {
+                let withheld = withheld(item.arrival(), due.min(view.now));
+                Get::Item((item, Grant::of(CLASS).after(withheld)))
+            }
             None => Get::Empty,
         }
     }

@@ -396,9 +396,9 @@ impl<I: Item> Part<I> for State<I> {
             CostModel::Pages | CostModel::Rpcs => 0,
         };
         let grant = Grant {
-            class: self.members.table.id(slot),
             charged: if opportunity { 0 } else { charge },
             stamp,
+            ..Grant::of(self.members.table.id(slot))
         };
         Get::Item((item, grant))
     }

@@ -276,13 +276,14 @@ impl<I: Item> State<I> {
         // INVARIANT: one request less is queued; the class stays busy, as one more is in service.
         self.queued = self.queued.saturating_sub(1);
         record.active = record.active.saturating_add(1);
+        let withheld = record.withheld(item.arrival(), now);
         record.serve(gates, item.cost(), now);
         let keys = match record.fifo.front().map(Item::cost) {
             Some(next) => record.stage(gates, next, now),
             None => Keys::Away,
         };
         self.queue.set(slot, &mut record.keys, keys);
-        Some((item, Grant::of(id)))
+        Some((item, Grant::of(id).after(withheld)))
     }
 
     /// The class that goes next, at the price of a few looks; or until when all wait.

@@ -343,13 +343,14 @@ impl<I: Item> State<I> {
         self.queued = self.queued.saturating_sub(1);
         record.active = record.active.saturating_add(1);
         let mut context = self.setting.context(now);
+        let withheld = record.withheld(item.arrival(), now);
         record.serve(&mut context, item.cost());
         let keys = match record.fifo.front().map(Item::cost) {
             Some(next) => record.stage(&mut context, next),
             None => queue::Keys::default(),
         };
         self.queue.set(slot, &mut record.keys, keys);
-        Some((item, Grant::of(id)))
+        Some((item, Grant::of(id).after(withheld)))
     }
 
     /// Looks at the first class by time; says what to answer, or nothing if another is to be looked at.

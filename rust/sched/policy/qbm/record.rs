@@ -18,6 +18,7 @@
 use super::queue::{turn, Keys, RANK_MAX};
 use crate::sched::{
     item::{Cost, Direction, Fifo},
+    policy::kept::Kept,
     qbm::{
         gate::{Gate, Gates, Ticket, LATE, NO_SEAT},
         terms::UNREGULATED,
@@ -85,6 +86,7 @@ pub struct Record<F> {
     /// When the front became the front, ns.
     staged: u64,
     due: u64,
+    kept: Kept,
     ticket: Ticket,
     /// When the last request left the queue, ns.
     emptied: u64,
@@ -107,6 +109,7 @@ impl<F: Fifo> Record<F> {
             version: 0,
             staged: 0,
             due: 0,
+            kept: Kept::NEVER,
             ticket: Ticket::FREE,
             emptied: 0,
             unseated: 0,
@@ -235,6 +238,12 @@ impl<F: Fifo> Record<F> {
         if self.fifo.is_empty() {
             self.emptied = now;
         }
+    }
+
+    /// For how long the front, which arrived at `arrival` and goes at `now` (both ns), was kept for its rate, ms.
+    #[inline]
+    pub fn withheld(&mut self, arrival: u64, now: u64) -> u32 {
+        self.kept.front_goes(self.staged, self.due, arrival, now)
     }
 
     /// The front went away without going down; the next one, if there is one, costs `next`. Returns its keys.

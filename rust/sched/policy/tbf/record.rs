@@ -44,6 +44,7 @@ use super::{
 use crate::sched::{
     bucket::{clock, nanoseconds, Charge, Level},
     item::{Cost, Fifo},
+    policy::kept::Kept,
     rules::ALSO_MAX,
 };
 
@@ -108,6 +109,7 @@ pub struct Record<F> {
     due: u64,
     span: u64,
     emptied: u64,
+    kept: Kept,
     hash: u64,
     others: [Other; ALSO_MAX],
 }
@@ -134,6 +136,7 @@ impl<F: Fifo> Record<F> {
             due: 0,
             span: 0,
             emptied: 0,
+            kept: Kept::NEVER,
             hash,
             others: [Other::NONE; ALSO_MAX],
         };
@@ -375,6 +378,13 @@ impl<F: Fifo> Record<F> {
     fn waited(&mut self, now: u64) {
         let waited = self.due.min(now).saturating_sub(self.staged);
         self.counters.throttled = self.counters.throttled.saturating_add(nanoseconds(waited));
+    }
+
+    /// For how long the front, which arrived at `arrival` and goes at `now` (both ns), was kept for its rate, ms.
+    #[inline]
+    pub fn withheld(&mut self, arrival: u64, now: u64) -> u32 {
+        let (staged, due) = (clock(self.staged), clock(self.due));
+        self.kept.front_goes(staged, due, arrival, now)
     }
 
     /// Gives back what was taken for the front.

@@ -131,3 +131,37 @@ fn walks_tell_of_those_who_wait() {
         assert_eq!(bench.gate(1).usage().sleeps, step + 1);
     }
 }
+
+/// What waits for its rate is withheld on purpose; what waits for a slot is not.
+#[test]
+fn withheld_for_its_rate() {
+    for slots_free in [true, false] {
+        let mut bench = Bench::new();
+        bench.rate(1, MIB, 2, NOW);
+        bench.class(1, NOW);
+        bench.walk(NOW);
+        for _ in 0..4 {
+            // A second's worth each.
+            bench.queue(1, 256, NOW);
+        }
+        let mut now = NOW;
+        for n in 0u32..4 {
+            let grant = loop {
+                match bench.part.get(&view(now, false)) {
+                    Get::Item((_, grant)) => break grant,
+                    Get::Throttled { until } => now = until,
+                    Get::Empty => panic!("request {n} is lost"),
+                }
+            };
+            if slots_free {
+                assert!(grant.withheld.abs_diff(n * 1000) <= 60, "{n}: {grant:?}");
+            } else {
+                assert!(grant.withheld <= 5, "{n}: {grant:?}");
+                // Its rate rises, and the device is slow.
+                bench.gate(1).set(1000 * MIB, 2, now);
+                bench.part.refresh(0, 64, now);
+                now += 5 * SECOND;
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! For how long policies say that they kept requests on purpose: for a rate or a delay, and not for want of a slot.
+
+use nrs_sched::{
+    arena::{attrs, feed, lone_part, view, Request},
+    policy::{tbf, AnyPart, Config, Get, Kind, Part, Tunables},
+    sim::SECOND,
+};
+
+const START: u64 = 86_400 * SECOND;
+const MS: u64 = SECOND / 1000;
+
+/// A part with `count` requests of one user that came at [`START`].
+fn queued(config: &Config, count: u64) -> AnyPart<Request> {
+    let mut part = lone_part(config, 1).expect("memory");
+    feed(&mut part);
+    let class = part.classify(&attrs(7), START);
+    for id in 0..count {
+        let request = Request {
+            owner: 7,
+            id,
+            pages: 1,
+            arrival: START,
+            ..Request::default()
+        };
+        // What delay declines, it does not keep.
+        let _ = part.enqueue(request, class, START);
+    }
+    part
+}
+
+/// The next request at `now` or as soon as it may go: when, and for how long it was withheld, ms.
+fn next(part: &mut AnyPart<Request>, mut now: u64) -> (u64, u32) {
+    loop {
+        match part.get(&view(now, false)) {
+            Get::Item((_, grant)) => return (now, grant.withheld),
+            Get::Throttled { until } => now = until,
+            Get::Empty => panic!("nothing is left"),
+        }
+    }
+}
+
+fn rate(text: &str) -> Config {
+    let mut tunables = Tunables::default();
+    tunables.tbf.rate = tbf::params::Rate::parse(text).expect("a rate");
+    tunables.tbf.depth = tbf::params::Depth::parse("1").expect("a depth");
+    Config::parse(Kind::Tbf, Some("uid"), &tunables).expect("valid")
+}
+
+/// A queue that goes at its rate is withheld all the time, also who stands behind others.
+#[test]
+fn for_a_rate() {
+    let mut part = queued(&rate("1"), 20);
+    let mut now = START;
+    for n in 0u32..20 {
+        let (at, withheld) = next(&mut part, now);
+        now = at;
+        assert!(
+            withheld.abs_diff(n * 1000) <= 20,
+            "request {n}: {withheld} ms"
+        );
+    }
+}
+
+/// A queue that waits for slots is not, although its policy has a rate.
+#[test]
+fn not_for_a_slot() {
+    let mut part = queued(&rate("10000"), 20);
+    for n in 0u64..20 {
+        let (_, withheld) = next(&mut part, START + n * 700 * MS);
+        assert!(withheld <= 2, "request {n}: {withheld} ms");
+    }
+}
+
+#[test]
+fn for_a_delay() {
+    let mut tunables = Tunables::default();
+    let delay = &mut tunables.delay;
+    delay.set_min("3").expect("valid");
+    delay.set_max("3").expect("valid");
+    delay.set_pct("100").expect("valid");
+    let config = Config::parse(Kind::Delay, None, &tunables).expect("valid");
+    let mut part = queued(&config, 3);
+    // On time, two seconds late, and as it is drained.
+    assert_eq!(next(&mut part, START), (START + 3 * SECOND, 3000));
+    assert_eq!(
+        next(&mut part, START + 5 * SECOND),
+        (START + 5 * SECOND, 3000)
+    );
+    let mut part = queued(&config, 1);
+    match part.get(&view(START + SECOND, true)) {
+        Get::Item((_, grant)) => assert_eq!(grant.withheld, 1000),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Those that have no rates keep nobody, however long they wait.
+#[test]
+fn by_nobody_else() {
+    for (kind, argument) in [
+        (Kind::Fifo, None),
+        (Kind::Crrn, None),
+        (Kind::Fairshare, Some("uid_fair")),
+        (Kind::Qbm, None),
+    ] {
+        let config = Config::parse(kind, argument, &Tunables::default()).expect("valid");
+        let mut part = queued(&config, 5);
+        for n in 1u64..=5 {
+            // Longer than a class without a gate waits for one.
+            let (_, withheld) = next(&mut part, START + n * 10 * SECOND);
+            assert!(withheld <= 1000, "{kind:?}: {withheld} ms");
+        }
+    }
+}

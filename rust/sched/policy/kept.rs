@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! For how long policies keep requests on purpose.
+//!
+//! # Vocabulary
+//!
+//! - *Front*: the request of a class that goes next.
+//! - *Kept*: a front is kept while it may not go because of a rate; a request behind it is kept, too.
+//! - *Withheld* time: from a request's arrival to the end of the last such time in its class. What it waits beyond
+//!   that, it waits for the service.
+//!
+//! ```text
+//!   arrival          front of its class        may go             goes down
+//!      │ behind others      │ kept                │ waits for a slot   │
+//!      ├────────────────────┴─────────────────────┼────────────────────┤
+//!      │◀─────────────── withheld ───────────────▶│
+//! ```
+
+/// Nanoseconds of a millisecond.
+const MS: u64 = 1_000_000;
+
+/// Time from `arrival` to `until`, ns, as milliseconds; 0 if it is over before the arrival.
+pub fn withheld(arrival: u64, until: u64) -> u32 {
+    u32::try_from(until.saturating_sub(arrival) / MS).unwrap_or(u32::MAX)
+}
+
+/// Until when a class was kept last.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Kept {
+    until: u64,
+}
+
+impl Kept {
+    /// Never.
+    pub const NEVER: Self = Self { until: 0 };
+
+    /// The front, which arrived at `arrival`, goes at `now`; it has been the front since `staged` and could not go
+    /// before `due`. All in monotonic ns. Returns for how long it was withheld, ms.
+    #[inline]
+    pub fn front_goes(&mut self, staged: u64, due: u64, arrival: u64, now: u64) -> u32 {
+        if due > staged {
+            self.until = due.min(now);
+        }
+        withheld(arrival, self.until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_at_its_rate() {
+        // One a second; all came at 5 s, and the device takes each at once.
+        let (mut kept, arrival) = (Kept::NEVER, 5_000 * MS);
+        for (n, want) in (0u64..5).zip([0, 1_000, 2_000, 3_000, 4_000]) {
+            let due = arrival + n * 1_000 * MS;
+            let staged = due - if n == 0 { 0 } else { 1_000 * MS };
+            assert_eq!(kept.front_goes(staged, due, arrival, due), want, "{n}");
+        }
+    }
+
+    #[test]
+    fn a_class_that_waits_for_slots() {
+        // There were tokens at any time.
+        let (mut kept, arrival) = (Kept::NEVER, 5_000 * MS);
+        for n in 0..5 {
+            let staged = arrival + n * 700 * MS;
+            let now = staged + 700 * MS;
+            assert_eq!(kept.front_goes(staged, staged, arrival, now), 0);
+        }
+    }
+
+    #[test]
+    fn first_kept_then_slow() {
+        let (mut kept, arrival) = (Kept::NEVER, 5_000 * MS);
+        // Kept for two seconds, then it waited for a slot for three.
+        assert_eq!(
+            kept.front_goes(arrival, 7_000 * MS, arrival, 10_000 * MS),
+            2_000
+        );
+        // Behind it all the time, and free to go since.
+        assert_eq!(
+            kept.front_goes(10_000 * MS, 10_000 * MS, arrival, 11_000 * MS),
+            2_000
+        );
+        // Came while nobody was kept.
+        assert_eq!(
+            kept.front_goes(11_000 * MS, 11_000 * MS, 8_000 * MS, 12_000 * MS),
+            0
+        );
+    }
+
+    #[test]
+    fn sent_down_before_it_was_due() {
+        let mut kept = Kept::NEVER;
+        assert_eq!(kept.front_goes(MS, 900_000 * MS, MS, 3 * MS), 2);
+        assert_eq!(kept.front_goes(MS, u64::MAX, 0, u64::MAX), u32::MAX);
+        // A clock that runs backwards.
+        assert_eq!(kept.front_goes(9 * MS, 8 * MS, u64::MAX, 0), 0);
+    }
+}

@@ -64,4 +64,5 @@ pub(crate) mod slots;
 pub(crate) mod sort;
 pub(crate) mod sources;
 pub(crate) mod text;
+pub(crate) mod timeouts;
 pub(crate) mod turns;

@@ -14,4 +14,4 @@ if [ -z "${NRS_IN_ROOT:-}" ]; then
 	exec "$NRS_SCRIPTS/in-root.sh" "$0" "$@"
 fi
 cd "$NRS_TOP/rust/host"
-CARGO_TARGET_DIR=$NRS_TOP/build/bench exec cargo bench --bench sched --bench rules --bench scale -- "$@"
+CARGO_TARGET_DIR=$NRS_TOP/build/bench exec cargo bench --bench sched --bench rules --bench scale --bench timeouts -- "$@"

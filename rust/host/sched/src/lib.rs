@@ -58,6 +58,44 @@ pub mod qbm {
     }
 }
 
+/// See `rust/sched/timeouts.rs`.
+pub mod timeouts {
+    /// See `rust/sched/timeouts/cohorts.rs`.
+    pub mod cohorts {
+        pub use crate::sched::timeouts::cohorts::*;
+    }
+
+    /// See `rust/sched/timeouts/early.rs`.
+    pub mod early {
+        pub use crate::sched::timeouts::early::*;
+    }
+
+    /// See `rust/sched/timeouts/estimator.rs`.
+    pub mod estimator {
+        pub use crate::sched::timeouts::estimator::*;
+    }
+
+    /// See `rust/sched/timeouts/portal.rs`.
+    pub mod portal {
+        pub use crate::sched::timeouts::portal::*;
+    }
+
+    /// See `rust/sched/timeouts/recovery.rs`.
+    pub mod recovery {
+        pub use crate::sched::timeouts::recovery::*;
+    }
+
+    /// See `rust/sched/timeouts/report.rs`.
+    pub mod report {
+        pub use crate::sched::timeouts::report::*;
+    }
+
+    /// See `rust/sched/timeouts/terms.rs`.
+    pub mod terms {
+        pub use crate::sched::timeouts::terms::*;
+    }
+}
+
 /// See `rust/sched/policy.rs`.
 pub mod policy {
     pub use crate::sched::policy::*;
@@ -182,6 +220,7 @@ pub mod arena;
 pub mod bandwidth;
 pub mod crowd;
 pub mod disk;
+pub mod network;
 pub mod scale;
 pub mod server;
 pub mod sim;

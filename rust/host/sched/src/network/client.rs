@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A client: one request at a time, and its half of adaptive timeouts.
+//!
+//! ```text
+//!            think                reply
+//! parked -----------> waiting --------------> thinking ---> waiting ...
+//!    ^                   |  ^                     | not active
+//!    |                   |  | welcome             v
+//!    |      the server   |  |                   parked
+//!    |      is not there v  |
+//!    |                  away (tries again and again)
+//! ```
+
+use super::world::{Event, Message, World, MS, SECOND};
+use crate::timeouts::{portal::Portal, terms::Terms};
+
+/// How long a client waits before it tries to connect again, us.
+const RETRY: u64 = 5 * SECOND;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It is not active.
+    Parked,
+    Thinking,
+    Waiting,
+    /// It knows that the server is not there, and tries to connect.
+    Away,
+}
+
+pub(super) struct Client {
+    number: u32,
+    pub(super) state: State,
+    portal: Portal,
+    pub(super) xid: u32,
+    /// When the request was sent, the last time, us.
+    pub(super) sent: u64,
+    /// ms.
+    pub(super) deadline: u64,
+    /// Event for the deadline that there is; 0: none, us.
+    armed: u64,
+    /// The request was sent more than once.
+    again: bool,
+    /// The life of the server in which it connected.
+    pub(super) life: u32,
+    /// Whether it was waiting for the server when that came back.
+    pub(super) bereft: bool,
+}
+
+/// A reply, as seen by the client.
+pub(super) struct Seen {
+    /// From the first sending on, if there was only one, ms.
+    pub(super) total: Option<u32>,
+}
+
+impl Client {
+    pub(super) fn new(number: u32) -> Self {
+        Self {
+            number,
+            state: State::Parked,
+            portal: Portal::new(),
+            xid: 0,
+            sent: 0,
+            deadline: 0,
+            armed: 0,
+            again: false,
+            life: 0,
+            bereft: false,
+        }
+    }
+
+    /// What it would wait for now, without what the network takes, ms.
+    pub(super) fn stated(&mut self, world: &World, terms: &Terms) -> u32 {
+        self.portal.stated(world.millis(), terms)
+    }
+
+    /// How long it would wait from `now` on, ms.
+    pub(super) fn timeout(&mut self, now: u64, terms: &Terms) -> u32 {
+        self.portal.timeout(now, terms)
+    }
+
+    /// Thinks for about `mean` us.
+    pub(super) fn think(&mut self, world: &mut World, mean: u64) {
+        self.state = State::Thinking;
+        let time = world.now + world.exponential(mean);
+        world.schedule(time, Event::Think(self.number));
+    }
+
+    /// Sends the next request.
+    pub(super) fn ask(&mut self, world: &mut World, terms: &Terms) {
+        self.xid += 1;
+        self.again = false;
+        world.counts.sent += 1;
+        self.send(world, terms);
+    }
+
+    /// Sends its request once more.
+    pub(super) fn repeat(&mut self, world: &mut World, terms: &Terms) {
+        self.again = true;
+        self.send(world, terms);
+    }
+
+    fn send(&mut self, world: &mut World, terms: &Terms) {
+        let now = world.millis();
+        let stated = self.portal.stated(now, terms);
+        let timeout = self.portal.timeout(now, terms);
+        self.state = State::Waiting;
+        self.sent = world.now;
+        self.deadline = now + u64::from(timeout);
+        let message = Message::Request {
+            xid: self.xid,
+            stated,
+        };
+        world.send(Event::ToServer(self.number, message));
+        self.arm(world);
+    }
+
+    /// Has itself woken for its deadline; an event that is there for an earlier time will do.
+    fn arm(&mut self, world: &mut World) {
+        let time = (self.deadline * MS).max(world.now + 1);
+        if self.armed == 0 || time < self.armed {
+            self.armed = time;
+            world.schedule(time, Event::Deadline(self.number));
+        }
+    }
+
+    /// The event for the deadline; whether it has passed.
+    pub(super) fn look(&mut self, world: &mut World) -> bool {
+        if self.armed == world.now {
+            self.armed = 0;
+        }
+        if self.state != State::Waiting {
+            return false;
+        }
+        let passed = world.millis() >= self.deadline;
+        if !passed {
+            self.arm(world);
+        }
+        passed
+    }
+
+    /// A reply; none if it is for a request of the past.
+    pub(super) fn reply(
+        &mut self,
+        world: &World,
+        (xid, service, estimate): (u32, u32, u32),
+        terms: &Terms,
+    ) -> Option<Seen> {
+        if self.state != State::Waiting || xid != self.xid {
+            return None;
+        }
+        let total = ((world.now - self.sent) / MS) as u32;
+        self.portal
+            .replied(world.millis(), total, service, estimate, terms);
+        Some(Seen {
+            total: (!self.again).then_some(total),
+        })
+    }
+
+    /// An early reply.
+    pub(super) fn early(&mut self, world: &World, (xid, timeout): (u32, u32), terms: &Terms) {
+        if self.state == State::Waiting && xid == self.xid {
+            let sent = self.sent / MS;
+            let later = self
+                .portal
+                .early(world.millis(), sent, self.deadline, timeout, terms);
+            self.deadline = later;
+        }
+    }
+
+    /// Tries to connect, and again after a while.
+    pub(super) fn connect(&mut self, world: &mut World, terms: &Terms) {
+        if self.state == State::Away {
+            let stated = self.stated(world, terms);
+            world.send(Event::ToServer(self.number, Message::Connect { stated }));
+            let time = world.now + RETRY;
+            world.schedule(time, Event::Retry(self.number));
+        }
+    }
+
+    /// Knows that the server is not there, or does not know it any more.
+    pub(super) fn lose(&mut self, world: &mut World) {
+        self.state = State::Away;
+        let time = world.now + world.exponential(100 * MS);
+        world.schedule(time, Event::Retry(self.number));
+    }
+}

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What estimators, portals, early replies and recoveries keep to, whatever they are told and whenever.
+
+use nrs_sched::timeouts::{
+    early::{at_margin, in_recovery, on_arrival, wake, Answer, Refusal, Stated},
+    estimator::Estimator,
+    portal::Portal,
+    recovery::Recovery,
+    terms::{
+        AtDeviations, AtEarlyMargin, AtEstimator, AtExtra, AtFactor, AtHistory, AtIncrement,
+        AtInitial, AtMax, AtMin, Mode, ObdTimeout, Terms,
+    },
+};
+use proptest::prelude::*;
+
+/// Terms that pass the check.
+fn terms() -> impl Strategy<Value = Terms> {
+    let limits = (
+        1..=3600_u32,
+        0..=3600_u32,
+        4..=3600_u32,
+        1..=3600_u32,
+        1..=3600_u32,
+    );
+    let shape = (
+        100..=1000_u32,
+        0..=600_u32,
+        1..=3600_u32,
+        1..=100_u32,
+        0..=3600_u32,
+    );
+    let kind = prop::sample::select(AtEstimator::ALL);
+    (limits, shape, kind).prop_map(|((min, max, history, extra, margin), shape, estimator)| {
+        let (factor, increment, initial, deviations, fixed) = shape;
+        let max = if max < 200 { 0 } else { max };
+        let ceiling = if max == 0 { 3600 } else { max };
+        let min = min.min(ceiling);
+        let terms = Terms {
+            min: AtMin::new(min).expect("limits"),
+            max: AtMax::new(max).expect("limits"),
+            history: AtHistory::new(history).expect("limits"),
+            extra: AtExtra::new(extra.min(ceiling)).expect("limits"),
+            early_margin: AtEarlyMargin::new(margin.min(min)).expect("limits"),
+            factor: AtFactor::new(factor).expect("limits"),
+            increment: AtIncrement::new(increment).expect("limits"),
+            initial: AtInitial::new(initial).expect("limits"),
+            deviations: AtDeviations::new(deviations).expect("limits"),
+            fixed: ObdTimeout::new(if fixed < 100 { 0 } else { fixed }).expect("limits"),
+            estimator,
+            ..Terms::default()
+        };
+        assert_eq!(terms.check(), Ok(()));
+        terms
+    })
+}
+
+/// Durations of all magnitudes, with those that mean something else.
+fn duration() -> impl Strategy<Value = u32> {
+    prop_oneof![
+        1 => Just(0),
+        1 => Just(u32::MAX),
+        6 => (0..32_u32, any::<u32>()).prop_map(|(shift, value)| value >> shift),
+    ]
+}
+
+/// Instants that mostly go on, and sometimes jump anywhere.
+fn instants() -> impl Strategy<Value = Vec<(u64, u32)>> {
+    let step = prop_oneof![
+        10 => (0..60_000_i64).prop_map(|step| (false, step)),
+        2 => (-100_000..1_000_000_i64).prop_map(|step| (false, step)),
+        1 => any::<i64>().prop_map(|step| (true, step)),
+    ];
+    prop::collection::vec((step, duration()), 1..150).prop_map(|steps| {
+        let mut now = 1_u64 << 40;
+        let mut instants = Vec::new();
+        for ((jumps, step), sample) in steps {
+            now = if jumps {
+                step.unsigned_abs()
+            } else {
+                now.saturating_add_signed(step)
+            };
+            instants.push((now, sample));
+        }
+        instants
+    })
+}
+
+/// Whether `value`, ms, is within what the terms allow for estimates.
+fn within(terms: &Terms, value: u32) -> bool {
+    let (min, max) = (terms.min.get() * 1000, terms.max.get() * 1000);
+    value >= min && (max == 0 || value <= max)
+}
+
+proptest! {
+    /// The estimate of the worst is that of a list of samples, as long as the clock goes on; it is within the
+    /// limits in any case, and the worst ever is the worst ever.
+    #[test]
+    fn the_worst_of_a_list(terms in terms(), instants in instants()) {
+        let mut estimator = Estimator::new();
+        let mut told: Vec<(u64, u32)> = Vec::new();
+        let mut backwards = false;
+        let mut latest = 0;
+        for (now, sample) in instants {
+            backwards |= now < latest;
+            latest = now;
+            estimator.measure(sample, now, &terms);
+            if sample != 0 {
+                told.push((now, sample));
+            }
+            let estimate = estimator.estimate(now, &terms);
+            prop_assert!(within(&terms, estimate));
+            let worst = told.iter().map(|(_, sample)| *sample).max();
+            prop_assert_eq!(estimator.worst().map(|worst| worst.0), worst);
+            if backwards || terms.estimator == AtEstimator::Average || told.is_empty() {
+                continue;
+            }
+            // Samples count for the history less one bin at least, and for all of it at most.
+            let history = u64::from(terms.history.get()) * 1000;
+            let since = |span: u64| {
+                let recent = told.iter().filter(|(at, _)| now - at < span);
+                terms.clamp(recent.map(|(_, sample)| *sample).max().unwrap_or(0))
+            };
+            prop_assert!(estimate >= since(history / 4 * 3), "{estimate} at {now}");
+            prop_assert!(estimate <= since(history), "{estimate} at {now}");
+        }
+    }
+
+    /// What a filter holds back would have changed nothing, now and later.
+    #[test]
+    fn filters_lose_nothing(terms in terms(), instants in instants(), later in 0..2_000_000_u64) {
+        let (mut all, mut some) = (Estimator::new(), Estimator::new());
+        let mut end = 0;
+        for (now, sample) in instants {
+            all.measure(sample, now, &terms);
+            if !some.filter(now, &terms).holds(sample, now) {
+                some.measure(sample, now, &terms);
+            }
+            prop_assert_eq!(all.seen(now, &terms), some.seen(now, &terms));
+            end = now.saturating_add(later);
+        }
+        prop_assert_eq!(all.seen(end, &terms), some.seen(end, &terms));
+    }
+
+    /// Without samples an estimate only falls, and is at its least after the history.
+    #[test]
+    fn time_alone_lowers(terms in terms(), samples in prop::collection::vec((0..2000_u64, duration()), 1..60)) {
+        let mut estimator = Estimator::new();
+        let mut now = 7;
+        for (step, sample) in samples {
+            now += step;
+            estimator.measure(sample, now, &terms);
+        }
+        prop_assume!(estimator.worst().is_some() && terms.estimator != AtEstimator::Average);
+        let mut last = estimator.estimate(now, &terms);
+        let history = u64::from(terms.history.get()) * 1000;
+        for _ in 0..10 {
+            now += history / 10 + 1;
+            let estimate = estimator.estimate(now, &terms);
+            prop_assert!(estimate <= last);
+            last = estimate;
+        }
+        prop_assert_eq!(last, terms.clamp(0));
+    }
+
+    /// Whatever replies tell, a client waits for a time that terms can give, and early replies leave it alone.
+    #[test]
+    fn portals(
+        terms in terms(),
+        replies in prop::collection::vec((duration(), duration(), duration(), duration()), 1..60),
+        instants in instants(),
+    ) {
+        let mut portal = Portal::new();
+        for ((now, timeout), (total, service, estimate, sent)) in instants.into_iter().zip(replies) {
+            portal.replied(now, total, service, estimate, &terms);
+            let (stated, waits) = (portal.stated(now, &terms), portal.timeout(now, &terms));
+            let max = terms.max.get() * 1000;
+            match terms.mode() {
+                Mode::Adaptive => {
+                    prop_assert!(stated >= terms.timeout(0) && stated <= terms.timeout(u32::MAX));
+                    prop_assert!(waits >= stated && waits <= stated + max);
+                }
+                Mode::Fixed => prop_assert_eq!(stated, terms.fixed.get() * 1000),
+                Mode::Off => prop_assert_eq!(waits, 0),
+            }
+            let before = (portal.service(now, &terms), portal.network(now, &terms));
+            let sent = now.saturating_sub(sent.into());
+            let deadline = sent.saturating_add(waits.into());
+            let later = portal.early(now, sent, deadline, timeout, &terms);
+            prop_assert!(later >= deadline);
+            prop_assert_eq!((portal.service(now, &terms), portal.network(now, &terms)), before);
+        }
+    }
+
+    /// A request gets later deadlines only, and none after `at_max`, unless it had that from the start.
+    #[test]
+    fn early_replies(
+        terms in terms(),
+        arrival in any::<u64>(),
+        timeout in duration(),
+        estimate in duration(),
+        life in prop::collection::vec((any::<bool>(), prop::option::of(duration())), 0..50),
+    ) {
+        let mut deadline = arrival.saturating_add(timeout.into());
+        let limit = arrival.saturating_add(u64::from(terms.max.get()) * 1000);
+        if let Some(later) = on_arrival(&terms, arrival, timeout, estimate) {
+            prop_assert!(later > deadline || later == u64::MAX);
+            prop_assert!(later <= limit && timeout < terms.clamp(estimate));
+            deadline = later;
+        }
+        for (alive, busy) in life {
+            let now = wake(&terms, deadline).max(arrival);
+            let stated = Stated { arrival, deadline };
+            let busy = busy.map(|busy| now.saturating_add(busy.into()));
+            match at_margin(&terms, &stated, now, alive, busy) {
+                Answer::Grant { deadline: later, feed } => {
+                    prop_assert!(later > deadline && later <= limit && feed > 0);
+                    prop_assert!(alive || busy > Some(now));
+                    prop_assert_eq!(terms.mode(), Mode::Adaptive);
+                    prop_assert!(wake(&terms, later) > now, "the next look is later");
+                    deadline = later;
+                }
+                Answer::Refuse(Refusal::Late) => prop_assert!(now >= deadline),
+                Answer::Refuse(Refusal::Dead) => prop_assert!(!alive),
+                Answer::Refuse(Refusal::Limit) => {
+                    prop_assert!(terms.mode() != Mode::Adaptive || deadline >= limit);
+                }
+            }
+        }
+    }
+
+    /// The end of a window never comes closer, and early replies in it help.
+    #[test]
+    fn recoveries(
+        terms in terms(),
+        clients in prop::collection::vec((0..5000_u64, duration()), 1..100),
+    ) {
+        let mut recovery = Recovery::new();
+        let mut now = 1000;
+        recovery.begin(now, &terms);
+        for (step, timeout) in clients {
+            let before = recovery;
+            now += step;
+            let ends = recovery.join(now, timeout, &terms);
+            prop_assert_eq!(ends, recovery.ends());
+            if before.is_over(now) {
+                prop_assert_eq!(recovery.clients(), 1);
+            } else {
+                prop_assert_eq!(recovery.clients(), before.clients() + 1);
+                prop_assert!(ends >= before.ends() && recovery.largest() >= before.largest());
+            }
+            if timeout != u32::MAX && terms.mode() == Mode::Adaptive {
+                let whole = timeout.min(terms.max.get() * 1000);
+                prop_assert!(ends >= now + u64::from(whole), "whoever waits that long comes back in time");
+            }
+            let extra = recovery.extra(&terms);
+            let stated = Stated { arrival: now, deadline: now + 1 };
+            let granted = Answer::Grant { deadline: now + 1 + u64::from(extra), feed: 0 };
+            prop_assert_eq!(in_recovery(&stated, now, extra), granted);
+        }
+    }
+}

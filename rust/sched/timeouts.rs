@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Adaptive timeouts: how long requests take, how long clients wait, and who says "still busy" in time.
+//!
+//! # Vocabulary
+//!
+//! - *Service time*: from a request's arrival at the service to its end, without what the network takes.
+//! - *Withheld* time: the part of it for which a policy kept the request on purpose, for its rate or its
+//!   delay.
+//! - *Estimate*: what the worst service time is taken to be now, from a history ([`estimator`]).
+//! - *Timeout*: how long a client waits: the estimate times a factor, plus an increment, plus what the
+//!   network takes ([`terms`], [`portal`]).
+//! - *Deadline*: when the request was sent, plus the timeout.
+//! - *Early reply*: the server says "still busy" and names a later deadline ([`early`]).
+//! - *Margin*: how long before the deadline it is sent.
+//! - *Cohort*: the requests of one client that went to its device in the same quarter second
+//!   ([`cohorts`]).
+//! - *Lost* client: a deadline passed, and the device gave no sign of life. *Found* again: a completion
+//!   arrived.
+//! - *Recovery*: clients come back after the server was away ([`recovery`]).
+//!
+//! ```text
+//!             stated >= estimate                  margin is left
+//!   arrival ────────────────────► waits ◄──────────────────────────► judged
+//!      │                          ▲   │ ▲    early reply: later         │
+//!      │ stated < estimate        │   │ └───────────────────────────────┤
+//!      └── early reply at once ───┘   │                                 │ refused: late, dead,
+//!                                     │ ends                            │ or at the limit
+//!                                     ▼                                 ▼
+//!                          replied: measured                     deadline passes: expired
+//! ```
+//!
+//! Every reply is measured; the worst of the history is the estimate, and from it follow the timeouts that
+//! clients state next. So timeouts grow with the time that a loaded server takes, and a dead one is noticed
+//! soon as long as the load is light. A request that the server cannot end in time asks for more of it
+//! before the client gives up; nothing gets more than `at_max` in all.
+//!
+//! The method is that of Eric Barton and Nathan Rutman, *Adaptive RPC Timeouts*, 2007, as Lustre has it;
+//! where this one differs it is said.
+//!
+//! # Units
+//!
+//! Instants are milliseconds of any monotonic clock in `u64`, durations milliseconds in `u32`, tunables
+//! seconds. Clocks may be coarse, and may seem to run backwards between processors.
+
+pub(crate) mod cohorts;
+pub(crate) mod early;
+pub(crate) mod estimator;
+pub(crate) mod portal;
+pub(crate) mod recovery;
+pub(crate) mod report;
+pub(crate) mod terms;

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+use super::*;
+use crate::sched::timeouts::terms::{AtEarlyMargin, AtExtra, AtMax, ObdTimeout};
+
+fn without(fixed: u32) -> Terms {
+    Terms {
+        max: AtMax::new(0).unwrap(),
+        fixed: ObdTimeout::new(fixed).unwrap(),
+        ..Terms::default()
+    }
+}
+
+/// A request that arrived at 100 s.
+const ARRIVAL: u64 = 100_000;
+
+#[test]
+fn at_once() {
+    let usual = Terms::default();
+    for (terms, timeout, estimate, want) in [
+        // As long as the estimate is enough, whatever the factor says.
+        (usual, 20_000, 20_000, None),
+        (usual, 20_000, 19_000, None),
+        (usual, 19_999, 20_000, Some(30_000)),
+        (usual, 1, 20_000, Some(30_000)),
+        // No deadline.
+        (usual, 0, 20_000, None),
+        (usual, u32::MAX, u32::MAX, None),
+        // No estimate is that of at_min.
+        (usual, 5000, 0, None),
+        (usual, 4999, 0, Some(11_250)),
+        // At most at_max in all.
+        (usual, 20_000, u32::MAX, Some(600_000)),
+        (usual, 599_999, 600_000, Some(600_000)),
+        (usual, 600_000, 600_000, None),
+        (without(100), 1, 20_000, None),
+        (without(0), 1, 20_000, None),
+    ] {
+        let want = want.map(|longer: u64| ARRIVAL + longer);
+        assert_eq!(on_arrival(&terms, ARRIVAL, timeout, estimate), want);
+    }
+    assert_eq!(on_arrival(&usual, u64::MAX, 1, 9000), Some(u64::MAX));
+}
+
+#[test]
+fn looked_at() {
+    let usual = Terms::default();
+    let with = |margin, extra| Terms {
+        early_margin: AtEarlyMargin::new(margin).unwrap(),
+        extra: AtExtra::new(extra).unwrap(),
+        ..usual
+    };
+    for (terms, deadline, want) in [
+        (usual, 117_500, 112_500),
+        (usual, 3000, 0),
+        (with(1, 30), 117_500, 116_500),
+        // A grant is to be later than the deadline.
+        (with(5, 5), 117_500, 115_000),
+        (with(5, 1), 117_500, 117_000),
+        (without(100), 117_500, 117_500),
+        (without(0), 117_500, 117_500),
+    ] {
+        assert_eq!(wake(&terms, deadline), want);
+    }
+}
+
+#[test]
+fn near_the_deadline() {
+    use Answer::{Grant, Refuse};
+    use Refusal::{Dead, Late, Limit};
+    let grant = |deadline, feed| Grant {
+        deadline: ARRIVAL + deadline,
+        feed,
+    };
+    // The deadline, the present and what the server said itself, ms after the arrival.
+    for (row, (deadline, now, alive, busy, want)) in [
+        (17_500, 12_500, true, None, grant(42_500, 17_500)),
+        (17_500, 17_499, true, None, grant(47_499, 22_499)),
+        // Nobody waits.
+        (17_500, 17_500, true, None, Refuse(Late)),
+        (17_500, 90_000, true, Some(95_000), Refuse(Late)),
+        // No sign of life; what the server says itself is one, as long as it holds.
+        (17_500, 12_500, false, None, Refuse(Dead)),
+        (17_500, 12_500, false, Some(12_500), Refuse(Dead)),
+        (17_500, 12_500, false, Some(12_501), grant(42_500, 17_500)),
+        (17_500, 12_500, true, Some(100_000), grant(100_000, 17_500)),
+        // At most at_max from the arrival, and not if that does not help.
+        (575_000, 571_000, true, None, grant(600_000, 576_000)),
+        (
+            575_000,
+            571_000,
+            true,
+            Some(900_000),
+            grant(600_000, 576_000),
+        ),
+        (599_999, 598_000, true, None, grant(600_000, 600_000)),
+        (600_000, 598_000, true, None, Refuse(Limit)),
+        (755_000, 751_000, true, None, Refuse(Limit)),
+        (
+            755_000,
+            751_000,
+            true,
+            Some(u64::MAX - ARRIVAL),
+            Refuse(Limit),
+        ),
+        // Asked too early.
+        (90_000, 10_000, true, None, Refuse(Limit)),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let terms = Terms::default();
+        let stated = Stated {
+            arrival: ARRIVAL,
+            deadline: ARRIVAL + deadline,
+        };
+        let busy = busy.map(|busy| ARRIVAL + busy);
+        let got = at_margin(&terms, &stated, ARRIVAL + now, alive, busy);
+        assert_eq!(got, want, "row {row}");
+    }
+}
+
+#[test]
+fn strange_instants() {
+    let terms = Terms::default();
+    for (arrival, deadline, now, want) in [
+        // The present is before the arrival.
+        (
+            50_000,
+            31_000,
+            2000,
+            Answer::Grant {
+                deadline: 32_000,
+                feed: 0,
+            },
+        ),
+        (
+            u64::MAX - 9,
+            u64::MAX - 5,
+            u64::MAX - 6,
+            Answer::Grant {
+                deadline: u64::MAX,
+                feed: 9,
+            },
+        ),
+        (0, u64::MAX, u64::MAX - 1, Answer::Refuse(Refusal::Limit)),
+        (0, 0, 0, Answer::Refuse(Refusal::Late)),
+    ] {
+        assert_eq!(
+            at_margin(&terms, &Stated { arrival, deadline }, now, true, None),
+            want
+        );
+    }
+    for terms in [without(100), without(0)] {
+        let stated = Stated {
+            arrival: 0,
+            deadline: 9000,
+        };
+        let got = at_margin(&terms, &stated, 8000, true, None);
+        assert_eq!(got, Answer::Refuse(Refusal::Limit));
+    }
+}
+
+/// As long as there are signs of life, a request has until `at_max` and not longer, with few messages.
+#[test]
+fn early_replies_until_the_limit() {
+    for (margin, extra, messages) in [(5, 30, 25), (5, 5, 240), (1, 1, 1200), (5, 600, 1)] {
+        let terms = Terms {
+            early_margin: AtEarlyMargin::new(margin).unwrap(),
+            extra: AtExtra::new(extra).unwrap(),
+            ..Terms::default()
+        };
+        let mut stated = Stated {
+            arrival: ARRIVAL,
+            deadline: ARRIVAL + 17_500,
+        };
+        let mut sent = 0;
+        let refused = loop {
+            let now = wake(&terms, stated.deadline);
+            match at_margin(&terms, &stated, now, true, None) {
+                Answer::Grant { deadline, feed } => {
+                    assert!(deadline > stated.deadline && feed <= 600_000);
+                    stated.deadline = deadline;
+                    sent += 1;
+                }
+                Answer::Refuse(refusal) => break refusal,
+            }
+        };
+        assert_eq!(refused, Refusal::Limit);
+        assert_eq!(stated.deadline, ARRIVAL + 600_000);
+        assert!(sent <= messages, "{sent} messages");
+    }
+}
+
+/// While clients come back, a deadline never comes closer, however little is granted.
+#[test]
+fn while_clients_come_back() {
+    let stated = Stated {
+        arrival: 0,
+        deadline: 17_500,
+    };
+    for (now, extra, want) in [
+        (
+            12_500,
+            4375,
+            Answer::Grant {
+                deadline: 21_875,
+                feed: 0,
+            },
+        ),
+        (
+            0,
+            1000,
+            Answer::Grant {
+                deadline: 18_500,
+                feed: 0,
+            },
+        ),
+        (17_500, 4375, Answer::Refuse(Refusal::Late)),
+        (12_500, 0, Answer::Refuse(Refusal::Limit)),
+    ] {
+        assert_eq!(in_recovery(&stated, now, extra), want);
+    }
+    let last = Stated {
+        arrival: 0,
+        deadline: u64::MAX,
+    };
+    assert_eq!(in_recovery(&last, 5, 1000), Answer::Refuse(Refusal::Limit));
+}

@@ -9,6 +9,7 @@
 //! - *Slot*: the right to have one request at a device ([`dispatch`]).
 //! - *Target*: a backing device of a service ([`target`]).
 //! - *Client*: a front-end's device; it brings requests to one target ([`client`]).
+//! - *Timeouts*: how long requests take, and how long they may ([`timeouts`], [`client::deadlines`]).
 //! - *Worker*: what a service does every delta: shares, memory, ageing ([`worker`]).
 //! - *Bandwidth*: what clients of a service have of it while `qbm` runs ([`bandwidth`]).
 //!
@@ -29,7 +30,11 @@
 //! 3. one partition's lock ([`partition::Partition`]); never two
 //! 4. one target's lock ([`target::Target`])
 //!
-//! The last two are spinlocks taken with interrupts off, because requests end in interrupts. Nothing is
+//! Timeouts have locks of their own, with nothing else taken inside: a history's, then that of the terms
+//! ([`timeouts`]); a client's alarm ([`client::deadlines`]). A herald's mutex is taken before 3
+//! ([`client::herald`]).
+//!
+//! Locks from 3 on, and those of timeouts, are spinlocks taken with interrupts off, because requests end in interrupts. Nothing is
 //! submitted, freed, printed or woken under them.
 
 #![cfg_attr(
@@ -57,6 +62,7 @@ pub(crate) mod service;
 pub(crate) mod target;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
+pub(crate) mod timeouts;
 pub(crate) mod tunables;
 pub(crate) mod worker;
 

@@ -8,6 +8,8 @@
  * Version 2 appends job_size to struct nrs_request; a module of version 1 refuses one that is not 0.
  * Version 3 gives a meaning to stream, predecessor and target of struct nrs_request, which have to be 0 before, and to the
  * end of struct nrs_released, which is 0 before; it adds struct nrs_promotion, and appends to struct nrs_stats.
+ * Version 4 appends to struct nrs_request (a module of an earlier version refuses what is not 0 there), to struct
+ * nrs_released and to struct nrs_stats; it adds struct nrs_early, nrs_recovered, nrs_busy and nrs_reconnect.
  */
 #ifndef _UAPI_NRS_H
 #define _UAPI_NRS_H
@@ -16,7 +18,7 @@
 #include <linux/types.h>
 
 /* The version that this file describes. */
-#define NRS_VERSION		3
+#define NRS_VERSION		4
 
 /* Records that one read or write takes, at most. */
 #define NRS_BATCH		256
@@ -71,6 +73,11 @@ struct nrs_stats {
 	__le32 fan_out;		/* clients with requests, of the service */
 	__le32 credits;		/* requests that each of them may have in the service */
 	__le32 credits_high;	/* the same for one whose request was moved to high priority */
+	__le64 early_sent;	/* early replies that were read; this and what follows since version 4 */
+	__le64 early_refused;	/* early replies that would not have helped, so that there was none */
+	__le64 early_late;	/* early replies that were not read before the deadline */
+	__le64 expired;		/* requests whose deadline passed */
+	__le64 reconnected;	/* reports of clients that came back */
 };
 
 /* Only the numbers: the size is in the argument, so that it may grow. */
@@ -82,6 +89,10 @@ struct nrs_stats {
 #define NRS_TYPE_COMPLETION	2	/* written */
 #define NRS_TYPE_RELEASED	3	/* read */
 #define NRS_TYPE_PROMOTE	4	/* written; since version 3 */
+#define NRS_TYPE_EARLY		5	/* read; this and what follows since version 4 */
+#define NRS_TYPE_RECOVERED	6	/* read */
+#define NRS_TYPE_BUSY		7	/* written */
+#define NRS_TYPE_RECONNECT	8	/* written */
 
 /* How each record starts. */
 struct nrs_header {
@@ -126,6 +137,8 @@ struct nrs_request {
 	__le64 predecessor[8];	/* cookies of what has to be completed first, 0: none; since version 3 */
 	__le32 job_size;	/* nodes of the job, 0: unknown; since version 2 */
 	__le32 target;		/* which of the server's targets it is for; since version 3 */
+	__le32 timeout_ms;	/* how long its client waits, from its arrival; 0: it does not say; since version 4 */
+	__le32 elapsed_ms;	/* how long ago it arrived; since version 4 */
 };
 
 /* A request has been served, or given up. */
@@ -146,6 +159,7 @@ struct nrs_promotion {
 /* struct nrs_released.header.flags */
 #define NRS_RELEASED_PASSED	(1U << 0)	/* nobody waited, so it did not queue */
 #define NRS_RELEASED_FORCED	(1U << 1)	/* has no slot: the service was drained */
+#define NRS_RELEASED_EXPIRED	(1U << 2)	/* its deadline passed: its client has given up; since version 4 */
 
 /* A request is to be served now. */
 struct nrs_released {
@@ -154,6 +168,45 @@ struct nrs_released {
 	__le64 wait_ns;		/* how long it was withheld */
 	__le32 credits;		/* requests that its client may have in the service now; since version 3 */
 	__le32 fan_out;		/* clients with requests in the service now; since version 3 */
+	__le32 estimate_ms;	/* the worst service time now, for replies; this and what follows since version 4 */
+	__le32 left_ms;		/* until its deadline; 0: it has none, or it passed */
+};
+
+/* struct nrs_early.header.flags */
+#define NRS_EARLY_AT_ONCE	(1U << 0)	/* its client waits for less than the estimate */
+#define NRS_EARLY_BUSY		(1U << 1)	/* the server said itself that it is busy */
+
+/* A request takes longer: its client is to wait for longer; since version 4. */
+struct nrs_early {
+	struct nrs_header header;
+	__le64 cookie;
+	__le32 timeout_ms;	/* how long its client is to wait in all, from its arrival */
+	__le32 estimate_ms;	/* the worst service time now */
+};
+
+/* All clients that are to come back are back, or will not come; since version 4. */
+struct nrs_recovered {
+	struct nrs_header header;
+	__le32 clients;		/* reports of clients that came back */
+	__le32 largest_ms;	/* largest of their timeouts */
+};
+
+/* A request that was read takes so much longer, from now; since version 4. */
+struct nrs_busy {
+	struct nrs_header header;
+	__le64 cookie;
+	__le32 extra_ms;	/* 1 to NRS_LEASE_MAX */
+	__le32 reserved;	/* 0 */
+};
+
+/* A client has come back after a restart of the server; since version 4. */
+struct nrs_reconnect {
+	struct nrs_header header;
+	__u8 net;		/* as in struct nrs_request */
+	__u8 address_len;
+	__le16 net_number;
+	__u8 address[16];
+	__le32 timeout_ms;	/* how long it waits for a request; 0: it does not say */
 };
 
 #endif /* _UAPI_NRS_H */

@@ -6,10 +6,17 @@ use core::fmt;
 
 use kernel::{prelude::*, str::CString, sync::Arc};
 
-use super::concurrency::Concurrency;
+pub(crate) mod deadlines;
+pub(crate) mod herald;
+
+use self::{deadlines::Deadlines, herald::Herald};
+use super::{concurrency::Concurrency, partitions::Partitions, target::Target, timeouts::Timeouts};
 use crate::{
     sched::{attr::Opcode, item::Cost},
-    sys::atomic::{Counter, Word},
+    sys::{
+        atomic::{Counter, Word},
+        timer::Timed,
+    },
 };
 
 /// Names of the operations that are counted, in the order of their counters.
@@ -41,21 +48,27 @@ pub(crate) struct Client {
     /// Requests by another operation than these.
     others: Counter,
     /// Requests that are queued now.
-    held: Word,
+    held: Arc<Word>,
     /// Where it counts as active while it has some.
     concurrency: Option<Arc<Concurrency>>,
+    /// What it waits for at its device, if that is a block device.
+    deadlines: Option<Arc<Timed<Deadlines>>>,
 }
 
 impl Client {
     /// A client named `name`, which is the block device `device` (`major:minor`), or else has its name there; with `concurrency`
     /// it is active there while it has requests queued.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
     pub(crate) fn new(
         name: CString,
         device: CString,
         serial: u32,
         concurrency: Option<Arc<Concurrency>>,
-    ) -> Self {
-        Self {
+    ) -> Result<Self> {
+        Ok(Self {
             name,
             device,
             serial,
@@ -67,9 +80,34 @@ impl Client {
             anonymous: Counter::new(),
             operations: [const { Counter::new() }; 4],
             others: Counter::new(),
-            held: Word::new(0),
+            held: Arc::new(Word::new(0), GFP_KERNEL)?,
             concurrency,
-        }
+            deadlines: None,
+        })
+    }
+
+    /// The same as a client of `service`, queued in `partitions`, that waits for `target` as long as `timeouts`
+    /// say.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn waiting_for(
+        mut self,
+        target: Arc<Target>,
+        timeouts: Arc<Timeouts>,
+        service: &CStr,
+        partitions: Arc<Partitions>,
+    ) -> Result<Self> {
+        let herald = Herald::new(&self.name, service, partitions)?;
+        let held = self.held.clone();
+        self.deadlines = Some(Deadlines::new(timeouts, target, held, herald)?);
+        Ok(self)
+    }
+
+    /// What it waits for at its device, if that is a block device.
+    pub(crate) fn deadlines(&self) -> Option<&Arc<Timed<Deadlines>>> {
+        self.deadlines.as_ref()
     }
 
     /// Its name.
@@ -162,6 +200,12 @@ impl Client {
         }
     }
 
+    /// Counts a request that fails because the client is lost, before anything was done with it.
+    pub(crate) fn count_refused(&self) {
+        self.ended.count(1);
+        self.failed.count(1);
+    }
+
     /// Writes the counters as `name: value` pairs on one line.
     pub(crate) fn write(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         write!(
@@ -179,6 +223,10 @@ impl Client {
         for (name, counter) in OPERATIONS.iter().zip(&self.operations) {
             write!(out, ", {name}: {}", counter.get())?;
         }
-        write!(out, ", other: {}", self.others.get())
+        write!(out, ", other: {}", self.others.get())?;
+        match &self.deadlines {
+            Some(deadlines) => deadlines.write(out),
+            None => Ok(()),
+        }
     }
 }

@@ -547,6 +547,7 @@ impl Timed<Partition> {
             self.dispatch.charge(self.index, charged);
         }
         held.account_mut().ticket = Some(ticket);
+        held.note_wait(now);
         let index = held.account().target;
         if let Some(target) = self.dispatch.target(index) {
             if target.place(held, &self.dispatch, force) {

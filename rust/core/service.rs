@@ -24,11 +24,13 @@ use super::{
     partitions::Partitions,
     roster::Roster,
     target::Target,
+    timeouts::Timeouts,
     worker::{Ticker, Worker},
 };
 use crate::{
     sched::{
         attr::Attrs,
+        error,
         item::Cost,
         order::{RecordId, Relation},
         policy::{
@@ -36,6 +38,7 @@ use crate::{
             Config, Kind, Tunables,
         },
         slots::SLOTS_MAX,
+        timeouts::terms::Terms,
     },
     sys::{
         atomic::Word,
@@ -125,6 +128,7 @@ pub(crate) struct Service {
     concurrency: Arc<Concurrency>,
     ordering: Ordering,
     patience: Patience,
+    timeouts: Arc<Timeouts>,
     users: Word,
     /// Names paths of classes, on all heads and at each start.
     seed: u64,
@@ -201,6 +205,7 @@ impl Service {
                 concurrency,
                 ordering: Ordering::new(),
                 patience: Patience::new(),
+                timeouts: Timeouts::new(count)?,
                 users: Word::new(0),
                 seed,
                 bandwidth,
@@ -281,20 +286,26 @@ impl Service {
             if clients.iter().any(|client| client.device() == lower) {
                 return Err(ELOOP);
             }
+            let target = self.dispatch.attach(number, depth)?;
             // Programs say of each request whose it is; a block device is one client.
             let block = self.dispatch.is_fed_by(Feed::Block);
             let concurrency = block.then(|| self.concurrency.clone());
             let make = |serial| {
-                Ok(Arc::new(
-                    Client::new(name, device, serial, concurrency),
-                    GFP_KERNEL,
-                )?)
+                let mut client = Client::new(name, device, serial, concurrency)?;
+                if block {
+                    client = client.waiting_for(
+                        target.clone(),
+                        self.timeouts.clone(),
+                        &self.name,
+                        self.partitions.clone(),
+                    )?;
+                }
+                Ok(Arc::new(client, GFP_KERNEL)?)
             };
-            let client = clients.add(make)?;
-            match self.dispatch.attach(number, depth) {
-                Ok(target) => Ok((client, target)),
+            match clients.add(make) {
+                Ok(client) => Ok((client, target)),
                 Err(error) => {
-                    clients.remove(&client);
+                    self.dispatch.detach(&target);
                     Err(error)
                 }
             }
@@ -408,6 +419,28 @@ impl Service {
     /// Sends down everything that is queued, whether or not slots are free; it takes none.
     pub(crate) fn drain(&self) {
         self.partitions.drain();
+    }
+
+    /// How long its requests take, and may take.
+    pub(crate) fn timeouts(&self) -> &Timeouts {
+        &self.timeouts
+    }
+
+    /// Changes the terms of its timeouts.
+    ///
+    /// # Errors
+    ///
+    /// As [`Timeouts::change`].
+    pub(crate) fn change_terms(&self, f: impl FnOnce(&mut Terms) -> error::Result) -> Result {
+        self.timeouts.change(f)?;
+        self.roster.with(|clients| {
+            for client in clients.iter() {
+                if let Some(deadlines) = client.deadlines() {
+                    deadlines.follow();
+                }
+            }
+        });
+        Ok(())
     }
 
     /// Slots as configured.

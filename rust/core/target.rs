@@ -26,7 +26,7 @@ use super::dispatch::Dispatch;
 use crate::{
     sched::item::Fifo,
     sys::{
-        atomic::Word,
+        atomic::{Hint, Word},
         misc,
         node::{Held, NodeFifo},
         queue,
@@ -77,6 +77,8 @@ pub(crate) struct Target {
     users: Atomic<u32>,
     depth: Atomic<u32>,
     places: Word,
+    /// When something last came back from the device, ms of the coarse clock.
+    life: Hint,
     #[pin]
     lists: SpinLockIrq<Lists>,
     #[pin]
@@ -101,6 +103,7 @@ impl Target {
                 users: Atomic::new(0),
                 depth: Atomic::new(0),
                 places: Word::new(Places::new(1).0),
+                life: Hint::new(0),
                 lists <- new_spinlock_irq!(Lists {
                     ready: NodeFifo::new(),
                     parked: NodeFifo::new(),
@@ -166,6 +169,19 @@ impl Target {
         self.places
             .change(|places| Some(Places(places).with_limit(limit).0));
         limit
+    }
+
+    /// The last sign of life of the device, ms of the coarse clock; 0: there was none.
+    pub(crate) fn life(&self) -> u64 {
+        self.life.get()
+    }
+
+    /// Something came back from the device at `now`.
+    pub(crate) fn note_life(&self, now: u64) {
+        // Others read it all the time.
+        if self.life.get() != now {
+            self.life.set(now);
+        }
     }
 
     /// Takes a place at the device if one is free.
@@ -235,6 +251,7 @@ impl Target {
             };
             held.account_mut().slot = !force;
             held.account_mut().placed = true;
+            held.note_wait(misc::now());
             lists.ready.push(held);
         }
         if lists.parked.is_empty() {

@@ -41,6 +41,7 @@ mod bandwidth;
 mod order;
 mod settings;
 mod shares;
+mod timeouts;
 
 /// A partition with one target, and what its requests came to.
 struct Bench {
@@ -77,7 +78,7 @@ impl Bench {
                 CString::try_from(c"")?,
                 1,
                 None,
-            ),
+            )?,
             draining: Word::new(0),
         })
     }

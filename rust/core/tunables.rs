@@ -18,7 +18,7 @@ use kernel::prelude::*;
 use super::{errno, service::Service};
 use crate::sched::{
     error::Result as Refusable,
-    health::{AtMax, Factor},
+    health::Factor,
     order::{Level, PopWindow},
     policy::{
         crrn, delay,
@@ -36,6 +36,10 @@ use crate::sched::{
     qbm::plan,
     sources::Sources,
     text,
+    timeouts::terms::{
+        AtCountPolicyDelay, AtDeviations, AtEarlyMargin, AtEstimator, AtExtra, AtFactor, AtHistory,
+        AtIncrement, AtInitial, AtMax, AtMin, ObdTimeout,
+    },
 };
 
 /// Bytes that most values may have.
@@ -138,6 +142,22 @@ macro_rules! per_head {
     };
 }
 
+/// One of the terms of timeouts: the name, the field, and how text becomes a value of it.
+macro_rules! term {
+    ($name:literal, $field:ident, $parse:expr) => {
+        Tunable::both(
+            $name,
+            |service, out| line(out, service.timeouts().terms().$field),
+            |service, value| {
+                service.change_terms(|terms| {
+                    terms.$field = $parse(value.trim())?;
+                    Ok(())
+                })
+            },
+        )
+    };
+}
+
 /// One tunable of the service itself: the name, how it is read, how text becomes a value, how that is set.
 macro_rules! own {
     ($name:literal, $get:ident, $parse:expr, $set:expr) => {
@@ -150,7 +170,7 @@ macro_rules! own {
 }
 
 /// All tunables, in the order in which they are shown.
-pub(crate) static TUNABLES: [Tunable; 52] = [
+pub(crate) static TUNABLES: [Tunable; 67] = [
     Tunable::both(
         c"nrs_policies",
         |service, out| service.write_policies(out),
@@ -339,15 +359,33 @@ pub(crate) static TUNABLES: [Tunable; 52] = [
         service.write_concurrency(out)
     }),
     Tunable::shown(c"health", |service, out| service.write_health(out)),
-    own!(
-        c"at_max",
-        at_max,
-        AtMax::parse,
-        |service: &Service, at_max| {
-            service.set_at_max(at_max);
-            Ok(())
-        }
+    term!(c"at_min", min, AtMin::parse),
+    term!(c"at_max", max, AtMax::parse),
+    term!(c"at_history", history, AtHistory::parse),
+    term!(c"at_extra", extra, AtExtra::parse),
+    term!(c"at_early_margin", early_margin, AtEarlyMargin::parse),
+    term!(c"at_factor", factor, AtFactor::parse),
+    term!(c"at_increment", increment, AtIncrement::parse),
+    term!(c"at_initial", initial, AtInitial::parse),
+    term!(c"at_deviations", deviations, AtDeviations::parse),
+    term!(c"at_estimator", estimator, AtEstimator::parse),
+    term!(
+        c"at_count_policy_delay",
+        count_policy_delay,
+        AtCountPolicyDelay::parse
     ),
+    term!(c"obd_timeout", fixed, ObdTimeout::parse),
+    Tunable::shown(c"timeouts", |service, out| service.timeouts().write(out)),
+    Tunable::shown(c"client_timeouts", |service, out| {
+        service.write_client_timeouts(out)
+    }),
+    Tunable::shown(c"at_stats", |service, out| {
+        service.timeouts().write_counts(out)
+    }),
+    Tunable::done(c"at_stats_reset", |service, _| {
+        service.timeouts().reset();
+        Ok(())
+    }),
     own!(
         c"at_unhealthy_factor",
         unhealthy_factor,

@@ -98,8 +98,15 @@ impl Attached {
         };
         let attachment = registry::attach_user(&service, client)?;
         let session = Session::new(&attachment, terms)?;
+        let lease = match Lease::start(&session) {
+            Ok(lease) => lease,
+            Err(error) => {
+                session.close();
+                return Err(error);
+            }
+        };
         let attached = Self {
-            _lease: Lease::start(&session)?,
+            _lease: lease,
             session,
             _attachment: attachment,
         };
@@ -217,6 +224,14 @@ impl Handle {
                 let promotion = wire::Promotion::decode(record).map_err(malformed)?;
                 session.promote(&promotion)
             }
+            wire::TYPE_BUSY => {
+                let busy = wire::Busy::decode(record).map_err(malformed)?;
+                session.busy(&busy)
+            }
+            wire::TYPE_RECONNECT => {
+                let reconnect = wire::Reconnect::decode(record).map_err(malformed)?;
+                session.reconnect(&reconnect)
+            }
             _ => Err(EINVAL),
         }
     }
@@ -262,7 +277,7 @@ impl File for Handle {
 
     fn read(&self, mut out: UserSliceWriter, nonblocking: bool) -> Result<usize> {
         let session = self.session()?;
-        let places = out.len().checked_div(wire::Released::SIZE).unwrap_or(0);
+        let places = out.len().checked_div(session.record_max()).unwrap_or(0);
         if places == 0 {
             return Err(EINVAL);
         }
@@ -274,12 +289,14 @@ impl File for Handle {
                 Err(_) if copied > 0 => break,
                 Err(error) => return Err(error),
             };
-            while let Some((boxed, record)) = taken.next() {
-                if let Err(error) = out.write_slice(&record.encode()) {
-                    session.put_back(boxed, taken);
+            while let Some(item) = taken.next() {
+                let mut room = [0; wire::Released::SIZE];
+                let record = item.encode(&mut room);
+                if let Err(error) = out.write_slice(record) {
+                    session.put_back(item, taken);
                     return if copied > 0 { Ok(copied) } else { Err(error) };
                 }
-                copied = copied.saturating_add(wire::Released::SIZE);
+                copied = copied.saturating_add(record.len());
                 left = left.saturating_sub(1);
             }
         }

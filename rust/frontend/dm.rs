@@ -17,6 +17,9 @@
 //!
 //! A suspend without flush is served the same way: what is queued goes down, so nothing has to be pushed
 //! back. Several devices may share a service, and a backing device.
+//!
+//! A device that is lost ([`crate::core::client::deadlines`]) waits for its backing device, or, if its table says
+//! so, ends what is not at that with a timeout, so that who has another path can take that.
 
 use core::fmt;
 
@@ -173,7 +176,7 @@ impl Target for Device {
         args::parse(args)
     }
 
-    fn create(config: args::Config, lower: &Lower<'_>) -> Result<Self, Refusal> {
+    fn create(config: args::Config, lower: Lower<'_>) -> Result<Self, Refusal> {
         let attachment = registry::attach(
             &config.service,
             lower.label,
@@ -191,6 +194,9 @@ impl Target for Device {
                 _ => c"SERVICE: cannot be made",
             },
         })?;
+        if let Some(deadlines) = attachment.client().deadlines() {
+            deadlines.open(lower.disk, config.fails);
+        }
         Ok(Self {
             config,
             attachment,
@@ -201,6 +207,11 @@ impl Target for Device {
     fn map(&self, bio: Bio<'_, Self>) -> Map {
         // Callers wait for flushes, so there is no order to keep; they carry nothing to charge.
         let client = self.attachment.client();
+        let deadlines = client.deadlines();
+        if deadlines.is_some_and(|deadlines| deadlines.is_failing()) {
+            client.count_refused();
+            return bio.time_out();
+        }
         if bio.is_empty_flush() {
             client.count_operation(Opcode::OST_SYNC);
             return bio.bypass();
@@ -259,18 +270,32 @@ impl Target for Device {
             || self.attrs(&about, &who),
         );
         match arrived.went {
-            Went::Passed(held) => Map::passed(held),
+            Went::Passed(mut held) => {
+                if let Some(deadlines) = deadlines {
+                    deadlines.enter(held.account_mut());
+                }
+                Map::passed(held)
+            }
             // With leave to overflow nothing is refused.
             Went::Queued | Went::Blocked | Went::Refused(_) => Map::submitted(),
         }
     }
 
-    fn submitting(&self) {
-        self.attachment.client().count_submitted();
+    fn submitting(&self, account: &mut Account) -> bool {
+        let client = self.attachment.client();
+        client.count_submitted();
+        match client.deadlines() {
+            Some(deadlines) => deadlines.submits(account),
+            None => true,
+        }
     }
 
     fn ended(&self, account: &Account, cost: Cost, failed: bool) {
-        self.attachment.client().count_ended(cost, failed);
+        let client = self.attachment.client();
+        client.count_ended(cost, failed);
+        if let Some(deadlines) = client.deadlines() {
+            deadlines.leave(account);
+        }
         let target = self.attachment.target();
         self.attachment.service().complete(account, cost, target);
     }
@@ -296,12 +321,18 @@ impl Target for Device {
         args::write(&self.config, out)
     }
 
-    /// `drain`; `service NAME [VALUE…]` with the names of the debugfs files.
+    /// `drain`; `timeouts`; `service NAME [VALUE…]` with the names of the debugfs files.
     fn message(&self, args: &Args<'_>, out: &mut dyn fmt::Write) -> Result {
         match (args.get(0), args.get(1)) {
             (Some("drain"), None) if args.len() == 1 => {
                 self.attachment.service().drain();
                 Ok(())
+            }
+            (Some("timeouts"), None) if args.len() == 1 => {
+                match self.attachment.client().deadlines() {
+                    Some(deadlines) => deadlines.write_timeouts(out).map_err(|_| ENOSPC),
+                    None => Ok(()),
+                }
             }
             (Some("service"), Some(name)) => {
                 let service = self.attachment.service();

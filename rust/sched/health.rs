@@ -16,16 +16,11 @@
 //!
 //! A request that was withheld is ready from the end of that on; its age does not count.
 
-use crate::sched::policy::params::number;
+use crate::sched::{policy::params::number, timeouts::terms::AtMax};
 use core::fmt;
 
 /// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
-
-number! {
-    /// How long a request may be ready, s.
-    AtMax, 1..=1_000_000 = 600, "at_max is not a number of seconds from 1 to 1000000"
-}
 
 number! {
     /// How many times as long decisions may stay away; 0: for ever.
@@ -40,12 +35,16 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Requests may be ready for `at_max` seconds, and decisions stay away `factor` times as long; 0: no
-    /// service is ever unhealthy.
-    pub const fn new(at_max: u32, factor: u32) -> Self {
+    /// Requests may be ready for `at_max`, and decisions stay away `factor` times as long; 0: no service is
+    /// ever unhealthy. While timeouts do not adapt, `at_max` is what it is unless somebody says otherwise.
+    pub fn new(at_max: AtMax, factor: u32) -> Self {
+        let seconds = match at_max.get() {
+            0 => AtMax::default().get(),
+            seconds => seconds,
+        };
         Self {
             // Below 2^62.
-            at_max: (at_max as u64).saturating_mul(SECOND),
+            at_max: u64::from(seconds).saturating_mul(SECOND),
             factor,
         }
     }
@@ -187,6 +186,10 @@ mod tests {
         }
     }
 
+    fn limits(at_max: u32, factor: u32) -> Limits {
+        Limits::new(AtMax::new(at_max).unwrap(), factor)
+    }
+
     #[test]
     fn one_partition() {
         let far = 1_000_000;
@@ -201,12 +204,15 @@ mod tests {
             (600, 3, 5, Some(far), 1801, false, "5 queued, the first one ready for 1000000 s, last decision 1801 s ago"),
             (600, 1, 5, Some(601), 601, false, "5 queued, the first one ready for 601 s, last decision 601 s ago"),
             (600, 0, 5, Some(far), far, true, "5 queued, the first one ready for 1000000 s, last decision 1000000 s ago, not judged"),
-            (0, 3, 5, Some(1), 1, false, "5 queued, the first one ready for 1 s, last decision 1 s ago"),
-            (0, 3, 5, Some(0), 1, true, "5 queued, the first one ready for 0 s, last decision 1 s ago"),
+            (1, 3, 5, Some(2), 4, false, "5 queued, the first one ready for 2 s, last decision 4 s ago"),
+            (1, 3, 5, Some(1), 4, true, "5 queued, the first one ready for 1 s, last decision 4 s ago"),
+            // As 600.
+            (0, 3, 5, Some(601), 1800, true, "5 queued, the first one ready for 601 s, last decision 1800 s ago"),
+            (0, 3, 5, Some(601), 1801, false, "5 queued, the first one ready for 601 s, last decision 1801 s ago"),
             // Limits that no time exceeds.
-            (u32::MAX, u32::MAX, 5, Some(far), far, true, "5 queued, the first one ready for 1000000 s, last decision 1000000 s ago"),
+            (3600, u32::MAX, 5, Some(far), far, true, "5 queued, the first one ready for 1000000 s, last decision 1000000 s ago"),
         ] {
-            let health = judge([seen(queued, ready, idle)], Limits::new(at_max, factor), NOW);
+            let health = judge([seen(queued, ready, idle)], limits(at_max, factor), NOW);
             let word = if healthy { "healthy" } else { "NOT HEALTHY" };
             assert_eq!(health.to_string(), format!("{word}\n{line}\n"));
             assert_eq!(health.is_healthy(), healthy, "{line}");
@@ -215,7 +221,7 @@ mod tests {
 
     #[test]
     fn the_worst_partition_decides() {
-        let limits = Limits::new(600, 3);
+        let limits = limits(600, 3);
         let idle = seen(0, None, 9_000);
         let busy = seen(7, Some(2), 0);
         let held = seen(3, None, 9_000);
@@ -239,7 +245,7 @@ mod tests {
     /// Times after `now`, as other CPUs may have noted them.
     #[test]
     fn the_future_is_healthy() {
-        let limits = Limits::new(0, 1);
+        let limits = limits(1, 1);
         let ahead = Seen {
             queued: 1,
             since: Some(NOW + 5),

@@ -12,7 +12,7 @@
 //! ```text
 //!            Bio::bypass           ──▶ Map::Remapped   (not accounted: empty flushes)
 //!   map ──▶  Bio::into_held ──▶ Held ──▶ Map::passed   (goes down now)
-//!            (or Bio::kill)        └──▶ Map::Submitted (somebody holds it) ──▶ Held::submit
+//!            (or Bio::time_out)    └──▶ Map::Submitted (somebody holds it) ──▶ Held::submit
 //!                                                                                │
 //!   Target::ended ◀── end_io ◀───────────────── lower device ◀───────────────────┘
 //! ```
@@ -45,9 +45,11 @@ use super::node::{Account, Node, Ops};
 use crate::sched::item::Cost;
 
 mod bio;
+mod disk;
 mod words;
 
 pub(crate) use bio::{Bio, Map};
+pub(crate) use disk::Disk;
 pub(crate) use words::Args;
 
 use bio::{PerBio, ACCOUNTED, UNACCOUNTED};
@@ -118,6 +120,8 @@ pub(crate) struct Lower<'a> {
     pub(crate) mapped: &'a CStr,
     /// What device-mapper calls that device, as the table is loaded.
     pub(crate) label: &'a CStr,
+    /// The disk that the mapped device is for others.
+    pub(crate) disk: Disk,
     /// Device number of the lower device.
     pub(crate) number: u32,
     /// Requests that its queue keeps in flight; 0 if it does not say.
@@ -137,14 +141,14 @@ pub(crate) trait Target: Send + Sync + Sized + 'static {
     fn parse(args: &Args<'_>) -> Result<Plan<Self::Config>, Refusal>;
 
     /// Makes the target; whatever it registers must go when it is dropped.
-    fn create(config: Self::Config, lower: &Lower<'_>) -> Result<Self, Refusal>;
+    fn create(config: Self::Config, lower: Lower<'_>) -> Result<Self, Refusal>;
 
     /// Decides what becomes of `bio`. Task context; may sleep, but must not for a bio with
     /// [`Bio::nowait`].
     fn map(&self, bio: Bio<'_, Self>) -> Map;
 
-    /// A held request goes down now.
-    fn submitting(&self);
+    /// A held request goes down now, unless this says no: then it ends with a timeout.
+    fn submitting(&self, account: &mut Account) -> bool;
 
     /// An accounted request has ended; any context, even hard interrupts.
     fn ended(&self, account: &Account, cost: Cost, failed: bool);
@@ -211,12 +215,16 @@ impl<T: Target> Instance<T> {
     /// As [`Ops::submit`] says.
     unsafe fn submit(node: NonNull<Node>) {
         // SAFETY: The node is in a per-bio area that is valid until the bio ends, and the target stays
-        // until all its bios have ended.
+        // until all its bios have ended. Nobody else has the bio, so it may go down, or end without that.
         unsafe {
             let area = PerBio::around(node);
             let (bio, ti) = ((*area).bio, (*area).target);
-            Self::of(ti).target.submitting();
-            raw::dm_submit_bio_remap(bio, ptr::null_mut());
+            let account = (*area).node.account_mut();
+            if Self::of(ti).target.submitting(account) {
+                raw::dm_submit_bio_remap(bio, ptr::null_mut());
+            } else {
+                raw::nrs_bio_end(bio, ETIMEDOUT.to_errno());
+            }
         }
     }
 
@@ -306,9 +314,15 @@ impl<T: Target> Instance<T> {
                 error,
                 reason: c"The device has no name",
             })?;
+            // SAFETY: `ti` is under construction.
+            let disk = unsafe { Disk::of(ti) }.ok_or(Refusal {
+                error: ENODEV,
+                reason: c"The device has no disk",
+            })?;
             T::create(
                 plan.config,
-                &Lower {
+                Lower {
+                    disk,
                     name,
                     mapped,
                     label: CStr::from_bytes_until_nul(&label).unwrap_or(mapped),

@@ -15,6 +15,22 @@ pub(crate) fn now() -> u64 {
     u64::try_from(now).unwrap_or(0)
 }
 
+/// The coarse clock: milliseconds since some time in the past. It is read, not asked, and goes on with each tick.
+pub(crate) fn millis() -> u64 {
+    // SAFETY: The kernel's count of ticks is there while the kernel is, and may be read at any time.
+    let ticks = unsafe { (&raw const bindings::jiffies).read_volatile() };
+    // What multiplies is small, and the count starts near 2^32.
+    (ticks as u64).wrapping_mul(bindings::HZ_TO_MSEC_NUM.into())
+        / u64::from(bindings::HZ_TO_MSEC_DEN)
+}
+
+/// The wall clock, milliseconds since the epoch.
+pub(crate) fn wall_millis() -> u64 {
+    // SAFETY: Always safe to call.
+    let now = unsafe { bindings::ktime_get_with_offset(bindings::tk_offsets_TK_OFFS_REAL) };
+    u64::try_from(now).unwrap_or(0) / 1_000_000
+}
+
 /// A number that nobody can guess.
 pub(crate) fn random() -> u64 {
     // SAFETY: Always safe to call.

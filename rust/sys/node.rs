@@ -38,6 +38,7 @@ use crate::sched::{
     head::Ticket,
     item::{self, Cost, Item, Spot},
     slab::Handle,
+    timeouts::cohorts::Token,
 };
 
 #[cfg(CONFIG_KUNIT = "y")]
@@ -80,6 +81,12 @@ pub(crate) struct Account {
     pub(crate) slot: bool,
     /// Whether it is counted at its target.
     pub(crate) placed: bool,
+    /// It ended without being submitted.
+    pub(crate) refused: bool,
+    /// For how long it was queued, ms; once it is submitted, what of that is service time.
+    pub(crate) waited: u32,
+    /// When it was submitted, if it has a deadline.
+    pub(crate) token: Token,
 }
 
 impl Account {
@@ -93,6 +100,9 @@ impl Account {
             priority,
             slot: false,
             placed: false,
+            refused: false,
+            waited: 0,
+            token: Token::NONE,
         }
     }
 }
@@ -160,6 +170,11 @@ impl Node {
     /// Where the request is accounted.
     pub(crate) fn account(&self) -> &Account {
         &self.body.account
+    }
+
+    /// Changes where the request is accounted.
+    pub(crate) fn account_mut(&mut self) -> &mut Account {
+        &mut self.body.account
     }
 
     /// What the request costs.
@@ -255,6 +270,12 @@ impl Held {
         let hold = self.node().ops.hold;
         // SAFETY: The node is initialised and ours by the type invariant.
         unsafe { hold(self.0) }
+    }
+
+    /// Notes that it was queued until `now` (monotonic ns).
+    pub(crate) fn note_wait(&mut self, now: u64) {
+        let waited = now.saturating_sub(self.node().arrival) / 1_000_000;
+        self.account_mut().waited = u32::try_from(waited).unwrap_or(u32::MAX);
     }
 
     /// Submits the request to its device. May sleep.

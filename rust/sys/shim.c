@@ -5,6 +5,7 @@
 #include <linux/blkdev.h>
 #include <linux/cgroup.h>
 #include <linux/debugfs.h>
+#include <linux/device-mapper.h>
 #include <linux/fs.h>
 #include <linux/kernfs.h>
 #include <linux/pagemap.h>
@@ -48,10 +49,21 @@ bool nrs_bio_file(struct bio *bio, u64 *file, u64 *offset)
 	return known;
 }
 
-void nrs_bio_fail(struct bio *bio, int error)
+void nrs_bio_end(struct bio *bio, int error)
 {
 	bio->bi_status = errno_to_blk_status(error);
 	bio_endio(bio);
+}
+
+struct device *nrs_md_disk(struct mapped_device *md)
+{
+	return get_device(disk_to_dev(dm_disk(md)));
+}
+
+void nrs_disk_changed(struct device *disk, char **words)
+{
+	/* Who listens learns of it from the counters if there is no memory for it. */
+	kobject_uevent_env(&disk->kobj, KOBJ_CHANGE, words);
 }
 
 unsigned int nrs_bdev_depth(struct block_device *bdev)

@@ -7,7 +7,9 @@
 
 struct bio;
 struct block_device;
+struct device;
 struct file;
+struct mapped_device;
 
 /* Sends @bio to @bdev. */
 void nrs_bio_set_dev(struct bio *bio, struct block_device *bdev);
@@ -18,8 +20,14 @@ void nrs_bio_set_dev(struct bio *bio, struct block_device *bdev);
  */
 bool nrs_bio_file(struct bio *bio, u64 *file, u64 *offset);
 
-/* Sets the status that @bio ends with. */
-void nrs_bio_fail(struct bio *bio, int error);
+/* Ends @bio, which was not submitted, with @error. */
+void nrs_bio_end(struct bio *bio, int error);
+
+/* The disk of @md, with a reference to it. */
+struct device *nrs_md_disk(struct mapped_device *md);
+
+/* Tells user space that @disk has changed; @words are NAME=value, and then null. */
+void nrs_disk_changed(struct device *disk, char **words);
 
 /* Number of requests the queue of @bdev keeps in flight; 0 if it does not say. */
 unsigned int nrs_bdev_depth(struct block_device *bdev);

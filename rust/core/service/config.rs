@@ -248,6 +248,7 @@ impl Service {
         self.settings.lock().parameters = parameters;
         self.ordering.adopt(&other.ordering);
         self.patience.adopt(&other.patience);
+        self.timeouts.adopt(&other.timeouts);
         self.dispatch.set_slots(other.slots());
         self.concurrency.set_slots(other.slots());
         if let Some(max) = BufferMax::new(other.buffer_max()) {

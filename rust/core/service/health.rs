@@ -8,13 +8,12 @@ use kernel::prelude::*;
 
 use super::Service;
 use crate::{
-    sched::health::{self, AtMax, Factor, Limits},
+    sched::health::{self, Factor, Limits},
     sys::{atomic::Hint, misc},
 };
 
 /// How long is too long.
 pub(super) struct Patience {
-    at_max: Hint,
     factor: Hint,
 }
 
@@ -22,29 +21,17 @@ impl Patience {
     /// As it is unless somebody says otherwise.
     pub(super) fn new() -> Self {
         Self {
-            at_max: Hint::new(AtMax::default().get().into()),
             factor: Hint::new(Factor::default().get().into()),
         }
     }
 
     /// Takes over what `other` says.
     pub(super) fn adopt(&self, other: &Self) {
-        self.at_max.set(other.at_max.get());
         self.factor.set(other.factor.get());
     }
 }
 
 impl Service {
-    /// How long a request may wait for nothing but its turn, s.
-    pub(crate) fn at_max(&self) -> u32 {
-        self.patience.at_max.get() as u32
-    }
-
-    /// Sets how long a request may wait for nothing but its turn.
-    pub(crate) fn set_at_max(&self, at_max: AtMax) {
-        self.patience.at_max.set(at_max.get().into());
-    }
-
     /// How many times as long a service may stand still before it counts as unhealthy; 0: for ever.
     pub(crate) fn unhealthy_factor(&self) -> u32 {
         self.patience.factor.get() as u32
@@ -62,7 +49,7 @@ impl Service {
     /// `ENOSPC`: what `out` cannot take.
     pub(crate) fn write_health(&self, out: &mut dyn Write) -> Result {
         let seen = self.partitions.iter().map(|partition| partition.seen());
-        let limits = Limits::new(self.at_max(), self.unhealthy_factor());
+        let limits = Limits::new(self.timeouts.terms().max, self.unhealthy_factor());
         write!(out, "{}", health::judge(seen, limits, misc::now())).map_err(|_| ENOSPC)
     }
 }

@@ -204,6 +204,27 @@ impl Service {
         Ok(())
     }
 
+    /// Writes what each client takes its device to need.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC`: what `out` cannot take.
+    pub(crate) fn write_client_timeouts(&self, out: &mut dyn fmt::Write) -> Result {
+        let write = |clients: &Clients, out: &mut dyn fmt::Write| -> fmt::Result {
+            for client in clients.iter() {
+                let name = client.name().to_str().unwrap_or("?");
+                writeln!(out, "client: {name}")?;
+                if let Some(deadlines) = client.deadlines() {
+                    deadlines.write_timeouts(out)?;
+                }
+            }
+            Ok(())
+        };
+        self.roster
+            .with(|clients| write(clients, out))
+            .map_err(|_| ENOSPC)
+    }
+
     /// Requests that found no class of their own.
     fn overflow(&self) -> u64 {
         let mut sum = 0u64;

@@ -46,7 +46,12 @@ impl About {
         let high = flags & wire::REQUEST_HIGH != 0;
         Ok(Self {
             attrs: Attrs {
-                nid: nid(record)?,
+                nid: nid_of(
+                    record.net,
+                    record.address_len,
+                    record.net_number,
+                    &record.address,
+                )?,
                 jobid: JobId::new(wire::text(&record.jobid).ok_or(EINVAL)?),
                 uid: Id::new(record.uid),
                 gid: Id::new(record.gid),
@@ -71,17 +76,23 @@ impl About {
     }
 }
 
-/// The network identifier in `record`, if there is one.
-fn nid(record: &wire::Request) -> Result<Option<Nid>> {
-    let (front, rest) = record
-        .address
-        .split_at_checked(record.address_len.into())
-        .ok_or(EINVAL)?;
+/// The network identifier in the fields of a record, if there is one.
+///
+/// # Errors
+///
+/// `EINVAL`: it is none.
+pub(crate) fn nid_of(
+    net: u8,
+    address_len: u8,
+    number: u16,
+    address: &[u8; 16],
+) -> Result<Option<Nid>> {
+    let (front, rest) = address.split_at_checked(address_len.into()).ok_or(EINVAL)?;
     if rest.iter().any(|byte| *byte != 0) {
         return Err(EINVAL);
     }
-    let net = match record.net {
-        wire::NET_NONE if record.address_len == 0 && record.net_number == 0 => return Ok(None),
+    let net = match net {
+        wire::NET_NONE if address_len == 0 && number == 0 => return Ok(None),
         wire::NET_TCP => Net::Tcp,
         wire::NET_O2IB => Net::O2ib,
         wire::NET_LO => Net::Lo,
@@ -101,7 +112,5 @@ fn nid(record: &wire::Request) -> Result<Option<Nid>> {
             Address::Number(u32::from_be_bytes(short))
         }
     };
-    Nid::new(net, record.net_number, address)
-        .map(Some)
-        .map_err(|_| EINVAL)
+    Nid::new(net, number, address).map(Some).map_err(|_| EINVAL)
 }

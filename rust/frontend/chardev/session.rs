@@ -52,7 +52,7 @@ use crate::{
     sys::{
         atomic::Hint,
         chardev::{
-            boxed::{BoxFifo, Boxed, Submit},
+            boxed::{Boxed, Submit},
             READABLE, WRITABLE,
         },
         misc,
@@ -62,12 +62,18 @@ use crate::{
 mod admit;
 mod close;
 mod counters;
+mod early;
 mod past;
 mod peers;
+mod reading;
+mod recovery;
 mod table;
 
 use counters::Counters;
+use early::Clock;
 use past::Past;
+#[cfg(CONFIG_KUNIT = "y")]
+pub(crate) use reading::Item;
 use table::{Entry, Gone, Inner, Owed};
 
 /// Requests that one lock hold hands out or looks at, at most.
@@ -92,7 +98,12 @@ pub(crate) struct Queued {
     cookie: u64,
     /// Not 0: others wait for a request of its peer, as was seen when it was read.
     urgent: Hint,
+    /// Time until its deadline, ms, as was seen then; 0: it has none; [`PASSED`].
+    left: Hint,
 }
+
+/// [`Queued::left`]: the deadline has passed.
+const PASSED: u64 = u64::MAX;
 
 impl Queued {
     /// Request `cookie` of `session`.
@@ -101,6 +112,7 @@ impl Queued {
             session,
             cookie,
             urgent: Hint::new(0),
+            left: Hint::new(0),
         }
     }
 }
@@ -110,39 +122,6 @@ impl Submit for Queued {
         // The box may be the last that knows of the session.
         let session = this.value().session.clone();
         session.release(this);
-    }
-}
-
-/// Requests that were taken to be read.
-pub(crate) struct Taken(BoxFifo<Queued>);
-
-impl Taken {
-    /// The next one as the reader sees it, if it is there.
-    pub(crate) fn next(&mut self) -> Option<(Boxed<Queued>, wire::Released)> {
-        let boxed = self.0.pop()?;
-        let account = boxed.account();
-        let (wait, flags) = match boxed.arrival() {
-            0 => (0, wire::RELEASED_PASSED),
-            since => (
-                misc::now().saturating_sub(since),
-                if account.slot {
-                    0
-                } else {
-                    wire::RELEASED_FORCED
-                },
-            ),
-        };
-        let Queued {
-            session,
-            cookie,
-            urgent,
-        } = boxed.value();
-        let mut record = wire::Released::new(*cookie, wait, flags);
-        if session.terms.version >= wire::VERSION_ORDER {
-            record.credits = session.concurrency.credits(urgent.get() != 0);
-            record.fan_out = session.concurrency.fan_out();
-        }
-        Some((boxed, record))
     }
 }
 
@@ -176,7 +155,7 @@ impl Session {
         let readable = PollCondVarBox::new(c"nrs_readable", static_lock_class!())?;
         let roomy = PollCondVarBox::new(c"nrs_roomy", static_lock_class!())?;
         let past = Past::new(service.pop_window())?;
-        Arc::pin_init(
+        let session = Arc::pin_init(
             pin_init!(Self {
                 concurrency: service.concurrency().clone(),
                 service,
@@ -190,12 +169,25 @@ impl Session {
                 inner <- new_spinlock_irq!(Inner::new(past), "nrs_session"),
             }),
             GFP_KERNEL_ACCOUNT,
-        )
+        )?;
+        if terms.version >= wire::VERSION_EARLY {
+            Clock::start(&session)?;
+        }
+        Ok(session)
     }
 
     /// Its terms.
     pub(crate) fn terms(&self) -> Terms {
         self.terms
+    }
+
+    /// Bytes of the longest record that it may read.
+    pub(crate) fn record_max(&self) -> usize {
+        if self.terms.version >= wire::VERSION_EARLY {
+            wire::Released::SIZE
+        } else {
+            wire::Released::FIRST
+        }
     }
 
     /// Name of its service.
@@ -239,83 +231,14 @@ impl Session {
         if let Some(entry) = inner.released.get_mut(&cookie) {
             entry.owed = Some(Owed { account, cost });
             entry.since = now;
+            entry.home = account.home;
+            entry.withheld = account.ticket.map_or(0, |ticket| ticket.grant().withheld);
         }
         inner.ready.push(boxed);
         let first = inner.ready.len() == 1;
         drop(inner);
         drop(replaced);
         if first {
-            self.readable.notify_one();
-        }
-    }
-
-    /// Takes up to `max` requests that are ready, at most [`CHUNK`]. Waits for one unless `nonblocking`.
-    ///
-    /// # Errors
-    ///
-    /// `EAGAIN`: none, and `nonblocking`. `ERESTARTSYS`: a signal came while waiting.
-    pub(crate) fn take(&self, max: u32, nonblocking: bool) -> Result<Taken> {
-        let mut taken = Taken(BoxFifo::new());
-        let mut inner = self.inner.lock();
-        while inner.ready.is_empty() {
-            if nonblocking {
-                return Err(EAGAIN);
-            }
-            let signal = self.readable.wait_interruptible(&mut inner);
-            // Who was woken for a request takes it, or nobody else would.
-            if signal && inner.ready.is_empty() {
-                return Err(ERESTARTSYS);
-            }
-        }
-        for _ in 0..max.min(CHUNK) {
-            let Some(boxed) = inner.ready.pop() else {
-                break;
-            };
-            // Known from now on: the reader may complete it before this call returns.
-            if let Some(entry) = inner.released_mut(&boxed.value().cookie) {
-                entry.read = true;
-                let peer = entry.peer;
-                inner.running = inner.running.wrapping_add(1);
-                boxed
-                    .value()
-                    .urgent
-                    .set(inner.peers.is_urgent(&peer).into());
-            }
-            taken.0.push(boxed);
-        }
-        let more = !inner.ready.is_empty();
-        drop(inner);
-        if more {
-            self.readable.notify_one();
-        }
-        Ok(taken)
-    }
-
-    /// Puts back `first` and the rest of `taken`: nobody was told of them.
-    pub(crate) fn put_back(&self, first: Boxed<Queued>, mut taken: Taken) {
-        let (mut back, mut gone) = (BoxFifo::new(), BoxFifo::new());
-        let mut next = Some(first);
-        let mut inner = self.inner.lock();
-        while let Some(boxed) = next {
-            let known = match inner.released_mut(&boxed.value().cookie) {
-                Some(entry) => core::mem::replace(&mut entry.read, false),
-                None => false,
-            };
-            if known {
-                inner.running = inner.running.wrapping_sub(1);
-                back.push(boxed);
-            } else {
-                // Somebody guessed its cookie and completed it.
-                gone.push(boxed);
-            }
-            next = taken.0.pop();
-        }
-        back.append(&mut inner.ready);
-        inner.ready.append(&mut back);
-        let some = !inner.ready.is_empty();
-        drop(inner);
-        drop(gone);
-        if some {
             self.readable.notify_one();
         }
     }
@@ -349,6 +272,9 @@ impl Session {
         if entry.owed.is_none() {
             self.counters.late.count(1);
         }
+        if !failed {
+            self.measure(&entry);
+        }
         self.end_all(&entry, gone);
         if impatient {
             self.roomy.notify_all();
@@ -376,8 +302,20 @@ impl Session {
         self.bury(gone);
     }
 
+    /// Tells how long a request took that was served.
+    fn measure(&self, entry: &Entry) {
+        let now = early::now();
+        let took = early::between(entry.arrival, now);
+        let timeouts = self.service.timeouts();
+        let service = timeouts.queued(took, entry.withheld);
+        timeouts.measured_at(entry.home, service.max(1), now);
+    }
+
     /// Frees what was taken out.
     fn bury(&self, gone: Gone) {
+        if gone.is_expired() {
+            self.count_expired(1);
+        }
         if gone.is_peer_idle() {
             self.concurrency.leave();
         }
@@ -415,7 +353,7 @@ impl Session {
         self.concurrency.register(file, &table);
         let inner = self.inner.lock();
         let mut mask = 0;
-        if !inner.ready.is_empty() {
+        if !inner.ready.is_empty() || inner.deadlines.is_readable() {
             mask |= READABLE;
         }
         if inner.live < self.terms.limit && self.concurrency.has_room() {
@@ -457,6 +395,11 @@ impl Session {
             fan_out: self.concurrency.fan_out(),
             credits: self.concurrency.credits(false),
             credits_high: self.concurrency.credits(true),
+            early_sent: counters.early_sent.get(),
+            early_refused: counters.early_refused.get(),
+            early_late: counters.early_late.get(),
+            expired: counters.expired.get(),
+            reconnected: counters.reconnected.get(),
         }
     }
 }

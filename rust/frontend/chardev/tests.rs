@@ -12,7 +12,7 @@ use kernel::{
 use super::{
     about::About,
     lease::MS,
-    session::{Session, Terms},
+    session::{Item, Session, Terms},
     wire,
 };
 use crate::{
@@ -20,6 +20,8 @@ use crate::{
     sched::{attr::Priority, item::Direction, order::Level},
     sys::misc,
 };
+
+mod early;
 
 /// A lease that is over only when the test says so, ns.
 const LEASE: u64 = 3600 * 1000 * MS;
@@ -107,7 +109,10 @@ impl Bench {
         let mut seen = [None; 8];
         if let Ok(mut taken) = self.session.take(8, true) {
             for place in &mut seen {
-                *place = taken.next().map(|(_, record)| record);
+                *place = match taken.next() {
+                    Some(Item::Request(_, record)) => Some(record),
+                    _ => None,
+                };
             }
         }
         seen
@@ -304,9 +309,9 @@ mod life {
         let bench = Bench::new(c"kunit-life", 65, 64)?;
         bench.bring(1..5)?;
         let mut taken = bench.session.take(3, true)?;
-        let told = taken.next().map(|(boxed, _)| drop(boxed));
-        if let Some((boxed, _)) = taken.next() {
-            bench.session.put_back(boxed, taken);
+        let told = taken.next().map(drop);
+        if let Some(item) = taken.next() {
+            bench.session.put_back(item, taken);
         }
         let early = bench.complete(3);
         let seen = bench.cookies();

@@ -19,20 +19,28 @@
 //! 2. [`Request::job_size`].
 //! 3. [`Request::stream`], [`Request::predecessor`] and [`Request::target`], which had to be 0;
 //!    [`Released::credits`] and [`Released::fan_out`], which were 0; [`Promotion`]; the end of [`Stats`].
+//! 4. [`Request::timeout_ms`] and [`Request::elapsed_ms`]; the end of [`Released`] and of [`Stats`]; [`Early`],
+//!    [`Recovered`], [`Busy`] and [`Reconnect`].
 
 #![cfg_attr(
     MODULE,
     allow(dead_code, unreachable_pub, reason = "clients need the other half")
 )]
 
+#[path = "wire/made.rs"]
+mod made;
+
 /// The version that this file describes.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// The oldest version that is still spoken.
 pub const VERSION_MIN: u32 = 1;
 
 /// The first version that knows of order, targets, promotions and credits.
 pub const VERSION_ORDER: u32 = 3;
+
+/// The first version that knows of deadlines, early replies and recovery.
+pub const VERSION_EARLY: u32 = 4;
 
 /// Type of the ioctls.
 pub const IOC: u32 = 0xbc;
@@ -63,6 +71,14 @@ pub const TYPE_COMPLETION: u16 = 2;
 pub const TYPE_RELEASED: u16 = 3;
 /// Type of [`Promotion`].
 pub const TYPE_PROMOTE: u16 = 4;
+/// Type of [`Early`].
+pub const TYPE_EARLY: u16 = 5;
+/// Type of [`Recovered`].
+pub const TYPE_RECOVERED: u16 = 6;
+/// Type of [`Busy`].
+pub const TYPE_BUSY: u16 = 7;
+/// Type of [`Reconnect`].
+pub const TYPE_RECONNECT: u16 = 8;
 
 /// [`Attach::flags`]: every request queues, even when nobody waits.
 pub const ATTACH_QUEUE_ALL: u32 = 1;
@@ -80,6 +96,13 @@ pub const REQUEST_FLAGS: u32 = REQUEST_HIGH | REQUEST_CHARGE;
 pub const RELEASED_PASSED: u32 = 1;
 /// [`Released::flags`]: was sent out without a slot, because the service was drained.
 pub const RELEASED_FORCED: u32 = 2;
+/// [`Released::flags`]: its deadline passed, so its client has given up. Since version 4.
+pub const RELEASED_EXPIRED: u32 = 4;
+
+/// [`Early::flags`]: the client waits for less than the estimate.
+pub const EARLY_AT_ONCE: u32 = 1;
+/// [`Early::flags`]: the server said itself that it is busy.
+pub const EARLY_BUSY: u32 = 2;
 
 /// An identity that is not known.
 pub const ID_ABSENT: u32 = u32::MAX;
@@ -252,7 +275,7 @@ structures! {
     }
 
     /// A request that wants to be served; written.
-    Request, 192 + 8 {
+    Request, 192 + 8 + 8 {
         /// Type, size, `REQUEST_*`.
         header: Header,
         /// Names the request; no other one that has not been completed may have it.
@@ -293,6 +316,10 @@ structures! {
         job_size: u32,
         /// Which of the server's targets it is for. Since version 3.
         target: u32,
+        /// How long its client waits, from its arrival on, ms; 0: it does not say. Since version 4.
+        timeout_ms: u32,
+        /// How long ago it arrived, ms. Since version 4.
+        elapsed_ms: u32,
     }
 
     /// A request has been served, or given up; written.
@@ -319,7 +346,7 @@ structures! {
     }
 
     /// A request is to be served now; read.
-    Released, 32 {
+    Released, 32 + 8 {
         /// Type, size, `RELEASED_*`.
         header: Header,
         /// The request.
@@ -330,6 +357,60 @@ structures! {
         credits: u32,
         /// Clients with requests in the service now. Since version 3.
         fan_out: u32,
+        /// The worst service time now, for replies, ms. This and what follows since version 4.
+        estimate_ms: u32,
+        /// Time until its deadline, ms; 0: it has none, or it passed.
+        left_ms: u32,
+    }
+
+    /// A request takes longer, so its client is to wait for longer; read. Since version 4.
+    Early, 24 {
+        /// Type, size, `EARLY_*`.
+        header: Header,
+        /// The request.
+        cookie: u64,
+        /// How long its client is to wait in all, from its arrival on, ms.
+        timeout_ms: u32,
+        /// The worst service time now, ms.
+        estimate_ms: u32,
+    }
+
+    /// All clients that are to come back are back, or will not come; read. Since version 4.
+    Recovered, 16 {
+        /// Type, size, 0.
+        header: Header,
+        /// Reports of clients that came back.
+        clients: u32,
+        /// Largest of their timeouts, ms.
+        largest_ms: u32,
+    }
+
+    /// A request that was read takes so much longer, from now; written. Since version 4.
+    Busy, 24 {
+        /// Type, size, 0.
+        header: Header,
+        /// The request.
+        cookie: u64,
+        /// How long, ms; 1 to `LEASE_MAX`.
+        extra_ms: u32,
+        /// Must be 0.
+        reserved: u32,
+    }
+
+    /// A client has come back after a restart of the server; written. Since version 4.
+    Reconnect, 32 {
+        /// Type, size, 0.
+        header: Header,
+        /// Its network identifier, as in [`Request`].
+        net: u8,
+        /// See [`Request`].
+        address_len: u8,
+        /// See [`Request`].
+        net_number: u16,
+        /// See [`Request`].
+        address: [u8; 16],
+        /// How long it waits for a request, ms; 0: it does not say.
+        timeout_ms: u32,
     }
 
     /// Makes an open file a client of a service.
@@ -353,7 +434,7 @@ structures! {
     }
 
     /// What an open file has done.
-    Stats, 120 + 48 {
+    Stats, 120 + 48 + 40 {
         /// Bytes of this structure.
         size: u32,
         /// 0.
@@ -402,86 +483,16 @@ structures! {
         credits: u32,
         /// The same for one whose request was moved to high priority.
         credits_high: u32,
-    }
-}
-
-impl Request {
-    /// A request without any attribute.
-    pub const fn new(cookie: u64) -> Self {
-        Self {
-            header: Header {
-                kind: TYPE_REQUEST,
-                size: Self::SIZE as u16,
-                flags: 0,
-            },
-            cookie,
-            object: 0,
-            offset: 0,
-            length: 0,
-            charge: 0,
-            opcode: 0,
-            uid: ID_ABSENT,
-            gid: ID_ABSENT,
-            projid: ID_ABSENT,
-            nodemap: ID_ABSENT,
-            net: NET_NONE,
-            address_len: 0,
-            net_number: 0,
-            address: [0; 16],
-            jobid: [0; 32],
-            stream: 0,
-            predecessor: [0; 8],
-            job_size: 0,
-            target: 0,
-        }
-    }
-}
-
-impl Promotion {
-    /// Moves request `cookie` to high priority.
-    pub const fn new(cookie: u64) -> Self {
-        Self {
-            header: Header {
-                kind: TYPE_PROMOTE,
-                size: Self::SIZE as u16,
-                flags: 0,
-            },
-            cookie,
-        }
-    }
-}
-
-impl Completion {
-    /// The end of request `cookie`.
-    pub const fn new(cookie: u64, status: u32, bytes: u64) -> Self {
-        Self {
-            header: Header {
-                kind: TYPE_COMPLETION,
-                size: Self::SIZE as u16,
-                flags: 0,
-            },
-            cookie,
-            status,
-            reserved: 0,
-            bytes,
-        }
-    }
-}
-
-impl Released {
-    /// Request `cookie` is to be served.
-    pub const fn new(cookie: u64, wait_ns: u64, flags: u32) -> Self {
-        Self {
-            header: Header {
-                kind: TYPE_RELEASED,
-                size: Self::SIZE as u16,
-                flags,
-            },
-            cookie,
-            wait_ns,
-            credits: 0,
-            fan_out: 0,
-        }
+        /// Early replies that were read. This and what follows since version 4.
+        early_sent: u64,
+        /// Early replies that would not have helped, so that there was none.
+        early_refused: u64,
+        /// Early replies that were not read before the deadline.
+        early_late: u64,
+        /// Requests whose deadline passed.
+        expired: u64,
+        /// Reports of clients that came back.
+        reconnected: u64,
     }
 }
 

@@ -4,7 +4,8 @@
 //!
 //! ```text
 //! START LEN nrs DEVICE OFFSET SERVICE [COUNT [nid NID] [jobid JOBID] [jobid_name FORMAT]
-//!                                            [size NODES] [opportunity on|off] [stream hint|cgroup|none]]
+//!                                            [size NODES] [opportunity on|off] [stream hint|cgroup|none]
+//!                                            [on_timeout fail|wait]]
 //! ```
 //!
 //! `COUNT` is the number of words after it, as device-mapper targets do. The same words, without START
@@ -59,6 +60,8 @@ pub(crate) struct Config {
     pub(crate) opportunity: bool,
     /// What tells offset streams.
     pub(crate) stream: Stream,
+    /// Requests that are not at the device fail while the client is lost; else they wait.
+    pub(crate) fails: bool,
 }
 
 /// Reads a decimal number: digits only.
@@ -103,6 +106,7 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<Plan<Config>, Refusal> {
             .map_err(|_| refuse(c"jobid_name: bad format"))?,
         opportunity: true,
         stream: Stream::Hint,
+        fails: false,
     };
 
     if args.len() > 3 {
@@ -116,7 +120,7 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<Plan<Config>, Refusal> {
             ));
         }
     }
-    let mut seen = [false; 6];
+    let mut seen = [false; 7];
     let mut once = |which: usize| {
         seen.get_mut(which)
             .is_some_and(|seen| !core::mem::replace(seen, true))
@@ -192,9 +196,21 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<Plan<Config>, Refusal> {
                     _ => return Err(refuse(c"stream: hint, cgroup or none")),
                 };
             }
-            _ => return Err(refuse(
-                c"Unknown argument: nid, jobid, jobid_name, size, opportunity, stream are known",
-            )),
+            "on_timeout" => {
+                if !once(6) {
+                    return Err(refuse(c"on_timeout: given twice"));
+                }
+                config.fails = match value {
+                    Some("fail") => true,
+                    Some("wait") => false,
+                    _ => return Err(refuse(c"on_timeout: fail or wait")),
+                };
+            }
+            _ => {
+                return Err(refuse(
+                    c"Unknown argument: nid, jobid, jobid_name, size, opportunity, stream, on_timeout are known",
+                ))
+            }
         }
         index = index.saturating_add(2);
     }
@@ -217,6 +233,7 @@ pub(crate) fn write(config: &Config, out: &mut dyn fmt::Write) -> fmt::Result {
             config.size != 0,
             !config.opportunity,
             config.stream != Stream::Hint,
+            config.fails,
         ]
         .iter()
         .filter(|given| **given)
@@ -240,6 +257,9 @@ pub(crate) fn write(config: &Config, out: &mut dyn fmt::Write) -> fmt::Result {
         Stream::Hint => {}
         Stream::Cgroup => write!(out, " stream cgroup")?,
         Stream::None => write!(out, " stream none")?,
+    }
+    if config.fails {
+        write!(out, " on_timeout fail")?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 
 use core::ptr::NonNull;
 
-use kernel::{bindings, ffi::c_uint};
+use kernel::{bindings, ffi::c_uint, prelude::*};
 
 use super::{
     super::node::{Account, Held, Node},
@@ -198,10 +198,15 @@ impl<T: Target> Bio<'_, T> {
         Map(raw::DM_MAPIO_REMAPPED)
     }
 
-    /// Fails the bio.
-    #[expect(dead_code, reason = "used when a deadline has passed")]
-    pub(crate) fn kill(self) -> Map {
-        Map(raw::DM_MAPIO_KILL)
+    /// Ends the bio with a timeout, without sending it down or accounting it.
+    pub(crate) fn time_out(self) -> Map {
+        // SAFETY: The per-bio area of this target's bio; plain data. The bio is ours by the type invariant, was
+        // not submitted, and is not used after this.
+        unsafe {
+            (*PerBio::of(self.bio)).state = UNACCOUNTED;
+            raw::nrs_bio_end(self.bio, ETIMEDOUT.to_errno());
+        }
+        Map::submitted()
     }
 
     /// Takes the bio into the scheduler's hands. `file` is what it is for, and where in that it starts, if that

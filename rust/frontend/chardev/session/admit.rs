@@ -22,6 +22,7 @@
 use kernel::{prelude::*, rbtree::RBTreeNodeReservation, sync::Arc};
 
 use super::{
+    early::{self, Statement, WatchSpare},
     past::Before,
     peers::{PeerId, PeerSpare},
     table::{Entry, Move},
@@ -53,18 +54,34 @@ struct New {
     peer: PeerId,
     high: bool,
     level: Level,
+    statement: Statement,
 }
 
 /// Nodes that a request may need.
 struct Spare {
     entry: Option<RBTreeNodeReservation<u64, Entry>>,
     peer: Option<PeerSpare>,
+    watch: Option<WatchSpare>,
+}
+
+/// A node for the watch of a request that states this, if it needs one.
+///
+/// # Errors
+///
+/// `ENOMEM`.
+fn spare_watch(statement: &Statement) -> Result<Option<WatchSpare>> {
+    let make = |_| RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT);
+    statement.deadline.map(make).transpose()
 }
 
 /// What became of a request that came in.
 struct Entered {
     number: u64,
     relation: Relation,
+    /// There is an early reply to be read that was not before.
+    told: bool,
+    /// Its deadline had passed.
+    over: bool,
     /// Its peer has no other.
     first: bool,
     /// Requests of its peer, and whether others wait for one of them.
@@ -114,6 +131,7 @@ impl Session {
         let mut spare = Spare {
             entry: Some(RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?),
             peer: None,
+            watch: spare_watch(&new.statement)?,
         };
         let mut waited = false;
         let result = self.bring(boxed, &attrs, &new, &mut spare, nonblocking, &mut waited);
@@ -132,8 +150,12 @@ impl Session {
         let level = self.service.level();
         let related = record.predecessor.iter().any(|cookie| *cookie != 0);
         let later = related || record.stream != 0 || record.target != 0;
-        let knows = self.terms.version >= wire::VERSION_ORDER;
-        if (later && !knows) || (related && level != Level::Graph) {
+        let latest = record.timeout_ms != 0 || record.elapsed_ms != 0;
+        let knows = |version| self.terms.version >= version;
+        if (later && !knows(wire::VERSION_ORDER)) || (latest && !knows(wire::VERSION_EARLY)) {
+            return Err(EINVAL);
+        }
+        if related && level != Level::Graph {
             return Err(EINVAL);
         }
         let serial = self.client.serial();
@@ -148,7 +170,18 @@ impl Session {
             peer: attrs.nid,
             high: attrs.priority == Priority::High,
             level,
+            statement: self.statement(record),
         })
+    }
+
+    /// What `record` states.
+    fn statement(&self, record: &wire::Request) -> Statement {
+        let now = early::now();
+        if record.timeout_ms == 0 {
+            return Statement::none(record, now);
+        }
+        let timeouts = self.service.timeouts();
+        Statement::of(record, now, &timeouts.terms(), timeouts.estimate())
     }
 
     /// Enters a request, once there is room, and hands it over; `waited` tells whether it had to wait.
@@ -170,6 +203,7 @@ impl Session {
                     Err(back) => {
                         boxed = back;
                         spare.entry = Some(self.undo(new)?);
+                        spare.watch = spare_watch(&new.statement)?;
                         // Records can be made at once, or others have made some; if neither, all that there may be
                         // are in use.
                         tries = tries.saturating_add(1);
@@ -239,13 +273,17 @@ impl Session {
             let joined = inner.peers.join(new.peer, &mut spare.peer);
             let number = inner.entered;
             inner.entered = number.wrapping_add(1);
-            let entry = Entry::new(number, new.peer, new.high);
+            let mut entry = Entry::new(number, new.peer, new.high);
+            let watch = &mut spare.watch;
+            let told = inner.state(new.cookie, number, &mut entry, &new.statement, watch);
             // INVARIANT: The cookie was in no tree.
             inner.queued.insert(place.into_node(new.cookie, entry));
             inner.live = inner.live.wrapping_add(1);
             Entered {
                 number,
                 relation,
+                told,
+                over: entry.expired,
                 first: joined.first,
                 requests: joined.requests,
                 urgent: joined.urgent,
@@ -294,6 +332,12 @@ impl Session {
             },
         };
         self.counters.requests.count(1);
+        if entered.told {
+            self.readable.notify_one();
+        }
+        if entered.over {
+            self.count_expired(1);
+        }
         self.client.count_arrived(attrs.opcode);
         if entered.requests > self.concurrency.credits(entered.urgent) {
             self.counters.over.count(1);

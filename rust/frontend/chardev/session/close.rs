@@ -51,6 +51,7 @@ impl Expire for Grace {
 impl Session {
     /// Ends everything that is queued or running; nothing arrives any more. May sleep.
     pub(crate) fn close(self: &Arc<Self>) {
+        self.stop_clock();
         let mut ready = BoxFifo::new();
         {
             let mut inner = self.inner.lock();

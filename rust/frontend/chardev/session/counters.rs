@@ -36,6 +36,16 @@ pub(super) struct Counters {
     pub(super) over: Counter,
     /// Requests for which the service had no room at first.
     pub(super) room_waits: Counter,
+    /// Early replies that were read.
+    pub(super) early_sent: Counter,
+    /// Early replies that would not have helped.
+    pub(super) early_refused: Counter,
+    /// Early replies that were not read before the deadline.
+    pub(super) early_late: Counter,
+    /// Requests whose deadline passed.
+    pub(super) expired: Counter,
+    /// Reports of clients that came back.
+    pub(super) reconnected: Counter,
 }
 
 impl Counters {
@@ -57,6 +67,11 @@ impl Counters {
             blocked: Counter::new(),
             over: Counter::new(),
             room_waits: Counter::new(),
+            early_sent: Counter::new(),
+            early_refused: Counter::new(),
+            early_late: Counter::new(),
+            expired: Counter::new(),
+            reconnected: Counter::new(),
         }
     }
 }

@@ -5,6 +5,7 @@
 use kernel::rbtree::{RBTree, RBTreeNode};
 
 use super::{
+    early::{Deadlines, Place, WatchNode},
     past::Past,
     peers::{Peer, PeerId, Peers},
     Queued, CHUNK,
@@ -35,6 +36,16 @@ pub(super) struct Entry {
     pub(super) number: u64,
     /// The core's record of it, as long as that is the session's to use.
     pub(super) record: Option<Record>,
+    /// When it arrived, ms.
+    pub(super) arrival: u64,
+    /// Where the watch of its deadline is.
+    pub(super) place: Place,
+    /// For how long a policy kept it on purpose, ms.
+    pub(super) withheld: u32,
+    /// Index of the partition that decided.
+    pub(super) home: u16,
+    /// Its deadline passed.
+    pub(super) expired: bool,
     /// Who it is for.
     pub(super) peer: PeerId,
     /// The server knows that it is released.
@@ -55,6 +66,11 @@ impl Entry {
             since: 0,
             number,
             record: None,
+            arrival: 0,
+            place: Place::None,
+            withheld: 0,
+            home: 0,
+            expired: false,
             peer,
             read: false,
             high,
@@ -71,10 +87,17 @@ pub(super) type Tree = RBTree<u64, Entry>;
 pub(super) struct Gone {
     _entry: Option<RBTreeNode<u64, Entry>>,
     _forgotten: [Option<RBTreeNode<u64, Entry>>; 2],
+    _watch: Option<WatchNode>,
     peer: Option<RBTreeNode<PeerId, Peer>>,
+    expired: bool,
 }
 
 impl Gone {
+    /// Whether the deadline of the request passed, and nobody had noticed.
+    pub(super) fn is_expired(&self) -> bool {
+        self.expired
+    }
+
     /// Whether the last request of a peer has ended.
     pub(super) fn is_peer_idle(&self) -> bool {
         self.peer.is_some()
@@ -100,7 +123,7 @@ pub(super) enum Move {
 ///
 /// A cookie is in at most one of the trees; `past` may remember an earlier request that had it. `live` is the number of nodes
 /// in all three, `running` that of those that were read; each request in `ready` has a node in `released`
-/// or `late` that was not read. `peers` counts the requests that are queued or owe something.
+/// or `late` that was not read. The watch in `deadlines` of a request in one of the three is where its entry says. `peers` counts the requests that are queued or owe something.
 pub(super) struct Inner {
     pub(super) queued: Tree,
     pub(super) released: Tree,
@@ -108,6 +131,7 @@ pub(super) struct Inner {
     pub(super) ready: BoxFifo<Queued>,
     pub(super) peers: Peers,
     pub(super) past: Past,
+    pub(super) deadlines: Deadlines,
     /// Requests that were ever entered.
     pub(super) entered: u64,
     pub(super) live: u32,
@@ -130,6 +154,7 @@ impl Inner {
             ready: BoxFifo::new(),
             peers: Peers::new(),
             past,
+            deadlines: Deadlines::new(),
             entered: 0,
             live: 0,
             running: 0,
@@ -210,8 +235,11 @@ impl Inner {
     /// Takes out the node of a released request.
     fn take_out(&mut self, cookie: &u64, entry: &Entry, remember: bool) -> Option<(Entry, Gone)> {
         let completion = self.past.next();
+        let (watch, expired) = self.unwatch(entry);
+        let known = self.released_mut(cookie)?;
+        known.place = Place::None;
         if remember {
-            self.released_mut(cookie)?.number = completion;
+            known.number = completion;
         }
         let node = match self.released.remove_node(cookie) {
             Some(node) => node,
@@ -234,7 +262,9 @@ impl Inner {
         let gone = Gone {
             _entry: node,
             _forgotten: forgotten,
+            _watch: watch,
             peer,
+            expired,
         };
         Some((*entry, gone))
     }
@@ -242,11 +272,14 @@ impl Inner {
     /// Takes out the node of a queued request; it stays counted in `live`.
     pub(super) fn take_out_queued(&mut self, cookie: &u64) -> Option<Gone> {
         let entry = *self.queued.get(cookie)?;
+        let (watch, expired) = self.unwatch(&entry);
         let node = self.queued.remove_node(cookie);
         Some(Gone {
             _entry: node,
             _forgotten: [None, None],
+            _watch: watch,
             peer: self.peers.leave(&entry),
+            expired,
         })
     }
 

@@ -8,6 +8,9 @@
 //! - *Request*: what the server wants to serve and for whom ([`Request`]); it names it with a cookie.
 //! - *Released*: a request that is to be served now ([`Released`]).
 //! - *Completion*: the end of a request ([`Completion`]); it frees a slot for the next.
+//! - *Deadline*: when the client of a request gives up, if the request says so ([`Request::timeout`]).
+//! - *Early reply*: what the server passes on to that client: a later deadline ([`Early`]).
+//! - *Event*: anything that is read ([`Event`]).
 //!
 //! ```text
 //!   a request arrives ──▶ Client::submit ──▶ policy ──▶ Client::released ──▶ serve it ──▶ Client::complete
@@ -32,6 +35,35 @@
 //! # }
 //! ```
 //!
+//! A server whose requests state timeouts reads with [`Client::events`], and passes early replies on:
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use nrs_client::{Completion, Event, Options, Request};
+//!
+//! # fn tell_client(cookie: u64, wait: Duration) {}
+//! # fn main() -> std::io::Result<()> {
+//! let client = Options::new("files").name("server0").open()?;
+//! client.submit(&[Request::new(1).timeout(Duration::from_secs(10))])?;
+//! for event in client.events(16)? {
+//!     match event {
+//!         Event::Early(early) => tell_client(early.cookie, early.timeout()),
+//!         Event::Released(released) if released.is_expired() => {
+//!             // Nobody waits for it any more.
+//!             client.complete(&[Completion::new(released.cookie, 110, 0)])?;
+//!         }
+//!         Event::Released(released) => {
+//!             // ... serve it, and tell its client `released.estimate()` with the reply ...
+//!             client.complete(&[Completion::new(released.cookie, 0, 4096)])?;
+//!         }
+//!         Event::Recovered(_) => {}
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! What each errno means is in `Documentation/dev-nrs.md`.
 
 use std::{
@@ -43,6 +75,7 @@ use std::{
     time::Duration,
 };
 
+mod event;
 pub mod nid;
 pub mod opcode;
 mod sys;
@@ -51,9 +84,11 @@ mod sys;
 #[path = "../../../frontend/chardev/wire.rs"]
 pub mod wire;
 
+use event::in_ms;
+pub use event::Event;
 pub use nid::Nid;
 pub use sys::Ready;
-pub use wire::{Completion, Promotion, Released, Stats};
+pub use wire::{Busy, Completion, Early, Promotion, Reconnect, Recovered, Released, Stats};
 
 /// Where the device is.
 pub const DEVICE: &str = "/dev/nrs";
@@ -296,6 +331,19 @@ impl Request {
         self
     }
 
+    /// How long its client waits, from its arrival on, in milliseconds; zero: it does not say. A module before version 4
+    /// refuses it (`EINVAL`).
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.0.timeout_ms = in_ms(timeout);
+        self
+    }
+
+    /// How long ago it arrived, in milliseconds. A module before version 4 refuses it (`EINVAL`).
+    pub fn elapsed(mut self, elapsed: Duration) -> Self {
+        self.0.elapsed_ms = in_ms(elapsed);
+        self
+    }
+
     /// Whether it goes through the high-priority head.
     pub const fn high_priority(mut self, high: bool) -> Self {
         self.0.header.flags &= !wire::REQUEST_HIGH;
@@ -379,15 +427,61 @@ impl Client {
         Ok(self.write(&bytes)? / Promotion::SIZE)
     }
 
-    /// Takes up to `max` requests (at most 256) that are to be served now; waits for the first one.
+    /// Says of requests that were read, in order and up to 256 of them, that each takes so much longer from now: its lease
+    /// and its deadline move. Returns how many were known. The error, if none was known, is that of the first.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`: no such request was read and not completed. `EINVAL`: zero, or more than an hour; or the module is of
+    /// a version before 4.
+    pub fn busy(&self, requests: &[(u64, Duration)]) -> io::Result<usize> {
+        let bytes: Vec<u8> = requests
+            .iter()
+            .take(wire::BATCH)
+            .flat_map(|(cookie, extra)| Busy::new(*cookie, in_ms(*extra)).encode())
+            .collect();
+        Ok(self.write(&bytes)? / Busy::SIZE)
+    }
+
+    /// Says of clients, up to 256 of them, that they have come back after a restart of the server; the first one begins the
+    /// recovery. Returns how many reports were taken.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: malformed, or the module is of a version before 4.
+    pub fn reconnect(&self, clients: &[Reconnect]) -> io::Result<usize> {
+        let bytes: Vec<u8> = clients
+            .iter()
+            .take(wire::BATCH)
+            .flat_map(Reconnect::encode)
+            .collect();
+        Ok(self.write(&bytes)? / Reconnect::SIZE)
+    }
+
+    /// Takes up to `max` requests (at most 256) that are to be served now; waits for the first one, or for something else, so
+    /// that there may be none. For servers whose requests state no timeouts: all other events are lost.
     ///
     /// # Errors
     ///
     /// `EAGAIN`: there is none, and the client does not wait. `EINTR`: a signal came.
     pub fn released(&self, max: usize) -> io::Result<Vec<Released>> {
+        let events = self.events(max)?.into_iter();
+        let released = events.filter_map(|event| match event {
+            Event::Released(released) => Some(released),
+            Event::Early(_) | Event::Recovered(_) => None,
+        });
+        Ok(released.collect())
+    }
+
+    /// Takes up to `max` events (at most 256), those that cannot wait first; waits for the first one.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN`: there is none, and the client does not wait. `EINTR`: a signal came.
+    pub fn events(&self, max: usize) -> io::Result<Vec<Event>> {
         let mut bytes = vec![0; max.clamp(1, wire::BATCH) * wire::Released::SIZE];
         let len = (&self.file).read(&mut bytes)?;
-        let mut all = Vec::with_capacity(len / wire::Released::SIZE);
+        let mut all = Vec::with_capacity(max.min(wire::BATCH));
         let mut rest = &bytes[..len];
         while !rest.is_empty() {
             let mut header = rest;
@@ -398,9 +492,16 @@ impl Client {
                 .split_at_checked(size)
                 .ok_or(io::ErrorKind::InvalidData)?;
             // Other types may come with later versions.
-            if header.kind == wire::TYPE_RELEASED {
-                all.push(Released::decode(record).map_err(bad)?);
-            }
+            let event = match header.kind {
+                wire::TYPE_RELEASED => Released::decode(record).map(Event::Released),
+                wire::TYPE_EARLY => Early::decode(record).map(Event::Early),
+                wire::TYPE_RECOVERED => Recovered::decode(record).map(Event::Recovered),
+                _ => {
+                    rest = next;
+                    continue;
+                }
+            };
+            all.push(event.map_err(bad)?);
             rest = next;
         }
         Ok(all)

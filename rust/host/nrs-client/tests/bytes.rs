@@ -2,7 +2,9 @@
 
 //! Requests as the device sees them.
 
-use nrs_client::{wire, Completion, Nid, Promotion, Request};
+use std::time::Duration;
+
+use nrs_client::{wire, Busy, Completion, Early, Nid, Promotion, Reconnect, Recovered, Request};
 
 #[test]
 fn a_request_is_written_as_it_was_described() {
@@ -23,13 +25,15 @@ fn a_request_is_written_as_it_was_described() {
         .stream(8)
         .after(&[9, 10])
         .target(11)
+        .timeout(Duration::from_secs(12))
+        .elapsed(Duration::from_millis(13))
         .high_priority(true);
     let wire = wire::Request::decode(&request.encode()).unwrap();
     assert_eq!(
         (wire.header.kind, wire.header.size, wire.header.flags),
         (
             wire::TYPE_REQUEST,
-            200,
+            208,
             wire::REQUEST_HIGH | wire::REQUEST_CHARGE
         )
     );
@@ -53,6 +57,7 @@ fn a_request_is_written_as_it_was_described() {
         (8, [9, 10, 0, 0, 0, 0, 0, 0])
     );
     assert_eq!((wire.job_size, wire.target), (12, 11));
+    assert_eq!((wire.timeout_ms, wire.elapsed_ms), (12_000, 13));
 }
 
 #[test]
@@ -136,6 +141,50 @@ fn answers_of_earlier_versions() {
     let stats = wire::Stats::decode(&stats).unwrap();
     assert_eq!((stats.forced, stats.promoted, stats.credits), (9, 0, 0));
     assert_eq!(wire::Stats::FIRST, 120);
+    // Version 3: neither deadlines nor an estimate.
+    let mut bytes = [0; wire::Released::FIRST];
+    (bytes[2], bytes[24]) = (wire::Released::FIRST as u8, 5);
+    let old = wire::Released::decode(&bytes).unwrap();
+    assert_eq!((old.credits, old.estimate_ms, old.left_ms), (5, 0, 0));
+    assert!(!old.is_expired() && old.left().is_none());
+    let mut stats = [0; 168];
+    (stats[0], stats[164]) = (168, 9);
+    let stats = wire::Stats::decode(&stats).unwrap();
+    assert_eq!((stats.credits_high, stats.early_sent), (9, 0));
+}
+
+/// What a module before version 4 takes: a request without a timeout is as long as zeros make it.
+#[test]
+fn requests_without_timeouts() {
+    let plain = Request::new(1).encode();
+    assert!(plain[200..].iter().all(|byte| *byte == 0));
+    let with = Request::new(1)
+        .timeout(Duration::from_millis(0x0102))
+        .encode();
+    assert_eq!((with[200], with[201], &with[..200]), (2, 1, &plain[..200]));
+    let ago = Request::new(1).elapsed(Duration::MAX).encode();
+    assert_eq!(ago[204..], [0xff; 4]);
+    assert_eq!(Request::new(1).timeout(Duration::ZERO).encode(), plain);
+}
+
+/// Records of version 4.
+#[test]
+fn early_replies_and_recovery() {
+    let early = Early::new(7, 12_345, 999, wire::EARLY_BUSY);
+    assert_eq!(Early::decode(&early.encode()), Ok(early));
+    assert_eq!(early.encode()[..8], [5, 0, 24, 0, 2, 0, 0, 0]);
+    assert_eq!(early.timeout(), Duration::from_millis(12_345));
+    let recovered = Recovered::new(3, 5000);
+    assert_eq!(recovered.encode()[..4], [6, 0, 16, 0]);
+    assert_eq!(recovered.largest(), Duration::from_secs(5));
+    assert_eq!(Busy::new(1, 2).encode()[..4], [7, 0, 24, 0]);
+    let nid: Nid = "10.1.2.3@o2ib4".parse().unwrap();
+    let back = Reconnect::of(&nid, Duration::from_secs(1)).encode();
+    assert_eq!(back[..4], [8, 0, 32, 0]);
+    assert_eq!(back[8..16], [wire::NET_O2IB, 4, 4, 0, 10, 1, 2, 3]);
+    assert_eq!(back[28..], [0xe8, 3, 0, 0]);
+    let short = wire::Reconnect::decode(&back[..31]);
+    assert_eq!(short, Err(wire::Malformed::Short));
 }
 
 #[test]

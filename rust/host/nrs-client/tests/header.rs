@@ -15,7 +15,7 @@ use nrs_client::wire;
 /// Structures: name in C, bytes, fields.
 type Structure = (&'static str, usize, &'static [(&'static str, usize, usize)]);
 
-const STRUCTURES: [Structure; 7] = [
+const STRUCTURES: [Structure; 11] = [
     ("nrs_header", wire::Header::SIZE, wire::Header::FIELDS),
     ("nrs_request", wire::Request::SIZE, wire::Request::FIELDS),
     (
@@ -29,6 +29,18 @@ const STRUCTURES: [Structure; 7] = [
         wire::Promotion::FIELDS,
     ),
     ("nrs_released", wire::Released::SIZE, wire::Released::FIELDS),
+    ("nrs_early", wire::Early::SIZE, wire::Early::FIELDS),
+    (
+        "nrs_recovered",
+        wire::Recovered::SIZE,
+        wire::Recovered::FIELDS,
+    ),
+    ("nrs_busy", wire::Busy::SIZE, wire::Busy::FIELDS),
+    (
+        "nrs_reconnect",
+        wire::Reconnect::SIZE,
+        wire::Reconnect::FIELDS,
+    ),
     ("nrs_attach", wire::Attach::SIZE, wire::Attach::FIELDS),
     ("nrs_stats", wire::Stats::SIZE, wire::Stats::FIELDS),
 ];
@@ -48,10 +60,17 @@ fn numbers() -> Vec<(&'static str, u64)> {
         ("NRS_TYPE_COMPLETION", wire::TYPE_COMPLETION.into()),
         ("NRS_TYPE_RELEASED", wire::TYPE_RELEASED.into()),
         ("NRS_TYPE_PROMOTE", wire::TYPE_PROMOTE.into()),
+        ("NRS_TYPE_EARLY", wire::TYPE_EARLY.into()),
+        ("NRS_TYPE_RECOVERED", wire::TYPE_RECOVERED.into()),
+        ("NRS_TYPE_BUSY", wire::TYPE_BUSY.into()),
+        ("NRS_TYPE_RECONNECT", wire::TYPE_RECONNECT.into()),
         ("NRS_REQUEST_HIGH", wire::REQUEST_HIGH.into()),
         ("NRS_REQUEST_CHARGE", wire::REQUEST_CHARGE.into()),
         ("NRS_RELEASED_PASSED", wire::RELEASED_PASSED.into()),
         ("NRS_RELEASED_FORCED", wire::RELEASED_FORCED.into()),
+        ("NRS_RELEASED_EXPIRED", wire::RELEASED_EXPIRED.into()),
+        ("NRS_EARLY_AT_ONCE", wire::EARLY_AT_ONCE.into()),
+        ("NRS_EARLY_BUSY", wire::EARLY_BUSY.into()),
         ("NRS_NET_NONE", wire::NET_NONE.into()),
         ("NRS_NET_TCP", wire::NET_TCP.into()),
         ("NRS_NET_O2IB", wire::NET_O2IB.into()),

@@ -3,7 +3,8 @@
 //! Checks that `/dev/nrs` behaves as `Documentation/dev-nrs.md` says; for test machines, since it makes
 //! services and changes their slots.
 //!
-//! `nrs-check --list` names the checks, `nrs-check --list-order` those of order and credits; `nrs-check NAME [FILE=VALUE...]` runs one, on services with these
+//! `nrs-check --list` names the checks, `nrs-check --list-order` those of order and credits, `nrs-check --list-timeouts` those of
+//! deadlines; `nrs-check NAME [FILE=VALUE...]` runs one, on services with these
 //! settings, and fails if it fails. Two more do not end by themselves: `nrs-check block` reads until a signal comes, `nrs-check hold SERVICE` is a client
 //! until its standard input ends.
 
@@ -28,6 +29,8 @@ mod order;
 mod records;
 #[path = "nrs-check/share.rs"]
 mod share;
+#[path = "nrs-check/timeouts.rs"]
+mod timeouts;
 
 type Done = Result<(), Box<dyn Error>>;
 
@@ -84,6 +87,18 @@ const ORDER: [Check; 13] = [
     ("credits", share::credits),
     ("newcomer", share::newcomer),
     ("buffer", share::buffer),
+];
+
+/// Checks of deadlines and early replies.
+const TIMEOUTS: [Check; 8] = [
+    ("negotiated", timeouts::negotiated),
+    ("early", timeouts::early),
+    ("busy", timeouts::busy),
+    ("crowd", timeouts::crowd),
+    ("rate", timeouts::rate),
+    ("recovery", timeouts::recovery),
+    ("hostile", timeouts::hostile),
+    ("silent", timeouts::silent),
 ];
 
 /// Settings of services that checks make, as files and values.
@@ -230,6 +245,10 @@ fn main() -> Done {
             ORDER.iter().for_each(|(name, _)| println!("{name}"));
             Ok(())
         }
+        ["--list-timeouts"] => {
+            TIMEOUTS.iter().for_each(|(name, _)| println!("{name}"));
+            Ok(())
+        }
         ["block"] => block(),
         ["hold", service] => hold(service),
         [name, ref settings @ ..] => {
@@ -242,11 +261,12 @@ fn main() -> Done {
             let check = CHECKS
                 .iter()
                 .chain(&ORDER)
+                .chain(&TIMEOUTS)
                 .find(|(known, _)| *known == name);
             check.ok_or("no such check, see --list")?.1()
         }
         _ => Err(
-            "usage: nrs-check --list | --list-order | NAME [FILE=VALUE...] | block | hold SERVICE"
+            "usage: nrs-check --list | --list-order | --list-timeouts | NAME [FILE=VALUE...] | block | hold SERVICE"
                 .into(),
         ),
     }

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Deadlines: what is measured, what is refused, who is lost and found, with clock and timer as they are.
+
+use kernel::{
+    prelude::*,
+    str::CString,
+    sync::Arc,
+    time::{delay::fsleep, Delta},
+};
+
+use crate::{
+    core::{
+        client::{deadlines::Deadlines, Client},
+        dispatch::Dispatch,
+        partition::{Partition, Published},
+        partitions::Partitions,
+        target::Target,
+        timeouts::Timeouts,
+    },
+    sched::{
+        attr::Priority,
+        error,
+        policy::Kind,
+        timeouts::terms::{
+            AtCountPolicyDelay, AtEarlyMargin, AtExtra, AtFactor, AtIncrement, AtInitial, AtMax,
+            AtMin, ObdTimeout, Terms,
+        },
+    },
+    sys::{misc, node::Account, timer::Timed},
+};
+
+/// Estimates of at least one second, and nothing on top.
+fn brief(terms: &mut Terms) -> error::Result {
+    terms.min = AtMin::parse("1")?;
+    terms.early_margin = AtEarlyMargin::parse("1")?;
+    terms.extra = AtExtra::parse("1")?;
+    terms.initial = AtInitial::parse("1")?;
+    terms.factor = AtFactor::parse("100")?;
+    terms.increment = AtIncrement::parse("0")?;
+    Ok(())
+}
+
+/// A client and its device.
+struct Bench {
+    timeouts: Arc<Timeouts>,
+    target: Arc<Target>,
+    client: Client,
+}
+
+impl Bench {
+    fn new() -> Result<Self> {
+        let dispatch = Arc::new(Dispatch::new(1, 1), GFP_KERNEL)?;
+        let published = Arc::new(Published::new(), GFP_KERNEL)?;
+        let fifo = super::config(Kind::Fifo)?;
+        let partition = Partition::new(0, dispatch.clone(), published, fifo, 256)?;
+        let mut list = KVec::new();
+        list.push(partition, GFP_KERNEL)?;
+        let target = dispatch.attach(1, 0)?;
+        let partitions = Arc::new(Partitions::new(list, dispatch), GFP_KERNEL)?;
+        let timeouts = Timeouts::new(1)?;
+        timeouts.change(brief)?;
+        let name = || CString::try_from(c"test");
+        let client = Client::new(name()?, name()?, 1, None)?;
+        Ok(Self {
+            client: client.waiting_for(target.clone(), timeouts.clone(), c"svc", partitions)?,
+            timeouts,
+            target,
+        })
+    }
+
+    fn deadlines(&self) -> Result<&Arc<Timed<Deadlines>>> {
+        self.client.deadlines().ok_or(ENODEV)
+    }
+
+    /// Sends a request.
+    fn send(&self) -> Result<Account> {
+        let mut account = Account::new(0, Priority::Regular);
+        self.deadlines()?.enter(&mut account);
+        Ok(account)
+    }
+
+    fn counts(&self) -> [u64; 5] {
+        let counts = self.timeouts.counts();
+        [
+            &counts.early_sent,
+            &counts.early_refused,
+            &counts.timeouts,
+            &counts.lost,
+            &counts.found,
+        ]
+        .map(|counter| counter.get())
+    }
+}
+
+/// Waits up to ten seconds.
+fn wait_for(mut f: impl FnMut() -> bool) -> bool {
+    for _ in 0..1000 {
+        if f() {
+            return true;
+        }
+        fsleep(Delta::from_millis(10));
+    }
+    false
+}
+
+#[kernel::prelude::kunit_tests(nrs_timeouts)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_partition_has_its_estimate() -> Result {
+        let timeouts = Timeouts::new(2)?;
+        // Nothing is known yet.
+        assert_eq!(timeouts.estimate(), 10_000);
+        for (partition, service) in [(0, 6_000), (1, 20_000), (1, 1), (0, 5), (7, 90_000)] {
+            timeouts.measured(partition, service);
+        }
+        assert_eq!(timeouts.estimate(), 20_000);
+        assert_eq!(timeouts.timeout(0), 12_500);
+        assert_eq!(timeouts.timeout(1), 30_000);
+        assert_eq!(timeouts.of(1), (20_000, Some(30_000)));
+        // There is no such partition.
+        assert_eq!(timeouts.timeout(2), 0);
+        timeouts.expect(40_000);
+        assert_eq!((timeouts.timeout(0), timeouts.timeout(1)), (55_000, 55_000));
+        // Other terms are in effect at once.
+        timeouts.change(|terms| {
+            terms.max = AtMax::parse("30")?;
+            Ok(())
+        })?;
+        assert_eq!(timeouts.estimate(), 30_000);
+        Ok(())
+    }
+
+    #[test]
+    fn terms_that_do_not_go_together_are_refused() -> Result {
+        let timeouts = Timeouts::new(1)?;
+        let before = timeouts.terms();
+        let wrong: [fn(&mut Terms) -> error::Result; 4] = [
+            |terms| {
+                terms.min = AtMin::parse("601")?;
+                Ok(())
+            },
+            |terms| {
+                terms.extra = AtExtra::parse("601")?;
+                Ok(())
+            },
+            |terms| {
+                terms.early_margin = AtEarlyMargin::parse("6")?;
+                Ok(())
+            },
+            |terms| {
+                terms.max = AtMax::parse("500")?;
+                terms.min = AtMin::parse("0")?;
+                Ok(())
+            },
+        ];
+        for change in wrong {
+            assert_eq!(timeouts.change(change), Err(EINVAL));
+            assert!(timeouts.terms() == before);
+        }
+        timeouts.change(brief)?;
+        let other = Timeouts::new(1)?;
+        other.adopt(&timeouts);
+        assert!(other.terms() == timeouts.terms());
+        assert_eq!(other.timeout(0), 1_000);
+        Ok(())
+    }
+
+    #[test]
+    fn withheld_time_counts_if_it_should() -> Result {
+        let timeouts = Timeouts::new(1)?;
+        assert_eq!(timeouts.queued(5_000, 0), 5_000);
+        assert_eq!(timeouts.queued(5_000, 4_000), 1_000);
+        assert_eq!(timeouts.queued(5_000, 6_000), 0);
+        timeouts.change(|terms| {
+            terms.count_policy_delay = AtCountPolicyDelay::On;
+            Ok(())
+        })?;
+        assert_eq!(timeouts.queued(5_000, 4_000), 5_000);
+        assert_eq!(timeouts.counts().withheld_ms.get(), 14_000);
+        Ok(())
+    }
+
+    #[test]
+    fn without_deadlines_nothing_is_looked_at() -> Result {
+        let bench = Bench::new()?;
+        bench.timeouts.change(|terms| {
+            terms.max = AtMax::parse("0")?;
+            terms.fixed = ObdTimeout::parse("0")?;
+            Ok(())
+        })?;
+        bench.deadlines()?.follow();
+        assert_eq!(bench.timeouts.timeout(0), 0);
+        let account = bench.send()?;
+        assert!(account.token.is_none());
+        assert!(bench.deadlines()?.is_asleep());
+        bench.deadlines()?.leave(&account);
+        // Fixed ones are there.
+        bench.timeouts.change(|terms| {
+            terms.fixed = ObdTimeout::parse("7")?;
+            Ok(())
+        })?;
+        assert_eq!(bench.timeouts.timeout(0), 7_000);
+        let account = bench.send()?;
+        assert!(!account.token.is_none() && !bench.deadlines()?.is_asleep());
+        bench.deadlines()?.leave(&account);
+        Ok(())
+    }
+
+    #[test]
+    fn lost_and_found() -> Result {
+        let bench = Bench::new()?;
+        let deadlines = bench.deadlines()?;
+        assert!(deadlines.is_asleep());
+        let (one, two) = (bench.send()?, bench.send()?);
+        assert!(!deadlines.is_asleep());
+        assert!(wait_for(|| deadlines.is_lost()));
+        assert!(wait_for(|| bench.counts() == [0, 2, 2, 1, 0]));
+        // It waits: requests are submitted all the same.
+        let mut queued = Account::new(0, Priority::Regular);
+        assert!(!deadlines.is_failing() && deadlines.submits(&mut queued));
+        deadlines.leave(&one);
+        assert!(!deadlines.is_lost());
+        assert_eq!(bench.counts(), [0, 2, 2, 1, 1]);
+        deadlines.leave(&two);
+        deadlines.leave(&queued);
+        assert!(wait_for(|| deadlines.is_asleep()));
+        assert_eq!(bench.counts(), [0, 2, 2, 1, 1]);
+        // What they took is known.
+        assert!(bench.timeouts.estimate() >= 1_000);
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_queued_for_a_lost_client_fails() -> Result {
+        let bench = Bench::new()?;
+        let deadlines = bench.deadlines()?;
+        deadlines.set_fails(true);
+        let sent = bench.send()?;
+        let mut queued = Account::new(0, Priority::Regular);
+        assert!(!deadlines.is_failing());
+        assert!(wait_for(|| deadlines.is_failing()));
+        assert!(!deadlines.submits(&mut queued) && queued.refused);
+        // That it ends says nothing of the device.
+        deadlines.leave(&queued);
+        assert!(deadlines.is_failing());
+        deadlines.leave(&sent);
+        assert!(!deadlines.is_failing());
+        assert!(wait_for(|| deadlines.is_asleep()));
+        Ok(())
+    }
+
+    #[test]
+    fn a_sign_of_life_gives_time() -> Result {
+        let bench = Bench::new()?;
+        let deadlines = bench.deadlines()?;
+        bench.timeouts.change(|terms| {
+            terms.initial = AtInitial::parse("2")?;
+            terms.min = AtMin::parse("2")?;
+            terms.extra = AtExtra::parse("3")?;
+            Ok(())
+        })?;
+        deadlines.follow();
+        let sent = bench.send()?;
+        // Another request was served by the same device.
+        fsleep(Delta::from_millis(600));
+        bench.target.note_life(misc::millis());
+        assert!(wait_for(|| bench.counts() == [1, 0, 0, 0, 0]));
+        // It got three seconds more; then there is no sign any more.
+        fsleep(Delta::from_millis(1_000));
+        assert!(!deadlines.is_lost());
+        assert!(wait_for(|| deadlines.is_lost()));
+        assert_eq!(bench.counts(), [1, 1, 1, 1, 0]);
+        // Somebody else's request is a sign of life for all.
+        bench.target.note_life(misc::millis());
+        assert!(wait_for(|| !deadlines.is_lost()));
+        deadlines.leave(&sent);
+        Ok(())
+    }
+}

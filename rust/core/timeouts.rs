@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! How long the requests of a service take, and how long they may.
+//!
+//! # Vocabulary
+//!
+//! - *Service time*: from a request's arrival at the service to its end, without what the network takes.
+//! - *Withheld* time: the part of it for which a policy kept the request on purpose.
+//! - *Estimate*: what the worst service time is taken to be now, of each partition.
+//! - *Timeout*: how long a request may take; it follows from the estimate and from the terms.
+//! - *Terms*: what an administrator has set ([`crate::sched::timeouts`]).
+//!
+//! Durations are in milliseconds, instants in milliseconds of the coarse clock ([`misc::millis`]).
+//!
+//! # Locking
+//!
+//! A history has a spinlock, taken only for samples that change something; the terms have one, which may be
+//! taken inside it. Both are taken with interrupts off, and nothing else is taken inside them.
+
+use core::fmt::Write;
+
+use kernel::{
+    new_spinlock_irq,
+    prelude::*,
+    sync::{Arc, SpinLockIrq},
+};
+
+use super::errno;
+use crate::{
+    sched::{
+        error,
+        timeouts::{
+            report::Clock,
+            terms::{AtCountPolicyDelay, Terms},
+        },
+    },
+    sys::{
+        atomic::{Counter, Hint},
+        misc,
+    },
+};
+
+mod history;
+
+pub(crate) use history::History;
+
+/// What is counted of deadlines.
+pub(crate) struct Counts {
+    /// Early replies: deadlines that were moved in time.
+    pub(crate) early_sent: Counter,
+    /// Early replies that would not have helped.
+    pub(crate) early_refused: Counter,
+    /// Early replies after the deadline.
+    pub(crate) early_late: Counter,
+    /// Requests whose deadline passed.
+    pub(crate) timeouts: Counter,
+    /// Clients that were lost.
+    pub(crate) lost: Counter,
+    /// Clients that were found again.
+    pub(crate) found: Counter,
+    /// For how long policies have withheld requests, ms.
+    pub(crate) withheld_ms: Counter,
+}
+
+/// Number of counters.
+const COUNTS: usize = 7;
+
+impl Counts {
+    const fn new() -> Self {
+        Self {
+            early_sent: Counter::new(),
+            early_refused: Counter::new(),
+            early_late: Counter::new(),
+            timeouts: Counter::new(),
+            lost: Counter::new(),
+            found: Counter::new(),
+            withheld_ms: Counter::new(),
+        }
+    }
+
+    /// All of them, by name.
+    fn all(&self) -> [(&'static str, &Counter); COUNTS] {
+        [
+            ("early_sent", &self.early_sent),
+            ("early_refused", &self.early_refused),
+            ("early_late", &self.early_late),
+            ("timeouts", &self.timeouts),
+            ("lost", &self.lost),
+            ("found", &self.found),
+            ("withheld_ms", &self.withheld_ms),
+        ]
+    }
+}
+
+/// The timeouts of a service.
+#[pin_data]
+pub(crate) struct Timeouts {
+    #[pin]
+    terms: SpinLockIrq<Terms>,
+    /// 1: withheld time counts as service time.
+    count_policy_delay: Hint,
+    /// Of each partition.
+    histories: KVec<Pin<KBox<History>>>,
+    counts: Counts,
+    /// What was counted when the counters were last reset.
+    base: [Hint; COUNTS],
+}
+
+impl Timeouts {
+    /// Those of a service with `partitions` partitions that has not served anything.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(partitions: u16) -> Result<Arc<Self>> {
+        let mut histories = KVec::with_capacity(partitions.into(), GFP_KERNEL)?;
+        for _ in 0..partitions {
+            histories.push(KBox::pin_init(History::new(), GFP_KERNEL)?, GFP_KERNEL)?;
+        }
+        let timeouts = Arc::pin_init(
+            pin_init!(Self {
+                terms <- new_spinlock_irq!(Terms::default(), "nrs_terms"),
+                count_policy_delay: Hint::new(0),
+                histories,
+                counts: Counts::new(),
+                base: [const { Hint::new(0) }; COUNTS],
+            }),
+            GFP_KERNEL,
+        )?;
+        timeouts.follow();
+        Ok(timeouts)
+    }
+
+    /// What an administrator has set. Any context.
+    pub(crate) fn terms(&self) -> Terms {
+        *self.terms.lock()
+    }
+
+    /// Changes the terms; they are in effect at once.
+    ///
+    /// # Errors
+    ///
+    /// What `f` refuses; `EINVAL`: they do not go together. Nothing is changed then.
+    pub(crate) fn change(&self, f: impl FnOnce(&mut Terms) -> error::Result) -> Result {
+        let change = || {
+            let mut terms = self.terms.lock();
+            let mut new = *terms;
+            f(&mut new)?;
+            new.check()?;
+            self.set(&mut terms, new);
+            Ok(())
+        };
+        // What is refused is printed without the lock.
+        change().map_err(errno)?;
+        self.follow();
+        Ok(())
+    }
+
+    /// Takes over the terms of `other`.
+    pub(crate) fn adopt(&self, other: &Self) {
+        let terms = other.terms();
+        self.set(&mut self.terms.lock(), terms);
+        self.follow();
+    }
+
+    /// Sets the terms, and what is read without their lock.
+    fn set(&self, terms: &mut Terms, new: Terms) {
+        *terms = new;
+        let counted = new.count_policy_delay == AtCountPolicyDelay::On;
+        self.count_policy_delay.set(counted.into());
+    }
+
+    /// Has everything follow the terms.
+    fn follow(&self) {
+        for history in &self.histories {
+            history.follow(|| self.terms());
+        }
+    }
+
+    fn history(&self, partition: u16) -> Option<&History> {
+        let history = self.histories.get(usize::from(partition))?;
+        Some(&**history)
+    }
+
+    /// A request of `partition` was served within `service` ms. Any context.
+    #[cfg(CONFIG_KUNIT = "y")]
+    pub(crate) fn measured(&self, partition: u16, service: u32) {
+        self.measured_at(partition, service, misc::millis());
+    }
+
+    /// The same at `now`, for whoever knows it.
+    pub(crate) fn measured_at(&self, partition: u16, service: u32, now: u64) {
+        if let Some(history) = self.history(partition) {
+            if history.is_news(service, now) {
+                history.learn(service, || self.terms());
+            }
+        }
+    }
+
+    /// All partitions are told that requests take `service` ms, by one that has not ended yet. Any context.
+    pub(crate) fn expect(&self, service: u32) {
+        let now = misc::millis();
+        for history in &self.histories {
+            if service != 0 && history.is_news(service, now) {
+                history.learn(service, || self.terms());
+            }
+        }
+    }
+
+    /// The estimate, the largest of all partitions, ms. Any context.
+    pub(crate) fn estimate(&self) -> u32 {
+        let now = misc::millis();
+        let each = self.histories.iter().map(|history| {
+            if history.is_old(now) {
+                history.follow(|| self.terms());
+            }
+            history.estimate()
+        });
+        each.max().unwrap_or(0)
+    }
+
+    /// How long requests of `partition` are taken to take, and how long they may, ms; without the latter
+    /// there are no deadlines.
+    pub(crate) fn of(&self, partition: u16) -> (u32, Option<u32>) {
+        let Some(history) = self.history(partition) else {
+            return (0, None);
+        };
+        let timeout = Some(history.timeout()).filter(|timeout| *timeout != 0);
+        (history.estimate(), timeout)
+    }
+
+    /// How long requests of `partition` may take, ms; 0: there are no deadlines.
+    #[cfg(CONFIG_KUNIT = "y")]
+    pub(crate) fn timeout(&self, partition: u16) -> u32 {
+        self.history(partition).map_or(0, History::timeout)
+    }
+
+    /// Counts a request that was queued for `waited` ms, `withheld` of them on purpose; returns how much of
+    /// that is service time.
+    pub(crate) fn queued(&self, waited: u32, withheld: u32) -> u32 {
+        if withheld == 0 {
+            return waited;
+        }
+        self.counts.withheld_ms.count(withheld.into());
+        if self.count_policy_delay.get() == 0 {
+            waited.saturating_sub(withheld)
+        } else {
+            waited
+        }
+    }
+
+    /// The counters.
+    pub(crate) fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Sets the counters to zero.
+    pub(crate) fn reset(&self) {
+        for ((_, counter), base) in self.counts.all().iter().zip(&self.base) {
+            base.set(counter.get());
+        }
+    }
+
+    /// Writes the counters, YAML.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC`: what `out` cannot take.
+    pub(crate) fn write_counts(&self, out: &mut dyn Write) -> Result {
+        for ((name, counter), base) in self.counts.all().iter().zip(&self.base) {
+            let count = counter.get().wrapping_sub(base.get());
+            writeln!(out, "{name}: {count}").map_err(|_| ENOSPC)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the estimates, a line for each partition, in Lustre's format.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC`: what `out` cannot take.
+    pub(crate) fn write(&self, out: &mut dyn Write) -> Result {
+        let seen = self.histories.iter();
+        let seen = seen.map(|history| history.seen(|| self.terms()));
+        clock()
+            .write_service(&mut &mut *out, &self.terms(), seen)
+            .map_err(|_| ENOSPC)
+    }
+}
+
+/// What it takes to show instants.
+pub(crate) fn clock() -> Clock {
+    let now = misc::millis();
+    Clock {
+        now,
+        offset: misc::wall_millis().saturating_sub(now),
+    }
+}

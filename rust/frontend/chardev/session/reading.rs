@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What is read of a session: first what cannot wait, then what is to be served.
+//!
+//! # Vocabulary
+//!
+//! - *Item*: what one record is made of ([`Item`]).
+//!
+//! ```text
+//!   early replies, the most urgent first ──┐
+//!   the end of a recovery ─────────────────┼──▶ take ──▶ copied
+//!   requests that are ready, in order ─────┘      ▲         │ nobody was told
+//!                                                 └─────────┘
+//! ```
+
+use kernel::prelude::*;
+
+use super::{
+    early::{Told, TOLD},
+    table::Inner,
+    Queued, Session, CHUNK, PASSED,
+};
+use crate::{
+    frontend::chardev::wire,
+    sched::timeouts::terms::Terms,
+    sys::{
+        chardev::boxed::{BoxFifo, Boxed},
+        misc,
+    },
+};
+
+/// What was taken to be read.
+pub(crate) struct Taken {
+    early: core::iter::Flatten<core::array::IntoIter<Option<Told>, TOLD>>,
+    recovered: Option<wire::Recovered>,
+    ready: BoxFifo<Queued>,
+    /// The estimate when it was taken, ms.
+    estimate: u32,
+}
+
+/// One thing that was taken to be read.
+pub(crate) enum Item {
+    /// An early reply.
+    Early(Told),
+    /// The end of a recovery.
+    Recovered(wire::Recovered),
+    /// A request that is to be served now.
+    Request(Boxed<Queued>, wire::Released),
+}
+
+impl Taken {
+    /// The next one, if it is there.
+    pub(crate) fn next(&mut self) -> Option<Item> {
+        if let Some(told) = self.early.next() {
+            return Some(Item::Early(told));
+        }
+        if let Some(recovered) = self.recovered.take() {
+            return Some(Item::Recovered(recovered));
+        }
+        let boxed = self.ready.pop()?;
+        let record = self.record(&boxed);
+        Some(Item::Request(boxed, record))
+    }
+
+    /// A request as the reader sees it.
+    fn record(&self, boxed: &Boxed<Queued>) -> wire::Released {
+        let account = boxed.account();
+        let (wait, mut flags) = match boxed.arrival() {
+            0 => (0, wire::RELEASED_PASSED),
+            since => (
+                misc::now().saturating_sub(since),
+                if account.slot {
+                    0
+                } else {
+                    wire::RELEASED_FORCED
+                },
+            ),
+        };
+        let Queued {
+            session,
+            cookie,
+            urgent,
+            left,
+        } = boxed.value();
+        let version = session.terms.version;
+        let left = left.get();
+        if left == PASSED {
+            flags |= wire::RELEASED_EXPIRED;
+        }
+        let mut record = wire::Released::new(*cookie, wait, flags);
+        if version >= wire::VERSION_ORDER {
+            record.credits = session.concurrency.credits(urgent.get() != 0);
+            record.fan_out = session.concurrency.fan_out();
+        }
+        if version >= wire::VERSION_EARLY {
+            record.estimate_ms = self.estimate;
+            record.left_ms = u32::try_from(left).unwrap_or(0);
+        } else {
+            record.header.size = wire::Released::FIRST as u16;
+        }
+        record
+    }
+}
+
+impl Item {
+    /// Its bytes, in `room`; as many as the record says.
+    pub(crate) fn encode<'a>(&self, room: &'a mut [u8; wire::Released::SIZE]) -> &'a [u8] {
+        use wire::Field;
+        let size = match self {
+            Self::Early(told) => {
+                let _ = told.record.put(room);
+                told.record.header.size
+            }
+            Self::Recovered(record) => {
+                let _ = record.put(room);
+                record.header.size
+            }
+            Self::Request(_, record) => {
+                let _ = record.put(room);
+                record.header.size
+            }
+        };
+        room.get(..size.into()).unwrap_or(&[])
+    }
+}
+
+impl Inner {
+    /// Whether there is something to read.
+    fn is_readable(&self) -> bool {
+        !self.ready.is_empty() || self.deadlines.is_readable()
+    }
+
+    /// Takes up to `max` requests that are ready.
+    fn take_ready(&mut self, max: u32) -> BoxFifo<Queued> {
+        let mut taken = BoxFifo::new();
+        for _ in 0..max {
+            let Some(boxed) = self.ready.pop() else {
+                break;
+            };
+            // Known from now on: the reader may complete it before this call returns.
+            if let Some(entry) = self.released_mut(&boxed.value().cookie) {
+                entry.read = true;
+                let entry = *entry;
+                self.running = self.running.wrapping_add(1);
+                let urgent = self.peers.is_urgent(&entry.peer);
+                boxed.value().urgent.set(urgent.into());
+                let left = self.left(&entry).map_or(PASSED, u64::from);
+                boxed.value().left.set(left);
+            }
+            taken.push(boxed);
+        }
+        taken
+    }
+}
+
+impl Session {
+    /// Takes up to `max` things to read, at most [`CHUNK`]. Waits for one unless `nonblocking`; there may be none
+    /// all the same, when an early reply is too late and its clock not there yet.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN`: none, and `nonblocking`. `ERESTARTSYS`: a signal came while waiting.
+    pub(crate) fn take(&self, max: u32, nonblocking: bool) -> Result<Taken> {
+        let timeouts = self.service.timeouts();
+        let (estimate, terms) = if self.terms.version >= wire::VERSION_EARLY {
+            (timeouts.estimate(), timeouts.terms())
+        } else {
+            (0, Terms::default())
+        };
+        let max = max.min(CHUNK);
+        let mut inner = self.inner.lock();
+        while !inner.is_readable() {
+            if nonblocking {
+                return Err(EAGAIN);
+            }
+            let signal = self.readable.wait_interruptible(&mut inner);
+            // Who was woken for something takes it, or nobody else would.
+            if signal && !inner.is_readable() {
+                return Err(ERESTARTSYS);
+            }
+        }
+        let early = inner.take_told(max, estimate, &terms);
+        let sent = early.iter().flatten().count() as u32;
+        let mut left = max.saturating_sub(sent);
+        let mut recovered = None;
+        if left > 0 {
+            recovered = inner.deadlines.window.take();
+            left = left.saturating_sub(recovered.is_some().into());
+        }
+        let ready = inner.take_ready(left);
+        let more = inner.is_readable();
+        drop(inner);
+        if sent > 0 {
+            self.count_sent(sent.into());
+        }
+        if more {
+            self.readable.notify_one();
+        }
+        Ok(Taken {
+            early: early.into_iter().flatten(),
+            recovered,
+            ready,
+            estimate,
+        })
+    }
+
+    /// Counts `n` early replies that were read, wrapping.
+    fn count_sent(&self, n: u64) {
+        self.counters.early_sent.count(n);
+        self.service.timeouts().counts().early_sent.count(n);
+    }
+
+    /// Puts back `first` and the rest of `taken`: nobody was told of them.
+    pub(crate) fn put_back(&self, first: Item, mut taken: Taken) {
+        let (mut back, mut gone) = (BoxFifo::new(), BoxFifo::new());
+        let mut early = 0u64;
+        let mut next = Some(first);
+        let mut inner = self.inner.lock();
+        while let Some(item) = next {
+            match item {
+                Item::Early(told) => {
+                    inner.put_back_told(&told);
+                    early = early.wrapping_add(1);
+                }
+                Item::Recovered(record) => inner.deadlines.window.put_back(record),
+                Item::Request(boxed, _) => {
+                    let known = match inner.released_mut(&boxed.value().cookie) {
+                        Some(entry) => core::mem::replace(&mut entry.read, false),
+                        None => false,
+                    };
+                    if known {
+                        inner.running = inner.running.wrapping_sub(1);
+                        back.push(boxed);
+                    } else {
+                        // Somebody guessed its cookie and completed it.
+                        gone.push(boxed);
+                    }
+                }
+            }
+            next = taken.next();
+        }
+        back.append(&mut inner.ready);
+        inner.ready.append(&mut back);
+        let some = inner.is_readable();
+        drop(inner);
+        drop(gone);
+        if early > 0 {
+            self.count_sent(0u64.wrapping_sub(early));
+        }
+        if some {
+            self.readable.notify_one();
+        }
+    }
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! How a session's clients come back after the server was restarted.
+//!
+//! # Vocabulary
+//!
+//! - *Window*: from the first report of a client that is back until all that may be expected are.
+//!
+//! ```text
+//!   nothing ── report ──▶ open ── its end, told by a record ──▶ nothing
+//!                         │  ▲
+//!                         └──┘ report: the end moves with the largest timeout
+//! ```
+
+use kernel::prelude::*;
+
+use super::{early::now, Session};
+use crate::{
+    frontend::chardev::{about, wire},
+    sched::timeouts::{recovery::Recovery, terms::Terms},
+};
+
+/// The window of a session.
+pub(super) struct Window {
+    recovery: Recovery,
+    /// It is open, and its end was not noticed.
+    open: bool,
+    /// The end of one that nobody was told of.
+    ended: Option<wire::Recovered>,
+}
+
+impl Window {
+    /// None.
+    pub(super) const fn new() -> Self {
+        Self {
+            recovery: Recovery::new(),
+            open: false,
+            ended: None,
+        }
+    }
+
+    /// A client that waits for `timeout` ms is back at `now`; returns when the window ends.
+    fn join(&mut self, now: u64, timeout: u32, terms: &Terms) -> u64 {
+        // The clock may not have seen its end yet.
+        self.close(now);
+        if !self.open {
+            self.recovery = Recovery::new();
+            self.recovery.begin(now, terms);
+            self.open = true;
+        }
+        self.recovery.join(now, timeout, terms)
+    }
+
+    /// Closes it if it is over at `now`; whether it was.
+    pub(super) fn close(&mut self, now: u64) -> bool {
+        let over = self.open && self.recovery.is_over(now);
+        if over {
+            let (clients, largest) = (self.recovery.clients(), self.recovery.largest());
+            self.ended = Some(wire::Recovered::new(clients, largest));
+            self.open = false;
+        }
+        over
+    }
+
+    /// When it ends, if it is open.
+    pub(super) fn ends(&self) -> Option<u64> {
+        self.open.then(|| self.recovery.ends())
+    }
+
+    /// What an early reply grants while it is open at `now`, ms.
+    pub(super) fn extra(&self, terms: &Terms, now: u64) -> Option<u32> {
+        let open = self.open && !self.recovery.is_over(now);
+        open.then(|| self.recovery.extra(terms))
+    }
+
+    /// Whether there is the end of one to be read.
+    pub(super) fn is_readable(&self) -> bool {
+        self.ended.is_some()
+    }
+
+    /// Takes the end of one, to be read.
+    pub(super) fn take(&mut self) -> Option<wire::Recovered> {
+        self.ended.take()
+    }
+
+    /// Puts it back, unless there is a newer one.
+    pub(super) fn put_back(&mut self, ended: wire::Recovered) {
+        self.ended.get_or_insert(ended);
+    }
+}
+
+impl Session {
+    /// A client is back.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL`: malformed, or the file speaks a version without this.
+    pub(crate) fn reconnect(&self, record: &wire::Reconnect) -> Result {
+        if record.header.flags != 0 || self.terms.version < wire::VERSION_EARLY {
+            return Err(EINVAL);
+        }
+        about::nid_of(
+            record.net,
+            record.address_len,
+            record.net_number,
+            &record.address,
+        )?;
+        let terms = self.service.timeouts().terms();
+        let mut inner = self.inner.lock();
+        let deadlines = &mut inner.deadlines;
+        let ends = deadlines.window.join(now(), record.timeout_ms, &terms);
+        deadlines.look_at(ends);
+        let readable = deadlines.window.is_readable();
+        drop(inner);
+        self.counters.reconnected.count(1);
+        if readable {
+            self.readable.notify_one();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! KUnit suite of deadlines, early replies and recovery.
+
+use super::*;
+use crate::sched::timeouts::terms::{
+    AtEarlyMargin, AtExtra, AtFactor, AtHistory, AtIncrement, AtInitial, AtMax, AtMin,
+};
+
+impl Bench {
+    /// On a service whose estimate is a second, and where requests get `max` seconds, in steps of a second.
+    fn quick(name: &CStr, max: u32) -> Result<Self> {
+        let bench = Self::new(name, 2, 1000)?;
+        bench.attachment.service().timeouts().change(|terms| {
+            terms.min = AtMin::new(1).unwrap_or_default();
+            terms.max = AtMax::new(max).unwrap_or_default();
+            terms.initial = AtInitial::new(1).unwrap_or_default();
+            terms.extra = AtExtra::new(1).unwrap_or_default();
+            terms.early_margin = AtEarlyMargin::new(1).unwrap_or_default();
+            terms.factor = AtFactor::new(100).unwrap_or_default();
+            terms.increment = AtIncrement::new(0).unwrap_or_default();
+            terms.history = AtHistory::new(3600).unwrap_or_default();
+            Ok(())
+        })?;
+        Ok(bench)
+    }
+
+    /// Brings request `cookie`, whose client waits for `timeout` ms and has waited for `elapsed` of them.
+    fn bring_for(&self, cookie: u64, timeout: u32, elapsed: u32) -> Result {
+        let mut request = wire::Request::new(cookie);
+        (request.timeout_ms, request.elapsed_ms) = (timeout, elapsed);
+        self.told(self.session.request(&request, true))
+    }
+
+    /// The next thing to read, within five seconds.
+    fn item(&self) -> Option<Item> {
+        for _ in 0..5000 {
+            if let Ok(mut taken) = self.session.take(1, true) {
+                if let Some(item) = taken.next() {
+                    return Some(item);
+                }
+            }
+            fsleep(Delta::from_millis(1));
+        }
+        None
+    }
+
+    /// The next early reply: request, timeout, flags.
+    fn early(&self) -> Option<(u64, u32, u32)> {
+        match self.item()? {
+            Item::Early(told) => {
+                let record = told.record;
+                Some((record.cookie, record.timeout_ms, record.header.flags))
+            }
+            _ => None,
+        }
+    }
+
+    /// Reads the next request that is to be served.
+    fn released(&self) -> Option<wire::Released> {
+        match self.item()? {
+            Item::Request(_, record) => Some(record),
+            _ => None,
+        }
+    }
+
+    /// Early replies read, refused, late, and requests expired.
+    fn counts(&self) -> (u64, u64, u64, u64) {
+        let stats = self.session.stats();
+        (
+            stats.early_sent,
+            stats.early_refused,
+            stats.early_late,
+            stats.expired,
+        )
+    }
+}
+
+fn near(ms: u32, wanted: u32) -> bool {
+    // The machine may be busy; a tick is 10 ms at most.
+    (wanted.saturating_sub(12)..wanted + 400).contains(&ms)
+}
+
+#[kunit_tests(nrs_chardev_early)]
+mod deadlines {
+    use super::*;
+
+    #[test]
+    fn a_timeout_under_the_estimate_is_told_at_once() -> Result {
+        let bench = Bench::new(c"kunit-early", 2, 64)?;
+        bench.bring_for(1, 9_999, 0)?;
+        let early = bench.early();
+        let released = bench.released();
+        bench.bring_for(2, 10_000, 0)?;
+        let counts = bench.counts();
+        bench.complete(1)?;
+        let second = bench.released();
+        let closed = bench.close();
+        // 10 s * 125 % + 5 s.
+        assert!(early == Some((1, 17_500, wire::EARLY_AT_ONCE)));
+        assert!(
+            released.is_some_and(|r| r.header.flags & wire::RELEASED_EXPIRED == 0
+                && r.estimate_ms == 10_000
+                && near(r.left_ms, 17_500 - 380))
+        );
+        assert!(counts == (1, 0, 0, 0) && closed);
+        assert!(second.is_some_and(|r| r.cookie == 2));
+        Ok(())
+    }
+
+    #[test]
+    fn early_replies_come_until_the_limit() -> Result {
+        let bench = Bench::quick(c"kunit-early", 3)?;
+        bench.bring_for(1, 0, 0)?;
+        bench.bring_for(2, 1000, 0)?;
+        let first = bench.released();
+        let replies = [bench.early(), bench.early(), bench.early(), bench.early()];
+        // Nothing is granted any more.
+        for _ in 0..200 {
+            if bench.counts().3 == 1 {
+                break;
+            }
+            fsleep(Delta::from_millis(10));
+        }
+        let counts = bench.counts();
+        bench.complete(1)?;
+        let second = bench.released();
+        let closed = bench.close();
+        assert!(first.is_some_and(|r| r.cookie == 1 && r.left_ms == 0));
+        let steps = [1500, 2000, 2500, 3000];
+        let fits = replies.iter().zip(steps).all(|(reply, step)| {
+            reply.is_some_and(|(cookie, timeout, flags)| {
+                cookie == 2 && flags == 0 && near(timeout, step) && timeout <= 3000
+            })
+        });
+        assert!(fits && counts == (4, 1, 0, 1) && closed);
+        let flags = second.map(|r| (r.cookie, r.header.flags, r.left_ms));
+        assert!(flags == Some((2, wire::RELEASED_EXPIRED, 0)));
+        Ok(())
+    }
+
+    #[test]
+    fn what_nobody_reads_is_late_and_bounded() -> Result {
+        let bench = Bench::quick(c"kunit-early", 600)?;
+        for cookie in 1..=200 {
+            bench.bring_for(cookie, 700, 0)?;
+        }
+        fsleep(Delta::from_millis(1000));
+        let counts = bench.counts();
+        let mut others = 0;
+        let mut expired = 0;
+        for _ in 0..200 {
+            match bench.item() {
+                Some(Item::Request(_, record)) => {
+                    let flag = record.header.flags & wire::RELEASED_EXPIRED;
+                    expired += u32::from(flag != 0);
+                    bench.complete(record.cookie)?;
+                }
+                _ => others += 1,
+            }
+        }
+        let closed = bench.close();
+        assert!(counts == (0, 0, 200, 200) && others == 0 && expired == 200 && closed);
+        Ok(())
+    }
+
+    #[test]
+    fn the_server_may_say_that_it_is_busy() -> Result {
+        let bench = Bench::quick(c"kunit-early", 600)?;
+        let busy = |cookie, ms| bench.session.busy(&wire::Busy::new(cookie, ms));
+        bench.bring_for(1, 1500, 0)?;
+        bench.bring_for(2, 0, 0)?;
+        let unread = busy(1, 5000);
+        let first = bench.released();
+        let wrong = [busy(1, 0), busy(1, wire::LEASE_MAX + 1), busy(1, u32::MAX)];
+        let moved = busy(1, 5000).is_ok() && busy(1, 6000).is_ok();
+        // One event, however often it is said.
+        let early = bench.early();
+        let shorter = busy(1, 10);
+        // Its lease moves with it.
+        bench.session.reclaim(0, misc::now() + LEASE);
+        let kept = bench.session.stats().reclaimed;
+        bench.session.reclaim(0, misc::now() + LEASE + 7000 * MS);
+        let ended = bench.session.stats().reclaimed;
+        bench.complete(1)?;
+        let gone = busy(1, 5000);
+        // Without a deadline only the lease moves.
+        let second = bench.released();
+        let plain = busy(2, 5000);
+        let nothing = bench.session.take(1, true).err();
+        let counts = bench.counts();
+        let closed = bench.close();
+        assert!(unread == Err(ENOENT) && gone == Err(ENOENT) && wrong == [Err(EINVAL); 3]);
+        assert!(first.is_some() && second.is_some() && moved && shorter.is_ok() && plain.is_ok());
+        assert!(early.is_some_and(|(cookie, timeout, flags)| {
+            cookie == 1 && near(timeout, 6000) && flags == wire::EARLY_BUSY
+        }));
+        assert!((kept, ended) == (0, 1) && nothing == Some(EAGAIN));
+        assert!(counts == (1, 1, 0, 0) && closed);
+        Ok(())
+    }
+
+    #[test]
+    fn what_was_not_told_is_told_again() -> Result {
+        let bench = Bench::new(c"kunit-early", 65, 64)?;
+        bench.bring_for(1, 1000, 0)?;
+        bench.bring_for(2, 2000, 0)?;
+        let mut taken = bench.session.take(8, true)?;
+        if let Some(item) = taken.next() {
+            bench.session.put_back(item, taken);
+        }
+        let again = [bench.early(), bench.early()];
+        let released = [bench.released(), bench.released()];
+        let closed = bench.close();
+        let cookies = again.map(|early| early.map(|(cookie, timeout, _)| (cookie, timeout)));
+        assert!(cookies == [Some((1, 17_500)), Some((2, 17_500))]);
+        assert!(released.map(|r| r.map(|r| r.cookie)) == [Some(1), Some(2)] && closed);
+        Ok(())
+    }
+
+    #[test]
+    fn what_arrived_long_ago_has_expired() -> Result {
+        let bench = Bench::new(c"kunit-early", 65, 64)?;
+        let cases = [
+            (1, 1, 1),
+            (2, u32::MAX, u32::MAX),
+            (3, 5, u32::MAX),
+            (4, u32::MAX, 0),
+            (5, 0, u32::MAX),
+        ];
+        for (cookie, timeout, elapsed) in cases {
+            bench.bring_for(cookie, timeout, elapsed)?;
+        }
+        let counts = bench.counts();
+        let seen = bench.read().map(|record| {
+            record.map(|r| {
+                (
+                    r.header.flags & wire::RELEASED_EXPIRED != 0,
+                    r.left_ms > 1 << 31,
+                )
+            })
+        });
+        let closed = bench.close();
+        let (gone, long, none) = (
+            Some((true, false)),
+            Some((false, true)),
+            Some((false, false)),
+        );
+        assert!(seen == [gone, gone, gone, long, none, None, None, None]);
+        assert!(counts == (0, 0, 0, 3) && closed);
+        Ok(())
+    }
+
+    #[test]
+    fn the_window_follows_the_largest_timeout() -> Result {
+        let bench = Bench::quick(c"kunit-early", 600)?;
+        let join = |ms| bench.session.reconnect(&wire::Reconnect::new(ms));
+        let begun = misc::now();
+        join(1000)?;
+        join(2500)?;
+        join(0)?;
+        join(500)?;
+        let mut wrong = wire::Reconnect::new(1);
+        wrong.address_len = 5;
+        let wrong = bench.session.reconnect(&wrong);
+        let item = bench.item();
+        let lasted = (misc::now() - begun) / MS;
+        let nothing = bench.session.take(1, true).err();
+        let reconnected = bench.session.stats().reconnected;
+        let closed = bench.close();
+        assert!(matches!(
+            item,
+            Some(Item::Recovered(r)) if (r.clients, r.largest_ms) == (4, 2500)
+        ));
+        assert!(near(lasted as u32, 2500) && wrong == Err(EINVAL));
+        assert!(nothing == Some(EAGAIN) && reconnected == 4 && closed);
+        Ok(())
+    }
+
+    #[test]
+    fn earlier_versions_know_no_deadlines() -> Result {
+        let name = c"kunit-early";
+        let attachment = registry::attach_user(name, CString::try_from(c"old")?)?;
+        let terms = Terms {
+            may_pass: true,
+            lease_ns: 0,
+            limit: 64,
+            version: 3,
+        };
+        let session = Session::new(&attachment, terms)?;
+        let bench = Bench {
+            session,
+            attachment,
+        };
+        let refused = [
+            bench.bring_for(1, 1, 0),
+            bench.bring_for(1, 0, 1),
+            bench.session.busy(&wire::Busy::new(1, 1)),
+            bench.session.reconnect(&wire::Reconnect::new(1)),
+        ];
+        bench.bring_for(1, 0, 0)?;
+        let released = bench.released();
+        let max = bench.session.record_max();
+        let closed = bench.close();
+        assert!(refused == [Err(EINVAL); 4] && max == 32 && closed);
+        let record = released.map(|r| (r.header.size, r.estimate_ms, r.left_ms));
+        assert!(record == Some((32, 0, 0)));
+        Ok(())
+    }
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Records as they are made: of their type and size, and with nothing that was not said.
+
+use super::{
+    Busy, Completion, Early, Header, Promotion, Reconnect, Recovered, Released, Request, ID_ABSENT,
+    NET_NONE, TYPE_BUSY, TYPE_COMPLETION, TYPE_EARLY, TYPE_PROMOTE, TYPE_RECONNECT, TYPE_RECOVERED,
+    TYPE_RELEASED, TYPE_REQUEST,
+};
+
+impl Request {
+    /// A request without any attribute.
+    pub const fn new(cookie: u64) -> Self {
+        Self {
+            header: Header {
+                kind: TYPE_REQUEST,
+                size: Self::SIZE as u16,
+                flags: 0,
+            },
+            cookie,
+            object: 0,
+            offset: 0,
+            length: 0,
+            charge: 0,
+            opcode: 0,
+            uid: ID_ABSENT,
+            gid: ID_ABSENT,
+            projid: ID_ABSENT,
+            nodemap: ID_ABSENT,
+            net: NET_NONE,
+            address_len: 0,
+            net_number: 0,
+            address: [0; 16],
+            jobid: [0; 32],
+            stream: 0,
+            predecessor: [0; 8],
+            job_size: 0,
+            target: 0,
+            timeout_ms: 0,
+            elapsed_ms: 0,
+        }
+    }
+}
+
+impl Promotion {
+    /// Moves request `cookie` to high priority.
+    pub const fn new(cookie: u64) -> Self {
+        Self {
+            header: Header {
+                kind: TYPE_PROMOTE,
+                size: Self::SIZE as u16,
+                flags: 0,
+            },
+            cookie,
+        }
+    }
+}
+
+impl Completion {
+    /// The end of request `cookie`.
+    pub const fn new(cookie: u64, status: u32, bytes: u64) -> Self {
+        Self {
+            header: Header {
+                kind: TYPE_COMPLETION,
+                size: Self::SIZE as u16,
+                flags: 0,
+            },
+            cookie,
+            status,
+            reserved: 0,
+            bytes,
+        }
+    }
+}
+
+impl Released {
+    /// Request `cookie` is to be served.
+    pub const fn new(cookie: u64, wait_ns: u64, flags: u32) -> Self {
+        Self {
+            header: Header {
+                kind: TYPE_RELEASED,
+                size: Self::SIZE as u16,
+                flags,
+            },
+            cookie,
+            wait_ns,
+            credits: 0,
+            fan_out: 0,
+            estimate_ms: 0,
+            left_ms: 0,
+        }
+    }
+}
+
+impl Early {
+    /// The client of request `cookie` is to wait for `timeout_ms` in all.
+    pub const fn new(cookie: u64, timeout_ms: u32, estimate_ms: u32, flags: u32) -> Self {
+        Self {
+            header: Header {
+                kind: TYPE_EARLY,
+                size: Self::SIZE as u16,
+                flags,
+            },
+            cookie,
+            timeout_ms,
+            estimate_ms,
+        }
+    }
+}
+
+impl Recovered {
+    /// The end of a recovery in which `clients` came back.
+    pub const fn new(clients: u32, largest_ms: u32) -> Self {
+        Self {
+            header: Header {
+                kind: TYPE_RECOVERED,
+                size: Self::SIZE as u16,
+                flags: 0,
+            },
+            clients,
+            largest_ms,
+        }
+    }
+}
+
+impl Busy {
+    /// Request `cookie` takes `extra_ms` longer, from now.
+    pub const fn new(cookie: u64, extra_ms: u32) -> Self {
+        Self {
+            header: Header {
+                kind: TYPE_BUSY,
+                size: Self::SIZE as u16,
+                flags: 0,
+            },
+            cookie,
+            extra_ms,
+            reserved: 0,
+        }
+    }
+}
+
+impl Reconnect {
+    /// A client that waits for `timeout_ms` is back; its network identifier is not known.
+    pub const fn new(timeout_ms: u32) -> Self {
+        Self {
+            header: Header {
+                kind: TYPE_RECONNECT,
+                size: Self::SIZE as u16,
+                flags: 0,
+            },
+            net: NET_NONE,
+            address_len: 0,
+            net_number: 0,
+            address: [0; 16],
+            timeout_ms,
+        }
+    }
+}

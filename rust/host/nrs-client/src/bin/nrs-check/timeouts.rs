@@ -1,0 +1,521 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Deadlines, early replies and recovery.
+//!
+//! The services of these checks have an estimate of one second and go in steps of a second, so that no check takes long.
+
+use super::*;
+use nrs_client::{Busy, Early, Event, Nid, Reconnect, Recovered};
+
+/// How much later than it should something may happen on a machine with much to do.
+const SLACK: Duration = Duration::from_millis(700);
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// A client of `service` with `slots` slots; there requests get `max` seconds.
+fn quick(service: &str, slots: u32, max: u32) -> Result<Client, Box<dyn Error>> {
+    let client = client(service, slots)?;
+    // In an order in which they always fit together.
+    let terms = [
+        ("at_early_margin", 1),
+        ("at_min", 1),
+        ("at_extra", 2),
+        ("at_max", max),
+        ("at_initial", 1),
+        ("at_factor", 100),
+        ("at_increment", 0),
+    ];
+    for (file, value) in terms {
+        set(service, file, &value.to_string())?;
+    }
+    Ok(client)
+}
+
+fn waiting(cookie: u64, timeout: Duration) -> Request {
+    requests([cookie])[0].timeout(timeout)
+}
+
+/// The next event, waiting for it.
+fn event(client: &Client) -> Result<Event, Box<dyn Error>> {
+    let end = Instant::now() + SOON;
+    while Instant::now() < end {
+        if client.wait(false, Some(ms(100)))?.readable {
+            match client.events(1) {
+                Ok(events) if !events.is_empty() => return Ok(events[0]),
+                Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error.into()),
+                _ => {}
+            }
+        }
+    }
+    Err("there is no event".into())
+}
+
+fn early_reply(client: &Client) -> Result<Early, Box<dyn Error>> {
+    match event(client)? {
+        Event::Early(early) => Ok(early),
+        other => Err(format!("{other:?}, an early reply was expected").into()),
+    }
+}
+
+fn to_serve(client: &Client) -> Result<Released, Box<dyn Error>> {
+    match event(client)? {
+        Event::Released(released) => Ok(released),
+        other => Err(format!("{other:?}, a request was expected").into()),
+    }
+}
+
+/// Early replies read, refused, late, and requests expired.
+fn counts(client: &Client) -> Result<[u64; 4], Box<dyn Error>> {
+    let stats = client.stats()?;
+    Ok([
+        stats.early_sent,
+        stats.early_refused,
+        stats.early_late,
+        stats.expired,
+    ])
+}
+
+/// Fails unless `seen` is `wanted`, or a little later.
+fn soon_after(what: &str, seen: Duration, wanted: Duration) -> Done {
+    if seen + ms(20) >= wanted && seen <= wanted + SLACK {
+        Ok(())
+    } else {
+        Err(format!("{what}: {seen:?}, {wanted:?} was expected").into())
+    }
+}
+
+/// What works with a module of any version: requests that state nothing; the rest is refused by those that do not know it.
+pub fn negotiated() -> Done {
+    let client = client("negotiated", 65)?;
+    println!("version {}", client.version());
+    submit(&client, &requests([1]))?;
+    let plain = released(&client, 1)?[0];
+    same(
+        "plain",
+        (plain.cookie, plain.is_expired(), plain.left()),
+        (1, false, None),
+    )?;
+    let knows = client.version() >= wire::VERSION_EARLY;
+    same("an estimate", plain.estimate_ms > 0, knows)?;
+    if knows {
+        client.submit(&[waiting(2, SOON)])?;
+        same("deadline", to_serve(&client)?.left().is_some(), true)?;
+        client.busy(&[(2, ms(1))])?;
+        client.reconnect(&[Reconnect::new(1)])?;
+    } else {
+        fails(
+            "a timeout",
+            client.submit(&[waiting(2, SOON)]),
+            errno::EINVAL,
+        )?;
+        fails("busy", client.busy(&[(1, ms(1))]), errno::EINVAL)?;
+        let back = client.reconnect(&[Reconnect::new(1)]);
+        fails("a report", back, errno::EINVAL)?;
+    }
+    let stats = client.stats()?;
+    same("counted", stats.reconnected, knows.into())?;
+    complete(&client, 1)?;
+    same("completed", client.stats()?.completed, 1)
+}
+
+/// Early replies: at once, then some time before the deadline, never beyond the limit.
+pub fn early() -> Done {
+    let client = quick("early", 2, 6)?;
+    set("early", "at_initial", "2")?;
+    let begun = Instant::now();
+    // Slots are busy with the first one; the second one waits.
+    submit(&client, &requests([1]))?;
+    to_serve(&client)?;
+    submit(&client, &[waiting(2, ms(1500))])?;
+    let first = early_reply(&client)?;
+    soon_after("at once", begun.elapsed(), Duration::ZERO)?;
+    same("its flag", first.header.flags, wire::EARLY_AT_ONCE)?;
+    same("its request", first.cookie, 2)?;
+    soon_after("its timeout", first.timeout(), ms(2000))?;
+    // The margin is a second, so is what each one adds; six seconds are all that there is.
+    let mut told = first.timeout();
+    for n in 1..=4 {
+        let next = early_reply(&client)?;
+        println!(
+            "early reply {n}: {:?} left, {:?} in all",
+            told.saturating_sub(begun.elapsed()),
+            next.timeout()
+        );
+        soon_after("when", begun.elapsed(), told - ms(1000))?;
+        same("it is no answer to anything", next.header.flags, 0)?;
+        let wanted = (told + ms(1000)).min(ms(6000));
+        soon_after("what it grants", next.timeout(), wanted)?;
+        same("within the limit", next.timeout() <= ms(6000), true)?;
+        told = next.timeout();
+    }
+    same("the limit", told, ms(6000))?;
+    let end = Instant::now() + SOON;
+    while counts(&client)?[3] == 0 && Instant::now() < end {
+        same(
+            "nothing more",
+            client.wait(false, Some(ms(50)))?.readable,
+            false,
+        )?;
+    }
+    soon_after("the deadline", begun.elapsed(), ms(6000))?;
+    same("counted", counts(&client)?, [5, 1, 0, 1])?;
+    complete(&client, 1)?;
+    let late = to_serve(&client)?;
+    same(
+        "expired",
+        (late.cookie, late.is_expired(), late.left()),
+        (2, true, None),
+    )?;
+    complete(&client, 2)?;
+    // What is served in time is not.
+    submit(&client, &[waiting(3, ms(8000)).elapsed(ms(1000))])?;
+    let plain = to_serve(&client)?;
+    same("in time", plain.is_expired(), false)?;
+    let left = plain.left().ok_or("no time left")?;
+    same("what is left", left <= ms(7000) && left > ms(6000), true)?;
+    complete(&client, 3)?;
+    submit(&client, &[waiting(4, ms(1000)).elapsed(ms(1000))])?;
+    same("arrived too late", to_serve(&client)?.is_expired(), true)?;
+    same("counted, too", counts(&client)?[3], 2)
+}
+
+/// A server that says itself for how long it is busy.
+pub fn busy() -> Done {
+    let options = Options::new("busy").nonblocking(true).lease(ms(1500));
+    let client = client_with(options, "busy", 4)?;
+    drop(quick("busy", 4, 600)?);
+    submit(
+        &client,
+        &[
+            waiting(1, ms(1200)),
+            waiting(2, ms(8000)),
+            waiting(3, ms(8000)),
+        ],
+    )?;
+    let begun = Instant::now();
+    for _ in 0..3 {
+        to_serve(&client)?;
+    }
+    client.busy(&[(1, ms(5000)), (2, ms(5000))])?;
+    let told = early_reply(&client)?;
+    same("what it answers", told.header.flags, wire::EARLY_BUSY)?;
+    same("its request", told.cookie, 1)?;
+    soon_after("its timeout", told.timeout(), ms(5000))?;
+    // The second one's client waits for longer anyway; the third one's lease is over soon.
+    thread::sleep(ms(3000));
+    same("leases", client.stats()?.reclaimed, 1)?;
+    same(
+        "no other",
+        client.wait(false, Some(Duration::ZERO))?.readable,
+        false,
+    )?;
+    // The lease goes on after that time, the deadline ends with it.
+    let next = early_reply(&client)?;
+    soon_after("the next one", begun.elapsed(), ms(4000))?;
+    same("by itself", (next.cookie, next.header.flags), (1, 0))?;
+    same("not late", counts(&client)?, [2, 1, 0, 0])?;
+    for cookie in 1..=3 {
+        complete(&client, cookie)?;
+    }
+    let stats = client.stats()?;
+    same("late", (stats.reclaimed, stats.late), (1, 1))?;
+    fails("completed", client.busy(&[(1, ms(1))]), errno::ENOENT)
+}
+
+/// Slots are busy and as many requests as there may be wait: all early replies are there in time.
+pub fn crowd() -> Done {
+    const ALL: usize = 65536;
+    // The margin that there is unless somebody says otherwise: on a slow machine it takes a while to read all of them.
+    let client = client("crowd", 2)?;
+    for (file, value) in [("at_initial", "5"), ("at_extra", "10")] {
+        set("crowd", file, value)?;
+    }
+    submit(&client, &requests([ALL as u64]))?;
+    to_serve(&client)?;
+    let timeout = ms(8000);
+    let mut deadlines = Vec::with_capacity(ALL);
+    for first in (0..ALL as u64 - 1).step_by(256) {
+        let batch = first..(first + 256).min(ALL as u64 - 1);
+        let now = Instant::now();
+        deadlines.extend(batch.clone().map(|_| (now, now + timeout)));
+        submit(
+            &client,
+            &batch.map(|n| waiting(n, timeout)).collect::<Vec<_>>(),
+        )?;
+    }
+    let wanted = 2 * deadlines.len();
+    let (mut seen, mut least) = (0, timeout);
+    let end = Instant::now() + Duration::from_secs(60);
+    while seen < wanted {
+        if Instant::now() > end {
+            return Err(format!("{seen} early replies of {wanted}").into());
+        }
+        client.wait(false, Some(ms(100)))?;
+        let events = match client.events(256) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
+            events => events?,
+        };
+        let now = Instant::now();
+        for event in events {
+            let Event::Early(early) = event else {
+                return Err(format!("{event:?}").into());
+            };
+            let (sent, deadline) = &mut deadlines[early.cookie as usize];
+            least = least.min(deadline.saturating_duration_since(now));
+            *deadline = *sent + early.timeout();
+            seen += 1;
+        }
+    }
+    let counts = counts(&client)?;
+    println!(
+        "{seen} early replies for {} requests; the latest was read {least:?} before its deadline",
+        deadlines.len()
+    );
+    same("none is late", counts[1..].to_vec(), vec![0; 3])?;
+    same("none was near", least > ms(0), true)
+}
+
+/// What a policy keeps for its rate does not expire, nor does it count as slow.
+pub fn rate() -> Done {
+    let (slowest, health, expired) = rated("rate", 1, 50)?;
+    println!("50 requests at 1/s: estimate {slowest:?}, {health}, {expired} expired");
+    same("expired", expired, 0)?;
+    same("healthy", health.as_str(), "healthy")?;
+    same("the estimate stays low", slowest <= ms(5000), true)?;
+    // Unless that is to count.
+    let (slowest, _, _) = rated("rate-counted", 10, 50)?;
+    println!("the same at 10/s with at_count_policy_delay 1: estimate {slowest:?}");
+    same("the estimate follows", slowest >= ms(4000), true)
+}
+
+/// The largest estimate, the worst health, and the requests that expired while `count` requests are served `rate` a second.
+fn rated(service: &str, rate: u32, count: u64) -> Result<(Duration, String, u64), Box<dyn Error>> {
+    let client = quick(service, 65, 600)?;
+    set(service, "nrs_policies", "tbf")?;
+    set(
+        service,
+        "nrs_tbf_rule",
+        &format!("change default rate={rate}"),
+    )?;
+    if rate > 1 {
+        set(service, "at_count_policy_delay", "1")?;
+    }
+    let all: Vec<Request> = (0..count).map(|n| waiting(n, ms(4000)).uid(7)).collect();
+    submit(&client, &all)?;
+    let (mut slowest, mut health, mut served) = (Duration::ZERO, "healthy".to_string(), 0);
+    let end = Instant::now() + Duration::from_secs(count / u64::from(rate)) + SOON;
+    while served < count {
+        if Instant::now() > end {
+            return Err(format!("{served} of {count} were served").into());
+        }
+        if let Event::Released(released) = event(&client)? {
+            slowest = slowest.max(released.estimate());
+            complete(&client, released.cookie)?;
+            served += 1;
+            let now = fs::read_to_string(format!("/sys/kernel/debug/nrs/{service}/health"))?;
+            let now = now.lines().next().unwrap_or("");
+            if now != "healthy" {
+                health = now.to_string();
+            }
+        }
+    }
+    Ok((slowest, health, counts(&client)?[3]))
+}
+
+/// Clients come back: the time for that follows the largest of their timeouts.
+pub fn recovery() -> Done {
+    let client = quick("recovery", 2, 600)?;
+    let nid = |n: u8| format!("10.0.0.{n}@tcp").parse::<Nid>();
+    let begun = Instant::now();
+    let back = |n, timeout| -> Done {
+        same(
+            "a report",
+            client.reconnect(&[Reconnect::of(&nid(n)?, timeout)])?,
+            1,
+        )
+    };
+    back(1, ms(2000))?;
+    back(2, ms(4000))?;
+    // Meanwhile early replies grant a part of that, and the estimate stays.
+    submit(&client, &requests([1]))?;
+    to_serve(&client)?;
+    submit(&client, &[waiting(2, ms(1100))])?;
+    let replied = early_reply(&client)?;
+    same("the estimate", replied.estimate(), ms(1000))?;
+    same(
+        "what is granted",
+        replied.timeout() > ms(1100) && replied.timeout() <= ms(2200),
+        true,
+    )?;
+    thread::sleep(ms(1000).saturating_sub(begun.elapsed()));
+    back(3, ms(500))?;
+    client.reconnect(&[Reconnect::new(0); 256])?;
+    let ended = loop {
+        match event(&client)? {
+            Event::Recovered(recovered) => break recovered,
+            Event::Early(_) => {}
+            other => return Err(format!("{other:?}").into()),
+        }
+    };
+    let Recovered { clients, .. } = ended;
+    same("told", (clients, ended.largest()), (259, ms(4000)))?;
+    println!("recovered after {:?}", begun.elapsed());
+    let late = begun.elapsed().saturating_sub(ms(5000));
+    same("when", begun.elapsed() >= ms(3980) && late <= SLACK, true)?;
+    same("counted", client.stats()?.reconnected, 259)?;
+    // The next one is a new one.
+    back(1, ms(100))?;
+    loop {
+        if let Event::Recovered(recovered) = event(&client)? {
+            return same("again", recovered.clients, 1);
+        }
+    }
+}
+
+/// Records that are wrong are refused and change nothing; a server that never reads keeps no more than its requests.
+pub fn hostile() -> Done {
+    let client = quick("hostile", 2, 600)?;
+    submit(&client, &[waiting(1, ms(60_000)), waiting(2, ms(60_000))])?;
+    to_serve(&client)?;
+    type Change = (&'static str, Box<dyn Fn() -> Vec<u8>>);
+    let busy = |change: fn(&mut Busy)| {
+        move || {
+            let mut record = Busy::new(1, 1000);
+            change(&mut record);
+            record.encode().to_vec()
+        }
+    };
+    let back = |change: fn(&mut Reconnect)| {
+        move || {
+            let mut record = Reconnect::new(1000);
+            change(&mut record);
+            record.encode().to_vec()
+        }
+    };
+    let cases: [Change; 13] = [
+        ("busy for no time", Box::new(busy(|r| r.extra_ms = 0))),
+        (
+            "too busy",
+            Box::new(busy(|r| r.extra_ms = wire::LEASE_MAX + 1)),
+        ),
+        ("busy for ever", Box::new(busy(|r| r.extra_ms = u32::MAX))),
+        ("a flag", Box::new(busy(|r| r.header.flags = 1))),
+        ("something reserved", Box::new(busy(|r| r.reserved = 1))),
+        ("shorter", Box::new(busy(|r| r.header.size = 16))),
+        ("longer than it is", Box::new(busy(|r| r.header.size = 512))),
+        ("no network", Box::new(back(|r| r.net = 1))),
+        (
+            "half an address",
+            Box::new(back(|r| (r.net, r.address_len) = (2, 3))),
+        ),
+        (
+            "an address of nothing",
+            Box::new(back(|r| r.address[0] = 1)),
+        ),
+        ("another flag", Box::new(back(|r| r.header.flags = 1 << 31))),
+        (
+            "what is only read",
+            Box::new(|| Early::new(1, 1, 1, 0).encode().to_vec()),
+        ),
+        (
+            "that, too",
+            Box::new(|| Recovered::new(1, 1).encode().to_vec()),
+        ),
+    ];
+    for (what, bytes) in &cases {
+        fails(what, client.write(&bytes()), errno::EINVAL)?;
+    }
+    fails("unknown", client.busy(&[(9, ms(1))]), errno::ENOENT)?;
+    fails("not read", client.busy(&[(2, ms(1))]), errno::ENOENT)?;
+    let stats = client.stats()?;
+    same("counted", (stats.refused, stats.unknown), (13, 2))?;
+    same("nothing began", (stats.reconnected, stats.requests), (0, 2))?;
+    complete(&client, 1)?;
+    same("nothing is lost", to_serve(&client)?.cookie, 2)?;
+    complete(&client, 2)?;
+    // Anything may be stated.
+    let (max, mut random) = (u64::from(u32::MAX), Random(7));
+    for cookie in 0..2000 {
+        let timeout = ms([0, 1, random.below(5000), max, random.below(max)][cookie as usize % 5]);
+        let elapsed =
+            ms([0, 0, random.below(3000), max, random.below(max), 1][cookie as usize % 6]);
+        submit(&client, &[waiting(cookie, timeout).elapsed(elapsed)])?;
+    }
+    // Nobody reads for a while, except the statistics; as many early replies as requests is the most that there is.
+    client.reconnect(&[Reconnect::new(u32::MAX); 256])?;
+    thread::sleep(ms(2500));
+    for n in 0..200_000 {
+        let cookie = n % 2000;
+        let known = client.busy(&[(cookie, ms(1 + random.below(3_600_000)))]);
+        same("not read", known.is_err(), true)?;
+    }
+    let stats = client.stats()?;
+    same("all are there", stats.queued + stats.ready, 2000)?;
+    let (mut served, mut told) = (0, 0);
+    while served < 2000 {
+        match event(&client)? {
+            Event::Released(released) => {
+                // Said again and again, it is told once.
+                for _ in 0..3 {
+                    client.busy(&[(released.cookie, ms(3000))])?;
+                }
+                complete(&client, released.cookie)?;
+                served += 1;
+            }
+            Event::Early(_) => told += 1,
+            Event::Recovered(_) => {}
+        }
+    }
+    let stats = client.stats()?;
+    println!(
+        "{told} early replies, {} late, {} expired",
+        stats.early_late, stats.expired
+    );
+    same("told", stats.early_sent, told)?;
+    same("bounded", told <= 2 * 2000 && stats.expired <= 2000, true)
+}
+
+/// Memory of the kernel's own, KiB.
+fn slab() -> Result<u64, Box<dyn Error>> {
+    let text = fs::read_to_string("/proc/meminfo")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Slab:"));
+    let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    Ok(number.ok_or("no Slab in /proc/meminfo")?)
+}
+
+/// A server that never reads events: what there is of them does not grow.
+pub fn silent() -> Done {
+    const ALL: u64 = 20_000;
+    let client = quick("silent", 2, 600)?;
+    set("silent", "at_initial", "2")?;
+    let all: Vec<Request> = (0..ALL).map(|n| waiting(n, ms(1500))).collect();
+    submit(&client, &all)?;
+    let first = slab()?;
+    client.reconnect(&[Reconnect::new(1); 256])?;
+    thread::sleep(ms(4000));
+    let last = slab()?;
+    println!("slab {first} KiB, then {last} KiB");
+    // All were told of at once, none was read in time.
+    same("late", counts(&client)?, [0, 0, ALL, ALL])?;
+    same("memory", last <= first + 2048, true)?;
+    let mut served = 0;
+    while served < ALL {
+        for event in client.events(256).or_else(|error| match error.kind() {
+            ErrorKind::WouldBlock => Ok(Vec::new()),
+            _ => Err(error),
+        })? {
+            match event {
+                Event::Released(released) => {
+                    same("expired", released.is_expired(), true)?;
+                    complete(&client, released.cookie)?;
+                    served += 1;
+                }
+                Event::Recovered(_) => {}
+                Event::Early(early) => return Err(format!("{early:?}").into()),
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The disk that a mapped device is for others, to tell them of it.
+
+use core::{
+    ffi::CStr,
+    ptr::{self, NonNull},
+};
+
+use kernel::{bindings, prelude::*};
+
+use super::raw;
+
+/// The disk of a mapped device.
+///
+/// # Invariants
+///
+/// The pointer is valid, and the reference to what it points to is this one's own.
+pub(crate) struct Disk(NonNull<bindings::device>);
+
+// SAFETY: References to devices may be counted, and events sent, in any task.
+unsafe impl Send for Disk {}
+// SAFETY: As above.
+unsafe impl Sync for Disk {}
+
+impl Disk {
+    /// The disk of the device whose table `ti` belongs to; `None`: it has none.
+    ///
+    /// # Safety
+    ///
+    /// `ti` is a target under construction.
+    pub(super) unsafe fn of(ti: *mut raw::dm_target) -> Option<Self> {
+        // SAFETY: By the caller's promise there are a table and its device, which has its disk from its start
+        // on; the C function counts a reference.
+        let device = unsafe { raw::nrs_md_disk(raw::dm_table_get_md((*ti).table)) };
+        // INVARIANT: Counted for this one.
+        NonNull::new(device).map(Self)
+    }
+
+    /// Tells all who listen that the disk has changed, and three `NAME=value` of how. May sleep.
+    pub(crate) fn tell(&self, [first, second, third]: [&CStr; 3]) {
+        let mut words = [
+            first.as_char_ptr().cast_mut(),
+            second.as_char_ptr().cast_mut(),
+            third.as_char_ptr().cast_mut(),
+            ptr::null_mut(),
+        ];
+        // SAFETY: The device is there by the type invariant. The words are C strings that outlive the call, end
+        // with a null pointer, and are only read.
+        unsafe { raw::nrs_disk_changed(self.0.as_ptr(), words.as_mut_ptr()) };
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // SAFETY: The reference is this one's own by the type invariant, and not used any more.
+        unsafe { bindings::put_device(self.0.as_ptr()) };
+    }
+}

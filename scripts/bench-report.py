@@ -17,12 +17,17 @@ CONFIGURATIONS = {
     "deadline": "mq-deadline on null_blk, no dm",
     "bfq": "BFQ on null_blk, no dm",
     "nrs-64": "dm-nrs, 64 slots, fifo",
+    "nrs-64-off": "the same without timeouts",
     "nrs-64-fair": "dm-nrs, 64 slots, fairshare",
     "nrs-8-fifo": "dm-nrs, 8 slots, fifo",
+    "nrs-8-off": "the same without timeouts",
     "nrs-8-fair": "dm-nrs, 8 slots, fairshare",
 }
 # Rows that have to reach a part of dm-linear's throughput, with the way of submission it is asked for.
 WANTED = {("nrs-64-fair", 1): 0.95, ("nrs-64", 1): 0.95, ("nrs-8-fair", 32): 0.80, ("nrs-8-fifo", 32): 0.80}
+# What adaptive timeouts may cost: with them, and without.
+TIMED = {"nrs-64": "nrs-64-off", "nrs-8-fifo": "nrs-8-off"}
+TIMED_WANTED = 0.98
 
 
 def read(path):
@@ -55,6 +60,10 @@ def print_counts(directory):
             verdict = "" if wanted is None else f"  wanted {wanted:.2f}: {'yes' if ratio >= wanted else 'NO'}"
             shown = f"{100 * waited:.0f} %" if name.startswith("nrs") else "-"
             print(f"  {CONFIGURATIONS[name]:<32}{instructions:>13.0f}{ratio:>14.3f}{shown:>8}{verdict}")
+        for timed, untimed in TIMED.items():
+            ratio = rows[untimed][0] / rows[timed][0]
+            verdict = "yes" if ratio >= TIMED_WANTED else "NO"
+            print(f"  timeouts on to off, {CONFIGURATIONS[timed] + ':':<26}{ratio:.3f}  wanted {TIMED_WANTED:.2f}: {verdict}")
         print()
 
 

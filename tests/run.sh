@@ -23,15 +23,15 @@ set -euo pipefail
 machines=(
 	"stock:shares:1800:icount:fair hp tbf-user fair-tree"
 	"stock:data:1080::ext4 switch nowait meta stats order-dm unaware"
-	"stock:turns:1200:icount:robin delay health"
+	"stock:turns:1500:icount:robin delay health timeouts"
 	"stock:life:1440::load dm-life killed errors hang wrong params rules-configfs qbm-configfs tbf-storm qbm-storm"
 	"stock:cpts:1200:icount2:cpts"
 	"stock:order:1120::order-user"
-	"stock:user:1080::chardev fair-churn"
+	"stock:user:1400::chardev fair-churn timeouts-user"
 	"stock:rates:1800:icount:tbf tbf-files tbf-ext4 tbf-wrong qbm-wrong"
 	"debug:life:1560::kunit load switch errors tbf-storm"
 	"stock:bands:1800:icount:qbm"
-	"debug:dm:1560::dm-life hang order-dm"
+	"debug:dm:1860::dm-life hang order-dm timeouts"
 )
 # With --long: what takes many minutes on the debug kernel.
 long=(
@@ -218,7 +218,7 @@ main() {
 		check "scripts: syntax" syntax
 	fi
 	# What the machines run that is not in the system.
-	if wanted stock debug chardev tbf-user fair-churn order-dm order-user health robin; then check "tools: build" scripts/build-tools.sh; fi
+	if wanted stock debug chardev timeouts-user tbf-user fair-churn order-dm order-user health robin; then check "tools: build" scripts/build-tools.sh; fi
 	grep -rhoE 'kunit_tests\(nrs_[a-z0-9_]+' rust --include='*.rs' | cut -d'(' -f2 | sort -u >"$logs/suites"
 	for round in $(seq "$rounds"); do
 		[ "$rounds" = 1 ] || log "round $round of $rounds"

@@ -33,6 +33,12 @@ nrs() {
 	dmsetup message "$1" 0 service nrs_policies "$3"
 }
 
+# untimed NAME: without any deadlines
+untimed() {
+	dmsetup message "$1" 0 service at_max 0
+	dmsetup message "$1" 0 service obd_timeout 0
+}
+
 device() {
 	case $1 in
 	raw) echo /dev/plain ;;
@@ -68,7 +74,11 @@ nrs nrs-64 64 fifo
 nrs nrs-64-fair 64 'fairshare uid_fair'
 nrs nrs-8-fifo 8 fifo
 nrs nrs-8-fair 8 'fairshare uid_fair'
-mapped=(linear nrs-64 nrs-64-fair nrs-8-fifo nrs-8-fair)
+nrs nrs-64-off 64 fifo
+nrs nrs-8-off 8 fifo
+untimed nrs-64-off
+untimed nrs-8-off
+mapped=(linear nrs-64 nrs-64-off nrs-64-fair nrs-8-fifo nrs-8-off nrs-8-fair)
 order=(raw deadline bfq "${mapped[@]}")
 
 case $mode in

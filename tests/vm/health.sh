@@ -9,7 +9,8 @@ setup() {
 	lower nb0 irqmode=2 completion_nsec=1000000
 	dm_create lin "0 $(sectors /dev/nb0) linear /dev/nb0 0"
 	client a /dev/mapper/lin svc
-	echo 1 >"$(at svc at_max)"
+	local name
+	for name in at_early_margin at_min at_extra at_max; do echo 1 >"$(at svc $name)"; done
 	echo 2 >"$(at svc at_unhealthy_factor)"
 	echo 0 >"$(at svc stall_ms)"
 	echo 2 >"$(at svc slots)"

@@ -28,9 +28,9 @@ check_eq() {
 	if [ "$2" = "$3" ]; then ok "$1"; else not_ok "$1" "wanted '$2', got '$3'"; fi
 }
 
-# wait_for SECONDS CONDITION: until the shell text CONDITION is true; fails when the time is over.
+# wait_for SECONDS CONDITION: until the shell text CONDITION is true; fails when twice the time is over, as hosts may be busy.
 wait_for() {
-	local end=$((SECONDS + $1))
+	local end=$((SECONDS + $1 * 2))
 	until eval "$2"; do
 		[ "$SECONDS" -lt "$end" ] || return 1
 		sleep 0.05

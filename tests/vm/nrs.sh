@@ -24,10 +24,11 @@ fail() {
 	exit 1
 }
 
-# try SECONDS NAME FUNCTION [ARG...]: a check of its own process; commands that fail end it, as does the time.
+# try SECONDS NAME FUNCTION [ARG...]: a check of its own process; commands that fail end it, as does the time, which is what
+# a quiet host needs at most: a busy one has twice as much, and the debug kernel four times.
 try() {
 	local limit=$1 name=$2 log=/tmp/try.log pid timer ended='' rc=0 started=$SECONDS
-	[ -z "$debug" ] || limit=$((limit * 2))
+	limit=$((limit * $(slow 2 4)))
 	shift 2
 	echo "nrs test: $name" >/dev/kmsg
 	(
@@ -136,6 +137,23 @@ set_to() {
 		esac
 	done
 	fail "$2 = '$3': still EAGAIN"
+}
+
+# settings SERVICE: what its files say that only change when somebody changes them; starts no process.
+settings() {
+	local file
+	for file in "/sys/kernel/debug/nrs/$1"/*; do
+		case $file in *stats_reset | *_error | *stats | *status | */clients | */health | *concurrency | *timeouts) continue ;; esac
+		echo "$file: $(<"$file")"
+	done 2>/dev/null
+}
+
+# unchanged WHAT...: fails if the settings of the service svc are not those in $before any more.
+unchanged() {
+	local now
+	now=$(settings svc)
+	# shellcheck disable=SC2154 # the test sets it
+	[ "$now" = "$before" ] || fail "changed by '$*': $(diff <(echo "$before") <(echo "$now"))"
 }
 
 # policy SERVICE TEXT
@@ -281,6 +299,12 @@ within() {
 	awk -v p="$1" -v a="$2" -v b="$3" 'BEGIN { d = a > b ? a - b : b - a; m = a > b ? b : a; exit !(m > 0 && d * 100 <= p * m) }'
 }
 
+# limited_to PERCENT GOT RATE: whether GOT is a rate that RATE limits: no more than that much above, and not far below, as a
+# busy host serves late where the machine's clock runs by itself.
+limited_to() {
+	awk -v p="$1" -v got="$2" -v rate="$3" 'BEGIN { exit !(got <= rate * (1 + p / 100) && got >= rate * 0.6) }'
+}
+
 # more FACTOR A B: whether A is at least FACTOR times B.
 more() {
 	awk -v f="$1" -v a="$2" -v b="$3" 'BEGIN { exit !(a >= f * b) }'
@@ -294,7 +318,7 @@ refused() {
 	EBUSY) want='Device or resource busy|Module .* is in use|Resource temporarily unavailable' ;; EEXIST) want='File exists' ;;
 	ENODEV) want='No such device' ;; EACCES) want='Permission denied' ;; EIO) want='Input/output error|I/O error' ;;
 	ENXIO) want='No such device or address' ;; ENOTEMPTY) want='Directory not empty' ;; EPERM) want='Operation not permitted' ;;
-	ENAMETOOLONG) want='File name too long' ;;
+	ENAMETOOLONG) want='File name too long' ;; ETIMEDOUT) want='Connection timed out|Operation timed out' ;;
 	*) fail "refused does not know $1" ;;
 	esac
 	if said=$("${@:2}" 2>&1); then fail "accepted, should give $1: ${*:2}"; fi

@@ -414,7 +414,7 @@ regulated() {
 		fail "allocated: $(<$dir/g/clients/dev/allocated) $(cat "$(at svc nrs_qbm_status)")"
 	rate 4
 	say "$((8 * kb)) KB/s: $got"
-	within "$(slow 15 20)" "$got" $((8000 * kb))
+	limited_to "$(slow 15 20)" "$got" $((8000 * kb))
 	expect_errno EINVAL $dir/g/clients/dev/max $((4 * kb))KB/s
 	put g/clients/dev min $((4 * kb))KB/s
 	put g/clients/dev max $((4 * kb))KB/s
@@ -422,13 +422,13 @@ regulated() {
 	sleep 1
 	rate 4
 	say "$((4 * kb)) KB/s: $got"
-	within "$(slow 15 20)" "$got" $((4000 * kb))
+	limited_to "$(slow 15 20)" "$got" $((4000 * kb))
 	# Without a line it is like others, with all that there is.
 	rmdir $dir/g/clients/dev
 	sleep 1
 	rate 4
 	say "$((20 * kb)) KB/s: $got"
-	within "$(slow 15 20)" "$got" $((20000 * kb))
+	limited_to "$(slow 15 20)" "$got" $((20000 * kb))
 	# Without a group nothing is held back.
 	rmdir $dir/g
 	sleep 1

@@ -3,21 +3,6 @@
 # Configurations of qbm that must be refused: each with its error, the line of what is wrong and why, and nothing changed.
 . /tests/nrs.sh
 
-# state: the configuration, the policies and the parameters; starts no process.
-state() {
-	local file
-	for file in /sys/kernel/debug/nrs/svc/*; do
-		case $file in *stats_reset | *_error | *stats | *status | */clients | */health | *concurrency) continue ;; esac
-		echo "$file: $(<"$file")"
-	done 2>/dev/null
-}
-
-unchanged() {
-	local now
-	now=$(state)
-	[ "$now" = "$before" ] || fail "changed by '$*': $(diff <(echo "$before") <(echo "$now"))"
-}
-
 # configure [BYTES]: what /tmp/plan holds, in pieces of that size, in one unless told; what is said goes to /tmp/said.
 configure() {
 	dd if=/tmp/plan of="$(at svc nrs_qbm_config)" bs="${1:-512k}" conv=notrunc 2>/tmp/said
@@ -47,7 +32,7 @@ setup() {
 	text 'by uid\ntune slow=10s\ngroup all capacity=10MB/s reserve_first_come=10%\nclient 1001 class=first_come min=2MB/s\n'
 	configure || fail "$(cat /tmp/said)"
 	[ -z "$(<"$(at svc nrs_qbm_config_error)")" ] || fail "an error without one"
-	before=$(state)
+	before=$(settings svc)
 	case $before in *'client 1001 class=first_come min=2MB/s'*) ;; *) fail "not there: $before" ;; esac
 }
 

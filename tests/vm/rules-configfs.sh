@@ -419,12 +419,12 @@ limited() {
 	saturated a
 	per_second 5
 	say "40/s: $got"
-	within "$(slow 10 15)" "$got" 40
+	limited_to "$(slow 10 15)" "$got" 40
 	put slow rate 400KiB/s
 	sleep 1
 	per_second 5
 	say "100/s: $got"
-	within "$(slow 10 15)" "$got" 100
+	limited_to "$(slow 10 15)" "$got" 100
 	made other '{1001}' rate=1 enabled=1
 	rmdir $dir/other
 	rmdir $dir/slow

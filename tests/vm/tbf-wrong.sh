@@ -5,21 +5,6 @@
 
 long=$(printf 'x%.0s' $(seq 4200))
 
-# state: the rules, the policies and the parameters.
-state() {
-	local file
-	for file in /sys/kernel/debug/nrs/svc/*; do
-		case $file in *stats_reset | *rule_error | *stats | */clients) continue ;; esac
-		echo "$file: $(<"$file")"
-	done 2>/dev/null
-}
-
-unchanged() {
-	local now
-	now=$(state)
-	[ "$now" = "$before" ] || fail "changed by '$*': $(diff <(echo "$before") <(echo "$now"))"
-}
-
 # A device, `tbf uid+jobid+opcode` (or what is given) on both heads, and some rules.
 setup() {
 	module
@@ -30,7 +15,7 @@ setup() {
 	set_to svc nrs_tbf_rule 'start one uid={1001} rate=100'
 	set_to svc nrs_tbf_rule 'start two uid={1002} rate=1MiB/s minrate=100KiB/s also=one'
 	set_to svc nrs_tbf_rule 'hp start three jobid={a.*} rate=5 borrow=1'
-	before=$(state)
+	before=$(settings svc)
 }
 
 # Lines ERRNO|COLUMN|COMMAND; what the command has of \n and the like are characters.

@@ -11,8 +11,8 @@ long=$(printf 'x%.0s' $(seq 1100))
 state() {
 	local file files=()
 	for file in /sys/kernel/debug/nrs/*/* /sys/module/nrs/parameters/* $dir/*/*; do
-		# What only takes writes has nothing to show; why a rule or a configuration was refused changes with each.
-		case $file in *stats_reset | *rule_error | *config_error) continue ;; esac
+		# What only takes writes has nothing to show; why a rule or a configuration was refused changes with each, and times go by.
+		case $file in *stats_reset | *rule_error | *config_error | *timeouts) continue ;; esac
 		[ ! -f "$file" ] || files+=("$file")
 	done
 	# One process for all of them; what cannot be read now (rules without tbf) shows nothing.
@@ -372,9 +372,9 @@ too_many() {
 	[ "$(wc -l <"$file")" = 64 ]
 }
 
-try 60 "$(wc -l </tmp/writes) wrong writes" all writes /tmp/writes
-try 40 "$(wc -l </tmp/messages) wrong messages" all messages /tmp/messages
-try 60 "$(wc -l </tmp/tables) wrong tables" all tables /tmp/tables
-try 30 "too many weights" too_many
-try 30 "wrong values in configfs" elsewhere
+try 120 "$(wc -l </tmp/writes) wrong writes" all writes /tmp/writes
+try 80 "$(wc -l </tmp/messages) wrong messages" all messages /tmp/messages
+try 120 "$(wc -l </tmp/tables) wrong tables" all tables /tmp/tables
+try 60 "too many weights" too_many
+try 120 "wrong values in configfs" elsewhere
 summary

@@ -1,0 +1,67 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# /dev/nrs: deadlines, early replies and recovery. Needs nrs-check and nrs-load (scripts/build-tools.sh).
+. /tests/nrs.sh
+
+# gone: waits until there is no service.
+gone() {
+	wait_for 20 '[ -z "$(ls -d /sys/kernel/debug/nrs/*/ 2>/dev/null)" ]' || fail "$1: left $(ls /sys/kernel/debug/nrs)"
+}
+
+# part NAME: one check of nrs-check.
+part() {
+	module
+	nrs-check "$1" || fail "nrs-check $1"
+	gone "$1"
+}
+
+# Early replies do not end with the policy that withholds, nor with changes of all settings.
+storm() {
+	module
+	local end=$((SECONDS + $(slow 8 16))) pid n file value
+	nrs-check hostile >/tmp/hostile &
+	pid=$!
+	while [ $SECONDS -lt $end ]; do
+		for n in fifo fairshare tbf; do
+			{ echo "$n" >"$(at hostile nrs_policies)"; } 2>/dev/null || true
+			for file in at_max=0 obd_timeout=0 at_max=600 at_extra=1 at_min=2 at_estimator=average at_extra=30 at_min=1 at_estimator=worst obd_timeout=100; do
+				value=${file#*=}
+				{ echo "$value" >"$(at hostile "${file%=*}")" && cat "$(at hostile timeouts)" "$(at hostile at_stats)"; } >/dev/null 2>&1 || true
+			done
+		done
+		sleep 0.02
+	done
+	# With other settings it may not find what it expects; it must end, and leave nothing.
+	wait $pid || true
+	gone hostile
+	rmmod nrs
+}
+
+# What the service tells of its early replies is what its files do.
+counters() {
+	module
+	nrs-check early >/tmp/early &
+	local pid=$! stats='' now
+	while kill -0 $pid 2>/dev/null; do
+		now=$(cat "$(at early at_stats)" 2>/dev/null) || true
+		stats=${now:-$stats}
+		sleep 0.1
+	done
+	wait $pid || fail "$(cat /tmp/early)"
+	[[ $stats == *'early_sent: 5'* && $stats == *'early_refused: 1'* && $stats == *'early_late: 0'* ]] || fail "$stats"
+	gone early
+}
+
+try 20 "programs and modules of other versions" part negotiated
+try 30 "early replies come in time, and end with the limit" part early
+try 30 "a server says that it is busy" part busy
+if [ -z "$debug" ]; then
+	try 90 "65,536 requests wait while all slots are busy" part crowd
+	try 120 "what a rate withholds does not expire" part rate
+fi
+try 30 "clients come back" part recovery
+try 60 "hostile records" part hostile
+try 60 "a server that never reads" part silent
+try 30 "counters of the service" counters
+try 60 "a storm of settings" storm
+summary

@@ -1,0 +1,272 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Adaptive timeouts of block devices: slow is not dead, dead is found out soon, and what a policy keeps is neither.
+. /tests/nrs.sh
+
+# quick MIN INCREMENT: timeouts of a few seconds, a history of eight.
+quick() {
+	local name
+	for name in "at_early_margin 1" "at_min $1" "at_increment $2" "at_history 8"; do
+		set_to svc "${name% *}" "${name#* }"
+	done
+}
+
+# setup [WORD...]: client a, with these words in its table, on the device lin, which can be made to hang.
+setup() {
+	module
+	lower nb0 memory_backed=1 irqmode=2 completion_nsec=2000000
+	dm_create lin "0 $(sectors /dev/nb0) linear /dev/nb0 0"
+	client a /dev/mapper/lin svc "$@"
+}
+
+# delayed READ WRITE: the device lin delays so much, ms, from now on.
+delayed() {
+	dm load lin --table "0 $(sectors /dev/nb0) delay /dev/nb0 0 $1 /dev/nb0 0 $2"
+	dm suspend --nolockfs lin
+	dm resume lin
+}
+
+# estimate: of the service, s.
+estimate() {
+	awk '$1 == "service" && $4 > max { max = $4 } END { print max + 0 }' "$(at svc timeouts)"
+}
+
+# of NAME: one of the numbers in at_stats.
+of() {
+	awk -v name="$1:" '$1 == name { print $2 }' "$(at svc at_stats)"
+}
+
+# lives DEVICE: live or lost.
+lives() {
+	local text
+	text=$(dm status "$1")
+	text=${text##*state: }
+	echo "${text%% *}"
+}
+
+# quiet: nobody was given up.
+quiet() {
+	[ "$(of timeouts)" = 0 ] && [ "$(of lost)" = 0 ] && [ "$(lives a)" = live ] ||
+		fail "given up: $(dm status a) $(tr '\n' ' ' <"$(at svc at_stats)")"
+}
+
+begin() {
+	load a --time_based --runtime=600 "$@" >/dev/null 2>&1 &
+}
+
+# since STAMP: milliseconds since then.
+since() {
+	echo $(((${EPOCHREALTIME/./} - $1) / 1000))
+}
+
+formats() {
+	setup
+	load a --io_size=1m >/dev/null
+	local line
+	line=$(head -n 1 "$(at svc timeouts)")
+	grep -qE '^   service : cur +5  worst +[0-9]+ \(at [0-9]+, [0-9]+s ago\) +[0-9]+ +[0-9]+ +[0-9]+ +[0-9]+ $' <<<"$line" || fail "'$line'"
+	say "$line"
+	say "$(cat "$(at svc client_timeouts)")"
+	grep -qx 'client: a' "$(at svc client_timeouts)"
+	grep -qE '^last reply : [0-9]+, [0-9]+s ago$' "$(at svc client_timeouts)"
+	grep -qE '^network    : cur ' "$(at svc client_timeouts)"
+	grep -qE '^portal 0   : cur +5  worst ' "$(at svc client_timeouts)"
+	dm message a 0 timeouts | grep -qE '^portal 0   : cur +5 '
+	# Off, and fixed.
+	set_to svc at_max 0
+	[ "$(cat "$(at svc timeouts)")" = 'adaptive timeouts off, using obd_timeout 100' ] || fail "$(cat "$(at svc timeouts)")"
+	# What is set stays whatever the policy does.
+	set_to svc at_max 300
+	policy svc fairshare
+	policy svc fifo
+	[ "$(cat "$(at svc at_max)")" = 300 ]
+}
+
+# Which limits there are, and which contradict each other: tests/vm/params.sh.
+words() {
+	setup on_timeout fail
+	dm table a | grep -q ' on_timeout fail$' || fail "$(dm table a)"
+	local line
+	for line in '2 on_timeout never' '1 on_timeout' '2 on_timeout Fail'; do
+		refused EINVAL dm create b --table "0 8 nrs /dev/nb0 0 svc $line"
+	done
+}
+
+# A device that becomes a hundred times slower, and recovers.
+heavy() {
+	setup
+	quick 1 5
+	echo 8 >"$(at svc slots)"
+	delayed 20 20
+	begin
+	wait_for 20 '[ $(counter a ended) -ge 64 ]' || fail "$(dm status a)"
+	[ "$(estimate)" = 1 ] || fail "$(cat "$(at svc timeouts)")"
+	delayed 2000 2000
+	# Two rounds of eight, and then some.
+	wait_for 60 '[ $(estimate) -ge 3 ]' || fail "$(cat "$(at svc timeouts)")"
+	say "slow: $(head -n 1 "$(at svc timeouts)")"
+	quiet
+	delayed 20 20
+	local stamp=${EPOCHREALTIME/./}
+	wait_for 40 '[ $(estimate) = 1 ]' || fail "$(cat "$(at svc timeouts)")"
+	say "the estimate fell within $(since "$stamp") ms"
+	[ "$(since "$stamp")" -le 14000 ] || fail "$(since "$stamp") ms"
+	quiet
+}
+
+# Some requests take twice as long as the timeout, and others show that the device lives.
+early() {
+	setup
+	quick 1 5
+	delayed 20 14000
+	begin
+	# What is known of the device is that it is quick.
+	wait_for 20 '[ $(counter a ended) -ge 64 ]' || fail "$(dm status a)"
+	load a --rw=randwrite --iodepth=4 --io_size=16k >/dev/null || fail "a write failed"
+	quiet
+	[ "$(of early_sent)" -ge 4 ] && [ "$(of early_refused)" = 0 ] || fail "$(cat "$(at svc at_stats)")"
+	[ "$(estimate)" -ge 14 ] || fail "$(cat "$(at svc timeouts)")"
+	say "$(tr '\n' ' ' <"$(at svc at_stats)")"
+}
+
+# detected: how long it takes to give up a device that hangs, ms.
+detected() {
+	local stamp
+	begin
+	wait_for 20 '[ $(counter a ended) -ge 64 ]' || fail "$(dm status a)"
+	dm suspend --nolockfs --noflush lin
+	stamp=${EPOCHREALTIME/./}
+	wait_for 60 '[ "$(lives a)" = lost ]' || fail "not given up: $(dm status a)"
+	since "$stamp"
+}
+
+# A device that hangs is given up in time, and comes back by itself.
+dead() {
+	local adaptive fixed
+	uevent sh -c 'env | grep -E "^NRS_(CLIENT|EVENT|SERVICE)=" | sort | tr "\n" " " >>/tmp/uevents; echo >>/tmp/uevents' &
+	setup
+	quick 1 1
+	adaptive=$(detected)
+	# 1.25 times the least estimate, and one second more; a quarter for the clock.
+	[ "$adaptive" -ge 1000 ] && [ "$adaptive" -le $((2250 + $(slow 600 2500))) ] || fail "given up after $adaptive ms"
+	[ "$(of lost)" = 1 ] && [ "$(of timeouts)" -ge 1 ] || fail "$(cat "$(at svc at_stats)")"
+	# Nothing was ended that is at the device.
+	[ "$(counter a failed)" = 0 ] || fail "$(dm status a)"
+	dm resume lin
+	wait_for 20 '[ "$(lives a)" = live ]' || fail "$(dm status a)"
+	[ "$(of found)" = 1 ] || fail "$(cat "$(at svc at_stats)")"
+	local before
+	before=$(counter a ended)
+	wait_for 20 '[ $(counter a ended) -gt $((before + 64)) ]' || fail "$(dm status a)"
+	wait_for 10 '[ "$(wc -l </tmp/uevents)" -ge 2 ]' || fail "no event"
+	say "$(cat /tmp/uevents)"
+	grep -q 'NRS_CLIENT=a NRS_EVENT=lost NRS_SERVICE=svc' /tmp/uevents
+	grep -q 'NRS_CLIENT=a NRS_EVENT=found NRS_SERVICE=svc' /tmp/uevents
+	# The same with a fixed timeout, which has to be as long as the worst load takes.
+	set_to svc at_max 0
+	set_to svc obd_timeout 20
+	fixed=$(detected)
+	dm resume lin
+	wait_for 20 '[ "$(lives a)" = live ]' || fail "$(dm status a)"
+	say "given up after $adaptive ms, with a fixed timeout of 20 s after $fixed ms: $(awk -v a="$adaptive" -v f="$fixed" 'BEGIN { printf "%.1f", f / a }') times as long"
+	[ "$fixed" -ge 19000 ] || fail "$fixed ms"
+	# Not at all.
+	set_to svc obd_timeout 0
+	begin
+	dm suspend --nolockfs --noflush lin
+	sleep 3
+	[ "$(lives a)" = live ] || fail "$(dm status a)"
+	dm resume lin
+}
+
+# A device that is loaded as never before, and lives.
+loaded() {
+	setup
+	quick 1 1
+	echo 1 >"$(at svc slots)"
+	delayed 150 150
+	begin --iodepth=200
+	wait_for 60 '[ $(estimate) -ge 25 ]' || fail "$(cat "$(at svc timeouts)")"
+	quiet
+	grep -q ^healthy "$(at svc health)" || fail "$(cat "$(at svc health)")"
+}
+
+# What has not gone down fails at once where it was asked for, and only there.
+failing() {
+	setup on_timeout fail
+	lower nb1 memory_backed=1 irqmode=2 completion_nsec=2000000
+	client b /dev/nb1 svc
+	dm table a | grep -q 'on_timeout fail' || fail "$(dm table a)"
+	quick 1 1
+	echo 8 >"$(at svc slots)"
+	load b --time_based --runtime=600 >/dev/null 2>&1 &
+	load a --time_based --runtime=600 --iodepth=32 --continue_on_error=all --error_dump=0 >/dev/null 2>&1 &
+	saturated a
+	dm suspend --nolockfs --noflush lin
+	wait_for 20 '[ "$(lives a)" = lost ]' || fail "$(dm status a)"
+	# New ones.
+	dd if=/dev/mapper/a of=/dev/null bs=4k count=1 iflag=direct 2>/tmp/dd && fail "read from a device that hangs"
+	grep -q 'timed out' /tmp/dd || fail "$(cat /tmp/dd)"
+	# What was queued.
+	wait_for 10 '[ $(counter a held) = 0 ]' || fail "$(dm status a)"
+	[ "$(counter a failed)" -ge 8 ] || fail "$(dm status a)"
+	# The other one goes on.
+	local before
+	before=$(counter b ended)
+	wait_for 20 '[ $(counter b ended) -gt $((before + 64)) ]' || fail "$(dm status b)"
+	[ "$(counter b failed)" = 0 ] && [ "$(lives b)" = live ] || fail "$(dm status b)"
+	dm resume lin
+	wait_for 20 '[ "$(lives a)" = live ]' || fail "$(dm status a)"
+	dd if=/dev/mapper/a of=/dev/null bs=4k count=1 iflag=direct 2>/tmp/dd || fail "$(cat /tmp/dd)"
+}
+
+# What a rate keeps is not late, and does not make others wait longer.
+kept() {
+	setup
+	quick 1 1
+	policy svc 'tbf uid'
+	set_to svc nrs_tbf_rule 'change default rate=1'
+	load a --io_size=160k --iodepth=40 >/dev/null || fail "a read failed"
+	quiet
+	[ "$(of early_sent)" = 0 ] && [ "$(estimate)" = 1 ] || fail "$(cat "$(at svc timeouts)") $(cat "$(at svc at_stats)")"
+	[ "$(of withheld_ms)" -ge 300000 ] || fail "$(cat "$(at svc at_stats)")"
+	grep -q ^healthy "$(at svc health)" || fail "$(cat "$(at svc health)")"
+	# It counts for who wants that.
+	set_to svc at_count_policy_delay 1
+	load a --io_size=32k --iodepth=8 >/dev/null || fail "a read failed"
+	[ "$(estimate)" -ge 6 ] || fail "$(cat "$(at svc timeouts)")"
+	quiet
+}
+
+# Given up, and then suspended, replaced, removed.
+leaving() {
+	setup
+	quick 1 1
+	begin
+	wait_for 20 '[ $(counter a ended) -ge 64 ]' || fail "$(dm status a)"
+	dm suspend --nolockfs --noflush lin
+	wait_for 20 '[ "$(lives a)" = lost ]' || fail "$(dm status a)"
+	dm load a --table "0 $(sectors /dev/nb0) nrs /dev/mapper/lin 0 other"
+	dm suspend --nolockfs a &
+	local suspend=$!
+	sleep 0.5
+	dm resume lin
+	wait "$suspend"
+	dm resume a
+	[ ! -d /sys/kernel/debug/nrs/svc ] || fail "the old service is still there"
+	killall fio
+	wait_for 20 '! pidof fio >/dev/null' || fail "fio goes on"
+	dm_remove a
+	rmmod nrs
+}
+
+try 60 "what is shown" formats
+try 60 "words of a table" words
+try 120 "a device becomes a hundred times slower, and recovers" heavy
+try 120 "early replies while the device lives" early
+try 120 "a device that hangs is given up and found again" dead
+try 120 "loaded is not dead" loaded
+try 90 "what has not gone down fails, if so configured" failing
+try 120 "kept on purpose is not late" kept
+try 90 "suspended and removed while given up" leaving
+summary

@@ -94,6 +94,8 @@ pub(crate) struct Deadlines {
     alarm: SpinLockIrq<()>,
     /// When the timer last looked; nobody else does.
     looked: Hint,
+    /// The last estimate that the service told at once, ms.
+    told: Hint,
     /// The last sign of life when it was lost.
     dead: Hint,
     /// Requests of a lost client fail.
@@ -210,6 +212,7 @@ impl Deadlines {
                 history <- History::new(),
                 alarm <- new_spinlock_irq!((), "nrs_alarm"),
                 looked: Hint::new(0),
+                told: Hint::new(0),
                 dead: Hint::new(0),
                 fails: Hint::new(0),
                 held,
@@ -289,8 +292,11 @@ impl Deadlines {
         let now = misc::millis();
         let mut timeout = self.history.timeout();
         if timeout < estimate {
-            // The service knows better: an early reply at once.
-            self.count_early(1);
+            // The service knows better, and says so at once; what it said counts for what follows, too.
+            if self.told.get() != u64::from(estimate) {
+                self.told.set(estimate.into());
+                self.count_early(1);
+            }
             timeout = timeout.max(theirs);
         }
         account.token = self.cohorts.enter(now, timeout);

@@ -191,8 +191,10 @@ suspended() {
 	policy svc 'tbf uid'
 	set_to svc nrs_tbf_rule 'change default rate=1'
 	nrs-overlap probe /dev/mapper/a --depth 150 --chain 120 >$storm 2>&1 &
-	local writer=$!
+	local writer=$! came=''
 	saturated 120 a
+	# All of it is there: what comes while a device is suspended is device-mapper's to order.
+	wait_for 30 '[ "$(counter a queued)" = "$came" ] || { came=$(counter a queued) && sleep 0.5 && false; }' || fail "$(dm status a)"
 	dm suspend a
 	[ "$(counter a held)" = 0 ] || fail "$(dm status a)"
 	dm resume a

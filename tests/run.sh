@@ -31,7 +31,7 @@ machines=(
 	"stock:rates:1800:icount:tbf tbf-files tbf-ext4 tbf-wrong qbm-wrong"
 	"debug:life:1560::kunit load switch errors tbf-storm"
 	"stock:bands:1800:icount:qbm"
-	"debug:dm:1860::dm-life hang order-dm timeouts"
+	"debug:dm:1560::dm-life hang order-dm"
 )
 # With --long: what takes many minutes on the debug kernel.
 long=(
@@ -39,6 +39,7 @@ long=(
 	"debug:rules:2400::rules-configfs qbm-configfs qbm-storm"
 	"debug:churn:1200::fair-churn"
 	"debug:unaware:1200::unaware params"
+	"debug:timeouts:1800::timeouts timeouts-user"
 	"debug:order:1800::order-user"
 )
 rounds=1 only=()

@@ -29,7 +29,7 @@ suspends() {
 	setup
 	writing a
 	local before
-	for _ in $(seq "$(slow 6 3)"); do
+	for _ in $(seq "$(slow 6 2)"); do
 		saturated a
 		dm suspend "$@" a
 		[ "$(counter a held)" = 0 ] || fail "held over a suspend: $(dm status a)"

@@ -229,7 +229,8 @@ kept() {
 	set_to svc nrs_tbf_rule 'change default rate=1'
 	load a --io_size=160k --iodepth=40 >/dev/null || fail "a read failed"
 	quiet
-	[ "$(of early_sent)" = 0 ] && [ "$(estimate)" = 1 ] || fail "$(cat "$(at svc timeouts)") $(cat "$(at svc at_stats)")"
+	# The last one has waited for 40 s. Where the clock runs by itself, a busy host may add some.
+	[ "$(of early_sent)" = 0 ] && [ "$(estimate)" -le "$(slow 1 15)" ] || fail "$(cat "$(at svc timeouts)") $(cat "$(at svc at_stats)")"
 	[ "$(of withheld_ms)" -ge 300000 ] || fail "$(cat "$(at svc at_stats)")"
 	grep -q ^healthy "$(at svc health)" || fail "$(cat "$(at svc health)")"
 	# It counts for who wants that.

@@ -44,6 +44,7 @@ pub(crate) mod bucket;
 pub(crate) mod class;
 pub(crate) mod credits;
 pub(crate) mod error;
+pub(crate) mod exchange;
 pub(crate) mod head;
 pub(crate) mod health;
 pub(crate) mod heap;

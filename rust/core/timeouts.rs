@@ -191,19 +191,18 @@ impl Timeouts {
     /// The same at `now`, for whoever knows it.
     pub(crate) fn measured_at(&self, partition: u16, service: u32, now: u64) {
         if let Some(history) = self.history(partition) {
-            if history.is_news(service, now) {
-                history.learn(service, || self.terms());
-            }
+            history.hear(service, now, || self.terms());
         }
     }
 
     /// All partitions are told that requests take `service` ms, by one that has not ended yet. Any context.
     pub(crate) fn expect(&self, service: u32) {
+        if service == 0 {
+            return;
+        }
         let now = misc::millis();
         for history in &self.histories {
-            if service != 0 && history.is_news(service, now) {
-                history.learn(service, || self.terms());
-            }
+            history.hear(service, now, || self.terms());
         }
     }
 

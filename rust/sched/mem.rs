@@ -529,52 +529,15 @@ mod backend {
     }
 }
 
+/// Bytes that this thread has taken for vectors and not given back.
 #[cfg(not(MODULE))]
-mod backend {
-    //! Host: the standard library's vectors and counted references.
-
-    use super::NoMemory;
-    use std::sync::Arc;
-
-    pub(super) type Small<T> = Vec<T>;
-    pub(super) type Large<T> = Vec<T>;
-    pub(super) type Boxed<T> = Box<T>;
-    pub(super) type Counted<T> = Arc<T>;
-
-    pub(super) fn small<T>(capacity: usize) -> Result<Small<T>, NoMemory> {
-        let mut vec = Vec::new();
-        vec.try_reserve_exact(capacity).map_err(|_| NoMemory)?;
-        Ok(vec)
-    }
-
-    pub(super) fn boxed<T>(value: T) -> Result<Boxed<T>, NoMemory> {
-        Ok(Box::new(value))
-    }
-
-    pub(super) fn counted<T>(value: T) -> Result<Counted<T>, NoMemory> {
-        Ok(Arc::new(value))
-    }
-
-    pub(super) fn large<T>(capacity: usize) -> Result<Large<T>, NoMemory> {
-        small(capacity)
-    }
-
-    pub(super) fn reserve_large<T>(vec: &mut Large<T>, more: usize) -> Result<(), NoMemory> {
-        vec.try_reserve(more).map_err(|_| NoMemory)
-    }
-
-    pub(super) fn push_small<T>(vec: &mut Small<T>, value: T) -> Result<(), T> {
-        if vec.len() == vec.capacity() {
-            return Err(value);
-        }
-        vec.push(value);
-        Ok(())
-    }
-
-    pub(super) fn push_large<T>(vec: &mut Large<T>, value: T) -> Result<(), T> {
-        push_small(vec, value)
-    }
+pub fn taken() -> usize {
+    backend::TAKEN.get()
 }
+
+#[cfg(not(MODULE))]
+#[path = "mem/host.rs"]
+mod backend;
 
 #[cfg(test)]
 mod tests;

@@ -324,9 +324,7 @@ impl Deadlines {
         }
         let service = token.elapsed(now).saturating_add(account.waited).max(1);
         self.timeouts.measured_at(account.home, service, now);
-        if self.history.is_news(service, now) {
-            self.history.learn(service, || self.timeouts.terms());
-        }
+        self.history.hear(service, now, || self.timeouts.terms());
     }
 
     #[cold]
@@ -442,8 +440,8 @@ impl Expire for Deadlines {
         }
         if round.next != ASLEEP {
             // As far from its deadline as any other look.
-            let margin = ASLEEP.saturating_sub(early::wake(&terms, ASLEEP));
-            timed.arm_for(round.next, round.next.saturating_add(margin));
+            let margin = early::margin(&terms);
+            timed.arm_for(round.next, round.next.saturating_add(margin.into()));
         }
     }
 }

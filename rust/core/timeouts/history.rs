@@ -6,7 +6,7 @@ use kernel::{new_spinlock_irq, prelude::*, sync::SpinLockIrq};
 
 use crate::{
     sched::timeouts::{
-        estimator::{Estimator, Seen},
+        estimator::{Estimator, Filter, Seen},
         terms::Terms,
     },
     sys::{atomic::Hint, misc},
@@ -64,14 +64,21 @@ impl History {
         self.change(terms, |_, _, _| ());
     }
 
-    /// Whether a sample of `service` ms at `now` changes something.
-    pub(crate) fn is_news(&self, service: u32, now: u64) -> bool {
-        u64::from(service) > self.limit.get() || now >= self.until.get()
+    /// Takes a sample of `service` ms at `now`; only one that changes something takes the lock.
+    #[inline]
+    pub(crate) fn hear(&self, service: u32, now: u64, terms: impl FnOnce() -> Terms) {
+        let known = Filter {
+            limit: self.limit.get() as u32,
+            until: self.until.get(),
+        };
+        if !known.holds(service, now) {
+            self.learn(service, terms);
+        }
     }
 
-    /// Takes a sample.
+    /// Takes a sample that changes something.
     #[cold]
-    pub(crate) fn learn(&self, service: u32, terms: impl FnOnce() -> Terms) {
+    fn learn(&self, service: u32, terms: impl FnOnce() -> Terms) {
         self.change(terms, |estimator, now, terms| {
             estimator.measure(service, now, terms);
         });

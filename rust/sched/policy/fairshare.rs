@@ -28,6 +28,7 @@
 use crate::sched::{
     attr::Attrs,
     class::{ClassId, ClassNeed, ClassSpare, DEFAULT},
+    exchange::{Account, AccountBuf},
     item::{Cost, Item},
     mem::{self, NoMemory},
     policy::{Get, Grant, Part, Passed, View, Way, ROWS},
@@ -162,7 +163,7 @@ impl<I: Item> State<I> {
     /// Whether weights follow something that is counted meanwhile, so that [`Part::refresh`] is wanted
     /// every delta.
     pub fn wants_refresh(&self) -> bool {
-        self.members.mode.has_size()
+        self.members.mode.has_size() || self.members.has_factors()
     }
 
     /// Service to everybody, of late.
@@ -205,6 +206,32 @@ impl<I: Item> State<I> {
                     part: 0,
                 });
             }
+        }
+        None
+    }
+
+    /// Copies what servers tell each other, like [`State::rows`]; without the default class, whose members
+    /// differ from server to server.
+    pub fn accounts(&self, from: u32, out: &mut AccountBuf) -> Option<u32> {
+        for slot in from..self.members.table.slots() {
+            if out.is_full() {
+                return Some(slot);
+            }
+            let node = self.members.table.at(slot).filter(|_| slot != DEFAULT);
+            let Some(node) = node else {
+                continue;
+            };
+            let leaf = node.leaf();
+            // There is room.
+            let _ = out.push(Account {
+                id: node.id.0,
+                parent: self.parent_id(node),
+                weight: self.members.weight_everywhere(node, self.time),
+                leaf: leaf.is_some(),
+                service: leaf.map_or(0, |leaf| leaf.ledger.service()),
+                active: leaf.is_some_and(|leaf| leaf.is_active()),
+                waiting: leaf.is_some_and(|leaf| !leaf.queue.is_empty()),
+            });
         }
         None
     }

@@ -77,11 +77,21 @@ pub fn on_arrival(terms: &Terms, arrival: u64, timeout: u32, estimate: u32) -> O
 /// When a request with that `deadline` is to be looked at, ms: `at_early_margin` before, but never more than
 /// half of what an early reply grants; at the deadline if there are no early replies.
 pub fn wake(terms: &Terms, deadline: u64) -> u64 {
-    let margin = match terms.mode() {
+    deadline.saturating_sub(margin(terms).into())
+}
+
+/// How long before its deadline a request is looked at, ms.
+pub fn margin(terms: &Terms) -> u32 {
+    match terms.mode() {
         Mode::Adaptive => millis(terms.early_margin.get()).min(millis(terms.extra.get()) / 2),
         Mode::Fixed | Mode::Off => 0,
-    };
-    deadline.saturating_sub(margin.into())
+    }
+}
+
+/// The latest deadline that an early reply names, ms: the limit.
+pub fn limit(terms: &Terms, stated: &Stated) -> u64 {
+    let longest = millis(terms.max.get());
+    stated.arrival.saturating_add(longest.into())
 }
 
 /// What becomes of a request at [`wake`] or later.
@@ -103,10 +113,7 @@ pub fn at_margin(
     }
     let extra = millis(terms.extra.get());
     let wanted = now.saturating_add(extra.into()).max(busy.unwrap_or(0));
-    let limit = stated
-        .arrival
-        .saturating_add(millis(terms.max.get()).into());
-    let deadline = wanted.min(limit);
+    let deadline = wanted.min(limit(terms, stated));
     if terms.mode() != Mode::Adaptive || deadline <= stated.deadline {
         return Answer::Refuse(Refusal::Limit);
     }

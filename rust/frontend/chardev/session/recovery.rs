@@ -43,11 +43,7 @@ impl Window {
     fn join(&mut self, now: u64, timeout: u32, terms: &Terms) -> u64 {
         // The clock may not have seen its end yet.
         self.close(now);
-        if !self.open {
-            self.recovery = Recovery::new();
-            self.recovery.begin(now, terms);
-            self.open = true;
-        }
+        self.open = true;
         self.recovery.join(now, timeout, terms)
     }
 

@@ -5,7 +5,7 @@
 
 use criterion::{criterion_group, criterion_main, BenchmarkId, Criterion, Throughput};
 use nrs_sched::{
-    crowd::Crowd,
+    crowd::{Case, Crowd},
     jobid::JobId,
     key::Key,
     policy::{
@@ -21,50 +21,79 @@ use nrs_sched::{
 };
 use std::{hint::black_box, time::Duration};
 
-/// From two entities to many.
-const ALL: [u32; 7] = [2, 8, 64, 256, 1000, 4096, 100_000];
-
-/// Those that there are limits for.
-const SOME: [u32; 3] = [64, 1000, 100_000];
+/// From two classes to many.
+const ALL: [u32; 8] = [2, 8, 64, 256, 1_000, 4_096, 16_384, 100_000];
 
 /// As many as there are gates for.
-const GATED: [u32; 6] = [2, 8, 64, 256, 1000, 4096];
+const GATED: [u32; 7] = [2, 8, 64, 256, 1_000, 4_096, 16_384];
 
-/// Name, what it is of, levels, largest request, and numbers of entities.
-type Case = (&'static str, Kind, Select, u32, u32, &'static [u32]);
+/// What is compared, and with how many classes.
+fn cases() -> Vec<(Case, &'static [u32])> {
+    let deadline = Case::select("fairshare", Select::Deadline);
+    vec![
+        (Case::new("fifo", Kind::Fifo), &ALL),
+        (Case::new("crrn", Kind::Crrn), &ALL),
+        (Case::new("orr", Kind::Orr), &ALL),
+        (Case::new("trr", Kind::Trr), &ALL),
+        (Case::new("delay", Kind::Delay), &ALL),
+        (deadline, &ALL),
+        (deadline.pages(16).named("fairshare_mixed"), &ALL),
+        (deadline.levels(2).named("fairshare2"), &ALL),
+        (deadline.levels(3).named("fairshare3"), &ALL),
+        (
+            Case::select("deadline_memory", Select::DeadlineMemory),
+            &ALL,
+        ),
+        (Case::select("golden", Select::Golden), &ALL),
+        (Case::select("random", Select::Random), &ALL),
+        (Case::select("paper", Select::Paper), &ALL),
+        (Case::new("tbf", Kind::Tbf), &ALL),
+        (Case::new("tbf_rules", Kind::Tbf).rules(256), &ALL),
+        (Case::new("qbm", Kind::Qbm), &GATED),
+        // More than there are tokens for: everybody waits at a gate.
+        (Case::new("qbm_waits", Kind::Qbm).pages(16), &GATED),
+    ]
+}
 
 fn decisions(c: &mut Criterion) {
     let mut group = c.benchmark_group("decision");
     group
-        .warm_up_time(Duration::from_millis(300))
-        .measurement_time(Duration::from_millis(900))
+        .warm_up_time(Duration::from_millis(200))
+        .measurement_time(Duration::from_millis(800))
         .sample_size(20)
         .throughput(Throughput::Elements(1));
-    let fair = Kind::Fairshare;
-    let cases: [Case; 16] = [
-        ("fifo", Kind::Fifo, Select::Deadline, 1, 1, &ALL),
-        ("crrn", Kind::Crrn, Select::Deadline, 1, 1, &ALL),
-        ("orr", Kind::Orr, Select::Deadline, 1, 1, &ALL),
-        ("trr", Kind::Trr, Select::Deadline, 1, 1, &SOME),
-        ("deadline", fair, Select::Deadline, 1, 1, &ALL),
-        ("mixed", fair, Select::Deadline, 1, 16, &SOME),
-        ("tree2", fair, Select::Deadline, 2, 1, &SOME),
-        ("tree3", fair, Select::Deadline, 3, 1, &SOME),
-        ("tree3_mixed", fair, Select::Deadline, 3, 16, &SOME),
-        ("deadline_memory", fair, Select::DeadlineMemory, 1, 1, &SOME),
-        ("golden", fair, Select::Golden, 1, 1, &SOME),
-        ("random", fair, Select::Random, 1, 1, &ALL),
-        ("paper", fair, Select::Paper, 1, 1, &SOME),
-        ("tbf", Kind::Tbf, Select::Deadline, 1, 1, &ALL),
-        ("qbm", Kind::Qbm, Select::Deadline, 1, 1, &GATED),
-        // More than there are tokens for: everybody waits at a gate.
-        ("qbm_waits", Kind::Qbm, Select::Deadline, 1, 16, &GATED),
-    ];
-    for (name, kind, select, depth, pages, counts) in cases {
+    for (case, counts) in cases() {
         for &count in counts {
-            let mut crowd = Crowd::new(kind, select, depth, count, pages);
-            let id = BenchmarkId::new(name, count);
-            group.bench_function(id, |b| b.iter(|| black_box(&mut crowd).step()));
+            // What is filtered out is not made.
+            let mut crowd = None;
+            group.bench_function(BenchmarkId::new(case.name, count), |b| {
+                let crowd = crowd.get_or_insert_with(|| Crowd::new(&case, count));
+                b.iter(|| black_box(&mut *crowd).step());
+            });
+        }
+    }
+    group.finish();
+}
+
+/// Somebody who has a class is looked for: once for each request, unless the front-end remembers it.
+fn classes(c: &mut Criterion) {
+    let mut group = c.benchmark_group("classify");
+    group
+        .warm_up_time(Duration::from_millis(100))
+        .measurement_time(Duration::from_millis(300))
+        .sample_size(10)
+        .throughput(Throughput::Elements(1));
+    let deadline = Case::select("fairshare", Select::Deadline);
+    let fairshare3 = deadline.levels(3).named("fairshare3");
+    let crrn = Case::new("crrn", Kind::Crrn);
+    let tbf = Case::new("tbf_rules", Kind::Tbf).rules(256);
+    for case in [crrn, deadline, fairshare3, tbf] {
+        for count in [8, 1_000, 16_384] {
+            let mut crowd = None;
+            group.bench_function(BenchmarkId::new(case.name, count), |b| {
+                let crowd = crowd.get_or_insert_with(|| Crowd::new(&case, count));
+                b.iter(|| black_box(&mut *crowd).find());
+            });
         }
     }
     group.finish();
@@ -78,13 +107,11 @@ fn solo(c: &mut Criterion) {
         .measurement_time(Duration::from_millis(900))
         .sample_size(20)
         .throughput(Throughput::Elements(1));
-    for (name, kind, depth) in [
-        ("fifo", Kind::Fifo, 1),
-        ("deadline", Kind::Fairshare, 1),
-        ("tree3", Kind::Fairshare, 3),
-    ] {
-        let mut crowd = Crowd::new(kind, Select::Deadline, depth, 1, 1);
-        group.bench_function(name, |b| b.iter(|| black_box(&mut crowd).step()));
+    let deadline = Case::select("fairshare", Select::Deadline);
+    let fairshare3 = deadline.levels(3).named("fairshare3");
+    for case in [Case::new("fifo", Kind::Fifo), deadline, fairshare3] {
+        let mut crowd = Crowd::new(&case, 1);
+        group.bench_function(case.name, |b| b.iter(|| black_box(&mut crowd).step()));
     }
     group.finish();
 }
@@ -160,5 +187,5 @@ fn statistics(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, decisions, solo, statistics);
+criterion_group!(benches, decisions, classes, solo, statistics);
 criterion_main!(benches);

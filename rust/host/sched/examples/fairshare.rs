@@ -10,9 +10,9 @@
 use nrs_sched::{
     arena::attrs,
     attr::{Attrs, Id},
-    crowd::Crowd,
+    crowd::{Case, Crowd},
     jobid::JobId,
-    policy::{fairshare::params::Select, Kind},
+    policy::fairshare::params::Select,
     rng::Rng,
     sim::{Setup, Sim, Source},
 };
@@ -225,7 +225,8 @@ fn guest(select: Select) -> u64 {
 /// Nanoseconds of a decision among `count`, the best of several runs.
 fn cost(select: Select, depth: u32, count: u32, pages: u32) -> f64 {
     const STEPS: u32 = 20_000;
-    let mut crowd = Crowd::new(Kind::Fairshare, select, depth, count, pages);
+    let case = Case::select("fairshare", select).levels(depth).pages(pages);
+    let mut crowd = Crowd::new(&case, count);
     let run = |_| {
         let start = Instant::now();
         (0..STEPS).for_each(|_| crowd.step());

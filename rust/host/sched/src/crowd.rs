@@ -5,31 +5,147 @@
 use crate::{
     arena::{self, feed, hand_gates, lone_part, walk, Request},
     attr::{Attrs, Id},
+    class::ClassId,
     item::{Direction, Item, Spot},
     jobid::JobId,
+    mem::Shared,
     policy::{
         fairshare::params::Select,
         params::{BufferMax, ClassesMax},
-        tbf, AnyPart, Config, Get, Grant, Kind, Part, Tunables, View,
+        tbf, AnyPart, AnyUpdate, Config, Get, Grant, Kind, Part, Tunables, View,
     },
     qbm::plan::By,
     ranges::{BriefBuf, Outline, Table},
     rng::Rng,
+    rules::Command,
 };
 
 /// Requests that every class keeps queued.
 pub const QUEUED: u32 = 8;
+
+/// A policy as it is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// Its name in results.
+    pub name: &'static str,
+    /// The policy.
+    pub kind: Kind,
+    /// How `fairshare` selects.
+    pub select: Select,
+    /// Levels of `fairshare`, 1 to 3.
+    pub levels: u32,
+    /// Pages of the largest requests; the smallest have one.
+    pub pages: u32,
+    /// Rules of `tbf`, of different rates.
+    pub rules: u32,
+}
+
+impl Case {
+    /// `kind` by itself: requests of one page, `fairshare` with one level, `tbf` without rules.
+    pub const fn new(name: &'static str, kind: Kind) -> Self {
+        Self {
+            name,
+            kind,
+            select: Select::Deadline,
+            levels: 1,
+            pages: 1,
+            rules: 0,
+        }
+    }
+
+    /// `fairshare` with a selection.
+    pub const fn select(name: &'static str, select: Select) -> Self {
+        let case = Self::new(name, Kind::Fairshare);
+        Self { select, ..case }
+    }
+
+    /// The same, called `name`.
+    #[must_use]
+    pub const fn named(self, name: &'static str) -> Self {
+        Self { name, ..self }
+    }
+
+    /// With so many levels, 1 to 3.
+    #[must_use]
+    pub const fn levels(self, levels: u32) -> Self {
+        Self { levels, ..self }
+    }
+
+    /// With requests of 1 to `pages` pages.
+    #[must_use]
+    pub const fn pages(self, pages: u32) -> Self {
+        Self { pages, ..self }
+    }
+
+    /// With so many rules of different rates.
+    #[must_use]
+    pub const fn rules(self, rules: u32) -> Self {
+        Self { rules, ..self }
+    }
+
+    /// The configuration, for `classes` classes.
+    pub fn config(&self, classes: u32) -> Config {
+        let mut tunables = Tunables::default();
+        tunables.fairshare.select = self.select;
+        let most = ClassesMax::new(1 << 20).expect("within limits");
+        let requests = BufferMax::new(1 << 20).expect("within limits");
+        tunables.fairshare.classes_max = most;
+        tunables.tbf.classes_max = most;
+        tunables.crrn.classes_max = most;
+        tunables.qbm.classes_max = most;
+        tunables.qbm.by = By::Uid;
+        tunables.delay.buffer_max = requests;
+        for sorted in [&mut tunables.orr, &mut tunables.trr] {
+            sorted.classes_max = most;
+            sorted.buffer_max = requests;
+        }
+        tunables.tbf.rate = tbf::params::Rate::new(rate(classes)).expect("within limits");
+        let argument = match (self.kind, self.levels) {
+            (Kind::Fairshare, 1) => Some("uid_fair"),
+            (Kind::Fairshare, 2) => Some("gid_then_uid_fair"),
+            (Kind::Fairshare, _) => Some("gid_then_uid_then_jobid_fair"),
+            (Kind::Tbf, _) if self.rules > 0 => Some("uid+gid"),
+            (Kind::Tbf, _) => Some("uid"),
+            _ => None,
+        };
+        Config::parse(self.kind, argument, &tunables).expect("valid")
+    }
+
+    /// The rules for groups, each with another rate; none if it has none.
+    pub fn update(&self, config: &Config, classes: u32) -> Option<AnyUpdate> {
+        let Config::Tbf(config) = config else {
+            return None;
+        };
+        let mut book = config.book().expect("memory");
+        for rule in 0..self.rules {
+            let rate = rate(classes) + rule % 7;
+            let text = format!("start r{rule} gid={{{rule}}} rate={rate} rank=default");
+            let command = Command::parse(&text).expect("valid");
+            book = book.apply(&command).expect("valid");
+        }
+        let rules = Shared::new(book.compile(1).expect("memory"));
+        let update = tbf::Update::new(rules.expect("memory"), config);
+        Some(AnyUpdate::Tbf(update.expect("memory")))
+    }
+}
+
+/// Twice what a decision per microsecond uses, so that there is always one to make; requests/s of each class.
+fn rate(classes: u32) -> u32 {
+    (2_000_000 / classes).max(1)
+}
 
 /// A part and the classes in it.
 pub struct Crowd {
     part: AnyPart<Request>,
     table: Option<Table>,
     now: u64,
+    members: Vec<Attrs>,
+    last: usize,
 }
 
 /// Member `i` of `count`, in a tree of `depth` levels whose nodes have about the same number of children; a
-/// client with an object and a target of its own.
-fn member(i: u32, count: u32, depth: u32) -> Attrs {
+/// client with an object and a target of its own, in one of 256 groups.
+pub fn member(i: u32, count: u32, depth: u32) -> Attrs {
     let fan = f64::from(count).powf(1.0 / f64::from(depth)).ceil() as u32;
     let own = Attrs {
         client: i,
@@ -40,6 +156,7 @@ fn member(i: u32, count: u32, depth: u32) -> Attrs {
     match depth {
         1 => Attrs {
             uid: Id::new(i),
+            gid: Id::new(i % 256),
             ..own
         },
         2 => Attrs {
@@ -57,51 +174,36 @@ fn member(i: u32, count: u32, depth: u32) -> Attrs {
 }
 
 impl Crowd {
-    /// A part of `kind`, for `fairshare` with `select` and `depth` levels (1 to 3), with `classes` that have
-    /// [`QUEUED`] requests of 1 to `pages` pages each. With one size, classes take turns in the order of their
-    /// memory.
+    /// A part of `case` with `classes` that have [`QUEUED`] requests each. With one size, classes take turns in
+    /// the order of their memory.
     ///
     /// # Panics
     ///
     /// There is no memory.
-    pub fn new(kind: Kind, select: Select, depth: u32, classes: u32, pages: u32) -> Self {
-        let mut tunables = Tunables::default();
-        tunables.fairshare.select = select;
-        let most = ClassesMax::new(1 << 20).expect("within limits");
-        tunables.fairshare.classes_max = most;
-        tunables.tbf.classes_max = most;
-        tunables.crrn.classes_max = most;
-        tunables.qbm.classes_max = most;
-        tunables.qbm.by = By::Uid;
-        for sorted in [&mut tunables.orr, &mut tunables.trr] {
-            sorted.classes_max = most;
-            sorted.buffer_max = BufferMax::new(1 << 20).expect("within limits");
-        }
-        // Twice what a decision per microsecond uses, so that there is always one to make.
-        let rate = (2_000_000 / classes).max(1);
-        tunables.tbf.rate = tbf::params::Rate::new(rate).expect("within limits");
-        let argument = match (kind, depth) {
-            (Kind::Fifo | Kind::Crrn | Kind::Orr | Kind::Trr | Kind::Delay | Kind::Qbm, _) => None,
-            (Kind::Fairshare, 1) => Some("uid_fair"),
-            (Kind::Fairshare, 2) => Some("gid_then_uid_fair"),
-            (Kind::Fairshare, _) => Some("gid_then_uid_then_jobid_fair"),
-            (Kind::Tbf, _) => Some("uid"),
-        };
-        let config = Config::parse(kind, argument, &tunables).expect("valid");
+    pub fn new(case: &Case, classes: u32) -> Self {
+        let config = case.config(classes);
         arena::reserve((classes * QUEUED) as usize + 64).expect("memory");
         let mut part = lone_part(&config, 1).expect("memory");
-        let (count, bytes) = (classes.min(16_383) + 1, 4096 * u64::from(rate));
+        let (count, bytes) = (classes.min(16_383) + 1, 4096 * u64::from(rate(classes)));
         hand_gates(&mut part, count, |_| (bytes, 1)).expect("memory");
+        if let Some(update) = case.update(&config, classes) {
+            drop(part.update(update, 0));
+        }
         let mut rng = Rng::new(1);
         let mut id = 0;
+        let mut members = Vec::new();
         for owner in 0..classes {
             feed(&mut part);
-            let class = part.classify(&member(owner, classes, depth), 0);
+            let attrs = member(owner, classes, case.levels);
+            let class = part.classify(&attrs, 0);
+            if owner % classes.div_ceil(1024) == 0 {
+                members.push(attrs);
+            }
             for _ in 0..QUEUED {
                 let request = Request {
                     owner,
                     id,
-                    pages: 1 + rng.below(pages.into()) as u32,
+                    pages: 1 + rng.below(case.pages.into()) as u32,
                     arrival: id,
                     spot: Spot::new(0, rng.below(1 << 40), 4096),
                     direction: Direction::Read,
@@ -116,12 +218,21 @@ impl Crowd {
             part,
             table: None,
             now: 0,
+            members,
+            last: 0,
         };
         crowd.publish();
         for _ in 0..u64::from(classes) * 2 {
             crowd.step();
         }
         crowd
+    }
+
+    /// Finds the class of somebody who has one; another one each time, up to 1024 of them.
+    pub fn find(&mut self) -> ClassId {
+        self.last = (self.last + 1) % self.members.len();
+        let attrs = self.members.get(self.last).unwrap_or(&Attrs::UNKNOWN);
+        self.part.classify(attrs, self.now)
     }
 
     /// Publishes the shares, if there are any.

@@ -30,6 +30,21 @@ export!(
     ranges, rng, rules, slab, slots, sources, text, turns
 );
 
+/// See `rust/sched/exchange.rs`.
+pub mod exchange {
+    pub use crate::sched::exchange::{relay::Relay, *};
+
+    /// See `rust/sched/exchange/log2.rs`.
+    pub mod log2 {
+        pub use crate::sched::exchange::log2::*;
+    }
+
+    /// See `rust/sched/exchange/message.rs`.
+    pub mod message {
+        pub use crate::sched::exchange::message::*;
+    }
+}
+
 /// See `rust/sched/qbm.rs`.
 pub mod qbm {
     /// See `rust/sched/qbm/allocator.rs`.

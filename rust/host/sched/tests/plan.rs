@@ -3,7 +3,7 @@
 //! The plans of `qbm`: random ones against a model that is easy to believe, anything that can be written, and
 //! how long clients take to be found.
 
-#[path = "../../fuzz/plan.rs"]
+#[path = "../../fuzz/src/plan.rs"]
 mod harness;
 
 use harness::Nine;

@@ -12,6 +12,7 @@ use super::{
 use crate::sched::{
     attr::Priority,
     error::Result,
+    exchange::Factors,
     key::Hasher,
     mem::{self, NoMemory},
 };
@@ -128,18 +129,33 @@ impl Shared {
 #[derive(Clone)]
 pub struct Update {
     weights: mem::Shared<Weights>,
+    factors: Option<mem::Shared<Factors>>,
     cross_cpt: bool,
 }
 
 impl Update {
     /// `weights`, and whether the parts of a head are fair together or each by itself.
     pub const fn new(weights: mem::Shared<Weights>, cross_cpt: bool) -> Self {
-        Self { weights, cross_cpt }
+        Self {
+            weights,
+            factors: None,
+            cross_cpt,
+        }
+    }
+
+    /// The same with `factors` for the weights, if servers share.
+    pub fn with_factors(self, factors: Option<mem::Shared<Factors>>) -> Self {
+        Self { factors, ..self }
     }
 
     /// The weights.
     pub fn weights(&self) -> &Weights {
         &self.weights
+    }
+
+    /// What the weights are multiplied by, if servers share.
+    pub fn factors(&self) -> Option<&Factors> {
+        self.factors.as_deref()
     }
 
     /// Whether the parts are fair together.

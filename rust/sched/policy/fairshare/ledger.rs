@@ -362,6 +362,11 @@ impl Ledger {
         since
     }
 
+    /// Service in all, units of the cost model; wraps.
+    pub const fn service(&self) -> u64 {
+        self.service
+    }
+
     /// Counts one of those as gone down past the queues while others waited.
     pub fn forced(&mut self) {
         self.forced = self.forced.saturating_add(1);

@@ -205,7 +205,7 @@ impl<I: Item> Members<I> {
             self.forget(slot, selector, now);
         }
         let limit = selector.capacity();
-        let entity = Entity::new(self.weight_of(key, level, 0, now));
+        let entity = Entity::new(self.weight_here(id, self.weight_of(key, level, 0, now)));
         let made = self.table.make(id, now, limit, || {
             let body = if leaf {
                 Body::Leaf(Leaf::new())
@@ -291,6 +291,7 @@ impl<I: Item> Members<I> {
             return;
         };
         let weight = self.weight_of(&node.key, node.level, node.size, now);
+        let weight = self.weight_here(node.id, weight);
         if node.entity.weight() != weight {
             selector.reweight(self, slot, weight);
         }
@@ -303,6 +304,24 @@ impl<I: Item> Members<I> {
             weight = weight.saturating_mul(self.size_of(key, size, now));
         }
         weight.clamp(1, WEIGHT_LIMIT).saturating_mul(WEIGHT_ONE)
+    }
+
+    /// `weight` of the node `id` on this server: less if it is served more elsewhere.
+    fn weight_here(&self, id: PathId, weight: u32) -> u32 {
+        match self.told.factors() {
+            Some(factors) => factors.scale(id.0, weight),
+            None => weight,
+        }
+    }
+
+    /// The weight that the node in `slot` has on all servers together.
+    pub fn weight_everywhere(&self, node: &Node<I>, now: u64) -> u32 {
+        self.weight_of(&node.key, node.level, node.size, now)
+    }
+
+    /// Whether there are factors, which change without anything else that does.
+    pub fn has_factors(&self) -> bool {
+        self.told.factors().is_some()
     }
 
     /// The size of the job `key`: what its requests say, else what was counted, else 1.

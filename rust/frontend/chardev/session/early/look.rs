@@ -110,7 +110,7 @@ impl Inner {
             return Some(Moved::Lease);
         };
         let stated = watch.stated;
-        let limit = stated.arrival.saturating_add(at_max(terms));
+        let limit = early::limit(terms, &stated);
         let granted = until.min(limit).max(watch.granted);
         if stated.deadline <= now || granted <= stated.deadline || terms.mode() != Mode::Adaptive {
             return Some(Moved::Refused);
@@ -138,11 +138,6 @@ pub(super) enum Moved {
     Deadline { first: bool },
 }
 
-/// Longest time that a client may be made to wait, ms.
-fn at_max(terms: &Terms) -> u64 {
-    u64::from(terms.max.get()).saturating_mul(1000)
-}
-
 /// What is said of a request whose margin is reached at `now`, and that a policy kept for `withheld` ms; `recovery`: what is
 /// granted meanwhile, ms.
 fn answer(terms: &Terms, watch: &Watch, now: u64, withheld: u32, recovery: Option<u32>) -> Answer {
@@ -153,19 +148,18 @@ fn answer(terms: &Terms, watch: &Watch, now: u64, withheld: u32, recovery: Optio
     if watch.last || terms.mode() != Mode::Adaptive {
         return Answer::Refuse(Refusal::Limit);
     }
+    let stated = &Stated {
+        arrival: stated.arrival.saturating_add(withheld.into()),
+        ..*stated
+    };
     let answer = match recovery {
         Some(extra) => early::in_recovery(stated, now, extra),
         None => {
             let busy = Some(watch.busy).filter(|busy| *busy != 0);
-            let stated = Stated {
-                arrival: stated.arrival.saturating_add(withheld.into()),
-                ..*stated
-            };
-            early::at_margin(terms, &stated, now, true, busy)
+            early::at_margin(terms, stated, now, true, busy)
         }
     };
-    let limit = stated.arrival.saturating_add(withheld.into());
-    let limit = limit.saturating_add(at_max(terms));
+    let limit = early::limit(terms, stated);
     match answer {
         Answer::Grant { deadline, feed } if deadline.min(limit) > stated.deadline => {
             let deadline = deadline.min(limit);

@@ -62,7 +62,7 @@ fn windows_of_parts_add_up() {
     most.add(u32::MAX, 0);
     most.add(u32::MAX, u64::MAX);
     most.merge(&most.clone());
-    assert_eq!(most.second(u64::MAX), u32::MAX.into());
+    assert_eq!(most.second(u64::MAX), u64::from(u32::MAX));
     most.correct(i64::MIN, u64::MAX);
     most.correct(i64::MIN, u64::MAX);
     assert_eq!(most.second(u64::MAX), 0);

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Two servers that tell each other what they served, over a network that changes, repeats and cuts datagrams, and
+//! brings some that nobody sent. Each byte is an operation, with its operands behind it.
+
+use nrs_sched::exchange::{Account, Exchange, Refusal, Terms};
+
+/// Largest factor, Q31.
+const ONE: u32 = 1 << 31;
+
+/// Bytes in front of the records of a datagram, and of a record.
+const HEADER: usize = 56;
+const RECORD: usize = 16;
+
+/// Entities of a server, at most.
+const ENTITIES: u32 = 8;
+
+/// Bytes of a datagram, at most: three records.
+const LONGEST: usize = HEADER + 3 * RECORD;
+
+/// Bytes as operands; none of them are zeros.
+struct Bytes<'a>(&'a [u8]);
+
+impl<'a> Bytes<'a> {
+    fn next(&mut self) -> Option<u8> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    fn byte(&mut self) -> u8 {
+        self.next().unwrap_or(0)
+    }
+
+    /// The next `count`, or what is left.
+    fn run(&mut self, count: usize) -> &'a [u8] {
+        let (first, rest) = self.0.split_at(count.min(self.0.len()));
+        self.0 = rest;
+        first
+    }
+
+    /// A number, small ones and very large ones.
+    fn number(&mut self) -> u64 {
+        let byte = self.byte();
+        u64::from(byte | 1) << (byte % 60)
+    }
+}
+
+/// Both servers.
+struct Model {
+    servers: [Exchange; 2],
+    /// Said last, by each of them.
+    said: [Vec<Vec<u8>>; 2],
+    now: u64,
+}
+
+impl Model {
+    /// A node of `server` is told.
+    fn note(&mut self, server: usize, bytes: &mut Bytes<'_>) {
+        let (which, flags) = (bytes.byte(), bytes.byte());
+        let account = Account {
+            id: u64::from(which % 16) + 1,
+            parent: u64::from(which / 16 % 4),
+            weight: u32::from(bytes.byte()),
+            leaf: flags & 1 != 0,
+            service: bytes.number(),
+            active: flags & 2 != 0,
+            waiting: flags & 4 != 0,
+        };
+        self.servers[server].note(&account).expect("memory");
+    }
+
+    /// `server` makes a step, and says what it has to say.
+    fn step(&mut self, server: usize) {
+        let exchange = &mut self.servers[server];
+        exchange.step(self.now).expect("memory");
+        let factors = exchange.factors().expect("memory");
+        let list = factors.as_slice();
+        assert!(list.windows(2).all(|two| two[0].0 < two[1].0));
+        assert!(list.iter().all(|(_, factor)| (1..=ONE).contains(factor)));
+        assert!(list.len() <= 16);
+        let mut said = Vec::new();
+        exchange
+            .say(self.now, &mut [0; LONGEST], |datagram| {
+                said.push(datagram.to_vec())
+            })
+            .expect("memory");
+        for datagram in &said {
+            assert!((HEADER..=LONGEST).contains(&datagram.len()));
+            assert_eq!((datagram.len() - HEADER) % RECORD, 0);
+        }
+        assert!(said.len() * 3 <= ENTITIES as usize + 3);
+        self.said[server] = said;
+    }
+
+    /// What `server` said arrives, each datagram once more than it should.
+    fn carry(&mut self, server: usize) {
+        let other = &mut self.servers[1 - server];
+        for datagram in &self.said[server] {
+            // What is no news may have arrived before, or after what is newer.
+            let first = other.hear(datagram, self.now);
+            assert!(
+                !matches!(
+                    first,
+                    Err(Refusal::Malformed | Refusal::Version | Refusal::Foreign | Refusal::Own)
+                ),
+                "{first:?}"
+            );
+            let again = other.hear(datagram, self.now);
+            assert!(again.is_err(), "{again:?}");
+            for end in 0..datagram.len() {
+                assert_eq!(
+                    other.hear(&datagram[..end], self.now),
+                    Err(Refusal::Malformed)
+                );
+            }
+        }
+        for datagram in &self.said[server] {
+            assert_eq!(
+                self.servers[server].hear(datagram, self.now),
+                Err(Refusal::Own)
+            );
+        }
+    }
+
+    /// Something like what `server` said arrives.
+    fn forge(&mut self, server: usize, bytes: &mut Bytes<'_>) {
+        let which = usize::from(bytes.byte());
+        let count = self.said[server].len().max(1);
+        let mut datagram = self.said[server]
+            .get(which % count)
+            .cloned()
+            .unwrap_or_default();
+        for _ in 0..1 + which / 64 {
+            let (at, value) = (usize::from(bytes.byte()), bytes.byte());
+            if let Some(byte) = datagram.get_mut(at) {
+                *byte = value;
+            }
+        }
+        self.hear(1 - server, &datagram);
+    }
+
+    /// `datagram` arrives, whatever it is; it is counted as one thing.
+    fn hear(&mut self, server: usize, datagram: &[u8]) {
+        let exchange = &mut self.servers[server];
+        let sum = |exchange: &Exchange| {
+            let counts = exchange.counts();
+            counts.heard + counts.malformed + counts.foreign + counts.stale + counts.crowded
+        };
+        let before = sum(exchange);
+        let _ = exchange.hear(datagram, self.now);
+        assert_eq!(sum(exchange), before + 1);
+    }
+}
+
+/// Takes the bytes as operations.
+pub fn run(data: &[u8]) {
+    let terms = Terms {
+        realm: 7,
+        servers_max: 3,
+        entities_max: ENTITIES,
+        datagram_max: LONGEST as u32,
+        ..Terms::default()
+    };
+    let server = |number| Exchange::new(number, 1, terms).expect("memory");
+    let mut model = Model {
+        servers: [server(1), server(2)],
+        said: [Vec::new(), Vec::new()],
+        now: 1_000_000_000,
+    };
+    let bytes = &mut Bytes(data);
+    for _ in 0..400 {
+        let Some(operation) = bytes.next() else {
+            break;
+        };
+        let server = usize::from(operation / 8 % 2);
+        match operation % 8 {
+            0..=2 => model.note(server, bytes),
+            3 => model.step(server),
+            4 => model.carry(server),
+            5 => model.forge(server, bytes),
+            6 => {
+                let length = usize::from(bytes.byte()) % 128;
+                let datagram = bytes.run(length);
+                model.hear(server, datagram);
+            }
+            _ => model.now += 1 + bytes.number() % (1 << 40),
+        }
+    }
+    model.step(0);
+    model.step(1);
+}

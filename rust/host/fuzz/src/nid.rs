@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Network identifiers and ranges of them. Each line is read as both; lines that are identifiers are looked for
+//! in those that are ranges.
+
+use nrs_sched::{
+    mem::NoMemory,
+    nid::{
+        range::{Digest, Parsed, Pattern, Range, Refused},
+        Address, Net, Nid,
+    },
+};
+use std::net::IpAddr;
+
+/// Ranges that are kept, at most.
+const RANGES_MAX: usize = 256;
+
+/// Identifiers that are looked for whatever is written.
+const ALWAYS: [&str; 8] = [
+    "0@lo",
+    "10.0.0.1@tcp",
+    "10.0.0.255@tcp1",
+    "255.255.255.255@o2ib",
+    "fe80::1@tcp",
+    "::@gip65535",
+    "0@gni",
+    "4294967295@kfi",
+];
+
+/// What the text of a pattern has, read slowly: by its text alone, number by number.
+fn has(text: &str, nid: &Nid) -> Option<bool> {
+    let (addresses, network) = text.rsplit_once('@')?;
+    if Net::parse(network).ok()? != (nid.net(), nid.number()) {
+        return Some(false);
+    }
+    if addresses == "*" {
+        return Some(true);
+    }
+    match nid.address() {
+        Address::Number(number) => {
+            let inner = addresses.strip_prefix('[')?.strip_suffix(']')?;
+            in_ranges(inner, number)
+        }
+        Address::V4(ip) => match addresses.split_once('/') {
+            Some((first, bits)) if !first.contains('[') => match first.parse().ok()? {
+                IpAddr::V4(first) => Some(same_bits(&first.octets(), &ip, bits.parse().ok()?)),
+                IpAddr::V6(_) => Some(false),
+            },
+            _ => in_parts(addresses, ip),
+        },
+        Address::V6(ip) => {
+            let Some((first, bits)) = addresses.split_once('/') else {
+                return Some(false);
+            };
+            match first.parse() {
+                Ok(IpAddr::V6(first)) => Some(same_bits(&first.octets(), &ip, bits.parse().ok()?)),
+                _ => Some(false),
+            }
+        }
+    }
+}
+
+/// Whether the first `bits` bits are the same.
+fn same_bits(one: &[u8], other: &[u8], bits: usize) -> bool {
+    (0..bits).all(|bit| {
+        let of = |bytes: &[u8]| bytes.get(bit / 8).map(|byte| (byte >> (7 - bit % 8)) & 1);
+        of(one) == of(other)
+    })
+}
+
+/// Whether `number` is in `LO[-HI[/STRIDE]],...`.
+fn in_ranges(text: &str, number: u32) -> Option<bool> {
+    let mut found = false;
+    for range in text.split(',') {
+        let (ends, stride) = range.split_once('/').unwrap_or((range, "1"));
+        let (lo, hi) = ends.split_once('-').unwrap_or((ends, ends));
+        let (lo, hi): (u32, u32) = (lo.parse().ok()?, hi.parse().ok()?);
+        let stride: u32 = stride.parse().ok()?;
+        found |= (lo..=hi).contains(&number) && (number - lo) % stride == 0;
+    }
+    Some(found)
+}
+
+/// Whether `ip` has the four parts that `text` describes.
+fn in_parts(text: &str, ip: [u8; 4]) -> Option<bool> {
+    let parts: Vec<&str> = text.split('.').collect();
+    if parts.len() != 4 {
+        return None;
+    }
+    let mut all = true;
+    for (part, number) in parts.into_iter().zip(ip) {
+        let inner = part
+            .strip_prefix('[')
+            .and_then(|part| part.strip_suffix(']'));
+        all &= part == "*" || in_ranges(inner.unwrap_or(part), number.into())?;
+    }
+    Some(all)
+}
+
+/// Takes each line as an identifier and as a range of them.
+pub fn run(data: &[u8]) {
+    let Ok(text) = core::str::from_utf8(data) else {
+        return;
+    };
+    let mut nids: Vec<Nid> = Vec::new();
+    let always = ALWAYS
+        .into_iter()
+        .map(|nid| Nid::parse(nid).expect("valid"));
+    nids.extend(always);
+    let mut patterns = Vec::new();
+    for line in text.split('\n').take(64) {
+        let mut ranges: Vec<Range> = Vec::new();
+        let parsed = Pattern::parse(line, &mut |range| {
+            if ranges.len() >= RANGES_MAX {
+                return Err(NoMemory);
+            }
+            ranges.push(range);
+            Ok(ranges.len() - 1)
+        });
+        let nid = Nid::parse(line);
+        if let Ok(nid) = nid {
+            let shown = nid.to_string();
+            assert_eq!(Nid::parse(&shown), Ok(nid), "{line:?} {shown:?}");
+            assert!(shown.len() <= 64 && shown.is_ascii());
+            nids.push(nid);
+        }
+        match parsed {
+            Ok(Parsed::One(one)) => assert_eq!(nid, Ok(one)),
+            Ok(Parsed::Many(pattern)) => {
+                assert!(nid.is_err(), "{line:?} is one and many");
+                patterns.push((line, pattern, ranges));
+            }
+            Err(Refused::Expected(at, expected)) => {
+                assert!(nid.is_err() && at <= line.len(), "{line:?}");
+                assert!(!expected.is_empty() && !expected.contains('\n'));
+            }
+            Err(Refused::NoMemory) => assert_eq!(ranges.len(), RANGES_MAX),
+        }
+        if let Err(error) = nid {
+            assert!(!error.reason.is_empty() && !error.reason.contains('\n'));
+        }
+        if let Ok((net, number)) = Net::parse(line) {
+            let name = net.name();
+            assert!(line.starts_with(name));
+            assert!(number == 0 || Net::parse(&format!("{name}{number}")) == Ok((net, number)));
+        }
+    }
+    for (line, pattern, ranges) in &patterns {
+        let guard = pattern.guard(ranges);
+        for nid in &nids {
+            let found = pattern.has(nid, ranges);
+            assert_eq!(Some(found), has(line, nid), "{line:?} {nid}");
+            assert!(!found || guard.passes(Digest::of(nid)), "{line:?} {nid}");
+        }
+    }
+}

@@ -1,0 +1,470 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A policy on one to three partitions, and what happens to it: the first bytes are its configuration, each one
+//! after them an operation, with its operands behind it.
+//!
+//! ```text
+//!  arrive ──▶ queued ──▶ running ──▶ ended
+//!                │  get        stop
+//!                └─ dequeue ──▶ gone
+//! ```
+
+use nrs_sched::{
+    arena::{feed, hand_gates, walk, Number, Request},
+    attr::{Attrs, Id},
+    class::ClassId,
+    item::{Direction, Item, Spot},
+    jobid::JobId,
+    mem::Shared,
+    nid::Nid,
+    policy::{
+        crrn, delay,
+        fairshare::{
+            params::{CostModel, Locality, OppThreshold, Select, SizeSource},
+            weights::Weights,
+            Update as Shares,
+        },
+        params::{BufferMax, ClassesMax},
+        robin,
+        tbf::{self, params::GlobalRate},
+        AnyPart, AnyShared, AnyUpdate, Config, Get, Grant, Kind, Part, Passed, Tunables, View, Way,
+    },
+    qbm::plan::By,
+    ranges::{BriefBuf, Outline, Table},
+    rules::Command,
+};
+
+/// Arguments of policies that take one.
+const FAIR: [&str; 6] = [
+    "uid_fair",
+    "size_fair",
+    "jobid_fair",
+    "gid_then_uid_fair",
+    "gid_then_uid_then_jobid_fair",
+    "nid_then_projid_then_nodemap_then_size_fair",
+];
+const FIELDS: [&str; 4] = ["uid", "nid", "jobid+opcode", "generic"];
+
+/// Rules of `tbf`, one set after the other.
+const RULES: [&[&str]; 3] = [
+    &["start a uid={0 1 2} rate=7"],
+    &[
+        "start a uid={3} rate=1000 minrate=10",
+        "start b jobid={j*}&uid={1 2} rate=10MiB/s",
+        "start c nid={10.0.0.[1-3]@tcp} rate=50 realtime=1",
+    ],
+    &[
+        "change default rate=3",
+        "start x gid={0 1} rate=400 borrow=1",
+    ],
+];
+
+/// Weights, one table after the other.
+const WEIGHTS: [&str; 3] = [
+    "",
+    "uid:0:10000,uid:1:1,jobid:j*:7,gid:1:3",
+    "uid:2:9,uid:3:9,nid:10.0.0.1@tcp:100,jobid:\"\":4",
+];
+
+/// Nanoseconds of a millisecond.
+const MS: u64 = 1_000_000;
+
+/// Operations, at most.
+const OPERATIONS: usize = 600;
+
+/// Bytes as operands; none of them are zeros.
+struct Bytes<'a>(&'a [u8]);
+
+impl Bytes<'_> {
+    fn next(&mut self) -> Option<u8> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    fn byte(&mut self) -> u8 {
+        self.next().unwrap_or(0)
+    }
+
+    /// One of `all`.
+    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[usize::from(self.byte()) % all.len()]
+    }
+}
+
+/// Somebody.
+fn who(owner: u8) -> Attrs {
+    let id = u32::from(owner);
+    Attrs {
+        nid: Nid::parse(&format!("10.0.0.{}@tcp", owner % 5))
+            .ok()
+            .filter(|_| owner % 7 > 0),
+        uid: if owner % 11 == 10 {
+            Id::ABSENT
+        } else {
+            Id::new(id)
+        },
+        gid: Id::new(id / 4),
+        projid: Id::new(id % 3),
+        nodemap: Id::new(id % 2),
+        jobid: JobId::new(format!("j{}#{}", owner % 9, owner).as_bytes()),
+        client: id,
+        target: id % 3,
+        object: u64::from(owner % 6),
+        stream: u64::from(owner % 4),
+        length: 4096,
+        ..Attrs::UNKNOWN
+    }
+}
+
+/// A request that is queued.
+struct Queued {
+    id: u64,
+    home: usize,
+    class: ClassId,
+    place: Number,
+}
+
+/// Parts of a policy, and what should be in them.
+struct Model {
+    config: Config,
+    parts: Vec<AnyPart<Request>>,
+    queued: Vec<Queued>,
+    running: Vec<(usize, Request, Grant)>,
+    table: Option<Table>,
+    now: u64,
+    next: u64,
+    ended: u64,
+    taken: u64,
+}
+
+/// What can be set, from the next bytes.
+fn tunables(bytes: &mut Bytes<'_>) -> Tunables {
+    let mut all = Tunables::default();
+    let few = ClassesMax::new(64).expect("within limits");
+    let requests = BufferMax::new(256).expect("within limits");
+    all.crrn.classes_max = few;
+    all.crrn.quantum.regular = bytes
+        .of(&[1, 2, 8, 65_535].map(crrn::Quantum::new))
+        .expect("within limits");
+    for sorted in [&mut all.orr, &mut all.trr] {
+        sorted.classes_max = few;
+        sorted.buffer_max = requests;
+        sorted.quantum.regular = bytes
+            .of(&[1, 3, 256].map(robin::params::Quantum::new))
+            .expect("within limits");
+        sorted.supported.regular = bytes.of(robin::params::Supported::ALL);
+        sorted.offset_type.regular = bytes.of(robin::params::OffsetType::ALL);
+    }
+    all.tbf.classes_max = few;
+    all.tbf.rate = bytes
+        .of(&[1, 10, 1_000, 10_000_000].map(tbf::params::Rate::new))
+        .expect("within limits");
+    all.tbf.depth = bytes
+        .of(&[1, 3, 1_000].map(tbf::params::Depth::new))
+        .expect("within limits");
+    all.tbf.cost_model = bytes.of(tbf::params::CostModel::ALL);
+    all.tbf.global_rate = bytes.of(GlobalRate::ALL);
+    all.fairshare.classes_max = few;
+    all.fairshare.select = bytes.of(Select::ALL);
+    all.fairshare.cost_model = bytes.of(CostModel::ALL);
+    all.fairshare.locality = bytes.of(Locality::ALL);
+    all.fairshare.size_source = bytes.of(SizeSource::ALL);
+    all.fairshare.opp_threshold = OppThreshold::new(bytes.byte().into()).unwrap_or_default();
+    all.qbm.by = bytes.of(By::ALL);
+    all.qbm.classes_max = few;
+    all.delay.buffer_max = requests;
+    let (min, pct) = (bytes.byte() % 4, bytes.byte() % 101);
+    // Either text is within the limits, and in this order.
+    let _ = all.delay.set_max(&(min + bytes.byte() % 4).to_string());
+    let _ = all.delay.set_min(&min.to_string());
+    let _ = all.delay.set_pct(&pct.to_string());
+    all
+}
+
+impl Model {
+    fn new(bytes: &mut Bytes<'_>) -> Self {
+        let kind = bytes.of(Kind::ALL);
+        let argument = match kind {
+            Kind::Fairshare => Some(bytes.of(&FAIR)),
+            Kind::Tbf => Some(bytes.of(&FIELDS)),
+            _ => None,
+        };
+        let config = Config::parse(kind, argument, &tunables(bytes)).expect("valid");
+        let count = 1 + u32::from(bytes.byte() % 3);
+        let shared = AnyShared::new(&config, 7, count).expect("memory");
+        let part = |seed| {
+            let mut part = AnyPart::new(&config, seed, &shared).expect("memory");
+            let rates = [4096 * 100, 1 << 40, 4096 * 1_000, 4096 * 100_000];
+            hand_gates(&mut part, 16, |seat| {
+                (rates[seat as usize % 4], (seat / 4) as u8)
+            })
+            .expect("memory");
+            part
+        };
+        Self {
+            parts: (0..count).map(|seed| part(seed.into())).collect(),
+            config,
+            queued: Vec::new(),
+            running: Vec::new(),
+            table: None,
+            now: 86_400_000 * MS,
+            next: 0,
+            ended: 0,
+            taken: 0,
+        }
+    }
+
+    /// Requests that are queued on part `home`.
+    fn count(&self, home: usize) -> usize {
+        self.queued
+            .iter()
+            .filter(|queued| queued.home == home)
+            .count()
+    }
+
+    /// What always holds.
+    fn check(&self) {
+        for (home, part) in self.parts.iter().enumerate() {
+            assert_eq!(part.len() as usize, self.count(home), "{:?}", self.config);
+            assert_eq!(part.is_empty(), part.len() == 0);
+        }
+    }
+
+    /// A request comes; there may be no memory for somebody new.
+    fn arrive(&mut self, home: usize, bytes: &mut Bytes<'_>, fed: bool) {
+        let owner = bytes.byte();
+        let size = bytes.byte();
+        let part = &mut self.parts[home];
+        if fed {
+            feed(part);
+        }
+        let attrs = who(owner);
+        let class = part.classify(&attrs, self.now);
+        let mut request = Request {
+            owner: owner.into(),
+            id: self.next,
+            pages: 1 + u32::from(size),
+            arrival: self.now,
+            spot: Spot::new(attrs.object, u64::from(size % 16) << 20, 4096),
+            direction: [Direction::Read, Direction::Write, Direction::Other][usize::from(size) % 3],
+            ..Request::default()
+        };
+        let place = request.register();
+        let id = self.next;
+        self.next += 1;
+        match part.enqueue(request, class, self.now) {
+            Ok(()) => self.queued.push(Queued {
+                id,
+                home,
+                class,
+                place,
+            }),
+            Err(mut request) => {
+                assert_eq!(request.id, id);
+                request.unregister(place);
+                self.taken += 1;
+            }
+        }
+    }
+
+    /// A request is served, if one may be; answers until when none may.
+    fn get(&mut self, home: usize, force: bool) -> Option<u64> {
+        let view = View {
+            now: self.now,
+            force,
+            table: self.table.as_ref(),
+        };
+        match self.parts[home].get(&view) {
+            Get::Item((mut request, grant)) => {
+                let at = self
+                    .queued
+                    .iter()
+                    .position(|queued| queued.id == request.id);
+                let queued = self.queued.swap_remove(at.expect("it is queued once"));
+                assert_eq!(queued.home, home);
+                request.unregister(queued.place);
+                self.running.push((home, request, grant));
+                None
+            }
+            Get::Throttled { until } => {
+                assert!(until > self.now && !force, "{:?}", self.config);
+                assert!(self.count(home) > 0);
+                Some(until)
+            }
+            Get::Empty => {
+                assert_eq!(self.count(home), 0, "{:?}", self.config);
+                None
+            }
+        }
+    }
+
+    /// A request that runs ends.
+    fn stop(&mut self, at: u8) {
+        if self.running.is_empty() {
+            return;
+        }
+        let at = usize::from(at) % self.running.len();
+        let (home, request, grant) = self.running.swap_remove(at);
+        self.parts[home].stop(&grant, request.cost(), self.now);
+        self.ended += 1;
+    }
+
+    /// A request that is queued goes elsewhere.
+    fn dequeue(&mut self, at: u8) {
+        if self.queued.is_empty() {
+            return;
+        }
+        let at = usize::from(at) % self.queued.len();
+        let queued = self.queued.swap_remove(at);
+        let part = &mut self.parts[queued.home];
+        let found = part.dequeue(queued.class, &queued.place, self.now);
+        let mut request = found.expect("it is queued");
+        assert_eq!(request.id, queued.id);
+        assert!(part
+            .dequeue(queued.class, &queued.place, self.now)
+            .is_none());
+        request.unregister(queued.place);
+        self.taken += 1;
+    }
+
+    /// One goes down without queueing.
+    fn pass(&mut self, home: usize, owner: u8, way: Way) {
+        let (part, now) = (&mut self.parts[home], self.now);
+        let class = part.classify(&who(owner), now);
+        let cost = Request {
+            pages: 1 + u32::from(owner),
+            ..Request::default()
+        };
+        let passed = part.pass(class, cost.cost(), way, || now);
+        assert!(way == Way::Opportunity || passed != Passed::Refused);
+    }
+
+    /// All parts are told something, or made to look at all classes.
+    fn update(&mut self, which: u8) {
+        let update = match &self.config {
+            Config::Tbf(config) => {
+                let mut book = config.book().expect("memory");
+                for rule in RULES[usize::from(which) % RULES.len()] {
+                    // Not every field is one of the policy's.
+                    let command = Command::parse(rule).unwrap_or_else(|e| panic!("{rule}: {e}"));
+                    book = book.apply(&command).unwrap_or(book);
+                }
+                let rules = Shared::new(book.compile(u64::from(which)).expect("memory"));
+                let update = tbf::Update::new(rules.expect("memory"), config);
+                AnyUpdate::Tbf(update.expect("memory"))
+            }
+            Config::Fairshare(_) => {
+                let text = WEIGHTS[usize::from(which) % WEIGHTS.len()];
+                let weights = Weights::new().apply(text).expect("valid");
+                let weights = Shared::new(weights).expect("memory");
+                AnyUpdate::Fairshare(Shares::new(weights, which % 2 == 0))
+            }
+            Config::Delay(_) => {
+                let (min, pct) = (u32::from(which % 5), u32::from(which) % 101);
+                AnyUpdate::Delay(delay::Update(delay::Setting::new(min, min + 1, pct)))
+            }
+            _ => return,
+        };
+        for part in &mut self.parts {
+            drop(part.update(update.clone(), self.now));
+        }
+    }
+
+    /// Publishes the shares, as the worker does.
+    fn publish(&mut self) {
+        let mut outline = Outline::new();
+        let mut buf = BriefBuf::new().expect("memory");
+        for part in &mut self.parts {
+            let Some(part) = part.fairshare_mut() else {
+                return;
+            };
+            let mut from = Some(0);
+            while let Some(slot) = from {
+                buf.clear();
+                from = part.briefs(slot, self.now, &mut buf);
+                outline.extend(buf.as_slice()).expect("memory");
+            }
+        }
+        self.table = Some(outline.build(1).expect("memory").table);
+    }
+
+    /// Looks at all classes, `max` at a time.
+    fn sweep(&mut self, home: usize, which: u8) {
+        let (part, max) = (&mut self.parts[home], 1 + u32::from(which / 4));
+        let mut from = Some(0);
+        for _ in 0..4096 {
+            let Some(slot) = from else {
+                return;
+            };
+            from = match which % 4 {
+                0 => part.refresh(slot, max, self.now),
+                1 => part.reset(slot, max),
+                _ => part.age(self.now, max).then_some(0),
+            };
+        }
+        // Two levels of 64 classes, one at a time, end long before.
+        assert!(which % 4 > 1, "it never ends: {:?}", self.config);
+    }
+
+    /// All that is queued comes out: by itself on even parts, else by force.
+    fn drain(&mut self) {
+        for home in 0..self.parts.len() {
+            walk(&mut self.parts[home], self.now);
+            let mut waits = 0;
+            while self.count(home) > 0 {
+                let before = self.queued.len();
+                if let Some(until) = self.get(home, home % 2 == 1) {
+                    // Whoever is asked at the time that it names has something.
+                    self.now = until;
+                    waits += 1;
+                    assert!(waits < 64, "always later: {:?}", self.config);
+                }
+                if self.queued.len() < before {
+                    waits = 0;
+                }
+            }
+        }
+        while !self.running.is_empty() {
+            self.stop(0);
+        }
+        self.check();
+        assert_eq!(self.ended + self.taken, self.next);
+    }
+}
+
+/// Takes the bytes as a configuration and operations.
+pub fn run(data: &[u8]) {
+    let bytes = &mut Bytes(data);
+    let mut model = Model::new(bytes);
+    for _ in 0..OPERATIONS {
+        let Some(operation) = bytes.next() else {
+            break;
+        };
+        let home = usize::from(operation / 16) % model.parts.len();
+        match operation % 16 {
+            0..=4 => model.arrive(home, bytes, operation % 16 < 4),
+            5..=7 => drop(model.get(home, false)),
+            8 => drop(model.get(home, true)),
+            9 | 10 => model.stop(bytes.byte()),
+            11 => model.dequeue(bytes.byte()),
+            12 => {
+                // Up to two minutes, in steps from a nanosecond on.
+                let step = bytes.byte();
+                model.now += (u64::from(step % 16) + 1) << (step / 16 * 2).min(33);
+            }
+            13 => {
+                let way = [Way::Opportunity, Way::Forced][usize::from(operation / 128)];
+                model.pass(home, bytes.byte(), way);
+            }
+            14 => match bytes.byte() {
+                which @ 0..=127 => model.update(which),
+                128..=191 => model.publish(),
+                _ => walk(&mut model.parts[home], model.now),
+            },
+            _ => model.sweep(home, bytes.byte()),
+        }
+        model.check();
+    }
+    model.drain();
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Commands of `nrs_policies`: the words, the policy, and the argument as its policy reads it.
+
+use nrs_sched::{
+    policy::{Config, Kind, Tunables},
+    text::{Command, Heads, ARGUMENT_MAX, COMMAND_MAX, NAME_MAX},
+};
+
+/// `command` as it would be written again.
+fn text(command: &Command<'_>) -> String {
+    let heads = match command.heads {
+        // An argument may start with a word that names heads; then the heads have been named.
+        Heads::All => "",
+        Heads::Regular => " reg",
+        Heads::High => " hp",
+    };
+    let argument = command.argument.map(|argument| format!(" {argument}"));
+    format!("{}{heads}{}", command.policy, argument.unwrap_or_default())
+}
+
+/// Takes the text as a command.
+pub fn run(data: &[u8]) {
+    let Ok(all) = core::str::from_utf8(data) else {
+        return;
+    };
+    let command = match Command::parse(all) {
+        Ok(command) => command,
+        Err(error) => {
+            assert!(!error.reason.is_empty() && !error.reason.contains('\n'));
+            return;
+        }
+    };
+    assert!(all.len() <= COMMAND_MAX && all.contains(command.policy));
+    assert!((1..=NAME_MAX).contains(&command.policy.len()));
+    if let Some(argument) = command.argument {
+        assert!((1..=ARGUMENT_MAX).contains(&argument.len()) && all.contains(argument));
+        assert_eq!(argument, argument.trim_matches([' ', '\t']));
+    }
+    let shown = text(&command);
+    assert_eq!(Command::parse(&shown), Ok(command), "{shown:?}");
+    let kind = Kind::ALL.iter().find(|kind| kind.name() == command.policy);
+    assert_eq!(Kind::from_name(command.policy).ok(), kind.copied());
+    // Any policy may be asked to read any argument.
+    for &kind in Kind::ALL {
+        let tunables = Tunables::default();
+        match Config::parse(kind, command.argument, &tunables) {
+            Ok(config) => {
+                assert_eq!(config.kind(), kind);
+                let shown = config.argument().map(|argument| argument.to_string());
+                let again = Config::parse(kind, shown.as_deref(), &tunables);
+                assert_eq!(again, Ok(config), "{shown:?}");
+                assert_eq!(shown.is_some(), command.argument.is_some());
+            }
+            Err(error) => {
+                assert!(!error.reason.is_empty() && !error.reason.contains('\n'));
+            }
+        }
+    }
+}

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Texts, valid and mutated, to every file of debugfs and configfs, and reads of any part of them.
+
+use std::{
+    error::Error,
+    ffi::OsString,
+    fs::{self, File},
+    io,
+    os::unix::{
+        ffi::OsStringExt,
+        fs::{FileExt, PermissionsExt},
+    },
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    allowed,
+    chance::Chance,
+    change::{kind_of, put, DEBUGFS},
+    tally::Tally,
+    words::{self, WRITTEN},
+    Until,
+};
+
+/// Where services, rules and groups have their directories.
+const CONFIGFS: &str = "/sys/kernel/config/nrs";
+
+/// What is in `dir`, in the order of names: that of directories is not repeatable.
+fn list(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut all: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    all.sort();
+    all
+}
+
+/// One of them.
+fn one(mut all: Vec<PathBuf>, chance: &mut Chance) -> Option<PathBuf> {
+    let at = chance.below(all.len() as u64) as usize;
+    (at < all.len()).then(|| all.swap_remove(at))
+}
+
+fn name_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// Reads a part of `path`.
+fn read(path: &Path, chance: &mut Chance) -> (io::Result<()>, bool) {
+    let offset = match chance.below(3) {
+        0 => 0,
+        1 => chance.below(5000),
+        _ => chance.odd_number() >> 1,
+    };
+    let len = match chance.below(3) {
+        0 => chance.below(8),
+        1 => chance.below(70_000),
+        _ => 4096,
+    };
+    // No file is so long that its end has no number.
+    let beyond = offset.saturating_add(len) > i64::MAX as u64;
+    let result = File::open(path).and_then(|file| {
+        let mut buffer = vec![0; len as usize];
+        for part in 0..3 {
+            if file.read_at(&mut buffer, offset.saturating_add(part * len))? == 0 {
+                break;
+            }
+        }
+        Ok(())
+    });
+    (result, beyond)
+}
+
+/// Reads or writes a control file of one of the services.
+fn debugfs(prefix: &str, chance: &mut Chance, tally: &mut Tally) {
+    let services = list(Path::new(DEBUGFS));
+    let services = services.into_iter();
+    let services = services.filter(|dir| name_of(dir).starts_with(prefix));
+    let Some(dir) = one(services.collect(), chance) else {
+        return;
+    };
+    // Those that are made in configfs go while their files are open.
+    let gone = if name_of(&dir) == prefix {
+        &[][..]
+    } else {
+        allowed::GONE
+    };
+    if chance.one_in(4) {
+        let Some(path) = one(list(&dir), chance) else {
+            return;
+        };
+        let file = name_of(&path);
+        let mode = fs::metadata(&path).map_or(0, |data| data.permissions().mode());
+        let (result, beyond) = read(&path, chance);
+        let mut all = [allowed::read(&file), gone].concat();
+        if beyond {
+            all.extend([libc::EINVAL, libc::EOVERFLOW]);
+        }
+        if mode & 0o400 == 0 {
+            all.extend([libc::EINVAL, libc::EACCES, libc::EPERM]);
+        }
+        tally.answer("debugfs read", &result, &all, || file.clone());
+        return;
+    }
+    let file = if chance.one_in(10) {
+        match one(list(&dir), chance) {
+            Some(path) => name_of(&path),
+            None => return,
+        }
+    } else {
+        chance.pick(WRITTEN).to_owned()
+    };
+    let mut text = words::value(&file, false, chance).into_bytes();
+    let valid = WRITTEN.contains(&file.as_str()) && chance.one_in(2);
+    if !valid {
+        chance.mutated(&mut text);
+    }
+    let result = put(&dir.join(&file), &text);
+    let mut all = [&allowed::write(&file, valid), gone].concat();
+    if !WRITTEN.contains(&file.as_str()) {
+        all.extend([libc::EINVAL, libc::EACCES, libc::EPERM]);
+    }
+    let kind = format!("debugfs write {}", kind_of(&file));
+    tally.answer(&kind, &result, &all, || {
+        format!("{file} = {}", String::from_utf8_lossy(&text))
+    });
+}
+
+/// A name for a directory, which may be wrong but can be given.
+fn name(valid: &str, chance: &mut Chance) -> OsString {
+    let mut bytes = valid.as_bytes().to_vec();
+    if chance.one_in(4) {
+        chance.mutated(&mut bytes);
+    }
+    bytes.retain(|byte| !matches!(byte, 0 | b'/'));
+    bytes.truncate(255);
+    if matches!(&bytes[..], b"" | b"." | b"..") {
+        bytes = b"x".to_vec();
+    }
+    OsString::from_vec(bytes)
+}
+
+/// All directories of services of that prefix, deepest last.
+fn directories(prefix: &str) -> Vec<PathBuf> {
+    let mut all: Vec<PathBuf> = list(Path::new(CONFIGFS));
+    all.retain(|dir| name_of(dir).starts_with(prefix));
+    let mut next = 0;
+    while next < all.len() {
+        let inner = list(&all[next]);
+        all.extend(inner.into_iter().filter(|path| path.is_dir()));
+        next += 1;
+    }
+    all
+}
+
+/// Makes or removes a directory, or reads or writes an attribute.
+fn configfs(prefix: &str, chance: &mut Chance, tally: &mut Tally) {
+    let number = chance.below(3);
+    let service = Path::new(CONFIGFS).join(format!("{prefix}{number}"));
+    match chance.below(10) {
+        0 => {
+            let result = fs::create_dir(&service);
+            tally.answer("configfs mkdir", &result, allowed::MKDIR, || {
+                name_of(&service)
+            });
+        }
+        1 | 2 => {
+            let number = chance.below(4);
+            let path = match chance.below(3) {
+                0 => service
+                    .join("rules")
+                    .join(name(&format!("r{number}"), chance)),
+                1 => service
+                    .join("qbm")
+                    .join(name(&format!("g{number}"), chance)),
+                _ => service
+                    .join(format!("qbm/g{number}/clients"))
+                    .join(name(&format!("10.0.0.{number}@tcp"), chance)),
+            };
+            let result = fs::create_dir(&path);
+            tally.answer("configfs mkdir", &result, allowed::MKDIR, || {
+                path.display().to_string()
+            });
+        }
+        3 => {
+            // Deep ones first, or nothing is ever removed.
+            let all = directories(prefix);
+            let rest = all.len() - chance.below(all.len().min(4) as u64) as usize;
+            if let Some(path) = all.get(rest.saturating_sub(1)) {
+                let result = fs::remove_dir(path);
+                tally.answer("configfs rmdir", &result, allowed::RMDIR, || {
+                    path.display().to_string()
+                });
+            }
+        }
+        _ => {
+            let Some(dir) = one(directories(prefix), chance) else {
+                return;
+            };
+            let attributes = list(&dir).into_iter().filter(|path| !path.is_dir());
+            let Some(path) = one(attributes.collect(), chance) else {
+                return;
+            };
+            if chance.one_in(3) {
+                let (result, beyond) = read(&path, chance);
+                let extra: &[i32] = if beyond {
+                    &[libc::EINVAL, libc::EOVERFLOW]
+                } else {
+                    &[]
+                };
+                let all = [allowed::SHOWN, extra].concat();
+                tally.answer("configfs read", &result, &all, || {
+                    path.display().to_string()
+                });
+                return;
+            }
+            let mut text = attribute(&name_of(&path), chance).into_bytes();
+            if chance.one_in(3) {
+                chance.mutated(&mut text);
+            }
+            let result = put(&path, &text);
+            // Who may not write at all is told before (EACCES), and root by the file system.
+            let mut all = [allowed::ATTRIBUTE, &[libc::EACCES, libc::EIO]].concat();
+            if text.is_empty() {
+                // So says configfs itself, before the attribute is asked.
+                all.push(libc::EFAULT);
+            }
+            tally.answer("configfs write", &result, &all, || {
+                format!("{} = {}", path.display(), String::from_utf8_lossy(&text))
+            });
+        }
+    }
+}
+
+/// A value for an attribute.
+fn attribute(name: &str, chance: &mut Chance) -> String {
+    let size = format!("{}MB/s", chance.within(1, 500));
+    match name {
+        "cpts" => chance.within(1, 3).to_string(),
+        "slots" => chance.within(1, 200).to_string(),
+        "match" => chance
+            .pick(&["uid={1000}", "jobid={a b}", "uid={1}&gid={2}"])
+            .into(),
+        "head" => chance.pick(&["reg", "hp", "all"]).into(),
+        "enabled" | "realtime" | "borrow" => chance.below(2).to_string(),
+        "rank" | "also" => chance.pick(&["", "r0", "r1", "r2", "default"]).into(),
+        "class" => chance
+            .pick(&["first_come", "fair_share", "low_share", "mover"])
+            .into(),
+        "strategy" => chance.pick(&["classes", "mover"]).into(),
+        "by" => chance.pick(&["nid", "jobid", "uid", "device"]).into(),
+        "target" => chance.pick(&["", "253:0", "7"]).into(),
+        "rate" => chance.pick(&["100", "20MiB/s", "500iops"]).into(),
+        "minrate" => chance.pick(&["0", "1", "10"]).into(),
+        _ if name.starts_with("reserve") => chance.pick(&["", "5%", "1MB"]).into(),
+        _ => size,
+    }
+}
+
+/// Storms services of `prefix` until it is time.
+pub fn run(
+    prefix: &str,
+    until: &Until,
+    chance: &mut Chance,
+    tally: &mut Tally,
+) -> Result<(), Box<dyn Error>> {
+    let policies = PathBuf::from(DEBUGFS).join(prefix).join("nrs_policies");
+    let mut round = 0_u64;
+    while until.more() {
+        round += 1;
+        // What a policy holds back goes on now and then, whatever it was told.
+        if round % 50 == 0 {
+            let result = put(&policies, b"fifo");
+            let allowed = [libc::EAGAIN, libc::ENOMEM];
+            tally.answer("debugfs write policy", &result, &allowed, || "fifo".into());
+        }
+        if chance.one_in(3) {
+            configfs(prefix, chance, tally);
+        } else {
+            debugfs(prefix, chance, tally);
+        }
+    }
+    // Nothing stays: whatever a round leaves, the next one may remove.
+    for _ in 0..20 {
+        for dir in directories(prefix).iter().rev() {
+            let _ = fs::remove_dir(dir);
+        }
+    }
+    match directories(prefix).first() {
+        Some(dir) => Err(format!("{} stays", dir.display()).into()),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Messages to a device, and table lines, through `dmsetup`.
+
+use std::{
+    error::Error,
+    ffi::OsString,
+    io,
+    os::unix::{ffi::OsStringExt, process::ExitStatusExt},
+    process::Command,
+};
+
+use crate::{
+    allowed,
+    chance::Chance,
+    tally::Tally,
+    words::{self, WRITTEN},
+    Until,
+};
+
+/// What is wrong where `dmsetup` did not say what the kernel answered: it refused the words itself.
+const UNSAID: i32 = -1;
+
+/// Runs `dmsetup` with these words.
+///
+/// # Errors
+///
+/// What the kernel answered, as far as `dmsetup` says so; `ENOMEM` as well if it could not run.
+fn dmsetup(words: &[Vec<u8>]) -> io::Result<()> {
+    let words = words.iter().map(|word| OsString::from_vec(word.clone()));
+    let output = Command::new("dmsetup").args(words).output();
+    let output = output.map_err(|error| match error.raw_os_error() {
+        // So the kernel says that it has no memory for the words; there are few of them.
+        Some(libc::E2BIG) => io::Error::from_raw_os_error(libc::ENOMEM),
+        _ => error,
+    })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    // A program that the kernel has no memory to start, or to link, dies of it.
+    let errno = allowed::of_text(&text)
+        .or_else(|| {
+            text.contains("annot allocate memory")
+                .then_some(libc::ENOMEM)
+        })
+        .or_else(|| output.status.signal().map(|_| libc::ENOMEM));
+    Err(errno.map_or_else(
+        || io::Error::other(text.into_owned()),
+        io::Error::from_raw_os_error,
+    ))
+}
+
+/// Sends a message to sector 0 of `device`.
+///
+/// # Errors
+///
+/// See [`dmsetup`].
+pub fn send(device: &str, words: &[Vec<u8>]) -> io::Result<()> {
+    let mut all: Vec<Vec<u8>> = ["message", device, "0"].map(|word| word.into()).into();
+    all.extend_from_slice(words);
+    dmsetup(&all)
+}
+
+/// Words that a command line can hold, and that are no options.
+fn cleaned(words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    let mut words = words;
+    for word in &mut words {
+        word.retain(|byte| *byte != 0);
+        if word.first() == Some(&b'-') {
+            word.insert(0, b'x');
+        }
+    }
+    words
+}
+
+/// A table line for a device of 1 MiB.
+fn table(lower: &str, service: &str, chance: &mut Chance) -> String {
+    let words: Vec<&str> = (0..chance.below(4))
+        .flat_map(|_| match chance.below(7) {
+            0 => ["nid", "10.0.0.7@tcp"],
+            1 => ["jobid", "job.7"],
+            2 => ["jobid_name", "%e.%u.%g.%p.%h.%H.%j.%%"],
+            3 => ["size", "16"],
+            4 => ["opportunity", "off"],
+            5 => ["stream", "cgroup"],
+            _ => ["nid", "[1-3]@gni"],
+        })
+        .collect();
+    let count = words.len();
+    let offset = chance.within(0, 64) * 8;
+    let words = words.join(" ");
+    format!("0 2048 nrs {lower} {offset} {service} {count} {words}")
+}
+
+/// Sends messages to `device` until it is time, and makes devices of its name and more on `lower`.
+pub fn run(
+    device: &str,
+    lower: &str,
+    service: &str,
+    until: &Until,
+    chance: &mut Chance,
+    tally: &mut Tally,
+) -> Result<(), Box<dyn Error>> {
+    let wrong = format!("{device}-wrong");
+    let options = ["--noudevsync", "--noudevrules"];
+    while until.more() {
+        if chance.one_in(3) {
+            let mut line = table(lower, service, chance).into_bytes();
+            if !chance.one_in(4) {
+                chance.mutated(&mut line);
+                line.retain(|byte| *byte != 0);
+            }
+            let mut words: Vec<Vec<u8>> = options.map(Into::into).into();
+            words.extend(["create", &wrong, "--table"].map(Vec::from));
+            words.push(line.clone());
+            let result = dmsetup(&words);
+            let said = || String::from_utf8_lossy(&line).into_owned();
+            tally.answer(
+                "table",
+                &result,
+                &[allowed::TABLE, &[UNSAID]].concat(),
+                said,
+            );
+            let words = [&options[..], &["remove", "--retry", &wrong]].concat();
+            let words: Vec<Vec<u8>> = words.iter().map(|word| (*word).into()).collect();
+            // Also what was made and has no table, or a wrong one.
+            let result = dmsetup(&words);
+            tally.answer(
+                "remove",
+                &result,
+                &[libc::ENXIO, libc::ENOMEM, libc::EBUSY],
+                || wrong.clone(),
+            );
+            continue;
+        }
+        let file = chance.pick(WRITTEN);
+        let value = words::value(file, false, chance).replace('\n', ";");
+        let words = match chance.below(12) {
+            0 => vec!["drain"],
+            1 => vec!["service", file],
+            2 => vec!["timeouts"],
+            _ => vec!["service", file, &value],
+        };
+        let mut words: Vec<Vec<u8>> = words.iter().map(|word| (*word).into()).collect();
+        let mutated = chance.one_in(2);
+        if mutated {
+            let at = chance.below(words.len() as u64) as usize;
+            chance.mutated(&mut words[at]);
+        }
+        let words = cleaned(words);
+        let result = send(device, &words);
+        let mut all = allowed::write(file, !mutated);
+        all.extend([libc::ENODEV, libc::EACCES, libc::EINVAL]);
+        if mutated {
+            all.extend_from_slice(allowed::MESSAGE);
+            all.push(UNSAID);
+        }
+        tally.answer("message", &result, &all, || {
+            String::from_utf8_lossy(&words.join(&b' ')).into_owned()
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Figures: numbers made from runs.
+//!
+//! * The *error* of shares is how far the client that is furthest from its due is from it, in percent of its due.
+//! * What is *unused* is what a peer leaves of what the device does without it, percent: for dm-nrs, without it is dm-linear, for
+//!   the others it is `none`.
+
+use std::collections::BTreeMap;
+
+use nrs_report::stat::{spread, Spread};
+
+use super::input::{Device, Run, PEERS};
+
+/// Above that part of the time the CPU decides about shares and not the device.
+pub const BUSY: f64 = 0.6;
+
+/// What kind of number a figure is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// More is better; compared by ratio.
+    Rate,
+    /// Less is better; compared by ratio.
+    Cost,
+    /// Percent, less is better; compared by difference.
+    Percent,
+}
+
+/// One figure.
+#[derive(Clone, Copy, Debug)]
+pub struct Figure {
+    /// Its key in JSON, with its unit.
+    pub key: &'static str,
+    /// The head of its column.
+    pub head: &'static str,
+    /// What it is called in a sentence.
+    pub name: &'static str,
+    /// The unit in a sentence.
+    pub unit: &'static str,
+    /// What kind of number it is.
+    pub kind: Kind,
+    /// Digits behind the point.
+    pub places: usize,
+    /// The measure it is made from.
+    pub measure: &'static str,
+    /// Whether it says something of the device only while the CPU has time to spare.
+    pub device: bool,
+}
+
+const fn figure(
+    key: &'static str,
+    head: &'static str,
+    name: &'static str,
+    unit: &'static str,
+    kind: Kind,
+    places: usize,
+    measure: &'static str,
+) -> Figure {
+    Figure {
+        key,
+        head,
+        name,
+        unit,
+        kind,
+        places,
+        measure,
+        device: matches!(kind, Kind::Percent),
+    }
+}
+
+/// All figures, in the order of the columns.
+pub const FIGURES: [Figure; 12] = [
+    figure(
+        "iops_1",
+        "IOPS, 1 job",
+        "IOPS of one job",
+        "/s",
+        Kind::Rate,
+        0,
+        "one",
+    ),
+    figure(
+        "iops_4",
+        "IOPS, 4 jobs",
+        "IOPS of four jobs",
+        "/s",
+        Kind::Rate,
+        0,
+        "many",
+    ),
+    figure(
+        "cpu_us_1",
+        "CPU µs/IO, 1 job",
+        "CPU per request, one job",
+        " µs",
+        Kind::Cost,
+        1,
+        "one",
+    ),
+    figure(
+        "cpu_us_4",
+        "CPU µs/IO, 4 jobs",
+        "CPU per request, four jobs",
+        " µs",
+        Kind::Cost,
+        1,
+        "many",
+    ),
+    figure(
+        "p50_ms",
+        "p50 ms",
+        "p50 of the small client",
+        " ms",
+        Kind::Cost,
+        2,
+        "mix",
+    ),
+    figure(
+        "p99_ms",
+        "p99 ms",
+        "p99 of the small client",
+        " ms",
+        Kind::Cost,
+        2,
+        "mix",
+    ),
+    figure(
+        "p999_ms",
+        "p99.9 ms",
+        "p99.9 of the small client",
+        " ms",
+        Kind::Cost,
+        2,
+        "mix",
+    ),
+    figure(
+        "error_equal_percent",
+        "error 1:1 %",
+        "error of shares at 1:1",
+        " %",
+        Kind::Percent,
+        1,
+        "equal",
+    ),
+    figure(
+        "error_four_percent",
+        "error 1:4 %",
+        "error of shares at 1:4",
+        " %",
+        Kind::Percent,
+        1,
+        "four",
+    ),
+    figure(
+        "error_eight_percent",
+        "error 8 %",
+        "error of shares of 8 clients",
+        " %",
+        Kind::Percent,
+        1,
+        "eight",
+    ),
+    figure(
+        "unused_all_percent",
+        "unused, all %",
+        "bandwidth unused while both clients are active",
+        " %",
+        Kind::Percent,
+        1,
+        "equal",
+    ),
+    figure(
+        "unused_lone_percent",
+        "unused, one %",
+        "bandwidth unused while one of two clients is active",
+        " %",
+        Kind::Percent,
+        1,
+        "lone",
+    ),
+];
+
+/// Figures of all devices and peers.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// Devices in order.
+    pub devices: Vec<String>,
+    /// By device, peer and key of the figure.
+    pub values: BTreeMap<(String, String, &'static str), Spread>,
+    /// Part of the time in which the CPU worked, by device, peer and measure, percent.
+    pub busy: BTreeMap<(String, String, String), Spread>,
+    /// What each client got, parts of all, by device, peer and measure; a list for each repeat.
+    pub shares: BTreeMap<(String, String, String), Vec<Vec<f64>>>,
+    /// Requests behind the latency of the small client, the least of the repeats.
+    pub samples: BTreeMap<(String, String), u64>,
+}
+
+/// The weights of the clients in a measure; none where shares say nothing.
+pub fn weights(measure: &str) -> &'static [f64] {
+    match measure {
+        "equal" => &[1.0, 1.0],
+        "four" => &[1.0, 4.0],
+        "eight" => &[1.0; 8],
+        _ => &[],
+    }
+}
+
+/// What the clients of these weights got, parts of what they got together.
+pub fn shares(run: &Run, weights: &[f64]) -> Vec<f64> {
+    let got: Vec<f64> = run.clients.iter().copied().take(weights.len()).collect();
+    let all: f64 = got.iter().sum();
+    got.iter().map(|got| got / all).collect()
+}
+
+/// How far from its due the client is that is furthest from it, percent of the due.
+pub fn error(shares: &[f64], weights: &[f64]) -> f64 {
+    let all: f64 = weights.iter().sum();
+    let off = |(share, weight): (&f64, &f64)| (share / (weight / all) - 1.0).abs() * 100.0;
+    shares.iter().zip(weights).map(off).fold(0.0, f64::max)
+}
+
+/// Requests per second.
+fn rate(run: &Run) -> f64 {
+    run.requests / run.seconds
+}
+
+/// Whose rate `peer` is compared with to find out what it leaves unused.
+pub fn reference(peer: &str) -> &'static str {
+    if peer.starts_with("nrs-") {
+        "dm-linear"
+    } else {
+        "none"
+    }
+}
+
+/// The value of a figure in one run.
+fn value(figure: &Figure, run: &Run, device: &Device, peer: &str) -> f64 {
+    let latency = |pick: fn(&super::input::Latency) -> f64| {
+        run.latency.as_ref().map_or(f64::NAN, |l| pick(l) / 1e6)
+    };
+    match figure.key {
+        "iops_1" | "iops_4" => rate(run),
+        "cpu_us_1" | "cpu_us_4" => run.busy * run.seconds * 1e6 / run.requests,
+        "p50_ms" => latency(|l| l.p50),
+        "p99_ms" => latency(|l| l.p99),
+        "p999_ms" => latency(|l| l.p999),
+        "unused_all_percent" | "unused_lone_percent" => {
+            let key = (reference(peer).to_string(), figure.measure.to_string());
+            let rates: Vec<f64> = device
+                .runs
+                .get(&key)
+                .into_iter()
+                .flatten()
+                .map(|(_, run)| rate(run))
+                .collect();
+            (1.0 - rate(run) / spread(&rates).median) * 100.0
+        }
+        _ => {
+            let weights = weights(figure.measure);
+            error(&shares(run, weights), weights)
+        }
+    }
+}
+
+impl Figures {
+    /// The figures of these devices.
+    pub fn of(devices: &[Device]) -> Self {
+        let mut all = Self::default();
+        for device in devices {
+            let name = &device.name;
+            all.devices.push(name.clone());
+            for ((peer, measure), runs) in &device.runs {
+                let runs: Vec<&Run> = runs.values().collect();
+                let key = (name.clone(), peer.clone(), measure.clone());
+                let busy: Vec<f64> = runs.iter().map(|run| run.busy * 100.0).collect();
+                all.busy.insert(key.clone(), spread(&busy));
+                let due = weights(measure);
+                if !due.is_empty() {
+                    let got = runs.iter().map(|run| shares(run, due)).collect();
+                    all.shares.insert(key, got);
+                }
+                if measure == "mix" {
+                    let least = runs
+                        .iter()
+                        .filter_map(|run| run.latency)
+                        .map(|l| l.requests)
+                        .min();
+                    all.samples
+                        .insert((name.clone(), peer.clone()), least.unwrap_or(0));
+                }
+                for figure in FIGURES.iter().filter(|figure| figure.measure == measure) {
+                    let values: Vec<f64> = runs
+                        .iter()
+                        .map(|run| value(figure, run, device, peer))
+                        .collect();
+                    all.values
+                        .insert((name.clone(), peer.clone(), figure.key), spread(&values));
+                }
+            }
+        }
+        all
+    }
+
+    /// A figure, if it was measured and is a number.
+    pub fn get(&self, device: &str, peer: &str, key: &'static str) -> Option<Spread> {
+        let found = self
+            .values
+            .get(&(device.to_string(), peer.to_string(), key))
+            .copied();
+        found.filter(|value| value.median.is_finite())
+    }
+
+    /// How busy the CPU was in the measure behind a figure, percent.
+    pub fn busy(&self, device: &str, peer: &str, measure: &str) -> Option<f64> {
+        let key = (device.to_string(), peer.to_string(), measure.to_string());
+        self.busy.get(&key).map(|busy| busy.median)
+    }
+
+    /// Peers that were measured on the device, in order.
+    pub fn peers(&self, device: &str) -> Vec<&'static str> {
+        PEERS
+            .into_iter()
+            .filter(|peer| {
+                self.values
+                    .keys()
+                    .any(|key| key.0 == device && key.1 == *peer)
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture;
+    use super::*;
+
+    #[test]
+    fn errors() {
+        for (clients, weights, want) in [
+            (&[50.0, 50.0][..], &[1.0, 1.0][..], 0.0),
+            (&[80.0, 20.0], &[1.0, 1.0], 60.0),
+            (&[20.0, 80.0], &[1.0, 4.0], 0.0),
+            (&[50.0, 50.0], &[1.0, 4.0], 150.0),
+            (&[0.0, 10.0, 99.0], &[1.0, 1.0], 100.0),
+        ] {
+            let run = Run {
+                clients: clients.to_vec(),
+                ..Run::default()
+            };
+            let got = error(&shares(&run, weights), weights);
+            assert!((got - want).abs() < 1e-9, "{clients:?}: {got}");
+        }
+    }
+
+    #[test]
+    fn of_runs() {
+        let figures = Figures::of(&[fixture::device()]);
+        let get = |peer, key| figures.get("slow", peer, key).unwrap();
+        assert_eq!(get("none", "iops_1").median, 1000.0);
+        assert_eq!(get("none", "cpu_us_1").median, 250.0);
+        assert_eq!(get("none", "unused_all_percent").median, 0.0);
+        assert!((get("none", "error_equal_percent").median - 60.0).abs() < 1e-9);
+        assert_eq!(get("nrs-fairshare", "error_equal_percent").median, 0.0);
+        // Against dm-linear, which does 900.
+        let unused = get("nrs-fairshare", "unused_lone_percent").median;
+        assert!((unused - 100.0 / 9.0).abs() < 1e-9, "{unused}");
+        assert_eq!(get("nrs-fairshare", "p99_ms").median, 4.0);
+        assert!(figures.get("slow", "bfq", "iops_1").is_none());
+        assert_eq!(
+            figures.peers("slow"),
+            ["none", "dm-linear", "nrs-fairshare"]
+        );
+    }
+}

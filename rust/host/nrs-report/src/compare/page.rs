@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The page, its JSON and its pictures.
+
+use std::io;
+use std::path::Path;
+
+use nrs_report::chart::Bars;
+use nrs_report::stat::Spread;
+use nrs_report::table::Table;
+use serde_json::{json, Map, Value};
+
+use super::figures::{Figures, BUSY, FIGURES};
+use super::input::{Device, PEERS};
+use super::words::Sentence;
+
+/// What a device is, in words.
+fn what(device: &str) -> &'static str {
+    match device {
+        "fast" => "null_blk that completes at once: the CPU is the bottleneck, shares there are shares of the CPU",
+        "band" => "null_blk capped at 32 MiB/s (`mbps`; its budget is filled up every 20 ms)",
+        "slow" => "null_blk that takes 2 ms per request, 8 at a time, without jitter",
+        "loop" => "loop device with direct I/O on a file of ext4 on a memory-backed null_blk that takes 8 ms per request, 4 at a time",
+        _ => "",
+    }
+}
+
+/// The page in Markdown: the one table, what cannot be, the sentences, and how it was measured.
+pub fn markdown(
+    devices: &[Device],
+    figures: &Figures,
+    said: &[Sentence],
+    took: Option<u64>,
+) -> String {
+    let mut head = vec!["device", "peer"];
+    head.extend(FIGURES.iter().map(|figure| figure.head));
+    head.push("CPU busy %, shares");
+    let mut table = Table::new(&head);
+    for device in devices {
+        for peer in PEERS {
+            let mut row = vec![device.name.clone(), peer.to_string()];
+            if device.not.contains_key(peer) {
+                row.extend(vec!["not possible".to_string(); FIGURES.len() + 1]);
+            } else if figures.peers(&device.name).contains(&peer) {
+                row.extend(FIGURES.iter().map(|figure| {
+                    let value = figures.get(&device.name, peer, figure.key);
+                    value.map_or("-".to_string(), |value| value.text(figure.places))
+                }));
+                let busy = figures.busy(&device.name, peer, "equal");
+                row.push(busy.map_or("-".to_string(), |busy| format!("{busy:.0}")));
+            } else {
+                continue;
+            }
+            table.row(&row);
+        }
+    }
+    let mut page = String::from("# nrs beside the schedulers of the kernel\n\n");
+    page += &table.markdown();
+    page += "\nMedian of the repeats, lowest–highest in brackets where they differ.\n\n";
+    for device in devices {
+        for (peer, why) in &device.not {
+            page += &format!("* Not possible: {peer} on `{}`: {why}.\n", device.name);
+        }
+    }
+    page += "\n## Who is best\n\n";
+    for device in devices {
+        for sentence in said
+            .iter()
+            .filter(|sentence| sentence.device == device.name)
+        {
+            page += &format!("* {}\n", sentence.text);
+        }
+        page.push('\n');
+    }
+    page + &how(devices, figures, took)
+}
+
+/// How it was measured.
+fn how(devices: &[Device], figures: &Figures, took: Option<u64>) -> String {
+    let fact = |device: &Device, name: &str| {
+        device
+            .facts
+            .get(name)
+            .cloned()
+            .unwrap_or_else(|| "?".to_string())
+    };
+    let mut page = String::from("## How it was measured\n\n");
+    if let Some(first) = devices.first() {
+        page += &format!(
+            "Kernel {}, one emulated CPU whose clock counts instructions (8 ns each, 125 per µs), {} repeats, peers in alternating order. \
+             Such a CPU is slow: what takes instructions weighs more here against what the device takes.\n",
+            fact(first, "kernel"),
+            fact(first, "repeats")
+        );
+    }
+    if let Some(took) = took {
+        page += &format!("`make compare` took {} min {} s.\n", took / 60, took % 60);
+    }
+    page += "\nRandom reads by fio (libaio, direct). Each client has a cgroup and a user of its own. *One job*: 4 KiB, 32 in flight; *four jobs*: \
+             16 each. *Small beside greedy* (p50, p99, p99.9, from submission to completion): 4 KiB, one at a time, beside six processes of another \
+             client with 32 of 64 KiB each. *Shares*: 16 KiB; 1:1 is one process against four, at 1:4 the client of weight 1 has three processes and \
+             the other one, every second of the 8 has two. The *error* is how far the client furthest from its due is off, in percent of the due. \
+             *Unused* is against `none`, for dm-nrs against dm-linear. *CPU* is the time in which any task ran, fio's as well, as the scheduler \
+             measures it; interrupts that come while none runs are not in it.\n\n\
+             none, mq-deadline, kyber, dm-linear and nrs-fifo have no weights: they give what they give. io.max and nrs-tbf have caps, computed from the \
+             measured capacity (95 % of it, times the part that is due); a cap is not lent, so what one does not use nobody has. io.cost has a model \
+             of the same measurement, vrate fixed at 100 %; it, BFQ and fairshare have weights. nrs-qbm has the same capacity in bytes and minimums \
+             as the weights are. BFQ's `low_latency` is off where shares are judged. The limits are lifted for IOPS and CPU.\n\n";
+    for device in devices {
+        page += &format!(
+            "* `{}`: {}. Measured: {}, {}, {}, {} requests/s of 4, 16, 64, 256 KiB. dm-nrs has {} slots.\n",
+            device.name,
+            what(&device.name),
+            fact(device, "iops_4k"),
+            fact(device, "iops_16k"),
+            fact(device, "iops_64k"),
+            fact(device, "iops_256k"),
+            fact(device, "slots")
+        );
+    }
+    page += "\nShares are those of the device only where the CPU was less than 60 % busy.";
+    let mut over: Vec<String> = Vec::new();
+    for device in devices {
+        for ((name, peer, measure), busy) in &figures.busy {
+            if *name == device.name
+                && name != "fast"
+                && ["equal", "four", "eight", "lone"].contains(&measure.as_str())
+                && busy.median > BUSY * 100.0
+            {
+                over.push(format!("{name}/{peer}/{measure} {:.0} %", busy.median));
+            }
+        }
+    }
+    page += &match over.is_empty() {
+        true => " It was, on all devices but `fast`.\n".to_string(),
+        false => format!(" It was not in: {}.\n", over.join(", ")),
+    };
+    let few: Vec<String> = figures
+        .samples
+        .iter()
+        .filter(|(_, n)| **n < 1000)
+        .map(|((device, peer), n)| format!("{device}/{peer} {n}"))
+        .collect();
+    if !few.is_empty() {
+        page += &format!(
+            "The p99.9 of fewer than 1000 requests is near the greatest of them: {}.\n",
+            few.join(", ")
+        );
+    }
+    page
+}
+
+/// Everything as JSON; units are in the keys.
+pub fn json(devices: &[Device], figures: &Figures, said: &[Sentence]) -> Value {
+    let mut all = Map::new();
+    for device in devices {
+        let mut peers = Map::new();
+        for peer in figures.peers(&device.name) {
+            let mut values = Map::new();
+            for figure in &FIGURES {
+                if let Some(value) = figures.get(&device.name, peer, figure.key) {
+                    values.insert(figure.key.to_string(), json!(value));
+                }
+            }
+            let of = |key: &(String, String, String)| key.0 == device.name && key.1 == peer;
+            let busy: Map<String, Value> = figures
+                .busy
+                .iter()
+                .filter(|(key, _)| of(key))
+                .map(|(key, busy)| (key.2.clone(), json!(busy)))
+                .collect();
+            values.insert("cpu_busy_percent".to_string(), busy.into());
+            let shares: Map<String, Value> = figures
+                .shares
+                .iter()
+                .filter(|(key, _)| of(key))
+                .map(|(key, shares)| (key.2.clone(), json!(shares)))
+                .collect();
+            values.insert("shares_by_repeat".to_string(), shares.into());
+            let samples = figures
+                .samples
+                .get(&(device.name.clone(), peer.to_string()));
+            values.insert("small_requests".to_string(), json!(samples));
+            peers.insert(peer.to_string(), values.into());
+        }
+        all.insert(
+            device.name.clone(),
+            json!({ "facts": device.facts, "not_possible": device.not, "peers": peers }),
+        );
+    }
+    json!({ "devices": all, "sentences": said })
+}
+
+/// A picture for each figure that is worth one: peers side by side, a bar for each device.
+///
+/// # Errors
+///
+/// What cannot be written.
+pub fn pictures(figures: &Figures, out: &Path) -> io::Result<()> {
+    for (key, file, title, label, log) in [
+        (
+            "iops_1",
+            "iops.svg",
+            "4 KiB random reads, one job, 32 in flight",
+            "requests/s",
+            true,
+        ),
+        (
+            "cpu_us_1",
+            "cpu.svg",
+            "CPU per request, fio included (1 µs = 125 instructions)",
+            "µs",
+            false,
+        ),
+        (
+            "p99_ms",
+            "p99.svg",
+            "p99 of a small client beside a greedy one",
+            "ms",
+            true,
+        ),
+        (
+            "error_equal_percent",
+            "error-1-1.svg",
+            "Error of shares, two equal clients",
+            "% of what is due",
+            false,
+        ),
+        (
+            "error_four_percent",
+            "error-1-4.svg",
+            "Error of shares, weights 1 and 4",
+            "% of what is due",
+            false,
+        ),
+        (
+            "error_eight_percent",
+            "error-8.svg",
+            "Error of shares, eight equal clients",
+            "% of what is due",
+            false,
+        ),
+        (
+            "unused_lone_percent",
+            "unused-one.svg",
+            "Unused while one of two clients is active",
+            "%",
+            false,
+        ),
+    ] {
+        let peers: Vec<&str> = PEERS
+            .into_iter()
+            .filter(|peer| {
+                figures
+                    .devices
+                    .iter()
+                    .any(|device| figures.get(device, peer, key).is_some())
+            })
+            .collect();
+        if peers.is_empty() {
+            continue;
+        }
+        let mut chart = Bars::new(title, label).groups(peers.clone());
+        if log {
+            chart = chart.log_y();
+        }
+        for device in &figures.devices {
+            let values: Vec<Spread> = peers
+                .iter()
+                .map(|peer| {
+                    figures
+                        .get(device, peer, key)
+                        .unwrap_or(Spread::from(f64::NAN))
+                })
+                .collect();
+            chart = chart.series(device, values);
+        }
+        chart.save(&out.join(file))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{fixture, words};
+    use super::*;
+
+    #[test]
+    fn page_and_json() {
+        let devices = [fixture::device()];
+        let figures = Figures::of(&devices);
+        let said = words::sentences(&figures);
+        let page = markdown(&devices, &figures, &said, Some(61));
+        for want in [
+            "| slow   | nrs-fairshare |",
+            "not possible",
+            "kyber on `slow`: it is not there",
+            "beats dm-nrs",
+            "1 min 1 s",
+            "fewer than 1000",
+        ] {
+            assert!(page.contains(want), "{want}: {page}");
+        }
+        let json = json(&devices, &figures, &said);
+        assert_eq!(
+            json["devices"]["slow"]["peers"]["none"]["iops_1"]["median"],
+            1000.0
+        );
+        assert_eq!(
+            json["devices"]["slow"]["not_possible"]["kyber"],
+            "it is not there"
+        );
+        assert_eq!(
+            json["devices"]["slow"]["peers"]["none"]["cpu_busy_percent"]["equal"]["median"],
+            25.0
+        );
+    }
+
+    #[test]
+    fn drawn() {
+        let out = std::env::temp_dir().join(format!("nrs-report-compare-{}", std::process::id()));
+        pictures(&Figures::of(&[fixture::device()]), &out).unwrap();
+        let files = std::fs::read_dir(&out).unwrap().count();
+        let svg = std::fs::read_to_string(out.join("p99.svg")).unwrap();
+        std::fs::remove_dir_all(&out).unwrap();
+        assert_eq!(files, 7);
+        assert!(svg.contains("<svg") && svg.contains("nrs-fairshare"));
+    }
+}

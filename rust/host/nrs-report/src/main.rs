@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! `nrs-report`: what `make compare` and `make bench` measured, as tables and pictures.
+
+mod bench;
+mod compare;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// From measurements to tables and pictures.
+#[derive(Parser, Debug)]
+#[command(version, about)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// nrs beside the schedulers of the kernel, from what `make compare` measured.
+    Compare(compare::Args),
+    /// Time and memory of the scheduling code, from what `make bench` measured.
+    Bench(bench::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Compare(args) => compare::run(args),
+        Command::Bench(args) => bench::run(args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("nrs-report: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

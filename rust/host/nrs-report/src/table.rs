@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Tables in Markdown, padded so that they read well as plain text.
+
+/// A table with a head and rows.
+///
+/// # Invariants
+///
+/// All rows have as many cells as the head.
+#[derive(Clone, Debug)]
+pub struct Table {
+    head: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+/// A cell that is set flush right: it begins with a digit or a sign and a digit, or stands for no value.
+fn number(cell: &str) -> bool {
+    let first = cell.trim_start_matches(['+', '-', '−', '±', '<', '>', '≤', '≥', '~', ' ']);
+    first.starts_with(|c: char| c.is_ascii_digit()) || ["", "-", "—", "–", "n/a"].contains(&cell)
+}
+
+impl Table {
+    /// An empty table with that head.
+    pub fn new<S: AsRef<str>>(head: &[S]) -> Self {
+        Self {
+            head: head.iter().map(|cell| clean(cell.as_ref())).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row; missing cells are empty, more than the head has are dropped.
+    pub fn row<S: AsRef<str>>(&mut self, cells: &[S]) -> &mut Self {
+        let mut row: Vec<String> = cells.iter().map(|cell| clean(cell.as_ref())).collect();
+        row.resize(self.head.len(), String::new());
+        self.rows.push(row);
+        self
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The table, a line each; columns that have numbers only are set flush right.
+    pub fn markdown(&self) -> String {
+        let columns = 0..self.head.len();
+        let cell = |row: &Vec<String>, n: usize| row.get(n).cloned().unwrap_or_default();
+        let width = |text: &str| text.chars().count();
+        let widths: Vec<usize> = columns
+            .clone()
+            .map(|n| {
+                let rows = self.rows.iter().map(|row| width(&cell(row, n)));
+                rows.chain([width(&self.head[n]), 3]).max().unwrap_or(3)
+            })
+            .collect();
+        let right: Vec<bool> = columns
+            .clone()
+            .map(|n| {
+                !self.rows.is_empty()
+                    && self.rows.iter().all(|row| number(&cell(row, n)))
+                    && self.rows.iter().any(|row| !cell(row, n).is_empty())
+            })
+            .collect();
+        let line = |row: &Vec<String>| {
+            let mut line = String::from("|");
+            for n in columns.clone() {
+                let text = cell(row, n);
+                let pad = " ".repeat(widths[n] - width(&text));
+                if right[n] {
+                    line += &format!(" {pad}{text} |");
+                } else {
+                    line += &format!(" {text}{pad} |");
+                }
+            }
+            line + "\n"
+        };
+        let mut all = line(&self.head);
+        all.push('|');
+        for n in columns.clone() {
+            let dashes = "-".repeat(widths[n] - 1);
+            all += &match right[n] {
+                true => format!(" {dashes}: |"),
+                false => format!(" {dashes}- |"),
+            };
+        }
+        all.push('\n');
+        for row in &self.rows {
+            all += &line(row);
+        }
+        all
+    }
+}
+
+/// A cell is one line, and has no bar that would end it.
+fn clean(text: &str) -> String {
+    text.replace('|', "\\|").replace(['\n', '\r'], " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markdown() {
+        let mut table = Table::new(&["name", "IOPS", "note"]);
+        table.row(&["a", "12 (1–20)", "x|y"]);
+        table
+            .row(&["long name", "-", ""])
+            .row(&["é", "5", "z", "too many"]);
+        assert_eq!(
+            table.markdown(),
+            "| name      |      IOPS | note |\n\
+             | --------- | --------: | ---- |\n\
+             | a         | 12 (1–20) | x\\|y |\n\
+             | long name |         - |      |\n\
+             | é         |         5 | z    |\n"
+        );
+        assert_eq!(Table::new(&["a"]).markdown(), "| a   |\n| --- |\n");
+    }
+}

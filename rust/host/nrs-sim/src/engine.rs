@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Discrete events: clients, network, servers and devices, with the scheduling part of the kernel in the servers.
+//!
+//! # Vocabulary
+//!
+//! - *Event*: something that happens at an instant; time jumps from one to the next ([`queue`]).
+//! - *Server*: partitions with a head each, slots, a device and a worker ([`server`], [`lane`]).
+//! - *Job*: processes on nodes that send requests ([`client`]).
+//!
+//! ```text
+//!   Issue ─▶ (network) ─▶ Arrive ─▶ queued or passed ─▶ (device) ─▶ Done ─▶ (network) ─▶ Reply ─▶ Issue
+//!                                       ▲        ▲                   │
+//!                            Work, Call ┘   Wake ┘◀── withheld       └─▶ the next one is decided
+//! ```
+//!
+//! # What is the kernel's, and what is not
+//!
+//! Heads, parts and their classes, the pool of slots, turns of partitions, gates and the manager of `qbm`, and the
+//! table of shares are the kernel's own code. What `rust/core/` does around them is done here in the same order
+//! and with the same periods: a request that finds nobody waiting may pass, a completion frees a slot and has
+//! the next one decided, a part that withholds has one timer, the worker brings memory, ages classes and publishes
+//! shares every `delta_ms`. Left out are: the order table, the high-priority head (no request of a scenario has
+//! high priority, so no slot is kept for one), the watch for stalls, and the cost in time of all that, which is
+//! taken to be none.
+//!
+//! # Memory
+//!
+//! It is bounded by the requests that are outstanding, the bins that were asked for, and the processes. Handling an
+//! event allocates only when one of these has a new maximum, or a policy a new class.
+
+pub mod bandwidth;
+pub mod client;
+pub mod device;
+pub mod exchange;
+pub mod item;
+pub mod lane;
+pub mod network;
+pub mod policy;
+pub mod queue;
+pub mod record;
+pub mod server;
+pub mod throttle;
+
+use self::{
+    client::Clients,
+    device::Device,
+    exchange::Talk,
+    item::{Record, Records},
+    network::Network,
+    queue::{Event, Queue},
+    record::{Bins, Diary},
+    server::{Scene, Server, Setup},
+    throttle::Throttle,
+};
+use crate::{
+    outcome::{self, Outcome},
+    scenario::{self, Scenario},
+};
+use nrs_sched::{ranges::PARTS, rng::avalanche};
+use std::time::Instant;
+
+/// When a run begins, monotonic ns: a day after the clock did.
+pub const START: u64 = 86_400_000_000_000;
+
+/// Events from one call of who looks at progress to the next.
+const LOOK: u64 = 1 << 16;
+
+/// How a run is to be done, beside what the scenario says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// How late timers of policies expire, ns.
+    pub lateness_ns: u64,
+    /// Whether bytes per server, job and bin are wanted.
+    pub server_bins: bool,
+    /// Events after which the run ends, if it has not ended by then; 0: all.
+    pub events: u64,
+}
+
+/// A run.
+pub struct Engine {
+    now: u64,
+    end: u64,
+    settings: Settings,
+    queue: Queue,
+    records: Records,
+    clients: Clients,
+    network: Network,
+    servers: Vec<Server>,
+    talk: Option<Talk>,
+    diaries: Vec<Diary>,
+    bins: Bins,
+    events: u64,
+}
+
+/// What the seed of a run makes of a purpose.
+fn seed_for(seed: u64, purpose: u64) -> u64 {
+    avalanche(seed.wrapping_add(avalanche(purpose)))
+}
+
+impl Engine {
+    /// A run of `scenario`.
+    ///
+    /// # Errors
+    ///
+    /// What a server refuses, and which one: a policy line, a rule, a plan, a parameter, a device.
+    pub fn new(scenario: &Scenario, settings: Settings) -> Result<Self, String> {
+        let seed = scenario.seed;
+        let names = scenario.server_names();
+        let end = scenario.duration.0;
+        let clients = Clients::new(&scenario.jobs, &names, end, seed_for(seed, 1))?;
+        let sample = scenario.sample.0.max(1);
+        let bins = Bins {
+            sample,
+            count: end.div_ceil(sample) as usize,
+            settle: scenario.settle.0,
+        };
+        let mut servers = Vec::new();
+        for written in &scenario.servers {
+            for name in written.names() {
+                let index = servers.len() as u32;
+                let server = make_server(scenario, written, &name, index, &clients, settings);
+                let mut server = server.map_err(|reason| format!("server {name}: {reason}"))?;
+                if settings.server_bins {
+                    server.bins = vec![vec![0; bins.count]; scenario.jobs.len()];
+                }
+                servers.push(server);
+            }
+        }
+        let policies: Vec<String> = policies_of(scenario).collect();
+        let talk = scenario.exchange.as_ref();
+        let talk = talk.map(|written| Talk::new(written, &names, &policies, seed_for(seed, 4)));
+        Ok(Self {
+            talk: talk.transpose()?,
+            now: START,
+            end: START + end,
+            settings,
+            queue: Queue::new(),
+            records: Records::default(),
+            network: Network::new(&scenario.network, clients.nodes(), seed_for(seed, 2)),
+            clients,
+            servers,
+            diaries: scenario.jobs.iter().map(|_| Diary::new(&bins)).collect(),
+            bins,
+            events: 0,
+        })
+    }
+
+    /// Goes on to the end; `look` is told the simulated time and the duration now and then, ns.
+    pub fn run(&mut self, mut look: impl FnMut(u64, u64)) {
+        for server in &mut self.servers {
+            server.begin(&mut self.queue, self.now);
+        }
+        self.clients.begin(&mut self.queue);
+        if let Some(talk) = &mut self.talk {
+            talk.begin(&mut self.queue);
+        }
+        let mut over = false;
+        while let Some((time, event)) = self.queue.pop_until(self.end) {
+            self.now = time;
+            self.events += 1;
+            self.handle(event);
+            if self.events % LOOK == 0 {
+                look(self.now - START, self.end - START);
+            }
+            over = self.clients.are_done() || self.events == self.settings.events;
+            if over {
+                break;
+            }
+        }
+        if !over {
+            self.now = self.end;
+        }
+        for server in &mut self.servers {
+            server.look(self.now);
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        let now = self.now;
+        match event {
+            Event::Issue(process) => {
+                let record = self.clients.issue(&mut self.queue, process, now);
+                self.send(record);
+            }
+            Event::Send(process) => {
+                let record = self.clients.send_open(&mut self.queue, process, now);
+                self.send(record);
+            }
+            Event::Round(job) => self.clients.round(&mut self.queue, job, now),
+            Event::Arrive(slot) => {
+                let record = *self.records.at(slot);
+                let clients = &self.clients;
+                let mut scene = Scene {
+                    queue: &mut self.queue,
+                    records: &mut self.records,
+                    now,
+                };
+                let server = &mut self.servers[record.server as usize];
+                server.arrive(&mut scene, slot, || clients.attrs(&record));
+            }
+            Event::Done(slot) => self.done(slot),
+            Event::Reply(slot) => {
+                let record = self.records.remove(slot);
+                self.diaries[record.job as usize].add(&record, &self.bins, now);
+                self.clients.answered(&mut self.queue, &record, now);
+            }
+            Event::Wake(timer) => {
+                let (server, place) = (timer / PARTS as u32, timer % PARTS as u32);
+                self.at_server(server, |server, scene| server.wake(scene, place as usize));
+            }
+            Event::Work(server) => self.at_server(server, Server::work),
+            Event::Call(server) => self.at_server(server, Server::answer),
+            Event::Tick(server) => self.at_server(server, Server::tick),
+            Event::Tell(speaker) => {
+                let mut scene = Scene {
+                    queue: &mut self.queue,
+                    records: &mut self.records,
+                    now,
+                };
+                if let Some(talk) = &mut self.talk {
+                    let server = self.servers.get_mut(speaker as usize);
+                    talk.tell(speaker, server, &mut scene);
+                }
+            }
+            Event::Hear(mail) => {
+                if let Some(talk) = &mut self.talk {
+                    talk.hear(mail, now);
+                }
+            }
+        }
+    }
+
+    fn at_server(&mut self, server: u32, act: impl FnOnce(&mut Server, &mut Scene<'_>)) {
+        let mut scene = Scene {
+            queue: &mut self.queue,
+            records: &mut self.records,
+            now: self.now,
+        };
+        act(&mut self.servers[server as usize], &mut scene);
+    }
+
+    /// A request is on its way to its server, if there is one.
+    fn send(&mut self, record: Option<Record>) {
+        if let Some(record) = record {
+            let at = self.network.request(&record, self.now);
+            let slot = self.records.insert(record);
+            self.queue.push(at, Event::Arrive(slot));
+        }
+    }
+
+    /// A device has done a request: the answer is on its way.
+    fn done(&mut self, slot: u32) {
+        let record = *self.records.at(slot);
+        let at = self.network.answer(&record, self.now);
+        self.queue.push(at, Event::Reply(slot));
+        let bin = self.bins.at(self.now);
+        self.at_server(record.server, |server, scene| {
+            if let Some(bins) = server.bins.get_mut(record.job as usize) {
+                bins[bin] += record.bytes;
+            }
+            server.complete(scene, slot);
+        });
+    }
+
+    /// What came of it.
+    pub fn outcome(&mut self, scenario: &Scenario) -> Outcome {
+        let jobs = scenario
+            .jobs
+            .iter()
+            .zip(&self.clients.jobs)
+            .zip(&self.diaries);
+        let jobs = jobs.map(|((written, job), diary)| outcome::Job {
+            name: written.name.clone(),
+            issued: job.issued,
+            unfinished: job.outstanding,
+            total: diary.total,
+            settled: diary.settled,
+            reads: diary.operations[0],
+            writes: diary.operations[1],
+            metadata: diary.operations[2],
+            latency: diary.latency.latency(),
+            wait_mean_ns: diary.wait_mean(),
+            completed_ns: job.completed.map(|at| at - START),
+            rounds: job.rounds(),
+            bins: diary.bins.clone(),
+        });
+        let jobs = jobs.collect();
+        let servers = self.servers.iter_mut().zip(policies_of(scenario));
+        let servers = servers.map(|(server, policy)| outcome::Server {
+            name: server.name.clone(),
+            policy,
+            total: server
+                .jobs
+                .iter()
+                .fold(outcome::Count::default(), |sum, count| sum.and(*count)),
+            busy_ns: server.device.busy(),
+            withheld_ns: server.withheld(),
+            passed: server.passed,
+            held_most: server.held_most(),
+            overflow: server.overflow(),
+            jobs: server.jobs.clone(),
+            bins_bytes: server.bins.clone(),
+        });
+        Outcome {
+            name: scenario.name.clone(),
+            title: scenario.title.clone(),
+            seed: scenario.seed,
+            duration_ns: scenario.duration.0,
+            ended_ns: self.now - START,
+            sample_ns: self.bins.sample,
+            settle_ns: self.bins.settle,
+            events: self.events,
+            outstanding_most: self.records.most() as u64,
+            jobs,
+            servers: servers.collect(),
+            exchange: self.talk.as_ref().map(Talk::counts),
+            wall: std::time::Duration::ZERO,
+        }
+    }
+}
+
+/// The policy line of each server.
+fn policies_of(scenario: &Scenario) -> impl Iterator<Item = String> + '_ {
+    let servers = scenario.servers.iter();
+    servers.flat_map(|server| server.names().map(|_| server.policy.clone()))
+}
+
+/// Server `index`, one of those `written`.
+fn make_server(
+    scenario: &Scenario,
+    written: &scenario::Server,
+    name: &str,
+    index: u32,
+    clients: &Clients,
+    settings: Settings,
+) -> Result<Server, String> {
+    let seed = seed_for(scenario.seed, 1_000 + u64::from(index));
+    let device = scenario.device(&written.device);
+    let device = device.ok_or_else(|| format!("no device `{}`", written.device))?;
+    let device = Device::new(device, seed_for(seed, 1))?;
+    let bandwidth = device.bandwidth();
+    let setup = Setup {
+        index,
+        name: name.to_string(),
+        device,
+        slots: written.slots,
+        jobs: scenario.jobs.len(),
+        clients: clients.nodes() as usize,
+        lateness: settings.lateness_ns,
+    };
+    if written.policy.starts_with("throttle-") {
+        let throttle = Throttle::new(&written.policy, scenario.jobs.len(), bandwidth)?;
+        return Ok(Server::with_throttle(setup, Box::new(throttle)));
+    }
+    // The same for all servers: entities have the same names everywhere.
+    let secret = seed_for(scenario.seed, 3);
+    let started = policy::start(written, secret, seed_for(seed, 2), START)?;
+    Ok(Server::with_policy(setup, started))
+}
+
+/// Runs `scenario`.
+///
+/// # Errors
+///
+/// As [`Engine::new`].
+pub fn run(scenario: &Scenario) -> Result<Outcome, String> {
+    run_with(scenario, Settings::default(), |_, _| ())
+}
+
+/// Runs `scenario` with `settings`; `look` is told the simulated time and the duration now and then, ns.
+///
+/// # Errors
+///
+/// As [`Engine::new`].
+pub fn run_with(
+    scenario: &Scenario,
+    settings: Settings,
+    look: impl FnMut(u64, u64),
+) -> Result<Outcome, String> {
+    let begin = Instant::now();
+    let mut engine = Engine::new(scenario, settings)?;
+    engine.run(look);
+    let mut outcome = engine.outcome(scenario);
+    outcome.wall = begin.elapsed();
+    Ok(outcome)
+}
+
+/// Jobs of the run for speed.
+const SPEED_JOBS: u32 = 64;
+
+/// Handles `events` events: 64 jobs with 4 nodes of 4 processes each, one server with fair shares.
+///
+/// # Errors
+///
+/// None but that of a scenario that does not hold, which this one does.
+pub fn speed(events: u64) -> Result<Outcome, String> {
+    let mut text = String::from(
+        "name = \"events\"\nduration = \"1h\"\nsample = \"60s\"\nsettle = \"0s\"\n\
+         [network]\nlatency = \"20us\"\njitter = \"5us\"\n\
+         [[device]]\nname = \"nvme\"\nkind = \"pipe\"\nbandwidth = \"20GB/s\"\nlatency = \"80us\"\n\
+         [[server]]\nname = \"oss\"\nslots = 64\ndevice = \"nvme\"\npolicy = \"fairshare\"\n",
+    );
+    for job in 0..SPEED_JOBS {
+        text += &format!("[[job]]\nname = \"j{job}\"\nnodes = 4\nprocs = 4\nio = \"64KiB\"\n");
+    }
+    let scenario = Scenario::parse("events", &text, &[]).map_err(|faults| faults.to_string())?;
+    let settings = Settings {
+        events,
+        ..Settings::default()
+    };
+    run_with(&scenario, settings, |_, _| ())
+}

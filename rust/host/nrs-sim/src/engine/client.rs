@@ -1,0 +1,485 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Jobs: their nodes and processes, and which request is next.
+//!
+//! # Vocabulary
+//!
+//! - *Process*: sends one request after the other, each to the next of its job's servers ([`Process`]). In an open
+//!   loop there is one for each node, which does not wait for answers.
+//! - *Round*: what a bulk-synchronous job moves before it computes ([`Round`]).
+//! - *Left*: bytes of a job's work, or of a round, that no request was sent for yet.
+//!
+//! ```text
+//!            bytes left, in a phase that is on            answer
+//!   idle ─────────────────────────────────────▶ waits ─────────▶ thinks ─▶ sends again, or
+//!     ▲                                                                    nothing is left, or it is time to stop
+//!     └──────────────────────────── next round ◀─ computes ◀─ all answered ─┘
+//! ```
+//!
+//! Each process has a file of its own, on each server. An operation on metadata counts as [`OPERATION`] bytes of
+//! work and moves none.
+
+use super::{
+    item::{Op, Record},
+    queue::{Event, Queue},
+    START,
+};
+use crate::{
+    outcome::Rounds,
+    scenario::{Access, Arrival, Job as Written, Loop, Servers},
+};
+use nrs_sched::{
+    attr::{Attrs, Id, Opcode},
+    jobid::JobId,
+    nid::{Address, Net, Nid},
+    rng::{avalanche, Rng},
+};
+
+/// What an operation on metadata counts as, bytes of work.
+pub const OPERATION: u64 = 4096;
+
+/// Bytes of a file that is read or written anywhere.
+const FILE: u64 = 1 << 34;
+
+/// A process.
+#[derive(Clone, Copy, Debug)]
+pub struct Process {
+    /// Its job.
+    pub job: u32,
+    /// Its node.
+    pub node: u32,
+    /// Requests that it sent.
+    sent: u64,
+    /// Where its next request begins, one behind the other.
+    offset: u64,
+    /// Its first server, of those of the job.
+    first: u32,
+}
+
+/// Where a bulk-synchronous job is.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    bytes: u64,
+    compute: u64,
+    left: u64,
+    /// When the round began, ns.
+    since: u64,
+    /// When the first one did, ns.
+    first: u64,
+    done: Rounds,
+}
+
+/// A job.
+pub struct Job {
+    /// Who it is, in its requests.
+    attrs: Attrs,
+    start: u64,
+    stop: u64,
+    phases: Option<(u64, u64)>,
+    open: bool,
+    think: u64,
+    /// Mean time between requests of a node, in an open loop, ns.
+    gap: f64,
+    arrival: Arrival,
+    /// Reads, reads and writes, all.
+    mix: [u64; 3],
+    /// Sizes with the sum of the weights up to there.
+    sizes: Vec<(u64, u64)>,
+    access: Access,
+    servers: Vec<u32>,
+    /// Bytes of work that no request was sent for yet.
+    left: Option<u64>,
+    round: Option<Round>,
+    first_process: u32,
+    processes: u32,
+    /// Requests that were sent.
+    pub issued: u64,
+    /// Requests without an answer.
+    pub outstanding: u64,
+    /// When its work was done, ns.
+    pub completed: Option<u64>,
+    rng: Rng,
+}
+
+impl Job {
+    /// Rounds that it did, if it has rounds.
+    pub fn rounds(&self) -> Option<Rounds> {
+        self.round.map(|round| round.done)
+    }
+
+    /// When it may send something that it would send at `time`; `None`: never.
+    fn admits(&self, time: u64) -> Option<u64> {
+        let at = match self.phases {
+            Some((on, off)) => {
+                let since = time - self.start;
+                let within = since % (on + off).max(1);
+                if within < on {
+                    time
+                } else {
+                    time - within + on + off
+                }
+            }
+            None => time,
+        };
+        (at < self.stop).then_some(at)
+    }
+
+    /// A number below `sum`; nothing is drawn if there is only one.
+    fn draw(&mut self, sum: u64) -> u64 {
+        if sum <= 1 {
+            return 0;
+        }
+        self.rng.below(sum)
+    }
+
+    /// What the next request does, and with how many bytes; the bytes that it counts as.
+    fn next(&mut self) -> Option<(Op, u64, u64)> {
+        let budget = match (&self.left, &self.round) {
+            (Some(left), Some(round)) => *left.min(&round.left),
+            (Some(left), None) => *left,
+            (None, Some(round)) => round.left,
+            (None, None) => u64::MAX,
+        };
+        if budget == 0 {
+            return None;
+        }
+        let [read, data, all] = self.mix;
+        let op = match self.draw(if read == all { 1 } else { all }) {
+            number if number < read => Op::Read,
+            number if number < data => Op::Write,
+            _ => Op::Metadata,
+        };
+        let sum = self.sizes.last().map_or(1, |(_, sum)| *sum);
+        let number = match self.sizes.len() {
+            1 => 0,
+            _ => self.draw(sum),
+        };
+        let size = self.sizes.iter().find(|(_, sum)| number < *sum);
+        let size = size.map_or(0, |(size, _)| *size).min(budget);
+        let (bytes, counts) = match op {
+            Op::Metadata => (0, OPERATION.min(budget)),
+            _ => (size, size),
+        };
+        if let Some(left) = &mut self.left {
+            *left -= counts;
+        }
+        if let Some(round) = &mut self.round {
+            round.left -= counts;
+        }
+        Some((op, bytes, counts))
+    }
+}
+
+/// All jobs.
+pub struct Clients {
+    /// The jobs.
+    pub jobs: Vec<Job>,
+    processes: Vec<Process>,
+    nodes: u32,
+    /// Jobs that have not done their work; one without work never has.
+    busy: usize,
+}
+
+impl Clients {
+    /// The jobs `written`, on servers with these `names`; what is drawn depends on `seed`.
+    ///
+    /// # Errors
+    ///
+    /// A job names a server that is none, or has no size to draw.
+    pub fn new(written: &[Written], names: &[String], end: u64, seed: u64) -> Result<Self, String> {
+        let mut all = Self {
+            jobs: Vec::new(),
+            processes: Vec::new(),
+            nodes: 0,
+            busy: written.len(),
+        };
+        for (index, job) in written.iter().enumerate() {
+            let rng = Rng::new(avalanche(seed ^ avalanche(index as u64 + 1)));
+            all.add(job, names, end, rng)?;
+        }
+        Ok(all)
+    }
+
+    fn add(
+        &mut self,
+        written: &Written,
+        names: &[String],
+        end: u64,
+        mut rng: Rng,
+    ) -> Result<(), String> {
+        let servers = servers_of(written, names, &mut rng)?;
+        let open = written.kind == Loop::Open;
+        let per_node = if open { 1 } else { written.procs };
+        let index = self.jobs.len() as u32;
+        let first_process = self.processes.len() as u32;
+        for node in 0..written.nodes {
+            for _ in 0..per_node {
+                self.processes.push(Process {
+                    job: index,
+                    node: self.nodes + node,
+                    sent: 0,
+                    offset: 0,
+                    first: rng.below(servers.len() as u64) as u32,
+                });
+            }
+        }
+        self.nodes += written.nodes;
+        let mut sum = 0;
+        let sizes = written.io.iter().map(|io| {
+            sum += u64::from(io.weight);
+            (io.size.0, sum)
+        });
+        let sizes: Vec<(u64, u64)> = sizes.collect();
+        if sum == 0 {
+            return Err(format!("job {}: no size of requests", written.name));
+        }
+        let mix = &written.mix;
+        let (read, write, metadata) = (mix.read, mix.write, mix.metadata);
+        let round = written.burst.map(|burst| Round {
+            bytes: burst.bytes.0,
+            compute: burst.compute.0,
+            left: burst.bytes.0,
+            since: START + written.start.0,
+            first: START + written.start.0,
+            done: Rounds::default(),
+        });
+        let rate = written.rate.unwrap_or(0);
+        if open && rate == 0 {
+            return Err(format!("job {}: an open loop without a rate", written.name));
+        }
+        self.jobs.push(Job {
+            attrs: Attrs {
+                jobid: JobId::new(written.jobid().as_bytes()),
+                uid: Id::new(written.uid),
+                gid: Id::new(written.gid),
+                projid: Id::new(written.projid),
+                size: written.told_size(),
+                ..Attrs::UNKNOWN
+            },
+            start: START + written.start.0,
+            stop: START + written.stop.map_or(end, |stop| stop.0.min(end)),
+            phases: written.phases.map(|phases| (phases.on.0, phases.off.0)),
+            open,
+            think: written.think.0,
+            gap: 1e9 / rate.max(1) as f64,
+            arrival: written.arrival,
+            mix: [
+                u64::from(read),
+                u64::from(read) + u64::from(write),
+                u64::from(read) + u64::from(write) + u64::from(metadata),
+            ],
+            sizes,
+            access: written.access,
+            servers,
+            left: written.work.map(|work| work.0),
+            round,
+            first_process,
+            processes: self.processes.len() as u32 - first_process,
+            issued: 0,
+            outstanding: 0,
+            completed: None,
+            rng,
+        });
+        Ok(())
+    }
+
+    /// Number of nodes of all jobs.
+    pub fn nodes(&self) -> u32 {
+        self.nodes
+    }
+
+    /// Whether all jobs have done their work.
+    pub fn are_done(&self) -> bool {
+        self.busy == 0
+    }
+
+    /// Has all jobs begin at their time.
+    pub fn begin(&mut self, queue: &mut Queue) {
+        for job in &mut self.jobs {
+            let count = u64::from(job.processes);
+            for number in 0..job.processes {
+                let process = job.first_process + number;
+                if !job.open {
+                    queue.push(job.start, Event::Issue(process));
+                    continue;
+                }
+                // Nodes with equal times between requests send them at different times.
+                let offset = match job.arrival {
+                    Arrival::Even => job.gap * f64::from(number) / count as f64,
+                    Arrival::Poisson => exponential(&mut job.rng, job.gap),
+                };
+                queue.push(job.start + offset as u64, Event::Send(process));
+            }
+        }
+    }
+
+    /// Who `record` is from.
+    pub fn attrs(&self, record: &Record) -> Attrs {
+        let job = &self.jobs[record.job as usize];
+        let opcode = match record.op {
+            Op::Read => Opcode::OST_READ,
+            Op::Write => Opcode::OST_WRITE,
+            Op::Metadata => Opcode::MDS_GETATTR,
+        };
+        Attrs {
+            nid: nid(record.node),
+            opcode,
+            client: record.node + 1,
+            stream: u64::from(record.proc) + 1,
+            object: record.object,
+            offset: record.offset,
+            length: record.bytes,
+            ..job.attrs
+        }
+    }
+
+    /// Process `index` sends a request at `now`, if it has one to send; else it is asked again when it may.
+    pub fn issue(&mut self, queue: &mut Queue, index: u32, now: u64) -> Option<Record> {
+        let process = &mut self.processes[index as usize];
+        let job = &mut self.jobs[process.job as usize];
+        let at = job.admits(now)?;
+        if at > now {
+            queue.push(at, Event::Issue(index));
+            return None;
+        }
+        Self::send(process, job, index, now)
+    }
+
+    /// Process `index` of an open loop sends a request at `now`, if it may; the next one follows by itself.
+    pub fn send_open(&mut self, queue: &mut Queue, index: u32, now: u64) -> Option<Record> {
+        let process = &mut self.processes[index as usize];
+        let job = &mut self.jobs[process.job as usize];
+        let at = job.admits(now)?;
+        if at > now {
+            queue.push(at, Event::Send(index));
+            return None;
+        }
+        let gap = match job.arrival {
+            Arrival::Even => {
+                // The time of each is worked out from the first one, so that rounding does not add up.
+                let sent = process.sent + 1;
+                let before = (job.gap * process.sent as f64) as u64;
+                (job.gap * sent as f64) as u64 - before
+            }
+            Arrival::Poisson => exponential(&mut job.rng, job.gap) as u64,
+        };
+        let record = Self::send(process, job, index, now)?;
+        queue.push(now + gap, Event::Send(index));
+        Some(record)
+    }
+
+    /// The next request of `process`.
+    fn send(process: &mut Process, job: &mut Job, index: u32, now: u64) -> Option<Record> {
+        let (op, bytes, counts) = job.next()?;
+        let count = job.servers.len() as u64;
+        let turn = (u64::from(process.first) + process.sent) % count;
+        let server = job.servers[turn as usize];
+        process.sent += 1;
+        let offset = match job.access {
+            Access::Sequential => process.offset,
+            Access::Random => {
+                let places = (FILE / counts.max(4096)).max(1);
+                job.rng.below(places) * counts.max(4096)
+            }
+        };
+        // A row of pieces, one on each server, is at the same place on all of them.
+        if process.sent % count == 0 {
+            process.offset += counts;
+        }
+        job.issued += 1;
+        job.outstanding += 1;
+        Some(Record {
+            job: process.job,
+            node: process.node,
+            proc: index,
+            server,
+            op,
+            bytes,
+            object: u64::from(index) + 1,
+            offset,
+            sent: now,
+            ..Record::default()
+        })
+    }
+
+    /// `record` is answered at `now`: what follows is put into `queue`.
+    pub fn answered(&mut self, queue: &mut Queue, record: &Record, now: u64) {
+        let job = &mut self.jobs[record.job as usize];
+        job.outstanding -= 1;
+        if job.left == Some(0) && job.outstanding == 0 {
+            job.completed = Some(now);
+            self.busy -= 1;
+        }
+        if job.open {
+            return;
+        }
+        match &mut job.round {
+            Some(round) if round.left == 0 || job.left == Some(0) => {
+                if job.outstanding == 0 {
+                    let took = now - round.since;
+                    round.done.done += 1;
+                    round.done.io_ns += took;
+                    round.done.io_max_ns = round.done.io_max_ns.max(took);
+                    round.done.whole_ns = now + round.compute - round.first;
+                    queue.push(now + round.compute, Event::Round(record.job));
+                }
+            }
+            _ => queue.push(now + job.think, Event::Issue(record.proc)),
+        }
+    }
+
+    /// Job `index` has computed: the next round begins.
+    pub fn round(&mut self, queue: &mut Queue, index: u32, now: u64) {
+        let job = &mut self.jobs[index as usize];
+        if job.left == Some(0) {
+            return;
+        }
+        if let Some(round) = &mut job.round {
+            round.left = round.bytes;
+            round.since = now;
+        }
+        for number in 0..job.processes {
+            queue.push(now, Event::Issue(job.first_process + number));
+        }
+    }
+}
+
+/// A time with mean `mean`, exponential.
+fn exponential(rng: &mut Rng, mean: f64) -> f64 {
+    // From 2^-53 to 1.
+    let uniform = ((rng.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
+    -uniform.ln() * mean
+}
+
+/// The network identifier of a node: an address of 10.0.0.0/8.
+pub fn nid(node: u32) -> Option<Nid> {
+    let [_, b, c, d] = (node + 1).to_be_bytes();
+    Nid::new(Net::Tcp, 0, Address::V4([10, b, c, d])).ok()
+}
+
+/// The servers that a job's requests go to.
+fn servers_of(job: &Written, names: &[String], rng: &mut Rng) -> Result<Vec<u32>, String> {
+    let count = names.len() as u32;
+    let all: Vec<u32> = match &job.servers {
+        Servers::All => (0..count).collect(),
+        Servers::Count(some) => {
+            let first = rng.below(u64::from(count)) as u32;
+            (0..(*some).min(count))
+                .map(|n| (first + n) % count)
+                .collect()
+        }
+        Servers::Names(list) => {
+            let find = |name: &String| {
+                let found = names.iter().position(|known| known == name);
+                found
+                    .map(|index| index as u32)
+                    .ok_or_else(|| format!("job {}: no server `{name}`", job.name))
+            };
+            list.iter().map(find).collect::<Result<_, _>>()?
+        }
+    };
+    if all.is_empty() {
+        return Err(format!("job {}: no servers", job.name));
+    }
+    Ok(all)
+}

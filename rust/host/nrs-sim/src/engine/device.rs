@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Devices: when a request that goes down will be done.
+//!
+//! # Vocabulary
+//!
+//! - *Channel*: serves one request at a time. Pipes and disks have one.
+//! - *Service time*: for how long a request has its channel.
+//! - *Jitter*: each service time is multiplied by a number drawn evenly around 1.
+//!
+//! A request that goes down has the channel that is free first, in the order of going down.
+//!
+//! # Disks
+//!
+//! Files begin at places of the disk that their names decide. A seek over a distance d of a disk of length D
+//! takes s * 15/8 * sqrt(d / D), with s what is called an average seek: the square root is how the arm
+//! accelerates (Ruemmler and Wilkes, "An introduction to disk drive modeling", Computer 27, 1994), and 8/15 is the
+//! mean of sqrt(d / D) over places that are drawn evenly. After a seek the platter is anywhere: up to a whole
+//! turn passes. What goes on where the last request ended needs neither.
+
+use super::item::{Op, Record};
+use crate::scenario::{Device as Written, Model, Side};
+use nrs_sched::rng::{avalanche, Rng};
+
+/// Bytes of a disk.
+const DISK: u64 = 1 << 42;
+
+/// Nanoseconds of a second.
+const SECOND: u128 = 1_000_000_000;
+
+/// Time for `bytes` at `rate` bytes/s, ns.
+pub fn transfer(bytes: u64, rate: u64) -> u64 {
+    let ns = u128::from(bytes) * SECOND / u128::from(rate.max(1));
+    u64::try_from(ns).unwrap_or(u64::MAX)
+}
+
+/// A device.
+pub struct Device {
+    model: Model,
+    /// In parts of 2^32.
+    jitter: u64,
+    /// When each channel is free, ns.
+    free: Vec<u64>,
+    /// Where the disk's arm is.
+    arm: u64,
+    /// Service time of all requests, ns.
+    busy: u64,
+    rng: Rng,
+}
+
+/// When a request is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// When, ns.
+    pub done: u64,
+    /// Its service time, ns.
+    pub time: u64,
+}
+
+impl Device {
+    /// The device that `written` says.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn new(written: &Written, seed: u64) -> Result<Self, String> {
+        let model = written
+            .model()
+            .map_err(|(key, reason)| format!("device {}: {key} {reason}", written.name))?;
+        let channels = match &model {
+            Model::Flash { channels, .. } => (*channels).max(1),
+            _ => 1,
+        };
+        Ok(Self {
+            model,
+            jitter: (written.jitter.clamp(0.0, 1.0) * (1u64 << 32) as f64) as u64,
+            free: vec![0; channels as usize],
+            arm: 0,
+            busy: 0,
+            rng: Rng::new(seed),
+        })
+    }
+
+    /// What it can do, as far as it has one number for that, bytes/s.
+    pub fn bandwidth(&self) -> u64 {
+        match &self.model {
+            Model::Pipe { bandwidth, .. } | Model::Disk { bandwidth, .. } => bandwidth.0,
+            Model::Flash { channels, read, .. } => {
+                read.bandwidth.0.saturating_mul(u64::from(*channels))
+            }
+        }
+    }
+
+    /// Service time of all requests, per channel, ns.
+    pub fn busy(&self) -> u64 {
+        self.busy / self.free.len() as u64
+    }
+
+    /// Serves the request of `record`, which goes down at `now`, ns.
+    pub fn serve(&mut self, record: &Record, now: u64) -> Service {
+        let side = |side: &Side| side.base.0 + transfer(record.bytes, side.bandwidth.0);
+        let mut after = 0;
+        let time = match (self.model, record.op) {
+            (
+                Model::Pipe {
+                    latency,
+                    operation,
+                    bandwidth,
+                },
+                op,
+            ) => {
+                after = latency.0;
+                match op {
+                    Op::Metadata => operation.0,
+                    _ => transfer(record.bytes, bandwidth.0),
+                }
+            }
+            (Model::Flash { metadata, .. }, Op::Metadata) => metadata.0,
+            (Model::Flash { read, .. }, Op::Read) => side(&read),
+            (Model::Flash { write, .. }, Op::Write) => side(&write),
+            (Model::Disk { operation, .. }, Op::Metadata) => operation.0,
+            (
+                Model::Disk {
+                    seek,
+                    rotation,
+                    bandwidth,
+                    ..
+                },
+                _,
+            ) => self.travel(record, seek.0, rotation.0) + transfer(record.bytes, bandwidth.0),
+        };
+        let time = self.jittered(time);
+        let free = self.free.iter_mut().min().expect("there is a channel");
+        *free = (*free).max(now) + time;
+        self.busy += time;
+        Service {
+            done: *free + after,
+            time,
+        }
+    }
+
+    /// `time`, more or less.
+    fn jittered(&mut self, time: u64) -> u64 {
+        if self.jitter == 0 {
+            return time;
+        }
+        let factor = (1u64 << 32) - self.jitter + self.rng.below(2 * self.jitter + 1);
+        ((u128::from(time) * u128::from(factor)) >> 32) as u64
+    }
+
+    /// Moves the arm to where the data of `record` begins and leaves it where it ends; the time for that, ns.
+    fn travel(&mut self, record: &Record, seek: u64, rotation: u64) -> u64 {
+        let place = avalanche(record.object).wrapping_add(record.offset) % DISK;
+        let distance = self.arm.abs_diff(place);
+        self.arm = (place + record.bytes) % DISK;
+        if distance == 0 {
+            return 0;
+        }
+        let root = (distance as f64 / DISK as f64).sqrt();
+        (seek as f64 * root * 15.0 / 8.0) as u64 + self.rng.below(rotation + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{Kind, Rate, Time};
+
+    fn written(kind: Kind) -> Written {
+        Written {
+            name: "d".into(),
+            kind,
+            jitter: 0.0,
+            bandwidth: None,
+            latency: Time(0),
+            operation: None,
+            channels: None,
+            read: None,
+            write: None,
+            metadata: None,
+            seek: None,
+            rotation: None,
+        }
+    }
+
+    fn request(op: Op, object: u64, offset: u64, bytes: u64) -> Record {
+        Record {
+            op,
+            object,
+            offset,
+            bytes,
+            ..Record::default()
+        }
+    }
+
+    /// One after the other; latency comes on top and keeps nobody.
+    #[test]
+    fn pipe() {
+        let written = Written {
+            bandwidth: Some(Rate(1_000_000_000)),
+            latency: Time(500),
+            operation: Some(Time(70)),
+            ..written(Kind::Pipe)
+        };
+        let mut device = Device::new(&written, 1).unwrap();
+        let mut serve = |op, bytes, now| device.serve(&request(op, 0, 0, bytes), now).done;
+        assert_eq!(serve(Op::Read, 1000, 0), 1500);
+        assert_eq!(serve(Op::Write, 1000, 100), 2500);
+        assert_eq!(serve(Op::Metadata, 0, 100), 2570);
+        assert_eq!(serve(Op::Read, 10, 9_000), 9_510);
+        assert_eq!((device.busy(), device.bandwidth()), (2080, 1_000_000_000));
+    }
+
+    /// As many at a time as there are channels.
+    #[test]
+    fn flash() {
+        let side = |base| Side {
+            base: Time(base),
+            bandwidth: Rate(1_000_000_000),
+        };
+        let written = Written {
+            channels: Some(2),
+            read: Some(side(100)),
+            write: Some(side(200)),
+            metadata: Some(Time(50)),
+            ..written(Kind::Flash)
+        };
+        let mut device = Device::new(&written, 1).unwrap();
+        let mut serve = |op, now| device.serve(&request(op, 0, 0, 1000), now).done;
+        assert_eq!(serve(Op::Read, 0), 1100);
+        assert_eq!(serve(Op::Write, 0), 1200);
+        assert_eq!(serve(Op::Metadata, 0), 1150);
+        assert_eq!(serve(Op::Read, 0), 2250);
+        assert_eq!(serve(Op::Read, 5_000), 6_100);
+    }
+
+    /// An average seek is average, and none for what goes on where it was.
+    #[test]
+    fn disk() {
+        let written = Written {
+            seek: Some(Time(8_000_000)),
+            rotation: Some(Time(8_000_000)),
+            bandwidth: Some(Rate(1_000_000_000)),
+            ..written(Kind::Disk)
+        };
+        let mut device = Device::new(&written, 1).unwrap();
+        let count = 20_000;
+        for file in 0..count {
+            device.serve(&request(Op::Read, file, 0, 0), 0);
+        }
+        let mean = device.busy() as f64 / count as f64;
+        assert!((mean - 12_000_000.0).abs() < 120_000.0, "{mean}");
+        let before = device.busy();
+        let first = device.serve(&request(Op::Read, 7, 0, 1000), 0).time;
+        for at in 1..100 {
+            assert_eq!(
+                device.serve(&request(Op::Read, 7, at * 1000, 1000), 0).time,
+                1000
+            );
+        }
+        assert_eq!(device.busy() - before, first + 99_000);
+    }
+
+    /// Around what it would be without, and by no more than was asked for.
+    #[test]
+    fn jitter() {
+        let written = Written {
+            bandwidth: Some(Rate(1_000_000_000)),
+            jitter: 0.25,
+            ..written(Kind::Pipe)
+        };
+        let mut device = Device::new(&written, 1).unwrap();
+        let count = 20_000u64;
+        for _ in 0..count {
+            let time = device.serve(&request(Op::Read, 0, 0, 10_000), 0).time;
+            assert!((7_500..=12_500).contains(&time), "{time}");
+        }
+        assert!(device.busy().abs_diff(10_000 * count) < 10_000 * count / 200);
+    }
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Requests: what the engine knows of them, and what policies do.
+//!
+//! # Vocabulary
+//!
+//! - *Record*: what the engine knows of a request, from when it is sent to when it is answered ([`Record`]).
+//! - *Slot*: the place of a record ([`Records`]); a slot is used again after its request has been answered.
+//! - *Item*: what is queued in a policy, with the slot of its record ([`Item`]).
+
+use nrs_sched::{
+    head::Ticket,
+    item::{self, Cost, Direction, Spot},
+};
+use std::collections::VecDeque;
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Op {
+    /// Reads data.
+    #[default]
+    Read,
+    /// Writes data.
+    Write,
+    /// Something with names and attributes.
+    Metadata,
+}
+
+impl Op {
+    /// Which way its data goes.
+    pub const fn direction(self) -> Direction {
+        match self {
+            Self::Read => Direction::Read,
+            Self::Write => Direction::Write,
+            Self::Metadata => Direction::Other,
+        }
+    }
+}
+
+/// A request, from when it is sent to when it is answered.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Record {
+    /// Its job.
+    pub job: u32,
+    /// The node that sent it.
+    pub node: u32,
+    /// The process that sent it; in an open loop one that stands for all of the node's.
+    pub proc: u32,
+    /// Its server.
+    pub server: u32,
+    /// What it does.
+    pub op: Op,
+    /// Bytes that it moves.
+    pub bytes: u64,
+    /// The file that they are in.
+    pub object: u64,
+    /// Where in the file.
+    pub offset: u64,
+    /// When the client sent it, ns.
+    pub sent: u64,
+    /// When it came to its server, ns.
+    pub arrived: u64,
+    /// When it went to the device, ns.
+    pub started: u64,
+    /// What the device needs for it, ns.
+    pub device_ns: u64,
+    /// What its head gave out with it; none for one that was never queued.
+    pub ticket: Option<Ticket>,
+}
+
+impl Record {
+    /// What it costs.
+    pub fn cost(&self) -> Cost {
+        Cost::new(self.op.direction(), self.bytes)
+    }
+}
+
+/// The requests that are outstanding.
+#[derive(Default)]
+pub struct Records {
+    list: Vec<Record>,
+    free: Vec<u32>,
+}
+
+impl Records {
+    /// Keeps `record`; its slot.
+    pub fn insert(&mut self, record: Record) -> u32 {
+        if let Some(slot) = self.free.pop() {
+            self.list[slot as usize] = record;
+            return slot;
+        }
+        self.list.push(record);
+        (self.list.len() - 1) as u32
+    }
+
+    /// The one in `slot`.
+    pub fn at(&mut self, slot: u32) -> &mut Record {
+        &mut self.list[slot as usize]
+    }
+
+    /// Forgets the one in `slot`; what it was.
+    pub fn remove(&mut self, slot: u32) -> Record {
+        self.free.push(slot);
+        self.list[slot as usize]
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.list.len() - self.free.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many there were at a time, at most.
+    pub fn most(&self) -> usize {
+        self.list.len()
+    }
+}
+
+/// A request as policies see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Item {
+    /// Where its record is.
+    pub slot: u32,
+    direction: Direction,
+    bytes: u64,
+    arrival: u64,
+    object: u64,
+    offset: u64,
+    mark: u64,
+}
+
+impl Item {
+    /// The request of `record`, which is in `slot` and comes to its server now.
+    pub fn new(slot: u32, record: &Record) -> Self {
+        Self {
+            slot,
+            direction: record.op.direction(),
+            bytes: record.bytes,
+            arrival: record.arrived,
+            object: record.object,
+            offset: record.offset,
+            mark: 0,
+        }
+    }
+}
+
+/// Requests of the engine are never looked for while they are queued: nothing makes one of these.
+pub enum Nowhere {}
+
+impl item::Place for Nowhere {
+    fn mark(&self) -> u64 {
+        match *self {}
+    }
+}
+
+impl item::Item for Item {
+    type Fifo = Fifo;
+    type Place = Nowhere;
+
+    fn cost(&self) -> Cost {
+        Cost::new(self.direction, self.bytes)
+    }
+
+    fn arrival(&self) -> u64 {
+        self.arrival
+    }
+
+    fn spot(&self) -> Spot {
+        Spot::new(self.object, self.offset, self.bytes)
+    }
+
+    fn mark(&self) -> u64 {
+        self.mark
+    }
+
+    fn set_mark(&mut self, mark: u64) {
+        self.mark = mark;
+    }
+
+    /// Only an order table asks for it, and there is none.
+    fn register(&mut self) -> Nowhere {
+        unreachable!("no order table")
+    }
+
+    fn unregister(&mut self, place: Nowhere) {
+        match place {}
+    }
+}
+
+/// A queue of requests; its memory stays for the next ones.
+pub struct Fifo(VecDeque<Item>);
+
+impl item::Fifo for Fifo {
+    type Item = Item;
+
+    fn new() -> Self {
+        Self(VecDeque::new())
+    }
+
+    fn push(&mut self, item: Item) {
+        self.0.push_back(item);
+    }
+
+    fn pop(&mut self) -> Option<Item> {
+        self.0.pop_front()
+    }
+
+    fn remove(&mut self, place: &Nowhere) -> Option<Item> {
+        match *place {}
+    }
+
+    fn front(&self) -> Option<&Item> {
+        self.0.front()
+    }
+
+    fn len(&self) -> u32 {
+        self.0.len() as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Slots are used again, and no more are made than there are requests at a time.
+    #[test]
+    fn slots() {
+        let mut records = Records::default();
+        let slots: Vec<u32> = (0..10)
+            .map(|job| {
+                records.insert(Record {
+                    job,
+                    ..Record::default()
+                })
+            })
+            .collect();
+        for round in 0..1_000u32 {
+            let slot = slots[round as usize % 10];
+            let record = records.remove(slot);
+            assert_eq!(records.len(), 9);
+            assert_eq!(records.insert(record), slot);
+        }
+        assert_eq!(records.most(), 10);
+        assert!((0..10).all(|job| records.at(slots[job as usize]).job == job));
+        assert!(!records.is_empty());
+    }
+
+    /// Operations on metadata cost a page and move nothing.
+    #[test]
+    fn costs() {
+        for (op, bytes, pages) in [
+            (Op::Read, 4096, 1),
+            (Op::Write, 1 << 20, 256),
+            (Op::Metadata, 0, 1),
+        ] {
+            let record = Record {
+                op,
+                bytes,
+                ..Record::default()
+            };
+            let cost = item::Item::cost(&Item::new(0, &record));
+            assert_eq!((cost.pages, cost.bytes), (pages, bytes));
+            assert_eq!(cost, record.cost());
+        }
+    }
+}

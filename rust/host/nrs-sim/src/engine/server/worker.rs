@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What a server does beside its requests: memory, ageing, shares, bandwidth, what others served.
+//!
+//! * It comes every delta, between that for bandwidth every [`BEAT`] if it is looked after, and [`CALL`] after it
+//!   was called, which brings memory and seats only.
+
+use super::{Order, Scene, Server, MS};
+use crate::engine::queue::Event;
+use nrs_sched::{
+    policy::{AnyUpdate, Part},
+    ranges::{Brief, BriefBuf, PARTS},
+};
+
+/// Time between two looks at the use of bandwidth, ns; as in the kernel.
+const BEAT: u64 = 200 * MS;
+
+/// How long it takes the worker to come when it is called, ns.
+const CALL: u64 = 50_000;
+
+impl Server {
+    /// Has the worker come.
+    pub(super) fn call(&mut self, scene: &mut Scene<'_>) {
+        if !std::mem::replace(&mut self.called, true) {
+            scene.queue.push(scene.now + CALL, Event::Call(self.index));
+        }
+    }
+
+    /// The worker was called: somebody wants memory or a seat.
+    pub fn answer(&mut self, scene: &mut Scene<'_>) {
+        self.called = false;
+        self.run_worker(scene, false);
+    }
+
+    /// The worker's time has come.
+    pub fn work(&mut self, scene: &mut Scene<'_>) {
+        self.run_worker(scene, true);
+        let mut next = self.due;
+        if self.bandwidth.is_some() {
+            next = next.min(scene.now + BEAT);
+        }
+        scene.queue.push(next, Event::Work(self.index));
+    }
+
+    /// What the worker does; with `due` it is not only called.
+    fn run_worker(&mut self, scene: &mut Scene<'_>, due: bool) {
+        let now = scene.now;
+        self.look(now);
+        let all = due && now >= self.due;
+        if all {
+            self.due = now + self.delta;
+        }
+        let Order::Lanes(places) = &mut self.order else {
+            return;
+        };
+        if let Some(bandwidth) = &mut self.bandwidth {
+            bandwidth.run(places, due, now);
+        }
+        for place in places.iter_mut() {
+            if all {
+                place.lane.count_clients(now);
+            }
+            place.lane.maintain(now);
+        }
+        if all {
+            self.publish(now);
+        }
+        self.pass_on(scene);
+    }
+
+    /// Works out shares, if somebody looks at them.
+    fn publish(&mut self, now: u64) {
+        let Some(mut outline) = self.outline.take() else {
+            return;
+        };
+        outline.clear();
+        let mut buf = BriefBuf::new().expect("memory");
+        for (part, place) in (0u16..).zip(self.places()) {
+            let Some(state) = place.lane.part().fairshare_mut() else {
+                continue;
+            };
+            let mut from = Some(0);
+            while let Some(slot) = from {
+                buf.clear();
+                from = state.briefs(slot, now, &mut buf);
+                for brief in buf.iter() {
+                    let brief = Brief { part, ..*brief };
+                    outline.extend(&[brief]).expect("memory");
+                }
+            }
+        }
+        self.generation += 1;
+        let built = outline.build(self.generation).expect("memory");
+        let shares = match self.cross_cpt {
+            true => built.by_part,
+            false => [0; PARTS],
+        };
+        for (place, share) in self.places().iter_mut().zip(shares) {
+            place.share = share;
+        }
+        self.table = Some(built.table).filter(|table| !table.is_empty());
+        self.outline = Some(outline);
+    }
+
+    /// Tells all parts something, and has their classes follow.
+    pub fn inform(&mut self, scene: &mut Scene<'_>, update: &AnyUpdate) {
+        let now = scene.now;
+        self.look(now);
+        for place in self.places() {
+            drop(place.lane.part().update(update.clone(), now));
+            place.lane.refresh(now);
+            place.lane.reconsider();
+        }
+        self.pass_on(scene);
+    }
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! `nrs-sim`: the schedulers of nrs in simulated time.
+
+use std::error::Error;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use nrs_sim::scenario::{Faults, Scenario};
+use nrs_sim::{engine, show, study};
+
+/// The schedulers of nrs in simulated time.
+#[derive(Parser, Debug)]
+#[command(version, about)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Runs a scenario; shows a table.
+    Run {
+        /// The scenario, in TOML.
+        scenario: PathBuf,
+        /// The seed of everything random, instead of the scenario's.
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Where to put NAME.json and NAME-*.svg; no files unless given.
+        #[arg(long)]
+        out: Option<PathBuf>,
+        /// No progress bar.
+        #[arg(long)]
+        quiet: bool,
+        /// Overrides a key, as in `job.a.procs=4` or `server.0.policy="fifo"`.
+        #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
+        set: Vec<(String, String)>,
+    },
+    /// Checks scenarios only: exit status 2 and FILE:LINE:COLUMN: if something is wrong.
+    Check {
+        /// Scenarios, in TOML.
+        #[arg(required = true)]
+        scenarios: Vec<PathBuf>,
+    },
+    /// How many events a second are simulated.
+    Events {
+        /// How many to simulate.
+        #[arg(long, default_value_t = 10_000_000)]
+        events: u64,
+    },
+    /// Runs a family of scenarios; shows a table.
+    Study {
+        /// Which.
+        #[arg(value_parser = clap::builder::PossibleValuesParser::new(study::names()))]
+        #[arg(required_unless_present = "list")]
+        name: Option<String>,
+        /// Lists their names instead.
+        #[arg(long)]
+        list: bool,
+        /// Where to put NAME.md, NAME.json and SVGs; no files unless given.
+        #[arg(long)]
+        out: Option<PathBuf>,
+        /// How many seeds each.
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
+        seeds: u64,
+        /// Shorter runs on slower devices.
+        #[arg(long)]
+        quick: bool,
+        /// No progress bar.
+        #[arg(long)]
+        quiet: bool,
+    },
+}
+
+/// `KEY=VALUE`.
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("is not KEY=VALUE")?;
+    Ok((key.trim().to_string(), value.trim().to_string()))
+}
+
+/// Prints, as far as anybody reads it.
+fn print(text: &str) -> std::io::Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+fn run(command: Command) -> Result<(), Box<dyn Error>> {
+    match command {
+        Command::Run {
+            scenario,
+            seed,
+            out,
+            quiet,
+            set,
+        } => {
+            let mut scenario = Scenario::load(&scenario, &set)?;
+            scenario.seed = seed.unwrap_or(scenario.seed);
+            let bar = show::progress(quiet, 1000);
+            let outcome = engine::run_with(&scenario, engine::Settings::default(), |now, end| {
+                bar.set_position((u128::from(now) * 1000 / u128::from(end.max(1))) as u64);
+            })?;
+            bar.finish_and_clear();
+            print(&show::tables(&outcome))?;
+            print(&format!(
+                "{} events in {:.2} s: {:.2} million per second\n",
+                outcome.events,
+                outcome.wall.as_secs_f64(),
+                outcome.events as f64 / outcome.wall.as_secs_f64().max(1e-9) / 1e6
+            ))?;
+            if let Some(out) = out {
+                for path in show::write(&outcome, &out)? {
+                    print(&format!("{}\n", path.display()))?;
+                }
+            }
+        }
+        Command::Check { scenarios } => {
+            let mut faults = Vec::new();
+            for path in &scenarios {
+                if let Err(found) = Scenario::load(path, &[]) {
+                    faults.push(found);
+                }
+            }
+            // All of them are shown; the last one decides the exit status.
+            if let Some(last) = faults.pop() {
+                for found in faults {
+                    eprintln!("{found}");
+                }
+                return Err(last.into());
+            }
+        }
+        Command::Events { events } => {
+            let outcome = engine::speed(events)?;
+            let seconds = outcome.wall.as_secs_f64();
+            print(&format!(
+                "{} events in {seconds:.2} s: {:.2} million per second\n",
+                outcome.events,
+                outcome.events as f64 / seconds.max(1e-9) / 1e6
+            ))?;
+        }
+        Command::Study {
+            name,
+            list,
+            out,
+            seeds,
+            quick,
+            quiet,
+        } => {
+            let options = study::Options {
+                out,
+                seeds,
+                quick,
+                quiet,
+            };
+            match name.filter(|_| !list) {
+                Some(name) => print(&study::run(&name, &options)?)?,
+                None => print(&format!("{}\n", study::names().join("\n")))?,
+            }
+        }
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => match error.downcast_ref::<Faults>() {
+            Some(faults) => {
+                eprintln!("{faults}");
+                ExitCode::from(2)
+            }
+            None => {
+                eprintln!("nrs-sim: {error}");
+                ExitCode::FAILURE
+            }
+        },
+    }
+}

@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What types alone do not say about a scenario: names that exist, times in order, and bounds on counts, so
+//! that the memory of a run is bounded before it begins.
+
+use std::collections::BTreeMap;
+
+use super::{Device, Exchange, Job, Loop, Model, Scenario, Server, Servers, Time, SECOND};
+
+/// Simulated time at most: a day.
+pub const DURATION_MAX: Time = Time(86_400 * SECOND);
+/// Bins of results at most.
+pub const BINS_MAX: u64 = 100_000;
+/// Devices at most.
+pub const DEVICES_MAX: u64 = 64;
+/// Servers at most.
+pub const SERVERS_MAX: u64 = 1024;
+/// CPTs of a server at most.
+pub const CPTS_MAX: u64 = 64;
+/// Slots of a server at most.
+pub const SLOTS_MAX: u64 = 65_536;
+/// Jobs at most.
+pub const JOBS_MAX: u64 = 100_000;
+/// Nodes of all jobs at most.
+pub const NODES_MAX: u64 = 1_000_000;
+/// Processes of all jobs at most.
+pub const PROCS_MAX: u64 = 8_000_000;
+/// Cells of results at most: jobs, bins and servers multiplied.
+pub const CELLS_MAX: u64 = 64_000_000;
+/// Channels of flash at most.
+pub const CHANNELS_MAX: u64 = 4096;
+/// Requests per second of a node at most.
+pub const RATE_MAX: u64 = 10_000_000;
+/// Bytes of a request at most.
+pub const IO_MAX: u64 = 1 << 30;
+
+/// Collects paths and reasons.
+struct Found(Vec<(String, String)>);
+
+impl Found {
+    fn add(&mut self, key: impl Into<String>, reason: impl Into<String>) {
+        self.0.push((key.into(), reason.into()));
+    }
+
+    /// `value` is not from `low` to `high`.
+    fn bounds(&mut self, key: impl Into<String>, value: u64, low: u64, high: u64) {
+        if !(low..=high).contains(&value) {
+            self.add(key, format!("is {value}; allowed: {low} to {high}"));
+        }
+    }
+
+    /// `value` is not a fraction.
+    fn fraction(&mut self, key: impl Into<String>, value: f64) {
+        if !(0.0..=1.0).contains(&value) {
+            self.add(key, format!("is {value}; allowed: 0 to 1"));
+        }
+    }
+
+    /// `value` is zero.
+    fn positive(&mut self, key: impl Into<String>, value: u64) {
+        if value == 0 {
+            self.add(key, "is zero");
+        }
+    }
+
+    /// `text` is no name.
+    fn name(&mut self, key: impl Into<String>, text: &str) {
+        let good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if text.is_empty() || text.len() > 64 || !text.chars().all(good) {
+            self.add(
+                key,
+                format!("\"{text}\" is no name: 1 to 64 letters, digits, `-`, `_` or `.`"),
+            );
+        }
+    }
+
+    /// A name is taken already.
+    fn unique<'a>(&mut self, list: &str, names: impl Iterator<Item = &'a str>) {
+        let mut first = BTreeMap::new();
+        for (n, name) in names.enumerate() {
+            if let Some(other) = first.insert(name, n) {
+                self.add(
+                    format!("{list}[{n}].name"),
+                    format!("\"{name}\" is the name of {list}[{other}] too"),
+                );
+            }
+        }
+    }
+}
+
+/// All that is wrong, as pairs of a path and a reason, in the order of the document.
+pub fn check(scenario: &Scenario) -> Vec<(String, String)> {
+    let mut found = Found(Vec::new());
+    found.name("name", &scenario.name);
+    found.bounds("duration", scenario.duration.0, 1, DURATION_MAX.0);
+    found.positive("sample", scenario.sample.0);
+    let bins = scenario.duration.0.div_ceil(scenario.sample.0.max(1));
+    if bins > BINS_MAX {
+        found.add(
+            "sample",
+            format!("makes {bins} bins of the duration; allowed: {BINS_MAX}"),
+        );
+    }
+    if scenario.settle >= scenario.duration {
+        found.add("settle", "is not shorter than the duration");
+    }
+    if scenario.network.bandwidth.is_some_and(|rate| rate.0 == 0) {
+        found.add("network.bandwidth", "is zero");
+    }
+    found.bounds(
+        "network.latency",
+        scenario.network.latency.0,
+        0,
+        60 * SECOND,
+    );
+    found.bounds("network.jitter", scenario.network.jitter.0, 0, 60 * SECOND);
+    found.bounds("device", scenario.devices.len() as u64, 1, DEVICES_MAX);
+    found.unique("device", scenario.devices.iter().map(|d| d.name.as_str()));
+    for (n, device) in scenario.devices.iter().enumerate() {
+        of_device(&mut found, &format!("device[{n}]"), device);
+    }
+    let servers = scenario.servers.iter().map(|s| u64::from(s.count)).sum();
+    found.bounds("server", servers, 1, SERVERS_MAX);
+    found.unique("server", scenario.servers.iter().map(|s| s.name.as_str()));
+    for (n, server) in scenario.servers.iter().enumerate() {
+        of_server(&mut found, &format!("server[{n}]"), server, scenario);
+    }
+    let jobs = scenario.jobs.len() as u64;
+    found.bounds("job", jobs, 1, JOBS_MAX);
+    found.unique("job", scenario.jobs.iter().map(|j| j.name.as_str()));
+    // Counted only when they hold, else it is no use.
+    let names = if servers <= SERVERS_MAX {
+        scenario.server_names()
+    } else {
+        Vec::new()
+    };
+    let (mut nodes, mut procs) = (0u64, 0u64);
+    for (n, job) in scenario.jobs.iter().enumerate() {
+        let path = format!("job[{n}]");
+        of_job(&mut found, &path, job, scenario, &names);
+        nodes += u64::from(job.nodes);
+        procs += u64::from(job.nodes) * u64::from(job.procs);
+        if nodes > NODES_MAX {
+            found.add(
+                format!("{path}.nodes"),
+                format!("makes {nodes} nodes in all; allowed: {NODES_MAX}"),
+            );
+            break;
+        }
+        if procs > PROCS_MAX {
+            found.add(
+                format!("{path}.procs"),
+                format!("makes {procs} processes in all; allowed: {PROCS_MAX}"),
+            );
+            break;
+        }
+    }
+    let cells = jobs.saturating_mul(bins).saturating_mul(servers);
+    if cells > CELLS_MAX {
+        found.add(
+            "sample",
+            format!("makes {cells} bins of all jobs on all servers; allowed: {CELLS_MAX}"),
+        );
+    }
+    if let Some(exchange) = &scenario.exchange {
+        of_exchange(&mut found, exchange, &names);
+    }
+    found.0
+}
+
+fn of_device(found: &mut Found, path: &str, device: &Device) {
+    found.name(format!("{path}.name"), &device.name);
+    found.fraction(format!("{path}.jitter"), device.jitter);
+    match device.model() {
+        Err((key, reason)) => found.add(format!("{path}.{key}"), reason),
+        Ok(Model::Pipe { bandwidth, .. }) => {
+            found.positive(format!("{path}.bandwidth"), bandwidth.0);
+        }
+        Ok(Model::Flash {
+            channels,
+            read,
+            write,
+            ..
+        }) => {
+            let channels = u64::from(channels);
+            found.bounds(format!("{path}.channels"), channels, 1, CHANNELS_MAX);
+            found.positive(format!("{path}.read.bandwidth"), read.bandwidth.0);
+            found.positive(format!("{path}.write.bandwidth"), write.bandwidth.0);
+        }
+        Ok(Model::Disk {
+            rotation,
+            bandwidth,
+            ..
+        }) => {
+            found.positive(format!("{path}.rotation"), rotation.0);
+            found.positive(format!("{path}.bandwidth"), bandwidth.0);
+        }
+    }
+}
+
+fn of_server(found: &mut Found, path: &str, server: &Server, scenario: &Scenario) {
+    found.name(format!("{path}.name"), &server.name);
+    found.bounds(format!("{path}.count"), server.count.into(), 1, SERVERS_MAX);
+    found.bounds(format!("{path}.cpts"), server.cpts.into(), 1, CPTS_MAX);
+    found.bounds(format!("{path}.slots"), server.slots.into(), 1, SLOTS_MAX);
+    if scenario.device(&server.device).is_none() {
+        let reason = format!("there is no device \"{}\"", server.device);
+        found.add(format!("{path}.device"), reason);
+    }
+    let words: Vec<&str> = server.policy.split_whitespace().collect();
+    let policy = words.first().copied().unwrap_or_default();
+    if let Err(reason) = of_policy(policy, words.get(1..).unwrap_or_default()) {
+        found.add(format!("{path}.policy"), reason);
+    }
+    if !server.rules.is_empty() && policy != "tbf" {
+        found.add(format!("{path}.rules"), "are of the policy tbf only");
+    }
+    if server.plan.is_some() && policy != "qbm" {
+        found.add(format!("{path}.plan"), "is of the policy qbm only");
+    }
+    if !server.weights.is_empty() && policy != "fairshare" {
+        found.add(
+            format!("{path}.weights"),
+            "are of the policy fairshare only",
+        );
+    }
+    for (n, item) in server.weights.iter().enumerate() {
+        let mut parts = item.split([',', ' ']).filter(|part| !part.is_empty());
+        if let Err(reason) = parts.try_for_each(of_weight) {
+            // A single string is no list.
+            let key = match server.weights.len() {
+                1 => format!("{path}.weights"),
+                _ => format!("{path}.weights[{n}]"),
+            };
+            found.add(key, reason);
+        }
+    }
+}
+
+/// Policies, and those that the simulator adds as baselines.
+const POLICIES: &[&str] = &[
+    "fifo",
+    "crrn",
+    "orr",
+    "trr",
+    "tbf",
+    "delay",
+    "fairshare",
+    "qbm",
+    "throttle-gift",
+    "throttle-static",
+];
+
+fn of_policy(policy: &str, arguments: &[&str]) -> Result<(), String> {
+    if !POLICIES.contains(&policy) {
+        return Err(format!(
+            "there is no policy \"{policy}\" ({})",
+            POLICIES.join(", ")
+        ));
+    }
+    match (policy, arguments) {
+        ("throttle-static", [rate]) => match rate.parse::<super::Rate>() {
+            Ok(rate) if rate.0 > 0 => Ok(()),
+            Ok(_) => Err("the rate is zero".to_string()),
+            Err(reason) => Err(reason),
+        },
+        ("throttle-static", _) => Err("throttle-static takes one rate".to_string()),
+        ("throttle-gift", [_, ..]) => Err("throttle-gift takes no argument".to_string()),
+        _ => Ok(()),
+    }
+}
+
+/// `FIELD:VALUE:WEIGHT` with a weight from 1 to 10000; the rest is left to the policy.
+fn of_weight(item: &str) -> Result<(), String> {
+    if item == "clear" || item.starts_with('-') {
+        return Ok(());
+    }
+    let mut parts = item.rsplitn(2, ':');
+    let weight = parts.next().unwrap_or_default();
+    let what = parts.next().unwrap_or_default();
+    if !what.contains(':') {
+        return Err(format!("\"{item}\" is not FIELD:VALUE:WEIGHT"));
+    }
+    match weight.parse::<u32>() {
+        Ok(1..=10_000) => Ok(()),
+        _ => Err(format!("\"{weight}\" is no weight from 1 to 10000")),
+    }
+}
+
+fn of_job(found: &mut Found, path: &str, job: &Job, scenario: &Scenario, servers: &[String]) {
+    let key = |key: &str| format!("{path}.{key}");
+    found.name(key("name"), &job.name);
+    let jobid = job.jobid();
+    if jobid.is_empty() || jobid.len() > 31 || jobid.contains(char::is_whitespace) {
+        let name = if job.jobid.is_some() { "jobid" } else { "name" };
+        found.add(
+            key(name),
+            "a jobid has 1 to 31 characters without white space",
+        );
+    }
+    found.bounds(key("nodes"), job.nodes.into(), 1, NODES_MAX);
+    found.bounds(key("procs"), job.procs.into(), 1, PROCS_MAX);
+    found.bounds(
+        key("size"),
+        job.told_size().into(),
+        1,
+        4096.max(job.nodes.into()),
+    );
+    if job.start >= scenario.duration {
+        found.add(key("start"), "is not before the end of the run");
+    }
+    if let Some(stop) = job.stop {
+        if stop <= job.start {
+            found.add(key("stop"), "is not after the start");
+        }
+    }
+    if let Some(phases) = job.phases {
+        found.positive(key("phases.on"), phases.on.0);
+        found.positive(key("phases.off"), phases.off.0);
+    }
+    match (job.kind, job.rate) {
+        (Loop::Open, None) => found.add(key("rate"), "is missing: an open loop needs it"),
+        (Loop::Open, Some(rate)) => found.bounds(key("rate"), rate, 1, RATE_MAX),
+        (Loop::Closed, Some(_)) => found.add(key("rate"), "is of an open loop only"),
+        (Loop::Closed, None) => {}
+    }
+    if job.kind == Loop::Open && job.think != Time(0) {
+        found.add(key("think"), "is of a closed loop only");
+    }
+    let mix = job.mix;
+    if u64::from(mix.read) + u64::from(mix.write) + u64::from(mix.metadata) == 0 {
+        found.add(key("mix"), "has no part above zero");
+    }
+    if u64::from(mix.read) + u64::from(mix.write) + u64::from(mix.metadata) > u32::MAX.into() {
+        found.add(key("mix"), "has parts that are too large");
+    }
+    if job.io.is_empty() {
+        found.add(key("io"), "is empty");
+    }
+    let mut weights = 0u64;
+    for (n, io) in job.io.iter().enumerate() {
+        let at = if job.io.len() == 1 {
+            key("io")
+        } else {
+            key(&format!("io[{n}].size"))
+        };
+        found.bounds(at, io.size.0, 1, IO_MAX);
+        weights += u64::from(io.weight);
+    }
+    if weights == 0 || weights > u32::MAX.into() {
+        found.add(key("io"), "the sum of weights is zero or too large");
+    }
+    match &job.servers {
+        Servers::All => {}
+        Servers::Count(count) => {
+            found.bounds(
+                key("servers"),
+                (*count).into(),
+                1,
+                servers.len().max(1) as u64,
+            );
+        }
+        Servers::Names(names) => {
+            if names.is_empty() {
+                found.add(key("servers"), "is empty");
+            }
+            for (n, name) in names.iter().enumerate() {
+                if !servers.contains(name) {
+                    let reason = format!("there is no server \"{name}\"");
+                    found.add(key(&format!("servers[{n}]")), reason);
+                }
+            }
+        }
+    }
+    if job.work.is_some_and(|work| work.0 == 0) {
+        found.add(key("work"), "is zero");
+    }
+    if let Some(burst) = job.burst {
+        found.positive(key("burst.bytes"), burst.bytes.0);
+        for (other, there) in [
+            ("phases", job.phases.is_some()),
+            ("loop", job.kind == Loop::Open),
+            ("think", job.think != Time(0)),
+        ] {
+            if there {
+                found.add(key(other), "does not go with a burst");
+            }
+        }
+        if mix.metadata > 0 && mix.read == 0 && mix.write == 0 {
+            found.add(key("mix"), "moves no bytes, so a burst never ends");
+        }
+    }
+}
+
+fn of_exchange(found: &mut Found, exchange: &Exchange, servers: &[String]) {
+    found.bounds("exchange.delta", exchange.delta.0, 1_000_000, 60 * SECOND);
+    found.bounds("exchange.latency", exchange.latency.0, 0, 60 * SECOND);
+    found.bounds("exchange.jitter", exchange.jitter.0, 0, 60 * SECOND);
+    found.fraction("exchange.loss", exchange.loss);
+    found.bounds("exchange.hold", exchange.hold.into(), 1, 1_000_000);
+    for (n, cut) in exchange.cut.iter().enumerate() {
+        let path = format!("exchange.cut[{n}]");
+        if !servers.contains(&cut.server) {
+            let reason = format!("there is no server \"{}\"", cut.server);
+            found.add(format!("{path}.server"), reason);
+        }
+        if cut.to <= cut.from {
+            found.add(format!("{path}.to"), "is not after `from`");
+        }
+    }
+}

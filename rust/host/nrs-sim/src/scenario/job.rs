@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Jobs: who sends requests, which, when and where.
+
+use serde::de::{Deserializer, Error, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
+
+use super::units::{Size, Time};
+
+/// A job: `nodes` clients with `procs` processes each.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Job {
+    /// Its name.
+    pub name: String,
+    /// The jobid told with its requests; its name unless given.
+    #[serde(default)]
+    pub jobid: Option<String>,
+    /// The user of its requests.
+    #[serde(default)]
+    pub uid: u32,
+    /// The group of its requests.
+    #[serde(default)]
+    pub gid: u32,
+    /// The project of its requests.
+    #[serde(default)]
+    pub projid: u32,
+    /// Clients, each with its own NID.
+    #[serde(default = "one")]
+    pub nodes: u32,
+    /// The size told with its requests; the number of nodes unless given.
+    #[serde(default)]
+    pub size: Option<u32>,
+    /// Processes on each node, each with at most one request outstanding (closed loop).
+    #[serde(default = "one")]
+    pub procs: u32,
+    /// When it begins.
+    #[serde(default)]
+    pub start: Time,
+    /// When it sends no more; the end of the run unless given.
+    #[serde(default)]
+    pub stop: Option<Time>,
+    /// Alternately active and idle, from its start on; always active unless given.
+    #[serde(default)]
+    pub phases: Option<Phases>,
+    /// When the next request follows.
+    #[serde(rename = "loop", default)]
+    pub kind: Loop,
+    /// Closed loop: the time between an answer and the next request of a process.
+    #[serde(default)]
+    pub think: Time,
+    /// Open loop: requests per second of each node.
+    #[serde(default)]
+    pub rate: Option<u64>,
+    /// Open loop: how arrivals are spread.
+    #[serde(default)]
+    pub arrival: Arrival,
+    /// Reads, writes and operations on metadata, in parts of their sum.
+    #[serde(default)]
+    pub mix: Mix,
+    /// Sizes of requests that move data: a size, or a list of `{ size, weight }`.
+    #[serde(default = "mebibyte", deserialize_with = "sizes")]
+    pub io: Vec<Io>,
+    /// Where the requests go on the device.
+    #[serde(default)]
+    pub access: Access,
+    /// Which servers they go to.
+    #[serde(default)]
+    pub servers: Servers,
+    /// The job ends when it has moved so much.
+    #[serde(default)]
+    pub work: Option<Size>,
+    /// A bulk-synchronous application.
+    #[serde(default)]
+    pub burst: Option<Burst>,
+}
+
+impl Job {
+    /// The jobid told with its requests.
+    pub fn jobid(&self) -> &str {
+        self.jobid.as_deref().unwrap_or(&self.name)
+    }
+
+    /// The size told with its requests, in nodes.
+    pub fn told_size(&self) -> u32 {
+        self.size.unwrap_or(self.nodes)
+    }
+}
+
+/// Alternately active and idle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Phases {
+    /// How long it is active.
+    pub on: Time,
+    /// How long it is idle.
+    pub off: Time,
+}
+
+/// When the next request follows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Loop {
+    /// After the answer to the last one.
+    #[default]
+    Closed,
+    /// At a rate, whatever the answers.
+    Open,
+}
+
+/// How the arrivals of an open loop are spread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arrival {
+    /// Exponential times between them.
+    #[default]
+    Poisson,
+    /// Equal times between them.
+    Even,
+}
+
+/// Parts of reads, writes and operations on metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mix {
+    /// Reads.
+    #[serde(default)]
+    pub read: u32,
+    /// Writes.
+    #[serde(default)]
+    pub write: u32,
+    /// Operations on metadata.
+    #[serde(default)]
+    pub metadata: u32,
+}
+
+impl Default for Mix {
+    fn default() -> Self {
+        Self {
+            read: 0,
+            write: 1,
+            metadata: 0,
+        }
+    }
+}
+
+/// A size of requests and how often it is drawn, in parts of the sum of weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Io {
+    /// The size.
+    pub size: Size,
+    /// Its weight.
+    #[serde(default = "one")]
+    pub weight: u32,
+}
+
+/// Where requests go on the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Access {
+    /// One behind the other, for each process.
+    #[default]
+    Sequential,
+    /// Anywhere.
+    Random,
+}
+
+/// Which servers a job's requests go to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Servers {
+    /// All of them, in turns.
+    #[default]
+    All,
+    /// So many, one behind the other from a start that the seed draws.
+    Count(u32),
+    /// These.
+    Names(Vec<String>),
+}
+
+/// A bulk-synchronous application: all processes move `bytes` in all, wait for each other, compute, and
+/// begin anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Burst {
+    /// Moved by all processes of all nodes together.
+    pub bytes: Size,
+    /// Then so long without requests.
+    pub compute: Time,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn mebibyte() -> Vec<Io> {
+    vec![Io {
+        size: Size(1 << 20),
+        weight: 1,
+    }]
+}
+
+impl<'de> Deserialize<'de> for Servers {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Place;
+
+        impl<'de> Visitor<'de> for Place {
+            type Value = Servers;
+
+            fn expecting(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                to.write_str("\"all\", a number or a list of names")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Servers, E> {
+                match text {
+                    "all" => Ok(Servers::All),
+                    _ => Err(E::invalid_value(serde::de::Unexpected::Str(text), &self)),
+                }
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<Servers, E> {
+                u32::try_from(number)
+                    .map(Servers::Count)
+                    .map_err(|_| E::invalid_value(serde::de::Unexpected::Signed(number), &self))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Servers, A::Error> {
+                let mut names = Vec::new();
+                while let Some(name) = list.next_element()? {
+                    names.push(name);
+                }
+                Ok(Servers::Names(names))
+            }
+        }
+
+        from.deserialize_any(Place)
+    }
+}
+
+/// A size, or a list of sizes with weights.
+fn sizes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Io>, D::Error> {
+    struct Sizes;
+
+    impl<'de> Visitor<'de> for Sizes {
+        type Value = Vec<Io>;
+
+        fn expecting(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            to.write_str("a size or a list of { size, weight }")
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<Vec<Io>, E> {
+            let size = text.parse().map_err(E::custom)?;
+            Ok(vec![Io { size, weight: 1 }])
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<Io>, A::Error> {
+            let mut all = Vec::new();
+            while let Some(io) = list.next_element()? {
+                all.push(io);
+            }
+            Ok(all)
+        }
+    }
+
+    from.deserialize_any(Sizes)
+}
+
+/// A string, or a list of strings.
+pub(super) fn one_or_many<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    struct Strings;
+
+    impl<'de> Visitor<'de> for Strings {
+        type Value = Vec<String>;
+
+        fn expecting(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            to.write_str("a string or a list of strings")
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<Vec<String>, E> {
+            Ok(vec![text.to_string()])
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<String>, A::Error> {
+            let mut all = Vec::new();
+            while let Some(text) = list.next_element()? {
+                all.push(text);
+            }
+            Ok(all)
+        }
+    }
+
+    from.deserialize_any(Strings)
+}

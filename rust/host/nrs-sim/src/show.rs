@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! An outcome as tables, JSON and pictures.
+
+mod pictures;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use nrs_report::table::Table;
+
+use crate::outcome::{Job, Outcome};
+
+/// Jobs and servers of which each is shown in tables and pictures; the JSON has all.
+const SHOWN: usize = 24;
+
+/// A progress bar on stderr, of that many steps; none if that is no terminal, or with `quiet`.
+pub fn progress(quiet: bool, steps: u64) -> ProgressBar {
+    let bar = if quiet {
+        ProgressBar::hidden()
+    } else {
+        // A target that is no terminal shows nothing.
+        ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr_with_hz(5))
+    };
+    bar.set_length(steps);
+    if let Ok(style) = ProgressStyle::with_template("{bar:40} {percent:>3}% {elapsed} {msg}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(250));
+    bar
+}
+
+/// Jobs that are shown: the first ones, all of them if they are not many.
+fn shown(outcome: &Outcome) -> impl Iterator<Item = (usize, &Job)> {
+    outcome.jobs.iter().enumerate().take(SHOWN)
+}
+
+/// MB per second of so many bytes in so many ns.
+fn rate(bytes: u64, ns: u64) -> f64 {
+    bytes as f64 * 1e3 / ns.max(1) as f64
+}
+
+/// Tables of jobs, servers and the exchange; rates and shares count from the settle time to the end.
+pub fn tables(outcome: &Outcome) -> String {
+    let settled = outcome.ended_ns.saturating_sub(outcome.settle_ns);
+    let mut text = format!(
+        "{}: {} (seed {})\n\n",
+        outcome.name, outcome.title, outcome.seed
+    );
+    let mut jobs = Table::new(&[
+        "job", "requests", "MB/s", "share %", "p50 us", "p99 us", "p99.9 us", "waits us", "done s",
+        "rounds", "round ms",
+    ]);
+    let us = |ns: u64| format!("{:.1}", ns as f64 / 1e3);
+    for ((_, job), share) in shown(outcome).zip(outcome.shares()) {
+        let done = job.completed_ns.map(|ns| format!("{:.2}", ns as f64 / 1e9));
+        let rounds = job.rounds.filter(|rounds| rounds.done > 0);
+        jobs.row(&[
+            job.name.clone(),
+            job.total.requests.to_string(),
+            format!("{:.1}", rate(job.settled.bytes, settled)),
+            format!("{:.2}", share * 100.0),
+            us(job.latency.p50_ns),
+            us(job.latency.p99_ns),
+            us(job.latency.p999_ns),
+            format!("{:.1}", job.wait_mean_ns / 1e3),
+            done.unwrap_or_default(),
+            rounds.map_or(String::new(), |rounds| rounds.done.to_string()),
+            rounds.map_or(String::new(), |rounds| {
+                format!("{:.2}", rounds.whole_ns as f64 / rounds.done as f64 / 1e6)
+            }),
+        ]);
+    }
+    text += &jobs.markdown();
+    text += &more(outcome.jobs.len(), "jobs");
+    text.push('\n');
+    let mut servers = Table::new(&[
+        "server",
+        "policy",
+        "MB/s",
+        "busy %",
+        "withheld %",
+        "passed",
+        "held at most",
+    ]);
+    let whole = outcome.ended_ns.max(1) as f64;
+    for server in outcome.servers.iter().take(SHOWN) {
+        servers.row(&[
+            server.name.clone(),
+            server.policy.clone(),
+            format!("{:.1}", rate(server.total.bytes, outcome.ended_ns)),
+            format!("{:.1}", server.busy_ns as f64 * 100.0 / whole),
+            format!("{:.1}", server.withheld_ns as f64 * 100.0 / whole),
+            server.passed.to_string(),
+            server.held_most.to_string(),
+        ]);
+    }
+    text += &servers.markdown();
+    text += &more(outcome.servers.len(), "servers");
+    if let Some(exchange) = &outcome.exchange {
+        text += &format!(
+            "\nexchange: {} messages, {} bytes, {} lost, {} refused\n",
+            exchange.messages, exchange.bytes, exchange.lost, exchange.refused
+        );
+    }
+    text.push('\n');
+    text
+}
+
+/// A line about those that are not shown.
+fn more(count: usize, what: &str) -> String {
+    match count.saturating_sub(SHOWN) {
+        0 => String::new(),
+        rest => format!("and {rest} more {what}\n"),
+    }
+}
+
+/// Writes NAME.json and NAME-*.svg; their paths.
+///
+/// # Errors
+///
+/// What the file system says.
+pub fn write(outcome: &Outcome, out: &Path) -> io::Result<Vec<PathBuf>> {
+    std::fs::create_dir_all(out)?;
+    let path = out.join(format!("{}.json", outcome.name));
+    let mut json = serde_json::to_string_pretty(outcome)?;
+    json.push('\n');
+    std::fs::write(&path, json)?;
+    let mut all = vec![path];
+    all.extend(pictures::write(outcome, out)?);
+    Ok(all)
+}

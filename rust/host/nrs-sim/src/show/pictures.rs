@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Pictures of an outcome: throughput and shares over time, latencies.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use nrs_report::chart::{Bars, Lines};
+
+use super::shown;
+use crate::outcome::Outcome;
+
+/// Writes NAME-throughput.svg, NAME-shares.svg and NAME-latency.svg; their paths.
+///
+/// # Errors
+///
+/// What the file system says.
+pub(super) fn write(outcome: &Outcome, out: &Path) -> io::Result<Vec<PathBuf>> {
+    let path = |what: &str| out.join(format!("{}-{what}.svg", outcome.name));
+    let title = match outcome.title.as_str() {
+        "" => &outcome.name,
+        title => title,
+    };
+    let (throughput, shares, latency) = (path("throughput"), path("shares"), path("latency"));
+    over_time(outcome, title).save(&throughput)?;
+    shares_over_time(outcome, title).save(&shares)?;
+    latencies(outcome, title).save(&latency)?;
+    Ok(vec![throughput, shares, latency])
+}
+
+/// Seconds at the middle of bin `n`.
+fn at(outcome: &Outcome, n: usize) -> f64 {
+    (n as f64 + 0.5) * outcome.sample_ns as f64 / 1e9
+}
+
+/// MB/s of each job, by bin.
+pub fn over_time(outcome: &Outcome, title: &str) -> Lines {
+    let seconds = outcome.sample_ns.max(1) as f64 / 1e9;
+    shown(outcome).fold(Lines::new(title, "time in s", "MB/s"), |chart, (_, job)| {
+        let bins = job.bins.iter().enumerate();
+        let points = bins.map(|(n, bin)| (at(outcome, n), bin.bytes as f64 / seconds / 1e6));
+        chart.series(&job.name, points.collect())
+    })
+}
+
+/// The share of each job in the bytes of a bin, while it has some.
+fn shares_over_time(outcome: &Outcome, title: &str) -> Lines {
+    let bins = outcome.jobs.iter().map(|job| job.bins.len()).max();
+    let sums: Vec<u64> = (0..bins.unwrap_or(0))
+        .map(|n| {
+            let bytes = outcome.jobs.iter().filter_map(|job| job.bins.get(n));
+            bytes.map(|bin| bin.bytes).sum()
+        })
+        .collect();
+    shown(outcome).fold(
+        Lines::new(title, "time in s", "share in %"),
+        |chart, (_, job)| {
+            let points = job
+                .bins
+                .iter()
+                .zip(&sums)
+                .enumerate()
+                .filter(|(_, (bin, _))| bin.bytes > 0)
+                .map(|(n, (bin, sum))| (at(outcome, n), bin.bytes as f64 * 100.0 / *sum as f64));
+            chart.series(&job.name, points.collect())
+        },
+    )
+}
+
+/// Median, p99 and p99.9 of each job.
+fn latencies(outcome: &Outcome, title: &str) -> Bars {
+    let bars = |pick: fn(&crate::outcome::Latency) -> u64| -> Vec<f64> {
+        let values = shown(outcome).map(|(_, job)| pick(&job.latency) as f64 / 1e3);
+        values.collect()
+    };
+    Bars::new(title, "latency in us")
+        .log_y()
+        .groups(shown(outcome).map(|(_, job)| job.name.clone()).collect())
+        .series("median", bars(|latency| latency.p50_ns))
+        .series("p99", bars(|latency| latency.p99_ns))
+        .series("p99.9", bars(|latency| latency.p999_ns))
+}

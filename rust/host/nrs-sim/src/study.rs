@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Families of runs, each with one table.
+//!
+//! A *study* runs scenarios of the crate with several seeds and puts what came out beside what has been
+//! published or aimed at. It returns Markdown, and writes NAME.md, NAME.json and pictures where it is told
+//! to.
+//!
+//! # Adding a study
+//!
+//! One file in `study/`, one line in [`STUDIES`].
+
+pub mod cluster;
+pub mod cut;
+pub mod delta;
+pub mod interference;
+pub mod scale;
+pub mod solo;
+pub mod themis;
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Mutex;
+
+use serde::Serialize;
+
+use crate::engine::{self, Settings};
+use crate::outcome::Outcome;
+use crate::scenario::{Rate, Scenario, Time};
+use crate::show;
+
+/// Any failure.
+pub type Failure = Box<dyn Error>;
+
+/// How a study is run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where files go; none are written without it.
+    pub out: Option<PathBuf>,
+    /// Seeds of each scenario: 1 to this.
+    pub seeds: u64,
+    /// Shorter runs on slower devices ([`shorten`]).
+    pub quick: bool,
+    /// No progress bar.
+    pub quiet: bool,
+}
+
+/// A study: its result is Markdown.
+type Study = fn(&Options) -> Result<String, Failure>;
+
+/// All studies by name.
+const STUDIES: &[(&str, Study)] = &[
+    ("themis", themis::run),
+    ("solo", solo::run),
+    ("interference", interference::run),
+    ("scale", scale::run),
+    ("delta", delta::run),
+    ("cut", cut::run),
+];
+
+/// Names of all studies.
+pub fn names() -> Vec<&'static str> {
+    STUDIES.iter().map(|(name, _)| *name).collect()
+}
+
+/// Runs the study of that name.
+///
+/// # Errors
+///
+/// There is none of that name, or what the study says.
+pub fn run(name: &str, options: &Options) -> Result<String, Failure> {
+    let (_, study) = STUDIES
+        .iter()
+        .find(|(other, _)| *other == name)
+        .ok_or_else(|| format!("there is no study \"{name}\""))?;
+    study(options)
+}
+
+/// A scenario of the crate with keys overridden, once for each seed.
+///
+/// # Errors
+///
+/// Faults of the scenario or of the keys.
+pub fn seeded(
+    file: &str,
+    text: &str,
+    set: &[(&str, &str)],
+    options: &Options,
+) -> Result<Vec<Scenario>, Failure> {
+    let set: Vec<(String, String)> = set
+        .iter()
+        .map(|(key, value)| (key.to_string(), value.to_string()))
+        .collect();
+    let mut scenario = Scenario::parse(file, text, &set)?;
+    if options.quick {
+        shorten(&mut scenario);
+    }
+    let with_seed = |seed| Scenario {
+        seed,
+        ..scenario.clone()
+    };
+    Ok((1..=options.seeds).map(with_seed).collect())
+}
+
+/// Makes a run quick: times that are written for a testbed are a sixth, and pipes a tenth as fast, so that
+/// there are a sixtieth of the events. Times of requests, phases and bursts stay.
+pub fn shorten(scenario: &mut Scenario) {
+    let sixth = |time: &mut Time| time.0 /= 6;
+    sixth(&mut scenario.duration);
+    sixth(&mut scenario.settle);
+    sixth(&mut scenario.sample);
+    for job in &mut scenario.jobs {
+        sixth(&mut job.start);
+        job.stop.iter_mut().for_each(sixth);
+    }
+    for device in &mut scenario.devices {
+        if let Some(Rate(bandwidth)) = &mut device.bandwidth {
+            *bandwidth /= 10;
+        }
+    }
+}
+
+/// Runs all of them, side by side on the processors that are there; outcomes in the same order.
+///
+/// # Errors
+///
+/// What the first one says that fails.
+pub fn all(scenarios: &[Scenario], options: &Options) -> Result<Vec<Outcome>, Failure> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let bar = show::progress(options.quiet, scenarios.len() as u64);
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..threads.min(scenarios.len()) {
+            scope.spawn(|| loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(scenario) = scenarios.get(index) else {
+                    break;
+                };
+                bar.set_message(scenario.name.clone());
+                let outcome = engine::run_with(scenario, Settings::default(), |_, _| ());
+                bar.inc(1);
+                if let Ok(mut done) = done.lock() {
+                    done.push((index, outcome));
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    let mut done = done.into_inner().map_err(|_| "a run panicked")?;
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter()
+        .map(|(index, outcome)| {
+            outcome.map_err(|reason| format!("{}: {reason}", scenarios[index].name).into())
+        })
+        .collect()
+}
+
+/// Writes NAME.md and NAME.json, if files are wanted.
+///
+/// # Errors
+///
+/// What the file system says.
+pub fn keep<T: Serialize>(
+    name: &str,
+    markdown: &str,
+    rows: &[T],
+    options: &Options,
+) -> Result<(), Failure> {
+    let Some(out) = &options.out else {
+        return Ok(());
+    };
+    std::fs::create_dir_all(out)?;
+    std::fs::write(out.join(format!("{name}.md")), markdown)?;
+    let mut json = serde_json::to_string_pretty(rows)?;
+    json.push('\n');
+    std::fs::write(out.join(format!("{name}.json")), json)?;
+    Ok(())
+}

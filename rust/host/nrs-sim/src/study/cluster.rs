@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Jobs on many servers, and what each should get.
+//!
+//! # Vocabulary
+//!
+//! - *Layout*: servers of different bandwidth, and jobs on some of them each ([`Layout`]).
+//! - *Stripe*: the part of a job at one server: processes that work on what that server holds.
+//! - *Reference*: what weighted max-min fairness gives each job: no job can have more without taking from one
+//!   that has less. Found by filling one server after the other with water until nothing moves.
+//! - *Error*: how far a job's bandwidth is from the reference, as a part of it.
+//!
+//! A stripe of a job is a job of the scenario with the same jobid, so that for the servers they are one.
+
+use std::fmt::Write;
+
+use nrs_sched::rng::Rng;
+
+use super::Failure;
+use crate::outcome::Outcome;
+use crate::scenario::Scenario;
+
+/// Bandwidths of servers, MB/s, drawn from these.
+const BANDWIDTHS: [u64; 5] = [600, 800, 1000, 1200, 1400];
+
+/// Length of a bin, ms.
+pub const BIN_MS: u64 = 100;
+
+/// Who is where.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// Bandwidth of each server, MB/s.
+    pub servers: Vec<u64>,
+    /// Servers of each job, in order.
+    pub jobs: Vec<Vec<usize>>,
+}
+
+impl Layout {
+    /// So many servers, and jobs each on a random number of them, also drawn.
+    pub fn random(servers: usize, jobs: usize, seed: u64) -> Self {
+        let mut rng = Rng::new(seed.wrapping_add(servers as u64 * 1000));
+        let bandwidth = |rng: &mut Rng| BANDWIDTHS[rng.below(BANDWIDTHS.len() as u64) as usize];
+        let bandwidths: Vec<u64> = (0..servers).map(|_| bandwidth(&mut rng)).collect();
+        let jobs = (0..jobs)
+            .map(|_| {
+                let mut all: Vec<usize> = (0..servers).collect();
+                let count = 1 + rng.below(servers as u64) as usize;
+                for at in 0..count {
+                    all.swap(at, at + rng.below((servers - at) as u64) as usize);
+                }
+                all.truncate(count);
+                all.sort_unstable();
+                all
+            })
+            .collect();
+        Self {
+            servers: bandwidths,
+            jobs,
+        }
+    }
+
+    /// What each job gets under max-min fairness, bytes per second.
+    pub fn reference(&self) -> Vec<f64> {
+        let mut got = vec![vec![0f64; self.servers.len()]; self.jobs.len()];
+        let mut sums = vec![0f64; self.jobs.len()];
+        for _ in 0..5000 {
+            let mut moved = 0f64;
+            for (server, bandwidth) in self.servers.iter().enumerate() {
+                let here = |job: &usize| self.jobs[*job].binary_search(&server).is_ok();
+                let here: Vec<usize> = (0..self.jobs.len()).filter(here).collect();
+                let mut others: Vec<f64> = here
+                    .iter()
+                    .map(|&job| sums[job] - got[job][server])
+                    .collect();
+                let level = fill(&mut others, *bandwidth as f64 * 1e6);
+                for &job in &here {
+                    let want = (level - (sums[job] - got[job][server])).max(0.0);
+                    moved = moved.max((want - got[job][server]).abs());
+                    sums[job] += want - got[job][server];
+                    got[job][server] = want;
+                }
+            }
+            if moved < 1e3 {
+                break;
+            }
+        }
+        sums
+    }
+
+    /// The scenario, for `seconds`, with the lines of `exchange` as that table if there are any.
+    ///
+    /// # Errors
+    ///
+    /// Faults of it.
+    pub fn scenario(&self, name: &str, seconds: u64, exchange: &str) -> Result<Scenario, Failure> {
+        let mut text = format!(
+            "name = \"{name}\"\ntitle = \"{} jobs on {} servers\"\nduration = \"{seconds}s\"\n\
+             sample = \"{BIN_MS}ms\"\n",
+            self.jobs.len(),
+            self.servers.len(),
+        );
+        if !exchange.is_empty() {
+            write!(text, "[exchange]\n{exchange}\n")?;
+        }
+        for bandwidth in BANDWIDTHS {
+            write!(
+                text,
+                "[[device]]\nname = \"d{bandwidth}\"\nkind = \"pipe\"\nbandwidth = \"{bandwidth}MB/s\"\n\
+                 latency = \"100us\"\njitter = 0.1\n"
+            )?;
+        }
+        for (server, bandwidth) in self.servers.iter().enumerate() {
+            write!(
+                text,
+                "[[server]]\nname = \"oss{server}\"\nslots = 16\ndevice = \"d{bandwidth}\"\n\
+                 policy = \"fairshare jobid_fair\"\n"
+            )?;
+        }
+        for (job, servers) in self.jobs.iter().enumerate() {
+            for server in servers {
+                write!(
+                    text,
+                    "[[job]]\nname = \"j{job}-{server}\"\njobid = \"j{job}\"\nprocs = 24\n\
+                     servers = [\"oss{server}\"]\nmix = {{ read = 1, write = 1 }}\n"
+                )?;
+            }
+        }
+        Ok(Scenario::parse("cluster", &text, &[])?)
+    }
+
+    /// Errors of each job over time: the mean of the last `window` bins at each.
+    pub fn errors(&self, outcome: &Outcome, window: usize) -> Vec<Vec<f64>> {
+        let reference = self.reference();
+        let bins = (outcome.duration_ns / outcome.sample_ns.max(1)) as usize;
+        let mut at = 0;
+        let mut errors = Vec::new();
+        for (job, servers) in self.jobs.iter().enumerate() {
+            let mut bytes = vec![0f64; bins];
+            for stripe in &outcome.jobs[at..at + servers.len()] {
+                for (sum, bin) in bytes.iter_mut().zip(&stripe.bins) {
+                    *sum += bin.bytes as f64;
+                }
+            }
+            at += servers.len();
+            let seconds = outcome.sample_ns as f64 / 1e9;
+            let smooth = (0..bins).map(|bin| {
+                let from = (bin + 1).saturating_sub(window);
+                let mean = bytes[from..=bin].iter().sum::<f64>() / (bin + 1 - from) as f64;
+                (mean / seconds / reference[job] - 1.0).abs()
+            });
+            errors.push(smooth.collect());
+        }
+        errors
+    }
+
+    /// All bytes that were served from `from_s` on, as a part of what the servers could.
+    pub fn efficiency(&self, outcome: &Outcome, from_s: u64) -> f64 {
+        let from = from_s * 1_000_000_000;
+        let rate = |index| outcome.rate(index, from, outcome.duration_ns);
+        let served: f64 = (0..outcome.jobs.len()).map(rate).sum();
+        // A server without jobs serves nobody.
+        let used = |server: &usize| {
+            self.jobs
+                .iter()
+                .any(|job| job.binary_search(server).is_ok())
+        };
+        let all = (0..self.servers.len()).filter(used);
+        served
+            / all
+                .map(|server| self.servers[server] as f64 * 1e6)
+                .sum::<f64>()
+    }
+}
+
+/// How high water of `capacity` stands over `floors`.
+fn fill(floors: &mut [f64], capacity: f64) -> f64 {
+    floors.sort_by(f64::total_cmp);
+    let mut sum = capacity;
+    for (count, floor) in floors.iter().enumerate() {
+        if count > 0 && sum / count as f64 <= *floor {
+            return sum / count as f64;
+        }
+        sum += floor;
+    }
+    sum / floors.len().max(1) as f64
+}
+
+/// Largest and mean error of all jobs, bin by bin.
+pub fn worst_and_mean(errors: &[Vec<f64>]) -> (Vec<f64>, Vec<f64>) {
+    let bins = errors.first().map_or(0, Vec::len);
+    let at = |bin: usize| errors.iter().map(move |job| job[bin]);
+    let worst = (0..bins).map(|bin| at(bin).fold(0.0, f64::max)).collect();
+    let mean = (0..bins)
+        .map(|bin| at(bin).sum::<f64>() / errors.len() as f64)
+        .collect();
+    (worst, mean)
+}
+
+/// Seconds after which `series` stays at or below `limit`; none if it does not for its last second.
+pub fn settled(series: &[f64], limit: f64) -> Option<f64> {
+    let after = series
+        .iter()
+        .rposition(|value| *value > limit)
+        .map_or(0, |last| last + 1);
+    let second = (1000 / BIN_MS) as usize;
+    (after + second <= series.len()).then(|| after as f64 * BIN_MS as f64 / 1e3)
+}
+
+/// The mean of the last `count` values.
+pub fn late(series: &[f64], count: usize) -> f64 {
+    let from = series.len().saturating_sub(count);
+    series[from..].iter().sum::<f64>() / (series.len() - from).max(1) as f64
+}
+
+/// The median of `times` as seconds; a dash if one of them is none.
+pub fn seconds(times: &[Option<f64>]) -> String {
+    let known: Vec<f64> = times.iter().flatten().copied().collect();
+    if known.len() < times.len() {
+        return format!("— ({} of {})", known.len(), times.len());
+    }
+    format!("{:.1}", nrs_report::stat::median(&known))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reference_is_max_min() {
+        let layout = Layout {
+            servers: vec![6000, 2000, 1000],
+            jobs: vec![vec![0, 1], vec![1, 2], vec![1, 2], vec![2]],
+        };
+        let reference: Vec<u64> = layout
+            .reference()
+            .iter()
+            .map(|r| (r / 1e6).round() as u64)
+            .collect();
+        assert_eq!(reference, [6000, 1000, 1000, 1000]);
+    }
+
+    #[test]
+    fn settling_is_for_good() {
+        let series = |from: &[f64]| {
+            let mut all = from.to_vec();
+            all.extend([0.0; 20]);
+            all
+        };
+        assert_eq!(settled(&series(&[]), 0.1), Some(0.0));
+        assert_eq!(settled(&series(&[0.5, 0.0, 0.2]), 0.1), Some(0.3));
+        assert_eq!(settled(&[0.5; 30], 0.1), None);
+        let mut late = series(&[]);
+        late[15] = 1.0;
+        assert_eq!(settled(&late, 0.1), None);
+    }
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A server that neither sends nor hears messages for a while.
+//!
+//! Sixteen jobs on 8 servers, delta 100 ms. The first server is cut off at 8 s, for 2 s, or for 10 s, which is
+//! longer than what it said is held (64 deltas); once with a short memory of 4 deltas. It goes on serving all the
+//! time. Errors are those of the worst job, means of 500 ms.
+
+use nrs_report::chart::Lines;
+use nrs_report::stat::{spread, Spread};
+use nrs_report::table::Table;
+use serde::Serialize;
+
+use super::cluster::{seconds, settled, worst_and_mean, Layout, BIN_MS};
+use super::{all, keep, Failure, Options};
+
+const SERVERS: usize = 8;
+const JOBS: usize = 16;
+const WINDOW: usize = 5;
+/// When the cut is, s.
+const CUT: u64 = 8;
+/// What a run goes on after it, s.
+const AFTER: u64 = 8;
+
+/// A row of the results.
+#[derive(Debug, Serialize)]
+struct Row {
+    cut_s: u64,
+    hold_deltas: u64,
+    before_percent: Spread,
+    during_percent: Spread,
+    recovered_s: Vec<Option<f64>>,
+    lost_messages: u64,
+}
+
+/// Largest of `series` from second `from` to `to`.
+fn largest(series: &[f64], from: u64, to: u64) -> f64 {
+    let bin = |second: u64| (second * 1000 / BIN_MS) as usize;
+    let within = series.iter().take(bin(to)).skip(bin(from));
+    within.copied().fold(0.0, f64::max)
+}
+
+/// Runs it.
+///
+/// # Errors
+///
+/// What a run says.
+pub fn run(options: &Options) -> Result<String, Failure> {
+    let cases: &[(u64, u64)] = if options.quick {
+        &[(2, 64), (2, 4)]
+    } else {
+        &[(2, 64), (10, 64), (2, 4), (10, 4)]
+    };
+    let mut rows = Vec::new();
+    let mut curves = Vec::new();
+    for &(cut, hold) in cases {
+        let back = CUT + cut;
+        let exchange = format!(
+            "delta = \"100ms\"\nlatency = \"1ms\"\nhold = {hold}\n\
+             cut = [{{ server = \"oss0\", from = \"{CUT}s\", to = \"{back}s\" }}]"
+        );
+        let layouts: Vec<Layout> = (1..=options.seeds)
+            .map(|seed| Layout::random(SERVERS, JOBS, seed))
+            .collect();
+        let mut scenarios = Vec::new();
+        for (layout, seed) in layouts.iter().zip(1..) {
+            let mut scenario = layout.scenario(&format!("cut-{cut}"), back + AFTER, &exchange)?;
+            scenario.seed = seed;
+            scenarios.push(scenario);
+        }
+        let outcomes = all(&scenarios, options)?;
+        let (mut before, mut during, mut times) = (Vec::new(), Vec::new(), Vec::new());
+        let mut lost = 0;
+        for (index, (layout, outcome)) in layouts.iter().zip(&outcomes).enumerate() {
+            let (worst, _) = worst_and_mean(&layout.errors(outcome, WINDOW));
+            before.push(largest(&worst, CUT - 2, CUT));
+            during.push(largest(&worst, CUT, back));
+            let after: Vec<f64> = worst
+                .iter()
+                .copied()
+                .skip((back * 1000 / BIN_MS) as usize)
+                .collect();
+            times.push(settled(&after, 0.1));
+            lost += outcome.exchange.map_or(0, |exchange| exchange.lost);
+            if index == 0 && cut == 10 {
+                let at = |bin: usize| (bin + 1) as f64 * BIN_MS as f64 / 1e3;
+                let points = worst.iter().enumerate();
+                let points = points.map(|(bin, worst)| (at(bin), 100.0 * worst.max(0.001)));
+                curves.push((format!("held for {hold} deltas"), points.collect()));
+            }
+        }
+        rows.push(Row {
+            cut_s: cut,
+            hold_deltas: hold,
+            before_percent: spread(&before).scaled(100.0),
+            during_percent: spread(&during).scaled(100.0),
+            recovered_s: times,
+            lost_messages: lost,
+        });
+    }
+    let mut table = Table::new(&[
+        "Cut, s",
+        "Held, deltas",
+        "Worst job in the 2 s before, %",
+        "While cut off, %",
+        "Within 10 % again after, s",
+        "Messages lost",
+    ]);
+    for row in &rows {
+        table.row(&[
+            row.cut_s.to_string(),
+            row.hold_deltas.to_string(),
+            row.before_percent.text(1),
+            row.during_percent.text(1),
+            seconds(&row.recovered_s),
+            row.lost_messages.to_string(),
+        ]);
+    }
+    let markdown = table.markdown();
+    keep("cut", &markdown, &rows, options)?;
+    if let Some(out) = &options.out {
+        let title = "One of 8 servers is cut off from 8 s to 18 s";
+        let mut chart = Lines::new(title, "time, s", "worst job, % off").log_y();
+        for (name, points) in curves {
+            chart = chart.series(&name, points);
+        }
+        chart.save(&out.join("cut.svg"))?;
+    }
+    Ok(markdown)
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Several servers: striping, and what they tell each other.
+
+use super::common::{job, near, run, scenario, PIPE};
+use nrs_sim::outcome::Outcome;
+
+/// Four servers; job `a` is on all of them, `b` on one.
+fn uneven(duration: &str, exchange: &str) -> Outcome {
+    let text = format!(
+        "{PIPE}[[server]]\nname = \"s\"\ncount = 4\ndevice = \"d\"\npolicy = \"fairshare\"\nslots = 8\n{}{}{exchange}",
+        job("a", "nodes = 16\nprocs = 8\nio = \"1MiB\""),
+        job("b", "nodes = 16\nprocs = 2\nio = \"1MiB\"\nservers = [\"s0\"]"),
+    );
+    run(&scenario(duration, &text))
+}
+
+/// Each server is fair by itself: `a` has half of the first and, as each of its processes goes round all of them, no
+/// more of the others. With the exchange both have the same of all together: a fifth of each, and four fifths of
+/// one.
+#[test]
+fn fair_together() {
+    let apart = uneven("2s", "");
+    let on_first = |outcome: &Outcome, job: usize| outcome.servers[0].jobs[job].bytes as f64;
+    near(
+        on_first(&apart, 0) / on_first(&apart, 1),
+        1.0,
+        0.05,
+        "apart",
+    );
+    assert!(apart.exchange.is_none());
+    let together = uneven("20s", "[exchange]\ndelta = \"100ms\"\n");
+    let rate = |job| together.rate(job, 4_000_000_000, 20_000_000_000);
+    near(rate(0) / rate(1), 1.0, 0.05, "together");
+    near(rate(1), 0.8e9, 0.02, "b");
+    let said = together.exchange.unwrap();
+    // Four servers, three others each, twenty seconds.
+    assert_eq!(
+        (said.messages, said.lost, said.refused),
+        (4 * 3 * 200, 0, 0)
+    );
+    assert!(said.messages - said.heard <= 12 && said.bytes > 0);
+    assert_eq!(said.steps, 4 * 200);
+}
+
+/// What is lost is lost, and who is cut off neither speaks nor hears.
+#[test]
+fn lost_and_cut() {
+    let outcome = uneven("5s", "[exchange]\ndelta = \"50ms\"\nloss = 0.25\n");
+    let said = outcome.exchange.unwrap();
+    assert_eq!(said.messages, 4 * 3 * 100);
+    near(said.lost as f64, 300.0, 0.2, "lost");
+    assert!(said.heard + said.refused <= said.messages - said.lost);
+    let outcome = uneven(
+        "5s",
+        "[exchange]\ndelta = \"50ms\"\ncut = [{ server = \"s1\", from = \"2s\", to = \"4s\" }]\n",
+    );
+    let said = outcome.exchange.unwrap();
+    // Forty deltas: three messages of its own each, and one of each other.
+    assert!(said.lost.abs_diff(40 * 6) <= 6, "{}", said.lost);
+}
+
+/// A relay hears each server and tells each one: 2 n messages a delta.
+#[test]
+fn relay() {
+    let outcome = uneven("5s", "[exchange]\ntopology = \"relay\"\n");
+    let said = outcome.exchange.unwrap();
+    assert_eq!(said.steps, 5 * 50);
+    assert!(
+        (7 * 50..=8 * 50).contains(&said.messages),
+        "{}",
+        said.messages
+    );
+    assert_eq!(said.refused, 0);
+}
+
+/// Requests of a striped job are spread evenly.
+#[test]
+fn striped() {
+    let text = format!(
+        "{PIPE}[[server]]\nname = \"s\"\ncount = 5\ndevice = \"d\"\npolicy = \"fifo\"\n{}{}",
+        job("all", "nodes = 4\nio = \"64KiB\"\nstop = \"900ms\""),
+        job(
+            "two",
+            "nodes = 4\nio = \"64KiB\"\nstop = \"900ms\"\nservers = 2"
+        ),
+    );
+    let outcome = run(&scenario("1s", &text));
+    let counts = |job: usize| -> Vec<u64> {
+        let servers = outcome.servers.iter();
+        servers.map(|server| server.jobs[job].requests).collect()
+    };
+    let all = counts(0);
+    let (least, most) = (all.iter().min().unwrap(), all.iter().max().unwrap());
+    assert!(most - least <= 4, "{all:?}");
+    let two = counts(1);
+    let used: Vec<u64> = two.iter().copied().filter(|count| *count > 0).collect();
+    assert!(used.len() == 2 && used[0].abs_diff(used[1]) <= 4, "{two:?}");
+}

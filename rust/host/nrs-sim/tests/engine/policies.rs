@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Policies in the engine do what they are for.
+
+use super::common::{job, near, run, run_with, scenario, server, PIPE};
+use nrs_sim::engine::Settings;
+
+/// Shares as the mode and the weights say, within 1 %, whatever the sizes of requests, on one CPT and on several.
+#[test]
+fn fair_shares() {
+    for cpts in [1, 4] {
+        for (policy, extra, want) in [
+            ("fairshare jobid_fair", "", [1.0, 1.0, 1.0]),
+            (
+                "fairshare jobid_fair",
+                "weights = \"jobid:b:2 jobid:c:4\"",
+                [1.0, 2.0, 4.0],
+            ),
+            ("fairshare size_fair", "", [8.0, 8.0, 2.0]),
+            ("fairshare uid_then_jobid_fair", "", [1.0, 1.0, 2.0]),
+        ] {
+            let text = format!(
+                "{PIPE}{}{}{}{}",
+                server(policy, &format!("slots = 8\ncpts = {cpts}\n{extra}")),
+                job("a", "nodes = 8\nprocs = 8\nio = \"64KiB\"\nuid = 1"),
+                job("b", "nodes = 8\nprocs = 8\nio = \"256KiB\"\nuid = 1"),
+                job(
+                    "c",
+                    "nodes = 8\nsize = 2\nprocs = 8\nio = \"1MiB\"\nuid = 2"
+                ),
+            );
+            let outcome = run(&scenario("3s", &text));
+            let sum: f64 = want.iter().sum();
+            for (share, want) in outcome.shares().into_iter().zip(want) {
+                near(share, want / sum, 0.01, &format!("{policy} {extra} {cpts}"));
+            }
+            assert_eq!(outcome.servers[0].withheld_ns, 0);
+        }
+    }
+}
+
+/// Without fair shares the one with more processes has more.
+#[test]
+fn fifo_is_not_fair() {
+    let text = format!(
+        "{PIPE}{}{}{}",
+        server("fifo", "slots = 8"),
+        job("a", "procs = 8\nio = \"1MiB\""),
+        job("b", "procs = 56\nio = \"1MiB\""),
+    );
+    let outcome = run(&scenario("3s", &text));
+    near(outcome.shares()[1], 56.0 / 64.0, 0.02, "share");
+}
+
+/// A rule bounds its job to its rate within 1 %, over all CPTs, and what is left is the others'.
+#[test]
+fn rates() {
+    for cpts in [1, 4] {
+        let text = format!(
+            "{PIPE}{}{}{}",
+            server(
+                "tbf jobid",
+                &format!(
+                    "cpts = {cpts}\nparams = {{ global_rate = 1, rate = 1000000 }}\n\
+                 rules = [\"start a jobid={{a}} rate=1000\"]"
+                )
+            ),
+            job("a", "nodes = 16\nprocs = 4\nio = \"64KiB\""),
+            job("b", "nodes = 16\nprocs = 4\nio = \"64KiB\""),
+        );
+        let outcome = run(&scenario("5s", &text));
+        let got = outcome.rate(0, 1_000_000_000, 5_000_000_000) / 65_536.0;
+        near(got, 1000.0, 0.01, &format!("{cpts}"));
+        near(outcome.servers[0].busy_ns as f64, 5e9, 0.001, "busy");
+    }
+}
+
+/// A rate alone leaves the device idle, and timers that are late cost what they are late.
+#[test]
+fn throttled() {
+    let text = format!(
+        "{PIPE}{}{}",
+        server("tbf jobid", "rules = [\"start a jobid={a} rate=100\"]"),
+        job("a", "procs = 4\nio = \"4KiB\""),
+    );
+    let scenario = scenario("5s", &text);
+    let outcome = run(&scenario);
+    near(
+        outcome.rate(0, 1_000_000_000, 5_000_000_000) / 4096.0,
+        100.0,
+        0.01,
+        "rate",
+    );
+    assert!(outcome.servers[0].withheld_ns > 4_900_000_000);
+    let late = Settings {
+        lateness_ns: 5_000_000,
+        ..Settings::default()
+    };
+    // Tokens are not lost meanwhile: lateness is made up for.
+    let outcome = run_with(&scenario, late);
+    near(
+        outcome.rate(0, 1_000_000_000, 5_000_000_000) / 4096.0,
+        100.0,
+        0.02,
+        "late",
+    );
+}
+
+/// `qbm` keeps clients to what its plan gives them, and together to the capacity.
+#[test]
+fn plan() {
+    let plan = "by jobid\n\
+                group all capacity=200MB\n\
+                client a class=fc group=all min=100MB max=120MB\n\
+                client b class=fs group=all min=20MB max=60MB\n";
+    let text = format!(
+        "{PIPE}{}{}{}",
+        server("qbm", &format!("plan = '''\n{plan}'''")),
+        job("a", "procs = 16\nio = \"256KiB\""),
+        job("b", "procs = 16\nio = \"256KiB\""),
+    );
+    let outcome = run(&scenario("20s", &text));
+    let rate = |job| outcome.rate(job, 10_000_000_000, 20_000_000_000);
+    assert!((98e6..=122e6).contains(&rate(0)), "{}", rate(0));
+    assert!((19e6..=61e6).contains(&rate(1)), "{}", rate(1));
+    assert!(rate(0) + rate(1) <= 202e6);
+}

@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Scenario files: those of the crate are right, and wrong ones are told where.
+
+use nrs_sim::engine;
+use nrs_sim::scenario::Scenario;
+
+/// A scenario that is right, one key a line.
+const GOOD: &str = r#"name = "x"
+duration = "10s"
+[network]
+latency = "5us"
+[[device]]
+name = "d"
+kind = "pipe"
+bandwidth = "1GB/s"
+[[server]]
+name = "s"
+device = "d"
+policy = "fairshare jobid_fair"
+weights = "jobid:a:2"
+[[job]]
+name = "a"
+procs = 4
+[[job]]
+name = "b"
+io = [{ size = "4KiB", weight = 3 }, { size = "1MiB", weight = 1 }]
+"#;
+
+/// The text with one line replaced, or one added at the end, and what is said about it.
+#[test]
+fn wrong_scenarios() {
+    let table: &[(&str, &str, &str)] = &[
+        // The line, what is there instead, and the message.
+        (
+            "procs = 4",
+            "procs = 0",
+            "x.toml:16:1: key `job[0].procs`: is 0",
+        ),
+        (
+            "procs = 4",
+            "procs = \"4\"",
+            "x.toml:16:9: key `job[0].procs`: invalid type",
+        ),
+        (
+            "procs = 4",
+            "proc = 4",
+            "x.toml:16:1: key `job[0].proc`: unknown field `proc`",
+        ),
+        (
+            "procs = 4",
+            "procs = 99000000",
+            "x.toml:16:1: key `job[0].procs`: is 99000000",
+        ),
+        (
+            "procs = 4",
+            "stop = \"0s\"",
+            "x.toml:16:1: key `job[0].stop`: is not after the start",
+        ),
+        (
+            "procs = 4",
+            "start = \"1h\"",
+            "x.toml:16:1: key `job[0].start`: is not before",
+        ),
+        (
+            "procs = 4",
+            "servers = [\"s\", \"t\"]",
+            "x.toml:16:17: key `job[0].servers[1]`: there is no server \"t\"",
+        ),
+        (
+            "procs = 4",
+            "servers = 2",
+            "x.toml:16:1: key `job[0].servers`: is 2",
+        ),
+        (
+            "procs = 4",
+            "servers = \"some\"",
+            "x.toml:16:11: key `job[0].servers`: invalid value",
+        ),
+        (
+            "procs = 4",
+            "loop = \"open\"",
+            "x.toml:14:1: key `job[0].rate`: is missing",
+        ),
+        (
+            "procs = 4",
+            "mix = { read = 0 }",
+            "x.toml:16:1: key `job[0].mix`: has no part",
+        ),
+        (
+            "procs = 4",
+            "mix = { reed = 1 }",
+            "x.toml:16:9: key `job[0].mix.reed`: unknown field",
+        ),
+        (
+            "procs = 4",
+            "think = 5",
+            "x.toml:16:9: key `job[0].think`: invalid type: integer `5`, expected a time",
+        ),
+        (
+            "procs = 4",
+            "think = \"5\"",
+            "x.toml:16:9: key `job[0].think`: a time needs a unit",
+        ),
+        (
+            "procs = 4",
+            "phases = { on = \"1s\", off = \"0s\" }",
+            "x.toml:16:23: key `job[0].phases.off`: is zero",
+        ),
+        (
+            "procs = 4",
+            "burst = { bytes = \"1MiB\" }",
+            "x.toml:16:9: key `job[0].burst.compute`: missing field",
+        ),
+        (
+            "name = \"b\"",
+            "name = \"a\"",
+            "x.toml:18:1: key `job[1].name`: \"a\" is the name of job[0] too",
+        ),
+        (
+            "name = \"b\"",
+            "",
+            "x.toml:17:1: key `job[1].name`: missing field",
+        ),
+        (
+            "io = [",
+            "io = [{ size = \"4KB\" }, { size = \"0B\" }]",
+            "x.toml:19:27: key `job[1].io[1].size`: is 0",
+        ),
+        (
+            "io = [",
+            "io = [{ size = \"4XB\" }]",
+            "x.toml:19:16: key `job[1].io[0].size`: \"XB\" is no unit",
+        ),
+        (
+            "device = \"d\"",
+            "device = \"e\"",
+            "x.toml:11:1: key `server[0].device`: there is no device \"e\"",
+        ),
+        (
+            "policy = ",
+            "policy = \"sfq\"",
+            "x.toml:12:1: key `server[0].policy`: there is no policy \"sfq\"",
+        ),
+        (
+            "policy = ",
+            "policy = \"throttle-static 5\"",
+            "x.toml:12:1: key `server[0].policy`: a rate ends in",
+        ),
+        (
+            "weights = ",
+            "weights = \"jobid:a:0\"",
+            "x.toml:13:1: key `server[0].weights`: \"0\" is no weight",
+        ),
+        (
+            "weights = ",
+            "rules = [\"start\"]",
+            "x.toml:13:1: key `server[0].rules`: are of the policy tbf",
+        ),
+        (
+            "weights = ",
+            "count = 2000",
+            "x.toml:13:1: key `server[0].count`: is 2000",
+        ),
+        (
+            "bandwidth = ",
+            "bandwidth = \"1GB\"",
+            "x.toml:8:13: key `device[0].bandwidth`: a rate ends in",
+        ),
+        (
+            "bandwidth = ",
+            "",
+            "x.toml:5:1: key `device[0].bandwidth`: is missing",
+        ),
+        (
+            "bandwidth = ",
+            "seek = \"1ms\"",
+            "x.toml:8:1: key `device[0].seek`: is not a key of a pipe",
+        ),
+        (
+            "bandwidth = ",
+            "jitter = 2.0",
+            "x.toml:8:1: key `device[0].jitter`: is 2",
+        ),
+        (
+            "kind = ",
+            "kind = \"tape\"",
+            "x.toml:7:8: key `device[0].kind`: unknown variant `tape`",
+        ),
+        (
+            "duration = ",
+            "",
+            "x.toml:1:1: key `duration`: missing field",
+        ),
+        (
+            "duration = ",
+            "duration = \"10s\"\nsample = \"1ns\"",
+            "x.toml:3:1: key `sample`: makes 10000000000 bins",
+        ),
+        (
+            "duration = ",
+            "duration = 10s",
+            "x.toml:2:14: expected newline",
+        ),
+        (
+            "latency = ",
+            "[exchange]\nloss = 1.5",
+            "x.toml:5:1: key `exchange.loss`: is 1.5",
+        ),
+        (
+            "latency = ",
+            "[exchange]\ncut = [{ server = \"s\", from = \"2s\", to = \"1s\" }]",
+            "x.toml:5:37: key `exchange.cut[0].to`: is not after",
+        ),
+        (
+            "name = \"x\"",
+            "name = \"../x\"",
+            "x.toml:1:1: key `name`: \"../x\" is no name",
+        ),
+    ];
+    assert!(Scenario::parse("x.toml", GOOD, &[]).is_ok());
+    let mut wrong = Vec::new();
+    for (line, instead, message) in table {
+        let text = GOOD
+            .lines()
+            .map(|l| if l.starts_with(line) { instead } else { l })
+            .collect::<Vec<_>>()
+            .join("\n");
+        let got = match Scenario::parse("x.toml", &text, &[]) {
+            Ok(_) => "nothing".to_string(),
+            Err(faults) => faults.to_string(),
+        };
+        if !got.lines().any(|l| l.starts_with(message)) {
+            wrong.push(format!("{instead}\n  got  {got}\n  want {message}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// All scenario files of the crate.
+fn files() -> Vec<std::path::PathBuf> {
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios");
+    let mut files: Vec<_> = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|ext| ext == "toml"))
+        .collect();
+    files.sort();
+    files
+}
+
+/// Each file is right, has the name of its scenario, and can be started.
+#[test]
+fn files_of_the_crate() {
+    let files = files();
+    assert!(files.len() >= 16);
+    for path in files {
+        let scenario = Scenario::load(&path, &[]).unwrap_or_else(|faults| panic!("{faults}"));
+        assert_eq!(Some(scenario.name.as_ref()), path.file_stem());
+        assert!(!scenario.title.is_empty(), "{}", path.display());
+        let settings = engine::Settings {
+            events: 2_000,
+            ..engine::Settings::default()
+        };
+        let outcome = engine::run_with(&scenario, settings, |_, _| ());
+        let outcome = outcome.unwrap_or_else(|reason| panic!("{}: {reason}", path.display()));
+        assert!(outcome.events >= 2_000, "{}", path.display());
+    }
+}
+
+/// `--set` reaches lists by name and by number, and what it does is checked.
+#[test]
+fn keys_overridden() {
+    let parse = |set: &[(&str, &str)]| {
+        let set: Vec<_> = set
+            .iter()
+            .map(|(k, v)| (k.to_string(), v.to_string()))
+            .collect();
+        Scenario::parse("x.toml", GOOD, &set)
+    };
+    let scenario = parse(&[
+        ("job.a.procs", "7"),
+        ("job.1.nodes", "3"),
+        ("server.s.policy", "fifo"),
+        ("server.0.weights", "[]"),
+        ("network.latency", "1ms"),
+        ("seed", "9"),
+    ])
+    .unwrap();
+    assert_eq!((scenario.jobs[0].procs, scenario.jobs[1].nodes), (7, 3));
+    assert_eq!(scenario.servers[0].policy, "fifo");
+    assert_eq!((scenario.network.latency.0, scenario.seed), (1_000_000, 9));
+    for (set, message) in [
+        (
+            ("job.c.procs", "1"),
+            "--set: key `job.c.procs`: `job` has no entry `c`",
+        ),
+        (
+            ("job.9.procs", "1"),
+            "--set: key `job.9.procs`: `job` has no entry `9`",
+        ),
+        (("job", "1"), "x.toml with --set:"),
+        (("job.a.procs", "0"), "key `job[0].procs`: is 0"),
+        (("name.x", "1"), "--set: key `name.x`: `name` is no table"),
+    ] {
+        let faults = parse(&[set]).unwrap_err().to_string();
+        assert!(faults.contains(message), "{set:?}: {faults}");
+    }
+}
+
+/// The keys that a table of the schema takes: what the parser says that it expected.
+fn keys(table: &str, text: &str) -> Vec<String> {
+    let error = Scenario::parse("x.toml", text, &[]).unwrap_err();
+    let reason = &error.list[0].reason;
+    let (_, expected) = reason
+        .split_once(", expected ")
+        .unwrap_or_else(|| panic!("{table}: {reason}"));
+    let mut keys: Vec<String> = expected
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .map(str::to_string)
+        .collect();
+    keys.sort();
+    keys
+}
+
+/// The page has a row for each key of each table, and no others: `| key | ... |` under `### table`.
+#[test]
+fn the_page_has_all_keys() {
+    let page = include_str!("../../../../Documentation/simulator.md");
+    let with = |line: &str, more: &str| {
+        let lines = GOOD.lines().map(|l| match l.starts_with(line) {
+            true => format!("{l}\n{more}"),
+            false => l.to_string(),
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    let top = format!("zzz = 1\n{GOOD}");
+    for (table, text) in [
+        ("The scenario", top),
+        ("network", with("latency", "zzz = 1")),
+        ("device", with("kind", "zzz = 1")),
+        ("server", with("policy", "zzz = 1")),
+        ("job", with("procs", "zzz = 1")),
+        ("exchange", format!("{GOOD}\n[exchange]\nzzz = 1")),
+        ("cut", format!("{GOOD}\n[exchange]\ncut = [{{ zzz = 1 }}]")),
+        ("phases", with("procs", "phases = { zzz = 1 }")),
+        ("mix", with("procs", "mix = { zzz = 1 }")),
+        ("io", with("procs", "io = [{ zzz = 1 }]")),
+        ("burst", with("procs", "burst = { zzz = 1 }")),
+        ("read and write", with("kind", "read = { zzz = 1 }")),
+    ] {
+        let heading = format!("### {table}\n");
+        let (_, section) = page
+            .split_once(&heading)
+            .unwrap_or_else(|| panic!("the page has no \"{heading}\""));
+        let section = section.split("\n#").next().unwrap_or_default();
+        let mut told: Vec<String> = section
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `"))
+            .filter_map(|line| line.split('`').next())
+            .map(str::to_string)
+            .collect();
+        told.sort();
+        assert_eq!(told, keys(table, &text), "{table}");
+    }
+}
+
+/// The program: exit status 2 with the place of each fault, 0 without any.
+#[test]
+fn the_program_checks() {
+    let dir = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let (good, bad) = (dir.join("good.toml"), dir.join("bad.toml"));
+    std::fs::write(&good, GOOD).unwrap();
+    std::fs::write(&bad, GOOD.replace("procs = 4", "procs = 0")).unwrap();
+    let check = |paths: &[&std::path::Path]| {
+        let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_nrs-sim"));
+        let output = program.arg("check").args(paths).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), text)
+    };
+    assert_eq!(check(&[&good]), (Some(0), String::new()));
+    let (code, text) = check(&[&bad, &good, &bad]);
+    assert_eq!(code, Some(2));
+    let line = format!(
+        "{}:16:1: key `job[0].procs`: is 0; allowed: 1 to 8000000\n",
+        bad.display()
+    );
+    assert_eq!(text, line.repeat(2));
+    assert_eq!(check(&[&dir.join("none.toml")]).0, Some(2));
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Studies, shortened: the published experiments within their bars, and equal seeds give equal bytes.
+
+use std::path::PathBuf;
+
+use nrs_sim::scenario::Scenario;
+use nrs_sim::study::{self, themis, Options};
+use nrs_sim::{engine, show};
+
+fn file(name: &str) -> PathBuf {
+    let dir = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios"));
+    dir.join(name)
+}
+
+/// The scenario, shortened, with a policy of its own or another.
+fn short(name: &str, policy: Option<&str>) -> Scenario {
+    let set = policy.map(|policy| ("server.0.policy".to_string(), policy.to_string()));
+    let set: Vec<_> = set.into_iter().collect();
+    let mut scenario = Scenario::load(&file(name), &set).unwrap();
+    study::shorten(&mut scenario);
+    scenario
+}
+
+/// Shares of the published experiments, and that `fifo` misses what it must miss.
+#[test]
+fn shares_of_the_published_experiments() {
+    for (name, policy, ideal, bar) in [
+        ("job-fair-1v1.toml", None, &[1.0, 1.0][..], Some(1.2)),
+        ("job-fair-4v1.toml", None, &[1.0, 1.0], Some(1.2)),
+        ("size-fair-4v1.toml", None, &[4.0, 1.0], Some(1.2)),
+        ("size-fair-8v1.toml", None, &[8.0, 1.0], Some(1.2)),
+        ("user-fair-2v1.toml", None, &[1.0, 2.0, 1.0], Some(1.2)),
+        (
+            "composite-8jobs.toml",
+            None,
+            &[1260.0, 120.0, 180.0, 120.0, 252.0, 168.0, 140.0, 280.0],
+            Some(7.8),
+        ),
+        // Four nodes of processes have four times as much.
+        ("job-fair-4v1.toml", Some("fifo"), &[1.0, 1.0], None),
+    ] {
+        let scenario = short(name, policy);
+        let outcome = engine::run(&scenario).unwrap();
+        let judged = themis::judge(&scenario, &outcome, ideal);
+        match bar {
+            Some(bar) => {
+                assert!(judged.error_percent <= bar, "{name}: {judged:?}");
+                assert!(judged.settles_s.is_finite(), "{name}: {judged:?}");
+                assert!(judged.total_percent >= 96.0, "{name}: {judged:?}");
+            }
+            None => assert!(judged.error_percent > 100.0, "{name}: {judged:?}"),
+        }
+    }
+}
+
+/// The same seed gives the same bytes, another one others.
+#[test]
+fn equal_seeds_give_equal_bytes() {
+    let json = |seed| {
+        let mut scenario = short("size-fair-4v1.toml", None);
+        scenario.seed = seed;
+        serde_json::to_string(&engine::run(&scenario).unwrap()).unwrap()
+    };
+    assert_eq!(json(7), json(7));
+    assert_ne!(json(7), json(8));
+}
+
+/// A run makes a table, JSON and pictures; a study makes its table.
+#[test]
+fn files_and_tables() {
+    let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("studies");
+    let outcome = engine::run(&short("user-fair-2v1.toml", None)).unwrap();
+    let paths = show::write(&outcome, &out).unwrap();
+    assert_eq!(paths.len(), 4);
+    for path in &paths {
+        assert!(std::fs::metadata(path).unwrap().len() > 1000);
+    }
+    let tables = show::tables(&outcome);
+    for name in ["a1", "a2", "b", "oss"] {
+        assert!(tables.contains(&format!("| {name} ")), "{tables}");
+    }
+    let options = Options {
+        out: Some(out.clone()),
+        seeds: 1,
+        quick: true,
+        quiet: true,
+    };
+    let text = study::run("solo", &options).unwrap();
+    assert!(text.contains("| a model of GIFT"), "{text}");
+    for name in ["solo.md", "solo.json", "solo.svg"] {
+        assert!(out.join(name).exists(), "{name}");
+    }
+    assert!(study::run("none", &options).is_err());
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What sharing over servers costs one of them, per entity: noting, a step of the rule, a message out, and the
+//! messages of the others in.
+
+use criterion::{criterion_group, criterion_main, Criterion, Throughput};
+use nrs_sched::exchange::{message::HEADER, message::RECORD, Account, Exchange, Terms};
+use std::time::{Duration, Instant};
+
+const DELTA: u64 = 100_000_000;
+
+/// Entities of each server, and servers.
+const SIZES: [(u64, u64); 5] = [(64, 8), (64, 128), (1_000, 8), (1_000, 128), (10_000, 8)];
+
+fn account(id: u64, delta: u64) -> Account {
+    Account {
+        id: id.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+        parent: 0,
+        weight: 4096,
+        leaf: true,
+        service: delta * (1000 + id),
+        active: true,
+        waiting: true,
+    }
+}
+
+/// Servers that all serve the same entities.
+struct Cluster {
+    one: Exchange,
+    others: Vec<Exchange>,
+    entities: u64,
+    delta: u64,
+    said: Vec<Vec<u8>>,
+    scratch: Vec<u8>,
+}
+
+impl Cluster {
+    fn new(entities: u64, servers: u64) -> Self {
+        let terms = Terms {
+            grain: 1,
+            records_max: 1 << 22,
+            ..Terms::default()
+        };
+        let new = |server| Exchange::new(server, 1, terms).expect("memory");
+        let mut cluster = Self {
+            one: new(1),
+            others: (2..=servers).map(new).collect(),
+            entities,
+            delta: 0,
+            said: Vec::new(),
+            scratch: vec![0; 1400],
+        };
+        for _ in 0..3 {
+            cluster.round();
+            cluster.hear();
+            cluster.note();
+            cluster.step();
+        }
+        cluster
+    }
+
+    /// The others go on by a delta, and say so.
+    fn round(&mut self) {
+        self.delta += 1;
+        let now = self.delta * DELTA;
+        self.said.clear();
+        for other in &mut self.others {
+            for id in 0..self.entities {
+                other.note(&account(id, self.delta)).expect("memory");
+            }
+            other.step(now).expect("memory");
+            let said = &mut self.said;
+            let send = |bytes: &[u8]| said.push(bytes.to_vec());
+            other.say(now, &mut self.scratch, send).expect("memory");
+        }
+    }
+
+    fn hear(&mut self) {
+        for bytes in &self.said {
+            self.one.hear(bytes, self.delta * DELTA).expect("news");
+        }
+    }
+
+    fn note(&mut self) {
+        for id in 0..self.entities {
+            self.one.note(&account(id, self.delta)).expect("memory");
+        }
+    }
+
+    fn step(&mut self) {
+        self.one.step(self.delta * DELTA).expect("memory");
+    }
+
+    fn say(&mut self) -> usize {
+        let mut bytes = 0;
+        let send = |datagram: &[u8]| bytes += datagram.len();
+        let now = self.delta * DELTA;
+        self.one.say(now, &mut self.scratch, send).expect("memory");
+        bytes
+    }
+}
+
+fn exchange(c: &mut Criterion) {
+    let mut group = c.benchmark_group("exchange");
+    group
+        .warm_up_time(Duration::from_millis(100))
+        .measurement_time(Duration::from_millis(500))
+        .sample_size(10);
+    for (entities, servers) in SIZES {
+        let mut cluster = Cluster::new(entities, servers);
+        let (each, bytes) = (entities as usize * RECORD, cluster.say());
+        println!(
+            "exchange: {entities} entities: {bytes} bytes per message, {} of them headers of {HEADER}",
+            bytes - each
+        );
+        let name = format!("{entities} entities, {servers} servers");
+        for what in ["note", "step", "say", "hear", "factors"] {
+            // Per entity; of what is heard, per record.
+            let records = if what == "hear" { servers - 1 } else { 1 };
+            group.throughput(Throughput::Elements(entities * records));
+            group.bench_function(format!("{what}/{name}"), |b| {
+                b.iter_custom(|count| {
+                    let mut sum = Duration::ZERO;
+                    for _ in 0..count {
+                        cluster.round();
+                        let mut time = |counted: &str, run: &mut dyn FnMut()| {
+                            let start = Instant::now();
+                            run();
+                            if counted == what {
+                                sum += start.elapsed();
+                            }
+                        };
+                        time("hear", &mut || cluster.hear());
+                        time("note", &mut || cluster.note());
+                        time("step", &mut || cluster.step());
+                        time("say", &mut || {
+                            cluster.say();
+                        });
+                        time("factors", &mut || {
+                            cluster.one.factors().expect("memory");
+                        });
+                    }
+                    sum
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, exchange);
+criterion_main!(benches);

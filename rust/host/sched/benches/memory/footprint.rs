@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Memory: what a part takes for its classes and for the requests queued in them, counted where it is allocated
+//! ([`nrs_sched::mem::taken`]), with requests of the kernel's size ([`super::lean`]).
+
+use super::lean::Lean;
+use nrs_sched::{
+    crowd::{member, Case},
+    item::{Direction, Item, Spot},
+    mem::{taken, Need},
+    order::{Entered, Order, Relation},
+    policy::{
+        params::{BufferMax, ClassesMax},
+        tbf::params::CacheSize,
+        AnyPart, AnyShared, Kind, Part, Tunables,
+    },
+    qbm::{gate::Gates, plan::By},
+    rng::Rng,
+};
+
+/// Parts of a service that shares are made for, as on a server with two CPU partitions.
+const PARTS: u32 = 2;
+
+/// Bytes that a policy with a number of classes takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Footprint {
+    /// What all its parts share, once per service.
+    pub shared: usize,
+    /// A part without classes, with the memory that it keeps ready for the first ones.
+    pub empty: usize,
+    /// What the classes add to that, what is kept ready for more included.
+    pub classes: usize,
+    /// What the requests queued in them add.
+    pub requests: usize,
+}
+
+/// Up to so many classes, the bounds are those by default; else the largest ones, which shows in what is made once.
+const USUAL: u32 = 4_096;
+
+/// What can be set, for `classes` classes.
+fn tunables(classes: u32) -> Tunables {
+    let mut tunables = Tunables::default();
+    tunables.qbm.by = By::Uid;
+    if classes <= USUAL {
+        return tunables;
+    }
+    let most = ClassesMax::new(ClassesMax::MAX).expect("within limits");
+    let requests = BufferMax::new(BufferMax::MAX).expect("within limits");
+    tunables.fairshare.classes_max = most;
+    tunables.tbf.classes_max = most;
+    // Nobody has requests at first, and classes without are kept.
+    tunables.tbf.cache_size = CacheSize::new(CacheSize::MAX).expect("within limits");
+    tunables.crrn.classes_max = most;
+    tunables.qbm.classes_max = most;
+    tunables.delay.buffer_max = requests;
+    for sorted in [&mut tunables.orr, &mut tunables.trr] {
+        sorted.classes_max = most;
+        sorted.buffer_max = requests;
+    }
+    tunables
+}
+
+/// Gives `part` the memory that it wants.
+fn feed<I: Item>(part: &mut AnyPart<I>) {
+    for _ in 0..8 {
+        if part.need().is_empty() {
+            return;
+        }
+        let spare = part.need().allocate().expect("memory");
+        drop(part.grow(spare));
+    }
+}
+
+/// Measures a part of `case` with `classes` classes that have `depth` requests queued each.
+///
+/// # Panics
+///
+/// There is no memory, or a request is declined.
+pub fn measure(case: &Case, classes: u32, depth: u32) -> Footprint {
+    let config = case.config(classes).with(&tunables(classes));
+    let start = taken();
+    let common = AnyShared::new(&config, 1, PARTS).expect("memory");
+    let gates = (case.kind == Kind::Qbm).then(|| Gates::new(classes.min(16_383) as usize + 1));
+    let update = case.update(&config, classes);
+    let shared = taken() - start;
+    let mut part = AnyPart::<Lean>::new(&config, 1, &common).expect("memory");
+    if let Some(update) = update {
+        drop(part.update(update, 0));
+    }
+    feed(&mut part);
+    let empty = taken() - start - shared;
+    let found: Vec<_> = (0..classes)
+        .map(|owner| {
+            feed(&mut part);
+            part.classify(&member(owner, classes, case.levels), 0)
+        })
+        .collect();
+    feed(&mut part);
+    let with_classes = taken() - start - shared;
+    let mut rng = Rng::new(1);
+    for _ in 0..depth {
+        for &class in &found {
+            feed(&mut part);
+            let request = Lean::new(Spot::new(0, rng.below(1 << 40), 4096));
+            assert!(part.enqueue(request, class, 0).is_ok(), "{}", case.name);
+        }
+    }
+    feed(&mut part);
+    let all = taken() - start - shared;
+    assert_eq!(part.len(), classes * depth);
+    drop(gates);
+    Footprint {
+        shared,
+        empty,
+        classes: with_classes.saturating_sub(empty),
+        requests: all.saturating_sub(with_classes),
+    }
+}
+
+/// Bytes that the order of requests takes for `requests` of them, and without any.
+///
+/// # Panics
+///
+/// There is no memory.
+pub fn order(requests: u32) -> (usize, usize) {
+    let start = taken();
+    let mut order = Order::<Lean>::new(1 << 20, 1).expect("memory");
+    let grow = |order: &mut Order<Lean>| {
+        while !order.need().is_empty() {
+            let spare = order.need().allocate().expect("memory");
+            drop(order.grow(spare));
+        }
+    };
+    grow(&mut order);
+    let empty = taken() - start;
+    for number in 0..requests {
+        grow(&mut order);
+        let spot = Spot::new(0, u64::from(number) << 12, 4096);
+        match order.enter(Relation::overlap(0, &spot, Direction::Write), false) {
+            Entered::Free(id) => drop(order.running(id)),
+            other => panic!("they do not overlap: {other:?}"),
+        }
+    }
+    (taken() - start - empty, empty)
+}

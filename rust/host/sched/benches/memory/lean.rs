@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Requests as large as the kernel's: a pointer, in queues that are two pointers, a length and a number. Parts that
+//! hold them have the kernel's size, so that their memory can be measured on the host.
+//!
+//! What a front-end keeps of each request, which the pointer leads to, is elsewhere and not counted.
+
+use nrs_sched::item::{Cost, Direction, Fifo, Item, Place, Spot};
+use std::{cell::RefCell, num::NonZeroU64};
+
+/// What a front-end keeps.
+#[derive(Clone, Copy)]
+struct Node {
+    spot: Spot,
+    mark: u64,
+    next: Option<NonZeroU64>,
+}
+
+thread_local! {
+    static NODES: RefCell<Vec<Node>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The request of a page whose node has this number, from 1 on.
+#[derive(Debug)]
+pub struct Lean(NonZeroU64);
+
+/// Where one is.
+#[derive(Debug)]
+pub struct LeanPlace(NonZeroU64);
+
+/// A queue of them.
+pub struct LeanFifo {
+    first: Option<Lean>,
+    last: u64,
+    len: u32,
+    _number: u64,
+}
+
+const _: () = assert!(size_of::<Option<Lean>>() == 8 && size_of::<LeanFifo>() == 32);
+
+/// Looks at the node of number `number`.
+fn with<T>(number: NonZeroU64, f: impl FnOnce(&mut Node) -> T) -> T {
+    NODES.with_borrow_mut(|nodes| {
+        let at = usize::try_from(number.get() - 1).expect("made from one");
+        f(nodes.get_mut(at).expect("nodes stay"))
+    })
+}
+
+impl Lean {
+    /// A request of a page at `spot`. Its node stays until the thread ends.
+    pub fn new(spot: Spot) -> Self {
+        NODES.with_borrow_mut(|nodes| {
+            nodes.push(Node {
+                spot,
+                mark: 0,
+                next: None,
+            });
+            Self(NonZeroU64::new(nodes.len() as u64).expect("one was pushed"))
+        })
+    }
+}
+
+impl Place for LeanPlace {
+    fn mark(&self) -> u64 {
+        with(self.0, |node| node.mark)
+    }
+}
+
+impl Item for Lean {
+    type Fifo = LeanFifo;
+    type Place = LeanPlace;
+
+    fn cost(&self) -> Cost {
+        Cost::new(Direction::Read, 4096)
+    }
+
+    fn arrival(&self) -> u64 {
+        0
+    }
+
+    fn spot(&self) -> Spot {
+        with(self.0, |node| node.spot)
+    }
+
+    fn mark(&self) -> u64 {
+        with(self.0, |node| node.mark)
+    }
+
+    fn set_mark(&mut self, mark: u64) {
+        with(self.0, |node| node.mark = mark);
+    }
+
+    fn register(&mut self) -> LeanPlace {
+        LeanPlace(self.0)
+    }
+
+    fn unregister(&mut self, place: LeanPlace) {
+        assert_eq!(self.0, place.0, "another request's place");
+    }
+}
+
+/// Nothing is taken out of its middle here.
+impl Fifo for LeanFifo {
+    type Item = Lean;
+
+    fn new() -> Self {
+        Self {
+            first: None,
+            last: 0,
+            len: 0,
+            _number: 0,
+        }
+    }
+
+    fn push(&mut self, item: Lean) {
+        let number = item.0;
+        match NonZeroU64::new(self.last) {
+            Some(last) if self.first.is_some() => with(last, |node| node.next = Some(number)),
+            _ => self.first = Some(item),
+        }
+        self.last = number.get();
+        self.len += 1;
+    }
+
+    fn pop(&mut self) -> Option<Lean> {
+        let first = self.first.take()?;
+        self.first = with(first.0, |node| node.next.take()).map(Lean);
+        self.len -= 1;
+        Some(first)
+    }
+
+    fn remove(&mut self, _place: &LeanPlace) -> Option<Lean> {
+        None
+    }
+
+    fn front(&self) -> Option<&Lean> {
+        self.first.as_ref()
+    }
+
+    fn len(&self) -> u32 {
+        self.len
+    }
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Shares over several servers: what the rule and the messages make of them.
+
+#[path = "exchange/cluster.rs"]
+mod cluster;
+#[path = "exchange/hostile.rs"]
+mod hostile;
+#[path = "exchange/parts.rs"]
+mod parts;
+
+use cluster::{run, Layout, Path, Run};
+use nrs_sched::exchange::{Gains, Terms};
+
+/// Every request is one unit.
+fn terms() -> Terms {
+    Terms {
+        grain: 1,
+        ..Terms::default()
+    }
+}
+
+/// Not settled in all deltas.
+const NEVER: usize = usize::MAX;
+
+fn settled(run: &Run) -> usize {
+    run.settled(0.05).unwrap_or(NEVER)
+}
+
+#[test]
+fn shares_become_max_min_whatever_is_lost() {
+    for (loss, limit) in [(0, 20), (100, 25), (300, 40)] {
+        for seed in 0..3 {
+            let layout = Layout::random(8, 24, &[1], seed);
+            let path = Path {
+                loss,
+                ..Path::QUIET
+            };
+            let run = run(&layout, terms(), path, 60, seed);
+            assert!(settled(&run) <= limit, "{loss} {seed}: {}", settled(&run));
+            assert!(run.late(20) < 0.01, "{loss} {seed}: {}", run.late(20));
+        }
+    }
+}
+
+#[test]
+fn weights_count_over_servers() {
+    let layout = Layout::striped(4, 12, 4, &[1, 2, 8], 5);
+    let run = run(&layout, terms(), Path::QUIET, 80, 5);
+    assert!(run.late_worst(10) < 0.06, "{}", run.late_worst(10));
+}
+
+#[test]
+fn nothing_rings_when_messages_take_long() {
+    for (delay, limit) in [(500, 0.01), (1500, 0.01), (2500, 0.03)] {
+        let layout = Layout::random(16, 24, &[1], 2);
+        let path = Path {
+            delay,
+            ..Path::QUIET
+        };
+        let run = run(&layout, terms(), path, 120, 2);
+        assert!(
+            run.late_worst(20) < limit * 3.0,
+            "{delay}: {}",
+            run.late_worst(20)
+        );
+        assert!(run.late(20) < limit, "{delay}: {}", run.late(20));
+    }
+}
+
+#[test]
+fn a_server_that_is_cut_off_is_held_and_comes_back() {
+    let layout = Layout::random(8, 24, &[1], 1);
+    let path = Path {
+        cut: (40, 60),
+        ..Path::QUIET
+    };
+    let held = run(&layout, terms(), path, 90, 1);
+    let worst = |run: &Run| run.worst[40..60].iter().copied().fold(0.0, f64::max);
+    assert!(worst(&held) < 0.1, "{}", worst(&held));
+    assert!(held.late_worst(20) < 0.05, "{}", held.late_worst(20));
+    let short = Terms { hold: 4, ..terms() };
+    let forgotten = run(&layout, short, path, 90, 1);
+    assert!(
+        worst(&forgotten) > 1.5 * worst(&held),
+        "{}",
+        worst(&forgotten)
+    );
+    assert!(
+        forgotten.late_worst(10) < 0.1,
+        "{}",
+        forgotten.late_worst(10)
+    );
+}
+
+#[test]
+fn a_server_that_starts_again_catches_up() {
+    let layout = Layout::random(8, 24, &[1], 3);
+    let path = Path {
+        restart: 40,
+        ..Path::QUIET
+    };
+    let run = run(&layout, terms(), path, 90, 3);
+    assert!(run.worst[38] < 0.05, "{}", run.worst[38]);
+    assert!(run.worst[41] > 0.05, "{}", run.worst[41]);
+    assert!(settled(&run) < 65, "{}", settled(&run));
+}
+
+#[test]
+fn jobs_come_and_go() {
+    let layout = Layout::random(8, 24, &[1], 4);
+    let path = Path {
+        toggle: 20,
+        loss: 100,
+        ..Path::QUIET
+    };
+    let run = run(&layout, terms(), path, 200, 4);
+    // The last delta before each change.
+    let last: Vec<f64> = (58..200).step_by(20).map(|at| run.mean[at]).collect();
+    assert!(last.iter().all(|error| *error < 0.1), "{last:?}");
+    let mean = last.iter().sum::<f64>() / last.len() as f64;
+    assert!(mean < 0.03, "{last:?}");
+}
+
+#[test]
+fn who_wants_little_does_not_spoil_it_for_others() {
+    for seed in 0..3 {
+        let mut layout = Layout::random(8, 24, &[1], seed);
+        for job in layout.jobs.iter_mut().step_by(4) {
+            job.demand = 50;
+        }
+        let run = run(&layout, terms(), Path::QUIET, 150, seed);
+        assert!(run.late(50) < 0.02, "{seed}: {}", run.late(50));
+    }
+}
+
+#[test]
+fn noise_is_not_amplified() {
+    let layout = Layout::random(8, 24, &[1], 6);
+    let path = Path {
+        noise: 200,
+        ..Path::QUIET
+    };
+    let run = run(&layout, terms(), path, 100, 6);
+    assert!(run.late_worst(40) < 0.2, "{}", run.late_worst(40));
+    assert!(run.late(40) < 0.05, "{}", run.late(40));
+}
+
+#[test]
+fn through_a_relay_shares_are_the_same() {
+    for seed in 0..2 {
+        let layout = Layout::random(8, 24, &[1], seed);
+        let path = Path {
+            relay: true,
+            loss: 100,
+            ..Path::QUIET
+        };
+        let run = run(&layout, terms(), path, 90, seed);
+        assert!(settled(&run) <= 60, "{seed}: {}", settled(&run));
+        assert!(run.late(20) < 0.02, "{seed}: {}", run.late(20));
+    }
+}
+
+/// The tables of Documentation/global-fairness.md.
+#[test]
+#[ignore = "prints tables; takes minutes"]
+fn tables() {
+    let alone = Gains {
+        boost: 1,
+        patience: 1,
+        ..Gains::default()
+    };
+    let half = Gains {
+        integral: 1 << 15,
+        ..Gains::default()
+    };
+    let gains = [
+        (
+            "1/2",
+            Gains {
+                integral: half.integral,
+                ..alone
+            },
+        ),
+        ("1/2, boost 4, patience 4", half),
+        ("3/8, boost 4, patience 4", Gains::default()),
+    ];
+    let kinds: [(&str, usize, &[u32]); 4] = [
+        ("32 servers, any stripes", 32, &[1]),
+        ("32 servers, weights 1 to 100", 32, &[1, 3, 10, 100]),
+        ("32 servers, stripes of 1 to 4", 4, &[1]),
+        ("32 servers, stripes of 1 or 2", 2, &[1]),
+    ];
+    println!("| Layout | Gains | a delay of 0.5 | of 1.5 | of 2.5 deltas |");
+    println!("|---|---|---|---|---|");
+    for (kind, most, weights) in kinds {
+        for (name, gains) in gains {
+            let mut line = String::new();
+            for delay in [500, 1500, 2500] {
+                let (mut times, mut means) = (Vec::new(), Vec::new());
+                for seed in 0..3 {
+                    let layout = Layout::striped(32, 64, most, weights, seed);
+                    let path = Path {
+                        loss: 100,
+                        delay,
+                        ..Path::QUIET
+                    };
+                    let run = run(&layout, Terms { gains, ..terms() }, path, 80, seed);
+                    times.push(settled(&run));
+                    means.push(100.0 * run.late(20));
+                }
+                times.sort_unstable();
+                means.sort_by(f64::total_cmp);
+                let time = match times[1] {
+                    NEVER => "never".to_owned(),
+                    time => time.to_string(),
+                };
+                line += &format!(" {time}; {:.2} % |", means[1]);
+            }
+            println!("| {kind} | {name} |{line}");
+        }
+    }
+}

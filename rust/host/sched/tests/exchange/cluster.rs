@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A cluster of ideal servers: each divides its capacity by effective weights, and tells the others.
+//!
+//! # Vocabulary
+//!
+//! - *Fluid*: service is divided at will, so that only the rule and the messages make errors.
+//! - *Reference*: what weighted max-min fairness gives each job, by filling servers with water in turn.
+//! - *Error*: how far a job's rate is from the reference, as a part of it.
+
+use nrs_sched::{
+    exchange::{Account, Exchange, Relay, Terms},
+    rng::Rng,
+};
+
+/// Nanoseconds of a delta.
+pub const DELTA: u64 = 100_000_000;
+
+/// A job, on some servers.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Its weight.
+    pub weight: u32,
+    /// Servers where it has requests.
+    pub servers: Vec<usize>,
+    /// What it wants on each server, units per second.
+    pub demand: u64,
+    /// Whether it is there.
+    pub on: bool,
+}
+
+/// Who is where.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// Capacities, units per second.
+    pub capacity: Vec<u64>,
+    /// Jobs.
+    pub jobs: Vec<Job>,
+}
+
+impl Layout {
+    /// `jobs` jobs of `weights` in turn, each striped over a random number of `servers` servers.
+    pub fn random(servers: usize, jobs: usize, weights: &[u32], seed: u64) -> Self {
+        Self::striped(servers, jobs, servers, weights, seed)
+    }
+
+    /// The same, over at most `most` servers.
+    pub fn striped(servers: usize, jobs: usize, most: usize, weights: &[u32], seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let capacity = (0..servers).map(|_| 15_000 + rng.below(20_001)).collect();
+        let jobs = (0..jobs)
+            .map(|job| {
+                let mut all: Vec<usize> = (0..servers).collect();
+                let count = 1 + rng.below(most as u64) as usize;
+                for at in 0..count {
+                    let other = at + rng.below((servers - at) as u64) as usize;
+                    all.swap(at, other);
+                }
+                all.truncate(count);
+                Job {
+                    weight: weights[job % weights.len()],
+                    servers: all,
+                    demand: u64::MAX,
+                    on: true,
+                }
+            })
+            .collect();
+        Self { capacity, jobs }
+    }
+
+    /// Jobs that have requests at `server`.
+    fn at(&self, server: usize) -> Vec<usize> {
+        let here = |job: &usize| self.jobs[*job].on && self.jobs[*job].servers.contains(&server);
+        (0..self.jobs.len()).filter(here).collect()
+    }
+
+    /// What each job gets under weighted max-min fairness, units per second.
+    pub fn reference(&self) -> Vec<f64> {
+        let servers = self.capacity.len();
+        let mut got = vec![vec![0f64; servers]; self.jobs.len()];
+        let mut sums = vec![0f64; self.jobs.len()];
+        let all: Vec<Vec<usize>> = (0..servers).map(|server| self.at(server)).collect();
+        for sweep in 0..3000 {
+            let mut moved = 0f64;
+            for (server, here) in all.iter().enumerate() {
+                if here.is_empty() {
+                    continue;
+                }
+                let weight = |job: usize| f64::from(self.jobs[job].weight);
+                let others: Vec<f64> = (0..self.jobs.len())
+                    .map(|job| sums[job] - got[job][server])
+                    .collect();
+                let fill = |level: f64| -> f64 {
+                    here.iter()
+                        .map(|&job| {
+                            let limit = (self.jobs[job].demand as f64).min(1e15);
+                            (level * weight(job) - others[job]).clamp(0.0, limit)
+                        })
+                        .sum()
+                };
+                let capacity = self.capacity[server] as f64;
+                let (mut low, mut high) = (0f64, 1e12);
+                for _ in 0..80 {
+                    let middle = (low + high) / 2.0;
+                    if fill(middle) < capacity {
+                        low = middle;
+                    } else {
+                        high = middle;
+                    }
+                }
+                for &job in here {
+                    let limit = (self.jobs[job].demand as f64).min(1e15);
+                    let want = (low * weight(job) - others[job]).clamp(0.0, limit);
+                    moved = moved.max((want - got[job][server]).abs());
+                    sums[job] += want - got[job][server];
+                    got[job][server] = want;
+                }
+            }
+            if sweep > 3 && moved < 0.01 {
+                break;
+            }
+        }
+        sums
+    }
+}
+
+/// How messages travel, and what happens meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub struct Path {
+    /// Datagrams lost, of a thousand.
+    pub loss: u64,
+    /// Deltas that a datagram travels, of a thousand.
+    pub delay: u64,
+    /// Deltas between which the first server is cut off.
+    pub cut: (u64, u64),
+    /// The delta at which the second server starts again.
+    pub restart: u64,
+    /// Deltas after which jobs go or come; 0: never.
+    pub toggle: u64,
+    /// Largest part of a delta's service of a job by which it varies, of a thousand.
+    pub noise: u64,
+    /// Whether a relay is used.
+    pub relay: bool,
+}
+
+impl Path {
+    /// Nothing happens.
+    pub const QUIET: Self = Self {
+        loss: 0,
+        delay: 500,
+        cut: (0, 0),
+        restart: 0,
+        toggle: 0,
+        noise: 0,
+        relay: false,
+    };
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    /// Largest error of a job in each delta.
+    pub worst: Vec<f64>,
+    /// Mean error of all jobs in each delta.
+    pub mean: Vec<f64>,
+    /// Error of each job at the end.
+    pub last: Vec<f64>,
+}
+
+impl Run {
+    /// The delta after which no job was off by more than `limit`.
+    pub fn settled(&self, limit: f64) -> Option<usize> {
+        let last = self.worst.iter().rposition(|worst| *worst > limit);
+        let settled = last.map_or(0, |last| last + 1);
+        (settled < self.worst.len()).then_some(settled)
+    }
+
+    /// Mean of the mean errors of the last `count` deltas.
+    pub fn late(&self, count: usize) -> f64 {
+        let late = &self.mean[self.mean.len() - count..];
+        late.iter().sum::<f64>() / count as f64
+    }
+
+    /// Largest error of the last `count` deltas.
+    pub fn late_worst(&self, count: usize) -> f64 {
+        let late = &self.worst[self.worst.len() - count..];
+        late.iter().copied().fold(0.0, f64::max)
+    }
+}
+
+struct Server {
+    exchange: Option<Exchange>,
+    factors: Vec<f64>,
+    total: Vec<u64>,
+    epoch: u64,
+}
+
+/// Id of `job`.
+pub fn id(job: usize) -> u64 {
+    1 + job as u64 * 0x0123_4567_89ab
+}
+
+/// Runs `layout` for `deltas`.
+pub fn run(layout: &Layout, terms: Terms, path: Path, deltas: u64, seed: u64) -> Run {
+    let mut layout = layout.clone();
+    let mut rng = Rng::new(seed);
+    let count = layout.capacity.len();
+    let jobs = layout.jobs.len();
+    let mut servers: Vec<Server> = (0..count)
+        .map(|server| Server {
+            exchange: Exchange::new(server as u64 + 1, 1, terms).ok(),
+            factors: vec![1.0; jobs],
+            total: vec![0; jobs],
+            epoch: 1,
+        })
+        .collect();
+    let mut relay = Relay::new(u64::MAX, 1, terms);
+    // Arrival (thousandths of a delta), to (count: the relay), datagram.
+    let mut flying: Vec<(u64, usize, Vec<u8>)> = Vec::new();
+    let mut out = Run::default();
+    let mut reference = layout.reference();
+    let mut all: Vec<Vec<usize>> = (0..count).map(|server| layout.at(server)).collect();
+    let mut scratch = vec![0u8; terms.datagram_max as usize];
+    for delta in 1..=deltas {
+        let now = delta * DELTA;
+        if path.toggle > 0 && delta % path.toggle == 0 {
+            for job in &mut layout.jobs {
+                if rng.below(8) == 0 {
+                    job.on = !job.on;
+                }
+            }
+            reference = layout.reference();
+            all = (0..count).map(|server| layout.at(server)).collect();
+        }
+        // What arrives within the delta.
+        let (arrived, later): (Vec<_>, Vec<_>) = flying
+            .into_iter()
+            .partition(|(at, _, _)| *at < delta * 1000);
+        flying = later;
+        for (at, to, bytes) in arrived {
+            let at = at * (DELTA / 1000);
+            if to == count {
+                let _ = relay.hear(&bytes, at);
+            } else if let Some(exchange) = &mut servers[to].exchange {
+                let _ = exchange.hear(&bytes, at);
+            }
+        }
+        // Service of the delta.
+        let mut rates = vec![0f64; jobs];
+        for (index, server) in servers.iter_mut().enumerate() {
+            let here = all[index].clone();
+            let mut got = vec![0f64; jobs];
+            let mut left = layout.capacity[index] as f64;
+            let mut open = here.clone();
+            // Who wants less than its share gets what it wants.
+            loop {
+                let sum: f64 = open
+                    .iter()
+                    .map(|&job| f64::from(layout.jobs[job].weight) * server.factors[job])
+                    .sum();
+                let share = |job: usize| {
+                    left * f64::from(layout.jobs[job].weight) * server.factors[job] / sum
+                };
+                let (few, more): (Vec<usize>, Vec<usize>) = open
+                    .iter()
+                    .partition(|&&job| share(job) > layout.jobs[job].demand as f64);
+                if few.is_empty() {
+                    more.iter().for_each(|&job| got[job] = share(job));
+                    break;
+                }
+                for &job in &few {
+                    got[job] = layout.jobs[job].demand as f64;
+                }
+                left -= few.iter().map(|&job| got[job]).sum::<f64>();
+                open = more;
+            }
+            for job in 0..jobs {
+                rates[job] += got[job];
+                let noise = if path.noise > 0 {
+                    1.0 + (rng.below(2 * path.noise + 1) as f64 - path.noise as f64) / 1000.0
+                } else {
+                    1.0
+                };
+                // Sixteenths of units, rounded at random.
+                let units = got[job] * noise * DELTA as f64 / 1e9;
+                let dice = rng.below(1000) as f64 / 1000.0;
+                server.total[job] += (units + dice) as u64;
+            }
+            if path.restart > 0 && delta == path.restart && index == 1 {
+                server.epoch += 1;
+                server.exchange = Exchange::new(index as u64 + 1, server.epoch, terms).ok();
+                server.factors = vec![1.0; jobs];
+                server.total = vec![0; jobs];
+            }
+            let Some(exchange) = &mut server.exchange else {
+                continue;
+            };
+            for &job in &here {
+                let limited = got[job] >= layout.jobs[job].demand as f64;
+                let account = Account {
+                    id: id(job),
+                    parent: 0,
+                    weight: layout.jobs[job].weight * 4096,
+                    leaf: true,
+                    service: server.total[job],
+                    active: true,
+                    // Who gets what it wants has something queued now and then.
+                    waiting: !limited || rng.below(10) == 0,
+                };
+                exchange.note(&account).expect("memory");
+            }
+            exchange.step(now).expect("memory");
+            let factors = exchange.factors().expect("memory");
+            for job in 0..jobs {
+                server.factors[job] = f64::from(factors.of(id(job))) / f64::from(1u32 << 31);
+            }
+            let cut = (path.cut.0..path.cut.1).contains(&delta);
+            let mut said = Vec::new();
+            exchange
+                .say(now, &mut scratch, |bytes| said.push(bytes.to_vec()))
+                .expect("memory");
+            for bytes in said {
+                let others: Vec<usize> = if path.relay {
+                    vec![count]
+                } else {
+                    (0..count).filter(|&other| other != index).collect()
+                };
+                for to in others {
+                    let lost = rng.below(1000) < path.loss || cut && (index == 0 || to == 0);
+                    if !lost {
+                        flying.push((delta * 1000 + path.delay, to, bytes.clone()));
+                    }
+                }
+            }
+        }
+        if path.relay {
+            relay.step(now).expect("memory");
+            let cut = (path.cut.0..path.cut.1).contains(&delta);
+            let known: Vec<u64> = relay.servers(now).collect();
+            for to in known {
+                let index = to as usize - 1;
+                let mut said = Vec::new();
+                relay
+                    .say(to, now, &mut scratch, |bytes| said.push(bytes.to_vec()))
+                    .expect("memory");
+                for bytes in said {
+                    let lost = rng.below(1000) < path.loss || cut && index == 0;
+                    if !lost {
+                        flying.push((delta * 1000 + path.delay, index, bytes));
+                    }
+                }
+            }
+        }
+        let errors: Vec<f64> = (0..jobs)
+            .filter(|&job| layout.jobs[job].on)
+            .map(|job| (rates[job] / reference[job].max(1e-9) - 1.0).abs())
+            .collect();
+        out.worst.push(errors.iter().copied().fold(0.0, f64::max));
+        out.mean
+            .push(errors.iter().sum::<f64>() / errors.len().max(1) as f64);
+        out.last = errors;
+    }
+    out
+}

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Fair shares over several servers: each tells the others what it served, and corrects its own weights.
+//!
+//! # Vocabulary
+//!
+//! - *Server*: one of those that share entities; it has a number, and an *epoch* that is larger each time it
+//!   starts.
+//! - *Realm*: servers that understand each other: the same secret of path ids, the same mode and cost model.
+//! - *Delta*: the time between two messages of a server, and between two steps of its rule.
+//! - *Account*: what one part tells about one node of its tree ([`Account`]).
+//! - *Message*: what a server tells the others, once per delta ([`message`]).
+//! - *Peer*: what is known of another server ([`peers`]).
+//! - *Level*: the service of an entity on all servers, per second, by its weight. Shares are fair if all
+//!   entities that a server serves have the same level, and nobody waits there with a lower one.
+//! - *Factor*: what a server multiplies the weight of an entity by, so that levels become equal ([`Factors`]).
+//! - *Relay*: somebody who hears all servers, and tells each one the sum of the others ([`relay::Relay`]).
+//!
+//! ```text
+//!   fairshare parts                        once per delta, where sleeping is allowed
+//!  ┌───────────────┐ accounts                                                 datagrams
+//!  │ id, weight,   ├─────────► note ─┐                               ┌─► say ───────────► other servers,
+//!  │ service,      │                 ├─► step: rates, levels, rule ──┤                    or the relay
+//!  │ requests      │◄─ factors ──────┼───────────────────────────────┘
+//!  └───────────────┘   (Update)      │
+//!                          hear ─────┴───────────────────────────────── datagrams ◄────── other servers,
+//!                                                                                          or the relay
+//! ```
+//!
+//! Nothing is acknowledged and nothing is sent again: counters only grow, so that the next message repairs what
+//! a lost one left out.
+//!
+//! # Trust
+//!
+//! Whoever can send datagrams with the realm's number is believed like a server: a transport has to keep others
+//! out. What one such sender can do is bounded: it can make entities appear to be served elsewhere, which pushes
+//! their factors on other servers down, not below 2^-10 and by no more than three octaves per delta; only who is
+//! new on a server may begin there. It cannot starve anybody, cannot use more memory than the terms allow, and
+//! nothing that it sends stops a server.
+//!
+//! # Hierarchies
+//!
+//! The rule is used for each group of siblings by itself, at every level of the mode: see [`rule`].
+
+pub(crate) mod factors;
+pub(crate) mod log2;
+pub(crate) mod message;
+pub(crate) mod peers;
+pub(crate) mod relay;
+pub(crate) mod rule;
+pub(crate) mod table;
+
+use crate::sched::mem::{Block, List, NoMemory};
+use message::{Header, Record};
+use peers::Peers;
+use table::Table;
+
+pub use factors::Factors;
+pub use message::Refusal;
+pub use rule::Gains;
+
+/// Accounts that one lock hold may gather.
+pub const ACCOUNTS: usize = 64;
+
+/// A buffer for accounts.
+pub type AccountBuf = Block<Account, ACCOUNTS>;
+
+/// What one part tells about one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// The node's path, hashed; neither 0 nor 2^64 - 1.
+    pub id: u64,
+    /// The path of the node above it; 0 for the root.
+    pub parent: u64,
+    /// Its weight among its siblings without any factor; 0 counts as 1.
+    pub weight: u32,
+    /// Whether it is a leaf; what follows is not looked at for others.
+    pub leaf: bool,
+    /// Service since the part made the node, units of cost, wrapping.
+    pub service: u64,
+    /// Whether it has requests, queued or in service.
+    pub active: bool,
+    /// Whether it has requests that wait: it would take more service.
+    pub waiting: bool,
+}
+
+/// What a server is made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// Who understands each other; equal on all servers.
+    pub realm: u64,
+    /// Time between two steps, ns.
+    pub delta_ns: u64,
+    /// Deltas for which what a silent server said still counts.
+    pub hold: u32,
+    /// Other servers, at most; the memory for each is below 200 bytes, and records.
+    pub servers_max: u32,
+    /// Entities of this server, and of each other one, at most.
+    pub entities_max: u32,
+    /// Records of all other servers, at most; 64 bytes each.
+    pub records_max: u32,
+    /// Bytes of a datagram, at most; at least one record is sent.
+    pub datagram_max: u32,
+    /// Units of cost of a large request: with less than [`table::GRAINS`] of them a rate is not trusted yet.
+    pub grain: u32,
+    /// How strongly weights are corrected.
+    pub gains: Gains,
+}
+
+impl Default for Terms {
+    /// A delta of 100 ms, 256 servers and 16,384 entities, datagrams for an Ethernet, requests of 1 MiB.
+    fn default() -> Self {
+        Self {
+            realm: 0,
+            delta_ns: 100_000_000,
+            hold: 64,
+            servers_max: 256,
+            entities_max: 16_384,
+            records_max: 1 << 20,
+            datagram_max: 1400,
+            grain: 256,
+            gains: Gains::default(),
+        }
+    }
+}
+
+impl Terms {
+    /// For how long what a silent server said still counts, ns.
+    pub const fn hold_ns(&self) -> u64 {
+        self.delta_ns.saturating_mul(self.hold as u64)
+    }
+
+    /// Records that fit into a datagram.
+    pub fn records_per_datagram(&self) -> usize {
+        let bytes = (self.datagram_max as usize).saturating_sub(message::HEADER);
+        (bytes / message::RECORD).clamp(1, const { u16::MAX as usize })
+    }
+}
+
+/// What happened; all saturate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Datagrams sent.
+    pub said: u64,
+    /// Bytes of those.
+    pub said_bytes: u64,
+    /// Datagrams taken in.
+    pub heard: u64,
+    /// Bytes of those.
+    pub heard_bytes: u64,
+    /// Datagrams that are no messages, or of another version.
+    pub malformed: u64,
+    /// Datagrams of another realm, or of this server.
+    pub foreign: u64,
+    /// Datagrams that are no news.
+    pub stale: u64,
+    /// Datagrams for which there was no room.
+    pub crowded: u64,
+    /// Accounts for which there was no room.
+    pub left_out: u64,
+}
+
+impl Counts {
+    /// Counts how a datagram of `bytes` ended.
+    fn hear(&mut self, result: Result<(), Refusal>, bytes: usize) {
+        let count = match result {
+            Ok(()) => {
+                self.heard_bytes = self.heard_bytes.saturating_add(bytes as u64);
+                &mut self.heard
+            }
+            Err(Refusal::Malformed | Refusal::Version) => &mut self.malformed,
+            Err(Refusal::Foreign | Refusal::Own) => &mut self.foreign,
+            Err(Refusal::Old | Refusal::Duplicate) => &mut self.stale,
+            Err(Refusal::Crowded | Refusal::NoMemory) => &mut self.crowded,
+        };
+        *count = count.saturating_add(1);
+    }
+}
+
+/// What every speaker of the protocol has: who it is, its peers, and the number of its message.
+struct Voice {
+    server: u64,
+    epoch: u64,
+    terms: Terms,
+    seq: u32,
+    peers: Peers,
+    counts: Counts,
+}
+
+impl Voice {
+    fn new(server: u64, epoch: u64, terms: Terms) -> Self {
+        Self {
+            server,
+            epoch,
+            terms,
+            seq: 0,
+            peers: Peers::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Takes in `bytes` that came at `now`, ns.
+    fn hear(&mut self, bytes: &[u8], now: u64) -> Result<(), Refusal> {
+        let result = self.admit(bytes, now);
+        self.counts.hear(result, bytes.len());
+        result
+    }
+
+    fn admit(&mut self, bytes: &[u8], now: u64) -> Result<(), Refusal> {
+        let (header, records) = message::parse(bytes)?;
+        if header.realm != self.terms.realm {
+            return Err(Refusal::Foreign);
+        }
+        if header.server == self.server {
+            return Err(Refusal::Own);
+        }
+        self.peers.hear(&header, records, &self.terms, now)
+    }
+
+    /// Sends `records`, in the order of their ids, as one message with number `seq` and the `capacity`; `scratch`
+    /// holds one datagram.
+    fn say(
+        &mut self,
+        (epoch, capacity, now): (u64, u64, u64),
+        records: &[Record],
+        scratch: &mut [u8],
+        mut send: impl FnMut(&[u8]),
+    ) {
+        let each = self.terms.records_per_datagram();
+        let parts = records.len().div_ceil(each).max(1);
+        let parts = parts.min(const { message::DATAGRAMS_MAX as usize });
+        let mut rest = records;
+        for part in 0..parts {
+            let (now_said, later) = rest.split_at(each.min(rest.len()));
+            rest = later;
+            let header = Header {
+                realm: self.terms.realm,
+                server: self.server,
+                epoch,
+                seq: self.seq,
+                part: part as u16,
+                parts: parts as u16,
+                time_us: now / 1000,
+                capacity,
+            };
+            let length = message::write(&header, now_said.iter().copied(), scratch);
+            if let Some(bytes) = length.and_then(|length| scratch.get(..length)) {
+                self.counts.said = self.counts.said.saturating_add(1);
+                let sum = self.counts.said_bytes.saturating_add(bytes.len() as u64);
+                self.counts.said_bytes = sum;
+                send(bytes);
+            }
+        }
+    }
+}
+
+/// One server's part in sharing over servers.
+///
+/// # Context
+///
+/// Made and used where sleeping is allowed, by one at a time.
+pub struct Exchange {
+    voice: Voice,
+    table: Table,
+    records: List<Record>,
+}
+
+impl Exchange {
+    /// The server with number `server`, not 0, which started as its `epoch`.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn new(server: u64, epoch: u64, terms: Terms) -> Result<Self, NoMemory> {
+        Ok(Self {
+            voice: Voice::new(server, epoch, terms),
+            table: Table::new(),
+            records: List::with_capacity(terms.records_per_datagram())?,
+        })
+    }
+
+    /// What a part tells of one node, since the last step; each node of each part once, in any order. Nodes with
+    /// the same path are one. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none; the account is left out.
+    pub fn note(&mut self, account: &Account) -> Result<(), NoMemory> {
+        self.table.note(account)
+    }
+
+    /// Takes in a datagram that came at `now`, ns. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// The reason for which it is refused; it is counted.
+    pub fn hear(&mut self, bytes: &[u8], now: u64) -> Result<(), Refusal> {
+        self.voice.hear(bytes, now)
+    }
+
+    /// A step of the rule at `now`, ns, from what was noted since the last one and from what was heard. Sleeps.
+    ///
+    /// O(n log n) for n entities, and O(r) for r records of all peers.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none; factors may be as before.
+    pub fn step(&mut self, now: u64) -> Result<(), NoMemory> {
+        let Voice {
+            terms,
+            peers,
+            counts,
+            seq,
+            ..
+        } = &mut self.voice;
+        *seq = seq.wrapping_add(1);
+        peers.forget(terms, now);
+        let left_out = self.table.step(peers, terms, now)?;
+        counts.left_out = counts.left_out.saturating_add(left_out);
+        Ok(())
+    }
+
+    /// The factors after the last step, of all entities that are known here. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn factors(&self) -> Result<Factors, NoMemory> {
+        self.table.factors()
+    }
+
+    /// Hands `send` the datagrams of the message of the last step, at `now`, ns; `scratch` holds one of them.
+    /// Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none; nothing was sent.
+    pub fn say(
+        &mut self,
+        now: u64,
+        scratch: &mut [u8],
+        send: impl FnMut(&[u8]),
+    ) -> Result<(), NoMemory> {
+        self.records.truncate(0);
+        for record in self.table.records() {
+            self.records.push(record)?;
+        }
+        let head = (self.voice.epoch, self.table.capacity(), now);
+        self.voice.say(head, self.records.as_slice(), scratch, send);
+        Ok(())
+    }
+
+    /// What happened.
+    pub const fn counts(&self) -> Counts {
+        self.voice.counts
+    }
+
+    /// Other servers that are known, also those that are gone.
+    pub fn servers(&self) -> usize {
+        self.voice.peers.len()
+    }
+
+    /// Entities of this server.
+    pub fn entities(&self) -> usize {
+        self.table.len()
+    }
+
+    /// The service of the entity `id` that others are known to give, sixteenths of a unit of cost per second.
+    pub fn elsewhere(&self, id: u64) -> Option<u64> {
+        self.table.elsewhere(id)
+    }
+}
+
+#[cfg(test)]
+mod tests;

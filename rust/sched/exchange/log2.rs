@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Logarithms and powers of two in fixed point.
+//!
+//! # Vocabulary
+//!
+//! - *Q16*: a number times 2^16; logarithms are in it.
+//! - *Q31*: a number times 2^31; factors of at most 1 are in it ([`ONE`]).
+//!
+//! Both functions read a table of 64 steps per octave, made at compile time, and take a straight line between two
+//! entries: a logarithm is less than 2^-14 off, a power less than 2^-14 of itself. The error is the same for
+//! equal arguments, so that equal levels stay equal.
+
+/// One, in Q16.
+pub const Q16: i32 = 1 << 16;
+
+/// A factor of one, in Q31.
+pub const ONE: u32 = 1 << 31;
+
+/// Bits that choose a step of an octave.
+const STEP_BITS: u32 = 6;
+
+/// Entries of a table: the steps of an octave, and where the next one begins.
+const STEPS: usize = (1 << STEP_BITS) + 1;
+
+/// `log2(1 + k/64)` in Q16.
+const LOGS: [u32; STEPS] = logs();
+
+/// `2^(k/64)` in Q31, without the last one, which is twice the first.
+const POWERS: [u64; STEPS] = powers();
+
+/// `2^(1/2)`, `2^(1/4)` and so on to `2^(1/64)`, in Q31.
+const ROOTS: [u64; STEP_BITS as usize] = [
+    3_037_000_500,
+    2_553_802_834,
+    2_341_847_524,
+    2_242_560_872,
+    2_194_507_417,
+    2_170_868_212,
+];
+
+/// Squares the number bit by bit: each time it reaches two is a bit of the logarithm.
+#[allow(
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    reason = "at compile time, where either is an error"
+)]
+const fn logs() -> [u32; STEPS] {
+    let mut table = [0u32; STEPS];
+    let mut k = 0;
+    while k < STEPS {
+        // Q31, from 1 to 2.
+        let mut x = (1u64 << 31).wrapping_add((k as u64) << (31 - STEP_BITS));
+        let mut log = 0u32;
+        if x >= 1 << 32 {
+            log = 1;
+            x >>= 1;
+        }
+        let mut bit = 0;
+        while bit < 17 {
+            x = ((x as u128).wrapping_mul(x as u128) >> 31) as u64;
+            log <<= 1;
+            if x >= 1 << 32 {
+                log |= 1;
+                x >>= 1;
+            }
+            bit += 1;
+        }
+        // Seventeen bits were found; the last one rounds.
+        table[k] = log.wrapping_add(1) >> 1;
+        k += 1;
+    }
+    table
+}
+
+/// Multiplies the roots that the bits of the step stand for.
+#[allow(
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    reason = "at compile time, where either is an error"
+)]
+const fn powers() -> [u64; STEPS] {
+    let mut table = [0u64; STEPS];
+    let mut k = 0;
+    while k < STEPS {
+        let mut power = ONE as u64;
+        let mut bit = 0;
+        while bit < STEP_BITS {
+            if (k >> (STEP_BITS - 1 - bit)) & 1 == 1 {
+                power = power.wrapping_mul(ROOTS[bit as usize]) >> 31;
+            }
+            bit += 1;
+        }
+        table[k] = if k >> STEP_BITS == 1 {
+            (ONE as u64) << 1
+        } else {
+            power
+        };
+        k += 1;
+    }
+    table
+}
+
+/// `log2(x)` in Q16, 0 to 64; 0 for 0.
+pub fn log2(x: u64) -> i32 {
+    let zeros = x.leading_zeros();
+    if zeros >= u64::BITS {
+        return 0;
+    }
+    let whole = const { u64::BITS - 1 }.wrapping_sub(zeros);
+    // The leading one is shifted out.
+    let rest = x.wrapping_shl(zeros) << 1;
+    let step = (rest >> const { u64::BITS - STEP_BITS }) as usize;
+    let line = (rest >> const { u64::BITS - STEP_BITS - 16 }) as u32 & 0xffff;
+    let low = LOGS.get(step).copied().unwrap_or(0);
+    let high = LOGS.get(step.wrapping_add(1)).copied().unwrap_or(low);
+    let part = high.wrapping_sub(low).wrapping_mul(line) >> 16;
+    (whole << 16).wrapping_add(low).wrapping_add(part) as i32
+}
+
+/// `2^x` in Q31 for `x` in Q16; at least 1 bit of it, and [`ONE`] for what is above 0.
+pub fn power(x: i32) -> u32 {
+    if x >= 0 {
+        return ONE;
+    }
+    // Rounds down: the rest is from 0 to below 1.
+    let down = (x >> 16).unsigned_abs();
+    let rest = x as u32 & 0xffff;
+    let step = (rest >> const { 16 - STEP_BITS }) as usize;
+    let line = u64::from(rest) & const { (1 << (16 - STEP_BITS)) - 1 };
+    let low = POWERS.get(step).copied().unwrap_or(0);
+    let high = POWERS.get(step.wrapping_add(1)).copied().unwrap_or(low);
+    let part = high.wrapping_sub(low).wrapping_mul(line) >> const { 16 - STEP_BITS };
+    let power = low.wrapping_add(part).checked_shr(down).unwrap_or(0);
+    (power as u32).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logarithms_are_near_and_rise() {
+        let mut before = 0;
+        for x in (1..70_000)
+            .chain((17..64).map(|n| 1 << n))
+            .chain([u64::MAX])
+        {
+            let ours = log2(x);
+            let exact = (x as f64).log2() * 65536.0;
+            assert!((f64::from(ours) - exact).abs() < 4.0, "{x}: {ours} {exact}");
+            assert!(ours >= before);
+            before = ours;
+        }
+        assert_eq!(log2(0), 0);
+        assert_eq!(log2(1), 0);
+        assert_eq!(log2(2), Q16);
+        assert_eq!(log2(1 << 63), 63 * Q16);
+    }
+
+    #[test]
+    fn powers_are_near_and_fall() {
+        let mut before = ONE;
+        for x in 0..40 * Q16 / 7 {
+            let x = -7 * x;
+            let ours = power(x);
+            let exact = (f64::from(x) / 65536.0).exp2() * f64::from(ONE);
+            let allowed = (exact / 16384.0).max(1.0);
+            assert!(
+                (f64::from(ours) - exact).abs() <= allowed,
+                "{x}: {ours} {exact}"
+            );
+            assert!(ours <= before && ours >= 1);
+            before = ours;
+        }
+        assert_eq!(power(0), ONE);
+        assert_eq!(power(1), ONE);
+        assert_eq!(power(-Q16), ONE / 2);
+        assert_eq!(power(-10 * Q16), ONE >> 10);
+        assert_eq!(power(i32::MIN), 1);
+    }
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+use super::*;
+
+const HEAD: Header = Header {
+    realm: 0x1122_3344_5566_7788,
+    server: 7,
+    epoch: 9,
+    seq: 0x0102_0304,
+    part: 1,
+    parts: 3,
+    time_us: 0x0a0b_0c0d_0e0f,
+    capacity: 25_000,
+};
+
+const RECORDS: [Record; 2] = [
+    Record {
+        id: 0x0807_0605_0403_0201,
+        counter: 0x0000_6655_4433_2211,
+        presence: PRESENT,
+    },
+    Record {
+        id: u64::MAX - 1,
+        counter: 0,
+        presence: 0,
+    },
+];
+
+/// The bytes of both, as other versions have to understand them.
+const GOLDEN: &[u8] = &[
+    0x4e, 0x52, 0x53, 0x58, 1, 0, 2, 0, // NRSX, version, zero, records
+    0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, // realm
+    7, 0, 0, 0, 0, 0, 0, 0, // server
+    9, 0, 0, 0, 0, 0, 0, 0, // epoch
+    4, 3, 2, 1, 1, 0, 3, 0, // number, place, of how many
+    0x0f, 0x0e, 0x0d, 0x0c, 0x0b, 0x0a, 0, 0, // clock
+    0xa8, 0x61, 0, 0, 0, 0, 0, 0, // capacity
+    1, 2, 3, 4, 5, 6, 7, 8, // id
+    0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0xff, 0xff, // counter, presence
+    0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, // id
+    0, 0, 0, 0, 0, 0, 0, 0,
+];
+
+fn golden() -> Vec<u8> {
+    GOLDEN.to_vec()
+}
+
+#[test]
+fn the_format_is_this_one() {
+    let mut out = [0u8; 200];
+    let length = write(&HEAD, RECORDS.into_iter(), &mut out).unwrap();
+    assert_eq!(&out[..length], GOLDEN);
+    assert_eq!(length, HEADER + 2 * RECORD);
+    let (header, records) = parse(GOLDEN).unwrap();
+    assert_eq!(header, HEAD);
+    assert_eq!(records.len(), 2);
+    assert_eq!(records.collect::<Vec<_>>(), RECORDS);
+}
+
+#[test]
+fn what_does_not_fit_is_not_written() {
+    for room in 0..HEADER + 2 * RECORD {
+        let mut out = vec![0u8; room];
+        assert_eq!(write(&HEAD, RECORDS.into_iter(), &mut out), None);
+    }
+}
+
+#[test]
+fn every_other_length_is_refused() {
+    for length in 0..GOLDEN.len() {
+        assert_eq!(parse(&GOLDEN[..length]).unwrap_err(), Refusal::Malformed);
+    }
+    let mut longer = golden();
+    longer.push(0);
+    assert_eq!(parse(&longer).unwrap_err(), Refusal::Malformed);
+}
+
+#[test]
+fn what_is_wrong_is_refused() {
+    let wrong = |at: usize, byte: u8| {
+        let mut bytes = golden();
+        bytes[at] = byte;
+        parse(&bytes).map(|_| ()).unwrap_err()
+    };
+    for (what, at, byte, refusal) in [
+        ("magic", 0, 0, Refusal::Malformed),
+        ("version", 4, 2, Refusal::Version),
+        ("zero", 5, 1, Refusal::Malformed),
+        ("count", 6, 3, Refusal::Malformed),
+        ("server 0", 16, 0, Refusal::Malformed),
+        ("place", 36, 3, Refusal::Malformed),
+        ("parts", 39, 2, Refusal::Malformed),
+        ("order", HEADER + RECORD + 7, 0, Refusal::Malformed),
+        (
+            "id of the default class",
+            HEADER + RECORD,
+            0xff,
+            Refusal::Malformed,
+        ),
+    ] {
+        if what == "order" {
+            let mut bytes = golden();
+            bytes.copy_within(HEADER..HEADER + 8, HEADER + RECORD);
+            assert_eq!(parse(&bytes).unwrap_err(), refusal, "{what}");
+        } else {
+            assert_eq!(wrong(at, byte), refusal, "{what}");
+        }
+    }
+}

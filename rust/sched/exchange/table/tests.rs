@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+use super::*;
+
+const DELTA: u64 = 100_000_000;
+
+fn terms() -> Terms {
+    Terms {
+        grain: 1,
+        hold: 8,
+        entities_max: 6,
+        ..Terms::default()
+    }
+}
+
+fn leaf(id: u64, parent: u64, service: u64) -> Account {
+    Account {
+        id,
+        parent,
+        weight: 4096,
+        leaf: true,
+        service,
+        active: true,
+        waiting: true,
+    }
+}
+
+fn inner(id: u64, parent: u64) -> Account {
+    Account {
+        leaf: false,
+        active: false,
+        waiting: false,
+        ..leaf(id, parent, 0)
+    }
+}
+
+fn step(table: &mut Table, delta: u64, accounts: &[Account]) -> u64 {
+    for account in accounts {
+        table.note(account).unwrap();
+    }
+    table.step(&Peers::new(), &terms(), delta * DELTA).unwrap()
+}
+
+fn counters(table: &Table) -> Vec<(u64, u64)> {
+    table
+        .records()
+        .map(|record| (record.id, record.counter))
+        .collect()
+}
+
+#[test]
+fn service_of_all_parts_is_added_and_climbs() {
+    let mut table = Table::new();
+    let at = |service| {
+        [
+            inner(9, 0),
+            leaf(3, 9, service),
+            leaf(5, 9, 10 * service),
+            // The same node in another part.
+            leaf(3, 9, 100 * service),
+            leaf(4, 0, 0),
+        ]
+    };
+    step(&mut table, 1, &at(1000));
+    assert_eq!(counters(&table), [(3, 0), (4, 0), (5, 0), (9, 0)]);
+    step(&mut table, 2, &at(1001));
+    assert_eq!(counters(&table), [(3, 101), (4, 0), (5, 10), (9, 111)]);
+    assert_eq!(table.capacity(), 1110);
+}
+
+#[test]
+fn a_part_that_starts_a_node_again_takes_nothing_back() {
+    let mut table = Table::new();
+    for (delta, service) in [(1, 500), (2, 600), (3, 20), (4, 30), (5, 29), (6, 40)] {
+        step(&mut table, delta, &[leaf(3, 0, service)]);
+    }
+    assert_eq!(counters(&table), [(3, 100 + 10 + 11)]);
+}
+
+#[test]
+fn counters_of_parts_wrap() {
+    let mut table = Table::new();
+    step(&mut table, 1, &[leaf(3, 0, u64::MAX - 4)]);
+    step(&mut table, 2, &[leaf(3, 0, 5)]);
+    assert_eq!(counters(&table), [(3, 10)]);
+}
+
+#[test]
+fn a_tree_that_is_none_does_no_harm() {
+    let mut table = Table::new();
+    let round = |service| {
+        [
+            inner(1, 2),
+            inner(2, 1),
+            leaf(3, 1, service),
+            leaf(4, 4, service),
+            leaf(5, 77, service),
+            leaf(0, 0, 1),
+            leaf(u64::MAX, 0, 1),
+        ]
+    };
+    for delta in 1..30 {
+        step(&mut table, delta, &round(delta * 100));
+    }
+    assert_eq!(table.len(), 5);
+    assert_eq!(table.factors().unwrap().as_slice().len(), 5);
+}
+
+#[test]
+fn there_is_room_for_so_many_and_the_idle_make_some() {
+    let mut table = Table::new();
+    let all: Vec<Account> = (1..=8).map(|id| leaf(id, 0, 0)).collect();
+    assert_eq!(step(&mut table, 1, &all), 2);
+    assert_eq!(table.len(), 6);
+    for delta in 2..12 {
+        step(&mut table, delta, &all[..2]);
+    }
+    assert_eq!(table.len(), 2);
+    assert_eq!(step(&mut table, 12, &all[4..8]), 0);
+    assert_eq!(table.len(), 6);
+}
+
+#[test]
+fn alone_all_factors_stay_one() {
+    let mut table = Table::new();
+    for delta in 1..200u64 {
+        let accounts: Vec<Account> = (1..=5)
+            .map(|id| Account {
+                weight: id as u32 * 4096,
+                ..leaf(id, 0, delta * id * 500)
+            })
+            .collect();
+        step(&mut table, delta, &accounts);
+    }
+    for (id, factor) in table.factors().unwrap().as_slice() {
+        assert!(
+            *factor > super::super::log2::ONE / 100 * 99,
+            "{id} {factor}"
+        );
+    }
+}
+
+#[test]
+fn who_is_idle_is_told_for_a_while() {
+    let mut table = Table::new();
+    step(&mut table, 1, &[leaf(3, 0, 1)]);
+    let idle = Account {
+        active: false,
+        waiting: false,
+        ..leaf(3, 0, 1)
+    };
+    for delta in 2..=33 {
+        step(&mut table, delta, &[idle]);
+        assert_eq!(table.records().next().unwrap().presence, 0);
+    }
+    step(&mut table, 34, &[idle]);
+    assert_eq!(table.records().count(), 0);
+}
+
+#[test]
+fn who_is_served_is_told_even_if_it_never_has_requests_when_asked() {
+    let mut table = Table::new();
+    for delta in 1..200 {
+        let quick = Account {
+            active: false,
+            waiting: false,
+            ..leaf(3, 0, delta * 100)
+        };
+        step(&mut table, delta, &[quick]);
+    }
+    assert_eq!(table.records().next().unwrap().presence, PRESENT);
+}

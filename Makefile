@@ -4,7 +4,7 @@
 NRS_CACHE ?= $(HOME)/.cache/nrs
 export NRS_CACHE
 
-.PHONY: help setup build test test-long demo vm bench bench-vm clean distclean
+.PHONY: help setup build test test-long soak fuzz demo vm bench bench-vm compare sim clean distclean
 
 help:      ## list these verbs (the default)
 	@echo "nrs: a network request scheduler for Linux storage servers"
@@ -26,17 +26,29 @@ test:      ## check the sources and run all tests, on this host and in virtual m
 test-long: ## the same, every virtual-machine test five times over
 	tests/run.sh --long
 
+soak:      ## everything at once on the debug kernel, with faults injected: 10 minutes, or MINUTES=N
+	scripts/soak.sh --minutes $(or $(MINUTES),10)
+
+fuzz:      ## each parser and wire format fuzzed for a minute, or SECONDS=N
+	scripts/fuzz.sh all $(or $(SECONDS),60)
+
 demo:      ## two users on one device: fifo against fairshare, as a table and as demo.svg
 	scripts/demo.sh
 
 vm:        ## a shell in a virtual machine with nrs.ko loaded
 	scripts/vm-shell.sh
 
-bench:     ## nanoseconds per decision of the scheduling code, measured on this host
+bench:     ## nanoseconds per decision and bytes per class of every policy, measured on this host
 	scripts/bench.sh
 
 bench-vm:  ## instructions per request against dm-linear, mq-deadline and BFQ, counted in a virtual machine
 	scripts/bench-vm.sh
+
+compare:   ## nrs against none, mq-deadline, kyber, BFQ, io.max, io.cost and dm-linear, in virtual machines
+	scripts/compare.sh
+
+sim:       ## servers and clients in simulated time: ThemisIO's experiments, interference, fairness over many servers
+	scripts/sim.sh --all
 
 clean:     ## remove what was built in this tree
 	rm -rf build rust/host/target demo.svg

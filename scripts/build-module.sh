@@ -8,7 +8,7 @@
 # clean. Warnings are errors. Unchanged input does nothing.
 # Result: build/FLAVOUR/nrs.ko and nrs.stripped.ko (without debug information, for virtual machines).
 #
-#   --clippy      also run clippy, with the kernel's own lint list
+#   --clippy      run clippy in place of the compiler, with the kernel's own lint list; leaves no module
 #   --source DIR  build the module in DIR instead of the checkout's (result in build/FLAVOUR-NAME, NAME the name of DIR)
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -62,7 +62,7 @@ key=$({
 	cd "$source" && find "${inputs[@]}" -path rust/host -prune -o -type f -print0 | sort -z | xargs -0 sha256sum
 } | hash_of)
 stampfile=$out/built${clippy:+-clippy}.stamp
-if stamp_is "$stampfile" "$key" && [ -f "$out/nrs.ko" ]; then
+if stamp_is "$stampfile" "$key" && { [ -n "$clippy" ] || [ -f "$out/nrs.ko" ]; }; then
 	log "module ($flavour): up to date, $out/nrs.ko"
 	exit
 fi
@@ -78,6 +78,10 @@ if ! make -C "$NRS_KBUILD" M="$out/src" "${make[@]}" "-j$(nproc)" modules >"$out
 	die "module ($flavour): build failed, whole output in $out/build.log"
 fi
 grep -E 'warning:' "$out/build.log" >&2 || true
+if [ -n "$clippy" ]; then
+	stamp "$stampfile" "$key"
+	exit
+fi
 cp "$out/src/nrs.ko" "$out/nrs.ko.tmp"
 # A kernel stack has 16 KiB for everything on it; the checkers of the debug kernel need more, and have it.
 if [ "$flavour" = stock ]; then

@@ -3,7 +3,7 @@
 #
 # usage: scripts/build-tools.sh
 #
-# Builds the programs of rust/host/nrs-client, nrs-load, nrs-check and nrs-overlap, linked statically so that they run in
+# Builds the programs of rust/host/nrs-client, nrs-load, nrs-check, nrs-overlap and nrs-storm, linked statically so that they run in
 # the test machines too. Result: in build/tools.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -13,10 +13,12 @@ case ${1:-} in --help | -h) usage && exit ;; '') ;; *) die "unknown argument '$1
 target=$(rustc -vV | sed -n 's/^host: //p')
 dir=$NRS_TOP/build/tools
 mkdir -p "$dir"
+exec {lockfd}>"$dir/lock"
+flock "$lockfd"
 # With a target named, build scripts and macros are not linked statically, which they could not be.
 RUSTFLAGS='-C target-feature=+crt-static' cargo build --quiet --release --locked --manifest-path "$NRS_TOP/rust/host/Cargo.toml" \
 	--package nrs-client --bins --target "$target" --target-dir "$dir/target"
-for name in nrs-load nrs-check nrs-overlap; do
+for name in nrs-load nrs-check nrs-overlap nrs-storm; do
 	strip "$dir/target/$target/release/$name" -o "$dir/$name.tmp"
 	mv "$dir/$name.tmp" "$dir/$name"
 done

@@ -11,14 +11,14 @@ case ${1:---help} in --help | -h) usage && exit ;; esac
 [ -n "${NRS_IN_ROOT:-}" ] || exec "$NRS_SCRIPTS/in-root.sh" "$0" "$@"
 release=$1 modules=$2
 
-tools=(bash blockdev blkdiscard chrt dmsetup e2fsck fallocate fio ionice kmod losetup mke2fs mkswap prlimit setpriv
-	stdbuf strace taskset tune2fs unshare)
+tools=(bash blockdev blkdiscard chrt dmsetup e2fsck fallocate fio git ionice kmod losetup mke2fs mkswap prlimit setpriv
+	sqlite3 stdbuf strace tar taskset tune2fs unshare)
 # With what they depend on; a name that is built in, or that this kernel lacks, costs nothing.
 wanted=(virtio_pci virtio_blk configfs dm-mod dm-flakey dm-delay null_blk loop brd ext4 mq-deadline bfq kyber-iosched)
 
 key=$({ cat "$0" "$modules/modules.dep" && echo "$release" && cat "$NRS_CACHE/root.stamp" 2>/dev/null; } | hash_of)
 dir=$NRS_CACHE/initramfs
-archive=$dir/$release-$key.cpio
+archive=$dir/base-$release-$key.cpio
 [ -f "$archive" ] && echo "$archive" && exit
 lock initramfs
 [ -f "$archive" ] && echo "$archive" && exit
@@ -72,7 +72,7 @@ for list in modules.builtin modules.builtin.modinfo modules.order; do
 done
 depmod -b "$tree" "$release"
 (cd "$tree" && find . | LC_ALL=C sort | cpio -o -H newc --quiet --reproducible) >"$archive.tmp"
-find "$dir" -name "$release-*.cpio" -delete
+find "$dir" -name "base-$release-*.cpio" -delete
 mv "$archive.tmp" "$archive"
 rm -rf "$tree"
 echo "$archive"

@@ -17,14 +17,14 @@
 set -euo pipefail
 . "$(dirname "$0")/../scripts/lib.sh"
 
-# Tests by machine: those of a line share a boot. KERNEL:NAME:SECONDS:HOW:TESTS, the seconds twice what a slow host needs. With HOW "icount" time in the machine counts
-# instructions, so that neither the results nor the other machines mind that they run at the same time; with "icount2" it has
-# two CPUs that take turns.
+# Tests by machine: those of a line share a boot. KERNEL:NAME:SECONDS:HOW:TESTS, the seconds twice what a slow host needs. With HOW "icount" time in the
+# machine counts instructions, so that its results do not mind what else runs: such machines run one after the other beside everything
+# else (the lane). With "icount2" there are two CPUs that take turns.
 machines=(
 	"stock:shares:1800:icount:fair hp tbf-user fair-tree"
 	"stock:data:1080::ext4 switch nowait meta stats order-dm unaware"
 	"stock:turns:1500:icount:robin delay health timeouts"
-	"stock:life:1440::load dm-life killed errors hang wrong params rules-configfs qbm-configfs tbf-storm qbm-storm"
+	"stock:life:1440::load dm-life killed errors hang wrong params rules-configfs qbm-configfs tbf-storm qbm-storm soak"
 	"stock:cpts:1200:icount2:cpts"
 	"stock:order:1120::order-user"
 	"stock:user:1400::chardev fair-churn timeouts-user"
@@ -59,11 +59,11 @@ mkdir -p "$logs"
 passed=0 failed=0 broken=()
 
 # An interruption ends what is running (in-root.sh ends its own with it), and still says how far it came.
-child='' beside=''
+child='' lane=''
 interrupted() {
 	trap - INT TERM
 	# shellcheck disable=SC2086
-	[ -z "$child$beside" ] || kill -TERM $child $beside 2>/dev/null || true
+	[ -z "$child$lane" ] || kill -TERM $child $lane 2>/dev/null || true
 	log "interrupted"
 	echo "$passed passed, $failed failed, not finished"
 	exit 130
@@ -132,7 +132,7 @@ boot() {
 	icount2) how=(--icount --cpus 2) ;;
 	*) how=() ;;
 	esac
-	for tool in nrs-load nrs-check nrs-overlap; do [ ! -x "build/tools/$tool" ] || files+=(--file "build/tools/$tool:/bin/$tool"); done
+	for tool in nrs-load nrs-check nrs-overlap nrs-storm; do [ ! -x "build/tools/$tool" ] || files+=(--file "build/tools/$tool:/bin/$tool"); done
 	scripts/vm.sh --kernel "$kernel" --name "$name" --timeout "$limit" "${how[@]}" "${files[@]}" -- all.sh ${NRS_LONG:+--long} "$@"
 }
 
@@ -159,36 +159,69 @@ count_machine() {
 	fi
 }
 
-# machine KERNEL NAME SECONDS HOW TEST...: boots it and counts; one that counts instructions is only started, to be
-# counted by await_beside.
+# machine KERNEL NAME SECONDS HOW TEST...: boots it and counts.
 machine() {
 	local name=$1-$2 started=$SECONDS status=0
 	# As the tree is now; where it is built already this takes a second.
 	scripts/build-module.sh "$1"
 	log "$name: ${*:5} ..."
-	if [[ $4 = icount* ]]; then
-		await_beside
-		boot "$@" >"$logs/$name.log" 2>&1 </dev/null &
-		beside=$! beside_name=$name beside_started=$SECONDS
-		return
-	fi
 	run "$logs/$name.log" boot "$@" || status=$?
 	count_machine "$name" "$status" $((SECONDS - started))
 }
 
-await_beside() {
-	local status=0
-	[ -n "$beside" ] || return 0
-	log "$beside_name: waiting for its end"
-	wait "$beside" || status=$?
-	beside=''
-	count_machine "$beside_name" "$status" $((SECONDS - beside_started))
+# chosen HOW...: the machines of those kinds that were asked for, a line each, with only the tests that were named unless the
+# whole part was.
+chosen() {
+	local entry kernel name limit how tests some t
+	for entry in "${machines[@]}"; do
+		IFS=: read -r kernel name limit how tests <<<"$entry"
+		case " $* " in *" ${how:-free} "*) ;; *) continue ;; esac
+		read -ra tests <<<"$tests"
+		wanted "$kernel" "${tests[@]}" || continue
+		if [ ${#only[@]} -gt 0 ] && ! wanted "$kernel"; then
+			some=()
+			for t in "${tests[@]}"; do if wanted "$t"; then some+=("$t"); fi; done
+			tests=("${some[@]}")
+		fi
+		echo "$kernel $name $limit ${how:-free} ${tests[*]}"
+	done
+}
+
+# start_lane: the machines that count instructions, one after the other in the background; what they need is built.
+start_lane() {
+	local entry
+	mapfile -t entries < <(chosen icount icount2)
+	: >"$logs/lane"
+	[ ${#entries[@]} -gt 0 ] || return 0
+	log "beside the rest: $(printf '%s\n' "${entries[@]}" | awk '{ printf "%s-%s ", $1, $2 }')"
+	(
+		for entry in "${entries[@]}"; do
+			read -ra words <<<"$entry"
+			started=$SECONDS status=0
+			boot "${words[@]}" >"$logs/${words[0]}-${words[1]}.log" 2>&1 </dev/null || status=$?
+			echo "${words[0]}-${words[1]} $status $((SECONDS - started))" >>"$logs/lane"
+		done
+	) &
+	lane=$!
+}
+
+# await_lane: waits for them, and counts.
+await_lane() {
+	local name status seconds
+	[ -n "$lane" ] || return 0
+	log "waiting for the machines beside the rest"
+	wait "$lane" || true
+	lane=''
+	while read -r name status seconds; do count_machine "$name" "$status" "$seconds"; done <"$logs/lane"
+	if [ "$(wc -l <"$logs/lane")" != ${#entries[@]} ]; then
+		failed=$((failed + 1)) broken+=("machines beside the rest")
+	fi
 }
 
 # syntax: all scripts of the project.
 syntax() {
 	local file
-	for file in scripts/*.sh tests/*.sh tests/vm/*.sh .ci/*.sh; do
+	for file in scripts/*.sh tests/*.sh tests/vm/*.sh tests/vm/*/*.sh .ci/*.sh; do
 		[ ! -f "$file" ] || bash -n "$file" || return
 	done
 	for file in scripts/*.py tests/*.py; do
@@ -202,6 +235,14 @@ main() {
 	scripts/root.sh
 	scripts/kernel.sh
 
+	mkdir -p "$logs"
+	grep -rhoE 'kunit_tests\(nrs_[a-z0-9_]+' rust --include='*.rs' | cut -d'(' -f2 | sort -u >"$logs/suites"
+	# What the machines run that is not in the system.
+	if [ -n "$(chosen free icount icount2)" ]; then check "tools: build" scripts/build-tools.sh; fi
+	if [ -n "$(chosen icount icount2)" ]; then
+		check "module: build for the stock kernel" scripts/build-module.sh stock
+		start_lane
+	fi
 	if wanted host; then
 		check "host: cargo fmt" scripts/in-root.sh cargo fmt --manifest-path rust/host/Cargo.toml --all -- --check
 		check "host: rustfmt of the module" scripts/in-root.sh rustfmt --edition 2021 --check rust/nrs.rs
@@ -211,31 +252,20 @@ main() {
 	if wanted module; then
 		for kernel in stock debug; do
 			check "module: clippy for the $kernel kernel" scripts/build-module.sh "$kernel" --clippy
-			check "module: build for the $kernel kernel" scripts/build-module.sh "$kernel"
 		done
+		check "module: build for the debug kernel" scripts/build-module.sh debug
 	fi
 	if wanted scripts; then
 		check "scripts: log-check.sh --self-test" scripts/log-check.sh --self-test
 		check "scripts: syntax" syntax
+		check "scripts: helpers of the tests" tests/lib.sh
+		check "scripts: compare.sh --check" scripts/compare.sh --check
 	fi
-	# What the machines run that is not in the system.
-	if wanted stock debug chardev timeouts-user tbf-user fair-churn order-dm order-user health robin; then check "tools: build" scripts/build-tools.sh; fi
-	grep -rhoE 'kunit_tests\(nrs_[a-z0-9_]+' rust --include='*.rs' | cut -d'(' -f2 | sort -u >"$logs/suites"
 	for round in $(seq "$rounds"); do
 		[ "$rounds" = 1 ] || log "round $round of $rounds"
-		for entry in "${machines[@]}"; do
-			IFS=: read -r kernel name limit how tests <<<"$entry"
-			read -ra tests <<<"$tests"
-			wanted "$kernel" "${tests[@]}" || continue
-			# Only the tests that were named, unless the whole part was.
-			if [ ${#only[@]} -gt 0 ] && ! wanted "$kernel"; then
-				chosen=()
-				for t in "${tests[@]}"; do if wanted "$t"; then chosen+=("$t"); fi; done
-				tests=("${chosen[@]}")
-			fi
-			machine "$kernel" "$name" "$limit" "$how" "${tests[@]}"
-		done
-		await_beside
+		[ "$round" = 1 ] || start_lane
+		while read -ra words <&3; do machine "${words[@]}"; done 3< <(chosen free)
+		await_lane
 	done
 
 	[ ${#broken[@]} = 0 ] || { log "failed:" && printf '  %s\n' "${broken[@]}" >&2; }

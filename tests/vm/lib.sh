@@ -85,6 +85,16 @@ sectors() {
 	blockdev --getsz "$1"
 }
 
+# reads_in FILE DEVICE: how many requests a cgroup whose io.stat that is has read from DEVICE (MAJOR:MINOR), in $reads. No process is
+# started for it. A device that the group has only just begun to use has a line without numbers.
+reads_in() {
+	local dev rios _
+	reads=0
+	while read -r dev _ _ rios _; do
+		[ "$dev" != "$2" ] || [ -z "$rios" ] || reads=${rios#rios=}
+	done <"$1"
+}
+
 # expect_errno ERRNO FILE TEXT: writing TEXT to FILE must fail with ERRNO (its name, such as EINVAL).
 expect_errno() {
 	local said text

@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# usage: scripts/fuzz.sh [TARGET|all] [SECONDS]
+#
+# Fuzzes TARGET (all of them without one), each for SECONDS (60), with libFuzzer in the toolchain root. The targets and
+# what must hold in each are in rust/host/fuzz. What finds something new is kept in build/fuzz/corpus/TARGET and used
+# the next time; rust/host/fuzz/corpus is read only. Prints a line for each target: executions, executions/s, coverage.
+#
+# When something does not hold, the input is in build/fuzz/TARGET, the other targets still run, and the exit status is 1.
+# To see it again: scripts/fuzz.sh TARGET FILE.
+#
+#   --list    the names of the targets
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+case ${1:-} in --help | -h) usage && exit ;; esac
+fuzz=$NRS_TOP/rust/host/fuzz
+input=
+[ ! -f "${2:-}" ] || input=$(realpath "$2")
+# Later versions want a newer compiler.
+version=0.12.0
+
+targets=$(sed -n 's/^name = "\(.*\)"/\1/p' "$fuzz/Cargo.toml" | grep -v '^nrs-fuzz$')
+if [ "${1:-}" = --list ]; then
+	echo "$targets" && exit
+fi
+if [ "${1:-all}" != all ]; then
+	grep -qx -- "$1" <<<"$targets" || die "no target $1; there are: ${targets//$'\n'/ }"
+	targets=$1
+fi
+if [ -z "${NRS_IN_ROOT:-}" ]; then
+	"$NRS_SCRIPTS/root.sh"
+	exec "$NRS_SCRIPTS/in-root.sh" "$0" "$@"
+fi
+
+export PATH=$PATH:$CARGO_HOME/bin
+if [ "$(cargo fuzz --version 2>/dev/null)" != "cargo-fuzz $version" ]; then
+	cargo install --quiet cargo-fuzz --version "$version" --locked
+fi
+out=$NRS_TOP/build/fuzz
+mkdir -p "$out"
+cd "$fuzz"
+# There is no unsafe code that a sanitizer would look at, and a stable compiler has none.
+run() {
+	cargo fuzz run --fuzz-dir "$fuzz" --target-dir "$out/target" --sanitizer none "$@"
+}
+cargo fuzz build --fuzz-dir "$fuzz" --target-dir "$out/target" --sanitizer none 2>"$out/build.log" || {
+	cat "$out/build.log" >&2
+	die "the targets do not build"
+}
+
+if [ -n "$input" ]; then
+	run "$targets" "$input"
+	exit
+fi
+seconds=${2:-60}
+case $seconds in *[!0-9]* | '') die "SECONDS is a number or a file: $seconds" ;; esac
+status=0
+for target in $targets; do
+	mkdir -p "$out/corpus/$target" "$out/$target"
+	words=dictionaries/$target.dict
+	[ -f "$words" ] || words=
+	log=$out/$target.log
+	if run "$target" "$out/corpus/$target" "corpus/$target" -- -max_total_time="$seconds" -max_len=4096 -timeout=10 \
+		-rss_limit_mb=1024 -print_final_stats=1 -artifact_prefix="$out/$target/" ${words:+-dict="$words"} >"$log" 2>&1; then
+		verdict=holds
+	else
+		verdict="FAILED, see $log" status=1
+	fi
+	stat() { sed -n "s/^stat::$1: *//p" "$log" | tail -n 1; }
+	covered=$(grep -o ' cov: [0-9]*' "$log" | tail -n 1) || covered=
+	printf '%-14s %10s executions %8s /s %9s  %s\n' "$target" "$(stat number_of_executed_units)" \
+		"$(stat average_exec_per_sec)" "${covered# }" "$verdict"
+done
+exit "$status"

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# usage: scripts/sim.sh [ARG...]
+#        scripts/sim.sh --all [ARG...]
+#
+# Builds the simulator, build/sim/nrs-sim, and runs it with ARGs (Documentation/simulator.md); without ARGs, it shows its
+# help. With --all, runs each study with ARGs (--seeds N, --quick) and puts tables, JSON and pictures in build/sim/results.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+case ${1:-} in -h) usage && exit ;; esac
+if [ -z "${NRS_IN_ROOT:-}" ]; then
+	"$NRS_SCRIPTS/root.sh"
+	exec "$NRS_SCRIPTS/in-root.sh" "$0" "$@"
+fi
+
+dir=$NRS_TOP/build/sim
+mkdir -p "$dir"
+cargo build --quiet --release --locked --manifest-path "$NRS_TOP/rust/host/Cargo.toml" --package nrs-sim --bins \
+	--target-dir "$dir/target"
+cp "$dir/target/release/nrs-sim" "$dir/nrs-sim.tmp"
+mv "$dir/nrs-sim.tmp" "$dir/nrs-sim"
+
+if [ "${1:-}" != --all ]; then
+	[ $# -gt 0 ] || set -- --help
+	exec "$dir/nrs-sim" "$@"
+fi
+shift
+results=$dir/results
+mkdir -p "$results"
+"$dir/nrs-sim" events | tee "$results/events.txt"
+for study in $("$dir/nrs-sim" study --list); do
+	printf '\n## %s\n\n' "$study"
+	"$dir/nrs-sim" study "$study" --out "$results" "$@"
+done
+log "results: $results"

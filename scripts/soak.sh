@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# usage: scripts/soak.sh [--minutes N] [--kernel debug|stock] [--seed N]
+#
+# Everything at once in a virtual machine, for N minutes (default 10, on the debug kernel; starting and checking at the end
+# take a few more): loads that check all that they read, while policies, rules, plans and devices change, programs come, crash
+# and go, wrong calls of every kind arrive, and allocations fail. Prints what was done and what the answers were, and
+# keeps it in build/soak/soak.md. Status 0: nothing lost, nothing wrong, no line of trouble in the kernel's log, no leak, no
+# answer that no document allows. The same seed draws the same calls; what they meet differs from run to run.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+minutes=10 kernel=debug seed=1
+while [ $# -gt 0 ]; do
+	case $1 in
+	--help | -h) usage && exit ;;
+	--minutes) minutes=$2 && shift ;;
+	--kernel) kernel=$2 && shift ;;
+	--seed) seed=$2 && shift ;;
+	*) die "unknown argument '$1', see --help" ;;
+	esac
+	shift
+done
+[[ $minutes =~ ^[0-9]+(\.[0-9])?$ ]] || die "--minutes: a number"
+[[ $seed =~ ^[0-9]+$ ]] || die "--seed: a number"
+[ "$kernel" = stock ] || [ "$kernel" = debug ] || die "--kernel: stock or debug"
+seconds=$(awk -v m="$minutes" 'BEGIN { printf "%d", m * 60 }')
+
+"$NRS_SCRIPTS/build-module.sh" "$kernel"
+"$NRS_SCRIPTS/build-tools.sh"
+results=$NRS_TOP/build/soak
+name=soak-$kernel-$seed
+mkdir -p "$results"
+files=()
+for tool in nrs-load nrs-storm; do files+=(--file "$NRS_TOP/build/tools/$tool:/bin/$tool"); done
+status=0
+"$NRS_SCRIPTS/vm.sh" --kernel "$kernel" --name "$name" --timeout $((seconds + 1500)) "${files[@]}" -- soak.sh "$seconds" "$seed" || status=$?
+
+out=$NRS_TOP/build/vm/$name
+splats=$(wc -l <"$out/trouble" 2>/dev/null || echo unknown)
+# Looked for when the machine has come to its end.
+leaks='not looked for'
+if [ "$kernel" = debug ] && [ -f "$out/status" ]; then leaks=$(grep -c '^unreferenced object' "$out/kmemleak" 2>/dev/null || true); fi
+{
+	cat "$out/out/soak.md" 2>/dev/null || echo "The machine came to no end: status $status."
+	echo
+	echo "Lines of trouble in the kernel's log: $splats. Leaks: ${leaks:-0}. Status: $status."
+} >"$results/soak.md"
+cp "$results/soak.md" "$results/$name.md"
+tail -n 1 "$results/soak.md"
+log "soak: the tables are in build/soak/soak.md"
+exit "$status"

@@ -1,0 +1,191 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0-only
+# The loads of a soak: each checks all that it does, again and again. Sourced by soak.sh.
+
+# checksums NAME UID: writes of mixed sizes by that user to its own device, each block with a checksum, read back and
+# compared; what was written last stays for the end.
+checksums() {
+	begin "fio-$1" $((seed + $2))
+	local round=0 size jobs=()
+	while on; do
+		round=$((round + 1)) size=$((2 + RANDOM % 7))
+		jobs=(--randseed=$((seed * 1000 + round)) --size=${size}m --bssplit=$([ $((RANDOM % 2)) = 0 ] && echo 4k/60:16k/20:64k/20 || echo 4k/30:256k/70)
+			--iodepth=$((1 + RANDOM % 16)))
+		if ! sums "$1" "$2" "${jobs[@]}" >"$work/fio-$1"; then
+			find_out "fio: $(tail -n 4 "$work/fio-$1" | cut -c1-400)"
+			break
+		fi
+		add 1 'fio run'
+		add $(($(terse "$work/fio-$1" 47) * 1024)) 'fio bytes written'
+		add $(($(terse "$work/fio-$1" 6) * 1024)) 'fio bytes verified'
+		put
+		echo "${jobs[@]}" >"$work/last-$1"
+	done
+}
+
+# sums NAME UID OPTION...: a run of fio with checksums.
+sums() {
+	local name=$1 uid=$2
+	shift 2
+	setpriv --reuid "$uid" --clear-groups fio --filename="/dev/mapper/$name" --rw=randwrite --direct=1 --ioengine=libaio --verify=crc32c \
+		--verify_fatal=1 --do_verify=1 --verify_state_save=0 --minimal --group_reporting --name="$name" "$@" 2>&1
+}
+
+# sums_again NAME UID: everything that was written last is read once more.
+sums_again() {
+	begin "again-$1" 1
+	local jobs
+	[ -s "$work/last-$1" ] || fail "$1 has written nothing"
+	read -ra jobs <"$work/last-$1"
+	sums "$1" "$2" "${jobs[@]}" --verify_only=1 >"$work/fio-$1" || find_out "fio at the end: $(tail -n 4 "$work/fio-$1" | cut -c1-400)"
+	add $(($(terse "$work/fio-$1" 6) * 1024)) 'fio bytes compared at the end'
+	put
+}
+
+# reads NAME UID OPTION...: reads without end; this process becomes fio, so that killing it kills all of it.
+reads() {
+	local name=$1 uid=$2
+	shift 2
+	exec setpriv --reuid "$uid" --clear-groups fio --filename="/dev/mapper/$name" --rw=randread --bs=4k --direct=1 --ioengine=libaio \
+		--norandommap --minimal --thread --time_based --runtime=1000000 --name="$name" "$@"
+}
+
+# small: makes this process and its children users of the small group.
+small() {
+	echo "$BASHPID" >/sys/fs/cgroup/testsoak/cgroup.procs
+}
+
+# lines N: that many lines of text from chance, without a process.
+lines() {
+	local i
+	for ((i = 0; i < $1; i++)); do echo "$i $RANDOM $RANDOM and $((RANDOM * RANDOM)) of $me"; done
+}
+
+# step COMMAND...: one that must succeed; what it says goes to $said.
+step() {
+	if said=$("$@" 2>&1); then return 0; fi
+	find_out "$*: $(tail -n 5 <<<"$said")"
+	return 1
+}
+
+# commits: repositories with a few commits of generated files, packed and checked.
+commits() {
+	begin git $((seed + 21))
+	small
+	local dir=/mnt/soak/git round n git=(git -c user.name=soak -c user.email=soak@example.org -c gc.auto=0 -c maintenance.auto=false -C /mnt/soak/git) objects
+	export GIT_CONFIG_NOSYSTEM=1
+	while on; do
+		rm -rf $dir
+		mkdir $dir
+		step "${git[@]}" init -q -b main || return 0
+		n=$((2 + RANDOM % 4))
+		for ((round = 0; round < n; round++)); do
+			mkdir -p "$dir/d$((round % 2))"
+			lines $((50 + RANDOM % 200)) >"$dir/d$((round % 2))/f$((RANDOM % 4))"
+			lines 20 >>$dir/log
+			step "${git[@]}" add -A || return 0
+			step "${git[@]}" commit -q -m "round $round" || return 0
+			add 1 'git commit'
+			put
+		done
+		step "${git[@]}" gc -q --prune=now || return 0
+		step "${git[@]}" fsck --full --strict --no-progress || return 0
+		[ -z "$said" ] || find_out "git fsck: $said"
+		step "${git[@]}" rev-list --count HEAD || return 0
+		[ "$said" = "$n" ] || find_out "git: $said commits, not $n"
+		step "${git[@]}" status --porcelain || return 0
+		[ -z "$said" ] || find_out "git status: $said"
+		objects=$("${git[@]}" rev-list --objects --all | wc -l)
+		add 1 'git gc and fsck'
+		add "$objects" 'git object'
+		put
+	done
+}
+
+# archives: made, extracted, and compared with both what was packed and what was extracted.
+archives() {
+	begin tar $((seed + 22))
+	small
+	local dir=/mnt/soak/tar files
+	while on; do
+		rm -rf $dir
+		mkdir -p $dir/x
+		step tar -C / -cf $dir/a.tar tests etc || return 0
+		step tar -C $dir/x -xf $dir/a.tar || return 0
+		sync -f $dir/a.tar 2>/dev/null || sync
+		# From the device, not from memory.
+		echo 1 >/proc/sys/vm/drop_caches
+		step tar -C / --compare -f $dir/a.tar || return 0
+		step tar -C $dir/x --compare -f $dir/a.tar || return 0
+		files=$(tar -tf $dir/a.tar | wc -l)
+		add 1 'tar archive'
+		add "$files" 'tar file'
+		put
+	done
+}
+
+# rows: transactions of which some are rolled back, in a database that is checked after each few.
+rows() {
+	begin sqlite $((seed + 23))
+	small
+	local dir=/mnt/soak/sqlite db n=0 more round mode
+	mkdir $dir
+	db=$dir/db
+	step sqlite3 $db 'create table t (a integer, b integer, c text); create index i on t (b);' || return 0
+	while on; do
+		mode=$([ $((RANDOM % 2)) = 0 ] && echo wal || echo delete)
+		for ((round = 0; round < 3; round++)); do
+			more=$((20 + RANDOM % 200))
+			# What is rolled back counts for nothing.
+			step sqlite3 $db ".timeout 60000" "pragma journal_mode=$mode;" "begin; delete from t; rollback;" \
+				"begin; with recursive s(x) as (select 1 union all select x + 1 from s where x < $more)
+				insert into t select x + $n, (x + $n) * 7919 % 1000003, hex(randomblob(100)) from s; commit;" || return 0
+			n=$((n + more))
+			add 1 'sqlite transaction'
+		done
+		step sqlite3 $db "pragma integrity_check; select count(*), count(*) filter (where b <> a * 7919 % 1000003 or length(c) <> 200) from t;" || return 0
+		[ "$said" = "ok"$'\n'"$n|0" ] || find_out "sqlite: '$said', not $n rows"
+		add "$n" 'sqlite row'
+		put
+		if [ "$n" -gt 5000 ]; then
+			step sqlite3 $db "delete from t; vacuum;" || return 0
+			n=0
+		fi
+	done
+}
+
+# servers: programs on /dev/nrs with many clients; some are killed, of the others all requests are served.
+servers() {
+	begin server $((seed + 24))
+	local pid out=$work/server submitted served args status
+	while on; do
+		args=(--service user --seconds $((1 + RANDOM % 3)) --busy $((RANDOM % 3000)) --drain
+			--client "name=deep,nid=10.0.0.1@tcp,uid=1001,jobid=deep,depth=$((1 + RANDOM % 32)),opcode=ost_write,size=1048576,object=7,offset=seq"
+			--client "name=many%,nid=10.0.1.1@tcp,uid=1002,jobid=job.%,count=10,rate=20,stream=3,opcode=ost_read,size=65536"
+			--client "name=fast,nid=10.0.2.1@tcp,uid=1003,jobid=fast,rate=50,priority=high")
+		[ $((RANDOM % 3)) != 0 ] || args+=(--queue-all)
+		[ $((RANDOM % 3)) != 0 ] || args+=(--credits --promote 10)
+		nrs-load "${args[@]}" >$out 2>&1 &
+		pid=$!
+		if [ $((RANDOM % 3)) = 0 ]; then
+			pause 300 2500
+			kill -KILL $pid 2>/dev/null || true
+			wait $pid 2>/dev/null || true
+			add 1 'server killed'
+		else
+			status=0
+			wait $pid || status=$?
+			submitted=$(awk '$1 == "\"submitted\":" { n += $2 } END { print n + 0 }' $out)
+			# That of all; each client has its own, further in.
+			served=$(awk '/^  "served":/ { print $2 + 0 }' $out)
+			if [ $status != 0 ] || [ "$submitted" != "$served" ]; then
+				find_out "nrs-load: status $status, $served of $submitted served; $(tail -n 3 $out | cut -c1-300)"
+			fi
+			add 1 'server run'
+			add "$submitted" 'server submitted'
+			add "$served" 'server served'
+		fi
+		put
+		pause 100 500
+	done
+}

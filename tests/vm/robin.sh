@@ -64,6 +64,8 @@ fifo() {
 away() {
 	three crrn
 	dm suspend --nolockfs c
+	# A suspend sends down what all clients have queued, eight times as much of a: until that is done the disk decides.
+	wait_for 10 "awk '{ exit !(\$1 + \$2 <= 8) }' /sys/block/nb0/inflight" || fail "at the disk: $(cat /sys/block/nb0/inflight)"
 	gather 2 ended
 	[ "${got[2]}" = 0 ] && within 8 "${got[0]}" "${got[1]}" || fail "without c: ${got[*]}"
 	local two=$((got[0] + got[1]))

@@ -17,10 +17,13 @@
 //! Should the first client come while `rmdir` or `mkdir` runs, there is no pin; a directory that is removed
 //! then leaves a service that goes with its last client.
 //!
+//! The node `/dev/nrs-control` reaches the same tunables ([`node`]).
+//!
 //! Module parameters are in `sys/params.c`.
 //!
 //! # Lock order
 //!
+//! 0. the mutex of an open file of the node ([`node`])
 //! 1. configfs: the inode lock of `nrs/`, then the subsystem's mutex
 //! 2. the mutex of a rule's directory ([`configfs::rules`])
 //! 3. the mutex of a service's directory ([`configfs::Directory`])
@@ -31,6 +34,7 @@
 
 pub(crate) mod configfs;
 pub(crate) mod debugfs;
+pub(crate) mod node;
 
 use kernel::{
     configfs::Subsystem,

@@ -32,7 +32,7 @@
 //!
 //! Timeouts have locks of their own, with nothing else taken inside: a history's, then that of the terms
 //! ([`timeouts`]); a client's alarm ([`client::deadlines`]). A herald's mutex is taken before 3
-//! ([`client::herald`]).
+//! ([`client::herald`]). The mutex of those who listen for reasons is taken last of all mutexes ([`reasons`]).
 //!
 //! Locks from 3 on, and those of timeouts, are spinlocks taken with interrupts off, because requests end in interrupts. Nothing is
 //! submitted, freed, printed or woken under them.
@@ -56,6 +56,7 @@ pub(crate) mod cpt;
 pub(crate) mod dispatch;
 pub(crate) mod partition;
 pub(crate) mod partitions;
+pub(crate) mod reasons;
 pub(crate) mod registry;
 pub(crate) mod roster;
 pub(crate) mod service;
@@ -70,11 +71,9 @@ use kernel::prelude::*;
 
 use crate::sched::error::{Code, Error as Refusal};
 
-/// The errno of a refusal; its reason goes to the kernel log, at a limited rate.
+/// The errno of a refusal; its reason goes to whoever listens, else to the kernel log ([`reasons`]).
 pub(crate) fn errno(refusal: Refusal) -> Error {
-    if crate::sys::misc::may_print() {
-        pr_info!("refused: {}\n", refusal.reason);
-    }
+    reasons::tell(reasons::Reason::Plain(refusal.reason), None);
     errno_of(refusal.code)
 }
 

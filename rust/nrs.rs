@@ -26,7 +26,9 @@ module! {
 struct Nrs {
     _chardev: sys::chardev::Registration<frontend::chardev::Handle>,
     _dm: sys::dm::Registration<frontend::dm::Device>,
+    _node: sys::chardev::Registration<control::node::Node>,
     _control: control::Control,
+    _reasons: sys::global::Installed<core::reasons::Listeners>,
     _registry: sys::global::Installed<core::registry::Registry>,
     _queue: sys::queue::WorkQueue,
     _rcu: sys::rcu::Barrier,
@@ -37,14 +39,18 @@ impl kernel::Module for Nrs {
         let rcu = sys::rcu::Barrier;
         let queue = sys::queue::WorkQueue::new()?;
         let registry = core::registry::init()?;
+        let reasons = core::reasons::init()?;
         let control = control::Control::new()?;
         let dm = sys::dm::Registration::new(module)?;
+        let node = sys::chardev::Registration::new()?;
         let chardev = sys::chardev::Registration::new()?;
         pr_info!("loaded\n");
         Ok(Self {
             _chardev: chardev,
             _dm: dm,
+            _node: node,
             _control: control,
+            _reasons: reasons,
             _registry: registry,
             _queue: queue,
             _rcu: rcu,

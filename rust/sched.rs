@@ -42,6 +42,7 @@
 pub(crate) mod attr;
 pub(crate) mod bucket;
 pub(crate) mod class;
+pub(crate) mod control;
 pub(crate) mod credits;
 pub(crate) mod error;
 pub(crate) mod exchange;
@@ -55,6 +56,7 @@ pub(crate) mod leftist;
 pub(crate) mod mem;
 pub(crate) mod nid;
 pub(crate) mod order;
+pub(crate) mod parameters;
 pub(crate) mod policy;
 pub(crate) mod qbm;
 pub(crate) mod ranges;

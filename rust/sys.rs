@@ -16,6 +16,8 @@
 //! | [`debugfs`] | files that keep the module loaded while they are open |
 //! | [`configfs`] | directories that are kept while they are in use |
 //! | [`params`] | module parameters |
+//! | [`text`] | texts that are made whole, and bounded |
+//! | [`trace`] | tracepoints |
 //! | [`misc`] | the clock, CPUs, plugs, allocation scopes |
 
 pub(crate) mod atomic;
@@ -30,4 +32,6 @@ pub(crate) mod params;
 pub(crate) mod queue;
 pub(crate) mod rcu;
 pub(crate) mod task;
+pub(crate) mod text;
 pub(crate) mod timer;
+pub(crate) mod trace;

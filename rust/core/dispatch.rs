@@ -30,6 +30,7 @@
 
 use kernel::{
     prelude::*,
+    str::CString,
     sync::{Arc, SetOnce},
 };
 
@@ -102,6 +103,8 @@ impl Next {
 
 /// The slots of a service, its targets, and who waits.
 pub(crate) struct Dispatch {
+    /// The name of the service, if it has one.
+    label: Option<CString>,
     pool: Word,
     configured: Word,
     limit: Word,
@@ -122,10 +125,11 @@ pub(crate) struct Dispatch {
 }
 
 impl Dispatch {
-    /// A pool of `slots` slots for `partitions` partitions, without targets.
-    pub(crate) fn new(slots: u32, partitions: u16) -> Self {
+    /// A pool of `slots` slots for `partitions` partitions, without targets, of the service called `label`.
+    pub(crate) fn new(label: Option<CString>, slots: u32, partitions: u16) -> Self {
         let slots = slots.clamp(1, SLOTS_MAX);
         Self {
+            label,
             pool: Word::new(Pool::EMPTY.bits()),
             configured: Word::new(slots.into()),
             limit: Word::new(slots.into()),
@@ -139,6 +143,12 @@ impl Dispatch {
             unparked: Hint::new(0),
             targets: [const { SetOnce::new() }; TARGETS_MAX],
         }
+    }
+
+    /// The name of the service; empty if it has none.
+    pub(crate) fn label(&self) -> &str {
+        let label = self.label.as_ref();
+        label.and_then(|label| label.to_str().ok()).unwrap_or("")
     }
 
     /// Slots as configured.

@@ -38,16 +38,19 @@ use crate::{
         node::{Account, Held},
         rcu::RcuBox,
         timer::{Expire, Timed},
+        trace,
     },
 };
 
 mod arrive;
 mod lane;
 mod order;
+mod watch;
 
 pub(crate) use arrive::Went;
 pub(crate) use lane::Ident;
 use lane::Lane;
+use watch::By;
 
 /// The part of a policy in the kernel.
 pub(crate) type KernelPart = AnyPart<Held>;
@@ -528,6 +531,10 @@ impl Timed<Partition> {
             Get::Empty => return false,
             Get::Throttled { until } => {
                 lane.until = until;
+                drop(guard);
+                if trace::throttle_is_on() {
+                    self.watch_throttle(inner, priority, now, until);
+                }
                 return false;
             }
         };
@@ -548,6 +555,10 @@ impl Timed<Partition> {
         }
         held.account_mut().ticket = Some(ticket);
         held.note_wait(now);
+        if trace::follows() {
+            let by = By::Instance(ticket.instance());
+            self.watch_dispatch(inner, &mut held, now, by, true, !force);
+        }
         let index = held.account().target;
         if let Some(target) = self.dispatch.target(index) {
             if target.place(held, &self.dispatch, force) {

@@ -71,6 +71,38 @@ pub(crate) fn init() -> Result<Installed<Registry>> {
     )?)
 }
 
+/// All services.
+///
+/// # Errors
+///
+/// `ENOMEM`; `ENODEV`: the module is going.
+pub(crate) fn services() -> Result<KVec<Arc<Service>>> {
+    let registry = registry()?;
+    let mut services = KVec::new();
+    let entries = registry.entries.lock();
+    services.reserve(entries.len(), GFP_KERNEL)?;
+    for entry in entries.iter() {
+        services.push(entry.service.clone(), GFP_KERNEL)?;
+    }
+    drop(entries);
+    Ok(services)
+}
+
+/// The service called `name`.
+///
+/// # Errors
+///
+/// `ENODEV`: there is none.
+pub(crate) fn named(name: &str) -> Result<Arc<Service>> {
+    let registry = registry()?;
+    let entries = registry.entries.lock();
+    entries
+        .iter()
+        .find(|entry| entry.service.name() == name)
+        .map(|entry| entry.service.clone())
+        .ok_or(ENODEV)
+}
+
 /// Sets who learns of services; once.
 ///
 /// # Errors

@@ -46,6 +46,7 @@ use crate::{
         node::{Account, Held},
         params,
         timer::Timed,
+        trace,
     },
 };
 
@@ -164,7 +165,11 @@ impl Service {
                 *policy = max;
             }
         }
-        let dispatch = Arc::new(Dispatch::new(params::default_slots(), count), GFP_KERNEL)?;
+        let label = Some(CString::try_from(name)?);
+        let dispatch = Arc::new(
+            Dispatch::new(label, params::default_slots(), count),
+            GFP_KERNEL,
+        )?;
         let buffer_max = BufferMax::default().get();
         let concurrency = Concurrency::new(dispatch.limit(), buffer_max)?;
         let records = records_each(buffer_max, count.into());
@@ -379,9 +384,12 @@ impl Service {
         }
     }
 
-    /// Takes back what a request to `target` used, and decides what its slot is used for next. Any
-    /// context.
-    pub(crate) fn complete(&self, account: &Account, cost: Cost, target: &Target) {
+    /// Takes back what a request to `target` used, and decides what its slot is used for next; `error` is how it
+    /// failed, 0 if it did not. Any context.
+    pub(crate) fn complete(&self, account: &Account, cost: Cost, target: &Target, error: i32) {
+        if trace::complete_is_on() {
+            self.watch_end(account, cost, error);
+        }
         let dispatch = &*self.dispatch;
         if account.placed {
             target.put();
@@ -392,6 +400,27 @@ impl Service {
         if account.ticket.is_some() || account.record.is_some() || !dispatch.is_calm() {
             self.proceed(account, cost);
         }
+    }
+
+    /// Tells the tracepoint of the end of a request.
+    #[cold]
+    #[inline(never)]
+    fn watch_end(&self, account: &Account, cost: Cost, error: i32) {
+        let Some(id) = account.life.id() else {
+            return;
+        };
+        trace::complete(&trace::Complete {
+            head: trace::Head {
+                service: self.name(),
+                policy: "",
+                cpt: account.home,
+                priority: account.priority,
+            },
+            id,
+            bytes: cost.bytes,
+            service_ns: account.life.since(misc::now()),
+            error,
+        });
     }
 
     /// Counts the end of a request that was queued or recorded, and decides more requests.

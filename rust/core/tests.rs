@@ -64,7 +64,7 @@ enum Came {
 impl Bench {
     /// With `slots` slots.
     fn new(slots: u32) -> Result<Self> {
-        let dispatch = Arc::new(Dispatch::new(slots, 1), GFP_KERNEL)?;
+        let dispatch = Arc::new(Dispatch::new(None, slots, 1), GFP_KERNEL)?;
         let target = dispatch.attach(1, 0)?;
         let published = Arc::new(Published::new(), GFP_KERNEL)?;
         let fifo = config(Kind::Fifo)?;
@@ -209,7 +209,7 @@ mod life {
     #[test]
     fn partitions_have_turns() {
         let (idle, ready) = (Mark::default(), mark(false));
-        let dispatch = Dispatch::new(2, 3);
+        let dispatch = Dispatch::new(None, 2, 3);
         let nobody = dispatch.next(0);
         dispatch.mark(2, idle, ready);
         let alone = dispatch.next(0);
@@ -244,7 +244,7 @@ mod life {
 
     #[test]
     fn parked_targets_have_turns() {
-        let dispatch = Dispatch::new(2, 1);
+        let dispatch = Dispatch::new(None, 2, 1);
         let pairs = [0b11, 0b11, 0b11, 0b100, 0b11, 1 << 63, 0b1001];
         let firsts = pairs.map(|parked| dispatch.first_parked(parked));
         assert!(firsts == [0, 1, 0, 2, 0, 63, 0]);
@@ -263,7 +263,7 @@ mod life {
             (64, &[0, 0, 0], 64, 61),
         ];
         for (slots, depths, limit, share) in cases {
-            let dispatch = Dispatch::new(slots, 1);
+            let dispatch = Dispatch::new(None, slots, 1);
             for (number, depth) in (1..).zip(depths) {
                 dispatch.attach(number, *depth)?;
             }

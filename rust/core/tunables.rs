@@ -20,6 +20,7 @@ use crate::sched::{
     error::Result as Refusable,
     health::Factor,
     order::{Level, PopWindow},
+    parameters::{self, Parameter, PARAMETERS},
     policy::{
         crrn, delay,
         fairshare::params::{
@@ -67,9 +68,16 @@ pub(crate) struct Tunable {
 }
 
 impl Tunable {
+    /// The parameter `name` of the table, which says whether it has to have these; evaluated when the module is
+    /// compiled.
     const fn new(name: &'static CStr, show: Option<Show>, store: Option<Store>) -> Self {
+        let Some(parameter) = parameters::find(name.to_bytes()) else {
+            panic!("not in the table of parameters")
+        };
+        assert!(parameter.access.reads() == show.is_some());
+        assert!(parameter.access.writes() == store.is_some());
         Self {
-            name,
+            name: parameter.name,
             show,
             store,
             most: COMMAND_MAX,
@@ -169,8 +177,8 @@ macro_rules! own {
     };
 }
 
-/// All tunables, in the order in which they are shown.
-pub(crate) static TUNABLES: [Tunable; 67] = [
+/// All tunables, those of [`PARAMETERS`] in the same order.
+pub(crate) static TUNABLES: [Tunable; PARAMETERS.len()] = [
     Tunable::both(
         c"nrs_policies",
         |service, out| service.write_policies(out),
@@ -428,15 +436,29 @@ pub(crate) static TUNABLES: [Tunable; 67] = [
     Tunable::shown(c"clients", |service, out| service.write_clients(out)),
 ];
 
+// Each line of the table is here once, at its place.
+const _: () = {
+    let (mut tunables, mut parameters): (&[Tunable], &[Parameter]) = (&TUNABLES, &PARAMETERS);
+    while let ([tunable, others @ ..], [parameter, rest @ ..]) = (tunables, parameters) {
+        assert!(parameter.is(tunable.name.to_bytes()));
+        (tunables, parameters) = (others, rest);
+    }
+};
+
 /// Sets the tunable `name` of `service` to `value`.
 ///
 /// # Errors
 ///
 /// - `ENOENT`: there is no such tunable.
 /// - `EACCES`: it cannot be written.
+/// - `E2BIG`: the value has more bytes than the tunable takes.
 /// - What the tunable says of the value, mostly `EINVAL`.
 pub(crate) fn command(service: &Service, name: &str, value: &str) -> Result {
-    let store = find(name)?.store.ok_or(EACCES)?;
+    let tunable = find(name)?;
+    let store = tunable.store.ok_or(EACCES)?;
+    if value.len() > tunable.most {
+        return Err(E2BIG);
+    }
     store(service, value)
 }
 

@@ -42,6 +42,7 @@ use crate::{
     sys::{
         misc, queue,
         timer::{Expire, Timed},
+        trace,
     },
 };
 
@@ -67,6 +68,8 @@ pub(crate) struct Worker {
     published: Arc<Published>,
     bandwidth: Arc<Bandwidth>,
     generation: Atomic<u64>,
+    /// When shares were computed last, ns.
+    computed: Atomic<u64>,
     /// Partitions have turns by their shares; else the same as each other.
     cross_cpt: Atomic<bool>,
     /// What the next run is to do beside what every run does, [`BANDWIDTH`] or [`ALL`].
@@ -106,6 +109,7 @@ impl Worker {
                 published,
                 bandwidth,
                 generation: Atomic::new(0),
+                computed: Atomic::new(0),
                 cross_cpt: Atomic::new(true),
                 due: Atomic::new(ALL),
                 outlines <- new_mutex!([const { Outline::new() }; 2], "nrs_outlines"),
@@ -235,6 +239,12 @@ impl Worker {
     fn publish(&self) -> Result {
         let mut outlines = self.outlines.lock();
         let mut by_part = None;
+        let mut begun = misc::now();
+        let before = self.computed.xchg(begun, ordering::Relaxed);
+        let delta_ms = match before {
+            0 => 0,
+            before => begun.saturating_sub(before) / MS,
+        };
         for (outline, priority) in outlines.iter_mut().zip(Priority::ALL) {
             outline.clear();
             self.gather(outline, priority)?;
@@ -244,7 +254,20 @@ impl Worker {
                 self.published.of(priority).clear();
                 continue;
             }
+            let entities = built.table.len() as u64;
             self.published.of(priority).set(built.table)?;
+            if trace::shares_is_on() {
+                let now = misc::now();
+                trace::shares(&trace::Shares {
+                    service: self.label.to_str().unwrap_or(""),
+                    priority,
+                    entities,
+                    generation,
+                    delta_ms,
+                    took_ns: now.saturating_sub(begun),
+                });
+                begun = now;
+            }
             // Regular requests are what slots are mostly for.
             by_part = by_part.or(Some(built.by_part));
         }

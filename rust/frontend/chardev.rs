@@ -37,7 +37,7 @@ use crate::{
         service::is_name,
     },
     sys::{
-        chardev::{File, BROKEN},
+        chardev::{File, Offset, BROKEN},
         params, task,
         timer::Timed,
     },
@@ -275,7 +275,12 @@ impl File for Handle {
         Ok(KBox::new(handle, GFP_KERNEL_ACCOUNT)?)
     }
 
-    fn read(&self, mut out: UserSliceWriter, nonblocking: bool) -> Result<usize> {
+    fn read(
+        &self,
+        mut out: UserSliceWriter,
+        _offset: &mut Offset,
+        nonblocking: bool,
+    ) -> Result<usize> {
         let session = self.session()?;
         let places = out.len().checked_div(session.record_max()).unwrap_or(0);
         if places == 0 {

@@ -290,14 +290,16 @@ impl Target for Device {
         }
     }
 
-    fn ended(&self, account: &Account, cost: Cost, failed: bool) {
+    fn ended(&self, account: &Account, cost: Cost, error: i32) {
         let client = self.attachment.client();
-        client.count_ended(cost, failed);
+        client.count_ended(cost, error != 0);
         if let Some(deadlines) = client.deadlines() {
             deadlines.leave(account);
         }
         let target = self.attachment.target();
-        self.attachment.service().complete(account, cost, target);
+        self.attachment
+            .service()
+            .complete(account, cost, target, error);
     }
 
     fn presuspend(&self) {

@@ -31,6 +31,9 @@ use kernel::{
 
 pub(crate) mod boxed;
 
+/// A position in what a file is read from.
+pub(crate) type Offset = fs::file::Offset;
+
 /// There is something to read.
 pub(crate) const READABLE: u32 = bindings::POLLIN | 0x40;
 
@@ -46,6 +49,9 @@ pub(crate) trait File: Send + Sync + Sized + 'static {
     const NAME: &'static CStr;
     /// Its permissions, unless user space changes them.
     const MODE: u16;
+    /// Reads go on where the last one ended, or where the caller says, and a write goes back to the start. Else
+    /// there are no positions, and the offset of a read is always 0.
+    const SEEKABLE: bool = false;
 
     /// Opens a file.
     ///
@@ -54,12 +60,12 @@ pub(crate) trait File: Send + Sync + Sized + 'static {
     /// What `open` is to return.
     fn open() -> Result<KBox<Self>>;
 
-    /// Copies to `out`; waits for something to copy unless `nonblocking`.
+    /// Copies to `out` from `offset` on, and moves that; waits for something to copy unless `nonblocking`.
     ///
     /// # Errors
     ///
     /// What `read` is to return.
-    fn read(&self, out: UserSliceWriter, nonblocking: bool) -> Result<usize>;
+    fn read(&self, out: UserSliceWriter, offset: &mut Offset, nonblocking: bool) -> Result<usize>;
 
     /// Takes from `from`; waits for room unless `nonblocking`. Returns the bytes taken.
     ///
@@ -108,7 +114,11 @@ impl<F: File> Table<F> {
         unlocked_ioctl: Some(Self::ioctl),
         #[cfg(CONFIG_COMPAT)]
         compat_ioctl: bindings::compat_ptr_ioctl,
-        llseek: Some(bindings::noop_llseek),
+        llseek: Some(if F::SEEKABLE {
+            bindings::no_seek_end_llseek
+        } else {
+            bindings::noop_llseek
+        }),
         show_fdinfo: Some(Self::show_fdinfo),
         ..pin_init::zeroed()
     };
@@ -139,11 +149,13 @@ impl<F: File> Table<F> {
     ///
     /// Called by the file system only, with a file that is being opened.
     unsafe extern "C" fn open(inode: *mut bindings::inode, file: *mut bindings::file) -> c_int {
-        // SAFETY: Both are valid while the file is being opened. Reads and writes have no common
-        // position, so neither waits for the other.
-        let status = unsafe { bindings::stream_open(inode, file) };
-        if status != 0 {
-            return status;
+        if !F::SEEKABLE {
+            // SAFETY: Both are valid while the file is being opened. Reads and writes have no common
+            // position, so neither waits for the other.
+            let status = unsafe { bindings::stream_open(inode, file) };
+            if status != 0 {
+                return status;
+            }
         }
         match F::open() {
             Ok(this) => {
@@ -170,34 +182,51 @@ impl<F: File> Table<F> {
     ///
     /// # Safety
     ///
-    /// Called by the file system only, with a file that [`Self::open`] opened.
+    /// Called by the file system only, with a file that [`Self::open`] opened and a `pos` that is null or
+    /// valid.
     unsafe extern "C" fn read(
         file: *mut bindings::file,
         buf: *mut c_char,
         len: usize,
-        _pos: *mut bindings::loff_t,
+        pos: *mut bindings::loff_t,
     ) -> isize {
         // SAFETY: The file is open while it is read.
         let (this, nonblocking) = unsafe { (Self::of(file), Self::nonblocking(file)) };
         let out = UserSlice::new(UserPtr::from_ptr(buf.cast()), len).writer();
-        size(this.read(out, nonblocking))
+        let mut start = 0;
+        // SAFETY: If it is not null it is the caller's own.
+        let offset = unsafe { pos.as_mut() }.unwrap_or(&mut start);
+        size(this.read(out, offset, nonblocking))
     }
 
     /// Writes.
     ///
     /// # Safety
     ///
-    /// Called by the file system only, with a file that [`Self::open`] opened.
+    /// Called by the file system only, with a file that [`Self::open`] opened and a `pos` that is null or
+    /// valid.
     unsafe extern "C" fn write(
         file: *mut bindings::file,
         buf: *const c_char,
         len: usize,
-        _pos: *mut bindings::loff_t,
+        pos: *mut bindings::loff_t,
     ) -> isize {
         // SAFETY: The file is open while it is written.
         let (this, nonblocking) = unsafe { (Self::of(file), Self::nonblocking(file)) };
         let from = UserSlice::new(UserPtr::from_ptr(buf.cast_mut().cast()), len).reader();
-        size(this.write(from, nonblocking))
+        let result = this.write(from, nonblocking);
+        if F::SEEKABLE {
+            // The file system takes the position from `pos` only if nothing went wrong.
+            // SAFETY: The file is open while it is written; its position is one word that tasks which share
+            // the file may change at any time. `pos` is the caller's own if it is not null.
+            unsafe {
+                ptr::write_volatile(&raw mut (*file).f_pos, 0);
+                if let Some(pos) = pos.as_mut() {
+                    *pos = 0;
+                }
+            }
+        }
+        size(result)
     }
 
     /// Polls.

@@ -25,7 +25,6 @@
 use core::{fmt, marker::PhantomData, pin::Pin};
 
 use kernel::{
-    alloc::flags::__GFP_NOWARN,
     bindings,
     module::this_module,
     new_mutex,
@@ -38,10 +37,7 @@ use kernel::{
 mod pieces;
 
 use self::pieces::Pieces;
-use super::dm::raw;
-
-/// Bytes that one snapshot may have.
-const TEXT_MAX: usize = 64 << 20;
+use super::{dm::raw, text::Text};
 
 /// Writes the text of a file.
 pub(crate) type Show<T> = fn(&T, &mut dyn fmt::Write) -> Result;
@@ -388,47 +384,5 @@ impl Snapshot {
             .write_slice_file(&current, pos);
         *text = Some(current);
         copied
-    }
-}
-
-/// A text that grows up to [`TEXT_MAX`] bytes.
-struct Text {
-    bytes: KVVec<u8>,
-    /// Why it stopped growing.
-    failure: Option<Error>,
-}
-
-impl Text {
-    /// What `show` writes.
-    fn of(show: impl FnOnce(&mut dyn fmt::Write) -> Result) -> Result<KVVec<u8>> {
-        let mut text = Text {
-            bytes: KVVec::new(),
-            failure: None,
-        };
-        let result = show(&mut text);
-        match text.failure {
-            // `show` only saw that its text was not taken.
-            Some(failure) => Err(failure),
-            None => result.map(|()| text.bytes),
-        }
-    }
-
-    fn push(&mut self, bytes: &[u8]) -> Result {
-        if bytes.len() > TEXT_MAX.saturating_sub(self.bytes.len()) {
-            return Err(EFBIG);
-        }
-        // The text is charged to whoever reads it.
-        self.bytes
-            .extend_from_slice(bytes, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)?;
-        Ok(())
-    }
-}
-
-impl fmt::Write for Text {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.push(text.as_bytes()).map_err(|failure| {
-            self.failure = Some(failure);
-            fmt::Error
-        })
     }
 }

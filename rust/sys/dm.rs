@@ -150,8 +150,9 @@ pub(crate) trait Target: Send + Sync + Sized + 'static {
     /// A held request goes down now, unless this says no: then it ends with a timeout.
     fn submitting(&self, account: &mut Account) -> bool;
 
-    /// An accounted request has ended; any context, even hard interrupts.
-    fn ended(&self, account: &Account, cost: Cost, failed: bool);
+    /// An accounted request has ended; `error` is how it failed, 0 if it did not. Any context, even hard
+    /// interrupts.
+    fn ended(&self, account: &Account, cost: Cost, error: i32);
 
     /// The device is about to be suspended: what is held must go down.
     fn presuspend(&self);
@@ -403,9 +404,13 @@ impl<T: Target> Instance<T> {
             if (*area).state == ACCOUNTED {
                 (*area).state = UNACCOUNTED;
                 let node = &(*area).node;
+                let error = match *error {
+                    0 => 0,
+                    status => bindings::blk_status_to_errno(status),
+                };
                 Self::of(ti)
                     .target
-                    .ended(node.account(), node.cost(), *error != 0);
+                    .ended(node.account(), node.cost(), error);
             }
         }
         raw::DM_ENDIO_DONE as c_int

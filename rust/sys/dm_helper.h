@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What bindgen reads: device-mapper's target interface and the functions of shim.c. */
+/* What bindgen reads: device-mapper's target interface, the functions of shim.c, what trace.c is told. */
 #ifndef NRS_DM_HELPER_H
 #define NRS_DM_HELPER_H
 
 #include <linux/blkdev.h>
 #include <linux/device-mapper.h>
 
+#include "events.h"
 #include "shim.h"
 
 #endif

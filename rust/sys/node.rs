@@ -32,7 +32,7 @@ use core::{
     ptr::{self, NonNull},
 };
 
-use super::atomic::Hint;
+use super::{atomic::Hint, trace::Life};
 use crate::sched::{
     attr::Priority,
     head::Ticket,
@@ -87,6 +87,8 @@ pub(crate) struct Account {
     pub(crate) waited: u32,
     /// When it was submitted, if it has a deadline.
     pub(crate) token: Token,
+    /// What its tracepoints need.
+    pub(crate) life: Life,
 }
 
 impl Account {
@@ -103,6 +105,7 @@ impl Account {
             refused: false,
             waited: 0,
             token: Token::NONE,
+            life: Life::NONE,
         }
     }
 }

@@ -9,6 +9,8 @@ policies=(fifo crrn orr trr 'tbf opcode' delay 'fairshare uid_fair' qbm)
 
 # setup LEVEL [NANOSECONDS [CPTS]]: a disk that remembers, few slots.
 setup() {
+	# What the check before wrote is not what this one waits for.
+	rm -f $storm
 	module
 	slow_lower nb0 "${2:-300000}" memory_backed=1
 	if [ -n "${3:-}" ]; then

@@ -149,7 +149,7 @@ life() {
 	expect_errno EBUSY $dir/r/match '{1}'
 	expect_errno EBUSY $dir/r/match 'uid={1000 1001}'
 	expect_errno EBUSY $dir/r/head reg
-	is r 'r uid={1000 1001} 5000iops'
+	is r 'r uid={1000 1001} 5000iops minrate=20iops realtime=1 borrow=1'
 	has r rate 5000iops
 	has r minrate 20iops
 	has r rank ''
@@ -166,7 +166,7 @@ life() {
 	has r enabled 0
 	has r rate 5000iops
 	put r enabled 1
-	is r 'r uid={1000 1001} 5000iops'
+	is r 'r uid={1000 1001} 5000iops minrate=20iops realtime=1 borrow=1'
 	has r minrate 20iops
 	put r enabled 0
 	is r ''
@@ -182,7 +182,7 @@ life() {
 	is r ''
 	put r minrate 0
 	put r enabled 1
-	is r 'r uid={1000 1001} 88'
+	is r 'r uid={1000 1001} 88 realtime=1 borrow=1'
 	rmdir $dir/r
 	is r ''
 	# One that is there already has no directory, until it is stopped.
@@ -265,7 +265,7 @@ order() {
 	mkdir $dir/b
 	# What was written before the start counts too.
 	made e '{5}' rate=3MiB/s minrate=1MiB/s realtime=1 borrow=1 also=c+a rank=c enabled=1
-	is e 'e uid={5} 3MiB/s'
+	is e 'e uid={5} 3MiB/s minrate=1MiB/s realtime=1 borrow=1 also=c+a'
 	has e minrate 1MiB/s
 	has e realtime 1
 	has e borrow 1
@@ -375,7 +375,7 @@ fields() {
 	is r ''
 	put r minrate 9
 	put r enabled 1
-	is r 'r uid={1} 10'
+	is r 'r uid={1} 10 minrate=9'
 }
 
 # Another number of partitions is another service: its rules are drafts again.

@@ -13,7 +13,7 @@
 
 use kernel::sync::lock::{Backend, Guard};
 
-use super::{Inner, Kicks, Partition, BATCH};
+use super::{watch::By, Inner, Kicks, Partition, BATCH};
 use crate::{
     core::service::Arrival,
     sched::{
@@ -22,7 +22,7 @@ use crate::{
         order::{Entered, RecordId, Relation},
         policy::{Passed, Way},
     },
-    sys::{misc, node::Held, timer::Timed},
+    sys::{misc, node::Held, timer::Timed, trace},
 };
 
 /// Where a request that arrived is.
@@ -117,6 +117,11 @@ impl Timed<Partition> {
             if forced || passed != Passed::Refused {
                 held.account_mut().slot = slot;
                 held.account_mut().placed = true;
+                if trace::follows() {
+                    self.watch_arrival(&mut inner, &mut held, &attrs(), By::Current, false);
+                    let now = misc::now();
+                    self.watch_dispatch(&mut inner, &mut held, now, By::Current, false, slot);
+                }
                 if let Some(id) = record {
                     inner.go(id, &mut held);
                     hungry |= !inner.order.need().is_empty();
@@ -137,6 +142,9 @@ impl Timed<Partition> {
         let now = misc::now();
         held.hold(now);
         arrival.client.count_queued();
+        if trace::follows() {
+            self.watch_arrival(&mut inner, &mut held, &attrs(), By::Current, true);
+        }
         match inner.queue(held, record, ident, attrs, now) {
             Ok(more) => {
                 hungry |= more || (record.is_some() && !inner.order.need().is_empty());
@@ -185,7 +193,11 @@ impl Timed<Partition> {
         if forced {
             arrival.client.count_forced();
         }
-        inner.order.block(id, held, attrs(), forced);
+        let attrs = attrs();
+        if trace::follows() {
+            self.watch_arrival(&mut inner, &mut held, &attrs, By::Nobody, true);
+        }
+        inner.order.block(id, held, attrs, forced);
         self.waits(inner, Some(id))
     }
 
@@ -202,13 +214,17 @@ impl Timed<Partition> {
     ) -> Arrived {
         let priority = held.account().priority;
         let ident = arrival.ident.as_ref();
-        let (ticket, _) = inner.lane(priority).classify(ident, &attrs());
+        let attrs = attrs();
+        let (ticket, _) = inner.lane(priority).classify(ident, &attrs);
         // Its attributes are not kept; this is what they came to.
         held.account_mut().ticket = Some(ticket);
         held.hold(misc::now());
         arrival.client.count_queued();
         if forced {
             arrival.client.count_forced();
+        }
+        if trace::follows() {
+            self.watch_arrival(&mut inner, &mut held, &attrs, By::Nobody, true);
         }
         let high = priority == Priority::High;
         inner.order.overflow(held, domain, high, forced);

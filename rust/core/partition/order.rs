@@ -15,7 +15,7 @@
 
 use kernel::prelude::*;
 
-use super::{Inner, Kicks, Partition};
+use super::{watch::By, Inner, Kicks, Partition};
 use crate::{
     sched::{
         attr::{Attrs, Priority},
@@ -28,6 +28,7 @@ use crate::{
         misc,
         node::{Held, Place},
         timer::Timed,
+        trace,
     },
 };
 
@@ -277,6 +278,10 @@ impl Timed<Partition> {
     /// Sends a request down without a slot.
     fn send(&self, inner: &mut Inner, id: RecordId, mut held: Held, kicks: &mut Kicks) {
         inner.go(id, &mut held);
+        if trace::follows() {
+            let now = misc::now();
+            self.watch_dispatch(inner, &mut held, now, By::Nobody, true, false);
+        }
         let index = held.account().target;
         if let Some(target) = self.dispatch.target(index) {
             if target.place(held, &self.dispatch, true) {

@@ -11,14 +11,16 @@ use kernel::prelude::*;
 
 use super::{config::Settings, Service};
 use crate::{
-    core::errno_of,
+    core::{
+        errno_of,
+        reasons::{self, Reason},
+    },
     sched::{
         error::Code,
         mem::{NoMemory, Shared},
         policy::Kind,
         qbm::plan::{Plan, PlanError},
     },
-    sys::misc,
 };
 
 /// Why a plan cannot be carried out that starts parts anew.
@@ -67,13 +69,7 @@ impl Service {
 
     /// Keeps why a plan is refused; returns its errno.
     fn refuse(&self, settings: &mut Settings, error: PlanError) -> Error {
-        if misc::may_print() {
-            pr_info!(
-                "service {}: qbm configuration refused, {}\n",
-                self.name(),
-                format_args!("{error}"),
-            );
-        }
+        reasons::tell(Reason::Plan(error), Some(self.name()));
         let errno = errno_of(error.code);
         settings.plan_error = Some(error);
         errno

@@ -33,7 +33,7 @@ use crate::{
         rules::{Book, RuleError},
         text::{Command, Heads},
     },
-    sys::misc,
+    sys::{misc, trace},
 };
 
 /// Configuration of the primary of each head, regular first; `None`: the fallback serves.
@@ -301,6 +301,26 @@ impl Service {
         })
     }
 
+    /// Tells the tracepoint of the heads whose configuration changes.
+    #[cold]
+    fn watch_change(&self, old: &Primaries, new: &Primaries) {
+        let name = |config: &Option<Config>| {
+            let kind = config.as_ref().map_or(Kind::Fifo, Config::kind);
+            kind.name()
+        };
+        for (priority, (old, new)) in Priority::ALL.into_iter().zip(old.iter().zip(new)) {
+            if old != new {
+                trace::policy(&trace::Policy {
+                    service: self.name(),
+                    priority,
+                    old: name(old),
+                    new: name(new),
+                    argument: new.as_ref().and_then(Config::argument),
+                });
+            }
+        }
+    }
+
     /// Starts what `new` has and the settings have not, on all partitions or on none; what can be told to a
     /// running policy is told.
     fn replace(&self, settings: &mut Settings, new: &Primaries) -> Result {
@@ -375,6 +395,9 @@ impl Service {
         }
         settings.primaries = *new;
         settings.books = books;
+        if trace::policy_is_on() {
+            self.watch_change(&old, new);
+        }
         self.dispatch.set_wants_file(
             new.iter()
                 .flatten()

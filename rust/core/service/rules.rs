@@ -15,7 +15,11 @@ use super::{
     Service,
 };
 use crate::{
-    core::{errno_of, partition::Partition},
+    core::{
+        errno_of,
+        partition::Partition,
+        reasons::{self, Reason},
+    },
     sched::{
         attr::Priority,
         error,
@@ -148,14 +152,7 @@ impl Service {
         let mut settings = self.settings.lock();
         self.apply_rules(&mut settings, text).map_err(|error| {
             settings.rule_error = Some(error);
-            if misc::may_print() {
-                pr_info!(
-                    "service {}: rule refused, column {}: expected {}\n",
-                    self.name(),
-                    error.column,
-                    error.expected,
-                );
-            }
+            reasons::tell(Reason::Rule(error), Some(self.name()));
             errno_of(error.code)
         })?;
         drop(settings);

@@ -12,6 +12,7 @@ use crate::{
     sched::{
         attr::Priority,
         head::State,
+        key::escape,
         policy::{
             fairshare::{
                 stats::{write_yaml, Rows},
@@ -184,8 +185,9 @@ impl Service {
             self.ticker.worker().stalls(),
         )?;
         for client in clients.iter() {
-            let name = client.name().to_str().unwrap_or("?");
-            write!(out, "- client: \"{name}\"\n  counters: {{ ")?;
+            out.write_str("- client: \"")?;
+            escape(client.name().to_bytes(), out)?;
+            out.write_str("\"\n  counters: { ")?;
             client.write(out)?;
             out.write_str(" }\n")?;
         }

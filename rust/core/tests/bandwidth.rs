@@ -134,7 +134,7 @@ impl Yard {
             Went::Passed(held) => {
                 let account = held.account();
                 fake::discard(held);
-                self.service.complete(&account, COST, &self.target);
+                self.service.complete(&account, COST, &self.target, 0);
                 Ok(true)
             }
             Went::Queued => Ok(false),
@@ -159,7 +159,7 @@ impl Yard {
         while let Some((name, account)) = self.probe.seen(self.ended.get()) {
             self.ended.set(self.ended.get() + 1);
             self.client.count_submitted();
-            self.service.complete(&account, COST, &self.target);
+            self.service.complete(&account, COST, &self.target, 0);
             if let Some(count) = served.users.get_mut((name >> 32) as usize) {
                 *count += 1;
             }

@@ -50,7 +50,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Result<Self> {
-        let dispatch = Arc::new(Dispatch::new(1, 1), GFP_KERNEL)?;
+        let dispatch = Arc::new(Dispatch::new(None, 1, 1), GFP_KERNEL)?;
         let published = Arc::new(Published::new(), GFP_KERNEL)?;
         let fifo = super::config(Kind::Fifo)?;
         let partition = Partition::new(0, dispatch.clone(), published, fifo, 256)?;

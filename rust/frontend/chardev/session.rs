@@ -102,6 +102,9 @@ pub(crate) struct Queued {
     left: Hint,
 }
 
+/// How a request ends whose file is closed.
+const CANCELED: i32 = -(kernel::bindings::ECANCELED as i32);
+
 /// [`Queued::left`]: the deadline has passed.
 const PASSED: u64 = u64::MAX;
 
@@ -211,7 +214,7 @@ impl Session {
         if inner.closing {
             let gone = inner.take_out_queued(&cookie);
             drop(inner);
-            self.end(Owed { account, cost });
+            self.end(Owed { account, cost }, CANCELED);
             if let Some(gone) = gone {
                 self.bury(gone);
             }
@@ -275,7 +278,7 @@ impl Session {
         if !failed {
             self.measure(&entry);
         }
-        self.end_all(&entry, gone);
+        self.end_all(&entry, gone, record.status as i32);
         if impatient {
             self.roomy.notify_all();
         } else if full {
@@ -284,17 +287,17 @@ impl Session {
         Ok(())
     }
 
-    /// Gives back what a released request owes.
-    fn end(&self, owed: Owed) {
+    /// Gives back what a released request owes; `error` is how it failed, 0 if it did not.
+    fn end(&self, owed: Owed, error: i32) {
         self.service
-            .complete(&owed.account, owed.cost, &self.target);
+            .complete(&owed.account, owed.cost, &self.target, error);
         self.concurrency.end();
     }
 
-    /// Ends a request that was released, late or not.
-    fn end_all(&self, entry: &Entry, gone: Gone) {
+    /// Ends a request that was released, late or not; `error` as for [`Session::end`].
+    fn end_all(&self, entry: &Entry, gone: Gone, error: i32) {
         match (entry.owed, entry.record) {
-            (Some(owed), _) => self.end(owed),
+            (Some(owed), _) => self.end(owed, error),
             // What it owed it gave back when its lease was over.
             (None, Some(record)) => self.service.finish(record),
             (None, None) => {}
@@ -338,7 +341,7 @@ impl Session {
         let (next, owed) = self.inner.lock().end_leases(from, now, self.terms.lease_ns);
         for (owed, idle) in owed.into_iter().flatten() {
             self.counters.reclaimed.count(1);
-            self.end(owed);
+            self.end(owed, ETIMEDOUT.to_errno());
             if idle.is_some() {
                 self.concurrency.leave();
             }

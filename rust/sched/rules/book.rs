@@ -266,22 +266,32 @@ impl Book {
         RuleSet::new(self.rules.as_slice(), DEFAULT, generation)
     }
 
-    /// Writes a line for each rule, in order: `NAME CONDITIONS RATE, ref N`. `refs` tells N, the number of
-    /// classes bound to the rule of an identifier.
+    /// Writes a line for each rule, in order: `NAME CONDITIONS RATE[ minrate=RATE][ realtime=1][ borrow=1][
+    /// also=NAMES], ref N`. `refs` tells N, the number of classes bound to the rule of an identifier.
     ///
     /// # Errors
     ///
     /// What `out` answers.
     pub fn write(&self, out: &mut impl fmt::Write, refs: impl Fn(u32) -> u64) -> fmt::Result {
         self.rules().try_for_each(|rule| {
-            writeln!(
-                out,
-                "{} {} {}, ref {}",
-                rule.name(),
-                rule.conditions(),
-                rule.limits().rate,
-                refs(rule.id())
-            )
+            let limits = rule.limits();
+            write!(out, "{} {} {}", rule.name(), rule.conditions(), limits.rate)?;
+            if let Some(minrate) = limits.minrate {
+                write!(out, " minrate={minrate}")?;
+            }
+            for (word, is_set) in [("realtime", limits.realtime), ("borrow", limits.borrow)] {
+                if is_set {
+                    write!(out, " {word}=1")?;
+                }
+            }
+            let mut before = " also=";
+            for id in limits.also.ids() {
+                if let Some(other) = self.rules().find(|other| other.id() == *id) {
+                    write!(out, "{before}{}", other.name())?;
+                    before = "+";
+                }
+            }
+            writeln!(out, ", ref {}", refs(rule.id()))
         })
     }
 }

@@ -462,7 +462,7 @@ fn shown_like_lustre() {
     assert_eq!(
         lines(&book),
         "ios opcode={ost_read} 300iops, ref 30\n\
-         bytes nid={0@lo} 1MiB/s, ref 20\n\
+         bytes nid={0@lo} 1MiB/s realtime=1, ref 20\n\
          a uid={1}  & gid={ 2 3 },jobid={x*} 5, ref 10\n\
          last uid = {9} 10000, ref 40\n\
          default * 10000, ref 0\n"
@@ -471,6 +471,27 @@ fn shown_like_lustre() {
     assert_eq!(
         lines(&bare),
         "a nid={0@lo 1.2.3.4@tcp} 7, ref 10\ndefault * 10000, ref 0\n"
+    );
+}
+
+/// All that a rule sets is shown, as it is written.
+#[test]
+fn all_limits_are_shown() {
+    let book = with(
+        "uid",
+        &[
+            "start a {1} rate=5",
+            "start b {2} rate=1MB/s minrate=10KB/s realtime=1 borrow=1 also=a",
+            "start c {3} rate=7iops also=b+a",
+            "change default minrate=3 also=c",
+        ],
+    );
+    assert_eq!(
+        lines(&book),
+        "c uid={3} 7iops also=b+a, ref 30\n\
+         b uid={2} 1MB/s minrate=10KB/s realtime=1 borrow=1 also=a, ref 20\n\
+         a uid={1} 5, ref 10\n\
+         default * 10000 minrate=3 also=c, ref 0\n"
     );
 }
 

@@ -13,7 +13,7 @@
 
 use kernel::{prelude::*, sync::Arc};
 
-use super::Session;
+use super::{Session, CANCELED};
 use crate::sys::{
     chardev::boxed::BoxFifo,
     misc,
@@ -63,7 +63,7 @@ impl Session {
             let Some((entry, gone)) = self.inner.lock().finish_any() else {
                 break;
             };
-            self.end_all(&entry, gone);
+            self.end_all(&entry, gone, CANCELED);
             misc::cond_resched();
         }
         if self.inner.lock().live == 0 {

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Leases that one lock hold ends, at most.
-pub(super) const LEASES: usize = 16;
+pub(super) const LEASES: usize = 12;
 
 /// What a released request must give back.
 #[derive(Clone, Copy)]

@@ -5,6 +5,8 @@
 
 use nrs_sched::exchange::{Account, Exchange, Refusal, Terms};
 
+use crate::bytes::Bytes;
+
 /// Largest factor, Q31.
 const ONE: u32 = 1 << 31;
 
@@ -17,34 +19,6 @@ const ENTITIES: u32 = 8;
 
 /// Bytes of a datagram, at most: three records.
 const LONGEST: usize = HEADER + 3 * RECORD;
-
-/// Bytes as operands; none of them are zeros.
-struct Bytes<'a>(&'a [u8]);
-
-impl<'a> Bytes<'a> {
-    fn next(&mut self) -> Option<u8> {
-        let (first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(*first)
-    }
-
-    fn byte(&mut self) -> u8 {
-        self.next().unwrap_or(0)
-    }
-
-    /// The next `count`, or what is left.
-    fn run(&mut self, count: usize) -> &'a [u8] {
-        let (first, rest) = self.0.split_at(count.min(self.0.len()));
-        self.0 = rest;
-        first
-    }
-
-    /// A number, small ones and very large ones.
-    fn number(&mut self) -> u64 {
-        let byte = self.byte();
-        u64::from(byte | 1) << (byte % 60)
-    }
-}
 
 /// Both servers.
 struct Model {

@@ -34,6 +34,8 @@ use nrs_sched::{
     rules::Command,
 };
 
+use crate::bytes::Bytes;
+
 /// Arguments of policies that take one.
 const FAIR: [&str; 6] = [
     "uid_fair",
@@ -71,26 +73,6 @@ const MS: u64 = 1_000_000;
 
 /// Operations, at most.
 const OPERATIONS: usize = 600;
-
-/// Bytes as operands; none of them are zeros.
-struct Bytes<'a>(&'a [u8]);
-
-impl Bytes<'_> {
-    fn next(&mut self) -> Option<u8> {
-        let (first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(*first)
-    }
-
-    fn byte(&mut self) -> u8 {
-        self.next().unwrap_or(0)
-    }
-
-    /// One of `all`.
-    fn of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[usize::from(self.byte()) % all.len()]
-    }
-}
 
 /// Somebody.
 fn who(owner: u8) -> Attrs {

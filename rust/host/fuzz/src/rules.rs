@@ -64,23 +64,48 @@ pub fn find(set: &RuleSet, subject: &Subject) -> Name {
         .name()
 }
 
-/// The rules of `book`, entered again from its lines; `max` is the number of rules that there can be.
+/// Enters a command that must be right.
+fn enter(book: &Book, command: &str) -> Book {
+    let parsed = Command::parse(command).unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    book.apply(&parsed)
+        .unwrap_or_else(|e| panic!("{command:?}: {e}"))
+}
+
+/// The rules of `book`, entered again from its lines; `max` is the number of rules that there can be. Which buckets a rule
+/// takes from as well is entered last, since those may be of rules behind it.
 pub fn enter_again(book: &Book, rate: Rate, max: u32) -> Book {
     let mut again = Book::new(book.fields(), rate, max).expect("memory");
+    let mut links = Vec::new();
     for line in lines(book).lines() {
         let (rule, _) = line.rsplit_once(", ref ").expect("the form of a line");
-        let (conditions, rate) = rule.rsplit_once(' ').expect("the form of a line");
-        let command = if conditions == "default *" {
-            format!("change default rate={rate}")
+        let (rule, also) = rule.split_once(" also=").unwrap_or((rule, ""));
+        // Conditions end with a brace or a star, which nothing behind them has.
+        let end = rule.rfind(['}', '*']).expect("the form of a line") + 1;
+        let (conditions, limits) = rule.split_at(end);
+        let limits = limits.trim_start();
+        let name = conditions.split(' ').next().unwrap_or_default();
+        again = if name == "default" {
+            enter(&again, &format!("change default rate={limits}"))
         } else {
-            format!("start {conditions} rate={rate} rank=default")
+            enter(
+                &again,
+                &format!("start {conditions} rate={limits} rank=default"),
+            )
         };
-        let parsed = Command::parse(&command).unwrap_or_else(|e| panic!("{command:?}: {e}"));
-        again = again
-            .apply(&parsed)
-            .unwrap_or_else(|e| panic!("{command:?}: {e}"));
+        if !also.is_empty() {
+            links.push(format!("change {name} also={also}"));
+        }
     }
-    again
+    links.iter().fold(again, |book, link| enter(&book, link))
+}
+
+/// What the rules of a book are, sorted: the default rule's place has no meaning.
+fn settings(book: &Book) -> Vec<String> {
+    let text = lines(book);
+    let rules = text.lines().filter_map(|line| line.rsplit_once(", ref "));
+    let mut found: Vec<_> = rules.map(|(rule, _)| rule.to_owned()).collect();
+    found.sort();
+    found
 }
 
 /// Takes the first byte as the type of a policy and each line of the rest as a command.
@@ -111,6 +136,7 @@ pub fn run(data: &[u8]) {
     let set = book.compile(1).expect("memory");
     // The default rule may have been ranked; its place has no meaning, and it goes last again.
     let again = enter_again(&book, rate, RULES_MAX);
+    assert_eq!(settings(&again), settings(&book));
     for subject in subjects() {
         let found = find(&set, &subject);
         assert_eq!(found, walk(&book, &subject), "{subject}");

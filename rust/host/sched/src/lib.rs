@@ -26,8 +26,8 @@ macro_rules! export {
 }
 
 export!(
-    attr, class, credits, error, head, health, heap, item, jobid, key, leftist, mem, nid, order,
-    ranges, rng, rules, slab, slots, sources, text, turns
+    attr, class, control, credits, error, head, health, heap, item, jobid, key, leftist, mem, nid,
+    order, parameters, ranges, rng, rules, slab, slots, sources, text, turns
 );
 
 /// See `rust/sched/exchange.rs`.
@@ -222,6 +222,16 @@ pub mod policy {
         /// See `rust/sched/policy/tbf/params.rs`.
         pub mod params {
             pub use crate::sched::policy::tbf::params::*;
+        }
+
+        /// See `rust/sched/policy/tbf/plan.rs`.
+        pub mod plan {
+            pub use crate::sched::policy::tbf::plan::Count;
+        }
+
+        /// See `rust/sched/policy/tbf/record.rs`.
+        pub mod record {
+            pub use crate::sched::policy::tbf::record::Counters;
         }
 
         /// See `rust/sched/policy/tbf/stats.rs`.

@@ -3,6 +3,10 @@
 //! What the fuzz targets found to be worth keeping still holds, and so do some thousand changes of it, always the
 //! same ones; `scripts/fuzz.sh` looks for more.
 
+#[path = "../../fuzz/src/bytes.rs"]
+mod bytes;
+#[path = "../../fuzz/src/control.rs"]
+mod control;
 #[path = "../../fuzz/src/exchange.rs"]
 mod exchange;
 #[path = "../../fuzz/src/jobid.rs"]
@@ -59,6 +63,7 @@ macro_rules! targets {
 }
 
 targets! {
+    control: control, 20_000, 256;
     exchange: exchange, 1_000, 600;
     jobid: jobid, 20_000, 512;
     modes: modes, 20_000, 256;

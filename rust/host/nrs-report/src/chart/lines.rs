@@ -32,6 +32,8 @@ pub struct Lines {
     series: Vec<(usize, Vec<(f64, f64)>)>,
     bands: Vec<(usize, Vec<Strip>)>,
     rules: Vec<(f64, String)>,
+    /// Vertical ones.
+    marks: Vec<(f64, String)>,
 }
 
 impl Lines {
@@ -88,6 +90,13 @@ impl Lines {
     /// Adds a horizontal line.
     pub fn rule_at_y(mut self, y: f64, label: &str) -> Self {
         self.rules.push((y, label.to_string()));
+        self
+    }
+
+    /// Adds a vertical line where something changes; the label is on its right, each one lower than the one before, and the third
+    /// as high as the first again.
+    pub fn rule_at_x(mut self, x: f64, label: &str) -> Self {
+        self.marks.push((x, label.to_string()));
         self
     }
 
@@ -221,6 +230,22 @@ impl Lines {
             let side = plotters::style::text_anchor::HPos::Right;
             text(area, label, (to - 4, height - 16), 12, side)?;
         }
+        let (_, pixels_y) = chart.plotting_area().get_pixel_range();
+        let (top, bottom) = (pixels_y.start - area_y, pixels_y.end - area_y);
+        for (n, (x, label)) in self.marks.iter().enumerate() {
+            // Any y is right: only the place across counts.
+            let mut any = self.series.iter().flat_map(|(_, points)| points);
+            let Some((_, y)) = any.find(|p| self.shown(*x, p.1)) else {
+                continue;
+            };
+            let across = chart.backend_coord(&(*x, *y)).0 - area_x;
+            let style = BLACK.mix(0.4).stroke_width(1);
+            area.draw(&PathElement::new([(across, top), (across, bottom)], style))
+                .map_err(failed)?;
+            let side = plotters::style::text_anchor::HPos::Left;
+            let lower = 14 * (n % 2) as i32;
+            text(area, label, (across + 4, top + 2 + lower), 12, side)?;
+        }
         Ok(())
     }
 }
@@ -235,6 +260,7 @@ mod tests {
             .band("a & b", vec![(1.0, 1.5, 2.5), (10.0, 2.0, 4.0)])
             .series("c", vec![(0.0, 1.0), (20.0, 0.5)])
             .rule_at_y(2.5, "bar")
+            .rule_at_x(5.0, "from here on")
     }
 
     #[test]
@@ -256,6 +282,7 @@ mod tests {
             "A &lt;title&gt;",
             "a &amp; b",
             "bar",
+            "from here on",
             "time in s",
             "sans-serif",
             "#0072B2",

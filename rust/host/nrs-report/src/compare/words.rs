@@ -217,39 +217,19 @@ mod tests {
 
     #[test]
     fn alikeness() {
-        let spread = |low, median, high| Spread { low, median, high };
         for (kind, a, b, want) in [
-            (
-                Kind::Rate,
-                spread(100.0, 100.0, 100.0),
-                spread(101.0, 101.0, 101.0),
-                true,
-            ),
-            (
-                Kind::Rate,
-                spread(100.0, 100.0, 100.0),
-                spread(110.0, 110.0, 110.0),
-                false,
-            ),
+            (Kind::Rate, [100.0; 3], [101.0; 3], true),
+            (Kind::Rate, [100.0; 3], [110.0; 3], false),
             (
                 Kind::Cost,
-                spread(90.0, 100.0, 120.0),
-                spread(105.0, 110.0, 115.0),
+                [90.0, 100.0, 120.0],
+                [105.0, 110.0, 115.0],
                 true,
             ),
-            (
-                Kind::Percent,
-                spread(0.1, 0.1, 0.1),
-                spread(0.9, 0.9, 0.9),
-                true,
-            ),
-            (
-                Kind::Percent,
-                spread(0.0, 0.0, 0.0),
-                spread(3.0, 3.0, 3.0),
-                false,
-            ),
+            (Kind::Percent, [0.1; 3], [0.9; 3], true),
+            (Kind::Percent, [0.0; 3], [3.0; 3], false),
         ] {
+            let [a, b] = [a, b].map(|[low, median, high]| Spread { low, median, high });
             assert_eq!(alike(kind, a, b), want, "{a:?} {b:?}");
         }
         assert_eq!(list(&["a".into(), "b".into(), "c".into()]), "a, b and c");

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! `/dev/nrs-control`: the tunables of all services in one place, with the reason of a refusal.
+//!
+//! # Vocabulary
+//!
+//! - *Command*: what one write says, whole ([`Command`]).
+//! - *Answer*: what the last command of an open file came to; reading from offset 0 gives it.
+//!
+//! ```text
+//!   write ──▶ carried out ──▶ answer: what was asked for, or nothing ──▶ read
+//!                 │ refused
+//!                 └─────────▶ answer: why, one line, or nothing ───────▶ read
+//! ```
+//!
+//! What a tunable shows and takes is decided by [`crate::core::tunables`]; debugfs and device-mapper messages
+//! reach the same ones. This is for where debugfs is locked down or the service has no device, and for who
+//! wants to know why.
+//!
+//! # Locking
+//!
+//! An open file has a mutex, held while its command is carried out and while its answer is copied, so it is
+//! used by one task at a time. It comes before all other locks ([`super`]). The service is kept by a
+//! reference, and the registry is not locked, while a tunable runs: a service that goes meanwhile is changed
+//! or shown once more, and then gone.
+
+use kernel::{
+    alloc::flags::__GFP_NOWARN,
+    fs, new_mutex,
+    prelude::*,
+    seq_file::SeqFile,
+    sync::{poll::PollTable, Mutex},
+    uaccess::{UserPtr, UserSliceReader, UserSliceWriter},
+};
+
+use crate::{
+    core::{
+        errno,
+        reasons::{self, Reason},
+        registry, tunables,
+    },
+    sched::{
+        control::{Command, WORDS_MAX},
+        qbm::plan,
+    },
+    sys::{
+        chardev::{File, Offset, READABLE, WRITABLE},
+        task,
+        text::Text,
+    },
+};
+
+/// Bytes that one command may have, at most; a tunable may have a lower limit for its value.
+const COMMAND_MAX: usize = plan::TEXT_MAX + WORDS_MAX;
+
+/// The answer to the last command.
+#[pin_data]
+struct Answer {
+    #[pin]
+    text: Mutex<KVVec<u8>>,
+}
+
+/// An open file.
+pub(crate) struct Node {
+    answer: Pin<KBox<Answer>>,
+}
+
+/// Carries out the command `text`; returns its answer.
+///
+/// # Errors
+///
+/// - `EINVAL`: no command, or not UTF-8.
+/// - `ENODEV`: no such service. `ENOENT`: no such parameter. `EACCES`: it cannot be read, or written.
+/// - `E2BIG`: a value that is longer than the parameter takes.
+/// - `EFBIG`, `ENOMEM`: as for [`Text::of`].
+/// - What the parameter says.
+fn obey(text: &[u8]) -> Result<KVVec<u8>> {
+    let text = core::str::from_utf8(text).map_err(|_| because(EINVAL, "not UTF-8"))?;
+    match Command::parse(text).map_err(errno)? {
+        Command::Services => {
+            let services = registry::services()?;
+            Text::of(|out| {
+                services
+                    .iter()
+                    .try_for_each(|service| writeln!(out, "{}", service.name()))
+                    .map_err(|_| ENOSPC)
+            })
+        }
+        Command::Get { service, name } => {
+            let service = registry::named(service).map_err(explain_service)?;
+            Text::of(|out| tunables::show(&service, name, out))
+        }
+        Command::Set {
+            service,
+            name,
+            value,
+        } => {
+            let service = registry::named(service).map_err(explain_service)?;
+            tunables::command(&service, name, value)?;
+            Ok(KVVec::new())
+        }
+    }
+}
+
+/// `error`, with this reason.
+fn because(error: Error, reason: &'static str) -> Error {
+    reasons::tell(Reason::Plain(reason), None);
+    error
+}
+
+/// `error`, with the reason that [`registry::named`] has for it.
+fn explain_service(error: Error) -> Error {
+    match error {
+        ENODEV => because(error, "no such service"),
+        _ => error,
+    }
+}
+
+/// What is to be said of `error` where nobody gave a reason.
+fn plain(error: Error) -> Option<Reason> {
+    Some(Reason::Plain(match error {
+        ENOENT => "no such parameter",
+        EACCES => "the parameter cannot be accessed in this way",
+        E2BIG => "the value is longer than the parameter takes",
+        EFBIG => "the answer is longer than 64 MiB",
+        ENOMEM => "out of memory",
+        _ => return None,
+    }))
+}
+
+/// The line that says `reason`; nothing without memory.
+fn line(reason: &Reason) -> KVVec<u8> {
+    Text::of(|out| writeln!(out, "{reason}").map_err(|_| ENOSPC)).unwrap_or(KVVec::new())
+}
+
+impl Node {
+    /// Carries out the command `text`, and keeps what it comes to in `answer`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`obey`].
+    fn command(text: &[u8], answer: &mut KVVec<u8>) -> Result {
+        // What was there is freed first, so there is never more than one.
+        *answer = KVVec::new();
+        let (result, reason) = reasons::listen(|| obey(text))?;
+        match result {
+            Ok(text) => {
+                *answer = text;
+                Ok(())
+            }
+            Err(error) => {
+                if let Some(reason) = reason.or_else(|| plain(error)) {
+                    *answer = line(&reason);
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+impl File for Node {
+    const NAME: &'static CStr = c"nrs-control";
+    const MODE: u16 = 0o600;
+    const SEEKABLE: bool = true;
+
+    /// # Errors
+    ///
+    /// `EPERM`: the task has not the capability `CAP_SYS_ADMIN`. `ENOMEM`.
+    fn open() -> Result<KBox<Self>> {
+        if !task::is_admin() {
+            return Err(EPERM);
+        }
+        let answer = KBox::pin_init(
+            pin_init!(Answer {
+                text <- new_mutex!(KVVec::new(), "nrs_control"),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )?;
+        Ok(KBox::new(Self { answer }, GFP_KERNEL_ACCOUNT)?)
+    }
+
+    /// # Errors
+    ///
+    /// `EFAULT`. `EINVAL`: a negative offset.
+    fn read(
+        &self,
+        mut out: UserSliceWriter,
+        offset: &mut Offset,
+        _nonblocking: bool,
+    ) -> Result<usize> {
+        out.write_slice_file(&self.answer.text.lock(), offset)
+    }
+
+    /// # Errors
+    ///
+    /// `E2BIG`: longer than [`COMMAND_MAX`]. `EFAULT`, `ENOMEM`. As for [`obey`].
+    fn write(&self, from: UserSliceReader, _nonblocking: bool) -> Result<usize> {
+        let len = from.len();
+        let mut answer = self.answer.text.lock();
+        if len > COMMAND_MAX {
+            *answer = line(&Reason::Plain("a command has at most 256 KiB and a line"));
+            return Err(E2BIG);
+        }
+        let mut text = KVVec::new();
+        from.read_all(&mut text, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)?;
+        Self::command(&text, &mut answer)?;
+        Ok(len)
+    }
+
+    fn poll(&self, _file: &fs::File, _table: PollTable<'_>) -> u32 {
+        READABLE | WRITABLE
+    }
+
+    fn ioctl(&self, _cmd: u32, _arg: UserPtr) -> Result {
+        Err(ENOTTY)
+    }
+
+    fn show(&self, _out: &SeqFile) {}
+
+    fn release(this: KBox<Self>) {
+        drop(this);
+    }
+}

@@ -1,0 +1,272 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# /dev/nrs-control: every command and error, answers, who may use it, and what is held while it is open.
+. /tests/nrs.sh
+
+node=/dev/nrs-control
+
+# says ERRNO COMMAND REASON: the command, one write, is refused like that, and the answer is that reason, a regular expression for a line.
+says() {
+	local text said got
+	case $1 in
+	EINVAL) text='Invalid argument' ;; ENODEV) text='No such device' ;; ENOENT) text='No such file or directory' ;;
+	EACCES) text='Permission denied' ;; E2BIG) text='Argument list too long' ;; ENAMETOOLONG) text='File name too long' ;;
+	EEXIST) text='File exists' ;; ERANGE) text='Numerical result out of range' ;; *) fail "says does not know $1" ;;
+	esac
+	exec 3<>$node
+	if said=$( (printf '%b' "$2" | dd bs=1M iflag=fullblock >&3) 2>&1); then fail "accepted, should give $1: '$2'"; fi
+	grep -q "$text" <<<"$said" || fail "should give $1: '$2': $said"
+	got=$(cat <&3)
+	exec 3>&-
+	[[ $got =~ ^($3)$ ]] || fail "'$2' is refused because '$got', not '$3'"
+}
+
+# ask COMMAND: the answer to a command that is one line.
+ask() {
+	exec 3<>$node
+	echo "$1" >&3 || fail "'$1': $(cat <&3)"
+	cat <&3
+	exec 3>&-
+}
+
+setup() {
+	module
+	lower nb0 memory_backed=1
+	client a /dev/nb0 svc
+}
+
+commands() {
+	module
+	[ "$(stat -c '%a %u %g' $node)" = "600 0 0" ] || fail "$(ls -l $node)"
+	[ -z "$(ask services)" ] || fail "there are services: $(ask services)"
+	mkdir /sys/kernel/config/nrs/first /sys/kernel/config/nrs/x.y-z:0
+	[ "$(ask services | sort | tr '\n' ' ')" = 'first x.y-z:0 ' ] || fail "$(ask services)"
+	# A service without clients can be set as well.
+	ask 'set first slots 5'
+	[ "$(ask 'get first slots')" = 5 ] && [ "$(cat "$(at first slots)")" = 5 ]
+	lower nb0 memory_backed=1
+	client a /dev/nb0 svc
+	[ "$(ask services | grep -cx svc)" = 1 ]
+	# All that can be read says the same here and there.
+	local file name
+	for file in "$(at svc '')"*; do
+		name=${file##*/}
+		case $(stat -c %a "$file") in 200) continue ;; esac
+		if ! cat "$file" >/tmp/there 2>/dev/null; then
+			if (ask "get svc $name") >/dev/null 2>&1; then fail "$name can be read here only"; fi
+			continue
+		fi
+		ask "get svc $name" >/tmp/here
+		# Clocks go on.
+		case $name in *stats | *status | *timeouts | health) [ -s /tmp/here ] || [ ! -s /tmp/there ] || fail "$name" ;;
+		*) cmp /tmp/here /tmp/there || fail "$name: $(diff /tmp/here /tmp/there)" ;; esac
+	done
+	# Values have blanks, and files of debugfs follow.
+	ask 'set svc nrs_policies tbf uid'
+	ask 'set svc nrs_tbf_rule start one uid={1001} rate=20'
+	grep -q '^one uid={1001} 20, ref' "$(at svc nrs_tbf_rule)" || fail "$(cat "$(at svc nrs_tbf_rule)")"
+	# What only does something takes any value, and none.
+	ask 'set svc nrs_tbf_stats_reset'
+	ask 'set svc nrs_tbf_stats_reset '
+	ask 'set svc nrs_tbf_stats_reset 1'
+	# Nothing is answered to what was done.
+	[ -z "$(ask 'set svc slots 7')" ]
+}
+
+refusals() {
+	setup
+	policy svc 'tbf uid'
+	local before seen
+	before=$(settings svc)
+	seen=$(dmesg | grep -c 'nrs: ' || true)
+	says EINVAL '\n' "expected 'services', 'get' or 'set'"
+	says EINVAL 'reboot' "expected 'services', 'get' or 'set'"
+	says EINVAL 'services now' "'services' takes no word"
+	says EINVAL 'get svc' "expected 'get SERVICE NAME'"
+	says EINVAL 'get svc slots 3' 'expected words of .*'
+	says EINVAL 'set svc' "expected 'set SERVICE NAME VALUE'"
+	says EINVAL 'set  svc slots 3' 'expected words of .*'
+	says EINVAL 'set\tsvc slots 3' "expected 'services', 'get' or 'set'"
+	says ENODEV 'get nobody slots' 'no such service'
+	says ENODEV 'set nobody slots 3' 'no such service'
+	says ENOENT 'get svc nothing' 'no such parameter'
+	says ENOENT 'set svc nothing 3' 'no such parameter'
+	says ENOENT 'get svc ../svc/slots' 'no such parameter'
+	says EACCES 'set svc clients 3' '.* cannot be accessed .*'
+	says EACCES 'get svc nrs_tbf_stats_reset' '.* cannot be accessed .*'
+	# The reasons of parameters, of policies, of rules with their column, of plans with their line.
+	says EINVAL 'set svc slots 0' 'slots: expected a number, 1 to 65535'
+	says EINVAL 'set svc nrs_fairshare_delta_ms many' '.+'
+	says EINVAL 'set svc nrs_policies fairshare never_fair' '.+'
+	says ENOENT 'set svc nrs_policies nothing' '.+'
+	says EINVAL 'set svc at_estimator nothing' '.+'
+	says EINVAL 'set svc nrs_tbf_rule start one uid={1001} rate=' 'column [0-9]+: expected .+'
+	[ "$(cat "$(at svc nrs_tbf_rule_error)")" ] || fail "the reason is not kept"
+	says EINVAL 'set svc nrs_qbm_config by uid\ngroup all capacity=1GB\nnonsense\n' 'line 3: .+'
+	# Too long: for a value, and for any.
+	says E2BIG "set svc slots $(printf '%05000d' 3)" '.* longer than .*'
+	says E2BIG "set svc nrs_qbm_config $(printf '%0270000d' 3)" 'a command has at most .*'
+	# Who is told why is told alone.
+	[ "$(dmesg | grep -c 'nrs: ' || true)" = "$seen" ] || fail "$(dmesg | tail -n 5)"
+	expect_errno EINVAL "$(at svc slots)" 0
+	[ "$(dmesg | grep -c 'nrs: refused: ')" -ge 1 ] || fail "nobody is told of $(at svc slots)"
+	unchanged 'what is refused'
+}
+
+hostile() {
+	setup
+	local before
+	before=$(settings svc)
+	says EINVAL '\x00' '.+'
+	says EINVAL 'set svc slots \x00' '.+'
+	says EINVAL 'get svc slots\x00' '.+'
+	says EINVAL 'get \xff\xfe slots' 'not UTF-8'
+	says EINVAL 'set svc slots \xc3' 'not UTF-8'
+	says EINVAL 'set svc slots 3\n\n4' '.+'
+	says EINVAL 'set svc nrs_policies \x1b[2Jtbf' '.+'
+	says ENODEV 'get %s%n slots' 'no such service'
+	local round
+	for round in 1 2 3 4 5 6 7 8; do
+		head -c $((round * 1000)) /dev/urandom >/tmp/noise
+		if dd if=/tmp/noise of=$node bs=1M 2>/dev/null; then fail "noise was taken"; fi
+		if { printf 'set svc nrs_policies ' && cat /tmp/noise; } | dd of=$node bs=1M iflag=fullblock 2>/dev/null; then fail "noise was set"; fi
+	done
+	# Nothing is written by a write of nothing.
+	dd if=/dev/null of=$node bs=1 2>/dev/null
+	unchanged 'noise'
+}
+
+# Reads: in pieces, from anywhere, again, and after the next command.
+reads() {
+	setup
+	local whole part at=0 line
+	whole=$(cat "$(at svc nrs_policies)")
+	exec 3<>$node
+	[ -z "$(cat <&3)" ]
+	echo 'get svc nrs_policies' >&3
+	[ "$(cat <&3)" = "$whole" ]
+	# It is at its end now.
+	[ -z "$(cat <&3)" ]
+	# From the start again, a few bytes at a time.
+	echo 'get svc nrs_policies' >&3
+	part=$(dd bs=7 count=3 <&3 2>/dev/null; dd bs=1 <&3 2>/dev/null)
+	[ "$part" = "$whole" ] || fail "in pieces: $part"
+	# By lines; bash goes back to where a line ends.
+	echo services >&3
+	read -r line <&3
+	[ "$line" = svc ]
+	# From somewhere; beyond the end there is nothing.
+	echo 'get svc nrs_policies' >&3
+	dd bs=1 skip=10 count=20 of=/tmp/part <&3 2>/dev/null
+	[ "$(cat /tmp/part)" = "${whole:10:20}" ] || fail "'$(cat /tmp/part)' is not '${whole:10:20}'"
+	# A refusal puts its reason there, and the next command its answer.
+	if echo nonsense >&3; then fail "taken"; fi 2>/dev/null
+	[ "$(cat <&3)" = "expected 'services', 'get' or 'set'" ]
+	echo 'set svc slots 6' >&3
+	[ -z "$(cat <&3)" ]
+	# Another open file has its own.
+	exec 4<>$node
+	echo 'get svc slots' >&4
+	[ -z "$(cat <&3)" ] && [ "$(cat <&4)" = 6 ]
+	exec 3>&- 4>&-
+}
+
+# A plan of as many bytes as there may be, written and read back; a byte more is too much.
+large() {
+	setup
+	local i pad
+	{
+		printf 'by uid\ngroup all capacity=10GB/s\n'
+		for ((i = 0; i < 4000; i++)); do printf 'client %d class=low_share min=%dKB/s\n' $((100000 + i)) $((1000 + i % 50)); done
+	} >/tmp/plan
+	pad=$((262144 - $(stat -c %s /tmp/plan) - 2))
+	printf '# %0*d' "$pad" 0 >>/tmp/plan
+	[ "$(stat -c %s /tmp/plan)" = 262144 ] || fail "$(stat -c %s /tmp/plan) bytes"
+	exec 3<>$node
+	{ printf 'set svc nrs_qbm_config ' && cat /tmp/plan && echo; } | dd bs=1M iflag=fullblock >&3 2>/tmp/said || fail "$(cat /tmp/said) $(cat <&3)"
+	echo 'get svc nrs_qbm_config' >&3
+	cat <&3 >/tmp/back
+	exec 3>&-
+	cmp /tmp/back "$(at svc nrs_qbm_config)"
+	[ "$(grep -c class=low_share /tmp/back)" = 4000 ] || fail "$(head -n 5 /tmp/back)"
+	# And what was read can be written.
+	{ printf 'set svc nrs_qbm_config ' && cat /tmp/back; } | dd of=$node bs=1M iflag=fullblock 2>/dev/null
+	ask 'get svc nrs_qbm_config' | cmp - /tmp/back
+	printf 0 >>/tmp/plan
+	if { printf 'set svc nrs_qbm_config ' && cat /tmp/plan; } | dd of=$node bs=1M iflag=fullblock 2>/tmp/said; then fail "too long, and taken"; fi
+	grep -q 'Argument list too long' /tmp/said || fail "$(cat /tmp/said)"
+}
+
+# Many tasks: with a file each, and with one that they share; the service comes and goes meanwhile.
+together() {
+	setup
+	local pids=() i pid
+	for i in 1 2; do
+		(
+			exec 3<>$node
+			for ((n = 0; n < 100; n++)); do
+				echo "set svc slots $((i * 100 + n))" >&3
+				echo 'get svc slots' >&3
+				[[ $(cat <&3) =~ ^[12][0-9][0-9]$ ]] || exit 1
+			done
+		) &
+		pids+=($!)
+	done
+	for pid in "${pids[@]}"; do wait "$pid" || fail "one was refused"; done
+	exec 3<>$node
+	pids=()
+	for i in 1 2; do
+		(for ((n = 0; n < 100; n++)); do echo "get svc nrs_policies" >&3 && head -c 10 <&3 >/dev/null || exit 1; done) &
+		pids+=($!)
+	done
+	for pid in "${pids[@]}"; do wait "$pid" || fail "one was refused"; done
+	# What is said is said about services that go: it works or there is none.
+	(
+		while echo "get svc slots" >&3 || [[ $(cat <&3) = 'no such service' ]]; do
+			echo 'set svc nrs_policies fairshare' >&3 || [[ $(cat <&3) = 'no such service' ]] || [[ $(cat <&3) =~ stopping ]] || exit 1
+			[ ! -e /tmp/enough ] || exit 0
+		done 2>/dev/null
+		exit 1
+	) &
+	pid=$!
+	for ((i = 0; i < 8; i++)); do
+		dm_remove a
+		client a /dev/nb0 svc
+	done
+	touch /tmp/enough
+	wait "$pid" || fail "refused for another reason: $(cat <&3)"
+	rm /tmp/enough
+	exec 3>&-
+}
+
+# Who may not administrate may not open it, whatever the node says; who has it open keeps the module.
+rights() {
+	setup
+	refused EACCES setpriv --reuid 65534 --clear-groups bash -c "exec 3<>$node"
+	chmod 666 $node
+	refused EPERM setpriv --reuid 65534 --clear-groups bash -c "exec 3<>$node"
+	refused EPERM setpriv --bounding-set -sys_admin --inh-caps -sys_admin bash -c "exec 3<>$node"
+	chmod 600 $node
+	# Reading or writing alone is possible.
+	echo 'set svc slots 9' >$node
+	[ "$(cat "$(at svc slots)")" = 9 ] && [ -z "$(cat $node)" ]
+	dm_remove a
+	exec 3<>$node
+	refused EBUSY rmmod nrs
+	echo services >&3
+	[ -z "$(cat <&3)" ]
+	exec 3>&-
+	rmmod nrs
+	[ ! -e $node ] || fail "the node is left"
+	module
+	wait_for 10 "[ -c $node ]"
+}
+
+try 40 "all commands, and what they answer" commands
+try 40 "refusals, with their reasons" refusals
+try 30 "bytes of all kinds" hostile
+try 20 "answers are read from anywhere" reads
+try 60 "a plan of 256 KiB" large
+try 60 "several tasks, and services that go" together
+try 30 "who may open it, and rmmod" rights
+summary

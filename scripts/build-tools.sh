@@ -3,8 +3,8 @@
 #
 # usage: scripts/build-tools.sh
 #
-# Builds the programs of rust/host/nrs-client, nrs-load, nrs-check, nrs-overlap and nrs-storm, linked statically so that they run in
-# the test machines too. Result: in build/tools.
+# Builds nrsctl, and the programs of rust/host/nrs-client, nrs-load, nrs-check, nrs-overlap and nrs-storm, linked statically so that
+# they run in the test machines too. Result: in build/tools.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 case ${1:-} in --help | -h) usage && exit ;; '') ;; *) die "unknown argument '$1', see --help" ;; esac
@@ -17,8 +17,8 @@ exec {lockfd}>"$dir/lock"
 flock "$lockfd"
 # With a target named, build scripts and macros are not linked statically, which they could not be.
 RUSTFLAGS='-C target-feature=+crt-static' cargo build --quiet --release --locked --manifest-path "$NRS_TOP/rust/host/Cargo.toml" \
-	--package nrs-client --bins --target "$target" --target-dir "$dir/target"
-for name in nrs-load nrs-check nrs-overlap nrs-storm; do
+	--package nrs-client --package nrsctl --bins --target "$target" --target-dir "$dir/target"
+for name in nrs-load nrs-check nrs-overlap nrs-storm nrsctl; do
 	strip "$dir/target/$target/release/$name" -o "$dir/$name.tmp"
 	mv "$dir/$name.tmp" "$dir/$name"
 done

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The command line.
+
+use std::io::Write;
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::*;
+use crate::failure::Result;
+use crate::kernel::Kernel;
+
+/// The network request scheduler nrs: parameters, rules, configuration files, statistics.
+#[derive(Parser, Debug)]
+#[command(name = "nrsctl", version, about, infer_subcommands = false)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The verbs.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Shows parameters by name, as `lctl get_param` does.
+    #[command(name = "get_param")]
+    GetParam(get_param::Args),
+    /// Sets parameters, as `lctl set_param` does.
+    #[command(name = "set_param")]
+    SetParam(set_param::Args),
+    /// Lists parameters, as `lctl list_param` does.
+    #[command(name = "list_param")]
+    ListParam(list_param::Args),
+    /// Services: list, show, make, remove.
+    Service(service::Args),
+    /// Clients: the block devices of services.
+    Client(client::Args),
+    /// Rules of tbf: list, start, change, stop.
+    Rule(rule::Args),
+    /// Policies: list, set.
+    Policy(policy::Args),
+    /// One screen: what is scheduled how, who is limited, who waits.
+    Status(status::Args),
+    /// Who gets what, live.
+    Top(top::Args),
+    /// Writes statistics to a file, again and again.
+    Record(record::Args),
+    /// Draws what `record` wrote.
+    Plot(plot::Args),
+    /// Says whether a configuration is right, without touching anything.
+    Check(check::Args),
+    /// Makes the running state what the configuration says.
+    Apply(apply::Args),
+    /// Writes the running state as a configuration.
+    Save(save::Args),
+    /// Statistics for Prometheus.
+    Exporter(exporter::Args),
+    /// Writes manual pages, shell completions and the reference.
+    #[command(hide = true)]
+    Generate(generate::Args),
+}
+
+impl Command {
+    /// Carries it out.
+    ///
+    /// # Errors
+    ///
+    /// What the command says.
+    pub fn run(&self, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
+        match self {
+            Command::GetParam(args) => get_param::run(args, kernel, out),
+            Command::SetParam(args) => set_param::run(args, kernel, out),
+            Command::ListParam(args) => list_param::run(args, kernel, out),
+            Command::Service(args) => service::run(args, kernel, out),
+            Command::Client(args) => client::run(args, kernel, out),
+            Command::Rule(args) => rule::run(args, kernel, out),
+            Command::Policy(args) => policy::run(args, kernel, out),
+            Command::Status(args) => status::run(args, kernel, out),
+            Command::Top(args) => top::run(args, kernel, out),
+            Command::Record(args) => record::run(args, kernel, out),
+            Command::Plot(args) => plot::run(args, kernel, out),
+            Command::Check(args) => check::run(args, kernel, out),
+            Command::Apply(args) => apply::run(args, kernel, out),
+            Command::Save(args) => save::run(args, kernel, out),
+            Command::Exporter(args) => exporter::run(args, kernel, out),
+            Command::Generate(args) => generate::run(args, kernel, out),
+        }
+    }
+}
+
+/// What the command line `line` writes, by words.
+///
+/// # Errors
+///
+/// What the command says.
+#[cfg(test)]
+pub fn said(kernel: &dyn Kernel, line: &str) -> Result<String> {
+    let words = line.split_ascii_whitespace();
+    told(kernel, &words.collect::<Vec<_>>())
+}
+
+/// What the words write as a command line.
+///
+/// # Errors
+///
+/// What the command says.
+#[cfg(test)]
+pub fn told(kernel: &dyn Kernel, words: &[&str]) -> Result<String> {
+    let cli = Cli::try_parse_from(std::iter::once("nrsctl").chain(words.iter().copied())).unwrap();
+    let mut out = Vec::new();
+    cli.command.run(kernel, &mut out)?;
+    Ok(String::from_utf8(out).unwrap())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_tree_is_sound() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The verbs, a file each: its arguments and what it does.
+
+pub mod apply;
+pub mod check;
+pub mod client;
+pub mod exporter;
+pub mod generate;
+pub mod get_param;
+pub mod list_param;
+pub mod plot;
+pub mod policy;
+pub mod record;
+pub mod rule;
+pub mod save;
+pub mod service;
+pub mod set_param;
+pub mod status;
+pub mod top;

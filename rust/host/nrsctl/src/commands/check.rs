@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! `nrsctl check`
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use crate::configuration::{files, parse};
+use crate::failure::{Failure, Kind, Result};
+use crate::kernel::Kernel;
+
+/// Its arguments.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Files, or directories whose *.toml are meant; /etc/nrs unless given.
+    #[arg(value_name = "FILE|DIR")]
+    pub paths: Vec<PathBuf>,
+}
+
+/// Says of each file that it is right, or what is wrong and where; the module is not asked.
+///
+/// # Errors
+///
+/// [`Kind::Refused`] if anything is wrong; what reading the files returns.
+pub fn run(args: &Args, _kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
+    let files = files::read(&args.paths)?;
+    let (_, faults) = parse(&files);
+    for file in &files {
+        let mut own = faults
+            .iter()
+            .filter(|fault| *fault.place.file == file.name)
+            .peekable();
+        if own.peek().is_none() {
+            writeln!(out, "{}: ok", file.name)?;
+        }
+        for fault in own {
+            writeln!(out, "{fault}")?;
+        }
+    }
+    match faults.len() {
+        0 => Ok(()),
+        1 => Err(Failure::new(
+            Kind::Refused,
+            "the configuration has an error",
+        )),
+        many => Err(Failure::new(
+            Kind::Refused,
+            format!("the configuration has {many} errors"),
+        )),
+    }
+}

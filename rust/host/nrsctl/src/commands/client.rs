@@ -1,0 +1,459 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! `nrsctl client`
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use clap::{Subcommand, ValueEnum};
+use nrs_sched::jobid::{JobId, Template, JOBID_MAX};
+use nrs_sched::nid::Nid;
+use serde::Serialize;
+
+use crate::failure::{Failure, Kind, Result};
+use crate::kernel::{Device, Kernel};
+use crate::names::near;
+use crate::{show, texts};
+
+/// Its arguments.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: Action,
+}
+
+/// What becomes of requests while the device below is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnTimeout {
+    /// They wait.
+    Wait,
+    /// They fail at once.
+    Fail,
+}
+
+/// A switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Switch {
+    /// Yes.
+    On,
+    /// No.
+    Off,
+}
+
+/// What tells which requests belong to one offset stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Stream {
+    /// The write stream or hint of the request.
+    Hint,
+    /// The cgroup of the submitter.
+    Cgroup,
+    /// Nothing.
+    None,
+}
+
+/// What can be done with clients.
+#[derive(Subcommand, Debug)]
+pub enum Action {
+    /// Shows the clients of all services, or of one.
+    List {
+        /// The service.
+        service: Option<String>,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Shows one client and its counters.
+    Show {
+        /// The client.
+        name: String,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Makes the block device /dev/mapper/NAME, a client of SERVICE on DEVICE.
+    Add(Box<New>),
+    /// Removes the block device of a client; the data below stays.
+    Remove {
+        /// The client.
+        name: String,
+    },
+}
+
+/// A new client.
+#[derive(clap::Args, Debug)]
+pub struct New {
+    /// Its name.
+    pub name: String,
+    /// The block device below: a path or MAJOR:MINOR.
+    pub device: String,
+    /// The service; made if it is not there.
+    pub service: String,
+    /// Where on the device it begins, sectors of 512 bytes.
+    #[arg(long, default_value_t = 0)]
+    pub offset: u64,
+    /// How long it is, sectors; the rest of the device if it is not said.
+    #[arg(long)]
+    pub sectors: Option<u64>,
+    /// Network identifier of all its requests: 10.0.0.7@tcp.
+    #[arg(long)]
+    pub nid: Option<String>,
+    /// Job identifier of all its requests.
+    #[arg(long)]
+    pub jobid: Option<String>,
+    /// How job identifiers are made, with %e %u %g %p %h %H %j.
+    #[arg(long, value_name = "FORMAT")]
+    pub jobid_name: Option<String>,
+    /// Size of its job, 1 to 4096, for the level size of fairshare.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub size: Option<u32>,
+    /// Whether requests may go down before the policy has seen them.
+    #[arg(long, value_enum)]
+    pub opportunity: Option<Switch>,
+    /// What tells offset streams, for orr.
+    #[arg(long, value_enum)]
+    pub stream: Option<Stream>,
+    /// What becomes of requests while the device below is lost.
+    #[arg(long, value_enum)]
+    pub on_timeout: Option<OnTimeout>,
+}
+
+/// A client, as it is shown.
+#[derive(Debug, Serialize)]
+pub struct Client {
+    /// Its name.
+    pub name: String,
+    /// The service.
+    pub service: String,
+    /// The device below; none for a program.
+    pub device: Option<String>,
+    /// Where on that it begins, sectors.
+    pub offset: Option<u64>,
+    /// How long it is, sectors.
+    pub sectors: Option<u64>,
+    /// What else its table says.
+    pub options: BTreeMap<String, String>,
+    /// What it has counted.
+    pub counters: BTreeMap<String, serde_json::Value>,
+}
+
+impl Client {
+    /// One of its counters, as it is shown.
+    fn counter(&self, name: &str) -> String {
+        match self.counters.get(name) {
+            Some(serde_json::Value::String(text)) => text.clone(),
+            Some(value) => value.to_string(),
+            None => "-".into(),
+        }
+    }
+}
+
+/// The clients of `services`.
+fn clients(kernel: &dyn Kernel, services: &[String]) -> Result<Vec<Client>> {
+    let devices = kernel.devices()?;
+    let mut clients = Vec::new();
+    for service in services {
+        let shown = texts::clients(&kernel.get(service, "clients")?)?;
+        for client in shown.clients.unwrap_or_default() {
+            let mut of = devices.iter();
+            let device = of.find(|device| device.name == client.name && device.service == *service);
+            clients.push(Client {
+                name: client.name,
+                service: service.clone(),
+                device: device.map(|device| device.target.clone()),
+                offset: device.map(|device| device.offset),
+                sectors: device.map(|device| device.sectors),
+                options: device
+                    .map(|device| device.options.clone())
+                    .unwrap_or_default(),
+                counters: client.counters,
+            });
+        }
+    }
+    clients.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(clients)
+}
+
+/// Carries it out.
+///
+/// # Errors
+///
+/// - [`Kind::NotFound`]: there is no such service, client or device.
+/// - [`Kind::Refused`]: a name or value is wrong.
+/// - [`Kind::Busy`]: the client exists already, or is in use.
+pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
+    match &args.action {
+        Action::List { service, json } => {
+            let services = match service {
+                Some(service) => vec![service.clone()],
+                None => kernel.services()?,
+            };
+            let clients = clients(kernel, &services)?;
+            match json {
+                true => show::json(out, &clients),
+                false => table(&clients, out),
+            }
+        }
+        Action::Show { name, json } => {
+            let clients = clients(kernel, &kernel.services()?)?;
+            let names = clients.iter().map(|client| &client.name[..]);
+            let Some(client) = clients.iter().find(|client| client.name == *name) else {
+                let failure = Failure::new(Kind::NotFound, format!("there is no client '{name}'"));
+                let near = near(name, names);
+                return Err(match near.is_empty() {
+                    true => failure.hint("see: nrsctl client list"),
+                    false => failure.hint(format!("did you mean: {}", near.join(", "))),
+                });
+            };
+            match json {
+                true => show::json(out, client),
+                false => one(client, out),
+            }
+        }
+        Action::Add(new) => kernel.add_device(&device(new)?),
+        Action::Remove { name } => kernel.remove_device(name),
+    }
+}
+
+/// The device that `new` says.
+///
+/// # Errors
+///
+/// [`Kind::Refused`]: a value that the module would not take.
+fn device(new: &New) -> Result<Device> {
+    let refuse = |what: &str, why: &str| {
+        let failure = Failure::new(Kind::Refused, format!("{what}: {why}"));
+        Err(failure.hint("see: nrsctl help client add; user-guide.md, The table line"))
+    };
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
+    let service = &new.service;
+    if service.is_empty()
+        || service.len() > 31
+        || service.starts_with('.')
+        || !service.bytes().all(plain)
+    {
+        return refuse(
+            "SERVICE",
+            "1 to 31 letters, digits and _ - . : not starting with a dot",
+        );
+    }
+    if new.name.is_empty() || new.name.contains(['/', ' ', '\\']) {
+        return refuse("NAME", "no name for a device");
+    }
+    if new.device.contains(char::is_whitespace) {
+        return refuse("DEVICE", "a path with blanks in it; use MAJOR:MINOR");
+    }
+    let mut options = BTreeMap::new();
+    let mut add = |name: &str, value: String| options.insert(name.to_owned(), value);
+    if let Some(nid) = &new.nid {
+        if let Err(error) = Nid::parse(nid) {
+            return refuse("--nid", error.reason);
+        }
+        add("nid", nid.clone());
+    }
+    if let Some(jobid) = &new.jobid {
+        let parsed = JobId::new(jobid.as_bytes());
+        if jobid.is_empty()
+            || jobid.len() > JOBID_MAX
+            || parsed.as_bytes() != jobid.as_bytes()
+            || jobid.contains(' ')
+        {
+            return refuse("--jobid", "1 to 31 printable bytes without blanks");
+        }
+        add("jobid", jobid.clone());
+    }
+    if let Some(format) = &new.jobid_name {
+        if let Err(error) = Template::parse(format) {
+            return refuse("--jobid-name", error.reason);
+        }
+        add("jobid_name", format.clone());
+    }
+    if let Some(size) = new.size {
+        add("size", size.to_string());
+    }
+    let word = |value: &dyn Fn() -> Option<String>| value();
+    let name = |value: Option<clap::builder::PossibleValue>| {
+        value.map(|value| value.get_name().to_owned())
+    };
+    for (option, value) in [
+        (
+            "opportunity",
+            word(&|| name(new.opportunity?.to_possible_value())),
+        ),
+        ("stream", word(&|| name(new.stream?.to_possible_value()))),
+        (
+            "on_timeout",
+            word(&|| name(new.on_timeout?.to_possible_value())),
+        ),
+    ] {
+        if let Some(value) = value {
+            add(option, value);
+        }
+    }
+    if new.sectors == Some(0) {
+        return refuse("--sectors", "at least 1");
+    }
+    if new.device.contains(':') && !new.device.contains('/') && new.sectors.is_none() {
+        return refuse(
+            "DEVICE",
+            "of MAJOR:MINOR the length is not known: give --sectors",
+        );
+    }
+    Ok(Device {
+        name: new.name.clone(),
+        service: service.clone(),
+        target: new.device.clone(),
+        offset: new.offset,
+        sectors: new.sectors.unwrap_or_default(),
+        options,
+    })
+}
+
+/// Shows several.
+fn table(clients: &[Client], out: &mut dyn Write) -> Result {
+    let rows: Vec<[String; 7]> = clients
+        .iter()
+        .map(|client| {
+            let device = client.device.clone().unwrap_or_else(|| "a program".into());
+            [
+                client.name.clone(),
+                client.service.clone(),
+                device,
+                client.counter("passed"),
+                client.counter("queued"),
+                client.counter("held"),
+                client.counter("failed"),
+            ]
+        })
+        .collect();
+    let head = [
+        "CLIENT", "SERVICE", "DEVICE", "PASSED", "QUEUED", "HELD", "FAILED",
+    ];
+    show::table(out, head, &rows)
+}
+
+/// Shows one.
+fn one(client: &Client, out: &mut dyn Write) -> Result {
+    let device = client.device.as_deref().unwrap_or("a program");
+    writeln!(
+        out,
+        "client:   {}\nservice:  {}\ndevice:   {device}",
+        client.name, client.service
+    )?;
+    if let (Some(offset), Some(sectors)) = (client.offset, client.sectors) {
+        writeln!(out, "sectors:  {sectors} from {offset}")?;
+    }
+    for (name, value) in &client.options {
+        writeln!(out, "{:<9} {value}", format!("{name}:"))?;
+    }
+    writeln!(out, "counters:")?;
+    for name in client.counters.keys() {
+        writeln!(out, "  {name}: {}", client.counter(name))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::said;
+    use crate::fake::Fake;
+
+    const CLIENTS: &str = "service: { slots: 64 }\nclients:\n- client: \"files\"\n  counters: { passed: 7, queued: 1, held: 0, failed: 0, state: live }\n\
+                           - client: \"server.12\"\n  counters: { passed: 0, queued: 3 }\ntargets:\n";
+
+    fn fake() -> Fake {
+        let fake = Fake::with(&[("san", &[("clients", CLIENTS)])]);
+        fake.add_device(&Device {
+            name: "files".into(),
+            service: "san".into(),
+            target: "8:16".into(),
+            sectors: 1000,
+            options: [("jobid_name".to_owned(), "%e.%u".to_owned())].into(),
+            ..Device::default()
+        })
+        .unwrap();
+        fake
+    }
+
+    #[test]
+    fn list_and_show() {
+        let want = "CLIENT     SERVICE  DEVICE     PASSED  QUEUED  HELD  FAILED\n\
+                    files      san      8:16            7       1     0       0\n\
+                    server.12  san      a program       0       3     -       -\n";
+        assert_eq!(said(&fake(), "client list"), Ok(want.into()));
+        assert_eq!(said(&fake(), "client list san"), Ok(want.into()));
+        let text = said(&fake(), "client show files").unwrap();
+        assert!(text.starts_with("client:   files\nservice:  san\ndevice:   8:16\nsectors:  1000 from 0\njobid_name: %e.%u\n"), "{text}");
+        assert!(text.contains("  state: live\n"), "{text}");
+        let json = said(&fake(), "client list --json").unwrap();
+        let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(value[0]["counters"]["passed"], 7);
+        assert!(value[1]["device"].is_null());
+        for (line, hint) in [
+            ("client show file", "did you mean: files"),
+            ("client show qq", "see: nrsctl client list"),
+        ] {
+            let failure = said(&fake(), line).unwrap_err();
+            assert_eq!(
+                (failure.kind, failure.hint.as_deref()),
+                (Kind::NotFound, Some(hint))
+            );
+        }
+    }
+
+    #[test]
+    fn added_and_removed() {
+        let fake = Fake::default();
+        let line = "client add a /dev/sdb san --offset 8 --nid 10.0.0.7@tcp --jobid j --jobid-name %j --size 4 \
+                    --opportunity off --stream cgroup --on-timeout fail --sectors 100";
+        assert_eq!(said(&fake, line), Ok(String::new()));
+        let devices = fake.devices().unwrap();
+        let options: Vec<String> = devices[0]
+            .options
+            .iter()
+            .map(|(name, value)| format!("{name} {value}"))
+            .collect();
+        assert_eq!(
+            options,
+            [
+                "jobid j",
+                "jobid_name %j",
+                "nid 10.0.0.7@tcp",
+                "on_timeout fail",
+                "opportunity off",
+                "size 4",
+                "stream cgroup"
+            ]
+        );
+        assert_eq!((devices[0].offset, devices[0].sectors), (8, 100));
+        assert_eq!(said(&fake, line).unwrap_err().kind, Kind::Busy);
+        assert_eq!(said(&fake, "client remove a"), Ok(String::new()));
+        assert_eq!(
+            said(&fake, "client remove a").unwrap_err().kind,
+            Kind::NotFound
+        );
+    }
+
+    #[test]
+    fn refused() {
+        for (line, word) in [
+            ("client add a /dev/sdb .san", "SERVICE"),
+            ("client add a/b /dev/sdb san", "NAME"),
+            ("client add a 8:16 san", "DEVICE"),
+            ("client add a /dev/sdb san --nid 10.0.0.7", "--nid"),
+            (
+                "client add a /dev/sdb san --jobid 12345678901234567890123456789012",
+                "--jobid",
+            ),
+            ("client add a /dev/sdb san --jobid-name %z", "--jobid-name"),
+            ("client add a /dev/sdb san --sectors 0", "--sectors"),
+        ] {
+            let fake = Fake::default();
+            let failure = said(&fake, line).unwrap_err();
+            assert_eq!(failure.kind, Kind::Refused, "{line}");
+            assert!(failure.message.starts_with(word), "{}", failure.message);
+            assert!(fake.devices().unwrap().is_empty());
+        }
+    }
+}

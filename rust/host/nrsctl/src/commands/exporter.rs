@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! `nrsctl exporter`
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+
+use crate::exporter::encode::Format;
+use crate::exporter::http::{Answer, Request};
+use crate::exporter::others::Memory;
+use crate::exporter::page::{self, Gathered};
+use crate::exporter::{reference, serve, textfile};
+use crate::failure::{Failure, Kind, Result};
+use crate::kernel::Kernel;
+use crate::stats::{self, Snapshot};
+
+/// Where pages are to be had unless somebody says otherwise.
+const LISTEN: &str = "127.0.0.1:9719";
+
+/// Its arguments.
+#[derive(clap::Args, Debug, Default)]
+pub struct Args {
+    /// Answers requests over HTTP at this address: /metrics.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = LISTEN, conflicts_with_all = ["textfile", "once"])]
+    pub listen: String,
+    /// Writes a page to this file, whole, for the textfile collector; its name ends in .prom.
+    #[arg(long, value_name = "FILE", conflicts_with = "once")]
+    pub textfile: Option<PathBuf>,
+    /// Writes the file again and again, after so many seconds each time.
+    #[arg(long, value_name = "SECONDS", requires = "textfile", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub every: Option<u64>,
+    /// Prints one page and ends.
+    #[arg(long)]
+    pub once: bool,
+    /// The format of the page that is printed.
+    #[arg(long, value_enum, default_value_t, requires = "once")]
+    pub format: Output,
+    /// Shows so many entities of each policy and head, those that were served most, and all others as one.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub top: u32,
+    /// Shows this service; may be repeated. All, if there is none.
+    #[arg(long = "service", value_name = "NAME")]
+    pub services: Vec<String>,
+    /// Reads snapshots from this file, as `status --json` prints them, in place of the module.
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub from: Option<PathBuf>,
+    /// Prints the list of all metrics, Markdown.
+    #[arg(long, hide = true)]
+    pub list: bool,
+}
+
+/// A format of the page that is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// Prometheus' text format.
+    #[default]
+    Text,
+    /// OpenMetrics.
+    Openmetrics,
+}
+
+impl From<Output> for Format {
+    fn from(output: Output) -> Self {
+        match output {
+            Output::Text => Self::Text,
+            Output::Openmetrics => Self::OpenMetrics,
+        }
+    }
+}
+
+/// Carries it out.
+///
+/// # Errors
+///
+/// [`Kind::Usage`] for an address or a file that cannot be used; for one page, what reading statistics returns.
+pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
+    if args.list {
+        return Ok(out.write_all(reference::list().as_bytes())?);
+    }
+    let top = usize::try_from(args.top).unwrap_or(usize::MAX);
+    if args.once {
+        let gathered = Gathered {
+            snapshots: snapshots(args, kernel)?,
+            ..Gathered::default()
+        };
+        let page = page::render(&gathered, top, None, args.format.into());
+        return Ok(out.write_all(page.as_bytes())?);
+    }
+    match &args.textfile {
+        Some(path) => write_file(args, kernel, path, top),
+        None => listen(args, kernel, out, top),
+    }
+}
+
+/// The snapshots of the services that are asked for.
+fn snapshots(args: &Args, kernel: &dyn Kernel) -> Result<Vec<Snapshot>> {
+    if let Some(path) = &args.from {
+        return recorded(path);
+    }
+    if !args.services.is_empty() {
+        let services: BTreeSet<&String> = args.services.iter().collect();
+        let services = services.into_iter();
+        return services
+            .map(|service| stats::read(kernel, service))
+            .collect();
+    }
+    let mut snapshots = Vec::new();
+    for service in kernel.services()? {
+        match stats::read(kernel, &service) {
+            Ok(snapshot) => snapshots.push(snapshot),
+            // It is gone meanwhile.
+            Err(failure)
+                if failure.kind == Kind::NotFound && !kernel.services()?.contains(&service) => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(snapshots)
+}
+
+fn recorded(path: &Path) -> Result<Vec<Snapshot>> {
+    let failure = |error: &dyn std::fmt::Display| {
+        Failure::new(Kind::NotFound, format!("{}: {error}", path.display()))
+            .hint("snapshots are what nrsctl status --json prints")
+    };
+    let text = fs::read_to_string(path).map_err(|error| failure(&error))?;
+    serde_json::from_str(&text).map_err(|error| failure(&error))
+}
+
+/// What is there now, or why there is nothing.
+fn gather(args: &Args, kernel: &dyn Kernel) -> Gathered {
+    let start = Instant::now();
+    let (snapshots, failure) = match snapshots(args, kernel) {
+        Ok(snapshots) => (snapshots, None),
+        Err(failure) => (Vec::new(), Some(failure.to_string())),
+    };
+    Gathered {
+        snapshots,
+        failure,
+        seconds: start.elapsed().as_secs_f64(),
+    }
+}
+
+/// Writes the file, once or again and again.
+fn write_file(args: &Args, kernel: &dyn Kernel, path: &Path, top: usize) -> Result {
+    let mut memory = args.every.map(|_| Memory::new());
+    let mut said = None;
+    loop {
+        let gathered = gather(args, kernel);
+        let page = page::render(&gathered, top, memory.as_mut(), Format::Text);
+        let written = textfile::write(path, &page);
+        let Some(seconds) = args.every else {
+            written?;
+            return match gathered.failure {
+                Some(reason) => Err(Failure::new(Kind::Other, one_line(&reason))),
+                None => Ok(()),
+            };
+        };
+        let failure = written.err().map(|failure| failure.to_string());
+        let failure = failure.or(gathered.failure);
+        if failure != said {
+            // Said once, not every time.
+            if let Some(reason) = &failure {
+                let _ = writeln!(io::stderr(), "nrsctl: {reason}");
+            }
+            said = failure;
+        }
+        thread::sleep(Duration::from_secs(seconds));
+    }
+}
+
+/// Answers requests for ever.
+fn listen(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write, top: usize) -> Result {
+    let listener = TcpListener::bind(&args.listen).map_err(|error| {
+        Failure::new(Kind::Usage, format!("--listen {}: {error}", args.listen))
+            .hint("expected ADDRESS:PORT of this machine that nobody listens at, such as 127.0.0.1:9719 or [::]:9719")
+    })?;
+    let address = listener.local_addr()?;
+    writeln!(out, "listening at http://{address}/metrics")?;
+    out.flush()?;
+    let mut memory = Memory::new();
+    serve::serve(listener, |request| {
+        answer(request, || gather(args, kernel), top, &mut memory)
+    })
+}
+
+/// What is answered to `request`.
+pub fn answer(
+    request: &Request,
+    gather: impl FnOnce() -> Gathered,
+    top: usize,
+    memory: &mut Memory,
+) -> Answer {
+    match request.path.as_str() {
+        "/" => Answer {
+            status: 200,
+            content_type: "text/html; charset=utf-8",
+            body: FRONT.into(),
+        },
+        "/metrics" => {
+            let gathered = gather();
+            let (status, format) = match gathered.failure {
+                None => (200, request.format),
+                Some(_) => (503, Format::Text),
+            };
+            let mut body = String::new();
+            if let Some(reason) = &gathered.failure {
+                body = format!("# {}\n", one_line(reason));
+            }
+            body += &page::render(&gathered, top, Some(memory), format);
+            Answer {
+                status,
+                content_type: format.content_type(),
+                body,
+            }
+        }
+        _ => Answer::text(404, "there is /metrics, and nothing else"),
+    }
+}
+
+/// The page at `/`.
+const FRONT: &str = "<!doctype html>\n<html><head><title>nrs</title></head><body>\
+    <p>nrs, the network request scheduler: <a href=\"/metrics\">metrics</a></p></body></html>\n";
+
+fn one_line(reason: &str) -> String {
+    let lines: Vec<&str> = reason.lines().map(str::trim).collect();
+    lines.join("; ")
+}

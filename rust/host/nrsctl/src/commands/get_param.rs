@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! `nrsctl get_param`
+
+use std::io::Write;
+
+use nrs_sched::parameters::PARAMETERS;
+
+use crate::failure::{Failure, Kind, Result};
+use crate::kernel::Kernel;
+use crate::names::{self, Found};
+
+/// Its arguments.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Shows values only.
+    #[arg(short = 'n', conflicts_with_all = ["names", "marks"])]
+    pub values: bool,
+    /// Shows names only.
+    #[arg(short = 'N')]
+    pub names: bool,
+    /// Shows names only, and '=' behind those that can be written.
+    #[arg(short = 'F')]
+    pub marks: bool,
+    /// Takes names of services, too: all their parameters.
+    #[arg(short = 'R')]
+    pub recursive: bool,
+    /// Parameters: SERVICE.PARAMETER or ost.OSS.SERVICE.PARAMETER, with * ? [...] {a,b}.
+    #[arg(required = true, value_name = "NAME")]
+    pub parameters: Vec<String>,
+}
+
+/// Carries it out.
+///
+/// # Errors
+///
+/// - [`Kind::NotFound`]: a name that stands for nothing; what is said of a parameter that cannot be read now.
+/// - What [`Kernel::get`] returns.
+///
+/// All names are gone through; the first failure says the kind. Of what a pattern fits, parameters that cannot be read now are
+/// left out.
+pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
+    let there = kernel.services()?;
+    let mut failures = Vec::new();
+    for name in &args.parameters {
+        let (mut services, mut parameters) = match names::parameters(name, &there) {
+            Ok(found) => found,
+            Err(failure) => {
+                failures.push(failure);
+                continue;
+            }
+        };
+        let mut many = names::is_pattern(name);
+        if args.recursive && (services.is_empty() || parameters.is_empty()) {
+            services = names::services(name, &there)?;
+            parameters = PARAMETERS.iter().collect();
+            many = true;
+        }
+        if services.is_empty() || parameters.is_empty() {
+            failures.push(names::unmatched("get_param", name, &there));
+        }
+        for service in &services {
+            for &parameter in &parameters {
+                let found = Found { service, parameter };
+                if let Err(failure) = show(args, kernel, found, out) {
+                    // Of a policy that is not started, or one that is only written.
+                    let absent = matches!(failure.kind, Kind::NotFound | Kind::Refused);
+                    match many && absent {
+                        true => {}
+                        false => failures.push(failure),
+                    }
+                }
+            }
+        }
+    }
+    Failure::of(failures)
+}
+
+/// Shows one.
+fn show(args: &Args, kernel: &dyn Kernel, found: Found<'_>, out: &mut dyn Write) -> Result {
+    let name = found.shown();
+    if args.names || args.marks {
+        let mark = match args.marks && found.parameter.access.writes() {
+            true => "=",
+            false => "",
+        };
+        return Ok(writeln!(out, "{name}{mark}")?);
+    }
+    let value = kernel.get(&found.service.name, found.parameter.name())?;
+    let value = value.strip_suffix('\n').unwrap_or(&value);
+    if args.values {
+        return Ok(writeln!(out, "{value}")?);
+    }
+    // Several lines stand below the name.
+    let between = if value.contains('\n') { "\n" } else { "" };
+    Ok(writeln!(out, "{name}={between}{value}")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::said;
+    use crate::fake::Fake;
+
+    fn fake() -> Fake {
+        let values = [
+            ("slots", "16\n"),
+            ("nrs_crrn_quantum", "reg_quantum:8    \nhp_quantum:8    \n"),
+            ("nrs_tbf_rule_error", ""),
+        ];
+        Fake::with(&[("ost_io", &values), ("san", &[("slots", "8\n")])])
+    }
+
+    #[test]
+    fn shown_as_lctl_does() {
+        for (line, want) in [
+            ("get_param ost_io.slots", "ost_io.slots=16\n"),
+            (
+                "get_param ost.OSS.ost_io.slots",
+                "ost.OSS.ost_io.slots=16\n",
+            ),
+            ("get_param -n ost.OSS.ost_io.slots", "16\n"),
+            (
+                "get_param -N ost.OSS.*.slots",
+                "ost.OSS.ost_io.slots\nost.OSS.san.slots\n",
+            ),
+            (
+                "get_param -F san.slots san.health",
+                "san.slots=\nsan.health\n",
+            ),
+            ("get_param *.slots", "ost_io.slots=16\nsan.slots=8\n"),
+            (
+                "get_param ost_io.nrs_tbf_rule_error",
+                "ost_io.nrs_tbf_rule_error=\n",
+            ),
+            (
+                "get_param ost_io.nrs_crrn_quantum",
+                "ost_io.nrs_crrn_quantum=\nreg_quantum:8    \nhp_quantum:8    \n",
+            ),
+            (
+                "get_param -n ost_io.nrs_crrn_quantum",
+                "reg_quantum:8    \nhp_quantum:8    \n",
+            ),
+            // What cannot be read is left out of patterns.
+            ("get_param san.*", "san.slots=8\n"),
+            ("get_param -R san", "san.slots=8\n"),
+        ] {
+            assert_eq!(said(&fake(), line), Ok(want.to_owned()), "{line}");
+        }
+    }
+
+    #[test]
+    fn goes_on_after_a_failure() {
+        let mut out = Vec::new();
+        let args = Args {
+            values: false,
+            names: false,
+            marks: false,
+            recursive: false,
+            parameters: ["san.slot", "san.slots", "san.health"]
+                .map(str::to_owned)
+                .to_vec(),
+        };
+        let failure = run(&args, &fake(), &mut out).unwrap_err();
+        assert_eq!(out, b"san.slots=8\n");
+        assert_eq!(failure.kind, Kind::NotFound);
+        let text = failure.to_string();
+        assert!(text.starts_with("error: get_param: param_path 'san/slot': No such file or directory\n  did you mean: san.slots"), "{text}");
+        assert!(text.contains("\nnrsctl: no parameter 'health'"), "{text}");
+    }
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! `nrsctl list_param`
+
+use std::io::Write;
+
+use nrs_sched::parameters::PARAMETERS;
+
+use crate::failure::{Failure, Result};
+use crate::kernel::Kernel;
+use crate::names::{self, Found};
+
+/// Its arguments.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Marks services with '/' and parameters that can be written with '='.
+    #[arg(short = 'F')]
+    pub marks: bool,
+    /// Lists the parameters of services.
+    #[arg(short = 'R')]
+    pub recursive: bool,
+    /// Lists services only.
+    #[arg(short = 'D', conflicts_with = "recursive")]
+    pub services: bool,
+    /// Services or parameters, with * ? [...] {a,b}; all services if there are none.
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+}
+
+/// Carries it out.
+///
+/// # Errors
+///
+/// [`crate::failure::Kind::NotFound`]: a name that stands for nothing; what [`Kernel::services`] returns. All names are gone
+/// through.
+pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
+    let there = kernel.services()?;
+    let all = ["*".to_owned()];
+    let (names, may_be_none) = match args.names.is_empty() {
+        true => (&all[..], true),
+        false => (&args.names[..], false),
+    };
+    let mut failures = Vec::new();
+    for name in names {
+        let found = names::services(name, &there)
+            .and_then(|services| Ok((services, names::parameters(name, &there)?)));
+        let (services, (holders, parameters)) = match found {
+            Ok(found) => found,
+            Err(failure) => {
+                failures.push(failure);
+                continue;
+            }
+        };
+        for service in &services {
+            let mark = if args.marks { "/" } else { "" };
+            writeln!(out, "{}{mark}", service.shown)?;
+            let below = PARAMETERS.iter().filter(|_| args.recursive);
+            for parameter in below {
+                one(args, Found { service, parameter }, out)?;
+            }
+        }
+        let mut none = services.is_empty();
+        for service in &holders {
+            for &parameter in parameters.iter().filter(|_| !args.services) {
+                none = false;
+                one(args, Found { service, parameter }, out)?;
+            }
+        }
+        if none && !may_be_none {
+            failures.push(names::unmatched("list_param", name, &there));
+        }
+    }
+    Failure::of(failures)
+}
+
+/// Lists one parameter.
+fn one(args: &Args, found: Found<'_>, out: &mut dyn Write) -> Result {
+    let mark = match args.marks && found.parameter.access.writes() {
+        true => "=",
+        false => "",
+    };
+    Ok(writeln!(out, "{}{mark}", found.shown())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cli::said;
+    use crate::failure::Kind;
+    use crate::fake::Fake;
+
+    #[test]
+    fn lists() {
+        let fake = Fake::with(&[("ost_io", &[]), ("san", &[])]);
+        for (line, want) in [
+            ("list_param", "ost_io\nsan\n"),
+            ("list_param -F", "ost_io/\nsan/\n"),
+            ("list_param ost.OSS.*", "ost.OSS.ost_io\nost.OSS.san\n"),
+            (
+                "list_param -F ost.OSS.san.s*",
+                "ost.OSS.san.stall_ms=\nost.OSS.san.slots=\n",
+            ),
+            ("list_param -F san.health", "san.health\n"),
+        ] {
+            assert_eq!(said(&fake, line), Ok(want.to_owned()), "{line}");
+        }
+        let all = said(&fake, "list_param -R san").unwrap();
+        assert_eq!(all.lines().count(), 68);
+        assert!(all.starts_with("san\nsan.nrs_policies\n"));
+        assert_eq!(said(&fake, "list_param -D *").unwrap(), "ost_io\nsan\n");
+        let failure = said(&fake, "list_param sam").unwrap_err();
+        assert_eq!(failure.kind, Kind::NotFound);
+        assert_eq!(said(&Fake::default(), "list_param"), Ok(String::new()));
+    }
+}

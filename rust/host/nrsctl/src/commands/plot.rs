@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! `nrsctl plot`
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use globset::{Glob, GlobMatcher};
+use nrs_report::chart::Lines;
+
+use crate::commands::record;
+use crate::failure::{Failure, Kind, Result};
+use crate::kernel::Kernel;
+use crate::recording::{Recording, Series, What};
+use crate::top::numbers;
+
+/// Its arguments.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// What `nrsctl record` wrote.
+    pub file: PathBuf,
+    /// What is drawn of each entity.
+    #[arg(long, value_enum, default_value = "share")]
+    pub what: What,
+    /// Only entities of such names; *, ? and [] as in a shell.
+    #[arg(long, value_name = "GLOB", default_value = "*", value_parser = glob)]
+    pub entity: GlobMatcher,
+    /// Only those with the greatest means; of shares, rates and queues the others are added up.
+    #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u64).range(1..=100))]
+    pub top: u64,
+    /// The service, if the recording has several.
+    #[arg(long, value_name = "NAME")]
+    pub service: Option<String>,
+    /// Where the picture goes; without it, standard output.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+fn glob(text: &str) -> std::result::Result<GlobMatcher, String> {
+    let glob = Glob::new(text).map_err(|error| error.kind().to_string())?;
+    Ok(glob.compile_matcher())
+}
+
+/// Carries it out.
+///
+/// # Errors
+///
+/// [`Kind::NotFound`] without the file, the service, or an entity of that name that has what is to be drawn; [`Kind::Refused`] for a
+/// file that is no recording; [`Kind::Usage`] if the service must be named; [`Kind::Other`] if reading or writing fails.
+pub fn run(args: &Args, _kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
+    let recording = record::open(&args.file)?;
+    let picture = draw(args, &recording)?;
+    match &args.out {
+        Some(path) => std::fs::write(path, picture).map_err(|error| record::failed(path, &error)),
+        None => Ok(out.write_all(picture.as_bytes())?),
+    }
+}
+
+/// The picture.
+fn draw(args: &Args, recording: &Recording) -> Result<String> {
+    let file = args.file.display();
+    let services = recording.services();
+    let service = match (&args.service, services.as_slice()) {
+        (Some(name), all) if all.contains(name) => name,
+        (Some(name), all) => {
+            return Err(
+                Failure::new(Kind::NotFound, format!("{file}: no service '{name}'"))
+                    .hint(format!("there are: {}", all.join(" "))),
+            )
+        }
+        (None, []) => {
+            return Err(Failure::new(
+                Kind::NotFound,
+                format!("{file}: no snapshots"),
+            ))
+        }
+        (None, [name]) => name,
+        (None, all) => {
+            return Err(
+                Failure::new(Kind::Usage, format!("{file} has {} services", all.len()))
+                    .hint(format!("choose one: --service NAME, of {}", all.join(" "))),
+            )
+        }
+    };
+    let series = Series::new(recording.of(service), args.what, |name| {
+        args.entity.is_match(name)
+    });
+    let adds_up = matches!(args.what, What::Share | What::Rate | What::Queue);
+    let most = usize::try_from(args.top).unwrap_or(usize::MAX);
+    let top = series.top(most, adds_up);
+    if top.is_empty() {
+        let what = args.what.title();
+        let none = format!(
+            "{file}: nothing to draw: no entity '{}' has a {what}",
+            args.entity.glob()
+        );
+        return Err(Failure::new(Kind::NotFound, none).hint(args.what.where_from()));
+    }
+    let scale = if args.what == What::Rate && series.bytes {
+        1e-6
+    } else {
+        1.0
+    };
+    let scale = if args.what == What::Share {
+        100.0
+    } else {
+        scale
+    };
+    let what = args.what.title();
+    let title = format!("{service}: {what} of each entity");
+    let label = args.what.unit(series.bytes);
+    let mut chart = Lines::new(&title, "time in s", label);
+    if args.what == What::Share {
+        // Up to all of it, and room for the names of policies.
+        chart = chart.y_range(0.0, 110.0);
+    }
+    for (at, policy) in &series.policies {
+        chart = chart.rule_at_x(*at, policy);
+    }
+    for (name, points) in top {
+        let points = points
+            .into_iter()
+            .map(|(at, value)| (at, value * scale))
+            .collect();
+        chart = chart.series(&numbers::printable(&name), points);
+    }
+    Ok(chart.to_svg()?)
+}
+
+impl What {
+    /// What it is.
+    const fn title(self) -> &'static str {
+        match self {
+            What::Share => "share",
+            What::Rate => "rate",
+            What::Wait => "wait",
+            What::Queue => "queue",
+            What::Limit => "limit",
+        }
+    }
+
+    /// What stands beside the axis.
+    const fn unit(self, bytes: bool) -> &'static str {
+        match self {
+            What::Share => "share of service in %",
+            What::Rate if bytes => "MB/s",
+            What::Rate => "requests/s",
+            What::Wait => "wait of 99 % of requests, at most, in ms",
+            What::Queue => "requests queued",
+            What::Limit => "limit met, times/s",
+        }
+    }
+
+    /// Which policies have it.
+    const fn where_from(self) -> &'static str {
+        match self {
+            What::Share | What::Rate => {
+                "it needs two snapshots of a policy that tells requests apart"
+            }
+            What::Queue => "it needs a policy that tells requests apart",
+            What::Wait => "fairshare counts waits",
+            What::Limit => "tbf and qbm have limits",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::recording::Header;
+    use crate::stats::Snapshot;
+    use crate::top::samples;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn drawn(snapshots: Vec<Snapshot>, words: &[&str]) -> Result<String> {
+        let line = ["plot", "file.jsonl"].iter().chain(words);
+        let recording = Recording {
+            header: Header::default(),
+            snapshots,
+            cut: None,
+        };
+        draw(&Line::parse_from(line).args, &recording)
+    }
+
+    fn both() -> Vec<Snapshot> {
+        let mut all: Vec<Snapshot> = (0..3).map(samples::fairshare).collect();
+        all.extend((3..6).map(samples::tbf));
+        all
+    }
+
+    /// Polylines with two pixels' width are series; each has a mark of its colour beside it.
+    fn lines(svg: &str) -> usize {
+        let polylines = svg.split("<polyline").skip(1);
+        polylines
+            .filter(|tag| {
+                tag.split('>')
+                    .next()
+                    .unwrap_or("")
+                    .contains("stroke-width=\"2\"")
+            })
+            .count()
+    }
+
+    #[test]
+    fn titles_units_and_a_line_each() {
+        for (what, unit, want) in [
+            ("share", "share of service in %", 5),
+            ("rate", "MB/s", 4),
+            ("wait", "wait of 99 % of requests, at most, in ms", 3),
+            ("queue", "requests queued", 5),
+            ("limit", "limit met, times/s", 2),
+        ] {
+            let svg = drawn(both(), &["--what", what]).unwrap();
+            assert_eq!(svg, drawn(both(), &["--what", what]).unwrap());
+            assert_eq!(lines(&svg), want, "{what}");
+            for part in [
+                unit,
+                &format!("ost_io: {what} of each entity"),
+                "time in s",
+                "tbf uid",
+                "fairshare uid_then_jobid_fair",
+            ] {
+                assert!(svg.contains(part), "{what}: {part}");
+            }
+        }
+        let svg = drawn(both(), &["--entity", "uid:1002*", "--top", "1"]).unwrap();
+        assert_eq!(lines(&svg), 2);
+        assert!(svg.contains("2 others") && !svg.contains("uid:1001"));
+        let svg = drawn(both(), &["--what", "wait", "--top", "2"]).unwrap();
+        assert!(!svg.contains("others"));
+    }
+
+    #[test]
+    fn names_are_made_harmless() {
+        let mut all = both();
+        for snapshot in &mut all {
+            snapshot.entities[0].name = "<script>\x1b\0&".into();
+        }
+        let svg = drawn(all, &[]).unwrap();
+        assert!(svg.contains("&lt;script&gt;\\u{1b}\\u{0}&amp;"));
+    }
+
+    #[test]
+    fn what_is_not_there_is_said() {
+        let mut two = both();
+        two[0].service = "b".into();
+        for (snapshots, words, kind, want) in [
+            (vec![], &[][..], Kind::NotFound, "file.jsonl: no snapshots"),
+            (
+                both(),
+                &["--service", "x"],
+                Kind::NotFound,
+                "file.jsonl: no service 'x'",
+            ),
+            (
+                both(),
+                &["--entity", "gid:*"],
+                Kind::NotFound,
+                "file.jsonl: nothing to draw: no entity 'gid:*' has a share",
+            ),
+            (two, &[], Kind::Usage, "file.jsonl has 2 services"),
+            (
+                vec![samples::fairshare(0)],
+                &["--what", "rate"],
+                Kind::NotFound,
+                "file.jsonl: nothing to draw: no entity '*' has a rate",
+            ),
+        ] {
+            let failure = drawn(snapshots, words).unwrap_err();
+            assert_eq!((failure.kind, failure.message.as_str()), (kind, want));
+            assert!(failure.hint.is_some() || want.ends_with("snapshots"));
+        }
+        assert!(Line::try_parse_from(["plot", "f", "--entity", "["]).is_err());
+        assert!(Line::try_parse_from(["plot", "f", "--top", "0"]).is_err());
+    }
+}

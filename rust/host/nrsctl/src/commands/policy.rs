@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! `nrsctl policy`
+
+use std::io::Write;
+
+use clap::{Subcommand, ValueEnum};
+
+use crate::failure::{Kind, Result};
+use crate::kernel::Kernel;
+use crate::{show, texts};
+
+/// The heads that something is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Head {
+    /// Both.
+    #[default]
+    All,
+    /// The regular one.
+    Reg,
+    /// The high-priority one.
+    Hp,
+}
+
+impl Head {
+    /// The word for it in commands, with a blank around what is not empty.
+    pub fn word(self) -> &'static str {
+        match self {
+            Head::All => "",
+            Head::Reg => "reg ",
+            Head::Hp => "hp ",
+        }
+    }
+
+    /// Whether it has the head that texts call `name`.
+    pub fn has(self, name: &str) -> bool {
+        match self {
+            Head::All => true,
+            Head::Reg => name == "regular",
+            Head::Hp => name == "high",
+        }
+    }
+}
+
+/// Its arguments.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: Action,
+}
+
+/// What can be done with policies.
+#[derive(Subcommand, Debug)]
+pub enum Action {
+    /// Shows the policies of a service and what they hold.
+    List {
+        /// The service.
+        service: String,
+        /// Those of one head only.
+        #[arg(long, value_enum, default_value_t)]
+        head: Head,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Has a policy serve a service; fifo: none but the fallback.
+    Set {
+        /// The service.
+        service: String,
+        /// fifo, crrn, orr, trr, tbf, delay, fairshare or qbm.
+        policy: String,
+        /// What the policy takes: a mode of fairshare, fields of tbf.
+        argument: Vec<String>,
+        /// On one head only.
+        #[arg(long, value_enum, default_value_t)]
+        head: Head,
+    },
+}
+
+/// Carries it out.
+///
+/// # Errors
+///
+/// - [`Kind::NotFound`]: there is no such service or policy.
+/// - [`Kind::Refused`]: the policy does not take the argument.
+/// - [`Kind::Busy`]: earlier policies are still stopping.
+pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
+    match &args.action {
+        Action::List {
+            service,
+            head,
+            json,
+        } => {
+            let mut policies = texts::policies(&kernel.get(service, "nrs_policies")?)?;
+            policies.retain(|policy| head.has(&policy.head));
+            if *json {
+                return show::json(out, &policies);
+            }
+            let rows: Vec<[String; 5]> = policies
+                .iter()
+                .map(|policy| {
+                    [
+                        policy.head.clone(),
+                        policy.full(),
+                        policy.state.clone(),
+                        policy.queued.to_string(),
+                        policy.active.to_string(),
+                    ]
+                })
+                .collect();
+            show::table(out, ["HEAD", "POLICY", "STATE", "QUEUED", "ACTIVE"], &rows)
+        }
+        Action::Set {
+            service,
+            policy,
+            argument,
+            head,
+        } => {
+            let text = format!("{policy} {}{}", head.word(), argument.join(" "));
+            let done = kernel.set(service, "nrs_policies", text.trim_end());
+            done.map_err(|failure| match (failure.kind, &failure.hint) {
+                (Kind::NotFound, _) if failure.message.contains("no policy") => {
+                    failure.hint("policies: fifo, crrn, orr, trr, tbf, delay, fairshare, qbm")
+                }
+                _ => failure,
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::said;
+    use crate::fake::Fake;
+
+    const TEXT: &str = "
+regular_requests:
+  - name: fifo
+    state: started
+    fallback: yes
+    queued: 0                   
+    active: 3                   
+
+high_priority_requests:
+  - name: tbf uid
+    state: started
+    fallback: no
+    queued: 12                  
+    active: 0                   
+
+";
+
+    #[test]
+    fn list() {
+        let fake = Fake::with(&[("san", &[("nrs_policies", TEXT)])]);
+        let table = said(&fake, "policy list san").unwrap();
+        let want = "HEAD     POLICY   STATE    QUEUED  ACTIVE\n\
+                    regular  fifo     started       0       3\n\
+                    high     tbf uid  started      12       0\n";
+        assert_eq!(table, want);
+        let json = said(&fake, "policy list san --json --head hp").unwrap();
+        let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(value.as_array().unwrap().len(), 1);
+        assert_eq!(value[0]["argument"], "uid");
+        assert_eq!(value[0]["queued"], 12);
+        assert_eq!(
+            said(&fake, "policy list nan").unwrap_err().kind,
+            Kind::NotFound
+        );
+    }
+
+    #[test]
+    fn set() {
+        for (line, want) in [
+            ("policy set san fifo", "fifo"),
+            ("policy set san tbf uid", "tbf uid"),
+            ("policy set san tbf uid --head hp", "tbf hp uid"),
+            ("policy set san fairshare --head reg", "fairshare reg"),
+            (
+                "policy set san fairshare gid_then_uid_fair",
+                "fairshare gid_then_uid_fair",
+            ),
+        ] {
+            let fake = Fake::with(&[("san", &[])]);
+            assert_eq!(said(&fake, line), Ok(String::new()));
+            assert_eq!(
+                fake.log(),
+                [("san".into(), "nrs_policies".into(), want.into())]
+            );
+        }
+        let fake = Fake::with(&[("san", &[])]);
+        let failure = said(&fake, "policy set san best").unwrap_err();
+        assert_eq!(failure.kind, Kind::NotFound);
+        assert!(failure.hint.unwrap().starts_with("policies: fifo"));
+        let failure = said(&fake, "policy set san fairshare uid").unwrap_err();
+        assert_eq!(failure.kind, Kind::Refused);
+        assert!(fake.log().is_empty());
+    }
+}

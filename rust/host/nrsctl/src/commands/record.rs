@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! `nrsctl record`
+
+use std::fs::File;
+use std::io::{self, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::failure::{Failure, Kind, Result};
+use crate::kernel::Kernel;
+use crate::recording::{self, Header, Recording, Writer};
+use crate::top::source::{Live, Source};
+
+/// Its arguments.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The services; without any, all that there are each time.
+    pub services: Vec<String>,
+    /// How often snapshots are taken, in seconds.
+    #[arg(long, value_name = "S", default_value = "1", value_parser = interval)]
+    pub interval: Duration,
+    /// Ends after so many seconds.
+    #[arg(long = "for", value_name = "S", value_parser = seconds)]
+    pub time: Option<Duration>,
+    /// Ends after so many snapshots of each service.
+    #[arg(long, value_name = "N", conflicts_with = "time", value_parser = clap::value_parser!(u32).range(1..))]
+    pub count: Option<u32>,
+    /// Where it goes; without it, standard output.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Ends before there are more bytes than that; K, M and G are KiB, MiB and GiB.
+    #[arg(long, value_name = "N", default_value = "256M", value_parser = size)]
+    pub max_bytes: u64,
+}
+
+/// Seconds between snapshots.
+///
+/// # Errors
+///
+/// What is expected.
+pub fn interval(text: &str) -> std::result::Result<Duration, String> {
+    let found = text.parse().ok().filter(|s| (0.1..=3600.0).contains(s));
+    found
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "seconds, 0.1 to 3600".into())
+}
+
+/// Seconds that it lasts.
+fn seconds(text: &str) -> std::result::Result<Duration, String> {
+    let found = text.parse().ok().filter(|s| (0.0..=1e9).contains(s));
+    found
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "seconds, 0 to 1000000000".into())
+}
+
+/// A number of bytes.
+fn size(text: &str) -> std::result::Result<u64, String> {
+    let (digits, scale) = match text.strip_suffix(['K', 'M', 'G']) {
+        Some(digits) if text.ends_with('K') => (digits, 1 << 10),
+        Some(digits) if text.ends_with('M') => (digits, 1 << 20),
+        Some(digits) => (digits, 1 << 30),
+        None => (text, 1),
+    };
+    let number: Option<u64> = digits.parse().ok();
+    number
+        .and_then(|number| number.checked_mul(scale))
+        .ok_or_else(|| "bytes, with K, M or G behind the number or not".into())
+}
+
+/// A failure of a file.
+pub fn failed(path: &Path, error: &io::Error) -> Failure {
+    let kind = match error.kind() {
+        io::ErrorKind::NotFound => Kind::NotFound,
+        io::ErrorKind::PermissionDenied => Kind::Permission,
+        _ => Kind::Other,
+    };
+    Failure::new(kind, format!("{}: {error}", path.display()))
+}
+
+/// Reads a recording, and says on standard error if its last line is cut.
+///
+/// # Errors
+///
+/// As [`recording::read`]; [`Kind::NotFound`] and [`Kind::Permission`] of the file.
+pub fn open(path: &Path) -> Result<Recording> {
+    let file = File::open(path).map_err(|error| failed(path, &error))?;
+    let name = path.display().to_string();
+    let recording = recording::read(&mut BufReader::new(file), &name)?;
+    if let Some(line) = recording.cut {
+        eprintln!(
+            "nrsctl: {name}: line {line} is cut and was left out: the recording was interrupted"
+        );
+    }
+    Ok(recording)
+}
+
+/// Why it ended.
+#[derive(Debug, PartialEq)]
+enum End {
+    /// All that was asked for is there.
+    Done,
+    /// It was told to.
+    Told,
+    /// Whoever reads standard output has gone.
+    Unread,
+    /// There is no room for another line.
+    Full,
+}
+
+/// Carries it out.
+///
+/// # Errors
+///
+/// [`Kind::NotFound`] without such a service at the start, [`Kind::NotLoaded`] and what else the module says; [`Kind::Other`] if writing
+/// fails, or `--max-bytes` ends it. What was written till then is whole lines.
+pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
+    // Nothing is written if there is nothing to record.
+    let there = kernel.services()?;
+    if let Some(name) = args.services.iter().find(|name| !there.contains(name)) {
+        return Err(no_service(name, &there));
+    }
+    let told = signals()?;
+    match &args.out {
+        Some(path) => {
+            let mut file = File::create(path).map_err(|error| failed(path, &error))?;
+            let name = path.display().to_string();
+            let lines = record(args, &mut Live(kernel), &mut file, &name, &told)?;
+            writeln!(out, "{lines} snapshots in {name}")?;
+        }
+        None => {
+            record(args, &mut Live(kernel), out, "standard output", &told)?;
+        }
+    }
+    Ok(())
+}
+
+/// A service that is not there, and those that are.
+pub fn no_service(name: &str, there: &[String]) -> Failure {
+    let failure = Failure::new(Kind::NotFound, format!("no service '{name}'"));
+    match there {
+        [] => failure.hint("there are none; a service begins with its first client"),
+        there => failure.hint(format!("there are: {}", there.join(" "))),
+    }
+}
+
+/// Records, and says how many snapshots were written; failures say it too.
+fn record(
+    args: &Args,
+    source: &mut dyn Source,
+    to: &mut dyn Write,
+    name: &str,
+    told: &Receiver<()>,
+) -> Result<u64> {
+    let header = Header::now(args.interval.as_secs_f64());
+    let begun = Writer::new(to, &header, args.max_bytes);
+    let mut writer =
+        begun.map_err(|error| Failure::new(Kind::Other, format!("{name}: {error}")))?;
+    let result = rounds(args, source, &mut writer, told);
+    let lines = writer.snapshots();
+    match result {
+        Ok(End::Full) => {
+            let full = format!(
+                "{name}: full after {lines} snapshots: --max-bytes is {}",
+                args.max_bytes
+            );
+            Err(Failure::new(Kind::Other, full)
+                .hint("record less often (--interval), or allow more: --max-bytes 1G"))
+        }
+        Ok(_) => Ok(lines),
+        Err(mut failure) => {
+            failure.message += &format!(" ({lines} snapshots are in {name})");
+            Err(failure)
+        }
+    }
+}
+
+/// Takes snapshots until the end.
+fn rounds(
+    args: &Args,
+    source: &mut dyn Source,
+    writer: &mut Writer<'_>,
+    told: &Receiver<()>,
+) -> Result<End> {
+    let began = Instant::now();
+    let mut rounds: u32 = 0;
+    loop {
+        let services = match args.services.is_empty() {
+            true => source.services()?,
+            false => args.services.clone(),
+        };
+        for service in &services {
+            let snapshot = match source.snapshot(service) {
+                Ok(Some(snapshot)) => snapshot,
+                Ok(None) => return Ok(End::Done),
+                // It went away since they were listed.
+                Err(failure) if failure.kind == Kind::NotFound && args.services.is_empty() => {
+                    continue
+                }
+                Err(failure) => return Err(failure),
+            };
+            match writer.add(&snapshot) {
+                Ok(true) => {}
+                Ok(false) => return Ok(End::Full),
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(End::Unread),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        rounds = rounds.saturating_add(1);
+        if args.count.is_some_and(|count| rounds >= count) {
+            return Ok(End::Done);
+        }
+        // Rounds begin at multiples of the interval; one that took longer is followed at once.
+        let next = args.interval.saturating_mul(rounds);
+        if args.time.is_some_and(|time| next > time) {
+            return Ok(End::Done);
+        }
+        match told.recv_timeout(next.saturating_sub(began.elapsed())) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok(End::Told),
+        }
+    }
+}
+
+/// Says when a signal comes that ends programs; until then each line is finished.
+fn signals() -> io::Result<Receiver<()>> {
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    let (tell, told) = mpsc::channel();
+    std::thread::Builder::new().spawn(move || {
+        // The receiver may be gone: then it has ended already.
+        if signals.forever().next().is_some() {
+            let _ = tell.send(());
+        }
+    })?;
+    Ok(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::fake::Fake;
+    use crate::stats::Snapshot;
+    use crate::top::samples;
+    use crate::top::source::Replay;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn args(words: &[&str]) -> Args {
+        let line = ["record", "--interval", "0.1"];
+        Line::parse_from(line.iter().chain(words)).args
+    }
+
+    /// A source of these snapshots.
+    fn source(snapshots: Vec<Snapshot>) -> Replay {
+        Replay::new(Recording {
+            header: Header::default(),
+            snapshots,
+            cut: None,
+        })
+    }
+
+    /// What is recorded, and the answer.
+    fn recorded(words: &[&str], source: &mut dyn Source, to: &mut dyn Write) -> Result<u64> {
+        let (tell, told) = mpsc::channel();
+        let result = record(&args(words), source, to, "f", &told);
+        drop(tell);
+        result
+    }
+
+    /// One whose service goes away after so many snapshots.
+    struct Leaving(u32, Kind);
+
+    impl Source for Leaving {
+        fn services(&mut self) -> Result<Vec<String>> {
+            match self.0 {
+                0 if self.1 == Kind::NotLoaded => Err(Failure::new(self.1, "not loaded")),
+                0 => Ok(vec!["b".into()]),
+                _ => Ok(vec!["a".into(), "b".into()]),
+            }
+        }
+
+        fn snapshot(&mut self, service: &str) -> Result<Option<Snapshot>> {
+            let Some(left) = self.0.checked_sub(u32::from(service == "a")) else {
+                return Err(Failure::new(self.1, "no service 'a'"));
+            };
+            self.0 = left;
+            Ok(Some(Snapshot {
+                service: service.into(),
+                ..Snapshot::default()
+            }))
+        }
+
+        fn is_live(&self) -> bool {
+            true
+        }
+    }
+
+    /// Somebody who reads so many bytes and goes.
+    struct Gone(usize);
+
+    impl Write for Gone {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 = self
+                .0
+                .checked_sub(bytes.len())
+                .ok_or(io::ErrorKind::BrokenPipe)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn so_many_rounds() {
+        let mut file = Vec::new();
+        let mut other = samples::tbf(0);
+        other.service = "z".into();
+        let all = vec![
+            samples::tbf(0),
+            samples::tbf(1),
+            other.clone(),
+            samples::tbf(2),
+        ];
+        assert_eq!(
+            recorded(&["--count", "1"], &mut source(all.clone()), &mut file),
+            Ok(2)
+        );
+        let recording = recording::read(&mut &file[..], "f").unwrap();
+        assert_eq!(recording.snapshots, [samples::tbf(0), other]);
+        assert_eq!(recording.header.interval_s, 0.1);
+        file.clear();
+        assert_eq!(
+            recorded(&["--count", "2", "ost_io"], &mut source(all), &mut file),
+            Ok(2)
+        );
+        assert_eq!(file.iter().filter(|byte| **byte == b'\n').count(), 3);
+        file.clear();
+        let all = (0..9).map(samples::tbf).collect();
+        assert_eq!(
+            recorded(&["--for", "0.25"], &mut source(all), &mut file),
+            Ok(3)
+        );
+    }
+
+    #[test]
+    fn services_may_go() {
+        let mut file = Vec::new();
+        // One of all: the others are recorded on.
+        let left = recorded(
+            &["--count", "3"],
+            &mut Leaving(1, Kind::NotFound),
+            &mut file,
+        );
+        assert_eq!(left, Ok(4));
+        // The one that was asked for, and the module.
+        for (words, kind) in [
+            (&["a"][..], Kind::NotFound),
+            (&[], Kind::NotLoaded),
+            (&["a"], Kind::NotLoaded),
+        ] {
+            file.clear();
+            let failure = recorded(words, &mut Leaving(2, kind), &mut file).unwrap_err();
+            assert_eq!(failure.kind, kind);
+            let lines = recording::read(&mut &file[..], "f")
+                .unwrap()
+                .snapshots
+                .len();
+            assert!(failure
+                .message
+                .ends_with(&format!("({lines} snapshots are in f)")));
+        }
+    }
+
+    #[test]
+    fn no_more_than_allowed() {
+        let mut file = Vec::new();
+        let all: Vec<Snapshot> = (0..9).map(samples::tbf).collect();
+        let failure =
+            recorded(&["--max-bytes", "4K"], &mut source(all.clone()), &mut file).unwrap_err();
+        let lines = recording::read(&mut &file[..], "f")
+            .unwrap()
+            .snapshots
+            .len();
+        assert!(lines > 0 && lines < 9 && file.len() <= 4096);
+        assert_eq!(
+            failure.message,
+            format!("f: full after {lines} snapshots: --max-bytes is 4096")
+        );
+        // Whoever reads it has gone: no failure.
+        assert!(recorded(&[], &mut source(all.clone()), &mut Gone(4096)).unwrap() > 0);
+        // A write that fails otherwise is one.
+        let mut full: &mut [u8] = &mut [0; 100];
+        assert_eq!(
+            recorded(&[], &mut source(all), &mut full).unwrap_err().kind,
+            Kind::Other
+        );
+    }
+
+    #[test]
+    fn it_ends_when_told() {
+        let (tell, told) = mpsc::channel();
+        tell.send(()).unwrap();
+        let mut file = Vec::new();
+        let all = (0..9).map(samples::tbf).collect();
+        let mut line = args(&[]);
+        line.interval = Duration::from_secs(3600);
+        assert_eq!(
+            record(&line, &mut source(all), &mut file, "f", &told),
+            Ok(1)
+        );
+        assert_eq!(
+            recording::read(&mut &file[..], "f")
+                .unwrap()
+                .snapshots
+                .len(),
+            1
+        );
+    }
+
+    #[test]
+    fn nothing_is_written_without_the_service() {
+        let kernel = Fake::with(&[("ost_io", &[])]);
+        let path = std::env::temp_dir().join(format!("nrsctl-record-{}", std::process::id()));
+        let mut line = args(&["ost"]);
+        line.out = Some(path.clone());
+        let failure = run(&line, &kernel, &mut Vec::new()).unwrap_err();
+        assert_eq!(failure.kind, Kind::NotFound);
+        assert_eq!(failure.to_string(), "no service 'ost'\n  there are: ost_io");
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn arguments() {
+        assert_eq!(interval("0.5"), Ok(Duration::from_millis(500)));
+        for text in ["0", "0.09", "3601", "-1", "nan", "inf", "", "1s"] {
+            assert!(interval(text).is_err(), "{text}");
+        }
+        for text in ["-1", "nan", "inf", "1e10", ""] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+        for (text, want) in [("7", 7), ("2K", 2048), ("256M", 256 << 20), ("3G", 3 << 30)] {
+            assert_eq!(size(text), Ok(want));
+        }
+        for text in ["", "K", "1T", "-1", "1.5M", "99999999999999G"] {
+            assert!(size(text).is_err(), "{text}");
+        }
+    }
+}

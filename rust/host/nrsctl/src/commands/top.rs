@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! `nrsctl top`
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use crate::commands::record;
+use crate::failure::{Failure, Kind, Result};
+use crate::kernel::Kernel;
+use crate::top::row::Column;
+use crate::top::source::{Live, Replay, Source};
+use crate::top::state::State;
+use crate::top::{plain, svg, term, view};
+
+/// Its arguments.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The service; without one, the first. Tab goes to the next one.
+    pub service: Option<String>,
+    /// How often it is read, in seconds.
+    #[arg(long, value_name = "S", default_value = "2", value_parser = record::interval)]
+    pub interval: Duration,
+    /// The column to sort by.
+    #[arg(long, value_name = "KEY", value_enum, default_value = "got")]
+    pub sort: Column,
+    /// Shows only those that have this in the name, policy or rule.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub filter: String,
+    /// Prints that many tables as text, one after each interval, instead of using the terminal.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub batch: Option<u64>,
+    /// Shows a recording instead of the running module.
+    #[arg(long, value_name = "FILE")]
+    pub from: Option<PathBuf>,
+    /// Draws what the terminal would show, as a picture.
+    #[arg(
+        long,
+        value_name = "FILE",
+        hide = true,
+        requires = "from",
+        conflicts_with = "batch"
+    )]
+    pub svg: Option<PathBuf>,
+    /// Columns and lines of the terminal in the picture.
+    #[arg(long, value_name = "WxH", hide = true, requires = "svg", default_value = "80x24", value_parser = size)]
+    pub size: (u16, u16),
+    /// At which second of the recording the picture is taken; without it, at the end.
+    #[arg(long, value_name = "S", hide = true, requires = "svg")]
+    pub at: Option<f64>,
+}
+
+/// Columns and lines.
+fn size(text: &str) -> std::result::Result<(u16, u16), String> {
+    let pair = text.split_once('x').and_then(|(width, height)| {
+        let size: (u16, u16) = (width.parse().ok()?, height.parse().ok()?);
+        let range = 1..=500;
+        (range.contains(&size.0) && range.contains(&size.1)).then_some(size)
+    });
+    pair.ok_or_else(|| "columns x lines, such as 80x24".into())
+}
+
+/// Carries it out.
+///
+/// # Errors
+///
+/// [`Kind::Usage`] without a terminal or `--batch`; of `--batch` also what the first and the last snapshot return;
+/// [`Kind::NotFound`] and [`Kind::Refused`] for a recording that is not there or not as expected.
+pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
+    let mut state = State::new(args.service.clone(), args.interval, args.sort, &args.filter);
+    let mut live = Live(kernel);
+    let mut replay;
+    let source: &mut dyn Source = match &args.from {
+        Some(path) => {
+            replay = Replay::new(record::open(path)?);
+            &mut replay
+        }
+        None => &mut live,
+    };
+    if let Some(path) = &args.svg {
+        return draw(args, state.with_colours(true), source, path);
+    }
+    if let Some(tables) = args.batch {
+        return batch(state, source, tables, out);
+    }
+    if !term::is_there() {
+        let none = Failure::new(Kind::Usage, "top needs a terminal");
+        return Err(none.hint("without one, tables as text: nrsctl top --batch 1"));
+    }
+    // What is wrong from the start is said as any other command says it.
+    let services = source.services()?;
+    if let Some(name) = args
+        .service
+        .as_ref()
+        .filter(|name| !services.contains(name))
+    {
+        return Err(record::no_service(name, &services));
+    }
+    state = state.with_colours(term::wants_colours());
+    term::run(&mut state, source)
+}
+
+/// Prints so many tables.
+fn batch(mut state: State, source: &mut dyn Source, tables: u64, out: &mut dyn Write) -> Result {
+    // Rates need something to compare with.
+    state.refresh(source);
+    if let Some(failure) = state.failure() {
+        return Err(failure.clone());
+    }
+    for _ in 0..tables {
+        if source.is_live() {
+            std::thread::sleep(state.interval());
+        }
+        state.refresh(source);
+        if state.has_ended() {
+            break;
+        }
+        plain::write(&state, out)?;
+        out.flush()?;
+    }
+    match state.failure() {
+        Some(failure) => Err(failure.clone()),
+        None => Ok(()),
+    }
+}
+
+/// Draws what the terminal shows at a time of the recording.
+fn draw(args: &Args, mut state: State, source: &mut dyn Source, path: &Path) -> Result {
+    let mut from = None;
+    loop {
+        state.refresh(source);
+        if let Some(failure) = state.failure() {
+            return Err(failure.clone());
+        }
+        let at = state.snapshot().map_or(0, |snapshot| snapshot.at_ns);
+        let from = *from.get_or_insert(at);
+        let late = |seconds| at.saturating_sub(from) as f64 / 1e9 >= seconds;
+        if state.has_ended() || args.at.is_some_and(late) {
+            break;
+        }
+    }
+    state.resume();
+    let (width, height) = args.size;
+    let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
+    state.set_page(view::rows(height));
+    view::draw(&state, &mut buffer);
+    let name = state.service().map_or("", |(name, ..)| name);
+    let picture = svg::picture(&buffer, &format!("nrsctl top {name}"));
+    std::fs::write(path, picture).map_err(|error| record::failed(path, &error))
+}

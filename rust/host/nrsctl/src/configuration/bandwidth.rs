@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The configuration of `qbm`: tables of a file as the text that the module takes, and back.
+
+use nrs_sched::qbm::plan::{Plan, PlanError};
+
+use super::document::{Node, Value};
+use super::fault::{Fault, Place};
+use super::keys::Table;
+use super::read::Reader;
+use super::render::{quote, value};
+
+/// The text that the module shows after `text`.
+///
+/// # Errors
+///
+/// Line and reason, if it is refused.
+pub fn normal(text: &str) -> Result<String, PlanError> {
+    let plan = Plan::parse(text)?;
+    let mut out = String::new();
+    // Writing to a string does not fail.
+    let _ = plan.write(&mut out);
+    Ok(out)
+}
+
+/// A line of the text, and what it came from.
+struct Line<'a> {
+    text: String,
+    path: String,
+    node: &'a Node,
+}
+
+/// The text for the table `node` at `path`, as the module shows it; faults go to `reader`.
+pub fn read(reader: &mut Reader, path: &str, node: &Node) -> String {
+    let Some(entries) = reader.table(path, node, Table::Qbm) else {
+        return String::new();
+    };
+    let found = reader.found;
+    let mut lines = Vec::new();
+    for key in ["by", "tune", "default", "group", "client"] {
+        let Some(entry) = entries.iter().find(|entry| entry.key == key) else {
+            continue;
+        };
+        let (path, node) = (format!("{path}.{key}"), &entry.node);
+        match key {
+            "by" => {
+                if let Some(word) = word(reader, &path, node) {
+                    let text = format!("by {word}");
+                    lines.push(Line { text, path, node });
+                }
+            }
+            "tune" => lines.extend(statement(reader, &path, node, Table::Tune, "tune")),
+            "default" => lines.extend(statement(reader, &path, node, Table::Default, "default")),
+            _ => {
+                let table = match key {
+                    "group" => Table::Group,
+                    _ => Table::Client,
+                };
+                for (index, node) in reader.list(&path, node).iter().enumerate() {
+                    let path = format!("{path}[{index}]");
+                    lines.extend(statement(reader, &path, node, table, key));
+                }
+            }
+        }
+    }
+    if reader.found > found {
+        return String::new();
+    }
+    let words: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
+    let text = words.join(
+        "
+",
+    );
+    match normal(&text) {
+        Ok(text) => text,
+        Err(error) => {
+            let line = usize::try_from(error.line).unwrap_or(0);
+            let line = line.checked_sub(1).and_then(|line| lines.get(line));
+            let fault = match line {
+                Some(line) => blame(line, error.reason),
+                None => Fault::new(node.place.clone(), path, error.reason),
+            };
+            reader.add(&fault.place, &fault.key, fault.reason);
+            String::new()
+        }
+    }
+}
+
+/// A fault in what `reason` begins with the name of, else in the whole line.
+fn blame(line: &Line<'_>, reason: &str) -> Fault {
+    if let Value::Table(entries) = &line.node.value {
+        let first = reason.split(' ').next().unwrap_or_default();
+        if let Some(entry) = entries.iter().find(|entry| entry.key == first) {
+            let path = format!("{}.{}", line.path, entry.key);
+            return Fault::new(entry.node.place.clone(), path, reason);
+        }
+    }
+    Fault::new(line.node.place.clone(), &line.path, reason)
+}
+
+/// The line `verb [NAME] KEY=VALUE…`.
+fn statement<'a>(
+    reader: &mut Reader,
+    path: &str,
+    node: &'a Node,
+    table: Table,
+    verb: &str,
+) -> Option<Line<'a>> {
+    let entries = reader.table(path, node, table)?;
+    let mut text = verb.to_string();
+    if let Some(name) = entries.iter().find(|entry| entry.key == "name") {
+        let path = format!("{path}.name");
+        text = format!("{text} {}", word(reader, &path, &name.node)?);
+    }
+    for entry in entries.iter().filter(|entry| entry.key != "name") {
+        let path = format!("{path}.{}", entry.key);
+        text = format!("{text} {}={}", entry.key, word(reader, &path, &entry.node)?);
+    }
+    // An empty table says nothing.
+    (text != verb).then(|| Line {
+        text,
+        path: path.to_string(),
+        node,
+    })
+}
+
+/// A value that is one word of the text.
+fn word(reader: &mut Reader, path: &str, node: &Node) -> Option<String> {
+    let text = reader.scalar(path, node)?;
+    let place: &Place = &node.place;
+    let wrong = |c: char| c.is_whitespace() || c.is_control() || c == ';' || !c.is_ascii();
+    let reason = match text.chars().find(|c| wrong(*c)) {
+        _ if text.is_empty() => "is empty".to_string(),
+        _ if text.starts_with('#') => "begins with #".to_string(),
+        Some(c) => format!("has the character {c:?} in it"),
+        None => return Some(text),
+    };
+    reader.add(place, path, reason);
+    None
+}
+
+/// The tables for `text`, which the module shows, of the service at `path`.
+pub fn render(path: &str, text: &str) -> String {
+    let (mut head, mut tables) = (String::new(), String::new());
+    for line in text.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let verb = words.next().unwrap_or_default();
+        match verb {
+            "by" => {
+                let by = words.next().unwrap_or_default();
+                head.push_str(&format!("by = {}\n", quote(by)));
+            }
+            "tune" | "default" => {
+                let pairs: Vec<String> = words.map(pair).collect();
+                head.push_str(&format!("{verb} = {{ {} }}\n", pairs.join(", ")));
+            }
+            _ => {
+                tables.push_str(&format!("\n[[{path}.qbm.{verb}]]\n"));
+                let name = words.next().unwrap_or_default();
+                tables.push_str(&format!("name = {}\n", quote(name)));
+                for word in words {
+                    tables.push_str(&format!("{}\n", pair(word)));
+                }
+            }
+        }
+    }
+    format!("\n[{path}.qbm]\n{head}{tables}")
+}
+
+/// `KEY = VALUE` of `KEY=VALUE`.
+fn pair(word: &str) -> String {
+    let (key, text) = word.split_once('=').unwrap_or((word, ""));
+    format!("{key} = {}", value(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::read::parse_one;
+    use super::*;
+
+    const SERVICE: &str = "[service.s]\npolicy = \"qbm\"\n";
+
+    fn plan(text: &str) -> Result<String, String> {
+        let section = parse_one(&format!("{SERVICE}{text}"));
+        section.map(|section| section.state.plan)
+    }
+
+    #[test]
+    fn tables_and_text() {
+        let toml = "\
+            [service.s.qbm]\nby = \"uid\"\ntune = { slow = \"20s\", headroom = \"5%\" }\n\
+            default = { class = \"low_share\", min = \"1%\", max = \"20%\" }\n\
+            [[service.s.qbm.group]]\nname = \"data0\"\ncapacity = \"900MB/s\"\ntarget = \"253:0\"\nreserve_first_come = \"20%\"\n\
+            [[service.s.qbm.group]]\nname = \"data1\"\ncapacity = 500000000\nclass = \"fs\"\nmin = \"5MB/s\"\n\
+            [[service.s.qbm.client]]\nname = 1001\nclass = \"first_come\"\nmin = \"200MB/s\"\ngroup = \"data0\"\n";
+        let want = "\
+            by uid\ntune slow=20s headroom=5%\ndefault class=low_share min=1% max=20%\n\
+            group data0 capacity=900MB/s target=253:0 reserve_first_come=20%\n\
+            group data1 capacity=500MB/s class=fair_share min=5MB/s\n\
+            client 1001 class=first_come min=200MB/s group=data0\n";
+        let text = plan(toml).unwrap();
+        assert_eq!(text, want);
+        let back = render("service.s", &text);
+        assert_eq!(plan(&back), Ok(text), "{back}");
+        assert_eq!(plan("[service.s.qbm]\ndefault = {}\n"), Ok(String::new()));
+    }
+
+    #[test]
+    fn what_is_refused_is_found() {
+        let group = "[[service.s.qbm.group]]\nname = \"a\"\n";
+        let client = "[[service.s.qbm.client]]\nname = \"1.2.3.4@tcp\"\nclass = \"fs\"\n";
+        for (text, want) in [
+            ("qbm = 5\n", "f:3:7: service.s.qbm: is a number, not a table"),
+            (group, "f:3:1: service.s.qbm.group[0]: capacity is missing"),
+            (
+                &format!("{group}capacity = \"9XB\"\n"),
+                "f:5:12: service.s.qbm.group[0].capacity: capacity is not a size such as 500MB/s",
+            ),
+            (
+                &format!("{group}capacity = \"9MB ; group b\"\n"),
+                "f:5:12: service.s.qbm.group[0].capacity: has the character ' ' in it",
+            ),
+            (
+                &format!("{group}capacity = \"9MB\"\nclas = \"fs\"\n"),
+                "f:6:1: service.s.qbm.group[0].clas: there is no such key; was `class` meant?",
+            ),
+            (
+                &format!("{group}capacity = \"9MB\"\n{group}capacity = \"9MB\"\n"),
+                "f:6:1: service.s.qbm.group[1]: ",
+            ),
+            (client, "f:3:1: service.s.qbm.client[0]: min is missing"),
+            (
+                &format!("{client}min = \"1MB/s\"\ngroup = \"b\"\n"),
+                "f:3:1: service.s.qbm.client[0]: no line before this one makes that group",
+            ),
+            (
+                &format!("{client}min = true\n"),
+                "f:6:7: service.s.qbm.client[0].min: ",
+            ),
+            (
+                "[service.s.qbm]\nby = \"user\"\n",
+                "f:4:6: service.s.qbm.by: expected nid, jobid, uid or device",
+            ),
+            (
+                "[service.s.qbm]\nby = \"\"\n",
+                "f:4:6: service.s.qbm.by: is empty",
+            ),
+            (
+                "[service.s.qbm]\nby = \"#\"\n",
+                "f:4:6: service.s.qbm.by: begins with #",
+            ),
+            (
+                "[service.s.qbm]\ntune = { slow = \"20\" }\n",
+                "f:4:17: service.s.qbm.tune.slow: slow is not a time",
+            ),
+            (
+                "[service.s.qbm]\ngroup = { name = \"a\" }\n",
+                "f:4:9: service.s.qbm.group: is a table, not a list of tables: write [[service.s.qbm.group]]",
+            ),
+        ] {
+            let error = plan(text).unwrap_err();
+            assert!(error.starts_with(want), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Carrying out what a configuration asks of a service: all of it, or nothing.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::plan::{steps, Step};
+use super::running;
+use super::state::State;
+use crate::failure::{Failure, Kind, Result};
+use crate::kernel::Kernel;
+
+/// How long to wait before what was busy is tried again.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A service, what it is and what it is to be.
+pub struct Change<'a> {
+    /// Its name.
+    pub service: &'a str,
+    /// What it is; none: there is no such service.
+    pub from: Option<State>,
+    /// What it is to be.
+    pub to: State,
+}
+
+impl<'a> Change<'a> {
+    /// The change of `service` to `wanted`; `slots` are those that a service has of which nobody says anything.
+    ///
+    /// # Errors
+    ///
+    /// What reading the running state returns; [`Kind::Busy`]: `cpts` of a service that its clients made.
+    pub fn new(
+        kernel: &dyn Kernel,
+        service: &'a str,
+        wanted: &State,
+        slots: &str,
+        there: bool,
+    ) -> Result<Self> {
+        let from = match there {
+            true => Some(running::read(kernel, service)?),
+            false => None,
+        };
+        let to = wanted.clone().with_slots(slots);
+        if let (Some(from), Some(_)) = (&from, to.cpts) {
+            if from.cpts.is_none() {
+                let message =
+                    format!("{service}: `cpts` cannot be set: its clients made this service");
+                let hint = "leave `cpts` out, or apply before the first client comes";
+                return Err(Failure::new(Kind::Busy, message).hint(hint));
+            }
+        }
+        Ok(Self { service, from, to })
+    }
+
+    /// The steps that are needed, beside making the service.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Refused`]: a rule that the module would refuse.
+    pub fn steps(&self, slots: &str) -> Result<Vec<Step>> {
+        let fresh = State::new().with_slots(slots);
+        plan(self.service, self.from.as_ref().unwrap_or(&fresh), &self.to)
+    }
+
+    /// Makes it so; what is busy is tried again for `patience`. Answers how many steps were taken.
+    ///
+    /// # Errors
+    ///
+    /// What was refused and why; the service is as it was before, or the message says why not.
+    pub fn carry_out(&self, kernel: &dyn Kernel, patience: Duration) -> Result<usize> {
+        if self.from.is_none() {
+            kernel.make(self.service)?;
+        }
+        self.walk(kernel, patience).map_err(|failure| {
+            let Failure { kind, message, hint } = failure;
+            // What reading says names the service.
+            let own = format!("{}: ", self.service);
+            let message = message.strip_prefix(&own).unwrap_or(&message);
+            match self.put_back(kernel, patience) {
+                Ok(()) => {
+                    let state = match self.from {
+                        Some(_) => "the service is as it was",
+                        None => "the service was removed again",
+                    };
+                    Failure {
+                        kind,
+                        message: format!("{}: {message}; {state}", self.service),
+                        hint,
+                    }
+                }
+                Err(other) => {
+                    let message = format!(
+                        "{}: {message}; PUTTING IT BACK FAILED, TOO: {}; the service is neither as it was nor as it is to be",
+                        self.service, other.message
+                    );
+                    let hint = format!("see what it is now: nrsctl save --service {}", self.service);
+                    Failure::new(kind, message).hint(hint)
+                }
+            }
+        })
+    }
+
+    fn walk(&self, kernel: &dyn Kernel, patience: Duration) -> Result<usize> {
+        let now = match &self.from {
+            Some(state) => state.clone(),
+            None => running::read(kernel, self.service)?,
+        };
+        let steps = plan(self.service, &now, &self.to)?;
+        for step in &steps {
+            take(kernel, self.service, step, patience)?;
+        }
+        let now = running::read(kernel, self.service)?;
+        match plan(self.service, &now, &self.to)?.first() {
+            None => Ok(steps.len() + usize::from(self.from.is_none())),
+            Some(step) => {
+                let message = format!("`{step}` was taken, but is not what the module shows");
+                Err(Failure::new(Kind::Other, message).hint("does something else change it?"))
+            }
+        }
+    }
+
+    fn put_back(&self, kernel: &dyn Kernel, patience: Duration) -> Result {
+        let Some(from) = &self.from else {
+            return kernel.remove(self.service);
+        };
+        let now = running::read(kernel, self.service)?;
+        for step in plan(self.service, &now, from)? {
+            take(kernel, self.service, &step, patience)?;
+        }
+        Ok(())
+    }
+}
+
+fn plan(service: &str, from: &State, to: &State) -> Result<Vec<Step>> {
+    steps(from, to).map_err(|refusal| {
+        let message = format!("{service}: rule {}: {refusal}", refusal.name);
+        Failure::new(Kind::Refused, message)
+    })
+}
+
+/// Takes a step; while it is busy, again and again until `patience` is over.
+fn take(kernel: &dyn Kernel, service: &str, step: &Step, patience: Duration) -> Result {
+    let end = Instant::now() + patience;
+    loop {
+        let done = match step {
+            Step::Cpts(cpts) => kernel.set_cpts(service, *cpts),
+            Step::Set(name, value) => kernel.set(service, name, value),
+        };
+        // A service does not lose its clients by waiting.
+        let again = matches!(step, Step::Set(..)) && Instant::now() < end;
+        match done {
+            Err(failure) if failure.kind == Kind::Busy && again => sleep(PAUSE),
+            Err(failure) => {
+                // What the module says may name the parameter.
+                let known = match step {
+                    Step::Cpts(_) => format!("{service}: "),
+                    Step::Set(name, _) => format!("{service}.{name}: "),
+                };
+                let reason = failure.message.strip_prefix(&known);
+                let reason = reason.unwrap_or(&failure.message);
+                return Err(Failure {
+                    message: format!("`{step}` was refused: {reason}"),
+                    ..failure
+                });
+            }
+            Ok(()) => return Ok(()),
+        }
+    }
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A file of TOML as a tree in which each key and each value knows its place.
+
+use std::rc::Rc;
+
+use toml_edit::{ImDocument, Item, TableLike, Value as Toml};
+
+use super::fault::{Fault, Place};
+
+/// A value and where it stands.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Where it begins.
+    pub place: Place,
+    /// What it is.
+    pub value: Value,
+}
+
+/// What stands there.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// A string, and whether its characters stand in the file as they are, one for one behind the quote.
+    Text(String, bool),
+    /// A whole number.
+    Number(i64),
+    /// `true` or `false`.
+    Truth(bool),
+    /// A list, or the tables of `[[…]]`.
+    List(Vec<Node>),
+    /// A table.
+    Table(Vec<Entry>),
+    /// Something that no key takes: what it is.
+    Other(&'static str),
+}
+
+impl Value {
+    /// What it is, for messages.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Text(..) => "a string",
+            Self::Number(_) => "a number",
+            Self::Truth(_) => "true or false",
+            Self::List(_) => "a list",
+            Self::Table(_) => "a table",
+            Self::Other(kind) => kind,
+        }
+    }
+}
+
+/// A key and its value.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The key.
+    pub key: String,
+    /// Where the key stands.
+    pub place: Place,
+    /// Its value.
+    pub node: Node,
+}
+
+/// Reads `text`; `file` is for places only.
+///
+/// # Errors
+///
+/// A fault for a text that is no TOML.
+pub fn parse(file: &str, text: &str) -> Result<Node, Fault> {
+    let source = Source {
+        file: file.into(),
+        text,
+    };
+    match ImDocument::parse(text) {
+        Ok(document) => Ok(source.node(document.as_item(), source.place(0))),
+        Err(error) => {
+            let at = error.span().map_or(0, |span| span.start);
+            let reason = error.message().trim().replace('\n', "; ");
+            Err(Fault::new(source.place(at), "", reason))
+        }
+    }
+}
+
+/// The text that is read.
+struct Source<'a> {
+    file: Rc<str>,
+    text: &'a str,
+}
+
+impl Source<'_> {
+    /// Line and column of the byte at offset `at`.
+    fn place(&self, at: usize) -> Place {
+        let before = self
+            .text
+            .get(..at.min(self.text.len()))
+            .unwrap_or(self.text);
+        let start = before.rfind('\n').map_or(0, |end| end + 1);
+        Place {
+            file: self.file.clone(),
+            line: before.matches('\n').count() + 1,
+            column: before[start..].chars().count() + 1,
+        }
+    }
+
+    /// `item`, which stands at `place` if it does not say where.
+    fn node(&self, item: &Item, place: Place) -> Node {
+        match item {
+            Item::Value(value) => self.value(value, place),
+            Item::Table(table) => self.table(table, place),
+            Item::ArrayOfTables(tables) => {
+                let node = |table: &toml_edit::Table| {
+                    let at = table.span().map(|span| self.place(span.start));
+                    self.table(table, at.unwrap_or_else(|| place.clone()))
+                };
+                let nodes = tables.iter().map(node).collect();
+                Node {
+                    value: Value::List(nodes),
+                    place,
+                }
+            }
+            Item::None => Node {
+                value: Value::Other("nothing"),
+                place,
+            },
+        }
+    }
+
+    fn value(&self, value: &Toml, place: Place) -> Node {
+        let span = value.span();
+        let place = span.clone().map_or(place, |span| self.place(span.start));
+        let value = match value {
+            Toml::String(text) => {
+                let source = span.and_then(|span| self.text.get(span.start.saturating_add(1)..));
+                let plain = source.is_some_and(|source| source.starts_with(text.value()));
+                Value::Text(text.value().clone(), plain)
+            }
+            Toml::Integer(number) => Value::Number(*number.value()),
+            Toml::Boolean(truth) => Value::Truth(*truth.value()),
+            Toml::Array(array) => {
+                let node = |value| self.value(value, place.clone());
+                Value::List(array.iter().map(node).collect())
+            }
+            Toml::InlineTable(table) => return self.table(table, place),
+            Toml::Float(_) => Value::Other("a number with a fraction"),
+            Toml::Datetime(_) => Value::Other("a date"),
+        };
+        Node { place, value }
+    }
+
+    fn table(&self, table: &dyn TableLike, place: Place) -> Node {
+        let entry = |(key, item): (&str, &Item)| {
+            let span = table.key(key).and_then(|key| key.span());
+            let at = span.map_or_else(|| place.clone(), |span| self.place(span.start));
+            Entry {
+                key: key.to_string(),
+                node: self.node(item, at.clone()),
+                place: at,
+            }
+        };
+        Node {
+            value: Value::Table(table.iter().map(entry).collect()),
+            place,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All keys with their places and those of their values.
+    fn places(node: &Node, path: &str, out: &mut Vec<String>) {
+        match &node.value {
+            Value::Table(entries) => {
+                for entry in entries {
+                    let path = format!("{path}.{}", entry.key);
+                    let (key, value) = (&entry.place, &entry.node.place);
+                    out.push(format!(
+                        "{path} {}:{} {}:{}",
+                        key.line, key.column, value.line, value.column
+                    ));
+                    places(&entry.node, &path, out);
+                }
+            }
+            Value::List(nodes) => {
+                for (index, node) in nodes.iter().enumerate() {
+                    let path = format!("{path}[{index}]");
+                    out.push(format!("{path} {}:{}", node.place.line, node.place.column));
+                    places(node, &path, out);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn everything_has_its_place() {
+        let text = "a = 1\n[s.\"x.y\"]\n  p = \"\u{e9}\" # c\n  h.q = [ \"z\", 2 ]\n[[s.r]]\nn = { m = true }\n[[s.r]]\n";
+        let mut out = Vec::new();
+        places(&parse("f", text).unwrap(), "", &mut out);
+        let want = [
+            ".a 1:1 1:5",
+            ".s 2:2 2:2",
+            ".s.x.y 2:4 2:4",
+            ".s.x.y.p 3:3 3:7",
+            ".s.x.y.h 4:3 4:3",
+            ".s.x.y.h.q 4:5 4:9",
+            ".s.x.y.h.q[0] 4:11",
+            ".s.x.y.h.q[1] 4:16",
+            ".s.r 5:5 5:5",
+            ".s.r[0] 5:1",
+            ".s.r[0].n 6:1 6:5",
+            ".s.r[0].n.m 6:7 6:11",
+            ".s.r[1] 7:1",
+        ];
+        assert_eq!(out, want);
+    }
+
+    #[test]
+    fn strings_that_stand_as_they_are() {
+        for (text, plain) in [
+            ("k = \"uid={1}\"", true),
+            ("k = 'uid={1}'", true),
+            ("k = \"a\\\"b\"", false),
+            ("k = \"a\\u0062\"", false),
+            ("k = \"\"\"a\"\"\"", false),
+        ] {
+            let Value::Table(entries) = parse("f", text).unwrap().value else {
+                panic!("{text}");
+            };
+            let Value::Text(_, found) = &entries[0].node.value else {
+                panic!("{text}");
+            };
+            assert_eq!(*found, plain, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_toml() {
+        for (text, at, reason) in [
+            ("a = \n", "f:1:5", "expected"),
+            ("a = 1\na = 2\n", "f:2:1", "duplicate key"),
+            ("[s]\n[s]\n", "f:2:1", "duplicate key"),
+            ("a = \"x\nb\"\n", "f:1:7", "invalid basic string"),
+            ("\u{e9} = 1\n", "f:1:1", "invalid"),
+        ] {
+            let fault = parse("f", text).unwrap_err();
+            assert_eq!(fault.place.to_string(), at, "{text:?}: {fault}");
+            assert!(fault.reason.contains(reason), "{text:?}: {fault}");
+            assert!(!fault.reason.contains('\n'), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What is wrong with a configuration, and where.
+
+use std::fmt;
+use std::rc::Rc;
+
+/// Where something is said: shown as `FILE:LINE:COLUMN`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The file.
+    pub file: Rc<str>,
+    /// From 1; 0: it is about the file as a whole.
+    pub line: usize,
+    /// In characters, from 1; 0: it is about the file as a whole.
+    pub column: usize,
+}
+
+impl Place {
+    /// The file as a whole.
+    pub fn of_file(file: &str) -> Self {
+        Self {
+            file: file.into(),
+            line: 0,
+            column: 0,
+        }
+    }
+
+    /// The same `more` characters behind.
+    pub fn behind(&self, more: usize) -> Self {
+        Self {
+            column: self.column.saturating_add(more),
+            ..self.clone()
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        match self.line {
+            0 => Ok(()),
+            line => write!(f, ":{line}:{}", self.column),
+        }
+    }
+}
+
+/// One thing that is wrong: shown as `FILE:LINE:COLUMN: KEY: REASON`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Where.
+    pub place: Place,
+    /// The path of the key, such as `service.ost_io.rule[0].rate`; empty when it is not about one.
+    pub key: String,
+    /// One line.
+    pub reason: String,
+}
+
+impl Fault {
+    /// A fault at `place`, in what `key` says.
+    pub fn new(place: Place, key: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self {
+            place,
+            key: key.into(),
+            reason: reason.into(),
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.place)?;
+        if !self.key.is_empty() {
+            write!(f, "{}: ", self.key)?;
+        }
+        f.write_str(&self.reason)
+    }
+}
+
+/// Of `known` the word that `word` was probably meant to be.
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let near = known
+        .into_iter()
+        .map(|other| (distance(word, other), other));
+    let (changes, other) = near.min_by_key(|(changes, _)| *changes)?;
+    // More than that is another word.
+    (changes <= 1 + word.chars().count() / 4).then_some(other)
+}
+
+/// How many characters have to be added, left out or replaced to make `b` of `a`; two neighbours that changed
+/// places count once.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
+    for (i, &from) in a.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, &to) in b.iter().enumerate() {
+            let mut best = (rows[i][j] + usize::from(from != to))
+                .min(rows[i][j + 1] + 1)
+                .min(row[j] + 1);
+            if i > 0 && j > 0 && from == b[j - 1] && a[i - 1] == to {
+                best = best.min(rows[i - 1][j - 1] + 1);
+            }
+            row.push(best);
+        }
+        rows.push(row);
+    }
+    rows[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_probably_meant() {
+        let known = ["slots", "policy", "cpts", "parameters", "rule"];
+        for (word, want) in [
+            ("slot", Some("slots")),
+            ("solts", Some("slots")),
+            ("Slots", Some("slots")),
+            ("parameter", Some("parameters")),
+            ("rules", Some("rule")),
+            ("cpt", Some("cpts")),
+            ("weights", None),
+            ("", None),
+            ("colour", None),
+        ] {
+            assert_eq!(nearest(word, known), want, "{word}");
+        }
+        assert_eq!(nearest("x", []), None);
+    }
+
+    #[test]
+    fn faults_are_shown_with_what_is_known() {
+        let place = Place {
+            file: "a.toml".into(),
+            line: 3,
+            column: 7,
+        };
+        for (fault, want) in [
+            (Fault::new(place.clone(), "k", "bad"), "a.toml:3:7: k: bad"),
+            (Fault::new(place.behind(2), "", "bad"), "a.toml:3:9: bad"),
+            (
+                Fault::new(Place::of_file("a.toml"), "", "bad"),
+                "a.toml: bad",
+            ),
+        ] {
+            assert_eq!(fault.to_string(), want);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Which files make a configuration.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::failure::{Failure, Kind, Result};
+
+/// Where configurations are if nobody says where.
+pub const DIRECTORY: &str = "/etc/nrs";
+
+/// A file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct File {
+    /// Its name, as it was given or found.
+    pub name: String,
+    /// What is in it.
+    pub text: String,
+}
+
+/// The files that `paths` name, [`DIRECTORY`] if they name none: of a directory all `*.toml`, in the order of
+/// their names. A file that is named twice is there once.
+///
+/// # Errors
+///
+/// [`Kind::NotFound`] for what is not there, and for directories without such a file; what reading returns.
+pub fn read(paths: &[PathBuf]) -> Result<Vec<File>> {
+    let default = [PathBuf::from(DIRECTORY)];
+    let paths = match paths {
+        [] => &default,
+        paths => paths,
+    };
+    let mut names: Vec<PathBuf> = Vec::new();
+    for path in paths {
+        let found = match fs::metadata(path)
+            .map_err(|error| failure(path, &error))?
+            .is_dir()
+        {
+            true => directory(path)?,
+            false => vec![path.clone()],
+        };
+        for name in found {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    let file = |path: &PathBuf| {
+        let text = fs::read_to_string(path).map_err(|error| failure(path, &error))?;
+        Ok(File {
+            name: path.display().to_string(),
+            text,
+        })
+    };
+    names.iter().map(file).collect()
+}
+
+/// The files of a directory.
+fn directory(path: &Path) -> Result<Vec<PathBuf>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(path).map_err(|error| failure(path, &error))? {
+        let path = entry?.path();
+        let name = path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
+        let hidden = name.is_none_or(|name| name.starts_with('.'));
+        if !hidden && path.extension().is_some_and(|end| end == "toml") && path.is_file() {
+            names.push(path);
+        }
+    }
+    names.sort();
+    if names.is_empty() {
+        let message = format!("{}: no *.toml in this directory", path.display());
+        let hint = format!(
+            "write one, or start with what runs: nrsctl save {}",
+            path.join("nrs.toml").display()
+        );
+        return Err(Failure::new(Kind::NotFound, message).hint(hint));
+    }
+    Ok(names)
+}
+
+/// Why `path` cannot be read.
+fn failure(path: &Path, error: &io::Error) -> Failure {
+    let kind = match error.kind() {
+        io::ErrorKind::NotFound => Kind::NotFound,
+        io::ErrorKind::PermissionDenied => Kind::Permission,
+        _ => Kind::Other,
+    };
+    let reason = match error.kind() {
+        io::ErrorKind::NotFound => "there is no such file or directory".to_string(),
+        io::ErrorKind::InvalidData => "is no text in UTF-8".to_string(),
+        _ => error.to_string(),
+    };
+    let failure = Failure::new(kind, format!("{}: {reason}", path.display()));
+    match kind {
+        Kind::NotFound if path == Path::new(DIRECTORY) => {
+            let hint = "make it, and start with what runs: nrsctl save /etc/nrs/nrs.toml";
+            failure.hint(hint)
+        }
+        Kind::Permission => failure.hint("run it as root"),
+        _ => failure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory that is gone at the end.
+    struct Room(PathBuf);
+
+    impl Room {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("nrsctl-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+
+        fn file(&self, name: &str, text: &[u8]) -> PathBuf {
+            let path = self.0.join(name);
+            fs::write(&path, text).unwrap();
+            path
+        }
+    }
+
+    impl Drop for Room {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_directory_in_the_order_of_names() {
+        let room = Room::new("files");
+        let error = read(&[room.0.clone()]).unwrap_err();
+        assert_eq!(error.kind, Kind::NotFound);
+        assert!(error.hint.unwrap().contains("nrsctl save"));
+        let b = room.file("20-b.toml", b"b");
+        room.file("10-a.toml", b"a");
+        for other in [".hidden.toml", "x.toml.bak", "x.conf", "y.toml~"] {
+            room.file(other, b"no");
+        }
+        fs::create_dir(room.0.join("d.toml")).unwrap();
+        let texts = |paths: &[PathBuf]| {
+            let files = read(paths).unwrap();
+            files.into_iter().map(|file| file.text).collect::<Vec<_>>()
+        };
+        assert_eq!(texts(&[room.0.clone()]), ["a", "b"]);
+        assert_eq!(texts(&[b.clone(), room.0.clone()]), ["b", "a"]);
+        assert_eq!(texts(&[b.clone(), b]), ["b"]);
+    }
+
+    #[test]
+    fn what_cannot_be_read() {
+        let room = Room::new("unread");
+        let error = read(&[room.0.join("none.toml")]).unwrap_err();
+        assert_eq!(error.kind, Kind::NotFound);
+        assert!(error
+            .message
+            .ends_with("none.toml: there is no such file or directory"));
+        let error = read(&[room.file("x.toml", b"\xff")]).unwrap_err();
+        assert!(
+            error.message.ends_with("x.toml: is no text in UTF-8"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The keys of configuration files: what each takes and means. Files are read by this table, and the reference
+//! in Documentation/configuration.md is printed from it.
+
+use super::state::{has_heads, settable};
+
+/// A table of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Table {
+    /// The file itself.
+    Top,
+    /// `[module]`
+    Module,
+    /// `[service.NAME]`
+    Service,
+    /// `high_priority` of a service.
+    HighPriority,
+    /// `[[service.NAME.rule]]`
+    Rule,
+    /// `[service.NAME.qbm]`
+    Qbm,
+    /// `default` of `qbm`.
+    Default,
+    /// `[[service.NAME.qbm.group]]`
+    Group,
+    /// `[[service.NAME.qbm.client]]`
+    Client,
+    /// `tune` of `qbm`.
+    Tune,
+    /// A value for each head.
+    Heads,
+}
+
+impl Table {
+    /// Those with keys of their own, in the order of the reference.
+    pub const ALL: [Self; 11] = [
+        Self::Top,
+        Self::Module,
+        Self::Service,
+        Self::HighPriority,
+        Self::Rule,
+        Self::Qbm,
+        Self::Default,
+        Self::Group,
+        Self::Client,
+        Self::Tune,
+        Self::Heads,
+    ];
+
+    /// How it is written.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Top => "the file",
+            Self::Module => "[module]",
+            Self::Service => "[service.NAME]",
+            Self::HighPriority => "[service.NAME.high_priority]",
+            Self::Rule => "[[service.NAME.rule]]",
+            Self::Qbm => "[service.NAME.qbm]",
+            Self::Default => "[service.NAME.qbm.default]",
+            Self::Group => "[[service.NAME.qbm.group]]",
+            Self::Client => "[[service.NAME.qbm.client]]",
+            Self::Tune => "[service.NAME.qbm.tune]",
+            Self::Heads => "a value for each head",
+        }
+    }
+
+    /// Its keys.
+    pub fn keys(self) -> impl Iterator<Item = &'static Key> {
+        KEYS.iter().filter(move |key| key.table == self)
+    }
+}
+
+/// A key.
+#[derive(Debug)]
+pub struct Key {
+    /// Where it is.
+    pub table: Table,
+    /// Its name.
+    pub name: &'static str,
+    /// What it takes.
+    pub takes: &'static str,
+    /// What counts without it; `required` if it has to be there.
+    pub default: &'static str,
+    /// What it means.
+    pub about: &'static str,
+}
+
+/// A line of the table.
+const fn key(
+    table: Table,
+    name: &'static str,
+    takes: &'static str,
+    default: &'static str,
+    about: &'static str,
+) -> Key {
+    Key {
+        table,
+        name,
+        takes,
+        default,
+        about,
+    }
+}
+
+/// The default of a key that has to be there.
+pub const REQUIRED: &str = "required";
+
+use Table::{Client, Default, Group, Heads, HighPriority, Module, Qbm, Rule, Service, Top, Tune};
+
+/// All keys.
+#[rustfmt::skip]
+static KEYS: [Key; 63] = [
+    key(Top, "service", "tables", "none", "the services, each by its name: 1 to 31 letters, digits and `_ - . :`, no dot in front"),
+    key(Top, "module", "a table", "none", "parameters of the module"),
+    key(Module, "default_slots", "1 to 65535", "left alone", "`slots` of services that say nothing, and of those that are made from then on"),
+    key(Module, "user_requests_max", "64 to 1048576", "left alone", "requests that one open file of /dev/nrs may have"),
+    key(Module, "classes_max", "64 to 1048576", "left alone", "entities and classes on each head of a partition, of services that are made from then on"),
+    key(Service, "cpts", "1 to 64", "left alone", "partitions, of a service that is made in configfs and has no clients yet"),
+    key(Service, "slots", "1 to 65535", "`default_slots` of the module", "requests of the service that may be at its targets"),
+    key(Service, "policy", "`POLICY [ARGUMENT]`", "`fifo`", "what serves both heads"),
+    key(Service, "high_priority", "a table", "none", "what is different for requests of high priority"),
+    key(Service, "parameters", "a table", "none", "parameters of the service by their own names"),
+    key(Service, "timeouts", "a table", "none", "the same; the place for `at_*` and `obd_timeout`"),
+    key(Service, "weights", "a table: `\"FIELD:VALUE\" = 1` to `10000`", "none", "weights of `fairshare`; patterns in their order"),
+    key(Service, "rule", "tables", "none", "rules of `tbf`; the first one that matches counts"),
+    key(Service, "qbm", "a table", "none", "the configuration of `qbm`"),
+    key(HighPriority, "policy", "`POLICY [ARGUMENT]`", "`policy` of the service", "what serves the high-priority head"),
+    key(HighPriority, "ratio", "0 to 4294967295", "10", "short for the parameter `high_priority_ratio`"),
+    key(HighPriority, "sources", "some of `realtime meta prio`, or `none`", "`realtime`", "short for the parameter `high_priority_sources`"),
+    key(Rule, "name", "1 to 15 letters, digits and `_`", REQUIRED, "the rule; `default` is the one for whom no other rule is for"),
+    key(Rule, "match", "conditions, as in `nrs_tbf_rule`", REQUIRED, "whom it is for; not with `default`"),
+    key(Rule, "rate", "a number, or `\"5000iops\"`, `\"10MB/s\"`", "`nrs_tbf_rate`", "what a class gets at most, per second"),
+    key(Rule, "minrate", "as `rate`, or 0", "0: none", "what it gets before others get more than theirs"),
+    key(Rule, "realtime", "`true`, `false`", "`false`", "whether lost time is made up for"),
+    key(Rule, "borrow", "`true`, `false`", "`false`", "whether what other rules leave unused may be used"),
+    key(Rule, "also", "up to three names", "none", "rules whose limits hold, too"),
+    key(Rule, "head", "`reg`, `hp`, `all`", "`all`", "the head that it is for; `all`: each that `tbf` runs on"),
+    key(Qbm, "by", "`nid`, `jobid`, `uid`, `device`", "`nid`", "what a client is"),
+    key(Qbm, "tune", "a table", "none", "the numbers of the method"),
+    key(Qbm, "default", "a table", "none", "terms of clients that no other table is for"),
+    key(Qbm, "group", "tables", "none", "groups: each has a capacity that its clients share"),
+    key(Qbm, "client", "tables", "none", "clients and patterns of clients; the first one counts"),
+    key(Default, "class", "`first_come`, `fair_share`, `low_share`, `mover`", "`fair_share`", "how it is allocated"),
+    key(Default, "min", "a size or percent", "`max`", "what a client is to have when it asks for it"),
+    key(Default, "max", "a size or percent", "the capacity", "what it never has more than"),
+    key(Group, "name", "1 to 63 letters, digits and `_ . : @ -`, no dot in front", REQUIRED, "the group"),
+    key(Group, "capacity", "a size", REQUIRED, "what its clients share, per second"),
+    key(Group, "target", "`MAJOR:MINOR` or a number", "every target of no other group", "whose requests it is for"),
+    key(Group, "strategy", "`classes`, `mover`", "`classes`", "`mover`: clients are measured, and movers get the rest"),
+    key(Group, "class", "as of `default`", "that of `default`", "terms of clients that no table is for"),
+    key(Group, "min", "a size or percent", "that of `default`", "the same"),
+    key(Group, "max", "a size or percent", "that of `default`", "the same"),
+    key(Group, "reserve_first_come", "a size or percent", "0", "kept for a class"),
+    key(Group, "reserve_fair_share", "a size or percent", "0", "kept for a class"),
+    key(Group, "reserve_low_share", "a size or percent", "0", "kept for a class"),
+    key(Group, "reserve_mover", "a size or percent", "0", "kept for a class"),
+    key(Client, "name", "a name or pattern, of what `by` says", REQUIRED, "who it is"),
+    key(Client, "class", "as of `default`", REQUIRED, "how it is allocated"),
+    key(Client, "min", "a size or percent", REQUIRED, "what it is to have when it asks for it"),
+    key(Client, "max", "a size or percent", "the capacity", "what it never has more than"),
+    key(Client, "group", "the name of a group", "all groups", "where the terms hold"),
+    key(Tune, "period", "`\"1ms\"` to `\"1s\"`", "`40ms`", "what a bucket holds, in time"),
+    key(Tune, "fast", "`\"100ms\"` to `\"60s\"`", "`1s`", "in which a client finds out that it has to sleep"),
+    key(Tune, "slow", "`\"1s\"` to `\"3600s\"`", "`30s`", "after which it asks for more or does with less"),
+    key(Tune, "idle", "`\"100ms\"` to `\"3600s\"`", "`1s`", "without requests for this long a client leaves"),
+    key(Tune, "floor", "`\"1KiB/s\"` to `\"1GiB/s\"`", "`32KiB/s`", "what every client has"),
+    key(Tune, "grant", "`\"1KiB/s\"` to `\"1GiB/s\"`", "`256KiB/s`", "least free bandwidth that something beyond a minimum is given from"),
+    key(Tune, "sleep", "`\"1%\"` to `\"100%\"`", "`50%`", "periods slept in from which a client wants back what it gave up"),
+    key(Tune, "high", "`\"1%\"` to `\"100%\"`", "`80%`", "use from which it asks for more"),
+    key(Tune, "low", "`\"0%\"` to `\"99%\"`", "`60%`", "use below which it does with less"),
+    key(Tune, "raise", "`\"1%\"` to `\"1000%\"`", "`30%`", "how much more it asks for"),
+    key(Tune, "lower", "`\"0%\"` to `\"90%\"`", "`10%`", "how much it gives up"),
+    key(Tune, "headroom", "`\"0%\"` to `\"50%\"`", "`2%`", "what movers leave"),
+    key(Heads, "reg", "a value", "the parameter's default", "that of the regular head"),
+    key(Heads, "hp", "a value", "the parameter's default", "that of the high-priority head"),
+];
+
+/// The parameters of the module that can be configured: name, least, most and default.
+pub const MODULE: [(&str, u64, u64, &str); 3] = [
+    ("default_slots", 1, 65_535, "64"),
+    ("user_requests_max", 64, 1_048_576, "65536"),
+    ("classes_max", 64, 1_048_576, "16384"),
+];
+
+/// The reference of all keys, in Markdown.
+pub fn reference() -> String {
+    let mut out = String::new();
+    for table in Table::ALL {
+        out.push_str(&format!("\n### `{}`\n\n", table.title()));
+        out.push_str("| key | takes | without it | meaning |\n|---|---|---|---|\n");
+        for key in table.keys() {
+            out.push_str(&format!(
+                "| `{}` | {} | {} | {} |\n",
+                key.name, key.takes, key.default, key.about
+            ));
+        }
+    }
+    out.push_str("\n### `[service.NAME.parameters]` and `[service.NAME.timeouts]`\n\n");
+    out.push_str("| key | takes | without it | page |\n|---|---|---|---|\n");
+    for parameter in settable() {
+        let takes = match has_heads(parameter) {
+            true => format!("{}, or `{{ reg = …, hp = … }}`", parameter.takes),
+            false => parameter.takes.to_string(),
+        };
+        let (name, page) = (parameter.name(), parameter.page);
+        let default = parameter.default;
+        out.push_str(&format!(
+            "| `{name}` | {takes} | {default} | [{page}]({page}) |\n"
+        ));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_whole() {
+        for (index, key) in KEYS.iter().enumerate() {
+            let others = KEYS.iter().skip(index + 1);
+            let twice = |other: &&Key| other.table == key.table && other.name == key.name;
+            assert_eq!(others.filter(twice).count(), 0, "{}", key.name);
+            assert!(!key.takes.contains('|') && !key.about.contains('|'));
+        }
+        for (name, ..) in MODULE {
+            assert!(Table::Module.keys().any(|key| key.name == name));
+        }
+    }
+
+    /// The page has the reference that is printed from the table.
+    #[test]
+    fn the_page_has_all_keys() {
+        let page = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../../Documentation/configuration.md"
+        );
+        let text = std::fs::read_to_string(page).unwrap();
+        let start = text.find("<!-- keys -->\n").unwrap() + "<!-- keys -->\n".len();
+        let end = text.find("<!-- end of keys -->").unwrap();
+        if std::env::var_os("NRSCTL_WRITE_PAGES").is_some() {
+            let new = format!("{}{}\n{}", &text[..start], reference(), &text[end..]);
+            std::fs::write(page, new).unwrap();
+            return;
+        }
+        let hint = "write it anew: NRSCTL_WRITE_PAGES=1 cargo test -p nrsctl the_page_has_all_keys";
+        assert_eq!(text[start..end].trim(), reference().trim(), "{hint}");
+    }
+}

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What has to be done to make one state of another, in an order in which the module takes each step.
+//!
+//! | order | step | why here |
+//! |---|---|---|
+//! | 1 | `cpts` | the policy is `fifo` afterwards |
+//! | 2 | parameters | a policy is started with them; those of a policy that is on its way out come after it has gone |
+//! | 3 | weights, the configuration of `qbm` | they are there when their policy starts |
+//! | 4 | policies | rules are those of a policy that runs |
+//! | 5 | rules | |
+
+use nrs_sched::policy::Kind;
+
+use super::rules::{commands, Refusal, Rules};
+use super::state::{contradiction, policy_of, State, HEADS};
+use super::weights;
+
+/// A step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Sets the number of partitions.
+    Cpts(u32),
+    /// Writes a parameter.
+    Set(&'static str, String),
+}
+
+impl std::fmt::Display for Step {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Cpts(cpts) => write!(f, "cpts = {cpts}"),
+            Self::Set(name, value) => {
+                let mut lines = value.lines();
+                write!(f, "{name} = {}", lines.next().unwrap_or_default())?;
+                match lines.count() {
+                    0 => Ok(()),
+                    more => write!(f, " ... ({more} more lines)"),
+                }
+            }
+        }
+    }
+}
+
+/// The steps from `from` to `to`; none if they are equal. What `to` has no `cpts` or `slots` for stays.
+///
+/// # Errors
+///
+/// A rule that the module would refuse.
+pub fn steps(from: &State, to: &State) -> Result<Vec<Step>, Refusal> {
+    let mut now = from.clone();
+    let mut steps = Vec::new();
+    if let Some(cpts) = to.cpts.filter(|cpts| now.cpts != Some(*cpts)) {
+        steps.push(Step::Cpts(cpts));
+        let fifo = State::new();
+        (now.policies, now.rules) = (fifo.policies, fifo.rules);
+    }
+    let runs = |state: &State, kind| state.policies.iter().any(|policy| policy.kind == kind);
+    let leaves =
+        |name: &str| policy_of(name).is_some_and(|kind| runs(&now, kind) && !runs(to, kind));
+    let changed = to
+        .settings
+        .iter()
+        .filter(|(name, value)| now.settings.get(*name) != Some(*value));
+    let changed: Vec<&'static str> = changed.map(|(name, _)| *name).collect();
+    let (late, early): (Vec<_>, Vec<_>) = changed.into_iter().partition(|name| leaves(name));
+    settings(&mut now, to, early, &mut steps);
+    if now.weights != to.weights {
+        let writes = weights::commands(&now.weights, &to.weights).into_iter();
+        steps.extend(writes.map(|write| Step::Set("nrs_fairshare_weights", write)));
+    }
+    if now.plan != to.plan {
+        steps.push(Step::Set("nrs_qbm_config", to.plan.clone()));
+    }
+    policies(&mut now, to, &mut steps);
+    settings(&mut now, to, late, &mut steps);
+    rules(&now, to, &mut steps)?;
+    Ok(steps)
+}
+
+/// Sets the parameters `names`, each when it goes together with the others.
+fn settings(now: &mut State, to: &State, names: Vec<&'static str>, steps: &mut Vec<Step>) {
+    let mut left = names;
+    while !left.is_empty() {
+        let fits = |name: &&'static str| {
+            let mut settings = now.settings.clone();
+            let value = to.settings.get(name).cloned();
+            settings.extend(value.map(|value| (*name, value)));
+            contradiction(&settings).is_none()
+        };
+        // If nothing does, the module says so.
+        let name = left.remove(left.iter().position(fits).unwrap_or(0));
+        if let Some(value) = to.settings.get(name) {
+            steps.push(Step::Set(name, value.text(name)));
+            now.settings.insert(name, value.clone());
+        }
+    }
+}
+
+/// Starts the policies of `to`; rules stay where what tells classes apart stays.
+fn policies(now: &mut State, to: &State, steps: &mut Vec<Step>) {
+    let differs = |index: usize| now.policies[index] != to.policies[index];
+    let set = |command: String| Step::Set("nrs_policies", command);
+    let [regular, high] = &to.policies;
+    if differs(0) && differs(1) && regular == high {
+        steps.push(set(regular.to_string()));
+    } else {
+        for index in (0..2).filter(|index| differs(*index)) {
+            let policy = &to.policies[index];
+            let argument = policy
+                .argument
+                .as_ref()
+                .map(|argument| format!(" {argument}"));
+            let (name, head) = (policy.kind.name(), HEADS[index]);
+            steps.push(set(format!(
+                "{name} {head}{}",
+                argument.unwrap_or_default()
+            )));
+        }
+    }
+    for index in 0..2 {
+        let (old, new) = (now.policies[index].fields(), to.policies[index].fields());
+        if new.is_none() {
+            now.rules[index] = None;
+        } else if old != new || now.rules[index].is_none() {
+            now.rules[index] = Some(Rules::new(&to.rate()));
+        }
+        now.policies[index] = to.policies[index].clone();
+    }
+}
+
+/// Starts, changes, moves and stops rules.
+fn rules(now: &State, to: &State, steps: &mut Vec<Step>) -> Result<(), Refusal> {
+    let mut of_heads: [Vec<String>; 2] = [Vec::new(), Vec::new()];
+    for (index, found) in of_heads.iter_mut().enumerate() {
+        let (old, new) = (&now.rules[index], &to.rules[index]);
+        let fields = to.policies[index].fields();
+        if let (Some(old), Some(new), Some(fields)) = (old, new, fields) {
+            *found = commands(old, new, fields, &to.rate(), to.rules_max())?;
+        }
+    }
+    let both = to.policies.iter().all(|policy| policy.kind == Kind::Tbf);
+    let [regular, high] = of_heads;
+    let set = |command: String| Step::Set("nrs_tbf_rule", command);
+    if both && regular == high {
+        steps.extend(regular.into_iter().map(set));
+        return Ok(());
+    }
+    for (head, commands) in HEADS.into_iter().zip([regular, high]) {
+        steps.extend(
+            commands
+                .into_iter()
+                .map(|command| set(format!("{head} {command}"))),
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::read::parse_one;
+    use super::*;
+
+    fn state(text: &str) -> State {
+        let mut state = parse_one(&format!("[service.s]\n{text}")).unwrap().state;
+        state
+            .settings
+            .entry("slots")
+            .or_insert(super::super::state::Setting::One("64".into()));
+        state
+    }
+
+    fn change(from: &str, to: &str) -> Vec<String> {
+        let steps = steps(&state(from), &state(to)).unwrap();
+        steps.iter().map(Step::to_string).collect()
+    }
+
+    #[test]
+    fn one_thing_after_the_other() {
+        let rule = "[[service.s.rule]]\nname = 'a'\nmatch = 'uid={1}'\nrate = 5\n";
+        let start = "start a uid={1} rate=5 minrate=0 realtime=0 borrow=0 also= rank=default";
+        for (from, to, want) in [
+            ("", "", vec![]),
+            ("slots = 5\n", "slots = 5\n", vec![]),
+            ("", "policy = 'tbf uid'\n", vec!["nrs_policies = tbf uid".to_string()]),
+            ("policy = 'tbf uid'\n", "", vec!["nrs_policies = fifo".into()]),
+            (
+                "policy = 'tbf uid'\n",
+                "policy = 'tbf uid'\nhigh_priority.policy = 'fifo'\n",
+                vec!["nrs_policies = fifo hp".into()],
+            ),
+            (
+                "",
+                "policy = 'tbf uid'\nhigh_priority.policy = 'fairshare uid_fair'\n",
+                vec!["nrs_policies = tbf reg uid".into(), "nrs_policies = fairshare hp uid_fair".into()],
+            ),
+            (
+                "",
+                &format!("cpts = 2\nslots = 5\npolicy = 'tbf uid'\nweights.'uid:1' = 2\n{rule}"),
+                vec![
+                    "cpts = 2".into(),
+                    "slots = 5".into(),
+                    "nrs_fairshare_weights = uid:1:2".into(),
+                    "nrs_policies = tbf uid".into(),
+                    format!("nrs_tbf_rule = {start}"),
+                ],
+            ),
+            (
+                // Partitions anew: the policy and its rules have gone.
+                &format!("cpts = 1\npolicy = 'tbf uid'\n{rule}"),
+                &format!("cpts = 2\npolicy = 'tbf uid'\n{rule}"),
+                vec!["cpts = 2".into(), "nrs_policies = tbf uid".into(), format!("nrs_tbf_rule = {start}")],
+            ),
+            (
+                // Other fields: the rules have gone.
+                &format!("policy = 'tbf uid'\n{rule}"),
+                &format!("policy = 'tbf uid+gid'\n{rule}"),
+                vec!["nrs_policies = tbf uid+gid".into(), format!("nrs_tbf_rule = {start}")],
+            ),
+            (
+                // Rules on one of two heads.
+                &format!("policy = 'tbf uid'\n{rule}"),
+                &format!("policy = 'tbf uid'\n{rule}head = 'hp'\n"),
+                vec!["nrs_tbf_rule = reg stop a".into()],
+            ),
+            (
+                // Parameters of a policy that goes are set when it has gone.
+                "policy = 'fairshare'\n",
+                "policy = 'tbf uid'\nparameters = { nrs_fairshare_delta_ms = 50, nrs_tbf_depth = 5 }\n",
+                vec![
+                    "nrs_tbf_depth = 5".into(),
+                    "nrs_policies = tbf uid".into(),
+                    "nrs_fairshare_delta_ms = 50".into(),
+                ],
+            ),
+            (
+                // A rule without a rate keeps that of the parameter, whenever that was set.
+                "policy = 'tbf uid'\n",
+                "policy = 'tbf uid'\nparameters.nrs_tbf_rate = 7\n",
+                vec![
+                    "nrs_tbf_rate = 7".into(),
+                    "nrs_tbf_rule = change default rate=7 minrate=0 realtime=0 borrow=0 also=".into(),
+                ],
+            ),
+        ] {
+            assert_eq!(change(from, to), want, "from {from}to {to}");
+        }
+    }
+
+    #[test]
+    fn what_goes_together_at_each_step() {
+        for (from, to, want) in [
+            (
+                "",
+                "timeouts = { at_max = 4, at_min = 3, at_extra = 2, at_early_margin = 1 }\n",
+                ["at_early_margin", "at_extra", "at_min", "at_max"],
+            ),
+            (
+                "timeouts = { at_max = 4, at_min = 3, at_extra = 2, at_early_margin = 1 }\n",
+                "",
+                ["at_extra", "at_max", "at_min", "at_early_margin"],
+            ),
+        ] {
+            let mut now = state(from);
+            let steps = steps(&now, &state(to)).unwrap();
+            for step in &steps {
+                let Step::Set(name, value) = step else {
+                    panic!()
+                };
+                now.settings
+                    .insert(name, super::super::state::Setting::One(value.clone()));
+                assert_eq!(contradiction(&now.settings), None, "{step}");
+            }
+            let mut names: Vec<String> = steps.iter().map(|step| step.to_string()).collect();
+            names.sort();
+            let mut want = want.map(str::to_string);
+            want.sort();
+            assert!(
+                names
+                    .iter()
+                    .zip(want)
+                    .all(|(name, want)| name.starts_with(&want)),
+                "{names:?}"
+            );
+            assert_eq!(names.len(), 4);
+        }
+        assert_eq!(
+            change(
+                "",
+                "parameters = { nrs_delay_min = 400, nrs_delay_max = 500 }\n"
+            ),
+            [
+                "nrs_delay_max = reg_delay_max:500 hp_delay_max:500",
+                "nrs_delay_min = reg_delay_min:400 hp_delay_min:400"
+            ]
+        );
+    }
+}

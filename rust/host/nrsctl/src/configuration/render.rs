@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A state as a configuration: only what is not the default.
+
+use std::collections::BTreeMap;
+
+use super::bandwidth;
+use super::rules::{Limits, Rule, Rules, DEFAULT};
+use super::state::{Setting, State, HEADS};
+use super::weights;
+
+/// `text` as a string of TOML.
+pub fn quote(text: &str) -> String {
+    let plain = |c: char| c != '\\' && c != '"' && !c.is_control();
+    if text.chars().all(plain) {
+        return format!("\"{text}\"");
+    }
+    if !text.contains('\'') && !text.chars().any(char::is_control) {
+        return format!("'{text}'");
+    }
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => out.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out + "\""
+}
+
+/// `text` as a number if it is one, else as a string.
+pub fn value(text: &str) -> String {
+    match text.parse::<u32>() {
+        Ok(number) if number.to_string() == text => text.to_string(),
+        _ => quote(text),
+    }
+}
+
+/// A name as a part of a path.
+fn part(name: &str) -> String {
+    let bare = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    match name.chars().all(bare) {
+        true => name.to_string(),
+        false => quote(name),
+    }
+}
+
+/// The service `name` in `state`; `slots` are those that a service has of which nobody says anything.
+pub fn service(name: &str, state: &State, slots: &str) -> String {
+    let path = format!("service.{}", part(name));
+    let mut out = format!("[{path}]\n");
+    if let Some(cpts) = state.cpts {
+        out.push_str(&format!("cpts = {cpts}\n"));
+    }
+    let defaults = State::new().settings;
+    let changed = |(name, setting): &(&&'static str, &Setting)| match **name {
+        "slots" => **setting != Setting::One(slots.to_string()),
+        name => defaults.get(name) != Some(*setting),
+    };
+    let mut tables: BTreeMap<&str, Vec<(&str, String)>> = BTreeMap::new();
+    for (name, setting) in state.settings.iter().filter(changed) {
+        let (table, key) = place(name);
+        tables
+            .entry(table)
+            .or_default()
+            .push((key, of_setting(setting)));
+    }
+    let mut lines = |table: &str| tables.remove(table).unwrap_or_default();
+    for (key, value) in lines("") {
+        out.push_str(&format!("{key} = {value}\n"));
+    }
+    let [regular, high] = &state.policies;
+    out.push_str(&format!("policy = {}\n", quote(&regular.to_string())));
+    let mut of_high = lines("high_priority");
+    if high != regular {
+        of_high.insert(0, ("policy", quote(&high.to_string())));
+    }
+    for (table, lines) in [
+        ("high_priority", of_high),
+        ("parameters", lines("parameters")),
+        ("timeouts", lines("timeouts")),
+        ("weights", of_weights(&state.weights)),
+    ] {
+        if !lines.is_empty() {
+            out.push_str(&format!("\n[{path}.{table}]\n"));
+        }
+        for (key, value) in lines {
+            out.push_str(&format!("{} = {value}\n", part(key)));
+        }
+    }
+    out.push_str(&of_rules(&path, state));
+    if !state.plan.is_empty() {
+        out.push_str(&bandwidth::render(&path, &state.plan));
+    }
+    out
+}
+
+/// The table that a parameter stands in, and its key there.
+fn place(name: &str) -> (&str, &str) {
+    match name {
+        "slots" => ("", name),
+        "high_priority_ratio" => ("high_priority", "ratio"),
+        "high_priority_sources" => ("high_priority", "sources"),
+        "obd_timeout" => ("timeouts", name),
+        _ if name.starts_with("at_") => ("timeouts", name),
+        _ => ("parameters", name),
+    }
+}
+
+fn of_setting(setting: &Setting) -> String {
+    match setting {
+        Setting::One(text) => value(text),
+        Setting::Heads([regular, high]) if regular == high => value(regular),
+        Setting::Heads([regular, high]) => {
+            format!("{{ reg = {}, hp = {} }}", value(regular), value(high))
+        }
+    }
+}
+
+fn of_weights(text: &str) -> Vec<(&str, String)> {
+    let lines = text.lines().map(weights::parts);
+    lines
+        .map(|(name, weight)| (name, weight.to_string()))
+        .collect()
+}
+
+/// A rule and the head that it is for, if that has to be said.
+type Headed<'a> = (Option<&'static str>, &'a str, Option<&'a str>, &'a Limits);
+
+fn of_rules(path: &str, state: &State) -> String {
+    let [regular, high] = &state.rules;
+    let mut list: Vec<Headed<'_>> = Vec::new();
+    let plain = Limits::new(state.rate());
+    match (regular, high) {
+        (Some(a), Some(b)) if a == b => push(&mut list, None, a, &plain),
+        (Some(a), Some(b)) => {
+            push(&mut list, Some(HEADS[0]), a, &plain);
+            push(&mut list, Some(HEADS[1]), b, &plain);
+        }
+        (Some(rules), None) | (None, Some(rules)) => push(&mut list, None, rules, &plain),
+        (None, None) => {}
+    }
+    list.into_iter().map(|rule| of_rule(path, rule)).collect()
+}
+
+fn push<'a>(
+    list: &mut Vec<Headed<'a>>,
+    head: Option<&'static str>,
+    rules: &'a Rules,
+    plain: &Limits,
+) {
+    let one = |rule: &'a Rule| {
+        let conditions = Some(rule.conditions.as_str());
+        (head, rule.name.as_str(), conditions, &rule.limits)
+    };
+    list.extend(rules.list.iter().map(one));
+    if rules.default != *plain {
+        list.push((head, DEFAULT, None, &rules.default));
+    }
+}
+
+fn of_rule(path: &str, (head, name, conditions, limits): Headed<'_>) -> String {
+    let mut out = format!("\n[[{path}.rule]]\nname = {}\n", quote(name));
+    let mut line = |key: &str, value: String| out.push_str(&format!("{key} = {value}\n"));
+    if let Some(head) = head {
+        line("head", quote(head));
+    }
+    if let Some(conditions) = conditions {
+        line("match", quote(conditions));
+    }
+    line("rate", value(&limits.rate));
+    if let Some(minrate) = &limits.minrate {
+        line("minrate", value(minrate));
+    }
+    for (key, set) in [("realtime", limits.realtime), ("borrow", limits.borrow)] {
+        if set {
+            line(key, "true".into());
+        }
+    }
+    if !limits.also.is_empty() {
+        let names: Vec<String> = limits.also.iter().map(|name| quote(name)).collect();
+        line("also", format!("[{}]", names.join(", ")));
+    }
+    out
+}
+
+/// The parameters of the module that are not what they are to begin with.
+pub fn module(values: &BTreeMap<&'static str, String>) -> String {
+    let default = |name: &str| {
+        let found = super::keys::MODULE
+            .iter()
+            .find(|(other, ..)| *other == name);
+        found.map(|(.., default)| *default)
+    };
+    let changed = values
+        .iter()
+        .filter(|(name, value)| default(name) != Some(value.as_str()));
+    let lines: Vec<String> = changed
+        .map(|(name, value)| format!("{name} = {value}\n"))
+        .collect();
+    match lines.is_empty() {
+        true => String::new(),
+        false => format!("[module]\n{}", lines.concat()),
+    }
+}

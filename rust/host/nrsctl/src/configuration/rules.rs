@@ -1,0 +1,542 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Rules of `tbf`: what is wanted, what runs, and the commands that lead from one to the other.
+//!
+//! Everything goes through the module's own [`Book`]: what is wanted is built in one to see whether it is
+//! taken, and the commands of a change are tried on one while they are worked out.
+
+use nrs_sched::rules::{Book, Command, Fields, Limits as Terms, Name, Rate, RuleError};
+
+/// What a rule sets, in the module's own form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// What a class gets, at most.
+    pub rate: String,
+    /// What it gets before others.
+    pub minrate: Option<String>,
+    /// Whether lost time is made up for.
+    pub realtime: bool,
+    /// Whether what others leave unused may be used.
+    pub borrow: bool,
+    /// Other rules whose limits hold, too.
+    pub also: Vec<String>,
+}
+
+impl Limits {
+    /// A rate and nothing else.
+    pub fn new(rate: impl Into<String>) -> Self {
+        Self {
+            rate: rate.into(),
+            minrate: None,
+            realtime: false,
+            borrow: false,
+            also: Vec::new(),
+        }
+    }
+
+    fn of(book: &Book, limits: &Terms) -> Self {
+        let name = |id: &u32| {
+            let mut rules = book.rules();
+            let rule = rules.find(|rule| rule.id() == *id);
+            rule.map(|rule| rule.name().to_string())
+        };
+        Self {
+            rate: limits.rate.to_string(),
+            minrate: limits.minrate.map(|rate| rate.to_string()),
+            realtime: limits.realtime,
+            borrow: limits.borrow,
+            also: limits.also.ids().iter().filter_map(name).collect(),
+        }
+    }
+
+    /// The pairs of a command that set all of it, with `also` for the other rules.
+    fn pairs(&self, also: &[String]) -> String {
+        format!(
+            "rate={} minrate={} realtime={} borrow={} also={}",
+            self.rate,
+            self.minrate.as_deref().unwrap_or("0"),
+            u8::from(self.realtime),
+            u8::from(self.borrow),
+            also.join("+")
+        )
+    }
+}
+
+/// A rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Its name.
+    pub name: String,
+    /// Whom it is for.
+    pub conditions: String,
+    /// What it sets.
+    pub limits: Limits,
+}
+
+/// The rules of a head.
+///
+/// It makes no difference where `default` stands, so those are equal that differ in that only.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// In their order, without `default`.
+    pub list: Vec<Rule>,
+    /// What `default` sets.
+    pub default: Limits,
+    /// How many of the list stand behind `default`.
+    pub behind: usize,
+}
+
+impl PartialEq for Rules {
+    fn eq(&self, other: &Self) -> bool {
+        self.list == other.list && self.default == other.default
+    }
+}
+
+/// The name of the rule that is always there.
+pub const DEFAULT: &str = "default";
+
+impl Rules {
+    /// The rules of a start: `default` alone, with `rate`.
+    pub fn new(rate: &str) -> Self {
+        Self {
+            list: Vec::new(),
+            default: Limits::new(rate),
+            behind: 0,
+        }
+    }
+
+    /// Those of `book`.
+    pub fn of(book: &Book) -> Self {
+        let mut rules = Self::new("");
+        for rule in book.rules() {
+            let limits = Limits::of(book, rule.limits());
+            if *rule.name() == Name::DEFAULT {
+                rules.default = limits;
+                rules.behind = book.len() - 1 - rules.list.len();
+                continue;
+            }
+            rules.list.push(Rule {
+                name: rule.name().to_string(),
+                conditions: rule.conditions().to_string(),
+                limits,
+            });
+        }
+        rules
+    }
+
+    /// A rule by its name.
+    pub fn get(&self, name: &str) -> Option<&Rule> {
+        self.list.iter().find(|rule| rule.name == name)
+    }
+
+    /// The book of these rules under `tbf` with `fields`, a rate for rules without one, and room for `max`.
+    ///
+    /// # Errors
+    ///
+    /// The rule and the command that is refused for it, and why.
+    pub fn book(&self, fields: Fields, rate: &str, max: u32) -> Result<Book, Refusal> {
+        let mut script = Script::new(fields, rate, max)?;
+        for rule in self.list.iter().rev() {
+            // What it names may not be there yet.
+            let pairs = rule.limits.pairs(&[]);
+            let command = format!("start {} {} {pairs}", rule.name, rule.conditions);
+            script.run(&rule.name, command)?;
+        }
+        for rule in self
+            .list
+            .iter()
+            .rev()
+            .filter(|rule| !rule.limits.also.is_empty())
+        {
+            let command = format!("change {} also={}", rule.name, rule.limits.also.join("+"));
+            script.run(&rule.name, command)?;
+        }
+        let pairs = self.default.pairs(&self.default.also);
+        let behind = self.list.len().saturating_sub(self.behind);
+        let rank = self
+            .list
+            .get(behind)
+            .map(|rule| format!(" rank={}", rule.name));
+        let rank = rank.unwrap_or_default();
+        script.run(DEFAULT, format!("change {DEFAULT} {pairs}{rank}"))?;
+        Ok(script.book)
+    }
+}
+
+/// Why a rule is refused.
+#[derive(Debug)]
+pub struct Refusal {
+    /// The rule.
+    pub name: String,
+    /// The command that starts or changes it.
+    pub command: String,
+    /// Where in it, and why.
+    pub error: RuleError,
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "expected {}", self.error.expected)?;
+        match self.error.found(&self.command) {
+            "" => Ok(()),
+            found => write!(f, ", found `{found}`"),
+        }
+    }
+}
+
+/// Commands, and the rules after them.
+struct Script {
+    book: Book,
+    commands: Vec<String>,
+}
+
+impl Script {
+    fn new(fields: Fields, rate: &str, max: u32) -> Result<Self, Refusal> {
+        let refused = |error| Refusal {
+            name: DEFAULT.into(),
+            command: String::new(),
+            error,
+        };
+        let rate =
+            Rate::parse(rate).ok_or_else(|| refused(RuleError::invalid(0, Rate::EXPECTED)))?;
+        let book = Book::new(fields, rate, max).map_err(|error| refused(error.into()))?;
+        Ok(Self {
+            book,
+            commands: Vec::new(),
+        })
+    }
+
+    fn run(&mut self, name: &str, command: String) -> Result<(), Refusal> {
+        let parsed = Command::parse(&command);
+        match parsed.and_then(|parsed| self.book.apply(&parsed)) {
+            Ok(book) => self.book = book,
+            Err(error) => {
+                return Err(Refusal {
+                    name: name.into(),
+                    command,
+                    error,
+                })
+            }
+        }
+        self.commands.push(command);
+        Ok(())
+    }
+
+    fn names(&self) -> Vec<String> {
+        let rules = self.book.rules();
+        rules.map(|rule| rule.name().to_string()).collect()
+    }
+
+    fn has(&self, name: &str) -> bool {
+        Name::new(name).is_some_and(|name| self.book.get(&name).is_some())
+    }
+
+    /// What the rule `name` sets now.
+    fn limits(&self, name: &str) -> Option<Limits> {
+        let rule = self.book.get(&Name::new(name)?)?;
+        Some(Limits::of(&self.book, rule.limits()))
+    }
+
+    /// Stops the rules `names`, and has none of those that stay name them any more.
+    fn stop(&mut self, names: &[String]) -> Result<(), Refusal> {
+        for name in self.names() {
+            let also = self.limits(&name).map_or(Vec::new(), |limits| limits.also);
+            let stays = |other: &String| !names.contains(other);
+            if also.iter().all(stays) {
+                continue;
+            }
+            let also: Vec<String> = also.into_iter().filter(stays).collect();
+            let command = format!("change {name} also={}", also.join("+"));
+            self.run(&name, command)?;
+        }
+        for name in names {
+            self.run(name, format!("stop {name}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// The commands that make `to` of `from`, and keep the classes of rules that stay; both on a head where `tbf`
+/// runs with `fields`, a rate for rules without one, and room for `max`.
+///
+/// # Errors
+///
+/// What the module would refuse.
+pub fn commands(
+    from: &Rules,
+    to: &Rules,
+    fields: Fields,
+    rate: &str,
+    max: u32,
+) -> Result<Vec<String>, Refusal> {
+    if from == to {
+        return Ok(Vec::new());
+    }
+    let mut script = Script::new(fields, rate, u32::MAX)?;
+    script.book = from.book(fields, rate, u32::MAX)?;
+    script.book = script
+        .book
+        .with_defaults(parse(rate), max)
+        .map_err(|error| Refusal {
+            name: DEFAULT.into(),
+            command: String::new(),
+            error: error.into(),
+        })?;
+    let same = |rule: &Rule| {
+        let wanted = to.get(&rule.name);
+        wanted.is_some_and(|wanted| wanted.conditions == rule.conditions)
+    };
+    let gone: Vec<String> = from
+        .list
+        .iter()
+        .filter(|rule| !same(rule))
+        .map(|rule| rule.name.clone())
+        .collect();
+    script.stop(&gone)?;
+    let stay = longest_in_order(&script.names(), to);
+    let mut next = DEFAULT;
+    for rule in to.list.iter().rev() {
+        let name = rule.name.as_str();
+        if !script.has(name) {
+            let there = rule.limits.also.iter().all(|other| script.has(other));
+            let also = if there { &rule.limits.also[..] } else { &[] };
+            let pairs = rule.limits.pairs(also);
+            let command = format!("start {name} {} {pairs} rank={next}", rule.conditions);
+            script.run(name, command)?;
+        } else if !stay.contains(&rule.name) {
+            script.run(name, format!("change {name} rank={next}"))?;
+        }
+        next = name;
+    }
+    let wanted = to
+        .list
+        .iter()
+        .map(|rule| (rule.name.as_str(), &rule.limits));
+    for (name, limits) in wanted.chain([(DEFAULT, &to.default)]) {
+        if script.limits(name).as_ref() != Some(limits) {
+            let pairs = limits.pairs(&limits.also);
+            script.run(name, format!("change {name} {pairs}"))?;
+        }
+    }
+    Ok(script.commands)
+}
+
+/// A rate that was checked.
+fn parse(rate: &str) -> Rate {
+    Rate::parse(rate).unwrap_or_else(|| unreachable!("a rate that was checked"))
+}
+
+/// As many rules as possible that stand before `default` in `names` and need not be moved to be in the order
+/// of `to`.
+fn longest_in_order(names: &[String], to: &Rules) -> Vec<String> {
+    let before = names.iter().take_while(|name| *name != DEFAULT);
+    let place = |name: &String| to.list.iter().position(|rule| rule.name == *name);
+    let there: Vec<(usize, &String)> = before
+        .filter_map(|name| Some((place(name)?, name)))
+        .collect();
+    // Of each the longest row that ends with it: its length, and the one before.
+    let mut rows: Vec<(usize, Option<usize>)> = Vec::new();
+    for (i, (place, _)) in there.iter().enumerate() {
+        let before = (0..i).filter(|&j| there[j].0 < *place);
+        let best = before.max_by_key(|&j| rows[j].0);
+        rows.push((best.map_or(1, |j| rows[j].0 + 1), best));
+    }
+    let mut last = (0..rows.len()).max_by_key(|&i| rows[i].0);
+    let mut stay = Vec::new();
+    while let Some(i) = last {
+        stay.push(there[i].1.clone());
+        last = rows[i].1;
+    }
+    stay
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields() -> Fields {
+        Fields::parse("uid").unwrap()
+    }
+
+    fn rule(text: &str) -> Rule {
+        let mut words = text.split(' ');
+        let mut next = || words.next().unwrap_or_default();
+        let (name, uid, rate) = (next(), next(), next());
+        let also = next();
+        Rule {
+            name: name.into(),
+            conditions: format!("uid={{{uid}}}"),
+            limits: Limits {
+                also: also
+                    .split('+')
+                    .filter(|name| !name.is_empty())
+                    .map(str::to_string)
+                    .collect(),
+                ..Limits::new(rate)
+            },
+        }
+    }
+
+    fn rules(lines: &[&str]) -> Rules {
+        Rules {
+            list: lines.iter().map(|line| rule(line)).collect(),
+            default: Limits::new("10000"),
+            behind: 0,
+        }
+    }
+
+    #[track_caller]
+    fn change(from: &Rules, to: &Rules) -> Vec<String> {
+        let commands = commands(from, to, fields(), "10000", 4).unwrap();
+        let mut book = from.book(fields(), "10000", 4).unwrap();
+        for command in &commands {
+            book = book.apply(&Command::parse(command).unwrap()).unwrap();
+        }
+        assert_eq!(&Rules::of(&book), to, "{commands:?}");
+        commands
+    }
+
+    #[test]
+    fn what_is_built_is_what_was_asked_for() {
+        let wanted = rules(&["a 1 5 b", "b 2 6 a+c", "c 3 1MB/s"]);
+        let book = wanted.book(fields(), "10000", 3).unwrap();
+        assert_eq!(Rules::of(&book), wanted);
+        let refusal = wanted.book(fields(), "10000", 2).err().unwrap();
+        assert_eq!(refusal.name, "a");
+        assert!(refusal.to_string().contains("as many as there can be"));
+    }
+
+    #[test]
+    fn only_what_differs_is_changed() {
+        let pairs = "rate=5 minrate=0 realtime=0 borrow=0 also=";
+        for (from, to, want) in [
+            (&["a 1 5"][..], &["a 1 5"][..], vec![]),
+            (
+                &[],
+                &["a 1 5"],
+                vec![format!("start a uid={{1}} {pairs} rank=default")],
+            ),
+            (&["a 1 5"], &[], vec!["stop a".into()]),
+            (&["a 1 6"], &["a 1 5"], vec![format!("change a {pairs}")]),
+            (
+                &["a 2 5"],
+                &["a 1 5"],
+                vec![
+                    "stop a".into(),
+                    format!("start a uid={{1}} {pairs} rank=default"),
+                ],
+            ),
+            (
+                &["a 1 5", "b 2 5"],
+                &["b 2 5", "a 1 5"],
+                vec!["change a rank=default".into()],
+            ),
+            (
+                &["a 1 5", "b 2 5", "c 3 5"],
+                &["c 3 5", "a 1 5", "b 2 5"],
+                vec!["change c rank=a".into()],
+            ),
+            (
+                &["a 1 5 b", "b 2 5"],
+                &["a 1 5"],
+                vec!["change a also=".into(), "stop b".into()],
+            ),
+            (
+                &["a 1 5 b", "b 2 5 a"],
+                &[],
+                vec![
+                    "change a also=".into(),
+                    "change b also=".into(),
+                    "stop a".into(),
+                    "stop b".into(),
+                ],
+            ),
+            (
+                &[],
+                &["a 1 5 b", "b 2 5"],
+                vec![
+                    format!("start b uid={{2}} {pairs} rank=default"),
+                    format!("start a uid={{1}} {pairs}b rank=b"),
+                ],
+            ),
+        ] {
+            assert_eq!(change(&rules(from), &rules(to)), want);
+        }
+    }
+
+    #[test]
+    fn default_is_changed_like_others() {
+        let mut to = rules(&["a 1 5"]);
+        to.default = Limits {
+            minrate: Some("3".into()),
+            also: vec!["a".into()],
+            ..Limits::new("7")
+        };
+        let commands = change(&rules(&["a 1 5"]), &to);
+        assert_eq!(
+            commands,
+            ["change default rate=7 minrate=3 realtime=0 borrow=0 also=a"]
+        );
+    }
+
+    /// A book where somebody moved `default` to the front.
+    #[test]
+    fn rules_behind_default_are_moved() {
+        for (rank, behind) in [("a", 2), ("b", 1)] {
+            let from = rules(&["a 1 5", "b 2 5"]);
+            let book = from.book(fields(), "10000", 4).unwrap();
+            let command = format!("change default rank={rank}");
+            let book = book.apply(&Command::parse(&command).unwrap()).unwrap();
+            let moved = Rules::of(&book);
+            assert_eq!((moved.behind, &moved), (behind, &from));
+            assert!(change(&moved, &from).is_empty());
+            change(&moved, &rules(&["b 2 5", "a 1 5"]));
+            change(&moved, &rules(&["a 1 5", "c 3 5", "b 2 5"]));
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_rules_of_any_others(from in some_rules(), to in some_rules(), behind in 0..3usize) {
+            let behind = behind.min(from.list.len());
+            change(&Rules { behind, ..from }, &to);
+        }
+    }
+
+    fn some_rules() -> impl proptest::strategy::Strategy<Value = Rules> {
+        use proptest::prelude::*;
+        let names = proptest::sample::subsequence(vec!["a", "b", "c", "d"], 0..=4).prop_shuffle();
+        let one = (1..3u32, 1..3u32, 0..16usize);
+        (names, proptest::collection::vec(one, 5)).prop_map(|(names, parts)| {
+            let also = |name: &str, bits: usize| {
+                let others = names.iter().enumerate();
+                let named = others.filter(|(i, other)| (bits >> i) & 1 == 1 && **other != name);
+                named
+                    .map(|(_, other)| other.to_string())
+                    .take(3)
+                    .collect::<Vec<_>>()
+            };
+            let limits = |name: &str, rate: u32, bits: usize| Limits {
+                minrate: (bits % 2 == 1).then(|| "1".to_string()),
+                borrow: bits % 3 == 0,
+                realtime: bits % 5 == 0,
+                also: also(name, bits),
+                ..Limits::new(rate.to_string())
+            };
+            let list = names
+                .iter()
+                .zip(&parts)
+                .map(|(name, &(uid, rate, bits))| Rule {
+                    name: name.to_string(),
+                    conditions: format!("uid={{{uid}}}"),
+                    limits: limits(name, rate, bits),
+                });
+            let (_, rate, bits) = parts[4];
+            Rules {
+                list: list.collect(),
+                default: limits(DEFAULT, rate, bits),
+                behind: 0,
+            }
+        })
+    }
+}

@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A module for tests that behaves as the real one does where configurations are concerned: it is made of the
+//! same parsers, books, plans and tables of weights, and shows what it has in the same texts.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+use nrs_sched::head::State as Run;
+use nrs_sched::parameters;
+use nrs_sched::policy::fairshare::weights::Weights;
+use nrs_sched::policy::Kind;
+use nrs_sched::qbm::plan::Plan;
+use nrs_sched::rules::{Book, Command as RuleCommand, Rate};
+use nrs_sched::text::{write_policies, Command, Heads, Row};
+
+use super::state::{contradiction, normal, part, Policy, Setting, State};
+use crate::failure::{Failure, Kind as Trouble, Result};
+use crate::kernel::{Device, Kernel};
+
+/// A service.
+struct Service {
+    made: bool,
+    cpts: u32,
+    clients: Vec<String>,
+    settings: BTreeMap<&'static str, Setting>,
+    weights: Weights,
+    plan: Plan,
+    policies: [Policy; 2],
+    books: [Option<Book>; 2],
+}
+
+/// The module.
+pub struct Module {
+    services: RefCell<BTreeMap<String, Service>>,
+    parameters: RefCell<BTreeMap<&'static str, String>>,
+    /// What was set, in order: service, parameter, value.
+    pub log: RefCell<Vec<(String, String, String)>>,
+    /// How many more writes of parameters are taken before the rest are refused; none: all are.
+    pub taken: Cell<Option<usize>>,
+    /// How many writes are refused then.
+    pub refused: Cell<usize>,
+    /// What these are refused with.
+    pub trouble: Cell<Trouble>,
+}
+
+fn refuse<T>(reason: impl ToString) -> Result<T> {
+    Err(Failure::new(Trouble::Refused, reason.to_string()))
+}
+
+impl Service {
+    fn new(slots: &str) -> Self {
+        Self {
+            made: false,
+            cpts: 2,
+            clients: Vec::new(),
+            settings: State::new().with_slots(slots).settings,
+            weights: Weights::new(),
+            plan: Plan::none().unwrap(),
+            policies: [Policy::FIFO, Policy::FIFO],
+            books: [None, None],
+        }
+    }
+
+    fn number(&self, name: &str) -> u64 {
+        match &self.settings[name] {
+            Setting::One(value) => value.parse().unwrap(),
+            Setting::Heads(_) => unreachable!(),
+        }
+    }
+
+    fn rate(&self) -> Rate {
+        Rate::parse(&self.number("nrs_tbf_rate").to_string()).unwrap()
+    }
+
+    fn max(&self) -> u32 {
+        self.number("nrs_tbf_rules_max").try_into().unwrap()
+    }
+
+    fn heads(heads: Heads) -> Vec<usize> {
+        match heads {
+            Heads::All => vec![0, 1],
+            Heads::Regular => vec![0],
+            Heads::High => vec![1],
+        }
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result {
+        let Some(parameter) = parameters::named(name) else {
+            return Err(Failure::new(Trouble::NotFound, "no such parameter"));
+        };
+        assert!(value.len() <= 4095 || name == "nrs_qbm_config", "E2BIG");
+        match name {
+            "nrs_policies" => self.set_policy(value),
+            "nrs_tbf_rule" => self.set_rule(value),
+            "nrs_fairshare_weights" => {
+                self.weights = match self.weights.apply(value) {
+                    Ok(weights) => weights,
+                    Err(error) => return refuse(error.reason),
+                };
+                Ok(())
+            }
+            "nrs_qbm_config" => {
+                self.plan = match Plan::parse(value) {
+                    Ok(plan) => plan,
+                    Err(error) => return refuse(error),
+                };
+                Ok(())
+            }
+            _ => {
+                let setting = normal(parameter, value).or_else(refuse)?;
+                let mut settings = self.settings.clone();
+                settings.insert(parameter.name(), setting);
+                if let Some((_, reason)) = contradiction(&settings) {
+                    return refuse(reason);
+                }
+                self.settings = settings;
+                let (rate, max) = (self.rate(), self.max());
+                for book in self.books.iter_mut().flatten() {
+                    *book = book.with_defaults(rate, max).unwrap();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn set_policy(&mut self, value: &str) -> Result {
+        let command = Command::parse(value).or_else(|error| refuse(error.reason))?;
+        let kind = Kind::from_name(command.policy).or_else(|error| refuse(error.reason))?;
+        let policy = Policy::new(kind, command.argument).or_else(refuse)?;
+        for head in Self::heads(command.heads) {
+            let same = self.policies[head].fields() == policy.fields();
+            self.policies[head] = policy.clone();
+            if let (Some(fields), false) = (policy.fields(), same) {
+                self.books[head] = Some(Book::new(fields, self.rate(), self.max()).unwrap());
+            } else if policy.fields().is_none() {
+                self.books[head] = None;
+            }
+        }
+        Ok(())
+    }
+
+    fn set_rule(&mut self, value: &str) -> Result {
+        let command = RuleCommand::parse(value).or_else(refuse)?;
+        let mut new = [None, None];
+        for head in Self::heads(command.heads) {
+            let other = self.books[1 - head].is_some();
+            match &self.books[head] {
+                Some(book) => new[head] = Some(book.apply(&command).or_else(refuse)?),
+                None if command.heads == Heads::All && other => {}
+                None => return refuse("tbf is not started"),
+            }
+        }
+        for (book, new) in self.books.iter_mut().zip(new) {
+            *book = new.or(book.take());
+        }
+        Ok(())
+    }
+
+    fn get(&self, name: &str) -> Result<String> {
+        let mut out = String::new();
+        match name {
+            "nrs_policies" => {
+                let [regular, high] = self.policies.each_ref().map(|policy| rows(policy));
+                let (regular, high) = (as_rows(&regular), as_rows(&high));
+                write_policies(&mut out, &regular, Some(&high)).unwrap();
+            }
+            "nrs_fairshare_weights" => self.weights.write(&mut out).unwrap(),
+            "nrs_qbm_config" => self.plan.write(&mut out).unwrap(),
+            "nrs_tbf_rule" => {
+                if self.books.iter().all(Option::is_none) {
+                    return Err(Failure::new(Trouble::NotFound, "tbf is not started"));
+                }
+                for (title, book) in ["regular_requests:\n", "high_priority_requests:\n"]
+                    .into_iter()
+                    .zip(&self.books)
+                {
+                    out.push_str(title);
+                    for cpt in (0..self.cpts).filter(|_| book.is_some()) {
+                        out.push_str(&format!("CPT {cpt}:\n"));
+                        book.as_ref().unwrap().write(&mut out, |_| 0).unwrap();
+                    }
+                }
+            }
+            "clients" => {
+                out.push_str("service: { slots: 1 }\nclients:\n");
+                for client in &self.clients {
+                    out.push_str(&format!(
+                        "- client: \"{client}\"\n  counters: {{ passed: 0 }}\n"
+                    ));
+                }
+                out.push_str("targets:\n");
+            }
+            _ => match self.settings.get(name) {
+                Some(Setting::One(value)) => out = format!("{value}\n"),
+                Some(Setting::Heads([regular, high])) => {
+                    let part = part(name);
+                    out = format!("reg_{part}:{regular:<5}\nhp_{part}:{high:<5}\n");
+                }
+                None => return Err(Failure::new(Trouble::NotFound, "no such parameter")),
+            },
+        }
+        Ok(out)
+    }
+}
+
+/// What a policy is shown as.
+type Shown = (&'static str, Option<String>, Run, bool);
+
+/// All policies of a head on which `policy` runs.
+fn rows(policy: &Policy) -> Vec<Shown> {
+    let row = |kind: &Kind| match *kind {
+        Kind::Fifo => ("fifo", None, Run::Started, true),
+        kind if kind == policy.kind => (kind.name(), policy.argument.clone(), Run::Started, false),
+        kind => (kind.name(), None, Run::Stopped, false),
+    };
+    Kind::ALL.iter().map(row).collect()
+}
+
+fn as_rows(shown: &[Shown]) -> Vec<Row<'_>> {
+    shown.iter().map(as_row).collect()
+}
+
+fn as_row((name, argument, state, fallback): &Shown) -> Row<'_> {
+    Row {
+        name,
+        argument: argument.as_ref().map(|argument| argument as &dyn Display),
+        state: *state,
+        fallback: *fallback,
+        queued: 0,
+        active: 0,
+    }
+}
+
+impl Module {
+    /// One with these services, which clients made.
+    pub fn with(services: &[&str]) -> Self {
+        let service = |name: &&str| {
+            let clients = vec!["c".to_string()];
+            let service = Service {
+                clients,
+                ..Service::new("64")
+            };
+            (name.to_string(), service)
+        };
+        let parameters = super::keys::MODULE;
+        let parameters = parameters
+            .iter()
+            .map(|(name, .., value)| (*name, value.to_string()));
+        Self {
+            services: RefCell::new(services.iter().map(service).collect()),
+            parameters: RefCell::new(parameters.collect()),
+            log: RefCell::default(),
+            taken: Cell::new(None),
+            refused: Cell::new(0),
+            trouble: Cell::new(Trouble::Refused),
+        }
+    }
+
+    /// Refuses writes, `count` of them, once `taken` more were taken.
+    pub fn refuse(&self, taken: usize, count: usize, trouble: Trouble) {
+        self.taken.set(Some(taken));
+        self.refused.set(count);
+        self.trouble.set(trouble);
+    }
+
+    /// Gives the service a client.
+    pub fn add_client(&self, service: &str) {
+        let mut services = self.services.borrow_mut();
+        services.get_mut(service).unwrap().clients.push("c".into());
+    }
+
+    /// All that the module shows of what can be set.
+    pub fn shown(&self) -> Vec<String> {
+        let services = self.services.borrow();
+        let mut out = Vec::new();
+        for (name, service) in services.iter() {
+            out.push(format!("{name} {} {}", service.made, service.cpts));
+            for parameter in parameters::PARAMETERS.iter() {
+                let value = service.get(parameter.name());
+                out.extend(
+                    value
+                        .ok()
+                        .map(|value| format!("{} {value}", parameter.name())),
+                );
+            }
+        }
+        out
+    }
+
+    fn on<T>(&self, name: &str, act: impl FnOnce(&mut Service) -> Result<T>) -> Result<T> {
+        match self.services.borrow_mut().get_mut(name) {
+            Some(service) => act(service),
+            None => Err(Failure::new(
+                Trouble::NotFound,
+                format!("no service {name}"),
+            )),
+        }
+    }
+
+    /// Whether the next write is taken.
+    fn counts(&self) -> Result {
+        match self.taken.get() {
+            None => Ok(()),
+            Some(0) if self.refused.get() == 0 => Ok(()),
+            Some(0) => {
+                self.refused.set(self.refused.get() - 1);
+                Err(Failure::new(self.trouble.get(), "no"))
+            }
+            Some(more) => {
+                self.taken.set(Some(more - 1));
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Kernel for Module {
+    fn services(&self) -> Result<Vec<String>> {
+        Ok(self.services.borrow().keys().cloned().collect())
+    }
+
+    fn get(&self, service: &str, parameter: &str) -> Result<String> {
+        self.on(service, |service| service.get(parameter))
+    }
+
+    fn set(&self, service: &str, parameter: &str, value: &str) -> Result {
+        self.counts()?;
+        self.on(service, |service| service.set(parameter, value))?;
+        let entry = (service.into(), parameter.into(), value.into());
+        self.log.borrow_mut().push(entry);
+        Ok(())
+    }
+
+    fn make(&self, service: &str) -> Result {
+        let slots = self.parameters.borrow()["default_slots"].clone();
+        let mut services = self.services.borrow_mut();
+        let made = Service {
+            made: true,
+            ..Service::new(&slots)
+        };
+        match services.contains_key(service) {
+            true => Err(Failure::new(Trouble::Busy, "it is there")),
+            false => {
+                services.insert(service.into(), made);
+                Ok(())
+            }
+        }
+    }
+
+    fn remove(&self, service: &str) -> Result {
+        self.on(service, |service| match service.clients.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::new(Trouble::Busy, "it has clients")),
+        })?;
+        self.services.borrow_mut().remove(service);
+        Ok(())
+    }
+
+    fn is_made(&self, service: &str) -> Result<bool> {
+        self.on(service, |service| Ok(service.made))
+    }
+
+    fn cpts(&self, service: &str) -> Result<u32> {
+        self.on(service, |service| Ok(service.cpts))
+    }
+
+    fn set_cpts(&self, service: &str, cpts: u32) -> Result {
+        self.counts()?;
+        self.on(service, |service| {
+            if !service.clients.is_empty() {
+                return Err(Failure::new(Trouble::Busy, "it has clients"));
+            }
+            service.cpts = cpts;
+            service.policies = [Policy::FIFO, Policy::FIFO];
+            service.books = [None, None];
+            Ok(())
+        })
+    }
+
+    fn module_parameter(&self, name: &str) -> Result<String> {
+        Ok(format!("{}\n", self.parameters.borrow()[name]))
+    }
+
+    fn set_module_parameter(&self, name: &str, value: &str) -> Result {
+        let mut parameters = self.parameters.borrow_mut();
+        *parameters.get_mut(name).unwrap() = value.to_string();
+        Ok(())
+    }
+
+    fn devices(&self) -> Result<Vec<Device>> {
+        Ok(Vec::new())
+    }
+
+    fn add_device(&self, _device: &Device) -> Result {
+        refuse("services of this module have no devices")
+    }
+
+    fn remove_device(&self, _name: &str) -> Result {
+        refuse("services of this module have no devices")
+    }
+}

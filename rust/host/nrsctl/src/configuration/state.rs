@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! All that can be set of a service, in one form for what a file wants and for what runs.
+//!
+//! Equal states are equal values: numbers have no zeros in front, words are in the module's order, what nobody
+//! mentioned has its default.
+
+use std::collections::BTreeMap;
+
+use nrs_sched::parameters::{self, Access, Parameter, PARAMETERS};
+use nrs_sched::policy::fairshare::mode::Mode;
+use nrs_sched::policy::{Config, Kind, Tunables};
+use nrs_sched::rules::{Fields, Rate};
+use nrs_sched::sources::Sources;
+use nrs_sched::text::parse_u32;
+use nrs_sched::timeouts::terms::{AtEarlyMargin, AtExtra, AtMax, AtMin, Terms};
+
+use super::rules::Rules;
+
+/// What the heads are called: regular first.
+pub const HEADS: [&str; 2] = ["reg", "hp"];
+
+/// Parameters that are more than one value, and have parts of the state to themselves.
+const WHOLE: [&str; 4] = [
+    "nrs_policies",
+    "nrs_fairshare_weights",
+    "nrs_tbf_rule",
+    "nrs_qbm_config",
+];
+
+/// What a parameter is set to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// One value.
+    One(String),
+    /// A value for each head, regular first.
+    Heads([String; 2]),
+}
+
+impl Setting {
+    /// The text that sets it.
+    pub fn text(&self, name: &str) -> String {
+        match self {
+            Self::One(value) => value.clone(),
+            Self::Heads([regular, high]) => {
+                let part = part(name);
+                format!("reg_{part}:{regular} hp_{part}:{high}")
+            }
+        }
+    }
+}
+
+/// The policy of a head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Which one.
+    pub kind: Kind,
+    /// What it was started with, in the module's own form.
+    pub argument: Option<String>,
+}
+
+impl Policy {
+    /// What runs when nobody asked for anything.
+    pub const FIFO: Self = Self {
+        kind: Kind::Fifo,
+        argument: None,
+    };
+
+    /// The policy of `kind` that is started with `argument`.
+    ///
+    /// # Errors
+    ///
+    /// Why the policy does not take the argument.
+    pub fn new(kind: Kind, argument: Option<&str>) -> Result<Self, &'static str> {
+        let config = Config::parse(kind, argument, &Tunables::default());
+        let config = config.map_err(|error| error.reason)?;
+        Ok(Self {
+            kind,
+            argument: config.argument().map(|argument| argument.to_string()),
+        })
+    }
+
+    /// What tells classes of `tbf` apart; none for another policy.
+    pub fn fields(&self) -> Option<Fields> {
+        if self.kind != Kind::Tbf {
+            return None;
+        }
+        match &self.argument {
+            Some(argument) => Fields::parse(argument).ok(),
+            None => Some(Fields::ALL),
+        }
+    }
+}
+
+/// `NAME`, or `NAME ARGUMENT`.
+impl std::fmt::Display for Policy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.kind.name())?;
+        match &self.argument {
+            Some(argument) => write!(f, " {argument}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// All that can be set of a service.
+#[derive(Clone, Debug, PartialEq)]
+pub struct State {
+    /// Number of partitions; none: it is not known, or nobody cares.
+    pub cpts: Option<u32>,
+    /// Parameters by name, but for those that are more than one value. `slots` may be missing: it has the
+    /// default that the module has then.
+    pub settings: BTreeMap<&'static str, Setting>,
+    /// Weights of `fairshare`, a line each, as the module shows them.
+    pub weights: String,
+    /// The configuration of `qbm`, as the module shows it.
+    pub plan: String,
+    /// The policy of each head.
+    pub policies: [Policy; 2],
+    /// The rules of each head that `tbf` runs on.
+    pub rules: [Option<Rules>; 2],
+}
+
+impl State {
+    /// All defaults.
+    pub fn new() -> Self {
+        let settings = settable().filter(|parameter| parameter.name() != "slots");
+        let setting = |parameter: &'static Parameter| {
+            let setting = normal(parameter, parameter.default).unwrap_or_else(|_| {
+                // A test says that defaults are taken.
+                Setting::One(parameter.default.to_string())
+            });
+            (parameter.name(), setting)
+        };
+        Self {
+            cpts: None,
+            settings: settings.map(setting).collect(),
+            weights: String::new(),
+            plan: String::new(),
+            policies: [Policy::FIFO, Policy::FIFO],
+            rules: [None, None],
+        }
+    }
+
+    /// The same with `slots` if it has none.
+    pub fn with_slots(mut self, slots: &str) -> Self {
+        let slots = Setting::One(slots.to_string());
+        self.settings.entry("slots").or_insert(slots);
+        self
+    }
+
+    /// The parameter `name`, if it is one value; empty if it is not known.
+    pub fn one(&self, name: &str) -> &str {
+        match self.settings.get(name) {
+            Some(Setting::One(value)) => value,
+            _ => "",
+        }
+    }
+
+    /// The rate of rules that are started without one.
+    pub fn rate(&self) -> String {
+        self.one("nrs_tbf_rate").to_string()
+    }
+
+    /// How many rules a head can have.
+    pub fn rules_max(&self) -> u32 {
+        self.one("nrs_tbf_rules_max").parse().unwrap_or(u32::MAX)
+    }
+}
+
+/// The parameters that are one value, or one for each head.
+pub fn settable() -> impl Iterator<Item = &'static Parameter> {
+    let one = |parameter: &&Parameter| {
+        parameter.access == Access::Both && !WHOLE.contains(&parameter.name())
+    };
+    PARAMETERS.iter().filter(one)
+}
+
+/// Whether there is a value for each head.
+pub fn has_heads(parameter: &Parameter) -> bool {
+    parameter.takes.ends_with("for each head")
+}
+
+/// The policy whose parameter `name` is, if it is one of a policy's.
+pub fn policy_of(name: &str) -> Option<Kind> {
+    let word = name.strip_prefix("nrs_")?.split('_').next()?;
+    Kind::from_name(word).ok()
+}
+
+/// What stands behind `reg_` and `hp_` in the text of a parameter with a value for each head.
+pub fn part(name: &str) -> &str {
+    let name = name.strip_prefix("nrs_").unwrap_or(name);
+    match name.split_once('_') {
+        Some(("delay", _)) | None => name,
+        Some((_, rest)) => rest,
+    }
+}
+
+/// `text` as the setting of `parameter`; heads that it does not name have their default.
+///
+/// # Errors
+///
+/// Why the parameter does not take it.
+pub fn normal(parameter: &Parameter, text: &str) -> Result<Setting, String> {
+    // What is shown for each head is padded, and longer than what may be written.
+    let words = text.split_ascii_whitespace().collect::<Vec<_>>();
+    let text = words.join(" ").replace(": ", ":");
+    let text = text.as_str();
+    if let Some(check) = parameter.check {
+        check(text).map_err(|error| error.reason.to_string())?;
+    }
+    let name = parameter.name();
+    if !has_heads(parameter) {
+        return normal_one(name, text).map(Setting::One);
+    }
+    let default = plain(parameter.default);
+    let mut values = [default.clone(), default];
+    if !text.contains(':') {
+        return Ok(Setting::Heads([plain(text), plain(text)]));
+    }
+    for word in text.split(' ') {
+        let (head, value) = word.split_once(':').unwrap_or((word, ""));
+        let index = usize::from(head.starts_with("hp_"));
+        values[index] = plain(value);
+    }
+    Ok(Setting::Heads(values))
+}
+
+fn normal_one(name: &str, text: &str) -> Result<String, String> {
+    match name {
+        "high_priority_sources" => {
+            let sources = Sources::parse(text).map_err(|error| error.reason.to_string())?;
+            Ok(sources.to_string())
+        }
+        "nrs_fairshare_mode" => match Mode::parse(text) {
+            Ok(mode) => Ok(mode.to_string()),
+            // With weights behind it, it is no mode alone.
+            Err(_) => Err("weights belong into the table `weights`".to_string()),
+        },
+        _ => Ok(plain(text)),
+    }
+}
+
+/// A number without zeros in front; a word as it is.
+fn plain(text: &str) -> String {
+    match parse_u32(text, 0..=u32::MAX, "") {
+        Ok(number) => number.to_string(),
+        Err(_) => text.to_string(),
+    }
+}
+
+/// The rate `text` as the module shows it.
+pub fn normal_rate(text: &str) -> Option<String> {
+    Rate::parse(text).map(|rate| rate.to_string())
+}
+
+/// Why these settings do not go together, and which one is to blame.
+pub fn contradiction(settings: &BTreeMap<&'static str, Setting>) -> Option<(&'static str, String)> {
+    let one = |name: &str| match settings.get(name) {
+        Some(Setting::One(value)) => value.as_str(),
+        _ => "",
+    };
+    let terms = Terms {
+        min: AtMin::parse(one("at_min")).unwrap_or_default(),
+        max: AtMax::parse(one("at_max")).unwrap_or_default(),
+        extra: AtExtra::parse(one("at_extra")).unwrap_or_default(),
+        early_margin: AtEarlyMargin::parse(one("at_early_margin")).unwrap_or_default(),
+        ..Terms::default()
+    };
+    if let Err(error) = terms.check() {
+        // The reason begins with the name.
+        let name = error.reason.split(' ').next().unwrap_or_default();
+        let name = parameters::named(name).map_or("at_min", Parameter::name);
+        return Some((name, error.reason.to_string()));
+    }
+    let heads = |name: &str| match settings.get(name) {
+        Some(Setting::Heads(values)) => values.each_ref().map(|value| value.parse().unwrap_or(0)),
+        _ => [0u32; 2],
+    };
+    let (min, max) = (heads("nrs_delay_min"), heads("nrs_delay_max"));
+    let wrong = HEADS.into_iter().zip(min.into_iter().zip(max));
+    for (head, (min, max)) in wrong {
+        if min > max {
+            let reason = format!("{min} s is above nrs_delay_max, {max} s, on the head {head}");
+            return Some(("nrs_delay_min", reason));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(name: &str, text: &str) -> Result<Setting, String> {
+        normal(parameters::named(name).unwrap(), text)
+    }
+
+    fn one(text: &str) -> Setting {
+        Setting::One(text.into())
+    }
+
+    fn heads(regular: &str, high: &str) -> Setting {
+        Setting::Heads([regular.into(), high.into()])
+    }
+
+    #[test]
+    fn values_have_one_form() {
+        for (name, text, want) in [
+            ("at_min", "007", one("7")),
+            ("at_min", " 7\n", one("7")),
+            ("nrs_fairshare_select", "golden", one("golden")),
+            (
+                "high_priority_sources",
+                "prio realtime",
+                one("realtime prio"),
+            ),
+            ("nrs_fairshare_mode", "uid_fair", one("uid_fair")),
+            ("nrs_crrn_quantum", "04", heads("4", "4")),
+            ("nrs_crrn_quantum", "hp_quantum:4", heads("8", "4")),
+            (
+                "nrs_crrn_quantum",
+                "reg_quantum:16   \nhp_quantum:4    \n",
+                heads("16", "4"),
+            ),
+            (
+                "nrs_delay_pct",
+                "hp_delay_pct: 0 reg_delay_pct: 50",
+                heads("50", "0"),
+            ),
+            (
+                "nrs_trr_supported",
+                "reg_supported:writes",
+                heads("writes", "reads"),
+            ),
+        ] {
+            assert_eq!(set(name, text), Ok(want), "{name} {text:?}");
+        }
+    }
+
+    #[test]
+    fn values_refused() {
+        for (name, text, reason) in [
+            ("at_min", "0", "from 1 to 3600"),
+            ("slots", "x", "expected a number, 1 to 65535"),
+            ("nrs_crrn_quantum", "hp_quanta:4", "reg_NAME:VALUE"),
+            ("nrs_fairshare_mode", "uid", "does not end in _fair"),
+            (
+                "nrs_fairshare_mode",
+                "uid_fair weight=uid:5:2",
+                "belong into the table",
+            ),
+        ] {
+            let error = set(name, text).unwrap_err();
+            assert!(error.contains(reason), "{name} {text:?}: {error}");
+        }
+    }
+
+    /// What is set is what is read: each default has one form and stays what it is.
+    #[test]
+    fn defaults_are_what_they_set() {
+        for (name, setting) in State::new().settings {
+            let text = setting.text(name);
+            assert_eq!(set(name, &text), Ok(setting), "{name}");
+        }
+        let all = settable().count();
+        assert_eq!(State::new().settings.len() + 1, all);
+    }
+
+    #[test]
+    fn policies_of_parameters() {
+        for (name, want) in [
+            ("nrs_fairshare_delta_ms", Some(Kind::Fairshare)),
+            ("nrs_tbf_rate", Some(Kind::Tbf)),
+            ("nrs_qbm_clients_max", Some(Kind::Qbm)),
+            ("nrs_pop", None),
+            ("slots", None),
+            ("at_min", None),
+        ] {
+            assert_eq!(policy_of(name), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_go_together() {
+        for (values, want) in [
+            (&[][..], None),
+            (&[("at_min", "700")], Some("at_min would be above at_max")),
+            (&[("at_min", "700"), ("at_max", "800")], None),
+            (&[("at_min", "700"), ("at_max", "0")], None),
+            (&[("at_extra", "601")], Some("at_extra would be above")),
+            (
+                &[("at_early_margin", "6")],
+                Some("at_early_margin would be above"),
+            ),
+            (
+                &[("nrs_delay_max", "hp_delay_max:4")],
+                Some("on the head hp"),
+            ),
+            (&[("nrs_delay_min", "400"), ("nrs_delay_max", "400")], None),
+        ] {
+            let mut state = State::new();
+            for (name, text) in values {
+                let parameter = parameters::named(name).unwrap();
+                let setting = set(name, text).unwrap();
+                state.settings.insert(parameter.name(), setting);
+            }
+            let found = contradiction(&state.settings).map(|(_, reason)| reason);
+            match (found, want) {
+                (None, None) => {}
+                (Some(found), Some(want)) => assert!(found.contains(want), "{found}"),
+                (found, want) => panic!("{values:?}: {found:?}, not {want:?}"),
+            }
+        }
+    }
+}

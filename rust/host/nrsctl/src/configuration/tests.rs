@@ -1,0 +1,594 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Files against a module: what is asked for is what runs, again and again, and what fails leaves no trace.
+
+use std::path::PathBuf;
+
+use proptest::prelude::*;
+
+use super::read::{parse_one, read};
+use super::running;
+use super::stand_in::Module;
+use super::state::State;
+use crate::commands::{apply, check, save};
+use crate::failure::{Failure, Kind, Result};
+use crate::kernel::Kernel;
+
+/// A file that is gone at the end.
+struct Named(PathBuf);
+
+impl Named {
+    fn new(text: &str) -> Self {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("nrsctl-{}-{count}.toml", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, text).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn args(file: &Named) -> apply::Args {
+    apply::Args {
+        dry_run: false,
+        service: None,
+        prune: false,
+        verbose: false,
+        wait: 0,
+        paths: vec![file.0.clone()],
+    }
+}
+
+fn ran(module: &Module, args: &apply::Args) -> (String, Result) {
+    let mut out = Vec::new();
+    let done = apply::run(args, module, &mut out);
+    (String::from_utf8(out).unwrap(), done)
+}
+
+fn apply(module: &Module, text: &str) -> (String, Result) {
+    ran(module, &args(&Named::new(text)))
+}
+
+fn differs(module: &Module, text: &str) -> Option<String> {
+    let file = Named::new(text);
+    let args = apply::Args {
+        dry_run: true,
+        ..args(&file)
+    };
+    let writes = module.log.borrow().len();
+    let (out, done) = ran(module, &args);
+    assert_eq!(module.log.borrow().len(), writes);
+    match done {
+        Ok(()) => {
+            assert_eq!(out, "nothing to change\n");
+            None
+        }
+        Err(failure) => {
+            assert_eq!(failure.kind, Kind::Differs, "{failure}");
+            Some(out)
+        }
+    }
+}
+
+fn saved(module: &Module) -> String {
+    let mut out = Vec::new();
+    let args = save::Args {
+        service: None,
+        file: None,
+    };
+    save::run(&args, module, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+const ALL: &str = "\
+[module]
+default_slots = 32
+
+[service.a]
+cpts = 1
+slots = 16
+policy = \"tbf uid\"
+high_priority = { policy = \"fairshare uid_fair\", ratio = 3, sources = \"meta realtime\" }
+parameters = { nrs_fairshare_delta_ms = 50, nrs_orr_quantum = { reg = 4 } }
+timeouts = { at_max = 4, at_min = 3, at_extra = 2, at_early_margin = 1 }
+weights = { \"jobid:b*\" = 3, \"jobid:a*\" = 2, \"uid:7\" = 10000 }
+qbm = { by = \"uid\", group = [{ name = \"all\", capacity = \"1GB/s\" }], client = [{ name = 7, class = \"fc\", min = \"1MB/s\" }] }
+
+[[service.a.rule]]
+name = \"x\"
+match = \"{1 2}\"
+rate = \"10MB/s\"
+minrate = \"1MB/s\"
+also = [\"y\"]
+
+[[service.a.rule]]
+name = \"y\"
+match = \"uid={3}\"
+realtime = true
+borrow = true
+
+[[service.a.rule]]
+name = \"default\"
+rate = 500
+";
+
+#[test]
+fn everything_is_applied_once() {
+    let module = Module::with(&["other"]);
+    let others = running::read(&module, "other").unwrap();
+    let (out, done) = apply(&module, ALL);
+    done.unwrap();
+    assert!(
+        out.starts_with("--- module, running\n+++ module, wanted\n"),
+        "{out}"
+    );
+    assert!(out.contains("+++ a, wanted\n"), "{out}");
+    assert!(out.ends_with("a: 18 changes made\n"), "{out}");
+    let log = module.log.borrow().len();
+    let (out, done) = apply(&module, ALL);
+    assert_eq!((out.as_str(), done), ("nothing to change\n", Ok(())));
+    assert_eq!(module.log.borrow().len(), log);
+    assert_eq!(running::read(&module, "other").unwrap(), others);
+    assert!(module.get("a", "nrs_tbf_rule").unwrap().starts_with(
+        "regular_requests:\nCPT 0:\nx uid={1 2} 10MB/s minrate=1MB/s also=y, ref 0\n\
+         y uid={3} 10000 realtime=1 borrow=1, ref 0\ndefault * 500, ref 0\n"
+    ));
+    assert_eq!(
+        module.get("a", "nrs_fairshare_weights").unwrap(),
+        "uid:7:10000\njobid:b*:3\njobid:a*:2\n"
+    );
+}
+
+#[test]
+fn what_is_saved_is_what_runs() {
+    let module = Module::with(&["other"]);
+    apply(&module, ALL).1.unwrap();
+    let text = saved(&module);
+    assert_eq!(differs(&module, &text), None);
+    let file = Named::new(&text);
+    let mut out = Vec::new();
+    let paths = vec![file.0.clone()];
+    check::run(&check::Args { paths }, &module, &mut out).unwrap();
+    let out = String::from_utf8(out).unwrap();
+    assert_eq!(out, format!("{}: ok\n", file.0.display()));
+    let fresh = Module::with(&["other"]);
+    apply(&fresh, &text).1.unwrap();
+    assert_eq!(fresh.shown(), module.shown());
+    // What differs from the defaults, and no more.
+    assert!(text.contains("[module]\ndefault_slots = 32\n"), "{text}");
+    assert!(
+        text.contains("[service.other]\nslots = 64\npolicy = \"fifo\"\n"),
+        "{text}"
+    );
+    assert!(!text.contains("at_history"), "{text}");
+    let only = save::Args {
+        service: Some("other".into()),
+        file: Some(file.0.clone()),
+    };
+    save::run(&only, &module, &mut Vec::new()).unwrap();
+    let text = std::fs::read_to_string(&file.0).unwrap();
+    assert_eq!(
+        text,
+        "# Written by nrsctl save.\n\n[service.other]\nslots = 64\npolicy = \"fifo\"\n"
+    );
+    let none = save::Args {
+        service: Some("none".into()),
+        file: None,
+    };
+    let failure = save::run(&none, &module, &mut Vec::new()).unwrap_err();
+    assert_eq!(failure.kind, Kind::NotFound);
+}
+
+/// What a section does not mention has its default: rules and weights that somebody started by hand are gone.
+#[test]
+fn what_is_not_mentioned_has_its_default() {
+    let module = Module::with(&["a"]);
+    for (name, value) in [
+        ("nrs_policies", "tbf uid"),
+        ("nrs_tbf_rule", "start hand uid={5} rate=1"),
+        ("nrs_fairshare_weights", "uid:5:2"),
+        ("stall_ms", "500"),
+        ("nrs_qbm_config", "group g capacity=1MB/s"),
+    ] {
+        module.set("a", name, value).unwrap();
+    }
+    let shown = differs(&module, "[service.a]\npolicy = 'tbf uid'\n").unwrap();
+    assert!(
+        shown.contains("\n-stall_ms = 500\n") && shown.contains("\n-name = \"hand\"\n"),
+        "{shown}"
+    );
+    apply(&module, "[service.a]\npolicy = 'tbf uid'\n")
+        .1
+        .unwrap();
+    let mut want = State::new().with_slots("64");
+    want.policies = parse_one("[service.a]\npolicy = 'tbf uid'\n")
+        .unwrap()
+        .state
+        .policies;
+    want.rules = [
+        Some(super::rules::Rules::new("10000")),
+        Some(super::rules::Rules::new("10000")),
+    ];
+    assert_eq!(running::read(&module, "a").unwrap(), want);
+}
+
+#[test]
+fn a_refused_step_leaves_all_as_it_was() {
+    let before = "[service.a]\npolicy = 'fairshare'\nslots = 5\nweights.'uid:1' = 2\n[service.b]\nslots = 4\n";
+    let steps = {
+        let module = Module::with(&["a", "b"]);
+        apply(&module, before).1.unwrap();
+        let log = module.log.borrow().len();
+        apply(&module, &ALL.replace("cpts = 1\n", "")).1.unwrap();
+        let steps = module.log.borrow().len() - log;
+        steps
+    };
+    assert!(steps > 15);
+    for taken in 0..steps {
+        let module = Module::with(&["a", "b"]);
+        apply(&module, before).1.unwrap();
+        let shown = module.shown();
+        module.refuse(taken, 1, Kind::Refused);
+        let text = ALL.replace("cpts = 1\n", "") + "[service.b]\nslots = 7\n";
+        let (out, done) = apply(&module, &text);
+        let failure = done.unwrap_err();
+        assert_eq!(failure.kind, Kind::Refused);
+        assert!(failure.message.starts_with("a: `"), "{failure}");
+        assert!(
+            failure
+                .message
+                .ends_with(" was refused: no; the service is as it was"),
+            "{failure}"
+        );
+        // The other one is carried out all the same.
+        assert!(out.ends_with("b: 1 change made\n"), "{out}");
+        module.set("b", "slots", "4").unwrap();
+        assert_eq!(module.shown(), shown, "after {taken} steps");
+    }
+}
+
+#[test]
+fn what_cannot_be_put_back_is_told() {
+    let module = Module::with(&["a"]);
+    module.refuse(1, 2, Kind::Refused);
+    let failure = apply(
+        &module,
+        "[service.a]\nslots = 5\nparameters.stall_ms = 500\n",
+    )
+    .1
+    .unwrap_err();
+    assert_eq!(
+        failure.message,
+        "a: `stall_ms = 500` was refused: no; PUTTING IT BACK FAILED, TOO: `slots = 64` was refused: no; \
+         the service is neither as it was nor as it is to be"
+    );
+    assert_eq!(
+        failure.hint.as_deref(),
+        Some("see what it is now: nrsctl save --service a")
+    );
+}
+
+#[test]
+fn a_service_that_could_not_be_set_up_is_removed() {
+    let module = Module::with(&[]);
+    module.refuse(0, 1, Kind::Refused);
+    let failure = apply(&module, "[service.a]\nslots = 5\n").1.unwrap_err();
+    assert!(
+        failure.message.ends_with("; the service was removed again"),
+        "{failure}"
+    );
+    assert!(module.services().unwrap().is_empty());
+}
+
+/// Policies that still stop are waited for.
+#[test]
+fn what_is_busy_is_tried_again() {
+    let module = Module::with(&["a"]);
+    let file = Named::new("[service.a]\nslots = 5\n");
+    module.refuse(0, 2, Kind::Busy);
+    let patient = apply::Args {
+        wait: 60,
+        ..args(&file)
+    };
+    ran(&module, &patient).1.unwrap();
+    assert_eq!(module.get("a", "slots").unwrap(), "5\n");
+    module.refuse(0, 1, Kind::Busy);
+    let failure = apply(&module, "[service.a]\n").1.unwrap_err();
+    assert_eq!(failure.kind, Kind::Busy);
+}
+
+#[test]
+fn partitions_are_those_of_services_made_in_configfs() {
+    let module = Module::with(&["a"]);
+    let failure = apply(&module, "[service.a]\ncpts = 1\n").1.unwrap_err();
+    assert_eq!(failure.kind, Kind::Busy);
+    assert!(
+        failure.message.contains("its clients made this service"),
+        "{failure}"
+    );
+    apply(&module, "[service.b]\ncpts = 1\n").1.unwrap();
+    assert_eq!(module.cpts("b"), Ok(1));
+    // Nobody cares: they stay.
+    assert_eq!(differs(&module, "[service.b]\n"), None);
+    module.add_client("b");
+    let failure = apply(&module, "[service.b]\ncpts = 3\nslots = 5\n")
+        .1
+        .unwrap_err();
+    assert_eq!(
+        failure.message,
+        "b: `cpts = 3` was refused: it has clients; the service is as it was"
+    );
+}
+
+#[test]
+fn services_that_no_file_mentions() {
+    let module = Module::with(&["by_client"]);
+    apply(
+        &module,
+        "[service.a]\n[service.b]\nslots = 3\n[service.c]\n",
+    )
+    .1
+    .unwrap();
+    module.add_client("c");
+    let text = "[service.a]\n";
+    assert_eq!(differs(&module, text), None);
+    let file = Named::new(text);
+    let mut args = apply::Args {
+        prune: true,
+        dry_run: true,
+        ..args(&file)
+    };
+    let (out, done) = ran(&module, &args);
+    assert_eq!(done.unwrap_err().kind, Kind::Differs);
+    assert_eq!(
+        out,
+        "--- b, running\n+++ b, wanted\n@@ -1,4 +0,0 @@\n-[service.b]\n-cpts = 2\n-slots = 3\n-policy = \"fifo\"\n"
+    );
+    args.dry_run = false;
+    ran(&module, &args).1.unwrap();
+    assert_eq!(module.services().unwrap(), ["a", "by_client", "c"]);
+    let (out, done) = ran(&module, &args);
+    assert_eq!((out.as_str(), done), ("nothing to change\n", Ok(())));
+}
+
+#[test]
+fn one_service_of_many() {
+    let module = Module::with(&["a", "b"]);
+    let file =
+        Named::new("[module]\ndefault_slots = 7\n[service.a]\nslots = 5\n[service.b]\nslots = 5\n");
+    let mut args = apply::Args {
+        service: Some("a".into()),
+        verbose: true,
+        ..args(&file)
+    };
+    let (out, done) = ran(&module, &args);
+    done.unwrap();
+    assert_eq!(
+        out,
+        "--- a, running\n+++ a, wanted\n@@ -1,2 +1,3 @@\n [service.a]\n+slots = 5\n policy = \"fifo\"\na: slots = 5\na: 1 change made\n"
+    );
+    assert_eq!(module.get("b", "slots").unwrap(), "64\n");
+    assert_eq!(module.module_parameter("default_slots").unwrap(), "64\n");
+    args.service = Some("c".into());
+    assert_eq!(ran(&module, &args).1.unwrap_err().kind, Kind::NotFound);
+}
+
+#[test]
+fn a_wrong_file_changes_nothing() {
+    let module = Module::with(&["a"]);
+    let file = Named::new("[service.a]\nslots = 5\n[service.b]\nslots = 0\npolcy = 'fifo'\n");
+    let shown = module.shown();
+    let (out, done) = ran(&module, &args(&file));
+    let name = file.0.display();
+    assert_eq!(out, "");
+    let failure = done.unwrap_err();
+    assert_eq!(
+        failure,
+        Failure::new(
+            Kind::Refused,
+            format!(
+                "the configuration is wrong\n{name}:4:9: service.b.slots: expected a number, 1 to 65535; it takes requests, 1 to 65535\n\
+                 {name}:5:1: service.b.polcy: there is no such key; was `policy` meant?"
+            )
+        )
+        .hint("nothing was changed")
+    );
+    assert_eq!(module.shown(), shown);
+    let mut out = Vec::new();
+    let paths = vec![file.0.clone()];
+    let failure = check::run(&check::Args { paths }, &module, &mut out).unwrap_err();
+    assert_eq!(
+        (failure.kind, failure.message.as_str()),
+        (Kind::Refused, "the configuration has 2 errors")
+    );
+    assert_eq!(String::from_utf8(out).unwrap().lines().count(), 2);
+}
+
+/// The examples of the documentation are right, and apply to a module.
+#[test]
+fn examples() {
+    let directory = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../../Documentation/examples"
+    );
+    let mut count = 0;
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|end| end == "toml") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let (wanted, faults) = read([(path.to_str().unwrap(), text.as_str())]);
+            assert!(faults.is_empty(), "{}", faults[0]);
+            assert!(!wanted.services.is_empty());
+            let module = Module::with(&[]);
+            apply(&module, &text).1.unwrap();
+            assert_eq!(differs(&module, &text), None);
+            assert_eq!(differs(&module, &saved(&module)), None);
+            count += 1;
+        }
+    }
+    assert_eq!(count, 4);
+}
+
+/// What the page says is printed is what is printed.
+#[test]
+fn the_page_shows_what_is_printed() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../../Documentation/configuration.md"
+    );
+    let page = std::fs::read_to_string(path).unwrap();
+    // The text between the first fences behind `after`.
+    let block = |after: &str| {
+        let start = page.find(after).unwrap();
+        let start = start + page[start..].find("```").unwrap();
+        let start = start + page[start..].find('\n').unwrap() + 1;
+        &page[start..start + page[start..].find("```").unwrap()]
+    };
+    let (_, faults) = read([("/etc/nrs/nrs.toml", block("For this file:"))]);
+    let lines: Vec<String> = faults.iter().map(|fault| fault.to_string()).collect();
+    let lines = lines.join("\n") + "\n";
+    let file = block("## A file").replace("cpts = 1\n", "");
+    let module = Module::with(&[]);
+    apply(&module, &file.replace("\"50MB/s", "\"20MB/s"))
+        .1
+        .unwrap();
+    for (name, value) in [
+        ("stall_ms", "5000"),
+        ("nrs_fairshare_weights", "uid:1001:3"),
+    ] {
+        module.set("ost_io", name, value).unwrap();
+    }
+    let (out, done) = apply(&module, &file);
+    done.unwrap();
+    let mut new = page.clone();
+    for (after, printed) in [
+        ("it printed, with exit status 4:", lines),
+        ("and the difference is printed:", out),
+    ] {
+        new = new.replace(
+            &format!("```\n{}```", block(after)),
+            &format!("```\n{printed}```"),
+        );
+    }
+    if std::env::var_os("NRSCTL_WRITE_PAGES").is_some() {
+        std::fs::write(path, new).unwrap();
+        return;
+    }
+    assert_eq!(page, new);
+}
+
+/// Lines of a section, some of them.
+fn some_lines() -> impl Strategy<Value = Vec<&'static str>> {
+    let lines = vec![
+        "slots = 5",
+        "high_priority.ratio = 3",
+        "high_priority.sources = 'meta prio'",
+        "parameters.stall_ms = 0",
+        "parameters.nrs_tbf_rate = 77",
+        "parameters.nrs_tbf_rules_max = 6",
+        "parameters.nrs_tbf_depth = 9",
+        "parameters.nrs_fairshare_mode = 'uid_then_jobid_fair'",
+        "parameters.nrs_fairshare_select = 'golden'",
+        "parameters.nrs_trr_supported = { hp = 'writes' }",
+        "parameters.nrs_delay_min = 400",
+        "parameters.nrs_delay_max = 500",
+        "parameters.nrs_pop = 'graph'",
+        "timeouts.at_early_margin = 1",
+        "timeouts.at_min = 2",
+        "timeouts.at_extra = 3",
+        "timeouts.at_max = 700",
+        "weights.'uid:5' = 2",
+        "weights.'jobid:b*' = 3",
+        "weights.'jobid:\"a b?\"' = 4",
+        "weights.'nid:10.0.0.7@tcp' = 5",
+        "qbm.by = 'uid'",
+        "qbm.tune.low = '0%'",
+        "qbm.default = { class = 'low_share', min = '1%' }",
+        "qbm.group = [{ name = 'g', capacity = '1GB/s', reserve_mover = '3%' }]",
+        "qbm.client = [{ name = '7', class = 'fc', min = '1MB/s', max = '2MB/s' }]",
+    ];
+    proptest::sample::subsequence(lines.clone(), 0..=lines.len())
+}
+
+const POLICIES: [&str; 8] = [
+    "fifo",
+    "tbf uid",
+    "tbf uid+gid",
+    "tbf",
+    "fairshare",
+    "fairshare uid_fair",
+    "qbm",
+    "crrn",
+];
+
+/// A section that is right.
+fn some_section() -> impl Strategy<Value = String> {
+    let rule = (0..5usize, 1..4u32, 0..24usize, 0..3usize);
+    let rules = proptest::collection::vec(rule, 0..6);
+    (some_lines(), 0..8usize, 0..8usize, rules)
+        .prop_map(|(lines, regular, high, rules)| {
+            let mut text = String::from("[service.a]\n");
+            for line in lines {
+                text += line;
+                text.push('\n');
+            }
+            text += &format!(
+                "policy = '{}'\nhigh_priority.policy = '{}'\n",
+                POLICIES[regular], POLICIES[high]
+            );
+            for (name, uid, bits, head) in rules {
+                let name = ["a", "b", "c", "d", "default"][name];
+                text += &format!("[[service.a.rule]]\nname = '{name}'\n");
+                if name != "default" {
+                    text += &format!("match = 'uid={{{uid}}}'\n");
+                }
+                text += &format!("head = '{}'\n", ["all", "reg", "hp"][head]);
+                if bits % 2 == 0 {
+                    text += &format!("rate = '{}MB/s'\nminrate = '1MB'\n", uid + 1);
+                }
+                if bits % 3 == 0 {
+                    text += "borrow = true\n";
+                }
+                if bits % 4 == 0 {
+                    text += "also = ['a', 'b']\n";
+                }
+            }
+            text
+        })
+        .prop_filter("a section that is right", |text| parse_one(text).is_ok())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60,
+        max_global_rejects: 100_000,
+        failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// From any configuration to any other one: it is so, it stays so, what is saved is what runs, and what
+    /// is refused midway has never been.
+    #[test]
+    fn round_trip(from in some_section(), to in some_section(), taken in 0..30usize) {
+        let module = Module::with(&["a"]);
+        apply(&module, &from).1.unwrap();
+        prop_assert_eq!(differs(&module, &from), None);
+        let before = module.shown();
+        module.refuse(taken, 1, Kind::Refused);
+        if apply(&module, &to).1.is_err() {
+            prop_assert_eq!(module.shown(), before);
+            apply(&module, &to).1.unwrap();
+        }
+        module.taken.set(None);
+        prop_assert_eq!(differs(&module, &to), None);
+        let text = saved(&module);
+        prop_assert_eq!(differs(&module, &text), None);
+        let fresh = Module::with(&["a"]);
+        apply(&fresh, &text).1.unwrap();
+        prop_assert_eq!(fresh.shown(), module.shown());
+    }
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The list of all families in `Documentation/metrics.md`.
+
+use super::encode::Kind;
+use super::families::{Family, FAMILIES};
+
+/// The line before the list.
+pub const BEGIN: &str = "<!-- metrics: what follows is written by nrsctl exporter --list -->";
+
+/// The line behind it.
+pub const END: &str = "<!-- metrics: end -->";
+
+/// The list, Markdown.
+pub fn list() -> String {
+    let mut text = String::new();
+    let mut title = "";
+    for family in &FAMILIES {
+        if family.of.title() != title {
+            title = family.of.title();
+            text.push_str(&format!("\n### {title}\n\n"));
+            let labels = family.of.labels();
+            if !labels.is_empty() {
+                let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
+                text.push_str(&format!("Labels: {}.\n\n", labels.join(", ")));
+            }
+            text.push_str("| name | type | meaning |\n|---|---|---|\n");
+        }
+        text.push_str(&row(family));
+    }
+    text.push('\n');
+    text
+}
+
+/// The name that samples of `family` have.
+pub fn sample_name(family: &Family) -> String {
+    format!("{}{}", family.header.name, family.header.suffix())
+}
+
+fn row(family: &Family) -> String {
+    let more: Vec<String> = family
+        .more
+        .iter()
+        .map(|label| format!("`{label}`"))
+        .collect();
+    let more = match more.as_slice() {
+        [] => String::new(),
+        labels => format!(" Also labelled {}.", labels.join(", ")),
+    };
+    let kind = match family.header.kind {
+        Kind::Info => "info, 1",
+        kind => kind.name(),
+    };
+    let help = family.header.help;
+    format!("| `{}` | {kind} | {help}.{more} |\n", sample_name(family))
+}
+
+/// `page` with the list between [`BEGIN`] and [`END`] replaced by what it should be; none if it has no such lines.
+pub fn replace(page: &str) -> Option<String> {
+    let (before, rest) = page.split_once(BEGIN)?;
+    let (_, after) = rest.split_once(END)?;
+    Some(format!("{before}{BEGIN}\n{}{END}{after}", list()))
+}

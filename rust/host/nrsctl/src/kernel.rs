@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The running module as the tool sees it.
+
+use std::collections::BTreeMap;
+
+use crate::failure::Result;
+
+/// A block device of a service: a client that `dmsetup` made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Device {
+    /// Its name in `/dev/mapper`.
+    pub name: String,
+    /// The service that it is a client of.
+    pub service: String,
+    /// The device below: a path or `MAJOR:MINOR`.
+    pub target: String,
+    /// Where on that it begins, sectors.
+    pub offset: u64,
+    /// How long it is, sectors.
+    pub sectors: u64,
+    /// What else the table says: `nid`, `jobid`, ...
+    pub options: BTreeMap<String, String>,
+}
+
+/// A module that has services.
+///
+/// # Errors
+///
+/// All methods: [`Kind::NotLoaded`](crate::failure::Kind), `Permission`, `NotFound` for what is not there, `Refused` with the
+/// reason for a value that is wrong, `Busy`.
+pub trait Kernel {
+    /// The names of all services, sorted.
+    fn services(&self) -> Result<Vec<String>>;
+
+    /// The value of a parameter (`slots`, `nrs_policies`, …) as the module shows it, with its line ends.
+    fn get(&self, service: &str, parameter: &str) -> Result<String>;
+
+    /// Sets a parameter.
+    fn set(&self, service: &str, parameter: &str, value: &str) -> Result;
+
+    /// Makes a service that stays without clients (a directory in configfs).
+    fn make(&self, service: &str) -> Result;
+
+    /// Removes a service that [`Kernel::make`] made.
+    fn remove(&self, service: &str) -> Result;
+
+    /// Whether a service was made by [`Kernel::make`] (or `mkdir`), and so stays.
+    fn is_made(&self, service: &str) -> Result<bool>;
+
+    /// How many partitions a service that was made has.
+    fn cpts(&self, service: &str) -> Result<u32>;
+
+    /// Sets how many partitions it has; `Busy` once it has clients.
+    fn set_cpts(&self, service: &str, cpts: u32) -> Result;
+
+    /// The value of a module parameter (`default_slots`, …).
+    fn module_parameter(&self, name: &str) -> Result<String>;
+
+    /// Sets a module parameter.
+    fn set_module_parameter(&self, name: &str, value: &str) -> Result;
+
+    /// The block devices of all services, sorted by name.
+    fn devices(&self) -> Result<Vec<Device>>;
+
+    /// Makes a block device; of `sectors` 0: as long as what is left of its target.
+    fn add_device(&self, device: &Device) -> Result;
+
+    /// Removes a block device.
+    fn remove_device(&self, name: &str) -> Result;
+}

@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Names of parameters, as Lustre writes them: `ost.OSS.ost_io.nrs_policies`, `*.OSS.*.nrs_*`, `ost_io.slots`.
+//!
+//! # Vocabulary
+//!
+//! - *Component*: what stands between dots of a name; `/` is as good as a dot.
+//! - *Prefix*: the two components before the service that say in Lustre what kind it is: `ost.OSS`, `mds.MDS`, ... Any two
+//!   are taken; a pattern stands for those of [`PREFIXES`] only. They may be left out.
+//! - *Pattern*: a name with `*`, `?`, `[...]` or `{...}` in it.
+//!
+//! Names of services may have dots in them. The last component is the parameter; of what is before it, as many components as
+//! possible are the service: the longest name of one that there is counts, with a prefix before it or nothing. A pattern is
+//! for all services that it fits in one way or another; in the place of a service `*` takes dots, too.
+
+use globset::{Glob, GlobMatcher};
+use nrs_sched::parameters::{Parameter, PARAMETERS};
+
+use crate::failure::{Failure, Kind, Result};
+
+/// The prefixes that Lustre has, in the order in which a pattern takes one.
+pub const PREFIXES: [[&str; 2]; 4] = [
+    ["ost", "OSS"],
+    ["mds", "MDS"],
+    ["mgs", "MGS"],
+    ["ldlm", "services"],
+];
+
+/// A service that a name stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// As it is shown: with the prefix, if the name has one.
+    pub shown: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// A parameter of a service that a name stands for.
+#[derive(Clone, Copy, Debug)]
+pub struct Found<'a> {
+    /// The service.
+    pub service: &'a Service,
+    /// The parameter.
+    pub parameter: &'static Parameter,
+}
+
+impl Found<'_> {
+    /// As it is shown.
+    pub fn shown(&self) -> String {
+        format!("{}.{}", self.service.shown, self.parameter.name())
+    }
+}
+
+/// Whether `name` is a pattern.
+pub fn is_pattern(name: &str) -> bool {
+    name.contains(['*', '?', '[', '{'])
+}
+
+/// The components of `name`; dots within brackets and braces separate nothing.
+fn components(name: &str) -> Vec<String> {
+    let mut components = vec![String::new()];
+    let mut depth = 0u32;
+    for c in name.chars() {
+        match c {
+            '[' | '{' => depth += 1,
+            ']' | '}' => depth = depth.saturating_sub(1),
+            '.' | '/' if depth == 0 => {
+                components.push(String::new());
+                continue;
+            }
+            _ => {}
+        }
+        if let Some(last) = components.last_mut() {
+            last.push(c);
+        }
+    }
+    components
+}
+
+/// What `pattern` fits.
+///
+/// # Errors
+///
+/// [`Kind::Usage`]: it is not a pattern.
+fn matcher(pattern: &str) -> Result<GlobMatcher> {
+    let glob = Glob::new(pattern).map_err(|error| {
+        let message = format!("'{pattern}' is not a pattern: {}", error.kind());
+        Failure::new(Kind::Usage, message).hint("patterns have * ? [...] {a,b}")
+    })?;
+    Ok(glob.compile_matcher())
+}
+
+/// The prefix that is shown for the one that was written; none: it stands for none.
+fn prefix(written: &[String]) -> Result<Option<String>> {
+    match written {
+        [] => Ok(Some(String::new())),
+        [first, second] if !is_pattern(first) && !is_pattern(second) => {
+            Ok(Some(format!("{first}.{second}.")))
+        }
+        [first, second] => {
+            let (first, second) = (matcher(first)?, matcher(second)?);
+            let mut known = PREFIXES.iter();
+            let found = known.find(|[a, b]| first.is_match(a) && second.is_match(b));
+            Ok(found.map(|[a, b]| format!("{a}.{b}.")))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Those of `services` that the components stand for.
+fn fitting(components: &[String], services: &[String]) -> Result<Vec<Service>> {
+    let mut found: Vec<Service> = Vec::new();
+    let literal = !components.iter().any(|component| is_pattern(component));
+    // The longest name of a service is tried first.
+    for at in 0..components.len() {
+        let (before, name) = components.split_at(at);
+        let Some(prefix) = prefix(before)? else {
+            continue;
+        };
+        let pattern = matcher(&name.join("."))?;
+        for service in services {
+            let fits = match literal {
+                true => *service == name.join("."),
+                false => pattern.is_match(service),
+            };
+            if fits && !found.iter().any(|other| other.name == *service) {
+                found.push(Service {
+                    shown: format!("{prefix}{service}"),
+                    name: service.clone(),
+                });
+            }
+        }
+        if literal && !found.is_empty() {
+            break;
+        }
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(found)
+}
+
+/// Those of `services` that `name` stands for.
+///
+/// # Errors
+///
+/// [`Kind::Usage`]: a pattern that is none.
+pub fn services(name: &str, services: &[String]) -> Result<Vec<Service>> {
+    fitting(&components(name), services)
+}
+
+/// The services whose parameters `name` stands for, and which parameters.
+///
+/// # Errors
+///
+/// [`Kind::Usage`]: a pattern that is none.
+pub fn parameters(
+    name: &str,
+    services: &[String],
+) -> Result<(Vec<Service>, Vec<&'static Parameter>)> {
+    let components = components(name);
+    let Some((last, before)) = components.split_last() else {
+        return Ok((Vec::new(), Vec::new()));
+    };
+    let pattern = matcher(last)?;
+    let fits = |parameter: &&Parameter| match is_pattern(last) {
+        true => pattern.is_match(parameter.name()),
+        false => parameter.name() == last,
+    };
+    let found = fitting(before, services)?;
+    Ok((found, PARAMETERS.iter().filter(fits).collect()))
+}
+
+/// What is said of a name that stands for nothing, as `lctl` says it.
+pub fn unmatched(verb: &str, name: &str, services: &[String]) -> Failure {
+    let path = components(name).join("/");
+    let message = format!("error: {verb}: param_path '{path}': No such file or directory");
+    let failure = Failure::new(Kind::NotFound, message);
+    let components = components(name);
+    let (last, before) = match components.split_last() {
+        Some((last, before)) if !before.is_empty() => (last, before),
+        _ => {
+            return failure.hint("names are SERVICE.PARAMETER or ost.OSS.SERVICE.PARAMETER; see: nrsctl list_param -R '*'")
+        }
+    };
+    let there = fitting(before, services).unwrap_or_default();
+    if let Some(service) = there.first() {
+        let near = near(last, PARAMETERS.iter().map(Parameter::name));
+        let near: Vec<String> = near
+            .iter()
+            .map(|name| format!("{}.{name}", service.shown))
+            .collect();
+        return match near.is_empty() {
+            true => failure.hint(format!("see: nrsctl list_param -R {}", service.shown)),
+            false => failure.hint(format!("did you mean: {}", near.join(", "))),
+        };
+    }
+    let service = before.last().map(String::as_str).unwrap_or_default();
+    let near = near(service, services.iter().map(String::as_str));
+    match (near.is_empty(), services.is_empty()) {
+        (false, _) => failure.hint(format!("did you mean service {}", near.join(", "))),
+        (true, true) => {
+            failure.hint("there are no services: nrsctl service add NAME, or nrsctl client add")
+        }
+        (true, false) => failure.hint(format!("services: {}", services.join(", "))),
+    }
+}
+
+/// Names that are shown as near, at most.
+const NEAR: usize = 4;
+
+/// Those of `names` that `name` may have been meant for, nearest first.
+pub fn near<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let most = name.chars().count() / 3 + 1;
+    let mut near: Vec<(usize, &str)> = names
+        .filter_map(|other| {
+            let long = name.len().min(other.len()) > 2;
+            let within = long && (other.contains(name) || name.contains(other));
+            let distance = distance(name, other);
+            (distance <= most || within).then_some((distance, other))
+        })
+        .collect();
+    near.sort_unstable();
+    near.truncate(NEAR);
+    near.into_iter().map(|(_, name)| name).collect()
+}
+
+/// How many letters have to be added, left out or changed to make `b` of `a`.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let cost = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = cost.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn there() -> Vec<String> {
+        ["a.b", "b", "ost.OSS.x", "ost_io", "san", "x"]
+            .map(str::to_owned)
+            .to_vec()
+    }
+
+    fn shown(name: &str) -> Vec<String> {
+        let (services, parameters) = parameters(name, &there()).unwrap();
+        let mut all = Vec::new();
+        for service in &services {
+            all.extend(
+                parameters
+                    .iter()
+                    .map(|parameter| Found { service, parameter }.shown()),
+            );
+        }
+        all
+    }
+
+    #[test]
+    fn names() {
+        for (name, want) in [
+            ("ost_io.slots", &["ost_io.slots"][..]),
+            ("ost.OSS.ost_io.slots", &["ost.OSS.ost_io.slots"]),
+            ("ost/OSS/ost_io/slots", &["ost.OSS.ost_io.slots"]),
+            ("any.thing.san.slots", &["any.thing.san.slots"]),
+            // A prefix has two components.
+            ("OSS.ost_io.slots", &[]),
+            ("a.b.c.ost_io.slots", &[]),
+            ("slots", &[]),
+            ("", &[]),
+            // The longest name of a service counts.
+            ("a.b.slots", &["a.b.slots"]),
+            ("b.slots", &["b.slots"]),
+            ("ost.OSS.a.b.slots", &["ost.OSS.a.b.slots"]),
+            ("ost.a.b.slots", &["ost.a.b.slots"]),
+            ("ost.OSS.x.slots", &["ost.OSS.x.slots"]),
+            ("mds.MDS.x.slots", &["mds.MDS.x.slots"]),
+            ("ost_io.slot", &[]),
+            ("ost_i.slots", &[]),
+            // Patterns.
+            ("san.at_m*", &["san.at_min", "san.at_max"]),
+            ("*.OSS.s*.slots", &["ost.OSS.san.slots"]),
+            ("mds.*.san.slots", &["mds.MDS.san.slots"]),
+            ("*.XYZ.san.slots", &[]),
+            ("{ost_io,san}.slots", &["ost_io.slots", "san.slots"]),
+            ("s?n.at_{min,max}", &["san.at_min", "san.at_max"]),
+            ("a.*.slots", &["a.b.slots"]),
+            ("[a.]*.slots", &["a.b.slots"]),
+            (
+                "*.slots",
+                &[
+                    "a.b.slots",
+                    "b.slots",
+                    "ost.OSS.x.slots",
+                    "ost_io.slots",
+                    "san.slots",
+                    "x.slots",
+                ],
+            ),
+        ] {
+            assert_eq!(shown(name), want, "{name}");
+        }
+        // Of a service whose own name has a prefix, the longer name comes first.
+        let all = shown("*.OSS.*.slots");
+        assert!(all.contains(&"ost.OSS.x.slots".to_owned()), "{all:?}");
+        assert!(all.contains(&"ost.OSS.a.b.slots".to_owned()), "{all:?}");
+        assert_eq!(shown("ost_io.*").len(), 67);
+    }
+
+    #[test]
+    fn services_by_name() {
+        let names = |name: &str| -> Vec<String> {
+            let found = services(name, &there()).unwrap();
+            found.into_iter().map(|service| service.shown).collect()
+        };
+        assert_eq!(names("ost_io"), ["ost_io"]);
+        assert_eq!(names("ost.OSS.san"), ["ost.OSS.san"]);
+        assert_eq!(names("*").len(), 6);
+        assert_eq!(names("nobody"), [""; 0]);
+        assert!(services("[", &there()).is_err());
+        assert_eq!(parameters("a.[", &there()).unwrap_err().kind, Kind::Usage);
+    }
+
+    #[test]
+    fn what_stands_for_nothing() {
+        for (name, message, hint) in [
+            (
+                "ost.OSS.ost_io.nrs_policie",
+                "error: get_param: param_path 'ost/OSS/ost_io/nrs_policie': No such file or directory",
+                "did you mean: ost.OSS.ost_io.nrs_policies",
+            ),
+            (
+                "ost.OSS.ost_oi.slots",
+                "error: get_param: param_path 'ost/OSS/ost_oi/slots': No such file or directory",
+                "did you mean service ost_io",
+            ),
+            (
+                "nobody_here.slots",
+                "error: get_param: param_path 'nobody_here/slots': No such file or directory",
+                "services: a.b, b, ost.OSS.x, ost_io, san, x",
+            ),
+            (
+                "san.qqqqqqqqqqqqqq",
+                "error: get_param: param_path 'san/qqqqqqqqqqqqqq': No such file or directory",
+                "see: nrsctl list_param -R san",
+            ),
+        ] {
+            let failure = unmatched("get_param", name, &there());
+            assert_eq!(failure.message, message);
+            assert_eq!(failure.hint.as_deref(), Some(hint));
+            assert_eq!(failure.kind, Kind::NotFound);
+        }
+        let none = unmatched("set_param", "a.slots", &[]).hint.unwrap();
+        assert!(none.starts_with("there are no services"), "{none}");
+        let short = unmatched("set_param", "slots", &there()).hint.unwrap();
+        assert!(short.starts_with("names are"), "{short}");
+    }
+
+    #[test]
+    fn distances() {
+        for (a, b, want) in [
+            ("", "", 0),
+            ("a", "", 1),
+            ("slots", "slot", 1),
+            ("abc", "acb", 2),
+            ("abc", "xbc", 1),
+        ] {
+            assert_eq!(distance(a, b), want);
+            assert_eq!(distance(b, a), want);
+        }
+    }
+}

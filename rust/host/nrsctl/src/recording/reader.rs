@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Reading a recording.
+
+use std::io::{self, BufRead, Read as _};
+
+use serde::de::DeserializeOwned;
+
+use super::{Header, Recording, VERSION};
+use crate::failure::{Failure, Kind, Result};
+use crate::stats::Snapshot;
+
+/// Bytes of a line, at most: far more than a snapshot of all entities that a service may have.
+const LINE_MAX: u64 = 256 << 20;
+
+/// Reads a recording; `name` is what errors call it.
+///
+/// # Errors
+///
+/// [`Kind::Other`] if reading fails, [`Kind::Refused`] with the number of the line for one that is not as expected. A last line
+/// that is cut is no error.
+pub fn read(from: &mut dyn BufRead, name: &str) -> Result<Recording> {
+    let mut lines = Lines {
+        from,
+        line: Vec::new(),
+        number: 0,
+    };
+    let failed = |error: io::Error| Failure::new(Kind::Other, format!("{name}: {error}"));
+    let refused = |number: u64, why: &str| {
+        Failure::new(Kind::Refused, format!("{name}: line {number}: {why}"))
+    };
+
+    if !lines.next().map_err(failed)? {
+        return Err(refused(1, "no recording: it is empty").hint(MAKE));
+    }
+    let header: Header = match parsed(&lines.line) {
+        Ok(header) => header,
+        Err(why) => return Err(refused(1, &format!("no header of a recording: {why}")).hint(MAKE)),
+    };
+    if header.nrs_recording != VERSION {
+        let why = format!("format {}, this tool reads {VERSION}", header.nrs_recording);
+        return Err(refused(1, &why).hint("read it with the nrsctl that wrote it"));
+    }
+
+    let mut recording = Recording {
+        header,
+        snapshots: Vec::new(),
+        cut: None,
+    };
+    while lines.next().map_err(failed)? {
+        match parsed::<Snapshot>(&lines.line) {
+            Ok(snapshot) if snapshot.service.is_empty() => {
+                return Err(refused(lines.number, "no snapshot: it names no service"));
+            }
+            Ok(snapshot) => recording.snapshots.push(snapshot),
+            Err(_) if !lines.is_whole() => recording.cut = Some(lines.number),
+            Err(why) => return Err(refused(lines.number, &format!("no snapshot: {why}"))),
+        }
+    }
+    Ok(recording)
+}
+
+/// What to do without a recording.
+const MAKE: &str = "make one: nrsctl record --count 60 --out FILE";
+
+/// The lines of a file, one at a time.
+struct Lines<'a> {
+    from: &'a mut dyn BufRead,
+    line: Vec<u8>,
+    number: u64,
+}
+
+impl Lines<'_> {
+    /// Goes to the next line; false at the end.
+    fn next(&mut self) -> io::Result<bool> {
+        self.line.clear();
+        self.number += 1;
+        let mut bounded = (&mut *self.from).take(LINE_MAX);
+        let read = bounded.read_until(b'\n', &mut self.line)?;
+        if read as u64 == LINE_MAX && !self.is_whole() {
+            let why = format!("line {} is longer than {LINE_MAX} bytes", self.number);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
+        Ok(read > 0)
+    }
+
+    fn is_whole(&self) -> bool {
+        self.line.ends_with(b"\n")
+    }
+}
+
+/// The value of a line, or why it has none.
+fn parsed<T: DeserializeOwned>(line: &[u8]) -> std::result::Result<T, String> {
+    serde_json::from_slice(line).map_err(|error| {
+        // The number of the line is that of the file, not of this text.
+        let (column, why) = (error.column(), error.to_string());
+        let why = why.split(" at line ").next().unwrap_or_default();
+        format!("column {column}: {why}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = r#"{"nrs_recording":1,"started_s":7,"interval_s":0.5}"#;
+
+    fn line(service: &str, at_ns: u64) -> String {
+        let snapshot = Snapshot {
+            service: service.into(),
+            at_ns,
+            ..Snapshot::default()
+        };
+        serde_json::to_string(&snapshot).unwrap()
+    }
+
+    fn of(text: &str) -> Result<Recording> {
+        read(&mut text.as_bytes(), "f")
+    }
+
+    #[test]
+    fn lines_are_snapshots() {
+        let text = format!("{HEADER}\n{}\n{}\n", line("b", 1), line("a", 2));
+        let recording = of(&text).unwrap();
+        assert_eq!(recording.header.started_s, 7);
+        assert_eq!(recording.header.interval_s, 0.5);
+        assert_eq!(recording.services(), ["a", "b"]);
+        assert_eq!(recording.of("a").map(|s| s.at_ns).collect::<Vec<_>>(), [2]);
+        assert_eq!(recording.cut, None);
+        assert_eq!(of(&format!("{HEADER}\n")).unwrap().snapshots, []);
+    }
+
+    #[test]
+    fn a_last_line_that_is_cut_is_left_out() {
+        let whole = format!("{HEADER}\n{}\n{}\n", line("a", 1), line("a", 2));
+        let second = HEADER.len() + 1 + line("a", 1).len() + 1;
+        for end in second + 1..whole.len() - 1 {
+            let recording = of(&whole[..end]).unwrap();
+            assert_eq!(recording.snapshots.len(), 1, "{end}");
+            assert_eq!(recording.cut, Some(3), "{end}");
+        }
+        // Only the line feed is missing.
+        let recording = of(&whole[..whole.len() - 1]).unwrap();
+        assert_eq!((recording.snapshots.len(), recording.cut), (2, None));
+    }
+
+    #[test]
+    fn errors_name_the_line() {
+        let good = line("a", 1);
+        for (text, want) in [
+            (String::new(), "f: line 1: no recording: it is empty"),
+            ("{".into(), "f: line 1: no header"),
+            ("x\n".into(), "f: line 1: no header"),
+            ("\u{0}\u{1}".into(), "f: line 1: no header"),
+            (format!("{good}\n"), "f: line 1: no header"),
+            (
+                HEADER.replace(":1,", ":2,"),
+                "f: line 1: format 2, this tool reads 1",
+            ),
+            (
+                format!("{HEADER}\n{good}\n{{}}\n"),
+                "f: line 3: no snapshot: it names no service",
+            ),
+            (
+                format!("{HEADER}\n{good}\n\n{good}"),
+                "f: line 3: no snapshot",
+            ),
+            (
+                format!(
+                    "{HEADER}\n{}\n",
+                    good.replace("\"at_ns\":1", "\"at_ns\":-1")
+                ),
+                "f: line 2: no snapshot",
+            ),
+        ] {
+            let failure = of(&text).unwrap_err();
+            assert_eq!(failure.kind, Kind::Refused, "{text}");
+            assert!(
+                failure.message.starts_with(want),
+                "{text}: {}",
+                failure.message
+            );
+        }
+    }
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Why a value is refused, in words.
+//!
+//! The parsers are those of the module (`nrs_sched::parameters`), so most of it can be said without the module.
+
+use nrs_sched::error::Code;
+use nrs_sched::parameters::{self, Parameter};
+
+use crate::failure::{Failure, Kind, Result};
+
+/// What kind of failure a refusal with `code` is.
+fn kind(code: Code) -> Kind {
+    match code {
+        Code::NoEntry => Kind::NotFound,
+        Code::Again | Code::Busy => Kind::Busy,
+        Code::NoMemory => Kind::Other,
+        _ => Kind::Refused,
+    }
+}
+
+/// What is wrong with `value` for `parameter`, whatever the service; none if nothing is.
+pub fn reason(parameter: &Parameter, value: &str) -> Option<(Kind, String)> {
+    match parameter.name() {
+        "nrs_tbf_rule" => parameters::check_rule(value).err().map(|error| {
+            let found = error.found(value);
+            let found = match found {
+                "" => String::new(),
+                _ => format!(", found '{found}'"),
+            };
+            (kind(error.code), format!("{error}{found}"))
+        }),
+        "nrs_qbm_config" => parameters::check_plan(value)
+            .err()
+            .map(|error| (kind(error.code), error.to_string())),
+        _ => parameter
+            .check
+            .and_then(|check| check(value).err())
+            .map(|error| {
+                // Some say their name themselves.
+                let reason = error.reason;
+                let bare = reason
+                    .strip_prefix(parameter.name())
+                    .and_then(|rest| rest.strip_prefix(": "));
+                (kind(error.code), bare.unwrap_or(reason).to_owned())
+            }),
+    }
+}
+
+/// Where to read on about `parameter`.
+pub fn hint(parameter: &Parameter) -> String {
+    format!(
+        "{} takes: {} ({})",
+        parameter.name(),
+        parameter.takes,
+        parameter.page
+    )
+}
+
+/// Says whether some service could take `value` for `parameter`.
+///
+/// # Errors
+///
+/// - [`Kind::NotFound`]: there is no such parameter, or what the value names is not there.
+/// - [`Kind::Refused`]: it cannot be written, or the value is wrong.
+pub fn check(parameter: &str, value: &str) -> Result {
+    let Some(parameter) = parameters::named(parameter) else {
+        let message = format!("there is no parameter '{parameter}'");
+        return Err(Failure::new(Kind::NotFound, message).hint("see: nrsctl list_param -R '*'"));
+    };
+    if !parameter.access.writes() {
+        let message = format!("{} can only be read", parameter.name());
+        return Err(Failure::new(Kind::Refused, message));
+    }
+    match reason(parameter, value) {
+        None => Ok(()),
+        Some((kind, reason)) => {
+            let message = format!("{}: {reason}", parameter.name());
+            Err(Failure::new(kind, message).hint(hint(parameter)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons() {
+        for (parameter, value, kind, words) in [
+            (
+                "slots",
+                "0",
+                Kind::Refused,
+                "slots: expected a number, 1 to 65535",
+            ),
+            (
+                "nrs_policies",
+                "best",
+                Kind::NotFound,
+                "nrs_policies: no policy of this name",
+            ),
+            (
+                "nrs_tbf_rule",
+                "start b uid={1001,1002} rate=10",
+                Kind::Refused,
+                "nrs_tbf_rule: column 14: expected a number, 0 to 4294967295, found '1001,1002}'",
+            ),
+            (
+                "nrs_qbm_config",
+                "by uid\ngroup all\n",
+                Kind::Refused,
+                "nrs_qbm_config: line 2: capacity is missing",
+            ),
+            ("health", "1", Kind::Refused, "health can only be read"),
+            ("slot", "1", Kind::NotFound, "there is no parameter 'slot'"),
+        ] {
+            let failure = check(parameter, value).unwrap_err();
+            assert_eq!((failure.kind, &failure.message[..]), (kind, words));
+            assert!(failure.hint.is_some() || parameter == "health");
+        }
+        for (parameter, value) in [
+            ("slots", "16\n"),
+            ("at_stats_reset", ""),
+            ("nrs_tbf_rule", "stop a"),
+        ] {
+            assert_eq!(check(parameter, value), Ok(()));
+        }
+    }
+}

@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What the module has counted.
+//!
+//! [`read`] takes a [`Snapshot`] of a service: each text that the module shows is parsed once, and everything that shows
+//! statistics (`status`, `top`, `record`, `exporter`) works on snapshots.
+//!
+//! The texts are read one after the other while requests come and go, so numbers of different texts are of slightly
+//! different times. What a later module shows in addition is passed over.
+//!
+//! # Vocabulary
+//!
+//! - *Text*: what the module shows of one parameter, such as `nrs_tbf_stats`.
+//! - *Line*: one line of a text, with its depth, key and value ([`lines::Line`]).
+//! - *Entity*: whom a policy tells apart: an entity of `fairshare`, a class of `tbf`, a client of `qbm`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{Failure, Kind, Result};
+use crate::kernel::Kernel;
+use lines::Unexpected;
+
+pub mod clients;
+pub mod fairshare;
+pub mod lines;
+pub mod plain;
+pub mod policies;
+pub mod qbm;
+pub mod tbf;
+pub mod words;
+
+/// The head of requests that are not urgent.
+pub const REGULAR: &str = "regular";
+
+/// The head of urgent requests.
+pub const HIGH: &str = "high";
+
+/// Where a policy makes no difference between the heads.
+pub const BOTH: &str = "both";
+
+/// What a service has counted, at one time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Snapshot {
+    /// The service.
+    pub service: String,
+    /// When, ns since this machine started; goes forward only.
+    pub at_ns: u64,
+    /// What `slots` is set to.
+    pub slots: u32,
+    /// How many are in effect.
+    pub limit: u32,
+    /// How many are in use.
+    pub active: u32,
+    /// Requests that found no class of their own.
+    pub overflow: u64,
+    /// How often there was no memory.
+    pub no_memory: u64,
+    /// How often nothing was decided for `stall_ms`.
+    pub stalls: u64,
+    /// Whether it is healthy, and if not, why.
+    pub unhealthy: Option<String>,
+    /// What the judgement of its health says, healthy or not: what is queued, and since when.
+    pub progress: String,
+    /// Whether fairshare has weights other than 1.
+    pub weighted: bool,
+    /// The heads, regular first.
+    pub heads: Vec<Head>,
+    /// The clients.
+    pub clients: Vec<Client>,
+    /// The devices below.
+    pub targets: Vec<Target>,
+    /// Whom the policies tell apart: entities of fairshare, classes of tbf, clients of qbm.
+    pub entities: Vec<Entity>,
+    /// Rules of tbf that have classes.
+    pub rules: Vec<Rule>,
+    /// Groups of qbm.
+    pub groups: Vec<Group>,
+    /// The counters of timeouts (`at_stats`).
+    pub timeouts: BTreeMap<String, u64>,
+    /// The numbers of `nrs_concurrency`.
+    pub concurrency: BTreeMap<String, u64>,
+}
+
+/// A head: the policies of one priority.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Head {
+    /// `regular` or `high`.
+    pub name: String,
+    /// Its policies, as `nrs_policies` lists them.
+    pub policies: Vec<Policy>,
+}
+
+/// A policy of a head.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Policy {
+    /// `fifo`, `tbf`, …
+    pub name: String,
+    /// Its argument: the mode of fairshare, the fields of tbf.
+    pub argument: Option<String>,
+    /// `started`, `stopping`, `stopped`.
+    pub state: String,
+    /// Whether it is the one that takes what no other does.
+    pub fallback: bool,
+    /// Requests queued in it.
+    pub queued: u64,
+    /// Requests of it in service.
+    pub active: u64,
+}
+
+/// A client.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Client {
+    /// Its name.
+    pub name: String,
+    /// Its counters: `passed`, `queued`, `held`, …
+    pub counters: BTreeMap<String, u64>,
+    /// Whether it is lost: a deadline passed, and nothing has ended since.
+    pub lost: bool,
+}
+
+/// A device below.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Target {
+    /// `MAJOR:MINOR`.
+    pub name: String,
+    /// Its counters: `users`, `limit`, `active`.
+    pub counters: BTreeMap<String, u64>,
+}
+
+/// Whom a policy tells apart.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Entity {
+    /// `fairshare`, `tbf`, `qbm`.
+    pub policy: String,
+    /// `regular` or `high`; `both` for qbm, which makes no difference.
+    pub head: String,
+    /// Its name, such as `uid:1000` or `gid:5/uid:1000`.
+    pub name: String,
+    /// The rule of tbf or the group of qbm that it is in.
+    pub within: Option<String>,
+    /// Its weight, of fairshare.
+    pub weight: Option<f64>,
+    /// What part it is to have, 0 to 1, of fairshare.
+    pub share_wanted: Option<f64>,
+    /// What part it had of the last second, 0 to 1, of fairshare.
+    pub share_1s: Option<f64>,
+    /// The same of the last minute.
+    pub share_60s: Option<f64>,
+    /// What it had of the last minute beyond what it is entitled to if all ask, 0 to 1, of fairshare.
+    pub share_borrowed: Option<f64>,
+    /// What the scheduler owes it, in pages; negative if it is ahead, of fairshare.
+    pub debt_pages: Option<f64>,
+    /// Whether requests of it wait or are in service, of fairshare.
+    pub busy: bool,
+    /// What it is limited to, as the rule says (`10MB/s`, `1000`), or qbm allocates, in bytes/s.
+    pub limit: Option<String>,
+    /// Requests that wait.
+    pub queued: u64,
+    /// Requests in service; 0 for fairshare and qbm, which do not tell.
+    pub active: u64,
+    /// Requests served.
+    pub dispatched: u64,
+    /// What they cost, in `unit`.
+    pub cost: u64,
+    /// `bytes`, `pages`, `requests`, `us`.
+    pub unit: String,
+    /// How long requests of it were kept for its limit, ns.
+    pub throttled_ns: u64,
+    /// How often it met its limit.
+    pub limit_hits: u64,
+    /// Requests that must not wait.
+    pub forced: u64,
+    /// Requests that the pool of tbf paid for.
+    pub borrowed: u64,
+    /// Requests that went in the order of arrival, because few waited, of fairshare.
+    pub opportunity: u64,
+    /// Time of the device that its requests took, us, of fairshare.
+    pub time_us: u64,
+    /// What qbm gives it.
+    pub bandwidth: Option<Bandwidth>,
+    /// How long requests waited, percentiles `p50`, `p90`, `p99`, `max`, us.
+    pub wait_us: BTreeMap<String, u64>,
+}
+
+/// What qbm gives a client, bytes/s.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Bandwidth {
+    /// `first_come`, `fair_share`, `low_share`, `mover`, `unregulated`.
+    pub class: String,
+    /// What it is promised.
+    pub min: u64,
+    /// What it may have at most.
+    pub max: u64,
+    /// What it has now; none if it is not regulated.
+    pub allocated: Option<u64>,
+    /// What it used a short while ago.
+    pub used_fast: u64,
+    /// What it used over a longer time.
+    pub used_slow: u64,
+    /// Whether it has less than it is promised.
+    pub unmet: bool,
+}
+
+/// A rule of tbf.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Rule {
+    /// Its name.
+    pub name: String,
+    /// `regular` or `high`.
+    pub head: String,
+    /// As it is written.
+    pub rate: String,
+    /// `bytes`, `pages`, `requests`.
+    pub unit: String,
+    /// Counters: `classes`, `queued`, `dispatched`, `cost`, `throttled_ns`, `limit_hits`, `forced`, `borrowed`.
+    pub counters: BTreeMap<String, u64>,
+}
+
+/// A group of qbm.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// Its strategy.
+    pub strategy: String,
+    /// Numbers: `capacity`, `free`, `oversubscribed`, … bytes/s.
+    pub counters: BTreeMap<String, u64>,
+}
+
+impl Entity {
+    /// What was served of it in bytes, where that is known: costs in requests or time say nothing of it.
+    pub fn bytes(&self) -> Option<u64> {
+        in_bytes(&self.unit, self.cost)
+    }
+}
+
+impl Rule {
+    /// The counter `name`, 0 if there is none.
+    pub fn counter(&self, name: &str) -> u64 {
+        self.counters.get(name).copied().unwrap_or(0)
+    }
+}
+
+/// Bytes of a page, as costs count them.
+pub const PAGE: u64 = 4096;
+
+/// What `cost` in `unit` is in bytes, if that is known.
+pub fn in_bytes(unit: &str, cost: u64) -> Option<u64> {
+    match unit {
+        "bytes" => Some(cost),
+        "pages" => Some(cost.saturating_mul(PAGE)),
+        _ => None,
+    }
+}
+
+/// What a rate of tbf is per second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rate {
+    /// Requests.
+    Requests(u64),
+    /// Bytes.
+    Bytes(u64),
+}
+
+impl Rate {
+    /// The rate written as `text` of a rule that counts in `unit`; none if it cannot be read.
+    pub fn of(text: &str, unit: &str) -> Option<Self> {
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, scale) = text.split_at(digits);
+        let number: u64 = number.parse().ok()?;
+        let factor = match scale.trim_end_matches("/s") {
+            "" if unit == "pages" => return Some(Self::Bytes(number.saturating_mul(PAGE))),
+            "" | "iops" => return Some(Self::Requests(number)),
+            "B" => 1,
+            "KB" => 1_000,
+            "MB" => 1_000_000,
+            "GB" => 1_000_000_000,
+            "KiB" => 1 << 10,
+            "MiB" => 1 << 20,
+            "GiB" => 1 << 30,
+            _ => return None,
+        };
+        Some(Self::Bytes(number.saturating_mul(factor)))
+    }
+}
+
+/// Takes a snapshot of `service`.
+///
+/// Statistics of policies that are not started are not read.
+///
+/// # Errors
+///
+/// What [`Kernel::get`] returns; [`Kind::Other`] for a text of the module that is not as expected, with the line.
+pub fn read(kernel: &dyn Kernel, service: &str) -> Result<Snapshot> {
+    let reader = Reader { kernel, service };
+    let mut snapshot = Snapshot {
+        service: service.into(),
+        at_ns: now(),
+        ..Snapshot::default()
+    };
+    reader.parse("clients", |text| clients::read(text, &mut snapshot))?;
+    snapshot.heads = reader.parse("nrs_policies", policies::read)?;
+    if let Some(health) = reader.optional("health")? {
+        (snapshot.unhealthy, snapshot.progress) = plain::health(&health);
+    }
+    if let Some(text) = reader.optional("at_stats")? {
+        snapshot.timeouts = reader.expect("at_stats", plain::numbers(&text))?;
+    }
+    if let Some(text) = reader.optional("nrs_concurrency")? {
+        snapshot.concurrency = reader.expect("nrs_concurrency", plain::numbers(&text))?;
+    }
+    if snapshot.runs("fairshare") {
+        snapshot.entities = reader.parse("nrs_fairshare_stats", fairshare::read)?;
+        let weights = reader.optional("nrs_fairshare_weights")?;
+        snapshot.weighted = weights.is_some_and(|weights| !weights.trim().is_empty());
+    }
+    if snapshot.runs("tbf") {
+        let (rules, mut classes) = reader.parse("nrs_tbf_stats", tbf::read)?;
+        snapshot.rules = rules;
+        snapshot.entities.append(&mut classes);
+    }
+    if snapshot.runs("qbm") {
+        reader.bandwidth(&mut snapshot)?;
+    }
+    Ok(snapshot)
+}
+
+impl Snapshot {
+    /// Whether `policy` is started on a head, or still has requests there.
+    pub fn runs(&self, policy: &str) -> bool {
+        let mut policies = self.heads.iter().flat_map(|head| &head.policies);
+        policies.any(|other| other.name == policy && other.state != "stopped")
+    }
+}
+
+/// One that reads the texts of a service.
+struct Reader<'a> {
+    kernel: &'a dyn Kernel,
+    service: &'a str,
+}
+
+impl Reader<'_> {
+    fn parse<T>(&self, parameter: &str, f: impl FnOnce(&str) -> lines::Result<T>) -> Result<T> {
+        let text = self.kernel.get(self.service, parameter)?;
+        self.expect(parameter, f(&text))
+    }
+
+    /// A text that an older module does not have.
+    fn optional(&self, parameter: &str) -> Result<Option<String>> {
+        match self.kernel.get(self.service, parameter) {
+            Ok(text) => Ok(Some(text)),
+            Err(failure) if failure.kind == Kind::NotFound => {
+                // The service may be gone, too.
+                self.kernel.get(self.service, "clients").map(|_| None)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn expect<T>(&self, parameter: &str, result: lines::Result<T>) -> Result<T> {
+        result.map_err(|Unexpected { number, line, want }| {
+            let message = format!(
+                "{parameter} of service '{}', line {number}: expected {want}, found '{line}'",
+                self.service
+            );
+            Failure::new(Kind::Other, message)
+                .hint("nrsctl and the module may be of different versions: compare nrsctl --version and modinfo nrs")
+        })
+    }
+
+    /// Reads what qbm tells; nothing if it was stopped meanwhile.
+    fn bandwidth(&self, snapshot: &mut Snapshot) -> Result {
+        let texts = self.kernel.get(self.service, "nrs_qbm_status");
+        let texts = texts.and_then(|status| {
+            let stats = self.kernel.get(self.service, "nrs_qbm_stats")?;
+            Ok((status, stats))
+        });
+        let (status, stats) = match texts {
+            Ok(texts) => texts,
+            Err(failure) => {
+                snapshot.heads = self.parse("nrs_policies", policies::read)?;
+                let started = snapshot.heads.iter().flat_map(|head| &head.policies);
+                let mut started = started.filter(|policy| policy.state == "started");
+                return match started.any(|policy| policy.name == "qbm") {
+                    true => Err(failure),
+                    false => Ok(()),
+                };
+            }
+        };
+        let (mut groups, mut clients) = self.expect("nrs_qbm_status", qbm::read_status(&status))?;
+        let counted = qbm::read_stats(&stats, &mut groups, &mut clients);
+        self.expect("nrs_qbm_stats", counted)?;
+        snapshot.groups = groups;
+        snapshot.entities.append(&mut clients);
+        Ok(())
+    }
+}
+
+/// Nanoseconds since the machine started, as far as its clock can be read; else since the first call.
+fn now() -> u64 {
+    static START: OnceLock<(Instant, u64)> = OnceLock::new();
+    let (start, base) = START.get_or_init(|| {
+        let text = fs::read_to_string("/proc/uptime").unwrap_or_default();
+        let seconds = text.split_whitespace().next();
+        let seconds = seconds.and_then(|seconds| seconds.parse::<f64>().ok());
+        (Instant::now(), (seconds.unwrap_or(0.0) * 1e9) as u64)
+    });
+    let since = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    base.saturating_add(since)
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The text `clients`: slots, the counters of each client, the state of each device below.
+
+use super::lines::{lines, Result};
+use super::{Client, Snapshot, Target};
+
+/// Reads `text` into `snapshot`.
+///
+/// # Errors
+///
+/// A line that is not as expected.
+pub fn read(text: &str, snapshot: &mut Snapshot) -> Result {
+    for line in lines(text) {
+        let line = line?;
+        match (line.depth, line.key) {
+            (0, "service") => line.numbers(|key, number| {
+                let small = u32::try_from(number).unwrap_or(u32::MAX);
+                match key {
+                    "slots" => snapshot.slots = small,
+                    "limit" => snapshot.limit = small,
+                    "active" => snapshot.active = small,
+                    "overflow" => snapshot.overflow = number,
+                    "no_memory" => snapshot.no_memory = number,
+                    "stalls" => snapshot.stalls = number,
+                    _ => {}
+                }
+            })?,
+            (2, "client") if line.item => snapshot.clients.push(Client {
+                name: line.text()?,
+                ..Client::default()
+            }),
+            (2, "target") if line.item => snapshot.targets.push(Target {
+                name: line.text()?,
+                ..Target::default()
+            }),
+            (2, "counters") => match (snapshot.targets.last_mut(), snapshot.clients.last_mut()) {
+                (Some(target), _) => line.numbers(|key, number| {
+                    target.counters.insert(key.into(), number);
+                })?,
+                (None, Some(client)) => line.pairs(|key, value| {
+                    if key == "state" {
+                        client.lost = value == "lost";
+                    } else {
+                        client.counters.insert(key.into(), value.parse().ok()?);
+                    }
+                    Some(())
+                })?,
+                (None, None) => return Err(line.unexpected("a client or a target before")),
+            },
+            _ => {}
+        }
+    }
+    Ok(())
+}

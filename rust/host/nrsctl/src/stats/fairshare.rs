@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The text `nrs_fairshare_stats`: a sequence of entities.
+
+use super::lines::{lines, Line, Result};
+use super::{Entity, HIGH, REGULAR};
+
+/// The entities of `text`.
+///
+/// # Errors
+///
+/// A line that is not as expected.
+pub fn read(text: &str) -> Result<Vec<Entity>> {
+    let mut entities: Vec<Entity> = Vec::new();
+    for line in lines(text) {
+        let line = line?;
+        if line.item && line.key == "entity" {
+            entities.push(Entity {
+                policy: "fairshare".into(),
+                head: REGULAR.into(),
+                name: line.text()?,
+                unit: "pages".into(),
+                ..Entity::default()
+            });
+            continue;
+        }
+        match entities.last_mut() {
+            Some(entity) => field(entity, &line)?,
+            None => return Err(line.unexpected("- entity: NAME")),
+        }
+    }
+    Ok(entities)
+}
+
+/// Reads one field of an entity.
+fn field(entity: &mut Entity, line: &Line<'_>) -> Result {
+    match line.key {
+        "active" => entity.busy = line.switch()?,
+        "dispatched" => entity.dispatched = line.number()?,
+        "cost_pages" => entity.cost = line.number()?,
+        "opportunity" => entity.opportunity = line.number()?,
+        "fairness_debt" => entity.debt_pages = Some(line.fraction()?),
+        "queue_depth" => entity.queued = line.number()?,
+        "queue" => match &*line.text()? {
+            "regular" => {}
+            "high_priority" => entity.head = HIGH.into(),
+            _ => return Err(line.unexpected("regular or high_priority")),
+        },
+        "weight" => entity.weight = Some(line.fraction()?),
+        "time_us" => entity.time_us = line.number()?,
+        "forced" => entity.forced = line.number()?,
+        "share_wanted" => entity.share_wanted = Some(line.fraction()?),
+        "share_1s" => entity.share_1s = Some(line.fraction()?),
+        "share_60s" => entity.share_60s = Some(line.fraction()?),
+        "borrowed" => entity.share_borrowed = Some(line.fraction()?),
+        "wait_us" => line.numbers(|key, number| {
+            entity.wait_us.insert(key.into(), number);
+        })?,
+        _ => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The text `nrs_policies`: which policies the heads have, in Lustre's layout.
+
+use super::lines::{lines, Result};
+use super::{Head, Policy, HIGH, REGULAR};
+
+/// The heads of `text`, regular first.
+///
+/// # Errors
+///
+/// A line that is not as expected.
+pub fn read(text: &str) -> Result<Vec<Head>> {
+    let mut heads: Vec<Head> = Vec::new();
+    for line in lines(text) {
+        let line = line?;
+        let name = match line.key {
+            "regular_requests" => Some(REGULAR),
+            "high_priority_requests" => Some(HIGH),
+            _ => None,
+        };
+        if let Some(name) = name {
+            heads.push(Head {
+                name: name.into(),
+                policies: Vec::new(),
+            });
+            continue;
+        }
+        let Some(head) = heads.last_mut() else {
+            return Err(line.unexpected("regular_requests:"));
+        };
+        if line.item && line.key == "name" {
+            let text = line.text()?;
+            let (name, argument) = match text.split_once(' ') {
+                Some((name, argument)) => (name.into(), Some(argument.into())),
+                None => (text, None),
+            };
+            head.policies.push(Policy {
+                name,
+                argument,
+                ..Policy::default()
+            });
+            continue;
+        }
+        let Some(policy) = head.policies.last_mut() else {
+            return Err(line.unexpected("- name: POLICY"));
+        };
+        match line.key {
+            "state" => policy.state = line.text()?,
+            "fallback" => policy.fallback = line.text()? == "yes",
+            "queued" => policy.queued = line.number()?,
+            "active" => policy.active = line.number()?,
+            _ => {}
+        }
+    }
+    Ok(heads)
+}

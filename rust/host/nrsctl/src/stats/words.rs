@@ -1,0 +1,489 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A snapshot in plain words, for a screen of 80 columns.
+//!
+//! ```text
+//! NAME: slots, clients, what waits
+//!   regular   what decides, and what nrs_policies calls it
+//!   urgent    the same of the other head
+//!   limited   rules that requests had to wait for, groups of qbm
+//!   waiting   who has most waiting, and for how long
+//!   warning   what is wrong
+//!             and what to do
+//! ```
+
+use super::{Bandwidth, Client, Entity, Group, Head, Policy, Rule, Snapshot, BOTH, HIGH};
+
+/// Columns of a line.
+const WIDTH: usize = 80;
+
+/// Columns before what is said.
+const INDENT: usize = 12;
+
+/// Rules, groups, or who waits: so many are shown.
+const MOST: usize = 3;
+
+/// Characters of a name that are shown.
+const NAME_MAX: usize = 40;
+
+/// All that there is to say of a service.
+pub fn describe(snapshot: &Snapshot) -> String {
+    let mut screen = Screen::default();
+    screen.text.push_str(&headline(snapshot));
+    screen.text.push('\n');
+    if snapshot.limit < snapshot.slots {
+        let Snapshot { slots, limit, .. } = snapshot;
+        screen.put(
+            "slots",
+            &format!("{slots} are set, the devices below take {limit}"),
+        );
+    }
+    let mut first: Option<String> = None;
+    for head in &snapshot.heads {
+        let said = policy_words(snapshot, head);
+        let label = if head.name == HIGH {
+            "urgent"
+        } else {
+            "regular"
+        };
+        match &first {
+            Some(before) if *before == said => screen.put(label, "the same"),
+            _ => screen.put(label, &said),
+        }
+        first = Some(said);
+    }
+    limited(snapshot, &mut screen);
+    waiting(snapshot, &mut screen);
+    for (wrong, advice) in warnings(snapshot) {
+        screen.put("warning", &wrong);
+        screen.put("", &advice);
+    }
+    screen.text
+}
+
+/// Lines with a label each.
+#[derive(Default)]
+struct Screen {
+    text: String,
+}
+
+impl Screen {
+    /// Adds `said`, in as many lines as it takes.
+    fn put(&mut self, label: &str, said: &str) {
+        let mut line = format!("  {label:<width$}", width = INDENT - 2);
+        let mut empty = true;
+        for word in said.split(' ') {
+            if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
+                self.text.push_str(line.trim_end());
+                self.text.push('\n');
+                line = " ".repeat(INDENT);
+                empty = true;
+            }
+            if !empty {
+                line.push(' ');
+            }
+            line.push_str(word);
+            empty = false;
+        }
+        self.text.push_str(line.trim_end());
+        self.text.push('\n');
+    }
+
+    /// Adds what is said of the first of `all`, and how many more there are.
+    fn list<T>(&mut self, label: &str, all: &[T], say: impl Fn(&T) -> String) {
+        let mut label = label;
+        for one in all.iter().take(MOST) {
+            self.put(label, &say(one));
+            label = "";
+        }
+        if let Some(more @ 1..) = all.len().checked_sub(MOST) {
+            self.put("", &format!("and {more} more"));
+        }
+    }
+}
+
+fn headline(snapshot: &Snapshot) -> String {
+    let policies = snapshot.heads.iter().flat_map(|head| &head.policies);
+    let wait = match policies.map(|policy| policy.queued).sum() {
+        0 => "nothing waits".into(),
+        1u64 => "1 request waits".into(),
+        n => format!("{n} requests wait"),
+    };
+    format!(
+        "{}: {} of {} slots in use, {}, {wait}",
+        safe(&snapshot.service),
+        snapshot.active,
+        snapshot.limit,
+        count(snapshot.clients.len() as u64, "client"),
+    )
+}
+
+/// What decides on a head.
+fn policy_words(snapshot: &Snapshot, head: &Head) -> String {
+    let mut started = head
+        .policies
+        .iter()
+        .filter(|policy| policy.state == "started");
+    let primary = started
+        .clone()
+        .find(|policy| !policy.fallback)
+        .or_else(|| started.next());
+    let Some(policy) = primary else {
+        return "no policy".into();
+    };
+    let mut said = match &policy.argument {
+        Some(argument) => format!(
+            "{} ({} {})",
+            meaning(snapshot, policy),
+            policy.name,
+            safe(argument)
+        ),
+        None => format!("{} ({})", meaning(snapshot, policy), policy.name),
+    };
+    for old in head
+        .policies
+        .iter()
+        .filter(|policy| policy.state == "stopping")
+    {
+        said += &format!(
+            "; {} is stopping, {} left",
+            old.name,
+            count(old.queued + old.active, "request")
+        );
+    }
+    said
+}
+
+fn meaning(snapshot: &Snapshot, policy: &Policy) -> String {
+    let argument = policy.argument.as_deref();
+    match policy.name.as_str() {
+        "fifo" => "in the order of arrival".into(),
+        "fairshare" => shares(argument.unwrap_or_default(), snapshot.weighted),
+        "tbf" => limits(argument.unwrap_or_default()),
+        "qbm" => "clients have the bandwidth that they are promised".into(),
+        "crrn" => "clients take turns".into(),
+        "orr" => "files take turns, each in the order of places".into(),
+        "trr" => "devices take turns, each in the order of places".into(),
+        "delay" => "held back at random, for tests".into(),
+        other => format!("as {other} says"),
+    }
+}
+
+/// What a mode of fairshare means.
+fn shares(mode: &str, weighted: bool) -> String {
+    let levels: Vec<&str> = mode
+        .strip_suffix("_fair")
+        .unwrap_or(mode)
+        .split("_then_")
+        .map(|level| match level {
+            "uid" => "users",
+            "gid" => "groups",
+            "jobid" => "jobs",
+            "size" => "jobs by their sizes",
+            "nid" => "clients",
+            "projid" => "projects",
+            "nodemap" => "node maps",
+            _ => "entities",
+        })
+        .collect();
+    let how = if weighted {
+        "share by weight"
+    } else {
+        "share equally"
+    };
+    match levels.split_first() {
+        Some((first, [])) => format!("{first} {how}"),
+        Some((first, within)) => {
+            let within = within.join(" within them, ");
+            format!("{first} {how}, {within} within them")
+        }
+        None => how.into(),
+    }
+}
+
+/// What the fields of tbf mean.
+fn limits(fields: &str) -> String {
+    let fields: Vec<&str> = fields
+        .split('+')
+        .map(|field| match field {
+            "uid" => "user",
+            "gid" => "group",
+            "jobid" => "job",
+            "nid" => "client",
+            "opcode" => "operation",
+            "projid" => "project",
+            "nodemap" => "node map",
+            _ => "",
+        })
+        .filter(|field| !field.is_empty())
+        .collect();
+    match fields.split_last() {
+        None => "each kind of request is limited by rules".into(),
+        Some((last, [])) => format!("each {last} is limited by rules"),
+        Some((last, others)) => {
+            format!("each {} and {last} is limited by rules", others.join(", "))
+        }
+    }
+}
+
+/// Says which rules and groups hold requests back.
+fn limited(snapshot: &Snapshot, screen: &mut Screen) {
+    let mut rules: Vec<&Rule> = snapshot
+        .rules
+        .iter()
+        .filter(|rule| rule.counter("limit_hits") > 0)
+        .collect();
+    rules.sort_by_key(|rule| std::cmp::Reverse(rule.counter("throttled_ns")));
+    screen.list("limited", &rules, |rule| {
+        let urgent = if rule.head == HIGH {
+            ", urgent requests"
+        } else {
+            ""
+        };
+        let unit = match rule.rate.parse::<u64>() {
+            Ok(_) => format!(" {}/s", rule.unit),
+            Err(_) => String::new(),
+        };
+        format!(
+            "{} ({}{unit}{urgent}): {}, {} in all, {}, {} waiting",
+            safe(&rule.name),
+            rule.rate,
+            count(rule.counter("limit_hits"), "hit"),
+            duration(rule.counter("throttled_ns")),
+            count(rule.counter("classes"), "class"),
+            rule.counter("queued"),
+        )
+    });
+    screen.list("limited", &snapshot.groups, |group: &Group| {
+        let number = |name: &str| group.counters.get(name).copied().unwrap_or(0);
+        let reserves = group
+            .counters
+            .iter()
+            .filter(|(name, _)| name.starts_with("reserve_"));
+        let reserves = reserves.map(|(_, left)| left).sum();
+        let inside = |entity: &&Entity| entity.within.as_deref() == Some(group.name.as_str());
+        let unmet = snapshot
+            .entities
+            .iter()
+            .filter(inside)
+            .filter(|entity| is_unmet(entity));
+        let unmet = match unmet.count() {
+            0 => String::new(),
+            n => format!(", {n} have less than promised"),
+        };
+        format!(
+            "group {}: {} of {} given, {}{unmet}",
+            safe(&group.name),
+            rate(
+                number("capacity")
+                    .saturating_sub(number("free"))
+                    .saturating_sub(reserves)
+            ),
+            rate(number("capacity")),
+            count(number("registered"), "client"),
+        )
+    });
+}
+
+fn is_unmet(entity: &Entity) -> bool {
+    entity.bandwidth.as_ref().is_some_and(|given| given.unmet)
+}
+
+/// Says who has most waiting; clients, where no policy tells entities apart.
+fn waiting(snapshot: &Snapshot, screen: &mut Screen) {
+    let mut entities: Vec<&Entity> = snapshot
+        .entities
+        .iter()
+        .filter(|e| e.queued > 0 || is_unmet(e))
+        .collect();
+    entities.sort_by(|a, b| b.queued.cmp(&a.queued).then_with(|| a.name.cmp(&b.name)));
+    screen.list("waiting", &entities, |entity| wait_words(entity));
+    if snapshot.entities.is_empty() {
+        let held = |client: &Client| client.counters.get("held").copied().unwrap_or(0);
+        let mut clients: Vec<&Client> = snapshot
+            .clients
+            .iter()
+            .filter(|client| held(client) > 0)
+            .collect();
+        clients.sort_by(|a, b| held(b).cmp(&held(a)).then_with(|| a.name.cmp(&b.name)));
+        screen.list("waiting", &clients, |client| {
+            format!("client {}: {} wait", safe(&client.name), held(client))
+        });
+    }
+}
+
+fn wait_words(entity: &Entity) -> String {
+    let head = match entity.head.as_str() {
+        HIGH => ", urgent",
+        _ => "",
+    };
+    let name = format!("{}{head}", safe(&entity.name));
+    if let Some(Bandwidth {
+        allocated: Some(has),
+        min,
+        ..
+    }) = entity.bandwidth
+    {
+        if entity.head == BOTH {
+            return format!("{name}: has {} of {} promised", rate(has), rate(min));
+        }
+    }
+    let mut said = format!("{name}: {} wait", entity.queued);
+    if let (Some(p50), Some(max)) = (entity.wait_us.get("p50"), entity.wait_us.get("max")) {
+        said += &format!(
+            ", median {}, longest {}",
+            duration(p50.saturating_mul(1000)),
+            duration(max.saturating_mul(1000)),
+        );
+    }
+    if let (Some(rule), Some(each)) = (
+        &entity.within,
+        entity.throttled_ns.checked_div(entity.limit_hits),
+    ) {
+        said += &format!(", {} at a time for rule {}", duration(each), safe(rule));
+    }
+    said
+}
+
+/// What is wrong, and what to do.
+fn warnings(snapshot: &Snapshot) -> Vec<(String, String)> {
+    let mut list = Vec::new();
+    let mut warn = |wrong: String, advice: &str| list.push((wrong, advice.to_string()));
+    if let Some(reason) = &snapshot.unhealthy {
+        warn(
+            format!("not healthy: {}", safe_text(reason)),
+            "a device below may hang: see dmesg, and which has requests in service in 'clients'",
+        );
+    }
+    let lost: Vec<String> = snapshot
+        .clients
+        .iter()
+        .filter(|client| client.lost)
+        .map(|client| safe(&client.name))
+        .collect();
+    if !lost.is_empty() {
+        let more = match lost.len().checked_sub(MOST) {
+            Some(more @ 1..) => format!(" and {more} more"),
+            _ => String::new(),
+        };
+        let named: Vec<&str> = lost.iter().take(MOST).map(String::as_str).collect();
+        warn(
+            format!(
+                "lost: {}{more}: nothing ended before a deadline",
+                named.join(", ")
+            ),
+            "look at the devices below; the first request that ends makes it found again",
+        );
+    }
+    if let Some(passed @ 1..) = snapshot.timeouts.get("timeouts").copied() {
+        let lost = snapshot.timeouts.get("lost").copied().unwrap_or(0);
+        warn(
+            format!(
+                "{} passed, clients were lost {}",
+                count(passed, "deadline"),
+                times(lost)
+            ),
+            "if the devices are just slow, raise at_min; counters start anew with at_stats_reset",
+        );
+    }
+    if snapshot.stalls > 0 {
+        warn(
+            format!(
+                "nothing was decided for stall_ms {}",
+                times(snapshot.stalls)
+            ),
+            "a device below held all slots: see dmesg; more slots, or a service for each device",
+        );
+    }
+    if snapshot.overflow > 0 {
+        warn(
+            format!(
+                "{} found no class and share one",
+                count(snapshot.overflow, "request")
+            ),
+            "raise the module parameter classes_max, and make the service anew",
+        );
+    }
+    if snapshot.no_memory > 0 {
+        warn(
+            format!(
+                "there was no memory for new classes {}",
+                times(snapshot.no_memory)
+            ),
+            "free memory on this machine",
+        );
+    }
+    if let Some(waiting @ 1..) = snapshot.concurrency.get("overflowed").copied() {
+        warn(
+            format!("{} wait for a record", count(waiting, "request")),
+            "raise buffer_max",
+        );
+    }
+    list
+}
+
+fn times(n: u64) -> String {
+    match n {
+        1 => "once".into(),
+        n => format!("{n} times"),
+    }
+}
+
+fn count(n: u64, what: &str) -> String {
+    match n {
+        1 => format!("1 {what}"),
+        n if what.ends_with('s') => format!("{n} {what}es"),
+        n => format!("{n} {what}s"),
+    }
+}
+
+/// A name without what a terminal would take for a command, shortened.
+pub fn safe(name: &str) -> String {
+    let text = safe_text(name);
+    if text.chars().count() <= NAME_MAX {
+        return text;
+    }
+    let kept: String = text.chars().take(NAME_MAX - 2).collect();
+    format!("{kept}..")
+}
+
+/// A text without what a terminal would take for a command.
+pub fn safe_text(text: &str) -> String {
+    let show = |char: char| match char {
+        char if char.is_control() => format!("\\x{:02x}", u32::from(char)),
+        char => char.to_string(),
+    };
+    text.chars().map(show).collect()
+}
+
+/// A time, of ns, with about three digits.
+pub fn duration(ns: u64) -> String {
+    let us = ns / 1000;
+    match us {
+        0..1_000 => format!("{us} us"),
+        1_000..10_000 => format!("{}.{} ms", us / 1000, us % 1000 / 100),
+        10_000..1_000_000 => format!("{} ms", us / 1000),
+        1_000_000..60_000_000 => format!("{}.{} s", us / 1_000_000, us % 1_000_000 / 100_000),
+        60_000_000..3_600_000_000 => format!("{} min", us / 60_000_000),
+        _ => format!("{} h", us / 3_600_000_000),
+    }
+}
+
+/// A rate, of bytes/s.
+pub fn rate(bytes: u64) -> String {
+    let scales = [
+        ("GB/s", 1_000_000_000),
+        ("MB/s", 1_000_000),
+        ("kB/s", 1_000),
+    ];
+    for (name, scale) in scales {
+        if bytes >= scale {
+            let tenths = bytes / (scale / 10);
+            return match tenths % 10 {
+                0 => format!("{} {name}", tenths / 10),
+                tenth => format!("{}.{tenth} {name}", tenths / 10),
+            };
+        }
+    }
+    format!("{bytes} B/s")
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Rates: what differs between two snapshots of a service, per second.
+//!
+//! Counters begin anew when they are reset, when a policy is started, and when an entity that was forgotten comes back. A counter that
+//! has gone backwards says nothing of the time between; then no rate is given, rather than a negative or an absurd one.
+
+use std::collections::HashMap;
+
+use crate::stats::{self, Entity, Snapshot};
+
+/// What an entity did between two snapshots.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rates {
+    /// Requests served, per second.
+    pub requests: Option<f64>,
+    /// Bytes, per second, where the policy counts bytes or pages.
+    pub bytes: Option<f64>,
+    /// How often it met its limit, per second.
+    pub hits: Option<f64>,
+    /// Its part of what was served, 0 to 1: as the policy says, else of what entities of this policy and head got.
+    pub share: Option<f64>,
+}
+
+/// Who an entity is, within a service.
+type Key<'a> = (&'a str, &'a str, &'a str, Option<&'a str>);
+
+fn key(entity: &Entity) -> Key<'_> {
+    let Entity {
+        policy,
+        head,
+        name,
+        within,
+        ..
+    } = entity;
+    (policy, head, name, within.as_deref())
+}
+
+/// The rates of the entities of `now`, in their order; what cannot be known is `None`.
+pub fn rates(before: Option<&Snapshot>, now: &Snapshot) -> Vec<Rates> {
+    let elapsed = before
+        .filter(|before| before.service == now.service)
+        .and_then(|before| now.at_ns.checked_sub(before.at_ns))
+        .filter(|ns| *ns > 0)
+        .map(|ns| ns as f64 / 1e9);
+    let mut known: HashMap<Key<'_>, Option<&Entity>> = HashMap::new();
+    if let (Some(before), Some(_)) = (before, elapsed) {
+        for entity in &before.entities {
+            // Two of the same name cannot be told apart.
+            known
+                .entry(key(entity))
+                .and_modify(|there| *there = None)
+                .or_insert(Some(entity));
+        }
+    }
+    let mut all: Vec<Rates> = now
+        .entities
+        .iter()
+        .map(|entity| {
+            let before = known.get(&key(entity)).copied().flatten();
+            match (before, elapsed) {
+                (Some(before), Some(elapsed)) => between(before, entity, elapsed),
+                _ => Rates::default(),
+            }
+        })
+        .collect();
+    shares(now, &mut all);
+    all
+}
+
+/// Rates of one entity; none if a counter has gone backwards.
+fn between(before: &Entity, now: &Entity, elapsed: f64) -> Rates {
+    let difference = |counter: fn(&Entity) -> u64| counter(now).checked_sub(counter(before));
+    let (Some(requests), Some(cost), Some(hits), Some(_)) = (
+        difference(|e| e.dispatched),
+        difference(|e| e.cost),
+        difference(|e| e.limit_hits),
+        difference(|e| e.throttled_ns),
+    ) else {
+        return Rates::default();
+    };
+    let bytes = match now.unit == before.unit {
+        true => stats::in_bytes(&now.unit, cost),
+        false => None,
+    };
+    Rates {
+        requests: Some(requests as f64 / elapsed),
+        bytes: bytes.map(|bytes| bytes as f64 / elapsed),
+        hits: Some(hits as f64 / elapsed),
+        share: None,
+    }
+}
+
+/// Fills in the shares.
+fn shares(now: &Snapshot, all: &mut [Rates]) {
+    /// What the entities of a policy and head got together; the bytes, if they are known of all that did something.
+    struct Sum {
+        requests: f64,
+        bytes: Option<f64>,
+    }
+    let mut sums: HashMap<(&str, &str), Sum> = HashMap::new();
+    for (entity, rates) in now.entities.iter().zip(&*all) {
+        let Some(requests) = rates.requests else {
+            continue;
+        };
+        let sum = sums.entry((&entity.policy, &entity.head)).or_insert(Sum {
+            requests: 0.0,
+            bytes: Some(0.0),
+        });
+        sum.requests += requests;
+        if requests > 0.0 {
+            sum.bytes = sum.bytes.zip(rates.bytes).map(|(all, one)| all + one);
+        }
+    }
+    for (entity, rates) in now.entities.iter().zip(all) {
+        let own = || {
+            let sum = sums.get(&(entity.policy.as_str(), entity.head.as_str()))?;
+            match (sum.bytes, rates.bytes) {
+                (Some(all), bytes) if all > 0.0 => Some(bytes.unwrap_or(0.0) / all),
+                _ if sum.requests > 0.0 => Some(rates.requests? / sum.requests),
+                _ => None,
+            }
+        };
+        rates.share = entity.share_1s.or_else(own);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::top::samples;
+
+    #[test]
+    fn differences_per_second() {
+        let all = rates(Some(&samples::fairshare(3)), &samples::fairshare(5));
+        assert_eq!(all[0].requests, Some(400.0));
+        assert_eq!(all[0].bytes, Some(400.0 * 65536.0));
+        assert_eq!(all[0].hits, Some(0.0));
+        assert_eq!(all[0].share, Some(0.504));
+        assert_eq!(all[2].requests, Some(200.0));
+
+        let all = rates(Some(&samples::tbf(0)), &samples::tbf(2));
+        assert_eq!(all[1].hits, Some(150.0));
+        assert_eq!(all[1].bytes, Some(9_999_360.0));
+        // One of them counts requests, so the shares are of requests.
+        assert_eq!(all[0].bytes, None);
+        assert_eq!(all[0].share, Some(0.5));
+    }
+
+    #[test]
+    fn shares_are_of_bytes_where_all_count_them() {
+        let with = |n: u64| {
+            let mut snapshot = samples::tbf(n);
+            snapshot.entities[0].unit = "bytes".into();
+            snapshot.entities[0].cost = 3 * 9_999_360 * n;
+            snapshot
+        };
+        let all = rates(Some(&with(0)), &with(1));
+        assert_eq!(
+            all.iter().map(|r| r.share).collect::<Vec<_>>(),
+            [Some(0.75), Some(0.25)]
+        );
+        // Nothing was served.
+        let mut later = with(1);
+        later.at_ns += 1;
+        assert_eq!(rates(Some(&with(1)), &later)[0].share, None);
+    }
+
+    #[test]
+    fn what_cannot_be_known_is_not_given() {
+        let (before, now) = (samples::tbf(3), samples::tbf(5));
+        let nothing = vec![Rates::default(); 2];
+        assert_eq!(rates(None, &now), nothing);
+        // Time that stood still or ran backwards.
+        assert_eq!(rates(Some(&now), &now), nothing);
+        assert_eq!(rates(Some(&now), &before), nothing);
+        // Another service.
+        let other = Snapshot {
+            service: "other".into(),
+            ..before.clone()
+        };
+        assert_eq!(rates(Some(&other), &now), nothing);
+        // One that was not there, and two that cannot be told apart.
+        let mut fewer = before.clone();
+        fewer.entities.remove(0);
+        let all = rates(Some(&fewer), &now);
+        assert_eq!(all[0].requests, None);
+        assert_eq!(all[1].requests, Some(650.0));
+        let mut twice = before.clone();
+        twice.entities[0] = twice.entities[1].clone();
+        assert_eq!(rates(Some(&twice), &now), nothing);
+    }
+
+    #[test]
+    fn a_reset_gives_no_rates() {
+        let mut before = samples::tbf(5);
+        before.at_ns -= 3_000_000_000;
+        for reset in [
+            |e: &mut Entity| e.dispatched = 0,
+            |e: &mut Entity| e.cost = 0,
+            |e: &mut Entity| e.limit_hits = 0,
+            |e: &mut Entity| e.throttled_ns = 0,
+        ] {
+            let mut now = samples::tbf(4);
+            now.entities[1] = before.entities[1].clone();
+            reset(&mut now.entities[1]);
+            assert_eq!(rates(Some(&before), &now)[1], Rates::default());
+        }
+        // Another unit: only the bytes are not known.
+        let mut now = samples::tbf(6);
+        now.entities[1].unit = "requests".into();
+        let all = rates(Some(&before), &now);
+        assert_eq!((all[1].bytes, all[1].requests.is_some()), (None, true));
+    }
+
+    #[test]
+    fn the_greatest_numbers_do_no_harm() {
+        let mut before = samples::tbf(0);
+        let mut now = samples::tbf(1);
+        for (entity, to) in [
+            (&mut before.entities[1], 0),
+            (&mut now.entities[1], u64::MAX),
+        ] {
+            entity.dispatched = to;
+            entity.cost = to;
+            entity.unit = "pages".into();
+            entity.limit_hits = to;
+            entity.throttled_ns = to;
+        }
+        for rates in rates(Some(&before), &now) {
+            let all = [rates.requests, rates.bytes, rates.hits, rates.share];
+            assert!(all.iter().flatten().all(|v| v.is_finite() && *v >= 0.0));
+        }
+    }
+}

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Rows and columns.
+
+use std::cmp::Ordering;
+
+use clap::ValueEnum;
+use nrs_sched::rules::Rate;
+
+use super::numbers::{self, UNKNOWN};
+use super::rates::Rates;
+use crate::stats::{self, Entity};
+
+/// What is shown of an entity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Column {
+    /// Its name.
+    Name,
+    /// The policy, and the rule or group that it is in.
+    Policy,
+    /// What part it is to have.
+    Wanted,
+    /// What part it had.
+    Got,
+    /// Requests per second.
+    Requests,
+    /// Bytes per second.
+    Bytes,
+    /// Requests that wait.
+    Queued,
+    /// How long half of its requests waited, at most.
+    P50,
+    /// How long 99 of 100 requests waited, at most.
+    P99,
+    /// What it is limited to.
+    Limit,
+    /// How often it met its limit, per second.
+    Hits,
+}
+
+impl Column {
+    /// All, from left to right.
+    pub const ALL: [Column; 11] = [
+        Column::Name,
+        Column::Policy,
+        Column::Wanted,
+        Column::Got,
+        Column::Requests,
+        Column::Bytes,
+        Column::Queued,
+        Column::P50,
+        Column::P99,
+        Column::Limit,
+        Column::Hits,
+    ];
+
+    /// Those that a narrow screen does without, the first one first.
+    pub const SPARE: [Column; 9] = [
+        Column::P50,
+        Column::Wanted,
+        Column::Policy,
+        Column::Hits,
+        Column::Limit,
+        Column::P99,
+        Column::Requests,
+        Column::Bytes,
+        Column::Queued,
+    ];
+
+    /// What stands above it.
+    pub const fn heading(self) -> &'static str {
+        match self {
+            Column::Name => "NAME",
+            Column::Policy => "POLICY",
+            Column::Wanted => "WANT",
+            Column::Got => "GOT",
+            Column::Requests => "REQ/S",
+            Column::Bytes => "B/S",
+            Column::Queued => "QUEUE",
+            Column::P50 => "P50",
+            Column::P99 => "P99",
+            Column::Limit => "LIMIT",
+            Column::Hits => "HIT/S",
+        }
+    }
+
+    /// What it is, for the help.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Column::Name => "whom the policy tells apart",
+            Column::Policy => "policy, and rule or group",
+            Column::Wanted => "share that it is to have",
+            Column::Got => "share that it had",
+            Column::Requests => "requests served per second",
+            Column::Bytes => "bytes served per second",
+            Column::Queued => "requests that wait now",
+            Column::P50 => "half waited at most so long",
+            Column::P99 => "99 % waited at most so long",
+            Column::Limit => "its limit",
+            Column::Hits => "limit met, times per second",
+        }
+    }
+
+    /// How wide it is; of names and policies, at least.
+    pub const fn width(self, precise: bool) -> usize {
+        match self {
+            Column::Name => 12,
+            Column::Policy => 9,
+            Column::Wanted | Column::Got if precise => 6,
+            Column::Wanted | Column::Got => 4,
+            Column::Limit => 8,
+            _ => 5,
+        }
+    }
+
+    /// Whether it is text, which begins on the left and is sorted from A to Z.
+    pub const fn is_text(self) -> bool {
+        matches!(self, Column::Name | Column::Policy)
+    }
+
+    /// Its name on the command line.
+    pub fn key(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
+
+    /// The next one, or the one before; the first follows the last.
+    pub fn beside(self, forwards: bool) -> Self {
+        let at = Self::ALL.iter().position(|c| *c == self).unwrap_or(0);
+        let step = if forwards { 1 } else { Self::ALL.len() - 1 };
+        Self::ALL[(at + step) % Self::ALL.len()]
+    }
+}
+
+/// An entity with its rates.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    /// The entity.
+    pub entity: &'a Entity,
+    /// Its rates.
+    pub rates: &'a Rates,
+}
+
+impl Row<'_> {
+    /// The policy, and the rule or group, as `tbf:greedy`; with `hp` in front for the high-priority head.
+    pub fn policy(&self) -> String {
+        let head = if self.is_high() { "hp " } else { "" };
+        match &self.entity.within {
+            Some(within) => format!("{head}{}:{within}", self.entity.policy),
+            None => format!("{head}{}", self.entity.policy),
+        }
+    }
+
+    /// How long [`Row::policy`] is, bytes.
+    pub fn policy_len(&self) -> usize {
+        let head = if self.is_high() { 3 } else { 0 };
+        let within = self.entity.within.as_ref().map_or(0, |name| name.len() + 1);
+        head + self.entity.policy.len() + within
+    }
+
+    fn is_high(&self) -> bool {
+        self.entity.head == stats::HIGH
+    }
+
+    /// A percentile of waits, us.
+    fn wait(&self, name: &str) -> Option<u64> {
+        self.entity.wait_us.get(name).copied()
+    }
+
+    /// Its limit as the rule says; what qbm allocates in short.
+    fn limit(&self) -> Option<String> {
+        let limit = self.entity.limit.as_deref()?;
+        match limit.parse::<u64>() {
+            Ok(number) if self.entity.policy == "qbm" => {
+                Some(format!("{}B/s", numbers::bytes(number as f64)))
+            }
+            _ => Some(numbers::printable(limit)),
+        }
+    }
+
+    /// Whether it wants more than it gets: requests wait, and the share is below nine tenths of what it is to have.
+    pub fn is_short(&self) -> bool {
+        let part = self.entity.share_wanted.zip(self.rates.share);
+        self.entity.queued > 0 && part.is_some_and(|(wanted, got)| got < wanted * 0.9)
+    }
+
+    /// Whether it meets its limit.
+    pub fn is_limited(&self) -> bool {
+        self.rates.hits.is_some_and(|hits| hits > 0.0)
+    }
+
+    /// Whether its name or policy has the text, which is in small letters.
+    pub fn has(&self, text: &str) -> bool {
+        let has = |name: &str| name.to_lowercase().contains(text);
+        has(&self.entity.name) || has(&self.policy())
+    }
+
+    /// What stands in a column.
+    pub fn cell(&self, column: Column, precise: bool) -> String {
+        let known = |text: Option<String>| text.unwrap_or_else(|| UNKNOWN.into());
+        let percent = |part: Option<f64>| known(part.map(|p| numbers::percent(p, precise)));
+        match column {
+            Column::Name => numbers::printable(&self.entity.name),
+            Column::Policy => numbers::printable(&self.policy()),
+            Column::Wanted => percent(self.entity.share_wanted),
+            Column::Got => percent(self.rates.share),
+            Column::Requests => known(self.rates.requests.map(numbers::count)),
+            Column::Bytes => known(self.rates.bytes.map(numbers::bytes)),
+            Column::Queued => numbers::count(self.entity.queued as f64),
+            Column::P50 => known(self.wait("p50").map(numbers::time)),
+            Column::P99 => known(self.wait("p99").map(numbers::time)),
+            Column::Limit => known(self.limit()),
+            Column::Hits => known(self.rates.hits.map(numbers::count)),
+        }
+    }
+
+    /// The number in a column; `None` if it is not known, and for text.
+    fn number(&self, column: Column) -> Option<f64> {
+        match column {
+            Column::Name | Column::Policy => None,
+            Column::Wanted => self.entity.share_wanted,
+            Column::Got => self.rates.share,
+            Column::Requests => self.rates.requests,
+            Column::Bytes => self.rates.bytes,
+            Column::Queued => Some(self.entity.queued as f64),
+            Column::P50 => self.wait("p50").map(|us| us as f64),
+            Column::P99 => self.wait("p99").map(|us| us as f64),
+            Column::Limit => self.entity.limit.as_deref().and_then(limit),
+            Column::Hits => self.rates.hits,
+        }
+    }
+
+    /// Which of two comes first: names and policies from A to Z, numbers from the greatest, what is not known last; equals by name.
+    ///
+    /// `reverse` turns that round, but what is not known stays last.
+    pub fn order(&self, other: &Row<'_>, column: Column, reverse: bool) -> Ordering {
+        let turned = |order: Ordering| if reverse { order.reverse() } else { order };
+        let first = match column {
+            Column::Name => turned(self.entity.name.cmp(&other.entity.name)),
+            Column::Policy => turned(self.policy().cmp(&other.policy())),
+            _ => match (self.number(column), other.number(column)) {
+                (Some(mine), Some(its)) => turned(its.total_cmp(&mine)),
+                (mine, its) => its.is_some().cmp(&mine.is_some()),
+            },
+        };
+        let names = || self.entity.name.cmp(&other.entity.name);
+        first
+            .then_with(names)
+            .then_with(|| self.policy().cmp(&other.policy()))
+    }
+}
+
+/// A limit as a number, whatever it counts.
+fn limit(text: &str) -> Option<f64> {
+    let number = match Rate::parse(text) {
+        Some(rate) => rate.per_second(),
+        None => text.parse().ok()?,
+    };
+    Some(number as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::top::{rates::rates, samples};
+
+    #[test]
+    fn cells() {
+        let now = samples::tbf(2);
+        let all = rates(Some(&samples::tbf(1)), &now);
+        let row = |n: usize| Row {
+            entity: &now.entities[n],
+            rates: &all[n],
+        };
+        let cells = |n: usize, precise| Column::ALL.map(|c| row(n).cell(c, precise)).join(" ");
+        assert_eq!(
+            cells(0, false),
+            "uid:1001 tbf:default - 50% 650 - 0 - - 10000 0"
+        );
+        assert_eq!(
+            cells(1, true),
+            "uid:1002 tbf:greedy - 50.0% 650 10.0M 75 - - 10MB/s 150"
+        );
+        assert!(row(1).is_limited() && !row(0).is_limited());
+        assert!(row(1).has("greedy") && row(1).has("1002") && !row(0).has("greedy"));
+    }
+
+    #[test]
+    fn limits_are_shown_in_short() {
+        let mut entity = samples::tbf(0).entities[1].clone();
+        for (policy, limit, want) in [
+            ("tbf", "200", "200"),
+            ("tbf", "123456789B/s", "123456789B/s"),
+            ("qbm", "42845000", "42.8MB/s"),
+            ("qbm", "32768", "32.8kB/s"),
+            ("qbm", "unregulated", "unregulated"),
+        ] {
+            (entity.policy, entity.limit) = (policy.into(), Some(limit.into()));
+            entity.head = if policy == "qbm" { "high" } else { "regular" }.into();
+            let row = Row {
+                entity: &entity,
+                rates: &Rates::default(),
+            };
+            assert_eq!(row.cell(Column::Limit, false), want);
+            assert_eq!(row.policy().len(), row.policy_len());
+        }
+    }
+
+    #[test]
+    fn whoever_waits_and_has_too_little_is_short() {
+        let mut entity = samples::fairshare(0).entities[0].clone();
+        let short = |entity: &Entity, share| {
+            let rates = Rates {
+                share: Some(share),
+                ..Rates::default()
+            };
+            let row = Row {
+                entity,
+                rates: &rates,
+            };
+            row.is_short()
+        };
+        assert!(short(&entity, 0.4) && !short(&entity, 0.46));
+        entity.queued = 0;
+        assert!(!short(&entity, 0.4));
+    }
+
+    #[test]
+    fn limits_are_numbers() {
+        for (text, want) in [
+            ("10MB/s", Some(1e7)),
+            ("1MiB", Some(1_048_576.0)),
+            ("500iops", Some(500.0)),
+            ("42845000", Some(42_845_000.0)),
+            ("unregulated", None),
+        ] {
+            assert_eq!(limit(text), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn columns_follow_each_other() {
+        let mut column = Column::Name;
+        for _ in Column::ALL {
+            assert_eq!(column.beside(true).beside(false), column);
+            column = column.beside(true);
+        }
+        assert_eq!(column, Column::Name);
+        for column in Column::ALL {
+            assert_eq!(Column::from_str(&column.key(), false), Ok(column));
+        }
+    }
+}

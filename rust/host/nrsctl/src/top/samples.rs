@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Made-up snapshots for tests: what a service would show at second `n`.
+
+use std::collections::BTreeMap;
+
+use crate::stats::{Entity, Head, Policy, Snapshot};
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Percentiles of waits, us.
+fn waits(p50: u64, p99: u64) -> BTreeMap<String, u64> {
+    let values = [("p50", p50), ("p90", p99), ("p99", p99), ("max", p99 * 2)];
+    values.map(|(name, value)| (name.to_string(), value)).into()
+}
+
+fn policy(name: &str, argument: Option<&str>, queued: u64) -> Policy {
+    Policy {
+        name: name.into(),
+        argument: argument.map(Into::into),
+        state: "started".into(),
+        fallback: name == "fifo",
+        queued,
+        active: 0,
+    }
+}
+
+fn service(n: u64, name: &str, argument: &str, queued: u64) -> Snapshot {
+    let head = |name: &str, policies| Head {
+        name: name.into(),
+        policies,
+    };
+    Snapshot {
+        service: "ost_io".into(),
+        at_ns: 5 * SECOND + n * SECOND,
+        slots: 8,
+        limit: 8,
+        active: 7,
+        heads: vec![
+            head(
+                "regular",
+                vec![
+                    policy("fifo", None, 0),
+                    policy(name, Some(argument), queued),
+                ],
+            ),
+            head("high", vec![policy("fifo", None, 0)]),
+        ],
+        ..Snapshot::default()
+    }
+}
+
+/// Two users, one of them with two jobs; each second they do 400, 200 and 200 requests of 64 KiB.
+pub fn fairshare(n: u64) -> Snapshot {
+    let entity = |name: &str, share: f64, requests: u64, queued: u64| Entity {
+        policy: "fairshare".into(),
+        head: "regular".into(),
+        name: name.into(),
+        weight: Some(1.0),
+        share_wanted: Some(share),
+        share_1s: Some(share + 0.004),
+        queued,
+        active: 2,
+        dispatched: 1000 + requests * n,
+        cost: (1000 + requests * n) * 16,
+        unit: "pages".into(),
+        wait_us: waits(41_000 + queued * 10, 83_886),
+        ..Entity::default()
+    };
+    let mut snapshot = service(n, "fairshare", "uid_then_jobid_fair", 374);
+    snapshot.entities = vec![
+        entity("uid:1001/jobid:small", 0.5, 400, 8),
+        entity("uid:1002/jobid:large", 0.25, 200, 300),
+        entity("uid:1002/jobid:medium", 0.25, 200, 66),
+    ];
+    snapshot
+}
+
+/// Two users, one of them limited to 10 MB/s, which it meets 150 times a second.
+pub fn tbf(n: u64) -> Snapshot {
+    let entity = |name: &str, rule: &str, limit: &str, unit: &str, cost: u64, hits: u64| Entity {
+        policy: "tbf".into(),
+        head: "regular".into(),
+        name: name.into(),
+        within: Some(rule.into()),
+        limit: Some(limit.into()),
+        queued: hits / 2,
+        dispatched: 650 * n,
+        cost: cost * n,
+        unit: unit.into(),
+        limit_hits: hits * n,
+        throttled_ns: hits * n * 1_000_000,
+        ..Entity::default()
+    };
+    let mut snapshot = service(n, "tbf", "uid", 75);
+    snapshot.entities = vec![
+        entity("uid:1001", "default", "10000", "requests", 650, 0),
+        entity("uid:1002", "greedy", "10MB/s", "bytes", 9_999_360, 150),
+    ];
+    snapshot
+}
+
+/// So many users, of whom user `i` does `i` requests of 4 KiB a second.
+pub fn many(n: u64, users: u64) -> Snapshot {
+    let mut snapshot = service(n, "fairshare", "uid_fair", users);
+    snapshot.entities = (0..users)
+        .map(|i| Entity {
+            policy: "fairshare".into(),
+            head: "regular".into(),
+            name: format!("uid:{i}"),
+            share_wanted: Some(1.0 / users as f64),
+            share_1s: Some(i as f64 / (users * users / 2) as f64),
+            queued: i % 7,
+            dispatched: i * n,
+            cost: i * n,
+            unit: "pages".into(),
+            wait_us: waits(i, i * 3),
+            ..Entity::default()
+        })
+        .collect();
+    snapshot
+}

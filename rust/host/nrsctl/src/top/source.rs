@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Where snapshots come from.
+
+use std::collections::BTreeMap;
+
+use crate::failure::{Failure, Kind, Result};
+use crate::kernel::Kernel;
+use crate::recording::Recording;
+use crate::stats::{self, Snapshot};
+
+/// Something that has services with snapshots.
+pub trait Source {
+    /// The names of the services, sorted.
+    ///
+    /// # Errors
+    ///
+    /// What the module says.
+    fn services(&mut self) -> Result<Vec<String>>;
+
+    /// The next snapshot of a service; `None` if there will not be another.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::NotFound`] without such a service; what the module says.
+    fn snapshot(&mut self, service: &str) -> Result<Option<Snapshot>>;
+
+    /// Whether time must pass between snapshots.
+    fn is_live(&self) -> bool;
+}
+
+/// The module.
+pub struct Live<'a>(pub &'a dyn Kernel);
+
+impl Source for Live<'_> {
+    fn services(&mut self) -> Result<Vec<String>> {
+        self.0.services()
+    }
+
+    fn snapshot(&mut self, service: &str) -> Result<Option<Snapshot>> {
+        stats::read(self.0, service).map(Some)
+    }
+
+    fn is_live(&self) -> bool {
+        true
+    }
+}
+
+/// A recording, from its beginning.
+pub struct Replay {
+    services: BTreeMap<String, std::vec::IntoIter<Snapshot>>,
+}
+
+impl Replay {
+    /// That of a recording.
+    pub fn new(recording: Recording) -> Self {
+        let mut services: BTreeMap<String, Vec<Snapshot>> = BTreeMap::new();
+        for snapshot in recording.snapshots {
+            let of = services.entry(snapshot.service.clone()).or_default();
+            of.push(snapshot);
+        }
+        let services = services
+            .into_iter()
+            .map(|(name, all)| (name, all.into_iter()));
+        Self {
+            services: services.collect(),
+        }
+    }
+}
+
+impl Source for Replay {
+    fn services(&mut self) -> Result<Vec<String>> {
+        Ok(self.services.keys().cloned().collect())
+    }
+
+    fn snapshot(&mut self, service: &str) -> Result<Option<Snapshot>> {
+        let all = self.services.get_mut(service).ok_or_else(|| {
+            Failure::new(
+                Kind::NotFound,
+                format!("no service '{service}' in the recording"),
+            )
+        })?;
+        Ok(all.next())
+    }
+
+    fn is_live(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::Header;
+    use crate::top::samples;
+
+    #[test]
+    fn a_recording_is_told_again() {
+        let mut other = samples::tbf(7);
+        other.service = "b".into();
+        let mut source = Replay::new(Recording {
+            header: Header::default(),
+            snapshots: vec![samples::tbf(0), other.clone(), samples::tbf(1)],
+            cut: None,
+        });
+        assert_eq!(source.services().unwrap(), ["b", "ost_io"]);
+        assert_eq!(source.snapshot("ost_io").unwrap(), Some(samples::tbf(0)));
+        assert_eq!(source.snapshot("b").unwrap(), Some(other));
+        assert_eq!(source.snapshot("ost_io").unwrap(), Some(samples::tbf(1)));
+        assert_eq!(source.snapshot("ost_io").unwrap(), None);
+        assert_eq!(source.snapshot("c").unwrap_err().kind, Kind::NotFound);
+    }
+}

@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What is shown: changed by snapshots and keys, and drawn by [`view`](super::view).
+
+use std::ops::Range;
+use std::time::Duration;
+
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::rates::{rates, Rates};
+use super::row::{Column, Row};
+use super::source::Source;
+use crate::failure::Failure;
+use crate::stats::Snapshot;
+
+/// What `+` and `-` choose from, ms.
+const INTERVALS: [u64; 9] = [100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000];
+
+/// What a key asks for beside a change of the state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Nothing.
+    Draw,
+    /// A snapshot at once.
+    Refresh,
+    /// The end.
+    Quit,
+}
+
+/// What is shown, and how.
+#[derive(Debug)]
+pub struct State {
+    services: Vec<String>,
+    service: Option<String>,
+    /// The last snapshot of the service.
+    now: Option<Snapshot>,
+    /// Of `now`'s entities.
+    rates: Vec<Rates>,
+    /// The entities that are shown, in the order of the rows.
+    order: Vec<usize>,
+    /// Why there is no table.
+    failure: Option<Failure>,
+    /// Whether there will be no other snapshot.
+    ended: bool,
+    sort: Column,
+    reverse: bool,
+    filter: String,
+    editing: bool,
+    help: bool,
+    paused: bool,
+    interval: Duration,
+    first: usize,
+    page: usize,
+    colours: bool,
+}
+
+impl State {
+    /// One of that service, or of the first one.
+    pub fn new(service: Option<String>, interval: Duration, sort: Column, filter: &str) -> Self {
+        Self {
+            services: Vec::new(),
+            service,
+            now: None,
+            rates: Vec::new(),
+            order: Vec::new(),
+            failure: None,
+            ended: false,
+            sort,
+            reverse: false,
+            filter: filter.into(),
+            editing: false,
+            help: false,
+            paused: false,
+            interval,
+            first: 0,
+            page: 1,
+            colours: false,
+        }
+    }
+
+    /// The same with colours, or without.
+    pub fn with_colours(mut self, colours: bool) -> Self {
+        self.colours = colours;
+        self
+    }
+
+    /// Takes a snapshot from the source.
+    pub fn refresh(&mut self, source: &mut dyn Source) {
+        let services = source.services().and_then(|services| {
+            self.services = services;
+            let name = self
+                .service
+                .clone()
+                .or_else(|| self.services.first().cloned());
+            let Some(name) = name else {
+                let none = Failure::new(crate::failure::Kind::NotFound, "there are no services");
+                return Err(
+                    none.hint("a service begins with its first client; see nrsctl client --help")
+                );
+            };
+            let snapshot = source.snapshot(&name);
+            self.service = Some(name);
+            snapshot
+        });
+        match services {
+            Ok(Some(snapshot)) => self.take(snapshot),
+            Ok(None) => self.ended = true,
+            Err(failure) => self.fail(failure),
+        }
+    }
+
+    /// Shows a snapshot.
+    pub fn take(&mut self, snapshot: Snapshot) {
+        self.rates = rates(self.now.as_ref(), &snapshot);
+        self.service = Some(snapshot.service.clone());
+        self.now = Some(snapshot);
+        self.failure = None;
+        self.ended = false;
+        self.arrange();
+    }
+
+    /// Shows why there is nothing to show; the last snapshot is kept to compare the next one with.
+    pub fn fail(&mut self, failure: Failure) {
+        self.failure = Some(failure);
+        self.order.clear();
+        self.first = 0;
+    }
+
+    /// Forgets that there will be no other snapshot, for a picture of the time before that was known.
+    pub fn resume(&mut self) {
+        self.ended = false;
+    }
+
+    /// Filters and sorts.
+    fn arrange(&mut self) {
+        let text = self.filter.to_lowercase();
+        let mut order = std::mem::take(&mut self.order);
+        order.clear();
+        if let (Some(now), None) = (&self.now, &self.failure) {
+            let row = |n: usize| Row {
+                entity: &now.entities[n],
+                rates: &self.rates[n],
+            };
+            order.extend((0..now.entities.len()).filter(|n| text.is_empty() || row(*n).has(&text)));
+            order.sort_by(|a, b| row(*a).order(&row(*b), self.sort, self.reverse));
+        }
+        self.order = order;
+        self.scroll(0);
+    }
+
+    /// Says how many rows can be seen.
+    pub fn set_page(&mut self, rows: usize) {
+        self.page = rows;
+        self.scroll(0);
+    }
+
+    /// Goes so many rows down; the last page is full if there are that many rows.
+    fn scroll(&mut self, rows: isize) {
+        let last = self.order.len().saturating_sub(self.page.max(1));
+        self.first = self.first.saturating_add_signed(rows).min(last);
+    }
+
+    /// Does what a key says.
+    pub fn key(&mut self, key: KeyEvent) -> Act {
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return match key.code {
+                KeyCode::Char('c') => Act::Quit,
+                _ => Act::Draw,
+            };
+        }
+        if self.editing {
+            self.edit(key.code);
+            return Act::Draw;
+        }
+        if self.help {
+            self.help = false;
+            // The key that shows the help hides it; others do what they always do.
+            if matches!(key.code, KeyCode::Char('h' | '?' | 'q') | KeyCode::Esc) {
+                return Act::Draw;
+            }
+        }
+        let page = isize::try_from(self.page.max(1)).unwrap_or(isize::MAX);
+        match key.code {
+            KeyCode::Char('q') => return Act::Quit,
+            KeyCode::Char('h' | '?') => self.help = true,
+            KeyCode::Up => self.scroll(-1),
+            KeyCode::Down => self.scroll(1),
+            KeyCode::PageUp => self.scroll(-page),
+            KeyCode::PageDown | KeyCode::Char(' ') => self.scroll(page),
+            KeyCode::Home => self.scroll(isize::MIN),
+            KeyCode::End => self.scroll(isize::MAX),
+            KeyCode::Char('s' | '>') | KeyCode::Right => self.sort_by(self.sort.beside(true)),
+            KeyCode::Char('<') | KeyCode::Left => self.sort_by(self.sort.beside(false)),
+            KeyCode::Char('r') => {
+                self.reverse = !self.reverse;
+                self.arrange();
+            }
+            KeyCode::Char('/') => self.editing = true,
+            KeyCode::Esc => {
+                self.filter.clear();
+                self.arrange();
+            }
+            KeyCode::Char('p') => {
+                self.paused = !self.paused;
+                return if self.paused { Act::Draw } else { Act::Refresh };
+            }
+            KeyCode::Char('+') => self.change_interval(true),
+            KeyCode::Char('-') => self.change_interval(false),
+            KeyCode::Tab => return self.next_service(true),
+            KeyCode::BackTab => return self.next_service(false),
+            _ => {}
+        }
+        Act::Draw
+    }
+
+    /// Does what a key says while the filter is typed.
+    fn edit(&mut self, key: KeyCode) {
+        match key {
+            KeyCode::Enter => self.editing = false,
+            KeyCode::Esc => {
+                self.editing = false;
+                self.filter.clear();
+            }
+            KeyCode::Backspace => {
+                self.filter.pop();
+            }
+            KeyCode::Char(c) if !c.is_control() => self.filter.push(c),
+            _ => {}
+        }
+        self.arrange();
+    }
+
+    fn sort_by(&mut self, column: Column) {
+        self.sort = column;
+        self.reverse = false;
+        self.arrange();
+    }
+
+    fn change_interval(&mut self, longer: bool) {
+        let now = self.interval;
+        let mut all = INTERVALS.map(Duration::from_millis).into_iter();
+        let found = match longer {
+            true => all.find(|one| *one > now),
+            false => all.rfind(|one| *one < now),
+        };
+        self.interval = found.unwrap_or(now);
+    }
+
+    /// Goes to the service after this one, or before it.
+    fn next_service(&mut self, forwards: bool) -> Act {
+        let Some(last) = self.services.len().checked_sub(1) else {
+            return Act::Refresh;
+        };
+        let at = self
+            .services
+            .iter()
+            .position(|name| Some(name) == self.service.as_ref());
+        let next = match at {
+            None => 0,
+            Some(at) if forwards => {
+                if at == last {
+                    0
+                } else {
+                    at + 1
+                }
+            }
+            Some(at) => at.checked_sub(1).unwrap_or(last),
+        };
+        let name = self.services.get(next).cloned();
+        if name != self.service {
+            self.service = name;
+            self.now = None;
+            self.failure = None;
+            self.first = 0;
+            self.arrange();
+        }
+        Act::Refresh
+    }
+
+    /// The service that is shown, and what place of how many it has.
+    pub fn service(&self) -> Option<(&str, Option<usize>, usize)> {
+        let name = self.service.as_deref()?;
+        let at = self.services.iter().position(|one| one == name);
+        Some((name, at, self.services.len()))
+    }
+
+    /// The last snapshot, if it is shown.
+    pub fn snapshot(&self) -> Option<&Snapshot> {
+        self.now.as_ref().filter(|_| self.failure.is_none())
+    }
+
+    /// How many rows there are, seen or not.
+    pub fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Which of them are seen.
+    pub fn visible(&self) -> Range<usize> {
+        self.first..self.order.len().min(self.first.saturating_add(self.page))
+    }
+
+    /// Row `n`.
+    pub fn row(&self, n: usize) -> Option<Row<'_>> {
+        let entity = *self.order.get(n)?;
+        Some(Row {
+            entity: self.now.as_ref()?.entities.get(entity)?,
+            rates: self.rates.get(entity)?,
+        })
+    }
+
+    /// Why there is no table.
+    pub fn failure(&self) -> Option<&Failure> {
+        self.failure.as_ref()
+    }
+
+    /// Whether there will be no other snapshot.
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// The column that it is sorted by, and whether the other way round.
+    pub fn sort(&self) -> (Column, bool) {
+        (self.sort, self.reverse)
+    }
+
+    /// The filter, and whether it is being typed.
+    pub fn filter(&self) -> (&str, bool) {
+        (&self.filter, self.editing)
+    }
+
+    /// Whether the help is shown.
+    pub fn shows_help(&self) -> bool {
+        self.help
+    }
+
+    /// Whether no snapshots are taken.
+    pub fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    /// How long it is between snapshots.
+    pub fn interval(&self) -> Duration {
+        self.interval
+    }
+
+    /// Whether there are colours.
+    pub fn has_colours(&self) -> bool {
+        self.colours
+    }
+}
+
+#[cfg(test)]
+mod tests;

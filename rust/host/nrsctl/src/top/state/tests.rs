@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Tests of the state: what keys and snapshots do to it.
+
+use super::*;
+use crate::failure::{Kind, Result};
+use crate::top::samples;
+
+fn state(sort: Column) -> State {
+    let mut state = State::new(None, Duration::from_secs(2), sort, "");
+    state.set_page(10);
+    state
+}
+
+/// One that shows what `sample` gives at seconds 0 and 1.
+fn showing(sample: impl Fn(u64) -> Snapshot, sort: Column) -> State {
+    let mut state = state(sort);
+    state.take(sample(0));
+    state.take(sample(1));
+    state
+}
+
+fn press(state: &mut State, keys: &str) -> Act {
+    let mut act = Act::Draw;
+    for c in keys.chars() {
+        let code = match c {
+            '\n' => KeyCode::Enter,
+            '\t' => KeyCode::Tab,
+            '\x1b' => KeyCode::Esc,
+            '\x08' => KeyCode::Backspace,
+            c => KeyCode::Char(c),
+        };
+        act = state.key(code.into());
+    }
+    act
+}
+
+fn names(state: &State) -> Vec<&str> {
+    let rows = state.visible().filter_map(|n| state.row(n));
+    rows.map(|row| row.entity.name.as_str()).collect()
+}
+
+/// Services that are there, and those of them that can be read.
+struct Some3(Vec<&'static str>, bool);
+
+impl Source for Some3 {
+    fn services(&mut self) -> Result<Vec<String>> {
+        match self.1 {
+            true => Ok(self.0.iter().map(ToString::to_string).collect()),
+            false => Err(Failure::new(
+                Kind::NotLoaded,
+                "the module nrs is not loaded",
+            )),
+        }
+    }
+
+    fn snapshot(&mut self, service: &str) -> Result<Option<Snapshot>> {
+        let gone = || Failure::new(Kind::NotFound, format!("no service '{service}'"));
+        let found = self
+            .0
+            .iter()
+            .find(|name| **name == service)
+            .ok_or_else(gone)?;
+        Ok(Some(Snapshot {
+            service: found.to_string(),
+            ..samples::tbf(1)
+        }))
+    }
+
+    fn is_live(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn every_column_sorts() {
+    let (small, large, medium) = (
+        "uid:1001/jobid:small",
+        "uid:1002/jobid:large",
+        "uid:1002/jobid:medium",
+    );
+    for (column, want) in [
+        (Column::Name, [small, large, medium]),
+        (Column::Policy, [small, large, medium]),
+        (Column::Wanted, [small, large, medium]),
+        (Column::Got, [small, large, medium]),
+        (Column::Requests, [small, large, medium]),
+        (Column::Bytes, [small, large, medium]),
+        (Column::Queued, [large, medium, small]),
+        (Column::P50, [large, medium, small]),
+        (Column::P99, [small, large, medium]),
+        (Column::Limit, [small, large, medium]),
+        (Column::Hits, [small, large, medium]),
+    ] {
+        assert_eq!(
+            names(&showing(samples::fairshare, column)),
+            want,
+            "{column:?}"
+        );
+    }
+    // The same turned round; equals stay in the order of their names.
+    for (column, want) in [
+        (Column::Name, [medium, large, small]),
+        (Column::Got, [large, medium, small]),
+        (Column::Queued, [small, medium, large]),
+        (Column::Limit, [small, large, medium]),
+    ] {
+        let mut state = showing(samples::fairshare, column);
+        press(&mut state, "r");
+        assert_eq!(names(&state), want, "{column:?}");
+    }
+    for (column, want) in [
+        (Column::Policy, ["uid:1001", "uid:1002"]),
+        (Column::Limit, ["uid:1002", "uid:1001"]),
+        (Column::Hits, ["uid:1002", "uid:1001"]),
+        // Of one of them bytes are not known.
+        (Column::Bytes, ["uid:1002", "uid:1001"]),
+    ] {
+        let mut state = showing(samples::tbf, column);
+        assert_eq!(names(&state), want, "{column:?}");
+        press(&mut state, "r");
+        let known = column != Column::Bytes;
+        let turned: Vec<&str> = if known {
+            want.into_iter().rev().collect()
+        } else {
+            want.into()
+        };
+        assert_eq!(names(&state), turned, "{column:?}");
+    }
+}
+
+#[test]
+fn keys_choose_the_column() {
+    let mut state = showing(samples::fairshare, Column::Got);
+    press(&mut state, "rs");
+    assert_eq!(state.sort(), (Column::Requests, false));
+    press(&mut state, ">>");
+    assert_eq!(state.sort().0, Column::Queued);
+    press(&mut state, "<");
+    assert_eq!(state.sort().0, Column::Bytes);
+    state.key(KeyCode::Right.into());
+    assert_eq!(state.sort().0, Column::Queued);
+    state.key(KeyCode::Left.into());
+    assert_eq!(state.sort().0, Column::Bytes);
+}
+
+#[test]
+fn the_filter_is_typed() {
+    let mut state = showing(samples::fairshare, Column::Name);
+    // While it is typed, letters are no commands.
+    assert_eq!(press(&mut state, "/Q1002"), Act::Draw);
+    assert_eq!(names(&state), [""; 0]);
+    for _ in 0..5 {
+        press(&mut state, "\x08");
+    }
+    press(&mut state, "JOBID:L\n");
+    assert_eq!(state.filter(), ("JOBID:L", false));
+    assert_eq!(names(&state), ["uid:1002/jobid:large"]);
+    // It stays for later snapshots.
+    state.take(samples::fairshare(2));
+    assert_eq!(state.len(), 1);
+    press(&mut state, "\x1b");
+    assert_eq!((state.filter(), state.len()), (("", false), 3));
+    press(&mut state, "/x\x1b");
+    assert_eq!((state.filter(), state.len()), (("", false), 3));
+    let mut state = showing(samples::tbf, Column::Name);
+    press(&mut state, "/tbf:greedy\n");
+    assert_eq!(names(&state), ["uid:1002"]);
+}
+
+#[test]
+fn rows_are_scrolled() {
+    let mut state = showing(|n| samples::many(n, 95), Column::Requests);
+    assert_eq!(state.visible(), 0..10);
+    assert_eq!(names(&state)[0], "uid:94");
+    for (key, want) in [
+        (KeyCode::Down, 1..11),
+        (KeyCode::PageDown, 11..21),
+        (KeyCode::Up, 10..20),
+        (KeyCode::PageUp, 0..10),
+        (KeyCode::PageUp, 0..10),
+        (KeyCode::End, 85..95),
+        (KeyCode::Down, 85..95),
+        (KeyCode::PageDown, 85..95),
+        (KeyCode::Home, 0..10),
+        (KeyCode::Up, 0..10),
+    ] {
+        state.key(key.into());
+        assert_eq!(state.visible(), want, "{key:?}");
+    }
+    // The terminal becomes larger, then none at all, and entities fewer.
+    state.key(KeyCode::End.into());
+    state.set_page(40);
+    assert_eq!(state.visible(), 55..95);
+    state.set_page(0);
+    assert_eq!(state.visible().len(), 0);
+    state.set_page(200);
+    assert_eq!(state.visible(), 0..95);
+    state.set_page(10);
+    state.key(KeyCode::End.into());
+    state.take(samples::many(2, 12));
+    assert_eq!(state.visible(), 2..12);
+    state.take(samples::many(3, 0));
+    assert_eq!(state.visible(), 0..0);
+}
+
+#[test]
+fn services_are_gone_through() {
+    let mut source = Some3(vec!["a", "b", "c"], true);
+    let mut state = state(Column::Got);
+    state.refresh(&mut source);
+    assert_eq!(state.service(), Some(("a", Some(0), 3)));
+    for want in ["b", "c", "a"] {
+        assert_eq!(press(&mut state, "\t"), Act::Refresh);
+        // What was of another service is not shown.
+        assert!(state.snapshot().is_none());
+        state.refresh(&mut source);
+        assert_eq!(state.service().unwrap().0, want);
+        assert_eq!(state.row(0).unwrap().rates.requests, None);
+    }
+    state.key(KeyCode::BackTab.into());
+    state.refresh(&mut source);
+    assert_eq!(state.service(), Some(("c", Some(2), 3)));
+    // The one that is shown goes away, and another comes.
+    source.0 = vec!["a", "d"];
+    state.refresh(&mut source);
+    assert_eq!(state.failure().unwrap().message, "no service 'c'");
+    assert_eq!((state.service(), state.len()), (Some(("c", None, 2)), 0));
+    press(&mut state, "\t");
+    state.refresh(&mut source);
+    assert_eq!((state.service(), state.len()), (Some(("a", Some(0), 2)), 2));
+}
+
+#[test]
+fn a_module_that_is_gone_may_come_back() {
+    let mut source = Some3(vec!["a"], true);
+    let mut state = state(Column::Got);
+    state.refresh(&mut source);
+    source.1 = false;
+    state.refresh(&mut source);
+    assert_eq!(state.failure().unwrap().kind, Kind::NotLoaded);
+    assert!(state.snapshot().is_none() && state.row(0).is_none());
+    // Keys do no harm.
+    assert_eq!(press(&mut state, "rs<>/x\n\x1b"), Act::Draw);
+    assert_eq!(press(&mut state, "\t"), Act::Refresh);
+    source.1 = true;
+    state.refresh(&mut source);
+    assert_eq!((state.failure(), state.len()), (None, 2));
+    // Without services at all.
+    source.0.clear();
+    let mut state = self::state(Column::Got);
+    state.refresh(&mut source);
+    assert_eq!(state.failure().unwrap().message, "there are no services");
+    assert_eq!(press(&mut state, "\t"), Act::Refresh);
+}
+
+#[test]
+fn the_end_of_a_recording_leaves_the_last_table() {
+    let mut source = crate::top::source::Replay::new(crate::recording::Recording {
+        header: Default::default(),
+        snapshots: vec![samples::tbf(0), samples::tbf(1)],
+        cut: None,
+    });
+    let mut state = state(Column::Got);
+    for ended in [false, false, true, true] {
+        state.refresh(&mut source);
+        assert_eq!((state.has_ended(), state.len()), (ended, 2));
+    }
+    assert_eq!(state.row(0).unwrap().rates.requests, Some(650.0));
+}
+
+#[test]
+fn other_keys() {
+    let mut state = showing(samples::tbf, Column::Got);
+    assert_eq!(press(&mut state, "p"), Act::Draw);
+    assert!(state.is_paused());
+    assert_eq!(press(&mut state, "p"), Act::Refresh);
+    press(&mut state, "h");
+    assert!(state.shows_help());
+    assert_eq!(press(&mut state, "q"), Act::Draw);
+    assert!(!state.shows_help());
+    press(&mut state, "?s");
+    assert_eq!(
+        (state.shows_help(), state.sort().0),
+        (false, Column::Requests)
+    );
+    for (keys, ms) in [
+        ("+", 5000),
+        ("--", 1000),
+        ("----------", 100),
+        ("++++++++++++", 60_000),
+    ] {
+        press(&mut state, keys);
+        assert_eq!(state.interval(), Duration::from_millis(ms));
+    }
+    assert_eq!(press(&mut state, "q"), Act::Quit);
+    let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+    press(&mut state, "/");
+    assert_eq!(state.key(interrupt), Act::Quit);
+}

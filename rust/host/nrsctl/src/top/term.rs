@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The terminal: keys from it, cells to it, and its own looks again at the end, whatever ends it.
+
+use std::io::{self, IsTerminal as _};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use ratatui::DefaultTerminal;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::source::Source;
+use super::state::{Act, State};
+use super::view;
+use crate::failure::{Failure, Kind, Result};
+
+/// How long a signal may remain unseen.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// When the second snapshot is taken, at most: the first one has no rates.
+const FIRST: Duration = Duration::from_millis(500);
+
+/// Whether there is a terminal that can be drawn on.
+pub fn is_there() -> bool {
+    let dumb = std::env::var("TERM").is_ok_and(|name| name.is_empty() || name == "dumb");
+    io::stdin().is_terminal() && io::stdout().is_terminal() && !dumb
+}
+
+/// Whether colours are wanted: not if `NO_COLOR` says anything.
+pub fn wants_colours() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Gives the terminal back as it goes out of scope; a panic does so before it is reported.
+struct Restored;
+
+impl Drop for Restored {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}
+
+/// Shows a state until a key or a signal ends it.
+///
+/// # Errors
+///
+/// [`Kind::Other`] if the terminal fails.
+pub fn run(state: &mut State, source: &mut dyn Source) -> Result {
+    let ended = Arc::new(AtomicBool::new(false));
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, ended.clone())?;
+    }
+    let mut terminal = ratatui::try_init().map_err(failed)?;
+    let restored = Restored;
+    let result = show(state, source, &mut terminal, &ended);
+    drop(restored);
+    result.map_err(failed)
+}
+
+fn failed(error: io::Error) -> Failure {
+    Failure::new(Kind::Other, format!("the terminal: {error}"))
+        .hint("without one: nrsctl top --batch 1")
+}
+
+fn show(
+    state: &mut State,
+    source: &mut dyn Source,
+    terminal: &mut DefaultTerminal,
+    ended: &AtomicBool,
+) -> io::Result<()> {
+    state.refresh(source);
+    let mut last = Instant::now();
+    let mut first = true;
+    while !ended.load(Ordering::Relaxed) {
+        terminal.draw(|frame| {
+            state.set_page(view::rows(frame.area().height));
+            view::draw(state, frame.buffer_mut());
+        })?;
+        let interval = if first {
+            state.interval().min(FIRST)
+        } else {
+            state.interval()
+        };
+        let left = interval.saturating_sub(last.elapsed());
+        let due = left.is_zero() && !state.is_paused();
+        let act = if due {
+            Act::Refresh
+        } else {
+            // A terminal that was resized is drawn anew, too.
+            match event::poll(if state.is_paused() {
+                LOOK
+            } else {
+                left.min(LOOK)
+            })? {
+                true => match event::read()? {
+                    Event::Key(key) if key.kind != KeyEventKind::Release => state.key(key),
+                    _ => Act::Draw,
+                },
+                false => Act::Draw,
+            }
+        };
+        match act {
+            Act::Quit => break,
+            Act::Draw => {}
+            Act::Refresh => {
+                state.refresh(source);
+                last = Instant::now();
+                first = false;
+            }
+        }
+    }
+    Ok(())
+}

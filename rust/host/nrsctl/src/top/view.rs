@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A state on the cells of a terminal.
+//!
+//! Three lines about the service, the headings, a row for each entity, one line of what keys did. A terminal of few lines has fewer
+//! of the first; a narrow one has fewer columns. Colours only repeat what is written.
+
+mod help;
+mod layout;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
+
+use super::numbers;
+use super::row::Column;
+use super::state::State;
+use crate::stats::{Head, Snapshot};
+
+pub use layout::{columns, Place};
+
+/// Lines above the headings.
+const fn above(height: u16) -> u16 {
+    match height {
+        0..=3 => 0,
+        4..=9 => 1,
+        _ => 3,
+    }
+}
+
+/// Lines below the rows.
+const fn below(height: u16) -> u16 {
+    (height >= 3) as u16
+}
+
+/// How many rows a terminal of that height shows.
+pub fn rows(height: u16) -> usize {
+    let others = above(height) + below(height) + (height >= 2) as u16;
+    height.saturating_sub(others).into()
+}
+
+/// Draws it, and returns how many rows were formatted.
+pub fn draw(state: &State, buffer: &mut Buffer) -> usize {
+    let all = buffer.area;
+    let mut page = Page {
+        buffer,
+        at: all,
+        colours: state.has_colours(),
+    };
+    let above = above(all.height);
+    if above > 0 {
+        page.title(state);
+    }
+    if above > 1 {
+        let (policies, use_) = match state.snapshot() {
+            Some(snapshot) => (policies(&snapshot.heads), usage(snapshot)),
+            None => Default::default(),
+        };
+        let unhealthy = state.snapshot().is_some_and(|s| s.unhealthy.is_some());
+        page.line(&policies, Style::new());
+        page.line(
+            &use_,
+            if unhealthy {
+                page.alarm()
+            } else {
+                Style::new()
+            },
+        );
+    }
+    let bottom = all.bottom() - below(all.height);
+    let formatted = if state.shows_help() {
+        page.help(bottom);
+        0
+    } else if let Some(failure) = state.failure() {
+        page.line("", Style::new());
+        let style = page.alarm().add_modifier(Modifier::BOLD);
+        page.wrapped(&failure.message, style, bottom);
+        if let Some(hint) = &failure.hint {
+            page.wrapped(hint, Style::new(), bottom);
+        }
+        0
+    } else {
+        page.table(state, bottom)
+    };
+    if below(all.height) > 0 {
+        page.at.y = bottom;
+        page.footer(state);
+    }
+    formatted
+}
+
+/// Where the next line goes.
+struct Page<'a> {
+    buffer: &'a mut Buffer,
+    at: Rect,
+    colours: bool,
+}
+
+impl Page<'_> {
+    fn colour(&self, colour: Color) -> Style {
+        match self.colours {
+            true => Style::new().fg(colour),
+            false => Style::new(),
+        }
+    }
+
+    fn alarm(&self) -> Style {
+        self.colour(Color::Red)
+    }
+
+    /// Writes text at a column of this line, in so many cells.
+    fn put(&mut self, x: u16, text: &str, cells: u16, style: Style) {
+        if self.at.y < self.buffer.area.bottom() && x < self.at.width {
+            let cells = cells.min(self.at.width - x);
+            self.buffer
+                .set_stringn(self.at.x + x, self.at.y, text, cells.into(), style);
+        }
+    }
+
+    /// A line of its own.
+    fn line(&mut self, text: &str, style: Style) {
+        let text = numbers::start(text, self.at.width.into());
+        self.put(0, &text, self.at.width, style);
+        self.at.y += 1;
+    }
+
+    /// As many lines as the text needs, above line `bottom`.
+    fn wrapped(&mut self, text: &str, style: Style, bottom: u16) {
+        let mut line = String::new();
+        for word in text.split_whitespace() {
+            if !line.is_empty() && line.len() + 1 + word.len() > self.at.width.into() {
+                if self.at.y < bottom {
+                    self.line(&line, style);
+                }
+                line.clear();
+            }
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+        if self.at.y < bottom {
+            self.line(&line, style);
+        }
+    }
+
+    /// Which service, how often.
+    fn title(&mut self, state: &State) {
+        let mut left = String::from("nrs");
+        if let Some((name, at, of)) = state.service() {
+            left += &format!(" {name}");
+            if let Some(at) = at.filter(|_| of > 1) {
+                left += &format!(" ({} of {of})", at + 1);
+            }
+        }
+        let right = if state.has_ended() {
+            "the recording ends here".into()
+        } else if state.is_paused() {
+            "paused".into()
+        } else {
+            format!("every {} s", state.interval().as_secs_f64())
+        };
+        let (width, length) = (self.at.width, right.len() as u16);
+        let room = width.saturating_sub(length + 1);
+        // A name that is cut is of less use than how often it is read.
+        if numbers::width(&left) <= room.into() {
+            self.put(width - length, &right, length, Style::new());
+        }
+        let left = numbers::start(&left, width.into());
+        self.put(0, &left, width, Style::new().add_modifier(Modifier::BOLD));
+        self.at.y += 1;
+    }
+
+    /// The headings and the rows above line `bottom`; returns how many rows.
+    fn table(&mut self, state: &State, bottom: u16) -> usize {
+        let visible = state.visible();
+        let Some(snapshot) = state.snapshot() else {
+            return 0;
+        };
+        let places = layout::places(state, snapshot, self.at.width.into());
+        if self.buffer.area.height >= 2 {
+            let bar = Style::new().add_modifier(Modifier::REVERSED);
+            self.put(0, &" ".repeat(self.at.width.into()), self.at.width, bar);
+            for place in &places {
+                let chosen = place.column == state.sort().0;
+                let mark = if chosen {
+                    Modifier::BOLD | Modifier::UNDERLINED
+                } else {
+                    Modifier::empty()
+                };
+                let heading = place.column.heading();
+                self.put(
+                    place.x(heading),
+                    heading,
+                    place.width,
+                    bar.add_modifier(mark),
+                );
+            }
+            self.at.y += 1;
+        }
+        let mut formatted = 0;
+        for n in visible {
+            let Some(row) = state.row(n).filter(|_| self.at.y < bottom) else {
+                break;
+            };
+            for place in &places {
+                let text = place.cut(row.cell(place.column, place.precise));
+                let style = match place.column {
+                    Column::Got if row.is_short() => self.alarm(),
+                    Column::Limit | Column::Hits if row.is_limited() => self.colour(Color::Yellow),
+                    Column::Name => self.colour(Color::Cyan),
+                    _ => Style::new(),
+                };
+                self.put(place.x(&text), &text, place.width, style);
+            }
+            self.at.y += 1;
+            formatted += 1;
+        }
+        if state.len() == 0 && self.at.y < bottom {
+            let nobody = match (snapshot.entities.is_empty(), state.filter().0) {
+                (false, filter) => format!("nobody has '{filter}' in the name, policy or rule"),
+                _ => "nobody: no policy that tells requests apart is started, or it saw none yet"
+                    .into(),
+            };
+            self.wrapped(&nobody, Style::new(), bottom);
+        }
+        formatted
+    }
+
+    /// What keys did, and which there are.
+    fn footer(&mut self, state: &State) {
+        let (filter, editing) = state.filter();
+        if editing {
+            let text = format!("/{}_", numbers::printable(filter));
+            let text = numbers::tail(&text, self.at.width.into());
+            self.line(&text, Style::new().add_modifier(Modifier::BOLD));
+            return;
+        }
+        let seen = state.visible();
+        let (sort, reverse) = state.sort();
+        let mut parts = vec![
+            match state.len() {
+                0 => "0 of 0".to_string(),
+                all => format!("{}-{} of {all}", seen.start + 1, seen.end),
+            },
+            format!(
+                "sort {}{}",
+                sort.key(),
+                if reverse { " reversed" } else { "" }
+            ),
+        ];
+        if !filter.is_empty() {
+            parts.push(format!("filter {}", numbers::printable(filter)));
+        }
+        parts.push("h help  q quit".into());
+        self.line(&parts.join("  "), Style::new());
+    }
+}
+
+/// What each head does; heads that do the same are named together.
+pub fn policies(heads: &[Head]) -> String {
+    let mut all: Vec<(String, String)> = Vec::new();
+    for head in heads {
+        let does = head_does(head);
+        match all.last_mut().filter(|last| last.1 == does) {
+            Some((names, _)) => *names += &format!(", {}", head.name),
+            None => all.push((head.name.clone(), does)),
+        }
+    }
+    let texts = all.iter().map(|(names, does)| format!("{names}: {does}"));
+    numbers::printable(&texts.collect::<Vec<_>>().join("  "))
+}
+
+/// The policies of a head that are not stopped; the fallback, if there is no other.
+pub fn head_does(head: &Head) -> String {
+    let chosen = head
+        .policies
+        .iter()
+        .filter(|policy| policy.state != "stopped" && !policy.fallback);
+    let texts = chosen.map(|policy| {
+        let mut text = policy.name.clone();
+        if let Some(argument) = &policy.argument {
+            text += &format!(" {argument}");
+        }
+        if policy.state != "started" {
+            text += &format!(" ({})", policy.state);
+        }
+        text
+    });
+    let texts: Vec<String> = texts.collect();
+    let fallback = head.policies.iter().find(|policy| policy.fallback);
+    match texts.is_empty() {
+        true => fallback.map_or("none".into(), |policy| policy.name.clone()),
+        false => texts.join(", "),
+    }
+}
+
+/// Slots, the queue, health.
+pub fn usage(snapshot: &Snapshot) -> String {
+    let policies = snapshot.heads.iter().flat_map(|head| &head.policies);
+    let queued = policies
+        .map(|policy| policy.queued)
+        .fold(0, u64::saturating_add);
+    let mut text = format!("slots {} of {} used", snapshot.active, snapshot.limit);
+    if snapshot.slots != snapshot.limit {
+        text += &format!(" (set to {})", snapshot.slots);
+    }
+    text += &format!("  queued {queued}  ");
+    text += &match &snapshot.unhealthy {
+        None => "healthy".into(),
+        Some(why) => format!("NOT HEALTHY: {}", numbers::printable(why)),
+    };
+    text
+}
+
+#[cfg(test)]
+mod tests;

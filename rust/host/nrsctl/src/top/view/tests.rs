@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Screens, letter by letter.
+
+use std::time::Duration;
+
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::KeyCode;
+use ratatui::Terminal;
+
+use super::*;
+use crate::failure::{Failure, Kind};
+use crate::top::samples;
+
+fn showing(sample: impl Fn(u64) -> Snapshot, sort: Column) -> State {
+    let mut state = State::new(None, Duration::from_secs(2), sort, "");
+    state.take(sample(0));
+    state.take(sample(1));
+    state
+}
+
+fn terminal(state: &mut State, width: u16, height: u16) -> (Terminal<TestBackend>, usize) {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    let mut formatted = 0;
+    let draw = |frame: &mut ratatui::Frame<'_>| {
+        state.set_page(rows(frame.area().height));
+        formatted = draw(state, frame.buffer_mut());
+    };
+    terminal.draw(draw).unwrap();
+    (terminal, formatted)
+}
+
+/// The lines of the screen without the blanks at their ends.
+fn screen(state: &mut State, width: u16, height: u16) -> String {
+    let (terminal, _) = terminal(state, width, height);
+    let buffer = terminal.backend().buffer();
+    let mut text = String::new();
+    for y in 0..height {
+        let line: String = (0..width).map(|x| buffer[(x, y)].symbol()).collect();
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+fn lines(text: &str) -> Vec<&str> {
+    text.lines().collect()
+}
+
+#[test]
+fn shares_on_80_by_24() {
+    let mut state = showing(samples::fairshare, Column::Got);
+    let screen = screen(&mut state, 80, 24);
+    let mut want = vec![
+        "nrs ost_io                                                             every 2 s",
+        "regular: fairshare uid_then_jobid_fair  high: fifo",
+        "slots 7 of 8 used  queued 374  healthy",
+        "NAME                  POLICY      WANT    GOT REQ/S   B/S QUEUE   P50   P99",
+        "uid:1001/jobid:small  fairshare  50.0%  50.4%   400 26.2M     8  41ms  84ms",
+        "uid:1002/jobid:large  fairshare  25.0%  25.4%   200 13.1M   300  44ms  84ms",
+        "uid:1002/jobid:medium fairshare  25.0%  25.4%   200 13.1M    66  42ms  84ms",
+    ];
+    want.extend([""; 16]);
+    want.push("1-3 of 3  sort got  h help  q quit");
+    assert_eq!(lines(&screen), want);
+}
+
+#[test]
+fn limits_on_80_by_24() {
+    let mut state = showing(samples::tbf, Column::Hits);
+    let screen = screen(&mut state, 80, 24);
+    let mut want = vec![
+        "nrs ost_io                                                             every 2 s",
+        "regular: tbf uid  high: fifo",
+        "slots 7 of 8 used  queued 75  healthy",
+        "NAME         POLICY         GOT REQ/S   B/S QUEUE    LIMIT HIT/S",
+        "uid:1002     tbf:greedy   50.0%   650 10.0M    75   10MB/s   150",
+        "uid:1001     tbf:default  50.0%   650     -     0    10000     0",
+    ];
+    want.extend([""; 17]);
+    want.push("1-2 of 2  sort hits  h help  q quit");
+    assert_eq!(lines(&screen), want);
+}
+
+#[test]
+fn all_columns_fit_80_cells() {
+    let both = |n| {
+        let mut snapshot = samples::fairshare(n);
+        snapshot.entities.extend(samples::tbf(n).entities);
+        snapshot.slots = 16;
+        snapshot.unhealthy = Some("no decision for 5 s\x1b[2J".into());
+        snapshot
+    };
+    let mut state = showing(both, Column::Got);
+    state.key(KeyCode::Char('r').into());
+    let screen = screen(&mut state, 80, 12);
+    let want = [
+        "nrs ost_io                                                             every 2 s",
+        "regular: fairshare uid_then_jobid_fair  high: fifo",
+        "slots 7 of 8 used (set to 16)  queued 374  NOT HEALTHY: no decision for 5 s\\u{1~",
+        "NAME            POLICY    WANT  GOT REQ/S   B/S QUEUE   P50   P99    LIMIT HIT/S",
+        "~02/jobid:large fairshare  25%  25%   200 13.1M   300  44ms  84ms        -     0",
+        "~2/jobid:medium fairshare  25%  25%   200 13.1M    66  42ms  84ms        -     0",
+        "uid:1001        tbf:defa~    -  50%   650     -     0     -     -    10000     0",
+        "uid:1002        tbf:gree~    -  50%   650 10.0M    75     -     -   10MB/s   150",
+        "~01/jobid:small fairshare  50%  50%   400 26.2M     8  41ms  84ms        -     0",
+        "",
+        "",
+        "1-5 of 5  sort got reversed  h help  q quit",
+    ];
+    assert_eq!(lines(&screen), want);
+}
+
+#[test]
+fn small_terminals() {
+    let mut state = showing(samples::tbf, Column::Hits);
+    for (width, height, want) in [
+        (
+            40,
+            7,
+            &[
+                "nrs ost_io                     every 2 s",
+                "NAME            GOT   B/S QUEUE HIT/S",
+                "uid:1002      50.0% 10.0M    75   150",
+                "uid:1001      50.0%     -     0     0",
+                "",
+                "",
+                "1-2 of 2  sort hits  h help  q quit",
+            ][..],
+        ),
+        (
+            20,
+            5,
+            &[
+                "nrs ost_io every 2 s",
+                "NAME         HIT/S",
+                "uid:1002       150",
+                "uid:1001         0",
+                "1-2 of 2  sort hits~",
+            ],
+        ),
+        (9, 3, &["NAME", "uid:1002", "1-1 of 2~"]),
+        (5, 2, &["NAME", "~1002"]),
+        (3, 1, &["~02"]),
+    ] {
+        assert_eq!(lines(&screen(&mut state, width, height)), want);
+    }
+}
+
+#[test]
+fn no_size_is_too_small_or_too_large() {
+    let mut help = showing(samples::tbf, Column::Got);
+    help.key(KeyCode::Char('h').into());
+    let mut failed = showing(samples::tbf, Column::Got);
+    failed.fail(Failure::new(Kind::Other, "why \u{1f980} ".repeat(30)).hint("what to do"));
+    let mut editing = showing(samples::fairshare, Column::Got);
+    editing.key(KeyCode::Char('/').into());
+    editing.key(KeyCode::Char('x').into());
+    let nothing = State::new(None, Duration::from_secs(2), Column::Got, "");
+    let many = showing(|n| samples::many(n, 300), Column::Name);
+    for mut state in [help, failed, editing, nothing, many] {
+        for width in [0, 1, 2, 7, 12, 19, 20, 79, 80, 81, 300] {
+            for height in (0..14).chain([24, 100]) {
+                terminal(&mut state, width, height);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_terminal_that_is_resized_shows_the_rows_that_fit() {
+    let mut state = showing(|n| samples::many(n, 100), Column::Requests);
+    state.key(KeyCode::End.into());
+    for (height, rows) in [(24, 19), (50, 45), (10, 5), (5, 2), (200, 100), (24, 19)] {
+        let (_, formatted) = terminal(&mut state, 80, height);
+        assert_eq!(formatted, rows, "{height}");
+    }
+}
+
+#[test]
+fn only_rows_that_are_seen_are_formatted() {
+    let mut state = showing(|n| samples::many(n, 10_000), Column::Requests);
+    let (_, formatted) = terminal(&mut state, 80, 24);
+    assert_eq!(formatted, 19);
+    state.key(KeyCode::PageDown.into());
+    let screen = screen(&mut state, 80, 24);
+    let all = lines(&screen);
+    assert_eq!(
+        all[4],
+        "uid:9980     fairshare  <0.1%  <0.1%  9980 40.9M     5  10ms  30ms"
+    );
+    assert_eq!(all[23], "20-38 of 10000  sort requests  h help  q quit");
+}
+
+#[test]
+fn what_else_is_said() {
+    let line = |state: &mut State, n: usize| lines(&screen(state, 80, 24))[n].to_string();
+    let mut state = showing(samples::tbf, Column::Got);
+    for c in "/Green".chars() {
+        state.key(KeyCode::Char(c).into());
+    }
+    assert_eq!(line(&mut state, 23), "/Green_");
+    assert_eq!(
+        line(&mut state, 4),
+        "nobody has 'Green' in the name, policy or rule"
+    );
+    state.key(KeyCode::Backspace.into());
+    state.key(KeyCode::Backspace.into());
+    state.key(KeyCode::Enter.into());
+    state.key(KeyCode::Char('r').into());
+    state.key(KeyCode::Char('p').into());
+    assert_eq!(
+        line(&mut state, 23),
+        "1-1 of 1  sort got reversed  filter Gre  h help  q quit"
+    );
+    assert_eq!(line(&mut state, 0), format!("{:<74}paused", "nrs ost_io"));
+
+    state.fail(
+        Failure::new(Kind::NotLoaded, "the module nrs is not loaded").hint("load it: modprobe nrs"),
+    );
+    let screen = screen(&mut state, 80, 24);
+    let all = lines(&screen);
+    assert_eq!(
+        all[1..6],
+        [
+            "",
+            "",
+            "",
+            "the module nrs is not loaded",
+            "load it: modprobe nrs"
+        ]
+    );
+    assert_eq!(all[6..23], [""; 17]);
+
+    let mut state = showing(|n| samples::many(n, 0), Column::Got);
+    assert_eq!(
+        line(&mut state, 4),
+        "nobody: no policy that tells requests apart is started, or it saw none yet"
+    );
+}
+
+#[test]
+fn the_help_fits_80_by_24() {
+    let mut state = showing(samples::tbf, Column::Got);
+    state.key(KeyCode::Char('?').into());
+    let screen = screen(&mut state, 80, 24);
+    let all = lines(&screen);
+    assert_eq!(
+        all[4],
+        "Up Down PgUp PgDn  rows, pages            NAME   whom the policy tells apart"
+    );
+    assert_eq!(
+        all[14],
+        format!("{:<42}HIT/S  limit met, times per second", "")
+    );
+    assert_eq!(all[19], "met.");
+    assert_eq!(all[23], "1-2 of 2  sort got  h help  q quit");
+}
+
+#[test]
+fn colours_only_repeat_what_is_written() {
+    let with = |n| {
+        let mut snapshot = samples::fairshare(n);
+        snapshot.entities[0].share_1s = Some(0.1);
+        snapshot.entities.extend(samples::tbf(n).entities);
+        snapshot
+    };
+    let mut state = showing(with, Column::Name);
+    let plain = screen(&mut state, 80, 24);
+    let (without, _) = terminal(&mut state, 80, 24);
+    let cells = &without.backend().buffer().content;
+    assert!(cells
+        .iter()
+        .all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset));
+    let mut state = state.with_colours(true);
+    assert_eq!(screen(&mut state, 80, 24), plain);
+    let (coloured, _) = terminal(&mut state, 80, 24);
+    let cells = &coloured.backend().buffer().content;
+    for colour in [Color::Red, Color::Yellow, Color::Cyan] {
+        assert!(cells.iter().any(|cell| cell.fg == colour), "{colour}");
+    }
+}
+
+#[test]
+fn policies_of_heads() {
+    let mut snapshot = samples::tbf(0);
+    assert_eq!(policies(&snapshot.heads), "regular: tbf uid  high: fifo");
+    snapshot.heads[0].policies[1].state = "stopping".into();
+    assert_eq!(
+        policies(&snapshot.heads),
+        "regular: tbf uid (stopping)  high: fifo"
+    );
+    snapshot.heads[0].policies[1].state = "stopped".into();
+    assert_eq!(policies(&snapshot.heads), "regular, high: fifo");
+    snapshot.heads[0].policies.clear();
+    assert_eq!(policies(&snapshot.heads), "regular: none  high: fifo");
+}

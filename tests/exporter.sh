@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# usage: tests/exporter.sh [DIR...]
+#
+# Has promtool, Prometheus' own checker, read pages of nrsctl exporter: those of the snapshots that are kept with its tests, with all
+# entities and with few of them, and all *.prom files of each DIR, such as build/vm/NAME/out/pages of tests/vm/nrsctl-stats.sh.
+# promtool reads the text format only; tests of nrsctl read OpenMetrics.
+set -euo pipefail
+. "$(dirname "$0")/../scripts/lib.sh"
+case ${1:-} in --help | -h) usage && exit ;; esac
+[ -n "${NRS_IN_ROOT:-}" ] || exec "$NRS_SCRIPTS/in-root.sh" "$NRS_TOP/tests/exporter.sh" "$@"
+
+pages=$(mktemp -d)
+trap 'rm -rf "$pages"' EXIT
+cargo build --quiet --locked --manifest-path "$NRS_TOP/rust/host/Cargo.toml" --package nrsctl --bins
+nrsctl=${CARGO_TARGET_DIR:-$NRS_TOP/rust/host/target}/debug/nrsctl
+for top in 0 2 100; do
+	"$nrsctl" exporter --once --top $top --from "$NRS_TOP/rust/host/nrsctl/tests/fixtures/snapshots.json" >"$pages/top-$top.prom"
+done
+files=("$pages"/*.prom)
+for dir; do
+	found=("$dir"/*.prom)
+	[ -f "${found[0]}" ] || die "no *.prom in $dir"
+	files+=("${found[@]}")
+done
+
+failed=0
+for file in "${files[@]}"; do
+	# Lint counts, too: anything that promtool says is a failure.
+	if said=$(promtool check metrics <"$file" 2>&1) && [ -z "$said" ]; then
+		echo "ok - $(basename "$file"): $(grep -vc '^#' "$file") samples"
+	else
+		echo "not ok - $file: $said"
+		failed=1
+	fi
+done
+# What is wrong is found.
+if printf 'nrs_x{a="1"} 1\nnrs_x{a="1"} 2\n' | promtool check metrics >/dev/null 2>&1; then
+	echo "not ok - promtool takes anything"
+	failed=1
+fi
+exit $failed

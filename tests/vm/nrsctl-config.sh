@@ -1,0 +1,297 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Configuration files against the module: check, apply and save, under load, with refusals, with their exit statuses.
+. /tests/nrs.sh
+
+# ctl STATUS ARG...: runs nrsctl, which has to end with STATUS; what it prints is in $said, what it complains in $why.
+ctl() {
+	local want=$1 got=0
+	shift
+	said=$(nrsctl "$@" 2>/tmp/why) || got=$?
+	why=$(</tmp/why)
+	{ echo "# nrsctl $*" && echo "$said" && cat /tmp/why; } >>/out/transcript
+	[ "$got" = "$want" ] || fail "nrsctl $*: status $got, not $want: $said $why"
+}
+
+# says WANTED: that is what it printed.
+says() {
+	[ "$said" = "$1" ] || fail "printed '$said', not '$1'"
+}
+
+# prints WORDS: they are in what it printed.
+prints() {
+	[[ $said == *"$1"* ]] || fail "'$1' is not in '$said'"
+}
+
+# complains WORDS: they are in what it said of a failure.
+complains() {
+	[[ $why == *"$1"* ]] || fail "'$1' is not in '$why'"
+}
+
+# shows FILE TEXT: what a file of the service svc has in it.
+shows() {
+	[[ $(<"$(at svc "$1")") == *"$2"* ]] || fail "'$2' is not in $1: $(cat "$(at svc "$1")")"
+}
+
+# equal: what runs is what the file says, and what is saved of it says the same.
+equal() {
+	ctl 0 apply /tmp/c.toml
+	says 'nothing to change'
+	ctl 0 apply --dry-run /tmp/c.toml
+	says 'nothing to change'
+	ctl 0 save /tmp/saved.toml
+	ctl 0 check /tmp/saved.toml
+	says '/tmp/saved.toml: ok'
+	ctl 0 apply --dry-run /tmp/saved.toml
+	says 'nothing to change'
+}
+
+everything() {
+	cat >/tmp/c.toml <<-'END'
+		[module]
+		default_slots = 32
+
+		[service.svc]
+		cpts = 1
+		slots = 8
+		policy = "tbf uid"
+		high_priority = { policy = "fairshare uid_fair", ratio = 3, sources = "realtime meta" }
+		parameters = { nrs_fairshare_delta_ms = 50, nrs_tbf_depth = 9, nrs_crrn_quantum = { hp = 4 }, nrs_delay_min = 400, nrs_delay_max = 500, nrs_pop = "overlap", stall_ms = 5000 }
+		timeouts = { at_max = 4, at_min = 3, at_extra = 2, at_early_margin = 1, at_estimator = "average" }
+		weights = { "uid:1000" = 2, 'jobid:"a b*"' = 3, "jobid:a*" = 7, "nid:10.0.0.7@tcp" = 10000 }
+
+		[[service.svc.rule]]
+		name = "sure"
+		match = "{1001 1002}"
+		rate = "200MB/s"
+		minrate = "20MB/s"
+		also = ["all"]
+
+		[[service.svc.rule]]
+		name = "all"
+		match = "uid={1003}"
+		realtime = true
+		borrow = true
+
+		[[service.svc.rule]]
+		name = "default"
+		rate = 10000000
+
+		[service.svc.qbm]
+		by = "device"
+		tune = { slow = "20s" }
+		default = { class = "fair_share", min = "1%" }
+		group = [{ name = "g", capacity = "100MB/s", reserve_mover = "5%" }]
+		client = [{ name = "dev*", class = "first_come", min = "10MB/s", group = "g" }]
+
+		[service.other]
+		policy = "qbm"
+		qbm = { group = [{ name = "all", capacity = "1GB/s" }] }
+	END
+	ctl 0 check /tmp/c.toml
+	says '/tmp/c.toml: ok'
+	ctl 8 apply --dry-run /tmp/c.toml
+	prints '+[service.svc]'
+	complains 'differs'
+	[ ! -d /sys/kernel/config/nrs/svc ] || fail "a dry run made it"
+	ctl 0 apply /tmp/c.toml
+	[ "$(<"$(at svc slots)")" = 8 ] && [ "$(<"$(at other slots)")" = 32 ]
+	[ "$(</sys/module/nrs/parameters/default_slots)" = 32 ]
+	[ "$(</sys/kernel/config/nrs/svc/cpts)" = 1 ]
+	shows nrs_policies 'name: tbf uid'
+	shows nrs_policies 'name: fairshare uid_fair'
+	shows nrs_tbf_rule 'sure uid={1001 1002} 200MB/s minrate=20MB/s also=all, ref 0
+all uid={1003} 10000 realtime=1 borrow=1, ref 0
+default * 10000000, ref 0
+high_priority_requests:'
+	shows nrs_fairshare_weights 'jobid:"a b*":3
+jobid:a*:7'
+	shows nrs_qbm_config 'client dev* class=first_come min=10MB/s group=g'
+	shows nrs_crrn_quantum 'reg_quantum:8'
+	shows nrs_crrn_quantum 'hp_quantum:4'
+	shows high_priority_sources 'realtime meta'
+	shows at_max 4
+	equal
+	echo 64 >/sys/module/nrs/parameters/default_slots
+}
+
+# What is not mentioned goes back to its default: what was done by hand is shown, and gone.
+by_hand() {
+	printf '[service.svc]\nslots = 8\npolicy = "tbf uid"\n' >/tmp/c.toml
+	ctl 0 apply /tmp/c.toml
+	before=$(settings svc)
+	echo 'start hand uid={7} rate=1' >"$(at svc nrs_tbf_rule)"
+	echo 'uid:7:7' >"$(at svc nrs_fairshare_weights)"
+	echo 'group g capacity=1MB/s' >"$(at svc nrs_qbm_config)"
+	echo 500 >"$(at svc stall_ms)"
+	ctl 8 apply --dry-run /tmp/c.toml
+	prints '-name = "hand"'
+	prints '-stall_ms = 500'
+	prints '-"uid:7" = 7'
+	prints '-[[service.svc.qbm.group]]'
+	ctl 0 apply /tmp/c.toml
+	unchanged apply
+	equal
+	# Rules keep what they have done when others come and go.
+	printf '[[service.svc.rule]]\nname = "%s"\nmatch = "uid={%s}"\nrate = %s\n' a 1 5 b 2 6 >>/tmp/c.toml
+	ctl 0 apply -v /tmp/c.toml
+	prints 'svc: nrs_tbf_rule = start a '
+	sed -i 's/rate = 6/rate = 7/' /tmp/c.toml
+	ctl 0 apply -v /tmp/c.toml
+	prints 'svc: nrs_tbf_rule = change b rate=7'
+	prints 'svc: 1 change made'
+	equal
+}
+
+# Whatever is wrong is said with its place, and nothing is changed.
+wrong() {
+	printf '[service.svc]\nslots = 8\n' >/tmp/c.toml
+	ctl 0 apply /tmp/c.toml
+	before=$(settings svc)
+	printf '[service.svc]\nslots = 0\npolcy = "fifo"\n[[service.svc.rule]]\nname = "a"\nmatch = "{1}"\n' >/tmp/c.toml
+	ctl 4 check /tmp/c.toml
+	says '/tmp/c.toml:2:9: service.svc.slots: expected a number, 1 to 65535; it takes requests, 1 to 65535
+/tmp/c.toml:3:1: service.svc.polcy: there is no such key; was `policy` meant?
+/tmp/c.toml:4:1: service.svc.rule[0]: rules are of the policy tbf, which is that of no head: set policy = "tbf ..."'
+	ctl 4 apply /tmp/c.toml
+	complains '/tmp/c.toml:2:9: service.svc.slots:'
+	complains 'nothing was changed'
+	unchanged apply
+	ctl 3 apply /tmp/none.toml
+	mkdir -p /tmp/empty
+	ctl 3 check /tmp/empty
+	complains 'nrsctl save'
+	printf '[service.svc]\nslots = 8\n' >/tmp/c.toml
+	ctl 3 apply --service none /tmp/c.toml
+	complains 'no file mentions the service none'
+	ctl 2 apply --service svc --prune /tmp/c.toml
+	# Files of a directory count together.
+	mkdir -p /tmp/two
+	printf '[service.svc]\n' | tee /tmp/two/a.toml >/tmp/two/b.toml
+	ctl 4 check /tmp/two
+	says '/tmp/two/a.toml: ok
+/tmp/two/b.toml:1:10: service.svc: is defined in /tmp/two/a.toml:1:10 already'
+}
+
+# A step that the module refuses midway: what was done before is put back. buffer_max can be raised only while no
+# request is in order, which is not so while writes wait for their rate.
+refused() {
+	printf '[service.svc]\nslots = 8\npolicy = "tbf uid"\nparameters = { nrs_pop = "overlap", buffer_max = 256 }\n[[service.svc.rule]]\nname = "slow"\nmatch = "uid={0}"\nrate = 2\n' >/tmp/c.toml
+	ctl 0 apply /tmp/c.toml
+	lower disk
+	client one /dev/disk svc opportunity off
+	fio --filename=/dev/mapper/one --rw=randwrite --bs=4k --direct=1 --ioengine=libaio --iodepth=8 --size=8k --time_based --runtime=600 \
+		--minimal --name=one >/dev/null 2>&1 &
+	saturated 2 one
+	before=$(settings svc)
+	sed -i 's/slots = 8/slots = 9/; s/buffer_max = 256/buffer_max = 65536, at_min = 7/; s/rate = 2/rate = 3/' /tmp/c.toml
+	ctl 7 apply --wait 1 /tmp/c.toml
+	complains 'svc: `buffer_max = 65536` was refused'
+	complains 'the service is as it was'
+	now=$(settings svc)
+	[ "$(sed 's/, ref .*//' <<<"$now")" = "$(sed 's/, ref .*//' <<<"$before")" ] || fail "$(diff <(echo "$before") <(echo "$now"))"
+	dm message one 0 drain
+}
+
+# From one policy to the next while requests wait in both: nothing is lost, and each is what it is to be.
+load_changes() {
+	local policy
+	slow_lower disk 2000000 memory_backed=1
+	slow_lower other 2000000 memory_backed=1
+	client one /dev/disk svc opportunity off
+	client two /dev/other svc opportunity off
+	printf '[service.svc]\nslots = 4\n' >/tmp/c.toml
+	ctl 0 apply /tmp/c.toml
+	writing one --name=two --filename=/dev/mapper/two
+	saturated 1 one two
+	for policy in 'fairshare uid_fair' 'tbf uid' 'fairshare gid_then_uid_fair' 'crrn' 'qbm' 'tbf uid+gid' 'fifo'; do
+		printf '[service.svc]\nslots = 4\npolicy = "%s"\nparameters = { nrs_fairshare_delta_ms = 20, nrs_fairshare_select = "golden", nrs_tbf_rate = 777, nrs_tbf_depth = 5 }\n' "$policy" >/tmp/c.toml
+		case $policy in tbf*) printf '[[service.svc.rule]]\nname = "a"\nmatch = "uid={0}"\nrate = 10000000\n' >>/tmp/c.toml ;; esac
+		ctl 0 apply /tmp/c.toml
+		shows nrs_policies "name: $policy"
+		equal
+		printf '[service.svc]\nslots = 4\npolicy = "%s"\n' "$policy" >/tmp/c.toml
+		ctl 0 apply /tmp/c.toml
+		equal
+	done
+	written
+	# A service that clients made cannot be given partitions, but everything else.
+	printf '[service.svc]\ncpts = 1\n' >/tmp/c.toml
+	ctl 7 apply /tmp/c.toml
+	complains 'its clients made this service'
+}
+
+prune() {
+	printf '[service.svc]\n[service.gone]\nslots = 3\n[service.used]\n' >/tmp/c.toml
+	ctl 0 apply /tmp/c.toml
+	lower disk
+	client one /dev/disk used
+	client two /dev/disk brought
+	printf '[service.svc]\n' >/tmp/c.toml
+	ctl 0 apply /tmp/c.toml
+	says 'nothing to change'
+	ctl 8 apply --prune --dry-run /tmp/c.toml
+	prints '-[service.gone]'
+	[ -d /sys/kernel/config/nrs/gone ]
+	ctl 0 apply --prune /tmp/c.toml
+	prints 'gone: removed'
+	[ ! -d /sys/kernel/config/nrs/gone ] && [ -d /sys/kernel/config/nrs/used ] && [ -d /sys/kernel/debug/nrs/brought ]
+	ctl 0 apply --prune /tmp/c.toml
+	says 'nothing to change'
+	# One service, and nothing of the others.
+	printf '[module]\ndefault_slots = 9\n[service.svc]\nslots = 5\n[service.used]\nslots = 5\n' >/tmp/c.toml
+	ctl 0 apply --service svc /tmp/c.toml
+	[ "$(<"$(at svc slots)")" = 5 ] && [ "$(<"$(at used slots)")" = 64 ]
+	[ "$(</sys/module/nrs/parameters/default_slots)" = 64 ]
+}
+
+bandwidth() {
+	printf '[service.svc]\npolicy = "qbm"\n[service.svc.qbm]\nby = "device"\n' >/tmp/c.toml
+	printf '[[service.svc.qbm.group]]\nname = "all"\ncapacity = "40MB/s"\n[[service.svc.qbm.client]]\nname = "one"\nclass = "first_come"\nmin = "10MB/s"\nmax = "10MB/s"\n' >>/tmp/c.toml
+	ctl 0 apply /tmp/c.toml
+	lower disk
+	client one /dev/disk svc
+	load one --time_based --runtime=600 >/dev/null &
+	wait_for 20 'grep -q "allocated: 10000000" "$(at svc nrs_qbm_status)"' || fail "$(cat "$(at svc nrs_qbm_status)")"
+	equal
+	sed -i 's/max = "10MB/max = "20MB/; s/min = "10MB/min = "20MB/' /tmp/c.toml
+	ctl 0 apply /tmp/c.toml
+	wait_for 60 'grep -q "allocated: 20000000" "$(at svc nrs_qbm_status)"' || fail "$(cat "$(at svc nrs_qbm_status)")"
+	equal
+}
+
+# By messages to a client, where debugfs and the control node are not.
+by_message() {
+	lower disk
+	client one /dev/disk svc
+	[ ! -e /dev/nrs-control ] || mv /dev/nrs-control /tmp/node
+	umount /sys/kernel/debug
+	# shellcheck disable=SC2064
+	trap "mount -t debugfs debugfs /sys/kernel/debug; [ ! -e /tmp/node ] || mv /tmp/node /dev/nrs-control" EXIT
+	printf '[service.svc]\nslots = 8\npolicy = "tbf jobid"\nweights = { %s }\n' "'jobid:\"a b\"' = 3, 'uid:5' = 2" >/tmp/c.toml
+	printf '[[service.svc.rule]]\nname = "a"\nmatch = "jobid={a* b.0}"\nrate = "5MB/s"\n' >>/tmp/c.toml
+	printf '[[service.svc.qbm.group]]\nname = "all"\ncapacity = "40MB/s"\n[[service.svc.qbm.group]]\nname = "b"\ntarget = 7\ncapacity = "1MB/s"\n' >>/tmp/c.toml
+	ctl 0 apply /tmp/c.toml
+	equal
+}
+
+not_loaded() {
+	printf '[service.svc]\n' >/tmp/c.toml
+	ctl 0 check /tmp/c.toml
+	ctl 6 apply --dry-run /tmp/c.toml
+	ctl 6 save
+	complains 'modprobe nrs'
+}
+
+modprobe null_blk nr_devices=0
+try 10 "without the module: check works, apply and save say what to do" not_loaded
+load_nrs
+try 60 "a file with everything in it: applied, shown, saved; a second time nothing" everything
+try 60 "what a section does not mention has its default" by_hand
+try 30 "wrong files: places, exit statuses, nothing changed" wrong
+try 60 "a refused step: the service is as it was" refused
+try 180 "policies change under load, nothing is lost" load_changes
+try 30 "services that no file mentions" prune
+try 120 "qbm by file" bandwidth
+try 60 "by messages alone" by_message
+summary

@@ -1,0 +1,333 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# nrsctl against the module: each verb, by each way to it (control node, debugfs, messages), with its exit statuses and JSON.
+. /tests/nrs.sh
+
+node=/dev/nrs-control
+mkdir -p /out/json
+
+# ctl STATUS ARG...: runs nrsctl, which has to end with STATUS; what it prints is in $said, what it complains in $why.
+ctl() {
+	local want=$1 got=0
+	shift
+	said=$(nrsctl "$@" 2>/tmp/why) || got=$?
+	why=$(</tmp/why)
+	{ echo "# nrsctl $*" && echo "$said" && cat /tmp/why; } >>"/out/transcript-$way"
+	[ "$got" = "$want" ] || fail "nrsctl $*: status $got, not $want: $said $why"
+	[ "$want" = 0 ] || [[ $why == nrsctl:* ]] || fail "nrsctl $*: complains '$why'"
+}
+
+# says WANTED: that is what it printed.
+says() {
+	[ "$said" = "$1" ] || fail "printed '$said', not '$1'"
+}
+
+# complains WORDS: they are in what it said of a failure, and below is what to do.
+complains() {
+	[[ $why == *"$1"* ]] || fail "'$1' is not in '$why'"
+	[ "$(wc -l <<<"$why")" -ge 2 ] || fail "no hint in '$why'"
+}
+
+# json FILE ARG...: keeps the JSON that it prints, which has to be one value with all brackets closed.
+json() {
+	local file=/out/json/$way-$1.json rest
+	shift
+	ctl 0 "$@" --json
+	printf '%s\n' "$said" >"$file"
+	rest=$(sed 's/"\([^"\\]\|\\.\)*"//g' "$file" | tr -cd '[]{}')
+	while [[ $rest == *'[]'* || $rest == *'{}'* ]]; do rest=${rest//'[]'/} rest=${rest//'{}'/}; done
+	[ -z "$rest" ] || fail "brackets of $file do not match: $rest"
+	[[ $said == '['* || $said == '{'* ]] || fail "no JSON: $said"
+}
+
+# by WAY: leaves nrsctl only that way to the module.
+by() {
+	way=$1
+	[ ! -e /tmp/node ] || mv /tmp/node $node
+	grep -q ' /sys/kernel/debug ' /proc/mounts || mount -t debugfs debugfs /sys/kernel/debug
+	case $way in
+	node) umount /sys/kernel/debug ;;
+	debugfs) [ ! -e $node ] || mv $node /tmp/node ;;
+	message)
+		umount /sys/kernel/debug
+		[ ! -e $node ] || mv $node /tmp/node
+		;;
+	esac
+}
+
+# again: what clean_up needs.
+again() {
+	by all
+}
+
+not_loaded() {
+	local words
+	way=all
+	for words in "service list" "get_param ost_io.slots" "set_param ost_io.slots=1" "list_param" "client list" "rule list ost_io" \
+		"policy list ost_io" "service add a" "client add a /dev/nulla a"; do
+		# shellcheck disable=SC2086
+		ctl 6 $words
+		complains 'the module nrs is not loaded'
+		complains 'modprobe nrs'
+	done
+}
+
+usage() {
+	way=all
+	ctl 0 --version
+	ctl 0 help rule start
+	got=0
+	nrsctl nothing >/dev/null 2>&1 || got=$?
+	[ "$got" = 2 ] || fail "unknown verb: status $got"
+	got=0
+	nrsctl rule start >/dev/null 2>&1 || got=$?
+	[ "$got" = 2 ] || fail "rule start without a service: status $got"
+}
+
+parameters() {
+	by "$1"
+	lower nulla
+	client files /dev/nulla ost_io
+	client other /dev/nulla a.b
+	ctl 0 get_param ost.OSS.ost_io.slots
+	says 'ost.OSS.ost_io.slots=64'
+	ctl 0 set_param ost.OSS.ost_io.slots=16
+	says 'ost.OSS.ost_io.slots=16'
+	ctl 0 set_param -n ost/OSS/ost_io/slots=17
+	says ''
+	ctl 0 get_param -n ost_io.slots
+	says 17
+	ctl 0 get_param -N 'ost.OSS.*.slots'
+	says $'ost.OSS.a.b.slots\nost.OSS.ost_io.slots'
+	ctl 0 set_param 'ost.OSS.ost_io.nrs_policies=tbf nid' a.b.nrs_policies fifo
+	ctl 0 get_param ost.OSS.ost_io.nrs_policies
+	[[ $said == $'ost.OSS.ost_io.nrs_policies=\n\nregular_requests:\n'*'name: tbf nid'* ]] || fail "$said"
+	ctl 0 set_param 'ost.OSS.ost_io.nrs_tbf_rule=start loginnode {192.168.1.1@tcp} 10000'
+	ctl 0 set_param 'ost.OSS.ost_io.nrs_tbf_rule=reg start computes {192.168.1.[2-128]@tcp} rate=1000'
+	ctl 0 get_param ost.OSS.ost_io.nrs_tbf_rule
+	[[ $said == $'ost.OSS.ost_io.nrs_tbf_rule=\nregular_requests:\nCPT 0:\ncomputes nid={192.168.1.[2-128]@tcp} 1000, ref 0\n'* ]] || fail "$said"
+	# The words of the parser itself, whichever way.
+	ctl 4 set_param 'ost_io.nrs_tbf_rule=start x {192.168.1.1@tcp} rate=fast' ost_io.slots=18
+	complains 'column 32: expected a rate'
+	says 'ost_io.slots=18'
+	# What only the service knows.
+	ctl 3 set_param 'ost_io.nrs_tbf_rule=change nobody rate=5'
+	complains 'expected the name of a rule that is there'
+	ctl 4 set_param 'ost_io.nrs_tbf_rule=start x uid={5} rate=5'
+	complains "expected a field of the policy's type"
+	ctl 4 set_param 'ost_io.nrs_tbf_rule=start loginnode {10.0.0.1@tcp}'
+	complains 'expected a name that no rule has'
+	ctl 4 set_param 'ost_io.nrs_tbf_rule=stop default'
+	complains 'expected another rule than default'
+	ctl 3 set_param 'a.b.nrs_tbf_rule=change x rate=5'
+	complains 'tbf to be started'
+	ctl 4 set_param ost_io.slots=0
+	complains 'expected a number, 1 to 65535'
+	ctl 4 set_param ost_io.at_min=601
+	ctl 4 set_param ost_io.health=1
+	ctl 3 set_param ost_io.slot=1
+	complains "param_path 'ost_io/slot': No such file or directory"
+	complains 'did you mean: ost_io.slots'
+	ctl 3 get_param ost_oi.slots
+	complains 'did you mean service ost_io'
+	ctl 3 get_param a.b.nrs_tbf_rule
+	complains 'tbf is not started'
+	ctl 3 set_param ost_io.nrs_policies=best
+	complains 'no policy of this name'
+	ctl 2 set_param ost_io.slots
+	# Several, going on after one that fails.
+	ctl 3 get_param -n a.b.nope ost_io.slots a.b.slots
+	says $'18\n64'
+	ctl 0 set_param '*.nrs_fairshare_weights=uid:5:2 uid:6:3' ost_io.at_stats_reset=1
+	ctl 0 set_param a.b.nrs_fairshare_weights -uid:5
+	ctl 0 get_param -n a.b.nrs_fairshare_weights
+	[[ $said == *uid:6* && $said != *uid:5* ]] || fail "weights: $said"
+	ctl 3 set_param a.b.nrs_fairshare_weights=-uid:7
+	# Lines, with comments.
+	ctl 0 set_param $'a.b.nrs_qbm_config=by uid\n# all of it\ngroup all capacity=100MB/s # much\nclient 5 class=mover min=1MB/s\n'
+	ctl 0 get_param -n a.b.nrs_qbm_config
+	[[ $said == *'group all capacity=100MB/s'*'client 5 class=mover'* ]] || fail "$said"
+	ctl 4 set_param $'a.b.nrs_qbm_config=by uid\ngroup all\n'
+	complains 'line 2: capacity is missing'
+	ctl 0 get_param 'a.b.nrs_*'
+	ctl 0 list_param -R -F ost_io
+	[ "$(wc -l <<<"$said")" = 68 ] || fail "$said"
+	[[ $said == $'ost_io/\nost_io.nrs_policies=\n'* ]] || fail "$said"
+	ctl 0 list_param
+	says $'a.b\nost_io'
+	ctl 0 list_param 'ost.OSS.ost_io.at_m*'
+	says $'ost.OSS.ost_io.at_min\nost.OSS.ost_io.at_max'
+	ctl 3 list_param nobody
+	# Every parameter that can be read is, and is the same in all ways.
+	ctl 0 get_param -R ost_io
+	sed '/stats\|timeouts\|concurrency\|clients\|health/,$d' <<<"$said" >"/tmp/read-$way"
+	cmp "/tmp/read-$way" "/tmp/read-$first"
+	again
+}
+
+services() {
+	by "$1"
+	ctl 0 service list
+	ctl 0 service add san --cpts 2
+	ctl 4 service add san
+	complains 'there is a service of this name'
+	ctl 4 service add .san
+	ctl 4 service add wide --cpts 65
+	ctl 3 service show wide
+	ctl 0 service set san slots=8 'nrs_policies=fairshare uid_fair'
+	ctl 4 service set san at_min=1 slots=0
+	ctl 0 get_param -n san.at_min
+	says 5
+	ctl 0 service show san
+	[[ $said == *'kept:     made, 2 partitions'*'regular:  fairshare uid_fair'*'slots:    8, '* ]] || fail "$said"
+	json service-show service show san
+	[[ $said == *'"cpts": 2'*'"regular": "fairshare uid_fair"'* ]] || fail "$said"
+	ctl 0 service list
+	[[ $said == *$'\nsan '*'fairshare uid_fair'* ]] || fail "$said"
+	json service-list service list
+	lower nulla
+	ctl 0 client add files /dev/nulla san
+	ctl 7 service set san cpts=1
+	ctl 7 service remove san
+	complains 'the service has clients'
+	ctl 0 client remove files
+	ctl 0 service set san cpts=1
+	ctl 0 service remove san
+	ctl 3 service remove san
+	ctl 3 service show san
+	again
+}
+
+# Messages need a client.
+made_only() {
+	by message
+	ctl 0 service add san
+	ctl 5 service show san
+	complains 'mount -t debugfs'
+	again
+}
+
+clients() {
+	by "$1"
+	lower nulla
+	ctl 0 client add files /dev/nulla ost_io --offset 2048 --nid 10.0.0.7@tcp --jobid-name %e --size 4 --opportunity off \
+		--stream cgroup --on-timeout fail
+	[ -b /dev/mapper/files ]
+	[ "$(sectors /dev/mapper/files)" = $(($(sectors /dev/nulla) - 2048)) ]
+	[[ $(dm table files) == *' 2048 ost_io 12 nid 10.0.0.7@tcp jobid_name %e size 4 opportunity off stream cgroup on_timeout fail' ]]
+	ctl 7 client add files /dev/nulla ost_io
+	complains 'exists already'
+	ctl 3 client add more /dev/nothing ost_io
+	ctl 4 client add more /dev/nulla ost_io --nid 10.0.0.7
+	complains --nid
+	ctl 4 client add more /dev/mapper/files ost_io
+	complains 'itself a client of this service'
+	dd if=/dev/mapper/files of=/dev/null bs=64k count=16 iflag=direct 2>/dev/null
+	ctl 0 client list
+	[[ $said == $'CLIENT '*$'\nfiles '*' ost_io '* ]] || fail "$said"
+	json client-list client list ost_io
+	[[ $said == *'"name": "files"'*'"nid": "10.0.0.7@tcp"'*'"bytes": 1048576'* ]] || fail "$said"
+	ctl 0 client show files
+	[[ $said == *'service:  ost_io'*'on_timeout: fail'*'  bytes: 1048576'* ]] || fail "$said"
+	json client-show client show files
+	exec 7</dev/mapper/files
+	ctl 7 client remove files
+	complains 'it is in use'
+	exec 7<&-
+	ctl 0 client remove files
+	[ ! -e /dev/mapper/files ]
+	ctl 3 client remove files
+	ctl 3 client show files
+	again
+}
+
+rules() {
+	by "$1"
+	lower nulla
+	client files /dev/nulla ost_io
+	ctl 3 rule list ost_io
+	complains 'nrsctl policy set ost_io tbf'
+	ctl 3 policy set ost_io best
+	complains 'policies: fifo'
+	ctl 4 policy set ost_io fairshare uid
+	ctl 0 policy set ost_io fairshare uid_fair --head hp
+	ctl 0 policy set ost_io tbf uid --head reg
+	ctl 0 policy list ost_io
+	[[ $said == *$'\nregular  tbf uid             started '*$'\nhigh     fairshare uid_fair  started '* ]] || fail "$said"
+	json policy-list policy list ost_io
+	ctl 0 policy set ost_io tbf uid
+	ctl 0 rule start ost_io all 'uid={1000 1001}' --rate 100MB/s --minrate 10MB/s
+	ctl 0 rule start ost_io greedy uid={1002} --rate 10MB/s --borrow --also all --realtime 1 --head reg
+	ctl 0 rule start ost_io last uid={5} --rate 5iops --rank default
+	ctl 0 rule list ost_io --head reg
+	[ "$(tail -n +2 <<<"$said" | tr -s ' ' | tr '\n' ';')" = 'regular greedy uid={1002} 10MB/s realtime=1 borrow=1 also=all 0;regular all uid={1000 1001} 100MB/s minrate=10MB/s 0;regular last uid={5} 5iops 0;regular default * 10000 0;' ] || fail "$said"
+	json rule-list rule list ost_io
+	[[ $said == *'"match": "uid={1000 1001}"'* ]] || fail "$said"
+	ctl 0 rule change ost_io greedy --rate 20MB/s
+	ctl 0 rule show ost_io greedy
+	[[ $said == *'20MB/s'* ]] || fail "$said"
+	json rule-show rule show ost_io greedy
+	ctl 2 rule change ost_io greedy
+	ctl 3 rule change ost_io gredy --rate 5
+	ctl 4 rule start ost_io greedy uid={5}
+	ctl 4 rule start ost_io wrong uid={a}
+	complains 'column 18: expected a number'
+	ctl 7 rule stop ost_io all
+	complains 'no other one names in also='
+	ctl 0 rule stop ost_io greedy --head reg
+	ctl 0 rule stop ost_io all
+	ctl 3 rule stop ost_io all
+	complains "there is no rule 'all'"
+	ctl 4 rule stop ost_io default
+	ctl 0 policy set ost_io fifo
+	again
+}
+
+# Whoever is not root may do nothing.
+not_root() {
+	by debugfs
+	lower nulla
+	client files /dev/nulla ost_io
+	way=user
+	chmod 755 /bin/nrsctl
+	for words in "get_param ost_io.slots" "service list" "set_param ost_io.slots=1"; do
+		got=0
+		# shellcheck disable=SC2086
+		why=$(setpriv --reuid 1000 --regid 1000 --clear-groups nrsctl $words 2>&1) || got=$?
+		[ "$got" = 5 ] || fail "$words: status $got: $why"
+		complains 'run it as root'
+	done
+	again
+}
+
+generated() {
+	way=all
+	ctl 0 generate man /tmp/man
+	grep -q 'EXIT STATUS' /tmp/man/nrsctl-rule-start.1
+	ctl 0 generate completions /tmp/completions
+	grep -q set_param /tmp/completions/nrsctl.bash
+	# It defines its function, and does not run it.
+	bash -c '. /tmp/completions/nrsctl.bash && complete -p nrsctl'
+	ctl 0 generate reference /tmp/reference.md
+	cp -r /tmp/man /tmp/completions /tmp/reference.md /out/
+}
+
+try 20 "without the module" not_loaded
+load_nrs
+ways=(debugfs message)
+[ ! -e $node ] || ways=(node "${ways[@]}")
+echo "# ways: ${ways[*]}"
+first=${ways[0]}
+try 20 "wrong command lines" usage
+for one in "${ways[@]}"; do
+	try 60 "parameters, by $one" parameters "$one"
+	# Of services without clients messages say nothing.
+	[ "$one" = message ] || try 30 "services, by $one" services "$one"
+	try 30 "clients, by $one" clients "$one"
+	try 30 "rules and policies, by $one" rules "$one"
+done
+try 20 "a service without a client, by messages" made_only
+try 20 "without the rights" not_root
+try 20 "manual, completions, reference" generated
+check "the module can be removed" rmmod nrs
+summary

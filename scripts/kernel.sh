@@ -12,11 +12,11 @@
 #               NRS_KREL release, NRS_KBUILD directory for `make -C`, NRS_VMLINUZ, NRS_MODULES, NRS_KSRC source
 #   --refresh   look for a newer one even if a kernel was chosen before
 #
-# NRS_KERNEL_SERIES overrides the list of tested series ("7.3 7.2").
+# NRS_KERNEL_SERIES overrides the list of tested series ("7.3").
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
-series_list=${NRS_KERNEL_SERIES:-7.3 7.2}
+series_list=${NRS_KERNEL_SERIES:-7.3}
 base=$NRS_CACHE/kernel
 current=$base/current
 
@@ -175,15 +175,7 @@ rm -f "$k/build.stamp"
 rm -rf "$k/build"
 mkdir "$k/build"
 headers=$(headers_of "$chosen")
-cp "$headers/.config" "$k/build/.config"
-make=(make -C "$k/source" O="$k/build" ARCH=x86_64 KERNELRELEASE="$chosen" "-j$(nproc)")
-run_logged "kernel: configuration" "$k/log/config.log" "${make[@]}" olddefconfig
-# A symbol that this toolchain cannot offer would change the module's ABI; the compiler's own version text may differ.
-changed=$(diff <(grep -E '^(CONFIG|# CONFIG)' "$headers/.config") <(grep -E '^(CONFIG|# CONFIG)' "$k/build/.config") |
-	grep -E '^[<>]' | grep -vE 'CONFIG_(CC_VERSION_TEXT|PAHOLE_VERSION|BINDGEN_VERSION_TEXT)=' || true)
-[ -z "$changed" ] || die "the toolchain does not reproduce the configuration of $chosen: $changed"
-run_logged "kernel: Rust metadata of $chosen (about 2 minutes on 2 cores)" "$k/log/prepare.log" "${make[@]}" modules_prepare
-[ -f "$k/build/rust/libkernel.rmeta" ] || die "modules_prepare made no rust/libkernel.rmeta, see $k/log/prepare.log"
-cp "$headers/Module.symvers" "$k/build/Module.symvers"
+run_logged "kernel: Rust metadata of $chosen (about 2 minutes on 2 cores)" "$k/log/prepare.log" \
+	"$NRS_SCRIPTS/rust-metadata.sh" "$chosen" "$headers" "$k/source" "$k/build"
 stamp "$k/build.stamp" "$key"
 log "kernel: $chosen ready in $k"

@@ -1,0 +1,275 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# usage: scripts/deb-test.sh [--quick]
+#
+# Builds the Debian packages and tries them in a Debian 13 of their own, a minimal root under an overlay that is thrown away
+# afterwards: installation with apt, a kernel without its source, DKMS for two kernels of trixie-backports, the built
+# module in the virtual machine, removal, purge. Ends with the line "N passed, N failed"; logs in build/deb-test.
+# The root and what apt downloads (600 MB) are kept in $NRS_CACHE/deb-test. About 6 minutes, the first time 4 more.
+#
+#   --quick   only what needs no kernel: contents, lintian, installation and removal over the toolchain root, one minute
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+. "$NRS_TOP/tests/vm/lib.sh"
+
+quick=
+case ${1:-} in
+--help | -h) usage && exit ;;
+--quick) quick=1 ;;
+'') ;;
+*) die "unknown argument '$1', see --help" ;;
+esac
+[ "$(id -u)" = 0 ] || die "mounting an overlay needs the rights of root"
+
+# In mount and process namespaces of its own, whatever is mounted goes with it.
+if [ -z "${NRS_DEB_TEST:-}" ]; then
+	"$NRS_SCRIPTS/deb.sh"
+	"$NRS_SCRIPTS/kernel.sh"
+	NRS_DEB_TEST=1 exec unshare --mount --propagation private "$0" "$@"
+fi
+
+cache=$NRS_CACHE/deb-test
+logs=$NRS_TOP/build/deb-test
+debs=$NRS_TOP/build/deb
+work=$cache/work
+merged=$work/merged
+rm -rf "$logs"
+mkdir -p "$cache/archives/partial" "$logs"
+lock deb-test/run
+vars=$("$NRS_SCRIPTS/kernel.sh" --print)
+eval "$vars"
+
+# over LOWER: from now on inside runs in a fresh overlay over LOWER (directories, joined by colons).
+over() {
+	! mountpoint -q "$merged" || umount "$merged"
+	rm -rf --one-file-system "$work"
+	mkdir -p "$work/upper" "$work/work" "$merged"
+	mount -t overlay overlay -o "lowerdir=$1,upperdir=$work/upper,workdir=$work/work" "$merged"
+}
+
+# inside CMD...
+inside() {
+	NRS_ROOT=$merged DEBIAN_FRONTEND=noninteractive "$NRS_SCRIPTS/in-root.sh" --rw "$@"
+}
+
+# logged NAME CMD...: its output goes to the log NAME only.
+logged() {
+	local name=$1
+	shift
+	"$@" >"$logs/$name.log" 2>&1 </dev/null || { tail -n 15 "$logs/$name.log" && return 1; }
+}
+
+apt=(apt-get -q -y -o "Dir::Cache::archives=$cache/archives" -o APT::Sandbox::User=root -o APT::Keep-Downloaded-Packages=true
+	-o DPkg::Options::=--force-unsafe-io)
+
+# install LOG PACKAGE...: with what it depends on, not with what it recommends.
+install() {
+	logged "$1" inside "${apt[@]}" --no-install-recommends install "${@:2}"
+}
+
+# In braces, so that the whole file has been read before anything runs, whatever happens to it meanwhile.
+{
+# --- What is in the packages -----------------------------------------------------------------------------------------
+nrs=$(echo "$debs"/nrs_*_amd64.deb) dkms=$(echo "$debs"/nrs-dkms_*_all.deb)
+version=$(dpkg-deb -f "$nrs" Version)
+
+# has DEB PATH: that file is in the package.
+has() {
+	dpkg-deb -c "$1" | awk -v p=".$2" '{ sub(/ -> .*/, "") } $NF == p { f = 1 } END { exit !f }' || { echo "no $2" && return 1; }
+}
+
+for file in usr/bin/nrsctl usr/share/man/man1/nrsctl.1.gz usr/share/bash-completion/completions/nrsctl usr/include/nrs/nrs.h \
+	usr/lib/systemd/system/nrs.service usr/share/zsh/vendor-completions/_nrsctl usr/share/doc/nrs/README.md \
+	usr/share/doc/nrs/Documentation/tutorial.md usr/share/doc/nrs/CRATES.gz etc/nrs/; do
+	check "nrs has /$file" has "$nrs" "/$file"
+done
+for file in dkms.conf Kbuild rust/nrs.rs rust/sys/shim.c include/uapi/nrs.h dkms/module.sh dkms/rust-metadata.sh; do
+	check "nrs-dkms has $file" has "$dkms" "/usr/src/nrs-$version/$file"
+done
+no_host() {
+	! dpkg-deb -c "$dkms" | grep -E '/rust/host|\.o$|\.ko$|/target/'
+}
+check "nrs-dkms has no host crates and nothing built" no_host
+
+unpacked=$logs/unpacked
+dpkg-deb -x "$nrs" "$unpacked"
+no_paths() {
+	! grep -rlF -e "$NRS_TOP" -e "$NRS_CACHE" -e "$HOME/" "$unpacked"
+}
+check "nothing in nrs names a place on the machine that built it" no_paths
+static() {
+	! "$NRS_SCRIPTS/in-root.sh" readelf -d "$unpacked/usr/bin/nrsctl" | grep NEEDED
+}
+check "nrsctl is linked statically" static
+check "nrsctl runs" "$unpacked/usr/bin/nrsctl" --version
+
+lintian() {
+	local all
+	"$NRS_SCRIPTS/in-root.sh" lintian --fail-on error --show-overrides "$nrs" "$dkms" >"$logs/lintian.log" 2>&1 || all=1
+	grep -E '^[EW]:' "$logs/lintian.log" || true
+	[ -z "${all:-}" ]
+}
+check "lintian finds no error" lintian
+echo "# lintian: $(grep -c '^W:' "$logs/lintian.log" || true) warnings, $(grep -c '^O:' "$logs/lintian.log" || true) overridden"
+
+# --- Installation and removal ----------------------------------------------------------------------------------------
+# What is installed beside what apt, dpkg and the machine's owner's key keep.
+files() {
+	(cd "$merged" && find . -xdev \( -path ./var/lib/dpkg -o -path ./var/cache -o -path ./var/log -o -path ./var/lib/apt \
+		-o -path ./tmp -o -path ./run -o -path ./root -o -path ./dev -o -path ./proc -o -path ./sys -o -path ./etc/ld.so.cache \
+		-o -path '*/modules.*' -o -path './var/lib/dkms/mok.*' -o -path ./var/lib/systemd/deb-systemd-helper-enabled \) -prune -o -print | sort)
+}
+
+# gone: after a purge nothing is there that was not there before.
+gone() {
+	logged purge inside "${apt[@]}" purge nrs nrs-dkms || return
+	files >"$logs/files-after"
+	! diff "$logs/files-before" "$logs/files-after" | grep '^>'
+}
+
+# removed: nothing but the configuration is left.
+removed() {
+	logged remove inside "${apt[@]}" remove nrs nrs-dkms || return
+	[ ! -e "$merged/usr/bin/nrsctl" ] && [ ! -e "$merged/usr/src/nrs-$version" ] || return
+	! find "$merged"/usr/lib/modules -name 'nrs.ko*' | grep .
+}
+
+keep_configuration() {
+	grep -q mine "$merged/etc/nrs/mine.toml"
+}
+
+# Where the toolchain root is a directory of its own it has what the packages depend on, and is there already.
+root=$("$NRS_SCRIPTS/root.sh" --print)
+if [ -n "$quick" ] && [ "$root" != / ]; then
+	over "$root"
+	files >"$logs/files-before"
+	check "installation over the toolchain root" install install "$nrs" "$dkms"
+	check "DKMS knows the module" grep -qF "nrs/$version" <(inside dkms status)
+	check "the unit is enabled" sh -c "readlink $merged/etc/systemd/system/*.wants/nrs.service"
+	check "a program finds the header" inside sh -c 'echo "#include <nrs/nrs.h>" | gcc -Wall -Werror -fsyntax-only -x c -'
+	echo '# mine' >"$merged/etc/nrs/mine.toml"
+	check "removal" removed
+	check "removal leaves the configuration" keep_configuration
+	check "purge leaves nothing" gone
+	# No container can be run here; its line that installs packages can.
+	cp "$NRS_SCRIPTS/packages.txt" "$merged/packages.txt"
+	check "the container's packages are those of scripts/packages.txt, and are to be had" \
+		logged container inside sh -c "$(sed -n 's/^RUN \(apt-get update .*\)/\1/p' "$NRS_TOP/Containerfile")"
+	umount "$merged"
+	rm -rf --one-file-system "$work"
+	summary
+	exit
+fi
+
+# The minimal root, and over it a layer with what the packages depend on, each made when it is missing or another one.
+key=$(hash_of <<<"$(trixie_sources)")
+if ! stamp_is "$cache/base.stamp" "$key"; then
+	rm -rf --one-file-system "$cache/base" "$cache/base.tmp" "$cache/depends"
+	trixie_sources >"$cache/sources.list"
+	run_logged "deb-test: minimal root" "$logs/base.log" unshare --mount --pid --fork --kill-child \
+		mmdebstrap --mode=root --variant=apt --architectures=amd64 --include=ca-certificates,debian-archive-keyring \
+		--aptopt='APT::Install-Recommends "false"' --dpkgopt=force-unsafe-io trixie "$cache/base.tmp" "$cache/sources.list"
+	printf '#!/bin/sh\nexit 101\n' >"$cache/base.tmp/usr/sbin/policy-rc.d"
+	chmod +x "$cache/base.tmp/usr/sbin/policy-rc.d"
+	publish "$cache/base.tmp" "$cache/base"
+	stamp "$cache/base.stamp" "$key"
+fi
+depends=$(for deb in "$nrs" "$dkms"; do dpkg-deb -f "$deb" Depends; done | grep . | paste -sd,)
+key=$(hash_of <<<"$key $depends")
+if ! stamp_is "$cache/depends.stamp" "$key"; then
+	over "$cache/base"
+	log "deb-test: what the packages depend on"
+	logged update inside "${apt[@]}" update
+	logged depends inside "${apt[@]}" --no-install-recommends satisfy "$depends"
+	umount "$merged"
+	publish "$work/upper" "$cache/depends"
+	stamp "$cache/depends.stamp" "$key"
+fi
+
+over "$cache/depends:$cache/base"
+logged update inside "${apt[@]}" update
+
+# The stock kernel, the same for machines that are not in a cloud, and one of a series that is not supported.
+new=$NRS_KREL new_version=$(cat "$NRS_CACHE/kernel/$NRS_KREL/version")
+series=$(sed -E 's/^([0-9]+\.[0-9]+).*/\1/' <<<"$new")
+other=${new%-cloud-amd64}-amd64
+old=$(inside apt-cache pkgnames linux-headers- | sed -n 's/^linux-headers-\(.*-cloud-amd64\)$/\1/p' | grep -v "^$series\." | sort -V | tail -n 1)
+echo "# kernels: $new and $other ($new_version), unsupported: $old"
+
+# state RELEASE: what DKMS says of the module for that kernel.
+state() {
+	inside dkms status -m nrs -v "$version" -k "$1"
+}
+is_installed() {
+	state "$1" | grep -q ': installed'
+}
+
+# made_for RELEASE: it is there for that kernel, says so itself, and is signed. (Without the kernel's image there is no index for modprobe.)
+made_for() {
+	local file
+	is_installed "$1" || { echo "dkms: $(state "$1")" && return 1; }
+	file=$(cd "$merged" && find "usr/lib/modules/$1/updates" -name 'nrs.ko*')
+	inside modinfo -F vermagic "/$file" | grep -qF "$1 " && inside modinfo -F signer "/$file" | grep -q .
+}
+seconds() {
+	echo "# $1: $((SECONDS - since)) s"
+}
+
+files >"$logs/files-before"
+since=$SECONDS
+check "headers of $new, without its source, and of $old" install headers "linux-headers-$new=$new_version" "linux-headers-$old"
+check "installation in a minimal system" install install "$nrs" "$dkms"
+check "a kernel without its source is passed over with one line that says what to install" \
+	grep -F "nrs: error: no module for kernel $new: its source is missing: apt install linux-source-$series=$new_version" "$logs/install.log"
+check "so is one of another series, with the reason" grep -F "nrs: error: no module for kernel $old: it is for series $series" "$logs/install.log"
+nothing_yet() {
+	! is_installed "$new" && ! is_installed "$old"
+}
+check "nothing is built for them" nothing_yet
+seconds "installation without a kernel's source"
+
+since=$SECONDS
+check "the source comes" install source "linux-source-$series=$new_version"
+check "the module for $new is there" made_for "$new"
+seconds "source, metadata and module of $new"
+since=$SECONDS
+check "another kernel comes" install upgrade "linux-headers-$other=$new_version"
+check "the module for $other is there" made_for "$other"
+check "the module for $new stays" made_for "$new"
+seconds "metadata and module of $other"
+since=$SECONDS
+check "the headers are installed again" logged reinstall inside "${apt[@]}" install --reinstall "linux-headers-$new"
+check "the module for $new stays" made_for "$new"
+again() {
+	logged rebuild inside sh -c "dkms remove -m nrs -v $version -k $new && dkms autoinstall -k $new" && made_for "$new"
+}
+check "with the metadata kept, it is built again" again
+seconds "module alone"
+no_kernel() {
+	! inside "/usr/src/nrs-$version/dkms/module.sh" --check 7.99.0-none >"$logs/none.log" 2>&1 &&
+		[ "$(wc -l <"$logs/none.log")" = 1 ] && grep -F 'apt install linux-headers-7.99.0-none' "$logs/none.log"
+}
+check "a kernel without headers: one line says what to install" no_kernel
+
+since=$SECONDS
+load() {
+	local file
+	file=$(find "$merged/usr/lib/modules/$new/updates" -name 'nrs.ko*') || return
+	rm -f "$logs/nrs.ko"
+	case $file in *.xz) xz -dc "$file" ;; *.zst) zstd -qdc "$file" ;; *) cat "$file" ;; esac >"$logs/nrs.ko"
+	logged vm "$NRS_SCRIPTS/vm.sh" --kernel stock --name deb-test --module "$logs/nrs.ko" -- packaged.sh
+}
+check "the packaged module works in the virtual machine" load
+seconds "virtual machine"
+
+echo '# mine' >"$merged/etc/nrs/mine.toml"
+check "removal" removed
+check "removal leaves the configuration" keep_configuration
+logged headers-gone inside "${apt[@]}" purge --autoremove 'linux-headers-*' 'linux-source-*'
+check "purge leaves nothing" gone
+umount "$merged"
+rm -rf --one-file-system "$work"
+summary
+exit
+}

@@ -4,7 +4,7 @@
 NRS_CACHE ?= $(HOME)/.cache/nrs
 export NRS_CACHE
 
-.PHONY: help setup build test test-long soak fuzz demo vm bench bench-vm compare sim clean distclean
+.PHONY: help setup build deb deb-test test test-long soak fuzz demo vm bench bench-vm compare sim clean distclean
 
 help:      ## list these verbs (the default)
 	@echo "nrs: a network request scheduler for Linux storage servers"
@@ -19,6 +19,12 @@ setup:     ## get the toolchain and the stock kernel, build its Rust metadata (e
 
 build:     ## build nrs.ko for the stock kernel: build/stock/nrs.ko
 	scripts/build-module.sh stock
+
+deb:       ## build the Debian packages nrs and nrs-dkms: build/deb/*.deb
+	scripts/deb.sh
+
+deb-test:  ## install, load, upgrade and remove the packages in a Debian root of their own
+	scripts/deb-test.sh
 
 test:      ## check the sources and run all tests, on this host and in virtual machines
 	tests/run.sh

@@ -21,10 +21,12 @@ set -euo pipefail
 # machine counts instructions, so that its results do not mind what else runs: such machines run one after the other beside everything
 # else (the lane). With "icount2" there are two CPUs that take turns.
 machines=(
+	"stock:trace:1600:icount:trace nrsctl-top"
+	"stock:tool:1500::nrsctl nrsctl-config nrsctl-stats"
 	"stock:shares:1800:icount:fair hp tbf-user fair-tree"
 	"stock:data:1080::ext4 switch nowait meta stats order-dm unaware"
 	"stock:turns:1500:icount:robin delay health timeouts"
-	"stock:life:1440::load dm-life killed errors hang wrong params rules-configfs qbm-configfs tbf-storm qbm-storm soak"
+	"stock:life:1440::load dm-life killed errors hang wrong control params rules-configfs qbm-configfs tbf-storm qbm-storm soak"
 	"stock:cpts:1200:icount2:cpts"
 	"stock:order:1120::order-user"
 	"stock:user:1400::chardev fair-churn timeouts-user"
@@ -132,7 +134,8 @@ boot() {
 	icount2) how=(--icount --cpus 2) ;;
 	*) how=() ;;
 	esac
-	for tool in nrs-load nrs-check nrs-overlap nrs-storm; do [ ! -x "build/tools/$tool" ] || files+=(--file "build/tools/$tool:/bin/$tool"); done
+	for tool in nrs-load nrs-check nrs-overlap nrs-storm nrsctl; do [ ! -x "build/tools/$tool" ] || files+=(--file "build/tools/$tool:/bin/$tool"); done
+	case " $* " in *" trace "*) how+=(--mem 2048) files+=(--file "$(scripts/trace-tools.sh):/trace" --file Documentation/tracing.md:/tracing.md) ;; esac
 	scripts/vm.sh --kernel "$kernel" --name "$name" --timeout "$limit" "${how[@]}" "${files[@]}" -- all.sh ${NRS_LONG:+--long} "$@"
 }
 
@@ -157,6 +160,7 @@ count_machine() {
 	if [ -d "build/vm/$name/out/yaml" ]; then
 		check "$name: statistics as YAML" scripts/in-root.sh python3 tests/check-yaml.py "build/vm/$name/out/yaml"
 	fi
+	if [ -d "build/vm/$name/out/pages" ]; then check "$name: pages of the exporter" tests/exporter.sh "build/vm/$name/out/pages"; fi
 }
 
 # machine KERNEL NAME SECONDS HOW TEST...: boots it and counts.
@@ -221,10 +225,10 @@ await_lane() {
 # syntax: all scripts of the project.
 syntax() {
 	local file
-	for file in scripts/*.sh tests/*.sh tests/vm/*.sh tests/vm/*/*.sh .ci/*.sh; do
+	for file in scripts/*.sh debian/dkms/*.sh tests/*.sh tests/vm/*.sh tests/vm/*/*.sh .ci/*.sh; do
 		[ ! -f "$file" ] || bash -n "$file" || return
 	done
-	for file in scripts/*.py tests/*.py; do
+	for file in scripts/*.py debian/*.py tests/*.py; do
 		[ ! -f "$file" ] || scripts/in-root.sh python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read())' "$file" || return
 	done
 }
@@ -260,6 +264,9 @@ main() {
 		check "scripts: syntax" syntax
 		check "scripts: helpers of the tests" tests/lib.sh
 		check "scripts: compare.sh --check" scripts/compare.sh --check
+		check "scripts: pages of the exporter" tests/exporter.sh
+		check "packages: built, lintian, installed and removed" scripts/deb-test.sh --quick
+		check "tutorial: as it is written" tests/tutorial.sh
 	fi
 	for round in $(seq "$rounds"); do
 		[ "$rounds" = 1 ] || log "round $round of $rounds"

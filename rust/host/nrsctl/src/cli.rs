@@ -99,6 +99,17 @@ pub fn said(kernel: &dyn Kernel, line: &str) -> Result<String> {
     told(kernel, &words.collect::<Vec<_>>())
 }
 
+/// Sees that `line` fails so.
+#[cfg(test)]
+pub fn refused(kernel: &dyn Kernel, line: &str, kind: crate::failure::Kind, message: &str) {
+    let failure = said(kernel, line).unwrap_err();
+    assert_eq!(
+        (failure.kind, &failure.message[..]),
+        (kind, message),
+        "{line}"
+    );
+}
+
 /// What the words write as a command line.
 ///
 /// # Errors

@@ -31,5 +31,4 @@ pub mod reference;
 pub mod refusal;
 pub mod show;
 pub mod stats;
-pub mod texts;
 pub mod top;

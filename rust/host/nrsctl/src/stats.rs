@@ -31,6 +31,7 @@ pub mod lines;
 pub mod plain;
 pub mod policies;
 pub mod qbm;
+pub mod rules;
 pub mod tbf;
 pub mod words;
 
@@ -336,6 +337,36 @@ pub fn read(kernel: &dyn Kernel, service: &str) -> Result<Snapshot> {
     if snapshot.runs("qbm") {
         reader.bandwidth(&mut snapshot)?;
     }
+    Ok(snapshot)
+}
+
+/// The heads of `service` and their policies, regular first.
+///
+/// # Errors
+///
+/// As of [`read`].
+pub fn heads(kernel: &dyn Kernel, service: &str) -> Result<Vec<Head>> {
+    Reader { kernel, service }.parse("nrs_policies", policies::read)
+}
+
+/// The rules that tbf has on the heads of `service`.
+///
+/// # Errors
+///
+/// As of [`read`].
+pub fn rules(kernel: &dyn Kernel, service: &str) -> Result<Vec<rules::Listed>> {
+    Reader { kernel, service }.parse("nrs_tbf_rule", rules::read)
+}
+
+/// Of a snapshot of `service` only the slots, the clients and the devices below.
+///
+/// # Errors
+///
+/// As of [`read`].
+pub fn clients(kernel: &dyn Kernel, service: &str) -> Result<Snapshot> {
+    let mut snapshot = Snapshot::default();
+    let reader = Reader { kernel, service };
+    reader.parse("clients", |text| clients::read(text, &mut snapshot))?;
     Ok(snapshot)
 }
 

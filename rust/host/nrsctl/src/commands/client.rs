@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::{Device, Kernel};
 use crate::names::near;
-use crate::{show, texts};
+use crate::{show, stats};
 
 /// Its arguments.
 #[derive(clap::Args, Debug)]
@@ -148,13 +148,22 @@ impl Client {
     }
 }
 
+/// What it has counted, and its state.
+fn counters(numbers: BTreeMap<String, u64>, lost: bool) -> BTreeMap<String, serde_json::Value> {
+    let state = match lost {
+        true => "lost",
+        false => "live",
+    };
+    let numbers = numbers.into_iter().map(|(name, n)| (name, n.into()));
+    numbers.chain([("state".into(), state.into())]).collect()
+}
+
 /// The clients of `services`.
 fn clients(kernel: &dyn Kernel, services: &[String]) -> Result<Vec<Client>> {
     let devices = kernel.devices()?;
     let mut clients = Vec::new();
     for service in services {
-        let shown = texts::clients(&kernel.get(service, "clients")?)?;
-        for client in shown.clients.unwrap_or_default() {
+        for client in stats::clients(kernel, service)?.clients {
             let mut of = devices.iter();
             let device = of.find(|device| device.name == client.name && device.service == *service);
             clients.push(Client {
@@ -166,7 +175,7 @@ fn clients(kernel: &dyn Kernel, services: &[String]) -> Result<Vec<Client>> {
                 options: device
                     .map(|device| device.options.clone())
                     .unwrap_or_default(),
-                counters: client.counters,
+                counters: counters(client.counters, client.lost),
             });
         }
     }

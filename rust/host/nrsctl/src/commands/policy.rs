@@ -5,10 +5,11 @@
 use std::io::Write;
 
 use clap::{Subcommand, ValueEnum};
+use serde::Serialize;
 
 use crate::failure::{Kind, Result};
 use crate::kernel::Kernel;
-use crate::{show, texts};
+use crate::{show, stats};
 
 /// The heads that something is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -50,20 +51,24 @@ pub struct Args {
     pub action: Action,
 }
 
+/// What is listed of a service, and how.
+#[derive(clap::Args, Debug)]
+pub struct Listing {
+    /// The service.
+    pub service: String,
+    /// Those of one head only.
+    #[arg(long, value_enum, default_value_t)]
+    pub head: Head,
+    /// As JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// What can be done with policies.
 #[derive(Subcommand, Debug)]
 pub enum Action {
     /// Shows the policies of a service and what they hold.
-    List {
-        /// The service.
-        service: String,
-        /// Those of one head only.
-        #[arg(long, value_enum, default_value_t)]
-        head: Head,
-        /// As JSON.
-        #[arg(long)]
-        json: bool,
-    },
+    List(Listing),
     /// Has a policy serve a service; fifo: none but the fallback.
     Set {
         /// The service.
@@ -78,6 +83,15 @@ pub enum Action {
     },
 }
 
+/// A policy, as it is shown.
+#[derive(Debug, Serialize)]
+struct Listed<'a> {
+    /// `regular` or `high`.
+    head: &'a str,
+    #[serde(flatten)]
+    policy: &'a stats::Policy,
+}
+
 /// Carries it out.
 ///
 /// # Errors
@@ -87,21 +101,29 @@ pub enum Action {
 /// - [`Kind::Busy`]: earlier policies are still stopping.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     match &args.action {
-        Action::List {
+        Action::List(Listing {
             service,
             head,
             json,
-        } => {
-            let mut policies = texts::policies(&kernel.get(service, "nrs_policies")?)?;
-            policies.retain(|policy| head.has(&policy.head));
+        }) => {
+            let heads = stats::heads(kernel, service)?;
+            let heads = heads.iter().filter(|of| head.has(&of.name));
+            let policies: Vec<Listed<'_>> = heads
+                .flat_map(|head| {
+                    head.policies.iter().map(|policy| Listed {
+                        head: &head.name,
+                        policy,
+                    })
+                })
+                .collect();
             if *json {
                 return show::json(out, &policies);
             }
             let rows: Vec<[String; 5]> = policies
                 .iter()
-                .map(|policy| {
+                .map(|Listed { head, policy }| {
                     [
-                        policy.head.clone(),
+                        (*head).into(),
                         policy.full(),
                         policy.state.clone(),
                         policy.queued.to_string(),

@@ -6,12 +6,12 @@ use std::io::Write;
 
 use clap::Subcommand;
 
-use super::policy::Head;
+use super::policy::{Head, Listing};
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::Kernel;
 use crate::names::near;
 use crate::show;
-use crate::texts::{self, Rule};
+use crate::stats::{self, rules::Listed};
 
 /// Its arguments.
 #[derive(clap::Args, Debug)]
@@ -68,16 +68,7 @@ impl Limits {
 #[derive(Subcommand, Debug)]
 pub enum Action {
     /// Shows the rules of a service in their order.
-    List {
-        /// The service.
-        service: String,
-        /// Those of one head only.
-        #[arg(long, value_enum, default_value_t)]
-        head: Head,
-        /// As JSON.
-        #[arg(long)]
-        json: bool,
-    },
+    List(Listing),
     /// Shows one rule.
     Show {
         /// The service.
@@ -141,12 +132,12 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
         kernel.set(service, "nrs_tbf_rule", &format!("{}{text}", head.word()))
     };
     match &args.action {
-        Action::List {
+        Action::List(Listing {
             service,
             head,
             json,
-        } => {
-            let mut rules = rules(kernel, service)?;
+        }) => {
+            let mut rules = stats::rules(kernel, service)?;
             rules.retain(|rule| head.has(&rule.head));
             list(&rules, *json, out)
         }
@@ -155,8 +146,8 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
             name,
             json,
         } => {
-            let rules = rules(kernel, service)?;
-            let found: Vec<Rule> = rules
+            let rules = stats::rules(kernel, service)?;
+            let found: Vec<Listed> = rules
                 .iter()
                 .filter(|rule| rule.name == *name)
                 .cloned()
@@ -190,7 +181,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
                     failure.hint("give --rate, --minrate, --rank, --borrow, --also or --realtime")
                 );
             }
-            let rules = rules(kernel, service)?;
+            let rules = stats::rules(kernel, service)?;
             let on = heads(&rules, name, *head).ok_or_else(|| missing(service, name, &rules))?;
             command(service, on, format!("change {name}{words}"))
         }
@@ -200,20 +191,15 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
             head,
         } => {
             // The module takes it for done if there is none.
-            let rules = rules(kernel, service)?;
+            let rules = stats::rules(kernel, service)?;
             let on = heads(&rules, name, *head).ok_or_else(|| missing(service, name, &rules))?;
             command(service, on, format!("stop {name}"))
         }
     }
 }
 
-/// The rules of `service`.
-fn rules(kernel: &dyn Kernel, service: &str) -> Result<Vec<Rule>> {
-    texts::rules(&kernel.get(service, "nrs_tbf_rule")?)
-}
-
 /// Those of `head` that have a rule of that name; none if no head has it. The module refuses a change on a head that has it not.
-fn heads(rules: &[Rule], name: &str, head: Head) -> Option<Head> {
+fn heads(rules: &[Listed], name: &str, head: Head) -> Option<Head> {
     let on = |side: Head, shown: &str| {
         head.has(shown)
             && rules
@@ -229,7 +215,7 @@ fn heads(rules: &[Rule], name: &str, head: Head) -> Option<Head> {
 }
 
 /// That there is no rule of that name.
-fn missing(service: &str, name: &str, rules: &[Rule]) -> Failure {
+fn missing(service: &str, name: &str, rules: &[Listed]) -> Failure {
     let failure = Failure::new(
         Kind::NotFound,
         format!("{service}: there is no rule '{name}'"),
@@ -243,7 +229,7 @@ fn missing(service: &str, name: &str, rules: &[Rule]) -> Failure {
 }
 
 /// Shows `rules`.
-fn list(rules: &[Rule], json: bool, out: &mut dyn Write) -> Result {
+fn list(rules: &[Listed], json: bool, out: &mut dyn Write) -> Result {
     if json {
         return show::json(out, &rules);
     }
@@ -267,7 +253,7 @@ fn list(rules: &[Rule], json: bool, out: &mut dyn Write) -> Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::{said, told};
+    use crate::cli::{refused, said, told};
     use crate::fake::Fake;
 
     const TEXT: &str = "regular_requests:\nCPT 0:\ngreedy uid={1002} 10MB/s, ref 1\nboth uid={5} 5, ref 0\ndefault * 10000, ref 0\nhigh_priority_requests:\nCPT 0:\nboth uid={5} 5, ref 0\n";
@@ -376,12 +362,7 @@ mod tests {
             ),
         ] {
             let fake = fake();
-            let failure = said(&fake, line).unwrap_err();
-            assert_eq!(
-                (failure.kind, &failure.message[..]),
-                (kind, message),
-                "{line}"
-            );
+            refused(&fake, line, kind, message);
             assert!(fake.log().is_empty());
         }
     }

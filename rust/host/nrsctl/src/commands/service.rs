@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::Kernel;
-use crate::texts::{self, Policy};
+use crate::stats::{self, Policy, HIGH, REGULAR};
 use crate::{refusal, show};
 
 /// Its arguments.
@@ -70,11 +70,11 @@ pub struct Service {
     /// How many partitions it has; unknown of one that was not made.
     pub cpts: Option<u32>,
     /// What `slots` is set to.
-    pub slots: u64,
+    pub slots: u32,
     /// How many slots are in effect.
-    pub limit: u64,
+    pub limit: u32,
     /// How many are in use.
-    pub active: u64,
+    pub active: u32,
     /// Whether it gets on, as the first line of `health` says.
     pub health: String,
     /// The policy that serves the regular head.
@@ -89,29 +89,27 @@ pub struct Service {
 
 /// What is shown of `name`.
 fn read(kernel: &dyn Kernel, name: &str) -> Result<Service> {
-    let policies = texts::policies(&kernel.get(name, "nrs_policies")?)?;
-    let clients = texts::clients(&kernel.get(name, "clients")?)?;
+    let heads = stats::heads(kernel, name)?;
+    let shown = stats::clients(kernel, name)?;
     let health = kernel.get(name, "health")?;
     let made = kernel.is_made(name)?;
-    let number = |key: &str| clients.service.get(key).copied().unwrap_or_default();
-    let serving = |head| texts::serving(&policies, head).map(Policy::full);
+    let serving = |on: &str| {
+        let head = heads.iter().find(|head| head.name == on)?;
+        head.serving().map(Policy::full)
+    };
+    let policies = heads.iter().flat_map(|head| &head.policies);
     Ok(Service {
         name: name.into(),
         made,
         cpts: made.then(|| kernel.cpts(name)).transpose()?,
-        slots: number("slots"),
-        limit: number("limit"),
-        active: number("active"),
+        slots: shown.slots,
+        limit: shown.limit,
+        active: shown.active,
         health: health.lines().next().unwrap_or_default().into(),
-        regular: serving("regular").unwrap_or_default(),
-        high: serving("high").unwrap_or_default(),
-        queued: policies.iter().map(|policy| policy.queued).sum(),
-        clients: clients
-            .clients
-            .unwrap_or_default()
-            .into_iter()
-            .map(|one| one.name)
-            .collect(),
+        regular: serving(REGULAR).unwrap_or_default(),
+        high: serving(HIGH).unwrap_or_default(),
+        queued: policies.map(|policy| policy.queued).sum(),
+        clients: shown.clients.into_iter().map(|one| one.name).collect(),
     })
 }
 

@@ -86,7 +86,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::said;
+    use crate::cli::{refused, said};
     use crate::fake::Fake;
 
     fn fake() -> Fake {
@@ -158,12 +158,7 @@ mod tests {
             ),
         ] {
             let fake = fake();
-            let failure = said(&fake, line).unwrap_err();
-            assert_eq!(
-                (failure.kind, &failure.message[..]),
-                (kind, message),
-                "{line}"
-            );
+            refused(&fake, line, kind, message);
             assert_eq!(fake.log().len(), set, "{line}");
         }
     }

@@ -5,9 +5,10 @@
 use nrs_sched::policy::Kind;
 
 use super::rules::{Limits, Rule, Rules, DEFAULT};
-use super::state::{normal, settable, Policy, State};
+use super::state::{normal, normal_rate, settable, Policy, State};
 use crate::failure::{Failure, Kind as Trouble, Result};
 use crate::kernel::Kernel;
+use crate::stats::{self, rules::Listed, Head, HIGH};
 
 /// Reads the state of `service`.
 ///
@@ -22,13 +23,13 @@ pub fn read(kernel: &dyn Kernel, service: &str) -> Result<State> {
         let setting = normal(parameter, &text).map_err(|_| strange(service, name, text.trim()))?;
         state.settings.insert(name, setting);
     }
-    let text = kernel.get(service, "nrs_policies")?;
-    state.policies = policies(&text).map_err(|line| strange(service, "nrs_policies", line))?;
+    let heads = stats::heads(kernel, service)?;
+    state.policies = policies(&heads).map_err(|name| strange(service, "nrs_policies", &name))?;
     state.weights = kernel.get(service, "nrs_fairshare_weights")?;
     state.plan = kernel.get(service, "nrs_qbm_config")?;
     if state.policies.iter().any(|policy| policy.kind == Kind::Tbf) {
-        let text = kernel.get(service, "nrs_tbf_rule")?;
-        state.rules = rules(&text).map_err(|line| strange(service, "nrs_tbf_rule", line))?;
+        let listed = stats::rules(kernel, service)?;
+        state.rules = rules(&listed).map_err(|name| strange(service, "nrs_tbf_rule", &name))?;
     }
     if kernel.is_made(service)? {
         state.cpts = Some(kernel.cpts(service)?);
@@ -42,106 +43,74 @@ fn strange(service: &str, name: &str, text: &str) -> Failure {
     Failure::new(Trouble::Other, message).hint("the module is of another version than this program")
 }
 
-/// The policy of each head as `nrs_policies` shows them.
+/// The policy of each head.
 ///
 /// # Errors
 ///
-/// The line that is not understood.
-pub fn policies(text: &str) -> std::result::Result<[Policy; 2], &str> {
+/// The name of a policy that is not known.
+fn policies(heads: &[Head]) -> std::result::Result<[Policy; 2], String> {
     let mut found = [Policy::FIFO, Policy::FIFO];
-    let (mut head, mut name, mut started) = (None, "", false);
-    for line in text.lines() {
-        match line.trim().split_once(':') {
-            None if line.trim().is_empty() => {}
-            Some(("regular_requests", "")) => head = Some(0),
-            Some(("high_priority_requests", "")) => head = Some(1),
-            Some(("- name", rest)) => name = rest.trim(),
-            Some(("state", rest)) => started = matches!(rest.trim(), "started" | "starting"),
-            Some(("fallback", rest)) if started && rest.trim() == "no" => {
-                let place = head
-                    .and_then(|head: usize| found.get_mut(head))
-                    .ok_or(line)?;
-                let (word, argument) = match name.split_once(' ') {
-                    Some((word, argument)) => (word, Some(argument)),
-                    None => (name, None),
-                };
-                let kind = Kind::from_name(word).map_err(|_| line)?;
-                *place = Policy::new(kind, argument).map_err(|_| line)?;
-            }
-            Some(("fallback" | "queued" | "active", _)) => {}
-            _ => return Err(line),
-        }
+    for head in heads {
+        let started = |policy: &&stats::Policy| matches!(&policy.state[..], "started" | "starting");
+        let mut primary = head.policies.iter().filter(started);
+        let Some(policy) = primary.find(|policy| !policy.fallback) else {
+            continue;
+        };
+        let known = Kind::from_name(&policy.name)
+            .ok()
+            .and_then(|kind| Policy::new(kind, policy.argument.as_deref()).ok());
+        *of(&mut found, &head.name) = known.ok_or_else(|| policy.full())?;
     }
     Ok(found)
 }
 
-/// The rules of each head as `nrs_tbf_rule` shows them: those of the first partition, for all have the same.
+/// The rules of each head that has any.
 ///
 /// # Errors
 ///
-/// The line that is not understood.
-pub fn rules(text: &str) -> std::result::Result<[Option<Rules>; 2], &str> {
+/// The name of a rule that sets what is not known.
+fn rules(listed: &[Listed]) -> std::result::Result<[Option<Rules>; 2], String> {
     let mut found = [None, None];
-    let (mut head, mut first) = (None, false);
-    for line in text.lines() {
-        match line {
-            "" => {}
-            "regular_requests:" => head = Some(0),
-            "high_priority_requests:" => head = Some(1),
-            _ if line.starts_with("CPT ") && line.ends_with(':') => {
-                first = line == "CPT 0:";
-                if let (true, Some(place)) =
-                    (first, head.and_then(|head: usize| found.get_mut(head)))
-                {
-                    *place = Some(Rules::new(""));
-                }
-            }
-            _ => {
-                let rules = head
-                    .and_then(|head| found.get_mut(head))
-                    .and_then(Option::as_mut);
-                let (rules, rule) = (rules.ok_or(line)?, rule(line).ok_or(line)?);
-                match (first, rule.name == DEFAULT) {
-                    (true, false) => {
-                        rules.behind += usize::from(!rules.default.rate.is_empty());
-                        rules.list.push(rule);
-                    }
-                    (true, true) => rules.default = rule.limits,
-                    (false, _) => {}
-                }
-            }
+    for one in listed {
+        let rules = of(&mut found, &one.head).get_or_insert_with(|| Rules::new(""));
+        let limits = limits(one).ok_or_else(|| one.name.clone())?;
+        if one.name == DEFAULT {
+            rules.default = limits;
+            continue;
         }
+        rules.behind += usize::from(!rules.default.rate.is_empty());
+        rules.list.push(Rule {
+            name: one.name.clone(),
+            conditions: one.conditions.clone(),
+            limits,
+        });
     }
     Ok(found)
 }
 
-/// A rule of the form `NAME CONDITIONS RATE[ KEY=VALUE…], ref N`.
-fn rule(line: &str) -> Option<Rule> {
-    let (rest, refs) = line.rsplit_once(", ref ")?;
-    refs.parse::<u64>().ok()?;
-    let (name, rest) = rest.split_once(' ')?;
-    let (conditions, words) = match name {
-        DEFAULT => rest.split_once(' ')?,
-        // No value has a brace in it.
-        _ => rest.split_at_checked(rest.rfind('}')? + 1)?,
-    };
-    let mut words = words.split_ascii_whitespace();
-    let mut limits = Limits::new(super::state::normal_rate(words.next()?)?);
-    for word in words {
+/// That of the head `name`.
+fn of<'a, T>(heads: &'a mut [T; 2], name: &str) -> &'a mut T {
+    let [regular, high] = heads;
+    match name {
+        HIGH => high,
+        _ => regular,
+    }
+}
+
+/// What a rule sets.
+fn limits(rule: &Listed) -> Option<Limits> {
+    let mut limits = Limits::new(normal_rate(&rule.rate)?);
+    for word in rule.limits.split_ascii_whitespace() {
         let (key, value) = word.split_once('=')?;
         match key {
-            "minrate" => limits.minrate = Some(super::state::normal_rate(value)?),
+            "minrate" => limits.minrate = Some(normal_rate(value)?),
             "realtime" => limits.realtime = value == "1",
             "borrow" => limits.borrow = value == "1",
             "also" => limits.also = value.split('+').map(str::to_string).collect(),
             _ => return None,
         }
     }
-    Some(Rule {
-        name: name.into(),
-        conditions: conditions.into(),
-        limits,
-    })
+    Some(limits)
 }
 
 /// Whether `clients` shows a client.
@@ -170,19 +139,12 @@ mod tests {
             row("tbf", "stopped", "no"),
         ]
         .concat();
-        let found = policies(&text).unwrap().map(|policy| policy.to_string());
+        let heads = stats::policies::read(&text).unwrap();
+        let found = policies(&heads).unwrap().map(|policy| policy.to_string());
         assert_eq!(found, ["fairshare gid_then_uid_fair", "fifo"]);
-        for (text, line) in [
-            ("x\n", "x"),
-            ("\nregular_requests:\n  - nam: x\n", "  - nam: x"),
-            (&row("tbf", "started", "no"), "    fallback: no"),
-            (
-                &format!("regular_requests:\n{}", row("new", "started", "no")),
-                "    fallback: no",
-            ),
-        ] {
-            assert_eq!(policies(text), Err(line), "{text}");
-        }
+        let text = format!("regular_requests:\n{}", row("new", "started", "no"));
+        let heads = stats::policies::read(&text).unwrap();
+        assert_eq!(policies(&heads).unwrap_err(), "new");
     }
 
     #[test]
@@ -191,7 +153,8 @@ mod tests {
             a uid={1  2},  jobid={a* b, ref 7}&uid={0x10} 100 minrate=5 realtime=1 borrow=1 also=b+c, ref 0\n\
             b nid={[1-3]@gni} 5MB/s, ref 12\ndefault * 10000 minrate=7, ref 0\nc uid={1} 7iops, ref 1\n\
             CPT 1:\na uid={9} 1, ref 0\ndefault * 10000, ref 0\nhigh_priority_requests:\n";
-        let [Some(found), None] = rules(text).unwrap() else {
+        let listed = stats::rules::read(text).unwrap();
+        let [Some(found), None] = rules(&listed).unwrap() else {
             panic!();
         };
         let names: Vec<&str> = found.list.iter().map(|rule| rule.name.as_str()).collect();
@@ -214,18 +177,11 @@ mod tests {
             }
         );
         assert_eq!(found.list[1].limits, Limits::new("5MB/s"));
-        for line in [
-            "a uid={1} 5",
-            "a uid={1} 5, ref x",
-            "a uid={1}, ref 1",
-            "a uid={1} 5 x=1, ref 1",
-            "a 5, ref 1",
-            "a uid={1} 5 minrate=x, ref 1",
-        ] {
-            let text = format!("regular_requests:\nCPT 0:\n{line}\n");
-            assert_eq!(rules(&text), Err(line));
+        for limits in ["5 x=1", "5 minrate=x", "x", "5 borrow"] {
+            let text = format!("regular_requests:\nCPT 0:\na uid={{1}} {limits}, ref 1\n");
+            let listed = stats::rules::read(&text).unwrap();
+            assert_eq!(rules(&listed).unwrap_err(), "a", "{limits}");
         }
-        assert_eq!(rules("a uid={1} 5, ref 1\n"), Err("a uid={1} 5, ref 1"));
     }
 
     #[test]

@@ -186,7 +186,8 @@ impl<'a> Line<'a> {
     }
 }
 
-fn unexpected(number: usize, line: &str, want: &'static str) -> Unexpected {
+/// That line `number` is not as expected.
+pub fn unexpected(number: usize, line: &str, want: &'static str) -> Unexpected {
     Unexpected {
         number,
         line: line.chars().take(SHOWN).collect(),

@@ -5,6 +5,28 @@
 use super::lines::{lines, Result};
 use super::{Head, Policy, HIGH, REGULAR};
 
+impl Policy {
+    /// Name and argument, as `nrs_policies` takes them.
+    pub fn full(&self) -> String {
+        match &self.argument {
+            Some(argument) => format!("{} {argument}", self.name),
+            None => self.name.clone(),
+        }
+    }
+}
+
+impl Head {
+    /// The policy that serves it: the started one that is not the fallback, else that.
+    pub fn serving(&self) -> Option<&Policy> {
+        let mut started = self
+            .policies
+            .iter()
+            .filter(|policy| policy.state == "started");
+        let primary = started.clone().find(|policy| !policy.fallback);
+        primary.or_else(|| started.next())
+    }
+}
+
 /// The heads of `text`, regular first.
 ///
 /// # Errors
@@ -54,4 +76,63 @@ pub fn read(text: &str) -> Result<Vec<Head>> {
         }
     }
     Ok(heads)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "
+regular_requests:
+  - name: fifo
+    state: started
+    fallback: yes
+    queued: 0                   
+    active: 3                   
+
+  - name: fairshare gid_then_uid_fair
+    state: stopping
+    fallback: no
+    queued: 18446744073709551615
+    active: 0                   
+
+  - name: tbf uid
+    state: started
+    fallback: no
+    queued: 7                   
+    active: 0                   
+    newer: 5
+
+high_priority_requests:
+  - name: fifo
+    state: started
+    fallback: yes
+    queued: 0                   
+    active: 0                   
+
+";
+
+    #[test]
+    fn policies_of_both_heads() {
+        let heads = read(TEXT).unwrap();
+        assert_eq!((&heads[0].name[..], &heads[1].name[..]), (REGULAR, HIGH));
+        let all = &heads[0].policies;
+        assert_eq!((all.len(), heads[1].policies.len()), (3, 1));
+        assert_eq!(all[1].full(), "fairshare gid_then_uid_fair");
+        assert_eq!((all[1].queued, &all[1].state[..]), (u64::MAX, "stopping"));
+        assert!(all[0].fallback && !all[2].fallback);
+        assert_eq!((all[2].queued, all[0].active), (7, 3));
+        let serving = |head: &Head| head.serving().map(Policy::full);
+        assert_eq!(serving(&heads[0]).unwrap(), "tbf uid");
+        assert_eq!(serving(&heads[1]).unwrap(), "fifo");
+        assert_eq!(Head::default().serving(), None);
+        for wrong in [
+            "something",
+            "  - name: fifo\n",
+            "regular_requests:\n    state: started\n",
+            "regular_requests:\n  - name: a\n    queued: x\n",
+        ] {
+            assert!(read(wrong).is_err(), "{wrong:?}");
+        }
+    }
 }

@@ -120,15 +120,7 @@ fn headline(snapshot: &Snapshot) -> String {
 
 /// What decides on a head.
 fn policy_words(snapshot: &Snapshot, head: &Head) -> String {
-    let mut started = head
-        .policies
-        .iter()
-        .filter(|policy| policy.state == "started");
-    let primary = started
-        .clone()
-        .find(|policy| !policy.fallback)
-        .or_else(|| started.next());
-    let Some(policy) = primary else {
+    let Some(policy) = head.serving() else {
         return "no policy".into();
     };
     let mut said = match &policy.argument {

@@ -7,14 +7,25 @@ use ratatui::text::Span;
 /// What stands for a number that is not known.
 pub const UNKNOWN: &str = "-";
 
-/// About three digits; `scale` has what a unit is and its letters, from the least unit to the greatest.
-fn three(value: f64, scales: &[(f64, &str)]) -> String {
+/// What a unit is and its letter, from the least to the greatest.
+const SCALES: [(f64, &str); 7] = [
+    (1.0, ""),
+    (1e3, "k"),
+    (1e6, "M"),
+    (1e9, "G"),
+    (1e12, "T"),
+    (1e15, "P"),
+    (1e18, "E"),
+];
+
+/// About three digits.
+fn three(value: f64) -> String {
     if !value.is_finite() {
         return UNKNOWN.into();
     }
     // What would be rounded to four digits goes to the next unit.
     let fits = |scale: &&(f64, &str)| value < 999.5 * scale.0;
-    let Some((unit, letters)) = scales.iter().find(fits).or(scales.last()) else {
+    let Some((unit, letters)) = SCALES.iter().find(fits).or(SCALES.last()) else {
         return format!("{value:.0}");
     };
     let scaled = value / unit;
@@ -32,34 +43,12 @@ pub fn count(value: f64) -> String {
     if (999.5..9999.5).contains(&value) {
         return format!("{value:.0}");
     }
-    three(
-        value,
-        &[
-            (1.0, ""),
-            (1e3, "k"),
-            (1e6, "M"),
-            (1e9, "G"),
-            (1e12, "T"),
-            (1e15, "P"),
-            (1e18, "E"),
-        ],
-    )
+    three(value)
 }
 
 /// Bytes per second.
 pub fn bytes(value: f64) -> String {
-    three(
-        value,
-        &[
-            (1.0, ""),
-            (1e3, "k"),
-            (1e6, "M"),
-            (1e9, "G"),
-            (1e12, "T"),
-            (1e15, "P"),
-            (1e18, "E"),
-        ],
-    )
+    three(value)
 }
 
 /// A time in us.

@@ -425,7 +425,11 @@ fn what_is_wrong_is_said_with_its_line() {
             "- entity: \"a\"\n  queue: \"slow\"\n",
             "line 2: expected regular or high_priority",
         ),
-        ("at_stats", "lost: many\n", "line 1: expected a number"),
+        (
+            "at_stats",
+            "lost: 99999999999999999999\n",
+            "line 1: expected a number",
+        ),
     ] {
         let mut all = fixture("fairshare");
         for (name, old) in &mut all {
@@ -449,7 +453,7 @@ fn what_is_wrong_is_said_with_its_line() {
         "  capacity: 1\n",
         "    class: \"x\"\n",
         "deep:\n",
-        "- group: \"g\"\n  capacity: much\n",
+        "- group: \"g\"\n  capacity: 99999999999999999999\n",
     ] {
         assert!(qbm::read_status(text).is_err(), "{text}");
     }

@@ -14,17 +14,18 @@ pub fn read(text: &str, snapshot: &mut Snapshot) -> Result {
     for line in lines(text) {
         let line = line?;
         match (line.depth, line.key) {
-            (0, "service") => line.numbers(|key, number| {
-                let small = u32::try_from(number).unwrap_or(u32::MAX);
+            (0, "service") => line.pairs(|key, value| {
+                let small = || value.parse().map(|n: u64| n.try_into().unwrap_or(u32::MAX));
                 match key {
-                    "slots" => snapshot.slots = small,
-                    "limit" => snapshot.limit = small,
-                    "active" => snapshot.active = small,
-                    "overflow" => snapshot.overflow = number,
-                    "no_memory" => snapshot.no_memory = number,
-                    "stalls" => snapshot.stalls = number,
+                    "slots" => snapshot.slots = small().ok()?,
+                    "limit" => snapshot.limit = small().ok()?,
+                    "active" => snapshot.active = small().ok()?,
+                    "overflow" => snapshot.overflow = value.parse().ok()?,
+                    "no_memory" => snapshot.no_memory = value.parse().ok()?,
+                    "stalls" => snapshot.stalls = value.parse().ok()?,
                     _ => {}
                 }
+                Some(())
             })?,
             (2, "client") if line.item => snapshot.clients.push(Client {
                 name: line.text()?,
@@ -38,18 +39,42 @@ pub fn read(text: &str, snapshot: &mut Snapshot) -> Result {
                 (Some(target), _) => line.numbers(|key, number| {
                     target.counters.insert(key.into(), number);
                 })?,
-                (None, Some(client)) => line.pairs(|key, value| {
-                    if key == "state" {
-                        client.lost = value == "lost";
-                    } else {
-                        client.counters.insert(key.into(), value.parse().ok()?);
-                    }
-                    Some(())
-                })?,
+                (None, Some(client)) => {
+                    line.pairs(|key, value| {
+                        if key == "state" {
+                            client.lost = value == "lost";
+                        }
+                        Some(())
+                    })?;
+                    line.numbers(|key, number| {
+                        client.counters.insert(key.into(), number);
+                    })?;
+                }
                 (None, None) => return Err(line.unexpected("a client or a target before")),
             },
             _ => {}
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_later_module_says_is_passed_over() {
+        let text = "service: { slots: 64, mode: x, limit: 32 }\nclients:\n- client: \"a\"\n  \
+                    counters: { passed: 1, mode: x, share: 0.5, state: lost }\ntargets:\n\
+                    - target: \"8:0\"\n  counters: { depth: 3, mode: x }\n";
+        let mut snapshot = Snapshot::default();
+        read(text, &mut snapshot).unwrap();
+        assert_eq!((snapshot.slots, snapshot.limit), (64, 32));
+        assert_eq!(snapshot.clients[0].counters, [("passed".into(), 1)].into());
+        assert!(snapshot.clients[0].lost);
+        assert_eq!(snapshot.targets[0].counters, [("depth".into(), 3)].into());
+        // A number that does not fit is no word.
+        let text = text.replace("passed: 1", "passed: 18446744073709551616");
+        read(&text, &mut snapshot).unwrap_err();
+    }
 }

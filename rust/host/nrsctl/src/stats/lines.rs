@@ -173,17 +173,36 @@ impl<'a> Line<'a> {
         Ok(())
     }
 
-    /// Calls `f` with each key of its value and the number behind it.
+    /// Calls `f` with each key of its value and the number behind it; what has a word behind it is passed over.
     ///
     /// # Errors
     ///
-    /// The value is not in braces, or has something else in it than keys with numbers.
+    /// The value is not in braces, or has something else in it than keys with numbers or words; a number is too large.
     pub fn numbers(&self, mut f: impl FnMut(&'a str, u64)) -> Result {
         self.pairs(|key, value| {
-            f(key, value.parse().ok()?);
+            if is_number(value) {
+                f(key, value.parse().ok()?);
+            }
             Some(())
         })
     }
+
+    /// Its value, if it is a whole number from 0; none if it is a word, a string or a number of another kind.
+    ///
+    /// # Errors
+    ///
+    /// It is too large.
+    pub fn counter(&self) -> Result<Option<u64>> {
+        match self.value {
+            Value::Bare(text) if is_number(text) => self.number().map(Some),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Whether `text` has digits only.
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// That line `number` is not as expected.

@@ -12,11 +12,14 @@ use super::lines::{lines, Result};
 ///
 /// A line that is not as expected.
 pub fn numbers(text: &str) -> Result<BTreeMap<String, u64>> {
-    let pair = |line: Result<super::lines::Line<'_>>| {
+    let mut numbers = BTreeMap::new();
+    for line in lines(text) {
         let line = line?;
-        Ok((line.key.into(), line.number()?))
-    };
-    lines(text).map(pair).collect()
+        if let Some(number) = line.counter()? {
+            numbers.insert(line.key.into(), number);
+        }
+    }
+    Ok(numbers)
 }
 
 /// Why a service is not healthy, if it is not, and what `text`, of `health`, says of its progress.
@@ -24,4 +27,16 @@ pub fn health(text: &str) -> (Option<String>, String) {
     let (word, reason) = text.trim().split_once('\n').unwrap_or((text.trim(), ""));
     let unhealthy = (word != "healthy").then(|| reason.to_string());
     (unhealthy, reason.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_passed_over() {
+        let found = numbers("a: 1\nmode: x\nname: \"5\"\nb: 2\n").unwrap();
+        assert_eq!(found, [("a".into(), 1), ("b".into(), 2)].into());
+        numbers("a: 18446744073709551616\n").unwrap_err();
+    }
 }

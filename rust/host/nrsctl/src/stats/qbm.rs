@@ -59,7 +59,9 @@ fn group_field(group: &mut Group, line: &Line<'_>) -> Result {
             group.counters.insert(format!("reserve_{class}"), number);
         })?,
         _ => {
-            group.counters.insert(line.key.into(), line.number()?);
+            if let Some(number) = line.counter()? {
+                group.counters.insert(line.key.into(), number);
+            }
         }
     }
     Ok(())
@@ -116,7 +118,9 @@ pub fn read_stats(text: &str, groups: &mut [Group], clients: &mut [Entity]) -> R
                 let known = groups.iter_mut().find(|group| group.name == *name);
                 match known {
                     Some(group) if line.key != "clients" => {
-                        group.counters.insert(line.key.into(), line.number()?);
+                        if let Some(number) = line.counter()? {
+                            group.counters.insert(line.key.into(), number);
+                        }
                     }
                     _ => {}
                 }
@@ -142,4 +146,26 @@ fn counter(client: &mut Entity, line: &Line<'_>) -> Result {
         _ => {}
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_groups_are_passed_over() {
+        let status = "- group: \"all\"\n  strategy: even\n  mode: x\n  reserves: { high: 1, kind: y }\n  capacity: 5\n";
+        let (mut groups, mut clients) = read_status(status).unwrap();
+        assert_eq!(groups[0].strategy, "even");
+        assert_eq!(groups[0].counters["capacity"], 5);
+        assert_eq!(groups[0].counters["reserve_high"], 1);
+        read_stats(
+            "- group: \"all\"\n  mode: x\n  sleeps: 3\n",
+            &mut groups,
+            &mut clients,
+        )
+        .unwrap();
+        assert_eq!(groups[0].counters["sleeps"], 3);
+        assert_eq!(groups[0].counters.len(), 3);
+    }
 }

@@ -19,8 +19,7 @@ pub struct Listed {
     pub conditions: String,
     /// What each of them gets, at most.
     pub rate: String,
-    /// What else it sets, as it is written: `minrate=5 borrow=1`.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    /// What else it sets, as it is written: `minrate=5 borrow=1`; may be empty.
     pub limits: String,
     /// How many classes are under it, on all partitions.
     pub classes: u64,

@@ -16,7 +16,9 @@ pub const EBUSY: i32 = 16;
 pub const EEXIST: i32 = 17;
 pub const ENODEV: i32 = 19;
 pub const EINVAL: i32 = 22;
+pub const ENOSPC: i32 = 28;
 pub const EROFS: i32 = 30;
+pub const ENOTEMPTY: i32 = 39;
 pub const ELOOP: i32 = 40;
 
 /// The largest one.
@@ -49,7 +51,7 @@ mod tests {
         assert_eq!(words(EINVAL), "Invalid argument");
         for errno in [
             EPERM, ENOENT, EIO, ENXIO, E2BIG, EAGAIN, ENOMEM, EACCES, EBUSY, EEXIST, ENODEV,
-            EINVAL, EROFS, ELOOP,
+            EINVAL, ENOSPC, EROFS, ENOTEMPTY, ELOOP,
         ] {
             let line = format!("message ioctl on files  failed: {}\n", words(errno));
             assert_eq!(said(&line), Some(errno), "{line}");

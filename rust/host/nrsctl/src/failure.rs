@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 
 /// What kind of failure it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +15,7 @@ pub enum Kind {
     Usage,
     /// There is no such service, parameter, rule, policy or file.
     NotFound,
-    /// A value or a configuration is wrong; nothing was changed.
+    /// A value or a configuration is wrong; it was not set.
     Refused,
     /// The rights do not suffice, or the kernel is locked down.
     Permission,
@@ -24,11 +25,13 @@ pub enum Kind {
     Busy,
     /// The running state differs from the file (`apply --dry-run`).
     Differs,
+    /// Whoever reads standard output has gone; nothing is said then.
+    Closed,
 }
 
 impl Kind {
     /// All, in the order of their exit statuses.
-    pub const ALL: [Kind; 8] = [
+    pub const ALL: [Kind; 9] = [
         Kind::Other,
         Kind::Usage,
         Kind::NotFound,
@@ -37,6 +40,7 @@ impl Kind {
         Kind::NotLoaded,
         Kind::Busy,
         Kind::Differs,
+        Kind::Closed,
     ];
 
     /// The exit status.
@@ -50,6 +54,17 @@ impl Kind {
             Kind::NotLoaded => 6,
             Kind::Busy => 7,
             Kind::Differs => 8,
+            // What a shell shows of a program that SIGPIPE ended.
+            Kind::Closed => 141,
+        }
+    }
+
+    /// What kind of failure `error` of a file is.
+    pub fn of_file(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound => Kind::NotFound,
+            io::ErrorKind::PermissionDenied => Kind::Permission,
+            _ => Kind::Other,
         }
     }
 
@@ -58,12 +73,17 @@ impl Kind {
         match self {
             Kind::Other => "reading or writing failed",
             Kind::Usage => "the command line is wrong",
-            Kind::NotFound => "there is no such service, parameter, rule, policy or file",
-            Kind::Refused => "a value or a configuration is wrong; nothing was changed",
-            Kind::Permission => "the rights do not suffice, or the kernel is locked down",
+            Kind::NotFound => {
+                "there is no such service, parameter, rule, policy or file; a policy is not started"
+            }
+            Kind::Refused => "a value or a configuration is wrong; it was not set",
+            Kind::Permission => {
+                "the rights do not suffice, or the kernel is locked down, or there is no way to the service"
+            }
             Kind::NotLoaded => "the module nrs is not loaded",
             Kind::Busy => "something is in use or still drains; try again",
             Kind::Differs => "the running state differs from the file",
+            Kind::Closed => "standard output was closed before all was written; nothing is said",
         }
     }
 }
@@ -92,8 +112,21 @@ impl Failure {
         }
     }
 
-    /// One for all of `failures`, which are of the kind of the first; none if there are none.
-    pub fn of(failures: Vec<Failure>) -> Result {
+    /// That of the file `path`.
+    pub fn of_file(path: &Path, error: &io::Error) -> Self {
+        Self::new(Kind::of_file(error), format!("{}: {error}", path.display()))
+    }
+
+    /// One for all of `failures`.
+    ///
+    /// # Errors
+    ///
+    /// All of them, below one another, if there are any; the kind is that of the first. That standard output was closed is
+    /// not said beside others.
+    pub fn of(mut failures: Vec<Failure>) -> Result {
+        if failures.iter().any(|failure| failure.kind != Kind::Closed) {
+            failures.retain(|failure| failure.kind != Kind::Closed);
+        }
         let mut failures = failures.into_iter();
         let Some(mut all) = failures.next() else {
             return Ok(());
@@ -127,7 +160,11 @@ impl std::error::Error for Failure {}
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
-        Self::new(Kind::Other, error.to_string())
+        let kind = match error.kind() {
+            io::ErrorKind::BrokenPipe => Kind::Closed,
+            _ => Kind::Other,
+        };
+        Self::new(kind, error.to_string())
     }
 }
 
@@ -138,7 +175,7 @@ mod tests {
     #[test]
     fn statuses_are_what_is_documented() {
         let statuses = Kind::ALL.map(Kind::exit_status);
-        assert_eq!(statuses, [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(statuses, [1, 2, 3, 4, 5, 6, 7, 8, 141]);
         let mut meanings = Kind::ALL.map(Kind::meaning);
         meanings.sort_unstable();
         assert!(meanings.windows(2).all(|pair| pair[0] != pair[1]));
@@ -153,5 +190,31 @@ mod tests {
         let both = Failure::of(vec![first, second]).unwrap_err();
         assert_eq!(both.kind, Kind::NotFound);
         assert_eq!(both.to_string(), "no a\n  try b\nnrsctl: c is busy");
+    }
+
+    #[test]
+    fn a_closed_output_is_not_said_beside_others() {
+        let closed = Failure::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert_eq!(closed.kind, Kind::Closed);
+        let other = Failure::new(Kind::NotFound, "no a");
+        let both = Failure::of(vec![closed.clone(), other.clone()]);
+        assert_eq!(both, Err(other));
+        assert_eq!(Failure::of(vec![closed.clone()]), Err(closed));
+    }
+
+    /// The page for users has the statuses in the same words.
+    #[test]
+    fn the_documentation_has_the_same_words() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../Documentation/nrsctl.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        let (_, rows) = page.split_once("## Exit statuses\n").unwrap();
+        let (rows, _) = rows.split_once("\n## ").unwrap();
+        let rows: Vec<&str> = rows.lines().filter(|line| line.starts_with('|')).collect();
+        let mut want = vec!["| status | meaning |".to_owned(), "|---|---|".to_owned()];
+        want.push("| 0 | everything was done |".to_owned());
+        want.extend(
+            Kind::ALL.map(|kind| format!("| {} | {} |", kind.exit_status(), kind.meaning())),
+        );
+        assert_eq!(rows, want);
     }
 }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::failure::Result;
+use crate::failure::{Failure, Kind, Result};
 
 /// A block device of a service: a client that `dmsetup` made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,4 +68,52 @@ pub trait Kernel {
 
     /// Removes a block device.
     fn remove_device(&self, name: &str) -> Result;
+}
+
+/// Whether `failure` of `service` is that it went away after it was listed.
+///
+/// # Errors
+///
+/// What [`Kernel::services`] returns.
+pub fn is_gone(kernel: &dyn Kernel, service: &str, failure: &Failure) -> Result<bool> {
+    let missing = failure.kind == Kind::NotFound;
+    Ok(missing && !kernel.services()?.iter().any(|name| name == service))
+}
+
+/// What `read` finds of each service that is there, and is there still when it is read.
+///
+/// # Errors
+///
+/// What [`Kernel::services`] and `read` return.
+pub fn each<T>(kernel: &dyn Kernel, mut read: impl FnMut(&str) -> Result<T>) -> Result<Vec<T>> {
+    let mut found = Vec::new();
+    for service in kernel.services()? {
+        match read(&service) {
+            Ok(one) => found.push(one),
+            Err(failure) if is_gone(kernel, &service, &failure)? => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::Fake;
+
+    #[test]
+    fn those_that_went_away_are_left_out() {
+        let kernel = Fake::with(&[("a", &[]), ("b", &[])]);
+        let read = |name: &str| {
+            if name == "a" {
+                kernel.remove("a")?;
+            }
+            kernel.cpts(name)
+        };
+        assert_eq!(each(&kernel, read), Ok(vec![1]));
+        // One that is there, and has not what is asked for.
+        let failure = each(&kernel, |name| kernel.get(name, "slots")).unwrap_err();
+        assert_eq!(failure.kind, Kind::NotFound);
+    }
 }

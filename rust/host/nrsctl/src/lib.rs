@@ -29,6 +29,7 @@ pub mod names;
 pub mod recording;
 pub mod reference;
 pub mod refusal;
+pub mod replace;
 pub mod show;
 pub mod stats;
 pub mod top;

@@ -28,12 +28,12 @@ use nrs_sched::parameters;
 use crate::errno;
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::{Device, Kernel};
-use crate::names::near;
+use crate::names::{near, no_client, no_service};
 use crate::refusal;
 
 use configfs::Configfs;
 use debugfs::Debugfs;
-use dmsetup::{Broken, Dmsetup};
+use dmsetup::{escape, Broken, Dmsetup};
 use message::Message;
 use node::Node;
 use transport::{Refused, Transport};
@@ -112,20 +112,6 @@ impl Live {
         Failure::new(Kind::Permission, format!("no way leads to {to}")).hint(hint)
     }
 
-    /// That there is no service of that name.
-    fn no_service(&self, service: &str) -> Failure {
-        let failure = Failure::new(Kind::NotFound, format!("there is no service '{service}'"));
-        let names = self.services().unwrap_or_default();
-        let near = near(service, names.iter().map(String::as_str));
-        failure.hint(match (near.is_empty(), names.is_empty()) {
-            (false, _) => format!("did you mean: {}", near.join(", ")),
-            (true, true) => {
-                "there are no services: nrsctl service add NAME, or nrsctl client add".into()
-            }
-            (true, false) => format!("there are: {}", names.join(", ")),
-        })
-    }
-
     /// Why `parameter` of `service` was not read, or not set to `value`.
     fn why(
         &self,
@@ -144,7 +130,9 @@ impl Live {
             }
             Refused::Absent { .. } if !self.is_loaded() => return not_loaded(),
             Refused::Absent { denied: true } => return self.absent(true, &full),
-            Refused::Absent { .. } | Refused::NoService => return self.no_service(service),
+            Refused::Absent { .. } | Refused::NoService => {
+                return no_service(service, &self.services().unwrap_or_default())
+            }
             Refused::Errno(errno, reason) => (errno, reason),
         };
         let known = parameters::named(parameter);
@@ -226,12 +214,12 @@ impl Live {
                 "the service is in use",
                 "it can only be changed while it has no client",
             ),
-            (39, _) => (
+            (errno::ENOTEMPTY, _) => (
                 Kind::Busy,
                 "there are directories of rules or groups in it",
                 "rmdir those in /sys/kernel/config/nrs first",
             ),
-            (28, _) => (Kind::Refused, "there are 1024 services", "remove one"),
+            (errno::ENOSPC, _) => (Kind::Refused, "there are 1024 services", "remove one"),
             (errno::EACCES | errno::EPERM, _) => {
                 (Kind::Permission, "not for this user", "run it as root")
             }
@@ -266,7 +254,7 @@ impl Live {
                 "device-mapper refused the table",
                 "the kernel log says which word was wrong: dmesg | tail",
             ),
-            (28, _) => (
+            (errno::ENOSPC, _) => (
                 Kind::Refused,
                 "the service has 64 targets, or there are 1024 services",
                 "remove a client that is not needed",
@@ -302,8 +290,8 @@ impl Live {
     /// The sectors of the block device or file `path`.
     fn sectors(&self, path: &str) -> Result<u64> {
         let missing = |error: io::Error| {
-            let (kind, hint) = match errno::of(&error) {
-                errno::EACCES | errno::EPERM => (Kind::Permission, "run it as root"),
+            let (kind, hint) = match Kind::of_file(&error) {
+                Kind::Permission => (Kind::Permission, "run it as root"),
                 _ => (Kind::NotFound, "see: lsblk"),
             };
             Failure::new(kind, format!("{path}: {}", errno::words(errno::of(&error)))).hint(hint)
@@ -497,11 +485,12 @@ impl Kernel for Live {
             options,
             ..
         } = device;
+        let target = escape(target);
         let mut table = format!("0 {sectors} nrs {target} {offset} {service}");
         if !options.is_empty() {
             table += &format!(" {}", options.len() * 2);
             for (name, value) in options {
-                table += &format!(" {name} {value}");
+                table += &format!(" {name} {}", escape(value));
             }
         }
         let done = self.dmsetup.create(&device.name, &table);
@@ -512,12 +501,8 @@ impl Kernel for Live {
     fn remove_device(&self, name: &str) -> Result {
         let devices = self.devices()?;
         let Some(device) = devices.iter().find(|device| device.name == name) else {
-            let failure = Failure::new(Kind::NotFound, format!("there is no client '{name}'"));
-            let near = near(name, devices.iter().map(|device| &device.name[..]));
-            return Err(match near.is_empty() {
-                true => failure.hint("see: nrsctl client list"),
-                false => failure.hint(format!("did you mean: {}", near.join(", "))),
-            });
+            let names = devices.iter().map(|device| &device.name[..]);
+            return Err(no_client(name, names));
         };
         let done = self
             .dmsetup

@@ -13,9 +13,10 @@
 //! possible are the service: the longest name of one that there is counts, with a prefix before it or nothing. A pattern is
 //! for all services that it fits in one way or another; in the place of a service `*` takes dots, too.
 
-use globset::{Glob, GlobMatcher};
+use globset::{GlobBuilder, GlobMatcher};
 use nrs_sched::parameters::{Parameter, PARAMETERS};
 
+use crate::configuration::fault::distance;
 use crate::failure::{Failure, Kind, Result};
 
 /// The prefixes that Lustre has, in the order in which a pattern takes one.
@@ -83,10 +84,20 @@ fn components(name: &str) -> Vec<String> {
 ///
 /// [`Kind::Usage`]: it is not a pattern.
 fn matcher(pattern: &str) -> Result<GlobMatcher> {
-    let glob = Glob::new(pattern).map_err(|error| {
+    let glob = glob(pattern).map_err(|error| {
         let message = format!("'{pattern}' is not a pattern: {}", error.kind());
         Failure::new(Kind::Usage, message).hint("patterns have * ? [...] {a,b}")
     })?;
+    Ok(glob)
+}
+
+/// What `pattern` fits, with alternatives that may be empty: `nrs_tbf_rule{,_error}`.
+///
+/// # Errors
+///
+/// It is not a pattern.
+pub fn glob(pattern: &str) -> std::result::Result<GlobMatcher, globset::Error> {
+    let glob = GlobBuilder::new(pattern).empty_alternates(true).build()?;
     Ok(glob.compile_matcher())
 }
 
@@ -223,20 +234,27 @@ pub fn near<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str
     near.into_iter().map(|(_, name)| name).collect()
 }
 
-/// How many letters have to be added, left out or changed to make `b` of `a`.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let cost = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = cost.min(diagonal + 1).min(row[j] + 1);
+/// That there is no service `name`, but those of `there`.
+pub fn no_service(name: &str, there: &[String]) -> Failure {
+    let failure = Failure::new(Kind::NotFound, format!("there is no service '{name}'"));
+    let near = near(name, there.iter().map(String::as_str));
+    failure.hint(match (near.is_empty(), there.is_empty()) {
+        (false, _) => format!("did you mean: {}", near.join(", ")),
+        (true, true) => {
+            "there are no services: nrsctl service add NAME, or nrsctl client add".into()
         }
-    }
-    row.last().copied().unwrap_or_default()
+        (true, false) => format!("there are: {}", there.join(", ")),
+    })
+}
+
+/// That there is no client `name`, but those of `there`.
+pub fn no_client<'a>(name: &str, there: impl Iterator<Item = &'a str>) -> Failure {
+    let failure = Failure::new(Kind::NotFound, format!("there is no client '{name}'"));
+    let near = near(name, there);
+    failure.hint(match near.is_empty() {
+        true => "see: nrsctl client list".into(),
+        false => format!("did you mean: {}", near.join(", ")),
+    })
 }
 
 #[cfg(test)]
@@ -363,12 +381,19 @@ mod tests {
     }
 
     #[test]
+    fn alternatives_may_be_empty() {
+        let found = shown("san.nrs_tbf_rule{,_error}");
+        assert_eq!(found, ["san.nrs_tbf_rule", "san.nrs_tbf_rule_error"]);
+        assert!(glob("uid:1{,0}").unwrap().is_match("uid:1"));
+    }
+
+    #[test]
     fn distances() {
         for (a, b, want) in [
             ("", "", 0),
             ("a", "", 1),
             ("slots", "slot", 1),
-            ("abc", "acb", 2),
+            ("abc", "acb", 1),
             ("abc", "xbc", 1),
         ] {
             assert_eq!(distance(a, b), want);

@@ -2,7 +2,7 @@
 
 //! How results are shown: plain tables and JSON.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use serde::Serialize;
 
@@ -53,9 +53,90 @@ pub fn table<const N: usize>(out: &mut dyn Write, head: [&str; N], rows: &[[Stri
     Ok(())
 }
 
+/// The output of a command that changes something: what cannot be written does not stop it, and is a failure at its end.
+pub struct Report<'a> {
+    out: &'a mut dyn Write,
+    failed: Option<io::Error>,
+}
+
+impl<'a> Report<'a> {
+    /// One that writes to `out`.
+    pub fn new(out: &'a mut dyn Write) -> Self {
+        Self { out, failed: None }
+    }
+
+    /// Why it could not be written, if it could not.
+    pub fn failed(self) -> Option<io::Error> {
+        self.failed
+    }
+
+    /// Ends a command of which `failures` have come.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::of`] of `failures`, and of the one that something was done and not shown.
+    pub fn end(self, mut failures: Vec<Failure>) -> Result {
+        failures.extend(self.failed.map(|error| {
+            let message = format!("standard output: {error}; not all that was done is shown");
+            Failure::new(Kind::Other, message)
+        }));
+        Failure::of(failures)
+    }
+}
+
+impl Write for Report<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.failed.is_none() {
+            self.failed = self.out.write_all(bytes).err();
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.failed.is_none() {
+            self.failed = self.out.flush().err();
+        }
+        Ok(())
+    }
+}
+
+/// An output that nobody reads.
+#[cfg(test)]
+pub struct Unread;
+
+#[cfg(test)]
+impl Write for Unread {
+    fn write(&mut self, _bytes: &[u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::BrokenPipe.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_shown_is_told_at_the_end() {
+        let mut out = Unread;
+        let mut report = Report::new(&mut out);
+        writeln!(report, "done").unwrap();
+        let failure = report.end(Vec::new()).unwrap_err();
+        assert_eq!(failure.kind, Kind::Other);
+        assert_eq!(
+            failure.message,
+            "standard output: broken pipe; not all that was done is shown"
+        );
+        let first = Failure::new(Kind::Busy, "a is busy");
+        let mut report = Report::new(&mut out);
+        writeln!(report, "done").unwrap();
+        let failure = report.end(vec![first]).unwrap_err();
+        assert_eq!(failure.kind, Kind::Busy);
+        assert_eq!(failure.message.lines().count(), 2);
+    }
 
     #[test]
     fn columns() {

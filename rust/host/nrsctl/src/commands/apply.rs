@@ -5,14 +5,21 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use similar::TextDiff;
 
 use crate::configuration::carry_out::Change;
+use crate::configuration::read::Wanted;
+use crate::configuration::state::State;
 use crate::configuration::{files, module, render, running, wanted};
 use crate::failure::{Failure, Kind, Result};
-use crate::kernel::Kernel;
+use crate::kernel::{is_gone, Kernel};
+use crate::show::Report;
+use crate::stats;
 
 /// Its arguments.
 #[derive(clap::Args, Debug)]
@@ -37,14 +44,29 @@ pub struct Args {
     pub paths: Vec<PathBuf>,
 }
 
-/// Makes the running state what the files say, and shows first what differs.
+/// Makes the running state what the files say, and shows first what differs. Signals that end programs end it between steps.
 ///
 /// # Errors
 ///
 /// [`Kind::Refused`]: the files are wrong, nothing was changed, or a step was refused, and its service is as it
-/// was; [`Kind::Differs`] of a dry run; what reading the running state returns. The other services are carried
-/// out in spite of one that fails.
+/// was; [`Kind::Differs`] of a dry run; [`Kind::Other`]: it was interrupted; what reading the running state returns. The
+/// other services are carried out in spite of one that fails.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
+    let told = Arc::new(AtomicBool::new(false));
+    if !args.dry_run {
+        for signal in [SIGHUP, SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&told))?;
+        }
+    }
+    until(args, kernel, out, &told)
+}
+
+/// As [`run`], until it is `told` to end.
+///
+/// # Errors
+///
+/// As of [`run`].
+pub fn until(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write, told: &AtomicBool) -> Result {
     let files = files::read(&args.paths)?;
     let mut wanted = wanted(&files)?;
     if let Some(only) = &args.service {
@@ -56,103 +78,199 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
         }
     }
     // Everything is looked at before anything is changed.
-    let services = kernel.services()?;
-    let mut now = module(kernel)?;
-    now.retain(|name, _| *name == "default_slots" || wanted.module.contains_key(name));
-    let before = now.get("default_slots").cloned().unwrap_or_default();
-    let slots = wanted
-        .module
-        .get("default_slots")
-        .unwrap_or(&before)
-        .clone();
-    now.retain(|name, _| wanted.module.contains_key(name));
-    let mut changes = Vec::new();
-    for (name, section) in &wanted.services {
-        let there = services.contains(name);
-        let change = Change::new(kernel, name, &section.state, &slots, there)?;
-        if change.from.is_none() || !change.steps(&slots)?.is_empty() {
-            changes.push(change);
+    let mut failures = Vec::new();
+    let todo = Todo::new(args, kernel, &wanted, &mut failures)?;
+    if todo.is_empty() {
+        if failures.is_empty() {
+            writeln!(out, "nothing to change")?;
         }
+        return Failure::of(failures);
     }
-    let mut extra = Vec::new();
-    for name in services
-        .iter()
-        .filter(|name| args.prune && !wanted.services.contains_key(*name))
-    {
-        if kernel.is_made(name)? && !running::has_clients(&kernel.get(name, "clients")?) {
-            extra.push((name, running::read(kernel, name)?));
-        }
-    }
-    let differs = now != wanted.module;
-    if !differs && changes.is_empty() && extra.is_empty() {
-        writeln!(out, "nothing to change")?;
-        return Ok(());
-    }
-    if differs {
-        difference(out, "module", &of_module(&now), &of_module(&wanted.module))?;
-    }
-    for Change { service, from, to } in &changes {
-        let old = from.as_ref().map_or(String::new(), |from| {
-            let cpts = from.cpts.filter(|_| to.cpts.is_some());
-            let from = crate::configuration::state::State {
-                cpts,
-                ..from.clone()
-            };
-            render::service(service, &from, &slots)
-        });
-        difference(out, service, &old, &render::service(service, to, &slots))?;
-    }
-    for (name, state) in &extra {
-        difference(out, name, &render::service(name, state, &slots), "")?;
-    }
-    if args.verbose {
-        for change in &changes {
-            for step in change.steps(&slots)? {
-                writeln!(out, "{}: {step}", change.service)?;
-            }
-        }
-    }
+    let mut report = Report::new(out);
+    todo.show(args.verbose, &mut report)?;
     if args.dry_run {
+        failures.extend(report.failed().map(Failure::from));
+        Failure::of(failures)?;
         return Err(Failure::new(
             Kind::Differs,
             "the running state differs from the files",
         ));
     }
-    out.flush()?;
-    for (name, value) in wanted
-        .module
-        .iter()
-        .filter(|(name, value)| now.get(*name) != Some(*value))
-    {
-        kernel
-            .set_module_parameter(name, value)
-            .map_err(|failure| Failure {
-                message: format!(
-                    "module parameter {name} = {value} was refused: {}",
-                    failure.message
-                ),
-                ..failure
-            })?;
+    report.flush()?;
+    if let Err(failure) = todo.set_parameters(kernel, told) {
+        failures.push(failure);
     }
     let patience = Duration::from_secs(args.wait.into());
-    let mut failures = Vec::new();
-    for change in &changes {
-        match change.carry_out(kernel, patience) {
-            Ok(1) => writeln!(out, "{}: 1 change made", change.service)?,
-            Ok(count) => writeln!(out, "{}: {count} changes made", change.service)?,
+    let mut left = Vec::new();
+    for change in &todo.changes {
+        if told.load(Ordering::Relaxed) {
+            left.push(change.service);
+            continue;
+        }
+        match change.carry_out(kernel, patience, told) {
+            Ok(1) => writeln!(report, "{}: 1 change made", change.service)?,
+            Ok(count) => writeln!(report, "{}: {count} changes made", change.service)?,
             Err(failure) => failures.push(failure),
         }
     }
-    for (name, _) in extra {
+    for (name, _) in &todo.extra {
+        if told.load(Ordering::Relaxed) {
+            left.push(name);
+            continue;
+        }
         match kernel.remove(name) {
-            Ok(()) => writeln!(out, "{name}: removed")?,
+            Ok(()) => writeln!(report, "{name}: removed")?,
             Err(failure) => failures.push(Failure {
                 message: format!("{name}: cannot be removed: {}", failure.message),
                 ..failure
             }),
         }
     }
-    Failure::of(failures)
+    if !left.is_empty() {
+        let message = format!("interrupted: as they were: {}", left.join(", "));
+        failures.push(Failure::new(Kind::Other, message));
+    }
+    report.end(failures)
+}
+
+/// All that is to be changed.
+struct Todo<'a> {
+    /// Parameters of the module that files mention: what they are, and what they are to be.
+    module: [BTreeMap<&'static str, String>; 2],
+    /// Slots of a service of which nobody says anything.
+    slots: String,
+    changes: Vec<Change<'a>>,
+    /// Services that are to go.
+    extra: Vec<(String, State)>,
+}
+
+impl<'a> Todo<'a> {
+    /// What is to be changed for `wanted`; services that cannot be changed come to `failures`.
+    ///
+    /// # Errors
+    ///
+    /// What reading the running state returns.
+    fn new(
+        args: &Args,
+        kernel: &dyn Kernel,
+        wanted: &'a Wanted,
+        failures: &mut Vec<Failure>,
+    ) -> Result<Self> {
+        let services = kernel.services()?;
+        let mut now = module(kernel)?;
+        let named = wanted.module.get("default_slots");
+        let slots = named.or(now.get("default_slots")).cloned();
+        let slots = slots.unwrap_or_default();
+        now.retain(|name, _| wanted.module.contains_key(name));
+        let mut changes = Vec::new();
+        for (name, section) in &wanted.services {
+            let there = services.contains(name);
+            let change = Change::new(kernel, name, &section.state, &slots, there);
+            let change = change.and_then(|change| {
+                let needed = change.from.is_none() || !change.steps(&slots)?.is_empty();
+                Ok(needed.then_some(change))
+            });
+            match change {
+                Ok(change) => changes.extend(change),
+                Err(failure) => failures.push(failure),
+            }
+        }
+        let mut extra = Vec::new();
+        let unwanted = |name: &&String| args.prune && !wanted.services.contains_key(*name);
+        for name in services.iter().filter(unwanted) {
+            match removable(kernel, name) {
+                Ok(state) => extra.extend(state.map(|state| (name.clone(), state))),
+                Err(failure) if is_gone(kernel, name, &failure)? => {}
+                Err(failure) => failures.push(failure),
+            }
+        }
+        Ok(Self {
+            module: [now, wanted.module.clone()],
+            slots,
+            changes,
+            extra,
+        })
+    }
+
+    fn is_empty(&self) -> bool {
+        let [now, wanted] = &self.module;
+        now == wanted && self.changes.is_empty() && self.extra.is_empty()
+    }
+
+    /// Shows what differs, and with `verbose` the steps.
+    fn show(&self, verbose: bool, out: &mut dyn Write) -> Result {
+        let [now, wanted] = &self.module;
+        let slots = &self.slots;
+        if now != wanted {
+            difference(out, "module", &of_module(now), &of_module(wanted))?;
+        }
+        for Change { service, from, to } in &self.changes {
+            let old = from.as_ref().map_or(String::new(), |from| {
+                let cpts = from.cpts.filter(|_| to.cpts.is_some());
+                let from = State {
+                    cpts,
+                    ..from.clone()
+                };
+                render::service(service, &from, slots)
+            });
+            difference(out, service, &old, &render::service(service, to, slots))?;
+        }
+        for (name, state) in &self.extra {
+            difference(out, name, &render::service(name, state, slots), "")?;
+        }
+        for change in self.changes.iter().filter(|_| verbose) {
+            for step in change.steps(slots)? {
+                writeln!(out, "{}: {step}", change.service)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the parameters of the module.
+    ///
+    /// # Errors
+    ///
+    /// Which one was refused and why, or that it was told to end; those before it are what they were, or the message says
+    /// why not.
+    fn set_parameters(&self, kernel: &dyn Kernel, told: &AtomicBool) -> Result {
+        let [now, wanted] = &self.module;
+        let differs = |(name, value): &(&&'static str, &String)| now.get(*name) != Some(value);
+        let mut set = Vec::new();
+        for (name, value) in wanted.iter().filter(differs) {
+            let done = match told.load(Ordering::Relaxed) {
+                true => Err(Failure::new(Kind::Other, "interrupted")),
+                false => kernel.set_module_parameter(name, value),
+            };
+            let Err(failure) = done else {
+                set.push(name);
+                continue;
+            };
+            let own = format!("module parameter {name}: ");
+            let reason = failure.message.strip_prefix(&own);
+            let reason = reason.unwrap_or(&failure.message);
+            let mut message = format!("module parameter {name} = {value} was not set: {reason}");
+            for name in set {
+                let Some(before) = now.get(name) else {
+                    continue;
+                };
+                let back = kernel.set_module_parameter(name, before);
+                message += &match back {
+                    Ok(()) => format!("; {name} is {before} again"),
+                    Err(other) => format!("; PUTTING BACK {name} FAILED, TOO: {}", other.message),
+                };
+            }
+            return Err(Failure { message, ..failure });
+        }
+        Ok(())
+    }
+}
+
+/// The state of `service` if it can be removed: it was made in configfs and has no clients.
+fn removable(kernel: &dyn Kernel, service: &str) -> Result<Option<State>> {
+    match kernel.is_made(service)? && stats::clients(kernel, service)?.clients.is_empty() {
+        true => running::read(kernel, service).map(Some),
+        false => Ok(None),
+    }
 }
 
 /// All values of the module, be they the defaults.

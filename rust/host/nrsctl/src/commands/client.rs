@@ -10,9 +10,10 @@ use nrs_sched::jobid::{JobId, Template, JOBID_MAX};
 use nrs_sched::nid::Nid;
 use serde::Serialize;
 
+use crate::configuration::read::is_service;
 use crate::failure::{Failure, Kind, Result};
-use crate::kernel::{Device, Kernel};
-use crate::names::near;
+use crate::kernel::{self, Device, Kernel};
+use crate::names::no_client;
 use crate::{show, stats};
 
 /// Its arguments.
@@ -119,7 +120,7 @@ pub struct New {
 }
 
 /// A client, as it is shown.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Client {
     /// Its name.
     pub name: String,
@@ -158,17 +159,18 @@ fn counters(numbers: BTreeMap<String, u64>, lost: bool) -> BTreeMap<String, serd
     numbers.chain([("state".into(), state.into())]).collect()
 }
 
-/// The clients of `services`.
-fn clients(kernel: &dyn Kernel, services: &[String]) -> Result<Vec<Client>> {
+/// The clients of `service`, those of all if there is none.
+fn clients(kernel: &dyn Kernel, service: Option<&str>) -> Result<Vec<Client>> {
     let devices = kernel.devices()?;
-    let mut clients = Vec::new();
-    for service in services {
-        for client in stats::clients(kernel, service)?.clients {
-            let mut of = devices.iter();
-            let device = of.find(|device| device.name == client.name && device.service == *service);
-            clients.push(Client {
+    let of = |service: &str| {
+        let clients = stats::clients(kernel, service)?.clients.into_iter();
+        let clients = clients.map(|client| {
+            let mut devices = devices.iter();
+            let device =
+                devices.find(|device| device.name == client.name && device.service == service);
+            Client {
                 name: client.name,
-                service: service.clone(),
+                service: service.into(),
                 device: device.map(|device| device.target.clone()),
                 offset: device.map(|device| device.offset),
                 sectors: device.map(|device| device.sectors),
@@ -176,9 +178,14 @@ fn clients(kernel: &dyn Kernel, services: &[String]) -> Result<Vec<Client>> {
                     .map(|device| device.options.clone())
                     .unwrap_or_default(),
                 counters: counters(client.counters, client.lost),
-            });
-        }
-    }
+            }
+        });
+        Ok(clients.collect())
+    };
+    let mut clients: Vec<Client> = match service {
+        Some(service) => of(service)?,
+        None => kernel::each(kernel, of)?.concat(),
+    };
     clients.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(clients)
 }
@@ -193,26 +200,17 @@ fn clients(kernel: &dyn Kernel, services: &[String]) -> Result<Vec<Client>> {
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     match &args.action {
         Action::List { service, json } => {
-            let services = match service {
-                Some(service) => vec![service.clone()],
-                None => kernel.services()?,
-            };
-            let clients = clients(kernel, &services)?;
+            let clients = clients(kernel, service.as_deref())?;
             match json {
                 true => show::json(out, &clients),
                 false => table(&clients, out),
             }
         }
         Action::Show { name, json } => {
-            let clients = clients(kernel, &kernel.services()?)?;
+            let clients = clients(kernel, None)?;
             let names = clients.iter().map(|client| &client.name[..]);
             let Some(client) = clients.iter().find(|client| client.name == *name) else {
-                let failure = Failure::new(Kind::NotFound, format!("there is no client '{name}'"));
-                let near = near(name, names);
-                return Err(match near.is_empty() {
-                    true => failure.hint("see: nrsctl client list"),
-                    false => failure.hint(format!("did you mean: {}", near.join(", "))),
-                });
+                return Err(no_client(name, names));
             };
             match json {
                 true => show::json(out, client),
@@ -234,13 +232,8 @@ fn device(new: &New) -> Result<Device> {
         let failure = Failure::new(Kind::Refused, format!("{what}: {why}"));
         Err(failure.hint("see: nrsctl help client add; user-guide.md, The table line"))
     };
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
     let service = &new.service;
-    if service.is_empty()
-        || service.len() > 31
-        || service.starts_with('.')
-        || !service.bytes().all(plain)
-    {
+    if !is_service(service) {
         return refuse(
             "SERVICE",
             "1 to 31 letters, digits and _ - . : not starting with a dot",
@@ -265,7 +258,7 @@ fn device(new: &New) -> Result<Device> {
         if jobid.is_empty()
             || jobid.len() > JOBID_MAX
             || parsed.as_bytes() != jobid.as_bytes()
-            || jobid.contains(' ')
+            || !jobid.bytes().all(|byte| byte.is_ascii_graphic())
         {
             return refuse("--jobid", "1 to 31 printable bytes without blanks");
         }
@@ -274,6 +267,9 @@ fn device(new: &New) -> Result<Device> {
     if let Some(format) = &new.jobid_name {
         if let Err(error) = Template::parse(format) {
             return refuse("--jobid-name", error.reason);
+        }
+        if !format.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return refuse("--jobid-name", "printable bytes without blanks");
         }
         add("jobid_name", format.clone());
     }
@@ -365,7 +361,7 @@ fn one(client: &Client, out: &mut dyn Write) -> Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::said;
+    use crate::cli::{said, told};
     use crate::fake::Fake;
 
     const CLIENTS: &str = "service: { slots: 64 }\nclients:\n- client: \"files\"\n  counters: { passed: 7, queued: 1, held: 0, failed: 0, state: live }\n\
@@ -442,6 +438,23 @@ mod tests {
             said(&fake, "client remove a").unwrap_err().kind,
             Kind::NotFound
         );
+    }
+
+    #[test]
+    fn words_of_tables_have_no_blanks() {
+        for (option, value) in [
+            ("--jobid", "a b"),
+            ("--jobid", "a\tb"),
+            ("--jobid", "\u{e9}"),
+            ("--jobid-name", "%e %u"),
+            ("--jobid-name", "%e\n%u"),
+        ] {
+            let fake = Fake::default();
+            let words = ["client", "add", "a", "/dev/sdb", "san", option, value];
+            let failure = told(&fake, &words).unwrap_err();
+            assert_eq!(failure.kind, Kind::Refused, "{value}");
+            assert!(fake.devices().unwrap().is_empty());
+        }
     }
 
     #[test]

@@ -52,7 +52,13 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
         };
         let mut many = names::is_pattern(name);
         if args.recursive && (services.is_empty() || parameters.is_empty()) {
-            services = names::services(name, &there)?;
+            services = match names::services(name, &there) {
+                Ok(services) => services,
+                Err(failure) => {
+                    failures.push(failure);
+                    continue;
+                }
+            };
             parameters = PARAMETERS.iter().collect();
             many = true;
         }
@@ -62,13 +68,22 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
         for service in &services {
             for &parameter in &parameters {
                 let found = Found { service, parameter };
-                if let Err(failure) = show(args, kernel, found, out) {
+                let shown = match shown(args, kernel, found) {
+                    Ok(shown) => shown,
                     // Of a policy that is not started, or one that is only written.
-                    let absent = matches!(failure.kind, Kind::NotFound | Kind::Refused);
-                    match many && absent {
-                        true => {}
-                        false => failures.push(failure),
+                    Err(Failure {
+                        kind: Kind::NotFound | Kind::Refused,
+                        ..
+                    }) if many => continue,
+                    Err(failure) => {
+                        failures.push(failure);
+                        continue;
                     }
+                };
+                if let Err(error) = writeln!(out, "{shown}") {
+                    // What else there is nobody would see.
+                    failures.push(error.into());
+                    return Failure::of(failures);
                 }
             }
         }
@@ -76,24 +91,24 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     Failure::of(failures)
 }
 
-/// Shows one.
-fn show(args: &Args, kernel: &dyn Kernel, found: Found<'_>, out: &mut dyn Write) -> Result {
+/// One, as it is shown.
+fn shown(args: &Args, kernel: &dyn Kernel, found: Found<'_>) -> Result<String> {
     let name = found.shown();
     if args.names || args.marks {
         let mark = match args.marks && found.parameter.access.writes() {
             true => "=",
             false => "",
         };
-        return Ok(writeln!(out, "{name}{mark}")?);
+        return Ok(format!("{name}{mark}"));
     }
     let value = kernel.get(&found.service.name, found.parameter.name())?;
     let value = value.strip_suffix('\n').unwrap_or(&value);
     if args.values {
-        return Ok(writeln!(out, "{value}")?);
+        return Ok(value.to_owned());
     }
     // Several lines stand below the name.
     let between = if value.contains('\n') { "\n" } else { "" };
-    Ok(writeln!(out, "{name}={between}{value}")?)
+    Ok(format!("{name}={between}{value}"))
 }
 
 #[cfg(test)]
@@ -101,6 +116,7 @@ mod tests {
     use super::*;
     use crate::cli::said;
     use crate::fake::Fake;
+    use crate::show::Unread;
 
     fn fake() -> Fake {
         let values = [
@@ -147,6 +163,24 @@ mod tests {
         ] {
             assert_eq!(said(&fake(), line), Ok(want.to_owned()), "{line}");
         }
+    }
+
+    #[test]
+    fn ends_when_nobody_reads() {
+        let mut args = Args {
+            values: false,
+            names: false,
+            marks: false,
+            recursive: true,
+            parameters: ["san", "ost_io"].map(str::to_owned).to_vec(),
+        };
+        let failure = run(&args, &fake(), &mut Unread).unwrap_err();
+        assert_eq!(failure.kind, Kind::Closed);
+        // What was wrong before is said all the same.
+        args.parameters.insert(0, "sam.slots".into());
+        let failure = run(&args, &fake(), &mut Unread).unwrap_err();
+        assert_eq!(failure.kind, Kind::NotFound);
+        assert!(!failure.to_string().contains("pipe"), "{failure}");
     }
 
     #[test]

@@ -41,9 +41,28 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
         false => (&args.names[..], false),
     };
     let mut failures = Vec::new();
+    if let Err(failure) = list(args, names, may_be_none, &there, out, &mut failures) {
+        failures.push(failure);
+    }
+    Failure::of(failures)
+}
+
+/// Lists what `names` stand for; those that stand for nothing come to `failures`.
+///
+/// # Errors
+///
+/// What `out` refuses.
+fn list(
+    args: &Args,
+    names: &[String],
+    may_be_none: bool,
+    there: &[String],
+    out: &mut dyn Write,
+    failures: &mut Vec<Failure>,
+) -> Result {
     for name in names {
-        let found = names::services(name, &there)
-            .and_then(|services| Ok((services, names::parameters(name, &there)?)));
+        let found = names::services(name, there)
+            .and_then(|services| Ok((services, names::parameters(name, there)?)));
         let (services, (holders, parameters)) = match found {
             Ok(found) => found,
             Err(failure) => {
@@ -67,10 +86,10 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
             }
         }
         if none && !may_be_none {
-            failures.push(names::unmatched("list_param", name, &there));
+            failures.push(names::unmatched("list_param", name, there));
         }
     }
-    Failure::of(failures)
+    Ok(())
 }
 
 /// Lists one parameter.

@@ -5,12 +5,13 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use globset::{Glob, GlobMatcher};
+use globset::GlobMatcher;
 use nrs_report::chart::Lines;
 
 use crate::commands::record;
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::Kernel;
+use crate::names;
 use crate::recording::{Recording, Series, What};
 use crate::top::numbers;
 
@@ -37,8 +38,7 @@ pub struct Args {
 }
 
 fn glob(text: &str) -> std::result::Result<GlobMatcher, String> {
-    let glob = Glob::new(text).map_err(|error| error.kind().to_string())?;
-    Ok(glob.compile_matcher())
+    names::glob(text).map_err(|error| error.kind().to_string())
 }
 
 /// Carries it out.
@@ -51,7 +51,7 @@ pub fn run(args: &Args, _kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let recording = record::open(&args.file)?;
     let picture = draw(args, &recording)?;
     match &args.out {
-        Some(path) => std::fs::write(path, picture).map_err(|error| record::failed(path, &error)),
+        Some(path) => std::fs::write(path, picture).map_err(|error| Failure::of_file(path, &error)),
         None => Ok(out.write_all(picture.as_bytes())?),
     }
 }

@@ -13,6 +13,7 @@ use signal_hook::iterator::Signals;
 
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::Kernel;
+use crate::names::no_service;
 use crate::recording::{self, Header, Recording, Writer};
 use crate::top::source::{Live, Source};
 
@@ -72,27 +73,18 @@ fn size(text: &str) -> std::result::Result<u64, String> {
         .ok_or_else(|| "bytes, with K, M or G behind the number or not".into())
 }
 
-/// A failure of a file.
-pub fn failed(path: &Path, error: &io::Error) -> Failure {
-    let kind = match error.kind() {
-        io::ErrorKind::NotFound => Kind::NotFound,
-        io::ErrorKind::PermissionDenied => Kind::Permission,
-        _ => Kind::Other,
-    };
-    Failure::new(kind, format!("{}: {error}", path.display()))
-}
-
 /// Reads a recording, and says on standard error if its last line is cut.
 ///
 /// # Errors
 ///
 /// As [`recording::read`]; [`Kind::NotFound`] and [`Kind::Permission`] of the file.
 pub fn open(path: &Path) -> Result<Recording> {
-    let file = File::open(path).map_err(|error| failed(path, &error))?;
+    let file = File::open(path).map_err(|error| Failure::of_file(path, &error))?;
     let name = path.display().to_string();
     let recording = recording::read(&mut BufReader::new(file), &name)?;
     if let Some(line) = recording.cut {
-        eprintln!(
+        let _ = writeln!(
+            io::stderr(),
             "nrsctl: {name}: line {line} is cut and was left out: the recording was interrupted"
         );
     }
@@ -106,8 +98,6 @@ enum End {
     Done,
     /// It was told to.
     Told,
-    /// Whoever reads standard output has gone.
-    Unread,
     /// There is no room for another line.
     Full,
 }
@@ -117,7 +107,7 @@ enum End {
 /// # Errors
 ///
 /// [`Kind::NotFound`] without such a service at the start, [`Kind::NotLoaded`] and what else the module says; [`Kind::Other`] if writing
-/// fails, or `--max-bytes` ends it. What was written till then is whole lines.
+/// fails, or `--max-bytes` ends it; [`Kind::Closed`]: whoever reads it has gone. What was written till then is whole lines.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     // Nothing is written if there is nothing to record.
     let there = kernel.services()?;
@@ -127,7 +117,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let told = signals()?;
     match &args.out {
         Some(path) => {
-            let mut file = File::create(path).map_err(|error| failed(path, &error))?;
+            let mut file = File::create(path).map_err(|error| Failure::of_file(path, &error))?;
             let name = path.display().to_string();
             let lines = record(args, &mut Live(kernel), &mut file, &name, &told)?;
             writeln!(out, "{lines} snapshots in {name}")?;
@@ -137,15 +127,6 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
         }
     }
     Ok(())
-}
-
-/// A service that is not there, and those that are.
-pub fn no_service(name: &str, there: &[String]) -> Failure {
-    let failure = Failure::new(Kind::NotFound, format!("no service '{name}'"));
-    match there {
-        [] => failure.hint("there are none; a service begins with its first client"),
-        there => failure.hint(format!("there are: {}", there.join(" "))),
-    }
 }
 
 /// Records, and says how many snapshots were written; failures say it too.
@@ -158,8 +139,10 @@ fn record(
 ) -> Result<u64> {
     let header = Header::now(args.interval.as_secs_f64());
     let begun = Writer::new(to, &header, args.max_bytes);
-    let mut writer =
-        begun.map_err(|error| Failure::new(Kind::Other, format!("{name}: {error}")))?;
+    let mut writer = begun.map_err(|error| match Failure::from(error) {
+        closed if closed.kind == Kind::Closed => closed,
+        other => Failure::new(other.kind, format!("{name}: {}", other.message)),
+    })?;
     let result = rounds(args, source, &mut writer, told);
     let lines = writer.snapshots();
     match result {
@@ -171,7 +154,8 @@ fn record(
             Err(Failure::new(Kind::Other, full)
                 .hint("record less often (--interval), or allow more: --max-bytes 1G"))
         }
-        Ok(_) => Ok(lines),
+        Ok(End::Done | End::Told) => Ok(lines),
+        Err(failure) if failure.kind == Kind::Closed => Err(failure),
         Err(mut failure) => {
             failure.message += &format!(" ({lines} snapshots are in {name})");
             Err(failure)
@@ -206,7 +190,6 @@ fn rounds(
             match writer.add(&snapshot) {
                 Ok(true) => {}
                 Ok(false) => return Ok(End::Full),
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(End::Unread),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -398,8 +381,11 @@ mod tests {
             failure.message,
             format!("f: full after {lines} snapshots: --max-bytes is 4096")
         );
-        // Whoever reads it has gone: no failure.
-        assert!(recorded(&[], &mut source(all.clone()), &mut Gone(4096)).unwrap() > 0);
+        // Whoever reads it has gone: nothing to say.
+        for room in [0, 4096] {
+            let failure = recorded(&[], &mut source(all.clone()), &mut Gone(room)).unwrap_err();
+            assert_eq!(failure.kind, Kind::Closed);
+        }
         // A write that fails otherwise is one.
         let mut full: &mut [u8] = &mut [0; 100];
         assert_eq!(
@@ -437,7 +423,10 @@ mod tests {
         line.out = Some(path.clone());
         let failure = run(&line, &kernel, &mut Vec::new()).unwrap_err();
         assert_eq!(failure.kind, Kind::NotFound);
-        assert_eq!(failure.to_string(), "no service 'ost'\n  there are: ost_io");
+        assert_eq!(
+            failure.to_string(),
+            "there is no service 'ost'\n  did you mean: ost_io"
+        );
         assert!(!path.exists());
     }
 

@@ -34,13 +34,13 @@ pub struct Limits {
     #[arg(long, value_name = "RULE")]
     pub rank: Option<String>,
     /// Whether what others leave unused may be used: 0 or 1.
-    #[arg(long, value_name = "0|1", num_args = 0..=1, default_missing_value = "1")]
+    #[arg(long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     pub borrow: Option<String>,
     /// Rules whose buckets are taken from, too, joined by '+'; empty: none.
     #[arg(long, value_name = "RULES")]
     pub also: Option<String>,
     /// Whether lost time is made up for, up to 1 s: 0 or 1.
-    #[arg(long, value_name = "0|1", num_args = 0..=1, default_missing_value = "1")]
+    #[arg(long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     pub realtime: Option<String>,
 }
 
@@ -255,6 +255,26 @@ mod tests {
     use super::*;
     use crate::cli::{refused, said, told};
     use crate::fake::Fake;
+
+    /// A switch takes no word that follows.
+    #[test]
+    fn switches_before_other_words() {
+        let fake = Fake::with(&[("san", &[])]);
+        for (words, want) in [
+            (
+                &["--borrow", "san", "a", "uid={5}"][..],
+                "start a uid={5} borrow=1",
+            ),
+            (
+                &["--realtime=0", "--borrow=1", "san", "a", "uid={5}"],
+                "start a uid={5} realtime=0 borrow=1",
+            ),
+        ] {
+            let words = [&["rule", "start"], words].concat();
+            told(&fake, &words).unwrap();
+            assert_eq!(fake.log().pop().unwrap().2, want);
+        }
+    }
 
     const TEXT: &str = "regular_requests:\nCPT 0:\ngreedy uid={1002} 10MB/s, ref 1\nboth uid={5} 5, ref 0\ndefault * 10000, ref 0\nhigh_priority_requests:\nCPT 0:\nboth uid={5} 5, ref 0\n";
 

@@ -3,15 +3,16 @@
 //! `nrsctl save`
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::configuration::plan::steps;
 use crate::configuration::state::State;
 use crate::configuration::{module, read, render, running};
 use crate::failure::{Failure, Kind, Result};
-use crate::kernel::Kernel;
+use crate::kernel::{self, Kernel};
+use crate::names::no_service;
+use crate::replace::replace;
 
 /// Its arguments.
 #[derive(clap::Args, Debug)]
@@ -31,19 +32,24 @@ pub struct Args {
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let values = module(kernel)?;
     let slots = values.get("default_slots").map_or("", String::as_str);
-    let mut names = kernel.services()?;
-    if let Some(only) = &args.service {
-        names.retain(|name| name == only);
-        if names.is_empty() {
-            let message = format!("there is no service {only}");
-            return Err(Failure::new(Kind::NotFound, message).hint("nrsctl service list"));
+    let states: BTreeMap<String, State> = match &args.service {
+        Some(only) => {
+            let there = kernel.services()?;
+            if !there.contains(only) {
+                return Err(no_service(only, &there));
+            }
+            [(only.clone(), running::read(kernel, only)?)].into()
         }
-    }
-    let mut states = BTreeMap::new();
-    for name in names {
-        let state = running::read(kernel, &name)?;
-        states.insert(name, state);
-    }
+        None => {
+            let state = |name: &str| Ok((name.to_owned(), running::read(kernel, name)?));
+            kernel::each(kernel, state)?.into_iter().collect()
+        }
+    };
+    // Alone, without the parameters of the module, a service has to say what it has of them.
+    let implied = match args.service {
+        Some(_) => "",
+        None => slots,
+    };
     let mut parts = Vec::new();
     if args.service.is_none() {
         parts.push(render::module(&values));
@@ -51,14 +57,14 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     parts.extend(
         states
             .iter()
-            .map(|(name, state)| render::service(name, state, slots)),
+            .map(|(name, state)| render::service(name, state, implied)),
     );
     parts.retain(|part| !part.is_empty());
     let text = format!("# Written by nrsctl save.\n\n{}", parts.join("\n"));
     prove(&text, &states, slots)?;
     match &args.file {
         None => out.write_all(text.as_bytes())?,
-        Some(path) => replace(path, &text)?,
+        Some(path) => replace(path, text.as_bytes())?,
     }
     Ok(())
 }
@@ -83,21 +89,4 @@ fn prove(text: &str, states: &BTreeMap<String, State>, slots: &str) -> Result {
         }
     }
     Ok(())
-}
-
-/// Puts `text` in the place of the file `path`, all of it or nothing.
-fn replace(path: &Path, text: &str) -> Result {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(".new");
-    let new = path.with_file_name(name);
-    let failed = |error: std::io::Error| {
-        let kind = match error.kind() {
-            std::io::ErrorKind::NotFound => Kind::NotFound,
-            std::io::ErrorKind::PermissionDenied => Kind::Permission,
-            _ => Kind::Other,
-        };
-        Failure::new(kind, format!("{}: {error}", path.display()))
-    };
-    fs::write(&new, text).map_err(failed)?;
-    fs::rename(&new, path).map_err(failed)
 }

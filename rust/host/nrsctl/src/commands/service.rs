@@ -7,8 +7,9 @@ use std::io::Write;
 use clap::Subcommand;
 use serde::Serialize;
 
+use crate::configuration::read::is_service;
 use crate::failure::{Failure, Kind, Result};
-use crate::kernel::Kernel;
+use crate::kernel::{self, Kernel};
 use crate::stats::{self, Policy, HIGH, REGULAR};
 use crate::{refusal, show};
 
@@ -123,9 +124,7 @@ fn read(kernel: &dyn Kernel, name: &str) -> Result<Service> {
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     match &args.action {
         Action::List { json } => {
-            let services = kernel.services()?;
-            let services = services.iter().map(|name| read(kernel, name));
-            let services: Vec<Service> = services.collect::<Result<_>>()?;
+            let services = kernel::each(kernel, |name| read(kernel, name))?;
             match json {
                 true => show::json(out, &services),
                 false => table(&services, out),
@@ -139,6 +138,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
             }
         }
         Action::Add { name, cpts } => {
+            checked(name)?;
             kernel.make(name)?;
             let Some(cpts) = cpts else {
                 return Ok(());
@@ -148,8 +148,27 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
                 let _ = kernel.remove(name);
             })
         }
-        Action::Remove { name } => kernel.remove(name),
+        Action::Remove { name } => {
+            checked(name)?;
+            kernel.remove(name)
+        }
         Action::Set { name, settings } => set(kernel, name, settings),
+    }
+}
+
+/// Sees that `name` is one that a service may have.
+///
+/// # Errors
+///
+/// [`Kind::Refused`]: it is not.
+pub fn checked(name: &str) -> Result {
+    match is_service(name) {
+        true => Ok(()),
+        false => {
+            let message = format!("'{name}' is no name for a service");
+            let hint = "1 to 31 letters, digits and _ - . : not starting with a dot";
+            Err(Failure::new(Kind::Refused, message).hint(hint))
+        }
     }
 }
 
@@ -291,6 +310,21 @@ mod tests {
             said(&fake, "service remove a").unwrap_err().kind,
             Kind::NotFound
         );
+    }
+
+    /// A name is no path.
+    #[test]
+    fn names_are_checked() {
+        let long = "x".repeat(32);
+        for name in ["", ".", "..", "san/rules/r1", "../x", "a b", &long] {
+            for verb in ["add", "remove"] {
+                let fake = fake();
+                let failure = told(&fake, &["service", verb, name]).unwrap_err();
+                assert_eq!(failure.kind, Kind::Refused, "{name}");
+                assert!(failure.message.contains("is no name for a service"));
+                assert_eq!(fake.services().unwrap(), ["san"]);
+            }
+        }
     }
 
     #[test]

@@ -4,9 +4,12 @@
 
 use std::io::Write;
 
+use nrs_sched::parameters::Parameter;
+
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::Kernel;
 use crate::names::{self, Found};
+use crate::show::Report;
 
 /// Its arguments.
 #[derive(clap::Args, Debug)]
@@ -19,15 +22,20 @@ pub struct Args {
     pub settings: Vec<String>,
 }
 
-/// The names and values of `words`.
+/// The names and values of `words`, and whether the option `-n` is among them where a name is expected.
 ///
 /// # Errors
 ///
 /// [`Kind::Usage`]: a name without a value.
-fn pairs(words: &[String]) -> Result<Vec<(&str, &str)>> {
+fn pairs(words: &[String]) -> Result<(Vec<(&str, &str)>, bool)> {
     let mut pairs = Vec::new();
+    let mut quiet = false;
     let mut words = words.iter();
     while let Some(word) = words.next() {
+        if word == "-n" {
+            quiet = true;
+            continue;
+        }
         pairs.push(match word.split_once('=') {
             Some(pair) => pair,
             None => {
@@ -39,7 +47,7 @@ fn pairs(words: &[String]) -> Result<Vec<(&str, &str)>> {
             }
         });
     }
-    Ok(pairs)
+    Ok((pairs, quiet))
 }
 
 /// Carries it out.
@@ -52,7 +60,9 @@ fn pairs(words: &[String]) -> Result<Vec<(&str, &str)>> {
 ///
 /// All settings are gone through; the first failure says the kind.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
-    let pairs = pairs(&args.settings)?;
+    let (pairs, quiet) = pairs(&args.settings)?;
+    let quiet = quiet || args.quiet;
+    let mut report = Report::new(out);
     let there = kernel.services()?;
     let mut failures = Vec::new();
     for (name, value) in pairs {
@@ -66,6 +76,14 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
         if services.is_empty() || parameters.is_empty() {
             failures.push(names::unmatched("set_param", name, &there));
         }
+        let read_only = |parameter: &&Parameter| !parameter.access.writes();
+        let fits = !services.is_empty() && !parameters.is_empty();
+        if names::is_pattern(name) && fits && parameters.iter().all(read_only) {
+            let message = format!("{name}: nothing was set: what it fits can only be read");
+            let failure = Failure::new(Kind::Refused, message);
+            failures.push(failure.hint(format!("see: nrsctl list_param -F '{name}'")));
+            continue;
+        }
         for service in &services {
             for &parameter in &parameters {
                 if names::is_pattern(name) && !parameter.access.writes() {
@@ -73,14 +91,14 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
                 }
                 let found = Found { service, parameter };
                 match kernel.set(&service.name, parameter.name(), value) {
-                    Ok(()) if args.quiet => {}
-                    Ok(()) => writeln!(out, "{}={value}", found.shown())?,
+                    Ok(()) if quiet => {}
+                    Ok(()) => writeln!(report, "{}={value}", found.shown())?,
                     Err(failure) => failures.push(failure),
                 }
             }
         }
     }
-    Failure::of(failures)
+    report.end(failures)
 }
 
 #[cfg(test)]
@@ -88,6 +106,7 @@ mod tests {
     use super::*;
     use crate::cli::{refused, said};
     use crate::fake::Fake;
+    use crate::show::Unread;
 
     fn fake() -> Fake {
         Fake::with(&[("ost_io", &[]), ("san", &[])])
@@ -131,7 +150,29 @@ mod tests {
             assert_eq!(log, want);
             assert_eq!(String::from_utf8(out).unwrap(), shown);
         }
-        assert_eq!(said(&fake(), "set_param -n san.slots=8"), Ok(String::new()));
+        for line in [
+            "set_param -n san.slots=8",
+            "set_param san.slots=8 -n",
+            "set_param san.slots 8 -n san.at_min=1",
+        ] {
+            assert_eq!(said(&fake(), line), Ok(String::new()), "{line}");
+        }
+    }
+
+    #[test]
+    fn goes_on_when_nobody_reads() {
+        let settings = ["san.slots=8", "san.slots=0", "ost_io.slots=8"];
+        let given = Args {
+            quiet: false,
+            settings: settings.map(str::to_owned).to_vec(),
+        };
+        let fake = fake();
+        let failure = run(&given, &fake, &mut Unread).unwrap_err();
+        assert_eq!((fake.log().len(), failure.kind), (2, Kind::Refused));
+        assert!(
+            failure.message.contains("\nnrsctl: standard output: "),
+            "{failure}"
+        );
     }
 
     #[test]
@@ -148,6 +189,12 @@ mod tests {
                 "set_param san.health=1 san.slots=8",
                 Kind::Refused,
                 "health can only be read",
+                1,
+            ),
+            (
+                "set_param *.hea*=1 san.slots=8",
+                Kind::Refused,
+                "*.hea*: nothing was set: what it fits can only be read",
                 1,
             ),
             (

@@ -4,8 +4,9 @@
 
 use std::io::Write;
 
-use crate::failure::{Failure, Kind, Result};
-use crate::kernel::Kernel;
+use crate::failure::Result;
+use crate::kernel::{self, Kernel};
+use crate::show;
 use crate::stats::{self, words};
 
 /// Its arguments.
@@ -25,16 +26,16 @@ pub struct Args {
 ///
 /// What reading statistics returns.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
-    let services = match args.services.as_slice() {
-        [] => kernel.services()?,
-        services => services.to_vec(),
+    let read = |service: &str| stats::read(kernel, service);
+    let snapshots = match args.services.as_slice() {
+        [] => kernel::each(kernel, read)?,
+        services => {
+            let snapshots = services.iter().map(|service| read(service));
+            snapshots.collect::<Result<Vec<_>>>()?
+        }
     };
-    let snapshots = services.iter().map(|service| stats::read(kernel, service));
-    let snapshots = snapshots.collect::<Result<Vec<_>>>()?;
     if args.json {
-        let text = serde_json::to_string_pretty(&snapshots);
-        let text = text.map_err(|error| Failure::new(Kind::Other, error.to_string()))?;
-        return Ok(writeln!(out, "{text}")?);
+        return show::json(out, &snapshots);
     }
     if snapshots.is_empty() {
         return Ok(writeln!(

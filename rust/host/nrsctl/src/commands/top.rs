@@ -12,6 +12,7 @@ use ratatui::layout::Rect;
 use crate::commands::record;
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::Kernel;
+use crate::names::no_service;
 use crate::top::row::Column;
 use crate::top::source::{Live, Replay, Source};
 use crate::top::state::State;
@@ -98,7 +99,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
         .as_ref()
         .filter(|name| !services.contains(name))
     {
-        return Err(record::no_service(name, &services));
+        return Err(no_service(name, &services));
     }
     state = state.with_colours(term::wants_colours());
     term::run(&mut state, source)
@@ -150,5 +151,5 @@ fn draw(args: &Args, mut state: State, source: &mut dyn Source, path: &Path) -> 
     view::draw(&state, &mut buffer);
     let name = state.service().map_or("", |(name, ..)| name);
     let picture = svg::picture(&buffer, &format!("nrsctl top {name}"));
-    std::fs::write(path, picture).map_err(|error| record::failed(path, &error))
+    std::fs::write(path, picture).map_err(|error| Failure::of_file(path, &error))
 }

@@ -2,6 +2,7 @@
 
 //! Carrying out what a configuration asks of a service: all of it, or nothing.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -63,16 +64,22 @@ impl<'a> Change<'a> {
         plan(self.service, self.from.as_ref().unwrap_or(&fresh), &self.to)
     }
 
-    /// Makes it so; what is busy is tried again for `patience`. Answers how many steps were taken.
+    /// Makes it so; what is busy is tried again for `patience`, and nothing more is begun once it is `told` to end. Answers
+    /// how many steps were taken.
     ///
     /// # Errors
     ///
-    /// What was refused and why; the service is as it was before, or the message says why not.
-    pub fn carry_out(&self, kernel: &dyn Kernel, patience: Duration) -> Result<usize> {
+    /// What was refused and why, or that it was told to end; the service is as it was before, or the message says why not.
+    pub fn carry_out(
+        &self,
+        kernel: &dyn Kernel,
+        patience: Duration,
+        told: &AtomicBool,
+    ) -> Result<usize> {
         if self.from.is_none() {
             kernel.make(self.service)?;
         }
-        self.walk(kernel, patience).map_err(|failure| {
+        self.walk(kernel, patience, told).map_err(|failure| {
             let Failure { kind, message, hint } = failure;
             // What reading says names the service.
             let own = format!("{}: ", self.service);
@@ -101,14 +108,14 @@ impl<'a> Change<'a> {
         })
     }
 
-    fn walk(&self, kernel: &dyn Kernel, patience: Duration) -> Result<usize> {
+    fn walk(&self, kernel: &dyn Kernel, patience: Duration, told: &AtomicBool) -> Result<usize> {
         let now = match &self.from {
             Some(state) => state.clone(),
             None => running::read(kernel, self.service)?,
         };
         let steps = plan(self.service, &now, &self.to)?;
         for step in &steps {
-            take(kernel, self.service, step, patience)?;
+            take(kernel, self.service, step, patience, told)?;
         }
         let now = running::read(kernel, self.service)?;
         match plan(self.service, &now, &self.to)?.first() {
@@ -120,13 +127,15 @@ impl<'a> Change<'a> {
         }
     }
 
+    /// Makes it what it was, told to end or not.
     fn put_back(&self, kernel: &dyn Kernel, patience: Duration) -> Result {
+        let told = AtomicBool::new(false);
         let Some(from) = &self.from else {
             return kernel.remove(self.service);
         };
         let now = running::read(kernel, self.service)?;
         for step in plan(self.service, &now, from)? {
-            take(kernel, self.service, &step, patience)?;
+            take(kernel, self.service, &step, patience, &told)?;
         }
         Ok(())
     }
@@ -139,10 +148,20 @@ fn plan(service: &str, from: &State, to: &State) -> Result<Vec<Step>> {
     })
 }
 
-/// Takes a step; while it is busy, again and again until `patience` is over.
-fn take(kernel: &dyn Kernel, service: &str, step: &Step, patience: Duration) -> Result {
+/// Takes a step; while it is busy, again and again until `patience` is over or it is `told` to end.
+fn take(
+    kernel: &dyn Kernel,
+    service: &str,
+    step: &Step,
+    patience: Duration,
+    told: &AtomicBool,
+) -> Result {
     let end = Instant::now() + patience;
     loop {
+        if told.load(Ordering::Relaxed) {
+            let message = format!("interrupted before `{step}`");
+            return Err(Failure::new(Kind::Other, message));
+        }
         let done = match step {
             Step::Cpts(cpts) => kernel.set_cpts(service, *cpts),
             Step::Set(name, value) => kernel.set(service, name, value),

@@ -84,11 +84,7 @@ fn directory(path: &Path) -> Result<Vec<PathBuf>> {
 
 /// Why `path` cannot be read.
 fn failure(path: &Path, error: &io::Error) -> Failure {
-    let kind = match error.kind() {
-        io::ErrorKind::NotFound => Kind::NotFound,
-        io::ErrorKind::PermissionDenied => Kind::Permission,
-        _ => Kind::Other,
-    };
+    let kind = Kind::of_file(error);
     let reason = match error.kind() {
         io::ErrorKind::NotFound => "there is no such file or directory".to_string(),
         io::ErrorKind::InvalidData => "is no text in UTF-8".to_string(),

@@ -113,11 +113,6 @@ fn limits(rule: &Listed) -> Option<Limits> {
     Some(limits)
 }
 
-/// Whether `clients` shows a client.
-pub fn has_clients(text: &str) -> bool {
-    text.lines().any(|line| line.starts_with("- client:"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,13 +177,5 @@ mod tests {
             let listed = stats::rules::read(&text).unwrap();
             assert_eq!(rules(&listed).unwrap_err(), "a", "{limits}");
         }
-    }
-
-    #[test]
-    fn clients() {
-        assert!(has_clients(
-            "service: { }\nclients:\n- client: \"a\"\n  counters: { }\ntargets:\n"
-        ));
-        assert!(!has_clients("service: { }\nclients:\ntargets:\n"));
     }
 }

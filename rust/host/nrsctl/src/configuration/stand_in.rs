@@ -6,6 +6,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nrs_sched::head::State as Run;
 use nrs_sched::parameters;
@@ -43,6 +44,12 @@ pub struct Module {
     pub refused: Cell<usize>,
     /// What these are refused with.
     pub trouble: Cell<Trouble>,
+    /// The parameter of the module that is not set.
+    pub stubborn: RefCell<&'static str>,
+    /// After how many more writes of parameters somebody tells that it is to end.
+    pub tell: Cell<usize>,
+    /// Whether somebody has.
+    pub told: AtomicBool,
 }
 
 fn refuse<T>(reason: impl ToString) -> Result<T> {
@@ -255,6 +262,9 @@ impl Module {
             taken: Cell::new(None),
             refused: Cell::new(0),
             trouble: Cell::new(Trouble::Refused),
+            stubborn: RefCell::new(""),
+            tell: Cell::new(usize::MAX),
+            told: AtomicBool::new(false),
         }
     }
 
@@ -301,6 +311,10 @@ impl Module {
 
     /// Whether the next write is taken.
     fn counts(&self) -> Result {
+        self.tell.set(self.tell.get().saturating_sub(1));
+        if self.tell.get() == 0 {
+            self.told.store(true, Ordering::Relaxed);
+        }
         match self.taken.get() {
             None => Ok(()),
             Some(0) if self.refused.get() == 0 => Ok(()),
@@ -384,6 +398,9 @@ impl Kernel for Module {
     }
 
     fn set_module_parameter(&self, name: &str, value: &str) -> Result {
+        if *self.stubborn.borrow() == name {
+            return refuse("no");
+        }
         let mut parameters = self.parameters.borrow_mut();
         *parameters.get_mut(name).unwrap() = value.to_string();
         Ok(())

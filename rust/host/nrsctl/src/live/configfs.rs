@@ -6,6 +6,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::configuration::read::is_service;
+use crate::errno;
+
 /// The directory with one directory per service that was made.
 #[derive(Debug)]
 pub struct Configfs(PathBuf);
@@ -16,12 +19,28 @@ impl Configfs {
         Self(root.join("sys/kernel/config/nrs"))
     }
 
+    /// The directory of `service`, be it there or not.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`: it is no name, so it could lead anywhere.
+    fn of(&self, service: &str) -> io::Result<PathBuf> {
+        match is_service(service) {
+            true => Ok(self.0.join(service)),
+            false => Err(io::Error::from_raw_os_error(errno::ENOENT)),
+        }
+    }
+
     /// Whether configfs is there, and the module in it.
     pub fn is_there(&self) -> bool {
         self.0.is_dir()
     }
 
     /// The services that were made.
+    ///
+    /// # Errors
+    ///
+    /// What reading the directory returns.
     pub fn services(&self) -> io::Result<Vec<String>> {
         let entries = fs::read_dir(&self.0)?;
         let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
@@ -30,27 +49,44 @@ impl Configfs {
 
     /// Whether `service` was made.
     pub fn has(&self, service: &str) -> bool {
-        self.0.join(service).is_dir()
+        self.of(service).is_ok_and(|path| path.is_dir())
     }
 
     /// Makes `service`.
+    ///
+    /// # Errors
+    ///
+    /// What the module says; `EINVAL` for what is no name.
     pub fn make(&self, service: &str) -> io::Result<()> {
-        fs::create_dir(self.0.join(service))
+        let invalid = |_| io::Error::from_raw_os_error(errno::EINVAL);
+        fs::create_dir(self.of(service).map_err(invalid)?)
     }
 
     /// Removes `service`.
+    ///
+    /// # Errors
+    ///
+    /// What the module says; `ENOENT` for what is no name.
     pub fn remove(&self, service: &str) -> io::Result<()> {
-        fs::remove_dir(self.0.join(service))
+        fs::remove_dir(self.of(service)?)
     }
 
     /// An attribute of `service`, without its line end.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Configfs::remove`].
     pub fn get(&self, service: &str, attribute: &str) -> io::Result<String> {
-        let text = fs::read_to_string(self.0.join(service).join(attribute))?;
+        let text = fs::read_to_string(self.of(service)?.join(attribute))?;
         Ok(text.trim_end().to_owned())
     }
 
     /// Sets an attribute of `service`.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Configfs::remove`].
     pub fn set(&self, service: &str, attribute: &str, value: &str) -> io::Result<()> {
-        fs::write(self.0.join(service).join(attribute), format!("{value}\n"))
+        fs::write(self.of(service)?.join(attribute), format!("{value}\n"))
     }
 }

@@ -19,6 +19,11 @@ pub struct Dmsetup {
     udev: PathBuf,
 }
 
+/// `word` so that device-mapper, which takes backslashes away, has it as it is.
+pub fn escape(word: &str) -> String {
+    word.replace('\\', "\\\\")
+}
+
 /// Why a run failed: an errno, and what was said.
 #[derive(Debug)]
 pub struct Broken {
@@ -85,12 +90,20 @@ impl Dmsetup {
     }
 
     /// The devices of type `nrs`, as their tables say.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Dmsetup::message`].
     pub fn devices(&self) -> Result<Vec<Device>> {
         let text = self.run(&["table", "--target", "nrs"])??;
         Ok(text.lines().filter_map(device).collect())
     }
 
     /// Sends the words of `message` to `device`; returns the answer.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::ABSENT`] without the program, [`Refused::DENIED`] where device-mapper is not for this user, else the errno.
     pub fn message(&self, device: &str, message: &[&str]) -> Result<String> {
         let mut arguments = vec!["message", device, "0"];
         for word in message {
@@ -104,6 +117,10 @@ impl Dmsetup {
     }
 
     /// Runs what makes or removes nodes, in a way that does not wait for a udev that is not there.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Dmsetup::create`].
     fn change(&self, arguments: &[&str]) -> Result<std::result::Result<(), Broken>> {
         let alone = !self.udev.exists();
         let mut all = arguments.to_vec();
@@ -118,11 +135,19 @@ impl Dmsetup {
     }
 
     /// Makes the device `name`.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::ABSENT`] without the program; within, what the program said.
     pub fn create(&self, name: &str, table: &str) -> Result<std::result::Result<(), Broken>> {
         self.change(&["create", name, "--table", table])
     }
 
     /// Removes the device `name`.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Dmsetup::create`].
     pub fn remove(&self, name: &str) -> Result<std::result::Result<(), Broken>> {
         self.change(&["remove", name])
     }

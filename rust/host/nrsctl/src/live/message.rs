@@ -2,7 +2,7 @@
 
 //! Messages to a client of a service, for kernels that are locked down: `dmsetup message DEVICE 0 service NAME VALUE`.
 
-use super::dmsetup::Dmsetup;
+use super::dmsetup::{escape, Dmsetup};
 use super::transport::{Refused, Result, Transport};
 
 /// Messages, by `dmsetup`.
@@ -38,7 +38,7 @@ fn words(parameter: &str, value: &str) -> Vec<String> {
         _ => value.to_owned(),
     };
     let words = text.split_ascii_whitespace();
-    let mut words: Vec<String> = words.map(|word| word.replace('\\', "\\\\")).collect();
+    let mut words: Vec<String> = words.map(escape).collect();
     if words.is_empty() {
         // A message without a value asks for one. These take the empty text and anything.
         words.push(

@@ -48,7 +48,7 @@ impl Root {
     fn dmsetup(&self, table: &str, message: &str) {
         let log = self.0.join("log");
         let script = format!(
-            "#!/bin/sh\necho \"$@\" >>{}\ncase $1 in table) echo '{table}' ;; message) {message} ;; esac\n",
+            "#!/bin/sh\nprintf '%s\\n' \"$*\" >>{}\ncase $1 in table) echo '{table}' ;; message) {message} ;; esac\n",
             log.display()
         );
         self.file("sbin/dmsetup", &script);
@@ -274,6 +274,40 @@ fn services_made_and_removed() {
     fs::remove_dir_all(root.0.join("sys/kernel/config")).unwrap();
     let failure = live.make("new").unwrap_err();
     assert_eq!(failure.message, "configfs is not mounted");
+}
+
+/// The name of a service is no path.
+#[test]
+fn names_lead_nowhere_else() {
+    let root = Root::loaded();
+    root.dir("sys/kernel/config/nrs/san/rules");
+    let live = root.live();
+    for name in ["", ".", "..", "san/rules", "san/rules/r1", "../other"] {
+        assert_eq!(live.make(name).unwrap_err().kind, Kind::Refused, "{name}");
+        assert_eq!(live.remove(name).unwrap_err().kind, Kind::NotFound);
+        assert_eq!(live.set_cpts(name, 1).unwrap_err().kind, Kind::NotFound);
+        assert_eq!(live.is_made(name), Ok(false));
+    }
+    assert!(root.0.join("sys/kernel/config/nrs/san/rules").is_dir());
+}
+
+/// Device-mapper takes backslashes away.
+#[test]
+fn words_of_tables_are_escaped() {
+    let root = Root::loaded();
+    root.dmsetup("files: 0 1000 nrs 8:16 0 san", ":");
+    let device = Device {
+        name: "new".into(),
+        service: "san".into(),
+        target: "/dev/a\\b".into(),
+        sectors: 8,
+        options: [("jobid".to_owned(), "a\\b".to_owned())].into(),
+        ..Device::default()
+    };
+    root.live().add_device(&device).unwrap();
+    let log = root.read("log");
+    let table = "nrs /dev/a\\\\b 0 san 2 jobid a\\\\b ";
+    assert!(log.contains(table), "{log}");
 }
 
 #[test]

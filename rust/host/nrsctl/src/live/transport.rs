@@ -47,11 +47,23 @@ impl Refused {
 /// A way to the parameters of the module.
 pub trait Transport: fmt::Debug {
     /// The names of all services that can be reached this way.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::Absent`] if the way is not there, [`Refused::Errno`] if it could not be gone.
     fn services(&self) -> Result<Vec<String>>;
 
     /// The value of a parameter as the module shows it.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Transport::services`]; [`Refused::NoService`].
     fn get(&self, service: &str, parameter: &str) -> Result<String>;
 
     /// Sets a parameter.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Transport::get`].
     fn set(&self, service: &str, parameter: &str, value: &str) -> Result;
 }

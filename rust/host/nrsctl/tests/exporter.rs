@@ -20,9 +20,9 @@ use nrsctl::exporter::http::{parse, Request};
 use nrsctl::exporter::others::Memory;
 use nrsctl::exporter::page::{render, Gathered};
 use nrsctl::exporter::{reference, serve, textfile};
-use nrsctl::failure::Kind;
+use nrsctl::failure::{Failure, Kind};
 use nrsctl::fake::Fake;
-use nrsctl::stats::{self, Entity, Snapshot};
+use nrsctl::stats::{self, Client, Entity, Snapshot};
 use openmetrics::Page;
 
 const ALL: [&str; 7] = ["fairshare", "tbf", "qbm", "hung", "fifo", "empty", "quoted"];
@@ -323,6 +323,41 @@ fn others_only_go_up() {
     assert_eq!(page.value("nrs_service_entities", &labels), Some(3.0));
 }
 
+/// That one counter is less than before says nothing of the others.
+#[test]
+fn counters_of_others_begin_anew_by_themselves() {
+    let memory = &mut Memory::new();
+    let mut others = |unit: &str, dispatched| {
+        let other = Entity {
+            unit: unit.into(),
+            ..entity("b", dispatched, 0)
+        };
+        counted(&[entity("a", 1000, 0), other], "others", Some(&mut *memory)).expect("others")
+    };
+    assert_eq!(others("pages", 100), (100.0, 200.0 * 4096.0));
+    // Costs are requests now, and say nothing of bytes.
+    assert_eq!(others("requests", 103), (103.0, 200.0 * 4096.0));
+}
+
+/// A device with several targets is one client.
+#[test]
+fn clients_are_counted_by_their_names() {
+    let client = |name: &str, lost| Client {
+        name: name.into(),
+        lost,
+        ..Client::default()
+    };
+    let snapshot = Snapshot {
+        service: "s".into(),
+        clients: vec![client("a", true), client("a", true), client("b", false)],
+        ..Snapshot::default()
+    };
+    let page = page(vec![snapshot], 10, None);
+    let labels = [("service", "s")];
+    assert_eq!(page.value("nrs_service_clients", &labels), Some(2.0));
+    assert_eq!(page.value("nrs_service_clients_lost", &labels), Some(1.0));
+}
+
 /// What has one name is told of once, whatever the reason: a page with a sample twice would be refused whole.
 #[test]
 fn nothing_is_told_of_twice() {
@@ -367,7 +402,7 @@ fn a_failure_forgets_nothing() {
         10.0
     );
     let failed = Gathered {
-        failure: Some("no".into()),
+        failure: Some(Failure::new(Kind::Other, "no")),
         ..Gathered::default()
     };
     let text = render(&failed, 1, Some(memory), Format::OpenMetrics);
@@ -455,7 +490,10 @@ fn answers() {
     );
     assert!(good.body.ends_with("# EOF\n"));
     let failed = Gathered {
-        failure: Some("the module nrs is not loaded\n  load it: modprobe nrs".into()),
+        failure: Some(
+            Failure::new(Kind::NotLoaded, "the module nrs is not loaded")
+                .hint("load it: modprobe nrs"),
+        ),
         ..Gathered::default()
     };
     let bad = ask("/metrics", Format::OpenMetrics, failed);
@@ -470,6 +508,18 @@ fn answers() {
         bad.body
     );
     assert!(bad.body.contains("\nnrs_up 0\n"));
+    // One service could not be read: the others are shown.
+    let part = Gathered {
+        failure: Some(Failure::new(Kind::Other, "clients of service 'a'")),
+        ..gathered(vec![texts::snapshot("tbf")])
+    };
+    let part = ask("/metrics", Format::OpenMetrics, part);
+    assert_eq!(
+        (part.status, part.content_type),
+        (200, "text/plain; version=0.0.4; charset=utf-8")
+    );
+    assert!(part.body.starts_with("# clients of service 'a'\n"));
+    assert!(part.body.contains("\nnrs_up 0\n") && part.body.contains("service=\"svc\""));
     assert_eq!(ask("/", Format::Text, Gathered::default()).status, 200);
     assert_eq!(
         ask("/metrics/", Format::Text, Gathered::default()).status,
@@ -593,7 +643,7 @@ fn files_are_replaced_whole() {
     }
     let failure =
         textfile::write(&directory.join("missing/nrs.prom"), "x").expect_err("no directory");
-    assert!(failure.kind == Kind::Other && failure.hint.is_some());
+    assert!(failure.kind == Kind::NotFound && failure.hint.is_some());
     assert_eq!(
         textfile::write(&PathBuf::from("/"), "x")
             .expect_err("no file")
@@ -638,6 +688,17 @@ fn the_command() {
         ..Args::default()
     };
     assert_eq!(output(&missing, &kernel), Err(Kind::NotFound));
+    // Others are shown all the same, and the status tells it.
+    let some = Args {
+        services: vec!["other".into(), "svc".into()],
+        top: 100,
+        ..once.clone()
+    };
+    let mut out = Vec::new();
+    let failure = run(&some, &kernel, &mut out).expect_err("no service");
+    assert_eq!(failure.kind, Kind::NotFound);
+    let shown = String::from_utf8(out).expect("UTF-8");
+    assert!(shown.contains("\nnrs_up 0\n") && shown.contains("service=\"svc\""));
     let directory = directory("command");
     // From what status --json printed.
     let recorded = directory.join("snapshots.json");
@@ -669,7 +730,7 @@ fn the_command() {
         services: vec!["other".into()],
         ..into
     };
-    assert_eq!(output(&into, &kernel), Err(Kind::Other));
+    assert_eq!(output(&into, &kernel), Err(Kind::NotFound));
     assert!(fs::read_to_string(&file)
         .expect("a page")
         .contains("\nnrs_up 0\n"));

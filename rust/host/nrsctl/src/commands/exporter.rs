@@ -18,14 +18,14 @@ use crate::exporter::others::Memory;
 use crate::exporter::page::{self, Gathered};
 use crate::exporter::{reference, serve, textfile};
 use crate::failure::{Failure, Kind, Result};
-use crate::kernel::Kernel;
+use crate::kernel::{self, is_gone, Kernel};
 use crate::stats::{self, Snapshot};
 
 /// Where pages are to be had unless somebody says otherwise.
 const LISTEN: &str = "127.0.0.1:9719";
 
 /// Its arguments.
-#[derive(clap::Args, Debug, Default)]
+#[derive(clap::Args, Clone, Debug, Default)]
 pub struct Args {
     /// Answers requests over HTTP at this address: /metrics.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = LISTEN, conflicts_with_all = ["textfile", "once"])]
@@ -79,19 +79,22 @@ impl From<Output> for Format {
 ///
 /// # Errors
 ///
-/// [`Kind::Usage`] for an address or a file that cannot be used; for one page, what reading statistics returns.
+/// [`Kind::Usage`] for an address or a file that cannot be used; for one page, what reading statistics returns, of the first
+/// service that could not be read.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     if args.list {
         return Ok(out.write_all(reference::list().as_bytes())?);
     }
     let top = usize::try_from(args.top).unwrap_or(usize::MAX);
     if args.once {
-        let gathered = Gathered {
-            snapshots: snapshots(args, kernel)?,
-            ..Gathered::default()
-        };
+        let mut gathered = gather(args, kernel);
+        gathered.seconds = 0.0;
+        if let (true, Some(failure)) = (gathered.snapshots.is_empty(), &gathered.failure) {
+            return Err(failure.clone());
+        }
         let page = page::render(&gathered, top, None, args.format.into());
-        return Ok(out.write_all(page.as_bytes())?);
+        out.write_all(page.as_bytes())?;
+        return gathered.failure.map_or(Ok(()), Err);
     }
     match &args.textfile {
         Some(path) => write_file(args, kernel, path, top),
@@ -99,29 +102,36 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     }
 }
 
-/// The snapshots of the services that are asked for.
-fn snapshots(args: &Args, kernel: &dyn Kernel) -> Result<Vec<Snapshot>> {
+/// The snapshots of the services that are asked for; why those that are missing could not be read comes to `failures`.
+///
+/// # Errors
+///
+/// None could be read.
+fn snapshots(
+    args: &Args,
+    kernel: &dyn Kernel,
+    failures: &mut Vec<Failure>,
+) -> Result<Vec<Snapshot>> {
     if let Some(path) = &args.from {
         return recorded(path);
     }
+    let mut note = |result: Result<Snapshot>| match result {
+        Ok(snapshot) => Some(snapshot),
+        Err(failure) => {
+            failures.push(failure);
+            None
+        }
+    };
     if !args.services.is_empty() {
         let services: BTreeSet<&String> = args.services.iter().collect();
-        let services = services.into_iter();
-        return services
-            .map(|service| stats::read(kernel, service))
-            .collect();
+        let snapshots = services.iter().map(|name| stats::read(kernel, name));
+        return Ok(snapshots.filter_map(note).collect());
     }
-    let mut snapshots = Vec::new();
-    for service in kernel.services()? {
-        match stats::read(kernel, &service) {
-            Ok(snapshot) => snapshots.push(snapshot),
-            // It is gone meanwhile.
-            Err(failure)
-                if failure.kind == Kind::NotFound && !kernel.services()?.contains(&service) => {}
-            Err(failure) => return Err(failure),
-        }
-    }
-    Ok(snapshots)
+    let read = |service: &str| match stats::read(kernel, service) {
+        Err(failure) if is_gone(kernel, service, &failure)? => Err(failure),
+        result => Ok(note(result)),
+    };
+    Ok(kernel::each(kernel, read)?.into_iter().flatten().collect())
 }
 
 fn recorded(path: &Path) -> Result<Vec<Snapshot>> {
@@ -133,16 +143,17 @@ fn recorded(path: &Path) -> Result<Vec<Snapshot>> {
     serde_json::from_str(&text).map_err(|error| failure(&error))
 }
 
-/// What is there now, or why there is nothing.
+/// What is there now, and why there is not more.
 fn gather(args: &Args, kernel: &dyn Kernel) -> Gathered {
     let start = Instant::now();
-    let (snapshots, failure) = match snapshots(args, kernel) {
-        Ok(snapshots) => (snapshots, None),
-        Err(failure) => (Vec::new(), Some(failure.to_string())),
-    };
+    let mut failures = Vec::new();
+    let snapshots = snapshots(args, kernel, &mut failures).unwrap_or_else(|failure| {
+        failures.push(failure);
+        Vec::new()
+    });
     Gathered {
         snapshots,
-        failure,
+        failure: Failure::of(failures).err(),
         seconds: start.elapsed().as_secs_f64(),
     }
 }
@@ -157,13 +168,9 @@ fn write_file(args: &Args, kernel: &dyn Kernel, path: &Path, top: usize) -> Resu
         let written = textfile::write(path, &page);
         let Some(seconds) = args.every else {
             written?;
-            return match gathered.failure {
-                Some(reason) => Err(Failure::new(Kind::Other, one_line(&reason))),
-                None => Ok(()),
-            };
+            return gathered.failure.map_or(Ok(()), Err);
         };
-        let failure = written.err().map(|failure| failure.to_string());
-        let failure = failure.or(gathered.failure);
+        let failure = written.err().or(gathered.failure);
         if failure != said {
             // Said once, not every time.
             if let Some(reason) = &failure {
@@ -205,13 +212,15 @@ pub fn answer(
         },
         "/metrics" => {
             let gathered = gather();
-            let (status, format) = match gathered.failure {
-                None => (200, request.format),
-                Some(_) => (503, Format::Text),
+            // OpenMetrics has no comments.
+            let (status, format) = match (&gathered.failure, gathered.snapshots.is_empty()) {
+                (None, _) => (200, request.format),
+                (Some(_), false) => (200, Format::Text),
+                (Some(_), true) => (503, Format::Text),
             };
             let mut body = String::new();
             if let Some(reason) = &gathered.failure {
-                body = format!("# {}\n", one_line(reason));
+                body = format!("# {}\n", one_line(&reason.to_string()));
             }
             body += &page::render(&gathered, top, Some(memory), format);
             Answer {

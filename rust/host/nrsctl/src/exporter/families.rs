@@ -2,6 +2,8 @@
 
 //! All families of metrics: the table that pages and their description are made from.
 
+use std::collections::BTreeSet;
+
 use super::encode::{Header, Kind, Number};
 use super::page::{Gathered, Samples};
 use crate::stats::{Client, Entity, Group, Head, Policy, Rate, Rule, Snapshot, Target};
@@ -120,9 +122,16 @@ macro_rules! field {
 
 use Kind::{Counter, Gauge, Info, Summary};
 
+/// How many clients of `service` are such; a device with several targets is several of one name.
+fn names(service: &Snapshot, such: impl Fn(&Client) -> bool) -> u64 {
+    let such = service.clients.iter().filter(|client| such(client));
+    let names: BTreeSet<&str> = such.map(|client| client.name.as_str()).collect();
+    names.len() as u64
+}
+
 /// All families, in the order in which pages have them.
 pub static FAMILIES: [Family; 86] = [
-    family(Gauge, "nrs_up", "", "Whether the module answered", Of::Exporter(|page, samples| {
+    family(Gauge, "nrs_up", "", "Whether all that was asked for could be read", Of::Exporter(|page, samples| {
         samples.one(page.failure.is_none());
     })),
     family(Gauge, "nrs_scrape_duration_seconds", "seconds", "How long it took to read what the module shows", Of::Exporter(|page, samples| {
@@ -139,10 +148,10 @@ pub static FAMILIES: [Family; 86] = [
         samples.one(service.unhealthy.is_none());
     })),
     family(Gauge, "nrs_service_clients", "", "Clients of the service", Of::Service(|service, samples| {
-        samples.one(service.clients.len() as u64);
+        samples.one(names(service, |_| true));
     })),
     family(Gauge, "nrs_service_clients_lost", "", "Clients that are lost: a deadline passed, and nothing has ended since", Of::Service(|service, samples| {
-        samples.one(service.clients.iter().filter(|client| client.lost).count() as u64);
+        samples.one(names(service, |client| client.lost));
     })),
     labelled(Gauge, "nrs_service_entities", "", &["head", "policy"], "Entities that the policy tells apart, shown one by one or not", Of::Service(entities)),
     family(Counter, "nrs_service_overflow_requests", "requests", "Requests that found no class of their own, because classes_max was reached", field!(Service, overflow)),

@@ -100,10 +100,10 @@ impl Memory {
             let name = identity(entity);
             if other {
                 let before = past.seen.get(&name).copied().unwrap_or_default();
-                // Less than before: it was forgotten and has come back, or somebody reset the statistics.
-                let anew = now.iter().zip(&before).any(|(now, before)| now < before);
                 for ((sum, now), before) in past.sum.iter_mut().zip(&now).zip(&before) {
-                    let more = if anew { *now } else { now - before };
+                    // Less than before: it was forgotten and has come back, or somebody reset the statistics. One
+                    // counter says nothing of another: that of bytes begins anew with the unit of costs.
+                    let more = now.checked_sub(*before).unwrap_or(*now);
                     *sum = sum.saturating_add(more);
                 }
             }

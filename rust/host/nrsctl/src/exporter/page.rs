@@ -9,6 +9,7 @@ use std::fmt::Write;
 use super::encode::{label, Format, Number};
 use super::families::{Family, Of, FAMILIES};
 use super::others::{self, unite, Memory, Shown};
+use crate::failure::Failure;
 use crate::stats::{Client, Entity, Group, Head, Policy, Rule, Snapshot, Target};
 
 /// What was gathered at one time.
@@ -16,8 +17,8 @@ use crate::stats::{Client, Entity, Group, Head, Policy, Rule, Snapshot, Target};
 pub struct Gathered {
     /// The services.
     pub snapshots: Vec<Snapshot>,
-    /// Why they could not be read, if they could not.
-    pub failure: Option<String>,
+    /// Why not all of them could be read, if they could not.
+    pub failure: Option<Failure>,
     /// How long that took, s.
     pub seconds: f64,
 }
@@ -232,7 +233,7 @@ pub fn render(
     let shown: Vec<Shown<'_>> = snapshots
         .map(|snapshot| others::choose(snapshot, top, memory.as_deref_mut()))
         .collect();
-    // Where nothing could be read, nothing is forgotten.
+    // Where not all could be read, nothing is forgotten.
     if let (Some(memory), None) = (memory, &gathered.failure) {
         memory.end();
     }

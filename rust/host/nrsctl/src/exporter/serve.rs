@@ -4,18 +4,19 @@
 //!
 //! Connections have a thread each, so many as [`CONNECTIONS`]; whoever comes beyond that is sent away at once. They
 //! read the request and write the answer; the pages are made by the thread that called [`serve`], one after the
-//! other, because only that one reaches the module. A connection that is slow is closed after [`PATIENCE`].
+//! other, because only that one reaches the module. A connection that is slow is closed: its request, its answer and what
+//! still comes behind the request may take [`PATIENCE`] each.
 //!
 //! The server is one of our own: that of `tiny_http` makes a thread for each connection, without a bound, and waits
 //! for slow ones for ever.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::http::{self, Answer, Request};
 use crate::failure::Result;
@@ -70,7 +71,7 @@ fn accept(listener: &TcpListener, sender: &SyncSender<Task>) {
         let started = thread::Builder::new()
             .name("connection".into())
             .spawn(move || {
-                let _ = converse(stream, &sender);
+                let _ = converse(stream, &sender, PATIENCE);
                 count.fetch_sub(1, Ordering::Relaxed);
             });
         if started.is_err() {
@@ -85,11 +86,51 @@ fn refuse(mut stream: TcpStream) {
     let _ = Answer::text(503, "too many connections").write(&mut stream, false);
 }
 
-/// Reads a request, has it answered, writes the answer.
-fn converse(mut stream: TcpStream, sender: &SyncSender<Task>) -> io::Result<()> {
-    stream.set_read_timeout(Some(STEP))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let (answer, head) = match http::read(&mut stream, PATIENCE) {
+/// A stream until a time has come, however many reads and writes that takes.
+struct Until<'a> {
+    stream: &'a TcpStream,
+    end: Instant,
+}
+
+impl Until<'_> {
+    /// What is left of the time.
+    ///
+    /// # Errors
+    ///
+    /// Nothing.
+    fn left(&self) -> io::Result<Duration> {
+        let left = self.end.checked_duration_since(Instant::now());
+        let left = left.filter(|left| !left.is_zero());
+        left.ok_or_else(|| io::ErrorKind::TimedOut.into())
+    }
+}
+
+impl Read for Until<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(Some(self.left()?))?;
+        self.stream.read(bytes)
+    }
+}
+
+impl Write for Until<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(Some(self.left()?))?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+/// Reads a request, has it answered, writes the answer; each for `patience` at most.
+fn converse(
+    mut stream: TcpStream,
+    sender: &SyncSender<Task>,
+    patience: Duration,
+) -> io::Result<()> {
+    stream.set_read_timeout(Some(STEP.min(patience)))?;
+    let (answer, head) = match http::read(&mut stream, patience) {
         Ok(request) => {
             let (reply, result) = mpsc::sync_channel(1);
             let head = request.head;
@@ -103,9 +144,53 @@ fn converse(mut stream: TcpStream, sender: &SyncSender<Task>) -> io::Result<()> 
         Err(Some(answer)) => (answer, false),
         Err(None) => return Ok(()),
     };
-    answer.write(&mut stream, head)?;
+    let until = || Until {
+        stream: &stream,
+        end: Instant::now() + patience,
+    };
+    answer.write(&mut until(), head)?;
     stream.shutdown(Shutdown::Write)?;
     // What is still to be read, such as a body, would have the kernel take the answer back.
-    let _ = io::copy(&mut stream.take(REST_MAX), &mut io::sink());
+    let _ = io::copy(&mut until().take(REST_MAX), &mut io::sink());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How long a conversation takes with somebody who does `peer` after the request, step by step, until it fails.
+    fn taken(body: usize, mut peer: impl FnMut(&mut TcpStream) -> io::Result<usize>) -> Duration {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        let (sender, tasks): (SyncSender<Task>, Receiver<Task>) = mpsc::sync_channel(1);
+        thread::spawn(move || {
+            for (_, reply) in tasks {
+                let _ = reply.send(Answer::text(200, &"x".repeat(body)));
+            }
+        });
+        let talk = thread::spawn(move || {
+            let start = Instant::now();
+            let _ = converse(stream, &sender, Duration::from_millis(300));
+            start.elapsed()
+        });
+        while !talk.is_finished() {
+            let _ = peer(&mut client);
+            thread::sleep(Duration::from_millis(20));
+        }
+        talk.join().unwrap()
+    }
+
+    /// A step of somebody slow is as quick as can be; all of them together are not.
+    #[test]
+    fn slow_ones_are_closed() {
+        let writes = taken(1, |client| client.write(b"x"));
+        let reads = taken(64 << 20, |client| client.read(&mut [0; 1024]));
+        for time in [writes, reads] {
+            assert!(time >= Duration::from_millis(250), "{time:?}");
+            assert!(time < Duration::from_secs(5), "{time:?}");
+        }
+    }
 }

@@ -10,22 +10,13 @@ use std::rc::Rc;
 pub struct Place {
     /// The file.
     pub file: Rc<str>,
-    /// From 1; 0: it is about the file as a whole.
+    /// From 1.
     pub line: usize,
-    /// In characters, from 1; 0: it is about the file as a whole.
+    /// In characters, from 1.
     pub column: usize,
 }
 
 impl Place {
-    /// The file as a whole.
-    pub fn of_file(file: &str) -> Self {
-        Self {
-            file: file.into(),
-            line: 0,
-            column: 0,
-        }
-    }
-
     /// The same `more` characters behind.
     pub fn behind(&self, more: usize) -> Self {
         Self {
@@ -37,11 +28,8 @@ impl Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.file)?;
-        match self.line {
-            0 => Ok(()),
-            line => write!(f, ":{line}:{}", self.column),
-        }
+        let Self { file, line, column } = self;
+        write!(f, "{file}:{line}:{column}")
     }
 }
 
@@ -141,10 +129,6 @@ mod tests {
         for (fault, want) in [
             (Fault::new(place.clone(), "k", "bad"), "a.toml:3:7: k: bad"),
             (Fault::new(place.behind(2), "", "bad"), "a.toml:3:9: bad"),
-            (
-                Fault::new(Place::of_file("a.toml"), "", "bad"),
-                "a.toml: bad",
-            ),
         ] {
             assert_eq!(fault.to_string(), want);
         }

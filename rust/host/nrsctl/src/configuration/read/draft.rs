@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The rules of a service, which are right or wrong together.
+
+use nrs_sched::rules::{Action, Command as RuleCommand, Fields, Name, Pairs, ALSO_MAX};
+
+use super::{at, Reader};
+use crate::configuration::document::{Entry, Node, Value};
+use crate::configuration::fault::Place;
+use crate::configuration::keys::Table;
+use crate::configuration::rules::{Limits, Rule, Rules, DEFAULT};
+use crate::configuration::state::{normal_rate, Policy, State, HEADS};
+
+/// A rule of the file.
+struct Draft<'a> {
+    path: String,
+    node: &'a Node,
+    entries: &'a [Entry],
+    /// Indices of the heads that it is for.
+    heads: Vec<usize>,
+    rule: Rule,
+}
+
+impl Draft<'_> {
+    /// The place of what `key` says, else of the rule, and its path.
+    fn place(&self, key: &str) -> (Place, String) {
+        match at(self.entries, key) {
+            Some(entry) => (entry.node.place.clone(), format!("{}.{key}", self.path)),
+            None => (self.node.place.clone(), self.path.clone()),
+        }
+    }
+}
+
+impl Reader {
+    /// The rules that `entry` has, for each head that takes rules.
+    pub(super) fn rules(&mut self, path: &str, entry: Option<&Entry>, state: &mut State) {
+        let rate = state.rate();
+        let fields = state.policies.each_ref().map(Policy::fields);
+        for (rules, fields) in state.rules.iter_mut().zip(&fields) {
+            *rules = fields.is_some().then(|| Rules::new(&rate));
+        }
+        let Some(entry) = entry else {
+            return;
+        };
+        let path = format!("{path}.rule");
+        let mut drafts = Vec::new();
+        for (index, node) in self.list(&path, &entry.node).iter().enumerate() {
+            let path = format!("{path}[{index}]");
+            drafts.extend(self.draft(path, node, &rate, &fields));
+        }
+        for (index, fields) in fields.into_iter().enumerate() {
+            let Some(fields) = fields else {
+                continue;
+            };
+            let own: Vec<&Draft<'_>> = drafts
+                .iter()
+                .filter(|draft| draft.heads.contains(&index))
+                .collect();
+            state.rules[index] = self.head(
+                &drafts,
+                &own,
+                HEADS[index],
+                fields,
+                &rate,
+                state.rules_max(),
+            );
+        }
+    }
+
+    /// The rule `node`, as far as it can be told without the others.
+    fn draft<'a>(
+        &mut self,
+        path: String,
+        node: &'a Node,
+        rate: &str,
+        fields: &[Option<Fields>; 2],
+    ) -> Option<Draft<'a>> {
+        let entries = self.table(&path, node, Table::Rule)?;
+        let key = |key: &str| format!("{path}.{key}");
+        let name = at(entries, "name")?;
+        let place = &name.node.place;
+        let name = self.text(&key("name"), &name.node)?;
+        if Name::new(name).is_none() {
+            self.add(
+                place,
+                &key("name"),
+                "is no name of a rule: 1 to 15 letters, digits and _",
+            );
+            return None;
+        }
+        let conditions = match (at(entries, "match"), name) {
+            (Some(entry), DEFAULT) => {
+                self.add(
+                    &entry.place,
+                    &key("match"),
+                    "`default` is for whom no other rule is for",
+                );
+                return None;
+            }
+            (None, DEFAULT) => "",
+            (Some(entry), _) => self.text(&key("match"), &entry.node)?.trim(),
+            (None, _) => {
+                self.add(&node.place, &path, "`match` is missing");
+                return None;
+            }
+        };
+        let heads = self.heads(&path, node, at(entries, "head"), fields)?;
+        let mut limits = Limits::new(rate);
+        for entry in entries {
+            let key = key(&entry.key);
+            match entry.key.as_str() {
+                "rate" => limits.rate = self.rate(&key, &entry.node)?,
+                "minrate" => {
+                    let none = matches!(entry.node.value, Value::Number(0));
+                    limits.minrate = match none {
+                        true => None,
+                        false => Some(self.rate(&key, &entry.node)?),
+                    };
+                }
+                "realtime" => limits.realtime = self.truth(&key, &entry.node)?,
+                "borrow" => limits.borrow = self.truth(&key, &entry.node)?,
+                "also" => limits.also = self.also(&key, &entry.node)?,
+                _ => {}
+            }
+        }
+        Some(Draft {
+            rule: Rule {
+                name: name.to_string(),
+                conditions: conditions.to_string(),
+                limits,
+            },
+            path,
+            node,
+            entries,
+            heads,
+        })
+    }
+
+    /// The heads that a rule is for.
+    fn heads(
+        &mut self,
+        path: &str,
+        node: &Node,
+        entry: Option<&Entry>,
+        fields: &[Option<Fields>; 2],
+    ) -> Option<Vec<usize>> {
+        let mut heads: Vec<usize> = (0..2).filter(|head| fields[*head].is_some()).collect();
+        if let Some(entry) = entry {
+            let path = format!("{path}.head");
+            let word = self.text(&path, &entry.node)?;
+            if word != "all" {
+                let Some(head) = HEADS.into_iter().position(|head| head == word) else {
+                    self.add(&entry.node.place, &path, "is not reg, hp or all");
+                    return None;
+                };
+                heads.retain(|other| *other == head);
+                if heads.is_empty() {
+                    self.add(
+                        &entry.node.place,
+                        &path,
+                        "tbf is not the policy of this head",
+                    );
+                    return None;
+                }
+            }
+        }
+        if heads.is_empty() {
+            let reason =
+                "rules are of the policy tbf, which is that of no head: set policy = \"tbf ...\"";
+            self.add(&node.place, path, reason);
+            return None;
+        }
+        Some(heads)
+    }
+
+    fn rate(&mut self, path: &str, node: &Node) -> Option<String> {
+        let text = self.scalar(path, node)?;
+        let rate = normal_rate(&text);
+        if rate.is_none() {
+            let expected = nrs_sched::rules::Rate::EXPECTED;
+            self.add(&node.place, path, format!("expected {expected}"));
+        }
+        rate
+    }
+
+    /// Names of other rules: a list, or a string with `+` between them.
+    fn also(&mut self, path: &str, node: &Node) -> Option<Vec<String>> {
+        let mut names = Vec::new();
+        match &node.value {
+            Value::List(nodes) => {
+                for node in nodes {
+                    names.push(self.text(path, node)?.to_string());
+                }
+            }
+            _ => names.extend(self.text(path, node)?.split('+').map(str::to_string)),
+        }
+        names.retain(|name| !name.is_empty());
+        let mut unique: Vec<String> = Vec::new();
+        for name in names {
+            if !unique.contains(&name) {
+                unique.push(name);
+            }
+        }
+        if unique.len() > ALSO_MAX {
+            self.add(&node.place, path, "three rules at most");
+            return None;
+        }
+        Some(unique)
+    }
+
+    /// The rules of a head, of `all` those that are for it.
+    #[allow(clippy::too_many_arguments)]
+    fn head(
+        &mut self,
+        all: &[Draft<'_>],
+        drafts: &[&Draft<'_>],
+        head: &str,
+        fields: Fields,
+        rate: &str,
+        max: u32,
+    ) -> Option<Rules> {
+        let found = self.found;
+        let mut rules = Rules::new(rate);
+        let mut defaults = 0;
+        for (index, draft) in drafts.iter().enumerate() {
+            let name = &draft.rule.name;
+            if drafts[..index].iter().any(|other| other.rule.name == *name) {
+                let (place, path) = draft.place("name");
+                self.add(
+                    &place,
+                    &path,
+                    format!("there is a rule {name} on this head already"),
+                );
+                continue;
+            }
+            for other in &draft.rule.limits.also {
+                let there = drafts.iter().any(|draft| draft.rule.name == *other);
+                let (place, path) = draft.place("also");
+                if other == name {
+                    self.add(&place, &path, "expected another rule than this one");
+                } else if !there && other != DEFAULT {
+                    // On the other head there may be one.
+                    let on = match all.iter().any(|draft| draft.rule.name == *other) {
+                        true => format!(" on the head {head}"),
+                        false => String::new(),
+                    };
+                    self.add(&place, &path, format!("there is no rule {other}{on}"));
+                }
+            }
+            self.alone(draft, fields, rate);
+            if name == DEFAULT {
+                rules.default = draft.rule.limits.clone();
+                defaults += 1;
+            } else {
+                rules.list.push(draft.rule.clone());
+            }
+        }
+        if self.found > found {
+            return Some(Rules::new(rate));
+        }
+        debug_assert!(defaults <= 1);
+        match rules.book(fields, rate, max) {
+            // Conditions in the form in which they are shown.
+            Ok(book) => Some(Rules::of(&book)),
+            Err(refusal) => {
+                let draft = drafts.iter().find(|draft| draft.rule.name == refusal.name);
+                if let Some(draft) = draft {
+                    let (place, path) = draft.place("name");
+                    self.add(&place, &path, refusal.to_string());
+                }
+                Some(Rules::new(rate))
+            }
+        }
+    }
+
+    /// Whether the module takes a rule, whatever others there are.
+    fn alone(&mut self, draft: &Draft<'_>, fields: Fields, rate: &str) {
+        let start = format!("start {} {}", draft.rule.name, draft.rule.conditions);
+        if let Ok(RuleCommand {
+            action: Action::Start(_, pairs),
+            ..
+        }) = RuleCommand::parse(&start)
+        {
+            if pairs != Pairs::default() {
+                let (place, path) = draft.place("match");
+                self.add(
+                    &place,
+                    &path,
+                    "has more behind the conditions: limits have keys of their own",
+                );
+                return;
+            }
+        }
+        let mut rules = Rules::new(rate);
+        let limits = Limits {
+            also: Vec::new(),
+            ..draft.rule.limits.clone()
+        };
+        match draft.rule.name.as_str() {
+            DEFAULT => rules.default = limits,
+            _ => rules.list.push(Rule {
+                limits,
+                ..draft.rule.clone()
+            }),
+        }
+        let Err(refusal) = rules.book(fields, rate, u32::MAX) else {
+            return;
+        };
+        // `start NAME CONDITIONS …`
+        let from = "start ".len() + draft.rule.name.len() + 1;
+        let column = usize::from(refusal.error.column).saturating_sub(1);
+        let inside = column.checked_sub(from);
+        let inside = inside.filter(|inside| *inside <= draft.rule.conditions.len());
+        let Some(inside) = inside.filter(|_| draft.rule.name != DEFAULT) else {
+            let (place, path) = draft.place("minrate");
+            self.add(&place, &path, refusal.to_string());
+            return;
+        };
+        let (mut place, path) = draft.place("match");
+        let entry = at(draft.entries, "match");
+        if let Some(Value::Text(text, true)) = entry.map(|entry| &entry.node.value) {
+            // Behind the quote, and what was cut off in front.
+            let cut = text.len() - text.trim_start().len();
+            place = place.behind(1 + cut + inside);
+        }
+        let rest = draft.rule.conditions.get(inside..).unwrap_or_default();
+        let found: String = rest
+            .chars()
+            .take_while(char::is_ascii_graphic)
+            .take(24)
+            .collect();
+        let reason = match found.is_empty() {
+            true => format!("expected {}", refusal.error.expected),
+            false => format!("expected {}, found `{found}`", refusal.error.expected),
+        };
+        self.add(&place, &path, reason);
+    }
+}

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Files that are right and files that are wrong.
+
+use super::*;
+use crate::configuration::rules::Limits;
+
+fn faults(text: &str) -> Vec<String> {
+    let (_, faults) = read([("f", text)]);
+    faults.iter().map(Fault::to_string).collect()
+}
+
+#[test]
+fn everything_at_once() {
+    let section = parse_one(
+        "[service.ost_io]\ncpts = 2\nslots = 16\npolicy = \"tbf uid\"\nhigh_priority.policy = \"fairshare uid_fair\"\n\
+         high_priority.ratio = 5\nparameters = { nrs_fairshare_delta_ms = 50, at_min = 7, nrs_crrn_quantum = { hp = 4 }, nrs_pop = 'overlap' }\n\
+         weights = { 'uid:1000' = 2, 'jobid:\"a b\"' = '3' }\ntimeouts.at_max = 500\n\
+         [[service.ost_io.rule]]\nname = 'a'\nmatch = ' {1} '\nrate = '10MB/s'\nminrate = 0\nalso = ['b']\n\
+         [[service.ost_io.rule]]\nname = 'b'\nmatch = 'uid={2}'\nborrow = true\nrealtime = 1\n\
+         [[service.ost_io.rule]]\nname = 'default'\nrate = 77\n",
+    )
+    .unwrap();
+    let state = section.state;
+    assert_eq!(section.place.to_string(), "f:1:10");
+    assert_eq!(state.cpts, Some(2));
+    for (name, text) in [
+        ("slots", "16"),
+        ("high_priority_ratio", "5"),
+        ("nrs_fairshare_delta_ms", "50"),
+        ("at_min", "7"),
+        ("at_max", "500"),
+        ("nrs_pop", "overlap"),
+        ("nrs_crrn_quantum", "reg_quantum:8 hp_quantum:4"),
+    ] {
+        assert_eq!(state.settings[name].text(name), text);
+    }
+    assert_eq!(state.weights, "jobid:\"a b\":3\nuid:1000:2\n");
+    let policies = state.policies.map(|policy| policy.to_string());
+    assert_eq!(policies, ["tbf uid", "fairshare uid_fair"]);
+    let [Some(rules), None] = state.rules else {
+        panic!("{:?}", state.rules);
+    };
+    assert_eq!(rules.default, Limits::new("77"));
+    assert_eq!(rules.list[0].conditions, "uid={1}");
+    assert_eq!(rules.list[0].limits.rate, "10MB/s");
+    assert_eq!(rules.list[0].limits.also, ["b"]);
+    assert_eq!(rules.list[1].limits.rate, "10000");
+    assert!(rules.list[1].limits.borrow && rules.list[1].limits.realtime);
+}
+
+#[test]
+fn rules_of_each_head() {
+    let rule = |name: &str, head: &str| {
+        format!("[[service.s.rule]]\nname = '{name}'\nmatch = 'uid={{1}}'\nhead = '{head}'\n")
+    };
+    let text = "[service.s]\npolicy = 'tbf uid'\nhigh_priority.policy = 'tbf uid+gid'\n";
+    let text = [text, &rule("a", "reg"), &rule("a", "hp"), &rule("b", "all")].concat();
+    let state = parse_one(&text).unwrap().state;
+    let names = state.rules.map(|rules| {
+        let list = rules.unwrap().list.into_iter();
+        list.map(|rule| rule.name).collect::<Vec<_>>()
+    });
+    assert_eq!(names, [["a", "b"], ["a", "b"]]);
+}
+
+#[test]
+fn a_service_is_defined_once() {
+    let (wanted, faults) = read([
+        (
+            "a.toml",
+            "[service.s]\nslots = 1\n[module]\ndefault_slots = 7\n",
+        ),
+        (
+            "b.toml",
+            "[module]\ndefault_slots = 7\n\n[service.s]\nslots = 2\n",
+        ),
+    ]);
+    let faults: Vec<String> = faults.iter().map(Fault::to_string).collect();
+    assert_eq!(
+        faults,
+        [
+            "b.toml:2:1: module.default_slots: is set in a.toml:4:1 already",
+            "b.toml:4:10: service.s: is defined in a.toml:1:10 already",
+        ]
+    );
+    assert_eq!(wanted.services["s"].state.one("slots"), "1");
+    assert_eq!(wanted.module["default_slots"], "7");
+}
+
+/// Each of these is one fault.
+#[test]
+fn what_is_refused() {
+    for (text, want) in [
+        ("x = 1\n", "1:1: the file.x: there is no such key"),
+        (
+            "servce.a = {}\n",
+            "1:1: the file.servce: there is no such key; was `service` meant?",
+        ),
+        ("service = 1\n", "1:11: service: is a number, not a table"),
+        (
+            "service.a = 1.5\n",
+            "1:13: service.a: is a number with a fraction, not a table",
+        ),
+        (
+            "[service.\".a\"]\n",
+            "1:10: service..a: is no name of a service",
+        ),
+        ("[service.\"\"]\n", "1:10: service.: is no name"),
+        (
+            "module.default_slots = 0\n",
+            "1:24: module.default_slots: is 0; allowed: 1 to 65535",
+        ),
+        (
+            "module.default_slots = '9'\n",
+            "1:24: module.default_slots: is a string, not a number",
+        ),
+        (
+            "module.classes = 9\n",
+            "1:8: module.classes: there is no such key",
+        ),
+        (
+            "[service.s]\nslot = 1\n",
+            "2:1: service.s.slot: there is no such key; was `slots` meant?",
+        ),
+        (
+            "[service.s]\ncpts = 65\n",
+            "2:8: service.s.cpts: is 65; allowed: 1 to 64",
+        ),
+        (
+            "[service.s]\nslots = 0\n",
+            "2:9: service.s.slots: expected a number, 1 to 65535",
+        ),
+        (
+            "[service.s]\nslots = -1\n",
+            "2:9: service.s.slots: expected",
+        ),
+        (
+            "[service.s]\nslots = []\n",
+            "2:9: service.s.slots: is a list, not a string or a number",
+        ),
+        (
+            "[service.s]\nslots = 1\nparameters.slots = 2\n",
+            "3:12: service.s.parameters.slots: is set in line 2 already",
+        ),
+        (
+            "[service.s]\nparameters.stal_ms = 1\n",
+            "2:12: service.s.parameters.stal_ms: there is no such key; was `stall_ms` meant?",
+        ),
+        (
+            "[service.s]\nparameters.nrs_policies = 1\n",
+            "2:12: service.s.parameters.nrs_policies: has a key of its own: `policy`",
+        ),
+        (
+            "[service.s]\nparameters.nrs_fairshare_weights = 1\n",
+            "2:12: service.s.parameters.nrs_fairshare_weights: has a table of its own",
+        ),
+        (
+            "[service.s]\nparameters.nrs_tbf_rule = 1\n",
+            "2:12: service.s.parameters.nrs_tbf_rule: has tables of its own",
+        ),
+        (
+            "[service.s]\nparameters.nrs_qbm_config = 1\n",
+            "2:12: service.s.parameters.nrs_qbm_config: has a table of its own",
+        ),
+        (
+            "[service.s]\nparameters.clients = 1\n",
+            "2:12: service.s.parameters.clients: can only be read",
+        ),
+        (
+            "[service.s]\nparameters.at_stats_reset = 1\n",
+            "2:12: service.s.parameters.at_stats_reset: does something when it is written",
+        ),
+        (
+            "[service.s]\nparameters = 1\n",
+            "2:14: service.s.parameters: is a number, not a table",
+        ),
+        (
+            "[service.s]\nparameters.nrs_crrn_quantum = { x = 1 }\n",
+            "2:33: service.s.parameters.nrs_crrn_quantum.x: there is no such key",
+        ),
+        (
+            "[service.s]\nparameters.nrs_crrn_quantum = 0\n",
+            "2:31: service.s.parameters.nrs_crrn_quantum: ",
+        ),
+        (
+            "[service.s]\nparameters.at_min = { reg = 1 }\n",
+            "2:21: service.s.parameters.at_min: is a table, not a string or a number",
+        ),
+        (
+            "[service.s]\nparameters.nrs_fairshare_mode = 'uid_fair weight=uid:5:2'\n",
+            "2:33: service.s.parameters.nrs_fairshare_mode: weights belong into the table",
+        ),
+        (
+            "[service.s]\ntimeouts.at_min = 700\n",
+            "2:19: service.s.timeouts.at_min: at_min would be above at_max",
+        ),
+        (
+            "[service.s]\ntimeouts.at_max = 4\n",
+            "2:19: service.s.timeouts.at_max: at_min would be above at_max",
+        ),
+        (
+            "[service.s]\nparameters.nrs_delay_max = 4\n",
+            "2:28: service.s.parameters.nrs_delay_max: ",
+        ),
+        (
+            "[service.s]\nhigh_priority = 4\n",
+            "2:17: service.s.high_priority: is a number, not a table",
+        ),
+        (
+            "[service.s]\nhigh_priority.sources = 'all'\n",
+            "2:25: service.s.high_priority.sources: realtime, meta",
+        ),
+        (
+            "[service.s]\npolicy = 5\n",
+            "2:10: service.s.policy: is a number, not a string",
+        ),
+        (
+            "[service.s]\npolicy = ''\n",
+            "2:10: service.s.policy: command is empty, expected a policy",
+        ),
+        (
+            "[service.s]\npolicy = 'fifo hp'\n",
+            "2:10: service.s.policy: names a head",
+        ),
+        (
+            "[service.s]\npolicy = 'fairshar'\n",
+            "2:10: service.s.policy: there is no policy `fairshar`; was `fairshare` meant?",
+        ),
+        (
+            "[service.s]\npolicy = 'elevator'\n",
+            "2:10: service.s.policy: there is no policy `elevator`: ",
+        ),
+        (
+            "[service.s]\npolicy = 'fairshare uid'\n",
+            "2:10: service.s.policy: mode does not end in _fair",
+        ),
+        (
+            "[service.s]\npolicy = 'fifo x'\n",
+            "2:10: service.s.policy: ",
+        ),
+        (
+            "[service.s]\nhigh_priority.policy = 'tbf size'\n",
+            "2:24: service.s.high_priority.policy: expected fields joined by '+'",
+        ),
+        (
+            "[service.s]\nweights = 5\n",
+            "2:11: service.s.weights: is a number, not a table",
+        ),
+        (
+            "[service.s]\nweights.'uid:x' = 5\n",
+            "2:9: service.s.weights.\"uid:x\": ",
+        ),
+        (
+            "[service.s]\nweights.'uid:1' = 0\n",
+            "2:9: service.s.weights.\"uid:1\": ",
+        ),
+        (
+            "[service.s]\nweights.'uid:1 uid:2' = 3\n",
+            "2:9: service.s.weights.\"uid:1 uid:2\": ",
+        ),
+        (
+            "[service.s]\nweights.'uid:1:3,uid:2' = 3\n",
+            "2:9: service.s.weights.\"uid:1:3,uid:2\": is not one item",
+        ),
+        (
+            "[service.s]\nweights = { 'nid:1.2.3.4@tcp' = 3, 'nid:1.2.3.4@tcp0' = 4 }\n",
+            "2:11: service.s.weights: names somebody twice",
+        ),
+        (
+            "[service.s]\nrule = 5\n",
+            "2:8: service.s.rule: is a number, not a list of tables: write [[service.s.rule]]",
+        ),
+    ] {
+        let found = faults(text);
+        assert_eq!(found.len(), 1, "{text}: {found:?}");
+        let want = format!("f:{want}");
+        assert!(found[0].starts_with(&want), "{text}: {}", found[0]);
+    }
+}
+
+#[test]
+fn rules_refused() {
+    let head =
+        "[service.s]\npolicy = 'tbf uid'\n[[service.s.rule]]\nname = 'a'\nmatch = 'uid={1}'\n";
+    let more = "[[service.s.rule]]\n";
+    for (text, want) in [
+        ("rate = 0\n".to_string(), "6:8: service.s.rule[0].rate: expected a rate: 1 to 10000000"),
+        ("rate = true\nborrow = 2\n".into(), "7:10: service.s.rule[0].borrow: is not true or false"),
+        ("rate = 5\nminrate = 6\n".into(), "7:11: service.s.rule[0].minrate: expected minrate= of the unit of rate="),
+        ("minrate = '6MB/s'\n".into(), "6:11: service.s.rule[0].minrate: expected minrate= of the unit"),
+        ("rank = 'b'\n".into(), "6:1: service.s.rule[0].rank: there is no such key"),
+        ("also = ['b']\n".into(), "6:8: service.s.rule[0].also: there is no rule b"),
+        ("also = ['a']\n".into(), "6:8: service.s.rule[0].also: expected another rule than this one"),
+        ("also = 'b+c+d+e'\n".into(), "6:8: service.s.rule[0].also: three rules at most"),
+        ("also = [5]\n".into(), "6:9: service.s.rule[0].also: is a number, not a string"),
+        ("head = 'high'\n".into(), "6:8: service.s.rule[0].head: is not reg, hp or all"),
+        (more.into(), "6:1: service.s.rule[1]: `name` is missing"),
+        (format!("{more}name = 'b'\n"), "6:1: service.s.rule[1]: `match` is missing"),
+        (format!("{more}name = 'b-c'\nmatch = ''\n"), "7:8: service.s.rule[1].name: is no name of a rule"),
+        (format!("{more}name = 'a'\nmatch = 'uid={{2}}'\n"), "7:8: service.s.rule[1].name: there is a rule a on this head already"),
+        (format!("{more}name = 'b'\nmatch = 'uid={{2 x}}'\n"), "8:17: service.s.rule[1].match: expected a number, 0 to 4294967295, found `x}`"),
+        (format!("{more}name = 'b'\nmatch = '  gid={{2}}'\n"), "8:12: service.s.rule[1].match: expected"),
+        (format!("{more}name = 'b'\nmatch = 'uid={{2}} rate=5'\n"), "8:9: service.s.rule[1].match: has more behind the conditions"),
+        (format!("{more}name = 'b'\nmatch = 7\n"), "8:9: service.s.rule[1].match: is a number, not a string"),
+        (format!("{more}name = 'default'\nmatch = '*'\n"), "8:1: service.s.rule[1].match: `default` is for whom"),
+        (format!("{more}name = 'default'\nrate = 5\nminrate = 9\n"), "9:11: service.s.rule[1].minrate: expected minrate="),
+        ("[service.s.parameters]\nnrs_tbf_rules_max = 1\n[[service.s.rule]]\nname = 'b'\nmatch = '{1}'\n".into(), "4:8: service.s.rule[0].name: expected fewer rules"),
+    ] {
+        let text = format!("{head}{text}");
+        let found = faults(&text);
+        let first = found.first().map_or("", String::as_str);
+        let want = format!("f:{want}");
+        assert!(first.starts_with(&want), "{text}: {found:?}");
+    }
+    for (text, want) in [
+        ("[service.s]\n[[service.s.rule]]\nname = 'a'\nmatch = '{1}'\n", "f:2:1: service.s.rule[0]: rules are of the policy tbf"),
+        ("[service.s]\npolicy = 'tbf uid'\nhigh_priority.policy = 'fifo'\n[[service.s.rule]]\nname = 'a'\nmatch = '{1}'\nhead = 'hp'\n", "f:7:8: service.s.rule[0].head: tbf is not the policy of this head"),
+        ("[service.s]\npolicy = 'tbf uid+gid'\n[[service.s.rule]]\nname = 'a'\nmatch = '{1}'\n", "f:5:10: service.s.rule[0].match: "),
+    ] {
+        let found = faults(text);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].starts_with(want), "{found:?}");
+    }
+}

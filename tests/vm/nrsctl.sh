@@ -257,7 +257,7 @@ rules() {
 	json policy-list policy list ost_io
 	ctl 0 policy set ost_io tbf uid
 	ctl 0 rule start ost_io all 'uid={1000 1001}' --rate 100MB/s --minrate 10MB/s
-	ctl 0 rule start ost_io greedy uid={1002} --rate 10MB/s --borrow --also all --realtime 1 --head reg
+	ctl 0 rule start ost_io greedy uid={1002} --rate 10MB/s --borrow --also all --realtime=1 --head reg
 	ctl 0 rule start ost_io last uid={5} --rate 5iops --rank default
 	ctl 0 rule list ost_io --head reg
 	[ "$(tail -n +2 <<<"$said" | tr -s ' ' | tr '\n' ';')" = 'regular greedy uid={1002} 10MB/s realtime=1 borrow=1 also=all 0;regular all uid={1000 1001} 100MB/s minrate=10MB/s 0;regular last uid={5} 5iops 0;regular default * 10000 0;' ] || fail "$said"

@@ -25,6 +25,8 @@ pub struct Fake {
     devices: RefCell<BTreeMap<String, Device>>,
     /// What was set, in order: service, parameter, value.
     log: RefCell<Vec<(String, String, String)>>,
+    /// A service that is listed once more, and gone then.
+    leaving: RefCell<Option<String>>,
 }
 
 impl Fake {
@@ -43,6 +45,11 @@ impl Fake {
         fake
     }
 
+    /// Has `service` go away once it was listed.
+    pub fn leave(&self, service: &str) {
+        *self.leaving.borrow_mut() = Some(service.into());
+    }
+
     /// What was set since it was made, in order.
     pub fn log(&self) -> Vec<(String, String, String)> {
         self.log.borrow().clone()
@@ -58,7 +65,11 @@ impl Fake {
 
 impl Kernel for Fake {
     fn services(&self) -> Result<Vec<String>> {
-        Ok(self.services.borrow().keys().cloned().collect())
+        let names = self.services.borrow().keys().cloned().collect();
+        if let Some(name) = self.leaving.borrow_mut().take() {
+            self.services.borrow_mut().remove(&name);
+        }
+        Ok(names)
     }
 
     fn get(&self, service: &str, parameter: &str) -> Result<String> {

@@ -100,7 +100,22 @@ pub fn each<T>(kernel: &dyn Kernel, mut read: impl FnMut(&str) -> Result<T>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::said;
+    use crate::configuration::keys::MODULE;
     use crate::fake::Fake;
+
+    #[test]
+    fn lists_do_without_those_that_went_away() {
+        for line in ["status", "service list", "client list", "save"] {
+            let kernel = Fake::with(&[("a", &[])]);
+            for (name, .., value) in MODULE {
+                kernel.set_module_parameter(name, value).unwrap();
+            }
+            kernel.leave("a");
+            said(&kernel, line).unwrap();
+            assert!(kernel.services().unwrap().is_empty());
+        }
+    }
 
     #[test]
     fn those_that_went_away_are_left_out() {

@@ -229,6 +229,9 @@ fn written(argument: &Arg) -> String {
     let long = argument.get_long().map(|long| format!("--{long}"));
     match [short, long].into_iter().flatten().collect::<Vec<_>>() {
         names if names.is_empty() => values.join(" "),
+        names if takes && argument.is_require_equals_set() => {
+            format!("{}[={}]", names.join(", "), values.join(" "))
+        }
         names if takes => format!("{} {}", names.join(", "), values.join(" ")),
         names => names.join(", "),
     }

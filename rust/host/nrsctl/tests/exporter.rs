@@ -741,6 +741,29 @@ fn the_command() {
     assert_eq!(output(&listen, &kernel), Err(Kind::Usage));
 }
 
+/// A service whose text cannot be read, or that goes away, takes nothing from the others.
+#[test]
+fn one_service_keeps_no_other_from_the_page() {
+    let texts = texts::fixture("tbf");
+    let texts: Vec<(&str, &str)> = texts.iter().map(|(k, v)| (&k[..], &v[..])).collect();
+    let bad = [("clients", "nothing\n")];
+    let once = Args {
+        once: true,
+        top: 100,
+        ..Args::default()
+    };
+    let kernel = Fake::with(&[("bad", &bad), ("svc", &texts)]);
+    let mut out = Vec::new();
+    let failure = run(&once, &kernel, &mut out).expect_err("a text that is wrong");
+    assert_eq!(failure.kind, Kind::Other);
+    let page = String::from_utf8(out).expect("UTF-8");
+    assert!(page.contains("\nnrs_up 0\n") && page.contains("service=\"svc\""));
+    let kernel = Fake::with(&[("bad", &[]), ("svc", &texts)]);
+    kernel.leave("bad");
+    let page = output(&once, &kernel).expect("a page");
+    assert!(page.contains("\nnrs_up 1\n") && page.contains("service=\"svc\""));
+}
+
 /// The table itself: names, units, types as the formats want them, so that lint and readers take every page.
 #[test]
 fn the_table_of_families() {

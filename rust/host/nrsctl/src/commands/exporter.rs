@@ -238,6 +238,9 @@ const FRONT: &str = "<!doctype html>\n<html><head><title>nrs</title></head><body
     <p>nrs, the network request scheduler: <a href=\"/metrics\">metrics</a></p></body></html>\n";
 
 fn one_line(reason: &str) -> String {
-    let lines: Vec<&str> = reason.lines().map(str::trim).collect();
+    let lines = reason.lines().map(str::trim);
+    // As the second of several is shown.
+    let lines = lines.map(|line| line.strip_prefix("nrsctl: ").unwrap_or(line));
+    let lines: Vec<&str> = lines.collect();
     lines.join("; ")
 }

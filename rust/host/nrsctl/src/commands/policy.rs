@@ -5,6 +5,7 @@
 use std::io::Write;
 
 use clap::{Subcommand, ValueEnum};
+use nrs_sched::policy;
 use serde::Serialize;
 
 use crate::failure::{Kind, Result};
@@ -73,7 +74,8 @@ pub enum Action {
     Set {
         /// The service.
         service: String,
-        /// fifo, crrn, orr, trr, tbf, delay, fairshare or qbm.
+        /// One of the policies.
+        #[arg(help = meaning())]
         policy: String,
         /// What the policy takes: a mode of fairshare, fields of tbf.
         argument: Vec<String>,
@@ -81,6 +83,19 @@ pub enum Action {
         #[arg(long, value_enum, default_value_t)]
         head: Head,
     },
+}
+
+/// The names of all policies, the last one by itself.
+fn names() -> (String, &'static str) {
+    let mut names: Vec<&str> = policy::Kind::ALL.iter().map(|kind| kind.name()).collect();
+    let last = names.pop().unwrap_or_default();
+    (names.join(", "), last)
+}
+
+/// What the argument with a policy may be.
+fn meaning() -> String {
+    let (names, last) = names();
+    format!("{names} or {last}")
 }
 
 /// A policy, as it is shown.
@@ -143,7 +158,8 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
             let done = kernel.set(service, "nrs_policies", text.trim_end());
             done.map_err(|failure| match (failure.kind, &failure.hint) {
                 (Kind::NotFound, _) if failure.message.contains("no policy") => {
-                    failure.hint("policies: fifo, crrn, orr, trr, tbf, delay, fairshare, qbm")
+                    let (names, last) = names();
+                    failure.hint(format!("policies: {names}, {last}"))
                 }
                 _ => failure,
             })

@@ -97,7 +97,7 @@ impl Until<'_> {
     ///
     /// # Errors
     ///
-    /// Nothing.
+    /// [`io::ErrorKind::TimedOut`]: nothing.
     fn left(&self) -> io::Result<Duration> {
         let left = self.end.checked_duration_since(Instant::now());
         let left = left.filter(|left| !left.is_zero());

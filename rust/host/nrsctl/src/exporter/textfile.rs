@@ -15,7 +15,7 @@ use crate::replace::replace;
 /// As of [`replace`].
 pub fn write(path: &Path, page: &str) -> Result {
     replace(path, page.as_bytes()).map_err(|failure| match failure.kind {
-        Kind::Usage => failure,
-        _ => failure.hint("the directory has to be there, and has to take new files: the page is written beside the file and renamed"),
+        Kind::NotFound | Kind::Permission => failure.hint("the directory has to be there, and has to take new files: the page is written beside the file and renamed"),
+        _ => failure,
     })
 }

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What is refused, or interrupted, or seen by nobody.
+
+use super::*;
+use crate::show::Unread;
+
+#[test]
+fn a_refused_step_leaves_all_as_it_was() {
+    let before = "[service.a]\npolicy = 'fairshare'\nslots = 5\nweights.'uid:1' = 2\n[service.b]\nslots = 4\n";
+    let steps = {
+        let module = Module::with(&["a", "b"]);
+        apply(&module, before).1.unwrap();
+        let log = module.log.borrow().len();
+        apply(&module, &ALL.replace("cpts = 1\n", "")).1.unwrap();
+        let steps = module.log.borrow().len() - log;
+        steps
+    };
+    assert!(steps > 15);
+    for taken in 0..steps {
+        let module = Module::with(&["a", "b"]);
+        apply(&module, before).1.unwrap();
+        let shown = module.shown();
+        module.refuse(taken, 1, Kind::Refused);
+        let text = ALL.replace("cpts = 1\n", "") + "[service.b]\nslots = 7\n";
+        let (out, done) = apply(&module, &text);
+        let failure = done.unwrap_err();
+        assert_eq!(failure.kind, Kind::Refused);
+        assert!(failure.message.starts_with("a: `"), "{failure}");
+        assert!(
+            failure
+                .message
+                .ends_with(" was refused: no; the service is as it was"),
+            "{failure}"
+        );
+        // The other one is carried out all the same.
+        assert!(out.ends_with("b: 1 change made\n"), "{out}");
+        module.set("b", "slots", "4").unwrap();
+        assert_eq!(module.shown(), shown, "after {taken} steps");
+    }
+}
+
+#[test]
+fn what_cannot_be_put_back_is_told() {
+    let module = Module::with(&["a"]);
+    module.refuse(1, 2, Kind::Refused);
+    let failure = apply(
+        &module,
+        "[service.a]\nslots = 5\nparameters.stall_ms = 500\n",
+    )
+    .1
+    .unwrap_err();
+    assert_eq!(
+        failure.message,
+        "a: `stall_ms = 500` was refused: no; PUTTING IT BACK FAILED, TOO: `slots = 64` was refused: no; \
+         the service is neither as it was nor as it is to be"
+    );
+    assert_eq!(
+        failure.hint.as_deref(),
+        Some("see what it is now: nrsctl save --service a")
+    );
+}
+
+#[test]
+fn a_service_that_could_not_be_set_up_is_removed() {
+    let module = Module::with(&[]);
+    module.refuse(0, 1, Kind::Refused);
+    let failure = apply(&module, "[service.a]\nslots = 5\n").1.unwrap_err();
+    assert!(
+        failure.message.ends_with("; the service was removed again"),
+        "{failure}"
+    );
+    assert!(module.services().unwrap().is_empty());
+}
+
+/// What cannot be changed of one service is no reason not to change the others.
+#[test]
+fn a_service_that_cannot_be_changed_keeps_no_other() {
+    let module = Module::with(&["a", "b"]);
+    let file = Named::new("[service.a]\ncpts = 1\n[service.b]\nslots = 7\n");
+    let mut args = apply::Args {
+        dry_run: true,
+        ..args(&file)
+    };
+    let (out, done) = ran(&module, &args);
+    assert!(out.contains("\n+slots = 7\n"), "{out}");
+    assert_eq!(done.unwrap_err().kind, Kind::Busy);
+    assert_eq!(module.get("b", "slots").unwrap(), "64\n");
+    args.dry_run = false;
+    let (out, done) = ran(&module, &args);
+    assert!(out.ends_with("b: 1 change made\n"), "{out}");
+    let failure = done.unwrap_err();
+    assert_eq!(failure.kind, Kind::Busy);
+    assert!(
+        failure.message.starts_with("a: `cpts` cannot be set"),
+        "{failure}"
+    );
+    assert_eq!(module.get("b", "slots").unwrap(), "7\n");
+    // Nothing else is to be changed now, and that is not all that is said.
+    let (out, done) = ran(&module, &args);
+    assert_eq!((out.as_str(), done.unwrap_err().kind), ("", Kind::Busy));
+}
+
+/// A signal leaves no service half changed.
+#[test]
+fn an_interruption_is_a_failed_step() {
+    let text = "[service.a]\nslots = 5\nparameters.stall_ms = 500\n[service.b]\nslots = 7\n";
+    for after in [1, 2] {
+        let module = Module::with(&["a", "b"]);
+        let shown = module.shown();
+        module.tell.set(after);
+        let (out, done) = apply(&module, text);
+        let failure = done.unwrap_err();
+        assert_eq!(failure.kind, Kind::Other);
+        let lines: Vec<&str> = failure.message.lines().collect();
+        match after {
+            1 => {
+                assert_eq!(
+                    lines,
+                    [
+                        "a: interrupted before `stall_ms = 500`; the service is as it was",
+                        "nrsctl: interrupted: as they were: b"
+                    ]
+                );
+                assert_eq!(module.shown(), shown);
+            }
+            // It came with the last step: that service is what it is to be.
+            _ => {
+                assert_eq!(lines, ["interrupted: as they were: b"]);
+                assert!(out.ends_with("a: 2 changes made\n"), "{out}");
+            }
+        }
+    }
+    // Before anything: nothing is changed.
+    let module = Module::with(&["a", "b"]);
+    let shown = module.shown();
+    module.tell.set(0);
+    module
+        .told
+        .store(true, std::sync::atomic::Ordering::Relaxed);
+    let text = format!("[module]\ndefault_slots = 9\n{text}");
+    let failure = apply(&module, &text).1.unwrap_err();
+    assert_eq!(
+        failure.message,
+        "module parameter default_slots = 9 was not set: interrupted\nnrsctl: interrupted: as they were: a, b"
+    );
+    assert_eq!(module.shown(), shown);
+    assert_eq!(module.module_parameter("default_slots").unwrap(), "64\n");
+}
+
+/// Waiting for what is busy ends, too, and what was done before is put back.
+#[test]
+fn waiting_is_interrupted() {
+    let module = Module::with(&["a"]);
+    let shown = module.shown();
+    let file = Named::new("[service.a]\nslots = 5\nparameters.stall_ms = 500\n");
+    let patient = apply::Args {
+        wait: 600,
+        ..args(&file)
+    };
+    module.refuse(1, 3, Kind::Busy);
+    module.tell.set(4);
+    let failure = ran(&module, &patient).1.unwrap_err();
+    assert!(
+        failure.message.ends_with("; the service is as it was"),
+        "{failure}"
+    );
+    assert_eq!(module.shown(), shown);
+}
+
+#[test]
+fn parameters_of_the_module_are_put_back() {
+    let text = "[module]\ndefault_slots = 9\nuser_requests_max = 100\n[service.a]\nslots = 5\n";
+    let module = Module::with(&["a"]);
+    *module.stubborn.borrow_mut() = "user_requests_max";
+    let (out, done) = apply(&module, text);
+    let failure = done.unwrap_err();
+    assert_eq!(
+        (failure.kind, failure.message.as_str()),
+        (
+            Kind::Refused,
+            "module parameter user_requests_max = 100 was not set: no; default_slots is 64 again"
+        )
+    );
+    assert_eq!(module.module_parameter("default_slots").unwrap(), "64\n");
+    // The services are what they are to be.
+    assert!(out.ends_with("a: 1 change made\n"), "{out}");
+}
+
+/// Changes go on when nobody sees them; a look at the differences does not.
+#[test]
+fn nobody_has_to_read() {
+    let module = Module::with(&["a", "b"]);
+    let file = Named::new("[service.a]\nslots = 5\n[service.b]\nslots = 7\n");
+    let mut args = apply::Args {
+        dry_run: true,
+        ..args(&file)
+    };
+    let failure = apply::until(&args, &module, &mut Unread, &module.told).unwrap_err();
+    assert_eq!(failure.kind, Kind::Closed);
+    args.dry_run = false;
+    let failure = apply::until(&args, &module, &mut Unread, &module.told).unwrap_err();
+    assert_eq!(failure.kind, Kind::Other);
+    assert_eq!(module.get("a", "slots").unwrap(), "5\n");
+    assert_eq!(module.get("b", "slots").unwrap(), "7\n");
+}

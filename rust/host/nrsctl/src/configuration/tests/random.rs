@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! From any configuration to any other one.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Lines of a section, some of them.
+fn some_lines() -> impl Strategy<Value = Vec<&'static str>> {
+    let lines = vec![
+        "slots = 5",
+        "high_priority.ratio = 3",
+        "high_priority.sources = 'meta prio'",
+        "parameters.stall_ms = 0",
+        "parameters.nrs_tbf_rate = 77",
+        "parameters.nrs_tbf_rules_max = 6",
+        "parameters.nrs_tbf_depth = 9",
+        "parameters.nrs_fairshare_mode = 'uid_then_jobid_fair'",
+        "parameters.nrs_fairshare_select = 'golden'",
+        "parameters.nrs_trr_supported = { hp = 'writes' }",
+        "parameters.nrs_delay_min = 400",
+        "parameters.nrs_delay_max = 500",
+        "parameters.nrs_pop = 'graph'",
+        "timeouts.at_early_margin = 1",
+        "timeouts.at_min = 2",
+        "timeouts.at_extra = 3",
+        "timeouts.at_max = 700",
+        "weights.'uid:5' = 2",
+        "weights.'jobid:b*' = 3",
+        "weights.'jobid:\"a b?\"' = 4",
+        "weights.'nid:10.0.0.7@tcp' = 5",
+        "qbm.by = 'uid'",
+        "qbm.tune.low = '0%'",
+        "qbm.default = { class = 'low_share', min = '1%' }",
+        "qbm.group = [{ name = 'g', capacity = '1GB/s', reserve_mover = '3%' }]",
+        "qbm.client = [{ name = '7', class = 'fc', min = '1MB/s', max = '2MB/s' }]",
+    ];
+    proptest::sample::subsequence(lines.clone(), 0..=lines.len())
+}
+
+const POLICIES: [&str; 8] = [
+    "fifo",
+    "tbf uid",
+    "tbf uid+gid",
+    "tbf",
+    "fairshare",
+    "fairshare uid_fair",
+    "qbm",
+    "crrn",
+];
+
+/// A section that is right.
+fn some_section() -> impl Strategy<Value = String> {
+    let rule = (0..5usize, 1..4u32, 0..24usize, 0..3usize);
+    let rules = proptest::collection::vec(rule, 0..6);
+    (some_lines(), 0..8usize, 0..8usize, rules)
+        .prop_map(|(lines, regular, high, rules)| {
+            let mut text = String::from("[service.a]\n");
+            for line in lines {
+                text += line;
+                text.push('\n');
+            }
+            text += &format!(
+                "policy = '{}'\nhigh_priority.policy = '{}'\n",
+                POLICIES[regular], POLICIES[high]
+            );
+            for (name, uid, bits, head) in rules {
+                let name = ["a", "b", "c", "d", "default"][name];
+                text += &format!("[[service.a.rule]]\nname = '{name}'\n");
+                if name != "default" {
+                    text += &format!("match = 'uid={{{uid}}}'\n");
+                }
+                text += &format!("head = '{}'\n", ["all", "reg", "hp"][head]);
+                if bits % 2 == 0 {
+                    text += &format!("rate = '{}MB/s'\nminrate = '1MB'\n", uid + 1);
+                }
+                if bits % 3 == 0 {
+                    text += "borrow = true\n";
+                }
+                if bits % 4 == 0 {
+                    text += "also = ['a', 'b']\n";
+                }
+            }
+            text
+        })
+        .prop_filter("a section that is right", |text| parse_one(text).is_ok())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60,
+        max_global_rejects: 100_000,
+        failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// From any configuration to any other one: it is so, it stays so, what is saved is what runs, and what
+    /// is refused midway has never been.
+    #[test]
+    fn round_trip(from in some_section(), to in some_section(), taken in 0..30usize) {
+        let module = Module::with(&["a"]);
+        apply(&module, &from).1.unwrap();
+        prop_assert_eq!(differs(&module, &from), None);
+        let before = module.shown();
+        module.refuse(taken, 1, Kind::Refused);
+        if apply(&module, &to).1.is_err() {
+            prop_assert_eq!(module.shown(), before);
+            apply(&module, &to).1.unwrap();
+        }
+        module.taken.set(None);
+        prop_assert_eq!(differs(&module, &to), None);
+        let text = saved(&module);
+        prop_assert_eq!(differs(&module, &text), None);
+        let fresh = Module::with(&["a"]);
+        apply(&fresh, &text).1.unwrap();
+        prop_assert_eq!(fresh.shown(), module.shown());
+    }
+}

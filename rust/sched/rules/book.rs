@@ -14,6 +14,7 @@ use crate::sched::{
         command::{Action, At, Command, Pairs},
         Also, Conditions, Fields, Limits, Name, Rate, Rule, RuleError, RuleSet,
     },
+    sort::sort_by,
 };
 use core::fmt;
 
@@ -24,7 +25,7 @@ const DEFAULT: u32 = 0;
 ///
 /// # Context
 ///
-/// All methods that make a book or a rule set sleep, and so does dropping.
+/// All methods that make a book or a rule set sleep, and so do [`Book::write`] and dropping.
 ///
 /// # Invariants
 ///
@@ -266,6 +267,19 @@ impl Book {
         RuleSet::new(self.rules.as_slice(), DEFAULT, generation)
     }
 
+    /// Where the rules stand, by identifier.
+    fn places(&self) -> Result<List<(u32, usize)>, NoMemory> {
+        let mut places = List::with_capacity(self.rules.as_slice().len())?;
+        for (place, rule) in self.rules.as_slice().iter().enumerate() {
+            places.push((rule.id(), place))?;
+        }
+        sort_by(
+            places.as_mut_slice(),
+            |a: &(u32, usize), b: &(u32, usize)| a.0.cmp(&b.0),
+        );
+        Ok(places)
+    }
+
     /// Writes a line for each rule, in order: `NAME CONDITIONS RATE[ minrate=RATE][ realtime=1][ borrow=1][
     /// also=NAMES], ref N`. `refs` tells N, the number of classes bound to the rule of an identifier.
     ///
@@ -273,6 +287,20 @@ impl Book {
     ///
     /// What `out` answers.
     pub fn write(&self, out: &mut impl fmt::Write, refs: impl Fn(u32) -> u64) -> fmt::Result {
+        let places = self.places();
+        let name = |id: u32| {
+            let rule = match &places {
+                Ok(places) => {
+                    let places = places.as_slice();
+                    let found = places.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+                    let (_, place) = places.get(found)?;
+                    self.rules.as_slice().get(*place)?
+                }
+                // Slow, but without memory.
+                Err(NoMemory) => self.rules.as_slice().iter().find(|rule| rule.id() == id)?,
+            };
+            Some(rule.name())
+        };
         self.rules().try_for_each(|rule| {
             let limits = rule.limits();
             write!(out, "{} {} {}", rule.name(), rule.conditions(), limits.rate)?;
@@ -286,8 +314,8 @@ impl Book {
             }
             let mut before = " also=";
             for id in limits.also.ids() {
-                if let Some(other) = self.rules().find(|other| other.id() == *id) {
-                    write!(out, "{before}{}", other.name())?;
+                if let Some(name) = name(*id) {
+                    write!(out, "{before}{name}")?;
                     before = "+";
                 }
             }

@@ -87,7 +87,6 @@ pub(crate) fn errno_of(code: Code) -> Error {
         Code::Busy => EBUSY,
         Code::Permission => EPERM,
         Code::NoMemory => ENOMEM,
-        Code::Range => ERANGE,
         Code::Exists => EEXIST,
         Code::NameTooLong => ENAMETOOLONG,
         Code::NoSpace => ENOSPC,

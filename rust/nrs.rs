@@ -44,6 +44,7 @@ impl kernel::Module for Nrs {
         let dm = sys::dm::Registration::new(module)?;
         let node = sys::chardev::Registration::new()?;
         let chardev = sys::chardev::Registration::new()?;
+        sys::chardev::loaded();
         pr_info!("loaded\n");
         Ok(Self {
             _chardev: chardev,

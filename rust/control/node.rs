@@ -134,14 +134,12 @@ fn line(reason: &Reason) -> KVVec<u8> {
 }
 
 impl Node {
-    /// Carries out the command `text`, and keeps what it comes to in `answer`.
+    /// Carries out the command `text`, and keeps what it comes to in `answer`, which is empty.
     ///
     /// # Errors
     ///
     /// As for [`obey`].
     fn command(text: &[u8], answer: &mut KVVec<u8>) -> Result {
-        // What was there is freed first, so there is never more than one.
-        *answer = KVVec::new();
         let (result, reason) = reasons::listen(|| obey(text))?;
         match result {
             Ok(text) => {
@@ -201,8 +199,11 @@ impl File for Node {
             *answer = line(&Reason::Plain("a command has at most 256 KiB and a line"));
             return Err(E2BIG);
         }
+        // What was there is freed first, so there is never more than one.
+        *answer = KVVec::new();
         let mut text = KVVec::new();
-        from.read_all(&mut text, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)?;
+        from.read_all(&mut text, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)
+            .inspect_err(|error| *answer = plain(*error).as_ref().map_or(KVVec::new(), line))?;
         Self::command(&text, &mut answer)?;
         Ok(len)
     }

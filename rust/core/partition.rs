@@ -283,26 +283,32 @@ impl Partition {
         self.with(|inner| inner.seen(misc::now()))
     }
 
-    /// Makes room for `records` in the order table.
+    /// Makes room for `records` in the order table, or leaves no more than that.
     ///
     /// # Errors
     ///
-    /// `EBUSY`: more than there were, and the table is in use. `ENOMEM`.
+    /// Of more than there is room for: `EBUSY`: the table is in use. `ENOMEM`.
     pub(crate) fn set_records(&self, records: u32) -> Result {
-        let table = order::table(records)?;
-        let old = self.with(|inner| {
-            if inner.order.live() == 0 && inner.order.overflowed() == 0 {
-                inner.records = records;
-                Ok(core::mem::replace(&mut inner.order, table))
-            } else if records <= inner.records {
-                inner.order.set_max(records);
-                Ok(table)
-            } else {
-                Err((EBUSY, table))
+        let mut table = order::table(records);
+        let done = self.with(|inner| {
+            let idle = inner.order.live() == 0 && inner.order.overflowed() == 0;
+            match &mut table {
+                Ok(table) if idle => {
+                    inner.records = records;
+                    core::mem::swap(&mut inner.order, table);
+                    Ok(())
+                }
+                _ if records <= inner.records => {
+                    inner.order.set_max(records);
+                    Ok(())
+                }
+                Ok(_) => Err(EBUSY),
+                Err(error) => Err(*error),
             }
         });
         // What is not needed is freed without the lock.
-        old.map(drop).map_err(|(error, _)| error)
+        drop(table);
+        done
     }
 
     /// Runs `f` with the lock held.

@@ -406,7 +406,8 @@ impl Service {
     #[cold]
     #[inline(never)]
     fn watch_end(&self, account: &Account, cost: Cost, error: i32) {
-        let Some(id) = account.life.id() else {
+        let (Some(id), Some(service_ns)) = (account.life.id(), account.life.since(misc::now()))
+        else {
             return;
         };
         trace::complete(&trace::Complete {
@@ -418,7 +419,7 @@ impl Service {
             },
             id,
             bytes: cost.bytes,
-            service_ns: account.life.since(misc::now()),
+            service_ns,
             error,
         });
     }

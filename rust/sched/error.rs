@@ -19,8 +19,6 @@ pub enum Code {
     Permission,
     /// `ENOMEM`: out of memory.
     NoMemory,
-    /// `ERANGE`: a number does not fit.
-    Range,
     /// `EEXIST`: there is one of that name already.
     Exists,
     /// `ENAMETOOLONG`: a name has too many characters.

@@ -8,7 +8,8 @@
 //!
 //! # Vocabulary
 //!
-//! - *Device*: the node in `/dev`; there while its [`Registration`] is.
+//! - *Device*: the node in `/dev`; there while its [`Registration`] is. Until the module is [`loaded`], opening it
+//!   answers `ENODEV`.
 //! - *File*: one open file description ([`File`]); several tasks may use it at once.
 //!
 //! ```text
@@ -24,7 +25,10 @@ use kernel::{
     module::this_module,
     prelude::*,
     seq_file::SeqFile,
-    sync::poll::PollTable,
+    sync::{
+        atomic::{ordering, Atomic},
+        poll::PollTable,
+    },
     types::{ForeignOwnable, Opaque},
     uaccess::{UserPtr, UserSlice, UserSliceReader, UserSliceWriter},
 };
@@ -42,6 +46,15 @@ pub(crate) const WRITABLE: u32 = bindings::POLLOUT | 0x100;
 
 /// The file cannot be used as it is.
 pub(crate) const BROKEN: u32 = 0x8;
+
+/// Whether files can be opened.
+static LOADED: Atomic<u32> = Atomic::new(0);
+
+/// Lets files be opened, once nothing can fail any more: a file that is open holds the module, but not if loading
+/// it fails.
+pub(crate) fn loaded() {
+    LOADED.store(1, ordering::Release);
+}
 
 /// An open file of a device.
 pub(crate) trait File: Send + Sync + Sized + 'static {
@@ -149,6 +162,9 @@ impl<F: File> Table<F> {
     ///
     /// Called by the file system only, with a file that is being opened.
     unsafe extern "C" fn open(inode: *mut bindings::inode, file: *mut bindings::file) -> c_int {
+        if LOADED.load(ordering::Acquire) == 0 {
+            return ENODEV.to_errno();
+        }
         if !F::SEEKABLE {
             // SAFETY: Both are valid while the file is being opened. Reads and writes have no common
             // position, so neither waits for the other.

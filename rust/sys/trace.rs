@@ -182,9 +182,12 @@ impl Life {
         self.dispatched = now;
     }
 
-    /// Time since it was dispatched until `now`, monotonic ns.
-    pub(crate) const fn since(&self, now: u64) -> u64 {
-        now.saturating_sub(self.dispatched)
+    /// Time since it was dispatched until `now`, monotonic ns; none if nobody looked then.
+    pub(crate) const fn since(&self, now: u64) -> Option<u64> {
+        match self.dispatched {
+            0 => None,
+            at => Some(now.saturating_sub(at)),
+        }
     }
 }
 
@@ -289,9 +292,11 @@ impl Enqueue<'_> {
     fn with_raw(&self, f: impl FnOnce(&raw::nrs_event_enqueue)) {
         let nid: Option<&Nid> = self.attrs.nid.as_ref();
         let nid = Line::of(nid.map(|nid| nid as &dyn Display));
+        // A program may give any bytes.
+        let jobid = Line::of(Some(&self.attrs.jobid));
         f(&raw::nrs_event_enqueue {
             head: self.head.as_raw(),
-            jobid: bytes(self.attrs.jobid.as_bytes()),
+            jobid: jobid.as_raw(),
             nid: nid.as_raw(),
             id: self.id,
             bytes: self.bytes,

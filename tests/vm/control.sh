@@ -11,7 +11,7 @@ says() {
 	case $1 in
 	EINVAL) text='Invalid argument' ;; ENODEV) text='No such device' ;; ENOENT) text='No such file or directory' ;;
 	EACCES) text='Permission denied' ;; E2BIG) text='Argument list too long' ;; ENAMETOOLONG) text='File name too long' ;;
-	EEXIST) text='File exists' ;; ERANGE) text='Numerical result out of range' ;; *) fail "says does not know $1" ;;
+	EEXIST) text='File exists' ;; EBUSY) text='Device or resource busy' ;; *) fail "says does not know $1" ;;
 	esac
 	exec 3<>$node
 	if said=$( (printf '%b' "$2" | dd bs=1M iflag=fullblock >&3) 2>&1); then fail "accepted, should give $1: '$2'"; fi
@@ -43,7 +43,8 @@ commands() {
 	[ "$(ask services | sort | tr '\n' ' ')" = 'first x.y-z:0 ' ] || fail "$(ask services)"
 	# A service without clients can be set as well.
 	ask 'set first slots 5'
-	[ "$(ask 'get first slots')" = 5 ] && [ "$(cat "$(at first slots)")" = 5 ]
+	[ "$(ask 'get first slots')" = 5 ]
+	[ "$(cat "$(at first slots)")" = 5 ]
 	lower nb0 memory_backed=1
 	client a /dev/nb0 svc
 	[ "$(ask services | grep -cx svc)" = 1 ]
@@ -167,7 +168,8 @@ reads() {
 	# Another open file has its own.
 	exec 4<>$node
 	echo 'get svc slots' >&4
-	[ -z "$(cat <&3)" ] && [ "$(cat <&4)" = 6 ]
+	[ -z "$(cat <&3)" ]
+	[ "$(cat <&4)" = 6 ]
 	exec 3>&- 4>&-
 }
 
@@ -249,7 +251,8 @@ rights() {
 	chmod 600 $node
 	# Reading or writing alone is possible.
 	echo 'set svc slots 9' >$node
-	[ "$(cat "$(at svc slots)")" = 9 ] && [ -z "$(cat $node)" ]
+	[ "$(cat "$(at svc slots)")" = 9 ]
+	[ -z "$(cat $node)" ]
 	dm_remove a
 	exec 3<>$node
 	refused EBUSY rmmod nrs
@@ -262,11 +265,32 @@ rights() {
 	wait_for 10 "[ -c $node ]"
 }
 
+# What is refused is not half done: a policy that keeps records is not started anew with as many as there cannot be.
+whole() {
+	module
+	lower nb0 memory_backed=1
+	client a /dev/nb0 svc opportunity off
+	ask 'set svc nrs_pop overlap'
+	ask 'set svc buffer_max 256'
+	ask 'set svc nrs_delay_max 600'
+	ask 'set svc nrs_delay_min 600'
+	ask 'set svc nrs_delay_pct 100'
+	ask 'set svc nrs_policies delay'
+	fio --filename=/dev/mapper/a --rw=randwrite --bs=4k --direct=1 --ioengine=libaio --iodepth=8 --size=64k --time_based --runtime=600 \
+		--minimal --name=a >/dev/null 2>&1 &
+	saturated 2 a
+	says EBUSY 'set svc buffer_max 65536' 'it can be raised only while no request is in order'
+	[ "$(ask 'get svc buffer_max')" = 256 ]
+	[ "$(grep -c 'name: delay' "$(at svc nrs_policies)")" = 2 ] || fail "$(cat "$(at svc nrs_policies)")"
+	dm message a 0 drain
+}
+
 try 40 "all commands, and what they answer" commands
 try 40 "refusals, with their reasons" refusals
 try 30 "bytes of all kinds" hostile
 try 20 "answers are read from anywhere" reads
 try 60 "a plan of 256 KiB" large
+try 30 "what is refused is not half done" whole
 try 60 "several tasks, and services that go" together
 try 30 "who may open it, and rmmod" rights
 summary

@@ -63,7 +63,7 @@ fields() {
 # What is there stays: programs are written for it.
 stable() {
 	setup
-	[ "$(cd $tracing/events/nrs && echo nrs_*)" = 'nrs_complete nrs_dispatch nrs_enqueue nrs_policy nrs_shares nrs_throttle' ]
+	[ "$(cd $tracing/events/nrs; echo nrs_*)" = 'nrs_complete nrs_dispatch nrs_enqueue nrs_policy nrs_shares nrs_throttle' ]
 	local name want got
 	for name in enqueue dispatch complete throttle policy shares; do
 		case $name in
@@ -144,7 +144,9 @@ times() {
 	# Of eight, seven are before the last.
 	of dispatch waited_ns | awk 'NR > 8 && NR <= 93 { sum += $1; n++ } END { print "waited for " sum / n; exit !(sum / n > 7 * 2000000 && sum / n < 7 * 2500000) }' ||
 		fail "seven before it"
-	[ "$(of dispatch slots | sort -u)" = 1 ] && [ "$(of dispatch slot | sort -u)" = 1 ] && [ "$(of dispatch limit | sort -u)" = 1 ]
+	[ "$(of dispatch slots | sort -u)" = 1 ]
+	[ "$(of dispatch slot | sort -u)" = 1 ]
+	[ "$(of dispatch limit | sort -u)" = 1 ]
 }
 
 # Requests that end badly, that have high priority, that must not wait.
@@ -229,10 +231,32 @@ user() {
 	[ -x /bin/nrs-load ] || fail "no nrs-load: build-tools.sh"
 	echo >$tracing/trace
 	follow enqueue dispatch complete
-	nrs-load --seconds 30 --drain --client name=a,nid=10.0.0.7@tcp,jobid=job.7,uid=1007,requests=200 >/tmp/load.json || fail "$(tail -n 3 /tmp/load.json)"
+	nrs-load --seconds 30 --drain --client name=a,nid=10.0.0.7@tcp,jobid=job.7$'\n\x1b'uid=0,uid=1007,requests=200 >/tmp/load.json || fail "$(tail -n 3 /tmp/load.json)"
 	stop
-	[ "$(of enqueue nid jobid uid | sort -u)" = '10.0.0.7@tcp job.7 1007' ] || fail "$(of enqueue nid jobid uid | sort -u | head -n 3)"
+	[ "$(of enqueue nid jobid uid | sort -u)" = '10.0.0.7@tcp job.7__uid=0 1007' ] || fail "$(of enqueue nid jobid uid | sort -u | head -n 3)"
 	paired 200
+}
+
+# unseen: what was dispatched while nobody looked has no time of service.
+unseen() {
+	module
+	echo >$tracing/trace
+	slow_lower nb0 300000000
+	client a /dev/nb0 svc opportunity off
+	echo 1 >"$(at svc slots)"
+	follow enqueue dispatch complete
+	load a --iodepth=8 --time_based --runtime=60 >/dev/null 2>&1 &
+	saturated 4 a
+	stop
+	local ended
+	ended=$(counter a ended)
+	wait_for 20 "[ \"\$(counter a ended)\" -ge $((ended + 2)) ]"
+	echo >$tracing/trace
+	follow complete
+	wait_for 20 "[ \"\$(counter a ended)\" -ge $((ended + 5)) ]"
+	stop
+	[ -s /tmp/events ] || fail "nothing that arrived before has ended"
+	[ "$(of complete service_ns | sort -n | tail -n 1)" -lt 2000000000 ] || fail "$(of complete id service_ns)"
 }
 
 # off: whoever does not look sees nothing, and what arrived before somebody looked is not seen half.
@@ -282,9 +306,10 @@ gone() {
 example() {
 	awk -v n="$1" '/^```bpftrace/ { i++; on = i == n; next } /^```/ { on = 0 } on' /tracing.md >/tmp/example.bt
 	[ -s /tmp/example.bt ] || fail "there is no example $1"
+	rm -f /tmp/shown
 	/trace/run bpftrace /tmp/example.bt >/tmp/shown 2>&1 &
 	local pid=$!
-	wait_for 120 'grep -q Attach /tmp/shown' || fail "$(cat /tmp/shown)"
+	wait_for 120 'grep -qs Attach /tmp/shown' || fail "$(cat /tmp/shown)"
 	sleep "$2"
 	kill -TERM $pid 2>/dev/null || true
 	wait_for 60 "! kill -0 $pid 2>/dev/null" || fail "does not end: $(cat /tmp/shown)"
@@ -343,6 +368,7 @@ check 30 "changes of policy" policies
 check 40 "shares" shares
 check 20 "requests of programs" user
 check 60 "nobody looks" off
+check 60 "what nobody saw leave the queue" unseen
 check 40 "rmmod" gone
 if [ -x /trace/run ] && [ -f /tracing.md ]; then
 	check 240 "examples for bpftrace" bpftrace

@@ -8,6 +8,7 @@ use kernel::prelude::*;
 
 use super::{Record, Service};
 use crate::{
+    core::reasons::{self, Reason},
     sched::{
         order::{Level, Order, PopWindow, RecordId},
         policy::params::BufferMax,
@@ -96,9 +97,20 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// `EBUSY`: more than before, and requests are in order now; as [`Service::update_tunables`].
+    /// `EBUSY`: more than before, and requests are in order now; as [`Service::update_tunables`]. Nothing is
+    /// changed then.
     pub(crate) fn set_buffer_max(&self, max: BufferMax) -> Result {
-        self.update_tunables(|tunables| {
+        // More room is made first, since that may fail, and less is left last, since that does not.
+        let before = self.buffer_max();
+        if max.get() > before {
+            let room = self.set_records(max.get());
+            if room == Err(EBUSY) {
+                let reason = "it can be raised only while no request is in order";
+                reasons::tell(Reason::Plain(reason), Some(self.name()));
+            }
+            room.or_else(|error| self.set_records(before).and(Err(error)))?;
+        }
+        let told = self.update_tunables(|tunables| {
             for policy in [
                 &mut tunables.orr.buffer_max,
                 &mut tunables.trr.buffer_max,
@@ -107,13 +119,26 @@ impl Service {
                 *policy = max;
             }
             Ok(())
-        })?;
-        for partition in self.partitions.iter() {
-            partition.set_records(records_each(max.get(), self.cpts()))?;
+        });
+        if let Err(error) = told {
+            self.set_records(before)?;
+            return Err(error);
         }
+        self.set_records(max.get())?;
         self.ordering.buffer_max.set(max.get().into());
         self.concurrency.set_buffer_max(max.get());
         Ok(())
+    }
+
+    /// Makes room for `max` records in all partitions together, or leaves no more than that.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Partition::set_records`](super::partition::Partition::set_records).
+    fn set_records(&self, max: u32) -> Result {
+        let each = records_each(max, self.cpts());
+        let mut partitions = self.partitions.iter();
+        partitions.try_for_each(|partition| partition.set_records(each))
     }
 
     /// Moves a request that waits, and what it waits for, to high priority; nothing if it waits no more.

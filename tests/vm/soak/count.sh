@@ -134,7 +134,7 @@ report() {
 | sqlite: transactions, rows checked | $(of ok 'sqlite transaction') $(of ok 'sqlite row') |
 | /dev/nrs: requests served of those submitted | $(of ok 'server served') of $(of ok 'server submitted') in $(of ok 'server run') runs; $(of ok 'server killed') runs killed |
 | **what happened meanwhile** | |
-| changes of a service (policies, rules, plans, weights, tunables) | $(of '*' 'write ' 'message '), taken $(of ok 'write ' 'message ') |
+| changes of a service (policies, rules, plans, weights, tunables) | $(of '*' 'write ' 'set ' 'message '), taken $(of ok 'write ' 'set ' 'message ') |
 | suspended and resumed | $(of ok 'suspend') |
 | tables reloaded | $(of ok 'reload') |
 | clients that came and went under load, killed ones | $(of ok 'client gone') $(of ok 'client killed') |

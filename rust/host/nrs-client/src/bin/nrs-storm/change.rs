@@ -5,7 +5,7 @@
 use std::{
     error::Error,
     fs::{self, File},
-    io::{self, Write},
+    io::{self, Read, Write},
     path::{Path, PathBuf},
 };
 
@@ -32,6 +32,22 @@ pub fn put(path: &Path, value: &[u8]) -> io::Result<()> {
         len if len == value.len() => Ok(()),
         _ => Err(io::ErrorKind::WriteZero.into()),
     }
+}
+
+/// Where commands can be written, with the reason of a refusal to be read.
+pub const NODE: &str = "/dev/nrs-control";
+
+/// Has the control node set `file` of `service` to `value`, and reads its answer.
+///
+/// # Errors
+///
+/// Those of `open`, `write` and `read`.
+fn set(service: &str, file: &str, value: &str) -> io::Result<()> {
+    let mut node = File::options().read(true).write(true).open(NODE)?;
+    let done = node.write(format!("set {service} {file} {value}").as_bytes());
+    let mut answer = Vec::new();
+    node.read_to_end(&mut answer)?;
+    done.map(drop)
 }
 
 /// What kind of file it is, for the counts.
@@ -92,8 +108,11 @@ pub fn run(
                 tally.answer(&kind, &result, &allowed, || format!("{file} = {value}"));
             }
             _ => {
-                let result = put(&path, value.as_bytes());
-                let kind = format!("write {}", kind_of(file));
+                let (result, way) = match Path::new(NODE).exists() && chance.one_in(2) {
+                    true => (set(service, file, &value), "set"),
+                    false => (put(&path, value.as_bytes()), "write"),
+                };
+                let kind = format!("{way} {}", kind_of(file));
                 let allowed = allowed::write(file, true);
                 tally.answer(&kind, &result, &allowed, || format!("{file} = {value}"));
             }

@@ -34,9 +34,10 @@ logs=$NRS_TOP/build/deb-test
 debs=$NRS_TOP/build/deb
 work=$cache/work
 merged=$work/merged
-rm -rf "$logs"
-mkdir -p "$cache/archives/partial" "$logs"
+mkdir -p "$cache/archives/partial"
 lock deb-test/run
+rm -rf "$logs"
+mkdir -p "$logs"
 vars=$("$NRS_SCRIPTS/kernel.sh" --print)
 eval "$vars"
 
@@ -81,27 +82,34 @@ has() {
 
 for file in usr/bin/nrsctl usr/share/man/man1/nrsctl.1.gz usr/share/bash-completion/completions/nrsctl usr/include/nrs/nrs.h \
 	usr/lib/systemd/system/nrs.service usr/share/zsh/vendor-completions/_nrsctl usr/share/doc/nrs/README.md \
-	usr/share/doc/nrs/Documentation/tutorial.md usr/share/doc/nrs/CRATES.gz etc/nrs/; do
+	usr/share/doc/nrs/Documentation/tutorial.md usr/share/doc/nrs/Documentation/grafana-nrs.json usr/share/doc/nrs/CRATES.gz etc/nrs/; do
 	check "nrs has /$file" has "$nrs" "/$file"
 done
 for file in dkms.conf Kbuild rust/nrs.rs rust/sys/shim.c include/uapi/nrs.h dkms/module.sh dkms/rust-metadata.sh; do
 	check "nrs-dkms has $file" has "$dkms" "/usr/src/nrs-$version/$file"
 done
-no_host() {
-	! dpkg-deb -c "$dkms" | grep -E '/rust/host|\.o$|\.ko$|/target/'
+# nothing CMD...: it prints nothing, and does not fail.
+nothing() {
+	local shown
+	shown=$("$@") || return
+	[ -z "$shown" ] || { echo "$shown" && return 1; }
 }
-check "nrs-dkms has no host crates and nothing built" no_host
+no_host() {
+	dpkg-deb -c "$dkms" | awk '$6 ~ "/rust/host|[.]k?o$|/target/"'
+}
+check "nrs-dkms has no host crates and nothing built" nothing no_host
 
 unpacked=$logs/unpacked
 dpkg-deb -x "$nrs" "$unpacked"
-no_paths() {
-	! grep -rlF -e "$NRS_TOP" -e "$NRS_CACHE" -e "$HOME/" "$unpacked"
+paths() {
+	find "$unpacked" -type f -exec awk -v a="$NRS_TOP" -v b="$NRS_CACHE" -v c="$HOME/" \
+		'index($0, a) || index($0, b) || index($0, c) { print FILENAME; nextfile }' {} +
 }
-check "nothing in nrs names a place on the machine that built it" no_paths
-static() {
-	! "$NRS_SCRIPTS/in-root.sh" readelf -d "$unpacked/usr/bin/nrsctl" | grep NEEDED
+check "nothing in nrs names a place on the machine that built it" nothing paths
+libraries() {
+	"$NRS_SCRIPTS/in-root.sh" readelf -d "$unpacked/usr/bin/nrsctl" | awk '/NEEDED/'
 }
-check "nrsctl is linked statically" static
+check "nrsctl is linked statically" nothing libraries
 check "nrsctl runs" "$unpacked/usr/bin/nrsctl" --version
 
 lintian() {
@@ -125,14 +133,42 @@ files() {
 gone() {
 	logged purge inside "${apt[@]}" purge nrs nrs-dkms || return
 	files >"$logs/files-after"
-	! diff "$logs/files-before" "$logs/files-after" | grep '^>'
+	nothing comm -13 "$logs/files-before" "$logs/files-after"
 }
 
 # removed: nothing but the configuration is left.
 removed() {
 	logged remove inside "${apt[@]}" remove nrs nrs-dkms || return
 	[ ! -e "$merged/usr/bin/nrsctl" ] && [ ! -e "$merged/usr/src/nrs-$version" ] || return
-	! find "$merged"/usr/lib/modules -name 'nrs.ko*' | grep .
+	nothing find "$merged"/usr/lib/modules -name 'nrs.ko*'
+}
+
+# later: the packages again, of a later version, in $logs/later.
+later() {
+	local deb dir
+	for deb in "$nrs" "$dkms"; do
+		dir=$logs/later/$(basename "$deb" .deb)
+		mkdir -p "$logs/later"
+		dpkg-deb -R "$deb" "$dir"
+		sed -i "s/${version//./\\.}/$version+1/g" "$dir"/DEBIAN/*
+		rm -f "$dir/DEBIAN/md5sums"
+		if [ -d "$dir/usr/src" ]; then
+			mv "$dir/usr/src/nrs-$version" "$dir/usr/src/nrs-$version+1"
+			sed -i "s/${version//./\\.}/$version+1/g" "$dir/usr/src/nrs-$version+1/dkms.conf"
+		fi
+		dpkg-deb --root-owner-group -b "$dir" "$dir.deb"
+	done >/dev/null
+}
+
+# upgraded: the later version is there, and nothing of the earlier one; the configuration is as it was.
+upgraded() {
+	later || return
+	install upgrade "$logs"/later/*.deb || return
+	inside dkms status >"$logs/status"
+	grep -F "nrs/$version+1" "$logs/status" || return
+	if grep -E "nrs/$version[^+]" "$logs/status"; then return 1; fi
+	[ ! -e "$merged/usr/src/nrs-$version" ] || return
+	grep -q mine "$merged/etc/nrs/mine.toml"
 }
 
 keep_configuration() {
@@ -141,7 +177,12 @@ keep_configuration() {
 
 # Where the toolchain root is a directory of its own it has what the packages depend on, and is there already.
 root=$("$NRS_SCRIPTS/root.sh" --print)
-if [ -n "$quick" ] && [ "$root" != / ]; then
+if [ -n "$quick" ] && [ "$root" = / ]; then
+	echo "# this host serves as the root, so nothing is installed: make deb-test does that in a root of its own"
+	summary
+	exit
+fi
+if [ -n "$quick" ]; then
 	over "$root"
 	files >"$logs/files-before"
 	check "installation over the toolchain root" install install "$nrs" "$dkms"
@@ -149,13 +190,14 @@ if [ -n "$quick" ] && [ "$root" != / ]; then
 	check "the unit is enabled" sh -c "readlink $merged/etc/systemd/system/*.wants/nrs.service"
 	check "a program finds the header" inside sh -c 'echo "#include <nrs/nrs.h>" | gcc -Wall -Werror -fsyntax-only -x c -'
 	echo '# mine' >"$merged/etc/nrs/mine.toml"
+	check "an upgrade" upgraded
 	check "removal" removed
 	check "removal leaves the configuration" keep_configuration
 	check "purge leaves nothing" gone
-	# No container can be run here; its line that installs packages can.
+	# No container can be run here; its line that installs packages can, though here they are there already.
 	cp "$NRS_SCRIPTS/packages.txt" "$merged/packages.txt"
-	check "the container's packages are those of scripts/packages.txt, and are to be had" \
-		logged container inside sh -c "$(sed -n 's/^RUN \(apt-get update .*\)/\1/p' "$NRS_TOP/Containerfile")"
+	line=$(sed -n 's/^RUN \(apt-get update .*\)/\1/p' "$NRS_TOP/Containerfile")
+	check "the container's line for packages" logged container inside sh -c "${line:-false}"
 	umount "$merged"
 	rm -rf --one-file-system "$work"
 	summary
@@ -224,7 +266,7 @@ check "a kernel without its source is passed over with one line that says what t
 	grep -F "nrs: error: no module for kernel $new: its source is missing: apt install linux-source-$series=$new_version" "$logs/install.log"
 check "so is one of another series, with the reason" grep -F "nrs: error: no module for kernel $old: it is for series $series" "$logs/install.log"
 nothing_yet() {
-	! is_installed "$new" && ! is_installed "$old"
+	if is_installed "$new" || is_installed "$old"; then return 1; fi
 }
 check "nothing is built for them" nothing_yet
 seconds "installation without a kernel's source"
@@ -234,7 +276,7 @@ check "the source comes" install source "linux-source-$series=$new_version"
 check "the module for $new is there" made_for "$new"
 seconds "source, metadata and module of $new"
 since=$SECONDS
-check "another kernel comes" install upgrade "linux-headers-$other=$new_version"
+check "another kernel comes" install other "linux-headers-$other=$new_version"
 check "the module for $other is there" made_for "$other"
 check "the module for $new stays" made_for "$new"
 seconds "metadata and module of $other"
@@ -247,8 +289,8 @@ again() {
 check "with the metadata kept, it is built again" again
 seconds "module alone"
 no_kernel() {
-	! inside "/usr/src/nrs-$version/dkms/module.sh" --check 7.99.0-none >"$logs/none.log" 2>&1 &&
-		[ "$(wc -l <"$logs/none.log")" = 1 ] && grep -F 'apt install linux-headers-7.99.0-none' "$logs/none.log"
+	if inside "/usr/src/nrs-$version/dkms/module.sh" --check 7.99.0-none >"$logs/none.log" 2>&1; then return 1; fi
+	[ "$(wc -l <"$logs/none.log")" = 1 ] && grep -F 'apt install linux-headers-7.99.0-none' "$logs/none.log"
 }
 check "a kernel without headers: one line says what to install" no_kernel
 

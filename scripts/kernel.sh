@@ -39,11 +39,14 @@ case ${1:-} in
 *) die "unknown argument '$1', see --help" ;;
 esac
 
+# Metadata made by another version of that script are made anew.
+metadata=$(hash_of <"$NRS_SCRIPTS/rust-metadata.sh")
 if [ -z "${NRS_IN_ROOT:-}" ]; then
 	"$NRS_SCRIPTS/root.sh"
 	# Nothing to look at when the root has not changed since the metadata was made.
 	if [ -z "$refresh" ] && [ -f "$current" ] && [ -f "$NRS_CACHE/root.stamp" ] &&
-		[ "$base/$(cat "$current")/build.stamp" -nt "$NRS_CACHE/root.stamp" ]; then
+		[ "$base/$(cat "$current")/build.stamp" -nt "$NRS_CACHE/root.stamp" ] &&
+		stamp_is "$base/$(cat "$current")/metadata.stamp" "$metadata"; then
 		exit
 	fi
 	mkdir -p "$NRS_CACHE/apt"
@@ -166,7 +169,7 @@ fi
 
 # --- Rust metadata ---------------------------------------------------------------------------------------------------
 toolchain=$(rustc --version && bindgen --version && gcc --version | head -n 1 && clang --version | head -n 1)
-key=$(printf '%s\n' "$chosen_version" "$toolchain" | hash_of)
+key=$(printf '%s\n' "$chosen_version" "$toolchain" "$metadata" | hash_of)
 if stamp_is "$k/build.stamp" "$key"; then
 	touch "$k/build.stamp"
 	exit
@@ -178,4 +181,5 @@ headers=$(headers_of "$chosen")
 run_logged "kernel: Rust metadata of $chosen (about 2 minutes on 2 cores)" "$k/log/prepare.log" \
 	"$NRS_SCRIPTS/rust-metadata.sh" "$chosen" "$headers" "$k/source" "$k/build"
 stamp "$k/build.stamp" "$key"
+stamp "$k/metadata.stamp" "$metadata"
 log "kernel: $chosen ready in $k"

@@ -31,7 +31,7 @@ machines=(
 	"stock:order:1120::order-user"
 	"stock:user:1400::chardev fair-churn timeouts-user"
 	"stock:rates:1800:icount:tbf tbf-files tbf-ext4 tbf-wrong qbm-wrong"
-	"debug:life:1560::kunit load switch errors tbf-storm"
+	"debug:life:1560::kunit load switch control errors tbf-storm"
 	"stock:bands:1800:icount:qbm"
 	"debug:dm:1560::dm-life hang order-dm"
 )
@@ -43,6 +43,7 @@ long=(
 	"debug:unaware:1200::unaware params"
 	"debug:timeouts:1800::timeouts timeouts-user"
 	"debug:order:1800::order-user"
+	"debug:trace:1800::trace"
 )
 rounds=1 only=()
 while [ $# -gt 0 ]; do
@@ -233,6 +234,14 @@ syntax() {
 	done
 }
 
+# asserts: in checks, whose commands end them when they fail, neither "A && B" nor "! A" does where A decides.
+asserts() {
+	local found
+	found=$(grep -nE '^\s+(\[|\[\[|grep|cmp) .* && |^\s+! ' tests/vm/*.sh | grep -vE '\|\||(\{|then|do|\\|&&)$|^tests/vm/lib.sh:') || return 0
+	echo "$found"
+	return 1
+}
+
 # In a function, so that the whole file has been read before anything runs, whatever happens to it meanwhile.
 main() {
 	# What all parts need; where it is there already this takes a second.
@@ -263,6 +272,7 @@ main() {
 		check "scripts: log-check.sh --self-test" scripts/log-check.sh --self-test
 		check "scripts: syntax" syntax
 		check "scripts: helpers of the tests" tests/lib.sh
+		check "scripts: checks can fail" asserts
 		check "scripts: compare.sh --check" scripts/compare.sh --check
 		check "scripts: pages of the exporter" tests/exporter.sh
 		check "packages: built, lintian, installed and removed" scripts/deb-test.sh --quick

@@ -172,7 +172,8 @@ lost() {
 	wait $pid || fail "$(cat /tmp/load.json)"
 	say "$(grep -E 'served|reclaimed|late' /tmp/load.json | tr -d '\n')"
 	# Without a lease it would end after some 40 requests.
-	[ "$(device /tmp/load.json reclaimed)" -ge 5 ] && [ "$(device /tmp/load.json completed)" -ge 100 ]
+	[ "$(device /tmp/load.json reclaimed)" -ge 5 ]
+	[ "$(device /tmp/load.json completed)" -ge 100 ]
 }
 
 # Servers come and go, and policies too, all at once.

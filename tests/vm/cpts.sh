@@ -38,7 +38,9 @@ both() {
 	local a b
 	read -r a b <<<"$(window 3 ended a b)"
 	say "ended in 3 s: $a and $b"
-	[ "$a" -gt 50 ] && [ "$b" -gt 50 ] && within 25 "$a" "$b"
+	[ "$a" -gt 50 ]
+	[ "$b" -gt 50 ]
+	within 25 "$a" "$b"
 }
 
 # shared MODE: a service with two partitions and 8 slots; devices a, b, c and d, each a job.
@@ -162,16 +164,20 @@ withheld() {
 # Attributes show and take values, and refuse what is wrong.
 attributes() {
 	make svc 2 5
-	[ "$(cat $dir/svc/cpts)" = 2 ] && [ "$(cat $dir/svc/slots)" = 5 ] && [ "$(cat $dir/svc/state)" = idle ]
+	[ "$(cat $dir/svc/cpts)" = 2 ]
+	[ "$(cat $dir/svc/slots)" = 5 ]
+	[ "$(cat $dir/svc/state)" = idle ]
 	[ "$(cat "$(at svc slots)")" = 5 ]
 	# Parameters outlive a change of the number of partitions.
 	set_to svc nrs_fairshare_delta_ms 20
 	echo 1 >$dir/svc/cpts
-	[ "$(cat $dir/svc/slots)" = 5 ] && [ "$(cat "$(at svc nrs_fairshare_delta_ms)")" = 20 ]
+	[ "$(cat $dir/svc/slots)" = 5 ]
+	[ "$(cat "$(at svc nrs_fairshare_delta_ms)")" = 20 ]
 	local value
 	for value in 0 65 -1 x; do expect_errno EINVAL $dir/svc/cpts "$value"; done
 	for value in 0 65536 -1 x; do expect_errno EINVAL $dir/svc/slots "$value"; done
-	[ "$(cat $dir/svc/cpts)" = 1 ] && [ "$(cat $dir/svc/slots)" = 5 ]
+	[ "$(cat $dir/svc/cpts)" = 1 ]
+	[ "$(cat $dir/svc/slots)" = 5 ]
 	rmdir $dir/svc
 	[ ! -d /sys/kernel/debug/nrs/svc ]
 }
@@ -195,7 +201,9 @@ in_use() {
 	refused EBUSY rmdir $dir/svc
 	dm_remove b
 	# Still there, and as it was.
-	[ "$(cat $dir/svc/state)" = idle ] && [ "$(cat $dir/svc/slots)" = 6 ] && [ -d /sys/kernel/debug/nrs/svc ]
+	[ "$(cat $dir/svc/state)" = idle ]
+	[ "$(cat $dir/svc/slots)" = 6 ]
+	[ -d /sys/kernel/debug/nrs/svc ]
 	echo 1 >$dir/svc/cpts
 	client a /dev/nb0 svc
 	dm_remove a
@@ -207,7 +215,8 @@ automatic() {
 	module
 	lower nb0
 	client a /dev/nb0 auto
-	[ ! -d $dir/auto ] && [ -d /sys/kernel/debug/nrs/auto ]
+	[ ! -d $dir/auto ]
+	[ -d /sys/kernel/debug/nrs/auto ]
 	refused EEXIST mkdir $dir/auto
 	dm_remove a
 	[ ! -d /sys/kernel/debug/nrs/auto ]

@@ -70,7 +70,8 @@ idle() {
 	wait "$reader"
 	say "latency: $(terse /tmp/at_once.txt 14) to $(terse /tmp/at_once.txt 15) us"
 	# fio begins to count when all have been handed in.
-	[ "$(terse /tmp/at_once.txt 14)" -ge 4900000 ] && [ "$(terse /tmp/at_once.txt 15)" -le 5200000 ]
+	[ "$(terse /tmp/at_once.txt 14)" -ge 4900000 ]
+	[ "$(terse /tmp/at_once.txt 15)" -le 5200000 ]
 }
 
 # reached COUNT: waits until so many have ended; when that was, in $ms since $begun.
@@ -92,9 +93,12 @@ spread() {
 	wait "$reader"
 	say "ended after: 5 % $low, 50 % $middle, 95 % $high, all $last ms"
 	# 1.15, 2.5 and 3.85 s are expected; the standard deviations are 0.04, 0.09 and 0.04 s. They had been handed in a moment before.
-	[ "$low" -ge 900 ] && [ "$low" -le 1400 ]
-	[ "$middle" -ge 2000 ] && [ "$middle" -le 3000 ]
-	[ "$high" -ge 3500 ] && [ "$high" -le 4100 ]
+	[ "$low" -ge 900 ]
+	[ "$low" -le 1400 ]
+	[ "$middle" -ge 2000 ]
+	[ "$middle" -le 3000 ]
+	[ "$high" -ge 3500 ]
+	[ "$high" -le 4100 ]
 	[ "$last" -le 4200 ]
 }
 

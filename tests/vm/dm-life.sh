@@ -64,7 +64,8 @@ reload() {
 	# To another service, and the first one is gone.
 	dm load a --table "0 $(sectors /dev/nb0) nrs /dev/nb0 0 other"
 	dm resume a
-	[ ! -d /sys/kernel/debug/nrs/svc ] && [ -d /sys/kernel/debug/nrs/other ]
+	[ ! -d /sys/kernel/debug/nrs/svc ]
+	[ -d /sys/kernel/debug/nrs/other ]
 	moves a
 	written
 	balanced a

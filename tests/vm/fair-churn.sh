@@ -104,7 +104,8 @@ room() {
 	wait "${watchers[0]}" && wait "${watchers[1]}" || fail "weights or statistics"
 	read -r most reads </tmp/most
 	say "at most $most entities in $reads readings, $(cat /tmp/weighed) changes of weights, overflow $(of_service overflow), no_memory $(of_service no_memory)"
-	[ "$most" -le 16384 ] && [ "$most" -ge "$per_second" ]
+	[ "$most" -le 16384 ]
+	[ "$most" -ge "$per_second" ]
 	# Only where memory is brought late. On a machine that cannot serve so many, more wait than there is room for.
 	[ "$(late new)" -gt 5000000 ] || [ "$(of_service overflow)" -le $((seconds * per_second / 50)) ] ||
 		fail "$(head -n 1 "$(at svc clients)")"
@@ -135,7 +136,8 @@ overflow() {
 	n=$(entities)
 	churned 4 "$per_second" 1
 	say "$n entities, overflow $(of_service overflow)"
-	[ "$n" -le $((per_second * 3 / 4)) ] && [ "$(entities)" -le $((per_second * 3 / 4)) ]
+	[ "$n" -le $((per_second * 3 / 4)) ]
+	[ "$(entities)" -le $((per_second * 3 / 4)) ]
 	rmdir /sys/kernel/config/nrs/svc
 	rmmod nrs
 }

@@ -25,18 +25,21 @@ cycles() {
 
 see_parameters() {
 	module
-	[ "$(cat $parameters/default_slots)" = 64 ] && [ "$(cat $parameters/classes_max)" = 16384 ]
+	[ "$(cat $parameters/default_slots)" = 64 ]
+	[ "$(cat $parameters/classes_max)" = 16384 ]
 	local value
 	for value in 0 65536 -1 x ''; do expect_errno EINVAL $parameters/default_slots "$value"; done
 	for value in 0 63 1048577 -1 x ''; do expect_errno EINVAL $parameters/classes_max "$value"; done
-	[ "$(cat $parameters/default_slots)" = 64 ] && [ "$(cat $parameters/classes_max)" = 16384 ]
+	[ "$(cat $parameters/default_slots)" = 64 ]
+	[ "$(cat $parameters/classes_max)" = 16384 ]
 	# A change is for services that are made later.
 	lower nb0
 	lower nb1
 	client a /dev/nb0 before
 	echo 20 >$parameters/default_slots
 	client b /dev/nb1 after
-	[ "$(cat "$(at before slots)")" = 64 ] && [ "$(cat "$(at after slots)")" = 20 ]
+	[ "$(cat "$(at before slots)")" = 64 ]
+	[ "$(cat "$(at after slots)")" = 20 ]
 }
 
 given_parameters() {
@@ -47,7 +50,8 @@ given_parameters() {
 		[ ! -d /sys/module/nrs ]
 	done
 	load_nrs default_slots=8 classes_max=64
-	[ "$(cat $parameters/default_slots)" = 8 ] && [ "$(cat $parameters/classes_max)" = 64 ]
+	[ "$(cat $parameters/default_slots)" = 8 ]
+	[ "$(cat $parameters/classes_max)" = 64 ]
 	lower nb0
 	client a /dev/nb0 svc
 	[ "$(cat "$(at svc slots)")" = 8 ]

@@ -48,7 +48,8 @@ swap() {
 	bash -c "echo \$\$ >$group/cgroup.procs; cat /tmp/memory >/mnt/memory/file; cmp /tmp/memory /mnt/memory/file" ||
 		fail "the data is wrong, or not there: $(cat $group/memory.events)"
 	say "$(grep -E 'pswp(in|out)' /proc/vmstat | tr '\n' ' ') $(dm status a)"
-	[ "$(counter a forced)" -gt 0 ] && [ "$(counter a failed)" = 0 ]
+	[ "$(counter a forced)" -gt 0 ]
+	[ "$(counter a failed)" = 0 ]
 	[ "$(awk '$1 == "pswpout" { print $2 }' /proc/vmstat)" -gt 1000 ]
 	rm /mnt/memory/file /tmp/memory
 	umount /mnt/memory

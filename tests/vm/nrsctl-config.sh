@@ -95,7 +95,8 @@ everything() {
 	complains 'differs'
 	[ ! -d /sys/kernel/config/nrs/svc ] || fail "a dry run made it"
 	ctl 0 apply /tmp/c.toml
-	[ "$(<"$(at svc slots)")" = 8 ] && [ "$(<"$(at other slots)")" = 32 ]
+	[ "$(<"$(at svc slots)")" = 8 ]
+	[ "$(<"$(at other slots)")" = 32 ]
 	[ "$(</sys/module/nrs/parameters/default_slots)" = 32 ]
 	[ "$(</sys/kernel/config/nrs/svc/cpts)" = 1 ]
 	shows nrs_policies 'name: tbf uid'
@@ -235,13 +236,16 @@ prune() {
 	[ -d /sys/kernel/config/nrs/gone ]
 	ctl 0 apply --prune /tmp/c.toml
 	prints 'gone: removed'
-	[ ! -d /sys/kernel/config/nrs/gone ] && [ -d /sys/kernel/config/nrs/used ] && [ -d /sys/kernel/debug/nrs/brought ]
+	[ ! -d /sys/kernel/config/nrs/gone ]
+	[ -d /sys/kernel/config/nrs/used ]
+	[ -d /sys/kernel/debug/nrs/brought ]
 	ctl 0 apply --prune /tmp/c.toml
 	says 'nothing to change'
 	# One service, and nothing of the others.
 	printf '[module]\ndefault_slots = 9\n[service.svc]\nslots = 5\n[service.used]\nslots = 5\n' >/tmp/c.toml
 	ctl 0 apply --service svc /tmp/c.toml
-	[ "$(<"$(at svc slots)")" = 5 ] && [ "$(<"$(at used slots)")" = 64 ]
+	[ "$(<"$(at svc slots)")" = 5 ]
+	[ "$(<"$(at used slots)")" = 64 ]
 	[ "$(</sys/module/nrs/parameters/default_slots)" = 64 ]
 }
 

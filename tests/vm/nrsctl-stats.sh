@@ -90,9 +90,10 @@ share() {
 # served COUNT: over HTTP, all that there is; COUNT was the entity's counter before.
 served() {
 	ifconfig lo up
+	rm -f /tmp/listening
 	nrsctl exporter --listen 127.0.0.1:9719 --top 3 >/tmp/listening &
 	local exporter=$! page=/out/pages/http.prom
-	wait_for 10 'grep -q listening /tmp/listening'
+	wait_for 10 'grep -qs listening /tmp/listening'
 	wget -q -O "$page" $url/metrics
 	grep -q '^nrs_up 1$' "$page" || fail "$(cat "$page")"
 	wget -q -O /out/pages/http.om --header 'Accept: application/openmetrics-text; version=1.0.0; charset=utf-8' $url/metrics
@@ -215,9 +216,10 @@ nobody() {
 	nrsctl exporter --once 2>/tmp/said || rc=$?
 	[ $rc = 6 ] || fail "status $rc without the module: $(cat /tmp/said)"
 	ifconfig lo up
+	rm -f /tmp/listening
 	nrsctl exporter >/tmp/listening &
 	local exporter=$!
-	wait_for 10 'grep -q listening /tmp/listening'
+	wait_for 10 'grep -qs listening /tmp/listening'
 	! wget -q -O - $url/metrics || fail "there is a page without the module"
 	printf 'GET /metrics HTTP/1.0\r\n\r\n' | nc 127.0.0.1 9719 >/tmp/answer
 	head -n 1 /tmp/answer | grep -q '503 Service Unavailable' && grep -q '^nrs_up 0$' /tmp/answer || fail "$(cat /tmp/answer)"

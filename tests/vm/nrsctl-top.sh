@@ -46,15 +46,18 @@ shares() {
 	cat /tmp/table
 	cp /tmp/table /out/shares.txt
 	[ "$(grep -c ^NAME /tmp/table)" = 3 ]
-	[ "$(grep -c '^uid:1001/jobid:small ' /tmp/table)" = 3 ] && [ "$(grep -c '^uid:1002/jobid:large ' /tmp/table)" = 3 ]
+	[ "$(grep -c '^uid:1001/jobid:small ' /tmp/table)" = 3 ]
+	[ "$(grep -c '^uid:1002/jobid:large ' /tmp/table)" = 3 ]
 	between 42 58 "$(column /tmp/table uid:1001/jobid:small GOT)"
 	between 19 31 "$(column /tmp/table uid:1002/jobid:large GOT)"
 	between 19 31 "$(column /tmp/table uid:1002/jobid:medium GOT)"
-	[ "$(column /tmp/table uid:1001/jobid:small WANT)" = 50.0% ] && [ "$(column /tmp/table uid:1002/jobid:large WANT)" = 25.0% ]
+	[ "$(column /tmp/table uid:1001/jobid:small WANT)" = 50.0% ]
+	[ "$(column /tmp/table uid:1002/jobid:large WANT)" = 25.0% ]
 	# 8 slots of 8 ms are 1000 requests a second at most.
 	between 100 600 "$(column /tmp/table uid:1001/jobid:small REQ/S)"
 	between 1 16 "$(column /tmp/table uid:1001/jobid:small QUEUE)"
-	grep -q 'regular, high: fairshare uid_then_jobid_fair' /tmp/table && grep -q ' of 8 used .* healthy$' /tmp/table
+	grep -q 'regular, high: fairshare uid_then_jobid_fair' /tmp/table
+	grep -q ' of 8 used .* healthy$' /tmp/table
 	# Only some, and sorted.
 	nrsctl top svc --batch 1 --interval 0.5 --filter 1002/ --sort queued >/tmp/table
 	[ "$(awk '/^uid/ { print $1 }' /tmp/table | tr '\n' ' ')" = 'uid:1002/jobid:large uid:1002/jobid:medium ' ] || fail "$(cat /tmp/table)"
@@ -73,7 +76,8 @@ recorded() {
 	echo "$rule" >"$(at svc nrs_tbf_rule)"
 	wait "$recorder"
 	grep -q '^25 snapshots in /out/recording.jsonl$' /tmp/said || fail "$(cat /tmp/said)"
-	[ "$(wc -l </out/recording.jsonl)" = 26 ] && [ "$(grep -c '^{"nrs_recording":1,' /out/recording.jsonl)" = 1 ]
+	[ "$(wc -l </out/recording.jsonl)" = 26 ]
+	[ "$(grep -c '^{"nrs_recording":1,' /out/recording.jsonl)" = 1 ]
 	nrsctl top svc --batch 1 --interval 3 >/tmp/table
 	cat /tmp/table
 	cp /tmp/table /out/limits.txt
@@ -84,10 +88,12 @@ recorded() {
 	for what in share rate wait queue limit; do
 		nrsctl plot /out/recording.jsonl --what $what --out /out/$what.svg
 		grep -q '</svg>' /out/$what.svg && grep -q "svc: $what of each entity" /out/$what.svg || fail "$what.svg: $(head -c 300 /out/$what.svg)"
-		grep -q 'tbf uid' /out/$what.svg && grep -q uid:1002 /out/$what.svg
+		grep -q 'tbf uid' /out/$what.svg
+		grep -q uid:1002 /out/$what.svg
 	done
 	nrsctl plot /out/recording.jsonl --entity 'uid:1002/*' >/tmp/some.svg
-	grep -q uid:1002/jobid:large /tmp/some.svg && ! grep -q uid:1001 /tmp/some.svg
+	grep -q uid:1002/jobid:large /tmp/some.svg
+	if grep -q uid:1001 /tmp/some.svg; then fail "$(tail -n 3 /tmp/some.svg)"; fi
 	# The same bytes again.
 	nrsctl plot /out/recording.jsonl | cmp - /out/share.svg
 	# As it was, from the recording.
@@ -100,8 +106,9 @@ recorded() {
 	nrsctl plot /tmp/cut.jsonl --out /tmp/cut.svg 2>/tmp/why
 	grep -q 'line 26 is cut and was left out' /tmp/why || fail "$(cat /tmp/why)"
 	sed -i '3s/"at_ns":/"at_ns":x/' /tmp/cut.jsonl
-	! nrsctl plot /tmp/cut.jsonl --out /tmp/wrong.svg 2>/tmp/why
-	grep -q 'line 3: ' /tmp/why && [ ! -e /tmp/wrong.svg ]
+	if nrsctl plot /tmp/cut.jsonl --out /tmp/wrong.svg 2>/tmp/why; then fail "it is drawn"; fi
+	grep -q 'line 3: ' /tmp/why
+	[ ! -e /tmp/wrong.svg ]
 }
 
 # A recording that is ended, and one that is full.
@@ -158,7 +165,7 @@ unloaded() {
 	wait_for 20 'grep -q "^uid:1003 " /tmp/table' || fail "$(tail -n 3 /tmp/table)"
 	kill $watcher
 	wait $watcher || true
-	! grep -q panicked /tmp/table /tmp/why
+	if grep panicked /tmp/table /tmp/why; then fail "a panic"; fi
 }
 
 # screen ARG...: nrsctl top on a terminal of 80 by 24, which busybox telnetd makes; what is typed goes to descriptor 7, what comes
@@ -206,7 +213,8 @@ interactive() {
 	shows paused
 	printf pq >&7
 	wait_for 20 '[ -e /tmp/status ]' || fail "q does not end it"
-	[ "$(cat /tmp/status)" = 0 ] && cmp /tmp/before /tmp/after
+	[ "$(cat /tmp/status)" = 0 ]
+	cmp /tmp/before /tmp/after
 	shows "$leave"
 	cp /tmp/screen /out/screen
 	kill $server
@@ -218,7 +226,8 @@ interactive() {
 		shows uid:1001/jobid:small
 		case $how in key) printf '\003' >&7 ;; *) kill -$how "$(pidof nrsctl)" ;; esac
 		wait_for 20 '[ -e /tmp/status ]' || fail "$how does not end it"
-		[ "$(cat /tmp/status)" = 0 ] && cmp /tmp/before /tmp/after
+		[ "$(cat /tmp/status)" = 0 ]
+		cmp /tmp/before /tmp/after
 		shows "$leave"
 		kill $server
 		exec 7>&-

@@ -348,7 +348,7 @@ refused_ones() {
 	set -x
 	show_all
 	[ "$all" = "$all_before" ] || fail "$(diff <(echo "$all_before") <(echo "$all"))"
-	! grep -qE 'name: (crrn|orr|trr|delay) ' "$(at svc nrs_policies)"
+	if grep -E 'name: (crrn|orr|trr|delay) ' "$(at svc nrs_policies)"; then fail "shown with an argument"; fi
 	say "$tried refused"
 	[ $tried -ge 100 ]
 }

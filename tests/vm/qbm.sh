@@ -360,8 +360,8 @@ client b class=low_share min=10MB/s"
 	begin b
 	sleep 2
 	cat "$(at svc nrs_qbm_status)"
-	! measure.sh /dev/nosuch 2>/dev/null
-	! measure.sh --seconds 0 /dev/nb0 2>/dev/null
+	if measure.sh /dev/nosuch 2>/dev/null; then fail "measured what is not there"; fi
+	if measure.sh --seconds 0 /dev/nb0 2>/dev/null; then fail "measured for no time"; fi
 }
 
 # Right numbers, and names that do their worst: what is read goes to /out/yaml, where tests/check-yaml.py looks at it.

@@ -72,7 +72,8 @@ numbers() {
 	reads beta 30
 	[ "$(field jobid:alpha.0 dispatched)" = 50 ] && [ "$(field jobid:beta.0 dispatched)" = 30 ] && [ "$(field jobid:beta.0 cost_pages)" = 30 ] ||
 		fail "$(cat "$(at svc nrs_fairshare_stats)")"
-	[ "$(field jobid:alpha.0 queue_depth)" = 0 ] && [ "$(counter a bytes)" = $((80 * 4096)) ]
+	[ "$(field jobid:alpha.0 queue_depth)" = 0 ]
+	[ "$(counter a bytes)" = $((80 * 4096)) ]
 	echo 1 >"$(at svc nrs_fairshare_stats_reset)"
 	[ "$(field jobid:alpha.0 dispatched)" = 0 ] && [ "$(field jobid:beta.0 cost_pages)" = 0 ] || fail "$(cat "$(at svc nrs_fairshare_stats)")"
 	reads alpha 10

@@ -38,7 +38,8 @@ beside() {
 	p99=$(awk '/"sync" :/ { on = 1 } on && /"99.000000"/ { gsub(/,/, ""); print $3; exit }' /tmp/free.json)
 	done=$(awk '/"sync" :/ { on = 1 } on && /"total_ios"/ { gsub(/,/, ""); print $3; exit }' /tmp/free.json)
 	say "fsync: $done in 8 s, 99 % within $((p99 / 1000000)) ms; $(dm status a | cut -d' ' -f4-)"
-	[ "$done" -ge 20 ] && [ "$p99" -lt 1000000000 ]
+	[ "$done" -ge 20 ]
+	[ "$p99" -lt 1000000000 ]
 }
 
 # The owner of a file does not matter, but who reads it: direct reads at the rate of the reader.

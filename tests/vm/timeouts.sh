@@ -50,8 +50,12 @@ quiet() {
 		fail "given up: $(dm status a) $(tr '\n' ' ' <"$(at svc at_stats)")"
 }
 
+# begin [OPTION...]: a load that goes on, until the device is known: requests of the same quarter second share the latest of their deadlines,
+# and the first of all have a long one, because nothing was measured before them.
 begin() {
 	load a --time_based --runtime=600 "$@" >/dev/null 2>&1 &
+	wait_for 20 '[ $(counter a ended) -ge 64 ]' || fail "$(dm status a)"
+	sleep 0.6
 }
 
 # since STAMP: milliseconds since then.
@@ -99,7 +103,6 @@ heavy() {
 	echo 8 >"$(at svc slots)"
 	delayed 20 20
 	begin
-	wait_for 20 '[ $(counter a ended) -ge 64 ]' || fail "$(dm status a)"
 	[ "$(estimate)" = 1 ] || fail "$(cat "$(at svc timeouts)")"
 	delayed 2000 2000
 	# Two rounds of eight, and then some.
@@ -121,7 +124,6 @@ early() {
 	delayed 20 14000
 	begin
 	# What is known of the device is that it is quick.
-	wait_for 20 '[ $(counter a ended) -ge 64 ]' || fail "$(dm status a)"
 	load a --rw=randwrite --iodepth=4 --io_size=16k >/dev/null || fail "a write failed"
 	quiet
 	# Those of the writes, and a few that tell others of them.
@@ -134,7 +136,6 @@ early() {
 detected() {
 	local stamp
 	begin
-	wait_for 20 '[ $(counter a ended) -ge 64 ]' || fail "$(dm status a)"
 	dm suspend --nolockfs --noflush lin
 	stamp=${EPOCHREALTIME/./}
 	wait_for 60 '[ "$(lives a)" = lost ]' || fail "not given up: $(dm status a)"
@@ -245,7 +246,6 @@ leaving() {
 	setup
 	quick 1 1
 	begin
-	wait_for 20 '[ $(counter a ended) -ge 64 ]' || fail "$(dm status a)"
 	dm suspend --nolockfs --noflush lin
 	wait_for 20 '[ "$(lives a)" = lost ]' || fail "$(dm status a)"
 	dm load a --table "0 $(sectors /dev/nb0) nrs /dev/mapper/lin 0 other"

@@ -361,9 +361,12 @@ too_many() {
 	[ "$(wc -l <"$file")" = 4096 ]
 	expect_errno ENOSPC "$file" uid:4096:2
 	expect_errno ENOSPC "$file" 'uid:1:7 jobid:a*:2'
-	[ "$(wc -l <"$file")" = 4096 ] && ! grep -q :7 "$file"
+	[ "$(wc -l <"$file")" = 4096 ]
+	if grep -q :7 "$file"; then fail "$(tail -n 3 "$file")"; fi
 	echo '-uid:0 uid:4096:7' >"$file"
-	[ "$(wc -l <"$file")" = 4096 ] && grep -qx uid:4096:7 "$file" && ! grep -qx uid:0:2 "$file"
+	[ "$(wc -l <"$file")" = 4096 ]
+	grep -qx uid:4096:7 "$file"
+	if grep -qx uid:0:2 "$file"; then fail "$(tail -n 3 "$file")"; fi
 	echo clear >"$file"
 	list=
 	for ((i = 0; i < 64; i++)); do list+=" jobid:a$i*:2"; done

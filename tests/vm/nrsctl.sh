@@ -210,11 +210,11 @@ made_only() {
 clients() {
 	by "$1"
 	lower nulla
-	ctl 0 client add files /dev/nulla ost_io --offset 2048 --nid 10.0.0.7@tcp --jobid-name %e --size 4 --opportunity off \
+	ctl 0 client add files /dev/nulla ost_io --offset 2048 --nid 10.0.0.7@tcp --jobid 'a\b' --jobid-name %e --size 4 --opportunity off \
 		--stream cgroup --on-timeout fail
 	[ -b /dev/mapper/files ]
 	[ "$(sectors /dev/mapper/files)" = $(($(sectors /dev/nulla) - 2048)) ]
-	[[ $(dm table files) == *' 2048 ost_io 12 nid 10.0.0.7@tcp jobid_name %e size 4 opportunity off stream cgroup on_timeout fail' ]]
+	[[ $(dm table files) == *' 2048 ost_io 14 nid 10.0.0.7@tcp jobid a\b jobid_name %e size 4 opportunity off stream cgroup on_timeout fail' ]]
 	ctl 7 client add files /dev/nulla ost_io
 	complains 'exists already'
 	ctl 3 client add more /dev/nothing ost_io
@@ -226,7 +226,7 @@ clients() {
 	ctl 0 client list
 	[[ $said == $'CLIENT '*$'\nfiles '*' ost_io '* ]] || fail "$said"
 	json client-list client list ost_io
-	[[ $said == *'"name": "files"'*'"nid": "10.0.0.7@tcp"'*'"bytes": 1048576'* ]] || fail "$said"
+	[[ $said == *'"name": "files"'*'"jobid": "a\\b"'*'"nid": "10.0.0.7@tcp"'*'"bytes": 1048576'* ]] || fail "$said"
 	ctl 0 client show files
 	[[ $said == *'service:  ost_io'*'on_timeout: fail'*'  bytes: 1048576'* ]] || fail "$said"
 	json client-show client show files

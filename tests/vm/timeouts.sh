@@ -94,6 +94,14 @@ words() {
 	for line in '2 on_timeout never' '1 on_timeout' '2 on_timeout Fail'; do
 		refused EINVAL dm create b --table "0 8 nrs /dev/nb0 0 svc $line"
 	done
+	# A table that is shown can be used.
+	dm create b --table '0 8 nrs /dev/nb0 0 other 4 jobid a\b jobid_name \%u'
+	dm table b | grep -qF 'jobid a\b jobid_name \%u' || fail "$(dm table b)"
+	dm create c --table "$(dm table b)"
+	[ "$(dm table c)" = "$(dm table b)" ] || fail "$(dm table c)"
+	refused EINVAL dm create d --table '0 8 nrs /dev/nb0 0 svc 2 jobid '$'a\x01'
+	dm remove b
+	dm remove c
 }
 
 # A device that becomes a hundred times slower, and recovers.

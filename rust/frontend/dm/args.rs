@@ -151,7 +151,7 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<Plan<Config>, Refusal> {
                     return Err(refuse(c"jobid: longer than 31 bytes"));
                 }
                 let jobid = JobId::new(value.as_bytes());
-                if jobid.as_bytes() != value.as_bytes() || jobid.is_empty() {
+                if value.is_empty() || !value.bytes().all(|byte| byte.is_ascii_graphic()) {
                     return Err(refuse(c"jobid: not printable"));
                 }
                 config.jobid = Some(jobid);

@@ -33,7 +33,7 @@ use crate::names::no_client;
 
 use configfs::Configfs;
 use debugfs::Debugfs;
-use dmsetup::{escape, Dmsetup};
+use dmsetup::Dmsetup;
 use failures::not_loaded;
 use message::Message;
 use node::Node;
@@ -239,12 +239,11 @@ impl Kernel for Live {
             options,
             ..
         } = device;
-        let target = escape(target);
         let mut table = format!("0 {sectors} nrs {target} {offset} {service}");
         if !options.is_empty() {
             table += &format!(" {}", options.len() * 2);
             for (name, value) in options {
-                table += &format!(" {name} {}", escape(value));
+                table += &format!(" {name} {value}");
             }
         }
         let done = self.dmsetup.create(&device.name, &table);

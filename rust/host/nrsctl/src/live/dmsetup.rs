@@ -19,11 +19,6 @@ pub struct Dmsetup {
     udev: PathBuf,
 }
 
-/// `word` so that device-mapper, which takes backslashes away, has it as it is.
-pub fn escape(word: &str) -> String {
-    word.replace('\\', "\\\\")
-}
-
 /// Why a run failed: an errno, and what was said.
 #[derive(Debug)]
 pub struct Broken {

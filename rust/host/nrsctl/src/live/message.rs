@@ -2,7 +2,7 @@
 
 //! Messages to a client of a service, for kernels that are locked down: `dmsetup message DEVICE 0 service NAME VALUE`.
 
-use super::dmsetup::{escape, Dmsetup};
+use super::dmsetup::Dmsetup;
 use super::transport::{Refused, Result, Transport};
 
 /// Messages, by `dmsetup`.
@@ -29,6 +29,11 @@ fn comment(line: &str) -> Option<usize> {
         let before = at.checked_sub(1).map_or(b' ', |before| bytes[before]);
         bytes[at] == b'#' && matches!(before, b' ' | b'\t' | b';')
     })
+}
+
+/// `word` so that device-mapper, which takes backslashes away, has it as it is.
+fn escape(word: &str) -> String {
+    word.replace('\\', "\\\\")
 }
 
 /// The words of `value`, so that device-mapper takes them as they are.

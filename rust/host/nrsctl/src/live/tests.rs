@@ -291,9 +291,8 @@ fn names_lead_nowhere_else() {
     assert!(root.0.join("sys/kernel/config/nrs/san/rules").is_dir());
 }
 
-/// Device-mapper takes backslashes away.
 #[test]
-fn words_of_tables_are_escaped() {
+fn words_of_tables_go_as_they_are() {
     let root = Root::loaded();
     root.dmsetup("files: 0 1000 nrs 8:16 0 san", ":");
     let device = Device {
@@ -306,7 +305,8 @@ fn words_of_tables_are_escaped() {
     };
     root.live().add_device(&device).unwrap();
     let log = root.read("log");
-    let table = "nrs /dev/a\\\\b 0 san 2 jobid a\\\\b ";
+    // dmsetup does for tables what it does not for messages: it escapes them for device-mapper.
+    let table = "nrs /dev/a\\b 0 san 2 jobid a\\b ";
     assert!(log.contains(table), "{log}");
 }
 

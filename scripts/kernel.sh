@@ -169,8 +169,9 @@ fi
 
 # --- Rust metadata ---------------------------------------------------------------------------------------------------
 toolchain=$(rustc --version && bindgen --version && gcc --version | head -n 1 && clang --version | head -n 1)
-key=$(printf '%s\n' "$chosen_version" "$toolchain" "$metadata" | hash_of)
-if stamp_is "$k/build.stamp" "$key"; then
+# The debug kernel goes by this, too, and has metadata of its own.
+key=$(printf '%s\n' "$chosen_version" "$toolchain" | hash_of)
+if stamp_is "$k/build.stamp" "$key" && stamp_is "$k/metadata.stamp" "$metadata"; then
 	touch "$k/build.stamp"
 	exit
 fi
@@ -180,6 +181,6 @@ mkdir "$k/build"
 headers=$(headers_of "$chosen")
 run_logged "kernel: Rust metadata of $chosen (about 2 minutes on 2 cores)" "$k/log/prepare.log" \
 	"$NRS_SCRIPTS/rust-metadata.sh" "$chosen" "$headers" "$k/source" "$k/build"
-stamp "$k/build.stamp" "$key"
 stamp "$k/metadata.stamp" "$metadata"
+stamp "$k/build.stamp" "$key"
 log "kernel: $chosen ready in $k"

@@ -140,7 +140,7 @@ gone() {
 removed() {
 	logged remove inside "${apt[@]}" remove nrs nrs-dkms || return
 	[ ! -e "$merged/usr/bin/nrsctl" ] && [ ! -e "$merged/usr/src/nrs-$version" ] || return
-	nothing find "$merged"/usr/lib/modules -name 'nrs.ko*'
+	[ ! -d "$merged/usr/lib/modules" ] || nothing find "$merged/usr/lib/modules" -name 'nrs.ko*'
 }
 
 # later: the packages again, of a later version, in $logs/later.

@@ -362,7 +362,7 @@ too_many() {
 	expect_errno ENOSPC "$file" uid:4096:2
 	expect_errno ENOSPC "$file" 'uid:1:7 jobid:a*:2'
 	[ "$(wc -l <"$file")" = 4096 ]
-	if grep -q :7 "$file"; then fail "$(tail -n 3 "$file")"; fi
+	if grep -q ':7$' "$file"; then fail "$(tail -n 3 "$file")"; fi
 	echo '-uid:0 uid:4096:7' >"$file"
 	[ "$(wc -l <"$file")" = 4096 ]
 	grep -qx uid:4096:7 "$file"

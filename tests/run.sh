@@ -31,7 +31,7 @@ machines=(
 	"stock:order:1120::order-user"
 	"stock:user:1400::chardev fair-churn timeouts-user"
 	"stock:rates:1800:icount:tbf tbf-files tbf-ext4 tbf-wrong qbm-wrong"
-	"debug:life:1560::kunit load switch control errors tbf-storm"
+	"debug:life:1560::kunit load switch errors tbf-storm"
 	"stock:bands:1800:icount:qbm"
 	"debug:dm:1560::dm-life hang order-dm"
 )
@@ -43,7 +43,7 @@ long=(
 	"debug:unaware:1200::unaware params"
 	"debug:timeouts:1800::timeouts timeouts-user"
 	"debug:order:1800::order-user"
-	"debug:trace:1800::trace"
+	"debug:trace:1800::trace control"
 )
 rounds=1 only=()
 while [ $# -gt 0 ]; do

@@ -159,11 +159,7 @@ pub static FAMILIES: [Family; 86] = [
     family(Counter, "nrs_service_stalls", "", "How often nothing was decided for stall_ms, so that requests were sent down without slots", field!(Service, stalls)),
     family(Counter, "nrs_timeout_requests", "requests", "Requests whose deadline passed", counter!(Service, timeouts, "timeouts")),
     labelled(Counter, "nrs_timeout_early_replies", "", &["result"], "Deadlines that were moved in time (sent), not moved as it would not have helped (refused), moved after they passed (late)", Of::Service(|service, samples| {
-        for (name, result) in [("early_sent", "sent"), ("early_refused", "refused"), ("early_late", "late")] {
-            if let Some(count) = service.timeouts.get(name) {
-                samples.more("result", result, *count);
-            }
-        }
+        samples.each("result", &service.timeouts, &[("early_sent", "sent"), ("early_refused", "refused"), ("early_late", "late")], u64::into);
     })),
     family(Counter, "nrs_timeout_clients_lost", "", "Times that a client was lost", counter!(Service, timeouts, "lost")),
     family(Counter, "nrs_timeout_clients_found", "", "Times that a lost client was found again", counter!(Service, timeouts, "found")),
@@ -172,11 +168,7 @@ pub static FAMILIES: [Family; 86] = [
     })),
     family(Gauge, "nrs_concurrency_clients", "", "Clients that have requests queued or in service", counter!(Service, concurrency, "fan_out")),
     labelled(Gauge, "nrs_concurrency_credits", "", &["priority"], "Requests that a client is told to have in the service at most, normally and if it is urgent", Of::Service(|service, samples| {
-        for (name, priority) in [("credits", "normal"), ("credits_high", "urgent")] {
-            if let Some(credits) = service.concurrency.get(name) {
-                samples.more("priority", priority, *credits);
-            }
-        }
+        samples.each("priority", &service.concurrency, &[("credits", "normal"), ("credits_high", "urgent")], u64::into);
     })),
     family(Gauge, "nrs_concurrency_pool_requests", "requests", "Requests that are shared out as credits", counter!(Service, concurrency, "pool")),
     family(Gauge, "nrs_buffer_limit_requests", "requests", "Requests of programs that may be in the service, buffer_max", counter!(Service, concurrency, "buffer_max")),
@@ -254,11 +246,7 @@ pub static FAMILIES: [Family; 86] = [
     family(Counter, "nrs_client_forced_requests", "requests", "Requests that went down at once because they must not wait", counter!(Client, counters, "forced")),
     family(Counter, "nrs_client_anonymous_requests", "requests", "Requests of which it is not known whose they are", counter!(Client, counters, "anonymous")),
     labelled(Counter, "nrs_client_operations", "", &["operation"], "Requests by operation", Of::Client(|client, samples| {
-        for (name, operation) in [("ost_read", "read"), ("ost_write", "write"), ("ost_punch", "punch"), ("ost_sync", "sync"), ("other", "other")] {
-            if let Some(count) = client.counters.get(name) {
-                samples.more("operation", operation, *count);
-            }
-        }
+        samples.each("operation", &client.counters, &[("ost_read", "read"), ("ost_write", "write"), ("ost_punch", "punch"), ("ost_sync", "sync"), ("other", "other")], u64::into);
     })),
     family(Counter, "nrs_client_timeouts", "", "Requests of the client whose deadline passed", counter!(Client, counters, "timeouts")),
     family(Counter, "nrs_client_losses", "", "Times that the client was lost", counter!(Client, counters, "lost")),
@@ -287,11 +275,7 @@ pub static FAMILIES: [Family; 86] = [
         }
     })),
     labelled(Summary, "nrs_entity_wait_seconds", "seconds", &["quantile"], "How long requests were queued, since the entity is known; quantile 1 is the longest wait (fairshare)", Of::Entity(|entity, samples| {
-        for (name, quantile) in [("p50", "0.5"), ("p90", "0.9"), ("p99", "0.99"), ("max", "1")] {
-            if let Some(us) = entity.wait_us.get(name) {
-                samples.more("quantile", quantile, Number::Microseconds(*us));
-            }
-        }
+        samples.each("quantile", &entity.wait_us, &[("p50", "0.5"), ("p90", "0.9"), ("p99", "0.99"), ("max", "1")], Number::Microseconds);
     })),
     family(Counter, "nrs_entity_dispatched_requests", "requests", "Requests that went down", Of::Entity(|entity, samples| samples.one(entity.dispatched))),
     family(Counter, "nrs_entity_served_bytes", "bytes", "Bytes of them, in whole pages for fairshare; not for rules of tbf that count requests", Of::Entity(|entity, samples| samples.maybe(entity.bytes()))),

@@ -182,6 +182,21 @@ impl Samples<'_> {
         self.write(&labels, value.into());
     }
 
+    /// Takes a sample of each of `numbers` that `parts` names, with what is behind its name there as the label `name`.
+    pub fn each(
+        &mut self,
+        name: &str,
+        numbers: &BTreeMap<String, u64>,
+        parts: &[(&str, &str)],
+        unit: impl Fn(u64) -> Number,
+    ) {
+        for (key, label_value) in parts {
+            if let Some(number) = numbers.get(*key) {
+                self.more(name, label_value, unit(*number));
+            }
+        }
+    }
+
     /// Takes a sample with two more labels.
     pub fn pair(&mut self, one: (&str, &str), two: (&str, &str), value: impl Into<Number>) {
         let mut labels = self.labels.to_string();

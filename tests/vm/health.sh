@@ -6,14 +6,7 @@
 # setup: client a on a disk that can be made to hang; unhealthy after 2 s, and nothing is sent down for that.
 setup() {
 	module
-	lower nb0 irqmode=2 completion_nsec=1000000
-	dm_create lin "0 $(sectors /dev/nb0) linear /dev/nb0 0"
-	client a /dev/mapper/lin svc
-	local name
-	for name in at_early_margin at_min at_extra at_max; do echo 1 >"$(at svc $name)"; done
-	echo 2 >"$(at svc at_unhealthy_factor)"
-	echo 0 >"$(at svc stall_ms)"
-	echo 2 >"$(at svc slots)"
+	hangs
 	[ "$(health)" = healthy ] || fail "$(cat "$(at svc health)")"
 }
 

@@ -121,6 +121,18 @@ client() {
 	chmod 666 "/dev/mapper/$name"
 }
 
+# hangs: client a of the service svc on the device lin, which can be made to hang; unhealthy after 2 s, and nothing is sent down for that.
+hangs() {
+	lower nb0 irqmode=2 completion_nsec=1000000
+	dm_create lin "0 $(sectors /dev/nb0) linear /dev/nb0 0"
+	client a /dev/mapper/lin svc
+	local name
+	for name in at_early_margin at_min at_extra at_max; do echo 1 >"$(at svc $name)"; done
+	echo 2 >"$(at svc at_unhealthy_factor)"
+	echo 0 >"$(at svc stall_ms)"
+	echo 2 >"$(at svc slots)"
+}
+
 # at SERVICE FILE: path of a control file.
 at() {
 	echo "/sys/kernel/debug/nrs/$1/$2"

@@ -174,14 +174,7 @@ promise() {
 # A device that hangs.
 hung() {
 	module
-	lower nb0 irqmode=2 completion_nsec=1000000
-	dm_create lin "0 $(sectors /dev/nb0) linear /dev/nb0 0"
-	client a /dev/mapper/lin svc
-	local name
-	for name in at_early_margin at_min at_extra at_max; do echo 1 >"$(at svc $name)"; done
-	echo 2 >"$(at svc at_unhealthy_factor)"
-	echo 0 >"$(at svc stall_ms)"
-	echo 2 >"$(at svc slots)"
+	hangs
 	dm suspend --nolockfs lin
 	load a --time_based --runtime=300 >/dev/null 2>&1 &
 	saturated a

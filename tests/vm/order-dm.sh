@@ -115,14 +115,16 @@ independent() {
 promoted() {
 	setup overlap 4000000
 	policy svc "$1"
-	local links=$2 status
-	nrs-overlap probe /dev/mapper/a --depth "$(slow 200 80)" --chain "$links" --rounds "$(slow 4 1)" >$storm || fail "status $?: $(tr '\n' ' ' <$storm)"
+	local links=$2 depth status
+	depth=$(slow 200 80)
+	nrs-overlap probe /dev/mapper/a --depth "$depth" --chain "$links" --rounds "$(slow 4 1)" >$storm || fail "status $?: $(tr '\n' ' ' <$storm)"
 	say "$1, $links links: done before it $(awk '$1 == "before:" { printf "%s ", $2 }' $storm)"
-	awk -v k="$links" '$1 == "before:" { n++; if ($2 > 10 * k + 20) bad++ } $1 == "links_before:" && $2 != k { bad++ } END { exit !n || bad }' $storm ||
+	# Others go on beside it, while a busy host lets it wait.
+	awk -v k="$links" -v most=$((depth / 2)) '$1 == "before:" { n++; if ($2 > most) bad++ } $1 == "links_before:" && $2 != k { bad++ } END { exit !n || bad }' $storm ||
 		fail "$(tr '\n' ' ' <$storm)"
 	status=0
 	echo none >"$(at svc nrs_pop)"
-	nrs-overlap probe /dev/mapper/a --depth "$(slow 200 80)" --chain "$links" >$storm || status=$?
+	nrs-overlap probe /dev/mapper/a --depth "$depth" --chain "$links" >$storm || status=$?
 	[ "$status" = 1 ] || fail "without order it should not wait for what it overlaps: $(tr '\n' ' ' <$storm)"
 	idle
 }

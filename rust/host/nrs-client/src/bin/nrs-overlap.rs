@@ -210,7 +210,7 @@ impl Run {
                 offset: (first * BLOCK) as u64,
                 bytes,
             }])?;
-            for ended in ring.reap()? {
+            for ended in ring.reap(1)? {
                 if ended.result? != bytes {
                     return Err("a request was cut short".into());
                 }
@@ -275,10 +275,10 @@ impl Run {
         .collect()
     }
 
-    /// Waits for the end of requests.
-    fn reap(&mut self) -> io::Result<Vec<Done>> {
+    /// Waits for the end of at least so many requests, none or one.
+    fn reap(&mut self, least: usize) -> io::Result<Vec<Done>> {
         let mut done = Vec::new();
-        for ended in self.ring.reap()? {
+        for ended in self.ring.reap(least)? {
             let Some(way) = self.ways[ended.slot].take() else {
                 continue;
             };
@@ -324,7 +324,7 @@ impl Run {
     /// Waits for all that is on its way, looks at the device, and tells what was seen.
     fn finish(mut self, out: &mut impl Write) -> Result<ExitCode, Box<dyn Error>> {
         while self.ring.on_way() > 0 {
-            self.reap()?;
+            self.reap(1)?;
         }
         let left = self.each_part(false)?;
         for (name, value) in [
@@ -409,7 +409,7 @@ fn storm(args: &Args, storm: &Storm) -> Result<ExitCode, Box<dyn Error>> {
         run.submit(&wanted)?;
         // Sometimes earlier than it has to, so that the number on the way varies.
         if run.ring.on_way() == args.depth || random(&mut state) % 8 == 0 {
-            run.reap()?;
+            run.reap(1)?;
         }
     }
     ring::act_as(0);
@@ -459,8 +459,10 @@ fn probe(args: &Args, probe: &Probe) -> Result<ExitCode, Box<dyn Error>> {
         wanted.push((last, true));
         run.submit(&wanted)?;
         let (mut before, mut links, mut found) = (0, 0, false);
+        // What ends while the rest is still being handed in did not go before anything.
+        let mut all_in = 0;
         while run.ring.on_way() > 0 {
-            for done in run.reap()? {
+            for done in run.reap(all_in)? {
                 if done.high {
                     found = true;
                     // At once, for whoever lets the rest go only then.
@@ -468,10 +470,11 @@ fn probe(args: &Args, probe: &Probe) -> Result<ExitCode, Box<dyn Error>> {
                     tell(&mut out, "links_before", links)?;
                 }
                 if !found {
-                    before += 1;
+                    before += all_in;
                     links += u64::from(done.number - from > alone as u64);
                 }
             }
+            all_in = 1;
         }
     }
     run.finish(&mut out)

@@ -222,12 +222,12 @@ impl Ring {
         }
     }
 
-    /// Waits for the end of at least one request, and takes all that have ended, in the order of their ends.
+    /// Waits for the end of at least so many requests, none or one, and takes all that have ended, in the order of their ends.
     ///
     /// # Errors
     ///
     /// Those of `io_getevents`; `InvalidInput`: nothing is on its way.
-    pub fn reap(&mut self) -> io::Result<Vec<Ended>> {
+    pub fn reap(&mut self, least: usize) -> io::Result<Vec<Ended>> {
         if self.on_way == 0 {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -238,7 +238,7 @@ impl Ring {
                 libc::syscall(
                     libc::SYS_io_getevents,
                     self.context,
-                    1,
+                    least,
                     events.len(),
                     events.as_mut_ptr(),
                     std::ptr::null::<libc::timespec>(),

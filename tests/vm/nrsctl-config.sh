@@ -288,6 +288,7 @@ not_loaded() {
 }
 
 modprobe null_blk nr_devices=0
+[ ! -d /sys/module/nrs ] || rmmod nrs
 try 10 "without the module: check works, apply and save say what to do" not_loaded
 load_nrs
 try 60 "a file with everything in it: applied, shown, saved; a second time nothing" everything

@@ -62,10 +62,11 @@ share() {
 		load b --thread --bs=64k --iodepth=4 --time_based --runtime=300 >/dev/null 2>&1
 	) &
 	mkdir -p /tmp/names
+	# They go on to the end: who has nothing any more is forgotten.
 	for name in 'a"b' 'b\c' 'c: d' $'\xff\xfe' 'ü' $'p\nq' '{f'; do
 		ln -sf /bin/busybox "/tmp/names/$name"
 		# shellcheck disable=SC2016
-		setpriv --reuid 1006 --clear-groups bash -c 'exec -a dd "$@" 2>/dev/null' bash "/tmp/names/$name" if=/dev/mapper/a of=/dev/null bs=4k count=3 iflag=direct &
+		setpriv --reuid 1006 --clear-groups bash -c 'exec -a dd "$@" 2>/dev/null' bash "/tmp/names/$name" if=/dev/mapper/a of=/dev/null bs=4k iflag=direct &
 	done
 	wait_for 30 '[ "$(grep -c "entity: .uid:100[1-6]" "$(at svc nrs_fairshare_stats)")" -ge 9 ]' || fail "$(cat "$(at svc nrs_fairshare_stats)")"
 	# The names that are not ASCII make one job.

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-only
+#
+# usage: tests/machine.sh
+#
+# Tests that scripts/vm.sh boots a machine once more, and no more than once, after the emulator has lost the timer of one of its
+# CPUs. In place of the emulator is a program that writes what the kernel writes then.
+set -euo pipefail
+. "$(dirname "$0")/vm/lib.sh"
+
+cd "$(dirname "$0")/.."
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# Loses it as often as the file "times" says; otherwise it ends at once, and so without an answer.
+cat >"$work/qemu" <<'END'
+#!/bin/bash
+here=$(dirname "$0")
+echo >>"$here/boots"
+for arg; do case $arg in file:*console.log) console=${arg#file:} ;; esac; done
+times=$(cat "$here/times")
+[ "$times" != 0 ] || exit 0
+echo $((times - 1)) >"$here/times"
+{
+	echo '[   27.2] RIP: 0010:pv_native_safe_halt+0xf/0x20'
+	echo "[   27.3] rcu: rcu_preempt kthread timer wakeup didn't happen for 5249 jiffies!"
+} >"$console"
+exec sleep 60
+END
+chmod +x "$work/qemu"
+
+# boots TIMES: how often a machine is booted that loses its timer so many times, and the status.
+boots() {
+	local status=0
+	: >"$work/boots"
+	echo "$1" >"$work/times"
+	NRS_QEMU=$work/qemu scripts/vm.sh --kernel stock --module none --name lost-timer -- load.sh >"$work/log" 2>&1 || status=$?
+	echo "$(wc -l <"$work/boots") $status"
+}
+
+check_eq "nothing lost" "1 91" "$(boots 0)"
+check_eq "lost once" "2 91" "$(boots 1)"
+[ -s build/vm/lost-timer/console-lost.log ] && ok "its log is kept" || not_ok "its log is kept"
+check_eq "lost again" "2 91" "$(boots 2)"
+summary

@@ -288,10 +288,11 @@ total() {
 
 # A lone job loses nothing, and two together get what one gets.
 alone() {
-	setup 3000 gid_then_uid_then_jobid_fair
+	# In which phase completions come makes 4 % where a request takes 3 ms, 1 % here, whoever decides.
+	setup 12000 gid_then_uid_then_jobid_fair
 	client a /dev/nb0 svc
 	client b /dev/nb0 svc
-	local fifo fair two=0 round
+	local fifo fair
 	begin a 1001
 	backlogged 4
 	policy svc fifo
@@ -302,14 +303,10 @@ alone() {
 	fair=$all
 	begin b 1002
 	backlogged 4 4
-	# In which phase completions come makes 3 %, whoever decides.
-	for round in 1 2 3; do
-		total
-		[ "$all" -le "$two" ] || two=$all
-	done
-	say "requests in 3 s: fifo $fifo, alone $fair, two $two"
+	total
+	say "requests in 3 s: fifo $fifo, alone $fair, two $all"
 	more 0.95 "$fair" "$fifo"
-	more 0.97 "$two" "$fair"
+	more 0.97 "$all" "$fair"
 }
 
 # Whatever selects, two users get the same, and the third twice as much.

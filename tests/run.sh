@@ -19,7 +19,8 @@ set -euo pipefail
 
 # Tests by machine: those of a line share a boot. KERNEL:NAME:SECONDS:HOW:TESTS, the seconds twice what a slow host needs. With HOW "icount" time in the
 # machine counts instructions, so that its results do not mind what else runs: such machines run one after the other beside everything
-# else (the lane). With "icount2" there are two CPUs that take turns.
+# else (the lane). With "icount2" there are two CPUs that take turns. "late": a machine like
+# any other, for the end of the lane.
 machines=(
 	"stock:trace:1600:icount:trace nrsctl-top"
 	"stock:tool:1500::nrsctl nrsctl-config nrsctl-stats"
@@ -33,7 +34,7 @@ machines=(
 	"stock:rates:1800:icount:tbf tbf-files tbf-ext4 tbf-wrong qbm-wrong"
 	"debug:life:1560::kunit load errors tbf-storm"
 	"stock:bands:1800:icount:qbm"
-	"debug:dm:1560::dm-life hang order-dm"
+	"debug:dm:1560:late:dm-life hang order-dm"
 )
 # With --long: what takes many minutes on the debug kernel.
 long=(
@@ -195,7 +196,7 @@ chosen() {
 # start_lane: the machines that count instructions, one after the other in the background; what they need is built.
 start_lane() {
 	local entry
-	mapfile -t entries < <(chosen icount icount2)
+	mapfile -t entries < <(chosen icount icount2 late)
 	: >"$logs/lane"
 	[ ${#entries[@]} -gt 0 ] || return 0
 	log "beside the rest: $(printf '%s\n' "${entries[@]}" | awk '{ printf "%s-%s ", $1, $2 }')"
@@ -203,6 +204,7 @@ start_lane() {
 		for entry in "${entries[@]}"; do
 			read -ra words <<<"$entry"
 			started=$SECONDS status=0
+			scripts/build-module.sh "${words[0]}"
 			boot "${words[@]}" >"$logs/${words[0]}-${words[1]}.log" 2>&1 </dev/null || status=$?
 			echo "${words[0]}-${words[1]} $status $((SECONDS - started))" >>"$logs/lane"
 		done
@@ -251,8 +253,8 @@ main() {
 	mkdir -p "$logs"
 	grep -rhoE 'kunit_tests\(nrs_[a-z0-9_]+' rust --include='*.rs' | cut -d'(' -f2 | sort -u >"$logs/suites"
 	# What the machines run that is not in the system.
-	if [ -n "$(chosen free icount icount2)" ]; then check "tools: build" scripts/build-tools.sh; fi
-	if [ -n "$(chosen icount icount2)" ]; then
+	if [ -n "$(chosen free icount icount2 late)" ]; then check "tools: build" scripts/build-tools.sh; fi
+	if [ -n "$(chosen icount icount2 late)" ]; then
 		check "module: build for the stock kernel" scripts/build-module.sh stock
 		start_lane
 	fi

@@ -45,8 +45,8 @@ fn name_of(path: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// Reads a part of `path`.
-fn read(path: &Path, chance: &mut Chance) -> (io::Result<()>, bool) {
+/// Reads a part of `path`; whether it goes beyond what files can have, and whether it has no bytes.
+fn read(path: &Path, chance: &mut Chance) -> (io::Result<()>, bool, bool) {
     let offset = match chance.below(3) {
         0 => 0,
         1 => chance.below(5000),
@@ -68,7 +68,7 @@ fn read(path: &Path, chance: &mut Chance) -> (io::Result<()>, bool) {
         }
         Ok(())
     });
-    (result, beyond)
+    (result, beyond, len == 0)
 }
 
 /// Reads or writes a control file of one of the services.
@@ -91,7 +91,7 @@ fn debugfs(prefix: &str, chance: &mut Chance, tally: &mut Tally) {
         };
         let file = name_of(&path);
         let mode = fs::metadata(&path).map_or(0, |data| data.permissions().mode());
-        let (result, beyond) = read(&path, chance);
+        let (result, beyond, _) = read(&path, chance);
         let mut all = [allowed::read(&file), gone].concat();
         if beyond {
             all.extend([libc::EINVAL, libc::EOVERFLOW]);
@@ -202,13 +202,15 @@ fn configfs(prefix: &str, chance: &mut Chance, tally: &mut Tally) {
                 return;
             };
             if chance.one_in(3) {
-                let (result, beyond) = read(&path, chance);
-                let extra: &[i32] = if beyond {
-                    &[libc::EINVAL, libc::EOVERFLOW]
-                } else {
-                    &[]
-                };
-                let all = [allowed::SHOWN, extra].concat();
+                let (result, beyond, nothing) = read(&path, chance);
+                let mut all = allowed::SHOWN.to_vec();
+                if beyond {
+                    all.extend([libc::EINVAL, libc::EOVERFLOW]);
+                }
+                if nothing {
+                    // So says configfs itself where there is something to read.
+                    all.push(libc::EFAULT);
+                }
                 tally.answer("configfs read", &result, &all, || {
                     path.display().to_string()
                 });

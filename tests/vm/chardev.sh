@@ -38,7 +38,7 @@ permissions() {
 	local as=(setpriv --reuid 65534 --regid 65534 --clear-groups)
 	refused EACCES "${as[@]}" nrs-load --seconds 0.1 --client name=a
 	chgrp 65534 /dev/nrs
-	"${as[@]}" nrs-load --seconds 0.1 --client name=a >/tmp/load.json
+	"${as[@]}" nrs-load --seconds 20 --client name=a,requests=1 >/tmp/load.json
 	[ "$(of /tmp/load.json a served)" -gt 0 ]
 	chgrp 0 /dev/nrs
 }
@@ -205,7 +205,7 @@ storm() {
 # The limit of requests is a parameter; clients may ask for less.
 parameter() {
 	module user_requests_max=64
-	nrs-load --service svc --seconds 0.5 --busy 1000000 --client name=a,depth=1000 >/tmp/load.json
+	nrs-load --service svc --seconds 0.9 --busy 1000000 --client name=a,depth=1000 >/tmp/load.json
 	[ "$(device /tmp/load.json requests)" = 64 ] || fail "$(tail -n 20 /tmp/load.json)"
 	expect_errno EINVAL /sys/module/nrs/parameters/user_requests_max 63
 	rmmod nrs

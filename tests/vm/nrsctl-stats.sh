@@ -144,6 +144,9 @@ limit() {
 			fail "not whole: $(tail -n 3 /tmp/collector/nrs.prom)"
 		sleep 0.2
 	done
+	# Right after it has written: whoever is killed while writing leaves what there is.
+	i=$(stat -c %i /tmp/collector/nrs.prom)
+	wait_for 10 '[ "$(stat -c %i /tmp/collector/nrs.prom)" != "$i" ]'
 	kill $writer
 	wait $writer || [ $? = 143 ]
 	[ "$(ls -A /tmp/collector)" = nrs.prom ] || fail "left: $(ls -A /tmp/collector)"

@@ -195,10 +195,10 @@ suspended() {
 	policy svc 'tbf uid'
 	set_to svc nrs_tbf_rule 'change default rate=1'
 	nrs-overlap probe /dev/mapper/a --depth 150 --chain 120 >$storm 2>&1 &
-	local writer=$! came=''
-	saturated 120 a
+	local writer=$!
 	# All of it is there: what comes while a device is suspended is device-mapper's to order.
-	wait_for 30 '[ "$(counter a queued)" = "$came" ] || { came=$(counter a queued) && sleep 0.5 && false; }' || fail "$(dm status a)"
+	wait_for 30 "grep -q handed_in: $storm" || fail "$(dm status a)"
+	saturated 120 a
 	dm suspend a
 	[ "$(counter a held)" = 0 ] || fail "$(dm status a)"
 	dm resume a
@@ -234,6 +234,8 @@ killed() {
 	set_to svc nrs_tbf_rule 'change default rate=1'
 	nrs-overlap probe /dev/mapper/a --depth 120 --chain 100 >$storm 2>&1 &
 	local writer=$! start
+	# What is still being handed in after the kill would wait again.
+	wait_for 30 "grep -q handed_in: $storm" || fail "$(dm status a)"
 	saturated 60 a
 	kill -KILL $writer
 	sleep 0.3

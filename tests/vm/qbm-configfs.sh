@@ -393,7 +393,8 @@ rate() {
 	look
 	got=0
 	for after in "${all_bytes[@]}"; do got=$((got + after)); done
-	to=$stamp
+	# After the count, so that a busy host makes it less, not more.
+	to=${EPOCHREALTIME/./}
 	got=$(((got - before) * 1000 / ((to - from) / 1000)))
 }
 

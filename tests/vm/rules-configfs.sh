@@ -399,8 +399,9 @@ recreated() {
 # per_second SECONDS: how many requests of the service end in one, measured over that time, in $got.
 per_second() {
 	local from to before after
-	before=$(ended svc)
+	# The clock outside the counts, so that a busy host makes it less, not more.
 	read -r from _ </proc/uptime
+	before=$(ended svc)
 	sleep "$1"
 	after=$(ended svc)
 	read -r to _ </proc/uptime

@@ -458,6 +458,7 @@ fn probe(args: &Args, probe: &Probe) -> Result<ExitCode, Box<dyn Error>> {
         };
         wanted.push((last, true));
         run.submit(&wanted)?;
+        tell(&mut out, "handed_in", wanted.len())?;
         let (mut before, mut links, mut found) = (0, 0, false);
         // What ends while the rest is still being handed in did not go before anything.
         let mut all_in = 0;

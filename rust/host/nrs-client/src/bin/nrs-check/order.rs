@@ -334,7 +334,8 @@ pub fn late() -> Done {
     submit(&client, &[request(1), request(2).after(&[1]), request(3)])?;
     same("first", cookies(&released(&client, 1)?), vec![1])?;
     same("has its slot", serve(&client)?, 3)?;
-    same("reclaimed", client.stats()?.reclaimed, 1)?;
+    // The one that has it now may be late, too.
+    same("reclaimed", client.stats()?.reclaimed >= 1, true)?;
     quiet(&client, "not completed")?;
     submit(&client, &[request(4).after(&[1])])?;
     quiet(&client, "named when it was late")?;

@@ -189,7 +189,7 @@ pub fn busy() -> Done {
     submit(
         &client,
         &[
-            waiting(1, ms(1200)),
+            waiting(1, ms(3000)),
             waiting(2, ms(8000)),
             waiting(3, ms(8000)),
         ],
@@ -234,7 +234,8 @@ pub fn crowd() -> Done {
     }
     submit(&client, &requests([ALL as u64]))?;
     to_serve(&client)?;
-    let timeout = ms(8000);
+    // Reading begins when all are handed in.
+    let timeout = ms(20_000);
     let mut deadlines = Vec::with_capacity(ALL);
     for first in (0..ALL as u64 - 1).step_by(256) {
         let batch = first..(first + 256).min(ALL as u64 - 1);

@@ -80,6 +80,7 @@ pub fn write(file: &str, valid: bool) -> Vec<i32> {
             ENAMETOOLONG,
             ENOSPC,
         ],
+        "nrs_qbm_config" if !valid => &[E2BIG, ENOSPC, EAGAIN, EEXIST, ENOENT, ENAMETOOLONG],
         "nrs_qbm_config" => &[E2BIG, ENOSPC, EAGAIN],
         "buffer_max" => &[EBUSY, EAGAIN],
         // Each must fit the others.
@@ -130,7 +131,17 @@ pub const RMDIR: &[i32] = &[EBUSY, ENOTEMPTY, ENOENT, EPERM, ENOMEM];
 /// Of a message beside those of the parameter, and of a table line.
 pub const MESSAGE: &[i32] = &[EINVAL, ENOENT, EACCES, ENXIO, ENOMEM];
 /// See there.
-pub const TABLE: &[i32] = &[EINVAL, ELOOP, ENOSPC, ENOMEM, ENOENT, ENODEV, EBUSY, ENXIO];
+pub const TABLE: &[i32] = &[
+    EINVAL,
+    ELOOP,
+    ENOSPC,
+    ENOMEM,
+    ENOENT,
+    ENODEV,
+    EBUSY,
+    ENXIO,
+    ENAMETOOLONG,
+];
 
 /// Of ioctls, reads and writes of `/dev/nrs`.
 pub const IOCTL: &[i32] = &[

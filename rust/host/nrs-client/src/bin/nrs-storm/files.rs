@@ -220,6 +220,8 @@ fn configfs(prefix: &str, chance: &mut Chance, tally: &mut Tally) {
             if chance.one_in(3) {
                 chance.mutated(&mut text);
             }
+            // More than that configfs does not take at a time.
+            text.truncate(4095);
             let result = put(&path, &text);
             // Who may not write at all is told before (EACCES), and root by the file system.
             let mut all = [allowed::ATTRIBUTE, &[libc::EACCES, libc::EIO]].concat();

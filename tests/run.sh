@@ -36,6 +36,8 @@ machines=(
 	"stock:bands:1800:icount:qbm"
 	"debug:dm:1560:late:dm-life hang order-dm"
 )
+# What the lane runs, in the order of the table.
+lane_kinds=(icount icount2 late)
 # With --long: what takes many minutes on the debug kernel.
 long=(
 	"debug:user:1800::chardev"
@@ -196,7 +198,7 @@ chosen() {
 # start_lane: the machines that count instructions, one after the other in the background; what they need is built.
 start_lane() {
 	local entry
-	mapfile -t entries < <(chosen icount icount2 late)
+	mapfile -t entries < <(chosen "${lane_kinds[@]}")
 	: >"$logs/lane"
 	[ ${#entries[@]} -gt 0 ] || return 0
 	log "beside the rest: $(printf '%s\n' "${entries[@]}" | awk '{ printf "%s-%s ", $1, $2 }')"
@@ -253,8 +255,8 @@ main() {
 	mkdir -p "$logs"
 	grep -rhoE 'kunit_tests\(nrs_[a-z0-9_]+' rust --include='*.rs' | cut -d'(' -f2 | sort -u >"$logs/suites"
 	# What the machines run that is not in the system.
-	if [ -n "$(chosen free icount icount2 late)" ]; then check "tools: build" scripts/build-tools.sh; fi
-	if [ -n "$(chosen icount icount2 late)" ]; then
+	if [ -n "$(chosen free "${lane_kinds[@]}")" ]; then check "tools: build" scripts/build-tools.sh; fi
+	if [ -n "$(chosen "${lane_kinds[@]}")" ]; then
 		check "module: build for the stock kernel" scripts/build-module.sh stock
 		start_lane
 	fi

@@ -137,7 +137,7 @@ limit() {
 	# Into a file: never a part of it.
 	mkdir -p /tmp/collector
 	nrsctl exporter --textfile /tmp/collector/nrs.prom --every 1 &
-	local writer=$! i
+	local writer=$! i inode
 	wait_for 10 '[ -s /tmp/collector/nrs.prom ]'
 	for ((i = 0; i < 20; i++)); do
 		[ "$(grep -c '^nrs_up 1$' /tmp/collector/nrs.prom)" = 1 ] && tail -n 1 /tmp/collector/nrs.prom | grep -qE '^nrs_entity_[a-z_]+.* [0-9.]+$' ||
@@ -145,8 +145,8 @@ limit() {
 		sleep 0.2
 	done
 	# Right after it has written: whoever is killed while writing leaves what there is.
-	i=$(stat -c %i /tmp/collector/nrs.prom)
-	wait_for 10 '[ "$(stat -c %i /tmp/collector/nrs.prom)" != "$i" ]'
+	inode=$(stat -c %i /tmp/collector/nrs.prom)
+	wait_for 10 '[ "$(stat -c %i /tmp/collector/nrs.prom)" != "$inode" ]'
 	kill $writer
 	wait $writer || [ $? = 143 ]
 	[ "$(ls -A /tmp/collector)" = nrs.prom ] || fail "left: $(ls -A /tmp/collector)"

@@ -45,30 +45,48 @@ fn name_of(path: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// Reads a part of `path`; whether it goes beyond what files can have, and whether it has no bytes.
-fn read(path: &Path, chance: &mut Chance) -> (io::Result<()>, bool, bool) {
-    let offset = match chance.below(3) {
-        0 => 0,
-        1 => chance.below(5000),
-        _ => chance.odd_number() >> 1,
-    };
-    let len = match chance.below(3) {
-        0 => chance.below(8),
-        1 => chance.below(70_000),
-        _ => 4096,
-    };
-    // No file is so long that its end has no number.
-    let beyond = offset.saturating_add(len) > i64::MAX as u64;
-    let result = File::open(path).and_then(|file| {
-        let mut buffer = vec![0; len as usize];
+/// A part of a file, bytes.
+struct Part {
+    offset: u64,
+    len: u64,
+}
+
+impl Part {
+    fn draw(chance: &mut Chance) -> Self {
+        let offset = match chance.below(3) {
+            0 => 0,
+            1 => chance.below(5000),
+            _ => chance.odd_number() >> 1,
+        };
+        let len = match chance.below(3) {
+            0 => chance.below(8),
+            1 => chance.below(70_000),
+            _ => 4096,
+        };
+        Self { offset, len }
+    }
+
+    /// Reads it, and what comes behind it.
+    fn read(&self, path: &Path) -> io::Result<()> {
+        let file = File::open(path)?;
+        let mut buffer = vec![0; self.len as usize];
         for part in 0..3 {
-            if file.read_at(&mut buffer, offset.saturating_add(part * len))? == 0 {
+            let offset = self.offset.saturating_add(part * self.len);
+            if file.read_at(&mut buffer, offset)? == 0 {
                 break;
             }
         }
         Ok(())
-    });
-    (result, beyond, len == 0)
+    }
+
+    /// What reading it may answer whatever the file: none is so long that its end has no number.
+    fn allowed(&self) -> &'static [i32] {
+        if self.offset.saturating_add(self.len) > i64::MAX as u64 {
+            &[libc::EINVAL, libc::EOVERFLOW]
+        } else {
+            &[]
+        }
+    }
 }
 
 /// Reads or writes a control file of one of the services.
@@ -91,11 +109,9 @@ fn debugfs(prefix: &str, chance: &mut Chance, tally: &mut Tally) {
         };
         let file = name_of(&path);
         let mode = fs::metadata(&path).map_or(0, |data| data.permissions().mode());
-        let (result, beyond, _) = read(&path, chance);
-        let mut all = [allowed::read(&file), gone].concat();
-        if beyond {
-            all.extend([libc::EINVAL, libc::EOVERFLOW]);
-        }
+        let part = Part::draw(chance);
+        let result = part.read(&path);
+        let mut all = [allowed::read(&file), gone, part.allowed()].concat();
         if mode & 0o400 == 0 {
             all.extend([libc::EINVAL, libc::EACCES, libc::EPERM]);
         }
@@ -202,12 +218,10 @@ fn configfs(prefix: &str, chance: &mut Chance, tally: &mut Tally) {
                 return;
             };
             if chance.one_in(3) {
-                let (result, beyond, nothing) = read(&path, chance);
-                let mut all = allowed::SHOWN.to_vec();
-                if beyond {
-                    all.extend([libc::EINVAL, libc::EOVERFLOW]);
-                }
-                if nothing {
+                let part = Part::draw(chance);
+                let result = part.read(&path);
+                let mut all = [allowed::SHOWN, part.allowed()].concat();
+                if part.len == 0 {
                     // So says configfs itself where there is something to read.
                     all.push(libc::EFAULT);
                 }

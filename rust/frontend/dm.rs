@@ -42,7 +42,6 @@ use crate::{
     sys::{
         atomic::Word,
         dm::{Args, Bio, Lower, Map, Plan, Refusal, Target},
-        misc,
         node::Account,
         task::{self, Submitter},
     },
@@ -104,7 +103,11 @@ impl Device {
             uid: uid.get(),
             gid: gid.get(),
             pid: who.pid,
-            host: misc::hostname(&mut host),
+            host: if template.uses_host() {
+                task::hostname(&mut host)
+            } else {
+                &[]
+            },
             cgroup: if template.uses_cgroup() {
                 task::cgroup_name(&mut cgroup)
             } else {

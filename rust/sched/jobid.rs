@@ -136,6 +136,7 @@ pub struct Template {
     format: [u8; FORMAT_MAX],
     len: u8,
     cgroup: bool,
+    host: bool,
     pid: bool,
 }
 
@@ -154,6 +155,7 @@ impl Template {
             format: [0; FORMAT_MAX],
             len: 0,
             cgroup: false,
+            host: false,
             pid: false,
         };
         let mut bytes = text.bytes();
@@ -171,7 +173,8 @@ impl Template {
                 ));
             };
             match code {
-                b'%' | b'e' | b'u' | b'g' | b'h' | b'H' => {}
+                b'%' | b'e' | b'u' | b'g' => {}
+                b'h' | b'H' => template.host = true,
                 b'p' => template.pid = true,
                 b'j' => template.cgroup = true,
                 _ => return Err(unknown(code)),
@@ -200,6 +203,11 @@ impl Template {
     /// Whether the format names the cgroup, which takes a look-up.
     pub const fn uses_cgroup(&self) -> bool {
         self.cgroup
+    }
+
+    /// Whether the format names the host.
+    pub const fn uses_host(&self) -> bool {
+        self.host
     }
 
     /// Whether the format names the process id, which makes a job of each process.
@@ -420,16 +428,19 @@ mod tests {
     #[test]
     fn display_and_uses() {
         let full = "x".repeat(63);
-        for (format, cgroup, pid) in [
-            ("%e.%u", false, false),
-            ("%j", true, false),
-            ("%%j%%p", false, false),
-            ("%p%j %H%h%g", true, true),
-            (&full, false, false),
+        for (format, cgroup, host, pid) in [
+            ("%e.%u", false, false, false),
+            ("%j", true, false, false),
+            ("%H", false, true, false),
+            ("%%j%%p%%h", false, false, false),
+            ("%p%j %H%h%g", true, true, true),
+            (&full, false, false, false),
         ] {
             let template = Template::parse(format).unwrap();
             assert_eq!(template.to_string(), format);
-            assert_eq!((template.uses_cgroup(), template.uses_pid()), (cgroup, pid));
+            assert_eq!(template.uses_cgroup(), cgroup);
+            assert_eq!(template.uses_host(), host);
+            assert_eq!(template.uses_pid(), pid);
         }
     }
 

@@ -86,11 +86,3 @@ pub(crate) fn may_print() -> bool {
     // SAFETY: Always safe to call.
     unsafe { raw::nrs_ratelimit() }
 }
-
-/// The network host name of the running task's namespace.
-pub(crate) fn hostname(buf: &mut [u8; 65]) -> &[u8] {
-    // SAFETY: `buf` is valid for its length.
-    let len = unsafe { raw::nrs_hostname(buf.as_mut_ptr().cast(), buf.len()) };
-    let len = usize::try_from(len).unwrap_or(64);
-    buf.get(..len).unwrap_or(&[])
-}

@@ -111,8 +111,11 @@ int nrs_current_cgroup_name(char *buf, size_t len)
 
 int nrs_hostname(char *buf, size_t len)
 {
+	/* An exiting task drops its namespaces before the last references to its files. */
+	struct new_utsname *name = current->nsproxy ? utsname() : init_utsname();
+
 	/* The name may change meanwhile; it is NUL-terminated at all times. */
-	return strscpy(buf, utsname()->nodename, len);
+	return strscpy(buf, name->nodename, len);
 }
 
 int nrs_debugfs_get(struct file *file)

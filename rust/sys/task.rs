@@ -72,3 +72,13 @@ pub(crate) fn cgroup_name(buf: &mut [u8; 64]) -> Option<&[u8]> {
         Err(_) => None,
     }
 }
+
+/// Returns the host name of the running task's UTS namespace, or of the initial one for a task that has left its
+/// namespaces: the last references to its files go after them (`exit_task_work` in `do_exit`), and writing back what
+/// such a file has in memory submits requests.
+pub(crate) fn hostname(buf: &mut [u8; 65]) -> &[u8] {
+    // SAFETY: `buf` is valid for its length.
+    let len = unsafe { raw::nrs_hostname(buf.as_mut_ptr().cast(), buf.len()) };
+    let len = usize::try_from(len).unwrap_or(64);
+    buf.get(..len).unwrap_or(&[])
+}

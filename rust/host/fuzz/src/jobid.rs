@@ -82,6 +82,10 @@ fn format(text: &str, names: &[&[u8]]) {
             let other = template.expand(&Source { pid: 1, ..source });
             assert_eq!(other, id);
         }
+        if !template.uses_host() {
+            let host = &b"other"[..];
+            assert_eq!(template.expand(&Source { host, ..source }), id);
+        }
         if !template.uses_cgroup() {
             let cgroup = Some(&b"other"[..]);
             assert_eq!(template.expand(&Source { cgroup, ..source }), id);

@@ -3,29 +3,40 @@
 #
 # usage: scripts/initramfs.sh RELEASE MODULES_DIR
 #
-# Makes the part of the test machine's initramfs that rarely changes, tools and kernel modules, as one cpio archive
-# kept in $NRS_CACHE/initramfs by what went into it, and prints its path. Called by scripts/vm.sh.
+# Makes the part of the test machine's initramfs that rarely changes, tools and kernel modules.
+# Prints the path of a directory in $NRS_CACHE/initramfs, kept by what went into it. base.cpio there is
+# for every machine; more.cpio, to be appended, has what few need. Called by scripts/vm.sh.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 case ${1:---help} in --help | -h) usage && exit ;; esac
 [ -n "${NRS_IN_ROOT:-}" ] || exec "$NRS_SCRIPTS/in-root.sh" "$0" "$@"
 release=$1 modules=$2
 
-tools=(bash blockdev blkdiscard chrt dmsetup e2fsck fallocate fio git ionice kmod losetup mke2fs mkswap prlimit setpriv
-	sqlite3 stdbuf strace tar taskset tune2fs unshare)
+tools=(bash blockdev blkdiscard chrt dmsetup e2fsck fallocate ionice losetup mke2fs mkswap prlimit
+	setpriv tar taskset tune2fs unshare)
+# Seven megabytes that only the soak test uses.
+more=(git sqlite3)
 # With what they depend on; a name that is built in, or that this kernel lacks, costs nothing.
 wanted=(virtio_pci virtio_blk configfs dm-mod dm-flakey dm-delay null_blk loop brd ext4 mq-deadline bfq kyber-iosched)
 
-key=$({ cat "$0" "$modules/modules.dep" && echo "$release" && cat "$NRS_CACHE/root.stamp" 2>/dev/null; } | hash_of)
+fio=$("$NRS_SCRIPTS/fio.sh" --print)
+key=$({
+	cat "$0" "$NRS_SCRIPTS/lean.py" "$fio" "$modules/modules.dep"
+	echo "$release"
+	cat "$NRS_CACHE/root.stamp" 2>/dev/null || true
+} | hash_of)
 dir=$NRS_CACHE/initramfs
-archive=$dir/base-$release-$key.cpio
-[ -f "$archive" ] && echo "$archive" && exit
+result=$dir/$release-$key
+# done_before: prints the result and ends if it is there.
+done_before() {
+	[ ! -d "$result" ] || { touch "$result" && echo "$result" && exit; }
+}
+done_before
 lock initramfs
-[ -f "$archive" ] && echo "$archive" && exit
-log "initramfs: making the base for $release"
-mkdir -p "$dir"
-rm -rf "$dir/tree"
-tree=$dir/tree
+done_before
+log "initramfs: making it for $release"
+rm -rf "$dir/tmp"
+tree=$dir/tmp/tree
 mkdir -p "$tree"/{bin,dev,etc,lib,lib64,proc,sys,run,tmp,root,out,tests,usr/lib,mnt,var}
 ln -s bin "$tree/sbin"
 ln -s ../bin "$tree/usr/bin"
@@ -35,20 +46,40 @@ cp /bin/busybox "$tree/bin/busybox"
 for applet in $(/bin/busybox --list); do
 	[ "$applet" = busybox ] || ln -sf busybox "$tree/bin/$applet"
 done
-libs=()
-for tool in "${tools[@]}"; do
-	path=$(PATH=/usr/sbin:/usr/bin:/sbin:/bin command -v "$tool") || continue
-	rm -f "$tree/bin/$tool"
-	cp -L "$path" "$tree/bin/$tool"
-	mapfile -t -O "${#libs[@]}" libs < <(ldd "$path" 2>/dev/null | grep -oE '/[^ ]+' || true)
-done
-libs+=(/usr/libexec/coreutils/libstdbuf.so)
-for lib in "${libs[@]}"; do
-	[ -f "$lib" ] && [ ! -f "$tree$lib" ] || continue
-	mkdir -p "$tree${lib%/*}"
-	cp -L "$lib" "$tree$lib"
-done
-for name in modprobe insmod rmmod lsmod depmod modinfo; do ln -sf kmod "$tree/bin/$name"; done
+
+# add TREE TOOL...: copies programs, and what of their libraries the base does not have.
+add() {
+	local to=$1 tool path lib
+	shift
+	mkdir -p "$to/bin"
+	for tool; do
+		path=$(PATH=/usr/sbin:/usr/bin:/sbin:/bin command -v "$tool") || continue
+		tool=${tool##*/}
+		rm -f "$to/bin/$tool"
+		cp -L "$path" "$to/bin/$tool"
+		for lib in $(ldd "$to/bin/$tool" 2>/dev/null | grep -oE '/[^ ]+'); do
+			[ -f "$lib" ] && [ ! -f "$tree$lib" ] && [ ! -f "$to$lib" ] || continue
+			mkdir -p "$to${lib%/*}"
+			cp -L "$lib" "$to$lib"
+		done
+	done
+}
+
+# archive TREE NAME
+archive() {
+	(cd "$1" && find . | LC_ALL=C sort | cpio -o -H newc --quiet --reproducible) >"$dir/tmp/$2.cpio"
+	rm -rf "$1"
+}
+
+# kmod needs its library of cryptography, the largest of all, only to look at signatures, which
+# modinfo and depmod do; busybox has these without.
+mkdir -p "$dir/tmp/lean"
+python3 "$NRS_SCRIPTS/lean.py" "$(command -v kmod)" "$dir/tmp/lean/kmod" libc.so.6 >/dev/null
+add "$tree" "$fio" "$dir/tmp/lean/kmod" "${tools[@]}"
+add "$dir/tmp/more" "${more[@]}"
+rm -rf "$dir/tmp/lean"
+archive "$dir/tmp/more" more
+for name in modprobe insmod rmmod lsmod; do ln -sf kmod "$tree/bin/$name"; done
 for name in mkfs.ext4 mkfs.ext2; do ln -sf mke2fs "$tree/bin/$name"; done
 for name in fsck.ext4 fsck.ext2; do ln -sf e2fsck "$tree/bin/$name"; done
 cp /etc/mke2fs.conf "$tree/etc/"
@@ -71,8 +102,8 @@ for list in modules.builtin modules.builtin.modinfo modules.order; do
 	if [ -f "$modules/$list" ]; then cp "$modules/$list" "$target/"; else : >"$target/$list"; fi
 done
 depmod -b "$tree" "$release"
-(cd "$tree" && find . | LC_ALL=C sort | cpio -o -H newc --quiet --reproducible) >"$archive.tmp"
-find "$dir" -name "base-$release-*.cpio" -delete
-mv "$archive.tmp" "$archive"
-rm -rf "$tree"
-echo "$archive"
+archive "$tree" base
+# A machine may be about to read one that was in use until now.
+find "$dir" -mindepth 1 -maxdepth 1 -name "*$release-*" -mmin +60 -exec rm -rf {} +
+mv "$dir/tmp" "$result"
+echo "$result"

@@ -49,19 +49,14 @@ if [ -z "${NRS_IN_ROOT:-}" ]; then
 		stamp_is "$base/$(cat "$current")/metadata.stamp" "$metadata"; then
 		exit
 	fi
-	mkdir -p "$NRS_CACHE/apt"
-	trixie_sources >"$NRS_CACHE/apt/sources.list"
+	archive_sources
 	exec "$NRS_SCRIPTS/in-root.sh" "$0" "$@"
 fi
 lock kernel
 mkdir -p "$base"
 
 # --- Debian's archive, with an apt state of its own ------------------------------------------------------------------
-apt_dir=$NRS_CACHE/apt
-mkdir -p "$apt_dir/lists/partial" "$apt_dir/cache/archives/partial"
-: >"$apt_dir/status"
-apt=(-q -o "Dir::Etc::SourceList=$apt_dir/sources.list" -o Dir::Etc::SourceParts=- -o "Dir::State::Lists=$apt_dir/lists"
-	-o "Dir::Cache=$apt_dir/cache" -o "Dir::State::status=$apt_dir/status" -o APT::Sandbox::User=root)
+archive_apt
 suffix=-cloud-amd64
 
 # archive_has PACKAGE VERSION

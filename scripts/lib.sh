@@ -110,6 +110,28 @@ run_logged() {
 	log "$label: done"
 }
 
+# release_build: sets what all release builds have in common, so that they share the crates of the registry: RUSTFLAGS;
+# release, the arguments of cargo; and programs, where these are. Linked statically, they run in rescue systems and in the
+# test machines too. With a target named, build scripts and macros are not linked so, which they could not be. In the
+# root only.
+release_build() {
+	local target
+	target=$(rustc -vV | sed -n 's/^host: //p')
+	export RUSTFLAGS="-C target-feature=+crt-static -C strip=none --remap-path-prefix=$CARGO_HOME=/usr/share/cargo"
+	# shellcheck disable=SC2034
+	release=(--quiet --release --locked --manifest-path "$NRS_TOP/rust/host/Cargo.toml" --target "$target")
+	# shellcheck disable=SC2034
+	programs=$CARGO_TARGET_DIR/$target/release
+	mkdir -p "$CARGO_TARGET_DIR"
+	# Whoever builds also copies the programs before another checkout replaces them.
+	exec {release_lock}>"$CARGO_TARGET_DIR/release.lock"
+	flock "$release_lock"
+	if [ "$(du -sm "$CARGO_TARGET_DIR" | cut -f1)" -gt 12288 ]; then
+		log "cargo: $CARGO_TARGET_DIR has grown beyond 12 GiB, made anew"
+		find "$CARGO_TARGET_DIR" -mindepth 1 -maxdepth 1 ! -name release.lock -exec rm -rf {} +
+	fi
+}
+
 # debian_mirror: the archive address, as this host's own apt configuration names it.
 debian_mirror() {
 	local codename uri
@@ -133,6 +155,25 @@ trixie_sources() {
 	for suite in trixie trixie-updates trixie-backports; do
 		echo "deb [signed-by=$key] $mirror $suite main"
 	done
+}
+
+# archive_sources: write the list of sources that archive_apt reads, outside of the root.
+archive_sources() {
+	mkdir -p "$NRS_CACHE/apt"
+	trixie_sources >"$NRS_CACHE/apt/sources.list"
+}
+
+# archive_apt: make an apt state of its own for Debian's archive, with the options in $apt. One process
+# at a time has it, until it ends.
+archive_apt() {
+	local dir=$NRS_CACHE/apt
+	lock apt
+	mkdir -p "$dir/lists/partial" "$dir/cache/archives/partial"
+	: >"$dir/status"
+	# shellcheck disable=SC2034
+	apt=(-q -o "Dir::Etc::SourceList=$dir/sources.list" -o Dir::Etc::SourceParts=-
+		-o "Dir::State::Lists=$dir/lists" -o "Dir::Cache=$dir/cache"
+		-o "Dir::State::status=$dir/status" -o APT::Sandbox::User=root)
 }
 
 # is_trixie: true if this host itself is Debian 13.

@@ -4,7 +4,7 @@
 # usage: scripts/vm-shell.sh [stock|debug] [OPTIONS OF scripts/vm.sh]
 #
 # A shell in a test machine, on this terminal: the kernel named (default stock), nrs.ko loaded if it has been built,
-# tests/vm in /tests. "poweroff -f" in the shell ends it, and so does Ctrl-A X.
+# tests/vm in /tests. "reboot -f" in the shell ends it, and so does Ctrl-A X.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 

@@ -6,22 +6,26 @@
 # Boots a virtual machine, runs GUESTSCRIPT (a file of tests/vm, by name or path, or any other script) in it, and
 # returns its exit status. Fails also when the kernel log shows trouble (scripts/log-check.sh: status 90), when the guest
 # ends without an answer (91) or runs out of time (92). A machine of whose CPUs the emulator has lost one's timer is booted
-# once more; its log is kept as console-lost.log. The guest has tests/vm in /tests, nrs.ko in /nrs.ko, and
+# once more; its log is kept as console-lost.log. One whose kernel finds the timers wrong at its start is booted up to four
+# times more. The guest has tests/vm in /tests, nrs.ko in /nrs.ko, and
 # bash, busybox, fio, dmsetup, e2fsprogs. Results: console.log, guest.log (what the script printed), dmesg and the
-# guest's /out, in build/vm/NAME.
+# guest's /out, in build/vm/NAME. The machine is a PC for the stock kernel, and for the debug kernel, which has neither
+# PCI nor ACPI, QEMU's microvm: the disk is at the memory bus, and the second serial line is a card of the ISA bus.
 #
 #   --kernel K     stock or debug
 #   --cpus N       virtual CPUs (default 2)        --mem M       MiB of memory (default 1024; debug 2048)
 #   --timeout S    limit for the whole run (default 180; debug 420)
 #   --icount       time counts instructions: repeatable, no KVM; one CPU, or more that take turns
+#   --icount-or-kvm  KVM where it works, otherwise as --icount
 #   --append ARGS  more kernel command line        --file HOST:GUEST  put a file or directory into the guest
 #   --module FILE  another nrs.ko ("none": none)   --name NAME   name of the results (default KERNEL-SCRIPT)
+#   --more         git and sqlite3 in the guest, too
 #   --interactive  a shell on this terminal instead of GUESTSCRIPT, no time limit, no results
 # NRS_QEMU: another program in place of qemu-system-x86_64.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
-kernel='' cpus='' mem='' limit='' icount='' append='' module='' name='' interactive='' files=()
+kernel='' cpus='' mem='' limit='' icount='' either='' append='' module='' name='' interactive='' files=() more=''
 args=("$@")
 while [ $# -gt 0 ]; do
 	case $1 in
@@ -31,10 +35,12 @@ while [ $# -gt 0 ]; do
 	--mem) mem=$2 && shift ;;
 	--timeout) limit=$2 && shift ;;
 	--icount) icount=1 ;;
+	--icount-or-kvm) icount=1 either=1 ;;
 	--append) append=$2 && shift ;;
 	--file) files+=("$2") && shift ;;
 	--module) module=$2 && shift ;;
 	--name) name=$2 && shift ;;
+	--more) more=1 ;;
 	--interactive) interactive=1 ;;
 	--) shift && break ;;
 	-*) die "unknown option '$1', see --help" ;;
@@ -47,6 +53,7 @@ done
 
 if [ -z "${NRS_IN_ROOT:-}" ]; then
 	"$NRS_SCRIPTS/kernel.sh"
+	"$NRS_SCRIPTS/fio.sh"
 	[ "$kernel" = stock ] || "$NRS_SCRIPTS/debug-kernel.sh"
 	exec "$NRS_SCRIPTS/in-root.sh" "$0" "${args[@]}"
 fi
@@ -57,7 +64,7 @@ image=$NRS_VMLINUZ modules=$NRS_MODULES release=$NRS_KREL
 if [ "$kernel" = debug ]; then
 	vars=$("$NRS_SCRIPTS/debug-kernel.sh" --print)
 	eval "$vars"
-	image=$NRS_DBG_BZIMAGE modules=$NRS_DBG_MODULES release=$NRS_DBG_REL
+	image=$NRS_DBG_VMLINUX modules=$NRS_DBG_MODULES release=$NRS_DBG_REL
 fi
 mem=${mem:-$([ "$kernel" = debug ] && echo 2048 || echo 1024)}
 limit=${limit:-$([ "$kernel" = debug ] && echo 420 || echo 180)}
@@ -101,9 +108,13 @@ for pair in "${files[@]}"; do
 	cp -aL "${pair%%:*}" "$overlay${pair#*:}"
 done
 [ -z "$script" ] || { echo '#!/bin/bash' && printf '%q ' exec bash "$script" "$@" && echo; } >"$overlay/guest/run"
-{ cat "$base" && (cd "$overlay" && find . | cpio -o -H newc --quiet); } >"$out/initramfs"
+{
+	cat "$base/base.cpio" ${more:+"$base/more.cpio"}
+	(cd "$overlay" && find . | cpio -o -H newc --quiet)
+} >"$out/initramfs"
 rm -rf "$overlay"
 
+if [ -n "$either" ] && "$NRS_SCRIPTS/kvm-usable.sh" "$NRS_VMLINUZ"; then icount=''; fi
 # la57=off: while the kernel reads its CPU's features, five-level paging makes KASAN see wild accesses.
 if [ -n "$icount" ]; then
 	accel=(-accel tcg,thread=single -icount shift=3,sleep=off -cpu max,la57=off) cpus=${cpus:-1}
@@ -115,10 +126,21 @@ fi
 cpus=${cpus:-2}
 # watchdog_thresh: an emulated CPU may stand still for long on a busy host.
 cmdline="console=ttyS0 panic=-1 cryptomgr.notests=1 watchdog_thresh=60 printk.devkmsg=on no_hash_pointers kasan_multi_shot"
-# The allocator's per-CPU arrays keep stale pointers that hide leaks from kmemleak; its checks turn the arrays off.
-[ "$kernel" = stock ] || cmdline+=" slab_debug=F,kmalloc-*"
+if [ "$kernel" = debug ]; then
+	# The allocator's per-CPU arrays keep stale pointers that hide leaks from kmemleak; its checks turn the arrays off.
+	cmdline+=" slab_debug=F,kmalloc-*"
+	machine_type=microvm,acpi=off disk=virtio-blk-device
+	guest_line=(-chardev "file,id=guest,path=$out/guest.log" -device isa-serial,index=1,chardev=guest)
+	# A triple fault resets it. It has no clock to measure the time stamp counter by, or to watch it, but a timer that
+	# on a busy host is late.
+	cmdline+=" reboot=t tsc=reliable"
+	[ "${accel[1]}" != tcg,thread=multi ] || cmdline+=" tsc_early_khz=$("$NRS_SCRIPTS/tsc-khz.sh")"
+else
+	machine_type=pc disk=virtio-blk-pci
+	guest_line=(-serial "file:$out/guest.log")
+fi
 cmdline+=" nrs.mode=${interactive:+shell} $append"
-qemu=("${NRS_QEMU:-qemu-system-x86_64}" "${accel[@]}" -M pc -smp "$cpus" -m "$mem" -nodefaults -no-user-config -display none -no-reboot
+qemu=("${NRS_QEMU:-qemu-system-x86_64}" "${accel[@]}" -M "$machine_type" -smp "$cpus" -m "$mem" -nodefaults -no-user-config -display none -no-reboot
 	-kernel "$image" -initrd "$out/initramfs" -append "$cmdline")
 if [ -n "$interactive" ]; then
 	exec "${qemu[@]}" -serial mon:stdio
@@ -130,31 +152,75 @@ lost() {
 	grep -q "kthread timer wakeup didn't happen" "$out/console.log" 2>/dev/null && grep -q 'RIP: .*native_safe_halt' "$out/console.log"
 }
 
-# boot: once, until the machine ends, its time is over, or a timer is lost.
+# cpu_of PROCESS: prints the CPU time that its children have used, in hundredths of a second.
+cpu_of() {
+	local child fields sum=0
+	for child in $(<"/proc/$1/task/$1/children"); do
+		read -ra fields <"/proc/$child/stat" && sum=$((sum + fields[13] + fields[14]))
+	done 2>/dev/null
+	echo "$sum"
+}
+
+# stamped PROCESS: copies the guest's lines. For each check, $out/timing.tsv gets its test, its name, and the seconds since
+# the one before, of the host's clock and of the emulator's CPU time; the emulator is a child of PROCESS.
+stamped() {
+	local line what before=${EPOCHREALTIME/./} now cpu_before=0 cpu test=''
+	: >"$out/timing.tsv"
+	while IFS= read -r line; do
+		printf '%s\n' "$line"
+		case $line in
+		"== "*:*) what='(end)' ;;
+		"== "*)
+			what=$([ -n "$test" ] && echo '(start)' || echo '(boot)')
+			test=${line#== }
+			;;
+		"ok "* | "not ok "*)
+			what=${line#*- }
+			what=${what%% # *} what=${what% (* s)}
+			;;
+		*) continue ;;
+		esac
+		now=${EPOCHREALTIME/./} cpu=$(cpu_of "$1")
+		printf '%s\t%s\t%d.%d\t%d.%d\n' "$test" "${what//$'\t'/ }" $(((now - before) / 1000000)) $(((now - before) / 100000 % 10)) \
+			$(((cpu - cpu_before) / 100)) $(((cpu - cpu_before) / 10 % 10)) >>"$out/timing.tsv"
+		before=$now cpu_before=$cpu
+	done
+}
+
+# unsteady: whether the kernel has found at its start that the CPUs' timers are wrong, and uses none of them. It compares them
+# with the microvm's only other timer, which on a busy host loses ticks.
+unsteady() {
+	grep -q 'APIC timer disabled due to verification failure' "$out/console.log" 2>/dev/null
+}
+
+# boot: once, until the machine ends, its time is over, or a timer is lost or unsteady.
 boot() {
-	local machine tail_pid
+	local machine copy
 	truncate -s 256M "$out/result.img"
 	: >"$out/guest.log"
 	: >"$out/console.log"
 	status=0
-	tail -n +1 -s 0.2 -f "$out/guest.log" &
-	tail_pid=$!
-	timeout -k 5 "$limit" "${qemu[@]}" -serial "file:$out/console.log" -serial "file:$out/guest.log" \
-		-drive "file=$out/result.img,format=raw,if=none,id=result,cache=unsafe" -device virtio-blk-pci,drive=result \
+	timeout -k 5 "$limit" "${qemu[@]}" -serial "file:$out/console.log" "${guest_line[@]}" \
+		-drive "file=$out/result.img,format=raw,if=none,id=result,cache=unsafe" -device "$disk,drive=result" \
 		</dev/null >"$out/qemu.log" 2>&1 &
 	machine=$!
+	tail -n +1 -s 0.2 --pid "$machine" -f "$out/guest.log" | stamped "$machine" &
+	copy=$!
 	while sleep 1 && kill -0 "$machine" 2>/dev/null; do
-		if lost; then kill "$machine" || true; fi
+		if lost || unsteady; then kill "$machine" || true; fi
 	done
 	wait "$machine" || status=$?
-	sleep 0.3 # tail's last turn
-	kill "$tail_pid" 2>/dev/null || true
-	wait "$tail_pid" 2>/dev/null || true
+	wait "$copy"
 }
 
 log "vm: $kernel kernel $release, $cpus CPUs, ${accel[1]}${icount:+ icount}, $script, at most $limit s"
 started=$(date +%s%N)
 boot
+for again in 1 2 3 4; do
+	unsteady || break
+	log "vm: the kernel took the CPUs' timers for wrong at its start; boot $((again + 1))"
+	boot
+done
 if lost; then
 	log "vm: the emulator lost the timer of a CPU, see $out/console-lost.log; once more"
 	mv "$out/console.log" "$out/console-lost.log"

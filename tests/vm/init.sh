@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # Process 1 of the test machine: mounts, runs /guest/run on the second serial line, and leaves on the first disk a tar
-# archive with /out, the kernel's log and the exit status. The kernel's log alone is on the first serial line.
+# archive with /out, the kernel's log and the exit status. The kernel's log alone is on the first serial line. It ends
+# the machine by a reset, at which the emulator stops: the debug kernel has no ACPI to switch the power off.
 export PATH=/bin HOME=/root LC_ALL=C NRS_KO=/nrs.ko
 mount -t proc proc /proc
 mount -t sysfs sys /sys
@@ -23,9 +24,9 @@ hostname nrs 2>/dev/null
 mode=$(sed -n 's/.*nrs\.mode=\([a-z]*\).*/\1/p' /proc/cmdline)
 if [ "$mode" = shell ]; then
 	if [ -f /nrs.ko ]; then insmod /nrs.ko && echo "nrs.ko is loaded"; fi
-	echo "The test machine's shell. 'poweroff -f' ends it; Ctrl-A X ends the emulator."
+	echo "The test machine's shell. 'reboot -f' ends it; Ctrl-A X ends the emulator."
 	cd /tests && setsid -c bash -i </dev/ttyS0 >/dev/ttyS0 2>&1
-	poweroff -f
+	reboot -f
 fi
 
 stty -F /dev/ttyS1 -onlcr 2>/dev/null
@@ -47,4 +48,4 @@ files="dmesg out status"
 [ ! -s /kmemleak ] || files="kmemleak $files"
 # shellcheck disable=SC2086
 tar -C / -cf - $files | dd of=/dev/vda bs=64k conv=fsync 2>/dev/null
-poweroff -f
+reboot -f

@@ -20,7 +20,7 @@ fi
 out=$NRS_TOP/build/bench
 mkdir -p "$out"
 cd "$NRS_TOP/rust/host"
-export CARGO_TARGET_DIR=$out
+export CRITERION_HOME=$out/criterion
 
 # sizes: what the module keeps of each request, from its debug information, if it was built.
 sizes() {
@@ -54,4 +54,4 @@ sizes >"$out/sizes.txt"
 	echo "$load"
 	cut -d ' ' -f 1-3 /proc/loadavg
 } >"$out/load.txt"
-cargo run --quiet --release -p nrs-report -- bench "$out"
+"$NRS_SCRIPTS/report.sh" bench "$out"

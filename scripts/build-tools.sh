@@ -10,16 +10,12 @@ set -euo pipefail
 case ${1:-} in --help | -h) usage && exit ;; '') ;; *) die "unknown argument '$1', see --help" ;; esac
 [ -n "${NRS_IN_ROOT:-}" ] || exec "$NRS_SCRIPTS/in-root.sh" "$0"
 
-target=$(rustc -vV | sed -n 's/^host: //p')
 dir=$NRS_TOP/build/tools
 mkdir -p "$dir"
-exec {lockfd}>"$dir/lock"
-flock "$lockfd"
-# With a target named, build scripts and macros are not linked statically, which they could not be.
-RUSTFLAGS='-C target-feature=+crt-static' cargo build --quiet --release --locked --manifest-path "$NRS_TOP/rust/host/Cargo.toml" \
-	--package nrs-client --package nrsctl --bins --target "$target" --target-dir "$dir/target"
+release_build
+cargo build "${release[@]}" --package nrs-client --package nrsctl --bins
 for name in nrs-load nrs-check nrs-overlap nrs-storm nrsctl; do
-	strip "$dir/target/$target/release/$name" -o "$dir/$name.tmp"
+	strip "$programs/$name" -o "$dir/$name.tmp"
 	mv "$dir/$name.tmp" "$dir/$name"
 done
 log "tools: $dir"

@@ -67,7 +67,7 @@ while [ "$running" -gt 0 ]; do
 done
 [ -z "$failed" ] || die "compare: a machine failed, see above"
 
-report=(scripts/in-root.sh cargo run --quiet --release --manifest-path rust/host/Cargo.toml -p nrs-report -- compare "$results")
+report=(scripts/report.sh compare "$results")
 if [ -n "$check" ]; then
 	"${report[@]}" --out "$results" --check
 	exit

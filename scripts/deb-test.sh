@@ -8,7 +8,8 @@
 # module in the virtual machine, removal, purge. Ends with the line "N passed, N failed"; logs in build/deb-test.
 # The root and what apt downloads (600 MB) are kept in $NRS_CACHE/deb-test. About 6 minutes, the first time 4 more.
 #
-#   --quick   only what needs no kernel: contents, lintian, installation and removal over the toolchain root, one minute
+#   --quick   only what needs no kernel: contents, lintian, installation and removal over the toolchain root, one minute;
+#             nothing if what it depends on is as it was when it passed last, in any checkout, unless NRS_LONG is set
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 . "$NRS_TOP/tests/vm/lib.sh"
@@ -21,6 +22,38 @@ case ${1:-} in
 *) die "unknown argument '$1', see --help" ;;
 esac
 [ "$(id -u)" = 0 ] || die "mounting an overlay needs the rights of root"
+
+# inputs: what --quick depends on. Sources of the module, and of what nrsctl shares with it, are packed as they are, and
+# pages too: of these the names count.
+inputs() {
+	cat "$NRS_CACHE/root.stamp" 2>/dev/null || true
+	(
+		cd "$NRS_TOP"
+		find debian include Kbuild Containerfile LICENSES rust/host/Cargo.* rust/host/nrsctl rust/host/nrs-report \
+			scripts/deb.sh scripts/deb-test.sh scripts/in-root.sh scripts/lib.sh scripts/packages.txt scripts/root.sh \
+			scripts/rust-metadata.sh tests/vm/lib.sh \( -path 'rust/host/*/tests' -o -path 'rust/host/*/benches' \) \
+			-prune -o -type f -print0 |
+			sort -z | xargs -0 sha256sum
+		find README.md Documentation rust -path rust/host -prune -o -type f -printf '%p %m\n' | sort
+	)
+}
+passed=$NRS_CACHE/deb-test/quick.stamp
+if [ -n "$quick" ] && [ -z "${NRS_DEB_TEST:-}" ]; then
+	NRS_DEB_KEY=$(inputs | hash_of)
+	export NRS_DEB_KEY
+	if [ -z "${NRS_LONG:-}" ] && grep -qsx "$NRS_DEB_KEY" "$passed"; then
+		echo "# packages: unchanged since this passed"
+		exit
+	fi
+fi
+
+# finish: sums up; what passed --quick is remembered, the last eight of it.
+finish() {
+	summary || return
+	[ -n "$quick" ] || return 0
+	{ echo "$NRS_DEB_KEY" && grep -svx "$NRS_DEB_KEY" "$passed" | head -n 7; } >"$passed.tmp" || true
+	mv -f "$passed.tmp" "$passed"
+}
 
 # In mount and process namespaces of its own, whatever is mounted goes with it.
 if [ -z "${NRS_DEB_TEST:-}" ]; then
@@ -179,7 +212,7 @@ keep_configuration() {
 root=$("$NRS_SCRIPTS/root.sh" --print)
 if [ -n "$quick" ] && [ "$root" = / ]; then
 	echo "# this host serves as the root, so nothing is installed: make deb-test does that in a root of its own"
-	summary
+	finish
 	exit
 fi
 if [ -n "$quick" ]; then
@@ -200,7 +233,7 @@ if [ -n "$quick" ]; then
 	check "the container's line for packages" logged container inside sh -c "${line:-false}"
 	umount "$merged"
 	rm -rf --one-file-system "$work"
-	summary
+	finish
 	exit
 fi
 

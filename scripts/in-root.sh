@@ -6,6 +6,8 @@
 # Runs CMD in the toolchain root (scripts/root.sh) in its own mount and process namespaces. The checkout, the cache
 # directory, the current directory and /tmp have the same paths inside as outside; the rest of the root is
 # read-only. The network is the host's. CMD's exit status is returned; when this script ends, all of CMD's processes end.
+# cargo builds in $NRS_CACHE/target, so that all checkouts share the crates of the registry. When it has grown beyond
+# 12 GiB it is made anew.
 #
 #   --rw      the root itself may be changed (for package installation)
 set -euo pipefail
@@ -32,6 +34,7 @@ for f in config.toml config; do
 		cp "$host_cargo/$f" "$NRS_CACHE/cargo/$f"
 	fi
 done
+export CARGO_TARGET_DIR=$NRS_CACHE/target
 export CARGO_HOME=$NRS_CACHE/cargo PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export NRS_IN_ROOT=1 LC_ALL=C.UTF-8
 if [ "$root" = / ]; then

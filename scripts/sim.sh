@@ -16,10 +16,11 @@ fi
 
 dir=$NRS_TOP/build/sim
 mkdir -p "$dir"
-cargo build --quiet --release --locked --manifest-path "$NRS_TOP/rust/host/Cargo.toml" --package nrs-sim --bins \
-	--target-dir "$dir/target"
-cp "$dir/target/release/nrs-sim" "$dir/nrs-sim.tmp"
+release_build
+cargo build "${release[@]}" --package nrs-sim --bins
+cp "$programs/nrs-sim" "$dir/nrs-sim.tmp"
 mv "$dir/nrs-sim.tmp" "$dir/nrs-sim"
+flock -u "$release_lock"
 
 if [ "${1:-}" != --all ]; then
 	[ $# -gt 0 ] || set -- --help

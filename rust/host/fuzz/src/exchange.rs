@@ -5,7 +5,7 @@
 
 use nrs_sched::exchange::{Account, Exchange, Refusal, Terms};
 
-use crate::bytes::Bytes;
+use super::bytes::Bytes;
 
 /// Largest factor, Q31.
 const ONE: u32 = 1 << 31;

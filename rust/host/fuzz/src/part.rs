@@ -34,7 +34,7 @@ use nrs_sched::{
     rules::Command,
 };
 
-use crate::bytes::Bytes;
+use super::bytes::Bytes;
 
 /// Arguments of policies that take one.
 const FAIR: [&str; 6] = [

@@ -6,7 +6,7 @@
 //! Time is that of the processor, from the kernel's accounting of this thread, so that the load of the host hardly counts.
 //! With `--check` the bench fails if the exporter as it is by default takes [`LIMIT`] or longer.
 
-#[path = "../tests/texts/mod.rs"]
+#[path = "../tests/all/texts/mod.rs"]
 mod texts;
 
 use std::env;

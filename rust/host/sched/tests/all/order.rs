@@ -2,9 +2,7 @@
 
 //! Order of requests: whatever the policy, nothing starts before those that come before it have ended.
 
-mod order {
-    mod cost;
-    mod life;
-    mod model;
-    mod random;
-}
+mod cost;
+mod life;
+mod model;
+mod random;

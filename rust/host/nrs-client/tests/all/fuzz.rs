@@ -2,9 +2,9 @@
 
 //! Records and arguments of `/dev/nrs` whatever is in them: the corpus of the fuzz target `wire`, and changes of it.
 
-#[path = "../../fuzz/src/replay.rs"]
+#[path = "../../../fuzz/src/replay.rs"]
 mod replay;
-#[path = "../../fuzz/src/wire.rs"]
+#[path = "../../../fuzz/src/wire.rs"]
 mod wire;
 
 #[test]

@@ -2,16 +2,14 @@
 
 //! What `nrsctl status` says, word by word.
 
-mod texts;
-
 use std::collections::BTreeMap;
 
+use crate::texts::{self, fixture, module};
 use nrsctl::commands::status::{run, Args};
 use nrsctl::failure::Kind;
 use nrsctl::fake::Fake;
 use nrsctl::stats::words::{describe, duration, rate, safe};
 use nrsctl::stats::{Bandwidth, Client, Entity, Group, Head, Policy, Rule, Snapshot};
-use texts::{fixture, module};
 
 fn policy(name: &str, argument: &str, queued: u64) -> Policy {
     Policy {

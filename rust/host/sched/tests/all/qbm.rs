@@ -2,12 +2,10 @@
 
 //! What bandwidth management promises, in simulated time: parts, gates, allocator, plan and manager together.
 
-mod qbm {
-    mod adjust;
-    mod classes;
-    mod life;
-    mod many;
-    mod movers;
-    mod random;
-    mod texts;
-}
+mod adjust;
+mod classes;
+mod life;
+mod many;
+mod movers;
+mod random;
+mod texts;

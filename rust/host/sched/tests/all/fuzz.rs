@@ -3,35 +3,35 @@
 //! What the fuzz targets found to be worth keeping still holds, and so do some thousand changes of it, always the
 //! same ones; `scripts/fuzz.sh` looks for more.
 
-#[path = "../../fuzz/src/bytes.rs"]
+#[path = "../../../fuzz/src/bytes.rs"]
 mod bytes;
-#[path = "../../fuzz/src/control.rs"]
+#[path = "../../../fuzz/src/control.rs"]
 mod control;
-#[path = "../../fuzz/src/exchange.rs"]
+#[path = "../../../fuzz/src/exchange.rs"]
 mod exchange;
-#[path = "../../fuzz/src/jobid.rs"]
+#[path = "../../../fuzz/src/jobid.rs"]
 mod jobid;
-#[path = "../../fuzz/src/modes.rs"]
+#[path = "../../../fuzz/src/modes.rs"]
 mod modes;
-#[path = "../../fuzz/src/nid.rs"]
+#[path = "../../../fuzz/src/nid.rs"]
 mod nid;
-#[path = "../../fuzz/src/numbers.rs"]
+#[path = "../../../fuzz/src/numbers.rs"]
 mod numbers;
-#[path = "../../fuzz/src/part.rs"]
+#[path = "../../../fuzz/src/part.rs"]
 mod part;
-#[path = "../../fuzz/src/plan.rs"]
-mod plan;
-#[path = "../../fuzz/src/policies.rs"]
+#[path = "../../../fuzz/src/plan.rs"]
+pub mod plan;
+#[path = "../../../fuzz/src/policies.rs"]
 mod policies;
-#[path = "../../fuzz/src/replay.rs"]
+#[path = "../../../fuzz/src/replay.rs"]
 mod replay;
-#[path = "../../fuzz/src/rules.rs"]
-mod rules;
-#[path = "../../fuzz/src/timeouts.rs"]
+#[path = "../../../fuzz/src/rules.rs"]
+pub mod rules;
+#[path = "../../../fuzz/src/timeouts.rs"]
 mod timeouts;
-#[path = "../../fuzz/src/tunables.rs"]
+#[path = "../../../fuzz/src/tunables.rs"]
 mod tunables;
-#[path = "../../fuzz/src/weights.rs"]
+#[path = "../../../fuzz/src/weights.rs"]
 mod weights;
 
 use replay::bounded;

@@ -2,14 +2,12 @@
 
 //! What is read of the module's texts: those that a machine showed, and those of the module's own writers.
 
-mod texts;
-
+use crate::texts::{self, fixture, fixtures, module, numbered, snapshot};
 use nrsctl::failure::Kind;
 use nrsctl::fake::Fake;
 use nrsctl::stats::{self, fairshare, lines, qbm, tbf, Bandwidth, Entity, Rate, Snapshot};
 use proptest::prelude::*;
 use serde_yaml_ng::{Mapping, Value};
-use texts::{fixture, fixtures, module, numbered, snapshot};
 
 /// What the lines from `place` on that are `depth` deep or deeper stand for, as YAML.
 fn tree(lines: &[lines::Line<'_>], place: &mut usize, depth: usize) -> Value {

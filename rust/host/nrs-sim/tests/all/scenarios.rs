@@ -328,7 +328,7 @@ fn keys(table: &str, text: &str) -> Vec<String> {
 /// The page has a row for each key of each table, and no others: `| key | ... |` under `### table`.
 #[test]
 fn the_page_has_all_keys() {
-    let page = include_str!("../../../../Documentation/simulator.md");
+    let page = include_str!("../../../../../Documentation/simulator.md");
     let with = |line: &str, more: &str| {
         let lines = GOOD.lines().map(|l| match l.starts_with(line) {
             true => format!("{l}\n{more}"),

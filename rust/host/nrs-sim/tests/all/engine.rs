@@ -2,10 +2,8 @@
 
 //! The engine: what has to hold for every run, what theory says of simple ones, and policies in it.
 
-mod engine {
-    mod cluster;
-    pub mod common;
-    mod laws;
-    mod policies;
-    mod theory;
-}
+mod cluster;
+pub mod common;
+mod laws;
+mod policies;
+mod theory;

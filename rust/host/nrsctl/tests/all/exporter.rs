@@ -2,9 +2,6 @@
 
 //! Pages of metrics: their form, by a strict reader of OpenMetrics; what they say; how they are had.
 
-mod openmetrics;
-mod texts;
-
 use std::collections::HashSet;
 use std::fs;
 use std::io::{Read, Write};
@@ -13,6 +10,8 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
+use crate::openmetrics::Page;
+use crate::texts;
 use nrsctl::commands::exporter::{answer, run, Args, Output};
 use nrsctl::exporter::encode::{label, Format, Kind as Type, Number};
 use nrsctl::exporter::families::FAMILIES;
@@ -23,7 +22,6 @@ use nrsctl::exporter::{reference, serve, textfile};
 use nrsctl::failure::{Failure, Kind};
 use nrsctl::fake::Fake;
 use nrsctl::stats::{self, Client, Entity, Snapshot};
-use openmetrics::Page;
 
 const ALL: [&str; 7] = ["fairshare", "tbf", "qbm", "hung", "fifo", "empty", "quoted"];
 

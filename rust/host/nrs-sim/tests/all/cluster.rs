@@ -28,7 +28,7 @@ fn assert_fair(rates: [f64; 3]) {
 
 #[test]
 fn a_wide_job_gets_a_third() {
-    let text = include_str!("../scenarios/cluster-wide.toml");
+    let text = include_str!("../../scenarios/cluster-wide.toml");
     let (alone, _) = rates(text, false);
     assert!(alone[0] > 1.5, "{alone:?}");
     let (shared, outcome) = rates(text, true);
@@ -44,7 +44,7 @@ fn a_wide_job_gets_a_third() {
 
 #[test]
 fn a_relay_makes_it_as_fair_for_fewer_messages() {
-    let (shared, outcome) = rates(include_str!("../scenarios/cluster-relay.toml"), true);
+    let (shared, outcome) = rates(include_str!("../../scenarios/cluster-relay.toml"), true);
     assert_fair(shared);
     let exchange = outcome.exchange.expect("an exchange");
     assert!(exchange.messages <= 2 * 4 * 120, "{exchange:?}");
@@ -52,7 +52,7 @@ fn a_relay_makes_it_as_fair_for_fewer_messages() {
 
 #[test]
 fn who_is_cut_off_is_held() {
-    let (shared, outcome) = rates(include_str!("../scenarios/cluster-cut.toml"), true);
+    let (shared, outcome) = rates(include_str!("../../scenarios/cluster-cut.toml"), true);
     assert_fair(shared);
     assert!(outcome.exchange.expect("an exchange").lost > 100);
 }

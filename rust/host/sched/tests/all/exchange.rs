@@ -2,11 +2,8 @@
 
 //! Shares over several servers: what the rule and the messages make of them.
 
-#[path = "exchange/cluster.rs"]
 mod cluster;
-#[path = "exchange/hostile.rs"]
 mod hostile;
-#[path = "exchange/parts.rs"]
 mod parts;
 
 use cluster::{run, Layout, Path, Run};

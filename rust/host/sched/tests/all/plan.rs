@@ -3,10 +3,7 @@
 //! The plans of `qbm`: random ones against a model that is easy to believe, anything that can be written, and
 //! how long clients take to be found.
 
-#[path = "../../fuzz/src/plan.rs"]
-mod harness;
-
-use harness::Nine;
+use crate::fuzz::plan::{self as harness, Nine};
 use nrs_sched::{
     jobid::JobId,
     key::Key,
@@ -404,7 +401,7 @@ fn many_lines_and_many_clients() {
 /// What the documentation shows is what can be written.
 #[test]
 fn documented() {
-    let page = include_str!("../../../../Documentation/qbm.md");
+    let page = include_str!("../../../../../Documentation/qbm.md");
     // Every other piece between fences is a block; the first line may name a language.
     let blocks = page.split("\n```").skip(1).step_by(2);
     let texts: Vec<&str> = blocks

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The tests that take the whole simulator.
+//!
+//! One program, which is built and linked once.
+
+mod cluster;
+mod engine;
+mod scenarios;
+mod studies;

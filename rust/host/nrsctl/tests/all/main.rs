@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The tests that take the whole tool, without the module.
+//!
+//! One program, which is built and linked once.
+
+mod dashboard;
+mod exporter;
+mod openmetrics;
+mod pictures;
+mod statistics;
+mod status;
+mod texts;

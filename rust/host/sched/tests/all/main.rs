@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The tests that take the whole scheduling part; those of a module are beside its code.
+//!
+//! One program, which is built and linked once.
+
+mod churn;
+mod classes;
+mod counters;
+mod counters_shared;
+mod cpts;
+mod dequeue;
+mod device;
+mod exchange;
+mod fuzz;
+mod locality;
+mod order;
+mod parts;
+mod places;
+mod plan;
+mod qbm;
+mod robin;
+mod rules;
+mod scale;
+mod seek;
+mod shares;
+mod streams;
+mod tbf;
+mod timeout_cohorts;
+mod timeout_estimates;
+mod timeouts;
+mod tree;
+mod unaware;
+mod waits;
+mod weights;
+mod withheld;
+mod yaml;

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What adaptive timeouts promise, in simulated time: many clients, a network, a server, and both halves of
+//! the timeouts.
+
+mod death;
+mod load;
+mod others;
+mod start;
+
+use nrs_sched::{
+    network::{story::server, Setup, SECOND},
+    timeouts::terms::{AtEstimator, Terms},
+};
+
+/// Clients of a small server.
+const CLIENTS: u32 = 300;
+
+/// Requests that it can do, 1/s.
+const RATE: u64 = 30;
+
+const ESTIMATORS: [AtEstimator; 3] = [AtEstimator::Worst, AtEstimator::Average, AtEstimator::Total];
+
+/// A server that all of the clients together keep waiting for 5 s.
+fn small(terms: Terms) -> Setup {
+    Setup {
+        slots: 4,
+        service: 4 * SECOND / RATE,
+        ..server(CLIENTS, RATE, terms)
+    }
+}

@@ -16,6 +16,7 @@ help:      ## list these verbs (the default)
 setup:     ## get the toolchain and the stock kernel, build its Rust metadata (every other verb does it by itself)
 	scripts/root.sh
 	scripts/kernel.sh
+	scripts/fio.sh
 
 build:     ## build nrs.ko for the stock kernel: build/stock/nrs.ko
 	scripts/build-module.sh stock
@@ -26,10 +27,10 @@ deb:       ## build the Debian packages nrs and nrs-dkms: build/deb/*.deb
 deb-test:  ## install, load, upgrade and remove the packages in a Debian root of their own
 	scripts/deb-test.sh
 
-test:      ## check the sources and run all tests, on this host and in virtual machines
+test:      ## check the sources and run the tests, on this host and in three virtual machines: 15 minutes
 	tests/run.sh
 
-test-long: ## the same, every virtual-machine test five times over
+test-long: ## all checks of all tests, at most 75 minutes; ROUNDS=N repeats the virtual machines
 	tests/run.sh --long
 
 soak:      ## everything at once on the debug kernel, with faults injected: 10 minutes, or MINUTES=N

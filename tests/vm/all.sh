@@ -1,29 +1,25 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# usage: all.sh [--long] NAME...: runs the tests of those names one after the other in this machine and sums up their
-# checks. With --long, tests that can take longer do (NRS_LONG).
+# usage: all.sh [--long] NAME...
+#
+# Runs the tests of those names one after the other in this machine and sums up their checks. With --long the checks
+# of `make test-long` run, too (NRS_LONG).
 . /tests/lib.sh
 [ "${1:-}" != --long ] || { export NRS_LONG=1 && shift; }
 # Seconds that one of them may take: many more than it does, as hosts differ; each check has its own limit.
 limit=800
 case $(uname -r) in *nrs-debug*) limit=1600 ;; esac
+export NRS_TALLY=/tmp/tally
 passed=0 failed=0
 for name; do
 	echo "== $name"
-	started=$SECONDS
-	: >"/tmp/all-$name.log"
-	timeout -k 5 "$limit" bash "/tests/$name.sh" >"/tmp/all-$name.log" 2>&1 &
-	pid=$!
-	tail -f "/tmp/all-$name.log" 2>/dev/null &
-	show=$!
-	wait "$pid"
+	started=$SECONDS good=0 bad=0
+	: >"$NRS_TALLY"
+	timeout -k 5 "$limit" bash "/tests/$name.sh" 2>&1
 	status=$?
-	# It looks once a second, and must not miss the last lines.
-	sleep 1.2
-	kill "$show" 2>/dev/null
-	wait "$show" 2>/dev/null
-	good=$(grep -c '^ok ' "/tmp/all-$name.log")
-	bad=$(grep -c '^not ok ' "/tmp/all-$name.log")
+	while read -r verdict; do
+		case $verdict in ok) good=$((good + 1)) ;; *) bad=$((bad + 1)) ;; esac
+	done <"$NRS_TALLY"
 	# A test that ends otherwise than by its summary has failed as a whole, and leaves things behind.
 	if [ "$status" != 0 ] && [ "$bad" = 0 ]; then
 		echo "not ok - $name # status $status"

@@ -214,15 +214,15 @@ parameter() {
 try 120 "the interface" interface
 try 20 "who may open it" permissions
 try 30 "the module stays while a file is open" pinned
-try 30 "a read that waits ends with a signal" signals
+long try 30 "a read that waits ends with a signal" signals
 try 30 "block devices and programs share no service" kinds
 try 90 "a server dies with a long queue" killed
 # The checkers of the debug kernel take time; what depends on it is tested without them.
 if [ -z "$debug" ]; then
-	try 60 "clients by network identifier get equal parts" shares
-	try 60 "a thousand clients" many
+	long try 60 "clients by network identifier get equal parts" shares
+	long try 60 "a thousand clients" many
 fi
-try 40 "lost completions" lost
-try 60 "a storm of servers and policies" storm
-try 20 "the limit of requests" parameter
+long try 40 "lost completions" lost
+long try 60 "a storm of servers and policies" storm
+long try 20 "the limit of requests" parameter
 summary

@@ -202,11 +202,12 @@ large() {
 # Many tasks: with a file each, and with one that they share; the service comes and goes meanwhile.
 together() {
 	setup
-	local pids=() i pid
+	local pids=() i pid count
+	count=$(brief 30 100)
 	for i in 1 2; do
 		(
 			exec 3<>$node
-			for ((n = 0; n < 100; n++)); do
+			for ((n = 0; n < count; n++)); do
 				echo "set svc slots $((i * 100 + n))" >&3
 				echo 'get svc slots' >&3
 				[[ $(cat <&3) =~ ^[12][0-9][0-9]$ ]] || exit 1
@@ -218,7 +219,7 @@ together() {
 	exec 3<>$node
 	pids=()
 	for i in 1 2; do
-		(for ((n = 0; n < 100; n++)); do echo "get svc nrs_policies" >&3 && head -c 10 <&3 >/dev/null || exit 1; done) &
+		(for ((n = 0; n < count; n++)); do echo "get svc nrs_policies" >&3 && head -c 10 <&3 >/dev/null || exit 1; done) &
 		pids+=($!)
 	done
 	for pid in "${pids[@]}"; do wait "$pid" || fail "one was refused"; done
@@ -287,10 +288,10 @@ whole() {
 
 try 40 "all commands, and what they answer" commands
 try 40 "refusals, with their reasons" refusals
-try 30 "bytes of all kinds" hostile
-try 20 "answers are read from anywhere" reads
-try 60 "a plan of 256 KiB" large
-try 30 "what is refused is not half done" whole
+long try 30 "bytes of all kinds" hostile
+long try 20 "answers are read from anywhere" reads
+long try 60 "a plan of 256 KiB" large
+long try 30 "what is refused is not half done" whole
 try 60 "several tasks, and services that go" together
 try 30 "who may open it, and rmmod" rights
 summary

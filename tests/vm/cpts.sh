@@ -249,21 +249,21 @@ races() {
 }
 
 for name in fifo fairshare; do
-	try 30 "$name, 2 partitions, 1 slot, work on one CPU only" one_sided "$name"
-	try 30 "$name, 2 partitions, 1 slot, both CPUs progress" both "$name"
-	try 30 "$name, 2 partitions, large and small requests" by_cost "$name"
+	long try 30 "$name, 2 partitions, 1 slot, work on one CPU only" one_sided "$name"
+	long try 30 "$name, 2 partitions, 1 slot, both CPUs progress" both "$name"
+	long try 30 "$name, 2 partitions, large and small requests" by_cost "$name"
 done
-try 30 "tbf, 2 partitions, one of them withholds" withheld
+long try 30 "tbf, 2 partitions, one of them withholds" withheld
 # The checkers of the debug kernel take the time that shares need.
 if [ -z "$debug" ]; then
-	try 60 "one user on each CPU: half each within 2 %" one_each
-	try 60 "three users on one CPU, one on the other: a quarter each within 4 %" three_and_one
-	try 60 "4 KiB on one CPU, 64 KiB on the other: equal bytes within 4 %" unlike_sizes
-	try 60 "users and jobs on both CPUs, within 4 %" levels
+	long try 60 "one user on each CPU: half each within 2 %" one_each
+	long try 60 "three users on one CPU, one on the other: a quarter each within 4 %" three_and_one
+	long try 60 "4 KiB on one CPU, 64 KiB on the other: equal bytes within 4 %" unlike_sizes
+	long try 60 "users and jobs on both CPUs, within 4 %" levels
 fi
 try 20 "attributes" attributes
 try 20 "a configured service in use" in_use
 try 20 "a service that its client made" automatic
-try 40 "directories and clients come and go together" races "$(slow 40 15)"
+long try 40 "directories and clients come and go together" races "$(slow 40 15)"
 grep -E '^(==|ended in|bytes in)' /out/log | sed 's/^/# /'
 summary

@@ -50,7 +50,7 @@ beside() {
 	[ "$(counter b failed)" = 0 ]
 }
 
-try 30 "a device that fails (dm-error)" failing error
+long try 30 "a device that fails (dm-error)" failing error
 try 30 "a device that is away (dm-flakey)" failing flakey
-try 30 "one of two devices fails" beside
+long try 30 "one of two devices fails" beside
 summary

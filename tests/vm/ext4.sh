@@ -13,10 +13,11 @@ in_filesystem() {
 	mkfs.ext4 -q -b 4096 /dev/mapper/a
 	mkdir -p /mnt/a
 	mount -t ext4 /dev/mapper/a /mnt/a
+	local sum size
+	size=$(brief 4m 12m)
 	local common=(--directory=/mnt/a --rw=randwrite --bssplit=4k/50:64k/50 --verify=crc32c --verify_fatal=1 --do_verify=1 --minimal)
-	fio --name=direct "${common[@]}" --size=12m --direct=1 --ioengine=libaio --iodepth=16 --numjobs=2 >/tmp/fio.txt || fail "direct: $(tail -n 2 /tmp/fio.txt)"
-	fio --name=buffered "${common[@]}" --size=12m --ioengine=psync --fsync=32 --invalidate=1 >/tmp/fio.txt || fail "buffered: $(tail -n 2 /tmp/fio.txt)"
-	local sum
+	fio --name=direct "${common[@]}" --size="$size" --direct=1 --ioengine=libaio --iodepth=16 --numjobs=2 >/tmp/fio.txt || fail "direct: $(tail -n 2 /tmp/fio.txt)"
+	fio --name=buffered "${common[@]}" --size="$size" --ioengine=psync --fsync=32 --invalidate=1 >/tmp/fio.txt || fail "buffered: $(tail -n 2 /tmp/fio.txt)"
 	sum=$(cat /mnt/a/direct* /mnt/a/buffered* | md5sum)
 	umount /mnt/a
 	e2fsck -fn /dev/mapper/a >/tmp/fsck.txt 2>&1 || fail "$(tail -n 5 /tmp/fsck.txt)"
@@ -53,7 +54,7 @@ fsync_path() {
 	balanced a
 }
 
-try 40 "ext4 under fifo: written, checked, read back" in_filesystem fifo
+long try 40 "ext4 under fifo: written, checked, read back" in_filesystem fifo
 try 40 "ext4 under fairshare: written, checked, read back" in_filesystem fairshare
 try 30 "fsync reaches the disk" fsync_path
 summary

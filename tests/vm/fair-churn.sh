@@ -1,11 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# A thousand new entities each second, for 20 s (with NRS_LONG set: 60 s), while weights change for all of them and
+# A thousand new entities each second, for 20 s, while weights change for all of them and
 # statistics are read: tables stay bounded, memory comes back, and who was there before is served on. Needs nrs-load.
 . /tests/nrs.sh
 
 seconds=20
-[ -z "${NRS_LONG:-}" ] || seconds=60
 per_second=$(slow 1000 150)
 
 # of CLIENT NAME: a number of that client in the report of nrs-load, one of those behind its name.
@@ -111,13 +110,11 @@ room() {
 		fail "$(head -n 1 "$(at svc clients)")"
 	set_to svc nrs_fairshare_weights clear
 	# While the service is used, who has been idle for ten seconds is forgotten.
-	if [ -n "${NRS_LONG:-}" ]; then
-		nrs-load --service svc --seconds 300 --client name=steady,jobid=steady,uid=5,rate=10 >/dev/null &
-		load=$!
-		wait_for 60 '[ "$(entities)" -le 4 ]' || fail "$(entities) entities are left"
-		kill "$load"
-		wait "$load" || true
-	fi
+	nrs-load --service svc --seconds 300 --client name=steady,jobid=steady,uid=5,rate=10 >/dev/null &
+	load=$!
+	wait_for 60 '[ "$(entities)" -le 4 ]' || fail "$(entities) entities are left"
+	kill "$load"
+	wait "$load" || true
 	rmdir /sys/kernel/config/nrs/svc
 	after=$(memory)
 	say "memory: $before KiB before, $after KiB after"
@@ -142,7 +139,7 @@ overflow() {
 	rmmod nrs
 }
 
-try $((seconds + 100)) "$per_second new jobs per second for $seconds s, weights and statistics meanwhile" room
-try 60 "more jobs than the table has room for" overflow
+long try $((seconds + 100)) "$per_second new jobs per second for $seconds s, weights and statistics meanwhile" room
+long try 60 "more jobs than the table has room for" overflow
 grep -E '^(==|[0-9]+ of |at most|memory:|[0-9]+ entities)' /out/log | sed 's/^/# /'
 summary

@@ -327,15 +327,15 @@ selections() {
 	done
 }
 
-check 90 "size_fair: 1, 2, 4 and 8 to 1, within 1 %" size
-check 60 "sizes by clients and by names, within 2 %" size_source
+long check 90 "size_fair: 1, 2, 4 and 8 to 1, within 1 %" size
+long check 60 "sizes by clients and by names, within 2 %" size_source
 check 60 "two groups, four users, eight jobs: each share within 2 % from the second second on" composite
-check 60 "two users with two and four jobs, within 2 %" two_levels
-check 90 "weights, within 2 %" weights
-check 90 "4 KiB reads against 1 MiB writes: bytes within 2 %" bytes
-check 90 "4 KiB reads against 1 MiB writes: device time within 3 %" device_times
+long check 60 "two users with two and four jobs, within 2 %" two_levels
+long check 90 "weights, within 2 %" weights
+long check 90 "4 KiB reads against 1 MiB writes: bytes within 2 %" bytes
+long check 90 "4 KiB reads against 1 MiB writes: device time within 3 %" device_times
 check 60 "arrival and departure: shares within 5 % after two intervals" arrival
-check 60 "alone 95 % of fifo, together 97 % of alone" alone
-check 60 "ways to select" selections
+long check 60 "alone 95 % of fifo, together 97 % of alone" alone
+long check 60 "ways to select" selections
 grep -E '^(==|ended|bytes|size|by |from|device|requests|[a-z_]*$|[0-9. ]* of )' /out/log | sed 's/^/# /'
 summary

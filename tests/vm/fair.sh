@@ -44,7 +44,7 @@ uid() {
 	begin b as=1002
 	# All of them.
 	saturated 500 a
-	shares 10 bytes
+	shares "$(brief 4 10)" bytes
 	within 5 "$a" "$b"
 }
 
@@ -63,7 +63,7 @@ sizes() {
 	policy svc 'fairshare uid_fair'
 	begin a as=1001 --bs=4k --numjobs=4
 	begin b as=1002 --bs=64k
-	shares 10 bytes
+	shares "$(brief 4 10)" bytes
 	within 5 "$a" "$b"
 }
 
@@ -147,12 +147,12 @@ alone() {
 }
 
 try 60 "uid_fair: 32 processes against one, equal bytes within 5 %" uid
-try 60 "fifo: the same is unequal" fifo
+long try 60 "fifo: the same is unequal" fifo
 try 60 "uid_fair: 4 KiB against 64 KiB, equal bytes within 5 %" sizes
-try 60 "cost model rpcs: 4 KiB against 64 KiB, equal requests within 5 %" rpcs
-try 60 "jobid_fair: two programs, equal bytes within 5 %" jobid
-try 60 "nid_fair: two clients, equal bytes within 5 %" nid
-try 60 "uid_fair: two users of one device, equal pages within 5 %" one_device
-try 60 "a lone user gets 95 % of what fifo gives" alone
+long try 60 "cost model rpcs: 4 KiB against 64 KiB, equal requests within 5 %" rpcs
+long try 60 "jobid_fair: two programs, equal bytes within 5 %" jobid
+long try 60 "nid_fair: two clients, equal bytes within 5 %" nid
+long try 60 "uid_fair: two users of one device, equal pages within 5 %" one_device
+long try 60 "a lone user gets 95 % of what fifo gives" alone
 grep -E '^(==|bytes|ended|pages|requests)' /out/log | sed 's/^/# /'
 summary

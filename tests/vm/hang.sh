@@ -78,7 +78,7 @@ stalling() {
 }
 
 try 60 "fairshare, 4 slots: the other device goes on" hanging 4 fairshare
-try 60 "fifo, 2 slots: the other device goes on" hanging 2 fifo
-try 60 "a client leaves while another's device hangs" leaving
-try 60 "what waits without progress is sent down" stalling
+long try 60 "fifo, 2 slots: the other device goes on" hanging 2 fifo
+long try 60 "a client leaves while another's device hangs" leaving
+long try 60 "what waits without progress is sent down" stalling
 summary

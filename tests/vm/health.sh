@@ -93,9 +93,9 @@ hanging() {
 	stays 2
 }
 
-try 40 "tbf: one request in hundred seconds is healthy" limited tbf
-try 40 "delay: a request in 20,000 seconds is healthy" limited delay
-try 40 "overlap: what waits for what is held back is healthy" blocked
-for name in fifo fairshare orr; do try 60 "$name: a device that hangs is not healthy" hanging $name; done
+long try 40 "tbf: one request in hundred seconds is healthy" limited tbf
+long try 40 "delay: a request in 20,000 seconds is healthy" limited delay
+long try 40 "overlap: what waits for what is held back is healthy" blocked
+for name in fifo $(brief '' 'fairshare orr'); do try 60 "$name: a device that hangs is not healthy" hanging $name; done
 grep -E '^(==|[a-z]+: after)' /out/log | sed 's/^/# /'
 summary

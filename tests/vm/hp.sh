@@ -104,12 +104,12 @@ metadata() {
 	done
 }
 
-for name in fifo fairshare; do
-	try 40 "$name: high priority overtakes" overtakes "$name"
+for name in fairshare $(brief '' fifo); do
+	long try 40 "$name: high priority overtakes" overtakes "$name"
 	try 40 "$name: regular requests are not starved" not_starved "$name"
 done
 try 40 "a slot is kept for high priority" kept_slot
-try 40 "high_priority_sources: realtime" sources
-try 40 "high_priority_sources: metadata" metadata
+long try 40 "high_priority_sources: realtime" sources
+long try 40 "high_priority_sources: metadata" metadata
 grep -E '^(==|mean|ended)' /out/log | sed 's/^/# /'
 summary

@@ -43,7 +43,7 @@ drained() {
 	saturated a
 }
 
-for name in fifo fairshare; do
+for name in fairshare $(brief '' fifo); do
 	try 60 "$name: a killed submitter's requests end" killed "$name"
 	try 60 "$name: drain lets all go" drained "$name"
 done

@@ -4,16 +4,28 @@
 
 nrs_passed=0 nrs_failed=0
 
-# ok NAME: count and print a passed check.
+# ok NAME: counts and prints a passed check. all.sh counts them from the file $NRS_TALLY.
 ok() {
 	nrs_passed=$((nrs_passed + 1))
 	echo "ok $((nrs_passed + nrs_failed)) - $1"
+	[ -z "${NRS_TALLY:-}" ] || echo ok >>"$NRS_TALLY"
 }
 
-# not_ok NAME REASON: count and print a failed check.
+# not_ok NAME REASON: counts and prints a failed check.
 not_ok() {
 	nrs_failed=$((nrs_failed + 1))
 	echo "not ok $((nrs_passed + nrs_failed)) - $1 # ${2:-}"
+	[ -z "${NRS_TALLY:-}" ] || echo bad >>"$NRS_TALLY"
+}
+
+# long CMD...: runs a check that is part of `make test-long` only.
+long() {
+	[ -z "${NRS_LONG:-}" ] || "$@"
+}
+
+# brief SHORT LONG: prints SHORT in `make test`, LONG in `make test-long`.
+brief() {
+	if [ -n "${NRS_LONG:-}" ]; then echo "$2"; else echo "$1"; fi
 }
 
 # check NAME CMD...: ok if CMD succeeds; what it prints is the reason if it fails.
@@ -28,12 +40,20 @@ check_eq() {
 	if [ "$2" = "$3" ]; then ok "$1"; else not_ok "$1" "wanted '$2', got '$3'"; fi
 }
 
+# A pipe in which nothing ever comes; opened here, as that sets $!.
+exec {nrs_pause}<> <(:)
+
+# pause SECONDS: sleeps without starting a process.
+pause() {
+	read -rt "$1" -u "$nrs_pause" || true
+}
+
 # wait_for SECONDS CONDITION: until the shell text CONDITION is true; fails when twice the time is over, as hosts may be busy.
 wait_for() {
 	local end=$((SECONDS + $1 * 2))
 	until eval "$2"; do
 		[ "$SECONDS" -lt "$end" ] || return 1
-		sleep 0.05
+		pause 0.05
 	done
 }
 
@@ -65,19 +85,20 @@ null_blk_remove() {
 	rmdir "/sys/kernel/config/nullb/$1"
 }
 
-# Without udev nobody else makes or removes the nodes in /dev/mapper, so each change is followed by mknodes.
+# There is no udev: dmsetup, told so, makes and removes the nodes in /dev/mapper itself.
+export DM_DISABLE_UDEV=1
 dm() {
-	dmsetup --noudevsync --noudevrules "$@"
+	dmsetup "$@"
 }
 
 # dm_create NAME TABLE
 dm_create() {
-	dm create "$1" --table "$2" && dm mknodes && [ -b "/dev/mapper/$1" ]
+	dm create "$1" --table "$2" && [ -b "/dev/mapper/$1" ]
 }
 
 # dm_remove NAME
 dm_remove() {
-	dm remove "$1" && dm mknodes
+	dm remove "$1" && [ ! -e "/dev/mapper/$1" ]
 }
 
 # sectors DEVICE: its size in 512-byte sectors.

@@ -101,7 +101,7 @@ busy_directory() {
 }
 
 if [ -d /sys/module/nrs ]; then rmmod nrs; fi
-cycles=$(slow 50 10)
+cycles=$(slow "$(brief 10 50)" "$(brief 5 10)")
 try 90 "loads and unloads $cycles times" cycles "$cycles"
 # The debug kernel runs the KUnit suites each time: there, only what can go wrong in memory.
 [ -n "$debug" ] || try 20 "parameters show, refuse what is wrong and count for new services" see_parameters

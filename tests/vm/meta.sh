@@ -72,7 +72,7 @@ writeback() {
 	umount /mnt/a
 }
 
-for name in fifo fairshare; do try 60 "$name: a journal commit does not wait in a full queue" journal "$name"; done
+for name in fairshare $(brief '' fifo); do try 60 "$name: a journal commit does not wait in a full queue" journal "$name"; done
 try 60 "swap under a tight limit of memory" swap fairshare
-try 60 "writeback has no owner" writeback
+long try 60 "writeback has no owner" writeback
 summary

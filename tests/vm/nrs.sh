@@ -66,34 +66,61 @@ try() {
 	clean_up || not_ok "$name: cleaning up" "left: $(devices) $(tail -n 5 /tmp/clean.log)"
 }
 
-# devices: names of all dm devices.
+# devices: prints the names of all dm devices; starts no process.
 devices() {
-	dm ls 2>/dev/null | awk '!/No devices/ { print $1 }'
+	local file name
+	for file in /sys/block/dm-*/dm/name; do
+		[ ! -e "$file" ] || { read -r name <"$file" && echo "$name"; }
+	done
+}
+
+# What loads are run as.
+loads=(fio alpha beta 'two#5' 'one#9' fio.1000 dd nrs-overlap dmsetup)
+
+# resume_all: resumes each suspended device.
+resume_all() {
+	local dir name suspended
+	for dir in /sys/block/dm-*/dm; do
+		[ -e "$dir/suspended" ] || continue
+		read -r suspended <"$dir/suspended"
+		read -r name <"$dir/name"
+		[ "$suspended" = 0 ] || dm resume "$name"
+	done
 }
 
 # clean_up: ends all loads and removes all mounts, devices, configured rules and services.
 clean_up() {
-	local name dir pid round
+	local name dir pids='' round type
 	for dir in /sys/fs/cgroup/test*; do
 		[ ! -d "$dir" ] || echo 1 >"$dir/cgroup.kill"
 	done
-	for pid in $(pidof fio alpha beta 'two#5' 'one#9' fio.1000 dd nrs-overlap dmsetup); do kill -KILL "$pid" 2>/dev/null; done
+	# shellcheck disable=SC2086 # several processes
+	if pids=$(pidof "${loads[@]}"); then kill -KILL $pids 2>/dev/null; fi
 	# What a policy holds back for its rate would keep them for as long.
 	for dir in /sys/kernel/debug/nrs/*/; do [ ! -d "$dir" ] || echo fifo >"$dir/nrs_policies"; done 2>/dev/null
 	# What is suspended or stacked may need another one gone first.
 	for round in 1 2 3; do
 		[ -n "$(devices)" ] || break
-		for name in $(devices); do dm resume "$name"; done
-		wait_for 5 "! pidof fio alpha beta 'two#5' 'one#9' fio.1000 dd nrs-overlap >/dev/null"
-		for dir in $(awk '$2 ~ "^/mnt/" { print $2 }' /proc/mounts); do umount "$dir"; done
-		for name in $(awk 'NR > 1 { print $1 }' /proc/swaps); do swapoff "$name"; done
+		resume_all
+		[ -z "$pids" ] || wait_for 5 '! pidof "${loads[@]}" >/dev/null'
+		while read -r _ dir type _; do
+			case $dir in /mnt/*) umount "$dir" ;; esac
+		done </proc/mounts
+		while read -r name type _; do
+			[ "$type" = Type ] || swapoff "$name"
+		done </proc/swaps
 		for name in $(devices); do
 			dm remove "$name" || { [ "$round" != 3 ] || dm remove --force "$name"; }
 		done
 	done >/tmp/clean.log 2>&1
-	for dir in /sys/kernel/config/nrs/*/rules/*/ /sys/kernel/config/nrs/*/qbm/*/clients/*/ /sys/kernel/config/nrs/*/qbm/*/ /sys/kernel/config/nrs/*/ /sys/fs/cgroup/test*/; do [ ! -d "$dir" ] || rmdir "$dir"; done
-	for dir in /sys/kernel/config/nullb/*/; do [ ! -d "$dir" ] || null_blk_remove "$(basename "$dir")"; done
-	dm mknodes
+	for dir in /sys/kernel/config/nrs/*/rules/*/ /sys/kernel/config/nrs/*/qbm/*/clients/*/ /sys/kernel/config/nrs/*/qbm/*/ \
+		/sys/kernel/config/nrs/*/ /sys/fs/cgroup/test*/; do
+		[ ! -d "$dir" ] || rmdir "$dir"
+	done
+	for dir in /sys/kernel/config/nullb/*/; do
+		dir=${dir%/}
+		[ ! -d "$dir" ] || null_blk_remove "${dir##*/}"
+	done
 	[ -z "$(devices)" ]
 }
 
@@ -182,10 +209,29 @@ sum() {
 	done
 }
 
-# counter DEVICE NAME: one of the counters in the device's status, all its targets together.
+# counters DEVICE: the device's counters, of all its targets, in $counters; starts no process.
+counters() {
+	local file line mine='' lines
+	counters=''
+	for file in /sys/kernel/debug/nrs/*/clients; do
+		mapfile -t lines <"$file" || continue
+		for line in "${lines[@]}"; do
+			case $line in
+			"- client: \"$1\"") mine=1 ;;
+			'  counters: '*)
+				[ -z "$mine" ] || counters+=$line
+				mine=''
+				;;
+			esac
+		done
+	done 2>/dev/null
+}
+
+# counter DEVICE NAME: prints one of the device's counters, all its targets together.
 counter() {
-	local sum
-	sum "$2" "$(dm status "$1")"
+	local sum counters
+	counters "$1"
+	sum "$2" "$counters"
 	echo "$sum"
 }
 
@@ -250,29 +296,35 @@ saturated() {
 	done
 }
 
-# window SECONDS COUNTER DEVICE...: how far the devices' counters go in that time, in the order of the arguments. What
-# part of the time the CPUs worked goes to /tmp/busy, percent.
+# window SECONDS COUNTER DEVICE...: prints how far the devices' counters go in that time, in the order of the
+# arguments. The part of the time in which the CPUs worked goes to /tmp/busy, percent.
 window() {
-	local seconds=$1 name=$2 before after cpu
+	local seconds=$1 name=$2 device before=() cpu
 	shift 2
 	cpu=$(cpu_time)
-	before=$(dm status)
+	for device; do before+=("$(counter "$device" "$name")"); done
 	sleep "$seconds"
-	after=$(dm status)
-	cpu="$cpu $(cpu_time)"
-	awk '{ printf "%d", 100 * ($3 - $1) / ($4 - $2) }' <<<"$cpu" >/tmp/busy
-	sed 's/^/A /' <<<"$before" >/tmp/window
-	sed 's/^/B /' <<<"$after" >>/tmp/window
 	for device; do
-		awk -v d="$device:" -v c="$name:" '$2 == d { for (i = 3; i < NF; i++) if ($i == c) n += $1 == "A" ? -$(i + 1) : $(i + 1) }
-			END { printf "%d ", n }' /tmp/window
+		printf '%d ' $(($(counter "$device" "$name") - before[0]))
+		before=("${before[@]:1}")
 	done
 	echo
+	busy_since "$cpu" >/tmp/busy
 }
 
-# cpu_time: jiffies in which the CPUs worked, and all jiffies.
+# cpu_time: prints the jiffies in which the CPUs worked, and all jiffies; starts no process.
 cpu_time() {
-	awk '$1 == "cpu" { for (i = 2; i <= 9; i++) all += $i; print all - $5 - $6, all }' /proc/stat
+	local part all=0 fields
+	read -ra fields </proc/stat
+	for part in "${fields[@]:1:8}"; do all=$((all + part)); done
+	echo $((all - fields[4] - fields[5])) $all
+}
+
+# busy_since TIME: prints the part of the time since $(cpu_time) was TIME in which the CPUs worked, percent.
+busy_since() {
+	local now
+	now=$(cpu_time)
+	echo $((100 * (${now% *} - ${1% *}) / (${now#* } - ${1#* })))
 }
 
 # look: what all devices of the service svc have done, in the order in which they were made, in all_held, all_ended and
@@ -299,8 +351,7 @@ gather() {
 	look
 	time=$((stamp - time))
 	for i in "${!before[@]}"; do got+=($((counters[i] - before[i]))); done
-	cpu="$cpu $(cpu_time)"
-	busy=$(awk '{ printf "%d", 100 * ($3 - $1) / ($4 - $2) }' <<<"$cpu")
+	busy=$(busy_since "$cpu")
 	say "$2 in $((time / 1000)) ms: ${got[*]}; CPUs busy $busy %"
 	# A short time says nothing of that.
 	[ "$busy" -lt 60 ] || [ "$time" -lt 1500000 ] || fail "CPUs busy $busy %, the result would say nothing"

@@ -196,7 +196,8 @@ refused() {
 
 # From one policy to the next while requests wait in both: nothing is lost, and each is what it is to be.
 load_changes() {
-	local policy
+	local policy policies=('fairshare gid_then_uid_fair' 'tbf uid' qbm fifo)
+	[ -z "${NRS_LONG:-}" ] || policies=('fairshare uid_fair' 'tbf uid' 'fairshare gid_then_uid_fair' crrn qbm 'tbf uid+gid' fifo)
 	slow_lower disk 2000000 memory_backed=1
 	slow_lower other 2000000 memory_backed=1
 	client one /dev/disk svc opportunity off
@@ -205,7 +206,7 @@ load_changes() {
 	ctl 0 apply /tmp/c.toml
 	writing one --name=two --filename=/dev/mapper/two
 	saturated 1 one two
-	for policy in 'fairshare uid_fair' 'tbf uid' 'fairshare gid_then_uid_fair' 'crrn' 'qbm' 'tbf uid+gid' 'fifo'; do
+	for policy in "${policies[@]}"; do
 		printf '[service.svc]\nslots = 4\npolicy = "%s"\nparameters = { nrs_fairshare_delta_ms = 20, nrs_fairshare_select = "golden", nrs_tbf_rate = 777, nrs_tbf_depth = 5 }\n' "$policy" >/tmp/c.toml
 		case $policy in tbf*) printf '[[service.svc.rule]]\nname = "a"\nmatch = "uid={0}"\nrate = 10000000\n' >>/tmp/c.toml ;; esac
 		ctl 0 apply /tmp/c.toml
@@ -289,14 +290,14 @@ not_loaded() {
 
 modprobe null_blk nr_devices=0
 [ ! -d /sys/module/nrs ] || rmmod nrs
-try 10 "without the module: check works, apply and save say what to do" not_loaded
+long try 10 "without the module: check works, apply and save say what to do" not_loaded
 load_nrs
 try 60 "a file with everything in it: applied, shown, saved; a second time nothing" everything
 try 60 "what a section does not mention has its default" by_hand
-try 30 "wrong files: places, exit statuses, nothing changed" wrong
+long try 30 "wrong files: places, exit statuses, nothing changed" wrong
 try 60 "a refused step: the service is as it was" refused
 try 180 "policies change under load, nothing is lost" load_changes
 try 30 "services that no file mentions" prune
-try 120 "qbm by file" bandwidth
-try 60 "by messages alone" by_message
+long try 120 "qbm by file" bandwidth
+long try 60 "by messages alone" by_message
 summary

@@ -227,9 +227,9 @@ nobody() {
 }
 
 try 60 "fairshare: status, exporter over HTTP" share
-try 60 "tbf: status, exporter into a file" limit
-try 60 "qbm: status, exporter" promise
+long try 60 "tbf: status, exporter into a file" limit
+long try 60 "qbm: status, exporter" promise
 try 60 "a device that hangs is said to" hung
-try 20 "a name with quotes" quoted
-try 40 "no service, no module" nobody
+long try 20 "a name with quotes" quoted
+long try 40 "no service, no module" nobody
 summary

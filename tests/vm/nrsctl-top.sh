@@ -235,8 +235,8 @@ interactive() {
 }
 
 try 60 "top --batch: shares of two users and three jobs" shares
-try 90 "record, plot, and top of a recording" recorded
-try 40 "recordings that are ended, full, or not wanted" ended
-try 60 "the service and the module go, and come back" unloaded
-try 90 "top on a terminal: keys, signals, and its settings afterwards" interactive
+long try 90 "record, plot, and top of a recording" recorded
+long try 40 "recordings that are ended, full, or not wanted" ended
+long try 60 "the service and the module go, and come back" unloaded
+long try 90 "top on a terminal: keys, signals, and its settings afterwards" interactive
 summary

@@ -129,12 +129,12 @@ streams() {
 try 200 "order and credits under fifo" under nrs_policies=fifo
 if [ -z "$debug" ]; then
 	for policy in 'fairshare nid_fair' tbf crrn orr trr; do
-		try 200 "order and credits under $policy" under "nrs_policies=$policy"
+		long try 200 "order and credits under $policy" under "nrs_policies=$policy"
 	done
-	try 60 "order of what is delayed" delayed slots=65
-	try 60 "credits bound a newcomer's latency" newcomer
-	try 30 "one client alone gets the full speed" alone
-	try 30 "streams in order under orr" streams orr
+	long try 60 "order of what is delayed" delayed slots=65
+	long try 60 "credits bound a newcomer's latency" newcomer
+	long try 30 "one client alone gets the full speed" alone
+	long try 30 "streams in order under orr" streams orr
 fi
-try 60 "a storm of promotions, policies and levels" storm
+long try 60 "a storm of promotions, policies and levels" storm
 summary

@@ -408,9 +408,9 @@ policies() {
 	done
 }
 
-try 60 "$(wc -l </tmp/taken) values as they are shown" taken
-try 60 "$(grep -c . /tmp/refused) wrong values" refused_ones
+long try 60 "$(wc -l </tmp/taken) values as they are shown" taken
+long try 60 "$(grep -c . /tmp/refused) wrong values" refused_ones
 try 40 "values outlive stops and starts" stay
-try 20 "by messages" messages
+long try 20 "by messages" messages
 try 20 "the list of policies" policies
 summary

@@ -544,13 +544,13 @@ unloaded() {
 	rmmod nrs
 }
 
-try 60 "directories of groups and clients, and their names" directories
+long try 60 "directories of groups and clients, and their names" directories
 try 60 "a group and a client from their directories, and by texts" life
-try 40 "what tells clients apart" told_apart
-try 60 "$(wc -l </tmp/values) wrong values of drafts" values 0
-try 90 "$(cat /tmp/values /tmp/listed | wc -l) wrong values of what is listed" values 1
-try 40 "other partitions" recreated
-try 90 "what the directories say holds" regulated
-try 90 "changes from everywhere" storm
-try 20 "unloading" unloaded
+long try 40 "what tells clients apart" told_apart
+long try 60 "$(wc -l </tmp/values) wrong values of drafts" values 0
+long try 90 "$(cat /tmp/values /tmp/listed | wc -l) wrong values of what is listed" values 1
+long try 40 "other partitions" recreated
+long try 90 "what the directories say holds" regulated
+long try 90 "changes from everywhere" storm
+long try 20 "unloading" unloaded
 summary

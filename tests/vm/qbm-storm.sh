@@ -70,5 +70,5 @@ storm() {
 	say "$1 rounds, $(counter a ended) requests of the writers"
 }
 
-try 150 "configurations and policies change under load" storm "$(slow 65 13)"
+long try 150 "configurations and policies change under load" storm "$(slow 65 13)"
 summary

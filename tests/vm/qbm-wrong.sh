@@ -260,9 +260,9 @@ EEXIST|2|group all capacity=5MB; group all capacity=5MB target=1
 ENOENT|1|client 0@lo class=fs min=1MB group=all
 END
 
-try 90 "$(wc -l </tmp/texts) wrong configurations" texts
-try 60 "too many, too long, no text" sizes
-try 40 "$(wc -l </tmp/parameters) wrong parameters" parameters
-try 30 "wrong configurations by message" messages
-try 40 "refused under load" loaded
+long try 90 "$(wc -l </tmp/texts) wrong configurations" texts
+long try 60 "too many, too long, no text" sizes
+long try 40 "$(wc -l </tmp/parameters) wrong parameters" parameters
+long try 30 "wrong configurations by message" messages
+long try 40 "refused under load" loaded
 summary

@@ -195,15 +195,15 @@ declined() {
 	awk '/name: fifo/ { on = 1 } on && /queued:/ { exit !($2 >= 4) }' "$(at svc nrs_policies)" || fail "$(cat "$(at svc nrs_policies)")"
 }
 
-for quantum in 1 8 24; do try 30 "crrn, quantum $quantum: clients get the same, whatever waits" crrn $quantum; done
-try 30 "crrn: the quantum changes" crrn_changes
-try 40 "fifo: the same is unequal" fifo
-try 40 "crrn: a client that was away" away
-try 40 "crrn: the high-priority head" crrn_high
-try 60 "trr: targets get the same, whatever waits" trr
+for quantum in 8 $(brief '' '1 24'); do try 30 "crrn, quantum $quantum: clients get the same, whatever waits" crrn $quantum; done
+long try 30 "crrn: the quantum changes" crrn_changes
+long try 40 "fifo: the same is unequal" fifo
+long try 40 "crrn: a client that was away" away
+long try 40 "crrn: the high-priority head" crrn_high
+long try 60 "trr: targets get the same, whatever waits" trr
 try 60 "orr: batches in the order of offsets" orr orr
-try 60 "trr: batches in the order of offsets" orr trr
-try 40 "orr: writes, where they are supported" orr_writes
-for name in orr trr; do try 40 "$name: what it does not take is served" declined $name; done
+long try 60 "trr: batches in the order of offsets" orr trr
+long try 40 "orr: writes, where they are supported" orr_writes
+for name in orr trr; do long try 40 "$name: what it does not take is served" declined $name; done
 grep -E '^(==|ended|[0-9-]+ of)' /out/log | sed 's/^/# /'
 summary

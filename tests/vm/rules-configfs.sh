@@ -527,15 +527,15 @@ unloaded() {
 	rmmod nrs
 }
 
-try 40 "directories of rules and their names" directories
+long try 40 "directories of rules and their names" directories
 try 60 "a rule from its directory, and by commands" life
-try 40 "heads" heads
-try 40 "rank and also" order
-try 40 "refused at the start" fields
-try 60 "$(wc -l </tmp/values) wrong values of a rule that is not started" values 0
-try 60 "$(wc -l </tmp/values) wrong values of a started rule" values 1
-try 40 "other partitions" recreated
-try 90 "rates hold" limited
-try 90 "commands from everywhere" storm
-try 20 "unloading" unloaded
+long try 40 "heads" heads
+long try 40 "rank and also" order
+long try 40 "refused at the start" fields
+long try 60 "$(wc -l </tmp/values) wrong values of a rule that is not started" values 0
+long try 60 "$(wc -l </tmp/values) wrong values of a started rule" values 1
+long try 40 "other partitions" recreated
+long try 90 "rates hold" limited
+long try 90 "commands from everywhere" storm
+long try 20 "unloading" unloaded
 summary

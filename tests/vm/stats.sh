@@ -114,7 +114,7 @@ many() {
 }
 
 try 40 "names of all kinds" names
-try 40 "names of all kinds in the middle of a path" levels
-try 20 "counters and their reset" numbers
-try 60 "$(slow 200 50) users, statistics read while they come" many "$(slow 200 50)"
+long try 40 "names of all kinds in the middle of a path" levels
+long try 20 "counters and their reset" numbers
+long try 60 "$(slow 200 50) users, statistics read while they come" many "$(slow 200 50)"
 summary

@@ -69,7 +69,7 @@ parameters_stay() {
 	[ "$(cat "$(at svc high_priority_ratio)")" = 7 ]
 }
 
-count=$(slow 200 65)
+count=$(slow "$(brief 40 200)" "$(brief 20 65)")
 try 120 "$count changes while three users write, all policies" switching "$count"
 try 20 "parameters outlive stops and starts" parameters_stay
 summary

@@ -115,6 +115,6 @@ statistics() {
 		END { print n, t, h; exit !(n == 20 && t > 0.7 && t < 1.1 && h >= 15 && h <= 20) }' "$(at svc nrs_tbf_stats)" || fail "$(cat "$(at svc nrs_tbf_stats)")"
 }
 
-try 60 "what the files show and take" files
-try 60 "statistics" statistics
+long try 60 "what the files show and take" files
+long try 60 "statistics" statistics
 summary

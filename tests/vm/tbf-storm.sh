@@ -231,16 +231,16 @@ partitions() {
 
 rounds=$(slow 6 1)
 try 90 "four processes change rules in nine ways, $rounds rounds, under load" storms "$rounds"
-try 90 "types change under load at one per second" types "$(slow 2 1)"
+long try 90 "types change under load at one per second" types "$(slow 2 1)"
 try 60 "suspending and removing with a backlog" suspending
 try 30 "a killed process whose requests wait: drain" killed drain
 # The debug kernel is for what can go wrong in memory, which the rest does as well.
 if [ -z "$debug" ]; then
-	try 40 "two at a time start and stop one rule" pairs 30
-	try 90 "rules change during a verified run" churn 8m
+	long try 40 "two at a time start and stop one rule" pairs 30
+	long try 90 "rules change during a verified run" churn 8m
 	for how in rate stop fifo; do
-		try 30 "a killed process whose requests wait: $how" killed "$how"
+		long try 30 "a killed process whose requests wait: $how" killed "$how"
 	done
-	try 60 "one rate for two partitions, or one for each" partitions
+	long try 60 "one rate for two partitions, or one for each" partitions
 fi
 summary

@@ -72,8 +72,8 @@ heads() {
 		urgent=40:uid=1,priority=high usual=20:uid=1 high=30:uid=2,priority=high low=30:uid=2 free=+:uid=3,priority=high
 }
 
-try 60 "limits by network identifier" by_nid
-try 60 "all fields" generic
-try 60 "combined fields" combined
-try 60 "rules of each head" heads
+long try 60 "limits by network identifier" by_nid
+long try 60 "all fields" generic
+long try 60 "combined fields" combined
+long try 60 "rules of each head" heads
 summary

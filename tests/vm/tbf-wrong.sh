@@ -189,7 +189,7 @@ EPERM|stop default
 EBUSY|stop one
 END
 
-try 60 "$(wc -l </tmp/rules) wrong rules" rules
-try 30 "$(wc -l </tmp/parameters) wrong parameters" parameters
-try 30 "wrong rules by message" messages
+long try 60 "$(wc -l </tmp/rules) wrong rules" rules
+long try 30 "$(wc -l </tmp/parameters) wrong parameters" parameters
+long try 30 "wrong rules by message" messages
 summary

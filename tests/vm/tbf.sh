@@ -457,20 +457,20 @@ neighbours() {
 
 check 60 "uid: five classes, rates within 5 % of their rules" uid
 check 60 "rates in bytes, pages and requests" units
-check 60 "gid, and uid with gid" gid
-check 60 "jobid: cgroups, with wildcards" jobid
-check 60 "jobid: programs and users, with wildcards" wildcards
-check 60 "opcode: reads and writes" opcode
-check 90 "conditions of several fields" conditions
-check 60 "nid: ranges and networks" nid
+long check 60 "gid, and uid with gid" gid
+long check 60 "jobid: cgroups, with wildcards" jobid
+long check 60 "jobid: programs and users, with wildcards" wildcards
+long check 60 "opcode: reads and writes" opcode
+long check 90 "conditions of several fields" conditions
+long check 60 "nid: ranges and networks" nid
 check 60 "changes reach a standing backlog at once" changes
-check 30 "rank: the order of rules" ranks
-check 60 "realtime makes up for lost time" realtime
-check 60 "minrate is a floor" floors
+long check 30 "rank: the order of rules" ranks
+long check 60 "realtime makes up for lost time" realtime
+long check 60 "minrate is a floor" floors
 check 60 "borrow: unused rates are lent, and come back" lending
 check 60 "also: two limits at once" two_limits
-check 60 "rules of one head" heads
-check 60 "two heads that are limited" two_heads
-check 60 "a limited class does not delay another" neighbours
+long check 60 "rules of one head" heads
+long check 60 "two heads that are limited" two_heads
+long check 60 "a limited class does not delay another" neighbours
 grep -E '^(==|ended|bytes)' /out/log | sed 's/^/# /'
 summary

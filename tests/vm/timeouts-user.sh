@@ -56,12 +56,12 @@ try 20 "programs and modules of other versions" part negotiated
 try 30 "early replies come in time, and end with the limit" part early
 try 30 "a server says that it is busy" part busy
 if [ -z "$debug" ]; then
-	try 90 "65,536 requests wait while all slots are busy" part crowd
-	try 120 "what a rate withholds does not expire" part rate
+	long try 90 "65,536 requests wait while all slots are busy" part crowd
+	long try 120 "what a rate withholds does not expire" part rate
 fi
 try 30 "clients come back" part recovery
 try 60 "hostile records" part hostile
-try 60 "a server that never reads" part silent
-try 30 "counters of the service" counters
-try 60 "a storm of settings" storm
+long try 60 "a server that never reads" part silent
+long try 30 "counters of the service" counters
+long try 60 "a storm of settings" storm
 summary

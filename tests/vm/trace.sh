@@ -359,19 +359,19 @@ tracecmd() {
 }
 
 check 30 "fields are those that are documented" stable
-check 40 "every request has its events: fifo" pairs fifo fifo
+long check 40 "every request has its events: fifo" pairs fifo fifo
 check 40 "every request has its events: fairshare" pairs 'fairshare uid_fair' fairshare
-check 30 "times are those of the device" times
-check 30 "failures and high priority" others
-check 40 "what a rate withholds" throttle
+long check 30 "times are those of the device" times
+long check 30 "failures and high priority" others
+long check 40 "what a rate withholds" throttle
 check 30 "changes of policy" policies
-check 40 "shares" shares
-check 20 "requests of programs" user
-check 60 "nobody looks" off
-check 60 "what nobody saw leave the queue" unseen
-check 40 "rmmod" gone
+long check 40 "shares" shares
+long check 20 "requests of programs" user
+long check 60 "nobody looks" off
+long check 60 "what nobody saw leave the queue" unseen
+long check 40 "rmmod" gone
 if [ -x /trace/run ] && [ -f /tracing.md ]; then
-	check 240 "examples for bpftrace" bpftrace
-	check 120 "examples for trace-cmd" tracecmd
+	long check 240 "examples for bpftrace" bpftrace
+	long check 120 "examples for trace-cmd" tracecmd
 fi
 summary

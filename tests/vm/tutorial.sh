@@ -3,12 +3,17 @@
 # The commands of Documentation/tutorial.md as they are written there, in one shell: /tutorial/NN.sh, with what they have to print in
 # /tutorial/NN.expect, an extended regular expression in each line, and what to wait for before the next in /tutorial/NN.until. All are
 # made by tests/tutorial.sh.
-. /tests/lib.sh
+. /tests/nrs.sh
 
-# As a package would have installed it; what the shell tells of jobs is not wanted.
-mkdir -p "/lib/modules/$(uname -r)/updates" /etc/nrs
-cp /nrs.ko "/lib/modules/$(uname -r)/updates/"
-depmod
+# As on a machine that has just started, whatever ran before.
+clean_up
+for module in nrs null_blk; do
+	if [ -d "/sys/module/$module" ]; then rmmod "$module"; fi
+done
+# modprobe finds the module as if a package had installed it; what the shell tells of jobs is not wanted.
+mkdir -p /etc/modprobe.d /etc/nrs
+# shellcheck disable=SC2016 # modprobe's own variable
+echo 'install nrs /bin/insmod /nrs.ko $CMDLINE_OPTS' >/etc/modprobe.d/nrs.conf
 set +m
 
 for file in /tutorial/*.sh; do

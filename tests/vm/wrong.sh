@@ -375,9 +375,13 @@ too_many() {
 	[ "$(wc -l <"$file")" = 64 ]
 }
 
+# The host's tests have each of them; here the errno has to reach the user, for a dozen or so of each kind.
+for kind in writes:16 messages:2 tables:4; do
+	[ -n "${NRS_LONG:-}" ] || { awk "NR % ${kind#*:} == 1" "/tmp/${kind%:*}" >/tmp/some && mv /tmp/some "/tmp/${kind%:*}"; }
+done
 try 120 "$(wc -l </tmp/writes) wrong writes" all writes /tmp/writes
 try 80 "$(wc -l </tmp/messages) wrong messages" all messages /tmp/messages
 try 120 "$(wc -l </tmp/tables) wrong tables" all tables /tmp/tables
-try 60 "too many weights" too_many
-try 120 "wrong values in configfs" elsewhere
+long try 60 "too many weights" too_many
+long try 120 "wrong values in configfs" elsewhere
 summary

@@ -174,12 +174,12 @@ other_operations() {
 }
 
 try 60 "suspends while somebody writes" suspends
-try 60 "suspends without flush" suspends --noflush
-try 60 "new tables under load" reload
-try 20 "the table shown makes the same device" table_again
-try 30 "remove is refused under load" remove_busy
-try 60 "forced removal under load" remove_force
+debug_long try 60 "suspends without flush" suspends --noflush
+debug_long try 60 "new tables under load" reload
+debug_long try 20 "the table shown makes the same device" table_again
+debug_long try 30 "remove is refused under load" remove_busy
+debug_long try 60 "forced removal under load" remove_force
 try 60 "an interrupted suspend is undone" undo
-try 30 "two targets in a table, with flushes" two_targets
-try 30 "discard and zeroing" other_operations
+debug_long try 30 "two targets in a table, with flushes" two_targets
+debug_long try 30 "discard and zeroing" other_operations
 summary

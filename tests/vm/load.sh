@@ -107,6 +107,6 @@ try 90 "loads and unloads $cycles times" cycles "$cycles"
 [ -n "$debug" ] || try 20 "parameters show, refuse what is wrong and count for new services" see_parameters
 [ -n "$debug" ] || try 20 "parameters at load time" given_parameters
 try 20 "rmmod is refused while a table is there" busy_table
-try 20 "rmmod is refused while a control file is open" open_file
-try 20 "rmmod is refused while a configured service is there" busy_directory
+debug_long try 20 "rmmod is refused while a control file is open" open_file
+debug_long try 20 "rmmod is refused while a configured service is there" busy_directory
 summary

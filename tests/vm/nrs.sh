@@ -13,6 +13,11 @@ slow() {
 	if [ -n "$debug" ]; then echo "$2"; else echo "$1"; fi
 }
 
+# debug_long CMD...: runs a check that the debug kernel runs in `make test-long` only.
+debug_long() {
+	[ -n "$debug" ] && [ -z "${NRS_LONG:-}" ] || "$@"
+}
+
 # say TEXT...: a remark that shows with a failed check, and in /out/log.
 say() {
 	echo "$*"

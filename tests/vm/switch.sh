@@ -71,5 +71,5 @@ parameters_stay() {
 
 count=$(slow "$(brief 40 200)" "$(brief 20 65)")
 try 120 "$count changes while three users write, all policies" switching "$count"
-try 20 "parameters outlive stops and starts" parameters_stay
+debug_long try 20 "parameters outlive stops and starts" parameters_stay
 summary

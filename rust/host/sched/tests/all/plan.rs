@@ -14,10 +14,7 @@ use nrs_sched::{
     },
 };
 use proptest::prelude::*;
-use std::{
-    fmt::Write as _,
-    time::{Duration, Instant},
-};
+use std::fmt::Write as _;
 
 /// Clients, some patterns, and which of the clients each of them is for.
 const NIDS: [&str; 5] = [
@@ -340,27 +337,16 @@ proptest! {
     }
 }
 
-/// A plan as large as there can be, and what it takes to find 10,000 clients in it.
-fn find_all(
-    by: &str,
-    line: impl Fn(u32) -> String,
-    party: impl Fn(u32) -> Party,
-) -> (Duration, u32) {
+/// Parses a plan as large as there can be, and counts which of 10,000 clients it finds.
+fn find_all(by: &str, line: impl Fn(u32) -> String, party: impl Fn(u32) -> Party) -> u32 {
     let mut text = format!("by {by}\ngroup a capacity=10GB/s\n");
     for i in 0..4096 {
         writeln!(text, "client {} class=fs min=1MB", line(i)).unwrap();
     }
     assert!(text.len() <= TEXT_MAX);
-    let start = Instant::now();
     let plan = Plan::parse(&text).unwrap();
-    let parsed = start.elapsed();
-    let start = Instant::now();
     let found = (0..10_000u32).filter(|i| plan.line_for(0, &party(*i), &Nine).is_some());
-    let found = found.count() as u32;
-    let took = start.elapsed();
-    println!("{by}: read in {parsed:?}, 10,000 clients found in {took:?}");
-    assert!(parsed < Duration::from_secs(5), "{parsed:?}");
-    (took, found)
+    found.count() as u32
 }
 
 #[test]
@@ -368,7 +354,7 @@ fn many_lines_and_many_clients() {
     let address = |i: u32| format!("10.{}.{}.1@tcp", i / 256, i % 256);
     let nid = |i: u32| Party::Key(Key::Nid(Nid::parse(&address(i)).unwrap()));
     let job = |i: u32| Party::Key(Key::Jobid(JobId::new(format!("job.{i}").as_bytes())));
-    for (by, (took, found), want) in [
+    for (by, found, want) in [
         ("nid", find_all("nid", address, nid), 4096),
         (
             "nid",
@@ -393,7 +379,6 @@ fn many_lines_and_many_clients() {
         ),
     ] {
         assert_eq!(found, want, "{by}");
-        assert!(took < Duration::from_secs(20), "{by}: {took:?}");
     }
     assert!(size_of::<Who>() <= 48);
 }

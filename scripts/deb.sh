@@ -29,8 +29,7 @@ fi
 rm -f "$out/built.stamp"
 version=$(dpkg-parsechangelog -S Version)
 rm -f "$out"/*.deb
-# With the flags of the other release builds, in their directory.
-release_build
+export CARGO_TARGET_DIR=$out/target
 log "deb: building $version in $out/src"
 if ! dpkg-buildpackage --build=binary --no-sign >"$out/build.log" 2>&1 </dev/null; then
 	tail -n 40 "$out/build.log" >&2

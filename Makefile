@@ -27,10 +27,10 @@ deb:       ## build the Debian packages nrs and nrs-dkms: build/deb/*.deb
 deb-test:  ## install, load, upgrade and remove the packages in a Debian root of their own
 	scripts/deb-test.sh
 
-test:      ## check the sources and run the tests, on this host and in three virtual machines: 15 minutes
+test:      ## check the sources and run the tests, on this host and in three virtual machines
 	tests/run.sh
 
-test-long: ## all checks of all tests, at most 75 minutes; ROUNDS=N repeats the virtual machines
+test-long: ## all checks of all tests; ROUNDS=N repeats the virtual machines
 	tests/run.sh --long
 
 soak:      ## everything at once on the debug kernel, with faults injected: 10 minutes, or MINUTES=N

@@ -4,8 +4,8 @@
 # usage: scripts/build-module.sh stock|debug [--clippy] [--source DIR]
 #
 # Builds nrs.ko for the stock kernel (scripts/kernel.sh) or the debug kernel (scripts/debug-kernel.sh). The sources
-# (Kbuild, rust/ without rust/host, include/) are copied to build/FLAVOUR/src and built there, so the checkout stays
-# clean. Warnings are errors. Unchanged input does nothing.
+# (Kbuild, rust/ without rust/host, include/) are copied to $NRS_CACHE/module/FLAVOUR/src and built there, so the checkout
+# stays clean. Warnings are errors. Input that any checkout built last is not built again.
 # Result: build/FLAVOUR/nrs.ko and nrs.stripped.ko (without debug information, for virtual machines).
 #
 #   --clippy      run clippy in place of the compiler, with the kernel's own lint list; leaves no module
@@ -44,53 +44,65 @@ if [ "$flavour" = debug ]; then
 	make+=(LLVM=1)
 fi
 [ -z "$clippy" ] || make+=(CLIPPY=1)
-out=$NRS_TOP/build/$flavour
-[ "$source" = "$NRS_TOP" ] || out+=-$(basename "$source")
-mkdir -p "$out/src"
-exec {lockfd}>"$out/lock"
-flock -n "$lockfd" || { log "waiting for another build in $out" && flock "$lockfd"; }
+out=$NRS_TOP/build/$flavour work=$NRS_CACHE/module/$flavour
+[ "$source" = "$NRS_TOP" ] || out+=-$(basename "$source") work=$out
+mkdir -p "$out" "$work/src"
+exec {lockfd}>"$work/lock"
+flock -n "$lockfd" || { log "waiting for another build in $work" && flock "$lockfd"; }
 
 # --checksum without --times: a file that did not change keeps its time, so make does not build it again.
 inputs=(Kbuild rust)
 [ ! -d "$source/include" ] || inputs+=(include)
 (cd "$source" && rsync -rlp --checksum --delete --exclude=/rust/host --exclude=target \
-	--filter='P *.o' --filter='P *.cmd' --filter='P *.d' --filter='P *_bindings.rs' "${inputs[@]}" "$out/src/")
+	--filter='P *.o' --filter='P *.cmd' --filter='P *.d' --filter='P *_bindings.rs' "${inputs[@]}" "$work/src/")
 
 # What a finished build was made from: kernel, flags and input. Clippy is remembered apart.
 key=$({
 	printf '%s\n' "$NRS_KBUILD" "$(cat "$NRS_KBUILD/include/config/kernel.release")" "${make[@]}"
 	cd "$source" && find "${inputs[@]}" -path rust/host -prune -o -type f -print0 | sort -z | xargs -0 sha256sum
 } | hash_of)
-stampfile=$out/built${clippy:+-clippy}.stamp
-if stamp_is "$stampfile" "$key" && { [ -n "$clippy" ] || [ -f "$out/nrs.ko" ]; }; then
-	log "module ($flavour): up to date, $out/nrs.ko"
+# deliver: puts the finished module where it is looked for.
+deliver() {
+	local name
+	[ -z "$clippy" ] || return 0
+	for name in nrs.ko nrs.stripped.ko; do
+		[ "$work" != "$out" ] && ! cmp -s "$work/$name" "$out/$name" || continue
+		cp "$work/$name" "$out/$name.tmp"
+		mv "$out/$name.tmp" "$out/$name"
+	done
+	log "module ($flavour): $out/nrs.ko"
+}
+
+stampfile=$work/built${clippy:+-clippy}.stamp
+if stamp_is "$stampfile" "$key" && { [ -n "$clippy" ] || [ -f "$work/nrs.ko" ]; }; then
+	deliver
 	exit
 fi
 
 # Clippy replaces the compiler, and make sees no difference between the two: the crate's object goes first.
-if [ -n "$clippy" ] || [ -f "$out/clippy-object" ]; then
-	rm -f "$out/src/rust/"*.o "$out/clippy-object"
+if [ -n "$clippy" ] || [ -f "$work/clippy-object" ]; then
+	rm -f "$work/src/rust/"*.o "$work/clippy-object"
 fi
-[ -z "$clippy" ] || : >"$out/clippy-object"
-log "module ($flavour): building in $out/src"
-if ! make -C "$NRS_KBUILD" M="$out/src" "${make[@]}" "-j$(nproc)" modules >"$out/build.log" 2>&1; then
-	grep -vE '^make|^  (CC|RUSTC|BINDGEN|CLIPPY|LD|MODPOST)' "$out/build.log" | head -n 200 >&2
-	die "module ($flavour): build failed, whole output in $out/build.log"
+[ -z "$clippy" ] || : >"$work/clippy-object"
+log "module ($flavour): building in $work/src"
+if ! make -C "$NRS_KBUILD" M="$work/src" "${make[@]}" "-j$(nproc)" modules >"$work/build.log" 2>&1; then
+	grep -vE '^make|^  (CC|RUSTC|BINDGEN|CLIPPY|LD|MODPOST)' "$work/build.log" | head -n 200 >&2
+	die "module ($flavour): build failed, whole output in $work/build.log"
 fi
-grep -E 'warning:' "$out/build.log" >&2 || true
+grep -E 'warning:' "$work/build.log" >&2 || true
 if [ -n "$clippy" ]; then
 	stamp "$stampfile" "$key"
 	exit
 fi
-cp "$out/src/nrs.ko" "$out/nrs.ko.tmp"
+cp "$work/src/nrs.ko" "$work/nrs.ko.tmp"
 # A kernel stack has 16 KiB for everything on it; the checkers of the debug kernel need more, and have it.
 if [ "$flavour" = stock ]; then
-	deep=$(objdump -d --no-show-raw-insn "$out/nrs.ko.tmp" |
+	deep=$(objdump -d --no-show-raw-insn "$work/nrs.ko.tmp" |
 		sed -nE '/^[0-9a-f]+ <.*>:$/h; /sub +\$0x[1-9a-f][0-9a-f]{3,},%rsp/{G;p}')
 	[ -z "$deep" ] || die "module ($flavour): functions with more than 4 KiB on the stack: $deep"
 fi
-strip -g "$out/nrs.ko.tmp" -o "$out/nrs.stripped.ko.tmp"
-mv "$out/nrs.stripped.ko.tmp" "$out/nrs.stripped.ko"
-mv "$out/nrs.ko.tmp" "$out/nrs.ko"
+strip -g "$work/nrs.ko.tmp" -o "$work/nrs.stripped.ko.tmp"
+mv "$work/nrs.stripped.ko.tmp" "$work/nrs.stripped.ko"
+mv "$work/nrs.ko.tmp" "$work/nrs.ko"
 stamp "$stampfile" "$key"
-log "module ($flavour): $out/nrs.ko"
+deliver

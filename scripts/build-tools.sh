@@ -15,6 +15,7 @@ mkdir -p "$dir"
 release_build
 cargo build "${release[@]}" --package nrs-client --package nrsctl --bins
 for name in nrs-load nrs-check nrs-overlap nrs-storm nrsctl; do
+	[ "$programs/$name" -nt "$dir/$name" ] || continue
 	strip "$programs/$name" -o "$dir/$name.tmp"
 	mv "$dir/$name.tmp" "$dir/$name"
 done

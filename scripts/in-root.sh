@@ -1,27 +1,31 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# usage: scripts/in-root.sh [--rw] CMD [ARG...]
+# usage: scripts/in-root.sh [--rw | --shared] CMD [ARG...]
 #
 # Runs CMD in the toolchain root (scripts/root.sh) in its own mount and process namespaces. The checkout, the cache
 # directory, the current directory and /tmp have the same paths inside as outside; the rest of the root is
 # read-only. The network is the host's. CMD's exit status is returned; when this script ends, all of CMD's processes end.
-# cargo builds in $NRS_CACHE/target, so that all checkouts share the crates of the registry. When it has grown beyond
-# 12 GiB it is made anew.
+# cargo builds in $NRS_CACHE/target, so that all checkouts share the crates of the registry.
 #
 #   --rw      the root itself may be changed (for package installation)
+#   --shared  CMD runs in $NRS_CACHE/tree, a copy of the checkout, where what no checkout has changed is not built again
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
-rw=
+rw='' shared=''
 case ${1:-} in
 --help | -h | '') usage && exit ;;
 --rw) rw=1 && shift ;;
+--shared) shared=1 && shift ;;
 esac
 
 if [ -n "${NRS_IN_ROOT:-}" ]; then
+	[ -z "$shared" ] || { shared_tree && cd "$tree"; }
 	exec "$@"
 fi
+# The copy is made inside.
+[ -z "$shared" ] || set -- "$NRS_SCRIPTS/in-root.sh" --shared "$@"
 die_with_parent ${rw:+--rw} "$@"
 
 # What CMD sees: Debian's PATH and tools, no other toolchain's settings.

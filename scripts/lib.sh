@@ -33,14 +33,14 @@ die_with_parent() {
 	NRS_PDEATH=$$ exec setpriv --pdeathsig TERM -- "$0" "$@"
 }
 
-# lock AREA: hold AREA's lock file until this process ends; says so when it has to wait.
+# lock AREA: hold AREA's lock file, descriptor $lock_fd, until this process ends; says so when it has to wait.
 lock() {
-	local fd file=$NRS_CACHE/$1.lock
+	local file=$NRS_CACHE/$1.lock
 	mkdir -p "$(dirname "$file")"
-	exec {fd}>"$file"
-	flock -n "$fd" && return
+	exec {lock_fd}>"$file"
+	flock -n "$lock_fd" && return
 	log "waiting for another run that holds $file"
-	flock "$fd"
+	flock "$lock_fd"
 }
 
 # stamp_is FILE KEY: true if FILE holds exactly KEY.
@@ -110,26 +110,39 @@ run_logged() {
 	log "$label: done"
 }
 
-# release_build: sets what all release builds have in common, so that they share the crates of the registry: RUSTFLAGS;
-# release, the arguments of cargo; and programs, where these are. Linked statically, they run in rescue systems and in the
-# test machines too. With a target named, build scripts and macros are not linked so, which they could not be. In the
-# root only.
+# copy_sources DIR: makes DIR a copy of the checkout in which a file has the time when its content last changed, so that
+# make and cargo build again only what differs from what was built there last, from whichever checkout. In the root only.
+copy_sources() {
+	mkdir -p "$1"
+	rsync -rlp --checksum --delete --exclude=/.git --exclude=/build --exclude=/demo.svg --exclude=target "$NRS_TOP/" "$1/"
+}
+
+# shared_tree: copies the sources to $tree, where all checkouts build with cargo: one at a time, until its process ends
+# or does flock -u "$tree_lock". What cargo keeps is made anew when it has grown beyond 12 GiB. In the root only.
+shared_tree() {
+	lock tree
+	tree=$NRS_CACHE/tree tree_lock=$lock_fd
+	copy_sources "$tree"
+	mkdir -p "$CARGO_TARGET_DIR"
+	if [ "$(du -sm "$CARGO_TARGET_DIR" | cut -f1)" -gt 12288 ]; then
+		log "cargo: $CARGO_TARGET_DIR has grown beyond 12 GiB, made anew"
+		rm -rf "$CARGO_TARGET_DIR"
+	fi
+}
+
+# release_build: enters the shared tree, and sets what all release builds have in common, so that they share the crates of
+# the registry: RUSTFLAGS; release, the arguments of cargo; and programs, where these are. Linked statically, they run in
+# rescue systems and in the test machines too. With a target named, build scripts and macros are not linked so, which
+# they could not be. Who wants to keep a program copies it while the tree is held.
 release_build() {
 	local target
+	shared_tree
 	target=$(rustc -vV | sed -n 's/^host: //p')
 	export RUSTFLAGS="-C target-feature=+crt-static -C strip=none --remap-path-prefix=$CARGO_HOME=/usr/share/cargo"
 	# shellcheck disable=SC2034
-	release=(--quiet --release --locked --manifest-path "$NRS_TOP/rust/host/Cargo.toml" --target "$target")
+	release=(--quiet --release --locked --manifest-path "$tree/rust/host/Cargo.toml" --target "$target")
 	# shellcheck disable=SC2034
 	programs=$CARGO_TARGET_DIR/$target/release
-	mkdir -p "$CARGO_TARGET_DIR"
-	# Whoever builds also copies the programs before another checkout replaces them.
-	exec {release_lock}>"$CARGO_TARGET_DIR/release.lock"
-	flock "$release_lock"
-	if [ "$(du -sm "$CARGO_TARGET_DIR" | cut -f1)" -gt 12288 ]; then
-		log "cargo: $CARGO_TARGET_DIR has grown beyond 12 GiB, made anew"
-		find "$CARGO_TARGET_DIR" -mindepth 1 -maxdepth 1 ! -name release.lock -exec rm -rf {} +
-	fi
 }
 
 # debian_mirror: the archive address, as this host's own apt configuration names it.

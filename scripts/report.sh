@@ -12,5 +12,5 @@ case ${1:-} in -h) usage && exit ;; esac
 mkdir -p "$NRS_TOP/build"
 release_build
 cargo build "${release[@]}" --package nrs-report --bins
-flock -u "$release_lock"
+flock -u "$tree_lock"
 exec "$programs/nrs-report" "$@"

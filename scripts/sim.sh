@@ -20,7 +20,7 @@ release_build
 cargo build "${release[@]}" --package nrs-sim --bins
 cp "$programs/nrs-sim" "$dir/nrs-sim.tmp"
 mv "$dir/nrs-sim.tmp" "$dir/nrs-sim"
-flock -u "$release_lock"
+flock -u "$tree_lock"
 
 if [ "${1:-}" != --all ]; then
 	[ $# -gt 0 ] || set -- --help

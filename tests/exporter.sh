@@ -13,8 +13,8 @@ case ${1:-} in --help | -h) usage && exit ;; esac
 
 pages=$(mktemp -d)
 trap 'rm -rf "$pages"' EXIT
-cargo build --quiet --locked --manifest-path "$NRS_TOP/rust/host/Cargo.toml" --package nrsctl --bins
-nrsctl=${CARGO_TARGET_DIR:-$NRS_TOP/rust/host/target}/debug/nrsctl
+"$NRS_SCRIPTS/build-tools.sh"
+nrsctl=$NRS_TOP/build/tools/nrsctl
 for top in 0 2 100; do
 	"$nrsctl" exporter --once --top $top --from "$NRS_TOP/rust/host/nrsctl/tests/fixtures/snapshots.json" >"$pages/top-$top.prom"
 done

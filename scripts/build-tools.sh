@@ -13,7 +13,9 @@ case ${1:-} in --help | -h) usage && exit ;; '') ;; *) die "unknown argument '$1
 dir=$NRS_TOP/build/tools
 mkdir -p "$dir"
 release_build
-cargo build "${release[@]}" --package nrs-client --package nrsctl --bins
+# One by one, as the packages do it, or crates that both need would have other features.
+cargo build "${release[@]}" --package nrsctl --bins
+cargo build "${release[@]}" --package nrs-client --bins
 for name in nrs-load nrs-check nrs-overlap nrs-storm nrsctl; do
 	[ "$programs/$name" -nt "$dir/$name" ] || continue
 	strip "$programs/$name" -o "$dir/$name.tmp"

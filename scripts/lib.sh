@@ -130,15 +130,17 @@ shared_tree() {
 	fi
 }
 
-# release_build: enters the shared tree, and sets what all release builds have in common, so that they share the crates of
-# the registry: RUSTFLAGS; release, the arguments of cargo; and programs, where these are. Linked statically, they run in
-# rescue systems and in the test machines too. With a target named, build scripts and macros are not linked so, which
-# they could not be. Who wants to keep a program copies it while the tree is held.
+# release_build: enters the shared tree, and sets what all release builds have in common, so that they share what is
+# compiled: RUSTFLAGS, which are those of debian/rules, too; release, the arguments of cargo; and programs, where these are.
+# Linked statically, they run in rescue systems and in the test machines too; they name no path of this machine. With a
+# target named, build scripts and macros are not linked so, which they could not be. Who wants to keep a program copies it
+# while the tree is held.
 release_build() {
 	local target
 	shared_tree
 	target=$(rustc -vV | sed -n 's/^host: //p')
-	export RUSTFLAGS="-C target-feature=+crt-static -C strip=none --remap-path-prefix=$CARGO_HOME=/usr/share/cargo"
+	RUSTFLAGS=$(make -s -f "$tree/debian/rules" -C "$tree" print-rustflags)
+	export RUSTFLAGS
 	# shellcheck disable=SC2034
 	release=(--quiet --release --locked --manifest-path "$tree/rust/host/Cargo.toml" --target "$target")
 	# shellcheck disable=SC2034

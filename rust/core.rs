@@ -4,10 +4,10 @@
 //!
 //! # Vocabulary
 //!
-//! - *Service*: one pool of slots and the policies that share it out ([`service`]).
-//! - *Partition*: the part of a service that the CPUs of one CPT use ([`partition`]).
-//! - *Slot*: the right to have one request at a device ([`dispatch`]).
+//! - *Service*: policies that share out the slots of its targets ([`service`]).
 //! - *Target*: a backing device of a service ([`target`]).
+//! - *Slot*: the right to have one request at a target.
+//! - *Partition*: the part of a service that the CPUs of one CPT use for one target ([`partition`]).
 //! - *Client*: a front-end's device; it brings requests to one target ([`client`]).
 //! - *Timeouts*: how long requests take, and how long they may ([`timeouts`], [`client::deadlines`]).
 //! - *Worker*: what a service does every delta: shares, memory, ageing ([`worker`]).
@@ -54,6 +54,7 @@ pub(crate) mod client;
 pub(crate) mod concurrency;
 pub(crate) mod cpt;
 pub(crate) mod dispatch;
+mod line;
 pub(crate) mod partition;
 pub(crate) mod partitions;
 pub(crate) mod reasons;

@@ -24,33 +24,35 @@ module! {
 ///
 /// Fields are dropped from top to bottom: first what lets others in, last what everything stands on.
 struct Nrs {
-    _chardev: sys::chardev::Registration<frontend::chardev::Handle>,
     _dm: sys::dm::Registration<frontend::dm::Device>,
-    _node: sys::chardev::Registration<control::node::Node>,
     _control: control::Control,
+    _chardev: sys::chardev::Registration<frontend::chardev::Handle>,
+    _node: sys::chardev::Registration<control::node::Node>,
     _reasons: sys::global::Installed<core::reasons::Listeners>,
     _registry: sys::global::Installed<core::registry::Registry>,
-    _queue: sys::queue::WorkQueue,
+    _queue: sys::queue::WorkQueues,
     _rcu: sys::rcu::Barrier,
 }
 
 impl kernel::Module for Nrs {
     fn init(module: &'static ThisModule) -> Result<Self> {
         let rcu = sys::rcu::Barrier;
-        let queue = sys::queue::WorkQueue::new()?;
+        let queue = sys::queue::WorkQueues::new()?;
         let registry = core::registry::init()?;
         let reasons = core::reasons::init()?;
-        let control = control::Control::new()?;
-        let dm = sys::dm::Registration::new(module)?;
+        // Files of /dev cannot be opened before all is there. A directory of configfs or a table can be made, and keeps
+        // the module from going: nothing may fail after that.
         let node = sys::chardev::Registration::new()?;
         let chardev = sys::chardev::Registration::new()?;
+        let control = control::Control::new()?;
+        let dm = sys::dm::Registration::new(module)?;
         sys::chardev::loaded();
         pr_info!("loaded\n");
         Ok(Self {
-            _chardev: chardev,
             _dm: dm,
-            _node: node,
             _control: control,
+            _chardev: chardev,
+            _node: node,
             _reasons: reasons,
             _registry: registry,
             _queue: queue,

@@ -60,12 +60,21 @@ use crate::{
 pub(crate) struct Stage {
     roster: Arc<Roster>,
     dispatch: Arc<Dispatch>,
+    partitions: Arc<Partitions>,
 }
 
 impl Stage {
-    /// The clients in `roster`, the targets in `dispatch`.
-    pub(crate) fn new(roster: Arc<Roster>, dispatch: Arc<Dispatch>) -> Self {
-        Self { roster, dispatch }
+    /// The clients in `roster`, the targets of `partitions`; `dispatch` says of which kind they are.
+    pub(crate) fn new(
+        roster: Arc<Roster>,
+        dispatch: Arc<Dispatch>,
+        partitions: Arc<Partitions>,
+    ) -> Self {
+        Self {
+            roster,
+            dispatch,
+            partitions,
+        }
     }
 }
 
@@ -76,8 +85,8 @@ impl Scene for Stage {
             return target.into();
         }
         let found = u16::try_from(target).ok();
-        let found = found.and_then(|index| self.dispatch.target(index));
-        found.map_or(u64::MAX, |target| target.number().into())
+        let found = found.and_then(|index| self.partitions.of(index));
+        found.map_or(u64::MAX, |lanes| lanes.target().number().into())
     }
 
     fn device_name(&self, device: u32, f: &mut dyn FnMut(&[u8])) {

@@ -99,7 +99,7 @@ impl Client {
         service: &CStr,
         partitions: Arc<Partitions>,
     ) -> Result<Self> {
-        let herald = Herald::new(&self.name, service, partitions)?;
+        let herald = Herald::new(&self.name, service, partitions, target.index())?;
         let held = self.held.clone();
         self.deadlines = Some(Deadlines::new(timeouts, target, held, herald)?);
         Ok(self)

@@ -7,7 +7,7 @@
 //! - *Lane*: a head and which classes its requests had lately ([`lane`]).
 //! - *Pump*: decide requests while slots are free.
 //! - *Mark*: what others may know of the partition without its lock ([`Mark`]).
-//! - *Kicks*: the targets that got something to submit; they are kicked once the lock is released.
+//! - *Kick*: the target got something to submit; it is kicked once the lock is released.
 //! - *Order*: which requests have to wait for the end of others before a policy sees them ([`order`]).
 //!
 //! # Locking
@@ -21,7 +21,10 @@ use kernel::{
     sync::{rcu, Arc, SpinLockIrq},
 };
 
-use super::dispatch::{Dispatch, Mark};
+use super::{
+    partitions,
+    target::{Kick, Mark, Target},
+};
 use crate::{
     sched::{
         attr::Priority,
@@ -84,6 +87,9 @@ impl Published {
 
 /// Decisions in one lock hold, at most.
 pub(crate) const BATCH: u32 = 64;
+
+/// Time between two interrupts of the timer of a partition, at least, ns.
+const PAUSE: u64 = 20_000;
 
 /// What the lock protects.
 pub(crate) struct Inner {
@@ -171,60 +177,37 @@ impl Inner {
     }
 }
 
-/// Targets to kick, as bits.
-#[derive(Clone, Copy)]
-#[must_use = "what was decided waits for a kick"]
-pub(crate) struct Kicks(u64);
-
-impl Kicks {
-    /// None.
-    pub(crate) const fn none() -> Self {
-        Self(0)
-    }
-
-    /// Adds target `index`.
-    pub(crate) fn add(&mut self, index: u16) {
-        self.0 |= 1u64.wrapping_shl(index.into());
-    }
-
-    /// These and those.
-    pub(crate) fn and(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// Has the targets submit what they got. To be called without locks.
-    pub(crate) fn kick(self, dispatch: &Dispatch) {
-        let mut left = self.0;
-        while left != 0 {
-            let index = left.trailing_zeros();
-            left &= left.wrapping_sub(1);
-            if let Some(target) = dispatch.target(index as u16) {
-                target.kick();
-            }
-        }
-    }
+/// By what leave a request goes down.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leave {
+    /// It has a slot.
+    Slot,
+    /// It has none, though its policy would serve it.
+    Over,
+    /// It has none, and its policy is not asked.
+    Forced,
 }
 
 /// One partition of a service.
 #[pin_data]
 pub(crate) struct Partition {
-    index: u16,
-    dispatch: Arc<Dispatch>,
+    cpt: u16,
+    target: Arc<Target>,
     published: Arc<Published>,
     #[pin]
     inner: SpinLockIrq<Inner>,
 }
 
 impl Partition {
-    /// Partition `index`, with a fallback for each head, made by `config`, and room for `records` in its order
-    /// table.
+    /// The partition of `cpt` at `target`, with a fallback for each head, made by `config`, and room for `records` in
+    /// its order table.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
     pub(crate) fn new(
-        index: u16,
-        dispatch: Arc<Dispatch>,
+        cpt: u16,
+        target: Arc<Target>,
         published: Arc<Published>,
         config: Config,
         records: u32,
@@ -234,8 +217,8 @@ impl Partition {
         let high = Lane::with_fallback(config)?;
         Arc::pin_init(
             Timed::new(pin_init!(Self {
-                index,
-                dispatch,
+                cpt,
+                target,
                 published,
                 inner <- new_spinlock_irq!(Inner {
                     regular,
@@ -254,9 +237,9 @@ impl Partition {
         )
     }
 
-    /// Its place among the partitions of its service.
-    pub(crate) const fn index(&self) -> u16 {
-        self.index
+    /// Its name among the partitions of its service.
+    pub(crate) fn home(&self) -> u16 {
+        partitions::home(self.target.index(), self.cpt)
     }
 
     /// Takes out instances that have stopped.
@@ -348,8 +331,8 @@ impl Partition {
 impl Timed<Partition> {
     /// Counts the end of a request that was queued or recorded here; with `pump`, decides more. Also says whether
     /// [`Self::settle_all`] has something left.
-    pub(crate) fn end(&self, account: &Account, cost: Cost, pump: bool) -> (Kicks, bool) {
-        let mut kicks = Kicks::none();
+    pub(crate) fn end(&self, account: &Account, cost: Cost, pump: bool) -> (Kick, bool) {
+        let mut kick = Kick::none();
         let most = if pump { BATCH } else { 0 };
         let end = |inner: &mut Inner, now| {
             if let Some(ticket) = &account.ticket {
@@ -362,22 +345,29 @@ impl Timed<Partition> {
                 inner.order.finish(id);
             }
         };
-        let (_, busy) = self.decide_after(end, most, &mut kicks);
-        (kicks, busy)
+        let (_, busy) = self.decide_after(end, most, &mut kick);
+        (kick, busy)
     }
 
     /// Makes a change in the order table, and carries out what follows; for the rest, returns like
     /// [`Self::end`].
-    pub(crate) fn reorder(&self, change: impl FnOnce(&mut Order<Held>)) -> (Kicks, bool) {
-        let mut kicks = Kicks::none();
-        let (_, busy) = self.decide_after(|inner, _| change(&mut inner.order), 0, &mut kicks);
-        (kicks, busy)
+    pub(crate) fn reorder(&self, change: impl FnOnce(&mut Order<Held>)) -> (Kick, bool) {
+        let mut kick = Kick::none();
+        let (_, busy) = self.decide_after(|inner, _| change(&mut inner.order), 0, &mut kick);
+        (kick, busy)
     }
 
     /// Decides up to `most` requests while slots are free; returns how many.
-    pub(crate) fn decide_more(&self, most: u32, kicks: &mut Kicks) -> u32 {
-        let (decided, _) = self.decide_after(|_, _| (), most, kicks);
+    pub(crate) fn decide_more(&self, most: u32, kick: &mut Kick) -> u32 {
+        let (decided, _) = self.decide_after(|_, _| (), most, kick);
         decided
+    }
+
+    /// Decides while slots are free, and sends down what was decided.
+    pub(crate) fn decide_on(&self) {
+        let mut kick = Kick::none();
+        self.decide_more(BATCH, &mut kick);
+        self.target.kick(kick);
     }
 
     /// Has heads that withhold asked again, after a change of what holds them back: by whoever decides
@@ -396,12 +386,12 @@ impl Timed<Partition> {
         &self,
         change: impl FnOnce(&mut Inner, u64),
         most: u32,
-        kicks: &mut Kicks,
+        kick: &mut Kick,
     ) -> (u32, bool) {
         let now = misc::now();
         let mut inner = self.inner.lock();
         change(&mut inner, now);
-        let settled = self.settle(&mut inner, now, kicks);
+        let settled = self.settle(&mut inner, now, kick);
         if most == 0 {
             if settled {
                 self.tell(&mut inner, now);
@@ -410,60 +400,62 @@ impl Timed<Partition> {
         }
         // What was withheld may be ready by now: others learn of it before slots are looked for.
         self.tell(&mut inner, now);
-        let decided = self.pump(&mut inner, now, most, kicks);
+        let decided = self.pump(&mut inner, now, most, kick);
         (decided, inner.order.is_busy())
     }
 
-    /// Decides everything that is queued, whether or not slots are free, a batch at a time. What waits for the
-    /// end of other requests goes down as soon as those have ended.
-    pub(crate) fn drain(&self) {
+    /// Decides everything that is queued, whether or not slots are free, a batch at a time; whether there was
+    /// something. What waits for the end of other requests goes down as soon as those have ended.
+    pub(crate) fn drain(&self) -> bool {
         self.with(|inner| inner.order.force_all());
         self.settle_all();
         let mut left = self.with(|inner| inner.queued());
+        let any = left > 0;
         while left > 0 {
             let now = misc::now();
             let batch = left.min(BATCH);
-            let kicks = self.force(&mut self.inner.lock(), now, batch);
-            kicks.kick(&self.dispatch);
+            let kick = self.send_down(&mut self.inner.lock(), now, batch, Leave::Forced);
+            self.target.kick(kick);
             left = left.saturating_sub(batch);
             misc::cond_resched();
         }
+        any
     }
 
     /// Whether requests that may be served have been waiting for `stall` (ns) without one being decided; then
-    /// a batch of them is sent down, whether or not slots are free.
+    /// a batch of them is sent down, whether or not slots are free. What a policy withholds waits on.
     pub(crate) fn unstall(&self, stall: u64) -> bool {
         let now = misc::now();
-        let mut kicks = Kicks::none();
+        let mut kick = Kick::none();
         let stalled = {
             let mut inner = self.inner.lock();
             let waits = inner.regular.has_work(now) || inner.high.has_work(now);
             let stalled = waits && now.saturating_sub(inner.moved) >= stall;
             if stalled {
                 let moved = inner.moved;
-                kicks = self.force(&mut inner, now, BATCH);
+                kick = self.send_down(&mut inner, now, BATCH, Leave::Over);
                 // Nothing moved by itself.
                 inner.moved = moved;
                 inner.stalled = true;
             }
             stalled
         };
-        kicks.kick(&self.dispatch);
+        self.target.kick(kick);
         stalled
     }
 
-    /// Decides up to `most` requests, whether or not slots are free.
-    fn force(&self, inner: &mut Inner, now: u64, most: u32) -> Kicks {
-        let mut kicks = Kicks::none();
+    /// Decides up to `most` requests, with `leave`.
+    fn send_down(&self, inner: &mut Inner, now: u64, most: u32, leave: Leave) -> Kick {
+        let mut kick = Kick::none();
         for _ in 0..most {
-            if !self.decide(inner, Priority::High, now, true, &mut kicks)
-                && !self.decide(inner, Priority::Regular, now, true, &mut kicks)
+            if !self.decide(inner, Priority::High, now, leave, &mut kick)
+                && !self.decide(inner, Priority::Regular, now, leave, &mut kick)
             {
                 break;
             }
         }
         self.tell(inner, now);
-        kicks
+        kick
     }
 
     /// Tells others what they may know of the partition, if that has changed.
@@ -474,62 +466,70 @@ impl Timed<Partition> {
             ready: urgent || inner.regular.has_work(now),
             urgent,
         };
+        if urgent {
+            self.target.note_urgent();
+        }
         let old = core::mem::replace(&mut inner.mark, mark);
         if mark != old {
-            self.dispatch.mark(self.index, old, mark);
+            self.target.mark(self.cpt, old, mark);
         }
     }
 
     /// Decides up to `most` requests while slots are free; returns how many. Others know what there is.
-    fn pump(&self, inner: &mut Inner, now: u64, most: u32, kicks: &mut Kicks) -> u32 {
+    fn pump(&self, inner: &mut Inner, now: u64, most: u32, kick: &mut Kick) -> u32 {
         let mut decided = 0u32;
         let mut pending = Pending {
             high: inner.high.has_work(now),
             regular: inner.regular.has_work(now),
         };
         while decided < most {
-            let limits = self.dispatch.limits();
-            let Some(priority) = inner.turn.first(pending, self.dispatch.pool(), &limits) else {
+            let limits = self.target.limits();
+            let Some(priority) = inner.turn.first(pending, self.target.pool(), &limits) else {
                 break;
             };
-            if !self.dispatch.take(priority) {
+            if !self.target.take(priority) {
                 break;
             }
-            if self.decide(inner, priority, now, false, kicks) {
+            if self.decide(inner, priority, now, Leave::Slot, kick) {
                 inner.turn.served(priority);
                 decided = decided.wrapping_add(1);
                 if !inner.lane(priority).has_work(now) {
                     pending = pending.without(priority);
                 }
             } else {
-                self.dispatch.put(priority);
+                self.target.put(priority);
                 pending = pending.without(priority);
             }
         }
         self.tell(inner, now);
         // Whichever head withholds for the shorter time; a head that may serve waits for a slot.
-        if let Some(until) = inner.next_expiry(now).filter(|until| *until != inner.armed) {
-            inner.armed = until;
-            self.arm(until);
+        if let Some(until) = inner.next_expiry(now) {
+            let until = until.max(now.saturating_add(PAUSE));
+            // One that expires soon enough serves.
+            if inner.armed < now || inner.armed > until {
+                inner.armed = until;
+                self.arm(until);
+            }
         }
         decided
     }
 
-    /// Takes one request out of a head and gives it to its target. Without `force` the caller has taken a
-    /// slot for it, which the request keeps; with it, the request goes without.
+    /// Takes one request out of a head and gives it to its target. With [`Leave::Slot`] the caller has taken a
+    /// slot for it, which the request keeps.
     fn decide(
         &self,
         inner: &mut Inner,
         priority: Priority,
         now: u64,
-        force: bool,
-        kicks: &mut Kicks,
+        leave: Leave,
+        kick: &mut Kick,
     ) -> bool {
+        let slot = leave == Leave::Slot;
         let lane = inner.lane(priority);
         let guard = rcu::read_lock();
         let view = View {
             now,
-            force,
+            force: leave == Leave::Forced,
             table: self.published.of(priority).get(&guard),
         };
         let (mut held, ticket) = match lane.head.get(&view) {
@@ -546,31 +546,26 @@ impl Timed<Partition> {
         };
         lane.until = 0;
         inner.moved = now;
-        if !force {
+        if slot {
             inner.progressed(now);
         }
         if let Some(id) = held.account().record {
             inner.go(id, &mut held);
         }
-        if self.dispatch.has_turns() && !force {
+        if slot && self.target.has_turns() {
             let charged = match ticket.grant().charged {
                 0 => held.cost().pages,
                 charged => charged,
             };
-            self.dispatch.charge(self.index, charged);
+            self.target.charge(self.cpt, charged);
         }
         held.account_mut().ticket = Some(ticket);
         held.note_wait(now);
         if trace::follows() {
             let by = By::Instance(ticket.instance());
-            self.watch_dispatch(inner, &mut held, now, by, true, !force);
+            self.watch_dispatch(inner, &mut held, now, by, true, slot);
         }
-        let index = held.account().target;
-        if let Some(target) = self.dispatch.target(index) {
-            if target.place(held, &self.dispatch, force) {
-                kicks.add(index);
-            }
-        }
+        kick.add(self.target.send(held, slot));
         true
     }
 }
@@ -578,8 +573,8 @@ impl Timed<Partition> {
 impl Expire for Partition {
     /// What was withheld may be served now.
     fn expired(timed: &Timed<Self>) {
-        let mut kicks = Kicks::none();
-        timed.decide_after(|inner, _| inner.armed = 0, BATCH, &mut kicks);
-        kicks.kick(&timed.dispatch);
+        let mut kick = Kick::none();
+        timed.decide_after(|inner, _| inner.armed = 0, BATCH, &mut kick);
+        timed.target.kick(kick);
     }
 }

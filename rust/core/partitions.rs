@@ -2,25 +2,54 @@
 
 //! All partitions of a service, and what is done with them together.
 //!
+//! # Vocabulary
+//!
+//! - *Lanes*: the partitions of one target, one for each CPT. Requests for one target never wait behind those for
+//!   another.
+//! - *Home*: names a partition in its service: target and CPT ([`home`]).
+//!
 //! Nothing here keeps a lock for longer than one partition, or holds two.
 
 use core::ops::Deref;
 
-use kernel::{prelude::*, sync::Arc};
+use kernel::{
+    prelude::*,
+    sync::{Arc, SetOnce},
+};
 
 use super::{
-    dispatch::Dispatch,
-    partition::{KernelPart, Kicks, Partition, BATCH},
+    cpt::CPTS_MAX,
+    partition::{KernelPart, Partition, Published, BATCH},
+    target::{Kick, Target},
 };
 use crate::{sched::attr::Priority, sys::timer::Timed};
 
-/// The partitions of a service, by index.
-pub(crate) struct Partitions {
-    list: KVec<Arc<Timed<Partition>>>,
-    dispatch: Arc<Dispatch>,
+/// Targets of one service, at most.
+pub(crate) const TARGETS_MAX: usize = 64;
+
+/// Bits of a home that are the CPT.
+const CPT_BITS: u32 = 6;
+
+const _: () = assert!(CPTS_MAX <= 1 << CPT_BITS);
+
+/// The name of the partition of `cpt` at target `target`.
+pub(crate) const fn home(target: u16, cpt: u16) -> u16 {
+    target << CPT_BITS | cpt
 }
 
-impl Deref for Partitions {
+/// The CPT of the partition that is called `home`.
+pub(crate) const fn cpt_of(home: u16) -> u16 {
+    home & ((1 << CPT_BITS) - 1)
+}
+
+/// The partitions of one target, by CPT.
+pub(crate) struct Lanes {
+    target: Arc<Target>,
+    published: Arc<Published>,
+    list: KVec<Arc<Timed<Partition>>>,
+}
+
+impl Deref for Lanes {
     type Target = [Arc<Timed<Partition>>];
 
     fn deref(&self) -> &Self::Target {
@@ -28,15 +57,121 @@ impl Deref for Partitions {
     }
 }
 
-impl Partitions {
-    /// Those of `list`, whose slots and targets are in `dispatch`.
-    pub(crate) fn new(list: KVec<Arc<Timed<Partition>>>, dispatch: Arc<Dispatch>) -> Self {
-        Self { list, dispatch }
+impl Lanes {
+    /// `list`, whose requests go to `target` and who look at `published`.
+    pub(crate) fn new(
+        target: Arc<Target>,
+        published: Arc<Published>,
+        list: KVec<Arc<Timed<Partition>>>,
+    ) -> Self {
+        Self {
+            target,
+            published,
+            list,
+        }
     }
 
-    /// Partition `index`.
-    pub(crate) fn at(&self, index: u32) -> Option<&Arc<Timed<Partition>>> {
-        self.get(usize::try_from(index).ok()?)
+    /// Where their requests go.
+    pub(crate) fn target(&self) -> &Arc<Target> {
+        &self.target
+    }
+
+    /// What they are told of shares.
+    pub(crate) fn published(&self) -> &Published {
+        &self.published
+    }
+
+    /// The partition of `cpt`.
+    pub(crate) fn at(&self, cpt: u16) -> Option<&Arc<Timed<Partition>>> {
+        self.get(usize::from(cpt))
+    }
+
+    /// Uses what slots are free: partitions decide in turn, but for those that were `asked` (bits) and decided
+    /// all that they could; then what was decided, and `kick`, go out.
+    pub(crate) fn pass_on(&self, mut kick: Kick, mut asked: u64) {
+        let mut left = BATCH;
+        while let Some(next) = self.target.next(asked).filter(|_| left > 0) {
+            let most = if next.alone { left } else { 1 };
+            let decided = match self.at(next.cpt as u16) {
+                Some(partition) => partition.decide_more(most, &mut kick),
+                None => 0,
+            };
+            if next.alone || decided == 0 {
+                asked |= next.bit();
+            }
+            left = left.saturating_sub(decided);
+        }
+        self.target.kick(kick);
+    }
+
+    /// Sends down everything that is queued, whether or not slots are free; it takes none. Whether something was.
+    pub(crate) fn drain(&self) -> bool {
+        self.target.kick(self.target.let_all_through());
+        self.iter()
+            .fold(false, |any, partition| any | partition.drain())
+    }
+}
+
+/// The partitions of a service.
+pub(crate) struct Partitions {
+    /// [`TARGETS_MAX`] places.
+    lanes: KVec<SetOnce<Lanes>>,
+}
+
+impl Partitions {
+    /// None yet.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        let mut lanes = KVec::with_capacity(TARGETS_MAX, GFP_KERNEL)?;
+        for _ in 0..TARGETS_MAX {
+            lanes.push(SetOnce::new(), GFP_KERNEL)?;
+        }
+        Ok(Arc::new(Self { lanes }, GFP_KERNEL)?)
+    }
+
+    /// Adds `lanes`, whose target has the next index. To be called by one task at a time.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC`: there are [`TARGETS_MAX`].
+    pub(crate) fn add(&self, lanes: Lanes) -> Result<&Lanes> {
+        let index = usize::from(lanes.target.index());
+        let place = self.lanes.get(index).ok_or(ENOSPC)?;
+        place.populate(lanes);
+        place.as_ref().ok_or(ENOSPC)
+    }
+
+    /// Those of each target that the service ever had.
+    pub(crate) fn lanes(&self) -> impl Iterator<Item = &Lanes> {
+        self.lanes.iter().map_while(|lanes| lanes.as_ref())
+    }
+
+    /// Those of targets that have users.
+    pub(crate) fn used(&self) -> impl Iterator<Item = &Lanes> {
+        self.lanes().filter(|lanes| lanes.target().users() > 0)
+    }
+
+    /// The targets that have users.
+    pub(crate) fn targets(&self) -> impl Iterator<Item = &Arc<Target>> {
+        self.used().map(Lanes::target)
+    }
+
+    /// Those of target `index`.
+    pub(crate) fn of(&self, index: u16) -> Option<&Lanes> {
+        self.lanes.get(usize::from(index))?.as_ref()
+    }
+
+    /// Those of the target that the partition called `home` has to do with, and its CPT.
+    pub(crate) fn at(&self, home: u16) -> Option<(&Lanes, u16)> {
+        Some((self.of(home >> CPT_BITS)?, cpt_of(home)))
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Timed<Partition>>> {
+        self.lanes().flat_map(|lanes| lanes.iter())
     }
 
     /// Runs `f` on each part of each head, letting go of the lock in between.
@@ -50,59 +185,20 @@ impl Partitions {
         }
     }
 
-    /// Uses what is free: partitions decide in turn, but for those that were `asked` (bits) and decided all
-    /// that they could; parked requests go on, then all kicks go out.
-    pub(crate) fn pass_on(&self, mut kicks: Kicks, mut asked: u64) {
-        let mut left = BATCH;
-        while let Some(next) = self.dispatch.next(asked).filter(|_| left > 0) {
-            let most = if next.alone { left } else { 1 };
-            let decided = match self.at(next.index) {
-                Some(partition) => partition.decide_more(most, &mut kicks),
-                None => 0,
-            };
-            if next.alone || decided == 0 {
-                asked |= next.bit();
-            }
-            left = left.saturating_sub(decided);
-        }
-        kicks = kicks.and(self.unpark(false));
-        kicks.kick(&self.dispatch);
-    }
-
-    /// Lets requests that are parked at targets go on.
-    pub(crate) fn unpark(&self, force: bool) -> Kicks {
-        let mut kicks = Kicks::none();
-        let parked = self.dispatch.parked();
-        if parked == 0 {
-            return kicks;
-        }
-        let first = self.dispatch.first_parked(parked);
-        let mut left = parked.rotate_right(first);
-        while left != 0 {
-            let index = (left.trailing_zeros().wrapping_add(first) & 63) as u16;
-            left &= left.wrapping_sub(1);
-            if let Some(target) = self.dispatch.target(index) {
-                if target.unpark(&self.dispatch, force) {
-                    kicks.add(index);
-                }
-            }
-        }
-        kicks
-    }
-
     /// Sends down everything that is queued, whether or not slots are free; it takes none.
     pub(crate) fn drain(&self) {
-        for partition in self.iter() {
-            partition.drain();
+        for lanes in self.lanes() {
+            lanes.drain();
         }
-        self.unpark(true).kick(&self.dispatch);
     }
 
     /// Decides requests of all partitions that wait: slots, policies, rules or rates are others now.
     pub(crate) fn run_all(&self) {
-        for partition in self.iter() {
-            partition.reconsider();
+        for lanes in self.lanes() {
+            for partition in lanes.iter() {
+                partition.reconsider();
+            }
+            lanes.pass_on(Kick::none(), 0);
         }
-        self.pass_on(Kicks::none(), 0);
     }
 }

@@ -355,7 +355,7 @@ impl Attachment {
     }
 
     /// The backing device.
-    pub(crate) fn target(&self) -> &Target {
+    pub(crate) fn target(&self) -> &Arc<Target> {
         &self.target
     }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A service: one pool of slots and the policies that share it out.
+//! A service: slots at its targets and the policies that share them out.
 //!
-//! A service has a partition per CPT; each CPU uses the partition of its CPT. What arrives goes through
+//! A service has a partition for each target and CPT; each CPU uses those of its CPT. What arrives goes through
 //! [`Service::arrive`], what ends through [`Service::complete`]; [`config`] changes policies and
 //! parameters, [`show`] tells of them.
 
@@ -21,9 +21,9 @@ use super::{
     dispatch::{Dispatch, Feed},
     errno,
     partition::{Ident, Partition, Published, Went},
-    partitions::Partitions,
+    partitions::{self, Lanes, Partitions},
     roster::Roster,
-    target::Target,
+    target::{Kick, Target},
     timeouts::Timeouts,
     worker::{Ticker, Worker},
 };
@@ -123,6 +123,8 @@ pub(crate) struct Service {
     name: CString,
     /// Partition of each CPU.
     cpts: KVec<u16>,
+    /// Number of CPTs.
+    count: u16,
     partitions: Arc<Partitions>,
     dispatch: Arc<Dispatch>,
     ticker: Arc<Timed<Ticker>>,
@@ -166,51 +168,35 @@ impl Service {
             }
         }
         let label = Some(CString::try_from(name)?);
-        let dispatch = Arc::new(
-            Dispatch::new(label, params::default_slots(), count),
-            GFP_KERNEL,
-        )?;
+        let dispatch = Arc::new(Dispatch::new(label, params::default_slots()), GFP_KERNEL)?;
         let buffer_max = BufferMax::default().get();
-        let concurrency = Concurrency::new(dispatch.limit(), buffer_max)?;
-        let records = records_each(buffer_max, count.into());
-        let published = Arc::new(Published::new(), GFP_KERNEL)?;
-        let fallback = Config::parse(Kind::Fifo, None, &tunables).map_err(errno)?;
-        let mut partitions = KVec::with_capacity(count.into(), GFP_KERNEL)?;
-        for index in 0..count {
-            let partition = Partition::new(
-                index,
-                dispatch.clone(),
-                published.clone(),
-                fallback,
-                records,
-            )?;
-            partitions.push(partition, GFP_KERNEL)?;
-        }
-        let partitions = Arc::new(Partitions::new(partitions, dispatch.clone()), GFP_KERNEL)?;
+        let concurrency = Concurrency::new(dispatch.slots(), buffer_max)?;
+        let partitions = Partitions::new()?;
         let seed = misc::random();
         let roster = Roster::new()?;
-        let scene = Stage::new(roster.clone(), dispatch.clone());
+        let scene = Stage::new(roster.clone(), dispatch.clone(), partitions.clone());
         let bandwidth = Bandwidth::new(partitions.clone(), scene, seed)?;
         let worker = Worker::new(
             CString::try_from(name)?,
             partitions.clone(),
             dispatch.clone(),
-            published,
             bandwidth.clone(),
         )?;
+        let timeouts = Timeouts::new(count)?;
         let settings = Settings::new(tunables)?;
         let ticker = Ticker::new(worker, tunables.fairshare.delta_ms.get())?;
-        Arc::pin_init(
+        let service = Arc::pin_init(
             try_pin_init!(Self {
                 name: CString::try_from(name)?,
                 cpts,
+                count,
                 partitions,
                 dispatch,
                 ticker,
                 concurrency,
                 ordering: Ordering::new(),
                 patience: Patience::new(),
-                timeouts: Timeouts::new(count)?,
+                timeouts,
                 users: Word::new(0),
                 seed,
                 bandwidth,
@@ -218,7 +204,10 @@ impl Service {
                 settings <- new_mutex!(settings, "nrs_settings"),
             }? Error),
             GFP_KERNEL,
-        )
+        )?;
+        // What policies there are shows in the partitions of a target, so there is one, though nobody uses it yet.
+        service.add_lanes(&mut service.settings.lock())?;
+        Ok(service)
     }
 
     /// Its name.
@@ -231,9 +220,9 @@ impl Service {
         self.name.to_str().unwrap_or("")
     }
 
-    /// Number of partitions.
+    /// Number of CPTs.
     pub(crate) fn cpts(&self) -> u32 {
-        u32::try_from(self.partitions.len()).unwrap_or(u32::MAX)
+        self.count.into()
     }
 
     /// Uses of the service: clients, and clients that are being made.
@@ -287,11 +276,15 @@ impl Service {
         number: u32,
         depth: u32,
     ) -> Result<(Arc<Client>, Arc<Target>)> {
+        // One at a time joins. What a new target needs is made before the clients are locked, as it takes locks that
+        // others take before those.
+        let mut settings = self.settings.lock();
+        let target = self.target_for(&mut settings, number)?;
         self.roster.with(|clients| {
             if clients.iter().any(|client| client.device() == lower) {
                 return Err(ELOOP);
             }
-            let target = self.dispatch.attach(number, depth)?;
+            target.attach(number, depth);
             // Programs say of each request whose it is; a block device is one client.
             let block = self.dispatch.is_fed_by(Feed::Block);
             let concurrency = block.then(|| self.concurrency.clone());
@@ -308,19 +301,62 @@ impl Service {
                 Ok(Arc::new(client, GFP_KERNEL)?)
             };
             match clients.add(make) {
-                Ok(client) => Ok((client, target)),
+                Ok(client) => Ok((client, target.clone())),
                 Err(error) => {
-                    self.dispatch.detach(&target);
+                    target.detach();
                     Err(error)
                 }
             }
         })
     }
 
+    /// The target for device `number`: the one there is, one that nobody uses any more, best the one that was for this
+    /// device, or a new one.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC`: the service has [`partitions::TARGETS_MAX`] targets in use; `ENOMEM`.
+    fn target_for(&self, settings: &mut Settings, number: u32) -> Result<Arc<Target>> {
+        let all = || self.partitions.lanes().map(Lanes::target);
+        let known = |target: &&Arc<Target>| target.number() == number;
+        let idle = |target: &&Arc<Target>| target.users() == 0;
+        let target = match all().find(known).or_else(|| all().find(idle)) {
+            Some(target) => target,
+            None => self.add_lanes(settings)?.target(),
+        };
+        Ok(target.clone())
+    }
+
+    /// Makes a target without users, and its partitions with the policies that run.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC`: the service has [`partitions::TARGETS_MAX`]; `ENOMEM`.
+    fn add_lanes(&self, settings: &mut Settings) -> Result<&Lanes> {
+        let index = self.partitions.lanes().count();
+        if index >= partitions::TARGETS_MAX {
+            return Err(ENOSPC);
+        }
+        let target = Target::new(index as u16, self.dispatch.clone(), self.count)?;
+        let published = Arc::new(Published::new(), GFP_KERNEL)?;
+        let fallback = Config::parse(Kind::Fifo, None, &settings.parameters.tunables);
+        let fallback = fallback.map_err(errno)?;
+        let records = records_each(self.buffer_max(), self.cpts());
+        let mut list = KVec::with_capacity(self.count.into(), GFP_KERNEL)?;
+        for cpt in 0..self.count {
+            let (target, published) = (target.clone(), published.clone());
+            let partition = Partition::new(cpt, target, published, fallback, records)?;
+            list.push(partition, GFP_KERNEL)?;
+        }
+        let lanes = Lanes::new(target, published, list);
+        self.furnish(settings, &lanes)?;
+        self.partitions.add(lanes)
+    }
+
     /// Removes `client`, which used `target`.
     pub(crate) fn leave(&self, client: &Arc<Client>, target: &Target) {
         self.roster.with(|clients| {
-            self.dispatch.detach(target);
+            target.detach();
             clients.remove(client);
         });
     }
@@ -335,15 +371,14 @@ impl Service {
         self.dispatch.wants_file()
     }
 
-    /// The partition of the CPU that runs this.
-    fn local(&self) -> Option<&Arc<Timed<Partition>>> {
-        match &self.partitions[..] {
-            [only] => Some(only),
-            all => {
-                let cpu = usize::try_from(misc::current_cpu()).ok()?;
-                all.get(usize::from(*self.cpts.get(cpu)?))
-            }
+    /// The CPT of the CPU that runs this.
+    fn local(&self) -> u16 {
+        if self.count <= 1 {
+            return 0;
         }
+        let cpu = usize::try_from(misc::current_cpu()).ok();
+        let cpt = cpu.and_then(|cpu| self.cpts.get(cpu));
+        cpt.copied().unwrap_or(0)
     }
 
     /// Takes a request. Gives it back if it is to go down at once; its slot is taken then.
@@ -355,27 +390,31 @@ impl Service {
         arrival: &Arrival<'_>,
         attrs: impl Fn() -> Attrs,
     ) -> Arrived {
-        let partition = match arrival.domain {
-            Some(domain) => self.partitions.at(self.home(domain).into()),
+        let target = arrival.target;
+        let cpt = match arrival.domain {
+            Some(domain) => partitions::cpt_of(self.home(target, domain)),
             None => self.local(),
         };
-        let Some(partition) = partition else {
+        let lanes = self.partitions.of(target.index());
+        let Some((lanes, partition)) = lanes.and_then(|lanes| Some((lanes, lanes.at(cpt)?))) else {
+            // There are lanes for each target, so this does not happen; should it, the request goes down.
+            kernel::warn_on!(true);
             return Arrived {
                 went: Went::Passed(held),
                 record: None,
             };
         };
         let arrived = partition.arrive(held, arrival, &attrs);
-        if arrived.others && !self.dispatch.is_calm() {
-            self.partitions.pass_on(arrived.kicks, 0);
+        if arrived.others && !lanes.target().is_calm() {
+            lanes.pass_on(arrived.kick, 0);
         } else {
-            arrived.kicks.kick(&self.dispatch);
+            lanes.target().kick(arrived.kick);
         }
         if arrived.hungry {
             self.ticker.worker().feed();
         }
         let record = arrived.record.map(|id| Record {
-            home: partition.index(),
+            home: partition.home(),
             id,
         });
         Arrived {
@@ -386,19 +425,19 @@ impl Service {
 
     /// Takes back what a request to `target` used, and decides what its slot is used for next; `error` is how it
     /// failed, 0 if it did not. Any context.
-    pub(crate) fn complete(&self, account: &Account, cost: Cost, target: &Target, error: i32) {
+    pub(crate) fn complete(&self, account: &Account, cost: Cost, target: &Arc<Target>, error: i32) {
         if trace::complete_is_on() {
             self.watch_end(account, cost, error);
         }
-        let dispatch = &*self.dispatch;
-        if account.placed {
-            target.put();
-        }
         if account.slot {
-            dispatch.put(account.priority);
+            target.put(account.priority);
+        } else if account.placed {
+            target.kick(target.leave_forced());
         }
-        if account.ticket.is_some() || account.record.is_some() || !dispatch.is_calm() {
-            self.proceed(account, cost);
+        if account.ticket.is_some() || account.record.is_some() || !target.is_calm() {
+            if let Some(lanes) = self.partitions.of(target.index()) {
+                self.proceed(lanes, account, cost);
+            }
         }
     }
 
@@ -414,7 +453,7 @@ impl Service {
             head: trace::Head {
                 service: self.name(),
                 policy: "",
-                cpt: account.home,
+                cpt: partitions::cpt_of(account.home),
                 priority: account.priority,
             },
             id,
@@ -425,30 +464,36 @@ impl Service {
     }
 
     /// Counts the end of a request that was queued or recorded, and decides more requests.
-    fn proceed(&self, account: &Account, cost: Cost) {
-        // What is parked was decided before what is decided now.
-        let mut kicks = self.partitions.unpark(false);
+    fn proceed(&self, lanes: &Lanes, account: &Account, cost: Cost) {
+        let mut kick = Kick::none();
         let mut asked = 0;
         if account.ticket.is_some() || account.record.is_some() {
-            if let Some(partition) = self.partitions.at(account.home.into()) {
+            let cpt = partitions::cpt_of(account.home);
+            if let Some(partition) = lanes.at(cpt) {
                 // Its lock is taken anyway; what nobody else waits for is its own.
-                let pump = !self.dispatch.others_ready(account.home);
-                let (more, busy) = partition.end(account, cost, pump);
-                kicks = kicks.and(more);
+                let pump = !lanes.target().others_ready(cpt);
+                let busy;
+                (kick, busy) = partition.end(account, cost, pump);
                 if busy {
                     self.ticker.worker().feed();
                 }
                 if pump {
-                    asked = 1u64.wrapping_shl(account.home.into());
+                    asked = 1u64.wrapping_shl(cpt.into());
                 }
             }
         }
-        self.partitions.pass_on(kicks, asked);
+        lanes.pass_on(kick, asked);
     }
 
     /// Sends down everything that is queued, whether or not slots are free; it takes none.
     pub(crate) fn drain(&self) {
         self.partitions.drain();
+    }
+
+    /// The same of what is queued for `target`; whether there was something.
+    pub(crate) fn drain_target(&self, target: &Target) -> bool {
+        let lanes = self.partitions.of(target.index());
+        lanes.is_some_and(Lanes::drain)
     }
 
     /// How long its requests take, and may take.
@@ -473,12 +518,12 @@ impl Service {
         Ok(())
     }
 
-    /// Slots as configured.
+    /// Slots of each target, as configured.
     pub(crate) fn slots(&self) -> u32 {
         self.dispatch.slots()
     }
 
-    /// Sets the slots.
+    /// Sets the slots of each target.
     ///
     /// # Errors
     ///
@@ -487,12 +532,18 @@ impl Service {
         if slots == 0 || slots > SLOTS_MAX {
             return Err(EINVAL);
         }
-        self.roster.with(|_| {
-            self.dispatch.set_slots(slots);
-            self.concurrency.set_slots(slots);
-        });
+        self.roster.with(|_| self.share_out(slots));
         self.partitions.run_all();
         Ok(())
+    }
+
+    /// Has all targets follow `slots`.
+    fn share_out(&self, slots: u32) {
+        self.dispatch.set_slots(slots);
+        for lanes in self.partitions.lanes() {
+            lanes.target().follow_slots();
+        }
+        self.concurrency.set_slots(slots);
     }
 
     /// How long requests wait without progress before they are sent down anyway, ms; 0: for ever.

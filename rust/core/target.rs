@@ -1,16 +1,48 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A backing device of a service: what is decided for it and how it goes down.
+//! A backing device of a service: its slots, who waits for one, and how requests go down.
+//!
+//! # Vocabulary
+//!
+//! - *Slot*: the right to have one request at the device. Each target has its own, so that a device that is slow, or
+//!   hangs, costs no other one anything.
+//! - *Forced*: a request that has no slot, because no policy may withhold it.
+//! - *Bypass*: forced requests that wait, in the order in which they came. Half as many as there are slots may be at the
+//!   device at a time, so that they leave the rest of the device to those that have slots.
+//! - *Waiting*, *ready*, *turn*: of partitions, see [`super::line`].
 //!
 //! ```text
-//!             place on the target free            work item
-//!   decided ────────────────────────────▶ ready ─────────────▶ submitted ──▶ ended
-//!      │                                    ▲                                  │
-//!      └── none free ──▶ parked ────────────┘◀────── a place is free ──────────┘
+//!             slot of the target               work item
+//!   queued ───────────────────────▶ ready ───────────────▶ submitted ──▶ ended
+//!                                     ▲
+//!   forced ──▶ bypass ────────────────┘ another forced one has ended
 //! ```
 //!
 //! Each target has its own work item: submitting may block, and a device that blocks stops nobody else.
-//! A parked request has no slot of the service.
+//!
+//! # Why no wake-up is lost
+//!
+//! Who queues a request, or lets one be served that was withheld, first marks its partition waiting and
+//! ready and then looks for a free slot; who frees a slot first gives it back and then looks for a ready
+//! partition. All of that is in one total order ([`crate::sys::atomic`]), so at least one of them sees the
+//! other. A partition's marks change under its lock.
+//!
+//! # Turns
+//!
+//! While several partitions are ready, whoever finds a slot free gives it away instead of using it: it has
+//! the partition whose turn it is decide one request, and goes on until no slot is free that one of them may
+//! use, or each that may has been asked in vain ([`Target::next`]). A partition that was asked in vain is
+//! left out for the rest of that round only. Nothing is lost by that: it has nothing to serve before it is
+//! marked ready anew, or waits for a slot of the other kind, and whoever brings about either of them goes
+//! round once more, after all others' marks and slots that this round has seen.
+//!
+//! A partition that is ready alone, or whose timer has expired, takes what is free without asking: whoever
+//! else is ready is being served by somebody, or would have been left out.
+//!
+//! # The slot that is kept for high priority
+//!
+//! While high-priority requests come, regular ones leave one slot free, so that one that arrives alone does not wait for
+//! another to end. When none has come for [`LENT_MS`], regular requests use that slot, too.
 
 use kernel::{
     impl_has_work, new_spinlock_irq, new_work,
@@ -22,9 +54,14 @@ use kernel::{
     workqueue::{Work, WorkItem},
 };
 
-use super::dispatch::Dispatch;
+pub(crate) use super::line::Mark;
+use super::{dispatch::Dispatch, line::Line};
 use crate::{
-    sched::item::Fifo,
+    sched::{
+        attr::Priority,
+        item::Fifo,
+        slots::{Limits, Pool},
+    },
     sys::{
         atomic::{Hint, Word},
         misc,
@@ -33,39 +70,56 @@ use crate::{
     },
 };
 
+/// For how long without a high-priority request a slot is kept for the next one, ms.
+const LENT_MS: u64 = 1000;
+
+/// A partition whose turn it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Next {
+    /// Its CPT.
+    pub(crate) cpt: u32,
+    /// Nobody else may have the slot.
+    pub(crate) alone: bool,
+}
+
+impl Next {
+    /// It, as a bit.
+    pub(crate) const fn bit(self) -> u64 {
+        1u64.wrapping_shl(self.cpt)
+    }
+}
+
 /// Requests on their way down.
 struct Lists {
-    /// With a slot; the work item submits them.
+    /// The work item submits them.
     ready: NodeFifo,
-    /// Without a slot.
-    parked: NodeFifo,
+    /// Forced, and not yet let to the device.
+    bypass: NodeFifo,
+    /// When a forced request was let to the device last, or came to an empty list (ns).
+    moved: u64,
     /// The work item is queued or running and will look at `ready` again.
     working: bool,
 }
 
-/// Requests at a device and how many may be, in one word so that they are compared together.
-///
-/// # Invariants
-///
-/// The low half counts requests at the device, which are far fewer than 2^32; the high half is the limit.
+/// Whether a target got something to submit.
 #[derive(Clone, Copy)]
-struct Places(u64);
+#[must_use = "what was decided waits for a kick"]
+pub(crate) struct Kick(bool);
 
-impl Places {
-    const fn new(limit: u32) -> Self {
-        Self((limit as u64) << 32)
+impl Kick {
+    /// It did not.
+    pub(crate) const fn none() -> Self {
+        Self(false)
     }
 
-    const fn active(self) -> u32 {
-        self.0 as u32
+    /// This and that, of one target.
+    pub(crate) const fn and(self, other: Self) -> Self {
+        Self(self.0 || other.0)
     }
 
-    const fn limit(self) -> u32 {
-        (self.0 >> 32) as u32
-    }
-
-    const fn with_limit(self, limit: u32) -> Self {
-        Self(Self::new(limit).0 | self.active() as u64)
+    /// The same with that, of one target.
+    pub(crate) fn add(&mut self, other: Self) {
+        *self = self.and(other);
     }
 }
 
@@ -73,10 +127,19 @@ impl Places {
 #[pin_data]
 pub(crate) struct Target {
     index: u16,
+    dispatch: Arc<Dispatch>,
     number: Atomic<u32>,
     users: Atomic<u32>,
     depth: Atomic<u32>,
-    places: Word,
+    /// The slots in use, a [`Pool`].
+    pool: Word,
+    /// Slots in effect.
+    limit: Word,
+    /// Requests at the device without a slot. Grows under the lock.
+    forced: Word,
+    line: Line,
+    /// When a high-priority request came last, ms of the coarse clock.
+    urgent: Hint,
     /// When something last came back from the device, ms of the coarse clock.
     life: Hint,
     #[pin]
@@ -90,23 +153,30 @@ impl_has_work! {
 }
 
 impl Target {
-    /// A target without users.
+    /// A target without users, with `cpts` partitions.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(index: u16) -> Result<Arc<Self>> {
+    pub(crate) fn new(index: u16, dispatch: Arc<Dispatch>, cpts: u16) -> Result<Arc<Self>> {
+        let slots = dispatch.slots();
         Arc::pin_init(
             pin_init!(Self {
                 index,
+                dispatch,
                 number: Atomic::new(0),
                 users: Atomic::new(0),
                 depth: Atomic::new(0),
-                places: Word::new(Places::new(1).0),
+                pool: Word::new(Pool::EMPTY.bits()),
+                limit: Word::new(slots.into()),
+                forced: Word::new(0),
+                line: Line::new(cpts),
+                urgent: Hint::new(0),
                 life: Hint::new(0),
                 lists <- new_spinlock_irq!(Lists {
                     ready: NodeFifo::new(),
-                    parked: NodeFifo::new(),
+                    bypass: NodeFifo::new(),
+                    moved: 0,
                     working: false,
                 }, "nrs_target"),
                 work <- new_work!("nrs_target"),
@@ -120,6 +190,11 @@ impl Target {
         self.index
     }
 
+    /// The name of its service; empty if that has none.
+    pub(crate) fn label(&self) -> &str {
+        self.dispatch.label()
+    }
+
     /// Device number.
     pub(crate) fn number(&self) -> u32 {
         self.number.load(ordering::Relaxed)
@@ -130,26 +205,14 @@ impl Target {
         self.users.load(ordering::Relaxed)
     }
 
-    /// Requests that may be at the device.
-    pub(crate) fn limit(&self) -> u32 {
-        self.places().limit()
-    }
-
-    /// Requests at the device.
-    pub(crate) fn active(&self) -> u32 {
-        self.places().active()
-    }
-
-    fn places(&self) -> Places {
-        Places(self.places.get())
-    }
-
     /// Counts a user; the first one says which device it is and how many requests it keeps in flight
     /// (0: any number).
     pub(crate) fn attach(&self, number: u32, depth: u32) {
         if self.users.fetch_add(1, ordering::Full) == 0 {
             self.number.store(number, ordering::Relaxed);
             self.depth.store(depth, ordering::Relaxed);
+            self.life.set(0);
+            self.follow_slots();
         }
     }
 
@@ -158,17 +221,29 @@ impl Target {
         self.users.fetch_sub(1, ordering::Full);
     }
 
-    /// Sets how many requests may be at the device: `share`, but no more than it keeps in flight.
-    /// Returns what is in effect.
-    pub(crate) fn set_limit(&self, share: u32) -> u32 {
+    /// Has as many slots as are configured, but no more than the device keeps in flight, so that order is decided
+    /// here and not in its queue.
+    pub(crate) fn follow_slots(&self) {
         let depth = match self.depth.load(ordering::Relaxed) {
             0 => u32::MAX,
             depth => depth,
         };
-        let limit = share.min(depth);
-        self.places
-            .change(|places| Some(Places(places).with_limit(limit).0));
-        limit
+        self.limit.set(self.dispatch.slots().min(depth).into());
+    }
+
+    /// Slots in effect.
+    pub(crate) fn limit(&self) -> u32 {
+        self.limit.get() as u32
+    }
+
+    /// Requests at the device.
+    pub(crate) fn active(&self) -> u32 {
+        self.pool().active().saturating_add(self.forced())
+    }
+
+    /// Requests at the device without a slot.
+    pub(crate) fn forced(&self) -> u32 {
+        self.forced.get() as u32
     }
 
     /// The last sign of life of the device, ms of the coarse clock; 0: there was none.
@@ -184,86 +259,196 @@ impl Target {
         }
     }
 
-    /// Takes a place at the device if one is free.
-    pub(crate) fn take(&self) -> bool {
-        self.places.change(|places| {
-            let free = Places(places).active() < Places(places).limit();
-            free.then_some(places.wrapping_add(1))
-        })
-    }
-
-    /// Takes a place whether or not one is free.
-    pub(crate) fn charge(&self) {
-        self.places.add(1);
-    }
-
-    /// Gives a place back.
-    pub(crate) fn put(&self) {
-        self.places.sub(1);
-    }
-
-    /// Takes a decided request that has a slot of the service. Without a free place it is parked and its
-    /// slot given back. With `force` it has no slot and goes down whether or not a place is free. Returns whether the caller has to [`Target::kick`] once it holds no lock.
-    pub(crate) fn place(&self, mut held: Held, dispatch: &Dispatch, force: bool) -> bool {
-        let priority = held.account().priority;
-        let mut lists = self.lists.lock();
-        if force {
-            self.charge();
-        } else if !self.take() {
-            // Marked first, then tried again: see `dispatch`.
-            dispatch.set_parked(self.index);
-            if !self.take() {
-                held.account_mut().slot = false;
-                lists.parked.push(held);
-                drop(lists);
-                dispatch.put(priority);
-                return false;
-            }
-            if lists.parked.is_empty() {
-                dispatch.clear_parked(self.index);
-            }
+    /// A high-priority request came.
+    pub(crate) fn note_urgent(&self) {
+        let now = misc::millis();
+        if self.urgent.get() != now {
+            self.urgent.set(now);
         }
-        held.account_mut().slot = !force;
-        held.account_mut().placed = true;
-        lists.ready.push(held);
-        !core::mem::replace(&mut lists.working, true)
     }
 
-    /// Lets parked requests go on while there are places and slots; with `force`, all of them without.
-    /// Returns like [`Target::place`].
-    pub(crate) fn unpark(&self, dispatch: &Dispatch, force: bool) -> bool {
+    /// What the slots are bound by now.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            slots: self.limit(),
+            high_priority: misc::millis().saturating_sub(self.urgent.get()) < LENT_MS,
+            ratio: self.dispatch.ratio(),
+        }
+    }
+
+    /// The slots in use.
+    pub(crate) fn pool(&self) -> Pool {
+        Pool::from_bits(self.pool.get())
+    }
+
+    /// Takes a slot if a request of `priority` may have one.
+    pub(crate) fn take(&self, priority: Priority) -> bool {
+        let limits = self.limits();
+        self.pool
+            .change(|pool| Some(Pool::from_bits(pool).take(priority, &limits)?.bits()))
+    }
+
+    /// Gives back a slot that was taken.
+    pub(crate) fn put(&self, priority: Priority) {
+        self.pool.sub(Pool::one(priority).bits());
+    }
+
+    /// Forced requests that may be at the device.
+    fn forced_max(&self) -> u64 {
+        (self.limit.get() / 2).max(1)
+    }
+
+    /// Takes a place for a forced request that goes down at once; whether there was one.
+    pub(crate) fn enter_forced(&self) -> bool {
         let mut lists = self.lists.lock();
-        while let Some(front) = lists.parked.front() {
-            let priority = front.account().priority;
-            if force {
-                self.charge();
-            } else {
-                if !self.take() {
-                    break;
-                }
-                if !dispatch.take(priority) {
-                    self.put();
-                    break;
-                }
-            }
-            let Some(mut held) = lists.parked.pop() else {
+        let enters = lists.bypass.is_empty() && self.forced.get() < self.forced_max();
+        if enters {
+            lists.moved = misc::now();
+            self.forced.add(1);
+        }
+        enters
+    }
+
+    /// Takes a forced request that goes down by its turn.
+    pub(crate) fn bypass(&self, mut held: Held) -> Kick {
+        (held.account_mut().slot, held.account_mut().placed) = (false, true);
+        let mut lists = self.lists.lock();
+        if lists.bypass.is_empty() {
+            lists.moved = misc::now();
+        }
+        lists.bypass.push(held);
+        self.let_through(&mut lists, self.forced_max())
+    }
+
+    /// A forced request has ended.
+    pub(crate) fn leave_forced(&self) -> Kick {
+        let mut lists = self.lists.lock();
+        self.forced.sub(1);
+        self.let_through(&mut lists, self.forced_max())
+    }
+
+    /// Sends down all forced requests that wait.
+    pub(crate) fn let_all_through(&self) -> Kick {
+        self.let_through(&mut self.lists.lock(), u64::MAX)
+    }
+
+    /// The same if forced requests have waited for `stall` (ns) without one going down; whether they have.
+    pub(crate) fn unstall(&self, stall: u64) -> (bool, Kick) {
+        let mut lists = self.lists.lock();
+        let waited = misc::now().saturating_sub(lists.moved);
+        if lists.bypass.is_empty() || waited < stall {
+            return (false, Kick::none());
+        }
+        (true, self.let_through(&mut lists, u64::MAX))
+    }
+
+    /// Lets forced requests to the device while fewer than `max` are there.
+    fn let_through(&self, lists: &mut Lists, max: u64) -> Kick {
+        let mut any = false;
+        while self.forced.get() < max {
+            let Some(mut held) = lists.bypass.pop() else {
                 break;
             };
-            held.account_mut().slot = !force;
-            held.account_mut().placed = true;
-            held.note_wait(misc::now());
+            self.forced.add(1);
+            lists.moved = misc::now();
+            held.note_wait(lists.moved);
+            held.account_mut().life.dispatched(lists.moved);
             lists.ready.push(held);
+            any = true;
         }
-        if lists.parked.is_empty() {
-            dispatch.clear_parked(self.index);
-        }
-        !lists.ready.is_empty() && !core::mem::replace(&mut lists.working, true)
+        Kick(any && !core::mem::replace(&mut lists.working, true))
     }
 
-    /// Has the work item submit what is ready.
-    pub(crate) fn kick(self: &Arc<Self>) {
-        // `working` says that it is not queued; should it be, it runs anyway.
-        let _ = queue::queue().enqueue(self.clone());
+    /// The partition of `cpt`, marked as `old`, is as `new` says from now on. Called with its lock held.
+    pub(crate) fn mark(&self, cpt: u16, old: Mark, new: Mark) {
+        self.line.mark(cpt, old, new);
+    }
+
+    /// Whether nobody waits for a slot.
+    pub(crate) fn is_calm(&self) -> bool {
+        self.line.waiting() == 0
+    }
+
+    /// Partitions other than `asked` that may have a slot that is free, as bits.
+    fn candidates(&self, asked: u64) -> u64 {
+        let alone = self.line.is_alone();
+        let ready = if alone {
+            self.line.waiting()
+        } else {
+            self.line.ready()
+        };
+        let ready = ready & !asked;
+        if ready == 0 {
+            return 0;
+        }
+        let (pool, limits) = (self.pool(), self.limits());
+        if pool.allows(Priority::Regular, &limits) {
+            ready
+        } else if !pool.allows(Priority::High, &limits) {
+            0
+        } else if alone {
+            ready
+        } else {
+            ready & self.line.urgent()
+        }
+    }
+
+    /// The partition whose turn it is, other than `asked`, bits; `None` if there is no slot, or nobody to
+    /// have it.
+    ///
+    /// They take turns, whichever partition's request freed the slot: with own-first a partition that is
+    /// always busy would keep all slots to itself.
+    pub(crate) fn next(&self, asked: u64) -> Option<Next> {
+        let candidates = self.candidates(asked);
+        if candidates.is_power_of_two() {
+            return Some(Next {
+                cpt: candidates.trailing_zeros(),
+                alone: true,
+            });
+        }
+        let cpt = self.line.first(candidates)?;
+        Some(Next { cpt, alone: false })
+    }
+
+    /// Whether partitions other than that of `cpt` are ready.
+    pub(crate) fn others_ready(&self, cpt: u16) -> bool {
+        !self.line.is_alone() && self.line.ready() & !1u64.wrapping_shl(cpt.into()) != 0
+    }
+
+    /// Whether partitions take turns.
+    pub(crate) fn has_turns(&self) -> bool {
+        !self.line.is_alone()
+    }
+
+    /// Counts a request that the partition of `cpt` decided and that costs `cost`, in the units of its policy.
+    /// Called with its lock held, if partitions take turns.
+    pub(crate) fn charge(&self, cpt: u16, cost: u32) {
+        self.line.charge(cpt, cost);
+    }
+
+    /// Sets the shares of the partitions, in units of 2^-32; 0: not known.
+    pub(crate) fn set_shares(&self, shares: &[u64]) {
+        self.line.set_shares(shares);
+    }
+
+    /// Takes a decided request, with its slot; without `slot` it has none, and goes down all the same. What is returned
+    /// is to be carried out once the caller holds no lock.
+    pub(crate) fn send(&self, mut held: Held, slot: bool) -> Kick {
+        (held.account_mut().slot, held.account_mut().placed) = (slot, true);
+        let mut lists = self.lists.lock();
+        if !slot {
+            self.forced.add(1);
+        }
+        lists.ready.push(held);
+        Kick(!core::mem::replace(&mut lists.working, true))
+    }
+
+    /// Has the work item submit what is ready, if there is something. To be called without locks.
+    pub(crate) fn kick(self: &Arc<Self>, kick: Kick) {
+        if kick.0 {
+            // `working` says that it is not queued; should it be, it runs anyway.
+            let _ = queue::dispatch().enqueue(self.clone());
+        }
     }
 
     fn submit_ready(&self) {

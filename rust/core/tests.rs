@@ -15,10 +15,10 @@ use kernel::{
 
 use super::{
     client::Client,
-    dispatch::{Dispatch, Mark, Next},
-    partition::{KernelPart, Kicks, Partition, Published, Went, BATCH},
+    dispatch::Dispatch,
+    partition::{KernelPart, Partition, Published, Went, BATCH},
     service::Arrival,
-    target::Target,
+    target::{Mark, Next, Target},
 };
 use crate::{
     sched::{
@@ -31,7 +31,10 @@ use crate::{
     sys::{
         atomic::Word,
         misc,
-        node::fake::{self, Probe},
+        node::{
+            fake::{self, Probe},
+            Account,
+        },
         queue,
         timer::Timed,
     },
@@ -45,7 +48,6 @@ mod timeouts;
 
 /// A partition with one target, and what its requests came to.
 struct Bench {
-    dispatch: Arc<Dispatch>,
     partition: Arc<Timed<Partition>>,
     probe: Arc<Probe>,
     target: Arc<Target>,
@@ -64,13 +66,12 @@ enum Came {
 impl Bench {
     /// With `slots` slots.
     fn new(slots: u32) -> Result<Self> {
-        let dispatch = Arc::new(Dispatch::new(None, slots, 1), GFP_KERNEL)?;
-        let target = dispatch.attach(1, 0)?;
+        let target = target(slots, 1)?;
+        target.attach(1, 0);
         let published = Arc::new(Published::new(), GFP_KERNEL)?;
         let fifo = config(Kind::Fifo)?;
         Ok(Self {
-            partition: Partition::new(0, dispatch.clone(), published, fifo, 256)?,
-            dispatch,
+            partition: Partition::new(0, target.clone(), published, fifo, 256)?,
             probe: Probe::new()?,
             target,
             client: Client::new(
@@ -115,11 +116,11 @@ impl Bench {
             ..Attrs::UNKNOWN
         };
         let arrived = self.partition.arrive(held, &arrival, &attrs);
-        let mut kicks = arrived.kicks;
+        let mut kick = arrived.kick;
         if arrived.others {
-            self.partition.decide_more(BATCH, &mut kicks);
+            self.partition.decide_more(BATCH, &mut kick);
         }
-        kicks.kick(&self.dispatch);
+        self.target.kick(kick);
         let came = match arrived.went {
             Went::Passed(held) => {
                 fake::discard(held);
@@ -137,11 +138,8 @@ impl Bench {
 
     /// Ends a request that passed at once.
     fn end_passed(&self, priority: Priority) {
-        self.target.put();
-        self.dispatch.put(priority);
-        let mut kicks = Kicks::none();
-        self.partition.decide_more(BATCH, &mut kicks);
-        kicks.kick(&self.dispatch);
+        self.target.put(priority);
+        self.partition.decide_on();
     }
 
     /// Ends request `index` in the order of submission, once it was submitted; returns its name.
@@ -150,16 +148,20 @@ impl Bench {
             return None;
         }
         let (name, account) = self.probe.seen(index)?;
-        if account.placed {
-            self.target.put();
-        }
-        if account.slot {
-            self.dispatch.put(account.priority);
-        }
+        self.give_back(&account);
         let cost = crate::sched::item::Cost::of_bytes(4096);
-        let (kicks, _) = self.partition.end(&account, cost, true);
-        kicks.kick(&self.dispatch);
+        let (kick, _) = self.partition.end(&account, cost, true);
+        self.target.kick(kick);
         Some(name)
+    }
+
+    /// Gives back what a request had at the target.
+    fn give_back(&self, account: &Account) {
+        if account.slot {
+            self.target.put(account.priority);
+        } else if account.placed {
+            self.target.kick(self.target.leave_forced());
+        }
     }
 
     /// Makes `kind` the primary of the regular head.
@@ -184,8 +186,13 @@ impl Bench {
 
     /// Slots in use.
     fn active(&self) -> u32 {
-        self.dispatch.pool().active()
+        self.target.pool().active()
     }
+}
+
+/// A target with `slots` slots and `cpts` partitions.
+fn target(slots: u32, cpts: u16) -> Result<Arc<Target>> {
+    Target::new(0, Arc::new(Dispatch::new(None, slots), GFP_KERNEL)?, cpts)
 }
 
 /// The mark of a partition that is ready.
@@ -207,81 +214,61 @@ mod life {
 
     /// Marks of partitions, slots taken, who was asked; whose turn it is.
     #[test]
-    fn partitions_have_turns() {
+    fn partitions_have_turns() -> Result {
         let (idle, ready) = (Mark::default(), mark(false));
-        let dispatch = Dispatch::new(None, 2, 3);
-        let nobody = dispatch.next(0);
-        dispatch.mark(2, idle, ready);
-        let alone = dispatch.next(0);
-        dispatch.mark(0, idle, ready);
-        let first = dispatch.next(0);
-        dispatch.charge(0, 1);
-        let second = dispatch.next(0);
-        dispatch.set_shares(&[1 << 31, 0, 1 << 31]);
-        dispatch.charge(2, 4);
+        let target = target(2, 3)?;
+        target.note_urgent();
+        let nobody = target.next(0);
+        target.mark(2, idle, ready);
+        let alone = target.next(0);
+        target.mark(0, idle, ready);
+        let first = target.next(0);
+        target.charge(0, 1);
+        let second = target.next(0);
+        target.set_shares(&[1 << 31, 0, 1 << 31]);
+        target.charge(2, 4);
         // It starts where the others are.
-        dispatch.mark(1, idle, mark(true));
-        let third = dispatch.next(0);
-        let others = (dispatch.others_ready(0), dispatch.others_ready(1));
+        target.mark(1, idle, mark(true));
+        let third = target.next(0);
+        let others = (target.others_ready(0), target.others_ready(1));
         // What is left is kept for high priority.
-        let taken = dispatch.take(Priority::Regular);
-        let urgent = dispatch.next(0);
-        let asked = dispatch.next(0b010);
-        let full = dispatch.take(Priority::High);
-        let none = dispatch.next(0);
-        dispatch.put(Priority::High);
-        dispatch.put(Priority::Regular);
-        for (index, old) in [(0, ready), (1, mark(true)), (2, ready)] {
-            dispatch.mark(index, old, idle);
+        let taken = target.take(Priority::Regular);
+        let urgent = target.next(0);
+        let asked = target.next(0b010);
+        let full = target.take(Priority::High);
+        let none = target.next(0);
+        target.put(Priority::High);
+        target.put(Priority::Regular);
+        for (cpt, old) in [(0, ready), (1, mark(true)), (2, ready)] {
+            target.mark(cpt, old, idle);
         }
-        let next = |index, alone| Some(Next { index, alone });
+        let next = |cpt, alone| Some(Next { cpt, alone });
         assert!(nobody.is_none() && alone == next(2, true));
         assert!(first == next(0, false) && second == next(2, false));
         assert!(third == next(1, false) && others == (true, true));
         assert!(taken && urgent == next(1, true) && asked.is_none());
-        assert!(full && none.is_none() && dispatch.is_calm());
+        assert!(full && none.is_none() && target.is_calm());
+        Ok(())
     }
 
     #[test]
-    fn parked_targets_have_turns() {
-        let dispatch = Dispatch::new(None, 2, 1);
-        let pairs = [0b11, 0b11, 0b11, 0b100, 0b11, 1 << 63, 0b1001];
-        let firsts = pairs.map(|parked| dispatch.first_parked(parked));
-        assert!(firsts == [0, 1, 0, 2, 0, 63, 0]);
-    }
-
-    #[test]
-    fn slots_are_left_for_other_targets() -> Result {
-        // Slots, depth of each target; slots in effect, limit of each target.
-        let cases: [(u32, &[u32], u32, u32); 7] = [
-            (64, &[0], 64, 64),
-            (64, &[8], 8, 8),
-            (4, &[0, 0], 4, 2),
-            (2, &[0, 0], 3, 1),
-            (1, &[0, 0, 0], 4, 1),
-            (64, &[1, 1], 3, 1),
-            (64, &[0, 0, 0], 64, 61),
-        ];
-        for (slots, depths, limit, share) in cases {
-            let dispatch = Dispatch::new(None, slots, 1);
-            for (number, depth) in (1..).zip(depths) {
-                dispatch.attach(number, *depth)?;
-            }
-            let mut shares = dispatch.targets().map(|target| target.limit());
-            let equal = shares.all(|other| other == share);
-            assert!(dispatch.limit() == limit && equal);
+    fn a_target_has_no_more_slots_than_its_device_keeps_in_flight() -> Result {
+        // Slots, depth of the device; slots in effect.
+        for (slots, depth, limit) in [(64, 0, 64), (64, 8, 8), (4, 8, 4), (1, 1, 1)] {
+            let target = target(slots, 1)?;
+            target.attach(1, depth);
+            assert!(target.limit() == limit);
         }
         Ok(())
     }
 
     #[test]
     fn a_request_passes_while_a_slot_is_free_and_queues_after() -> Result {
-        let bench = Bench::new(3)?;
+        let bench = Bench::new(2)?;
         let mut came = [Came::Queued; 3];
         for (name, came) in (1..).zip(came.iter_mut()) {
             *came = bench.bring(name, 1, Priority::Regular, false)?;
         }
-        // One of three slots is kept for high priority.
         let passed = came == [Came::Passed, Came::Passed, Came::Queued];
         let before = bench.probe.submitted();
         bench.end_passed(Priority::Regular);
@@ -295,33 +282,48 @@ mod life {
     }
 
     #[test]
-    fn the_kept_slot_serves_high_priority() -> Result {
+    fn a_slot_is_kept_once_high_priority_has_come() -> Result {
         let bench = Bench::new(2)?;
+        // Nobody of high priority came lately: both slots are for everybody.
         let first = bench.bring(1, 1, Priority::Regular, false)?;
         let second = bench.bring(2, 1, Priority::Regular, false)?;
-        // The regular request waits, so this one is decided rather than passed, but it is not kept back.
         let high = bench.bring(3, 2, Priority::High, false)?;
+        let third = bench.bring(4, 1, Priority::Regular, false)?;
+        bench.end_passed(Priority::Regular);
         let served = bench.end_submitted(0);
+        // One regular request is at the device, and another one may not take the other slot.
+        let kept = bench.active();
         bench.end_passed(Priority::Regular);
         let last = bench.end_submitted(1);
         let active = bench.active();
-        assert!(first == Came::Passed && second == Came::Queued && high == Came::Queued);
-        assert!(served == Some(3) && last == Some(2));
+        assert!(first == Came::Passed && second == Came::Passed);
+        assert!(high == Came::Queued && third == Came::Queued);
+        assert!(served == Some(3) && kept == 1 && last == Some(4));
         assert!(active == 0);
         Ok(())
     }
 
+    /// What no policy may withhold has no slot; half as many as there are slots are at the device, the others come after
+    /// them.
     #[test]
     fn what_must_pass_passes_without_a_slot() -> Result {
-        let bench = Bench::new(1)?;
+        let bench = Bench::new(4)?;
+        let mut came = [Came::Blocked; 4];
         let first = bench.bring(1, 1, Priority::Regular, false)?;
-        let urgent = bench.bring(2, 1, Priority::Regular, true)?;
-        let (slots, places) = (bench.active(), bench.target.active());
-        bench.target.put();
+        for (name, came) in (2..).zip(came.iter_mut()) {
+            *came = bench.bring(name, 1, Priority::Regular, true)?;
+        }
+        let (slots, forced) = (bench.active(), bench.target.forced());
+        bench.target.kick(bench.target.leave_forced());
+        let next = bench.end_submitted(0);
+        let last = bench.end_submitted(1);
+        bench.target.kick(bench.target.leave_forced());
         bench.end_passed(Priority::Regular);
         let left = (bench.active(), bench.target.active());
-        assert!(first == Came::Passed && urgent == Came::Passed);
-        assert!(slots == 1 && places == 2 && left == (0, 0));
+        assert!(first == Came::Passed);
+        assert!(came == [Came::Passed, Came::Passed, Came::Queued, Came::Queued]);
+        assert!(slots == 1 && forced == 2 && next == Some(4) && last == Some(5));
+        assert!(left == (0, 0));
         Ok(())
     }
 
@@ -537,7 +539,7 @@ mod pure {
                 }),
                 GFP_KERNEL,
             )?;
-            let _ = queue::queue().enqueue(crowd.clone());
+            let _ = queue::upkeep().enqueue(crowd.clone());
             crowds.push(crowd, GFP_KERNEL)?;
         }
         let mut failures = 0;

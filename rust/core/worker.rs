@@ -28,8 +28,8 @@ use kernel::{
 use super::{
     bandwidth::Bandwidth,
     dispatch::{Dispatch, Feed},
-    partition::{Kicks, Partition, Published, BATCH},
-    partitions::Partitions,
+    partition::Partition,
+    partitions::{Lanes, Partitions},
 };
 use crate::{
     sched::{
@@ -65,7 +65,6 @@ pub(crate) struct Worker {
     label: CString,
     dispatch: Arc<Dispatch>,
     partitions: Arc<Partitions>,
-    published: Arc<Published>,
     bandwidth: Arc<Bandwidth>,
     generation: Atomic<u64>,
     /// When shares were computed last, ns.
@@ -89,7 +88,7 @@ impl_has_work! {
 }
 
 impl Worker {
-    /// A worker for `partitions` that publishes to `published`.
+    /// A worker for `partitions`.
     ///
     /// # Errors
     ///
@@ -98,7 +97,6 @@ impl Worker {
         label: CString,
         partitions: Arc<Partitions>,
         dispatch: Arc<Dispatch>,
-        published: Arc<Published>,
         bandwidth: Arc<Bandwidth>,
     ) -> Result<Arc<Self>> {
         Arc::pin_init(
@@ -106,7 +104,6 @@ impl Worker {
                 label,
                 dispatch,
                 partitions,
-                published,
                 bandwidth,
                 generation: Atomic::new(0),
                 computed: Atomic::new(0),
@@ -137,7 +134,7 @@ impl Worker {
     /// Asks for memory and seats soon; all else can wait for the next run. Any context.
     pub(crate) fn feed(self: &Arc<Self>) {
         // If it is queued already, that run serves.
-        let _ = queue::queue().enqueue(self.clone());
+        let _ = queue::upkeep().enqueue(self.clone());
     }
 
     /// Whether partitions have turns by their shares, else the same as each other; from the next run on.
@@ -162,10 +159,14 @@ impl Worker {
         if stall_ms == 0 || self.dispatch.is_fed_by(Feed::User) {
             return;
         }
-        for partition in self.partitions.iter() {
-            if partition.unstall(u64::from(stall_ms).saturating_mul(MS))
-                && self.stalls.fetch_add(1, ordering::Relaxed) == 0
-            {
+        let stall = u64::from(stall_ms).saturating_mul(MS);
+        for lanes in self.partitions.lanes() {
+            let (mut stalled, kick) = lanes.target().unstall(stall);
+            lanes.target().kick(kick);
+            for partition in lanes.iter() {
+                stalled |= partition.unstall(stall);
+            }
+            if stalled && self.stalls.fetch_add(1, ordering::Relaxed) == 0 {
                 pr_warn!(
                     "service {}: no request was decided for {} ms though some wait; sending them down\n",
                     &*self.label,
@@ -200,9 +201,7 @@ impl Worker {
         settled |= partition.settle_all();
         if settled {
             // What was let go may be served, and nobody else is about to.
-            let mut kicks = Kicks::none();
-            partition.decide_more(BATCH, &mut kicks);
-            kicks.kick(&self.dispatch);
+            partition.decide_on();
         }
         fed.map(drop)
     }
@@ -235,27 +234,42 @@ impl Worker {
     }
 
     /// Computes the shares of all heads and partitions and publishes them.
-    #[inline(never)]
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
     fn publish(&self) -> Result {
         let mut outlines = self.outlines.lock();
+        let before = self.computed.xchg(misc::now(), ordering::Relaxed);
+        let mut done = Ok(());
+        for lanes in self.partitions.used() {
+            // One that has no memory keeps no other from being looked after.
+            done = done.and(self.publish_to(lanes, &mut outlines, before));
+        }
+        done
+    }
+
+    /// The same for the partitions of a target; shares were computed last at `before` (ns), 0: never.
+    #[inline(never)]
+    fn publish_to(&self, lanes: &Lanes, outlines: &mut [Outline; 2], before: u64) -> Result {
         let mut by_part = None;
         let mut begun = misc::now();
-        let before = self.computed.xchg(begun, ordering::Relaxed);
         let delta_ms = match before {
             0 => 0,
             before => begun.saturating_sub(before) / MS,
         };
         for (outline, priority) in outlines.iter_mut().zip(Priority::ALL) {
             outline.clear();
-            self.gather(outline, priority)?;
+            gather(lanes, outline, priority)?;
             let generation = self.generation.fetch_add(1, ordering::Relaxed);
             let built = outline.build(generation).map_err(|_| ENOMEM)?;
+            let published = lanes.published().of(priority);
             if built.table.is_empty() {
-                self.published.of(priority).clear();
+                published.clear();
                 continue;
             }
             let entities = built.table.len() as u64;
-            self.published.of(priority).set(built.table)?;
+            published.set(built.table)?;
             if trace::shares_is_on() {
                 let now = misc::now();
                 trace::shares(&trace::Shares {
@@ -274,41 +288,14 @@ impl Worker {
         if !self.cross_cpt.load(ordering::Relaxed) {
             by_part = None;
         }
-        self.dispatch.set_shares(&by_part.unwrap_or([0; PARTS]));
-        Ok(())
-    }
-
-    /// Adds what the primaries of all heads of `priority` tell of those who compete there to `outline`.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
-    fn gather(&self, outline: &mut Outline, priority: Priority) -> Result {
-        let mut buf = BriefBuf::new().map_err(|_| ENOMEM)?;
-        for (part, partition) in (0u16..).zip(self.partitions.iter()) {
-            partition.walk(
-                &mut buf,
-                |buf, inner, from| {
-                    buf.clear();
-                    let primary = inner.head(priority).primary_mut()?;
-                    primary.fairshare_mut()?.briefs(from, misc::now(), buf)
-                },
-                |buf| {
-                    for brief in buf.as_slice() {
-                        let brief = Brief { part, ..*brief };
-                        outline.extend(&[brief]).map_err(|_| ENOMEM)?;
-                    }
-                    Ok(())
-                },
-            )?;
-        }
+        lanes.target().set_shares(&by_part.unwrap_or([0; PARTS]));
         Ok(())
     }
 
     /// Has fairshare look at all its classes where something about them has changed, for example the size
     /// of a job.
     fn refresh(&self) {
-        for partition in self.partitions.iter() {
+        for partition in self.partitions.used().flat_map(|lanes| lanes.iter()) {
             for priority in Priority::ALL {
                 let now = misc::now();
                 let wants = partition.with(|inner| {
@@ -326,6 +313,33 @@ impl Worker {
             }
         }
     }
+}
+
+/// Adds what the primaries of the heads of `priority` in `lanes` tell of those who compete there to `outline`.
+///
+/// # Errors
+///
+/// `ENOMEM`.
+fn gather(lanes: &Lanes, outline: &mut Outline, priority: Priority) -> Result {
+    let mut buf = BriefBuf::new().map_err(|_| ENOMEM)?;
+    for (part, partition) in (0u16..).zip(lanes.iter()) {
+        partition.walk(
+            &mut buf,
+            |buf, inner, from| {
+                buf.clear();
+                let primary = inner.head(priority).primary_mut()?;
+                primary.fairshare_mut()?.briefs(from, misc::now(), buf)
+            },
+            |buf| {
+                for brief in buf.as_slice() {
+                    let brief = Brief { part, ..*brief };
+                    outline.extend(&[brief]).map_err(|_| ENOMEM)?;
+                }
+                Ok(())
+            },
+        )?;
+    }
+    Ok(())
 }
 
 impl WorkItem for Worker {

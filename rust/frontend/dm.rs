@@ -23,7 +23,10 @@
 
 use core::fmt;
 
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    time::{delay::fsleep, Delta},
+};
 
 use crate::{
     core::{
@@ -259,8 +262,9 @@ impl Target for Device {
         let arrived = service.arrive(
             held,
             &Arrival {
-                // Which file it is for does not fit.
-                ident: (!wants_file).then(|| self.ident(&about, &who)),
+                // Which file it is for does not fit, and a host name neither, which may change at any time.
+                ident: (!wants_file && !self.config.template.uses_host())
+                    .then(|| self.ident(&about, &who)),
                 client,
                 target: self.attachment.target(),
                 must_pass,
@@ -307,7 +311,16 @@ impl Target for Device {
 
     fn presuspend(&self) {
         self.draining.set(1);
-        self.attachment.service().drain();
+        // A drain sends out as many as were queued, in the order of the policy: others' that arrive meanwhile may go
+        // before what is queued here. What is left when nothing is queued waits for the end of other requests.
+        let target = self.attachment.target();
+        while self.attachment.service().drain_target(target) {
+            if self.attachment.client().held() == 0 {
+                break;
+            }
+            // What was sent out gets to the device meanwhile.
+            fsleep(Delta::from_millis(4));
+        }
     }
 
     fn presuspend_undo(&self) {

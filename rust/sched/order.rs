@@ -400,6 +400,18 @@ impl<I: Item> Order<I> {
         }
     }
 
+    /// Has the request, and all that it waits for, go down without a slot as soon as it may. There may be something
+    /// to do then.
+    pub fn force(&mut self, id: RecordId) {
+        if self.is_live(id) {
+            let urgency = Urgency {
+                high: false,
+                forced: true,
+            };
+            self.urge(id.slot(), urgency);
+        }
+    }
+
     /// Has everything that is here now, or queued, go down without a slot as soon as it may. There may be
     /// something to do then.
     pub fn force_all(&mut self) {

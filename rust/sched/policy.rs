@@ -82,6 +82,9 @@ impl Grant {
 pub struct Nothing;
 
 impl Nothing {
+    /// It makes no difference.
+    pub const PER_TARGET: bool = false;
+
     /// Nothing.
     ///
     /// # Errors
@@ -306,6 +309,13 @@ macro_rules! policies {
             pub const fn kind(&self) -> Kind {
                 match self {
                     $(Self::$name(_) => Kind::$name,)+
+                }
+            }
+
+            /// Whether what its parts share is of one target each, not of all targets of a service.
+            pub const fn is_per_target(&self) -> bool {
+                match self {
+                    $(Self::$name(_) => $module::Shared::PER_TARGET,)+
                 }
             }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Dispatch slots of a service, and the order between the two heads of a partition.
+//! Dispatch slots of a target, and the order between the two heads of a partition.
 //!
 //! # Vocabulary
 //!
-//! - *Slot*: leave to have one request in service. A service has [`Limits::slots`] of them, all its
+//! - *Slot*: leave to have one request in service. A target has [`Limits::slots`] of them, all its
 //!   partitions take from the one [`Pool`].
 //! - *Reserved slot*: regular requests leave one slot for high priority, so that a high-priority request
 //!   that arrives alone never waits for a regular one to end.
@@ -43,19 +43,19 @@ pub const RATIO_DEFAULT: u32 = 10;
 /// How long requests wait without progress before they are sent down anyway, unless configured, ms.
 pub const STALL_MS_DEFAULT: u32 = 30_000;
 
-/// What the slots of a service are bound by.
+/// What the slots of a target are bound by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Slots, 1 to [`SLOTS_MAX`]; 0 counts as 1.
     pub slots: u32,
-    /// Whether the service has a high-priority head in use, for which a slot is kept.
+    /// Whether a slot is kept for high priority.
     pub high_priority: bool,
     /// High-priority requests in a row while a regular one is pending. With 0, high priority goes first
     /// only while no high-priority request is in service, and in turn if there is one slot.
     pub ratio: u32,
 }
 
-/// The slots in use of one service; a value, for a caller that exchanges it atomically.
+/// The slots in use of one target; a value, for a caller that exchanges it atomically.
 ///
 /// # Invariants
 ///

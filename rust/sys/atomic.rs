@@ -9,7 +9,7 @@
 //! # Ordering
 //!
 //! These words are never shared with C, so the language's memory model is all that counts for them. Every
-//! operation takes part in one total order (`SeqCst`), which is what [`crate::core::dispatch`] builds on:
+//! operation takes part in one total order (`SeqCst`), which is what [`crate::core::target`] builds on:
 //! of two tasks that each write one word and then read the other's, at least one sees the other's write.
 //! Counters alone need no order.
 

@@ -357,6 +357,8 @@ impl<T: Target> Instance<T> {
             (*ti).num_secure_erase_bios = 1;
             (*ti).num_write_zeroes_bios = 1;
             raw::dm_target::set_limit_swap_bios_raw(ti, true);
+            // A bio that is submitted from here is counted then, by `dm_submit_bio_remap`, and by nobody else.
+            raw::dm_target::set_accounts_remapped_io_raw(ti, true);
         }
         Ok(())
     }
@@ -503,8 +505,10 @@ impl<T: Target> Instance<T> {
             )
         };
         match instance.target.message(&args, &mut out) {
-            // 1 tells device-mapper that there is a reply.
+            // 1 tells device-mapper that there is a reply; of one that fills the buffer it says that it was cut, so that
+            // who asked comes again with a larger one.
             Ok(()) => c_int::from(!out.is_empty()),
+            Err(_) if out.is_cut() => 1,
             Err(error) => error.to_errno(),
         }
     }

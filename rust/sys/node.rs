@@ -71,13 +71,13 @@ pub(crate) struct Account {
     pub(crate) ticket: Option<Ticket>,
     /// Its record in the order table of its partition.
     pub(crate) record: Option<Handle>,
-    /// Index of the partition that decided.
+    /// Name of the partition that decided.
     pub(crate) home: u16,
     /// Index of the target in its service.
     pub(crate) target: u16,
     /// Head that the request went through.
     pub(crate) priority: Priority,
-    /// Whether it holds a slot of the service.
+    /// Whether it holds a slot of its target.
     pub(crate) slot: bool,
     /// Whether it is counted at its target.
     pub(crate) placed: bool,

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The module's own workqueue.
+//! The module's own workqueues.
 //!
-//! Dispatching is part of writeback, so the queue has a rescuer (`WQ_MEM_RECLAIM`). There is one queue
-//! for the whole module: an owner of work items may then be dropped by its own work without waiting for
-//! itself, and destroying the queue at unload waits for everything that is still queued.
+//! - *Dispatch*: sends requests down. Its work neither allocates nor waits for work that does.
+//! - *Upkeep*: everything that allocates.
+//!
+//! Both are part of writeback, so each has a rescuer (`WQ_MEM_RECLAIM`): with one for both, what is to free memory would
+//! wait for what waits for memory.
+//!
+//! There is one of each for the whole module: an owner of work items may then be dropped by its own work without waiting
+//! for itself, and destroying the queues at unload waits for everything that is still queued.
 
 use core::ptr;
 
@@ -15,33 +20,35 @@ use kernel::{
     workqueue::Queue,
 };
 
-/// The queue that [`WorkQueue`] made, or null.
-static QUEUE: Atomic<*mut bindings::workqueue_struct> = Atomic::new(ptr::null_mut());
+/// A queue that [`WorkQueues`] made, or null.
+type Place = Atomic<*mut bindings::workqueue_struct>;
 
-/// The owner of the module's workqueue; dropping it waits for all queued work.
-pub(crate) struct WorkQueue(());
+static DISPATCH: Place = Atomic::new(ptr::null_mut());
+static UPKEEP: Place = Atomic::new(ptr::null_mut());
 
-impl WorkQueue {
-    /// Makes the queue.
+/// The owner of one queue; dropping it waits for all queued work.
+struct Owner(&'static Place);
+
+impl Owner {
+    /// Makes the queue at `place`.
     ///
     /// # Errors
     ///
     /// `ENOMEM`; `EBUSY` if there is one already.
-    pub(crate) fn new() -> Result<Self> {
-        // SAFETY: The name is a C string without conversions, so no further arguments are read.
+    fn new(place: &'static Place, name: &CStr, flags: bindings::wq_flags) -> Result<Self> {
+        // SAFETY: `name` is printed as it is, by a format without further conversions, and the name is copied.
         let queue = unsafe {
             bindings::alloc_workqueue_noprof(
-                c"nrs".as_char_ptr(),
-                bindings::wq_flags_WQ_UNBOUND
-                    | bindings::wq_flags_WQ_MEM_RECLAIM
-                    | bindings::wq_flags_WQ_HIGHPRI,
+                c"%s".as_char_ptr(),
+                bindings::wq_flags_WQ_UNBOUND | bindings::wq_flags_WQ_MEM_RECLAIM | flags,
                 0,
+                name.as_char_ptr(),
             )
         };
         if queue.is_null() {
             return Err(ENOMEM);
         }
-        if QUEUE
+        if place
             .cmpxchg(ptr::null_mut(), queue, ordering::Full)
             .is_err()
         {
@@ -49,13 +56,13 @@ impl WorkQueue {
             unsafe { bindings::destroy_workqueue(queue) };
             return Err(EBUSY);
         }
-        Ok(Self(()))
+        Ok(Self(place))
     }
 }
 
-impl Drop for WorkQueue {
+impl Drop for Owner {
     fn drop(&mut self) {
-        let queue = QUEUE.xchg(ptr::null_mut(), ordering::Full);
+        let queue = self.0.xchg(ptr::null_mut(), ordering::Full);
         if !queue.is_null() {
             // SAFETY: The queue is ours, and whoever could queue more work is gone: the owner is
             // dropped after all front-ends and services.
@@ -64,16 +71,48 @@ impl Drop for WorkQueue {
     }
 }
 
-/// The module's workqueue.
+/// The owner of the module's workqueues. Upkeep has requests dispatched, so it ends first.
+pub(crate) struct WorkQueues {
+    _upkeep: Owner,
+    _dispatch: Owner,
+}
+
+impl WorkQueues {
+    /// Makes the queues.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; `EBUSY` if there are some already.
+    pub(crate) fn new() -> Result<Self> {
+        let dispatch = Owner::new(&DISPATCH, c"nrs", bindings::wq_flags_WQ_HIGHPRI)?;
+        let upkeep = Owner::new(&UPKEEP, c"nrs_upkeep", 0)?;
+        Ok(Self {
+            _upkeep: upkeep,
+            _dispatch: dispatch,
+        })
+    }
+}
+
+/// The queue at `place`.
 ///
 /// Falls back to a system queue when the module's own is not there, which happens only while the module
 /// goes.
-pub(crate) fn queue() -> &'static Queue {
-    let queue = QUEUE.load(ordering::Acquire);
+fn at(place: &'static Place) -> &'static Queue {
+    let queue = place.load(ordering::Acquire);
     if queue.is_null() {
         kernel::warn_on!(true);
         return kernel::workqueue::system_unbound();
     }
     // SAFETY: The queue lives until its owner is dropped, after everybody who may call this.
     unsafe { Queue::from_raw(queue) }
+}
+
+/// For work that sends requests down.
+pub(crate) fn dispatch() -> &'static Queue {
+    at(&DISPATCH)
+}
+
+/// For work that allocates.
+pub(crate) fn upkeep() -> &'static Queue {
+    at(&UPKEEP)
 }

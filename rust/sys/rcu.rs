@@ -26,17 +26,17 @@ struct Published<T> {
 ///
 /// The pointer is null or owns a `Published<T>` from `KBox`; whoever swaps a pointer out frees it one
 /// grace period later.
-pub(crate) struct RcuBox<T: Send + Sync> {
+pub(crate) struct RcuBox<T: Send + Sync + 'static> {
     current: Atomic<*mut Published<T>>,
     _owns: PhantomData<T>,
 }
 
 // SAFETY: Readers get `&T`, the writer moves `T` between tasks.
-unsafe impl<T: Send + Sync> Send for RcuBox<T> {}
+unsafe impl<T: Send + Sync + 'static> Send for RcuBox<T> {}
 // SAFETY: As above.
-unsafe impl<T: Send + Sync> Sync for RcuBox<T> {}
+unsafe impl<T: Send + Sync + 'static> Sync for RcuBox<T> {}
 
-impl<T: Send + Sync> RcuBox<T> {
+impl<T: Send + Sync + 'static> RcuBox<T> {
     /// Points to nothing.
     pub(crate) fn new() -> Self {
         Self {
@@ -102,7 +102,7 @@ impl<T: Send + Sync> RcuBox<T> {
     }
 }
 
-impl<T: Send + Sync> Drop for RcuBox<T> {
+impl<T: Send + Sync + 'static> Drop for RcuBox<T> {
     fn drop(&mut self) {
         self.clear();
     }
@@ -181,7 +181,7 @@ mod tests {
             }),
             GFP_KERNEL,
         )?;
-        let queued = crate::sys::queue::queue().enqueue(reader.clone()).is_ok();
+        let queued = crate::sys::queue::upkeep().enqueue(reader.clone()).is_ok();
         let mut written = 0;
         // Until the reader has met a good number of values.
         while queued && (written < 100 || reader.reads.load(ordering::Relaxed) < 1000) {

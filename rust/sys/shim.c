@@ -95,16 +95,10 @@ int nrs_current_cgroup_name(char *buf, size_t len)
 	int ret = -ENODATA;
 
 #ifdef CONFIG_CGROUPS
-	char path[256];
-	const char *base;
-
+	/* The node may be renamed meanwhile; its old name stays until nobody reads it. */
 	rcu_read_lock();
-	ret = kernfs_path_from_node(task_dfl_cgroup(current)->kn, NULL, path, sizeof(path));
+	ret = strscpy(buf, rcu_dereference(task_dfl_cgroup(current)->kn->name), len);
 	rcu_read_unlock();
-	if (ret < 0)
-		return ret;
-	base = strrchr(path, '/');
-	ret = strscpy(buf, base ? base + 1 : path, len);
 #endif
 	return ret;
 }

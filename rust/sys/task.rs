@@ -1,6 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Who is running: identity of the task that submits a request.
+//!
+//! # Tasks that exit
+//!
+//! Requests also come from `do_exit` (kernel/exit.c): `exit_task_work` drops the last references to files, and closing
+//! those writes back what they have in memory. By then the task has lost some of what it had:
+//!
+//! | step of `do_exit` | gone from then on | who would use it |
+//! |---|---|---|
+//! | `exit_signals`, `exit_mm` | pending signals, the address space | nobody |
+//! | `exit_files`, `exit_fs` | open files, root and working directory | nobody |
+//! | `exit_nsproxy_namespaces` | `nsproxy`, and with it the UTS namespace | [`hostname`], which takes the initial one then |
+//! | **`exit_task_work`** | | requests |
+//! | `cgroup_task_exit` | a place among the tasks of its cgroup; the pointer to the cgroup stays | nobody |
+//! | `exit_notify` | once it is reaped: `signal`, `sighand`, links to its pid; `tgid` is a number and stays | nobody |
+//! | the task is freed | credentials, `comm`, flags, the cgroup | [`submitter`], [`cgroup`], [`cgroup_name`] |
 
 use kernel::bindings;
 
@@ -61,7 +76,8 @@ pub(crate) fn cgroup() -> u64 {
     unsafe { raw::nrs_current_cgroup() }
 }
 
-/// Name of the running task's cgroup: the last component of its path.
+/// Name of the running task's cgroup: its own one, without those above it; `None` for the root, which has none. The first
+/// 63 bytes of a longer one.
 pub(crate) fn cgroup_name(buf: &mut [u8; 64]) -> Option<&[u8]> {
     // SAFETY: `buf` is valid for its length.
     let len = unsafe { raw::nrs_current_cgroup_name(buf.as_mut_ptr().cast(), buf.len()) };

@@ -13,7 +13,7 @@ use core::{ops::Deref, pin::Pin};
 use kernel::{bindings, prelude::*, types::Opaque};
 
 /// What an owner does when its timer expires; runs in hard interrupt context.
-pub(crate) trait Expire: Send + Sync + Sized {
+pub(crate) trait Expire: Send + Sync + Sized + 'static {
     /// The time that was armed for has come.
     fn expired(timed: &Timed<Self>);
 }

@@ -323,9 +323,9 @@ pub(crate) struct Dispatch<'a> {
     pub(crate) queued: bool,
     /// It has a slot.
     pub(crate) slot: bool,
-    /// Slots of the service that are in use, with its own.
+    /// Slots of the target that are in use, with its own.
     pub(crate) slots: u32,
-    /// Slots of the service in effect.
+    /// Slots of the target in effect.
     pub(crate) limit: u32,
 }
 

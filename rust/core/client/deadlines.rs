@@ -43,6 +43,7 @@ use kernel::{
 use super::herald::Herald;
 use crate::{
     core::{
+        partitions::cpt_of,
         target::Target,
         timeouts::{clock, History, Timeouts},
     },
@@ -286,7 +287,7 @@ impl Deadlines {
 
     /// A request goes to the device now.
     pub(crate) fn enter(self: &Timed<Self>, account: &mut Account) {
-        let (estimate, Some(theirs)) = self.timeouts.of(account.home) else {
+        let (estimate, Some(theirs)) = self.timeouts.of(cpt_of(account.home)) else {
             return;
         };
         let now = misc::millis();
@@ -323,7 +324,8 @@ impl Deadlines {
             self.find();
         }
         let service = token.elapsed(now).saturating_add(account.waited).max(1);
-        self.timeouts.measured_at(account.home, service, now);
+        self.timeouts
+            .measured_at(cpt_of(account.home), service, now);
         self.history.hear(service, now, || self.timeouts.terms());
     }
 

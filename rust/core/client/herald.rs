@@ -5,7 +5,7 @@
 //! The kernel log gets a line for each, and programs that listen for changes of the mapped device get
 //! `NRS_EVENT=lost` or `NRS_EVENT=found`, `NRS_CLIENT=…` and `NRS_SERVICE=…`. While a client is lost whose
 //! requests fail, what it has queued is sent on its way, so that it fails: with it everything that is queued
-//! in the service, for nobody else knows where its requests are.
+//! for its device, for nobody else knows where its requests are.
 //!
 //! A client is lost and found in turns, so the number of changes tells what there is to say.
 
@@ -31,6 +31,8 @@ struct Stage {
     /// What is queued goes where it fails.
     fails: bool,
     partitions: Arc<Partitions>,
+    /// Index of its target.
+    target: u16,
 }
 
 /// Tells of one client.
@@ -63,7 +65,7 @@ fn printable(name: &CStr) -> Result<CString> {
 }
 
 impl Herald {
-    /// One for `client` of `service`, whose requests are queued in `partitions`.
+    /// One for `client` of `service`, whose requests are queued in `partitions` for `target`.
     ///
     /// # Errors
     ///
@@ -72,6 +74,7 @@ impl Herald {
         client: &CStr,
         service: &CStr,
         partitions: Arc<Partitions>,
+        target: u16,
     ) -> Result<Arc<Self>> {
         let (client, service) = (printable(client)?, printable(service)?);
         let stage = Stage {
@@ -79,6 +82,7 @@ impl Herald {
             told: 0,
             fails: false,
             partitions,
+            target,
         };
         Arc::pin_init(
             pin_init!(Self {
@@ -116,7 +120,7 @@ impl Herald {
     /// What is queued has to be looked after. Any context.
     pub(crate) fn look_after(self: &Arc<Self>) {
         // If it is queued already, that run serves.
-        let _ = queue::queue().enqueue(self.clone());
+        let _ = queue::upkeep().enqueue(self.clone());
     }
 
     /// Tells of one change.
@@ -156,7 +160,9 @@ impl WorkItem for Herald {
             if stage.told == changes {
                 // Odd: it is lost.
                 if stage.fails && changes & 1 != 0 {
-                    stage.partitions.drain();
+                    if let Some(lanes) = stage.partitions.of(stage.target) {
+                        lanes.drain();
+                    }
                 }
                 return;
             }

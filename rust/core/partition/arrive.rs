@@ -6,16 +6,16 @@
 //!              something has to end first
 //!   arrived ───┬──────────────────────────▶ blocked ([`super::order`])
 //!              │  must pass, or may pass and nobody waits
-//!              ├──────────────────────────▶ passed: goes down at once
-//!              │
+//!              ├──────────────────────────▶ passed: goes down at once; if too many that must are at the device
+//!              │                            already, by its turn among those
 //!              └──────────────────────────▶ queued in a head
 //! ```
 
 use kernel::sync::lock::{Backend, Guard};
 
-use super::{watch::By, Inner, Kicks, Partition, BATCH};
+use super::{watch::By, Inner, Partition, BATCH};
 use crate::{
-    core::service::Arrival,
+    core::{service::Arrival, target::Kick},
     sched::{
         attr::{Attrs, Priority},
         item::Item,
@@ -43,8 +43,8 @@ pub(crate) struct Arrived {
     pub(crate) went: Went,
     /// Its record in the order table.
     pub(crate) record: Option<RecordId>,
-    /// Targets to kick.
-    pub(crate) kicks: Kicks,
+    /// What the target got.
+    pub(crate) kick: Kick,
     /// A part wants memory for new classes.
     pub(crate) hungry: bool,
     /// Others may have what is free: it is their turn, or a slot was taken and given back.
@@ -57,7 +57,7 @@ impl Arrived {
         Self {
             went,
             record,
-            kicks: Kicks::none(),
+            kick: Kick::none(),
             hungry: false,
             others: false,
         }
@@ -75,12 +75,15 @@ impl Timed<Partition> {
     ) -> Arrived {
         let cost = held.cost();
         let priority = held.account().priority;
-        held.account_mut().home = self.index;
+        held.account_mut().home = self.home();
 
         let mut inner = self.inner.lock();
         // Read under the lock: whoever drains has set it before it took the lock.
         let ident = arrival.ident.as_ref();
         let forced = arrival.must_pass || arrival.is_draining();
+        if priority == Priority::High && !forced {
+            self.target.note_urgent();
+        }
         let mut record = None;
         if let Some(relation) = arrival.relation {
             match inner.enter(relation, priority) {
@@ -97,14 +100,8 @@ impl Timed<Partition> {
             held.account_mut().record = record;
         }
         let lane = inner.lane(priority);
-        let slot = !forced
-            && arrival.may_pass
-            && self.dispatch.is_calm()
-            && self.dispatch.take_both(priority, arrival.target);
-        if forced {
-            // No slot: should its device hang, it must not keep one from others.
-            arrival.target.charge();
-        }
+        let slot =
+            !forced && arrival.may_pass && self.target.is_calm() && self.target.take(priority);
         let mut hungry = false;
         if slot || forced {
             let way = if forced {
@@ -115,28 +112,37 @@ impl Timed<Partition> {
             let passed;
             (passed, hungry) = lane.pass(ident, attrs, cost, way);
             if forced || passed != Passed::Refused {
-                held.account_mut().slot = slot;
-                held.account_mut().placed = true;
-                if trace::follows() {
-                    self.watch_arrival(&mut inner, &mut held, &attrs(), By::Current, false);
-                    let now = misc::now();
-                    self.watch_dispatch(&mut inner, &mut held, now, By::Current, false, slot);
-                }
                 if let Some(id) = record {
                     inner.go(id, &mut held);
                     hungry |= !inner.order.need().is_empty();
                 }
+                let mut arrived = if slot || self.target.enter_forced() {
+                    held.account_mut().slot = slot;
+                    held.account_mut().placed = true;
+                    self.watch_passed(&mut inner, &mut held, attrs, slot);
+                    Arrived::just(Went::Passed(held), record)
+                } else {
+                    // No slot: what must not wait takes none from those that may.
+                    held.hold(misc::now());
+                    arrival.client.count_queued();
+                    self.watch_passed(&mut inner, &mut held, attrs, false);
+                    let mut kick = self.target.bypass(held);
+                    if arrival.is_draining() {
+                        kick.add(self.target.let_all_through());
+                    }
+                    Arrived {
+                        kick,
+                        ..Arrived::just(Went::Queued, record)
+                    }
+                };
                 drop(inner);
                 if forced {
                     arrival.client.count_forced();
                 }
-                return Arrived {
-                    hungry,
-                    ..Arrived::just(Went::Passed(held), record)
-                };
+                arrived.hungry = hungry;
+                return arrived;
             }
-            arrival.target.put();
-            self.dispatch.put(priority);
+            self.target.put(priority);
         }
 
         let now = misc::now();
@@ -145,6 +151,7 @@ impl Timed<Partition> {
         if trace::follows() {
             self.watch_arrival(&mut inner, &mut held, &attrs(), By::Current, true);
         }
+        let mut kick = Kick::none();
         match inner.queue(held, record, ident, attrs, now) {
             Ok(more) => {
                 hungry |= more || (record.is_some() && !inner.order.need().is_empty());
@@ -152,27 +159,36 @@ impl Timed<Partition> {
             Err(held) => {
                 // The fallback takes everything, so this does not happen; should it, the request goes
                 // down.
-                drop(inner);
-                arrival.client.count_submitted();
-                return Arrived {
-                    hungry,
-                    others: slot,
-                    ..Arrived::just(Went::Passed(held), record)
-                };
+                kernel::warn_on!(true);
+                kick.add(self.target.send(held, false));
             }
         }
         self.tell(&mut inner, now);
-        let others = self.dispatch.others_ready(self.index);
-        let mut kicks = Kicks::none();
+        let others = self.target.others_ready(self.cpt);
         if !others {
-            self.pump(&mut inner, now, BATCH, &mut kicks);
+            self.pump(&mut inner, now, BATCH, &mut kick);
         }
         Arrived {
             went: Went::Queued,
             record,
-            kicks,
+            kick,
             hungry,
             others: others || slot,
+        }
+    }
+
+    /// Tells tracepoints of a request that does not queue, with its `slot` or without one.
+    #[inline]
+    fn watch_passed(
+        &self,
+        inner: &mut Inner,
+        held: &mut Held,
+        attrs: &impl Fn() -> Attrs,
+        slot: bool,
+    ) {
+        if trace::follows() {
+            self.watch_arrival(inner, held, &attrs(), By::Current, false);
+            self.watch_dispatch(inner, held, misc::now(), By::Current, false, slot);
         }
     }
 
@@ -238,13 +254,13 @@ impl Timed<Partition> {
         record: Option<RecordId>,
     ) -> Arrived {
         let now = misc::now();
-        let mut kicks = Kicks::none();
-        let settled = self.settle(&mut inner, now, &mut kicks);
+        let mut kick = Kick::none();
+        let settled = self.settle(&mut inner, now, &mut kick);
         if settled {
             self.tell(&mut inner, now);
         }
         Arrived {
-            kicks,
+            kick,
             hungry: !inner.order.need().is_empty() || inner.order.is_busy(),
             // What was moved may be served before what others have.
             others: settled,

@@ -15,8 +15,9 @@
 
 use kernel::prelude::*;
 
-use super::{watch::By, Inner, Kicks, Partition};
+use super::{watch::By, Inner, Partition};
 use crate::{
+    core::target::Kick,
     sched::{
         attr::{Attrs, Priority},
         head::Ticket,
@@ -129,7 +130,7 @@ impl Timed<Partition> {
     }
 
     /// Does what the order table has to have done, at most [`STEPS`]; whether there was something.
-    pub(super) fn settle(&self, inner: &mut Inner, now: u64, kicks: &mut Kicks) -> bool {
+    pub(super) fn settle(&self, inner: &mut Inner, now: u64, kick: &mut Kick) -> bool {
         if !inner.order.is_busy() {
             return false;
         }
@@ -137,7 +138,7 @@ impl Timed<Partition> {
             let Some(act) = inner.order.next() else {
                 break;
             };
-            self.carry_out(inner, act, now, kicks);
+            self.carry_out(inner, act, now, kick);
         }
         true
     }
@@ -149,22 +150,22 @@ impl Timed<Partition> {
         let mut any = false;
         while busy {
             let now = misc::now();
-            let mut kicks = Kicks::none();
+            let mut kick = Kick::none();
             {
                 let mut inner = self.inner.lock();
-                if self.settle(&mut inner, now, &mut kicks) {
+                if self.settle(&mut inner, now, &mut kick) {
                     self.tell(&mut inner, now);
                     any = true;
                 }
                 busy = inner.order.is_busy();
             }
-            kicks.kick(&self.dispatch);
+            self.target.kick(kick);
             misc::cond_resched();
         }
         any
     }
 
-    fn carry_out(&self, inner: &mut Inner, act: Act<Held>, now: u64, kicks: &mut Kicks) {
+    fn carry_out(&self, inner: &mut Inner, act: Act<Held>, now: u64, kick: &mut Kick) {
         match act {
             Act::Again => {}
             Act::Release {
@@ -189,9 +190,9 @@ impl Timed<Partition> {
                             lane.pass_anew(None, &attrs, item.cost(), Way::Forced).0
                         }
                     };
-                    self.send(inner, id, item, kicks);
+                    self.send(inner, id, item, kick);
                 } else {
-                    self.release(inner, id, item, attrs, kept, now, kicks);
+                    self.release(inner, id, item, attrs, kept, now, kick);
                 }
             }
             Act::Move {
@@ -205,7 +206,7 @@ impl Timed<Partition> {
                     Some(mut held) => {
                         held.unregister(place);
                         held.account_mut().priority = Priority::High;
-                        self.release(inner, id, held, Some(attrs()), None, now, kicks);
+                        self.release(inner, id, held, Some(attrs()), None, now, kick);
                     }
                     None => {
                         inner
@@ -222,7 +223,7 @@ impl Timed<Partition> {
             } => match inner.lane(priority).dequeue(&ticket, &place, now) {
                 Some(mut held) => {
                     held.unregister(place);
-                    self.send(inner, id, held, kicks);
+                    self.send(inner, id, held, kick);
                 }
                 None => {
                     // What it was queued with is known already.
@@ -248,7 +249,7 @@ impl Timed<Partition> {
         attrs: Option<Attrs>,
         kept: Option<Ticket>,
         now: u64,
-        kicks: &mut Kicks,
+        kick: &mut Kick,
     ) {
         let attrs = || attrs.unwrap_or(Attrs::UNKNOWN);
         let priority = held.account().priority;
@@ -271,22 +272,17 @@ impl Timed<Partition> {
         };
         if let Err(held) = queued {
             // Heads take everything; should one not, the request goes down.
-            self.send(inner, id, held, kicks);
+            self.send(inner, id, held, kick);
         }
     }
 
     /// Sends a request down without a slot.
-    fn send(&self, inner: &mut Inner, id: RecordId, mut held: Held, kicks: &mut Kicks) {
+    fn send(&self, inner: &mut Inner, id: RecordId, mut held: Held, kick: &mut Kick) {
         inner.go(id, &mut held);
         if trace::follows() {
             let now = misc::now();
             self.watch_dispatch(inner, &mut held, now, By::Nobody, true, false);
         }
-        let index = held.account().target;
-        if let Some(target) = self.dispatch.target(index) {
-            if target.place(held, &self.dispatch, true) {
-                kicks.add(index);
-            }
-        }
+        kick.add(self.target.send(held, false));
     }
 }

@@ -52,13 +52,13 @@ impl Partition {
     fn event_head<'a>(&'a self, inner: &mut Inner, priority: Priority, by: By) -> trace::Head<'a> {
         let lane = inner.lane(priority);
         trace::Head {
-            service: self.dispatch.label(),
+            service: self.target.label(),
             policy: match by {
                 By::Current => lane.current(),
                 By::Instance(id) => lane.policy_of(id),
                 By::Nobody => "",
             },
-            cpt: self.index,
+            cpt: self.cpt,
             priority,
         }
     }
@@ -120,8 +120,8 @@ impl Partition {
                 },
                 queued,
                 slot,
-                slots: self.dispatch.pool().active(),
-                limit: self.dispatch.limit(),
+                slots: self.target.pool().active(),
+                limit: self.target.limit(),
             });
         }
     }

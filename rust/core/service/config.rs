@@ -16,7 +16,7 @@ use super::{
     Service,
 };
 use crate::{
-    core::{bandwidth::Change, partition::KernelPart},
+    core::{bandwidth::Change, partition::KernelPart, partitions::Lanes},
     sched::{
         attr::Priority,
         error,
@@ -53,6 +53,8 @@ pub(super) struct Parameters {
 pub(crate) struct Settings {
     pub(super) parameters: Parameters,
     primaries: Primaries,
+    /// What the parts of a primary share, if those of all targets do.
+    shared: [Option<AnyShared>; 2],
     pub(super) books: Books,
     /// That of the rules that were compiled last.
     pub(super) generation: u64,
@@ -76,6 +78,7 @@ impl Settings {
                 plan: Plan::none().and_then(Shared::new).map_err(|_| ENOMEM)?,
             },
             primaries: [None; 2],
+            shared: [const { None }; 2],
             books: [const { None }; 2],
             generation: 0,
             rule_error: None,
@@ -147,6 +150,19 @@ pub(super) fn addresses(heads: Heads, priority: Priority) -> bool {
         Heads::Regular => priority == Priority::Regular,
         Heads::High => priority == Priority::High,
     }
+}
+
+/// A part that is started with `config` and told `update`.
+///
+/// # Errors
+///
+/// `ENOMEM`.
+fn part(config: &Config, shared: &AnyShared, update: Option<&AnyUpdate>) -> Result<KernelPart> {
+    let mut part = KernelPart::new(config, misc::random(), shared).map_err(|_| ENOMEM)?;
+    if let Some(update) = update {
+        part.update(update.clone(), misc::now());
+    }
+    Ok(part)
 }
 
 impl Service {
@@ -249,8 +265,7 @@ impl Service {
         self.ordering.adopt(&other.ordering);
         self.patience.adopt(&other.patience);
         self.timeouts.adopt(&other.timeouts);
-        self.dispatch.set_slots(other.slots());
-        self.concurrency.set_slots(other.slots());
+        self.share_out(other.slots());
         if let Some(max) = BufferMax::new(other.buffer_max()) {
             // Without memory for it, it stays as it is.
             let _ = self.set_buffer_max(max);
@@ -321,6 +336,55 @@ impl Service {
         }
     }
 
+    /// What the parts of a target share that are started with `config`: `common`, which is made if it is not there
+    /// yet, or for a policy that knows targets apart something of their own.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn shared(&self, config: &Config, common: &mut Option<AnyShared>) -> Result<AnyShared> {
+        if let Some(common) = common {
+            return Ok(common.clone());
+        }
+        let shared = AnyShared::new(config, self.seed, self.cpts()).map_err(|_| ENOMEM)?;
+        if !config.is_per_target() {
+            *common = Some(shared.clone());
+        }
+        Ok(shared)
+    }
+
+    /// Starts the primaries on the partitions of a target that is new.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn furnish(&self, settings: &mut Settings, lanes: &Lanes) -> Result {
+        let primaries = settings.primaries;
+        let bandwidth = self
+            .bandwidth
+            .prepare(&primaries, &settings.parameters.plan)?;
+        let books = settings.books.clone();
+        for ((priority, config), book) in Priority::ALL.into_iter().zip(primaries).zip(&books) {
+            let Some(config) = config else {
+                continue;
+            };
+            let update = settings.first_update(&config, book, &bandwidth)?;
+            let [regular, high] = &mut settings.shared;
+            let common = match priority {
+                Priority::Regular => regular,
+                Priority::High => high,
+            };
+            let shared = self.shared(&config, common)?;
+            for partition in lanes.iter() {
+                let part = part(&config, &shared, update.as_ref())?;
+                let refused =
+                    partition.with(|inner| inner.head(priority).install(part, config).err());
+                kernel::warn_on!(refused.is_some());
+            }
+        }
+        Ok(())
+    }
+
     /// Starts what `new` has and the settings have not, on all partitions or on none; what can be told to a
     /// running policy is told.
     fn replace(&self, settings: &mut Settings, new: &Primaries) -> Result {
@@ -340,29 +404,29 @@ impl Service {
         };
         let plan = settings.parameters.plan.clone();
         let bandwidth = self.bandwidth.prepare(new, &plan)?;
+        let mut shared = settings.shared.clone();
         let mut parts: KVec<Option<KernelPart>> = KVec::new();
         for (priority, config) in changes() {
+            let [regular, high] = &books;
+            let [shared_regular, shared_high] = &mut shared;
+            let (book, shared) = match priority {
+                Priority::Regular => (regular, shared_regular),
+                Priority::High => (high, shared_high),
+            };
+            *shared = None;
             let Some(config) = config else {
                 continue;
             };
-            let [regular, high] = &books;
-            let book = match priority {
-                Priority::Regular => regular,
-                Priority::High => high,
-            };
             let update = settings.first_update(&config, book, &bandwidth)?;
-            let shared = AnyShared::new(&config, self.seed, self.cpts()).map_err(|_| ENOMEM)?;
-            for partition in self.partitions.iter() {
-                partition.reap();
-                partition
-                    .with(|inner| inner.head(priority).can_install())
-                    .map_err(errno)?;
-                let part = KernelPart::new(&config, misc::random(), &shared);
-                let mut part = part.map_err(|_| ENOMEM)?;
-                if let Some(update) = &update {
-                    part.update(update.clone(), misc::now());
+            for lanes in self.partitions.lanes() {
+                let shared = self.shared(&config, shared)?;
+                for partition in lanes.iter() {
+                    partition.reap();
+                    partition
+                        .with(|inner| inner.head(priority).can_install())
+                        .map_err(errno)?;
+                    parts.push(Some(part(&config, &shared, update.as_ref())?), GFP_KERNEL)?;
                 }
-                parts.push(Some(part), GFP_KERNEL)?;
             }
         }
         let install = || {
@@ -394,6 +458,7 @@ impl Service {
             }
         }
         settings.primaries = *new;
+        settings.shared = shared;
         settings.books = books;
         if trace::policy_is_on() {
             self.watch_change(&old, new);

@@ -8,8 +8,13 @@ use kernel::prelude::*;
 
 use super::{Record, Service};
 use crate::{
-    core::reasons::{self, Reason},
+    core::{
+        partitions,
+        reasons::{self, Reason},
+        target::Target,
+    },
     sched::{
+        key::Hasher,
         order::{Level, Order, PopWindow, RecordId},
         policy::params::BufferMax,
         sources::Sources,
@@ -50,9 +55,9 @@ impl Ordering {
     }
 }
 
-/// Records of each of `partitions` partitions, if all may have `max` together.
-pub(super) fn records_each(max: u32, partitions: u32) -> u32 {
-    max.div_ceil(partitions.max(1))
+/// Records of the partition of each of `cpts` CPTs, if those of a target may have `max` together.
+pub(super) fn records_each(max: u32, cpts: u32) -> u32 {
+    max.div_ceil(cpts.max(1))
 }
 
 impl Service {
@@ -88,7 +93,7 @@ impl Service {
         self.ordering.sources.set(sources.bits().into());
     }
 
-    /// Requests that the service keeps records of, at most.
+    /// Requests that the service keeps records of, at most, for each target.
     pub(crate) fn buffer_max(&self) -> u32 {
         self.ordering.buffer_max.get() as u32
     }
@@ -124,8 +129,9 @@ impl Service {
             self.set_records(before)?;
             return Err(error);
         }
-        self.set_records(max.get())?;
+        // Said first: targets that are made from here on have it.
         self.ordering.buffer_max.set(max.get().into());
+        self.set_records(max.get())?;
         self.concurrency.set_buffer_max(max.get());
         Ok(())
     }
@@ -137,13 +143,18 @@ impl Service {
     /// As for [`Partition::set_records`](super::partition::Partition::set_records).
     fn set_records(&self, max: u32) -> Result {
         let each = records_each(max, self.cpts());
-        let mut partitions = self.partitions.iter();
-        partitions.try_for_each(|partition| partition.set_records(each))
+        let mut all = self.partitions.iter();
+        all.try_for_each(|partition| partition.set_records(each))
     }
 
     /// Moves a request that waits, and what it waits for, to high priority; nothing if it waits no more.
     pub(crate) fn promote(&self, record: Record) {
         self.reorder(record, |order, id| order.promote(id));
+    }
+
+    /// Sends a request that waits, and what it waits for, on its way as soon as that may be.
+    pub(crate) fn force(&self, record: Record) {
+        self.reorder(record, |order, id| order.force(id));
     }
 
     /// The request is over for those that wait for its end. Its completion did without the record.
@@ -152,12 +163,15 @@ impl Service {
     }
 
     fn reorder(&self, record: Record, change: impl FnOnce(&mut Order<Held>, RecordId)) {
-        if let Some(partition) = self.partitions.at(record.home.into()) {
-            let (kicks, busy) = partition.reorder(|order| change(order, record.id));
+        let found = self.partitions.at(record.home);
+        if let Some((lanes, partition)) =
+            found.and_then(|(lanes, cpt)| Some((lanes, lanes.at(cpt)?)))
+        {
+            let (kick, busy) = partition.reorder(|order| change(order, record.id));
             if busy {
                 self.ticker.worker().feed();
             }
-            self.partitions.pass_on(kicks, 0);
+            lanes.pass_on(kick, 0);
         }
     }
 
@@ -174,9 +188,17 @@ impl Service {
         Ok(some)
     }
 
-    /// Index of the partition where those of `domain` meet.
-    pub(crate) fn home(&self, domain: u64) -> u16 {
-        domain.checked_rem(self.cpts().into()).unwrap_or(0) as u16
+    /// The domain of a stream that client `serial` calls `stream`. Nobody can choose a number that makes it another
+    /// client's.
+    pub(crate) fn domain_of(&self, serial: u32, stream: u64) -> u64 {
+        let hasher = Hasher::new(self.seed);
+        hasher.mix(hasher.word(serial.into()), stream)
+    }
+
+    /// The partition where those of `domain` meet that are for `target`.
+    pub(crate) fn home(&self, target: &Target, domain: u64) -> u16 {
+        let cpt = domain.checked_rem(self.cpts().into()).unwrap_or(0);
+        partitions::home(target.index(), cpt as u16)
     }
 
     /// Writes how many clients there are and what each may have, and how requests wait for each other.

@@ -62,9 +62,13 @@ impl Refs {
             .map_or(0, |(_, count)| *count)
     }
 
-    /// Counts the classes of `partition`.
-    fn count(&mut self, partition: &Timed<Partition>, priority: Priority) {
+    /// Forgets what was counted.
+    fn clear(&mut self) {
         self.0.iter_mut().for_each(|(_, count)| *count = 0);
+    }
+
+    /// Counts the classes of `partition`, too.
+    fn count(&mut self, partition: &Timed<Partition>, priority: Priority) {
         partition.sweep(|inner, from| {
             let part = inner.head(priority).primary_mut()?.tbf()?;
             part.refs(from, ROWS as u32, |id| {
@@ -247,9 +251,12 @@ impl Service {
                 continue;
             };
             let mut refs = Refs::of(book)?;
-            for (index, partition) in self.partitions.iter().enumerate() {
-                refs.count(partition, priority);
-                writeln!(out, "CPT {index}:").map_err(|_| ENOSPC)?;
+            for cpt in 0..self.count {
+                refs.clear();
+                for partition in self.partitions.lanes().filter_map(|lanes| lanes.at(cpt)) {
+                    refs.count(partition, priority);
+                }
+                writeln!(out, "CPT {cpt}:").map_err(|_| ENOSPC)?;
                 book.write(&mut &mut *out, |id| refs.get(id))
                     .map_err(|_| ENOSPC)?;
             }

@@ -8,7 +8,7 @@ use kernel::prelude::*;
 
 use super::Service;
 use crate::{
-    core::{partition::Inner, roster::Clients},
+    core::{partition::Inner, roster::Clients, target::Target},
     sched::{
         attr::Priority,
         head::State,
@@ -174,12 +174,20 @@ impl Service {
     }
 
     fn write_clients_to(&self, clients: &Clients, out: &mut dyn fmt::Write) -> fmt::Result {
+        let sum = |number: fn(&Target) -> u32| {
+            let targets = self.partitions.targets();
+            targets.fold(0u32, |sum, target| sum.saturating_add(number(target)))
+        };
         writeln!(
             out,
             "service: {{ slots: {}, limit: {}, active: {}, overflow: {}, no_memory: {}, stalls: {} }}\nclients:",
             self.slots(),
-            self.dispatch.limit(),
-            self.dispatch.pool().active(),
+            match sum(Target::limit) {
+                // There are no clients yet.
+                0 => self.slots(),
+                limit => limit,
+            },
+            sum(|target| target.pool().active()),
             self.overflow(),
             self.ticker.worker().failures(),
             self.ticker.worker().stalls(),
@@ -192,7 +200,7 @@ impl Service {
             out.write_str(" }\n")?;
         }
         out.write_str("targets:\n")?;
-        for target in self.dispatch.targets().filter(|target| target.users() > 0) {
+        for target in self.partitions.targets() {
             writeln!(
                 out,
                 "- target: \"{}:{}\"\n  counters: {{ users: {}, limit: {}, active: {} }}",

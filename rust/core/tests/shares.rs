@@ -193,7 +193,7 @@ mod numbers {
         };
         let (one, two) = (claimer(counters.clone())?, claimer(counters.clone())?);
         for claimer in [&one, &two] {
-            let _ = queue::queue().enqueue(claimer.clone());
+            let _ = queue::upkeep().enqueue(claimer.clone());
         }
         one.done.wait_for_completion();
         two.done.wait_for_completion();

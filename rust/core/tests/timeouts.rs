@@ -12,8 +12,6 @@ use kernel::{
 use crate::{
     core::{
         client::{deadlines::Deadlines, Client},
-        dispatch::Dispatch,
-        partition::{Partition, Published},
         partitions::Partitions,
         target::Target,
         timeouts::Timeouts,
@@ -21,7 +19,6 @@ use crate::{
     sched::{
         attr::Priority,
         error,
-        policy::Kind,
         timeouts::terms::{
             AtCountPolicyDelay, AtEarlyMargin, AtExtra, AtFactor, AtIncrement, AtInitial, AtMax,
             AtMin, ObdTimeout, Terms,
@@ -50,14 +47,9 @@ struct Bench {
 
 impl Bench {
     fn new() -> Result<Self> {
-        let dispatch = Arc::new(Dispatch::new(None, 1, 1), GFP_KERNEL)?;
-        let published = Arc::new(Published::new(), GFP_KERNEL)?;
-        let fifo = super::config(Kind::Fifo)?;
-        let partition = Partition::new(0, dispatch.clone(), published, fifo, 256)?;
-        let mut list = KVec::new();
-        list.push(partition, GFP_KERNEL)?;
-        let target = dispatch.attach(1, 0)?;
-        let partitions = Arc::new(Partitions::new(list, dispatch), GFP_KERNEL)?;
+        let target = super::target(1, 1)?;
+        target.attach(1, 0);
+        let partitions = Partitions::new()?;
         let timeouts = Timeouts::new(1)?;
         timeouts.change(brief)?;
         let name = || CString::try_from(c"test");

@@ -45,8 +45,8 @@ use kernel::{
 use super::wire;
 use crate::{
     core::{
-        client::Client, concurrency::Concurrency, registry::Attachment, service::Service,
-        target::Target,
+        client::Client, concurrency::Concurrency, partitions::cpt_of, registry::Attachment,
+        service::Service, target::Target,
     },
     sched::{item::Cost, order::Level},
     sys::{
@@ -234,7 +234,7 @@ impl Session {
         if let Some(entry) = inner.released.get_mut(&cookie) {
             entry.owed = Some(Owed { account, cost });
             entry.since = now;
-            entry.home = account.home;
+            entry.cpt = cpt_of(account.home);
             entry.withheld = account.ticket.map_or(0, |ticket| ticket.grant().withheld);
         }
         inner.ready.push(boxed);
@@ -299,7 +299,10 @@ impl Session {
         match (entry.owed, entry.record) {
             (Some(owed), _) => self.end(owed, error),
             // What it owed it gave back when its lease was over.
-            (None, Some(record)) => self.service.finish(record),
+            (None, Some(record)) => {
+                self.service.finish(record);
+                self.concurrency.fed();
+            }
             (None, None) => {}
         }
         self.bury(gone);
@@ -311,7 +314,7 @@ impl Session {
         let took = early::between(entry.arrival, now);
         let timeouts = self.service.timeouts();
         let service = timeouts.queued(took, entry.withheld);
-        timeouts.measured_at(entry.home, service.max(1), now);
+        timeouts.measured_at(entry.cpt, service.max(1), now);
     }
 
     /// Frees what was taken out.

@@ -249,8 +249,8 @@ mod life {
 
     #[test]
     fn requests_are_released_read_and_completed() -> Result {
-        let bench = Bench::new(c"kunit-life", 2, 64)?;
-        // One of two slots is kept for high priority, so the first passes and the others wait.
+        let bench = Bench::new(c"kunit-life", 1, 64)?;
+        // The first has the slot, and the others wait.
         bench.bring(1..4)?;
         let stats = bench.session.stats();
         let before = (stats.requests, stats.passed, stats.queued, stats.ready);
@@ -278,7 +278,7 @@ mod life {
 
     #[test]
     fn cookies_are_unique_while_in_use() -> Result {
-        let bench = Bench::new(c"kunit-life", 2, 64)?;
+        let bench = Bench::new(c"kunit-life", 1, 64)?;
         bench.bring(1..3)?;
         let running = bench.bring(1..2);
         let queued = bench.bring(2..3);
@@ -294,7 +294,7 @@ mod life {
 
     #[test]
     fn there_are_only_so_many_requests() -> Result {
-        let bench = Bench::new(c"kunit-life", 2, 4)?;
+        let bench = Bench::new(c"kunit-life", 1, 4)?;
         let full = bench.bring(1..6);
         bench.read();
         bench.complete(1)?;
@@ -324,7 +324,7 @@ mod life {
 
     #[test]
     fn a_lease_gives_the_slot_back_once() -> Result {
-        let bench = Bench::new(c"kunit-life", 2, 64)?;
+        let bench = Bench::new(c"kunit-life", 1, 64)?;
         bench.bring(1..3)?;
         let none = bench.session.reclaim(0, misc::now());
         let kept = bench.session.stats().reclaimed;
@@ -359,14 +359,14 @@ mod life {
 
     #[test]
     fn closing_ends_everything_and_frees_the_slots() -> Result {
-        let bench = Bench::new(c"kunit-life", 2, 1000)?;
-        let other = Bench::new(c"kunit-life", 2, 1000)?;
+        let bench = Bench::new(c"kunit-life", 1, 1000)?;
+        let other = Bench::new(c"kunit-life", 1, 1000)?;
         bench.bring(1..500)?;
         bench.read();
         let closed = bench.close();
         other.bring(1..2)?;
         let passed = other.session.stats().passed;
-        let alone = Bench::new(c"kunit-alone", 2, 1000)?;
+        let alone = Bench::new(c"kunit-alone", 1, 1000)?;
         alone.bring(1..500)?;
         let drained = alone.close();
         let closed = closed && other.close();
@@ -376,12 +376,12 @@ mod life {
 
     #[test]
     fn a_service_serves_one_kind_of_client() -> Result {
-        let bench = Bench::new(c"kunit-life", 2, 64)?;
+        let bench = Bench::new(c"kunit-life", 1, 64)?;
         let block = registry::attach(c"kunit-life", c"one", c"254:9", c"254:8", 8, 0).err();
         let closed = bench.close();
         // The next first client decides anew.
         let block_first = registry::attach(c"kunit-life", c"one", c"254:9", c"254:8", 8, 0)?;
-        let user = Bench::new(c"kunit-life", 2, 64).err();
+        let user = Bench::new(c"kunit-life", 1, 64).err();
         drop(block_first);
         assert!(block == Some(EBUSY) && user == Some(EBUSY) && closed);
         Ok(())
@@ -394,16 +394,18 @@ mod order {
 
     #[test]
     fn a_promotion_finds_what_is_queued() -> Result {
-        let bench = Bench::new(c"kunit-order", 2, 64)?;
+        let bench = Bench::new(c"kunit-order", 1, 64)?;
         bench.bring(1..5)?;
         let known = bench.promote(9) == Err(ENOENT) && bench.promote(1).is_ok();
-        let moved = bench.promote(3).is_ok() && bench.promote(3).is_ok() && bench.wait_for(2);
-        let both = bench.cookies();
+        let moved = bench.promote(3).is_ok() && bench.promote(3).is_ok();
+        let first = bench.cookies();
+        bench.complete(1)?;
+        let next = bench.wait_for(1) && bench.cookies() == [3, 0, 0, 0, 0, 0, 0, 0];
         let ended = bench.complete(3).is_ok() && bench.promote(3) == Err(ENOENT);
         let stats = bench.session.stats();
         let closed = bench.close();
-        assert!(known && moved && ended && closed);
-        assert!(both == [1, 3, 0, 0, 0, 0, 0, 0] && (stats.promoted, stats.unknown) == (1, 2));
+        assert!(known && moved && next && ended && closed);
+        assert!(first == [1, 0, 0, 0, 0, 0, 0, 0] && (stats.promoted, stats.unknown) == (1, 2));
         Ok(())
     }
 
@@ -469,12 +471,13 @@ mod order {
 
     #[test]
     fn predecessors_are_promoted_with_it() -> Result {
-        let bench = Bench::at(c"kunit-order", Level::Graph, 2, 64)?;
+        let bench = Bench::at(c"kunit-order", Level::Graph, 1, 64)?;
         bench.bring(1..4)?;
         bench.bring_after(4, &[3])?;
         bench.bring_after(5, &[4])?;
         let first = bench.cookies();
         bench.promote(5)?;
+        bench.complete(1)?;
         let third = bench.wait_for(1) && bench.cookies() == [3, 0, 0, 0, 0, 0, 0, 0];
         bench.complete(3)?;
         let last = bench.serve_until(5);
@@ -486,8 +489,8 @@ mod order {
 
     #[test]
     fn a_chain_ends_with_its_file() -> Result {
-        let bench = Bench::at(c"kunit-order", Level::Graph, 2, 1000)?;
-        let other = Bench::at(c"kunit-order", Level::Graph, 2, 1000)?;
+        let bench = Bench::at(c"kunit-order", Level::Graph, 1, 1000)?;
+        let other = Bench::at(c"kunit-order", Level::Graph, 1, 1000)?;
         bench.bring(1..2)?;
         other.bring(1..2)?;
         for cookie in 2..500 {
@@ -532,8 +535,8 @@ mod order {
 
     #[test]
     fn a_service_has_room_for_so_many_requests() -> Result {
-        let bench = Bench::new(c"kunit-order", 2, 1000)?;
-        let other = Bench::new(c"kunit-order", 2, 1000)?;
+        let bench = Bench::new(c"kunit-order", 1, 1000)?;
+        let other = Bench::new(c"kunit-order", 1, 1000)?;
         bench.attachment.service().concurrency().set_buffer_max(300);
         bench.bring(1..201)?;
         let full = other.bring(1..201);

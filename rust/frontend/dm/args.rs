@@ -161,9 +161,13 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<Plan<Config>, Refusal> {
                 if !once(2) {
                     return Err(refuse(c"jobid_name: given twice"));
                 }
-                config.template = Template::parse(value).map_err(|_| {
-                    refuse(c"jobid_name: up to 63 bytes with %e %u %g %p %h %H %j %%")
-                })?;
+                // A blank could be given, but not in the text that `dmsetup table` shows and `dmsetup load` takes.
+                config.template = Template::parse(value)
+                    .ok()
+                    .filter(|_| !value.contains(' '))
+                    .ok_or(refuse(
+                        c"jobid_name: up to 63 bytes with %e %u %g %p %h %H %j %%, no blanks",
+                    ))?;
             }
             "size" => {
                 if !once(4) {

@@ -76,6 +76,9 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// A rate holds for what goes to all targets together.
+    pub const PER_TARGET: bool = false;
+
     /// Full buckets, and the rules of a start, for any number of parts; sleeps.
     ///
     /// # Errors

@@ -46,6 +46,7 @@ pub(super) struct Reply {
     buf: *mut c_char,
     len: usize,
     used: usize,
+    cut: bool,
 }
 
 impl Reply {
@@ -61,14 +62,18 @@ impl Reply {
             buf,
             len: len as usize,
             used: 0,
+            cut: false,
         }
     }
-}
 
-impl Reply {
     /// Whether nothing was written.
     pub(super) fn is_empty(&self) -> bool {
         self.used == 0
+    }
+
+    /// Whether the buffer is full, and what was written did not fit.
+    pub(super) fn is_cut(&self) -> bool {
+        self.cut
     }
 }
 
@@ -86,6 +91,7 @@ impl fmt::Write for Reply {
         }
         self.used = self.used.saturating_add(fits);
         if fits < text.len() {
+            self.cut = true;
             Err(fmt::Error)
         } else {
             Ok(())

@@ -102,12 +102,6 @@ enum No {
     Peer,
 }
 
-/// Numbers that programs choose, as numbers that are spread.
-fn mixed(serial: u32, stream: u64) -> u64 {
-    let stream = stream.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (stream ^ (stream >> 32)) ^ u64::from(serial).wrapping_mul(0xff51_afd7_ed55_8ccd)
-}
-
 impl Session {
     /// Takes a request. Waits for room unless `nonblocking`.
     ///
@@ -135,6 +129,10 @@ impl Session {
         };
         let mut waited = false;
         let result = self.bring(boxed, &attrs, &new, &mut spare, nonblocking, &mut waited);
+        if !matches!(result, Err(EAGAIN | ERESTARTSYS)) {
+            // There was a record, or this one does not wait for any though it may have said so.
+            self.concurrency.fed();
+        }
         if waited {
             self.hand_on();
         }
@@ -164,7 +162,9 @@ impl Session {
             predecessors: record.predecessor,
             domain: match level {
                 Level::Graph => Some(serial.into()),
-                Level::Stream if record.stream != 0 => Some(mixed(serial, record.stream)),
+                Level::Stream if record.stream != 0 => {
+                    Some(self.service.domain_of(serial, record.stream))
+                }
                 _ => None,
             },
             peer: attrs.nid,
@@ -210,8 +210,13 @@ impl Session {
                         if self.service.feed_order()? || tries < TRIES {
                             continue;
                         }
+                        if tries == TRIES {
+                            // Said first, then tried once more: of those whose end nobody was told of, the records
+                            // are free by then.
+                            self.concurrency.starve();
+                            continue;
+                        }
                         tries = 0;
-                        self.concurrency.starve();
                         No::Crowded
                     }
                 },
@@ -247,7 +252,7 @@ impl Session {
             }
             let relation = match (new.level, new.domain) {
                 (Level::Graph, Some(domain)) => {
-                    let home = self.service.home(domain);
+                    let home = self.service.home(&self.target, domain);
                     match inner.before(new.cookie, new.predecessors, home) {
                         Before::Known(relation) => relation,
                         Before::Unrecorded => return Err(No::Unrecorded),
@@ -357,12 +362,17 @@ impl Session {
 
     /// Takes out a request that the core did not take; returns its node.
     fn undo(&self, new: &New) -> Result<RBTreeNodeReservation<u64, Entry>> {
-        let gone = {
+        let (gone, full) = {
             let mut inner = self.inner.lock();
             let gone = inner.take_out_queued(&new.cookie);
+            let full = inner.live >= self.terms.limit;
             inner.live = inner.live.wrapping_sub(1);
-            gone
+            (gone, full)
         };
+        if full {
+            // Who came meanwhile found no room.
+            self.roomy.notify_one();
+        }
         self.concurrency.withdraw();
         if let Some(gone) = gone {
             self.bury(gone);
@@ -374,7 +384,7 @@ impl Session {
     fn wait_for_end(&self, new: &New) -> Result {
         let mut inner = self.inner.lock();
         loop {
-            let home = self.service.home(new.domain.unwrap_or(0));
+            let home = self.service.home(&self.target, new.domain.unwrap_or(0));
             let unrecorded = new.level == Level::Graph
                 && matches!(
                     inner.before(new.cookie, new.predecessors, home),

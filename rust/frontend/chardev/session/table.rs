@@ -42,8 +42,8 @@ pub(super) struct Entry {
     pub(super) place: Place,
     /// For how long a policy kept it on purpose, ms.
     pub(super) withheld: u32,
-    /// Index of the partition that decided.
-    pub(super) home: u16,
+    /// The CPT that decided.
+    pub(super) cpt: u16,
     /// Its deadline passed.
     pub(super) expired: bool,
     /// Who it is for.
@@ -69,7 +69,7 @@ impl Entry {
             arrival: 0,
             place: Place::None,
             withheld: 0,
-            home: 0,
+            cpt: 0,
             expired: false,
             peer,
             read: false,
@@ -139,8 +139,6 @@ pub(super) struct Inner {
     /// Writers that wait for any completion.
     pub(super) impatient: u32,
     pub(super) closing: bool,
-    /// While closing: what is queued is left to its turn.
-    pub(super) patient: bool,
 }
 
 impl Inner {
@@ -160,7 +158,6 @@ impl Inner {
             running: 0,
             impatient: 0,
             closing: false,
-            patient: false,
         }
     }
 
@@ -281,6 +278,21 @@ impl Inner {
             peer: self.peers.leave(&entry),
             expired,
         })
+    }
+
+    /// Records of up to [`LEASES`] queued requests from cookie `from` on, and the cookie to go on from, or `None` at the
+    /// end.
+    pub(super) fn queued_from(&mut self, from: u64) -> (Option<u64>, [Option<Record>; LEASES]) {
+        let mut records = [None; LEASES];
+        let mut cursor = self.queued.cursor_lower_bound_mut(&from);
+        for place in &mut records {
+            let Some(at) = cursor else {
+                break;
+            };
+            *place = at.current().1.record;
+            cursor = at.move_next();
+        }
+        (cursor.map(|at| *at.current().0), records)
     }
 
     /// Ends leases of `lease` ns that are over at `now`, of the requests from cookie `from` on; returns the

@@ -10,7 +10,7 @@ use crate::sched::timeouts::terms::{
 impl Bench {
     /// On a service whose estimate is a second, and where requests get `max` seconds, in steps of a second.
     fn quick(name: &CStr, max: u32) -> Result<Self> {
-        let bench = Self::new(name, 2, 1000)?;
+        let bench = Self::new(name, 1, 1000)?;
         bench.attachment.service().timeouts().change(|terms| {
             terms.min = AtMin::new(1).unwrap_or_default();
             terms.max = AtMax::new(max).unwrap_or_default();
@@ -87,7 +87,7 @@ mod deadlines {
 
     #[test]
     fn a_timeout_under_the_estimate_is_told_at_once() -> Result {
-        let bench = Bench::new(c"kunit-early", 2, 64)?;
+        let bench = Bench::new(c"kunit-early", 1, 64)?;
         bench.bring_for(1, 9_999, 0)?;
         let early = bench.early();
         let released = bench.released();

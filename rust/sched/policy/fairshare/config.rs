@@ -98,6 +98,9 @@ pub struct Shared {
 }
 
 impl Shared {
+    /// Who competes for one target does not compete for another.
+    pub const PER_TARGET: bool = true;
+
     /// For `parts` parts of a service with `seed`; sleeps.
     ///
     /// # Errors

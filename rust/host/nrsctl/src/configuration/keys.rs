@@ -117,7 +117,7 @@ static KEYS: [Key; 63] = [
     key(Module, "user_requests_max", "64 to 1048576", "left alone", "requests that one open file of /dev/nrs may have"),
     key(Module, "classes_max", "64 to 1048576", "left alone", "entities and classes on each head of a partition, of services that are made from then on"),
     key(Service, "cpts", "1 to 64", "left alone", "partitions, of a service that is made in configfs and has no clients yet"),
-    key(Service, "slots", "1 to 65535", "`default_slots` of the module", "requests of the service that may be at its targets"),
+    key(Service, "slots", "1 to 65535", "`default_slots` of the module", "requests of the service that may be at each of its devices"),
     key(Service, "policy", "`POLICY [ARGUMENT]`", "`fifo`", "what serves both heads"),
     key(Service, "high_priority", "a table", "none", "what is different for requests of high priority"),
     key(Service, "parameters", "a table", "none", "parameters of the service by their own names"),

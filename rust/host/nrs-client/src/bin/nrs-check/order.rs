@@ -57,18 +57,20 @@ fn serve(client: &Client) -> Result<u64, Box<dyn Error>> {
 
 /// A request that is moved to high priority overtakes; who is not there cannot.
 pub fn promote() -> Done {
-    let client = client("promote", 2)?;
+    let client = client("promote", 1)?;
     submit(&client, &requests(1..=6))?;
     same("first", cookies(&released(&client, 1)?), vec![1])?;
     fails("unknown", client.promote(&[99]), errno::ENOENT)?;
     same("running", client.promote(&[1])?, 1)?;
     quiet(&client, "no effect")?;
     same("queued", client.promote(&[4])?, 1)?;
+    complete(&client, 1)?;
     let next = released(&client, 1)?;
     same("overtakes", cookies(&next), vec![4])?;
     same("released", client.promote(&[4])?, 1)?;
     complete(&client, 4)?;
     fails("completed", client.promote(&[4]), errno::ENOENT)?;
+    same("then", cookies(&released(&client, 1)?), vec![2])?;
     // Two, of which one is high already, and one that is not there.
     submit(
         &client,
@@ -77,26 +79,25 @@ pub fn promote() -> Done {
             request(8).high_priority(true),
         ],
     )?;
-    same("high", cookies(&released(&client, 1)?), vec![7])?;
-    same("some", client.promote(&[8, 6, 99, 2])?, 2)?;
-    complete(&client, 7)?;
-    same("before", serve(&client)?, 8)?;
-    same("behind", serve(&client)?, 6)?;
-    quiet(&client, "the others wait")?;
-    let mut flagged = wire::Promotion::new(2);
+    same("some", client.promote(&[8, 6, 99, 3])?, 2)?;
+    quiet(&client, "all wait")?;
+    complete(&client, 2)?;
+    for (what, wanted) in [("high", 7), ("before", 8), ("behind", 6)] {
+        same(what, serve(&client)?, wanted)?;
+    }
+    let mut flagged = wire::Promotion::new(3);
     flagged.header.flags = 1;
     fails("a flag", client.write(&flagged.encode()), errno::EINVAL)?;
     let stats = client.stats()?;
     same("counted", (stats.promoted, stats.unknown), (2, 2))?;
-    complete(&client, 1)?;
-    let mut rest: Vec<u64> = (0..3).map(|_| serve(&client)).collect::<Result<_, _>>()?;
+    let mut rest = [serve(&client)?, serve(&client)?];
     rest.sort_unstable();
-    same("the rest", rest, vec![2, 3, 5])
+    same("the rest", rest, [3, 5])
 }
 
 /// What has to be completed first comes along.
 pub fn come_along() -> Done {
-    let service = Ordered::new("come-along", 2, &GRAPH)?;
+    let service = Ordered::new("come-along", 1, &GRAPH)?;
     let client = service.client()?;
     submit(&client, &requests(1..=4))?;
     submit(
@@ -105,10 +106,10 @@ pub fn come_along() -> Done {
     )?;
     same("first", cookies(&released(&client, 1)?), vec![1])?;
     same("the last", client.promote(&[6])?, 1)?;
-    same("its first", serve(&client)?, 4)?;
-    same("its next", serve(&client)?, 5)?;
     quiet(&client, "one is running")?;
     complete(&client, 1)?;
+    same("its first", serve(&client)?, 4)?;
+    same("its next", serve(&client)?, 5)?;
     let mut rest: Vec<u64> = (0..3).map(|_| serve(&client)).collect::<Result<_, _>>()?;
     rest.sort_unstable();
     same("and then", rest, vec![2, 3, 6])?;
@@ -116,6 +117,7 @@ pub fn come_along() -> Done {
     submit(&client, &requests(11..=14))?;
     same("first", cookies(&released(&client, 1)?), vec![11])?;
     submit(&client, &[request(15).after(&[13]).high_priority(true)])?;
+    complete(&client, 11)?;
     same("its first", serve(&client)?, 13)?;
     same("itself", serve(&client)?, 15)?;
     same("blocked", client.stats()?.blocked >= 3, true)
@@ -330,7 +332,7 @@ pub fn window() -> Done {
 /// A lease that is over gives the slot back, but what comes after the request waits for its completion.
 pub fn late() -> Done {
     const LEASE: Duration = Duration::from_millis(600);
-    let service = Ordered::new("late", 2, &GRAPH)?;
+    let service = Ordered::new("late", 1, &GRAPH)?;
     let client = service.options().lease(LEASE).open()?;
     submit(&client, &[request(1), request(2).after(&[1]), request(3)])?;
     same("first", cookies(&released(&client, 1)?), vec![1])?;
@@ -361,7 +363,7 @@ pub fn late() -> Done {
 pub fn close_blocked() -> Done {
     const COUNT: u64 = 3000;
     for level in ["graph", "stream"] {
-        let service = Ordered::new("close-blocked", 2, &[("nrs_pop", level)])?;
+        let service = Ordered::new("close-blocked", 1, &[("nrs_pop", level)])?;
         let chained = |cookie| match level {
             "graph" if cookie > 1 => request(cookie).after(&[cookie - 1]),
             "graph" => request(cookie),

@@ -79,7 +79,7 @@ pub fn credits() -> Done {
 
 /// A newcomer lowers the credits of the others; who has to get out of others' way has more.
 pub fn newcomer() -> Done {
-    let client = client("newcomer", 2)?;
+    let client = client("newcomer", 1)?;
     submit(&client, &(1..=6).map(|n| of(1, n)).collect::<Vec<_>>())?;
     let first = released(&client, 1)?[0];
     let late: Vec<Request> = (2..=8).map(|n| of(n, 100 + u64::from(n))).collect();
@@ -95,10 +95,10 @@ pub fn newcomer() -> Done {
     let (plain, high) = (client.stats()?.credits, client.stats()?.credits_high);
     same("more", high > plain, true)?;
     client.promote(&[107])?;
+    complete(&client, third.cookie)?;
     let urgent = released(&client, 1)?[0];
     same("urgent", (urgent.cookie, urgent.credits), (107, high))?;
     complete(&client, 107)?;
-    complete(&client, third.cookie)?;
     // Nobody waits for it any more.
     let next = released(&client, 1)?[0];
     same(

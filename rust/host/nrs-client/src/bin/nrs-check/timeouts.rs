@@ -122,7 +122,7 @@ pub fn negotiated() -> Done {
 
 /// Early replies: at once, then some time before the deadline, never beyond the limit.
 pub fn early() -> Done {
-    let client = quick("early", 2, 6)?;
+    let client = quick("early", 1, 6)?;
     set("early", "at_initial", "2")?;
     let begun = Instant::now();
     // Slots are busy with the first one; the second one waits.
@@ -228,7 +228,7 @@ pub fn busy() -> Done {
 pub fn crowd() -> Done {
     const ALL: usize = 65536;
     // The margin that there is unless somebody says otherwise: on a slow machine it takes a while to read all of them.
-    let client = client("crowd", 2)?;
+    let client = client("crowd", 1)?;
     for (file, value) in [("at_initial", "5"), ("at_extra", "10")] {
         set("crowd", file, value)?;
     }
@@ -327,7 +327,7 @@ fn rated(service: &str, rate: u32, count: u64) -> Result<(Duration, String, u64)
 
 /// Clients come back: the time for that follows the largest of their timeouts.
 pub fn recovery() -> Done {
-    let client = quick("recovery", 2, 600)?;
+    let client = quick("recovery", 1, 600)?;
     let nid = |n: u8| format!("10.0.0.{n}@tcp").parse::<Nid>();
     let begun = Instant::now();
     let back = |n, timeout| -> Done {
@@ -377,7 +377,7 @@ pub fn recovery() -> Done {
 
 /// Records that are wrong are refused and change nothing; a server that never reads keeps no more than its requests.
 pub fn hostile() -> Done {
-    let client = quick("hostile", 2, 600)?;
+    let client = quick("hostile", 1, 600)?;
     submit(&client, &[waiting(1, ms(60_000)), waiting(2, ms(60_000))])?;
     to_serve(&client)?;
     type Change = (&'static str, Box<dyn Fn() -> Vec<u8>>);
@@ -489,7 +489,7 @@ fn slab() -> Result<u64, Box<dyn Error>> {
 /// A server that never reads events: what there is of them does not grow.
 pub fn silent() -> Done {
     const ALL: u64 = 20_000;
-    let client = quick("silent", 2, 600)?;
+    let client = quick("silent", 1, 600)?;
     set("silent", "at_initial", "2")?;
     let all: Vec<Request> = (0..ALL).map(|n| waiting(n, ms(1500))).collect();
     submit(&client, &all)?;

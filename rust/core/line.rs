@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The partitions that wait for slots, and whose turn it is.
+//! The partitions of a target that wait for slots, and whose turn it is.
 //!
 //! # Vocabulary
 //!
+//! - *Waiting*: a partition that has queued requests.
 //! - *Ready*: a partition with requests that may be served as far as it knows; what its policies withhold
 //!   for now does not count.
 //! - *Urgent*: a ready partition with high-priority requests among them.
@@ -19,10 +20,35 @@
 //! All of a partition's own state changes under its lock; others read it without. Tags that are read while
 //! they change cost somebody a turn, at most one for each CPU that decides at the time.
 //!
-//! A partition that has the service to itself keeps no state here.
+//! A partition that has the target to itself keeps no state here but that it waits.
 
-use super::Set;
-use crate::{core::cpt::CPTS_MAX, sched::turns, sys::atomic::Hint};
+use crate::{
+    core::cpt::CPTS_MAX,
+    sched::turns,
+    sys::atomic::{Hint, Word},
+};
+
+/// A set of up to 64 small numbers that many change at once.
+struct Set(Word);
+
+impl Set {
+    const fn new() -> Self {
+        Self(Word::new(0))
+    }
+
+    fn insert(&self, member: u16) {
+        self.0.set_bits(1u64.wrapping_shl(member.into()));
+    }
+
+    fn remove(&self, member: u16) {
+        self.0.clear_bits(1u64.wrapping_shl(member.into()));
+    }
+
+    /// The members, as bits.
+    fn members(&self) -> u64 {
+        self.0.get()
+    }
+}
 
 /// Whether a partition is one of those that others look for.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -50,10 +76,11 @@ impl Place {
     }
 }
 
-/// The partitions of a service.
+/// The partitions of a target.
 pub(super) struct Line {
     /// There is only one.
     alone: bool,
+    waiting: Set,
     ready: Set,
     urgent: Set,
     /// The largest tag of all that had a turn.
@@ -66,6 +93,7 @@ impl Line {
     pub(super) const fn new(partitions: u16) -> Self {
         Self {
             alone: partitions <= 1,
+            waiting: Set::new(),
             ready: Set::new(),
             urgent: Set::new(),
             clock: Hint::new(0),
@@ -73,9 +101,14 @@ impl Line {
         }
     }
 
-    /// Whether a partition has the service to itself.
+    /// Whether a partition has the target to itself.
     pub(super) const fn is_alone(&self) -> bool {
         self.alone
+    }
+
+    /// Partitions that are waiting, as bits.
+    pub(super) fn waiting(&self) -> u64 {
+        self.waiting.members()
     }
 
     /// Partitions that are ready, as bits; none if there is only one.
@@ -90,6 +123,11 @@ impl Line {
 
     /// Partition `index`, marked as `old`, is as `new` says from now on. Called with its lock held.
     pub(super) fn mark(&self, index: u16, old: Mark, new: Mark) {
+        match (old.waiting, new.waiting) {
+            (false, true) => self.waiting.insert(index),
+            (true, false) => self.waiting.remove(index),
+            _ => {}
+        }
         if self.alone {
             return;
         }

@@ -1,0 +1,191 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# Several devices in one service: on each, shares are what they would be without the others, whether those are idle, busy, slow,
+# full or hung, and whatever metadata goes beside.
+. /tests/nrs.sh
+
+slots=8 fast=8000000
+
+# disks COUNT: slow disks nb0, nb1, … in one service; of each, client aN is for one user and client bN for another.
+disks() {
+	local i
+	module
+	for ((i = 0; i < $1; i++)); do
+		slow_lower "nb$i" $fast size=64
+		client "a$i" "/dev/nb$i" svc
+		client "b$i" "/dev/nb$i" svc
+	done
+	echo $slots >"$(at svc slots)"
+}
+
+# begin DEVICE [OPTION...]: a load that lasts until the check is over.
+begin() {
+	load "$@" --time_based --runtime=120 >/dev/null 2>&1 &
+}
+
+# rivals N: user 1001 with 16 processes on aN, user 1002 with one on bN.
+rivals() {
+	begin "a$1" as=1001 --numjobs=16
+	begin "b$1" as=1002
+}
+
+# equal SECONDS N...: what both users get on each of these disks differs by 5 % at most. Sets $got.
+equal() {
+	local n seconds=$1 names=() i
+	shift
+	for n; do
+		saturated 200 "a$n"
+		saturated "b$n"
+		names+=("a$n" "b$n")
+	done
+	window 1 ended "${names[@]}" >/dev/null
+	read -ra got < <(window "$seconds" ended "${names[@]}")
+	say "ended in $seconds s on disks $*: ${got[*]}; CPUs busy $(cat /tmp/busy) %"
+	for ((i = 0; i < ${#got[@]}; i += 2)); do
+		within 5 "${got[i]}" "${got[i + 1]}" || fail "disk: ${got[i]} and ${got[i + 1]}"
+	done
+}
+
+# One that is idle costs the other one neither its shares nor its slots.
+idle() {
+	disks 1
+	policy svc 'fairshare uid_fair'
+	rivals 0
+	equal 3 0
+	local alone=$((got[0] + got[1]))
+	slow_lower nb1 $fast size=64
+	client c /dev/nb1 svc
+	equal 3 0
+	within 2 "$alone" $((got[0] + got[1])) || fail "$alone alone, $((got[0] + got[1])) beside an idle one"
+}
+
+# Two that are busy have their shares each, and each what it has alone.
+busy() {
+	disks 2
+	policy svc 'fairshare uid_fair'
+	rivals 0
+	equal 2 0
+	local alone=$((got[0] + got[1]))
+	rivals 1
+	equal 3 0 1
+	within 2 $((alone * 3)) $(((got[0] + got[1]) * 2)) || fail "$alone in 2 s alone, $((got[0] + got[1])) in 3 s beside a busy one"
+	within 5 $((got[0] + got[1])) $((got[2] + got[3])) || fail "disks differ"
+}
+
+# Beside one that hangs and one that takes ten times as long, both with a backlog.
+troubled() {
+	disks 1
+	policy svc 'fairshare uid_fair'
+	rivals 0
+	equal 3 0
+	local alone=$((got[0] + got[1]))
+	slow_lower nb1 $((fast * 10)) size=64
+	client a1 /dev/nb1 svc
+	lower nb2
+	dm_create lin "0 $(sectors /dev/nb2) linear /dev/nb2 0"
+	client a2 /dev/mapper/lin svc
+	dm suspend --nolockfs lin
+	begin a1 as=1002 --numjobs=4
+	begin a2 as=1001 --numjobs=4
+	saturated a1 a2
+	equal 3 0
+	within 2 "$alone" $((got[0] + got[1])) || fail "$alone alone, $((got[0] + got[1])) beside the others"
+	dm resume lin
+}
+
+# Eight at once, with weights of 1 to 4.
+eight() {
+	disks 8
+	set_to svc nrs_fairshare_weights 'uid:1002:4'
+	policy svc 'fairshare uid_fair'
+	local i names=() got
+	for i in 0 1 2 3 4 5 6 7; do
+		begin "a$i" as=1001 --numjobs=2
+		begin "b$i" as=1002 --numjobs=2
+		names+=("a$i" "b$i")
+	done
+	saturated "${names[@]}"
+	window 1 ended "${names[@]}" >/dev/null
+	read -ra got < <(window 3 ended "${names[@]}")
+	say "ended in 3 s: ${got[*]}; CPUs busy $(cat /tmp/busy) %"
+	for ((i = 0; i < 16; i += 2)); do
+		within 5 $((got[i] * 4)) "${got[i + 1]}" || fail "disk $((i / 2)): ${got[i]} and ${got[i + 1]}"
+	done
+}
+
+# A rate holds for all devices of the service together.
+rate() {
+	disks 2
+	policy svc 'tbf uid'
+	set_to svc nrs_tbf_rule 'start slow uid={1001} rate=100'
+	begin a0 as=1001
+	begin a1 as=1001
+	saturated a0 a1
+	window 1 ended a0 a1 >/dev/null
+	local got
+	read -ra got < <(window 4 ended a0 a1)
+	say "ended in 4 s: ${got[*]}"
+	within 5 400 $((got[0] + got[1]))
+}
+
+# High priority does not wait behind what was decided before it, on whichever disk.
+urgent() {
+	disks 2
+	local n got
+	for n in 0 1; do begin "a$n" as=1001 --numjobs=8; done
+	saturated 100 a0 a1
+	for n in 0 1; do
+		load "b$n" --prioclass=1 --prio=0 --iodepth=1 --time_based --runtime=2 >/tmp/high.txt
+		got=$(terse /tmp/high.txt 16)
+		say "disk $n: mean latency of high priority $got us"
+		more 1 "$((fast * 2 / 1000))" "${got%.*}" || fail "more than two service times: $got us"
+	done
+}
+
+# Directories that another user reads take the place of no data, and data none of theirs.
+metadata() {
+	module
+	slow_lower nb0 2000000 memory_backed=1 size=256
+	client a /dev/nb0 svc
+	mkfs.ext4 -q -N 20000 -E lazy_itable_init=1 /dev/mapper/a
+	mkdir -p /mnt/a
+	mount -t ext4 /dev/mapper/a /mnt/a
+	local i j got alone pids=()
+	for i in {1..40}; do
+		mkdir "/mnt/a/$i"
+		for j in {1..100}; do : >"/mnt/a/$i/$j"; done
+	done
+	head -c 8388608 /dev/zero >/mnt/a/data
+	chmod 666 /mnt/a/data
+	sync
+	policy svc 'fairshare uid_fair'
+	echo 4 >"$(at svc slots)"
+	reading() {
+		setpriv --reuid 1002 --clear-groups fio --filename=/mnt/a/data --rw=randread --bs=4k --direct=1 --ioengine=psync \
+			--size=8m --norandommap --time_based --runtime="$1" --minimal --name=reader >/tmp/reader.txt
+		terse /tmp/reader.txt 8
+	}
+	alone=$(reading 2)
+	for i in {1..16}; do
+		(while :; do
+			echo 2 >/proc/sys/vm/drop_caches
+			setpriv --reuid 1001 --clear-groups find /mnt/a -size +1k >/dev/null 2>&1 || true
+		done) &
+		pids+=($!)
+	done
+	pause 1
+	got=$(reading 3)
+	say "requests per second: alone $alone, beside 16 find $got; $(dm status a)"
+	kill "${pids[@]}"
+	wait "${pids[@]}" || true
+	more 0.5 "$((got * 100))" "$((alone * 100))" || fail "alone $alone, beside 16 find $got"
+}
+
+try 40 "an idle device costs the other one nothing" idle
+try 40 "two busy devices: shares on each, and all their speed" busy
+try 60 "beside a slow device and one that hangs" troubled
+long try 60 "eight devices, weights 1 to 4" eight
+try 30 "tbf: a rate holds for two devices together" rate
+try 30 "high priority on two full devices" urgent
+try 60 "16 find of another user leave a reader half of its speed" metadata
+summary

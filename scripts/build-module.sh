@@ -44,11 +44,11 @@ if [ "$flavour" = debug ]; then
 	make+=(LLVM=1)
 fi
 [ -z "$clippy" ] || make+=(CLIPPY=1)
-out=$NRS_TOP/build/$flavour work=$NRS_CACHE/module/$flavour
-[ "$source" = "$NRS_TOP" ] || out+=-$(basename "$source") work=$out
+name=$flavour
+[ "$source" = "$NRS_TOP" ] || name+=-$(basename "$source")
+out=$NRS_TOP/build/$name work=$NRS_CACHE/module/$name
+lock "module/$name"
 mkdir -p "$out" "$work/src"
-exec {lockfd}>"$work/lock"
-flock -n "$lockfd" || { log "waiting for another build in $work" && flock "$lockfd"; }
 
 # --checksum without --times: a file that did not change keeps its time, so make does not build it again.
 inputs=(Kbuild rust)
@@ -63,12 +63,12 @@ key=$({
 } | hash_of)
 # deliver: puts the finished module where it is looked for.
 deliver() {
-	local name
+	local file
 	[ -z "$clippy" ] || return 0
-	for name in nrs.ko nrs.stripped.ko; do
-		[ "$work" != "$out" ] && ! cmp -s "$work/$name" "$out/$name" || continue
-		cp "$work/$name" "$out/$name.tmp"
-		mv "$out/$name.tmp" "$out/$name"
+	for file in nrs.ko nrs.stripped.ko; do
+		! cmp -s "$work/$file" "$out/$file" || continue
+		cp "$work/$file" "$out/$file.tmp"
+		mv "$out/$file.tmp" "$out/$file"
 	done
 	log "module ($flavour): $out/nrs.ko"
 }

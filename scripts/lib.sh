@@ -110,20 +110,15 @@ run_logged() {
 	log "$label: done"
 }
 
-# copy_sources DIR: makes DIR a copy of the checkout in which a file has the time when its content last changed, so that
-# make and cargo build again only what differs from what was built there last, from whichever checkout. In the root only.
-copy_sources() {
-	mkdir -p "$1"
-	rsync -rlp --checksum --delete --exclude=/.git --exclude=/build --exclude=/demo.svg --exclude=target "$NRS_TOP/" "$1/"
-}
-
-# shared_tree: copies the sources to $tree, where all checkouts build with cargo: one at a time, until its process ends
-# or does flock -u "$tree_lock". What cargo keeps is made anew when it has grown beyond 12 GiB. In the root only.
+# shared_tree: makes $tree a copy of the checkout, where all checkouts build with cargo: one at a time, until its process
+# ends or does flock -u "$tree_lock". A file has the time there when its content last changed, so cargo builds again only
+# what differs from what was built there last. What cargo keeps is made anew when it has grown beyond 12 GiB. In the root
+# only.
 shared_tree() {
 	lock tree
 	tree=$NRS_CACHE/tree tree_lock=$lock_fd
-	copy_sources "$tree"
-	mkdir -p "$CARGO_TARGET_DIR"
+	mkdir -p "$tree" "$CARGO_TARGET_DIR"
+	rsync -rlp --checksum --delete --exclude=/.git --exclude=/build --exclude=/demo.svg --exclude=target "$NRS_TOP/" "$tree/"
 	if [ "$(du -sm "$CARGO_TARGET_DIR" | cut -f1)" -gt 12288 ]; then
 		log "cargo: $CARGO_TARGET_DIR has grown beyond 12 GiB, made anew"
 		rm -rf "$CARGO_TARGET_DIR"

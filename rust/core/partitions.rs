@@ -164,9 +164,10 @@ impl Partitions {
         self.lanes.get(usize::from(index))?.as_ref()
     }
 
-    /// Those of the target that the partition called `home` has to do with, and its CPT.
-    pub(crate) fn at(&self, home: u16) -> Option<(&Lanes, u16)> {
-        Some((self.of(home >> CPT_BITS)?, cpt_of(home)))
+    /// The partition called `home`, and those of its target.
+    pub(crate) fn at(&self, home: u16) -> Option<(&Lanes, &Arc<Timed<Partition>>)> {
+        let lanes = self.of(home >> CPT_BITS)?;
+        Some((lanes, lanes.at(cpt_of(home))?))
     }
 
     /// All of them.

@@ -390,13 +390,11 @@ impl Service {
         arrival: &Arrival<'_>,
         attrs: impl Fn() -> Attrs,
     ) -> Arrived {
-        let target = arrival.target;
-        let cpt = match arrival.domain {
-            Some(domain) => partitions::cpt_of(self.home(target, domain)),
-            None => self.local(),
+        let home = match arrival.domain {
+            Some(domain) => self.home(arrival.target, domain),
+            None => partitions::home(arrival.target.index(), self.local()),
         };
-        let lanes = self.partitions.of(target.index());
-        let Some((lanes, partition)) = lanes.and_then(|lanes| Some((lanes, lanes.at(cpt)?))) else {
+        let Some((lanes, partition)) = self.partitions.at(home) else {
             // There are lanes for each target, so this does not happen; should it, the request goes down.
             kernel::warn_on!(true);
             return Arrived {
@@ -413,10 +411,7 @@ impl Service {
         if arrived.hungry {
             self.ticker.worker().feed();
         }
-        let record = arrived.record.map(|id| Record {
-            home: partition.home(),
-            id,
-        });
+        let record = arrived.record.map(|id| Record { home, id });
         Arrived {
             went: arrived.went,
             record,

@@ -95,10 +95,17 @@ struct Lists {
     ready: NodeFifo,
     /// Forced, and not yet let to the device.
     bypass: NodeFifo,
-    /// When a forced request was let to the device last, or came to an empty list (ns).
+    /// When one of those was let to the device last, or came to an empty list (ns).
     moved: u64,
     /// The work item is queued or running and will look at `ready` again.
     working: bool,
+}
+
+impl Lists {
+    /// Has what is ready looked at, if the work item does not do so by itself.
+    fn wake(&mut self) -> Kick {
+        Kick(!core::mem::replace(&mut self.working, true))
+    }
 }
 
 /// Whether a target got something to submit.
@@ -112,14 +119,9 @@ impl Kick {
         Self(false)
     }
 
-    /// This and that, of one target.
-    pub(crate) const fn and(self, other: Self) -> Self {
-        Self(self.0 || other.0)
-    }
-
-    /// The same with that, of one target.
+    /// Adds another one, of the same target.
     pub(crate) fn add(&mut self, other: Self) {
-        *self = self.and(other);
+        self.0 |= other.0;
     }
 }
 
@@ -300,10 +302,9 @@ impl Target {
 
     /// Takes a place for a forced request that goes down at once; whether there was one.
     pub(crate) fn enter_forced(&self) -> bool {
-        let mut lists = self.lists.lock();
+        let lists = self.lists.lock();
         let enters = lists.bypass.is_empty() && self.forced.get() < self.forced_max();
         if enters {
-            lists.moved = misc::now();
             self.forced.add(1);
         }
         enters
@@ -344,7 +345,7 @@ impl Target {
 
     /// Lets forced requests to the device while fewer than `max` are there.
     fn let_through(&self, lists: &mut Lists, max: u64) -> Kick {
-        let mut any = false;
+        let mut kick = Kick::none();
         while self.forced.get() < max {
             let Some(mut held) = lists.bypass.pop() else {
                 break;
@@ -354,9 +355,9 @@ impl Target {
             held.note_wait(lists.moved);
             held.account_mut().life.dispatched(lists.moved);
             lists.ready.push(held);
-            any = true;
+            kick.add(lists.wake());
         }
-        Kick(any && !core::mem::replace(&mut lists.working, true))
+        kick
     }
 
     /// The partition of `cpt`, marked as `old`, is as `new` says from now on. Called with its lock held.
@@ -440,7 +441,7 @@ impl Target {
             self.forced.add(1);
         }
         lists.ready.push(held);
-        Kick(!core::mem::replace(&mut lists.working, true))
+        lists.wake()
     }
 
     /// Has the work item submit what is ready, if there is something. To be called without locks.

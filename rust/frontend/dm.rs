@@ -255,7 +255,7 @@ impl Target for Device {
             client.count_anonymous();
         }
         let target = self.attachment.target().index();
-        let held = bio.into_held(cost, about.file, Account::new(target, about.priority));
+        let held = bio.into_held(cost, target, about.file, Account::new(about.priority));
         // Those of a backing device meet, whoever brings them.
         let domain = (service.level() == Level::Overlap).then_some(target.into());
         let relation = domain.map(|domain| Relation::overlap(domain, &held.spot(), cost.direction));

@@ -73,8 +73,6 @@ pub(crate) struct Account {
     pub(crate) record: Option<Handle>,
     /// Name of the partition that decided.
     pub(crate) home: u16,
-    /// Index of the target in its service.
-    pub(crate) target: u16,
     /// Head that the request went through.
     pub(crate) priority: Priority,
     /// Whether it holds a slot of its target.
@@ -92,13 +90,12 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Of a request for target `target` that goes through the head of `priority`.
-    pub(crate) const fn new(target: u16, priority: Priority) -> Self {
+    /// Of a request that goes through the head of `priority`.
+    pub(crate) const fn new(priority: Priority) -> Self {
         Self {
             ticket: None,
             record: None,
             home: 0,
-            target,
             priority,
             slot: false,
             placed: false,

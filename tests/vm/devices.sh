@@ -18,11 +18,6 @@ disks() {
 	echo $slots >"$(at svc slots)"
 }
 
-# begin DEVICE [OPTION...]: a load that lasts until the check is over.
-begin() {
-	load "$@" --time_based --runtime=120 >/dev/null 2>&1 &
-}
-
 # rivals N: user 1001 with 16 processes on aN, user 1002 with one on bN.
 rivals() {
 	begin "a$1" as=1001 --numjobs=16

@@ -18,11 +18,6 @@ setup() {
 	[ "$(cat "$(at svc nrs_fairshare_opp_threshold)")" = 0 ]
 }
 
-# begin DEVICE [OPTION...]: a load that lasts until the check is over.
-begin() {
-	load "$@" --time_based --runtime=120 >/dev/null 2>&1 &
-}
-
 # shares SECONDS COUNTER: what a and b got in that time, in $a and $b; the CPUs must have had time to spare.
 shares() {
 	saturated a b

@@ -257,6 +257,11 @@ load() {
 		--norandommap --minimal --group_reporting --name="$name" "$@"
 }
 
+# begin DEVICE [as=UID] [OPTION...]: a load that lasts until the check is over.
+begin() {
+	load "$@" --time_based --runtime=120 >/dev/null 2>&1 &
+}
+
 # verified NAME [OPTION...]: writes with checksums that are read back and compared.
 verified() {
 	local name=$1

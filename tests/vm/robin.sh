@@ -4,11 +4,6 @@
 # after 4 ms, so it decides how much is done, and the policy for whom and in which order.
 . /tests/nrs.sh
 
-# begin DEVICE [OPTION...]: a load that lasts until the check is over.
-begin() {
-	load "$@" --time_based --runtime=120 >/dev/null 2>&1 &
-}
-
 # three POLICY [QUANTUM]: clients a, b and c with addresses of their own on one disk; a has eight times as much waiting as
 # each other.
 three() {

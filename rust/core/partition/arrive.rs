@@ -126,12 +126,12 @@ impl Timed<Partition> {
                     held.hold(misc::now());
                     arrival.client.count_queued();
                     self.watch_passed(&mut inner, &mut held, attrs, false);
-                    let mut kick = self.target.bypass(held);
-                    if arrival.is_draining() {
-                        kick.add(self.target.let_all_through());
-                    }
                     Arrived {
-                        kick,
+                        kick: if arrival.is_draining() {
+                            self.target.send(held, false)
+                        } else {
+                            self.target.bypass(held)
+                        },
                         ..Arrived::just(Went::Queued, record)
                     }
                 };

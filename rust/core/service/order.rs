@@ -163,10 +163,7 @@ impl Service {
     }
 
     fn reorder(&self, record: Record, change: impl FnOnce(&mut Order<Held>, RecordId)) {
-        let found = self.partitions.at(record.home);
-        if let Some((lanes, partition)) =
-            found.and_then(|(lanes, cpt)| Some((lanes, lanes.at(cpt)?)))
-        {
+        if let Some((lanes, partition)) = self.partitions.at(record.home) {
             let (kick, busy) = partition.reorder(|order| change(order, record.id));
             if busy {
                 self.ticker.worker().feed();

@@ -43,7 +43,7 @@ impl Bench {
             record,
             slot,
             placed: true,
-            ..Account::new(0, priority)
+            ..Account::new(priority)
         };
         self.give_back(&account);
         let (kick, _) = self.partition.end(&account, Cost::of_bytes(4096), true);

@@ -67,7 +67,7 @@ impl Bench {
 
     /// Sends a request.
     fn send(&self) -> Result<Account> {
-        let mut account = Account::new(0, Priority::Regular);
+        let mut account = Account::new(Priority::Regular);
         self.deadlines()?.enter(&mut account);
         Ok(account)
     }
@@ -211,7 +211,7 @@ mod tests {
         assert!(wait_for(|| deadlines.is_lost()));
         assert!(wait_for(|| bench.counts() == [0, 2, 2, 1, 0]));
         // It waits: requests are submitted all the same.
-        let mut queued = Account::new(0, Priority::Regular);
+        let mut queued = Account::new(Priority::Regular);
         assert!(!deadlines.is_failing() && deadlines.submits(&mut queued));
         deadlines.leave(&one);
         assert!(!deadlines.is_lost());
@@ -231,7 +231,7 @@ mod tests {
         let deadlines = bench.deadlines()?;
         deadlines.set_fails(true);
         let sent = bench.send()?;
-        let mut queued = Account::new(0, Priority::Regular);
+        let mut queued = Account::new(Priority::Regular);
         assert!(!deadlines.is_failing());
         assert!(wait_for(|| deadlines.is_failing()));
         assert!(!deadlines.submits(&mut queued) && queued.refused);

@@ -210,16 +210,17 @@ impl<T: Target> Bio<'_, T> {
     }
 
     /// Takes the bio into the scheduler's hands. `file` is what it is for, and where in that it starts, if that
-    /// is known.
+    /// is known; else it is for the device, called `target`.
     pub(crate) fn into_held(
         mut self,
         cost: Cost,
+        target: u16,
         file: Option<(u64, u64)>,
         account: Account,
     ) -> Held {
         self.redirect();
         let offset = self.bio().bi_iter.bi_sector.wrapping_mul(SECTOR);
-        let (object, logical) = file.unwrap_or((account.target.into(), offset));
+        let (object, logical) = file.unwrap_or((target.into(), offset));
         let spot = Spot {
             object,
             offset,

@@ -111,7 +111,7 @@ pub(crate) fn request(
         OPS,
         Cost::new(Direction::Read, bytes),
         Spot::new(0, 0, bytes),
-        Account::new(0, priority),
+        Account::new(priority),
     );
     let fake = Fake {
         node,

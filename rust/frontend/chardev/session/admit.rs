@@ -120,7 +120,7 @@ impl Session {
         };
         let queued = Queued::new(self.clone(), new.cookie);
         let spot = Spot::new(attrs.object, attrs.offset, attrs.length);
-        let account = Account::new(self.target.index(), attrs.priority);
+        let account = Account::new(attrs.priority);
         let boxed = Boxed::new(queued, about.cost, spot, account, GFP_KERNEL_ACCOUNT)?;
         let mut spare = Spare {
             entry: Some(RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?),

@@ -338,7 +338,7 @@ impl Timed<Partition> {
             if let Some(ticket) = &account.ticket {
                 inner.head(account.priority).stop(ticket, cost, now);
             }
-            if account.slot {
+            if account.has_slot() {
                 inner.progressed(now);
             }
             if let Some(id) = account.record {

@@ -81,6 +81,8 @@ pub(crate) struct Arrival<'a> {
     pub(crate) target: &'a Target,
     /// It must not be withheld.
     pub(crate) must_pass: bool,
+    /// It frees memory: if it must not be withheld, then by no others like it either.
+    pub(crate) reclaims: bool,
     /// It may go down at once when nobody waits.
     pub(crate) may_pass: bool,
     /// Not 0: the client is being drained, so its requests must not be withheld. `None`: it never is.
@@ -424,11 +426,7 @@ impl Service {
         if trace::complete_is_on() {
             self.watch_end(account, cost, error);
         }
-        if account.slot {
-            target.put(account.priority);
-        } else if account.placed {
-            target.kick(target.leave_forced());
-        }
+        target.kick(target.leave(account.admission, account.priority));
         if account.ticket.is_some() || account.record.is_some() || !target.is_calm() {
             if let Some(lanes) = self.partitions.of(target.index()) {
                 self.proceed(lanes, account, cost);

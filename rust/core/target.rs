@@ -9,6 +9,8 @@
 //! - *Forced*: a request that has no slot, because no policy may withhold it.
 //! - *Bypass*: forced requests that wait, in the order in which they came. Half as many as there are slots may be at the
 //!   device at a time, so that they leave the rest of the device to those that have slots.
+//! - *Free*: at the device without a slot and without a bound: what frees memory. Somebody waits for it who can do nothing
+//!   else, and one after the other they would not be merged; the system bounds them itself, and their classes owe for them.
 //! - *Waiting*, *ready*, *turn*: of partitions, see [`super::line`].
 //!
 //! ```text
@@ -16,6 +18,7 @@
 //!   queued ───────────────────────▶ ready ───────────────▶ submitted ──▶ ended
 //!                                     ▲
 //!   forced ──▶ bypass ────────────────┘ another forced one has ended
+//!   free ──────────────────────────────────────────────▶ submitted ──▶ ended
 //! ```
 //!
 //! Each target has its own work item: submitting may block, and a device that blocks stops nobody else.
@@ -65,7 +68,7 @@ use crate::{
     sys::{
         atomic::{Hint, Word},
         misc,
-        node::{Held, NodeFifo},
+        node::{Admission, Held, NodeFifo},
         queue,
     },
 };
@@ -137,8 +140,10 @@ pub(crate) struct Target {
     pool: Word,
     /// Slots in effect.
     limit: Word,
-    /// Requests at the device without a slot. Grows under the lock.
+    /// Forced requests at the device. Grows under the lock.
     forced: Word,
+    /// Free requests at the device.
+    free: Word,
     line: Line,
     /// When a high-priority request came last, ms of the coarse clock.
     urgent: Hint,
@@ -172,6 +177,7 @@ impl Target {
                 pool: Word::new(Pool::EMPTY.bits()),
                 limit: Word::new(slots.into()),
                 forced: Word::new(0),
+                free: Word::new(0),
                 line: Line::new(cpts),
                 urgent: Hint::new(0),
                 life: Hint::new(0),
@@ -245,7 +251,7 @@ impl Target {
 
     /// Requests at the device without a slot.
     pub(crate) fn forced(&self) -> u32 {
-        self.forced.get() as u32
+        self.forced.get().saturating_add(self.free.get()) as u32
     }
 
     /// The last sign of life of the device, ms of the coarse clock; 0: there was none.
@@ -300,19 +306,24 @@ impl Target {
         (self.limit.get() / 2).max(1)
     }
 
-    /// Takes a place for a forced request that goes down at once; whether there was one.
-    pub(crate) fn enter_forced(&self) -> bool {
-        let lists = self.lists.lock();
-        let enters = lists.bypass.is_empty() && self.forced.get() < self.forced_max();
-        if enters {
-            self.forced.add(1);
+    /// Lets a request to the device that must not be withheld, a `free` one whatever else is there; `None`: it has to
+    /// take its turn.
+    pub(crate) fn admit(&self, free: bool) -> Option<Admission> {
+        if free {
+            self.free.add(1);
+            return Some(Admission::Free);
         }
-        enters
+        let lists = self.lists.lock();
+        if !lists.bypass.is_empty() || self.forced.get() >= self.forced_max() {
+            return None;
+        }
+        self.forced.add(1);
+        Some(Admission::Forced)
     }
 
     /// Takes a forced request that goes down by its turn.
     pub(crate) fn bypass(&self, mut held: Held) -> Kick {
-        (held.account_mut().slot, held.account_mut().placed) = (false, true);
+        held.account_mut().admission = Admission::Forced;
         let mut lists = self.lists.lock();
         if lists.bypass.is_empty() {
             lists.moved = misc::now();
@@ -321,11 +332,21 @@ impl Target {
         self.let_through(&mut lists, self.forced_max())
     }
 
-    /// A forced request has ended.
-    pub(crate) fn leave_forced(&self) -> Kick {
-        let mut lists = self.lists.lock();
-        self.forced.sub(1);
-        self.let_through(&mut lists, self.forced_max())
+    /// A request of `priority` that had `admission` has ended, or will not go down.
+    pub(crate) fn leave(&self, admission: Admission, priority: Priority) -> Kick {
+        match admission {
+            Admission::None => {}
+            Admission::Slot => self.put(priority),
+            Admission::Free => {
+                self.free.sub(1);
+            }
+            Admission::Forced => {
+                let mut lists = self.lists.lock();
+                self.forced.sub(1);
+                return self.let_through(&mut lists, self.forced_max());
+            }
+        }
+        Kick::none()
     }
 
     /// Sends down all forced requests that wait.
@@ -435,11 +456,13 @@ impl Target {
     /// Takes a decided request, with its slot; without `slot` it has none, and goes down all the same. What is returned
     /// is to be carried out once the caller holds no lock.
     pub(crate) fn send(&self, mut held: Held, slot: bool) -> Kick {
-        (held.account_mut().slot, held.account_mut().placed) = (slot, true);
+        held.account_mut().admission = if slot {
+            Admission::Slot
+        } else {
+            self.free.add(1);
+            Admission::Free
+        };
         let mut lists = self.lists.lock();
-        if !slot {
-            self.forced.add(1);
-        }
         lists.ready.push(held);
         lists.wake()
     }

@@ -33,7 +33,7 @@ use crate::{
         misc,
         node::{
             fake::{self, Probe},
-            Account,
+            Account, Admission,
         },
         queue,
         timer::Timed,
@@ -104,6 +104,7 @@ impl Bench {
             client: &self.client,
             target: &self.target,
             must_pass,
+            reclaims: false,
             may_pass: true,
             draining: Some(&self.draining),
             relation: relation.as_ref(),
@@ -142,6 +143,12 @@ impl Bench {
         self.partition.decide_on();
     }
 
+    /// Ends a forced request that passed at once.
+    fn end_forced(&self) {
+        self.target
+            .kick(self.target.leave(Admission::Forced, Priority::Regular));
+    }
+
     /// Ends request `index` in the order of submission, once it was submitted; returns its name.
     fn end_submitted(&self, index: usize) -> Option<u64> {
         if !self.probe.wait_for(index as u64 + 1) {
@@ -157,11 +164,8 @@ impl Bench {
 
     /// Gives back what a request had at the target.
     fn give_back(&self, account: &Account) {
-        if account.slot {
-            self.target.put(account.priority);
-        } else if account.placed {
-            self.target.kick(self.target.leave_forced());
-        }
+        self.target
+            .kick(self.target.leave(account.admission, account.priority));
     }
 
     /// Makes `kind` the primary of the regular head.
@@ -303,6 +307,26 @@ mod life {
         Ok(())
     }
 
+    /// What frees memory waits for nothing, and leaves what must pass in turn its bound.
+    #[test]
+    fn what_frees_memory_goes_down_at_once() -> Result {
+        let bench = Bench::new(2)?;
+        let metadata = bench.bring(1, 1, Priority::Regular, true)?;
+        let waits = bench.bring(2, 1, Priority::Regular, true)?;
+        let swap = [(); 3].map(|()| bench.target.admit(true));
+        let busy = bench.target.forced();
+        bench.end_forced();
+        let next = bench.end_submitted(0);
+        for admission in swap.into_iter().flatten() {
+            bench
+                .target
+                .kick(bench.target.leave(admission, Priority::Regular));
+        }
+        assert!(metadata == Came::Passed && waits == Came::Queued);
+        assert!(busy == 4 && next == Some(2) && bench.target.active() == 0);
+        Ok(())
+    }
+
     /// What no policy may withhold has no slot; half as many as there are slots are at the device, the others come after
     /// them.
     #[test]
@@ -314,10 +338,10 @@ mod life {
             *came = bench.bring(name, 1, Priority::Regular, true)?;
         }
         let (slots, forced) = (bench.active(), bench.target.forced());
-        bench.target.kick(bench.target.leave_forced());
+        bench.end_forced();
         let next = bench.end_submitted(0);
         let last = bench.end_submitted(1);
-        bench.target.kick(bench.target.leave_forced());
+        bench.end_forced();
         bench.end_passed(Priority::Regular);
         let left = (bench.active(), bench.target.active());
         assert!(first == Came::Passed);

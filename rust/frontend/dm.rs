@@ -250,7 +250,8 @@ impl Target for Device {
         };
         let cost = Cost::new(about.opcode.direction(), bytes);
         client.count_operation(about.opcode);
-        let must_pass = bio.is_urgent() || who.reclaim;
+        let reclaims = bio.is_swap() || who.reclaim;
+        let must_pass = bio.is_urgent() || reclaims;
         if who.kthread {
             client.count_anonymous();
         }
@@ -268,6 +269,7 @@ impl Target for Device {
                 client,
                 target: self.attachment.target(),
                 must_pass,
+                reclaims,
                 may_pass: self.config.opportunity,
                 draining: Some(&self.draining),
                 relation: relation.as_ref(),

@@ -64,6 +64,19 @@ pub(crate) struct Ops {
     pub(crate) submit: unsafe fn(NonNull<Node>),
 }
 
+/// By what right a request is at its target.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// None: it is not there.
+    None,
+    /// It has a slot.
+    Slot,
+    /// No policy may withhold it; it is one of a bounded number of such.
+    Forced,
+    /// Whatever else is there.
+    Free,
+}
+
 /// Where a request is accounted: what its completion must give back.
 #[derive(Clone, Copy)]
 pub(crate) struct Account {
@@ -75,10 +88,8 @@ pub(crate) struct Account {
     pub(crate) home: u16,
     /// Head that the request went through.
     pub(crate) priority: Priority,
-    /// Whether it holds a slot of its target.
-    pub(crate) slot: bool,
-    /// Whether it is counted at its target.
-    pub(crate) placed: bool,
+    /// What it has at its target.
+    pub(crate) admission: Admission,
     /// It ended without being submitted.
     pub(crate) refused: bool,
     /// For how long it was queued, ms; once it is submitted, what of that is service time.
@@ -90,6 +101,11 @@ pub(crate) struct Account {
 }
 
 impl Account {
+    /// Whether it holds a slot of its target.
+    pub(crate) fn has_slot(&self) -> bool {
+        self.admission == Admission::Slot
+    }
+
     /// Of a request that goes through the head of `priority`.
     pub(crate) const fn new(priority: Priority) -> Self {
         Self {
@@ -97,8 +113,7 @@ impl Account {
             record: None,
             home: 0,
             priority,
-            slot: false,
-            placed: false,
+            admission: Admission::None,
             refused: false,
             waited: 0,
             token: Token::NONE,

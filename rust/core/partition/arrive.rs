@@ -22,7 +22,12 @@ use crate::{
         order::{Entered, RecordId, Relation},
         policy::{Passed, Way},
     },
-    sys::{misc, node::Held, timer::Timed, trace},
+    sys::{
+        misc,
+        node::{Admission, Held},
+        timer::Timed,
+        trace,
+    },
 };
 
 /// Where a request that arrived is.
@@ -116,9 +121,13 @@ impl Timed<Partition> {
                     inner.go(id, &mut held);
                     hungry |= !inner.order.need().is_empty();
                 }
-                let mut arrived = if slot || self.target.enter_forced() {
-                    held.account_mut().slot = slot;
-                    held.account_mut().placed = true;
+                let admission = if slot {
+                    Some(Admission::Slot)
+                } else {
+                    self.target.admit(arrival.reclaims || arrival.is_draining())
+                };
+                let mut arrived = if let Some(admission) = admission {
+                    held.account_mut().admission = admission;
                     self.watch_passed(&mut inner, &mut held, attrs, slot);
                     Arrived::just(Went::Passed(held), record)
                 } else {
@@ -127,11 +136,7 @@ impl Timed<Partition> {
                     arrival.client.count_queued();
                     self.watch_passed(&mut inner, &mut held, attrs, false);
                     Arrived {
-                        kick: if arrival.is_draining() {
-                            self.target.send(held, false)
-                        } else {
-                            self.target.bypass(held)
-                        },
+                        kick: self.target.bypass(held),
                         ..Arrived::just(Went::Queued, record)
                     }
                 };

@@ -117,6 +117,7 @@ impl Yard {
             client: &self.client,
             target: &self.target,
             must_pass,
+            reclaims: false,
             may_pass: true,
             draining: None,
             relation: None,

@@ -12,7 +12,7 @@ use crate::{
         order::{RecordId, Relation},
         policy::Kind,
     },
-    sys::node::Account,
+    sys::node::{Account, Admission},
 };
 
 /// A write of a block.
@@ -38,11 +38,10 @@ impl Bench {
     }
 
     /// Ends a request that passed at once and has a record.
-    fn end_recorded(&self, priority: Priority, record: Option<RecordId>, slot: bool) {
+    fn end_recorded(&self, priority: Priority, record: Option<RecordId>) {
         let account = Account {
             record,
-            slot,
-            placed: true,
+            admission: Admission::Slot,
             ..Account::new(priority)
         };
         self.give_back(&account);
@@ -72,9 +71,9 @@ mod life {
         let (second, _) = bench.write(2, 7, Priority::Regular, false)?;
         let (other, free) = bench.write(3, 8, Priority::Regular, false)?;
         let before = (bench.probe.submitted(), bench.active(), bench.records());
-        bench.end_recorded(Priority::Regular, record, true);
+        bench.end_recorded(Priority::Regular, record);
         let then = bench.end_submitted(0);
-        bench.end_recorded(Priority::Regular, free, true);
+        bench.end_recorded(Priority::Regular, free);
         let left = (bench.active(), bench.records());
         assert!(first == Came::Passed && second == Came::Blocked && other == Came::Passed);
         assert!(before == (0, 2, 3));
@@ -102,7 +101,7 @@ mod life {
             let moved = bench
                 .partition
                 .with(|inner| inner.head(Priority::High).queued());
-            bench.end_recorded(Priority::Regular, busy, true);
+            bench.end_recorded(Priority::Regular, busy);
             let names: [_; 5] = bench.names();
             let left = (bench.active(), bench.records());
             assert!(started && high == Came::Blocked && moved == 1);
@@ -123,7 +122,7 @@ mod life {
         let id = last.ok_or(EINVAL)?;
         let (kick, _) = bench.partition.reorder(|order| order.promote(id));
         bench.target.kick(kick);
-        bench.end_recorded(Priority::Regular, busy, true);
+        bench.end_recorded(Priority::Regular, busy);
         let names: [_; 4] = bench.names();
         assert!(came == Came::Blocked);
         assert!(names == [3, 4, 5, 2].map(Some));
@@ -141,7 +140,7 @@ mod life {
         // No slot is free.
         let names: [_; 2] = bench.names();
         let active = bench.active();
-        bench.end_recorded(Priority::Regular, busy, true);
+        bench.end_recorded(Priority::Regular, busy);
         let rest = bench.end_submitted(2);
         assert!(came == Came::Blocked && names == [Some(3), Some(4)]);
         assert!(active == 1 && rest == Some(2) && bench.records() == 0);
@@ -157,7 +156,7 @@ mod life {
         }
         bench.partition.drain();
         let names: [_; 3] = bench.names();
-        bench.end_recorded(Priority::Regular, busy, true);
+        bench.end_recorded(Priority::Regular, busy);
         assert!(names == [Some(2), Some(3), Some(4)]);
         assert!(bench.records() == 0 && bench.active() == 0);
         Ok(())
@@ -174,7 +173,7 @@ mod life {
             blocked += u32::from(came == Came::Blocked);
         }
         let overflowed = bench.partition.with(|inner| inner.order().overflowed());
-        bench.end_recorded(Priority::Regular, busy, true);
+        bench.end_recorded(Priority::Regular, busy);
         let mut in_order = true;
         for index in 0..200 {
             in_order &= bench.end_submitted(index) == Some(index as u64 + 1);

@@ -203,7 +203,7 @@ impl Session {
         let (account, cost, cookie) = (boxed.account(), boxed.cost(), boxed.value().cookie);
         if boxed.arrival() != 0 {
             self.client.count_submitted();
-            if !account.slot {
+            if !account.has_slot() {
                 self.counters.forced.count(1);
             }
         } else {

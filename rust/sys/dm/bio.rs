@@ -116,11 +116,14 @@ impl<T: Target> Bio<'_, T> {
         self.bytes() == 0
     }
 
-    /// Whether the system needs it to make progress: metadata, priority or swap.
+    /// Whether a file system needs it to make progress: metadata or priority.
     pub(crate) fn is_urgent(&self) -> bool {
-        self.has(bindings::req_flag_bits___REQ_META)
-            || self.has(bindings::req_flag_bits___REQ_PRIO)
-            || self.has(bindings::req_flag_bits___REQ_SWAP)
+        self.is_meta() || self.is_prio()
+    }
+
+    /// Whether it writes memory out, to have it free.
+    pub(crate) fn is_swap(&self) -> bool {
+        self.has(bindings::req_flag_bits___REQ_SWAP)
     }
 
     /// Whether its file system calls it metadata.

@@ -314,6 +314,7 @@ impl Session {
             client: &self.client,
             target: &self.target,
             must_pass: false,
+            reclaims: false,
             may_pass: self.terms.may_pass,
             // Nothing arrives while a file is being closed.
             draining: None,

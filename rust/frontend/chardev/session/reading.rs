@@ -69,7 +69,7 @@ impl Taken {
             0 => (0, wire::RELEASED_PASSED),
             since => (
                 misc::now().saturating_sub(since),
-                if account.slot {
+                if account.has_slot() {
                     0
                 } else {
                     wire::RELEASED_FORCED

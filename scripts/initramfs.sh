@@ -14,9 +14,9 @@ release=$1 modules=$2
 
 tools=(bash blockdev blkdiscard chrt dmsetup e2fsck fallocate ionice losetup mke2fs mkswap prlimit
 	setpriv tar taskset tune2fs unshare)
-# Seven megabytes that only the soak test uses.
-more=(git sqlite3)
-# With what they depend on; a name that is built in, or that this kernel lacks, costs nothing.
+# Programs that use file systems, and another file system: many megabytes, for few tests.
+more=(dbench fs_mark git mkfs.xfs sqlite3 stress-ng xfs_io xfs_repair)
+more_modules=(xfs)
 wanted=(virtio_pci virtio_blk configfs dm-mod dm-flakey dm-delay null_blk loop brd ext4 mq-deadline bfq kyber-iosched)
 
 fio=$("$NRS_SCRIPTS/fio.sh" --print)
@@ -65,6 +65,24 @@ add() {
 	done
 }
 
+# install_modules TREE MODULE...: copies kernel modules, with what they depend on; a name that is built in, or that this kernel
+# lacks, costs nothing.
+install_modules() {
+	local to=$1/lib/modules/$release/kernel module file name
+	shift
+	mkdir -p "$to"
+	for module; do
+		modprobe -d "${modules%/lib/modules/*}" -S "$release" -D "$module" 2>/dev/null || true
+	done | awk '$1 == "insmod" { print $2 }' | sort -u | while read -r file; do
+		name=$(basename "$file")
+		case $name in
+		*.xz) xz -dc "$file" >"$to/${name%.xz}" ;;
+		*.zst) zstd -qdc "$file" >"$to/${name%.zst}" ;;
+		*) cp "$file" "$to/$name" ;;
+		esac
+	done
+}
+
 # archive TREE NAME
 archive() {
 	(cd "$1" && find . | LC_ALL=C sort | cpio -o -H newc --quiet --reproducible) >"$dir/tmp/$2.cpio"
@@ -77,6 +95,10 @@ mkdir -p "$dir/tmp/lean"
 python3 "$NRS_SCRIPTS/lean.py" "$(command -v kmod)" "$dir/tmp/lean/kmod" libc.so.6 >/dev/null
 add "$tree" "$fio" "$dir/tmp/lean/kmod" "${tools[@]}"
 add "$dir/tmp/more" "${more[@]}"
+# A run reads all of it, and the rest is the same again.
+mkdir -p "$dir/tmp/more/usr/share/dbench"
+head -n 20000 /usr/share/dbench/client.txt >"$dir/tmp/more/usr/share/dbench/client.txt"
+install_modules "$dir/tmp/more" "${more_modules[@]}"
 rm -rf "$dir/tmp/lean"
 archive "$dir/tmp/more" more
 for name in modprobe insmod rmmod lsmod; do ln -sf kmod "$tree/bin/$name"; done
@@ -87,17 +109,7 @@ printf 'root:x:0:0::/root:/bin/bash\nnobody:x:65534:65534::/:/bin/sh\n' >"$tree/
 printf 'root:x:0:\nnogroup:x:65534:\n' >"$tree/etc/group"
 
 target=$tree/lib/modules/$release
-mkdir -p "$target/kernel"
-for module in "${wanted[@]}"; do
-	modprobe -d "${modules%/lib/modules/*}" -S "$release" -D "$module" 2>/dev/null || true
-done | awk '$1 == "insmod" { print $2 }' | sort -u | while read -r file; do
-	name=$(basename "$file")
-	case $name in
-	*.xz) xz -dc "$file" >"$target/kernel/${name%.xz}" ;;
-	*.zst) zstd -qdc "$file" >"$target/kernel/${name%.zst}" ;;
-	*) cp "$file" "$target/kernel/$name" ;;
-	esac
-done
+install_modules "$tree" "${wanted[@]}"
 for list in modules.builtin modules.builtin.modinfo modules.order; do
 	if [ -f "$modules/$list" ]; then cp "$modules/$list" "$target/"; else : >"$target/$list"; fi
 done

@@ -19,7 +19,7 @@
 #   --icount-or-kvm  KVM where it works, otherwise as --icount
 #   --append ARGS  more kernel command line        --file HOST:GUEST  put a file or directory into the guest
 #   --module FILE  another nrs.ko ("none": none)   --name NAME   name of the results (default KERNEL-SCRIPT)
-#   --more         git and sqlite3 in the guest, too
+#   --more         git, sqlite3, dbench, fs_mark, stress-ng, and XFS in the guest, too
 #   --interactive  a shell on this terminal instead of GUESTSCRIPT, no time limit, no results
 # NRS_QEMU: another program in place of qemu-system-x86_64.
 set -euo pipefail

@@ -185,7 +185,7 @@ boot() {
 		files+=(--file "$logs/tutorial-$name:/tutorial")
 		;;
 	esac
-	case " $* " in *" soak "*) how+=(--more) ;; esac
+	[ -z "${NRS_LONG:-}" ] || case " $* " in *" soak "* | *" programs "*) how+=(--more) ;; esac
 	scripts/vm.sh --kernel "$kernel" --name "$name" --timeout "$limit" "${how[@]}" "${files[@]}" -- all.sh ${NRS_LONG:+--long} "$@"
 }
 

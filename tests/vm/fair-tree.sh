@@ -37,17 +37,6 @@ begin() {
 	loader=$!
 }
 
-# backlogged NUMBER...: waits until each device, in the order in which they were made, has that many requests waiting.
-backlogged() {
-	local i end=$((SECONDS + 30))
-	for ((i = 0; i < $#; i++)); do
-		until look && [ "${all_held[i]}" -ge "${@:i+1:1}" ]; do
-			[ $SECONDS -lt $end ] || fail "no backlog: ${all_held[*]}"
-			sleep 0.005
-		done
-	done
-}
-
 # shares SECONDS COUNTER PERCENT NUMBER...: what the devices get in that time, in the order in which they were made, is in
 # the proportion of these numbers, each within that many percent of its share. With 0 a device does not count.
 shares() {

@@ -349,6 +349,17 @@ look() {
 	done </sys/kernel/debug/nrs/svc/clients
 }
 
+# backlogged NUMBER...: waits until each device, in the order in which they were made, has that many requests waiting.
+backlogged() {
+	local i end=$((SECONDS + 30))
+	for ((i = 0; i < $#; i++)); do
+		until look && [ "${all_held[i]}" -ge "${@:i+1:1}" ]; do
+			[ $SECONDS -lt $end ] || fail "no backlog: ${all_held[*]}"
+			pause 0.005
+		done
+	done
+}
+
 # gather SECONDS ended|bytes: how far each device's counter goes in about that time, in $got; the time, us, in $time; what
 # part of it the CPUs worked, percent, in $busy.
 gather() {

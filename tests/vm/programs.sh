@@ -1,41 +1,124 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Programs that exit with data in the page cache: the kernel writes it back for them when they have no namespaces any more.
+# Real programs on file systems: some exit with data in the page cache, which the kernel writes back for them when they have no
+# namespaces any more; some are killed; some do all that file systems can do, with little memory.
 . /tests/nrs.sh
 
-# mounted [WORD...]: ext4 on client a; the words go into the table.
+# mounted FS [WORD...]: a file system of that kind on client a, in $dir; the words go into the table.
 mounted() {
+	local fs=$1
+	shift
+	dir=/mnt/a
 	module
-	lower nb0 memory_backed=1
+	# XFS asks for 300 MiB, stress-ng for more than one GiB; memory is used for what is written.
+	lower nb0 memory_backed=1 size=2048
 	client a /dev/nb0 svc "$@"
-	mkfs.ext4 -q /dev/mapper/a
-	mkdir -p /mnt/a
-	mount -t ext4 /dev/mapper/a /mnt/a
+	case $fs in
+	ext4) mkfs.ext4 -q -J size=16 /dev/mapper/a ;;
+	xfs)
+		[ -d /sys/module/xfs ] || insmod /lib/modules/"$(uname -r)"/kernel/xfs.ko
+		mkfs.xfs -q /dev/mapper/a
+		;;
+	esac
+	mkdir -p $dir
+	mount -t "$fs" /dev/mapper/a $dir
+}
+
+# sound FS: unmounts it, and has it checked.
+sound() {
+	umount $dir
+	case $1 in
+	ext4) e2fsck -fn /dev/mapper/a ;;
+	xfs) xfs_repair -n /dev/mapper/a ;;
+	esac >/tmp/fsck.txt 2>&1 || fail "$(tail -n 5 /tmp/fsck.txt)"
+	[ "$(counter a failed)" = 0 ] || fail "requests failed: $(dm status a)"
+	[ "$(counter a held)" = 0 ] || fail "requests wait: $(dm status a)"
 }
 
 # A shell exits with its output in a file that it has truncated: the last close comes after exit_nsproxy_namespaces.
 unflushed() {
-	mounted "$@"
+	mounted ext4 "$@"
 	local i
 	for i in 1 2 3; do
 		echo x >/mnt/a/f
 		bash -c 'exec >/mnt/a/f; printf %9000s x'
 		[ "$(wc -c </mnt/a/f)" = 9000 ]
 	done
-	umount /mnt/a
-	e2fsck -fn /dev/mapper/a >/tmp/fsck.txt 2>&1 || fail "$(tail -n 5 /tmp/fsck.txt)"
+	sound ext4
 }
 
 # A killed writer of a file that is gone, and of the block device: its last closes come as late.
 killed() {
-	mounted "$@"
+	mounted ext4 "$@"
 	bash -c 'exec 3>/mnt/a/g; rm /mnt/a/g; head -c 100000 /dev/zero >&3; kill -KILL $$' || true
-	umount /mnt/a
-	e2fsck -fn /dev/mapper/a >/tmp/fsck.txt 2>&1 || fail "$(tail -n 5 /tmp/fsck.txt)"
+	sound ext4
 	head -c 1048576 /dev/urandom >/tmp/written
 	bash -c 'exec 3<>/dev/mapper/a; cat /tmp/written >&3; kill -KILL $$' || true
 	cmp -n 1048576 /tmp/written /dev/mapper/a
 	dm_remove a
+}
+
+# hard_to_end FS: a writer of a mapped file is killed, and files that have no name, or none any more, are written and closed last
+# by a program that exits.
+hard_to_end() {
+	local round pid
+	mounted "$1"
+	for round in 1 2 3; do
+		fio --name=mapped --filename=$dir/mapped --ioengine=mmap --rw=randwrite --bs=4k --size=4m --time_based --runtime=60 --minimal >/dev/null 2>&1 &
+		pid=$!
+		wait_for 20 '[ -s '$dir'/mapped ]'
+		pause 0.5
+		# shellcheck disable=SC2046 # fio and its job
+		kill -KILL $pid $(pidof fio) || true
+		wait $pid || true
+		xfs_io -T -c 'pwrite -q -S 0x5a 0 300k' $dir
+		bash -c 'exec 3<>'$dir'/named; rm '$dir'/named; cat /tmp/written >&3'
+		bash -c 'exec >>'$dir'/added; printf %5000s x; exec >'$dir'/again; printf %7000s y'
+		[ "$(wc -c <$dir/added) $(wc -c <$dir/again)" = "$((round * 5000)) 7000" ]
+	done
+	sound "$1"
+}
+
+# mix FS POLICY [FILE VALUE]...: what a soak has of programs on file systems, each with a user and a group with little memory of its
+# own, on FS until each has done all it does at least once; another disk of the service is busy all the time.
+mix() {
+	local fs=$1 policy=$2 name pids=()
+	shift 2
+	. /tests/soak/count.sh
+	. /tests/soak/load.sh
+	rm -rf $work
+	mkdir -p $work/counts
+	: >$finds
+	seed=1
+	mounted "$fs"
+	umount $dir
+	dir=/mnt/soak
+	mkdir -p $dir
+	mount -t "$fs" /dev/mapper/a $dir
+	lower nb1 memory_backed=1
+	client b /dev/nb1 svc
+	while [ $# -gt 0 ]; do
+		set_to svc "$1" "$2"
+		shift 2
+	done
+	policy svc "$policy"
+	echo 8 >"$(at svc slots)"
+	checksums b 1001 &
+	pids=($!)
+	for name in commits archives rows clients_of_a_server stresses small_files; do
+		$name &
+		pids+=($!)
+	done
+	while [ ! -s $finds ] && [ "$(grep -lE ' (fio run|git gc and fsck|tar archive|sqlite row|dbench run|stress-ng run|fs_mark file)$' $work/counts/* | wc -l)" != 7 ]; do
+		sleep 1
+	done
+	touch $stop
+	for name in "${pids[@]}"; do wait "$name" || echo "a program ended with status $?" >>$finds; done
+	cat $work/counts/* | awk '{ n = $1; $1 = $2 = ""; print "#" $0 ": " n }' | tee -a /out/mix
+	[ ! -s $finds ] || fail "$(cat $finds)"
+	[ "$(counter a queued)" -gt 0 ] || fail "nothing waited: $(dm status a)"
+	policy svc fifo
+	sound "$fs"
 }
 
 for words in '' 'jobid_name %h.%e'; do
@@ -44,4 +127,18 @@ for words in '' 'jobid_name %h.%e'; do
 	# shellcheck disable=SC2086
 	try 30 "a writer is killed${words:+, $words}" killed $words
 done
+if [ -n "${NRS_LONG:-}" ]; then
+	head -c 300000 /dev/urandom >/tmp/written
+	for fs in ext4 $(slow xfs ''); do
+		try 60 "$fs: killed in a mapping, files without a name" hard_to_end "$fs"
+	done
+	try 240 "ext4: programs of seven users, tbf that throttles" mix ext4 'tbf uid' nrs_policies 'tbf uid' \
+		nrs_tbf_rule 'start slow uid={1007 1008 1009} rate=200'
+	if [ -z "$debug" ]; then
+		try 240 "ext4: programs of seven users, fairshare" mix ext4 'fairshare uid_fair'
+		try 240 "xfs: programs of seven users, fifo" mix xfs fifo
+		try 240 "xfs: programs of seven users, qbm" mix xfs qbm nrs_policies qbm \
+			nrs_qbm_config 'by uid;group all capacity=40MB/s;default class=fair_share min=1MB/s'
+	fi
+fi
 summary

@@ -44,9 +44,6 @@ made() {
 	mkfs.ext4 -q /dev/mapper/e
 	mkdir -p /mnt/soak
 	mount /dev/mapper/e /mnt/soak
-	mkdir /sys/fs/cgroup/testsoak
-	echo 24M >/sys/fs/cgroup/testsoak/memory.high
-	echo 160M >/sys/fs/cgroup/testsoak/memory.max
 }
 
 # run_all: starts everything, waits, and ends everything.
@@ -58,11 +55,11 @@ run_all() {
 	checksums a 1001 & pids+=($!)
 	checksums b 1002 & pids+=($!)
 	checksums c 1003 & pids+=($!)
-	for name in commits archives rows servers devices_change clients_come storms_killed no_memory; do
+	for name in commits archives rows clients_of_a_server stresses small_files servers devices_change clients_come storms_killed no_memory; do
 		$name & pids+=($!)
 	done
 	for name in 1 2; do
-		(renice -n 5 -p $BASHPID >/dev/null 2>&1; small && exec nrs-storm --seed $((seed + name)) --seconds 100000 --stop $stop --rest "$(slow 1000 5000)" --counts "$work/counts/tree-$name" \
+		(renice -n 5 -p $BASHPID >/dev/null 2>&1; me=tree-$name && small && exec nrs-storm --seed $((seed + name)) --seconds 100000 --stop $stop --rest "$(slow 1000 5000)" --counts "$work/counts/tree-$name" \
 			tree /mnt/soak/tree-$name >"$work/tree-$name" 2>&1) &
 		pids+=($!)
 	done
@@ -127,19 +124,19 @@ calm() {
 compared() {
 	local name uid=1001 file left=0
 	echo "# comparing" >&5
-	cp /sys/fs/cgroup/testsoak/memory.events $work/memory.events
+	cat /sys/fs/cgroup/testsoak.*/memory.events >$work/memory.events
 	for name in a b c; do
 		sums_again $name $uid
 		uid=$((uid + 1))
 	done
 	umount /mnt/soak
-	begin fsck 1
+	worker fsck 1
 	e2fsck -fn /dev/mapper/e >/tmp/fsck 2>&1 || find_out "e2fsck: $(tail -n 8 /tmp/fsck)"
 	add 1 'file system checked'
 	put
 	echo "# file system checked" >&5
 	wait_for 15 '! pidof fio >/dev/null' || find_out "fio is still there: $(ps | grep '[f]io')"
-	begin end 1
+	worker end 1
 	for name in a b c e z; do
 		wait_for 5 "[ \$((\$(counter $name passed) + \$(counter $name queued))) = \$(counter $name ended) ]" || true
 		left=$((left + $(counter $name passed) + $(counter $name queued) - $(counter $name ended)))

@@ -22,7 +22,7 @@ dm_try() {
 
 # devices_change: suspends, resumes and reloads the devices that carry loads, one at a time.
 devices_change() {
-	begin devices $((seed + 31))
+	worker devices $((seed + 31))
 	local name how
 	while on; do
 		set -- a b c e
@@ -43,18 +43,18 @@ devices_change() {
 		esac
 		touch $work/suspended
 		dm_try suspend suspend "${how[@]}" "$name" || true
-		[ $((RANDOM % 3)) != 0 ] || pause 1 400
+		[ $((RANDOM % 3)) != 0 ] || linger 1 400
 		until dm_try resume resume "$name"; do on || break; done
 		rm -f $work/suspended
 		put
-		pause 100 3000
+		linger 100 3000
 	done
 	for name in a b c e; do dm resume "$name" || true; done
 }
 
 # clients_come: devices of the same service that are made, used, and removed, or whose users are killed before.
 clients_come() {
-	begin clients $((seed + 32))
+	worker clients $((seed + 32))
 	local name round=0 pid
 	while on; do
 		put
@@ -71,7 +71,7 @@ clients_come() {
 		else
 			reads $name 1005 --iodepth=16 >$work/guest 2>&1 &
 			pid=$!
-			pause 200 2000
+			linger 200 2000
 			# What is in flight is still served.
 			kill -KILL $pid 2>/dev/null || true
 			wait $pid 2>/dev/null || true
@@ -80,7 +80,7 @@ clients_come() {
 		until [[ " $(devices | tr '\n' ' ')" != *" $name "* ]]; do dm_try remove remove --retry $name || true; done
 		add 1 'client gone'
 		put
-		pause 50 1000
+		linger 50 1000
 	done
 }
 
@@ -88,7 +88,7 @@ clients_come() {
 storm() {
 	local name=$1 number=$2 status=0
 	shift 2
-	begin "storm-$name-end" 1
+	worker "storm-$name-end" 1
 	nrs-storm --seed "$number" --seconds 100000 --stop $stop --counts "$work/counts/storm-$name" "$@" >"$work/storm-$name" 2>&1 &
 	echo $! >"$work/pids/$name"
 	wait $! || status=$?
@@ -100,7 +100,7 @@ storm() {
 
 # storms_killed: one on /dev/nrs that is killed and started again.
 storms_killed() {
-	begin killed $((seed + 33))
+	worker killed $((seed + 33))
 	local round=0 pid
 	while on; do
 		round=$((round + 1))
@@ -108,7 +108,7 @@ storms_killed() {
 			>"$work/storm-killed" 2>&1 &
 		pid=$!
 		echo $pid >$work/pids/killed
-		pause 500 4000
+		linger 500 4000
 		kill -KILL $pid 2>/dev/null || true
 		wait $pid 2>/dev/null || true
 		sed -n 's/^finding /storm: /p' "$work/counts/storm-killed-$round" >>$finds 2>/dev/null || true
@@ -133,7 +133,7 @@ faults_off() {
 # no_memory: for a few seconds at a time some allocations fail: any of the storms', or those that may not wait of fio's. Each
 # time a bounded number, which is what is counted.
 no_memory() {
-	begin faults $((seed + 34))
+	worker faults $((seed + 34))
 	[ -d ${faults[0]} ] || return 0
 	local dir pid pids times waits
 	while on; do
@@ -150,12 +150,12 @@ no_memory() {
 		}
 		for pid in $pids; do echo 1 >/proc/$pid/make-it-fail; for task in /proc/$pid/task/*; do echo 1 >$task/make-it-fail; done; done 2>/dev/null || true
 		echo $((1 + RANDOM % 20)) >"$dir/probability"
-		pause 500 4000
+		linger 500 4000
 		echo 0 >"$dir/probability"
 		add $((times - $(<"$dir/times"))) "fault of ${dir##*/}"
 		for pid in $pids; do echo 0 >/proc/$pid/make-it-fail; for task in /proc/$pid/task/*; do echo 0 >$task/make-it-fail; done; done 2>/dev/null || true
 		put
-		pause 100 1500
+		linger 100 1500
 	done
 	faults_off
 }

@@ -7,8 +7,8 @@ work=/tmp/soak
 stop=$work/stop
 finds=$work/finds
 
-# begin NAME SEED: what each process of the soak starts with.
-begin() {
+# worker NAME SEED: what each process of the soak starts with.
+worker() {
 	set +x
 	me=$1
 	RANDOM=$2
@@ -49,8 +49,8 @@ errno() {
 	esac
 }
 
-# pause LOW HIGH: milliseconds, from chance; ends early with the soak.
-pause() {
+# linger LOW HIGH: milliseconds, from chance; ends early with the soak.
+linger() {
 	local ms=$(($1 + RANDOM % ($2 - $1 + 1)))
 	while [ "$ms" -gt 500 ] && on; do
 		sleep 0.5
@@ -62,7 +62,7 @@ pause() {
 # watch LIMIT: the longest times in which nothing ended, overall and at a device that had something to do, to
 # $work/gaps in ms; more than LIMIT seconds ends the soak. Starts no process but one that sleeps.
 watch() {
-	begin watch 1
+	worker watch 1
 	local limit=$1 line name key now last=${EPOCHREALTIME/./} sum total=0 gap longest=0 single=0 where='' beats=0 at=${EPOCHREALTIME/./} behind=0 stuck=0
 	declare -A ended=() since=()
 	while on; do

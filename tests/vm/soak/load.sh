@@ -5,7 +5,7 @@
 # checksums NAME UID: writes of mixed sizes by that user to its own device, each block with a checksum, read back and
 # compared; what was written last stays for the end.
 checksums() {
-	begin "fio-$1" $((seed + $2))
+	worker "fio-$1" $((seed + $2))
 	local round=0 size jobs=()
 	while on; do
 		round=$((round + 1)) size=$((2 + RANDOM % 7))
@@ -33,7 +33,7 @@ sums() {
 
 # sums_again NAME UID: everything that was written last is read once more.
 sums_again() {
-	begin "again-$1" 1
+	worker "again-$1" 1
 	local jobs
 	[ -s "$work/last-$1" ] || fail "$1 has written nothing"
 	read -ra jobs <"$work/last-$1"
@@ -50,9 +50,23 @@ reads() {
 		--norandommap --minimal --thread --time_based --runtime=1000000 --name="$name" "$@"
 }
 
-# small: makes this process and its children users of the small group.
+# small: makes this process and its children a group with little memory.
 small() {
-	echo "$BASHPID" >/sys/fs/cgroup/testsoak/cgroup.procs
+	local group=/sys/fs/cgroup/testsoak.$me
+	mkdir -p $group
+	echo 24M >$group/memory.high
+	echo 160M >$group/memory.max
+	echo "$BASHPID" >$group/cgroup.procs
+}
+
+# at_home UID: the commands of this process' steps are that user's, in a directory of its own, $dir.
+at_home() {
+	dir=/mnt/soak/$me
+	mkdir -p "$dir"
+	chown "$1" "$dir"
+	as=(setpriv --reuid "$1" --clear-groups env HOME="$dir" GIT_CONFIG_NOSYSTEM=1)
+	cd "$dir"
+	small
 }
 
 # lines N: that many lines of text from chance, without a process.
@@ -62,25 +76,26 @@ lines() {
 }
 
 # step COMMAND...: one that must succeed; what it says goes to $said.
+as=()
 step() {
-	if said=$("$@" 2>&1); then return 0; fi
+	if said=$("${as[@]}" "$@" 2>&1); then return 0; fi
 	find_out "$*: $(tail -n 5 <<<"$said")"
 	return 1
 }
 
 # commits: repositories with a few commits of generated files, packed and checked.
 commits() {
-	begin git $((seed + 21))
-	small
-	local dir=/mnt/soak/git round n git=(git -c user.name=soak -c user.email=soak@example.org -c gc.auto=0 -c maintenance.auto=false -C /mnt/soak/git) objects
-	export GIT_CONFIG_NOSYSTEM=1
+	worker git $((seed + 21))
+	at_home 1007
+	local top=$dir round n git=(git -c user.name=soak -c user.email=soak@example.org -c gc.auto=0 -c maintenance.auto=false -C "$dir/work") objects
+	dir=$top/work
 	while on; do
-		rm -rf $dir
-		mkdir $dir
+		rm -rf "$dir" "$top/clone"
+		step mkdir "$dir" || return 0
 		step "${git[@]}" init -q -b main || return 0
 		n=$((2 + RANDOM % 4))
 		for ((round = 0; round < n; round++)); do
-			mkdir -p "$dir/d$((round % 2))"
+			step mkdir -p "$dir/d$((round % 2))" || return 0
 			lines $((50 + RANDOM % 200)) >"$dir/d$((round % 2))/f$((RANDOM % 4))"
 			lines 20 >>$dir/log
 			step "${git[@]}" add -A || return 0
@@ -95,7 +110,10 @@ commits() {
 		[ "$said" = "$n" ] || find_out "git: $said commits, not $n"
 		step "${git[@]}" status --porcelain || return 0
 		[ -z "$said" ] || find_out "git status: $said"
-		objects=$("${git[@]}" rev-list --objects --all | wc -l)
+		step "${git[@]}" rev-list --objects --all || return 0
+		objects=$(wc -l <<<"$said")
+		step git clone -q --no-hardlinks --upload-pack "git upload-pack" "$dir" "$top/clone" || return 0
+		step diff -r "$dir/d0" "$top/clone/d0" || return 0
 		add 1 'git gc and fsck'
 		add "$objects" 'git object'
 		put
@@ -104,7 +122,7 @@ commits() {
 
 # archives: made, extracted, and compared with both what was packed and what was extracted.
 archives() {
-	begin tar $((seed + 22))
+	worker tar $((seed + 22))
 	small
 	local dir=/mnt/soak/tar files
 	while on; do
@@ -117,6 +135,8 @@ archives() {
 		echo 1 >/proc/sys/vm/drop_caches
 		step tar -C / --compare -f $dir/a.tar || return 0
 		step tar -C $dir/x --compare -f $dir/a.tar || return 0
+		step cp -a $dir/x $dir/y || return 0
+		step diff -r $dir/x $dir/y || return 0
 		files=$(tar -tf $dir/a.tar | wc -l)
 		add 1 'tar archive'
 		add "$files" 'tar file'
@@ -126,11 +146,9 @@ archives() {
 
 # rows: transactions of which some are rolled back, in a database that is checked after each few.
 rows() {
-	begin sqlite $((seed + 23))
-	small
-	local dir=/mnt/soak/sqlite db n=0 more round mode
-	mkdir $dir
-	db=$dir/db
+	worker sqlite $((seed + 23))
+	at_home 1008
+	local db=$dir/db n=0 more round mode
 	step sqlite3 $db 'create table t (a integer, b integer, c text); create index i on t (b);' || return 0
 	while on; do
 		mode=$([ $((RANDOM % 2)) = 0 ] && echo wal || echo delete)
@@ -154,9 +172,45 @@ rows() {
 	done
 }
 
+# clients_of_a_server: dbench, what clients of a file server do.
+clients_of_a_server() {
+	worker dbench $((seed + 25))
+	at_home 1009
+	while on; do
+		step dbench -D "$dir" -c /usr/share/dbench/client.txt -t 2 1 || return 0
+		[[ $said = *Throughput* ]] || find_out "dbench: $(tail -n 3 <<<"$said")"
+		add 1 'dbench run'
+		put
+	done
+}
+
+# stresses: stress-ng, which checks what it reads.
+stresses() {
+	worker stress $((seed + 26))
+	at_home 1010
+	while on; do
+		step stress-ng --temp-path "$dir" --verify --timeout 2 --hdd 1 --hdd-bytes 4m --aio 1 --iomix 1 --iomix-bytes 4m \
+			--sync-file 1 --mmap 1 --mmap-file --mmap-bytes 4m --io-uring 1 || return 0
+		add 1 'stress-ng run'
+		put
+	done
+}
+
+# small_files: fs_mark, files that are written and synchronized.
+small_files() {
+	worker fs_mark $((seed + 27))
+	at_home 1011
+	while on; do
+		step fs_mark -d "$dir/files" -n 50 -s 4096 -S 1 -v || return 0
+		rm -rf "$dir/files"
+		add 50 'fs_mark file'
+		put
+	done
+}
+
 # servers: programs on /dev/nrs with many clients; some are killed, of the others all requests are served.
 servers() {
-	begin server $((seed + 24))
+	worker server $((seed + 24))
 	local pid out=$work/server submitted served args status
 	while on; do
 		args=(--service user --seconds $((1 + RANDOM % 3)) --busy $((RANDOM % 3000)) --drain
@@ -168,7 +222,7 @@ servers() {
 		nrs-load "${args[@]}" >$out 2>&1 &
 		pid=$!
 		if [ $((RANDOM % 3)) = 0 ]; then
-			pause 300 2500
+			linger 300 2500
 			kill -KILL $pid 2>/dev/null || true
 			wait $pid 2>/dev/null || true
 			add 1 'server killed'
@@ -186,6 +240,6 @@ servers() {
 			add "$served" 'server served'
 		fi
 		put
-		pause 100 500
+		linger 100 500
 	done
 }

@@ -3,7 +3,8 @@
 # usage: all.sh [--long] NAME...
 #
 # Runs the tests of those names one after the other in this machine and sums up their checks. With --long the checks
-# of `make test-long` run, too (NRS_LONG).
+# of `make test-long` run, too (NRS_LONG). NAME+idle, NAME+metadata: the checks of `make test` with another device in the service,
+# idle or with directories that are read all the time (NRS_BESIDE).
 . /tests/lib.sh
 [ "${1:-}" != --long ] || { export NRS_LONG=1 && shift; }
 # Seconds that one of them may take: many more than it does, as hosts differ; each check has its own limit.
@@ -15,7 +16,11 @@ for name; do
 	echo "== $name"
 	started=$SECONDS good=0 bad=0
 	: >"$NRS_TALLY"
-	timeout -k 5 "$limit" bash "/tests/$name.sh" 2>&1
+	case $name in
+	*+*) run=(env NRS_LONG= NRS_BESIDE="${name#*+}") ;;
+	*) run=(env) ;;
+	esac
+	timeout -k 5 "$limit" "${run[@]}" bash "/tests/${name%+*}.sh" 2>&1
 	status=$?
 	while read -r verdict; do
 		case $verdict in ok) good=$((good + 1)) ;; *) bad=$((bad + 1)) ;; esac

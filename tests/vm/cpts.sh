@@ -265,5 +265,5 @@ try 20 "attributes" attributes
 try 20 "a configured service in use" in_use
 try 20 "a service that its client made" automatic
 long try 40 "directories and clients come and go together" races "$(slow 40 15)"
-grep -E '^(==|ended in|bytes in)' /out/log | sed 's/^/# /'
+remarks '^(ended in|bytes in)'
 summary

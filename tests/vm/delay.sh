@@ -210,5 +210,5 @@ long try 40 "a change is for requests that come later" changes
 long try 40 "heads have their own times" heads
 long try 30 "setting the clock changes nothing" clock
 for how in suspend $(brief '' 'drain fifo restart'); do try 20 "what waits is let go: $how" let_go $how; done
-grep -E '^(==|a request|until|[0-9]+ percent|latency|ended)' /out/log | sed 's/^/# /'
+remarks '^(a request|until|[0-9]+ percent|latency|ended)'
 summary

@@ -141,5 +141,5 @@ overflow() {
 
 long try $((seconds + 100)) "$per_second new jobs per second for $seconds s, weights and statistics meanwhile" room
 long try 60 "more jobs than the table has room for" overflow
-grep -E '^(==|[0-9]+ of |at most|memory:|[0-9]+ entities)' /out/log | sed 's/^/# /'
+remarks '^([0-9]+ of |at most|memory:|[0-9]+ entities)'
 summary

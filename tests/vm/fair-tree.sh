@@ -326,5 +326,5 @@ long check 90 "4 KiB reads against 1 MiB writes: device time within 3 %" device_
 check 60 "arrival and departure: shares within 5 % after two intervals" arrival
 long check 60 "alone 95 % of fifo, together 97 % of alone" alone
 long check 60 "ways to select" selections
-grep -E '^(==|ended|bytes|size|by |from|device|requests|[a-z_]*$|[0-9. ]* of )' /out/log | sed 's/^/# /'
+remarks '^(ended|bytes|size|by |from|device|requests|[a-z_]*$|[0-9. ]* of )'
 summary

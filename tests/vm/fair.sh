@@ -149,5 +149,5 @@ long try 60 "jobid_fair: two programs, equal bytes within 5 %" jobid
 long try 60 "nid_fair: two clients, equal bytes within 5 %" nid
 long try 60 "uid_fair: two users of one device, equal pages within 5 %" one_device
 long try 60 "a lone user gets 95 % of what fifo gives" alone
-grep -E '^(==|bytes|ended|pages|requests)' /out/log | sed 's/^/# /'
+remarks '^(bytes|ended|pages|requests)'
 summary

@@ -97,5 +97,5 @@ long try 40 "tbf: one request in hundred seconds is healthy" limited tbf
 long try 40 "delay: a request in 20,000 seconds is healthy" limited delay
 long try 40 "overlap: what waits for what is held back is healthy" blocked
 for name in fifo $(brief '' 'fairshare orr'); do try 60 "$name: a device that hangs is not healthy" hanging $name; done
-grep -E '^(==|[a-z]+: after)' /out/log | sed 's/^/# /'
+remarks '^([a-z]+: after)'
 summary

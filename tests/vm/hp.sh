@@ -111,5 +111,5 @@ done
 try 40 "a slot is kept for high priority" kept_slot
 long try 40 "high_priority_sources: realtime" sources
 long try 40 "high_priority_sources: metadata" metadata
-grep -E '^(==|mean|ended)' /out/log | sed 's/^/# /'
+remarks '^(mean|ended)'
 summary

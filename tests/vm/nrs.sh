@@ -4,6 +4,8 @@
 # A test is a list of functions, each run by try: apart from the others, with a limit of time, on a machine without devices.
 
 . /tests/lib.sh
+touch /out/log
+nrs_logged=$(wc -l </out/log)
 
 # shellcheck disable=SC2034 # for the tests
 case $(uname -r) in *nrs-debug*) debug=1 ;; *) debug='' ;; esac
@@ -21,6 +23,11 @@ debug_long() {
 # say TEXT...: a remark that shows with a failed check, and in /out/log.
 say() {
 	echo "$*"
+}
+
+# remarks PATTERN: prints what this test's checks said that fits.
+remarks() {
+	tail -n +$((nrs_logged + 1)) /out/log | grep -E "$1" | sed 's/^/# /'
 }
 
 # fail TEXT...: ends the check.
@@ -306,11 +313,42 @@ saturated() {
 	done
 }
 
+# beside: once in a check, if NRS_BESIDE says so, one more device in the service svc: idle, or with directories that four processes
+# of another user read, none of which stay in memory.
+beside() {
+	[ -n "${NRS_BESIDE:-}" ] && [ ! -e /dev/mapper/beside ] || return 0
+	local group=/sys/fs/cgroup/test.beside i
+	slow_lower nb9 8000000 memory_backed=1 size=64
+	if [ "$NRS_BESIDE" = metadata ]; then
+		mkfs.ext4 -q -J size=4 /dev/nb9
+		mkdir -p /mnt/beside
+		mount -t ext4 /dev/nb9 /mnt/beside
+		for i in {1..40}; do mkdir /mnt/beside/$i && touch /mnt/beside/$i/{1..50}; done
+		umount /mnt/beside
+	fi
+	client beside /dev/nb9 svc
+	[ "$NRS_BESIDE" = metadata ] || return 0
+	mount -t ext4 /dev/mapper/beside /mnt/beside
+	mkdir $group
+	for i in {1..4}; do
+		(
+			set +x
+			echo $BASHPID >$group/cgroup.procs
+			while :; do
+				echo 2 >/proc/sys/vm/drop_caches
+				setpriv --reuid 1099 --clear-groups find /mnt/beside -size +1k
+			done >/dev/null 2>&1
+		) &
+	done
+	wait_for 20 '[ $(counter beside forced) -ge 50 ]' || fail "$(dm status beside)"
+}
+
 # window SECONDS COUNTER DEVICE...: prints how far the devices' counters go in that time, in the order of the
 # arguments. The part of the time in which the CPUs worked goes to /tmp/busy, percent.
 window() {
 	local seconds=$1 name=$2 device before=() cpu
 	shift 2
+	beside
 	cpu=$(cpu_time)
 	for device; do before+=("$(counter "$device" "$name")"); done
 	sleep "$seconds"
@@ -365,6 +403,7 @@ backlogged() {
 gather() {
 	local -n counters=all_$2
 	local before cpu i
+	beside
 	cpu=$(cpu_time)
 	look
 	before=("${counters[@]}") time=$stamp got=()

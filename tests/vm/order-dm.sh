@@ -290,5 +290,5 @@ try 60 "suspend and reload while requests wait for others" tables
 long try 60 "the level changes under load" levels
 for how in $(brief drain "$(slow 'drain fifo none' drain)"); do try 30 "a killed submitter whose requests wait for each other: $how" killed "$how"; done
 long try 60 "more requests than places" few_places
-grep -E '^(==|[a-z_ ]+(, [0-9]+ links)?: |[0-9]+ rounds|[0-9]+ requests)' /out/log | sed 's/^/# /'
+remarks '^([a-z_ ]+(, [0-9]+ links)?: |[0-9]+ rounds|[0-9]+ requests)'
 summary

@@ -407,5 +407,5 @@ check 120 "a mover beside who is not regulated" mover
 long check 90 "other rules under load" reconfigured
 long check 90 "allocations follow use" adjusted
 long check 60 "one client on two devices and in both priorities" identities
-grep -E '^(==|given|regular|back)' /out/log | sed 's/^/# /'
+remarks '^(given|regular|back)'
 summary

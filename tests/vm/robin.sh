@@ -200,5 +200,5 @@ try 60 "orr: batches in the order of offsets" orr orr
 long try 60 "trr: batches in the order of offsets" orr trr
 long try 40 "orr: writes, where they are supported" orr_writes
 for name in orr trr; do long try 40 "$name: what it does not take is served" declined $name; done
-grep -E '^(==|ended|[0-9-]+ of)' /out/log | sed 's/^/# /'
+remarks '^(ended|[0-9-]+ of)'
 summary

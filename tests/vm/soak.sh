@@ -22,7 +22,7 @@ made() {
 	mkdir -p $work/{counts,pids}
 	: >$finds
 	lower nb0 memory_backed=1 irqmode=2 completion_nsec=200000
-	lower nb1 memory_backed=1 irqmode=2 completion_nsec=200000 size=192
+	lower nb1 memory_backed=1 irqmode=2 completion_nsec=200000 size=2048
 	lower nb2 memory_backed=1
 	# Users of /dev/nrs come and go; their service stays.
 	mkdir /sys/kernel/config/nrs/user
@@ -41,7 +41,7 @@ made() {
 	done
 	client z /dev/nb2 fuzz
 	echo 8 >"$(at svc slots)"
-	mkfs.ext4 -q /dev/mapper/e
+	mkfs.ext4 -q -J size=16 /dev/mapper/e
 	mkdir -p /mnt/soak
 	mount /dev/mapper/e /mnt/soak
 }

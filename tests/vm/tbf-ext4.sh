@@ -63,5 +63,5 @@ owner() {
 try 60 "buffered writes at one per second, another user's fsync" beside
 long try 60 "the same while the limited user synchronises, too" beside --fsync=8
 long try 60 "the reader counts, not the owner" owner
-grep -E '^(==|fsync|reads)' /out/log | sed 's/^/# /'
+remarks '^(fsync|reads)'
 summary

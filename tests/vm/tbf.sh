@@ -472,5 +472,5 @@ check 60 "also: two limits at once" two_limits
 long check 60 "rules of one head" heads
 long check 60 "two heads that are limited" two_heads
 long check 60 "a limited class does not delay another" neighbours
-grep -E '^(==|ended|bytes)' /out/log | sed 's/^/# /'
+remarks '^(ended|bytes)'
 summary

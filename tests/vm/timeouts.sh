@@ -210,6 +210,8 @@ loaded() {
 	wait_for 60 '[ $(estimate) -ge 25 ]' || fail "$(cat "$(at svc timeouts)")"
 	quiet
 	grep -q ^healthy "$(at svc health)" || fail "$(cat "$(at svc health)")"
+	# What is queued would take half a minute, and whoever was killed waits for it.
+	delayed 2 2
 }
 
 # What has not gone down fails at once where it was asked for, and only there.
@@ -290,5 +292,5 @@ long try 120 "loaded is not dead" loaded
 try 90 "what has not gone down fails, if so configured" failing
 long try 120 "kept on purpose is not late" kept
 long try 90 "suspended and removed while given up" leaving
-grep -E '^(given up after|the estimate fell|slow:|early_sent)' /out/log | sed 's/^/# /'
+remarks '^(given up after|the estimate fell|slow:|early_sent)'
 summary

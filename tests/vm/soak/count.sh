@@ -132,6 +132,7 @@ report() {
 | git: commits, garbage collections and checks, objects checked | $(of ok 'git commit') $(of ok 'git gc and fsck') $(of ok 'git object') |
 | tar: archives, files extracted and compared | $(of ok 'tar archive') $(of ok 'tar file') |
 | sqlite: transactions, rows checked | $(of ok 'sqlite transaction') $(of ok 'sqlite row') |
+| dbench, stress-ng: runs; fs_mark: files | $(of ok 'dbench run') $(of ok 'stress-ng run') $(of ok 'fs_mark file') |
 | /dev/nrs: requests served of those submitted | $(of ok 'server served') of $(of ok 'server submitted') in $(of ok 'server run') runs; $(of ok 'server killed') runs killed |
 | **what happened meanwhile** | |
 | changes of a service (policies, rules, plans, weights, tunables) | $(of '*' 'write ' 'set ' 'message '), taken $(of ok 'write ' 'set ' 'message ') |
@@ -143,7 +144,7 @@ report() {
 | random messages, tables | $(of '*' 'message' 'table') |
 | calls of /dev/nrs, of these with wrong records; storms killed | $(of '*' 'device ') $(of '*' 'device write of wrong') $(of ok 'storm killed') |
 | allocations that were made to fail: slab, pages | $(of ok 'fault of failslab') $(of ok 'fault of fail_page_alloc') |
-| memory of the file system's users reclaimed at their limit | $(awk '$1 == "high" { print $2 }' $work/memory.events 2>/dev/null || echo 0) times |
+| memory of the file system's users reclaimed at their limit | $(awk '$1 == "high" { n += $2 } END { print n + 0 }' $work/memory.events 2>/dev/null) times |
 | **result** | |
 | longest time in which no request ended, at most | $longest ms |
 | longest at one device that had requests, at most | $single ms (${where##*/nrs/}) |

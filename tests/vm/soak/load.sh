@@ -8,8 +8,8 @@ checksums() {
 	worker "fio-$1" $((seed + $2))
 	local round=0 size jobs=()
 	while on; do
-		round=$((round + 1)) size=$((2 + RANDOM % 7))
-		jobs=(--randseed=$((seed * 1000 + round)) --size=${size}m --bssplit=$([ $((RANDOM % 2)) = 0 ] && echo 4k/60:16k/20:64k/20 || echo 4k/30:256k/70)
+		round=$((round + 1)) size=$((4 + RANDOM % 20))
+		jobs=(--randseed=$((seed * 1000 + round)) --size=${size}m --bssplit=$([ $((RANDOM % 4)) = 0 ] && echo 4k/60:16k/20:64k/20 || echo 4k/10:64k/20:512k/70)
 			--iodepth=$((1 + RANDOM % 16)))
 		if ! sums "$1" "$2" "${jobs[@]}" >"$work/fio-$1"; then
 			find_out "fio: $(tail -n 4 "$work/fio-$1" | cut -c1-400)"

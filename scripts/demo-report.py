@@ -171,8 +171,8 @@ def notes(runs):
     busy = {name: runs[name].busy for name in RUNS}
     worst = max(busy.values())
     text = [
-        f"Device model: {DEVICE} 8 slots, of which one is kept for high priority. Time in the virtual machine is "
-        "counted in instructions, so the figures repeat and do not depend on this machine's load.",
+        f"Device model: {DEVICE} 8 slots. Time in the virtual machine is counted in instructions, so the figures repeat and "
+        "do not depend on this machine's load.",
         "The virtual machine's one CPU was busy "
         + ", ".join(f"{name} {max(busy[name], 0):.0f} %" for name in RUNS)
         + (

@@ -26,7 +26,7 @@ hw_depth=8         # requests that the devices with a latency take at a time
 service_ns=2000000 # which they take for each
 loop_ns=8000000    # the same of the disk below the loop device, 4 at a time
 band_mbps=32       # MiB/s of the device that is capped
-slots=9            # of nrs: one of them is kept for high priority, which leaves as many as the device takes
+slots=8            # of nrs: as many as the device takes
 margin=95          # percent of what was measured that is promised, capped or modelled, where a peer needs a figure
 
 say() {

@@ -88,6 +88,15 @@ impl Published {
 /// Decisions in one lock hold, at most.
 pub(crate) const BATCH: u32 = 64;
 
+/// What a partition did with the slots that were free.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Decided {
+    /// Requests that it decided.
+    pub(crate) count: u32,
+    /// It has given one back: whoever looked for one meanwhile may have seen none.
+    pub(crate) vain: bool,
+}
+
 /// Time between two interrupts of the timer of a partition, at least, ns.
 const PAUSE: u64 = 20_000;
 
@@ -357,17 +366,10 @@ impl Timed<Partition> {
         (kick, busy)
     }
 
-    /// Decides up to `most` requests while slots are free; returns how many.
-    pub(crate) fn decide_more(&self, most: u32, kick: &mut Kick) -> u32 {
+    /// Decides up to `most` requests while slots are free.
+    pub(crate) fn decide_more(&self, most: u32, kick: &mut Kick) -> Decided {
         let (decided, _) = self.decide_after(|_, _| (), most, kick);
         decided
-    }
-
-    /// Decides while slots are free, and sends down what was decided.
-    pub(crate) fn decide_on(&self) {
-        let mut kick = Kick::none();
-        self.decide_more(BATCH, &mut kick);
-        self.target.kick(kick);
     }
 
     /// Has heads that withhold asked again, after a change of what holds them back: by whoever decides
@@ -387,7 +389,7 @@ impl Timed<Partition> {
         change: impl FnOnce(&mut Inner, u64),
         most: u32,
         kick: &mut Kick,
-    ) -> (u32, bool) {
+    ) -> (Decided, bool) {
         let now = misc::now();
         let mut inner = self.inner.lock();
         change(&mut inner, now);
@@ -396,7 +398,7 @@ impl Timed<Partition> {
             if settled {
                 self.tell(&mut inner, now);
             }
-            return (0, inner.order.is_busy());
+            return (Decided::default(), inner.order.is_busy());
         }
         // What was withheld may be ready by now: others learn of it before slots are looked for.
         self.tell(&mut inner, now);
@@ -475,16 +477,20 @@ impl Timed<Partition> {
         }
     }
 
-    /// Decides up to `most` requests while slots are free; returns how many. Others know what there is.
-    fn pump(&self, inner: &mut Inner, now: u64, most: u32, kick: &mut Kick) -> u32 {
-        let mut decided = 0u32;
+    /// Decides up to `most` requests while slots are free. Others know what there is.
+    fn pump(&self, inner: &mut Inner, now: u64, most: u32, kick: &mut Kick) -> Decided {
+        let mut decided = Decided::default();
+        let mut lent = None;
         let mut pending = Pending {
             high: inner.high.has_work(now),
             regular: inner.regular.has_work(now),
         };
-        while decided < most {
+        while decided.count < most {
             let limits = self.target.limits();
             let Some(priority) = inner.turn.first(pending, self.target.pool(), &limits) else {
+                if pending.regular && limits.high_priority {
+                    lent = self.target.lent_in();
+                }
                 break;
             };
             if !self.target.take(priority) {
@@ -492,18 +498,21 @@ impl Timed<Partition> {
             }
             if self.decide(inner, priority, now, Leave::Slot, kick) {
                 inner.turn.served(priority);
-                decided = decided.wrapping_add(1);
+                decided.count = decided.count.wrapping_add(1);
                 if !inner.lane(priority).has_work(now) {
                     pending = pending.without(priority);
                 }
             } else {
                 self.target.put(priority);
+                decided.vain = self.target.has_turns();
                 pending = pending.without(priority);
             }
         }
         self.tell(inner, now);
-        // Whichever head withholds for the shorter time; a head that may serve waits for a slot.
-        if let Some(until) = inner.next_expiry(now) {
+        // Whichever head withholds for the shorter time; a head that may serve waits for a slot, or for the one that is kept.
+        let lent =
+            lent.map(|ms| now.saturating_add(ms.saturating_add(1).saturating_mul(1_000_000)));
+        if let Some(until) = [inner.next_expiry(now), lent].into_iter().flatten().min() {
             let until = until.max(now.saturating_add(PAUSE));
             // One that expires soon enough serves.
             if inner.armed < now || inner.armed > until {

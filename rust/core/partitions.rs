@@ -19,7 +19,7 @@ use kernel::{
 
 use super::{
     cpt::CPTS_MAX,
-    partition::{KernelPart, Partition, Published, BATCH},
+    partition::{Decided, KernelPart, Partition, Published, BATCH},
     target::{Kick, Target},
 };
 use crate::{sched::attr::Priority, sys::timer::Timed};
@@ -94,12 +94,15 @@ impl Lanes {
             let most = if next.alone { left } else { 1 };
             let decided = match self.at(next.cpt as u16) {
                 Some(partition) => partition.decide_more(most, &mut kick),
-                None => 0,
+                None => Decided::default(),
             };
-            if next.alone || decided == 0 {
+            if decided.vain {
+                // Those that were asked before may have more by now, and have seen no slot.
+                asked = next.bit();
+            } else if next.alone || decided.count == 0 {
                 asked |= next.bit();
             }
-            left = left.saturating_sub(decided);
+            left = left.saturating_sub(decided.count.max(1));
         }
         self.target.kick(kick);
     }

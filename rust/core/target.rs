@@ -9,8 +9,8 @@
 //! - *Forced*: a request that has no slot, because no policy may withhold it.
 //! - *Bypass*: forced requests that wait, in the order in which they came. Half as many as there are slots may be at the
 //!   device at a time, so that they leave the rest of the device to those that have slots.
-//! - *Free*: at the device without a slot and without a bound: what frees memory. Somebody waits for it who can do nothing
-//!   else, and one after the other they would not be merged; the system bounds them itself, and their classes owe for them.
+//! - *Free*: at the device without a slot: what frees memory. Somebody waits for it who can do nothing else, and one after the
+//!   other they would not be merged. Half of what the device keeps in flight may be such, or [`FREE_MIN`]; more wait in the bypass.
 //! - *Waiting*, *ready*, *turn*: of partitions, see [`super::line`].
 //!
 //! ```text
@@ -72,6 +72,9 @@ use crate::{
         queue,
     },
 };
+
+/// Requests that free memory may be at a device, at least: what reclaim writes at a time (`SWAP_CLUSTER_MAX`), twice.
+pub(crate) const FREE_MIN: u32 = 64;
 
 /// For how long without a high-priority request a slot is kept for the next one, ms.
 const LENT_MS: u64 = 1000;
@@ -284,6 +287,24 @@ impl Target {
         }
     }
 
+    /// In how many ms a regular request may have the slot that is kept for high priority, if that is free and the last one.
+    pub(crate) fn lent_in(&self) -> Option<u64> {
+        let limits = self.limits();
+        let lent = Limits {
+            high_priority: false,
+            ..limits
+        };
+        let pool = self.pool();
+        let kept =
+            !pool.allows(Priority::Regular, &limits) && pool.allows(Priority::Regular, &lent);
+        kept.then(|| {
+            self.urgent
+                .get()
+                .saturating_add(LENT_MS)
+                .saturating_sub(misc::millis())
+        })
+    }
+
     /// The slots in use.
     pub(crate) fn pool(&self) -> Pool {
         Pool::from_bits(self.pool.get())
@@ -306,14 +327,20 @@ impl Target {
         (self.limit.get() / 2).max(1)
     }
 
-    /// Lets a request to the device that must not be withheld, a `free` one whatever else is there; `None`: it has to
-    /// take its turn.
-    pub(crate) fn admit(&self, free: bool) -> Option<Admission> {
-        if free {
-            self.free.add(1);
-            return Some(Admission::Free);
-        }
+    /// Lets a request to the device, whatever else is there.
+    pub(crate) fn admit_any(&self) -> Admission {
+        self.free.add(1);
+        Admission::Free
+    }
+
+    /// Lets a request to the device that must not be withheld, and that `reclaims` memory or not; `None`: it has to take
+    /// its turn.
+    pub(crate) fn admit(&self, reclaims: bool) -> Option<Admission> {
         let lists = self.lists.lock();
+        let most = (self.depth.load(ordering::Relaxed) / 2).max(FREE_MIN);
+        if reclaims && self.free.get() < most.into() {
+            return Some(self.admit_any());
+        }
         if !lists.bypass.is_empty() || self.forced.get() >= self.forced_max() {
             return None;
         }
@@ -459,8 +486,7 @@ impl Target {
         held.account_mut().admission = if slot {
             Admission::Slot
         } else {
-            self.free.add(1);
-            Admission::Free
+            self.admit_any()
         };
         let mut lists = self.lists.lock();
         lists.ready.push(held);

@@ -18,7 +18,7 @@ use super::{
     dispatch::Dispatch,
     partition::{KernelPart, Partition, Published, Went, BATCH},
     service::Arrival,
-    target::{Mark, Next, Target},
+    target::{Kick, Mark, Next, Target, FREE_MIN},
 };
 use crate::{
     sched::{
@@ -140,7 +140,9 @@ impl Bench {
     /// Ends a request that passed at once.
     fn end_passed(&self, priority: Priority) {
         self.target.put(priority);
-        self.partition.decide_on();
+        let mut kick = Kick::none();
+        self.partition.decide_more(BATCH, &mut kick);
+        self.target.kick(kick);
     }
 
     /// Ends a forced request that passed at once.
@@ -313,8 +315,9 @@ mod life {
         let bench = Bench::new(2)?;
         let metadata = bench.bring(1, 1, Priority::Regular, true)?;
         let waits = bench.bring(2, 1, Priority::Regular, true)?;
-        let swap = [(); 3].map(|()| bench.target.admit(true));
+        let swap: [_; FREE_MIN as usize] = core::array::from_fn(|_| bench.target.admit(true));
         let busy = bench.target.forced();
+        let more = bench.target.admit(true);
         bench.end_forced();
         let next = bench.end_submitted(0);
         for admission in swap.into_iter().flatten() {
@@ -323,7 +326,27 @@ mod life {
                 .kick(bench.target.leave(admission, Priority::Regular));
         }
         assert!(metadata == Came::Passed && waits == Came::Queued);
-        assert!(busy == 4 && next == Some(2) && bench.target.active() == 0);
+        assert!(busy == FREE_MIN + 1 && more.is_none());
+        assert!(next == Some(2) && bench.target.active() == 0);
+        Ok(())
+    }
+
+    /// The last slot is kept while high-priority requests come, and whoever waits for it looks again when it is lent.
+    #[test]
+    fn the_kept_slot_is_lent_in_time() -> Result {
+        let bench = Bench::new(2)?;
+        let before = bench.target.lent_in();
+        let high = bench.bring(1, 1, Priority::High, false)?;
+        bench.end_passed(Priority::High);
+        let first = bench.bring(2, 1, Priority::Regular, false)?;
+        let second = bench.bring(3, 1, Priority::Regular, false)?;
+        let lent = bench.target.lent_in();
+        let came = bench.probe.wait_for(1);
+        bench.end_passed(Priority::Regular);
+        let last = bench.end_submitted(0);
+        assert!(before.is_none() && lent.is_some_and(|ms| ms <= 1000));
+        assert!(high == Came::Passed && first == Came::Passed && second == Came::Queued);
+        assert!(came && last == Some(3) && bench.active() == 0);
         Ok(())
     }
 

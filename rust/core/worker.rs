@@ -30,6 +30,7 @@ use super::{
     dispatch::{Dispatch, Feed},
     partition::Partition,
     partitions::{Lanes, Partitions},
+    target::Kick,
 };
 use crate::{
     sched::{
@@ -201,7 +202,9 @@ impl Worker {
         settled |= partition.settle_all();
         if settled {
             // What was let go may be served, and nobody else is about to.
-            partition.decide_on();
+            if let Some((lanes, _)) = self.partitions.at(partition.home()) {
+                lanes.pass_on(Kick::none(), 0);
+            }
         }
         fed.map(drop)
     }

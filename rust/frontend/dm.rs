@@ -54,6 +54,9 @@ mod args;
 
 use args::Stream;
 
+/// How often a device that is to be suspended sends down what is queued, 4 ms apart: what comes meanwhile goes by itself.
+const DRAINS_MAX: u32 = 250;
+
 /// A client of a service, made by one line of a dm table.
 pub(crate) struct Device {
     config: args::Config,
@@ -250,7 +253,8 @@ impl Target for Device {
         };
         let cost = Cost::new(about.opcode.direction(), bytes);
         client.count_operation(about.opcode);
-        let reclaims = bio.is_swap() || who.reclaim;
+        // xfsaild writes back metadata as if it reclaimed memory.
+        let reclaims = bio.is_swap() || (who.reclaim && !bio.is_urgent());
         let must_pass = bio.is_urgent() || reclaims;
         if who.kthread {
             client.count_anonymous();
@@ -316,8 +320,10 @@ impl Target for Device {
         // A drain sends out as many as were queued, in the order of the policy: others' that arrive meanwhile may go
         // before what is queued here. What is left when nothing is queued waits for the end of other requests.
         let target = self.attachment.target();
-        while self.attachment.service().drain_target(target) {
-            if self.attachment.client().held() == 0 {
+        for _ in 0..DRAINS_MAX {
+            if !self.attachment.service().drain_target(target)
+                || self.attachment.client().held() == 0
+            {
                 break;
             }
             // What was sent out gets to the device meanwhile.

@@ -154,7 +154,7 @@ detected() {
 hear() {
 	cat >/tmp/hear <<'END'
 #!/bin/sh
-[ -z "$NRS_EVENT" ] || echo "NRS_CLIENT=$NRS_CLIENT NRS_EVENT=$NRS_EVENT NRS_SERVICE=$NRS_SERVICE" >>/tmp/uevents
+[ -z "$NRS_EVENT" ] || echo "NRS_CLIENT=$NRS_CLIENT NRS_EVENT=$NRS_EVENT NRS_SERVICE=$NRS_SERVICE DM_NOSCAN=$DM_NOSCAN" >>/tmp/uevents
 END
 	chmod 755 /tmp/hear
 	: >/tmp/uevents
@@ -181,8 +181,8 @@ dead() {
 	wait_for 20 '[ $(counter a ended) -gt $((before + 64)) ]' || fail "$(dm status a)"
 	wait_for 10 '[ "$(wc -l </tmp/uevents)" -ge 2 ]' || fail "no event"
 	say "$(cat /tmp/uevents)"
-	grep -q 'NRS_CLIENT=a NRS_EVENT=lost NRS_SERVICE=svc' /tmp/uevents
-	grep -q 'NRS_CLIENT=a NRS_EVENT=found NRS_SERVICE=svc' /tmp/uevents
+	grep -q 'NRS_CLIENT=a NRS_EVENT=lost NRS_SERVICE=svc DM_NOSCAN=1' /tmp/uevents
+	grep -q 'NRS_CLIENT=a NRS_EVENT=found NRS_SERVICE=svc DM_NOSCAN=1' /tmp/uevents
 	# The same with a fixed timeout, which has to be as long as the worst load takes.
 	set_to svc at_max 0
 	set_to svc obd_timeout 20

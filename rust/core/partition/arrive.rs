@@ -123,8 +123,10 @@ impl Timed<Partition> {
                 }
                 let admission = if slot {
                     Some(Admission::Slot)
+                } else if arrival.is_draining() {
+                    Some(self.target.admit_any())
                 } else {
-                    self.target.admit(arrival.reclaims || arrival.is_draining())
+                    self.target.admit(arrival.reclaims)
                 };
                 let mut arrived = if let Some(admission) = admission {
                     held.account_mut().admission = admission;
@@ -169,9 +171,9 @@ impl Timed<Partition> {
             }
         }
         self.tell(&mut inner, now);
-        let others = self.target.others_ready(self.cpt);
+        let mut others = self.target.others_ready(self.cpt);
         if !others {
-            self.pump(&mut inner, now, BATCH, &mut kick);
+            others = self.pump(&mut inner, now, BATCH, &mut kick).vain;
         }
         Arrived {
             went: Went::Queued,

@@ -64,12 +64,12 @@ parameters_stay() {
 	policy svc fairshare
 	for value in "${values[@]}"; do
 		file=$(at svc "nrs_fairshare_${value%%:*}")
-		[ "$(cat "$file")" = "${value#*:}" ] || fail "$value: $(cat "$file")"
+		[ "$(<"$file")" = "${value#*:}" ] || fail "$value: $(<"$file")"
 	done
-	[ "$(cat "$(at svc high_priority_ratio)")" = 7 ]
+	[ "$(<"$(at svc high_priority_ratio)")" = 7 ]
 }
 
 count=$(slow "$(brief 40 200)" "$(brief 20 65)")
 try 120 "$count changes while three users write, all policies" switching "$count"
-debug_long try 20 "parameters outlive stops and starts" parameters_stay
+debug_long try 60 "parameters outlive stops and starts" parameters_stay
 summary

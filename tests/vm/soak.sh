@@ -122,7 +122,7 @@ calm() {
 
 # compared: everything that was written is read once more; nothing is lost, and all can go.
 compared() {
-	local name uid=1001 file left=0 moved=0
+	local name uid=1001 file left=0
 	echo "# comparing" >&5
 	cat /sys/fs/cgroup/testsoak.*/memory.events >$work/memory.events
 	for name in a b c; do
@@ -139,13 +139,11 @@ compared() {
 	worker end 1
 	for name in a b c e z; do
 		wait_for 5 "[ \$((\$(counter $name passed) + \$(counter $name queued))) = \$(counter $name ended) ]" || true
-		moved=$((moved + $(counter $name bytes)))
 		left=$((left + $(counter $name passed) + $(counter $name queued) - $(counter $name ended)))
 		[ "$(counter $name failed)" = 0 ] || find_out "$name: requests failed: $(dm status $name)"
 		[ "$(counter $name held)" = 0 ] || find_out "$name: requests wait: $(dm status $name)"
 	done
 	echo $left >$work/lost
-	echo $moved >$work/moved
 	[ $left = 0 ] || find_out "$left requests have not ended: $(dm status)"
 	for name in a b c e z; do echo "# removing $name" >&5 && dm_remove $name || find_out "$name cannot be removed"; done
 	for file in /sys/kernel/config/nrs/{svc,user}; do rmdir $file || find_out "$file cannot be removed"; done

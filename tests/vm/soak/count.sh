@@ -126,7 +126,6 @@ report() {
 | kernel | $(uname -r) |
 | seed, time | $seed, $took s of $seconds s asked for |
 | **loads** | |
-| moved through block devices, all programs together | $(cat $work/moved 2>/dev/null || echo 0) bytes |
 | written to block devices with checksums | $(of ok 'fio bytes written') bytes in $(of ok 'fio run') runs of fio |
 | read back and compared | $(of ok 'fio bytes verified') bytes; at the end once more $(of ok 'fio bytes compared at the end') bytes |
 | files made, named anew, linked, looked at, read, removed | $(of ok 'tree create') $(of ok 'tree rename') $(of ok 'tree link') $(of ok 'tree stat') $(of ok 'tree read') $(of ok 'tree unlink'), $(of ok 'tree name compared') compared at the end |

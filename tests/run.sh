@@ -60,7 +60,8 @@ long=(
 	"stock:data:1500:any:ext4 switch nowait meta stats order-dm unaware"
 	"stock:user:1500:any:chardev fair-churn timeouts-user"
 	"stock:order:1500:any:order-user"
-	"debug:life:1800::kunit load errors programs tbf-storm"
+	"debug:life:1800::kunit load errors tbf-storm"
+	"debug:programs:1800::programs"
 	"debug:dm:1800::dm-life hang order-dm switch"
 )
 parts=(host module scripts stock debug)

@@ -4,11 +4,11 @@
 # namespaces any more; some are killed; some do all that file systems can do, with little memory.
 . /tests/nrs.sh
 
-# mounted FS [WORD...]: a file system of that kind on client a, in $dir; the words go into the table.
+# mounted FS [WORD...]: a file system of that kind on client a, in $dir (/mnt/a unless it is set); the words go into the table.
 mounted() {
 	local fs=$1
 	shift
-	dir=/mnt/a
+	dir=${dir:-/mnt/a}
 	module
 	# XFS asks for 300 MiB, stress-ng for more than one GiB; memory is used for what is written.
 	lower nb0 memory_backed=1 size=2048
@@ -82,7 +82,7 @@ hard_to_end() {
 # mix FS POLICY [FILE VALUE]...: what a soak has of programs on file systems, each with a user and a group with little memory of its
 # own, on FS until each has done all it does at least once; another disk of the service is busy all the time.
 mix() {
-	local fs=$1 policy=$2 name pids=()
+	local fs=$1 policy=$2 name pids=() dir=/mnt/soak
 	shift 2
 	. /tests/soak/count.sh
 	. /tests/soak/load.sh
@@ -91,17 +91,13 @@ mix() {
 	: >$finds
 	seed=1
 	mounted "$fs"
-	umount $dir
-	dir=/mnt/soak
-	mkdir -p $dir
-	mount -t "$fs" /dev/mapper/a $dir
 	lower nb1 memory_backed=1
 	client b /dev/nb1 svc
+	policy svc "$policy"
 	while [ $# -gt 0 ]; do
 		set_to svc "$1" "$2"
 		shift 2
 	done
-	policy svc "$policy"
 	echo 8 >"$(at svc slots)"
 	checksums b 1001 &
 	pids=($!)
@@ -132,12 +128,12 @@ if [ -n "${NRS_LONG:-}" ]; then
 	for fs in ext4 $(slow xfs ''); do
 		try 60 "$fs: killed in a mapping, files without a name" hard_to_end "$fs"
 	done
-	try 240 "ext4: programs of seven users, tbf that throttles" mix ext4 'tbf uid' nrs_policies 'tbf uid' \
+	try 240 "ext4: programs of seven users, tbf that throttles" mix ext4 'tbf uid' \
 		nrs_tbf_rule 'start slow uid={1007 1008 1009} rate=200'
 	if [ -z "$debug" ]; then
 		try 240 "ext4: programs of seven users, fairshare" mix ext4 'fairshare uid_fair'
 		try 240 "xfs: programs of seven users, fifo" mix xfs fifo
-		try 240 "xfs: programs of seven users, qbm" mix xfs qbm nrs_policies qbm \
+		try 240 "xfs: programs of seven users, qbm" mix xfs qbm \
 			nrs_qbm_config 'by uid;group all capacity=40MB/s;default class=fair_share min=1MB/s'
 	fi
 fi

@@ -54,6 +54,7 @@ pub(crate) mod client;
 pub(crate) mod concurrency;
 pub(crate) mod cpt;
 pub(crate) mod dispatch;
+pub(crate) mod keeper;
 mod line;
 pub(crate) mod partition;
 pub(crate) mod partitions;

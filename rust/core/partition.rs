@@ -38,7 +38,7 @@ use crate::{
     },
     sys::{
         misc,
-        node::{Account, Held},
+        node::{Account, Admission, Held},
         rcu::RcuBox,
         timer::{Expire, Timed},
         trace,
@@ -574,7 +574,12 @@ impl Timed<Partition> {
             let by = By::Instance(ticket.instance());
             self.watch_dispatch(inner, &mut held, now, by, true, slot);
         }
-        kick.add(self.target.send(held, slot));
+        let admission = if slot {
+            Admission::Slot
+        } else {
+            self.target.admit_any()
+        };
+        kick.add(self.target.send(held, admission));
         true
     }
 }
@@ -583,7 +588,10 @@ impl Expire for Partition {
     /// What was withheld may be served now.
     fn expired(timed: &Timed<Self>) {
         let mut kick = Kick::none();
-        timed.decide_after(|inner, _| inner.armed = 0, BATCH, &mut kick);
+        let (decided, _) = timed.decide_after(|inner, _| inner.armed = 0, BATCH, &mut kick);
+        if decided.vain {
+            timed.target.note_vain();
+        }
         timed.target.kick(kick);
     }
 }

@@ -107,11 +107,33 @@ impl Lanes {
         self.target.kick(kick);
     }
 
+    /// Does what is left of what order tables have to have done, and uses slots that were given back in vain.
+    pub(crate) fn settle(&self) {
+        let mut others = self.target.was_vain();
+        for partition in self.iter() {
+            others |= partition.settle_all();
+        }
+        if others {
+            // What was let go may be served, and nobody else is about to.
+            self.pass_on(Kick::none(), 0);
+        }
+    }
+
+    /// Sends down what has waited for `stall` (ns) without progress; whether something has.
+    pub(crate) fn unstall(&self, stall: u64) -> bool {
+        let (stalled, kick) = self.target.unstall(stall);
+        self.target.kick(kick);
+        self.iter()
+            .fold(stalled, |any, partition| any | partition.unstall(stall))
+    }
+
     /// Sends down everything that is queued, whether or not slots are free; it takes none. Whether something was.
     pub(crate) fn drain(&self) -> bool {
+        let any = self
+            .iter()
+            .fold(false, |any, partition| any | partition.drain());
         self.target.kick(self.target.let_all_through());
-        self.iter()
-            .fold(false, |any, partition| any | partition.drain())
+        any
     }
 }
 

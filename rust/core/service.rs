@@ -468,7 +468,7 @@ impl Service {
                 let busy;
                 (kick, busy) = partition.end(account, cost, pump);
                 if busy {
-                    self.ticker.worker().feed();
+                    self.ticker.worker().keeper().call();
                 }
                 if pump {
                     asked = 1u64.wrapping_shl(cpt.into());

@@ -147,6 +147,8 @@ pub(crate) struct Target {
     forced: Word,
     /// Free requests at the device.
     free: Word,
+    /// 1: a slot was taken and given back where nobody else could be asked to use it.
+    vain: Word,
     line: Line,
     /// When a high-priority request came last, ms of the coarse clock.
     urgent: Hint,
@@ -181,6 +183,7 @@ impl Target {
                 limit: Word::new(slots.into()),
                 forced: Word::new(0),
                 free: Word::new(0),
+                vain: Word::new(0),
                 line: Line::new(cpts),
                 urgent: Hint::new(0),
                 life: Hint::new(0),
@@ -322,6 +325,17 @@ impl Target {
         self.pool.sub(Pool::one(priority).bits());
     }
 
+    /// A slot was given back in vain: somebody who can ask other partitions has to.
+    pub(crate) fn note_vain(&self) {
+        self.vain.set(1);
+    }
+
+    /// Whether one was; whoever asks sees to it.
+    pub(crate) fn was_vain(&self) -> bool {
+        // What is noted from here on is for a slot that is seen free.
+        self.vain.change(|vain| (vain != 0).then_some(0))
+    }
+
     /// Forced requests that may be at the device.
     fn forced_max(&self) -> u64 {
         (self.limit.get() / 2).max(1)
@@ -346,6 +360,15 @@ impl Target {
         }
         self.forced.add(1);
         Some(Admission::Forced)
+    }
+
+    /// Takes a forced request: it goes down at once if it may, or else by its turn.
+    #[cold]
+    pub(crate) fn force(&self, held: Held) -> Kick {
+        match self.admit(held.account().reclaims) {
+            Some(admission) => self.send(held, admission),
+            None => self.bypass(held),
+        }
     }
 
     /// Takes a forced request that goes down by its turn.
@@ -480,14 +503,10 @@ impl Target {
         self.line.set_shares(shares);
     }
 
-    /// Takes a decided request, with its slot; without `slot` it has none, and goes down all the same. What is returned
-    /// is to be carried out once the caller holds no lock.
-    pub(crate) fn send(&self, mut held: Held, slot: bool) -> Kick {
-        held.account_mut().admission = if slot {
-            Admission::Slot
-        } else {
-            self.admit_any()
-        };
+    /// Takes a request that goes down with `admission`. What is returned is to be carried out once the caller holds no
+    /// lock.
+    pub(crate) fn send(&self, mut held: Held, admission: Admission) -> Kick {
+        held.account_mut().admission = admission;
         let mut lists = self.lists.lock();
         lists.ready.push(held);
         lists.wake()

@@ -17,6 +17,7 @@ use super::{
     client::Client,
     dispatch::Dispatch,
     partition::{KernelPart, Partition, Published, Went, BATCH},
+    partitions::Lanes,
     service::Arrival,
     target::{Kick, Mark, Next, Target, FREE_MIN},
 };
@@ -49,6 +50,7 @@ mod timeouts;
 /// A partition with one target, and what its requests came to.
 struct Bench {
     partition: Arc<Timed<Partition>>,
+    lanes: Lanes,
     probe: Arc<Probe>,
     target: Arc<Target>,
     client: Client,
@@ -70,8 +72,12 @@ impl Bench {
         target.attach(1, 0);
         let published = Arc::new(Published::new(), GFP_KERNEL)?;
         let fifo = config(Kind::Fifo)?;
+        let partition = Partition::new(0, target.clone(), published.clone(), fifo, 256)?;
+        let mut list = KVec::new();
+        list.push(partition.clone(), GFP_KERNEL)?;
         Ok(Self {
-            partition: Partition::new(0, target.clone(), published, fifo, 256)?,
+            lanes: Lanes::new(target.clone(), published, list),
+            partition,
             probe: Probe::new()?,
             target,
             client: Client::new(
@@ -306,6 +312,23 @@ mod life {
         assert!(high == Came::Queued && third == Came::Queued);
         assert!(served == Some(3) && kept == 1 && last == Some(4));
         assert!(active == 0);
+        Ok(())
+    }
+
+    /// Whoever looked for it meanwhile has seen none, and nothing else happens.
+    #[test]
+    fn a_slot_that_was_given_back_in_vain_is_used() -> Result {
+        let bench = Bench::new(1)?;
+        bench.target.take(Priority::Regular);
+        let came = bench.bring(1, 1, Priority::Regular, false)?;
+        bench.target.put(Priority::Regular);
+        bench.lanes.settle();
+        let before = bench.active();
+        bench.target.note_vain();
+        bench.lanes.settle();
+        let served = bench.end_submitted(0);
+        assert!(came == Came::Queued && before == 0);
+        assert!(served == Some(1) && !bench.target.was_vain());
         Ok(())
     }
 

@@ -7,10 +7,8 @@
 //! - *Delta*: time between two runs, ms.
 //! - *Ticker*: the timer that asks for a run every delta while the service has clients.
 //! - *Beat*: a run in between that judges how bandwidth is used ([`super::bandwidth`]).
-//! - *Maintenance*: one run, in process context, allocations without I/O.
-//!
-//! - *Stall*: requests that may be served wait, and none is decided for longer than `stall_ms`. They are
-//!   sent down then, whatever holds the slots.
+//! - *Maintenance*: one run, in process context, allocations without I/O. Nothing that a request waits for is part of
+//!   it; that is the keeper's ([`super::keeper`]).
 //!
 //! A run takes each partition's lock for at most [`ROWS`] classes at a time.
 
@@ -27,10 +25,10 @@ use kernel::{
 
 use super::{
     bandwidth::Bandwidth,
-    dispatch::{Dispatch, Feed},
+    dispatch::Dispatch,
+    keeper::Keeper,
     partition::Partition,
     partitions::{Lanes, Partitions},
-    target::Kick,
 };
 use crate::{
     sched::{
@@ -64,7 +62,7 @@ const MS: u64 = 1_000_000;
 pub(crate) struct Worker {
     /// The name of the service.
     label: CString,
-    dispatch: Arc<Dispatch>,
+    keeper: Arc<Keeper>,
     partitions: Arc<Partitions>,
     bandwidth: Arc<Bandwidth>,
     generation: Atomic<u64>,
@@ -78,8 +76,6 @@ pub(crate) struct Worker {
     #[pin]
     outlines: Mutex<[Outline; 2]>,
     failures: Atomic<u64>,
-    /// Runs that found a partition stalled.
-    stalls: Atomic<u64>,
     #[pin]
     work: Work<Self>,
 }
@@ -100,10 +96,12 @@ impl Worker {
         dispatch: Arc<Dispatch>,
         bandwidth: Arc<Bandwidth>,
     ) -> Result<Arc<Self>> {
+        let named = CString::try_from(&*label)?;
+        let keeper = Keeper::new(named, partitions.clone(), dispatch)?;
         Arc::pin_init(
             pin_init!(Self {
                 label,
-                dispatch,
+                keeper,
                 partitions,
                 bandwidth,
                 generation: Atomic::new(0),
@@ -112,7 +110,6 @@ impl Worker {
                 due: Atomic::new(ALL),
                 outlines <- new_mutex!([const { Outline::new() }; 2], "nrs_outlines"),
                 failures: Atomic::new(0),
-                stalls: Atomic::new(0),
                 work <- new_work!("nrs_worker"),
             }),
             GFP_KERNEL,
@@ -122,6 +119,7 @@ impl Worker {
     /// Asks for a run soon. Any context.
     pub(crate) fn kick(self: &Arc<Self>) {
         self.due.store(ALL, ordering::Relaxed);
+        self.keeper.watch();
         self.feed();
     }
 
@@ -134,6 +132,8 @@ impl Worker {
 
     /// Asks for memory and seats soon; all else can wait for the next run. Any context.
     pub(crate) fn feed(self: &Arc<Self>) {
+        // Does what can be done without.
+        self.keeper.call();
         // If it is queued already, that run serves.
         let _ = queue::upkeep().enqueue(self.clone());
     }
@@ -148,42 +148,24 @@ impl Worker {
         self.failures.load(ordering::Relaxed)
     }
 
-    /// Runs that found a partition stalled.
-    pub(crate) fn stalls(&self) -> u64 {
-        self.stalls.load(ordering::Relaxed)
-    }
-
-    /// Sends down what waits without progress; warns once.
-    fn watch(&self) {
-        let stall_ms = self.dispatch.stall_ms();
-        // Programs that do not read what they may serve have nothing to gain from more of it.
-        if stall_ms == 0 || self.dispatch.is_fed_by(Feed::User) {
-            return;
-        }
-        let stall = u64::from(stall_ms).saturating_mul(MS);
-        for lanes in self.partitions.lanes() {
-            let (mut stalled, kick) = lanes.target().unstall(stall);
-            lanes.target().kick(kick);
-            for partition in lanes.iter() {
-                stalled |= partition.unstall(stall);
-            }
-            if stalled && self.stalls.fetch_add(1, ordering::Relaxed) == 0 {
-                pr_warn!(
-                    "service {}: no request was decided for {} ms though some wait; sending them down\n",
-                    &*self.label,
-                    stall_ms,
-                );
-            }
-        }
+    /// Who keeps requests going.
+    pub(crate) fn keeper(&self) -> &Arc<Keeper> {
+        &self.keeper
     }
 
     /// Takes out what has stopped and brings memory.
     fn maintain(&self) -> Result {
-        let mut ordered = Ok(());
+        let (mut fed, mut ordered) = (false, Ok(()));
         for partition in self.partitions.iter() {
             partition.reap();
             // One that has no memory keeps no other from being looked after.
-            ordered = ordered.and(self.keep_order(partition));
+            match partition.feed_order() {
+                Ok(some) => fed |= some,
+                Err(error) => ordered = Err(error),
+            }
+        }
+        if fed {
+            self.keeper.call();
         }
         for partition in self.partitions.iter() {
             for priority in Priority::ALL {
@@ -193,20 +175,6 @@ impl Worker {
             }
         }
         ordered
-    }
-
-    /// Does what an order table has left to be done, with or without the memory that it wants.
-    fn keep_order(&self, partition: &Arc<Timed<Partition>>) -> Result {
-        let mut settled = partition.settle_all();
-        let fed = partition.feed_order();
-        settled |= partition.settle_all();
-        if settled {
-            // What was let go may be served, and nobody else is about to.
-            if let Some((lanes, _)) = self.partitions.at(partition.home()) {
-                lanes.pass_on(Kick::none(), 0);
-            }
-        }
-        fed.map(drop)
     }
 
     /// Brings one part the memory that it wants and lets it forget what is idle.
@@ -353,7 +321,6 @@ impl WorkItem for Worker {
         // First, because requests wait for it.
         let seated = this.bandwidth.run(due >= BANDWIDTH);
         if due == ALL {
-            this.watch();
             this.refresh();
         }
         let done = misc::without_io(|| {

@@ -167,7 +167,7 @@ impl Timed<Partition> {
                 // The fallback takes everything, so this does not happen; should it, the request goes
                 // down.
                 kernel::warn_on!(true);
-                kick.add(self.target.send(held, false));
+                kick.add(self.target.send(held, self.target.admit_any()));
             }
         }
         self.tell(&mut inner, now);
@@ -211,6 +211,7 @@ impl Timed<Partition> {
         forced: bool,
     ) -> Arrived {
         held.account_mut().record = Some(id);
+        held.account_mut().reclaims = arrival.reclaims;
         held.hold(misc::now());
         arrival.client.count_queued();
         if forced {
@@ -241,6 +242,7 @@ impl Timed<Partition> {
         let (ticket, _) = inner.lane(priority).classify(ident, &attrs);
         // Its attributes are not kept; this is what they came to.
         held.account_mut().ticket = Some(ticket);
+        held.account_mut().reclaims = arrival.reclaims;
         held.hold(misc::now());
         arrival.client.count_queued();
         if forced {

@@ -276,13 +276,13 @@ impl Timed<Partition> {
         }
     }
 
-    /// Sends a request down without a slot.
+    /// Sends a request down without a slot, at once or by its turn among those.
     fn send(&self, inner: &mut Inner, id: RecordId, mut held: Held, kick: &mut Kick) {
         inner.go(id, &mut held);
         if trace::follows() {
             let now = misc::now();
             self.watch_dispatch(inner, &mut held, now, By::Nobody, true, false);
         }
-        kick.add(self.target.send(held, false));
+        kick.add(self.target.force(held));
     }
 }

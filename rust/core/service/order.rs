@@ -166,7 +166,7 @@ impl Service {
         if let Some((lanes, partition)) = self.partitions.at(record.home) {
             let (kick, busy) = partition.reorder(|order| change(order, record.id));
             if busy {
-                self.ticker.worker().feed();
+                self.ticker.worker().keeper().call();
             }
             lanes.pass_on(kick, 0);
         }

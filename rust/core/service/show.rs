@@ -190,7 +190,7 @@ impl Service {
             sum(|target| target.pool().active()),
             self.overflow(),
             self.ticker.worker().failures(),
-            self.ticker.worker().stalls(),
+            self.ticker.worker().keeper().stalls(),
         )?;
         for client in clients.iter() {
             out.write_str("- client: \"")?;

@@ -147,6 +147,41 @@ mod life {
         Ok(())
     }
 
+    /// They leave the device to those that have slots: half as many as there are slots are there at a time.
+    #[test]
+    fn what_is_forced_for_others_takes_turns() -> Result {
+        let bench = Bench::new(4)?;
+        for name in 0..4 {
+            bench.write(name, 100 + name, Priority::Regular, false)?;
+        }
+        for name in 4..12 {
+            bench.write(name, name, Priority::Regular, false)?;
+        }
+        let all = Relation::Overlap {
+            domain: 0,
+            start: 4,
+            end: 12,
+            writes: true,
+        };
+        let (came, _) = bench.bring_after(12, 1, Priority::Regular, true, Some(all))?;
+        bench.partition.settle_all();
+        let queued = bench
+            .partition
+            .with(|inner| inner.head(Priority::Regular).queued());
+        let (mut most, mut ended) = (0, [false; 13]);
+        for index in 0..9 {
+            most = most.max(bench.target.forced());
+            let name = bench.end_submitted(index).unwrap_or(0);
+            if let Some(ended) = ended.get_mut(name as usize) {
+                *ended = true;
+            }
+        }
+        let all = ended.iter().skip(4).all(|ended| *ended);
+        assert!(came == Came::Blocked && queued == 0);
+        assert!(most == 2 && all && bench.target.forced() == 0);
+        Ok(())
+    }
+
     #[test]
     fn draining_lets_go_what_is_blocked() -> Result {
         let bench = Bench::new(1)?;

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What keeps the requests of a service going when nobody else is about to.
+//!
+//! # Vocabulary
+//!
+//! - *Rest*: what an order table has to have done and was too much for the lock hold in which it came up.
+//! - *In vain*: a partition's timer took a slot, had nothing to serve after all and gave it back. Whoever looked for a
+//!   slot meanwhile saw none, and a timer cannot ask other partitions.
+//! - *Stall*: requests that may be served wait, and none is decided for longer than `stall_ms`. They are
+//!   sent down then, whatever holds the slots.
+//!
+//! Memory is freed by requests that wait here, so nothing here allocates, or waits for work that does: that is the
+//! worker's ([`super::worker`]).
+
+use kernel::{
+    impl_has_work, new_work,
+    prelude::*,
+    str::CString,
+    sync::{
+        atomic::{ordering, Atomic},
+        Arc,
+    },
+    workqueue::{Work, WorkItem},
+};
+
+use super::{
+    dispatch::{Dispatch, Feed},
+    partitions::Partitions,
+};
+use crate::sys::queue;
+
+/// Nanoseconds of a millisecond.
+const MS: u64 = 1_000_000;
+
+/// Keeps the requests of one service going.
+#[pin_data]
+pub(crate) struct Keeper {
+    /// The name of the service.
+    label: CString,
+    dispatch: Arc<Dispatch>,
+    partitions: Arc<Partitions>,
+    /// The next run looks for stalls.
+    watches: Atomic<bool>,
+    /// Runs that found one.
+    stalls: Atomic<u64>,
+    #[pin]
+    work: Work<Self>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Keeper { self.work }
+}
+
+impl Keeper {
+    /// The keeper of `partitions`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(
+        label: CString,
+        partitions: Arc<Partitions>,
+        dispatch: Arc<Dispatch>,
+    ) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                label,
+                dispatch,
+                partitions,
+                watches: Atomic::new(false),
+                stalls: Atomic::new(0),
+                work <- new_work!("nrs_keeper"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Asks for a run soon, which does what is left to do. Any context.
+    pub(crate) fn call(self: &Arc<Self>) {
+        // If it is queued already, that run serves.
+        let _ = queue::dispatch().enqueue(self.clone());
+    }
+
+    /// The same of a run that looks for stalls, too.
+    pub(crate) fn watch(self: &Arc<Self>) {
+        self.watches.store(true, ordering::Relaxed);
+        self.call();
+    }
+
+    /// Runs that found a stall.
+    pub(crate) fn stalls(&self) -> u64 {
+        self.stalls.load(ordering::Relaxed)
+    }
+
+    /// Sends down what waits without progress; warns once.
+    fn end_stalls(&self) {
+        let stall_ms = self.dispatch.stall_ms();
+        // Programs that do not read what they may serve have nothing to gain from more of it.
+        if stall_ms == 0 || self.dispatch.is_fed_by(Feed::User) {
+            return;
+        }
+        let stall = u64::from(stall_ms).saturating_mul(MS);
+        for lanes in self.partitions.lanes() {
+            if lanes.unstall(stall) && self.stalls.fetch_add(1, ordering::Relaxed) == 0 {
+                pr_warn!(
+                    "service {}: no request was decided for {} ms though some wait; sending them down\n",
+                    &*self.label,
+                    stall_ms,
+                );
+            }
+        }
+    }
+}
+
+impl WorkItem for Keeper {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        for lanes in this.partitions.lanes() {
+            lanes.settle();
+        }
+        if this.watches.xchg(false, ordering::Relaxed) {
+            this.end_stalls();
+        }
+    }
+}

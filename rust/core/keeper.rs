@@ -28,10 +28,13 @@ use super::{
     dispatch::{Dispatch, Feed},
     partitions::Partitions,
 };
-use crate::sys::queue;
+use crate::sys::{misc, queue};
 
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
+
+/// Time between two looks for stalls, at most, ns; an eighth of `stall_ms` if that is less.
+const WATCH: u64 = 1000 * MS;
 
 /// Keeps the requests of one service going.
 #[pin_data]
@@ -40,8 +43,8 @@ pub(crate) struct Keeper {
     label: CString,
     dispatch: Arc<Dispatch>,
     partitions: Arc<Partitions>,
-    /// The next run looks for stalls.
-    watches: Atomic<bool>,
+    /// When stalls were looked for last, ns.
+    watched: Atomic<u64>,
     /// Runs that found one.
     stalls: Atomic<u64>,
     #[pin]
@@ -68,7 +71,7 @@ impl Keeper {
                 label,
                 dispatch,
                 partitions,
-                watches: Atomic::new(false),
+                watched: Atomic::new(0),
                 stalls: Atomic::new(0),
                 work <- new_work!("nrs_keeper"),
             }),
@@ -82,10 +85,25 @@ impl Keeper {
         let _ = queue::dispatch().enqueue(self.clone());
     }
 
-    /// The same of a run that looks for stalls, too.
+    /// The same if it is time to look for stalls. To be called at least every second.
     pub(crate) fn watch(self: &Arc<Self>) {
-        self.watches.store(true, ordering::Relaxed);
-        self.call();
+        if self.is_due(misc::now()) {
+            self.call();
+        }
+    }
+
+    /// Whether it is time to look for stalls.
+    fn is_due(&self, now: u64) -> bool {
+        let wait = match self.stall() {
+            0 => WATCH,
+            stall => WATCH.min(stall / 8),
+        };
+        now.saturating_sub(self.watched.load(ordering::Relaxed)) >= wait
+    }
+
+    /// After how long without progress requests are sent down, ns; 0: never.
+    fn stall(&self) -> u64 {
+        u64::from(self.dispatch.stall_ms()).saturating_mul(MS)
     }
 
     /// Runs that found a stall.
@@ -95,18 +113,17 @@ impl Keeper {
 
     /// Sends down what waits without progress; warns once.
     fn end_stalls(&self) {
-        let stall_ms = self.dispatch.stall_ms();
+        let stall = self.stall();
         // Programs that do not read what they may serve have nothing to gain from more of it.
-        if stall_ms == 0 || self.dispatch.is_fed_by(Feed::User) {
+        if stall == 0 || self.dispatch.is_fed_by(Feed::User) {
             return;
         }
-        let stall = u64::from(stall_ms).saturating_mul(MS);
         for lanes in self.partitions.lanes() {
             if lanes.unstall(stall) && self.stalls.fetch_add(1, ordering::Relaxed) == 0 {
                 pr_warn!(
                     "service {}: no request was decided for {} ms though some wait; sending them down\n",
                     &*self.label,
-                    stall_ms,
+                    stall / MS,
                 );
             }
         }
@@ -120,7 +137,9 @@ impl WorkItem for Keeper {
         for lanes in this.partitions.lanes() {
             lanes.settle();
         }
-        if this.watches.xchg(false, ordering::Relaxed) {
+        let now = misc::now();
+        if this.is_due(now) {
+            this.watched.store(now, ordering::Relaxed);
             this.end_stalls();
         }
     }

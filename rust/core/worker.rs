@@ -120,20 +120,24 @@ impl Worker {
     pub(crate) fn kick(self: &Arc<Self>) {
         self.due.store(ALL, ordering::Relaxed);
         self.keeper.watch();
-        self.feed();
+        self.enqueue();
     }
 
     /// Asks for a run soon that judges how bandwidth is used; shares can wait. Any context.
     fn beat(self: &Arc<Self>) {
         // If more is due already, that stays.
         let _ = self.due.cmpxchg(0, BANDWIDTH, ordering::Relaxed);
-        self.feed();
+        self.enqueue();
     }
 
     /// Asks for memory and seats soon; all else can wait for the next run. Any context.
     pub(crate) fn feed(self: &Arc<Self>) {
         // Does what can be done without.
         self.keeper.call();
+        self.enqueue();
+    }
+
+    fn enqueue(self: &Arc<Self>) {
         // If it is queued already, that run serves.
         let _ = queue::upkeep().enqueue(self.clone());
     }

@@ -41,7 +41,7 @@ impl kernel::Module for Nrs {
         let registry = core::registry::init()?;
         let reasons = core::reasons::init()?;
         // Files of /dev cannot be opened before all is there. A directory of configfs or a table can be made, and keeps
-        // the module from going: nothing may fail after that.
+        // the module from going, so these come last. Of the two that of device-mapper fails only if its name is taken.
         let node = sys::chardev::Registration::new()?;
         let chardev = sys::chardev::Registration::new()?;
         let control = control::Control::new()?;

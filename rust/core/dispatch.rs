@@ -2,12 +2,23 @@
 
 //! What all targets of a service are told of how to dispatch.
 
-use kernel::str::CString;
+use kernel::{
+    new_spinlock_irq,
+    prelude::*,
+    str::CString,
+    sync::{Arc, SpinLockIrq},
+};
 
 use crate::{
     sched::slots::{RATIO_DEFAULT, SLOTS_MAX, STALL_MS_DEFAULT},
     sys::atomic::{Hint, Word},
 };
+
+/// Who serves requests that may have a slot and have nobody about to serve them.
+pub(crate) trait Caretaker: Send + Sync {
+    /// There may be some. Any context.
+    fn called(self: Arc<Self>);
+}
 
 /// Who brings the requests of a service; its first client decides.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -19,6 +30,7 @@ pub(crate) enum Feed {
 }
 
 /// What all targets of a service have in common.
+#[pin_data]
 pub(crate) struct Dispatch {
     /// The name of the service, if it has one.
     label: Option<CString>,
@@ -29,18 +41,43 @@ pub(crate) struct Dispatch {
     feed: Word,
     /// 1: a policy asks which file a request is for.
     wants_file: Hint,
+    #[pin]
+    caretaker: SpinLockIrq<Option<Arc<dyn Caretaker>>>,
 }
 
 impl Dispatch {
     /// `slots` slots for each target of the service called `label`.
-    pub(crate) fn new(label: Option<CString>, slots: u32) -> Self {
-        Self {
-            label,
-            slots: Word::new(slots.clamp(1, SLOTS_MAX).into()),
-            ratio: Word::new(RATIO_DEFAULT.into()),
-            stall_ms: Word::new(STALL_MS_DEFAULT.into()),
-            feed: Word::new(Feed::Block as u64),
-            wants_file: Hint::new(0),
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(label: Option<CString>, slots: u32) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                label,
+                slots: Word::new(slots.clamp(1, SLOTS_MAX).into()),
+                ratio: Word::new(RATIO_DEFAULT.into()),
+                stall_ms: Word::new(STALL_MS_DEFAULT.into()),
+                feed: Word::new(Feed::Block as u64),
+                wants_file: Hint::new(0),
+                caretaker <- new_spinlock_irq!(None, "nrs_caretaker"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Who is called from now on; what it owns may own this, so there is to be nobody in the end.
+    pub(crate) fn set_caretaker(&self, caretaker: Option<Arc<dyn Caretaker>>) {
+        let before = core::mem::replace(&mut *self.caretaker.lock(), caretaker);
+        // Without the lock.
+        drop(before);
+    }
+
+    /// Calls who takes care of requests that nobody else is about to serve. Any context.
+    pub(crate) fn call_caretaker(&self) {
+        let caretaker = self.caretaker.lock().clone();
+        if let Some(caretaker) = caretaker {
+            caretaker.called();
         }
     }
 

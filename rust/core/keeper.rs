@@ -5,13 +5,12 @@
 //! # Vocabulary
 //!
 //! - *Rest*: what an order table has to have done and was too much for the lock hold in which it came up.
-//! - *In vain*: a partition's timer took a slot, had nothing to serve after all and gave it back. Whoever looked for a
-//!   slot meanwhile saw none, and a timer cannot ask other partitions.
+//! - *Caretaker*: who serves those that a timer found waiting beside a free slot ([`Caretaker`]).
 //! - *Stall*: requests that may be served wait, and none is decided for longer than `stall_ms`. They are
 //!   sent down then, whatever holds the slots.
 //!
 //! Memory is freed by requests that wait here, so nothing here allocates, or waits for work that does: that is the
-//! worker's ([`super::worker`]).
+//! worker's ([`super::worker`]). It submits nothing itself, so that a device that hangs does not keep it.
 
 use kernel::{
     impl_has_work, new_work,
@@ -25,7 +24,7 @@ use kernel::{
 };
 
 use super::{
-    dispatch::{Dispatch, Feed},
+    dispatch::{Caretaker, Dispatch, Feed},
     partitions::Partitions,
 };
 use crate::sys::{misc, queue};
@@ -82,7 +81,17 @@ impl Keeper {
     /// Asks for a run soon, which does what is left to do. Any context.
     pub(crate) fn call(self: &Arc<Self>) {
         // If it is queued already, that run serves.
-        let _ = queue::dispatch().enqueue(self.clone());
+        let _ = queue::progress().enqueue(self.clone());
+    }
+
+    /// Is called by timers from now on.
+    pub(crate) fn attend(self: &Arc<Self>) {
+        self.dispatch.set_caretaker(Some(self.clone()));
+    }
+
+    /// Is called by timers no more.
+    pub(crate) fn leave(&self) {
+        self.dispatch.set_caretaker(None);
     }
 
     /// The same if it is time to look for stalls. To be called at least every second.
@@ -127,6 +136,12 @@ impl Keeper {
                 );
             }
         }
+    }
+}
+
+impl Caretaker for Keeper {
+    fn called(self: Arc<Self>) {
+        self.call();
     }
 }
 

@@ -23,7 +23,7 @@ use kernel::{
 
 use super::{
     partitions,
-    target::{Kick, Mark, Target},
+    target::{Kick, Mark, Target, BATCH},
 };
 use crate::{
     sched::{
@@ -84,9 +84,6 @@ impl Published {
         }
     }
 }
-
-/// Decisions in one lock hold, at most.
-pub(crate) const BATCH: u32 = 64;
 
 /// What a partition did with the slots that were free.
 #[derive(Clone, Copy, Default)]
@@ -588,10 +585,8 @@ impl Expire for Partition {
     /// What was withheld may be served now.
     fn expired(timed: &Timed<Self>) {
         let mut kick = Kick::none();
-        let (decided, _) = timed.decide_after(|inner, _| inner.armed = 0, BATCH, &mut kick);
-        if decided.vain {
-            timed.target.note_vain();
-        }
+        timed.decide_after(|inner, _| inner.armed = 0, BATCH, &mut kick);
         timed.target.kick(kick);
+        timed.target.look_after_others(timed.cpt);
     }
 }

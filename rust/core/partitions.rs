@@ -19,8 +19,8 @@ use kernel::{
 
 use super::{
     cpt::CPTS_MAX,
-    partition::{Decided, KernelPart, Partition, Published, BATCH},
-    target::{Kick, Target},
+    partition::{Decided, KernelPart, Partition, Published},
+    target::{Kick, Target, BATCH},
 };
 use crate::{sched::attr::Priority, sys::timer::Timed};
 
@@ -107,16 +107,12 @@ impl Lanes {
         self.target.kick(kick);
     }
 
-    /// Does what is left of what order tables have to have done, and uses slots that were given back in vain.
+    /// Does what is left of what order tables have to have done, and uses what slots are free.
     pub(crate) fn settle(&self) {
-        let mut others = self.target.was_vain();
         for partition in self.iter() {
-            others |= partition.settle_all();
+            partition.settle_all();
         }
-        if others {
-            // What was let go may be served, and nobody else is about to.
-            self.pass_on(Kick::none(), 0);
-        }
+        self.pass_on(Kick::none(), 0);
     }
 
     /// Sends down what has waited for `stall` (ns) without progress; whether something has.
@@ -132,7 +128,7 @@ impl Lanes {
         let any = self
             .iter()
             .fold(false, |any, partition| any | partition.drain());
-        self.target.kick(self.target.let_all_through());
+        self.target.let_all_through();
         any
     }
 }

@@ -170,7 +170,7 @@ impl Service {
             }
         }
         let label = Some(CString::try_from(name)?);
-        let dispatch = Arc::new(Dispatch::new(label, params::default_slots()), GFP_KERNEL)?;
+        let dispatch = Dispatch::new(label, params::default_slots())?;
         let buffer_max = BufferMax::default().get();
         let concurrency = Concurrency::new(dispatch.slots(), buffer_max)?;
         let partitions = Partitions::new()?;

@@ -11,6 +11,7 @@
 //!   device at a time, so that they leave the rest of the device to those that have slots.
 //! - *Free*: at the device without a slot: what frees memory. Somebody waits for it who can do nothing else, and one after the
 //!   other they would not be merged. Half of what the device keeps in flight may be such, or [`FREE_MIN`]; more wait in the bypass.
+//! - *Over*: at the device without a slot, because everything that was queued had to go: a drain, or a stall.
 //! - *Waiting*, *ready*, *turn*: of partitions, see [`super::line`].
 //!
 //! ```text
@@ -18,7 +19,7 @@
 //!   queued ───────────────────────▶ ready ───────────────▶ submitted ──▶ ended
 //!                                     ▲
 //!   forced ──▶ bypass ────────────────┘ another forced one has ended
-//!   free ──────────────────────────────────────────────▶ submitted ──▶ ended
+//!   free, over ────────────────────────────────────────▶ submitted ──▶ ended
 //! ```
 //!
 //! Each target has its own work item: submitting may block, and a device that blocks stops nobody else.
@@ -39,8 +40,9 @@
 //! marked ready anew, or waits for a slot of the other kind, and whoever brings about either of them goes
 //! round once more, after all others' marks and slots that this round has seen.
 //!
-//! A partition that is ready alone, or whose timer has expired, takes what is free without asking: whoever
-//! else is ready is being served by somebody, or would have been left out.
+//! A partition that is ready alone, or whose timer has expired, takes what is free without asking. Who arrives meanwhile may
+//! see no slot, though the timer's partition has nothing to serve after all, or see only the one that is kept and is lent when
+//! the timer expires. A timer cannot ask others, so it calls the [`Caretaker`].
 //!
 //! # The slot that is kept for high priority
 //!
@@ -78,6 +80,9 @@ pub(crate) const FREE_MIN: u32 = 64;
 
 /// For how long without a high-priority request a slot is kept for the next one, ms.
 const LENT_MS: u64 = 1000;
+
+/// Decisions in one lock hold, and requests that are let through in one, at most.
+pub(crate) const BATCH: u32 = 64;
 
 /// A partition whose turn it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -147,8 +152,8 @@ pub(crate) struct Target {
     forced: Word,
     /// Free requests at the device.
     free: Word,
-    /// 1: a slot was taken and given back where nobody else could be asked to use it.
-    vain: Word,
+    /// Requests at the device that went over the bounds.
+    over: Word,
     line: Line,
     /// When a high-priority request came last, ms of the coarse clock.
     urgent: Hint,
@@ -183,7 +188,7 @@ impl Target {
                 limit: Word::new(slots.into()),
                 forced: Word::new(0),
                 free: Word::new(0),
-                vain: Word::new(0),
+                over: Word::new(0),
                 line: Line::new(cpts),
                 urgent: Hint::new(0),
                 life: Hint::new(0),
@@ -257,7 +262,8 @@ impl Target {
 
     /// Requests at the device without a slot.
     pub(crate) fn forced(&self) -> u32 {
-        self.forced.get().saturating_add(self.free.get()) as u32
+        let bounded = self.forced.get().saturating_add(self.free.get());
+        bounded.saturating_add(self.over.get()) as u32
     }
 
     /// The last sign of life of the device, ms of the coarse clock; 0: there was none.
@@ -325,15 +331,11 @@ impl Target {
         self.pool.sub(Pool::one(priority).bits());
     }
 
-    /// A slot was given back in vain: somebody who can ask other partitions has to.
-    pub(crate) fn note_vain(&self) {
-        self.vain.set(1);
-    }
-
-    /// Whether one was; whoever asks sees to it.
-    pub(crate) fn was_vain(&self) -> bool {
-        // What is noted from here on is for a slot that is seen free.
-        self.vain.change(|vain| (vain != 0).then_some(0))
+    /// Has the caretaker called if a partition other than that of `cpt` may have a slot.
+    pub(crate) fn look_after_others(&self, cpt: u16) {
+        if self.next(1u64.wrapping_shl(cpt.into())).is_some() {
+            self.dispatch.call_caretaker();
+        }
     }
 
     /// Forced requests that may be at the device.
@@ -343,8 +345,8 @@ impl Target {
 
     /// Lets a request to the device, whatever else is there.
     pub(crate) fn admit_any(&self) -> Admission {
-        self.free.add(1);
-        Admission::Free
+        self.over.add(1);
+        Admission::Over
     }
 
     /// Lets a request to the device that must not be withheld, and that `reclaims` memory or not; `None`: it has to take
@@ -353,7 +355,8 @@ impl Target {
         let lists = self.lists.lock();
         let most = (self.depth.load(ordering::Relaxed) / 2).max(FREE_MIN);
         if reclaims && self.free.get() < most.into() {
-            return Some(self.admit_any());
+            self.free.add(1);
+            return Some(Admission::Free);
         }
         if !lists.bypass.is_empty() || self.forced.get() >= self.forced_max() {
             return None;
@@ -390,6 +393,9 @@ impl Target {
             Admission::Free => {
                 self.free.sub(1);
             }
+            Admission::Over => {
+                self.over.sub(1);
+            }
             Admission::Forced => {
                 let mut lists = self.lists.lock();
                 self.forced.sub(1);
@@ -399,12 +405,23 @@ impl Target {
         Kick::none()
     }
 
-    /// Sends down all forced requests that wait.
-    pub(crate) fn let_all_through(&self) -> Kick {
-        self.let_through(&mut self.lists.lock(), u64::MAX)
+    /// Sends down all forced requests that wait. May sleep.
+    pub(crate) fn let_all_through(self: &Arc<Self>) {
+        let mut left = true;
+        while left {
+            let kick = {
+                let mut lists = self.lists.lock();
+                let kick = self.let_through(&mut lists, u64::MAX);
+                left = !lists.bypass.is_empty();
+                kick
+            };
+            self.kick(kick);
+            misc::cond_resched();
+        }
     }
 
-    /// The same if forced requests have waited for `stall` (ns) without one going down; whether they have.
+    /// Sends down a batch of the forced requests that wait, if they have for `stall` (ns) without one going down; whether
+    /// they have.
     pub(crate) fn unstall(&self, stall: u64) -> (bool, Kick) {
         let mut lists = self.lists.lock();
         let waited = misc::now().saturating_sub(lists.moved);
@@ -414,10 +431,13 @@ impl Target {
         (true, self.let_through(&mut lists, u64::MAX))
     }
 
-    /// Lets forced requests to the device while fewer than `max` are there.
+    /// Lets a batch of forced requests to the device while fewer than `max` are there.
     fn let_through(&self, lists: &mut Lists, max: u64) -> Kick {
         let mut kick = Kick::none();
-        while self.forced.get() < max {
+        for _ in 0..BATCH {
+            if self.forced.get() >= max {
+                break;
+            }
             let Some(mut held) = lists.bypass.pop() else {
                 break;
             };

@@ -15,11 +15,11 @@ use kernel::{
 
 use super::{
     client::Client,
-    dispatch::Dispatch,
-    partition::{KernelPart, Partition, Published, Went, BATCH},
+    dispatch::{Caretaker, Dispatch},
+    partition::{KernelPart, Partition, Published, Went},
     partitions::Lanes,
     service::Arrival,
-    target::{Kick, Mark, Next, Target, FREE_MIN},
+    target::{Kick, Mark, Next, Target, BATCH, FREE_MIN},
 };
 use crate::{
     sched::{
@@ -53,8 +53,31 @@ struct Bench {
     lanes: Lanes,
     probe: Arc<Probe>,
     target: Arc<Target>,
+    dispatch: Arc<Dispatch>,
     client: Client,
     draining: Word,
+}
+
+/// Counts how often it is called.
+struct Called(Atomic<u32>);
+
+impl Called {
+    /// The caretaker of `bench`, until there is another one.
+    fn new(bench: &Bench) -> Result<Arc<Self>> {
+        let called = Arc::new(Self(Atomic::new(0)), GFP_KERNEL)?;
+        bench.dispatch.set_caretaker(Some(called.clone()));
+        Ok(called)
+    }
+
+    fn calls(&self) -> u32 {
+        self.0.load(ordering::Relaxed)
+    }
+}
+
+impl Caretaker for Called {
+    fn called(self: Arc<Self>) {
+        self.0.fetch_add(1, ordering::Relaxed);
+    }
 }
 
 /// What arriving came to.
@@ -68,7 +91,8 @@ enum Came {
 impl Bench {
     /// With `slots` slots.
     fn new(slots: u32) -> Result<Self> {
-        let target = target(slots, 1)?;
+        let dispatch = Dispatch::new(None, slots)?;
+        let target = Target::new(0, dispatch.clone(), 1)?;
         target.attach(1, 0);
         let published = Arc::new(Published::new(), GFP_KERNEL)?;
         let fifo = config(Kind::Fifo)?;
@@ -80,6 +104,7 @@ impl Bench {
             partition,
             probe: Probe::new()?,
             target,
+            dispatch,
             client: Client::new(
                 CString::try_from(c"test")?,
                 CString::try_from(c"")?,
@@ -204,7 +229,7 @@ impl Bench {
 
 /// A target with `slots` slots and `cpts` partitions.
 fn target(slots: u32, cpts: u16) -> Result<Arc<Target>> {
-    Target::new(0, Arc::new(Dispatch::new(None, slots), GFP_KERNEL)?, cpts)
+    Target::new(0, Dispatch::new(None, slots)?, cpts)
 }
 
 /// The mark of a partition that is ready.
@@ -315,20 +340,48 @@ mod life {
         Ok(())
     }
 
-    /// Whoever looked for it meanwhile has seen none, and nothing else happens.
+    /// The timer of another partition held the slot when it came, and nothing else happens.
     #[test]
-    fn a_slot_that_was_given_back_in_vain_is_used() -> Result {
+    fn a_timer_has_others_looked_after() -> Result {
         let bench = Bench::new(1)?;
+        let caretaker = Called::new(&bench)?;
         bench.target.take(Priority::Regular);
         let came = bench.bring(1, 1, Priority::Regular, false)?;
+        bench.target.look_after_others(1);
+        let full = caretaker.calls();
         bench.target.put(Priority::Regular);
-        bench.lanes.settle();
-        let before = bench.active();
-        bench.target.note_vain();
+        bench.target.look_after_others(0);
+        let own = caretaker.calls();
+        bench.target.look_after_others(1);
+        let others = caretaker.calls();
         bench.lanes.settle();
         let served = bench.end_submitted(0);
-        assert!(came == Came::Queued && before == 0);
-        assert!(served == Some(1) && !bench.target.was_vain());
+        bench.target.look_after_others(1);
+        bench.dispatch.set_caretaker(None);
+        assert!(came == Came::Queued && served == Some(1));
+        assert!((full, own, others, caretaker.calls()) == (0, 0, 1, 1));
+        Ok(())
+    }
+
+    /// What is drained leaves what frees memory its bound.
+    #[test]
+    fn a_drain_uses_up_no_bound() -> Result {
+        const MANY: u64 = FREE_MIN as u64 + 8;
+        let bench = Bench::new(2)?;
+        for name in 1..=MANY + 2 {
+            bench.bring(name, 1, Priority::Regular, false)?;
+        }
+        let metadata = bench.bring(200, 1, Priority::Regular, true)?;
+        bench.partition.drain();
+        let gone = bench.probe.wait_for(MANY);
+        let swap = bench.target.admit(true);
+        let at_device = bench.target.forced();
+        for index in 0..MANY as usize {
+            bench.end_submitted(index);
+        }
+        assert!(gone && metadata == Came::Passed);
+        assert!(swap == Some(Admission::Free) && at_device == MANY as u32 + 2);
+        assert!(bench.target.forced() == 2);
         Ok(())
     }
 

@@ -7,8 +7,8 @@
 //! - *Delta*: time between two runs, ms.
 //! - *Ticker*: the timer that asks for a run every delta while the service has clients.
 //! - *Beat*: a run in between that judges how bandwidth is used ([`super::bandwidth`]).
-//! - *Maintenance*: one run, in process context, allocations without I/O. Nothing that a request waits for is part of
-//!   it; that is the keeper's ([`super::keeper`]).
+//! - *Maintenance*: one run, in process context, allocations without I/O. But for new clients of `qbm`, which wait for a
+//!   class for a second at most, no request waits for it; what requests wait for is the keeper's ([`super::keeper`]).
 //!
 //! A run takes each partition's lock for at most [`ROWS`] classes at a time.
 
@@ -405,6 +405,7 @@ impl Timed<Ticker> {
     /// Starts ticking.
     pub(crate) fn start(&self) {
         self.running.store(true, ordering::Relaxed);
+        self.worker.keeper.attend();
         self.worker.kick();
         self.restart(misc::now());
     }
@@ -412,6 +413,7 @@ impl Timed<Ticker> {
     /// Stops ticking; a run that is under way goes on.
     pub(crate) fn stop(&self) {
         self.running.store(false, ordering::Relaxed);
+        self.worker.keeper.leave();
         self.cancel();
     }
 

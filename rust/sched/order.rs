@@ -111,6 +111,17 @@ pub enum Entered {
     Full,
 }
 
+/// Whether a request may be withheld.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forced {
+    /// It may.
+    No,
+    /// It may not; it takes turns with others like it.
+    InTurn,
+    /// Everything goes down.
+    AtOnce,
+}
+
 /// What the owner has to do. It says what it did before it calls anything else: [`Order::queued`],
 /// [`Order::running`] or [`Order::finish`].
 #[must_use]
@@ -125,8 +136,8 @@ pub enum Act<I: Item> {
         attrs: Option<Attrs>,
         /// Which head it belongs to.
         priority: Priority,
-        /// It goes down without a slot.
-        forced: bool,
+        /// Unless it may be withheld, it goes down without a slot.
+        forced: Forced,
     },
     /// A queued request was promoted: it goes from the regular head to the other one. If it is not found
     /// there, it is told to be [`Order::queued`] as before.
@@ -151,6 +162,8 @@ pub enum Act<I: Item> {
         ticket: Ticket,
         /// The head that it is in.
         priority: Priority,
+        /// How it goes down.
+        forced: Forced,
     },
     /// Nothing this time; there is more to do.
     Again,
@@ -197,7 +210,8 @@ impl OrderNeed {
 /// - `chase` is the first of the records whose chase is listed.
 /// - `ended` are those that have ended and still have waiters.
 /// - Requests that overflowed come after all records, in the order of arrival; `overflow_forced` of them, from
-///   the front, are forced. Records with serials below `forced_before` are forced.
+///   the front, are forced. Records with serials below `forced_before` are forced, those below `drained_before` at
+///   once.
 /// - `blocked` counts the blocked records.
 pub struct Order<I: Item> {
     records: Slab<Record<I>>,
@@ -209,6 +223,7 @@ pub struct Order<I: Item> {
     /// The serial of the next record.
     serial: u64,
     forced_before: u64,
+    drained_before: u64,
     /// The slot from which on queued records are still to be forced; [`NONE`]: all are.
     sweep: u32,
     chase: u32,
@@ -236,6 +251,7 @@ impl<I: Item> Order<I> {
             overflows: 0,
             serial: 1,
             forced_before: 0,
+            drained_before: 0,
             sweep: NONE,
             chase: NONE,
             ended: List::new(),
@@ -412,11 +428,13 @@ impl<I: Item> Order<I> {
         }
     }
 
-    /// Has everything that is here now, or queued, go down without a slot as soon as it may. There may be
-    /// something to do then.
+    /// Has everything that is here now, or queued, go down as soon as it may, at once. There may be something to do
+    /// then.
     pub fn force_all(&mut self) {
         self.force_records();
         self.overflow_forced = self.overflow.len();
+        // Those that overflowed have the next serials, or some after them.
+        self.drained_before = self.serial.wrapping_add(self.overflow.len().into());
     }
 
     /// Whether the request has not ended.

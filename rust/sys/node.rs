@@ -73,8 +73,10 @@ pub(crate) enum Admission {
     Slot,
     /// No policy may withhold it; it is one of a bounded number of such.
     Forced,
-    /// Whatever else is there.
+    /// It frees memory; it is one of a bounded number of such, which is larger.
     Free,
+    /// Everything goes down, whatever else is there.
+    Over,
 }
 
 /// Where a request is accounted: what its completion must give back.

@@ -3,10 +3,12 @@
 //! The module's own workqueues.
 //!
 //! - *Dispatch*: sends requests down. Its work neither allocates nor waits for work that does.
+//! - *Progress*: finds requests that may go on. Its work neither allocates nor sends anything down.
 //! - *Upkeep*: everything that allocates.
 //!
-//! Both are part of writeback, so each has a rescuer (`WQ_MEM_RECLAIM`): with one for both, what is to free memory would
-//! wait for what waits for memory.
+//! All are part of writeback, so each has a rescuer (`WQ_MEM_RECLAIM`): with one for all, what is to free memory would
+//! wait for what waits for memory. While no worker thread can be made, one rescuer sends down for all devices, and one that
+//! hangs holds up the others.
 //!
 //! There is one of each for the whole module: an owner of work items may then be dropped by its own work without waiting
 //! for itself, and destroying the queues at unload waits for everything that is still queued.
@@ -24,6 +26,7 @@ use kernel::{
 type Place = Atomic<*mut bindings::workqueue_struct>;
 
 static DISPATCH: Place = Atomic::new(ptr::null_mut());
+static PROGRESS: Place = Atomic::new(ptr::null_mut());
 static UPKEEP: Place = Atomic::new(ptr::null_mut());
 
 /// The owner of one queue; dropping it waits for all queued work.
@@ -71,9 +74,10 @@ impl Drop for Owner {
     }
 }
 
-/// The owner of the module's workqueues. Upkeep has requests dispatched, so it ends first.
+/// The owner of the module's workqueues. They end in an order in which none is used by one that is left.
 pub(crate) struct WorkQueues {
     _upkeep: Owner,
+    _progress: Owner,
     _dispatch: Owner,
 }
 
@@ -85,9 +89,11 @@ impl WorkQueues {
     /// `ENOMEM`; `EBUSY` if there are some already.
     pub(crate) fn new() -> Result<Self> {
         let dispatch = Owner::new(&DISPATCH, c"nrs", bindings::wq_flags_WQ_HIGHPRI)?;
+        let progress = Owner::new(&PROGRESS, c"nrs_progress", bindings::wq_flags_WQ_HIGHPRI)?;
         let upkeep = Owner::new(&UPKEEP, c"nrs_upkeep", 0)?;
         Ok(Self {
             _upkeep: upkeep,
+            _progress: progress,
             _dispatch: dispatch,
         })
     }
@@ -110,6 +116,11 @@ fn at(place: &'static Place) -> &'static Queue {
 /// For work that sends requests down.
 pub(crate) fn dispatch() -> &'static Queue {
     at(&DISPATCH)
+}
+
+/// For work that finds requests which may go on.
+pub(crate) fn progress() -> &'static Queue {
+    at(&PROGRESS)
 }
 
 /// For work that allocates.

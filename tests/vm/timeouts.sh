@@ -182,7 +182,7 @@ dead() {
 	wait_for 10 '[ "$(wc -l </tmp/uevents)" -ge 2 ]' || fail "no event"
 	say "$(cat /tmp/uevents)"
 	grep -q 'NRS_CLIENT=a NRS_EVENT=lost NRS_SERVICE=svc DM_NOSCAN=1' /tmp/uevents
-	grep -q 'NRS_CLIENT=a NRS_EVENT=found NRS_SERVICE=svc DM_NOSCAN=1' /tmp/uevents
+	grep -q 'NRS_CLIENT=a NRS_EVENT=found NRS_SERVICE=svc DM_NOSCAN=$' /tmp/uevents
 	# The same with a fixed timeout, which has to be as long as the worst load takes.
 	set_to svc at_max 0
 	set_to svc obd_timeout 20

@@ -142,7 +142,7 @@ impl Herald {
             ])
         };
         if let (Some(disk), Ok([event, client, service])) = (disk, words()) {
-            disk.tell([&event, &client, &service]);
+            disk.tell([&event, &client, &service], lost);
         }
     }
 }

@@ -13,9 +13,12 @@
 
 use kernel::sync::lock::{Backend, Guard};
 
-use super::{watch::By, Inner, Partition, BATCH};
+use super::{watch::By, Inner, Partition};
 use crate::{
-    core::{service::Arrival, target::Kick},
+    core::{
+        service::Arrival,
+        target::{Kick, BATCH},
+    },
     sched::{
         attr::{Attrs, Priority},
         item::Item,

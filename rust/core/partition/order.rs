@@ -22,7 +22,7 @@ use crate::{
         attr::{Attrs, Priority},
         head::Ticket,
         item::Item,
-        order::{Act, Entered, Order, RecordId, Relation},
+        order::{Act, Entered, Forced, Order, RecordId, Relation},
         policy::Way,
     },
     sys::{
@@ -178,7 +178,7 @@ impl Timed<Partition> {
                 let kept = item.account_mut().ticket.take();
                 item.account_mut().priority = priority;
                 item.account_mut().record = Some(id);
-                if forced {
+                if forced != Forced::No {
                     let lane = inner.lane(priority);
                     // That it goes is not up to its policy.
                     let _ = match (attrs, kept) {
@@ -190,7 +190,7 @@ impl Timed<Partition> {
                             lane.pass_anew(None, &attrs, item.cost(), Way::Forced).0
                         }
                     };
-                    self.send(inner, id, item, kick);
+                    self.send(inner, id, item, forced, kick);
                 } else {
                     self.release(inner, id, item, attrs, kept, now, kick);
                 }
@@ -220,10 +220,11 @@ impl Timed<Partition> {
                 place,
                 ticket,
                 priority,
+                forced,
             } => match inner.lane(priority).dequeue(&ticket, &place, now) {
                 Some(mut held) => {
                     held.unregister(place);
-                    self.send(inner, id, held, kick);
+                    self.send(inner, id, held, forced, kick);
                 }
                 None => {
                     // What it was queued with is known already.
@@ -272,17 +273,27 @@ impl Timed<Partition> {
         };
         if let Err(held) = queued {
             // Heads take everything; should one not, the request goes down.
-            self.send(inner, id, held, kick);
+            self.send(inner, id, held, Forced::AtOnce, kick);
         }
     }
 
-    /// Sends a request down without a slot, at once or by its turn among those.
-    fn send(&self, inner: &mut Inner, id: RecordId, mut held: Held, kick: &mut Kick) {
+    /// Sends a request down without a slot, as it is `forced`.
+    fn send(
+        &self,
+        inner: &mut Inner,
+        id: RecordId,
+        mut held: Held,
+        forced: Forced,
+        kick: &mut Kick,
+    ) {
         inner.go(id, &mut held);
         if trace::follows() {
             let now = misc::now();
             self.watch_dispatch(inner, &mut held, now, By::Nobody, true, false);
         }
-        kick.add(self.target.force(held));
+        kick.add(match forced {
+            Forced::AtOnce => self.target.send(held, self.target.admit_any()),
+            _ => self.target.force(held),
+        });
     }
 }

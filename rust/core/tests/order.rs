@@ -197,6 +197,27 @@ mod life {
         Ok(())
     }
 
+    /// However much that must not wait is at the device.
+    #[test]
+    fn what_is_drained_takes_no_turns() -> Result {
+        let bench = Bench::new(2)?;
+        let metadata = bench.bring(1, 1, Priority::Regular, true)?;
+        let waits = bench.bring(2, 1, Priority::Regular, true)?;
+        let (_, first) = bench.write(3, 7, Priority::Regular, false)?;
+        for name in 4..=6 {
+            bench.write(name, 7, Priority::Regular, false)?;
+        }
+        bench.partition.drain();
+        bench.end_recorded(Priority::Regular, first);
+        let names: [_; 3] = bench.names();
+        bench.end_forced();
+        let last = bench.end_submitted(3);
+        assert!(metadata == Came::Passed && waits == Came::Queued);
+        assert!(names == [4, 5, 6].map(Some) && last == Some(2));
+        assert!(bench.target.forced() == 0 && bench.records() == 0);
+        Ok(())
+    }
+
     /// More than there are records for: they wait in one line, and go in order.
     #[test]
     fn without_records_order_is_kept() -> Result {

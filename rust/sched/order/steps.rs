@@ -13,7 +13,7 @@ use super::{
     record::{State, Ties, Urgency},
     relation::Note,
     tree::{Extent, Found},
-    Act, Order, RecordId, STEPS,
+    Act, Forced, Order, RecordId, STEPS,
 };
 use crate::sched::{
     attr::Priority,
@@ -160,13 +160,26 @@ impl<I: Item> Order<I> {
 
     /// Has a queued record go down.
     fn take_out(&mut self, slot: u32) -> Option<Act<I>> {
+        let serial = self.records.at(slot)?.serial;
         let (id, place, ticket, priority) = self.take_in_hand(slot, |_| true)?;
         Some(Act::Force {
             id,
             place,
             ticket,
             priority,
+            forced: self.forced(serial, true),
         })
+    }
+
+    /// Whether the record with `serial` may be withheld, which is `urgent` by itself or not.
+    fn forced(&self, serial: u64, urgent: bool) -> Forced {
+        if serial < self.drained_before {
+            Forced::AtOnce
+        } else if urgent || serial < self.forced_before {
+            Forced::InTurn
+        } else {
+            Forced::No
+        }
     }
 
     /// Gives what is known of a queued record to the owner, if it is in a head that is `wanted`.
@@ -210,6 +223,8 @@ impl<I: Item> Order<I> {
     /// Hands out a blocked request that waits for nothing any more.
     fn release(&mut self, slot: u32) -> Option<Act<I>> {
         let id = self.records.handle(slot)?;
+        let record = self.records.at(slot)?;
+        let forced = self.forced(record.serial, record.urgency.forced);
         let record = self.records.at_mut(slot)?;
         match core::mem::replace(&mut record.state, State::Held) {
             State::Blocked(item) => {
@@ -219,7 +234,7 @@ impl<I: Item> Order<I> {
                     item,
                     attrs: record.attrs,
                     priority: record.urgency.priority(),
-                    forced: record.urgency.forced || record.serial < self.forced_before,
+                    forced,
                 })
             }
             other => {

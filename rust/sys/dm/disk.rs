@@ -37,15 +37,19 @@ impl Disk {
         NonNull::new(device).map(Self)
     }
 
-    /// Tells all who listen that the disk has changed, and three `NAME=value` of how. The rules of device-mapper for udev are
-    /// told not to read the disk for that, by the name of before and of after lvm2 2.03.22: it may hang. May sleep.
-    pub(crate) fn tell(&self, [first, second, third]: [&CStr; 3]) {
+    /// Tells all who listen that the disk has changed, and three `NAME=value` of how. While it `hangs`, the rules of
+    /// device-mapper for udev are told not to read it for that, by the name of before and of after lvm2 2.03.22. May sleep.
+    pub(crate) fn tell(&self, [first, second, third]: [&CStr; 3], hangs: bool) {
+        let unread = |name: &'static CStr| match hangs {
+            true => name.as_char_ptr().cast_mut(),
+            false => ptr::null_mut(),
+        };
         let mut words = [
             first.as_char_ptr().cast_mut(),
             second.as_char_ptr().cast_mut(),
             third.as_char_ptr().cast_mut(),
-            c"DM_NOSCAN=1".as_char_ptr().cast_mut(),
-            c".DM_NOSCAN=1".as_char_ptr().cast_mut(),
+            unread(c"DM_NOSCAN=1"),
+            unread(c".DM_NOSCAN=1"),
             ptr::null_mut(),
         ];
         // SAFETY: The device is there by the type invariant. The words are C strings that outlive the call, end

@@ -22,7 +22,7 @@ use crate::{
     head::{Head, Ticket},
     item::Item,
     mem::NoMemory,
-    order::{Act, Entered, Order, RecordId, Relation},
+    order::{Act, Entered, Forced, Order, RecordId, Relation},
     policy::{AnyPart, Config, Get, Kind, Part, Passed, Tunables, Way},
     slots::{Limits, Pending, Pool, Turn},
 };
@@ -328,7 +328,7 @@ impl Server {
                         // Of another head.
                         account.ticket = None;
                     }
-                    self.go_on(item, account, attrs, forced);
+                    self.go_on(item, account, attrs, forced != Forced::No);
                 }
                 Act::Move {
                     id,
@@ -355,6 +355,7 @@ impl Server {
                     place,
                     ticket,
                     priority,
+                    ..
                 } => {
                     let now = self.now;
                     let head = &mut self.lane(priority).head;

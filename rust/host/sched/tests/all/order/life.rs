@@ -7,7 +7,7 @@ use nrs_sched::{
     arena::Request,
     attr::Priority,
     item::{Direction, Spot},
-    order::{Act, Entered, Level, Order, PopWindow, Relation},
+    order::{Act, Entered, Forced, Level, Order, PopWindow, Relation},
     policy::{
         tbf::params::{Depth, Rate},
         Config, Kind, Tunables,
@@ -344,7 +344,10 @@ fn the_bound_can_change() {
     else {
         panic!("there is room");
     };
-    assert_eq!((item.mark, priority, forced), (0, Priority::High, false));
+    assert_eq!(
+        (item.mark, priority, forced),
+        (0, Priority::High, Forced::No)
+    );
     assert!(attrs.is_none());
     assert!(order.running(id).is_none());
     order.finish(id);

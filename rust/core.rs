@@ -30,6 +30,8 @@
 //! 3. one partition's lock ([`partition::Partition`]); never two
 //! 4. one target's lock ([`target::Target`])
 //!
+//! That of who a service's timers call is taken alone, with nothing but a workqueue's inside ([`dispatch::Dispatch`]).
+//!
 //! Timeouts have locks of their own, with nothing else taken inside: a history's, then that of the terms
 //! ([`timeouts`]); a client's alarm ([`client::deadlines`]). A herald's mutex is taken before 3
 //! ([`client::herald`]). The mutex of those who listen for reasons is taken last of all mutexes ([`reasons`]).

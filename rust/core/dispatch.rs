@@ -75,9 +75,10 @@ impl Dispatch {
 
     /// Calls who takes care of requests that nobody else is about to serve. Any context.
     pub(crate) fn call_caretaker(&self) {
-        let caretaker = self.caretaker.lock().clone();
-        if let Some(caretaker) = caretaker {
-            caretaker.called();
+        let caretaker = self.caretaker.lock();
+        if let Some(caretaker) = &*caretaker {
+            // With the lock, so that the reference which goes here is not the last one: timers must not free their owner.
+            caretaker.clone().called();
         }
     }
 

@@ -32,7 +32,7 @@ use crate::sys::{misc, queue};
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
 
-/// Time between two looks for stalls, at most, ns; an eighth of `stall_ms` if that is less.
+/// Time between two looks for stalls, at least, ns; an eighth of `stall_ms` if that is less. Who asks comes every delta.
 const WATCH: u64 = 1000 * MS;
 
 /// Keeps the requests of one service going.

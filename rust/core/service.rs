@@ -32,7 +32,7 @@ use crate::{
         attr::Attrs,
         error,
         item::Cost,
-        order::{RecordId, Relation},
+        order::{Forced, RecordId, Relation},
         policy::{
             params::{BufferMax, ClassesMax},
             Config, Kind, Tunables,
@@ -116,6 +116,17 @@ impl Arrival<'_> {
     /// Whether the client is being drained.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.is_some_and(|draining| draining.get() != 0)
+    }
+
+    /// Whether it may be withheld once nothing has to end before it any more.
+    pub(crate) fn forced(&self) -> Forced {
+        if self.is_draining() || (self.must_pass && self.reclaims) {
+            Forced::AtOnce
+        } else if self.must_pass {
+            Forced::InTurn
+        } else {
+            Forced::No
+        }
     }
 }
 

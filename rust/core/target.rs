@@ -368,21 +368,20 @@ impl Target {
     /// Takes a forced request: it goes down at once if it may, or else by its turn.
     #[cold]
     pub(crate) fn force(&self, held: Held) -> Kick {
-        match self.admit(held.account().reclaims) {
+        match self.admit(false) {
             Some(admission) => self.send(held, admission),
             None => self.bypass(held),
         }
     }
 
     /// Takes a forced request that goes down by its turn.
-    pub(crate) fn bypass(&self, mut held: Held) -> Kick {
-        held.account_mut().admission = Admission::Forced;
+    pub(crate) fn bypass(&self, held: Held) -> Kick {
         let mut lists = self.lists.lock();
         if lists.bypass.is_empty() {
             lists.moved = misc::now();
         }
         lists.bypass.push(held);
-        self.let_through(&mut lists, self.forced_max())
+        self.let_through(&mut lists, Admission::Forced)
     }
 
     /// A request of `priority` that had `admission` has ended, or will not go down.
@@ -399,7 +398,7 @@ impl Target {
             Admission::Forced => {
                 let mut lists = self.lists.lock();
                 self.forced.sub(1);
-                return self.let_through(&mut lists, self.forced_max());
+                return self.let_through(&mut lists, Admission::Forced);
             }
         }
         Kick::none()
@@ -411,7 +410,7 @@ impl Target {
         while left {
             let kick = {
                 let mut lists = self.lists.lock();
-                let kick = self.let_through(&mut lists, u64::MAX);
+                let kick = self.let_through(&mut lists, Admission::Over);
                 left = !lists.bypass.is_empty();
                 kick
             };
@@ -428,22 +427,29 @@ impl Target {
         if lists.bypass.is_empty() || waited < stall {
             return (false, Kick::none());
         }
-        (true, self.let_through(&mut lists, u64::MAX))
+        let moved = lists.moved;
+        let kick = self.let_through(&mut lists, Admission::Over);
+        // Nothing moved by itself.
+        lists.moved = moved;
+        (true, kick)
     }
 
-    /// Lets a batch of forced requests to the device while fewer than `max` are there.
-    fn let_through(&self, lists: &mut Lists, max: u64) -> Kick {
+    /// Lets a batch of the forced requests that wait to the device, with `admission`: as many as may be there, or over that.
+    fn let_through(&self, lists: &mut Lists, admission: Admission) -> Kick {
         let mut kick = Kick::none();
+        let over = admission == Admission::Over;
         for _ in 0..BATCH {
-            if self.forced.get() >= max {
+            if !over && self.forced.get() >= self.forced_max() {
                 break;
             }
             let Some(mut held) = lists.bypass.pop() else {
                 break;
             };
-            self.forced.add(1);
+            let there = if over { &self.over } else { &self.forced };
+            there.add(1);
             lists.moved = misc::now();
             held.note_wait(lists.moved);
+            held.account_mut().admission = admission;
             held.account_mut().life.dispatched(lists.moved);
             lists.ready.push(held);
             kick.add(lists.wake());

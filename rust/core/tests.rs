@@ -10,6 +10,7 @@ use kernel::{
         atomic::{ordering, Atomic},
         Arc, Completion,
     },
+    time::{delay::fsleep, Delta},
     workqueue::{Work, WorkItem},
 };
 
@@ -72,6 +73,15 @@ impl Called {
     fn calls(&self) -> u32 {
         self.0.load(ordering::Relaxed)
     }
+
+    /// Waits until it was called; whether it was.
+    fn wait(&self) -> bool {
+        let until = misc::now() + 10_000_000_000;
+        while self.calls() == 0 && misc::now() < until {
+            fsleep(Delta::from_micros(100));
+        }
+        self.calls() > 0
+    }
 }
 
 impl Caretaker for Called {
@@ -129,13 +139,25 @@ impl Bench {
         must_pass: bool,
         relation: Option<Relation>,
     ) -> Result<(Came, Option<RecordId>)> {
+        self.bring_as(name, uid, priority, (must_pass, false), relation)
+    }
+
+    /// The same for one that frees memory, perhaps.
+    fn bring_as(
+        &self,
+        name: u64,
+        uid: u32,
+        priority: Priority,
+        (must_pass, reclaims): (bool, bool),
+        relation: Option<Relation>,
+    ) -> Result<(Came, Option<RecordId>)> {
         let held = fake::request(&self.probe, name, 4096, priority)?;
         let arrival = Arrival {
             ident: Some([uid.into(), 0, 0, 0, 0]),
             client: &self.client,
             target: &self.target,
             must_pass,
-            reclaims: false,
+            reclaims,
             may_pass: true,
             draining: Some(&self.draining),
             relation: relation.as_ref(),
@@ -345,21 +367,47 @@ mod life {
     fn a_timer_has_others_looked_after() -> Result {
         let bench = Bench::new(1)?;
         let caretaker = Called::new(&bench)?;
+        let published = Arc::new(Published::new(), GFP_KERNEL)?;
+        let other = Partition::new(1, bench.target.clone(), published, config(Kind::Fifo)?, 1)?;
         bench.target.take(Priority::Regular);
         let came = bench.bring(1, 1, Priority::Regular, false)?;
         bench.target.look_after_others(1);
         let full = caretaker.calls();
         bench.target.put(Priority::Regular);
-        bench.target.look_after_others(0);
-        let own = caretaker.calls();
-        bench.target.look_after_others(1);
-        let others = caretaker.calls();
+        other.arm(misc::now());
+        let called = caretaker.wait();
         bench.lanes.settle();
         let served = bench.end_submitted(0);
         bench.target.look_after_others(1);
         bench.dispatch.set_caretaker(None);
         assert!(came == Came::Queued && served == Some(1));
-        assert!((full, own, others, caretaker.calls()) == (0, 0, 1, 1));
+        assert!(full == 0 && called && caretaker.calls() == 1);
+        Ok(())
+    }
+
+    /// As long as nothing goes on by itself, a batch each time.
+    #[test]
+    fn forced_requests_that_wait_in_vain_are_sent_down() -> Result {
+        const STALL: u64 = 1_000_000;
+        let bench = Bench::new(2)?;
+        for name in 0..u64::from(BATCH) + 3 {
+            bench.bring(name, 1, Priority::Regular, true)?;
+        }
+        let (early, _) = bench.target.unstall(3_600_000_000_000);
+        fsleep(Delta::from_millis(2));
+        let (late, kick) = bench.target.unstall(STALL);
+        bench.target.kick(kick);
+        let first = bench.target.forced();
+        let (again, kick) = bench.target.unstall(STALL);
+        bench.target.kick(kick);
+        let second = bench.target.forced();
+        let (idle, _) = bench.target.unstall(0);
+        for index in 0..BATCH as usize + 2 {
+            bench.end_submitted(index);
+        }
+        bench.end_forced();
+        assert!(!early && late && again && !idle);
+        assert!((first, second) == (BATCH + 1, BATCH + 3) && bench.target.forced() == 0);
         Ok(())
     }
 

@@ -7,8 +7,8 @@
 //! - *Delta*: time between two runs, ms.
 //! - *Ticker*: the timer that asks for a run every delta while the service has clients.
 //! - *Beat*: a run in between that judges how bandwidth is used ([`super::bandwidth`]).
-//! - *Maintenance*: one run, in process context, allocations without I/O. But for new clients of `qbm`, which wait for a
-//!   class for a second at most, no request waits for it; what requests wait for is the keeper's ([`super::keeper`]).
+//! - *Maintenance*: one run, in process context, allocations without I/O. What requests wait for is the keeper's
+//!   ([`super::keeper`]), but for classes of new clients of `qbm`, a second at most, and records when there are none left.
 //!
 //! A run takes each partition's lock for at most [`ROWS`] classes at a time.
 

@@ -112,13 +112,14 @@ pub enum Entered {
 }
 
 /// Whether a request may be withheld.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Forced {
     /// It may.
+    #[default]
     No,
     /// It may not; it takes turns with others like it.
     InTurn,
-    /// Everything goes down.
+    /// It may not, and others wait for it who can do nothing else: it takes no turns.
     AtOnce,
 }
 
@@ -302,7 +303,7 @@ impl<I: Item> Order<I> {
         };
         let urgency = Urgency {
             high,
-            forced: false,
+            forced: Forced::No,
         };
         let free = self.settle(slot, urgency);
         match self.records.handle(slot) {
@@ -313,7 +314,7 @@ impl<I: Item> Order<I> {
     }
 
     /// Keeps the request `item` that has to wait, as [`Order::enter`] said.
-    pub fn block(&mut self, id: RecordId, item: I, attrs: Attrs, forced: bool) {
+    pub fn block(&mut self, id: RecordId, item: I, attrs: Attrs, forced: Forced) {
         if let Some(record) = self.records.get_mut(id) {
             record.attrs = Some(attrs);
         }
@@ -410,7 +411,7 @@ impl<I: Item> Order<I> {
         if self.is_live(id) {
             let urgency = Urgency {
                 high: true,
-                forced: false,
+                forced: Forced::No,
             };
             self.urge(id.slot(), urgency);
         }
@@ -422,7 +423,7 @@ impl<I: Item> Order<I> {
         if self.is_live(id) {
             let urgency = Urgency {
                 high: false,
-                forced: true,
+                forced: Forced::InTurn,
             };
             self.urge(id.slot(), urgency);
         }

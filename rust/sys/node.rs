@@ -92,8 +92,6 @@ pub(crate) struct Account {
     pub(crate) priority: Priority,
     /// What it has at its target.
     pub(crate) admission: Admission,
-    /// It frees memory; only of one that waits for others.
-    pub(crate) reclaims: bool,
     /// It ended without being submitted.
     pub(crate) refused: bool,
     /// For how long it was queued, ms; once it is submitted, what of that is service time.
@@ -118,7 +116,6 @@ impl Account {
             home: 0,
             priority,
             admission: Admission::None,
-            reclaims: false,
             refused: false,
             waited: 0,
             token: Token::NONE,

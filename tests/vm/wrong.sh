@@ -305,10 +305,8 @@ EINVAL|nid:|/dev/nb1 0 svc 4 nid 10.0.0.1@tcp nid 10.0.0.2@tcp
 EINVAL|jobid:|/dev/nb1 0 svc 1 jobid
 EINVAL|jobid:|/dev/nb1 0 svc 2 jobid xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
 EINVAL|jobid:|/dev/nb1 0 svc 4 jobid a jobid b
-EINVAL|jobid:|/dev/nb1 0 svc 2 jobid a\\b
 EINVAL|jobid_name:|/dev/nb1 0 svc 2 jobid_name %z
 EINVAL|jobid_name:|/dev/nb1 0 svc 2 jobid_name %
-EINVAL|jobid_name:|/dev/nb1 0 svc 2 jobid_name %e\\
 EINVAL|jobid_name:|/dev/nb1 0 svc 2 jobid_name xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
 EINVAL|size:|/dev/nb1 0 svc 1 size
 EINVAL|size:|/dev/nb1 0 svc 2 size 0

@@ -22,7 +22,7 @@ use crate::{
     sched::{
         attr::{Attrs, Priority},
         item::Item,
-        order::{Entered, RecordId, Relation},
+        order::{Entered, Forced, RecordId, Relation},
         policy::{Passed, Way},
     },
     sys::{
@@ -96,7 +96,7 @@ impl Timed<Partition> {
         if let Some(relation) = arrival.relation {
             match inner.enter(relation, priority) {
                 Entered::Free(id) => record = Some(id),
-                Entered::Blocked(id) => return self.block(inner, held, id, arrival, attrs, forced),
+                Entered::Blocked(id) => return self.block(inner, held, id, arrival, attrs),
                 Entered::Full => match relation {
                     Relation::Free if arrival.may_overflow => {}
                     Relation::Overlap { domain, .. } if arrival.may_overflow => {
@@ -211,13 +211,12 @@ impl Timed<Partition> {
         id: RecordId,
         arrival: &Arrival<'_>,
         attrs: &impl Fn() -> Attrs,
-        forced: bool,
     ) -> Arrived {
+        let forced = arrival.forced();
         held.account_mut().record = Some(id);
-        held.account_mut().reclaims = arrival.reclaims;
         held.hold(misc::now());
         arrival.client.count_queued();
-        if forced {
+        if forced != Forced::No {
             arrival.client.count_forced();
         }
         let attrs = attrs();
@@ -245,7 +244,6 @@ impl Timed<Partition> {
         let (ticket, _) = inner.lane(priority).classify(ident, &attrs);
         // Its attributes are not kept; this is what they came to.
         held.account_mut().ticket = Some(ticket);
-        held.account_mut().reclaims = arrival.reclaims;
         held.hold(misc::now());
         arrival.client.count_queued();
         if forced {

@@ -218,6 +218,27 @@ mod life {
         Ok(())
     }
 
+    /// Reclaim waits for the one that waits, and so for all that is before it.
+    #[test]
+    fn what_frees_memory_takes_along_what_it_waits_for() -> Result {
+        let bench = Bench::new(2)?;
+        let metadata = bench.bring(1, 1, Priority::Regular, true)?;
+        let waits = bench.bring(2, 1, Priority::Regular, true)?;
+        for name in 3..=4 {
+            bench.write(name, name, Priority::Regular, false)?;
+        }
+        let (queued, _) = bench.write(5, 7, Priority::Regular, false)?;
+        let must = (true, true);
+        let (reclaim, _) = bench.bring_as(6, 1, Priority::Regular, must, block(7))?;
+        let names: [_; 2] = bench.names();
+        bench.end_forced();
+        let last = bench.end_submitted(2);
+        assert!(metadata == Came::Passed && waits == Came::Queued);
+        assert!(queued == Came::Queued && reclaim == Came::Blocked);
+        assert!(names == [5, 6].map(Some) && last == Some(2));
+        Ok(())
+    }
+
     /// More than there are records for: they wait in one line, and go in order.
     #[test]
     fn without_records_order_is_kept() -> Result {

@@ -2,7 +2,7 @@
 
 //! What is kept of a request from its arrival to its end.
 
-use super::{RecordId, PREDECESSORS_MAX};
+use super::{Forced, RecordId, PREDECESSORS_MAX};
 use crate::sched::{
     attr::{Attrs, Priority},
     head::Ticket,
@@ -49,20 +49,20 @@ pub(super) enum State<I: Item> {
 pub(super) struct Urgency {
     /// It belongs in the high-priority head.
     pub(super) high: bool,
-    /// It must not be withheld.
-    pub(super) forced: bool,
+    /// Whether it may be withheld.
+    pub(super) forced: Forced,
 }
 
 impl Urgency {
-    pub(super) const fn and(self, other: Self) -> Self {
+    pub(super) fn and(self, other: Self) -> Self {
         Self {
             high: self.high || other.high,
-            forced: self.forced || other.forced,
+            forced: self.forced.max(other.forced),
         }
     }
 
-    pub(super) const fn is_none(self) -> bool {
-        !self.high && !self.forced
+    pub(super) fn is_none(self) -> bool {
+        self == Self::default()
     }
 
     pub(super) const fn priority(self) -> Priority {
@@ -143,7 +143,7 @@ impl<I: Item> Record<I> {
             attrs: None,
             urgency: Urgency {
                 high: false,
-                forced: false,
+                forced: Forced::No,
             },
             waits: NONE,
             waiters: List::new(),

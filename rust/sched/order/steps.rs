@@ -10,7 +10,7 @@
 //! ```
 
 use super::{
-    record::{State, Ties, Urgency},
+    record::{Record, State, Ties, Urgency},
     relation::Note,
     tree::{Extent, Found},
     Act, Forced, Order, RecordId, STEPS,
@@ -79,7 +79,7 @@ impl<I: Item> Order<I> {
             return None;
         }
         self.unlist(slot);
-        if urgency.forced {
+        if urgency.forced != Forced::No {
             self.take_out(slot)
         } else {
             self.lift(slot)
@@ -160,26 +160,27 @@ impl<I: Item> Order<I> {
 
     /// Has a queued record go down.
     fn take_out(&mut self, slot: u32) -> Option<Act<I>> {
-        let serial = self.records.at(slot)?.serial;
+        let forced = self.forced(self.records.at(slot)?);
         let (id, place, ticket, priority) = self.take_in_hand(slot, |_| true)?;
         Some(Act::Force {
             id,
             place,
             ticket,
             priority,
-            forced: self.forced(serial, true),
+            forced,
         })
     }
 
-    /// Whether the record with `serial` may be withheld, which is `urgent` by itself or not.
-    fn forced(&self, serial: u64, urgent: bool) -> Forced {
-        if serial < self.drained_before {
+    /// Whether the request of `record` may be withheld.
+    fn forced(&self, record: &Record<I>) -> Forced {
+        let all = if record.serial < self.drained_before {
             Forced::AtOnce
-        } else if urgent || serial < self.forced_before {
+        } else if record.serial < self.forced_before {
             Forced::InTurn
         } else {
             Forced::No
-        }
+        };
+        all.max(record.urgency.forced)
     }
 
     /// Gives what is known of a queued record to the owner, if it is in a head that is `wanted`.
@@ -223,8 +224,7 @@ impl<I: Item> Order<I> {
     /// Hands out a blocked request that waits for nothing any more.
     fn release(&mut self, slot: u32) -> Option<Act<I>> {
         let id = self.records.handle(slot)?;
-        let record = self.records.at(slot)?;
-        let forced = self.forced(record.serial, record.urgency.forced);
+        let forced = self.forced(self.records.at(slot)?);
         let record = self.records.at_mut(slot)?;
         match core::mem::replace(&mut record.state, State::Held) {
             State::Blocked(item) => {
@@ -268,7 +268,10 @@ impl<I: Item> Order<I> {
         item.set_mark(0);
         let urgency = Urgency {
             high: note.high,
-            forced: note.forced || self.overflow_forced > 0,
+            forced: match note.forced || self.overflow_forced > 0 {
+                true => Forced::InTurn,
+                false => Forced::No,
+            },
         };
         self.overflow_forced = self.overflow_forced.saturating_sub(1);
         let free = self.settle(slot, urgency);

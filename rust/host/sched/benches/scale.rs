@@ -8,7 +8,7 @@ use nrs_sched::{
     arena::Request,
     attr::Attrs,
     item::{Direction, Spot},
-    order::{Act, Entered, Order, RecordId, Relation},
+    order::{Act, Entered, Forced, Order, RecordId, Relation},
     rng::Rng,
     scale::{cases, Scale},
 };
@@ -125,7 +125,7 @@ fn lone(order: &mut Order<Request>, rng: &mut Rng) -> RecordId {
             }
             // The same block as another one: it goes again at once.
             Entered::Blocked(id) => {
-                order.block(id, request(0, spot), Attrs::UNKNOWN, false);
+                order.block(id, request(0, spot), Attrs::UNKNOWN, Forced::No);
                 order.force_all();
                 while let Some(act) = order.next() {
                     if let Act::Release { id, .. } = act {
@@ -148,7 +148,7 @@ fn link(order: &mut Order<Request>, number: u64, high: bool) -> RecordId {
             id
         }
         Entered::Blocked(id) => {
-            order.block(id, request(number, spot), Attrs::UNKNOWN, false);
+            order.block(id, request(number, spot), Attrs::UNKNOWN, Forced::No);
             id
         }
         Entered::Full => panic!("memory"),

@@ -183,6 +183,10 @@ impl Server {
             Some((Entered::Blocked(id), ..)) => {
                 account.record = Some(id);
                 self.accounts.insert(request.id, account);
+                let forced = match forced {
+                    true => Forced::InTurn,
+                    false => Forced::No,
+                };
                 self.order.block(id, request, *attrs, forced);
             }
             Some((Entered::Full, Relation::Free, Some(_))) => {

@@ -6,7 +6,7 @@ use nrs_sched::{
     arena::Request,
     attr::Attrs,
     item::{Direction, Spot},
-    order::{Act, Entered, Order, RecordId, Relation},
+    order::{Act, Entered, Forced, Order, RecordId, Relation},
     rng::Rng,
 };
 
@@ -63,7 +63,7 @@ impl Table {
                     direction,
                     ..Request::default()
                 };
-                self.call(|order| order.block(id, request, Attrs::UNKNOWN, false));
+                self.call(|order| order.block(id, request, Attrs::UNKNOWN, Forced::No));
             }
             Entered::Full => panic!("there is memory"),
         }

@@ -15,7 +15,6 @@
 use kernel::{
     impl_has_work, new_work,
     prelude::*,
-    str::CString,
     sync::{
         atomic::{ordering, Atomic},
         Arc,
@@ -38,8 +37,6 @@ const WATCH: u64 = 1000 * MS;
 /// Keeps the requests of one service going.
 #[pin_data]
 pub(crate) struct Keeper {
-    /// The name of the service.
-    label: CString,
     dispatch: Arc<Dispatch>,
     partitions: Arc<Partitions>,
     /// When stalls were looked for last, ns.
@@ -60,14 +57,9 @@ impl Keeper {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(
-        label: CString,
-        partitions: Arc<Partitions>,
-        dispatch: Arc<Dispatch>,
-    ) -> Result<Arc<Self>> {
+    pub(crate) fn new(partitions: Arc<Partitions>, dispatch: Arc<Dispatch>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
-                label,
                 dispatch,
                 partitions,
                 watched: Atomic::new(0),
@@ -84,6 +76,13 @@ impl Keeper {
         let _ = queue::progress().enqueue(self.clone());
     }
 
+    /// The same if it is time to look for stalls. To be called at least every second.
+    pub(crate) fn watch(self: &Arc<Self>) {
+        if self.is_due(misc::now()) {
+            self.call();
+        }
+    }
+
     /// Is called by timers from now on.
     pub(crate) fn attend(self: &Arc<Self>) {
         self.dispatch.set_caretaker(Some(self.clone()));
@@ -92,13 +91,6 @@ impl Keeper {
     /// Is called by timers no more.
     pub(crate) fn leave(&self) {
         self.dispatch.set_caretaker(None);
-    }
-
-    /// The same if it is time to look for stalls. To be called at least every second.
-    pub(crate) fn watch(self: &Arc<Self>) {
-        if self.is_due(misc::now()) {
-            self.call();
-        }
     }
 
     /// Whether it is time to look for stalls.
@@ -131,7 +123,7 @@ impl Keeper {
             if lanes.unstall(stall) && self.stalls.fetch_add(1, ordering::Relaxed) == 0 {
                 pr_warn!(
                     "service {}: no request was decided for {} ms though some wait; sending them down\n",
-                    &*self.label,
+                    self.dispatch.label(),
                     stall / MS,
                 );
             }

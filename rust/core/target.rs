@@ -365,15 +365,6 @@ impl Target {
         Some(Admission::Forced)
     }
 
-    /// Takes a forced request: it goes down at once if it may, or else by its turn.
-    #[cold]
-    pub(crate) fn force(&self, held: Held) -> Kick {
-        match self.admit(false) {
-            Some(admission) => self.send(held, admission),
-            None => self.bypass(held),
-        }
-    }
-
     /// Takes a forced request that goes down by its turn.
     pub(crate) fn bypass(&self, held: Held) -> Kick {
         let mut lists = self.lists.lock();

@@ -96,8 +96,7 @@ impl Worker {
         dispatch: Arc<Dispatch>,
         bandwidth: Arc<Bandwidth>,
     ) -> Result<Arc<Self>> {
-        let named = CString::try_from(&*label)?;
-        let keeper = Keeper::new(named, partitions.clone(), dispatch)?;
+        let keeper = Keeper::new(partitions.clone(), dispatch)?;
         Arc::pin_init(
             pin_init!(Self {
                 label,

@@ -143,11 +143,9 @@ impl Timed<Partition> {
         true
     }
 
-    /// Does all that the order table has to have done, letting go of the lock in between; whether there was
-    /// something. May sleep.
-    pub(crate) fn settle_all(&self) -> bool {
+    /// Does all that the order table has to have done, letting go of the lock in between. May sleep.
+    pub(crate) fn settle_all(&self) {
         let mut busy = true;
-        let mut any = false;
         while busy {
             let now = misc::now();
             let mut kick = Kick::none();
@@ -155,14 +153,12 @@ impl Timed<Partition> {
                 let mut inner = self.inner.lock();
                 if self.settle(&mut inner, now, &mut kick) {
                     self.tell(&mut inner, now);
-                    any = true;
                 }
                 busy = inner.order.is_busy();
             }
             self.target.kick(kick);
             misc::cond_resched();
         }
-        any
     }
 
     fn carry_out(&self, inner: &mut Inner, act: Act<Held>, now: u64, kick: &mut Kick) {
@@ -293,7 +289,7 @@ impl Timed<Partition> {
         }
         kick.add(match forced {
             Forced::AtOnce => self.target.send(held, self.target.admit_any()),
-            _ => self.target.force(held),
+            _ => self.target.bypass(held),
         });
     }
 }

@@ -227,6 +227,8 @@ if [ -n "$quick" ]; then
 	check "removal" removed
 	check "removal leaves the configuration" keep_configuration
 	check "purge leaves nothing" gone
+	# So that an update of them can be installed.
+	check "certificates can be made anew" logged certificates inside update-ca-certificates --fresh
 	# No container can be run here; its line that installs packages can, though here they are there already.
 	cp "$NRS_SCRIPTS/packages.txt" "$merged/packages.txt"
 	line=$(sed -n 's/^RUN \(apt-get update .*\)/\1/p' "$NRS_TOP/Containerfile")

@@ -56,11 +56,8 @@ mount --bind "$root" "$root"
 for f in /etc/resolv.conf /etc/hosts /etc/ssl/certs/ca-certificates.crt; do
 	[ -e "$f" ] || continue
 	[ -e "$root$f" ] || { mkdir -p "$root${f%/*}" && : >"$root$f"; }
-	case $rw$f in
-	# A package replaces this file, which a mount point would refuse.
-	1*/ca-certificates.crt) cp "$f" "$root$f" ;;
-	*) mount --bind "$f" "$root$f" ;;
-	esac
+	# A package that is installed may replace it, which a mount point would refuse.
+	if [ -n "$rw" ]; then cp --remove-destination "$f" "$root$f"; else mount --bind "$f" "$root$f"; fi
 done
 mount -t proc proc "$root/proc"
 mount --rbind /sys "$root/sys"

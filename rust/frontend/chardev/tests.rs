@@ -2,6 +2,8 @@
 
 //! KUnit suites of `/dev/nrs`: what is refused, and sessions through their lives on a service of their own.
 
+use core::cell::Cell;
+
 use kernel::{
     prelude::*,
     str::CString,
@@ -26,10 +28,15 @@ mod early;
 /// A lease that is over only when the test says so, ns.
 const LEASE: u64 = 3600 * 1000 * MS;
 
+/// Whoever looks after a millisecond again, and is later than this, was kept from it, ns.
+const GAP: u64 = 20 * MS;
+
 /// A session and its client.
 struct Bench {
     session: Arc<Session>,
     attachment: Attachment,
+    /// Whether the machine kept the test from looking in time.
+    kept: Cell<bool>,
 }
 
 impl Bench {
@@ -52,6 +59,7 @@ impl Bench {
         Ok(Self {
             session: Session::new(&attachment, terms)?,
             attachment,
+            kept: Cell::new(false),
         })
     }
 

@@ -125,7 +125,7 @@ for words in '' 'jobid_name %h.%e'; do
 	# shellcheck disable=SC2086 # words of a table
 	try 30 "a shell exits with unflushed output${words:+, $words}" unflushed $words
 	# shellcheck disable=SC2086
-	try 30 "a writer is killed${words:+, $words}" killed $words
+	try 60 "a writer is killed${words:+, $words}" killed $words
 done
 if [ -n "${NRS_LONG:-}" ]; then
 	head -c 300000 /dev/urandom >/tmp/written

@@ -45,7 +45,6 @@ pub(crate) mod class;
 pub(crate) mod control;
 pub(crate) mod credits;
 pub(crate) mod error;
-pub(crate) mod exchange;
 pub(crate) mod head;
 pub(crate) mod health;
 pub(crate) mod heap;

@@ -28,7 +28,6 @@
 use crate::sched::{
     attr::Attrs,
     class::{ClassId, ClassNeed, ClassSpare, DEFAULT},
-    exchange::{Account, AccountBuf},
     item::{Cost, Item},
     mem::{self, NoMemory},
     policy::{Get, Grant, Part, Passed, View, Way, ROWS},
@@ -40,6 +39,7 @@ use core::marker::PhantomData;
 mod config;
 pub(crate) mod deadline;
 pub(crate) mod entity;
+pub(crate) mod factors;
 pub(crate) mod flat;
 pub(crate) mod golden;
 pub(crate) mod ledger;
@@ -59,6 +59,7 @@ pub(crate) mod time;
 pub(crate) mod tree;
 pub(crate) mod weights;
 
+use factors::{Account, AccountBuf};
 use ledger::Windows;
 use members::Members;
 use node::{Node, PathId};

@@ -3,16 +3,28 @@
 //! Two servers that tell each other what they served, over a network that changes, repeats and cuts datagrams, and
 //! brings some that nobody sent. Each byte is an operation, with its operands behind it.
 
-use nrs_sched::exchange::{Account, Exchange, Refusal, Terms};
+use nrs_agent::{
+    message::{HEADER, RECORD},
+    Account, Exchange, Refusal, Terms,
+};
+use nrs_sched::policy::fairshare::factors::ONE;
 
 use super::bytes::Bytes;
 
-/// Largest factor, Q31.
-const ONE: u32 = 1 << 31;
+impl<'a> Bytes<'a> {
+    /// The next `count`, or what is left.
+    fn run(&mut self, count: usize) -> &'a [u8] {
+        let (first, rest) = self.0.split_at(count.min(self.0.len()));
+        self.0 = rest;
+        first
+    }
 
-/// Bytes in front of the records of a datagram, and of a record.
-const HEADER: usize = 56;
-const RECORD: usize = 16;
+    /// A number, small ones and very large ones.
+    fn number(&mut self) -> u64 {
+        let byte = self.byte();
+        u64::from(byte | 1) << (byte % 60)
+    }
+}
 
 /// Entities of a server, at most.
 const ENTITIES: u32 = 8;
@@ -41,24 +53,18 @@ impl Model {
             active: flags & 2 != 0,
             waiting: flags & 4 != 0,
         };
-        self.servers[server].note(&account).expect("memory");
+        self.servers[server].note(&account);
     }
 
     /// `server` makes a step, and says what it has to say.
     fn step(&mut self, server: usize) {
         let exchange = &mut self.servers[server];
-        exchange.step(self.now).expect("memory");
-        let factors = exchange.factors().expect("memory");
-        let list = factors.as_slice();
+        exchange.step(self.now);
+        let list = exchange.factors();
         assert!(list.windows(2).all(|two| two[0].0 < two[1].0));
         assert!(list.iter().all(|(_, factor)| (1..=ONE).contains(factor)));
         assert!(list.len() <= 16);
-        let mut said = Vec::new();
-        exchange
-            .say(self.now, &mut [0; LONGEST], |datagram| {
-                said.push(datagram.to_vec())
-            })
-            .expect("memory");
+        let said = exchange.say(self.now);
         for datagram in &said {
             assert!((HEADER..=LONGEST).contains(&datagram.len()));
             assert_eq!((datagram.len() - HEADER) % RECORD, 0);
@@ -136,7 +142,7 @@ pub fn run(data: &[u8]) {
         datagram_max: LONGEST as u32,
         ..Terms::default()
     };
-    let server = |number| Exchange::new(number, 1, terms).expect("memory");
+    let server = |number| Exchange::new(number, 1, terms);
     let mut model = Model {
         servers: [server(1), server(2)],
         said: [Vec::new(), Vec::new()],

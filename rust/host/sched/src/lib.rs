@@ -30,21 +30,6 @@ export!(
     order, parameters, ranges, rng, rules, slab, slots, sources, text, turns
 );
 
-/// See `rust/sched/exchange.rs`.
-pub mod exchange {
-    pub use crate::sched::exchange::{relay::Relay, *};
-
-    /// See `rust/sched/exchange/log2.rs`.
-    pub mod log2 {
-        pub use crate::sched::exchange::log2::*;
-    }
-
-    /// See `rust/sched/exchange/message.rs`.
-    pub mod message {
-        pub use crate::sched::exchange::message::*;
-    }
-}
-
 /// See `rust/sched/qbm.rs`.
 pub mod qbm {
     /// See `rust/sched/qbm/allocator.rs`.
@@ -163,6 +148,11 @@ pub mod policy {
     /// See `rust/sched/policy/fairshare.rs`.
     pub mod fairshare {
         pub use crate::sched::policy::fairshare::*;
+
+        /// See `rust/sched/policy/fairshare/factors.rs`.
+        pub mod factors {
+            pub use crate::sched::policy::fairshare::factors::*;
+        }
 
         /// See `rust/sched/policy/fairshare/ledger.rs`.
         pub mod ledger {

@@ -3,6 +3,7 @@
 //! What a part is started with, what the parts of one head share, and what they are told.
 
 use super::{
+    factors::Factors,
     mode::{Level, Mode},
     params::{CrossCpt, SizeSource, Tunables},
     shared::Counters,
@@ -12,7 +13,6 @@ use super::{
 use crate::sched::{
     attr::Priority,
     error::Result,
-    exchange::Factors,
     key::Hasher,
     mem::{self, NoMemory},
 };

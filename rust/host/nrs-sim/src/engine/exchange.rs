@@ -5,7 +5,7 @@
 //! # Vocabulary
 //!
 //! - *Speaker*: a server that takes part: it shares fairly, and has a rule of its own
-//!   ([`nrs_sched::exchange::Exchange`]).
+//!   ([`nrs_agent::Exchange`]).
 //! - *Datagram*: bytes that one speaker sent; *mail*: a datagram on its way to one of those who hear it.
 //! - *Relay*: hears everybody and tells each server the sum of the others.
 //!
@@ -24,18 +24,18 @@ use crate::{
     outcome,
     scenario::{Cut, Exchange as Written, Topology},
 };
+use nrs_agent::{Exchange, Relay, Terms};
 use nrs_sched::{
-    exchange::{AccountBuf, Exchange, Relay, Terms},
     mem::Shared,
     policy::{
-        fairshare::{self, Update},
+        fairshare::{
+            factors::{AccountBuf, Factors},
+            Update,
+        },
         AnyUpdate,
     },
     rng::{avalanche, Rng},
 };
-
-/// Bytes of a datagram, at most.
-const DATAGRAM: usize = 1400;
 
 /// A datagram that somebody has yet to hear.
 #[derive(Default)]
@@ -68,7 +68,6 @@ pub struct Talk {
     mails: Vec<Mail>,
     free_mails: Vec<u32>,
     accounts: AccountBuf,
-    scratch: Vec<u8>,
     rng: Rng,
     counts: outcome::Exchange,
 }
@@ -100,12 +99,11 @@ impl Talk {
             delta_ns: written.delta.0.max(1),
             hold: written.hold,
             servers_max: (names.len() as u32).saturating_add(1),
-            datagram_max: DATAGRAM as u32,
             ..Terms::default()
         };
         let speaker = |(policy, number): (&String, u64)| {
             let fair = policy.split_whitespace().next() == Some("fairshare");
-            fair.then(|| Exchange::new(number, 1, terms(policy)).expect("memory"))
+            fair.then(|| Exchange::new(number, 1, terms(policy)))
         };
         let speakers: Vec<_> = policies.iter().zip(1u64..).map(speaker).collect();
         let first = speakers.iter().position(Option::is_some);
@@ -137,7 +135,6 @@ impl Talk {
             mails: Vec::new(),
             free_mails: Vec::new(),
             accounts: AccountBuf::new().expect("memory"),
-            scratch: vec![0; DATAGRAM],
             rng: Rng::new(seed),
             counts: outcome::Exchange::default(),
         })
@@ -190,17 +187,16 @@ impl Talk {
                 self.accounts.clear();
                 from = state.accounts(slot, &mut self.accounts);
                 for account in self.accounts.iter() {
-                    exchange.note(account).expect("memory");
+                    exchange.note(account);
                 }
             }
         }
-        exchange.step(now).expect("memory");
-        let factors = Shared::new(exchange.factors().expect("memory")).expect("memory");
+        exchange.step(now);
+        let factors = Factors::new(exchange.factors()).expect("memory");
+        let factors = Shared::new(factors).expect("memory");
         let update = Update::new(server.weights.clone(), server.cross_cpt);
-        let update: fairshare::Update = update.with_factors(Some(factors));
-        let mut said = Vec::new();
-        let spoken = exchange.say(now, &mut self.scratch, |bytes| said.push(bytes.to_vec()));
-        spoken.expect("memory");
+        let update = update.with_factors(Some(factors));
+        let said = exchange.say(now);
         server.inform(scene, &AnyUpdate::Fairshare(update));
         let count = self.speakers.len() as u32;
         for bytes in said {
@@ -220,19 +216,15 @@ impl Talk {
         let Some(mut relay) = self.relay.take() else {
             return;
         };
-        relay.step(now).expect("memory");
+        relay.step(now);
         let servers: Vec<u64> = relay.servers(now).collect();
-        let mut said = Vec::new();
         for server in servers {
             let to = server as u32 - 1;
-            let mut keep = |bytes: &[u8]| said.push((to, bytes.to_vec()));
-            let spoken = relay.say(server, now, &mut self.scratch, &mut keep);
-            spoken.expect("memory");
+            for bytes in relay.say(server, now) {
+                self.send(scene, speaker, &bytes, std::iter::once(to));
+            }
         }
         self.relay = Some(relay);
-        for (to, bytes) in said {
-            self.send(scene, speaker, &bytes, std::iter::once(to));
-        }
     }
 
     /// Sends a datagram.

@@ -7,8 +7,6 @@
 mod bytes;
 #[path = "../../../fuzz/src/control.rs"]
 mod control;
-#[path = "../../../fuzz/src/exchange.rs"]
-mod exchange;
 #[path = "../../../fuzz/src/jobid.rs"]
 mod jobid;
 #[path = "../../../fuzz/src/modes.rs"]
@@ -46,10 +44,10 @@ macro_rules! targets {
             }
         )+
 
-        /// Every corpus is somebody's; `wire` is looked at by the tests of the client.
+        /// Every corpus is replayed by a test: `exchange` and `wire` by those of nrs-agent and nrs-client.
         #[test]
         fn nothing_is_left_out() {
-            let known = [$(stringify!($name),)+ "wire"];
+            let known = [$(stringify!($name),)+ "exchange", "wire"];
             let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/corpus");
             let mut found = 0;
             for entry in std::fs::read_dir(dir).expect("the corpus") {
@@ -64,7 +62,6 @@ macro_rules! targets {
 
 targets! {
     control: control, 20_000, 256;
-    exchange: exchange, 1_000, 600;
     jobid: jobid, 20_000, 512;
     modes: modes, 20_000, 256;
     nid: nid, 10_000, 512;

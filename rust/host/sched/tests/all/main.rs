@@ -11,7 +11,6 @@ mod counters_shared;
 mod cpts;
 mod dequeue;
 mod device;
-mod exchange;
 mod fuzz;
 mod locality;
 mod order;

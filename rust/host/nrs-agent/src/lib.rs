@@ -2,6 +2,9 @@
 
 //! Fair shares over several servers: each tells the others what it served, and corrects its own weights.
 //!
+//! The protocol only: accounts of the local nodes go in, datagrams come and go, factors for the local weights come out.
+//! Sockets and clocks belong to the caller.
+//!
 //! # Vocabulary
 //!
 //! - *Server*: one of those that share entities; it has a number, and an *epoch* that is larger each time it
@@ -13,11 +16,12 @@
 //! - *Peer*: what is known of another server ([`peers`]).
 //! - *Level*: the service of an entity on all servers, per second, by its weight. Shares are fair if all
 //!   entities that a server serves have the same level, and nobody waits there with a lower one.
-//! - *Factor*: what a server multiplies the weight of an entity by, so that levels become equal ([`Factors`]).
-//! - *Relay*: somebody who hears all servers, and tells each one the sum of the others ([`relay::Relay`]).
+//! - *Factor*: what a server multiplies the weight of an entity by, so that levels become equal:
+//!   above 0 and at most 1, in Q31 ([`nrs_sched::policy::fairshare::factors::Factors`]).
+//! - *Relay*: somebody who hears all servers, and tells each one the sum of the others ([`Relay`]).
 //!
 //! ```text
-//!   fairshare parts                        once per delta, where sleeping is allowed
+//!   fairshare parts                        once per delta
 //!  ┌───────────────┐ accounts                                                 datagrams
 //!  │ id, weight,   ├─────────► note ─┐                               ┌─► say ───────────► other servers,
 //!  │ service,      │                 ├─► step: rates, levels, rule ──┤                    or the relay
@@ -42,47 +46,21 @@
 //!
 //! The rule is used for each group of siblings by itself, at every level of the mode: see [`rule`].
 
-pub(crate) mod factors;
-pub(crate) mod log2;
-pub(crate) mod message;
-pub(crate) mod peers;
-pub(crate) mod relay;
-pub(crate) mod rule;
-pub(crate) mod table;
+mod log2;
+pub mod message;
+mod peers;
+mod relay;
+mod rule;
+mod table;
 
-use crate::sched::mem::{Block, List, NoMemory};
 use message::{Header, Record};
 use peers::Peers;
 use table::Table;
 
-pub use factors::Factors;
 pub use message::Refusal;
+pub use nrs_sched::policy::fairshare::factors::Account;
+pub use relay::Relay;
 pub use rule::Gains;
-
-/// Accounts that one lock hold may gather.
-pub const ACCOUNTS: usize = 64;
-
-/// A buffer for accounts.
-pub type AccountBuf = Block<Account, ACCOUNTS>;
-
-/// What one part tells about one node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Account {
-    /// The node's path, hashed; neither 0 nor 2^64 - 1.
-    pub id: u64,
-    /// The path of the node above it; 0 for the root.
-    pub parent: u64,
-    /// Its weight among its siblings without any factor; 0 counts as 1.
-    pub weight: u32,
-    /// Whether it is a leaf; what follows is not looked at for others.
-    pub leaf: bool,
-    /// Service since the part made the node, units of cost, wrapping.
-    pub service: u64,
-    /// Whether it has requests, queued or in service.
-    pub active: bool,
-    /// Whether it has requests that wait: it would take more service.
-    pub waiting: bool,
-}
 
 /// What a server is made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +75,7 @@ pub struct Terms {
     pub servers_max: u32,
     /// Entities of this server, and of each other one, at most.
     pub entities_max: u32,
-    /// Records of all other servers, at most; 64 bytes each.
+    /// Records of all other servers, at most; about 100 bytes each.
     pub records_max: u32,
     /// Bytes of a datagram, at most; at least one record is sent.
     pub datagram_max: u32,
@@ -126,18 +104,18 @@ impl Default for Terms {
 
 impl Terms {
     /// For how long what a silent server said still counts, ns.
-    pub const fn hold_ns(&self) -> u64 {
-        self.delta_ns.saturating_mul(self.hold as u64)
+    fn hold_ns(&self) -> u64 {
+        self.delta_ns.saturating_mul(u64::from(self.hold))
     }
 
     /// Records that fit into a datagram.
-    pub fn records_per_datagram(&self) -> usize {
+    fn records_per_datagram(&self) -> usize {
         let bytes = (self.datagram_max as usize).saturating_sub(message::HEADER);
-        (bytes / message::RECORD).clamp(1, const { u16::MAX as usize })
+        (bytes / message::RECORD).clamp(1, usize::from(u16::MAX))
     }
 }
 
-/// What happened; all saturate.
+/// What happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Datagrams sent.
@@ -165,15 +143,15 @@ impl Counts {
     fn hear(&mut self, result: Result<(), Refusal>, bytes: usize) {
         let count = match result {
             Ok(()) => {
-                self.heard_bytes = self.heard_bytes.saturating_add(bytes as u64);
+                self.heard_bytes += bytes as u64;
                 &mut self.heard
             }
             Err(Refusal::Malformed | Refusal::Version) => &mut self.malformed,
             Err(Refusal::Foreign | Refusal::Own) => &mut self.foreign,
             Err(Refusal::Old | Refusal::Duplicate) => &mut self.stale,
-            Err(Refusal::Crowded | Refusal::NoMemory) => &mut self.crowded,
+            Err(Refusal::Crowded) => &mut self.crowded,
         };
-        *count = count.saturating_add(1);
+        *count += 1;
     }
 }
 
@@ -194,7 +172,7 @@ impl Voice {
             epoch,
             terms,
             seq: 0,
-            peers: Peers::new(),
+            peers: Peers::default(),
             counts: Counts::default(),
         }
     }
@@ -214,82 +192,66 @@ impl Voice {
         if header.server == self.server {
             return Err(Refusal::Own);
         }
-        self.peers.hear(&header, records, &self.terms, now)
+        self.peers.hear(&header, &records, &self.terms, now)
     }
 
-    /// Sends `records`, in the order of their ids, as one message with number `seq` and the `capacity`; `scratch`
-    /// holds one datagram.
-    fn say(
-        &mut self,
-        (epoch, capacity, now): (u64, u64, u64),
-        records: &[Record],
-        scratch: &mut [u8],
-        mut send: impl FnMut(&[u8]),
-    ) {
+    /// Begins the next message, at `now`, ns.
+    fn step(&mut self, now: u64) {
+        self.seq = self.seq.wrapping_add(1);
+        self.peers.forget(&self.terms, now);
+    }
+
+    /// Returns the datagrams of a message at `now`, ns, with the `capacity` and with `records`, which are in the order
+    /// of their ids.
+    fn say(&mut self, now: u64, capacity: u64, records: &[Record]) -> Vec<Vec<u8>> {
         let each = self.terms.records_per_datagram();
-        let parts = records.len().div_ceil(each).max(1);
-        let parts = parts.min(const { message::DATAGRAMS_MAX as usize });
-        let mut rest = records;
-        for part in 0..parts {
-            let (now_said, later) = rest.split_at(each.min(rest.len()));
-            rest = later;
-            let header = Header {
-                realm: self.terms.realm,
-                server: self.server,
-                epoch,
-                seq: self.seq,
-                part: part as u16,
-                parts: parts as u16,
-                time_us: now / 1000,
-                capacity,
-            };
-            let length = message::write(&header, now_said.iter().copied(), scratch);
-            if let Some(bytes) = length.and_then(|length| scratch.get(..length)) {
-                self.counts.said = self.counts.said.saturating_add(1);
-                let sum = self.counts.said_bytes.saturating_add(bytes.len() as u64);
-                self.counts.said_bytes = sum;
-                send(bytes);
-            }
-        }
+        let parts = records.len().div_ceil(each);
+        let parts = parts.clamp(1, usize::from(message::DATAGRAMS_MAX));
+        let mut chunks = records.chunks(each);
+        let datagrams: Vec<Vec<u8>> = (0..parts as u16)
+            .map(|part| {
+                let header = Header {
+                    realm: self.terms.realm,
+                    server: self.server,
+                    epoch: self.epoch,
+                    seq: self.seq,
+                    part,
+                    parts: parts as u16,
+                    time_us: now / 1000,
+                    capacity,
+                };
+                message::write(&header, chunks.next().unwrap_or_default())
+            })
+            .collect();
+        self.counts.said += datagrams.len() as u64;
+        let bytes = datagrams.iter().map(|bytes| bytes.len() as u64);
+        self.counts.said_bytes += bytes.sum::<u64>();
+        datagrams
     }
 }
 
 /// One server's part in sharing over servers.
-///
-/// # Context
-///
-/// Made and used where sleeping is allowed, by one at a time.
 pub struct Exchange {
     voice: Voice,
     table: Table,
-    records: List<Record>,
 }
 
 impl Exchange {
     /// The server with number `server`, not 0, which started as its `epoch`.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
-    pub fn new(server: u64, epoch: u64, terms: Terms) -> Result<Self, NoMemory> {
-        Ok(Self {
+    pub fn new(server: u64, epoch: u64, terms: Terms) -> Self {
+        Self {
             voice: Voice::new(server, epoch, terms),
-            table: Table::new(),
-            records: List::with_capacity(terms.records_per_datagram())?,
-        })
+            table: Table::default(),
+        }
     }
 
     /// What a part tells of one node, since the last step; each node of each part once, in any order. Nodes with
-    /// the same path are one. Sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none; the account is left out.
-    pub fn note(&mut self, account: &Account) -> Result<(), NoMemory> {
-        self.table.note(account)
+    /// the same path are one.
+    pub fn note(&mut self, account: &Account) {
+        self.table.note(account);
     }
 
-    /// Takes in a datagram that came at `now`, ns. Sleeps.
+    /// Takes in a datagram that came at `now`, ns.
     ///
     /// # Errors
     ///
@@ -298,60 +260,28 @@ impl Exchange {
         self.voice.hear(bytes, now)
     }
 
-    /// A step of the rule at `now`, ns, from what was noted since the last one and from what was heard. Sleeps.
+    /// A step of the rule at `now`, ns, from what was noted since the last one and from what was heard.
     ///
-    /// O(n log n) for n entities, and O(r) for r records of all peers.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none; factors may be as before.
-    pub fn step(&mut self, now: u64) -> Result<(), NoMemory> {
-        let Voice {
-            terms,
-            peers,
-            counts,
-            seq,
-            ..
-        } = &mut self.voice;
-        *seq = seq.wrapping_add(1);
-        peers.forget(terms, now);
-        let left_out = self.table.step(peers, terms, now)?;
-        counts.left_out = counts.left_out.saturating_add(left_out);
-        Ok(())
+    /// O((n + r) log n) for n entities and r records of all peers.
+    pub fn step(&mut self, now: u64) {
+        self.voice.step(now);
+        let Voice { terms, peers, .. } = &self.voice;
+        self.voice.counts.left_out += self.table.step(peers, terms, now);
     }
 
-    /// The factors after the last step, of all entities that are known here. Sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
-    pub fn factors(&self) -> Result<Factors, NoMemory> {
+    /// The ids and factors (Q31) after the last step, of all entities that are known here, in the order of the ids.
+    pub fn factors(&self) -> Vec<(u64, u32)> {
         self.table.factors()
     }
 
-    /// Hands `send` the datagrams of the message of the last step, at `now`, ns; `scratch` holds one of them.
-    /// Sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none; nothing was sent.
-    pub fn say(
-        &mut self,
-        now: u64,
-        scratch: &mut [u8],
-        send: impl FnMut(&[u8]),
-    ) -> Result<(), NoMemory> {
-        self.records.truncate(0);
-        for record in self.table.records() {
-            self.records.push(record)?;
-        }
-        let head = (self.voice.epoch, self.table.capacity(), now);
-        self.voice.say(head, self.records.as_slice(), scratch, send);
-        Ok(())
+    /// Returns the datagrams of the message of the last step, at `now`, ns.
+    pub fn say(&mut self, now: u64) -> Vec<Vec<u8>> {
+        self.voice
+            .say(now, self.table.capacity(), &self.table.records())
     }
 
     /// What happened.
-    pub const fn counts(&self) -> Counts {
+    pub fn counts(&self) -> Counts {
         self.voice.counts
     }
 

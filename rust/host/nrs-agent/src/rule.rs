@@ -83,8 +83,8 @@ impl Default for Gains {
 /// An entity as one of a group of siblings.
 #[derive(Clone, Copy, Debug)]
 pub struct Member {
-    /// Where it is in the table.
-    pub index: u32,
+    /// Its path, hashed.
+    pub id: u64,
     /// Its weight without factor, not 0.
     pub weight: u32,
     /// Its service here, sixteenths of a unit per second.
@@ -108,22 +108,21 @@ pub struct Member {
 impl Member {
     /// Its level, Q16; the fixed point is far enough up that it is not negative.
     fn level(&self) -> i32 {
-        log2(self.service.saturating_add(1)).wrapping_sub(log2(u64::from(self.weight)))
+        log2(self.service + 1) - log2(u64::from(self.weight))
     }
 
     /// How much its theta moves for each part of difference, Q16.
     fn gain(&self, gains: &Gains) -> u32 {
-        // Twice the part of its service that is here, Q16; service is below 2^47.
-        let own = self.own.saturating_mul(2 << 16);
-        let here = own.checked_div(self.service.max(1)).unwrap_or(0).max(1);
-        let more = (u64::from(self.home) << 16).checked_div(here).unwrap_or(0);
+        // Twice the part of its service that is here, Q16; a rate is at most 2^41.
+        let here = (self.own * (2 << 16) / self.service.max(1)).max(1);
+        let more = (u64::from(self.home) << 16) / here;
         let most = u64::from(gains.boost.clamp(1, 64)) << 16;
         let more = more.clamp(1 << 16, most);
         let lasts = self.run.unsigned_abs().saturating_sub(LASTING);
-        let lasts = (u64::from(lasts) << 14).saturating_add(1 << 16);
+        let lasts = (u64::from(lasts) << 14) + (1 << 16);
         let lasts = lasts.min(u64::from(gains.patience.clamp(1, 16)) << 16);
         let more = more.max(lasts);
-        (more.saturating_mul(u64::from(gains.integral.min(1 << 17))) >> 16) as u32
+        ((more * u64::from(gains.integral.min(1 << 17))) >> 16) as u32
     }
 
     /// Counts a correction by `off`.
@@ -138,77 +137,69 @@ impl Member {
 /// A step for the `members` of a group.
 pub fn step(members: &mut [Member], gains: &Gains) {
     let waiting = || members.iter().filter(|member| member.waiting);
-    let own = waiting().fold(0u64, |sum, member| {
-        sum.saturating_add(member.own).saturating_add(1)
-    });
+    // A rate is at most 2^41, a level below 2^22.
+    let own: u64 = waiting().map(|member| member.own + 1).sum();
     // Parts of at most 2^32, so that sums with logarithms fit.
-    let shift = const { u64::BITS - 32 }.saturating_sub(own.leading_zeros());
+    let shift = 32u32.saturating_sub(own.leading_zeros());
     let (sum, parts) = waiting().fold((0i64, 0i64), |(sum, parts), member| {
-        let part = (member.own >> shift).saturating_add(1) as i64;
-        let level = i64::from(member.level());
-        (
-            sum.saturating_add(level.saturating_mul(part)),
-            parts.saturating_add(part),
-        )
+        let part = (member.own >> shift) as i64 + 1;
+        (sum + i64::from(member.level()) * part, parts + part)
     });
     let Some(local) = sum.checked_div(parts) else {
         return;
     };
     let frame = frame(members);
-    let weights = waiting().fold(0u64, |sum, member| sum.saturating_add(weighed(member)));
+    let weights: u64 = waiting().map(weighed).sum();
     for member in members.iter_mut() {
         if member.starts {
-            member.theta = log2(u64::from(member.home.max(1))).saturating_sub(16 * Q16);
-            member.theta = member.theta.saturating_add(frame);
+            member.theta = log2(u64::from(member.home.max(1))) - 16 * Q16 + frame;
         } else if member.waiting && member.fresh {
-            let off = local.saturating_sub(i64::from(member.level()));
+            let off = local - i64::from(member.level());
             let off = off.clamp(i64::from(-STEP), i64::from(STEP)) as i32;
             if off > 0 && gains.content && is_content(member, own, weights) {
                 continue;
             }
             member.lasts(off);
-            let by = i64::from(off).saturating_mul(i64::from(member.gain(gains))) >> 16;
+            let by = (i64::from(off) * i64::from(member.gain(gains))) >> 16;
             let by = by.clamp(i64::from(-2 * STEP), i64::from(2 * STEP)) as i32;
-            member.theta = member.theta.saturating_add(by);
+            member.theta += by;
         }
     }
     let top = members.iter().filter(|member| member.waiting);
     let top = top.map(|member| member.theta).max().unwrap_or(0);
     for member in members {
-        member.theta = member.theta.saturating_sub(top).clamp(FLOOR, 0);
+        member.theta = (member.theta - top).clamp(FLOOR, 0);
     }
 }
 
 /// What the weight of a member is here.
 fn weighed(member: &Member) -> u64 {
-    u64::from(member.weight).wrapping_mul(u64::from(power(member.theta))) >> 16
+    (u64::from(member.weight) * u64::from(power(member.theta))) >> 16
 }
 
 /// Whether a member gets less than half of what its weight stands for, so that a larger one would not help.
 fn is_content(member: &Member, own: u64, weights: u64) -> bool {
-    let due = u128::from(own).wrapping_mul(u128::from(weighed(member)));
-    let got = u128::from(member.own).wrapping_mul(u128::from(weights));
-    got.saturating_mul(2) < due
+    let due = u128::from(own) * u128::from(weighed(member));
+    let got = u128::from(member.own) * u128::from(weights);
+    got * 2 < due
 }
 
 /// Where thetas are: of those that are served here, the mean of theta less the logarithm of the part of their
 /// service that is here.
 fn frame(members: &[Member]) -> i32 {
-    let (mut sum, mut parts) = (0i64, 0i64);
+    let (mut sum, mut parts) = (0i128, 0i128);
     for member in members
         .iter()
         .filter(|member| member.waiting && !member.starts)
     {
-        let here =
-            log2(member.own.saturating_add(1)).wrapping_sub(log2(member.service.saturating_add(1)));
-        let part = (member.own >> 8).saturating_add(1).min(1 << 32) as i64;
-        let off = i64::from(member.theta.wrapping_sub(here));
-        sum = sum.saturating_add(off.saturating_mul(part));
-        parts = parts.saturating_add(part);
+        let here = log2(member.own + 1) - log2(member.service + 1);
+        let part = i128::from((member.own >> 8) + 1).min(1 << 32);
+        sum += i128::from(member.theta - here) * part;
+        parts += part;
     }
     sum.checked_div(parts)
         .unwrap_or(0)
-        .clamp(i64::from(FLOOR), i64::from(-FLOOR)) as i32
+        .clamp(i128::from(FLOOR), i128::from(-FLOOR)) as i32
 }
 
 #[cfg(test)]

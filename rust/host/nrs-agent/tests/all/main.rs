@@ -3,11 +3,12 @@
 //! Shares over several servers: what the rule and the messages make of them.
 
 mod cluster;
+mod fuzz;
 mod hostile;
 mod parts;
 
 use cluster::{run, Layout, Path, Run};
-use nrs_sched::exchange::{Gains, Terms};
+use nrs_agent::{Gains, Terms};
 
 /// Every request is one unit.
 fn terms() -> Terms {

@@ -4,7 +4,7 @@
 //! messages of the others in.
 
 use criterion::{criterion_group, criterion_main, Criterion, Throughput};
-use nrs_sched::exchange::{message::HEADER, message::RECORD, Account, Exchange, Terms};
+use nrs_agent::{message::HEADER, message::RECORD, Account, Exchange, Terms};
 use std::time::{Duration, Instant};
 
 const DELTA: u64 = 100_000_000;
@@ -31,7 +31,6 @@ struct Cluster {
     entities: u64,
     delta: u64,
     said: Vec<Vec<u8>>,
-    scratch: Vec<u8>,
 }
 
 impl Cluster {
@@ -41,14 +40,13 @@ impl Cluster {
             records_max: 1 << 22,
             ..Terms::default()
         };
-        let new = |server| Exchange::new(server, 1, terms).expect("memory");
+        let new = |server| Exchange::new(server, 1, terms);
         let mut cluster = Self {
             one: new(1),
             others: (2..=servers).map(new).collect(),
             entities,
             delta: 0,
             said: Vec::new(),
-            scratch: vec![0; 1400],
         };
         for _ in 0..3 {
             cluster.round();
@@ -66,12 +64,10 @@ impl Cluster {
         self.said.clear();
         for other in &mut self.others {
             for id in 0..self.entities {
-                other.note(&account(id, self.delta)).expect("memory");
+                other.note(&account(id, self.delta));
             }
-            other.step(now).expect("memory");
-            let said = &mut self.said;
-            let send = |bytes: &[u8]| said.push(bytes.to_vec());
-            other.say(now, &mut self.scratch, send).expect("memory");
+            other.step(now);
+            self.said.extend(other.say(now));
         }
     }
 
@@ -83,20 +79,17 @@ impl Cluster {
 
     fn note(&mut self) {
         for id in 0..self.entities {
-            self.one.note(&account(id, self.delta)).expect("memory");
+            self.one.note(&account(id, self.delta));
         }
     }
 
     fn step(&mut self) {
-        self.one.step(self.delta * DELTA).expect("memory");
+        self.one.step(self.delta * DELTA);
     }
 
     fn say(&mut self) -> usize {
-        let mut bytes = 0;
-        let send = |datagram: &[u8]| bytes += datagram.len();
-        let now = self.delta * DELTA;
-        self.one.say(now, &mut self.scratch, send).expect("memory");
-        bytes
+        let said = self.one.say(self.delta * DELTA);
+        said.iter().map(Vec::len).sum()
     }
 }
 
@@ -137,7 +130,7 @@ fn exchange(c: &mut Criterion) {
                             cluster.say();
                         });
                         time("factors", &mut || {
-                            cluster.one.factors().expect("memory");
+                            cluster.one.factors();
                         });
                     }
                     sum

@@ -43,16 +43,19 @@ pub const HEADER: usize = 56;
 pub const RECORD: usize = 16;
 
 /// Datagrams of a message, at most.
-pub const DATAGRAMS_MAX: u32 = 256;
+pub const DATAGRAMS_MAX: u16 = 256;
 
 /// Presence everywhere.
 pub const PRESENT: u16 = u16::MAX;
 
 /// Bits of a counter.
-pub const COUNTER_BITS: u32 = 48;
+pub(crate) const COUNTER_BITS: u32 = 48;
+
+/// All bits of a counter.
+pub(crate) const COUNTER_MASK: u64 = (1 << COUNTER_BITS) - 1;
 
 /// First bytes.
-const MAGIC: u32 = u32::from_le_bytes(*b"NRSX");
+const MAGIC: [u8; 4] = *b"NRSX";
 
 /// The version that is written and understood.
 const VERSION: u8 = 1;
@@ -74,8 +77,6 @@ pub enum Refusal {
     Old,
     /// There are as many servers as may be, or as many records.
     Crowded,
-    /// There was no memory.
-    NoMemory,
 }
 
 /// What a datagram says of itself.
@@ -111,78 +112,27 @@ pub struct Record {
 }
 
 /// Takes `N` bytes from the front of `bytes`.
-fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
-    let (first, rest) = bytes.split_first_chunk::<N>()?;
+fn take<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], Refusal> {
+    let (first, rest) = bytes.split_first_chunk().ok_or(Refusal::Malformed)?;
     *bytes = rest;
-    Some(*first)
+    Ok(*first)
 }
 
-/// The records of a datagram that was found to be well formed.
-#[derive(Clone, Copy, Debug)]
-pub struct Records<'a> {
-    bytes: &'a [u8],
-}
-
-impl Iterator for Records<'_> {
-    type Item = Record;
-
-    fn next(&mut self) -> Option<Record> {
-        let id = u64::from_le_bytes(take(&mut self.bytes)?);
-        let word = u64::from_le_bytes(take(&mut self.bytes)?);
-        Some(Record {
-            id,
-            counter: word & const { (1 << COUNTER_BITS) - 1 },
-            presence: (word >> COUNTER_BITS) as u16,
-        })
-    }
-}
-
-impl Records<'_> {
-    /// How many are left.
-    pub const fn len(&self) -> usize {
-        self.bytes.len() / RECORD
-    }
-}
-
-/// The header and the records of `bytes`, all of which were looked at.
+/// The header and the records of `bytes`.
 ///
 /// # Errors
 ///
 /// - [`Refusal::Malformed`]: no header, another length than the header says, no place among the datagrams, or
 ///   records that are not in the order of their ids.
 /// - [`Refusal::Version`]: another version.
-pub fn parse(bytes: &[u8]) -> Result<(Header, Records<'_>), Refusal> {
-    let (header, count, bytes) = split(bytes).ok_or(Refusal::Malformed)??;
-    let records = Records { bytes };
-    let fits = bytes.len() == count.saturating_mul(RECORD)
-        && header.server != 0
-        && header.part < header.parts
-        && u32::from(header.parts) <= DATAGRAMS_MAX;
-    if !fits {
-        return Err(Refusal::Malformed);
-    }
-    let mut before = 0;
-    for record in records {
-        if record.id <= before || record.id == u64::MAX {
-            return Err(Refusal::Malformed);
-        }
-        before = record.id;
-    }
-    Ok((header, records))
-}
-
-/// A header, how many records follow, and their bytes.
-type Split<'a> = Result<(Header, usize, &'a [u8]), Refusal>;
-
-/// Both of them; none if it is too short or not of this kind.
-fn split(mut bytes: &[u8]) -> Option<Split<'_>> {
+pub fn parse(mut bytes: &[u8]) -> Result<(Header, Vec<Record>), Refusal> {
     let from = &mut bytes;
-    if u32::from_le_bytes(take(from)?) != MAGIC {
-        return None;
+    if take::<4>(from)? != MAGIC {
+        return Err(Refusal::Malformed);
     }
     let [version, zero] = take(from)?;
     if version != VERSION {
-        return Some(Err(Refusal::Version));
+        return Err(Refusal::Version);
     }
     let count = usize::from(u16::from_le_bytes(take(from)?));
     let header = Header {
@@ -195,54 +145,57 @@ fn split(mut bytes: &[u8]) -> Option<Split<'_>> {
         time_us: u64::from_le_bytes(take(from)?),
         capacity: u64::from_le_bytes(take(from)?),
     };
-    (zero == 0).then_some(Ok((header, count, bytes)))
-}
-
-/// Bytes that are written from the front on.
-struct Writer<'a> {
-    rest: &'a mut [u8],
-}
-
-impl Writer<'_> {
-    /// Writes `bytes`; none if there is no room.
-    fn put(&mut self, bytes: &[u8]) -> Option<()> {
-        let (to, rest) = core::mem::take(&mut self.rest).split_at_mut_checked(bytes.len())?;
-        to.copy_from_slice(bytes);
-        self.rest = rest;
-        Some(())
+    let fits = zero == 0
+        && from.len() == count * RECORD
+        && header.server != 0
+        && header.part < header.parts
+        && header.parts <= DATAGRAMS_MAX;
+    if !fits {
+        return Err(Refusal::Malformed);
     }
+    let mut records = Vec::with_capacity(count);
+    let mut before = 0;
+    for _ in 0..count {
+        let id = u64::from_le_bytes(take(from)?);
+        let word = u64::from_le_bytes(take(from)?);
+        if id <= before || id == u64::MAX {
+            return Err(Refusal::Malformed);
+        }
+        before = id;
+        records.push(Record {
+            id,
+            counter: word & COUNTER_MASK,
+            presence: (word >> COUNTER_BITS) as u16,
+        });
+    }
+    Ok((header, records))
 }
 
-/// Writes a datagram of `header` and `records`, which are in the order of their ids, into `out`; its length, or
-/// none if it does not fit.
-pub fn write(
-    header: &Header,
-    records: impl ExactSizeIterator<Item = Record>,
-    out: &mut [u8],
-) -> Option<usize> {
-    let count = u16::try_from(records.len()).ok()?;
-    let length = HEADER.checked_add(usize::from(count).checked_mul(RECORD)?)?;
-    let mut to = Writer {
-        rest: out.get_mut(..length)?,
-    };
-    to.put(&MAGIC.to_le_bytes())?;
-    to.put(&[VERSION, 0])?;
-    to.put(&count.to_le_bytes())?;
+/// Returns the datagram of `header` and `records`, which are in the order of their ids.
+///
+/// # Panics
+///
+/// There are more than 65,535 records.
+pub fn write(header: &Header, records: &[Record]) -> Vec<u8> {
+    let count = u16::try_from(records.len()).expect("records of one datagram");
+    let mut out = Vec::with_capacity(HEADER + records.len() * RECORD);
+    out.extend(MAGIC);
+    out.extend([VERSION, 0]);
+    out.extend(count.to_le_bytes());
     for word in [header.realm, header.server, header.epoch] {
-        to.put(&word.to_le_bytes())?;
+        out.extend(word.to_le_bytes());
     }
-    to.put(&header.seq.to_le_bytes())?;
-    to.put(&header.part.to_le_bytes())?;
-    to.put(&header.parts.to_le_bytes())?;
-    to.put(&header.time_us.to_le_bytes())?;
-    to.put(&header.capacity.to_le_bytes())?;
+    out.extend(header.seq.to_le_bytes());
+    out.extend(header.part.to_le_bytes());
+    out.extend(header.parts.to_le_bytes());
+    out.extend(header.time_us.to_le_bytes());
+    out.extend(header.capacity.to_le_bytes());
     for record in records {
-        let counter = record.counter & const { (1 << COUNTER_BITS) - 1 };
-        let word = counter | (u64::from(record.presence) << COUNTER_BITS);
-        to.put(&record.id.to_le_bytes())?;
-        to.put(&word.to_le_bytes())?;
+        let word = (record.counter & COUNTER_MASK) | (u64::from(record.presence) << COUNTER_BITS);
+        out.extend(record.id.to_le_bytes());
+        out.extend(word.to_le_bytes());
     }
-    Some(length)
+    out
 }
 
 #[cfg(test)]

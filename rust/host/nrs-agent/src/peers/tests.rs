@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 use super::*;
-use crate::sched::exchange::message::{parse, write, PRESENT};
+use crate::message::{parse, write, PRESENT};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -39,15 +39,12 @@ fn from(server: u64, epoch: u64, seq: u32, time_us: u64, records: &[(u64, u64)])
             presence: PRESENT,
         })
         .collect();
-    let mut out = vec![0; 4096];
-    let length = write(&header, records.into_iter(), &mut out).unwrap();
-    out.truncate(length);
-    out
+    write(&header, &records)
 }
 
 fn hear(peers: &mut Peers, bytes: &[u8], now: u64) -> Result<(), Refusal> {
     let (header, records) = parse(bytes).unwrap();
-    peers.hear(&header, records, &terms(), now)
+    peers.hear(&header, &records, &terms(), now)
 }
 
 /// Rates of all live peers, units per second.
@@ -55,15 +52,15 @@ fn rates(peers: &Peers, now: u64) -> Vec<(u64, u64)> {
     let terms = terms();
     peers
         .live(&terms, now)
-        .flat_map(|peer| peer.records().iter())
-        .filter(|known| known.counts(&terms, now))
-        .map(|known| (known.id, known.rate >> RATE_BITS))
+        .flat_map(|(_, peer)| &peer.records)
+        .filter(|(_, known)| known.counts(&terms, now))
+        .map(|(&id, known)| (id, known.rate >> RATE_BITS))
         .collect()
 }
 
 #[test]
 fn a_rate_is_what_two_counters_say_whatever_was_lost_between() {
-    let mut peers = Peers::new();
+    let mut peers = Peers::default();
     hear(&mut peers, &said(1, 1, 1_000_000, &[(3, 100)]), 0).unwrap();
     assert_eq!(rates(&peers, 0), [(3, 0)]);
     hear(&mut peers, &said(1, 4, 1_300_000, &[(3, 130), (4, 7)]), 1).unwrap();
@@ -76,7 +73,7 @@ fn a_rate_is_what_two_counters_say_whatever_was_lost_between() {
 
 #[test]
 fn old_and_doubled_messages_change_nothing() {
-    let mut peers = Peers::new();
+    let mut peers = Peers::default();
     let first = said(1, 7, 1_000_000, &[(3, 100)]);
     hear(&mut peers, &first, 0).unwrap();
     assert_eq!(hear(&mut peers, &first, 1), Err(Refusal::Duplicate));
@@ -98,7 +95,7 @@ fn old_and_doubled_messages_change_nothing() {
 
 #[test]
 fn a_restart_holds_rates_until_there_are_new_ones() {
-    let mut peers = Peers::new();
+    let mut peers = Peers::default();
     hear(&mut peers, &said(1, 7, 1_000_000, &[(3, 100)]), 0).unwrap();
     hear(&mut peers, &said(1, 8, 2_000_000, &[(3, 200)]), 1).unwrap();
     // Counter and clock start again.
@@ -110,7 +107,7 @@ fn a_restart_holds_rates_until_there_are_new_ones() {
 
 #[test]
 fn the_silent_are_held_then_gone_then_forgotten() {
-    let mut peers = Peers::new();
+    let mut peers = Peers::default();
     let terms = terms();
     let hold = terms.hold_ns();
     assert_eq!(hold, 4 * SECOND_NS / 10);
@@ -128,7 +125,7 @@ fn the_silent_are_held_then_gone_then_forgotten() {
 
 #[test]
 fn what_is_not_told_any_more_is_forgotten() {
-    let mut peers = Peers::new();
+    let mut peers = Peers::default();
     let hold = terms().hold_ns();
     hear(&mut peers, &said(1, 1, 1, &[(3, 1), (4, 1)]), 0).unwrap();
     for seq in 2..20 {
@@ -141,7 +138,7 @@ fn what_is_not_told_any_more_is_forgotten() {
 
 #[test]
 fn there_is_room_for_so_much() {
-    let mut peers = Peers::new();
+    let mut peers = Peers::default();
     let all = [(1, 1), (2, 1), (3, 1), (4, 1)];
     let crowded = Err(Refusal::Crowded);
     assert_eq!(hear(&mut peers, &from(1, 1, 1, 1, &all), 0), crowded);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 use super::*;
-use crate::sched::rng::Rng;
+use nrs_sched::{policy::fairshare::factors::ONE, rng::Rng};
 
 fn member(weight: u32, own: u64, service: u64) -> Member {
     Member {
-        index: 0,
+        id: 0,
         weight,
         own,
         service,
@@ -52,7 +52,7 @@ fn who_got_more_goes_down_and_not_below_the_floor() {
             .all(|member| (FLOOR..=0).contains(&member.theta)));
     }
     assert_eq!(group[0].theta, FLOOR);
-    assert!(power(group[0].theta) >= super::super::log2::ONE >> 10);
+    assert!(power(group[0].theta) >= ONE >> 10);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn nothing_overflows_and_somebody_has_the_whole_weight() {
                 starts: any(8) == 1,
                 theta: -(any(10 << 16) as i32),
                 run: any(255) as u8 as i8,
-                index: 0,
+                id: 0,
             })
             .collect();
         step(&mut group, &gains);

@@ -8,10 +8,10 @@
 //! - *Reference*: what weighted max-min fairness gives each job, by filling servers with water in turn.
 //! - *Error*: how far a job's rate is from the reference, as a part of it.
 
-use nrs_sched::{
-    exchange::{Account, Exchange, Relay, Terms},
-    rng::Rng,
-};
+use std::collections::BTreeMap;
+
+use nrs_agent::{Account, Exchange, Relay, Terms};
+use nrs_sched::{policy::fairshare::factors::ONE, rng::Rng};
 
 /// Nanoseconds of a delta.
 pub const DELTA: u64 = 100_000_000;
@@ -189,7 +189,7 @@ impl Run {
 }
 
 struct Server {
-    exchange: Option<Exchange>,
+    exchange: Exchange,
     factors: Vec<f64>,
     total: Vec<u64>,
     epoch: u64,
@@ -208,7 +208,7 @@ pub fn run(layout: &Layout, terms: Terms, path: Path, deltas: u64, seed: u64) ->
     let jobs = layout.jobs.len();
     let mut servers: Vec<Server> = (0..count)
         .map(|server| Server {
-            exchange: Exchange::new(server as u64 + 1, 1, terms).ok(),
+            exchange: Exchange::new(server as u64 + 1, 1, terms),
             factors: vec![1.0; jobs],
             total: vec![0; jobs],
             epoch: 1,
@@ -220,7 +220,6 @@ pub fn run(layout: &Layout, terms: Terms, path: Path, deltas: u64, seed: u64) ->
     let mut out = Run::default();
     let mut reference = layout.reference();
     let mut all: Vec<Vec<usize>> = (0..count).map(|server| layout.at(server)).collect();
-    let mut scratch = vec![0u8; terms.datagram_max as usize];
     for delta in 1..=deltas {
         let now = delta * DELTA;
         if path.toggle > 0 && delta % path.toggle == 0 {
@@ -241,8 +240,8 @@ pub fn run(layout: &Layout, terms: Terms, path: Path, deltas: u64, seed: u64) ->
             let at = at * (DELTA / 1000);
             if to == count {
                 let _ = relay.hear(&bytes, at);
-            } else if let Some(exchange) = &mut servers[to].exchange {
-                let _ = exchange.hear(&bytes, at);
+            } else {
+                let _ = servers[to].exchange.hear(&bytes, at);
             }
         }
         // Service of the delta.
@@ -288,13 +287,11 @@ pub fn run(layout: &Layout, terms: Terms, path: Path, deltas: u64, seed: u64) ->
             }
             if path.restart > 0 && delta == path.restart && index == 1 {
                 server.epoch += 1;
-                server.exchange = Exchange::new(index as u64 + 1, server.epoch, terms).ok();
+                server.exchange = Exchange::new(index as u64 + 1, server.epoch, terms);
                 server.factors = vec![1.0; jobs];
                 server.total = vec![0; jobs];
             }
-            let Some(exchange) = &mut server.exchange else {
-                continue;
-            };
+            let exchange = &mut server.exchange;
             for &job in &here {
                 let limited = got[job] >= layout.jobs[job].demand as f64;
                 let account = Account {
@@ -307,19 +304,16 @@ pub fn run(layout: &Layout, terms: Terms, path: Path, deltas: u64, seed: u64) ->
                     // Who gets what it wants has something queued now and then.
                     waiting: !limited || rng.below(10) == 0,
                 };
-                exchange.note(&account).expect("memory");
+                exchange.note(&account);
             }
-            exchange.step(now).expect("memory");
-            let factors = exchange.factors().expect("memory");
+            exchange.step(now);
+            let factors: BTreeMap<u64, u32> = exchange.factors().into_iter().collect();
             for job in 0..jobs {
-                server.factors[job] = f64::from(factors.of(id(job))) / f64::from(1u32 << 31);
+                let factor = factors.get(&id(job)).copied().unwrap_or(ONE);
+                server.factors[job] = f64::from(factor) / f64::from(ONE);
             }
             let cut = (path.cut.0..path.cut.1).contains(&delta);
-            let mut said = Vec::new();
-            exchange
-                .say(now, &mut scratch, |bytes| said.push(bytes.to_vec()))
-                .expect("memory");
-            for bytes in said {
+            for bytes in exchange.say(now) {
                 let others: Vec<usize> = if path.relay {
                     vec![count]
                 } else {
@@ -334,16 +328,12 @@ pub fn run(layout: &Layout, terms: Terms, path: Path, deltas: u64, seed: u64) ->
             }
         }
         if path.relay {
-            relay.step(now).expect("memory");
+            relay.step(now);
             let cut = (path.cut.0..path.cut.1).contains(&delta);
             let known: Vec<u64> = relay.servers(now).collect();
             for to in known {
                 let index = to as usize - 1;
-                let mut said = Vec::new();
-                relay
-                    .say(to, now, &mut scratch, |bytes| said.push(bytes.to_vec()))
-                    .expect("memory");
-                for bytes in said {
+                for bytes in relay.say(to, now) {
                     let lost = rng.below(1000) < path.loss || cut && index == 0;
                     if !lost {
                         flying.push((delta * 1000 + path.delay, index, bytes));

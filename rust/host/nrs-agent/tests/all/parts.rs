@@ -2,14 +2,18 @@
 
 //! Parts of fairshare on several servers that share jobs.
 
+use nrs_agent::{Exchange, Terms};
 use nrs_sched::{
     arena::{feed, Request},
     attr::{Attrs, Id},
-    exchange::{AccountBuf, Exchange, Factors, Terms},
     item::Direction,
     mem,
     policy::{
-        fairshare::{weights::Weights, Update},
+        fairshare::{
+            factors::{AccountBuf, Factors},
+            weights::Weights,
+            Update,
+        },
         AnyPart, AnyShared, AnyUpdate, Config, Get, Kind, Part, Tunables, View,
     },
 };
@@ -48,7 +52,7 @@ impl Server {
         Self {
             part: AnyPart::new(&config, number, &shared).unwrap(),
             _shared: shared,
-            exchange: Exchange::new(number, 1, terms).unwrap(),
+            exchange: Exchange::new(number, 1, terms),
             capacity,
             users: users.to_vec(),
             served: vec![0; users.len()],
@@ -105,16 +109,13 @@ impl Server {
             buf.clear();
             from = state.accounts(slot, &mut buf);
             for account in buf.iter() {
-                self.exchange.note(account).unwrap();
+                self.exchange.note(account);
             }
         }
-        self.exchange.step(now).unwrap();
-        let factors = self.exchange.factors().unwrap();
+        self.exchange.step(now);
+        let factors = Factors::new(self.exchange.factors()).unwrap();
         self.tell(Some(factors), now);
-        let mut said = Vec::new();
-        let send = |bytes: &[u8]| said.push(bytes.to_vec());
-        self.exchange.say(now, &mut [0; 1400], send).unwrap();
-        said
+        self.exchange.say(now)
     }
 
     fn tell(&mut self, factors: Option<Factors>, now: u64) {
@@ -228,9 +229,8 @@ fn factors_come_and_go() {
     assert_eq!(state.accounts(0, &mut buf), None);
     let ids: Vec<u64> = buf.iter().map(|account| account.id).collect();
     assert_eq!(ids.len(), 2);
-    let mut factors = Factors::new();
     let low = *ids.iter().min().unwrap();
-    factors.push(low, 1 << 29).unwrap();
+    let factors = Factors::new([(low, 1 << 29)]).unwrap();
     server.tell(Some(factors), DELTA);
     server.serve(2 * DELTA);
     let mut served = server.served.clone();

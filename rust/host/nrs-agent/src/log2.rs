@@ -11,11 +11,10 @@
 //! entries: a logarithm is less than 2^-14 off, a power less than 2^-14 of itself. The error is the same for
 //! equal arguments, so that equal levels stay equal.
 
+use nrs_sched::policy::fairshare::factors::ONE;
+
 /// One, in Q16.
 pub const Q16: i32 = 1 << 16;
-
-/// A factor of one, in Q31.
-pub const ONE: u32 = 1 << 31;
 
 /// Bits that choose a step of an octave.
 const STEP_BITS: u32 = 6;
@@ -40,17 +39,12 @@ const ROOTS: [u64; STEP_BITS as usize] = [
 ];
 
 /// Squares the number bit by bit: each time it reaches two is a bit of the logarithm.
-#[allow(
-    clippy::arithmetic_side_effects,
-    clippy::indexing_slicing,
-    reason = "at compile time, where either is an error"
-)]
 const fn logs() -> [u32; STEPS] {
     let mut table = [0u32; STEPS];
     let mut k = 0;
     while k < STEPS {
         // Q31, from 1 to 2.
-        let mut x = (1u64 << 31).wrapping_add((k as u64) << (31 - STEP_BITS));
+        let mut x = (1u64 << 31) + ((k as u64) << (31 - STEP_BITS));
         let mut log = 0u32;
         if x >= 1 << 32 {
             log = 1;
@@ -58,7 +52,7 @@ const fn logs() -> [u32; STEPS] {
         }
         let mut bit = 0;
         while bit < 17 {
-            x = ((x as u128).wrapping_mul(x as u128) >> 31) as u64;
+            x = (x * x) >> 31;
             log <<= 1;
             if x >= 1 << 32 {
                 log |= 1;
@@ -67,18 +61,13 @@ const fn logs() -> [u32; STEPS] {
             bit += 1;
         }
         // Seventeen bits were found; the last one rounds.
-        table[k] = log.wrapping_add(1) >> 1;
+        table[k] = (log + 1) >> 1;
         k += 1;
     }
     table
 }
 
 /// Multiplies the roots that the bits of the step stand for.
-#[allow(
-    clippy::arithmetic_side_effects,
-    clippy::indexing_slicing,
-    reason = "at compile time, where either is an error"
-)]
 const fn powers() -> [u64; STEPS] {
     let mut table = [0u64; STEPS];
     let mut k = 0;
@@ -87,7 +76,7 @@ const fn powers() -> [u64; STEPS] {
         let mut bit = 0;
         while bit < STEP_BITS {
             if (k >> (STEP_BITS - 1 - bit)) & 1 == 1 {
-                power = power.wrapping_mul(ROOTS[bit as usize]) >> 31;
+                power = (power * ROOTS[bit as usize]) >> 31;
             }
             bit += 1;
         }
@@ -107,15 +96,14 @@ pub fn log2(x: u64) -> i32 {
     if zeros >= u64::BITS {
         return 0;
     }
-    let whole = const { u64::BITS - 1 }.wrapping_sub(zeros);
+    let whole = u64::BITS - 1 - zeros;
     // The leading one is shifted out.
-    let rest = x.wrapping_shl(zeros) << 1;
-    let step = (rest >> const { u64::BITS - STEP_BITS }) as usize;
-    let line = (rest >> const { u64::BITS - STEP_BITS - 16 }) as u32 & 0xffff;
-    let low = LOGS.get(step).copied().unwrap_or(0);
-    let high = LOGS.get(step.wrapping_add(1)).copied().unwrap_or(low);
-    let part = high.wrapping_sub(low).wrapping_mul(line) >> 16;
-    (whole << 16).wrapping_add(low).wrapping_add(part) as i32
+    let rest = x << zeros << 1;
+    let step = (rest >> (u64::BITS - STEP_BITS)) as usize;
+    let line = (rest >> (u64::BITS - STEP_BITS - 16)) as u32 & 0xffff;
+    let (low, high) = (LOGS[step], LOGS[step + 1]);
+    let part = ((high - low) * line) >> 16;
+    ((whole << 16) + low + part) as i32
 }
 
 /// `2^x` in Q31 for `x` in Q16; at least 1 bit of it, and [`ONE`] for what is above 0.
@@ -126,12 +114,11 @@ pub fn power(x: i32) -> u32 {
     // Rounds down: the rest is from 0 to below 1.
     let down = (x >> 16).unsigned_abs();
     let rest = x as u32 & 0xffff;
-    let step = (rest >> const { 16 - STEP_BITS }) as usize;
-    let line = u64::from(rest) & const { (1 << (16 - STEP_BITS)) - 1 };
-    let low = POWERS.get(step).copied().unwrap_or(0);
-    let high = POWERS.get(step.wrapping_add(1)).copied().unwrap_or(low);
-    let part = high.wrapping_sub(low).wrapping_mul(line) >> const { 16 - STEP_BITS };
-    let power = low.wrapping_add(part).checked_shr(down).unwrap_or(0);
+    let step = (rest >> (16 - STEP_BITS)) as usize;
+    let line = u64::from(rest) & ((1 << (16 - STEP_BITS)) - 1);
+    let (low, high) = (POWERS[step], POWERS[step + 1]);
+    let part = ((high - low) * line) >> (16 - STEP_BITS);
+    let power = (low + part).checked_shr(down).unwrap_or(0);
     (power as u32).max(1)
 }
 

@@ -43,7 +43,7 @@ changed() {
 # needs. With CLOCK "icount" time in the machine counts instructions, so that its results do not mind what else runs;
 # "any" has two CPUs, with KVM where that works and otherwise counting instructions, too. Without, time is the host's.
 short=(
-	"stock:smoke:1800:any:load ext4 programs nowait meta order-dm unaware dm-life errors hang killed control params rules-configfs qbm-configfs wrong switch stats cpts chardev order-user timeouts-user nrsctl nrsctl-config nrsctl-stats tutorial"
+	"stock:smoke:1800:any:load ext4 programs nowait meta order-dm unaware dm-life errors hang killed control params rules-configfs wrong switch stats cpts chardev order-user timeouts-user nrsctl nrsctl-config nrsctl-stats tutorial"
 	"stock:figures:1200:icount:fair fair-tree devices hp tbf tbf-ext4 qbm robin delay health timeouts trace nrsctl-top"
 	"debug:debug:1500::kunit load errors programs dm-life switch tbf-storm"
 )
@@ -55,7 +55,7 @@ long=(
 	"stock:bands:1800:icount:qbm"
 	"stock:turns:1500:icount:robin delay health timeouts"
 	"stock:cpts:1800:any:cpts programs"
-	"stock:life:1800:any:load dm-life killed errors hang wrong control params rules-configfs qbm-configfs tbf-storm qbm-storm soak"
+	"stock:life:1800:any:load dm-life killed errors hang wrong control params rules-configfs tbf-storm qbm-storm soak"
 	"stock:tool:1800:any:nrsctl nrsctl-config nrsctl-stats tutorial"
 	"stock:data:1500:any:ext4 switch nowait meta stats order-dm unaware"
 	"stock:user:1500:any:chardev fair-churn timeouts-user"

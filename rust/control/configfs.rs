@@ -8,12 +8,11 @@
 //! | `slots` | rw | requests that may be at the devices at a time |
 //! | `state` | r | `idle`, or `in use N` with N clients |
 //!
-//! The directories `rules` ([`rules`]) and `qbm` ([`qbm`]) are in it from the start.
+//! The directory `rules` ([`rules`]) is in it from the start.
 //!
 //! `mkdir` of a name that a client has already brought up is refused with `EEXIST`, `rmdir` of a service in
-//! use with `EBUSY`, and of one that has directories of rules or groups with `ENOTEMPTY`.
+//! use with `EBUSY`, and of one that has directories of rules with `ENOTEMPTY`.
 
-pub(crate) mod qbm;
 pub(crate) mod rules;
 
 use core::fmt::{self, Write as _};
@@ -64,10 +63,7 @@ impl GroupOperations for Root {
         };
         let path = name.try_into()?;
         let kept = Kept::new(registry::create(name, None)?)?;
-        let inner = [
-            Inner::new(rules::group(kept.0.clone())?)?,
-            Inner::new(qbm::group(kept.0.clone())?)?,
-        ];
+        let inner = [Inner::new(rules::group(kept.0.clone())?)?];
         let content = try_pin_init!(Content { kept });
         Ok(Nested::group(path, item_type, content, inner))
     }
@@ -128,8 +124,8 @@ impl Content {
     }
 }
 
-/// The directory of a service, with those of its rules and of its groups of bandwidth.
-pub(crate) type Directory = Nested<Content, 2>;
+/// The directory of a service, with that of its rules.
+pub(crate) type Directory = Nested<Content, 1>;
 
 /// One line in `page`; returns its length in bytes.
 ///

@@ -395,15 +395,6 @@ impl Bandwidth {
         self.show(|manager| manager.write_stats(&mut &mut *out, &self.stage))
     }
 
-    /// What the clients that line `client` of the plan is for have in the group called `group`, bytes/s; 0 if
-    /// there is no such line.
-    pub(crate) fn allocated(&self, group: &str, client: &str) -> u64 {
-        self.with(|regime| match regime {
-            Some(regime) => regime.manager.allocated(group, client, &self.stage),
-            None => 0,
-        })
-    }
-
     fn show(&self, write: impl FnOnce(&Manager) -> core::fmt::Result) -> Result {
         self.with(|regime| {
             let regime = regime.as_ref().ok_or(ENODEV)?;

@@ -125,8 +125,7 @@ clean_up() {
 			dm remove "$name" || { [ "$round" != 3 ] || dm remove --force "$name"; }
 		done
 	done >/tmp/clean.log 2>&1
-	for dir in /sys/kernel/config/nrs/*/rules/*/ /sys/kernel/config/nrs/*/qbm/*/clients/*/ /sys/kernel/config/nrs/*/qbm/*/ \
-		/sys/kernel/config/nrs/*/ /sys/fs/cgroup/test*/; do
+	for dir in /sys/kernel/config/nrs/*/rules/*/ /sys/kernel/config/nrs/*/ /sys/fs/cgroup/test*/; do
 		[ ! -d "$dir" ] || rmdir "$dir"
 	done
 	for dir in /sys/kernel/config/nullb/*/; do

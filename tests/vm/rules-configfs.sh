@@ -79,7 +79,7 @@ directories() {
 	module
 	mkdir $top/svc
 	[ -d $dir ] || fail "no rules in a new service"
-	[ "$(ls $top/svc | tr '\n' ' ')" = "cpts qbm rules slots state " ] || fail "$(ls $top/svc)"
+	[ "$(ls $top/svc | tr '\n' ' ')" = "cpts rules slots state " ] || fail "$(ls $top/svc)"
 	refused EPERM rmdir $dir
 	refused EPERM mkdir $top/svc/rule
 	[ "$(mode $top/svc/state)" = 440 ] || fail "state: $(mode $top/svc/state)"

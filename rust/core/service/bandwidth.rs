@@ -31,42 +31,6 @@ const STOPPING: PlanError = PlanError {
 };
 
 impl Service {
-    /// The plan.
-    pub(crate) fn bandwidth_plan(&self) -> Shared<Plan> {
-        self.settings.lock().parameters.plan.clone()
-    }
-
-    /// Replaces the plan by what `f` makes of it.
-    ///
-    /// # Errors
-    ///
-    /// - What `f` refuses; why is kept for [`Service::write_plan_error`].
-    /// - `EAGAIN`: it tells clients apart in another way, and earlier policies are still stopping.
-    /// - `ENOMEM`.
-    ///
-    /// Nothing is changed then.
-    pub(crate) fn edit_plan(
-        &self,
-        f: impl FnOnce(&Plan) -> core::result::Result<Plan, PlanError>,
-    ) -> Result {
-        let mut settings = self.settings.lock();
-        let plan =
-            f(&settings.parameters.plan).map_err(|error| self.refuse(&mut settings, error))?;
-        let by = plan.by();
-        let change = Shared::new(plan).map_err(|_| ENOMEM).and_then(|plan| {
-            self.change(&mut settings, |parameters| {
-                parameters.tunables.qbm.by = by;
-                parameters.plan = plan;
-            })
-        });
-        change.map_err(|error| match error {
-            EAGAIN => self.refuse(&mut settings, STOPPING),
-            _ => self.refuse(&mut settings, PlanError::from(NoMemory)),
-        })?;
-        settings.plan_error = None;
-        Ok(())
-    }
-
     /// Keeps why a plan is refused; returns its errno.
     fn refuse(&self, settings: &mut Settings, error: PlanError) -> Error {
         reasons::tell(Reason::Plan(error), Some(self.name()));
@@ -95,9 +59,28 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// What [`Plan::parse`] refuses, and as [`Service::edit_plan`].
+    /// - What [`Plan::parse`] refuses; why is kept for [`Service::write_plan_error`].
+    /// - `EAGAIN`: it tells clients apart in another way, and earlier policies are still stopping.
+    /// - `ENOMEM`.
+    ///
+    /// Nothing is changed then.
     pub(crate) fn set_plan(&self, text: &str) -> Result {
-        self.edit_plan(|_| Plan::parse(text))
+        let plan = Plan::parse(text);
+        let mut settings = self.settings.lock();
+        let plan = plan.map_err(|error| self.refuse(&mut settings, error))?;
+        let by = plan.by();
+        let change = Shared::new(plan).map_err(|_| ENOMEM).and_then(|plan| {
+            self.change(&mut settings, |parameters| {
+                parameters.tunables.qbm.by = by;
+                parameters.plan = plan;
+            })
+        });
+        change.map_err(|error| match error {
+            EAGAIN => self.refuse(&mut settings, STOPPING),
+            _ => self.refuse(&mut settings, PlanError::from(NoMemory)),
+        })?;
+        settings.plan_error = None;
+        Ok(())
     }
 
     /// Writes the plan as a text that can be written back.
@@ -106,7 +89,7 @@ impl Service {
     ///
     /// `ENOSPC`: what `out` cannot take.
     pub(crate) fn write_plan(&self, out: &mut dyn Write) -> Result {
-        let plan = self.bandwidth_plan();
+        let plan = self.settings.lock().parameters.plan.clone();
         plan.write(&mut &mut *out).map_err(|_| ENOSPC)
     }
 
@@ -138,12 +121,6 @@ impl Service {
     /// As [`Service::write_bandwidth`].
     pub(crate) fn write_bandwidth_stats(&self, out: &mut dyn Write) -> Result {
         self.bandwidth.write_stats(out)
-    }
-
-    /// What the clients that line `client` of the plan is for have in the group called `group`, bytes/s; 0 if
-    /// there is no such line, or `qbm` is not started.
-    pub(crate) fn bandwidth_allocated(&self, group: &str, client: &str) -> u64 {
-        self.bandwidth.allocated(group, client)
     }
 
     /// Sets the counters of clients to zero.

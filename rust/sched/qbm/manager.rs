@@ -364,27 +364,4 @@ impl Manager {
         self.settle(self.seen);
         core::mem::take(&mut self.changed)
     }
-
-    /// What the clients have together, bytes/s, that the line for `client` in the group called `group` is for;
-    /// 0 if there is no such line.
-    pub fn allocated(&self, group: &str, client: &str, scene: &impl Scene) -> u64 {
-        let Some(group) = self.plan.group_named(group) else {
-            return 0;
-        };
-        let line = self.plan.client_named(Some(group), client);
-        if line.is_none() {
-            return 0;
-        }
-        let mut sum = 0u64;
-        for slot in 1..self.clients.slots() {
-            let (Some(key), Some(client)) = (self.clients.key(slot), self.clients.at(slot)) else {
-                continue;
-            };
-            let here = client.group == group && client.id.is_some();
-            if here && self.plan.line_for(group, &key.party, scene) == line {
-                sum = sum.saturating_add(client.rate);
-            }
-        }
-        sum
-    }
 }

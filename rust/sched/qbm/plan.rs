@@ -13,8 +13,6 @@
 //!
 //! ```text
 //!  text ──Plan::parse──► Parts ──check──► Plan ──write──► text
-//!                          ▲               │
-//!                          └── an edit ────┘
 //! ```
 //!
 //! # Grammar
@@ -48,7 +46,6 @@
 //! | `device` | the name of a device of the service, or a pattern as for jobs |
 
 mod amount;
-mod edit;
 mod index;
 mod parse;
 mod parts;
@@ -67,9 +64,9 @@ use crate::sched::{
 use core::fmt;
 use index::Index;
 use parts::Parts;
+use settings::Promise;
 
 pub use parts::{Client, Group};
-pub use settings::{Promise, Setting, Settings, Value};
 
 /// Bytes of the text of a plan, at most.
 pub const TEXT_MAX: usize = 256 << 10;
@@ -153,7 +150,7 @@ pub trait Scene {
 /// Why a plan was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanError {
-    /// The line of the text, the first one is 1; 0 if it came by another way.
+    /// The line of the text, the first one is 1; 0 if it is not about a line.
     pub line: u32,
     /// What the writer's errno becomes.
     pub code: Code,
@@ -222,11 +219,6 @@ impl Plan {
     /// The numbers of the method.
     pub fn tuning(&self) -> &Tuning {
         &self.parts.tuning
-    }
-
-    /// What is said of clients of all groups that no line is for.
-    pub fn defaults(&self) -> &Promise {
-        &self.parts.defaults
     }
 
     /// The groups.
@@ -304,7 +296,7 @@ impl Plan {
     fn terms_of_line(&self, group: u32, client: u32) -> Option<Terms> {
         let group = self.groups().get(group as usize)?;
         let client = self.clients().get(client as usize)?;
-        Some(client.promise().terms(group.capacity(), &Promise::NONE))
+        Some(client.promise.terms(group.capacity(), &Promise::NONE))
     }
 }
 

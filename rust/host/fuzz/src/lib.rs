@@ -12,7 +12,7 @@
 //! | target | what it takes | what must hold, beside that nothing panics |
 //! |---|---|---|
 //! | `rule_command` | commands of `nrs_tbf_rule` | look-ups agree with a walk, lines enter again, a refusal names a column of the text |
-//! | `plan` | texts of `nrs_qbm_config` | what is written reads back as the same plan, look-ups agree with a walk, edits can be undone |
+//! | `plan` | texts of `nrs_qbm_config` | what is written reads back as the same plan, look-ups agree with a walk |
 //! | `nid` | network identifiers and ranges of them | read back, has what a slow reading of the text has, guards let members pass |
 //! | `jobid` | formats, patterns, names with sizes | read back, one word of at most 31 bytes, agrees with a slow matcher |
 //! | `weights` | changes of `nrs_fairshare_weights` | read back as an equal table, bounded, refused as a whole |

@@ -1,15 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Numbers with units: rates of rules, names, and bandwidths, percentages and targets as the settings of groups and
-//! clients of plans. The first byte names a setting, the rest is the text for all of them.
+//! Numbers with units: rates of rules, names, and bandwidths, percentages and targets as the settings of groups of
+//! plans. The first byte names a setting, the rest is the text for all of them.
 
 use nrs_sched::{
-    qbm::{
-        plan::{Promise, Setting, Settings, Value},
-        terms::Class,
-    },
+    qbm::terms::Class,
     rules::{Name, Rate, Unit, NAME_MAX},
 };
+
+use super::plan;
+
+/// Settings of a group, with what they need before them.
+const SETTINGS: [&str; 10] = [
+    "capacity",
+    "capacity=1TiB target",
+    "capacity=1TiB strategy",
+    "capacity=1TiB class",
+    "capacity=1TiB min",
+    "capacity=1TiB max",
+    "capacity=1TiB reserve_first_come",
+    "capacity=1TiB reserve_fair_share",
+    "capacity=1TiB reserve_low_share",
+    "capacity=1TiB reserve_mover",
+];
 
 /// Takes the text as each of them.
 pub fn run(data: &[u8]) {
@@ -34,30 +47,6 @@ pub fn run(data: &[u8]) {
     if let Some(class) = Class::parse(text) {
         assert_eq!(Class::parse(class.name()), Some(class));
     }
-    if let Some(setting) = Setting::parse(text) {
-        assert_eq!(setting.name(), text);
-    }
-    let setting = Setting::ALL[usize::from(first) % Setting::ALL.len()];
-    let mut settings = Settings::default();
-    match settings.set(setting, text) {
-        Ok(()) => {
-            let shown = Value(&settings, setting).to_string();
-            let mut again = Settings::default();
-            assert_eq!(again.set(setting, &shown), Ok(()), "{text:?} {shown:?}");
-            assert_eq!(again, settings);
-            assert_eq!(settings.set(setting, ""), Ok(()));
-            assert_eq!(settings, Settings::default());
-        }
-        Err(reason) => {
-            assert!(!reason.is_empty() && !reason.contains('\n'));
-            assert_eq!(settings, Settings::default());
-        }
-    }
-    let mut promise = Promise::default();
-    if promise.set(setting, text).is_ok() {
-        let shown = Value(&promise, setting).to_string();
-        let mut again = Promise::default();
-        assert_eq!(again.set(setting, &shown), Ok(()));
-        assert_eq!(again, promise);
-    }
+    let setting = SETTINGS[usize::from(first) % SETTINGS.len()];
+    plan::run(format!("group g {setting}={text}").as_bytes());
 }

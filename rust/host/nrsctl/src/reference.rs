@@ -115,59 +115,6 @@ const RULE: [Line; 9] = [
     ],
 ];
 
-/// The attributes below `qbm` in the directory of a service in configfs.
-const QBM: [Line; 7] = [
-    [
-        "by",
-        "rw",
-        "nid, jobid, uid or device",
-        "nid",
-        "What a client is.",
-    ],
-    [
-        "GROUP/capacity",
-        "rw",
-        "a size",
-        "",
-        "What the clients of the group share; lists the group.",
-    ],
-    [
-        "GROUP/target",
-        "rw",
-        "MAJOR:MINOR or a number",
-        "",
-        "The target whose requests the group is for.",
-    ],
-    [
-        "GROUP/strategy",
-        "rw",
-        "classes or mover",
-        "classes",
-        "Whether only movers are regulated.",
-    ],
-    [
-        "GROUP/class, GROUP/min, GROUP/max, GROUP/reserve_CLASS",
-        "rw",
-        "a class, amounts",
-        "",
-        "Terms of clients without a line, and reserves.",
-    ],
-    [
-        "GROUP/clients/NAME/class, min, max",
-        "rw",
-        "a class, amounts",
-        "",
-        "What a client is promised.",
-    ],
-    [
-        "GROUP/clients/NAME/allocated",
-        "r",
-        "bytes per second",
-        "",
-        "What the client has now.",
-    ],
-];
-
 /// `text` in the type of code, if there is any.
 fn code(text: &str) -> String {
     match text.is_empty() {
@@ -307,8 +254,6 @@ pub fn page() -> String {
     out += &table(&SERVICE);
     out += "\n### Rules\n\nIn `rules/NAME/` there; see [Rules in configfs](user-guide.md#rules-in-configfs).\n\n";
     out += &table(&RULE);
-    out += "\n### Bandwidth\n\nIn `qbm/` there; see [qbm](qbm.md#directories).\n\n";
-    out += &table(&QBM);
     // Keys of configuration files and names of metrics have their place here, each from a table of its module.
     out += "\n## Exit statuses of `nrsctl`\n\n";
     let mut statuses = Table::new(&["status", "meaning"]);

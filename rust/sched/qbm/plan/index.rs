@@ -20,7 +20,7 @@ const RANGES_MAX: usize = u16::MAX as usize;
 
 /// What the name in a line is for.
 #[derive(Clone, Copy)]
-pub(super) enum Match {
+enum Match {
     Nid(Nid),
     Nids(Pattern, Guard),
     Number(u32),
@@ -114,13 +114,11 @@ impl<'a> Probe<'a> {
 /// # Invariants
 ///
 /// `exact` has the lines that are for one client, in the order of what they are for and then of the lines;
-/// `patterns` the others in the order of the lines, `names` all of them in the order of name and group. All
-/// of a plan are of one kind, that of its `by`.
+/// `patterns` the others in the order of the lines. All of a plan are of one kind, that of its `by`.
 pub(super) struct Index {
     matches: List<Match>,
     exact: List<u32>,
     patterns: List<u32>,
-    names: List<u32>,
     ranges: List<Range>,
 }
 
@@ -131,7 +129,6 @@ impl Index {
             matches: List::new(),
             exact: List::new(),
             patterns: List::new(),
-            names: List::new(),
             ranges: List::new(),
         }
     }
@@ -148,18 +145,18 @@ impl Index {
         let clients = parts.clients.as_slice();
         let mut index = Self {
             matches: List::with_capacity(clients.len())?,
-            names: List::with_capacity(clients.len())?,
             ..Self::new()
         };
+        let mut patterns = List::new();
         for (line, client) in (0u32..).zip(clients) {
             let name = core::str::from_utf8(parts.name_of(line)).unwrap_or_default();
             let found = read(parts.by, name, client.line, &mut index.ranges)?;
             index.matches.push(found)?;
-            index.names.push(line)?;
             if found.is_exact() {
                 index.exact.push(line)?;
             } else {
                 index.patterns.push(line)?;
+                patterns.push(line)?;
             }
         }
         let of = |line: u32| clients.get(line as usize);
@@ -177,9 +174,9 @@ impl Index {
             let order = parts.name_of(a).cmp(parts.name_of(b));
             order.then_with(|| group(a).cmp(&group(b)))
         };
-        // INVARIANT: Sorted here; `patterns` was filled in the order of the lines.
+        // INVARIANT: Sorted here; `patterns` of the index stays in the order of the lines.
         let twice = sorted(index.exact.as_mut_slice(), by_match);
-        let twice = twice.or(sorted(index.names.as_mut_slice(), by_name));
+        let twice = twice.or(sorted(patterns.as_mut_slice(), by_name));
         match twice.and_then(of) {
             None => Ok(index),
             Some(client) => Err(PlanError::new(
@@ -227,20 +224,6 @@ impl Index {
         let pattern = patterns.find(|line| is_in(*line) && matched(line));
         pattern.or(exact)
     }
-
-    /// The line that says `name` for `group`, or for all of them.
-    pub(super) fn named(&self, parts: &Parts, name: &[u8], group: Option<u32>) -> Option<u32> {
-        let clients = parts.clients.as_slice();
-        let found = self.names.as_slice().binary_search_by(|line| {
-            let own = clients.get(*line as usize).and_then(|client| client.group);
-            let order = parts.name_of(*line).cmp(name);
-            order.then_with(|| own.cmp(&group))
-        });
-        found
-            .ok()
-            .and_then(|at| self.names.as_slice().get(at))
-            .copied()
-    }
 }
 
 /// Sorts `lines` in the order of `compare`, equal ones in the order of the lines; the first one that is equal
@@ -252,22 +235,8 @@ fn sorted(lines: &mut [u32], compare: impl Fn(u32, u32) -> Ordering) -> Option<u
     pair.map(|(_, line)| *line)
 }
 
-/// Whether `name` is a pattern where clients are told apart by `by`, not one client.
-pub(super) fn is_pattern(by: By, name: &str) -> bool {
-    match by {
-        By::Nid => Nid::parse(name).is_err(),
-        By::Uid => false,
-        By::Jobid | By::Device => name.contains(['*', '?']),
-    }
-}
-
 /// What `name` is for; ranges of addresses go to `ranges`.
-pub(super) fn read(
-    by: By,
-    name: &str,
-    line: u32,
-    ranges: &mut List<Range>,
-) -> Result<Match, PlanError> {
+fn read(by: By, name: &str, line: u32, ranges: &mut List<Range>) -> Result<Match, PlanError> {
     let invalid = |reason| Err(PlanError::invalid(line, reason));
     match by {
         By::Nid => {
@@ -302,7 +271,7 @@ pub(super) fn read(
             let runs = name.bytes().filter(|byte| *byte == b'*').count();
             if by == By::Jobid && name.len().saturating_sub(runs) > JOBID_MAX {
                 invalid("the client is no job identifier: these have up to 31 characters")
-            } else if is_pattern(by, name) {
+            } else if name.contains(['*', '?']) {
                 Ok(Match::Glob(Ends::of_pattern(name.as_bytes())))
             } else {
                 Ok(Match::Name)

@@ -4,7 +4,7 @@
 
 use super::{
     parts::{Group, Parts},
-    settings::{Promise, Setting, Settings},
+    settings::{Promise, Set, Setting, Settings},
     tune, By, Plan, PlanError, TEXT_MAX,
 };
 use crate::sched::error::Code;
@@ -210,8 +210,7 @@ impl Read {
                 "no line before this one makes that group",
             ))?);
         }
-        let client = self.parts.client(name.as_bytes(), group, promise, line)?;
-        Ok(self.parts.clients.push(client)?)
+        self.parts.add_client(name, group, promise, line)
     }
 }
 
@@ -242,43 +241,6 @@ fn pair(line: u32, word: &str) -> Result<(&str, &str), PlanError> {
     }
 }
 
-/// What pairs can be set in.
-trait Set {
-    /// What to say about other names than those that it has.
-    const NAMES: &'static str;
-
-    /// Whether it has `setting`.
-    fn has(setting: Setting) -> bool;
-
-    /// Sets `setting` to what `text` says.
-    fn set(&mut self, setting: Setting, text: &str) -> Result<(), &'static str>;
-}
-
-impl Set for Promise {
-    const NAMES: &'static str = "expected class=, min=, max= or, for a client, group=";
-
-    fn has(setting: Setting) -> bool {
-        Setting::OF_CLIENT.contains(&setting)
-    }
-
-    fn set(&mut self, setting: Setting, text: &str) -> Result<(), &'static str> {
-        self.set(setting, text)
-    }
-}
-
-impl Set for Settings {
-    const NAMES: &'static str =
-        "expected capacity=, target=, strategy=, class=, min=, max= or reserve_CLASS=";
-
-    fn has(_: Setting) -> bool {
-        true
-    }
-
-    fn set(&mut self, setting: Setting, text: &str) -> Result<(), &'static str> {
-        self.set(setting, text)
-    }
-}
-
 /// The pairs of a line.
 struct Pairs {
     line: u32,
@@ -295,7 +257,7 @@ impl Pairs {
     fn set<T: Set>(&mut self, word: &str, to: &mut T) -> Result<(), PlanError> {
         let (name, value) = pair(self.line, word)?;
         let mut all = (0u32..).zip(Setting::ALL);
-        let found = all.find(|(_, setting)| setting.name() == name && T::has(*setting));
+        let found = all.find(|(_, setting)| setting.name() == name);
         let Some((place, setting)) = found else {
             return Err(PlanError::invalid(self.line, T::NAMES));
         };

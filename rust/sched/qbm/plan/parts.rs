@@ -9,7 +9,7 @@ use super::{
 };
 use crate::sched::{
     error::Code,
-    mem::{List, NoMemory},
+    mem::List,
     qbm::terms::{Class, Terms, Tuning, CLASSES},
 };
 use core::fmt;
@@ -35,10 +35,10 @@ pub const CLIENT_NAME_MAX: usize = 255;
 pub struct Group {
     name: [u8; GROUP_NAME_MAX],
     len: u8,
-    /// The line it was in, 0 if it was in none.
-    pub(super) line: u32,
+    /// The line that it is in.
+    line: u32,
     /// What is said of it.
-    pub(super) settings: Settings,
+    settings: Settings,
 }
 
 impl Group {
@@ -70,21 +70,6 @@ impl Group {
         bytes.copy_from_slice(name.as_bytes());
         // INVARIANT: All bytes were checked.
         Ok(group)
-    }
-
-    /// Whether `name` can be the name of a group.
-    ///
-    /// # Errors
-    ///
-    /// - `ENAMETOOLONG`: more than [`GROUP_NAME_MAX`] bytes.
-    /// - `EINVAL`: empty, or bytes that a name does not have.
-    pub fn check_name(name: &str) -> Result<(), PlanError> {
-        Self::new(name, Settings::default(), 0).map(|_| ())
-    }
-
-    /// The same, without the number of its line.
-    pub(super) fn without_line(&self) -> Self {
-        Self { line: 0, ..*self }
     }
 
     /// Its name.
@@ -140,10 +125,11 @@ pub struct Client {
     /// Where its name begins in the names of the parts.
     at: u32,
     len: u16,
-    /// The line it was in, 0 if it was in none.
+    /// The line that it is in.
     pub(super) line: u32,
     /// Its group; none: all of them.
     pub(super) group: Option<u32>,
+    /// What it is promised, as it was written.
     pub(super) promise: Promise,
 }
 
@@ -151,11 +137,6 @@ impl Client {
     /// The group that it is for; none: all of them.
     pub fn group(&self) -> Option<u32> {
         self.group
-    }
-
-    /// What it is promised, as it was written.
-    pub fn promise(&self) -> &Promise {
-        &self.promise
     }
 
     /// Its name in `names`.
@@ -223,76 +204,44 @@ impl Parts {
             .map(|(index, _)| index)
     }
 
-    /// The client `name` of `group`, with a place for its name, not yet one of the parts.
+    /// Adds the client `name` of `group`.
     ///
     /// # Errors
     ///
     /// - `ENOSPC`: there are [`CLIENTS_MAX`] already.
     /// - `ENAMETOOLONG`: more than [`CLIENT_NAME_MAX`] bytes.
-    /// - `EINVAL`: empty, or bytes that a text cannot have there.
-    pub(super) fn client(
+    pub(super) fn add_client(
         &mut self,
-        name: &[u8],
+        name: &str,
         group: Option<u32>,
         promise: Promise,
         line: u32,
-    ) -> Result<Client, PlanError> {
+    ) -> Result<(), PlanError> {
         let refused = |code, reason| Err(PlanError::new(line, code, reason));
         if self.clients.as_slice().len() >= CLIENTS_MAX {
             return refused(Code::NoSpace, "there are 4096 lines of clients already");
         }
-        check_client_name(name, line)?;
+        if name.len() > CLIENT_NAME_MAX {
+            let reason = "a client's name has up to 255 characters";
+            return refused(Code::NameTooLong, reason);
+        }
         let at = self.names.as_slice().len() as u32;
-        for &byte in name {
+        for byte in name.bytes() {
             self.names.push(byte)?;
         }
-        Ok(Client {
+        Ok(self.clients.push(Client {
             at,
             len: name.len() as u16,
             line,
             group,
             promise,
-        })
+        })?)
     }
 
     /// The name in line `client`.
     pub(super) fn name_of(&self, client: u32) -> &[u8] {
         let client = self.clients.as_slice().get(client as usize);
         client.map_or(b"", |client| client.name(self.names.as_slice()))
-    }
-
-    /// A copy without the numbers of lines, and with room for another client.
-    pub(super) fn copy(&self) -> Result<Self, NoMemory> {
-        let more = |len: usize| len.saturating_add(1);
-        let mut copy = Self {
-            by: self.by,
-            tuning: self.tuning,
-            defaults: self.defaults,
-            defaults_line: 0,
-            groups: List::with_capacity(more(self.groups.as_slice().len()))?,
-            clients: List::with_capacity(more(self.clients.as_slice().len()))?,
-            names: List::with_capacity(self.names.as_slice().len())?,
-        };
-        for group in self.groups.as_slice() {
-            copy.groups.push(group.without_line())?;
-        }
-        for client in self.clients.as_slice() {
-            copy.copy_client(client, self.names.as_slice())?;
-        }
-        Ok(copy)
-    }
-
-    /// Adds a client whose name is one of `names`.
-    pub(super) fn copy_client(&mut self, client: &Client, names: &[u8]) -> Result<(), NoMemory> {
-        let at = self.names.as_slice().len() as u32;
-        for &byte in client.name(names) {
-            self.names.push(byte)?;
-        }
-        self.clients.push(Client {
-            at,
-            line: 0,
-            ..*client
-        })
     }
 
     /// The plan of these parts.
@@ -399,26 +348,6 @@ impl Parts {
         }
         Ok(())
     }
-}
-
-/// Whether `name` in line `line` has what a client's name can have.
-///
-/// # Errors
-///
-/// - `ENAMETOOLONG`: more than [`CLIENT_NAME_MAX`] bytes.
-/// - `EINVAL`: empty, or bytes that a text cannot have there.
-pub(super) fn check_client_name(name: &[u8], line: u32) -> Result<(), PlanError> {
-    let refused = |code, reason| Err(PlanError::new(line, code, reason));
-    if name.len() > CLIENT_NAME_MAX {
-        let reason = "a client's name has up to 255 characters";
-        return refused(Code::NameTooLong, reason);
-    }
-    let takes = |byte: &u8| byte.is_ascii_graphic() && *byte != b';';
-    if name.is_empty() || !name.iter().all(takes) || name.starts_with(b"#") {
-        let reason = "a client's name has characters that print, no ';', and no '#' in front";
-        return refused(Code::Invalid, reason);
-    }
-    Ok(())
 }
 
 /// Bytes that text can still have.

@@ -60,36 +60,44 @@ impl Promise {
         }
     }
 
-    /// Whether it is all that a line of a client has to say.
-    pub const fn is_complete(&self) -> bool {
-        self.class.is_some() && self.min.is_some()
+    /// Writes the pairs `NAME=VALUE` that are set, a blank before each.
+    pub(super) fn write(&self, out: &mut (impl fmt::Write + ?Sized)) -> fmt::Result {
+        if let Some(class) = self.class {
+            write!(out, " class={}", class.name())?;
+        }
+        if let Some(min) = self.min {
+            write!(out, " min={min}")?;
+        }
+        if let Some(max) = self.max {
+            write!(out, " max={max}")?;
+        }
+        Ok(())
     }
+}
 
-    /// Sets what `setting` is to what `text` says; nothing if it is empty.
-    ///
-    /// # Errors
-    ///
-    /// Why it cannot be, one line; also for settings that a promise does not have.
-    pub fn set(&mut self, setting: Setting, text: &str) -> Result<(), &'static str> {
-        let amount = |wrong| match text {
-            "" => Ok(None),
-            _ => Amount::parse(text).map(Some).ok_or(wrong),
-        };
+impl Set for Promise {
+    const NAMES: &'static str = "expected class=, min=, max= or, for a client, group=";
+
+    fn set(&mut self, setting: Setting, text: &str) -> Result<(), &'static str> {
         match setting {
-            Setting::Class if text.is_empty() => self.class = None,
             Setting::Class => {
                 let class = Class::parse(text);
-                self.class = Some(class.ok_or(
-                    "class is not first_come, fair_share, low_share or mover",
+                self.class =
+                    Some(class.ok_or("class is not first_come, fair_share, low_share or mover")?);
+            }
+            Setting::Min => {
+                let min = Amount::parse(text);
+                self.min = Some(min.ok_or(
+                    "min is not a size such as 10MB/s, at most 1TiB/s, or a number of percent up to 100%",
                 )?);
             }
-            Setting::Min => self.min = amount(
-                "min is not a size such as 10MB/s, at most 1TiB/s, or a number of percent up to 100%",
-            )?,
-            Setting::Max => self.max = amount(
-                "max is not a size such as 10MB/s, at most 1TiB/s, or a number of percent up to 100%",
-            )?,
-            _ => return Err("expected class=, min= or max="),
+            Setting::Max => {
+                let max = Amount::parse(text);
+                self.max = Some(max.ok_or(
+                    "max is not a size such as 10MB/s, at most 1TiB/s, or a number of percent up to 100%",
+                )?);
+            }
+            _ => return Err(Self::NAMES),
         }
         Ok(())
     }
@@ -148,7 +156,7 @@ impl fmt::Display for Target {
 
 /// Something that can be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Setting {
+pub(super) enum Setting {
     /// Bytes/s of a group.
     Capacity,
     /// What the group is of the service.
@@ -167,7 +175,7 @@ pub enum Setting {
 
 impl Setting {
     /// All settings of a group, in the order in which they are written.
-    pub const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::Capacity,
         Self::Target,
         Self::Strategy,
@@ -180,11 +188,8 @@ impl Setting {
         Self::Reserve(Class::Mover),
     ];
 
-    /// The settings of a client.
-    pub const OF_CLIENT: [Self; 3] = [Self::Class, Self::Min, Self::Max];
-
     /// The word for it.
-    pub const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Capacity => "capacity",
             Self::Target => "target",
@@ -200,15 +205,28 @@ impl Setting {
     }
 
     /// The setting called `name`.
-    pub fn parse(name: &str) -> Option<Self> {
+    pub(super) fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|setting| setting.name() == name)
     }
+}
+
+/// What settings can be set in.
+pub(super) trait Set {
+    /// What to say about other names than those that it has.
+    const NAMES: &'static str;
+
+    /// Sets what `setting` is to what `text` says.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be, one line.
+    fn set(&mut self, setting: Setting, text: &str) -> Result<(), &'static str>;
 }
 
 /// What is said of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Bytes/s that its clients share; a group without is not complete.
+    /// Bytes/s that its clients share; that of a plan has it.
     pub capacity: Option<u64>,
     /// The target; none: every target that no other group has.
     pub target: Option<Target>,
@@ -221,94 +239,64 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Sets what `setting` is to what `text` says; what it is by default if that is empty.
-    ///
-    /// # Errors
-    ///
-    /// Why it cannot be, one line.
-    pub fn set(&mut self, setting: Setting, text: &str) -> Result<(), &'static str> {
+    /// What is kept for `class`.
+    pub(super) fn reserve(&self, class: Class) -> Option<Amount> {
+        self.reserves.get(class.index()).copied().flatten()
+    }
+
+    /// Writes the pairs `NAME=VALUE` of what is not as it is by default, a blank before each.
+    pub(super) fn write(&self, out: &mut (impl fmt::Write + ?Sized)) -> fmt::Result {
+        if let Some(capacity) = self.capacity {
+            write!(out, " capacity={}", Size(capacity))?;
+        }
+        if let Some(target) = self.target {
+            write!(out, " target={target}")?;
+        }
+        if self.mover {
+            out.write_str(" strategy=mover")?;
+        }
+        self.promise.write(out)?;
+        for class in Class::ALL {
+            if let Some(kept) = self.reserve(class) {
+                write!(out, " reserve_{}={kept}", class.name())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Set for Settings {
+    const NAMES: &'static str =
+        "expected capacity=, target=, strategy=, class=, min=, max= or reserve_CLASS=";
+
+    fn set(&mut self, setting: Setting, text: &str) -> Result<(), &'static str> {
         match setting {
-            Setting::Capacity if text.is_empty() => self.capacity = None,
             Setting::Capacity => {
                 let size = amount::size(text);
                 self.capacity =
                     Some(size.ok_or("capacity is not a size such as 500MB/s, at most 1TiB/s")?);
             }
-            Setting::Target if text.is_empty() => self.target = None,
             Setting::Target => {
                 let target = Target::parse(text);
                 self.target = Some(target.ok_or("target is not MAJOR:MINOR or a number")?);
             }
             Setting::Strategy => {
                 self.mover = match text {
-                    "" | "classes" => false,
+                    "classes" => false,
                     "mover" => true,
                     _ => return Err("strategy is not classes or mover"),
                 }
             }
             Setting::Reserve(class) => {
-                let amount = Amount::parse(text);
-                if amount.is_none() && !text.is_empty() {
-                    return Err("reserve is not a size such as 10MB/s, at most 1TiB/s, or a number of percent up to 100%");
-                }
+                let amount = Amount::parse(text).ok_or(
+                    "reserve is not a size such as 10MB/s, at most 1TiB/s, or a number of percent up to 100%",
+                )?;
                 if let Some(reserve) = self.reserves.get_mut(class.index()) {
-                    *reserve = amount;
+                    *reserve = Some(amount);
                 }
             }
             Setting::Class | Setting::Min | Setting::Max => self.promise.set(setting, text)?,
         }
         Ok(())
     }
-
-    /// What is kept for `class`.
-    pub(super) fn reserve(&self, class: Class) -> Option<Amount> {
-        self.reserves.get(class.index()).copied().flatten()
-    }
-}
-
-/// Shows the value of a setting of something as text that its `set` takes; nothing if it has none.
-pub struct Value<'a, T>(pub &'a T, pub Setting);
-
-impl fmt::Display for Value<'_, Promise> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(promise, setting) = self;
-        let amount = match setting {
-            Setting::Class => return f.write_str(promise.class.map_or("", Class::name)),
-            Setting::Min => promise.min,
-            Setting::Max => promise.max,
-            _ => None,
-        };
-        amount.map_or(Ok(()), |amount| amount.fmt(f))
-    }
-}
-
-impl fmt::Display for Value<'_, Settings> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(settings, setting) = self;
-        match setting {
-            Setting::Capacity => settings.capacity.map_or(Ok(()), |size| Size(size).fmt(f)),
-            Setting::Target => settings.target.map_or(Ok(()), |target| target.fmt(f)),
-            Setting::Strategy => f.write_str(if settings.mover { "mover" } else { "classes" }),
-            Setting::Reserve(class) => settings
-                .reserve(*class)
-                .map_or(Ok(()), |amount| amount.fmt(f)),
-            setting => Value(&settings.promise, *setting).fmt(f),
-        }
-    }
-}
-
-/// Writes the pairs `NAME=VALUE` of `promise` that are set, a blank before each.
-pub(super) fn write_promise(
-    promise: &Promise,
-    out: &mut (impl fmt::Write + ?Sized),
-) -> fmt::Result {
-    let set = |setting: &Setting| match setting {
-        Setting::Class => promise.class.is_some(),
-        Setting::Min => promise.min.is_some(),
-        _ => promise.max.is_some(),
-    };
-    for setting in Setting::OF_CLIENT.into_iter().filter(set) {
-        write!(out, " {}={}", setting.name(), Value(promise, setting))?;
-    }
-    Ok(())
 }

@@ -2,10 +2,7 @@
 
 //! Writing a plan as the text that makes it.
 
-use super::{
-    settings::{write_promise, Promise, Setting, Settings, Value},
-    tune, By, Plan,
-};
+use super::{settings::Promise, tune, By, Plan};
 use core::fmt;
 
 impl Plan {
@@ -19,28 +16,19 @@ impl Plan {
             writeln!(out, "by {}", self.by())?;
         }
         tune::write(self.tuning(), out)?;
-        if *self.defaults() != Promise::NONE {
+        if self.parts.defaults != Promise::NONE {
             out.write_str("default")?;
-            write_promise(self.defaults(), out)?;
+            self.parts.defaults.write(out)?;
             out.write_char('\n')?;
         }
         for group in self.groups() {
             write!(out, "group {}", group.name())?;
-            for setting in Setting::ALL.into_iter() {
-                if is_set(group.settings(), setting) {
-                    write!(
-                        out,
-                        " {}={}",
-                        setting.name(),
-                        Value(group.settings(), setting)
-                    )?;
-                }
-            }
+            group.settings().write(out)?;
             out.write_char('\n')?;
         }
         for (index, client) in (0u32..).zip(self.clients()) {
             write!(out, "client {}", self.client_name(index))?;
-            write_promise(client.promise(), out)?;
+            client.promise.write(out)?;
             let group = client.group();
             let group = group.and_then(|group| self.groups().get(group as usize));
             if let Some(group) = group {
@@ -49,18 +37,5 @@ impl Plan {
             out.write_char('\n')?;
         }
         Ok(())
-    }
-}
-
-/// Whether `setting` is not what it is by default.
-fn is_set(settings: &Settings, setting: Setting) -> bool {
-    match setting {
-        Setting::Capacity => settings.capacity.is_some(),
-        Setting::Target => settings.target.is_some(),
-        Setting::Strategy => settings.mover,
-        Setting::Class => settings.promise.class.is_some(),
-        Setting::Min => settings.promise.min.is_some(),
-        Setting::Max => settings.promise.max.is_some(),
-        Setting::Reserve(class) => settings.reserve(class).is_some(),
     }
 }

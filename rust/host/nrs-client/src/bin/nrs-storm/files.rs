@@ -182,17 +182,8 @@ fn configfs(prefix: &str, chance: &mut Chance, tally: &mut Tally) {
         }
         1 | 2 => {
             let number = chance.below(4);
-            let path = match chance.below(3) {
-                0 => service
-                    .join("rules")
-                    .join(name(&format!("r{number}"), chance)),
-                1 => service
-                    .join("qbm")
-                    .join(name(&format!("g{number}"), chance)),
-                _ => service
-                    .join(format!("qbm/g{number}/clients"))
-                    .join(name(&format!("10.0.0.{number}@tcp"), chance)),
-            };
+            let rule = name(&format!("r{number}"), chance);
+            let path = service.join("rules").join(rule);
             let result = fs::create_dir(&path);
             tally.answer("configfs mkdir", &result, allowed::MKDIR, || {
                 path.display().to_string()
@@ -252,7 +243,6 @@ fn configfs(prefix: &str, chance: &mut Chance, tally: &mut Tally) {
 
 /// A value for an attribute.
 fn attribute(name: &str, chance: &mut Chance) -> String {
-    let size = format!("{}MB/s", chance.within(1, 500));
     match name {
         "cpts" => chance.within(1, 3).to_string(),
         "slots" => chance.within(1, 200).to_string(),
@@ -262,16 +252,9 @@ fn attribute(name: &str, chance: &mut Chance) -> String {
         "head" => chance.pick(&["reg", "hp", "all"]).into(),
         "enabled" | "realtime" | "borrow" => chance.below(2).to_string(),
         "rank" | "also" => chance.pick(&["", "r0", "r1", "r2", "default"]).into(),
-        "class" => chance
-            .pick(&["first_come", "fair_share", "low_share", "mover"])
-            .into(),
-        "strategy" => chance.pick(&["classes", "mover"]).into(),
-        "by" => chance.pick(&["nid", "jobid", "uid", "device"]).into(),
-        "target" => chance.pick(&["", "253:0", "7"]).into(),
         "rate" => chance.pick(&["100", "20MiB/s", "500iops"]).into(),
         "minrate" => chance.pick(&["0", "1", "10"]).into(),
-        _ if name.starts_with("reserve") => chance.pick(&["", "5%", "1MB"]).into(),
-        _ => size,
+        _ => "idle".into(),
     }
 }
 

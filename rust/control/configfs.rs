@@ -63,9 +63,8 @@ impl GroupOperations for Root {
         };
         let path = name.try_into()?;
         let kept = Kept::new(registry::create(name, None)?)?;
-        let inner = [Inner::new(rules::group(kept.0.clone())?)?];
-        let content = try_pin_init!(Content { kept });
-        Ok(Nested::group(path, item_type, content, inner))
+        let inner = Inner::new(rules::group(kept.0.clone())?)?;
+        Ok(Nested::group(path, item_type, kept, inner))
     }
 }
 
@@ -84,7 +83,7 @@ impl Place {
 }
 
 /// A service that was made here; dropping this ends what keeps it.
-struct Kept(Arc<Place>);
+pub(crate) struct Kept(Arc<Place>);
 
 impl Kept {
     /// Takes over a service that was made.
@@ -102,30 +101,22 @@ impl Kept {
         })?;
         Ok(Self(place))
     }
+
+    /// The service that the directory stands for now.
+    fn service(&self) -> Arc<Service> {
+        self.0.service()
+    }
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
         // With clients it goes with the last of them.
-        let _ = registry::remove(&self.0.service());
-    }
-}
-
-/// What belongs to the directory of a service.
-#[pin_data]
-pub(crate) struct Content {
-    kept: Kept,
-}
-
-impl Content {
-    /// The service that the directory stands for now.
-    fn service(&self) -> Arc<Service> {
-        self.kept.0.service()
+        let _ = registry::remove(&self.service());
     }
 }
 
 /// The directory of a service, with that of its rules.
-pub(crate) type Directory = Nested<Content, 1>;
+pub(crate) type Directory = Nested<Kept>;
 
 /// One line in `page`; returns its length in bytes.
 ///
@@ -170,7 +161,7 @@ impl AttributeOperations<0> for Directory {
 
     fn store(this: &Directory, page: &[u8]) -> Result {
         let cpts = number(page)?;
-        let mut service = this.kept.0.service.lock();
+        let mut service = this.0.service.lock();
         if service.cpts() != cpts {
             *service = registry::recreate(&service, cpts)?;
         }

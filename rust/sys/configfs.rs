@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Directories of configfs that must not be removed, and directories that have others in them.
+//! Directories of configfs that must not be removed, and directories that have another one in them.
 //!
 //! C header: `include/linux/configfs.h`. The kernel crate has subsystems, groups and attributes, but neither
 //! dependents nor default groups, and each attribute says that it can be written.
@@ -132,20 +132,19 @@ impl Drop for Inner {
     }
 }
 
-/// The data of a directory that has `N` others in it from the start.
+/// The data of a directory that has another one in it from the start.
 ///
 /// # Invariants
 ///
-/// `inner` are the only default groups of the group that this is the data of, and stay that until the outer
+/// `inner` is the only default group of the group that this is the data of, and stays that until the outer
 /// group is released: unlinked by then, with nobody left to follow its list of default groups.
 #[pin_data]
-pub(crate) struct Nested<D, const N: usize> {
-    #[pin]
+pub(crate) struct Nested<D> {
     data: D,
-    inner: [Inner; N],
+    inner: Inner,
 }
 
-impl<D, const N: usize> Deref for Nested<D, N> {
+impl<D> Deref for Nested<D> {
     type Target = D;
 
     fn deref(&self) -> &D {
@@ -153,33 +152,31 @@ impl<D, const N: usize> Deref for Nested<D, N> {
     }
 }
 
-impl<D, const N: usize> Nested<D, N> {
-    /// A directory called `name` with the directories `inner` in it. Attributes of `item_type` that cannot be
+impl<D> Nested<D> {
+    /// A directory called `name` with the directory `inner` in it. Attributes of `item_type` that cannot be
     /// written show a mode that says so.
     ///
     /// For the use in [`kernel::configfs::GroupOperations::make_group`].
     pub(crate) fn group(
         name: CString,
         item_type: &'static ItemType<Group<Self>, Self>,
-        data: impl PinInit<D, Error>,
-        inner: [Inner; N],
+        data: D,
+        inner: Inner,
     ) -> impl PinInit<Group<Self>, Error> {
-        let entries = inner.each_ref().map(|inner| inner.group);
-        // INVARIANT: `inner` are put in the list below, before anybody else sees the outer group; nothing else
+        let entry = inner.group;
+        // INVARIANT: `inner` is put in the list below, before anybody else sees the outer group; nothing else
         // adds to that list, or takes `inner` out of `Self`.
-        let outer = Group::new(name, item_type, try_pin_init!(Self { data <- data, inner }));
+        let outer = Group::new(name, item_type, try_pin_init!(Self { data, inner }));
         outer.pin_chain(move |outer| {
             // SAFETY: `outer` is a valid allocation.
             let group = unsafe { <Group<Self> as HasGroup<Self>>::group(&*outer) }.cast_mut();
-            for entry in entries {
-                // SAFETY: `Group::new` initialised all of these groups, with them the list. They are at their
-                // final place, and nobody else knows them yet. `outer` owns `inner` by the invariant.
-                unsafe {
-                    bindings::list_add_tail(
-                        &raw mut (*entry.as_ptr()).group_entry,
-                        &raw mut (*group).default_groups,
-                    );
-                }
+            // SAFETY: `Group::new` initialised both groups, with them the list. They are at their final place, and
+            // nobody else knows them yet. `outer` owns `inner` by the invariant.
+            unsafe {
+                bindings::list_add_tail(
+                    &raw mut (*entry.as_ptr()).group_entry,
+                    &raw mut (*group).default_groups,
+                );
             }
             // SAFETY: As above; its item type is one of the kernel crate.
             unsafe { tell_read_only(group) };

@@ -2,14 +2,17 @@
 /*
  * /dev/nrs: a server in user space has its requests scheduled. Documentation/dev-nrs.md tells how.
  *
- * All numbers are little-endian; there is no padding. Records and arguments say how long they are, and later versions
- * only append: what is missing at the end counts as 0, and what is not known there has to be 0.
+ * All numbers are little-endian; there is no padding.
  *
- * Version 2 appends job_size to struct nrs_request; a module of version 1 refuses one that is not 0.
- * Version 3 gives a meaning to stream, predecessor and target of struct nrs_request, which have to be 0 before, and to the
- * end of struct nrs_released, which is 0 before; it adds struct nrs_promotion, and appends to struct nrs_stats.
- * Version 4 appends to struct nrs_request (a module of an earlier version refuses what is not 0 there), to struct
- * nrs_released and to struct nrs_stats; it adds struct nrs_early, nrs_recovered, nrs_busy and nrs_reconnect.
+ * Extension: records and arguments state their size in bytes. A new field is appended to its
+ * structure, and 0 in the field means what its absence meant before. The module takes a structure
+ * that ends before the field as if the field were 0; it refuses a structure that is shorter than
+ * in version 1 (EINVAL). A structure that is longer than the module knows is taken if the rest is
+ * 0, and refused otherwise: a record with EINVAL, an argument with E2BIG. The module writes no more
+ * of an argument than the program stated, and a record that is read grows only for files that asked
+ * with a new flag of struct nrs_attach. A program steps over records by their size, and over types
+ * that it does not know. A change that these rules exclude gets another NRS_VERSION; a module has
+ * one version and refuses all others with EPROTONOSUPPORT.
  */
 #ifndef _UAPI_NRS_H
 #define _UAPI_NRS_H
@@ -17,8 +20,8 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
-/* The version that this file describes. */
-#define NRS_VERSION		4
+/* The version of the interface. */
+#define NRS_VERSION		1
 
 /* Records that one read or write takes, at most. */
 #define NRS_BATCH		256
@@ -38,7 +41,7 @@
 /* Makes an open file a client of a service: ioctl(fd, NRS_IOC_ATTACH, struct nrs_attach *), once per open file. */
 struct nrs_attach {
 	__le32 size;		/* sizeof(struct nrs_attach) */
-	__le32 version;		/* in: newest that the program speaks; out: the one that is spoken */
+	__le32 version;		/* NRS_VERSION */
 	__le32 flags;		/* NRS_ATTACH_* */
 	__le32 lease_ms;	/* how long a released request may keep its slot; 0: for ever */
 	__le32 requests_max;	/* in: requests the file may have, 0: as many as allowed; out: how many it may */
@@ -65,7 +68,7 @@ struct nrs_stats {
 	__le64 reclaimed;	/* slots taken away because the lease was over */
 	__le64 late;		/* completions after that */
 	__le64 forced;		/* requests that were sent out without a slot */
-	__le64 promoted;	/* requests that were moved to high priority; this and what follows since version 3 */
+	__le64 promoted;	/* requests that were moved to high priority */
 	__le64 blocked;		/* requests that had to wait for others that come before them */
 	__le64 over;		/* requests beyond what their clients were told that they may have */
 	__le64 room_waits;	/* requests for which the service had no room at first */
@@ -73,7 +76,7 @@ struct nrs_stats {
 	__le32 fan_out;		/* clients with requests, of the service */
 	__le32 credits;		/* requests that each of them may have in the service */
 	__le32 credits_high;	/* the same for one whose request was moved to high priority */
-	__le64 early_sent;	/* early replies that were read; this and what follows since version 4 */
+	__le64 early_sent;	/* early replies that were read */
 	__le64 early_refused;	/* early replies that would not have helped, so that there was none */
 	__le64 early_late;	/* early replies that were not read before the deadline */
 	__le64 expired;		/* requests whose deadline passed */
@@ -88,8 +91,8 @@ struct nrs_stats {
 #define NRS_TYPE_REQUEST	1	/* written */
 #define NRS_TYPE_COMPLETION	2	/* written */
 #define NRS_TYPE_RELEASED	3	/* read */
-#define NRS_TYPE_PROMOTE	4	/* written; since version 3 */
-#define NRS_TYPE_EARLY		5	/* read; this and what follows since version 4 */
+#define NRS_TYPE_PROMOTE	4	/* written */
+#define NRS_TYPE_EARLY		5	/* read */
 #define NRS_TYPE_RECOVERED	6	/* read */
 #define NRS_TYPE_BUSY		7	/* written */
 #define NRS_TYPE_RECONNECT	8	/* written */
@@ -133,12 +136,12 @@ struct nrs_request {
 	__le16 net_number;	/* number of the network */
 	__u8 address[16];	/* most significant byte first, then 0 */
 	__u8 jobid[32];		/* up to 31 bytes, then NULs */
-	__le64 stream;		/* related requests have the same one, 0: none; since version 3 */
-	__le64 predecessor[8];	/* cookies of what has to be completed first, 0: none; since version 3 */
-	__le32 job_size;	/* nodes of the job, 0: unknown; since version 2 */
-	__le32 target;		/* which of the server's targets it is for; since version 3 */
-	__le32 timeout_ms;	/* how long its client waits, from its arrival; 0: it does not say; since version 4 */
-	__le32 elapsed_ms;	/* how long ago it arrived; since version 4 */
+	__le64 stream;		/* related requests have the same one, 0: none */
+	__le64 predecessor[8];	/* cookies of what has to be completed first, 0: none */
+	__le32 job_size;	/* nodes of the job, 0: unknown */
+	__le32 target;		/* which of the server's targets it is for */
+	__le32 timeout_ms;	/* how long its client waits, from its arrival; 0: it does not say */
+	__le32 elapsed_ms;	/* how long ago it arrived */
 };
 
 /* A request has been served, or given up. */
@@ -150,7 +153,7 @@ struct nrs_completion {
 	__le64 bytes;		/* bytes transferred */
 };
 
-/* A request, and what has to be completed before it, is to be served with high priority; since version 3. */
+/* A request, and what has to be completed before it, is to be served with high priority. */
 struct nrs_promotion {
 	struct nrs_header header;
 	__le64 cookie;
@@ -159,16 +162,16 @@ struct nrs_promotion {
 /* struct nrs_released.header.flags */
 #define NRS_RELEASED_PASSED	(1U << 0)	/* nobody waited, so it did not queue */
 #define NRS_RELEASED_FORCED	(1U << 1)	/* has no slot: the service was drained */
-#define NRS_RELEASED_EXPIRED	(1U << 2)	/* its deadline passed: its client has given up; since version 4 */
+#define NRS_RELEASED_EXPIRED	(1U << 2)	/* its deadline passed: its client has given up */
 
 /* A request is to be served now. */
 struct nrs_released {
 	struct nrs_header header;
 	__le64 cookie;
 	__le64 wait_ns;		/* how long it was withheld */
-	__le32 credits;		/* requests that its client may have in the service now; since version 3 */
-	__le32 fan_out;		/* clients with requests in the service now; since version 3 */
-	__le32 estimate_ms;	/* the worst service time now, for replies; this and what follows since version 4 */
+	__le32 credits;		/* requests that its client may have in the service now */
+	__le32 fan_out;		/* clients with requests in the service now */
+	__le32 estimate_ms;	/* the worst service time now, for replies */
 	__le32 left_ms;		/* until its deadline; 0: it has none, or it passed */
 };
 
@@ -176,7 +179,7 @@ struct nrs_released {
 #define NRS_EARLY_AT_ONCE	(1U << 0)	/* its client waits for less than the estimate */
 #define NRS_EARLY_BUSY		(1U << 1)	/* the server said itself that it is busy */
 
-/* A request takes longer: its client is to wait for longer; since version 4. */
+/* A request takes longer: its client is to wait for longer. */
 struct nrs_early {
 	struct nrs_header header;
 	__le64 cookie;
@@ -184,14 +187,14 @@ struct nrs_early {
 	__le32 estimate_ms;	/* the worst service time now */
 };
 
-/* All clients that are to come back are back, or will not come; since version 4. */
+/* All clients that are to come back are back, or will not come. */
 struct nrs_recovered {
 	struct nrs_header header;
 	__le32 clients;		/* reports of clients that came back */
 	__le32 largest_ms;	/* largest of their timeouts */
 };
 
-/* A request that was read takes so much longer, from now; since version 4. */
+/* A request that was read takes so much longer, from now. */
 struct nrs_busy {
 	struct nrs_header header;
 	__le64 cookie;
@@ -199,7 +202,7 @@ struct nrs_busy {
 	__le32 reserved;	/* 0 */
 };
 
-/* A client has come back after a restart of the server; since version 4. */
+/* A client has come back after a restart of the server. */
 struct nrs_reconnect {
 	struct nrs_header header;
 	__u8 net;		/* as in struct nrs_request */

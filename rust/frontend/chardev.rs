@@ -68,11 +68,11 @@ impl Attached {
     ///
     /// # Errors
     ///
-    /// - `EPROTONOSUPPORT`: no version that both sides speak.
+    /// - `EPROTONOSUPPORT`: a version other than [`wire::VERSION`].
     /// - `EINVAL`: a flag, a lease or a name that is none, or something reserved that is not 0.
     /// - What [`registry::attach_user`] refuses.
     fn new(asked: &wire::Attach) -> Result<(Self, wire::Attach)> {
-        if asked.version < wire::VERSION_MIN {
+        if asked.version != wire::VERSION {
             return Err(EPROTONOSUPPORT);
         }
         let fits = asked.flags & !wire::ATTACH_FLAGS == 0
@@ -94,7 +94,6 @@ impl Attached {
             may_pass: asked.flags & wire::ATTACH_QUEUE_ALL == 0,
             lease_ns: u64::from(asked.lease_ms).saturating_mul(MS),
             limit,
-            version: asked.version.min(wire::VERSION),
         };
         let attachment = registry::attach_user(&service, client)?;
         let session = Session::new(&attachment, terms)?;
@@ -111,7 +110,6 @@ impl Attached {
             _attachment: attachment,
         };
         let answer = wire::Attach {
-            version: terms.version,
             requests_max: limit,
             ..*asked
         };
@@ -177,18 +175,10 @@ impl Handle {
     fn stats(&self, arg: UserPtr) -> Result {
         let stats = self.session()?.stats();
         let mut bytes = [0; wire::SIZE_MAX];
-        // A program of an earlier version gets what it knows.
-        let known = argument(arg, &mut bytes, wire::Stats::FIRST)?
-            .len()
-            .min(wire::Stats::SIZE);
-        let stats = wire::Stats {
-            size: known as u32,
-            ..stats
-        }
-        .encode();
-        UserSlice::new(arg, known)
+        argument(arg, &mut bytes, wire::Stats::SIZE)?;
+        UserSlice::new(arg, wire::Stats::SIZE)
             .writer()
-            .write_slice(stats.get(..known).ok_or(EINVAL)?)
+            .write_slice(&stats.encode())
     }
 
     /// Takes the next record of `from`.
@@ -282,7 +272,7 @@ impl File for Handle {
         nonblocking: bool,
     ) -> Result<usize> {
         let session = self.session()?;
-        let places = out.len().checked_div(session.record_max()).unwrap_or(0);
+        let places = out.len() / wire::Released::SIZE;
         if places == 0 {
             return Err(EINVAL);
         }

@@ -52,7 +52,6 @@ counters() {
 	gone early
 }
 
-try 20 "programs and modules of other versions" part negotiated
 try 30 "early replies come in time, and end with the limit" part early
 try 30 "a server says that it is busy" part busy
 if [ -z "$debug" ]; then

@@ -88,8 +88,6 @@ pub(crate) struct Terms {
     pub(crate) lease_ns: u64,
     /// Requests that it may have.
     pub(crate) limit: u32,
-    /// Version that is spoken.
-    pub(crate) version: u32,
 }
 
 /// A request in the core's hands or ready.
@@ -173,24 +171,13 @@ impl Session {
             }),
             GFP_KERNEL_ACCOUNT,
         )?;
-        if terms.version >= wire::VERSION_EARLY {
-            Clock::start(&session)?;
-        }
+        Clock::start(&session)?;
         Ok(session)
     }
 
     /// Its terms.
     pub(crate) fn terms(&self) -> Terms {
         self.terms
-    }
-
-    /// Bytes of the longest record that it may read.
-    pub(crate) fn record_max(&self) -> usize {
-        if self.terms.version >= wire::VERSION_EARLY {
-            wire::Released::SIZE
-        } else {
-            wire::Released::FIRST
-        }
     }
 
     /// Name of its service.

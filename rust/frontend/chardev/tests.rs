@@ -54,7 +54,6 @@ impl Bench {
             may_pass: true,
             lease_ns: LEASE,
             limit,
-            version: wire::VERSION,
         };
         Ok(Self {
             session: Session::new(&attachment, terms)?,

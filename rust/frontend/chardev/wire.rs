@@ -9,18 +9,12 @@
 //! - *Record*: what is read and written: a header ([`Header`]) and the rest of a structure of that type.
 //! - *Argument*: what an ioctl takes: a size and the rest of a structure.
 //!
-//! # Versions
+//! # Extension
 //!
-//! Records and arguments say how long they are, and later versions only append. Whoever gets less than it
-//! knows takes the rest for 0; whoever gets more than it knows wants the rest to be 0, so that nothing that
-//! matters is overlooked. [`Attach`] settles on the version that both sides speak.
-//!
-//! 1. The first.
-//! 2. [`Request::job_size`].
-//! 3. [`Request::stream`], [`Request::predecessor`] and [`Request::target`], which had to be 0;
-//!    [`Released::credits`] and [`Released::fan_out`], which were 0; [`Promotion`]; the end of [`Stats`].
-//! 4. [`Request::timeout_ms`] and [`Request::elapsed_ms`]; the end of [`Released`] and of [`Stats`]; [`Early`],
-//!    [`Recovered`], [`Busy`] and [`Reconnect`].
+//! Records and arguments state their size. A new field is appended to its structure, and 0 in the
+//! field means what its absence meant before; `decode` then takes the structure without the field,
+//! too. Bytes behind the known fields have to be 0, so no field is ignored by mistake. The header
+//! has the rules for both sides.
 
 #![cfg_attr(
     MODULE,
@@ -30,17 +24,8 @@
 #[path = "wire/made.rs"]
 mod made;
 
-/// The version that this file describes.
-pub const VERSION: u32 = 4;
-
-/// The oldest version that is still spoken.
-pub const VERSION_MIN: u32 = 1;
-
-/// The first version that knows of order, targets, promotions and credits.
-pub const VERSION_ORDER: u32 = 3;
-
-/// The first version that knows of deadlines, early replies and recovery.
-pub const VERSION_EARLY: u32 = 4;
+/// The version of the interface.
+pub const VERSION: u32 = 1;
 
 /// Type of the ioctls.
 pub const IOC: u32 = 0xbc;
@@ -54,7 +39,7 @@ pub const IOC_STATS: u32 = (IOC << 8) | 2;
 /// Records that one call takes or gives, at most.
 pub const BATCH: usize = 256;
 
-/// Bytes of a record or argument, at most, whatever its version.
+/// Bytes of a record or argument, at most.
 pub const SIZE_MAX: usize = 512;
 
 /// Bytes that a request may be charged for, at most.
@@ -96,7 +81,7 @@ pub const REQUEST_FLAGS: u32 = REQUEST_HIGH | REQUEST_CHARGE;
 pub const RELEASED_PASSED: u32 = 1;
 /// [`Released::flags`]: was sent out without a slot, because the service was drained.
 pub const RELEASED_FORCED: u32 = 2;
-/// [`Released::flags`]: its deadline passed, so its client has given up. Since version 4.
+/// [`Released::flags`]: its deadline passed, so its client has given up.
 pub const RELEASED_EXPIRED: u32 = 4;
 
 /// [`Early::flags`]: the client waits for less than the estimate.
@@ -180,16 +165,15 @@ impl<T: Field + Copy + Default, const N: usize> Field for [T; N] {
 /// Why bytes are not what they should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
-    /// Shorter than the first version.
+    /// Shorter than the structure.
     Short,
     /// Longer than is known here, and the rest is not 0.
     Unknown,
 }
 
-/// Defines structures: name, bytes of the first version and of what later ones appended, fields in their
-/// order.
+/// Defines structures: name, bytes, fields in their order.
 macro_rules! structures {
-    ($($(#[$doc:meta])* $name:ident, $first:literal $(+ $more:literal)* {
+    ($($(#[$doc:meta])* $name:ident, $bytes:literal {
         $($(#[$field_doc:meta])* $field:ident: $type:ty,)+
     })+) => {
         $(
@@ -207,10 +191,7 @@ macro_rules! structures {
 
             impl $name {
                 /// Bytes.
-                pub const SIZE: usize = $first $(+ $more)*;
-
-                /// Bytes of the first version.
-                pub const FIRST: usize = $first;
+                pub const SIZE: usize = $bytes;
 
                 /// Name, offset and bytes of each field.
                 pub const FIELDS: &'static [(&'static str, usize, usize)] = &[
@@ -221,23 +202,18 @@ macro_rules! structures {
                     ),)+
                 ];
 
-                /// Reads the whole of `bytes`; what is missing at the end is 0.
+                /// Reads the whole of `bytes`.
                 ///
                 /// # Errors
                 ///
                 /// See [`Malformed`].
                 pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
-                    if bytes.len() < Self::FIRST {
-                        return Err(Malformed::Short);
-                    }
-                    let mut known = [0; Self::SIZE];
-                    for (to, from) in known.iter_mut().zip(bytes) {
-                        *to = *from;
-                    }
-                    if bytes.iter().skip(Self::SIZE).any(|byte| *byte != 0) {
+                    let mut rest = bytes;
+                    let known = Self::take(&mut rest).ok_or(Malformed::Short)?;
+                    if rest.iter().any(|byte| *byte != 0) {
                         return Err(Malformed::Unknown);
                     }
-                    Self::take(&mut &known[..]).ok_or(Malformed::Short)
+                    Ok(known)
                 }
 
                 /// Its bytes.
@@ -275,7 +251,7 @@ structures! {
     }
 
     /// A request that wants to be served; written.
-    Request, 192 + 8 + 8 {
+    Request, 208 {
         /// Type, size, `REQUEST_*`.
         header: Header,
         /// Names the request; no other one that has not been completed may have it.
@@ -308,17 +284,17 @@ structures! {
         address: [u8; 16],
         /// Job; ends with NUL, after which there is nothing but 0.
         jobid: [u8; 32],
-        /// Related requests have the same one; 0: none. Since version 3.
+        /// Related requests have the same one; 0: none.
         stream: u64,
-        /// Cookies of what has to be completed before; 0: none. Since version 3.
+        /// Cookies of what has to be completed before; 0: none.
         predecessor: [u64; 8],
-        /// Nodes of the job; 0: unknown. Since version 2.
+        /// Nodes of the job; 0: unknown.
         job_size: u32,
-        /// Which of the server's targets it is for. Since version 3.
+        /// Which of the server's targets it is for.
         target: u32,
-        /// How long its client waits, from its arrival on, ms; 0: it does not say. Since version 4.
+        /// How long its client waits, from its arrival on, ms; 0: it does not say.
         timeout_ms: u32,
-        /// How long ago it arrived, ms. Since version 4.
+        /// How long ago it arrived, ms.
         elapsed_ms: u32,
     }
 
@@ -337,7 +313,6 @@ structures! {
     }
 
     /// A request, and what has to be completed before it, is to be served with high priority; written.
-    /// Since version 3.
     Promotion, 16 {
         /// Type, size, 0.
         header: Header,
@@ -346,24 +321,24 @@ structures! {
     }
 
     /// A request is to be served now; read.
-    Released, 32 + 8 {
+    Released, 40 {
         /// Type, size, `RELEASED_*`.
         header: Header,
         /// The request.
         cookie: u64,
         /// How long the policy withheld it, ns.
         wait_ns: u64,
-        /// Requests that its client may have in the service now. Since version 3.
+        /// Requests that its client may have in the service now.
         credits: u32,
-        /// Clients with requests in the service now. Since version 3.
+        /// Clients with requests in the service now.
         fan_out: u32,
-        /// The worst service time now, for replies, ms. This and what follows since version 4.
+        /// The worst service time now, for replies, ms.
         estimate_ms: u32,
         /// Time until its deadline, ms; 0: it has none, or it passed.
         left_ms: u32,
     }
 
-    /// A request takes longer, so its client is to wait for longer; read. Since version 4.
+    /// A request takes longer, so its client is to wait for longer; read.
     Early, 24 {
         /// Type, size, `EARLY_*`.
         header: Header,
@@ -375,7 +350,7 @@ structures! {
         estimate_ms: u32,
     }
 
-    /// All clients that are to come back are back, or will not come; read. Since version 4.
+    /// All clients that are to come back are back, or will not come; read.
     Recovered, 16 {
         /// Type, size, 0.
         header: Header,
@@ -385,7 +360,7 @@ structures! {
         largest_ms: u32,
     }
 
-    /// A request that was read takes so much longer, from now; written. Since version 4.
+    /// A request that was read takes so much longer, from now; written.
     Busy, 24 {
         /// Type, size, 0.
         header: Header,
@@ -397,7 +372,7 @@ structures! {
         reserved: u32,
     }
 
-    /// A client has come back after a restart of the server; written. Since version 4.
+    /// A client has come back after a restart of the server; written.
     Reconnect, 32 {
         /// Type, size, 0.
         header: Header,
@@ -417,7 +392,7 @@ structures! {
     Attach, 88 {
         /// Bytes of this structure.
         size: u32,
-        /// In: the newest version that the program speaks. Out: the one that is spoken.
+        /// `VERSION`.
         version: u32,
         /// `ATTACH_*`.
         flags: u32,
@@ -434,7 +409,7 @@ structures! {
     }
 
     /// What an open file has done.
-    Stats, 120 + 48 + 40 {
+    Stats, 208 {
         /// Bytes of this structure.
         size: u32,
         /// 0.
@@ -467,7 +442,7 @@ structures! {
         late: u64,
         /// Requests that were sent out without a slot.
         forced: u64,
-        /// Requests that were moved to high priority. This and what follows since version 3.
+        /// Requests that were moved to high priority.
         promoted: u64,
         /// Requests that had to wait for others that come before them.
         blocked: u64,
@@ -483,7 +458,7 @@ structures! {
         credits: u32,
         /// The same for one whose request was moved to high priority.
         credits_high: u32,
-        /// Early replies that were read. This and what follows since version 4.
+        /// Early replies that were read.
         early_sent: u64,
         /// Early replies that would not have helped, so that there was none.
         early_refused: u64,

@@ -139,20 +139,14 @@ impl Session {
         result
     }
 
-    /// Checks what depends on the version that the file speaks and on the level of the service.
+    /// Checks what depends on the level of the service.
     ///
     /// # Errors
     ///
-    /// `EINVAL`: something that has to be 0 is not.
+    /// `EINVAL`: a predecessor is named, and the level is not `graph`.
     fn new_request(&self, record: &wire::Request, attrs: &Attrs) -> Result<New> {
         let level = self.service.level();
         let related = record.predecessor.iter().any(|cookie| *cookie != 0);
-        let later = related || record.stream != 0 || record.target != 0;
-        let latest = record.timeout_ms != 0 || record.elapsed_ms != 0;
-        let knows = |version| self.terms.version >= version;
-        if (later && !knows(wire::VERSION_ORDER)) || (latest && !knows(wire::VERSION_EARLY)) {
-            return Err(EINVAL);
-        }
         if related && level != Level::Graph {
             return Err(EINVAL);
         }
@@ -424,10 +418,10 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: malformed, or the file speaks a version without this.
+    /// - `EINVAL`: malformed.
     /// - `ENOENT`: no request with this cookie was taken and not completed.
     pub(crate) fn promote(&self, record: &wire::Promotion) -> Result {
-        if record.header.flags != 0 || self.terms.version < wire::VERSION_ORDER {
+        if record.header.flags != 0 {
             return Err(EINVAL);
         }
         let wanted = self.inner.lock().promote(&record.cookie).ok_or(ENOENT)?;

@@ -22,7 +22,6 @@ use super::{
 };
 use crate::{
     frontend::chardev::wire,
-    sched::timeouts::terms::Terms,
     sys::{
         chardev::boxed::{BoxFifo, Boxed},
         misc,
@@ -82,22 +81,15 @@ impl Taken {
             urgent,
             left,
         } = boxed.value();
-        let version = session.terms.version;
         let left = left.get();
         if left == PASSED {
             flags |= wire::RELEASED_EXPIRED;
         }
         let mut record = wire::Released::new(*cookie, wait, flags);
-        if version >= wire::VERSION_ORDER {
-            record.credits = session.concurrency.credits(urgent.get() != 0);
-            record.fan_out = session.concurrency.fan_out();
-        }
-        if version >= wire::VERSION_EARLY {
-            record.estimate_ms = self.estimate;
-            record.left_ms = u32::try_from(left).unwrap_or(0);
-        } else {
-            record.header.size = wire::Released::FIRST as u16;
-        }
+        record.credits = session.concurrency.credits(urgent.get() != 0);
+        record.fan_out = session.concurrency.fan_out();
+        record.estimate_ms = self.estimate;
+        record.left_ms = u32::try_from(left).unwrap_or(0);
         record
     }
 }
@@ -162,11 +154,7 @@ impl Session {
     /// `EAGAIN`: none, and `nonblocking`. `ERESTARTSYS`: a signal came while waiting.
     pub(crate) fn take(&self, max: u32, nonblocking: bool) -> Result<Taken> {
         let timeouts = self.service.timeouts();
-        let (estimate, terms) = if self.terms.version >= wire::VERSION_EARLY {
-            (timeouts.estimate(), timeouts.terms())
-        } else {
-            (0, Terms::default())
-        };
+        let (estimate, terms) = (timeouts.estimate(), timeouts.terms());
         let max = max.min(CHUNK);
         let mut inner = self.inner.lock();
         while !inner.is_readable() {

@@ -90,9 +90,9 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// `EINVAL`: malformed, or the file speaks a version without this.
+    /// `EINVAL`: malformed.
     pub(crate) fn reconnect(&self, record: &wire::Reconnect) -> Result {
-        if record.header.flags != 0 || self.terms.version < wire::VERSION_EARLY {
+        if record.header.flags != 0 {
             return Err(EINVAL);
         }
         about::nid_of(

@@ -314,36 +314,4 @@ mod deadlines {
         assert!(done);
         Ok(())
     }
-
-    #[test]
-    fn earlier_versions_know_no_deadlines() -> Result {
-        let name = c"kunit-early";
-        let attachment = registry::attach_user(name, CString::try_from(c"old")?)?;
-        let terms = Terms {
-            may_pass: true,
-            lease_ns: 0,
-            limit: 64,
-            version: 3,
-        };
-        let session = Session::new(&attachment, terms)?;
-        let bench = Bench {
-            session,
-            attachment,
-            kept: Cell::new(false),
-        };
-        let refused = [
-            bench.bring_for(1, 1, 0),
-            bench.bring_for(1, 0, 1),
-            bench.session.busy(&wire::Busy::new(1, 1)),
-            bench.session.reconnect(&wire::Reconnect::new(1)),
-        ];
-        bench.bring_for(1, 0, 0)?;
-        let released = bench.released();
-        let max = bench.session.record_max();
-        let closed = bench.close();
-        assert!(refused == [Err(EINVAL); 4] && max == 32 && closed);
-        let record = released.map(|r| (r.header.size, r.estimate_ms, r.left_ms));
-        assert!(record == Some((32, 0, 0)));
-        Ok(())
-    }
 }

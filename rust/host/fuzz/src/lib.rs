@@ -21,7 +21,7 @@
 //! | `tunables` | every parameter of every policy and service | shown as it is read, within its limits |
 //! | `numbers` | rates, sizes, percentages, settings of plans | the same value after it was shown, within its limits |
 //! | `timeouts` | terms of timeouts, and samples | estimates stay within `at_min` and `at_max`, grow with samples |
-//! | `wire` | records and arguments of `/dev/nrs` | read back, every version reads what an earlier one wrote |
+//! | `wire` | records and arguments of `/dev/nrs` | read back; only zeros are taken behind a structure |
 //! | `control` | commands of `/dev/nrs-control` | words are parts of the text, read back |
 //! | `exchange` | datagrams between servers, in any order | nothing is trusted: bounded memory, factors within their limits, what is written reads back |
 //! | `part` | a policy and what happens to it | nothing is lost, doubled or withheld for ever, lengths are right |

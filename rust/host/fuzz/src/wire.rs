@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Records and arguments of `/dev/nrs`, of every version and length. The first byte names a structure, the second
+//! Records and arguments of `/dev/nrs`, of every length. The first byte names a structure, the second
 //! one a length to cut it to, the rest is what is read.
 
 use nrs_client::{
@@ -8,73 +8,54 @@ use nrs_client::{
     Nid,
 };
 
-/// Structures with a field of their size, and the versions that appended to them.
 macro_rules! structures {
-    ($($name:ident: $($size:literal)+;)+) => {
-        /// Names, and bytes in each version.
-        const STRUCTURES: &[(&str, &[usize], fn(&[u8], &[usize]))] = &[
-            $((stringify!($name), &[$($size),+], |bytes, sizes| {
-                assert_eq!(sizes.first(), Some(&wire::$name::FIRST));
-                assert_eq!(sizes.last(), Some(&wire::$name::SIZE));
+    ($($name:ident,)+) => {
+        /// What holds for each structure, read from these bytes.
+        const STRUCTURES: &[fn(&[u8])] = &[
+            $(|bytes| {
                 let decode = wire::$name::decode;
                 let decoded = decode(bytes);
-                assert_eq!(decoded.map(|_| ()), want(bytes, sizes));
+                assert_eq!(decoded.map(|_| ()), want(bytes, wire::$name::SIZE));
                 let Ok(record) = decoded else {
                     return;
                 };
                 let encoded = record.encode();
-                assert_eq!(decode(&encoded), Ok(record));
                 // What was there is there again, and nothing else.
-                let known = bytes.len().min(encoded.len());
-                assert_eq!(encoded[..known], bytes[..known]);
-                assert!(encoded[known..].iter().all(|byte| *byte == 0));
+                assert_eq!(encoded[..], bytes[..encoded.len()]);
+                assert_eq!(decode(&encoded), Ok(record));
                 // Zeros behind it mean nothing, anything else does.
                 let mut longer = encoded.to_vec();
                 longer.extend([0; 9]);
                 assert_eq!(decode(&longer), Ok(record));
                 longer[encoded.len() + 4] = 1;
                 assert_eq!(decode(&longer), Err(Malformed::Unknown));
-                // A module of an earlier version takes it exactly if it says nothing that is new, and then hears
-                // the same; what that module wrote is read as the rest being 0.
-                for &size in sizes {
-                    let (old, new) = encoded.split_at(size);
-                    let says = new.iter().any(|byte| *byte != 0);
-                    let mut filled = old.to_vec();
-                    filled.resize(encoded.len(), 0);
-                    assert_eq!(decode(old), decode(&filled));
-                    assert_eq!(decode(old) == Ok(record), !says);
-                    assert_eq!(want(&encoded, &[size]).is_ok(), !says);
-                }
                 let fields: usize = wire::$name::FIELDS.iter().map(|(_, _, size)| size).sum();
                 assert_eq!(fields, encoded.len());
-            }),)+
+            },)+
         ];
     };
 }
 
 structures! {
-    Header: 8;
-    Request: 192 200 208;
-    Completion: 32;
-    Promotion: 16;
-    Released: 32 40;
-    Early: 24;
-    Recovered: 16;
-    Busy: 24;
-    Reconnect: 32;
-    Attach: 88;
-    Stats: 120 168 208;
+    Header,
+    Request,
+    Completion,
+    Promotion,
+    Released,
+    Early,
+    Recovered,
+    Busy,
+    Reconnect,
+    Attach,
+    Stats,
 }
 
-/// What is to become of `bytes` where the sizes of a structure were `sizes`, the last one is what is known.
-fn want(bytes: &[u8], sizes: &[usize]) -> Result<(), Malformed> {
-    let known = sizes.last().copied().unwrap_or_default();
-    if bytes.len() < sizes.first().copied().unwrap_or_default() {
-        Err(Malformed::Short)
-    } else if bytes.iter().skip(known).any(|byte| *byte != 0) {
-        Err(Malformed::Unknown)
-    } else {
-        Ok(())
+/// What is to become of `bytes` where a structure of `size` bytes is known.
+fn want(bytes: &[u8], size: usize) -> Result<(), Malformed> {
+    match bytes.get(size..) {
+        None => Err(Malformed::Short),
+        Some(rest) if rest.iter().any(|byte| *byte != 0) => Err(Malformed::Unknown),
+        Some(_) => Ok(()),
     }
 }
 
@@ -148,9 +129,8 @@ fn batch(mut bytes: &[u8]) {
             wire::TYPE_RECONNECT => 8,
             _ => 0,
         };
-        let (_, sizes, check) = STRUCTURES[of_kind];
         if of_kind != 0 {
-            check(record, sizes);
+            STRUCTURES[of_kind](record);
         }
         bytes = rest;
         records += 1;
@@ -162,10 +142,9 @@ pub fn run(data: &[u8]) {
     let [which, cut, rest @ ..] = data else {
         return;
     };
-    let (_, sizes, check) = STRUCTURES[usize::from(*which) % STRUCTURES.len()];
-    check(rest, sizes);
-    let cut = rest.get(..usize::from(*cut)).unwrap_or(rest);
-    check(cut, sizes);
+    let check = STRUCTURES[usize::from(*which) % STRUCTURES.len()];
+    check(rest);
+    check(rest.get(..usize::from(*cut)).unwrap_or(rest));
     text(rest);
     batch(rest);
 }

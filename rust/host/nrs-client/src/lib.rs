@@ -188,7 +188,6 @@ impl Options {
         let attach = wire::Attach::decode(&attach).map_err(bad)?;
         Ok(Client {
             file,
-            version: attach.version,
             requests_max: attach.requests_max,
         })
     }
@@ -253,7 +252,7 @@ impl Request {
         self
     }
 
-    /// Nodes of the job it is for; a module of version 1 refuses it (`EINVAL`).
+    /// Nodes of the job it is for.
     pub const fn job_size(mut self, nodes: u32) -> Self {
         self.0.job_size = nodes;
         self
@@ -309,7 +308,7 @@ impl Request {
     }
 
     /// Stream that it belongs to, not 0: related requests are kept together, and in their order if the service's
-    /// level says so. A module before version 3 refuses it (`EINVAL`).
+    /// level says so.
     pub const fn stream(mut self, stream: u64) -> Self {
         self.0.stream = stream;
         self
@@ -325,20 +324,19 @@ impl Request {
         self
     }
 
-    /// Which of the server's targets it is for. A module before version 3 refuses it (`EINVAL`).
+    /// Which of the server's targets it is for.
     pub const fn target(mut self, target: u32) -> Self {
         self.0.target = target;
         self
     }
 
-    /// How long its client waits, from its arrival on, in milliseconds; zero: it does not say. A module before version 4
-    /// refuses it (`EINVAL`).
+    /// How long its client waits, from its arrival on, in milliseconds; zero: it does not say.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.0.timeout_ms = in_ms(timeout);
         self
     }
 
-    /// How long ago it arrived, in milliseconds. A module before version 4 refuses it (`EINVAL`).
+    /// How long ago it arrived, in milliseconds.
     pub fn elapsed(mut self, elapsed: Duration) -> Self {
         self.0.elapsed_ms = in_ms(elapsed);
         self
@@ -365,16 +363,10 @@ impl Request {
 #[derive(Debug)]
 pub struct Client {
     file: File,
-    version: u32,
     requests_max: u32,
 }
 
 impl Client {
-    /// The version that both sides speak.
-    pub const fn version(&self) -> u32 {
-        self.version
-    }
-
     /// Requests that it may have at a time.
     pub const fn requests_max(&self) -> u32 {
         self.requests_max
@@ -416,8 +408,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `ENOENT`: no such request was submitted and not completed. `EINVAL`: the module is of a version
-    /// before 3.
+    /// `ENOENT`: no such request was submitted and not completed.
     pub fn promote(&self, cookies: &[u64]) -> io::Result<usize> {
         let bytes: Vec<u8> = cookies
             .iter()
@@ -432,8 +423,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `ENOENT`: no such request was read and not completed. `EINVAL`: zero, or more than an hour; or the module is of
-    /// a version before 4.
+    /// `ENOENT`: no such request was read and not completed. `EINVAL`: zero, or more than an hour.
     pub fn busy(&self, requests: &[(u64, Duration)]) -> io::Result<usize> {
         let bytes: Vec<u8> = requests
             .iter()
@@ -448,7 +438,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `EINVAL`: malformed, or the module is of a version before 4.
+    /// `EINVAL`: malformed.
     pub fn reconnect(&self, clients: &[Reconnect]) -> io::Result<usize> {
         let bytes: Vec<u8> = clients
             .iter()
@@ -491,7 +481,7 @@ impl Client {
             let (record, next) = rest
                 .split_at_checked(size)
                 .ok_or(io::ErrorKind::InvalidData)?;
-            // Other types may come with later versions.
+            // Later modules may have other types.
             let event = match header.kind {
                 wire::TYPE_RELEASED => Released::decode(record).map(Event::Released),
                 wire::TYPE_EARLY => Early::decode(record).map(Event::Early),

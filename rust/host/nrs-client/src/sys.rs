@@ -28,11 +28,10 @@ pub(crate) fn argument(file: &File, command: u32, argument: &mut [u8]) -> io::Re
     let size = argument
         .first_chunk()
         .map_or(usize::MAX, |size| u32::from_le_bytes(*size) as usize);
-    // The device reads as many bytes as are stated, up to a maximum, and writes no more than that, or than the
-    // first version had.
+    // The device reads as many bytes as are stated, up to a maximum, and writes the structure.
     let known = match command {
         wire::IOC_ATTACH => wire::Attach::SIZE,
-        wire::IOC_STATS => wire::Stats::FIRST,
+        wire::IOC_STATS => wire::Stats::SIZE,
         _ => 0,
     };
     if argument.len() < size.min(wire::SIZE_MAX) || argument.len() < known {

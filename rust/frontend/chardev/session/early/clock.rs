@@ -92,13 +92,12 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: malformed, or the file speaks a version without this.
+    /// - `EINVAL`: malformed.
     /// - `ENOENT`: no request with this cookie was read and not completed.
     pub(crate) fn busy(&self, record: &wire::Busy) -> Result {
         let fits = record.header.flags == 0
             && record.reserved == 0
-            && (1..=wire::LEASE_MAX).contains(&record.extra_ms)
-            && self.terms.version >= wire::VERSION_EARLY;
+            && (1..=wire::LEASE_MAX).contains(&record.extra_ms);
         if !fits {
             return Err(EINVAL);
         }

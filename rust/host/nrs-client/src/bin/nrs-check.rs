@@ -54,12 +54,12 @@ const SOON: Duration = Duration::from_secs(20);
 /// A check and its name.
 type Check = (&'static str, fn() -> Done);
 
-const CHECKS: [Check; 15] = [
+const CHECKS: [Check; 14] = [
     ("attach", records::attach),
     ("unattached", records::unattached),
     ("roundtrip", records::roundtrip),
     ("refused", records::refused),
-    ("versions", records::versions),
+    ("sizes", records::sizes),
     ("parts", records::parts),
     ("limit", records::limit),
     ("order", life::order),
@@ -69,7 +69,6 @@ const CHECKS: [Check; 15] = [
     ("lease", life::lease),
     ("close", life::close),
     ("garbage", life::garbage),
-    ("earlier", records::earlier),
 ];
 
 /// Checks of order and credits, which hold under every policy.
@@ -90,8 +89,7 @@ const ORDER: [Check; 13] = [
 ];
 
 /// Checks of deadlines and early replies.
-const TIMEOUTS: [Check; 8] = [
-    ("negotiated", timeouts::negotiated),
+const TIMEOUTS: [Check; 7] = [
     ("early", timeouts::early),
     ("busy", timeouts::busy),
     ("crowd", timeouts::crowd),

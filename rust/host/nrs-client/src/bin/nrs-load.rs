@@ -378,7 +378,6 @@ impl Load {
         let stats = self.client.stats()?;
         Ok(json!({
             "service": self.args.service,
-            "version": self.client.version(),
             "seconds": seconds,
             "served": served,
             "bytes": bytes,

@@ -86,40 +86,6 @@ fn soon_after(what: &str, seen: Duration, wanted: Duration) -> Done {
     }
 }
 
-/// What works with a module of any version: requests that state nothing; the rest is refused by those that do not know it.
-pub fn negotiated() -> Done {
-    let client = client("negotiated", 65)?;
-    println!("version {}", client.version());
-    submit(&client, &requests([1]))?;
-    let plain = released(&client, 1)?[0];
-    same(
-        "plain",
-        (plain.cookie, plain.is_expired(), plain.left()),
-        (1, false, None),
-    )?;
-    let knows = client.version() >= wire::VERSION_EARLY;
-    same("an estimate", plain.estimate_ms > 0, knows)?;
-    if knows {
-        client.submit(&[waiting(2, SOON)])?;
-        same("deadline", to_serve(&client)?.left().is_some(), true)?;
-        client.busy(&[(2, ms(1))])?;
-        client.reconnect(&[Reconnect::new(1)])?;
-    } else {
-        fails(
-            "a timeout",
-            client.submit(&[waiting(2, SOON)]),
-            errno::EINVAL,
-        )?;
-        fails("busy", client.busy(&[(1, ms(1))]), errno::EINVAL)?;
-        let back = client.reconnect(&[Reconnect::new(1)]);
-        fails("a report", back, errno::EINVAL)?;
-    }
-    let stats = client.stats()?;
-    same("counted", stats.reconnected, knows.into())?;
-    complete(&client, 1)?;
-    same("completed", client.stats()?.completed, 1)
-}
-
 /// Early replies: at once, then some time before the deadline, never beyond the limit.
 pub fn early() -> Done {
     let client = quick("early", 1, 6)?;
@@ -127,7 +93,12 @@ pub fn early() -> Done {
     let begun = Instant::now();
     // Slots are busy with the first one; the second one waits.
     submit(&client, &requests([1]))?;
-    to_serve(&client)?;
+    let plain = to_serve(&client)?;
+    same(
+        "without a timeout",
+        (plain.is_expired(), plain.left(), plain.estimate().is_zero()),
+        (false, None, false),
+    )?;
     submit(&client, &[waiting(2, ms(1500))])?;
     let first = early_reply(&client)?;
     soon_after("at once", begun.elapsed(), Duration::ZERO)?;

@@ -45,7 +45,11 @@ fn field(text: &str) -> [u8; 32] {
 fn attach(file: &File, service: &str, chance: &mut Chance) -> io::Result<()> {
     let mut bytes = wire::Attach {
         size: wire::Attach::SIZE as u32,
-        version: chance.within(1, 6) as u32,
+        version: if chance.one_in(8) {
+            chance.below(4) as u32
+        } else {
+            wire::VERSION
+        },
         flags: chance.below(2) as u32,
         lease_ms: if chance.one_in(2) { 200 } else { 0 },
         requests_max: chance.below(500) as u32,

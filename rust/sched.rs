@@ -68,3 +68,4 @@ pub(crate) mod sources;
 pub(crate) mod text;
 pub(crate) mod timeouts;
 pub(crate) mod turns;
+pub(crate) mod units;

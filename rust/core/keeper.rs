@@ -26,13 +26,13 @@ use super::{
     dispatch::{Caretaker, Dispatch, Feed},
     partitions::Partitions,
 };
-use crate::sys::{misc, queue};
-
-/// Nanoseconds of a millisecond.
-const MS: u64 = 1_000_000;
+use crate::{
+    sched::units::{NSEC_PER_MSEC, NSEC_PER_SEC},
+    sys::{misc, queue},
+};
 
 /// Time between two looks for stalls, at least, ns; an eighth of `stall_ms` if that is less. Who asks comes every delta.
-const WATCH: u64 = 1000 * MS;
+const WATCH: u64 = NSEC_PER_SEC;
 
 /// Keeps the requests of one service going.
 #[pin_data]
@@ -104,7 +104,7 @@ impl Keeper {
 
     /// After how long without progress requests are sent down, ns; 0: never.
     fn stall(&self) -> u64 {
-        u64::from(self.dispatch.stall_ms()).saturating_mul(MS)
+        u64::from(self.dispatch.stall_ms()).saturating_mul(NSEC_PER_MSEC)
     }
 
     /// Runs that found a stall.
@@ -124,7 +124,7 @@ impl Keeper {
                 pr_warn!(
                     "service {}: no request was decided for {} ms though some wait; sending them down\n",
                     self.dispatch.label(),
-                    stall / MS,
+                    stall / NSEC_PER_MSEC,
                 );
             }
         }

@@ -35,6 +35,7 @@ use crate::{
         policy::{AnyPart, Config, Get, View},
         ranges::Table,
         slots::{Pending, Turn},
+        units::NSEC_PER_MSEC,
     },
     sys::{
         misc,
@@ -508,7 +509,7 @@ impl Timed<Partition> {
         self.tell(inner, now);
         // Whichever head withholds for the shorter time; a head that may serve waits for a slot, or for the one that is kept.
         let lent =
-            lent.map(|ms| now.saturating_add(ms.saturating_add(1).saturating_mul(1_000_000)));
+            lent.map(|ms| now.saturating_add(ms.saturating_add(1).saturating_mul(NSEC_PER_MSEC)));
         if let Some(until) = [inner.next_expiry(now), lent].into_iter().flatten().min() {
             let until = until.max(now.saturating_add(PAUSE));
             // One that expires soon enough serves.

@@ -29,6 +29,7 @@ use crate::{
         policy::{params::ClassesMax, AnyShared, Config, Kind, Tunables},
         ranges::{Brief, Outline},
         slab::{Slab, SlabPile},
+        units::{NSEC_PER_MSEC, NSEC_PER_SEC},
     },
     sys::{
         atomic::Word,
@@ -76,7 +77,7 @@ impl Called {
 
     /// Waits until it was called; whether it was.
     fn wait(&self) -> bool {
-        let until = misc::now() + 10_000_000_000;
+        let until = misc::now() + 10 * NSEC_PER_SEC;
         while self.calls() == 0 && misc::now() < until {
             fsleep(Delta::from_micros(100));
         }
@@ -388,12 +389,12 @@ mod life {
     /// As long as nothing goes on by itself, a batch each time.
     #[test]
     fn forced_requests_that_wait_in_vain_are_sent_down() -> Result {
-        const STALL: u64 = 1_000_000;
+        const STALL: u64 = NSEC_PER_MSEC;
         let bench = Bench::new(2)?;
         for name in 0..u64::from(BATCH) + 3 {
             bench.bring(name, 1, Priority::Regular, true)?;
         }
-        let (early, _) = bench.target.unstall(3_600_000_000_000);
+        let (early, _) = bench.target.unstall(3600 * NSEC_PER_SEC);
         fsleep(Delta::from_millis(2));
         let (late, kick) = bench.target.unstall(STALL);
         bench.target.kick(kick);
@@ -568,7 +569,7 @@ mod life {
         for name in 2..=5 {
             bench.bring(name, 1, Priority::Regular, false)?;
         }
-        let early = bench.partition.unstall(3_600_000_000_000);
+        let early = bench.partition.unstall(3600 * NSEC_PER_SEC);
         let before = bench.probe.submitted();
         let stalled = bench.partition.unstall(0);
         let all = bench.probe.wait_for(4);

@@ -37,6 +37,7 @@ use crate::{
         mem::Need,
         policy::{Part, ROWS},
         ranges::{Brief, BriefBuf, Outline, PARTS},
+        units::NSEC_PER_MSEC,
     },
     sys::{
         misc, queue,
@@ -53,9 +54,6 @@ const ALL: u32 = 2;
 
 /// How often one run has a part forget what is idle, at most, [`ROWS`] classes each time.
 const AGE_ROUNDS: u32 = 64;
-
-/// Nanoseconds of a millisecond.
-const MS: u64 = 1_000_000;
 
 /// The work of one service.
 #[pin_data]
@@ -230,7 +228,7 @@ impl Worker {
         let mut begun = misc::now();
         let delta_ms = match before {
             0 => 0,
-            before => begun.saturating_sub(before) / MS,
+            before => begun.saturating_sub(before) / NSEC_PER_MSEC,
         };
         for (outline, priority) in outlines.iter_mut().zip(Priority::ALL) {
             outline.clear();
@@ -338,7 +336,7 @@ impl WorkItem for Worker {
 }
 
 /// Time between two looks at the use of bandwidth, ns.
-const BEAT: u64 = 200 * MS;
+const BEAT: u64 = 200 * NSEC_PER_MSEC;
 
 /// Asks a worker for a run every delta, and in between for one that judges how bandwidth is used, if that is
 /// looked after.
@@ -387,7 +385,7 @@ impl Timed<Ticker> {
     /// Everything is due a delta after `now`.
     fn restart(&self, now: u64) {
         let delta = u64::from(self.delta_ms.load(ordering::Relaxed));
-        let next = now.saturating_add(delta.saturating_mul(MS));
+        let next = now.saturating_add(delta.saturating_mul(NSEC_PER_MSEC));
         self.next.store(next, ordering::Relaxed);
         self.wait(now);
     }

@@ -36,6 +36,7 @@ use crate::{
         registry::{self, Attachment},
         service::is_name,
     },
+    sched::units::NSEC_PER_MSEC,
     sys::{
         chardev::{File, Offset, BROKEN},
         params, task,
@@ -50,7 +51,7 @@ mod session;
 mod tests;
 pub(crate) mod wire;
 
-use lease::{Lease, MS};
+use lease::Lease;
 use session::{Session, Terms, CHUNK};
 
 /// A file that is a client of a service.
@@ -92,7 +93,7 @@ impl Attached {
         };
         let terms = Terms {
             may_pass: asked.flags & wire::ATTACH_QUEUE_ALL == 0,
-            lease_ns: u64::from(asked.lease_ms).saturating_mul(MS),
+            lease_ns: u64::from(asked.lease_ms).saturating_mul(NSEC_PER_MSEC),
             limit,
         };
         let attachment = registry::attach_user(&service, client)?;

@@ -37,11 +37,13 @@
 //! bytes, requests that arrive at less than 10^7/s are off by 0.03 % at most.
 //! Instants reach 2^60 ns (36 years) and spans 2^51 ns (26 days); beyond that they saturate.
 
+use crate::sched::units::NSEC_PER_SEC;
+
 /// Bits of a nanosecond.
 const FRACTION: u32 = 4;
 
 /// Ticks of a second.
-const SECOND: u64 = 1_000_000_000 << FRACTION;
+const SECOND: u64 = NSEC_PER_SEC << FRACTION;
 
 /// Bits of the fraction of a pace.
 const SCALE: u32 = 30;

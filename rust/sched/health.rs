@@ -16,11 +16,8 @@
 //!
 //! A request that was withheld is ready from the end of that on; its age does not count.
 
-use crate::sched::{policy::params::number, timeouts::terms::AtMax};
+use crate::sched::{policy::params::number, timeouts::terms::AtMax, units::NSEC_PER_SEC};
 use core::fmt;
-
-/// Nanoseconds in a second.
-const SECOND: u64 = 1_000_000_000;
 
 number! {
     /// How many times as long decisions may stay away; 0: for ever.
@@ -44,7 +41,7 @@ impl Limits {
         };
         Self {
             // Below 2^62.
-            at_max: u64::from(seconds).saturating_mul(SECOND),
+            at_max: u64::from(seconds).saturating_mul(NSEC_PER_SEC),
             factor,
         }
     }
@@ -107,7 +104,11 @@ impl fmt::Display for Health {
             "NOT HEALTHY"
         };
         writeln!(f, "{word}")?;
-        let (queued, ready, idle) = (self.queued, self.ready / SECOND, self.idle / SECOND);
+        let (queued, ready, idle) = (
+            self.queued,
+            self.ready / NSEC_PER_SEC,
+            self.idle / NSEC_PER_SEC,
+        );
         match self.reason {
             Reason::Empty => writeln!(f, "nothing is queued"),
             Reason::Withheld => writeln!(f, "{queued} queued, all withheld on purpose"),
@@ -175,14 +176,14 @@ pub fn judge(seen: impl IntoIterator<Item = Seen>, limits: Limits, now: u64) -> 
 mod tests {
     use super::*;
 
-    const NOW: u64 = 1_000_000 * SECOND;
+    const NOW: u64 = 1_000_000 * NSEC_PER_SEC;
 
     /// `queued` requests, the first one ready for `ready` seconds, the last decision `idle` seconds ago.
     fn seen(queued: u64, ready: Option<u64>, idle: u64) -> Seen {
         Seen {
             queued,
-            since: ready.map(|ready| NOW - ready * SECOND),
-            decided: NOW - idle * SECOND,
+            since: ready.map(|ready| NOW - ready * NSEC_PER_SEC),
+            decided: NOW - idle * NSEC_PER_SEC,
         }
     }
 

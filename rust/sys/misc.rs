@@ -7,6 +7,7 @@ use core::mem::MaybeUninit;
 use kernel::bindings;
 
 use super::dm::raw;
+use crate::sched::units::NSEC_PER_MSEC;
 
 /// Monotonic time in nanoseconds.
 pub(crate) fn now() -> u64 {
@@ -28,7 +29,7 @@ pub(crate) fn millis() -> u64 {
 pub(crate) fn wall_millis() -> u64 {
     // SAFETY: Always safe to call.
     let now = unsafe { bindings::ktime_get_with_offset(bindings::tk_offsets_TK_OFFS_REAL) };
-    u64::try_from(now).unwrap_or(0) / 1_000_000
+    u64::try_from(now).unwrap_or(0) / NSEC_PER_MSEC
 }
 
 /// A number that nobody can guess.

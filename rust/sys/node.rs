@@ -39,6 +39,7 @@ use crate::sched::{
     item::{self, Cost, Item, Spot},
     slab::Handle,
     timeouts::cohorts::Token,
+    units::NSEC_PER_MSEC,
 };
 
 #[cfg(CONFIG_KUNIT = "y")]
@@ -291,7 +292,7 @@ impl Held {
 
     /// Notes that it was queued until `now` (monotonic ns).
     pub(crate) fn note_wait(&mut self, now: u64) {
-        let waited = now.saturating_sub(self.node().arrival) / 1_000_000;
+        let waited = now.saturating_sub(self.node().arrival) / NSEC_PER_MSEC;
         self.account_mut().waited = u32::try_from(waited).unwrap_or(u32::MAX);
     }
 

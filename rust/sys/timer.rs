@@ -118,7 +118,10 @@ mod tests {
         Arc, Completion,
     };
 
-    use crate::sys::misc;
+    use crate::{
+        sched::units::{NSEC_PER_MSEC, NSEC_PER_SEC},
+        sys::misc,
+    };
 
     /// Counts its expiries; arms itself again until it has `left` none.
     #[pin_data]
@@ -154,8 +157,8 @@ mod tests {
     #[test]
     fn a_later_arming_replaces_an_earlier_one() -> Result {
         let timed = owner(1)?;
-        timed.arm(misc::now() + 3_600_000_000_000);
-        timed.arm(misc::now() + 1_000_000);
+        timed.arm(misc::now() + 3600 * NSEC_PER_SEC);
+        timed.arm(misc::now() + NSEC_PER_MSEC);
         timed.done.wait_for_completion();
         let count = timed.count.load(ordering::Relaxed);
         drop(timed);
@@ -177,7 +180,7 @@ mod tests {
     #[test]
     fn dropping_cancels() -> Result {
         let timed = owner(1)?;
-        timed.arm(misc::now() + 3_600_000_000_000);
+        timed.arm(misc::now() + 3600 * NSEC_PER_SEC);
         let count = timed.count.load(ordering::Relaxed);
         drop(timed);
         assert!(count == 0);

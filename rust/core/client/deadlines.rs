@@ -47,11 +47,14 @@ use crate::{
         target::Target,
         timeouts::{clock, History, Timeouts},
     },
-    sched::timeouts::{
-        cohorts::{Cohort, Cohorts},
-        early::{self, Answer, Stated},
-        estimator::{Seen, BINS},
-        terms::{Mode, Terms},
+    sched::{
+        timeouts::{
+            cohorts::{Cohort, Cohorts},
+            early::{self, Answer, Stated},
+            estimator::{Seen, BINS},
+            terms::{Mode, Terms},
+        },
+        units::NSEC_PER_MSEC,
     },
     sys::{
         atomic::{Counter, Hint, Word},
@@ -73,9 +76,6 @@ const POLL: u64 = 1000;
 
 /// The coarse clock may lag behind by this, ms.
 const TICK: u64 = 10;
-
-/// Nanoseconds of a millisecond.
-const MS: u64 = 1_000_000;
 
 /// What a client knows of its device.
 #[pin_data(PinnedDrop)]
@@ -349,7 +349,7 @@ impl Deadlines {
         let alarm = self.alarm.lock();
         if serves < self.armed.get() {
             self.armed.set(serves);
-            self.arm(now.saturating_add(delay.saturating_mul(MS)));
+            self.arm(now.saturating_add(delay.saturating_mul(NSEC_PER_MSEC)));
         }
         drop(alarm);
     }

@@ -17,6 +17,7 @@ use crate::{
         item::{Cost, Item},
         mem::Need,
         policy::{AnyShared, Config, Part, Passed, Way},
+        units::NSEC_PER_SEC,
     },
     sys::{
         misc,
@@ -26,9 +27,6 @@ use crate::{
 
 /// Places of the cache; a power of two.
 const CACHE: usize = 16;
-
-/// Nanoseconds of a second.
-const SECOND: u64 = 1_000_000_000;
 
 /// Everything that the class of a request may depend on.
 pub(crate) type Ident = [u64; 5];
@@ -90,7 +88,7 @@ impl Lane {
         if !config.mode().has_size() {
             return;
         }
-        let window = u64::from(config.tunables().size_window_s.get()).saturating_mul(SECOND);
+        let window = u64::from(config.tunables().size_window_s.get()).saturating_mul(NSEC_PER_SEC);
         if now.saturating_sub(self.forgotten) >= window / 4 {
             self.forgotten = now;
             self.cache = [None; CACHE];

@@ -18,6 +18,7 @@ use crate::{
     sched::{
         attr::{Attrs, Id, Priority},
         item::{Cost, Direction},
+        units::NSEC_PER_MSEC as MS,
     },
     sys::{
         misc,
@@ -30,9 +31,6 @@ const BYTES: u64 = 64 << 10;
 
 /// The cost of each.
 const COST: Cost = Cost::new(Direction::Read, BYTES);
-
-/// Nanoseconds of a millisecond.
-const MS: u64 = 1_000_000;
 
 /// Whoever looks after 500 us again, and is later than this, was kept from it, ns.
 const GAP: u64 = 10 * MS;

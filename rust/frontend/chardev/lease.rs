@@ -11,16 +11,16 @@ use kernel::{
 };
 
 use super::session::Session;
-use crate::sys::{
-    misc,
-    timer::{Expire, Timed},
+use crate::{
+    sched::units::{NSEC_PER_MSEC, NSEC_PER_SEC},
+    sys::{
+        misc,
+        timer::{Expire, Timed},
+    },
 };
 
-/// Nanoseconds of a millisecond.
-pub(crate) const MS: u64 = 1_000_000;
-
 /// Longest time between two rounds, ns.
-const ROUND_MAX: u64 = 1000 * MS;
+const ROUND_MAX: u64 = NSEC_PER_SEC;
 
 /// Time between two parts of a round, ns.
 const PAUSE: u64 = 50_000;
@@ -58,7 +58,7 @@ impl Lease {
 
     /// Time between two rounds, ns: a quarter of the lease.
     fn round(&self) -> u64 {
-        (self.session.terms().lease_ns >> 2).clamp(MS, ROUND_MAX)
+        (self.session.terms().lease_ns >> 2).clamp(NSEC_PER_MSEC, ROUND_MAX)
     }
 }
 

@@ -13,23 +13,27 @@ use kernel::{
 
 use super::{
     about::About,
-    lease::MS,
     session::{Item, Session, Terms},
     wire,
 };
 use crate::{
     core::registry::{self, Attachment},
-    sched::{attr::Priority, item::Direction, order::Level},
+    sched::{
+        attr::Priority,
+        item::Direction,
+        order::Level,
+        units::{NSEC_PER_MSEC, NSEC_PER_SEC},
+    },
     sys::misc,
 };
 
 mod early;
 
 /// A lease that is over only when the test says so, ns.
-const LEASE: u64 = 3600 * 1000 * MS;
+const LEASE: u64 = 3600 * NSEC_PER_SEC;
 
 /// Whoever looks after a millisecond again, and is later than this, was kept from it, ns.
-const GAP: u64 = 20 * MS;
+const GAP: u64 = 20 * NSEC_PER_MSEC;
 
 /// A session and its client.
 struct Bench {
@@ -101,7 +105,7 @@ impl Bench {
 
     /// Waits until `count` requests are ready; whether they were within ten seconds.
     fn wait_for(&self, count: u64) -> bool {
-        let until = misc::now() + 10_000 * MS;
+        let until = misc::now() + 10 * NSEC_PER_SEC;
         while self.session.stats().ready < count {
             if misc::now() > until {
                 return false;

@@ -33,6 +33,7 @@ use crate::sched::{
     policy::{Get, Grant, Part, Passed, View, Way, ROWS},
     ranges::{Brief, BriefBuf},
     rng::Rng,
+    units::NSEC_PER_USEC,
 };
 use core::marker::PhantomData;
 
@@ -313,7 +314,7 @@ impl<I: Item> State<I> {
             return;
         };
         leaf.estimates.note(cost.direction, cost.pages, elapsed);
-        leaf.ledger.time(elapsed / 1000);
+        leaf.ledger.time(elapsed / NSEC_PER_USEC);
         if grant.charged == 0 {
             return;
         }

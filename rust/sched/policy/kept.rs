@@ -16,12 +16,11 @@
 //!      │◀─────────────── withheld ───────────────▶│
 //! ```
 
-/// Nanoseconds of a millisecond.
-const MS: u64 = 1_000_000;
+use crate::sched::units::NSEC_PER_MSEC;
 
 /// Time from `arrival` to `until`, ns, as milliseconds; 0 if it is over before the arrival.
 pub fn withheld(arrival: u64, until: u64) -> u32 {
-    u32::try_from(until.saturating_sub(arrival) / MS).unwrap_or(u32::MAX)
+    u32::try_from(until.saturating_sub(arrival) / NSEC_PER_MSEC).unwrap_or(u32::MAX)
 }
 
 /// Until when a class was kept last.
@@ -48,6 +47,7 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sched::units::NSEC_PER_MSEC as MS;
 
     #[test]
     fn a_class_at_its_rate() {

@@ -2,14 +2,13 @@
 
 //! What clients are promised, and the numbers by which promises are kept.
 
+use crate::sched::units::{NSEC_PER_MSEC, NSEC_PER_SEC};
+
 /// Number of classes.
 pub const CLASSES: usize = 4;
 
 /// A rate that holds nobody back, bytes/s.
 pub const UNREGULATED: u64 = u64::MAX;
-
-/// Nanoseconds of a millisecond.
-const MS: u64 = 1_000_000;
 
 /// How a client's bandwidth is allocated; the first class is the highest, and takes from those below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -116,10 +115,10 @@ pub struct Tuning {
 impl Default for Tuning {
     fn default() -> Self {
         Self {
-            period: 40 * MS,
-            fast: 1_000 * MS,
-            slow: 30_000 * MS,
-            idle: 1_000 * MS,
+            period: 40 * NSEC_PER_MSEC,
+            fast: NSEC_PER_SEC,
+            slow: 30 * NSEC_PER_SEC,
+            idle: NSEC_PER_SEC,
             floor: 32 << 10,
             grant: 256 << 10,
             sleep: 50,

@@ -23,6 +23,7 @@ use super::{
     estimator::Seen,
     terms::{Mode, Terms},
 };
+use crate::sched::units::MSEC_PER_SEC;
 use core::fmt::{self, Write};
 
 /// What it takes to show instants.
@@ -38,7 +39,8 @@ impl Clock {
     /// Seconds of the wall clock at `instant`, and how long ago that was, s.
     fn show(self, instant: u64) -> (u64, u64) {
         let wall = instant.saturating_add(self.offset);
-        (wall / 1000, self.now.saturating_sub(instant) / 1000)
+        let ago = self.now.saturating_sub(instant);
+        (wall / MSEC_PER_SEC, ago / MSEC_PER_SEC)
     }
 
     /// What is the same in all lines with an estimate.
@@ -47,13 +49,16 @@ impl Clock {
             Some((worst, at)) => (worst, self.show(at)),
             None => (0, (0, 0)),
         };
-        let (current, worst) = (seen.current.div_ceil(1000), worst.div_ceil(1000));
+        let (current, worst) = (
+            seen.current.div_ceil(MSEC_PER_SEC as u32),
+            worst.div_ceil(MSEC_PER_SEC as u32),
+        );
         write!(
             out,
             " : cur {current:>3}  worst {worst:>3} (at {at}, {ago}s ago) "
         )?;
         for bin in seen.bins {
-            write!(out, "{:>3} ", bin.div_ceil(1000))?;
+            write!(out, "{:>3} ", bin.div_ceil(MSEC_PER_SEC as u32))?;
         }
         out.write_char('\n')
     }

@@ -13,6 +13,7 @@
 use crate::sched::{
     error::{Error, Result},
     policy::params::{choice, number},
+    units::MSEC_PER_SEC,
 };
 
 number! {
@@ -198,7 +199,7 @@ impl Terms {
 
 /// Milliseconds of `seconds`.
 pub const fn millis(seconds: u32) -> u32 {
-    seconds.saturating_mul(1000)
+    seconds.saturating_mul(MSEC_PER_SEC as u32)
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use super::{Account, Held, Node, Ops};
 use crate::sched::{
     attr::Priority,
     item::{Cost, Direction, Spot},
+    units::NSEC_PER_SEC,
 };
 
 /// Requests that one probe can remember.
@@ -56,7 +57,7 @@ impl Probe {
 
     /// Waits until `count` requests were submitted; whether they were within ten seconds.
     pub(crate) fn wait_for(&self, count: u64) -> bool {
-        let until = crate::sys::misc::now() + 10_000_000_000;
+        let until = crate::sys::misc::now() + 10 * NSEC_PER_SEC;
         while self.submitted() < count {
             if crate::sys::misc::now() > until {
                 return false;

@@ -38,10 +38,13 @@ use super::{
     CHUNK,
 };
 use crate::{
-    frontend::chardev::{lease::MS, wire},
-    sched::timeouts::{
-        early::{self, Stated},
-        terms::{Mode, Terms},
+    frontend::chardev::wire,
+    sched::{
+        timeouts::{
+            early::{self, Stated},
+            terms::{Mode, Terms},
+        },
+        units::NSEC_PER_MSEC,
     },
     sys::{misc, timer::Timed},
 };
@@ -239,7 +242,7 @@ impl Deadlines {
         };
         // INVARIANT: Armed for no earlier.
         self.armed = at;
-        let wait = at.saturating_sub(now()).saturating_mul(MS);
+        let wait = at.saturating_sub(now()).saturating_mul(NSEC_PER_MSEC);
         clock.arm(misc::now().saturating_add(wait.max(PAUSE)));
     }
 

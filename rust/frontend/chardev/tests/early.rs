@@ -46,7 +46,7 @@ impl Bench {
     /// Looks each millisecond for up to `ms` whether `f` is so, and notes if the machine kept it from looking.
     fn wait(&self, ms: u64, mut f: impl FnMut() -> bool) -> bool {
         let mut now = misc::now();
-        let until = now + ms * MS;
+        let until = now + ms * NSEC_PER_MSEC;
         while !f() {
             if now >= until {
                 return false;
@@ -119,7 +119,7 @@ mod deadlines {
         bench.bring_for(1, 9_999, 0)?;
         let early = bench.early();
         let released = bench.released();
-        let took = misc::now().saturating_sub(brought) / 1_000_000;
+        let took = misc::now().saturating_sub(brought) / NSEC_PER_MSEC;
         bench.bring_for(2, 10_000, 0)?;
         let counts = bench.counts();
         bench.complete(1)?;
@@ -215,7 +215,9 @@ mod deadlines {
         // Its lease moves with it.
         bench.session.reclaim(0, misc::now() + LEASE);
         let kept = bench.session.stats().reclaimed;
-        bench.session.reclaim(0, misc::now() + LEASE + 7000 * MS);
+        bench
+            .session
+            .reclaim(0, misc::now() + LEASE + 7000 * NSEC_PER_MSEC);
         let ended = bench.session.stats().reclaimed;
         bench.complete(1)?;
         let gone = busy(1, 5000);
@@ -300,7 +302,7 @@ mod deadlines {
             wrong.address_len = 5;
             assert!(bench.session.reconnect(&wrong) == Err(EINVAL));
             let item = bench.item();
-            let lasted = (misc::now() - begun) / MS;
+            let lasted = (misc::now() - begun) / NSEC_PER_MSEC;
             let nothing = bench.session.take(1, true).err();
             let reconnected = bench.session.stats().reconnected;
             let kept = bench.kept.get();

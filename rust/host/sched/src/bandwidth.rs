@@ -32,14 +32,10 @@ use std::{
     collections::{BinaryHeap, HashMap},
 };
 
+pub use crate::units::{NSEC_PER_MSEC as MS, NSEC_PER_SEC as SECOND};
+
 /// A million bytes.
 pub const MB: u64 = 1_000_000;
-
-/// A millisecond, ns.
-pub const MS: u64 = 1_000_000;
-
-/// A second, ns.
-pub const SECOND: u64 = 1_000 * MS;
 
 /// How often the worker walks, ns.
 pub const WALK: u64 = 200 * MS;

@@ -27,7 +27,7 @@ macro_rules! export {
 
 export!(
     attr, class, control, credits, error, head, health, heap, item, jobid, key, leftist, mem, nid,
-    order, parameters, ranges, rng, rules, slab, slots, sources, text, turns
+    order, parameters, ranges, rng, rules, slab, slots, sources, text, turns, units
 );
 
 /// See `rust/sched/qbm.rs`.

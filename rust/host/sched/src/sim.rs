@@ -28,8 +28,7 @@ use crate::{
     turns,
 };
 
-/// Nanoseconds of a second.
-pub const SECOND: u64 = 1_000_000_000;
+pub use crate::units::NSEC_PER_SEC as SECOND;
 
 /// When the simulation starts, ns: a day after the clock did.
 const START: u64 = 86_400 * SECOND;

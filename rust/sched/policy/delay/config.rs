@@ -7,11 +7,9 @@ use crate::sched::{
     attr::Priority,
     error::{Error, Result},
     rng::Rng,
+    units::NSEC_PER_SEC,
 };
 use core::fmt;
-
-/// Nanoseconds in a second.
-const SECOND: u64 = 1_000_000_000;
 
 /// Which requests a part delays, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,8 +26,8 @@ impl Setting {
     /// Delays of `min` to `max` seconds for `pct` requests in a hundred.
     pub const fn new(min: u32, max: u32, pct: u32) -> Self {
         Self {
-            min: (min as u64).saturating_mul(SECOND),
-            span: (max.saturating_sub(min) as u64).saturating_mul(SECOND),
+            min: (min as u64).saturating_mul(NSEC_PER_SEC),
+            span: (max.saturating_sub(min) as u64).saturating_mul(NSEC_PER_SEC),
             pct,
         }
     }

@@ -7,11 +7,11 @@ use crate::{
         attr::Priority,
         error::Code,
         policy::params::{heads::PerHead, BufferMax},
+        units::NSEC_PER_SEC as SECOND,
     },
 };
 use params::{Max, Min, Pct, MAX, MIN, PCT};
 
-const SECOND: u64 = 1_000_000_000;
 const START: u64 = 86_400 * SECOND;
 
 fn tunables(min: u32, max: u32, pct: u32) -> Tunables {

@@ -15,11 +15,9 @@ use crate::sched::{
     error::Result,
     key::Hasher,
     mem::{self, NoMemory},
+    units::NSEC_PER_SEC,
 };
 use core::fmt;
-
-/// Nanoseconds of a second.
-const SECOND: u64 = 1_000_000_000;
 
 /// Configuration of a part; without what a part is told while it runs ([`Update`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +113,7 @@ impl Shared {
         };
         let counts = config.mode().has_size() && tunables.size_source == SizeSource::Nids;
         let sizes = if counts {
-            let window = u64::from(tunables.size_window_s.get()).saturating_mul(SECOND);
+            let window = u64::from(tunables.size_window_s.get()).saturating_mul(NSEC_PER_SEC);
             Some(Sizes::new(SIZES_MAX, window)?)
         } else {
             None

@@ -21,8 +21,7 @@
 //! A window takes it that service was even within the cell before: bursts come out up to one cell early or
 //! late, and what is steady comes out exactly.
 
-/// Nanoseconds of a second.
-const SECOND: u64 = 1_000_000_000;
+use crate::sched::units::NSEC_PER_SEC;
 
 /// Seconds of a minute.
 const MINUTE: u64 = 60;
@@ -106,7 +105,7 @@ impl Windows {
     /// Goes on to `now`, ns.
     #[inline]
     fn roll(&mut self, now: u64) {
-        let second = now / SECOND;
+        let second = now / NSEC_PER_SEC;
         self.second.roll(second as u32);
         self.minute.roll((second / MINUTE) as u32);
     }
@@ -135,12 +134,12 @@ impl Windows {
 
     /// Received in the second before `now`, ns.
     pub fn second(&self, now: u64) -> u64 {
-        self.second.sum(now, SECOND)
+        self.second.sum(now, NSEC_PER_SEC)
     }
 
     /// Received in the minute before `now`, ns.
     pub fn minute(&self, now: u64) -> u64 {
-        self.minute.sum(now, const { SECOND * MINUTE })
+        self.minute.sum(now, const { NSEC_PER_SEC * MINUTE })
     }
 }
 

@@ -26,6 +26,7 @@ use crate::sched::{
         Brief, Outline, Table,
     },
     sort::{merge_sorted, radix, sort_by},
+    units::NSEC_PER_USEC,
 };
 use core::fmt::{self, Write};
 
@@ -460,10 +461,10 @@ fn write_waits(out: &mut impl Write, waits: &Waits) -> fmt::Result {
     writeln!(
         out,
         "  wait_us: {{ p50: {}, p90: {}, p99: {}, max: {} }}",
-        waits.percentile(500) / 1000,
-        waits.percentile(900) / 1000,
-        waits.percentile(990) / 1000,
-        waits.max() / 1000,
+        waits.percentile(500) / NSEC_PER_USEC,
+        waits.percentile(900) / NSEC_PER_USEC,
+        waits.percentile(990) / NSEC_PER_USEC,
+        waits.max() / NSEC_PER_USEC,
     )
 }
 

@@ -26,7 +26,7 @@
 //! divisions are carried, so the sum is exact however long it runs.
 
 use super::entity::COST_MAX;
-use crate::sched::item::Direction;
+use crate::sched::{item::Direction, units::NSEC_PER_USEC};
 
 /// Bits of the clock below one nanosecond.
 const FRACTION_BITS: u32 = 16;
@@ -34,9 +34,6 @@ const FRACTION_BITS: u32 = 16;
 /// Longest interval that is counted between two events, ns (about 73 min): a device that neither takes nor
 /// completes anything for so long is not busy.
 const STEP_MAX: u64 = 1 << 42;
-
-/// Nanoseconds of a microsecond, the unit of cost.
-const NS_PER_US: u64 = 1000;
 
 /// The clock of a part, which tells the device time of its requests.
 ///
@@ -122,13 +119,13 @@ const DIRECTIONS: usize = 3;
 const WEIGHT_SHIFT: u32 = 3;
 
 /// Largest time that is noted, ns: no estimate is above [`COST_MAX`].
-const TIME_MAX: u64 = COST_MAX as u64 * NS_PER_US;
+const TIME_MAX: u64 = COST_MAX as u64 * NSEC_PER_USEC;
 
 /// What is expected of a request when nothing was measured, ns.
-const DEFAULT: u64 = 100 * NS_PER_US;
+const DEFAULT: u64 = 100 * NSEC_PER_USEC;
 
 /// What is expected of each page when nothing was measured, ns.
-const DEFAULT_PAGE: u64 = NS_PER_US;
+const DEFAULT_PAGE: u64 = NSEC_PER_USEC;
 
 /// A time in 16 bits, ns: 0 if unknown; at most 1/4096 wrong.
 ///
@@ -213,7 +210,7 @@ impl Estimates {
                 let pages = u64::from(pages).wrapping_mul(DEFAULT_PAGE);
                 pages.wrapping_add(DEFAULT)
             });
-        let cost = time.wrapping_add(NS_PER_US / 2) / NS_PER_US;
+        let cost = time.wrapping_add(NSEC_PER_USEC / 2) / NSEC_PER_USEC;
         cost.clamp(1, u64::from(COST_MAX)) as u32
     }
 
@@ -244,18 +241,16 @@ const fn index(direction: Direction, pages: u32) -> usize {
 /// corrections sum to what was measured, down to less than 1 µs.
 pub fn correction(charged: u32, measured: u64, rest: &mut u16) -> i64 {
     let time = measured.saturating_add(u64::from(*rest));
-    *rest = (time % NS_PER_US) as u16;
+    *rest = (time % NSEC_PER_USEC) as u16;
     // Below 2^55.
-    let time = (time / NS_PER_US) as i64;
+    let time = (time / NSEC_PER_USEC) as i64;
     time.wrapping_sub(i64::from(charged))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sched::rng::Rng;
-
-    const MS: u64 = 1_000_000;
+    use crate::sched::{rng::Rng, units::NSEC_PER_MSEC as MS};
 
     #[test]
     fn a_request_alone_takes_what_elapses() {
@@ -444,7 +439,7 @@ mod tests {
             charges += i64::from(charged) + delta;
             measured += time;
             assert!(rest < 1000);
-            let gap = measured - charges as u64 * NS_PER_US;
+            let gap = measured - charges as u64 * NSEC_PER_USEC;
             assert_eq!(gap, u64::from(rest));
         }
         let mut rest = 999;

@@ -23,10 +23,11 @@ use crate::sched::{
         gate::{Gate, Gates, Ticket, LATE, NO_SEAT},
         terms::UNREGULATED,
     },
+    units::NSEC_PER_SEC,
 };
 
 /// How long a class waits for a seat, ns. Should nobody give it one, its requests go all the same.
-pub const SEAT_WAIT: u64 = 1_000_000_000;
+pub const SEAT_WAIT: u64 = NSEC_PER_SEC;
 
 /// Bytes that a request counts for at least where it waits for others, so that those that cost nothing are
 /// not always overdue.

@@ -13,6 +13,7 @@ use crate::{
             plan::Party,
             terms::UNREGULATED,
         },
+        units::{NSEC_PER_MSEC as MS, NSEC_PER_SEC as SECOND},
     },
 };
 use params::ClientsMax;
@@ -20,8 +21,6 @@ use params::ClientsMax;
 mod rates;
 mod seats;
 
-const MS: u64 = 1_000_000;
-const SECOND: u64 = 1_000 * MS;
 const NOW: u64 = 5_000 * SECOND;
 const PAGE: u64 = 4096;
 const MIB: u64 = 1 << 20;

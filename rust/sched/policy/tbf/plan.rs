@@ -29,19 +29,20 @@ use crate::sched::{
     mem::{self, List, NoMemory},
     rng::avalanche,
     rules::{Limits, Name, Rate, RuleSet, Unit, ALSO_MAX},
+    units::{NSEC_PER_MSEC, NSEC_PER_SEC},
 };
 
 /// Lateness that a backlogged class keeps, 10 ms in ticks.
-pub const LATE: u64 = span(10_000_000);
+pub const LATE: u64 = span(10 * NSEC_PER_MSEC);
 
 /// Lateness that a class of a realtime rule keeps, 1 s in ticks.
-pub const REALTIME: u64 = span(1_000_000_000);
+pub const REALTIME: u64 = span(NSEC_PER_SEC);
 
 /// Lateness that a class keeps below its floor, 100 ms in ticks.
-pub const FLOOR: u64 = span(100_000_000);
+pub const FLOOR: u64 = span(100 * NSEC_PER_MSEC);
 
 /// Window of a pool, and the debt that it can have, 100 ms in ticks.
-pub const POOL: u64 = span(100_000_000);
+pub const POOL: u64 = span(100 * NSEC_PER_MSEC);
 
 /// How far forced requests take a class into debt, 10 s in ticks.
 pub const DEBT_MAX: u64 = span(10_000_000_000);

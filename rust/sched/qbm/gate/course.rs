@@ -5,6 +5,7 @@
 use crate::sched::{
     bucket::{nanoseconds, Pace},
     qbm::terms::UNREGULATED,
+    units::NSEC_PER_SEC,
 };
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -13,9 +14,6 @@ pub const RATE_MAX: u64 = (1 << 40) - 1;
 
 /// Bits of the fraction of a speed.
 const FRACTION: u32 = 52;
-
-/// Nanoseconds of a second.
-const SECOND: u64 = 1_000_000_000;
 
 /// How bytes come in: from `start` on, and `base` were there then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +37,8 @@ impl Course {
             rate.clamp(1, RATE_MAX)
         };
         // rate * 2^52 / 10^9 in two steps: the rate is below 2^40, the rest below 2^30.
-        let (high, rest) = (rate << 23, (rate << 23) % SECOND);
-        let speed = ((high / SECOND) << 29) | ((rest << 29) / SECOND);
+        let (high, rest) = (rate << 23, (rate << 23) % NSEC_PER_SEC);
+        let speed = ((high / NSEC_PER_SEC) << 29) | ((rest << 29) / NSEC_PER_SEC);
         Self {
             base,
             start,

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 use super::{course::RATE_MAX, *};
-use crate::sched::rng::Rng;
+use crate::sched::{
+    rng::Rng,
+    units::{NSEC_PER_MSEC as MS, NSEC_PER_SEC as SECOND},
+};
 
 mod courses;
 mod threads;
 
-const MS: u64 = 1_000_000;
-const SECOND: u64 = 1_000 * MS;
 const MIB: u64 = 1 << 20;
 /// Some time after the start of the clock.
 const NOW: u64 = 12_345 * SECOND + 678;

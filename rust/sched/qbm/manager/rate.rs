@@ -2,30 +2,26 @@
 
 //! Bytes, times and rates: divisions of 64 bits that neither wrap nor lose more than a millionth.
 
-/// Nanoseconds of a microsecond.
-const US: u64 = 1_000;
-
-/// Microseconds of a second.
-const SECOND_US: u64 = 1_000_000;
+use crate::sched::units::{MSEC_PER_SEC, NSEC_PER_USEC, USEC_PER_MSEC, USEC_PER_SEC};
 
 /// The rate of `bytes` in `ns`, bytes/s; 0 for less than a microsecond.
 pub fn rate(bytes: u64, ns: u64) -> u64 {
-    let us = ns / US;
-    match bytes.checked_mul(SECOND_US) {
+    let us = ns / NSEC_PER_USEC;
+    match bytes.checked_mul(USEC_PER_SEC) {
         Some(product) => product.checked_div(us).unwrap_or(0),
         // More than 18 TB: by the millisecond.
         None => bytes
-            .checked_div((us / 1000).max(1))
+            .checked_div((us / USEC_PER_MSEC).max(1))
             .unwrap_or(0)
-            .saturating_mul(1000),
+            .saturating_mul(MSEC_PER_SEC),
     }
 }
 
 /// What goes at `rate` bytes/s in `ns`, bytes.
 pub fn amount(rate: u64, ns: u64) -> u64 {
-    let us = ns / US;
-    let whole = (rate / SECOND_US).saturating_mul(us);
-    let part = (rate % SECOND_US).saturating_mul(us) / SECOND_US;
+    let us = ns / NSEC_PER_USEC;
+    let whole = (rate / USEC_PER_SEC).saturating_mul(us);
+    let part = (rate % USEC_PER_SEC).saturating_mul(us) / USEC_PER_SEC;
     whole.saturating_add(part)
 }
 

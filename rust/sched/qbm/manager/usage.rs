@@ -272,8 +272,8 @@ fn slept(sleeps: u64, span: u64, tuning: &Tuning) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sched::units::NSEC_PER_MSEC as MS;
 
-    const MS: u64 = 1_000_000;
     const START: u64 = 5_000 * MS;
 
     /// Ticks at these distances, in turn, ms.

@@ -2,13 +2,11 @@
 
 //! Amounts of bandwidth and times, as they are written.
 
+use crate::sched::units::{NSEC_PER_MSEC, NSEC_PER_SEC};
 use core::fmt;
 
 /// Bytes per second that can be written, at most.
 pub const BYTES_MAX: u64 = 1 << 40;
-
-/// Nanoseconds of a millisecond.
-const MS: u64 = 1_000_000;
 
 /// Units of sizes; the first that divides a size is how it is shown.
 const SCALES: [(&str, u64); 8] = [
@@ -52,8 +50,8 @@ pub(super) fn percent(text: &str) -> Option<u32> {
 pub(super) fn time(text: &str) -> Option<u64> {
     let (number, unit) = number(text)?;
     let scale = match unit {
-        "ms" => MS,
-        "s" => MS.wrapping_mul(1_000),
+        "ms" => NSEC_PER_MSEC,
+        "s" => NSEC_PER_SEC,
         _ => return None,
     };
     number.checked_mul(scale)
@@ -80,7 +78,7 @@ pub(super) struct Time(pub(super) u64);
 
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ms = self.0 / MS;
+        let ms = self.0 / NSEC_PER_MSEC;
         if ms % 1_000 == 0 {
             write!(f, "{}s", ms / 1_000)
         } else {
@@ -202,8 +200,8 @@ mod tests {
         assert_eq!(Size(1_000_000_000).to_string(), "1GB/s");
         assert_eq!(Size(1_500).to_string(), "1500B/s");
         for ms in [1, 40, 999, 1_000, 1_001, 30_000, 3_600_000] {
-            let text = Time(ms * MS).to_string();
-            assert_eq!(time(&text), Some(ms * MS), "{text}");
+            let text = Time(ms * NSEC_PER_MSEC).to_string();
+            assert_eq!(time(&text), Some(ms * NSEC_PER_MSEC), "{text}");
         }
         for wrong in [
             "",

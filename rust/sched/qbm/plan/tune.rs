@@ -3,14 +3,11 @@
 //! The numbers of the method, as they are written.
 
 use super::amount::{percent, size, time, Size, Time};
-use crate::sched::qbm::terms::Tuning;
+use crate::sched::{
+    qbm::terms::Tuning,
+    units::{NSEC_PER_MSEC as MS, NSEC_PER_SEC as S},
+};
 use core::fmt;
-
-/// Nanoseconds of a millisecond.
-const MS: u64 = 1_000_000;
-
-/// Nanoseconds of a second.
-const S: u64 = 1_000_000_000;
 
 /// A number of [`Tuning`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

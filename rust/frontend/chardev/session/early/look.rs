@@ -4,10 +4,13 @@
 
 use super::{between, now, Found, Husks, Place, Watch, WatchNode};
 use crate::{
-    frontend::chardev::{lease::MS, session::table::Inner, wire},
-    sched::timeouts::{
-        early::{self, Answer, Refusal, Stated},
-        terms::{AtCountPolicyDelay, Mode, Terms},
+    frontend::chardev::{session::table::Inner, wire},
+    sched::{
+        timeouts::{
+            early::{self, Answer, Refusal, Stated},
+            terms::{AtCountPolicyDelay, Mode, Terms},
+        },
+        units::NSEC_PER_MSEC,
     },
     sys::misc,
 };
@@ -103,7 +106,7 @@ impl Inner {
     pub(super) fn busy(&mut self, cookie: &u64, until: u64, terms: &Terms) -> Option<Moved> {
         let now = now();
         let entry = self.released_mut(cookie).filter(|entry| entry.read)?;
-        let lasts = u64::from(between(now, until)).saturating_mul(MS);
+        let lasts = u64::from(between(now, until)).saturating_mul(NSEC_PER_MSEC);
         entry.since = entry.since.max(misc::now().saturating_add(lasts));
         let (place, number) = (entry.place, entry.number);
         let Some(watch) = self.deadlines.get(place, number).copied() else {

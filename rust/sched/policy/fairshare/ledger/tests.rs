@@ -29,20 +29,20 @@ fn windows_follow_the_rate() {
         }
     }
     // It fades, and is gone after two lengths.
-    let half = windows.second(now + SECOND / 2);
+    let half = windows.second(now + NSEC_PER_SEC / 2);
     assert!((40_000..=60_000).contains(&half), "{half}");
-    assert_eq!(windows.second(now + 2 * SECOND), 0);
-    assert!(windows.minute(now + 59 * SECOND) > 0);
-    assert_eq!(windows.minute(now + 120 * SECOND), 0);
+    assert_eq!(windows.second(now + 2 * NSEC_PER_SEC), 0);
+    assert!(windows.minute(now + 59 * NSEC_PER_SEC) > 0);
+    assert_eq!(windows.minute(now + 120 * NSEC_PER_SEC), 0);
     // Time that runs back a little counts as now.
-    windows.add(7, now - SECOND);
+    windows.add(7, now - NSEC_PER_SEC);
     assert!(windows.second(now) > 90_000);
-    assert!(windows.second(now - 2 * SECOND) > 0);
+    assert!(windows.second(now - 2 * NSEC_PER_SEC) > 0);
 }
 
 #[test]
 fn windows_of_parts_add_up() {
-    let at = |second: u64| second * SECOND;
+    let at = |second: u64| second * NSEC_PER_SEC;
     for (other, one, now, want) in [
         // The same cell, one behind, long ago, and the other way round.
         (at(100), at(100), at(100), 30),
@@ -50,7 +50,7 @@ fn windows_of_parts_add_up() {
         (at(100), at(99), at(100), 30),
         (at(50), at(100), at(100), 20),
         (at(100), at(50), at(100), 10),
-        (at(99), at(100), at(100) + SECOND / 2, 25),
+        (at(99), at(100), at(100) + NSEC_PER_SEC / 2, 25),
     ] {
         let (mut a, mut b) = (Windows::new(), Windows::new());
         a.add(10, other);

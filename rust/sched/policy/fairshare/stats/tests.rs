@@ -4,9 +4,7 @@
 //! parser of YAML.
 
 use super::{super::ledger::DEBTS, *};
-use crate::sched::jobid::JobId;
-
-const SECOND: u64 = 1_000_000_000;
+use crate::sched::{jobid::JobId, units::NSEC_PER_SEC as SECOND};
 
 fn uid(number: u32) -> Row {
     Row::inner(1 + u64::from(number), 0, "uid", Key::Uid(number), 4096)

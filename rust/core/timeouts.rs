@@ -218,20 +218,15 @@ impl Timeouts {
         each.max().unwrap_or(0)
     }
 
-    /// How long requests of `partition` are taken to take, and how long they may, ms; without the latter
-    /// there are no deadlines.
-    pub(crate) fn of(&self, partition: u16) -> (u32, Option<u32>) {
-        let Some(history) = self.history(partition) else {
-            return (0, None);
-        };
-        let timeout = Some(history.timeout()).filter(|timeout| *timeout != 0);
-        (history.estimate(), timeout)
+    /// How long requests of `partition` may take, ms; `None`: there are no deadlines.
+    pub(crate) fn of(&self, partition: u16) -> Option<u32> {
+        let timeout = self.history(partition)?.timeout();
+        (timeout != 0).then_some(timeout)
     }
 
-    /// How long requests of `partition` may take, ms; 0: there are no deadlines.
-    #[cfg(CONFIG_KUNIT = "y")]
-    pub(crate) fn timeout(&self, partition: u16) -> u32 {
-        self.history(partition).map_or(0, History::timeout)
+    /// How long requests of any partition may take, ms; 0: there are no deadlines. Any context.
+    pub(crate) fn timeout(&self) -> u32 {
+        self.terms().timeout(self.estimate())
     }
 
     /// Counts a request that was queued for `waited` ms, `withheld` of them on purpose; returns how much of

@@ -13,10 +13,8 @@
 //! - *Deadline*: when the request was sent, plus the timeout.
 //! - *Early reply*: the server says "still busy" and names a later deadline ([`early`]).
 //! - *Margin*: how long before the deadline it is sent.
-//! - *Cohort*: the requests of one client that went to its device in the same quarter second
-//!   ([`cohorts`]).
-//! - *Lost* client: a deadline passed, and the device gave no sign of life. *Found* again: a completion
-//!   arrived.
+//! - *Lost* client: its device has owed a completion for longer than the timeout ([`in_flight`]). *Found*
+//!   again: a completion arrived.
 //! - *Recovery*: clients come back after the server was away ([`recovery`]).
 //!
 //! ```text
@@ -43,9 +41,9 @@
 //! Instants are milliseconds of any monotonic clock in `u64`, durations milliseconds in `u32`, tunables
 //! seconds. Clocks may be coarse, and may seem to run backwards between processors.
 
-pub(crate) mod cohorts;
 pub(crate) mod early;
 pub(crate) mod estimator;
+pub(crate) mod in_flight;
 pub(crate) mod portal;
 pub(crate) mod recovery;
 pub(crate) mod report;

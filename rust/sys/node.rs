@@ -38,7 +38,7 @@ use crate::sched::{
     head::Ticket,
     item::{self, Cost, Item, Spot},
     slab::Handle,
-    timeouts::cohorts::Token,
+    timeouts::in_flight::Submitted,
     units::NSEC_PER_MSEC,
 };
 
@@ -98,7 +98,7 @@ pub(crate) struct Account {
     /// For how long it was queued, ms; once it is submitted, what of that is service time.
     pub(crate) waited: u32,
     /// When it was submitted, if it has a deadline.
-    pub(crate) token: Token,
+    pub(crate) submitted: Submitted,
     /// What its tracepoints need.
     pub(crate) life: Life,
 }
@@ -119,7 +119,7 @@ impl Account {
             admission: Admission::None,
             refused: false,
             waited: 0,
-            token: Token::NONE,
+            submitted: Submitted::NONE,
             life: Life::NONE,
         }
     }

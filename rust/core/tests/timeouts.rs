@@ -72,16 +72,9 @@ impl Bench {
         Ok(account)
     }
 
-    fn counts(&self) -> [u64; 5] {
+    fn counts(&self) -> [u64; 3] {
         let counts = self.timeouts.counts();
-        [
-            &counts.early_sent,
-            &counts.early_refused,
-            &counts.timeouts,
-            &counts.lost,
-            &counts.found,
-        ]
-        .map(|counter| counter.get())
+        [counts.timeouts.get(), counts.lost.get(), counts.found.get()]
     }
 }
 
@@ -109,13 +102,18 @@ mod tests {
             timeouts.measured(partition, service);
         }
         assert_eq!(timeouts.estimate(), 20_000);
-        assert_eq!(timeouts.timeout(0), 12_500);
-        assert_eq!(timeouts.timeout(1), 30_000);
-        assert_eq!(timeouts.of(1), (20_000, Some(30_000)));
+        assert_eq!(
+            (timeouts.of(0), timeouts.of(1)),
+            (Some(12_500), Some(30_000))
+        );
+        assert_eq!(timeouts.timeout(), 30_000);
         // There is no such partition.
-        assert_eq!(timeouts.timeout(2), 0);
+        assert_eq!(timeouts.of(2), None);
         timeouts.expect(40_000);
-        assert_eq!((timeouts.timeout(0), timeouts.timeout(1)), (55_000, 55_000));
+        assert_eq!(
+            (timeouts.of(0), timeouts.of(1)),
+            (Some(55_000), Some(55_000))
+        );
         // Other terms are in effect at once.
         timeouts.change(|terms| {
             terms.max = AtMax::parse("30")?;
@@ -156,7 +154,7 @@ mod tests {
         let other = Timeouts::new(1)?;
         other.adopt(&timeouts);
         assert!(other.terms() == timeouts.terms());
-        assert_eq!(other.timeout(0), 1_000);
+        assert_eq!(other.of(0), Some(1_000));
         Ok(())
     }
 
@@ -184,9 +182,9 @@ mod tests {
             Ok(())
         })?;
         bench.deadlines()?.follow();
-        assert_eq!(bench.timeouts.timeout(0), 0);
+        assert_eq!(bench.timeouts.of(0), None);
         let account = bench.send()?;
-        assert!(account.token.is_none());
+        assert!(account.submitted.is_none());
         assert!(bench.deadlines()?.is_asleep());
         bench.deadlines()?.leave(&account);
         // Fixed ones are there.
@@ -194,9 +192,9 @@ mod tests {
             terms.fixed = ObdTimeout::parse("7")?;
             Ok(())
         })?;
-        assert_eq!(bench.timeouts.timeout(0), 7_000);
+        assert_eq!(bench.timeouts.of(0), Some(7_000));
         let account = bench.send()?;
-        assert!(!account.token.is_none() && !bench.deadlines()?.is_asleep());
+        assert!(!account.submitted.is_none() && !bench.deadlines()?.is_asleep());
         bench.deadlines()?.leave(&account);
         Ok(())
     }
@@ -209,17 +207,17 @@ mod tests {
         let (one, two) = (bench.send()?, bench.send()?);
         assert!(!deadlines.is_asleep());
         assert!(wait_for(|| deadlines.is_lost()));
-        assert!(wait_for(|| bench.counts() == [0, 2, 2, 1, 0]));
+        assert!(wait_for(|| bench.counts() == [2, 1, 0]));
         // It waits: requests are submitted all the same.
         let mut queued = Account::new(Priority::Regular);
         assert!(!deadlines.is_failing() && deadlines.submits(&mut queued));
         deadlines.leave(&one);
         assert!(!deadlines.is_lost());
-        assert_eq!(bench.counts(), [0, 2, 2, 1, 1]);
+        assert_eq!(bench.counts(), [2, 1, 1]);
         deadlines.leave(&two);
         deadlines.leave(&queued);
         assert!(wait_for(|| deadlines.is_asleep()));
-        assert_eq!(bench.counts(), [0, 2, 2, 1, 1]);
+        assert_eq!(bench.counts(), [2, 1, 1]);
         // What they took is known.
         assert!(bench.timeouts.estimate() >= 1_000);
         Ok(())
@@ -248,27 +246,51 @@ mod tests {
     fn a_sign_of_life_gives_time() -> Result {
         let bench = Bench::new()?;
         let deadlines = bench.deadlines()?;
-        bench.timeouts.change(|terms| {
-            terms.initial = AtInitial::parse("2")?;
-            terms.min = AtMin::parse("2")?;
-            terms.extra = AtExtra::parse("3")?;
-            Ok(())
-        })?;
-        deadlines.follow();
-        let sent = bench.send()?;
-        // Another request was served by the same device.
-        fsleep(Delta::from_millis(600));
-        bench.target.note_life(misc::millis());
-        assert!(wait_for(|| bench.counts() == [1, 0, 0, 0, 0]));
-        // It got three seconds more; then there is no sign any more.
-        fsleep(Delta::from_millis(1_000));
+        let (one, other) = (bench.send()?, bench.send()?);
+        // Completions of other clients, for twice the timeout.
+        for _ in 0..20 {
+            fsleep(Delta::from_millis(100));
+            assert!(!deadlines.is_lost());
+            bench.target.note_life(misc::millis());
+        }
+        // One of its own; the other request is still owed.
+        deadlines.leave(&one);
         assert!(!deadlines.is_lost());
         assert!(wait_for(|| deadlines.is_lost()));
-        assert_eq!(bench.counts(), [1, 1, 1, 1, 0]);
+        assert_eq!(bench.counts(), [1, 1, 0]);
         // Somebody else's request is a sign of life for all.
         bench.target.note_life(misc::millis());
         assert!(wait_for(|| !deadlines.is_lost()));
+        deadlines.leave(&other);
+        Ok(())
+    }
+
+    #[test]
+    fn a_shorter_timeout_is_in_effect_at_once() -> Result {
+        let bench = Bench::new()?;
+        let deadlines = bench.deadlines()?;
+        let initial = |terms: &mut Terms, seconds| {
+            terms.initial = AtInitial::parse(seconds)?;
+            Ok(())
+        };
+        bench.timeouts.change(|terms| initial(terms, "3600"))?;
+        deadlines.follow();
+        let sent = bench.send()?;
+        fsleep(Delta::from_millis(1_200));
+        assert!(!deadlines.is_lost());
+        bench.timeouts.change(|terms| initial(terms, "1"))?;
+        deadlines.follow();
+        assert!(wait_for(|| deadlines.is_lost()));
+        // Without timeouts nobody is lost.
+        bench.timeouts.change(|terms| {
+            terms.max = AtMax::parse("0")?;
+            terms.fixed = ObdTimeout::parse("0")?;
+            Ok(())
+        })?;
+        deadlines.follow();
+        assert!(wait_for(|| !deadlines.is_lost()));
         deadlines.leave(&sent);
+        assert!(wait_for(|| deadlines.is_asleep()));
         Ok(())
     }
 }

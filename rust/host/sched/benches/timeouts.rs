@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What timeouts cost a request: to enter its cohort and leave it, and to be measured; and what those pay
-//! that look at all cohorts or at one request.
-//!
-//! `enter_leave` is in a cohort that has begun, `moving` with 4096 requests in service, one each millisecond.
-//! `filter` is what nearly all samples cost, `measure` the rest. `visit` and `next` are with all places of
-//! the ring in use.
+//! Cost of adaptive timeouts per request: `filter` for nearly all samples, `measure` for the rest, and of a
+//! deadline that is near.
 
 use criterion::{criterion_group, criterion_main, BenchmarkId, Criterion, Throughput};
 use nrs_sched::timeouts::{
-    cohorts::{Cohorts, Token, SPAN},
     early::{at_margin, Stated},
     estimator::Estimator,
     portal::Portal,
@@ -27,34 +22,6 @@ fn timeouts(c: &mut Criterion) {
         .measurement_time(Duration::from_millis(900))
         .sample_size(20)
         .throughput(Throughput::Elements(1));
-
-    let cohorts = Cohorts::new().expect("memory");
-    let _stays = cohorts.enter(NOW, 17_500);
-    group.bench_function("enter_leave", |b| {
-        b.iter(|| {
-            let token = cohorts.enter(black_box(NOW), black_box(17_500));
-            cohorts.leave(black_box(token));
-        });
-    });
-    let mut now = NOW;
-    let mut held = [Token::NONE; 4096];
-    group.bench_function("enter_leave/moving", |b| {
-        b.iter(|| {
-            now += 1;
-            let token = cohorts.enter(now, black_box(17_500));
-            let oldest = &mut held[now as usize % 4096];
-            cohorts.leave(std::mem::replace(oldest, token));
-        });
-    });
-
-    let full = Cohorts::new().expect("memory");
-    for place in 0..256 {
-        full.enter(NOW + place * SPAN, 17_500);
-    }
-    group.bench_function("next", |b| b.iter(|| full.next()));
-    group.bench_function("visit", |b| {
-        b.iter(|| full.visit(|cohort| black_box((cohort.deadline < NOW).then_some(NOW))));
-    });
 
     for kind in AtEstimator::ALL {
         let terms = Terms {

@@ -60,9 +60,9 @@ pub mod qbm {
 
 /// See `rust/sched/timeouts.rs`.
 pub mod timeouts {
-    /// See `rust/sched/timeouts/cohorts.rs`.
-    pub mod cohorts {
-        pub use crate::sched::timeouts::cohorts::*;
+    /// See `rust/sched/timeouts/in_flight.rs`.
+    pub mod in_flight {
+        pub use crate::sched::timeouts::in_flight::*;
     }
 
     /// See `rust/sched/timeouts/early.rs`.

@@ -25,7 +25,6 @@ mod seek;
 mod shares;
 mod streams;
 mod tbf;
-mod timeout_cohorts;
 mod timeout_estimates;
 mod timeouts;
 mod tree;

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Requests of one client in flight at its device, and for how long the device has owed a completion.
+//!
+//! The device owes a completion since the later of two instants: the first request was submitted while none
+//! was in flight, and its last completion of anybody's request. A device that owes one for longer than the
+//! timeout gave no sign of life in time.
+//!
+//! ```text
+//!   submitted ──┐        submitted        completion (of any client)
+//!   none in     ▼            │                 │
+//!   flight    owes ──────────▼─── owes ────────┴──► owes from here on, if requests are in flight
+//! ```
+
+/// Bits for the number of requests.
+const COUNT_BITS: u32 = 24;
+const COUNT_MAX: u64 = (1 << COUNT_BITS) - 1;
+
+/// The number of a client's requests in flight, and when the first of them was submitted.
+///
+/// # Invariants
+///
+/// From the highest bit on: when a request was submitted while none was in flight, ms, in 40 bits (34 years);
+/// the number of requests in flight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InFlight(u64);
+
+impl InFlight {
+    /// No requests.
+    pub const NONE: Self = Self(0);
+
+    /// Unpacks what [`Self::bits`] returned.
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// Packs both into a word; a completion subtracts 1 from it.
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// Adds a request that is submitted at `now`, ms. Returns `None` if 2^24 - 1 requests are in flight.
+    pub const fn submitted(self, now: u64) -> Option<Self> {
+        // INVARIANT: the count does not reach the other bits.
+        match self.count() {
+            0 => Some(Self((now << COUNT_BITS) | 1)),
+            count if count as u64 == COUNT_MAX => None,
+            _ => Some(Self(self.0.wrapping_add(1))),
+        }
+    }
+
+    /// Returns the number of requests.
+    pub const fn count(self) -> u32 {
+        (self.0 & COUNT_MAX) as u32
+    }
+
+    /// Returns since when the device has owed a completion, ms, if its last one was at `alive`; `None` if no
+    /// request is in flight.
+    pub fn owed_since(self, alive: u64) -> Option<u64> {
+        (self.count() != 0).then(|| (self.0 >> COUNT_BITS).max(alive))
+    }
+}
+
+/// When a request was submitted, ms modulo 2^32, for its service time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Submitted(u32);
+
+impl Submitted {
+    /// That of a request which is not counted as in flight.
+    pub const NONE: Self = Self(u32::MAX);
+
+    /// That of a request which is submitted at `now`, ms.
+    pub const fn at(now: u64) -> Self {
+        match now as u32 {
+            u32::MAX => Self(0),
+            now => Self(now),
+        }
+    }
+
+    /// Whether the request is not counted.
+    pub const fn is_none(self) -> bool {
+        self.0 == Self::NONE.0
+    }
+
+    /// Returns how long ago that was at `now`, ms; 0 if the request is not counted or the clock ran backwards.
+    pub const fn elapsed(self, now: u64) -> u32 {
+        let elapsed = (now as u32).wrapping_sub(self.0);
+        if self.is_none() || elapsed > i32::MAX as u32 {
+            0
+        } else {
+            elapsed
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owed_since_the_first_submission_or_the_last_completion() {
+        let none = InFlight::NONE;
+        assert_eq!((none.count(), none.owed_since(5)), (0, None));
+        let one = none.submitted(100).unwrap();
+        let two = one.submitted(200).unwrap();
+        assert_eq!((two.count(), two.owed_since(5)), (2, Some(100)));
+        // A completion of another client.
+        assert_eq!(two.owed_since(150), Some(150));
+        // One of its own; the other request is owed since then.
+        let one = InFlight::from_bits(two.bits() - 1);
+        assert_eq!((one.count(), one.owed_since(250)), (1, Some(250)));
+        let idle = InFlight::from_bits(one.bits() - 1);
+        assert_eq!((idle.count(), idle.owed_since(250)), (0, None));
+        // Idle time is not owed.
+        let again = idle.submitted(9_000).unwrap();
+        assert_eq!((again.count(), again.owed_since(250)), (1, Some(9_000)));
+    }
+
+    #[test]
+    fn both_fit_a_word() {
+        let late = (1 << 40) - 1;
+        let full = InFlight::from_bits((late << COUNT_BITS) | (COUNT_MAX - 1));
+        let full = full.submitted(0).unwrap();
+        assert_eq!(u64::from(full.count()), COUNT_MAX);
+        assert_eq!(full.submitted(0), None);
+        assert_eq!(full.owed_since(0), Some(late));
+    }
+
+    #[test]
+    fn elapsed() {
+        let start = (7 << 32) + u64::from(u32::MAX);
+        for now in [start - 1, start, start + 1] {
+            let at = Submitted::at(now);
+            assert!(!at.is_none());
+            // 1 ms at the instant that stands for none.
+            assert!(at.elapsed(now + 500).abs_diff(500) <= 1, "{now}");
+            assert_eq!(at.elapsed(now - 500), 0);
+        }
+        assert_eq!(Submitted::NONE.elapsed(start), 0);
+    }
+}

@@ -201,20 +201,4 @@ mod tests {
         assert_eq!(both, Err(other));
         assert_eq!(Failure::of(vec![closed.clone()]), Err(closed));
     }
-
-    /// The page for users has the statuses in the same words.
-    #[test]
-    fn the_documentation_has_the_same_words() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../Documentation/nrsctl.md");
-        let page = std::fs::read_to_string(path).unwrap();
-        let (_, rows) = page.split_once("## Exit statuses\n").unwrap();
-        let (rows, _) = rows.split_once("\n## ").unwrap();
-        let rows: Vec<&str> = rows.lines().filter(|line| line.starts_with('|')).collect();
-        let mut want = vec!["| status | meaning |".to_owned(), "|---|---|".to_owned()];
-        want.push("| 0 | everything was done |".to_owned());
-        want.extend(
-            Kind::ALL.map(|kind| format!("| {} | {} |", kind.exit_status(), kind.meaning())),
-        );
-        assert_eq!(rows, want);
-    }
 }

@@ -265,21 +265,6 @@ bandwidth() {
 	equal
 }
 
-# By messages to a client, where debugfs and the control node are not.
-by_message() {
-	lower disk
-	client one /dev/disk svc
-	[ ! -e /dev/nrs-control ] || mv /dev/nrs-control /tmp/node
-	umount /sys/kernel/debug
-	# shellcheck disable=SC2064
-	trap "mount -t debugfs debugfs /sys/kernel/debug; [ ! -e /tmp/node ] || mv /tmp/node /dev/nrs-control" EXIT
-	printf '[service.svc]\nslots = 8\npolicy = "tbf jobid"\nweights = { %s }\n' "'jobid:\"a b\"' = 3, 'uid:5' = 2" >/tmp/c.toml
-	printf '[[service.svc.rule]]\nname = "a"\nmatch = "jobid={a* b.0}"\nrate = "5MB/s"\n' >>/tmp/c.toml
-	printf '[[service.svc.qbm.group]]\nname = "all"\ncapacity = "40MB/s"\n[[service.svc.qbm.group]]\nname = "b"\ntarget = 7\ncapacity = "1MB/s"\n' >>/tmp/c.toml
-	ctl 0 apply /tmp/c.toml
-	equal
-}
-
 not_loaded() {
 	printf '[service.svc]\n' >/tmp/c.toml
 	ctl 0 check /tmp/c.toml
@@ -299,5 +284,4 @@ try 60 "a refused step: the service is as it was" refused
 try 180 "policies change under load, nothing is lost" load_changes
 try 30 "services that no file mentions" prune
 long try 120 "qbm by file" bandwidth
-long try 60 "by messages alone" by_message
 summary

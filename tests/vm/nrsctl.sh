@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# nrsctl against the module: each verb, by each way to it (control node, debugfs, messages), with its exit statuses and JSON.
+# nrsctl against the module: each verb, with its exit statuses and JSON.
 . /tests/nrs.sh
 
 node=/dev/nrs-control
@@ -12,7 +12,7 @@ ctl() {
 	shift
 	said=$(nrsctl "$@" 2>/tmp/why) || got=$?
 	why=$(</tmp/why)
-	{ echo "# nrsctl $*" && echo "$said" && cat /tmp/why; } >>"/out/transcript-$way"
+	{ echo "# nrsctl $*" && echo "$said" && cat /tmp/why; } >>/out/transcript
 	[ "$got" = "$want" ] || fail "nrsctl $*: status $got, not $want: $said $why"
 	[ "$want" = 0 ] || [[ $why == nrsctl:* ]] || fail "nrsctl $*: complains '$why'"
 }
@@ -30,7 +30,7 @@ complains() {
 
 # json FILE ARG...: keeps the JSON that it prints, which has to be one value with all brackets closed.
 json() {
-	local file=/out/json/$way-$1.json rest
+	local file=/out/json/$1.json rest
 	shift
 	ctl 0 "$@" --json
 	printf '%s\n' "$said" >"$file"
@@ -40,29 +40,8 @@ json() {
 	[[ $said == '['* || $said == '{'* ]] || fail "no JSON: $said"
 }
 
-# by WAY: leaves nrsctl only that way to the module.
-by() {
-	way=$1
-	[ ! -e /tmp/node ] || mv /tmp/node $node
-	grep -q ' /sys/kernel/debug ' /proc/mounts || mount -t debugfs debugfs /sys/kernel/debug
-	case $way in
-	node) umount /sys/kernel/debug ;;
-	debugfs) [ ! -e $node ] || mv $node /tmp/node ;;
-	message)
-		umount /sys/kernel/debug
-		[ ! -e $node ] || mv $node /tmp/node
-		;;
-	esac
-}
-
-# again: what clean_up needs.
-again() {
-	by all
-}
-
 not_loaded() {
 	local words
-	way=all
 	for words in "service list" "get_param ost_io.slots" "set_param ost_io.slots=1" "list_param" "client list" "rule list ost_io" \
 		"policy list ost_io" "service add a" "client add a /dev/nulla a"; do
 		# shellcheck disable=SC2086
@@ -73,7 +52,6 @@ not_loaded() {
 }
 
 usage() {
-	way=all
 	ctl 0 --version
 	ctl 0 help rule start
 	got=0
@@ -85,7 +63,6 @@ usage() {
 }
 
 parameters() {
-	by "$1"
 	lower nulla
 	client files /dev/nulla ost_io
 	client other /dev/nulla a.b
@@ -106,7 +83,7 @@ parameters() {
 	ctl 0 set_param 'ost.OSS.ost_io.nrs_tbf_rule=reg start computes {192.168.1.[2-128]@tcp} rate=1000'
 	ctl 0 get_param ost.OSS.ost_io.nrs_tbf_rule
 	[[ $said == $'ost.OSS.ost_io.nrs_tbf_rule=\nregular_requests:\nCPT 0:\ncomputes nid={192.168.1.[2-128]@tcp} 1000, ref 0\n'* ]] || fail "$said"
-	# The words of the parser itself, whichever way.
+	# The words of the parser itself.
 	ctl 4 set_param 'ost_io.nrs_tbf_rule=start x {192.168.1.1@tcp} rate=fast' ost_io.slots=18
 	complains 'column 32: expected a rate'
 	says 'ost_io.slots=18'
@@ -158,15 +135,11 @@ parameters() {
 	ctl 0 list_param 'ost.OSS.ost_io.at_m*'
 	says $'ost.OSS.ost_io.at_min\nost.OSS.ost_io.at_max'
 	ctl 3 list_param nobody
-	# Every parameter that can be read is, and is the same in all ways.
+	# Every parameter that can be read is.
 	ctl 0 get_param -R ost_io
-	sed '/stats\|timeouts\|concurrency\|clients\|health/,$d' <<<"$said" >"/tmp/read-$way"
-	cmp "/tmp/read-$way" "/tmp/read-$first"
-	again
 }
 
 services() {
-	by "$1"
 	ctl 0 service list
 	ctl 0 service add san --cpts 2
 	ctl 4 service add san
@@ -195,20 +168,22 @@ services() {
 	ctl 0 service remove san
 	ctl 3 service remove san
 	ctl 3 service show san
-	again
 }
 
-# Messages need a client.
-made_only() {
-	by message
-	ctl 0 service add san
-	ctl 5 service show san
-	complains 'mount -t debugfs'
-	again
+# Without the node.
+no_node() {
+	mv $node /tmp/node
+	trap 'mv /tmp/node $node' EXIT
+	local words
+	for words in "service list" "get_param ost_io.slots" "set_param ost_io.slots=1"; do
+		# shellcheck disable=SC2086
+		ctl 6 $words
+		complains "$node: No such file or directory"
+		complains 'older than nrsctl'
+	done
 }
 
 clients() {
-	by "$1"
 	lower nulla
 	ctl 0 client add files /dev/nulla ost_io --offset 2048 --nid 10.0.0.7@tcp --jobid 'a\b' --jobid-name %e --size 4 --opportunity off \
 		--stream cgroup --on-timeout fail
@@ -238,11 +213,9 @@ clients() {
 	[ ! -e /dev/mapper/files ]
 	ctl 3 client remove files
 	ctl 3 client show files
-	again
 }
 
 rules() {
-	by "$1"
 	lower nulla
 	client files /dev/nulla ost_io
 	ctl 3 rule list ost_io
@@ -280,15 +253,12 @@ rules() {
 	complains "there is no rule 'all'"
 	ctl 4 rule stop ost_io default
 	ctl 0 policy set ost_io fifo
-	again
 }
 
 # Whoever is not root may do nothing.
 not_root() {
-	by debugfs
 	lower nulla
 	client files /dev/nulla ost_io
-	way=user
 	chmod 755 /bin/nrsctl
 	for words in "get_param ost_io.slots" "service list" "set_param ost_io.slots=1"; do
 		got=0
@@ -297,11 +267,9 @@ not_root() {
 		[ "$got" = 5 ] || fail "$words: status $got: $why"
 		complains 'run it as root'
 	done
-	again
 }
 
 generated() {
-	way=all
 	ctl 0 generate man /tmp/man
 	grep -q 'EXIT STATUS' /tmp/man/nrsctl-rule-start.1
 	ctl 0 generate completions /tmp/completions
@@ -315,20 +283,12 @@ generated() {
 if [ -d /sys/module/nrs ]; then rmmod nrs; fi
 try 20 "without the module" not_loaded
 load_nrs
-ways=(debugfs message)
-[ ! -e $node ] || ways=(node "${ways[@]}")
-[ -n "${NRS_LONG:-}" ] || ways=("${ways[0]}")
-echo "# ways: ${ways[*]}"
-first=${ways[0]}
 try 20 "wrong command lines" usage
-for one in "${ways[@]}"; do
-	try 60 "parameters, by $one" parameters "$one"
-	# Of services without clients messages say nothing.
-	[ "$one" = message ] || try 30 "services, by $one" services "$one"
-	try 30 "clients, by $one" clients "$one"
-	try 30 "rules and policies, by $one" rules "$one"
-done
-try 20 "a service without a client, by messages" made_only
+try 60 "parameters" parameters
+try 30 "services" services
+try 30 "clients" clients
+try 30 "rules and policies" rules
+try 20 "without the node" no_node
 try 20 "without the rights" not_root
 long try 20 "manual, completions, reference" generated
 check "the module can be removed" rmmod nrs

@@ -17,9 +17,9 @@ pub enum Kind {
     NotFound,
     /// A value or a configuration is wrong; it was not set.
     Refused,
-    /// The rights do not suffice, or the kernel is locked down.
+    /// The rights do not suffice.
     Permission,
-    /// The module is not loaded.
+    /// The module is not loaded, or has no control node.
     NotLoaded,
     /// Something is in use, or old requests still drain: the same may succeed later.
     Busy,
@@ -77,10 +77,8 @@ impl Kind {
                 "there is no such service, parameter, rule, policy or file; a policy is not started"
             }
             Kind::Refused => "a value or a configuration is wrong; it was not set",
-            Kind::Permission => {
-                "the rights do not suffice, or the kernel is locked down, or there is no way to the service"
-            }
-            Kind::NotLoaded => "the module nrs is not loaded",
+            Kind::Permission => "the rights do not suffice",
+            Kind::NotLoaded => "the module nrs is not loaded, or has no /dev/nrs-control",
             Kind::Busy => "something is in use or still drains; try again",
             Kind::Differs => "the running state differs from the file",
             Kind::Closed => "standard output was closed before all was written; nothing is said",

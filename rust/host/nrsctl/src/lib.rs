@@ -13,13 +13,12 @@
 //! - *Command*: a verb of the command line; each is a file in [`commands`].
 //!
 //! ```text
-//!   cli ──▶ commands::VERB ──▶ configuration │ stats ──▶ Kernel ──▶ /dev/nrs-control │ debugfs │ dmsetup message, configfs
+//!   cli ──▶ commands::VERB ──▶ configuration │ stats ──▶ Kernel ──▶ /dev/nrs-control, configfs, dmsetup
 //! ```
 
 pub mod cli;
 pub mod commands;
 pub mod configuration;
-pub mod errno;
 pub mod exporter;
 pub mod failure;
 pub mod fake;

@@ -4,40 +4,35 @@
 //!
 //! # Vocabulary
 //!
-//! - *Way*: a transport to the parameters of services ([`transport::Transport`]): the control node, debugfs, messages of
-//!   device-mapper; the first that leads there is taken.
 //! - *Root*: the directory under which `/dev`, `/sys` and `/run` are; tests have one of plain files.
+//!
+//! ```text
+//!   Live ──▶ node (parameters) │ configfs (services) │ dmsetup (clients) │ /sys/module/nrs
+//! ```
 
 mod configfs;
-mod debugfs;
 mod dmsetup;
+mod errno;
 mod failures;
-mod message;
 mod node;
-mod transport;
 
 #[cfg(test)]
 mod tests;
 
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nrs_sched::parameters;
 
-use crate::errno;
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::{Device, Kernel};
 use crate::names::no_client;
 
 use configfs::Configfs;
-use debugfs::Debugfs;
 use dmsetup::Dmsetup;
 use failures::not_loaded;
-use message::Message;
-use node::Node;
-use transport::{Refused, Transport};
+use node::{Node, Refused};
 
 /// Bytes of a sector.
 const SECTOR: u64 = 512;
@@ -46,6 +41,7 @@ const SECTOR: u64 = 512;
 #[derive(Debug)]
 pub struct Live {
     root: PathBuf,
+    node: Node,
     configfs: Configfs,
     dmsetup: Dmsetup,
 }
@@ -66,42 +62,15 @@ impl Live {
     pub fn at(root: &Path) -> Self {
         Self {
             root: root.into(),
+            node: Node::new(root, node::open),
             configfs: Configfs::new(root),
             dmsetup: Dmsetup::new(root),
         }
     }
 
-    /// Does something by the first way that leads there.
-    fn by<T>(&self, act: impl Fn(&dyn Transport) -> transport::Result<T>) -> transport::Result<T> {
-        let mut denied = false;
-        let ways: [&dyn Transport; 3] = [
-            &Node::new(&self.root),
-            &Debugfs::new(&self.root),
-            &Message(&self.dmsetup),
-        ];
-        for way in ways {
-            match act(way) {
-                Err(Refused::Absent { denied: here }) => denied |= here,
-                done => return done,
-            }
-        }
-        Err(Refused::Absent { denied })
-    }
-
     /// Whether the module is loaded.
     fn is_loaded(&self) -> bool {
         self.root.join("sys/module/nrs").is_dir()
-    }
-
-    /// Whether this process has the rights of root.
-    fn is_root(&self) -> bool {
-        fs::metadata("/proc/self").is_ok_and(|data| data.uid() == 0)
-    }
-
-    /// Whether there is a service of that name, as far as that can be told.
-    fn has_service(&self, service: &str) -> bool {
-        self.services()
-            .is_ok_and(|names| names.iter().any(|name| name == service))
     }
 
     /// The sectors of the block device or file `path`.
@@ -120,23 +89,16 @@ impl Live {
 
 impl Kernel for Live {
     fn services(&self) -> Result<Vec<String>> {
-        if !self.is_loaded() {
-            return Err(not_loaded());
-        }
-        let found = self.by(|way| way.services());
-        let made = self.configfs.services();
-        let mut names = match found {
-            Ok(names) => names,
-            // Those that were made are known at least.
-            Err(Refused::Absent { denied }) => match &made {
-                Ok(made) if !denied => made.clone(),
-                _ => return Err(self.absent(denied, "the services")),
-            },
-            Err(refused) => return Err(self.unmapped(refused)),
-        };
-        names.extend(made.unwrap_or_default());
+        let answer = self.node.ask("services");
+        let answer = answer.map_err(|refused| match refused {
+            Refused::Unopened(errno) => self.unopened(errno),
+            Refused::Command(errno, _) => {
+                let message = format!("/dev/nrs-control: {}", errno::words(errno));
+                Failure::new(Kind::Other, message)
+            }
+        })?;
+        let mut names: Vec<String> = answer.lines().map(str::to_owned).collect();
         names.sort();
-        names.dedup();
         Ok(names)
     }
 
@@ -145,7 +107,7 @@ impl Kernel for Live {
             let message = format!("{service}.{}: it can only be written", known.name());
             return Err(Failure::new(Kind::Refused, message));
         }
-        let got = self.by(|way| way.get(service, parameter));
+        let got = self.node.ask(&format!("get {service} {parameter}"));
         got.map_err(|refused| self.why(refused, service, parameter, None))
     }
 
@@ -154,8 +116,9 @@ impl Kernel for Live {
             let message = format!("{service}.{}: it can only be read", known.name());
             return Err(Failure::new(Kind::Refused, message));
         }
-        let done = self.by(|way| way.set(service, parameter, value));
-        done.map_err(|refused| self.why(refused, service, parameter, Some(value)))
+        let done = self.node.ask(&format!("set {service} {parameter} {value}"));
+        done.map_err(|refused| self.why(refused, service, parameter, Some(value)))?;
+        Ok(())
     }
 
     fn make(&self, service: &str) -> Result {
@@ -164,7 +127,8 @@ impl Kernel for Live {
     }
 
     fn remove(&self, service: &str) -> Result {
-        if !self.configfs.has(service) && self.has_service(service) {
+        let exists = |names: Vec<String>| names.iter().any(|name| name == service);
+        if !self.configfs.has(service) && self.services().is_ok_and(exists) {
             let message = format!("{service}: it was not made with 'service add'");
             return Err(Failure::new(Kind::Busy, message)
                 .hint("it goes with its last client: nrsctl client remove"));
@@ -208,7 +172,7 @@ impl Kernel for Live {
             return Err(not_loaded());
         }
         let devices = self.dmsetup.devices();
-        let mut devices = devices.map_err(|refused| self.unmapped(refused))?;
+        let mut devices = devices.map_err(|broken| self.unmapped(broken))?;
         devices.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(devices)
     }
@@ -247,7 +211,6 @@ impl Kernel for Live {
             }
         }
         let done = self.dmsetup.create(&device.name, &table);
-        let done = done.map_err(|refused| self.unmapped(refused))?;
         done.map_err(|broken| self.mapped(broken, device, "add"))
     }
 
@@ -257,10 +220,7 @@ impl Kernel for Live {
             let names = devices.iter().map(|device| &device.name[..]);
             return Err(no_client(name, names));
         };
-        let done = self
-            .dmsetup
-            .remove(name)
-            .map_err(|refused| self.unmapped(refused))?;
+        let done = self.dmsetup.remove(name);
         done.map_err(|broken| self.mapped(broken, device, "remove"))
     }
 }

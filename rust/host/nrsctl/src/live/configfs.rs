@@ -7,7 +7,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::configuration::read::is_service;
-use crate::errno;
 
 /// The directory with one directory per service that was made.
 #[derive(Debug)]
@@ -27,24 +26,13 @@ impl Configfs {
     fn of(&self, service: &str) -> io::Result<PathBuf> {
         match is_service(service) {
             true => Ok(self.0.join(service)),
-            false => Err(io::Error::from_raw_os_error(errno::ENOENT)),
+            false => Err(io::Error::from_raw_os_error(libc::ENOENT)),
         }
     }
 
     /// Whether configfs is there, and the module in it.
     pub fn is_there(&self) -> bool {
         self.0.is_dir()
-    }
-
-    /// The services that were made.
-    ///
-    /// # Errors
-    ///
-    /// What reading the directory returns.
-    pub fn services(&self) -> io::Result<Vec<String>> {
-        let entries = fs::read_dir(&self.0)?;
-        let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
-        names.collect()
     }
 
     /// Whether `service` was made.
@@ -58,7 +46,7 @@ impl Configfs {
     ///
     /// What the module says; `EINVAL` for what is no name.
     pub fn make(&self, service: &str) -> io::Result<()> {
-        let invalid = |_| io::Error::from_raw_os_error(errno::EINVAL);
+        let invalid = |_| io::Error::from_raw_os_error(libc::EINVAL);
         fs::create_dir(self.of(service).map_err(invalid)?)
     }
 

@@ -2,11 +2,11 @@
 
 //! `dmsetup`: the clients of services, which are devices of type `nrs`.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::transport::{Refused, Result};
-use crate::errno;
+use super::errno;
 use crate::kernel::Device;
 
 /// The program, and where the system is that it works on.
@@ -19,35 +19,27 @@ pub struct Dmsetup {
     udev: PathBuf,
 }
 
-/// Why a run failed: an errno, and what was said.
+/// Why a run failed.
 #[derive(Debug)]
-pub struct Broken {
-    /// The number, as far as it can be told.
-    pub errno: i32,
-    /// What the program said, without its last line that says that it failed.
-    pub said: String,
+pub enum Broken {
+    /// The program could not be started.
+    Unstarted(io::Error),
+    /// The program failed: an error number as far as it can be told, and what the program said, without its last line.
+    Failed(i32, String),
 }
 
 impl Broken {
-    fn new(said: &str) -> Self {
+    /// Returns the failure of a program that said `said`.
+    fn failed(said: &str) -> Self {
         let lines = said.lines().filter(|line| !line.trim().is_empty());
         let lines: Vec<&str> = lines.filter(|line| *line != "Command failed.").collect();
         let errno = lines.iter().find_map(|line| errno::said(line));
-        Self {
-            errno: errno.unwrap_or(errno::EIO),
-            said: lines.join("; "),
-        }
+        Self::Failed(errno.unwrap_or(libc::EIO), lines.join("; "))
     }
 }
 
-impl From<Broken> for Refused {
-    fn from(broken: Broken) -> Self {
-        match broken.errno {
-            errno::EACCES | errno::EPERM if broken.said.contains("control") => Refused::DENIED,
-            errno => Refused::errno(errno),
-        }
-    }
-}
+/// The result of runs.
+type Result<T = ()> = std::result::Result<T, Broken>;
 
 impl Dmsetup {
     /// That of the system at `root`; with another root than `/` it is the script there.
@@ -63,78 +55,53 @@ impl Dmsetup {
     ///
     /// # Errors
     ///
-    /// [`Refused::ABSENT`] without the program, else what it said.
-    fn run(&self, arguments: &[&str]) -> Result<std::result::Result<String, Broken>> {
+    /// Why it failed.
+    fn run(&self, arguments: &[&str]) -> Result<String> {
         let mut command = match &self.script {
             None => Command::new("dmsetup"),
-            Some(script) if script.exists() => {
+            Some(script) => {
                 let mut shell = Command::new("sh");
                 shell.arg(script);
                 shell
             }
-            Some(_) => return Err(Refused::ABSENT),
         };
         command.env("LC_ALL", "C").args(arguments);
-        let done = command
-            .output()
-            .map_err(|error| Refused::entering(&error))?;
-        Ok(match done.status.success() {
+        let done = command.output().map_err(Broken::Unstarted)?;
+        match done.status.success() {
             true => Ok(String::from_utf8_lossy(&done.stdout).into_owned()),
-            false => Err(Broken::new(&String::from_utf8_lossy(&done.stderr))),
-        })
+            false => Err(Broken::failed(&String::from_utf8_lossy(&done.stderr))),
+        }
     }
 
     /// The devices of type `nrs`, as their tables say.
     ///
     /// # Errors
     ///
-    /// As of [`Dmsetup::message`].
+    /// As of [`Dmsetup::run`].
     pub fn devices(&self) -> Result<Vec<Device>> {
-        let text = self.run(&["table", "--target", "nrs"])??;
+        let text = self.run(&["table", "--target", "nrs"])?;
         Ok(text.lines().filter_map(device).collect())
-    }
-
-    /// Sends the words of `message` to `device`; returns the answer.
-    ///
-    /// # Errors
-    ///
-    /// [`Refused::ABSENT`] without the program, [`Refused::DENIED`] where device-mapper is not for this user, else the errno.
-    pub fn message(&self, device: &str, message: &[&str]) -> Result<String> {
-        let mut arguments = vec!["message", device, "0"];
-        for word in message {
-            // What begins so would be an option.
-            if word.starts_with('-') && !arguments.contains(&"--") {
-                arguments.push("--");
-            }
-            arguments.push(word);
-        }
-        Ok(self.run(&arguments)??)
     }
 
     /// Runs what makes or removes nodes, in a way that does not wait for a udev that is not there.
     ///
     /// # Errors
     ///
-    /// As of [`Dmsetup::create`].
-    fn change(&self, arguments: &[&str]) -> Result<std::result::Result<(), Broken>> {
-        let alone = !self.udev.exists();
-        let mut all = arguments.to_vec();
-        if alone {
-            all.extend(["--noudevsync", "--noudevrules"]);
+    /// As of [`Dmsetup::run`].
+    fn change(&self, arguments: &[&str]) -> Result {
+        if self.udev.exists() {
+            return self.run(arguments).map(|_| ());
         }
-        let done = self.run(&all)?.map(|_| ());
-        if alone && done.is_ok() {
-            return Ok(self.run(&["mknodes"])?.map(|_| ()));
-        }
-        Ok(done)
+        self.run(&[arguments, &["--noudevsync", "--noudevrules"]].concat())?;
+        self.run(&["mknodes"]).map(|_| ())
     }
 
     /// Makes the device `name`.
     ///
     /// # Errors
     ///
-    /// [`Refused::ABSENT`] without the program; within, what the program said.
-    pub fn create(&self, name: &str, table: &str) -> Result<std::result::Result<(), Broken>> {
+    /// As of [`Dmsetup::run`].
+    pub fn create(&self, name: &str, table: &str) -> Result {
         self.change(&["create", name, "--table", table])
     }
 
@@ -142,8 +109,8 @@ impl Dmsetup {
     ///
     /// # Errors
     ///
-    /// As of [`Dmsetup::create`].
-    pub fn remove(&self, name: &str) -> Result<std::result::Result<(), Broken>> {
+    /// As of [`Dmsetup::run`].
+    pub fn remove(&self, name: &str) -> Result {
         self.change(&["remove", name])
     }
 }
@@ -201,20 +168,20 @@ mod tests {
     fn what_it_says_is_an_errno() {
         for (said, errno) in [
             (
-                "device-mapper: message ioctl on files  failed: Invalid argument\nCommand failed.\n",
-                errno::EINVAL,
+                "device-mapper: create ioctl on a  failed: Device or resource busy\nCommand failed.\n",
+                libc::EBUSY,
             ),
             (
-                "device-mapper: create ioctl on a  failed: Device or resource busy\nCommand failed.\n",
-                errno::EBUSY,
+                "/dev/mapper/control: open failed: Permission denied\nFailure to communicate with kernel device-mapper driver.\n",
+                libc::EACCES,
             ),
-            ("something else\n", errno::EIO),
+            ("something else\n", libc::EIO),
         ] {
-            let broken = Broken::new(said);
-            assert_eq!(broken.errno, errno);
-            assert!(!broken.said.contains("Command failed"));
+            let Broken::Failed(found, words) = Broken::failed(said) else {
+                panic!("it was started");
+            };
+            assert_eq!(found, errno);
+            assert!(!words.contains("Command failed"));
         }
-        let denied = Broken::new("/dev/mapper/control: open failed: Permission denied\nFailure to communicate with kernel device-mapper driver.\n");
-        assert_eq!(Refused::from(denied), Refused::DENIED);
     }
 }

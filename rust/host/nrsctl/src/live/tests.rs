@@ -4,7 +4,78 @@
 
 use super::*;
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use node::Channel;
+use nrs_sched::control::Command;
+
+/// A node of plain files: a directory for each service, a file for each parameter, and `refusal` with the error number
+/// and the reason that every command but `services` is refused with.
+struct Files {
+    path: PathBuf,
+    answer: RefCell<String>,
+}
+
+impl Files {
+    fn open(path: &Path) -> io::Result<Box<dyn Channel>> {
+        fs::metadata(path)?;
+        Ok(Box::new(Self {
+            path: path.into(),
+            answer: RefCell::default(),
+        }))
+    }
+
+    /// The file of a parameter.
+    fn file(&self, service: &str, name: &str) -> io::Result<PathBuf> {
+        let directory = self.path.join(service);
+        if let Ok(text) = fs::read_to_string(self.path.join("refusal")) {
+            let (errno, reason) = text.split_once(' ').unwrap();
+            *self.answer.borrow_mut() = reason.into();
+            return Err(io::Error::from_raw_os_error(errno.parse().unwrap()));
+        }
+        match directory.is_dir() {
+            true => Ok(directory.join(name)),
+            false => Err(io::Error::from_raw_os_error(libc::ENODEV)),
+        }
+    }
+}
+
+impl Channel for Files {
+    fn write(&self, command: &[u8]) -> io::Result<usize> {
+        let text = std::str::from_utf8(command).unwrap();
+        let answer = match Command::parse(text).unwrap() {
+            Command::Services => {
+                let entries = fs::read_dir(&self.path)?.map(|entry| entry.unwrap());
+                let services = entries.filter(|entry| entry.path().is_dir());
+                services
+                    .map(|entry| entry.file_name().into_string().unwrap() + "\n")
+                    .collect()
+            }
+            Command::Get { service, name } => fs::read_to_string(self.file(service, name)?)?,
+            Command::Set {
+                service,
+                name,
+                value,
+            } => {
+                fs::write(self.file(service, name)?, value)?;
+                String::new()
+            }
+        };
+        *self.answer.borrow_mut() = answer;
+        // A write that was cut says so.
+        Ok(command.len() - usize::from(text.ends_with("cut")))
+    }
+
+    /// Reads a byte or two at a time.
+    fn read(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        let answer = self.answer.borrow();
+        let rest = &answer.as_bytes()[at as usize..];
+        let len = rest.len().min(2).min(buffer.len());
+        buffer[..len].copy_from_slice(&rest[..len]);
+        Ok(len)
+    }
+}
 
 /// A root of this test's own.
 struct Root(PathBuf);
@@ -23,9 +94,7 @@ impl Root {
     fn loaded() -> Self {
         let root = Self::new();
         root.file("sys/module/nrs/parameters/default_slots", "64\n");
-        root.file("sys/kernel/debug/nrs/san/slots", "16\n");
-        root.file("sys/kernel/debug/nrs/san/nrs_qbm_config", "\n");
-        root.file("sys/kernel/debug/nrs/san/nrs_qbm_config_error", "");
+        root.file("dev/nrs-control/san/slots", "16\n");
         root.dir("sys/kernel/config/nrs/made");
         root
     }
@@ -44,18 +113,21 @@ impl Root {
         fs::read_to_string(self.0.join(path)).unwrap()
     }
 
-    /// A `dmsetup` that notes what it is told, prints `table` for a table, and does `message` for a message.
-    fn dmsetup(&self, table: &str, message: &str) {
+    /// A `dmsetup` that notes what it is told, and prints `table` for a table.
+    fn dmsetup(&self, table: &str) {
         let log = self.0.join("log");
         let script = format!(
-            "#!/bin/sh\nprintf '%s\\n' \"$*\" >>{}\ncase $1 in table) echo '{table}' ;; message) {message} ;; esac\n",
+            "#!/bin/sh\nprintf '%s\\n' \"$*\" >>{}\ncase $1 in table) echo '{table}' ;; esac\n",
             log.display()
         );
         self.file("sbin/dmsetup", &script);
     }
 
     fn live(&self) -> Live {
-        Live::at(&self.0)
+        Live {
+            node: Node::new(&self.0, Files::open),
+            ..Live::at(&self.0)
+        }
     }
 }
 
@@ -80,7 +152,7 @@ fn without_the_module() {
         assert_eq!(kind, Kind::NotLoaded);
     }
     // Device-mapper may be there all the same, and knows of no device then.
-    root.dmsetup("No devices found", ":");
+    root.dmsetup("No devices found");
     assert_eq!(live.services().unwrap_err().kind, Kind::NotLoaded);
     assert_eq!(live.devices().unwrap_err().kind, Kind::NotLoaded);
     let hint = live.services().unwrap_err().hint;
@@ -88,22 +160,24 @@ fn without_the_module() {
 }
 
 #[test]
-fn by_debugfs() {
+fn parameters_by_the_node() {
     let root = Root::loaded();
+    root.dir("dev/nrs-control/a.b");
     let live = root.live();
-    assert_eq!(live.services().unwrap(), ["made", "san"]);
+    assert_eq!(live.services().unwrap(), ["a.b", "san"]);
     assert_eq!(live.get("san", "slots").unwrap(), "16\n");
     live.set("san", "slots", "8").unwrap();
-    assert_eq!(root.read("sys/kernel/debug/nrs/san/slots"), "8\n");
+    assert_eq!(root.read("dev/nrs-control/san/slots"), "8");
+    live.set("san", "nrs_qbm_config", "by uid\ngroup a")
+        .unwrap();
+    let plan = root.read("dev/nrs-control/san/nrs_qbm_config");
+    assert_eq!(plan, "by uid\ngroup a");
+    root.file("dev/nrs-control/san/cut", "");
+    let cut = live.node.ask("get san cut");
+    assert_eq!(cut, Err(Refused::Command(libc::EIO, None)));
     let failure = live.get("sam", "slots").unwrap_err();
     assert_eq!(failure.message, "there is no service 'sam'");
     assert_eq!(failure.hint.as_deref(), Some("did you mean: san"));
-    let failure = live.get("san", "slot").unwrap_err();
-    assert_eq!(
-        (failure.kind, &failure.message[..]),
-        (Kind::NotFound, "san.slot: there is no such parameter")
-    );
-    assert_eq!(failure.hint.as_deref(), Some("did you mean: slots"));
     let failure = live.set("san", "health", "1").unwrap_err();
     assert_eq!(
         (failure.kind, &failure.message[..]),
@@ -116,118 +190,75 @@ fn by_debugfs() {
     );
 }
 
-/// What fails when the file is closed is told by another one.
-#[test]
-fn a_configuration_that_is_not_carried_out() {
-    let root = Root::loaded();
-    let live = root.live();
-    live.set("san", "nrs_qbm_config", "by uid").unwrap();
-    for (reason, kind) in [
-        (
-            "not carried out: earlier policies are still stopping, write it again\n",
-            Kind::Busy,
-        ),
-        ("out of memory\n", Kind::Refused),
-    ] {
-        root.file("sys/kernel/debug/nrs/san/nrs_qbm_config_error", reason);
-        let failure = live.set("san", "nrs_qbm_config", "by uid").unwrap_err();
-        assert_eq!(
-            (failure.kind, failure.message),
-            (kind, format!("san.nrs_qbm_config: {}", reason.trim_end()))
-        );
-    }
-}
-
-#[test]
-fn by_messages() {
-    let root = Root::new();
-    root.dir("sys/module/nrs");
-    root.dmsetup("files: 0 1000 nrs 8:16 0 san 2 jobid_name %e.%u", "echo 16");
-    let live = root.live();
-    assert_eq!(live.services().unwrap(), ["san"]);
-    assert_eq!(live.get("san", "slots").unwrap(), "16\n");
-    live.set("san", "nrs_fairshare_weights", "-uid:5 uid:6:2")
-        .unwrap();
-    let log = root.read("log");
-    assert!(log.contains("message files 0 service slots\n"), "{log}");
-    assert!(
-        log.contains("message files 0 service nrs_fairshare_weights -- -uid:5 uid:6:2\n"),
-        "{log}"
-    );
-    assert_eq!(live.get("nan", "slots").unwrap_err().kind, Kind::NotFound);
-}
-
-/// The reason of the parameter's own parser comes first, then what the module keeps, then the errno.
+/// The reason of the tool's own parser comes first, then what the module answers, then the errno.
 #[test]
 fn reasons() {
-    let said = |errno: &str| {
-        format!("case $5 in nrs_tbf_rule_error) echo column 7: expected the name of a rule that is there ;; *) echo 'message ioctl failed: {errno}' >&2; exit 1 ;; esac")
-    };
-    for (errno, parameter, value, kind, message) in [
+    for (errno, told, parameter, value, kind, message) in [
         (
-            "Invalid argument",
+            libc::EINVAL,
+            "slots: bad",
             "slots",
             "0",
             Kind::Refused,
             "san.slots: expected a number, 1 to 65535",
         ),
         (
-            "No such file or directory",
+            libc::ENOENT,
+            "column 7: expected a rule",
             "nrs_tbf_rule",
             "change a rate=5",
             Kind::NotFound,
-            "san.nrs_tbf_rule: column 7: expected the name of a rule that is there",
+            "san.nrs_tbf_rule: column 7: expected a rule",
         ),
         (
-            "Operation not permitted",
+            libc::EPERM,
+            "column 5: expected another rule",
             "nrs_tbf_rule",
             "stop default",
             Kind::Refused,
-            "san.nrs_tbf_rule: column 7: expected the name of a rule that is there",
+            "san.nrs_tbf_rule: column 5: expected another rule",
         ),
         (
-            "Resource temporarily unavailable",
+            libc::EAGAIN,
+            "",
             "nrs_policies",
             "tbf uid",
             Kind::Busy,
             "san.nrs_policies: earlier policies are still stopping",
         ),
         (
-            "Device or resource busy",
+            libc::EBUSY,
+            "",
             "buffer_max",
             "512",
             Kind::Busy,
             "san.buffer_max: device or resource busy",
         ),
         (
-            "Cannot allocate memory",
+            libc::ENOMEM,
+            "",
             "nrs_policies",
             "tbf uid",
             Kind::Other,
             "san.nrs_policies: cannot allocate memory",
         ),
         (
-            "Operation not permitted",
+            libc::EPERM,
+            "",
             "slots",
             "5",
             Kind::Permission,
             "san.slots: operation not permitted",
         ),
     ] {
-        let root = Root::new();
-        root.dir("sys/module/nrs");
-        root.dmsetup("files: 0 1000 nrs 8:16 0 san", &said(errno));
+        let root = Root::loaded();
+        root.file("dev/nrs-control/refusal", &format!("{errno} {told}"));
         let failure = root.live().set("san", parameter, value).unwrap_err();
-        assert_eq!(
-            (failure.kind, &failure.message[..]),
-            (kind, message),
-            "{errno}"
-        );
+        assert_eq!((failure.kind, &failure.message[..]), (kind, message));
         assert!(failure.hint.is_some(), "{message}");
     }
-    let root = Root::new();
-    root.dir("sys/module/nrs");
-    root.dmsetup("files: 0 1000 nrs 8:16 0 san", &said("No such device"));
+    let root = Root::loaded();
+    root.file("dev/nrs-control/refusal", &format!("{} ", libc::ENODEV));
     let failure = root.live().get("san", "nrs_qbm_status").unwrap_err();
     assert_eq!(
         (failure.kind, &failure.message[..]),
@@ -239,19 +270,34 @@ fn reasons() {
     );
 }
 
+/// A module without the node, a file in its place, and no rights.
 #[test]
-fn no_way() {
+fn nodes_that_cannot_be_opened() {
     let root = Root::new();
     root.dir("sys/module/nrs");
-    root.dir("sys/kernel/config/nrs/made");
-    let live = root.live();
-    assert_eq!(live.services().unwrap(), ["made"]);
-    let failure = live.get("made", "slots").unwrap_err();
+    let live = Live::at(&root.0);
+    let refused = |message: &str| {
+        for failure in [
+            live.services().unwrap_err(),
+            live.get("san", "slots").unwrap_err(),
+            live.set("san", "slots", "1").unwrap_err(),
+        ] {
+            assert_eq!(
+                (failure.kind, &failure.message[..]),
+                (Kind::NotLoaded, message)
+            );
+            assert!(failure.hint.unwrap().contains("older than nrsctl"));
+        }
+    };
+    refused("/dev/nrs-control: No such file or directory");
+    root.file("dev/nrs-control", "");
+    refused("/dev/nrs-control: No such device");
+    let failure = live.unopened(libc::EACCES);
     assert_eq!(
         (failure.kind, &failure.message[..]),
-        (Kind::Permission, "no way leads to made.slots")
+        (Kind::Permission, "/dev/nrs-control: Permission denied")
     );
-    assert!(failure.hint.unwrap().contains("mount -t debugfs"));
+    assert!(failure.hint.unwrap().starts_with("run it as root"));
 }
 
 #[test]
@@ -294,7 +340,7 @@ fn names_lead_nowhere_else() {
 #[test]
 fn words_of_tables_go_as_they_are() {
     let root = Root::loaded();
-    root.dmsetup("files: 0 1000 nrs 8:16 0 san", ":");
+    root.dmsetup("files: 0 1000 nrs 8:16 0 san");
     let device = Device {
         name: "new".into(),
         service: "san".into(),
@@ -313,7 +359,7 @@ fn words_of_tables_go_as_they_are() {
 #[test]
 fn devices() {
     let root = Root::loaded();
-    root.dmsetup("files: 0 1000 nrs 8:16 0 san", ":");
+    root.dmsetup("files: 0 1000 nrs 8:16 0 san");
     root.file("disk", &"x".repeat(8192));
     let live = root.live();
     let device = Device {

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Error numbers, and their words.
+
+use std::io;
+
+/// The largest error number.
+const LAST: i32 = 133;
+
+/// Returns `errno` in words.
+pub fn words(errno: i32) -> String {
+    let text = io::Error::from_raw_os_error(errno).to_string();
+    let end = text.rfind(" (os error").unwrap_or(text.len());
+    text[..end].to_owned()
+}
+
+/// Returns the error number whose words are at the end of `text`, as programs print it.
+pub fn said(text: &str) -> Option<i32> {
+    let text = text.trim_end().trim_end_matches('.');
+    (1..=LAST).find(|errno| text.ends_with(&words(*errno)))
+}
+
+/// Returns the number of `error`; `EIO` if it has none.
+pub fn of(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(libc::EIO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_and_back() {
+        assert_eq!(words(libc::EINVAL), "Invalid argument");
+        for errno in [
+            libc::EPERM,
+            libc::ENOENT,
+            libc::EBUSY,
+            libc::ENODEV,
+            libc::EINVAL,
+            libc::ENOSPC,
+            libc::ELOOP,
+        ] {
+            let line = format!("create ioctl on files  failed: {}\n", words(errno));
+            assert_eq!(said(&line), Some(errno), "{line}");
+        }
+        assert_eq!(said("Command failed."), None);
+        assert_eq!(of(&io::Error::other("x")), libc::EIO);
+    }
+}

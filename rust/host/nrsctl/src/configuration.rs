@@ -33,8 +33,6 @@ pub mod state;
 pub mod weights;
 
 #[cfg(test)]
-pub mod stand_in;
-#[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;

@@ -5,7 +5,7 @@
 //! # Vocabulary
 //!
 //! - *Kernel*: the running module as its tool sees it: services with parameters ([`kernel::Kernel`]). [`live::Live`]
-//!   is the one of this machine, [`fake::Fake`] one for tests.
+//!   is the one of this machine, [`mock::Mock`] one for tests.
 //! - *Parameter*: a value of a service by name, as `nrs_sched::parameters` lists them.
 //! - *Configuration*: what a file says the services are to be ([`configuration`]).
 //! - *Snapshot*: what the module has counted, of one service at one time ([`stats`]).
@@ -21,9 +21,9 @@ pub mod commands;
 pub mod configuration;
 pub mod exporter;
 pub mod failure;
-pub mod fake;
 pub mod kernel;
 pub mod live;
+pub mod mock;
 pub mod names;
 pub mod recording;
 pub mod reference;

@@ -362,14 +362,14 @@ fn one(client: &Client, out: &mut dyn Write) -> Result {
 mod tests {
     use super::*;
     use crate::cli::{said, told};
-    use crate::fake::Fake;
+    use crate::mock::Mock;
 
     const CLIENTS: &str = "service: { slots: 64 }\nclients:\n- client: \"files\"\n  counters: { passed: 7, queued: 1, held: 0, failed: 0, state: live }\n\
                            - client: \"server.12\"\n  counters: { passed: 0, queued: 3 }\ntargets:\n";
 
-    fn fake() -> Fake {
-        let fake = Fake::with(&[("san", &[("clients", CLIENTS)])]);
-        fake.add_device(&Device {
+    fn mock() -> Mock {
+        let mock = Mock::with(&[("san", &[("clients", CLIENTS)])]);
+        mock.add_device(&Device {
             name: "files".into(),
             service: "san".into(),
             target: "8:16".into(),
@@ -378,7 +378,7 @@ mod tests {
             ..Device::default()
         })
         .unwrap();
-        fake
+        mock
     }
 
     #[test]
@@ -386,12 +386,12 @@ mod tests {
         let want = "CLIENT     SERVICE  DEVICE     PASSED  QUEUED  HELD  FAILED\n\
                     files      san      8:16            7       1     0       0\n\
                     server.12  san      a program       0       3     -       -\n";
-        assert_eq!(said(&fake(), "client list"), Ok(want.into()));
-        assert_eq!(said(&fake(), "client list san"), Ok(want.into()));
-        let text = said(&fake(), "client show files").unwrap();
+        assert_eq!(said(&mock(), "client list"), Ok(want.into()));
+        assert_eq!(said(&mock(), "client list san"), Ok(want.into()));
+        let text = said(&mock(), "client show files").unwrap();
         assert!(text.starts_with("client:   files\nservice:  san\ndevice:   8:16\nsectors:  1000 from 0\njobid_name: %e.%u\n"), "{text}");
         assert!(text.contains("  state: live\n"), "{text}");
-        let json = said(&fake(), "client list --json").unwrap();
+        let json = said(&mock(), "client list --json").unwrap();
         let value: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(value[0]["counters"]["passed"], 7);
         assert!(value[1]["device"].is_null());
@@ -399,7 +399,7 @@ mod tests {
             ("client show file", "did you mean: files"),
             ("client show qq", "see: nrsctl client list"),
         ] {
-            let failure = said(&fake(), line).unwrap_err();
+            let failure = said(&mock(), line).unwrap_err();
             assert_eq!(
                 (failure.kind, failure.hint.as_deref()),
                 (Kind::NotFound, Some(hint))
@@ -409,11 +409,11 @@ mod tests {
 
     #[test]
     fn added_and_removed() {
-        let fake = Fake::default();
+        let mock = Mock::with(&[]);
         let line = "client add a /dev/sdb san --offset 8 --nid 10.0.0.7@tcp --jobid j --jobid-name %j --size 4 \
                     --opportunity off --stream cgroup --on-timeout fail --sectors 100";
-        assert_eq!(said(&fake, line), Ok(String::new()));
-        let devices = fake.devices().unwrap();
+        assert_eq!(said(&mock, line), Ok(String::new()));
+        let devices = mock.devices().unwrap();
         let options: Vec<String> = devices[0]
             .options
             .iter()
@@ -432,10 +432,10 @@ mod tests {
             ]
         );
         assert_eq!((devices[0].offset, devices[0].sectors), (8, 100));
-        assert_eq!(said(&fake, line).unwrap_err().kind, Kind::Busy);
-        assert_eq!(said(&fake, "client remove a"), Ok(String::new()));
+        assert_eq!(said(&mock, line).unwrap_err().kind, Kind::Busy);
+        assert_eq!(said(&mock, "client remove a"), Ok(String::new()));
         assert_eq!(
-            said(&fake, "client remove a").unwrap_err().kind,
+            said(&mock, "client remove a").unwrap_err().kind,
             Kind::NotFound
         );
     }
@@ -449,11 +449,11 @@ mod tests {
             ("--jobid-name", "%e %u"),
             ("--jobid-name", "%e\n%u"),
         ] {
-            let fake = Fake::default();
+            let mock = Mock::with(&[]);
             let words = ["client", "add", "a", "/dev/sdb", "san", option, value];
-            let failure = told(&fake, &words).unwrap_err();
+            let failure = told(&mock, &words).unwrap_err();
             assert_eq!(failure.kind, Kind::Refused, "{value}");
-            assert!(fake.devices().unwrap().is_empty());
+            assert!(mock.devices().unwrap().is_empty());
         }
     }
 
@@ -471,11 +471,11 @@ mod tests {
             ("client add a /dev/sdb san --jobid-name %z", "--jobid-name"),
             ("client add a /dev/sdb san --sectors 0", "--sectors"),
         ] {
-            let fake = Fake::default();
-            let failure = said(&fake, line).unwrap_err();
+            let mock = Mock::with(&[]);
+            let failure = said(&mock, line).unwrap_err();
             assert_eq!(failure.kind, Kind::Refused, "{line}");
             assert!(failure.message.starts_with(word), "{}", failure.message);
-            assert!(fake.devices().unwrap().is_empty());
+            assert!(mock.devices().unwrap().is_empty());
         }
     }
 }

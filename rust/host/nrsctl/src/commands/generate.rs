@@ -103,7 +103,7 @@ fn statuses(out: &mut dyn Write) -> Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake::Fake;
+    use crate::mock::Mock;
 
     /// A directory of this test's own.
     fn directory(name: &str) -> PathBuf {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     fn generate(what: What) -> Result {
-        run(&Args { what }, &Fake::default(), &mut Vec::new())
+        run(&Args { what }, &Mock::with(&[]), &mut Vec::new())
     }
 
     #[test]

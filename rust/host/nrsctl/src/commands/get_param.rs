@@ -115,16 +115,16 @@ fn shown(args: &Args, kernel: &dyn Kernel, found: Found<'_>) -> Result<String> {
 mod tests {
     use super::*;
     use crate::cli::said;
-    use crate::fake::Fake;
+    use crate::mock::Mock;
     use crate::show::Unread;
 
-    fn fake() -> Fake {
+    fn mock() -> Mock {
         let values = [
             ("slots", "16\n"),
             ("nrs_crrn_quantum", "reg_quantum:8    \nhp_quantum:8    \n"),
             ("nrs_tbf_rule_error", ""),
         ];
-        Fake::with(&[("ost_io", &values), ("san", &[("slots", "8\n")])])
+        Mock::with(&[("ost_io", &values), ("san", &[("slots", "8\n")])])
     }
 
     #[test]
@@ -161,7 +161,7 @@ mod tests {
             ("get_param san.*", "san.slots=8\n"),
             ("get_param -R san", "san.slots=8\n"),
         ] {
-            assert_eq!(said(&fake(), line), Ok(want.to_owned()), "{line}");
+            assert_eq!(said(&mock(), line), Ok(want.to_owned()), "{line}");
         }
     }
 
@@ -174,11 +174,11 @@ mod tests {
             recursive: true,
             parameters: ["san", "ost_io"].map(str::to_owned).to_vec(),
         };
-        let failure = run(&args, &fake(), &mut Unread).unwrap_err();
+        let failure = run(&args, &mock(), &mut Unread).unwrap_err();
         assert_eq!(failure.kind, Kind::Closed);
         // What was wrong before is said all the same.
         args.parameters.insert(0, "sam.slots".into());
-        let failure = run(&args, &fake(), &mut Unread).unwrap_err();
+        let failure = run(&args, &mock(), &mut Unread).unwrap_err();
         assert_eq!(failure.kind, Kind::NotFound);
         assert!(!failure.to_string().contains("pipe"), "{failure}");
     }
@@ -195,7 +195,7 @@ mod tests {
                 .map(str::to_owned)
                 .to_vec(),
         };
-        let failure = run(&args, &fake(), &mut out).unwrap_err();
+        let failure = run(&args, &mock(), &mut out).unwrap_err();
         assert_eq!(out, b"san.slots=8\n");
         assert_eq!(failure.kind, Kind::NotFound);
         let text = failure.to_string();

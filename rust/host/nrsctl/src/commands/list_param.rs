@@ -105,11 +105,11 @@ fn one(args: &Args, found: Found<'_>, out: &mut dyn Write) -> Result {
 mod tests {
     use crate::cli::said;
     use crate::failure::Kind;
-    use crate::fake::Fake;
+    use crate::mock::Mock;
 
     #[test]
     fn lists() {
-        let fake = Fake::with(&[("ost_io", &[]), ("san", &[])]);
+        let mock = Mock::with(&[("ost_io", &[]), ("san", &[])]);
         for (line, want) in [
             ("list_param", "ost_io\nsan\n"),
             ("list_param -F", "ost_io/\nsan/\n"),
@@ -120,14 +120,14 @@ mod tests {
             ),
             ("list_param -F san.health", "san.health\n"),
         ] {
-            assert_eq!(said(&fake, line), Ok(want.to_owned()), "{line}");
+            assert_eq!(said(&mock, line), Ok(want.to_owned()), "{line}");
         }
-        let all = said(&fake, "list_param -R san").unwrap();
+        let all = said(&mock, "list_param -R san").unwrap();
         assert_eq!(all.lines().count(), 68);
         assert!(all.starts_with("san\nsan.nrs_policies\n"));
-        assert_eq!(said(&fake, "list_param -D *").unwrap(), "ost_io\nsan\n");
-        let failure = said(&fake, "list_param sam").unwrap_err();
+        assert_eq!(said(&mock, "list_param -D *").unwrap(), "ost_io\nsan\n");
+        let failure = said(&mock, "list_param sam").unwrap_err();
         assert_eq!(failure.kind, Kind::NotFound);
-        assert_eq!(said(&Fake::default(), "list_param"), Ok(String::new()));
+        assert_eq!(said(&Mock::with(&[]), "list_param"), Ok(String::new()));
     }
 }

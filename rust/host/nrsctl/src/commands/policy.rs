@@ -171,7 +171,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
 mod tests {
     use super::*;
     use crate::cli::said;
-    use crate::fake::Fake;
+    use crate::mock::Mock;
 
     const TEXT: &str = "
 regular_requests:
@@ -192,19 +192,19 @@ high_priority_requests:
 
     #[test]
     fn list() {
-        let fake = Fake::with(&[("san", &[("nrs_policies", TEXT)])]);
-        let table = said(&fake, "policy list san").unwrap();
+        let mock = Mock::with(&[("san", &[("nrs_policies", TEXT)])]);
+        let table = said(&mock, "policy list san").unwrap();
         let want = "HEAD     POLICY   STATE    QUEUED  ACTIVE\n\
                     regular  fifo     started       0       3\n\
                     high     tbf uid  started      12       0\n";
         assert_eq!(table, want);
-        let json = said(&fake, "policy list san --json --head hp").unwrap();
+        let json = said(&mock, "policy list san --json --head hp").unwrap();
         let value: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(value.as_array().unwrap().len(), 1);
         assert_eq!(value[0]["argument"], "uid");
         assert_eq!(value[0]["queued"], 12);
         assert_eq!(
-            said(&fake, "policy list nan").unwrap_err().kind,
+            said(&mock, "policy list nan").unwrap_err().kind,
             Kind::NotFound
         );
     }
@@ -221,19 +221,19 @@ high_priority_requests:
                 "fairshare gid_then_uid_fair",
             ),
         ] {
-            let fake = Fake::with(&[("san", &[])]);
-            assert_eq!(said(&fake, line), Ok(String::new()));
+            let mock = Mock::with(&[("san", &[])]);
+            assert_eq!(said(&mock, line), Ok(String::new()));
             assert_eq!(
-                fake.log(),
+                mock.log(),
                 [("san".into(), "nrs_policies".into(), want.into())]
             );
         }
-        let fake = Fake::with(&[("san", &[])]);
-        let failure = said(&fake, "policy set san best").unwrap_err();
+        let mock = Mock::with(&[("san", &[])]);
+        let failure = said(&mock, "policy set san best").unwrap_err();
         assert_eq!(failure.kind, Kind::NotFound);
         assert!(failure.hint.unwrap().starts_with("policies: fifo"));
-        let failure = said(&fake, "policy set san fairshare uid").unwrap_err();
+        let failure = said(&mock, "policy set san fairshare uid").unwrap_err();
         assert_eq!(failure.kind, Kind::Refused);
-        assert!(fake.log().is_empty());
+        assert!(mock.log().is_empty());
     }
 }

@@ -227,7 +227,7 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::fake::Fake;
+    use crate::mock::Mock;
     use crate::stats::Snapshot;
     use crate::top::samples;
     use crate::top::source::Replay;
@@ -417,7 +417,7 @@ mod tests {
 
     #[test]
     fn nothing_is_written_without_the_service() {
-        let kernel = Fake::with(&[("ost_io", &[])]);
+        let kernel = Mock::with(&[("ost_io", &[])]);
         let path = std::env::temp_dir().join(format!("nrsctl-record-{}", std::process::id()));
         let mut line = args(&["ost"]);
         line.out = Some(path.clone());

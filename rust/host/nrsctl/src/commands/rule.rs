@@ -254,12 +254,12 @@ fn list(rules: &[Listed], json: bool, out: &mut dyn Write) -> Result {
 mod tests {
     use super::*;
     use crate::cli::{refused, said, told};
-    use crate::fake::Fake;
+    use crate::mock::Mock;
 
     /// A switch takes no word that follows.
     #[test]
     fn switches_before_other_words() {
-        let fake = Fake::with(&[("san", &[])]);
+        let mock = Mock::with(&[("san", &[])]);
         for (words, want) in [
             (
                 &["--borrow", "san", "a", "uid={5}"][..],
@@ -271,15 +271,15 @@ mod tests {
             ),
         ] {
             let words = [&["rule", "start"], words].concat();
-            told(&fake, &words).unwrap();
-            assert_eq!(fake.log().pop().unwrap().2, want);
+            told(&mock, &words).unwrap();
+            assert_eq!(mock.log().pop().unwrap().2, want);
         }
     }
 
     const TEXT: &str = "regular_requests:\nCPT 0:\ngreedy uid={1002} 10MB/s, ref 1\nboth uid={5} 5, ref 0\ndefault * 10000, ref 0\nhigh_priority_requests:\nCPT 0:\nboth uid={5} 5, ref 0\n";
 
-    fn fake() -> Fake {
-        Fake::with(&[("san", &[("nrs_tbf_rule", TEXT)])])
+    fn mock() -> Mock {
+        Mock::with(&[("san", &[("nrs_tbf_rule", TEXT)])])
     }
 
     #[test]
@@ -289,16 +289,16 @@ mod tests {
                     regular  both     uid={5}     5             0\n\
                     regular  default  *           10000         0\n\
                     high     both     uid={5}     5             0\n";
-        assert_eq!(said(&fake(), "rule list san").unwrap(), want);
-        let json = said(&fake(), "rule show san greedy --json").unwrap();
+        assert_eq!(said(&mock(), "rule list san").unwrap(), want);
+        let json = said(&mock(), "rule show san greedy --json").unwrap();
         let value: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(
             (value[0]["match"].as_str(), value[0]["classes"].as_u64()),
             (Some("uid={1002}"), Some(1))
         );
-        let high = said(&fake(), "rule list san --head hp").unwrap();
+        let high = said(&mock(), "rule list san --head hp").unwrap();
         assert_eq!(high.lines().count(), 2);
-        let failure = said(&fake(), "rule show san gredy").unwrap_err();
+        let failure = said(&mock(), "rule show san gredy").unwrap_err();
         assert_eq!(
             (failure.kind, failure.hint.as_deref()),
             (Kind::NotFound, Some("did you mean: greedy"))
@@ -342,11 +342,11 @@ mod tests {
             ),
             (&["stop", "san", "greedy"], "reg stop greedy"),
         ] {
-            let fake = fake();
+            let mock = mock();
             let words = [&["rule"], words].concat();
-            assert_eq!(told(&fake, &words), Ok(String::new()), "{words:?}");
+            assert_eq!(told(&mock, &words), Ok(String::new()), "{words:?}");
             assert_eq!(
-                fake.log(),
+                mock.log(),
                 [("san".into(), "nrs_tbf_rule".into(), want.into())]
             );
         }
@@ -381,9 +381,9 @@ mod tests {
                 "nrs_tbf_rule: column 14: expected a number, 0 to 4294967295, found 'x}'",
             ),
         ] {
-            let fake = fake();
-            refused(&fake, line, kind, message);
-            assert!(fake.log().is_empty());
+            let mock = mock();
+            refused(&mock, line, kind, message);
+            assert!(mock.log().is_empty());
         }
     }
 }

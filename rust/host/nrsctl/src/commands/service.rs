@@ -256,28 +256,28 @@ fn one(service: &Service, out: &mut dyn Write) -> Result {
 mod tests {
     use super::*;
     use crate::cli::{said, told};
-    use crate::fake::Fake;
+    use crate::mock::Mock;
 
     const POLICIES: &str = "\nregular_requests:\n  - name: tbf uid\n    state: started\n    fallback: no\n    queued: 4\n    active: 1\n\n\
                             high_priority_requests:\n  - name: fifo\n    state: started\n    fallback: yes\n    queued: 0\n    active: 0\n\n";
     const CLIENTS: &str = "service: { slots: 64, limit: 32, active: 1, overflow: 0, no_memory: 0, stalls: 0 }\nclients:\n\
                            - client: \"files\"\n  counters: { passed: 1 }\ntargets:\n";
 
-    fn fake() -> Fake {
+    fn mock() -> Mock {
         let values = [
             ("nrs_policies", POLICIES),
             ("clients", CLIENTS),
             ("health", "healthy\n\n"),
         ];
-        Fake::with(&[("san", &values)])
+        Mock::with(&[("san", &values)])
     }
 
     #[test]
     fn list_and_show() {
         let want = "SERVICE  REGULAR  HIGH  SLOTS  QUEUED  CLIENTS  HEALTH\n\
                     san      tbf uid  fifo     64       4        1  healthy\n";
-        assert_eq!(said(&fake(), "service list"), Ok(want.into()));
-        let text = said(&fake(), "service show san").unwrap();
+        assert_eq!(said(&mock(), "service list"), Ok(want.into()));
+        let text = said(&mock(), "service show san").unwrap();
         assert!(
             text.contains("slots:    64, 32 in effect, 1 in use\n"),
             "{text}"
@@ -286,7 +286,7 @@ mod tests {
             text.contains("kept:     gone with its last client\nregular:  tbf uid\n"),
             "{text}"
         );
-        let json = said(&fake(), "service list --json").unwrap();
+        let json = said(&mock(), "service list --json").unwrap();
         let value: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(value[0]["clients"][0], "files");
         assert_eq!(
@@ -294,20 +294,20 @@ mod tests {
             (Some(32), true)
         );
         assert_eq!(
-            said(&fake(), "service show nan").unwrap_err().kind,
+            said(&mock(), "service show nan").unwrap_err().kind,
             Kind::NotFound
         );
     }
 
     #[test]
     fn made_and_removed() {
-        let fake = Fake::default();
-        assert_eq!(said(&fake, "service add a --cpts 2"), Ok(String::new()));
-        assert_eq!(fake.cpts("a"), Ok(2));
-        assert_eq!(said(&fake, "service add a").unwrap_err().kind, Kind::Busy);
-        assert_eq!(said(&fake, "service remove a"), Ok(String::new()));
+        let mock = Mock::with(&[]);
+        assert_eq!(said(&mock, "service add a --cpts 2"), Ok(String::new()));
+        assert_eq!(mock.cpts("a"), Ok(2));
+        assert_eq!(said(&mock, "service add a").unwrap_err().kind, Kind::Busy);
+        assert_eq!(said(&mock, "service remove a"), Ok(String::new()));
         assert_eq!(
-            said(&fake, "service remove a").unwrap_err().kind,
+            said(&mock, "service remove a").unwrap_err().kind,
             Kind::NotFound
         );
     }
@@ -318,11 +318,11 @@ mod tests {
         let long = "x".repeat(32);
         for name in ["", ".", "..", "san/rules/r1", "../x", "a b", &long] {
             for verb in ["add", "remove"] {
-                let fake = fake();
-                let failure = told(&fake, &["service", verb, name]).unwrap_err();
+                let mock = mock();
+                let failure = told(&mock, &["service", verb, name]).unwrap_err();
                 assert_eq!(failure.kind, Kind::Refused, "{name}");
                 assert!(failure.message.contains("is no name for a service"));
-                assert_eq!(fake.services().unwrap(), ["san"]);
+                assert_eq!(mock.services().unwrap(), ["san"]);
             }
         }
     }
@@ -337,17 +337,17 @@ mod tests {
             "nrs_policies=tbf uid",
             "cpts=2",
         ];
-        let fake = fake();
-        assert_eq!(told(&fake, &words), Ok(String::new()));
-        assert_eq!((fake.log().len(), fake.cpts("san")), (2, Ok(2)));
+        let mock = mock();
+        assert_eq!(told(&mock, &words), Ok(String::new()));
+        assert_eq!((mock.log().len(), mock.cpts("san")), (2, Ok(2)));
         for (line, kind) in [
             ("service set san at_min=1 slots=0", Kind::Refused),
             ("service set san at_min=1 cpts=x", Kind::Refused),
             ("service set san at_min=1 slots", Kind::Usage),
             ("service set san at_min=1 slot=5", Kind::NotFound),
         ] {
-            assert_eq!(said(&fake, line).unwrap_err().kind, kind, "{line}");
+            assert_eq!(said(&mock, line).unwrap_err().kind, kind, "{line}");
         }
-        assert_eq!(fake.log().len(), 2);
+        assert_eq!(mock.log().len(), 2);
     }
 }

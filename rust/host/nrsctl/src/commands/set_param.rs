@@ -105,11 +105,11 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
 mod tests {
     use super::*;
     use crate::cli::{refused, said};
-    use crate::fake::Fake;
+    use crate::mock::Mock;
     use crate::show::Unread;
 
-    fn fake() -> Fake {
-        Fake::with(&[("ost_io", &[]), ("san", &[])])
+    fn mock() -> Mock {
+        Mock::with(&[("ost_io", &[]), ("san", &[])])
     }
 
     #[test]
@@ -143,9 +143,9 @@ mod tests {
                 "san.nrs_fairshare_weights=-uid:5\n",
             ),
         ] {
-            let (fake, mut out) = (fake(), Vec::new());
-            run(&given, &fake, &mut out).unwrap();
-            let log = fake.log();
+            let (mock, mut out) = (mock(), Vec::new());
+            run(&given, &mock, &mut out).unwrap();
+            let log = mock.log();
             let log: Vec<_> = log.iter().map(|(a, b, c)| (&a[..], &b[..], &c[..])).collect();
             assert_eq!(log, want);
             assert_eq!(String::from_utf8(out).unwrap(), shown);
@@ -155,7 +155,7 @@ mod tests {
             "set_param san.slots=8 -n",
             "set_param san.slots 8 -n san.at_min=1",
         ] {
-            assert_eq!(said(&fake(), line), Ok(String::new()), "{line}");
+            assert_eq!(said(&mock(), line), Ok(String::new()), "{line}");
         }
     }
 
@@ -166,9 +166,9 @@ mod tests {
             quiet: false,
             settings: settings.map(str::to_owned).to_vec(),
         };
-        let fake = fake();
-        let failure = run(&given, &fake, &mut Unread).unwrap_err();
-        assert_eq!((fake.log().len(), failure.kind), (2, Kind::Refused));
+        let mock = mock();
+        let failure = run(&given, &mock, &mut Unread).unwrap_err();
+        assert_eq!((mock.log().len(), failure.kind), (2, Kind::Refused));
         assert!(
             failure.message.contains("\nnrsctl: standard output: "),
             "{failure}"
@@ -204,9 +204,9 @@ mod tests {
                 1,
             ),
         ] {
-            let fake = fake();
-            refused(&fake, line, kind, message);
-            assert_eq!(fake.log().len(), set, "{line}");
+            let mock = mock();
+            refused(&mock, line, kind, message);
+            assert_eq!(mock.log().len(), set, "{line}");
         }
     }
 }

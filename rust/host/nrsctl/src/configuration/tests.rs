@@ -9,11 +9,11 @@ use std::path::PathBuf;
 
 use super::read::{parse_one, read};
 use super::running;
-use super::stand_in::Module;
 use super::state::State;
 use crate::commands::{apply, check, save};
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::Kernel;
+use crate::mock::Mock;
 
 /// A file that is gone at the end.
 struct Named(PathBuf);
@@ -47,25 +47,25 @@ fn args(file: &Named) -> apply::Args {
     }
 }
 
-fn ran(module: &Module, args: &apply::Args) -> (String, Result) {
+fn ran(module: &Mock, args: &apply::Args) -> (String, Result) {
     let mut out = Vec::new();
     let done = apply::until(args, module, &mut out, &module.told);
     (String::from_utf8(out).unwrap(), done)
 }
 
-fn apply(module: &Module, text: &str) -> (String, Result) {
+fn apply(module: &Mock, text: &str) -> (String, Result) {
     ran(module, &args(&Named::new(text)))
 }
 
-fn differs(module: &Module, text: &str) -> Option<String> {
+fn differs(module: &Mock, text: &str) -> Option<String> {
     let file = Named::new(text);
     let args = apply::Args {
         dry_run: true,
         ..args(&file)
     };
-    let writes = module.log.borrow().len();
+    let writes = module.log().len();
     let (out, done) = ran(module, &args);
-    assert_eq!(module.log.borrow().len(), writes);
+    assert_eq!(module.log().len(), writes);
     match done {
         Ok(()) => {
             assert_eq!(out, "nothing to change\n");
@@ -78,7 +78,7 @@ fn differs(module: &Module, text: &str) -> Option<String> {
     }
 }
 
-fn saved(module: &Module) -> String {
+fn saved(module: &Mock) -> String {
     let mut out = Vec::new();
     let args = save::Args {
         service: None,
@@ -122,7 +122,7 @@ rate = 500
 
 #[test]
 fn everything_is_applied_once() {
-    let module = Module::with(&["other"]);
+    let module = Mock::of(&["other"]);
     let others = running::read(&module, "other").unwrap();
     let (out, done) = apply(&module, ALL);
     done.unwrap();
@@ -132,10 +132,10 @@ fn everything_is_applied_once() {
     );
     assert!(out.contains("+++ a, wanted\n"), "{out}");
     assert!(out.ends_with("a: 18 changes made\n"), "{out}");
-    let log = module.log.borrow().len();
+    let log = module.log().len();
     let (out, done) = apply(&module, ALL);
     assert_eq!((out.as_str(), done), ("nothing to change\n", Ok(())));
-    assert_eq!(module.log.borrow().len(), log);
+    assert_eq!(module.log().len(), log);
     assert_eq!(running::read(&module, "other").unwrap(), others);
     assert!(module.get("a", "nrs_tbf_rule").unwrap().starts_with(
         "regular_requests:\nCPT 0:\nx uid={1 2} 10MB/s minrate=1MB/s also=y, ref 0\n\
@@ -149,7 +149,7 @@ fn everything_is_applied_once() {
 
 #[test]
 fn what_is_saved_is_what_runs() {
-    let module = Module::with(&["other"]);
+    let module = Mock::of(&["other"]);
     apply(&module, ALL).1.unwrap();
     let text = saved(&module);
     assert_eq!(differs(&module, &text), None);
@@ -159,7 +159,7 @@ fn what_is_saved_is_what_runs() {
     check::run(&check::Args { paths }, &module, &mut out).unwrap();
     let out = String::from_utf8(out).unwrap();
     assert_eq!(out, format!("{}: ok\n", file.0.display()));
-    let fresh = Module::with(&["other"]);
+    let fresh = Mock::of(&["other"]);
     apply(&fresh, &text).1.unwrap();
     assert_eq!(fresh.shown(), module.shown());
     // What differs from the defaults, and no more.
@@ -190,7 +190,7 @@ fn what_is_saved_is_what_runs() {
 /// What a section does not mention has its default: rules and weights that somebody started by hand are gone.
 #[test]
 fn what_is_not_mentioned_has_its_default() {
-    let module = Module::with(&["a"]);
+    let module = Mock::of(&["a"]);
     for (name, value) in [
         ("nrs_policies", "tbf uid"),
         ("nrs_tbf_rule", "start hand uid={5} rate=1"),
@@ -222,7 +222,7 @@ fn what_is_not_mentioned_has_its_default() {
 
 #[test]
 fn one_service_is_saved_with_its_slots() {
-    let module = Module::with(&["a"]);
+    let module = Mock::of(&["a"]);
     assert_eq!(module.module_parameter("default_slots").unwrap(), "64\n");
     let mut out = Vec::new();
     let only = save::Args {
@@ -237,7 +237,7 @@ fn one_service_is_saved_with_its_slots() {
 /// Policies that still stop are waited for.
 #[test]
 fn what_is_busy_is_tried_again() {
-    let module = Module::with(&["a"]);
+    let module = Mock::of(&["a"]);
     let file = Named::new("[service.a]\nslots = 5\n");
     module.refuse(0, 2, Kind::Busy);
     let patient = apply::Args {
@@ -253,7 +253,7 @@ fn what_is_busy_is_tried_again() {
 
 #[test]
 fn partitions_are_those_of_services_made_in_configfs() {
-    let module = Module::with(&["a"]);
+    let module = Mock::of(&["a"]);
     let failure = apply(&module, "[service.a]\ncpts = 1\n").1.unwrap_err();
     assert_eq!(failure.kind, Kind::Busy);
     assert!(
@@ -276,7 +276,7 @@ fn partitions_are_those_of_services_made_in_configfs() {
 
 #[test]
 fn services_that_no_file_mentions() {
-    let module = Module::with(&["by_client"]);
+    let module = Mock::of(&["by_client"]);
     apply(
         &module,
         "[service.a]\n[service.b]\nslots = 3\n[service.c]\n",
@@ -307,7 +307,7 @@ fn services_that_no_file_mentions() {
 
 #[test]
 fn one_service_of_many() {
-    let module = Module::with(&["a", "b"]);
+    let module = Mock::of(&["a", "b"]);
     let file =
         Named::new("[module]\ndefault_slots = 7\n[service.a]\nslots = 5\n[service.b]\nslots = 5\n");
     let mut args = apply::Args {
@@ -329,7 +329,7 @@ fn one_service_of_many() {
 
 #[test]
 fn a_wrong_file_changes_nothing() {
-    let module = Module::with(&["a"]);
+    let module = Mock::of(&["a"]);
     let file = Named::new("[service.a]\nslots = 5\n[service.b]\nslots = 0\npolcy = 'fifo'\n");
     let shown = module.shown();
     let (out, done) = ran(&module, &args(&file));
@@ -373,7 +373,7 @@ fn examples() {
             let (wanted, faults) = read([(path.to_str().unwrap(), text.as_str())]);
             assert!(faults.is_empty(), "{}", faults[0]);
             assert!(!wanted.services.is_empty());
-            let module = Module::with(&[]);
+            let module = Mock::of(&[]);
             apply(&module, &text).1.unwrap();
             assert_eq!(differs(&module, &text), None);
             assert_eq!(differs(&module, &saved(&module)), None);
@@ -402,7 +402,7 @@ fn the_page_shows_what_is_printed() {
     let lines: Vec<String> = faults.iter().map(|fault| fault.to_string()).collect();
     let lines = lines.join("\n") + "\n";
     let file = block("## A file").replace("cpts = 1\n", "");
-    let module = Module::with(&[]);
+    let module = Mock::of(&[]);
     apply(&module, &file.replace("\"50MB/s", "\"20MB/s"))
         .1
         .unwrap();

@@ -20,7 +20,7 @@ use nrsctl::exporter::others::Memory;
 use nrsctl::exporter::page::{render, Gathered};
 use nrsctl::exporter::{reference, serve, textfile};
 use nrsctl::failure::{Failure, Kind};
-use nrsctl::fake::Fake;
+use nrsctl::mock::Mock;
 use nrsctl::stats::{self, Client, Entity, Snapshot};
 
 const ALL: [&str; 7] = ["fairshare", "tbf", "qbm", "hung", "fifo", "empty", "quoted"];
@@ -655,7 +655,7 @@ fn files_are_replaced_whole() {
     assert_eq!(directory.read_dir().expect("a directory").count(), 2);
 }
 
-fn output(args: &Args, kernel: &Fake) -> Result<String, Kind> {
+fn output(args: &Args, kernel: &Mock) -> Result<String, Kind> {
     let mut out = Vec::new();
     run(args, kernel, &mut out).map_err(|failure| failure.kind)?;
     Ok(String::from_utf8(out).expect("UTF-8"))
@@ -711,7 +711,7 @@ fn the_command() {
         top: 100,
         ..Args::default()
     };
-    assert_eq!(output(&from, &Fake::with(&[])).expect("a page"), text);
+    assert_eq!(output(&from, &Mock::with(&[])).expect("a page"), text);
     fs::write(&recorded, "{").expect("a file");
     assert_eq!(output(&from, &kernel), Err(Kind::NotFound));
     // A file; where statistics cannot be read it says so, and so does the exit status.
@@ -750,14 +750,14 @@ fn one_service_keeps_no_other_from_the_page() {
         top: 100,
         ..Args::default()
     };
-    let kernel = Fake::with(&[("bad", &bad), ("svc", &texts)]);
+    let kernel = Mock::with(&[("bad", &bad), ("svc", &texts)]);
     let mut out = Vec::new();
     let failure = run(&once, &kernel, &mut out).expect_err("a text that is wrong");
     assert_eq!(failure.kind, Kind::Other);
     let page = String::from_utf8(out).expect("UTF-8");
     assert!(page.contains("\nnrs_up 0\n") && page.contains("service=\"svc\""));
-    let kernel = Fake::with(&[("bad", &[]), ("svc", &texts)]);
-    kernel.leave("bad");
+    let kernel = Mock::with(&[("bad", &[]), ("svc", &texts)]);
+    *kernel.leaving.borrow_mut() = Some("bad".into());
     let page = output(&once, &kernel).expect("a page");
     assert!(page.contains("\nnrs_up 1\n") && page.contains("service=\"svc\""));
 }
@@ -857,5 +857,5 @@ fn the_documentation_is_that_of_the_table() {
         list: true,
         ..Args::default()
     };
-    assert_eq!(output(&list, &Fake::with(&[])), Ok(reference::list()));
+    assert_eq!(output(&list, &Mock::with(&[])), Ok(reference::list()));
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser as _;
 use nrsctl::cli::Cli;
-use nrsctl::fake::Fake;
+use nrsctl::mock::Mock;
 
 /// The file `name` of the documentation is what `words` write; `OUT` in them is where.
 fn is_as_drawn(name: &str, words: &[&str]) {
@@ -20,7 +20,7 @@ fn is_as_drawn(name: &str, words: &[&str]) {
         word => word.to_string(),
     });
     let cli = Cli::parse_from(std::iter::once("nrsctl".to_string()).chain(words));
-    cli.command.run(&Fake::default(), &mut Vec::new()).unwrap();
+    cli.command.run(&Mock::with(&[]), &mut Vec::new()).unwrap();
     let (kept, now) = (std::fs::read(kept), std::fs::read(&drawn));
     std::fs::remove_file(&drawn).unwrap();
     assert!(

@@ -4,7 +4,7 @@
 
 use crate::texts::{self, fixture, fixtures, module, numbered, snapshot};
 use nrsctl::failure::Kind;
-use nrsctl::fake::Fake;
+use nrsctl::mock::Mock;
 use nrsctl::stats::{self, fairshare, lines, qbm, tbf, Bandwidth, Entity, Rate, Snapshot};
 use proptest::prelude::*;
 use serde_yaml_ng::{Mapping, Value};
@@ -343,7 +343,7 @@ fn other_versions() {
             "\nregular_requests:\n  - name: new thing\n    state: started\n    colour: red\n\n",
         ),
     ];
-    let snapshot = stats::read(&Fake::with(&[("svc", &texts)]), "svc").expect("a snapshot");
+    let snapshot = stats::read(&Mock::with(&[("svc", &texts)]), "svc").expect("a snapshot");
     assert_eq!(
         (snapshot.slots, snapshot.heads[0].policies[0].name.as_str()),
         (1, "new")
@@ -455,7 +455,7 @@ fn what_is_wrong_is_said_with_its_line() {
     ] {
         assert!(qbm::read_status(text).is_err(), "{text}");
     }
-    let missing = stats::read(&Fake::with(&[]), "svc").expect_err("no service");
+    let missing = stats::read(&Mock::with(&[]), "svc").expect_err("no service");
     assert_eq!(missing.kind, Kind::NotFound);
 }
 

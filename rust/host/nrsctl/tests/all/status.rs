@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use crate::texts::{self, fixture, module};
 use nrsctl::commands::status::{run, Args};
 use nrsctl::failure::Kind;
-use nrsctl::fake::Fake;
+use nrsctl::mock::Mock;
 use nrsctl::stats::words::{describe, duration, rate, safe};
 use nrsctl::stats::{Bandwidth, Client, Entity, Group, Head, Policy, Rule, Snapshot};
 
@@ -384,7 +384,7 @@ fn numbers_and_names() {
     assert_eq!((long.len(), long.ends_with("..")), (40, true));
 }
 
-fn output(args: &Args, kernel: &Fake) -> Result<String, Kind> {
+fn output(args: &Args, kernel: &Mock) -> Result<String, Kind> {
     let mut out = Vec::new();
     run(args, kernel, &mut out).map_err(|failure| failure.kind)?;
     Ok(String::from_utf8(out).expect("UTF-8"))
@@ -419,6 +419,6 @@ fn the_command() {
         ..Args::default()
     };
     assert_eq!(output(&wrong, &kernel), Err(Kind::NotFound));
-    let none = output(&Args::default(), &Fake::with(&[])).expect("a text");
+    let none = output(&Args::default(), &Mock::with(&[])).expect("a text");
     assert!(none.starts_with("no services"), "{none}");
 }

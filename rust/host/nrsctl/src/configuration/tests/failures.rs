@@ -9,16 +9,15 @@ use crate::show::Unread;
 fn a_refused_step_leaves_all_as_it_was() {
     let before = "[service.a]\npolicy = 'fairshare'\nslots = 5\nweights.'uid:1' = 2\n[service.b]\nslots = 4\n";
     let steps = {
-        let module = Module::with(&["a", "b"]);
+        let module = Mock::of(&["a", "b"]);
         apply(&module, before).1.unwrap();
-        let log = module.log.borrow().len();
+        let log = module.log().len();
         apply(&module, &ALL.replace("cpts = 1\n", "")).1.unwrap();
-        let steps = module.log.borrow().len() - log;
-        steps
+        module.log().len() - log
     };
     assert!(steps > 15);
     for taken in 0..steps {
-        let module = Module::with(&["a", "b"]);
+        let module = Mock::of(&["a", "b"]);
         apply(&module, before).1.unwrap();
         let shown = module.shown();
         module.refuse(taken, 1, Kind::Refused);
@@ -42,7 +41,7 @@ fn a_refused_step_leaves_all_as_it_was() {
 
 #[test]
 fn what_cannot_be_put_back_is_told() {
-    let module = Module::with(&["a"]);
+    let module = Mock::of(&["a"]);
     module.refuse(1, 2, Kind::Refused);
     let failure = apply(
         &module,
@@ -63,7 +62,7 @@ fn what_cannot_be_put_back_is_told() {
 
 #[test]
 fn a_service_that_could_not_be_set_up_is_removed() {
-    let module = Module::with(&[]);
+    let module = Mock::of(&[]);
     module.refuse(0, 1, Kind::Refused);
     let failure = apply(&module, "[service.a]\nslots = 5\n").1.unwrap_err();
     assert!(
@@ -76,7 +75,7 @@ fn a_service_that_could_not_be_set_up_is_removed() {
 /// What cannot be changed of one service is no reason not to change the others.
 #[test]
 fn a_service_that_cannot_be_changed_keeps_no_other() {
-    let module = Module::with(&["a", "b"]);
+    let module = Mock::of(&["a", "b"]);
     let file = Named::new("[service.a]\ncpts = 1\n[service.b]\nslots = 7\n");
     let mut args = apply::Args {
         dry_run: true,
@@ -106,7 +105,7 @@ fn a_service_that_cannot_be_changed_keeps_no_other() {
 fn an_interruption_is_a_failed_step() {
     let text = "[service.a]\nslots = 5\nparameters.stall_ms = 500\n[service.b]\nslots = 7\n";
     for after in [1, 2] {
-        let module = Module::with(&["a", "b"]);
+        let module = Mock::of(&["a", "b"]);
         let shown = module.shown();
         module.tell.set(after);
         let (out, done) = apply(&module, text);
@@ -132,7 +131,7 @@ fn an_interruption_is_a_failed_step() {
         }
     }
     // Before anything: nothing is changed.
-    let module = Module::with(&["a", "b"]);
+    let module = Mock::of(&["a", "b"]);
     let shown = module.shown();
     module.tell.set(0);
     module
@@ -151,7 +150,7 @@ fn an_interruption_is_a_failed_step() {
 /// Waiting for what is busy ends, too, and what was done before is put back.
 #[test]
 fn waiting_is_interrupted() {
-    let module = Module::with(&["a"]);
+    let module = Mock::of(&["a"]);
     let shown = module.shown();
     let file = Named::new("[service.a]\nslots = 5\nparameters.stall_ms = 500\n");
     let patient = apply::Args {
@@ -171,7 +170,7 @@ fn waiting_is_interrupted() {
 #[test]
 fn parameters_of_the_module_are_put_back() {
     let text = "[module]\ndefault_slots = 9\nuser_requests_max = 100\n[service.a]\nslots = 5\n";
-    let module = Module::with(&["a"]);
+    let module = Mock::of(&["a"]);
     *module.stubborn.borrow_mut() = "user_requests_max";
     let (out, done) = apply(&module, text);
     let failure = done.unwrap_err();
@@ -190,7 +189,7 @@ fn parameters_of_the_module_are_put_back() {
 /// Changes go on when nobody sees them; a look at the differences does not.
 #[test]
 fn nobody_has_to_read() {
-    let module = Module::with(&["a", "b"]);
+    let module = Mock::of(&["a", "b"]);
     let file = Named::new("[service.a]\nslots = 5\n[service.b]\nslots = 7\n");
     let mut args = apply::Args {
         dry_run: true,

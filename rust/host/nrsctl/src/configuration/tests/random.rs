@@ -96,7 +96,7 @@ proptest! {
     /// is refused midway has never been.
     #[test]
     fn round_trip(from in some_section(), to in some_section(), taken in 0..30usize) {
-        let module = Module::with(&["a"]);
+        let module = Mock::of(&["a"]);
         apply(&module, &from).1.unwrap();
         prop_assert_eq!(differs(&module, &from), None);
         let before = module.shown();
@@ -109,7 +109,7 @@ proptest! {
         prop_assert_eq!(differs(&module, &to), None);
         let text = saved(&module);
         prop_assert_eq!(differs(&module, &text), None);
-        let fresh = Module::with(&["a"]);
+        let fresh = Mock::of(&["a"]);
         apply(&fresh, &text).1.unwrap();
         prop_assert_eq!(fresh.shown(), module.shown());
     }

@@ -37,7 +37,7 @@ use nrs_sched::{
     rules::{Name, Rate, Subject, Unit},
     text,
 };
-use nrsctl::fake::Fake;
+use nrsctl::mock::Mock;
 use nrsctl::stats::{self, Snapshot};
 
 const SECOND: u64 = 1_000_000_000;
@@ -94,12 +94,12 @@ pub fn fixture(name: &str) -> Vec<(String, String)> {
 }
 
 /// A module with the service `svc`, whose texts these are.
-pub fn module(texts: &[(String, String)]) -> Fake {
+pub fn module(texts: &[(String, String)]) -> Mock {
     let values: Vec<(&str, &str)> = texts
         .iter()
         .map(|(name, text)| (name.as_str(), text.as_str()))
         .collect();
-    Fake::with(&[("svc", &values)])
+    Mock::with(&[("svc", &values)])
 }
 
 /// What is read of a fixture; its time is 0, so that it is the same each time.

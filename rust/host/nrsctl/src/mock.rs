@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A module for tests that behaves as the real one does where configurations are concerned: it is made of the
-//! same parsers, books, plans and tables of weights, and shows what it has in the same texts.
+//! A module for tests.
+//!
+//! Some of its services show texts that are given, and take what the parameters' own parsers take. The others behave as
+//! those of the real module do where configurations are concerned: they are made of the same parsers, books, plans and
+//! tables of weights, and show what they have in the same texts.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -16,15 +19,31 @@ use nrs_sched::qbm::plan::Plan;
 use nrs_sched::rules::{Book, Command as RuleCommand, Rate};
 use nrs_sched::text::{write_policies, Command, Heads, Row};
 
-use super::state::{contradiction, normal, part, Policy, Setting, State};
+use crate::configuration::keys::MODULE;
+use crate::configuration::state::{contradiction, normal, part, Policy, Setting, State};
 use crate::failure::{Failure, Kind as Trouble, Result};
 use crate::kernel::{Device, Kernel};
+use crate::refusal;
 
 /// A service.
 struct Service {
     made: bool,
     cpts: u32,
-    clients: Vec<String>,
+    /// How many clients were added, beside those in a text.
+    clients: usize,
+    values: Values,
+}
+
+/// The parameters of a service.
+enum Values {
+    /// Texts that are given.
+    Texts(BTreeMap<String, String>),
+    /// What the module makes of them.
+    Model(Box<Model>),
+}
+
+/// Parameters as the module has them.
+struct Model {
     settings: BTreeMap<&'static str, Setting>,
     weights: Weights,
     plan: Plan,
@@ -33,11 +52,14 @@ struct Service {
 }
 
 /// The module.
-pub struct Module {
+pub struct Mock {
     services: RefCell<BTreeMap<String, Service>>,
     parameters: RefCell<BTreeMap<&'static str, String>>,
+    devices: RefCell<BTreeMap<String, Device>>,
     /// What was set, in order: service, parameter, value.
-    pub log: RefCell<Vec<(String, String, String)>>,
+    log: RefCell<Vec<(String, String, String)>>,
+    /// A service that is listed once more, and gone then.
+    pub leaving: RefCell<Option<String>>,
     /// How many more writes of parameters are taken before the rest are refused; none: all are.
     pub taken: Cell<Option<usize>>,
     /// How many writes are refused then.
@@ -56,12 +78,56 @@ fn refuse<T>(reason: impl ToString) -> Result<T> {
     Err(Failure::new(Trouble::Refused, reason.to_string()))
 }
 
+fn missing<T>(reason: impl ToString) -> Result<T> {
+    Err(Failure::new(Trouble::NotFound, reason.to_string()))
+}
+
+fn busy<T>(reason: &str) -> Result<T> {
+    Err(Failure::new(Trouble::Busy, reason))
+}
+
 impl Service {
-    fn new(slots: &str) -> Self {
+    fn new(values: Values) -> Self {
         Self {
             made: false,
             cpts: 2,
-            clients: Vec::new(),
+            clients: 0,
+            values,
+        }
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result {
+        match &mut self.values {
+            Values::Texts(texts) => {
+                refusal::check(name, value)?;
+                texts.insert(name.into(), format!("{value}\n"));
+                Ok(())
+            }
+            Values::Model(model) => model.set(name, value),
+        }
+    }
+
+    fn get(&self, name: &str) -> Result<String> {
+        match &self.values {
+            Values::Texts(texts) => match texts.get(name) {
+                Some(text) => Ok(text.clone()),
+                None => missing(format!("no parameter '{name}'")),
+            },
+            Values::Model(_) if name == "clients" => {
+                let client = "- client: \"c\"\n  counters: { passed: 0 }\n";
+                let clients = client.repeat(self.clients);
+                Ok(format!(
+                    "service: {{ slots: 1 }}\nclients:\n{clients}targets:\n"
+                ))
+            }
+            Values::Model(model) => model.get(name, self.cpts),
+        }
+    }
+}
+
+impl Model {
+    fn new(slots: &str) -> Self {
+        Self {
             settings: State::new().with_slots(slots).settings,
             weights: Weights::new(),
             plan: Plan::none().unwrap(),
@@ -95,7 +161,7 @@ impl Service {
 
     fn set(&mut self, name: &str, value: &str) -> Result {
         let Some(parameter) = parameters::named(name) else {
-            return Err(Failure::new(Trouble::NotFound, "no such parameter"));
+            return missing("no such parameter");
         };
         assert!(value.len() <= 4095 || name == "nrs_qbm_config", "E2BIG");
         match name {
@@ -165,7 +231,7 @@ impl Service {
         Ok(())
     }
 
-    fn get(&self, name: &str) -> Result<String> {
+    fn get(&self, name: &str, cpts: u32) -> Result<String> {
         let mut out = String::new();
         match name {
             "nrs_policies" => {
@@ -177,27 +243,18 @@ impl Service {
             "nrs_qbm_config" => self.plan.write(&mut out).unwrap(),
             "nrs_tbf_rule" => {
                 if self.books.iter().all(Option::is_none) {
-                    return Err(Failure::new(Trouble::NotFound, "tbf is not started"));
+                    return missing("tbf is not started");
                 }
                 for (title, book) in ["regular_requests:\n", "high_priority_requests:\n"]
                     .into_iter()
                     .zip(&self.books)
                 {
                     out.push_str(title);
-                    for cpt in (0..self.cpts).filter(|_| book.is_some()) {
+                    for cpt in (0..cpts).filter(|_| book.is_some()) {
                         out.push_str(&format!("CPT {cpt}:\n"));
                         book.as_ref().unwrap().write(&mut out, |_| 0).unwrap();
                     }
                 }
-            }
-            "clients" => {
-                out.push_str("service: { slots: 1 }\nclients:\n");
-                for client in &self.clients {
-                    out.push_str(&format!(
-                        "- client: \"{client}\"\n  counters: {{ passed: 0 }}\n"
-                    ));
-                }
-                out.push_str("targets:\n");
             }
             _ => match self.settings.get(name) {
                 Some(Setting::One(value)) => out = format!("{value}\n"),
@@ -205,7 +262,7 @@ impl Service {
                     let part = part(name);
                     out = format!("reg_{part}:{regular:<5}\nhp_{part}:{high:<5}\n");
                 }
-                None => return Err(Failure::new(Trouble::NotFound, "no such parameter")),
+                None => return missing("no such parameter"),
             },
         }
         Ok(out)
@@ -240,25 +297,17 @@ fn as_row((name, argument, state, fallback): &Shown) -> Row<'_> {
     }
 }
 
-impl Module {
-    /// One with these services, which clients made.
-    pub fn with(services: &[&str]) -> Self {
-        let service = |name: &&str| {
-            let clients = vec!["c".to_string()];
-            let service = Service {
-                clients,
-                ..Service::new("64")
-            };
-            (name.to_string(), service)
-        };
-        let parameters = super::keys::MODULE;
-        let parameters = parameters
+impl Mock {
+    fn new(services: impl Iterator<Item = (String, Service)>) -> Self {
+        let parameters = MODULE
             .iter()
             .map(|(name, .., value)| (*name, value.to_string()));
         Self {
-            services: RefCell::new(services.iter().map(service).collect()),
+            services: RefCell::new(services.collect()),
             parameters: RefCell::new(parameters.collect()),
+            devices: RefCell::default(),
             log: RefCell::default(),
+            leaving: RefCell::default(),
             taken: Cell::new(None),
             refused: Cell::new(0),
             trouble: Cell::new(Trouble::Refused),
@@ -266,6 +315,31 @@ impl Module {
             tell: Cell::new(usize::MAX),
             told: AtomicBool::new(false),
         }
+    }
+
+    /// Returns a module whose services show these texts.
+    pub fn with(services: &[(&str, &[(&str, &str)])]) -> Self {
+        Self::new(services.iter().map(|(name, texts)| {
+            let texts = texts.iter().map(|(k, v)| (k.to_string(), v.to_string()));
+            let service = Service::new(Values::Texts(texts.collect()));
+            (name.to_string(), service)
+        }))
+    }
+
+    /// Returns a module whose services behave as the real ones; each has a client.
+    pub fn of(services: &[&str]) -> Self {
+        Self::new(services.iter().map(|name| {
+            let service = Service {
+                clients: 1,
+                ..Service::new(Values::Model(Model::new("64").into()))
+            };
+            (name.to_string(), service)
+        }))
+    }
+
+    /// Returns what was set, in order: service, parameter, value.
+    pub fn log(&self) -> Vec<(String, String, String)> {
+        self.log.borrow().clone()
     }
 
     /// Refuses writes, `count` of them, once `taken` more were taken.
@@ -277,8 +351,7 @@ impl Module {
 
     /// Gives the service a client.
     pub fn add_client(&self, service: &str) {
-        let mut services = self.services.borrow_mut();
-        services.get_mut(service).unwrap().clients.push("c".into());
+        self.services.borrow_mut().get_mut(service).unwrap().clients += 1;
     }
 
     /// All that the module shows of what can be set.
@@ -302,10 +375,7 @@ impl Module {
     fn on<T>(&self, name: &str, act: impl FnOnce(&mut Service) -> Result<T>) -> Result<T> {
         match self.services.borrow_mut().get_mut(name) {
             Some(service) => act(service),
-            None => Err(Failure::new(
-                Trouble::NotFound,
-                format!("no service {name}"),
-            )),
+            None => missing(format!("no service '{name}'")),
         }
     }
 
@@ -330,9 +400,13 @@ impl Module {
     }
 }
 
-impl Kernel for Module {
+impl Kernel for Mock {
     fn services(&self) -> Result<Vec<String>> {
-        Ok(self.services.borrow().keys().cloned().collect())
+        let names = self.services.borrow().keys().cloned().collect();
+        if let Some(name) = self.leaving.borrow_mut().take() {
+            self.services.borrow_mut().remove(&name);
+        }
+        Ok(names)
     }
 
     fn get(&self, service: &str, parameter: &str) -> Result<String> {
@@ -348,25 +422,23 @@ impl Kernel for Module {
     }
 
     fn make(&self, service: &str) -> Result {
-        let slots = self.parameters.borrow()["default_slots"].clone();
         let mut services = self.services.borrow_mut();
+        if services.contains_key(service) {
+            return busy("it is there");
+        }
+        let model = Model::new(&self.parameters.borrow()["default_slots"]);
         let made = Service {
             made: true,
-            ..Service::new(&slots)
+            ..Service::new(Values::Model(model.into()))
         };
-        match services.contains_key(service) {
-            true => Err(Failure::new(Trouble::Busy, "it is there")),
-            false => {
-                services.insert(service.into(), made);
-                Ok(())
-            }
-        }
+        services.insert(service.into(), made);
+        Ok(())
     }
 
     fn remove(&self, service: &str) -> Result {
-        self.on(service, |service| match service.clients.is_empty() {
-            true => Ok(()),
-            false => Err(Failure::new(Trouble::Busy, "it has clients")),
+        self.on(service, |service| match service.clients {
+            0 => Ok(()),
+            _ => busy("it has clients"),
         })?;
         self.services.borrow_mut().remove(service);
         Ok(())
@@ -383,12 +455,14 @@ impl Kernel for Module {
     fn set_cpts(&self, service: &str, cpts: u32) -> Result {
         self.counts()?;
         self.on(service, |service| {
-            if !service.clients.is_empty() {
-                return Err(Failure::new(Trouble::Busy, "it has clients"));
+            if service.clients > 0 {
+                return busy("it has clients");
             }
             service.cpts = cpts;
-            service.policies = [Policy::FIFO, Policy::FIFO];
-            service.books = [None, None];
+            if let Values::Model(model) = &mut service.values {
+                model.policies = [Policy::FIFO, Policy::FIFO];
+                model.books = [None, None];
+            }
             Ok(())
         })
     }
@@ -407,14 +481,22 @@ impl Kernel for Module {
     }
 
     fn devices(&self) -> Result<Vec<Device>> {
-        Ok(Vec::new())
+        Ok(self.devices.borrow().values().cloned().collect())
     }
 
-    fn add_device(&self, _device: &Device) -> Result {
-        refuse("services of this module have no devices")
+    fn add_device(&self, device: &Device) -> Result {
+        let mut devices = self.devices.borrow_mut();
+        if devices.contains_key(&device.name) {
+            return busy("it is there");
+        }
+        devices.insert(device.name.clone(), device.clone());
+        Ok(())
     }
 
-    fn remove_device(&self, _name: &str) -> Result {
-        refuse("services of this module have no devices")
+    fn remove_device(&self, name: &str) -> Result {
+        match self.devices.borrow_mut().remove(name) {
+            Some(_) => Ok(()),
+            None => missing(format!("no client '{name}'")),
+        }
     }
 }

@@ -15,8 +15,8 @@
 
 use globset::{GlobBuilder, GlobMatcher};
 use nrs_sched::parameters::{Parameter, PARAMETERS};
+use strsim::osa_distance;
 
-use crate::configuration::fault::distance;
 use crate::failure::{Failure, Kind, Result};
 
 /// The prefixes that Lustre has, in the order in which a pattern takes one.
@@ -219,13 +219,14 @@ pub fn unmatched(verb: &str, name: &str, services: &[String]) -> Failure {
 const NEAR: usize = 4;
 
 /// Those of `names` that `name` may have been meant for, nearest first.
-pub fn near<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+pub fn near<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let most = name.chars().count() / 3 + 1;
     let mut near: Vec<(usize, &str)> = names
+        .into_iter()
         .filter_map(|other| {
             let long = name.len().min(other.len()) > 2;
             let within = long && (other.contains(name) || name.contains(other));
-            let distance = distance(name, other);
+            let distance = osa_distance(name, other);
             (distance <= most || within).then_some((distance, other))
         })
         .collect();
@@ -388,16 +389,21 @@ mod tests {
     }
 
     #[test]
-    fn distances() {
-        for (a, b, want) in [
-            ("", "", 0),
-            ("a", "", 1),
-            ("slots", "slot", 1),
-            ("abc", "acb", 1),
-            ("abc", "xbc", 1),
+    fn what_was_probably_meant() {
+        let known = ["slots", "policy", "cpts", "parameters", "rule"];
+        for (word, want) in [
+            ("slot", Some("slots")),
+            ("solts", Some("slots")),
+            ("Slots", Some("slots")),
+            ("parameter", Some("parameters")),
+            ("rules", Some("rule")),
+            ("cpt", Some("cpts")),
+            ("weights", None),
+            ("", None),
+            ("colour", None),
         ] {
-            assert_eq!(distance(a, b), want);
-            assert_eq!(distance(b, a), want);
+            assert_eq!(near(word, known).first().copied(), want, "{word}");
         }
+        assert!(near("x", []).is_empty());
     }
 }

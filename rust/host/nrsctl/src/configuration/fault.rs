@@ -65,59 +65,9 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Of `known` the word that `word` was probably meant to be.
-pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let near = known
-        .into_iter()
-        .map(|other| (distance(word, other), other));
-    let (changes, other) = near.min_by_key(|(changes, _)| *changes)?;
-    // More than that is another word.
-    (changes <= 1 + word.chars().count() / 4).then_some(other)
-}
-
-/// How many characters have to be added, left out or replaced to make `b` of `a`; two neighbours that changed
-/// places count once.
-pub fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
-    for (i, &from) in a.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, &to) in b.iter().enumerate() {
-            let mut best = (rows[i][j] + usize::from(from != to))
-                .min(rows[i][j + 1] + 1)
-                .min(row[j] + 1);
-            if i > 0 && j > 0 && from == b[j - 1] && a[i - 1] == to {
-                best = best.min(rows[i - 1][j - 1] + 1);
-            }
-            row.push(best);
-        }
-        rows.push(row);
-    }
-    rows[a.len()][b.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_was_probably_meant() {
-        let known = ["slots", "policy", "cpts", "parameters", "rule"];
-        for (word, want) in [
-            ("slot", Some("slots")),
-            ("solts", Some("slots")),
-            ("Slots", Some("slots")),
-            ("parameter", Some("parameters")),
-            ("rules", Some("rule")),
-            ("cpt", Some("cpts")),
-            ("weights", None),
-            ("", None),
-            ("colour", None),
-        ] {
-            assert_eq!(nearest(word, known), want, "{word}");
-        }
-        assert_eq!(nearest("x", []), None);
-    }
 
     #[test]
     fn faults_are_shown_with_what_is_known() {

@@ -13,8 +13,10 @@ use nrs_sched::parameters::{self, Access};
 use nrs_sched::policy::Kind;
 use nrs_sched::text::{Command, Heads};
 
+use crate::names::near;
+
 use super::document::{self, Entry, Node, Value};
-use super::fault::{nearest, Fault, Place};
+use super::fault::{Fault, Place};
 use super::keys::{Table, MODULE, REQUIRED};
 use super::state::{self, Policy, Setting, State};
 use super::{bandwidth, weights};
@@ -111,7 +113,7 @@ impl Reader {
 
     /// Notes that `entry` at `path` is no key, where `known` are.
     fn unknown<'a>(&mut self, path: &str, entry: &Entry, known: impl IntoIterator<Item = &'a str>) {
-        let reason = match nearest(&entry.key, known) {
+        let reason = match near(&entry.key, known).first() {
             Some(other) => format!("there is no such key; was `{other}` meant?"),
             None => "there is no such key".to_string(),
         };
@@ -469,7 +471,7 @@ impl Reader {
         }
         let Ok(kind) = Kind::from_name(command.policy) else {
             let names = Kind::ALL.iter().map(|kind| kind.name());
-            let reason = match nearest(command.policy, names.clone()) {
+            let reason = match near(command.policy, names.clone()).first() {
                 Some(other) => format!(
                     "there is no policy `{}`; was `{other}` meant?",
                     command.policy

@@ -5,7 +5,6 @@
 #
 # Has promtool, Prometheus' own checker, read pages of nrsctl exporter: those of the snapshots that are kept with its tests, with all
 # entities and with few of them, and all *.prom files of each DIR, such as build/vm/NAME/out/pages of tests/vm/nrsctl-stats.sh.
-# promtool reads the text format only; tests of nrsctl read OpenMetrics.
 set -euo pipefail
 . "$(dirname "$0")/../scripts/lib.sh"
 case ${1:-} in --help | -h) usage && exit ;; esac

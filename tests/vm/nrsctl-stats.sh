@@ -16,8 +16,6 @@ keep() {
 	nrsctl status svc >"/out/status-$1"
 	nrsctl status --json svc >"/out/pages/$1.json"
 	nrsctl exporter --once >"/out/pages/$1.prom"
-	nrsctl exporter --once --format openmetrics >"/out/pages/$1.om"
-	[ "$(tail -n 1 "/out/pages/$1.om")" = '# EOF' ]
 	[ "$(wc -l <"/out/status-$1")" -le 24 ] && [ "$(wc -L <"/out/status-$1")" -le 80 ] || fail "$(cat "/out/status-$1")"
 }
 
@@ -97,8 +95,6 @@ served() {
 	wait_for 10 'grep -qs listening /tmp/listening'
 	wget -q -O "$page" $url/metrics
 	grep -q '^nrs_up 1$' "$page" || fail "$(cat "$page")"
-	wget -q -O /out/pages/http.om --header 'Accept: application/openmetrics-text; version=1.0.0; charset=utf-8' $url/metrics
-	[ "$(tail -n 1 /out/pages/http.om)" = '# EOF' ] || fail "no OpenMetrics"
 	# Three of the regular head and all others as one.
 	[ "$(grep -c '^nrs_entity_dispatched_requests_total{.*head="regular"' "$page")" = 4 ] || fail "$(cat "$page")"
 	grep -q '^nrs_entity_dispatched_requests_total{.*entity="others"' "$page" || fail "$(cat "$page")"

@@ -14,7 +14,6 @@ use std::fs;
 use std::hint::black_box;
 use std::process::ExitCode;
 
-use nrsctl::exporter::encode::Format;
 use nrsctl::exporter::others::Memory;
 use nrsctl::exporter::page::{render, Gathered};
 use nrsctl::stats;
@@ -66,7 +65,7 @@ fn main() -> ExitCode {
             };
             assert_eq!(gathered.snapshots[0].entities.len(), ENTITIES as usize);
             let mut memory = Memory::new();
-            let mut page = || render(&gathered, top, Some(&mut memory), Format::OpenMetrics);
+            let mut page = || render(&gathered, top, Some(&mut memory));
             let length = page().len();
             let reading = median(|| drop(black_box(read())));
             let making = median(|| drop(black_box(page())));

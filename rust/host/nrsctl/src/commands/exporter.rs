@@ -10,9 +10,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
-
-use crate::exporter::encode::Format;
+use crate::exporter::encode::CONTENT_TYPE;
 use crate::exporter::http::{Answer, Request};
 use crate::exporter::others::Memory;
 use crate::exporter::page::{self, Gathered};
@@ -39,9 +37,6 @@ pub struct Args {
     /// Prints one page and ends.
     #[arg(long)]
     pub once: bool,
-    /// The format of the page that is printed.
-    #[arg(long, value_enum, default_value_t, requires = "once")]
-    pub format: Output,
     /// Shows so many entities of each policy and head, those that were served most, and all others as one.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub top: u32,
@@ -54,25 +49,6 @@ pub struct Args {
     /// Prints the list of all metrics, Markdown.
     #[arg(long, hide = true)]
     pub list: bool,
-}
-
-/// A format of the page that is printed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Output {
-    /// Prometheus' text format.
-    #[default]
-    Text,
-    /// OpenMetrics.
-    Openmetrics,
-}
-
-impl From<Output> for Format {
-    fn from(output: Output) -> Self {
-        match output {
-            Output::Text => Self::Text,
-            Output::Openmetrics => Self::OpenMetrics,
-        }
-    }
 }
 
 /// Carries it out.
@@ -92,7 +68,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
         if let (true, Some(failure)) = (gathered.snapshots.is_empty(), &gathered.failure) {
             return Err(failure.clone());
         }
-        let page = page::render(&gathered, top, None, args.format.into());
+        let page = page::render(&gathered, top, None);
         out.write_all(page.as_bytes())?;
         return gathered.failure.map_or(Ok(()), Err);
     }
@@ -164,7 +140,7 @@ fn write_file(args: &Args, kernel: &dyn Kernel, path: &Path, top: usize) -> Resu
     let mut said = None;
     loop {
         let gathered = gather(args, kernel);
-        let page = page::render(&gathered, top, memory.as_mut(), Format::Text);
+        let page = page::render(&gathered, top, memory.as_mut());
         let written = textfile::write(path, &page);
         let Some(seconds) = args.every else {
             written?;
@@ -212,20 +188,18 @@ pub fn answer(
         },
         "/metrics" => {
             let gathered = gather();
-            // OpenMetrics has no comments.
-            let (status, format) = match (&gathered.failure, gathered.snapshots.is_empty()) {
-                (None, _) => (200, request.format),
-                (Some(_), false) => (200, Format::Text),
-                (Some(_), true) => (503, Format::Text),
+            let status = match &gathered.failure {
+                Some(_) if gathered.snapshots.is_empty() => 503,
+                _ => 200,
             };
             let mut body = String::new();
             if let Some(reason) = &gathered.failure {
                 body = format!("# {}\n", one_line(&reason.to_string()));
             }
-            body += &page::render(&gathered, top, Some(memory), format);
+            body += &page::render(&gathered, top, Some(memory));
             Answer {
                 status,
-                content_type: format.content_type(),
+                content_type: CONTENT_TYPE,
                 body,
             }
         }

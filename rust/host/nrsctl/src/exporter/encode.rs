@@ -1,137 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The two text formats of metrics.
-//!
-//! They differ in the names of counters, which OpenMetrics 1.0 takes `_total` from in all but the samples, in the
-//! units and types that only it has, and in its last line, `# EOF`.
+//! Prometheus' text format, version 0.0.4: labels and values.
 
-use std::fmt::{self, Write};
+use std::fmt;
 
-/// A text format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// Prometheus' own, version 0.0.4.
-    Text,
-    /// OpenMetrics 1.0.
-    OpenMetrics,
-}
-
-impl Format {
-    /// What HTTP calls it.
-    pub const fn content_type(self) -> &'static str {
-        match self {
-            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
-            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-        }
-    }
-
-    /// What is best for whoever accepts `accept`, a list of media types with qualities; nothing said is all right.
-    pub fn accepted(accept: &str) -> Self {
-        let mut open = None;
-        let mut text = None;
-        for range in accept.split(',') {
-            let mut words = range.split(';').map(str::trim);
-            let media = words.next().unwrap_or_default().to_ascii_lowercase();
-            let mut quality = 1.0;
-            let mut known = true;
-            for word in words {
-                match word.split_once('=') {
-                    Some(("q", value)) => quality = value.parse::<f64>().unwrap_or(0.0),
-                    Some(("version", value)) if media == "application/openmetrics-text" => {
-                        known = matches!(value.trim_matches('"'), "1.0.0" | "0.0.1");
-                    }
-                    _ => {}
-                }
-            }
-            let place = match media.as_str() {
-                "application/openmetrics-text" => &mut open,
-                "text/plain" | "text/*" | "*/*" => &mut text,
-                _ => continue,
-            };
-            if known && quality > place.unwrap_or(0.0) {
-                *place = Some(quality);
-            }
-        }
-        match (open, text) {
-            (Some(open), Some(text)) if open >= text => Self::OpenMetrics,
-            (Some(_), None) => Self::OpenMetrics,
-            _ => Self::Text,
-        }
-    }
-}
+/// The media type of the format.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// What kind of values a family has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Goes up and down.
     Gauge,
-    /// Goes up only, until it starts anew at 0; samples end in `_total`.
+    /// Goes up only, until it starts anew at 0; its name ends in `_total`.
     Counter,
-    /// Always 1: its labels say something; its name ends in `_info`.
-    Info,
     /// Percentiles, as label `quantile`.
     Summary,
 }
 
 impl Kind {
-    /// Its name in the table of metrics.
+    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Gauge => "gauge",
             Self::Counter => "counter",
-            Self::Info => "info",
             Self::Summary => "summary",
-        }
-    }
-}
-
-/// What is said of a family before its samples.
-#[derive(Clone, Copy, Debug)]
-pub struct Header {
-    /// Its name, without the `_total` of counters and the `_info` of informations.
-    pub name: &'static str,
-    /// What its values are.
-    pub kind: Kind,
-    /// The unit that its name ends in, if it has one.
-    pub unit: Option<&'static str>,
-    /// What it is, in one sentence without a full stop at its end.
-    pub help: &'static str,
-}
-
-impl Header {
-    /// What the name of each sample ends in, beyond the family's.
-    pub const fn suffix(&self) -> &'static str {
-        match self.kind {
-            Kind::Counter => "_total",
-            Kind::Info => "_info",
-            Kind::Gauge | Kind::Summary => "",
-        }
-    }
-
-    /// Writes it.
-    ///
-    /// # Errors
-    ///
-    /// Those of `out`.
-    pub fn write(&self, out: &mut impl Write, format: Format) -> fmt::Result {
-        let Self { name, help, .. } = self;
-        match format {
-            Format::Text => {
-                let suffix = self.suffix();
-                let kind = match self.kind {
-                    Kind::Info => Kind::Gauge,
-                    kind => kind,
-                };
-                writeln!(out, "# HELP {name}{suffix} {help}.")?;
-                writeln!(out, "# TYPE {name}{suffix} {}", kind.name())
-            }
-            Format::OpenMetrics => {
-                writeln!(out, "# TYPE {name} {}", self.kind.name())?;
-                if let Some(unit) = self.unit {
-                    writeln!(out, "# UNIT {name} {unit}")?;
-                }
-                writeln!(out, "# HELP {name} {help}.")
-            }
         }
     }
 }

@@ -5,8 +5,6 @@
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 
-use super::encode::Format;
-
 /// Bytes of a request, at most.
 pub const REQUEST_MAX: usize = 8 << 10;
 
@@ -17,8 +15,6 @@ pub struct Request {
     pub head: bool,
     /// The path, without what follows a question mark.
     pub path: String,
-    /// The format that is best for whoever asks.
-    pub format: Format,
 }
 
 /// An answer.
@@ -85,8 +81,7 @@ impl Answer {
 ///
 /// The answer that says why it is refused.
 pub fn parse(head: &str) -> Result<Request, Answer> {
-    let mut lines = head.split("\r\n").flat_map(|line| line.split('\n'));
-    let mut words = lines.next().unwrap_or_default().split(' ');
+    let mut words = head.lines().next().unwrap_or_default().split(' ');
     let (method, target, version) = (words.next(), words.next(), words.next());
     let (Some(method), Some(target), Some("HTTP/1.0" | "HTTP/1.1"), None) =
         (method, target, version, words.next())
@@ -104,15 +99,9 @@ pub fn parse(head: &str) -> Result<Request, Answer> {
             "the path of a request begins with a slash",
         ));
     }
-    let accepted: Vec<&str> = lines
-        .filter_map(|line| line.split_once(':'))
-        .filter(|(name, _)| name.eq_ignore_ascii_case("accept"))
-        .map(|(_, value)| value)
-        .collect();
     Ok(Request {
         head,
         path: target.split('?').next().unwrap_or_default().into(),
-        format: Format::accepted(&accepted.join(",")),
     })
 }
 

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::encode::{label, Format, Number};
+use super::encode::{label, Kind, Number};
 use super::families::{Family, Of, FAMILIES};
 use super::others::{self, unite, Memory, Shown};
 use crate::failure::Failure;
@@ -155,7 +155,6 @@ impl<'a> Labelled<'a> {
 pub struct Samples<'a> {
     out: &'a mut String,
     family: &'a Family,
-    format: Format,
     /// Whether the family's header is written.
     begun: bool,
     /// Labels of what is told about now.
@@ -215,14 +214,16 @@ impl Samples<'_> {
     }
 
     fn write(&mut self, labels: &str, value: Number) {
-        let header = &self.family.header;
+        let Family {
+            name, kind, help, ..
+        } = self.family;
         // A string takes everything.
         if !self.begun {
             self.begun = true;
-            let _ = header.write(self.out, self.format);
+            let _ = writeln!(self.out, "# HELP {name} {help}.");
+            let _ = writeln!(self.out, "# TYPE {name} {}", kind.name());
         }
-        self.out.push_str(header.name);
-        self.out.push_str(header.suffix());
+        self.out.push_str(name);
         if !labels.is_empty() {
             self.out.push('{');
             self.out.push_str(labels);
@@ -234,12 +235,7 @@ impl Samples<'_> {
 
 /// The text of what was gathered, with at most `top` entities of each policy and head; `memory`, if there is one, is of
 /// earlier pages.
-pub fn render(
-    gathered: &Gathered,
-    top: usize,
-    memory: Option<&mut Memory>,
-    format: Format,
-) -> String {
+pub fn render(gathered: &Gathered, top: usize, memory: Option<&mut Memory>) -> String {
     let mut memory = memory;
     if let Some(memory) = memory.as_deref_mut() {
         memory.begin();
@@ -263,14 +259,10 @@ pub fn render(
         let mut samples = Samples {
             out: &mut out,
             family,
-            format,
             begun: false,
             labels: "",
         };
         write(family, gathered, &services, &mut samples);
-    }
-    if format == Format::OpenMetrics {
-        out.push_str("# EOF\n");
     }
     out
 }
@@ -288,7 +280,6 @@ fn each<'a, T>(
         let mut of = Samples {
             out: samples.out,
             family: samples.family,
-            format: samples.format,
             begun: samples.begun,
             labels: &named.labels,
         };
@@ -342,7 +333,7 @@ fn write(
             samples,
         ),
         Of::Entity(tell) => {
-            let counter = family.header.kind == super::encode::Kind::Counter;
+            let counter = family.kind == Kind::Counter;
             for service in services {
                 each(&service.entities, tell, samples);
                 if service.counted || !counter {

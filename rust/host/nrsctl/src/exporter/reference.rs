@@ -2,7 +2,6 @@
 
 //! The list of all families in `Documentation/metrics.md`.
 
-use super::encode::Kind;
 use super::families::{Family, FAMILIES};
 
 /// The line before the list.
@@ -32,11 +31,6 @@ pub fn list() -> String {
     text
 }
 
-/// The name that samples of `family` have.
-pub fn sample_name(family: &Family) -> String {
-    format!("{}{}", family.header.name, family.header.suffix())
-}
-
 fn row(family: &Family) -> String {
     let more: Vec<String> = family
         .more
@@ -47,12 +41,10 @@ fn row(family: &Family) -> String {
         [] => String::new(),
         labels => format!(" Also labelled {}.", labels.join(", ")),
     };
-    let kind = match family.header.kind {
-        Kind::Info => "info, 1",
-        kind => kind.name(),
-    };
-    let help = family.header.help;
-    format!("| `{}` | {kind} | {help}.{more} |\n", sample_name(family))
+    let Family {
+        name, kind, help, ..
+    } = family;
+    format!("| `{name}` | {} | {help}.{more} |\n", kind.name())
 }
 
 /// `page` with the list between [`BEGIN`] and [`END`] replaced by what it should be; none if it has no such lines.

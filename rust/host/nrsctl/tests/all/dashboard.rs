@@ -7,7 +7,6 @@ use std::fs;
 use std::path::PathBuf;
 
 use nrsctl::exporter::families::{Family, FAMILIES};
-use nrsctl::exporter::reference::sample_name;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -154,7 +153,7 @@ fn metrics(expr: &str) -> Vec<(String, Vec<String>)> {
 }
 
 fn family(name: &str) -> Option<&'static Family> {
-    FAMILIES.iter().find(|family| sample_name(family) == name)
+    FAMILIES.iter().find(|family| family.name == name)
 }
 
 #[test]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Pages of metrics: their form, by a strict reader of OpenMetrics; what they say; how they are had.
+//! Pages of metrics: their form, by a strict reader; what they say; how they are had.
 
 use std::collections::HashSet;
 use std::fs;
@@ -10,10 +10,10 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use crate::openmetrics::Page;
+use crate::exposition::Page;
 use crate::texts;
-use nrsctl::commands::exporter::{answer, run, Args, Output};
-use nrsctl::exporter::encode::{label, Format, Kind as Type, Number};
+use nrsctl::commands::exporter::{answer, run, Args};
+use nrsctl::exporter::encode::{label, Kind as Type, Number, CONTENT_TYPE};
 use nrsctl::exporter::families::FAMILIES;
 use nrsctl::exporter::http::{parse, Request};
 use nrsctl::exporter::others::Memory;
@@ -42,12 +42,12 @@ fn everything() -> Vec<Snapshot> {
 }
 
 fn page(snapshots: Vec<Snapshot>, top: usize, memory: Option<&mut Memory>) -> Page {
-    let text = render(&gathered(snapshots), top, memory, Format::OpenMetrics);
+    let text = render(&gathered(snapshots), top, memory);
     Page::parse(&text).unwrap_or_else(|error| panic!("{error}\n{}", texts::numbered(&text)))
 }
 
 #[test]
-fn pages_are_openmetrics() {
+fn pages_are_well_formed() {
     let all = page(everything(), 100, Some(&mut Memory::new()));
     assert_eq!(all.value("nrs_up", &[]), Some(1.0));
     // Services are there with all their names.
@@ -80,41 +80,15 @@ fn pages_are_openmetrics() {
 /// Every family that the table has is on a page of all fixtures, or is about what none of them has.
 #[test]
 fn every_family_is_seen() {
-    let text = render(
-        &gathered(everything()),
-        2,
-        Some(&mut Memory::new()),
-        Format::OpenMetrics,
-    );
+    let text = render(&gathered(everything()), 2, Some(&mut Memory::new()));
     let missing: Vec<&str> = FAMILIES
         .iter()
-        .map(|family| family.header.name)
-        .filter(|name| !text.contains(&format!("# TYPE {name} ")))
+        .filter(|family| {
+            !text.contains(&format!("# TYPE {} {}\n", family.name, family.kind.name()))
+        })
+        .map(|family| family.name)
         .collect();
     assert_eq!(missing, Vec::<&str>::new());
-}
-
-/// The two formats say the same.
-#[test]
-fn the_text_format_has_the_same_samples() {
-    let of = |format| render(&gathered(everything()), 3, Some(&mut Memory::new()), format);
-    let samples = |text: &str| -> Vec<String> {
-        text.lines()
-            .filter(|line| !line.starts_with('#'))
-            .map(str::to_string)
-            .collect()
-    };
-    let (text, open) = (of(Format::Text), of(Format::OpenMetrics));
-    assert_eq!(samples(&text), samples(&open));
-    assert!(!text.contains("# UNIT") && !text.contains("# EOF"));
-    for family in &FAMILIES {
-        let kind = match family.header.kind {
-            Type::Info => "gauge",
-            kind => kind.name(),
-        };
-        let line = format!("# TYPE {} {kind}\n", reference::sample_name(family));
-        assert!(text.contains(&line), "{line}");
-    }
 }
 
 #[test]
@@ -384,10 +358,9 @@ fn nothing_is_told_of_twice() {
     let args = Args {
         services: vec!["svc".into(), "svc".into()],
         once: true,
-        format: Output::Openmetrics,
         ..Args::default()
     };
-    Page::parse(&output(&args, &kernel).expect("a page")).expect("OpenMetrics");
+    Page::parse(&output(&args, &kernel).expect("a page")).expect("well-formed");
 }
 
 /// A page that could not be made forgets nothing.
@@ -403,7 +376,7 @@ fn a_failure_forgets_nothing() {
         failure: Some(Failure::new(Kind::Other, "no")),
         ..Gathered::default()
     };
-    let text = render(&failed, 1, Some(memory), Format::OpenMetrics);
+    let text = render(&failed, 1, Some(memory));
     assert_eq!(
         Page::parse(&text).expect("a page").value("nrs_up", &[]),
         Some(0.0)
@@ -415,42 +388,16 @@ fn a_failure_forgets_nothing() {
 }
 
 #[test]
-fn formats_that_are_accepted() {
-    let open = "application/openmetrics-text";
-    for (accept, want) in [
-        ("", Format::Text),
-        ("*/*", Format::Text),
-        ("text/plain", Format::Text),
-        (open, Format::OpenMetrics),
-        ("application/openmetrics-text; version=1.0.0; charset=utf-8", Format::OpenMetrics),
-        ("application/openmetrics-text;version=\"1.0.0\";q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2", Format::OpenMetrics),
-        ("application/openmetrics-text;q=0.1,text/plain;q=0.9", Format::Text),
-        ("application/openmetrics-text;version=2.0.0,text/plain", Format::Text),
-        ("application/openmetrics-text;version=2.0.0;q=0.8,application/openmetrics-text;version=1.0.0;q=0.7,text/plain;q=0.2", Format::OpenMetrics),
-        ("application/openmetrics-text;q=0", Format::Text),
-        ("application/vnd.google.protobuf;q=1", Format::Text),
-        ("q=,;;=,", Format::Text),
-    ] {
-        assert_eq!(Format::accepted(accept), want, "{accept}");
-    }
-}
-
-#[test]
 fn requests() {
-    let request = |path: &str, head, format| Request {
+    let request = |path: &str, head| Request {
         head,
         path: path.into(),
-        format,
     };
     for (text, want) in [
-        ("GET / HTTP/1.1", Ok(request("/", false, Format::Text))),
+        ("GET / HTTP/1.1", Ok(request("/", false))),
         (
             "HEAD /metrics?x=1 HTTP/1.0\r\nHost: a",
-            Ok(request("/metrics", true, Format::Text)),
-        ),
-        (
-            "GET /metrics HTTP/1.1\r\nACCEPT: application/openmetrics-text\r\nHost: a",
-            Ok(request("/metrics", false, Format::OpenMetrics)),
+            Ok(request("/metrics", true)),
         ),
         ("POST /metrics HTTP/1.1", Err(405)),
         ("GET metrics HTTP/1.1", Err(400)),
@@ -466,27 +413,16 @@ fn requests() {
 #[test]
 fn answers() {
     let mut memory = Memory::new();
-    let mut ask = |path: &str, format, gathered: Gathered| {
+    let mut ask = |path: &str, gathered: Gathered| {
         let request = Request {
             head: false,
             path: path.into(),
-            format,
         };
         answer(&request, || gathered, 10, &mut memory)
     };
-    let good = ask(
-        "/metrics",
-        Format::OpenMetrics,
-        gathered(vec![texts::snapshot("tbf")]),
-    );
-    assert_eq!(
-        (good.status, good.content_type),
-        (
-            200,
-            "application/openmetrics-text; version=1.0.0; charset=utf-8"
-        )
-    );
-    assert!(good.body.ends_with("# EOF\n"));
+    let good = ask("/metrics", gathered(vec![texts::snapshot("tbf")]));
+    assert_eq!((good.status, good.content_type), (200, CONTENT_TYPE));
+    Page::parse(&good.body).expect("a page");
     let failed = Gathered {
         failure: Some(
             Failure::new(Kind::NotLoaded, "the module nrs is not loaded")
@@ -494,11 +430,8 @@ fn answers() {
         ),
         ..Gathered::default()
     };
-    let bad = ask("/metrics", Format::OpenMetrics, failed);
-    assert_eq!(
-        (bad.status, bad.content_type),
-        (503, "text/plain; version=0.0.4; charset=utf-8")
-    );
+    let bad = ask("/metrics", failed);
+    assert_eq!((bad.status, bad.content_type), (503, CONTENT_TYPE));
     assert!(
         bad.body
             .starts_with("# the module nrs is not loaded; load it: modprobe nrs\n"),
@@ -511,18 +444,12 @@ fn answers() {
         failure: Some(Failure::new(Kind::Other, "clients of service 'a'")),
         ..gathered(vec![texts::snapshot("tbf")])
     };
-    let part = ask("/metrics", Format::OpenMetrics, part);
-    assert_eq!(
-        (part.status, part.content_type),
-        (200, "text/plain; version=0.0.4; charset=utf-8")
-    );
+    let part = ask("/metrics", part);
+    assert_eq!(part.status, 200);
     assert!(part.body.starts_with("# clients of service 'a'\n"));
     assert!(part.body.contains("\nnrs_up 0\n") && part.body.contains("service=\"svc\""));
-    assert_eq!(ask("/", Format::Text, Gathered::default()).status, 200);
-    assert_eq!(
-        ask("/metrics/", Format::Text, Gathered::default()).status,
-        404
-    );
+    assert_eq!(ask("/", Gathered::default()).status, 200);
+    assert_eq!(ask("/metrics/", Gathered::default()).status, 404);
 }
 
 /// A server of pages of one fixture, for as long as the test runs.
@@ -560,11 +487,12 @@ fn over_http() {
     let address = server();
     let page = ask(
         address,
-        b"GET /metrics HTTP/1.1\r\nHost: a\r\nAccept: application/openmetrics-text\r\n\r\n",
+        b"GET /metrics HTTP/1.1\r\nHost: a\r\nAccept: application/openmetrics-text;q=0.9,*/*;q=0.1\r\n\r\n",
     );
     let (head, body) = page.split_once("\r\n\r\n").expect("a head");
     assert!(
         head.starts_with("HTTP/1.1 200 OK\r\n")
+            && head.contains(&format!("Content-Type: {CONTENT_TYPE}\r\n"))
             && head.contains(&format!("Content-Length: {}\r\n", body.len())),
         "{head}"
     );
@@ -674,12 +602,6 @@ fn the_command() {
         text.contains("\nnrs_up 1\n")
             && text.contains("# TYPE nrs_rule_limit_hits_total counter\n")
     );
-    let open = Args {
-        format: Output::Openmetrics,
-        once: true,
-        ..Args::default()
-    };
-    Page::parse(&output(&open, &kernel).expect("a page")).expect("OpenMetrics");
     let missing = Args {
         once: true,
         services: vec!["other".into()],
@@ -762,45 +684,34 @@ fn one_service_keeps_no_other_from_the_page() {
     assert!(page.contains("\nnrs_up 1\n") && page.contains("service=\"svc\""));
 }
 
-/// The table itself: names, units, types as the formats want them, so that lint and readers take every page.
+/// The table itself: names and types as the format wants them, so that lint and readers take every page.
 #[test]
 fn the_table_of_families() {
     let mut names = HashSet::new();
     for family in &FAMILIES {
-        let header = &family.header;
-        let name = header.name;
+        let (name, help) = (family.name, family.help);
         assert!(names.insert(name), "{name} twice");
+        let letters = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
         assert!(
-            name.starts_with("nrs_")
-                && name
-                    .bytes()
-                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'),
+            name.starts_with("nrs_") && name.bytes().all(letters),
+            "{name}"
+        );
+        assert_eq!(
+            name.ends_with("_total"),
+            family.kind == Type::Counter,
             "{name}"
         );
         assert!(
-            !name.ends_with("_total") && !name.ends_with("_info") && !name.ends_with("_count"),
+            !help.is_empty() && !help.ends_with('.') && help.is_ascii(),
             "{name}"
         );
-        if let Some(unit) = header.unit {
-            assert!(name.ends_with(&format!("_{unit}")), "{name} {unit}");
-        }
-        for unit in ["seconds", "bytes", "ratio", "requests", "bytes_per_second"] {
-            assert!(
-                !name.ends_with(&format!("_{unit}")) || header.unit.is_some(),
-                "{name} without its unit"
-            );
-        }
-        assert!(
-            !header.help.is_empty() && !header.help.ends_with('.') && header.help.is_ascii(),
-            "{name}"
-        );
-        assert!(!header.help.contains(['\n', '\\', '|']), "{name}");
+        assert!(!help.contains(['\n', '\\', '|']), "{name}");
         for label in family.more {
             assert!(!family.of.labels().contains(label), "{name} {label}");
         }
         assert_eq!(
             family.more.contains(&"quantile"),
-            header.kind == Type::Summary,
+            family.kind == Type::Summary,
             "{name}"
         );
     }
@@ -811,9 +722,7 @@ fn the_table_of_families() {
 fn samples_have_the_labels_of_the_table() {
     let page = page(everything(), 2, Some(&mut Memory::new()));
     for sample in page.samples() {
-        let family = FAMILIES
-            .iter()
-            .find(|family| reference::sample_name(family) == sample.name);
+        let family = FAMILIES.iter().find(|family| family.name == sample.name);
         let family = family.unwrap_or_else(|| panic!("{} is not in the table", sample.name));
         for (label, _) in &sample.labels {
             let known = family

@@ -6,7 +6,7 @@
 
 mod dashboard;
 mod exporter;
-mod openmetrics;
+mod exposition;
 mod pictures;
 mod statistics;
 mod status;

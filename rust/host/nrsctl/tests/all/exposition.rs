@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A strict reader of OpenMetrics 1.0, of as much of it as pages here have: gauges, counters, informations, summaries.
+//! A strict reader of Prometheus' text format, of as much of it as pages here have: gauges, counters, summaries.
 
 use std::collections::HashSet;
 
 /// A sample.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// Its name, with `_total` or `_info`.
+    /// Its name.
     pub name: String,
     /// Its labels, in their order.
     pub labels: Vec<(String, String)>,
@@ -33,9 +33,7 @@ pub struct Page {
 #[derive(Debug, Default)]
 struct Family {
     name: String,
-    kind: String,
-    unit: Option<String>,
-    help: bool,
+    kind: Option<String>,
     samples: usize,
 }
 
@@ -59,15 +57,14 @@ impl Page {
 
     /// Reads `text`, all of it.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let body = text.strip_suffix("# EOF\n").ok_or("no # EOF at the end")?;
-        if !body.is_empty() && !body.ends_with('\n') {
+        if !text.is_empty() && !text.ends_with('\n') {
             return Err("the last line has no end".into());
         }
         let mut page = Self::default();
         let mut names = HashSet::new();
         let mut series = HashSet::new();
         let mut family = Family::default();
-        for (number, line) in (1..).zip(body.lines()) {
+        for (number, line) in (1..).zip(text.lines()) {
             let wrong = |what: &str| Err(format!("line {number}: {what}: {line}"));
             if let Some(comment) = line.strip_prefix("# ") {
                 let mut words = comment.splitn(3, ' ');
@@ -78,33 +75,29 @@ impl Page {
                 };
                 match word {
                     // It comes first here.
-                    "TYPE" => {
+                    "HELP" => {
                         if !names.insert(name.to_string()) {
                             return wrong("the family was there before");
                         }
                         if family.samples == 0 && !family.name.is_empty() {
                             return wrong("the family before has no samples");
                         }
-                        if !matches!(text, "gauge" | "counter" | "info" | "summary") {
-                            return wrong("no such type");
+                        if text.is_empty() {
+                            return wrong("no help");
                         }
                         family = Family {
                             name: name.into(),
-                            kind: text.into(),
                             ..Family::default()
                         };
                     }
-                    "UNIT" | "HELP" if name != family.name || family.samples > 0 => {
+                    "TYPE" if name != family.name || family.samples > 0 => {
                         return wrong("not of this family")
                     }
-                    "UNIT" if family.unit.is_some() => return wrong("a second unit"),
-                    "UNIT" if !name.ends_with(&format!("_{text}")) => {
-                        return wrong("the name does not end in its unit")
+                    "TYPE" if family.kind.is_some() => return wrong("a second type"),
+                    "TYPE" if !matches!(text, "gauge" | "counter" | "summary") => {
+                        return wrong("no such type")
                     }
-                    "UNIT" if family.kind == "info" => return wrong("a unit of an information"),
-                    "UNIT" => family.unit = Some(text.into()),
-                    "HELP" if family.help => return wrong("a second help"),
-                    "HELP" => family.help = true,
+                    "TYPE" => family.kind = Some(text.into()),
                     _ => return wrong("no such word"),
                 }
                 continue;
@@ -113,21 +106,22 @@ impl Page {
                 Ok(sample) => sample,
                 Err(what) => return wrong(what),
             };
-            let suffix = match family.kind.as_str() {
-                "counter" => "_total",
-                "info" => "_info",
-                _ => "",
+            let Some(kind) = family.kind.as_deref() else {
+                return wrong("no type");
             };
-            if sample.name != format!("{}{suffix}", family.name) {
+            if sample.name != family.name {
                 return wrong("not of the family before it");
             }
-            if family.kind == "counter" && (sample.value.is_nan() || sample.value < 0.0) {
+            if (kind == "counter") != sample.name.ends_with("_total") {
+                return wrong("the names of counters, and only they, end in _total");
+            }
+            if kind == "counter" && (sample.value.is_nan() || sample.value < 0.0) {
                 return wrong("a counter below zero");
             }
-            if family.kind == "info" && sample.value != 1.0 {
+            if sample.name.ends_with("_info") && sample.value != 1.0 {
                 return wrong("an information is 1");
             }
-            if (family.kind == "summary") != sample.label("quantile").is_some() {
+            if (kind == "summary") != sample.label("quantile").is_some() {
                 return wrong("summaries, and only they, have quantiles");
             }
             let mut labels = sample.labels.clone();
@@ -213,22 +207,26 @@ fn sample(line: &str) -> Result<Sample, &'static str> {
 
 #[test]
 fn what_is_wrong_is_found() {
-    let good = "# TYPE a_seconds counter\n# UNIT a_seconds seconds\n# HELP a_seconds About.\na_seconds_total{l=\"x\\n\"} 1.5\n# EOF\n";
+    let good = "# HELP a_total About.\n# TYPE a_total counter\na_total{l=\"x\\n\"} 1.5\n";
     assert!(Page::parse(good).is_ok());
     for (from, to) in [
-        ("# EOF\n", ""),
-        ("# EOF\n", "# EOF\n\n"),
-        ("UNIT a_seconds seconds", "UNIT a_seconds bytes"),
-        ("_total", ""),
+        ("1.5\n", "1.5"),
+        (" About.", ""),
+        ("# HELP a_total About.\n", ""),
+        ("# TYPE a_total counter\n", ""),
+        ("TYPE a_total", "TYPE b_total"),
+        ("# TYPE", "# TYPE a_total counter\n# TYPE"),
+        ("_total{", "{"),
         ("} 1.5", "} -1"),
         ("} 1.5", "} x"),
         ("} 1.5", "}  1"),
         ("\\n", "\\q"),
         ("{l=", "{l=\"y\",l="),
-        ("# EOF", "# TYPE a_seconds counter\n# EOF"),
-        ("# EOF", "a_seconds_total{l=\"x\\n\"} 2\n# EOF"),
-        ("# EOF", "b 2\n# EOF"),
+        ("1.5\n", "1.5\n# HELP a_total About.\n"),
+        ("1.5\n", "1.5\na_total{l=\"x\\n\"} 2\n"),
+        ("1.5\n", "1.5\nb 2\n"),
         ("counter", "number"),
+        ("counter", "gauge"),
         ("{l=\"x\\n\"}", "{}"),
         ("{l=\"x\\n\"}", "{quantile=\"1\"}"),
     ] {

@@ -99,8 +99,6 @@ recorded() {
 	# As it was, from the recording.
 	nrsctl top --from /out/recording.jsonl --batch 100 >/tmp/table
 	[ "$(grep -c ^NAME /tmp/table)" = 24 ]
-	nrsctl top --from /out/recording.jsonl --svg /out/top.svg --size 80x14
-	grep -q uid:1002 /out/top.svg
 	# Interrupted in the middle of a line.
 	head -c -40 /out/recording.jsonl >/tmp/cut.jsonl
 	nrsctl plot /tmp/cut.jsonl --out /tmp/cut.svg 2>/tmp/why

@@ -11,7 +11,7 @@
 //! - *View*: a state drawn on a terminal's cells ([`view`]), or as plain text ([`plain`]).
 //!
 //! ```text
-//!   source ──▶ rates ──▶ state ──▶ view ──▶ term (a terminal) │ svg (a picture)
+//!   source ──▶ rates ──▶ state ──▶ view ──▶ term (a terminal)
 //!                          ▲  └───▶ plain (a table)
 //!                        keys
 //! ```
@@ -24,6 +24,5 @@ pub mod row;
 pub mod samples;
 pub mod source;
 pub mod state;
-pub mod svg;
 pub mod term;
 pub mod view;

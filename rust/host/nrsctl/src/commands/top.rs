@@ -3,11 +3,8 @@
 //! `nrsctl top`
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
-
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
 
 use crate::commands::record;
 use crate::failure::{Failure, Kind, Result};
@@ -16,7 +13,7 @@ use crate::names::no_service;
 use crate::top::row::Column;
 use crate::top::source::{Live, Replay, Source};
 use crate::top::state::State;
-use crate::top::{plain, svg, term, view};
+use crate::top::{plain, term};
 
 /// Its arguments.
 #[derive(clap::Args, Debug)]
@@ -38,31 +35,6 @@ pub struct Args {
     /// Shows a recording instead of the running module.
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
-    /// Draws what the terminal would show, as a picture.
-    #[arg(
-        long,
-        value_name = "FILE",
-        hide = true,
-        requires = "from",
-        conflicts_with = "batch"
-    )]
-    pub svg: Option<PathBuf>,
-    /// Columns and lines of the terminal in the picture.
-    #[arg(long, value_name = "WxH", hide = true, requires = "svg", default_value = "80x24", value_parser = size)]
-    pub size: (u16, u16),
-    /// At which second of the recording the picture is taken; without it, at the end.
-    #[arg(long, value_name = "S", hide = true, requires = "svg")]
-    pub at: Option<f64>,
-}
-
-/// Columns and lines.
-fn size(text: &str) -> std::result::Result<(u16, u16), String> {
-    let pair = text.split_once('x').and_then(|(width, height)| {
-        let size: (u16, u16) = (width.parse().ok()?, height.parse().ok()?);
-        let range = 1..=500;
-        (range.contains(&size.0) && range.contains(&size.1)).then_some(size)
-    });
-    pair.ok_or_else(|| "columns x lines, such as 80x24".into())
 }
 
 /// Carries it out.
@@ -82,9 +54,6 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
         }
         None => &mut live,
     };
-    if let Some(path) = &args.svg {
-        return draw(args, state.with_colours(true), source, path);
-    }
     if let Some(tables) = args.batch {
         return batch(state, source, tables, out);
     }
@@ -127,29 +96,4 @@ fn batch(mut state: State, source: &mut dyn Source, tables: u64, out: &mut dyn W
         Some(failure) => Err(failure.clone()),
         None => Ok(()),
     }
-}
-
-/// Draws what the terminal shows at a time of the recording.
-fn draw(args: &Args, mut state: State, source: &mut dyn Source, path: &Path) -> Result {
-    let mut from = None;
-    loop {
-        state.refresh(source);
-        if let Some(failure) = state.failure() {
-            return Err(failure.clone());
-        }
-        let at = state.snapshot().map_or(0, |snapshot| snapshot.at_ns);
-        let from = *from.get_or_insert(at);
-        let late = |seconds| at.saturating_sub(from) as f64 / 1e9 >= seconds;
-        if state.has_ended() || args.at.is_some_and(late) {
-            break;
-        }
-    }
-    state.resume();
-    let (width, height) = args.size;
-    let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
-    state.set_page(view::rows(height));
-    view::draw(&state, &mut buffer);
-    let name = state.service().map_or("", |(name, ..)| name);
-    let picture = svg::picture(&buffer, &format!("nrsctl top {name}"));
-    std::fs::write(path, picture).map_err(|error| Failure::of_file(path, &error))
 }

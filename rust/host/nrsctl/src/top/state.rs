@@ -126,11 +126,6 @@ impl State {
         self.first = 0;
     }
 
-    /// Forgets that there will be no other snapshot, for a picture of the time before that was known.
-    pub fn resume(&mut self) {
-        self.ended = false;
-    }
-
     /// Filters and sorts.
     fn arrange(&mut self) {
         let text = self.filter.to_lowercase();

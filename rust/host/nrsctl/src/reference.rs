@@ -290,28 +290,11 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_on_it() {
-        let page = page();
+    fn pages_of_parameters_are_there() {
+        let pages = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../Documentation/");
         for parameter in &PARAMETERS {
-            assert!(
-                page.contains(&format!("| `{}`", parameter.name())),
-                "{}",
-                parameter.name()
-            );
-            let about = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../Documentation/");
-            assert!(
-                std::path::Path::new(about).join(parameter.page).is_file(),
-                "{}",
-                parameter.page
-            );
+            let page = std::path::Path::new(pages).join(parameter.page);
+            assert!(page.is_file(), "{}", parameter.page);
         }
-        for command in [
-            "`nrsctl rule start`",
-            "`nrsctl get_param`",
-            "`nrsctl apply`",
-        ] {
-            assert!(page.contains(command), "{command}");
-        }
-        assert!(!page.contains("nrsctl generate man"));
     }
 }

@@ -256,26 +256,6 @@ mod tests {
     use crate::cli::{refused, said, told};
     use crate::mock::Mock;
 
-    /// A switch takes no word that follows.
-    #[test]
-    fn switches_before_other_words() {
-        let mock = Mock::with(&[("san", &[])]);
-        for (words, want) in [
-            (
-                &["--borrow", "san", "a", "uid={5}"][..],
-                "start a uid={5} borrow=1",
-            ),
-            (
-                &["--realtime=0", "--borrow=1", "san", "a", "uid={5}"],
-                "start a uid={5} realtime=0 borrow=1",
-            ),
-        ] {
-            let words = [&["rule", "start"], words].concat();
-            told(&mock, &words).unwrap();
-            assert_eq!(mock.log().pop().unwrap().2, want);
-        }
-    }
-
     const TEXT: &str = "regular_requests:\nCPT 0:\ngreedy uid={1002} 10MB/s, ref 1\nboth uid={5} 5, ref 0\ndefault * 10000, ref 0\nhigh_priority_requests:\nCPT 0:\nboth uid={5} 5, ref 0\n";
 
     fn mock() -> Mock {
@@ -328,6 +308,15 @@ mod tests {
                     "reg",
                 ],
                 "reg start b uid={1} rate=10 minrate=5 rank=a realtime=0 borrow=1 also=a",
+            ),
+            // A switch takes no word that follows.
+            (
+                &["start", "--borrow", "san", "a", "uid={5}"],
+                "start a uid={5} borrow=1",
+            ),
+            (
+                &["start", "--realtime=0", "--borrow=1", "san", "a", "uid={5}"],
+                "start a uid={5} realtime=0 borrow=1",
             ),
             (
                 &["change", "san", "both", "--rate", "20MB/s", "--head=hp"],

@@ -1,134 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `Documentation/grafana-nrs.json` is a dashboard that Grafana takes, and asks for metrics that there are.
+//! `Documentation/grafana-nrs.json` is a dashboard that asks for metrics that there are.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::fs;
-use std::path::PathBuf;
+use std::path::Path;
 
 use nrsctl::exporter::families::{Family, FAMILIES};
-use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{json, Value};
 
 /// Columns of a dashboard.
-const COLUMNS: u32 = 24;
+const COLUMNS: u64 = 24;
 
-/// A dashboard, as Grafana's schema has it; what is missing is an error.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Dashboard {
-    title: String,
-    uid: String,
-    schema_version: u32,
-    version: u32,
-    tags: Vec<String>,
-    time: BTreeMap<String, String>,
-    templating: Templating,
-    panels: Vec<Panel>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Templating {
-    list: Vec<Variable>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Variable {
-    name: String,
-    #[serde(rename = "type")]
-    kind: String,
-    query: Value,
-    #[serde(default)]
-    datasource: Option<Datasource>,
-}
-
-#[derive(Debug, Deserialize, PartialEq)]
-struct Datasource {
-    #[serde(rename = "type")]
-    kind: String,
-    uid: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Panel {
-    id: u32,
-    #[serde(rename = "type")]
-    kind: String,
-    title: String,
-    grid_pos: Grid,
-    #[serde(flatten)]
-    rest: BTreeMap<String, Value>,
-}
-
-/// What a panel has that is not a row.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Graph {
-    description: String,
-    datasource: Datasource,
-    field_config: FieldConfig,
-    #[serde(rename = "options")]
-    _options: BTreeMap<String, Value>,
-    targets: Vec<Target>,
-}
-
-#[derive(Debug, Deserialize)]
-struct FieldConfig {
-    defaults: Defaults,
-    #[serde(rename = "overrides")]
-    _overrides: Vec<Value>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Defaults {
-    unit: String,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-struct Grid {
-    x: u32,
-    y: u32,
-    w: u32,
-    h: u32,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Target {
-    datasource: Datasource,
-    expr: String,
-    legend_format: String,
-    ref_id: String,
-}
-
-impl Grid {
-    fn overlaps(self, other: Self) -> bool {
-        let apart = |a: u32, length: u32, b: u32| a + length <= b;
-        !(apart(self.x, self.w, other.x)
-            || apart(other.x, other.w, self.x)
-            || apart(self.y, self.h, other.y)
-            || apart(other.y, other.h, self.y))
-    }
-}
-
-fn dashboard() -> Dashboard {
+fn dashboard() -> Value {
     let path =
-        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../Documentation/grafana-nrs.json");
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../Documentation/grafana-nrs.json");
     let text = fs::read_to_string(path).expect("a dashboard");
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}"))
+    serde_json::from_str(&text).expect("JSON")
 }
 
-fn graphs(dashboard: &Dashboard) -> impl Iterator<Item = (&Panel, Graph)> {
-    let shown = dashboard.panels.iter().filter(|panel| panel.kind != "row");
-    shown.map(|panel| {
-        let rest = Value::Object(panel.rest.clone().into_iter().collect());
-        let graph = serde_json::from_value(rest);
-        (
-            panel,
-            graph.unwrap_or_else(|error| panic!("{}: {error}", panel.title)),
-        )
-    })
+/// The values of an array.
+fn all(value: &Value) -> &[Value] {
+    value.as_array().expect("an array")
+}
+
+/// A text that is not empty.
+fn text(value: &Value) -> &str {
+    let text = value.as_str().filter(|text| !text.is_empty());
+    text.expect("a text")
+}
+
+/// The panels that are not rows.
+fn graphs(dashboard: &Value) -> impl Iterator<Item = &Value> {
+    let panels = all(&dashboard["panels"]).iter();
+    panels.filter(|panel| panel["type"] != "row")
 }
 
 /// The metrics that an expression names, each with the labels that it asks for there.
@@ -156,54 +61,6 @@ fn family(name: &str) -> Option<&'static Family> {
     FAMILIES.iter().find(|family| family.name == name)
 }
 
-#[test]
-fn it_is_a_dashboard() {
-    let dashboard = dashboard();
-    assert_eq!(
-        (dashboard.title.as_str(), dashboard.uid.as_str()),
-        ("nrs", "nrs")
-    );
-    assert!(dashboard.schema_version >= 39 && dashboard.version >= 1);
-    assert!(!dashboard.tags.is_empty());
-    assert!(dashboard.time.contains_key("from") && dashboard.time.contains_key("to"));
-    let kinds: HashSet<&str> = dashboard
-        .panels
-        .iter()
-        .map(|panel| panel.kind.as_str())
-        .collect();
-    assert!(
-        kinds.is_subset(&HashSet::from(["row", "stat", "timeseries"])),
-        "{kinds:?}"
-    );
-    // Wherever it is imported, the data source is asked for.
-    let variables = &dashboard.templating.list;
-    let names: Vec<(&str, &str)> = variables
-        .iter()
-        .map(|v| (v.name.as_str(), v.kind.as_str()))
-        .collect();
-    assert_eq!(names, [("datasource", "datasource"), ("service", "query")]);
-    assert_eq!(variables[0].query, "prometheus");
-    assert!(variables[1].query["query"]
-        .as_str()
-        .is_some_and(|query| family_of_values(query).is_some()));
-    let source = Datasource {
-        kind: "prometheus".into(),
-        uid: "${datasource}".into(),
-    };
-    assert_eq!(variables[1].datasource.as_ref(), Some(&source));
-    for (panel, graph) in graphs(&dashboard) {
-        assert_eq!(graph.datasource, source, "{}", panel.title);
-        assert!(
-            graph
-                .targets
-                .iter()
-                .all(|target| target.datasource == source),
-            "{}",
-            panel.title
-        );
-    }
-}
-
 /// The family that a variable takes its values from.
 fn family_of_values(query: &str) -> Option<&'static Family> {
     let inside = query.strip_prefix("label_values(")?.strip_suffix(')')?;
@@ -211,26 +68,41 @@ fn family_of_values(query: &str) -> Option<&'static Family> {
     family(name).filter(|family| family.of.labels().contains(&label))
 }
 
+/// Wherever it is imported, the data source is asked for.
+#[test]
+fn its_data_source_is_a_variable() {
+    let dashboard = dashboard();
+    let variables = all(&dashboard["templating"]["list"]);
+    let named = variables
+        .iter()
+        .map(|v| (text(&v["name"]), text(&v["type"])));
+    let named: Vec<_> = named.collect();
+    assert_eq!(named, [("datasource", "datasource"), ("service", "query")]);
+    assert_eq!(variables[0]["query"], "prometheus");
+    assert!(family_of_values(text(&variables[1]["query"]["query"])).is_some());
+    let source = json!({ "type": "prometheus", "uid": "${datasource}" });
+    assert_eq!(variables[1]["datasource"], source);
+    for graph in graphs(&dashboard) {
+        assert_eq!(graph["datasource"], source, "{}", graph["title"]);
+        for target in all(&graph["targets"]) {
+            assert_eq!(target["datasource"], source, "{}", graph["title"]);
+        }
+    }
+}
+
 #[test]
 fn panels_have_their_places() {
     let dashboard = dashboard();
+    let panels = all(&dashboard["panels"]);
     let mut ids = HashSet::new();
-    for (index, panel) in dashboard.panels.iter().enumerate() {
-        assert!(panel.id > 0 && ids.insert(panel.id), "{} twice", panel.id);
-        assert!(!panel.title.is_empty());
-        let grid = panel.grid_pos;
-        assert!(
-            grid.w > 0 && grid.h > 0 && grid.x + grid.w <= COLUMNS,
-            "{}: {grid:?}",
-            panel.title
-        );
-        for other in &dashboard.panels[index + 1..] {
-            assert!(
-                !grid.overlaps(other.grid_pos),
-                "{} and {}",
-                panel.title,
-                other.title
-            );
+    let mut cells = HashSet::new();
+    for panel in panels {
+        let title = text(&panel["title"]);
+        assert!(ids.insert(panel["id"].as_u64()), "{title}: an id twice");
+        let [x, y, w, h] = ["x", "y", "w", "h"].map(|key| panel["gridPos"][key].as_u64().unwrap());
+        assert!(w > 0 && h > 0 && x + w <= COLUMNS, "{title}");
+        for cell in (x..x + w).flat_map(|x| (y..y + h).map(move |y| (x, y))) {
+            assert!(cells.insert(cell), "{title} is over another");
         }
     }
 }
@@ -239,38 +111,32 @@ fn panels_have_their_places() {
 fn expressions_ask_for_what_there_is() {
     let dashboard = dashboard();
     let mut asked = HashSet::new();
-    for (panel, graph) in graphs(&dashboard) {
+    for graph in graphs(&dashboard) {
+        let title = &graph["title"];
+        text(&graph["description"]);
+        text(&graph["fieldConfig"]["defaults"]["unit"]);
+        assert!(!all(&graph["targets"]).is_empty());
         let mut refs = HashSet::new();
-        assert!(
-            !graph.targets.is_empty()
-                && !graph.description.is_empty()
-                && !graph.field_config.defaults.unit.is_empty()
-        );
-        for target in &graph.targets {
-            assert!(
-                refs.insert(&target.ref_id),
-                "{}: {} twice",
-                panel.title,
-                target.ref_id
-            );
-            assert!(!target.legend_format.is_empty());
-            let open = target.expr.matches('(').count();
-            assert_eq!(open, target.expr.matches(')').count(), "{}", target.expr);
-            let metrics = metrics(&target.expr);
-            assert!(!metrics.is_empty(), "{}", target.expr);
+        for target in all(&graph["targets"]) {
+            assert!(refs.insert(text(&target["refId"])), "{title}: twice");
+            text(&target["legendFormat"]);
+            let expr = text(&target["expr"]);
+            let open = expr.matches('(').count();
+            assert_eq!(open, expr.matches(')').count(), "{expr}");
+            let metrics = metrics(expr);
+            assert!(!metrics.is_empty(), "{expr}");
             for (name, labels) in metrics {
-                let family =
-                    family(&name).unwrap_or_else(|| panic!("{}: no metric {name}", panel.title));
+                let family = family(&name).unwrap_or_else(|| panic!("{title}: no metric {name}"));
                 for label in labels {
                     let known = family.of.labels().contains(&label.as_str())
                         || family.more.contains(&label.as_str());
-                    assert!(known, "{}: {name} has no label {label}", panel.title);
+                    assert!(known, "{title}: {name} has no label {label}");
                 }
                 // Counters are asked for as rates, and nothing else is.
                 let counter = name.ends_with("_total");
-                let rate = target.expr.contains(&format!("rate({name}"))
-                    || target.expr.contains(&format!("increase({name}"));
-                assert_eq!(counter, rate, "{}", target.expr);
+                let rate = expr.contains(&format!("rate({name}"))
+                    || expr.contains(&format!("increase({name}"));
+                assert_eq!(counter, rate, "{expr}");
                 asked.insert(name);
             }
         }
@@ -301,10 +167,4 @@ fn what_is_wrong_would_be_found() {
         ]
     );
     assert!(family("nrs_missing").is_none());
-    let at = |x, y| Grid { x, y, w: 12, h: 8 };
-    assert!(
-        at(0, 0).overlaps(at(11, 7))
-            && !at(0, 0).overlaps(at(12, 0))
-            && !at(0, 0).overlaps(at(0, 8))
-    );
 }

@@ -9,6 +9,7 @@
 //! - *Timeout*: what follows from the service times of the client and of its service.
 //! - *Lost* client: it has requests in flight, and the device gave no sign of life for the timeout. *Found*
 //!   again: there is one, or nothing is in flight.
+//! - *Given up*: in flight when the client was lost. It is not lost again for these alone.
 //!
 //! ```text
 //!            no sign of life for the timeout
@@ -81,6 +82,10 @@ pub(crate) struct Deadlines {
     armed: Word,
     /// When it was lost, ms; 0: it is not.
     lost: Word,
+    /// When it was lost last, ms.
+    lost_at: Hint,
+    /// Of the requests in flight, those that were when it was lost.
+    given_up: Word,
     /// What its requests take.
     #[pin]
     history: History,
@@ -121,6 +126,8 @@ impl Deadlines {
                 in_flight: Word::new(InFlight::NONE.bits()),
                 armed: Word::new(ASLEEP),
                 lost: Word::new(0),
+                lost_at: Hint::new(0),
+                given_up: Word::new(0),
                 history <- History::new(),
                 alarm <- new_spinlock_irq!((), "nrs_alarm"),
                 dead: Hint::new(0),
@@ -210,7 +217,8 @@ impl Deadlines {
             return;
         };
         let now = misc::millis();
-        let add = |bits| Some(InFlight::from_bits(bits).submitted(now)?.bits());
+        let given_up = self.given_up();
+        let add = |bits| Some(InFlight::from_bits(bits).submitted(now, given_up)?.bits());
         if self.in_flight.change(add) {
             account.submitted = Submitted::at(now);
             let timeout = theirs.max(self.history.timeout());
@@ -230,15 +238,23 @@ impl Deadlines {
     pub(crate) fn leave(&self, account: &Account) {
         let submitted = account.submitted;
         if submitted.is_none() {
-            // It was not counted when it was submitted; that it ended is a sign of life all the same.
-            if !account.refused && self.lost.get() != 0 {
-                self.find();
+            // It was not counted when it was submitted; that it ended is a sign of life all the same, for those that
+            // were.
+            if !account.refused && self.armed.get() != ASLEEP {
+                self.target.note_life(misc::millis());
+                if self.lost.get() != 0 {
+                    self.find();
+                }
             }
             return;
         }
         let now = misc::millis();
+        // The timer reads the count first.
         self.target.note_life(now);
-        self.in_flight.sub(1);
+        let before = InFlight::from_bits(self.in_flight.sub(1));
+        if self.given_up() != 0 {
+            self.take_back(submitted, now, before.count().saturating_sub(1));
+        }
         if self.lost.get() != 0 {
             self.find();
         }
@@ -246,6 +262,23 @@ impl Deadlines {
         self.timeouts
             .measured_at(cpt_of(account.home), service, now);
         self.history.hear(service, now, || self.timeouts.terms());
+    }
+
+    /// Requests in flight that are given up.
+    fn given_up(&self) -> u32 {
+        self.given_up.get() as u32
+    }
+
+    /// A request that was `submitted` has ended at `now`, which leaves `left` in flight: if it was given up, it is not
+    /// any more.
+    #[cold]
+    fn take_back(&self, submitted: Submitted, now: u64, left: u32) {
+        let since = now.saturating_sub(self.lost_at.get());
+        let ended = u64::from(u64::from(submitted.elapsed(now)) >= since);
+        self.given_up.change(|count| {
+            let new = count.saturating_sub(ended).min(left.into());
+            (new != count).then_some(new)
+        });
     }
 
     /// Has the timer expire `timeout` ms after `start`, unless it expires earlier anyway.
@@ -263,13 +296,20 @@ impl Deadlines {
 
     /// The device gave no sign of life after `alive`, and owes `count` completions.
     fn lose(&self, now: u64, alive: u64, count: u32) {
+        let late = count.saturating_sub(self.given_up());
+        self.lost_at.set(now);
+        self.given_up.set(count.into());
         self.dead.set(alive);
         self.lost.set(now.max(1));
         self.lost_count.count(1);
-        self.timeouts_count.count(count.into());
+        self.timeouts_count.count(late.into());
         self.timeouts.counts().lost.count(1);
-        self.timeouts.counts().timeouts.count(count.into());
+        self.timeouts.counts().timeouts.count(late.into());
         self.herald.changed();
+        // Who ended one meanwhile may have found it live.
+        if self.target.life() != alive {
+            self.find();
+        }
     }
 
     /// There is a sign of life.
@@ -315,14 +355,18 @@ impl Expire for Deadlines {
             let _alarm = timed.alarm.lock();
             timed.armed.set(ASLEEP);
         }
-        let alive = timed.target.life();
         let in_flight = timed.in_flight();
+        let alive = timed.target.life();
         let now = misc::millis();
         let timeout = timed.timeout(now);
         let Some(owed) = in_flight.owed_since(alive).filter(|_| timeout != 0) else {
             return timed.find();
         };
         if timed.lost.get() == 0 {
+            if in_flight.count() <= timed.given_up() {
+                // Who submits another one arms the timer.
+                return;
+            }
             if now.saturating_sub(owed) < timeout.into() {
                 return timed.arm_for(owed, timeout);
             }

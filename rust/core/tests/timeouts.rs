@@ -223,6 +223,48 @@ mod tests {
         Ok(())
     }
 
+    /// A request that never ends loses its client once, not in each pause of the others.
+    #[test]
+    fn a_client_is_lost_once_for_each_request() -> Result {
+        let bench = Bench::new()?;
+        let deadlines = bench.deadlines()?;
+        let hung = bench.send()?;
+        assert!(wait_for(|| deadlines.is_lost()));
+        for _ in 0..2 {
+            let other = bench.send()?;
+            deadlines.leave(&other);
+            assert!(!deadlines.is_lost());
+            assert!(wait_for(|| deadlines.is_asleep()));
+        }
+        assert_eq!(bench.counts(), [1, 1, 1]);
+        let also = bench.send()?;
+        assert!(wait_for(|| deadlines.is_lost()));
+        assert_eq!(bench.counts(), [2, 2, 1]);
+        deadlines.leave(&hung);
+        // The other one is given up, too.
+        assert!(wait_for(|| deadlines.is_asleep()));
+        assert_eq!(bench.counts(), [2, 2, 2]);
+        deadlines.leave(&also);
+        Ok(())
+    }
+
+    /// A completion of what was submitted while there were no deadlines is a sign of life.
+    #[test]
+    fn what_is_not_counted_is_a_sign_of_life() -> Result {
+        let bench = Bench::new()?;
+        let deadlines = bench.deadlines()?;
+        let counted = bench.send()?;
+        let uncounted = Account::new(Priority::Regular);
+        for _ in 0..20 {
+            fsleep(Delta::from_millis(100));
+            assert!(!deadlines.is_lost());
+            deadlines.leave(&uncounted);
+        }
+        assert!(wait_for(|| deadlines.is_lost()));
+        deadlines.leave(&counted);
+        Ok(())
+    }
+
     #[test]
     fn what_is_queued_for_a_lost_client_fails() -> Result {
         let bench = Bench::new()?;

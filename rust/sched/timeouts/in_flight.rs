@@ -4,7 +4,8 @@
 //!
 //! The device owes a completion since the later of two instants: the first request was submitted while none
 //! was in flight, and its last completion of anybody's request. A device that owes one for longer than the
-//! timeout gave no sign of life in time.
+//! timeout gave no sign of life in time. Its client is told so once: the requests in flight are *given up* then,
+//! and count no more for what the device owes.
 //!
 //! ```text
 //!   submitted ──┐        submitted        completion (of any client)
@@ -39,12 +40,15 @@ impl InFlight {
         self.0
     }
 
-    /// Adds a request that is submitted at `now`, ms. Returns `None` if 2^24 - 1 requests are in flight.
-    pub const fn submitted(self, now: u64) -> Option<Self> {
+    /// Adds a request that is submitted at `now`, ms, while `given_up` of those in flight are given up. Returns `None`
+    /// if 2^24 - 1 requests are in flight.
+    pub const fn submitted(self, now: u64, given_up: u32) -> Option<Self> {
         // INVARIANT: the count does not reach the other bits.
         match self.count() {
-            0 => Some(Self((now << COUNT_BITS) | 1)),
             count if count as u64 == COUNT_MAX => None,
+            count if count <= given_up => {
+                Some(Self((now << COUNT_BITS) | (count as u64).wrapping_add(1)))
+            }
             _ => Some(Self(self.0.wrapping_add(1))),
         }
     }
@@ -55,7 +59,7 @@ impl InFlight {
     }
 
     /// Returns since when the device has owed a completion, ms, if its last one was at `alive`; `None` if no
-    /// request is in flight.
+    /// request is in flight. Of requests that are given up this says nothing.
     pub fn owed_since(self, alive: u64) -> Option<u64> {
         (self.count() != 0).then(|| (self.0 >> COUNT_BITS).max(alive))
     }
@@ -101,8 +105,8 @@ mod tests {
     fn owed_since_the_first_submission_or_the_last_completion() {
         let none = InFlight::NONE;
         assert_eq!((none.count(), none.owed_since(5)), (0, None));
-        let one = none.submitted(100).unwrap();
-        let two = one.submitted(200).unwrap();
+        let one = none.submitted(100, 0).unwrap();
+        let two = one.submitted(200, 0).unwrap();
         assert_eq!((two.count(), two.owed_since(5)), (2, Some(100)));
         // A completion of another client.
         assert_eq!(two.owed_since(150), Some(150));
@@ -112,17 +116,28 @@ mod tests {
         let idle = InFlight::from_bits(one.bits() - 1);
         assert_eq!((idle.count(), idle.owed_since(250)), (0, None));
         // Idle time is not owed.
-        let again = idle.submitted(9_000).unwrap();
+        let again = idle.submitted(9_000, 0).unwrap();
         assert_eq!((again.count(), again.owed_since(250)), (1, Some(9_000)));
+    }
+
+    #[test]
+    fn what_is_given_up_is_owed_no_more() {
+        let two = InFlight::NONE.submitted(100, 0).unwrap();
+        let two = two.submitted(200, 0).unwrap();
+        // Both are given up: the next one is owed since its own submission, the one after that since then, too.
+        let three = two.submitted(900, 2).unwrap();
+        assert_eq!((three.count(), three.owed_since(5)), (3, Some(900)));
+        let four = three.submitted(950, 2).unwrap();
+        assert_eq!((four.count(), four.owed_since(5)), (4, Some(900)));
     }
 
     #[test]
     fn both_fit_a_word() {
         let late = (1 << 40) - 1;
         let full = InFlight::from_bits((late << COUNT_BITS) | (COUNT_MAX - 1));
-        let full = full.submitted(0).unwrap();
+        let full = full.submitted(0, 0).unwrap();
         assert_eq!(u64::from(full.count()), COUNT_MAX);
-        assert_eq!(full.submitted(0), None);
+        assert_eq!(full.submitted(0, 0), None);
         assert_eq!(full.owed_since(0), Some(late));
     }
 

@@ -52,7 +52,7 @@ pub(crate) struct Counts {
     pub(crate) early_refused: Counter,
     /// Early replies after the deadline.
     pub(crate) early_late: Counter,
-    /// Requests whose deadline passed.
+    /// Requests whose deadline passed, and those that were in flight when a client was lost.
     pub(crate) timeouts: Counter,
     /// Clients that were lost.
     pub(crate) lost: Counter,

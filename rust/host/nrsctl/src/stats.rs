@@ -124,7 +124,7 @@ pub struct Client {
     pub name: String,
     /// Its counters: `passed`, `queued`, `held`, …
     pub counters: BTreeMap<String, u64>,
-    /// Whether it is lost: a deadline passed, and nothing has ended since.
+    /// Whether it is lost: its device gave no sign of life for the timeout, and nothing has ended since.
     pub lost: bool,
 }
 

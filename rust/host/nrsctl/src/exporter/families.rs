@@ -143,14 +143,14 @@ pub static FAMILIES: [Family; 86] = [
     family(Gauge, "nrs_service_clients", "Clients of the service", Of::Service(|service, samples| {
         samples.one(names(service, |_| true));
     })),
-    family(Gauge, "nrs_service_clients_lost", "Clients that are lost: a deadline passed, and nothing has ended since", Of::Service(|service, samples| {
+    family(Gauge, "nrs_service_clients_lost", "Clients that are lost: its device gave no sign of life for the timeout, and nothing has ended since", Of::Service(|service, samples| {
         samples.one(names(service, |client| client.lost));
     })),
     labelled(Gauge, "nrs_service_entities", &["head", "policy"], "Entities that the policy tells apart, shown one by one or not", Of::Service(entities)),
     family(Counter, "nrs_service_overflow_requests_total", "Requests that found no class of their own, because classes_max was reached", field!(Service, overflow)),
     family(Counter, "nrs_service_allocation_failures_total", "How often memory for new classes was not to be had", field!(Service, no_memory)),
     family(Counter, "nrs_service_stalls_total", "How often nothing was decided for stall_ms, so that requests were sent down without slots", field!(Service, stalls)),
-    family(Counter, "nrs_timeout_requests_total", "Requests whose deadline passed", counter!(Service, timeouts, "timeouts")),
+    family(Counter, "nrs_timeout_requests_total", "Requests whose deadline passed, and those that were in flight when a client was lost", counter!(Service, timeouts, "timeouts")),
     labelled(Counter, "nrs_timeout_early_replies_total", &["result"], "Deadlines that were moved in time (sent), not moved as it would not have helped (refused), moved after they passed (late)", Of::Service(|service, samples| {
         samples.each("result", &service.timeouts, &[("early_sent", "sent"), ("early_refused", "refused"), ("early_late", "late")], u64::into);
     })),
@@ -229,7 +229,7 @@ pub static FAMILIES: [Family; 86] = [
     family(Counter, "nrs_group_limit_hits_total", "How often clients had to wait for their allocation", counter!(Group, counters, "sleeps")),
     family(Counter, "nrs_group_losses_total", "How often clients lost bandwidth to others", counter!(Group, counters, "losses")),
     // Clients.
-    family(Gauge, "nrs_client_lost", "Whether the client is lost: a deadline passed, and nothing has ended since", field!(Client, lost)),
+    family(Gauge, "nrs_client_lost", "Whether the client is lost: its device gave no sign of life for the timeout, and nothing has ended since", field!(Client, lost)),
     family(Gauge, "nrs_client_held_requests", "Requests of the client that wait", counter!(Client, counters, "held")),
     family(Counter, "nrs_client_passed_requests_total", "Requests that did not wait", counter!(Client, counters, "passed")),
     family(Counter, "nrs_client_queued_requests_total", "Requests that had to wait", counter!(Client, counters, "queued")),
@@ -241,7 +241,7 @@ pub static FAMILIES: [Family; 86] = [
     labelled(Counter, "nrs_client_operations_total", &["operation"], "Requests by operation", Of::Client(|client, samples| {
         samples.each("operation", &client.counters, &[("ost_read", "read"), ("ost_write", "write"), ("ost_punch", "punch"), ("ost_sync", "sync"), ("other", "other")], u64::into);
     })),
-    family(Counter, "nrs_client_timeouts_total", "Requests of the client whose deadline passed", counter!(Client, counters, "timeouts")),
+    family(Counter, "nrs_client_timeouts_total", "Requests of the client that were in flight when it was lost", counter!(Client, counters, "timeouts")),
     family(Counter, "nrs_client_losses_total", "Times that the client was lost", counter!(Client, counters, "lost")),
     // Targets.
     family(Gauge, "nrs_target_clients", "Clients on the device", counter!(Target, counters, "users")),

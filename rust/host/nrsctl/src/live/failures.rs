@@ -114,7 +114,7 @@ impl Live {
             ),
             (libc::ENOTEMPTY, _) => (
                 Kind::Busy,
-                "there are directories of rules or groups in it",
+                "there are directories of rules in it",
                 "rmdir those in /sys/kernel/config/nrs first",
             ),
             (libc::ENOSPC, _) => (Kind::Refused, "there are 1024 services", "remove one"),

@@ -23,7 +23,7 @@ use crate::{
     Until,
 };
 
-/// Where services, rules and groups have their directories.
+/// Where services and rules have their directories.
 const CONFIGFS: &str = "/sys/kernel/config/nrs";
 
 /// What is in `dir`, in the order of names: that of directories is not repeatable.

@@ -80,7 +80,7 @@ pub(crate) struct Deadlines {
     in_flight: Word,
     /// When the timer expires, ms, at the latest; [`ASLEEP`].
     armed: Word,
-    /// When it was lost, ms; 0: it is not.
+    /// 1: it is lost.
     lost: Word,
     /// When it was lost last, ms.
     lost_at: Hint,
@@ -300,7 +300,7 @@ impl Deadlines {
         self.lost_at.set(now);
         self.given_up.set(count.into());
         self.dead.set(alive);
-        self.lost.set(now.max(1));
+        self.lost.set(1);
         self.lost_count.count(1);
         self.timeouts_count.count(late.into());
         self.timeouts.counts().lost.count(1);

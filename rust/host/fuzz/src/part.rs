@@ -35,6 +35,7 @@ use nrs_sched::{
 };
 
 use super::bytes::Bytes;
+use nrs_sched::units::NSEC_PER_MSEC as MS;
 
 /// Arguments of policies that take one.
 const FAIR: [&str; 6] = [
@@ -67,9 +68,6 @@ const WEIGHTS: [&str; 3] = [
     "uid:0:10000,uid:1:1,jobid:j*:7,gid:1:3",
     "uid:2:9,uid:3:9,nid:10.0.0.1@tcp:100,jobid:\"\":4",
 ];
-
-/// Nanoseconds of a millisecond.
-const MS: u64 = 1_000_000;
 
 /// Operations, at most.
 const OPERATIONS: usize = 600;

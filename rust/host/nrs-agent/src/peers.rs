@@ -22,6 +22,7 @@
 //! A rate is the difference of two counters by the difference of two times, both the sender's: what is lost in
 //! between costs nothing but time, and neither the receiver's clock nor an uneven delta matters.
 
+use nrs_sched::units::USEC_PER_SEC;
 use std::collections::{btree_map::Entry, BTreeMap, BTreeSet};
 
 use super::{
@@ -35,16 +36,13 @@ pub const RATE_BITS: u32 = 4;
 /// Largest rate, in sixteenths of a unit of cost per second; what is above counts as this.
 pub const RATE_MAX: u64 = 1 << 40;
 
-/// Microseconds of a second.
-pub const SECOND_US: u64 = 1_000_000;
-
 /// Largest difference of two counters that counts, units.
 const SERVICE_MAX: u64 = 1 << 36;
 
 /// Units of service in `us` as a rate, at most [`RATE_MAX`]; 0 if no time passed.
 pub fn rate(service: u64, us: u64) -> u64 {
     let service = service.min(SERVICE_MAX) << RATE_BITS;
-    let rate = (service * SECOND_US).checked_div(us);
+    let rate = (service * USEC_PER_SEC).checked_div(us);
     rate.unwrap_or(0).min(RATE_MAX)
 }
 

@@ -17,11 +17,12 @@
 //! for what is told. Sums grow by the rates of the servers, so that those of a silent one are held like
 //! everywhere. A server is told of what it tells itself, and of nothing else.
 
+use nrs_sched::units::USEC_PER_SEC;
 use std::collections::BTreeMap;
 
 use super::{
     message::{Record, Refusal, PRESENT},
-    peers::{RATE_BITS, SECOND_US},
+    peers::RATE_BITS,
     Counts, Terms, Voice,
 };
 
@@ -83,7 +84,7 @@ impl Relay {
                     continue;
                 }
                 // A rate is at most 2^40.
-                let service = known.rate * us / SECOND_US;
+                let service = known.rate * us / USEC_PER_SEC;
                 let sum = self.sums.entry(id).or_default();
                 sum.counter = sum.counter.wrapping_add(service);
                 // A capacity is at most 2^36, of as many servers as the terms say.

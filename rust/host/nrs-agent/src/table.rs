@@ -14,12 +14,13 @@
 //!              factors ◄── theta ◄── rule, group by group ◄── rates and presence ◄─────────┘
 //! ```
 
+use nrs_sched::units::USEC_PER_SEC;
 use std::collections::BTreeMap;
 
 use super::{
     log2::power,
     message::{Record, PRESENT},
-    peers::{rate, Peers, RATE_BITS, RATE_MAX, SECOND_US},
+    peers::{rate, Peers, RATE_BITS, RATE_MAX},
     rule::{self, Member},
     Account, Terms,
 };
@@ -136,10 +137,10 @@ impl Entry {
         let [own, elsewhere] = &mut self.sums;
         *own += self.step << RATE_BITS;
         // A rate is at most 2^40 and a step is below 2^22 us.
-        *elsewhere += self.elsewhere * us.min(1 << 22) / SECOND_US;
+        *elsewhere += self.elsewhere * us.min(1 << 22) / USEC_PER_SEC;
         self.sums_us += us;
         let enough = u64::from(terms.grain) * (GRAINS << RATE_BITS);
-        if *own + *elsewhere >= enough || self.sums_us >= SECOND_US {
+        if *own + *elsewhere >= enough || self.sums_us >= USEC_PER_SEC {
             let us = self.sums_us;
             self.own = rate(*own >> RATE_BITS, us);
             self.service = self.own + rate(*elsewhere >> RATE_BITS, us);

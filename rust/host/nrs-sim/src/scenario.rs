@@ -26,15 +26,13 @@ pub mod units;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use nrs_sched::units::NSEC_PER_SEC as SECOND;
 use serde::{Deserialize, Serialize};
 
 pub use device::{Device, Kind, Model, Side};
 pub use fault::{Fault, Faults};
 pub use job::{Access, Arrival, Burst, Io, Job, Loop, Mix, Phases, Servers};
 pub use units::{Rate, Size, Time};
-
-/// A second.
-const SECOND: u64 = 1_000_000_000;
 
 /// What is to be simulated.
 ///

@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::message::{parse, write, PRESENT};
-
-const SECOND_NS: u64 = 1_000_000_000;
+use nrs_sched::units::NSEC_PER_SEC;
 
 fn terms() -> Terms {
     Terms {
@@ -110,7 +109,7 @@ fn the_silent_are_held_then_gone_then_forgotten() {
     let mut peers = Peers::default();
     let terms = terms();
     let hold = terms.hold_ns();
-    assert_eq!(hold, 4 * SECOND_NS / 10);
+    assert_eq!(hold, 4 * NSEC_PER_SEC / 10);
     hear(&mut peers, &said(1, 7, 1_000_000, &[(3, 100)]), 0).unwrap();
     hear(&mut peers, &said(1, 8, 2_000_000, &[(3, 200)]), 0).unwrap();
     assert_eq!(rates(&peers, hold), [(3, 100)]);

@@ -12,6 +12,7 @@
 //! No request of a scenario has high priority, so there is no high-priority head, and no slot is kept for it.
 
 use super::item::{Item, Record};
+use nrs_sched::units::NSEC_PER_SEC as SECOND;
 use nrs_sched::{
     attr::Attrs,
     head::{Head, Ticket},
@@ -21,9 +22,6 @@ use nrs_sched::{
     ranges::Table,
     rng::avalanche,
 };
-
-/// Nanoseconds of a second.
-const SECOND: u64 = 1_000_000_000;
 
 /// How often one run of the worker has a part forget what is idle, at most.
 const AGE_ROUNDS: u32 = 64;

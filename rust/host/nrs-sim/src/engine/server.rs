@@ -28,6 +28,7 @@ use super::{
     throttle::Throttle,
 };
 use crate::outcome::Count;
+use nrs_sched::units::NSEC_PER_MSEC as MS;
 use nrs_sched::{
     attr::{Attrs, Priority},
     item::Item as _,
@@ -41,9 +42,6 @@ use nrs_sched::{
     slots::{Limits, Pool},
     turns,
 };
-
-/// Nanoseconds of a millisecond.
-const MS: u64 = 1_000_000;
 
 /// What decides who is next.
 pub enum Order {

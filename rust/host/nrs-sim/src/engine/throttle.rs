@@ -19,13 +19,12 @@ use std::collections::VecDeque;
 
 use nrs_sched::item::Item as _;
 use nrs_sched::policy::Get;
+use nrs_sched::units::NSEC_PER_SEC as SECOND;
 
 use self::gift::Gift;
 use super::item::Item;
 use crate::scenario::Rate;
 
-/// Nanoseconds of a second.
-const SECOND: u64 = 1_000_000_000;
 /// A job may be this far ahead of its cap, ns; without it, rounding and turns would cost bandwidth.
 const AHEAD: u64 = 1_000_000;
 

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::stats::{Entity, Head, Policy, Snapshot};
+use nrs_sched::units::NSEC_PER_SEC as SECOND;
 
-const SECOND: u64 = 1_000_000_000;
+use crate::stats::{Entity, Head, Policy, Snapshot};
 
 /// Percentiles of waits, us.
 fn waits(p50: u64, p99: u64) -> BTreeMap<String, u64> {

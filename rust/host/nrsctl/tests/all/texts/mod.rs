@@ -10,6 +10,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::PathBuf;
 
+use nrs_sched::units::NSEC_PER_SEC as SECOND;
 use nrs_sched::{
     attr::Id,
     class::DEFAULT_ID,
@@ -39,8 +40,6 @@ use nrs_sched::{
 };
 use nrsctl::mock::Mock;
 use nrsctl::stats::{self, Snapshot};
-
-const SECOND: u64 = 1_000_000_000;
 
 /// Names of jobs that do their worst.
 pub const HOSTILE: [&[u8]; 26] = [

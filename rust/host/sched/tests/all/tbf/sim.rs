@@ -2,6 +2,7 @@
 
 //! A server in simulated time: parts that share buckets, clients, and a timer that is late.
 
+pub use nrs_sched::units::NSEC_PER_SEC as SECOND;
 use nrs_sched::{
     arena::{feed, view, Request},
     attr::{Attrs, Id},
@@ -16,9 +17,6 @@ use nrs_sched::{
     rules::{Book, Command},
 };
 use std::collections::BTreeMap;
-
-/// Nanoseconds of a second.
-pub const SECOND: u64 = 1_000_000_000;
 
 /// What a client brings when one of its requests was served.
 pub type Next = fn(&mut Rng) -> u32;

@@ -77,10 +77,12 @@ busy() {
 
 # Beside one that hangs and one that takes ten times as long, both with a backlog.
 troubled() {
+	# As slow as in busy: at 8 ms what the CPU takes for the others made up to 2.3 %.
+	local fast=$((fast * 5))
 	disks 1
 	policy svc 'fairshare uid_fair'
 	rivals 0
-	equal 3 0
+	equal 5 0
 	local alone=${rates[0]}
 	slow_lower nb1 $((fast * 10)) size=64
 	client a1 /dev/nb1 svc
@@ -91,7 +93,7 @@ troubled() {
 	begin a1 as=1002 --numjobs=4
 	begin a2 as=1001 --numjobs=4
 	saturated a1 a2
-	equal 3 0
+	equal 5 0
 	kept "$alone"
 	dm resume lin
 }

@@ -553,8 +553,22 @@ impl<T: Target> Registration<T> {
     ///
     /// # Errors
     ///
-    /// `EBUSY`: a target of this name is registered; `ENOMEM`.
+    /// - `EBUSY`: a target of this name is registered.
+    /// - `EINVAL`: this module's Rust and the kernel's C do not mean the same by a target.
+    /// - `ENOMEM`.
     pub(crate) fn new(module: &'static ThisModule) -> Result<Self> {
+        // SAFETY: Always safe to call.
+        let same = unsafe {
+            raw::nrs_sizes_are(
+                size_of::<raw::dm_target>(),
+                size_of::<raw::target_type>(),
+                size_of::<raw::nrs_event_enqueue>(),
+            )
+        };
+        if !same {
+            pr_err!("the compilers of C and Rust lay structures out differently\n");
+            return Err(EINVAL);
+        }
         let kind = raw::target_type {
             features: u64::from(raw::DM_TARGET_NOWAIT),
             name: T::NAME.as_char_ptr(),

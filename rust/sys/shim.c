@@ -16,11 +16,18 @@
 #include <linux/topology.h>
 #include <linux/utsname.h>
 
+#include "events.h"
 #include "shim.h"
 
 void nrs_bio_set_dev(struct bio *bio, struct block_device *bdev)
 {
 	bio_set_dev(bio, bdev);
+}
+
+bool nrs_sizes_are(size_t dm_target, size_t target_type, size_t event)
+{
+	return dm_target == sizeof(struct dm_target) && target_type == sizeof(struct target_type) &&
+	       event == sizeof(struct nrs_event_enqueue);
 }
 
 bool nrs_bio_file(struct bio *bio, u64 *file, u64 *offset)

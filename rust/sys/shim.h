@@ -35,6 +35,9 @@ unsigned int nrs_bdev_depth(struct block_device *bdev);
 /* Whether @bdev is zoned. */
 bool nrs_bdev_is_zoned(struct block_device *bdev);
 
+/* Whether structures that both languages use have these sizes: bindgen reads the headers with another compiler. */
+bool nrs_sizes_are(size_t dm_target, size_t target_type, size_t event);
+
 /* Id of the cgroup of the running task on the unified hierarchy. */
 u64 nrs_current_cgroup(void);
 

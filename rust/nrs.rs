@@ -40,13 +40,13 @@ impl kernel::Module for Nrs {
         let queue = sys::queue::WorkQueues::new()?;
         let registry = core::registry::init()?;
         let reasons = core::reasons::init()?;
-        // Files of /dev cannot be opened before all is there. A directory of configfs or a table can be made, and keeps
-        // the module from going, so these come last. Of the two that of device-mapper fails only if its name is taken.
+        // Files of /dev and directories of configfs cannot be had before all is there. A table can be loaded, and keeps
+        // the module from going, so device-mapper comes last.
         let node = sys::chardev::Registration::new()?;
         let chardev = sys::chardev::Registration::new()?;
         let control = control::Control::new()?;
         let dm = sys::dm::Registration::new(module)?;
-        sys::chardev::loaded();
+        sys::misc::loaded();
         pr_info!("loaded\n");
         Ok(Self {
             _dm: dm,

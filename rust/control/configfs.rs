@@ -29,7 +29,10 @@ use kernel::{
 use crate::{
     core::{errno, registry, service::Service},
     sched::text::parse_u32,
-    sys::configfs::{Inner, Nested},
+    sys::{
+        configfs::{Inner, Nested},
+        misc,
+    },
 };
 
 /// The directory `nrs`.
@@ -52,6 +55,9 @@ impl GroupOperations for Root {
     type Child = Directory;
 
     fn make_group(&self, name: &CStr) -> Result<impl PinInit<Group<Directory>, Error>> {
+        if !misc::is_loaded() {
+            return Err(ENODEV);
+        }
         let item_type = configfs_attrs! {
             container: Group<Directory>,
             data: Directory,

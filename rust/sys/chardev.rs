@@ -8,7 +8,7 @@
 //!
 //! # Vocabulary
 //!
-//! - *Device*: the node in `/dev`; there while its [`Registration`] is. Until the module is [`loaded`], opening it
+//! - *Device*: the node in `/dev`; there while its [`Registration`] is. Until the module is [`misc::loaded`], opening it
 //!   answers `ENODEV`.
 //! - *File*: one open file description ([`File`]); several tasks may use it at once.
 //!
@@ -25,13 +25,12 @@ use kernel::{
     module::this_module,
     prelude::*,
     seq_file::SeqFile,
-    sync::{
-        atomic::{ordering, Atomic},
-        poll::PollTable,
-    },
+    sync::poll::PollTable,
     types::{ForeignOwnable, Opaque},
     uaccess::{UserPtr, UserSlice, UserSliceReader, UserSliceWriter},
 };
+
+use super::misc;
 
 pub(crate) mod boxed;
 
@@ -46,15 +45,6 @@ pub(crate) const WRITABLE: u32 = bindings::POLLOUT | 0x100;
 
 /// The file cannot be used as it is.
 pub(crate) const BROKEN: u32 = 0x8;
-
-/// Whether files can be opened.
-static LOADED: Atomic<u32> = Atomic::new(0);
-
-/// Lets files be opened, once nothing can fail any more: a file that is open holds the module, but not if loading
-/// it fails.
-pub(crate) fn loaded() {
-    LOADED.store(1, ordering::Release);
-}
 
 /// An open file of a device.
 pub(crate) trait File: Send + Sync + Sized + 'static {
@@ -162,7 +152,7 @@ impl<F: File> Table<F> {
     ///
     /// Called by the file system only, with a file that is being opened.
     unsafe extern "C" fn open(inode: *mut bindings::inode, file: *mut bindings::file) -> c_int {
-        if LOADED.load(ordering::Acquire) == 0 {
+        if !misc::is_loaded() {
             return ENODEV.to_errno();
         }
         if !F::SEEKABLE {

@@ -4,10 +4,27 @@
 
 use core::mem::MaybeUninit;
 
-use kernel::bindings;
+use kernel::{
+    bindings,
+    sync::atomic::{ordering, Atomic},
+};
 
 use super::dm::raw;
 use crate::sched::units::NSEC_PER_MSEC;
+
+/// Whether others are let in.
+static LOADED: Atomic<u32> = Atomic::new(0);
+
+/// Lets others in, once nothing can fail any more: an open file or a directory holds the module, but not if loading it
+/// fails.
+pub(crate) fn loaded() {
+    LOADED.store(1, ordering::Release);
+}
+
+/// Whether others are let in.
+pub(crate) fn is_loaded() -> bool {
+    LOADED.load(ordering::Acquire) != 0
+}
 
 /// Monotonic time in nanoseconds.
 pub(crate) fn now() -> u64 {

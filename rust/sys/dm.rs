@@ -554,7 +554,7 @@ impl<T: Target> Registration<T> {
     /// # Errors
     ///
     /// - `EBUSY`: a target of this name is registered.
-    /// - `EINVAL`: this module's Rust and the kernel's C do not mean the same by a target.
+    /// - `EINVAL`: C and Rust lay targets or events out differently.
     /// - `ENOMEM`.
     pub(crate) fn new(module: &'static ThisModule) -> Result<Self> {
         // SAFETY: Always safe to call.

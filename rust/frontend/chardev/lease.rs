@@ -22,7 +22,8 @@ use crate::{
 /// Longest time between two rounds, ns.
 const ROUND_MAX: u64 = NSEC_PER_SEC;
 
-/// Time between two parts of a round, ns. However many requests there are, a file has a thousand interrupts a second.
+/// Time between two parts of a round, ns. However many requests there are, a file has at most a thousand
+/// interrupts a second.
 const PAUSE: u64 = NSEC_PER_MSEC;
 
 /// Looks a few times per lease for those that are over.

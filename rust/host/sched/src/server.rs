@@ -23,7 +23,7 @@ use crate::{
     item::Item,
     mem::NoMemory,
     order::{Act, Entered, Forced, Order, RecordId, Relation},
-    policy::{AnyPart, Config, Get, Kind, Part, Passed, Tunables, Way},
+    policy::{AnyPart, AnyUpdate, Config, Get, Kind, Part, Passed, Tunables, Way},
     slots::{Limits, Pending, Pool, Turn},
 };
 use std::collections::{BTreeMap, HashMap};
@@ -270,6 +270,22 @@ impl Server {
         }
         self.pump();
         Ok(())
+    }
+
+    /// Whether the last slot is kept for high priority; a new server keeps it.
+    pub fn keep_slot(&mut self, keep: bool) {
+        self.limits.high_priority = keep;
+        self.pump();
+    }
+
+    /// Tells the primaries of both heads something.
+    pub fn update(&mut self, update: &AnyUpdate) {
+        let now = self.now;
+        for priority in Priority::ALL {
+            if let Some(part) = self.lane(priority).head.primary_mut() {
+                drop(part.update(update.clone(), now));
+            }
+        }
     }
 
     /// Lets time go on by `ns`.

@@ -24,6 +24,7 @@ mod scale;
 mod seek;
 mod shares;
 mod streams;
+mod targets;
 mod tbf;
 mod timeout_estimates;
 mod timeouts;

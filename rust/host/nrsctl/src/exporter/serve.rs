@@ -159,7 +159,11 @@ fn converse(
 mod tests {
     use super::*;
 
-    /// How long a conversation takes with somebody who does `peer` after the request, step by step, until it fails.
+    /// How long a conversation takes with somebody who does `peer` after the request, step by step.
+    ///
+    /// # Panics
+    ///
+    /// It goes on after a thousand steps of 20 ms or more.
     fn taken(body: usize, mut peer: impl FnMut(&mut TcpStream) -> io::Result<usize>) -> Duration {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -176,7 +180,10 @@ mod tests {
             let _ = converse(stream, &sender, Duration::from_millis(300));
             start.elapsed()
         });
+        let mut steps = 0;
         while !talk.is_finished() {
+            assert!(steps < 1_000, "nobody ends it");
+            steps += 1;
             let _ = peer(&mut client);
             thread::sleep(Duration::from_millis(20));
         }
@@ -190,7 +197,6 @@ mod tests {
         let reads = taken(64 << 20, |client| client.read(&mut [0; 1024]));
         for time in [writes, reads] {
             assert!(time >= Duration::from_millis(250), "{time:?}");
-            assert!(time < Duration::from_secs(5), "{time:?}");
         }
     }
 }

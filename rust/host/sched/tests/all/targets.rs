@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a service promises on each of its targets, whatever the others do: shares, order, high
-//! priority, and that a device is as busy as it would be alone.
+//! What a service promises on each of its targets: shares, order, high priority, and that a device
+//! is as busy as it would be alone.
+//!
+//! Each target is a server of its own here, and they share nothing but the time: what targets of a
+//! service do to each other, `tests/vm/devices.sh` looks at.
 
 use nrs_sched::{
     arena::Request,
@@ -142,14 +145,11 @@ impl Target {
     fn go(&mut self, at: u64) {
         self.server.wait(at - self.server.now);
         self.start();
-        while self
-            .busy
-            .peek()
-            .is_some_and(|Reverse((done, _))| *done <= at)
-        {
-            let Some(Reverse((_, id))) = self.busy.pop() else {
+        while let Some(Reverse((done, id))) = self.busy.peek().copied() {
+            if done > at {
                 break;
-            };
+            }
+            self.busy.pop();
             let (user, arrived) = self.sent[id as usize];
             assert!(self.server.complete(id).is_some());
             self.start();

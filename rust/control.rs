@@ -4,7 +4,7 @@
 //!
 //! # Vocabulary
 //!
-//! - *Files*: the tunables of each service ([`crate::core::tunables`]) in `nrs/SERVICE/` of debugfs
+//! - *Files*: the parameters of each service ([`crate::core::parameters`]) in `nrs/SERVICE/` of debugfs
 //!   ([`debugfs`]); they come and go with the service.
 //! - *Directories*: services that an administrator makes before a client needs them, in `nrs/` of configfs
 //!   ([`configfs`]), with its rules in it ([`configfs::rules`]). A service that its first client made has none.
@@ -17,7 +17,7 @@
 //! Should the first client come while `rmdir` or `mkdir` runs, there is no pin; a directory that is removed
 //! then leaves a service that goes with its last client.
 //!
-//! The node `/dev/nrs-control` reaches the same tunables ([`node`]).
+//! The node `/dev/nrs-control` reaches the same parameters ([`node`]).
 //!
 //! Module parameters are in `sys/params.c`.
 //!

@@ -34,7 +34,7 @@
 //!
 //! Timeouts have locks of their own, with nothing else taken inside: a history's, then that of the terms
 //! ([`timeouts`]); a client's alarm ([`client::deadlines`]). A herald's mutex is taken before 3
-//! ([`client::herald`]). The mutex of those who listen for reasons is taken last of all mutexes ([`reasons`]).
+//! ([`client::herald`]).
 //!
 //! Locks from 3 on, and those of timeouts, are spinlocks taken with interrupts off, because requests end in interrupts. Nothing is
 //! submitted, freed, printed or woken under them.
@@ -58,9 +58,10 @@ pub(crate) mod cpt;
 pub(crate) mod dispatch;
 pub(crate) mod keeper;
 mod line;
+pub(crate) mod parameters;
 pub(crate) mod partition;
 pub(crate) mod partitions;
-pub(crate) mod reasons;
+pub(crate) mod refused;
 pub(crate) mod registry;
 pub(crate) mod roster;
 pub(crate) mod service;
@@ -68,31 +69,4 @@ pub(crate) mod target;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
 pub(crate) mod timeouts;
-pub(crate) mod tunables;
 pub(crate) mod worker;
-
-use kernel::prelude::*;
-
-use crate::sched::error::{Code, Error as Refusal};
-
-/// The errno of a refusal; its reason goes to whoever listens, else to the kernel log ([`reasons`]).
-pub(crate) fn errno(refusal: Refusal) -> Error {
-    reasons::tell(reasons::Reason::Plain(refusal.reason), None);
-    errno_of(refusal.code)
-}
-
-/// The errno of a code.
-pub(crate) fn errno_of(code: Code) -> Error {
-    match code {
-        Code::Invalid => EINVAL,
-        Code::NoEntry => ENOENT,
-        Code::NoDevice => ENODEV,
-        Code::Again => EAGAIN,
-        Code::Busy => EBUSY,
-        Code::Permission => EPERM,
-        Code::NoMemory => ENOMEM,
-        Code::Exists => EEXIST,
-        Code::NameTooLong => ENAMETOOLONG,
-        Code::NoSpace => ENOSPC,
-    }
-}

@@ -28,7 +28,6 @@ struct Nrs {
     _control: control::Control,
     _chardev: sys::chardev::Registration<frontend::chardev::Handle>,
     _node: sys::chardev::Registration<control::node::Node>,
-    _reasons: sys::global::Installed<core::reasons::Listeners>,
     _registry: sys::global::Installed<core::registry::Registry>,
     _queue: sys::queue::WorkQueues,
     _rcu: sys::rcu::Barrier,
@@ -39,7 +38,6 @@ impl kernel::Module for Nrs {
         let rcu = sys::rcu::Barrier;
         let queue = sys::queue::WorkQueues::new()?;
         let registry = core::registry::init()?;
-        let reasons = core::reasons::init()?;
         // Files of /dev and directories of configfs cannot be had before all is there. A table can be loaded, and keeps
         // the module from going, so device-mapper comes last.
         let node = sys::chardev::Registration::new()?;
@@ -53,7 +51,6 @@ impl kernel::Module for Nrs {
             _control: control,
             _chardev: chardev,
             _node: node,
-            _reasons: reasons,
             _registry: registry,
             _queue: queue,
             _rcu: rcu,

@@ -27,7 +27,7 @@ use kernel::{
 };
 
 use crate::{
-    core::{errno, registry, service::Service},
+    core::{parameters, registry, service::Service},
     sched::text::parse_u32,
     sys::{
         configfs::{Inner, Nested},
@@ -153,7 +153,7 @@ fn text_of(page: &[u8]) -> Result<&str> {
 /// `EINVAL`: it does not.
 fn number(page: &[u8]) -> Result<u32> {
     let text = core::str::from_utf8(page).map_err(|_| EINVAL)?;
-    parse_u32(text, 0..=u32::MAX, "expected a number").map_err(errno)
+    parse_u32(text, 0..=u32::MAX, "").map_err(|_| EINVAL)
 }
 
 /// `cpts`
@@ -185,7 +185,9 @@ impl AttributeOperations<1> for Directory {
     }
 
     fn store(this: &Directory, page: &[u8]) -> Result {
-        this.service().set_slots(number(page)?)
+        let service = this.service();
+        let set = parameters::set(&service, "slots", text_of(page)?);
+        set.map_err(|refused| refused.report(service.name()))
     }
 }
 

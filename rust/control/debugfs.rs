@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The files of each service: `nrs/SERVICE/TUNABLE` in debugfs.
+//! The files of each service: `nrs/SERVICE/PARAMETER` in debugfs.
 //!
-//! They are a view: what they show and take is decided by [`crate::core::tunables`], which device-mapper
+//! They are a view: what they show and take is decided by [`crate::core::parameters`], which device-mapper
 //! messages reach as well, where debugfs is locked down.
+
+use core::fmt::Write;
 
 use kernel::{
     new_mutex,
@@ -13,41 +15,53 @@ use kernel::{
 };
 
 use crate::{
-    core::{
-        service::Service,
-        tunables::{self, Tunable},
-    },
-    sys::debugfs::{Dir, File, Show, Store, Tree},
+    core::{parameters, service::Service},
+    sched::parameters::{all, Parameter},
+    sys::debugfs::{Dir, File, Tree},
 };
 
-impl File for Tunable {
+impl File for Parameter {
     type Data = Service;
 
     fn name(&self) -> &'static CStr {
         self.name
     }
 
-    fn show(&self) -> Option<Show<Service>> {
-        self.show
+    fn reads(&self) -> bool {
+        self.access.reads()
     }
 
-    fn store(&self) -> Option<Store<Service>> {
-        self.store
+    fn writes(&self) -> bool {
+        self.access.writes()
     }
 
     fn most(&self) -> usize {
-        self.most
+        parameters::most(self)
     }
 
-    fn check(&self) -> Option<Store<Service>> {
-        self.check
+    fn takes_pieces(&self) -> bool {
+        parameters::takes_lines(self)
+    }
+
+    fn show(&self, service: &Service, out: &mut dyn Write) -> Result {
+        parameters::load(service, self, out)
+    }
+
+    fn store(&self, service: &Service, text: &str) -> Result {
+        let stored = parameters::store(service, self, text);
+        stored.map_err(|refused| refused.report(service.name()))
+    }
+
+    fn check(&self, service: &Service, text: &str) -> Result {
+        let checked = parameters::check(service, self, text);
+        checked.map_err(|refused| refused.report(service.name()))
     }
 }
 
 /// The directories of all services.
 struct Dirs {
     top: Arc<Dir>,
-    services: KVec<Tree<Tunable>>,
+    services: KVec<Tree<Parameter>>,
 }
 
 /// The directory `nrs` with one directory per service.
@@ -82,12 +96,7 @@ impl Trees {
             return Ok(());
         };
         dirs.services.reserve(1, GFP_KERNEL)?;
-        let tree = Tree::new(
-            &name,
-            dirs.top.clone(),
-            &tunables::TUNABLES,
-            service.clone(),
-        );
+        let tree = Tree::new(&name, dirs.top.clone(), all(), service.clone());
         dirs.services.push(tree, GFP_KERNEL)?;
         Ok(())
     }

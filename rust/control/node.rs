@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `/dev/nrs-control`: the tunables of all services in one place, with the reason of a refusal.
+//! `/dev/nrs-control`: the parameters of all services in one place, with the reason of a refusal.
 //!
 //! # Vocabulary
 //!
@@ -13,7 +13,7 @@
 //!                 └─────────▶ answer: why, one line, or nothing ───────▶ read
 //! ```
 //!
-//! What a tunable shows and takes is decided by [`crate::core::tunables`]; debugfs and device-mapper messages
+//! What a parameter shows and takes is decided by [`crate::core::parameters`]; debugfs and device-mapper messages
 //! reach the same ones. This is for where debugfs is locked down or the service has no device, and for who
 //! wants to know why.
 //!
@@ -21,7 +21,7 @@
 //!
 //! An open file has a mutex, held while its command is carried out and while its answer is copied, so it is
 //! used by one task at a time. It comes before all other locks ([`super`]). The service is kept by a
-//! reference, and the registry is not locked, while a tunable runs: a service that goes meanwhile is changed
+//! reference, and the registry is not locked, while a parameter is shown or set: a service that goes meanwhile is changed
 //! or shown once more, and then gone.
 
 use kernel::{
@@ -29,15 +29,16 @@ use kernel::{
     fs, new_mutex,
     prelude::*,
     seq_file::SeqFile,
-    sync::{poll::PollTable, Mutex},
+    sync::{poll::PollTable, Arc, Mutex},
     uaccess::{UserPtr, UserSliceReader, UserSliceWriter},
 };
 
 use crate::{
     core::{
-        errno,
-        reasons::{self, Reason},
-        registry, tunables,
+        parameters,
+        refused::{self, Refused},
+        registry,
+        service::Service,
     },
     sched::{
         control::{Command, WORDS_MAX},
@@ -50,7 +51,7 @@ use crate::{
     },
 };
 
-/// Bytes that one command may have, at most; a tunable may have a lower limit for its value.
+/// Bytes that one command may have, at most; a parameter may have a lower limit for its value.
 const COMMAND_MAX: usize = plan::TEXT_MAX + WORDS_MAX;
 
 /// The answer to the last command.
@@ -74,9 +75,9 @@ pub(crate) struct Node {
 /// - `E2BIG`: a value that is longer than the parameter takes.
 /// - `EFBIG`, `ENOMEM`: as for [`Text::of`].
 /// - What the parameter says.
-fn obey(text: &[u8]) -> Result<KVVec<u8>> {
-    let text = core::str::from_utf8(text).map_err(|_| because(EINVAL, "not UTF-8"))?;
-    match Command::parse(text).map_err(errno)? {
+fn obey(text: &[u8]) -> refused::Result<KVVec<u8>> {
+    let text = core::str::from_utf8(text).map_err(|_| Refused::because(EINVAL, "not UTF-8"))?;
+    Ok(match Command::parse(text)? {
         Command::Services => {
             let services = registry::services()?;
             Text::of(|out| {
@@ -84,76 +85,52 @@ fn obey(text: &[u8]) -> Result<KVVec<u8>> {
                     .iter()
                     .try_for_each(|service| writeln!(out, "{}", service.name()))
                     .map_err(|_| ENOSPC)
-            })
+            })?
         }
         Command::Get { service, name } => {
-            let service = registry::named(service).map_err(explain_service)?;
-            Text::of(|out| tunables::show(&service, name, out))
+            let service = named(service)?;
+            Text::of(|out| parameters::show(&service, name, out))?
         }
         Command::Set {
             service,
             name,
             value,
         } => {
-            let service = registry::named(service).map_err(explain_service)?;
-            tunables::command(&service, name, value)?;
-            Ok(KVVec::new())
+            parameters::set(&*named(service)?, name, value)?;
+            KVVec::new()
         }
-    }
+    })
 }
 
-/// `error`, with this reason.
-fn because(error: Error, reason: &'static str) -> Error {
-    reasons::tell(Reason::Plain(reason), None);
-    error
-}
-
-/// `error`, with the reason that [`registry::named`] has for it.
-fn explain_service(error: Error) -> Error {
-    match error {
-        ENODEV => because(error, "no such service"),
-        _ => error,
-    }
+/// The service called `name`.
+///
+/// # Errors
+///
+/// `ENODEV`: there is none.
+fn named(name: &str) -> refused::Result<Arc<Service>> {
+    let service = registry::named(name);
+    service.map_err(|error| Refused::from(error).or_because(Some("no such service")))
 }
 
 /// What is to be said of `error` where nobody gave a reason.
-fn plain(error: Error) -> Option<Reason> {
-    Some(Reason::Plain(match error {
+fn plain(error: Error) -> Option<&'static str> {
+    Some(match error {
         ENOENT => "no such parameter",
         EACCES => "the parameter cannot be accessed in this way",
         E2BIG => "the value is longer than the parameter takes",
         EFBIG => "the answer is longer than 64 MiB",
         ENOMEM => "out of memory",
         _ => return None,
-    }))
+    })
 }
 
-/// The line that says `reason`; nothing without memory.
-fn line(reason: &Reason) -> KVVec<u8> {
-    Text::of(|out| writeln!(out, "{reason}").map_err(|_| ENOSPC)).unwrap_or(KVVec::new())
-}
-
-impl Node {
-    /// Carries out the command `text`, and keeps what it comes to in `answer`, which is empty.
-    ///
-    /// # Errors
-    ///
-    /// As for [`obey`].
-    fn command(text: &[u8], answer: &mut KVVec<u8>) -> Result {
-        let (result, reason) = reasons::listen(|| obey(text))?;
-        match result {
-            Ok(text) => {
-                *answer = text;
-                Ok(())
-            }
-            Err(error) => {
-                if let Some(reason) = reason.or_else(|| plain(error)) {
-                    *answer = line(&reason);
-                }
-                Err(error)
-            }
-        }
+/// The line that says why something is `refused`; nothing without a reason, or without memory.
+fn line(refused: Refused) -> KVVec<u8> {
+    let refused = refused.or_because(plain(refused.errno()));
+    if !refused.has_reason() {
+        return KVVec::new();
     }
+    Text::of(|out| writeln!(out, "{refused}").map_err(|_| ENOSPC)).unwrap_or(KVVec::new())
 }
 
 impl File for Node {
@@ -196,15 +173,22 @@ impl File for Node {
         let len = from.len();
         let mut answer = self.answer.text.lock();
         if len > COMMAND_MAX {
-            *answer = line(&Reason::Plain("a command has at most 256 KiB and a line"));
+            let reason = "a command has at most 256 KiB and a line";
+            *answer = line(Refused::because(E2BIG, reason));
             return Err(E2BIG);
         }
         // What was there is freed first, so there is never more than one.
         *answer = KVVec::new();
         let mut text = KVVec::new();
         from.read_all(&mut text, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)
-            .inspect_err(|error| *answer = plain(*error).as_ref().map_or(KVVec::new(), line))?;
-        Self::command(&text, &mut answer)?;
+            .inspect_err(|error| *answer = line((*error).into()))?;
+        match obey(&text) {
+            Ok(text) => *answer = text,
+            Err(refused) => {
+                *answer = line(refused);
+                return Err(refused.errno());
+            }
+        }
         Ok(len)
     }
 

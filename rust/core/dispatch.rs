@@ -10,7 +10,7 @@ use kernel::{
 };
 
 use crate::{
-    sched::slots::{RATIO_DEFAULT, SLOTS_MAX, STALL_MS_DEFAULT},
+    sched::parameters::service::Service as Values,
     sys::atomic::{Hint, Word},
 };
 
@@ -46,18 +46,18 @@ pub(crate) struct Dispatch {
 }
 
 impl Dispatch {
-    /// `slots` slots for each target of the service called `label`.
+    /// That of the service called `label`, with what `values` say.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(label: Option<CString>, slots: u32) -> Result<Arc<Self>> {
+    pub(crate) fn new(label: Option<CString>, values: &Values) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 label,
-                slots: Word::new(slots.clamp(1, SLOTS_MAX).into()),
-                ratio: Word::new(RATIO_DEFAULT.into()),
-                stall_ms: Word::new(STALL_MS_DEFAULT.into()),
+                slots: Word::new(values.slots.get().into()),
+                ratio: Word::new(values.ratio.get().into()),
+                stall_ms: Word::new(values.stall_ms.get().into()),
                 feed: Word::new(Feed::Block as u64),
                 wants_file: Hint::new(0),
                 caretaker <- new_spinlock_irq!(None, "nrs_caretaker"),

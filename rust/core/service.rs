@@ -19,9 +19,9 @@ use super::{
     concurrency::Concurrency,
     cpt,
     dispatch::{Dispatch, Feed},
-    errno,
     partition::{Ident, Partition, Published, Went},
     partitions::{self, Lanes, Partitions},
+    refused::errno_of,
     roster::Roster,
     target::{Kick, Target},
     timeouts::Timeouts,
@@ -30,14 +30,10 @@ use super::{
 use crate::{
     sched::{
         attr::Attrs,
-        error,
         item::Cost,
         order::{Forced, RecordId, Relation},
-        policy::{
-            params::{BufferMax, ClassesMax},
-            Config, Kind, Tunables,
-        },
-        slots::SLOTS_MAX,
+        parameters::{service::Slots, Values},
+        policy::{params::ClassesMax, Config, Kind},
         timeouts::terms::Terms,
     },
     sys::{
@@ -167,23 +163,16 @@ impl Service {
             return Err(EINVAL);
         }
         let (cpts, count) = cpt::partition_of_cpus(cpts)?;
-        let mut tunables = Tunables::default();
+        let mut values = Values::default();
         if let Some(max) = ClassesMax::new(params::classes_max()) {
-            for policy in [
-                &mut tunables.crrn.classes_max,
-                &mut tunables.orr.classes_max,
-                &mut tunables.trr.classes_max,
-                &mut tunables.tbf.classes_max,
-                &mut tunables.fairshare.classes_max,
-                &mut tunables.qbm.classes_max,
-            ] {
-                *policy = max;
-            }
+            values.policies.set_classes_max(max);
+        }
+        if let Some(slots) = Slots::new(params::default_slots()) {
+            values.service.slots = slots;
         }
         let label = Some(CString::try_from(name)?);
-        let dispatch = Dispatch::new(label, params::default_slots())?;
-        let buffer_max = BufferMax::default().get();
-        let concurrency = Concurrency::new(dispatch.slots(), buffer_max)?;
+        let dispatch = Dispatch::new(label, &values.service)?;
+        let concurrency = Concurrency::new(dispatch.slots(), values.service.buffer_max.get())?;
         let partitions = Partitions::new()?;
         let seed = misc::random();
         let roster = Roster::new()?;
@@ -196,8 +185,8 @@ impl Service {
             bandwidth.clone(),
         )?;
         let timeouts = Timeouts::new(count)?;
-        let settings = Settings::new(tunables)?;
-        let ticker = Ticker::new(worker, tunables.fairshare.delta_ms.get())?;
+        let settings = Settings::new(values)?;
+        let ticker = Ticker::new(worker, values.policies.fairshare.delta_ms.get())?;
         let service = Arc::pin_init(
             try_pin_init!(Self {
                 name: CString::try_from(name)?,
@@ -207,8 +196,8 @@ impl Service {
                 dispatch,
                 ticker,
                 concurrency,
-                ordering: Ordering::new(),
-                patience: Patience::new(),
+                ordering: Ordering::new(&values.service),
+                patience: Patience::new(&values.service),
                 timeouts,
                 users: Word::new(0),
                 seed,
@@ -352,9 +341,10 @@ impl Service {
         }
         let target = Target::new(index as u16, self.dispatch.clone(), self.count)?;
         let published = Arc::new(Published::new(), GFP_KERNEL)?;
-        let fallback = Config::parse(Kind::Fifo, None, &settings.parameters.tunables);
-        let fallback = fallback.map_err(errno)?;
-        let records = records_each(self.buffer_max(), self.cpts());
+        let fallback = Config::parse(Kind::Fifo, None, &settings.parameters.values.policies);
+        let fallback = fallback.map_err(|error| errno_of(error.code))?;
+        let records = settings.parameters.values.service.buffer_max.get();
+        let records = records_each(records, self.cpts());
         let mut list = KVec::with_capacity(self.count.into(), GFP_KERNEL)?;
         for cpt in 0..self.count {
             let (target, published) = (target.clone(), published.clone());
@@ -505,13 +495,12 @@ impl Service {
         &self.timeouts
     }
 
-    /// Changes the terms of its timeouts.
-    ///
-    /// # Errors
-    ///
-    /// As [`Timeouts::change`].
-    pub(crate) fn change_terms(&self, f: impl FnOnce(&mut Terms) -> error::Result) -> Result {
-        self.timeouts.change(f)?;
+    /// Has its timeouts follow `terms`.
+    fn follow_terms(&self, terms: &Terms) {
+        if self.timeouts.terms() == *terms {
+            return;
+        }
+        self.timeouts.set(terms);
         self.roster.with(|clients| {
             for client in clients.iter() {
                 if let Some(deadlines) = client.deadlines() {
@@ -519,7 +508,6 @@ impl Service {
                 }
             }
         });
-        Ok(())
     }
 
     /// Slots of each target, as configured.
@@ -527,46 +515,18 @@ impl Service {
         self.dispatch.slots()
     }
 
-    /// Sets the slots of each target.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL`: 0, or more than 65,535.
-    pub(crate) fn set_slots(&self, slots: u32) -> Result {
-        if slots == 0 || slots > SLOTS_MAX {
-            return Err(EINVAL);
-        }
-        self.roster.with(|_| self.share_out(slots));
-        self.partitions.run_all();
-        Ok(())
-    }
-
     /// Has all targets follow `slots`.
     fn share_out(&self, slots: u32) {
-        self.dispatch.set_slots(slots);
-        for lanes in self.partitions.lanes() {
-            lanes.target().follow_slots();
+        if self.slots() == slots {
+            return;
         }
-        self.concurrency.set_slots(slots);
-    }
-
-    /// How long requests wait without progress before they are sent down anyway, ms; 0: for ever.
-    pub(crate) fn stall_ms(&self) -> u32 {
-        self.dispatch.stall_ms()
-    }
-
-    /// Sets how long requests wait without progress.
-    pub(crate) fn set_stall_ms(&self, stall_ms: u32) {
-        self.dispatch.set_stall_ms(stall_ms);
-    }
-
-    /// High-priority requests in a row while a regular one waits.
-    pub(crate) fn ratio(&self) -> u32 {
-        self.dispatch.ratio()
-    }
-
-    /// Sets the ratio.
-    pub(crate) fn set_ratio(&self, ratio: u32) {
-        self.dispatch.set_ratio(ratio);
+        self.roster.with(|_| {
+            self.dispatch.set_slots(slots);
+            for lanes in self.partitions.lanes() {
+                lanes.target().follow_slots();
+            }
+            self.concurrency.set_slots(slots);
+        });
+        self.partitions.run_all();
     }
 }

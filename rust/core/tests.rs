@@ -26,6 +26,7 @@ use crate::{
     sched::{
         attr::{Attrs, Id, Priority},
         order::{RecordId, Relation},
+        parameters::service::{Service as Values, Slots},
         policy::{params::ClassesMax, AnyShared, Config, Kind, Tunables},
         ranges::{Brief, Outline},
         slab::{Slab, SlabPile},
@@ -102,7 +103,7 @@ enum Came {
 impl Bench {
     /// With `slots` slots.
     fn new(slots: u32) -> Result<Self> {
-        let dispatch = Dispatch::new(None, slots)?;
+        let dispatch = dispatch(slots)?;
         let target = Target::new(0, dispatch.clone(), 1)?;
         target.attach(1, 0);
         let published = Arc::new(Published::new(), GFP_KERNEL)?;
@@ -250,9 +251,18 @@ impl Bench {
     }
 }
 
+/// What a service with `slots` slots has in common.
+fn dispatch(slots: u32) -> Result<Arc<Dispatch>> {
+    let values = Values {
+        slots: Slots::new(slots).ok_or(EINVAL)?,
+        ..Values::default()
+    };
+    Dispatch::new(None, &values)
+}
+
 /// A target with `slots` slots and `cpts` partitions.
 fn target(slots: u32, cpts: u16) -> Result<Arc<Target>> {
-    Target::new(0, Dispatch::new(None, slots)?, cpts)
+    Target::new(0, dispatch(slots)?, cpts)
 }
 
 /// The mark of a partition that is ready.

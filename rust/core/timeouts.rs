@@ -25,14 +25,10 @@ use kernel::{
     sync::{Arc, SpinLockIrq},
 };
 
-use super::errno;
 use crate::{
-    sched::{
-        error,
-        timeouts::{
-            report::Clock,
-            terms::{AtCountPolicyDelay, Terms},
-        },
+    sched::timeouts::{
+        report::Clock,
+        terms::{AtCountPolicyDelay, Terms},
     },
     sys::{
         atomic::{Counter, Hint},
@@ -136,38 +132,12 @@ impl Timeouts {
         *self.terms.lock()
     }
 
-    /// Changes the terms; they are in effect at once.
-    ///
-    /// # Errors
-    ///
-    /// What `f` refuses; `EINVAL`: they do not go together. Nothing is changed then.
-    pub(crate) fn change(&self, f: impl FnOnce(&mut Terms) -> error::Result) -> Result {
-        let change = || {
-            let mut terms = self.terms.lock();
-            let mut new = *terms;
-            f(&mut new)?;
-            new.check()?;
-            self.set(&mut terms, new);
-            Ok(())
-        };
-        // What is refused is printed without the lock.
-        change().map_err(errno)?;
-        self.follow();
-        Ok(())
-    }
-
-    /// Takes over the terms of `other`.
-    pub(crate) fn adopt(&self, other: &Self) {
-        let terms = other.terms();
-        self.set(&mut self.terms.lock(), terms);
-        self.follow();
-    }
-
-    /// Sets the terms, and what is read without their lock.
-    fn set(&self, terms: &mut Terms, new: Terms) {
-        *terms = new;
+    /// Sets the terms; they are in effect at once.
+    pub(crate) fn set(&self, new: &Terms) {
+        *self.terms.lock() = *new;
         let counted = new.count_policy_delay == AtCountPolicyDelay::On;
         self.count_policy_delay.set(counted.into());
+        self.follow();
     }
 
     /// Has everything follow the terms.

@@ -30,10 +30,10 @@ use kernel::{
 
 use crate::{
     core::{
+        parameters,
         partition::Went,
         registry::{self, Attachment},
         service::Arrival,
-        tunables,
     },
     sched::{
         attr::{Attrs, Id, Opcode, Priority},
@@ -363,7 +363,7 @@ impl Target for Device {
             (Some("service"), Some(name)) => {
                 let service = self.attachment.service();
                 if args.len() == 2 {
-                    return tunables::show(service, name, out);
+                    return parameters::show(service, name, out);
                 }
                 let mut value = KVec::new();
                 for index in 2..args.len() {
@@ -374,7 +374,8 @@ impl Target for Device {
                     value.extend_from_slice(word.as_bytes(), GFP_KERNEL)?;
                 }
                 let value = ::core::str::from_utf8(&value).map_err(|_| EINVAL)?;
-                tunables::command(service, name, value)
+                let set = parameters::set(service, name, value);
+                set.map_err(|refused| refused.report(service.name()))
             }
             _ => Err(EINVAL),
         }

@@ -16,13 +16,8 @@
 //!
 //! A request that was withheld is ready from the end of that on; its age does not count.
 
-use crate::sched::{policy::params::number, timeouts::terms::AtMax, units::NSEC_PER_SEC};
+use crate::sched::{timeouts::terms::AtMax, units::NSEC_PER_SEC};
 use core::fmt;
-
-number! {
-    /// How many times as long decisions may stay away; 0: for ever.
-    Factor, 0..=1_000 = 3, "at_unhealthy_factor is not a number from 0 to 1000"
-}
 
 /// How long is too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

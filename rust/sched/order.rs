@@ -70,7 +70,7 @@ use tree::{Tree, TreePile};
 
 choice! {
     /// What a service promises of the order of requests.
-    Level, "nrs_pop is not one of: none, overlap, stream, graph":
+    Level, "nrs_pop":
     /// Nothing.
     #[default]
     None = "none",
@@ -84,7 +84,7 @@ choice! {
 
 number! {
     /// How many requests that have ended are remembered, so that they can be named as predecessors.
-    PopWindow, 1..=65_536 = 1_024, "nrs_pop_window is not a number from 1 to 65536"
+    PopWindow, "nrs_pop_window": "requests of a file of /dev/nrs, ", 1..=65_536 = 1_024
 }
 
 /// Predecessors that a request can name.

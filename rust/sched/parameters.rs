@@ -1,46 +1,43 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The parameters of a service: what there is, what each takes, and what can be said of a value without the
-//! service.
+//! The parameters of a service: what there is, what each takes, and all values that are set.
 //!
-//! The kernel part takes names and access from here, tools take the rest: what is documented is what is there.
+//! Each is declared once, in a row beside what it is for ([`schema`]): policies have theirs in `policy/NAME`, timeouts in
+//! `timeouts/terms.rs`, the rest is in [`service`]. From the rows come the files of the module, what they show and
+//! take, the checks of `nrsctl`, the reference, and what fuzzers and storms write.
 //!
 //! # Vocabulary
 //!
 //! - *Parameter*: something of a service that is read, set or done by name ([`Parameter`]).
+//! - *Values*: what all parameters that store something are set to ([`Values`]); replaced as a whole.
+//! - *Text*: a parameter that the service itself shows or carries out, for example rules and statistics.
 //! - *Check*: the parser that the module reads values with, so far as it needs no service. What a check refuses is
 //!   refused by every service; what it takes may still be refused by one.
+//!
+//! ```text
+//!            set: parse, then what values must satisfy together
+//!   text ───────────────────────────────────────────────────────▶ new Values ──▶ in effect, as a whole
+//!                 │ refused: reason and errno, nothing is changed
+//! ```
 
-use core::ffi::CStr;
+use core::{ffi::CStr, fmt};
 
 use crate::sched::{
     error::{Code, Error, Result},
-    health::Factor,
-    order::{Level, PopWindow},
     policy::{
-        crrn, delay,
-        fairshare::{
-            params as fair,
-            weights::{self, Weights},
-        },
-        params::{
-            heads::{PerHead, Value},
-            BufferMax,
-        },
-        qbm::params as qbm,
-        robin::params as robin,
-        tbf::params as tbf,
+        self,
+        fairshare::weights::{self, Weights},
+        params::BufferMax,
         Config, Kind, Tunables,
     },
     qbm::plan::{Plan, PlanError},
     rules::{Action, Book, Command as RuleCommand, Fields, Rate, RuleError, Unit},
-    sources::Sources,
-    text::{self, Command},
-    timeouts::terms::{
-        AtCountPolicyDelay, AtDeviations, AtEarlyMargin, AtEstimator, AtExtra, AtFactor, AtHistory,
-        AtIncrement, AtInitial, AtMax, AtMin, ObdTimeout,
-    },
+    text::Command,
+    timeouts::terms::{self, Terms},
 };
+
+pub(crate) mod schema;
+pub mod service;
 
 /// What can be done with a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,8 +71,17 @@ impl Access {
     }
 }
 
-/// What a check is: says whether any service could take a value.
+/// Says whether any service could take a value.
 pub type Check = fn(&str) -> Result;
+
+/// How a parameter that stores a value is read and set.
+#[derive(Clone, Copy, Debug)]
+pub struct Stored {
+    /// Writes the value as it is shown, with the end of its last line.
+    pub show: fn(&Values, &mut dyn fmt::Write) -> fmt::Result,
+    /// Takes a value by itself; see [`Values::set`].
+    pub set: fn(&mut Values, &str) -> Result,
+}
 
 /// A parameter.
 #[derive(Clone, Copy, Debug)]
@@ -86,116 +92,168 @@ pub struct Parameter {
     pub access: Access,
     /// Unit, range or syntax of what it takes; of one that is only read, what it shows.
     pub takes: &'static str,
-    /// What it is to begin with; empty where there is no such thing.
+    /// Whether each head has a value.
+    pub heads: bool,
+    /// What it is to begin with, if that is not the default of [`Values`]; empty where there is no such thing.
     pub default: &'static str,
     /// What it can fail with beside `EINVAL`, separated by commas.
     pub errors: &'static str,
-    /// What it is, one sentence.
-    pub about: &'static str,
+    /// What it is, one sentence, with blanks around it.
+    pub help: &'static str,
     /// The page of the documentation that says more.
     pub page: &'static str,
     /// What can be said of a value without the service; none: every value is as good as another, or none is.
     pub check: Option<Check>,
+    /// How its value is read and set; none: it is a text.
+    pub value: Option<Stored>,
 }
 
 impl Parameter {
+    /// One that is nothing, to be filled in.
+    pub(crate) const NONE: Self = Self {
+        name: c"",
+        access: Access::Both,
+        takes: "",
+        heads: false,
+        default: "",
+        errors: "",
+        help: "",
+        page: "",
+        check: None,
+        value: None,
+    };
+
     /// Its name as text.
     pub fn name(&self) -> &'static str {
         // All of them are ASCII.
         self.name.to_str().unwrap_or_default()
     }
 
-    /// Whether it is called `name`.
-    pub const fn is(&self, name: &[u8]) -> bool {
-        same(self.name.to_bytes(), name)
+    /// What it is, one sentence.
+    pub fn help(&self) -> &'static str {
+        self.help.trim()
     }
+
+    /// Writes what it is to begin with, as it is shown; nothing where there is no such thing.
+    ///
+    /// # Errors
+    ///
+    /// Those of `out`.
+    pub fn write_default(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        match &self.value {
+            Some(value) if self.default.is_empty() => (value.show)(&Values::default(), out),
+            _ => out.write_str(self.default),
+        }
+    }
+}
+
+/// `name`, which ends with the only zero byte in it.
+pub(crate) const fn c_name(name: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(name.as_bytes()) {
+        Ok(name) => name,
+        // The module and the tests find no parameter then.
+        Err(_) => c"",
+    }
+}
+
+/// `own`, or `common` if that is empty.
+pub(crate) const fn either(own: &'static str, common: &'static str) -> &'static str {
+    if own.is_empty() {
+        common
+    } else {
+        own
+    }
+}
+
+/// What the parameters of a service are set to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Values {
+    /// Of policies.
+    pub policies: Tunables,
+    /// Of timeouts.
+    pub timeouts: Terms,
+    /// Of the service itself.
+    pub service: service::Service,
+}
+
+impl Values {
+    /// Takes the value `text` of `parameter`, which stores one.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: the parameter does not take it, or it contradicts another value. Nothing is changed then.
+    pub fn set(&mut self, stored: &Stored, text: &str) -> Result {
+        let mut new = *self;
+        (stored.set)(&mut new, text)?;
+        new.check()?;
+        new.policies.set_buffer_max(new.service.buffer_max);
+        *self = new;
+        Ok(())
+    }
+
+    /// Takes the value `text` of the parameter called `name`.
+    ///
+    /// # Errors
+    ///
+    /// - `ENOENT`: no parameter of this name stores a value.
+    /// - As [`Values::set`].
+    pub fn set_named(&mut self, name: &str, text: &str) -> Result {
+        let stored = named(name).and_then(|parameter| parameter.value.as_ref());
+        let stored = stored.ok_or(Error::new(Code::NoEntry, "no such parameter"))?;
+        self.set(stored, text)
+    }
+
+    /// Sets how many requests are kept in an order of their own, for the service and its policies.
+    pub fn set_buffer_max(&mut self, max: BufferMax) {
+        self.service.buffer_max = max;
+        self.policies.set_buffer_max(max);
+    }
+
+    /// Says whether the values go together.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: [`Terms::check`], or that of `delay`, refuses them.
+    pub fn check(&self) -> Result {
+        self.policies.delay.check()?;
+        self.timeouts.check()
+    }
+}
+
+/// The parameters of all parts, in the order in which they are shown.
+static GROUPS: [&[&[Parameter]]; 3] = [
+    &[service::POLICIES],
+    policy::PARAMETERS,
+    &[service::PARAMETERS, terms::PARAMETERS],
+];
+
+/// All parameters, in the order in which they are shown.
+pub fn all() -> impl Iterator<Item = &'static Parameter> {
+    GROUPS.iter().copied().flatten().copied().flatten()
 }
 
 /// The parameter called `name`.
-pub const fn named(name: &str) -> Option<&'static Parameter> {
-    find(name.as_bytes())
-}
-
-/// The same for a name in bytes.
-pub const fn find(name: &[u8]) -> Option<&'static Parameter> {
-    let mut rest: &'static [Parameter] = &PARAMETERS;
-    while let [parameter, others @ ..] = rest {
-        if parameter.is(name) {
-            return Some(parameter);
-        }
-        rest = others;
-    }
-    None
-}
-
-/// Whether `a` and `b` are the same bytes.
-const fn same(mut a: &[u8], mut b: &[u8]) -> bool {
-    while let ([first, others @ ..], [other, rest @ ..]) = (a, b) {
-        if *first != *other {
-            return false;
-        }
-        (a, b) = (others, rest);
-    }
-    a.is_empty() && b.is_empty()
-}
-
-/// What a parameter of a policy can fail with when an instance with the new value cannot be started.
-const RESTARTS: &str = "EAGAIN, ENOMEM";
-
-/// One line of the table.
-macro_rules! parameter {
-    ($name:literal, $access:ident, $takes:expr, $default:expr, $errors:expr, $page:literal, $check:expr, $about:literal) => {
-        Parameter {
-            name: $name,
-            access: Access::$access,
-            takes: $takes,
-            default: $default,
-            errors: $errors,
-            about: $about,
-            page: $page,
-            check: $check,
-        }
-    };
-}
-
-/// The check of a type with `parse`, of a value between blanks.
-macro_rules! parsed {
-    ($type:ty) => {
-        Some(|text| <$type>::parse(text.trim()).map(|_| ()))
-    };
-}
-
-/// The check of a value for each head: the type of a value, and the text form.
-macro_rules! heads {
-    ($type:ty, $form:expr) => {
-        Some(|text| for_heads::<$type>($form, text))
-    };
-}
-
-/// Takes a value for each head.
-fn for_heads<T: Value + Default>((name, longest): robin::Form, text: &str) -> Result {
-    PerHead::<T>::default()
-        .with(name, longest, text)
-        .map(|_| ())
+pub fn named(name: &str) -> Option<&'static Parameter> {
+    all().find(|parameter| parameter.name.to_bytes() == name.as_bytes())
 }
 
 /// Takes what `nrs_policies` takes.
-fn policy(text: &str) -> Result {
+pub(crate) fn policy(text: &str) -> Result {
     let command = Command::parse(text.trim())?;
     let kind = Kind::from_name(command.policy)?;
     Config::parse(kind, command.argument, &Tunables::default()).map(|_| ())
 }
 
 /// Takes items of weights; what is removed need not be there.
-fn items(text: &str) -> Result {
-    match Weights::new().apply(text) {
+pub(crate) fn items(text: &str) -> Result {
+    match Weights::new().apply(text.trim()) {
         Err(error) if error.code == Code::NoEntry => Ok(()),
         done => done.map(|_| ()),
     }
 }
 
 /// Takes a mode of fairshare, with or without weights.
-fn mode(text: &str) -> Result {
+pub(crate) fn mode(text: &str) -> Result {
     let (_, list) = weights::split(text)?;
     list.map_or(Ok(()), items)
 }
@@ -248,687 +306,13 @@ pub fn check_plan(text: &str) -> core::result::Result<(), PlanError> {
     Plan::parse(text).map(|_| ())
 }
 
-/// All parameters, in the order in which they are shown.
-pub static PARAMETERS: [Parameter; 67] = [
-    parameter!(
-        c"nrs_policies",
-        Both,
-        "POLICY [reg|hp] [ARGUMENT]",
-        "fifo",
-        "ENOENT, EAGAIN, ENOMEM",
-        "user-guide.md",
-        Some(policy),
-        "Which policy serves each head, and what all of them hold."
-    ),
-    parameter!(
-        c"nrs_crrn_quantum",
-        Both,
-        "requests, 1 to 65535, for each head",
-        "8",
-        "ENOMEM",
-        "crrn.md",
-        heads!(crrn::Quantum, robin::QUANTUM),
-        "Requests of one client that crrn serves in a batch."
-    ),
-    parameter!(
-        c"nrs_orr_quantum",
-        Both,
-        "requests, 1 to 65535, for each head",
-        "256",
-        "ENOMEM",
-        "orr.md",
-        heads!(robin::Quantum, robin::QUANTUM),
-        "Requests of one file that orr serves in a batch."
-    ),
-    parameter!(
-        c"nrs_orr_offset_type",
-        Both,
-        "physical or logical, for each head",
-        "physical",
-        "ENOMEM",
-        "orr.md",
-        heads!(robin::OffsetType, robin::OFFSET_TYPE),
-        "Whether orr sorts by offsets on the device or by those in the file."
-    ),
-    parameter!(
-        c"nrs_orr_supported",
-        Both,
-        "reads, writes or reads_and_writes, for each head",
-        "reads",
-        "ENOMEM",
-        "orr.md",
-        heads!(robin::Supported, robin::SUPPORTED),
-        "Which requests orr sorts; the others are served by fifo."
-    ),
-    parameter!(
-        c"nrs_trr_quantum",
-        Both,
-        "requests, 1 to 65535, for each head",
-        "256",
-        "ENOMEM",
-        "trr.md",
-        heads!(robin::Quantum, robin::QUANTUM),
-        "Requests of one target that trr serves in a batch."
-    ),
-    parameter!(
-        c"nrs_trr_offset_type",
-        Both,
-        "physical or logical, for each head",
-        "physical",
-        "ENOMEM",
-        "trr.md",
-        heads!(robin::OffsetType, robin::OFFSET_TYPE),
-        "Whether trr sorts by offsets on the device or by those in the file."
-    ),
-    parameter!(
-        c"nrs_trr_supported",
-        Both,
-        "reads, writes or reads_and_writes, for each head",
-        "reads",
-        "ENOMEM",
-        "trr.md",
-        heads!(robin::Supported, robin::SUPPORTED),
-        "Which requests trr sorts; the others are served by fifo."
-    ),
-    parameter!(
-        c"nrs_delay_min",
-        Both,
-        "s, 0 to 65535 and at most nrs_delay_max, for each head",
-        "5",
-        "ENOMEM",
-        "delay.md",
-        heads!(delay::params::Min, delay::params::MIN),
-        "Shortest time for which delay keeps a request."
-    ),
-    parameter!(
-        c"nrs_delay_max",
-        Both,
-        "s, 0 to 65535 and at least nrs_delay_min, for each head",
-        "300",
-        "ENOMEM",
-        "delay.md",
-        heads!(delay::params::Max, delay::params::MAX),
-        "Longest time for which delay keeps a request."
-    ),
-    parameter!(
-        c"nrs_delay_pct",
-        Both,
-        "percent, 0 to 100, for each head",
-        "100",
-        "ENOMEM",
-        "delay.md",
-        heads!(delay::params::Pct, delay::params::PCT),
-        "How many of a hundred requests delay keeps."
-    ),
-    parameter!(
-        c"nrs_fairshare_mode",
-        Both,
-        "LEVEL[_then_LEVEL...]_fair [weight=ITEM,...], levels gid uid jobid projid nid nodemap size",
-        "jobid_fair",
-        "ENOENT, ENOSPC, EAGAIN, ENOMEM",
-        "fairshare.md",
-        Some(mode),
-        "Among whom fairshare shares when nrs_policies names no mode."
-    ),
-    parameter!(
-        c"nrs_fairshare_weights",
-        Both,
-        "items FIELD:VALUE:WEIGHT with WEIGHT 1 to 10000, -FIELD:VALUE, clear",
-        "",
-        "ENOENT, ENOSPC, ENOMEM",
-        "fairshare.md",
-        Some(|text| items(text.trim())),
-        "Who counts more than once; all others have weight 1."
-    ),
-    parameter!(
-        c"nrs_fairshare_delta_ms",
-        Both,
-        "ms, 10 to 1000",
-        "100",
-        RESTARTS,
-        "fairshare.md",
-        parsed!(fair::DeltaMs),
-        "How often shares, sizes and the parts of partitions are worked out."
-    ),
-    parameter!(
-        c"nrs_fairshare_opp_threshold",
-        Both,
-        "queued requests, 0 to 256",
-        "0",
-        RESTARTS,
-        "fairshare.md",
-        parsed!(fair::OppThreshold),
-        "Below how many queued requests the oldest one goes, whosever it is."
-    ),
-    parameter!(
-        c"nrs_fairshare_cost_model",
-        Both,
-        "pages, rpcs or time",
-        "pages",
-        RESTARTS,
-        "fairshare.md",
-        parsed!(fair::CostModel),
-        "What a share is a share of."
-    ),
-    parameter!(
-        c"nrs_fairshare_select",
-        Both,
-        "deadline, deadline_memory, golden, random or paper",
-        "deadline",
-        RESTARTS,
-        "fairshare.md",
-        parsed!(fair::Select),
-        "How the entity that goes next is chosen."
-    ),
-    parameter!(
-        c"nrs_fairshare_locality",
-        Both,
-        "0 or 1",
-        "0",
-        RESTARTS,
-        "fairshare.md",
-        parsed!(fair::Locality),
-        "Whether requests of an entity go in the order of their places on the device."
-    ),
-    parameter!(
-        c"nrs_fairshare_cross_cpt",
-        Both,
-        "0 or 1",
-        "1",
-        RESTARTS,
-        "fairshare.md",
-        parsed!(fair::CrossCpt),
-        "Whether shares hold over all partitions together."
-    ),
-    parameter!(
-        c"nrs_fairshare_size_source",
-        Both,
-        "nids or suffix",
-        "nids",
-        RESTARTS,
-        "fairshare.md",
-        parsed!(fair::SizeSource),
-        "Where the size of a job comes from that the table does not say."
-    ),
-    parameter!(
-        c"nrs_fairshare_size_window_s",
-        Both,
-        "s, 2 to 600",
-        "10",
-        RESTARTS,
-        "fairshare.md",
-        parsed!(fair::SizeWindowS),
-        "How far back the clients of a job are counted for its size."
-    ),
-    parameter!(
-        c"nrs_fairshare_size_max",
-        Both,
-        "clients, 1 to 4096",
-        "4096",
-        RESTARTS,
-        "fairshare.md",
-        parsed!(fair::SizeMax),
-        "Largest size of a job that counts."
-    ),
-    parameter!(
-        c"nrs_fairshare_stats",
-        Read,
-        "YAML, a mapping per entity",
-        "",
-        "ENOMEM",
-        "fairshare.md",
-        None,
-        "What each entity was to have and had."
-    ),
-    parameter!(
-        c"nrs_fairshare_stats_reset",
-        Write,
-        "anything",
-        "",
-        "",
-        "fairshare.md",
-        None,
-        "Sets the counters of nrs_fairshare_stats to zero."
-    ),
-    parameter!(
-        c"nrs_tbf_rule",
-        Both,
-        "[reg|hp] start|change|stop NAME ...",
-        "default only",
-        "ENODEV, EEXIST, ENOENT, EPERM, EBUSY, ENAMETOOLONG, ENOSPC, ENOMEM",
-        "tbf.md",
-        Some(rule),
-        "The rules of tbf; what is written is one command."
-    ),
-    parameter!(
-        c"nrs_tbf_rule_error",
-        Read,
-        "column and what was expected there; else nothing",
-        "",
-        "",
-        "tbf.md",
-        None,
-        "Why the last command for rules was refused."
-    ),
-    parameter!(
-        c"nrs_tbf_rate",
-        Both,
-        "per second, 1 to 10000000",
-        "10000",
-        RESTARTS,
-        "tbf.md",
-        parsed!(tbf::Rate),
-        "Rate of rules that are started without one, and of the rule default when tbf starts."
-    ),
-    parameter!(
-        c"nrs_tbf_depth",
-        Both,
-        "requests or pages of 4 KiB, 1 to 1000000",
-        "3",
-        RESTARTS,
-        "tbf.md",
-        parsed!(tbf::Depth),
-        "What a class can save up while it is idle."
-    ),
-    parameter!(
-        c"nrs_tbf_cost_model",
-        Both,
-        "rpcs or pages",
-        "rpcs",
-        RESTARTS,
-        "tbf.md",
-        parsed!(tbf::CostModel),
-        "What a rate without a unit counts."
-    ),
-    parameter!(
-        c"nrs_tbf_global_rate",
-        Both,
-        "0 or 1",
-        "1",
-        RESTARTS,
-        "tbf.md",
-        parsed!(tbf::GlobalRate),
-        "Whether a rate holds for all partitions together; else each grants it."
-    ),
-    parameter!(
-        c"nrs_tbf_rules_max",
-        Both,
-        "rules, 1 to 65536",
-        "4096",
-        RESTARTS,
-        "tbf.md",
-        parsed!(tbf::RulesMax),
-        "How many rules a head can have beside default."
-    ),
-    parameter!(
-        c"nrs_tbf_cache_size",
-        Both,
-        "classes, 1 to 1048576",
-        "8192",
-        RESTARTS,
-        "tbf.md",
-        parsed!(tbf::CacheSize),
-        "How many idle classes a partition remembers."
-    ),
-    parameter!(
-        c"nrs_tbf_stats",
-        Read,
-        "YAML, rules and classes",
-        "",
-        "ENOMEM",
-        "tbf.md",
-        None,
-        "What rules and classes had, and how long they were kept."
-    ),
-    parameter!(
-        c"nrs_tbf_stats_reset",
-        Write,
-        "anything",
-        "",
-        "",
-        "tbf.md",
-        None,
-        "Sets the counters of nrs_tbf_stats to zero."
-    ),
-    parameter!(
-        c"nrs_qbm_config",
-        Both,
-        "lines by, tune, default, group and client, up to 256 KiB",
-        "no group",
-        "E2BIG, ENOENT, EEXIST, ENAMETOOLONG, ENOSPC, EAGAIN, ENOMEM",
-        "qbm.md",
-        Some(plan),
-        "The configuration of qbm, as a whole."
-    ),
-    parameter!(
-        c"nrs_qbm_config_error",
-        Read,
-        "line and reason; else nothing",
-        "",
-        "",
-        "qbm.md",
-        None,
-        "Why the last configuration of qbm was refused."
-    ),
-    parameter!(
-        c"nrs_qbm_clients_max",
-        Both,
-        "clients, 16 to 16384",
-        "1024",
-        RESTARTS,
-        "qbm.md",
-        parsed!(qbm::ClientsMax),
-        "How many clients qbm tells apart."
-    ),
-    parameter!(
-        c"nrs_qbm_status",
-        Read,
-        "YAML, groups and clients",
-        "",
-        "ENODEV, ENOMEM",
-        "qbm.md",
-        None,
-        "What groups and clients of qbm have and use."
-    ),
-    parameter!(
-        c"nrs_qbm_stats",
-        Read,
-        "YAML, groups and clients",
-        "",
-        "ENODEV, ENOMEM",
-        "qbm.md",
-        None,
-        "What was counted of groups and clients of qbm."
-    ),
-    parameter!(
-        c"nrs_qbm_stats_reset",
-        Write,
-        "anything",
-        "",
-        "",
-        "qbm.md",
-        None,
-        "Sets the counters of nrs_qbm_stats to zero."
-    ),
-    parameter!(
-        c"nrs_pop",
-        Both,
-        "none, overlap, stream or graph",
-        "none",
-        "",
-        "order.md",
-        parsed!(Level),
-        "Which requests keep their order under every policy."
-    ),
-    parameter!(
-        c"nrs_pop_window",
-        Both,
-        "requests of a file of /dev/nrs, 1 to 65536",
-        "1024",
-        "",
-        "order.md",
-        parsed!(PopWindow),
-        "How many completed requests can still be named as predecessors."
-    ),
-    parameter!(
-        c"buffer_max",
-        Both,
-        "requests, 256 to 1048576",
-        "65536",
-        "EBUSY, EAGAIN, ENOMEM",
-        "user-guide.md",
-        parsed!(BufferMax),
-        "How many requests are kept in an order of their own."
-    ),
-    parameter!(
-        c"nrs_concurrency",
-        Read,
-        "a number per line",
-        "",
-        "",
-        "user-guide.md",
-        None,
-        "Fan-out, credits and waits."
-    ),
-    parameter!(
-        c"health",
-        Read,
-        "healthy or NOT HEALTHY, and a line with the reason",
-        "",
-        "",
-        "user-guide.md",
-        None,
-        "Whether the service gets on."
-    ),
-    parameter!(
-        c"at_min",
-        Both,
-        "s, 1 to 3600 and at most at_max",
-        "5",
-        "",
-        "adaptive-timeouts.md",
-        parsed!(AtMin),
-        "Least estimate of what a request takes."
-    ),
-    parameter!(
-        c"at_max",
-        Both,
-        "s, 0 to 3600; 0: timeouts are fixed",
-        "600",
-        "",
-        "adaptive-timeouts.md",
-        parsed!(AtMax),
-        "Largest estimate, and how long early replies can hold a client."
-    ),
-    parameter!(
-        c"at_history",
-        Both,
-        "s, 4 to 3600",
-        "600",
-        "",
-        "adaptive-timeouts.md",
-        parsed!(AtHistory),
-        "How long a service time counts."
-    ),
-    parameter!(
-        c"at_extra",
-        Both,
-        "s, 1 to 3600 and at most at_max",
-        "30",
-        "",
-        "adaptive-timeouts.md",
-        parsed!(AtExtra),
-        "What an early reply grants."
-    ),
-    parameter!(
-        c"at_early_margin",
-        Both,
-        "s, 1 to 3600 and at most at_min",
-        "5",
-        "",
-        "adaptive-timeouts.md",
-        parsed!(AtEarlyMargin),
-        "How long before a deadline an early reply is sent."
-    ),
-    parameter!(
-        c"at_factor",
-        Both,
-        "percent, 100 to 1000",
-        "125",
-        "",
-        "adaptive-timeouts.md",
-        parsed!(AtFactor),
-        "What an estimate is multiplied with for a timeout."
-    ),
-    parameter!(
-        c"at_increment",
-        Both,
-        "s, 0 to 600",
-        "5",
-        "",
-        "adaptive-timeouts.md",
-        parsed!(AtIncrement),
-        "What is added to that."
-    ),
-    parameter!(
-        c"at_initial",
-        Both,
-        "s, 1 to 3600",
-        "10",
-        "",
-        "adaptive-timeouts.md",
-        parsed!(AtInitial),
-        "Estimate of a service that has served nothing."
-    ),
-    parameter!(
-        c"at_deviations",
-        Both,
-        "standard deviations, 1 to 100",
-        "4",
-        "",
-        "adaptive-timeouts.md",
-        parsed!(AtDeviations),
-        "How far above the mean the estimate is if at_estimator is average."
-    ),
-    parameter!(
-        c"at_estimator",
-        Both,
-        "worst, average or total",
-        "worst",
-        "",
-        "adaptive-timeouts.md",
-        parsed!(AtEstimator),
-        "How the estimate is made of service times."
-    ),
-    parameter!(
-        c"at_count_policy_delay",
-        Both,
-        "0 or 1",
-        "0",
-        "",
-        "adaptive-timeouts.md",
-        parsed!(AtCountPolicyDelay),
-        "Whether time for which a policy keeps requests on purpose counts."
-    ),
-    parameter!(
-        c"obd_timeout",
-        Both,
-        "s, 0 to 3600; 0: none",
-        "100",
-        "",
-        "adaptive-timeouts.md",
-        parsed!(ObdTimeout),
-        "The fixed timeout while at_max is 0."
-    ),
-    parameter!(
-        c"timeouts",
-        Read,
-        "a line per partition",
-        "",
-        "",
-        "adaptive-timeouts.md",
-        None,
-        "What requests take."
-    ),
-    parameter!(
-        c"client_timeouts",
-        Read,
-        "lines per block device",
-        "",
-        "",
-        "adaptive-timeouts.md",
-        None,
-        "How long clients wait."
-    ),
-    parameter!(
-        c"at_stats",
-        Read,
-        "YAML",
-        "",
-        "",
-        "adaptive-timeouts.md",
-        None,
-        "Early replies, timeouts, devices given up."
-    ),
-    parameter!(
-        c"at_stats_reset",
-        Write,
-        "anything",
-        "",
-        "",
-        "adaptive-timeouts.md",
-        None,
-        "Sets the counters of at_stats to zero."
-    ),
-    parameter!(
-        c"at_unhealthy_factor",
-        Both,
-        "0 to 1000; 0: never unhealthy",
-        "3",
-        "",
-        "user-guide.md",
-        parsed!(Factor),
-        "For how many times at_max nothing may be decided before the service is unhealthy."
-    ),
-    parameter!(
-        c"high_priority_sources",
-        Both,
-        "some of realtime meta prio, or none",
-        "realtime",
-        "",
-        "user-guide.md",
-        parsed!(Sources),
-        "Which requests of block devices go to the high-priority head."
-    ),
-    parameter!(
-        c"high_priority_ratio",
-        Both,
-        "requests, 0 to 4294967295",
-        "10",
-        "",
-        "user-guide.md",
-        Some(|text| text::parse_ratio(text).map(|_| ())),
-        "After how many requests of high priority in a row a regular one goes."
-    ),
-    parameter!(
-        c"stall_ms",
-        Both,
-        "ms, 100 to 600000, or 0 for never",
-        "30000",
-        "",
-        "user-guide.md",
-        Some(|text| text::parse_stall_ms(text).map(|_| ())),
-        "After how long without a decision requests that wait in vain are sent down."
-    ),
-    parameter!(
-        c"slots",
-        Both,
-        "requests, 1 to 65535",
-        "module parameter default_slots",
-        "",
-        "user-guide.md",
-        Some(|text| text::parse_slots(text).map(|_| ())),
-        "How many requests of the service may be at its targets."
-    ),
-    parameter!(
-        c"clients",
-        Read,
-        "YAML",
-        "",
-        "",
-        "user-guide.md",
-        None,
-        "Slots in effect, counters of each client, state of each target."
-    ),
-];
-
 /// Takes a command for rules.
-fn rule(text: &str) -> Result {
+pub(crate) fn rule(text: &str) -> Result {
     check_rule(text).map_err(|error| Error::new(error.code, error.expected))
 }
 
 /// Takes a configuration of `qbm`.
-fn plan(text: &str) -> Result {
+pub(crate) fn plan(text: &str) -> Result {
     check_plan(text).map_err(|error| Error::new(error.code, error.reason))
 }
 

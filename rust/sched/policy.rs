@@ -17,6 +17,7 @@ use crate::sched::{
     error::{Code, Error, Result},
     item::{Cost, Item},
     mem::{Need, NoMemory, Owned, Shared},
+    parameters::Parameter,
     ranges::Table,
 };
 use core::fmt;
@@ -32,6 +33,8 @@ pub(crate) mod qbm;
 pub(crate) mod robin;
 pub(crate) mod tbf;
 pub(crate) mod trr;
+
+use params::{BufferMax, ClassesMax};
 
 /// What a part answers when it is asked for a request.
 #[derive(Debug)]
@@ -231,7 +234,7 @@ pub const ROWS: usize = 64;
 
 /// Defines the types that stand for any policy, from lines `Name: module`.
 ///
-/// Each module has `Tunables`, `Config`, `Shared`, `Update` and `State<I>`, which is a [`Part`].
+/// Each module has `Tunables`, `PARAMETERS`, `Config`, `Shared`, `Update` and `State<I>`, which is a [`Part`].
 macro_rules! policies {
     ($($name:ident: $module:ident),+ $(,)?) => {
         /// The policies there are.
@@ -253,11 +256,14 @@ macro_rules! policies {
         }
 
         /// What users can set for each policy; it survives stops and starts.
-        #[derive(Clone, Copy, Debug, Default)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Tunables {
             $(#[doc = concat!("Those of `", stringify!($module), "`.")]
             pub $module: $module::Tunables,)+
         }
+
+        /// The parameters of each policy.
+        pub static PARAMETERS: &[&[Parameter]] = &[$($module::PARAMETERS),+];
 
         /// The configuration of any policy.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -577,6 +583,33 @@ impl<I: Item> AnyPart<I> {
         match self {
             Self::Qbm(part) => Some(part),
             _ => None,
+        }
+    }
+}
+
+impl Tunables {
+    /// Sets the bound of the class table of each policy.
+    pub fn set_classes_max(&mut self, max: ClassesMax) {
+        for policy in [
+            &mut self.crrn.classes_max,
+            &mut self.orr.classes_max,
+            &mut self.trr.classes_max,
+            &mut self.tbf.classes_max,
+            &mut self.fairshare.classes_max,
+            &mut self.qbm.classes_max,
+        ] {
+            *policy = max;
+        }
+    }
+
+    /// Sets the bound of the requests that each policy sorts.
+    pub fn set_buffer_max(&mut self, max: BufferMax) {
+        for policy in [
+            &mut self.orr.buffer_max,
+            &mut self.trr.buffer_max,
+            &mut self.delay.buffer_max,
+        ] {
+            *policy = max;
         }
     }
 }

@@ -34,19 +34,10 @@
 
 use crate::sched::attr::Priority;
 
-/// Slots of a service, at most.
-pub const SLOTS_MAX: u32 = 65_535;
-
-/// High-priority requests in a row before a regular one, unless configured.
-pub const RATIO_DEFAULT: u32 = 10;
-
-/// How long requests wait without progress before they are sent down anyway, unless configured, ms.
-pub const STALL_MS_DEFAULT: u32 = 30_000;
-
 /// What the slots of a target are bound by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Slots, 1 to [`SLOTS_MAX`]; 0 counts as 1.
+    /// Slots; 0 counts as 1.
     pub slots: u32,
     /// Whether a slot is kept for high priority.
     pub high_priority: bool,

@@ -2,7 +2,10 @@
 
 //! What makes a request of a block device one of high priority.
 
-use crate::sched::error::{Error, Result};
+use crate::sched::{
+    error::{Error, Result},
+    policy::params::Value,
+};
 use core::fmt;
 
 /// A set of reasons for high priority.
@@ -82,6 +85,14 @@ impl Sources {
 impl Default for Sources {
     fn default() -> Self {
         Self::REALTIME
+    }
+}
+
+impl Value for Sources {
+    const TAKES: &'static str = "some of realtime meta prio, or none";
+
+    fn parse(text: &str) -> Result<Self> {
+        Self::parse(text)
     }
 }
 

@@ -33,7 +33,6 @@
 use crate::sched::{
     error::{Error, Result},
     head::State,
-    slots::SLOTS_MAX,
 };
 use core::{
     fmt::{self, Write},
@@ -180,51 +179,6 @@ pub fn parse_u32(text: &str, range: RangeInclusive<u32>, reason: &'static str) -
     let digits = text.bytes().all(|b| b.is_ascii_digit());
     match text.parse() {
         Ok(number) if digits && range.contains(&number) => Ok(number),
-        _ => Err(Error::invalid(reason)),
-    }
-}
-
-/// Parses `high_priority_ratio`: any number of requests.
-///
-/// # Errors
-///
-/// - `EINVAL`: not a number, or above 4294967295.
-pub fn parse_ratio(text: &str) -> Result<u32> {
-    let reason = "high_priority_ratio: expected a number, 0 to 4294967295";
-    parse_u32(text, 0..=u32::MAX, reason)
-}
-
-/// Parses `stall_ms`: milliseconds, 100 to 600000, or 0 for never.
-///
-/// # Errors
-///
-/// - `EINVAL`: not a number, or out of range.
-pub fn parse_stall_ms(text: &str) -> Result<u32> {
-    let reason = "stall_ms: expected 0, or 100 to 600000";
-    match parse_u32(text, 0..=600_000, reason)? {
-        1..100 => Err(Error::invalid(reason)),
-        ms => Ok(ms),
-    }
-}
-
-/// Parses `slots`: requests in service, 1 to [`SLOTS_MAX`].
-///
-/// # Errors
-///
-/// - `EINVAL`: not a number, or out of range.
-pub fn parse_slots(text: &str) -> Result<u32> {
-    parse_u32(text, 1..=SLOTS_MAX, "slots: expected a number, 1 to 65535")
-}
-
-/// Parses a switch: `yes`, `y`, `on` or `1`; `no`, `n`, `off` or `0`.
-///
-/// # Errors
-///
-/// - `EINVAL` with `reason`: another word. The reason names the tunable.
-pub fn parse_yes_no(text: &str, reason: &'static str) -> Result<bool> {
-    match trim(text) {
-        "yes" | "y" | "on" | "1" => Ok(true),
-        "no" | "n" | "off" | "0" => Ok(false),
         _ => Err(Error::invalid(reason)),
     }
 }
@@ -465,56 +419,6 @@ mod tests {
             if let Err(error) = got {
                 assert_eq!(error, Error::invalid("quantum: expected 1 to 9"));
             }
-        }
-    }
-
-    #[test]
-    fn tunables() {
-        for (text, ratio, slots) in [
-            ("0", Some(0), None),
-            ("1", Some(1), Some(1)),
-            ("65535\n", Some(65_535), Some(65_535)),
-            ("65536", Some(65_536), None),
-            ("4294967295", Some(u32::MAX), None),
-            ("4294967296", None, None),
-            ("ten", None, None),
-        ] {
-            assert_eq!(parse_ratio(text).ok(), ratio);
-            assert_eq!(parse_slots(text).ok(), slots);
-        }
-        assert!(parse_ratio("x").unwrap_err().reason.contains("ratio"));
-        assert!(parse_slots("x").unwrap_err().reason.contains("slots"));
-    }
-
-    #[test]
-    fn stall() {
-        for (text, want) in [
-            ("0", Some(0)),
-            ("1", None),
-            ("99", None),
-            ("100\n", Some(100)),
-            ("600000", Some(600_000)),
-            ("600001", None),
-            ("-1", None),
-            ("", None),
-        ] {
-            assert_eq!(parse_stall_ms(text).ok(), want, "{text:?}");
-        }
-    }
-
-    #[test]
-    fn switches() {
-        for (words, want) in [
-            (&["yes", "y", "on", "1", " yes\n"][..], Some(true)),
-            (&["no", "n", "off", "0", "no \n"], Some(false)),
-            (&["", "YES", "true", "yes no", "2", "yes\0", "-1"], None),
-        ] {
-            for text in words {
-                assert_eq!(parse_yes_no(text, "x").ok(), want, "{text:?}");
-            }
-        }
-        for value in [false, true] {
-            assert_eq!(parse_yes_no(yes_no(value), "x"), Ok(value));
         }
     }
 }

@@ -39,15 +39,9 @@ mod pieces;
 use self::pieces::Pieces;
 use super::{dm::raw, text::Text};
 
-/// Writes the text of a file.
-pub(crate) type Show<T> = fn(&T, &mut dyn fmt::Write) -> Result;
-
-/// Obeys what was written to a file, without the newline at its end.
-pub(crate) type Store<T> = fn(&T, &str) -> Result;
-
 /// A line of a table of files.
 ///
-/// What [`File::show`] and [`File::store`] return decides on the mode: 0444, 0644 or 0200.
+/// What [`File::reads`] and [`File::writes`] return decides on the mode: 0444, 0644 or 0200.
 pub(crate) trait File: Sync + 'static {
     /// What the files of one directory show.
     type Data: Send + Sync + 'static;
@@ -55,18 +49,27 @@ pub(crate) trait File: Sync + 'static {
     /// The file's name.
     fn name(&self) -> &'static CStr;
 
-    /// How it is read, if it can be.
-    fn show(&self) -> Option<Show<Self::Data>>;
+    /// Whether it can be read.
+    fn reads(&self) -> bool;
 
-    /// How it is written, if it can be.
-    fn store(&self) -> Option<Store<Self::Data>>;
+    /// Whether it can be written.
+    fn writes(&self) -> bool;
 
     /// Bytes that one text may have.
     fn most(&self) -> usize;
 
-    /// How a text is checked that may be written in pieces: each time for the lines so far. It is stored when
-    /// the file is closed, whatever comes of it. `None`: each write is a text and stored at once.
-    fn check(&self) -> Option<Store<Self::Data>>;
+    /// Whether a text may be written in pieces. Each time the lines so far are checked; the text is stored when the
+    /// file is closed, whatever comes of it. Otherwise each write is a text and stored at once.
+    fn takes_pieces(&self) -> bool;
+
+    /// Writes the text of the file.
+    fn show(&self, data: &Self::Data, out: &mut dyn fmt::Write) -> Result;
+
+    /// Obeys what was written, without the newline at its end.
+    fn store(&self, data: &Self::Data, text: &str) -> Result;
+
+    /// Checks the first lines of a text.
+    fn check(&self, data: &Self::Data, text: &str) -> Result;
 }
 
 /// A directory of its own.
@@ -127,12 +130,12 @@ impl<F: File> Tree<F> {
     pub(crate) fn new(
         name: &CStr,
         parent: Arc<Dir>,
-        table: &'static [F],
+        table: impl Iterator<Item = &'static F>,
         data: Arc<F::Data>,
     ) -> Self {
         let dir = Dir::new(name, Some(parent));
         for file in table {
-            let mode = match (file.show().is_some(), file.store().is_some()) {
+            let mode = match (file.reads(), file.writes()) {
                 (true, false) => 0o444,
                 (true, true) => 0o644,
                 (false, _) => 0o200,
@@ -218,12 +221,10 @@ impl<F: File> Tree<F> {
         if unsafe { raw::nrs_debugfs_get(file) } == 0 {
             // SAFETY: debugfs holds off removal from `get` to `put`.
             let (line, data) = unsafe { Self::parts(file) };
-            if let Some(store) = line.store() {
-                opened.pieces.close(|text| {
-                    // There is nobody left to be told.
-                    let _ = text.and_then(|text| store(data, text));
-                });
-            }
+            opened.pieces.close(|text| {
+                // There is nobody left to be told.
+                let _ = text.and_then(|text| line.store(data, text));
+            });
             // SAFETY: Got above, and `data` is not used any more.
             unsafe { raw::nrs_debugfs_put(file) };
         }
@@ -247,13 +248,13 @@ impl<F: File> Tree<F> {
         let opened = unsafe { <Pin<KBox<Opened>>>::borrow((*file).private_data) };
         // SAFETY: `pos` is the caller's own.
         let pos = unsafe { &mut *pos };
-        let Some(show) = line.show() else {
+        if !line.reads() {
             return size(Err(EINVAL));
-        };
+        }
         size(
             opened
                 .snapshot
-                .read(|out| show(data, out), buf.cast(), len, pos),
+                .read(|out| line.show(data, out), buf.cast(), len, pos),
         )
     }
 
@@ -272,16 +273,16 @@ impl<F: File> Tree<F> {
         let (line, data) = unsafe { Self::parts(file) };
         // SAFETY: `pos` is the caller's own.
         let pos = unsafe { &mut *pos };
-        let Some(store) = line.store() else {
+        if !line.writes() {
             return size(Err(EINVAL));
-        };
+        }
         let (buf, most) = (buf.cast_mut().cast(), line.most());
-        let Some(check) = line.check() else {
-            return size(command(buf, len, most, pos, |text| store(data, text)));
-        };
+        if !line.takes_pieces() {
+            return size(command(buf, len, most, pos, |text| line.store(data, text)));
+        }
         // SAFETY: `open` put it there and `release` has not run.
         let opened = unsafe { <Pin<KBox<Opened>>>::borrow((*file).private_data) };
-        let check = |text: &str| check(data, text);
+        let check = |text: &str| line.check(data, text);
         size(opened.pieces.add(buf, len, most, pos, check))
     }
 }

@@ -58,12 +58,6 @@ pub(crate) fn submitter() -> Submitter {
     }
 }
 
-/// The running task as a number; no other has it while it runs.
-pub(crate) fn current() -> usize {
-    // SAFETY: Always safe to call from task context.
-    unsafe { bindings::get_current() }.addr()
-}
-
 /// Whether the running task may administrate the system: `CAP_SYS_ADMIN` in the initial namespace.
 pub(crate) fn is_admin() -> bool {
     // SAFETY: Always safe to call from task context.

@@ -96,7 +96,7 @@ refusals() {
 	says EACCES 'set svc clients 3' '.* cannot be accessed .*'
 	says EACCES 'get svc nrs_tbf_stats_reset' '.* cannot be accessed .*'
 	# The reasons of parameters, of policies, of rules with their column, of plans with their line.
-	says EINVAL 'set svc slots 0' 'slots: expected a number, 1 to 65535'
+	says EINVAL 'set svc slots 0' 'slots is not a number from 1 to 65535'
 	says EINVAL 'set svc nrs_fairshare_delta_ms many' '.+'
 	says EINVAL 'set svc nrs_policies fairshare never_fair' '.+'
 	says ENOENT 'set svc nrs_policies nothing' '.+'
@@ -110,7 +110,7 @@ refusals() {
 	# Who is told why is told alone.
 	[ "$(dmesg | grep -c 'nrs: ' || true)" = "$seen" ] || fail "$(dmesg | tail -n 5)"
 	expect_errno EINVAL "$(at svc slots)" 0
-	[ "$(dmesg | grep -c 'nrs: refused: ')" -ge 1 ] || fail "nobody is told of $(at svc slots)"
+	[ "$(dmesg | grep -c 'nrs: service svc: refused: slots is not a number')" -ge 1 ] || fail "nobody is told of $(at svc slots)"
 	unchanged 'what is refused'
 }
 

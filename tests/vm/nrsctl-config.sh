@@ -151,7 +151,7 @@ wrong() {
 	before=$(settings svc)
 	printf '[service.svc]\nslots = 0\npolcy = "fifo"\n[[service.svc.rule]]\nname = "a"\nmatch = "{1}"\n' >/tmp/c.toml
 	ctl 4 check /tmp/c.toml
-	says '/tmp/c.toml:2:9: service.svc.slots: expected a number, 1 to 65535; it takes requests, 1 to 65535
+	says '/tmp/c.toml:2:9: service.svc.slots: not a number from 1 to 65535; it takes requests, 1 to 65535
 /tmp/c.toml:3:1: service.svc.polcy: there is no such key; was `policy` meant?
 /tmp/c.toml:4:1: service.svc.rule[0]: rules are of the policy tbf, which is that of no head: set policy = "tbf ..."'
 	ctl 4 apply /tmp/c.toml

@@ -99,7 +99,7 @@ parameters() {
 	ctl 3 set_param 'a.b.nrs_tbf_rule=change x rate=5'
 	complains 'tbf to be started'
 	ctl 4 set_param ost_io.slots=0
-	complains 'expected a number, 1 to 65535'
+	complains 'not a number from 1 to 65535'
 	ctl 4 set_param ost_io.at_min=601
 	ctl 4 set_param ost_io.health=1
 	ctl 3 set_param ost_io.slot=1

@@ -45,9 +45,8 @@ use kernel::{
 
 use super::{line, text_of, Place};
 use crate::{
-    core::{errno, service::Service},
+    core::{refused::Refused, service::Service},
     sched::{
-        error,
         rules::{Action, Book, Command, Name, Pairs, RuleError, ALSO_MAX, COMMAND_MAX, NAME_MAX},
         text::Heads,
     },
@@ -131,9 +130,9 @@ fn rule_name(name: &CStr) -> Result<Name> {
     })
 }
 
-/// The errno for text that no command can have.
-fn refused(error: RuleError) -> Error {
-    errno(error::Error::new(error.code, error.expected))
+/// The errno for text that no command can have; the kernel log says why `service` refuses it.
+fn refused(service: &Service) -> impl Fn(RuleError) -> Error + '_ {
+    |error| Refused::from(error).report(service.name())
 }
 
 /// What can be set as `KEY=VALUE` in a command.
@@ -321,7 +320,8 @@ impl Rule {
     /// `ENOMEM`; what [`Service::command_rules`] refuses.
     fn command(service: &Service, args: fmt::Arguments<'_>) -> Result {
         let command = CString::try_from_fmt(args)?;
-        service.command_rules(command.to_str().map_err(|_| EINVAL)?)
+        let done = service.command_rules(command.to_str().map_err(|_| EINVAL)?);
+        done.map_err(|refused| refused.report(service.name()))
     }
 
     /// Starts the rule.
@@ -386,11 +386,12 @@ impl Rule {
         let (prefix, name, key_name) = (draft.prefix(), self.name, key.name());
         let text = CString::try_from_fmt(format_args!("{prefix}change {name} {key_name}={value}"))?;
         let text = text.to_str().map_err(|_| EINVAL)?;
-        let Action::Change(pairs) = Command::parse(text).map_err(refused)?.action else {
+        let Action::Change(pairs) = Command::parse(text).map_err(refused(&service))?.action else {
             return Err(EINVAL);
         };
         if started {
-            service.command_rules(text)?;
+            let done = service.command_rules(text);
+            done.map_err(|refused| refused.report(service.name()))?;
         }
         key.copy(&mut draft.pairs, &pairs);
         Ok(())
@@ -436,7 +437,9 @@ impl AttributeOperations<0> for Rule {
         if !text.is_empty() {
             // Which fields there are is known when the rule is started.
             let command = CString::try_from_fmt(format_args!("start {} {text}", this.name))?;
-            let command = Command::parse(command.to_str().map_err(|_| EINVAL)?).map_err(refused)?;
+            let service = this.place.service();
+            let command = Command::parse(command.to_str().map_err(|_| EINVAL)?);
+            let command = command.map_err(refused(&service))?;
             // Conditions, and nothing after them.
             if !matches!(command.action, Action::Start(_, pairs) if pairs == Pairs::default()) {
                 return Err(EINVAL);

@@ -11,10 +11,7 @@ use kernel::prelude::*;
 
 use super::{config::Settings, Service};
 use crate::{
-    core::{
-        errno_of,
-        reasons::{self, Reason},
-    },
+    core::refused::{self, Refused},
     sched::{
         error::Code,
         mem::{NoMemory, Shared},
@@ -31,12 +28,10 @@ const STOPPING: PlanError = PlanError {
 };
 
 impl Service {
-    /// Keeps why a plan is refused; returns its errno.
-    fn refuse(&self, settings: &mut Settings, error: PlanError) -> Error {
-        reasons::tell(Reason::Plan(error), Some(self.name()));
-        let errno = errno_of(error.code);
+    /// Refuses a plan; keeps why.
+    fn refuse(settings: &mut Settings, error: PlanError) -> Refused {
         settings.plan_error = Some(error);
-        errno
+        error.into()
     }
 
     /// Says whether a plan that begins with `text` could be set now; nothing is changed.
@@ -44,13 +39,13 @@ impl Service {
     /// # Errors
     ///
     /// As [`Service::set_plan`].
-    pub(crate) fn check_plan(&self, text: &str) -> Result {
+    pub(crate) fn check_plan(&self, text: &str) -> refused::Result {
         let plan = Plan::parse(text);
         let mut settings = self.settings.lock();
-        let plan = plan.map_err(|error| self.refuse(&mut settings, error))?;
+        let plan = plan.map_err(|error| Self::refuse(&mut settings, error))?;
         let anew = plan.by() != settings.parameters.plan.by();
         if anew && !self.can_restart(&settings, Kind::Qbm) {
-            return Err(self.refuse(&mut settings, STOPPING));
+            return Err(Self::refuse(&mut settings, STOPPING));
         }
         Ok(())
     }
@@ -64,20 +59,20 @@ impl Service {
     /// - `ENOMEM`.
     ///
     /// Nothing is changed then.
-    pub(crate) fn set_plan(&self, text: &str) -> Result {
+    pub(crate) fn set_plan(&self, text: &str) -> refused::Result {
         let plan = Plan::parse(text);
         let mut settings = self.settings.lock();
-        let plan = plan.map_err(|error| self.refuse(&mut settings, error))?;
+        let plan = plan.map_err(|error| Self::refuse(&mut settings, error))?;
         let by = plan.by();
         let change = Shared::new(plan).map_err(|_| ENOMEM).and_then(|plan| {
             self.change(&mut settings, |parameters| {
-                parameters.tunables.qbm.by = by;
+                parameters.values.policies.qbm.by = by;
                 parameters.plan = plan;
             })
         });
         change.map_err(|error| match error {
-            EAGAIN => self.refuse(&mut settings, STOPPING),
-            _ => self.refuse(&mut settings, PlanError::from(NoMemory)),
+            EAGAIN => Self::refuse(&mut settings, STOPPING),
+            _ => Self::refuse(&mut settings, PlanError::from(NoMemory)),
         })?;
         settings.plan_error = None;
         Ok(())

@@ -11,23 +11,26 @@ use core::fmt::Write;
 use kernel::{prelude::*, sync::Arc};
 
 use super::{
-    errno,
     rules::{carry_over, Books},
     Service,
 };
 use crate::{
-    core::{bandwidth::Change, partition::KernelPart, partitions::Lanes},
+    core::{
+        bandwidth::Change,
+        partition::KernelPart,
+        partitions::Lanes,
+        refused::{self, errno_of, Refused},
+    },
     sched::{
         attr::Priority,
-        error,
         mem::Shared,
+        parameters::{Stored, Values},
         policy::{
             fairshare::{
                 weights::{self, Weights},
                 Update,
             },
-            params::BufferMax,
-            AnyShared, AnyUpdate, Config, Kind, Part, Tunables,
+            AnyShared, AnyUpdate, Config, Kind, Part,
         },
         qbm::plan::{Plan, PlanError},
         rules::{Book, RuleError},
@@ -42,7 +45,7 @@ type Primaries = [Option<Config>; 2];
 /// What can be set whatever runs, and is there again when a policy is started again.
 #[derive(Clone)]
 pub(super) struct Parameters {
-    pub(super) tunables: Tunables,
+    pub(super) values: Values,
     /// Of entities of fairshare; never changed, but replaced.
     pub(super) weights: Shared<Weights>,
     /// Of clients of qbm; never changed, but replaced.
@@ -65,15 +68,15 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// No primary, all weights equal, a plan that promises nothing, and these parameters.
+    /// No primary, all weights equal, a plan that promises nothing, and these values.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(super) fn new(tunables: Tunables) -> Result<Self> {
+    pub(super) fn new(values: Values) -> Result<Self> {
         Ok(Self {
             parameters: Parameters {
-                tunables,
+                values,
                 weights: Shared::new(Weights::new()).map_err(|_| ENOMEM)?,
                 plan: Plan::none().and_then(Shared::new).map_err(|_| ENOMEM)?,
             },
@@ -91,17 +94,17 @@ impl Settings {
     /// # Errors
     ///
     /// What [`Weights::apply`] refuses.
-    fn reweighted(&self, text: &str) -> Result<Shared<Weights>> {
-        let weights = self.parameters.weights.apply(text).map_err(errno)?;
-        Shared::new(weights).map_err(|_| ENOMEM)
+    fn reweighted(&self, text: &str) -> refused::Result<Shared<Weights>> {
+        let weights = self.parameters.weights.apply(text)?;
+        Ok(Shared::new(weights).map_err(|_| ENOMEM)?)
     }
 
     /// What parts of fairshare are told, when they are made and at each change.
     fn fairshare_update(&self) -> AnyUpdate {
         let Parameters {
-            tunables, weights, ..
+            values, weights, ..
         } = &self.parameters;
-        let cross_cpt = tunables.fairshare.cross_cpt.is_on();
+        let cross_cpt = values.policies.fairshare.cross_cpt.is_on();
         AnyUpdate::Fairshare(Update::new(weights.clone(), cross_cpt))
     }
 
@@ -166,40 +169,62 @@ fn part(config: &Config, shared: &AnyShared, update: Option<&AnyUpdate>) -> Resu
 }
 
 impl Service {
-    /// The parameters of all policies.
-    pub(crate) fn tunables(&self) -> Tunables {
-        self.settings.lock().parameters.tunables
+    /// What its parameters are set to.
+    pub(crate) fn values(&self) -> Values {
+        self.settings.lock().parameters.values
     }
 
-    /// Changes parameters; running policies that they concern are started anew with them, or told of them.
+    /// Sets the parameter that `stored` is of; running policies that it concerns are started anew with it, or told of it.
     ///
     /// # Errors
     ///
-    /// What `f` refuses; `EAGAIN`: earlier policies are still stopping; `ENOMEM`. Nothing is changed then.
-    pub(crate) fn update_tunables(&self, f: impl FnOnce(&mut Tunables) -> error::Result) -> Result {
+    /// - What [`Values::set`] refuses.
+    /// - `EBUSY`: `buffer_max` is to be larger, and requests are in order now.
+    /// - `EAGAIN`: earlier policies are still stopping; `ENOMEM`. Nothing is changed then.
+    pub(crate) fn set(&self, stored: &Stored, text: &str) -> refused::Result {
         let mut settings = self.settings.lock();
-        let mut tunables = settings.parameters.tunables;
-        f(&mut tunables).map_err(errno)?;
-        self.change(&mut settings, |parameters| parameters.tunables = tunables)
+        let old = settings.parameters.values;
+        let mut new = old;
+        new.set(stored, text)?;
+        // More room is made first, since that may fail, and less is left last, since that does not.
+        let (room, more) = (old.service.buffer_max.get(), new.service.buffer_max.get());
+        if more > room {
+            let made = self.set_records(more);
+            made.or_else(|error| self.set_records(room).and(Err(error)))
+                .map_err(|error| match error {
+                    EBUSY => Refused::because(
+                        EBUSY,
+                        "it can be raised only while no request is in order",
+                    ),
+                    error => error.into(),
+                })?;
+        }
+        if new.policies != old.policies {
+            let changed = self.change(&mut settings, |parameters| parameters.values = new);
+            changed.or_else(|error| self.set_records(room).and(Err(error)))?;
+        }
+        settings.parameters.values = new;
+        self.follow(&new);
+        Ok(())
     }
 
     /// Carries out a write to `nrs_fairshare_mode`: a mode and, if they are given, changes of weights.
     ///
     /// # Errors
     ///
-    /// What [`weights::split`] and [`Weights::apply`] refuse, and as [`Service::update_tunables`]. Nothing is
-    /// changed then, neither mode nor weights.
-    pub(crate) fn set_mode(&self, text: &str) -> Result {
-        let (mode, list) = weights::split(text).map_err(errno)?;
+    /// What [`weights::split`] and [`Weights::apply`] refuse, and as [`Service::set`]. Nothing is changed then, neither
+    /// mode nor weights.
+    pub(crate) fn set_mode(&self, text: &str) -> refused::Result {
+        let (mode, list) = weights::split(text)?;
         let mut settings = self.settings.lock();
         let weights = match list {
             Some(list) => settings.reweighted(list)?,
             None => settings.parameters.weights.clone(),
         };
-        self.change(&mut settings, |parameters| {
-            parameters.tunables.fairshare.mode = mode;
+        Ok(self.change(&mut settings, |parameters| {
+            parameters.values.policies.fairshare.mode = mode;
             parameters.weights = weights;
-        })
+        })?)
     }
 
     /// Carries out a write to `nrs_fairshare_weights`.
@@ -207,10 +232,10 @@ impl Service {
     /// # Errors
     ///
     /// What [`Weights::apply`] refuses. Nothing is changed then.
-    pub(crate) fn set_weights(&self, text: &str) -> Result {
+    pub(crate) fn set_weights(&self, text: &str) -> refused::Result {
         let mut settings = self.settings.lock();
         let weights = settings.reweighted(text)?;
-        self.change(&mut settings, |parameters| parameters.weights = weights)
+        Ok(self.change(&mut settings, |parameters| parameters.weights = weights)?)
     }
 
     /// Writes the weights, a line each.
@@ -223,7 +248,11 @@ impl Service {
         weights.write(out).map_err(|_| ENOSPC)
     }
 
-    /// Sets what `f` changes, all of it or nothing.
+    /// Has policies follow what `f` changes, all of it or nothing.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN`: earlier policies are still stopping; `ENOMEM`.
     pub(super) fn change(
         &self,
         settings: &mut Settings,
@@ -233,7 +262,7 @@ impl Service {
         f(&mut new);
         let mut primaries = settings.primaries;
         for config in primaries.iter_mut().flatten() {
-            *config = config.with(&new.tunables);
+            *config = config.with(&new.values.policies);
         }
         // Parts that are made from here on get the new ones.
         let old = core::mem::replace(&mut settings.parameters, new);
@@ -245,33 +274,43 @@ impl Service {
         for priority in Priority::ALL {
             self.hand_over(priority, &update);
         }
-        self.follow(&settings.parameters.tunables);
+        self.follow(&settings.parameters.values);
         self.refresh_parts();
         Ok(())
     }
 
-    /// Has the service itself follow `tunables`.
-    fn follow(&self, tunables: &Tunables) {
-        self.ticker.set_delta(tunables.fairshare.delta_ms.get());
+    /// Has the service itself follow `values`, which its policies follow already.
+    fn follow(&self, values: &Values) {
+        let fairshare = &values.policies.fairshare;
+        self.ticker.set_delta(fairshare.delta_ms.get());
         let worker = self.ticker.worker();
-        worker.set_cross_cpt(tunables.fairshare.cross_cpt.is_on());
+        worker.set_cross_cpt(fairshare.cross_cpt.is_on());
+        self.ordering.follow(&values.service);
+        self.patience.follow(&values.service);
+        self.follow_terms(&values.timeouts);
+        // There is room for more already, and leaving less does not fail.
+        let max = values.service.buffer_max.get();
+        kernel::warn_on!(self.set_records(max).is_err());
+        self.concurrency.set_buffer_max(max);
+        self.dispatch.set_ratio(values.service.ratio.get());
+        self.dispatch.set_stall_ms(values.service.stall_ms.get());
+        self.share_out(values.service.slots.get());
     }
 
-    /// Takes over the parameters of `other`.
+    /// Takes over the parameters of `other`; nobody uses this one yet.
     pub(crate) fn adopt(&self, other: &Self) {
-        let parameters = other.settings.lock().parameters.clone();
-        self.follow(&parameters.tunables);
-        self.settings.lock().parameters = parameters;
-        self.ordering.adopt(&other.ordering);
-        self.patience.adopt(&other.patience);
-        self.timeouts.adopt(&other.timeouts);
-        self.share_out(other.slots());
-        if let Some(max) = BufferMax::new(other.buffer_max()) {
+        let mut parameters = other.settings.lock().parameters.clone();
+        let mut settings = self.settings.lock();
+        let max = parameters.values.service.buffer_max;
+        let own = settings.parameters.values.service.buffer_max;
+        if self.set_records(max.get()).is_err() {
             // Without memory for it, it stays as it is.
-            let _ = self.set_buffer_max(max);
+            let shrunk = self.set_records(own.get());
+            kernel::warn_on!(shrunk.is_err());
+            parameters.values.set_buffer_max(own);
         }
-        self.dispatch.set_ratio(other.ratio());
-        self.dispatch.set_stall_ms(other.stall_ms());
+        self.follow(&parameters.values);
+        settings.parameters = parameters;
     }
 
     /// Carries out a write to `nrs_policies`.
@@ -284,12 +323,12 @@ impl Service {
     /// - `ENOMEM`.
     ///
     /// Nothing is changed then.
-    pub(crate) fn set_policy(&self, command: &str) -> Result {
-        let command = Command::parse(command).map_err(errno)?;
-        let kind = Kind::from_name(command.policy).map_err(errno)?;
+    pub(crate) fn set_policy(&self, command: &str) -> refused::Result {
+        let command = Command::parse(command)?;
+        let kind = Kind::from_name(command.policy)?;
         let mut settings = self.settings.lock();
-        let config =
-            Config::parse(kind, command.argument, &settings.parameters.tunables).map_err(errno)?;
+        let policies = &settings.parameters.values.policies;
+        let config = Config::parse(kind, command.argument, policies)?;
         // The fallback always runs: to select it is to do without a primary.
         let chosen = match kind {
             Kind::Fifo => None,
@@ -301,7 +340,7 @@ impl Service {
                 *primary = chosen.map(|config| config.on(priority));
             }
         }
-        self.replace(&mut settings, &primaries)
+        Ok(self.replace(&mut settings, &primaries)?)
     }
 
     /// Whether heads that `kind` runs on could start it anew now.
@@ -424,7 +463,7 @@ impl Service {
                     partition.reap();
                     partition
                         .with(|inner| inner.head(priority).can_install())
-                        .map_err(errno)?;
+                        .map_err(|error| errno_of(error.code))?;
                     parts.push(Some(part(&config, &shared, update.as_ref())?), GFP_KERNEL)?;
                 }
             }

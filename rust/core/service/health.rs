@@ -8,7 +8,10 @@ use kernel::prelude::*;
 
 use super::Service;
 use crate::{
-    sched::health::{self, Factor, Limits},
+    sched::{
+        health::{self, Limits},
+        parameters::service::Service as Values,
+    },
     sys::{atomic::Hint, misc},
 };
 
@@ -18,30 +21,20 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// As it is unless somebody says otherwise.
-    pub(super) fn new() -> Self {
+    /// What `values` say.
+    pub(super) fn new(values: &Values) -> Self {
         Self {
-            factor: Hint::new(Factor::default().get().into()),
+            factor: Hint::new(values.unhealthy_factor.get().into()),
         }
     }
 
-    /// Takes over what `other` says.
-    pub(super) fn adopt(&self, other: &Self) {
-        self.factor.set(other.factor.get());
+    /// Follows `values`.
+    pub(super) fn follow(&self, values: &Values) {
+        self.factor.set(values.unhealthy_factor.get().into());
     }
 }
 
 impl Service {
-    /// How many times as long a service may stand still before it counts as unhealthy; 0: for ever.
-    pub(crate) fn unhealthy_factor(&self) -> u32 {
-        self.patience.factor.get() as u32
-    }
-
-    /// Sets how many times as long a service may stand still.
-    pub(crate) fn set_unhealthy_factor(&self, factor: Factor) {
-        self.patience.factor.set(factor.get().into());
-    }
-
     /// Writes whether the service makes progress, and what that is judged by.
     ///
     /// # Errors
@@ -49,7 +42,7 @@ impl Service {
     /// `ENOSPC`: what `out` cannot take.
     pub(crate) fn write_health(&self, out: &mut dyn Write) -> Result {
         let seen = self.partitions.iter().map(|partition| partition.seen());
-        let limits = Limits::new(self.timeouts.terms().max, self.unhealthy_factor());
+        let limits = Limits::new(self.timeouts.terms().max, self.patience.factor.get() as u32);
         write!(out, "{}", health::judge(seen, limits, misc::now())).map_err(|_| ENOSPC)
     }
 }

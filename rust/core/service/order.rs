@@ -8,15 +8,11 @@ use kernel::prelude::*;
 
 use super::{Record, Service};
 use crate::{
-    core::{
-        partitions,
-        reasons::{self, Reason},
-        target::Target,
-    },
+    core::{partitions, target::Target},
     sched::{
         key::Hasher,
-        order::{Level, Order, PopWindow, RecordId},
-        policy::params::BufferMax,
+        order::{Level, Order, RecordId},
+        parameters::service as values,
         sources::Sources,
     },
     sys::{atomic::Hint, node::Held},
@@ -28,30 +24,26 @@ pub(super) struct Ordering {
     level: Hint,
     window: Hint,
     sources: Hint,
-    buffer_max: Hint,
 }
 
 impl Ordering {
-    /// Requests are in no order, real-time ones have high priority.
-    pub(super) fn new() -> Self {
-        let new = |value: u32| Hint::new(value.into());
-        Self {
-            level: new(0),
-            window: new(PopWindow::default().get()),
-            sources: new(Sources::default().bits()),
-            buffer_max: new(BufferMax::default().get()),
-        }
+    /// What `values` say.
+    pub(super) fn new(values: &values::Service) -> Self {
+        let new = Self {
+            level: Hint::new(0),
+            window: Hint::new(0),
+            sources: Hint::new(0),
+        };
+        new.follow(values);
+        new
     }
 
-    /// Takes over what `other` says.
-    pub(super) fn adopt(&self, other: &Self) {
-        for (own, other) in [
-            (&self.level, &other.level),
-            (&self.window, &other.window),
-            (&self.sources, &other.sources),
-        ] {
-            own.set(other.get());
-        }
+    /// Has requests that arrive from now on, and files that become clients later, follow `values`.
+    pub(super) fn follow(&self, values: &values::Service) {
+        let place = Level::ALL.iter().position(|level| *level == values.level);
+        self.level.set(place.unwrap_or(0) as u64);
+        self.window.set(values.pop_window.get().into());
+        self.sources.set(values.sources.bits().into());
     }
 }
 
@@ -67,20 +59,9 @@ impl Service {
         Level::ALL.get(place).copied().unwrap_or_default()
     }
 
-    /// Has requests that arrive from now on keep their order, among each other.
-    pub(crate) fn set_level(&self, level: Level) {
-        let place = Level::ALL.iter().position(|other| *other == level);
-        self.ordering.level.set(place.unwrap_or(0) as u64);
-    }
-
     /// Requests of a file that are known after their end.
     pub(crate) fn pop_window(&self) -> u32 {
         self.ordering.window.get() as u32
-    }
-
-    /// Sets how many requests of a file are known after their end, for files that become clients later.
-    pub(crate) fn set_pop_window(&self, window: PopWindow) {
-        self.ordering.window.set(window.get().into());
     }
 
     /// What makes a request of a block device one of high priority.
@@ -88,60 +69,12 @@ impl Service {
         Sources::from_bits(self.ordering.sources.get() as u32)
     }
 
-    /// Sets what makes a request of a block device one of high priority.
-    pub(crate) fn set_sources(&self, sources: Sources) {
-        self.ordering.sources.set(sources.bits().into());
-    }
-
-    /// Requests that the service keeps records of, at most, for each target.
-    pub(crate) fn buffer_max(&self) -> u32 {
-        self.ordering.buffer_max.get() as u32
-    }
-
-    /// Sets how many requests the service keeps records of. Policies that keep records are started anew.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY`: more than before, and requests are in order now; as [`Service::update_tunables`]. Nothing is
-    /// changed then.
-    pub(crate) fn set_buffer_max(&self, max: BufferMax) -> Result {
-        // More room is made first, since that may fail, and less is left last, since that does not.
-        let before = self.buffer_max();
-        if max.get() > before {
-            let room = self.set_records(max.get());
-            if room == Err(EBUSY) {
-                let reason = "it can be raised only while no request is in order";
-                reasons::tell(Reason::Plain(reason), Some(self.name()));
-            }
-            room.or_else(|error| self.set_records(before).and(Err(error)))?;
-        }
-        let told = self.update_tunables(|tunables| {
-            for policy in [
-                &mut tunables.orr.buffer_max,
-                &mut tunables.trr.buffer_max,
-                &mut tunables.delay.buffer_max,
-            ] {
-                *policy = max;
-            }
-            Ok(())
-        });
-        if let Err(error) = told {
-            self.set_records(before)?;
-            return Err(error);
-        }
-        // Said first: targets that are made from here on have it.
-        self.ordering.buffer_max.set(max.get().into());
-        self.set_records(max.get())?;
-        self.concurrency.set_buffer_max(max.get());
-        Ok(())
-    }
-
     /// Makes room for `max` records in all partitions together, or leaves no more than that.
     ///
     /// # Errors
     ///
     /// As for [`Partition::set_records`](super::partition::Partition::set_records).
-    fn set_records(&self, max: u32) -> Result {
+    pub(super) fn set_records(&self, max: u32) -> Result {
         let each = records_each(max, self.cpts());
         let mut all = self.partitions.iter();
         all.try_for_each(|partition| partition.set_records(each))

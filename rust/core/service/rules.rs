@@ -15,11 +15,7 @@ use super::{
     Service,
 };
 use crate::{
-    core::{
-        errno_of,
-        partition::Partition,
-        reasons::{self, Reason},
-    },
+    core::{partition::Partition, refused},
     sched::{
         attr::Priority,
         error,
@@ -152,13 +148,10 @@ impl Service {
     /// - What [`Book::apply`] refuses.
     ///
     /// Nothing is changed then; why is kept for [`Service::write_rule_error`].
-    pub(crate) fn command_rules(&self, text: &str) -> Result {
+    pub(crate) fn command_rules(&self, text: &str) -> refused::Result {
         let mut settings = self.settings.lock();
-        self.apply_rules(&mut settings, text).map_err(|error| {
-            settings.rule_error = Some(error);
-            reasons::tell(Reason::Rule(error), Some(self.name()));
-            errno_of(error.code)
-        })?;
+        let applied = self.apply_rules(&mut settings, text);
+        applied.inspect_err(|error| settings.rule_error = Some(*error))?;
         drop(settings);
         self.refresh_parts();
         self.partitions.run_all();

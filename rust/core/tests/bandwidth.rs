@@ -10,10 +10,10 @@ use crate::{
     core::{
         client::Client,
         dispatch::Feed,
+        parameters,
         partition::Went,
         service::{Arrival, Service},
         target::Target,
-        tunables,
     },
     sched::{
         attr::{Attrs, Id, Priority},
@@ -108,7 +108,7 @@ impl Yard {
     }
 
     fn set(&self, name: &str, value: &str) -> Result {
-        tunables::command(&self.service, name, value)
+        Ok(parameters::set(&self.service, name, value)?)
     }
 
     /// Has user `uid` bring a request to partition `part`; whether it went down at once.
@@ -201,7 +201,7 @@ impl Yard {
     /// The value of a tunable.
     fn text(&self, name: &str) -> Result<KVVec<u8>> {
         let mut text = Text(KVVec::new());
-        tunables::show(&self.service, name, &mut text)?;
+        parameters::show(&self.service, name, &mut text)?;
         Ok(text.0)
     }
 

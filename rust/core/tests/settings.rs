@@ -6,7 +6,10 @@ use core::fmt;
 
 use kernel::prelude::*;
 
-use crate::core::{service::Service, tunables};
+use crate::{
+    core::{parameters, service::Service},
+    sched::parameters::{all, Access},
+};
 
 /// What `clients` shows of a service with 7 slots that nobody uses.
 const CLIENTS: &str =
@@ -71,7 +74,7 @@ mod names {
     use super::*;
 
     #[test]
-    fn tunables_are_set_and_shown() -> Result {
+    fn parameters_are_set_and_shown() -> Result {
         let service = Service::new(c"kunit", Some(1))?;
         // Name, value, what comes of it, what is shown afterwards if that is short.
         let cases: [(&str, &str, Result, &str); 76] = [
@@ -173,22 +176,85 @@ mod names {
             ("health", "1", Err(EACCES), "healthy\nnothing is queued\n"),
         ];
         for (name, value, came, shown) in cases {
-            let got = tunables::command(&service, name, value);
-            assert!(got == came);
+            let got = parameters::set(&service, name, value);
+            assert!(got.map_err(|refused| refused.errno()) == came);
             if shown == "-" {
                 continue;
             }
             let mut text = Text::default();
-            tunables::show(&service, name, &mut text)?;
+            parameters::show(&service, name, &mut text)?;
             assert!(shown.is_empty() || text.is(shown));
         }
-        tunables::command(&service, "nrs_policies", "fifo")?;
-        let gone = tunables::command(&service, "nrs_tbf_rule", "stop a");
-        assert!(gone == Err(ENODEV));
-        let unknown = tunables::command(&service, "no_such", "1");
+        parameters::set(&service, "nrs_policies", "fifo")?;
+        for (name, want) in [("nrs_tbf_rule", ENODEV), ("no_such", ENOENT)] {
+            let refused = parameters::set(&service, name, "stop a").err();
+            assert!(refused.map(|refused| refused.errno()) == Some(want));
+        }
         let write_only =
-            tunables::show(&service, "nrs_fairshare_stats_reset", &mut Text::default());
-        assert!(unknown == Err(ENOENT) && write_only == Err(EACCES));
+            parameters::show(&service, "nrs_fairshare_stats_reset", &mut Text::default());
+        assert!(write_only == Err(EACCES));
+        Ok(())
+    }
+
+    /// What is declared is served: shown, and if it does something done.
+    #[test]
+    fn all_parameters_are_served() -> Result {
+        let service = Service::new(c"kunit", Some(1))?;
+        parameters::set(&service, "nrs_policies", "tbf reg uid")?;
+        parameters::set(&service, "nrs_policies", "qbm hp")?;
+        for parameter in all() {
+            let done = if parameter.access.reads() {
+                parameters::load(&service, parameter, &mut Text::default())
+            } else {
+                parameters::store(&service, parameter, "1").map_err(|refused| refused.errno())
+            };
+            if done.is_err() {
+                pr_err!("{}: {:?}\n", parameter.name(), done);
+            }
+            assert!(done.is_ok());
+        }
+        Ok(())
+    }
+
+    /// A service that replaces another one has all of its values.
+    #[test]
+    fn all_values_are_adopted() -> Result {
+        let service = Service::new(c"kunit", Some(1))?;
+        for (name, value) in [
+            ("nrs_crrn_quantum", "reg_quantum:3"),
+            ("nrs_delay_min", "1"),
+            ("nrs_fairshare_mode", "uid_fair weight=uid:5:7"),
+            ("nrs_fairshare_delta_ms", "250"),
+            ("nrs_qbm_config", PLAN),
+            ("nrs_pop", "stream"),
+            ("nrs_pop_window", "77"),
+            ("buffer_max", "100000"),
+            ("at_min", "7"),
+            ("at_count_policy_delay", "1"),
+            ("at_unhealthy_factor", "9"),
+            ("high_priority_sources", "meta"),
+            ("high_priority_ratio", "4"),
+            ("stall_ms", "0"),
+            ("slots", "5"),
+        ] {
+            parameters::set(&service, name, value)?;
+        }
+        let other = Service::new(c"kunit", Some(1))?;
+        other.adopt(&service);
+        for parameter in all().filter(|parameter| parameter.access == Access::Both) {
+            let name = parameter.name();
+            if ["nrs_policies", "nrs_tbf_rule"].contains(&name) {
+                continue;
+            }
+            let (mut own, mut adopted) = (Text::default(), Text::default());
+            parameters::load(&service, parameter, &mut own)?;
+            parameters::load(&other, parameter, &mut adopted)?;
+            assert!(own.len == adopted.len && own.bytes == adopted.bytes);
+        }
+        // What is read without the values follows them, too.
+        assert!(other.level() == service.level() && other.sources() == service.sources());
+        assert!(other.pop_window() == 77 && other.slots() == 5);
+        assert!(other.timeouts().terms() == service.timeouts().terms());
         Ok(())
     }
 }

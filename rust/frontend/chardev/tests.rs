@@ -17,7 +17,10 @@ use super::{
     wire,
 };
 use crate::{
-    core::registry::{self, Attachment},
+    core::{
+        parameters,
+        registry::{self, Attachment},
+    },
     sched::{
         attr::Priority,
         item::Direction,
@@ -52,8 +55,10 @@ impl Bench {
     /// The same, and the service has order `level`.
     fn at(name: &CStr, level: Level, slots: u32, limit: u32) -> Result<Self> {
         let attachment = registry::attach_user(name, CString::try_from(c"kunit")?)?;
-        attachment.service().set_slots(slots)?;
-        attachment.service().set_level(level);
+        parameters::set(attachment.service(), "nrs_pop", level.name())?;
+        let slots = CString::try_from_fmt(fmt!("{slots}"))?;
+        let slots = slots.to_str().map_err(|_| EINVAL)?;
+        parameters::set(attachment.service(), "slots", slots)?;
         let terms = Terms {
             may_pass: true,
             lease_ns: LEASE,

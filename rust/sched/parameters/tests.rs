@@ -8,12 +8,19 @@ fn check(name: &str, value: &str) -> Result {
     named(name).unwrap().check.unwrap()(value)
 }
 
+/// The default of `parameter` as it is shown.
+fn default(parameter: &Parameter) -> String {
+    let mut text = String::new();
+    parameter.write_default(&mut text).unwrap();
+    text
+}
+
 #[test]
 fn names_are_found() {
     assert_eq!(named("slots").unwrap().name(), "slots");
-    for (index, parameter) in PARAMETERS.iter().enumerate() {
+    for parameter in all() {
         let found = named(parameter.name()).unwrap();
-        assert!(core::ptr::eq(found, &PARAMETERS[index]), "{}", found.name());
+        assert!(core::ptr::eq(found, parameter), "{} twice", found.name());
     }
     for wrong in ["", "slot", "slotss", "SLOTS", "nrs", "slots\0"] {
         assert!(named(wrong).is_none(), "{wrong:?}");
@@ -21,89 +28,194 @@ fn names_are_found() {
 }
 
 #[test]
-fn the_table_is_whole() {
-    for parameter in &PARAMETERS {
+fn the_rows_are_whole() {
+    assert_eq!(all().count(), 67);
+    for parameter in all() {
         let name = parameter.name();
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
         assert!(!name.is_empty() && name.bytes().all(plain), "{name}");
-        assert!(parameter.about.ends_with('.'), "{name}");
+        assert!(parameter.help().ends_with('.'), "{name}");
         assert!(!parameter.takes.is_empty(), "{name}");
         assert!(parameter.page.ends_with(".md"), "{name}");
         // What is written is checked, unless everything is taken.
         let both = parameter.access == Access::Both;
         assert_eq!(parameter.check.is_some(), both, "{name}");
-        assert!(both || parameter.default.is_empty(), "{name}");
+        assert!(
+            both || parameter.default.is_empty() && parameter.value.is_none(),
+            "{name}"
+        );
         for errno in parameter.errors.split(", ").filter(|word| !word.is_empty()) {
             assert!(errno.starts_with('E') && errno != "EINVAL", "{name}");
         }
     }
 }
 
-/// What a parameter is to begin with is something that it takes.
+/// What a parameter is to begin with is something that it takes, and says the same.
 #[test]
 fn defaults_are_taken() {
     let words = ["default only", "no group", "module parameter default_slots"];
-    for parameter in &PARAMETERS {
-        let (Some(check), text) = (parameter.check, parameter.default) else {
+    for parameter in all() {
+        let (Some(check), text) = (parameter.check, default(parameter)) else {
             continue;
         };
-        if !text.is_empty() && !words.contains(&text) {
-            assert_eq!(check(text), Ok(()), "{}", parameter.name());
+        for line in text.lines().filter(|line| !words.contains(line)) {
+            assert_eq!(check(line.trim_end()), Ok(()), "{}", parameter.name());
+            let mut values = Values::default();
+            let set = parameter
+                .value
+                .map(|stored| values.set(&stored, line.trim_end()));
+            assert_eq!(set.unwrap_or(Ok(())), Ok(()));
+            assert_eq!(values, Values::default(), "{}", parameter.name());
         }
     }
 }
 
 #[test]
-fn ranges_are_those_of_the_parsers() {
-    for parameter in &PARAMETERS {
-        let (Some(check), takes) = (parameter.check, parameter.takes) else {
-            continue;
-        };
+fn what_was_set_is_shown() {
+    let mut values = Values::default();
+    for (name, text, want) in [
+        ("nrs_fairshare_delta_ms", "250\n", "250\n"),
+        (
+            "nrs_crrn_quantum",
+            "hp_quantum:9",
+            "reg_quantum:8    \nhp_quantum:9    \n",
+        ),
+        (
+            "nrs_orr_quantum",
+            "7",
+            "reg_quantum:7    \nhp_quantum:7    \n",
+        ),
+        (
+            "nrs_trr_quantum",
+            "6",
+            "reg_quantum:6    \nhp_quantum:6    \n",
+        ),
+        (
+            "nrs_orr_supported",
+            "hp_supported:writes",
+            "reg_supported:reads\nhp_supported:writes\n",
+        ),
+        ("at_min", " 7 ", "7\n"),
+        ("stall_ms", "0", "0\n"),
+        ("high_priority_sources", "prio  meta", "meta prio\n"),
+        ("nrs_pop", "graph", "graph\n"),
+    ] {
+        assert_eq!(values.set_named(name, text), Ok(()), "{name}");
+        let mut shown = String::new();
+        (named(name).unwrap().value.unwrap().show)(&values, &mut shown).unwrap();
+        assert_eq!(shown, want, "{name}");
+    }
+    assert_eq!(values.policies.orr.quantum.regular.get(), 7);
+    assert_eq!(values.policies.trr.quantum.regular.get(), 6);
+    assert_eq!(values.timeouts.min.get(), 7);
+}
+
+#[test]
+fn what_is_refused_changes_nothing() {
+    let mut values = Values::default();
+    for (name, text, code, reason) in [
+        (
+            "at_min",
+            "601",
+            Code::Invalid,
+            "at_min would be above at_max",
+        ),
+        (
+            "at_min",
+            "0",
+            Code::Invalid,
+            "at_min is not a number from 1 to 3600",
+        ),
+        (
+            "nrs_delay_max",
+            "4",
+            Code::Invalid,
+            "delay_min would be above delay_max",
+        ),
+        (
+            "stall_ms",
+            "99",
+            Code::Invalid,
+            "stall_ms is not 0 or a number from 100 to 600000",
+        ),
+        (
+            "slots",
+            "65536",
+            Code::Invalid,
+            "slots is not a number from 1 to 65535",
+        ),
+        (
+            "nrs_pop",
+            "some",
+            Code::Invalid,
+            "nrs_pop is not none, overlap, stream or graph",
+        ),
+        ("nrs_tbf_rule", "stop a", Code::NoEntry, "no such parameter"),
+        ("slot", "5", Code::NoEntry, "no such parameter"),
+    ] {
+        let refused = values.set_named(name, text).unwrap_err();
+        assert_eq!((refused.code, refused.reason), (code, reason), "{name}");
+        assert_eq!(values, Values::default(), "{name}");
+    }
+}
+
+/// Numbers are taken from the first to the last one that is said, and no others.
+#[test]
+fn numbers_are_within_the_limits_that_are_said() {
+    let mut numbers = 0;
+    for parameter in all() {
+        let (takes, name) = (parameter.takes, parameter.name());
         // `UNIT, LOW to HIGH…`
-        let Some((low, high)) = takes.split_once(" to ") else {
+        let Some((low, high)) = takes
+            .split_once(" to ")
+            .filter(|_| parameter.value.is_some())
+        else {
             continue;
         };
         let digits = |c: char| !c.is_ascii_digit();
-        let low = low.rsplit(digits).next().unwrap();
-        let high = high.split(digits).next().unwrap();
-        let (Ok(low), Ok(high)) = (low.parse::<u64>(), high.parse::<u64>()) else {
-            continue;
-        };
-        if parameter.name().ends_with("weights") {
-            continue;
+        let low: u64 = low.rsplit(digits).next().unwrap().parse().unwrap();
+        let high: u64 = high.split(digits).next().unwrap().parse().unwrap();
+        for taken in [low, high] {
+            assert_eq!(check(name, &taken.to_string()), Ok(()), "{name} {taken}");
         }
-        let name = parameter.name();
-        assert_eq!(check(&low.to_string()), Ok(()), "{name} {low}");
-        assert_eq!(check(&high.to_string()), Ok(()), "{name} {high}");
-        assert!(check(&(high + 1).to_string()).is_err(), "{name}");
+        assert!(check(name, &(high + 1).to_string()).is_err(), "{name}");
         if let Some(below) = low.checked_sub(1) {
-            let zero = takes.contains("or 0") && below == 0;
-            assert!(zero || check(&below.to_string()).is_err(), "{name}");
+            assert!(check(name, &below.to_string()).is_err(), "{name}");
         }
-        for wrong in ["", "x", "-1", "1 1"] {
-            assert!(check(wrong).is_err(), "{name} {wrong:?}");
+        assert_eq!(
+            check(name, "0").is_ok(),
+            low == 0 || takes.contains("or 0"),
+            "{name}"
+        );
+        for wrong in ["", "x", "-1", "+1", "1 1", "99999999999"] {
+            assert!(check(name, wrong).is_err(), "{name} {wrong:?}");
         }
+        numbers += 1;
     }
+    assert!(numbers > 25, "{numbers}");
 }
 
+/// Words are all that a choice says.
 #[test]
-fn words_are_those_of_the_parsers() {
-    for parameter in &PARAMETERS {
-        let name = parameter.name();
-        let takes = parameter.takes.trim_end_matches(", for each head");
-        let Some((first, last)) = takes.split_once(" or ").filter(|(words, _)| {
-            !words.contains("some of") && words.bytes().all(|b| b.is_ascii_graphic() || b == b' ')
-        }) else {
+fn words_are_those_that_are_said() {
+    let mut choices = 0;
+    for parameter in all().filter(|parameter| parameter.value.is_some()) {
+        let (name, takes) = (parameter.name(), parameter.takes);
+        let Some((first, last)) = takes.split_once(" or ").filter(|_| !takes.contains(" to "))
+        else {
             continue;
         };
-        if takes.contains(" to ") || parameter.check.is_none() || name == "high_priority_sources" {
-            continue;
-        }
-        for word in first.split(", ").chain([last]) {
+        for word in first
+            .split(", ")
+            .chain([last])
+            .filter(|_| !first.contains(" of "))
+        {
             assert_eq!(check(name, word), Ok(()), "{name} {word}");
+            choices += 1;
         }
         assert!(check(name, "something").is_err(), "{name}");
     }
+    assert!(choices > 20, "{choices}");
 }
 
 #[test]

@@ -12,30 +12,23 @@ use crate::sched::{
     item::Item,
     key::{Hashed, Hasher, Key},
     nid::Nid,
-    policy::params::{
-        heads::{values, PerHead},
-        number, ClassesMax,
-    },
+    parameters::schema::parameters,
+    policy::params::ClassesMax,
 };
 
 pub use crate::sched::policy::Nothing as Shared;
 
-number! {
-    /// Requests of one client that are served together, at most.
-    Quantum, 1..=65_535 = 8, "quantum is not a number from 1 to 65535"
-}
-
-values! {
-    Quantum: 5,
-}
-
-/// What users can set; it survives stops and starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Tunables {
-    /// Length of a batch.
-    pub quantum: PerHead<Quantum>,
-    /// Bound of the class table.
-    pub classes_max: ClassesMax,
+parameters! {
+    /// What users can set; it survives stops and starts.
+    pub struct Tunables of |values| values.policies.crrn, "crrn.md", "ENOMEM" {
+        /// Requests of one client that crrn serves in a batch.
+        "nrs_crrn_quantum" quantum: [heads "quantum" number Quantum, "requests, ", 1..=65_535 = 8],
+    }
+    also {
+        /// Bound of the class table.
+        classes_max: ClassesMax,
+    }
+    texts {}
 }
 
 impl Tuned for Tunables {

@@ -42,7 +42,7 @@ pub(crate) mod params;
 
 pub use crate::sched::policy::Nothing as Shared;
 pub use config::{Config, Setting, Update};
-pub use params::Tunables;
+pub use params::{Tunables, PARAMETERS};
 
 /// Records that there should be memory for beside those in use.
 const RESERVE: usize = 256;

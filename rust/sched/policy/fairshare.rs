@@ -69,7 +69,7 @@ use select::{AnySelector, Dice, Nodes, SelectNeed, SelectSpare};
 use stats::Row;
 
 pub use config::{Config, Shared, Update};
-pub use params::Tunables;
+pub use params::{Tunables, PARAMETERS};
 
 /// A buffer for [`State::rows`].
 pub type RowBuf = mem::Block<Row, ROWS>;

@@ -11,13 +11,17 @@ use crate::sched::{
     error::{Error, Result},
     item::{Cost, Fifo, Item},
     mem::{self, NoMemory, NoNeed, NoSpare},
+    parameters::Parameter,
     policy::{Get, Grant, Part, Passed, View, Way},
 };
 use core::fmt;
 
 /// Nothing to tune.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tunables;
+
+/// It has no parameters.
+pub const PARAMETERS: &[Parameter] = &[];
 
 /// Nothing to configure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

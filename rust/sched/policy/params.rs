@@ -9,21 +9,35 @@
 //!
 //! Both take one line of text, and show themselves as the text that they take.
 
+use crate::sched::error::Result;
+use core::fmt;
+
 pub mod heads;
 
-/// Defines a choice between words: one type, with `parse`, `name` and `Display`.
+/// The words of a choice as a text: `one, two or three`.
+macro_rules! either {
+    ($word:literal) => { $word };
+    ($word:literal, $last:literal) => { concat!($word, " or ", $last) };
+    ($word:literal, $($rest:literal),+) => {
+        concat!($word, ", ", $crate::sched::policy::params::either!($($rest),+))
+    };
+}
+
+pub(crate) use either;
+
+/// Defines a choice between words: one type, with `parse`, `name` and `Display`. `$name` is the parameter's.
 macro_rules! choice {
     (
-        $(#[$doc:meta])* $name:ident, $wrong:literal:
+        $(#[$doc:meta])* $type:ident, $name:literal:
         $($(#[$value_doc:meta])* $value:ident = $word:literal),+ $(,)?
     ) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-        pub enum $name {
+        pub enum $type {
             $($(#[$value_doc])* $value,)+
         }
 
-        impl $name {
+        impl $type {
             /// All values.
             pub const ALL: &'static [Self] = &[$(Self::$value),+];
 
@@ -42,13 +56,24 @@ macro_rules! choice {
             pub fn parse(text: &str) -> $crate::sched::error::Result<Self> {
                 let text = $crate::sched::policy::params::line(text);
                 let found = Self::ALL.iter().find(|value| value.name() == text);
-                found.copied().ok_or($crate::sched::error::Error::invalid($wrong))
+                found.copied().ok_or($crate::sched::error::Error::invalid(concat!(
+                    $name, " is not ", $crate::sched::policy::params::either!($($word),+)
+                )))
             }
         }
 
-        impl core::fmt::Display for $name {
+        impl core::fmt::Display for $type {
             fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
                 f.write_str(self.name())
+            }
+        }
+
+        impl $crate::sched::policy::params::Value for $type {
+            const TAKES: &'static str = $crate::sched::policy::params::either!($($word),+);
+            const LONGEST: usize = $crate::sched::policy::params::longest(&[$($word),+]);
+
+            fn parse(text: &str) -> $crate::sched::error::Result<Self> {
+                Self::parse(text)
             }
         }
     };
@@ -56,16 +81,18 @@ macro_rules! choice {
 
 pub(crate) use choice;
 
-/// Defines a number within limits: one type, with `parse`, `new`, `get` and `Display`.
+/// Defines a number within limits: one type, with `parse`, `new`, `get` and `Display`. `$name` is the parameter's;
+/// with `or 0` zero is a value, too.
 macro_rules! number {
     (
-        $(#[$doc:meta])* $name:ident, $lo:literal..=$hi:literal = $default:literal, $wrong:literal
+        $(#[$doc:meta])* $type:ident, $name:literal:
+        $unit:literal, $lo:literal..=$hi:literal $(or $zero:literal)? = $default:literal $(, $note:literal)?
     ) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub struct $name(u32);
+        pub struct $type(u32);
 
-        impl $name {
+        impl $type {
             /// Smallest value.
             pub const MIN: u32 = $lo;
 
@@ -81,12 +108,14 @@ macro_rules! number {
                 let text = $crate::sched::policy::params::line(text);
                 let digits = text.bytes().all(|byte| byte.is_ascii_digit());
                 let value = text.parse().ok().filter(|_| digits).and_then(Self::new);
-                value.ok_or($crate::sched::error::Error::invalid($wrong))
+                value.ok_or($crate::sched::error::Error::invalid(concat!(
+                    $name, " is not " $(, $zero, " or ")?, "a number from ", $lo, " to ", $hi
+                )))
             }
 
             /// The parameter with `value`; none outside the limits.
             pub const fn new(value: u32) -> Option<Self> {
-                if value >= Self::MIN && value <= Self::MAX {
+                if (value >= Self::MIN && value <= Self::MAX) $(|| value == $zero)? {
                     Some(Self(value))
                 } else {
                     None
@@ -99,15 +128,25 @@ macro_rules! number {
             }
         }
 
-        impl Default for $name {
+        impl Default for $type {
             fn default() -> Self {
                 Self($default)
             }
         }
 
-        impl core::fmt::Display for $name {
+        impl core::fmt::Display for $type {
             fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
                 write!(f, "{}", self.0)
+            }
+        }
+
+        impl $crate::sched::policy::params::Value for $type {
+            const TAKES: &'static str = concat!($unit, $lo, " to ", $hi $(, $note)?);
+            const LONGEST: usize = $crate::sched::policy::params::digits(Self::MAX);
+            const COLUMNS: usize = Self::LONGEST;
+
+            fn parse(text: &str) -> $crate::sched::error::Result<Self> {
+                Self::parse(text)
             }
         }
     };
@@ -115,14 +154,53 @@ macro_rules! number {
 
 pub(crate) use number;
 
+/// A value that is one word or one line, as it is shown.
+pub trait Value: Copy + Default + fmt::Display {
+    /// Unit and limits, or the words.
+    const TAKES: &'static str;
+
+    /// Bytes of the longest text.
+    const LONGEST: usize = 0;
+
+    /// Columns that it is shown in where each head has one, filled with blanks from the right; 0: as many as it has.
+    const COLUMNS: usize = 0;
+
+    /// The value of a text without blanks around it.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: there is no such value.
+    fn parse(text: &str) -> Result<Self>;
+}
+
+/// Bytes of the longest of `words`.
+pub(crate) const fn longest(mut words: &[&str]) -> usize {
+    let mut longest = 0;
+    while let [word, rest @ ..] = words {
+        if word.len() > longest {
+            longest = word.len();
+        }
+        words = rest;
+    }
+    longest
+}
+
+/// Decimal digits of `number`.
+pub(crate) const fn digits(number: u32) -> usize {
+    match number.checked_ilog10() {
+        Some(log) => (log as usize).wrapping_add(1),
+        None => 1,
+    }
+}
+
 number! {
     /// Classes of one head, at most, beside the default class.
-    ClassesMax, 64..=1_048_576 = 16_384, "classes_max is not a number from 64 to 1048576"
+    ClassesMax, "classes_max": "", 64..=1_048_576 = 16_384
 }
 
 number! {
     /// Requests that are kept in an order of their own, at most, on one head of one partition.
-    BufferMax, 256..=1_048_576 = 65_536, "buffer_max is not a number from 256 to 1048576"
+    BufferMax, "buffer_max": "requests, ", 256..=1_048_576 = 65_536
 }
 
 /// `text` without the newline that `echo` appends.
@@ -137,7 +215,7 @@ mod tests {
 
     choice! {
         /// A word.
-        Word, "not a word":
+        Word, "word":
         /// The first.
         #[default]
         One = "one",
@@ -147,7 +225,7 @@ mod tests {
 
     number! {
         /// A number.
-        Number, 0..=256 = 7, "not a number from 0 to 256"
+        Number, "number": "things, ", 0..=256 = 7, "; 0: none"
     }
 
     #[test]
@@ -163,7 +241,10 @@ mod tests {
             assert_eq!(Word::parse(text).ok(), want, "{text:?}");
         }
         let error = Word::parse("three").unwrap_err();
-        assert_eq!((error.code, error.reason), (Code::Invalid, "not a word"));
+        assert_eq!(
+            (error.code, error.reason),
+            (Code::Invalid, "word is not one or two")
+        );
         assert_eq!(Word::default().to_string(), "one");
         for &word in Word::ALL {
             assert_eq!(Word::parse(word.name()), Ok(word));
@@ -186,6 +267,10 @@ mod tests {
             let got = Number::parse(text).ok().map(Number::get);
             assert_eq!(got, want, "{text:?}");
         }
+        let error = Number::parse("257").unwrap_err();
+        assert_eq!(error.reason, "number is not a number from 0 to 256");
+        assert_eq!(Number::TAKES, "things, 0 to 256; 0: none");
+        assert_eq!((Number::LONGEST, Word::LONGEST), (3, 3));
         assert_eq!((Number::MIN, Number::MAX), (0, 256));
         assert_eq!(Number::default().to_string(), "7");
         assert!(ClassesMax::new(63).is_none() && ClassesMax::new(1 << 20).is_some());

@@ -55,7 +55,7 @@ use record::{Hold, Record};
 
 pub use crate::sched::policy::Nothing as Shared;
 pub use config::{Config, Update};
-pub use params::Tunables;
+pub use params::{Tunables, PARAMETERS};
 
 /// Classes whose time has come that one [`Part::get`] looks at.
 const LOOKS: u32 = 64;

@@ -60,7 +60,7 @@ use shared::{Buckets, Seat, Tag};
 use stats::Row;
 
 pub use config::Config;
-pub use params::Tunables;
+pub use params::{Tunables, PARAMETERS};
 pub use plan::Update;
 
 /// Classes that one [`Part::get`] may look at in vain.

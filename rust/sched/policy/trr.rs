@@ -8,7 +8,7 @@
 
 use super::robin::{
     self,
-    params::{self, Sorting},
+    params::{self, OffsetType, Quantum, Sorting, Supported},
     sorted::Sorted,
     Robin, Ties,
 };
@@ -16,10 +16,23 @@ use crate::sched::{
     attr::Attrs,
     item::Item,
     key::{Hashed, Hasher},
+    parameters::{schema::rows, Parameter},
 };
 
 pub use crate::sched::policy::Nothing as Shared;
 pub use params::Tunables;
+
+/// All parameters of `trr`.
+pub const PARAMETERS: &[Parameter] = rows! {
+    |values| values.policies.trr, "trr.md", "ENOMEM" {
+        /// Requests of one target that trr serves in a batch.
+        "nrs_trr_quantum" quantum: [heads "quantum" given Quantum],
+        /// Whether trr sorts by offsets on the device or by those in the file.
+        "nrs_trr_offset_type" offset_type: [heads "offset_type" given OffsetType],
+        /// Which requests trr sorts; the others are served by fifo.
+        "nrs_trr_supported" supported: [heads "supported" given Supported],
+    } {}
+};
 
 /// How a part was started.
 pub type Config = robin::Config<Tunables>;

@@ -73,7 +73,7 @@ pub const TEXT_MAX: usize = 256 << 10;
 
 choice! {
     /// What tells clients apart.
-    By, "expected nid, jobid, uid or device":
+    By, "by":
     /// The network identifier.
     #[default]
     Nid = "nid",

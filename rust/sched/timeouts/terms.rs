@@ -12,80 +12,64 @@
 
 use crate::sched::{
     error::{Error, Result},
-    policy::params::{choice, number},
+    parameters::schema::parameters,
     units::MSEC_PER_SEC,
 };
 
-number! {
-    /// Shortest estimate, s.
-    AtMin, 1..=3600 = 5, "at_min is not a number of seconds from 1 to 3600"
-}
-
-number! {
-    /// Longest estimate, and how much time a request gets in all, s; 0: timeouts do not adapt.
-    AtMax, 0..=3600 = 600, "at_max is not a number of seconds from 0 to 3600"
-}
-
-number! {
-    /// How far back an estimate looks, s.
-    AtHistory, 4..=3600 = 600, "at_history is not a number of seconds from 4 to 3600"
-}
-
-number! {
-    /// What an early reply grants, s.
-    AtExtra, 1..=3600 = 30, "at_extra is not a number of seconds from 1 to 3600"
-}
-
-number! {
-    /// How long before the deadline an early reply is sent, s.
-    AtEarlyMargin, 1..=3600 = 5, "at_early_margin is not a number of seconds from 1 to 3600"
-}
-
-number! {
-    /// What an estimate is multiplied with for a timeout, percent.
-    AtFactor, 100..=1000 = 125, "at_factor is not a percentage from 100 to 1000"
-}
-
-number! {
-    /// What is added to that, s.
-    AtIncrement, 0..=600 = 5, "at_increment is not a number of seconds from 0 to 600"
-}
-
-number! {
-    /// The estimate before anything was measured, s.
-    AtInitial, 1..=3600 = 10, "at_initial is not a number of seconds from 1 to 3600"
-}
-
-number! {
-    /// Standard deviations above the mean, for the average.
-    AtDeviations, 1..=100 = 4, "at_deviations is not a number from 1 to 100"
-}
-
-number! {
-    /// The timeout while none adapts, s; 0: there are no deadlines then.
-    ObdTimeout, 0..=3600 = 100, "obd_timeout is not a number of seconds from 0 to 3600"
-}
-
-choice! {
-    /// How an estimate is made of service times.
-    AtEstimator, "at_estimator is none of worst, average, total":
-    /// The worst one of the history.
-    #[default]
-    Worst = "worst",
-    /// The mean of the history and some standard deviations.
-    Average = "average",
-    /// The worst one, and a client looks at whole round trips beside what the server reports.
-    Total = "total",
-}
-
-choice! {
-    /// Whether the time for which policies keep requests on purpose is service time.
-    AtCountPolicyDelay, "at_count_policy_delay is neither 0 nor 1":
-    /// It is not: a rate limit makes nobody wait longer for others.
-    #[default]
-    Off = "0",
-    /// It is.
-    On = "1",
+parameters! {
+    /// What is set of one service.
+    pub struct Terms of |values| values.timeouts, "adaptive-timeouts.md", "" {
+        /// Least estimate of what a request takes.
+        "at_min" min: [number AtMin, "s, ", 1..=3600 = 5, " and at most at_max"],
+        /// Largest estimate, and how long early replies can hold a client.
+        "at_max" max: [number AtMax, "s, ", 0..=3600 = 600, "; 0: timeouts are fixed"],
+        /// How long a service time counts.
+        "at_history" history: [number AtHistory, "s, ", 4..=3600 = 600],
+        /// What an early reply grants.
+        "at_extra" extra: [number AtExtra, "s, ", 1..=3600 = 30, " and at most at_max"],
+        /// How long before a deadline an early reply is sent.
+        "at_early_margin" early_margin: [number AtEarlyMargin,
+            "s, ", 1..=3600 = 5, " and at most at_min"],
+        /// What an estimate is multiplied with for a timeout.
+        "at_factor" factor: [number AtFactor, "percent, ", 100..=1000 = 125],
+        /// What is added to that.
+        "at_increment" increment: [number AtIncrement, "s, ", 0..=600 = 5],
+        /// Estimate of a service that has served nothing.
+        "at_initial" initial: [number AtInitial, "s, ", 1..=3600 = 10],
+        /// How far above the mean the estimate is if at_estimator is average.
+        "at_deviations" deviations: [number AtDeviations, "standard deviations, ", 1..=100 = 4],
+        /// How the estimate is made of service times.
+        "at_estimator" estimator: [choice AtEstimator,
+            /// The worst one of the history.
+            #[default]
+            Worst = "worst",
+            /// The mean of the history and some standard deviations.
+            Average = "average",
+            /// The worst one, and a client looks at whole round trips beside what the server reports.
+            Total = "total",
+        ],
+        /// Whether time for which a policy keeps requests on purpose counts.
+        "at_count_policy_delay" count_policy_delay: [choice AtCountPolicyDelay,
+            /// It is not: a rate limit makes nobody wait longer for others.
+            #[default]
+            Off = "0",
+            /// It is.
+            On = "1",
+        ],
+        /// The fixed timeout while at_max is 0.
+        "obd_timeout" fixed: [number ObdTimeout, "s, ", 0..=3600 = 100, "; 0: none"],
+    }
+    also {}
+    texts {
+        /// What requests take.
+        "timeouts" Read "a line per partition", "", "", None;
+        /// How long clients wait.
+        "client_timeouts" Read "lines per block device", "", "", None;
+        /// Early replies, timeouts, devices given up.
+        "at_stats" Read "YAML", "", "", None;
+        /// Sets the counters of at_stats to zero.
+        "at_stats_reset" Write "anything", "", "", None;
+    }
 }
 
 /// Whether timeouts adapt.
@@ -97,35 +81,6 @@ pub enum Mode {
     Fixed,
     /// There are none.
     Off,
-}
-
-/// What is set of one service.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Terms {
-    /// Shortest estimate.
-    pub min: AtMin,
-    /// Longest estimate, and what a request gets in all.
-    pub max: AtMax,
-    /// How far back an estimate looks.
-    pub history: AtHistory,
-    /// What an early reply grants.
-    pub extra: AtExtra,
-    /// How long before the deadline it is sent.
-    pub early_margin: AtEarlyMargin,
-    /// What an estimate is multiplied with.
-    pub factor: AtFactor,
-    /// What is added to that.
-    pub increment: AtIncrement,
-    /// The estimate before anything was measured.
-    pub initial: AtInitial,
-    /// Standard deviations above the mean.
-    pub deviations: AtDeviations,
-    /// How an estimate is made.
-    pub estimator: AtEstimator,
-    /// Whether withheld time is service time.
-    pub count_policy_delay: AtCountPolicyDelay,
-    /// The timeout while none adapts.
-    pub fixed: ObdTimeout,
 }
 
 impl Terms {

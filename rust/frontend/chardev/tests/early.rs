@@ -3,25 +3,25 @@
 //! KUnit suite of deadlines, early replies and recovery.
 
 use super::*;
-use crate::sched::timeouts::terms::{
-    AtEarlyMargin, AtExtra, AtFactor, AtHistory, AtIncrement, AtInitial, AtMax, AtMin,
-};
 
 impl Bench {
     /// On a service whose estimate is a second, and where requests get `max` seconds, in steps of a second.
     fn quick(name: &CStr, max: u32) -> Result<Self> {
         let bench = Self::new(name, 1, 1000)?;
-        bench.attachment.service().timeouts().change(|terms| {
-            terms.min = AtMin::new(1).unwrap_or_default();
-            terms.max = AtMax::new(max).unwrap_or_default();
-            terms.initial = AtInitial::new(1).unwrap_or_default();
-            terms.extra = AtExtra::new(1).unwrap_or_default();
-            terms.early_margin = AtEarlyMargin::new(1).unwrap_or_default();
-            terms.factor = AtFactor::new(100).unwrap_or_default();
-            terms.increment = AtIncrement::new(0).unwrap_or_default();
-            terms.history = AtHistory::new(3600).unwrap_or_default();
-            Ok(())
-        })?;
+        let most = CString::try_from_fmt(fmt!("{max}"))?;
+        let most = most.to_str().map_err(|_| EINVAL)?;
+        for (name, value) in [
+            ("at_early_margin", "1"),
+            ("at_min", "1"),
+            ("at_initial", "1"),
+            ("at_extra", "1"),
+            ("at_max", most),
+            ("at_factor", "100"),
+            ("at_increment", "0"),
+            ("at_history", "3600"),
+        ] {
+            parameters::set(bench.attachment.service(), name, value)?;
+        }
         Ok(bench)
     }
 

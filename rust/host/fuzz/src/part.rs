@@ -18,13 +18,17 @@ use nrs_sched::{
     mem::Shared,
     nid::Nid,
     policy::{
-        crrn, delay,
+        crrn,
+        delay::{
+            params::{Max, Min, Pct},
+            Setting as DelaySetting, Update as DelayUpdate,
+        },
         fairshare::{
             params::{CostModel, Locality, OppThreshold, Select, SizeSource},
             weights::Weights,
             Update as Shares,
         },
-        params::{BufferMax, ClassesMax},
+        params::{heads::PerHead, BufferMax, ClassesMax},
         robin,
         tbf::{self, params::GlobalRate},
         AnyPart, AnyShared, AnyUpdate, Config, Get, Grant, Kind, Part, Passed, Tunables, View, Way,
@@ -155,10 +159,9 @@ fn tunables(bytes: &mut Bytes<'_>) -> Tunables {
     all.qbm.classes_max = few;
     all.delay.buffer_max = requests;
     let (min, pct) = (bytes.byte() % 4, bytes.byte() % 101);
-    // Either text is within the limits, and in this order.
-    let _ = all.delay.set_max(&(min + bytes.byte() % 4).to_string());
-    let _ = all.delay.set_min(&min.to_string());
-    let _ = all.delay.set_pct(&pct.to_string());
+    all.delay.min = PerHead::both(Min::new(min.into()).unwrap_or_default());
+    all.delay.max = PerHead::both(Max::new((min + bytes.byte() % 4).into()).unwrap_or_default());
+    all.delay.pct = PerHead::both(Pct::new(pct.into()).unwrap_or_default());
     all
 }
 
@@ -342,7 +345,7 @@ impl Model {
             }
             Config::Delay(_) => {
                 let (min, pct) = (u32::from(which % 5), u32::from(which) % 101);
-                AnyUpdate::Delay(delay::Update(delay::Setting::new(min, min + 1, pct)))
+                AnyUpdate::Delay(DelayUpdate(DelaySetting::new(min, min + 1, pct)))
             }
             _ => return,
         };

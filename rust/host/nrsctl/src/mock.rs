@@ -360,7 +360,7 @@ impl Mock {
         let mut out = Vec::new();
         for (name, service) in services.iter() {
             out.push(format!("{name} {} {}", service.made, service.cpts));
-            for parameter in parameters::PARAMETERS.iter() {
+            for parameter in parameters::all() {
                 let value = service.get(parameter.name());
                 out.extend(
                     value

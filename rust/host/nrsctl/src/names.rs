@@ -14,7 +14,7 @@
 //! for all services that it fits in one way or another; in the place of a service `*` takes dots, too.
 
 use globset::{GlobBuilder, GlobMatcher};
-use nrs_sched::parameters::{Parameter, PARAMETERS};
+use nrs_sched::parameters::{all, Parameter};
 use strsim::osa_distance;
 
 use crate::failure::{Failure, Kind, Result};
@@ -177,7 +177,7 @@ pub fn parameters(
         false => parameter.name() == last,
     };
     let found = fitting(before, services)?;
-    Ok((found, PARAMETERS.iter().filter(fits).collect()))
+    Ok((found, all().filter(fits).collect()))
 }
 
 /// What is said of a name that stands for nothing, as `lctl` says it.
@@ -194,7 +194,7 @@ pub fn unmatched(verb: &str, name: &str, services: &[String]) -> Failure {
     };
     let there = fitting(before, services).unwrap_or_default();
     if let Some(service) = there.first() {
-        let near = near(last, PARAMETERS.iter().map(Parameter::name));
+        let near = near(last, all().map(Parameter::name));
         let near: Vec<String> = near
             .iter()
             .map(|name| format!("{}.{name}", service.shown))

@@ -8,10 +8,11 @@ use std::fmt::Write as _;
 
 use clap::{Arg, Command, CommandFactory as _};
 use nrs_report::table::Table;
-use nrs_sched::parameters::PARAMETERS;
+use nrs_sched::parameters;
 
 use crate::cli::Cli;
 use crate::failure::Kind;
+use crate::refusal;
 
 /// Something that is read or set by name: name, mode, what it takes, default, what it is.
 type Line = [&'static str; 5];
@@ -148,18 +149,18 @@ fn parameters() -> String {
         "errors beside EINVAL",
         "meaning",
     ]);
-    for one in &PARAMETERS {
+    for one in parameters::all() {
         let about = format!(
             "{} [{}]({})",
-            one.about,
+            one.help(),
             one.page.trim_end_matches(".md"),
             one.page
         );
         table.row(&[
             code(one.name()),
             one.access.name().to_owned(),
-            one.takes.to_owned(),
-            code(one.default),
+            refusal::takes(one),
+            code(&refusal::default(one)),
             one.errors.to_owned(),
             about,
         ]);
@@ -292,7 +293,7 @@ mod tests {
     #[test]
     fn pages_of_parameters_are_there() {
         let pages = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../Documentation/");
-        for parameter in &PARAMETERS {
+        for parameter in parameters::all() {
             let page = std::path::Path::new(pages).join(parameter.page);
             assert!(page.is_file(), "{}", parameter.page);
         }

@@ -36,15 +36,38 @@ pub fn reason(parameter: &Parameter, value: &str) -> Option<(Kind, String)> {
         _ => parameter
             .check
             .and_then(|check| check(value).err())
-            .map(|error| {
-                // Some say their name themselves.
-                let reason = error.reason;
-                let bare = reason
-                    .strip_prefix(parameter.name())
-                    .and_then(|rest| rest.strip_prefix(": "));
-                (kind(error.code), bare.unwrap_or(reason).to_owned())
-            }),
+            .map(|error| (kind(error.code), bare(parameter, error.reason).to_owned())),
     }
+}
+
+/// What `parameter` takes or shows.
+pub fn takes(parameter: &Parameter) -> String {
+    let heads = if parameter.heads {
+        ", for each head"
+    } else {
+        ""
+    };
+    format!("{}{heads}", parameter.takes)
+}
+
+/// What `parameter` is to begin with, on either head; empty where there is no such thing.
+pub fn default(parameter: &Parameter) -> String {
+    let mut text = String::new();
+    // A string takes everything.
+    let _ = parameter.write_default(&mut text);
+    let first = text.lines().next().unwrap_or_default();
+    let value = match first.split_once(':') {
+        Some((_, value)) if parameter.heads => value,
+        _ => first,
+    };
+    value.trim().to_owned()
+}
+
+/// `reason` of `parameter` without its name, which stands before it anyway.
+pub fn bare<'a>(parameter: &Parameter, reason: &'a str) -> &'a str {
+    let bare = reason.strip_prefix(parameter.name());
+    bare.and_then(|rest| rest.strip_prefix(" is "))
+        .unwrap_or(reason)
 }
 
 /// Where to read on about `parameter`.
@@ -52,7 +75,7 @@ pub fn hint(parameter: &Parameter) -> String {
     format!(
         "{} takes: {} ({})",
         parameter.name(),
-        parameter.takes,
+        takes(parameter),
         parameter.page
     )
 }
@@ -92,7 +115,7 @@ mod tests {
                 "slots",
                 "0",
                 Kind::Refused,
-                "slots: expected a number, 1 to 65535",
+                "slots: not a number from 1 to 65535",
             ),
             (
                 "nrs_policies",

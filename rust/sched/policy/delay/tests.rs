@@ -5,12 +5,13 @@ use crate::{
     arena::{feed, view, Request},
     sched::{
         attr::Priority,
-        error::Code,
+        error::{Code, Result},
+        parameters::Values,
         policy::params::{heads::PerHead, BufferMax},
         units::NSEC_PER_SEC as SECOND,
     },
 };
-use params::{Max, Min, Pct, MAX, MIN, PCT};
+use params::{Max, Min, Pct};
 
 const START: u64 = 86_400 * SECOND;
 
@@ -52,6 +53,15 @@ fn id(got: Get<(Request, Grant)>) -> Option<u64> {
         Get::Item((request, _)) => Some(request.id),
         _ => None,
     }
+}
+
+/// Takes `text` for `nrs_delay_NAME`.
+fn set(tunables: &mut Tunables, name: &str, text: &str) -> Result {
+    let mut values = Values::default();
+    values.policies.delay = *tunables;
+    values.set_named(&format!("nrs_delay_{name}"), text)?;
+    *tunables = values.policies.delay;
+    Ok(())
 }
 
 /// Due times of `count` requests that come at once; none for those that are declined.
@@ -240,8 +250,8 @@ fn update_in_place() {
 #[test]
 fn heads_have_their_own_setting() {
     let mut tunables = Tunables::default();
-    tunables.set_min("hp_delay_min:1").unwrap();
-    tunables.set_pct("reg_delay_pct:7").unwrap();
+    set(&mut tunables, "min", "hp_delay_min:1").unwrap();
+    set(&mut tunables, "pct", "reg_delay_pct:7").unwrap();
     let config = Config::parse(None, &tunables).unwrap();
     assert_eq!(config.setting(), Setting::new(5, 300, 7));
     let high = config.on(Priority::High);
@@ -394,15 +404,15 @@ fn parameters() {
         let default = Tunables::default();
         assert_eq!(get(&default), ([5, 5], [300, 300], [100, 100]));
         let mut t = default;
-        let done = t.set_min(text).map_err(|error| error.code);
+        let done = set(&mut t, "min", text).map_err(|error| error.code);
         assert_eq!(done, min.map(|_| ()).ok_or(Code::Invalid), "min {text:?}");
         assert_eq!(get(&t).0, min.unwrap_or([5, 5]), "min {text:?}");
         let mut t = default;
-        let done = t.set_max(text).map_err(|error| error.code);
+        let done = set(&mut t, "max", text).map_err(|error| error.code);
         assert_eq!(done, max.map(|_| ()).ok_or(Code::Invalid), "max {text:?}");
         assert_eq!(get(&t).1, max.unwrap_or([300, 300]), "max {text:?}");
         let mut t = default;
-        let done = t.set_pct(text).map_err(|error| error.code);
+        let done = set(&mut t, "pct", text).map_err(|error| error.code);
         assert_eq!(done, pct.map(|_| ()).ok_or(Code::Invalid), "pct {text:?}");
         assert_eq!(get(&t).2, pct.unwrap_or([100, 100]), "pct {text:?}");
     }
@@ -427,15 +437,15 @@ fn parameters_by_name() {
         ("reg_delay_min:      7 hp_delay_min:      8", None),
     ] {
         let mut t = Tunables::default();
-        assert_eq!(t.set_min(text).is_ok(), want.is_some(), "{text:?}");
+        assert_eq!(set(&mut t, "min", text).is_ok(), want.is_some(), "{text:?}");
         let got = [t.min.regular.get(), t.min.high.get()];
         assert_eq!(got, want.unwrap_or([5, 5]), "{text:?}");
     }
     let t = Tunables::default();
     let mut out = String::new();
-    t.min.write(MIN.0, &mut out).unwrap();
-    t.max.write(MAX.0, &mut out).unwrap();
-    t.pct.write(PCT.0, &mut out).unwrap();
+    t.min.write("delay_min", &mut out).unwrap();
+    t.max.write("delay_max", &mut out).unwrap();
+    t.pct.write("delay_pct", &mut out).unwrap();
     assert_eq!(
         out,
         "reg_delay_min:5    \nhp_delay_min:5    \nreg_delay_max:300  \nhp_delay_max:300  \n\

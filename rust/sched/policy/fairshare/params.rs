@@ -3,64 +3,92 @@
 //! What users set: each parameter has its own type, which cannot hold a wrong value.
 
 use super::mode::Mode;
-use crate::sched::policy::params::{choice, number, ClassesMax};
+use crate::sched::{
+    parameters::{items, mode, schema::parameters},
+    policy::params::ClassesMax,
+};
 
-choice! {
-    /// What a share is a share of.
-    CostModel, "unknown cost model, expected pages, rpcs or time":
-    /// Pages of bulk data, at least one per request.
-    #[default]
-    Pages = "pages",
-    /// Requests.
-    Rpcs = "rpcs",
-    /// Time of the device: what a request took, divided among those in service.
-    Time = "time",
-}
-
-choice! {
-    /// How the entity that is served next is chosen.
-    Select, "unknown selection, expected deadline, deadline_memory, golden, random or paper":
-    /// Eligible earliest virtual deadline first; surplus expires, sparse entities go first.
-    #[default]
-    Deadline = "deadline",
-    /// The same, with surplus and debt remembered while idle.
-    DeadlineMemory = "deadline_memory",
-    /// Steps of the golden ratio among the entities with queued requests; who is ahead is passed over.
-    Golden = "golden",
-    /// A weighted draw among the entities with queued requests.
-    Random = "random",
-    /// A draw over the published ranges, with the oldest request if the entity drawn has none.
-    Paper = "paper",
-}
-
-choice! {
-    /// Whether the requests of an entity are served in the order of their places on the device.
-    Locality, "locality is not 0 or 1":
-    /// In the order of arrival.
-    #[default]
-    Off = "0",
-    /// In the order of object and offset.
-    On = "1",
-}
-
-choice! {
-    /// Whether an entity's service on other partitions counts.
-    CrossCpt, "cross_cpt is not 0 or 1":
-    /// Each partition is fair by itself.
-    Off = "0",
-    /// All partitions are fair together.
-    #[default]
-    On = "1",
-}
-
-choice! {
-    /// Where the size of a job comes from that did not tell it.
-    SizeSource, "unknown size source, expected nids or suffix":
-    /// The number of its clients ([`super::size::Sizes`]).
-    #[default]
-    Nids = "nids",
-    /// The end of its name ([`super::size::suffix`]), where there is one, else 1.
-    Suffix = "suffix",
+parameters! {
+    /// What users can set; it survives stops and starts.
+    pub struct Tunables of |values| values.policies.fairshare, "fairshare.md", "EAGAIN, ENOMEM" {
+        /// How often shares, sizes and the parts of partitions are worked out.
+        "nrs_fairshare_delta_ms" delta_ms: [number DeltaMs, "ms, ", 10..=1000 = 100],
+        /// Below how many queued requests the oldest one goes, whosever it is.
+        "nrs_fairshare_opp_threshold" opp_threshold: [number OppThreshold,
+            "queued requests, ", 0..=256 = 0],
+        /// What a share is a share of.
+        "nrs_fairshare_cost_model" cost_model: [choice CostModel,
+            /// Pages of bulk data, at least one per request.
+            #[default]
+            Pages = "pages",
+            /// Requests.
+            Rpcs = "rpcs",
+            /// Time of the device: what a request took, divided among those in service.
+            Time = "time",
+        ],
+        /// How the entity that goes next is chosen.
+        "nrs_fairshare_select" select: [choice Select,
+            /// Eligible earliest virtual deadline first; surplus expires, sparse entities go first.
+            #[default]
+            Deadline = "deadline",
+            /// The same, with surplus and debt remembered while idle.
+            DeadlineMemory = "deadline_memory",
+            /// Steps of the golden ratio among the entities with queued requests; who is ahead is passed over.
+            Golden = "golden",
+            /// A weighted draw among the entities with queued requests.
+            Random = "random",
+            /// A draw over the published ranges, with the oldest request if the entity drawn has none.
+            Paper = "paper",
+        ],
+        /// Whether requests of an entity go in the order of their places on the device.
+        "nrs_fairshare_locality" locality: [choice Locality,
+            /// In the order of arrival.
+            #[default]
+            Off = "0",
+            /// In the order of object and offset.
+            On = "1",
+        ],
+        /// Whether shares hold over all partitions together.
+        "nrs_fairshare_cross_cpt" cross_cpt: [choice CrossCpt,
+            /// Each partition is fair by itself.
+            Off = "0",
+            /// All partitions are fair together.
+            #[default]
+            On = "1",
+        ],
+        /// Where the size of a job comes from that the table does not say.
+        "nrs_fairshare_size_source" size_source: [choice SizeSource,
+            /// The number of its clients ([`super::size::Sizes`]).
+            #[default]
+            Nids = "nids",
+            /// The end of its name ([`super::size::suffix`]), where there is one, else 1.
+            Suffix = "suffix",
+        ],
+        /// How far back the clients of a job are counted for its size.
+        "nrs_fairshare_size_window_s" size_window_s: [number SizeWindowS, "s, ", 2..=600 = 10],
+        /// Largest size of a job that counts.
+        "nrs_fairshare_size_max" size_max: [number SizeMax, "clients, ", 1..=4096 = 4096],
+    }
+    also {
+        /// Mode of a start without argument.
+        mode: Mode,
+        /// Bound of the class table.
+        classes_max: ClassesMax,
+    }
+    texts {
+        /// Among whom fairshare shares when nrs_policies names no mode.
+        "nrs_fairshare_mode" Both
+            "LEVEL[_then_LEVEL...]_fair [weight=ITEM,...], levels gid uid jobid projid nid nodemap size",
+            "jobid_fair", "ENOENT, ENOSPC, EAGAIN, ENOMEM", Some(mode);
+        /// Who counts more than once; all others have weight 1.
+        "nrs_fairshare_weights" Both
+            "items FIELD:VALUE:WEIGHT with WEIGHT 1 to 10000, -FIELD:VALUE, clear",
+            "", "ENOENT, ENOSPC, ENOMEM", Some(items);
+        /// What each entity was to have and had.
+        "nrs_fairshare_stats" Read "YAML, a mapping per entity", "", "ENOMEM", None;
+        /// Sets the counters of nrs_fairshare_stats to zero.
+        "nrs_fairshare_stats_reset" Write "anything", "", "", None;
+    }
 }
 
 impl Locality {
@@ -75,53 +103,6 @@ impl CrossCpt {
     pub const fn is_on(self) -> bool {
         matches!(self, Self::On)
     }
-}
-
-number! {
-    /// Below how many queued requests of a head the oldest is served, whoever sent it; requests.
-    OppThreshold, 0..=256 = 0, "opp_threshold is not a number from 0 to 256"
-}
-
-number! {
-    /// Time between two publications of ranges, ms.
-    DeltaMs, 10..=1000 = 100, "delta_ms is not a number from 10 to 1000"
-}
-
-number! {
-    /// How long a client counts for the size of a job, s.
-    SizeWindowS, 2..=600 = 10, "size_window_s is not a number from 2 to 600"
-}
-
-number! {
-    /// Size of a job, at most.
-    SizeMax, 1..=4096 = 4096, "size_max is not a number from 1 to 4096"
-}
-
-/// What users can set; it survives stops and starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Tunables {
-    /// Mode of a start without argument.
-    pub mode: Mode,
-    /// How the next entity is chosen.
-    pub select: Select,
-    /// What a share is a share of.
-    pub cost_model: CostModel,
-    /// When to serve without regard to shares.
-    pub opp_threshold: OppThreshold,
-    /// How often ranges are published.
-    pub delta_ms: DeltaMs,
-    /// Bound of the class table.
-    pub classes_max: ClassesMax,
-    /// In which order an entity's requests are served.
-    pub locality: Locality,
-    /// Whether partitions are fair together.
-    pub cross_cpt: CrossCpt,
-    /// Where sizes of jobs come from.
-    pub size_source: SizeSource,
-    /// How long a client counts.
-    pub size_window_s: SizeWindowS,
-    /// Bound of the sizes of jobs.
-    pub size_max: SizeMax,
 }
 
 #[cfg(test)]
@@ -142,11 +123,17 @@ mod tests {
         assert!(Locality::parse("1\n").is_ok_and(Locality::is_on));
         assert!(CrossCpt::parse("0").is_ok_and(|value| !value.is_on()));
         for (error, word) in [
-            (Select::parse("silver").unwrap_err(), "selection"),
-            (Select::parse("deadline\n\n").unwrap_err(), "selection"),
-            (CostModel::parse("").unwrap_err(), "cost model"),
-            (CostModel::parse("bytes").unwrap_err(), "cost model"),
-            (SizeSource::parse("nid").unwrap_err(), "size source"),
+            (
+                Select::parse("silver").unwrap_err(),
+                "select is not deadline",
+            ),
+            (Select::parse("deadline\n\n").unwrap_err(), "paper"),
+            (CostModel::parse("").unwrap_err(), "pages, rpcs or time"),
+            (CostModel::parse("bytes").unwrap_err(), "cost_model"),
+            (
+                SizeSource::parse("nid").unwrap_err(),
+                "size_source is not nids or suffix",
+            ),
             (Locality::parse("yes").unwrap_err(), "locality"),
             (Locality::parse("2").unwrap_err(), "locality"),
             (CrossCpt::parse("01").unwrap_err(), "cross_cpt"),

@@ -5,7 +5,6 @@
 //! # Vocabulary
 //!
 //! - *Name*: of the parameter, as it stands in the text, for example `quantum`.
-//! - *Value*: a type that takes one word and shows itself as that word ([`Value`]).
 //!
 //! A parameter is written as one value for both heads, or as values by name, each at most once, in any
 //! order, with blanks between and, if one likes, behind the colon:
@@ -18,39 +17,12 @@
 //!
 //! and it is shown as two lines, of which the second form is made. Either all of a text is taken or nothing.
 
+use super::Value;
 use crate::sched::{
     attr::Priority,
     error::{Error, Result},
 };
 use core::fmt;
-
-/// A value that a head can have.
-pub trait Value: Copy + fmt::Display {
-    /// Columns that it is shown in, filled with blanks from the right; 0: as many as it has.
-    const COLUMNS: usize;
-
-    /// The value of a whole word.
-    ///
-    /// # Errors
-    ///
-    /// - `EINVAL`: there is no such value.
-    fn parse(text: &str) -> Result<Self>;
-}
-
-/// Makes types with a `parse` of their own values of heads, from lines `Type: columns`.
-macro_rules! values {
-    ($($name:ty: $columns:literal),+ $(,)?) => {
-        $(impl $crate::sched::policy::params::heads::Value for $name {
-            const COLUMNS: usize = $columns;
-
-            fn parse(text: &str) -> $crate::sched::error::Result<Self> {
-                <$name>::parse(text)
-            }
-        })+
-    };
-}
-
-pub(crate) use values;
 
 /// A value for each head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,13 +61,15 @@ fn word(text: &str) -> (&str, &str) {
 }
 
 impl<T: Value> PerHead<T> {
-    /// These values with those of `text`, which is for the parameter called `name` and has at most `longest`
-    /// bytes, not counting a newline at its end.
+    /// These values with those of `text`, which is for the parameter called `name` and has at most as many bytes as a
+    /// text with both values, not counting a newline at its end.
     ///
     /// # Errors
     ///
     /// - `EINVAL`: malformed, too long, a head that comes twice, or a value that is none.
-    pub fn with(&self, name: &str, longest: usize, text: &str) -> Result<Self> {
+    pub fn with(&self, name: &str, text: &str) -> Result<Self> {
+        let values = const { "reg_: hp_:".len() + 2 * T::LONGEST };
+        let longest = name.len().saturating_mul(2).saturating_add(values);
         let text = text.strip_suffix('\n').unwrap_or(text);
         if text.len() > longest {
             return Err(Error::invalid("longer than any value of this parameter"));

@@ -6,21 +6,17 @@ use super::{Bounds, Tuned};
 use crate::sched::{
     attr::Priority,
     item::Direction,
-    policy::params::{
-        choice,
-        heads::{values, PerHead},
-        number, BufferMax, ClassesMax,
-    },
+    policy::params::{choice, heads::PerHead, number, BufferMax, ClassesMax},
 };
 
 number! {
     /// Requests of one object or target that are served together, at most.
-    Quantum, 1..=65_535 = 256, "quantum is not a number from 1 to 65535"
+    Quantum, "quantum": "requests, ", 1..=65_535 = 256
 }
 
 choice! {
     /// By which offsets requests are sorted.
-    OffsetType, "unknown offset type, expected physical or logical":
+    OffsetType, "offset_type":
     /// Those on the device.
     #[default]
     Physical = "physical",
@@ -30,7 +26,7 @@ choice! {
 
 choice! {
     /// Which requests are sorted; the others are declined.
-    Supported, "expected reads, writes or reads_and_writes":
+    Supported, "supported":
     /// Those that read.
     #[default]
     Reads = "reads",
@@ -50,24 +46,6 @@ impl Supported {
         }
     }
 }
-
-values! {
-    Quantum: 5,
-    OffsetType: 0,
-    Supported: 0,
-}
-
-/// How a parameter with a value for each head is called in its text, and how long that may be, in bytes.
-pub type Form = (&'static str, usize);
-
-/// Of quanta.
-pub const QUANTUM: Form = ("quantum", 34);
-
-/// Of offset types.
-pub const OFFSET_TYPE: Form = ("offset_type", 48);
-
-/// Of what is supported.
-pub const SUPPORTED: Form = ("supported", 60);
 
 /// What users can set of `orr` and `trr`; it survives stops and starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -123,9 +101,9 @@ mod tests {
     fn defaults() {
         let tunables = Tunables::default();
         let mut out = String::new();
-        tunables.quantum.write(QUANTUM.0, &mut out).unwrap();
-        tunables.offset_type.write(OFFSET_TYPE.0, &mut out).unwrap();
-        tunables.supported.write(SUPPORTED.0, &mut out).unwrap();
+        tunables.quantum.write("quantum", &mut out).unwrap();
+        tunables.offset_type.write("offset_type", &mut out).unwrap();
+        tunables.supported.write("supported", &mut out).unwrap();
         assert_eq!(
             out,
             "reg_quantum:256  \nhp_quantum:256  \n\
@@ -141,17 +119,13 @@ mod tests {
     fn longest_texts() {
         let tunables = Tunables::default();
         let quantum = "reg_quantum:65535 hp_quantum:65535";
-        let (name, longest) = QUANTUM;
-        assert_eq!(quantum.len(), longest);
-        assert!(tunables.quantum.with(name, longest, quantum).is_ok());
+        assert!(tunables.quantum.with("quantum", quantum).is_ok());
+        let longer = format!(" {quantum}");
+        assert!(tunables.quantum.with("quantum", &longer).is_err());
         let offset = "reg_offset_type:physical hp_offset_type:physical";
-        let (name, longest) = OFFSET_TYPE;
-        assert_eq!(offset.len(), longest);
-        assert!(tunables.offset_type.with(name, longest, offset).is_ok());
+        assert!(tunables.offset_type.with("offset_type", offset).is_ok());
         let supported = "reg_supported:reads_and_writes hp_supported:reads_and_writes";
-        let (name, longest) = SUPPORTED;
-        assert_eq!(supported.len(), longest);
-        assert!(tunables.supported.with(name, longest, supported).is_ok());
+        assert!(tunables.supported.with("supported", supported).is_ok());
     }
 
     #[test]

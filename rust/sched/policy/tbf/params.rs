@@ -2,65 +2,54 @@
 
 //! What users set: each parameter has its own type, which cannot hold a wrong value.
 
-use crate::sched::policy::params::{choice, number, ClassesMax};
+use crate::sched::{
+    parameters::{rule, schema::parameters},
+    policy::params::ClassesMax,
+};
 
-number! {
-    /// Rate of the default rule, and of rules that are started without one; per second.
-    Rate, 1..=10_000_000 = 10_000, "rate is not a number from 1 to 10000000"
-}
-
-number! {
-    /// Tokens that a class can save up while it is idle; requests, or pages of 4 KiB.
-    Depth, 1..=1_000_000 = 3, "depth is not a number from 1 to 1000000"
-}
-
-choice! {
-    /// What a rate without a unit counts.
-    CostModel, "unknown cost model, expected rpcs or pages":
-    /// Requests.
-    #[default]
-    Rpcs = "rpcs",
-    /// Pages of bulk data, at least one per request.
-    Pages = "pages",
-}
-
-choice! {
-    /// Whether a rate holds for all partitions of a service together.
-    GlobalRate, "global_rate is not 0 or 1":
-    /// Each partition grants the rate.
-    Off = "0",
-    /// All partitions share it.
-    #[default]
-    On = "1",
-}
-
-number! {
-    /// Idle classes of one head, at most.
-    CacheSize, 1..=1_048_576 = 8_192, "cache size is not a number from 1 to 1048576"
-}
-
-number! {
-    /// Rules of one head, at most.
-    RulesMax, 1..=65_536 = 4_096, "rules_max is not a number from 1 to 65536"
-}
-
-/// What users can set; it survives stops and starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Tunables {
-    /// Rate of rules without one.
-    pub rate: Rate,
-    /// What a class saves up while idle.
-    pub depth: Depth,
-    /// What a rate without a unit counts.
-    pub cost_model: CostModel,
-    /// Whether partitions share rates.
-    pub global_rate: GlobalRate,
-    /// Bound of the class table.
-    pub classes_max: ClassesMax,
-    /// Bound of the idle classes in it.
-    pub cache_size: CacheSize,
-    /// Bound of the rules.
-    pub rules_max: RulesMax,
+parameters! {
+    /// What users can set; it survives stops and starts.
+    pub struct Tunables of |values| values.policies.tbf, "tbf.md", "EAGAIN, ENOMEM" {
+        /// Rate of rules that are started without one, and of the rule default when tbf starts.
+        "nrs_tbf_rate" rate: [number Rate, "per second, ", 1..=10_000_000 = 10_000],
+        /// What a class can save up while it is idle.
+        "nrs_tbf_depth" depth: [number Depth, "requests or pages of 4 KiB, ", 1..=1_000_000 = 3],
+        /// What a rate without a unit counts.
+        "nrs_tbf_cost_model" cost_model: [choice CostModel,
+            /// Requests.
+            #[default]
+            Rpcs = "rpcs",
+            /// Pages of bulk data, at least one per request.
+            Pages = "pages",
+        ],
+        /// Whether a rate holds for all partitions together; else each grants it.
+        "nrs_tbf_global_rate" global_rate: [choice GlobalRate,
+            /// Each partition grants the rate.
+            Off = "0",
+            /// All partitions share it.
+            #[default]
+            On = "1",
+        ],
+        /// How many rules a head can have beside default.
+        "nrs_tbf_rules_max" rules_max: [number RulesMax, "rules, ", 1..=65_536 = 4_096],
+        /// How many idle classes a partition remembers.
+        "nrs_tbf_cache_size" cache_size: [number CacheSize, "classes, ", 1..=1_048_576 = 8_192],
+    }
+    also {
+        /// Bound of the class table.
+        classes_max: ClassesMax,
+    }
+    texts {
+        /// The rules of tbf; what is written is one command.
+        "nrs_tbf_rule" Both "[reg|hp] start|change|stop NAME ...", "default only",
+            "ENODEV, EEXIST, ENOENT, EPERM, EBUSY, ENAMETOOLONG, ENOSPC, ENOMEM", Some(rule);
+        /// Why the last command for rules was refused.
+        "nrs_tbf_rule_error" Read "column and what was expected there; else nothing", "", "", None;
+        /// What rules and classes had, and how long they were kept.
+        "nrs_tbf_stats" Read "YAML, rules and classes", "", "ENOMEM", None;
+        /// Sets the counters of nrs_tbf_stats to zero.
+        "nrs_tbf_stats_reset" Write "anything", "", "", None;
+    }
 }
 
 #[cfg(test)]

@@ -11,19 +11,10 @@ use nrs_sched::{
     attr::Priority,
     error,
     mem::{NoMemory, Shared},
+    parameters::Values,
     policy::{
-        fairshare::{
-            params::{
-                CostModel, CrossCpt, DeltaMs, Locality, OppThreshold, Select, SizeMax, SizeSource,
-                SizeWindowS,
-            },
-            weights::Weights,
-            Update,
-        },
-        qbm,
-        robin::params as robin,
-        tbf::{self, params as rates},
-        AnyPart, AnyShared, AnyUpdate, Config, Kind, Part, Tunables,
+        fairshare::{weights::Weights, Update},
+        qbm, tbf, AnyPart, AnyShared, AnyUpdate, Config, Kind, Part, Tunables,
     },
     qbm::{
         gate::Gates,
@@ -68,8 +59,9 @@ pub fn start(server: &Server, secret: u64, seed: u64, now: u64) -> Result<Starte
         .map_err(|error| refused("policy", &server.policy, error.reason))?;
     let kind = Kind::from_name(command.policy)
         .map_err(|error| refused("policy", command.policy, error.reason))?;
-    let mut tunables = Tunables::default();
-    set_all(&mut tunables, kind, server)?;
+    let mut values = Values::default();
+    set_all(&mut values, kind, server)?;
+    let mut tunables = values.policies;
     let plan = match &server.plan {
         Some(text) => Plan::parse(text).map_err(|error| format!("plan: {error}"))?,
         None => Plan::none().map_err(no_memory)?,
@@ -107,7 +99,7 @@ pub fn start(server: &Server, secret: u64, seed: u64, now: u64) -> Result<Starte
 
 /// Sets the parameters of `server`. One that is refused is tried again after the others, as its bound may be among
 /// them.
-fn set_all(tunables: &mut Tunables, kind: Kind, server: &Server) -> Result<(), String> {
+fn set_all(values: &mut Values, kind: Kind, server: &Server) -> Result<(), String> {
     let text = |value: &Param| match value {
         Param::Number(number) => number.to_string(),
         Param::Text(text) => text.clone(),
@@ -115,12 +107,12 @@ fn set_all(tunables: &mut Tunables, kind: Kind, server: &Server) -> Result<(), S
     let mut again = Vec::new();
     for (key, value) in &server.params {
         let value = text(value);
-        if tune(tunables, kind, key, &value).is_err() {
+        if tune(values, kind, key, &value).is_err() {
             again.push((key, value));
         }
     }
     for (key, value) in again {
-        tune(tunables, kind, key, &value)
+        tune(values, kind, key, &value)
             .map_err(|error| refused(&format!("parameter `{key}`"), &value, error.reason))?;
     }
     Ok(())
@@ -162,70 +154,13 @@ fn first_update(
     })
 }
 
-/// Sets the parameter `key` of the policy `kind`.
-fn tune(tunables: &mut Tunables, kind: Kind, key: &str, value: &str) -> error::Result {
-    let Tunables {
-        fairshare,
-        tbf,
-        qbm,
-        ..
-    } = tunables;
-    match (kind, key) {
-        (Kind::Fairshare, "select") => fairshare.select = Select::parse(value)?,
-        (Kind::Fairshare, "cost_model") => fairshare.cost_model = CostModel::parse(value)?,
-        (Kind::Fairshare, "opp_threshold") => {
-            fairshare.opp_threshold = OppThreshold::parse(value)?;
-        }
-        (Kind::Fairshare, "locality") => fairshare.locality = Locality::parse(value)?,
-        (Kind::Fairshare, "cross_cpt") => fairshare.cross_cpt = CrossCpt::parse(value)?,
-        (Kind::Fairshare, "size_source") => fairshare.size_source = SizeSource::parse(value)?,
-        (Kind::Fairshare, "size_window_s") => {
-            fairshare.size_window_s = SizeWindowS::parse(value)?;
-        }
-        (Kind::Fairshare, "size_max") => fairshare.size_max = SizeMax::parse(value)?,
-        (Kind::Tbf, "rate") => tbf.rate = rates::Rate::parse(value)?,
-        (Kind::Tbf, "depth") => tbf.depth = rates::Depth::parse(value)?,
-        (Kind::Tbf, "cost_model") => tbf.cost_model = rates::CostModel::parse(value)?,
-        (Kind::Tbf, "global_rate") => tbf.global_rate = rates::GlobalRate::parse(value)?,
-        (Kind::Tbf, "rules_max") => tbf.rules_max = rates::RulesMax::parse(value)?,
-        (Kind::Tbf, "cache_size") => tbf.cache_size = rates::CacheSize::parse(value)?,
-        (Kind::Qbm, "clients_max") => {
-            qbm.clients_max = qbm::params::ClientsMax::parse(value)?;
-        }
-        // How often the worker runs, whatever the policy.
-        (_, "delta_ms") => fairshare.delta_ms = DeltaMs::parse(value)?,
-        (Kind::Delay, "min") => tunables.delay.set_min(value)?,
-        (Kind::Delay, "max") => tunables.delay.set_max(value)?,
-        (Kind::Delay, "pct") => tunables.delay.set_pct(value)?,
-        (Kind::Crrn, "quantum") => {
-            let (name, longest) = robin::QUANTUM;
-            tunables.crrn.quantum = tunables.crrn.quantum.with(name, longest, value)?;
-        }
-        (Kind::Orr, _) => sort(&mut tunables.orr, key, value)?,
-        (Kind::Trr, _) => sort(&mut tunables.trr, key, value)?,
-        _ => return Err(error::Error::invalid("the policy has no such parameter")),
-    }
-    Ok(())
-}
-
-/// Sets a parameter of a policy that sorts.
-fn sort(tunables: &mut robin::Tunables, key: &str, value: &str) -> error::Result {
-    match key {
-        "quantum" => {
-            let (name, longest) = robin::QUANTUM;
-            tunables.quantum = tunables.quantum.with(name, longest, value)?;
-        }
-        "offset_type" => {
-            let (name, longest) = robin::OFFSET_TYPE;
-            tunables.offset_type = tunables.offset_type.with(name, longest, value)?;
-        }
-        "supported" => {
-            let (name, longest) = robin::SUPPORTED;
-            tunables.supported = tunables.supported.with(name, longest, value)?;
-        }
-        _ => return Err(error::Error::invalid("the policy has no such parameter")),
-    }
-    Ok(())
+/// Sets the parameter `key` of the policy `kind`; how often the worker runs can be set for all.
+fn tune(values: &mut Values, kind: Kind, key: &str, value: &str) -> error::Result {
+    let policy = match key {
+        "delta_ms" => Kind::Fairshare,
+        _ => kind,
+    };
+    values.set_named(&format!("nrs_{}_{key}", policy.name()), value)
 }
 
 /// Targets are known by their numbers, and no client is a device.

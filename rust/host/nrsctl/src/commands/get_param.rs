@@ -4,7 +4,7 @@
 
 use std::io::Write;
 
-use nrs_sched::parameters::PARAMETERS;
+use nrs_sched::parameters::all;
 
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::Kernel;
@@ -59,7 +59,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
                     continue;
                 }
             };
-            parameters = PARAMETERS.iter().collect();
+            parameters = all().collect();
             many = true;
         }
         if services.is_empty() || parameters.is_empty() {

@@ -4,7 +4,7 @@
 
 use std::io::Write;
 
-use nrs_sched::parameters::PARAMETERS;
+use nrs_sched::parameters::all;
 
 use crate::failure::{Failure, Result};
 use crate::kernel::Kernel;
@@ -73,7 +73,7 @@ fn list(
         for service in &services {
             let mark = if args.marks { "/" } else { "" };
             writeln!(out, "{}{mark}", service.shown)?;
-            let below = PARAMETERS.iter().filter(|_| args.recursive);
+            let below = all().filter(|_| args.recursive);
             for parameter in below {
                 one(args, Found { service, parameter }, out)?;
             }

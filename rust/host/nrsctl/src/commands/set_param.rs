@@ -182,7 +182,7 @@ mod tests {
             (
                 "set_param san.slots=0 san.slots=8",
                 Kind::Refused,
-                "slots: expected a number, 1 to 65535",
+                "slots: not a number from 1 to 65535",
                 1,
             ),
             (

@@ -239,7 +239,7 @@ mod tests {
             ),
             (
                 "[service.s.qbm]\nby = \"user\"\n",
-                "f:4:6: service.s.qbm.by: expected nid, jobid, uid or device",
+                "f:4:6: service.s.qbm.by: by is not nid, jobid, uid or device",
             ),
             (
                 "[service.s.qbm]\nby = \"\"\n",

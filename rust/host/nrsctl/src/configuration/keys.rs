@@ -3,7 +3,8 @@
 //! The keys of configuration files: what each takes and means. Files are read by this table, and the reference
 //! in Documentation/configuration.md is printed from it.
 
-use super::state::{has_heads, settable};
+use super::state::settable;
+use crate::refusal;
 
 /// A table of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,12 +200,10 @@ pub fn reference() -> String {
     out.push_str("\n### `[service.NAME.parameters]` and `[service.NAME.timeouts]`\n\n");
     out.push_str("| key | takes | without it | page |\n|---|---|---|---|\n");
     for parameter in settable() {
-        let takes = match has_heads(parameter) {
-            true => format!("{}, or `{{ reg = …, hp = … }}`", parameter.takes),
-            false => parameter.takes.to_string(),
-        };
+        let either = ", or `{ reg = …, hp = … }`";
+        let takes = refusal::takes(parameter) + if parameter.heads { either } else { "" };
         let (name, page) = (parameter.name(), parameter.page);
-        let default = parameter.default;
+        let default = refusal::default(parameter);
         out.push_str(&format!(
             "| `{name}` | {takes} | {default} | [{page}]({page}) |\n"
         ));

@@ -14,6 +14,7 @@ use nrs_sched::policy::Kind;
 use nrs_sched::text::{Command, Heads};
 
 use crate::names::near;
+use crate::refusal;
 
 use super::document::{self, Entry, Node, Value};
 use super::fault::{Fault, Place};
@@ -425,7 +426,7 @@ impl Reader {
         node: &Node,
     ) -> Option<Setting> {
         let text = match &node.value {
-            Value::Table(_) if state::has_heads(parameter) => {
+            Value::Table(_) if parameter.heads => {
                 let found = self.found;
                 let mut values = Vec::new();
                 for entry in self.table(path, node, Table::Heads)? {
@@ -448,7 +449,7 @@ impl Reader {
             Err(reason) => {
                 let own = format!("{}: ", parameter.name());
                 let reason = reason.strip_prefix(&own).unwrap_or(&reason);
-                let reason = format!("{reason}; it takes {}", parameter.takes);
+                let reason = format!("{reason}; it takes {}", refusal::takes(parameter));
                 self.add(&node.place, path, reason);
                 None
             }

@@ -7,13 +7,14 @@
 
 use std::collections::BTreeMap;
 
-use nrs_sched::parameters::{self, Access, Parameter, PARAMETERS};
+use nrs_sched::parameters::{self, Access, Parameter, Values};
 use nrs_sched::policy::fairshare::mode::Mode;
 use nrs_sched::policy::{Config, Kind, Tunables};
 use nrs_sched::rules::{Fields, Rate};
 use nrs_sched::sources::Sources;
 use nrs_sched::text::parse_u32;
-use nrs_sched::timeouts::terms::{AtEarlyMargin, AtExtra, AtMax, AtMin, Terms};
+
+use crate::refusal;
 
 use super::rules::Rules;
 
@@ -126,10 +127,9 @@ impl State {
     pub fn new() -> Self {
         let settings = settable().filter(|parameter| parameter.name() != "slots");
         let setting = |parameter: &'static Parameter| {
-            let setting = normal(parameter, parameter.default).unwrap_or_else(|_| {
-                // A test says that defaults are taken.
-                Setting::One(parameter.default.to_string())
-            });
+            let default = refusal::default(parameter);
+            // A test says that defaults are taken.
+            let setting = normal(parameter, &default).unwrap_or(Setting::One(default));
             (parameter.name(), setting)
         };
         Self {
@@ -173,12 +173,7 @@ pub fn settable() -> impl Iterator<Item = &'static Parameter> {
     let one = |parameter: &&Parameter| {
         parameter.access == Access::Both && !WHOLE.contains(&parameter.name())
     };
-    PARAMETERS.iter().filter(one)
-}
-
-/// Whether there is a value for each head.
-pub fn has_heads(parameter: &Parameter) -> bool {
-    parameter.takes.ends_with("for each head")
+    parameters::all().filter(one)
 }
 
 /// The policy whose parameter `name` is, if it is one of a policy's.
@@ -207,13 +202,13 @@ pub fn normal(parameter: &Parameter, text: &str) -> Result<Setting, String> {
     let text = words.join(" ").replace(": ", ":");
     let text = text.as_str();
     if let Some(check) = parameter.check {
-        check(text).map_err(|error| error.reason.to_string())?;
+        check(text).map_err(|error| refusal::bare(parameter, error.reason).to_string())?;
     }
     let name = parameter.name();
-    if !has_heads(parameter) {
+    if !parameter.heads {
         return normal_one(name, text).map(Setting::One);
     }
-    let default = plain(parameter.default);
+    let default = plain(&refusal::default(parameter));
     let mut values = [default.clone(), default];
     if !text.contains(':') {
         return Ok(Setting::Heads([plain(text), plain(text)]));
@@ -256,18 +251,15 @@ pub fn normal_rate(text: &str) -> Option<String> {
 
 /// Why these settings do not go together, and which one is to blame.
 pub fn contradiction(settings: &BTreeMap<&'static str, Setting>) -> Option<(&'static str, String)> {
-    let one = |name: &str| match settings.get(name) {
-        Some(Setting::One(value)) => value.as_str(),
-        _ => "",
-    };
-    let terms = Terms {
-        min: AtMin::parse(one("at_min")).unwrap_or_default(),
-        max: AtMax::parse(one("at_max")).unwrap_or_default(),
-        extra: AtExtra::parse(one("at_extra")).unwrap_or_default(),
-        early_margin: AtEarlyMargin::parse(one("at_early_margin")).unwrap_or_default(),
-        ..Terms::default()
-    };
-    if let Err(error) = terms.check() {
+    let mut values = Values::default();
+    for (name, setting) in settings {
+        let stored = parameters::named(name).and_then(|parameter| parameter.value.as_ref());
+        if let (Some(stored), Setting::One(text)) = (stored, setting) {
+            // Each has been checked by itself.
+            let _ = (stored.set)(&mut values, text);
+        }
+    }
+    if let Err(error) = values.timeouts.check() {
         // The reason begins with the name.
         let name = error.reason.split(' ').next().unwrap_or_default();
         let name = parameters::named(name).map_or("at_min", Parameter::name);
@@ -342,7 +334,7 @@ mod tests {
     fn values_refused() {
         for (name, text, reason) in [
             ("at_min", "0", "from 1 to 3600"),
-            ("slots", "x", "expected a number, 1 to 65535"),
+            ("slots", "x", "not a number from 1 to 65535"),
             ("nrs_crrn_quantum", "hp_quanta:4", "reg_NAME:VALUE"),
             ("nrs_fairshare_mode", "uid", "does not end in _fair"),
             (

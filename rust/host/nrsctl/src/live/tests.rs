@@ -200,7 +200,7 @@ fn reasons() {
             "slots",
             "0",
             Kind::Refused,
-            "san.slots: expected a number, 1 to 65535",
+            "san.slots: not a number from 1 to 65535",
         ),
         (
             libc::ENOENT,

@@ -4,6 +4,7 @@
 
 use nrs_sched::{
     arena::{attrs, feed, lone_part, view, Request},
+    parameters::Values,
     policy::{tbf, AnyPart, Config, Get, Kind, Part, Tunables},
     sim::SECOND,
 };
@@ -75,12 +76,13 @@ fn not_for_a_slot() {
 
 #[test]
 fn for_a_delay() {
-    let mut tunables = Tunables::default();
-    let delay = &mut tunables.delay;
-    delay.set_min("3").expect("valid");
-    delay.set_max("3").expect("valid");
-    delay.set_pct("100").expect("valid");
-    let config = Config::parse(Kind::Delay, None, &tunables).expect("valid");
+    let mut values = Values::default();
+    for (name, text) in [("min", "3"), ("max", "3"), ("pct", "100")] {
+        values
+            .set_named(&format!("nrs_delay_{name}"), text)
+            .expect("valid");
+    }
+    let config = Config::parse(Kind::Delay, None, &values.policies).expect("valid");
     let mut part = queued(&config, 3);
     // On time, two seconds late, and as it is drained.
     assert_eq!(next(&mut part, START), (START + 3 * SECOND, 3000));

@@ -10,22 +10,17 @@ use crate::sched::{
 
 number! {
     /// A number.
-    Number, 1..=65_535 = 8, "not a number from 1 to 65535"
+    Number, "quantum": "", 1..=65_535 = 8
 }
 
 choice! {
     /// A word.
-    Word, "not a word":
+    Word, "supported":
     /// The first.
     #[default]
     Reads = "reads",
     /// One that another one begins with.
     Both = "reads_and_writes",
-}
-
-values! {
-    Number: 5,
-    Word: 0,
 }
 
 /// What becomes of 1 and 2, if the text is taken.
@@ -34,7 +29,7 @@ fn numbers(text: &str) -> Option<(u32, u32)> {
         regular: Number::new(1).unwrap(),
         high: Number::new(2).unwrap(),
     };
-    let after = before.with("quantum", 34, text);
+    let after = before.with("quantum", text);
     if let Err(error) = after {
         assert_eq!(error.code, Code::Invalid, "{text:?}");
     }
@@ -129,7 +124,7 @@ fn forms_of_words() {
         ("reg_supported:", None),
         ("reg_supported:reads hp_supported:8", None),
     ] {
-        let after = before.with("supported", 60, text).ok();
+        let after = before.with("supported", text).ok();
         let after = after.map(|after| (after.regular, after.high));
         assert_eq!(after, want, "{text:?}");
     }
@@ -154,6 +149,6 @@ fn shown_as_taken() {
         out,
         "reg_supported:reads_and_writes\nhp_supported:reads_and_writes\n"
     );
-    let back = PerHead::default().with("supported", 64, &out);
+    let back = PerHead::default().with("supported", &out);
     assert_eq!(back, Ok(words));
 }

@@ -129,11 +129,11 @@ fn what_is_refused() {
         ),
         (
             "[service.s]\nslots = 0\n",
-            "2:9: service.s.slots: expected a number, 1 to 65535",
+            "2:9: service.s.slots: not a number from 1 to 65535",
         ),
         (
             "[service.s]\nslots = -1\n",
-            "2:9: service.s.slots: expected",
+            "2:9: service.s.slots: not a number",
         ),
         (
             "[service.s]\nslots = []\n",

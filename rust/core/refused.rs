@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Why something was refused: an errno, and if there is one a reason of one line.
+//!
+//! What refuses returns [`Refused`], and whoever was asked by a user says the reason: `/dev/nrs-control` answers it,
+//! debugfs, configfs and device-mapper messages write it to the kernel log ([`Refused::report`]).
+
+use core::fmt;
+
+use kernel::{alloc::AllocError, prelude::*};
+
+use crate::{
+    sched::{
+        error::{self, Code},
+        qbm::plan::PlanError,
+        rules::RuleError,
+    },
+    sys::misc,
+};
+
+/// What is said beside the errno.
+#[derive(Clone, Copy)]
+enum Reason {
+    Plain(&'static str),
+    Rule(RuleError),
+    Plan(PlanError),
+}
+
+/// A refusal.
+#[derive(Clone, Copy)]
+pub(crate) struct Refused {
+    errno: Error,
+    reason: Option<Reason>,
+}
+
+/// A result whose error may have a reason.
+pub(crate) type Result<T = ()> = core::result::Result<T, Refused>;
+
+impl Refused {
+    /// Refuses with `errno` because of `reason`.
+    pub(crate) const fn because(errno: Error, reason: &'static str) -> Self {
+        Self {
+            errno,
+            reason: Some(Reason::Plain(reason)),
+        }
+    }
+
+    /// Returns the errno.
+    pub(crate) const fn errno(&self) -> Error {
+        self.errno
+    }
+
+    /// Whether there is a reason.
+    pub(crate) const fn has_reason(&self) -> bool {
+        self.reason.is_some()
+    }
+
+    /// Adds `reason` if there is none.
+    pub(crate) fn or_because(self, reason: Option<&'static str>) -> Self {
+        Self {
+            reason: self.reason.or(reason.map(Reason::Plain)),
+            ..self
+        }
+    }
+
+    /// Returns the errno and writes the reason, if there is one, to the kernel log, at a limited rate; `service` is
+    /// what refused. May sleep.
+    pub(crate) fn report(self, service: &str) -> Error {
+        if self.reason.is_none() || !misc::may_print() {
+            return self.errno;
+        }
+        match self.reason {
+            Some(Reason::Plain(reason)) => pr_info!("service {}: refused: {}\n", service, reason),
+            Some(Reason::Rule(error)) => pr_info!(
+                "service {}: rule refused, column {}: expected {}\n",
+                service,
+                error.column,
+                error.expected,
+            ),
+            Some(Reason::Plan(error)) => pr_info!(
+                "service {}: qbm configuration refused, {}\n",
+                service,
+                format_args!("{error}"),
+            ),
+            None => {}
+        }
+        self.errno
+    }
+}
+
+/// The reason; nothing if there is none.
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.reason {
+            Some(Reason::Plain(reason)) => f.write_str(reason),
+            Some(Reason::Rule(error)) => write!(f, "{error}"),
+            Some(Reason::Plan(error)) => write!(f, "{error}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<Error> for Refused {
+    fn from(errno: Error) -> Self {
+        Self {
+            errno,
+            reason: None,
+        }
+    }
+}
+
+impl From<AllocError> for Refused {
+    fn from(_: AllocError) -> Self {
+        ENOMEM.into()
+    }
+}
+
+impl From<error::Error> for Refused {
+    fn from(error: error::Error) -> Self {
+        Self::because(errno_of(error.code), error.reason)
+    }
+}
+
+impl From<RuleError> for Refused {
+    fn from(error: RuleError) -> Self {
+        Self {
+            errno: errno_of(error.code),
+            reason: Some(Reason::Rule(error)),
+        }
+    }
+}
+
+impl From<PlanError> for Refused {
+    fn from(error: PlanError) -> Self {
+        Self {
+            errno: errno_of(error.code),
+            reason: Some(Reason::Plan(error)),
+        }
+    }
+}
+
+/// A test fails with the errno.
+#[cfg(CONFIG_KUNIT = "y")]
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Self {
+        refused.errno
+    }
+}
+
+/// Returns the errno of `code`.
+pub(crate) const fn errno_of(code: Code) -> Error {
+    match code {
+        Code::Invalid => EINVAL,
+        Code::NoEntry => ENOENT,
+        Code::NoDevice => ENODEV,
+        Code::Again => EAGAIN,
+        Code::Busy => EBUSY,
+        Code::Permission => EPERM,
+        Code::NoMemory => ENOMEM,
+        Code::Exists => EEXIST,
+        Code::NameTooLong => ENAMETOOLONG,
+        Code::NoSpace => ENOSPC,
+    }
+}

@@ -307,7 +307,7 @@ selections() {
 	begin b 1002
 	begin c 1003
 	weigh uid:1003:2
-	for name in deadline:2 deadline_memory:2 golden:5 random:10 paper:10; do
+	for name in deadline:2 paper:10; do
 		percent=${name#*:} name=${name%:*}
 		set_to svc nrs_fairshare_select "$name"
 		settle 1 1 1

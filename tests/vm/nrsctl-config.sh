@@ -207,7 +207,7 @@ load_changes() {
 	writing one --name=two --filename=/dev/mapper/two
 	saturated 1 one two
 	for policy in "${policies[@]}"; do
-		printf '[service.svc]\nslots = 4\npolicy = "%s"\nparameters = { nrs_fairshare_delta_ms = 20, nrs_fairshare_select = "golden", nrs_tbf_rate = 777, nrs_tbf_depth = 5 }\n' "$policy" >/tmp/c.toml
+		printf '[service.svc]\nslots = 4\npolicy = "%s"\nparameters = { nrs_fairshare_delta_ms = 20, nrs_fairshare_select = "paper", nrs_tbf_rate = 777, nrs_tbf_depth = 5 }\n' "$policy" >/tmp/c.toml
 		case $policy in tbf*) printf '[[service.svc.rule]]\nname = "a"\nmatch = "uid={0}"\nrate = 10000000\n' >>/tmp/c.toml ;; esac
 		ctl 0 apply /tmp/c.toml
 		shows nrs_policies "name: $policy"

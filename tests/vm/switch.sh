@@ -13,13 +13,13 @@ switching() {
 		'nrs_qbm_config by uid;group all capacity=8MB/s;default class=fair_share min=2MB/s'
 		'nrs_qbm_config by device;group all capacity=8MB/s strategy=mover;client a class=mover min=1MB/s' 'nrs_fairshare_locality 1' 'nrs_policies fifo'
 		'nrs_policies fairshare reg jobid_fair' 'nrs_policies trr hp' 'nrs_trr_supported reg_supported:writes hp_supported:reads_and_writes'
-		'nrs_policies trr' 'nrs_pop none' 'nrs_trr_offset_type hp_offset_type:logical' 'nrs_fairshare_select random' 'nrs_policies delay'
+		'nrs_policies trr' 'nrs_pop none' 'nrs_trr_offset_type hp_offset_type:logical' 'nrs_fairshare_select paper' 'nrs_policies delay'
 		'nrs_delay_pct 30' 'nrs_fairshare_weights clear' 'nrs_policies orr' 'nrs_policies fairshare projid_then_uid_fair'
 		'nrs_fairshare_cost_model rpcs' 'nrs_policies crrn reg' 'nrs_crrn_quantum 1' 'high_priority_sources meta prio'
-		'nrs_policies qbm hp' 'nrs_policies fairshare hp uid_fair' 'nrs_fairshare_select paper' 'nrs_fairshare_opp_threshold 32' 'nrs_policies tbf'
-		'nrs_pop overlap' 'slots 3' 'nrs_policies fairshare' 'nrs_fairshare_select golden' 'nrs_fairshare_cost_model time'
+		'nrs_policies qbm hp' 'nrs_policies fairshare hp uid_fair' 'nrs_fairshare_select deadline' 'nrs_fairshare_opp_threshold 32' 'nrs_policies tbf'
+		'nrs_pop overlap' 'slots 3' 'nrs_policies fairshare' 'nrs_fairshare_select paper' 'nrs_fairshare_cost_model time'
 		'nrs_policies delay' 'nrs_delay_pct 1' 'buffer_max 256' 'nrs_policies crrn' 'nrs_fairshare_locality 0' 'slots 8'
-		'nrs_fairshare_select deadline_memory' 'nrs_fairshare_cross_cpt 0' 'nrs_fairshare_mode uid_then_jobid_fair weight=uid:1002:5'
+		'nrs_fairshare_select deadline' 'nrs_fairshare_cross_cpt 0' 'nrs_fairshare_mode uid_then_jobid_fair weight=uid:1002:5'
 		'nrs_policies trr' 'nrs_policies fairshare' 'nrs_fairshare_cost_model pages' 'nrs_pop none'
 		'nrs_fairshare_size_source suffix' 'nrs_policies orr hp' 'nrs_fairshare_select deadline' 'nrs_fairshare_opp_threshold 0'
 		'high_priority_sources realtime' 'nrs_policies tbf jobid' 'nrs_policies fifo' 'nrs_fairshare_cross_cpt 1')
@@ -55,7 +55,7 @@ parameters_stay() {
 	module
 	lower nb0
 	client a /dev/nb0 svc
-	local file value values=(delta_ms:50 mode:gid_then_uid_fair cost_model:time select:golden opp_threshold:3 locality:1 cross_cpt:0
+	local file value values=(delta_ms:50 mode:gid_then_uid_fair cost_model:time select:paper opp_threshold:3 locality:1 cross_cpt:0
 		size_source:suffix size_window_s:30 size_max:77 weights:uid:7:9)
 	for value in "${values[@]}"; do set_to svc "nrs_fairshare_${value%%:*}" "${value#*:}"; done
 	set_to svc high_priority_ratio 7

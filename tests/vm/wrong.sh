@@ -74,7 +74,7 @@ all() {
 	client a /dev/nb0 svc
 	mkdir $dir/made
 	set_to svc nrs_fairshare_delta_ms 70
-	set_to svc nrs_fairshare_select random
+	set_to svc nrs_fairshare_select paper
 	set_to svc nrs_fairshare_weights 'uid:1001:2,-uid:1001,gid:7:3,jobid:a*:4'
 	set_to svc nrs_fairshare_size_window_s 20
 	set_to svc slots 9
@@ -209,10 +209,9 @@ nrs_fairshare_cost_model|bytes|EINVAL
 nrs_fairshare_cost_model||EINVAL
 nrs_fairshare_cost_model|times|EINVAL
 nrs_fairshare_select||EINVAL
-nrs_fairshare_select|golden2|EINVAL
+nrs_fairshare_select|golden|EINVAL
 nrs_fairshare_select|Deadline|EINVAL
-nrs_fairshare_select|deadline-memory|EINVAL
-nrs_fairshare_select|deadline random|EINVAL
+nrs_fairshare_select|deadline paper|EINVAL
 high_priority_ratio||EINVAL
 high_priority_ratio|x|EINVAL
 high_priority_ratio|-1|EINVAL

@@ -119,7 +119,7 @@ mod names {
             ("nrs_fairshare_cross_cpt", "1", Ok(()), "1\n"),
             ("nrs_fairshare_weights", "clear", Ok(()), ""),
             ("nrs_tbf_stats_reset", "1", Ok(()), "-"),
-            ("nrs_fairshare_select", "random", Ok(()), "random\n"),
+            ("nrs_fairshare_select", "paper", Ok(()), "paper\n"),
             ("nrs_fairshare_stats", "1", Err(EACCES), ""),
             ("clients", "1", Err(EACCES), CLIENTS),
             ("nrs_policies", "lifo", Err(ENOENT), ""),

@@ -9,7 +9,7 @@
 //!   requests ([`node::Node`]). A leaf is also a class.
 //! - *Entity*: the share of a node among its siblings, a weight and a tag ([`entity::Entity`]).
 //! - *Selector*: chooses the leaf that is served next ([`select::AnySelector`]); one file each: [`tree`],
-//!   [`random`], [`golden`], [`paper`].
+//!   [`paper`].
 //! - *Opportunity*: a request served without a decision, because the service was under-loaded; it counts
 //!   but is not charged to the share.
 //! - *Forced*: a request that must not be withheld, served while others waited; it is charged to the share,
@@ -41,8 +41,6 @@ mod config;
 pub(crate) mod deadline;
 pub(crate) mod entity;
 pub(crate) mod factors;
-pub(crate) mod flat;
-pub(crate) mod golden;
 pub(crate) mod ledger;
 pub(crate) mod locality;
 pub(crate) mod members;
@@ -51,7 +49,6 @@ pub(crate) mod node;
 pub(crate) mod paper;
 pub(crate) mod params;
 pub(crate) mod queues;
-pub(crate) mod random;
 pub(crate) mod select;
 pub(crate) mod shared;
 pub(crate) mod size;

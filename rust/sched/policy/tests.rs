@@ -61,7 +61,7 @@ fn with_other_tunables() {
     let before = Tunables::default();
     let mut after = before;
     after.fairshare.mode = Mode::single(Level::Uid);
-    after.fairshare.select = Select::Random;
+    after.fairshare.select = Select::Paper;
     for (argument, mode) in [
         (None, Mode::single(Level::Uid)),
         (Some("gid_fair"), Mode::single(Level::Gid)),
@@ -73,7 +73,7 @@ fn with_other_tunables() {
         };
         assert_ne!(Config::Fairshare(inner), config);
         assert_eq!(inner.mode(), mode);
-        assert_eq!(inner.tunables().select, Select::Random);
+        assert_eq!(inner.tunables().select, Select::Paper);
     }
     let fifo = Config::parse(Kind::Fifo, None, &before).unwrap();
     assert_eq!(fifo.with(&after), fifo);

@@ -40,12 +40,6 @@ fn cases() -> Vec<(Case, &'static [u32])> {
         (deadline.pages(16).named("fairshare_mixed"), &ALL),
         (deadline.levels(2).named("fairshare2"), &ALL),
         (deadline.levels(3).named("fairshare3"), &ALL),
-        (
-            Case::select("deadline_memory", Select::DeadlineMemory),
-            &ALL,
-        ),
-        (Case::select("golden", Select::Golden), &ALL),
-        (Case::select("random", Select::Random), &ALL),
         (Case::select("paper", Select::Paper), &ALL),
         (Case::new("tbf", Kind::Tbf), &ALL),
         (Case::new("tbf_rules", Kind::Tbf).rules(256), &ALL),

@@ -209,16 +209,13 @@ impl Sim {
             panic!("another policy");
         };
         let weights = mem::Shared::new(Weights::new()).expect("memory");
-        let flat = !matches!(
-            inner.tunables().select,
-            Select::Deadline | Select::DeadlineMemory
-        );
+        let drawn = inner.tunables().select == Select::Paper;
         let mut sim = Self {
             ideal: Ideal::new(&inner.mode(), &weights, &sources),
             sources,
             now: START,
             step: 40_000,
-            delta: if flat { 500 } else { 0 },
+            delta: if drawn { 500 } else { 0 },
             forgetful: false,
             turns: Turns::Equal,
             log: None,

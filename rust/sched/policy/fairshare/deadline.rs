@@ -31,8 +31,7 @@
 //!
 //! Service that it is owed is kept, so is the surplus of a child that had another request queued when one
 //! was served. Surplus that one lone request made expires when the clock passes the old tag, that of a busy
-//! child after it was idle for 64 of its requests. With *memory* (`deadline_memory`) nothing expires, and there
-//! is no boost.
+//! child after it was idle for 64 of its requests.
 //!
 //! The clock moves on by what is served, divided by the members' weights; so the lags of all children sum to 0
 //! as long as nothing is forgotten. What expires, what a child is owed that does not come again, what is
@@ -252,16 +251,14 @@ impl<Q: Copy> Sched<Q> {
         nodes: &mut impl Nodes,
         slot: u32,
         cost: u32,
-        memory: bool,
     ) {
         let now = self.clock.now();
         let Some(entity) = nodes.entity_mut(slot).filter(|e| e.place == Place::Out) else {
             return;
         };
         // Passed by a whole request.
-        let idle = entity.owed <= 0 && entity.lag(now) >= entity.advance(cost) as i64;
-        let boost = idle && !memory;
-        let more = entity.resume(now, cost, memory);
+        let boost = entity.owed <= 0 && entity.lag(now) >= entity.advance(cost) as i64;
+        let more = entity.resume(now, cost);
         entity.head = cost;
         self.clock.tilt(entity.service(more));
         self.clock.enter(entity.weight());
@@ -307,7 +304,6 @@ impl<Q: Copy> Sched<Q> {
         slot: u32,
         step: Step,
         next: Option<u32>,
-        memory: bool,
     ) {
         let Some(entity) = nodes.entity_mut(slot) else {
             return;
@@ -318,7 +314,7 @@ impl<Q: Copy> Sched<Q> {
             // If nobody waits it took nobody's share.
             Step::Owe(_) | Step::Correct(_) if self.is_empty() => {}
             Step::Owe(cost) if entity.place == Place::Out => {
-                let more = entity.absorb(self.clock.now(), cost, memory);
+                let more = entity.absorb(self.clock.now(), cost);
                 self.clock.tilt(entity.service(more));
             }
             Step::Owe(cost) => {
@@ -327,7 +323,7 @@ impl<Q: Copy> Sched<Q> {
                     self.charge(queues, entity, slot, cost, next);
                 }
             }
-            Step::Correct(delta) => self.correct(queues, entity, slot, delta, memory),
+            Step::Correct(delta) => self.correct(queues, entity, slot, delta),
         }
     }
 
@@ -339,11 +335,10 @@ impl<Q: Copy> Sched<Q> {
         entity: &mut Entity,
         slot: u32,
         delta: i64,
-        memory: bool,
     ) {
         self.clock.correct(delta);
         if entity.place == Place::Out {
-            let more = entity.correct_idle(self.clock.now(), delta, memory);
+            let more = entity.correct_idle(self.clock.now(), delta);
             self.clock.tilt(more);
         } else {
             entity.correct(delta);

@@ -190,10 +190,10 @@ impl Entity {
     /// Becomes a member at virtual time `now` with a request of `cost`; answers how much its lag is more than
     /// when it left.
     ///
-    /// Surplus expires when the clock has passed the old tag, unless there is `memory`; that of an entity
-    /// which was busy only after a long idle time.
-    pub(super) fn resume(&mut self, now: u64, cost: u32, memory: bool) -> i64 {
-        let owed = self.due(now, cost, memory);
+    /// Surplus expires when the clock has passed the old tag; that of an entity which was busy only after a
+    /// long idle time.
+    pub(super) fn resume(&mut self, now: u64, cost: u32) -> i64 {
+        let owed = self.due(now, cost);
         self.start = now.wrapping_sub(owed as u64);
         self.busy = false;
         self.pulled = 0;
@@ -202,10 +202,10 @@ impl Entity {
     }
 
     /// Lag of an entity without requests if it came at virtual time `now` with a request of `cost`.
-    fn due(&self, now: u64, cost: u32, memory: bool) -> i64 {
+    fn due(&self, now: u64, cost: u32) -> i64 {
         let idle = self.lag(now);
         let long = self.advance(cost).saturating_mul(IDLE_LONG) as i64;
-        if self.owed > 0 || memory || (self.busy && idle < long) {
+        if self.owed > 0 || (self.busy && idle < long) {
             self.owed
         } else {
             idle.min(0)
@@ -213,9 +213,9 @@ impl Entity {
     }
 
     /// Lag in tenths of a unit of cost, at virtual time `now`.
-    pub(super) fn tenths_at(&self, now: u64, memory: bool) -> i64 {
+    pub(super) fn tenths_at(&self, now: u64) -> i64 {
         let lag = match self.place {
-            Place::Out => self.due(now, 1, memory),
+            Place::Out => self.due(now, 1),
             _ => self.lag(now),
         };
         self.tenths(lag)
@@ -234,11 +234,11 @@ impl Entity {
 
     /// Changes by `-cost` units what an entity without requests is owed, to no less than `-most` units;
     /// answers how much its lag is more than it was.
-    fn shift(&mut self, now: u64, cost: i64, most: u32, memory: bool) -> i64 {
+    fn shift(&mut self, now: u64, cost: i64, most: u32) -> i64 {
         let floor = (self.advance(most) as i64).wrapping_neg();
         let step = self.advance(limited(cost)) as i64;
         let step = if cost < 0 { step.wrapping_neg() } else { step };
-        let due = self.due(now, limited(cost), memory);
+        let due = self.due(now, limited(cost));
         let owed = due.saturating_sub(step);
         // What is below the floor already stays there.
         let owed = owed.min(self.advance(COST_MAX) as i64).max(floor.min(due));
@@ -250,8 +250,8 @@ impl Entity {
 
     /// A request of `cost` went past the queue of an entity without requests: what it is owed pays first,
     /// the rest is surplus, up to [`DEBT_MAX`]; answers how much its lag is more than it was.
-    pub(super) fn absorb(&mut self, now: u64, cost: u32, memory: bool) -> i64 {
-        self.shift(now, i64::from(cost), DEBT_MAX, memory)
+    pub(super) fn absorb(&mut self, now: u64, cost: u32) -> i64 {
+        self.shift(now, i64::from(cost), DEBT_MAX)
     }
 
     /// A request of an entity with requests cost `delta` units more than was charged.
@@ -265,8 +265,8 @@ impl Entity {
 
     /// A request of an entity without requests cost `delta` units more than was charged, and the clock took
     /// that into account; answers the service that is out of balance since then.
-    pub(super) fn correct_idle(&mut self, now: u64, delta: i64, memory: bool) -> i64 {
-        let more = self.shift(now, delta, COST_MAX, memory);
+    pub(super) fn correct_idle(&mut self, now: u64, delta: i64) -> i64 {
+        let more = self.shift(now, delta, COST_MAX);
         let service = (u64::from(limited(delta)) << 32) as i64;
         let service = if delta > 0 {
             service

@@ -417,10 +417,6 @@ impl<I: Item> Nodes for Members<I> {
         self.leaf(slot)?.queue.front().map(Item::arrival)
     }
 
-    fn id(&self, slot: u32) -> u64 {
-        self.table.at(slot).map_or(0, |node| node.id.0)
-    }
-
     fn find(&self, id: u64) -> Option<u32> {
         match PathId(id) {
             PathId::DEFAULT => Some(DEFAULT),

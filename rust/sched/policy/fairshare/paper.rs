@@ -7,15 +7,16 @@
 //! leaf that comes after the publication waits for the next one or for such a fall-through, and the
 //! shares are off as far as draws fall through; that is why this is not the default
 //! (Documentation/fairshare.md).
+//!
+//! Every active leaf has a range of at least one number ([`crate::sched::ranges`]), so no leaf starves.
+//! A draw does not see costs and remembers nothing: no leaf has a lag.
 
-use super::{
-    flat::Flat,
-    select::{Dice, Nodes},
-};
+use super::select::{Dice, Nodes};
 
-/// Draws a leaf; none if it has no requests: the oldest request is next.
-pub(super) fn pick(flat: &Flat, nodes: &impl Nodes, dice: Dice<'_>) -> Option<u32> {
+/// Draws a leaf; none if the leaf has no requests: the oldest request is next.
+pub(super) fn pick(nodes: &impl Nodes, dice: Dice<'_>) -> Option<u32> {
     let draw = dice.rng.next_u32();
     let drawn = dice.table.and_then(|table| table.find(draw))?;
-    nodes.find(drawn).filter(|&slot| flat.is_member(slot))
+    let slot = nodes.find(drawn)?;
+    nodes.arrival(slot).map(|_| slot)
 }

@@ -31,12 +31,6 @@ parameters! {
             /// Eligible earliest virtual deadline first; surplus expires, sparse entities go first.
             #[default]
             Deadline = "deadline",
-            /// The same, with surplus and debt remembered while idle.
-            DeadlineMemory = "deadline_memory",
-            /// Steps of the golden ratio among the entities with queued requests; who is ahead is passed over.
-            Golden = "golden",
-            /// A weighted draw among the entities with queued requests.
-            Random = "random",
             /// A draw over the published ranges, with the oldest request if the entity drawn has none.
             Paper = "paper",
         ],
@@ -112,11 +106,8 @@ mod tests {
 
     #[test]
     fn words() {
-        assert_eq!(
-            Select::parse("deadline_memory\n"),
-            Ok(Select::DeadlineMemory)
-        );
-        assert_eq!(Select::parse("golden"), Ok(Select::Golden));
+        assert_eq!(Select::parse("deadline\n"), Ok(Select::Deadline));
+        assert_eq!(Select::parse("paper"), Ok(Select::Paper));
         assert_eq!(CostModel::parse("rpcs"), Ok(CostModel::Rpcs));
         assert_eq!(CostModel::parse("time"), Ok(CostModel::Time));
         assert_eq!(SizeSource::parse("suffix"), Ok(SizeSource::Suffix));
@@ -125,7 +116,7 @@ mod tests {
         for (error, word) in [
             (
                 Select::parse("silver").unwrap_err(),
-                "select is not deadline",
+                "select is not deadline or paper",
             ),
             (Select::parse("deadline\n\n").unwrap_err(), "paper"),
             (CostModel::parse("").unwrap_err(), "pages, rpcs or time"),

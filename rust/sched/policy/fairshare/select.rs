@@ -6,10 +6,8 @@
 //!
 //! - *Node*: a leaf or an inner node of the part's tree, named by slot ([`super::tree`]).
 //! - *Nodes*: what a selector may ask about them ([`Nodes`]).
-//! - *Selector*: knows the leaves that have requests, and chooses among them ([`AnySelector`]). It never
-//!   looks at anybody else.
-//! - *Flat*: a selector that draws among the leaves by their published shares ([`super::flat`]); the others
-//!   descend the tree.
+//! - *Selector*: chooses among the leaves that have requests ([`AnySelector`]): `deadline` descends the tree,
+//!   `paper` draws a leaf by the published ranges ([`super::paper`]).
 //!
 //! ```text
 //!            join                 pick, charge(next) / skip(next)
@@ -18,13 +16,7 @@
 //!        └────────────────┘ charge(none) / skip(none)
 //! ```
 
-use super::{
-    deadline::Sched,
-    entity::Entity,
-    flat::{Draw, Flat, Ticket},
-    params::Select,
-    tree::Tree,
-};
+use super::{deadline::Sched, entity::Entity, paper, params::Select, tree::Tree};
 use crate::sched::{
     heap::Entry,
     leftist::{Forest, Knot, Root},
@@ -52,9 +44,6 @@ pub trait Nodes {
 
     /// When the request arrived that is served next from a leaf, ns; none if there is none.
     fn arrival(&self, slot: u32) -> Option<u64>;
-
-    /// The path of the node, the same in all partitions.
-    fn id(&self, slot: u32) -> u64;
 
     /// Slot of the node with the path `id`.
     fn find(&self, id: u64) -> Option<u32>;
@@ -91,12 +80,6 @@ pub struct SelectNeed {
     pub(super) places: usize,
     /// For the queue of arrivals.
     pub(super) arrivals: usize,
-    /// For the shares of a flat selector.
-    pub(super) tickets: usize,
-    /// For its members.
-    pub(super) members: usize,
-    /// For its sums of weights.
-    pub(super) sums: usize,
 }
 
 /// Memory for a selector, by kind.
@@ -106,9 +89,6 @@ pub struct SelectSpare {
     pub(super) ready: Pile<Entry>,
     pub(super) places: Pile<u32>,
     pub(super) arrivals: Pile<Knot>,
-    pub(super) tickets: Pile<Ticket>,
-    pub(super) members: Pile<u32>,
-    pub(super) sums: Pile<u64>,
 }
 
 impl SelectNeed {
@@ -129,9 +109,6 @@ impl SelectNeed {
             ready: Pile::allocate(self.ready)?,
             places: Pile::allocate(self.places)?,
             arrivals: Pile::allocate(self.arrivals)?,
-            tickets: Pile::allocate(self.tickets)?,
-            members: Pile::allocate(self.members)?,
-            sums: Pile::allocate(self.sums)?,
         })
     }
 }
@@ -163,32 +140,19 @@ impl Arrivals {
     }
 }
 
-/// The ways to choose.
-enum Way {
-    /// `deadline`, `deadline_memory`.
-    Tree(Tree),
-    /// `golden`, `random`, `paper`.
-    Flat(Flat),
-}
-
 /// Any selector.
 ///
 /// # Context
 ///
 /// As for [`crate::sched::policy::Part`]: no memory is allocated but by `new`.
+///
+/// # Invariants
+///
+/// There are `arrivals` if there is no `tree`.
 pub struct AnySelector {
-    way: Way,
+    /// The schedulers of `deadline`; none for `paper`.
+    tree: Option<Tree>,
     arrivals: Option<Arrivals>,
-}
-
-/// Runs `$body` on what chooses.
-macro_rules! each {
-    ($any:expr, $way:ident => $body:expr) => {
-        match $any {
-            Way::Tree($way) => $body,
-            Way::Flat($way) => $body,
-        }
-    };
 }
 
 impl AnySelector {
@@ -199,14 +163,11 @@ impl AnySelector {
     ///
     /// - [`NoMemory`]: the allocator had none.
     pub fn new(select: Select, max: usize, oldest: bool) -> Result<Self, NoMemory> {
-        let way = match select {
-            Select::Deadline => Way::Tree(Tree::new(max, false)?),
-            Select::DeadlineMemory => Way::Tree(Tree::new(max, true)?),
-            Select::Golden => Way::Flat(Flat::new(max, Draw::Golden(0))?),
-            Select::Random => Way::Flat(Flat::new(max, Draw::Random)?),
-            Select::Paper => Way::Flat(Flat::new(max, Draw::Paper)?),
+        let tree = match select {
+            Select::Deadline => Some(Tree::new(max)?),
+            Select::Paper => None,
         };
-        let arrivals = if oldest || select == Select::Paper {
+        let arrivals = if oldest || tree.is_none() {
             Some(Arrivals {
                 forest: Forest::new(max)?,
                 root: Root::EMPTY,
@@ -214,27 +175,26 @@ impl AnySelector {
         } else {
             None
         };
-        Ok(Self { way, arrivals })
+        Ok(Self { tree, arrivals })
     }
 
     /// Number of slots there is memory for.
     pub fn capacity(&self) -> usize {
-        let way = each!(&self.way, way => way.capacity());
+        let tree = self.tree.as_ref().map(Tree::capacity);
         let arrivals = self.arrivals.as_ref().map(|queue| queue.forest.capacity());
-        way.min(arrivals.unwrap_or(usize::MAX))
+        tree.unwrap_or(usize::MAX)
+            .min(arrivals.unwrap_or(usize::MAX))
     }
 
     /// Chunks wanted so that there is memory for `slots` slots.
     pub fn wants(&self, slots: usize) -> SelectNeed {
-        let arrivals = self
-            .arrivals
-            .as_ref()
-            .map(|queue| queue.forest.wants(slots));
-        let mut need = SelectNeed {
-            arrivals: arrivals.unwrap_or(0),
-            ..SelectNeed::default()
-        };
-        each!(&self.way, way => way.wants(slots, &mut need));
+        let mut need = SelectNeed::default();
+        if let Some(queue) = &self.arrivals {
+            need.arrivals = queue.forest.wants(slots);
+        }
+        if let Some(tree) = &self.tree {
+            tree.wants(slots, &mut need);
+        }
         need
     }
 
@@ -243,7 +203,10 @@ impl AnySelector {
         if let Some(queue) = &mut self.arrivals {
             spare.arrivals = queue.forest.feed(spare.arrivals);
         }
-        each!(&mut self.way, way => way.feed(spare))
+        match &mut self.tree {
+            Some(tree) => tree.feed(spare),
+            None => spare,
+        }
     }
 
     /// There is a new node in `slot`, below the capacity, whose parent is there.
@@ -251,7 +214,9 @@ impl AnySelector {
         if let Some(queue) = &mut self.arrivals {
             queue.forest.create(slot);
         }
-        each!(&mut self.way, way => way.create(nodes, slot));
+        if let Some(tree) = &mut self.tree {
+            tree.create(nodes, slot);
+        }
     }
 
     /// The leaf in `slot` has its first request, of `cost`.
@@ -259,17 +224,16 @@ impl AnySelector {
         if let Some(queue) = &mut self.arrivals {
             queue.join(nodes, slot);
         }
-        match &mut self.way {
-            Way::Tree(tree) => tree.join(nodes, slot, cost),
-            Way::Flat(flat) => flat.join(nodes, slot),
+        if let Some(tree) = &mut self.tree {
+            tree.join(nodes, slot, cost);
         }
     }
 
     /// Chooses a leaf; none if nobody has requests.
     pub fn pick(&mut self, nodes: &mut impl Nodes, dice: Dice<'_>) -> Option<u32> {
-        let picked = match &mut self.way {
-            Way::Tree(tree) => tree.pick(nodes),
-            Way::Flat(flat) => flat.pick(nodes, dice),
+        let picked = match &mut self.tree {
+            Some(tree) => tree.pick(nodes),
+            None => paper::pick(nodes, dice),
         };
         picked.or_else(|| self.oldest())
     }
@@ -279,7 +243,9 @@ impl AnySelector {
         if let Some(queue) = &mut self.arrivals {
             queue.go_on(nodes, slot, next.is_some());
         }
-        each!(&mut self.way, way => way.charge(nodes, slot, cost, next));
+        if let Some(tree) = &mut self.tree {
+            tree.charge(nodes, slot, cost, next);
+        }
     }
 
     /// A request, or all, were taken from the leaf in `slot` at no charge; the next one there is of cost
@@ -288,42 +254,57 @@ impl AnySelector {
         if let Some(queue) = &mut self.arrivals {
             queue.go_on(nodes, slot, next.is_some());
         }
-        each!(&mut self.way, way => way.skip(nodes, slot, next));
+        if let Some(tree) = &mut self.tree {
+            tree.skip(nodes, slot, next);
+        }
     }
 
-    /// A request of `cost` went down past the queue of the leaf in `slot`, whose next one is of cost `next`:
-    /// it comes out of the share, up to a bound. Draws remember nothing.
+    /// A request of `cost` was dispatched past the queue of the leaf in `slot`, whose next one is of cost
+    /// `next`: it comes out of the share, up to a bound.
     pub fn owe(&mut self, nodes: &mut impl Nodes, slot: u32, cost: u32, next: Option<u32>) {
-        match &mut self.way {
-            Way::Tree(tree) => tree.owe(nodes, slot, cost, next),
-            Way::Flat(_) => super::flat::note(nodes, slot, i64::from(cost)),
+        if let Some(tree) = &mut self.tree {
+            tree.owe(nodes, slot, cost, next);
         }
     }
 
     /// A request of the leaf in `slot` cost `delta` units more than was charged, limited to one largest
     /// request.
     pub fn correct(&mut self, nodes: &mut impl Nodes, slot: u32, delta: i64) {
-        each!(&mut self.way, way => way.correct(nodes, slot, delta));
+        if let Some(tree) = &mut self.tree {
+            tree.correct(nodes, slot, delta);
+        }
     }
 
-    /// Gives the node in `slot` another weight; what it is owed in units stays the same.
+    /// Gives the node in `slot` another weight; what it is owed in units stays the same. Draws follow the
+    /// weight from the next publication on.
     pub fn reweight(&mut self, nodes: &mut impl Nodes, slot: u32, weight: u32) {
-        each!(&mut self.way, way => way.reweight(nodes, slot, weight));
+        match &mut self.tree {
+            Some(tree) => tree.reweight(nodes, slot, weight),
+            None => {
+                if let Some(entity) = nodes.entity_mut(slot) {
+                    *entity = Entity::new(weight);
+                }
+            }
+        }
     }
 
-    /// What the node in `slot` is owed, tenths of a unit of cost; 0 for an inner node of a flat selector.
+    /// What the node in `slot` is owed, tenths of a unit of cost; 0 for `paper`.
     pub fn lag(&self, nodes: &impl Nodes, slot: u32) -> i64 {
-        each!(&self.way, way => way.lag(nodes, slot))
+        self.tree.as_ref().map_or(0, |tree| tree.lag(nodes, slot))
     }
 
     /// The node in `slot`, which has no requests, is about to be freed.
     pub fn forget(&mut self, nodes: &mut impl Nodes, slot: u32) {
-        each!(&mut self.way, way => way.forget(nodes, slot));
+        if let Some(tree) = &mut self.tree {
+            tree.forget(nodes, slot);
+        }
     }
 
     /// Brings the tag of a node without requests so near to the clock that it cannot wrap around.
     pub fn refresh(&mut self, nodes: &mut impl Nodes, slot: u32) {
-        each!(&mut self.way, way => way.refresh(nodes, slot));
+        if let Some(tree) = &mut self.tree {
+            tree.refresh(nodes, slot);
+        }
     }
 
     /// The leaf whose next request arrived first; none if nobody has requests or it is not known.

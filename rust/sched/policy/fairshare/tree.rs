@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The tree of schedulers: `deadline` and `deadline_memory`.
+//! The tree of schedulers: `deadline`.
 //!
 //! # Vocabulary
 //!
@@ -77,7 +77,6 @@ pub(super) struct Tree {
     root: Sched<Side>,
     heaps: Heaps,
     forest: Forest,
-    memory: bool,
     largest: Largest,
 }
 
@@ -127,12 +126,11 @@ impl Tree {
     /// # Errors
     ///
     /// - [`NoMemory`]: the allocator had none.
-    pub(super) fn new(max: usize, memory: bool) -> Result<Self, NoMemory> {
+    pub(super) fn new(max: usize) -> Result<Self, NoMemory> {
         Ok(Self {
             root: Sched::root(),
             heaps: Heaps::new(max)?,
             forest: Forest::new(max)?,
-            memory,
             largest: Largest::default(),
         })
     }
@@ -165,7 +163,6 @@ impl Tree {
     /// Tells the schedulers above the leaf in `slot`, whose next request costs `next`, what happened to one
     /// of its requests.
     fn climb(&mut self, nodes: &mut impl Nodes, mut slot: u32, mut next: Option<u32>, step: Step) {
-        let memory = self.memory;
         let served = match step {
             Step::Charge(cost) | Step::Owe(cost) => i64::from(cost),
             Step::Correct(delta) => delta,
@@ -175,7 +172,7 @@ impl Tree {
             nodes.note(slot, served);
             let parent = nodes.parent(slot);
             next = at!(self, nodes, parent, sched, queues => {
-                sched.step(queues, nodes, slot, step, next, memory);
+                sched.step(queues, nodes, slot, step, next);
                 sched.head(queues, nodes)
             });
             if parent == NONE {
@@ -195,14 +192,13 @@ impl Tree {
     }
 
     pub(super) fn join(&mut self, nodes: &mut impl Nodes, mut slot: u32, cost: u32) {
-        let memory = self.memory;
         loop {
             // What it got elsewhere before it came here is no debt.
             let _ = nodes.elsewhere(slot);
             let parent = nodes.parent(slot);
             let first = at!(self, nodes, parent, sched, queues => {
                 let first = sched.is_empty();
-                sched.join(queues, nodes, slot, cost, memory);
+                sched.join(queues, nodes, slot, cost);
                 first
             });
             if parent == NONE || !first {
@@ -259,9 +255,7 @@ impl Tree {
 
     pub(super) fn lag(&self, nodes: &impl Nodes, slot: u32) -> i64 {
         let now = self.now(nodes, slot);
-        nodes
-            .entity(slot)
-            .map_or(0, |entity| entity.tenths_at(now, self.memory))
+        nodes.entity(slot).map_or(0, |entity| entity.tenths_at(now))
     }
 
     pub(super) fn refresh(&mut self, nodes: &mut impl Nodes, slot: u32) {

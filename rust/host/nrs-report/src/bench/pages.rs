@@ -14,7 +14,7 @@ use super::{
 };
 
 /// Policies, in the order of tables.
-pub const POLICIES: [&str; 17] = [
+pub const POLICIES: [&str; 14] = [
     "fifo",
     "crrn",
     "orr",
@@ -28,9 +28,6 @@ pub const POLICIES: [&str; 17] = [
     "fairshare_mixed",
     "fairshare2",
     "fairshare3",
-    "deadline_memory",
-    "golden",
-    "random",
     "paper",
 ];
 

@@ -48,14 +48,7 @@ pub fn save(measured: &Measured, dir: &Path) -> io::Result<()> {
             "fairshare",
         ];
         decisions(measured, "A decision, by policy", &policies).save(&dir.join("decisions.svg"))?;
-        let fair = [
-            "fairshare",
-            "fairshare2",
-            "fairshare3",
-            "golden",
-            "random",
-            "paper",
-        ];
+        let fair = ["fairshare", "fairshare2", "fairshare3", "paper"];
         decisions(
             measured,
             "A decision of fairshare, by levels and selection",

@@ -158,7 +158,7 @@ impl Server {
         server.bandwidth = started.manager.map(Bandwidth::new);
         // Nobody looks at shares else.
         let drawn = matches!(&config, Config::Fairshare(config)
-            if !matches!(config.tunables().select, Select::Deadline | Select::DeadlineMemory));
+            if config.tunables().select == Select::Paper);
         if matches!(config, Config::Fairshare(_)) && (several || drawn) {
             server.outline = Some(Outline::new());
         }

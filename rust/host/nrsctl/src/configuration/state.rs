@@ -301,7 +301,7 @@ mod tests {
         for (name, text, want) in [
             ("at_min", "007", one("7")),
             ("at_min", " 7\n", one("7")),
-            ("nrs_fairshare_select", "golden", one("golden")),
+            ("nrs_fairshare_select", "paper", one("paper")),
             (
                 "high_priority_sources",
                 "prio realtime",

@@ -135,9 +135,9 @@ fn a_thousand_entities_a_second() {
     for (mode, select, max, parts) in [
         ("uid_fair", Select::Deadline, 64, 1),
         (DEEP, Select::Deadline, 256, 2),
-        (DEEP, Select::DeadlineMemory, 256, 1),
-        ("gid_then_uid_fair", Select::Golden, 128, 1),
-        (DEEP, Select::Random, 256, 1),
+        (DEEP, Select::Deadline, 256, 1),
+        ("gid_then_uid_fair", Select::Deadline, 128, 1),
+        (DEEP, Select::Paper, 256, 1),
     ] {
         let mut service = Service::new(mode, select, max, parts);
         let mut rng = Rng::new(3);

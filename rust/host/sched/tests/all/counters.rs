@@ -238,7 +238,7 @@ fn memory_of_another_part_comes_back() {
     let before = part.need().is_empty();
     let spare = fifo().need().allocate().expect("memory");
     drop(part.grow(spare));
-    let other = fairshare(Select::Random, 0).need().allocate();
+    let other = fairshare(Select::Paper, 0).need().allocate();
     drop(part.grow(other.expect("memory")));
     assert_eq!(part.need().is_empty(), before);
     bring(&mut part, 1, 0);

@@ -7,12 +7,10 @@
 
 use nrs_sched::{
     arena::attrs,
-    policy::fairshare::params::Select,
     sim::{Setup, Sim, Source, Turns},
 };
 
 const WINDOW: u64 = 2_500;
-const TREES: [Select; 2] = [Select::Deadline, Select::DeadlineMemory];
 
 /// Sources of `(uid, part)`.
 fn placed(places: &[(u32, usize)]) -> Vec<Source> {
@@ -87,20 +85,15 @@ fn fair_over_four_parts() {
         ("corner", &CORNER, &CORNER_WANTED),
     ];
     for (name, places, wanted) in cases {
-        for select in TREES {
-            for seed in 1..3 {
-                let setup = Setup::new("uid_fair").select(select).seed(seed).parts(4);
-                let mut sim = Sim::new(&setup, placed(places));
-                window(&mut sim, wanted.len());
-                for at in 1..8 {
-                    let had = window(&mut sim, wanted.len());
-                    let error = error(&had, wanted);
-                    // Nobody is shut out where it is served last, which costs the others a little.
-                    assert!(
-                        error <= 2.0,
-                        "{name}, {select}, {seed}, {at}: {error} %, {had:?}"
-                    );
-                }
+        for seed in 1..3 {
+            let setup = Setup::new("uid_fair").seed(seed).parts(4);
+            let mut sim = Sim::new(&setup, placed(places));
+            window(&mut sim, wanted.len());
+            for at in 1..8 {
+                let had = window(&mut sim, wanted.len());
+                let error = error(&had, wanted);
+                // Nobody is shut out where it is served last, which costs the others a little.
+                assert!(error <= 2.0, "{name}, {seed}, {at}: {error} %, {had:?}");
             }
         }
     }
@@ -146,41 +139,37 @@ fn levels_over_parts() {
             user(2, 3, 1),
         ]
     };
-    for select in TREES {
-        let setup = Setup::new("gid_then_uid_fair").select(select).parts(2);
-        let mut sim = Sim::new(&setup, who());
-        // How the groups divide the parts swings; what is in them follows, a little behind.
-        window(&mut sim, 4);
-        let wanted = [1.0, 1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0];
-        let mut sums = [0; 4];
-        for at in 0..20 {
-            let had = window(&mut sim, 4);
-            let worst = error(&had, &wanted);
-            assert!(worst <= 15.0, "{select}, {at}: {worst} %, {had:?}");
-            for (sum, had) in sums.iter_mut().zip(had) {
-                *sum += had;
-            }
+    let setup = Setup::new("gid_then_uid_fair").parts(2);
+    let mut sim = Sim::new(&setup, who());
+    // How the groups divide the parts swings; what is in them follows, a little behind.
+    window(&mut sim, 4);
+    let wanted = [1.0, 1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0];
+    let mut sums = [0; 4];
+    for at in 0..20 {
+        let had = window(&mut sim, 4);
+        let worst = error(&had, &wanted);
+        assert!(worst <= 15.0, "{at}: {worst} %, {had:?}");
+        for (sum, had) in sums.iter_mut().zip(had) {
+            *sum += had;
         }
-        let mean = sums.map(|sum| sum / 20);
-        let worst = error(&mean, &wanted);
-        assert!(worst <= 10.0, "{select}: {worst} %, {mean:?}");
     }
+    let mean = sums.map(|sum| sum / 20);
+    let worst = error(&mean, &wanted);
+    assert!(worst <= 10.0, "{worst} %, {mean:?}");
 }
 
 /// Whoever has requests on a part is served there some time, though it has its share elsewhere.
 #[test]
 fn nobody_starves() {
     let both: &[(u32, usize)] = &[(0, 0), (0, 1), (1, 0), (1, 1)];
-    for select in TREES {
-        for (places, parts) in [(both, 2), (&RIVALS[..], 4)] {
-            let setup = Setup::new("uid_fair").select(select).parts(parts);
-            let mut sim = Sim::new(&setup, placed(places));
-            for at in 0..8 {
-                let before = sim.served();
-                sim.run_apart(WINDOW);
-                for (source, (after, before)) in sim.served().iter().zip(before).enumerate() {
-                    assert!(*after > before, "{select}, {:?}, {at}", places[source]);
-                }
+    for (places, parts) in [(both, 2), (&RIVALS[..], 4)] {
+        let setup = Setup::new("uid_fair").parts(parts);
+        let mut sim = Sim::new(&setup, placed(places));
+        for at in 0..8 {
+            let before = sim.served();
+            sim.run_apart(WINDOW);
+            for (source, (after, before)) in sim.served().iter().zip(before).enumerate() {
+                assert!(*after > before, "{:?}, {at}", places[source]);
             }
         }
     }
@@ -224,46 +213,42 @@ fn clients_on_different_parts() {
 /// second half of the time is no worse than the first.
 #[test]
 fn debts_do_not_swing() {
-    for select in TREES {
-        for places in [&RIVALS[..], &CORNER] {
-            let setup = Setup::new("uid_fair").select(select).parts(4);
-            let mut sim = Sim::new(&setup, placed(places));
-            let mut worst = [0; 2];
-            for at in 0..100 {
-                sim.run_apart(WINDOW / 25);
-                for lane in 0..4 {
-                    for row in sim.rows(lane) {
-                        let debt = row.lag_decipages.unsigned_abs();
-                        worst[at / 50] = debt.max(worst[at / 50]);
-                    }
+    for places in [&RIVALS[..], &CORNER] {
+        let setup = Setup::new("uid_fair").parts(4);
+        let mut sim = Sim::new(&setup, placed(places));
+        let mut worst = [0; 2];
+        for at in 0..100 {
+            sim.run_apart(WINDOW / 25);
+            for lane in 0..4 {
+                for row in sim.rows(lane) {
+                    let debt = row.lag_decipages.unsigned_abs();
+                    worst[at / 50] = debt.max(worst[at / 50]);
                 }
             }
-            assert!(worst[0] <= 60, "{select}: {worst:?} tenths of a page");
-            assert!(worst[1] <= worst[0] + 10, "{select}: {worst:?}");
         }
+        assert!(worst[0] <= 60, "{worst:?} tenths of a page");
+        assert!(worst[1] <= worst[0] + 10, "{worst:?}");
     }
 }
 
 /// Somebody leaves and comes back: shares follow within two windows, both times.
 #[test]
 fn shares_follow_departures() {
-    for select in TREES {
-        let setup = Setup::new("uid_fair").select(select).parts(4);
-        let mut sim = Sim::new(&setup, placed(&RIVALS));
-        // Without the rival at the third part, the first user has all of it and nothing elsewhere.
-        let without = [1.0, 1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0, 0.5, 0.5, 1e9, 1.0];
-        for _ in 0..3 {
-            for (on, wanted) in [(true, &RIVALS_WANTED), (false, &without)] {
-                sim.switch(9, on);
-                window(&mut sim, 8);
-                window(&mut sim, 8);
-                let mut had = window(&mut sim, 8);
-                if !on {
-                    had[6] = WINDOW * 1_000_000_000;
-                }
-                let error = error(&had, wanted);
-                assert!(error <= 4.0, "{select}, {on}: {error} %, {had:?}");
+    let setup = Setup::new("uid_fair").parts(4);
+    let mut sim = Sim::new(&setup, placed(&RIVALS));
+    // Without the rival at the third part, the first user has all of it and nothing elsewhere.
+    let without = [1.0, 1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0, 0.5, 0.5, 1e9, 1.0];
+    for _ in 0..3 {
+        for (on, wanted) in [(true, &RIVALS_WANTED), (false, &without)] {
+            sim.switch(9, on);
+            window(&mut sim, 8);
+            window(&mut sim, 8);
+            let mut had = window(&mut sim, 8);
+            if !on {
+                had[6] = WINDOW * 1_000_000_000;
             }
+            let error = error(&had, wanted);
+            assert!(error <= 4.0, "{on}: {error} %, {had:?}");
         }
     }
 }

@@ -7,12 +7,10 @@ use nrs_sched::{
     jobid::JobId,
     key::Key,
     nid::Nid,
-    policy::fairshare::params::{Select, SizeMax, SizeSource, SizeWindowS},
+    policy::fairshare::params::{SizeMax, SizeSource, SizeWindowS},
     rng::Rng,
     sim::{Setup, Sim, Source, SECOND},
 };
-
-const TREES: [Select; 2] = [Select::Deadline, Select::DeadlineMemory];
 
 /// A job of `uid` in `gid` that has `size` nodes.
 fn job(gid: u32, uid: u32, jobid: &str, size: u32) -> Attrs {
@@ -69,21 +67,16 @@ fn near(got: &[u64], wanted: &[f64], percent: f64) {
 
 #[test]
 fn two_jobs_by_size() {
-    for select in TREES {
-        for size in [1, 2, 4, 8] {
-            for seed in 1..4 {
-                let jobs = [job(1, 1, "large", size), job(1, 1, "small", 1)];
-                let setup = Setup::new("size_fair").select(select).seed(seed);
-                let mut sim = Sim::new(&setup, sources(&jobs));
-                sim.run(10_000);
-                let served = sim.served();
-                let ratio = served[0] as f64 / served[1] as f64;
-                let error = (ratio / f64::from(size) - 1.0).abs() * 100.0;
-                assert!(
-                    error <= 0.2,
-                    "{select}, {size} to 1: {ratio} is {error:.3} % off"
-                );
-            }
+    for size in [1, 2, 4, 8] {
+        for seed in 1..4 {
+            let jobs = [job(1, 1, "large", size), job(1, 1, "small", 1)];
+            let setup = Setup::new("size_fair").seed(seed);
+            let mut sim = Sim::new(&setup, sources(&jobs));
+            sim.run(10_000);
+            let served = sim.served();
+            let ratio = served[0] as f64 / served[1] as f64;
+            let error = (ratio / f64::from(size) - 1.0).abs() * 100.0;
+            assert!(error <= 0.2, "{size} to 1: {ratio} is {error:.3} % off");
         }
     }
 }
@@ -101,26 +94,22 @@ fn composite_of_three_levels() {
         1.0 / 18.0,
         1.0 / 9.0,
     ];
-    for select in TREES {
-        for seed in 1..4 {
-            let setup = Setup::new(COMPOSITE).select(select).seed(seed);
-            let mut sim = Sim::new(&setup, sources(&composite()));
-            sim.run(10_000);
-            near(&sim.served(), &ideal, 0.1);
-        }
+    for seed in 1..4 {
+        let setup = Setup::new(COMPOSITE).seed(seed);
+        let mut sim = Sim::new(&setup, sources(&composite()));
+        sim.run(10_000);
+        near(&sim.served(), &ideal, 0.1);
     }
 }
 
 #[test]
 fn composite_of_mixed_sizes() {
-    for select in TREES {
-        for seed in 1..4 {
-            let setup = Setup::new(COMPOSITE).select(select).seed(seed);
-            let mut sim = Sim::new(&setup, mixed(&composite()));
-            sim.run(10_000);
-            let error = sim.outcome().error;
-            assert!(error <= 1.0, "{select}, seed {seed}: {error:.3} %");
-        }
+    for seed in 1..4 {
+        let setup = Setup::new(COMPOSITE).seed(seed);
+        let mut sim = Sim::new(&setup, mixed(&composite()));
+        sim.run(10_000);
+        let error = sim.outcome().error;
+        assert!(error <= 1.0, "seed {seed}: {error:.3} %");
     }
 }
 
@@ -129,21 +118,19 @@ fn composite_of_mixed_sizes() {
 #[test]
 fn composite_that_goes_on_and_off() {
     const CYCLE: u64 = 4000;
-    for select in TREES {
-        let setup = Setup::new(COMPOSITE).select(select);
-        let mut sim = Sim::new(&setup, sources(&composite()));
-        let mut rng = Rng::new(1);
-        let duty: Vec<(u64, u64)> = (0..8)
-            .map(|_| (rng.below(CYCLE), CYCLE * (30 + rng.below(41)) / 100))
-            .collect();
-        sim.run_with(100_000, |sim, turn| {
-            for (source, (phase, on)) in duty.iter().enumerate() {
-                sim.switch(source, (turn + phase) % CYCLE < *on);
-            }
-        });
-        let error = sim.outcome().error;
-        assert!(error <= 0.5, "{select}: {error:.3} %");
-    }
+    let setup = Setup::new(COMPOSITE);
+    let mut sim = Sim::new(&setup, sources(&composite()));
+    let mut rng = Rng::new(1);
+    let duty: Vec<(u64, u64)> = (0..8)
+        .map(|_| (rng.below(CYCLE), CYCLE * (30 + rng.below(41)) / 100))
+        .collect();
+    sim.run_with(100_000, |sim, turn| {
+        for (source, (phase, on)) in duty.iter().enumerate() {
+            sim.switch(source, (turn + phase) % CYCLE < *on);
+        }
+    });
+    let error = sim.outcome().error;
+    assert!(error <= 0.5, "{error:.3} %");
 }
 
 /// One user with two jobs, one with four: half each, and equal parts of the half.
@@ -237,19 +224,17 @@ fn weights_of_levels() {
         ("jobid:\"a.1\":1", [3, 3, 2, 16]),
         ("clear", [3, 3, 6, 12]),
     ];
-    for select in TREES {
-        let mut sim = Sim::new(&Setup::new(mode).select(select), sources(&jobs));
-        for (items, wanted) in steps {
-            sim.weigh(items);
-            // What was queued when they changed.
-            sim.run(100);
-            let before = sim.served();
-            sim.run(12_000);
-            let after = sim.served();
-            for ((after, before), wanted) in after.iter().zip(before).zip(wanted) {
-                let off = (after - before).abs_diff(wanted * 500);
-                assert!(off <= 3, "{select}, {items}: {off} from {wanted} times 500");
-            }
+    let mut sim = Sim::new(&Setup::new(mode), sources(&jobs));
+    for (items, wanted) in steps {
+        sim.weigh(items);
+        // What was queued when they changed.
+        sim.run(100);
+        let before = sim.served();
+        sim.run(12_000);
+        let after = sim.served();
+        for ((after, before), wanted) in after.iter().zip(before).zip(wanted) {
+            let off = (after - before).abs_diff(wanted * 500);
+            assert!(off <= 3, "{items}: {off} from {wanted} times 500");
         }
     }
 }
@@ -257,36 +242,32 @@ fn weights_of_levels() {
 #[test]
 fn weights_at_their_ends() {
     let users = [job(1, 1, "", 0), job(1, 2, "", 0), job(1, 3, "", 0)];
-    for select in TREES {
-        let mut sim = Sim::new(&Setup::new("uid_fair").select(select), sources(&users));
-        sim.weigh("uid:1:10000");
-        sim.run(100_020);
-        let served = sim.served();
-        assert!(
-            served[1].abs_diff(10) <= 1 && served[2].abs_diff(10) <= 1,
-            "{served:?}"
-        );
-    }
+    let mut sim = Sim::new(&Setup::new("uid_fair"), sources(&users));
+    sim.weigh("uid:1:10000");
+    sim.run(100_020);
+    let served = sim.served();
+    assert!(
+        served[1].abs_diff(10) <= 1 && served[2].abs_diff(10) <= 1,
+        "{served:?}"
+    );
 }
 
 /// Weights change all the time and everybody still gets what the weights of the time say.
 #[test]
 fn weights_that_change_all_the_time() {
-    for select in TREES {
-        let mut sim = Sim::new(&Setup::new(COMPOSITE).select(select), sources(&composite()));
-        let mut rng = Rng::new(8);
-        for _ in 0..250 {
-            let item = match rng.below(3) {
-                0 => format!("gid:{}", 1 + rng.below(2)),
-                1 => format!("uid:{}", 21 + rng.below(3)),
-                _ => format!("jobid:{}", char::from(b'a' + rng.below(8) as u8)),
-            };
-            sim.weigh(&format!("{item}:{}", 1 + rng.below(9)));
-            sim.run(200);
-        }
-        let error = sim.outcome().error;
-        assert!(error <= 0.5, "{select}: {error:.3} %");
+    let mut sim = Sim::new(&Setup::new(COMPOSITE), sources(&composite()));
+    let mut rng = Rng::new(8);
+    for _ in 0..250 {
+        let item = match rng.below(3) {
+            0 => format!("gid:{}", 1 + rng.below(2)),
+            1 => format!("uid:{}", 21 + rng.below(3)),
+            _ => format!("jobid:{}", char::from(b'a' + rng.below(8) as u8)),
+        };
+        sim.weigh(&format!("{item}:{}", 1 + rng.below(9)));
+        sim.run(200);
     }
+    let error = sim.outcome().error;
+    assert!(error <= 0.5, "{error:.3} %");
 }
 
 fn sized(source: SizeSource, jobs: &[(&str, &[&str])]) -> Sim {

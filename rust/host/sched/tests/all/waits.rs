@@ -14,7 +14,6 @@ use nrs_sched::{
 
 const DEEP: &str = "gid_then_uid_then_jobid_fair";
 const MODES: [&str; 3] = ["uid_fair", "gid_then_uid_fair", DEEP];
-const TREES: [Select; 2] = [Select::Deadline, Select::DeadlineMemory];
 
 /// Twelve jobs of six users in three groups.
 fn twelve() -> Vec<Attrs> {
@@ -32,30 +31,25 @@ fn twelve() -> Vec<Attrs> {
 #[test]
 fn nobody_waits_longer_than_the_bound() {
     for mode in MODES {
-        for select in TREES {
-            for seed in 1..6 {
-                let mut rng = Rng::new(seed);
-                let mut source = |attrs| {
-                    let pages = [1, 16, 256][rng.below(3) as usize];
-                    Source::new(attrs).of(&[pages])
-                };
-                let who = twelve().into_iter().map(&mut source).collect();
-                let setup = Setup::new(mode).select(select).seed(seed);
-                let mut sim = Sim::new(&setup, who);
-                sim.run_with(10_000, |sim, _| {
-                    for source in 0..12 {
-                        if rng.below(200) == 0 {
-                            let on = sim.sources[source].on;
-                            sim.switch(source, !on);
-                        }
+        for seed in 1..6 {
+            let mut rng = Rng::new(seed);
+            let mut source = |attrs| {
+                let pages = [1, 16, 256][rng.below(3) as usize];
+                Source::new(attrs).of(&[pages])
+            };
+            let who = twelve().into_iter().map(&mut source).collect();
+            let setup = Setup::new(mode).seed(seed);
+            let mut sim = Sim::new(&setup, who);
+            sim.run_with(10_000, |sim, _| {
+                for source in 0..12 {
+                    if rng.below(200) == 0 {
+                        let on = sim.sources[source].on;
+                        sim.switch(source, !on);
                     }
-                });
-                let got = sim.outcome();
-                assert!(
-                    got.over_a_round <= 3.0,
-                    "{mode}, {select}, seed {seed}: {got:?}"
-                );
-            }
+                }
+            });
+            let got = sim.outcome();
+            assert!(got.over_a_round <= 3.0, "{mode}, seed {seed}: {got:?}");
         }
     }
 }
@@ -64,16 +58,14 @@ fn nobody_waits_longer_than_the_bound() {
 #[test]
 fn a_newcomer_is_served_within_a_round() {
     for mode in MODES {
-        for select in TREES {
-            let mut who: Vec<Source> = twelve().into_iter().map(Source::new).collect();
-            // All of the first user.
-            (who[0].on, who[1].on) = (false, false);
-            let mut sim = Sim::new(&Setup::new(mode).select(select), who);
-            sim.run(5_000);
-            sim.switch(0, true);
-            let waited = (0..100).take_while(|_| sim.serve(0) != Some(0)).count();
-            assert!(waited <= 12, "{mode}, {select}: {waited}");
-        }
+        let mut who: Vec<Source> = twelve().into_iter().map(Source::new).collect();
+        // All of the first user.
+        (who[0].on, who[1].on) = (false, false);
+        let mut sim = Sim::new(&Setup::new(mode), who);
+        sim.run(5_000);
+        sim.switch(0, true);
+        let waited = (0..100).take_while(|_| sim.serve(0) != Some(0)).count();
+        assert!(waited <= 12, "{mode}: {waited}");
     }
 }
 

@@ -109,10 +109,7 @@ pub fn value(file: &str, gentle: bool, chance: &mut Chance) -> String {
         "nrs_tbf_rule" => rule(gentle, chance),
         "nrs_qbm_config" => plan(gentle, chance),
         "nrs_fairshare_cost_model" => chance.pick(&["pages", "rpcs", "time"]).to_owned(),
-        "nrs_fairshare_select" => {
-            let all = ["deadline", "deadline_memory", "golden", "random", "paper"];
-            chance.pick(&all).to_owned()
-        }
+        "nrs_fairshare_select" => chance.pick(&["deadline", "paper"]).to_owned(),
         "nrs_fairshare_size_source" => chance.pick(&["nids", "suffix"]).to_owned(),
         "nrs_tbf_cost_model" => chance.pick(&["rpcs", "pages"]).to_owned(),
         "nrs_pop" => chance

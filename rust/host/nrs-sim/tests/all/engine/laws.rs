@@ -64,7 +64,7 @@ fn conserved_and_repeated() {
         ("fairshare", ""),
         (
             "fairshare uid_then_jobid_fair",
-            "params = { select = \"random\" }",
+            "params = { select = \"paper\" }",
         ),
         ("fairshare size_fair", ""),
         ("qbm", plan),

@@ -17,7 +17,7 @@ fn some_lines() -> impl Strategy<Value = Vec<&'static str>> {
         "parameters.nrs_tbf_rules_max = 6",
         "parameters.nrs_tbf_depth = 9",
         "parameters.nrs_fairshare_mode = 'uid_then_jobid_fair'",
-        "parameters.nrs_fairshare_select = 'golden'",
+        "parameters.nrs_fairshare_select = 'paper'",
         "parameters.nrs_trr_supported = { hp = 'writes' }",
         "parameters.nrs_delay_min = 400",
         "parameters.nrs_delay_max = 500",

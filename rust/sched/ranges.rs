@@ -20,7 +20,6 @@
 //! are side by side.
 
 pub(crate) mod forest;
-mod largest;
 mod outline;
 #[cfg(test)]
 mod tests;

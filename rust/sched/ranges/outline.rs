@@ -6,21 +6,23 @@
 //!
 //! - *Live*: a leaf that is active, or an inner node with a live leaf below it.
 //! - *Share*: how many of the numbers of its parent a node gets.
-//! - *Remainder*: what rounding down takes from a share; those with the largest ones get one number more
-//!   (Hamilton's method).
+//! - *Running floor*: child `i` has the numbers from `floor(before * len / total)` to just below
+//!   `floor(after * len / total)` of the `len` numbers of its parent. `before` and `after` are the
+//!   sums of the weights without and with child `i`, `total` is the sum of all. So the ranges of
+//!   siblings cover that of their parent without a gap.
 //!
 //! # How far shares are from exact ones
 //!
-//! The exact range of a leaf is 2^32 times the product, over all levels, of its ancestors' weights divided
-//! by the sum of the weights of their live siblings: an element of the product of the transition matrices of
-//! the levels (ThemisIO, SC'23). Each level rounds by less than one number, and what was rounded above is
-//! only scaled down below. So a leaf is less than its depth away from the exact range, unless somewhere
-//! above it a sibling's share was less than one number for each live leaf there. Then each of them gets one
-//! first and only the rest goes by weight, which takes at most one number for each live leaf from the others.
+//! The exact range of a leaf is 2^32 times the product, over all levels, of its ancestors' weights
+//! divided by the sum of the weights of their live siblings: an element of the product of the
+//! transition matrices of the levels (ThemisIO, SC'23). At each level the length of a range is off by
+//! less than one number, 2^-32 of the whole, and an error above is only scaled down below. So a leaf
+//! is less than its depth away from the exact range, unless somewhere above it a sibling's share was
+//! less than one number for each live leaf there. Then each of them gets one first and only the rest
+//! goes by weight, which takes at most one number for each live leaf from the others.
 
 use super::{
     forest::{Forest, ROOT},
-    largest::Largest,
     Brief, Entry, Published, Table, PARTS, WHOLE,
 };
 use crate::sched::{
@@ -119,8 +121,6 @@ pub struct Outline {
     inner: List<(u64, u32)>,
     /// Who may be live, siblings in the order of their ids.
     forest: Forest,
-    /// Remainders of the live children of one node, with their indices.
-    rests: List<(u64, u32)>,
 }
 
 impl Outline {
@@ -132,7 +132,6 @@ impl Outline {
             nodes: List::new(),
             inner: List::new(),
             forest: Forest::new(),
-            rests: List::new(),
         }
     }
 
@@ -163,7 +162,7 @@ impl Outline {
         self.merge()?;
         self.link()?;
         self.count();
-        self.split()?;
+        self.split();
         self.publish(generation)
     }
 
@@ -220,35 +219,21 @@ impl Outline {
     }
 
     /// Gives numbers to each node, from the root down.
-    fn split(&mut self) -> Result<(), NoMemory> {
-        if let Some(root) = self.nodes.as_mut_slice().first_mut() {
+    fn split(&mut self) {
+        let nodes = self.nodes.as_mut_slice();
+        if let Some(root) = nodes.first_mut() {
             root.len = WHOLE;
         }
         for &parent in self.forest.parents() {
             let kids = self.forest.kids(parent);
-            let nodes = self.nodes.as_mut_slice();
             let Some(parent) = nodes.get(parent as usize).copied() else {
                 continue;
             };
-            if parent.leaves == 0 {
-                continue;
-            }
-            // A second round with one number for each leaf first, if somebody got less.
-            if !apportion(nodes, kids, &mut self.rests, parent.len, 0)? {
-                apportion(nodes, kids, &mut self.rests, parent.len, parent.leaves)?;
-            }
-            let (mut lo, mut first) = (u64::from(parent.lo), parent.first);
-            for &kid in kids {
-                if let Some(node) = nodes.get_mut(kid as usize) {
-                    // Below 2^32 but for who follows the last one that is live, and gets nothing.
-                    node.lo = lo as u32;
-                    node.first = first;
-                    lo = lo.wrapping_add(node.len);
-                    first = first.wrapping_add(node.leaves);
-                }
+            // A second round with one number for each leaf first, if a child got fewer than that.
+            if parent.leaves > 0 && !apportion(nodes, kids, &parent, 0) {
+                apportion(nodes, kids, &parent, parent.leaves);
             }
         }
-        Ok(())
     }
 
     /// Copies what was found.
@@ -282,55 +267,42 @@ impl Outline {
     }
 }
 
-/// Splits `whole` numbers among the live ones of `kids` by weight: `base` of them one for each live leaf,
-/// the others by largest remainder; `base` is 0 or the number of live leaves. Answers whether each got one
-/// at least for each live leaf.
+/// Splits the numbers of `parent` among the live ones of `kids`, side by side: `base` of them one for
+/// each live leaf, the others by weight, at running floors. `base` is 0 or the number of live leaves.
+/// Returns whether each child got at least one number for each live leaf.
 ///
-/// `whole` is at most 2^32 and a weight below 2^32, so that their product takes 64 bits.
-fn apportion(
-    nodes: &mut [Node],
-    kids: &[u32],
-    rests: &mut List<(u64, u32)>,
-    whole: u64,
-    base: u32,
-) -> Result<bool, NoMemory> {
+/// `parent` has at most 2^32 numbers and a weight is below 2^32, so that their product takes 64 bits:
+/// what rounding drops is carried to the next child, so that the running sum is never multiplied.
+fn apportion(nodes: &mut [Node], kids: &[u32], parent: &Node, base: u32) -> bool {
     let live = |node: &&Node| node.leaves > 0;
     let weights = kids
         .iter()
         .filter_map(|&kid| nodes.get(kid as usize).filter(live));
     let total = weights.fold(0u64, |sum, node| sum.saturating_add(node.weight.into()));
     let each = u64::from(base > 0);
-    let whole = whole.saturating_sub(base.into());
-    let mut left = whole;
-    rests.truncate(0);
+    let whole = parent.len.saturating_sub(base.into());
+    let (mut lo, mut first) = (u64::from(parent.lo), parent.first);
+    let (mut rest, mut enough) = (0u64, true);
     for &kid in kids {
-        let Some(node) = nodes.get_mut(kid as usize) else {
+        let Some(node) = nodes.get_mut(kid as usize).filter(|node| node.leaves > 0) else {
             continue;
         };
-        if node.leaves == 0 {
-            continue;
-        }
         let product = u64::from(node.weight).wrapping_mul(whole);
         // A live one has a weight, so the sum is not 0.
         let share = product.checked_div(total).unwrap_or(0);
-        let rest = product.checked_rem(total).unwrap_or(0);
-        left = left.saturating_sub(share);
-        node.len = share.saturating_add(each.wrapping_mul(node.leaves.into()));
-        rests.push((rest, kid))?;
-    }
-    // Remainders sum to `left` times `total`, so there are more than `left` of them.
-    let largest = Largest::of(rests.as_slice(), left as usize);
-    let (mut equals, mut enough) = (largest.equals, true);
-    for &(rest, kid) in rests.as_slice() {
-        let Some(node) = nodes.get_mut(kid as usize) else {
-            continue;
-        };
-        let equal = rest == largest.bound && equals > 0;
-        equals = equals.wrapping_sub(usize::from(equal));
-        node.len = node
-            .len
-            .saturating_add(u64::from(equal || rest > largest.bound));
+        rest = rest.saturating_add(product.checked_rem(total).unwrap_or(0));
+        let carry = u64::from(rest >= total);
+        rest = rest.saturating_sub(total.wrapping_mul(carry));
+        node.len = each
+            .wrapping_mul(node.leaves.into())
+            .saturating_add(share)
+            .saturating_add(carry);
+        // Below 2^32 if each got at least one.
+        node.lo = lo as u32;
+        node.first = first;
+        lo = lo.wrapping_add(node.len);
+        first = first.wrapping_add(node.leaves);
         enough &= node.len >= u64::from(node.leaves);
     }
-    Ok(enough)
+    enough
 }

@@ -74,14 +74,14 @@ fn known_shares_of_one_level() {
         (&[5], &[WHOLE]),
         (&[1, 1], &[WHOLE / 2, WHOLE / 2]),
         (&[1, 3], &[WHOLE / 4, WHOLE / 4 * 3]),
-        // The number that is left goes to the first of equals.
-        (&[1, 1, 1], &[THIRD + 1, THIRD, THIRD]),
+        // At 1/3 and 2/3, rounded down.
+        (&[1, 1, 1], &[THIRD, THIRD, THIRD + 1]),
         // Weight 0 counts as 1.
         (&[0, 1], &[WHOLE / 2, WHOLE / 2]),
         // Exactly one number.
         (&[1, u32::MAX], &[1, WHOLE - 1]),
-        // Half a number or less: one for everybody, then the rest by weight.
-        (&[1, u32::MAX, u32::MAX], &[2, WHOLE / 2 - 1, WHOLE / 2 - 1]),
+        // Less than one number: one for each first, then the rest by weight.
+        (&[1, u32::MAX, u32::MAX], &[1, WHOLE / 2 - 1, WHOLE / 2]),
     ] {
         let briefs: Vec<Brief> = (1..).zip(weights).map(|(id, w)| leaf(id, 0, *w)).collect();
         assert_eq!(lengths(&briefs), want, "{weights:?}");
@@ -296,7 +296,7 @@ impl Model {
         exact
     }
 
-    /// The lengths by the rule in the simplest words, with sorting.
+    /// The lengths by the rule in the simplest words: products of running sums.
     fn rounded(&self) -> Vec<u64> {
         let mut leaves = vec![0; self.briefs.len()];
         // Children come after their parents.
@@ -307,25 +307,18 @@ impl Model {
         let mut lengths = vec![0; self.briefs.len()];
         let mut todo = vec![(&self.roots, WHOLE)];
         while let Some((siblings, whole)) = todo.pop() {
-            if siblings.is_empty() {
-                continue;
-            }
+            let mut order = siblings.clone();
+            order.sort_by_key(|&index| self.briefs[index].id);
+            let weight = |&index: &usize| u128::from(self.briefs[index].weight);
+            let total: u128 = order.iter().map(weight).sum();
             for each in [0, 1] {
-                let weight = |&index: &usize| u128::from(self.briefs[index].weight);
-                let total: u128 = siblings.iter().map(weight).sum();
-                let first: u64 = siblings.iter().map(|&index| leaves[index] * each).sum();
-                let mut left = whole - first;
-                let mut rests = Vec::new();
-                for index in siblings {
-                    let product = u128::from(whole - first) * weight(index);
-                    lengths[*index] = (product / total) as u64 + leaves[*index] * each;
-                    left -= (product / total) as u64;
-                    let id = self.briefs[*index].id;
-                    rests.push((std::cmp::Reverse(product % total), id, *index));
-                }
-                rests.sort();
-                for (_, _, index) in &rests[..left as usize] {
-                    lengths[*index] += 1;
+                let whole = whole - order.iter().map(|&index| leaves[index] * each).sum::<u64>();
+                let (mut sum, mut before) = (0, 0);
+                for index in &order {
+                    sum += weight(index);
+                    let after = (u128::from(whole) * sum / total) as u64;
+                    lengths[*index] = after - before + leaves[*index] * each;
+                    before = after;
                 }
                 if siblings
                     .iter()

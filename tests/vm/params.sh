@@ -99,7 +99,7 @@ at_deviations|1|1
 at_deviations|100|100
 at_estimator||worst
 at_estimator|average|average
-at_estimator|total|total
+at_estimator|worst|worst
 at_count_policy_delay||0
 at_count_policy_delay|1|1
 obd_timeout||100
@@ -241,7 +241,7 @@ at_initial|0
 at_initial|3601
 at_deviations|0
 at_deviations|101
-at_estimator|best
+at_estimator|total
 at_estimator|
 at_count_policy_delay|2
 at_count_policy_delay|yes

@@ -18,8 +18,6 @@
 //!    newest      ◄ at_history / 4 ►
 //! ```
 //!
-//! The method `total` is the worst one; what differs is what a client measures ([`super::portal`]).
-//!
 //! Before the first sample ever, `at_initial` stands in; the first one replaces it. Bins age with time, with
 //! or without samples, so an estimate falls to `at_min` when nothing was measured for all of the history;
 //! Lustre's keeps its last value until there is another sample.
@@ -171,7 +169,7 @@ impl Estimator {
         }
         let worst = Worst::judge(self.bins.iter().map(|bin| &bin.worst), terms);
         match terms.estimator {
-            AtEstimator::Worst | AtEstimator::Total => worst,
+            AtEstimator::Worst => worst,
             // Those that were measured before the average was asked for have no part in it.
             AtEstimator::Average => {
                 Average::judge(self.bins.iter().map(|bin| &bin.average), terms).or(worst)
@@ -205,9 +203,7 @@ impl Estimator {
             None => u64::MAX,
         };
         let limit = match terms.estimator {
-            AtEstimator::Worst | AtEstimator::Total if self.told.is_none() => {
-                self.bins.newest().worst.get()
-            }
+            AtEstimator::Worst if self.told.is_none() => self.bins.newest().worst.get(),
             _ => 0,
         };
         Filter { limit, until }

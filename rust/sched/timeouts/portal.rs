@@ -17,15 +17,13 @@
 //! ```
 //!
 //! If the server tells its own estimate, that is the client's, too: it has seen all clients, and the next
-//! request states a timeout that it need not correct. Otherwise service times are measured. With the estimator
-//! `total` the client measures whole round trips, or the told estimate where that is longer, and the latency is
-//! not added again.
+//! request states a timeout that it need not correct. Otherwise service times are measured.
 //!
 //! An early reply moves the deadline of its request and nothing else. Numbers that cannot be are ignored.
 
 use super::{
     estimator::{Estimator, Filter, Seen},
-    terms::{millis, AtEstimator, Mode, Terms},
+    terms::{millis, Mode, Terms},
 };
 
 /// How much longer than the round trip a service time may be, ms: clocks of two machines differ, and a reply
@@ -58,15 +56,9 @@ impl Portal {
         if total == u32::MAX || service > total.saturating_add(DIFFERENCE) {
             return;
         }
-        let told = if estimate == u32::MAX { 0 } else { estimate };
-        match (terms.estimator, told) {
-            (AtEstimator::Total, _) => self.service.measure(total.max(told), now, terms),
-            (AtEstimator::Worst | AtEstimator::Average, 0) => {
-                self.service.measure(service, now, terms);
-            }
-            (AtEstimator::Worst | AtEstimator::Average, _) => {
-                self.service.told(told, now, terms);
-            }
+        match estimate {
+            0 | u32::MAX => self.service.measure(service, now, terms),
+            _ => self.service.told(estimate, now, terms),
         }
         if service != 0 {
             self.network
@@ -102,11 +94,9 @@ impl Portal {
     /// How long the client waits for a request that is sent at `now`, ms; 0: for ever.
     pub fn timeout(&mut self, now: u64, terms: &Terms) -> u32 {
         let stated = self.stated(now, terms);
-        match (terms.mode(), terms.estimator) {
-            (Mode::Adaptive, AtEstimator::Worst | AtEstimator::Average) => {
-                stated.saturating_add(self.latency(now, terms))
-            }
-            _ => stated,
+        match terms.mode() {
+            Mode::Adaptive => stated.saturating_add(self.latency(now, terms)),
+            Mode::Fixed | Mode::Off => stated,
         }
     }
 

@@ -8,7 +8,7 @@
 //! - *Mode*: whether timeouts adapt, are fixed, or are not there ([`Mode`]).
 //!
 //! Names and defaults are Lustre's, where it has them; the initial estimate and the increment are those of
-//! Barton and Rutman, *Adaptive RPC Timeouts*, 2007, who also name the other estimators.
+//! Barton and Rutman, *Adaptive RPC Timeouts*, 2007, who also name the average.
 
 use crate::sched::{
     error::{Error, Result},
@@ -45,8 +45,6 @@ parameters! {
             Worst = "worst",
             /// The mean of the history and some standard deviations.
             Average = "average",
-            /// The worst one, and a client looks at whole round trips beside what the server reports.
-            Total = "total",
         ],
         /// Whether time for which a policy keeps requests on purpose counts.
         "at_count_policy_delay" count_policy_delay: [choice AtCountPolicyDelay,
@@ -217,8 +215,8 @@ mod tests {
         for wrong in ["", "-1", "5s", "4294967296", "worst"] {
             assert!(AtMin::parse(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(AtEstimator::parse("total\n"), Ok(AtEstimator::Total));
-        assert!(AtEstimator::parse("best").is_err());
+        assert_eq!(AtEstimator::parse("average\n"), Ok(AtEstimator::Average));
+        assert!(AtEstimator::parse("total").is_err());
         assert_eq!(AtCountPolicyDelay::parse("1"), Ok(AtCountPolicyDelay::On));
         assert!(AtCountPolicyDelay::parse("2").is_err());
     }

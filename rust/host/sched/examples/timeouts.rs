@@ -27,7 +27,7 @@ const RATE: u64 = 2_000;
 
 const SIZES: [u32; 3] = [1_000, 10_000, 100_000];
 
-const ESTIMATORS: [AtEstimator; 3] = [AtEstimator::Worst, AtEstimator::Average, AtEstimator::Total];
+const ESTIMATORS: [AtEstimator; 2] = [AtEstimator::Worst, AtEstimator::Average];
 
 /// Seconds at which the server dies, and what the time is.
 const DEATHS: [(u64, &str); 5] = [

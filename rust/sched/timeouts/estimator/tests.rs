@@ -266,5 +266,4 @@ fn from_one_estimator_to_another() {
     estimator.measure(2000, 1, &average);
     assert_eq!(estimator.estimate(1, &average), 2000);
     assert_eq!(estimator.estimate(1, &worst), 9000);
-    assert_eq!(estimator.estimate(1, &terms(AtEstimator::Total)), 9000);
 }

@@ -19,7 +19,7 @@ const CLIENTS: u32 = 300;
 /// Requests that it can do, 1/s.
 const RATE: u64 = 30;
 
-const ESTIMATORS: [AtEstimator; 3] = [AtEstimator::Worst, AtEstimator::Average, AtEstimator::Total];
+const ESTIMATORS: [AtEstimator; 2] = [AtEstimator::Worst, AtEstimator::Average];
 
 /// A server that all of the clients together keep waiting for 5 s.
 fn small(terms: Terms) -> Setup {

@@ -118,7 +118,7 @@ pub fn value(file: &str, gentle: bool, chance: &mut Chance) -> String {
         "high_priority_sources" => chance
             .pick(&["none", "realtime", "meta prio", "realtime meta prio"])
             .to_owned(),
-        "at_estimator" => chance.pick(&["worst", "average", "total"]).to_owned(),
+        "at_estimator" => chance.pick(&["worst", "average"]).to_owned(),
         "nrs_orr_offset_type" | "nrs_trr_offset_type" => {
             heads(file, chance.pick(&["physical", "logical"]), chance)
         }

@@ -9,7 +9,7 @@ use nrs_sched::{
         story::{whole, with, Phase},
         Counts, Setup, Sim, SECOND,
     },
-    timeouts::terms::{AtEstimator, AtHistory, Terms},
+    timeouts::terms::{AtHistory, Terms},
 };
 
 /// Whatever estimates are made of, nobody gives up on a server that is alive, and all are served.
@@ -82,8 +82,7 @@ fn fall(sim: &Sim, limit: u32) -> (u64, u64) {
 }
 
 /// When the load is gone, so is what it did to the estimates, at `at_history` at the latest: those of the
-/// server, and of clients as soon as they have a reply; later with `total`, where clients remember for
-/// themselves.
+/// server, and of clients as soon as they have a reply.
 #[test]
 fn timeouts_fall_within_the_history() {
     for history in [60, 600] {
@@ -97,11 +96,7 @@ fn timeouts_fall_within_the_history() {
             assert!(fallen > loaded, "it has not risen");
             let after = fallen - loaded;
             // All clients have had a reply within five times their mean time to think.
-            let limit = match estimator {
-                // What a client was told is part of a history of its own.
-                AtEstimator::Total => 2 * u64::from(history) + 30,
-                _ => u64::from(history) + 30,
-            };
+            let limit = u64::from(history) + 30;
             assert!(after <= limit, "{estimator}, {history} s: {after} s");
         }
     }

@@ -168,74 +168,18 @@ loaded() {
 
 cat >/tmp/texts <<'END'
 EINVAL|1|expected by, tune|nonsense
-EINVAL|3|expected by, tune|\n\ngroups a capacity=1MB
-EINVAL|1|expected by, tune|BY nid
 EINVAL|2|print|# fine\nby\0001nid
 EINVAL|1|print|group a capacity=1MB\0303\0251
-EINVAL|1|nid, jobid, uid or device|by
-EINVAL|1|nid, jobid, uid or device|by gid
-EINVAL|1|nothing after by|by nid uid
-EINVAL|2|by is there twice|by nid\nby nid
 EINVAL|2|before all clients|client 0@lo class=fc min=1MB\nby nid
-EINVAL|1|tune sets nothing|tune
-EINVAL|1|tune has period|tune speed=40ms
-EINVAL|1|period is not a time|tune period=40
-EINVAL|1|period is not a time|tune period=0ms
-EINVAL|1|slow is not a time|tune slow=2h
-EINVAL|1|floor is not a size|tune floor=1023
-EINVAL|1|sleep is not|tune sleep=0%
-EINVAL|1|high is not|tune high=101%
-EINVAL|1|low is not below high|tune high=60%
 EINVAL|2|fast is shorter than period|tune fast=100ms\ntune period=200ms
-EINVAL|2|twice|tune high=90%\ntune high=91%
-EINVAL|1|default sets nothing|default
-EINVAL|1|class is not|default class=fastest
-EINVAL|1|min is above max|default min=2MB max=1MB
-EINVAL|2|default is there twice|default min=1MB\ndefault max=1MB
 EINVAL|1|above the capacity|default min=20MB\ngroup a capacity=10MB
-EINVAL|1|name is missing|group
-EINVAL|1|name is missing|group capacity=5MB
-EINVAL|1|capacity is missing|group a
-EINVAL|1|group's name|group a/b capacity=1MB
-EINVAL|1|group's name|group .. capacity=1MB
 ENAMETOOLONG|1|63|group aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa capacity=1MB
 EINVAL|1|capacity is not a size|group a capacity=fast
-EINVAL|1|capacity is not a size|group a capacity=-5MB
-EINVAL|1|capacity is not a size|group a capacity=1.5GB
-EINVAL|1|capacity is not a size|group a capacity=2TiB
-EINVAL|1|capacity is not a size|group a capacity=50%
-EINVAL|1|capacity is below the floor|group a capacity=0
-EINVAL|1|twice|group a capacity=1MB capacity=2MB
-EINVAL|1|expected capacity=|group a capacity=1MB size=1
-EINVAL|1|target is not|group a capacity=1MB target=sda
-EINVAL|1|target is not|group a capacity=1MB target=8:1048576
-EINVAL|1|strategy is not|group a capacity=1MB strategy=fast
-EINVAL|1|max is above the capacity|group a capacity=1MB max=2MB
-EINVAL|1|min is above max|group a capacity=1MB min=60% max=500KB
-EINVAL|1|min is below the floor|group a capacity=1MB min=1%
 EINVAL|1|reserves together|group a capacity=1MB reserve_mover=60% reserve_low_share=401KB
-EINVAL|1|expected capacity=|group a capacity=1MB reserve_best=1
-EEXIST|2|of that name|group a capacity=1MB\ngroup a capacity=1MB target=5
-EEXIST|2|without target=|group a capacity=1MB\ngroup b capacity=1MB
 EEXIST|2|this target|group a capacity=1MB target=8:1\ngroup b capacity=1MB target=8:1
-EINVAL|1|listed clients only|group a capacity=1MB strategy=mover class=mover
-EINVAL|1|no reserves|group a capacity=1MB strategy=mover reserve_mover=1
-EINVAL|2|of class mover|group a capacity=1MB strategy=mover\nclient 0@lo class=fs min=100KB
-EINVAL|1|name is missing|client
-EINVAL|1|name is missing|client class=fc min=1MB
-EINVAL|1|class is missing|client 0@lo min=1MB
-EINVAL|1|min is missing|client 0@lo class=fc
-EINVAL|1|expected class=|client 0@lo class=fc min=1MB capacity=5MB
-EINVAL|1|min is above max|client 0@lo class=fc min=2MB max=1MB
-EINVAL|1|below the floor|client 0@lo class=fc min=0
-EINVAL|2|max is above the capacity|group a capacity=1MB\nclient 0@lo class=fc min=100KB max=2MB
 ENOENT|1|that group|client 0@lo class=fc min=1MB group=a
-EINVAL|1|no NID|client host class=fc min=1MB
 EINVAL|1|no NID|client 10.0.0.[5-1]@tcp class=fc min=1MB
-EINVAL|2|no uid|by uid\nclient root class=fc min=1MB
-EINVAL|2|job identifier|by jobid\nclient jjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjj class=fc min=1MB
 EEXIST|3|already|by uid\nclient 5 class=fc min=1MB\nclient 05 class=fs min=2MB
-EEXIST|2|already|client *@tcp class=fc min=1MB\nclient *@tcp class=fc min=1MB
 EINVAL|2|capacity is missing|by nid; group a
 END
 

@@ -90,185 +90,33 @@ all() {
 
 cat >/tmp/writes <<'END'
 nrs_policies||EINVAL
-nrs_policies|  |EINVAL
 nrs_policies|nosuch|ENOENT
-nrs_policies|tbf2|ENOENT
-nrs_policies|tbf nosuch|EINVAL
-nrs_policies|tbf uid+|EINVAL
-nrs_policies|tbf generic+uid|EINVAL
-nrs_tbf_rule|start a uid={1} rate=5|EINVAL
-nrs_tbf_rule|change default rate=5|ENODEV
-nrs_tbf_rule|stop a|ENODEV
-nrs_tbf_rule||EINVAL
-nrs_tbf_rate|0|EINVAL
-nrs_policies|qbm uid|EINVAL
-nrs_qbm_config|group|EINVAL
-nrs_qbm_clients_max|15|EINVAL
-nrs_tbf_depth|0|EINVAL
-nrs_tbf_cost_model|bytes|EINVAL
-nrs_tbf_global_rate|2|EINVAL
-nrs_tbf_rules_max|0|EINVAL
-stall_ms|99|EINVAL
-nrs_policies|FIFO|ENOENT
-nrs_policies|fifo2|ENOENT
-nrs_policies|reg|ENOENT
-nrs_policies|abcdefghijklmnop|EINVAL
-nrs_policies|fifo uid_fair|EINVAL
-nrs_policies|fifo reg uid_fair|EINVAL
-nrs_policies|fairshare nosuch|EINVAL
-nrs_policies|fairshare hp nosuch|EINVAL
-nrs_policies|fairshare uid|EINVAL
-nrs_policies|fairshare uid_fair gid_fair|EINVAL
-nrs_policies|fairshare reg hp|EINVAL
-nrs_policies|fairshare _fair|EINVAL
-nrs_policies|fairshare _then_fair|EINVAL
-nrs_policies|fairshare uid_then_fair|EINVAL
-nrs_policies|fairshare uid_then__fair|EINVAL
-nrs_policies|fairshare _then_uid_fair|EINVAL
 nrs_policies|fairshare uid_then_uid_fair|EINVAL
-nrs_policies|fairshare uid_then_gid_then_uid_fair|EINVAL
-nrs_policies|fairshare jobid_then_size_fair|EINVAL
-nrs_policies|fairshare size_then_uid_then_jobid_fair|EINVAL
-nrs_policies|fairshare uid_then_opcode_fair|EINVAL
-nrs_policies|fairshare uid_then_jobid|EINVAL
-nrs_policies|fairshare uid_and_jobid_fair|EINVAL
-nrs_policies|fairshare gid_then_uid_then_jobid_then_projid_then_nid_then_nodemap_then_size_fair|EINVAL
-nrs_policies|fairshare uid_fair weight=uid:1:0|EINVAL
-nrs_policies|fairshare LONG|EINVAL
 nrs_policies|LONG|EINVAL
-nrs_policies|fairshare\0001|EINVAL
 nrs_policies|fairshare \0377\0376|EINVAL
-nrs_fairshare_mode||EINVAL
-nrs_fairshare_mode|uid|EINVAL
-nrs_fairshare_mode|UID_FAIR|EINVAL
-nrs_fairshare_mode|uid_fair gid_fair|EINVAL
-nrs_fairshare_mode|uid_then_uid_fair|EINVAL
-nrs_fairshare_mode|size_then_jobid_fair|EINVAL
-nrs_fairshare_mode|uid_then_nosuch_fair|EINVAL
-nrs_fairshare_mode|uid_fair weight=|EINVAL
-nrs_fairshare_mode|uid_fair weights=uid:1:2|EINVAL
-nrs_fairshare_mode|uid_fair uid:1:2|EINVAL
-nrs_fairshare_mode|uid_fair weight=uid:1:0|EINVAL
+nrs_tbf_rule|change default rate=5|ENODEV
 nrs_fairshare_mode|uid_fair weight=uid:1:2,uid:2:10001|EINVAL
 nrs_fairshare_mode|uid_fair weight=-uid:77|ENOENT
-nrs_fairshare_mode|uid_then_uid_fair weight=uid:1:2|EINVAL
-nrs_fairshare_mode|weight=uid:1:2|EINVAL
-nrs_fairshare_mode|nosuch_fair weight=uid:1:2|EINVAL
-nrs_fairshare_weights|uid|EINVAL
-nrs_fairshare_weights|uid:|EINVAL
-nrs_fairshare_weights|uid:1|EINVAL
-nrs_fairshare_weights|uid:1:|EINVAL
-nrs_fairshare_weights|uid:1:0|EINVAL
-nrs_fairshare_weights|uid:1:10001|EINVAL
-nrs_fairshare_weights|uid:1:-2|EINVAL
-nrs_fairshare_weights|uid:1:+2|EINVAL
-nrs_fairshare_weights|uid:1:2.5|EINVAL
-nrs_fairshare_weights|uid:1:0x2|EINVAL
-nrs_fairshare_weights|uid:1:4294967298|EINVAL
-nrs_fairshare_weights|uid:1:2:3|EINVAL
-nrs_fairshare_weights|uid::2|EINVAL
-nrs_fairshare_weights|uid:x:2|EINVAL
-nrs_fairshare_weights|uid:-1:2|EINVAL
-nrs_fairshare_weights|uid:4294967296:2|EINVAL
-nrs_fairshare_weights|UID:1:2|EINVAL
-nrs_fairshare_weights|uid=1:2|EINVAL
-nrs_fairshare_weights|size:1:2|EINVAL
-nrs_fairshare_weights|opcode:ost_read:2|EINVAL
-nrs_fairshare_weights|nid:10.0.0.1:2|EINVAL
-nrs_fairshare_weights|nid:10.0.0.300@tcp:2|EINVAL
-nrs_fairshare_weights|jobid::2|EINVAL
-nrs_fairshare_weights|jobid:"a:2|EINVAL
-nrs_fairshare_weights|jobid:"a"2|EINVAL
-nrs_fairshare_weights|jobid:a"b:2|EINVAL
-nrs_fairshare_weights|jobid:xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx:2|EINVAL
-nrs_fairshare_weights|jobid:"\\x4":2|EINVAL
 nrs_fairshare_weights|uid:1:2 uid:2:0|EINVAL
-nrs_fairshare_weights|clear uid:1|EINVAL
-nrs_fairshare_weights|cleared|EINVAL
-nrs_fairshare_weights|-|EINVAL
-nrs_fairshare_weights|-uid:77|ENOENT
-nrs_fairshare_weights|-jobid:b*|ENOENT
-nrs_fairshare_weights|-gid:7:3|EINVAL
-nrs_fairshare_weights|-gid:7 -gid:7|ENOENT
 nrs_fairshare_weights|clear,-gid:7|ENOENT
-nrs_fairshare_weights|uid:1:2 \0377:1:2|EINVAL
-nrs_fairshare_weights|uid:LONG:2|EINVAL
-nrs_fairshare_delta_ms||EINVAL
 nrs_fairshare_delta_ms|9|EINVAL
-nrs_fairshare_delta_ms|1001|EINVAL
-nrs_fairshare_delta_ms|-100|EINVAL
-nrs_fairshare_delta_ms|+100|EINVAL
-nrs_fairshare_delta_ms|0x64|EINVAL
-nrs_fairshare_delta_ms|100.5|EINVAL
-nrs_fairshare_delta_ms|100 200|EINVAL
-nrs_fairshare_delta_ms|4294967396|EINVAL
-nrs_fairshare_opp_threshold|257|EINVAL
-nrs_fairshare_opp_threshold|-1|EINVAL
-nrs_fairshare_opp_threshold|x|EINVAL
-nrs_fairshare_cost_model|bytes|EINVAL
-nrs_fairshare_cost_model||EINVAL
-nrs_fairshare_cost_model|times|EINVAL
-nrs_fairshare_select||EINVAL
 nrs_fairshare_select|golden|EINVAL
-nrs_fairshare_select|Deadline|EINVAL
-nrs_fairshare_select|deadline paper|EINVAL
-high_priority_ratio||EINVAL
-high_priority_ratio|x|EINVAL
-high_priority_ratio|-1|EINVAL
-high_priority_ratio|4294967296|EINVAL
-slots||EINVAL
-slots|0|EINVAL
-slots|-1|EINVAL
-slots|+5|EINVAL
 slots|65536|EINVAL
-slots|4294967301|EINVAL
-slots|5 slots|EINVAL
-nrs_fairshare_locality||EINVAL
-nrs_fairshare_locality|2|EINVAL
-nrs_fairshare_locality|on|EINVAL
-nrs_fairshare_locality|01|EINVAL
-nrs_fairshare_cross_cpt||EINVAL
-nrs_fairshare_cross_cpt|2|EINVAL
-nrs_fairshare_cross_cpt|-1|EINVAL
-nrs_fairshare_size_source||EINVAL
-nrs_fairshare_size_source|nid|EINVAL
-nrs_fairshare_size_source|nids suffix|EINVAL
-nrs_fairshare_size_window_s|1|EINVAL
-nrs_fairshare_size_window_s|601|EINVAL
-nrs_fairshare_size_window_s|x|EINVAL
-nrs_fairshare_size_max|0|EINVAL
-nrs_fairshare_size_max|4097|EINVAL
-nrs_fairshare_size_max|4294967297|EINVAL
 nrs_fairshare_stats|x|EINVAL
-clients|x|EINVAL
 END
 
 cat >/tmp/messages <<'END'
 nosuch|EINVAL
-Drain|EINVAL
 drain now|EINVAL
 service|EINVAL
-slots 5|EINVAL
 service nosuch|ENOENT
 service nosuch 5|ENOENT
 service ../a/slots 5|ENOENT
-service slots 0|EINVAL
 service slots 5 6|EINVAL
 service nrs_policies nosuch|ENOENT
-service nrs_policies fairshare nosuch|EINVAL
-service nrs_fairshare_mode uid|EINVAL
 service nrs_fairshare_mode uid_then_uid_fair|EINVAL
-service nrs_fairshare_mode uid_fair weight=uid:1:0|EINVAL
-service nrs_fairshare_weights uid:1:0|EINVAL
 service nrs_fairshare_weights uid:1:2,-uid:77|ENOENT
-service nrs_fairshare_locality 2|EINVAL
-service nrs_fairshare_cross_cpt x|EINVAL
-service nrs_fairshare_cost_model bytes|EINVAL
-service nrs_fairshare_size_source 5|EINVAL
-service nrs_fairshare_size_window_s 1|EINVAL
-service nrs_fairshare_size_max 0|EINVAL
 service nrs_fairshare_stats 1|EACCES
-service clients 1|EACCES
 service nrs_fairshare_stats_reset|EACCES
 END
 
@@ -374,10 +222,9 @@ too_many() {
 	[ "$(wc -l <"$file")" = 64 ]
 }
 
-# The host's tests have each of them; here the errno has to reach the user, for a dozen or so of each kind.
-for kind in writes:16 messages:2 tables:4; do
-	[ -n "${NRS_LONG:-}" ] || { awk "NR % ${kind#*:} == 1" "/tmp/${kind%:*}" >/tmp/some && mv /tmp/some "/tmp/${kind%:*}"; }
-done
+# Values are refused by code that the host's tests run with all of them; here the errno has to reach the user. The words of a
+# table have no other test.
+[ -n "${NRS_LONG:-}" ] || { awk 'NR % 4 == 1' /tmp/tables >/tmp/some && mv /tmp/some /tmp/tables; }
 try 120 "$(wc -l </tmp/writes) wrong writes" all writes /tmp/writes
 try 80 "$(wc -l </tmp/messages) wrong messages" all messages /tmp/messages
 try 120 "$(wc -l </tmp/tables) wrong tables" all tables /tmp/tables

@@ -239,7 +239,25 @@ fn policies() {
     }
     let code = check("nrs_policies", "best").unwrap_err().code;
     assert_eq!(code, Code::NoEntry);
-    for wrong in ["fairshare uid", "crrn x", "fifo x", "qbm all", "delay 5"] {
+    for wrong in [
+        "fairshare uid",
+        "fairshare reg hp",
+        "fairshare hp nosuch",
+        "fairshare uid_fair weight=uid:1:0",
+        "fairshare\u{1}",
+        "fairshare uid_and_jobid_fair",
+        "tbf generic+uid",
+        "tbf reg abc",
+        "tbf uid gid",
+        "crrn x",
+        "crrn reg 8",
+        "orr physical",
+        "trr hp reads",
+        "fifo x",
+        "qbm all",
+        "qbm reg nid",
+        "delay 5",
+    ] {
         assert!(check("nrs_policies", wrong).is_err(), "{wrong}");
     }
 }

@@ -693,7 +693,7 @@ mod pure {
                 };
                 outline.extend(&[brief]).map_err(|_| ENOMEM)?;
             }
-            let built = outline.build(1).map_err(|_| ENOMEM)?;
+            let built = outline.build().map_err(|_| ENOMEM)?;
             let (table, sum) = (built.table, built.by_part.iter().sum::<u64>());
             let (first, last) = (table.find(0), table.find(u32::MAX));
             let lo = first

@@ -234,7 +234,7 @@ impl Worker {
             outline.clear();
             gather(lanes, outline, priority)?;
             let generation = self.generation.fetch_add(1, ordering::Relaxed);
-            let built = outline.build(generation).map_err(|_| ENOMEM)?;
+            let built = outline.build().map_err(|_| ENOMEM)?;
             let published = lanes.published().of(priority);
             if built.table.is_empty() {
                 published.clear();

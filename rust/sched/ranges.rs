@@ -10,7 +10,6 @@
 //! - *Outline*: the briefs of all partitions, from which a table is built ([`Outline`]).
 //! - *Range*: the numbers from `lo` to just below `end` that draw one leaf ([`Range`]).
 //! - *Table*: ranges that cover all 2^32 numbers ([`Table`]).
-//! - *Generation*: counts the tables that a service has published.
 //!
 //! ```text
 //!  briefs ──► merged by id ──► without what is idle ──► 2^32 split from the root down ──► table
@@ -88,7 +87,6 @@ struct Entry {
 pub struct Table {
     entries: List<Entry>,
     by_id: List<u32>,
-    generation: u64,
 }
 
 impl Table {
@@ -100,11 +98,6 @@ impl Table {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    /// Counts the tables that a service has published.
-    pub const fn generation(&self) -> u64 {
-        self.generation
     }
 
     /// The leaf whose range holds `draw`; none if the table is empty. O(log n).

@@ -96,7 +96,7 @@ fn worst(seed: u64, most: u32) -> Result<(u128, bool)> {
             }
         }
     }
-    let table = outline.build(1).map_err(|_| ENOMEM)?.table;
+    let table = outline.build().map_err(|_| ENOMEM)?.table;
     let (mut worst, mut sum, mut full) = (0u128, 0u64, true);
     for (leaf, share) in &wanted {
         let len = table.range_of(*leaf).map_or(0, |range| range.len());
@@ -170,7 +170,7 @@ mod numbers {
         let mut outline = Outline::new();
         add(&mut outline, 1, 0, (1 << 31) - 1, true)?;
         add(&mut outline, 2, 0, 1, true)?;
-        let table = outline.build(1).map_err(|_| ENOMEM)?.table;
+        let table = outline.build().map_err(|_| ENOMEM)?.table;
         let small = table.range_of(2).map_or(0, |range| range.len());
         assert!(whole && (1..=3).contains(&small));
         Ok(())

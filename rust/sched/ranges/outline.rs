@@ -158,12 +158,12 @@ impl Outline {
     /// # Errors
     ///
     /// - [`NoMemory`]: the allocator had none; the briefs are still there.
-    pub fn build(&mut self, generation: u64) -> Result<Published, NoMemory> {
+    pub fn build(&mut self) -> Result<Published, NoMemory> {
         self.merge()?;
         self.link()?;
         self.count();
         self.split();
-        self.publish(generation)
+        self.publish()
     }
 
     /// Makes nodes of briefs.
@@ -237,7 +237,7 @@ impl Outline {
     }
 
     /// Copies what was found.
-    fn publish(&self, generation: u64) -> Result<Published, NoMemory> {
+    fn publish(&self) -> Result<Published, NoMemory> {
         let nodes = self.nodes.as_slice();
         let total = nodes.first().map_or(0, |root| root.leaves);
         let mut entries = List::with_capacity(total as usize)?;
@@ -257,11 +257,7 @@ impl Outline {
             node.share_out(&mut by_part);
         }
         Ok(Published {
-            table: Table {
-                entries,
-                by_id,
-                generation,
-            },
+            table: Table { entries, by_id },
             by_part,
         })
     }

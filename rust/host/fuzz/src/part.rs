@@ -369,7 +369,7 @@ impl Model {
                 outline.extend(buf.as_slice()).expect("memory");
             }
         }
-        self.table = Some(outline.build(1).expect("memory").table);
+        self.table = Some(outline.build().expect("memory").table);
     }
 
     /// Looks at all classes, `max` at a time.

@@ -176,7 +176,7 @@ fn statistics(c: &mut Criterion) {
         outline.extend(&[brief]).expect("memory");
     }
     group.bench_function("ranges/10000", |b| {
-        b.iter(|| outline.build(1).map(|published| published.table.len()));
+        b.iter(|| outline.build().map(|published| published.table.len()));
     });
     group.finish();
 }

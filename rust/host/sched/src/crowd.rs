@@ -248,7 +248,7 @@ impl Crowd {
             from = state.briefs(slot, self.now, &mut buf);
             outline.extend(buf.as_slice()).expect("memory");
         }
-        self.table = Some(outline.build(1).expect("memory").table);
+        self.table = Some(outline.build().expect("memory").table);
     }
 
     /// What goes next, as soon as something may.

@@ -179,7 +179,6 @@ pub struct Sim {
     weights: mem::Shared<Weights>,
     together: bool,
     table: Option<Table>,
-    generation: u64,
     clock: u64,
     dispatches: u64,
     aged: u64,
@@ -225,7 +224,6 @@ impl Sim {
             weights,
             together: true,
             table: None,
-            generation: 0,
             clock: 0,
             dispatches: 0,
             aged: START,
@@ -461,8 +459,7 @@ impl Sim {
                 outline.extend(&briefs).expect("memory");
             }
         }
-        self.generation += 1;
-        let published = outline.build(self.generation).expect("memory");
+        let published = outline.build().expect("memory");
         if self.turns == Turns::Shares {
             for (number, lane) in self.lanes.iter_mut().enumerate() {
                 lane.share = published.by_part[number.min(PARTS - 1)];

@@ -128,7 +128,7 @@ impl Shares {
             for row in rows {
                 outline.extend(&[row.brief(all || row.active)])?;
             }
-            Ok(outline.build(0)?.table)
+            Ok(outline.build()?.table)
         };
         Ok(Self {
             wanted: table(false)?,

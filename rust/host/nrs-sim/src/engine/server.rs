@@ -121,7 +121,6 @@ pub struct Server {
     /// How late timers expire, ns.
     lateness: u64,
     outline: Option<Outline>,
-    generation: u64,
     table: Option<Table>,
 }
 
@@ -198,7 +197,6 @@ impl Server {
             called: false,
             lateness: setup.lateness,
             outline: None,
-            generation: 0,
             table: None,
         }
     }

@@ -193,7 +193,7 @@ impl World {
     }
 
     /// Publishes the shares of the leaves that are not `left_out`, by weight.
-    pub(crate) fn publish(&mut self, generation: u64, left_out: &[u32]) {
+    pub(crate) fn publish(&mut self, left_out: &[u32]) {
         let leaves = |slot: &u32| self.fake.sched(*slot).is_none() && !left_out.contains(slot);
         let slots: Vec<u32> = (0..self.fake.nodes.len() as u32).filter(leaves).collect();
         let weight = |slot: u32| u64::from(self.fake.entity(slot).unwrap().weight());
@@ -205,12 +205,12 @@ impl World {
             shares.push((u64::from(slot) + 1, end - done));
             done = end;
         }
-        self.table = Some(table_of(&shares, generation));
+        self.table = Some(table_of(&shares));
     }
 }
 
 /// The table in which each leaf, by its id, has this share of 2^32.
-fn table_of(shares: &[(u64, u64)], generation: u64) -> Table {
+fn table_of(shares: &[(u64, u64)]) -> Table {
     let mut outline = Outline::new();
     for &(id, share) in shares {
         let brief = Brief {
@@ -223,7 +223,7 @@ fn table_of(shares: &[(u64, u64)], generation: u64) -> Table {
         };
         outline.extend(&[brief]).unwrap();
     }
-    outline.build(generation).unwrap().table
+    outline.build().unwrap().table
 }
 
 /// What all selectors promise: exactly those with requests are picked, the oldest request is found, a
@@ -259,7 +259,7 @@ fn only_those_with_requests_are_picked() {
                     world.drop_all(slot);
                     continue;
                 }
-                (1, _) if step > 5000 => world.publish(u64::from(step), &[7, 8]),
+                (1, _) if step > 5000 => world.publish(&[7, 8]),
                 (2, _) => {
                     let node = rng.below(20) as u32;
                     let weight = 1 + rng.below(1 << 22) as u32;
@@ -316,13 +316,13 @@ fn weights_make_shares() {
         for slot in 0..3 {
             world.join(slot, 1);
         }
-        for (generation, weights) in (0..).zip([[1, 1, 2], [1, 100, 3], [7, 2, 1]]) {
+        for weights in [[1, 1, 2], [1, 100, 3], [7, 2, 1]] {
             for (slot, weight) in (0..).zip(weights) {
                 world
                     .selector
                     .reweight(&mut world.fake, slot, weight * 4096);
             }
-            world.publish(generation, &[]);
+            world.publish(&[]);
             let served = world.serve_many(20_000);
             let whole = i64::from(weights.iter().sum::<u32>());
             for (got, weight) in served.iter().zip(weights) {
@@ -347,7 +347,7 @@ fn paper_falls_through_to_the_oldest() {
         if table {
             // A quarter each for 0, 2, 3 and for somebody who never came.
             let shares = [1, 3, 4, 9].map(|id| (id, 1 << 30));
-            world.table = Some(table_of(&shares, 1));
+            world.table = Some(table_of(&shares));
         }
         let mut served = [0; 4];
         for _ in 0..10_000 {

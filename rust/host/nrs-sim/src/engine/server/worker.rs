@@ -89,8 +89,7 @@ impl Server {
                 }
             }
         }
-        self.generation += 1;
-        let built = outline.build(self.generation).expect("memory");
+        let built = outline.build().expect("memory");
         let shares = match self.cross_cpt {
             true => built.by_part,
             false => [0; PARTS],

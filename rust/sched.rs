@@ -65,6 +65,7 @@ pub(crate) mod slab;
 pub(crate) mod slots;
 pub(crate) mod sort;
 pub(crate) mod sources;
+pub(crate) mod statistics;
 pub(crate) mod text;
 pub(crate) mod timeouts;
 pub(crate) mod turns;

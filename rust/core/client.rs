@@ -12,15 +12,16 @@ pub(crate) mod herald;
 use self::{deadlines::Deadlines, herald::Herald};
 use super::{concurrency::Concurrency, partitions::Partitions, target::Target, timeouts::Timeouts};
 use crate::{
-    sched::{attr::Opcode, item::Cost},
+    sched::{
+        attr::Opcode,
+        item::Cost,
+        statistics::{ClientCounts, Stats},
+    },
     sys::{
         atomic::{Counter, Word},
         timer::Timed,
     },
 };
-
-/// Names of the operations that are counted, in the order of their counters.
-const OPERATIONS: [&str; 4] = ["ost_read", "ost_write", "ost_punch", "ost_sync"];
 
 /// A front-end's device.
 pub(crate) struct Client {
@@ -30,23 +31,8 @@ pub(crate) struct Client {
     device: CString,
     /// Tells clients of one service apart.
     serial: u32,
-    /// Requests that were queued.
-    queued: Counter,
-    /// Requests that have ended.
-    ended: Counter,
-    /// Of these, those with an error.
-    failed: Counter,
-    /// Bytes of the requests that have ended.
-    bytes: Counter,
-    /// Requests that could not be withheld: the system needed them to make progress, or the device was
-    /// about to be suspended.
-    forced: Counter,
-    /// Requests of kernel threads: nobody knows for whom they work.
-    anonymous: Counter,
-    /// Requests by operation: reads, writes, punches, flushes.
-    operations: [Counter; 4],
-    /// Requests by another operation than these.
-    others: Counter,
+    /// Counters; `passed` and `held` follow from others when they are shown.
+    counts: ClientCounts<Counter>,
     /// Requests that are queued now.
     held: Arc<Word>,
     /// Where it counts as active while it has some.
@@ -72,14 +58,7 @@ impl Client {
             name,
             device,
             serial,
-            queued: Counter::new(),
-            ended: Counter::new(),
-            failed: Counter::new(),
-            bytes: Counter::new(),
-            forced: Counter::new(),
-            anonymous: Counter::new(),
-            operations: [const { Counter::new() }; 4],
-            others: Counter::new(),
+            counts: ClientCounts::default(),
             held: Arc::new(Word::new(0), GFP_KERNEL)?,
             concurrency,
             deadlines: None,
@@ -130,19 +109,9 @@ impl Client {
         self.held.get()
     }
 
-    /// Requests that went down without waiting, or are about to be queued; flushes are not accounted.
-    fn passed(&self) -> u64 {
-        let queued = self.queued.get();
-        let [transfers @ .., _flushes] = &self.operations;
-        let arrived = transfers.iter().fold(self.others.get(), |sum, counter| {
-            sum.saturating_add(counter.get())
-        });
-        arrived.saturating_sub(queued)
-    }
-
     /// Counts a request that is queued from now on.
     pub(crate) fn count_queued(&self) {
-        self.queued.count(1);
+        self.counts.queued.count(1);
         if self.held.add(1) == 0 {
             if let Some(concurrency) = &self.concurrency {
                 concurrency.enter();
@@ -161,22 +130,21 @@ impl Client {
 
     /// Counts a request that must not wait.
     pub(crate) fn count_forced(&self) {
-        self.forced.count(1);
+        self.counts.forced.count(1);
     }
 
     /// Counts a request without a known owner.
     pub(crate) fn count_anonymous(&self) {
-        self.anonymous.count(1);
+        self.counts.anonymous.count(1);
     }
 
     /// Counts a request by its operation, if that is one a device has.
     pub(crate) fn count_operation(&self, opcode: Opcode) {
-        let [read, write, punch, sync] = &self.operations;
         match opcode {
-            Opcode::OST_READ => read.count(1),
-            Opcode::OST_WRITE => write.count(1),
-            Opcode::OST_PUNCH => punch.count(1),
-            Opcode::OST_SYNC => sync.count(1),
+            Opcode::OST_READ => self.counts.ost_read.count(1),
+            Opcode::OST_WRITE => self.counts.ost_write.count(1),
+            Opcode::OST_PUNCH => self.counts.ost_punch.count(1),
+            Opcode::OST_SYNC => self.counts.ost_sync.count(1),
             _ => {}
         }
     }
@@ -187,43 +155,34 @@ impl Client {
             Opcode::OST_READ | Opcode::OST_WRITE | Opcode::OST_PUNCH => {
                 self.count_operation(opcode);
             }
-            _ => self.others.count(1),
+            _ => self.counts.other.count(1),
         }
     }
 
     /// Counts the end of a request.
     pub(crate) fn count_ended(&self, cost: Cost, failed: bool) {
-        self.ended.count(1);
-        self.bytes.count(cost.bytes);
+        self.counts.ended.count(1);
+        self.counts.bytes.count(cost.bytes);
         if failed {
-            self.failed.count(1);
+            self.counts.failed.count(1);
         }
     }
 
     /// Counts a request that fails because the client is lost, before anything was done with it.
     pub(crate) fn count_refused(&self) {
-        self.ended.count(1);
-        self.failed.count(1);
+        self.counts.ended.count(1);
+        self.counts.failed.count(1);
     }
 
     /// Writes the counters as `name: value` pairs on one line.
     pub(crate) fn write(&self, out: &mut dyn fmt::Write) -> fmt::Result {
-        write!(
-            out,
-            "passed: {}, queued: {}, held: {}, ended: {}, failed: {}, bytes: {}, forced: {}, anonymous: {}",
-            self.passed(),
-            self.queued.get(),
-            self.held(),
-            self.ended.get(),
-            self.failed.get(),
-            self.bytes.get(),
-            self.forced.get(),
-            self.anonymous.get(),
-        )?;
-        for (name, counter) in OPERATIONS.iter().zip(&self.operations) {
-            write!(out, ", {name}: {}", counter.get())?;
-        }
-        write!(out, ", other: {}", self.others.get())?;
+        let mut counts = self.counts.map(Counter::get);
+        // Requests that were dispatched without waiting, or are about to be queued; flushes are not accounted.
+        let arrived = [counts.ost_read, counts.ost_write, counts.ost_punch];
+        let arrived = arrived.into_iter().fold(counts.other, u64::saturating_add);
+        counts.passed = arrived.saturating_sub(counts.queued);
+        counts.held = self.held();
+        counts.write_pairs(out)?;
         match &self.deadlines {
             Some(deadlines) => deadlines.write(out),
             None => Ok(()),

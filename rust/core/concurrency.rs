@@ -40,7 +40,10 @@ use kernel::{
 };
 
 use crate::{
-    sched::credits::Credits,
+    sched::{
+        credits::Credits,
+        statistics::{ConcurrencyCounts, Stats},
+    },
     sys::atomic::{Counter, Word},
 };
 
@@ -244,13 +247,16 @@ impl Concurrency {
     ///
     /// That of `out`.
     pub(crate) fn write(&self, out: &mut dyn fmt::Write) -> fmt::Result {
-        writeln!(out, "fan_out: {}", self.fan_out())?;
-        writeln!(out, "credits: {}", self.credits(false))?;
-        writeln!(out, "credits_high: {}", self.credits(true))?;
-        writeln!(out, "pool: {}", self.pool())?;
-        writeln!(out, "buffer_max: {}", self.buffer_max.get())?;
-        writeln!(out, "requests: {}", self.requests.get())?;
-        writeln!(out, "waits: {}", self.waits.get())?;
-        writeln!(out, "over: {}", self.over.get())
+        let counts = ConcurrencyCounts {
+            fan_out: self.fan_out().into(),
+            credits: self.credits(false).into(),
+            credits_high: self.credits(true).into(),
+            pool: self.pool().into(),
+            buffer_max: self.buffer_max.get(),
+            requests: self.requests.get(),
+            waits: self.waits.get(),
+            over: self.over.get(),
+        };
+        counts.write_lines(out, "", &[])
     }
 }

@@ -26,9 +26,12 @@ use kernel::{
 };
 
 use crate::{
-    sched::timeouts::{
-        report::Clock,
-        terms::{AtCountPolicyDelay, Terms},
+    sched::{
+        statistics::{Stats, TimeoutCounts},
+        timeouts::{
+            report::Clock,
+            terms::{AtCountPolicyDelay, Terms},
+        },
     },
     sys::{
         atomic::{Counter, Hint},
@@ -40,54 +43,6 @@ mod history;
 
 pub(crate) use history::History;
 
-/// What is counted of deadlines.
-pub(crate) struct Counts {
-    /// Early replies: deadlines that were moved in time.
-    pub(crate) early_sent: Counter,
-    /// Early replies that would not have helped.
-    pub(crate) early_refused: Counter,
-    /// Early replies after the deadline.
-    pub(crate) early_late: Counter,
-    /// Requests whose deadline passed, and those that were in flight when a client was lost.
-    pub(crate) timeouts: Counter,
-    /// Clients that were lost.
-    pub(crate) lost: Counter,
-    /// Clients that were found again.
-    pub(crate) found: Counter,
-    /// For how long policies have withheld requests, ms.
-    pub(crate) withheld_ms: Counter,
-}
-
-/// Number of counters.
-const COUNTS: usize = 7;
-
-impl Counts {
-    const fn new() -> Self {
-        Self {
-            early_sent: Counter::new(),
-            early_refused: Counter::new(),
-            early_late: Counter::new(),
-            timeouts: Counter::new(),
-            lost: Counter::new(),
-            found: Counter::new(),
-            withheld_ms: Counter::new(),
-        }
-    }
-
-    /// All of them, by name.
-    fn all(&self) -> [(&'static str, &Counter); COUNTS] {
-        [
-            ("early_sent", &self.early_sent),
-            ("early_refused", &self.early_refused),
-            ("early_late", &self.early_late),
-            ("timeouts", &self.timeouts),
-            ("lost", &self.lost),
-            ("found", &self.found),
-            ("withheld_ms", &self.withheld_ms),
-        ]
-    }
-}
-
 /// The timeouts of a service.
 #[pin_data]
 pub(crate) struct Timeouts {
@@ -97,9 +52,7 @@ pub(crate) struct Timeouts {
     count_policy_delay: Hint,
     /// Of each partition.
     histories: KVec<Pin<KBox<History>>>,
-    counts: Counts,
-    /// What was counted when the counters were last reset.
-    base: [Hint; COUNTS],
+    counts: TimeoutCounts<Counter>,
 }
 
 impl Timeouts {
@@ -118,8 +71,7 @@ impl Timeouts {
                 terms <- new_spinlock_irq!(Terms::default(), "nrs_terms"),
                 count_policy_delay: Hint::new(0),
                 histories,
-                counts: Counts::new(),
-                base: [const { Hint::new(0) }; COUNTS],
+                counts: TimeoutCounts::default(),
             }),
             GFP_KERNEL,
         )?;
@@ -214,15 +166,13 @@ impl Timeouts {
     }
 
     /// The counters.
-    pub(crate) fn counts(&self) -> &Counts {
+    pub(crate) fn counts(&self) -> &TimeoutCounts<Counter> {
         &self.counts
     }
 
     /// Sets the counters to zero.
     pub(crate) fn reset(&self) {
-        for ((_, counter), base) in self.counts.all().iter().zip(&self.base) {
-            base.set(counter.get());
-        }
+        self.counts.map(Counter::reset);
     }
 
     /// Writes the counters, YAML.
@@ -231,11 +181,8 @@ impl Timeouts {
     ///
     /// `ENOSPC`: what `out` cannot take.
     pub(crate) fn write_counts(&self, out: &mut dyn Write) -> Result {
-        for ((name, counter), base) in self.counts.all().iter().zip(&self.base) {
-            let count = counter.get().wrapping_sub(base.get());
-            writeln!(out, "{name}: {count}").map_err(|_| ENOSPC)?;
-        }
-        Ok(())
+        let counts = self.counts.map(Counter::get);
+        counts.write_lines(out, "", &[]).map_err(|_| ENOSPC)
     }
 
     /// Writes the estimates, a line for each partition, in Lustre's format.

@@ -83,13 +83,19 @@ impl Hint {
     }
 }
 
-/// A counter that only grows; in no order with anything else.
+/// A counter that only grows until it is reset; in no order with anything else.
+#[derive(Default)]
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
     /// Zero.
     pub(crate) const fn new() -> Self {
         Self(AtomicU64::new(0))
+    }
+
+    /// Starts from zero again.
+    pub(crate) fn reset(&self) {
+        self.0.store(0, Ordering::Relaxed);
     }
 
     /// Adds `n`, wrapping.

@@ -47,6 +47,7 @@ use crate::{
         timeouts::{clock, History, Timeouts},
     },
     sched::{
+        statistics::{DeadlineCounts, Stats},
         timeouts::{
             estimator::{Seen, BINS},
             in_flight::{InFlight, Submitted},
@@ -99,12 +100,7 @@ pub(crate) struct Deadlines {
     /// Its requests that are queued.
     held: Arc<Word>,
     herald: Arc<Herald>,
-    /// Requests in flight when it was lost.
-    timeouts_count: Counter,
-    /// How often it was lost.
-    lost_count: Counter,
-    /// How often it was found.
-    found_count: Counter,
+    counts: DeadlineCounts<Counter>,
 }
 
 impl Deadlines {
@@ -134,9 +130,7 @@ impl Deadlines {
                 fails: Hint::new(0),
                 held,
                 herald,
-                timeouts_count: Counter::new(),
-                lost_count: Counter::new(),
-                found_count: Counter::new(),
+                counts: DeadlineCounts::default(),
             })),
             GFP_KERNEL,
         )?;
@@ -301,8 +295,8 @@ impl Deadlines {
         self.given_up.set(count.into());
         self.dead.set(alive);
         self.lost.set(1);
-        self.lost_count.count(1);
-        self.timeouts_count.count(late.into());
+        self.counts.lost.count(1);
+        self.counts.timeouts.count(late.into());
         self.timeouts.counts().lost.count(1);
         self.timeouts.counts().timeouts.count(late.into());
         self.herald.changed();
@@ -316,7 +310,7 @@ impl Deadlines {
     #[cold]
     fn find(&self) {
         if self.lost.change(|lost| (lost != 0).then_some(0)) {
-            self.found_count.count(1);
+            self.counts.found.count(1);
             self.timeouts.counts().found.count(1);
             self.herald.changed();
         }
@@ -324,14 +318,10 @@ impl Deadlines {
 
     /// Writes the counters as `name: value` pairs on the line of others.
     pub(crate) fn write(&self, out: &mut dyn fmt::Write) -> fmt::Result {
-        write!(
-            out,
-            ", timeouts: {}, lost: {}, found: {}, state: {}",
-            self.timeouts_count.get(),
-            self.lost_count.get(),
-            self.found_count.get(),
-            if self.lost.get() == 0 { "live" } else { "lost" },
-        )
+        out.write_str(", ")?;
+        self.counts.map(Counter::get).write_pairs(out)?;
+        let state = if self.lost.get() == 0 { "live" } else { "lost" };
+        write!(out, ", state: {state}")
     }
 
     /// Writes what it takes its device to need, in Lustre's format for clients.

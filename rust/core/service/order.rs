@@ -14,6 +14,7 @@ use crate::{
         order::{Level, Order, RecordId},
         parameters::service as values,
         sources::Sources,
+        statistics::{OrderCounts, Stats},
     },
     sys::{atomic::Hint, node::Held},
 };
@@ -138,20 +139,18 @@ impl Service {
     /// `ENOSPC`: what `out` cannot take.
     pub(crate) fn write_concurrency(&self, out: &mut dyn Write) -> Result {
         self.concurrency.write(out).map_err(|_| ENOSPC)?;
-        let (mut records, mut blocked, mut overflowed, mut overflows) = (0u64, 0u64, 0u64, 0u64);
+        let mut counts = OrderCounts::ZERO;
         for partition in self.partitions.iter() {
             partition.with(|inner| {
                 let order = inner.order();
-                records = records.saturating_add(order.live().into());
-                blocked = blocked.saturating_add(order.blocked().into());
-                overflowed = overflowed.saturating_add(order.overflowed().into());
-                overflows = overflows.saturating_add(order.overflows());
+                counts.merge(&OrderCounts {
+                    records: order.live().into(),
+                    blocked: order.blocked().into(),
+                    overflowed: order.overflowed().into(),
+                    overflows: order.overflows(),
+                });
             });
         }
-        write!(
-            out,
-            "records: {records}\nblocked: {blocked}\noverflowed: {overflowed}\noverflows: {overflows}\n"
-        )
-        .map_err(|_| ENOSPC)
+        counts.write_lines(out, "", &[]).map_err(|_| ENOSPC)
     }
 }

@@ -20,6 +20,7 @@ use crate::{
             },
             Config, Kind, Part, ROWS,
         },
+        statistics::{ServiceCounts, Stats, TargetCounts},
         text::{self, Row},
     },
     sys::misc,
@@ -178,20 +179,21 @@ impl Service {
             let targets = self.partitions.targets();
             targets.fold(0u32, |sum, target| sum.saturating_add(number(target)))
         };
-        writeln!(
-            out,
-            "service: {{ slots: {}, limit: {}, active: {}, overflow: {}, no_memory: {}, stalls: {} }}\nclients:",
-            self.slots(),
-            match sum(Target::limit) {
+        let counts = ServiceCounts {
+            slots: self.slots().into(),
+            limit: match sum(Target::limit) {
                 // There are no clients yet.
-                0 => self.slots(),
-                limit => limit,
+                0 => self.slots().into(),
+                limit => limit.into(),
             },
-            sum(|target| target.pool().active()),
-            self.overflow(),
-            self.ticker.worker().failures(),
-            self.ticker.worker().keeper().stalls(),
-        )?;
+            active: sum(|target| target.pool().active()).into(),
+            overflow: self.overflow(),
+            no_memory: self.ticker.worker().failures(),
+            stalls: self.ticker.worker().keeper().stalls(),
+        };
+        out.write_str("service: { ")?;
+        counts.write_pairs(out)?;
+        out.write_str(" }\nclients:\n")?;
         for client in clients.iter() {
             out.write_str("- client: \"")?;
             escape(client.name().to_bytes(), out)?;
@@ -201,15 +203,18 @@ impl Service {
         }
         out.write_str("targets:\n")?;
         for target in self.partitions.targets() {
-            writeln!(
-                out,
-                "- target: \"{}:{}\"\n  counters: {{ users: {}, limit: {}, active: {} }}",
+            let (major, minor) = (
                 target.number() >> MINOR_BITS,
                 target.number() & ((1 << MINOR_BITS) - 1),
-                target.users(),
-                target.limit(),
-                target.active(),
-            )?;
+            );
+            let counts = TargetCounts {
+                users: target.users().into(),
+                limit: target.limit().into(),
+                active: target.active().into(),
+            };
+            write!(out, "- target: \"{major}:{minor}\"\n  counters: {{ ")?;
+            counts.write_pairs(out)?;
+            out.write_str(" }\n")?;
         }
         Ok(())
     }

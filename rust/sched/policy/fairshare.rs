@@ -252,7 +252,7 @@ impl<I: Item> State<I> {
         let node = self.members.table.at(slot)?;
         let quiet = |node: &Node<I>| {
             node.leaf()
-                .is_some_and(|leaf| leaf.ledger.dispatched() == 0 && !leaf.is_active())
+                .is_some_and(|leaf| leaf.ledger.counts().dispatched == 0 && !leaf.is_active())
         };
         (slot != DEFAULT || !quiet(node)).then_some(node)
     }

@@ -55,7 +55,7 @@ pub(crate) mod stats;
 use context::Context;
 use plan::{COUNTS, POOL};
 use queue::{Queue, QueueNeed, QueueSpare};
-use record::{Counters, Record};
+use record::{ClassCounts, Record};
 use shared::{Buckets, Seat, Tag};
 use stats::Row;
 
@@ -555,7 +555,7 @@ impl<I: Item> Part<I> for State<I> {
         let end = from.saturating_add(max).min(slots);
         for slot in from..end {
             if let Some(record) = self.table.at_mut(slot) {
-                record.counters = Counters::default();
+                record.counters = ClassCounts::ZERO;
             }
         }
         (end < slots).then_some(end)

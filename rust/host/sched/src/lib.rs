@@ -27,7 +27,7 @@ macro_rules! export {
 
 export!(
     attr, class, control, credits, error, head, health, heap, item, jobid, key, leftist, mem, nid,
-    order, parameters, ranges, rng, rules, slab, slots, sources, text, turns, units
+    order, parameters, ranges, rng, rules, slab, slots, sources, statistics, text, turns, units
 );
 
 /// See `rust/sched/qbm.rs`.
@@ -221,7 +221,7 @@ pub mod policy {
 
         /// See `rust/sched/policy/tbf/record.rs`.
         pub mod record {
-            pub use crate::sched::policy::tbf::record::Counters;
+            pub use crate::sched::policy::tbf::record::ClassCounts;
         }
 
         /// See `rust/sched/policy/tbf/stats.rs`.

@@ -21,7 +21,10 @@
 //! A window takes it that service was even within the cell before: bursts come out up to one cell early or
 //! late, and what is steady comes out exactly.
 
-use crate::sched::units::NSEC_PER_SEC;
+use crate::sched::{
+    statistics::{stats, Stats},
+    units::NSEC_PER_SEC,
+};
 
 /// Seconds of a minute.
 const MINUTE: u64 = 60;
@@ -304,6 +307,17 @@ pub const DEBTS: [i64; 7] = [-4096, -256, -16, 0, 16, 256, 4096];
 /// Buckets of debt: the first is what is below the first of [`DEBTS`], the last what is not below the last.
 pub const DEBT_BUCKETS: usize = DEBTS.len() + 1;
 
+stats! {
+    /// Counters of an entity.
+    EntityCounts {
+        dispatched: Counter Plain "nrs_entity_dispatched_requests_total" "Dispatched requests";
+        cost_pages: Counter Cost "nrs_entity_served_bytes_total" "Bytes of the dispatched requests, in whole pages";
+        opportunity: Counter Plain "nrs_entity_opportunity_requests_total" "Requests dispatched in the order of arrival because few were queued";
+        time_us: Counter Us "nrs_entity_device_seconds_total" "Time of the device that requests took, with the cost model time";
+        forced: Counter Plain "nrs_entity_forced_requests_total" "Requests dispatched at once because they must not wait";
+    }
+}
+
 /// The counters of one entity in one part; all saturate.
 ///
 /// # Context
@@ -311,11 +325,7 @@ pub const DEBT_BUCKETS: usize = DEBTS.len() + 1;
 /// Changed under the partition's lock, in a few nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Ledger {
-    dispatched: u64,
-    cost_pages: u64,
-    time_us: u64,
-    opportunity: u64,
-    forced: u64,
+    counts: EntityCounts,
     /// Service in all, units of the cost model; wraps.
     service: u64,
     /// Of that, what is in the windows.
@@ -329,11 +339,7 @@ impl Ledger {
     /// Nothing counted.
     pub const fn new() -> Self {
         Self {
-            dispatched: 0,
-            cost_pages: 0,
-            time_us: 0,
-            opportunity: 0,
-            forced: 0,
+            counts: EntityCounts::ZERO,
             service: 0,
             sampled: 0,
             windows: Windows::new(),
@@ -346,9 +352,10 @@ impl Ledger {
     /// `opportunity`: without a decision.
     #[inline]
     pub fn count(&mut self, pages: u32, service: u32, opportunity: bool) {
-        self.dispatched = self.dispatched.saturating_add(1);
-        self.cost_pages = self.cost_pages.saturating_add(u64::from(pages));
-        self.opportunity = self.opportunity.saturating_add(u64::from(opportunity));
+        let counts = &mut self.counts;
+        counts.dispatched = counts.dispatched.saturating_add(1);
+        counts.cost_pages = counts.cost_pages.saturating_add(u64::from(pages));
+        counts.opportunity = counts.opportunity.saturating_add(u64::from(opportunity));
         self.service = self.service.wrapping_add(u64::from(service));
     }
 
@@ -368,7 +375,7 @@ impl Ledger {
 
     /// Counts one of those as gone down past the queues while others waited.
     pub fn forced(&mut self) {
-        self.forced = self.forced.saturating_add(1);
+        self.counts.forced = self.counts.forced.saturating_add(1);
     }
 
     /// Counts how long a request was queued, ns.
@@ -391,7 +398,7 @@ impl Ledger {
     /// Counts how long a request was in service, us.
     #[inline]
     pub fn time(&mut self, us: u64) {
-        self.time_us = self.time_us.saturating_add(us);
+        self.counts.time_us = self.counts.time_us.saturating_add(us);
     }
 
     /// A request was `delta` more service than was counted when it went down.
@@ -411,11 +418,7 @@ impl Ledger {
 
     /// Adds what was counted in another part.
     pub fn merge(&mut self, other: &Self) {
-        self.dispatched = self.dispatched.saturating_add(other.dispatched);
-        self.cost_pages = self.cost_pages.saturating_add(other.cost_pages);
-        self.time_us = self.time_us.saturating_add(other.time_us);
-        self.opportunity = self.opportunity.saturating_add(other.opportunity);
-        self.forced = self.forced.saturating_add(other.forced);
+        self.counts.merge(&other.counts);
         self.windows.merge(&other.windows);
         for (count, more) in self.debts.iter_mut().zip(&other.debts) {
             *count = count.saturating_add(*more);
@@ -423,29 +426,9 @@ impl Ledger {
         self.waits.merge(&other.waits);
     }
 
-    /// Requests that went down.
-    pub const fn dispatched(&self) -> u64 {
-        self.dispatched
-    }
-
-    /// What they cost, pages.
-    pub const fn cost_pages(&self) -> u64 {
-        self.cost_pages
-    }
-
-    /// How long they were in service, us.
-    pub const fn time_us(&self) -> u64 {
-        self.time_us
-    }
-
-    /// Requests among them that went down without a decision.
-    pub const fn opportunity(&self) -> u64 {
-        self.opportunity
-    }
-
-    /// Requests among them that went down past the queues while others waited.
-    pub const fn forced_count(&self) -> u64 {
-        self.forced
+    /// Returns the counters that need no more than a number.
+    pub const fn counts(&self) -> &EntityCounts {
+        &self.counts
     }
 
     /// Service received lately.

@@ -26,6 +26,7 @@ use crate::sched::{
         Brief, Outline, Table,
     },
     sort::{merge_sorted, radix, sort_by},
+    statistics::Stats,
     units::NSEC_PER_USEC,
 };
 use core::fmt::{self, Write};
@@ -300,15 +301,14 @@ impl Sheet {
         let entitled = shares.and_then(|shares| shares.entitled.range_of(row.id));
         let entitled = entitled.map_or(0, |range| range.len());
         let ledger = &row.ledger;
+        let counts = ledger.counts();
         let queue = if row.high { "high_priority" } else { "regular" };
-        let opportunities = ratio(ledger.opportunity(), ledger.dispatched());
+        let opportunities = ratio(counts.opportunity, counts.dispatched);
         let [second, minute] = received;
         writeln!(out, "  type: \"{}\"", row.level)?;
         writeln!(out, "  active: {}", row.active)?;
         writeln!(out, "  range: \"[{}, {})\"", Fraction(lo), Fraction(end))?;
-        writeln!(out, "  dispatched: {}", ledger.dispatched())?;
-        writeln!(out, "  cost_pages: {}", ledger.cost_pages())?;
-        writeln!(out, "  opportunity: {}", ledger.opportunity())?;
+        counts.write_lines(out, "  ", &["time_us", "forced"])?;
         writeln!(out, "  fairness_debt: {}", Tenths(row.lag_decipages))?;
         writeln!(out, "  queue_depth: {}", row.queue_depth)?;
         writeln!(out, "  queue: \"{queue}\"")?;
@@ -316,9 +316,9 @@ impl Sheet {
         if row.size > 0 {
             writeln!(out, "  size: {}", row.size)?;
         }
-        writeln!(out, "  time_us: {}", ledger.time_us())?;
+        writeln!(out, "  time_us: {}", counts.time_us)?;
         writeln!(out, "  opportunity_ratio: {}", Fraction(opportunities))?;
-        writeln!(out, "  forced: {}", ledger.forced_count())?;
+        writeln!(out, "  forced: {}", counts.forced)?;
         let wanted = Fraction(end.saturating_sub(lo));
         writeln!(out, "  share_wanted: {wanted}")?;
         writeln!(out, "  share_1s: {}", Fraction(second))?;

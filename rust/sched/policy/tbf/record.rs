@@ -46,6 +46,7 @@ use crate::sched::{
     item::{Cost, Fifo},
     policy::kept::Kept,
     rules::ALSO_MAX,
+    statistics::stats,
 };
 
 /// The own bucket is paid for.
@@ -61,21 +62,16 @@ const fn other_bit(index: usize) -> u8 {
     OTHER.wrapping_shl(index as u32)
 }
 
-/// Counters that statistics show.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Requests that went down.
-    pub dispatched: u64,
-    /// What they cost, in what the rule counts.
-    pub cost: u64,
-    /// Time that fronts waited for tokens, ns.
-    pub throttled: u64,
-    /// Fronts that had to wait for tokens.
-    pub limit_hits: u64,
-    /// Requests that went down without tokens, as debt.
-    pub forced: u64,
-    /// Requests that the pool paid for.
-    pub borrowed: u64,
+stats! {
+    /// Counters of a class, and the sums of those of a rule.
+    ClassCounts {
+        dispatched: Counter Plain "nrs_*_dispatched_requests_total" "Dispatched requests";
+        cost: Counter Cost "nrs_*_served_bytes_total" "Bytes of the dispatched requests, unless the rule counts requests";
+        throttled_ns: Counter Ns "nrs_*_throttled_seconds_total" "Time that the first request of a class waited for tokens";
+        limit_hits: Counter Plain "nrs_*_limit_hits_total" "Times that the first request of a class had to wait for tokens";
+        forced: Counter Plain "nrs_*_forced_requests_total" "Requests dispatched at once because they must not wait";
+        borrowed: Counter Plain "nrs_*_borrowed_requests_total" "Requests paid for with what other rules leave unused";
+    }
 }
 
 /// What is kept for a class.
@@ -96,7 +92,7 @@ pub struct Record<F> {
     /// Requests in service.
     pub active: u32,
     /// For statistics.
-    pub counters: Counters,
+    pub counters: ClassCounts,
     paid: u8,
     pool: u8,
     id: u32,
@@ -123,7 +119,7 @@ impl<F: Fifo> Record<F> {
             generation: 0,
             rule,
             active: 0,
-            counters: Counters::default(),
+            counters: ClassCounts::ZERO,
             paid: 0,
             pool: 0,
             id: u32::MAX,
@@ -377,7 +373,8 @@ impl<F: Fifo> Record<F> {
     #[inline]
     fn waited(&mut self, now: u64) {
         let waited = self.due.min(now).saturating_sub(self.staged);
-        self.counters.throttled = self.counters.throttled.saturating_add(nanoseconds(waited));
+        let throttled = &mut self.counters.throttled_ns;
+        *throttled = throttled.saturating_add(nanoseconds(waited));
     }
 
     /// For how long the front, which arrived at `arrival` and goes at `now` (both ns), was kept for its rate, ms.

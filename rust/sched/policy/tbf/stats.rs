@@ -11,11 +11,12 @@
 //! The file is YAML: a mapping with `rules`, in the order of their identifiers, and `classes`, in the order
 //! of their keys. All strings are double-quoted, with `"` and `\` escaped.
 
-use super::{plan::Count, record::Counters};
+use super::{plan::Count, record::ClassCounts};
 use crate::sched::{
     mem::{List, NoMemory},
     rules::{Name, Rate, Subject},
     sort::merge_by,
+    statistics::{stats, Stats},
 };
 use core::{
     cmp::Ordering,
@@ -40,7 +41,7 @@ pub struct Row {
     /// What the rate counts.
     pub count: Count,
     /// What happened.
-    pub counters: Counters,
+    pub counters: ClassCounts,
     /// Requests queued.
     pub queued: u32,
     /// Requests in service.
@@ -57,20 +58,19 @@ impl Row {
 
     /// Adds the counters of the same class on another partition.
     fn add(&mut self, other: &Self) {
-        add(&mut self.counters, &other.counters);
+        self.counters.merge(&other.counters);
         self.queued = self.queued.saturating_add(other.queued);
         self.active = self.active.saturating_add(other.active);
         self.debt = self.debt.max(other.debt);
     }
 }
 
-fn add(to: &mut Counters, other: &Counters) {
-    to.dispatched = to.dispatched.saturating_add(other.dispatched);
-    to.cost = to.cost.saturating_add(other.cost);
-    to.throttled = to.throttled.saturating_add(other.throttled);
-    to.limit_hits = to.limit_hits.saturating_add(other.limit_hits);
-    to.forced = to.forced.saturating_add(other.forced);
-    to.borrowed = to.borrowed.saturating_add(other.borrowed);
+stats! {
+    /// Gauges of a rule.
+    RuleCounts {
+        classes: Gauge Plain "nrs_rule_classes" "Classes under the rule";
+        queued: Gauge Plain "nrs_rule_queued_requests" "Queued requests under the rule";
+    }
 }
 
 /// Counters of the classes of one rule.
@@ -86,12 +86,10 @@ pub struct Sum {
     pub rate: Rate,
     /// What the rate counts.
     pub count: Count,
-    /// Number of classes.
-    pub classes: u32,
-    /// What happened.
-    pub counters: Counters,
-    /// Requests queued.
-    pub queued: u32,
+    /// Gauges.
+    pub gauges: RuleCounts,
+    /// Sums of the counters of its classes.
+    pub counters: ClassCounts,
 }
 
 /// Rows of many partitions.
@@ -144,18 +142,19 @@ impl Rows {
                 rule: row.rule,
                 rate: row.rate,
                 count: row.count,
-                classes: 1,
+                gauges: RuleCounts {
+                    classes: 1,
+                    queued: row.queued.into(),
+                },
                 counters: row.counters,
-                queued: row.queued,
             })?;
         }
         merge_by(
             &mut sums,
             |a, b| (a.high, a.id).cmp(&(b.high, b.id)),
             |to, other| {
-                add(&mut to.counters, &other.counters);
-                to.classes = to.classes.saturating_add(other.classes);
-                to.queued = to.queued.saturating_add(other.queued);
+                to.gauges.merge(&other.gauges);
+                to.counters.merge(&other.counters);
             },
         );
         Ok(sums)
@@ -174,9 +173,8 @@ pub fn write_yaml(out: &mut impl Write, rows: &[Row], sums: &[Sum]) -> fmt::Resu
         writeln!(out, "  head: {}", head(sum.high))?;
         writeln!(out, "  rate: \"{}\"", sum.rate)?;
         writeln!(out, "  unit: {}", sum.count.name())?;
-        writeln!(out, "  classes: {}", sum.classes)?;
-        writeln!(out, "  queued: {}", sum.queued)?;
-        write_counters(out, &sum.counters)?;
+        sum.gauges.write_lines(out, "  ", &[])?;
+        sum.counters.write_lines(out, "  ", &[])?;
     }
     sequence(out, "classes", rows.len())?;
     for row in rows {
@@ -193,7 +191,7 @@ pub fn write_yaml(out: &mut impl Write, rows: &[Row], sums: &[Sum]) -> fmt::Resu
         writeln!(out, "  unit: {}", row.count.name())?;
         writeln!(out, "  queued: {}", row.queued)?;
         writeln!(out, "  active: {}", row.active)?;
-        write_counters(out, &row.counters)?;
+        row.counters.write_lines(out, "  ", &[])?;
         writeln!(out, "  debt_ns: {}", row.debt)?;
     }
     Ok(())
@@ -210,15 +208,6 @@ const fn head(high: bool) -> &'static str {
 
 fn sequence(out: &mut impl Write, name: &str, len: usize) -> fmt::Result {
     writeln!(out, "{name}:{}", if len == 0 { " []" } else { "" })
-}
-
-fn write_counters(out: &mut impl Write, counters: &Counters) -> fmt::Result {
-    writeln!(out, "  dispatched: {}", counters.dispatched)?;
-    writeln!(out, "  cost: {}", counters.cost)?;
-    writeln!(out, "  throttled_ns: {}", counters.throttled)?;
-    writeln!(out, "  limit_hits: {}", counters.limit_hits)?;
-    writeln!(out, "  forced: {}", counters.forced)?;
-    writeln!(out, "  borrowed: {}", counters.borrowed)
 }
 
 /// Escapes what is written for a double-quoted string.

@@ -71,9 +71,9 @@ fn rows(part: &AnyPart<Request>) -> Vec<Row> {
 fn counts(row: &Row) -> (u64, u64, u64) {
     let ledger = &row.ledger;
     (
-        ledger.dispatched(),
-        ledger.cost_pages(),
-        ledger.opportunity(),
+        ledger.counts().dispatched,
+        ledger.counts().cost_pages,
+        ledger.counts().opportunity,
     )
 }
 
@@ -94,7 +94,10 @@ fn opportunity_is_the_order_of_arrival() {
             let (request, _) = serve(&mut part, false).expect("queued");
             assert_eq!(request.id, arrival, "{select}");
         }
-        let opportunity: u64 = rows(&part).iter().map(|row| row.ledger.opportunity()).sum();
+        let opportunity: u64 = rows(&part)
+            .iter()
+            .map(|row| row.ledger.counts().opportunity)
+            .sum();
         assert_eq!(opportunity, 20, "{select}");
     }
 }
@@ -111,7 +114,10 @@ fn from_the_threshold_on_shares_decide() {
         .collect();
     assert_eq!(order[..9].iter().filter(|&&owner| owner == 0).count(), 5);
     assert_eq!(order[9..], [0, 0, 0, 1, 1, 1, 1]);
-    let opportunity: u64 = rows(&part).iter().map(|row| row.ledger.opportunity()).sum();
+    let opportunity: u64 = rows(&part)
+        .iter()
+        .map(|row| row.ledger.counts().opportunity)
+        .sum();
     assert_eq!(opportunity, 7);
 }
 
@@ -126,7 +132,9 @@ fn force_is_no_opportunity() {
         .map(|(request, _)| request.owner)
         .collect();
     assert_eq!(order, [0, 1, 0, 1, 0, 1, 0, 1]);
-    assert!(rows(&part).iter().all(|row| row.ledger.opportunity() == 0));
+    assert!(rows(&part)
+        .iter()
+        .all(|row| row.ledger.counts().opportunity == 0));
 }
 
 #[test]
@@ -215,7 +223,7 @@ fn stale_names_do_no_harm() {
     assert_eq!(rows(&part)[0].requests, 1);
     part.stop(&grant, request.cost(), 0);
     assert_eq!(rows(&part)[0].requests, 0);
-    assert_eq!(row(&part, 2).ledger.dispatched(), 0);
+    assert_eq!(row(&part, 2).ledger.counts().dispatched, 0);
 }
 
 /// A class with a request in service is not forgotten, however long that takes.

@@ -159,7 +159,10 @@ fn time_is_counted() {
         let start = sim.now;
         run(&mut sim, servers, slow_writes, 2_000);
         let (elapsed, rows) = ((sim.now - start) / 1000, sim.rows(0));
-        let counted: u64 = rows.iter().map(|row: &Row| row.ledger.time_us()).sum();
+        let counted: u64 = rows
+            .iter()
+            .map(|row: &Row| row.ledger.counts().time_us)
+            .sum();
         let off = counted.abs_diff(elapsed);
         // What is rounded off, and what is still in service.
         assert!(off <= elapsed / 100, "{servers}: {counted} of {elapsed}");

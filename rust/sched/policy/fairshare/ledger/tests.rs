@@ -195,11 +195,11 @@ fn counts_and_resets() {
     ledger.sample(20);
     let mut sum = ledger;
     sum.merge(&ledger);
-    assert_eq!((sum.dispatched(), sum.cost_pages()), (4, 16));
-    assert_eq!((sum.opportunity(), sum.forced_count()), (2, 2));
-    assert_eq!((sum.time_us(), sum.debts()[4]), (200, 2));
+    assert_eq!((sum.counts().dispatched, sum.counts().cost_pages), (4, 16));
+    assert_eq!((sum.counts().opportunity, sum.counts().forced), (2, 2));
+    assert_eq!((sum.counts().time_us, sum.debts()[4]), (200, 2));
     assert_eq!((sum.windows().second(20), sum.waits().max()), (18, 2048));
     sum.reset();
-    assert_eq!((sum.dispatched(), sum.waits().max()), (0, 0));
+    assert_eq!((sum.counts().dispatched, sum.waits().max()), (0, 0));
     assert_eq!((sum.windows().second(20), sum.debts()[4]), (18, 0));
 }

@@ -26,7 +26,7 @@ use nrs_sched::{
         qbm::Brief,
         tbf::{
             plan::Count,
-            record::Counters,
+            record::ClassCounts,
             stats::{self as tbf, Row as ClassRow},
         },
     },
@@ -173,13 +173,13 @@ pub fn tbf(classes: u32) -> String {
                 Count::Requests,
             ),
         };
-        let counters = Counters {
+        let counters = ClassCounts {
             dispatched: u64::from(number),
             cost: u64::from(number) * 4096,
-            throttled: u64::from(number) * 1_000_001,
+            throttled_ns: u64::from(number) * 1_000_001,
             limit_hits: u64::from(number % 7),
             forced: u64::from(number % 5),
-            borrowed: u64::from(number % 2),
+            ..ClassCounts::ZERO
         };
         let row = ClassRow {
             subject: Subject {

@@ -71,7 +71,7 @@ fn classes_and_rules_of_all_partitions() {
         assert_eq!(part.reset(0, 64), None);
     }
     for row in sim.rows() {
-        assert_eq!((row.counters.dispatched, row.counters.throttled), (0, 0));
+        assert_eq!((row.counters.dispatched, row.counters.throttled_ns), (0, 0));
     }
     sim.run(sim.now + SECOND, one);
     let empty = parse(&[]);

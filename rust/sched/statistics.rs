@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Numbers that the module shows: one row declares one number.
+//!
+//! [`stats!`] turns a table of rows into a struct with a field for each row. From a row follow the field that counts, the
+//! line in the text of the module, the key in snapshots and JSON of nrsctl, the metric of its exporter, and the line of
+//! `Documentation/metrics.md`. A new counter is a row and the line of code that counts; see `Documentation/design.md`,
+//! "Adding a counter".
+//!
+//! The tables of policies stand beside the policies; those of the rest of the module stand here.
+
+use core::fmt::{self, Write};
+
+/// Behaviour of a number over time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatKind {
+    /// Grows until a reset.
+    Counter,
+    /// Grows and shrinks.
+    Gauge,
+}
+
+/// Unit of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatUnit {
+    /// Requests, bytes, times: exported as they are.
+    Plain,
+    /// Cost in the unit of a rule or policy: `cost` in snapshots, exported in bytes where that unit allows.
+    Cost,
+    /// Nanoseconds, exported in seconds.
+    Ns,
+    /// Microseconds, exported in seconds.
+    Us,
+    /// Milliseconds, exported in seconds.
+    Ms,
+}
+
+/// A row: all that is known of one number.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// Name in texts.
+    pub name: &'static str,
+    /// Behaviour over time.
+    pub kind: StatKind,
+    /// Unit.
+    pub unit: StatUnit,
+    /// Metric; `*` stands for what the table is exported of (`rule`, `entity`); empty if the number is not exported.
+    pub metric: &'static str,
+    /// Label that tells the number from others of its metric; at most one.
+    pub labels: &'static [(&'static str, &'static str)],
+    /// Description, without the full stop.
+    pub help: &'static str,
+}
+
+impl Stat {
+    /// Returns the key in snapshots and JSON of nrsctl.
+    pub fn key(&self) -> &'static str {
+        match self.unit {
+            StatUnit::Cost => "cost",
+            _ => self.name,
+        }
+    }
+}
+
+/// The numbers of a table, as read at one time.
+pub trait Stats {
+    /// The rows.
+    const ROWS: &'static [Stat];
+
+    /// Returns the numbers in the order of the rows.
+    fn values(&self) -> impl Iterator<Item = u64>;
+
+    /// Returns the numbers in the order of the rows, to be changed.
+    fn values_mut(&mut self) -> impl Iterator<Item = &mut u64>;
+
+    /// Adds the numbers of `other`.
+    fn merge(&mut self, other: &Self) {
+        for (sum, more) in self.values_mut().zip(other.values()) {
+            *sum = sum.saturating_add(more);
+        }
+    }
+
+    /// Writes a line `NAME: NUMBER` for each row but those in `placed`, which have their lines elsewhere.
+    fn write_lines(
+        &self,
+        out: &mut (impl Write + ?Sized),
+        indent: &str,
+        placed: &[&str],
+    ) -> fmt::Result {
+        let rows = Self::ROWS.iter().zip(self.values());
+        for (row, value) in rows.filter(|(row, _)| !placed.contains(&row.name)) {
+            writeln!(out, "{indent}{}: {value}", row.name)?;
+        }
+        Ok(())
+    }
+
+    /// Writes all rows on one line: `NAME: NUMBER, …`.
+    fn write_pairs(&self, out: &mut (impl Write + ?Sized)) -> fmt::Result {
+        let mut comma = "";
+        for (row, value) in Self::ROWS.iter().zip(self.values()) {
+            write!(out, "{comma}{}: {value}", row.name)?;
+            comma = ", ";
+        }
+        Ok(())
+    }
+}
+
+/// Declares a table: a struct with a field of type `T` for each row `FIELD: KIND UNIT METRIC{LABEL=VALUE} HELP;`.
+macro_rules! stats {
+    ($(#[$doc:meta])* $table:ident { $(
+        $field:ident: $kind:ident $unit:ident $metric:literal $({ $label:ident = $value:literal })? $help:literal;
+    )+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct $table<T = u64> {
+            $(#[doc = concat!($help, ".")] pub $field: T,)+
+        }
+
+        impl $table {
+            /// All zero.
+            pub const ZERO: Self = Self { $($field: 0,)+ };
+        }
+
+        impl<T> $table<T> {
+            /// Returns what `f` makes of each number.
+            pub fn map<U>(&self, f: impl Fn(&T) -> U) -> $table<U> {
+                $table { $($field: f(&self.$field),)+ }
+            }
+        }
+
+        impl $crate::sched::statistics::Stats for $table {
+            const ROWS: &'static [$crate::sched::statistics::Stat] =
+                &[$($crate::sched::statistics::Stat {
+                    name: stringify!($field),
+                    kind: $crate::sched::statistics::StatKind::$kind,
+                    unit: $crate::sched::statistics::StatUnit::$unit,
+                    metric: $metric,
+                    labels: &[$((stringify!($label), $value))?],
+                    help: $help,
+                },)+];
+
+            fn values(&self) -> impl Iterator<Item = u64> {
+                [$(self.$field,)+].into_iter()
+            }
+
+            fn values_mut(&mut self) -> impl Iterator<Item = &mut u64> {
+                [$(&mut self.$field,)+].into_iter()
+            }
+        }
+    };
+}
+pub(crate) use stats;
+
+stats! {
+    /// Numbers of a service (`clients`).
+    ServiceCounts {
+        slots: Gauge Plain "nrs_service_slots" "Requests that may be in service, as set";
+        limit: Gauge Plain "nrs_service_slots_limit" "Requests that may be in service now; less than set while the devices below take less";
+        active: Gauge Plain "nrs_service_slots_used" "Slots in use";
+        overflow: Counter Plain "nrs_service_overflow_requests_total" "Requests without a class of their own, because classes_max was reached";
+        no_memory: Counter Plain "nrs_service_allocation_failures_total" "Failed allocations for new classes";
+        stalls: Counter Plain "nrs_service_stalls_total" "Times that requests were dispatched without slots, because nothing was decided for stall_ms";
+    }
+}
+
+stats! {
+    /// Counters of the timeouts of a service (`at_stats`).
+    TimeoutCounts {
+        early_sent: Counter Plain "nrs_timeout_early_replies_total"{result="sent"} "Deadlines moved in time";
+        early_refused: Counter Plain "nrs_timeout_early_replies_total"{result="refused"} "Deadlines not moved because moving them would not have helped";
+        early_late: Counter Plain "nrs_timeout_early_replies_total"{result="late"} "Deadlines moved after they passed";
+        timeouts: Counter Plain "nrs_timeout_requests_total" "Requests whose deadline passed, and those that were in flight when a client was lost";
+        lost: Counter Plain "nrs_timeout_clients_lost_total" "Times that a client was lost";
+        found: Counter Plain "nrs_timeout_clients_found_total" "Times that a lost client was found again";
+        withheld_ms: Counter Ms "nrs_timeout_withheld_seconds_total" "Time for which policies kept requests on purpose, which is no part of service times";
+    }
+}
+
+stats! {
+    /// Numbers of the requests of programs (`nrs_concurrency`).
+    ConcurrencyCounts {
+        fan_out: Gauge Plain "nrs_concurrency_clients" "Clients that have requests queued or in service";
+        credits: Gauge Plain "nrs_concurrency_credits"{priority="normal"} "Requests that a client may have in the service at most";
+        credits_high: Gauge Plain "nrs_concurrency_credits"{priority="urgent"} "Requests that an urgent client may have in the service at most";
+        pool: Gauge Plain "nrs_concurrency_pool_requests" "Requests that are shared out as credits";
+        buffer_max: Gauge Plain "nrs_buffer_limit_requests" "Requests of programs that may be in the service, buffer_max";
+        requests: Gauge Plain "nrs_buffer_requests" "Requests of programs that are in the service";
+        waits: Counter Plain "nrs_buffer_waits_total" "Requests of programs that found no room at first";
+        over: Counter Plain "nrs_buffer_over_total" "Requests of programs beyond what their clients were told";
+    }
+}
+
+stats! {
+    /// Numbers of the records of requests (`nrs_concurrency`).
+    OrderCounts {
+        records: Gauge Plain "nrs_order_records" "Requests of which the service keeps records for their order or their policy";
+        blocked: Gauge Plain "nrs_order_blocked_requests" "Requests that wait for the end of earlier ones";
+        overflowed: Gauge Plain "nrs_order_overflowed_requests" "Requests that wait for a record";
+        overflows: Counter Plain "nrs_order_overflows_total" "Requests that ever had to wait for a record";
+    }
+}
+
+stats! {
+    /// Numbers of a client (`clients`).
+    ClientCounts {
+        passed: Counter Plain "nrs_client_passed_requests_total" "Requests that did not wait";
+        queued: Counter Plain "nrs_client_queued_requests_total" "Requests that had to wait";
+        held: Gauge Plain "nrs_client_held_requests" "Requests of the client that wait";
+        ended: Counter Plain "nrs_client_ended_requests_total" "Requests that have ended";
+        failed: Counter Plain "nrs_client_failed_requests_total" "Requests that ended with an error";
+        bytes: Counter Plain "nrs_client_served_bytes_total" "Bytes of requests that have ended";
+        forced: Counter Plain "nrs_client_forced_requests_total" "Requests dispatched at once because they must not wait";
+        anonymous: Counter Plain "nrs_client_anonymous_requests_total" "Requests of an unknown owner";
+        ost_read: Counter Plain "nrs_client_operations_total"{operation="read"} "Reads";
+        ost_write: Counter Plain "nrs_client_operations_total"{operation="write"} "Writes";
+        ost_punch: Counter Plain "nrs_client_operations_total"{operation="punch"} "Punches";
+        ost_sync: Counter Plain "nrs_client_operations_total"{operation="sync"} "Flushes";
+        other: Counter Plain "nrs_client_operations_total"{operation="other"} "Requests of another operation";
+    }
+}
+
+stats! {
+    /// Counters of the deadlines of a client that is a block device (`clients`).
+    DeadlineCounts {
+        timeouts: Counter Plain "nrs_client_timeouts_total" "Requests of the client that were in flight when the client was lost";
+        lost: Counter Plain "nrs_client_losses_total" "Times that the client was lost";
+        found: Counter Plain "" "Times that the lost client was found again";
+    }
+}
+
+stats! {
+    /// Numbers of a device below (`clients`).
+    TargetCounts {
+        users: Gauge Plain "nrs_target_clients" "Clients on the device";
+        limit: Gauge Plain "nrs_target_limit_requests" "Requests that the device may have in service";
+        active: Gauge Plain "nrs_target_active_requests" "Requests that the device has";
+    }
+}
+
+stats! {
+    /// Numbers of a client of qbm, as snapshots of nrsctl have them.
+    BandwidthCounts {
+        dispatched: Counter Plain "nrs_entity_dispatched_requests_total" "Dispatched requests";
+        cost: Counter Cost "nrs_entity_served_bytes_total" "Bytes of the dispatched requests";
+        limit_hits: Counter Plain "nrs_entity_limit_hits_total" "Times that the client had to wait for its allocation";
+    }
+}

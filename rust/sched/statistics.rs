@@ -5,7 +5,7 @@
 //! [`stats!`] turns a table of rows into a struct with a field for each row. From a row follow the field that counts, the
 //! line in the text of the module, the key in snapshots and JSON of nrsctl, the metric of its exporter, and the line of
 //! `Documentation/metrics.md`. A new counter is a row and the line of code that counts; see `Documentation/design.md`,
-//! "Adding a counter".
+//! "How to add a counter".
 //!
 //! The tables of policies stand beside the policies; those of the rest of the module stand here.
 

@@ -14,16 +14,21 @@
 //! - *Line*: one line of a text, with its depth, key and value ([`lines::Line`]).
 //! - *Entity*: whom a policy tells apart: an entity of `fairshare`, a class of `tbf`, a client of `qbm`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs;
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
+use nrs_sched::policy::fairshare::ledger::EntityCounts;
+use nrs_sched::policy::tbf::record::ClassCounts;
+use nrs_sched::statistics::{BandwidthCounts, Stat, Stats};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::Kernel;
-use lines::Unexpected;
+use lines::{Line, Unexpected};
 
 pub mod clients;
 pub mod fairshare;
@@ -52,18 +57,9 @@ pub struct Snapshot {
     pub service: String,
     /// When, ns since this machine started; goes forward only.
     pub at_ns: u64,
-    /// What `slots` is set to.
-    pub slots: u32,
-    /// How many are in effect.
-    pub limit: u32,
-    /// How many are in use.
-    pub active: u32,
-    /// Requests that found no class of their own.
-    pub overflow: u64,
-    /// How often there was no memory.
-    pub no_memory: u64,
-    /// How often nothing was decided for `stall_ms`.
-    pub stalls: u64,
+    /// Its counters: `slots`, `limit`, `active`, … (`ServiceCounts`).
+    #[serde(flatten, deserialize_with = "numbers")]
+    pub counters: Counters,
     /// Whether it is healthy, and if not, why.
     pub unhealthy: Option<String>,
     /// What the judgement of its health says, healthy or not: what is queued, and since when.
@@ -83,9 +79,9 @@ pub struct Snapshot {
     /// Groups of qbm.
     pub groups: Vec<Group>,
     /// The counters of timeouts (`at_stats`).
-    pub timeouts: BTreeMap<String, u64>,
+    pub timeouts: Counters,
     /// The numbers of `nrs_concurrency`.
-    pub concurrency: BTreeMap<String, u64>,
+    pub concurrency: Counters,
 }
 
 /// A head: the policies of one priority.
@@ -123,7 +119,7 @@ pub struct Client {
     /// Its name.
     pub name: String,
     /// Its counters: `passed`, `queued`, `held`, …
-    pub counters: BTreeMap<String, u64>,
+    pub counters: Counters,
     /// Whether it is lost: its device gave no sign of life for the timeout, and nothing has ended since.
     pub lost: bool,
 }
@@ -135,7 +131,7 @@ pub struct Target {
     /// `MAJOR:MINOR`.
     pub name: String,
     /// Its counters: `users`, `limit`, `active`.
-    pub counters: BTreeMap<String, u64>,
+    pub counters: Counters,
 }
 
 /// Whom a policy tells apart.
@@ -170,28 +166,15 @@ pub struct Entity {
     pub queued: u64,
     /// Requests in service; 0 for fairshare and qbm, which do not tell.
     pub active: u64,
-    /// Requests served.
-    pub dispatched: u64,
-    /// What they cost, in `unit`.
-    pub cost: u64,
-    /// `bytes`, `pages`, `requests`, `us`.
+    /// What `cost` counts: `bytes`, `pages`, `requests`, `us`.
     pub unit: String,
-    /// How long requests of it were kept for its limit, ns.
-    pub throttled_ns: u64,
-    /// How often it met its limit.
-    pub limit_hits: u64,
-    /// Requests that must not wait.
-    pub forced: u64,
-    /// Requests that the pool of tbf paid for.
-    pub borrowed: u64,
-    /// Requests that went in the order of arrival, because few waited, of fairshare.
-    pub opportunity: u64,
-    /// Time of the device that its requests took, us, of fairshare.
-    pub time_us: u64,
+    /// Its counters, those of other policies 0: `dispatched`, `cost`, … (the rows of [`POLICIES`]).
+    #[serde(flatten, deserialize_with = "numbers")]
+    pub counters: Counters,
     /// What qbm gives it.
     pub bandwidth: Option<Bandwidth>,
     /// How long requests waited, percentiles `p50`, `p90`, `p99`, `max`, us.
-    pub wait_us: BTreeMap<String, u64>,
+    pub wait_us: Counters,
 }
 
 /// What qbm gives a client, bytes/s.
@@ -227,7 +210,7 @@ pub struct Rule {
     /// `bytes`, `pages`, `requests`.
     pub unit: String,
     /// Counters: `classes`, `queued`, `dispatched`, `cost`, `throttled_ns`, `limit_hits`, `forced`, `borrowed`.
-    pub counters: BTreeMap<String, u64>,
+    pub counters: Counters,
 }
 
 /// A group of qbm.
@@ -239,20 +222,102 @@ pub struct Group {
     /// Its strategy.
     pub strategy: String,
     /// Numbers: `capacity`, `free`, `oversubscribed`, … bytes/s.
-    pub counters: BTreeMap<String, u64>,
+    pub counters: Counters,
+}
+
+/// Numbers by name.
+pub type Counters = BTreeMap<Cow<'static, str>, u64>;
+
+/// The counters of the entities of each policy that tells entities apart.
+pub static POLICIES: [(&str, &[Stat]); 3] = [
+    ("tbf", ClassCounts::ROWS),
+    ("fairshare", EntityCounts::ROWS),
+    ("qbm", BandwidthCounts::ROWS),
+];
+
+/// The numbers among what a recording has beyond other fields.
+fn numbers<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Counters, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Value {
+        Number(u64),
+        Other(IgnoredAny),
+    }
+    let all = BTreeMap::<String, Value>::deserialize(from)?.into_iter();
+    let numbers = all.filter_map(|(name, value)| match value {
+        Value::Number(number) => Some((name.into(), number)),
+        Value::Other(_) => None,
+    });
+    Ok(numbers.collect())
+}
+
+/// Returns number `name` of `counters`, 0 if there is none.
+fn number(counters: &Counters, name: &str) -> u64 {
+    counters.get(name).copied().unwrap_or(0)
+}
+
+/// Adds each of `other` to the counter of that name.
+pub fn merge(to: &mut Counters, other: &Counters) {
+    for (name, more) in other {
+        match to.get_mut(name) {
+            Some(sum) => *sum = sum.saturating_add(*more),
+            None => {
+                to.insert(name.clone(), *more);
+            }
+        }
+    }
 }
 
 impl Entity {
-    /// What was served of it in bytes, where that is known: costs in requests or time say nothing of it.
+    /// Returns an entity of `policy` for which nothing was counted.
+    pub fn new(policy: &str, name: String) -> Self {
+        static ZERO: LazyLock<Counters> = LazyLock::new(|| {
+            let rows = POLICIES.iter().flat_map(|(_, rows)| *rows);
+            rows.map(|row| (row.key().into(), 0)).collect()
+        });
+        Self {
+            policy: policy.into(),
+            name,
+            counters: ZERO.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// Returns counter `name`, 0 if there is none.
+    pub fn counter(&self, name: &str) -> u64 {
+        number(&self.counters, name)
+    }
+
+    /// Sets counter `name`.
+    pub fn set(&mut self, name: &'static str, value: u64) {
+        self.counters.insert(name.into(), value);
+    }
+
+    /// Takes a line that is a counter; passes over all others.
+    fn count(&mut self, line: &Line<'_>) -> lines::Result {
+        if let Some(counter) = self.counters.get_mut(line.key) {
+            *counter = line.number()?;
+        }
+        Ok(())
+    }
+
+    /// Returns what was served of it in bytes, where that is known: costs in requests or time say nothing of it.
     pub fn bytes(&self) -> Option<u64> {
-        in_bytes(&self.unit, self.cost)
+        in_bytes(&self.unit, self.counter("cost"))
+    }
+}
+
+impl Snapshot {
+    /// Returns counter `name` of the service, 0 if there is none.
+    pub fn counter(&self, name: &str) -> u64 {
+        number(&self.counters, name)
     }
 }
 
 impl Rule {
-    /// The counter `name`, 0 if there is none.
+    /// Returns counter `name`, 0 if there is none.
     pub fn counter(&self, name: &str) -> u64 {
-        self.counters.get(name).copied().unwrap_or(0)
+        number(&self.counters, name)
     }
 }
 

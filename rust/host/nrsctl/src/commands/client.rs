@@ -150,12 +150,12 @@ impl Client {
 }
 
 /// What it has counted, and its state.
-fn counters(numbers: BTreeMap<String, u64>, lost: bool) -> BTreeMap<String, serde_json::Value> {
+fn counters(numbers: stats::Counters, lost: bool) -> BTreeMap<String, serde_json::Value> {
     let state = match lost {
         true => "lost",
         false => "live",
     };
-    let numbers = numbers.into_iter().map(|(name, n)| (name, n.into()));
+    let numbers = numbers.into_iter().map(|(name, n)| (name.into(), n.into()));
     numbers.chain([("state".into(), state.into())]).collect()
 }
 

@@ -71,11 +71,11 @@ pub struct Service {
     /// How many partitions it has; unknown of one that was not made.
     pub cpts: Option<u32>,
     /// What `slots` is set to.
-    pub slots: u32,
+    pub slots: u64,
     /// How many slots are in effect.
-    pub limit: u32,
+    pub limit: u64,
     /// How many are in use.
-    pub active: u32,
+    pub active: u64,
     /// Whether it gets on, as the first line of `health` says.
     pub health: String,
     /// The policy that serves the regular head.
@@ -103,9 +103,9 @@ fn read(kernel: &dyn Kernel, name: &str) -> Result<Service> {
         name: name.into(),
         made,
         cpts: made.then(|| kernel.cpts(name)).transpose()?,
-        slots: shown.slots,
-        limit: shown.limit,
-        active: shown.active,
+        slots: shown.counter("slots"),
+        limit: shown.counter("limit"),
+        active: shown.counter("active"),
         health: health.lines().next().unwrap_or_default().into(),
         regular: serving(REGULAR).unwrap_or_default(),
         high: serving(HIGH).unwrap_or_default(),

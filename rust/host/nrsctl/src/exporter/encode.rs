@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use nrs_sched::statistics::StatUnit;
+
 /// The media type of the format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -68,6 +70,18 @@ pub enum Number {
     Microseconds(u64),
     /// Milliseconds, shown in seconds.
     Milliseconds(u64),
+}
+
+impl Number {
+    /// Returns `value` of a row in `unit`.
+    pub const fn of(unit: StatUnit, value: u64) -> Self {
+        match unit {
+            StatUnit::Plain | StatUnit::Cost => Self::Whole(value),
+            StatUnit::Ns => Self::Nanoseconds(value),
+            StatUnit::Us => Self::Microseconds(value),
+            StatUnit::Ms => Self::Milliseconds(value),
+        }
+    }
 }
 
 impl From<u64> for Number {

@@ -9,51 +9,25 @@
 use std::borrow::Cow;
 use std::collections::hash_map::{Entry, HashMap};
 
-use crate::stats::{Entity, Snapshot};
+use crate::stats::{merge, Counters, Entity, Snapshot};
 
 /// The name of all entities that are not shown.
 pub const OTHERS: &str = "others";
 
-/// What is counted of an entity.
-const COUNTERS: usize = 8;
-
 /// The counters of an entity, its cost in bytes.
-type Counts = [u64; COUNTERS];
-
-fn counts(entity: &Entity) -> Counts {
-    [
-        entity.dispatched,
-        entity.bytes().unwrap_or(0),
-        entity.throttled_ns,
-        entity.limit_hits,
-        entity.forced,
-        entity.borrowed,
-        entity.opportunity,
-        entity.time_us,
-    ]
-}
-
-fn set_counts(entity: &mut Entity, counts: &Counts) {
-    [
-        entity.dispatched,
-        entity.cost,
-        entity.throttled_ns,
-        entity.limit_hits,
-        entity.forced,
-        entity.borrowed,
-        entity.opportunity,
-        entity.time_us,
-    ] = *counts;
-    entity.unit = "bytes".into();
+fn counts(entity: &Entity) -> Counters {
+    let mut counts = entity.counters.clone();
+    counts.insert("cost".into(), entity.bytes().unwrap_or(0));
+    counts
 }
 
 /// The entities of a policy on a head; names are told apart with the rule or group that they are in.
 #[derive(Debug, Default)]
 struct Past {
     /// What was seen of each last time.
-    seen: HashMap<String, Counts>,
+    seen: HashMap<String, Counters>,
     /// What the others have come to.
-    sum: Counts,
+    sum: Counters,
     /// When it was last asked for.
     round: u64,
 }
@@ -88,7 +62,7 @@ impl Memory {
         key: (String, String, String),
         shown: &[Cow<'_, Entity>],
         others: &[Cow<'_, Entity>],
-    ) -> Counts {
+    ) -> Counters {
         let round = self.round;
         let past = self.past.entry(key).or_default();
         past.round = round;
@@ -99,18 +73,20 @@ impl Memory {
             let now = counts(entity);
             let name = identity(entity);
             if other {
-                let before = past.seen.get(&name).copied().unwrap_or_default();
-                for ((sum, now), before) in past.sum.iter_mut().zip(&now).zip(&before) {
+                let before = past.seen.get(&name);
+                for (counter, now) in &now {
                     // Less than before: it was forgotten and has come back, or somebody reset the statistics. One
                     // counter says nothing of another: that of bytes begins anew with the unit of costs.
-                    let more = now.checked_sub(*before).unwrap_or(*now);
-                    *sum = sum.saturating_add(more);
+                    let before = before.and_then(|before| before.get(counter));
+                    let more = now.checked_sub(before.copied().unwrap_or(0));
+                    let sum = past.sum.entry(counter.clone()).or_default();
+                    *sum = sum.saturating_add(more.unwrap_or(*now));
                 }
             }
             seen.insert(name, now);
         }
         past.seen = seen;
-        past.sum
+        past.sum.clone()
     }
 }
 
@@ -126,20 +102,13 @@ fn identity(entity: &Entity) -> String {
 fn add(to: &mut Entity, other: &Entity) {
     to.queued = to.queued.saturating_add(other.queued);
     to.active = to.active.saturating_add(other.active);
-    if to.unit != other.unit {
-        to.cost = to.bytes().unwrap_or(0);
-        to.unit = "bytes".into();
-        to.cost = to.cost.saturating_add(other.bytes().unwrap_or(0));
+    if to.unit == other.unit {
+        merge(&mut to.counters, &other.counters);
     } else {
-        to.cost = to.cost.saturating_add(other.cost);
+        to.counters = counts(to);
+        to.unit = "bytes".into();
+        merge(&mut to.counters, &counts(other));
     }
-    to.dispatched = to.dispatched.saturating_add(other.dispatched);
-    to.throttled_ns = to.throttled_ns.saturating_add(other.throttled_ns);
-    to.limit_hits = to.limit_hits.saturating_add(other.limit_hits);
-    to.forced = to.forced.saturating_add(other.forced);
-    to.borrowed = to.borrowed.saturating_add(other.borrowed);
-    to.opportunity = to.opportunity.saturating_add(other.opportunity);
-    to.time_us = to.time_us.saturating_add(other.time_us);
     let shares = |entity: &Entity| [entity.share_wanted, entity.share_1s, entity.share_60s];
     let sums = [0, 1, 2].map(|i| sum_of(shares(to)[i], shares(other)[i]));
     [to.share_wanted, to.share_1s, to.share_60s] = sums;
@@ -220,7 +189,7 @@ pub fn choose<'a>(
         let mut crowd = unite(crowd, identity, add);
         if crowd.len() > top {
             crowd.sort_by(|a, b| {
-                let most = b.dispatched.cmp(&a.dispatched);
+                let most = b.counter("dispatched").cmp(&a.counter("dispatched"));
                 most.then_with(|| a.name.cmp(&b.name))
             });
         }
@@ -231,8 +200,9 @@ pub fn choose<'a>(
         });
         shown.entities.append(&mut crowd);
         if !rest.is_empty() {
-            let mut sum = sum(&rest, policy, head);
-            set_counts(&mut sum, &counts.unwrap_or_default());
+            let mut sum = sum(&rest, &policy, head);
+            sum.counters = counts.unwrap_or_default();
+            sum.unit = "bytes".into();
             shown.others.push(sum);
         }
     }
@@ -240,12 +210,10 @@ pub fn choose<'a>(
 }
 
 /// What `rest` come to.
-fn sum(rest: &[Cow<'_, Entity>], policy: String, head: String) -> Entity {
+fn sum(rest: &[Cow<'_, Entity>], policy: &str, head: String) -> Entity {
     let mut sum = Entity {
-        policy,
         head,
-        name: OTHERS.into(),
-        ..Entity::default()
+        ..Entity::new(policy, OTHERS.into())
     };
     for entity in rest {
         add(&mut sum, entity);

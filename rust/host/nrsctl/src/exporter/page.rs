@@ -3,14 +3,13 @@
 //! A page: snapshots, with what is shown of each, and its text.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::encode::{label, Kind, Number};
-use super::families::{Family, Of, FAMILIES};
+use super::families::{Family, FamilyRow, Of, FAMILIES};
 use super::others::{self, unite, Memory, Shown};
 use crate::failure::Failure;
-use crate::stats::{Client, Entity, Group, Head, Policy, Rule, Snapshot, Target};
+use crate::stats::{merge, Client, Counters, Entity, Group, Head, Policy, Rule, Snapshot, Target};
 
 /// What was gathered at one time.
 #[derive(Clone, Debug, Default)]
@@ -69,19 +68,11 @@ fn name_entity<'a>(service: &str, entity: &'a Entity) -> Named<'a, Entity> {
     name(Cow::Borrowed(entity), &labels)
 }
 
-/// Adds each of `other` to the counter of that name.
-fn add(to: &mut BTreeMap<String, u64>, other: &BTreeMap<String, u64>) {
-    for (name, more) in other {
-        let sum = to.entry(name.clone()).or_default();
-        *sum = sum.saturating_add(*more);
-    }
-}
-
 /// The clients of a service, at most `top`, those first that were served most; a device with several targets is several
 /// clients of one name, and shown as one.
 fn clients(all: &[Client], top: usize) -> Vec<Cow<'_, Client>> {
     let both = |to: &mut Client, other: &Client| {
-        add(&mut to.counters, &other.counters);
+        merge(&mut to.counters, &other.counters);
         to.lost |= other.lost;
     };
     let mut clients = unite(all, |client| client.name.clone(), both);
@@ -95,7 +86,7 @@ fn clients(all: &[Client], top: usize) -> Vec<Cow<'_, Client>> {
 
 /// The rules of a service; one that was stopped and started anew while it had classes is shown as one.
 fn rules(all: &[Rule]) -> Vec<Cow<'_, Rule>> {
-    let both = |to: &mut Rule, other: &Rule| add(&mut to.counters, &other.counters);
+    let both = |to: &mut Rule, other: &Rule| merge(&mut to.counters, &other.counters);
     unite(all, |rule| format!("{} {}", rule.head, rule.name), both)
 }
 
@@ -181,11 +172,23 @@ impl Samples<'_> {
         self.write(&labels, value.into());
     }
 
+    /// Takes a sample of each row of the family whose `number` is known.
+    pub fn rows(&mut self, number: impl Fn(&FamilyRow) -> Option<u64>) {
+        for row in &self.family.rows {
+            let Some(number) = number(row) else { continue };
+            let number = Number::of(row.stat.unit, number);
+            match row.stat.labels {
+                [(name, value), ..] => self.more(name, value, number),
+                [] => self.one(number),
+            }
+        }
+    }
+
     /// Takes a sample of each of `numbers` that `parts` names, with what is behind its name there as the label `name`.
     pub fn each(
         &mut self,
         name: &str,
-        numbers: &BTreeMap<String, u64>,
+        numbers: &Counters,
         parts: &[(&str, &str)],
         unit: impl Fn(u64) -> Number,
     ) {
@@ -255,7 +258,7 @@ pub fn render(gathered: &Gathered, top: usize, memory: Option<&mut Memory>) -> S
         .map(|(snapshot, shown)| Labelled::new(snapshot, shown, top))
         .collect();
     let mut out = String::with_capacity(1 << 16);
-    for family in &FAMILIES {
+    for family in FAMILIES.iter() {
         let mut samples = Samples {
             out: &mut out,
             family,

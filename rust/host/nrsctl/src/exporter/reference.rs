@@ -14,7 +14,7 @@ pub const END: &str = "<!-- metrics: end -->";
 pub fn list() -> String {
     let mut text = String::new();
     let mut title = "";
-    for family in &FAMILIES {
+    for family in FAMILIES.iter() {
         if family.of.title() != title {
             title = family.of.title();
             text.push_str(&format!("\n### {title}\n\n"));

@@ -2,6 +2,8 @@
 
 //! The text `clients`: slots, the counters of each client, the state of each device below.
 
+use nrs_sched::statistics::{ServiceCounts, Stats};
+
 use super::lines::{lines, Result};
 use super::{Client, Snapshot, Target};
 
@@ -15,15 +17,9 @@ pub fn read(text: &str, snapshot: &mut Snapshot) -> Result {
         let line = line?;
         match (line.depth, line.key) {
             (0, "service") => line.pairs(|key, value| {
-                let small = || value.parse().map(|n: u64| n.try_into().unwrap_or(u32::MAX));
-                match key {
-                    "slots" => snapshot.slots = small().ok()?,
-                    "limit" => snapshot.limit = small().ok()?,
-                    "active" => snapshot.active = small().ok()?,
-                    "overflow" => snapshot.overflow = value.parse().ok()?,
-                    "no_memory" => snapshot.no_memory = value.parse().ok()?,
-                    "stalls" => snapshot.stalls = value.parse().ok()?,
-                    _ => {}
+                if let Some(row) = ServiceCounts::ROWS.iter().find(|row| row.name == key) {
+                    let number = value.parse().ok()?;
+                    snapshot.counters.insert(row.name.into(), number);
                 }
                 Some(())
             })?,
@@ -37,7 +33,7 @@ pub fn read(text: &str, snapshot: &mut Snapshot) -> Result {
             }),
             (2, "counters") => match (snapshot.targets.last_mut(), snapshot.clients.last_mut()) {
                 (Some(target), _) => line.numbers(|key, number| {
-                    target.counters.insert(key.into(), number);
+                    target.counters.insert(key.to_string().into(), number);
                 })?,
                 (None, Some(client)) => {
                     line.pairs(|key, value| {
@@ -47,7 +43,7 @@ pub fn read(text: &str, snapshot: &mut Snapshot) -> Result {
                         Some(())
                     })?;
                     line.numbers(|key, number| {
-                        client.counters.insert(key.into(), number);
+                        client.counters.insert(key.to_string().into(), number);
                     })?;
                 }
                 (None, None) => return Err(line.unexpected("a client or a target before")),
@@ -69,7 +65,10 @@ mod tests {
                     - target: \"8:0\"\n  counters: { depth: 3, mode: x }\n";
         let mut snapshot = Snapshot::default();
         read(text, &mut snapshot).unwrap();
-        assert_eq!((snapshot.slots, snapshot.limit), (64, 32));
+        assert_eq!(
+            (snapshot.counter("slots"), snapshot.counter("limit")),
+            (64, 32)
+        );
         assert_eq!(snapshot.clients[0].counters, [("passed".into(), 1)].into());
         assert!(snapshot.clients[0].lost);
         assert_eq!(snapshot.targets[0].counters, [("depth".into(), 3)].into());

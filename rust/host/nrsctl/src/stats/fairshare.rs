@@ -16,11 +16,9 @@ pub fn read(text: &str) -> Result<Vec<Entity>> {
         let line = line?;
         if line.item && line.key == "entity" {
             entities.push(Entity {
-                policy: "fairshare".into(),
                 head: REGULAR.into(),
-                name: line.text()?,
                 unit: "pages".into(),
-                ..Entity::default()
+                ..Entity::new("fairshare", line.text()?)
             });
             continue;
         }
@@ -36,9 +34,7 @@ pub fn read(text: &str) -> Result<Vec<Entity>> {
 fn field(entity: &mut Entity, line: &Line<'_>) -> Result {
     match line.key {
         "active" => entity.busy = line.switch()?,
-        "dispatched" => entity.dispatched = line.number()?,
-        "cost_pages" => entity.cost = line.number()?,
-        "opportunity" => entity.opportunity = line.number()?,
+        "cost_pages" => entity.set("cost", line.number()?),
         "fairness_debt" => entity.debt_pages = Some(line.fraction()?),
         "queue_depth" => entity.queued = line.number()?,
         "queue" => match &*line.text()? {
@@ -47,16 +43,14 @@ fn field(entity: &mut Entity, line: &Line<'_>) -> Result {
             _ => return Err(line.unexpected("regular or high_priority")),
         },
         "weight" => entity.weight = Some(line.fraction()?),
-        "time_us" => entity.time_us = line.number()?,
-        "forced" => entity.forced = line.number()?,
         "share_wanted" => entity.share_wanted = Some(line.fraction()?),
         "share_1s" => entity.share_1s = Some(line.fraction()?),
         "share_60s" => entity.share_60s = Some(line.fraction()?),
         "borrowed" => entity.share_borrowed = Some(line.fraction()?),
         "wait_us" => line.numbers(|key, number| {
-            entity.wait_us.insert(key.into(), number);
+            entity.wait_us.insert(key.to_string().into(), number);
         })?,
-        _ => {}
+        _ => entity.count(line)?,
     }
     Ok(())
 }

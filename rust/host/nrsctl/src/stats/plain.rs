@@ -2,21 +2,20 @@
 
 //! Texts without structure: `NAME: NUMBER` lines, and the judgement of a service's health.
 
-use std::collections::BTreeMap;
-
 use super::lines::{lines, Result};
+use super::Counters;
 
 /// The numbers of `text` by name: `at_stats`, `nrs_concurrency`.
 ///
 /// # Errors
 ///
 /// A line that is not as expected.
-pub fn numbers(text: &str) -> Result<BTreeMap<String, u64>> {
-    let mut numbers = BTreeMap::new();
+pub fn numbers(text: &str) -> Result<Counters> {
+    let mut numbers = Counters::new();
     for line in lines(text) {
         let line = line?;
         if let Some(number) = line.counter()? {
-            numbers.insert(line.key.into(), number);
+            numbers.insert(line.key.to_string().into(), number);
         }
     }
     Ok(numbers)

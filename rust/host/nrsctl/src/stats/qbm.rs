@@ -29,13 +29,11 @@ pub fn read_status(text: &str) -> Result<(Vec<Group>, Vec<Entity>)> {
                 ..Group::default()
             }),
             (CLIENT, true, "client") => clients.push(Entity {
-                policy: "qbm".into(),
                 head: BOTH.into(),
-                name: line.text()?,
                 within: groups.last().map(|group| group.name.clone()),
                 unit: "bytes".into(),
                 bandwidth: Some(Bandwidth::default()),
-                ..Entity::default()
+                ..Entity::new("qbm", line.text()?)
             }),
             (GROUP, false, _) => match groups.last_mut() {
                 Some(group) => group_field(group, &line)?,
@@ -56,11 +54,13 @@ fn group_field(group: &mut Group, line: &Line<'_>) -> Result {
         "clients" => {}
         "strategy" => group.strategy = line.text()?,
         "reserves" => line.numbers(|class, number| {
-            group.counters.insert(format!("reserve_{class}"), number);
+            group
+                .counters
+                .insert(format!("reserve_{class}").into(), number);
         })?,
         _ => {
             if let Some(number) = line.counter()? {
-                group.counters.insert(line.key.into(), number);
+                group.counters.insert(line.key.to_string().into(), number);
             }
         }
     }
@@ -119,7 +119,7 @@ pub fn read_stats(text: &str, groups: &mut [Group], clients: &mut [Entity]) -> R
                 match known {
                     Some(group) if line.key != "clients" => {
                         if let Some(number) = line.counter()? {
-                            group.counters.insert(line.key.into(), number);
+                            group.counters.insert(line.key.to_string().into(), number);
                         }
                     }
                     _ => {}
@@ -138,11 +138,14 @@ pub fn read_stats(text: &str, groups: &mut [Group], clients: &mut [Entity]) -> R
 
 fn counter(client: &mut Entity, line: &Line<'_>) -> Result {
     match line.key {
-        "requests" => client.dispatched = line.number()?,
+        "requests" => client.set("dispatched", line.number()?),
         "read_bytes" | "written_bytes" => {
-            client.cost = client.cost.saturating_add(line.number()?);
+            client.set(
+                "cost",
+                client.counter("cost").saturating_add(line.number()?),
+            );
         }
-        "sleeps" => client.limit_hits = line.number()?,
+        "sleeps" => client.set("limit_hits", line.number()?),
         _ => {}
     }
     Ok(())

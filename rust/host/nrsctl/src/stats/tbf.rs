@@ -2,6 +2,10 @@
 
 //! The text `nrs_tbf_stats`: the rules that have classes, and the classes.
 
+use nrs_sched::policy::tbf::record::ClassCounts;
+use nrs_sched::policy::tbf::stats::RuleCounts;
+use nrs_sched::statistics::Stats;
+
 use super::lines::{lines, Line, Result};
 use super::{Entity, Rule, HIGH, REGULAR};
 
@@ -21,11 +25,7 @@ pub fn read(text: &str) -> Result<(Vec<Rule>, Vec<Entity>)> {
                 name: line.text()?,
                 ..Rule::default()
             }),
-            (true, "class") => classes.push(Entity {
-                policy: "tbf".into(),
-                name: line.text()?,
-                ..Entity::default()
-            }),
+            (true, "class") => classes.push(Entity::new("tbf", line.text()?)),
             _ => match (classes.last_mut(), rules.last_mut()) {
                 (Some(class), _) => class_field(class, &line)?,
                 (None, Some(rule)) => rule_field(rule, &line)?,
@@ -50,11 +50,12 @@ fn rule_field(rule: &mut Rule, line: &Line<'_>) -> Result {
         "head" => rule.head = head(line)?,
         "rate" => rule.rate = line.text()?,
         "unit" => rule.unit = line.text()?,
-        "classes" | "queued" | "dispatched" | "cost" | "throttled_ns" | "limit_hits" | "forced"
-        | "borrowed" => {
-            rule.counters.insert(line.key.into(), line.number()?);
+        key => {
+            let mut rows = RuleCounts::ROWS.iter().chain(ClassCounts::ROWS);
+            if let Some(row) = rows.find(|row| row.name == key) {
+                rule.counters.insert(row.name.into(), line.number()?);
+            }
         }
-        _ => {}
     }
     Ok(())
 }
@@ -67,13 +68,7 @@ fn class_field(class: &mut Entity, line: &Line<'_>) -> Result {
         "unit" => class.unit = line.text()?,
         "queued" => class.queued = line.number()?,
         "active" => class.active = line.number()?,
-        "dispatched" => class.dispatched = line.number()?,
-        "cost" => class.cost = line.number()?,
-        "throttled_ns" => class.throttled_ns = line.number()?,
-        "limit_hits" => class.limit_hits = line.number()?,
-        "forced" => class.forced = line.number()?,
-        "borrowed" => class.borrowed = line.number()?,
-        _ => {}
+        _ => class.count(line)?,
     }
     Ok(())
 }

@@ -31,8 +31,8 @@ pub fn describe(snapshot: &Snapshot) -> String {
     let mut screen = Screen::default();
     screen.text.push_str(&headline(snapshot));
     screen.text.push('\n');
-    if snapshot.limit < snapshot.slots {
-        let Snapshot { slots, limit, .. } = snapshot;
+    if snapshot.counter("limit") < snapshot.counter("slots") {
+        let (slots, limit) = (snapshot.counter("slots"), snapshot.counter("limit"));
         screen.put(
             "slots",
             &format!("{slots} are set, the devices below take {limit}"),
@@ -112,8 +112,8 @@ fn headline(snapshot: &Snapshot) -> String {
     format!(
         "{}: {} of {} slots in use, {}, {wait}",
         safe(&snapshot.service),
-        snapshot.active,
-        snapshot.limit,
+        snapshot.counter("active"),
+        snapshot.counter("limit"),
         count(snapshot.clients.len() as u64, "client"),
     )
 }
@@ -330,7 +330,9 @@ fn wait_words(entity: &Entity) -> String {
     }
     if let (Some(rule), Some(each)) = (
         &entity.within,
-        entity.throttled_ns.checked_div(entity.limit_hits),
+        entity
+            .counter("throttled_ns")
+            .checked_div(entity.counter("limit_hits")),
     ) {
         said += &format!(", {} at a time for rule {}", duration(each), safe(rule));
     }
@@ -378,29 +380,29 @@ fn warnings(snapshot: &Snapshot) -> Vec<(String, String)> {
             "if the devices are just slow, raise at_min; counters start anew with at_stats_reset",
         );
     }
-    if snapshot.stalls > 0 {
+    if snapshot.counter("stalls") > 0 {
         warn(
             format!(
                 "nothing was decided for stall_ms {}",
-                times(snapshot.stalls)
+                times(snapshot.counter("stalls"))
             ),
             "a device below held all slots: see dmesg; more slots, or a service for each device",
         );
     }
-    if snapshot.overflow > 0 {
+    if snapshot.counter("overflow") > 0 {
         warn(
             format!(
                 "{} found no class and share one",
-                count(snapshot.overflow, "request")
+                count(snapshot.counter("overflow"), "request")
             ),
             "raise the module parameter classes_max, and make the service anew",
         );
     }
-    if snapshot.no_memory > 0 {
+    if snapshot.counter("no_memory") > 0 {
         warn(
             format!(
                 "there was no memory for new classes {}",
-                times(snapshot.no_memory)
+                times(snapshot.counter("no_memory"))
             ),
             "free memory on this machine",
         );

@@ -70,12 +70,12 @@ pub fn rates(before: Option<&Snapshot>, now: &Snapshot) -> Vec<Rates> {
 
 /// Rates of one entity; none if a counter has gone backwards.
 fn between(before: &Entity, now: &Entity, elapsed: f64) -> Rates {
-    let difference = |counter: fn(&Entity) -> u64| counter(now).checked_sub(counter(before));
+    let difference = |name| now.counter(name).checked_sub(before.counter(name));
     let (Some(requests), Some(cost), Some(hits), Some(_)) = (
-        difference(|e| e.dispatched),
-        difference(|e| e.cost),
-        difference(|e| e.limit_hits),
-        difference(|e| e.throttled_ns),
+        difference("dispatched"),
+        difference("cost"),
+        difference("limit_hits"),
+        difference("throttled_ns"),
     ) else {
         return Rates::default();
     };
@@ -152,7 +152,7 @@ mod tests {
         let with = |n: u64| {
             let mut snapshot = samples::tbf(n);
             snapshot.entities[0].unit = "bytes".into();
-            snapshot.entities[0].cost = 3 * 9_999_360 * n;
+            snapshot.entities[0].set("cost", 3 * 9_999_360 * n);
             snapshot
         };
         let all = rates(Some(&with(0)), &with(1));
@@ -196,10 +196,10 @@ mod tests {
         let mut before = samples::tbf(5);
         before.at_ns -= 3_000_000_000;
         for reset in [
-            |e: &mut Entity| e.dispatched = 0,
-            |e: &mut Entity| e.cost = 0,
-            |e: &mut Entity| e.limit_hits = 0,
-            |e: &mut Entity| e.throttled_ns = 0,
+            |e: &mut Entity| e.set("dispatched", 0),
+            |e: &mut Entity| e.set("cost", 0),
+            |e: &mut Entity| e.set("limit_hits", 0),
+            |e: &mut Entity| e.set("throttled_ns", 0),
         ] {
             let mut now = samples::tbf(4);
             now.entities[1] = before.entities[1].clone();
@@ -221,11 +221,11 @@ mod tests {
             (&mut before.entities[1], 0),
             (&mut now.entities[1], u64::MAX),
         ] {
-            entity.dispatched = to;
-            entity.cost = to;
+            entity.set("dispatched", to);
+            entity.set("cost", to);
             entity.unit = "pages".into();
-            entity.limit_hits = to;
-            entity.throttled_ns = to;
+            entity.set("limit_hits", to);
+            entity.set("throttled_ns", to);
         }
         for rates in rates(Some(&before), &now) {
             let all = [rates.requests, rates.bytes, rates.hits, rates.share];

@@ -2,16 +2,18 @@
 
 //! Made-up snapshots for tests: what a service would show at second `n`.
 
-use std::collections::BTreeMap;
-
 use nrs_sched::units::NSEC_PER_SEC as SECOND;
 
-use crate::stats::{Entity, Head, Policy, Snapshot};
+use crate::stats::{Counters, Entity, Head, Policy, Snapshot};
 
 /// Percentiles of waits, us.
-fn waits(p50: u64, p99: u64) -> BTreeMap<String, u64> {
+fn waits(p50: u64, p99: u64) -> Counters {
     let values = [("p50", p50), ("p90", p99), ("p99", p99), ("max", p99 * 2)];
-    values.map(|(name, value)| (name.to_string(), value)).into()
+    counters(values)
+}
+
+fn counters<const N: usize>(values: [(&'static str, u64); N]) -> Counters {
+    values.map(|(name, value)| (name.into(), value)).into()
 }
 
 fn policy(name: &str, argument: Option<&str>, queued: u64) -> Policy {
@@ -33,9 +35,7 @@ fn service(n: u64, name: &str, argument: &str, queued: u64) -> Snapshot {
     Snapshot {
         service: "ost_io".into(),
         at_ns: 5 * SECOND + n * SECOND,
-        slots: 8,
-        limit: 8,
-        active: 7,
+        counters: counters([("slots", 8), ("limit", 8), ("active", 7)]),
         heads: vec![
             head(
                 "regular",
@@ -61,8 +61,10 @@ pub fn fairshare(n: u64) -> Snapshot {
         share_1s: Some(share + 0.004),
         queued,
         active: 2,
-        dispatched: 1000 + requests * n,
-        cost: (1000 + requests * n) * 16,
+        counters: counters([
+            ("dispatched", 1000 + requests * n),
+            ("cost", (1000 + requests * n) * 16),
+        ]),
         unit: "pages".into(),
         wait_us: waits(41_000 + queued * 10, 83_886),
         ..Entity::default()
@@ -85,11 +87,13 @@ pub fn tbf(n: u64) -> Snapshot {
         within: Some(rule.into()),
         limit: Some(limit.into()),
         queued: hits / 2,
-        dispatched: 650 * n,
-        cost: cost * n,
         unit: unit.into(),
-        limit_hits: hits * n,
-        throttled_ns: hits * n * 1_000_000,
+        counters: counters([
+            ("dispatched", 650 * n),
+            ("cost", cost * n),
+            ("limit_hits", hits * n),
+            ("throttled_ns", hits * n * 1_000_000),
+        ]),
         ..Entity::default()
     };
     let mut snapshot = service(n, "tbf", "uid", 75);
@@ -111,8 +115,7 @@ pub fn many(n: u64, users: u64) -> Snapshot {
             share_wanted: Some(1.0 / users as f64),
             share_1s: Some(i as f64 / (users * users / 2) as f64),
             queued: i % 7,
-            dispatched: i * n,
-            cost: i * n,
+            counters: counters([("dispatched", i * n), ("cost", i * n)]),
             unit: "pages".into(),
             wait_us: waits(i, i * 3),
             ..Entity::default()

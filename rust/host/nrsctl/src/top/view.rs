@@ -301,9 +301,13 @@ pub fn usage(snapshot: &Snapshot) -> String {
     let queued = policies
         .map(|policy| policy.queued)
         .fold(0, u64::saturating_add);
-    let mut text = format!("slots {} of {} used", snapshot.active, snapshot.limit);
-    if snapshot.slots != snapshot.limit {
-        text += &format!(" (set to {})", snapshot.slots);
+    let mut text = format!(
+        "slots {} of {} used",
+        snapshot.counter("active"),
+        snapshot.counter("limit")
+    );
+    if snapshot.counter("slots") != snapshot.counter("limit") {
+        text += &format!(" (set to {})", snapshot.counter("slots"));
     }
     text += &format!("  queued {queued}  ");
     text += &match &snapshot.unhealthy {

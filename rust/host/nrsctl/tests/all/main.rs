@@ -8,6 +8,7 @@ mod dashboard;
 mod exporter;
 mod exposition;
 mod pictures;
+mod rows;
 mod statistics;
 mod status;
 mod texts;

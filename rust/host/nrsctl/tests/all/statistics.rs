@@ -124,7 +124,11 @@ fn names_that_do_their_worst() {
         let name = format!("uid:{}/jobid:{name}", 1000 + number % 97);
         let entity = entities.iter().find(|entity| entity.name == name);
         let entity = entity.unwrap_or_else(|| panic!("no {name:?}"));
-        assert_eq!(entity.dispatched, u64::from(number % 3 + 1), "{name}");
+        assert_eq!(
+            entity.counter("dispatched"),
+            u64::from(number % 3 + 1),
+            "{name}"
+        );
         assert_eq!(entity.queued, u64::from(number % 20), "{name}");
         assert_eq!(
             entity.head,
@@ -146,7 +150,10 @@ fn names_that_do_their_worst() {
     let (rules, classes) = tbf::read(&texts::tbf(260)).expect("classes");
     assert_eq!(classes.len(), 260);
     assert_eq!(rules.len(), 6);
-    let served: u64 = classes.iter().map(|class| class.dispatched).sum();
+    let served: u64 = classes
+        .iter()
+        .map(|class| class.counter("dispatched"))
+        .sum();
     assert_eq!(served, (0..260).sum::<u64>());
     assert_eq!(
         rules
@@ -170,7 +177,10 @@ fn names_that_do_their_worst() {
 #[test]
 fn shares_of_a_machine() {
     let snapshot = snapshot("fairshare");
-    assert_eq!((snapshot.slots, snapshot.limit), (8, 8));
+    assert_eq!(
+        (snapshot.counter("slots"), snapshot.counter("limit")),
+        (8, 8)
+    );
     assert_eq!(snapshot.heads.len(), 2);
     let policy = &snapshot.heads[0].policies[6];
     assert_eq!(policy.name, "fairshare");
@@ -191,8 +201,8 @@ fn shares_of_a_machine() {
         double.share_wanted > single.share_wanted,
         "{double:?} {single:?}"
     );
-    assert_eq!(double.bytes(), Some(double.cost * 4096));
-    assert!(double.dispatched > 0 && double.busy);
+    assert_eq!(double.bytes(), Some(double.counter("cost") * 4096));
+    assert!(double.counter("dispatched") > 0 && double.busy);
     entity("uid:1006/jobid:a\"b.1006");
     entity("uid:1006/jobid:b\\c.1006");
     assert_eq!(snapshot.clients.len(), 2);
@@ -230,8 +240,8 @@ fn limits_of_a_machine() {
         (class.policy.as_str(), class.limit.as_deref()),
         ("tbf", Some("1MB/s"))
     );
-    assert_eq!(class.bytes(), Some(class.cost));
-    assert!(class.dispatched > 0 && class.limit_hits > 0);
+    assert_eq!(class.bytes(), Some(class.counter("cost")));
+    assert!(class.counter("dispatched") > 0 && class.counter("limit_hits") > 0);
 }
 
 #[test]
@@ -262,7 +272,7 @@ fn bandwidth_of_a_machine() {
         ("both", Some("all"))
     );
     assert_eq!(first.limit.as_deref(), Some("10000000"));
-    assert!(first.dispatched > 0 && first.cost > 0 && first.unit == "bytes");
+    assert!(first.counter("dispatched") > 0 && first.counter("cost") > 0 && first.unit == "bytes");
     let given = first.bandwidth.as_ref().expect("bandwidth");
     assert_eq!(
         (given.class.as_str(), given.min, given.max, given.unmet),
@@ -271,7 +281,7 @@ fn bandwidth_of_a_machine() {
     let all: u64 = snapshot
         .entities
         .iter()
-        .map(|client| client.dispatched)
+        .map(|client| client.counter("dispatched"))
         .sum();
     assert!(all.abs_diff(group.counters["requests"]) < 50, "{all}");
 }
@@ -332,7 +342,7 @@ fn other_versions() {
     let text =
         "- entity: \"uid:1\"\n  dispatched: 3\n  colour: \"red\"\n  deep:\n    deeper: { a: 1 }\n";
     let entities = fairshare::read(text).expect("entities");
-    assert_eq!((entities.len(), entities[0].dispatched), (1, 3));
+    assert_eq!((entities.len(), entities[0].counter("dispatched")), (1, 3));
     let texts = [
         (
             "clients",
@@ -345,7 +355,10 @@ fn other_versions() {
     ];
     let snapshot = stats::read(&Mock::with(&[("svc", &texts)]), "svc").expect("a snapshot");
     assert_eq!(
-        (snapshot.slots, snapshot.heads[0].policies[0].name.as_str()),
+        (
+            snapshot.counter("slots"),
+            snapshot.heads[0].policies[0].name.as_str()
+        ),
         (1, "new")
     );
 }

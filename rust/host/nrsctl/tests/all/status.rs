@@ -2,14 +2,12 @@
 
 //! What `nrsctl status` says, word by word.
 
-use std::collections::BTreeMap;
-
 use crate::texts::{self, fixture, module};
 use nrsctl::commands::status::{run, Args};
 use nrsctl::failure::Kind;
 use nrsctl::mock::Mock;
 use nrsctl::stats::words::{describe, duration, rate, safe};
-use nrsctl::stats::{Bandwidth, Client, Entity, Group, Head, Policy, Rule, Snapshot};
+use nrsctl::stats::{Bandwidth, Client, Counters, Entity, Group, Head, Policy, Rule, Snapshot};
 
 fn policy(name: &str, argument: &str, queued: u64) -> Policy {
     Policy {
@@ -31,10 +29,10 @@ fn head(name: &str, policies: &[Policy]) -> Head {
     }
 }
 
-fn map(pairs: &[(&str, u64)]) -> BTreeMap<String, u64> {
+fn map(pairs: &[(&str, u64)]) -> Counters {
     pairs
         .iter()
-        .map(|(name, number)| (name.to_string(), *number))
+        .map(|(name, number)| (name.to_string().into(), *number))
         .collect()
 }
 
@@ -54,9 +52,7 @@ fn service(one: Policy) -> Snapshot {
     };
     Snapshot {
         service: "ost_io".into(),
-        slots: 16,
-        limit: 16,
-        active: 16,
+        counters: map(&[("slots", 16), ("limit", 16), ("active", 16)]),
         clients: vec![client("files", 0)],
         heads: vec![head("regular", &[one]), head("high", &[high])],
         ..Snapshot::default()
@@ -95,7 +91,7 @@ fn says(snapshot: &Snapshot, want: &str) {
 #[test]
 fn nothing_to_do() {
     let idle = Snapshot {
-        active: 0,
+        counters: map(&[("slots", 16), ("limit", 16), ("active", 0)]),
         clients: Vec::new(),
         heads: vec![head("regular", &[]), head("high", &[])],
         ..service(policy("fifo", "", 0))
@@ -113,7 +109,7 @@ ost_io: 0 of 16 slots in use, 0 clients, nothing waits
 #[test]
 fn who_waits_under_fairshare() {
     let mut snapshot = service(policy("fairshare", "uid_then_jobid_fair", 59));
-    snapshot.slots = 64;
+    snapshot.counters.insert("slots".into(), 64);
     for (name, queued) in [
         ("uid:1002/jobid:b", 7),
         ("uid:1001/jobid:a", 14),
@@ -215,8 +211,7 @@ fn who_is_limited_by_rules() {
         name: "uid:1002".into(),
         within: Some("greedy".into()),
         queued: 6,
-        throttled_ns: 944_721_164,
-        limit_hits: 338,
+        counters: map(&[("throttled_ns", 944_721_164), ("limit_hits", 338)]),
         ..Entity::default()
     }];
     says(
@@ -299,9 +294,8 @@ fn what_is_wrong_and_what_to_do() {
     let mut snapshot = service(policy("crrn", "", 2));
     snapshot.unhealthy =
         Some("2 queued, the first one ready for 2000 s, last decision 2000 s ago".into());
-    snapshot.stalls = 1;
-    snapshot.overflow = 7;
-    snapshot.no_memory = 2;
+    let counters = map(&[("stalls", 1), ("overflow", 7), ("no_memory", 2)]);
+    snapshot.counters.extend(counters);
     snapshot.clients = ["a", "b", "c", "d", "e"]
         .map(|name| Client {
             lost: true,

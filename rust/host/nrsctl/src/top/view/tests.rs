@@ -87,7 +87,7 @@ fn all_columns_fit_80_cells() {
     let both = |n| {
         let mut snapshot = samples::fairshare(n);
         snapshot.entities.extend(samples::tbf(n).entities);
-        snapshot.slots = 16;
+        snapshot.counters.insert("slots".into(), 16);
         snapshot.unhealthy = Some("no decision for 5 s\x1b[2J".into());
         snapshot
     };

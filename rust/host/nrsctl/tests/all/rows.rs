@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Each row of `nrs_sched::statistics` is in the text of the module, in snapshots as JSON, on the page of metrics and in
+//! `Documentation/metrics.md`.
+
+use std::fs;
+
+use nrs_sched::key::Key;
+use nrs_sched::policy::fairshare::stats::{self as fairshare, Row as EntityRow};
+use nrs_sched::policy::tbf::plan::Count;
+use nrs_sched::policy::tbf::record::ClassCounts;
+use nrs_sched::policy::tbf::stats::{self as tbf, Row as ClassRow};
+use nrs_sched::rules::{Name, Rate, Subject, Unit};
+use nrs_sched::statistics::{
+    ClientCounts, ConcurrencyCounts, DeadlineCounts, OrderCounts, ServiceCounts, StatUnit, Stats,
+    TargetCounts, TimeoutCounts,
+};
+use nrsctl::exporter::encode::Number;
+use nrsctl::exporter::page::{render, Gathered};
+use nrsctl::mock::Mock;
+use nrsctl::stats::{self, in_bytes};
+
+use crate::exposition::Page;
+use crate::texts;
+
+/// A table whose numbers are `first`, `first + 1`, …
+fn numbered<T: Stats + Default>(first: u64) -> T {
+    let mut table = T::default();
+    for (number, value) in table.values_mut().zip(first..) {
+        *number = value;
+    }
+    table
+}
+
+/// The same as text: on one line, or a line for each.
+fn text<T: Stats + Default>(first: u64, lines: bool) -> String {
+    let (mut text, table) = (String::new(), numbered::<T>(first));
+    let written = match lines {
+        true => table.write_lines(&mut text, "", &[]),
+        false => table.write_pairs(&mut text),
+    };
+    written.expect("a string takes everything");
+    text
+}
+
+/// A service of which the module shows these texts.
+struct Shown {
+    texts: Vec<(&'static str, String)>,
+    json: serde_json::Value,
+    page: Page,
+}
+
+impl Shown {
+    fn new(policy: &str, texts: &[(&'static str, String)]) -> Self {
+        let clients = format!(
+            "service: {{ {} }}\nclients:\n- client: \"c\"\n  counters: {{ {}, {}, state: live }}\n\
+             targets:\n- target: \"8:0\"\n  counters: {{ {} }}\n",
+            text::<ServiceCounts>(100, false),
+            text::<ClientCounts>(200, false),
+            text::<DeadlineCounts>(300, false),
+            text::<TargetCounts>(400, false),
+        );
+        let policies = texts::policies(policy, "");
+        let mut texts = texts.to_vec();
+        texts.extend([("clients", clients), ("nrs_policies", policies)]);
+        let values: Vec<(&str, &str)> = texts.iter().map(|(name, t)| (*name, &**t)).collect();
+        let snapshot = stats::read(&Mock::with(&[("s", &values)]), "s").expect("a snapshot");
+        let json = serde_json::to_value(&snapshot).expect("JSON");
+        let gathered = Gathered {
+            snapshots: vec![snapshot],
+            ..Gathered::default()
+        };
+        let page = Page::parse(&render(&gathered, 10, None)).expect("well-formed");
+        Self { texts, json, page }
+    }
+
+    /// Checks that each row of `table` is in `text`, at `place` of the JSON, and on the page about `of`, with `labels`.
+    fn has<T: Stats>(&self, table: &T, text: &str, place: &str, of: &str, labels: &[(&str, &str)]) {
+        let text = self.texts.iter().find(|(name, _)| *name == text);
+        let text = &text.expect("a text").1;
+        let words: Vec<&str> = text.split([' ', ',', '\n']).collect();
+        let json = self.json.pointer(place).expect("a place");
+        let metrics = texts::fixtures().join("../../../../../Documentation/metrics.md");
+        let metrics = fs::read_to_string(metrics).expect("Documentation/metrics.md");
+        for (stat, number) in T::ROWS.iter().zip(table.values()) {
+            let name = stat.name;
+            let shown = [format!("{name}:"), number.to_string()];
+            assert!(words.windows(2).any(|pair| pair == shown), "{name}: {text}");
+            assert_eq!(json[stat.key()], number, "{name}: {json}");
+            if stat.metric.is_empty() {
+                continue;
+            }
+            let metric = stat.metric.replace('*', of);
+            let value = match stat.unit {
+                StatUnit::Cost => in_bytes(json["unit"].as_str().unwrap_or("bytes"), number),
+                _ => Some(number),
+            };
+            let value = value.map(|value| Number::of(stat.unit, value).to_string());
+            let value = value.map(|value| value.parse().expect("a number"));
+            let labels = [&[("service", "s")], labels, stat.labels].concat();
+            assert_eq!(self.page.value(&metric, &labels), value, "{metric}");
+            assert!(metrics.contains(&format!("| `{metric}` | ")), "{metric}");
+        }
+    }
+}
+
+#[test]
+fn rows_of_a_service() {
+    let concurrency = text::<ConcurrencyCounts>(600, true) + &text::<OrderCounts>(700, true);
+    let shown = Shown::new(
+        "crrn",
+        &[
+            ("at_stats", text::<TimeoutCounts>(500, true)),
+            ("nrs_concurrency", concurrency),
+        ],
+    );
+    let client = [("client", "c")];
+    let place = "/clients/0/counters";
+    shown.has(&numbered::<ServiceCounts>(100), "clients", "", "", &[]);
+    shown.has(
+        &numbered::<ClientCounts>(200),
+        "clients",
+        place,
+        "",
+        &client,
+    );
+    shown.has(
+        &numbered::<DeadlineCounts>(300),
+        "clients",
+        place,
+        "",
+        &client,
+    );
+    let (place, target) = ("/targets/0/counters", [("target", "8:0")]);
+    shown.has(
+        &numbered::<TargetCounts>(400),
+        "clients",
+        place,
+        "",
+        &target,
+    );
+    shown.has(
+        &numbered::<TimeoutCounts>(500),
+        "at_stats",
+        "/timeouts",
+        "",
+        &[],
+    );
+    let (text, place) = ("nrs_concurrency", "/concurrency");
+    shown.has(&numbered::<ConcurrencyCounts>(600), text, place, "", &[]);
+    shown.has(&numbered::<OrderCounts>(700), text, place, "", &[]);
+}
+
+#[test]
+fn rows_of_tbf() {
+    let mut rows = tbf::Rows::new();
+    let row = |counters| ClassRow {
+        subject: Subject::NONE,
+        high: false,
+        default: true,
+        id: 1,
+        rule: Name::new("r").expect("a name"),
+        rate: Rate::new(10, Unit::Bytes).expect("a rate"),
+        count: Count::Bytes,
+        counters,
+        queued: 7,
+        active: 0,
+        debt: 0,
+    };
+    // Two parts tell of the same class: its counters add up.
+    rows.extend(&[row(numbered(100)), row(numbered(1000))], false)
+        .expect("memory");
+    rows.merge();
+    let sums = rows.sums().expect("memory");
+    let (class, rule) = (rows.as_slice()[0], sums.as_slice()[0]);
+    assert!(class
+        .counters
+        .values()
+        .eq((1100..).step_by(2).take(ClassCounts::ROWS.len())));
+    let mut text = String::new();
+    tbf::write_yaml(&mut text, rows.as_slice(), sums.as_slice()).expect("a text");
+    let shown = Shown::new("tbf", &[("nrs_tbf_stats", text)]);
+    let labels = [("head", "regular"), ("rule", "r")];
+    let json = &shown.json["rules"][0];
+    assert_eq!(
+        (json["counters"]["classes"].as_u64(), rule.gauges.queued),
+        (Some(1), 14)
+    );
+    shown.has(
+        &rule.gauges,
+        "nrs_tbf_stats",
+        "/rules/0/counters",
+        "rule",
+        &labels,
+    );
+    shown.has(
+        &rule.counters,
+        "nrs_tbf_stats",
+        "/rules/0/counters",
+        "rule",
+        &labels,
+    );
+    let entity = [&labels[..], &[("policy", "tbf"), ("entity", "default")]].concat();
+    shown.has(
+        &class.counters,
+        "nrs_tbf_stats",
+        "/entities/0",
+        "entity",
+        &entity,
+    );
+}
+
+#[test]
+fn rows_of_fairshare() {
+    let mut row = EntityRow::new(1, 0, "uid", Key::Uid(7), 4096);
+    for round in 0..9 {
+        row.ledger.count(30, 1, round < 5);
+    }
+    row.ledger.forced();
+    row.ledger.time(1234);
+    let mut rows = fairshare::Rows::new();
+    rows.extend(&[row], false).expect("memory");
+    rows.merge().expect("memory");
+    let mut text = String::new();
+    fairshare::write_yaml(&mut text, &rows, 0).expect("a text");
+    let shown = Shown::new("fairshare", &[("nrs_fairshare_stats", text)]);
+    let labels = [
+        ("head", "regular"),
+        ("policy", "fairshare"),
+        ("entity", "uid:7"),
+    ];
+    let counts = row.ledger.counts();
+    assert!(counts.values().all(|number| number > 0));
+    shown.has(
+        counts,
+        "nrs_fairshare_stats",
+        "/entities/0",
+        "entity",
+        &labels,
+    );
+}

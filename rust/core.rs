@@ -57,7 +57,6 @@ pub(crate) mod concurrency;
 pub(crate) mod cpt;
 pub(crate) mod dispatch;
 pub(crate) mod keeper;
-mod line;
 pub(crate) mod parameters;
 pub(crate) mod partition;
 pub(crate) mod partitions;

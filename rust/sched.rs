@@ -39,6 +39,7 @@
     )
 )]
 
+pub(crate) mod atomic;
 pub(crate) mod attr;
 pub(crate) mod bucket;
 pub(crate) mod class;
@@ -56,6 +57,7 @@ pub(crate) mod mem;
 pub(crate) mod nid;
 pub(crate) mod order;
 pub(crate) mod parameters;
+pub(crate) mod partition;
 pub(crate) mod policy;
 pub(crate) mod qbm;
 pub(crate) mod ranges;

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! One partition of a service: its heads, its lock, its timer.
+//! One partition of a service: the lock, the timer and the tracepoints around a [`Machine`].
 //!
 //! # Vocabulary
 //!
-//! - *Lane*: a head and which classes its requests had lately ([`lane`]).
-//! - *Pump*: decide requests while slots are free.
-//! - *Mark*: what others may know of the partition without its lock ([`Mark`]).
+//! - *Machine*: what the lock protects, which decides ([`crate::sched::partition`]).
+//! - *Surroundings*: what the machine needs of the kernel, for one lock hold.
 //! - *Kick*: the target got something to submit; it is kicked once the lock is released.
-//! - *Order*: which requests have to wait for the end of others before a policy sees them ([`order`]).
 //!
 //! # Locking
 //!
@@ -23,44 +21,41 @@ use kernel::{
 
 use super::{
     partitions,
-    target::{Kick, Mark, Target, BATCH},
+    service::Arrival,
+    target::{Kick, Target},
 };
 use crate::{
     sched::{
-        attr::Priority,
-        head::{Head, InstanceId, MAX_INSTANCES},
+        attr::{Attrs, Priority},
+        head::{InstanceId, MAX_INSTANCES},
         health::Seen,
         item::{Cost, Item},
-        order::Order,
-        policy::{AnyPart, Config, Get, View},
+        mem::Owned,
+        order::{Forced, Order},
+        partition::{
+            arrive::{Arrived, Terms, Went},
+            decide::{Decided, Leave},
+            lane::Lane,
+            line::Line,
+            Admission, Env, Machine, Scheduled, BATCH,
+        },
+        policy::{AnyPart, AnyShared, Config},
         ranges::Table,
-        slots::{Pending, Turn},
-        units::NSEC_PER_MSEC,
     },
     sys::{
         misc,
-        node::{Account, Admission, Held},
+        node::{Account, Held},
         rcu::RcuBox,
         timer::{Expire, Timed},
-        trace,
+        trace::{self, Life},
     },
 };
-
-mod arrive;
-mod lane;
-mod order;
-mod watch;
-
-pub(crate) use arrive::Went;
-pub(crate) use lane::Ident;
-use lane::Lane;
-use watch::By;
 
 /// The part of a policy in the kernel.
 pub(crate) type KernelPart = AnyPart<Held>;
 
-/// A head in the kernel; the tag is the configuration that an instance was started with.
-pub(crate) type KernelHead = Head<Held, KernelPart, Config>;
+/// What the lock protects; the tag of an instance is the configuration that it was started with.
+pub(crate) type Inner = Machine<Held, KernelPart, Config>;
 
 /// The shares that a service's worker publishes, of each head.
 pub(crate) struct Published {
@@ -86,113 +81,27 @@ impl Published {
     }
 }
 
-/// What a partition did with the slots that were free.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Decided {
-    /// Requests that it decided.
-    pub(crate) count: u32,
-    /// It has given one back: whoever looked for one meanwhile may have seen none.
-    pub(crate) vain: bool,
+/// Creates a lane with a fallback made by `config`.
+///
+/// # Errors
+///
+/// `ENOMEM`.
+#[inline(never)]
+fn lane(config: Config) -> Result<Owned<Lane<Held, KernelPart, Config>>> {
+    let shared = AnyShared::new(&config, 0, 1).map_err(|_| ENOMEM)?;
+    let fallback = KernelPart::new(&config, misc::random(), &shared).map_err(|_| ENOMEM)?;
+    Lane::new(fallback, config).map_err(|_| ENOMEM)
 }
 
-/// Time between two interrupts of the timer of a partition, at least, ns.
-const PAUSE: u64 = 20_000;
-
-/// What the lock protects.
-pub(crate) struct Inner {
-    regular: KBox<Lane>,
-    high: KBox<Lane>,
-    order: KBox<Order<Held>>,
-    /// What the order table was made for.
-    records: u32,
-    turn: Turn,
-    /// When a request was last decided, or came to an empty queue (ns).
-    moved: u64,
-    /// When a request last had a slot or gave it back, or came to an empty queue (ns).
-    progress: u64,
-    /// What waited was sent down for lack of progress, and there has been none since.
-    stalled: bool,
-    /// When the timer is to expire (ns); 0 if it is not armed, or expires and waits for the lock.
-    armed: u64,
-    /// What others know.
-    mark: Mark,
-}
-
-impl Inner {
-    fn lane(&mut self, priority: Priority) -> &mut Lane {
-        match priority {
-            Priority::Regular => &mut self.regular,
-            Priority::High => &mut self.high,
-        }
-    }
-
-    /// The head of `priority`.
-    pub(crate) fn head(&mut self, priority: Priority) -> &mut KernelHead {
-        &mut self.lane(priority).head
-    }
-
-    /// The order table.
-    pub(crate) fn order(&mut self) -> &mut Order<Held> {
-        &mut self.order
-    }
-
-    /// Has everybody on the head of `priority` classified anew at times, if that is how clients are counted.
-    pub(crate) fn count_clients(&mut self, priority: Priority, now: u64) {
-        self.lane(priority).count_clients(now);
-    }
-
-    /// When the first of the heads that withhold at `now` may serve again, ns.
-    fn next_expiry(&self, now: u64) -> Option<u64> {
-        [&self.regular, &self.high]
-            .into_iter()
-            .filter(|lane| lane.head.queued() > 0)
-            .map(|lane| lane.until)
-            .filter(|until| *until > now)
-            .min()
-    }
-
-    /// Whether it makes progress, as far as one can see.
-    fn seen(&self, now: u64) -> Seen {
-        let moved = if self.stalled {
-            self.progress
-        } else {
-            self.moved
-        };
-        let since = [&self.regular, &self.high]
-            .into_iter()
-            .filter(|lane| lane.has_work(now))
-            .map(|lane| lane.until.max(moved))
-            .min();
-        Seen {
-            queued: self.queued().into(),
-            since,
-            decided: self.progress,
-        }
-    }
-
-    /// A request has a slot now, or gave it back.
-    fn progressed(&mut self, now: u64) {
-        self.progress = now;
-        self.stalled = false;
-    }
-
-    fn queued(&self) -> u32 {
-        self.regular
-            .head
-            .queued()
-            .saturating_add(self.high.head.queued())
-    }
-}
-
-/// By what leave a request goes down.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Leave {
-    /// It has a slot.
-    Slot,
-    /// It has none, though its policy would serve it.
-    Over,
-    /// It has none, and its policy is not asked.
-    Forced,
+/// Creates an order table with room for `records`.
+///
+/// # Errors
+///
+/// `ENOMEM`.
+#[inline(never)]
+fn order_table(records: u32) -> Result<Owned<Order<Held>>> {
+    let order = Order::new(records, misc::random());
+    order.and_then(Owned::new).map_err(|_| ENOMEM)
 }
 
 /// One partition of a service.
@@ -219,26 +128,17 @@ impl Partition {
         config: Config,
         records: u32,
     ) -> Result<Arc<Timed<Self>>> {
-        let order = order::table(records)?;
-        let regular = Lane::with_fallback(config)?;
-        let high = Lane::with_fallback(config)?;
+        let order = order_table(records)?;
+        let (regular, high) = (lane(config)?, lane(config)?);
         Arc::pin_init(
             Timed::new(pin_init!(Self {
                 cpt,
                 target,
                 published,
-                inner <- new_spinlock_irq!(Inner {
-                    regular,
-                    high,
-                    order,
-                    records,
-                    turn: Turn::new(),
-                    moved: 0,
-                    progress: misc::now(),
-                    stalled: false,
-                    armed: 0,
-                    mark: Mark::default(),
-                }, "nrs_partition"),
+                inner <- new_spinlock_irq!(
+                    Machine::new(regular, high, order, records, misc::now()),
+                    "nrs_partition"
+                ),
             })),
             GFP_KERNEL,
         )
@@ -279,26 +179,14 @@ impl Partition {
     ///
     /// Of more than there is room for: `EBUSY`: the table is in use. `ENOMEM`.
     pub(crate) fn set_records(&self, records: u32) -> Result {
-        let mut table = order::table(records);
-        let done = self.with(|inner| {
-            let idle = inner.order.live() == 0 && inner.order.overflowed() == 0;
-            match &mut table {
-                Ok(table) if idle => {
-                    inner.records = records;
-                    core::mem::swap(&mut inner.order, table);
-                    Ok(())
-                }
-                _ if records <= inner.records => {
-                    inner.order.set_max(records);
-                    Ok(())
-                }
-                Ok(_) => Err(EBUSY),
-                Err(error) => Err(*error),
-            }
-        });
+        let mut table = order_table(records);
+        let done = self.with(|inner| inner.set_records(table.as_mut().ok(), records));
+        if done {
+            Ok(())
+        } else {
+            Err(table.err().unwrap_or(EBUSY))
+        }
         // What is not needed is freed without the lock.
-        drop(table);
-        done
     }
 
     /// Runs `f` with the lock held.
@@ -335,86 +223,283 @@ impl Partition {
     }
 }
 
-impl Timed<Partition> {
-    /// Counts the end of a request that was queued or recorded here; with `pump`, decides more. Also says whether
-    /// [`Self::settle_all`] has something left.
-    pub(crate) fn end(&self, account: &Account, cost: Cost, pump: bool) -> (Kick, bool) {
-        let mut kick = Kick::none();
-        let most = if pump { BATCH } else { 0 };
-        let end = |inner: &mut Inner, now| {
-            if let Some(ticket) = &account.ticket {
-                inner.head(account.priority).stop(ticket, cost, now);
-            }
-            if account.has_slot() {
-                inner.progressed(now);
-            }
-            if let Some(id) = account.record {
-                inner.order.finish(id);
-            }
+/// What a machine needs of the kernel, for one lock hold.
+struct Surroundings<'a> {
+    partition: &'a Timed<Partition>,
+    /// The request that arrives, if one does, and whether its client is being drained.
+    arrival: Option<(&'a Arrival<'a>, bool)>,
+    /// What the target got.
+    kick: Kick,
+}
+
+impl Env<Held, Config> for Surroundings<'_> {
+    #[inline]
+    fn line(&self) -> &Line {
+        self.partition.target.line()
+    }
+
+    #[inline]
+    fn index(&self) -> u16 {
+        self.partition.cpt
+    }
+
+    #[inline]
+    fn now(&self) -> u64 {
+        misc::now()
+    }
+
+    #[inline]
+    fn millis(&self) -> u64 {
+        misc::millis()
+    }
+
+    #[inline]
+    fn ratio(&self) -> u32 {
+        self.partition.target.ratio()
+    }
+
+    fn arm(&mut self, at: u64) {
+        self.partition.arm(at);
+    }
+
+    #[inline]
+    fn with_table<R>(&self, priority: Priority, f: impl FnOnce(Option<&Table>) -> R) -> R {
+        let guard = rcu::read_lock();
+        f(self.partition.published.of(priority).get(&guard))
+    }
+
+    #[inline]
+    fn send(&mut self, held: Held) {
+        self.kick.add(self.partition.target.send(held));
+    }
+
+    fn admit_over(&mut self) -> Admission {
+        self.partition.target.admit_any()
+    }
+
+    fn admit(&mut self) -> Option<Admission> {
+        match self.arrival {
+            Some((arrival, false)) => self.partition.target.admit(arrival.reclaims),
+            _ => Some(self.admit_over()),
+        }
+    }
+
+    fn bypass(&mut self, held: Held) {
+        self.kick.add(self.partition.target.bypass(held));
+    }
+
+    #[inline]
+    fn hold(&mut self, held: &mut Held, now: u64) {
+        held.hold(now);
+        if let Some((arrival, _)) = self.arrival {
+            arrival.client.count_queued();
+        }
+    }
+
+    #[inline]
+    fn is_traced(&self) -> bool {
+        trace::follows()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn trace_arrival(&self, held: &mut Held, tag: Option<&Config>, attrs: &Attrs, queued: bool) {
+        let life = Life::begin();
+        held.account_mut().life = life;
+        let (Some(id), priority) = (life.id(), held.placement().priority) else {
+            return;
         };
-        let (_, busy) = self.decide_after(end, most, &mut kick);
-        (kick, busy)
+        if trace::enqueue_is_on() {
+            trace::enqueue(&trace::Enqueue {
+                head: self.event_head(priority, tag),
+                id,
+                attrs,
+                bytes: held.cost().bytes,
+                offset: held.spot().offset,
+                queued,
+            });
+        }
     }
 
-    /// Makes a change in the order table, and carries out what follows; for the rest, returns like
-    /// [`Self::end`].
-    pub(crate) fn reorder(&self, change: impl FnOnce(&mut Order<Held>)) -> (Kick, bool) {
-        let mut kick = Kick::none();
-        let (_, busy) = self.decide_after(|inner, _| change(&mut inner.order), 0, &mut kick);
-        (kick, busy)
+    #[cold]
+    #[inline(never)]
+    fn trace_dispatch(
+        &self,
+        held: &mut Held,
+        tag: Option<&Config>,
+        now: u64,
+        queued: bool,
+        slot: bool,
+    ) {
+        held.account_mut().life.dispatched(now);
+        let Some(id) = held.account().life.id() else {
+            return;
+        };
+        if trace::dispatch_is_on() {
+            trace::dispatch(&trace::Dispatch {
+                head: self.event_head(held.placement().priority, tag),
+                id,
+                bytes: held.cost().bytes,
+                waited_ns: if queued {
+                    now.saturating_sub(held.arrival())
+                } else {
+                    0
+                },
+                queued,
+                slot,
+                slots: self.partition.target.pool().active(),
+                limit: self.partition.target.limit(),
+            });
+        }
     }
 
-    /// Decides up to `most` requests while slots are free.
+    #[inline]
+    fn trace_throttle<'a>(
+        &self,
+        priority: Priority,
+        tag: impl FnOnce() -> Option<&'a Config>,
+        now: u64,
+        until: u64,
+        queued: u32,
+    ) {
+        if trace::throttle_is_on() {
+            trace::throttle(&trace::Throttle {
+                head: self.event_head(priority, tag()),
+                until_ns: until,
+                delay_ns: until.saturating_sub(now),
+                queued,
+            });
+        }
+    }
+}
+
+impl Surroundings<'_> {
+    /// Returns what an event says of a head whose policy has `tag`.
+    fn event_head(&self, priority: Priority, tag: Option<&Config>) -> trace::Head<'_> {
+        trace::Head {
+            service: self.partition.target.label(),
+            policy: tag.map_or("", |tag| tag.kind().name()),
+            cpt: self.partition.cpt,
+            priority,
+        }
+    }
+}
+
+impl Timed<Partition> {
+    /// Takes a request, as [`Machine::arrive`] does. The target is to be kicked.
+    pub(crate) fn arrive(
+        &self,
+        mut held: Held,
+        arrival: &Arrival<'_>,
+        attrs: &impl Fn() -> Attrs,
+    ) -> (Arrived<Held>, Kick) {
+        held.account_mut().home = self.home();
+        let mut inner = self.inner.lock();
+        // Read under the lock: whoever drains has set it before it took the lock.
+        let draining = arrival.is_draining();
+        let forced = arrival.forced(draining);
+        let mut env = Surroundings {
+            partition: self,
+            arrival: Some((arrival, draining)),
+            kick: Kick::none(),
+        };
+        let terms = Terms {
+            ident: arrival.ident.as_ref(),
+            forced,
+            may_pass: arrival.may_pass,
+            relation: arrival.relation,
+            may_overflow: arrival.may_overflow,
+        };
+        let arrived = inner.arrive(&mut env, held, &terms, attrs);
+        drop(inner);
+        if forced != Forced::No && !matches!(arrived.went, Went::Refused(_)) {
+            arrival.client.count_forced();
+        }
+        (arrived, env.kick)
+    }
+
+    /// Runs `f` with the lock held and the time at which it was asked for, ns; adds to `kick` what the target got.
+    fn locked<R>(
+        &self,
+        kick: &mut Kick,
+        f: impl FnOnce(&mut Inner, &mut Surroundings<'_>, u64) -> R,
+    ) -> R {
+        let now = misc::now();
+        let mut env = Surroundings {
+            partition: self,
+            arrival: None,
+            kick: *kick,
+        };
+        let done = f(&mut self.inner.lock(), &mut env, now);
+        *kick = env.kick;
+        done
+    }
+
+    /// Counts the end of a request and dispatches up to `most`; returns whether [`Self::settle_all`] has something
+    /// left.
+    pub(crate) fn end(&self, account: &Account, cost: Cost, most: u32, kick: &mut Kick) -> bool {
+        let placement = &account.placement;
+        self.locked(kick, |inner, env, now| {
+            inner.end(env, now, placement, cost, most)
+        })
+    }
+
+    /// Makes a change in the order table, and carries out what follows; returns like [`Self::end`].
+    pub(crate) fn reorder(&self, change: impl FnOnce(&mut Order<Held>), kick: &mut Kick) -> bool {
+        self.locked(kick, |inner, env, now| inner.reorder(env, now, change))
+    }
+
+    /// Dispatches up to `most` requests while slots are free.
     pub(crate) fn decide_more(&self, most: u32, kick: &mut Kick) -> Decided {
-        let (decided, _) = self.decide_after(|_, _| (), most, kick);
-        decided
+        self.locked(kick, |inner, env, now| inner.decide_more(env, now, most))
     }
 
-    /// Has heads that withhold asked again, after a change of what holds them back: by whoever decides
+    /// Has heads that are throttled asked again, after a change of what throttles them, by whoever decides
     /// next.
     pub(crate) fn reconsider(&self) {
-        let now = misc::now();
-        let mut inner = self.inner.lock();
-        inner.regular.until = 0;
-        inner.high.until = 0;
-        self.tell(&mut inner, now);
+        self.locked(&mut Kick::none(), |inner, env, now| {
+            inner.reconsider(env, now);
+        });
     }
 
-    /// Makes a change, which is told the time (ns), and decides like [`Self::decide_more`]; also says whether
-    /// [`Self::settle_all`] has something left.
-    fn decide_after(
-        &self,
-        change: impl FnOnce(&mut Inner, u64),
-        most: u32,
-        kick: &mut Kick,
-    ) -> (Decided, bool) {
-        let now = misc::now();
-        let mut inner = self.inner.lock();
-        change(&mut inner, now);
-        let settled = self.settle(&mut inner, now, kick);
-        if most == 0 {
-            if settled {
-                self.tell(&mut inner, now);
-            }
-            return (Decided::default(), inner.order.is_busy());
+    /// Brings the order table the memory that it needs; returns whether it needed some. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn feed_order(&self) -> Result<bool> {
+        let need = self.with(|inner| inner.order().need());
+        if need.is_empty() {
+            return Ok(false);
         }
-        // What was withheld may be ready by now: others learn of it before slots are looked for.
-        self.tell(&mut inner, now);
-        let decided = self.pump(&mut inner, now, most, kick);
-        (decided, inner.order.is_busy())
+        let spare = need.allocate().map_err(|_| ENOMEM)?;
+        drop(self.with(|inner| inner.order().grow(spare)));
+        Ok(true)
     }
 
-    /// Decides everything that is queued, whether or not slots are free, a batch at a time; whether there was
-    /// something. What waits for the end of other requests goes down as soon as those have ended.
+    /// Does all that the order table has to have done, letting go of the lock in between. May sleep.
+    pub(crate) fn settle_all(&self) {
+        let mut busy = true;
+        while busy {
+            let mut kick = Kick::none();
+            busy = self.locked(&mut kick, |inner, env, now| inner.settle_some(env, now));
+            self.target.kick(kick);
+            misc::cond_resched();
+        }
+    }
+
+    /// Dispatches everything that is queued, whether or not slots are free, a batch at a time; returns whether there
+    /// was something. Requests that wait for others are dispatched as soon as those have ended.
     pub(crate) fn drain(&self) -> bool {
-        self.with(|inner| inner.order.force_all());
+        self.with(|inner| inner.order().force_all());
         self.settle_all();
         let mut left = self.with(|inner| inner.queued());
         let any = left > 0;
         while left > 0 {
-            let now = misc::now();
-            let batch = left.min(BATCH);
-            let kick = self.send_down(&mut self.inner.lock(), now, batch, Leave::Forced);
+            let (mut kick, batch) = (Kick::none(), left.min(BATCH));
+            self.locked(&mut kick, |inner, env, now| {
+                inner.send_down(env, now, batch, Leave::Forced);
+            });
             self.target.kick(kick);
             left = left.saturating_sub(batch);
             misc::cond_resched();
@@ -422,171 +507,21 @@ impl Timed<Partition> {
         any
     }
 
-    /// Whether requests that may be served have been waiting for `stall` (ns) without one being decided; then
-    /// a batch of them is sent down, whether or not slots are free. What a policy withholds waits on.
+    /// Dispatches a batch without slots after a stall of `stall`, ns, as [`Machine::unstall`] does; returns whether
+    /// there was one.
     pub(crate) fn unstall(&self, stall: u64) -> bool {
-        let now = misc::now();
         let mut kick = Kick::none();
-        let stalled = {
-            let mut inner = self.inner.lock();
-            let waits = inner.regular.has_work(now) || inner.high.has_work(now);
-            let stalled = waits && now.saturating_sub(inner.moved) >= stall;
-            if stalled {
-                let moved = inner.moved;
-                kick = self.send_down(&mut inner, now, BATCH, Leave::Over);
-                // Nothing moved by itself.
-                inner.moved = moved;
-                inner.stalled = true;
-            }
-            stalled
-        };
+        let stalled = self.locked(&mut kick, |inner, env, now| inner.unstall(env, now, stall));
         self.target.kick(kick);
         stalled
-    }
-
-    /// Decides up to `most` requests, with `leave`.
-    fn send_down(&self, inner: &mut Inner, now: u64, most: u32, leave: Leave) -> Kick {
-        let mut kick = Kick::none();
-        for _ in 0..most {
-            if !self.decide(inner, Priority::High, now, leave, &mut kick)
-                && !self.decide(inner, Priority::Regular, now, leave, &mut kick)
-            {
-                break;
-            }
-        }
-        self.tell(inner, now);
-        kick
-    }
-
-    /// Tells others what they may know of the partition, if that has changed.
-    fn tell(&self, inner: &mut Inner, now: u64) {
-        let urgent = inner.high.has_work(now);
-        let mark = Mark {
-            waiting: inner.queued() > 0,
-            ready: urgent || inner.regular.has_work(now),
-            urgent,
-        };
-        if urgent {
-            self.target.note_urgent();
-        }
-        let old = core::mem::replace(&mut inner.mark, mark);
-        if mark != old {
-            self.target.mark(self.cpt, old, mark);
-        }
-    }
-
-    /// Decides up to `most` requests while slots are free. Others know what there is.
-    fn pump(&self, inner: &mut Inner, now: u64, most: u32, kick: &mut Kick) -> Decided {
-        let mut decided = Decided::default();
-        let mut lent = None;
-        let mut pending = Pending {
-            high: inner.high.has_work(now),
-            regular: inner.regular.has_work(now),
-        };
-        while decided.count < most {
-            let limits = self.target.limits();
-            let Some(priority) = inner.turn.first(pending, self.target.pool(), &limits) else {
-                if pending.regular && limits.high_priority {
-                    lent = self.target.lent_in();
-                }
-                break;
-            };
-            if !self.target.take(priority) {
-                break;
-            }
-            if self.decide(inner, priority, now, Leave::Slot, kick) {
-                inner.turn.served(priority);
-                decided.count = decided.count.wrapping_add(1);
-                if !inner.lane(priority).has_work(now) {
-                    pending = pending.without(priority);
-                }
-            } else {
-                self.target.put(priority);
-                decided.vain = self.target.has_turns();
-                pending = pending.without(priority);
-            }
-        }
-        self.tell(inner, now);
-        // Whichever head withholds for the shorter time; a head that may serve waits for a slot, or for the one that is kept.
-        let lent =
-            lent.map(|ms| now.saturating_add(ms.saturating_add(1).saturating_mul(NSEC_PER_MSEC)));
-        if let Some(until) = [inner.next_expiry(now), lent].into_iter().flatten().min() {
-            let until = until.max(now.saturating_add(PAUSE));
-            // One that expires soon enough serves.
-            if inner.armed < now || inner.armed > until {
-                inner.armed = until;
-                self.arm(until);
-            }
-        }
-        decided
-    }
-
-    /// Takes one request out of a head and gives it to its target. With [`Leave::Slot`] the caller has taken a
-    /// slot for it, which the request keeps.
-    fn decide(
-        &self,
-        inner: &mut Inner,
-        priority: Priority,
-        now: u64,
-        leave: Leave,
-        kick: &mut Kick,
-    ) -> bool {
-        let slot = leave == Leave::Slot;
-        let lane = inner.lane(priority);
-        let guard = rcu::read_lock();
-        let view = View {
-            now,
-            force: leave == Leave::Forced,
-            table: self.published.of(priority).get(&guard),
-        };
-        let (mut held, ticket) = match lane.head.get(&view) {
-            Get::Item(found) => found,
-            Get::Empty => return false,
-            Get::Throttled { until } => {
-                lane.until = until;
-                drop(guard);
-                if trace::throttle_is_on() {
-                    self.watch_throttle(inner, priority, now, until);
-                }
-                return false;
-            }
-        };
-        lane.until = 0;
-        inner.moved = now;
-        if slot {
-            inner.progressed(now);
-        }
-        if let Some(id) = held.account().record {
-            inner.go(id, &mut held);
-        }
-        if slot && self.target.has_turns() {
-            let charged = match ticket.grant().charged {
-                0 => held.cost().pages,
-                charged => charged,
-            };
-            self.target.charge(self.cpt, charged);
-        }
-        held.account_mut().ticket = Some(ticket);
-        held.note_wait(now);
-        if trace::follows() {
-            let by = By::Instance(ticket.instance());
-            self.watch_dispatch(inner, &mut held, now, by, true, slot);
-        }
-        let admission = if slot {
-            Admission::Slot
-        } else {
-            self.target.admit_any()
-        };
-        kick.add(self.target.send(held, admission));
-        true
     }
 }
 
 impl Expire for Partition {
-    /// What was withheld may be served now.
+    /// Requests that were throttled may be eligible now.
     fn expired(timed: &Timed<Self>) {
         let mut kick = Kick::none();
-        timed.decide_after(|inner, _| inner.armed = 0, BATCH, &mut kick);
+        timed.locked(&mut kick, |inner, env, now| inner.expired(env, now));
         timed.target.kick(kick);
         timed.target.look_after_others(timed.cpt);
     }

@@ -19,10 +19,22 @@ use kernel::{
 
 use super::{
     cpt::CPTS_MAX,
-    partition::{Decided, KernelPart, Partition, Published},
-    target::{Kick, Target, BATCH},
+    partition::{KernelPart, Partition, Published},
+    target::{Kick, Target},
 };
-use crate::{sched::attr::Priority, sys::timer::Timed};
+use crate::{
+    sched::{
+        attr::Priority,
+        item::Cost,
+        partition::{
+            decide::Decided,
+            line::{Line, PARTITIONS_MAX},
+            round,
+        },
+        slots::Limits,
+    },
+    sys::{node::Account, timer::Timed},
+};
 
 /// Targets of one service, at most.
 pub(crate) const TARGETS_MAX: usize = 64;
@@ -30,7 +42,7 @@ pub(crate) const TARGETS_MAX: usize = 64;
 /// Bits of a home that are the CPT.
 const CPT_BITS: u32 = 6;
 
-const _: () = assert!(CPTS_MAX <= 1 << CPT_BITS);
+const _: () = assert!(CPTS_MAX <= 1 << CPT_BITS && CPTS_MAX as usize <= PARTITIONS_MAX);
 
 /// The name of the partition of `cpt` at target `target`.
 pub(crate) const fn home(target: u16, cpt: u16) -> u16 {
@@ -86,25 +98,36 @@ impl Lanes {
         self.get(usize::from(cpt))
     }
 
-    /// Uses what slots are free: partitions decide in turn, but for those that were `asked` (bits) and decided
-    /// all that they could; then what was decided, and `kick`, go out.
-    pub(crate) fn pass_on(&self, mut kick: Kick, mut asked: u64) {
-        let mut left = BATCH;
-        while let Some(next) = self.target.next(asked).filter(|_| left > 0) {
-            let most = if next.alone { left } else { 1 };
-            let decided = match self.at(next.cpt as u16) {
-                Some(partition) => partition.decide_more(most, &mut kick),
-                None => Decided::default(),
-            };
-            if decided.vain {
-                // Those that were asked before may have more by now, and have seen no slot.
-                asked = next.bit();
-            } else if next.alone || decided.count == 0 {
-                asked |= next.bit();
+    /// Uses what slots are free; then what was decided, and `kick`, go out.
+    pub(crate) fn pass_on(&self, kick: Kick) {
+        let mut turns = Turns { lanes: self, kick };
+        round::pass_on(&mut turns, 0);
+        self.target.kick(turns.kick);
+    }
+
+    /// Has the partition of `cpt`, if that has to know, count the end of a request; then uses what slots are free.
+    /// Returns whether an order table has something left to do.
+    pub(crate) fn ended(&self, cpt: Option<u16>, account: &Account, cost: Cost) -> bool {
+        let mut turns = Turns {
+            lanes: self,
+            kick: Kick::none(),
+        };
+        let mut busy = false;
+        round::ended(&mut turns, cpt, |turns, cpt, most| {
+            if let Some(partition) = self.at(cpt) {
+                busy = partition.end(account, cost, most, &mut turns.kick);
             }
-            left = left.saturating_sub(decided.count.max(1));
-        }
-        self.target.kick(kick);
+        });
+        self.target.kick(turns.kick);
+        busy
+    }
+
+    /// Uses what slots are free after an arrival, if it is the turn of `others`; then what was decided, and `kick`, go
+    /// out.
+    pub(crate) fn arrived(&self, others: bool, kick: Kick) {
+        let mut turns = Turns { lanes: self, kick };
+        round::arrived(&mut turns, others);
+        self.target.kick(turns.kick);
     }
 
     /// Does what is left of what order tables have to have done, and uses what slots are free.
@@ -112,7 +135,7 @@ impl Lanes {
         for partition in self.iter() {
             partition.settle_all();
         }
-        self.pass_on(Kick::none(), 0);
+        self.pass_on(Kick::none());
     }
 
     /// Sends down what has waited for `stall` (ns) without progress; whether something has.
@@ -130,6 +153,30 @@ impl Lanes {
             .fold(false, |any, partition| any | partition.drain());
         self.target.let_all_through();
         any
+    }
+}
+
+/// The partitions of one target while they take turns.
+struct Turns<'a> {
+    lanes: &'a Lanes,
+    /// What the target got.
+    kick: Kick,
+}
+
+impl round::Partitions for Turns<'_> {
+    fn line(&self) -> &Line {
+        self.lanes.target.line()
+    }
+
+    fn limits(&self) -> Limits {
+        self.lanes.target.limits()
+    }
+
+    fn decide(&mut self, cpt: u16, most: u32) -> Decided {
+        match self.lanes.at(cpt) {
+            Some(partition) => partition.decide_more(most, &mut self.kick),
+            None => Decided::default(),
+        }
     }
 }
 
@@ -220,7 +267,7 @@ impl Partitions {
             for partition in lanes.iter() {
                 partition.reconsider();
             }
-            lanes.pass_on(Kick::none(), 0);
+            lanes.pass_on(Kick::none());
         }
     }
 }

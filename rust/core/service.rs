@@ -19,11 +19,11 @@ use super::{
     concurrency::Concurrency,
     cpt,
     dispatch::{Dispatch, Feed},
-    partition::{Ident, Partition, Published, Went},
+    partition::{Partition, Published},
     partitions::{self, Lanes, Partitions},
     refused::errno_of,
     roster::Roster,
-    target::{Kick, Target},
+    target::Target,
     timeouts::Timeouts,
     worker::{Ticker, Worker},
 };
@@ -33,6 +33,7 @@ use crate::{
         item::Cost,
         order::{Forced, RecordId, Relation},
         parameters::{service::Slots, Values},
+        partition::{arrive::Went, lane::Ident},
         policy::{params::ClassesMax, Config, Kind},
         timeouts::terms::Terms,
     },
@@ -103,7 +104,7 @@ pub(crate) struct Record {
 /// What became of a request that arrived.
 pub(crate) struct Arrived {
     /// Where it is.
-    pub(crate) went: Went,
+    pub(crate) went: Went<Held>,
     /// By which it is found, if it is to be.
     pub(crate) record: Option<Record>,
 }
@@ -114,9 +115,9 @@ impl Arrival<'_> {
         self.draining.is_some_and(|draining| draining.get() != 0)
     }
 
-    /// Whether it may be withheld once nothing has to end before it any more.
-    pub(crate) fn forced(&self) -> Forced {
-        if self.is_draining() || (self.must_pass && self.reclaims) {
+    /// Whether it may be withheld, now or once nothing has to end before it any more, if the client is `draining`.
+    pub(crate) fn forced(&self, draining: bool) -> Forced {
+        if draining || (self.must_pass && self.reclaims) {
             Forced::AtOnce
         } else if self.must_pass {
             Forced::InTurn
@@ -405,12 +406,8 @@ impl Service {
                 record: None,
             };
         };
-        let arrived = partition.arrive(held, arrival, &attrs);
-        if arrived.others && !lanes.target().is_calm() {
-            lanes.pass_on(arrived.kick, 0);
-        } else {
-            lanes.target().kick(arrived.kick);
-        }
+        let (arrived, kick) = partition.arrive(held, arrival, &attrs);
+        lanes.arrived(arrived.others, kick);
         if arrived.hungry {
             self.ticker.worker().feed();
         }
@@ -427,10 +424,15 @@ impl Service {
         if trace::complete_is_on() {
             self.watch_end(account, cost, error);
         }
-        target.kick(target.leave(account.admission, account.priority));
-        if account.ticket.is_some() || account.record.is_some() || !target.is_calm() {
+        let placement = &account.placement;
+        target.kick(target.leave(placement.admission, placement.priority));
+        let home = placement.ticket.is_some() || placement.record.is_some();
+        if home || !target.line().is_calm() {
             if let Some(lanes) = self.partitions.of(target.index()) {
-                self.proceed(lanes, account, cost);
+                let cpt = home.then(|| partitions::cpt_of(account.home));
+                if lanes.ended(cpt, account, cost) {
+                    self.ticker.worker().keeper().call();
+                }
             }
         }
     }
@@ -448,35 +450,13 @@ impl Service {
                 service: self.name(),
                 policy: "",
                 cpt: partitions::cpt_of(account.home),
-                priority: account.priority,
+                priority: account.placement.priority,
             },
             id,
             bytes: cost.bytes,
             service_ns,
             error,
         });
-    }
-
-    /// Counts the end of a request that was queued or recorded, and decides more requests.
-    fn proceed(&self, lanes: &Lanes, account: &Account, cost: Cost) {
-        let mut kick = Kick::none();
-        let mut asked = 0;
-        if account.ticket.is_some() || account.record.is_some() {
-            let cpt = partitions::cpt_of(account.home);
-            if let Some(partition) = lanes.at(cpt) {
-                // Its lock is taken anyway; what nobody else waits for is its own.
-                let pump = !lanes.target().others_ready(cpt);
-                let busy;
-                (kick, busy) = partition.end(account, cost, pump);
-                if busy {
-                    self.ticker.worker().keeper().call();
-                }
-                if pump {
-                    asked = 1u64.wrapping_shl(cpt.into());
-                }
-            }
-        }
-        lanes.pass_on(kick, asked);
     }
 
     /// Sends down everything that is queued, whether or not slots are free; it takes none.

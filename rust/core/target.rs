@@ -12,7 +12,7 @@
 //! - *Free*: at the device without a slot: what frees memory. Somebody waits for it who can do nothing else, and one after the
 //!   other they would not be merged. Half of what the device keeps in flight may be such, or [`FREE_MIN`]; more wait in the bypass.
 //! - *Over*: at the device without a slot, because everything that was queued had to go: a drain, or a stall.
-//! - *Waiting*, *ready*, *turn*: of partitions, see [`super::line`].
+//! - *Line*: the slots and the partitions that wait for them, see [`crate::sched::partition::line`].
 //!
 //! ```text
 //!             slot of the target               work item
@@ -23,31 +23,6 @@
 //! ```
 //!
 //! Each target has its own work item: submitting may block, and a device that blocks stops nobody else.
-//!
-//! # Why no wake-up is lost
-//!
-//! Who queues a request, or lets one be served that was withheld, first marks its partition waiting and
-//! ready and then looks for a free slot; who frees a slot first gives it back and then looks for a ready
-//! partition. All of that is in one total order ([`crate::sys::atomic`]), so at least one of them sees the
-//! other. A partition's marks change under its lock.
-//!
-//! # Turns
-//!
-//! While several partitions are ready, whoever finds a slot free gives it away instead of using it: it has
-//! the partition whose turn it is decide one request, and goes on until no slot is free that one of them may
-//! use, or each that may has been asked in vain ([`Target::next`]). A partition that was asked in vain is
-//! left out for the rest of that round only. Nothing is lost by that: it has nothing to serve before it is
-//! marked ready anew, or waits for a slot of the other kind, and whoever brings about either of them goes
-//! round once more, after all others' marks and slots that this round has seen.
-//!
-//! A partition that is ready alone, or whose timer has expired, takes what is free without asking. Who arrives meanwhile may
-//! see no slot, though the timer's partition has nothing to serve after all, or see only the one that is kept and is lent when
-//! the timer expires. A timer cannot ask others, so it calls the [`Caretaker`].
-//!
-//! # The slot that is kept for high priority
-//!
-//! While high-priority requests come, regular ones leave one slot free, so that one that arrives alone does not wait for
-//! another to end. When none has come for [`LENT_MS`], regular requests use that slot, too.
 
 use kernel::{
     impl_has_work, new_spinlock_irq, new_work,
@@ -59,46 +34,24 @@ use kernel::{
     workqueue::{Work, WorkItem},
 };
 
-pub(crate) use super::line::Mark;
-use super::{dispatch::Dispatch, line::Line};
+use super::dispatch::Dispatch;
 use crate::{
     sched::{
         attr::Priority,
         item::Fifo,
+        partition::{line::Line, round, Admission, Scheduled, BATCH},
         slots::{Limits, Pool},
     },
     sys::{
         atomic::{Hint, Word},
         misc,
-        node::{Admission, Held, NodeFifo},
+        node::{Held, NodeFifo},
         queue,
     },
 };
 
 /// Requests that free memory may be at a device, at least: what reclaim writes at a time (`SWAP_CLUSTER_MAX`), twice.
 pub(crate) const FREE_MIN: u32 = 64;
-
-/// For how long without a high-priority request a slot is kept for the next one, ms.
-const LENT_MS: u64 = 1000;
-
-/// Decisions in one lock hold, and requests that are let through in one, at most.
-pub(crate) const BATCH: u32 = 64;
-
-/// A partition whose turn it is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Next {
-    /// Its CPT.
-    pub(crate) cpt: u32,
-    /// Nobody else may have the slot.
-    pub(crate) alone: bool,
-}
-
-impl Next {
-    /// It, as a bit.
-    pub(crate) const fn bit(self) -> u64 {
-        1u64.wrapping_shl(self.cpt)
-    }
-}
 
 /// Requests on their way down.
 struct Lists {
@@ -144,10 +97,6 @@ pub(crate) struct Target {
     number: Atomic<u32>,
     users: Atomic<u32>,
     depth: Atomic<u32>,
-    /// The slots in use, a [`Pool`].
-    pool: Word,
-    /// Slots in effect.
-    limit: Word,
     /// Forced requests at the device. Grows under the lock.
     forced: Word,
     /// Free requests at the device.
@@ -155,8 +104,6 @@ pub(crate) struct Target {
     /// Requests at the device that went over the bounds.
     over: Word,
     line: Line,
-    /// When a high-priority request came last, ms of the coarse clock.
-    urgent: Hint,
     /// When something last came back from the device, ms of the coarse clock.
     life: Hint,
     #[pin]
@@ -184,13 +131,10 @@ impl Target {
                 number: Atomic::new(0),
                 users: Atomic::new(0),
                 depth: Atomic::new(0),
-                pool: Word::new(Pool::EMPTY.bits()),
-                limit: Word::new(slots.into()),
                 forced: Word::new(0),
                 free: Word::new(0),
                 over: Word::new(0),
-                line: Line::new(cpts),
-                urgent: Hint::new(0),
+                line: Line::new(cpts, slots),
                 life: Hint::new(0),
                 lists <- new_spinlock_irq!(Lists {
                     ready: NodeFifo::new(),
@@ -247,12 +191,12 @@ impl Target {
             0 => u32::MAX,
             depth => depth,
         };
-        self.limit.set(self.dispatch.slots().min(depth).into());
+        self.line.set_slots(self.dispatch.slots().min(depth));
     }
 
     /// Slots in effect.
     pub(crate) fn limit(&self) -> u32 {
-        self.limit.get() as u32
+        self.line.slots()
     }
 
     /// Requests at the device.
@@ -279,68 +223,36 @@ impl Target {
         }
     }
 
-    /// A high-priority request came.
-    pub(crate) fn note_urgent(&self) {
-        let now = misc::millis();
-        if self.urgent.get() != now {
-            self.urgent.set(now);
-        }
+    /// Returns the slots, and the partitions that wait for them.
+    pub(crate) fn line(&self) -> &Line {
+        &self.line
     }
 
-    /// What the slots are bound by now.
+    /// Returns the high-priority requests in a row while a regular one waits.
+    pub(crate) fn ratio(&self) -> u32 {
+        self.dispatch.ratio()
+    }
+
+    /// Returns what the slots are bound by now.
     pub(crate) fn limits(&self) -> Limits {
-        Limits {
-            slots: self.limit(),
-            high_priority: misc::millis().saturating_sub(self.urgent.get()) < LENT_MS,
-            ratio: self.dispatch.ratio(),
-        }
-    }
-
-    /// In how many ms a regular request may have the slot that is kept for high priority, if that is free and the last one.
-    pub(crate) fn lent_in(&self) -> Option<u64> {
-        let limits = self.limits();
-        let lent = Limits {
-            high_priority: false,
-            ..limits
-        };
-        let pool = self.pool();
-        let kept =
-            !pool.allows(Priority::Regular, &limits) && pool.allows(Priority::Regular, &lent);
-        kept.then(|| {
-            self.urgent
-                .get()
-                .saturating_add(LENT_MS)
-                .saturating_sub(misc::millis())
-        })
+        self.line.limits(self.ratio(), misc::millis())
     }
 
     /// The slots in use.
     pub(crate) fn pool(&self) -> Pool {
-        Pool::from_bits(self.pool.get())
-    }
-
-    /// Takes a slot if a request of `priority` may have one.
-    pub(crate) fn take(&self, priority: Priority) -> bool {
-        let limits = self.limits();
-        self.pool
-            .change(|pool| Some(Pool::from_bits(pool).take(priority, &limits)?.bits()))
-    }
-
-    /// Gives back a slot that was taken.
-    pub(crate) fn put(&self, priority: Priority) {
-        self.pool.sub(Pool::one(priority).bits());
+        self.line.pool()
     }
 
     /// Has the caretaker called if a partition other than that of `cpt` may have a slot.
     pub(crate) fn look_after_others(&self, cpt: u16) {
-        if self.next(1u64.wrapping_shl(cpt.into())).is_some() {
+        if round::is_needed(&self.line, cpt, || self.limits()) {
             self.dispatch.call_caretaker();
         }
     }
 
     /// Forced requests that may be at the device.
     fn forced_max(&self) -> u64 {
-        (self.limit.get() / 2).max(1)
+        u64::from(self.limit() / 2).max(1)
     }
 
     /// Lets a request to the device, whatever else is there.
@@ -379,7 +291,7 @@ impl Target {
     pub(crate) fn leave(&self, admission: Admission, priority: Priority) -> Kick {
         match admission {
             Admission::None => {}
-            Admission::Slot => self.put(priority),
+            Admission::Slot => self.line.put(priority),
             Admission::Free => {
                 self.free.sub(1);
             }
@@ -440,7 +352,7 @@ impl Target {
             there.add(1);
             lists.moved = misc::now();
             held.note_wait(lists.moved);
-            held.account_mut().admission = admission;
+            held.placement_mut().admission = admission;
             held.account_mut().life.dispatched(lists.moved);
             lists.ready.push(held);
             kick.add(lists.wake());
@@ -448,82 +360,8 @@ impl Target {
         kick
     }
 
-    /// The partition of `cpt`, marked as `old`, is as `new` says from now on. Called with its lock held.
-    pub(crate) fn mark(&self, cpt: u16, old: Mark, new: Mark) {
-        self.line.mark(cpt, old, new);
-    }
-
-    /// Whether nobody waits for a slot.
-    pub(crate) fn is_calm(&self) -> bool {
-        self.line.waiting() == 0
-    }
-
-    /// Partitions other than `asked` that may have a slot that is free, as bits.
-    fn candidates(&self, asked: u64) -> u64 {
-        let alone = self.line.is_alone();
-        let ready = if alone {
-            self.line.waiting()
-        } else {
-            self.line.ready()
-        };
-        let ready = ready & !asked;
-        if ready == 0 {
-            return 0;
-        }
-        let (pool, limits) = (self.pool(), self.limits());
-        if pool.allows(Priority::Regular, &limits) {
-            ready
-        } else if !pool.allows(Priority::High, &limits) {
-            0
-        } else if alone {
-            ready
-        } else {
-            ready & self.line.urgent()
-        }
-    }
-
-    /// The partition whose turn it is, other than `asked`, bits; `None` if there is no slot, or nobody to
-    /// have it.
-    ///
-    /// They take turns, whichever partition's request freed the slot: with own-first a partition that is
-    /// always busy would keep all slots to itself.
-    pub(crate) fn next(&self, asked: u64) -> Option<Next> {
-        let candidates = self.candidates(asked);
-        if candidates.is_power_of_two() {
-            return Some(Next {
-                cpt: candidates.trailing_zeros(),
-                alone: true,
-            });
-        }
-        let cpt = self.line.first(candidates)?;
-        Some(Next { cpt, alone: false })
-    }
-
-    /// Whether partitions other than that of `cpt` are ready.
-    pub(crate) fn others_ready(&self, cpt: u16) -> bool {
-        !self.line.is_alone() && self.line.ready() & !1u64.wrapping_shl(cpt.into()) != 0
-    }
-
-    /// Whether partitions take turns.
-    pub(crate) fn has_turns(&self) -> bool {
-        !self.line.is_alone()
-    }
-
-    /// Counts a request that the partition of `cpt` decided and that costs `cost`, in the units of its policy.
-    /// Called with its lock held, if partitions take turns.
-    pub(crate) fn charge(&self, cpt: u16, cost: u32) {
-        self.line.charge(cpt, cost);
-    }
-
-    /// Sets the shares of the partitions, in units of 2^-32; 0: not known.
-    pub(crate) fn set_shares(&self, shares: &[u64]) {
-        self.line.set_shares(shares);
-    }
-
-    /// Takes a request that goes down with `admission`. What is returned is to be carried out once the caller holds no
-    /// lock.
-    pub(crate) fn send(&self, mut held: Held, admission: Admission) -> Kick {
-        held.account_mut().admission = admission;
+    /// Takes a request that was admitted. What is returned is to be carried out once the caller holds no lock.
+    pub(crate) fn send(&self, held: Held) -> Kick {
         let mut lists = self.lists.lock();
         lists.ready.push(held);
         lists.wake()

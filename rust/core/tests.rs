@@ -17,16 +17,17 @@ use kernel::{
 use super::{
     client::Client,
     dispatch::{Caretaker, Dispatch},
-    partition::{KernelPart, Partition, Published, Went},
+    partition::{KernelPart, Partition, Published},
     partitions::Lanes,
     service::Arrival,
-    target::{Kick, Mark, Next, Target, BATCH, FREE_MIN},
+    target::{Kick, Target, FREE_MIN},
 };
 use crate::{
     sched::{
         attr::{Attrs, Id, Priority},
         order::{RecordId, Relation},
         parameters::service::{Service as Values, Slots},
+        partition::{arrive::Went, Admission, BATCH},
         policy::{params::ClassesMax, AnyShared, Config, Kind, Tunables},
         ranges::{Brief, Outline},
         slab::{Slab, SlabPile},
@@ -37,7 +38,7 @@ use crate::{
         misc,
         node::{
             fake::{self, Probe},
-            Account, Admission,
+            Account,
         },
         queue,
         timer::Timed,
@@ -171,8 +172,7 @@ impl Bench {
             priority,
             ..Attrs::UNKNOWN
         };
-        let arrived = self.partition.arrive(held, &arrival, &attrs);
-        let mut kick = arrived.kick;
+        let (arrived, mut kick) = self.partition.arrive(held, &arrival, &attrs);
         if arrived.others {
             self.partition.decide_more(BATCH, &mut kick);
         }
@@ -194,7 +194,7 @@ impl Bench {
 
     /// Ends a request that passed at once.
     fn end_passed(&self, priority: Priority) {
-        self.target.put(priority);
+        self.target.line().put(priority);
         let mut kick = Kick::none();
         self.partition.decide_more(BATCH, &mut kick);
         self.target.kick(kick);
@@ -214,15 +214,17 @@ impl Bench {
         let (name, account) = self.probe.seen(index)?;
         self.give_back(&account);
         let cost = crate::sched::item::Cost::of_bytes(4096);
-        let (kick, _) = self.partition.end(&account, cost, true);
+        let mut kick = Kick::none();
+        self.partition.end(&account, cost, BATCH, &mut kick);
         self.target.kick(kick);
         Some(name)
     }
 
     /// Gives back what a request had at the target.
     fn give_back(&self, account: &Account) {
+        let placement = &account.placement;
         self.target
-            .kick(self.target.leave(account.admission, account.priority));
+            .kick(self.target.leave(placement.admission, placement.priority));
     }
 
     /// Makes `kind` the primary of the regular head.
@@ -265,15 +267,6 @@ fn target(slots: u32, cpts: u16) -> Result<Arc<Target>> {
     Target::new(0, dispatch(slots)?, cpts)
 }
 
-/// The mark of a partition that is ready.
-fn mark(urgent: bool) -> Mark {
-    Mark {
-        waiting: true,
-        ready: true,
-        urgent,
-    }
-}
-
 fn config(kind: Kind) -> Result<Config> {
     Config::parse(kind, None, &Tunables::default()).map_err(|_| EINVAL)
 }
@@ -281,45 +274,6 @@ fn config(kind: Kind) -> Result<Config> {
 #[kunit_tests(nrs_core)]
 mod life {
     use super::*;
-
-    /// Marks of partitions, slots taken, who was asked; whose turn it is.
-    #[test]
-    fn partitions_have_turns() -> Result {
-        let (idle, ready) = (Mark::default(), mark(false));
-        let target = target(2, 3)?;
-        target.note_urgent();
-        let nobody = target.next(0);
-        target.mark(2, idle, ready);
-        let alone = target.next(0);
-        target.mark(0, idle, ready);
-        let first = target.next(0);
-        target.charge(0, 1);
-        let second = target.next(0);
-        target.set_shares(&[1 << 31, 0, 1 << 31]);
-        target.charge(2, 4);
-        // It starts where the others are.
-        target.mark(1, idle, mark(true));
-        let third = target.next(0);
-        let others = (target.others_ready(0), target.others_ready(1));
-        // What is left is kept for high priority.
-        let taken = target.take(Priority::Regular);
-        let urgent = target.next(0);
-        let asked = target.next(0b010);
-        let full = target.take(Priority::High);
-        let none = target.next(0);
-        target.put(Priority::High);
-        target.put(Priority::Regular);
-        for (cpt, old) in [(0, ready), (1, mark(true)), (2, ready)] {
-            target.mark(cpt, old, idle);
-        }
-        let next = |cpt, alone| Some(Next { cpt, alone });
-        assert!(nobody.is_none() && alone == next(2, true));
-        assert!(first == next(0, false) && second == next(2, false));
-        assert!(third == next(1, false) && others == (true, true));
-        assert!(taken && urgent == next(1, true) && asked.is_none());
-        assert!(full && none.is_none() && target.is_calm());
-        Ok(())
-    }
 
     #[test]
     fn a_target_has_no_more_slots_than_its_device_keeps_in_flight() -> Result {
@@ -380,11 +334,14 @@ mod life {
         let caretaker = Called::new(&bench)?;
         let published = Arc::new(Published::new(), GFP_KERNEL)?;
         let other = Partition::new(1, bench.target.clone(), published, config(Kind::Fifo)?, 1)?;
-        bench.target.take(Priority::Regular);
+        bench
+            .target
+            .line()
+            .take(Priority::Regular, &bench.target.limits());
         let came = bench.bring(1, 1, Priority::Regular, false)?;
         bench.target.look_after_others(1);
         let full = caretaker.calls();
-        bench.target.put(Priority::Regular);
+        bench.target.line().put(Priority::Regular);
         other.arm(misc::now());
         let called = caretaker.wait();
         bench.lanes.settle();
@@ -471,13 +428,13 @@ mod life {
     fn the_kept_slot_is_lent_in_time() -> Result {
         for _ in 0..5 {
             let bench = Bench::new(2)?;
-            let before = bench.target.lent_in();
+            let before = bench.target.line().lent_at(&bench.target.limits());
             let begun = misc::now();
             let high = bench.bring(1, 1, Priority::High, false)?;
             bench.end_passed(Priority::High);
             let first = bench.bring(2, 1, Priority::Regular, false)?;
             let second = bench.bring(3, 1, Priority::Regular, false)?;
-            let lent = bench.target.lent_in();
+            let lent = bench.target.line().lent_at(&bench.target.limits());
             // Half a second too late: the machine is busy, and the slot may be lent by now.
             let late = misc::now() - begun > NSEC_PER_SEC / 2;
             // The first one is still there.
@@ -487,7 +444,7 @@ mod life {
             }
             bench.end_passed(Priority::Regular);
             assert!(high == Came::Passed && first == Came::Passed && bench.active() == 0);
-            assert!(before.is_none() && lent.is_none_or(|ms| ms <= 1000));
+            assert!(before.is_none() && lent.is_none_or(|at| at <= misc::millis() + 1000));
             if !late {
                 assert!(second == Came::Queued && lent.is_some());
                 return Ok(());

@@ -260,7 +260,10 @@ impl Worker {
         if !self.cross_cpt.load(ordering::Relaxed) {
             by_part = None;
         }
-        lanes.target().set_shares(&by_part.unwrap_or([0; PARTS]));
+        lanes
+            .target()
+            .line()
+            .set_shares(&by_part.unwrap_or([0; PARTS]));
         Ok(())
     }
 

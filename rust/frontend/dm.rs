@@ -31,7 +31,6 @@ use kernel::{
 use crate::{
     core::{
         parameters,
-        partition::Went,
         registry::{self, Attachment},
         service::Arrival,
     },
@@ -40,6 +39,7 @@ use crate::{
         item::{Cost, Item},
         jobid::{JobId, Source},
         order::{Level, Relation},
+        partition::arrive::Went,
         sources::Sources,
     },
     sys::{

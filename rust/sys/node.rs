@@ -35,9 +35,8 @@ use core::{
 use super::{atomic::Hint, trace::Life};
 use crate::sched::{
     attr::Priority,
-    head::Ticket,
     item::{self, Cost, Item, Spot},
-    slab::Handle,
+    partition::{Admission, Placement, Scheduled},
     timeouts::in_flight::Submitted,
     units::NSEC_PER_MSEC,
 };
@@ -65,34 +64,13 @@ pub(crate) struct Ops {
     pub(crate) submit: unsafe fn(NonNull<Node>),
 }
 
-/// By what right a request is at its target.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Admission {
-    /// None: it is not there.
-    None,
-    /// It has a slot.
-    Slot,
-    /// No policy may withhold it; it is one of a bounded number of such.
-    Forced,
-    /// It frees memory; it is one of a bounded number of such, which is larger.
-    Free,
-    /// Everything goes down, whatever else is there.
-    Over,
-}
-
 /// Where a request is accounted: what its completion must give back.
 #[derive(Clone, Copy)]
 pub(crate) struct Account {
-    /// Instance and class; only for a request that was queued.
-    pub(crate) ticket: Option<Ticket>,
-    /// Its record in the order table of its partition.
-    pub(crate) record: Option<Handle>,
+    /// What its partition notes.
+    pub(crate) placement: Placement,
     /// Name of the partition that decided.
     pub(crate) home: u16,
-    /// Head that the request went through.
-    pub(crate) priority: Priority,
-    /// What it has at its target.
-    pub(crate) admission: Admission,
     /// It ended without being submitted.
     pub(crate) refused: bool,
     /// For how long it was queued, ms; once it is submitted, what of that is service time.
@@ -106,17 +84,14 @@ pub(crate) struct Account {
 impl Account {
     /// Whether it holds a slot of its target.
     pub(crate) fn has_slot(&self) -> bool {
-        self.admission == Admission::Slot
+        self.placement.admission == Admission::Slot
     }
 
     /// Of a request that goes through the head of `priority`.
     pub(crate) const fn new(priority: Priority) -> Self {
         Self {
-            ticket: None,
-            record: None,
+            placement: Placement::new(priority),
             home: 0,
-            priority,
-            admission: Admission::None,
             refused: false,
             waited: 0,
             submitted: Submitted::NONE,
@@ -290,12 +265,6 @@ impl Held {
         unsafe { hold(self.0) }
     }
 
-    /// Notes that it was queued until `now` (monotonic ns).
-    pub(crate) fn note_wait(&mut self, now: u64) {
-        let waited = now.saturating_sub(self.node().arrival) / NSEC_PER_MSEC;
-        self.account_mut().waited = u32::try_from(waited).unwrap_or(u32::MAX);
-    }
-
     /// Submits the request to its device. May sleep.
     pub(crate) fn submit(self) {
         let submit = self.node().ops.submit;
@@ -345,6 +314,21 @@ impl Drop for Place {
     fn drop(&mut self) {
         // Its node stays registered, so its request can never be served: say so loudly.
         kernel::warn_on!(true);
+    }
+}
+
+impl Scheduled for Held {
+    fn placement(&self) -> &Placement {
+        &self.node().account.placement
+    }
+
+    fn placement_mut(&mut self) -> &mut Placement {
+        &mut self.node_mut().account.placement
+    }
+
+    fn note_wait(&mut self, now: u64) {
+        let waited = now.saturating_sub(self.node().arrival) / NSEC_PER_MSEC;
+        self.account_mut().waited = u32::try_from(waited).unwrap_or(u32::MAX);
     }
 }
 

@@ -196,7 +196,7 @@ impl Deadlines {
             account.refused = true;
             return false;
         }
-        let withheld = match &account.ticket {
+        let withheld = match &account.placement.ticket {
             Some(ticket) => ticket.grant().withheld,
             None => 0,
         };

@@ -8,7 +8,10 @@ use kernel::prelude::*;
 
 use super::{Record, Service};
 use crate::{
-    core::{partitions, target::Target},
+    core::{
+        partitions,
+        target::{Kick, Target},
+    },
     sched::{
         key::Hasher,
         order::{Level, Order, RecordId},
@@ -98,11 +101,12 @@ impl Service {
 
     fn reorder(&self, record: Record, change: impl FnOnce(&mut Order<Held>, RecordId)) {
         if let Some((lanes, partition)) = self.partitions.at(record.home) {
-            let (kick, busy) = partition.reorder(|order| change(order, record.id));
+            let mut kick = Kick::none();
+            let busy = partition.reorder(|order| change(order, record.id), &mut kick);
             if busy {
                 self.ticker.worker().keeper().call();
             }
-            lanes.pass_on(kick, 0);
+            lanes.pass_on(kick);
         }
     }
 

@@ -10,9 +10,10 @@ use crate::{
         attr::Priority,
         item::Cost,
         order::{RecordId, Relation},
+        partition::{Admission, BATCH},
         policy::Kind,
     },
-    sys::node::{Account, Admission},
+    sys::node::Account,
 };
 
 /// A write of a block.
@@ -39,13 +40,13 @@ impl Bench {
 
     /// Ends a request that passed at once and has a record.
     fn end_recorded(&self, priority: Priority, record: Option<RecordId>) {
-        let account = Account {
-            record,
-            admission: Admission::Slot,
-            ..Account::new(priority)
-        };
+        let mut account = Account::new(priority);
+        account.placement.record = record;
+        account.placement.admission = Admission::Slot;
         self.give_back(&account);
-        let (kick, _) = self.partition.end(&account, Cost::of_bytes(4096), true);
+        let mut kick = Kick::none();
+        self.partition
+            .end(&account, Cost::of_bytes(4096), BATCH, &mut kick);
         self.target.kick(kick);
     }
 
@@ -120,7 +121,10 @@ mod life {
         bench.write(4, 3, Priority::Regular, false)?;
         let (came, last) = bench.write(5, 3, Priority::Regular, false)?;
         let id = last.ok_or(EINVAL)?;
-        let (kick, _) = bench.partition.reorder(|order| order.promote(id));
+        let mut kick = Kick::none();
+        bench
+            .partition
+            .reorder(|order| order.promote(id), &mut kick);
         bench.target.kick(kick);
         bench.end_recorded(Priority::Regular, busy);
         let names: [_; 4] = bench.names();

@@ -222,7 +222,8 @@ impl Session {
             entry.owed = Some(Owed { account, cost });
             entry.since = now;
             entry.cpt = cpt_of(account.home);
-            entry.withheld = account.ticket.map_or(0, |ticket| ticket.grant().withheld);
+            let ticket = account.placement.ticket;
+            entry.withheld = ticket.map_or(0, |ticket| ticket.grant().withheld);
         }
         inner.ready.push(boxed);
         let first = inner.ready.len() == 1;

@@ -29,15 +29,13 @@ use super::{
     Queued, Session,
 };
 use crate::{
-    core::{
-        partition::Went,
-        service::{Arrival, Arrived},
-    },
+    core::service::{Arrival, Arrived},
     frontend::chardev::{about::About, wire},
     sched::{
         attr::{Attrs, Priority},
         item::Spot,
         order::{Level, Relation, PREDECESSORS_MAX},
+        partition::arrive::Went,
     },
     sys::{chardev::boxed::Boxed, node::Account},
 };

@@ -335,7 +335,7 @@ impl Inner {
             let mut owed = entry.owed.take()?;
             // What comes after it waits for its completion all the same.
             let home = owed.account.home;
-            let id = owed.account.record.take();
+            let id = owed.account.placement.record.take();
             entry.record = id.map(|id| Record { home, id });
             Some((owed, self.peers.leave(&was)))
         });

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Words that several CPUs change at once, without a call.
+//!
+//! Without `CONFIG_RUST_INLINE_HELPERS` each operation of the kernel crate's `Atomic` is a call of an
+//! exported function. A request passes about a dozen of them, which `make bench-vm` shows as 1 to 2 % of
+//! all its instructions; so the words of the hot path use the language's own atomics.
+//! `rust/host/nrs-model` has another file in place of this one, which switches tasks at each operation.
+//!
+//! # Ordering
+//!
+//! These words are never shared with C, so the language's memory model is all that counts for them. Every
+//! operation takes part in one total order (`SeqCst`), which is what [`crate::sched::partition::line`]
+//! builds on: of two tasks that each write one word and then read the other's, at least one sees the other's write.
+//! Counters alone need no order.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// A word of 64 bits.
+pub struct Word(AtomicU64);
+
+impl Word {
+    /// A word that holds `value`.
+    pub const fn new(value: u64) -> Self {
+        Self(AtomicU64::new(value))
+    }
+
+    /// What it holds.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// Makes it hold `value`.
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Ordering::SeqCst);
+    }
+
+    /// Adds `value`, wrapping; returns what was there.
+    pub fn add(&self, value: u64) -> u64 {
+        self.0.fetch_add(value, Ordering::SeqCst)
+    }
+
+    /// Takes `value` away, wrapping; returns what was there.
+    pub fn sub(&self, value: u64) -> u64 {
+        self.0.fetch_sub(value, Ordering::SeqCst)
+    }
+
+    /// Sets the bits of `value`.
+    pub fn set_bits(&self, value: u64) {
+        self.0.fetch_or(value, Ordering::SeqCst);
+    }
+
+    /// Clears the bits of `value`.
+    pub fn clear_bits(&self, value: u64) {
+        self.0.fetch_and(!value, Ordering::SeqCst);
+    }
+
+    /// Replaces what it holds by what `change` makes of it, until `change` has nothing to say; whether it
+    /// was replaced.
+    pub fn change(&self, mut change: impl FnMut(u64) -> Option<u64>) -> bool {
+        self.0
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, &mut change)
+            .is_ok()
+    }
+}
+
+/// A number that one writes at a time and many read; in no order with anything else.
+pub struct Hint(AtomicU64);
+
+impl Hint {
+    /// A hint that says `value`.
+    pub const fn new(value: u64) -> Self {
+        Self(AtomicU64::new(value))
+    }
+
+    /// What it says.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Makes it say `value`.
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+}
+
+/// A counter that only grows until it is reset; in no order with anything else.
+#[derive(Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Zero.
+    pub const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// Starts from zero again.
+    pub fn reset(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    /// Adds `n`, wrapping.
+    pub fn count(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// Its value.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}

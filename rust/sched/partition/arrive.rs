@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Admission of requests.
+//!
+//! ```text
+//!              predecessors have not ended
+//!   arrived ───┬──────────────────────────▶ blocked ([`super::settle`])
+//!              │  must not be throttled, or a slot is free and no request waits for one
+//!              ├──────────────────────────▶ passed: dispatched at once; if too many requests without a slot are in
+//!              │                            flight already, in its turn among those
+//!              └──────────────────────────▶ queued in a head
+//! ```
+
+use super::{lane::Ident, Admission, Env, Machine, Scheduled, BATCH};
+use crate::sched::{
+    attr::{Attrs, Priority},
+    order::{Entered, Forced, RecordId, Relation},
+    policy::{Part, Passed, Way},
+};
+
+/// What a partition is told of a request that arrives, beside its attributes.
+#[derive(Clone, Copy)]
+pub struct Terms<'a> {
+    /// Everything that the class may depend on; `None`: it takes more than fits, so that requests are
+    /// classified one by one.
+    pub ident: Option<&'a Ident>,
+    /// Whether the request may be throttled.
+    pub forced: Forced,
+    /// The request may be dispatched at once while no request waits.
+    pub may_pass: bool,
+    /// Ordering constraints; `None` if the request is unordered, and needs no record.
+    pub relation: Option<&'a Relation>,
+    /// The request may wait for a record; else it is refused if there is none.
+    pub may_overflow: bool,
+}
+
+/// Outcome of admitting a request.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Went<I> {
+    /// The request is to be dispatched at once; its admission is noted.
+    Passed(I),
+    /// The request is queued.
+    Queued,
+    /// The request waits for the end of others, or for a record.
+    Blocked,
+    /// No record is left by which the order of the request could be kept.
+    Refused(I),
+}
+
+/// What follows from the arrival of a request.
+pub struct Arrived<I> {
+    /// Outcome for the request.
+    pub went: Went<I>,
+    /// Record in the order table.
+    pub record: Option<RecordId>,
+    /// A part, or the order table, needs memory, or the order table has more to do.
+    pub hungry: bool,
+    /// Other partitions may have what is free: it is their turn, or a slot was taken and given back.
+    pub others: bool,
+}
+
+impl<I> Arrived<I> {
+    const fn just(went: Went<I>, record: Option<RecordId>) -> Self {
+        Self {
+            went,
+            record,
+            hungry: false,
+            others: false,
+        }
+    }
+}
+
+impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
+    /// Takes a request: it is dispatched at once if it must be, or if it may be and no request waits; else it is
+    /// queued. `attrs` is called unless a request with the same ident came lately.
+    pub fn arrive(
+        &mut self,
+        env: &mut impl Env<I, T>,
+        mut item: I,
+        terms: &Terms<'_>,
+        attrs: &impl Fn() -> Attrs,
+    ) -> Arrived<I> {
+        let priority = item.placement().priority;
+        let forced = terms.forced != Forced::No;
+        if priority == Priority::High && !forced {
+            env.line().note_urgent(env.millis());
+        }
+        let mut record = None;
+        if let Some(relation) = terms.relation {
+            match self.enter(relation, priority) {
+                Entered::Free(id) => record = Some(id),
+                Entered::Blocked(id) => return self.block(env, item, id, terms, attrs),
+                Entered::Full => match relation {
+                    Relation::Free if terms.may_overflow => {}
+                    Relation::Overlap { domain, .. } if terms.may_overflow => {
+                        return self.overflow(env, item, *domain, terms, attrs)
+                    }
+                    _ => return Arrived::just(Went::Refused(item), None),
+                },
+            }
+            item.placement_mut().record = record;
+        }
+        let slot = !forced
+            && terms.may_pass
+            && env.line().is_calm()
+            && env.line().take(priority, &env.limits());
+        let mut hungry = false;
+        if slot || forced {
+            let way = if forced {
+                Way::Forced
+            } else {
+                Way::Opportunity
+            };
+            let (cost, lane) = (item.cost(), self.lane(priority));
+            let passed;
+            (passed, hungry) = lane.pass(terms.ident, attrs, cost, way, || env.now());
+            if forced || passed != Passed::Refused {
+                if let Some(id) = record {
+                    self.go(id, &mut item);
+                    hungry |= !self.order.need().is_empty();
+                }
+                let went = self.pass(env, item, slot, attrs);
+                return Arrived {
+                    hungry,
+                    ..Arrived::just(went, record)
+                };
+            }
+            env.line().put(priority);
+        }
+
+        let now = env.now();
+        env.hold(&mut item, now);
+        if env.is_traced() {
+            env.trace_arrival(&mut item, self.tag(priority, None), &attrs(), true);
+        }
+        match self.queue(item, record, terms.ident, attrs, now) {
+            Ok(more) => {
+                hungry |= more || (record.is_some() && !self.order.need().is_empty());
+            }
+            // The fallback takes everything, so this does not happen; should it, the request is dispatched.
+            Err(mut item) => {
+                item.placement_mut().admission = env.admit_over();
+                env.send(item);
+            }
+        }
+        self.tell(env, now);
+        let mut others = env.line().others_ready(env.index());
+        if !others {
+            others = self.pump(env, now, BATCH).vain;
+        }
+        Arrived {
+            went: Went::Queued,
+            record,
+            hungry,
+            others: others || slot,
+        }
+    }
+
+    /// Dispatches a request that its class has been charged for, with a `slot` or because it must be.
+    #[inline]
+    fn pass(
+        &mut self,
+        env: &mut impl Env<I, T>,
+        mut item: I,
+        slot: bool,
+        attrs: &impl Fn() -> Attrs,
+    ) -> Went<I> {
+        let admission = if slot {
+            Some(Admission::Slot)
+        } else {
+            env.admit()
+        };
+        if let Some(admission) = admission {
+            item.placement_mut().admission = admission;
+        } else {
+            // No slot: what must not be throttled takes none from requests that may be.
+            let now = env.now();
+            env.hold(&mut item, now);
+        }
+        if env.is_traced() {
+            let tag = self.tag(item.placement().priority, None);
+            env.trace_arrival(&mut item, tag, &attrs(), false);
+            env.trace_dispatch(&mut item, tag, env.now(), false, slot);
+        }
+        match admission {
+            Some(_) => Went::Passed(item),
+            None => {
+                env.bypass(item);
+                Went::Queued
+            }
+        }
+    }
+
+    /// Keeps a request until its predecessors have ended.
+    #[cold]
+    fn block(
+        &mut self,
+        env: &mut impl Env<I, T>,
+        mut item: I,
+        id: RecordId,
+        terms: &Terms<'_>,
+        attrs: &impl Fn() -> Attrs,
+    ) -> Arrived<I> {
+        item.placement_mut().record = Some(id);
+        let attrs = self.keep(env, &mut item, attrs);
+        self.order.block(id, item, attrs, terms.forced);
+        self.blocked(env, Some(id))
+    }
+
+    /// Keeps a request for which there is no record now, behind all that came before it.
+    #[cold]
+    fn overflow(
+        &mut self,
+        env: &mut impl Env<I, T>,
+        mut item: I,
+        domain: u64,
+        terms: &Terms<'_>,
+        attrs: &impl Fn() -> Attrs,
+    ) -> Arrived<I> {
+        let priority = item.placement().priority;
+        let attrs = self.keep(env, &mut item, attrs);
+        let now = env.now();
+        let (ticket, _) = self.lane(priority).classify(terms.ident, &attrs, now);
+        // The attributes are not kept; this is their class.
+        item.placement_mut().ticket = Some(ticket);
+        let (high, forced) = (priority == Priority::High, terms.forced != Forced::No);
+        self.order.overflow(item, domain, high, forced);
+        self.blocked(env, None)
+    }
+
+    /// Holds a request that no policy sees yet; returns its attributes.
+    fn keep(
+        &mut self,
+        env: &mut impl Env<I, T>,
+        item: &mut I,
+        attrs: &impl Fn() -> Attrs,
+    ) -> Attrs {
+        let now = env.now();
+        env.hold(item, now);
+        let attrs = attrs();
+        if env.is_traced() {
+            env.trace_arrival(item, None, &attrs, true);
+        }
+        attrs
+    }
+
+    /// Returns what follows for a request that has to wait; carries out what follows for others.
+    fn blocked(&mut self, env: &mut impl Env<I, T>, record: Option<RecordId>) -> Arrived<I> {
+        let now = env.now();
+        let settled = self.settle(env, now);
+        if settled {
+            self.tell(env, now);
+        }
+        Arrived {
+            hungry: !self.order.need().is_empty() || self.order.is_busy(),
+            // What was moved may be dispatched before what others have.
+            others: settled,
+            ..Arrived::just(Went::Blocked, record)
+        }
+    }
+}

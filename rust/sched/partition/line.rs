@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The slots of a target, and the partitions that wait for them.
+//!
+//! # Vocabulary
+//!
+//! - *Waiting*: a partition that has queued requests.
+//! - *Ready*: a partition with eligible requests, as far as it knows; throttled requests do not count.
+//! - *Urgent*: a ready partition with high-priority requests among them.
+//! - *Turn*: the ready partition with the smallest tag goes next ([`crate::sched::turns`]).
+//!
+//! ```text
+//!             a request is queued, or eligible again: starts at the clock
+//!   idle ─────────────────────────────────────────────────────────────────▶ ready ──▶ dispatches, tag advances
+//!     ▲                                                                       │
+//!     └───────────── nothing is queued, or all of it is throttled ◀───────────┘
+//! ```
+//!
+//! All of a partition's own state changes under its lock; others read it without. Tags that are read while
+//! they change cost a partition a turn, at most one for each CPU that dispatches at the time.
+//!
+//! A partition that has the target to itself keeps no state here but that it waits.
+//!
+//! # Why no wake-up is lost
+//!
+//! Who queues a request, or makes a throttled one eligible, first marks its partition waiting and
+//! ready and then looks for a free slot; who frees a slot first gives it back and then looks for a ready
+//! partition. All of that is in one total order ([`crate::sched::atomic`]), so at least one of them sees the
+//! other. A partition's marks change under its lock.
+//!
+//! `rust/host/nrs-model` runs this code for two and three CPUs in every order in which few of them are
+//! interrupted.
+//!
+//! # The slot that is kept for high priority
+//!
+//! While high-priority requests come, regular ones leave one slot free, so that one that arrives alone does not wait for
+//! another to end. When none has come for [`LENT_MS`], regular requests use that slot, too.
+
+use crate::sched::{
+    atomic::{Hint, Word},
+    attr::Priority,
+    slots::{Limits, Pool},
+    turns,
+};
+
+/// Partitions of one target, at most.
+pub const PARTITIONS_MAX: usize = 64;
+
+/// For how long without a high-priority request a slot is kept for the next one, ms.
+const LENT_MS: u64 = 1000;
+
+/// Returns the bit of partition `index` in a set of partitions.
+pub const fn bit(index: u16) -> u64 {
+    1u64.wrapping_shl(index as u32)
+}
+
+/// A set of up to 64 partitions that many change at once.
+struct Set(Word);
+
+impl Set {
+    const fn new() -> Self {
+        Self(Word::new(0))
+    }
+
+    /// Makes the partition of `bit` a member if `new` says so and `old` does not, and the other way round.
+    fn change(&self, bit: u64, old: bool, new: bool) {
+        match (old, new) {
+            (false, true) => self.0.set_bits(bit),
+            (true, false) => self.0.clear_bits(bit),
+            _ => {}
+        }
+    }
+
+    /// Returns the members, as bits.
+    fn members(&self) -> u64 {
+        self.0.get()
+    }
+}
+
+/// What other CPUs know of a partition without its lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// Queued requests exist.
+    pub waiting: bool,
+    /// Eligible requests exist.
+    pub ready: bool,
+    /// Eligible high-priority requests exist.
+    pub urgent: bool,
+}
+
+/// A partition whose turn it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Next {
+    /// Index of the partition.
+    pub index: u16,
+    /// No other partition may have the slot.
+    pub alone: bool,
+}
+
+/// One partition.
+struct Place {
+    share: Hint,
+    tag: Hint,
+}
+
+impl Place {
+    const fn new() -> Self {
+        Self {
+            share: Hint::new(0),
+            tag: Hint::new(0),
+        }
+    }
+}
+
+/// The slots of a target, and its partitions.
+pub struct Line {
+    /// There is only one partition.
+    alone: bool,
+    /// The slots in use, a [`Pool`].
+    pool: Word,
+    /// Slots in effect.
+    limit: Word,
+    /// When a high-priority request came last, ms of the coarse clock.
+    urgent_ms: Hint,
+    waiting: Set,
+    ready: Set,
+    urgent: Set,
+    /// The largest tag of all that had a turn.
+    clock: Hint,
+    places: [Place; PARTITIONS_MAX],
+}
+
+impl Line {
+    /// Creates the line of a target with `slots` slots and `partitions` partitions, none of them ready.
+    pub const fn new(partitions: u16, slots: u32) -> Self {
+        Self {
+            alone: partitions <= 1,
+            pool: Word::new(Pool::EMPTY.bits()),
+            limit: Word::new(slots as u64),
+            urgent_ms: Hint::new(0),
+            waiting: Set::new(),
+            ready: Set::new(),
+            urgent: Set::new(),
+            clock: Hint::new(0),
+            places: [const { Place::new() }; PARTITIONS_MAX],
+        }
+    }
+
+    /// Returns the slots in effect.
+    pub fn slots(&self) -> u32 {
+        self.limit.get() as u32
+    }
+
+    /// Sets the slots in effect.
+    pub fn set_slots(&self, slots: u32) {
+        self.limit.set(slots.into());
+    }
+
+    /// Returns the slots in use.
+    pub fn pool(&self) -> Pool {
+        Pool::from_bits(self.pool.get())
+    }
+
+    /// Returns what bounds the slots at `now_ms` of the coarse clock, with `ratio` high-priority requests in a row.
+    pub fn limits(&self, ratio: u32, now_ms: u64) -> Limits {
+        Limits {
+            slots: self.slots(),
+            high_priority: now_ms.saturating_sub(self.urgent_ms.get()) < LENT_MS,
+            ratio,
+        }
+    }
+
+    /// Takes a slot if a request of `priority` may have one.
+    pub fn take(&self, priority: Priority, limits: &Limits) -> bool {
+        self.pool
+            .change(|pool| Some(Pool::from_bits(pool).take(priority, limits)?.bits()))
+    }
+
+    /// Gives back a slot that was taken for a request of `priority`.
+    pub fn put(&self, priority: Priority) {
+        self.pool.sub(Pool::one(priority).bits());
+    }
+
+    /// Notes that a high-priority request came at `now_ms` of the coarse clock.
+    pub fn note_urgent(&self, now_ms: u64) {
+        if self.urgent_ms.get() != now_ms {
+            self.urgent_ms.set(now_ms);
+        }
+    }
+
+    /// Returns when a regular request may have the slot that is kept for high priority, ms of the coarse clock, if
+    /// that slot is free and the last one.
+    pub fn lent_at(&self, limits: &Limits) -> Option<u64> {
+        let lent = Limits {
+            high_priority: false,
+            ..*limits
+        };
+        let pool = self.pool();
+        let kept = !pool.allows(Priority::Regular, limits) && pool.allows(Priority::Regular, &lent);
+        kept.then(|| self.urgent_ms.get().saturating_add(LENT_MS))
+    }
+
+    /// Returns whether no partition waits for a slot.
+    pub fn is_calm(&self) -> bool {
+        self.waiting.members() == 0
+    }
+
+    /// Returns whether partitions other than that at `index` are ready.
+    pub fn others_ready(&self, index: u16) -> bool {
+        !self.alone && self.ready.members() & !bit(index) != 0
+    }
+
+    /// Returns whether partitions take turns.
+    pub const fn has_turns(&self) -> bool {
+        !self.alone
+    }
+
+    /// Changes the mark of the partition at `index` from `old` to `new`. Called with the lock of the partition held.
+    pub fn mark(&self, index: u16, old: Mark, new: Mark) {
+        let bit = bit(index);
+        self.waiting.change(bit, old.waiting, new.waiting);
+        if self.alone {
+            return;
+        }
+        if new.ready && !old.ready {
+            if let Some(place) = self.places.get(usize::from(index)) {
+                place
+                    .tag
+                    .set(turns::start(place.tag.get(), self.clock.get()));
+            }
+        }
+        self.urgent.change(bit, old.urgent, new.urgent);
+        self.ready.change(bit, old.ready, new.ready);
+    }
+
+    /// Returns the partitions other than `asked` that may have a slot that is free, as bits.
+    fn candidates(&self, asked: u64, limits: impl FnOnce() -> Limits) -> u64 {
+        let ready = if self.alone {
+            self.waiting.members()
+        } else {
+            self.ready.members()
+        };
+        let ready = ready & !asked;
+        if ready == 0 {
+            return 0;
+        }
+        let (pool, limits) = (self.pool(), limits());
+        if pool.allows(Priority::Regular, &limits) {
+            ready
+        } else if !pool.allows(Priority::High, &limits) {
+            0
+        } else if self.alone {
+            ready
+        } else {
+            ready & self.urgent.members()
+        }
+    }
+
+    /// Returns the partition whose turn it is, other than `asked`, bits; `None` if no slot is free within `limits`, or
+    /// no partition is ready for it.
+    ///
+    /// Partitions take turns, whichever partition's request freed the slot: with own-first a partition that is
+    /// always busy would keep all slots to itself.
+    pub fn next(&self, asked: u64, limits: impl FnOnce() -> Limits) -> Option<Next> {
+        let candidates = self.candidates(asked, limits);
+        let alone = candidates.is_power_of_two();
+        let index = if alone {
+            candidates.trailing_zeros()
+        } else {
+            let tagged = |(index, place): (u32, &Place)| (index, place.tag.get());
+            turns::first(self.places_of(candidates).map(tagged))?
+        };
+        Some(Next {
+            index: index as u16,
+            alone,
+        })
+    }
+
+    /// Charges the partition at `index` for a request that costs `cost`, in the units of its policy. Called with the
+    /// lock of the partition held, if partitions take turns.
+    pub fn charge(&self, index: u16, cost: u32) {
+        let Some(place) = self.places.get(usize::from(index)) else {
+            return;
+        };
+        let tag = place.tag.get();
+        if turns::is_before(self.clock.get(), tag) {
+            self.clock.set(tag);
+        }
+        let share = match place.share.get() {
+            0 => {
+                let ready = self.places_of(self.ready.members());
+                turns::mean(ready.map(|(_, place)| place.share.get()))
+            }
+            share => share,
+        };
+        place.tag.set(turns::advance(tag, turns::pace(share), cost));
+    }
+
+    /// Sets the shares of the partitions, in units of 2^-32, from the next requests on; 0: not known.
+    pub fn set_shares(&self, shares: &[u64]) {
+        for (place, share) in self.places.iter().zip(shares) {
+            place.share.set(*share);
+        }
+    }
+
+    /// Returns the partitions of a set, bits, with their indices.
+    fn places_of(&self, partitions: u64) -> impl Iterator<Item = (u32, &Place)> {
+        let mut left = partitions;
+        core::iter::from_fn(move || {
+            let index = left.trailing_zeros();
+            left &= left.wrapping_sub(1);
+            Some((index, self.places.get(index as usize)?))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Marks of partitions, slots taken, who was asked; whose turn it is.
+    #[test]
+    fn partitions_have_turns() {
+        let mark = |urgent| Mark {
+            waiting: true,
+            ready: true,
+            urgent,
+        };
+        let (idle, ready, urgent) = (Mark::default(), mark(false), mark(true));
+        let line = Line::new(3, 2);
+        line.note_urgent(5000);
+        let limits = || line.limits(10, 5001);
+        let next = |asked| {
+            line.next(asked, limits)
+                .map(|next| (next.index, next.alone))
+        };
+        assert_eq!(next(0), None);
+        line.mark(2, idle, ready);
+        assert_eq!(next(0), Some((2, true)));
+        line.mark(0, idle, ready);
+        assert_eq!(next(0), Some((0, false)));
+        line.charge(0, 1);
+        assert_eq!(next(0), Some((2, false)));
+        line.set_shares(&[1 << 31, 0, 1 << 31]);
+        line.charge(2, 4);
+        // It starts where the others are.
+        line.mark(1, idle, urgent);
+        assert_eq!(next(0), Some((1, false)));
+        assert!(line.others_ready(0) && line.others_ready(1));
+        // What is left is kept for high priority.
+        assert!(line.take(Priority::Regular, &limits()));
+        assert_eq!((next(0), next(0b010)), (Some((1, true)), None));
+        assert_eq!(line.lent_at(&limits()), Some(6000));
+        assert!(line.take(Priority::High, &limits()));
+        assert_eq!((next(0), line.lent_at(&limits())), (None, None));
+        line.put(Priority::High);
+        line.put(Priority::Regular);
+        for (index, old) in [(0, ready), (1, urgent), (2, ready)] {
+            line.mark(index, old, idle);
+        }
+        assert!(line.is_calm());
+    }
+}

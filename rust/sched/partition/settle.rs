@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Requests that wait for others: what the order table of a partition asks for is done.
+//!
+//! ```text
+//!              nothing before it                     decided
+//!   arrived ─────────────────────▶ queued in a head ─────────▶ running ──▶ ended
+//!      │                             ▲    │    ▲                             │
+//!      │ others have to end first    │    └────┘ Move: to the other head     │
+//!      ▼                             │                                       │
+//!   blocked ─────────────────────────┴── Release ◀───────────────────────────┘
+//! ```
+//!
+//! A request that must not be throttled, and its predecessors, are dispatched without a slot instead of being queued.
+
+use super::{lane::Ident, Env, Machine, Scheduled};
+use crate::sched::{
+    attr::{Attrs, Priority},
+    head::Ticket,
+    order::{Act, Entered, Forced, RecordId, Relation},
+    policy::{Part, Way},
+};
+
+/// Steps in one lock hold, at most.
+const STEPS: u32 = 64;
+
+impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
+    /// Looks for the predecessors of a request; out of line, as most requests have none.
+    #[inline(never)]
+    pub(super) fn enter(&mut self, relation: &Relation, priority: Priority) -> Entered {
+        self.order.enter(*relation, priority == Priority::High)
+    }
+
+    /// Notes that the request of record `id` is dispatched: it is not found in a queue any more.
+    pub(super) fn go(&mut self, id: RecordId, item: &mut I) {
+        if let Some(place) = self.order.running(id) {
+            item.unregister(place);
+        }
+    }
+
+    /// Queues a request in its head; returns whether the part needs memory now.
+    ///
+    /// # Errors
+    ///
+    /// Hands the request back if the head does.
+    pub(super) fn queue(
+        &mut self,
+        mut item: I,
+        record: Option<RecordId>,
+        ident: Option<&Ident>,
+        attrs: &impl Fn() -> Attrs,
+        now: u64,
+    ) -> Result<bool, I> {
+        let priority = item.placement().priority;
+        let place = record.map(|id| (id, item.register()));
+        let (queued, hungry) = match self.lane(priority).enqueue(item, ident, attrs, now) {
+            Ok((ticket, hungry)) => (Ok(ticket), hungry),
+            Err(item) => (Err(item), false),
+        };
+        self.queued_as(place, queued, priority, now, attrs)?;
+        Ok(hungry)
+    }
+
+    /// Notes where a request is `queued`, and by what it is found there.
+    ///
+    /// # Errors
+    ///
+    /// Hands the request back if it is not.
+    fn queued_as(
+        &mut self,
+        place: Option<(RecordId, I::Place)>,
+        queued: Result<Ticket, I>,
+        priority: Priority,
+        now: u64,
+        attrs: &impl Fn() -> Attrs,
+    ) -> Result<(), I> {
+        match (queued, place) {
+            (Ok(ticket), Some((id, place))) => {
+                self.order.queued(id, place, ticket, priority, attrs);
+            }
+            (Ok(_), None) => {}
+            (Err(mut item), place) => {
+                if let Some((_, place)) = place {
+                    item.unregister(place);
+                }
+                return Err(item);
+            }
+        }
+        if self.queued() == 1 {
+            self.moved = now;
+            if !self.stalled {
+                self.progress = now;
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what the order table has to have done, at most [`STEPS`]; returns whether there was something.
+    pub(super) fn settle(&mut self, env: &mut impl Env<I, T>, now: u64) -> bool {
+        if !self.order.is_busy() {
+            return false;
+        }
+        for _ in 0..STEPS {
+            let Some(act) = self.order.next() else {
+                break;
+            };
+            self.carry_out(env, act, now);
+        }
+        true
+    }
+
+    /// Does some of what the order table has to have done; returns whether something is left.
+    pub fn settle_some(&mut self, env: &mut impl Env<I, T>, now: u64) -> bool {
+        if self.settle(env, now) {
+            self.tell(env, now);
+        }
+        self.order.is_busy()
+    }
+
+    fn carry_out(&mut self, env: &mut impl Env<I, T>, act: Act<I>, now: u64) {
+        match act {
+            Act::Again => {}
+            Act::Release {
+                id,
+                mut item,
+                attrs,
+                priority,
+                forced,
+            } => {
+                let placement = item.placement_mut();
+                // A ticket of the other head says nothing here.
+                let kept = placement
+                    .ticket
+                    .take()
+                    .filter(|_| placement.priority == priority);
+                placement.priority = priority;
+                placement.record = Some(id);
+                if forced == Forced::No {
+                    return self.release(env, item, attrs, kept, now);
+                }
+                let lane = self.lane(priority);
+                // The policy cannot refuse.
+                let _ = match (attrs, kept) {
+                    (None, Some(ticket)) => {
+                        lane.head.pass(&ticket, item.cost(), Way::Forced, || now)
+                    }
+                    (attrs, _) => {
+                        let (attrs, cost) = (attrs.unwrap_or(Attrs::UNKNOWN), item.cost());
+                        lane.pass_anew(None, &attrs, cost, Way::Forced, || now).0
+                    }
+                };
+                self.send(env, item, forced);
+            }
+            Act::Move {
+                id,
+                place,
+                ticket,
+                attrs,
+            } => {
+                let attrs = || attrs.unwrap_or(Attrs::UNKNOWN);
+                match self.regular.dequeue(&ticket, &place, now) {
+                    Some(mut item) => {
+                        item.unregister(place);
+                        item.placement_mut().priority = Priority::High;
+                        self.release(env, item, Some(attrs()), None, now);
+                    }
+                    None => {
+                        self.order
+                            .queued(id, place, ticket, Priority::Regular, attrs);
+                    }
+                }
+            }
+            Act::Force {
+                id,
+                place,
+                ticket,
+                priority,
+                forced,
+            } => match self.lane(priority).dequeue(&ticket, &place, now) {
+                Some(mut item) => {
+                    item.unregister(place);
+                    self.send(env, item, forced);
+                }
+                None => {
+                    // The attributes are known already.
+                    self.order
+                        .queued(id, place, ticket, priority, || Attrs::UNKNOWN);
+                }
+            },
+        }
+    }
+
+    /// Queues a request whose predecessors have ended; `kept` is its ticket if its attributes are not known.
+    fn release(
+        &mut self,
+        env: &mut impl Env<I, T>,
+        mut item: I,
+        attrs: Option<Attrs>,
+        kept: Option<Ticket>,
+        now: u64,
+    ) {
+        let attrs = || attrs.unwrap_or(Attrs::UNKNOWN);
+        let (priority, record) = (item.placement().priority, item.placement().record);
+        let lane = self.lane(priority);
+        let queued = match kept.filter(|ticket| lane.head.is_live(ticket)) {
+            Some(ticket) => {
+                let place = record.map(|id| (id, item.register()));
+                let ticket = lane.enqueue_as(item, ticket, &attrs, now);
+                self.queued_as(place, ticket, priority, now, &attrs)
+            }
+            None => self.queue(item, record, None, &attrs, now).map(drop),
+        };
+        if let Err(item) = queued {
+            // Heads take everything; should one not, the request is dispatched.
+            self.send(env, item, Forced::AtOnce);
+        }
+    }
+
+    /// Submits a request without a slot, as it is `forced`.
+    fn send(&mut self, env: &mut impl Env<I, T>, mut item: I, forced: Forced) {
+        if let Some(id) = item.placement().record {
+            self.go(id, &mut item);
+        }
+        if env.is_traced() {
+            env.trace_dispatch(&mut item, None, env.now(), true, false);
+        }
+        if forced == Forced::AtOnce {
+            item.placement_mut().admission = env.admit_over();
+            env.send(item);
+        } else {
+            env.bypass(item);
+        }
+    }
+}

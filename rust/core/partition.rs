@@ -296,6 +296,11 @@ impl Env<Held, Config> for Surroundings<'_> {
         }
     }
 
+    #[cold]
+    fn bug(&mut self) {
+        kernel::warn_on!(true);
+    }
+
     #[inline]
     fn is_traced(&self) -> bool {
         trace::follows()

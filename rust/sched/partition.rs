@@ -41,12 +41,12 @@ use crate::sched::{
     slots::{Limits, Turn},
 };
 
-pub(crate) mod arrive;
-pub(crate) mod decide;
-pub(crate) mod lane;
-pub(crate) mod line;
-pub(crate) mod round;
-pub(crate) mod settle;
+pub mod arrive;
+pub mod decide;
+pub mod lane;
+pub mod line;
+pub mod round;
+pub mod settle;
 
 use lane::Lane;
 use line::{Line, Mark};
@@ -81,6 +81,12 @@ pub struct Placement {
     pub priority: Priority,
     /// Right by which the request is in flight.
     pub admission: Admission,
+}
+
+impl Default for Placement {
+    fn default() -> Self {
+        Self::new(Priority::Regular)
+    }
 }
 
 impl Placement {
@@ -145,6 +151,13 @@ pub trait Env<I: Item, T> {
 
     /// Notes that an arriving request is not dispatched at `now`, ns.
     fn hold(&mut self, item: &mut I, now: u64);
+
+    /// Notes that a request is about to be queued in its head.
+    #[inline]
+    fn note_queued(&mut self, _item: &I) {}
+
+    /// Reports that something has happened which cannot.
+    fn bug(&mut self);
 
     /// Returns whether requests are traced.
     #[inline]

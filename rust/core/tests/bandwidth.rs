@@ -11,13 +11,13 @@ use crate::{
         client::Client,
         dispatch::Feed,
         parameters,
-        partition::Went,
         service::{Arrival, Service},
         target::Target,
     },
     sched::{
         attr::{Attrs, Id, Priority},
         item::{Cost, Direction},
+        partition::arrive::Went,
         units::NSEC_PER_MSEC as MS,
     },
     sys::{

@@ -4,7 +4,7 @@
 
 use kernel::prelude::*;
 
-use super::{Bench, Came};
+use super::{Bench, Came, Kick};
 use crate::{
     sched::{
         attr::Priority,

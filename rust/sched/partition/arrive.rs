@@ -133,12 +133,14 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         if env.is_traced() {
             env.trace_arrival(&mut item, self.tag(priority, None), &attrs(), true);
         }
+        env.note_queued(&item);
         match self.queue(item, record, terms.ident, attrs, now) {
             Ok(more) => {
                 hungry |= more || (record.is_some() && !self.order.need().is_empty());
             }
             // The fallback takes everything, so this does not happen; should it, the request is dispatched.
             Err(mut item) => {
+                env.bug();
                 item.placement_mut().admission = env.admit_over();
                 env.send(item);
             }

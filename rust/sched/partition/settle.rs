@@ -165,6 +165,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
                         self.release(env, item, Some(attrs()), None, now);
                     }
                     None => {
+                        env.bug();
                         self.order
                             .queued(id, place, ticket, Priority::Regular, attrs);
                     }
@@ -182,6 +183,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
                     self.send(env, item, forced);
                 }
                 None => {
+                    env.bug();
                     // The attributes are known already.
                     self.order
                         .queued(id, place, ticket, priority, || Attrs::UNKNOWN);
@@ -201,6 +203,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
     ) {
         let attrs = || attrs.unwrap_or(Attrs::UNKNOWN);
         let (priority, record) = (item.placement().priority, item.placement().record);
+        env.note_queued(&item);
         let lane = self.lane(priority);
         let queued = match kept.filter(|ticket| lane.head.is_live(ticket)) {
             Some(ticket) => {
@@ -212,6 +215,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         };
         if let Err(item) = queued {
             // Heads take everything; should one not, the request is dispatched.
+            env.bug();
             self.send(env, item, Forced::AtOnce);
         }
     }

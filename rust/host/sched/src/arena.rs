@@ -7,6 +7,7 @@ use crate::{
     class::ClassId,
     item::{Cost, Direction, Fifo, Item, Place, Spot},
     mem::{Need, NoMemory, Shared},
+    partition::{Placement, Scheduled},
     policy::{qbm, AnyPart, AnyShared, AnyUpdate, Config, Part, Passed, View, Way},
     qbm::{gate::Gates, terms::UNREGULATED},
     slab::{Handle, Linked, Links, List, Slab, SlabPile},
@@ -87,6 +88,18 @@ pub struct Request {
     pub mark: u64,
     /// Under which number it is registered; 0: it is not.
     pub registered: u64,
+    /// What its partition notes.
+    pub placement: Placement,
+}
+
+impl Scheduled for Request {
+    fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
+    fn placement_mut(&mut self) -> &mut Placement {
+        &mut self.placement
+    }
 }
 
 impl Item for Request {

@@ -26,8 +26,9 @@ macro_rules! export {
 }
 
 export!(
-    attr, class, control, credits, error, head, health, heap, item, jobid, key, leftist, mem, nid,
-    order, parameters, ranges, rng, rules, slab, slots, sources, statistics, text, turns, units
+    atomic, attr, class, control, credits, error, head, health, heap, item, jobid, key, leftist,
+    mem, nid, order, parameters, ranges, rng, rules, slab, slots, sources, statistics, text, turns,
+    units
 );
 
 /// See `rust/sched/qbm.rs`.
@@ -94,6 +95,11 @@ pub mod timeouts {
     pub mod terms {
         pub use crate::sched::timeouts::terms::*;
     }
+}
+
+/// See `rust/sched/partition.rs`.
+pub mod partition {
+    pub use crate::sched::partition::*;
 }
 
 /// See `rust/sched/policy.rs`.

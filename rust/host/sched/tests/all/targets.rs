@@ -76,8 +76,6 @@ impl Target {
         let weights = Weights::new().apply(weights).expect("weights");
         let update = Update::new(Shared::new(weights).expect("memory"), true);
         server.update(&AnyUpdate::Fairshare(update));
-        // Without requests of high priority, a service lends the slot after a second.
-        server.keep_slot(users.iter().any(|user| user.priority == Priority::High));
         let mut target = Self {
             server,
             pace,

@@ -38,7 +38,7 @@ use crate::sched::{
     order::{Order, RecordId},
     policy::{Config, Part},
     ranges::Table,
-    slots::{Limits, Turn},
+    slots::{Limits, Pending, Turn},
 };
 
 pub mod arrive;
@@ -285,6 +285,14 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
             return false;
         }
         true
+    }
+
+    /// Returns which heads have eligible requests at `now`, as far as is known.
+    pub fn pending(&self, now: u64) -> Pending {
+        Pending {
+            high: self.high.has_work(now),
+            regular: self.regular.has_work(now),
+        }
     }
 
     /// Returns when the first of the heads that are throttled at `now` has eligible requests again, ns.

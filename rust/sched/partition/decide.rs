@@ -12,7 +12,6 @@ use crate::sched::{
     item::Cost,
     order::Order,
     policy::{Get, Part, View},
-    slots::Pending,
     units::NSEC_PER_MSEC,
 };
 
@@ -90,8 +89,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
     /// Dispatches a batch without slots if eligible requests have been queued for `stall`, ns, without a dispatch;
     /// returns whether they have. Requests that are throttled stay.
     pub fn unstall(&mut self, env: &mut impl Env<I, T>, now: u64, stall: u64) -> bool {
-        let waits = self.regular.has_work(now) || self.high.has_work(now);
-        let stalled = waits && now.saturating_sub(self.moved) >= stall;
+        let stalled = !self.pending(now).is_none() && now.saturating_sub(self.moved) >= stall;
         if stalled {
             let moved = self.moved;
             self.send_down(env, now, BATCH, Leave::Over);
@@ -118,10 +116,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
     pub(super) fn pump(&mut self, env: &mut impl Env<I, T>, now: u64, most: u32) -> Decided {
         let mut decided = Decided::default();
         let mut lent = None;
-        let mut pending = Pending {
-            high: self.high.has_work(now),
-            regular: self.regular.has_work(now),
-        };
+        let mut pending = self.pending(now);
         while decided.count < most {
             let limits = env.limits();
             let Some(priority) = self.turn.first(pending, env.line().pool(), &limits) else {

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! In place of `rust/sched/atomic.rs`: another task may go first before each operation on a [`Word`].
+
+use crate::search::point;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+/// A word of 64 bits.
+pub struct Word(AtomicU64);
+
+impl Word {
+    /// Creates a word that holds `value`.
+    pub const fn new(value: u64) -> Self {
+        Self(AtomicU64::new(value))
+    }
+
+    /// Returns the value.
+    pub fn get(&self) -> u64 {
+        point();
+        self.0.load(SeqCst)
+    }
+
+    /// Sets the value.
+    pub fn set(&self, value: u64) {
+        point();
+        self.0.store(value, SeqCst);
+    }
+
+    /// Subtracts `value`, wrapping; returns the value before.
+    pub fn sub(&self, value: u64) -> u64 {
+        point();
+        self.0.fetch_sub(value, SeqCst)
+    }
+
+    /// Sets the bits of `value`.
+    pub fn set_bits(&self, value: u64) {
+        point();
+        self.0.fetch_or(value, SeqCst);
+    }
+
+    /// Clears the bits of `value`.
+    pub fn clear_bits(&self, value: u64) {
+        point();
+        self.0.fetch_and(!value, SeqCst);
+    }
+
+    /// Replaces the value by what `change` makes of it, if anything; returns whether it was replaced.
+    pub fn change(&self, change: impl FnMut(u64) -> Option<u64>) -> bool {
+        point();
+        self.0.fetch_update(SeqCst, SeqCst, change).is_ok()
+    }
+}
+
+/// A number that one task writes at a time and many read; in no order with anything else, so no task goes first.
+pub struct Hint(AtomicU64);
+
+impl Hint {
+    /// Creates a hint that says `value`.
+    pub const fn new(value: u64) -> Self {
+        Self(AtomicU64::new(value))
+    }
+
+    /// Returns the value.
+    pub fn get(&self) -> u64 {
+        self.0.load(SeqCst)
+    }
+
+    /// Sets the value.
+    pub fn set(&self, value: u64) {
+        self.0.store(value, SeqCst);
+    }
+}

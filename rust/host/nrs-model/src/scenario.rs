@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What tasks do in a model, and the scenarios that are run.
+
+use crate::{
+    search::{search, Task},
+    world::{Kindred, World},
+};
+use nrs_sched::attr::Priority;
+
+/// A step of a task.
+#[derive(Clone, Copy, Debug)]
+pub enum Step {
+    /// A request comes to a partition.
+    Arrive(Kindred),
+    /// The oldest request in flight ends, if there is one.
+    Complete,
+    /// The timer of a partition expires, if it is armed.
+    Expire(u16),
+    /// The caretaker comes, if it was called.
+    Attend,
+    /// The number of slots changes.
+    Change(u32),
+    /// What is queued in a partition is dispatched.
+    Drain(u16),
+}
+
+/// A request without more to say for the partition `home`.
+pub const fn plain(home: u16) -> Kindred {
+    Kindred {
+        home,
+        priority: Priority::Regular,
+        uid: 1,
+        forced: false,
+        block: None,
+    }
+}
+
+/// Target and tasks.
+#[derive(Clone, Copy, Debug)]
+pub struct Scenario<'a> {
+    /// Partitions.
+    pub partitions: u16,
+    /// Slots.
+    pub slots: u32,
+    /// Requests per second of a user, if limited.
+    pub rate: Option<u32>,
+    /// Steps that are made first.
+    pub before: &'a [Step],
+    /// Steps of each task.
+    pub tasks: &'a [&'a [Step]],
+}
+
+fn make(world: &World, homes: &[u16], steps: &[Step], first: usize) {
+    let mut arrival = first;
+    for step in steps {
+        match *step {
+            Step::Arrive(kindred) => {
+                world.arrive(arrival, &kindred);
+                arrival += 1;
+            }
+            Step::Complete => drop(world.complete(homes)),
+            Step::Expire(index) => drop(world.expire(index)),
+            Step::Attend => drop(world.attend()),
+            Step::Change(slots) => world.change(slots),
+            Step::Drain(index) => world.drain(index),
+        }
+    }
+}
+
+impl Scenario<'_> {
+    /// Runs the scenario in every order with at most so many interruptions; returns the number of orders.
+    ///
+    /// # Panics
+    ///
+    /// A request waits in vain, or is lost.
+    pub fn run(&self, interruptions: u32) -> u64 {
+        let home = |step: &Step| match step {
+            Step::Arrive(kindred) => Some(kindred.home),
+            _ => None,
+        };
+        let lists = || std::iter::once(self.before).chain(self.tasks.iter().copied());
+        let homes: Vec<u16> = lists().flatten().filter_map(home).collect();
+        let counts = lists().map(|steps| steps.iter().filter_map(home).count());
+        let firsts: Vec<usize> = counts
+            .scan(0, |sum, count| {
+                *sum += count;
+                Some(*sum)
+            })
+            .collect();
+        search(
+            interruptions,
+            || {
+                let world = World::new(self.partitions, self.slots, self.rate);
+                make(&world, &homes, self.before, 0);
+                world
+            },
+            |world| {
+                let task = |(steps, first): (&&[Step], &usize)| {
+                    let (homes, steps, first) = (homes.clone(), steps.to_vec(), *first);
+                    let task: Task<'_> = Box::new(move || make(world, &homes, &steps, first));
+                    task
+                };
+                self.tasks.iter().zip(&firsts).map(task).collect()
+            },
+            |world| world.finish(&homes),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

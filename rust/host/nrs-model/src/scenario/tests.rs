@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The scenarios. With `NRS_LONG` tasks are interrupted once more.
+
+use super::{
+    plain, Kindred, Scenario,
+    Step::{self, Arrive, Attend, Change, Complete, Drain, Expire},
+};
+use nrs_sched::attr::Priority;
+
+/// Runs a scenario with two interruptions for two tasks, one for three.
+fn run(name: &str, scenario: &Scenario<'_>) {
+    let long = u32::from(std::env::var_os("NRS_LONG").is_some());
+    let interruptions = if scenario.tasks.len() <= 2 { 2 } else { 1 };
+    let begun = std::time::Instant::now();
+    let runs = scenario.run(interruptions + long);
+    println!("{name}: {runs} orders, {} ms", begun.elapsed().as_millis());
+}
+
+const fn high(home: u16) -> Kindred {
+    Kindred {
+        priority: Priority::High,
+        ..plain(home)
+    }
+}
+
+const fn write(home: u16, block: u64) -> Kindred {
+    Kindred {
+        block: Some(block),
+        ..plain(home)
+    }
+}
+
+const A: Step = Arrive(plain(0));
+const B: Step = Arrive(plain(1));
+const C: Step = Arrive(plain(2));
+const HIGH: Step = Arrive(high(0));
+
+/// Slots and partitions in all sizes: requests come and end on two CPUs.
+#[test]
+fn arrivals_and_completions() {
+    for partitions in [1, 2] {
+        for slots in [1, 2] {
+            let other = if partitions == 2 { B } else { A };
+            let plain = Scenario {
+                partitions,
+                slots,
+                rate: None,
+                before: &[],
+                tasks: &[],
+            };
+            let tasks: [(&[Step], [&[Step]; 2]); 5] = [
+                (&[A], [&[A], &[Complete]]),
+                (&[A], [&[other], &[Complete]]),
+                (&[A, other], [&[A], &[Complete, Complete]]),
+                (&[A, A, other], [&[Complete], &[Complete]]),
+                (&[A], [&[A, Complete], &[other, Complete]]),
+            ];
+            for (before, tasks) in &tasks {
+                let name = format!("{partitions} partitions, {slots} slots, {tasks:?}");
+                let tasks: &[&[Step]] = tasks;
+                let scenario = Scenario {
+                    before,
+                    tasks,
+                    ..plain
+                };
+                run(&name, &scenario);
+            }
+        }
+    }
+}
+
+/// Three CPUs, of which each has a partition or shares one.
+#[test]
+fn three_cpus() {
+    for (partitions, slots, before, tasks) in [
+        (1, 1, &[A][..], [&[A][..], &[A], &[Complete]]),
+        (2, 1, &[A], [&[A], &[B], &[Complete]]),
+        (3, 1, &[A], [&[B], &[C], &[Complete]]),
+        (3, 2, &[A, B, C], [&[Complete], &[Complete], &[A]]),
+        (3, 2, &[A], [&[B, Complete], &[C], &[Complete]]),
+    ] {
+        let scenario = Scenario {
+            partitions,
+            slots,
+            rate: None,
+            before,
+            tasks: &tasks,
+        };
+        run(&format!("{scenario:?}"), &scenario);
+    }
+}
+
+/// The last slot is kept for high priority, and lent by a timer.
+#[test]
+fn high_priority() {
+    for (partitions, slots, before, tasks) in [
+        (1, 2, &[HIGH, A][..], [&[A][..], &[Complete]]),
+        (1, 1, &[HIGH, A], [&[HIGH], &[Complete]]),
+        (2, 2, &[HIGH, B], [&[B], &[Complete]]),
+        (2, 2, &[HIGH, B, B], [&[HIGH], &[Complete]]),
+        (2, 2, &[HIGH, Complete, B, A], [&[Expire(0), Attend], &[B]]),
+        (
+            2,
+            2,
+            &[HIGH, Complete, A, B, A],
+            [&[Expire(1)], &[Expire(0)]],
+        ),
+    ] {
+        let scenario = Scenario {
+            partitions,
+            slots,
+            rate: None,
+            before,
+            tasks: &tasks,
+        };
+        run(&format!("{scenario:?}"), &scenario);
+    }
+}
+
+/// Requests are throttled, and timers expire while others come and end.
+#[test]
+fn timers() {
+    let other = Arrive(Kindred { uid: 2, ..plain(1) });
+    for (partitions, slots, before, tasks) in [
+        (1, 1, &[A, Complete, A][..], [&[Expire(0)][..], &[A]]),
+        (2, 1, &[A, Complete, A], [&[Expire(0)], &[B]]),
+        (2, 1, &[A, Complete, A], [&[Expire(0)], &[other]]),
+        (2, 1, &[A, A, B], [&[Complete], &[other]]),
+        (
+            2,
+            1,
+            &[A, Complete, A, B, Complete, B],
+            [&[Expire(0)], &[Expire(1)]],
+        ),
+        (
+            2,
+            2,
+            &[A, Complete, A, B, Complete, B],
+            [&[Expire(0), Complete], &[other]],
+        ),
+        (
+            2,
+            1,
+            &[A, Complete, A],
+            [&[Expire(0), Attend], &[other, Complete]],
+        ),
+        (2, 1, &[other, A, A], [&[Complete, Expire(0)], &[B]]),
+    ] {
+        let scenario = Scenario {
+            partitions,
+            slots,
+            rate: Some(1),
+            before,
+            tasks: &tasks,
+        };
+        run(&format!("{scenario:?}"), &scenario);
+    }
+}
+
+/// Requests that wait for others, drains, and slots that change.
+#[test]
+fn order_and_changes() {
+    let (one, two) = (Arrive(write(0, 1)), Arrive(write(0, 2)));
+    let forced = Arrive(Kindred {
+        forced: true,
+        ..write(0, 1)
+    });
+    for (partitions, slots, before, tasks) in [
+        (1, 1, &[one][..], [&[one][..], &[Complete]]),
+        (2, 1, &[one, one], [&[B], &[Complete]]),
+        (2, 2, &[one, two, one], [&[B, Complete], &[Complete]]),
+        (2, 1, &[one, one], [&[forced], &[Complete]]),
+        (2, 1, &[B, one, one], [&[Drain(0)], &[Complete]]),
+        (2, 1, &[A, A, B], [&[Change(2)], &[Complete]]),
+        (2, 1, &[A, B], [&[Change(2)], &[A]]),
+    ] {
+        let scenario = Scenario {
+            partitions,
+            slots,
+            rate: None,
+            before,
+            tasks: &tasks,
+        };
+        run(&format!("{scenario:?}"), &scenario);
+    }
+}

@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A target with its partitions, timers and caretaker, put around the pure part as the kernel does it: what
+//! `rust/core/{partition,partitions,service,keeper}.rs` do in one lock hold is one lock hold here.
+//!
+//! Time stands still but for timers: one that expires brings the time that it was armed for.
+
+use crate::{
+    partition::{
+        arrive::{Terms, Went},
+        decide::Decided,
+        lane::Lane,
+        line::Line,
+        round, Admission, Env, Machine, Placement, Scheduled, BATCH,
+    },
+    request::Request,
+    search::Mutex,
+};
+use nrs_sched::{
+    attr::{Attrs, Id, Priority},
+    item::{Direction, Item, Spot},
+    mem::Owned,
+    order::{Forced, Order, Relation},
+    policy::{AnyPart, AnyShared, Config, Kind, Tunables},
+    ranges::Table,
+    slots::Limits,
+    units::NSEC_PER_MSEC,
+};
+use std::{
+    collections::VecDeque,
+    sync::{
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+        Mutex as Plain,
+    },
+};
+
+/// When a scenario starts, ns.
+const START: u64 = 86_400_000 * NSEC_PER_MSEC;
+
+/// A timer may expire this much later than a head is eligible again, ns: the pause between two expiries.
+const PAUSE: u64 = 20_000;
+
+/// What a partition decides with.
+type Decider = Machine<Request, AnyPart<Request>, Config>;
+
+/// What a request is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Kindred {
+    /// Partition that it comes to.
+    pub home: u16,
+    /// Head.
+    pub priority: Priority,
+    /// User, for policies that tell users apart.
+    pub uid: u32,
+    /// It must not be throttled.
+    pub forced: bool,
+    /// It writes to this block, in order with other requests that do.
+    pub block: Option<u64>,
+}
+
+/// A target with its partitions.
+pub struct World {
+    line: Line,
+    partitions: Vec<Mutex<Decider>>,
+    /// When the timer of each partition expires, ns; 0: it is not armed.
+    timers: Vec<AtomicU64>,
+    now: AtomicU64,
+    /// The caretaker is to come.
+    called: AtomicBool,
+    /// Requests in flight.
+    flight: Plain<VecDeque<Request>>,
+    /// Requests that were dispatched, ever.
+    dispatched: Plain<Vec<u64>>,
+    /// Requests that came.
+    came: AtomicU64,
+}
+
+/// The surroundings of one partition.
+struct Yard<'a> {
+    world: &'a World,
+    index: u16,
+}
+
+impl Env<Request, Config> for Yard<'_> {
+    fn line(&self) -> &Line {
+        &self.world.line
+    }
+
+    fn index(&self) -> u16 {
+        self.index
+    }
+
+    fn now(&self) -> u64 {
+        self.world.now()
+    }
+
+    fn millis(&self) -> u64 {
+        self.now() / NSEC_PER_MSEC
+    }
+
+    fn ratio(&self) -> u32 {
+        2
+    }
+
+    fn arm(&mut self, at: u64) {
+        self.world.timers[usize::from(self.index)].store(at, SeqCst);
+    }
+
+    fn with_table<R>(&self, _priority: Priority, f: impl FnOnce(Option<&Table>) -> R) -> R {
+        f(None)
+    }
+
+    fn send(&mut self, request: Request) {
+        self.world.dispatched.lock().expect("lock").push(request.id);
+        self.world.flight.lock().expect("lock").push_back(request);
+    }
+
+    fn admit_over(&mut self) -> Admission {
+        Admission::Over
+    }
+
+    fn admit(&mut self) -> Option<Admission> {
+        Some(Admission::Over)
+    }
+
+    fn bypass(&mut self, mut request: Request) {
+        request.placement_mut().admission = Admission::Over;
+        self.send(request);
+    }
+
+    fn hold(&mut self, _request: &mut Request, _now: u64) {}
+
+    fn bug(&mut self) {
+        panic!("a queued request is not found");
+    }
+}
+
+impl round::Partitions for &World {
+    fn line(&self) -> &Line {
+        &self.line
+    }
+
+    fn limits(&self) -> Limits {
+        self.line.limits(2, self.now() / NSEC_PER_MSEC)
+    }
+
+    fn decide(&mut self, index: u16, most: u32) -> Decided {
+        self.at(index, |machine, yard, now| {
+            machine.decide_more(yard, now, most)
+        })
+    }
+}
+
+impl World {
+    /// Creates a target with `slots` slots and `partitions` partitions; with `rate`, users of it may dispatch so many
+    /// requests per second.
+    pub fn new(partitions: u16, slots: u32, rate: Option<u32>) -> Self {
+        let mut tunables = Tunables::default();
+        let fifo = Config::parse(Kind::Fifo, None, &tunables).expect("no argument");
+        if let Some(rate) = rate {
+            tunables.tbf.rate = nrs_sched::policy::tbf::params::Rate::new(rate).expect("valid");
+            tunables.tbf.depth = nrs_sched::policy::tbf::params::Depth::new(1).expect("valid");
+        }
+        let tbf = Config::parse(Kind::Tbf, Some("uid"), &tunables).expect("valid");
+        let part = |config: &Config| {
+            let shared = AnyShared::new(config, 1, 1).expect("memory");
+            AnyPart::new(config, 1, &shared).expect("memory")
+        };
+        let lane = || {
+            let mut lane = Lane::new(part(&fifo), fifo).expect("memory");
+            if rate.is_some() {
+                assert!(lane.head.install(part(&tbf), tbf).is_ok());
+            }
+            lane
+        };
+        let partition = |_| {
+            let order = Order::new(16, 1).and_then(Owned::new).expect("memory");
+            Mutex::new(Machine::new(lane(), lane(), order, 16, START))
+        };
+        Self {
+            line: Line::new(partitions, slots),
+            partitions: (0..partitions).map(partition).collect(),
+            timers: (0..partitions).map(|_| AtomicU64::new(0)).collect(),
+            now: AtomicU64::new(START),
+            called: AtomicBool::new(false),
+            flight: Plain::default(),
+            dispatched: Plain::default(),
+            came: AtomicU64::new(0),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.now.load(SeqCst)
+    }
+
+    /// Runs `f` with the lock of the partition at `index`, and the time at which it was asked for.
+    fn at<R>(&self, index: u16, f: impl FnOnce(&mut Decider, &mut Yard<'_>, u64) -> R) -> R {
+        let now = self.now();
+        let mut yard = Yard { world: self, index };
+        self.partitions[usize::from(index)].with(|machine| f(machine, &mut yard, now))
+    }
+
+    /// Request `id` comes.
+    pub fn arrive(&self, id: usize, kindred: &Kindred) {
+        let id = id as u64;
+        self.came.fetch_add(1, SeqCst);
+        let request = Request::new(id, Placement::new(kindred.priority));
+        let relation = kindred.block.map(|block| {
+            let spot = Spot::new(0, block * 4096, 4096);
+            Relation::overlap(0, &spot, Direction::Write)
+        });
+        let ident = [kindred.uid.into(), 0, 0, 0, 0];
+        let terms = Terms {
+            ident: Some(&ident),
+            forced: match kindred.forced {
+                true => Forced::InTurn,
+                false => Forced::No,
+            },
+            may_pass: true,
+            relation: relation.as_ref(),
+            may_overflow: true,
+        };
+        let attrs = || Attrs {
+            uid: Id::new(kindred.uid),
+            priority: kindred.priority,
+            ..Attrs::UNKNOWN
+        };
+        let arrived = self.at(kindred.home, |machine, yard, _| {
+            let arrived = machine.arrive(yard, request, &terms, &attrs);
+            // The worker finds out which partition it was.
+            self.called
+                .fetch_or(arrived.hungry && machine.order().is_busy(), SeqCst);
+            arrived
+        });
+        if let Went::Passed(mut request) = arrived.went {
+            // What ends does not know where it was, but for its record.
+            request.placement_mut().record = arrived.record;
+            Yard {
+                world: self,
+                index: kindred.home,
+            }
+            .send(request);
+        }
+        round::arrived(&mut &*self, arrived.others);
+    }
+
+    /// The oldest request in flight ends; `homes` are the partitions of all requests. Returns whether there was one.
+    pub fn complete(&self, homes: &[u16]) -> bool {
+        let Some(request) = self.flight.lock().expect("lock").pop_front() else {
+            return false;
+        };
+        let placement = *request.placement();
+        if placement.admission == Admission::Slot {
+            self.line.put(placement.priority);
+        }
+        let known = placement.ticket.is_some() || placement.record.is_some();
+        if known || !self.line.is_calm() {
+            let home = known.then(|| homes[request.id as usize]);
+            round::ended(&mut &*self, home, |_, index, most| {
+                let busy = self.at(index, |machine, yard, now| {
+                    machine.end(yard, now, &placement, request.cost(), most)
+                });
+                self.called.fetch_or(busy, SeqCst);
+            });
+        }
+        true
+    }
+
+    /// The timer of the partition at `index` expires, if it is armed. Returns whether it was.
+    pub fn expire(&self, index: u16) -> bool {
+        let at = self.timers[usize::from(index)].swap(0, SeqCst);
+        if at == 0 {
+            return false;
+        }
+        self.now.fetch_max(at, SeqCst);
+        self.at(index, |machine, yard, now| machine.expired(yard, now));
+        let limits = || round::Partitions::limits(&self);
+        if round::is_needed(&self.line, index, limits) {
+            self.called.store(true, SeqCst);
+        }
+        true
+    }
+
+    /// The caretaker comes, if it was called. Returns whether it was.
+    pub fn attend(&self) -> bool {
+        if !self.called.swap(false, SeqCst) {
+            return false;
+        }
+        for index in 0..self.partitions.len() as u16 {
+            while self.at(index, |machine, yard, now| machine.settle_some(yard, now)) {}
+        }
+        round::pass_on(&mut &*self, 0);
+        true
+    }
+
+    /// Policies, rates or slots change: there are `slots` from now on.
+    pub fn change(&self, slots: u32) {
+        self.line.set_slots(slots);
+        for index in 0..self.partitions.len() as u16 {
+            self.at(index, |machine, yard, now| machine.reconsider(yard, now));
+        }
+        round::pass_on(&mut &*self, 0);
+    }
+
+    /// Everything that is queued is dispatched.
+    pub fn drain(&self, index: u16) {
+        self.at(index, |machine, _, _| machine.order().force_all());
+        while self.at(index, |machine, yard, now| machine.settle_some(yard, now)) {}
+        let mut left = self.at(index, |machine, _, _| machine.queued());
+        while left > 0 {
+            self.at(index, |machine, yard, now| {
+                machine.send_down(yard, now, BATCH, crate::partition::decide::Leave::Forced);
+            });
+            left = left.saturating_sub(BATCH);
+        }
+    }
+
+    /// Whether no task is about to do something, and the caretaker is not either: then nothing may wait in vain.
+    fn check(&self) {
+        let limits = round::Partitions::limits(&self);
+        let (pool, now) = (self.line.pool(), self.now());
+        let armed = |index: usize| self.timers[index].load(SeqCst);
+        for (index, partition) in self.partitions.iter().enumerate() {
+            partition.with(|machine| {
+                let pending = machine.pending(now);
+                for (is_pending, priority) in [
+                    (pending.high, Priority::High),
+                    (pending.regular, Priority::Regular),
+                ] {
+                    assert!(
+                        !is_pending || !pool.allows(priority, &limits),
+                        "{priority:?} requests of partition {index} wait beside a free slot"
+                    );
+                }
+                if let Some(until) = machine.next_expiry(now) {
+                    let armed = armed(index);
+                    assert!(
+                        armed > 0 && armed <= until.max(now + PAUSE),
+                        "partition {index} is throttled until {until}, its timer says {armed}"
+                    );
+                }
+            });
+        }
+    }
+
+    /// Lets everything end, and looks at each step whether something waits in vain; then whether each request was
+    /// dispatched once.
+    pub fn finish(&self, homes: &[u16]) {
+        let expires = |until: u64| {
+            let mut due = (0..)
+                .zip(&self.timers)
+                .filter(|(_, timer)| timer.load(SeqCst) <= until);
+            due.any(|(index, _)| self.expire(index))
+        };
+        for step in 0.. {
+            assert!(step < 1_000, "it never ends");
+            if self.attend() || expires(self.now()) {
+                continue;
+            }
+            self.check();
+            if !self.complete(homes) && !expires(u64::MAX) {
+                break;
+            }
+        }
+        let mut dispatched = self.dispatched.lock().expect("lock").clone();
+        dispatched.sort_unstable();
+        let all: Vec<u64> = (0..self.came.load(SeqCst)).collect();
+        assert_eq!(dispatched, all, "each request is dispatched once");
+        assert!(self.line.is_calm() && self.line.pool().active() == 0);
+    }
+}

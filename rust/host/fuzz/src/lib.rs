@@ -25,6 +25,7 @@
 //! | `control` | commands of `/dev/nrs-control` | words are parts of the text, read back |
 //! | `exchange` | datagrams between servers, in any order | nothing is trusted: bounded memory, factors within their limits, what is written reads back |
 //! | `part` | a policy and what happens to it | nothing is lost, doubled or withheld for ever, lengths are right |
+//! | `partition` | a partition and what happens to it | each request starts once and ends, order or not |
 
 mod bytes;
 pub mod control;
@@ -34,6 +35,7 @@ pub mod modes;
 pub mod nid;
 pub mod numbers;
 pub mod part;
+pub mod partition;
 pub mod plan;
 pub mod policies;
 pub mod replay;

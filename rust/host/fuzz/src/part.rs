@@ -77,7 +77,7 @@ const WEIGHTS: [&str; 3] = [
 const OPERATIONS: usize = 600;
 
 /// Somebody.
-fn who(owner: u8) -> Attrs {
+pub(crate) fn who(owner: u8) -> Attrs {
     let id = u32::from(owner);
     Attrs {
         nid: Nid::parse(&format!("10.0.0.{}@tcp", owner % 5))
@@ -165,15 +165,20 @@ fn tunables(bytes: &mut Bytes<'_>) -> Tunables {
     all
 }
 
+/// A policy, from the next bytes.
+pub(crate) fn config(bytes: &mut Bytes<'_>) -> Config {
+    let kind = bytes.of(Kind::ALL);
+    let argument = match kind {
+        Kind::Fairshare => Some(bytes.of(&FAIR)),
+        Kind::Tbf => Some(bytes.of(&FIELDS)),
+        _ => None,
+    };
+    Config::parse(kind, argument, &tunables(bytes)).expect("valid")
+}
+
 impl Model {
     fn new(bytes: &mut Bytes<'_>) -> Self {
-        let kind = bytes.of(Kind::ALL);
-        let argument = match kind {
-            Kind::Fairshare => Some(bytes.of(&FAIR)),
-            Kind::Tbf => Some(bytes.of(&FIELDS)),
-            _ => None,
-        };
-        let config = Config::parse(kind, argument, &tunables(bytes)).expect("valid");
+        let config = config(bytes);
         let count = 1 + u32::from(bytes.byte() % 3);
         let shared = AnyShared::new(&config, 7, count).expect("memory");
         let part = |seed| {

@@ -119,7 +119,7 @@ impl Engine {
         for written in &scenario.servers {
             for name in written.names() {
                 let index = servers.len() as u32;
-                let server = make_server(scenario, written, &name, index, &clients, settings);
+                let server = make_server(scenario, written, &name, index, settings);
                 let mut server = server.map_err(|reason| format!("server {name}: {reason}"))?;
                 if settings.server_bins {
                     server.bins = vec![vec![0; bins.count]; scenario.jobs.len()];
@@ -294,7 +294,7 @@ impl Engine {
                 .jobs
                 .iter()
                 .fold(outcome::Count::default(), |sum, count| sum.and(*count)),
-            busy_ns: server.device.busy(),
+            busy_ns: server.device().busy(),
             withheld_ns: server.withheld(),
             passed: server.passed,
             held_most: server.held_most(),
@@ -332,7 +332,6 @@ fn make_server(
     written: &scenario::Server,
     name: &str,
     index: u32,
-    clients: &Clients,
     settings: Settings,
 ) -> Result<Server, String> {
     let seed = seed_for(scenario.seed, 1_000 + u64::from(index));
@@ -346,7 +345,7 @@ fn make_server(
         device,
         slots: written.slots,
         jobs: scenario.jobs.len(),
-        clients: clients.nodes() as usize,
+        now: START,
         lateness: settings.lateness_ns,
     };
     if written.policy.starts_with("throttle-") {

@@ -122,11 +122,25 @@ fn high_priority() {
 #[test]
 fn timers() {
     let other = Arrive(Kindred { uid: 2, ..plain(1) });
+    let here = Arrive(Kindred { uid: 2, ..plain(0) });
     for (partitions, slots, before, tasks) in [
         (1, 1, &[A, Complete, A][..], [&[Expire(0)][..], &[A]]),
         (2, 1, &[A, Complete, A], [&[Expire(0)], &[B]]),
         (2, 1, &[A, Complete, A], [&[Expire(0)], &[other]]),
         (2, 1, &[A, A, B], [&[Complete], &[other]]),
+        (2, 1, &[A, Complete, A], [&[A], &[other]]),
+        (
+            2,
+            1,
+            &[A, Complete, A, B, Complete, B],
+            [&[Change(1)], &[here]],
+        ),
+        (
+            2,
+            1,
+            &[A, Complete, A, B, Complete, B],
+            [&[Change(1)], &[other]],
+        ),
         (
             2,
             1,

@@ -6,7 +6,7 @@
 //! * A *walk* tells the manager of every class of every part, and every class its seat; then the manager judges
 //!   what it has seen.
 
-use super::{policy::Place as Nobody, server::Place};
+use super::{lane::Lane, policy::Place as Nobody};
 use nrs_sched::{
     policy::qbm::BriefBuf,
     qbm::{gate::NO_SEAT, manager::Manager},
@@ -32,31 +32,28 @@ impl Bandwidth {
     }
 
     /// Seats who has none; with `due` it is time to judge, too.
-    pub fn run(&mut self, places: &mut [Place], due: bool, now: u64) {
-        if self.walk(places, now) {
-            self.walk(places, now);
+    pub fn run(&mut self, lanes: &mut [Lane], due: bool, now: u64) {
+        if self.walk(lanes, now) {
+            self.walk(lanes, now);
         }
         if due {
             self.manager.tick(now);
         }
         if self.manager.has_changed() {
-            for place in places.iter_mut() {
-                place.lane.refresh(now);
+            for lane in lanes.iter_mut() {
+                lane.refresh(now);
             }
-        }
-        for place in places.iter_mut() {
-            place.lane.reconsider();
         }
     }
 
     /// A walk; whether somebody may have come back who lost a seat in it.
-    fn walk(&mut self, places: &mut [Place], now: u64) -> bool {
+    fn walk(&mut self, lanes: &mut [Lane], now: u64) -> bool {
         let mut again = false;
-        for place in places.iter_mut() {
+        for lane in lanes.iter_mut() {
             let mut left = false;
             let mut from = Some(0);
             while let Some(slot) = from {
-                let Some(part) = place.lane.part().qbm_mut() else {
+                let Some(part) = lane.part().qbm_mut() else {
                     break;
                 };
                 self.briefs.clear();
@@ -69,7 +66,7 @@ impl Bandwidth {
                     }
                 }
             }
-            again |= left && place.lane.is_hungry();
+            again |= left && lane.is_hungry();
         }
         again
     }

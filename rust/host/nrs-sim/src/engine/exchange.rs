@@ -178,8 +178,8 @@ impl Talk {
         let Some(Some(exchange)) = self.speakers.get_mut(speaker as usize) else {
             return;
         };
-        for place in server.places() {
-            let Some(state) = place.lane.part().fairshare_mut() else {
+        for lane in server.lanes() {
+            let Some(state) = lane.part().fairshare_mut() else {
                 continue;
             };
             let mut from = Some(0);

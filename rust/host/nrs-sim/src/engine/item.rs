@@ -11,6 +11,7 @@
 use nrs_sched::{
     head::Ticket,
     item::{self, Cost, Direction, Spot},
+    partition::{Placement, Scheduled},
 };
 use std::collections::VecDeque;
 
@@ -131,6 +132,7 @@ pub struct Item {
     object: u64,
     offset: u64,
     mark: u64,
+    placement: Placement,
 }
 
 impl Item {
@@ -144,6 +146,7 @@ impl Item {
             object: record.object,
             offset: record.offset,
             mark: 0,
+            placement: Placement::default(),
         }
     }
 }
@@ -188,6 +191,16 @@ impl item::Item for Item {
 
     fn unregister(&mut self, place: Nowhere) {
         match place {}
+    }
+}
+
+impl Scheduled for Item {
+    fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
+    fn placement_mut(&mut self) -> &mut Placement {
+        &mut self.placement
     }
 }
 

@@ -4,24 +4,19 @@
 //!
 //! # Vocabulary
 //!
-//! - *Partition*: a CPT of the server; a client's NID decides which one takes its requests ([`Lane`]).
-//! - *Slot*: leave to have one request at the device; one pool for all partitions.
-//! - *Ready*: a partition with requests that may be served as far as it knows; they take turns
-//!   ([`nrs_sched::turns`]) as in the kernel, by the shares that the worker found.
+//! - *Lane*: a partition, a CPT of the server; a client's NID decides which one takes its requests ([`Lane`]).
+//! - *Yard*: the device, the slots and the timers of a server: what its partitions need beside an event.
 //! - *Worker*: comes every delta, and when it is called because a part wants memory or seats.
 //!
-//! ```text
-//!           nobody waits, a slot is free, the policy agrees
-//!   arrive ─┬──────────────────────────────────────────────▶ device ─▶ complete
-//!           └─▶ queued in a lane ─▶ a slot is free, its turn ──▲
-//! ```
+//! Partitions, slots and turns are those of the kernel ([`nrs_sched::partition`]). A baseline has slots only. No
+//! request of a scenario has high priority, so no slot is kept for it.
 
 mod worker;
 
 use super::{
     bandwidth::Bandwidth,
     device::Device,
-    item::{Record, Records},
+    item::{Item, Record, Records},
     lane::Lane,
     policy::Started,
     queue::{Event, Queue},
@@ -31,44 +26,29 @@ use crate::outcome::Count;
 use nrs_sched::units::NSEC_PER_MSEC as MS;
 use nrs_sched::{
     attr::{Attrs, Priority},
-    item::Item as _,
     mem::Shared,
+    order::Forced,
+    partition::{
+        arrive::{Terms, Went},
+        decide::Decided,
+        line::Line,
+        round, Admission, Env, Machine, Placement, Scheduled as _,
+    },
     policy::{
         fairshare::{params::Select, weights::Weights},
-        Config, Get, Part,
+        AnyPart, Config, Get, Part as _,
     },
     ranges::{Outline, Table, PARTS},
     rng::avalanche,
-    slots::{Limits, Pool},
-    turns,
+    slots::Limits,
 };
 
 /// What decides who is next.
 pub enum Order {
     /// A policy, one lane for each partition.
-    Lanes(Vec<Place>),
+    Lanes(Vec<Lane>),
     /// A baseline; partitions do not matter to it.
     Throttle(Box<Throttle>),
-}
-
-/// A partition and its place in the order of turns.
-pub struct Place {
-    /// The partition.
-    pub lane: Lane,
-    tag: u64,
-    share: u64,
-    ready: bool,
-}
-
-impl Place {
-    fn new(lane: Lane) -> Self {
-        Self {
-            lane,
-            tag: 0,
-            share: 0,
-            ready: false,
-        }
-    }
 }
 
 /// What a server needs of the engine while it handles an event.
@@ -81,6 +61,162 @@ pub struct Scene<'a> {
     pub now: u64,
 }
 
+/// What the partitions of a server need beside an event.
+struct Yard {
+    /// Index of the server.
+    server: u32,
+    device: Device,
+    line: Line,
+    /// The shares that were published last.
+    table: Option<Table>,
+    /// Requests that wait in all lanes.
+    queued: u64,
+    /// Requests here, at most.
+    held_most: u64,
+    /// How late timers expire, ns.
+    lateness: u64,
+}
+
+impl Yard {
+    /// What bounds the slots at `now`, ns.
+    fn limits(&self, now: u64) -> Limits {
+        self.line.limits(0, now / MS)
+    }
+
+    /// Requests at the device.
+    fn active(&self) -> u32 {
+        self.line.pool().active()
+    }
+
+    /// Counts the requests that are here.
+    fn count_held(&mut self) {
+        let held = self.queued + u64::from(self.active());
+        self.held_most = self.held_most.max(held);
+    }
+
+    /// The request in `slot` goes to the device.
+    fn start(&mut self, scene: &mut Scene<'_>, slot: u32) {
+        let now = scene.now;
+        let record: &mut Record = scene.records.at(slot);
+        record.started = now;
+        let service = self.device.serve(record, now);
+        record.device_ns = service.time;
+        scene.queue.push(service.done, Event::Done(slot));
+        self.count_held();
+    }
+}
+
+/// The surroundings of the partition at `index` during an event.
+struct Surroundings<'a, 'b> {
+    yard: &'a mut Yard,
+    scene: &'a mut Scene<'b>,
+    index: u16,
+    /// The timer of the partition.
+    timer: &'a mut u64,
+}
+
+impl Env<Item, Config> for Surroundings<'_, '_> {
+    fn line(&self) -> &Line {
+        &self.yard.line
+    }
+
+    fn index(&self) -> u16 {
+        self.index
+    }
+
+    fn now(&self) -> u64 {
+        self.scene.now
+    }
+
+    fn millis(&self) -> u64 {
+        self.scene.now / MS
+    }
+
+    fn ratio(&self) -> u32 {
+        0
+    }
+
+    fn arm(&mut self, at: u64) {
+        *self.timer = at;
+        let timer = self.yard.server * PARTS as u32 + u32::from(self.index);
+        let at = at + self.yard.lateness;
+        self.scene.queue.push(at, Event::Wake(timer));
+    }
+
+    fn with_table<R>(&self, _priority: Priority, f: impl FnOnce(Option<&Table>) -> R) -> R {
+        f(self.yard.table.as_ref())
+    }
+
+    fn send(&mut self, item: Item) {
+        self.yard.queued -= 1;
+        self.scene.records.at(item.slot).ticket = item.placement().ticket;
+        self.yard.start(self.scene, item.slot);
+    }
+
+    fn admit_over(&mut self) -> Admission {
+        Admission::Over
+    }
+
+    fn admit(&mut self) -> Option<Admission> {
+        Some(Admission::Over)
+    }
+
+    fn bypass(&mut self, item: Item) {
+        self.send(item);
+    }
+
+    fn hold(&mut self, _item: &mut Item, _now: u64) {
+        self.yard.queued += 1;
+    }
+
+    fn bug(&mut self) {
+        unreachable!("the fallback takes everything");
+    }
+}
+
+/// The partitions of a server during an event.
+struct Turns<'a, 'b> {
+    lanes: &'a mut [Lane],
+    yard: &'a mut Yard,
+    scene: &'a mut Scene<'b>,
+}
+
+impl<'b> Turns<'_, 'b> {
+    /// The partition at `index`, and its surroundings.
+    fn at(
+        &mut self,
+        index: u16,
+    ) -> (
+        &mut Machine<Item, AnyPart<Item>, Config>,
+        Surroundings<'_, 'b>,
+    ) {
+        let lane = &mut self.lanes[usize::from(index)];
+        let surroundings = Surroundings {
+            yard: self.yard,
+            scene: self.scene,
+            index,
+            timer: &mut lane.timer,
+        };
+        (&mut lane.machine, surroundings)
+    }
+}
+
+impl round::Partitions for Turns<'_, '_> {
+    fn line(&self) -> &Line {
+        &self.yard.line
+    }
+
+    fn limits(&self) -> Limits {
+        self.yard.limits(self.scene.now)
+    }
+
+    fn decide(&mut self, index: u16, most: u32) -> Decided {
+        let now = self.scene.now;
+        let (machine, mut env) = self.at(index);
+        machine.decide_more(&mut env, now, most)
+    }
+}
+
 /// A server.
 pub struct Server {
     /// Its index.
@@ -89,8 +225,6 @@ pub struct Server {
     pub name: String,
     /// Who is next.
     order: Order,
-    /// Its device.
-    pub device: Device,
     /// Requests that went to the device without being queued.
     pub passed: u64,
     /// Of each job: what ended.
@@ -101,27 +235,18 @@ pub struct Server {
     pub weights: Shared<Weights>,
     /// Whether partitions are fair together.
     pub cross_cpt: bool,
-    pool: Pool,
-    limits: Limits,
-    /// Requests that wait in all lanes.
-    queued: u64,
-    /// Requests here, at most.
-    held_most: u64,
+    yard: Yard,
     /// Nothing was at the device while requests waited, ns.
     withheld: u64,
     /// When that was looked at last, ns.
     seen: u64,
-    clock: u64,
     bandwidth: Option<Bandwidth>,
     delta: u64,
     /// When everything is due again, or a baseline may go on, ns.
     due: u64,
     /// The worker is on its way.
     called: bool,
-    /// How late timers expire, ns.
-    lateness: u64,
     outline: Option<Outline>,
-    table: Option<Table>,
 }
 
 /// What a server is made of.
@@ -136,8 +261,8 @@ pub struct Setup {
     pub slots: u32,
     /// Number of jobs.
     pub jobs: usize,
-    /// Number of clients.
-    pub clients: usize,
+    /// When it starts, ns.
+    pub now: u64,
     /// How late timers expire, ns.
     pub lateness: u64,
 }
@@ -146,10 +271,10 @@ impl Server {
     /// A server that serves as `started` says.
     pub fn with_policy(setup: Setup, started: Started) -> Self {
         let config = started.config;
-        let lane = |part| Place::new(Lane::new(config, part, setup.clients));
-        let places: Vec<Place> = started.parts.into_iter().map(lane).collect();
-        let several = places.len() > 1;
-        let mut server = Self::new(setup, Order::Lanes(places));
+        let lane = |part| Lane::new(config, part, setup.now);
+        let lanes: Vec<Lane> = started.parts.into_iter().map(lane).collect();
+        let several = lanes.len() > 1;
+        let mut server = Self::new(setup, Order::Lanes(lanes));
         let tunables = started.tunables;
         server.weights = started.weights;
         server.cross_cpt = tunables.fairshare.cross_cpt.is_on();
@@ -170,34 +295,35 @@ impl Server {
     }
 
     fn new(setup: Setup, order: Order) -> Self {
+        let partitions = match &order {
+            Order::Lanes(lanes) => lanes.len(),
+            Order::Throttle(_) => 1,
+        };
         Self {
             index: setup.index,
             name: setup.name,
             order,
-            device: setup.device,
             passed: 0,
             jobs: vec![Count::default(); setup.jobs],
             bins: Vec::new(),
             weights: Shared::new(Weights::new()).expect("memory"),
             cross_cpt: true,
-            pool: Pool::EMPTY,
-            limits: Limits {
-                slots: setup.slots.max(1),
-                high_priority: false,
-                ratio: 0,
+            yard: Yard {
+                server: setup.index,
+                device: setup.device,
+                line: Line::new(partitions as u16, setup.slots.max(1)),
+                table: None,
+                queued: 0,
+                held_most: 0,
+                lateness: setup.lateness,
             },
-            queued: 0,
-            held_most: 0,
             withheld: 0,
             seen: 0,
-            clock: 0,
             bandwidth: None,
             delta: 100 * MS,
             due: 0,
             called: false,
-            lateness: setup.lateness,
             outline: None,
-            table: None,
         }
     }
 
@@ -215,26 +341,31 @@ impl Server {
     }
 
     /// The lanes; none with a baseline.
-    pub fn places(&mut self) -> &mut [Place] {
+    pub fn lanes(&mut self) -> &mut [Lane] {
         match &mut self.order {
-            Order::Lanes(places) => places,
+            Order::Lanes(lanes) => lanes,
             Order::Throttle(_) => &mut [],
         }
     }
 
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.yard.device
+    }
+
     /// Requests that wait.
     pub fn queued(&self) -> u64 {
-        self.queued
+        self.yard.queued
     }
 
     /// Requests at the device.
     pub fn active(&self) -> u32 {
-        self.pool.active()
+        self.yard.active()
     }
 
     /// Requests here at a time, at most.
     pub fn held_most(&self) -> u64 {
-        self.held_most
+        self.yard.held_most
     }
 
     /// For how long requests waited with nothing at the device, ns.
@@ -244,235 +375,154 @@ impl Server {
 
     /// Requests that a stand-in class took.
     pub fn overflow(&mut self) -> u64 {
-        let places = self.places().iter_mut();
-        places.map(|place| place.lane.part().overflow()).sum()
+        let lanes = self.lanes().iter_mut();
+        lanes.map(|lane| lane.part().overflow()).sum()
     }
 
     /// Counts the time since the last look.
     pub fn look(&mut self, now: u64) {
-        if self.pool.active() == 0 && self.queued > 0 {
+        if self.active() == 0 && self.queued() > 0 {
             self.withheld += now - self.seen;
         }
         self.seen = now;
     }
 
+    /// The partitions during an event; `None` with a baseline.
+    fn turns<'a, 'b>(&'a mut self, scene: &'a mut Scene<'b>) -> Option<Turns<'a, 'b>> {
+        match &mut self.order {
+            Order::Lanes(lanes) => Some(Turns {
+                lanes,
+                yard: &mut self.yard,
+                scene,
+            }),
+            Order::Throttle(_) => None,
+        }
+    }
+
     /// The request in `slot` arrives, sent by whoever `attrs` says.
     pub fn arrive(&mut self, scene: &mut Scene<'_>, slot: u32, attrs: impl Fn() -> Attrs) {
-        let now = scene.now;
-        self.look(now);
+        self.look(scene.now);
         let record = scene.records.at(slot);
-        record.arrived = now;
-        let calm = self.queued == 0;
-        let free = self.pool.take(Priority::Regular, &self.limits);
-        let hungry = match &mut self.order {
-            Order::Throttle(throttle) => {
-                throttle.enqueue(record.job, record.item(slot), now);
-                self.queued += 1;
-                false
-            }
-            Order::Lanes(places) => {
-                let home = home(record.node, places.len());
-                let lane = &mut places[home].lane;
-                let mut asked = false;
-                if let Some(pool) = free.filter(|_| calm) {
-                    let passed;
-                    (passed, asked) = lane.pass(record, &attrs, now);
-                    if passed {
-                        let hungry = asked && lane.is_hungry();
-                        self.pool = pool;
-                        self.passed += 1;
-                        self.start(scene, slot);
-                        if hungry {
-                            self.call(scene);
-                        }
-                        return;
-                    }
-                }
-                asked |= lane.enqueue(record.item(slot), record, &attrs, now);
-                self.queued += 1;
-                self.tell(home, now);
-                asked && self.places()[home].lane.is_hungry()
-            }
+        record.arrived = scene.now;
+        let (record, item) = (*record, Item::new(slot, record));
+        if let Order::Throttle(throttle) = &mut self.order {
+            throttle.enqueue(record.job, item, scene.now);
+            self.yard.queued += 1;
+            self.yard.count_held();
+            return self.pump_throttle(scene);
+        }
+        let Some(mut turns) = self.turns(scene) else {
+            return;
         };
-        self.held_most = self
-            .held_most
-            .max(self.queued + u64::from(self.pool.active()));
-        if hungry {
+        let home = home(record.node, turns.lanes.len());
+        let ident = turns.lanes[home].ident(&record);
+        let terms = Terms {
+            ident: Some(&ident),
+            forced: Forced::No,
+            may_pass: true,
+            relation: None,
+            may_overflow: true,
+        };
+        let (machine, mut env) = turns.at(home as u16);
+        let arrived = machine.arrive(&mut env, item, &terms, &attrs);
+        let passed = matches!(arrived.went, Went::Passed(_));
+        if passed {
+            turns.yard.start(turns.scene, slot);
+        }
+        turns.yard.count_held();
+        round::arrived(&mut turns, arrived.others);
+        self.passed += u64::from(passed);
+        if arrived.hungry {
             self.call(scene);
         }
-        self.pass_on(scene);
     }
 
     /// The device has done the request in `slot`.
     pub fn complete(&mut self, scene: &mut Scene<'_>, slot: u32) {
         let now = scene.now;
         self.look(now);
-        self.pool = self.pool.put(Priority::Regular);
+        self.yard.line.put(Priority::Regular);
         let record = scene.records.at(slot);
         self.jobs[record.job as usize].add(record.bytes, record.device_ns);
-        match &mut self.order {
-            Order::Throttle(throttle) => throttle.stop(record.job, record.bytes, now),
-            Order::Lanes(places) => {
-                if let Some(ticket) = record.ticket.take() {
-                    let home = home(record.node, places.len());
-                    places[home].lane.stop(&ticket, record, now);
-                }
-            }
+        let (ticket, record) = (record.ticket.take(), *record);
+        if let Order::Throttle(throttle) = &mut self.order {
+            throttle.stop(record.job, record.bytes, now);
+            return self.pump_throttle(scene);
         }
-        self.pass_on(scene);
-    }
-
-    /// A timer of partition `place` expires.
-    pub fn wake(&mut self, scene: &mut Scene<'_>, place: usize) {
-        let (now, late) = (scene.now, self.lateness);
-        self.look(now);
-        if let Some(place) = self.places().get_mut(place) {
-            // An earlier one was set since, or it was a later one.
-            if place.lane.armed.wrapping_add(late) != now {
-                return;
-            }
-            place.lane.armed = 0;
-        }
-        self.pass_on(scene);
-    }
-
-    /// The request in `slot` goes to the device.
-    fn start(&mut self, scene: &mut Scene<'_>, slot: u32) {
-        let now = scene.now;
-        let record: &mut Record = scene.records.at(slot);
-        record.started = now;
-        let service = self.device.serve(record, now);
-        record.device_ns = service.time;
-        scene.queue.push(service.done, Event::Done(slot));
-        self.held_most = self
-            .held_most
-            .max(self.queued + u64::from(self.pool.active()));
-    }
-
-    /// Says whether partition `home` is ready, and where its turn begins.
-    fn tell(&mut self, home: usize, now: u64) {
-        let clock = self.clock;
-        let Some(place) = self.places().get_mut(home) else {
+        let Some(mut turns) = self.turns(scene) else {
             return;
         };
-        let ready = place.lane.has_work(now);
-        if ready && !place.ready {
-            place.tag = turns::start(place.tag, clock);
+        let placement = Placement {
+            ticket,
+            admission: Admission::Slot,
+            ..Placement::default()
+        };
+        let home = ticket.map(|_| home(record.node, turns.lanes.len()) as u16);
+        if home.is_some() || !turns.yard.line.is_calm() {
+            round::ended(&mut turns, home, |turns, index, most| {
+                let (machine, mut env) = turns.at(index);
+                machine.end(&mut env, now, &placement, record.cost(), most);
+            });
         }
-        place.ready = ready;
+    }
+
+    /// A timer of partition `index` expires.
+    pub fn wake(&mut self, scene: &mut Scene<'_>, index: usize) {
+        let (now, late) = (scene.now, self.yard.lateness);
+        self.look(now);
+        let Some(mut turns) = self.turns(scene) else {
+            return self.pump_throttle(scene);
+        };
+        let timer = &mut turns.lanes[index].timer;
+        // Another time was set since.
+        if timer.wrapping_add(late) != now {
+            return;
+        }
+        *timer = 0;
+        let (machine, mut env) = turns.at(index as u16);
+        machine.expired(&mut env, now);
+        let (line, limits) = (&turns.yard.line, || turns.yard.limits(now));
+        if round::is_needed(line, index as u16, limits) {
+            round::pass_on(&mut turns, 0);
+        }
     }
 
     /// Has requests decided as long as there are slots.
     fn pass_on(&mut self, scene: &mut Scene<'_>) {
-        match &self.order {
-            Order::Throttle(_) => self.pump_throttle(scene),
-            Order::Lanes(places) if places.len() == 1 => {
-                while self.pool.allows(Priority::Regular, &self.limits) && self.decide(scene, 0) {}
-                self.arm(scene, 0);
-            }
-            Order::Lanes(places) => {
-                let count = places.len();
-                for home in 0..count {
-                    self.tell(home, scene.now);
-                }
-                let mut asked = 0u64;
-                while self.pool.allows(Priority::Regular, &self.limits) {
-                    let Some(home) = self.next(asked) else {
-                        break;
-                    };
-                    if !self.decide(scene, home) {
-                        asked |= 1 << home;
-                    }
-                    self.tell(home, scene.now);
-                }
-                for home in 0..count {
-                    self.arm(scene, home);
-                }
-            }
+        match self.turns(scene) {
+            Some(mut turns) => round::pass_on(&mut turns, 0),
+            None => self.pump_throttle(scene),
         }
     }
 
-    /// The partition whose turn it is, other than `asked`, bits.
-    fn next(&mut self, asked: u64) -> Option<usize> {
-        let places = self.places().iter().enumerate();
-        let ready = places.filter(|(home, place)| place.ready && asked & (1 << home) == 0);
-        turns::first(ready.map(|(home, place)| (home as u32, place.tag))).map(|home| home as usize)
-    }
-
-    /// Partition `home` decides a request, if it has one that may go; there is a slot.
-    fn decide(&mut self, scene: &mut Scene<'_>, home: usize) -> bool {
+    /// The same after a change of what throttles requests.
+    fn run_all(&mut self, scene: &mut Scene<'_>) {
         let now = scene.now;
-        let Order::Lanes(places) = &mut self.order else {
-            return false;
-        };
-        let several = places.len() > 1;
-        let place = &mut places[home];
-        if !place.lane.has_work(now) {
-            return false;
+        if let Some(mut turns) = self.turns(scene) {
+            for index in 0..turns.lanes.len() {
+                let (machine, mut env) = turns.at(index as u16);
+                machine.reconsider(&mut env, now);
+            }
         }
-        let Some((item, ticket)) = place.lane.get(self.table.as_ref(), now) else {
-            return false;
-        };
-        if several {
-            let charged = match ticket.grant().charged {
-                0 => item.cost().pages,
-                charged => charged,
-            };
-            self.charge(home, charged);
-        }
-        self.pool = self.pool.charge(Priority::Regular);
-        self.queued -= 1;
-        scene.records.at(item.slot).ticket = Some(ticket);
-        self.start(scene, item.slot);
-        true
-    }
-
-    /// Counts a request that partition `home` decided and that costs `cost`.
-    fn charge(&mut self, home: usize, cost: u32) {
-        let clock = self.clock;
-        let places = self.places();
-        let tag = places[home].tag;
-        let share = match places[home].share {
-            0 => turns::mean(places.iter().filter(|p| p.ready).map(|p| p.share)),
-            share => share,
-        };
-        places[home].tag = turns::advance(tag, turns::pace(share), cost);
-        if turns::is_before(clock, tag) {
-            self.clock = tag;
-        }
-    }
-
-    /// Sets the timer of partition `home`, if it withholds what it has.
-    fn arm(&mut self, scene: &mut Scene<'_>, home: usize) {
-        let (late, server) = (self.lateness, self.index);
-        let Some(place) = self.places().get_mut(home) else {
-            return;
-        };
-        let Some(until) = place.lane.expiry(scene.now) else {
-            return;
-        };
-        // When one that is set expires too early it is set again.
-        if place.lane.armed == 0 || until < place.lane.armed {
-            place.lane.armed = until;
-            let timer = server * PARTS as u32 + home as u32;
-            scene.queue.push(until + late, Event::Wake(timer));
-        }
+        self.pass_on(scene);
     }
 
     fn pump_throttle(&mut self, scene: &mut Scene<'_>) {
-        let (now, index, late) = (scene.now, self.index, self.lateness);
-        while self.pool.allows(Priority::Regular, &self.limits) {
-            let Order::Throttle(throttle) = &mut self.order else {
-                return;
-            };
-            match throttle.get(now) {
-                Get::Item(item) => {
-                    self.pool = self.pool.charge(Priority::Regular);
-                    self.queued -= 1;
-                    self.start(scene, item.slot);
-                }
-                Get::Empty => break,
-                Get::Throttled { until: u64::MAX } => break,
+        let (now, index, late) = (scene.now, self.index, self.yard.lateness);
+        let Order::Throttle(throttle) = &mut self.order else {
+            return;
+        };
+        let limits = self.yard.limits(now);
+        while self.yard.line.take(Priority::Regular, &limits) {
+            let found = throttle.get(now);
+            if let Get::Item(item) = found {
+                self.yard.queued -= 1;
+                self.yard.start(scene, item.slot);
+                continue;
+            }
+            self.yard.line.put(Priority::Regular);
+            match found {
+                Get::Item(_) | Get::Empty | Get::Throttled { until: u64::MAX } => break,
                 Get::Throttled { until } => {
                     if self.due <= now || until < self.due {
                         self.due = until.max(now + 1);

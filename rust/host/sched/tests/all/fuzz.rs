@@ -17,6 +17,8 @@ mod nid;
 mod numbers;
 #[path = "../../../fuzz/src/part.rs"]
 mod part;
+#[path = "../../../fuzz/src/partition.rs"]
+mod partition;
 #[path = "../../../fuzz/src/plan.rs"]
 pub mod plan;
 #[path = "../../../fuzz/src/policies.rs"]
@@ -67,6 +69,7 @@ targets! {
     nid: nid, 10_000, 512;
     numbers: numbers, 20_000, 64;
     part: part, 200, 600;
+    partition: partition, 300, 400;
     plan: plan, 1_500, 1_024;
     policies: policies, 20_000, 256;
     rule_command: rules, 1_000, 1_024;

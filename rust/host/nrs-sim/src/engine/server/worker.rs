@@ -50,22 +50,26 @@ impl Server {
         if all {
             self.due = now + self.delta;
         }
-        let Order::Lanes(places) = &mut self.order else {
+        let Order::Lanes(lanes) = &mut self.order else {
             return;
         };
         if let Some(bandwidth) = &mut self.bandwidth {
-            bandwidth.run(places, due, now);
+            bandwidth.run(lanes, due, now);
         }
-        for place in places.iter_mut() {
+        for lane in lanes.iter_mut() {
             if all {
-                place.lane.count_clients(now);
+                lane.count_clients(now);
             }
-            place.lane.maintain(now);
+            lane.maintain(now);
         }
         if all {
             self.publish(now);
         }
-        self.pass_on(scene);
+        if self.bandwidth.is_some() {
+            self.run_all(scene);
+        } else {
+            self.pass_on(scene);
+        }
     }
 
     /// Works out shares, if somebody looks at them.
@@ -75,8 +79,8 @@ impl Server {
         };
         outline.clear();
         let mut buf = BriefBuf::new().expect("memory");
-        for (part, place) in (0u16..).zip(self.places()) {
-            let Some(state) = place.lane.part().fairshare_mut() else {
+        for (part, lane) in (0u16..).zip(self.lanes()) {
+            let Some(state) = lane.part().fairshare_mut() else {
                 continue;
             };
             let mut from = Some(0);
@@ -94,10 +98,8 @@ impl Server {
             true => built.by_part,
             false => [0; PARTS],
         };
-        for (place, share) in self.places().iter_mut().zip(shares) {
-            place.share = share;
-        }
-        self.table = Some(built.table).filter(|table| !table.is_empty());
+        self.yard.line.set_shares(&shares);
+        self.yard.table = Some(built.table).filter(|table| !table.is_empty());
         self.outline = Some(outline);
     }
 
@@ -105,11 +107,10 @@ impl Server {
     pub fn inform(&mut self, scene: &mut Scene<'_>, update: &AnyUpdate) {
         let now = scene.now;
         self.look(now);
-        for place in self.places() {
-            drop(place.lane.part().update(update.clone(), now));
-            place.lane.refresh(now);
-            place.lane.reconsider();
+        for lane in self.lanes() {
+            drop(lane.part().update(update.clone(), now));
+            lane.refresh(now);
         }
-        self.pass_on(scene);
+        self.run_all(scene);
     }
 }

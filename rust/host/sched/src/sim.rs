@@ -19,13 +19,14 @@ use crate::{
     class::ClassId,
     item::{Direction, Item, Spot},
     mem,
+    partition::line::{Line, Mark},
     policy::{
         fairshare::{self, params::Select, stats::Row, weights::Weights, RowBuf, Update},
         AnyPart, AnyShared, AnyUpdate, Config, Get, Grant, Kind, Part, Tunables, View,
     },
-    ranges::{Brief, BriefBuf, Outline, Table, PARTS},
+    ranges::{Brief, BriefBuf, Outline, Table},
     rng::Rng,
-    turns,
+    units::NSEC_PER_MSEC,
 };
 
 pub use crate::units::NSEC_PER_SEC as SECOND;
@@ -146,12 +147,10 @@ impl<'a> Setup<'a> {
     }
 }
 
-/// A part and its place in the order of turns.
+/// A part, and whether it has requests.
 struct Lane {
     part: AnyPart<Request>,
-    tag: u64,
-    share: u64,
-    ready: bool,
+    mark: Mark,
 }
 
 /// Sources and parts.
@@ -179,7 +178,7 @@ pub struct Sim {
     weights: mem::Shared<Weights>,
     together: bool,
     table: Option<Table>,
-    clock: u64,
+    line: Line,
     dispatches: u64,
     aged: u64,
     id: u64,
@@ -197,9 +196,7 @@ impl Sim {
         let shared = AnyShared::new(&config, setup.seed, setup.parts as u32).expect("memory");
         let lane = |seed| Lane {
             part: AnyPart::new(&config, seed, &shared).expect("memory"),
-            tag: 0,
-            share: 0,
-            ready: false,
+            mark: Mark::default(),
         };
         let lanes: Vec<Lane> = (0..setup.parts as u64)
             .map(|part| lane(setup.seed.wrapping_add(part << 32)))
@@ -224,7 +221,7 @@ impl Sim {
             weights,
             together: true,
             table: None,
-            clock: 0,
+            line: Line::new(setup.parts as u16, 1),
             dispatches: 0,
             aged: START,
             id: 0,
@@ -310,12 +307,10 @@ impl Sim {
             ..Request::default()
         };
         from.queued += 1;
-        let lane = &mut self.lanes[from.part];
-        assert!(lane.part.enqueue(request, class, self.now).is_ok());
-        if !lane.ready {
-            lane.ready = true;
-            lane.tag = turns::start(lane.tag, self.clock);
-        }
+        let lane = from.part;
+        let queued = self.lanes[lane].part.enqueue(request, class, self.now);
+        assert!(queued.is_ok());
+        self.mark(lane);
         self.ideal.arrives(source);
         self.id
     }
@@ -388,9 +383,8 @@ impl Sim {
         self.upkeep();
         let owner = request.owner as usize;
         self.fill(owner);
-        let lane = &mut self.lanes[lane];
-        lane.tag = turns::advance(lane.tag, turns::pace(lane.share), request.pages);
-        lane.ready = !lane.part.is_empty();
+        self.line.charge(lane as u16, request.pages);
+        self.mark(lane);
         Some(owner)
     }
 
@@ -405,11 +399,23 @@ impl Sim {
     }
 
     /// Whose turn it is, of the parts with requests.
-    fn next_lane(&mut self) -> Option<usize> {
-        let ready = || self.lanes.iter().enumerate().filter(|(_, lane)| lane.ready);
-        let next = turns::first(ready().map(|(i, lane)| (i as u32, lane.tag)))? as usize;
-        self.clock = turns::start(self.clock, self.lanes[next].tag);
-        Some(next)
+    fn next_lane(&self) -> Option<usize> {
+        let next = self
+            .line
+            .next(0, || self.line.limits(0, self.now / NSEC_PER_MSEC))?;
+        Some(next.index.into())
+    }
+
+    /// Says whether the part in `lane` has requests.
+    fn mark(&mut self, lane: usize) {
+        let Lane { part, mark } = &mut self.lanes[lane];
+        let new = Mark {
+            waiting: !part.is_empty(),
+            ready: !part.is_empty(),
+            urgent: false,
+        };
+        self.line.mark(lane as u16, *mark, new);
+        *mark = new;
     }
 
     /// Serves `count` requests, or what there is.
@@ -461,9 +467,7 @@ impl Sim {
         }
         let published = outline.build().expect("memory");
         if self.turns == Turns::Shares {
-            for (number, lane) in self.lanes.iter_mut().enumerate() {
-                lane.share = published.by_part[number.min(PARTS - 1)];
-            }
+            self.line.set_shares(&published.by_part);
         }
         self.table = Some(published.table);
     }

@@ -424,6 +424,7 @@ impl Timed<Partition> {
     }
 
     /// Runs `f` with the lock held and the time at which it was asked for, ns; adds to `kick` what the target got.
+    #[inline]
     fn locked<R>(
         &self,
         kick: &mut Kick,

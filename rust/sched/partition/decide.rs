@@ -41,6 +41,7 @@ pub enum Leave {
 impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
     /// Counts the end of a request that was queued or recorded here and dispatches up to `most`; returns whether
     /// [`Self::settle_some`] has something left.
+    #[inline]
     pub fn end(
         &mut self,
         env: &mut impl Env<I, T>,
@@ -73,6 +74,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
     }
 
     /// Dispatches up to `most` requests while slots are free.
+    #[inline]
     pub fn decide_more(&mut self, env: &mut impl Env<I, T>, now: u64, most: u32) -> Decided {
         let settled = self.settle(env, now);
         if most == 0 {

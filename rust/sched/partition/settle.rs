@@ -96,10 +96,13 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
     }
 
     /// Does what the order table has to have done, at most [`STEPS`]; returns whether there was something.
+    #[inline]
     pub(super) fn settle(&mut self, env: &mut impl Env<I, T>, now: u64) -> bool {
-        if !self.order.is_busy() {
-            return false;
-        }
+        self.order.is_busy() && self.settle_busy(env, now)
+    }
+
+    #[inline(never)]
+    fn settle_busy(&mut self, env: &mut impl Env<I, T>, now: u64) -> bool {
         for _ in 0..STEPS {
             let Some(act) = self.order.next() else {
                 break;

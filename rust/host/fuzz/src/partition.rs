@@ -69,7 +69,7 @@ impl Model {
         self.next += 1;
         let forced = blocks >= 240;
         let taken = self.server.arrive(request, &attrs, relate, forced);
-        self.refused += usize::from(taken.is_err());
+        self.refused += usize::from(!taken);
     }
 
     /// A request ends, if one is at the device.

@@ -182,18 +182,14 @@ impl Server {
         Ok(server)
     }
 
-    /// Takes a request; hands it back if there is no record for it and its front-end can come back.
-    ///
-    /// # Errors
-    ///
-    /// The request.
+    /// Takes a request; `false` if there is no record for it and its front-end can come back.
     pub fn arrive(
         &mut self,
         mut request: Request,
         attrs: &Attrs,
         relate: Relate,
         forced: bool,
-    ) -> Result<(), Request> {
+    ) -> bool {
         self.furnish();
         let relation = match relate {
             Relate::Not => None,
@@ -229,11 +225,11 @@ impl Server {
                 };
                 self.yard.here.entry(id).or_insert((stage, arrived.record));
             }
-            Went::Refused(request) => return Err(request),
+            Went::Refused(_) => return false,
         }
         round::arrived(self, arrived.others);
         self.settle();
-        Ok(())
+        true
     }
 
     /// Ends a request that the device has done; returns it.

@@ -176,6 +176,11 @@ fn timers() {
 #[test]
 fn order_and_changes() {
     let (one, two) = (Arrive(write(0, 1)), Arrive(write(0, 2)));
+    // It has the request queued before it moved to the other head, which may have the kept slot.
+    let promotes = Arrive(Kindred {
+        priority: Priority::High,
+        ..write(0, 1)
+    });
     let forced = Arrive(Kindred {
         forced: true,
         ..write(0, 1)
@@ -186,6 +191,7 @@ fn order_and_changes() {
         (2, 2, &[one, two, one], [&[B, Complete], &[Complete]]),
         (2, 1, &[one, one], [&[forced], &[Complete]]),
         (2, 1, &[B, one, one], [&[Drain(0)], &[Complete]]),
+        (1, 2, &[HIGH, Complete, A, one], [&[promotes], &[Expire(0)]]),
         (2, 1, &[A, A, B], [&[Change(2)], &[Complete]]),
         (2, 1, &[A, B], [&[Change(2)], &[A]]),
     ] {

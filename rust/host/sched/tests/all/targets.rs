@@ -116,8 +116,7 @@ impl Target {
             priority,
             ..Attrs::UNKNOWN
         };
-        let taken = self.server.arrive(request, &attrs, Relate::Not, false);
-        assert!(taken.is_ok());
+        assert!(self.server.arrive(request, &attrs, Relate::Not, false));
         self.start();
     }
 

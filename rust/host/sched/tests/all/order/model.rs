@@ -142,12 +142,12 @@ impl Watched {
             forced: how.forced,
         });
         let taken = self.server.arrive(request, &attrs, relate, how.forced);
-        if taken.is_err() {
+        if !taken {
             self.refused += 1;
             self.all.pop();
         }
         self.watch();
-        taken.ok().map(|()| id)
+        taken.then_some(id)
     }
 
     /// Names of requests, as far as they have names.

@@ -117,7 +117,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
     /// Dispatches up to `most` requests while slots are free. The mark says what there is.
     pub(super) fn pump(&mut self, env: &mut impl Env<I, T>, now: u64, most: u32) -> Decided {
         let mut decided = Decided::default();
-        let mut lent = None;
+        let (mut lent, mut asked) = (None, false);
         let mut pending = self.pending(now);
         while decided.count < most {
             let limits = env.limits();
@@ -130,6 +130,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
             if !env.line().take(priority, &limits) {
                 break;
             }
+            asked = true;
             if self.decide(env, priority, now, Leave::Slot) {
                 self.turn.served(priority);
                 decided.count = decided.count.wrapping_add(1);
@@ -142,7 +143,9 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
                 pending = pending.without(priority);
             }
         }
-        self.tell(env, now);
+        if asked {
+            self.tell(env, now);
+        }
         // The head that is throttled for the shorter time; a head that is not waits for a slot, or for the kept one.
         let lent = lent.map(|at| {
             let wait = at.saturating_sub(env.millis()).saturating_add(1);

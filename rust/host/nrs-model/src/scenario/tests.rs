@@ -191,7 +191,7 @@ fn order_and_changes() {
         (2, 2, &[one, two, one], [&[B, Complete], &[Complete]]),
         (2, 1, &[one, one], [&[forced], &[Complete]]),
         (2, 1, &[B, one, one], [&[Drain(0)], &[Complete]]),
-        (1, 2, &[HIGH, Complete, A, one], [&[promotes], &[Expire(0)]]),
+        (1, 2, &[HIGH, Complete, A, one], [&[promotes], &[Attend]]),
         (2, 1, &[A, A, B], [&[Change(2)], &[Complete]]),
         (2, 1, &[A, B], [&[Change(2)], &[A]]),
     ] {

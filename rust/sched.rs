@@ -11,6 +11,8 @@
 //! - *Entity*: a class of the fairshare policy; it has a weight and a share.
 //! - *Part*: the state of one policy on one head ([`policy::Part`]).
 //! - *Head*: the policies of one priority on one partition ([`head::Head`]).
+//! - *Partition*: the state machine that admits and dispatches the requests of one CPT and target
+//!   ([`partition::Machine`]).
 //!
 //! # Rules
 //!

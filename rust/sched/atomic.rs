@@ -20,27 +20,27 @@ use core::sync::atomic::{AtomicU64, Ordering};
 pub struct Word(AtomicU64);
 
 impl Word {
-    /// A word that holds `value`.
+    /// Creates a word that holds `value`.
     pub const fn new(value: u64) -> Self {
         Self(AtomicU64::new(value))
     }
 
-    /// What it holds.
+    /// Returns the value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::SeqCst)
     }
 
-    /// Makes it hold `value`.
+    /// Sets the value.
     pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::SeqCst);
     }
 
-    /// Adds `value`, wrapping; returns what was there.
+    /// Adds `value`, wrapping; returns the value before.
     pub fn add(&self, value: u64) -> u64 {
         self.0.fetch_add(value, Ordering::SeqCst)
     }
 
-    /// Takes `value` away, wrapping; returns what was there.
+    /// Subtracts `value`, wrapping; returns the value before.
     pub fn sub(&self, value: u64) -> u64 {
         self.0.fetch_sub(value, Ordering::SeqCst)
     }
@@ -55,8 +55,7 @@ impl Word {
         self.0.fetch_and(!value, Ordering::SeqCst);
     }
 
-    /// Replaces what it holds by what `change` makes of it, until `change` has nothing to say; whether it
-    /// was replaced.
+    /// Replaces the value by what `change` makes of it, if anything; returns whether it was replaced.
     pub fn change(&self, mut change: impl FnMut(u64) -> Option<u64>) -> bool {
         self.0
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, &mut change)
@@ -68,17 +67,17 @@ impl Word {
 pub struct Hint(AtomicU64);
 
 impl Hint {
-    /// A hint that says `value`.
+    /// Creates a hint that says `value`.
     pub const fn new(value: u64) -> Self {
         Self(AtomicU64::new(value))
     }
 
-    /// What it says.
+    /// Returns the value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Makes it say `value`.
+    /// Sets the value.
     pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
     }
@@ -89,7 +88,7 @@ impl Hint {
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Zero.
+    /// Creates a counter at zero.
     pub const fn new() -> Self {
         Self(AtomicU64::new(0))
     }
@@ -104,7 +103,7 @@ impl Counter {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// Its value.
+    /// Returns the value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

@@ -10,8 +10,8 @@
 //!
 //! # Locking
 //!
-//! Everything but the fixed fields is under one spinlock with interrupts off. Only a target's lock is
-//! taken inside it.
+//! Everything but the fixed fields is under one spinlock with interrupts off. Only a target's lock
+//! is taken inside it.
 
 use kernel::{
     new_spinlock_irq,
@@ -115,8 +115,8 @@ pub(crate) struct Partition {
 }
 
 impl Partition {
-    /// The partition of `cpt` at `target`, with a fallback for each head, made by `config`, and room for `records` in
-    /// its order table.
+    /// The partition of `cpt` at `target`, with a fallback for each head, made by `config`, and
+    /// room for `records` in its order table.
     ///
     /// # Errors
     ///
@@ -194,9 +194,9 @@ impl Partition {
         f(&mut self.inner.lock())
     }
 
-    /// Goes through something that is too long for one lock hold. `take` has the lock and takes as much as
-    /// is allowed from where it is told on, and says where to go on, or `None` at the end; after each lock
-    /// hold, `then` has what `take` left in `state`, and may sleep.
+    /// Goes through something that is too long for one lock hold. `take` has the lock and takes as
+    /// much as is allowed from where it is told on, and says where to go on, or `None` at the end;
+    /// after each lock hold, `then` has what `take` left in `state`, and may sleep.
     ///
     /// # Errors
     ///
@@ -423,7 +423,8 @@ impl Timed<Partition> {
         (arrived, env.kick)
     }
 
-    /// Runs `f` with the lock held and the time at which it was asked for, ns; adds to `kick` what the target got.
+    /// Runs `f` with the lock held and the time at which it was asked for, ns; adds to `kick` what
+    /// the target got.
     #[inline]
     fn locked<R>(
         &self,
@@ -441,8 +442,8 @@ impl Timed<Partition> {
         done
     }
 
-    /// Counts the end of a request and dispatches up to `most`; returns whether [`Self::settle_all`] has something
-    /// left.
+    /// Counts the end of a request and dispatches up to `most`; returns whether
+    /// [`Self::settle_all`] has something left.
     pub(crate) fn end(&self, account: &Account, cost: Cost, most: u32, kick: &mut Kick) -> bool {
         let placement = &account.placement;
         self.locked(kick, |inner, env, now| {
@@ -460,8 +461,8 @@ impl Timed<Partition> {
         self.locked(kick, |inner, env, now| inner.decide_more(env, now, most))
     }
 
-    /// Has heads that are throttled asked again, after a change of what throttles them, by whoever decides
-    /// next.
+    /// Has heads that are throttled asked again, after a change of what throttles them, by whoever
+    /// decides next.
     pub(crate) fn reconsider(&self) {
         self.locked(&mut Kick::none(), |inner, env, now| {
             inner.reconsider(env, now);
@@ -483,7 +484,8 @@ impl Timed<Partition> {
         Ok(true)
     }
 
-    /// Does all that the order table has to have done, letting go of the lock in between. May sleep.
+    /// Does all that the order table has to have done, letting go of the lock in between. May
+    /// sleep.
     pub(crate) fn settle_all(&self) {
         let mut busy = true;
         while busy {
@@ -494,8 +496,9 @@ impl Timed<Partition> {
         }
     }
 
-    /// Dispatches everything that is queued, whether or not slots are free, a batch at a time; returns whether there
-    /// was something. Requests that wait for others are dispatched as soon as those have ended.
+    /// Dispatches everything that is queued, whether or not slots are free, a batch at a time;
+    /// returns whether there was something. Requests that wait for others are dispatched as soon as
+    /// those have ended.
     pub(crate) fn drain(&self) -> bool {
         self.with(|inner| inner.order().force_all());
         self.settle_all();
@@ -513,8 +516,8 @@ impl Timed<Partition> {
         any
     }
 
-    /// Dispatches a batch without slots after a stall of `stall`, ns, as [`Machine::unstall`] does; returns whether
-    /// there was one.
+    /// Dispatches a batch without slots after a stall of `stall`, ns, as [`Machine::unstall`] does;
+    /// returns whether there was one.
     pub(crate) fn unstall(&self, stall: u64) -> bool {
         let mut kick = Kick::none();
         let stalled = self.locked(&mut kick, |inner, env, now| inner.unstall(env, now, stall));

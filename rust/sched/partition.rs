@@ -9,25 +9,27 @@
 //! - *Round*: partitions take turns for free slots ([`round`]).
 //! - *Pump*: dispatch requests while slots are free.
 //! - *Mark*: what other CPUs know of a partition without its lock ([`Mark`]).
-//! - *Order*: which requests have to wait for the end of others before a policy sees them ([`settle`]).
+//! - *Order*: which requests have to wait for the end of others before a policy sees them
+//!   ([`settle`]).
 //! - *Env*: what a partition needs of its surroundings ([`Env`]).
 //!
 //! ```text
-//!              predecessors have not ended
-//!   arrived ─┬────────────────────────────▶ blocked
-//!            │                                 │ they have ended ([`settle`])
-//!            │                                 ▼
-//!            ├──────────────────────────▶ queued in a head ─┬─ a slot is free, its turn ([`decide`]) ──▶ in flight ──▶ ended
-//!            │                                              └─ drain or stall: without a slot ────────────▲
-//!            └─ passed: must not be throttled, or a slot is free and nothing is queued ([`arrive`]) ──────┘
+//!            predecessors have not ended
+//!   arrive ─┬──────────────────────────▶ blocked
+//!           │                              │ they have ended ([`settle`])
+//!           │                              ▼
+//!           ├────────────────────▶ queued in a head ─┬─ a slot, its turn ([`decide`]) ─▶ in flight
+//!           │                                        └─ drain or stall: without a slot ────▲
+//!           └─ passed: must not be throttled, or a slot is free and no request waits ([`arrive`])
 //! ```
 //!
 //! # Context
 //!
-//! A [`Machine`] is what the lock of a partition protects. All but its creation runs with that lock held and
-//! interrupts off: nothing allocates or sleeps. The owner carries out what its `Env` was told once the lock is
-//! released. The kernel part (`rust/core/partition.rs`), the tests of `rust/host/sched`, the fuzzers,
-//! `rust/host/nrs-sim` and `rust/host/nrs-model` run this code, each with an `Env` of its own.
+//! A [`Machine`] is what the lock of a partition protects. All but its creation runs with that lock
+//! held and interrupts off: nothing allocates or sleeps. The owner carries out what its `Env` was
+//! told once the lock is released. The kernel part (`rust/core/partition.rs`), the tests of
+//! `rust/host/sched`, the fuzzers, `rust/host/nrs-sim` and `rust/host/nrs-model` run this code,
+//! each with an `Env` of its own.
 
 use crate::sched::{
     attr::{Attrs, Priority},
@@ -113,7 +115,8 @@ pub trait Scheduled: Item {
     fn note_wait(&mut self, _now: u64) {}
 }
 
-/// What a partition needs of its surroundings. What is sent leaves once the lock of the partition is released.
+/// What a partition needs of its surroundings. What is sent leaves once the lock of the partition
+/// is released.
 pub trait Env<I: Item, T> {
     /// Returns the slots of the target, and its partitions.
     fn line(&self) -> &Line;
@@ -127,7 +130,8 @@ pub trait Env<I: Item, T> {
     /// Returns the coarse monotonic time, ms.
     fn millis(&self) -> u64;
 
-    /// Returns how many high-priority requests are dispatched in a row while regular ones are pending.
+    /// Returns how many high-priority requests are dispatched in a row while regular ones are
+    /// pending.
     fn ratio(&self) -> u32;
 
     /// Arms the timer of the partition for `at`, ns, instead of what it was armed for.
@@ -142,8 +146,8 @@ pub trait Env<I: Item, T> {
     /// Counts a request in flight that has no slot, whatever else is in flight.
     fn admit_over(&mut self) -> Admission;
 
-    /// Counts an arriving request in flight that must not be throttled; `None`: there are too many, and
-    /// [`Env::bypass`] takes it.
+    /// Counts an arriving request in flight that must not be throttled; `None`: there are too many,
+    /// and [`Env::bypass`] takes it.
     fn admit(&mut self) -> Option<Admission>;
 
     /// Takes a request that must not be throttled, to be submitted in its turn among such requests.
@@ -165,7 +169,8 @@ pub trait Env<I: Item, T> {
         false
     }
 
-    /// Traces the arrival of a request; `tag` is that of its policy, `None` if no policy sees it yet.
+    /// Traces the arrival of a request; `tag` is that of its policy, `None` if no policy sees it
+    /// yet.
     fn trace_arrival(&self, _item: &mut I, _tag: Option<&T>, _attrs: &Attrs, _queued: bool) {}
 
     /// Traces the dispatch of a request at `now`, ns, with a slot or without; `tag` as for arrival.
@@ -179,8 +184,8 @@ pub trait Env<I: Item, T> {
     ) {
     }
 
-    /// Traces that the head of `priority` throttles all of its `queued` requests from `now` until `until`, ns; `tag`
-    /// is that of the policy which takes new requests.
+    /// Traces that the head of `priority` throttles all of its `queued` requests from `now` until
+    /// `until`, ns; `tag` is that of the policy which takes new requests.
     #[inline]
     fn trace_throttle<'a>(
         &self,
@@ -222,7 +227,8 @@ pub struct Machine<I: Item, P, T> {
 }
 
 impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
-    /// Creates a partition at `now`, ns, with nothing queued; `order` has room for `records` requests.
+    /// Creates a partition at `now`, ns, with nothing queued; `order` has room for `records`
+    /// requests.
     pub fn new(
         regular: Owned<Lane<I, P, T>>,
         high: Owned<Lane<I, P, T>>,
@@ -272,8 +278,8 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         self.armed
     }
 
-    /// Makes `table`, made for `records`, the order table if the present one is not in use, or else bounds the
-    /// present one by `records`; returns whether either was possible.
+    /// Makes `table`, made for `records`, the order table if the present one is not in use, or else
+    /// bounds the present one by `records`; returns whether either was possible.
     pub fn set_records(&mut self, table: Option<&mut Owned<Order<I>>>, records: u32) -> bool {
         let idle = self.order.live() == 0 && self.order.overflowed() == 0;
         if let Some(table) = table.filter(|_| idle) {
@@ -295,7 +301,8 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         }
     }
 
-    /// Returns when the first of the heads that are throttled at `now` has eligible requests again, ns.
+    /// Returns when the first of the heads that are throttled at `now` has eligible requests again,
+    /// ns.
     pub fn next_expiry(&self, now: u64) -> Option<u64> {
         [&self.regular, &self.high]
             .into_iter()
@@ -347,14 +354,16 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         }
     }
 
-    /// Has heads that are throttled asked again, after a change of what throttles them, by whoever decides next.
+    /// Has heads that are throttled asked again, after a change of what throttles them, by whoever
+    /// decides next.
     pub fn reconsider(&mut self, env: &mut impl Env<I, T>, now: u64) {
         self.regular.until = 0;
         self.high.until = 0;
         self.tell(env, now);
     }
 
-    /// Returns the tag of instance `id` of the head of `priority`, or of the instance that takes new requests.
+    /// Returns the tag of instance `id` of the head of `priority`, or of the instance that takes
+    /// new requests.
     fn tag(&self, priority: Priority, id: Option<InstanceId>) -> Option<&T> {
         let lane = match priority {
             Priority::Regular => &self.regular,
@@ -369,7 +378,8 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         .map(|one| one.tag)
     }
 
-    /// Counts the end of a request that was queued or recorded here; returns the cost that was noted.
+    /// Counts the end of a request that was queued or recorded here; returns the cost that was
+    /// noted.
     fn count_end(&mut self, placement: &Placement, cost: Cost, now: u64) {
         if let Some(ticket) = &placement.ticket {
             self.head(placement.priority).stop(ticket, cost, now);
@@ -384,7 +394,8 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
 }
 
 impl<I: Scheduled, P: Part<I>> Machine<I, P, Config> {
-    /// Has the clients of the head of `priority` classified again from time to time, if that is how they are counted.
+    /// Has the clients of the head of `priority` classified again from time to time, if that is how
+    /// they are counted.
     pub fn count_clients(&mut self, priority: Priority, now: u64) {
         self.lane(priority).count_clients(now);
     }

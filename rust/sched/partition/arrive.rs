@@ -21,8 +21,8 @@ use crate::sched::{
 /// What a partition is told of a request that arrives, beside its attributes.
 #[derive(Clone, Copy)]
 pub struct Terms<'a> {
-    /// Everything that the class may depend on; `None`: it takes more than fits, so that requests are
-    /// classified one by one.
+    /// Everything that the class may depend on; `None`: it takes more than fits, so that requests
+    /// are classified one by one.
     pub ident: Option<&'a Ident>,
     /// Whether the request may be throttled.
     pub forced: Forced,
@@ -55,7 +55,8 @@ pub struct Arrived<I> {
     pub record: Option<RecordId>,
     /// A part, or the order table, needs memory, or the order table has more to do.
     pub hungry: bool,
-    /// Other partitions may have what is free: it is their turn, or a slot was taken and given back.
+    /// Other partitions may have what is free: it is their turn, or a slot was taken and given
+    /// back.
     pub others: bool,
 }
 
@@ -71,8 +72,9 @@ impl<I> Arrived<I> {
 }
 
 impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
-    /// Takes a request: it is dispatched at once if it must be, or if it may be and no request waits; else it is
-    /// queued. `attrs` is called unless a request with the same ident came lately.
+    /// Takes a request: it is dispatched at once if it must be, or if it may be and no request
+    /// waits; else it is queued. `attrs` is called unless a request with the same ident came
+    /// lately.
     pub fn arrive(
         &mut self,
         env: &mut impl Env<I, T>,
@@ -138,7 +140,8 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
             Ok(more) => {
                 hungry |= more || (record.is_some() && !self.order.need().is_empty());
             }
-            // The fallback takes everything, so this does not happen; should it, the request is dispatched.
+            // The fallback takes everything, so this does not happen; should it, the request is
+            // dispatched.
             Err(mut item) => {
                 env.bug();
                 item.placement_mut().admission = env.admit_over();
@@ -158,7 +161,8 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         }
     }
 
-    /// Dispatches a request that its class has been charged for, with a `slot` or because it must be.
+    /// Dispatches a request that its class has been charged for, with a `slot` or because it must
+    /// be.
     #[inline]
     fn pass(
         &mut self,

@@ -2,9 +2,10 @@
 
 //! Which request of a partition is dispatched next, and when.
 //!
-//! A partition that is ready alone, or whose timer has expired, takes the slots that are free. A request that arrives
-//! meanwhile may see no slot though the partition has nothing eligible after all, or see only the slot that is kept
-//! and is lent when the timer expires: what the owner does then is in [`super::round`].
+//! A partition that is ready alone, or whose timer has expired, takes the slots that are free. A
+//! request that arrives meanwhile may see no slot though the partition has nothing eligible after
+//! all, or see only the slot that is kept and is lent when the timer expires: what the owner does
+//! then is in [`super::round`].
 
 use super::{Admission, Env, Machine, Placement, Scheduled, BATCH};
 use crate::sched::{
@@ -39,8 +40,8 @@ pub enum Leave {
 }
 
 impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
-    /// Counts the end of a request that was queued or recorded here and dispatches up to `most`; returns whether
-    /// [`Self::settle_some`] has something left.
+    /// Counts the end of a request that was queued or recorded here and dispatches up to `most`;
+    /// returns whether [`Self::settle_some`] has something left.
     #[inline]
     pub fn end(
         &mut self,
@@ -83,13 +84,14 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
             }
             return Decided::default();
         }
-        // What was throttled may be eligible by now: others learn of it before slots are looked for.
+        // What was throttled may be eligible by now: others learn of it before slots are looked
+        // for.
         self.tell(env, now);
         self.pump(env, now, most)
     }
 
-    /// Dispatches a batch without slots if eligible requests have been queued for `stall`, ns, without a dispatch;
-    /// returns whether they have. Requests that are throttled stay.
+    /// Dispatches a batch without slots if eligible requests have been queued for `stall`, ns,
+    /// without a dispatch; returns whether they have. Requests that are throttled stay.
     pub fn unstall(&mut self, env: &mut impl Env<I, T>, now: u64, stall: u64) -> bool {
         let stalled = !self.pending(now).is_none() && now.saturating_sub(self.moved) >= stall;
         if stalled {
@@ -146,7 +148,8 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         if asked {
             self.tell(env, now);
         }
-        // The head that is throttled for the shorter time; a head that is not waits for a slot, or for the kept one.
+        // The head that is throttled for the shorter time; a head that is not waits for a slot, or
+        // for the kept one.
         let lent = lent.map(|at| {
             let wait = at.saturating_sub(env.millis()).saturating_add(1);
             now.saturating_add(wait.saturating_mul(NSEC_PER_MSEC))
@@ -162,8 +165,8 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         decided
     }
 
-    /// Takes one request out of the head of `priority` and sends it. With [`Leave::Slot`] the caller has taken a
-    /// slot for it, which the request keeps.
+    /// Takes one request out of the head of `priority` and sends it. With [`Leave::Slot`] the
+    /// caller has taken a slot for it, which the request keeps.
     fn decide(
         &mut self,
         env: &mut impl Env<I, T>,

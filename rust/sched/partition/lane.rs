@@ -5,7 +5,8 @@
 //! # Vocabulary
 //!
 //! - *Ident*: everything of a request that its class may depend on, short enough to compare.
-//! - *Cache*: idents of recent requests and their classes, so that attributes need not be gathered again.
+//! - *Cache*: idents of recent requests and their classes, so that attributes need not be gathered
+//!   again.
 
 use crate::sched::{
     attr::Attrs,
@@ -78,8 +79,8 @@ impl<I: Item, P: Part<I>, T> Lane<I, P, T> {
         (ticket, self.head.primary_mut().is_some_and(wants))
     }
 
-    /// Counts a request that is dispatched without queueing; returns whether it may be, and whether the part needs
-    /// memory now. `attrs` is called only if the cache does not have the class.
+    /// Counts a request that is dispatched without queueing; returns whether it may be, and whether
+    /// the part needs memory now. `attrs` is called only if the cache does not have the class.
     #[inline]
     pub(super) fn pass(
         &mut self,
@@ -112,8 +113,8 @@ impl<I: Item, P: Part<I>, T> Lane<I, P, T> {
         (self.head.pass(&ticket, cost, way, now), hungry)
     }
 
-    /// Queues a request; returns its ticket, and whether the part needs memory now. `attrs` is called only if the
-    /// cache does not have the class.
+    /// Queues a request; returns its ticket, and whether the part needs memory now. `attrs` is
+    /// called only if the cache does not have the class.
     pub(super) fn enqueue(
         &mut self,
         item: I,
@@ -161,8 +162,8 @@ impl<I: Item, P: Part<I>, T> Lane<I, P, T> {
 }
 
 impl<I: Item, P: Part<I>> Lane<I, P, Config> {
-    /// Clears the cache four times in the time for which a client of a job counts, so that each client that sends
-    /// requests is classified again; nothing if job sizes do not count.
+    /// Clears the cache four times in the time for which a client of a job counts, so that each
+    /// client that sends requests is classified again; nothing if job sizes do not count.
     pub fn count_clients(&mut self, now: u64) {
         let primary = self.head.instances().find(|one| one.is_primary());
         let Some(Config::Fairshare(config)) = primary.map(|one| one.tag) else {

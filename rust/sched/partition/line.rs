@@ -5,7 +5,8 @@
 //! # Vocabulary
 //!
 //! - *Waiting*: a partition that has queued requests.
-//! - *Ready*: a partition with eligible requests, as far as it knows; throttled requests do not count.
+//! - *Ready*: a partition with eligible requests, as far as it knows; throttled requests do not
+//!   count.
 //! - *Urgent*: a ready partition with high-priority requests among them.
 //! - *Turn*: the ready partition with the smallest tag goes next ([`crate::sched::turns`]).
 //!
@@ -16,25 +17,27 @@
 //!     └───────────── nothing is queued, or all of it is throttled ◀───────────┘
 //! ```
 //!
-//! All of a partition's own state changes under its lock; others read it without. Tags that are read while
-//! they change cost a partition a turn, at most one for each CPU that dispatches at the time.
+//! All of a partition's own state changes under its lock; others read it without. Tags that are
+//! read while they change cost a partition a turn, at most one for each CPU that dispatches at the
+//! time.
 //!
 //! A partition that has the target to itself keeps no state here but that it waits.
 //!
 //! # Why no wake-up is lost
 //!
 //! Who queues a request, or makes a throttled one eligible, first marks its partition waiting and
-//! ready and then looks for a free slot; who frees a slot first gives it back and then looks for a ready
-//! partition. All of that is in one total order ([`crate::sched::atomic`]), so at least one of them sees the
-//! other. A partition's marks change under its lock.
+//! ready and then looks for a free slot; who frees a slot first gives it back and then looks for a
+//! ready partition. All of that is in one total order ([`crate::sched::atomic`]), so at least one
+//! of them sees the other. A partition's marks change under its lock.
 //!
-//! `rust/host/nrs-model` runs this code for two and three CPUs in every order in which few of them are
-//! interrupted.
+//! `rust/host/nrs-model` runs this code for two and three CPUs in every order in which few of them
+//! are interrupted.
 //!
 //! # The slot that is kept for high priority
 //!
-//! While high-priority requests come, regular ones leave one slot free, so that one that arrives alone does not wait for
-//! another to end. When none has come for [`LENT_MS`], regular requests use that slot, too.
+//! While high-priority requests come, regular ones leave one slot free, so that one that arrives
+//! alone does not wait for another to end. When none has come for [`LENT_MS`], regular requests use
+//! that slot, too.
 
 use crate::sched::{
     atomic::{Hint, Word},
@@ -62,7 +65,8 @@ impl Set {
         Self(Word::new(0))
     }
 
-    /// Makes the partition of `bit` a member if `new` says so and `old` does not, and the other way round.
+    /// Makes the partition of `bit` a member if `new` says so and `old` does not, and the other way
+    /// round.
     fn change(&self, bit: u64, old: bool, new: bool) {
         match (old, new) {
             (false, true) => self.0.set_bits(bit),
@@ -131,7 +135,8 @@ pub struct Line {
 }
 
 impl Line {
-    /// Creates the line of a target with `slots` slots and `partitions` partitions, none of them ready.
+    /// Creates the line of a target with `slots` slots and `partitions` partitions, none of them
+    /// ready.
     pub const fn new(partitions: u16, slots: u32) -> Self {
         Self {
             alone: partitions <= 1,
@@ -161,7 +166,8 @@ impl Line {
         Pool::from_bits(self.pool.get())
     }
 
-    /// Returns what bounds the slots at `now_ms` of the coarse clock, with `ratio` high-priority requests in a row.
+    /// Returns what bounds the slots at `now_ms` of the coarse clock, with `ratio` high-priority
+    /// requests in a row.
     pub fn limits(&self, ratio: u32, now_ms: u64) -> Limits {
         Limits {
             slots: self.slots(),
@@ -188,8 +194,8 @@ impl Line {
         }
     }
 
-    /// Returns when a regular request may have the slot that is kept for high priority, ms of the coarse clock, if
-    /// that slot is free and the last one.
+    /// Returns when a regular request may have the slot that is kept for high priority, ms of the
+    /// coarse clock, if that slot is free and the last one.
     pub fn lent_at(&self, limits: &Limits) -> Option<u64> {
         let lent = Limits {
             high_priority: false,
@@ -215,7 +221,8 @@ impl Line {
         !self.alone
     }
 
-    /// Changes the mark of the partition at `index` from `old` to `new`. Called with the lock of the partition held.
+    /// Changes the mark of the partition at `index` from `old` to `new`. Called with the lock of
+    /// the partition held.
     pub fn mark(&self, index: u16, old: Mark, new: Mark) {
         let bit = bit(index);
         self.waiting.change(bit, old.waiting, new.waiting);
@@ -256,11 +263,11 @@ impl Line {
         }
     }
 
-    /// Returns the partition whose turn it is, other than `asked`, bits; `None` if no slot is free within `limits`, or
-    /// no partition is ready for it.
+    /// Returns the partition whose turn it is, other than `asked`, bits; `None` if no slot is free
+    /// within `limits`, or no partition is ready for it.
     ///
-    /// Partitions take turns, whichever partition's request freed the slot: with own-first a partition that is
-    /// always busy would keep all slots to itself.
+    /// Partitions take turns, whichever partition's request freed the slot: with own-first a
+    /// partition that is always busy would keep all slots to itself.
     pub fn next(&self, asked: u64, limits: impl FnOnce() -> Limits) -> Option<Next> {
         let candidates = self.candidates(asked, limits);
         let alone = candidates.is_power_of_two();
@@ -276,8 +283,8 @@ impl Line {
         })
     }
 
-    /// Charges the partition at `index` for a request that costs `cost`, in the units of its policy. Called with the
-    /// lock of the partition held, if partitions take turns.
+    /// Charges the partition at `index` for a request that costs `cost`, in the units of its
+    /// policy. Called with the lock of the partition held, if partitions take turns.
     pub fn charge(&self, index: u16, cost: u32) {
         let Some(place) = self.places.get(usize::from(index)) else {
             return;
@@ -296,7 +303,8 @@ impl Line {
         place.tag.set(turns::advance(tag, turns::pace(share), cost));
     }
 
-    /// Sets the shares of the partitions, in units of 2^-32, from the next requests on; 0: not known.
+    /// Sets the shares of the partitions, in units of 2^-32, from the next requests on; 0: not
+    /// known.
     pub fn set_shares(&self, shares: &[u64]) {
         for (place, share) in self.places.iter().zip(shares) {
             place.share.set(*share);

@@ -11,7 +11,8 @@
 //!   blocked ─────────────────────────┴── Release ◀───────────────────────────┘
 //! ```
 //!
-//! A request that must not be throttled, and its predecessors, are dispatched without a slot instead of being queued.
+//! A request that must not be throttled, and its predecessors, are dispatched without a slot
+//! instead of being queued.
 
 use super::{lane::Ident, Env, Machine, Scheduled};
 use crate::sched::{
@@ -95,7 +96,8 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         Ok(())
     }
 
-    /// Does what the order table has to have done, at most [`STEPS`]; returns whether there was something.
+    /// Does what the order table has to have done, at most [`STEPS`]; returns whether there was
+    /// something.
     #[inline]
     pub(super) fn settle(&mut self, env: &mut impl Env<I, T>, now: u64) -> bool {
         self.order.is_busy() && self.settle_busy(env, now)
@@ -195,7 +197,8 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         }
     }
 
-    /// Queues a request whose predecessors have ended; `kept` is its ticket if its attributes are not known.
+    /// Queues a request whose predecessors have ended; `kept` is its ticket if its attributes are
+    /// not known.
     fn release(
         &mut self,
         env: &mut impl Env<I, T>,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A partition with its device, and what happens to it: the first bytes are its policy, slots and records, each one
-//! after them an operation, with its operands behind it. The partition is that of the kernel.
+//! A partition with its device, and what happens to it: the first bytes are its policy, slots and
+//! records, each one after them an operation, with its operands behind it. The partition is that of
+//! the kernel.
 
 use nrs_sched::{
     arena::Request,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! In place of `rust/sched/atomic.rs`: another task may go first before each operation on a [`Word`].
+//! In place of `rust/sched/atomic.rs`: another task may go first before each operation on a
+//! [`Word`].
 
 use crate::search::point;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -44,14 +45,16 @@ impl Word {
         self.0.fetch_and(!value, SeqCst);
     }
 
-    /// Replaces the value by what `change` makes of it, if anything; returns whether it was replaced.
+    /// Replaces the value by what `change` makes of it, if anything; returns whether it was
+    /// replaced.
     pub fn change(&self, change: impl FnMut(u64) -> Option<u64>) -> bool {
         point();
         self.0.fetch_update(SeqCst, SeqCst, change).is_ok()
     }
 }
 
-/// A number that one task writes at a time and many read; in no order with anything else, so no task goes first.
+/// A number that one task writes at a time and many read; in no order with anything else, so no
+/// task goes first.
 pub struct Hint(AtomicU64);
 
 impl Hint {

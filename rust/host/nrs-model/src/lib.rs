@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A model test of the partitions of a target: no wake-up is lost, and each request is dispatched once.
+//! A model test of the partitions of a target: no wake-up is lost, and each request is dispatched
+//! once.
 //!
-//! The files of `rust/sched/partition/` are compiled here with words and locks that let another task go first
-//! ([`atomic`], [`search`]); everything they stand on comes from `nrs_sched`. Each scenario ([`scenario`]) is
-//! run in every order in which tasks are interrupted at most so many times.
+//! The files of `rust/sched/partition/` are compiled here with words and locks that let another
+//! task go first ([`atomic`], [`search`]); everything they stand on comes from `nrs_sched`. Each
+//! scenario ([`scenario`]) is run in every order in which tasks are interrupted at most so many
+//! times.
 
 pub mod atomic;
 mod request;

@@ -69,7 +69,8 @@ fn make(world: &World, homes: &[u16], steps: &[Step], first: usize) {
 }
 
 impl Scenario<'_> {
-    /// Runs the scenario in every order with at most so many interruptions; returns the number of orders.
+    /// Runs the scenario in every order with at most so many interruptions; returns the number of
+    /// orders.
     ///
     /// # Panics
     ///

@@ -2,9 +2,10 @@
 
 //! Runs tasks in every order in which they are interrupted at most so many times.
 //!
-//! One task runs at a time. It may be interrupted at each [`point`]: before each operation on a word and before each
-//! lock is taken. When it ends, or waits for a lock, another task goes on, which is no interruption. Each choice
-//! between tasks is noted; the next run repeats all choices but the last one that had another outcome left.
+//! One task runs at a time. It may be interrupted at each [`point`]: before each operation on a
+//! word and before each lock is taken. When it ends, or waits for a lock, another task goes on,
+//! which is no interruption. Each choice between tasks is noted; the next run repeats all choices
+//! but the last one that had another outcome left.
 
 use std::{
     cell::RefCell,
@@ -171,8 +172,8 @@ impl<T> Mutex<T> {
     }
 }
 
-/// Runs what `make` makes of tasks and `then`, which looks at what they did, for every order of the tasks with at most
-/// `interruptions`; returns how many there are.
+/// Runs what `make` makes of tasks and `then`, which looks at what they did, for every order of the
+/// tasks with at most `interruptions`; returns how many there are.
 ///
 /// # Panics
 ///

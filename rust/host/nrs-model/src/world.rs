@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A target with its partitions, timers and caretaker, put around the pure part as the kernel does it: what
-//! `rust/core/{partition,partitions,service,keeper}.rs` do in one lock hold is one lock hold here.
+//! A target with its partitions, timers and caretaker, put around the pure part as the kernel does
+//! it: what `rust/core/{partition,partitions,service,keeper}.rs` do in one lock hold is one lock
+//! hold here.
 //!
 //! Time stands still but for timers: one that expires brings the time that it was armed for.
 
@@ -37,7 +38,8 @@ use std::{
 /// When a scenario starts, ns.
 const START: u64 = 86_400_000 * NSEC_PER_MSEC;
 
-/// A timer may expire this much later than a head is eligible again, ns: the pause between two expiries.
+/// A timer may expire this much later than a head is eligible again, ns: the pause between two
+/// expiries.
 const PAUSE: u64 = 20_000;
 
 /// What a partition decides with.
@@ -152,8 +154,8 @@ impl round::Partitions for &World {
 }
 
 impl World {
-    /// Creates a target with `slots` slots and `partitions` partitions; with `rate`, users of it may dispatch so many
-    /// requests per second.
+    /// Creates a target with `slots` slots and `partitions` partitions; with `rate`, users of it
+    /// may dispatch so many requests per second.
     pub fn new(partitions: u16, slots: u32, rate: Option<u32>) -> Self {
         let mut tunables = Tunables::default();
         let fifo = Config::parse(Kind::Fifo, None, &tunables).expect("no argument");
@@ -244,7 +246,8 @@ impl World {
         round::arrived(&mut &*self, arrived.others);
     }
 
-    /// The oldest request in flight ends; `homes` are the partitions of all requests. Returns whether there was one.
+    /// The oldest request in flight ends; `homes` are the partitions of all requests. Returns
+    /// whether there was one.
     pub fn complete(&self, homes: &[u16]) -> bool {
         let Some(request) = self.flight.lock().expect("lock").pop_front() else {
             return false;
@@ -315,7 +318,8 @@ impl World {
         }
     }
 
-    /// Whether no task is about to do something, and the caretaker is not either: then nothing may wait in vain.
+    /// Whether no task is about to do something, and the caretaker is not either: then nothing may
+    /// wait in vain.
     fn check(&self) {
         let limits = round::Partitions::limits(&self);
         let (pool, now) = (self.line.pool(), self.now());
@@ -343,8 +347,8 @@ impl World {
         }
     }
 
-    /// Lets everything end, and looks at each step whether something waits in vain; then whether each request was
-    /// dispatched once.
+    /// Lets everything end, and looks at each step whether something waits in vain; then whether
+    /// each request was dispatched once.
     pub fn finish(&self, homes: &[u16]) {
         let expires = |until: u64| {
             let mut due = (0..)

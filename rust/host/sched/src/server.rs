@@ -154,8 +154,8 @@ impl round::Partitions for Server {
 }
 
 impl Server {
-    /// Creates a server with `slots` slots, heads with a policy started with `config`, and an order table of at most
-    /// `records` records.
+    /// Creates a server with `slots` slots, heads with a policy started with `config`, and an order
+    /// table of at most `records` records.
     ///
     /// # Errors
     ///
@@ -252,7 +252,8 @@ impl Server {
         Some(request)
     }
 
-    /// Asks for high priority for a request; `false` if it is not here any more, or was not promised.
+    /// Asks for high priority for a request; `false` if it is not here any more, or was not
+    /// promised.
     pub fn promote(&mut self, id: u64) -> bool {
         let Some(record) = self.record(id) else {
             return false;
@@ -279,7 +280,8 @@ impl Server {
         self.settle();
     }
 
-    /// Starts another policy on both heads; the one before it is drained, if there is a place for both.
+    /// Starts another policy on both heads; the one before it is drained, if there is a place for
+    /// both.
     ///
     /// # Errors
     ///
@@ -359,7 +361,8 @@ impl Server {
         self.settle();
     }
 
-    /// Does what is left for the order table, as the service's keeper does, and uses what slots are free.
+    /// Does what is left for the order table, as the service's keeper does, and uses what slots are
+    /// free.
     fn settle(&mut self) {
         self.yard.now = self.now;
         while self.machine.settle_some(&mut self.yard, self.now) {}
@@ -374,7 +377,8 @@ impl Server {
         self.settle();
     }
 
-    /// Gives parts the memory and the seats that they want, as the service's worker does; whether there are seats.
+    /// Gives parts the memory and the seats that they want, as the service's worker does; whether
+    /// there are seats.
     fn furnish(&mut self) -> bool {
         let mut seats = false;
         for priority in Priority::ALL {

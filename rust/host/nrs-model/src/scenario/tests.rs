@@ -129,6 +129,7 @@ fn timers() {
         (2, 1, &[A, Complete, A], [&[Expire(0)], &[other]]),
         (2, 1, &[A, A, B], [&[Complete], &[other]]),
         (2, 1, &[A, Complete, A], [&[A], &[other]]),
+        (2, 2, &[A, Complete, A, A], [&[Expire(0)], &[other]]),
         (
             2,
             1,

@@ -15,7 +15,7 @@
 //! - *Entity*: whom a policy tells apart: an entity of `fairshare`, a class of `tbf`, a client of `qbm`.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::sync::{LazyLock, OnceLock};
 use std::time::Instant;
@@ -235,6 +235,12 @@ pub static POLICIES: [(&str, &[Stat]); 3] = [
     ("qbm", BandwidthCounts::ROWS),
 ];
 
+/// The keys of the counters of entities, each once.
+pub static KEYS: LazyLock<BTreeSet<&str>> = LazyLock::new(|| {
+    let rows = POLICIES.iter().flat_map(|(_, rows)| *rows);
+    rows.map(Stat::key).collect()
+});
+
 /// The numbers among what a recording has beyond other fields.
 fn numbers<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Counters, D::Error> {
     #[derive(Deserialize)]
@@ -271,10 +277,8 @@ pub fn merge(to: &mut Counters, other: &Counters) {
 impl Entity {
     /// Returns an entity of `policy` for which nothing was counted.
     pub fn new(policy: &str, name: String) -> Self {
-        static ZERO: LazyLock<Counters> = LazyLock::new(|| {
-            let rows = POLICIES.iter().flat_map(|(_, rows)| *rows);
-            rows.map(|row| (row.key().into(), 0)).collect()
-        });
+        static ZERO: LazyLock<Counters> =
+            LazyLock::new(|| KEYS.iter().map(|key| ((*key).into(), 0)).collect());
         Self {
             policy: policy.into(),
             name,

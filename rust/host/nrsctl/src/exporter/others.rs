@@ -7,27 +7,33 @@
 //! entity of the module; without that memory the counters of the others are not shown.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::hash_map::{Entry, HashMap};
+use std::iter;
 
-use crate::stats::{merge, Counters, Entity, Snapshot};
+use crate::stats::{merge, Entity, Snapshot, KEYS};
 
 /// The name of all entities that are not shown.
 pub const OTHERS: &str = "others";
 
-/// The counters of an entity, its cost in bytes.
-fn counts(entity: &Entity) -> Counters {
-    let mut counts = entity.counters.clone();
-    counts.insert("cost".into(), entity.bytes().unwrap_or(0));
-    counts
+/// The counters of an entity in the order of [`KEYS`], its cost in bytes.
+type Counts = Vec<u64>;
+
+fn counts(entity: &Entity) -> Counts {
+    let number = |key: &&str| match *key {
+        "cost" => entity.bytes().unwrap_or(0),
+        key => entity.counter(key),
+    };
+    KEYS.iter().map(number).collect()
 }
 
 /// The entities of a policy on a head; names are told apart with the rule or group that they are in.
 #[derive(Debug, Default)]
 struct Past {
     /// What was seen of each last time.
-    seen: HashMap<String, Counters>,
+    seen: HashMap<String, Counts>,
     /// What the others have come to.
-    sum: Counters,
+    sum: Counts,
     /// When it was last asked for.
     round: u64,
 }
@@ -62,7 +68,7 @@ impl Memory {
         key: (String, String, String),
         shown: &[Cow<'_, Entity>],
         others: &[Cow<'_, Entity>],
-    ) -> Counters {
+    ) -> Counts {
         let round = self.round;
         let past = self.past.entry(key).or_default();
         past.round = round;
@@ -73,14 +79,14 @@ impl Memory {
             let now = counts(entity);
             let name = identity(entity);
             if other {
-                let before = past.seen.get(&name);
-                for (counter, now) in &now {
+                let before = past.seen.get(&name).map_or(&[][..], Vec::as_slice);
+                let before = before.iter().chain(iter::repeat(&0));
+                past.sum.resize(now.len(), 0);
+                for ((sum, now), before) in past.sum.iter_mut().zip(&now).zip(before) {
                     // Less than before: it was forgotten and has come back, or somebody reset the statistics. One
                     // counter says nothing of another: that of bytes begins anew with the unit of costs.
-                    let before = before.and_then(|before| before.get(counter));
-                    let more = now.checked_sub(before.copied().unwrap_or(0));
-                    let sum = past.sum.entry(counter.clone()).or_default();
-                    *sum = sum.saturating_add(more.unwrap_or(*now));
+                    let more = now.checked_sub(*before).unwrap_or(*now);
+                    *sum = sum.saturating_add(more);
                 }
             }
             seen.insert(name, now);
@@ -100,15 +106,21 @@ fn identity(entity: &Entity) -> String {
 
 /// Adds what is told of an entity of the same name: classes of jobs whose names differ in what does not print only.
 fn add(to: &mut Entity, other: &Entity) {
+    let mut more = Cow::Borrowed(&other.counters);
+    if to.unit != other.unit {
+        to.set("cost", to.bytes().unwrap_or(0));
+        to.unit = "bytes".into();
+        let bytes = other.bytes().unwrap_or(0);
+        more.to_mut().insert("cost".into(), bytes);
+    }
+    merge(&mut to.counters, &more);
+    add_gauges(to, other);
+}
+
+/// The same of what does not only grow.
+fn add_gauges(to: &mut Entity, other: &Entity) {
     to.queued = to.queued.saturating_add(other.queued);
     to.active = to.active.saturating_add(other.active);
-    if to.unit == other.unit {
-        merge(&mut to.counters, &other.counters);
-    } else {
-        to.counters = counts(to);
-        to.unit = "bytes".into();
-        merge(&mut to.counters, &counts(other));
-    }
     let shares = |entity: &Entity| [entity.share_wanted, entity.share_1s, entity.share_60s];
     let sums = [0, 1, 2].map(|i| sum_of(shares(to)[i], shares(other)[i]));
     [to.share_wanted, to.share_1s, to.share_60s] = sums;
@@ -188,10 +200,8 @@ pub fn choose<'a>(
         };
         let mut crowd = unite(crowd, identity, add);
         if crowd.len() > top {
-            crowd.sort_by(|a, b| {
-                let most = b.counter("dispatched").cmp(&a.counter("dispatched"));
-                most.then_with(|| a.name.cmp(&b.name))
-            });
+            let most = |e: &Cow<'_, Entity>| (Reverse(e.counter("dispatched")), e.name.clone());
+            crowd.sort_by_cached_key(most);
         }
         let rest = crowd.split_off(top.min(crowd.len()));
         let counts = memory.as_deref_mut().map(|memory| {
@@ -201,7 +211,9 @@ pub fn choose<'a>(
         shown.entities.append(&mut crowd);
         if !rest.is_empty() {
             let mut sum = sum(&rest, &policy, head);
-            sum.counters = counts.unwrap_or_default();
+            for (key, count) in KEYS.iter().zip(counts.unwrap_or_default()) {
+                sum.set(key, count);
+            }
             sum.unit = "bytes".into();
             shown.others.push(sum);
         }
@@ -209,14 +221,14 @@ pub fn choose<'a>(
     shown
 }
 
-/// What `rest` come to.
+/// What `rest` come to, without what was counted.
 fn sum(rest: &[Cow<'_, Entity>], policy: &str, head: String) -> Entity {
     let mut sum = Entity {
         head,
         ..Entity::new(policy, OTHERS.into())
     };
     for entity in rest {
-        add(&mut sum, entity);
+        add_gauges(&mut sum, entity);
     }
     sum
 }

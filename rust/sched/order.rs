@@ -454,6 +454,11 @@ impl<I: Item> Order<I> {
         self.overflow.len()
     }
 
+    /// Goes on counting where `before` is, in whose place it comes.
+    pub const fn count_on(&mut self, before: &Self) {
+        self.overflows = before.overflows;
+    }
+
     /// Requests that had to wait for a record, ever.
     pub const fn overflows(&self) -> u64 {
         self.overflows

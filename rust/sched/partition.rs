@@ -284,6 +284,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         let idle = self.order.live() == 0 && self.order.overflowed() == 0;
         if let Some(table) = table.filter(|_| idle) {
             self.records = records;
+            table.count_on(&self.order);
             core::mem::swap(&mut self.order, table);
         } else if records <= self.records {
             self.order.set_max(records);

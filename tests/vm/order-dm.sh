@@ -273,6 +273,12 @@ few_places() {
 	say "$(of requests) requests, $(of regular_mean_us) us, $overflows waited for a place when nothing went on"
 	idle
 	[ "$(of records "$(at svc nrs_concurrency)")" = 0 ] || fail "$(cat "$(at svc nrs_concurrency)")"
+	# What is set meanwhile does not take it back.
+	overflows=$(of overflows "$(at svc nrs_concurrency)")
+	set_to svc at_min 6
+	set_to svc nrs_crrn_quantum 7
+	set_to svc buffer_max 512
+	[ "$(of overflows "$(at svc nrs_concurrency)")" = "$overflows" ] || fail "$overflows before, $(cat "$(at svc nrs_concurrency)")"
 }
 
 try 120 "order under every policy" every_policy

@@ -64,13 +64,14 @@ impl Service {
         let mut settings = self.settings.lock();
         let plan = plan.map_err(|error| Self::refuse(&mut settings, error))?;
         let by = plan.by();
-        let change = Shared::new(plan).map_err(|_| ENOMEM).and_then(|plan| {
+        let plan = Shared::new(plan).map_err(|_| ENOMEM.into());
+        let change = plan.and_then(|plan| {
             self.change(&mut settings, |parameters| {
                 parameters.values.policies.qbm.by = by;
                 parameters.plan = plan;
             })
         });
-        change.map_err(|error| match error {
+        change.map_err(|refused: Refused| match refused.errno() {
             EAGAIN => Self::refuse(&mut settings, STOPPING),
             _ => Self::refuse(&mut settings, PlanError::from(NoMemory)),
         })?;

@@ -19,7 +19,7 @@ use crate::{
         bandwidth::Change,
         partition::KernelPart,
         partitions::Lanes,
-        refused::{self, errno_of, Refused},
+        refused::{self, Refused},
     },
     sched::{
         attr::Priority,
@@ -188,23 +188,32 @@ impl Service {
         new.set(stored, text)?;
         // More room is made first, since that may fail, and less is left last, since that does not.
         let (room, more) = (old.service.buffer_max.get(), new.service.buffer_max.get());
+        let back = || {
+            if more > room {
+                kernel::warn_on!(self.set_records(room).is_err());
+            }
+        };
         if more > room {
-            let made = self.set_records(more);
-            made.or_else(|error| self.set_records(room).and(Err(error)))
-                .map_err(|error| match error {
-                    EBUSY => Refused::because(
-                        EBUSY,
-                        "it can be raised only while no request is in order",
-                    ),
-                    error => error.into(),
-                })?;
+            let made = self.set_records(more).inspect_err(|_| back());
+            made.map_err(|error| match error {
+                EBUSY => {
+                    Refused::because(EBUSY, "it can be raised only while no request is in order")
+                }
+                error => error.into(),
+            })?;
         }
         if new.policies != old.policies {
             let changed = self.change(&mut settings, |parameters| parameters.values = new);
-            changed.or_else(|error| self.set_records(room).and(Err(error)))?;
+            changed.inspect_err(|_| back())?;
         }
         settings.parameters.values = new;
         self.follow(&new);
+        if more < room {
+            kernel::warn_on!(self.set_records(more).is_err());
+        }
+        if more != room {
+            self.concurrency.set_buffer_max(more);
+        }
         Ok(())
     }
 
@@ -221,10 +230,10 @@ impl Service {
             Some(list) => settings.reweighted(list)?,
             None => settings.parameters.weights.clone(),
         };
-        Ok(self.change(&mut settings, |parameters| {
+        self.change(&mut settings, |parameters| {
             parameters.values.policies.fairshare.mode = mode;
             parameters.weights = weights;
-        })?)
+        })
     }
 
     /// Carries out a write to `nrs_fairshare_weights`.
@@ -235,7 +244,7 @@ impl Service {
     pub(crate) fn set_weights(&self, text: &str) -> refused::Result {
         let mut settings = self.settings.lock();
         let weights = settings.reweighted(text)?;
-        Ok(self.change(&mut settings, |parameters| parameters.weights = weights)?)
+        self.change(&mut settings, |parameters| parameters.weights = weights)
     }
 
     /// Writes the weights, a line each.
@@ -257,7 +266,7 @@ impl Service {
         &self,
         settings: &mut Settings,
         f: impl FnOnce(&mut Parameters),
-    ) -> Result {
+    ) -> refused::Result {
         let mut new = settings.parameters.clone();
         f(&mut new);
         let mut primaries = settings.primaries;
@@ -274,12 +283,12 @@ impl Service {
         for priority in Priority::ALL {
             self.hand_over(priority, &update);
         }
-        self.follow(&settings.parameters.values);
         self.refresh_parts();
         Ok(())
     }
 
-    /// Has the service itself follow `values`, which its policies follow already.
+    /// Has the service itself follow `values`, which its policies and the room for requests in order
+    /// follow already.
     fn follow(&self, values: &Values) {
         let fairshare = &values.policies.fairshare;
         self.ticker.set_delta(fairshare.delta_ms.get());
@@ -288,10 +297,6 @@ impl Service {
         self.ordering.follow(&values.service);
         self.patience.follow(&values.service);
         self.follow_terms(&values.timeouts);
-        // There is room for more already, and leaving less does not fail.
-        let max = values.service.buffer_max.get();
-        kernel::warn_on!(self.set_records(max).is_err());
-        self.concurrency.set_buffer_max(max);
         self.dispatch.set_ratio(values.service.ratio.get());
         self.dispatch.set_stall_ms(values.service.stall_ms.get());
         self.share_out(values.service.slots.get());
@@ -309,6 +314,8 @@ impl Service {
             kernel::warn_on!(shrunk.is_err());
             parameters.values.set_buffer_max(own);
         }
+        let max = parameters.values.service.buffer_max;
+        self.concurrency.set_buffer_max(max.get());
         self.follow(&parameters.values);
         settings.parameters = parameters;
     }
@@ -340,7 +347,7 @@ impl Service {
                 *primary = chosen.map(|config| config.on(priority));
             }
         }
-        Ok(self.replace(&mut settings, &primaries)?)
+        self.replace(&mut settings, &primaries)
     }
 
     /// Whether heads that `kind` runs on could start it anew now.
@@ -426,7 +433,7 @@ impl Service {
 
     /// Starts what `new` has and the settings have not, on all partitions or on none; what can be told to a
     /// running policy is told.
-    fn replace(&self, settings: &mut Settings, new: &Primaries) -> Result {
+    fn replace(&self, settings: &mut Settings, new: &Primaries) -> refused::Result {
         let old = settings.primaries;
         let told = |(old, new): (&Option<Config>, &Option<Config>)| match (old, new) {
             (Some(old), Some(new)) if old != new => old.update_to(new),
@@ -461,9 +468,7 @@ impl Service {
                 let shared = self.shared(&config, shared)?;
                 for partition in lanes.iter() {
                     partition.reap();
-                    partition
-                        .with(|inner| inner.head(priority).can_install())
-                        .map_err(|error| errno_of(error.code))?;
+                    partition.with(|inner| inner.head(priority).can_install())?;
                     parts.push(Some(part(&config, &shared, update.as_ref())?), GFP_KERNEL)?;
                 }
             }

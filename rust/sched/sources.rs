@@ -62,7 +62,8 @@ impl Sources {
     ///
     /// - `EINVAL`: no word, another one, or one twice.
     pub fn parse(text: &str) -> Result<Self> {
-        let refused = Error::invalid("high_priority_sources: realtime, meta, prio, or none");
+        let refused =
+            Error::invalid("high_priority_sources is not some of realtime, meta and prio, or none");
         if text.trim() == Self::NONE {
             return Ok(Self(0));
         }

@@ -118,6 +118,12 @@ mod tests {
                 "slots: not a number from 1 to 65535",
             ),
             (
+                "high_priority_sources",
+                "x",
+                Kind::Refused,
+                "high_priority_sources: not some of realtime, meta and prio, or none",
+            ),
+            (
                 "nrs_policies",
                 "best",
                 Kind::NotFound,

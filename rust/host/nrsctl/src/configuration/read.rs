@@ -447,8 +447,6 @@ impl Reader {
         match state::normal(parameter, &text) {
             Ok(setting) => Some(setting),
             Err(reason) => {
-                let own = format!("{}: ", parameter.name());
-                let reason = reason.strip_prefix(&own).unwrap_or(&reason);
                 let reason = format!("{reason}; it takes {}", refusal::takes(parameter));
                 self.add(&node.place, path, reason);
                 None

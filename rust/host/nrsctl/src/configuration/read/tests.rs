@@ -209,7 +209,7 @@ fn what_is_refused() {
         ),
         (
             "[service.s]\nhigh_priority.sources = 'all'\n",
-            "2:25: service.s.high_priority.sources: realtime, meta",
+            "2:25: service.s.high_priority.sources: not some of realtime, meta",
         ),
         (
             "[service.s]\npolicy = 5\n",

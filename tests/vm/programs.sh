@@ -64,12 +64,12 @@ hard_to_end() {
 	local round pid
 	mounted "$1"
 	for round in 1 2 3; do
-		fio --name=mapped --filename=$dir/mapped --ioengine=mmap --rw=randwrite --bs=4k --size=4m --time_based --runtime=60 --minimal >/dev/null 2>&1 &
+		# Its job is a thread, so that nothing of it is left once it was waited for.
+		fio --name=mapped --thread --filename=$dir/mapped --ioengine=mmap --rw=randwrite --bs=4k --size=4m --time_based --runtime=60 --minimal >/dev/null 2>&1 &
 		pid=$!
 		wait_for 20 '[ -s '$dir'/mapped ]'
 		pause 0.5
-		# shellcheck disable=SC2046 # fio and its job
-		kill -KILL $pid $(pidof fio) || true
+		kill -KILL $pid
 		wait $pid || true
 		xfs_io -T -c 'pwrite -q -S 0x5a 0 300k' $dir
 		bash -c 'exec 3<>'$dir'/named; rm '$dir'/named; cat /tmp/written >&3'

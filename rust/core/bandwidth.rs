@@ -188,7 +188,7 @@ impl Regime {
                     |briefs, inner, from| {
                         briefs.clear();
                         let part = inner.head(priority).primary_mut()?.qbm_mut()?;
-                        part.briefs(from, misc::now(), briefs)
+                        part.seat_briefs(from, misc::now(), briefs)
                     },
                     |briefs| {
                         seats.clear();

@@ -34,7 +34,7 @@ use crate::{
         order::{Forced, RecordId, Relation},
         parameters::{service::Slots, Values},
         partition::{arrive::Went, lane::Ident},
-        policy::{params::ClassesMax, Config, Kind},
+        policy::{params::ClassesMax, Config, Kind, Tuning},
         timeouts::terms::Terms,
     },
     sys::{
@@ -187,7 +187,7 @@ impl Service {
         )?;
         let timeouts = Timeouts::new(count)?;
         let settings = Settings::new(values)?;
-        let ticker = Ticker::new(worker, values.policies.fairshare.delta_ms.get())?;
+        let ticker = Ticker::new(worker, values.policies.upkeep().delta_ms)?;
         let service = Arc::pin_init(
             try_pin_init!(Self {
                 name: CString::try_from(name)?,
@@ -342,7 +342,7 @@ impl Service {
         }
         let target = Target::new(index as u16, self.dispatch.clone(), self.count)?;
         let published = Arc::new(Published::new(), GFP_KERNEL)?;
-        let fallback = Config::parse(Kind::Fifo, None, &settings.parameters.values.policies);
+        let fallback = Config::parse(Kind::FALLBACK, None, &settings.parameters.values.policies);
         let fallback = fallback.map_err(|error| errno_of(error.code))?;
         let records = settings.parameters.values.service.buffer_max.get();
         let records = records_each(records, self.cpts());

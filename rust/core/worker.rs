@@ -67,7 +67,7 @@ pub(crate) struct Worker {
     /// When shares were computed last, ns.
     computed: Atomic<u64>,
     /// Partitions have turns by their shares; else the same as each other.
-    cross_cpt: Atomic<bool>,
+    by_shares: Atomic<bool>,
     /// What the next run is to do beside what every run does, [`BANDWIDTH`] or [`ALL`].
     due: Atomic<u32>,
     /// Memory for what is gathered, of each head.
@@ -103,7 +103,7 @@ impl Worker {
                 bandwidth,
                 generation: Atomic::new(0),
                 computed: Atomic::new(0),
-                cross_cpt: Atomic::new(true),
+                by_shares: Atomic::new(true),
                 due: Atomic::new(ALL),
                 outlines <- new_mutex!([const { Outline::new() }; 2], "nrs_outlines"),
                 failures: Atomic::new(0),
@@ -140,8 +140,8 @@ impl Worker {
     }
 
     /// Whether partitions have turns by their shares, else the same as each other; from the next run on.
-    pub(crate) fn set_cross_cpt(&self, on: bool) {
-        self.cross_cpt.store(on, ordering::Relaxed);
+    pub(crate) fn set_by_shares(&self, on: bool) {
+        self.by_shares.store(on, ordering::Relaxed);
     }
 
     /// Runs that did without memory they wanted.
@@ -257,7 +257,7 @@ impl Worker {
             // Regular requests are what slots are mostly for.
             by_part = by_part.or(Some(built.by_part));
         }
-        if !self.cross_cpt.load(ordering::Relaxed) {
+        if !self.by_shares.load(ordering::Relaxed) {
             by_part = None;
         }
         lanes
@@ -267,8 +267,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Has fairshare look at all its classes where something about them has changed, for example the size
-    /// of a job.
+    /// Has parts look at all their classes where those follow something that is counted.
     fn refresh(&self) {
         for partition in self.partitions.used().flat_map(|lanes| lanes.iter()) {
             for priority in Priority::ALL {
@@ -276,7 +275,7 @@ impl Worker {
                 let wants = partition.with(|inner| {
                     inner.count_clients(priority, now);
                     let primary = inner.head(priority).primary_mut()?;
-                    Some(primary.fairshare_mut()?.wants_refresh())
+                    Some(primary.wants_refresh())
                 });
                 if wants != Some(true) {
                     continue;
@@ -303,7 +302,7 @@ fn gather(lanes: &Lanes, outline: &mut Outline, priority: Priority) -> Result {
             |buf, inner, from| {
                 buf.clear();
                 let primary = inner.head(priority).primary_mut()?;
-                primary.fairshare_mut()?.briefs(from, misc::now(), buf)
+                primary.briefs(from, misc::now(), buf)
             },
             |buf| {
                 for brief in buf.as_slice() {

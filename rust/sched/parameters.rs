@@ -28,7 +28,7 @@ use crate::sched::{
         self,
         fairshare::weights::{self, Weights},
         params::BufferMax,
-        Config, Kind, Tunables,
+        Config, Kind, Tunables, Tuning,
     },
     qbm::plan::{Plan, PlanError},
     rules::{Action, Book, Command as RuleCommand, Fields, Rate, RuleError, Unit},
@@ -213,9 +213,9 @@ impl Values {
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: [`Terms::check`], or that of `delay`, refuses them.
+    /// - `EINVAL`: [`Terms::check`], or [`Tuning::check`] of a policy, refuses them.
     pub fn check(&self) -> Result {
-        self.policies.delay.check()?;
+        self.policies.check()?;
         self.timeouts.check()
     }
 }

@@ -18,10 +18,11 @@ use crate::sched::{
     item::{Cost, Item},
     mem::{Need, NoMemory, Owned, Shared},
     parameters::Parameter,
-    ranges::Table,
+    ranges::{BriefBuf, Table},
 };
 use core::fmt;
 
+pub(crate) mod config;
 pub(crate) mod crrn;
 pub(crate) mod delay;
 pub(crate) mod fairshare;
@@ -35,6 +36,8 @@ pub(crate) mod tbf;
 pub(crate) mod trr;
 
 use params::{BufferMax, ClassesMax};
+
+pub use config::{Configuration, Tuning, Upkeep};
 
 /// What a part answers when it is asked for a request.
 #[derive(Debug)]
@@ -153,6 +156,9 @@ pub trait Part<I: Item> {
     /// What a part is told beside requests, for example a new set of rules; cheap to hand over.
     type Update;
 
+    /// Whether it asks which file a request is for.
+    const WANTS_FILE: bool = false;
+
     /// The class of a request with `attrs`; creates it from reserved memory.
     ///
     /// Never fails: when the reserve or the bound is used up, the default class serves and a counter
@@ -202,7 +208,9 @@ pub trait Part<I: Item> {
     /// Forgets idle classes that were not used for a while, and does other upkeep; looks at most at `max`
     /// classes per call, and answers whether there may be more to forget. To be called every second or more
     /// often.
-    fn age(&mut self, now: u64, max: u32) -> bool;
+    fn age(&mut self, _now: u64, _max: u32) -> bool {
+        false
+    }
 
     /// Takes over `update`, which is in effect from now on; hands back what it replaces, to be dropped
     /// without the lock.
@@ -210,14 +218,34 @@ pub trait Part<I: Item> {
 
     /// Applies what was taken over last to at most `max` classes from slot `from` on; returns the slot to
     /// go on from, or `None` at the end.
-    fn refresh(&mut self, from: u32, max: u32, now: u64) -> Option<u32>;
+    fn refresh(&mut self, _from: u32, _max: u32, _now: u64) -> Option<u32> {
+        None
+    }
 
     /// Sets the counters of all classes from slot `from` on to zero, at most `max`; returns like
     /// [`Part::refresh`].
-    fn reset(&mut self, from: u32, max: u32) -> Option<u32>;
+    fn reset(&mut self, _from: u32, _max: u32) -> Option<u32> {
+        None
+    }
 
     /// Requests that the default class took because no class could be made.
-    fn overflow(&self) -> u64;
+    fn overflow(&self) -> u64 {
+        0
+    }
+
+    /// Whether classes follow something that is counted meanwhile, so that [`Part::refresh`] is wanted at each
+    /// upkeep.
+    fn wants_refresh(&self) -> bool {
+        false
+    }
+
+    /// Copies what shares are made from of the classes from slot `from` on into `out` until it is full; returns
+    /// the slot to go on from, or `None` at the end.
+    ///
+    /// Asked once at each upkeep, so that samples can be taken, too; `now` in ns.
+    fn briefs(&mut self, _from: u32, _now: u64, _out: &mut BriefBuf) -> Option<u32> {
+        None
+    }
 }
 
 /// Makes a part where it is to stay; a function of its own, so that the stack holds one kind of part at a
@@ -262,6 +290,29 @@ macro_rules! policies {
             pub $module: $module::Tunables,)+
         }
 
+        impl Tuning for Tunables {
+            fn check(&self) -> Result {
+                $(self.$module.check()?;)+
+                Ok(())
+            }
+
+            fn set_classes_max(&mut self, max: ClassesMax) {
+                $(self.$module.set_classes_max(max);)+
+            }
+
+            fn set_buffer_max(&mut self, max: BufferMax) {
+                $(self.$module.set_buffer_max(max);)+
+            }
+        }
+
+        impl Tunables {
+            /// What the engine does at intervals: as the first policy says that says something.
+            pub fn upkeep(&self) -> Upkeep {
+                let all = [$(self.$module.upkeep()),+];
+                all.into_iter().flatten().next().unwrap_or_default()
+            }
+        }
+
         /// The parameters of each policy.
         pub static PARAMETERS: &[&[Parameter]] = &[$($module::PARAMETERS),+];
 
@@ -285,23 +336,21 @@ macro_rules! policies {
                 })
             }
 
-            /// The same policy started with the same argument, and with `tunables`; the argument wins
-            /// where they say different things.
+            /// See [`Configuration::with`].
             pub fn with(&self, tunables: &Tunables) -> Self {
                 match self {
                     $(Self::$name(config) => Self::$name(config.with(&tunables.$module)),)+
                 }
             }
 
-            /// The same for the head of `priority`; one of them is for the regular head to begin with.
+            /// See [`Configuration::on`].
             pub fn on(self, priority: Priority) -> Self {
                 match self {
                     $(Self::$name(config) => Self::$name(config.on(priority)),)+
                 }
             }
 
-            /// What a running part with this configuration is told so that it goes on with `new`; `None`:
-            /// a new part has to be started.
+            /// See [`Configuration::update_to`].
             pub fn update_to(&self, new: &Self) -> Option<AnyUpdate> {
                 match (self, new) {
                     $((Self::$name(old), Self::$name(new)) => {
@@ -431,6 +480,13 @@ macro_rules! policies {
                     })+
                     _ => return Err(NoMemory),
                 })
+            }
+
+            /// Whether parts of `kind` ask which file a request is for.
+            pub const fn wants_file(kind: Kind) -> bool {
+                match kind {
+                    $(Kind::$name => <$module::State<I> as Part<I>>::WANTS_FILE,)+
+                }
             }
 
             /// Its policy.
@@ -565,19 +621,23 @@ macro_rules! policies {
                     $(Self::$name(part) => part.overflow(),)+
                 }
             }
+
+            fn wants_refresh(&self) -> bool {
+                match self {
+                    $(Self::$name(part) => part.wants_refresh(),)+
+                }
+            }
+
+            fn briefs(&mut self, from: u32, now: u64, out: &mut BriefBuf) -> Option<u32> {
+                match self {
+                    $(Self::$name(part) => part.briefs(from, now, out),)+
+                }
+            }
         }
     };
 }
 
 impl<I: Item> AnyPart<I> {
-    /// The part, if it is one of `fairshare`, for upkeep.
-    pub fn fairshare_mut(&mut self) -> Option<&mut fairshare::State<I>> {
-        match self {
-            Self::Fairshare(part) => Some(part),
-            _ => None,
-        }
-    }
-
     /// The part, if it is one of `qbm`, for upkeep.
     pub fn qbm_mut(&mut self) -> Option<&mut qbm::State<I>> {
         match self {
@@ -587,34 +647,10 @@ impl<I: Item> AnyPart<I> {
     }
 }
 
-impl Tunables {
-    /// Sets the bound of the class table of each policy.
-    pub fn set_classes_max(&mut self, max: ClassesMax) {
-        for policy in [
-            &mut self.crrn.classes_max,
-            &mut self.orr.classes_max,
-            &mut self.trr.classes_max,
-            &mut self.tbf.classes_max,
-            &mut self.fairshare.classes_max,
-            &mut self.qbm.classes_max,
-        ] {
-            *policy = max;
-        }
-    }
-
-    /// Sets the bound of the requests that each policy sorts.
-    pub fn set_buffer_max(&mut self, max: BufferMax) {
-        for policy in [
-            &mut self.orr.buffer_max,
-            &mut self.trr.buffer_max,
-            &mut self.delay.buffer_max,
-        ] {
-            *policy = max;
-        }
-    }
-}
-
 impl Kind {
+    /// The policy of a head that nothing else was started on, and the one that serves what another declines.
+    pub const FALLBACK: Self = Self::Fifo;
+
     /// The policy called `name`.
     ///
     /// # Errors

@@ -290,10 +290,9 @@ impl Service {
     /// Has the service itself follow `values`, which its policies and the room for requests in order
     /// follow already.
     fn follow(&self, values: &Values) {
-        let fairshare = &values.policies.fairshare;
-        self.ticker.set_delta(fairshare.delta_ms.get());
-        let worker = self.ticker.worker();
-        worker.set_cross_cpt(fairshare.cross_cpt.is_on());
+        let upkeep = values.policies.upkeep();
+        self.ticker.set_delta(upkeep.delta_ms);
+        self.ticker.worker().set_by_shares(upkeep.by_shares);
         self.ordering.follow(&values.service);
         self.patience.follow(&values.service);
         self.follow_terms(&values.timeouts);
@@ -338,7 +337,7 @@ impl Service {
         let config = Config::parse(kind, command.argument, policies)?;
         // The fallback always runs: to select it is to do without a primary.
         let chosen = match kind {
-            Kind::Fifo => None,
+            Kind::FALLBACK => None,
             _ => Some(config),
         };
         let mut primaries = settings.primaries;
@@ -366,7 +365,7 @@ impl Service {
     #[cold]
     fn watch_change(&self, old: &Primaries, new: &Primaries) {
         let name = |config: &Option<Config>| {
-            let kind = config.as_ref().map_or(Kind::Fifo, Config::kind);
+            let kind = config.as_ref().map_or(Kind::FALLBACK, Config::kind);
             kind.name()
         };
         for (priority, (old, new)) in Priority::ALL.into_iter().zip(old.iter().zip(new)) {
@@ -507,11 +506,9 @@ impl Service {
         if trace::policy_is_on() {
             self.watch_change(&old, new);
         }
-        self.dispatch.set_wants_file(
-            new.iter()
-                .flatten()
-                .any(|config| config.kind() == Kind::Orr),
-        );
+        let mut started = new.iter().flatten();
+        let wants_file = started.any(|config| KernelPart::wants_file(config.kind()));
+        self.dispatch.set_wants_file(wants_file);
         self.ticker.set_beat(self.bandwidth.is_running());
         self.ticker.worker().kick();
         self.partitions.run_all();

@@ -80,7 +80,7 @@ fn rows<'a>(sums: &Sums, primary: &'a Option<Config>) -> [Row<'a>; KINDS] {
                 .filter(|config| config.kind() == *kind)
                 .and_then(Config::argument),
             state: sum.state,
-            fallback: *kind == Kind::Fifo,
+            fallback: *kind == Kind::FALLBACK,
             queued: sum.queued,
             active: sum.active,
         }

@@ -13,7 +13,7 @@ use crate::sched::{
     key::{Hashed, Hasher, Key},
     nid::Nid,
     parameters::schema::parameters,
-    policy::params::ClassesMax,
+    policy::{params::ClassesMax, Tuning},
 };
 
 pub use crate::sched::policy::Nothing as Shared;
@@ -29,6 +29,12 @@ parameters! {
         classes_max: ClassesMax,
     }
     texts {}
+}
+
+impl Tuning for Tunables {
+    fn set_classes_max(&mut self, max: ClassesMax) {
+        self.classes_max = max;
+    }
 }
 
 impl Tuned for Tunables {

@@ -331,14 +331,6 @@ impl<I: Item> Part<I> for State<I> {
         Update(core::mem::replace(&mut self.setting, update.0))
     }
 
-    fn refresh(&mut self, _from: u32, _max: u32, _now: u64) -> Option<u32> {
-        None
-    }
-
-    fn reset(&mut self, _from: u32, _max: u32) -> Option<u32> {
-        None
-    }
-
     /// Requests that found no record when they came.
     fn overflow(&self) -> u64 {
         self.overflow

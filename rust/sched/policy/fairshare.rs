@@ -159,12 +159,6 @@ impl<I: Item> State<I> {
         })
     }
 
-    /// Whether weights follow something that is counted meanwhile, so that [`Part::refresh`] is wanted
-    /// every delta.
-    pub fn wants_refresh(&self) -> bool {
-        self.members.mode.has_size() || self.members.has_factors()
-    }
-
     /// Service to everybody, of late.
     pub const fn total(&self) -> Windows {
         self.total
@@ -180,30 +174,6 @@ impl<I: Item> State<I> {
             if let Some(row) = self.row(slot) {
                 // There is room.
                 let _ = out.push(row);
-            }
-        }
-        None
-    }
-
-    /// Copies what shares are made from, like [`State::rows`].
-    ///
-    /// As it visits everybody, once a delta, it also takes the samples for the statistics; `now` in ns.
-    pub fn briefs(&mut self, from: u32, now: u64, out: &mut BriefBuf) -> Option<u32> {
-        for slot in from..self.members.table.slots() {
-            if out.is_full() {
-                return Some(slot);
-            }
-            self.sample(slot, now);
-            if let Some(node) = self.shown(slot) {
-                // There is room.
-                let _ = out.push(Brief {
-                    id: node.id.0,
-                    parent: self.parent_id(node),
-                    weight: node.entity.weight(),
-                    leaf: node.leaf().is_some(),
-                    active: node.leaf().is_some_and(|leaf| leaf.is_active()),
-                    part: 0,
-                });
             }
         }
         None
@@ -522,5 +492,31 @@ impl<I: Item> Part<I> for State<I> {
 
     fn overflow(&self) -> u64 {
         self.members.table.overflow()
+    }
+
+    /// Sizes of jobs and what other servers tell change meanwhile.
+    fn wants_refresh(&self) -> bool {
+        self.members.mode.has_size() || self.members.has_factors()
+    }
+
+    fn briefs(&mut self, from: u32, now: u64, out: &mut BriefBuf) -> Option<u32> {
+        for slot in from..self.members.table.slots() {
+            if out.is_full() {
+                return Some(slot);
+            }
+            self.sample(slot, now);
+            if let Some(node) = self.shown(slot) {
+                // There is room.
+                let _ = out.push(Brief {
+                    id: node.id.0,
+                    parent: self.parent_id(node),
+                    weight: node.entity.weight(),
+                    leaf: node.leaf().is_some(),
+                    active: node.leaf().is_some_and(|leaf| leaf.is_active()),
+                    part: 0,
+                });
+            }
+        }
+        None
     }
 }

@@ -6,19 +6,20 @@
 //! declines. It takes no argument and has nothing to tune.
 
 use crate::sched::{
-    attr::{Attrs, Priority},
+    attr::Attrs,
     class::ClassId,
     error::{Error, Result},
     item::{Cost, Fifo, Item},
     mem::{self, NoMemory, NoNeed, NoSpare},
     parameters::Parameter,
-    policy::{Get, Grant, Part, Passed, View, Way},
+    policy::{Configuration, Get, Grant, Part, Passed, Tuning, View, Way},
 };
-use core::fmt;
 
 /// Nothing to tune.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tunables;
+
+impl Tuning for Tunables {}
 
 /// It has no parameters.
 pub const PARAMETERS: &[Parameter] = &[];
@@ -27,37 +28,19 @@ pub const PARAMETERS: &[Parameter] = &[];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config;
 
-impl Config {
-    /// The configuration.
-    ///
-    /// # Errors
-    ///
-    /// - `EINVAL`: there is an argument.
-    pub fn parse(arg: Option<&str>, _tunables: &Tunables) -> Result<Self> {
+impl Configuration for Config {
+    type Tunables = Tunables;
+    type Update = Update;
+
+    fn parse(arg: Option<&str>, _tunables: &Tunables) -> Result<Self> {
         match arg {
             None => Ok(Self),
             Some(_) => Err(Error::invalid("fifo takes no argument")),
         }
     }
 
-    /// The same.
-    pub const fn with(&self, _tunables: &Tunables) -> Self {
+    fn with(&self, _tunables: &Tunables) -> Self {
         Self
-    }
-
-    /// The same.
-    pub const fn on(self, _priority: Priority) -> Self {
-        self
-    }
-
-    /// There is nothing that could change.
-    pub const fn update_to(&self, _new: &Self) -> Option<Update> {
-        None
-    }
-
-    /// There is never an argument.
-    pub const fn argument(&self) -> Option<&dyn fmt::Display> {
-        None
     }
 }
 
@@ -146,23 +129,7 @@ impl<I: Item> Part<I> for State<I> {
         spare
     }
 
-    fn age(&mut self, _now: u64, _max: u32) -> bool {
-        false
-    }
-
     fn update(&mut self, update: Update, _now: u64) -> Update {
         update
-    }
-
-    fn refresh(&mut self, _from: u32, _max: u32, _now: u64) -> Option<u32> {
-        None
-    }
-
-    fn reset(&mut self, _from: u32, _max: u32) -> Option<u32> {
-        None
-    }
-
-    fn overflow(&self) -> u64 {
-        0
     }
 }

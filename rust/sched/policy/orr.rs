@@ -86,6 +86,7 @@ impl<I: Item> Robin<I> for Orr {
     type Store = Sorted<I>;
     type Tunables = Tunables;
 
+    const WANTS_FILE: bool = true;
     const TIES: Ties = Ties::Key;
     const DEFAULT: Object = Object::Default;
 

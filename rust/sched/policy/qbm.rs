@@ -8,7 +8,7 @@
 //!   bandwidth that the client is promised, which is here only a *rank*.
 //! - *Gate*, *seat*: the leaky bucket of a client in a group, and its index ([`crate::sched::qbm::gate`]); an
 //!   [`Update`] brings the gates.
-//! - *Walk*: the service's worker looks at all classes ([`State::briefs`]) and gives each its seat
+//! - *Walk*: the service's worker looks at all classes ([`State::seat_briefs`]) and gives each its seat
 //!   ([`State::seat`]).
 //! - *Front*: the oldest queued request of a class; its gate decides when it may go ([`record`]).
 //!
@@ -60,7 +60,7 @@ pub use params::{Tunables, PARAMETERS};
 /// Classes whose time has come that one [`Part::get`] looks at.
 const LOOKS: u32 = 64;
 
-/// Slots that one call of [`State::briefs`] looks at.
+/// Slots that one call of [`State::seat_briefs`] looks at.
 const SLOTS: u32 = 4 * ROWS as u32;
 
 /// Time after which a part that looked at many classes is to be asked again, ns.
@@ -79,7 +79,7 @@ pub struct Brief {
     pub busy: bool,
 }
 
-/// A buffer for [`State::briefs`].
+/// A buffer for [`State::seat_briefs`].
 pub type BriefBuf = mem::Block<Brief, ROWS>;
 
 /// What memory a part wants, in chunks, and whether classes want seats.
@@ -175,7 +175,7 @@ impl<I: Item> State<I> {
 
     /// Tells of classes from slot `from` on until `out` is full or many were looked at; returns the slot to
     /// go on from, or `None` at the end. Also tells the gates of those that wait that they do.
-    pub fn briefs(&mut self, from: u32, now: u64, out: &mut BriefBuf) -> Option<u32> {
+    pub fn seat_briefs(&mut self, from: u32, now: u64, out: &mut BriefBuf) -> Option<u32> {
         if from == 0 {
             self.asking = false;
         }
@@ -485,10 +485,6 @@ impl<I: Item> Part<I> for State<I> {
     }
 
     /// The gates count.
-    fn reset(&mut self, _from: u32, _max: u32) -> Option<u32> {
-        None
-    }
-
     fn overflow(&self) -> u64 {
         self.table.overflow()
     }

@@ -364,9 +364,6 @@ impl Model {
         let mut outline = Outline::new();
         let mut buf = BriefBuf::new().expect("memory");
         for part in &mut self.parts {
-            let Some(part) = part.fairshare_mut() else {
-                return;
-            };
             let mut from = Some(0);
             while let Some(slot) = from {
                 buf.clear();

@@ -303,7 +303,7 @@ pub fn walk(part: &mut AnyPart<Request>, now: u64) {
     let mut from = Some(0);
     while let Some(slot) = from {
         out.clear();
-        from = part.briefs(slot, now, &mut out);
+        from = part.seat_briefs(slot, now, &mut out);
         for brief in out.iter() {
             part.seat(brief.id, brief.id.slot() % count, now);
         }

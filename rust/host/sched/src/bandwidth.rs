@@ -19,7 +19,7 @@ use crate::{
     mem::{Need, Shared},
     policy::{
         qbm::{BriefBuf, Config, State, Tunables, Update},
-        Get, Grant, Nothing, Part,
+        Configuration, Get, Grant, Nothing, Part,
     },
     qbm::{
         gate::{Gates, NO_SEAT},
@@ -436,7 +436,7 @@ impl Sim {
             let mut from = Some(0);
             while let Some(slot) = from {
                 briefs.clear();
-                from = part.briefs(slot, now, &mut briefs);
+                from = part.seat_briefs(slot, now, &mut briefs);
                 for brief in briefs.iter() {
                     let seat = self.manager.meet(brief, &Place, now);
                     if seat != brief.seat {

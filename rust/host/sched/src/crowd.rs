@@ -237,15 +237,12 @@ impl Crowd {
 
     /// Publishes the shares, if there are any.
     fn publish(&mut self) {
-        let Some(state) = self.part.fairshare_mut() else {
-            return;
-        };
         let mut outline = Outline::new();
         let mut buf = BriefBuf::new().expect("memory");
         let mut from = Some(0);
         while let Some(slot) = from {
             buf.clear();
-            from = state.briefs(slot, self.now, &mut buf);
+            from = self.part.briefs(slot, self.now, &mut buf);
             outline.extend(buf.as_slice()).expect("memory");
         }
         self.table = Some(outline.build().expect("memory").table);

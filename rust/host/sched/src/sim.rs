@@ -454,11 +454,10 @@ impl Sim {
         let mut outline = Outline::new();
         let mut buf = BriefBuf::new().expect("memory");
         for (number, lane) in self.lanes.iter_mut().enumerate() {
-            let state = lane.part.fairshare_mut().expect("fairshare");
             let mut from = Some(0);
             while let Some(slot) = from {
                 buf.clear();
-                from = state.briefs(slot, self.now, &mut buf);
+                from = lane.part.briefs(slot, self.now, &mut buf);
                 let part = number as u16;
                 let briefs = buf.as_slice().iter().map(|brief| Brief { part, ..*brief });
                 let briefs: Vec<Brief> = briefs.collect();

@@ -6,10 +6,10 @@ use super::params::Tunables;
 use crate::sched::{
     attr::Priority,
     error::{Error, Result},
+    policy::Configuration,
     rng::Rng,
     units::NSEC_PER_SEC,
 };
-use core::fmt;
 
 /// Which requests a part delays, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,13 +59,11 @@ pub struct Config {
     priority: Priority,
 }
 
-impl Config {
-    /// The configuration for the regular head.
-    ///
-    /// # Errors
-    ///
-    /// - `EINVAL`: there is an argument.
-    pub fn parse(arg: Option<&str>, tunables: &Tunables) -> Result<Self> {
+impl Configuration for Config {
+    type Tunables = Tunables;
+    type Update = Update;
+
+    fn parse(arg: Option<&str>, tunables: &Tunables) -> Result<Self> {
         match arg {
             None => Ok(Self {
                 tunables: *tunables,
@@ -75,29 +73,23 @@ impl Config {
         }
     }
 
-    /// The same with other parameters.
-    pub const fn with(&self, tunables: &Tunables) -> Self {
+    fn with(&self, tunables: &Tunables) -> Self {
         Self {
             tunables: *tunables,
             priority: self.priority,
         }
     }
 
-    /// The same for the head of `priority`.
-    pub const fn on(self, priority: Priority) -> Self {
+    fn on(self, priority: Priority) -> Self {
         Self { priority, ..self }
     }
 
-    /// What a running part is told so that it goes on with `new`; none if that needs another one.
-    pub fn update_to(&self, new: &Self) -> Option<Update> {
+    fn update_to(&self, new: &Self) -> Option<Update> {
         (self.buffer_max() == new.buffer_max()).then(|| Update(new.setting()))
     }
+}
 
-    /// There is never an argument.
-    pub const fn argument(&self) -> Option<&dyn fmt::Display> {
-        None
-    }
-
+impl Config {
     /// Which requests are delayed, and for how long.
     pub const fn setting(&self) -> Setting {
         let Tunables { min, max, pct, .. } = &self.tunables;

@@ -5,7 +5,7 @@
 use crate::sched::{
     error::{Error, Result},
     parameters::schema::parameters,
-    policy::params::BufferMax,
+    policy::{params::BufferMax, Tuning},
 };
 
 parameters! {
@@ -13,7 +13,7 @@ parameters! {
     ///
     /// # Invariants
     ///
-    /// On each head `min` is at most `max` ([`Tunables::check`]); whoever sets the fields otherwise gets delays of
+    /// On each head `min` is at most `max` ([`Tuning::check`]); whoever sets the fields otherwise gets delays of
     /// `min` exactly.
     pub struct Tunables of |values| values.policies.delay, "delay.md", "ENOMEM" {
         /// Shortest time for which delay keeps a request.
@@ -32,18 +32,18 @@ parameters! {
     texts {}
 }
 
-impl Tunables {
-    /// Says whether the bounds are in order.
-    ///
-    /// # Errors
-    ///
-    /// - `EINVAL`: on a head the shortest delay is above the longest one.
-    pub fn check(&self) -> Result {
+impl Tuning for Tunables {
+    /// On each head the shortest delay is at most the longest one.
+    fn check(&self) -> Result {
         let ordered = |min: Min, max: Max| min.get() <= max.get();
         if ordered(self.min.regular, self.max.regular) && ordered(self.min.high, self.max.high) {
             Ok(())
         } else {
             Err(Error::invalid("delay_min would be above delay_max"))
         }
+    }
+
+    fn set_buffer_max(&mut self, max: BufferMax) {
+        self.buffer_max = max;
     }
 }

@@ -7,7 +7,10 @@ use crate::{
         attr::Priority,
         error::{Code, Result},
         parameters::Values,
-        policy::params::{heads::PerHead, BufferMax},
+        policy::{
+            params::{heads::PerHead, BufferMax},
+            Configuration,
+        },
         units::NSEC_PER_SEC as SECOND,
     },
 };

@@ -11,10 +11,10 @@ use super::{
     weights::Weights,
 };
 use crate::sched::{
-    attr::Priority,
     error::Result,
     key::Hasher,
     mem::{self, NoMemory},
+    policy::Configuration,
     units::NSEC_PER_SEC,
 };
 use core::fmt;
@@ -26,13 +26,12 @@ pub struct Config {
     tunables: Tunables,
 }
 
-impl Config {
-    /// The configuration of a start with argument `arg`, a mode; without one the mode of `tunables`.
-    ///
-    /// # Errors
-    ///
-    /// - `EINVAL`: no mode; the reason says why.
-    pub fn parse(arg: Option<&str>, tunables: &Tunables) -> Result<Self> {
+impl Configuration for Config {
+    type Tunables = Tunables;
+    type Update = Update;
+
+    /// The argument is a mode; without one the mode of `tunables`.
+    fn parse(arg: Option<&str>, tunables: &Tunables) -> Result<Self> {
         let argument = arg.map(Mode::parse).transpose()?;
         Ok(Self {
             argument,
@@ -40,29 +39,19 @@ impl Config {
         })
     }
 
-    /// The same argument with other parameters.
-    pub fn with(&self, tunables: &Tunables) -> Self {
+    fn with(&self, tunables: &Tunables) -> Self {
         Self {
             argument: self.argument,
             tunables: fixed(tunables),
         }
     }
 
-    /// The same.
-    pub const fn on(self, _priority: Priority) -> Self {
-        self
-    }
-
-    /// A change of anything starts a new part.
-    pub const fn update_to(&self, _new: &Self) -> Option<Update> {
-        None
-    }
-
-    /// The mode, if it was given.
-    pub fn argument(&self) -> Option<&dyn fmt::Display> {
+    fn argument(&self) -> Option<&dyn fmt::Display> {
         self.argument.as_ref().map(|mode| mode as &dyn fmt::Display)
     }
+}
 
+impl Config {
     /// The mode: that of the argument, else that of the parameters.
     pub const fn mode(&self) -> Mode {
         match self.argument {

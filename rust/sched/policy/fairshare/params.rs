@@ -5,7 +5,7 @@
 use super::mode::Mode;
 use crate::sched::{
     parameters::{items, mode, schema::parameters},
-    policy::params::ClassesMax,
+    policy::{params::ClassesMax, Tuning, Upkeep},
 };
 
 parameters! {
@@ -96,6 +96,19 @@ impl CrossCpt {
     /// Whether it is 1.
     pub const fn is_on(self) -> bool {
         matches!(self, Self::On)
+    }
+}
+
+impl Tuning for Tunables {
+    fn set_classes_max(&mut self, max: ClassesMax) {
+        self.classes_max = max;
+    }
+
+    fn upkeep(&self) -> Option<Upkeep> {
+        Some(Upkeep {
+            delta_ms: self.delta_ms.get(),
+            by_shares: self.cross_cpt.is_on(),
+        })
     }
 }
 

@@ -4,12 +4,11 @@
 
 use super::params::Tunables;
 use crate::sched::{
-    attr::Priority,
     error::{Error, Result},
     mem::Shared,
+    policy::Configuration,
     qbm::gate::Gates,
 };
-use core::fmt;
 
 /// What a part is told: the gates of its service.
 #[derive(Clone, Default)]
@@ -46,13 +45,11 @@ pub struct Config {
     tunables: Tunables,
 }
 
-impl Config {
-    /// The configuration with these parameters.
-    ///
-    /// # Errors
-    ///
-    /// - `EINVAL`: there is an argument.
-    pub fn parse(arg: Option<&str>, tunables: &Tunables) -> Result<Self> {
+impl Configuration for Config {
+    type Tunables = Tunables;
+    type Update = Update;
+
+    fn parse(arg: Option<&str>, tunables: &Tunables) -> Result<Self> {
         match arg {
             None => Ok(Self {
                 tunables: *tunables,
@@ -61,28 +58,14 @@ impl Config {
         }
     }
 
-    /// The same with other parameters.
-    pub const fn with(&self, tunables: &Tunables) -> Self {
+    fn with(&self, tunables: &Tunables) -> Self {
         Self {
             tunables: *tunables,
         }
     }
+}
 
-    /// The same.
-    pub const fn on(self, _priority: Priority) -> Self {
-        self
-    }
-
-    /// A change of anything starts a new part.
-    pub const fn update_to(&self, _new: &Self) -> Option<Update> {
-        None
-    }
-
-    /// There is never an argument.
-    pub const fn argument(&self) -> Option<&dyn fmt::Display> {
-        None
-    }
-
+impl Config {
     /// The parameters at the time of the start.
     pub const fn tunables(&self) -> &Tunables {
         &self.tunables

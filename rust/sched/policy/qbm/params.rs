@@ -4,7 +4,7 @@
 
 use crate::sched::{
     parameters::{plan, schema::parameters},
-    policy::params::ClassesMax,
+    policy::{params::ClassesMax, Tuning},
     qbm::plan::By,
 };
 
@@ -32,5 +32,11 @@ parameters! {
         "nrs_qbm_stats" Read "YAML, groups and clients", "", "ENODEV, ENOMEM", None;
         /// Sets the counters of nrs_qbm_stats to zero.
         "nrs_qbm_stats_reset" Write "anything", "", "", None;
+    }
+}
+
+impl Tuning for Tunables {
+    fn set_classes_max(&mut self, max: ClassesMax) {
+        self.classes_max = max;
     }
 }

@@ -8,6 +8,7 @@ use crate::{
         error::Code,
         item::Direction,
         mem::Need as _,
+        policy::Configuration,
         qbm::{
             gate::{Gate, Gates},
             plan::Party,
@@ -99,7 +100,7 @@ impl Bench {
         let mut from = Some(0);
         while let Some(at) = from {
             out.clear();
-            from = self.part.briefs(at, now, &mut out);
+            from = self.part.seat_briefs(at, now, &mut out);
             all.extend(out.iter().copied());
         }
         for brief in &all {

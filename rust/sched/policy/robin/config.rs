@@ -5,8 +5,8 @@
 use crate::sched::{
     attr::Priority,
     error::{Error, Result},
+    policy::Configuration,
 };
-use core::fmt;
 
 /// Bounds of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,13 +48,11 @@ pub struct Config<T> {
     priority: Priority,
 }
 
-impl<T: Tuned> Config<T> {
-    /// The configuration of a start on the regular head.
-    ///
-    /// # Errors
-    ///
-    /// - `EINVAL`: there is an argument.
-    pub fn parse(arg: Option<&str>, tunables: &T) -> Result<Self> {
+impl<T: Tuned> Configuration for Config<T> {
+    type Tunables = T;
+    type Update = Update<T::Setting>;
+
+    fn parse(arg: Option<&str>, tunables: &T) -> Result<Self> {
         match arg {
             None => Ok(Self {
                 tunables: *tunables,
@@ -64,30 +62,23 @@ impl<T: Tuned> Config<T> {
         }
     }
 
-    /// The same on the head of `priority`.
-    pub const fn on(self, priority: Priority) -> Self {
+    fn on(self, priority: Priority) -> Self {
         Self { priority, ..self }
     }
 
-    /// The same head with other parameters.
-    pub const fn with(&self, tunables: &T) -> Self {
+    fn with(&self, tunables: &T) -> Self {
         Self {
             tunables: *tunables,
             priority: self.priority,
         }
     }
 
-    /// There is never an argument.
-    pub const fn argument(&self) -> Option<&dyn fmt::Display> {
-        None
-    }
-
-    /// What a part is told that was started with this configuration and goes on with `new`; `None` if its
-    /// bounds are others.
-    pub fn update_to(&self, new: &Self) -> Option<Update<T::Setting>> {
+    fn update_to(&self, new: &Self) -> Option<Update<T::Setting>> {
         (self.bounds() == new.bounds()).then(|| new.update())
     }
+}
 
+impl<T: Tuned> Config<T> {
     /// What a part with this configuration was told last.
     pub fn update(&self) -> Update<T::Setting> {
         Update {

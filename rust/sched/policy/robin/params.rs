@@ -6,7 +6,10 @@ use super::{Bounds, Tuned};
 use crate::sched::{
     attr::Priority,
     item::Direction,
-    policy::params::{choice, heads::PerHead, number, BufferMax, ClassesMax},
+    policy::{
+        params::{choice, heads::PerHead, number, BufferMax, ClassesMax},
+        Tuning,
+    },
 };
 
 number! {
@@ -69,6 +72,16 @@ pub struct Sorting {
     pub offset_type: OffsetType,
     /// Which requests.
     pub supported: Supported,
+}
+
+impl Tuning for Tunables {
+    fn set_classes_max(&mut self, max: ClassesMax) {
+        self.classes_max = max;
+    }
+
+    fn set_buffer_max(&mut self, max: BufferMax) {
+        self.buffer_max = max;
+    }
 }
 
 impl Tuned for Tunables {

@@ -30,6 +30,9 @@ pub trait Robin<I: Item> {
     /// What users can set.
     type Tunables: Tuned<Setting = <Self::Store as Store<I>>::Setting>;
 
+    /// Whether it asks which file a request is for.
+    const WANTS_FILE: bool = false;
+
     /// Which batch goes first in a round.
     const TIES: Ties;
 
@@ -226,6 +229,8 @@ impl<I: Item, P: Robin<I>> Part<I> for State<I, P> {
     type Shared = Nothing;
     type Update = Update<<P::Store as Store<I>>::Setting>;
 
+    const WANTS_FILE: bool = P::WANTS_FILE;
+
     fn classify(&mut self, attrs: &Attrs, now: u64) -> ClassId {
         let key = P::key(attrs);
         let limit = self.ring.capacity().min(self.store.capacity());
@@ -387,14 +392,6 @@ impl<I: Item, P: Robin<I>> Part<I> for State<I, P> {
             quantum: self.rounds.set_quantum(update.quantum),
             setting: self.store.set(update.setting),
         }
-    }
-
-    fn refresh(&mut self, _from: u32, _max: u32, _now: u64) -> Option<u32> {
-        None
-    }
-
-    fn reset(&mut self, _from: u32, _max: u32) -> Option<u32> {
-        None
     }
 
     fn overflow(&self) -> u64 {

@@ -7,9 +7,9 @@ use super::{
     plan::Update,
 };
 use crate::sched::{
-    attr::Priority,
     error::Result,
     mem::NoMemory,
+    policy::Configuration,
     rules::{Book, Fields, Rate, Unit},
 };
 use core::fmt;
@@ -21,13 +21,12 @@ pub struct Config {
     tunables: Tunables,
 }
 
-impl Config {
-    /// The configuration of a start with argument `arg`, fields joined by `+`; all fields without one.
-    ///
-    /// # Errors
-    ///
-    /// - `EINVAL`: an unknown field, or none.
-    pub fn parse(arg: Option<&str>, tunables: &Tunables) -> Result<Self> {
+impl Configuration for Config {
+    type Tunables = Tunables;
+    type Update = Update;
+
+    /// The argument is fields joined by `+`; all fields without one.
+    fn parse(arg: Option<&str>, tunables: &Tunables) -> Result<Self> {
         let argument = arg.map(Fields::parse).transpose()?;
         Ok(Self {
             argument,
@@ -35,30 +34,20 @@ impl Config {
         })
     }
 
-    /// The same argument with other parameters.
-    pub const fn with(&self, tunables: &Tunables) -> Self {
+    fn with(&self, tunables: &Tunables) -> Self {
         Self {
             argument: self.argument,
             tunables: *tunables,
         }
     }
 
-    /// The same.
-    pub const fn on(self, _priority: Priority) -> Self {
-        self
-    }
-
-    /// A change of anything starts a new part.
-    pub const fn update_to(&self, _new: &Self) -> Option<Update> {
-        None
-    }
-
-    /// The fields, if they were given.
-    pub fn argument(&self) -> Option<&dyn fmt::Display> {
+    fn argument(&self) -> Option<&dyn fmt::Display> {
         let fields = self.argument.as_ref();
         fields.map(|fields| fields as &dyn fmt::Display)
     }
+}
 
+impl Config {
     /// The type: the fields that make a class.
     pub fn fields(&self) -> Fields {
         self.argument.unwrap_or(Fields::ALL)

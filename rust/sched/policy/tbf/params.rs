@@ -4,7 +4,7 @@
 
 use crate::sched::{
     parameters::{rule, schema::parameters},
-    policy::params::ClassesMax,
+    policy::{params::ClassesMax, Tuning},
 };
 
 parameters! {
@@ -49,6 +49,12 @@ parameters! {
         "nrs_tbf_stats" Read "YAML, rules and classes", "", "ENOMEM", None;
         /// Sets the counters of nrs_tbf_stats to zero.
         "nrs_tbf_stats_reset" Write "anything", "", "", None;
+    }
+}
+
+impl Tuning for Tunables {
+    fn set_classes_max(&mut self, max: ClassesMax) {
+        self.classes_max = max;
     }
 }
 

@@ -103,7 +103,7 @@ impl Server {
     /// A delta's end: what it tells the others.
     fn share(&mut self, now: u64) -> Vec<Vec<u8>> {
         let mut buf = AccountBuf::new().unwrap();
-        let state = self.part.fairshare_mut().unwrap();
+        let state = self.part.fairshare().unwrap();
         let mut from = Some(0);
         while let Some(slot) = from {
             buf.clear();
@@ -123,8 +123,7 @@ impl Server {
         let weights = mem::Shared::new(Weights::new()).unwrap();
         let update = Update::new(weights, true).with_factors(factors);
         drop(self.part.update(AnyUpdate::Fairshare(update), now));
-        let state = self.part.fairshare_mut().unwrap();
-        let _ = state.wants_refresh();
+        let _ = self.part.wants_refresh();
         let mut from = Some(0);
         while let Some(slot) = from {
             from = self.part.refresh(slot, 64, now);
@@ -223,7 +222,7 @@ fn groups_are_fair_over_servers_and_users_within_them() {
 fn factors_come_and_go() {
     let mut server = Server::new(1, "uid_fair", 3000, &[(0, 1), (0, 2)]);
     server.serve(DELTA);
-    let state = server.part.fairshare_mut().unwrap();
+    let state = server.part.fairshare().unwrap();
     assert!(!state.wants_refresh());
     let mut buf = AccountBuf::new().unwrap();
     assert_eq!(state.accounts(0, &mut buf), None);
@@ -238,7 +237,7 @@ fn factors_come_and_go() {
     assert_eq!(served, [600, 2400]);
     // What is told does not have the factor in it.
     buf.clear();
-    let state = server.part.fairshare_mut().unwrap();
+    let state = server.part.fairshare().unwrap();
     assert!(state.wants_refresh());
     state.accounts(0, &mut buf);
     assert!(buf.iter().all(|account| account.weight == 4096));

@@ -57,7 +57,7 @@ impl Bandwidth {
                     break;
                 };
                 self.briefs.clear();
-                from = part.briefs(slot, now, &mut self.briefs);
+                from = part.seat_briefs(slot, now, &mut self.briefs);
                 for brief in self.briefs.iter() {
                     let seat = self.manager.meet(brief, &Nobody, now);
                     if seat != brief.seat {

@@ -179,7 +179,7 @@ impl Talk {
             return;
         };
         for lane in server.lanes() {
-            let Some(state) = lane.part().fairshare_mut() else {
+            let Some(state) = lane.part().fairshare() else {
                 continue;
             };
             let mut from = Some(0);

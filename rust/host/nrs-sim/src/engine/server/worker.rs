@@ -80,13 +80,10 @@ impl Server {
         outline.clear();
         let mut buf = BriefBuf::new().expect("memory");
         for (part, lane) in (0u16..).zip(self.lanes()) {
-            let Some(state) = lane.part().fairshare_mut() else {
-                continue;
-            };
             let mut from = Some(0);
             while let Some(slot) = from {
                 buf.clear();
-                from = state.briefs(slot, now, &mut buf);
+                from = lane.part().briefs(slot, now, &mut buf);
                 for brief in buf.iter() {
                     let brief = Brief { part, ..*brief };
                     outline.extend(&[brief]).expect("memory");

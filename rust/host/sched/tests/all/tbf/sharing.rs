@@ -9,7 +9,7 @@ use nrs_sched::{
     mem,
     policy::{
         tbf::{params::GlobalRate, Config, Shared, State, Tunables, Update},
-        Get, Part,
+        Configuration, Get, Part,
     },
     rng::Rng,
     rules::Command,

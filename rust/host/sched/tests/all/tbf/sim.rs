@@ -11,7 +11,7 @@ use nrs_sched::{
     mem,
     policy::{
         tbf::{stats::Row, Config, RowBuf, Shared, State, Tunables, Update},
-        Get, Part, Passed, Way,
+        Configuration, Get, Part, Passed, Way,
     },
     rng::Rng,
     rules::{Book, Command},

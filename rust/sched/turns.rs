@@ -18,7 +18,8 @@
 //!
 //! Tags wrap. 2^32 is one unit of cost at the whole share. A request costs at most [`COST_MAX`] and a share
 //! counts as at least [`SHARE_MIN`], so one request adds at most 2^61: the tags of those who are ready are
-//! within 2^63 of each other, which is what comparing them needs.
+//! within 2^63 of each other, which is what comparing them needs. Those who are idle follow the clock whenever it
+//! enters another eighth of its range ([`is_far`]), so that theirs are, too, however long they are idle.
 
 /// The whole.
 pub const WHOLE: u64 = 1 << 32;
@@ -48,6 +49,11 @@ pub fn advance(tag: u64, pace: u64, cost: u32) -> u64 {
 /// Whether `tag` is before `other`.
 pub const fn is_before(tag: u64, other: u64) -> bool {
     (tag.wrapping_sub(other) as i64) < 0
+}
+
+/// Whether a clock that went from `old` to `new` entered another eighth of its range.
+pub const fn is_far(old: u64, new: u64) -> bool {
+    (old ^ new) >> 61 != 0
 }
 
 /// The later of two tags: where a partition with `tag` starts that was idle, at `clock`.

@@ -290,8 +290,12 @@ impl Line {
             return;
         };
         let tag = place.tag.get();
-        if turns::is_before(self.clock.get(), tag) {
+        let clock = self.clock.get();
+        if turns::is_before(clock, tag) {
             self.clock.set(tag);
+            if turns::is_far(clock, tag) {
+                self.keep_up(tag);
+            }
         }
         let share = match place.share.get() {
             0 => {
@@ -301,6 +305,15 @@ impl Line {
             share => share,
         };
         place.tag.set(turns::advance(tag, turns::pace(share), cost));
+    }
+
+    /// Has partitions that are not ready follow the clock. One that becomes ready meanwhile sets its tag itself, to the
+    /// same or a later one; should it have been charged already, that request counts for nothing.
+    #[cold]
+    fn keep_up(&self, clock: u64) {
+        for (_, place) in self.places_of(!self.ready.members()) {
+            place.tag.set(turns::start(place.tag.get(), clock));
+        }
     }
 
     /// Sets the shares of the partitions, in units of 2^-32, from the next requests on; 0: not
@@ -367,5 +380,32 @@ mod tests {
             line.mark(index, old, idle);
         }
         assert!(line.is_calm());
+    }
+
+    /// Tags wrap, and a partition that was idle for any time does not lose its turn by that.
+    #[test]
+    fn a_partition_that_was_idle_has_its_turn() {
+        let (idle, ready) = (
+            Mark::default(),
+            Mark {
+                waiting: true,
+                ready: true,
+                urgent: false,
+            },
+        );
+        // Charges of a whole share, of 2^49 each: some before, in and after the half of the range.
+        for charges in [1_000, 16_000, 20_000, 30_000, 32_760, 33_000, 52_000] {
+            let line = Line::new(2, 4);
+            let next = || line.next(0, || line.limits(2, 0)).map(|next| next.index);
+            line.mark(0, idle, ready);
+            for _ in 0..charges {
+                line.charge(0, turns::COST_MAX);
+            }
+            line.mark(1, idle, ready);
+            assert_eq!(next(), Some(1), "{charges}");
+            line.charge(1, turns::COST_MAX);
+            line.charge(1, turns::COST_MAX);
+            assert_eq!(next(), Some(0), "{charges}");
+        }
     }
 }

@@ -70,13 +70,13 @@ impl<I: Item> Order<I> {
                 Found::Conflict(hit) | Found::StandIn(hit) => Some(hit.owner),
             },
             Ties::After(those) => {
-                let live = |id: &RecordId| self.is_live(*id);
-                those
-                    .iter()
-                    .rev()
-                    .flatten()
-                    .find(|id| live(id))
-                    .map(|id| id.slot())
+                // A name of a table that was replaced may be that of a later record here, even of this one.
+                let earlier = |id: &&RecordId| {
+                    let other = self.records.get(**id);
+                    other.is_some_and(|other| !other.has_ended() && other.serial < record.serial)
+                };
+                let mut latest_first = those.iter().rev().flatten();
+                latest_first.find(earlier).map(|id| id.slot())
             }
         }
     }

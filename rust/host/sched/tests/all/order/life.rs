@@ -7,7 +7,7 @@ use nrs_sched::{
     arena::Request,
     attr::Priority,
     item::{Direction, Spot},
-    order::{Act, Entered, Forced, Level, Order, PopWindow, Relation},
+    order::{Act, Entered, Forced, Level, Order, PopWindow, Relation, PREDECESSORS_MAX},
     policy::{
         tbf::params::{Depth, Rate},
         Config, Kind, Tunables,
@@ -320,6 +320,20 @@ fn names_that_are_gone_mean_nothing() {
         None,
     ]);
     assert!(matches!(order.enter(after, false), Entered::Free(_)));
+}
+
+/// A table that comes in another's place names its records anew; a name that was learnt before may be that of the
+/// request itself.
+#[test]
+fn a_request_does_not_wait_for_itself() {
+    let table = || Order::<Request>::new(10, 1).expect("memory");
+    let Entered::Free(name) = table().enter(Relation::sequence(1), false) else {
+        panic!("nobody is there");
+    };
+    let mut after = [None; PREDECESSORS_MAX];
+    after[0] = Some(name);
+    let entered = table().enter(Relation::After(after), false);
+    assert!(matches!(entered, Entered::Free(id) if id == name));
 }
 
 #[test]

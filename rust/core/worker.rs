@@ -156,13 +156,13 @@ impl Worker {
 
     /// Takes out what has stopped and brings memory.
     fn maintain(&self) -> Result {
-        let (mut fed, mut ordered) = (false, Ok(()));
+        let (mut fed, mut done) = (false, Ok(()));
         for partition in self.partitions.iter() {
             partition.reap();
             // One that has no memory keeps no other from being looked after.
             match partition.feed_order() {
                 Ok(some) => fed |= some,
-                Err(error) => ordered = Err(error),
+                Err(error) => done = Err(error),
             }
         }
         if fed {
@@ -171,11 +171,11 @@ impl Worker {
         for partition in self.partitions.iter() {
             for priority in Priority::ALL {
                 for id in partition.instances(priority) {
-                    self.supply(partition, priority, id)?;
+                    done = done.and(self.supply(partition, priority, id));
                 }
             }
         }
-        ordered
+        done
     }
 
     /// Brings one part the memory that it wants and lets it forget what is idle.
@@ -327,8 +327,12 @@ impl WorkItem for Worker {
             this.refresh();
         }
         let done = misc::without_io(|| {
-            this.maintain()
-                .and_then(|()| if due == ALL { this.publish() } else { Ok(()) })
+            let done = this.maintain();
+            if due == ALL {
+                done.and(this.publish())
+            } else {
+                done
+            }
         });
         if seated.and(done).is_err() {
             // The next run tries again; until then the default class serves.

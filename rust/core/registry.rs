@@ -162,7 +162,6 @@ pub(crate) fn remove(service: &Arc<Service>) -> Result {
 pub(crate) fn recreate(service: &Arc<Service>, cpts: u32) -> Result<Arc<Service>> {
     let registry = registry()?;
     let new = Service::new(service.name_c(), Some(cpts))?;
-    new.adopt(service);
     let mut entries = registry.entries.lock();
     let entry = entries
         .iter_mut()
@@ -171,7 +170,9 @@ pub(crate) fn recreate(service: &Arc<Service>, cpts: u32) -> Result<Arc<Service>
     if service.users() > 0 {
         return Err(EBUSY);
     }
+    // Once nobody can set anything any more by its files.
     registry.retire(service);
+    new.adopt(service);
     let old = core::mem::replace(&mut entry.service, new.clone());
     registry.announce(&new);
     drop(entries);
@@ -225,24 +226,22 @@ fn attach_with(
     join: impl FnOnce(&Service) -> Result<(Arc<Client>, Arc<Target>)>,
 ) -> Result<Attachment> {
     let registry = registry()?;
-    let (service, first) = {
+    let (service, first) = loop {
         let found = registry.find(name);
         let service = match found {
             Some(service) => service,
             None => match registry.create(name, None, false) {
-                Err(EEXIST) => registry.find(name).ok_or(EAGAIN)?,
+                Err(EEXIST) => continue,
                 other => other?,
             },
         };
-        // Held while the client is added, so that the service cannot be removed meanwhile.
+        // Held while the use begins, so that the service cannot be removed meanwhile.
         let entries = registry.entries.lock();
-        let kept = entries
-            .iter()
-            .find(|entry| Arc::ptr_eq(&entry.service, &service))
-            .ok_or(EAGAIN)?
-            .kept;
-        let first = service.use_begin(feed)? && kept;
-        (service, first)
+        let mut all = entries.iter();
+        // If its last client has left by now, or it was replaced, it is looked for again.
+        if let Some(entry) = all.find(|entry| Arc::ptr_eq(&entry.service, &service)) {
+            break (service.clone(), service.use_begin(feed)? && entry.kept);
+        }
     };
     let joined = || -> Result<Attachment> {
         if first {

@@ -232,19 +232,47 @@ automatic() {
 races() {
 	module
 	lower nb0
+	lower nb1
 	(for _ in $(seq "$1"); do
 		mkdir $dir/svc 2>/dev/null || true
 		rmdir $dir/svc 2>/dev/null || true
 	done) &
 	local maker=$!
+	(for _ in $(seq "$1"); do
+		dm create b --table "0 2048 nrs /dev/nb1 0 svc" && dm remove b || exit 1
+	done) &
+	local other=$!
 	local i
 	for i in $(seq "$1"); do
 		dm create a --table "0 2048 nrs /dev/nb0 0 svc" || fail "round $i"
 		dm remove a
 	done
 	wait "$maker"
+	wait "$other" || fail "the other client"
 	[ ! -d $dir/svc ] || rmdir $dir/svc
 	[ ! -d /sys/kernel/debug/nrs/svc ]
+	rmmod nrs
+}
+
+# What is set while the number of partitions changes is kept.
+set_meanwhile() {
+	module
+	mkdir $dir/svc
+	(for i in $(seq "$1"); do
+		echo $((1 + i % 2)) >$dir/svc/cpts
+	done) &
+	local maker=$! value=1 file=/sys/kernel/debug/nrs/svc/slots shown
+	while kill -0 "$maker" 2>/dev/null; do
+		value=$((value % 1000 + 1))
+		# The file is another one each time, and not there in between.
+		(echo $value >$file) 2>/dev/null || continue
+		until shown=$(cat $file 2>/dev/null) && [ -n "$shown" ]; do
+			kill -0 "$maker" 2>/dev/null || [ -e $file ] || fail "no file"
+		done
+		[ "$shown" = $value ] || fail "$value was set, $shown is shown"
+	done
+	wait "$maker"
+	rmdir $dir/svc
 	rmmod nrs
 }
 
@@ -265,5 +293,6 @@ try 20 "attributes" attributes
 try 20 "a configured service in use" in_use
 try 20 "a service that its client made" automatic
 long try 40 "directories and clients come and go together" races "$(slow 40 15)"
+try 30 "what is set while partitions come and go" set_meanwhile "$(slow 100 30)"
 remarks '^(ended in|bytes in)'
 summary

@@ -11,7 +11,7 @@
 //! - *Client*: a front-end's device; it brings requests to one target ([`client`]).
 //! - *Timeouts*: how long requests take, and how long they may ([`timeouts`], [`client::deadlines`]).
 //! - *Worker*: what a service does every delta: shares, memory, ageing ([`worker`]).
-//! - *Bandwidth*: what clients of a service have of it while `qbm` runs ([`bandwidth`]).
+//! - *Overseer*: what looks at all parts of a service for a policy that needs it ([`overseer`]).
 //!
 //! ```text
 //!            no work waits and a slot is free
@@ -26,7 +26,7 @@
 //! # Lock order
 //!
 //! 1. the registry's mutex ([`registry`])
-//! 2. a service's configuration mutex, then that of its bandwidth, then its clients' mutex
+//! 2. a service's configuration mutex, then that of its overseer, then its clients' mutex
 //! 3. one partition's lock ([`partition::Partition`]); never two
 //! 4. one target's lock ([`target::Target`])
 //!
@@ -51,12 +51,12 @@
     )
 )]
 
-pub(crate) mod bandwidth;
 pub(crate) mod client;
 pub(crate) mod concurrency;
 pub(crate) mod cpt;
 pub(crate) mod dispatch;
 pub(crate) mod keeper;
+pub(crate) mod overseer;
 pub(crate) mod parameters;
 pub(crate) mod partition;
 pub(crate) mod partitions;

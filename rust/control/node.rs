@@ -42,7 +42,7 @@ use crate::{
     },
     sched::{
         control::{Command, WORDS_MAX},
-        qbm::plan,
+        policy::control::TEXT_MAX,
     },
     sys::{
         chardev::{File, Offset, READABLE, WRITABLE},
@@ -52,7 +52,7 @@ use crate::{
 };
 
 /// Bytes that one command may have, at most; a parameter may have a lower limit for its value.
-const COMMAND_MAX: usize = plan::TEXT_MAX + WORDS_MAX;
+const COMMAND_MAX: usize = TEXT_MAX + WORDS_MAX;
 
 /// The answer to the last command.
 #[pin_data]

@@ -168,6 +168,11 @@ impl Partition {
         ids.into_iter().flatten()
     }
 
+    /// Its CPT.
+    pub(crate) const fn cpt(&self) -> u16 {
+        self.cpt
+    }
+
     /// Whether it makes progress, as far as one can see.
     pub(crate) fn seen(&self) -> Seen {
         self.with(|inner| inner.seen(misc::now()))

@@ -10,27 +10,15 @@ use core::fmt;
 use kernel::{alloc::AllocError, prelude::*};
 
 use crate::{
-    sched::{
-        error::{self, Code},
-        qbm::plan::PlanError,
-        rules::RuleError,
-    },
+    sched::error::{self, Code},
     sys::misc,
 };
-
-/// What is said beside the errno.
-#[derive(Clone, Copy)]
-enum Reason {
-    Plain(&'static str),
-    Rule(RuleError),
-    Plan(PlanError),
-}
 
 /// A refusal.
 #[derive(Clone, Copy)]
 pub(crate) struct Refused {
     errno: Error,
-    reason: Option<Reason>,
+    reason: Option<error::Error>,
 }
 
 /// A result whose error may have a reason.
@@ -41,7 +29,8 @@ impl Refused {
     pub(crate) const fn because(errno: Error, reason: &'static str) -> Self {
         Self {
             errno,
-            reason: Some(Reason::Plain(reason)),
+            // Only the reason is looked at.
+            reason: Some(error::Error::invalid(reason)),
         }
     }
 
@@ -58,7 +47,7 @@ impl Refused {
     /// Adds `reason` if there is none.
     pub(crate) fn or_because(self, reason: Option<&'static str>) -> Self {
         Self {
-            reason: self.reason.or(reason.map(Reason::Plain)),
+            reason: self.reason.or(reason.map(error::Error::invalid)),
             ..self
         }
     }
@@ -66,23 +55,12 @@ impl Refused {
     /// Returns the errno and writes the reason, if there is one, to the kernel log, at a limited rate; `service` is
     /// what refused. May sleep.
     pub(crate) fn report(self, service: &str) -> Error {
-        if self.reason.is_none() || !misc::may_print() {
-            return self.errno;
-        }
-        match self.reason {
-            Some(Reason::Plain(reason)) => pr_info!("service {}: refused: {}\n", service, reason),
-            Some(Reason::Rule(error)) => pr_info!(
-                "service {}: rule refused, column {}: expected {}\n",
+        if let Some(reason) = self.reason.filter(|_| misc::may_print()) {
+            pr_info!(
+                "service {}: refused: {}\n",
                 service,
-                error.column,
-                error.expected,
-            ),
-            Some(Reason::Plan(error)) => pr_info!(
-                "service {}: qbm configuration refused, {}\n",
-                service,
-                format_args!("{error}"),
-            ),
-            None => {}
+                format_args!("{reason}")
+            );
         }
         self.errno
     }
@@ -92,9 +70,7 @@ impl Refused {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.reason {
-            Some(Reason::Plain(reason)) => f.write_str(reason),
-            Some(Reason::Rule(error)) => write!(f, "{error}"),
-            Some(Reason::Plan(error)) => write!(f, "{error}"),
+            Some(reason) => reason.fmt(f),
             None => Ok(()),
         }
     }
@@ -117,24 +93,9 @@ impl From<AllocError> for Refused {
 
 impl From<error::Error> for Refused {
     fn from(error: error::Error) -> Self {
-        Self::because(errno_of(error.code), error.reason)
-    }
-}
-
-impl From<RuleError> for Refused {
-    fn from(error: RuleError) -> Self {
         Self {
             errno: errno_of(error.code),
-            reason: Some(Reason::Rule(error)),
-        }
-    }
-}
-
-impl From<PlanError> for Refused {
-    fn from(error: PlanError) -> Self {
-        Self {
-            errno: errno_of(error.code),
-            reason: Some(Reason::Plan(error)),
+            reason: Some(error),
         }
     }
 }

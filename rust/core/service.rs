@@ -14,11 +14,11 @@ use kernel::{
 };
 
 use super::{
-    bandwidth::{Bandwidth, Stage},
     client::Client,
     concurrency::Concurrency,
     cpt,
     dispatch::{Dispatch, Feed},
+    overseer::{Oversight, Stage},
     partition::{Partition, Published},
     partitions::{self, Lanes, Partitions},
     refused::errno_of,
@@ -47,11 +47,10 @@ use crate::{
     },
 };
 
-mod bandwidth;
 mod config;
 mod health;
+mod host;
 mod order;
-mod rules;
 mod show;
 
 use config::Settings;
@@ -145,7 +144,7 @@ pub(crate) struct Service {
     users: Word,
     /// Names paths of classes, on all heads and at each start.
     seed: u64,
-    bandwidth: Arc<Bandwidth>,
+    oversight: Arc<Oversight>,
     roster: Arc<Roster>,
     #[pin]
     settings: Mutex<Settings>,
@@ -178,12 +177,12 @@ impl Service {
         let seed = misc::random();
         let roster = Roster::new()?;
         let scene = Stage::new(roster.clone(), dispatch.clone(), partitions.clone());
-        let bandwidth = Bandwidth::new(partitions.clone(), scene, seed)?;
+        let oversight = Oversight::new(partitions.clone(), scene, seed)?;
         let worker = Worker::new(
             CString::try_from(name)?,
             partitions.clone(),
             dispatch.clone(),
-            bandwidth.clone(),
+            oversight.clone(),
         )?;
         let timeouts = Timeouts::new(count)?;
         let settings = Settings::new(values)?;
@@ -202,7 +201,7 @@ impl Service {
                 timeouts,
                 users: Word::new(0),
                 seed,
-                bandwidth,
+                oversight,
                 roster,
                 settings <- new_mutex!(settings, "nrs_settings"),
             }? Error),

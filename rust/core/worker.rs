@@ -6,9 +6,9 @@
 //!
 //! - *Delta*: time between two runs, ms.
 //! - *Ticker*: the timer that asks for a run every delta while the service has clients.
-//! - *Beat*: a run in between that judges how bandwidth is used ([`super::bandwidth`]).
+//! - *Beat*: a run in between that has the overseer judge ([`super::overseer`]).
 //! - *Maintenance*: one run, in process context, allocations without I/O. What requests wait for is the keeper's
-//!   ([`super::keeper`]), but for classes of new clients of `qbm`, a second at most, and records when there are none left.
+//!   ([`super::keeper`]), but for what only the overseer gives, a second at most, and records when there are none left.
 //!
 //! A run takes each partition's lock for at most [`ROWS`] classes at a time.
 
@@ -24,9 +24,9 @@ use kernel::{
 };
 
 use super::{
-    bandwidth::Bandwidth,
     dispatch::Dispatch,
     keeper::Keeper,
+    overseer::Oversight,
     partition::Partition,
     partitions::{Lanes, Partitions},
 };
@@ -46,8 +46,8 @@ use crate::{
     },
 };
 
-/// Due in a run: the use of bandwidth is judged.
-const BANDWIDTH: u32 = 1;
+/// Due in a run: the overseer judges.
+const OVERSIGHT: u32 = 1;
 
 /// Due in a run: everything.
 const ALL: u32 = 2;
@@ -62,13 +62,13 @@ pub(crate) struct Worker {
     label: CString,
     keeper: Arc<Keeper>,
     partitions: Arc<Partitions>,
-    bandwidth: Arc<Bandwidth>,
+    oversight: Arc<Oversight>,
     generation: Atomic<u64>,
     /// When shares were computed last, ns.
     computed: Atomic<u64>,
     /// Partitions have turns by their shares; else the same as each other.
     by_shares: Atomic<bool>,
-    /// What the next run is to do beside what every run does, [`BANDWIDTH`] or [`ALL`].
+    /// What the next run is to do beside what every run does, [`OVERSIGHT`] or [`ALL`].
     due: Atomic<u32>,
     /// Memory for what is gathered, of each head.
     #[pin]
@@ -92,7 +92,7 @@ impl Worker {
         label: CString,
         partitions: Arc<Partitions>,
         dispatch: Arc<Dispatch>,
-        bandwidth: Arc<Bandwidth>,
+        oversight: Arc<Oversight>,
     ) -> Result<Arc<Self>> {
         let keeper = Keeper::new(partitions.clone(), dispatch)?;
         Arc::pin_init(
@@ -100,7 +100,7 @@ impl Worker {
                 label,
                 keeper,
                 partitions,
-                bandwidth,
+                oversight,
                 generation: Atomic::new(0),
                 computed: Atomic::new(0),
                 by_shares: Atomic::new(true),
@@ -120,10 +120,10 @@ impl Worker {
         self.enqueue();
     }
 
-    /// Asks for a run soon that judges how bandwidth is used; shares can wait. Any context.
+    /// Asks for a run soon in which the overseer judges; shares can wait. Any context.
     fn beat(self: &Arc<Self>) {
         // If more is due already, that stays.
-        let _ = self.due.cmpxchg(0, BANDWIDTH, ordering::Relaxed);
+        let _ = self.due.cmpxchg(0, OVERSIGHT, ordering::Relaxed);
         self.enqueue();
     }
 
@@ -322,7 +322,7 @@ impl WorkItem for Worker {
     fn run(this: Arc<Self>) {
         let due = this.due.xchg(0, ordering::Relaxed);
         // First, because requests wait for it.
-        let seated = this.bandwidth.run(due >= BANDWIDTH);
+        let seated = this.oversight.look(due >= OVERSIGHT);
         if due == ALL {
             this.refresh();
         }
@@ -341,17 +341,17 @@ impl WorkItem for Worker {
     }
 }
 
-/// Time between two looks at the use of bandwidth, ns.
+/// Time between two looks in which the overseer judges, ns.
 const BEAT: u64 = 200 * NSEC_PER_MSEC;
 
-/// Asks a worker for a run every delta, and in between for one that judges how bandwidth is used, if that is
-/// looked after.
+/// Asks a worker for a run every delta, and in between for one in which the overseer judges, if there is
+/// one.
 #[pin_data]
 pub(crate) struct Ticker {
     worker: Arc<Worker>,
     delta_ms: Atomic<u32>,
     running: Atomic<bool>,
-    /// Bandwidth is looked after.
+    /// There is an overseer.
     beating: Atomic<bool>,
     /// When everything is due again, ns.
     next: Atomic<u64>,
@@ -420,7 +420,7 @@ impl Timed<Ticker> {
         self.cancel();
     }
 
-    /// Says whether bandwidth is looked after.
+    /// Says whether there is an overseer.
     pub(crate) fn set_beat(&self, on: bool) {
         let was = self.beating.xchg(on, ordering::Relaxed);
         if on && !was && self.running.load(ordering::Relaxed) {

@@ -2,6 +2,8 @@
 
 //! Errors of the pure part: an errno and a one-line reason.
 
+use core::fmt;
+
 /// The errno an error maps to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
@@ -27,6 +29,17 @@ pub enum Code {
     NoSpace,
 }
 
+/// Where in a text something is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Anywhere; the reason names it.
+    Anywhere,
+    /// At a byte of a line, the first one is 1; the reason is what was expected there.
+    Column(u16),
+    /// In a line, the first one is 1.
+    Line(u32),
+}
+
 /// An errno with a reason for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error {
@@ -34,6 +47,8 @@ pub struct Error {
     pub code: Code,
     /// One line that names the wrong part.
     pub reason: &'static str,
+    /// Where it is.
+    pub place: Place,
 }
 
 /// The result type of the pure part.
@@ -42,11 +57,32 @@ pub type Result<T = ()> = core::result::Result<T, Error>;
 impl Error {
     /// An error with `code` and `reason`.
     pub const fn new(code: Code, reason: &'static str) -> Self {
-        Self { code, reason }
+        Self {
+            code,
+            reason,
+            place: Place::Anywhere,
+        }
+    }
+
+    /// The same at `place`.
+    pub const fn at(self, place: Place) -> Self {
+        Self { place, ..self }
     }
 
     /// `EINVAL` with `reason`.
     pub const fn invalid(reason: &'static str) -> Self {
         Self::new(Code::Invalid, reason)
+    }
+}
+
+/// Shows `column 7: expected a rate`, `line 3: capacity is missing`, or the reason alone.
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.place {
+            Place::Anywhere => {}
+            Place::Column(column) => write!(f, "column {column}: expected ")?,
+            Place::Line(line) => write!(f, "line {line}: ")?,
+        }
+        f.write_str(self.reason)
     }
 }

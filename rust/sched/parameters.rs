@@ -308,12 +308,12 @@ pub fn check_plan(text: &str) -> core::result::Result<(), PlanError> {
 
 /// Takes a command for rules.
 pub(crate) fn rule(text: &str) -> Result {
-    check_rule(text).map_err(|error| Error::new(error.code, error.expected))
+    Ok(check_rule(text)?)
 }
 
 /// Takes a configuration of `qbm`.
 pub(crate) fn plan(text: &str) -> Result {
-    check_plan(text).map_err(|error| Error::new(error.code, error.reason))
+    Ok(check_plan(text)?)
 }
 
 #[cfg(test)]

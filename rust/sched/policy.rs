@@ -2,14 +2,23 @@
 
 //! The seam between heads and policies.
 //!
-//! A policy is three types: a `Config` (parsed, validated, immutable), a `Shared` (one per service,
-//! `&self`) and a [`Part`] (one per head, `&mut` under the partition's lock). A change of configuration
-//! starts new parts and drains the old ones ([`crate::sched::head`]), so a part never has to change its
-//! mind about requests that it already holds.
+//! A policy is a folder with
+//!
+//! - `Tunables` and `PARAMETERS`: what users set of it ([`Tuning`]),
+//! - `Config`: a start, parsed and checked, never changed ([`Configuration`]),
+//! - `State`: what it has of one head ([`Part`], `&mut` under the partition's lock),
+//! - `Shared`: what its parts share, `&self`,
+//! - `Update`: what parts are told while they run,
+//! - `Kept`: what a service keeps for it beside values, and the texts that it shows and carries out ([`Keep`]),
+//! - `Overseer`: what looks at its parts at intervals ([`Oversee`]).
+//!
+//! Of the last four it may have [`Nothing`]. A change of configuration starts new parts and drains the old ones
+//! ([`crate::sched::head`]), so a part never has to change its mind about requests that it already holds. The engine asks
+//! policies by these traits only; it names none, which a test of the host sees to.
 //!
 //! # Adding a policy
 //!
-//! One file in `policy/`, one line in the registry at the end of this file, one page in Documentation/.
+//! One folder in `policy/`, one line in the registry at the end of this file, one page in Documentation/.
 
 use crate::sched::{
     attr::{Attrs, Priority},
@@ -23,6 +32,7 @@ use crate::sched::{
 use core::fmt;
 
 pub(crate) mod config;
+pub(crate) mod control;
 pub(crate) mod crrn;
 pub(crate) mod delay;
 pub(crate) mod fairshare;
@@ -38,6 +48,7 @@ pub(crate) mod trr;
 use params::{BufferMax, ClassesMax};
 
 pub use config::{Configuration, Tuning, Upkeep};
+use control::{ByHead, Host, Keep, Looked, Oversee, Parts, Scene, Text};
 
 /// What a part answers when it is asked for a request.
 #[derive(Debug)]
@@ -248,6 +259,17 @@ pub trait Part<I: Item> {
     }
 }
 
+/// Writes why something was refused, nothing if nothing was.
+fn show_error<E: From<Error>>(
+    out: &mut dyn fmt::Write,
+    error: Option<Error>,
+) -> core::result::Result<(), E> {
+    match error {
+        Some(error) => Ok(writeln!(out, "{error}").map_err(Error::from)?),
+        None => Ok(()),
+    }
+}
+
 /// Makes a part where it is to stay; a function of its own, so that the stack holds one kind of part at a
 /// time.
 #[inline(never)]
@@ -262,7 +284,7 @@ pub const ROWS: usize = 64;
 
 /// Defines the types that stand for any policy, from lines `Name: module`.
 ///
-/// Each module has `Tunables`, `PARAMETERS`, `Config`, `Shared`, `Update` and `State<I>`, which is a [`Part`].
+/// Each module has `Tunables`, `PARAMETERS`, `Kept`, `Overseer`, `Config`, `Shared`, `Update` and `State<I>`, which is a [`Part`].
 macro_rules! policies {
     ($($name:ident: $module:ident),+ $(,)?) => {
         /// The policies there are.
@@ -310,6 +332,197 @@ macro_rules! policies {
             pub fn upkeep(&self) -> Upkeep {
                 let all = [$(self.$module.upkeep()),+];
                 all.into_iter().flatten().next().unwrap_or_default()
+            }
+        }
+
+        /// What a service keeps for each policy.
+        #[derive(Clone)]
+        pub struct Kept {
+            $(#[doc = concat!("For `", stringify!($module), "`.")]
+            pub $module: $module::Kept,)+
+        }
+
+        impl Kept {
+            /// What is kept before anything is set; sleeps.
+            ///
+            /// # Errors
+            ///
+            /// - [`NoMemory`]: the allocator had none.
+            pub fn empty() -> core::result::Result<Self, NoMemory> {
+                Ok(Self {
+                    $($module: Keep::<$module::Config>::empty()?,)+
+                })
+            }
+
+            /// See [`Keep::follow`].
+            ///
+            /// # Errors
+            ///
+            /// - [`NoMemory`]: the allocator had none; to be dropped then.
+            pub fn follow(
+                &mut self,
+                old: &ByHead<Option<Config>>,
+                new: &ByHead<Option<Config>>,
+            ) -> core::result::Result<(), NoMemory> {
+                $({
+                    let own = |config: &Option<Config>| match config {
+                        Some(Config::$name(config)) => Some(*config),
+                        _ => None,
+                    };
+                    Keep::<$module::Config>::follow(
+                        &mut self.$module,
+                        &old.each_ref().map(own),
+                        &new.each_ref().map(own),
+                    )?;
+                })+
+                Ok(())
+            }
+
+            /// See [`Keep::update`].
+            ///
+            /// # Errors
+            ///
+            /// - [`NoMemory`]: the allocator had none.
+            pub fn update(
+                &mut self,
+                config: &Config,
+                tunables: &Tunables,
+                priority: Priority,
+            ) -> core::result::Result<Option<AnyUpdate>, NoMemory> {
+                Ok(match config {
+                    $(Config::$name(config) => {
+                        let kept = &mut self.$module;
+                        let update = Keep::update(kept, config, &tunables.$module, priority)?;
+                        update.map(AnyUpdate::$name)
+                    })+
+                })
+            }
+
+            /// See [`Keep::is_news`], for parts that were started with `config`.
+            pub fn is_news(
+                &self,
+                config: &Config,
+                tunables: &Tunables,
+                (old, old_tunables): (&Self, &Tunables),
+                priority: Priority,
+            ) -> bool {
+                match config {
+                    $(Config::$name(_) => Keep::<$module::Config>::is_news(
+                        &self.$module,
+                        &tunables.$module,
+                        &old.$module,
+                        &old_tunables.$module,
+                        priority,
+                    ),)+
+                }
+            }
+
+            /// The parameters that policies show and carry out themselves.
+            pub fn texts<H: Host + 'static>() -> impl Iterator<Item = &'static Text<H>> {
+                let all = [$(<$module::Kept as Keep<$module::Config>>::texts::<H>()),+];
+                all.into_iter().flatten()
+            }
+        }
+
+        /// Who oversees the parts of a policy.
+        pub enum AnyOverseer {
+            $(#[doc = concat!("Of `", stringify!($module), "`.")]
+            $name($module::Overseer),)+
+        }
+
+        impl AnyOverseer {
+            /// See [`Oversee::new`], of the first of `configs` that needs one.
+            ///
+            /// # Errors
+            ///
+            /// - [`NoMemory`]: the allocator had none.
+            #[inline(never)]
+            pub fn new(
+                configs: &[Option<Config>],
+                kept: &Kept,
+                seed: u64,
+            ) -> core::result::Result<Option<Self>, NoMemory> {
+                for config in configs.iter().flatten() {
+                    let overseer = match config {
+                        $(Config::$name(config) => {
+                            let overseer: Option<$module::Overseer> =
+                                Oversee::new(config, &kept.$module, seed)?;
+                            overseer.map(Self::$name)
+                        })+
+                    };
+                    if overseer.is_some() {
+                        return Ok(overseer);
+                    }
+                }
+                Ok(None)
+            }
+
+            /// See [`Oversee::fits`], of the first of `configs` that it is for.
+            pub fn fits(&self, configs: &[Option<Config>]) -> bool {
+                let mut configs = configs.iter().flatten();
+                let fits = configs.find_map(|config| match (self, config) {
+                    $((Self::$name(overseer), Config::$name(config)) => {
+                        Some(Oversee::<_, $module::Kept>::fits(overseer, config))
+                    })+
+                    _ => None,
+                });
+                fits == Some(true)
+            }
+
+            /// See [`Oversee::follow`].
+            ///
+            /// # Errors
+            ///
+            /// - [`NoMemory`]: the allocator had none; nothing is changed then.
+            pub fn follow(
+                &mut self,
+                kept: &Kept,
+                scene: &dyn Scene,
+                now: u64,
+            ) -> core::result::Result<(), NoMemory> {
+                match self {
+                    $(Self::$name(overseer) => Oversee::<$module::Config, _>::follow(
+                        overseer,
+                        &kept.$module,
+                        scene,
+                        now,
+                    ),)+
+                }
+            }
+
+            /// See [`Oversee::update`].
+            pub fn update(&self) -> Option<AnyUpdate> {
+                match self {
+                    $(Self::$name(overseer) => {
+                        let update = Oversee::<$module::Config, $module::Kept>::update(overseer);
+                        update.map(AnyUpdate::$name)
+                    })+
+                }
+            }
+
+            /// See [`Oversee::look`].
+            ///
+            /// # Errors
+            ///
+            /// - [`NoMemory`]: the allocator had none; the next look tries again.
+            pub fn look(
+                &mut self,
+                parts: &impl Parts,
+                scene: &dyn Scene,
+                due: bool,
+            ) -> core::result::Result<Looked, NoMemory> {
+                match self {
+                    $(Self::$name(overseer) => {
+                        Oversee::<$module::Config, $module::Kept>::look(overseer, parts, scene, due)
+                    })+
+                }
+            }
+
+            /// Its policy.
+            pub const fn kind(&self) -> Kind {
+                match self {
+                    $(Self::$name(_) => Kind::$name,)+
+                }
             }
         }
 
@@ -635,16 +848,6 @@ macro_rules! policies {
             }
         }
     };
-}
-
-impl<I: Item> AnyPart<I> {
-    /// The part, if it is one of `qbm`, for upkeep.
-    pub fn qbm_mut(&mut self) -> Option<&mut qbm::State<I>> {
-        match self {
-            Self::Qbm(part) => Some(part),
-            _ => None,
-        }
-    }
 }
 
 impl Kind {

@@ -54,7 +54,7 @@ mod set;
 mod subject;
 mod wildcard;
 
-use crate::sched::error::Code;
+use crate::sched::error::{Code, Error, Place};
 use core::fmt;
 
 pub use book::Book;
@@ -112,7 +112,13 @@ impl RuleError {
 
 impl fmt::Display for RuleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "column {}: expected {}", self.column, self.expected)
+        Error::from(*self).fmt(f)
+    }
+}
+
+impl From<RuleError> for Error {
+    fn from(error: RuleError) -> Self {
+        Self::new(error.code, error.expected).at(Place::Column(error.column))
     }
 }
 

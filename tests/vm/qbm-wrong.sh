@@ -51,7 +51,7 @@ texts() {
 		unchanged "$text"
 		tried=$((tried + 1))
 		# The log has the same words; of many in a row it tells some only.
-		[ "$tried" != 1 ] || dmesg | tail -n 3 | grep -qF "nrs: service svc: qbm configuration refused, $said" ||
+		[ "$tried" != 1 ] || dmesg | tail -n 3 | grep -qF "nrs: service svc: refused: $said" ||
 			fail "the log does not say '$said': $(dmesg | tail -n 3)"
 	done </tmp/texts
 	say "$tried tried"

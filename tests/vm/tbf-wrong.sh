@@ -42,7 +42,7 @@ rules() {
 	refused EINVAL dd if=/tmp/two of="$file" bs=4k conv=notrunc
 	unchanged "two commands"
 	# A refused write is told once in the log, what is taken empties the file.
-	dmesg | grep -q 'nrs: service svc: rule refused, column'
+	dmesg | grep -q 'nrs: service svc: refused: column'
 	set_to svc nrs_tbf_rule 'stop nosuch'
 	[ -z "$(<"$(at svc nrs_tbf_rule_error)")" ]
 }

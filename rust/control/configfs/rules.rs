@@ -29,7 +29,7 @@
 //!          rmdir ◀──────────────────────────── "stop" ───────────────────────────────┘
 //! ```
 //!
-//! All of this becomes commands ([`Service::command_rules`]), so it is refused for the same reasons, and
+//! All of this becomes commands ([`command`]), so it is refused for the same reasons, and
 //! nothing is changed then, here neither.
 
 use core::fmt::{self, Write as _};
@@ -47,6 +47,9 @@ use super::{line, text_of, Place};
 use crate::{
     core::{refused::Refused, service::Service},
     sched::{
+        error,
+        mem::Shared,
+        policy::{control::Host, tbf::control::command},
         rules::{Action, Book, Command, Name, Pairs, RuleError, ALSO_MAX, COMMAND_MAX, NAME_MAX},
         text::Heads,
     },
@@ -99,7 +102,7 @@ impl GroupOperations for Rules {
         };
         let path = name.try_into()?;
         let name = rule_name(name)?;
-        let started = self.place.service().book_with(&name, Heads::All);
+        let started = rules_with(&self.place.service(), &name, Heads::All);
         if name == Name::DEFAULT || started.is_some() {
             return Err(EEXIST);
         }
@@ -130,9 +133,14 @@ fn rule_name(name: &CStr) -> Result<Name> {
     })
 }
 
+/// The rules of the first head of `heads` that has one named `name`.
+fn rules_with(service: &Service, name: &Name, heads: Heads) -> Option<Shared<Book>> {
+    service.parameters().kept.tbf.book_with(name, heads)
+}
+
 /// The errno for text that no command can have; the kernel log says why `service` refuses it.
 fn refused(service: &Service) -> impl Fn(RuleError) -> Error + '_ {
-    |error| Refused::from(error).report(service.name())
+    |error| Refused::from(error::Error::from(error)).report(service.name())
 }
 
 /// What can be set as `KEY=VALUE` in a command.
@@ -309,18 +317,18 @@ impl PinnedDrop for Rule {
 
 impl Rule {
     /// The rules of a head that the rule is started on.
-    fn started(&self, draft: &Draft, service: &Service) -> Option<Arc<Book>> {
-        service.book_with(&self.name, draft.heads)
+    fn started(&self, draft: &Draft, service: &Service) -> Option<Shared<Book>> {
+        rules_with(service, &self.name, draft.heads)
     }
 
     /// Carries out `args`, a command.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; what [`Service::command_rules`] refuses.
+    /// `ENOMEM`; what [`command`] refuses.
     fn command(service: &Service, args: fmt::Arguments<'_>) -> Result {
         let command = CString::try_from_fmt(args)?;
-        let done = service.command_rules(command.to_str().map_err(|_| EINVAL)?);
+        let done = self::command(service, command.to_str().map_err(|_| EINVAL)?);
         done.map_err(|refused| refused.report(service.name()))
     }
 
@@ -390,7 +398,7 @@ impl Rule {
             return Err(EINVAL);
         };
         if started {
-            let done = service.command_rules(text);
+            let done = command(&*service, text);
             done.map_err(|refused| refused.report(service.name()))?;
         }
         key.copy(&mut draft.pairs, &pairs);

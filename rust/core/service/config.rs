@@ -6,69 +6,42 @@
 //! so a refused change leaves everything as it was. A policy whose parameters change is started anew with
 //! them; the instance before it is drained.
 
-use core::fmt::Write;
+use kernel::prelude::*;
 
-use kernel::{prelude::*, sync::Arc};
-
-use super::{
-    rules::{carry_over, Books},
-    Service,
-};
+use super::Service;
 use crate::{
     core::{
-        bandwidth::Change,
         partition::KernelPart,
         partitions::Lanes,
         refused::{self, Refused},
     },
     sched::{
         attr::Priority,
-        mem::Shared,
+        error,
         parameters::{Stored, Values},
         policy::{
-            fairshare::{
-                weights::{self, Weights},
-                Update,
-            },
-            AnyShared, AnyUpdate, Config, Kind, Part,
+            control::{addresses, ByHead, Parameters},
+            AnyShared, AnyUpdate, Config, Kept, Kind, Part, ROWS,
         },
-        qbm::plan::{Plan, PlanError},
-        rules::{Book, RuleError},
-        text::{Command, Heads},
+        text::Command,
     },
     sys::{misc, trace},
 };
 
 /// Configuration of the primary of each head, regular first; `None`: the fallback serves.
-type Primaries = [Option<Config>; 2];
-
-/// What can be set whatever runs, and is there again when a policy is started again.
-#[derive(Clone)]
-pub(super) struct Parameters {
-    pub(super) values: Values,
-    /// Of entities of fairshare; never changed, but replaced.
-    pub(super) weights: Shared<Weights>,
-    /// Of clients of qbm; never changed, but replaced.
-    pub(super) plan: Shared<Plan>,
-}
+type Primaries = ByHead<Option<Config>>;
 
 /// What an administrator has set.
 pub(crate) struct Settings {
+    /// What can be set whatever runs, and is there again when a policy is started again.
     pub(super) parameters: Parameters,
     primaries: Primaries,
     /// What the parts of a primary share, if those of all targets do.
-    shared: [Option<AnyShared>; 2],
-    pub(super) books: Books,
-    /// That of the rules that were compiled last.
-    pub(super) generation: u64,
-    /// Why the last command for rules was refused.
-    pub(super) rule_error: Option<RuleError>,
-    /// Why the last plan was refused.
-    pub(super) plan_error: Option<PlanError>,
+    shared: ByHead<Option<AnyShared>>,
 }
 
 impl Settings {
-    /// No primary, all weights equal, a plan that promises nothing, and these values.
+    /// No primary, these values, and nothing that is more than a value.
     ///
     /// # Errors
     ///
@@ -77,81 +50,25 @@ impl Settings {
         Ok(Self {
             parameters: Parameters {
                 values,
-                weights: Shared::new(Weights::new()).map_err(|_| ENOMEM)?,
-                plan: Plan::none().and_then(Shared::new).map_err(|_| ENOMEM)?,
+                kept: Kept::empty().map_err(|_| ENOMEM)?,
             },
             primaries: [None; 2],
             shared: [const { None }; 2],
-            books: [const { None }; 2],
-            generation: 0,
-            rule_error: None,
-            plan_error: None,
         })
     }
 
-    /// The weights, changed as `text` says.
-    ///
-    /// # Errors
-    ///
-    /// What [`Weights::apply`] refuses.
-    fn reweighted(&self, text: &str) -> refused::Result<Shared<Weights>> {
-        let weights = self.parameters.weights.apply(text)?;
-        Ok(Shared::new(weights).map_err(|_| ENOMEM)?)
-    }
-
-    /// What parts of fairshare are told, when they are made and at each change.
-    fn fairshare_update(&self) -> AnyUpdate {
-        let Parameters {
-            values, weights, ..
-        } = &self.parameters;
-        let cross_cpt = values.policies.fairshare.cross_cpt.is_on();
-        AnyUpdate::Fairshare(Update::new(weights.clone(), cross_cpt))
-    }
-
-    /// What parts that were started with `config` are told when they are made; `book` has the rules of their
-    /// head.
+    /// What parts that were started with `config` on the head of `priority` are told.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    fn first_update(
-        &mut self,
-        config: &Config,
-        book: &Option<Arc<Book>>,
-        bandwidth: &Change,
-    ) -> Result<Option<AnyUpdate>> {
-        Ok(match (config, book) {
-            (Config::Tbf(config), Some(book)) => Some(self.update_of(book, config)?),
-            (Config::Fairshare(_), _) => Some(self.fairshare_update()),
-            (Config::Qbm(_), _) => bandwidth.update(),
-            _ => None,
-        })
-    }
-
-    /// The rules of the head at `index`, regular first.
-    pub(super) fn book(&self, index: usize) -> Option<&Arc<Book>> {
-        self.books.get(index)?.as_ref()
-    }
-
-    /// Replaces the rules of the head at `index`.
-    pub(super) fn set_book(&mut self, index: usize, book: Option<Arc<Book>>) {
-        if let Some(place) = self.books.get_mut(index) {
-            *place = book;
-        }
+    fn update(&mut self, config: &Config, priority: Priority) -> Result<Option<AnyUpdate>> {
+        self.parameters.update(config, priority).map_err(|_| ENOMEM)
     }
 
     /// Configuration of the primary of the head at `index`, regular first.
     pub(super) fn primary(&self, index: usize) -> Option<Config> {
         self.primaries.get(index).copied().flatten()
-    }
-}
-
-/// Whether a command for `heads` is for the head of `priority`.
-pub(super) fn addresses(heads: Heads, priority: Priority) -> bool {
-    match heads {
-        Heads::All => true,
-        Heads::Regular => priority == Priority::Regular,
-        Heads::High => priority == Priority::High,
     }
 }
 
@@ -203,7 +120,10 @@ impl Service {
             })?;
         }
         if new.policies != old.policies {
-            let changed = self.change(&mut settings, |parameters| parameters.values = new);
+            let changed = self.change_settings(&mut settings, |parameters, _| {
+                parameters.values = new;
+                Ok(())
+            });
             changed.inspect_err(|_| back())?;
         }
         settings.parameters.values = new;
@@ -217,61 +137,30 @@ impl Service {
         Ok(())
     }
 
-    /// Carries out a write to `nrs_fairshare_mode`: a mode and, if they are given, changes of weights.
+    /// Has `f` change a copy of the parameters; policies follow what it made of them, all of it or nothing.
     ///
     /// # Errors
     ///
-    /// What [`weights::split`] and [`Weights::apply`] refuse, and as [`Service::set`]. Nothing is changed then, neither
-    /// mode nor weights.
-    pub(crate) fn set_mode(&self, text: &str) -> refused::Result {
-        let (mode, list) = weights::split(text)?;
-        let mut settings = self.settings.lock();
-        let weights = match list {
-            Some(list) => settings.reweighted(list)?,
-            None => settings.parameters.weights.clone(),
-        };
-        self.change(&mut settings, |parameters| {
-            parameters.values.policies.fairshare.mode = mode;
-            parameters.weights = weights;
-        })
-    }
-
-    /// Carries out a write to `nrs_fairshare_weights`.
-    ///
-    /// # Errors
-    ///
-    /// What [`Weights::apply`] refuses. Nothing is changed then.
-    pub(crate) fn set_weights(&self, text: &str) -> refused::Result {
-        let mut settings = self.settings.lock();
-        let weights = settings.reweighted(text)?;
-        self.change(&mut settings, |parameters| parameters.weights = weights)
-    }
-
-    /// Writes the weights, a line each.
-    ///
-    /// # Errors
-    ///
-    /// `ENOSPC`: what `out` cannot take.
-    pub(crate) fn write_weights(&self, out: &mut dyn Write) -> Result {
-        let weights = self.settings.lock().parameters.weights.clone();
-        weights.write(out).map_err(|_| ENOSPC)
-    }
-
-    /// Has policies follow what `f` changes, all of it or nothing.
-    ///
-    /// # Errors
-    ///
-    /// `EAGAIN`: earlier policies are still stopping; `ENOMEM`.
-    pub(super) fn change(
+    /// - What `f` refuses.
+    /// - `EAGAIN`: earlier policies are still stopping; `ENOMEM`.
+    pub(super) fn change_settings(
         &self,
         settings: &mut Settings,
-        f: impl FnOnce(&mut Parameters),
+        f: impl FnOnce(&mut Parameters, &Primaries) -> error::Result,
     ) -> refused::Result {
         let mut new = settings.parameters.clone();
-        f(&mut new);
+        f(&mut new, &settings.primaries)?;
         let mut primaries = settings.primaries;
-        for config in primaries.iter_mut().flatten() {
+        let mut told: ByHead<Option<AnyUpdate>> = [None, None];
+        let heads = Priority::ALL.into_iter().zip(&mut primaries);
+        for ((priority, primary), told) in heads.zip(&mut told) {
+            let Some(config) = primary else {
+                continue;
+            };
             *config = config.with(&new.values.policies);
+            if new.is_news(&settings.parameters, config, priority) {
+                *told = new.update(config, priority).map_err(|_| ENOMEM)?;
+            }
         }
         // Parts that are made from here on get the new ones.
         let old = core::mem::replace(&mut settings.parameters, new);
@@ -279,12 +168,32 @@ impl Service {
             settings.parameters = old;
             return Err(error);
         }
-        let update = settings.fairshare_update();
-        for priority in Priority::ALL {
-            self.hand_over(priority, &update);
+        for (priority, update) in Priority::ALL.into_iter().zip(&told) {
+            if let Some(update) = update {
+                self.hand_over(priority, update);
+            }
         }
-        self.refresh_parts();
+        if told.iter().any(Option::is_some) {
+            // All classes follow what was handed over.
+            self.partitions
+                .each_part(|part, from| part.refresh(from, ROWS as u32, misc::now()));
+            self.partitions.run_all();
+        }
         Ok(())
+    }
+
+    /// Hands `update` to the primaries of `priority`, if it is one for them.
+    fn hand_over(&self, priority: Priority, update: &AnyUpdate) {
+        for partition in self.partitions.iter() {
+            let now = misc::now();
+            let update = update.clone();
+            let old = partition.with(|inner| match inner.head(priority).primary_mut() {
+                Some(part) => part.update(update, now),
+                None => update,
+            });
+            // Dropped without the lock.
+            drop(old);
+        }
     }
 
     /// Has the service itself follow `values`, which its policies and the room for requests in order
@@ -303,7 +212,14 @@ impl Service {
 
     /// Takes over the parameters of `other`; nobody uses this one yet.
     pub(crate) fn adopt(&self, other: &Self) {
-        let mut parameters = other.settings.lock().parameters.clone();
+        let mut parameters = {
+            let settings = other.settings.lock();
+            let mut parameters = settings.parameters.clone();
+            // No policy runs here yet.
+            let followed = parameters.kept.follow(&settings.primaries, &[None; 2]);
+            kernel::warn_on!(followed.is_err());
+            parameters
+        };
         let mut settings = self.settings.lock();
         let max = parameters.values.service.buffer_max;
         let own = settings.parameters.values.service.buffer_max;
@@ -350,7 +266,7 @@ impl Service {
     }
 
     /// Whether heads that `kind` runs on could start it anew now.
-    pub(super) fn can_restart(&self, settings: &Settings, kind: Kind) -> bool {
+    pub(super) fn can_start_anew(&self, settings: &Settings, kind: Kind) -> bool {
         let heads = Priority::ALL.into_iter().zip(&settings.primaries);
         let mut running = heads.filter(|(_, config)| config.is_some_and(|one| one.kind() == kind));
         running.all(|(priority, _)| {
@@ -405,15 +321,12 @@ impl Service {
     /// `ENOMEM`.
     pub(super) fn furnish(&self, settings: &mut Settings, lanes: &Lanes) -> Result {
         let primaries = settings.primaries;
-        let bandwidth = self
-            .bandwidth
-            .prepare(&primaries, &settings.parameters.plan)?;
-        let books = settings.books.clone();
-        for ((priority, config), book) in Priority::ALL.into_iter().zip(primaries).zip(&books) {
+        let oversight = self.oversight.prepare(&primaries, &settings.parameters)?;
+        for (priority, config) in Priority::ALL.into_iter().zip(primaries) {
             let Some(config) = config else {
                 continue;
             };
-            let update = settings.first_update(&config, book, &bandwidth)?;
+            let update = settings.update(&config, priority)?.or(oversight.update());
             let [regular, high] = &mut settings.shared;
             let common = match priority {
                 Priority::Regular => regular,
@@ -431,14 +344,21 @@ impl Service {
     }
 
     /// Starts what `new` has and the settings have not, on all partitions or on none; what can be told to a
-    /// running policy is told.
+    /// running policy is told. Settings that refuse are as before.
     fn replace(&self, settings: &mut Settings, new: &Primaries) -> refused::Result {
+        let kept = settings.parameters.kept.clone();
+        let replaced = self.try_replace(settings, new);
+        replaced.inspect_err(|_| settings.parameters.kept = kept)
+    }
+
+    fn try_replace(&self, settings: &mut Settings, new: &Primaries) -> refused::Result {
         let old = settings.primaries;
         let told = |(old, new): (&Option<Config>, &Option<Config>)| match (old, new) {
             (Some(old), Some(new)) if old != new => old.update_to(new),
             _ => None,
         };
-        let books = carry_over(&settings.books, &old, new)?;
+        let followed = settings.parameters.kept.follow(&old, new);
+        followed.map_err(|_| ENOMEM)?;
         let changes = || {
             let pairs = old.iter().zip(new.iter());
             Priority::ALL
@@ -447,22 +367,20 @@ impl Service {
                 .filter(|(_, (old, new))| old != new && told((old, new)).is_none())
                 .map(|(priority, (_, new))| (priority, *new))
         };
-        let plan = settings.parameters.plan.clone();
-        let bandwidth = self.bandwidth.prepare(new, &plan)?;
+        let oversight = self.oversight.prepare(new, &settings.parameters)?;
         let mut shared = settings.shared.clone();
         let mut parts: KVec<Option<KernelPart>> = KVec::new();
         for (priority, config) in changes() {
-            let [regular, high] = &books;
-            let [shared_regular, shared_high] = &mut shared;
-            let (book, shared) = match priority {
-                Priority::Regular => (regular, shared_regular),
-                Priority::High => (high, shared_high),
+            let [regular, high] = &mut shared;
+            let shared = match priority {
+                Priority::Regular => regular,
+                Priority::High => high,
             };
             *shared = None;
             let Some(config) = config else {
                 continue;
             };
-            let update = settings.first_update(&config, book, &bandwidth)?;
+            let update = settings.update(&config, priority)?.or(oversight.update());
             for lanes in self.partitions.lanes() {
                 let shared = self.shared(&config, shared)?;
                 for partition in lanes.iter() {
@@ -489,7 +407,8 @@ impl Service {
                 }
             }
         };
-        self.bandwidth.change(bandwidth, &plan, install)?;
+        self.oversight
+            .change(oversight, &settings.parameters, install)?;
         // From here on nothing fails.
         for (priority, (old, new)) in Priority::ALL.into_iter().zip(old.iter().zip(new.iter())) {
             let (Some(update), Some(old), Some(new)) = (told((old, new)), old, new) else {
@@ -502,14 +421,13 @@ impl Service {
         }
         settings.primaries = *new;
         settings.shared = shared;
-        settings.books = books;
         if trace::policy_is_on() {
             self.watch_change(&old, new);
         }
         let mut started = new.iter().flatten();
         let wants_file = started.any(|config| KernelPart::wants_file(config.kind()));
         self.dispatch.set_wants_file(wants_file);
-        self.ticker.set_beat(self.bandwidth.is_running());
+        self.ticker.set_beat(self.oversight.is_running());
         self.ticker.worker().kick();
         self.partitions.run_all();
         Ok(())

@@ -13,17 +13,10 @@ use crate::{
         attr::Priority,
         head::State,
         key::escape,
-        policy::{
-            fairshare::{
-                stats::{write_yaml, Rows},
-                RowBuf,
-            },
-            Config, Kind, Part, ROWS,
-        },
+        policy::{Config, Kind, Part},
         statistics::{ServiceCounts, Stats, TargetCounts},
         text::{self, Row},
     },
-    sys::misc,
 };
 
 /// A policy of one head, summed over the partitions.
@@ -116,51 +109,6 @@ impl Service {
             Some(&rows(high, &high_config)),
         )
         .map_err(|_| ENOSPC)
-    }
-
-    /// Writes the statistics of fairshare, YAML.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`; `ENOSPC`: what `out` cannot take.
-    pub(crate) fn write_stats(&self, out: &mut dyn fmt::Write) -> Result {
-        let mut rows = Rows::new();
-        let mut buf = RowBuf::new().map_err(|_| ENOMEM)?;
-        for partition in self.partitions.iter() {
-            for priority in Priority::ALL {
-                let high = priority == Priority::High;
-                let total = partition.with(|inner| {
-                    let primary = inner.head(priority).primary_mut()?;
-                    Some(primary.fairshare()?.total())
-                });
-                let Some(total) = total else {
-                    continue;
-                };
-                rows.total(&total, high);
-                partition.walk(
-                    &mut buf,
-                    |buf, inner, from| {
-                        buf.clear();
-                        let primary = inner.head(priority).primary_mut()?;
-                        primary.fairshare()?.rows(from, buf)
-                    },
-                    |buf| rows.extend(buf.as_slice(), high).map_err(|_| ENOMEM),
-                )?;
-            }
-        }
-        rows.merge().map_err(|_| ENOMEM)?;
-        write_yaml(&mut &mut *out, &rows, misc::now()).map_err(|_| ENOSPC)
-    }
-
-    /// Sets the counters of all classes of policy `kind` to zero.
-    pub(crate) fn reset_stats(&self, kind: Kind) {
-        self.partitions.each_part(|part, from| {
-            if part.kind() == kind {
-                part.reset(from, ROWS as u32)
-            } else {
-                None
-            }
-        });
     }
 
     /// Writes the slots, the counters of each client and the state of each target, YAML.

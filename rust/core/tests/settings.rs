@@ -203,6 +203,7 @@ mod names {
         parameters::set(&service, "nrs_policies", "tbf reg uid")?;
         parameters::set(&service, "nrs_policies", "qbm hp")?;
         for parameter in all() {
+            assert!(parameters::serves(parameter) == Some(parameter.access));
             let done = if parameter.access.reads() {
                 parameters::load(&service, parameter, &mut Text::default())
             } else {

@@ -40,7 +40,7 @@ use core::cmp::Ordering;
 mod config;
 pub(crate) mod params;
 
-pub use crate::sched::policy::Nothing as Shared;
+pub use crate::sched::policy::{Nothing as Kept, Nothing as Overseer, Nothing as Shared};
 pub use config::{Config, Setting, Update};
 pub use params::{Tunables, PARAMETERS};
 

@@ -38,6 +38,7 @@ use crate::sched::{
 use core::marker::PhantomData;
 
 mod config;
+pub(crate) mod control;
 pub(crate) mod deadline;
 pub(crate) mod entity;
 pub(crate) mod factors;
@@ -65,7 +66,9 @@ use params::CostModel;
 use select::{AnySelector, Dice, Nodes, SelectNeed, SelectSpare};
 use stats::Row;
 
+pub use crate::sched::policy::Nothing as Overseer;
 pub use config::{Config, Shared, Update};
+pub use control::Kept;
 pub use params::{Tunables, PARAMETERS};
 
 /// A buffer for [`State::rows`].

@@ -44,7 +44,9 @@ impl Configuration for Config {
     }
 }
 
-pub use crate::sched::policy::{Nothing as Shared, Nothing as Update};
+pub use crate::sched::policy::{
+    Nothing as Kept, Nothing as Overseer, Nothing as Shared, Nothing as Update,
+};
 
 /// The only class.
 const CLASS: ClassId = ClassId::new(0, 1);

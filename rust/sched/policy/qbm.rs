@@ -46,6 +46,8 @@ use crate::sched::{
 use core::marker::PhantomData;
 
 pub(crate) mod config;
+pub(crate) mod control;
+mod overseer;
 pub(crate) mod params;
 pub(crate) mod queue;
 pub(crate) mod record;
@@ -55,6 +57,8 @@ use record::{Hold, Record};
 
 pub use crate::sched::policy::Nothing as Shared;
 pub use config::{Config, Update};
+pub use control::Kept;
+pub use overseer::Overseer;
 pub use params::{Tunables, PARAMETERS};
 
 /// Classes whose time has come that one [`Part::get`] looks at.

@@ -45,6 +45,7 @@ use core::marker::PhantomData;
 
 pub(crate) mod config;
 pub(crate) mod context;
+pub(crate) mod control;
 pub(crate) mod params;
 pub(crate) mod plan;
 pub(crate) mod queue;
@@ -59,7 +60,9 @@ use record::{ClassCounts, Record};
 use shared::{Buckets, Seat, Tag};
 use stats::Row;
 
+pub use crate::sched::policy::Nothing as Overseer;
 pub use config::Config;
+pub use control::Kept;
 pub use params::{Tunables, PARAMETERS};
 pub use plan::Update;
 

@@ -152,7 +152,7 @@ impl Manager {
     /// The seat that the class in `brief` is to have, which is told of in a walk; sleeps. [`NO_SEAT`] for a
     /// class that is idle and whose client left. Clients register when they are met for the first time, or
     /// come back.
-    pub fn meet(&mut self, brief: &Brief, scene: &impl Scene, now: u64) -> u32 {
+    pub fn meet(&mut self, brief: &Brief, scene: &dyn Scene, now: u64) -> u32 {
         let who = &brief.who;
         if let Some(slot) = slot_of(brief.seat) {
             let same = self
@@ -205,7 +205,7 @@ impl Manager {
     }
 
     /// Makes a client.
-    fn join(&mut self, key: Who, place: u32, brief: &Brief, scene: &impl Scene, now: u64) -> u32 {
+    fn join(&mut self, key: Who, place: u32, brief: &Brief, scene: &dyn Scene, now: u64) -> u32 {
         let terms = self.plan.terms(place, &key.party, scene);
         let need = self.clients.need();
         if !need.is_empty() {

@@ -53,9 +53,10 @@ mod settings;
 mod tune;
 mod write;
 
+pub use crate::sched::policy::control::{Scene, TEXT_MAX};
 use crate::sched::{
     attr::Attrs,
-    error::Code,
+    error::{Code, Error, Place},
     key::{Field, Hashed, Hasher, Key},
     mem::NoMemory,
     policy::params::choice,
@@ -67,9 +68,6 @@ use parts::Parts;
 use settings::Promise;
 
 pub use parts::{Client, Group};
-
-/// Bytes of the text of a plan, at most.
-pub const TEXT_MAX: usize = 256 << 10;
 
 choice! {
     /// What tells clients apart.
@@ -138,15 +136,6 @@ impl Hashed for Who {
     }
 }
 
-/// What a plan has to know of the service that it is for.
-pub trait Scene {
-    /// What `target=` names: of a device `major << 20 | minor`, else the number that requests have.
-    fn target_number(&self, target: u32) -> u64;
-
-    /// Calls `f` once with the name of device `device` of the service, if there is such a one.
-    fn device_name(&self, device: u32, f: &mut dyn FnMut(&[u8]));
-}
-
 /// Why a plan was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanError {
@@ -179,10 +168,17 @@ impl From<NoMemory> for PlanError {
 /// Shows `line 3: capacity is missing`, without the line if there is none.
 impl fmt::Display for PlanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.line != 0 {
-            write!(f, "line {}: ", self.line)?;
-        }
-        f.write_str(self.reason)
+        Error::from(*self).fmt(f)
+    }
+}
+
+impl From<PlanError> for Error {
+    fn from(error: PlanError) -> Self {
+        let place = match error.line {
+            0 => Place::Anywhere,
+            line => Place::Line(line),
+        };
+        Self::new(error.code, error.reason).at(place)
     }
 }
 
@@ -252,7 +248,7 @@ impl Plan {
     }
 
     /// The line for `party` in `group`: the first one that is for both.
-    pub fn line_for(&self, group: u32, party: &Party, scene: &impl Scene) -> Option<u32> {
+    pub fn line_for(&self, group: u32, party: &Party, scene: &dyn Scene) -> Option<u32> {
         match party {
             Party::Key(Key::Nid(nid)) => self.find(group, index::Probe::nid(nid)),
             Party::Key(Key::Jobid(job)) => self.find(group, index::Probe::name(job.as_bytes())),
@@ -276,7 +272,7 @@ impl Plan {
     }
 
     /// What `party` is promised in `group`; none: it is not regulated there.
-    pub fn terms(&self, group: u32, party: &Party, scene: &impl Scene) -> Option<Terms> {
+    pub fn terms(&self, group: u32, party: &Party, scene: &dyn Scene) -> Option<Terms> {
         let settings = self.groups().get(group as usize)?;
         match self.line_for(group, party, scene) {
             Some(line) => self.terms_of_line(group, line),

@@ -60,7 +60,7 @@ impl Manager {
     pub fn configure(
         &mut self,
         plan: Shared<Plan>,
-        scene: &impl Scene,
+        scene: &dyn Scene,
         now: u64,
     ) -> Result<(), NoMemory> {
         let same = plan.by() == self.plan.by();
@@ -78,7 +78,7 @@ impl Manager {
     }
 
     /// Gives the client in `slot` the terms of a new plan, in which clients are told apart in the `same` way.
-    fn move_on(&mut self, slot: u32, same: bool, scene: &impl Scene, now: u64) {
+    fn move_on(&mut self, slot: u32, same: bool, scene: &dyn Scene, now: u64) {
         let Some(key) = self.clients.key(slot).copied() else {
             return;
         };

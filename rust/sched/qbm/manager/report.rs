@@ -18,7 +18,7 @@ use crate::sched::{
 use core::fmt::{self, Write};
 
 /// Writes who a client is, as in a double-quoted string.
-fn write_party(out: &mut impl Write, party: &Party, scene: &impl Scene) -> fmt::Result {
+fn write_party(out: &mut impl Write, party: &Party, scene: &dyn Scene) -> fmt::Result {
     match party {
         Party::Key(key) => write!(out, "{key}"),
         Party::Device(device) => {
@@ -59,7 +59,7 @@ impl Manager {
         &self,
         out: &mut W,
         place: u32,
-        scene: &impl Scene,
+        scene: &dyn Scene,
         mut each: impl FnMut(&mut W, u32, &Client) -> fmt::Result,
     ) -> fmt::Result {
         let mut empty = true;
@@ -89,7 +89,7 @@ impl Manager {
     /// # Errors
     ///
     /// Those of `out`.
-    pub fn write_status(&self, out: &mut impl Write, scene: &impl Scene, now: u64) -> fmt::Result {
+    pub fn write_status(&self, out: &mut impl Write, scene: &dyn Scene, now: u64) -> fmt::Result {
         if self.plan.groups().is_empty() {
             return out.write_str("[]\n");
         }
@@ -132,7 +132,7 @@ impl Manager {
     /// # Errors
     ///
     /// Those of `out`.
-    pub fn write_stats(&self, out: &mut impl Write, scene: &impl Scene) -> fmt::Result {
+    pub fn write_stats(&self, out: &mut impl Write, scene: &dyn Scene) -> fmt::Result {
         if self.plan.groups().is_empty() {
             return out.write_str("[]\n");
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What the clients of a server have of its bandwidth, while `qbm` runs: what `rust/core/bandwidth.rs` does in
-//! the kernel.
+//! What the clients of a server have of its bandwidth, while `qbm` runs: what `rust/sched/policy/qbm/overseer.rs` does
+//! in the kernel.
 //!
 //! * A *walk* tells the manager of every class of every part, and every class its seat; then the manager judges
 //!   what it has seen.

@@ -11,6 +11,7 @@ mod counters_shared;
 mod cpts;
 mod dequeue;
 mod device;
+mod engine;
 mod fuzz;
 mod locality;
 mod order;

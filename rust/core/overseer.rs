@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Who oversees the parts of a service, while a policy runs on one of its heads that needs it
+//! ([`crate::sched::policy::control::Oversee`]).
+//!
+//! # Vocabulary
+//!
+//! - *Overseer*: there from when such a policy starts to when no head has it any more, or to a change that it
+//!   cannot follow.
+//! - *Stage*: what it may ask about clients and targets ([`Stage`]).
+//!
+//! ```text
+//!              a head gets the policy              it looks, again and again     no head has it
+//!   no overseer ─────────────────────▶ overseer ◀──┐ ──────────────────▶ ... ─────────────────▶ no overseer
+//!                                          │       │ parts are told of it when they are made
+//!                                          └───────┘
+//! ```
+//!
+//! # Context
+//!
+//! All of this sleeps. The overseer's mutex is held over a whole look, so that no part is told something by one that
+//! another has replaced; a request may wait for that look, so nothing under the mutex starts I/O.
+
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        atomic::{ordering, Atomic},
+        Arc, Mutex,
+    },
+};
+
+use super::{
+    dispatch::{Dispatch, Feed},
+    partition::{KernelPart, Partition},
+    partitions::Partitions,
+    roster::Roster,
+};
+use crate::{
+    sched::{
+        attr::Priority,
+        policy::{
+            control::{Parameters, Parts, Running, Scene},
+            AnyOverseer, AnyUpdate, Config, Part, ROWS,
+        },
+    },
+    sys::{misc, node::Held, timer::Timed},
+};
+
+/// Clients and targets of a service.
+pub(crate) struct Stage {
+    roster: Arc<Roster>,
+    dispatch: Arc<Dispatch>,
+    partitions: Arc<Partitions>,
+}
+
+impl Stage {
+    /// The clients in `roster`, the targets of `partitions`; `dispatch` says of which kind they are.
+    pub(crate) fn new(
+        roster: Arc<Roster>,
+        dispatch: Arc<Dispatch>,
+        partitions: Arc<Partitions>,
+    ) -> Self {
+        Self {
+            roster,
+            dispatch,
+            partitions,
+        }
+    }
+}
+
+impl Scene for Stage {
+    /// The number of a block device; what programs name is a number.
+    fn target_number(&self, target: u32) -> u64 {
+        if self.dispatch.is_fed_by(Feed::User) {
+            return target.into();
+        }
+        let found = u16::try_from(target).ok();
+        let found = found.and_then(|index| self.partitions.of(index));
+        found.map_or(u64::MAX, |lanes| lanes.target().number().into())
+    }
+
+    fn device_name(&self, device: u32, f: &mut dyn FnMut(&[u8])) {
+        self.roster.name_of(device, f);
+    }
+}
+
+/// The primary of a head of a partition.
+struct Primary<'a> {
+    partition: &'a Timed<Partition>,
+    priority: Priority,
+}
+
+impl Running for Primary<'_> {
+    type Item = Held;
+
+    fn cpt(&self) -> u16 {
+        self.partition.cpt()
+    }
+
+    fn priority(&self) -> Priority {
+        self.priority
+    }
+
+    fn with<R>(&self, f: impl FnOnce(&mut KernelPart) -> Option<R>) -> Option<R> {
+        let done = self
+            .partition
+            .with(|inner| f(inner.head(self.priority).primary_mut()?));
+        misc::cond_resched();
+        done
+    }
+}
+
+impl Parts for Partitions {
+    type Item = Held;
+
+    fn now(&self) -> u64 {
+        misc::now()
+    }
+
+    fn running(&self) -> impl Iterator<Item = impl Running<Item = Held>> {
+        self.iter().flat_map(|partition| {
+            Priority::ALL.into_iter().map(|priority| Primary {
+                partition,
+                priority,
+            })
+        })
+    }
+}
+
+/// What becomes of the overseer when policies change.
+pub(crate) enum Change {
+    /// It stays; what it tells parts that are made.
+    Keep(Option<AnyUpdate>),
+    /// A new one.
+    Start(KBox<AnyOverseer>),
+    /// No head needs one.
+    End,
+}
+
+impl Change {
+    /// What parts are told when they are made.
+    pub(crate) fn update(&self) -> Option<AnyUpdate> {
+        match self {
+            Self::Keep(update) => update.clone(),
+            Self::Start(overseer) => overseer.update(),
+            Self::End => None,
+        }
+    }
+}
+
+/// The overseer of a service, if it has one.
+#[pin_data]
+pub(crate) struct Oversight {
+    partitions: Arc<Partitions>,
+    stage: Stage,
+    seed: u64,
+    /// There is one.
+    running: Atomic<bool>,
+    #[pin]
+    overseer: Mutex<Option<KBox<AnyOverseer>>>,
+}
+
+impl Oversight {
+    /// Nobody oversees yet. `seed` must not be known to those who name clients.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(partitions: Arc<Partitions>, stage: Stage, seed: u64) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                partitions,
+                stage,
+                seed,
+                running: Atomic::new(false),
+                overseer <- new_mutex!(None, "nrs_overseer"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Whether somebody oversees.
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.load(ordering::Relaxed)
+    }
+
+    /// What a change to primaries started with `configs`, under `parameters`, makes of the overseer. To be carried
+    /// out by [`Self::change`], with no other change in between.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn prepare(
+        &self,
+        configs: &[Option<Config>],
+        parameters: &Parameters,
+    ) -> Result<Change> {
+        let kept = self.with(|overseer| {
+            let overseer = overseer.as_ref().filter(|one| one.fits(configs))?;
+            Some(overseer.update())
+        });
+        if let Some(update) = kept {
+            return Ok(Change::Keep(update));
+        }
+        let new = AnyOverseer::new(configs, &parameters.kept, self.seed).map_err(|_| ENOMEM)?;
+        Ok(match new {
+            Some(overseer) => Change::Start(KBox::new(overseer, GFP_KERNEL)?),
+            None => Change::End,
+        })
+    }
+
+    /// Carries out a change: `install` starts and stops parts, and must not fail.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; nothing was changed then, and `install` not called.
+    pub(crate) fn change(
+        &self,
+        change: Change,
+        parameters: &Parameters,
+        install: impl FnOnce(),
+    ) -> Result {
+        let old = self.with(|overseer| {
+            if let (Change::Keep(_), Some(overseer)) = (&change, &mut *overseer) {
+                let followed = overseer.follow(&parameters.kept, &self.stage, misc::now());
+                followed.map_err(|_| ENOMEM)?;
+            }
+            install();
+            let new = match change {
+                Change::Keep(_) => return Ok(None),
+                Change::Start(overseer) => Some(overseer),
+                Change::End => None,
+            };
+            self.running.store(new.is_some(), ordering::Relaxed);
+            Ok::<_, Error>(core::mem::replace(overseer, new))
+        })?;
+        // Dropped without the mutex.
+        drop(old);
+        Ok(())
+    }
+
+    /// Has it look at all parts; with `due`, it is time to judge, too. Whoever may be served then is.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn look(&self, due: bool) -> Result {
+        if !self.is_running() {
+            return Ok(());
+        }
+        let moved = self.with(|overseer| {
+            let Some(overseer) = overseer else {
+                return Ok::<_, Error>(false);
+            };
+            let looked = overseer.look(&*self.partitions, &self.stage, due);
+            let looked = looked.map_err(|_| ENOMEM)?;
+            if looked.refresh {
+                self.refresh(overseer);
+            }
+            Ok(looked.moved)
+        })?;
+        if moved {
+            self.partitions.run_all();
+        }
+        Ok(())
+    }
+
+    /// Refreshes the parts of its policy.
+    fn refresh(&self, overseer: &AnyOverseer) {
+        self.partitions.each_part(|part, from| {
+            let is_its = part.kind() == overseer.kind();
+            is_its.then(|| part.refresh(from, ROWS as u32, misc::now()))?
+        });
+    }
+
+    /// Has `f` look at it, if there is one.
+    pub(crate) fn show<R>(&self, f: impl FnOnce(Option<&mut AnyOverseer>, &dyn Scene) -> R) -> R {
+        self.with(|overseer| f(overseer.as_mut().map(|one| &mut **one), &self.stage))
+    }
+
+    /// Runs `f` with the mutex held. Allocations in it start no I/O: that might be a request that waits for a look.
+    fn with<R>(&self, f: impl FnOnce(&mut Option<KBox<AnyOverseer>>) -> R) -> R {
+        misc::without_io(|| f(&mut self.overseer.lock()))
+    }
+}

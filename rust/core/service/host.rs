@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A service as its policies see it.
+
+use super::Service;
+use crate::{
+    core::refused::{self, Refused},
+    sched::{
+        error,
+        policy::{
+            control::{ByHead, Host, Parameters, Parts, Running, Scene},
+            AnyOverseer, Config, Kept, Kind, Part, ROWS,
+        },
+    },
+    sys::{misc, node::Held},
+};
+
+impl Parts for Service {
+    type Item = Held;
+
+    fn now(&self) -> u64 {
+        misc::now()
+    }
+
+    fn running(&self) -> impl Iterator<Item = impl Running<Item = Held>> {
+        self.partitions.running()
+    }
+}
+
+impl Host for Service {
+    type Refusal = Refused;
+
+    fn parameters(&self) -> Parameters {
+        self.settings.lock().parameters.clone()
+    }
+
+    fn note(&self, f: impl FnOnce(&mut Kept)) {
+        f(&mut self.settings.lock().parameters.kept);
+    }
+
+    fn change(
+        &self,
+        f: impl FnOnce(&mut Parameters, &ByHead<Option<Config>>) -> error::Result,
+    ) -> refused::Result {
+        self.change_settings(&mut self.settings.lock(), f)
+    }
+
+    fn can_restart(&self, kind: Kind) -> bool {
+        self.can_start_anew(&self.settings.lock(), kind)
+    }
+
+    fn cpts(&self) -> u16 {
+        self.count
+    }
+
+    fn oversee<R>(&self, f: impl FnOnce(Option<&mut AnyOverseer>, &dyn Scene) -> R) -> R {
+        self.oversight.show(f)
+    }
+
+    fn reset(&self, kind: Kind) {
+        self.partitions.each_part(|part, from| {
+            if part.kind() == kind {
+                part.reset(from, ROWS as u32)
+            } else {
+                None
+            }
+        });
+    }
+}

@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What a policy does for a whole service, beside its parts: what the service keeps for it, and the parameters
+//! that it shows and carries out itself.
+//!
+//! # Vocabulary
+//!
+//! - *Kept*: what users set of a policy that is more than a value, for example rules; it is there whether the
+//!   policy runs or not, unless the policy says otherwise ([`Keep`]).
+//! - *Host*: the service, as a policy sees it ([`Host`]).
+//! - *Overseer*: what looks at all parts several times a second, of a policy that needs it ([`Oversee`]).
+//! - *Text*: a parameter that stores no value of its own ([`Text`]).
+//!
+//! ```text
+//!             store                 change: a copy, all of it or nothing          is_news: update
+//!   text ─────────────▶ the policy ─────────────────────────────────────▶ kept ───────────────────▶ parts
+//!             show                           running: each part in turn
+//!   text ◀───────────── the policy ◀───────────────────────────────────── parts
+//! ```
+//!
+//! # Context
+//!
+//! All of this may sleep.
+
+use super::{AnyOverseer, AnyPart, AnyUpdate, Config, Configuration, Kept, Kind, Nothing};
+use crate::sched::{
+    attr::Priority,
+    error::{Code, Error, Result},
+    item::Item,
+    mem::NoMemory,
+    parameters::Values,
+    text::Heads,
+};
+use core::fmt::Write;
+
+/// What is of each head, regular first.
+pub type ByHead<T> = [T; 2];
+
+/// What is set of a service: all of it.
+#[derive(Clone)]
+pub struct Parameters {
+    /// Values.
+    pub values: Values,
+    /// What is more than a value.
+    pub kept: Kept,
+}
+
+impl Parameters {
+    /// See [`Keep::update`].
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn update(
+        &mut self,
+        config: &Config,
+        priority: Priority,
+    ) -> core::result::Result<Option<AnyUpdate>, NoMemory> {
+        let tunables = &self.values.policies;
+        self.kept.update(config, tunables, priority)
+    }
+
+    /// Whether parts that were started with `config` are to be told of these, who were told of `old`; see
+    /// [`Keep::is_news`].
+    pub fn is_news(&self, old: &Self, config: &Config, priority: Priority) -> bool {
+        let before = (&old.kept, &old.values.policies);
+        let tunables = &self.values.policies;
+        self.kept.is_news(config, tunables, before, priority)
+    }
+}
+
+/// What a service keeps for a policy with configurations `C`; cheap to clone. What it shares is never changed, but
+/// replaced.
+pub trait Keep<C: Configuration>: Clone {
+    /// What is kept before anything is set.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    fn empty() -> core::result::Result<Self, NoMemory>;
+
+    /// Follows a change of what runs on the heads from `old` to `new`, if that is the policy.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none; to be dropped then.
+    fn follow(
+        &mut self,
+        _old: &ByHead<Option<C>>,
+        _new: &ByHead<Option<C>>,
+    ) -> core::result::Result<(), NoMemory> {
+        Ok(())
+    }
+
+    /// What parts that were started with `config` on the head of `priority` are told, when they are made and
+    /// whenever it is news.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    fn update(
+        &mut self,
+        _config: &C,
+        _tunables: &C::Tunables,
+        _priority: Priority,
+    ) -> core::result::Result<Option<C::Update>, NoMemory> {
+        Ok(None)
+    }
+
+    /// Whether parts on the head of `priority` are to be told of this, who were told of `old`.
+    fn is_news(
+        &self,
+        _tunables: &C::Tunables,
+        _old: &Self,
+        _old_tunables: &C::Tunables,
+        _priority: Priority,
+    ) -> bool {
+        false
+    }
+
+    /// The parameters that the policy shows and carries out itself.
+    fn texts<H: Host + 'static>() -> &'static [Text<H>] {
+        &[]
+    }
+}
+
+impl<C: Configuration> Keep<C> for Nothing {
+    fn empty() -> core::result::Result<Self, NoMemory> {
+        Ok(Self)
+    }
+}
+
+/// A part that runs on a head, in its partition.
+pub trait Running {
+    /// Its requests.
+    type Item: Item;
+
+    /// The CPT of the partition.
+    fn cpt(&self) -> u16;
+
+    /// The head.
+    fn priority(&self) -> Priority;
+
+    /// Runs `f` with the lock of the partition held; `None` if nothing but the fallback runs there. What is long is
+    /// done in several calls.
+    fn with<R>(&self, f: impl FnOnce(&mut AnyPart<Self::Item>) -> Option<R>) -> Option<R>;
+}
+
+/// The parts of a service.
+pub trait Parts {
+    /// Their requests.
+    type Item: Item;
+
+    /// Monotonic nanoseconds.
+    fn now(&self) -> u64;
+
+    /// Those that run, without those that are being drained.
+    fn running(&self) -> impl Iterator<Item = impl Running<Item = Self::Item>>;
+}
+
+/// What devices and clients of a service are called.
+pub trait Scene {
+    /// What `target=` names: of a device `major << 20 | minor`, else the number that requests have.
+    fn target_number(&self, target: u32) -> u64;
+
+    /// Calls `f` once with the name of device `device` of the service, if there is such a one.
+    fn device_name(&self, device: u32, f: &mut dyn FnMut(&[u8]));
+}
+
+/// What came of a look at all parts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Looked {
+    /// Somebody may be served who was not.
+    pub moved: bool,
+    /// Parts are to be refreshed ([`super::Part::refresh`]).
+    pub refresh: bool,
+}
+
+/// What a policy has looked after several times a second while it runs on any head, beside the parts.
+///
+/// # Context
+///
+/// Used with a lock held that requests may wait for: allocations in it start no I/O.
+pub trait Oversee<C: Configuration, K>: Sized {
+    /// Who oversees parts that are started with `config`, `None` if nobody has to. `seed` must not be known to those
+    /// who name classes.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    fn new(_config: &C, _kept: &K, _seed: u64) -> core::result::Result<Option<Self>, NoMemory> {
+        Ok(None)
+    }
+
+    /// Whether it may go on for parts that are started with `config`.
+    fn fits(&self, _config: &C) -> bool {
+        true
+    }
+
+    /// Goes on with `kept`.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none; nothing is changed then.
+    fn follow(
+        &mut self,
+        _kept: &K,
+        _scene: &dyn Scene,
+        _now: u64,
+    ) -> core::result::Result<(), NoMemory> {
+        Ok(())
+    }
+
+    /// What parts are told when they are made.
+    fn update(&self) -> Option<C::Update> {
+        None
+    }
+
+    /// Looks at all parts; with `due`, it is time to judge, too.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none; the next look tries again.
+    fn look(
+        &mut self,
+        _parts: &impl Parts,
+        _scene: &dyn Scene,
+        _due: bool,
+    ) -> core::result::Result<Looked, NoMemory> {
+        Ok(Looked::default())
+    }
+}
+
+impl<C: Configuration, K> Oversee<C, K> for Nothing {}
+
+/// A service.
+pub trait Host: Parts {
+    /// Why it refuses something.
+    type Refusal: From<Error>;
+
+    /// What is set.
+    fn parameters(&self) -> Parameters;
+
+    /// Has `f` note something in what is kept that no part is to be told.
+    fn note(&self, f: impl FnOnce(&mut Kept));
+
+    /// Has `f` change a copy of what is set, while the heads run on what they are told; then all of it takes effect,
+    /// or nothing.
+    ///
+    /// # Errors
+    ///
+    /// - What `f` refuses.
+    /// - `EAGAIN`: earlier policies are still stopping; `ENOMEM`.
+    fn change(
+        &self,
+        f: impl FnOnce(&mut Parameters, &ByHead<Option<Config>>) -> Result,
+    ) -> core::result::Result<(), Self::Refusal>;
+
+    /// Whether heads that `kind` runs on could start it anew now.
+    fn can_restart(&self, kind: Kind) -> bool;
+
+    /// Number of partitions of each target.
+    fn cpts(&self) -> u16;
+
+    /// Has `f` look at who oversees, if somebody does.
+    fn oversee<R>(&self, f: impl FnOnce(Option<&mut AnyOverseer>, &dyn Scene) -> R) -> R;
+
+    /// Sets the counters of all classes of `kind` to zero.
+    fn reset(&self, kind: Kind);
+}
+
+/// Bytes that any text may have.
+pub const TEXT_MAX: usize = 256 << 10;
+
+/// Writes a text.
+pub type Show<H> = fn(&H, &mut dyn Write) -> core::result::Result<(), <H as Host>::Refusal>;
+
+/// Carries a text out.
+pub type Store<H> = fn(&H, &str) -> core::result::Result<(), <H as Host>::Refusal>;
+
+/// A parameter that stores no value of its own.
+pub struct Text<H: Host> {
+    /// Its name.
+    pub name: &'static str,
+    /// Shows it.
+    pub show: Option<Show<H>>,
+    /// Carries out what is written.
+    pub store: Option<Store<H>>,
+    /// Says whether a text may be carried out of which there are only the first lines so far; with it, a text may
+    /// have several lines.
+    pub check: Option<Store<H>>,
+    /// Bytes that a text may have.
+    pub longest: usize,
+}
+
+impl<H: Host> Text<H> {
+    /// Bytes that most texts, and all values, may have.
+    pub const LONGEST: usize = 4095;
+
+    const fn new(name: &'static str, show: Option<Show<H>>, store: Option<Store<H>>) -> Self {
+        Self {
+            name,
+            show,
+            store,
+            check: None,
+            longest: Self::LONGEST,
+        }
+    }
+
+    /// One that is shown.
+    pub const fn read(name: &'static str, show: Show<H>) -> Self {
+        Self::new(name, Some(show), None)
+    }
+
+    /// One that does something when it is written.
+    pub const fn write(name: &'static str, store: Store<H>) -> Self {
+        Self::new(name, None, Some(store))
+    }
+
+    /// One that is shown and written.
+    pub const fn both(name: &'static str, show: Show<H>, store: Store<H>) -> Self {
+        Self::new(name, Some(show), Some(store))
+    }
+
+    /// The same with texts of several lines and up to [`TEXT_MAX`] bytes.
+    pub const fn in_lines(self, check: Store<H>) -> Self {
+        Self {
+            check: Some(check),
+            longest: TEXT_MAX,
+            ..self
+        }
+    }
+}
+
+/// Whether a command for `heads` is for the head of `priority`.
+pub fn addresses(heads: Heads, priority: Priority) -> bool {
+    match heads {
+        Heads::All => true,
+        Heads::Regular => priority == Priority::Regular,
+        Heads::High => priority == Priority::High,
+    }
+}
+
+/// A text has no room for more.
+impl From<core::fmt::Error> for Error {
+    fn from(_: core::fmt::Error) -> Self {
+        Self::new(Code::NoSpace, "no room for the text")
+    }
+}
+
+impl From<NoMemory> for Error {
+    fn from(_: NoMemory) -> Self {
+        Self::new(Code::NoMemory, "out of memory")
+    }
+}

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The rules of a service: commands for them, what they are, what they did.
+//!
+//! A service keeps a book of rules for each head, for as long as `tbf` is started there. A command makes new books
+//! of all heads that it is for; only then parts are told, so that it takes effect everywhere or nowhere.
+
+use super::{
+    params::Tunables,
+    stats::{write_yaml, Rows},
+    Config, RowBuf, Update,
+};
+use crate::sched::{
+    attr::Priority,
+    error::{Code, Error, Result},
+    mem::{List, NoMemory, Shared},
+    policy::{
+        self,
+        control::{addresses, ByHead, Host, Keep, Running, Text},
+        Kind, ROWS,
+    },
+    rules::{Action, Book, Command, Name, RuleError},
+    sort::sort_by,
+    text::Heads,
+};
+use core::fmt::Write;
+
+/// What a service keeps.
+#[derive(Clone)]
+pub struct Kept {
+    /// None where `tbf` is not started.
+    books: ByHead<Option<Shared<Book>>>,
+    /// Why the last command was refused.
+    error: Option<Error>,
+    /// That of the rules that were compiled last.
+    generation: u64,
+}
+
+impl Kept {
+    /// The rules of the head of `priority`.
+    fn book(&self, priority: Priority) -> Option<&Shared<Book>> {
+        let [regular, high] = &self.books;
+        match priority {
+            Priority::Regular => regular,
+            Priority::High => high,
+        }
+        .as_ref()
+    }
+
+    /// The rules of the first head of `heads` that has one named `name`.
+    pub fn book_with(&self, name: &Name, heads: Heads) -> Option<Shared<Book>> {
+        let mut priorities = Priority::ALL.into_iter();
+        priorities.find_map(|priority| {
+            let book = self.book(priority)?;
+            (addresses(heads, priority) && book.get(name).is_some()).then(|| book.clone())
+        })
+    }
+
+    /// Carries out `command`, on all heads that it is for or on none.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: a start where `tbf` is not started; `ENODEV`: a change or stop there.
+    /// - What [`Book::apply`] refuses.
+    fn apply(&mut self, command: &Command<'_>) -> core::result::Result<(), RuleError> {
+        let is_started = self.books.each_ref().map(Option::is_some);
+        for (priority, place) in Priority::ALL.into_iter().zip(&mut self.books) {
+            if !addresses(command.heads, priority) {
+                continue;
+            }
+            let Some(book) = place else {
+                // Without a prefix, a head that does other things is left alone if the other one limits.
+                if matches!(command.heads, Heads::All) && is_started.contains(&true) {
+                    continue;
+                }
+                let code = match command.action {
+                    Action::Start(..) => Code::Invalid,
+                    _ => Code::NoDevice,
+                };
+                return Err(RuleError::new(code, 0, "tbf to be started on the head"));
+            };
+            let new = book.apply(command)?;
+            *place = Some(Shared::new(new).map_err(|_| RuleError::no_memory())?);
+        }
+        Ok(())
+    }
+}
+
+impl Keep<Config> for Kept {
+    fn empty() -> core::result::Result<Self, NoMemory> {
+        Ok(Self {
+            books: [None, None],
+            error: None,
+            generation: 0,
+        })
+    }
+
+    /// The rules of heads whose type stays are kept.
+    fn follow(
+        &mut self,
+        old: &ByHead<Option<Config>>,
+        new: &ByHead<Option<Config>>,
+    ) -> core::result::Result<(), NoMemory> {
+        for (place, (old, new)) in self.books.iter_mut().zip(old.iter().zip(new)) {
+            let Some(config) = new else {
+                *place = None;
+                continue;
+            };
+            let same = old.is_some_and(|old| old.fields() == config.fields());
+            match place {
+                Some(_) if same && old == new => {}
+                Some(book) if same => {
+                    let max = config.tunables().rules_max.get();
+                    let new = book.with_defaults(config.default_rate()?, max)?;
+                    *place = Some(Shared::new(new)?);
+                }
+                _ => *place = Some(Shared::new(config.book()?)?),
+            }
+        }
+        Ok(())
+    }
+
+    fn update(
+        &mut self,
+        config: &Config,
+        _tunables: &Tunables,
+        priority: Priority,
+    ) -> core::result::Result<Option<Update>, NoMemory> {
+        self.generation = self.generation.wrapping_add(1);
+        let Some(book) = self.book(priority) else {
+            return Ok(None);
+        };
+        let set = Shared::new(book.compile(self.generation)?)?;
+        Update::new(set, config).map(Some)
+    }
+
+    fn is_news(
+        &self,
+        _tunables: &Tunables,
+        old: &Self,
+        _old_tunables: &Tunables,
+        priority: Priority,
+    ) -> bool {
+        match (self.book(priority), old.book(priority)) {
+            (Some(new), Some(old)) => !new.ptr_eq(old),
+            _ => false,
+        }
+    }
+
+    fn texts<H: Host + 'static>() -> &'static [Text<H>] {
+        const {
+            &[
+                Text::both("nrs_tbf_rule", show_rules, command),
+                Text::read("nrs_tbf_rule_error", |host, out| {
+                    policy::show_error(out, host.parameters().kept.tbf.error)
+                }),
+                Text::read("nrs_tbf_stats", show_stats),
+                Text::write("nrs_tbf_stats_reset", |host, _| {
+                    host.reset(Kind::Tbf);
+                    Ok(())
+                }),
+            ]
+        }
+    }
+}
+
+/// Carries out a command for rules; why it is refused is kept.
+///
+/// # Errors
+///
+/// - `EINVAL`: malformed; a start where `tbf` is not started.
+/// - `ENODEV`: a change or stop where `tbf` is not started.
+/// - What [`Book::apply`] refuses.
+pub fn command<H: Host>(host: &H, text: &str) -> core::result::Result<(), H::Refusal> {
+    let mut error = None;
+    let done = host.change(|parameters, _| {
+        let kept = &mut parameters.kept.tbf;
+        let applied = Command::parse(text).and_then(|command| kept.apply(&command));
+        kept.error = None;
+        applied.map_err(|refused| *error.insert(Error::from(refused)))
+    });
+    if error.is_some() {
+        host.note(|kept| kept.tbf.error = error);
+    }
+    done
+}
+
+/// How often each rule is referred to, by identifier.
+struct Refs(List<(u32, u64)>);
+
+impl Refs {
+    fn of(book: &Book) -> Result<Self> {
+        let mut refs = List::with_capacity(book.len())?;
+        for rule in book.rules() {
+            refs.push((rule.id(), 0))?;
+        }
+        sort_by(refs.as_mut_slice(), |a: &(u32, u64), b: &(u32, u64)| {
+            a.0.cmp(&b.0)
+        });
+        Ok(Self(refs))
+    }
+
+    fn index(&self, id: u32) -> Option<usize> {
+        let refs = self.0.as_slice();
+        refs.binary_search_by_key(&id, |(id, _)| *id).ok()
+    }
+
+    fn count(&mut self, id: u32) {
+        let index = self.index(id);
+        if let Some((_, count)) = index.and_then(|index| self.0.as_mut_slice().get_mut(index)) {
+            *count = count.saturating_add(1);
+        }
+    }
+
+    fn get(&self, id: u32) -> u64 {
+        let index = self.index(id);
+        let found = index.and_then(|index| self.0.as_slice().get(index));
+        found.map_or(0, |(_, count)| *count)
+    }
+
+    /// Forgets what was counted.
+    fn clear(&mut self) {
+        self.0
+            .as_mut_slice()
+            .iter_mut()
+            .for_each(|(_, count)| *count = 0);
+    }
+}
+
+/// Whether `part` runs on the head of `priority` in a partition of `cpt`.
+fn is_at(part: &impl Running, cpt: u16, priority: Priority) -> bool {
+    part.cpt() == cpt && part.priority() == priority
+}
+
+/// Shows the rules of each head and CPT, in order.
+fn show_rules<H: Host>(host: &H, out: &mut dyn Write) -> core::result::Result<(), H::Refusal> {
+    let kept = host.parameters().kept.tbf;
+    if kept.books.iter().all(Option::is_none) {
+        return Err(Error::new(Code::NoDevice, "tbf is not started").into());
+    }
+    for priority in Priority::ALL {
+        let section = match priority {
+            Priority::Regular => "regular_requests:",
+            Priority::High => "high_priority_requests:",
+        };
+        writeln!(out, "{section}").map_err(Error::from)?;
+        let Some(book) = kept.book(priority) else {
+            continue;
+        };
+        let mut refs = Refs::of(book)?;
+        for cpt in 0..host.cpts() {
+            refs.clear();
+            let here = |part: &_| is_at(part, cpt, priority);
+            for part in host.running().filter(here) {
+                let mut from = Some(0);
+                while let Some(slot) = from {
+                    from = part.with(|part| {
+                        let part = part.tbf()?;
+                        part.refs(slot, ROWS as u32, |id| refs.count(id))
+                    });
+                }
+            }
+            writeln!(out, "CPT {cpt}:").map_err(Error::from)?;
+            book.write(&mut &mut *out, |id| refs.get(id))
+                .map_err(Error::from)?;
+        }
+    }
+    Ok(())
+}
+
+fn show_stats<H: Host>(host: &H, out: &mut dyn Write) -> core::result::Result<(), H::Refusal> {
+    let (mut rows, mut buf) = (Rows::new(), RowBuf::new().map_err(Error::from)?);
+    for part in host.running() {
+        let mut from = Some(0);
+        while let Some(slot) = from {
+            buf.clear();
+            from = part.with(|part| part.tbf()?.rows(slot, &mut buf));
+            let high = part.priority() == Priority::High;
+            rows.extend(buf.as_slice(), high).map_err(Error::from)?;
+        }
+    }
+    rows.merge();
+    let sums = rows.sums().map_err(Error::from)?;
+    Ok(write_yaml(&mut &mut *out, rows.as_slice(), sums.as_slice()).map_err(Error::from)?)
+}

@@ -34,6 +34,7 @@ use super::{
     dispatch::{Dispatch, Feed},
     partition::{KernelPart, Partition},
     partitions::Partitions,
+    refused,
     roster::Roster,
 };
 use crate::{
@@ -133,7 +134,7 @@ pub(crate) enum Change {
     /// It stays; what it tells parts that are made.
     Keep(Option<AnyUpdate>),
     /// A new one.
-    Start(KBox<AnyOverseer>),
+    Start(AnyOverseer),
     /// No head needs one.
     End,
 }
@@ -158,7 +159,7 @@ pub(crate) struct Oversight {
     /// There is one.
     running: Atomic<bool>,
     #[pin]
-    overseer: Mutex<Option<KBox<AnyOverseer>>>,
+    overseer: Mutex<Option<AnyOverseer>>,
 }
 
 impl Oversight {
@@ -204,10 +205,7 @@ impl Oversight {
             return Ok(Change::Keep(update));
         }
         let new = AnyOverseer::new(configs, &parameters.kept, self.seed).map_err(|_| ENOMEM)?;
-        Ok(match new {
-            Some(overseer) => Change::Start(KBox::new(overseer, GFP_KERNEL)?),
-            None => Change::End,
-        })
+        Ok(new.map_or(Change::End, Change::Start))
     }
 
     /// Carries out a change: `install` starts and stops parts, and must not fail.
@@ -223,8 +221,7 @@ impl Oversight {
     ) -> Result {
         let old = self.with(|overseer| {
             if let (Change::Keep(_), Some(overseer)) = (&change, &mut *overseer) {
-                let followed = overseer.follow(&parameters.kept, &self.stage, misc::now());
-                followed.map_err(|_| ENOMEM)?;
+                self.lead(overseer, parameters)?;
             }
             install();
             let new = match change {
@@ -238,6 +235,28 @@ impl Oversight {
         // Dropped without the mutex.
         drop(old);
         Ok(())
+    }
+
+    /// Goes on with `parameters`, while the policies stay.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; nothing was changed then.
+    pub(crate) fn follow(&self, parameters: &Parameters) -> refused::Result {
+        if !self.is_running() {
+            return Ok(());
+        }
+        let done = self.with(|overseer| match overseer {
+            Some(overseer) => self.lead(overseer, parameters),
+            None => Ok(()),
+        });
+        Ok(done?)
+    }
+
+    /// Has `overseer` follow `parameters`.
+    fn lead(&self, overseer: &mut AnyOverseer, parameters: &Parameters) -> Result {
+        let followed = overseer.follow(&parameters.kept, &self.stage, misc::now());
+        followed.map_err(|_| ENOMEM)
     }
 
     /// Has it look at all parts; with `due`, it is time to judge, too. Whoever may be served then is.
@@ -276,11 +295,11 @@ impl Oversight {
 
     /// Has `f` look at it, if there is one.
     pub(crate) fn show<R>(&self, f: impl FnOnce(Option<&mut AnyOverseer>, &dyn Scene) -> R) -> R {
-        self.with(|overseer| f(overseer.as_mut().map(|one| &mut **one), &self.stage))
+        self.with(|overseer| f(overseer.as_mut(), &self.stage))
     }
 
     /// Runs `f` with the mutex held. Allocations in it start no I/O: that might be a request that waits for a look.
-    fn with<R>(&self, f: impl FnOnce(&mut Option<KBox<AnyOverseer>>) -> R) -> R {
+    fn with<R>(&self, f: impl FnOnce(&mut Option<AnyOverseer>) -> R) -> R {
         misc::without_io(|| f(&mut self.overseer.lock()))
     }
 }

@@ -84,7 +84,7 @@ pub(crate) fn most(parameter: &Parameter) -> usize {
     if parameter.value.is_some() {
         return Text::LONGEST;
     }
-    text_of(parameter).map_or(0, |text| text.longest)
+    text_of(parameter).map_or(0, Text::longest)
 }
 
 /// Whether a value of `parameter` may have several lines, so that it may come in pieces.

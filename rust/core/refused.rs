@@ -18,7 +18,7 @@ use crate::{
 #[derive(Clone, Copy)]
 pub(crate) struct Refused {
     errno: Error,
-    reason: Option<error::Error>,
+    pub(super) reason: Option<error::Error>,
 }
 
 /// A result whose error may have a reason.

@@ -120,7 +120,7 @@ impl Service {
             })?;
         }
         if new.policies != old.policies {
-            let changed = self.change_settings(&mut settings, |parameters, _| {
+            let changed = self.change_settings(&mut settings, |parameters| {
                 parameters.values = new;
                 Ok(())
             });
@@ -146,10 +146,10 @@ impl Service {
     pub(super) fn change_settings(
         &self,
         settings: &mut Settings,
-        f: impl FnOnce(&mut Parameters, &Primaries) -> error::Result,
+        f: impl FnOnce(&mut Parameters) -> error::Result,
     ) -> refused::Result {
         let mut new = settings.parameters.clone();
-        f(&mut new, &settings.primaries)?;
+        f(&mut new)?;
         let mut primaries = settings.primaries;
         let mut told: ByHead<Option<AnyUpdate>> = [None, None];
         let heads = Priority::ALL.into_iter().zip(&mut primaries);
@@ -164,7 +164,12 @@ impl Service {
         }
         // Parts that are made from here on get the new ones.
         let old = core::mem::replace(&mut settings.parameters, new);
-        if let Err(error) = self.replace(settings, &primaries) {
+        let done = if primaries == settings.primaries {
+            self.oversight.follow(&settings.parameters)
+        } else {
+            self.replace(settings, &primaries)
+        };
+        if let Err(error) = done {
             settings.parameters = old;
             return Err(error);
         }
@@ -177,9 +182,15 @@ impl Service {
             // All classes follow what was handed over.
             self.partitions
                 .each_part(|part, from| part.refresh(from, ROWS as u32, misc::now()));
-            self.partitions.run_all();
         }
+        self.look_again();
         Ok(())
+    }
+
+    /// Looks at everything again: policies, or what they go by, are others now.
+    fn look_again(&self) {
+        self.ticker.worker().kick();
+        self.partitions.run_all();
     }
 
     /// Hands `update` to the primaries of `priority`, if it is one for them.
@@ -262,7 +273,9 @@ impl Service {
                 *primary = chosen.map(|config| config.on(priority));
             }
         }
-        self.replace(&mut settings, &primaries)
+        self.replace(&mut settings, &primaries)?;
+        self.look_again();
+        Ok(())
     }
 
     /// Whether heads that `kind` runs on could start it anew now.
@@ -428,8 +441,6 @@ impl Service {
         let wants_file = started.any(|config| KernelPart::wants_file(config.kind()));
         self.dispatch.set_wants_file(wants_file);
         self.ticker.set_beat(self.oversight.is_running());
-        self.ticker.worker().kick();
-        self.partitions.run_all();
         Ok(())
     }
 }

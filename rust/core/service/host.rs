@@ -8,8 +8,8 @@ use crate::{
     sched::{
         error,
         policy::{
-            control::{ByHead, Host, Parameters, Parts, Running, Scene},
-            AnyOverseer, Config, Kept, Kind, Part, ROWS,
+            control::{Host, Parameters, Parts, Refusal, Running, Scene},
+            AnyOverseer, Kept, Kind, Part, ROWS,
         },
     },
     sys::{misc, node::Held},
@@ -27,6 +27,12 @@ impl Parts for Service {
     }
 }
 
+impl Refusal for Refused {
+    fn reason(&self) -> Option<error::Error> {
+        self.reason
+    }
+}
+
 impl Host for Service {
     type Refusal = Refused;
 
@@ -38,10 +44,7 @@ impl Host for Service {
         f(&mut self.settings.lock().parameters.kept);
     }
 
-    fn change(
-        &self,
-        f: impl FnOnce(&mut Parameters, &ByHead<Option<Config>>) -> error::Result,
-    ) -> refused::Result {
+    fn change(&self, f: impl FnOnce(&mut Parameters) -> error::Result) -> refused::Result {
         self.change_settings(&mut self.settings.lock(), f)
     }
 

@@ -233,10 +233,16 @@ pub trait Oversee<C: Configuration, K>: Sized {
 
 impl<C: Configuration, K> Oversee<C, K> for Nothing {}
 
+/// Why a service refuses something.
+pub trait Refusal: From<Error> {
+    /// The reason, if one is known.
+    fn reason(&self) -> Option<Error>;
+}
+
 /// A service.
 pub trait Host: Parts {
     /// Why it refuses something.
-    type Refusal: From<Error>;
+    type Refusal: Refusal;
 
     /// What is set.
     fn parameters(&self) -> Parameters;
@@ -244,8 +250,7 @@ pub trait Host: Parts {
     /// Has `f` note something in what is kept that no part is to be told.
     fn note(&self, f: impl FnOnce(&mut Kept));
 
-    /// Has `f` change a copy of what is set, while the heads run on what they are told; then all of it takes effect,
-    /// or nothing.
+    /// Has `f` change a copy of what is set; all of it takes effect, or nothing.
     ///
     /// # Errors
     ///
@@ -253,7 +258,7 @@ pub trait Host: Parts {
     /// - `EAGAIN`: earlier policies are still stopping; `ENOMEM`.
     fn change(
         &self,
-        f: impl FnOnce(&mut Parameters, &ByHead<Option<Config>>) -> Result,
+        f: impl FnOnce(&mut Parameters) -> Result,
     ) -> core::result::Result<(), Self::Refusal>;
 
     /// Whether heads that `kind` runs on could start it anew now.
@@ -289,8 +294,6 @@ pub struct Text<H: Host> {
     /// Says whether a text may be carried out of which there are only the first lines so far; with it, a text may
     /// have several lines.
     pub check: Option<Store<H>>,
-    /// Bytes that a text may have.
-    pub longest: usize,
 }
 
 impl<H: Host> Text<H> {
@@ -303,7 +306,6 @@ impl<H: Host> Text<H> {
             show,
             store,
             check: None,
-            longest: Self::LONGEST,
         }
     }
 
@@ -326,9 +328,27 @@ impl<H: Host> Text<H> {
     pub const fn in_lines(self, check: Store<H>) -> Self {
         Self {
             check: Some(check),
-            longest: TEXT_MAX,
             ..self
         }
+    }
+
+    /// Bytes that it may have.
+    pub const fn longest(&self) -> usize {
+        match self.check {
+            Some(_) => TEXT_MAX,
+            None => Self::LONGEST,
+        }
+    }
+}
+
+/// Writes why something was refused, nothing if nothing was.
+pub fn show_error<E: From<Error>>(
+    out: &mut dyn Write,
+    error: Option<Error>,
+) -> core::result::Result<(), E> {
+    match error {
+        Some(error) => Ok(writeln!(out, "{error}").map_err(Error::from)?),
+        None => Ok(()),
     }
 }
 
@@ -353,3 +373,201 @@ impl From<NoMemory> for Error {
         Self::new(Code::NoMemory, "out of memory")
     }
 }
+
+/// Defines what stands for the controls of any policy; part of [`super::any::policies`].
+macro_rules! controls {
+    ($($name:ident: $module:ident),+) => {
+        /// What a service keeps for each policy.
+        #[derive(Clone)]
+        pub struct Kept {
+            $(#[doc = concat!("For `", stringify!($module), "`.")]
+            pub $module: $module::Kept,)+
+        }
+
+        impl Kept {
+            /// What is kept before anything is set; sleeps.
+            ///
+            /// # Errors
+            ///
+            /// - [`NoMemory`]: the allocator had none.
+            pub fn empty() -> core::result::Result<Self, NoMemory> {
+                Ok(Self {
+                    $($module: Keep::<$module::Config>::empty()?,)+
+                })
+            }
+
+            /// See [`Keep::follow`].
+            ///
+            /// # Errors
+            ///
+            /// - [`NoMemory`]: the allocator had none; to be dropped then.
+            pub fn follow(
+                &mut self,
+                old: &ByHead<Option<Config>>,
+                new: &ByHead<Option<Config>>,
+            ) -> core::result::Result<(), NoMemory> {
+                $({
+                    let own = |config: &Option<Config>| match config {
+                        Some(Config::$name(config)) => Some(*config),
+                        _ => None,
+                    };
+                    Keep::<$module::Config>::follow(
+                        &mut self.$module,
+                        &old.each_ref().map(own),
+                        &new.each_ref().map(own),
+                    )?;
+                })+
+                Ok(())
+            }
+
+            /// See [`Keep::update`].
+            ///
+            /// # Errors
+            ///
+            /// - [`NoMemory`]: the allocator had none.
+            pub fn update(
+                &mut self,
+                config: &Config,
+                tunables: &Tunables,
+                priority: Priority,
+            ) -> core::result::Result<Option<AnyUpdate>, NoMemory> {
+                Ok(match config {
+                    $(Config::$name(config) => {
+                        let kept = &mut self.$module;
+                        let update = Keep::update(kept, config, &tunables.$module, priority)?;
+                        update.map(AnyUpdate::$name)
+                    })+
+                })
+            }
+
+            /// See [`Keep::is_news`], for parts that were started with `config`.
+            pub fn is_news(
+                &self,
+                config: &Config,
+                tunables: &Tunables,
+                (old, old_tunables): (&Self, &Tunables),
+                priority: Priority,
+            ) -> bool {
+                match config {
+                    $(Config::$name(_) => Keep::<$module::Config>::is_news(
+                        &self.$module,
+                        &tunables.$module,
+                        &old.$module,
+                        &old_tunables.$module,
+                        priority,
+                    ),)+
+                }
+            }
+
+            /// The parameters that policies show and carry out themselves.
+            pub fn texts<H: Host + 'static>() -> impl Iterator<Item = &'static Text<H>> {
+                let all = [$(<$module::Kept as Keep<$module::Config>>::texts::<H>()),+];
+                all.into_iter().flatten()
+            }
+        }
+
+        /// Who oversees the parts of a policy.
+        pub enum AnyOverseer {
+            $(#[doc = concat!("Of `", stringify!($module), "`.")]
+            $name($module::Overseer),)+
+        }
+
+        impl AnyOverseer {
+            /// See [`Oversee::new`], of the first of `configs` that needs one.
+            ///
+            /// # Errors
+            ///
+            /// - [`NoMemory`]: the allocator had none.
+            #[inline(never)]
+            pub fn new(
+                configs: &[Option<Config>],
+                kept: &Kept,
+                seed: u64,
+            ) -> core::result::Result<Option<Self>, NoMemory> {
+                for config in configs.iter().flatten() {
+                    let overseer = match config {
+                        $(Config::$name(config) => {
+                            let overseer: Option<$module::Overseer> =
+                                Oversee::new(config, &kept.$module, seed)?;
+                            overseer.map(Self::$name)
+                        })+
+                    };
+                    if overseer.is_some() {
+                        return Ok(overseer);
+                    }
+                }
+                Ok(None)
+            }
+
+            /// See [`Oversee::fits`], of the first of `configs` that it is for.
+            pub fn fits(&self, configs: &[Option<Config>]) -> bool {
+                let mut configs = configs.iter().flatten();
+                let fits = configs.find_map(|config| match (self, config) {
+                    $((Self::$name(overseer), Config::$name(config)) => {
+                        Some(Oversee::<_, $module::Kept>::fits(overseer, config))
+                    })+
+                    _ => None,
+                });
+                fits == Some(true)
+            }
+
+            /// See [`Oversee::follow`].
+            ///
+            /// # Errors
+            ///
+            /// - [`NoMemory`]: the allocator had none; nothing is changed then.
+            pub fn follow(
+                &mut self,
+                kept: &Kept,
+                scene: &dyn Scene,
+                now: u64,
+            ) -> core::result::Result<(), NoMemory> {
+                match self {
+                    $(Self::$name(overseer) => Oversee::<$module::Config, _>::follow(
+                        overseer,
+                        &kept.$module,
+                        scene,
+                        now,
+                    ),)+
+                }
+            }
+
+            /// See [`Oversee::update`].
+            pub fn update(&self) -> Option<AnyUpdate> {
+                match self {
+                    $(Self::$name(overseer) => {
+                        let update = Oversee::<$module::Config, $module::Kept>::update(overseer);
+                        update.map(AnyUpdate::$name)
+                    })+
+                }
+            }
+
+            /// See [`Oversee::look`].
+            ///
+            /// # Errors
+            ///
+            /// - [`NoMemory`]: the allocator had none; the next look tries again.
+            pub fn look(
+                &mut self,
+                parts: &impl Parts,
+                scene: &dyn Scene,
+                due: bool,
+            ) -> core::result::Result<Looked, NoMemory> {
+                match self {
+                    $(Self::$name(overseer) => {
+                        Oversee::<$module::Config, $module::Kept>::look(overseer, parts, scene, due)
+                    })+
+                }
+            }
+
+            /// Its policy.
+            pub const fn kind(&self) -> Kind {
+                match self {
+                    $(Self::$name(_) => Kind::$name,)+
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use controls;

@@ -84,7 +84,7 @@ fn show_mode<H: Host>(host: &H, out: &mut dyn Write) -> core::result::Result<(),
 /// Takes a mode and, if they are given, changes of weights.
 fn set_mode<H: Host>(host: &H, text: &str) -> core::result::Result<(), H::Refusal> {
     let (mode, list) = weights::split(text.trim())?;
-    host.change(|parameters, _| {
+    host.change(|parameters| {
         parameters.values.policies.fairshare.mode = mode;
         match list {
             Some(list) => parameters.kept.fairshare.reweigh(list),
@@ -99,7 +99,7 @@ fn show_weights<H: Host>(host: &H, out: &mut dyn Write) -> core::result::Result<
 }
 
 fn set_weights<H: Host>(host: &H, text: &str) -> core::result::Result<(), H::Refusal> {
-    host.change(|parameters, _| parameters.kept.fairshare.reweigh(text.trim()))
+    host.change(|parameters| parameters.kept.fairshare.reweigh(text.trim()))
 }
 
 fn show_stats<H: Host>(host: &H, out: &mut dyn Write) -> core::result::Result<(), H::Refusal> {

@@ -10,8 +10,7 @@ use crate::sched::{
     error::{Code, Error},
     mem::{NoMemory, Shared},
     policy::{
-        self,
-        control::{Host, Keep, Scene, Text},
+        control::{show_error, Host, Keep, Refusal, Scene, Text},
         AnyOverseer, Kind,
     },
     qbm::{manager::Manager, plan::Plan},
@@ -46,7 +45,7 @@ impl Keep<Config> for Kept {
             &[
                 Text::both("nrs_qbm_config", show, set).in_lines(check),
                 Text::read("nrs_qbm_config_error", |host, out| {
-                    policy::show_error(out, host.parameters().kept.qbm.error)
+                    show_error(out, host.parameters().kept.qbm.error)
                 }),
                 Text::read("nrs_qbm_status", |host, out| {
                     let now = host.now();
@@ -70,21 +69,6 @@ impl Keep<Config> for Kept {
             ]
         }
     }
-}
-
-/// A plan that can take effect now.
-///
-/// # Errors
-///
-/// - What [`Plan::parse`] refuses.
-/// - `EAGAIN`: it tells clients apart in another way, and earlier policies are still stopping.
-fn parsed<H: Host>(host: &H, text: &str) -> core::result::Result<Plan, Error> {
-    let plan = Plan::parse(text)?;
-    let anew = plan.by() != host.parameters().kept.qbm.plan.by();
-    if anew && !host.can_restart(Kind::Qbm) {
-        return Err(STOPPING);
-    }
-    Ok(plan)
 }
 
 /// Keeps why a plan was refused.
@@ -120,19 +104,37 @@ fn managed<H: Host>(
 }
 
 /// Says whether a plan that begins with `text` could be set now.
+///
+/// # Errors
+///
+/// - What [`Plan::parse`] refuses.
+/// - `EAGAIN`: it tells clients apart in another way, and earlier policies are still stopping.
 fn check<H: Host>(host: &H, text: &str) -> core::result::Result<(), H::Refusal> {
-    noted(host, parsed(host, text).map(|_| ()))
+    let by = noted(host, Plan::parse(text).map_err(Error::from))?.by();
+    let anew = by != host.parameters().kept.qbm.plan.by();
+    if anew && !host.can_restart(Kind::Qbm) {
+        return noted(host, Err(STOPPING));
+    }
+    Ok(())
 }
 
 /// Carries out a whole plan.
+///
+/// # Errors
+///
+/// As [`check`]; `ENOMEM`.
 fn set<H: Host>(host: &H, text: &str) -> core::result::Result<(), H::Refusal> {
-    let plan = noted(host, parsed(host, text))?;
+    let plan = noted(host, Plan::parse(text).map_err(Error::from))?;
     let by = plan.by();
     let plan = noted(host, Shared::new(plan).map_err(Error::from))?;
-    host.change(|parameters, _| {
+    let done = host.change(|parameters| {
         parameters.values.policies.qbm.by = by;
         parameters.kept.qbm.plan = plan;
         parameters.kept.qbm.error = None;
         Ok(())
+    });
+    done.or_else(|refusal| {
+        let stops = refusal.reason().is_some_and(|why| why.code == Code::Again);
+        noted(host, Err(if stops { STOPPING } else { NoMemory.into() }))
     })
 }

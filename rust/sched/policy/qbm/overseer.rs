@@ -96,8 +96,9 @@ impl Regime {
                     part.seat_briefs(slot, parts.now(), &mut self.briefs)
                 });
                 self.seats.clear();
+                let now = parts.now();
                 for brief in self.briefs.iter() {
-                    let seat = self.manager.meet(brief, scene, parts.now());
+                    let seat = self.manager.meet(brief, scene, now);
                     if seat != brief.seat {
                         // There are as many places as in the other one.
                         let _ = self.seats.push((brief.id, seat));
@@ -109,9 +110,9 @@ impl Regime {
                 walked.moved = true;
                 let again = part.with(|part| {
                     let part = part.qbm_mut()?;
-                    let mut left = false;
+                    let (now, mut left) = (parts.now(), false);
                     for (id, seat) in self.seats.iter() {
-                        part.seat(*id, *seat, parts.now());
+                        part.seat(*id, *seat, now);
                         left |= *seat == NO_SEAT;
                     }
                     Some(left && !part.need().is_empty())

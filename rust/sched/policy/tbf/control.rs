@@ -15,8 +15,7 @@ use crate::sched::{
     error::{Code, Error, Result},
     mem::{List, NoMemory, Shared},
     policy::{
-        self,
-        control::{addresses, ByHead, Host, Keep, Running, Text},
+        control::{addresses, show_error, ByHead, Host, Keep, Running, Text},
         Kind, ROWS,
     },
     rules::{Action, Book, Command, Name, RuleError},
@@ -152,7 +151,7 @@ impl Keep<Config> for Kept {
             &[
                 Text::both("nrs_tbf_rule", show_rules, command),
                 Text::read("nrs_tbf_rule_error", |host, out| {
-                    policy::show_error(out, host.parameters().kept.tbf.error)
+                    show_error(out, host.parameters().kept.tbf.error)
                 }),
                 Text::read("nrs_tbf_stats", show_stats),
                 Text::write("nrs_tbf_stats_reset", |host, _| {
@@ -173,16 +172,15 @@ impl Keep<Config> for Kept {
 /// - What [`Book::apply`] refuses.
 pub fn command<H: Host>(host: &H, text: &str) -> core::result::Result<(), H::Refusal> {
     let mut error = None;
-    let done = host.change(|parameters, _| {
+    let done = host.change(|parameters| {
         let kept = &mut parameters.kept.tbf;
         let applied = Command::parse(text).and_then(|command| kept.apply(&command));
         kept.error = None;
         applied.map_err(|refused| *error.insert(Error::from(refused)))
     });
-    if error.is_some() {
-        host.note(|kept| kept.tbf.error = error);
-    }
-    done
+    // What is not refused for what it says is refused for memory.
+    let error = error.unwrap_or(RuleError::no_memory().into());
+    done.inspect_err(|_| host.note(|kept| kept.tbf.error = Some(error)))
 }
 
 /// How often each rule is referred to, by identifier.

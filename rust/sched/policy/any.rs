@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What stands for any policy: a type for each that policies have, with a variant or field for each policy.
+
+/// Defines the types that stand for any policy, from lines `Name: module`.
+///
+/// Each module has `Tunables`, `PARAMETERS`, `Kept`, `Overseer`, `Config`, `Shared`, `Update` and `State<I>`, which is
+/// a [`Part`](super::Part). The names in it are those of the file that it is used in.
+macro_rules! policies {
+    ($($name:ident: $module:ident),+ $(,)?) => {
+        /// The policies there are.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Kind {
+            $(#[doc = concat!("The policy `", stringify!($module), "`.")] $name,)+
+        }
+
+        impl Kind {
+            /// All policies.
+            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+
+            /// The name users know it by.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($module),)+
+                }
+            }
+        }
+
+        /// What users can set for each policy; it survives stops and starts.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Tunables {
+            $(#[doc = concat!("Those of `", stringify!($module), "`.")]
+            pub $module: $module::Tunables,)+
+        }
+
+        impl Tuning for Tunables {
+            fn check(&self) -> Result {
+                $(self.$module.check()?;)+
+                Ok(())
+            }
+
+            fn set_classes_max(&mut self, max: ClassesMax) {
+                $(self.$module.set_classes_max(max);)+
+            }
+
+            fn set_buffer_max(&mut self, max: BufferMax) {
+                $(self.$module.set_buffer_max(max);)+
+            }
+        }
+
+        impl Tunables {
+            /// What the engine does at intervals: as the first policy says that says something.
+            pub fn upkeep(&self) -> Upkeep {
+                let all = [$(self.$module.upkeep()),+];
+                all.into_iter().flatten().next().unwrap_or_default()
+            }
+        }
+
+        $crate::sched::policy::control::controls! { $($name: $module),+ }
+
+        /// The parameters of each policy.
+        pub static PARAMETERS: &[&[Parameter]] = &[$($module::PARAMETERS),+];
+
+        /// The configuration of any policy.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Config {
+            $(#[doc = concat!("Of `", stringify!($module), "`.")] $name($module::Config),)+
+        }
+
+        impl Config {
+            /// The configuration of a policy that is started with argument `arg`.
+            ///
+            /// # Errors
+            ///
+            /// - `EINVAL`: the policy does not take the argument.
+            pub fn parse(kind: Kind, arg: Option<&str>, tunables: &Tunables) -> Result<Self> {
+                Ok(match kind {
+                    $(Kind::$name => {
+                        Self::$name($module::Config::parse(arg, &tunables.$module)?)
+                    })+
+                })
+            }
+
+            /// See [`Configuration::with`].
+            pub fn with(&self, tunables: &Tunables) -> Self {
+                match self {
+                    $(Self::$name(config) => Self::$name(config.with(&tunables.$module)),)+
+                }
+            }
+
+            /// See [`Configuration::on`].
+            pub fn on(self, priority: Priority) -> Self {
+                match self {
+                    $(Self::$name(config) => Self::$name(config.on(priority)),)+
+                }
+            }
+
+            /// See [`Configuration::update_to`].
+            pub fn update_to(&self, new: &Self) -> Option<AnyUpdate> {
+                match (self, new) {
+                    $((Self::$name(old), Self::$name(new)) => {
+                        old.update_to(new).map(AnyUpdate::$name)
+                    })+
+                    _ => None,
+                }
+            }
+
+            /// The policy.
+            pub const fn kind(&self) -> Kind {
+                match self {
+                    $(Self::$name(_) => Kind::$name,)+
+                }
+            }
+
+            /// Whether what its parts share is of one target each, not of all targets of a service.
+            pub const fn is_per_target(&self) -> bool {
+                match self {
+                    $(Self::$name(_) => $module::Shared::PER_TARGET,)+
+                }
+            }
+
+            /// The argument the policy was started with.
+            pub fn argument(&self) -> Option<&dyn fmt::Display> {
+                match self {
+                    $(Self::$name(config) => config.argument(),)+
+                }
+            }
+        }
+
+        /// What memory a part of any policy wants.
+        pub enum AnyNeed<I: Item> {
+            $(#[doc = concat!("One of `", stringify!($module), "`.")]
+            $name(<$module::State<I> as Part<I>>::Need),)+
+        }
+
+        impl<I: Item> Clone for AnyNeed<I> {
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+
+        impl<I: Item> Copy for AnyNeed<I> {}
+
+        /// Memory for a part of any policy.
+        pub enum AnySpare<I: Item> {
+            $(#[doc = concat!("One of `", stringify!($module), "`.")]
+            $name(<$module::State<I> as Part<I>>::Spare),)+
+        }
+
+        impl<I: Item> Need for AnyNeed<I> {
+            type Spare = AnySpare<I>;
+
+            fn is_empty(&self) -> bool {
+                match self {
+                    $(Self::$name(need) => need.is_empty(),)+
+                }
+            }
+
+            fn allocate(&self) -> core::result::Result<AnySpare<I>, NoMemory> {
+                match self {
+                    $(Self::$name(need) => need.allocate().map(AnySpare::$name),)+
+                }
+            }
+        }
+
+        /// A part of any policy.
+        pub enum AnyPart<I: Item> {
+            $(#[doc = concat!("One of `", stringify!($module), "`.")]
+            $name(Owned<$module::State<I>>),)+
+        }
+
+        /// What the parts of one head share, of any policy; clones are the same.
+        #[derive(Clone)]
+        pub enum AnyShared {
+            $(#[doc = concat!("Of `", stringify!($module), "`.")]
+            $name(Shared<$module::Shared>),)+
+        }
+
+        impl AnyShared {
+            /// What the `parts` parts of a policy started with `config` share; sleeps.
+            ///
+            /// `seed` is that of the service: what parts of different heads, or of one start and the next,
+            /// make of it is the same. It must not be known to those who name classes.
+            ///
+            /// # Errors
+            ///
+            /// - [`NoMemory`]: the allocator had none.
+            pub fn new(
+                config: &Config,
+                seed: u64,
+                parts: u32,
+            ) -> core::result::Result<Self, NoMemory> {
+                Ok(match config {
+                    $(Config::$name(config) => {
+                        Self::$name(Shared::new($module::Shared::new(config, seed, parts)?)?)
+                    })+
+                })
+            }
+        }
+
+        /// What a part of any policy is told.
+        #[derive(Clone)]
+        pub enum AnyUpdate {
+            $(#[doc = concat!("For one of `", stringify!($module), "`.")]
+            $name($module::Update),)+
+        }
+
+        impl<I: Item> AnyPart<I> {
+            /// A part with nothing queued and its first reserve of memory; sleeps.
+            ///
+            /// `seed` makes its random choices and must not be known to those who name classes.
+            /// `shared` was made from the same `config`.
+            ///
+            /// # Errors
+            ///
+            /// - [`NoMemory`]: the allocator had none, or `shared` is another policy's.
+            pub fn new(
+                config: &Config,
+                seed: u64,
+                shared: &AnyShared,
+            ) -> core::result::Result<Self, NoMemory> {
+                Ok(match (config, shared) {
+                    $((Config::$name(config), AnyShared::$name(shared)) => {
+                        Self::$name(own(|| $module::State::new(config, seed, shared))?)
+                    })+
+                    _ => return Err(NoMemory),
+                })
+            }
+
+            /// Whether parts of `kind` ask which file a request is for.
+            pub const fn wants_file(kind: Kind) -> bool {
+                match kind {
+                    $(Kind::$name => <$module::State<I> as Part<I>>::WANTS_FILE,)+
+                }
+            }
+
+            /// Its policy.
+            pub const fn kind(&self) -> Kind {
+                match self {
+                    $(Self::$name(_) => Kind::$name,)+
+                }
+            }
+
+            $(#[doc = concat!("The part, if it is one of `", stringify!($module), "`.")]
+            #[allow(dead_code, reason = "not every policy has something of its own to ask for")]
+            pub fn $module(&self) -> Option<&$module::State<I>> {
+                match self {
+                    Self::$name(part) => Some(part),
+                    #[allow(unreachable_patterns, reason = "there may be one policy only")]
+                    _ => None,
+                }
+            })+
+        }
+
+        impl<I: Item> Part<I> for AnyPart<I> {
+            type Need = AnyNeed<I>;
+            type Spare = AnySpare<I>;
+            type Shared = AnyShared;
+            type Update = AnyUpdate;
+
+            fn classify(&mut self, attrs: &Attrs, now: u64) -> ClassId {
+                match self {
+                    $(Self::$name(part) => part.classify(attrs, now),)+
+                }
+            }
+
+            fn is_live(&self, class: ClassId) -> bool {
+                match self {
+                    $(Self::$name(part) => part.is_live(class),)+
+                }
+            }
+
+            fn enqueue(
+                &mut self,
+                item: I,
+                class: ClassId,
+                now: u64,
+            ) -> core::result::Result<(), I> {
+                match self {
+                    $(Self::$name(part) => part.enqueue(item, class, now),)+
+                }
+            }
+
+            fn dequeue(&mut self, class: ClassId, place: &I::Place, now: u64) -> Option<I> {
+                match self {
+                    $(Self::$name(part) => part.dequeue(class, place, now),)+
+                }
+            }
+
+            fn get(&mut self, view: &View<'_>) -> Get<(I, Grant)> {
+                match self {
+                    $(Self::$name(part) => part.get(view),)+
+                }
+            }
+
+            fn pass(
+                &mut self,
+                class: ClassId,
+                cost: Cost,
+                way: Way,
+                now: impl FnOnce() -> u64,
+            ) -> Passed {
+                match self {
+                    $(Self::$name(part) => part.pass(class, cost, way, now),)+
+                }
+            }
+
+            fn stop(&mut self, grant: &Grant, cost: Cost, now: u64) {
+                match self {
+                    $(Self::$name(part) => part.stop(grant, cost, now),)+
+                }
+            }
+
+            fn len(&self) -> u32 {
+                match self {
+                    $(Self::$name(part) => part.len(),)+
+                }
+            }
+
+            fn need(&self) -> AnyNeed<I> {
+                match self {
+                    $(Self::$name(part) => AnyNeed::$name(part.need()),)+
+                }
+            }
+
+            /// Memory meant for a part of another policy comes back whole.
+            fn grow(&mut self, spare: AnySpare<I>) -> AnySpare<I> {
+                match (self, spare) {
+                    $((Self::$name(part), AnySpare::$name(spare)) => {
+                        AnySpare::$name(part.grow(spare))
+                    })+
+                    (_, spare) => spare,
+                }
+            }
+
+            fn age(&mut self, now: u64, max: u32) -> bool {
+                match self {
+                    $(Self::$name(part) => part.age(now, max),)+
+                }
+            }
+
+            /// An update for another policy comes back as it is.
+            fn update(&mut self, update: AnyUpdate, now: u64) -> AnyUpdate {
+                match (self, update) {
+                    $((Self::$name(part), AnyUpdate::$name(update)) => {
+                        AnyUpdate::$name(part.update(update, now))
+                    })+
+                    (_, update) => update,
+                }
+            }
+
+            fn refresh(&mut self, from: u32, max: u32, now: u64) -> Option<u32> {
+                match self {
+                    $(Self::$name(part) => part.refresh(from, max, now),)+
+                }
+            }
+
+            fn reset(&mut self, from: u32, max: u32) -> Option<u32> {
+                match self {
+                    $(Self::$name(part) => part.reset(from, max),)+
+                }
+            }
+
+            fn overflow(&self) -> u64 {
+                match self {
+                    $(Self::$name(part) => part.overflow(),)+
+                }
+            }
+
+            fn wants_refresh(&self) -> bool {
+                match self {
+                    $(Self::$name(part) => part.wants_refresh(),)+
+                }
+            }
+
+            fn briefs(&mut self, from: u32, now: u64, out: &mut BriefBuf) -> Option<u32> {
+                match self {
+                    $(Self::$name(part) => part.briefs(from, now, out),)+
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use policies;

@@ -4,7 +4,7 @@
 //!
 //! # Vocabulary
 //!
-//! - *Files*: the parameters of each service ([`crate::core::parameters`]) in `nrs/SERVICE/` of debugfs
+//! - *Files*: the parameters of each service ([`crate::engine::parameters`]) in `nrs/SERVICE/` of debugfs
 //!   ([`debugfs`]); they come and go with the service.
 //! - *Directories*: services that an administrator makes before a client needs them, in `nrs/` of configfs
 //!   ([`configfs`]), with its rules in it ([`configfs::rules`]). A service that its first client made has none.
@@ -27,7 +27,7 @@
 //! 1. configfs: the inode lock of `nrs/`, then the subsystem's mutex
 //! 2. the mutex of a rule's directory ([`configfs::rules`])
 //! 3. the mutex of a service's directory ([`configfs::Directory`])
-//! 4. the registry's mutex ([`crate::core::registry`])
+//! 4. the registry's mutex ([`crate::engine::registry`])
 //! 5. the mutex of the files; debugfs's own locks
 //!
 //! Pins are made and dropped by clients that hold none of these.
@@ -46,7 +46,7 @@ use kernel::{
 
 use self::{configfs::Root, debugfs::Trees};
 use crate::{
-    core::{
+    engine::{
         registry::{self, Observer},
         service::Service,
     },

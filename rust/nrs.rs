@@ -7,7 +7,7 @@
 use kernel::prelude::*;
 
 mod control;
-mod core;
+mod engine;
 mod frontend;
 mod sched;
 mod sys;
@@ -28,7 +28,7 @@ struct Nrs {
     _control: control::Control,
     _chardev: sys::chardev::Registration<frontend::chardev::Handle>,
     _node: sys::chardev::Registration<control::node::Node>,
-    _registry: sys::global::Installed<core::registry::Registry>,
+    _registry: sys::global::Installed<engine::registry::Registry>,
     _queue: sys::queue::WorkQueues,
     _rcu: sys::rcu::Barrier,
 }
@@ -37,7 +37,7 @@ impl kernel::Module for Nrs {
     fn init(module: &'static ThisModule) -> Result<Self> {
         let rcu = sys::rcu::Barrier;
         let queue = sys::queue::WorkQueues::new()?;
-        let registry = core::registry::init()?;
+        let registry = engine::registry::init()?;
         // Files of /dev and directories of configfs cannot be had before all is there. A table can be loaded, and keeps
         // the module from going, so device-mapper comes last.
         let node = sys::chardev::Registration::new()?;

@@ -27,7 +27,7 @@ use kernel::{
 };
 
 use crate::{
-    core::{parameters, registry, service::Service},
+    engine::{parameters, registry, service::Service},
     sched::text::parse_u32,
     sys::{
         configfs::{Inner, Nested},

@@ -2,7 +2,7 @@
 
 //! The files of each service: `nrs/SERVICE/PARAMETER` in debugfs.
 //!
-//! They are a view: what they show and take is decided by [`crate::core::parameters`], which device-mapper
+//! They are a view: what they show and take is decided by [`crate::engine::parameters`], which device-mapper
 //! messages reach as well, where debugfs is locked down.
 
 use core::fmt::Write;
@@ -15,7 +15,7 @@ use kernel::{
 };
 
 use crate::{
-    core::{parameters, service::Service},
+    engine::{parameters, service::Service},
     sched::parameters::{all, Parameter},
     sys::debugfs::{Dir, File, Tree},
 };

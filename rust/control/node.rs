@@ -13,7 +13,7 @@
 //!                 └─────────▶ answer: why, one line, or nothing ───────▶ read
 //! ```
 //!
-//! What a parameter shows and takes is decided by [`crate::core::parameters`]; debugfs and device-mapper messages
+//! What a parameter shows and takes is decided by [`crate::engine::parameters`]; debugfs and device-mapper messages
 //! reach the same ones. This is for where debugfs is locked down or the service has no device, and for who
 //! wants to know why.
 //!
@@ -34,7 +34,7 @@ use kernel::{
 };
 
 use crate::{
-    core::{
+    engine::{
         parameters,
         refused::{self, Refused},
         registry,

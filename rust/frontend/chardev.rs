@@ -32,7 +32,7 @@ use kernel::{
 };
 
 use crate::{
-    core::{
+    engine::{
         registry::{self, Attachment},
         service::is_name,
     },
@@ -127,7 +127,7 @@ impl Drop for Attached {
 /// The name in `field`; `None`: it is empty.
 fn name(field: &[u8; 32]) -> Result<Option<CString>> {
     let text = wire::text(field).ok_or(EINVAL)?;
-    let text = ::core::str::from_utf8(text).map_err(|_| EINVAL)?;
+    let text = core::str::from_utf8(text).map_err(|_| EINVAL)?;
     if text.is_empty() {
         return Ok(None);
     }

@@ -18,7 +18,7 @@
 //! A suspend without flush is served the same way: what is queued goes down, so nothing has to be pushed
 //! back. Several devices may share a service, and a backing device.
 //!
-//! A device that is lost ([`crate::core::client::deadlines`]) waits for its backing device, or, if its table says
+//! A device that is lost ([`crate::engine::client::deadlines`]) waits for its backing device, or, if its table says
 //! so, ends what is not at that with a timeout, so that who has another path can take that.
 
 use core::fmt;
@@ -29,7 +29,7 @@ use kernel::{
 };
 
 use crate::{
-    core::{
+    engine::{
         parameters,
         registry::{self, Attachment},
         service::Arrival,
@@ -373,7 +373,7 @@ impl Target for Device {
                     }
                     value.extend_from_slice(word.as_bytes(), GFP_KERNEL)?;
                 }
-                let value = ::core::str::from_utf8(&value).map_err(|_| EINVAL)?;
+                let value = core::str::from_utf8(&value).map_err(|_| EINVAL)?;
                 let set = parameters::set(service, name, value);
                 set.map_err(|refused| refused.report(service.name()))
             }

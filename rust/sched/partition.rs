@@ -27,8 +27,8 @@
 //!
 //! A [`Machine`] is what the lock of a partition protects. All but its creation runs with that lock
 //! held and interrupts off: nothing allocates or sleeps. The owner carries out what its `Env` was
-//! told once the lock is released. The kernel part (`rust/core/partition.rs`), the tests of
-//! `rust/host/sched`, the fuzzers, `rust/host/nrs-sim` and `rust/host/nrs-model` run this code,
+//! told once the lock is released. The kernel part (`rust/engine/partition.rs`), the tests of
+//! `rust/host/nrs-sched`, the fuzzers, `rust/host/nrs-sim` and `rust/host/nrs-model` run this code,
 //! each with an `Env` of its own.
 
 use crate::sched::{

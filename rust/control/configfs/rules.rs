@@ -45,7 +45,7 @@ use kernel::{
 
 use super::{line, text_of, Place};
 use crate::{
-    core::{refused::Refused, service::Service},
+    engine::{refused::Refused, service::Service},
     sched::{
         error,
         mem::Shared,

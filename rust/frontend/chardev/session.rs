@@ -44,7 +44,7 @@ use kernel::{
 
 use super::wire;
 use crate::{
-    core::{
+    engine::{
         client::Client, concurrency::Concurrency, partitions::cpt_of, registry::Attachment,
         service::Service, target::Target,
     },

@@ -17,7 +17,7 @@ use super::{
     wire,
 };
 use crate::{
-    core::{
+    engine::{
         parameters,
         registry::{self, Attachment},
     },

@@ -16,7 +16,7 @@ use core::fmt;
 use kernel::{prelude::*, str::CString};
 
 use crate::{
-    core::service::is_name,
+    engine::service::is_name,
     sched::{
         jobid::{JobId, Template},
         nid::Nid,

@@ -29,7 +29,7 @@ use super::{
     Queued, Session,
 };
 use crate::{
-    core::service::{Arrival, Arrived},
+    engine::service::{Arrival, Arrived},
     frontend::chardev::{about::About, wire},
     sched::{
         attr::{Attrs, Priority},

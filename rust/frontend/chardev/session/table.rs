@@ -11,7 +11,7 @@ use super::{
     Queued, CHUNK,
 };
 use crate::{
-    core::service::Record,
+    engine::service::Record,
     sched::item::Cost,
     sys::{chardev::boxed::BoxFifo, node::Account},
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! A target with its partitions, timers and caretaker, put around the pure part as the kernel does
-//! it: what `rust/core/{partition,partitions,service,keeper}.rs` do in one lock hold is one lock
+//! it: what `rust/engine/{partition,partitions,service,keeper}.rs` do in one lock hold is one lock
 //! hold here.
 //!
 //! Time stands still but for timers: one that expires brings the time that it was armed for.

@@ -17,7 +17,7 @@
 //! # What is the kernel's, and what is not
 //!
 //! Heads, parts and their classes, the pool of slots, turns of partitions, gates and the manager of `qbm`, and the
-//! table of shares are the kernel's own code. What `rust/core/` does around them is done here in the same order
+//! table of shares are the kernel's own code. What `rust/engine/` does around them is done here in the same order
 //! and with the same periods: a request that finds nobody waiting may pass, a completion frees a slot and has
 //! the next one decided, a part that withholds has one timer, the worker brings memory, ages classes and publishes
 //! shares every `delta_ms`. Left out are: the order table, the high-priority head (no request of a scenario has

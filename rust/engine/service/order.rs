@@ -8,7 +8,7 @@ use kernel::prelude::*;
 
 use super::{Record, Service};
 use crate::{
-    core::{
+    engine::{
         partitions,
         target::{Kick, Target},
     },

@@ -8,7 +8,7 @@ use kernel::prelude::*;
 
 use super::Service;
 use crate::{
-    core::{partition::Inner, roster::Clients, target::Target},
+    engine::{partition::Inner, roster::Clients, target::Target},
     sched::{
         attr::Priority,
         head::State,

@@ -7,7 +7,7 @@ use core::cell::Cell;
 use kernel::{prelude::*, str::CString, sync::Arc};
 
 use crate::{
-    core::{
+    engine::{
         client::Client,
         dispatch::Feed,
         parameters,

@@ -41,7 +41,7 @@ use kernel::{
 
 use super::herald::Herald;
 use crate::{
-    core::{
+    engine::{
         partitions::cpt_of,
         target::Target,
         timeouts::{clock, History, Timeouts},

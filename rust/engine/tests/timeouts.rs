@@ -10,7 +10,7 @@ use kernel::{
 };
 
 use crate::{
-    core::{
+    engine::{
         client::{deadlines::Deadlines, Client},
         partitions::Partitions,
         target::Target,

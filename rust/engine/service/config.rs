@@ -10,7 +10,7 @@ use kernel::prelude::*;
 
 use super::Service;
 use crate::{
-    core::{
+    engine::{
         partition::KernelPart,
         partitions::Lanes,
         refused::{self, Refused},

@@ -4,7 +4,7 @@
 
 use super::Service;
 use crate::{
-    core::refused::{self, Refused},
+    engine::refused::{self, Refused},
     sched::{
         error,
         policy::{

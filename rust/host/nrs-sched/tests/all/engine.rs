@@ -44,7 +44,7 @@ fn sources(path: &Path, found: &mut Vec<PathBuf>) {
 fn the_engine_names_no_policy() {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut files = Vec::new();
-    for folder in ["core", "control", "frontend"] {
+    for folder in ["engine", "control", "frontend"] {
         sources(&top.join(folder), &mut files);
     }
     assert!(files.len() > 30, "{files:?}");

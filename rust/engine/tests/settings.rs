@@ -7,7 +7,7 @@ use core::fmt;
 use kernel::prelude::*;
 
 use crate::{
-    core::{parameters, service::Service},
+    engine::{parameters, service::Service},
     sched::parameters::{all, Access},
 };
 

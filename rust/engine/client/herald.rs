@@ -18,7 +18,7 @@ use kernel::{
 };
 
 use crate::{
-    core::partitions::Partitions,
+    engine::partitions::Partitions,
     sys::{atomic::Word, dm::Disk, misc, queue},
 };
 

@@ -34,17 +34,17 @@ use core::fmt;
 mod any;
 pub(crate) mod config;
 pub(crate) mod control;
-pub(crate) mod crrn;
-pub(crate) mod delay;
-pub(crate) mod fairshare;
-pub(crate) mod fifo;
+pub mod crrn;
+pub mod delay;
+pub mod fairshare;
+pub mod fifo;
 pub(crate) mod kept;
-pub(crate) mod orr;
-pub(crate) mod params;
-pub(crate) mod qbm;
-pub(crate) mod robin;
-pub(crate) mod tbf;
-pub(crate) mod trr;
+pub mod orr;
+pub mod params;
+pub mod qbm;
+pub mod robin;
+pub mod tbf;
+pub mod trr;
 
 use params::{BufferMax, ClassesMax};
 

@@ -27,8 +27,8 @@
 //! The rules and the numbers are those of StorNext's *Quality of Service Bandwidth Management*; what they
 //! leave open is said where it is decided. Rates and capacities are bytes per second.
 
-pub(crate) mod allocator;
-pub(crate) mod gate;
-pub(crate) mod manager;
-pub(crate) mod plan;
-pub(crate) mod terms;
+pub mod allocator;
+pub mod gate;
+pub mod manager;
+pub mod plan;
+pub mod terms;

@@ -41,10 +41,10 @@
 //! Instants are milliseconds of any monotonic clock in `u64`, durations milliseconds in `u32`, tunables
 //! seconds. Clocks may be coarse, and may seem to run backwards between processors.
 
-pub(crate) mod early;
-pub(crate) mod estimator;
-pub(crate) mod in_flight;
-pub(crate) mod portal;
-pub(crate) mod recovery;
-pub(crate) mod report;
-pub(crate) mod terms;
+pub mod early;
+pub mod estimator;
+pub mod in_flight;
+pub mod portal;
+pub mod recovery;
+pub mod report;
+pub mod terms;

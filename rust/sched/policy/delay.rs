@@ -38,7 +38,7 @@ use crate::sched::{
 use core::cmp::Ordering;
 
 mod config;
-pub(crate) mod params;
+pub mod params;
 
 pub use crate::sched::policy::{Nothing as Kept, Nothing as Overseer, Nothing as Shared};
 pub use config::{Config, Setting, Update};

@@ -48,7 +48,7 @@ use core::marker::PhantomData;
 pub(crate) mod config;
 pub(crate) mod control;
 mod overseer;
-pub(crate) mod params;
+pub mod params;
 pub(crate) mod queue;
 pub(crate) mod record;
 

@@ -46,12 +46,12 @@ use core::marker::PhantomData;
 pub(crate) mod config;
 pub(crate) mod context;
 pub(crate) mod control;
-pub(crate) mod params;
-pub(crate) mod plan;
+pub mod params;
+pub mod plan;
 pub(crate) mod queue;
-pub(crate) mod record;
+pub mod record;
 pub(crate) mod shared;
-pub(crate) mod stats;
+pub mod stats;
 
 use context::Context;
 use plan::{COUNTS, POOL};

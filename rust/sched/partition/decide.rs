@@ -71,6 +71,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
     /// Dispatches what is eligible again, as the timer has expired.
     pub fn expired(&mut self, env: &mut impl Env<I, T>, now: u64) {
         self.armed = 0;
+        env.line().stop_lending(env.index());
         self.decide_more(env, now, BATCH);
     }
 
@@ -151,6 +152,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         // The head that is throttled for the shorter time; a head that is not waits for a slot, or
         // for the kept one.
         let lent = lent.map(|at| {
+            env.line().lend(env.index());
             let wait = at.saturating_sub(env.millis()).saturating_add(1);
             now.saturating_add(wait.saturating_mul(NSEC_PER_MSEC))
         });

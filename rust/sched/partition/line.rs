@@ -37,7 +37,9 @@
 //!
 //! While high-priority requests come, regular ones leave one slot free, so that one that arrives
 //! alone does not wait for another to end. When none has come for [`LENT_MS`], regular requests use
-//! that slot, too.
+//! that slot, too. The timer of one partition that waits for it, the *lender*, expires by then. Who
+//! finds that slot free and no lender has a partition become it; a lender whose timer expires stops
+//! being it before it looks for a slot, so that one of both sees the other.
 
 use crate::sched::{
     atomic::{Hint, Word},
@@ -126,6 +128,8 @@ pub struct Line {
     limit: Word,
     /// When a high-priority request came last, ms of the coarse clock.
     urgent_ms: Hint,
+    /// Index of the lender plus one; 0: none.
+    lender: Word,
     waiting: Set,
     ready: Set,
     urgent: Set,
@@ -143,6 +147,7 @@ impl Line {
             pool: Word::new(Pool::EMPTY.bits()),
             limit: Word::new(slots as u64),
             urgent_ms: Hint::new(0),
+            lender: Word::new(0),
             waiting: Set::new(),
             ready: Set::new(),
             urgent: Set::new(),
@@ -206,6 +211,21 @@ impl Line {
         kept.then(|| self.urgent_ms.get().saturating_add(LENT_MS))
     }
 
+    /// Makes the partition at `index`, whose timer is armed for that, the lender.
+    pub fn lend(&self, index: u16) {
+        let lender = u64::from(index).wrapping_add(1);
+        if !self.alone && self.lender.get() != lender {
+            self.lender.set(lender);
+        }
+    }
+
+    /// Notes that the timer of the partition at `index` has expired.
+    pub fn stop_lending(&self, index: u16) {
+        if self.lender.get() == u64::from(index).wrapping_add(1) {
+            self.lender.set(0);
+        }
+    }
+
     /// Returns whether no partition waits for a slot.
     pub fn is_calm(&self) -> bool {
         self.waiting.members() == 0
@@ -240,7 +260,8 @@ impl Line {
         self.ready.change(bit, old.ready, new.ready);
     }
 
-    /// Returns the partitions other than `asked` that may have a slot that is free, as bits.
+    /// Returns the partitions other than `asked` that may have a slot that is free, or become the
+    /// lender, as bits.
     fn candidates(&self, asked: u64, limits: impl FnOnce() -> Limits) -> u64 {
         let ready = if self.alone {
             self.waiting.members()
@@ -259,7 +280,10 @@ impl Line {
         } else if self.alone {
             ready
         } else {
-            ready & self.urgent.members()
+            match ready & self.urgent.members() {
+                0 if self.lender.get() == 0 && self.lent_at(&limits).is_some() => ready,
+                urgent => urgent,
+            }
         }
     }
 
@@ -370,7 +394,16 @@ mod tests {
         assert!(line.others_ready(0) && line.others_ready(1));
         // What is left is kept for high priority.
         assert!(line.take(Priority::Regular, &limits()));
-        assert_eq!((next(0), next(0b010)), (Some((1, true)), None));
+        assert_eq!(next(0), Some((1, true)));
+        // One partition is to lend it.
+        assert_eq!(next(0b010), Some((0, false)));
+        line.lend(2);
+        assert_eq!(next(0b010), None);
+        line.stop_lending(0);
+        assert_eq!(next(0b010), None);
+        line.stop_lending(2);
+        assert_eq!(next(0b110), Some((0, true)));
+        line.lend(0);
         assert_eq!(line.lent_at(&limits()), Some(6000));
         assert!(line.take(Priority::High, &limits()));
         assert_eq!((next(0), line.lent_at(&limits())), (None, None));

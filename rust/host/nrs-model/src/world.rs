@@ -324,9 +324,11 @@ impl World {
         let limits = round::Partitions::limits(&self);
         let (pool, now) = (self.line.pool(), self.now());
         let armed = |index: usize| self.timers[index].load(SeqCst);
+        let mut regular = false;
         for (index, partition) in self.partitions.iter().enumerate() {
             partition.with(|machine| {
                 let pending = machine.pending(now);
+                regular |= pending.regular;
                 for (is_pending, priority) in [
                     (pending.high, Priority::High),
                     (pending.regular, Priority::Regular),
@@ -344,6 +346,14 @@ impl World {
                     );
                 }
             });
+        }
+        if let Some(lent) = self.line.lent_at(&limits).filter(|_| regular) {
+            let until = (lent + 1) * NSEC_PER_MSEC;
+            let mut timers = (0..self.partitions.len()).map(armed);
+            assert!(
+                timers.any(|armed| armed > 0 && armed <= until.max(now + PAUSE)),
+                "no timer lends the kept slot to regular requests at {until}"
+            );
         }
     }
 

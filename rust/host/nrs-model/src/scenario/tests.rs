@@ -99,6 +99,14 @@ fn high_priority() {
         (1, 1, &[HIGH, A], [&[HIGH], &[Complete]]),
         (2, 2, &[HIGH, B], [&[B], &[Complete]]),
         (2, 2, &[HIGH, B, B], [&[HIGH], &[Complete]]),
+        (2, 2, &[HIGH, A, A], [&[Complete], &[Attend]]),
+        (2, 2, &[HIGH, A, A], [&[Complete], &[B]]),
+        (
+            2,
+            2,
+            &[HIGH, A, A, B],
+            [&[Complete], &[Expire(0), Complete]],
+        ),
         (2, 2, &[HIGH, Complete, B, A], [&[Expire(0), Attend], &[B]]),
         (
             2,

@@ -175,8 +175,9 @@ impl Service {
     pub(crate) fn write_client_timeouts(&self, out: &mut dyn fmt::Write) -> Result {
         let write = |clients: &Clients, out: &mut dyn fmt::Write| -> fmt::Result {
             for client in clients.iter() {
-                let name = client.name().to_str().unwrap_or("?");
-                writeln!(out, "client: {name}")?;
+                out.write_str("client: ")?;
+                escape(client.name().to_bytes(), out)?;
+                out.write_char('\n')?;
                 if let Some(deadlines) = client.deadlines() {
                     deadlines.write_timeouts(out)?;
                 }

@@ -4,7 +4,7 @@
 
 use core::fmt;
 
-use kernel::prelude::*;
+use kernel::{prelude::*, str::CString};
 
 use crate::{
     engine::{parameters, service::Service},
@@ -256,6 +256,20 @@ mod names {
         assert!(other.level() == service.level() && other.sources() == service.sources());
         assert!(other.pop_window() == 77 && other.slots() == 5);
         assert!(other.timeouts().terms() == service.timeouts().terms());
+        Ok(())
+    }
+
+    #[test]
+    fn a_client_name_is_escaped() -> Result {
+        let service = Service::new(c"kunit", Some(1))?;
+        let name = CString::try_from(c"a\nportal 0")?;
+        let device = CString::try_from(c"7:0")?;
+        let (client, target) = service.join(name, device, c"7:1", 7, 1)?;
+        let mut text = Text::default();
+        let shown = parameters::show(&service, "client_timeouts", &mut text);
+        service.leave(&client, &target);
+        let expected = b"client: a\\x0aportal 0\nlast reply : ";
+        assert!(shown.is_ok() && text.bytes.starts_with(expected));
         Ok(())
     }
 }

@@ -15,7 +15,7 @@ trap 'rm -rf "$pages"' EXIT
 "$NRS_SCRIPTS/build-tools.sh"
 nrsctl=$NRS_TOP/build/tools/nrsctl
 for top in 0 2 100; do
-	"$nrsctl" exporter --once --top $top --from "$NRS_TOP/rust/host/nrsctl/tests/fixtures/snapshots.json" >"$pages/top-$top.prom"
+	"$nrsctl" exporter --once --top $top --from "$NRS_TOP/rust/host/nrsctl/tests/snapshots.json" >"$pages/top-$top.prom"
 done
 files=("$pages"/*.prom)
 for dir; do

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# nrsctl status and exporter beside the real module, under load. The texts that the module shows are kept in /out/texts (those in
-# rust/host/nrsctl/tests/fixtures were made here), the pages in /out/pages, where tests/exporter.sh looks at them with promtool.
+# nrsctl status and exporter beside the real module, under load. The texts that the module shows are kept in /out/texts, the pages in
+# /out/pages, where tests/exporter.sh looks at them with promtool.
 . /tests/nrs.sh
 
 url=http://127.0.0.1:9719

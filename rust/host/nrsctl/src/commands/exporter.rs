@@ -11,12 +11,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::exporter::encode::CONTENT_TYPE;
-use crate::exporter::http::{Answer, Request};
+use crate::exporter::http::{self, Answer, Request};
 use crate::exporter::others::Memory;
 use crate::exporter::page::{self, Gathered};
-use crate::exporter::{reference, serve, textfile};
+use crate::exporter::reference;
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::{self, is_gone, Kernel};
+use crate::replace::replace;
 use crate::stats::{self, Snapshot};
 
 /// Where pages are to be had unless somebody says otherwise.
@@ -141,7 +142,10 @@ fn write_file(args: &Args, kernel: &dyn Kernel, path: &Path, top: usize) -> Resu
     loop {
         let gathered = gather(args, kernel);
         let page = page::render(&gathered, top, memory.as_mut());
-        let written = textfile::write(path, &page);
+        let written = replace(path, page.as_bytes()).map_err(|failure| match failure.kind {
+            Kind::NotFound | Kind::Permission => failure.hint("the directory has to exist and to take new files: the page is written beside the file and renamed"),
+            _ => failure,
+        });
         let Some(seconds) = args.every else {
             written?;
             return gathered.failure.map_or(Ok(()), Err);
@@ -168,7 +172,7 @@ fn listen(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write, top: usize) -> 
     writeln!(out, "listening at http://{address}/metrics")?;
     out.flush()?;
     let mut memory = Memory::new();
-    serve::serve(listener, |request| {
+    http::serve(listener, |request| {
         answer(request, || gather(args, kernel), top, &mut memory)
     })
 }

@@ -100,34 +100,3 @@ fn one(args: &Args, found: Found<'_>, out: &mut dyn Write) -> Result {
     };
     Ok(writeln!(out, "{}{mark}", found.shown())?)
 }
-
-#[cfg(test)]
-mod tests {
-    use crate::cli::said;
-    use crate::failure::Kind;
-    use crate::mock::Mock;
-
-    #[test]
-    fn lists() {
-        let mock = Mock::with(&[("ost_io", &[]), ("san", &[])]);
-        for (line, want) in [
-            ("list_param", "ost_io\nsan\n"),
-            ("list_param -F", "ost_io/\nsan/\n"),
-            ("list_param ost.OSS.*", "ost.OSS.ost_io\nost.OSS.san\n"),
-            (
-                "list_param -F ost.OSS.san.s*",
-                "ost.OSS.san.stall_ms=\nost.OSS.san.slots=\n",
-            ),
-            ("list_param -F san.health", "san.health\n"),
-        ] {
-            assert_eq!(said(&mock, line), Ok(want.to_owned()), "{line}");
-        }
-        let all = said(&mock, "list_param -R san").unwrap();
-        assert_eq!(all.lines().count(), 68);
-        assert!(all.starts_with("san\nsan.nrs_policies\n"));
-        assert_eq!(said(&mock, "list_param -D *").unwrap(), "ost_io\nsan\n");
-        let failure = said(&mock, "list_param sam").unwrap_err();
-        assert_eq!(failure.kind, Kind::NotFound);
-        assert_eq!(said(&Mock::with(&[]), "list_param"), Ok(String::new()));
-    }
-}

@@ -4,11 +4,11 @@
 //!
 //! One program, which is built and linked once.
 
-mod dashboard;
 mod exporter;
 mod exposition;
-mod pictures;
+mod pages;
 mod rows;
 mod statistics;
 mod status;
 mod texts;
+mod verbs;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is read of the module's texts: those that a machine showed, and those of the module's own writers.
+//! Reading of the texts that the module's own writers make.
 
-use crate::texts::{self, fixture, fixtures, module, numbered, snapshot};
-use nrsctl::failure::Kind;
+use crate::texts::{self, module, service, snapshot};
+use nrsctl::failure::{Failure, Kind};
 use nrsctl::mock::Mock;
 use nrsctl::stats::{self, fairshare, lines, qbm, tbf, Bandwidth, Entity, Rate, Snapshot};
 use proptest::prelude::*;
@@ -66,30 +66,14 @@ fn scalar(word: &str) -> Value {
 /// Reads `text` line by line and with a reader of all of YAML: the same has to come of it.
 fn compare(text: &str) {
     let lines: Result<Vec<_>, _> = lines::lines(text).collect();
-    let lines = lines.unwrap_or_else(|error| panic!("{error:?}: {}", numbered(text)));
+    let lines = lines.unwrap_or_else(|error| panic!("{error:?}: {text}"));
     let ours = tree(&lines, &mut 0, 0);
-    let theirs: Value =
-        serde_yaml_ng::from_str(text).unwrap_or_else(|error| panic!("{error}: {}", numbered(text)));
-    assert_eq!(ours, theirs, "{}", numbered(text));
-}
-
-#[test]
-fn what_machines_showed_is_read_as_yaml_is() {
-    let mut texts = 0;
-    for dir in fixtures().read_dir().expect("fixtures") {
-        let dir = dir.expect("a fixture");
-        if !dir.path().is_dir() {
-            continue;
-        }
-        let name = dir.file_name();
-        for (parameter, text) in fixture(&name.to_string_lossy()) {
-            if !matches!(parameter.as_str(), "health" | "nrs_fairshare_weights") {
-                compare(&text);
-                texts += 1;
-            }
-        }
-    }
-    assert!(texts > 40, "{texts}");
+    let theirs = serde_yaml_ng::from_str::<Value>(text);
+    assert_eq!(
+        ours,
+        theirs.unwrap_or_else(|error| panic!("{error}: {text}")),
+        "{text}"
+    );
 }
 
 #[test]
@@ -105,7 +89,11 @@ fn what_the_writers_write_is_read_as_yaml_is() {
     assert_eq!(fairshare::read(&texts::fairshare(0)), Ok(Vec::new()));
     assert_eq!(tbf::read(&texts::tbf(0)), Ok((Vec::new(), Vec::new())));
     assert_eq!(qbm::read_status("[]\n"), Ok((Vec::new(), Vec::new())));
-    compare(&texts::policies("fairshare", "uid_fair"));
+    for (name, text) in service("fairshare", 1) {
+        if !matches!(&name[..], "health" | "nrs_fairshare_weights") {
+            compare(&text);
+        }
+    }
 }
 
 /// Each entity that was written is read with its name, whatever that is, and nothing is mixed up.
@@ -174,133 +162,22 @@ fn names_that_do_their_worst() {
     assert!(clients.iter().any(|client| client.name == "jobid:b\\c"));
 }
 
-#[test]
-fn shares_of_a_machine() {
-    let snapshot = snapshot("fairshare");
-    assert_eq!(
-        (snapshot.counter("slots"), snapshot.counter("limit")),
-        (8, 8)
-    );
-    assert_eq!(snapshot.heads.len(), 2);
-    let policy = &snapshot.heads[0].policies[6];
-    assert_eq!(policy.name, "fairshare");
-    assert_eq!(policy.argument.as_deref(), Some("uid_then_jobid_fair"));
-    assert_eq!((policy.state.as_str(), policy.fallback), ("started", false));
-    assert!(snapshot.heads[0].policies[0].fallback);
-    assert!(snapshot.unhealthy.is_none() && snapshot.progress.contains("queued"));
-    let entity = |name: &str| {
-        snapshot
-            .entities
-            .iter()
-            .find(|entity| entity.name == name)
-            .expect("an entity")
-    };
-    let double = entity("uid:1002/jobid:fio.1002");
-    let single = entity("uid:1001/jobid:fio.1001");
-    assert!(
-        double.share_wanted > single.share_wanted,
-        "{double:?} {single:?}"
-    );
-    assert_eq!(double.bytes(), Some(double.counter("cost") * 4096));
-    assert!(double.counter("dispatched") > 0 && double.busy);
-    entity("uid:1006/jobid:a\"b.1006");
-    entity("uid:1006/jobid:b\\c.1006");
-    assert_eq!(snapshot.clients.len(), 2);
-    assert!(snapshot.clients[0].counters["ended"] > 0 && !snapshot.clients[0].lost);
-    assert_eq!(snapshot.targets.len(), 1);
-    assert_eq!(snapshot.targets[0].counters["users"], 2);
-    assert_eq!(snapshot.timeouts.len(), 7);
-    assert_eq!(snapshot.concurrency["buffer_max"], 65536);
-}
-
-#[test]
-fn limits_of_a_machine() {
-    let snapshot = snapshot("tbf");
-    let greedy = snapshot
-        .rules
-        .iter()
-        .find(|rule| rule.name == "greedy")
-        .expect("a rule");
-    assert_eq!(
-        (
-            greedy.head.as_str(),
-            greedy.rate.as_str(),
-            greedy.unit.as_str()
-        ),
-        ("regular", "1MB/s", "bytes")
-    );
-    assert!(greedy.counter("limit_hits") > 10 && greedy.counter("throttled_ns") > 0);
-    assert!(snapshot.rules.iter().any(|rule| rule.head == "high"));
-    let class = snapshot
-        .entities
-        .iter()
-        .find(|class| class.within.as_deref() == Some("greedy"));
-    let class = class.expect("a class");
-    assert_eq!(
-        (class.policy.as_str(), class.limit.as_deref()),
-        ("tbf", Some("1MB/s"))
-    );
-    assert_eq!(class.bytes(), Some(class.counter("cost")));
-    assert!(class.counter("dispatched") > 0 && class.counter("limit_hits") > 0);
-}
-
-#[test]
-fn bandwidth_of_a_machine() {
-    let snapshot = snapshot("qbm");
-    let [group] = snapshot.groups.as_slice() else {
-        panic!("{:?}", snapshot.groups);
-    };
-    assert_eq!(
-        (group.name.as_str(), group.strategy.as_str()),
-        ("all", "classes")
-    );
-    assert_eq!(group.counters["capacity"], 40_000_000);
-    assert_eq!(group.counters["reserve_low_share"], 2_000_000);
-    assert!(group.counters["requests"] > 0 && group.counters["read_bytes"] > 0);
-    let names: Vec<&str> = snapshot
-        .entities
-        .iter()
-        .map(|client| client.name.as_str())
-        .collect();
-    let mut sorted = names.clone();
-    sorted.sort_unstable();
-    assert_eq!(sorted, ["jobid:-x:", "jobid:a\\b", "jobid:job\"1"]);
-    let place = names.iter().position(|name| *name == "jobid:job\"1");
-    let first = &snapshot.entities[place.expect("a client")];
-    assert_eq!(
-        (first.head.as_str(), first.within.as_deref()),
-        ("both", Some("all"))
-    );
-    assert_eq!(first.limit.as_deref(), Some("10000000"));
-    assert!(first.counter("dispatched") > 0 && first.counter("cost") > 0 && first.unit == "bytes");
-    let given = first.bandwidth.as_ref().expect("bandwidth");
-    assert_eq!(
-        (given.class.as_str(), given.min, given.max, given.unmet),
-        ("first_come", 10_000_000, 20_000_000, false)
-    );
-    let all: u64 = snapshot
-        .entities
-        .iter()
-        .map(|client| client.counter("dispatched"))
-        .sum();
-    assert!(all.abs_diff(group.counters["requests"]) < 50, "{all}");
-}
-
-#[test]
-fn a_machine_that_hangs() {
-    let snapshot = snapshot("hung");
-    let reason = snapshot.unhealthy.expect("unhealthy");
-    assert!(
-        reason.contains("queued, the first one ready for"),
-        "{reason}"
-    );
-    assert_eq!(snapshot.progress, reason);
+/// A text of a service under `policy` with `from` replaced by `to`.
+fn changed(policy: &str, text: &str, from: &str, to: &str) -> Result<Snapshot, Failure> {
+    let mut all = service(policy, 14);
+    let found = all
+        .iter_mut()
+        .find(|(name, _)| name == text)
+        .expect("a text");
+    assert!(found.1.contains(from), "{}", found.1);
+    found.1 = found.1.replace(from, to);
+    stats::read(&module(&all), "svc")
 }
 
 /// Before qbm's texts are read it is stopped: nothing is missing. If it still is started, its failure counts.
 #[test]
 fn qbm_that_stops_meanwhile() {
-    let mut all = fixture("qbm");
+    let mut all = service("qbm", 14);
     all.retain(|(name, _)| name != "nrs_qbm_status");
     let failure = stats::read(&module(&all), "svc").expect_err("no status");
     assert_eq!(failure.kind, Kind::NotFound);
@@ -314,16 +191,15 @@ fn qbm_that_stops_meanwhile() {
 }
 
 #[test]
-fn lost_clients_and_devices_that_are_not_regulated() {
-    let mut all = fixture("fifo");
-    for (name, text) in &mut all {
-        if name == "clients" {
-            *text = text.replacen("state: live", "state: lost", 1);
-        }
-    }
-    let snapshot = stats::read(&module(&all), "svc").expect("a snapshot");
-    let lost: Vec<bool> = snapshot.clients.iter().map(|client| client.lost).collect();
-    assert_eq!(lost, [true, false]);
+fn lost_clients_health_and_devices_that_are_not_regulated() {
+    let lost = changed("crrn", "clients", "state: live", "state: lost").expect("a snapshot");
+    assert!(lost.clients[0].lost && lost.clients[0].name == "q\"1\\x22");
+    let hung = changed("crrn", "health", "healthy", "NOT healthy").expect("a snapshot");
+    let reason = "3 queued, the first one ready for 0 s";
+    assert_eq!(
+        (hung.unhealthy.as_deref(), &*hung.progress),
+        (Some(reason), reason)
+    );
     let text = "- group: \"g\"\n  strategy: \"mover\"\n  capacity: 5\n  clients:\n  - client: \"device:a\"\n    \
         class: \"unregulated\"\n    allocated: \"unregulated\"\n    used_fast: 7\n";
     let (_, clients) = qbm::read_status(text).expect("clients");
@@ -363,96 +239,95 @@ fn other_versions() {
     );
 }
 
+/// A text, what is wrong with it, and where.
+const WRONG: [(&str, &str, &str); 15] = [
+    (
+        "clients",
+        "service: { slots: x }",
+        "1: expected { KEY: NUMBER, ... }, found 'service: {",
+    ),
+    (
+        "clients",
+        "clients:\n- client: \"q\"1\\x22\"",
+        "2: expected a string in double quotes",
+    ),
+    (
+        "clients",
+        "  counters: { a: 1 }",
+        "1: expected a client or a target before",
+    ),
+    (
+        "clients",
+        "nothing",
+        "1: expected KEY: VALUE, found 'nothing'",
+    ),
+    (
+        "nrs_policies",
+        "  - name: fifo",
+        "1: expected regular_requests:",
+    ),
+    (
+        "nrs_policies",
+        "regular_requests:\n    state: x",
+        "2: expected - name: POLICY",
+    ),
+    (
+        "nrs_policies",
+        "regular_requests:\n  - name: a\n    queued: -1",
+        "3: expected a number",
+    ),
+    (
+        "nrs_fairshare_stats",
+        "  weight: 1",
+        "1: expected - entity: NAME",
+    ),
+    (
+        "nrs_fairshare_stats",
+        "- entity: a\n\n  weight: inf",
+        "3: expected a number with decimals",
+    ),
+    (
+        "nrs_fairshare_stats",
+        "- entity: a\n  active: maybe",
+        "2: expected true or false",
+    ),
+    (
+        "nrs_fairshare_stats",
+        "- entity: \"a\\q\"",
+        "1: expected a string in double quotes",
+    ),
+    (
+        "nrs_fairshare_stats",
+        "- entity: \"a\\x4\"",
+        "1: expected a string in double quotes",
+    ),
+    (
+        "nrs_fairshare_stats",
+        "- entity: \"",
+        "1: expected a string in double quotes",
+    ),
+    (
+        "nrs_fairshare_stats",
+        "- entity: a\n  queue: slow",
+        "2: expected regular or high_priority",
+    ),
+    (
+        "at_stats",
+        "lost: 99999999999999999999",
+        "1: expected a number",
+    ),
+];
+
 #[test]
 fn what_is_wrong_is_said_with_its_line() {
-    for (parameter, text, want) in [
-        (
-            "clients",
-            "service: { slots: x }\n",
-            "line 1: expected { KEY: NUMBER, ... }, found 'service: { slots: x }'",
-        ),
-        (
-            "clients",
-            "clients:\n- client: \"q\"1\\x22\"\n",
-            "line 2: expected a string in double quotes",
-        ),
-        (
-            "clients",
-            "  counters: { a: 1 }\n",
-            "line 1: expected a client or a target before",
-        ),
-        (
-            "clients",
-            "nothing\n",
-            "line 1: expected KEY: VALUE, found 'nothing'",
-        ),
-        (
-            "nrs_policies",
-            "  - name: fifo\n",
-            "line 1: expected regular_requests:",
-        ),
-        (
-            "nrs_policies",
-            "regular_requests:\n    state: x\n",
-            "line 2: expected - name: POLICY",
-        ),
-        (
-            "nrs_policies",
-            "regular_requests:\n  - name: a\n    queued: -1\n",
-            "line 3: expected a number",
-        ),
-        (
-            "nrs_fairshare_stats",
-            "  weight: 1\n",
-            "line 1: expected - entity: NAME",
-        ),
-        (
-            "nrs_fairshare_stats",
-            "- entity: \"a\"\n\n  weight: inf\n",
-            "line 3: expected a number with decimals",
-        ),
-        (
-            "nrs_fairshare_stats",
-            "- entity: \"a\"\n  active: maybe\n",
-            "line 2: expected true or false",
-        ),
-        (
-            "nrs_fairshare_stats",
-            "- entity: \"a\\q\"\n",
-            "line 1: expected a string in double quotes",
-        ),
-        (
-            "nrs_fairshare_stats",
-            "- entity: \"a\\x4\"\n",
-            "line 1: expected a string in double quotes",
-        ),
-        (
-            "nrs_fairshare_stats",
-            "- entity: \"\n",
-            "line 1: expected a string in double quotes",
-        ),
-        (
-            "nrs_fairshare_stats",
-            "- entity: \"a\"\n  queue: \"slow\"\n",
-            "line 2: expected regular or high_priority",
-        ),
-        (
-            "at_stats",
-            "lost: 99999999999999999999\n",
-            "line 1: expected a number",
-        ),
-    ] {
-        let mut all = fixture("fairshare");
-        for (name, old) in &mut all {
-            if name == parameter {
-                *old = text.into();
-            }
-        }
+    for (parameter, text, want) in WRONG {
+        let mut all = service("fairshare", 14);
+        let place = all.iter_mut().find(|(name, _)| name == parameter);
+        place.expect("a text").1 = format!("{text}\n");
         let failure = stats::read(&module(&all), "svc").expect_err(text);
-        assert_eq!(failure.kind, Kind::Other);
-        let want = format!("{parameter} of service 'svc', {want}");
+        let want = format!("{parameter} of service 'svc', line {want}");
         assert!(failure.message.starts_with(&want), "{}", failure.message);
-        assert!(failure.hint.is_some());
+        assert!(failure.kind == Kind::Other && failure.hint.is_some());
     }
     for (text, want) in [
         ("  head: reg\n", 1),
@@ -464,7 +339,7 @@ fn what_is_wrong_is_said_with_its_line() {
         "  capacity: 1\n",
         "    class: \"x\"\n",
         "deep:\n",
-        "- group: \"g\"\n  capacity: 99999999999999999999\n",
+        "- group: g\n  capacity: 99999999999999999999\n",
     ] {
         assert!(qbm::read_status(text).is_err(), "{text}");
     }
@@ -494,7 +369,7 @@ fn rates() {
 /// A snapshot is the same after it was written as JSON; what is missing there is nothing.
 #[test]
 fn recorded_and_read_again() {
-    for name in ["fairshare", "tbf", "qbm", "hung", "fifo", "empty"] {
+    for name in ["fairshare", "tbf", "qbm"] {
         let snapshot = snapshot(name);
         let text = serde_json::to_string(&snapshot).expect("JSON");
         assert_eq!(
@@ -515,7 +390,7 @@ fn recorded_and_read_again() {
 
 #[test]
 fn time_goes_forward() {
-    let module = module(&fixture("empty"));
+    let module = module(&service("crrn", 0));
     let times: Vec<u64> = (0..3)
         .map(|_| stats::read(&module, "svc").expect("a snapshot").at_ns)
         .collect();

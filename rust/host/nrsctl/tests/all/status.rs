@@ -2,7 +2,7 @@
 
 //! What `nrsctl status` says, word by word.
 
-use crate::texts::{self, fixture, module};
+use crate::texts;
 use nrsctl::commands::status::{run, Args};
 use nrsctl::failure::Kind;
 use nrsctl::mock::Mock;
@@ -333,23 +333,6 @@ ost_io: 16 of 16 slots in use, 5 clients, 2 requests wait
     );
 }
 
-/// Two services of real machines fit on a screen.
-#[test]
-fn a_screen_is_enough() {
-    for pair in [["fairshare", "tbf"], ["qbm", "fifo"], ["hung", "fairshare"]] {
-        let said: Vec<String> = pair
-            .iter()
-            .map(|name| describe(&texts::snapshot(name)))
-            .collect();
-        let said = said.join("\n");
-        assert!(said.lines().count() <= 24, "{said}");
-        assert!(
-            said.lines().all(|line| line.chars().count() <= 80),
-            "{said}"
-        );
-    }
-}
-
 #[test]
 fn numbers_and_names() {
     for (ns, want) in [
@@ -386,7 +369,7 @@ fn output(args: &Args, kernel: &Mock) -> Result<String, Kind> {
 
 #[test]
 fn the_command() {
-    let kernel = module(&fixture("tbf"));
+    let kernel = texts::module(&texts::service("tbf", 14));
     let all = output(&Args::default(), &kernel).expect("a text");
     assert!(all.starts_with("svc: "), "{all}");
     let named = Args {

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Texts of the module for tests and benches: those that a machine showed (`fixtures`), and those that the module's own
-//! writers make here, of as many entities as are wanted and with names that do their worst.
+//! Texts of the module for tests and benches, made by the module's own writers: of as many entities as are wanted, with
+//! names that do their worst.
 
 // Not every test takes all of it.
 #![allow(dead_code)]
-
-use std::fmt::Write;
-use std::fs;
-use std::path::PathBuf;
 
 use nrs_sched::units::NSEC_PER_SEC as SECOND;
 use nrs_sched::{
@@ -36,6 +32,10 @@ use nrs_sched::{
         plan::{Party, Plan, Scene, Who},
     },
     rules::{Name, Rate, Subject, Unit},
+    statistics::{
+        ClientCounts, ConcurrencyCounts, DeadlineCounts, OrderCounts, ServiceCounts, Stats,
+        TargetCounts, TimeoutCounts,
+    },
     text,
 };
 use nrsctl::mock::Mock;
@@ -71,43 +71,51 @@ pub const HOSTILE: [&[u8]; 26] = [
     b"\\x22\\n\\",
 ];
 
-/// Where the fixtures are.
-pub fn fixtures() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
-}
-
-/// The texts of a fixture, by parameter.
-pub fn fixture(name: &str) -> Vec<(String, String)> {
-    let dir = fixtures().join(name);
-    let files = fs::read_dir(&dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
-    let mut texts: Vec<(String, String)> = files
-        .map(|file| {
-            let path = file.expect("a file").path();
-            let text = fs::read_to_string(&path).expect("a text");
-            let name = path.file_name().expect("a name").to_string_lossy();
-            (name.into_owned(), text)
-        })
-        .collect();
-    texts.sort();
-    texts
-}
-
 /// A module with the service `svc`, whose texts these are.
 pub fn module(texts: &[(String, String)]) -> Mock {
-    let values: Vec<(&str, &str)> = texts
-        .iter()
-        .map(|(name, text)| (name.as_str(), text.as_str()))
-        .collect();
+    let values: Vec<(&str, &str)> = texts.iter().map(|(k, v)| (&k[..], &v[..])).collect();
     Mock::with(&[("svc", &values)])
 }
 
-/// What is read of a fixture; its time is 0, so that it is the same each time.
-pub fn snapshot(name: &str) -> Snapshot {
-    let snapshot = stats::read(&module(&fixture(name)), "svc").expect("a snapshot");
+/// What is read of a service under `policy`; its time is 0, so that the snapshot is the same each time.
+pub fn snapshot(policy: &str) -> Snapshot {
+    let snapshot = stats::read(&module(&service(policy, 14)), "svc").expect("a snapshot");
     Snapshot {
         at_ns: 0,
         ..snapshot
     }
+}
+
+/// A table whose numbers are `first`, `first + 1`, …
+pub fn numbered<T: Stats + Default>(first: u64) -> T {
+    let mut table = T::default();
+    for (number, value) in table.values_mut().zip(first..) {
+        *number = value;
+    }
+    table
+}
+
+/// A table as text: on one line, or a line for each number.
+pub fn table<T: Stats>(table: &T, lines: bool) -> String {
+    let mut text = String::new();
+    let written = match lines {
+        true => table.write_lines(&mut text, "", &[]),
+        false => table.write_pairs(&mut text),
+    };
+    written.expect("a string takes everything");
+    text
+}
+
+/// The text `clients`, with the numbers of [`numbered`] tables.
+pub fn clients(name: &str, service: &ServiceCounts) -> String {
+    format!(
+        "service: {{ {} }}\nclients:\n- client: \"{name}\"\n  counters: {{ {}, {}, state: live }}\n\
+         targets:\n- target: \"8:0\"\n  counters: {{ {} }}\n",
+        table(service, false),
+        table(&numbered::<ClientCounts>(200), false),
+        table(&numbered::<DeadlineCounts>(300), false),
+        table(&numbered::<TargetCounts>(400), false),
+    )
 }
 
 /// The job called by `number`: hostile names in turn, numbered from the second round on.
@@ -268,35 +276,40 @@ pub fn policies(name: &str, argument: &str) -> String {
 
 /// The texts of a service under `policy` that tells so many entities apart.
 pub fn service(policy: &str, entities: u32) -> Vec<(String, String)> {
-    let mut texts = fixture("empty");
-    texts.retain(|(name, _)| {
-        name != "nrs_policies" && !name.contains("stats") || name == "at_stats"
-    });
-    let mut put = |name: &str, text: String| texts.push((name.into(), text));
+    let slots = ServiceCounts {
+        slots: 64,
+        limit: 64,
+        ..ServiceCounts::ZERO
+    };
+    let concurrency = [
+        table(&ConcurrencyCounts::ZERO, true),
+        table(&OrderCounts::ZERO, true),
+    ];
+    let mut texts = Vec::new();
+    let mut put = |name: &str, text: String| texts.push((name.to_owned(), text));
+    put("clients", clients("q\\\"1\\\\x22", &slots));
+    put(
+        "health",
+        "healthy\n3 queued, the first one ready for 0 s\n".into(),
+    );
+    put("at_stats", table(&TimeoutCounts::ZERO, true));
+    put("nrs_concurrency", concurrency.concat());
+    put("nrs_fairshare_weights", "uid:1002:2\n".into());
+    let argument = match policy {
+        "fairshare" => "uid_then_jobid_fair",
+        "tbf" => "uid+jobid",
+        _ => "",
+    };
+    put("nrs_policies", policies(policy, argument));
     match policy {
-        "fairshare" => {
-            put("nrs_policies", policies(policy, "uid_then_jobid_fair"));
-            put("nrs_fairshare_stats", fairshare(entities));
-        }
-        "tbf" => {
-            put("nrs_policies", policies(policy, "uid+jobid"));
-            put("nrs_tbf_stats", tbf(entities));
-        }
-        _ => {
+        "fairshare" => put("nrs_fairshare_stats", fairshare(entities)),
+        "tbf" => put("nrs_tbf_stats", tbf(entities)),
+        "qbm" => {
             let [status, stats] = qbm(entities);
-            put("nrs_policies", policies(policy, ""));
             put("nrs_qbm_status", status);
             put("nrs_qbm_stats", stats);
         }
+        _ => {}
     }
     texts
-}
-
-/// `text` as one would have it as a number of lines, for messages.
-pub fn numbered(text: &str) -> String {
-    let mut out = String::new();
-    for (number, line) in (1..).zip(text.lines()) {
-        let _ = writeln!(out, "{number:4} {line}");
-    }
-    out
 }

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Files that are written from the code's own tables, or ask for what those have.
+//!
+//! With `NRSCTL_WRITE_PAGES` in the environment the tests write the files in place of comparing them.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::Parser as _;
+use nrsctl::cli::Cli;
+use nrsctl::configuration::keys;
+use nrsctl::exporter::families::{Family, FAMILIES};
+use nrsctl::exporter::reference;
+use nrsctl::mock::Mock;
+use nrsctl::reference::page;
+use serde_json::Value;
+
+use crate::texts;
+
+/// The path of a file of the project.
+fn path(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../..")
+        .join(name)
+}
+
+fn read(name: &str) -> String {
+    fs::read_to_string(path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Checks that the file has this text.
+pub fn compare(name: &str, want: &str) {
+    if std::env::var_os("NRSCTL_WRITE_PAGES").is_some() {
+        return fs::write(path(name), want).expect("written");
+    }
+    let kept = read(name);
+    let differs = kept
+        .lines()
+        .zip(want.lines())
+        .find(|(kept, want)| kept != want);
+    let hint = "NRSCTL_WRITE_PAGES=1 cargo test -p nrsctl --test all";
+    assert!(
+        kept == want,
+        "{name} is another: {differs:#?}; written anew by: {hint}"
+    );
+}
+
+#[test]
+fn generated() {
+    compare("Documentation/reference.md", &page());
+    let text = read("Documentation/metrics.md");
+    compare(
+        "Documentation/metrics.md",
+        &reference::replace(&text).expect("marks"),
+    );
+    let text = read("Documentation/configuration.md");
+    compare(
+        "Documentation/configuration.md",
+        &keys::replace(&text).expect("marks"),
+    );
+    let snapshots = ["fairshare", "tbf", "qbm"].map(|policy| {
+        let snapshot = serde_json::to_string(&texts::snapshot(policy)).expect("JSON");
+        snapshot.replacen("\"svc\"", &format!("\"{policy}\""), 1)
+    });
+    let snapshots = format!("[\n{}\n]\n", snapshots.join(",\n"));
+    compare("rust/host/nrsctl/tests/snapshots.json", &snapshots);
+    let recording = path("rust/host/nrsctl/tests/recording.jsonl");
+    let cli = Cli::parse_from(["nrsctl", "plot", recording.to_str().expect("a path")]);
+    let mut drawn = Vec::new();
+    cli.command
+        .run(&Mock::with(&[]), &mut drawn)
+        .expect("a picture");
+    compare(
+        "Documentation/plot.svg",
+        &String::from_utf8(drawn).expect("text"),
+    );
+}
+
+/// The metrics that an expression names, each with the labels that it asks for there.
+fn metrics(expr: &str) -> Vec<(&str, Vec<&str>)> {
+    let mut found = Vec::new();
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    for (place, _) in expr.match_indices("nrs_") {
+        let (before, rest) = expr.split_at(place);
+        if !before.ends_with(word) {
+            let (name, rest) = rest.split_at(rest.find(|c| !word(c)).unwrap_or(rest.len()));
+            let labels = rest
+                .strip_prefix('{')
+                .and_then(|labels| labels.split_once('}'));
+            let labels = labels.map_or("", |(labels, _)| labels).split(',');
+            let labels = labels.filter_map(|label| Some(label.split_once(['=', '!'])?.0));
+            found.push((name, labels.collect()));
+        }
+    }
+    found
+}
+
+/// The dashboard asks for metrics and labels that there are, and for counters as rates.
+#[test]
+fn dashboard() {
+    let dashboard: Value = serde_json::from_str(&read("Documentation/grafana-nrs.json")).unwrap();
+    let panels = dashboard["panels"].as_array().expect("panels").iter();
+    let targets = panels
+        .filter_map(|panel| panel["targets"].as_array())
+        .flatten();
+    let mut asked = Vec::new();
+    for target in targets {
+        let expr = target["expr"].as_str().expect("an expression");
+        assert!(!metrics(expr).is_empty(), "{expr}");
+        for (name, labels) in metrics(expr) {
+            let family = FAMILIES.iter().find(|family| family.name == name);
+            let family: &Family = family.unwrap_or_else(|| panic!("no metric {name}: {expr}"));
+            for label in labels {
+                let mut known = family.of.labels().iter().chain(&family.more);
+                assert!(
+                    known.any(|known| *known == label),
+                    "{name} has no label {label}"
+                );
+            }
+            let is_rate = |rate: &str| expr.contains(&format!("{rate}({name}"));
+            let rate = is_rate("rate") || is_rate("increase");
+            assert_eq!(name.ends_with("_total"), rate, "{expr}");
+            asked.push(name.to_owned());
+        }
+    }
+    assert!(asked.len() > 20 && asked.contains(&"nrs_entity_share_ratio".to_owned()));
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The verbs as a user types them: `verbs.txt` has commands, what each prints (but empty lines), fails with, and writes.
+//!
+//! Each command has a module of its own, with the services `ost_io` and `san`.
+
+use std::os::unix::net::UnixStream;
+
+use clap::Parser as _;
+use nrsctl::cli::Cli;
+use nrsctl::failure::Result;
+use nrsctl::kernel::{Device, Kernel as _};
+use nrsctl::mock::Mock;
+
+use crate::pages;
+
+const POLICIES: &str = "
+regular_requests:
+  - name: tbf uid
+    state: started
+    fallback: no
+    queued: 12
+    active: 3
+
+high_priority_requests:
+  - name: fifo
+    state: started
+    fallback: yes
+    queued: 0
+    active: 0
+
+";
+const RULES: &str = "regular_requests:\nCPT 0:\ngreedy uid={1002} 10MB/s, ref 1\n\
+    both uid={5} 5 minrate=2, ref 0\ndefault * 10000, ref 0\n\
+    high_priority_requests:\nCPT 0:\nboth uid={5} 5, ref 0\n";
+const CLIENTS: &str = "service: { slots: 64, limit: 32, active: 1 }\nclients:\n\
+    - client: \"files\"\n  counters: { passed: 7, queued: 1, held: 0, failed: 0, state: live }\n\
+    - client: \"server.12\"\n  counters: { passed: 0, queued: 3 }\ntargets:\n";
+
+fn mock() -> Mock {
+    let ost_io = [
+        ("slots", "16\n"),
+        ("nrs_crrn_quantum", "reg_quantum:8    \nhp_quantum:8    \n"),
+        ("nrs_tbf_rule_error", ""),
+        ("nrs_policies", "\nregular_requests:\n"),
+        ("clients", "service: { slots: 16 }\nclients:\ntargets:\n"),
+        ("health", "healthy\n\n"),
+    ];
+    let san = [
+        ("slots", "8\n"),
+        ("nrs_policies", POLICIES),
+        ("nrs_tbf_rule", RULES),
+        ("clients", CLIENTS),
+        ("health", "healthy\n\n"),
+    ];
+    let mock = Mock::with(&[("ost_io", &ost_io), ("san", &san)]);
+    mock.add_device(&Device {
+        name: "files".into(),
+        service: "san".into(),
+        target: "8:16".into(),
+        sectors: 1000,
+        options: [("jobid_name".to_owned(), "%e.%u".to_owned())].into(),
+        ..Device::default()
+    })
+    .unwrap();
+    mock
+}
+
+/// The words of a line; blanks between single quotes separate nothing.
+fn words(line: &str) -> Vec<String> {
+    let mut words = vec![String::from("nrsctl"), String::new()];
+    let mut quoted = false;
+    for c in line.chars() {
+        match c {
+            '\'' => quoted = !quoted,
+            ' ' if !quoted => words.push(String::new()),
+            c => words.last_mut().unwrap().push(c),
+        }
+    }
+    words
+}
+
+/// What a command prints and writes, and how it fails.
+fn transcript(line: &str) -> String {
+    let (mock, mut out) = (mock(), Vec::new());
+    let devices = mock.devices().unwrap();
+    let done: Result = match Cli::try_parse_from(words(line)) {
+        Ok(cli) => cli.command.run(&mock, &mut out),
+        Err(error) => return format!("usage: {}\n", error.kind()),
+    };
+    let mut text = String::new();
+    let lines = String::from_utf8(out).unwrap();
+    let lines = lines.lines().map(str::trim_end);
+    let shown = lines.filter(|line| !line.is_empty());
+    text.extend(shown.map(|line| format!("{line}\n")));
+    if let Err(failure) = done {
+        text += &format!("status {}: {failure}\n", failure.kind.exit_status());
+    }
+    for (service, parameter, value) in mock.log() {
+        text += &format!("--> {service}.{parameter}={value}\n");
+    }
+    let names = |mock: &Mock| mock.services().unwrap().join(" ");
+    if names(&mock) != "ost_io san" {
+        text += &format!("--> services: {}\n", names(&mock));
+    }
+    if mock.devices().unwrap() != devices {
+        text += &format!("--> {:?}\n", mock.devices().unwrap());
+    }
+    text
+}
+
+#[test]
+fn transcripts() {
+    let kept = include_str!("verbs.txt");
+    let mut text = String::new();
+    for line in kept.lines() {
+        if line.is_empty() || line.starts_with('#') {
+            text += &format!("{line}\n");
+        } else if let Some(command) = line.strip_prefix("$ nrsctl ") {
+            text += &format!("{line}\n{}", transcript(command));
+        }
+    }
+    pages::compare("rust/host/nrsctl/tests/all/verbs.txt", &text);
+}
+
+/// Settings go on when nobody reads what was set; shows end.
+#[test]
+fn nobody_reads() {
+    for (line, status, writes) in [
+        ("set_param san.slots=8 san.slots=0 ost_io.slots=8", 4, 2),
+        ("get_param -R san ost_io", 141, 0),
+        ("get_param -R sam.slots san", 3, 0),
+    ] {
+        let mock = mock();
+        let cli = Cli::parse_from(words(line));
+        let (mut writer, reader) = UnixStream::pair().unwrap();
+        drop(reader);
+        let failure = cli.command.run(&mock, &mut writer).unwrap_err();
+        assert_eq!(failure.kind.exit_status(), status, "{line}");
+        assert_eq!(mock.log().len(), writes, "{line}");
+    }
+}

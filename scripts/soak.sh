@@ -32,11 +32,9 @@ seconds=$(awk -v m="$minutes" 'BEGIN { printf "%d", m * 60 }')
 results=$NRS_TOP/build/soak
 name=soak-$kernel-$seed
 mkdir -p "$results"
-files=()
-for tool in nrs-load nrs-storm; do files+=(--file "$NRS_TOP/build/tools/$tool:/bin/$tool"); done
 status=0
 "$NRS_SCRIPTS/vm.sh" --kernel "$kernel" --more --name "$name" --timeout $((seconds + 1500)) \
-	"${files[@]}" -- soak.sh "$seconds" "$seed" || status=$?
+	--file "$NRS_TOP/build/tools/nrs-test:/bin/nrs-test" -- soak.sh "$seconds" "$seed" || status=$?
 
 out=$NRS_TOP/build/vm/$name
 splats=$(wc -l <"$out/trouble" 2>/dev/null || echo unknown)

@@ -176,7 +176,7 @@ boot() {
 	any) how=(--icount-or-kvm --cpus 2) ;;
 	esac
 	shift 4
-	for tool in nrs-load nrs-check nrs-overlap nrs-storm nrsctl; do [ ! -x "build/tools/$tool" ] || files+=(--file "build/tools/$tool:/bin/$tool"); done
+	for tool in nrs-test nrsctl; do [ ! -x "build/tools/$tool" ] || files+=(--file "build/tools/$tool:/bin/$tool"); done
 	case " $* " in *" trace "*)
 		files+=(--file Documentation/tracing.md:/tracing.md)
 		[ -z "${NRS_LONG:-}" ] || how+=(--mem 2048) files+=(--file "$(scripts/trace-tools.sh):/trace")

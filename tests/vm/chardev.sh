@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# /dev/nrs: servers in user space. Needs nrs-check and nrs-load (scripts/build-tools.sh).
+# /dev/nrs: servers in user space. Needs nrs-test (scripts/build-tools.sh).
 . /tests/nrs.sh
 
 # gone SERVICE...: waits until these services are no more.
@@ -9,22 +9,22 @@ gone() {
 	for name; do wait_for 20 "[ ! -e /sys/kernel/debug/nrs/$name ]" || fail "$name is still there: $(cat "$(at "$name" clients)")"; done
 }
 
-# of FILE CLIENT NAME: a number of that client in a report of nrs-load, one of those behind its name.
+# of FILE CLIENT NAME: a number of that client in a report of nrs-test load, one of those behind its name.
 of() {
 	awk -v c="\"$2\"," -v n="\"$3\":" '$1 == "\"name\":" { hit = $2 == c } hit && $1 == n { sub(",", "", $2); print $2; exit }' "$1"
 }
 
-# device FILE NAME: a number of the device's own in a report of nrs-load.
+# device FILE NAME: a number of the device's own in a report of nrs-test load.
 device() {
 	awk -v n="\"$2\":" '/"device":/ { hit = 1 } hit && $1 == n { sub(",", "", $2); print $2; exit }' "$1"
 }
 
-# The checks of nrs-check, one after the other; none leaves a service behind.
+# The checks of nrs-test, one after the other; none leaves a service behind.
 interface() {
 	module
 	local name
-	for name in $(nrs-check --list); do
-		nrs-check "$name" || fail "nrs-check $name"
+	for name in $(nrs-test check --list interface); do
+		nrs-test check "$name" || fail "nrs-test check $name"
 		wait_for 20 '[ -z "$(ls -d /sys/kernel/debug/nrs/*/ 2>/dev/null)" ]' || fail "$name: left $(ls /sys/kernel/debug/nrs)"
 		say "$name"
 	done
@@ -36,9 +36,9 @@ permissions() {
 	wait_for 10 '[ -c /dev/nrs ]'
 	[ "$(stat -c '%a %u %g' /dev/nrs)" = "660 0 0" ] || fail "$(ls -l /dev/nrs)"
 	local as=(setpriv --reuid 65534 --regid 65534 --clear-groups)
-	refused EACCES "${as[@]}" nrs-load --seconds 0.1 --client name=a
+	refused EACCES "${as[@]}" nrs-test load --seconds 0.1 --client name=a
 	chgrp 65534 /dev/nrs
-	"${as[@]}" nrs-load --seconds 20 --client name=a,requests=1 >/tmp/load.json
+	"${as[@]}" nrs-test load --seconds 20 --client name=a,requests=1 >/tmp/load.json
 	[ "$(of /tmp/load.json a served)" -gt 0 ]
 	chgrp 0 /dev/nrs
 }
@@ -52,7 +52,7 @@ pinned() {
 	rmmod nrs
 	module
 	mkfifo /tmp/hold
-	nrs-check hold svc <>/tmp/hold >/tmp/held &
+	nrs-test check hold svc <>/tmp/hold >/tmp/held &
 	wait_for 10 'grep -q holding /tmp/held'
 	refused EBUSY rmmod nrs
 	kill -KILL $!
@@ -67,7 +67,7 @@ signals() {
 	module
 	local signal
 	for signal in TERM INT KILL; do
-		nrs-check block >/tmp/block &
+		nrs-test check block >/tmp/block &
 		wait_for 10 'grep -q reading /tmp/block'
 		sleep 0.2
 		# Shells have their background processes ignore SIGINT.
@@ -84,11 +84,11 @@ kinds() {
 	module
 	lower nb0
 	client a /dev/nb0 svc
-	refused EBUSY nrs-load --service svc --seconds 0.1 --client name=a
+	refused EBUSY nrs-test load --service svc --seconds 0.1 --client name=a
 	[ "$(grep -c 'client:' "$(at svc clients)")" = 1 ]
 	mkdir /sys/kernel/config/nrs/conf
 	mkfifo /tmp/hold
-	nrs-check hold conf <>/tmp/hold >/tmp/held &
+	nrs-test check hold conf <>/tmp/hold >/tmp/held &
 	wait_for 10 'grep -q holding /tmp/held'
 	refused EBUSY dmsetup create b --table "0 $(sectors /dev/nb0) nrs /dev/nb0 0 conf"
 	grep -q 'client: "hold"' "$(at conf clients)"
@@ -112,7 +112,7 @@ killed() {
 	local policy round
 	for policy in fifo 'fairshare uid_fair'; do
 		for ((round = 0; round < $(slow 3 1); round++)); do
-			nrs-load --service svc --seconds 60 --busy 5000 --client name=a,depth=5000,uid=1 --client name=b,depth=500,uid=2 >/dev/null &
+			nrs-test load --service svc --seconds 60 --busy 5000 --client name=a,depth=5000,uid=1 --client name=b,depth=500,uid=2 >/dev/null &
 			wait_for 10 '[ -e /sys/kernel/debug/nrs/svc/nrs_policies ]'
 			policy svc "$policy"
 			wait_for 20 '[ "$(sum held "$(<"$(at svc clients)")"; echo $sum)" -ge 1000 ]' || fail "$(cat "$(at svc clients)")"
@@ -125,7 +125,7 @@ killed() {
 
 # served POLICY: two clients of unlike depth; their parts of the service in $a and $b.
 served() {
-	nrs-load --service svc --seconds 8 --warmup 2 --busy 4000 --client name=a,nid=10.0.0.1@tcp,depth=24 \
+	nrs-test load --service svc --seconds 8 --warmup 2 --busy 4000 --client name=a,nid=10.0.0.1@tcp,depth=24 \
 		--client name=b,nid=10.0.0.2@tcp,depth=8,opcode=mds_reint >/tmp/load.json &
 	local pid=$!
 	wait_for 10 '[ -e /sys/kernel/debug/nrs/svc/slots ]'
@@ -153,7 +153,7 @@ shares() {
 # A thousand clients on an open loop; none is forgotten.
 many() {
 	module
-	nrs-load --service svc --seconds 5 --drain --log /tmp/log --client "name=c%,nid=10.0.0.1@tcp,jobid=job.%,count=1000,rate=1" >/tmp/load.json &
+	nrs-test load --service svc --seconds 5 --drain --log /tmp/log --client "name=c%,nid=10.0.0.1@tcp,jobid=job.%,count=1000,rate=1" >/tmp/load.json &
 	local pid=$!
 	wait_for 10 '[ -e /sys/kernel/debug/nrs/svc/slots ]'
 	policy svc 'fairshare nid_fair'
@@ -165,7 +165,7 @@ many() {
 # Lost completions cost their slots no longer than the lease.
 lost() {
 	module
-	nrs-load --service svc --seconds "$(slow 4 8)" --busy 1000 --lease 100 --lose 10 --client name=a,depth=32 >/tmp/load.json &
+	nrs-test load --service svc --seconds "$(slow 4 8)" --busy 1000 --lease 100 --lose 10 --client name=a,depth=32 >/tmp/load.json &
 	local pid=$!
 	wait_for 10 '[ -e /sys/kernel/debug/nrs/svc/slots ]'
 	echo 4 >"$(at svc slots)"
@@ -182,7 +182,7 @@ storm() {
 	local end=$((SECONDS + $(slow 10 20))) loops=() n pid
 	for n in 1 2 3 4; do
 		while [ $SECONDS -lt $end ]; do
-			nrs-load --service svc --name "n$n" --seconds 30 --busy 2000 --lease 50 --lose 7 --client "name=a,depth=300,uid=$n,nid=10.0.0.$n@tcp" >/dev/null &
+			nrs-test load --service svc --name "n$n" --seconds 30 --busy 2000 --lease 50 --lose 7 --client "name=a,depth=300,uid=$n,nid=10.0.0.$n@tcp" >/dev/null &
 			pid=$!
 			sleep "0.$((RANDOM % 9))"
 			kill -$([ $((RANDOM % 2)) = 0 ] && echo KILL || echo TERM) $pid
@@ -205,7 +205,7 @@ storm() {
 # The limit of requests is a parameter; clients may ask for less.
 parameter() {
 	module user_requests_max=64
-	nrs-load --service svc --seconds 0.9 --busy 1000000 --client name=a,depth=1000 >/tmp/load.json
+	nrs-test load --service svc --seconds 0.9 --busy 1000000 --client name=a,depth=1000 >/tmp/load.json
 	[ "$(device /tmp/load.json requests)" = 64 ] || fail "$(tail -n 20 /tmp/load.json)"
 	expect_errno EINVAL /sys/module/nrs/parameters/user_requests_max 63
 	rmmod nrs

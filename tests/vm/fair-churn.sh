@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # A thousand new entities each second, for 20 s, while weights change for all of them and
-# statistics are read: tables stay bounded, memory comes back, and who was there before is served on. Needs nrs-load.
+# statistics are read: tables stay bounded, memory comes back, and who was there before is served on. Needs nrs-test load.
 . /tests/nrs.sh
 
 seconds=20
 per_second=$(slow 1000 150)
 
-# of CLIENT NAME: a number of that client in the report of nrs-load, one of those behind its name.
+# of CLIENT NAME: a number of that client in the report of nrs-test load, one of those behind its name.
 of() {
 	awk -v c="\"$1\"," -v n="\"$2\":" '$1 == "\"name\":" { hit = $2 == c } hit && $1 == n { sub(",", "", $2); print $2; exit }' /tmp/load.json
 }
@@ -31,14 +31,14 @@ entities() {
 # job that has always four.
 churn() {
 	policy svc "fairshare $2"
-	nrs-load --service svc --seconds "$1" --busy "$4" --drain --client name=steady,jobid=steady,uid=5,depth=4 \
+	nrs-test load --service svc --seconds "$1" --busy "$4" --drain --client name=steady,jobid=steady,uid=5,depth=4 \
 		--client "name=new,jobid=job.@,uid=6,rate=$3" >/tmp/load.json &
 	load=$!
 }
 
 # churned SECONDS RATE LEAST: its end; nothing is lost, and the old job was served at least that often per second.
 churned() {
-	wait "$load" || fail "nrs-load: $(tail -n 3 /tmp/load.json)"
+	wait "$load" || fail "nrs-test load: $(tail -n 3 /tmp/load.json)"
 	say "$(of new served) of $(of new submitted) new jobs in $1 s, p99 $(late new) us; steady job: $(of steady served), p99 $(late steady) us"
 	[ "$(of new submitted)" -ge $(($1 * $2 / 2)) ] || fail "only $(of new submitted) jobs came: the machine was too slow"
 	[ "$(awk '$1 == "\"completed\":" { print $2 + 0 }' /tmp/load.json)" = "$(awk '/"device":/ { on = 1 } on && $1 == "\"requests\":" { print $2 + 0 }' /tmp/load.json)" ] ||
@@ -110,7 +110,7 @@ room() {
 		fail "$(head -n 1 "$(at svc clients)")"
 	set_to svc nrs_fairshare_weights clear
 	# While the service is used, who has been idle for ten seconds is forgotten.
-	nrs-load --service svc --seconds 300 --client name=steady,jobid=steady,uid=5,rate=10 >/dev/null &
+	nrs-test load --service svc --seconds 300 --client name=steady,jobid=steady,uid=5,rate=10 >/dev/null &
 	load=$!
 	wait_for 60 '[ "$(entities)" -le 4 ]' || fail "$(entities) entities are left"
 	kill "$load"

@@ -56,7 +56,7 @@ blocked() {
 	echo overlap >"$(at svc nrs_pop)"
 	policy svc 'tbf uid'
 	set_to svc nrs_tbf_rule 'change default rate=1'
-	nrs-overlap probe /dev/mapper/a --depth 30 --chain 30 --size 64 >/tmp/probe.txt 2>&1 &
+	nrs-test overlap probe /dev/mapper/a --depth 30 --chain 30 --size 64 >/tmp/probe.txt 2>&1 &
 	saturated 20 a
 	# One per second goes.
 	stays 7

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # nrs_pop=overlap: requests to a range keep their order if one of them writes, whatever the policy, the users, the CPUs and
-# the priorities, and whatever happens meanwhile. nrs-overlap (scripts/build-tools.sh) submits and checks.
+# the priorities, and whatever happens meanwhile. nrs-test overlap (scripts/build-tools.sh) submits and checks.
 . /tests/nrs.sh
 
 storm=/tmp/storm.txt
@@ -29,20 +29,20 @@ setup() {
 	set_to svc nrs_qbm_config 'by uid;group all capacity=100MB/s;default class=fair_share min=10MB/s'
 }
 
-# of NAME [FILE]: a number of a report of nrs-overlap.
+# of NAME [FILE]: a number of a report of nrs-test overlap.
 of() {
 	awk -v n="$1:" '$1 == n { print $2; exit }' "${2:-$storm}"
 }
 
 # storm OPTION...: random reads and writes of four users, on all CPUs, in both priorities. Fails unless all is in order.
 storm() {
-	nrs-overlap storm /dev/mapper/a --users 0,1001,1002,1003 --hop --high 5 "$@" >$storm 2>&1 || fail "status $?: $(tr '\n' ' ' <$storm)"
+	nrs-test overlap storm /dev/mapper/a --users 0,1001,1002,1003 --hop --high 5 "$@" >$storm 2>&1 || fail "status $?: $(tr '\n' ' ' <$storm)"
 }
 
 # disorder OPTION...: the same, which must find that it is not in order; nothing may have failed.
 disorder() {
 	local status=0
-	nrs-overlap storm /dev/mapper/a --users 0,1001,1002,1003 --hop --high 5 "$@" >$storm 2>&1 || status=$?
+	nrs-test overlap storm /dev/mapper/a --users 0,1001,1002,1003 --hop --high 5 "$@" >$storm 2>&1 || status=$?
 	[ "$status" = 1 ] && [ "$(of failed)" = 0 ] && [ "$(of read_torn)$(of left_torn)" = 00 ] || fail "status $status: $(tr '\n' ' ' <$storm)"
 }
 
@@ -108,7 +108,7 @@ two_devices() {
 independent() {
 	setup overlap 2000000
 	echo 32 >"$(at svc slots)"
-	nrs-overlap storm /dev/mapper/a --writes 0 --count 600 --depth 32 --region 64 >$storm || fail "$(tr '\n' ' ' <$storm)"
+	nrs-test overlap storm /dev/mapper/a --writes 0 --count 600 --depth 32 --region 64 >$storm || fail "$(tr '\n' ' ' <$storm)"
 	[ "$(counter a queued)" -le 200 ] || fail "reads wait: $(dm status a)"
 }
 
@@ -118,7 +118,7 @@ promoted() {
 	policy svc "$1"
 	local links=$2 depth status
 	depth=$(slow 200 80)
-	nrs-overlap probe /dev/mapper/a --depth "$depth" --chain "$links" --rounds "$(slow 4 1)" >$storm || fail "status $?: $(tr '\n' ' ' <$storm)"
+	nrs-test overlap probe /dev/mapper/a --depth "$depth" --chain "$links" --rounds "$(slow 4 1)" >$storm || fail "status $?: $(tr '\n' ' ' <$storm)"
 	say "$1, $links links: done before it $(awk '$1 == "before:" { printf "%s ", $2 }' $storm)"
 	# Others go on beside it while a busy host lets it wait, though not each time.
 	awk -v k="$links" -v most=$((depth / 2)) '$1 == "before:" { if (!n++ || $2 < least) least = $2; if ($2 > most) bad++ }
@@ -126,7 +126,7 @@ promoted() {
 		fail "$(tr '\n' ' ' <$storm)"
 	status=0
 	echo none >"$(at svc nrs_pop)"
-	nrs-overlap probe /dev/mapper/a --depth "$depth" --chain "$links" >$storm || status=$?
+	nrs-test overlap probe /dev/mapper/a --depth "$depth" --chain "$links" >$storm || status=$?
 	[ "$status" = 1 ] || fail "without order it should not wait for what it overlaps: $(tr '\n' ' ' <$storm)"
 	idle
 }
@@ -139,7 +139,7 @@ promoted_limited() {
 	setup overlap
 	policy svc 'tbf uid'
 	set_to svc nrs_tbf_rule 'reg start r uid={0} rate=1'
-	nrs-overlap probe /dev/mapper/a --depth 60 --chain 4 "$@" >$storm 2>&1 &
+	nrs-test overlap probe /dev/mapper/a --depth 60 --chain 4 "$@" >$storm 2>&1 &
 	wait_for 5 "grep -q before: $storm" || fail "it waits: $(dm status a)"
 	[ "$(of links_before)" = "$links" ] && [ "$(of before)" -le 15 ] || fail "$(tr '\n' ' ' <$storm)"
 	[ "$(counter a held)" -ge 40 ] || fail "the rest does not wait: $(dm status a)"
@@ -151,7 +151,7 @@ promoted_limited() {
 # Draining, and other policies, while requests wait for others: they go down at once, in order.
 drained() {
 	setup overlap 2000000
-	nrs-overlap storm /dev/mapper/a --users 0,1001,1002 --high 5 --count 1000000 --seconds "$(slow 5 16)" --depth 128 >$storm 2>&1 &
+	nrs-test overlap storm /dev/mapper/a --users 0,1001,1002 --high 5 --count 1000000 --seconds "$(slow 5 16)" --depth 128 >$storm 2>&1 &
 	local writer=$! round=0
 	saturated "$(slow 40 4)" a
 	while kill -0 $writer 2>/dev/null; do
@@ -170,7 +170,7 @@ drained() {
 tables() {
 	setup overlap 2000000
 	policy svc 'fairshare uid_fair'
-	nrs-overlap storm /dev/mapper/a --users 0,1001,1002 --high 5 --count 1000000 --seconds "$(slow 5 16)" --depth 128 >$storm 2>&1 &
+	nrs-test overlap storm /dev/mapper/a --users 0,1001,1002 --high 5 --count 1000000 --seconds "$(slow 5 16)" --depth 128 >$storm 2>&1 &
 	local writer=$! round=0 status=0
 	saturated "$(slow 40 4)" a
 	while kill -0 $writer 2>/dev/null; do
@@ -196,7 +196,7 @@ suspended() {
 	setup overlap
 	policy svc 'tbf uid'
 	set_to svc nrs_tbf_rule 'change default rate=1'
-	nrs-overlap probe /dev/mapper/a --depth 150 --chain 120 >$storm 2>&1 &
+	nrs-test overlap probe /dev/mapper/a --depth 150 --chain 120 >$storm 2>&1 &
 	local writer=$!
 	# All of it is there: what comes while a device is suspended is device-mapper's to order.
 	wait_for 30 "grep -q handed_in: $storm" || fail "$(dm status a)"
@@ -213,7 +213,7 @@ suspended() {
 levels() {
 	setup none 1000000
 	policy svc 'fairshare uid_fair'
-	nrs-overlap storm /dev/mapper/a --users 0,1001,1002 --high 5 --count 1000000 --seconds "$(slow 5 16)" >$storm 2>&1 &
+	nrs-test overlap storm /dev/mapper/a --users 0,1001,1002 --high 5 --count 1000000 --seconds "$(slow 5 16)" >$storm 2>&1 &
 	local writer=$! round=0 level status=0
 	while kill -0 $writer 2>/dev/null; do
 		for level in overlap none; do set_to svc nrs_pop $level; done
@@ -234,7 +234,7 @@ killed() {
 	setup overlap
 	policy svc 'tbf uid'
 	set_to svc nrs_tbf_rule 'change default rate=1'
-	nrs-overlap probe /dev/mapper/a --depth 120 --chain 100 >$storm 2>&1 &
+	nrs-test overlap probe /dev/mapper/a --depth 120 --chain 100 >$storm 2>&1 &
 	local writer=$! start
 	# What is still being handed in after the kill would wait again.
 	wait_for 30 "grep -q handed_in: $storm" || fail "$(dm status a)"

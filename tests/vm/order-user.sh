@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# /dev/nrs: order, promotions and credits, under each policy. Needs nrs-check and nrs-load (scripts/build-tools.sh).
+# /dev/nrs: order, promotions and credits, under each policy. Needs nrs-test (scripts/build-tools.sh).
 . /tests/nrs.sh
 
 # gone: waits until there is no service.
@@ -12,8 +12,8 @@ gone() {
 under() {
 	module
 	local name
-	for name in $(nrs-check --list-order); do
-		nrs-check "$name" "$@" || fail "nrs-check $name $*"
+	for name in $(nrs-test check --list order); do
+		nrs-test check "$name" "$@" || fail "nrs-test check $name $*"
 		gone "$name"
 	done
 }
@@ -23,13 +23,13 @@ delayed() {
 	module
 	local name
 	for name in graph stream writers close-blocked; do
-		nrs-check "$name" nrs_policies=delay "nrs_delay_min=reg_delay_min:0 hp_delay_min:0" "nrs_delay_max=reg_delay_max:1 hp_delay_max:1" \
-			"nrs_delay_pct=reg_delay_pct:20 hp_delay_pct:20" "$1" || fail "nrs-check $name"
+		nrs-test check "$name" nrs_policies=delay "nrs_delay_min=reg_delay_min:0 hp_delay_min:0" "nrs_delay_max=reg_delay_max:1 hp_delay_max:1" \
+			"nrs_delay_pct=reg_delay_pct:20 hp_delay_pct:20" "$1" || fail "nrs-test check $name"
 		gone "$name"
 	done
 }
 
-# of FILE CLIENT NAME: a number of that client in a report of nrs-load, one of those behind its name.
+# of FILE CLIENT NAME: a number of that client in a report of nrs-test load, one of those behind its name.
 of() {
 	awk -v c="\"$2\"," -v n="\"$3\":" '$1 == "\"name\":" { hit = $2 == c } hit && $1 == n { sub(",", "", $2); print $2; exit }' "$1"
 }
@@ -47,7 +47,7 @@ number() {
 
 # crowd [OPTION...]: 64 clients that want 32 requests each, and a newcomer that wants one at a time.
 crowd() {
-	nrs-load --service svc --seconds 8 --busy 4000 --client 'name=old%,nid=10.0.0.1@tcp,count=64,depth=32' \
+	nrs-test load --service svc --seconds 8 --busy 4000 --client 'name=old%,nid=10.0.0.1@tcp,count=64,depth=32' \
 		--client 'name=new,nid=10.0.1.1@tcp,depth=1,start=1' "$@" >/tmp/load.json &
 	local pid=$! told number
 	wait_for 10 '[ -e /sys/kernel/debug/nrs/svc/slots ]'
@@ -80,7 +80,7 @@ alone() {
 	module
 	local option served=()
 	for option in '' --credits; do
-		nrs-load --service svc --seconds 4 --warmup 1 --busy 20000 ${option:+$option} --client name=a,nid=10.0.0.1@tcp,depth=200 >/tmp/load.json &
+		nrs-test load --service svc --seconds 4 --warmup 1 --busy 20000 ${option:+$option} --client name=a,nid=10.0.0.1@tcp,depth=200 >/tmp/load.json &
 		local pid=$!
 		wait_for 10 '[ -e /sys/kernel/debug/nrs/svc/slots ]'
 		echo 8 >"$(at svc slots)"
@@ -95,7 +95,7 @@ alone() {
 # Promotions, streams and changes of the policy and the level, all at once.
 storm() {
 	module
-	nrs-load --service svc --seconds "$(slow 8 16)" --busy 500 --promote 20 --drain --client 'name=s%,nid=10.0.0.1@tcp,stream=1%,object=1%,offset=seq,count=8,depth=40' \
+	nrs-test load --service svc --seconds "$(slow 8 16)" --busy 500 --promote 20 --drain --client 'name=s%,nid=10.0.0.1@tcp,stream=1%,object=1%,offset=seq,count=8,depth=40' \
 		--client 'name=r,nid=10.0.1.1@tcp,offset=random,depth=60,priority=high' --order-log /tmp/order >/tmp/load.json &
 	local pid=$! text
 	wait_for 10 '[ -e /sys/kernel/debug/nrs/svc/slots ]'
@@ -114,7 +114,7 @@ storm() {
 # Streams stay in order at a server that is fast, whoever promotes what.
 streams() {
 	module
-	nrs-load --service svc --seconds 3 --busy 1000 --promote 10 --drain --client 'name=s%,nid=10.0.0.1@tcp,stream=1%,object=1%,offset=seq,count=8,depth=16' \
+	nrs-test load --service svc --seconds 3 --busy 1000 --promote 10 --drain --client 'name=s%,nid=10.0.0.1@tcp,stream=1%,object=1%,offset=seq,count=8,depth=16' \
 		--order-log /tmp/order >/tmp/load.json &
 	local pid=$!
 	wait_for 10 '[ -e /sys/kernel/debug/nrs/svc/slots ]'

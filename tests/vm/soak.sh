@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # usage: soak.sh [SECONDS [SEED]]: everything at once, for that long (40 s, or NRS_SOAK_SECONDS): loads that check what they
 # do, under a storm of changes, of wrong calls, and of memory that is not to be had. Ends with tables of what was done, in
-# /out/soak.md too. Needs nrs-load and nrs-storm (scripts/build-tools.sh).
+# /out/soak.md too. Needs nrs-test (scripts/build-tools.sh).
 . /tests/nrs.sh
 . /tests/soak/count.sh
 . /tests/soak/load.sh
@@ -59,7 +59,7 @@ run_all() {
 		$name & pids+=($!)
 	done
 	for name in 1 2; do
-		(renice -n 5 -p $BASHPID >/dev/null 2>&1; me=tree-$name && small && exec nrs-storm --seed $((seed + name)) --seconds 100000 --stop $stop --rest "$(slow 1000 5000)" --counts "$work/counts/tree-$name" \
+		(renice -n 5 -p $BASHPID >/dev/null 2>&1; me=tree-$name && small && exec nrs-test storm --seed $((seed + name)) --seconds 100000 --stop $stop --rest "$(slow 1000 5000)" --counts "$work/counts/tree-$name" \
 			tree /mnt/soak/tree-$name >"$work/tree-$name" 2>&1) &
 		pids+=($!)
 	done
@@ -106,7 +106,7 @@ run_all() {
 		wait "$pid" || rc=$?
 		[ "$rc" = 0 ] || me=run find_out "a process ended with status $rc ($name)"
 	done
-	for name in 1 2; do sed -n 's/^finding /tree: /p; s/^nrs-storm: /tree: /p' "$work/tree-$name" >>$finds; done
+	for name in 1 2; do sed -n 's/^finding /tree: /p; s/^nrs-test: /tree: /p' "$work/tree-$name" >>$finds; done
 }
 
 # calm: nothing is held back any more.

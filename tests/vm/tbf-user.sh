@@ -3,7 +3,7 @@
 # tbf on what block devices cannot carry: network identifiers, metadata operations, node maps, high priority; with /dev/nrs.
 . /tests/nrs.sh
 
-# served CLIENT: requests of that client in the last report of nrs-load.
+# served CLIENT: requests of that client in the last report of nrs-test load.
 served() {
 	awk -v c="\"$1\"," '$1 == "\"name\":" { hit = $2 == c } hit && $1 == "\"served\":" { sub(",", "", $2); print $2; exit }' /tmp/load.json
 }
@@ -20,7 +20,7 @@ limited() {
 		[ -z "$rule" ] || echo "$rule" >"$(at svc nrs_tbf_rule)" || fail "$rule: $(cat "$(at svc nrs_tbf_rule_error)")"
 	done <<<"$rules"
 	for client; do args+=(--client "name=${client%%=*},depth=8,${client#*:}"); done
-	nrs-load --service svc --seconds 6 --warmup 1 --busy 2000 "${args[@]}" >/tmp/load.json
+	nrs-test load --service svc --seconds 6 --warmup 1 --busy 2000 "${args[@]}" >/tmp/load.json
 	for client; do
 		name=${client%%=*} want=${client#*=} want=${want%%:*} got=$(served "$name")
 		say "$name: $got in 6 s, wanted $want per second"

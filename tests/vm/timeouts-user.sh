@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# /dev/nrs: deadlines, early replies and recovery. Needs nrs-check and nrs-load (scripts/build-tools.sh).
+# /dev/nrs: deadlines, early replies and recovery. Needs nrs-test (scripts/build-tools.sh).
 . /tests/nrs.sh
 
 # gone: waits until there is no service.
@@ -8,10 +8,10 @@ gone() {
 	wait_for 20 '[ -z "$(ls -d /sys/kernel/debug/nrs/*/ 2>/dev/null)" ]' || fail "$1: left $(ls /sys/kernel/debug/nrs)"
 }
 
-# part NAME: one check of nrs-check.
+# part NAME: one check of nrs-test.
 part() {
 	module
-	nrs-check "$1" || fail "nrs-check $1"
+	nrs-test check "$1" || fail "nrs-test check $1"
 	gone "$1"
 }
 
@@ -19,7 +19,7 @@ part() {
 storm() {
 	module
 	local end=$((SECONDS + $(slow 8 16))) pid n file value
-	nrs-check hostile >/tmp/hostile &
+	nrs-test check hostile >/tmp/hostile &
 	pid=$!
 	while [ $SECONDS -lt $end ]; do
 		for n in fifo fairshare tbf; do
@@ -40,7 +40,7 @@ storm() {
 # What the service tells of its early replies is what its files do.
 counters() {
 	module
-	nrs-check early >/tmp/early &
+	nrs-test check early >/tmp/early &
 	local pid=$! stats='' now
 	while kill -0 $pid 2>/dev/null; do
 		now=$(cat "$(at early at_stats)" 2>/dev/null) || true

@@ -228,10 +228,10 @@ shares() {
 # Requests of programs say who they are for.
 user() {
 	module
-	[ -x /bin/nrs-load ] || fail "no nrs-load: build-tools.sh"
+	[ -x /bin/nrs-test load ] || fail "no nrs-test load: build-tools.sh"
 	echo >$tracing/trace
 	follow enqueue dispatch complete
-	nrs-load --seconds 30 --drain --client name=a,nid=10.0.0.7@tcp,jobid=job.7$'\n\x1b'uid=0,uid=1007,requests=200 >/tmp/load.json || fail "$(tail -n 3 /tmp/load.json)"
+	nrs-test load --seconds 30 --drain --client name=a,nid=10.0.0.7@tcp,jobid=job.7$'\n\x1b'uid=0,uid=1007,requests=200 >/tmp/load.json || fail "$(tail -n 3 /tmp/load.json)"
 	stop
 	[ "$(of enqueue nid jobid uid | sort -u)" = '10.0.0.7@tcp job.7__uid=0 1007' ] || fail "$(of enqueue nid jobid uid | sort -u | head -n 3)"
 	paired 200

@@ -84,17 +84,17 @@ clients_come() {
 	done
 }
 
-# storm NAME SEED OPTION...: nrs-storm, counted by itself; its number for faults in $work/pids.
+# storm NAME SEED OPTION...: nrs-test storm, counted by itself; its number for faults in $work/pids.
 storm() {
 	local name=$1 number=$2 status=0
 	shift 2
 	worker "storm-$name-end" 1
-	nrs-storm --seed "$number" --seconds 100000 --stop $stop --counts "$work/counts/storm-$name" "$@" >"$work/storm-$name" 2>&1 &
+	nrs-test storm --seed "$number" --seconds 100000 --stop $stop --counts "$work/counts/storm-$name" "$@" >"$work/storm-$name" 2>&1 &
 	echo $! >"$work/pids/$name"
 	wait $! || status=$?
 	rm "$work/pids/$name"
 	# Its own text has everything.
-	[ $status -le 1 ] || find_out "nrs-storm ${*: -2}: status $status: $(tail -n 2 "$work/storm-$name")"
+	[ $status -le 1 ] || find_out "nrs-test storm ${*: -2}: status $status: $(tail -n 2 "$work/storm-$name")"
 	sed -n 's/^finding /storm: /p' "$work/storm-$name" >>$finds
 }
 
@@ -104,7 +104,7 @@ storms_killed() {
 	local round=0 pid
 	while on; do
 		round=$((round + 1))
-		nrs-storm --seed $((seed + round)) --seconds 100000 --stop $stop --rest 1000 --counts "$work/counts/storm-killed-$round" device fuzzdev \
+		nrs-test storm --seed $((seed + round)) --seconds 100000 --stop $stop --rest 1000 --counts "$work/counts/storm-killed-$round" device fuzzdev \
 			>"$work/storm-killed" 2>&1 &
 		pid=$!
 		echo $pid >$work/pids/killed

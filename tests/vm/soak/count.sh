@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Counts of a soak: each process keeps its own, a line "COUNT ERRNO KIND" for each kind, as nrs-storm does; the report adds
+# Counts of a soak: each process keeps its own, a line "COUNT ERRNO KIND" for each kind, as nrs-test storm does; the report adds
 # them up. Sourced by soak.sh.
 
 work=/tmp/soak

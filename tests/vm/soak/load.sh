@@ -219,7 +219,7 @@ servers() {
 			--client "name=fast,nid=10.0.2.1@tcp,uid=1003,jobid=fast,rate=50,priority=high")
 		[ $((RANDOM % 3)) != 0 ] || args+=(--queue-all)
 		[ $((RANDOM % 3)) != 0 ] || args+=(--credits --promote 10)
-		nrs-load "${args[@]}" >$out 2>&1 &
+		nrs-test load "${args[@]}" >$out 2>&1 &
 		pid=$!
 		if [ $((RANDOM % 3)) = 0 ]; then
 			linger 300 2500
@@ -233,7 +233,7 @@ servers() {
 			# That of all; each client has its own, further in.
 			served=$(awk '/^  "served":/ { print $2 + 0 }' $out)
 			if [ $status != 0 ] || [ "$submitted" != "$served" ]; then
-				find_out "nrs-load: status $status, $served of $submitted served; $(tail -n 3 $out | cut -c1-300)"
+				find_out "nrs-test load: status $status, $served of $submitted served; $(tail -n 3 $out | cut -c1-300)"
 			fi
 			add 1 'server run'
 			add "$submitted" 'server submitted'

@@ -17,6 +17,8 @@ use std::{
 
 use nrs_client::{opcode, Nid, Request};
 
+use crate::random::Random;
+
 /// When a player wants something.
 #[derive(Clone, Debug)]
 pub enum Pace {
@@ -194,7 +196,7 @@ impl Spec {
                 bytes: self.bytes,
                 object: number(&self.object),
                 offsets: self.offsets,
-                random: index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+                random: Random::new(index),
                 start: self.start,
                 credits: u64::MAX,
                 request,
@@ -237,7 +239,7 @@ pub struct Player {
     bytes: u64,
     offsets: Offsets,
     /// State of the generator of random offsets.
-    random: u64,
+    random: Random,
     start: Duration,
     /// Requests that it may have, if it asks.
     credits: u64,
@@ -305,11 +307,8 @@ impl Player {
             Offsets::At(offset) => offset,
             Offsets::Sequential => (self.wanted - self.left - 1).wrapping_mul(self.bytes),
             Offsets::Random => {
-                self.random ^= self.random << 13;
-                self.random ^= self.random >> 7;
-                self.random ^= self.random << 17;
                 let places = (EXTENT / self.bytes.max(1)).max(1);
-                (self.random >> 8) % places * self.bytes
+                self.random.below(places) * self.bytes
             }
         }
     }

@@ -3,7 +3,6 @@
 //! Texts, valid and mutated, to every file of debugfs and configfs, and reads of any part of them.
 
 use std::{
-    error::Error,
     ffi::OsString,
     fs::{self, File},
     io,
@@ -14,14 +13,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{
+use super::{
     allowed,
-    chance::Chance,
     change::{kind_of, put, DEBUGFS},
     tally::Tally,
-    words::{self, WRITTEN},
-    Until,
+    words, Run,
 };
+use crate::{random::Random, Outcome};
 
 /// Where services and rules have their directories.
 const CONFIGFS: &str = "/sys/kernel/config/nrs";
@@ -35,8 +33,8 @@ fn list(dir: &Path) -> Vec<PathBuf> {
 }
 
 /// One of them.
-fn one(mut all: Vec<PathBuf>, chance: &mut Chance) -> Option<PathBuf> {
-    let at = chance.below(all.len() as u64) as usize;
+fn one(mut all: Vec<PathBuf>, random: &mut Random) -> Option<PathBuf> {
+    let at = random.index(all.len());
     (at < all.len()).then(|| all.swap_remove(at))
 }
 
@@ -52,15 +50,15 @@ struct Part {
 }
 
 impl Part {
-    fn draw(chance: &mut Chance) -> Self {
-        let offset = match chance.below(3) {
+    fn draw(random: &mut Random) -> Self {
+        let offset = match random.below(3) {
             0 => 0,
-            1 => chance.below(5000),
-            _ => chance.odd_number() >> 1,
+            1 => random.below(5000),
+            _ => random.odd_number() >> 1,
         };
-        let len = match chance.below(3) {
-            0 => chance.below(8),
-            1 => chance.below(70_000),
+        let len = match random.below(3) {
+            0 => random.below(8),
+            1 => random.below(70_000),
             _ => 4096,
         };
         Self { offset, len }
@@ -90,11 +88,11 @@ impl Part {
 }
 
 /// Reads or writes a control file of one of the services.
-fn debugfs(prefix: &str, chance: &mut Chance, tally: &mut Tally) {
+fn debugfs(prefix: &str, random: &mut Random, tally: &mut Tally) {
     let services = list(Path::new(DEBUGFS));
     let services = services.into_iter();
     let services = services.filter(|dir| name_of(dir).starts_with(prefix));
-    let Some(dir) = one(services.collect(), chance) else {
+    let Some(dir) = one(services.collect(), random) else {
         return;
     };
     // Those that are made in configfs go while their files are open.
@@ -103,13 +101,13 @@ fn debugfs(prefix: &str, chance: &mut Chance, tally: &mut Tally) {
     } else {
         allowed::GONE
     };
-    if chance.one_in(4) {
-        let Some(path) = one(list(&dir), chance) else {
+    if random.one_in(4) {
+        let Some(path) = one(list(&dir), random) else {
             return;
         };
         let file = name_of(&path);
         let mode = fs::metadata(&path).map_or(0, |data| data.permissions().mode());
-        let part = Part::draw(chance);
+        let part = Part::draw(random);
         let result = part.read(&path);
         let mut all = [allowed::read(&file), gone, part.allowed()].concat();
         if mode & 0o400 == 0 {
@@ -118,22 +116,23 @@ fn debugfs(prefix: &str, chance: &mut Chance, tally: &mut Tally) {
         tally.answer("debugfs read", &result, &all, || file.clone());
         return;
     }
-    let file = if chance.one_in(10) {
-        match one(list(&dir), chance) {
+    let file = if random.one_in(10) {
+        match one(list(&dir), random) {
             Some(path) => name_of(&path),
             None => return,
         }
     } else {
-        chance.pick(WRITTEN).to_owned()
+        random.pick(&words::written()).to_owned()
     };
-    let mut text = words::value(&file, false, chance).into_bytes();
-    let valid = WRITTEN.contains(&file.as_str()) && chance.one_in(2);
+    let mut text = words::value(&file, false, random).into_bytes();
+    let known = words::written().contains(&file.as_str());
+    let valid = known && random.one_in(2);
     if !valid {
-        chance.mutated(&mut text);
+        random.mutate(&mut text);
     }
     let result = put(&dir.join(&file), &text);
     let mut all = [&allowed::write(&file, valid), gone].concat();
-    if !WRITTEN.contains(&file.as_str()) {
+    if !known {
         all.extend([libc::EINVAL, libc::EACCES, libc::EPERM]);
     }
     let kind = format!("debugfs write {}", kind_of(&file));
@@ -143,10 +142,10 @@ fn debugfs(prefix: &str, chance: &mut Chance, tally: &mut Tally) {
 }
 
 /// A name for a directory, which may be wrong but can be given.
-fn name(valid: &str, chance: &mut Chance) -> OsString {
+fn name(valid: &str, random: &mut Random) -> OsString {
     let mut bytes = valid.as_bytes().to_vec();
-    if chance.one_in(4) {
-        chance.mutated(&mut bytes);
+    if random.one_in(4) {
+        random.mutate(&mut bytes);
     }
     bytes.retain(|byte| !matches!(byte, 0 | b'/'));
     bytes.truncate(255);
@@ -170,10 +169,10 @@ fn directories(prefix: &str) -> Vec<PathBuf> {
 }
 
 /// Makes or removes a directory, or reads or writes an attribute.
-fn configfs(prefix: &str, chance: &mut Chance, tally: &mut Tally) {
-    let number = chance.below(3);
+fn configfs(prefix: &str, random: &mut Random, tally: &mut Tally) {
+    let number = random.below(3);
     let service = Path::new(CONFIGFS).join(format!("{prefix}{number}"));
-    match chance.below(10) {
+    match random.below(10) {
         0 => {
             let result = fs::create_dir(&service);
             tally.answer("configfs mkdir", &result, allowed::MKDIR, || {
@@ -181,8 +180,8 @@ fn configfs(prefix: &str, chance: &mut Chance, tally: &mut Tally) {
             });
         }
         1 | 2 => {
-            let number = chance.below(4);
-            let rule = name(&format!("r{number}"), chance);
+            let number = random.below(4);
+            let rule = name(&format!("r{number}"), random);
             let path = service.join("rules").join(rule);
             let result = fs::create_dir(&path);
             tally.answer("configfs mkdir", &result, allowed::MKDIR, || {
@@ -192,7 +191,7 @@ fn configfs(prefix: &str, chance: &mut Chance, tally: &mut Tally) {
         3 => {
             // Deep ones first, or nothing is ever removed.
             let all = directories(prefix);
-            let rest = all.len() - chance.below(all.len().min(4) as u64) as usize;
+            let rest = all.len() - random.index(all.len().min(4));
             if let Some(path) = all.get(rest.saturating_sub(1)) {
                 let result = fs::remove_dir(path);
                 tally.answer("configfs rmdir", &result, allowed::RMDIR, || {
@@ -201,15 +200,15 @@ fn configfs(prefix: &str, chance: &mut Chance, tally: &mut Tally) {
             }
         }
         _ => {
-            let Some(dir) = one(directories(prefix), chance) else {
+            let Some(dir) = one(directories(prefix), random) else {
                 return;
             };
             let attributes = list(&dir).into_iter().filter(|path| !path.is_dir());
-            let Some(path) = one(attributes.collect(), chance) else {
+            let Some(path) = one(attributes.collect(), random) else {
                 return;
             };
-            if chance.one_in(3) {
-                let part = Part::draw(chance);
+            if random.one_in(3) {
+                let part = Part::draw(random);
                 let result = part.read(&path);
                 let mut all = [allowed::SHOWN, part.allowed()].concat();
                 if part.len == 0 {
@@ -221,9 +220,9 @@ fn configfs(prefix: &str, chance: &mut Chance, tally: &mut Tally) {
                 });
                 return;
             }
-            let mut text = attribute(&name_of(&path), chance).into_bytes();
-            if chance.one_in(3) {
-                chance.mutated(&mut text);
+            let mut text = attribute(&name_of(&path), random).into_bytes();
+            if random.one_in(3) {
+                random.mutate(&mut text);
             }
             // More than that configfs does not take at a time.
             text.truncate(4095);
@@ -242,29 +241,29 @@ fn configfs(prefix: &str, chance: &mut Chance, tally: &mut Tally) {
 }
 
 /// A value for an attribute.
-fn attribute(name: &str, chance: &mut Chance) -> String {
+fn attribute(name: &str, random: &mut Random) -> String {
     match name {
-        "cpts" => chance.within(1, 3).to_string(),
-        "slots" => chance.within(1, 200).to_string(),
-        "match" => chance
+        "cpts" => random.within(1, 3).to_string(),
+        "slots" => random.within(1, 200).to_string(),
+        "match" => random
             .pick(&["uid={1000}", "jobid={a b}", "uid={1}&gid={2}"])
             .into(),
-        "head" => chance.pick(&["reg", "hp", "all"]).into(),
-        "enabled" | "realtime" | "borrow" => chance.below(2).to_string(),
-        "rank" | "also" => chance.pick(&["", "r0", "r1", "r2", "default"]).into(),
-        "rate" => chance.pick(&["100", "20MiB/s", "500iops"]).into(),
-        "minrate" => chance.pick(&["0", "1", "10"]).into(),
+        "head" => random.pick(&["reg", "hp", "all"]).into(),
+        "enabled" | "realtime" | "borrow" => random.below(2).to_string(),
+        "rank" | "also" => random.pick(&["", "r0", "r1", "r2", "default"]).into(),
+        "rate" => random.pick(&["100", "20MiB/s", "500iops"]).into(),
+        "minrate" => random.pick(&["0", "1", "10"]).into(),
         _ => "idle".into(),
     }
 }
 
 /// Storms services of `prefix` until it is time.
-pub fn run(
-    prefix: &str,
-    until: &Until,
-    chance: &mut Chance,
-    tally: &mut Tally,
-) -> Result<(), Box<dyn Error>> {
+pub fn run(run: &mut Run, prefix: &str) -> Outcome<()> {
+    let Run {
+        until,
+        random,
+        tally,
+    } = run;
     let policies = PathBuf::from(DEBUGFS).join(prefix).join("nrs_policies");
     let mut round = 0_u64;
     while until.more() {
@@ -275,10 +274,10 @@ pub fn run(
             let allowed = [libc::EAGAIN, libc::ENOMEM];
             tally.answer("debugfs write policy", &result, &allowed, || "fifo".into());
         }
-        if chance.one_in(3) {
-            configfs(prefix, chance, tally);
+        if random.one_in(3) {
+            configfs(prefix, random, tally);
         } else {
-            debugfs(prefix, chance, tally);
+            debugfs(prefix, random, tally);
         }
     }
     // Nothing stays: whatever a round leaves, the next one may remove.

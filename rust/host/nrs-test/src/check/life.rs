@@ -21,7 +21,7 @@ pub fn order() -> Done {
             next[0].wait_ns > 0 && next[0].header.flags == 0,
             true,
         )?;
-        fails("nothing else", client.released(1), errno::EAGAIN)?;
+        fails("nothing else", client.released(1), libc::EAGAIN)?;
         complete(&client, wanted)?;
     }
     // With this flag nothing passes.
@@ -111,8 +111,8 @@ pub fn fault() -> Done {
     let client = client("fault", 65)?;
     submit(&client, &requests(1..=4))?;
     let (read, written) = nrs_client::nowhere(&client);
-    fails("read to nowhere", read, errno::EFAULT)?;
-    fails("write from nowhere", written, errno::EFAULT)?;
+    fails("read to nowhere", read, libc::EFAULT)?;
+    fails("write from nowhere", written, libc::EFAULT)?;
     same("not told", client.stats()?.ready, 4)?;
     same(
         "still there",
@@ -153,7 +153,7 @@ pub fn lease() -> Done {
         (stats.queued, stats.ready, stats.running),
         (0, 0, 0),
     )?;
-    fails("twice", complete(&client, 1), errno::ENOENT)
+    fails("twice", complete(&client, 1), libc::ENOENT)
 }
 
 /// Closing a file leaves nothing of it behind, and other clients alone.
@@ -185,32 +185,27 @@ pub fn close() -> Done {
 /// Random bytes do no harm.
 pub fn garbage() -> Done {
     let client = client("garbage", 65)?;
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut random = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
+    let mut random = Random::new(1);
     for round in 0..20_000 {
         let mut bytes = if round % 2 == 0 {
-            (0..random() % 600).map(|_| random() as u8).collect()
+            let len = random.below(600);
+            (0..len).map(|_| random.next() as u8).collect()
         } else {
             // Nearly right.
-            let request = Request::new(random() % 100).encode();
-            let completion = Completion::new(random() % 100, 0, 0).encode();
+            let request = Request::new(random.below(100)).encode();
+            let completion = Completion::new(random.below(100), 0, 0).encode();
             let mut bytes = [&request[..], &completion[..]].concat();
-            if random() % 2 == 0 {
+            if random.one_in(2) {
                 bytes.rotate_left(request.len());
             }
-            for _ in 0..random() % 4 {
-                let at = random() as usize % bytes.len();
-                bytes[at] = random() as u8;
+            for _ in 0..random.below(4) {
+                let at = random.index(bytes.len());
+                bytes[at] = random.next() as u8;
             }
             bytes
         };
         if round % 16 == 0 {
-            bytes.truncate(random() as usize % (bytes.len() + 1));
+            bytes.truncate(random.index(bytes.len() + 1));
         }
         let _ = client.write(&bytes);
         if round % 8 == 0 {

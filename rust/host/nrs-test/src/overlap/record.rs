@@ -8,26 +8,14 @@
 //! - *Tag*: number of the request that wrote a block, counted from 1; it fills the block.
 //! - *Conflict*: two requests share a block, and one of them writes.
 
+use nrs_sched::rng::avalanche;
+
 /// Bytes of a block.
 pub const BLOCK: usize = 512;
 
-/// A pseudo-random number from a state; the state moves on.
-///
-/// Source: SplitMix64, Steele, Lea and Flood, OOPSLA 2014.
-pub fn random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    mix(*state)
-}
-
-fn mix(mut word: u64) -> u64 {
-    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
-}
-
 /// What fills the block `number` when `tag` writes it: the tag, then words that depend on all of it.
 fn words(seed: u64, tag: u64, number: usize) -> impl Iterator<Item = u64> {
-    let key = mix(seed ^ mix(tag ^ mix(number as u64)));
+    let key = avalanche(seed ^ avalanche(tag ^ avalanche(number as u64)));
     let rest = (1..BLOCK / 8).map(move |index| key.wrapping_add(index as u64));
     std::iter::once(tag).chain(rest)
 }

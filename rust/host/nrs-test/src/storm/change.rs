@@ -3,22 +3,19 @@
 //! Valid changes of a service that carries load.
 
 use std::{
-    error::Error,
     fs::{self, File},
     io::{self, Read, Write},
     path::{Path, PathBuf},
 };
 
-use crate::{
-    allowed,
-    chance::Chance,
-    message,
-    tally::Tally,
-    words::{self, BUSY, GENTLE_DELAY, WRITTEN},
-    Until,
+use super::{
+    allowed, message,
+    words::{self, BUSY, GENTLE_DELAY},
+    Run,
 };
+use crate::Outcome;
 
-/// Where services have their files.
+/// Directory of services in debugfs.
 pub const DEBUGFS: &str = "/sys/kernel/debug/nrs";
 
 /// Writes `value` to a control file, as one write.
@@ -34,10 +31,10 @@ pub fn put(path: &Path, value: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Where commands can be written, with the reason of a refusal to be read.
-pub const NODE: &str = "/dev/nrs-control";
+/// The control node.
+const NODE: &str = "/dev/nrs-control";
 
-/// Has the control node set `file` of `service` to `value`, and reads its answer.
+/// Sets `file` of `service` to `value` through the control node, and reads the answer.
 ///
 /// # Errors
 ///
@@ -50,7 +47,7 @@ fn set(service: &str, file: &str, value: &str) -> io::Result<()> {
     done.map(drop)
 }
 
-/// What kind of file it is, for the counts.
+/// Returns the kind of a parameter, for the counts.
 pub fn kind_of(file: &str) -> &'static str {
     match file {
         "nrs_policies" => "policy",
@@ -65,58 +62,50 @@ pub fn kind_of(file: &str) -> &'static str {
     }
 }
 
-/// Changes `service` until it is time; some of it by messages to `device`.
-pub fn run(
-    service: &str,
-    device: Option<&str>,
-    until: &Until,
-    chance: &mut Chance,
-    tally: &mut Tally,
-) -> Result<(), Box<dyn Error>> {
+/// Changes `service`, now and then by messages to `device`.
+pub fn run(run: &mut Run, service: &str, device: Option<&str>) -> Outcome<()> {
+    let Run {
+        until,
+        random,
+        tally,
+    } = run;
     let dir = PathBuf::from(DEBUGFS).join(service);
     for (file, value) in GENTLE_DELAY {
-        // Without memory now, with memory later.
+        // Memory that is short now may be there later.
         while let Err(error) = put(&dir.join(file), value.as_bytes()) {
             if error.raw_os_error() != Some(libc::ENOMEM) || !until.more() {
                 return Err(format!("{}: {error}", dir.join(file).display()).into());
             }
         }
     }
+    let written = words::written();
     while until.more() {
-        let file = if chance.one_in(2) {
-            chance.pick(BUSY)
-        } else {
-            chance.pick(WRITTEN)
-        };
+        let files = if random.one_in(2) { BUSY } else { &written };
+        let file = random.pick(files);
         let path = dir.join(file);
-        if chance.one_in(8) {
-            let kind = format!("read {}", kind_of(file));
+        if random.one_in(8) {
             if !file.ends_with("_reset") {
+                let kind = format!("read {}", kind_of(file));
                 let result = fs::read(&path);
                 tally.answer(&kind, &result, allowed::read(file), || file.to_owned());
             }
             continue;
         }
-        let value = words::value(file, true, chance);
-        match device {
-            Some(device) if chance.one_in(25) && !value.starts_with('-') => {
+        let value = words::value(file, true, random);
+        let (result, way) = match device {
+            Some(device) if random.one_in(25) && !value.starts_with('-') => {
                 let value = value.replace('\n', ";");
-                let kind = format!("message {}", kind_of(file));
                 let words = ["service", file, &value].map(|word| word.as_bytes().to_vec());
-                let result = message::send(device, &words);
-                let allowed = allowed::write(file, true);
-                tally.answer(&kind, &result, &allowed, || format!("{file} = {value}"));
+                (message::send(device, &words), "message")
             }
-            _ => {
-                let (result, way) = match Path::new(NODE).exists() && chance.one_in(2) {
-                    true => (set(service, file, &value), "set"),
-                    false => (put(&path, value.as_bytes()), "write"),
-                };
-                let kind = format!("{way} {}", kind_of(file));
-                let allowed = allowed::write(file, true);
-                tally.answer(&kind, &result, &allowed, || format!("{file} = {value}"));
+            _ if Path::new(NODE).exists() && random.one_in(2) => {
+                (set(service, file, &value), "set")
             }
-        }
+            _ => (put(&path, value.as_bytes()), "write"),
+        };
+        let kind = format!("{way} {}", kind_of(file));
+        let allowed = allowed::write(file, true);
+        tally.answer(&kind, &result, &allowed, || format!("{file} = {value}"));
     }
     Ok(())
 }

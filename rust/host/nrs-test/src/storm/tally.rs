@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::allowed;
+use super::allowed;
 
 /// Findings that are kept; more are only counted.
 const KEPT: usize = 50;

@@ -192,7 +192,7 @@ pub fn busy() -> Done {
     }
     let stats = client.stats()?;
     same("late", (stats.reclaimed, stats.late), (1, 1))?;
-    fails("completed", client.busy(&[(1, ms(1))]), errno::ENOENT)
+    fails("completed", client.busy(&[(1, ms(1))]), libc::ENOENT)
 }
 
 /// Slots are busy and as many requests as there may be wait: all early replies are there in time.
@@ -397,10 +397,10 @@ pub fn hostile() -> Done {
         ),
     ];
     for (what, bytes) in &cases {
-        fails(what, client.write(&bytes()), errno::EINVAL)?;
+        fails(what, client.write(&bytes()), libc::EINVAL)?;
     }
-    fails("unknown", client.busy(&[(9, ms(1))]), errno::ENOENT)?;
-    fails("not read", client.busy(&[(2, ms(1))]), errno::ENOENT)?;
+    fails("unknown", client.busy(&[(9, ms(1))]), libc::ENOENT)?;
+    fails("not read", client.busy(&[(2, ms(1))]), libc::ENOENT)?;
     let stats = client.stats()?;
     same("counted", (stats.refused, stats.unknown), (13, 2))?;
     same("nothing began", (stats.reconnected, stats.requests), (0, 2))?;
@@ -408,7 +408,7 @@ pub fn hostile() -> Done {
     same("nothing is lost", to_serve(&client)?.cookie, 2)?;
     complete(&client, 2)?;
     // Anything may be stated.
-    let (max, mut random) = (u64::from(u32::MAX), Random(7));
+    let (max, mut random) = (u64::from(u32::MAX), Random::new(7));
     for cookie in 0..2000 {
         let timeout = ms([0, 1, random.below(5000), max, random.below(max)][cookie as usize % 5]);
         let elapsed =

@@ -29,29 +29,29 @@ pub fn attach() -> Done {
     };
     case("as it should be", None, &|_| ());
     case("queue all", None, &|a| a.flags = 1);
-    case("an unknown flag", Some(errno::EINVAL), &|a| a.flags = 2);
+    case("an unknown flag", Some(libc::EINVAL), &|a| a.flags = 2);
     case("longest lease", None, &|a| a.lease_ms = wire::LEASE_MAX);
-    case("too long a lease", Some(errno::EINVAL), &|a| {
+    case("too long a lease", Some(libc::EINVAL), &|a| {
         a.lease_ms = wire::LEASE_MAX + 1
     });
-    case("something reserved", Some(errno::EINVAL), &|a| {
+    case("something reserved", Some(libc::EINVAL), &|a| {
         a.reserved = 1
     });
-    case("no service", Some(errno::EINVAL), &|a| a.service = [0; 32]);
-    case("a name without end", Some(errno::EINVAL), &|a| {
+    case("no service", Some(libc::EINVAL), &|a| a.service = [0; 32]);
+    case("a name without end", Some(libc::EINVAL), &|a| {
         a.service = [b'a'; 32]
     });
     case("a name of 31 letters", None, &|a| {
         a.service[..31].fill(b'a')
     });
-    case("a slash", Some(errno::EINVAL), &|a| a.service[1] = b'/');
-    case("a dot first", Some(errno::EINVAL), &|a| a.service[0] = b'.');
-    case("letters behind the end", Some(errno::EINVAL), &|a| {
+    case("a slash", Some(libc::EINVAL), &|a| a.service[1] = b'/');
+    case("a dot first", Some(libc::EINVAL), &|a| a.service[0] = b'.');
+    case("letters behind the end", Some(libc::EINVAL), &|a| {
         a.service[31] = b'x'
     });
-    case("not UTF-8", Some(errno::EINVAL), &|a| a.service[0] = 0xff);
+    case("not UTF-8", Some(libc::EINVAL), &|a| a.service[0] = 0xff);
     case("a client's name", None, &|a| a.client[..3].fill(b'c'));
-    case("a client's name with a quote", Some(errno::EINVAL), &|a| {
+    case("a client's name with a quote", Some(libc::EINVAL), &|a| {
         a.client[0] = b'"'
     });
     for (what, attach, error) in cases {
@@ -71,12 +71,12 @@ pub fn attach() -> Done {
     fails(
         "twice",
         ioctl(&file, wire::IOC_ATTACH, &mut bytes),
-        errno::EALREADY,
+        libc::EALREADY,
     )?;
     fails(
         "unknown ioctl",
         ioctl(&file, wire::IOC_ATTACH + 9, &mut bytes),
-        errno::ENOTTY,
+        libc::ENOTTY,
     )
 }
 
@@ -84,21 +84,21 @@ pub fn attach() -> Done {
 pub fn unattached() -> Done {
     let mut file = device()?;
     let mut bytes = [0; 256];
-    fails("read", file.read(&mut bytes), errno::ENOTCONN)?;
-    fails("write", file.write(&bytes), errno::ENOTCONN)?;
+    fails("read", file.read(&mut bytes), libc::ENOTCONN)?;
+    fails("write", file.write(&bytes), libc::ENOTCONN)?;
     let mut stats = [0; wire::Stats::SIZE];
     stats[0] = wire::Stats::SIZE as u8;
     fails(
         "stats",
         ioctl(&file, wire::IOC_STATS, &mut stats),
-        errno::ENOTCONN,
+        libc::ENOTCONN,
     )
 }
 
 /// Requests come back, and are counted when they end.
 pub fn roundtrip() -> Done {
     let client = client("roundtrip", 65)?;
-    fails("nothing to read", client.released(1), errno::EAGAIN)?;
+    fails("nothing to read", client.released(1), libc::EAGAIN)?;
     submit(&client, &requests(1..=3))?;
     let all = released(&client, 3)?;
     same("order", cookies(&all), vec![1, 2, 3])?;
@@ -123,16 +123,16 @@ pub fn refused() -> Done {
     let client = client("refused", 65)?;
     let good = Request::new(1);
     submit(&client, &[good])?;
-    fails("cookie in use", client.submit(&[good]), errno::EEXIST)?;
-    fails("not released", complete(&client, 2), errno::ENOENT)?;
-    fails("not read", complete(&client, 1), errno::ENOENT)?;
+    fails("cookie in use", client.submit(&[good]), libc::EEXIST)?;
+    fails("not released", complete(&client, 2), libc::ENOENT)?;
+    fails("not read", complete(&client, 1), libc::ENOENT)?;
     released(&client, 1)?;
     complete(&client, 1)?;
-    fails("completed twice", complete(&client, 1), errno::ENOENT)?;
+    fails("completed twice", complete(&client, 1), libc::ENOENT)?;
     let bad = |change: &dyn Fn(&mut wire::Request)| {
         let mut request = wire::Request::new(9);
         change(&mut request);
-        fails("malformed", client.write(&request.encode()), errno::EINVAL)
+        fails("malformed", client.write(&request.encode()), libc::EINVAL)
     };
     bad(&|r| r.header.kind = 0)?;
     bad(&|r| r.header.kind = wire::TYPE_RELEASED)?;
@@ -151,12 +151,12 @@ pub fn refused() -> Done {
     bad(&|r| r.net = 99)?;
     let mut completion = Completion::new(9, 0, 0);
     completion.reserved = 1;
-    fails("reserved", client.complete(&[completion]), errno::EINVAL)?;
+    fails("reserved", client.complete(&[completion]), libc::EINVAL)?;
     for len in 1..8 {
         fails(
             "less than a header",
             client.write(&vec![0; len]),
-            errno::EINVAL,
+            libc::EINVAL,
         )?;
     }
     let stats = client.stats()?;
@@ -189,7 +189,7 @@ pub fn sizes() -> Done {
     same("longer record", file.write(&record)?, record.len())?;
     record[8] = 2;
     record[wire::Request::SIZE + 7] = 1;
-    fails("with something unknown", file.write(&record), errno::EINVAL)?;
+    fails("with something unknown", file.write(&record), libc::EINVAL)?;
     same("read", file.read(&mut [0; 64])?, wire::Released::SIZE)?;
     let mut stats = vec![0xff; wire::Stats::SIZE + 8];
     let size = stats.len() as u32;
@@ -200,31 +200,27 @@ pub fn sizes() -> Done {
     same("nothing behind", rest, vec![0xff; 8])?;
     // A field that is not known here.
     *bytes.last_mut().ok_or("empty")? = 1;
-    fails("unknown argument", open(&mut bytes)?.1, errno::E2BIG)?;
+    fails("unknown argument", open(&mut bytes)?.1, libc::E2BIG)?;
     let mut huge = argument("sizes");
     huge.size = 4096;
     let mut bytes = huge.encode().to_vec();
     bytes.resize(4096, 0);
-    fails("huge argument", open(&mut bytes)?.1, errno::E2BIG)?;
+    fails("huge argument", open(&mut bytes)?.1, libc::E2BIG)?;
     // Less than there is to know.
     let size = wire::Stats::SIZE as u32 - 1;
     stats[..4].copy_from_slice(&size.to_le_bytes());
     let result = ioctl(&file, wire::IOC_STATS, &mut stats);
-    fails("short statistics", result, errno::EINVAL)?;
+    fails("short statistics", result, libc::EINVAL)?;
     let mut short = argument("sizes");
     short.size -= 4;
-    fails(
-        "short argument",
-        open(&mut short.encode())?.1,
-        errno::EINVAL,
-    )?;
+    fails("short argument", open(&mut short.encode())?.1, libc::EINVAL)?;
     for version in [0, wire::VERSION + 1, u32::MAX] {
         let mut other = argument("sizes");
         other.version = version;
         fails(
             "another version",
             open(&mut other.encode())?.1,
-            errno::EPROTONOSUPPORT,
+            libc::EPROTONOSUPPORT,
         )?;
     }
     Ok(())
@@ -246,7 +242,7 @@ pub fn parts() -> Done {
     fails(
         "the bad one",
         client.write(&bytes[2 * wire::Request::SIZE..]),
-        errno::EINVAL,
+        libc::EINVAL,
     )?;
     same("counted", client.stats()?.refused, 1)?;
     same(
@@ -277,7 +273,7 @@ pub fn parts() -> Done {
     let mut file = device()?;
     ioctl(&file, wire::IOC_ATTACH, &mut argument("parts").encode())?;
     same("another client", file.write(&good(1))?, wire::Request::SIZE)?;
-    fails("too small a buffer", file.read(&mut [0; 39]), errno::EINVAL)?;
+    fails("too small a buffer", file.read(&mut [0; 39]), libc::EINVAL)?;
     same("one and a half", file.read(&mut [0; 60])?, 40)
 }
 
@@ -287,7 +283,7 @@ pub fn limit() -> Done {
     let client = Arc::new(client_with(options, "limit", 65)?);
     same("limit", client.requests_max(), 8)?;
     same("taken", client.submit(&requests(0..20))?, 8)?;
-    fails("full", client.submit(&requests(8..9)), errno::EAGAIN)?;
+    fails("full", client.submit(&requests(8..9)), libc::EAGAIN)?;
     same(
         "no room",
         client.wait(true, Some(Duration::ZERO))?.writable,

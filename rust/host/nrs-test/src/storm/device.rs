@@ -3,7 +3,6 @@
 //! Records, ioctls and reads of `/dev/nrs`, from threads that share open files and close them under each other.
 
 use std::{
-    error::Error,
     fs::{File, OpenOptions},
     io::{self, IoSlice, Read, Write},
     os::unix::fs::OpenOptionsExt,
@@ -13,7 +12,8 @@ use std::{
 
 use nrs_client::{ioctl, wire, Options, DEVICE};
 
-use crate::{allowed, chance::Chance, tally::Tally, Until};
+use super::{allowed, tally::Tally, Run};
+use crate::{random::Random, Outcome};
 
 /// Threads, and open files that they share.
 const THREADS: u64 = 4;
@@ -42,35 +42,35 @@ fn field(text: &str) -> [u8; 32] {
 }
 
 /// Has the file become a client, or tries to; returns what was said for a counterpart to be checked.
-fn attach(file: &File, service: &str, chance: &mut Chance) -> io::Result<()> {
+fn attach(file: &File, service: &str, random: &mut Random) -> io::Result<()> {
     let mut bytes = wire::Attach {
         size: wire::Attach::SIZE as u32,
-        version: if chance.one_in(8) {
-            chance.below(4) as u32
+        version: if random.one_in(8) {
+            random.below(4) as u32
         } else {
             wire::VERSION
         },
-        flags: chance.below(2) as u32,
-        lease_ms: if chance.one_in(2) { 200 } else { 0 },
-        requests_max: chance.below(500) as u32,
+        flags: random.below(2) as u32,
+        lease_ms: if random.one_in(2) { 200 } else { 0 },
+        requests_max: random.below(500) as u32,
         reserved: 0,
         service: field(service),
-        client: field(&format!("c{}", chance.below(9))),
+        client: field(&format!("c{}", random.below(9))),
     }
     .encode()
     .to_vec();
-    if chance.one_in(4) {
-        let size = chance.odd_number() as u32;
-        match chance.below(3) {
+    if random.one_in(4) {
+        let size = random.odd_number() as u32;
+        match random.below(3) {
             0 => {
-                let at = chance.below(bytes.len() as u64) as usize;
-                bytes[at] ^= 1 << chance.below(8);
+                let at = random.index(bytes.len());
+                bytes[at] ^= 1 << random.below(8);
             }
             1 => bytes[..4].copy_from_slice(&size.to_le_bytes()),
             _ => {
                 // Longer than is known.
-                let len = wire::Attach::SIZE + chance.below(500) as usize;
-                bytes.resize(len, chance.below(2) as u8);
+                let len = wire::Attach::SIZE + random.below(500) as usize;
+                bytes.resize(len, random.below(2) as u8);
                 bytes[..4].copy_from_slice(&(len as u32).to_le_bytes());
             }
         }
@@ -80,41 +80,41 @@ fn attach(file: &File, service: &str, chance: &mut Chance) -> io::Result<()> {
 }
 
 /// A request that is well formed.
-fn request(chance: &mut Chance) -> Vec<u8> {
-    let mut request = wire::Request::new(chance.within(1, COOKIES));
-    request.uid = chance.within(1000, 1005) as u32;
-    request.opcode = chance.pick(&[&3, &4, &36, &0]).to_owned();
-    request.object = chance.below(5);
-    request.offset = chance.odd_number() >> 1;
-    request.length = chance.below(1 << 20);
-    request.jobid = field(&format!("job.{}", chance.below(9)));
-    request.stream = chance.below(4);
-    request.target = chance.below(3) as u32;
-    request.job_size = chance.below(20) as u32;
-    request.header.flags = chance.below(2) as u32;
-    if chance.one_in(4) {
-        request.timeout_ms = chance.within(1, 3000) as u32;
-        request.elapsed_ms = chance.below(1000) as u32;
+fn request(random: &mut Random) -> Vec<u8> {
+    let mut request = wire::Request::new(random.within(1, COOKIES));
+    request.uid = random.within(1000, 1005) as u32;
+    request.opcode = random.pick(&[&3, &4, &36, &0]).to_owned();
+    request.object = random.below(5);
+    request.offset = random.odd_number() >> 1;
+    request.length = random.below(1 << 20);
+    request.jobid = field(&format!("job.{}", random.below(9)));
+    request.stream = random.below(4);
+    request.target = random.below(3) as u32;
+    request.job_size = random.below(20) as u32;
+    request.header.flags = random.below(2) as u32;
+    if random.one_in(4) {
+        request.timeout_ms = random.within(1, 3000) as u32;
+        request.elapsed_ms = random.below(1000) as u32;
     }
     for name in request
         .predecessor
         .iter_mut()
-        .take(chance.below(3) as usize)
+        .take(random.below(3) as usize)
     {
-        *name = chance.below(COOKIES);
+        *name = random.below(COOKIES);
     }
     request.encode().to_vec()
 }
 
 /// Any record.
-fn record(chance: &mut Chance) -> Vec<u8> {
-    let cookie = chance.within(1, COOKIES);
-    match chance.below(8) {
-        0 => wire::Completion::new(cookie, chance.below(3) as u32, chance.odd_number())
+fn record(random: &mut Random) -> Vec<u8> {
+    let cookie = random.within(1, COOKIES);
+    match random.below(8) {
+        0 => wire::Completion::new(cookie, random.below(3) as u32, random.odd_number())
             .encode()
             .to_vec(),
         1 => wire::Promotion::new(cookie).encode().to_vec(),
-        2 => wire::Busy::new(cookie, chance.within(1, 5000) as u32)
+        2 => wire::Busy::new(cookie, random.within(1, 5000) as u32)
             .encode()
             .to_vec(),
         3 => {
@@ -123,33 +123,33 @@ fn record(chance: &mut Chance) -> Vec<u8> {
             bytes[2..4].copy_from_slice(&(wire::Reconnect::SIZE as u16).to_le_bytes());
             bytes
         }
-        _ => request(chance),
+        _ => request(random),
     }
 }
 
 /// Makes records wrong: fields, lengths, sizes that are stated, counts.
-fn wrong(bytes: &mut Vec<u8>, chance: &mut Chance) {
-    match chance.below(5) {
+fn wrong(bytes: &mut Vec<u8>, random: &mut Random) {
+    match random.below(5) {
         0 => {
-            let at = chance.below(bytes.len() as u64) as usize;
-            bytes[at] ^= 1 << chance.below(8);
+            let at = random.index(bytes.len());
+            bytes[at] ^= 1 << random.below(8);
         }
-        1 => bytes.truncate(chance.below(bytes.len() as u64) as usize),
-        2 => bytes[2..4].copy_from_slice(&(chance.odd_number() as u16).to_le_bytes()),
+        1 => bytes.truncate(random.index(bytes.len())),
+        2 => bytes[2..4].copy_from_slice(&(random.odd_number() as u16).to_le_bytes()),
         3 => {
-            let at = chance.below(bytes.len() as u64 / 8 - 1) as usize * 8;
-            bytes[at..at + 8].copy_from_slice(&chance.odd_number().to_le_bytes());
+            let at = random.below(bytes.len() as u64 / 8 - 1) as usize * 8;
+            bytes[at..at + 8].copy_from_slice(&random.odd_number().to_le_bytes());
         }
-        _ => chance.mutated(bytes),
+        _ => random.mutate(bytes),
     }
 }
 
 /// Reads, checks the form of what was read, and completes most of it.
-fn serve(file: &File, chance: &mut Chance, tally: &mut Tally) {
-    let len = if chance.one_in(2) {
+fn serve(file: &File, random: &mut Random, tally: &mut Tally) {
+    let len = if random.one_in(2) {
         4096
     } else {
-        chance.below(300)
+        random.below(300)
     };
     let mut bytes = vec![0; len as usize];
     let mut reader = file;
@@ -172,7 +172,7 @@ fn serve(file: &File, chance: &mut Chance, tally: &mut Tally) {
             return;
         };
         rest = next;
-        if record.first() == Some(&(wire::TYPE_RELEASED as u8)) && !chance.one_in(8) {
+        if record.first() == Some(&(wire::TYPE_RELEASED as u8)) && !random.one_in(8) {
             match wire::Released::decode(record) {
                 Ok(released) => {
                     done.extend(wire::Completion::new(released.cookie, 0, 4096).encode());
@@ -192,20 +192,20 @@ fn serve(file: &File, chance: &mut Chance, tally: &mut Tally) {
 }
 
 /// One call.
-fn call(files: &Shared, service: &str, chance: &mut Chance, tally: &mut Tally) {
-    let at = chance.below(FILES as u64) as usize;
+fn call(files: &Shared, service: &str, random: &mut Random, tally: &mut Tally) {
+    let at = random.index(FILES);
     let file = {
         let files = files.lock().unwrap_or_else(|broken| broken.into_inner());
         files.get(at).cloned()
     };
     let Some(file) = file else { return };
-    match chance.below(20) {
+    match random.below(20) {
         0 => {
             // The last one that has it closes it, whatever others are about to do.
             let result = open();
             tally.answer("device open", &result, &[libc::ENOMEM], String::new);
             let Ok(new) = result else { return };
-            let result = attach(&new, service, chance);
+            let result = attach(&new, service, random);
             tally.answer("device attach", &result, allowed::IOCTL, String::new);
             let mut files = files.lock().unwrap_or_else(|broken| broken.into_inner());
             let old = files.get_mut(at).map(|place| std::mem::replace(place, new));
@@ -214,34 +214,34 @@ fn call(files: &Shared, service: &str, chance: &mut Chance, tally: &mut Tally) {
             tally.count("device close", 0);
         }
         1 => {
-            let result = attach(&file, service, chance);
+            let result = attach(&file, service, random);
             tally.answer("device attach", &result, allowed::IOCTL, String::new);
         }
         2 | 3 => {
             let mut bytes = vec![0; wire::SIZE_MAX];
-            let size = match chance.below(3) {
+            let size = match random.below(3) {
                 0 => wire::Stats::SIZE as u32,
-                1 => chance.below(400) as u32,
-                _ => chance.odd_number() as u32,
+                1 => random.below(400) as u32,
+                _ => random.odd_number() as u32,
             };
             bytes[..4].copy_from_slice(&size.to_le_bytes());
-            let known = chance.one_in(2);
+            let known = random.one_in(2);
             let command = if known {
                 wire::IOC_STATS
             } else {
                 // With a direction and a size, or of a number that is none; not one that would be a valid attach.
-                (wire::IOC << 8) | (chance.odd_number() as u32 & 0xffff_00ff) | 4
+                (wire::IOC << 8) | (random.odd_number() as u32 & 0xffff_00ff) | 4
             };
             let result = ioctl(&file, command, &mut bytes);
             tally.answer("device ioctl", &result, allowed::IOCTL, || {
                 format!("{command:#x}, size {size}")
             });
         }
-        4..=8 => serve(&file, chance, tally),
+        4..=8 => serve(&file, random, tally),
         9 => {
             // In parts, some of them in the middle of a record.
-            let bytes: Vec<u8> = (0..3).flat_map(|_| record(chance)).collect();
-            let (front, back) = bytes.split_at(chance.below(bytes.len() as u64) as usize);
+            let bytes: Vec<u8> = (0..3).flat_map(|_| record(random)).collect();
+            let (front, back) = bytes.split_at(random.index(bytes.len()));
             let mut writer = &*file;
             let result = writer.write_vectored(&[IoSlice::new(front), IoSlice::new(back)]);
             tally.answer(
@@ -260,14 +260,14 @@ fn call(files: &Shared, service: &str, chance: &mut Chance, tally: &mut Tally) {
             }
         }
         _ => {
-            let many = if chance.one_in(10) {
+            let many = if random.one_in(10) {
                 400
             } else {
-                chance.within(1, 12)
+                random.within(1, 12)
             };
-            let mut bytes: Vec<u8> = (0..many).flat_map(|_| record(chance)).collect();
-            let kind = if chance.one_in(3) {
-                wrong(&mut bytes, chance);
+            let mut bytes: Vec<u8> = (0..many).flat_map(|_| record(random)).collect();
+            let kind = if random.one_in(3) {
+                wrong(&mut bytes, random);
                 "device write of wrong records"
             } else {
                 "device write of records"
@@ -285,12 +285,12 @@ fn call(files: &Shared, service: &str, chance: &mut Chance, tally: &mut Tally) {
 }
 
 /// Storms the device until it is time.
-pub fn run(
-    service: &str,
-    until: &Until,
-    chance: &mut Chance,
-    tally: &mut Tally,
-) -> Result<(), Box<dyn Error>> {
+pub fn run(run: &mut Run, service: &str) -> Outcome<()> {
+    let Run {
+        until,
+        random,
+        tally,
+    } = run;
     let mut files = Vec::new();
     while files.len() < FILES {
         match open() {
@@ -303,12 +303,12 @@ pub fn run(
     let mut threads = Vec::new();
     for _ in 0..THREADS {
         let (files, until, service) = (files.clone(), until.clone(), service.to_owned());
-        let mut chance = Chance::new(chance.next());
+        let mut random = Random::new(random.next());
         // A thread that finds no memory is one less.
         let thread = thread::Builder::new().spawn(move || {
             let mut tally = Tally::new(None);
             while until.more() {
-                call(&files, &service, &mut chance, &mut tally);
+                call(&files, &service, &mut random, &mut tally);
             }
             tally
         });

@@ -9,29 +9,25 @@
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, VecDeque},
-    error::Error,
     fs::File,
     io::{self, BufWriter, ErrorKind, Write},
     path::PathBuf,
+    process::ExitCode,
     time::{Duration, Instant},
 };
 
-use clap::Parser;
 use nrs_client::{wire::BATCH, Client, Completion, Options, Request};
 use serde_json::{json, Value};
 
-#[path = "nrs-load/histogram.rs"]
-mod histogram;
-#[path = "nrs-load/player.rs"]
+use crate::{latency::Latency, Outcome};
+
 mod player;
 
-use histogram::Histogram;
 use player::{Pace, Player, Spec};
 
 /// Plays a server with many clients on /dev/nrs; prints how each was served, as JSON.
-#[derive(Parser)]
-#[command(version)]
-struct Args {
+#[derive(clap::Args)]
+pub struct Args {
     /// The service; it is made if it is not there.
     #[arg(long, default_value = "load")]
     service: String,
@@ -93,8 +89,8 @@ struct Seen {
     submitted: u64,
     served: u64,
     bytes: u64,
-    latency: Histogram,
-    withheld: Histogram,
+    latency: Latency,
+    withheld: Latency,
 }
 
 /// A request on its way.
@@ -128,7 +124,7 @@ struct Load {
 }
 
 impl Load {
-    fn new(args: Args) -> Result<Self, Box<dyn Error>> {
+    fn new(args: Args) -> Outcome<Self> {
         let client = Options::new(args.service.as_str())
             .name(args.name.as_str())
             .device(&args.device)
@@ -409,9 +405,10 @@ impl Load {
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let mut load = Load::new(Args::parse())?;
+/// Plays the clients, and prints the report.
+pub fn run(args: Args) -> Outcome {
+    let mut load = Load::new(args)?;
     let seconds = load.run()?;
     println!("{:#}", load.report(seconds)?);
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Checks that `/dev/nrs` behaves as `Documentation/dev-nrs.md` says; for test machines, since it makes
-//! services and changes their slots.
-//!
-//! `nrs-check --list` names the checks, `nrs-check --list-order` those of order and credits, `nrs-check --list-timeouts` those of
-//! deadlines; `nrs-check NAME [FILE=VALUE...]` runs one, on services with these
-//! settings, and fails if it fails. Two more do not end by themselves: `nrs-check block` reads until a signal comes, `nrs-check hold SERVICE` is a client
-//! until its standard input ends.
+//! Checks that `/dev/nrs` behaves as `Documentation/dev-nrs.md` says; for test machines, since checks create services
+//! and change their slots.
 
 use std::{
     collections::BTreeSet,
@@ -14,6 +9,7 @@ use std::{
     fmt::Debug,
     fs::{self, File},
     io::{self, ErrorKind, Read, Write},
+    process::ExitCode,
     sync::{Arc, Mutex, OnceLock},
     thread,
     time::{Duration, Instant},
@@ -21,85 +17,89 @@ use std::{
 
 use nrs_client::{ioctl, wire, Client, Completion, Options, Released, Request, DEVICE};
 
-#[path = "nrs-check/life.rs"]
+use crate::{random::Random, Outcome};
+
 mod life;
-#[path = "nrs-check/order.rs"]
 mod order;
-#[path = "nrs-check/records.rs"]
 mod records;
-#[path = "nrs-check/share.rs"]
 mod share;
-#[path = "nrs-check/timeouts.rs"]
 mod timeouts;
 
 type Done = Result<(), Box<dyn Error>>;
 
-/// Numbers of errors.
-mod errno {
-    pub const ENOENT: i32 = 2;
-    pub const E2BIG: i32 = 7;
-    pub const EAGAIN: i32 = 11;
-    pub const EFAULT: i32 = 14;
-    pub const EEXIST: i32 = 17;
-    pub const EINVAL: i32 = 22;
-    pub const ENOTTY: i32 = 25;
-    pub const EPROTONOSUPPORT: i32 = 93;
-    pub const ENOTCONN: i32 = 107;
-    pub const EALREADY: i32 = 114;
-}
-
-/// How long anything may take that is to happen soon.
+/// Time within which anything expected soon happens.
 const SOON: Duration = Duration::from_secs(20);
 
 /// A check and its name.
 type Check = (&'static str, fn() -> Done);
 
-const CHECKS: [Check; 14] = [
-    ("attach", records::attach),
-    ("unattached", records::unattached),
-    ("roundtrip", records::roundtrip),
-    ("refused", records::refused),
-    ("sizes", records::sizes),
-    ("parts", records::parts),
-    ("limit", records::limit),
-    ("order", life::order),
-    ("waiting", life::waiting),
-    ("readers", life::readers),
-    ("fault", life::fault),
-    ("lease", life::lease),
-    ("close", life::close),
-    ("garbage", life::garbage),
+/// Checks by group: the interface, order and credits (which hold under every policy), deadlines and early replies.
+const GROUPS: [(&str, &[Check]); 3] = [
+    (
+        "interface",
+        &[
+            ("attach", records::attach),
+            ("unattached", records::unattached),
+            ("roundtrip", records::roundtrip),
+            ("refused", records::refused),
+            ("sizes", records::sizes),
+            ("parts", records::parts),
+            ("limit", records::limit),
+            ("order", life::order),
+            ("waiting", life::waiting),
+            ("readers", life::readers),
+            ("fault", life::fault),
+            ("lease", life::lease),
+            ("close", life::close),
+            ("garbage", life::garbage),
+        ],
+    ),
+    (
+        "order",
+        &[
+            ("promote", order::promote),
+            ("come-along", order::come_along),
+            ("stream", order::stream),
+            ("graph", order::graph),
+            ("predecessors", order::predecessors),
+            ("window", order::window),
+            ("late", order::late),
+            ("close-blocked", order::close_blocked),
+            ("writers", order::writers),
+            ("levels", order::levels),
+            ("credits", share::credits),
+            ("newcomer", share::newcomer),
+            ("buffer", share::buffer),
+        ],
+    ),
+    (
+        "timeouts",
+        &[
+            ("early", timeouts::early),
+            ("busy", timeouts::busy),
+            ("crowd", timeouts::crowd),
+            ("rate", timeouts::rate),
+            ("recovery", timeouts::recovery),
+            ("hostile", timeouts::hostile),
+            ("silent", timeouts::silent),
+        ],
+    ),
 ];
 
-/// Checks of order and credits, which hold under every policy.
-const ORDER: [Check; 13] = [
-    ("promote", order::promote),
-    ("come-along", order::come_along),
-    ("stream", order::stream),
-    ("graph", order::graph),
-    ("predecessors", order::predecessors),
-    ("window", order::window),
-    ("late", order::late),
-    ("close-blocked", order::close_blocked),
-    ("writers", order::writers),
-    ("levels", order::levels),
-    ("credits", share::credits),
-    ("newcomer", share::newcomer),
-    ("buffer", share::buffer),
-];
+/// Runs a check of /dev/nrs, on services with the given settings.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Print the names of the checks of a group.
+    #[arg(long, value_name = "GROUP", value_parser = GROUPS.map(|(name, _)| name))]
+    list: Option<String>,
+    /// Name of the check; `block` reads until a signal arrives, `hold` is a client until standard input ends.
+    #[arg(required_unless_present = "list")]
+    name: Option<String>,
+    /// Settings of the services, FILE=VALUE; of `hold`: name of the service.
+    settings: Vec<String>,
+}
 
-/// Checks of deadlines and early replies.
-const TIMEOUTS: [Check; 7] = [
-    ("early", timeouts::early),
-    ("busy", timeouts::busy),
-    ("crowd", timeouts::crowd),
-    ("rate", timeouts::rate),
-    ("recovery", timeouts::recovery),
-    ("hostile", timeouts::hostile),
-    ("silent", timeouts::silent),
-];
-
-/// Settings of services that checks make, as files and values.
+/// Settings of the services of the check: files and values.
 static SETTINGS: OnceLock<Vec<(String, String)>> = OnceLock::new();
 
 /// Fails unless both are equal.
@@ -148,23 +148,7 @@ fn set(service: &str, file: &str, value: &str) -> Done {
     }
 }
 
-/// Numbers without visible order.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    /// One below `end`, which is not 0.
-    fn below(&mut self, end: u64) -> u64 {
-        (self.next() >> 11) % end
-    }
-}
-
+/// Creates plain requests with these cookies.
 fn requests(cookies: impl IntoIterator<Item = u64>) -> Vec<Request> {
     let all = cookies.into_iter();
     all.map(|cookie| {
@@ -231,41 +215,37 @@ fn hold(service: &str) -> Done {
     Ok(())
 }
 
-fn main() -> Done {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    match args[..] {
-        ["--list"] => {
-            CHECKS.iter().for_each(|(name, _)| println!("{name}"));
-            Ok(())
-        }
-        ["--list-order"] => {
-            ORDER.iter().for_each(|(name, _)| println!("{name}"));
-            Ok(())
-        }
-        ["--list-timeouts"] => {
-            TIMEOUTS.iter().for_each(|(name, _)| println!("{name}"));
-            Ok(())
-        }
-        ["block"] => block(),
-        ["hold", service] => hold(service),
-        [name, ref settings @ ..] => {
-            let pair = |text: &&str| {
+/// Runs the check, or prints names.
+pub fn run(args: Args) -> Outcome {
+    if let Some(group) = args.list {
+        let groups = GROUPS.iter().filter(|(name, _)| *name == group);
+        groups
+            .flat_map(|(_, checks)| *checks)
+            .for_each(|(name, _)| println!("{name}"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let name = args.name.unwrap_or_default();
+    let done = match (name.as_str(), &args.settings[..]) {
+        ("block", []) => block(),
+        ("hold", [service]) => hold(service),
+        (name, settings) => {
+            let pair = |text: &String| {
                 let (file, value) = text.split_once('=')?;
                 Some((file.to_string(), value.to_string()))
             };
             let settings: Option<Vec<_>> = settings.iter().map(pair).collect();
-            SETTINGS.get_or_init(|| settings.unwrap_or_default());
-            let check = CHECKS
-                .iter()
-                .chain(&ORDER)
-                .chain(&TIMEOUTS)
-                .find(|(known, _)| *known == name);
+            let settings = settings.ok_or("settings are FILE=VALUE")?;
+            SETTINGS.get_or_init(|| settings);
+            let mut all = GROUPS.iter().flat_map(|(_, checks)| *checks);
+            let check = all.find(|(known, _)| *known == name);
             check.ok_or("no such check, see --list")?.1()
         }
-        _ => Err(
-            "usage: nrs-check --list | --list-order | --list-timeouts | NAME [FILE=VALUE...] | block | hold SERVICE"
-                .into(),
-        ),
-    }
+    };
+    Ok(match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("nrs-test check {name}: {error}");
+            ExitCode::from(1)
+        }
+    })
 }

@@ -1,44 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Submits requests to overlapping ranges of a block device, all from one thread and without waiting, and
-//! checks that they were carried out as if in the order in which they were submitted. What the device holds is lost.
+//! Submits requests to overlapping ranges of a block device, all from one thread and without waiting, and checks that they
+//! were carried out as if in the order of submission. Data on the device is lost.
 //!
-//! `nrs-overlap storm DEVICE` reads and writes at random: each read must find what the writes submitted before it
-//! left, and each block must hold what its last write put there. `nrs-overlap probe DEVICE` has many requests
-//! wait, then submits one of real-time I/O priority that overlaps the last of them, and tells how many of
-//! the others were faster.
+//! `storm` reads and writes at random: each read must return what the writes submitted before left, and each block must
+//! hold what its last write put there. `probe` queues many requests, then submits one of real-time I/O priority that
+//! overlaps the last of them, and prints how many of the others were faster.
 //!
-//! Prints one `NAME: NUMBER` per line. Status 0: in order; 1: not in order; 2: requests failed, or it could not run.
+//! Prints one `NAME: NUMBER` per line. Status 0: in order; 1: not in order; 2: requests failed, or the test could not run.
 
 use std::{
-    error::Error,
     fmt::Display,
     fs::{File, OpenOptions},
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     process::ExitCode,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-use clap::{Parser, Subcommand};
+use clap::Subcommand;
 
-#[path = "nrs-overlap/record.rs"]
+use crate::{latency::Latency, random::Random, Outcome};
+
 mod record;
-#[path = "nrs-overlap/ring.rs"]
 mod ring;
 
-use record::{random, Range, Record, Wrong, BLOCK};
+use record::{Range, Record, Wrong, BLOCK};
 use ring::{Request, Ring};
 
 /// Checks that overlapping requests to a block device keep their order.
-#[derive(Parser)]
-#[command(version)]
-struct Args {
-    /// What follows from the same number is the same requests.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Seed; equal seeds give equal requests.
     #[arg(long, global = true, default_value_t = 1)]
     seed: u64,
-    /// Requests on their way at a time.
+    /// Requests in flight.
     #[arg(long, global = true, default_value_t = 64)]
     depth: usize,
     #[command(subcommand)]
@@ -53,7 +50,7 @@ enum Mode {
     Probe(Probe),
 }
 
-#[derive(Parser)]
+#[derive(clap::Args)]
 struct Storm {
     /// The device, or several that show the same blocks; requests go to them in turn.
     #[arg(required = true)]
@@ -87,7 +84,7 @@ struct Storm {
     hop: bool,
 }
 
-#[derive(Parser)]
+#[derive(clap::Args)]
 struct Probe {
     /// The device.
     device: PathBuf,
@@ -127,27 +124,6 @@ struct Done {
     high: bool,
 }
 
-/// Times of requests of one kind.
-#[derive(Default)]
-struct Times {
-    count: u64,
-    sum: Duration,
-    longest: Duration,
-}
-
-impl Times {
-    fn add(&mut self, time: Duration) {
-        self.count += 1;
-        self.sum += time;
-        self.longest = self.longest.max(time);
-    }
-
-    fn mean(&self) -> u64 {
-        let sum = self.sum.as_micros() as u64;
-        sum.checked_div(self.count).unwrap_or(0)
-    }
-}
-
 /// A run on one device.
 struct Run {
     ring: Ring,
@@ -160,8 +136,8 @@ struct Run {
     wrong: Wrong,
     wrong_reads: u64,
     overtaken: u64,
-    regular: Times,
-    high: Times,
+    regular: Latency,
+    high: Latency,
 }
 
 impl Run {
@@ -172,7 +148,7 @@ impl Run {
         depth: usize,
         blocks: usize,
         bytes: usize,
-    ) -> Result<Self, Box<dyn Error>> {
+    ) -> Outcome<Self> {
         let files: Vec<File> = devices.iter().map(open).collect::<io::Result<_>>()?;
         let mut run = Self {
             ring: Ring::new(files, depth, bytes)?,
@@ -185,15 +161,15 @@ impl Run {
             wrong: Wrong::default(),
             wrong_reads: 0,
             overtaken: 0,
-            regular: Times::default(),
-            high: Times::default(),
+            regular: Latency::default(),
+            high: Latency::default(),
         };
         run.each_part(true)?;
         Ok(run)
     }
 
     /// Writes tag 0 everywhere, or reads and compares everything; one large request at a time.
-    fn each_part(&mut self, write: bool) -> Result<Wrong, Box<dyn Error>> {
+    fn each_part(&mut self, write: bool) -> Outcome<Wrong> {
         let mut wrong = Wrong::default();
         let mut ring = Ring::new(vec![self.ring.file().try_clone()?], 1, PART)?;
         for first in (0..self.record.len()).step_by(PART / BLOCK) {
@@ -322,8 +298,8 @@ impl Run {
     }
 
     /// Waits for all that is on its way, looks at the device, and tells what was seen.
-    fn finish(mut self, out: &mut impl Write) -> Result<ExitCode, Box<dyn Error>> {
-        while self.ring.on_way() > 0 {
+    fn finish(mut self, out: &mut impl Write) -> Outcome {
+        while self.ring.in_flight() > 0 {
             self.reap(1)?;
         }
         let left = self.each_part(false)?;
@@ -339,10 +315,10 @@ impl Run {
             ("left_newer", left.newer),
             ("left_torn", left.torn),
             ("overtaken", self.overtaken),
-            ("regular_mean_us", self.regular.mean()),
-            ("regular_max_us", self.regular.longest.as_micros() as u64),
-            ("high_mean_us", self.high.mean()),
-            ("high_max_us", self.high.longest.as_micros() as u64),
+            ("regular_mean_us", self.regular.mean_us() as u64),
+            ("regular_max_us", self.regular.max_us() as u64),
+            ("high_mean_us", self.high.mean_us() as u64),
+            ("high_max_us", self.high.max_us() as u64),
         ] {
             tell(out, name, value)?;
         }
@@ -369,7 +345,7 @@ fn open(device: impl AsRef<Path>) -> io::Result<File> {
         .open(device)
 }
 
-fn storm(args: &Args, storm: &Storm) -> Result<ExitCode, Box<dyn Error>> {
+fn storm(args: &Args, storm: &Storm) -> Outcome {
     let blocks = storm.region * 1024 / BLOCK;
     let bytes = storm.largest * 1024;
     let most = bytes / BLOCK;
@@ -378,29 +354,30 @@ fn storm(args: &Args, storm: &Storm) -> Result<ExitCode, Box<dyn Error>> {
             "the region must hold the largest request, depth and batch must not be 0".into(),
         );
     }
-    let mut state = args.seed;
+    let mut random = Random::new(args.seed);
     let mut run = Run::new(&storm.devices, args.seed, args.depth, blocks, bytes)?;
     let start = Instant::now();
     let cpus = std::thread::available_parallelism()?.get();
     let mut batches = 0;
     while run.submitted < storm.count && start.elapsed().as_secs_f64() < storm.seconds {
         let free = run.ring.free().count() as u64;
-        let count = (1 + random(&mut state) % storm.batch)
+        let count = random
+            .within(1, storm.batch)
             .min(free)
             .min(storm.count - run.submitted);
         let wanted: Vec<_> = (0..count)
             .map(|_| {
-                let count = 1 + random(&mut state) as usize % most;
+                let count = 1 + random.index(most);
                 let range = Range {
-                    first: random(&mut state) as usize % (blocks - count + 1),
+                    first: random.index(blocks - count + 1),
                     count,
-                    writes: random(&mut state) % 100 < storm.writes,
+                    writes: random.below(100) < storm.writes,
                 };
-                (range, random(&mut state) % 100 < storm.high)
+                (range, random.below(100) < storm.high)
             })
             .collect();
         if !storm.users.is_empty() {
-            ring::act_as(storm.users[random(&mut state) as usize % storm.users.len()]);
+            ring::act_as(storm.users[random.index(storm.users.len())]);
         }
         if storm.hop {
             ring::move_to(batches % cpus)?;
@@ -408,7 +385,7 @@ fn storm(args: &Args, storm: &Storm) -> Result<ExitCode, Box<dyn Error>> {
         batches += 1;
         run.submit(&wanted)?;
         // Sometimes earlier than it has to, so that the number on the way varies.
-        if run.ring.on_way() == args.depth || random(&mut state) % 8 == 0 {
+        if run.ring.in_flight() == args.depth || random.one_in(8) {
             run.reap(1)?;
         }
     }
@@ -416,7 +393,7 @@ fn storm(args: &Args, storm: &Storm) -> Result<ExitCode, Box<dyn Error>> {
     run.finish(&mut io::stdout())
 }
 
-fn probe(args: &Args, probe: &Probe) -> Result<ExitCode, Box<dyn Error>> {
+fn probe(args: &Args, probe: &Probe) -> Outcome {
     let bytes = probe.size * 1024;
     let count = bytes / BLOCK;
     if count < 2 || args.depth == 0 || probe.chain > args.depth {
@@ -462,7 +439,7 @@ fn probe(args: &Args, probe: &Probe) -> Result<ExitCode, Box<dyn Error>> {
         let (mut before, mut links, mut found) = (0, 0, false);
         // What ends while the rest is still being handed in did not go before anything.
         let mut all_in = 0;
-        while run.ring.on_way() > 0 {
+        while run.ring.in_flight() > 0 {
             for done in run.reap(all_in)? {
                 if done.high {
                     found = true;
@@ -481,14 +458,10 @@ fn probe(args: &Args, probe: &Probe) -> Result<ExitCode, Box<dyn Error>> {
     run.finish(&mut out)
 }
 
-fn main() -> ExitCode {
-    let args = Args::parse();
-    let result = match &args.mode {
-        Mode::Storm(options) => storm(&args, options),
-        Mode::Probe(options) => probe(&args, options),
-    };
-    result.unwrap_or_else(|error| {
-        eprintln!("nrs-overlap: {error}");
-        ExitCode::from(2)
-    })
+/// Runs the test.
+pub fn run(args: &Args) -> Outcome {
+    match &args.mode {
+        Mode::Storm(options) => storm(args, options),
+        Mode::Probe(options) => probe(args, options),
+    }
 }

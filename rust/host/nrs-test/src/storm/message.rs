@@ -3,20 +3,14 @@
 //! Messages to a device, and table lines, through `dmsetup`.
 
 use std::{
-    error::Error,
     ffi::OsString,
     io,
     os::unix::{ffi::OsStringExt, process::ExitStatusExt},
     process::Command,
 };
 
-use crate::{
-    allowed,
-    chance::Chance,
-    tally::Tally,
-    words::{self, WRITTEN},
-    Until,
-};
+use super::{allowed, words, Run};
+use crate::{random::Random, Outcome};
 
 /// What is wrong where `dmsetup` did not say what the kernel answered: it refused the words itself.
 const UNSAID: i32 = -1;
@@ -75,9 +69,9 @@ fn cleaned(words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
 }
 
 /// A table line for a device of 1 MiB.
-fn table(lower: &str, service: &str, chance: &mut Chance) -> String {
-    let words: Vec<&str> = (0..chance.below(4))
-        .flat_map(|_| match chance.below(7) {
+fn table(lower: &str, service: &str, random: &mut Random) -> String {
+    let words: Vec<&str> = (0..random.below(4))
+        .flat_map(|_| match random.below(7) {
             0 => ["nid", "10.0.0.7@tcp"],
             1 => ["jobid", "job.7"],
             2 => ["jobid_name", "%e.%u.%g.%p.%h.%H.%j.%%"],
@@ -88,27 +82,26 @@ fn table(lower: &str, service: &str, chance: &mut Chance) -> String {
         })
         .collect();
     let count = words.len();
-    let offset = chance.within(0, 64) * 8;
+    let offset = random.within(0, 64) * 8;
     let words = words.join(" ");
     format!("0 2048 nrs {lower} {offset} {service} {count} {words}")
 }
 
 /// Sends messages to `device` until it is time, and makes devices of its name and more on `lower`.
-pub fn run(
-    device: &str,
-    lower: &str,
-    service: &str,
-    until: &Until,
-    chance: &mut Chance,
-    tally: &mut Tally,
-) -> Result<(), Box<dyn Error>> {
+pub fn run(run: &mut Run, device: &str, lower: &str, service: &str) -> Outcome<()> {
+    let Run {
+        until,
+        random,
+        tally,
+    } = run;
+    let written = words::written();
     let wrong = format!("{device}-wrong");
     let options = ["--noudevsync", "--noudevrules"];
     while until.more() {
-        if chance.one_in(3) {
-            let mut line = table(lower, service, chance).into_bytes();
-            if !chance.one_in(4) {
-                chance.mutated(&mut line);
+        if random.one_in(3) {
+            let mut line = table(lower, service, random).into_bytes();
+            if !random.one_in(4) {
+                random.mutate(&mut line);
                 line.retain(|byte| *byte != 0);
             }
             let mut words: Vec<Vec<u8>> = options.map(Into::into).into();
@@ -134,19 +127,19 @@ pub fn run(
             );
             continue;
         }
-        let file = chance.pick(WRITTEN);
-        let value = words::value(file, false, chance).replace('\n', ";");
-        let words = match chance.below(12) {
+        let file = random.pick(&written);
+        let value = words::value(file, false, random).replace('\n', ";");
+        let words = match random.below(12) {
             0 => vec!["drain"],
             1 => vec!["service", file],
             2 => vec!["timeouts"],
             _ => vec!["service", file, &value],
         };
         let mut words: Vec<Vec<u8>> = words.iter().map(|word| (*word).into()).collect();
-        let mutated = chance.one_in(2);
+        let mutated = random.one_in(2);
         if mutated {
-            let at = chance.below(words.len() as u64) as usize;
-            chance.mutated(&mut words[at]);
+            let at = random.index(words.len());
+            random.mutate(&mut words[at]);
         }
         let words = cleaned(words);
         let result = send(device, &words);

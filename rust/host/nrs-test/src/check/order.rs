@@ -60,7 +60,7 @@ pub fn promote() -> Done {
     let client = client("promote", 1)?;
     submit(&client, &requests(1..=6))?;
     same("first", cookies(&released(&client, 1)?), vec![1])?;
-    fails("unknown", client.promote(&[99]), errno::ENOENT)?;
+    fails("unknown", client.promote(&[99]), libc::ENOENT)?;
     same("running", client.promote(&[1])?, 1)?;
     quiet(&client, "no effect")?;
     same("queued", client.promote(&[4])?, 1)?;
@@ -69,7 +69,7 @@ pub fn promote() -> Done {
     same("overtakes", cookies(&next), vec![4])?;
     same("released", client.promote(&[4])?, 1)?;
     complete(&client, 4)?;
-    fails("completed", client.promote(&[4]), errno::ENOENT)?;
+    fails("completed", client.promote(&[4]), libc::ENOENT)?;
     same("then", cookies(&released(&client, 1)?), vec![2])?;
     // Two, of which one is high already, and one that is not there.
     submit(
@@ -87,7 +87,7 @@ pub fn promote() -> Done {
     }
     let mut flagged = wire::Promotion::new(3);
     flagged.header.flags = 1;
-    fails("a flag", client.write(&flagged.encode()), errno::EINVAL)?;
+    fails("a flag", client.write(&flagged.encode()), libc::EINVAL)?;
     let stats = client.stats()?;
     same("counted", (stats.promoted, stats.unknown), (2, 2))?;
     let mut rest = [serve(&client)?, serve(&client)?];
@@ -170,7 +170,7 @@ pub fn stream() -> Done {
     const COUNT: u64 = 600;
     let service = Ordered::new("stream", 16, &STREAM)?;
     let client = service.client()?;
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     let mut all = Vec::new();
     for cookie in 1..=COUNT {
         let plain = request(cookie)
@@ -200,7 +200,7 @@ pub fn graph() -> Done {
     const COUNT: u64 = 800;
     let service = Ordered::new("graph", 16, &GRAPH)?;
     let client = service.client()?;
-    let mut random = Random(11);
+    let mut random = Random::new(11);
     let mut before: Vec<Vec<u64>> = vec![Vec::new()];
     let mut all = Vec::new();
     for cookie in 1..=COUNT {
@@ -243,14 +243,14 @@ pub fn predecessors() -> Done {
         fails(
             what,
             client.submit(&[request(3).after(&named)]),
-            errno::EINVAL,
+            libc::EINVAL,
         )?;
     }
     let stats = client.stats()?;
     same("nothing taken", (stats.requests, stats.refused), (taken, 5))?;
     // A later one cannot be named, so the call takes what is before it.
     let both = [request(3).after(&[4]), request(4)];
-    fails("a later one", client.submit(&both), errno::EINVAL)?;
+    fails("a later one", client.submit(&both), libc::EINVAL)?;
     submit(
         &client,
         &[
@@ -300,7 +300,7 @@ pub fn window() -> Done {
     }
     for cookie in 1..=2 {
         let named = [request(9).after(&[cookie])];
-        fails("forgotten", client.submit(&named), errno::EINVAL)?;
+        fails("forgotten", client.submit(&named), libc::EINVAL)?;
     }
     submit(&client, &[request(9).after(&[3, 4, 5, 6])])?;
     end(9)?;
@@ -313,11 +313,7 @@ pub fn window() -> Done {
     // 9 was the third to last: the older completion of 6 does not count against it.
     submit(&client, &[request(10).after(&[9, 6, 7])])?;
     end(10)?;
-    fails(
-        "4",
-        client.submit(&[request(11).after(&[4])]),
-        errno::EINVAL,
-    )?;
+    fails("4", client.submit(&[request(11).after(&[4])]), libc::EINVAL)?;
     // Again and again the same one.
     for _ in 0..20 {
         submit(&client, &[request(12).after(&[10])])?;
@@ -401,7 +397,7 @@ pub fn writers() -> Done {
         .map(|thread| {
             let (client, written, before) = (client.clone(), written.clone(), before.clone());
             thread::spawn(move || -> Result<(), String> {
-                let mut random = Random(thread + 1);
+                let mut random = Random::new(thread + 1);
                 for n in 0..COUNT {
                     let cookie = 1 + thread * COUNT + n;
                     let named = {
@@ -419,7 +415,7 @@ pub fn writers() -> Done {
         })
         .collect();
     let all = (THREADS * COUNT) as usize;
-    serve_all(&client, &mut Random(99), all, 8, |cookie, done| {
+    serve_all(&client, &mut Random::new(99), all, 8, |cookie, done| {
         let named = before.lock().map_or(0, |before| before[cookie as usize]);
         named != 0 && !done.contains(&named)
     })?;
@@ -450,13 +446,13 @@ pub fn levels() -> Done {
         if named {
             same(level, result?, 1)?;
         } else {
-            fails(level, result, errno::EINVAL)?;
+            fails(level, result, libc::EINVAL)?;
         }
     }
     // From one level to the other while requests are there.
     let service = Ordered::new("levels", 4, &[])?;
     let client = service.client()?;
-    let mut random = Random(3);
+    let mut random = Random::new(3);
     let mut cookie = 0;
     let end = Instant::now() + Duration::from_secs(2);
     while Instant::now() < end {

@@ -4,14 +4,14 @@
 
 use std::{
     collections::BTreeMap,
-    error::Error,
     fs,
     io::{self, ErrorKind},
     os::unix::fs::MetadataExt,
     path::Path,
 };
 
-use crate::{chance::Chance, tally::Tally, Until};
+use super::Run;
+use crate::{random::Random, Outcome};
 
 /// Names at a time.
 const NAMES: usize = 300;
@@ -25,10 +25,10 @@ struct Content {
 
 impl Content {
     fn bytes(&self) -> Vec<u8> {
-        let mut chance = Chance::new(self.seed);
+        let mut random = Random::new(self.seed);
         let mut bytes = Vec::with_capacity(self.len + 8);
         while bytes.len() < self.len {
-            bytes.extend(chance.next().to_le_bytes());
+            bytes.extend(random.next().to_le_bytes());
         }
         bytes.truncate(self.len);
         bytes
@@ -45,13 +45,13 @@ struct Model {
 
 impl Model {
     /// A name that is not there.
-    fn fresh(&mut self, chance: &mut Chance) -> String {
+    fn fresh(&mut self, random: &mut Random) -> String {
         self.next += 1;
-        format!("{}/f{}", chance.below(8), self.next)
+        format!("{}/f{}", random.below(8), self.next)
     }
 
-    fn any(&self, chance: &mut Chance) -> Option<(String, u64)> {
-        let at = chance.below(self.names.len() as u64) as usize;
+    fn any(&self, random: &mut Random) -> Option<(String, u64)> {
+        let at = random.index(self.names.len());
         let (name, file) = self.names.iter().nth(at)?;
         Some((name.clone(), *file))
     }
@@ -70,16 +70,16 @@ impl Model {
 }
 
 /// One operation; its name and how it ended. What differs from the model is an error without an errno.
-fn step(dir: &Path, model: &mut Model, chance: &mut Chance) -> (&'static str, io::Result<()>) {
+fn step(dir: &Path, model: &mut Model, random: &mut Random) -> (&'static str, io::Result<()>) {
     let different = |what: String| Err(io::Error::other(what));
     let full = model.names.len() >= NAMES;
-    let choice = if full { 8 } else { chance.below(9) };
-    let Some((name, file)) = model.any(chance).filter(|_| choice > 2) else {
-        let name = model.fresh(chance);
-        let most = if chance.one_in(10) { 100_000 } else { 6000 };
+    let choice = if full { 8 } else { random.below(9) };
+    let Some((name, file)) = model.any(random).filter(|_| choice > 2) else {
+        let name = model.fresh(random);
+        let most = if random.one_in(10) { 100_000 } else { 6000 };
         let content = Content {
-            seed: chance.next(),
-            len: chance.below(most) as usize,
+            seed: random.next(),
+            len: random.index(most),
             links: 1,
         };
         let result = fs::write(dir.join(&name), content.bytes());
@@ -92,7 +92,7 @@ fn step(dir: &Path, model: &mut Model, chance: &mut Chance) -> (&'static str, io
     let path = dir.join(&name);
     match choice {
         3 => {
-            let new = model.fresh(chance);
+            let new = model.fresh(random);
             let result = fs::rename(&path, dir.join(&new));
             if result.is_ok() {
                 model.names.remove(&name);
@@ -101,7 +101,7 @@ fn step(dir: &Path, model: &mut Model, chance: &mut Chance) -> (&'static str, io
             ("rename", result)
         }
         4 => {
-            let new = model.fresh(chance);
+            let new = model.fresh(random);
             let result = fs::hard_link(&path, dir.join(&new));
             if result.is_ok() {
                 model.names.insert(new, file);
@@ -144,7 +144,7 @@ fn step(dir: &Path, model: &mut Model, chance: &mut Chance) -> (&'static str, io
 }
 
 /// Compares all of the directory with the model; returns how many names were checked.
-fn compare(dir: &Path, model: &Model) -> Result<u64, Box<dyn Error>> {
+fn compare(dir: &Path, model: &Model) -> Outcome<u64> {
     let mut seen = 0;
     for part in 0..8 {
         for entry in fs::read_dir(dir.join(part.to_string()))? {
@@ -168,18 +168,18 @@ fn compare(dir: &Path, model: &Model) -> Result<u64, Box<dyn Error>> {
 }
 
 /// Works in `dir`, which it makes and removes, until it is time.
-pub fn run(
-    dir: &Path,
-    until: &Until,
-    chance: &mut Chance,
-    tally: &mut Tally,
-) -> Result<(), Box<dyn Error>> {
+pub fn run(run: &mut Run, dir: &Path) -> Outcome<()> {
+    let Run {
+        until,
+        random,
+        tally,
+    } = run;
     let mut model = Model::default();
     for part in 0..8 {
         fs::create_dir_all(dir.join(part.to_string()))?;
     }
     while until.more() {
-        let (kind, result) = step(dir, &mut model, chance);
+        let (kind, result) = step(dir, &mut model, random);
         let text = result.as_ref().err().map(ToString::to_string);
         tally.answer(&format!("tree {kind}"), &result, &[], || {
             text.unwrap_or_default()
@@ -206,14 +206,14 @@ mod tests {
         for part in 0..8 {
             fs::create_dir_all(dir.join(part.to_string())).unwrap();
         }
-        let (mut model, mut chance) = (Model::default(), Chance::new(5));
+        let (mut model, mut random) = (Model::default(), Random::new(5));
         for _ in 0..400 {
-            let (kind, result) = step(&dir, &mut model, &mut chance);
+            let (kind, result) = step(&dir, &mut model, &mut random);
             assert!(result.is_ok(), "{kind}: {result:?}");
         }
         let names = compare(&dir, &model).unwrap();
         assert!(names > 0);
-        let (name, _) = model.any(&mut chance).unwrap();
+        let (name, _) = model.any(&mut random).unwrap();
         fs::remove_file(dir.join(&name)).unwrap();
         assert!(compare(&dir, &model).is_err());
         fs::write(dir.join(&name), b"other").unwrap();

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Test tool for machines with nrs. Data on the devices and directories named is lost.
+//!
+//! | subcommand | what it does |
+//! |---|---|
+//! | [`check`] | checks that `/dev/nrs` behaves as `Documentation/dev-nrs.md` says |
+//! | [`storm`] | makes random calls on every interface; each answer must be one that is documented |
+//! | [`overlap`] | checks that overlapping requests to a block device keep their order |
+//! | [`load`] | plays a server with many clients on `/dev/nrs` |
+//!
+//! Status 0: passed; 1: a check failed, findings, not in order; 2: the test could not run.
+
+use std::{error::Error, process::ExitCode};
+
+use clap::Parser;
+
+mod check;
+mod latency;
+mod load;
+mod overlap;
+mod random;
+mod storm;
+
+/// Result of a test that can fail to run.
+type Outcome<T = ExitCode> = Result<T, Box<dyn Error>>;
+
+/// Tests nrs; data on the devices and directories named is lost.
+#[derive(Parser)]
+#[command(version)]
+enum Command {
+    Check(check::Args),
+    Storm(storm::Args),
+    Overlap(overlap::Args),
+    Load(load::Args),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Command::parse() {
+        Command::Check(args) => check::run(args),
+        Command::Storm(args) => storm::run(args),
+        Command::Overlap(args) => overlap::run(&args),
+        Command::Load(args) => load::run(args),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("nrs-test: {error}");
+        ExitCode::from(2)
+    })
+}

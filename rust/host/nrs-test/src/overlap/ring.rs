@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Asynchronous requests through Linux's own interface (`io_submit`), without a library or threads in between: requests
+//! reach the device in the order in which they were submitted.
+//!
+//! # Vocabulary
+//!
+//! - *Slot*: place of one request in flight, with a buffer.
+
+#![allow(unsafe_code, reason = "system calls take pointers")]
+
+use std::{fs::File, io, mem, os::fd::AsRawFd, ptr};
+
+use libc::{c_long, c_ulong, iocb};
+
+/// Alignment of buffers, bytes.
+const ALIGN: usize = 4096;
+
+/// Operations and the flag that the request has a priority (linux/aio_abi.h).
+const PREAD: u16 = 0;
+const PWRITE: u16 = 1;
+const FLAG_IOPRIO: u32 = 1 << 1;
+
+/// I/O priority: class real-time, highest level.
+const REALTIME: i16 = 1 << 13;
+
+/// `struct io_event` of linux/aio_abi.h.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Event {
+    data: u64,
+    control: u64,
+    result: i64,
+    more: i64,
+}
+
+const _: () = assert!(size_of::<iocb>() == 64 && size_of::<Event>() == 32);
+
+/// A request to submit.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// Index of the device.
+    pub device: usize,
+    /// Slot whose buffer is written or filled.
+    pub slot: usize,
+    /// Whether it writes.
+    pub writes: bool,
+    /// Whether its I/O priority class is real-time.
+    pub high: bool,
+    /// Offset on the device, bytes.
+    pub offset: u64,
+    /// Length, bytes; at most that of a buffer.
+    pub bytes: usize,
+}
+
+/// A request that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its slot.
+    pub slot: usize,
+    /// Bytes transferred.
+    pub result: io::Result<usize>,
+}
+
+/// A buffer and whether its request is in flight.
+struct Slot {
+    memory: Vec<u8>,
+    start: usize,
+    busy: bool,
+}
+
+/// Requests in flight to one or more devices.
+///
+/// # Invariants
+///
+/// Only the kernel touches the memory of a slot that is busy, and the memory does not move.
+pub struct Ring {
+    files: Vec<File>,
+    context: c_ulong,
+    slots: Vec<Slot>,
+    bytes: usize,
+    in_flight: usize,
+}
+
+/// Returns the result of a system call.
+fn checked(status: c_long) -> io::Result<usize> {
+    usize::try_from(status).map_err(|_| io::Error::last_os_error())
+}
+
+impl Ring {
+    /// Creates a ring of `depth` slots with buffers of `bytes` bytes each.
+    ///
+    /// # Errors
+    ///
+    /// Those of `io_setup`; `InvalidInput`: no slots, or buffers that are no multiple of 4096 bytes.
+    pub fn new(files: Vec<File>, depth: usize, bytes: usize) -> io::Result<Self> {
+        if depth == 0 || bytes == 0 || bytes % ALIGN != 0 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut context: c_ulong = 0;
+        // SAFETY: The kernel writes one word to a variable of this stack.
+        checked(unsafe { libc::syscall(libc::SYS_io_setup, depth, &raw mut context) })?;
+        let slot = || {
+            let memory = vec![0; bytes + ALIGN];
+            Slot {
+                start: memory.as_ptr().align_offset(ALIGN),
+                memory,
+                busy: false,
+            }
+        };
+        Ok(Self {
+            files,
+            context,
+            slots: (0..depth).map(|_| slot()).collect(),
+            bytes,
+            in_flight: 0,
+        })
+    }
+
+    /// Returns the first device.
+    pub fn file(&self) -> &File {
+        &self.files[0]
+    }
+
+    /// Returns the number of requests in flight.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Returns the slots that are free.
+    pub fn free(&self) -> impl Iterator<Item = usize> + '_ {
+        let slots = self.slots.iter().enumerate();
+        slots.filter(|(_, slot)| !slot.busy).map(|(index, _)| index)
+    }
+
+    /// Returns the buffer of `slot`, which is free.
+    pub fn buffer(&mut self, slot: usize) -> &mut [u8] {
+        let Slot {
+            memory,
+            start,
+            busy,
+        } = &mut self.slots[slot];
+        assert!(!*busy, "slot {slot} is in flight");
+        &mut memory[*start..*start + self.bytes]
+    }
+
+    /// Submits requests to free slots, in this order.
+    ///
+    /// # Errors
+    ///
+    /// Those of `io_submit`; the requests before the refused one are in flight then.
+    pub fn submit(&mut self, requests: &[Request]) -> io::Result<()> {
+        let mut controls: Vec<iocb> = requests.iter().map(|r| self.control(r)).collect();
+        let pointers: Vec<*mut iocb> = controls.iter_mut().map(ptr::from_mut).collect();
+        let mut done = 0;
+        while done < requests.len() {
+            let rest = &pointers[done..];
+            // SAFETY: The kernel copies the controls. Their buffers stay where they are, and by the invariants nobody
+            // else touches those of busy slots.
+            let count = checked(unsafe {
+                libc::syscall(libc::SYS_io_submit, self.context, rest.len(), rest.as_ptr())
+            });
+            let count = count.inspect_err(|_| {
+                for request in &requests[done..] {
+                    self.slots[request.slot].busy = false;
+                }
+            })?;
+            done += count;
+            self.in_flight += count;
+        }
+        Ok(())
+    }
+
+    /// Describes `request` for the kernel, and makes its slot busy.
+    fn control(&mut self, request: &Request) -> iocb {
+        let buffer = &mut self.buffer(request.slot)[..request.bytes];
+        let buffer = buffer.as_mut_ptr() as u64;
+        self.slots[request.slot].busy = true;
+        // SAFETY: All fields are numbers.
+        let mut control: iocb = unsafe { mem::zeroed() };
+        control.aio_data = request.slot as u64;
+        control.aio_lio_opcode = if request.writes { PWRITE } else { PREAD };
+        if request.high {
+            control.aio_reqprio = REALTIME;
+            control.aio_flags = FLAG_IOPRIO;
+        }
+        control.aio_fildes = self.files[request.device].as_raw_fd() as u32;
+        control.aio_buf = buffer;
+        control.aio_nbytes = request.bytes as u64;
+        control.aio_offset = request.offset as i64;
+        control
+    }
+
+    /// Waits until `least` requests (0 or 1) have ended, and returns all that have, in the order of their ends.
+    ///
+    /// # Errors
+    ///
+    /// Those of `io_getevents`; `InvalidInput`: nothing is in flight.
+    pub fn reap(&mut self, least: usize) -> io::Result<Vec<Ended>> {
+        if self.in_flight == 0 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut events = vec![Event::default(); self.in_flight];
+        let count = loop {
+            // SAFETY: There is room for that many events; no time limit.
+            let status = checked(unsafe {
+                libc::syscall(
+                    libc::SYS_io_getevents,
+                    self.context,
+                    least,
+                    events.len(),
+                    events.as_mut_ptr(),
+                    ptr::null::<libc::timespec>(),
+                )
+            });
+            match status {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                status => break status?,
+            }
+        };
+        self.in_flight -= count;
+        let ended = events[..count].iter().map(|event| {
+            let slot = event.data as usize;
+            self.slots[slot].busy = false;
+            Ended {
+                slot,
+                result: usize::try_from(event.result)
+                    .map_err(|_| io::Error::from_raw_os_error(-event.result as i32)),
+            }
+        });
+        Ok(ended.collect())
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: The context is that of io_setup. The call returns when all its requests have ended, before the
+        // buffers are dropped.
+        unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
+    }
+}
+
+/// Makes requests of this thread belong to user `uid`.
+pub fn act_as(uid: u32) {
+    // SAFETY: No pointers.
+    unsafe { libc::setfsuid(uid) };
+}
+
+/// Restricts this thread to CPU `cpu`.
+///
+/// # Errors
+///
+/// Those of `sched_setaffinity`, such as `EINVAL`: there is no such CPU.
+pub fn move_to(cpu: usize) -> io::Result<()> {
+    // SAFETY: All fields are numbers.
+    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
+    // SAFETY: The macro writes within the set, or panics.
+    unsafe { libc::CPU_SET(cpu, &mut set) };
+    // SAFETY: The kernel reads as many bytes as the set has.
+    let status = unsafe { libc::sched_setaffinity(0, size_of_val(&set), &set) };
+    checked(status.into()).map(drop)
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Storms of system calls against nrs: every call is drawn from a seed, every answer is counted.
+//!
+//! # Vocabulary
+//!
+//! - *Storm*: one subcommand; it ends with its time, or when the file `--stop` exists.
+//! - *Kind*: what was done to what, for example `write tbf rule`.
+//! - *Finding*: an answer that no document allows, or a wrong state.
+//!
+//! ```text
+//!   schema, grammar ──▶ mutation ──▶ file, message, record, ioctl ──▶ answer ──▶ tally ──▶ allowed? ── no ──▶ finding
+//! ```
+//!
+//! `--counts FILE` is replaced again and again: a line `COUNT ERRNO KIND` for each, `ok` for none, and `finding TEXT`.
+//! Status 0: no finding; 1: findings; 2: the storm could not run.
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use clap::Subcommand;
+
+use crate::{random::Random, Outcome};
+
+mod allowed;
+mod change;
+mod device;
+mod files;
+mod message;
+mod tally;
+mod tree;
+mod words;
+
+use tally::Tally;
+
+/// Makes random system calls against nrs; data on the devices and directories named is lost.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Seed; equal seeds give equal sequences of calls.
+    #[arg(long, global = true, default_value_t = 1)]
+    seed: u64,
+    /// Time until the end, seconds.
+    #[arg(long, global = true, default_value_t = 10.0)]
+    seconds: f64,
+    /// File whose existence ends the storm.
+    #[arg(long, global = true, value_name = "FILE")]
+    stop: Option<PathBuf>,
+    /// Pause after each call, microseconds.
+    #[arg(long, global = true, default_value_t = 2000)]
+    rest: u64,
+    /// File for the counts, replaced twice a second and at the end.
+    #[arg(long, global = true, value_name = "FILE")]
+    counts: Option<PathBuf>,
+    #[command(subcommand)]
+    storm: Storm,
+}
+
+#[derive(Subcommand)]
+enum Storm {
+    /// Valid changes of a service that carries load: policies, rules, plans, weights, numbers.
+    Change {
+        /// Name of the service.
+        service: String,
+        /// Device of the service, for messages.
+        #[arg(long)]
+        device: Option<String>,
+    },
+    /// Valid and mutated texts to all files of services in debugfs and configfs, and directories.
+    Files {
+        /// Prefix of the names of the services.
+        prefix: String,
+    },
+    /// Messages to a device, and table lines.
+    Message {
+        /// Name of the device; devices created have names that begin with it.
+        device: String,
+        /// Block device that tables may name.
+        lower: String,
+        /// Service that tables may name.
+        service: String,
+    },
+    /// Records and ioctls of /dev/nrs, by four threads.
+    Device {
+        /// Name of the service.
+        service: String,
+    },
+    /// A metadata load in a directory, whose contents are compared with the expected ones.
+    Tree {
+        /// The directory.
+        directory: PathBuf,
+    },
+}
+
+/// End and pace of a storm.
+#[derive(Clone)]
+struct Until {
+    end: Instant,
+    stop: Option<PathBuf>,
+    rest: Duration,
+}
+
+impl Until {
+    /// Pauses, and returns whether to go on.
+    fn more(&self) -> bool {
+        std::thread::sleep(self.rest);
+        Instant::now() < self.end && !self.stop.as_deref().is_some_and(Path::exists)
+    }
+}
+
+/// State of a running storm.
+struct Run {
+    until: Until,
+    random: Random,
+    tally: Tally,
+}
+
+/// Runs the storm, and prints the counts.
+pub fn run(args: Args) -> Outcome {
+    let mut run = Run {
+        until: Until {
+            end: Instant::now() + Duration::from_secs_f64(args.seconds),
+            stop: args.stop,
+            rest: Duration::from_micros(args.rest),
+        },
+        random: Random::new(args.seed),
+        tally: Tally::new(args.counts),
+    };
+    let result = match &args.storm {
+        Storm::Change { service, device } => change::run(&mut run, service, device.as_deref()),
+        Storm::Files { prefix } => files::run(&mut run, prefix),
+        Storm::Message {
+            device,
+            lower,
+            service,
+        } => message::run(&mut run, device, lower, service),
+        Storm::Device { service } => device::run(&mut run, service),
+        Storm::Tree { directory } => tree::run(&mut run, directory),
+    };
+    run.tally.put();
+    print!("{}", run.tally);
+    result?;
+    Ok(ExitCode::from(u8::from(run.tally.findings() > 0)))
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Errnos that each kind of call may end with. Those of parameters are in the schema; the rest are in
+//! `Documentation/order.md` and `dev-nrs.md`. Any other errno is a finding.
+
+use libc::{
+    E2BIG, EACCES, EAGAIN, EALREADY, EBUSY, EEXIST, EFAULT, EINVAL, EIO, ELOOP, ENAMETOOLONG,
+    ENODEV, ENOENT, ENOMEM, ENOSPC, ENOTCONN, ENOTEMPTY, ENOTTY, ENXIO, EPERM, EPROTONOSUPPORT,
+};
+
+macro_rules! names {
+    ($($errno:ident)*) => { &[$(($errno, stringify!($errno))),*] };
+}
+
+/// Names of the errnos that occur.
+const NAMES: &[(i32, &str)] = names! {
+    E2BIG EACCES EAGAIN EALREADY EBUSY EEXIST EFAULT EINVAL EIO ELOOP ENAMETOOLONG ENODEV ENOENT ENOMEM ENOSPC
+    ENOTCONN ENOTEMPTY ENOTTY ENXIO EPERM EPROTONOSUPPORT
+};
+
+/// Returns the name of `errno`: `ok` for 0, `unsaid` for -1, the number if there is no name.
+pub fn name(errno: i32) -> String {
+    let known = NAMES.iter().find(|(number, _)| *number == errno);
+    match errno {
+        -1 => "unsaid".into(),
+        0 => "ok".into(),
+        _ => known.map_or_else(|| errno.to_string(), |(_, name)| (*name).to_owned()),
+    }
+}
+
+/// Returns the errno whose message of the C library is in `text`.
+pub fn of_text(text: &str) -> Option<i32> {
+    let message = |errno: i32| {
+        // "Invalid argument (os error 22)"
+        let message = std::io::Error::from_raw_os_error(errno).to_string();
+        message.split(" (os").next().unwrap_or_default().to_owned()
+    };
+    // "No such device or address" is not "No such device".
+    let errnos = NAMES.iter().map(|(errno, _)| *errno);
+    errnos
+        .filter(|errno| text.contains(&message(*errno)))
+        .max_by_key(|errno| message(*errno).len())
+}
+
+/// Parameters whose values must fit each other.
+const TIED: [&str; 6] = [
+    "at_min",
+    "at_max",
+    "at_extra",
+    "at_early_margin",
+    "nrs_delay_min",
+    "nrs_delay_max",
+];
+
+/// Parameters whose errors about names are about names in the value.
+const NAMING: [&str; 2] = ["nrs_policies", "nrs_qbm_config"];
+
+/// Returns the errnos of a write to the parameter `file`; `valid`: the value is one that it takes.
+pub fn write(file: &str, valid: bool) -> Vec<i32> {
+    // Memory may be short whatever is written.
+    let mut all = vec![ENOMEM];
+    let errors = nrs_sched::parameters::named(file).map_or("", |parameter| parameter.errors);
+    let names = errors.split(", ");
+    all.extend(names.filter_map(|name| Some(NAMES.iter().find(|(_, known)| *known == name)?.0)));
+    if valid && NAMING.contains(&file) {
+        all.retain(|errno| !matches!(*errno, ENOENT | EEXIST | ENAMETOOLONG));
+    }
+    if !valid {
+        all.extend([EINVAL, E2BIG]);
+    } else if TIED.contains(&file) || file == "nrs_tbf_rule" {
+        all.push(EINVAL);
+    }
+    all
+}
+
+/// Returns the errnos of a read of the parameter `file`.
+pub fn read(file: &str) -> &'static [i32] {
+    match file {
+        "nrs_tbf_rule" | "nrs_qbm_status" | "nrs_qbm_stats" | "nrs_tbf_stats" => &[ENOMEM, ENODEV],
+        _ => &[ENOMEM],
+    }
+}
+
+/// Any call on a file of a service that is created and removed meanwhile.
+pub const GONE: &[i32] = &[ENOENT, ENODEV, EIO];
+
+/// Write to an attribute in configfs.
+pub const ATTRIBUTE: &[i32] = &[
+    EINVAL,
+    ENOENT,
+    EBUSY,
+    EEXIST,
+    ENOSPC,
+    ENODEV,
+    EPERM,
+    ENAMETOOLONG,
+    EAGAIN,
+    ENOMEM,
+    E2BIG,
+];
+
+/// Read of an attribute in configfs.
+pub const SHOWN: &[i32] = &[ENOENT, ENODEV, ENOMEM];
+
+/// `mkdir` in configfs.
+pub const MKDIR: &[i32] = &[EINVAL, EEXIST, ENAMETOOLONG, ENOSPC, EPERM, ENOENT, ENOMEM];
+/// `rmdir` in configfs.
+pub const RMDIR: &[i32] = &[EBUSY, ENOTEMPTY, ENOENT, EPERM, ENOMEM];
+
+/// Message to a device, beside the errnos of the parameter.
+pub const MESSAGE: &[i32] = &[EINVAL, ENOENT, EACCES, ENXIO, ENOMEM];
+/// Table line.
+pub const TABLE: &[i32] = &[
+    EINVAL,
+    ELOOP,
+    ENOSPC,
+    ENOMEM,
+    ENOENT,
+    ENODEV,
+    EBUSY,
+    ENXIO,
+    ENAMETOOLONG,
+];
+
+/// ioctl of `/dev/nrs`.
+pub const IOCTL: &[i32] = &[
+    EINVAL,
+    E2BIG,
+    EPROTONOSUPPORT,
+    EALREADY,
+    EBUSY,
+    ENOSPC,
+    ENOTTY,
+    ENOTCONN,
+    ENOMEM,
+    EFAULT,
+    EAGAIN,
+];
+/// Write of records.
+pub const RECORDS: &[i32] = &[EINVAL, EEXIST, ENOENT, EAGAIN, ENOMEM, ENOTCONN];
+/// Read of records.
+pub const RELEASED: &[i32] = &[EINVAL, EAGAIN, ENOTCONN, ENOMEM];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errnos_have_names() {
+        assert_eq!(name(EINVAL), "EINVAL");
+        assert_eq!(name(0), "ok");
+        assert_eq!(name(131), "131");
+        for (text, errno) in [
+            ("Command failed: Device or resource busy", Some(EBUSY)),
+            ("No such device or address", Some(ENXIO)),
+            ("No such device", Some(ENODEV)),
+            ("nothing", None),
+        ] {
+            assert_eq!(of_text(text), errno);
+        }
+    }
+
+    /// Every errno in the schema has a name here, and valid values fail with few of them.
+    #[test]
+    fn the_schema_says_what_writes_fail_with() {
+        for parameter in nrs_sched::parameters::all() {
+            for name in parameter.errors.split(", ").filter(|name| !name.is_empty()) {
+                assert!(NAMES.iter().any(|(_, known)| *known == name), "{name}");
+            }
+        }
+        for (file, valid) in [
+            ("slots", &[ENOMEM][..]),
+            ("nrs_policies", &[ENOMEM, EAGAIN, ENOMEM]),
+            ("nrs_tbf_rate", &[ENOMEM, EAGAIN, ENOMEM]),
+            ("nrs_tbf_stats_reset", &[ENOMEM]),
+            ("nrs_qbm_config", &[ENOMEM, E2BIG, ENOSPC, EAGAIN, ENOMEM]),
+            ("at_min", &[ENOMEM, EINVAL]),
+        ] {
+            assert_eq!(write(file, true), valid, "{file}");
+            assert!(write(file, false).contains(&EINVAL));
+        }
+    }
+}

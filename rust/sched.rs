@@ -48,6 +48,7 @@ pub mod class;
 pub mod control;
 pub mod credits;
 pub mod error;
+pub mod glob;
 pub mod head;
 pub mod health;
 pub mod heap;

@@ -38,6 +38,8 @@ pub enum Place {
     Column(u16),
     /// In a line, the first one is 1.
     Line(u32),
+    /// At a byte of a line; both are counted from 1.
+    Word(u32, u16),
 }
 
 /// An errno with a reason for people.
@@ -75,13 +77,15 @@ impl Error {
     }
 }
 
-/// Shows `column 7: expected a rate`, `line 3: capacity is missing`, or the reason alone.
+/// Shows `column 7: expected a rate`, `line 3: capacity is missing`, `line 3: column 9: a setting is there
+/// twice`, or the reason alone.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.place {
             Place::Anywhere => {}
             Place::Column(column) => write!(f, "column {column}: expected ")?,
             Place::Line(line) => write!(f, "line {line}: ")?,
+            Place::Word(line, column) => write!(f, "line {line}: column {column}: ")?,
         }
         f.write_str(self.reason)
     }

@@ -39,7 +39,7 @@
 //! | item of | form |
 //! |---|---|
 //! | `nid` | see [`crate::sched::nid::range`] |
-//! | `jobid` | a name of up to 31 bytes; with `*` in it a pattern, `*` is any run of bytes, also none |
+//! | `jobid` | a name of up to 31 bytes; with `*` or `?` in it a pattern ([`crate::sched::glob`]) |
 //! | `opcode` | a name such as `ost_read` ([`crate::sched::attr::Opcode::KNOWN`]) |
 //! | `uid` `gid` `projid` `nodemap` | a number up to 4294967295, decimal, `0x` hexadecimal or `0` octal |
 //!
@@ -52,18 +52,16 @@ mod rule;
 mod scan;
 mod set;
 mod subject;
-mod wildcard;
 
 use crate::sched::error::{Code, Error, Place};
 use core::fmt;
 
 pub use book::Book;
 pub use command::{Action, Command, Pairs, COMMAND_MAX};
-pub use conditions::Conditions;
+pub use conditions::{Conditions, Item};
 pub use rule::{Also, Limits, Name, Rate, Rule, Unit, ALSO_MAX, NAME_MAX};
 pub use set::RuleSet;
 pub use subject::{Fields, Subject};
-pub use wildcard::glob;
 
 /// Why a command was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -41,12 +41,11 @@
 //! | `by` | a client's name |
 //! |---|---|
 //! | `nid` | a network identifier or a range of them ([`crate::sched::nid::range`]) |
-//! | `jobid` | a job identifier; with `*` (any run of bytes) or `?` (any byte) in it a pattern |
-//! | `uid` | a number; 4294967295 stands for requests without a user |
+//! | `jobid` | a job identifier or a pattern of them ([`crate::sched::glob`]) |
+//! | `uid` | a number as in rules; 4294967295 stands for requests without a user |
 //! | `device` | the name of a device of the service, or a pattern as for jobs |
 
 mod amount;
-mod index;
 mod parse;
 mod parts;
 mod settings;
@@ -61,9 +60,9 @@ use crate::sched::{
     mem::NoMemory,
     policy::params::choice,
     qbm::terms::{Terms, Tuning},
+    rules::Item,
 };
 use core::fmt;
-use index::Index;
 use parts::Parts;
 use settings::Promise;
 
@@ -141,6 +140,8 @@ impl Hashed for Who {
 pub struct PlanError {
     /// The line of the text, the first one is 1; 0 if it is not about a line.
     pub line: u32,
+    /// The byte of the line, the first one is 1; 0 if it is about the line as a whole.
+    pub column: u16,
     /// What the writer's errno becomes.
     pub code: Code,
     /// What is wrong there, one line.
@@ -150,7 +151,20 @@ pub struct PlanError {
 impl PlanError {
     /// An error with `code` in line `line`.
     pub const fn new(line: u32, code: Code, reason: &'static str) -> Self {
-        Self { line, code, reason }
+        Self {
+            line,
+            column: 0,
+            code,
+            reason,
+        }
+    }
+
+    /// The same at the byte of offset `at`.
+    pub(super) fn at(self, at: usize) -> Self {
+        Self {
+            column: u16::try_from(at).unwrap_or(u16::MAX).saturating_add(1),
+            ..self
+        }
     }
 
     /// `EINVAL` in line `line`.
@@ -165,7 +179,7 @@ impl From<NoMemory> for PlanError {
     }
 }
 
-/// Shows `line 3: capacity is missing`, without the line if there is none.
+/// Shows `line 3: capacity is missing`, without what there is not.
 impl fmt::Display for PlanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Error::from(*self).fmt(f)
@@ -174,9 +188,10 @@ impl fmt::Display for PlanError {
 
 impl From<PlanError> for Error {
     fn from(error: PlanError) -> Self {
-        let place = match error.line {
-            0 => Place::Anywhere,
-            line => Place::Line(line),
+        let place = match (error.line, error.column) {
+            (0, _) => Place::Anywhere,
+            (line, 0) => Place::Line(line),
+            (line, column) => Place::Word(line, column),
         };
         Self::new(error.code, error.reason).at(place)
     }
@@ -187,10 +202,9 @@ impl From<PlanError> for Error {
 /// # Invariants
 ///
 /// The parts were checked ([`Parts::check`]): every group has a capacity, minimums, maximums and reserves fit
-/// into it, names and targets occur once. The index is that of the parts' clients.
+/// into it, names and targets occur once.
 pub struct Plan {
     parts: Parts,
-    index: Index,
 }
 
 impl Plan {
@@ -203,7 +217,6 @@ impl Plan {
         // INVARIANT: Nothing is there to be wrong.
         Ok(Self {
             parts: Parts::new(),
-            index: Index::new(),
         })
     }
 
@@ -249,26 +262,24 @@ impl Plan {
 
     /// The line for `party` in `group`: the first one that is for both.
     pub fn line_for(&self, group: u32, party: &Party, scene: &dyn Scene) -> Option<u32> {
+        let parts = &self.parts;
         match party {
-            Party::Key(Key::Nid(nid)) => self.find(group, index::Probe::nid(nid)),
-            Party::Key(Key::Jobid(job)) => self.find(group, index::Probe::name(job.as_bytes())),
-            Party::Key(Key::Absent(Field::Jobid)) => self.find(group, index::Probe::name(b"")),
-            Party::Key(Key::Uid(uid)) => self.find(group, index::Probe::Number(*uid)),
-            Party::Key(Key::Absent(Field::Uid)) => self.find(group, index::Probe::Number(u32::MAX)),
+            Party::Key(Key::Nid(nid)) => parts.first(group, |item, _| match item {
+                Item::Nid(other) => other == nid,
+                Item::NidPattern(pattern) => pattern.has(nid, parts.ranges.as_slice()),
+                _ => false,
+            }),
+            Party::Key(Key::Jobid(job)) => parts.first_named(group, job.as_bytes()),
+            Party::Key(Key::Absent(Field::Jobid)) => parts.first_named(group, b""),
+            Party::Key(Key::Uid(uid)) => parts.first_number(group, *uid),
+            Party::Key(Key::Absent(Field::Uid)) => parts.first_number(group, u32::MAX),
             Party::Key(_) => None,
             Party::Device(device) => {
                 let mut found = None;
-                scene.device_name(*device, &mut |name| {
-                    found = self.find(group, index::Probe::name(name));
-                });
+                scene.device_name(*device, &mut |name| found = parts.first_named(group, name));
                 found
             }
         }
-    }
-
-    /// The first line for what `probe` is in `group`.
-    fn find(&self, group: u32, probe: index::Probe<'_>) -> Option<u32> {
-        self.index.find(&self.parts, group, probe)
     }
 
     /// What `party` is promised in `group`; none: it is not regulated there.

@@ -4,6 +4,7 @@
 
 use crate::sched::{
     attr::Opcode,
+    glob,
     jobid::{JobId, JOBID_MAX},
     key::Field,
     mem::{List, NoMemory},
@@ -13,7 +14,7 @@ use crate::sched::{
     },
     rules::{
         scan::{is_blank, Scan},
-        wildcard, Fields, Name, RuleError, Subject,
+        Fields, Name, RuleError, Subject,
     },
     sort,
 };
@@ -92,48 +93,61 @@ fn list(scan: &mut Scan<'_>, visit: &mut impl Visit) -> Result<(), RuleError> {
     }
 }
 
-/// A value of a condition.
-enum Item {
+/// A value that a field may have, or a pattern of values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// A number.
     Number(u32),
+    /// A job identifier.
     Job(JobId),
+    /// A pattern of job identifiers: the text.
     JobPattern,
+    /// A network identifier.
     Nid(Nid),
+    /// A pattern of network identifiers.
     NidPattern(Pattern),
 }
 
-/// Parses a value of `field`; ranges of network identifiers go to `keep`.
-fn item(
-    field: Field,
-    at: usize,
-    text: &str,
-    keep: &mut dyn FnMut(Range) -> Result<usize, NoMemory>,
-) -> Result<Item, RuleError> {
-    match field {
-        Field::Uid | Field::Gid | Field::Projid | Field::Nodemap => number(text)
-            .map(Item::Number)
-            .ok_or(RuleError::invalid(at, "a number, 0 to 4294967295")),
-        Field::Opcode => Opcode::parse(text)
-            .map(|opcode| Item::Number(opcode.number()))
-            .ok_or(RuleError::invalid(at, "an operation, such as ost_read")),
-        Field::Jobid => {
-            let bytes = text.as_bytes();
-            if wildcard::least(bytes) > JOBID_MAX {
-                let expected = "a job identifier of up to 31 bytes";
-                Err(RuleError::invalid(at, expected))
-            } else if wildcard::is_pattern(bytes) {
-                Ok(Item::JobPattern)
-            } else {
-                Ok(Item::Job(JobId::new(bytes)))
+impl Item {
+    /// Parses a value of `field` at offset `at`; ranges of network identifiers go to `keep`.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: no value of the field.
+    /// - `ENOMEM`: `keep` had no memory.
+    pub fn parse(
+        field: Field,
+        at: usize,
+        text: &str,
+        keep: &mut dyn FnMut(Range) -> Result<usize, NoMemory>,
+    ) -> Result<Self, RuleError> {
+        match field {
+            Field::Uid | Field::Gid | Field::Projid | Field::Nodemap => number(text)
+                .map(Self::Number)
+                .ok_or(RuleError::invalid(at, "a number, 0 to 4294967295")),
+            Field::Opcode => Opcode::parse(text)
+                .map(|opcode| Self::Number(opcode.number()))
+                .ok_or(RuleError::invalid(at, "an operation, such as ost_read")),
+            Field::Jobid => {
+                let bytes = text.as_bytes();
+                if glob::least(bytes) > JOBID_MAX {
+                    let expected = "a job identifier of up to 31 bytes";
+                    Err(RuleError::invalid(at, expected))
+                } else if glob::is_pattern(bytes) {
+                    Ok(Self::JobPattern)
+                } else {
+                    Ok(Self::Job(JobId::new(bytes)))
+                }
             }
+            Field::Nid => match Pattern::parse(text, keep) {
+                Ok(range::Parsed::One(nid)) => Ok(Self::Nid(nid)),
+                Ok(range::Parsed::Many(pattern)) => Ok(Self::NidPattern(pattern)),
+                Err(range::Refused::Expected(offset, expected)) => {
+                    Err(RuleError::invalid(at.saturating_add(offset), expected))
+                }
+                Err(range::Refused::NoMemory) => Err(RuleError::no_memory()),
+            },
         }
-        Field::Nid => match Pattern::parse(text, keep) {
-            Ok(range::Parsed::One(nid)) => Ok(Item::Nid(nid)),
-            Ok(range::Parsed::Many(pattern)) => Ok(Item::NidPattern(pattern)),
-            Err(range::Refused::Expected(offset, expected)) => {
-                Err(RuleError::invalid(at.saturating_add(offset), expected))
-            }
-            Err(range::Refused::NoMemory) => Err(RuleError::no_memory()),
-        },
     }
 }
 
@@ -174,7 +188,7 @@ impl Visit for Check {
 
     fn item(&mut self, at: usize, text: &str) -> Result<(), RuleError> {
         match self.field {
-            Some(field) => item(field, at, text, &mut |_| Ok(0)).map(|_| ()),
+            Some(field) => Item::parse(field, at, text, &mut |_| Ok(0)).map(|_| ()),
             // Which field that is depends on the policy.
             None => Ok(()),
         }
@@ -301,7 +315,7 @@ impl Conditions {
                 self.jobs(condition).binary_search(&subject.jobid).is_ok()
                     || self
                         .job_patterns(condition)
-                        .any(|pattern| wildcard::matches(pattern, &subject.jobid))
+                        .any(|pattern| glob::matches(pattern, subject.jobid.as_bytes()))
             }
             Field::Nid => subject.nid.as_ref().is_some_and(|nid| {
                 self.nids(condition).binary_search(nid).is_ok()
@@ -479,7 +493,7 @@ impl Visit for Build {
         };
         let made = &mut self.made;
         let ranges = &mut made.ranges;
-        let item = item(field, at, text, &mut |range| {
+        let item = Item::parse(field, at, text, &mut |range| {
             ranges.push(range)?;
             Ok(ranges.as_slice().len().saturating_sub(1))
         })?;

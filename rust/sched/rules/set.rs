@@ -17,6 +17,7 @@
 //! patterns before one with them.
 
 use crate::sched::{
+    glob,
     jobid::JobId,
     key::Field,
     mem::{List, NoMemory, Shared},
@@ -26,7 +27,7 @@ use crate::sched::{
     },
     rules::{
         conditions::{Condition, Conditions},
-        wildcard, Rule, Subject, ALSO_MAX,
+        Rule, Subject, ALSO_MAX,
     },
     sort,
 };
@@ -98,7 +99,7 @@ struct Index {
     numbers: Postings<u64>,
     jobs: Postings<JobId>,
     nids: Postings<Nid>,
-    job_guards: List<(wildcard::Guard, u32)>,
+    job_guards: List<(glob::Guard, u32)>,
     nid_guards: List<(range::Guard, u32)>,
 }
 
@@ -159,7 +160,7 @@ impl Index {
                     nids.push((nid, ordinal))?;
                 }
                 for pattern in rule.job_patterns(condition) {
-                    job_guards.push((wildcard::Guard::of(pattern), ordinal))?;
+                    job_guards.push((glob::Guard::of(pattern), ordinal))?;
                 }
                 for pattern in rule.nid_patterns(condition) {
                     nid_guards.push((pattern.guard(rule.ranges()), ordinal))?;
@@ -290,8 +291,8 @@ impl RuleSet {
             best = self.first_guarded(index.nid_guards.as_slice(), passes, subject, best);
         }
         if !index.job_guards.as_slice().is_empty() {
-            let digest = wildcard::Digest::of(&subject.jobid);
-            let passes = |guard: &wildcard::Guard| guard.passes(&digest);
+            let digest = glob::Digest::of(subject.jobid.as_bytes());
+            let passes = |guard: &glob::Guard| guard.passes(&digest);
             best = self.first_guarded(index.job_guards.as_slice(), passes, subject, best);
         }
         best.map_or(self.default, |(_, rule)| rule)

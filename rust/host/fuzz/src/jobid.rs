@@ -4,9 +4,9 @@
 //! line is a format, the second one a pattern, the others are names.
 
 use nrs_sched::{
+    glob,
     jobid::{JobId, Source, Template, FORMAT_MAX, JOBID_MAX},
     policy::fairshare::size::{suffix, SIZE_MAX},
-    rules::glob,
 };
 
 /// Whether `text` matches `pattern`, found by trying.
@@ -110,7 +110,7 @@ pub fn run(data: &[u8]) {
         assert_eq!(JobId::new(id.as_bytes()), id);
         assert!(id.to_string().len() == want.len() && usize::from(id.len()) == want.len());
         assert_eq!(
-            glob(pattern, &id),
+            glob::matches(pattern, id.as_bytes()),
             matches(pattern, want),
             "{pattern:?} {want:?}"
         );

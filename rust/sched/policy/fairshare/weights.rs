@@ -40,11 +40,11 @@
 use super::mode::Mode;
 use crate::sched::{
     error::{Code, Error, Result},
+    glob,
     jobid::{JobId, JOBID_MAX},
     key::{escape, Field, Key},
     mem::{List, NoMemory},
     nid::Nid,
-    rules::glob,
 };
 use core::{
     fmt::{self, Write},
@@ -156,7 +156,8 @@ impl Weights {
             _ => return 1,
         };
         let mut wildcards = self.wildcards.as_slice().iter();
-        let found = wildcards.find(|(pattern, _)| glob(pattern.as_bytes(), job));
+        let found =
+            wildcards.find(|(pattern, _)| glob::matches(pattern.as_bytes(), job.as_bytes()));
         found.map_or(1, |(_, weight)| *weight)
     }
 

@@ -26,9 +26,21 @@ fn without_comment(line: &str) -> &str {
     line
 }
 
-/// The words of `statement`.
-fn words(statement: &str) -> impl Iterator<Item = &str> {
-    statement.split(is_blank).filter(|word| !word.is_empty())
+/// What is wrong with a setting that was set before.
+const TWICE: &str = "a setting is there twice";
+
+/// A word and its offset in the line.
+type Word<'a> = (usize, &'a str);
+
+/// The words of `statement`, which is at offset `from`.
+fn words(statement: &str, from: usize) -> impl Iterator<Item = Word<'_>> {
+    let mut next = from;
+    let words = statement.split(is_blank).map(move |word| {
+        let at = next;
+        next = at.saturating_add(word.len()).saturating_add(1);
+        (at, word)
+    });
+    words.filter(|(_, word)| !word.is_empty())
 }
 
 impl Plan {
@@ -51,6 +63,7 @@ impl Plan {
         }
         let mut read = Read {
             parts: Parts::new(),
+            line: 0,
             has_by: false,
             has_default: false,
             tuned: 0,
@@ -59,13 +72,19 @@ impl Plan {
         let one_line = !text.trim_end().contains('\n');
         for (line, content) in (1u32..).zip(text.split('\n')) {
             let content = content.strip_suffix('\r').unwrap_or(content);
+            let mut next = 0usize;
             for (place, statement) in (1u32..).zip(without_comment(content).split(';')) {
-                let line = if one_line { place } else { line };
+                let from = next;
+                next = from.saturating_add(statement.len()).saturating_add(1);
+                // Columns are those of the statement where lines are statements.
+                let (line, from) = if one_line { (place, 0) } else { (line, from) };
+                read.line = line;
                 let printable = |b: u8| b.is_ascii_graphic() || is_blank(char::from(b));
-                if !statement.bytes().all(printable) {
-                    return Err(PlanError::invalid(line, "a character that does not print"));
+                if let Some(at) = statement.bytes().position(|byte| !printable(byte)) {
+                    let at = from.saturating_add(at);
+                    return Err(read.wrong(at, "a character that does not print"));
                 }
-                read.statement(line, statement)?;
+                read.statement(words(statement, from))?;
             }
         }
         if let Some(reason) = tune::wrong(&read.parts.tuning) {
@@ -78,6 +97,8 @@ impl Plan {
 /// A text that is being read.
 struct Read {
     parts: Parts,
+    /// The line that is being read.
+    line: u32,
     has_by: bool,
     has_default: bool,
     /// Bits of what `tune` has set.
@@ -87,186 +108,155 @@ struct Read {
 }
 
 impl Read {
-    fn statement(&mut self, line: u32, statement: &str) -> Result<(), PlanError> {
-        let mut words = words(statement);
+    /// `EINVAL` for the line as a whole.
+    const fn invalid(&self, reason: &'static str) -> PlanError {
+        PlanError::invalid(self.line, reason)
+    }
+
+    /// `EINVAL` at offset `at` of the line.
+    fn wrong(&self, at: usize, reason: &'static str) -> PlanError {
+        self.invalid(reason).at(at)
+    }
+
+    fn statement<'a>(
+        &mut self,
+        mut words: impl Iterator<Item = Word<'a>>,
+    ) -> Result<(), PlanError> {
         match words.next() {
             None => Ok(()),
-            Some("by") => self.by(line, words),
-            Some("tune") => self.tune(line, words),
-            Some("default") => self.default(line, words),
-            Some("group") => self.group(line, words),
-            Some("client") => self.client(line, words),
-            Some(_) => {
-                let reason = "expected by, tune, default, group or client";
-                Err(PlanError::invalid(line, reason))
-            }
+            Some((_, "by")) => self.by(words),
+            Some((_, "tune")) => self.tune(words),
+            Some((_, "default")) => self.default(words),
+            Some((_, "group")) => self.group(words),
+            Some((_, "client")) => self.client(words),
+            Some((at, _)) => Err(self.wrong(at, "expected by, tune, default, group or client")),
         }
     }
 
-    fn by<'a>(
-        &mut self,
-        line: u32,
-        mut words: impl Iterator<Item = &'a str>,
-    ) -> Result<(), PlanError> {
+    fn by<'a>(&mut self, mut words: impl Iterator<Item = Word<'a>>) -> Result<(), PlanError> {
         if self.has_by {
-            return Err(PlanError::invalid(line, "by is there twice"));
+            return Err(self.invalid("by is there twice"));
         }
         if !self.parts.clients.as_slice().is_empty() {
-            return Err(PlanError::invalid(line, "by has to be before all clients"));
+            return Err(self.invalid("by has to be before all clients"));
         }
-        let by = By::parse(words.next().unwrap_or_default());
-        self.parts.by = by.map_err(|error| PlanError::invalid(line, error.reason))?;
+        let by = match words.next() {
+            Some((at, word)) => By::parse(word).map_err(|error| self.wrong(at, error.reason)),
+            None => By::parse("").map_err(|error| self.invalid(error.reason)),
+        };
+        self.parts.by = by?;
         self.has_by = true;
         match words.next() {
             None => Ok(()),
-            Some(_) => Err(PlanError::invalid(
-                line,
-                "expected nothing after by and its word",
-            )),
+            Some((at, _)) => Err(self.wrong(at, "expected nothing after by and its word")),
         }
     }
 
-    fn tune<'a>(
-        &mut self,
-        line: u32,
-        words: impl Iterator<Item = &'a str>,
-    ) -> Result<(), PlanError> {
+    fn tune<'a>(&mut self, words: impl Iterator<Item = Word<'a>>) -> Result<(), PlanError> {
         let mut none = true;
         for word in words {
-            let (name, value) = pair(line, word)?;
-            let key = tune::Key::parse(name).ok_or(PlanError::invalid(
-                line,
+            let (name, value) = self.pair(word)?;
+            let key = tune::Key::parse(name).ok_or(self.wrong(
+                word.0,
                 "tune has period, fast, slow, idle, floor, grant, sleep, high, low, raise, lower, headroom",
             ))?;
             if self.tuned & key.bit() != 0 {
-                return Err(twice(line));
+                return Err(self.wrong(word.0, TWICE));
             }
             self.tuned |= key.bit();
             let set = key.set(&mut self.parts.tuning, value);
-            set.map_err(|reason| PlanError::invalid(line, reason))?;
+            set.map_err(|reason| self.wrong(word.0, reason))?;
             none = false;
         }
-        self.tuned_line = line;
+        self.tuned_line = self.line;
         if none {
-            return Err(PlanError::invalid(line, "tune sets nothing"));
+            return Err(self.invalid("tune sets nothing"));
         }
         Ok(())
     }
 
-    fn default<'a>(
-        &mut self,
-        line: u32,
-        words: impl Iterator<Item = &'a str>,
-    ) -> Result<(), PlanError> {
+    fn default<'a>(&mut self, words: impl Iterator<Item = Word<'a>>) -> Result<(), PlanError> {
         if self.has_default {
-            return Err(PlanError::invalid(line, "default is there twice"));
+            return Err(self.invalid("default is there twice"));
         }
-        let mut pairs = Pairs::new(line);
+        let (mut defaults, mut seen) = (Promise::NONE, 0);
         for word in words {
-            pairs.set(word, &mut self.parts.defaults)?;
+            self.set(word, &mut defaults, &mut seen)?;
         }
-        if self.parts.defaults == Promise::NONE {
-            return Err(PlanError::invalid(line, "default sets nothing"));
+        if defaults == Promise::NONE {
+            return Err(self.invalid("default sets nothing"));
         }
         self.has_default = true;
-        self.parts.defaults_line = line;
+        self.parts.defaults = defaults;
+        self.parts.defaults_line = self.line;
         Ok(())
     }
 
-    fn group<'a>(
-        &mut self,
-        line: u32,
-        mut words: impl Iterator<Item = &'a str>,
-    ) -> Result<(), PlanError> {
-        let name = name(line, words.next(), "the group's name is missing")?;
-        let mut settings = Settings::default();
-        let mut pairs = Pairs::new(line);
+    fn group<'a>(&mut self, mut words: impl Iterator<Item = Word<'a>>) -> Result<(), PlanError> {
+        let (_, name) = self.name(words.next(), "the group's name is missing")?;
+        let (mut settings, mut seen) = (Settings::default(), 0);
         for word in words {
-            pairs.set(word, &mut settings)?;
+            self.set(word, &mut settings, &mut seen)?;
         }
-        self.parts.add_group(Group::new(name, settings, line)?)
+        self.parts.add_group(Group::new(name, settings, self.line)?)
     }
 
-    fn client<'a>(
-        &mut self,
-        line: u32,
-        mut words: impl Iterator<Item = &'a str>,
-    ) -> Result<(), PlanError> {
-        let name = name(line, words.next(), "the client's name is missing")?;
-        let mut promise = Promise::NONE;
+    fn client<'a>(&mut self, mut words: impl Iterator<Item = Word<'a>>) -> Result<(), PlanError> {
+        let name = self.name(words.next(), "the client's name is missing")?;
+        let (mut promise, mut seen) = (Promise::NONE, 0);
         let mut group = None;
-        let mut pairs = Pairs::new(line);
-        for word in words {
+        for (at, word) in words {
             let Some(wanted) = word.strip_prefix("group=") else {
-                pairs.set(word, &mut promise)?;
+                self.set((at, word), &mut promise, &mut seen)?;
                 continue;
             };
             if group.is_some() {
-                return Err(twice(line));
+                return Err(self.wrong(at, TWICE));
             }
-            group = Some(self.parts.group_named(wanted).ok_or(PlanError::new(
-                line,
-                Code::NoEntry,
-                "no line before this one makes that group",
-            ))?);
+            let reason = "no line before this one makes that group";
+            let missing = PlanError::new(self.line, Code::NoEntry, reason).at(at);
+            group = Some(self.parts.group_named(wanted).ok_or(missing)?);
         }
-        self.parts.add_client(name, group, promise, line)
+        self.parts.add_client(name, group, promise, self.line)
     }
-}
 
-/// The first word after `group` or `client`.
-fn name<'a>(line: u32, word: Option<&'a str>, missing: &'static str) -> Result<&'a str, PlanError> {
-    let word = word.ok_or(PlanError::invalid(line, missing))?;
-    // A pair in its place.
-    match word.split_once('=') {
-        Some((key, _)) if Setting::parse(key).is_some() || key == "group" => {
-            Err(PlanError::invalid(line, missing))
+    /// The first word after `group` or `client`.
+    fn name<'a>(
+        &self,
+        word: Option<Word<'a>>,
+        missing: &'static str,
+    ) -> Result<Word<'a>, PlanError> {
+        let word = word.ok_or(self.invalid(missing))?;
+        // A pair in its place.
+        match word.1.split_once('=') {
+            Some((key, _)) if Setting::parse(key).is_some() || key == "group" => {
+                Err(self.invalid(missing))
+            }
+            _ => Ok(word),
         }
-        _ => Ok(word),
-    }
-}
-
-/// Something for the second time.
-const fn twice(line: u32) -> PlanError {
-    PlanError::invalid(line, "a setting is there twice")
-}
-
-/// The parts of `NAME=VALUE`.
-fn pair(line: u32, word: &str) -> Result<(&str, &str), PlanError> {
-    let refused = |reason| Err(PlanError::invalid(line, reason));
-    match word.split_once('=') {
-        None => refused("expected NAME=VALUE"),
-        Some((_, "")) => refused("there is no value after '='"),
-        Some(pair) => Ok(pair),
-    }
-}
-
-/// The pairs of a line.
-struct Pairs {
-    line: u32,
-    /// Bits of those that are set, by their places in [`Setting::ALL`].
-    seen: u32,
-}
-
-impl Pairs {
-    const fn new(line: u32) -> Self {
-        Self { line, seen: 0 }
     }
 
-    /// Sets in `to` what `word` says.
-    fn set<T: Set>(&mut self, word: &str, to: &mut T) -> Result<(), PlanError> {
-        let (name, value) = pair(self.line, word)?;
+    /// The parts of `NAME=VALUE`.
+    fn pair<'a>(&self, (at, word): Word<'a>) -> Result<(&'a str, &'a str), PlanError> {
+        match word.split_once('=') {
+            None => Err(self.wrong(at, "expected NAME=VALUE")),
+            Some((_, "")) => Err(self.wrong(at, "there is no value after '='")),
+            Some(pair) => Ok(pair),
+        }
+    }
+
+    /// Sets in `to` what `word` says; `seen` has bits of what is set, by places in [`Setting::ALL`].
+    fn set<T: Set>(&self, word: Word<'_>, to: &mut T, seen: &mut u32) -> Result<(), PlanError> {
+        let (name, value) = self.pair(word)?;
         let mut all = (0u32..).zip(Setting::ALL);
         let found = all.find(|(_, setting)| setting.name() == name);
-        let Some((place, setting)) = found else {
-            return Err(PlanError::invalid(self.line, T::NAMES));
-        };
+        let (place, setting) = found.ok_or(self.wrong(word.0, T::NAMES))?;
         let bit = 1u32.wrapping_shl(place);
-        if self.seen & bit != 0 {
-            return Err(twice(self.line));
+        if *seen & bit != 0 {
+            return Err(self.wrong(word.0, TWICE));
         }
-        self.seen |= bit;
-        let set = to.set(setting, value);
-        set.map_err(|reason| PlanError::invalid(self.line, reason))
+        *seen |= bit;
+        to.set(setting, value)
+            .map_err(|reason| self.wrong(word.0, reason))
     }
 }

@@ -3,16 +3,20 @@
 //! What a plan is made of, and whether that fits together.
 
 use super::{
-    index::Index,
     settings::{Promise, Settings, ABOVE},
     By, Plan, PlanError, TEXT_MAX,
 };
 use crate::sched::{
     error::Code,
-    mem::List,
+    glob,
+    key::Field,
+    mem::{List, NoMemory},
+    nid::range::Range,
     qbm::terms::{Class, Terms, Tuning, CLASSES},
+    rules::Item,
+    sort,
 };
-use core::fmt;
+use core::{cmp::Ordering, fmt};
 
 /// Groups of a plan, at most.
 pub const GROUPS_MAX: usize = 64;
@@ -25,6 +29,9 @@ pub const GROUP_NAME_MAX: usize = 63;
 
 /// Bytes of a client's name, at most.
 pub const CLIENT_NAME_MAX: usize = 255;
+
+/// Ranges of addresses of a plan, at most: what a [`crate::sched::nid::range::Span`] can tell apart.
+const RANGES_MAX: usize = u16::MAX as usize;
 
 /// A group: one capacity that clients share.
 ///
@@ -131,6 +138,8 @@ pub struct Client {
     pub(super) group: Option<u32>,
     /// What it is promised, as it was written.
     pub(super) promise: Promise,
+    /// What its name is for; a pattern where clients are devices.
+    item: Item,
 }
 
 impl Client {
@@ -163,6 +172,7 @@ pub struct Parts {
     pub(super) clients: List<Client>,
     /// The names of clients, one after the other.
     pub(super) names: List<u8>,
+    pub(super) ranges: List<Range>,
 }
 
 impl Parts {
@@ -176,6 +186,7 @@ impl Parts {
             groups: List::new(),
             clients: List::new(),
             names: List::new(),
+            ranges: List::new(),
         }
     }
 
@@ -204,15 +215,16 @@ impl Parts {
             .map(|(index, _)| index)
     }
 
-    /// Adds the client `name` of `group`.
+    /// Adds the client `name` of `group`; the name is at offset `place` of the line.
     ///
     /// # Errors
     ///
-    /// - `ENOSPC`: there are [`CLIENTS_MAX`] already.
+    /// - `ENOSPC`: there are [`CLIENTS_MAX`] already, or more ranges of addresses than there can be.
     /// - `ENAMETOOLONG`: more than [`CLIENT_NAME_MAX`] bytes.
+    /// - `EINVAL`: a name that is not one of `by`.
     pub(super) fn add_client(
         &mut self,
-        name: &str,
+        (place, name): (usize, &str),
         group: Option<u32>,
         promise: Promise,
         line: u32,
@@ -225,6 +237,7 @@ impl Parts {
             let reason = "a client's name has up to 255 characters";
             return refused(Code::NameTooLong, reason);
         }
+        let item = self.item(place, name, line)?;
         let at = self.names.as_slice().len() as u32;
         for byte in name.bytes() {
             self.names.push(byte)?;
@@ -235,7 +248,93 @@ impl Parts {
             line,
             group,
             promise,
+            item,
         })?)
+    }
+
+    /// Parses what `name`, at offset `at` of line `line`, is for.
+    fn item(&mut self, at: usize, name: &str, line: u32) -> Result<Item, PlanError> {
+        let (field, wrong) = match self.by {
+            By::Nid => (
+                Field::Nid,
+                "the client is no NID and no range of them, such as 10.0.0.[1-9]@tcp",
+            ),
+            By::Jobid => (
+                Field::Jobid,
+                "the client is no job identifier: these have up to 31 characters",
+            ),
+            By::Uid => (
+                Field::Uid,
+                "the client is no uid, a number from 0 to 4294967295",
+            ),
+            By::Device => return Ok(Item::JobPattern),
+        };
+        let ranges = &mut self.ranges;
+        let mut full = false;
+        let parsed = Item::parse(field, at, name, &mut |range| {
+            let place = ranges.as_slice().len();
+            full |= place >= RANGES_MAX;
+            ranges.push(range)?;
+            Ok(place)
+        });
+        if full {
+            let reason = "the ranges of addresses of all lines are more than 65535";
+            return Err(PlanError::new(line, Code::NoSpace, reason));
+        }
+        parsed.map_err(|error| match error.code {
+            Code::NoMemory => NoMemory.into(),
+            _ => PlanError::invalid(line, wrong).at(usize::from(error.column).saturating_sub(1)),
+        })
+    }
+
+    /// The first line for `group` whose item and name `holds` takes.
+    pub(super) fn first(&self, group: u32, holds: impl Fn(&Item, &[u8]) -> bool) -> Option<u32> {
+        let names = self.names.as_slice();
+        let mut lines = (0u32..).zip(self.clients.as_slice());
+        let found = lines
+            .find(|(_, client)| client.is_in(group) && holds(&client.item, client.name(names)));
+        found.map(|(line, _)| line)
+    }
+
+    /// The first line for `group` that is for the job or device `name`.
+    pub(super) fn first_named(&self, group: u32, name: &[u8]) -> Option<u32> {
+        self.first(group, |item, pattern| match item {
+            Item::Job(job) => job.as_bytes() == name,
+            Item::JobPattern => glob::matches(pattern, name),
+            _ => false,
+        })
+    }
+
+    /// The first line for `group` that is for the user `number`.
+    pub(super) fn first_number(&self, group: u32, number: u32) -> Option<u32> {
+        self.first(group, |item, _| *item == Item::Number(number))
+    }
+
+    /// The first line that is for the same clients of the same group as one before it.
+    fn repeated(&self) -> Result<Option<u32>, NoMemory> {
+        let clients = self.clients.as_slice();
+        let mut order = List::with_capacity(clients.len())?;
+        for line in (0u32..).zip(clients) {
+            order.push(line)?;
+        }
+        let names = self.names.as_slice();
+        let compare = |one: &Client, other: &Client| {
+            let same = match (&one.item, &other.item) {
+                (Item::Nid(one), Item::Nid(other)) => one.cmp(other),
+                (Item::Number(one), Item::Number(other)) => one.cmp(other),
+                (Item::Nid(_), _) => Ordering::Less,
+                (_, Item::Nid(_)) => Ordering::Greater,
+                _ => one.name(names).cmp(other.name(names)),
+            };
+            same.then(one.group.cmp(&other.group))
+        };
+        sort::sort_by(order.as_mut_slice(), |one, other| {
+            compare(one.1, other.1).then(one.0.cmp(&other.0))
+        });
+        let order = order.as_slice();
+        let pairs = order.iter().zip(order.iter().skip(1));
+        let twice = pairs.filter(|(one, other)| compare(one.1, other.1).is_eq());
+        Ok(twice.map(|(_, other)| other.1.line).min())
     }
 
     /// The name in line `client`.
@@ -250,9 +349,9 @@ impl Parts {
     ///
     /// - `EINVAL`: a group without capacity, a capacity below the floor, a minimum below it, a minimum above
     ///   its maximum, a maximum above the capacity, reserves above it; in a group of movers terms of clients
-    ///   without a line, reserves, or clients that are no movers; a name that is not one of `by`.
+    ///   without a line, reserves, or clients that are no movers.
     /// - `EEXIST`: a target that two groups have, or a client that is twice in a group.
-    /// - `ENOSPC`: more ranges of addresses than there can be, or a text that is longer than one.
+    /// - `ENOSPC`: a text that is longer than one may be.
     pub(super) fn check(self) -> Result<Plan, PlanError> {
         for (place, group) in self.groups.as_slice().iter().enumerate() {
             self.check_group(group)?;
@@ -273,9 +372,12 @@ impl Parts {
         for client in self.clients.as_slice() {
             self.check_client(client)?;
         }
-        let index = Index::of(&self)?;
-        // INVARIANT: Checked, and the index is that of the clients.
-        let plan = Plan { parts: self, index };
+        if let Some(line) = self.repeated()? {
+            let reason = "there is a line for this client already";
+            return Err(PlanError::new(line, Code::Exists, reason));
+        }
+        // INVARIANT: Checked.
+        let plan = Plan { parts: self };
         if plan.write(&mut Room(TEXT_MAX)).is_err() {
             let reason = "the text, as it is shown, is longer than 262144 bytes";
             return Err(PlanError::new(0, Code::NoSpace, reason));

@@ -248,7 +248,6 @@ fn jobs_users_and_devices() {
             name => job(name),
         };
         assert_eq!(jobs.line_for(0, &party, &Nine), Some(line), "{name}");
-        assert_eq!(jobs.line_for(0, &Party::Device(1), &Nine), Some(0));
     }
     let devices = plan(&format!("by device\n{lines}"));
     for (device, line) in [

@@ -169,7 +169,12 @@ fn check(row: &str, before: &str) {
         "{text:?}: {error}"
     );
     assert!(error.reason.contains(words), "{text:?}: {error}");
-    assert_eq!(error.to_string(), format!("line {line}: {}", error.reason));
+    let column = match error.column {
+        0 => String::new(),
+        column => format!("column {column}: "),
+    };
+    let shown = format!("line {line}: {column}{}", error.reason);
+    assert_eq!(error.to_string(), shown);
 }
 
 #[test]
@@ -195,6 +200,29 @@ fn wrong_texts() {
     ));
     assert_eq!((error.line, error.code), (2, Code::Invalid));
     assert!(error.reason.contains("31"), "{error}");
+}
+
+/// Errors about a word name the byte of the line, or of the statement where a line is one.
+#[test]
+fn columns() {
+    for (text, line, column) in [
+        ("by gid", 1, 4),
+        ("by nid\n  group a capacity=1MB size=1\n", 2, 24),
+        ("by nid\ntune low=1%; nonsense\n", 2, 14),
+        ("by nid; tune low=1% low=2%", 2, 14),
+        ("client 10.0.0.1@tcpip class=fc min=1MB", 1, 17),
+        ("by uid\nclient root class=fc min=1MB\n", 2, 8),
+        ("client 0@lo class=fc min=1MB group=a", 1, 30),
+        ("by nid \u{e9}", 1, 8),
+        ("group a", 1, 0),
+    ] {
+        let error = refused(text);
+        assert_eq!(
+            (error.line, error.column),
+            (line, column),
+            "{text:?}: {error}"
+        );
+    }
 }
 
 #[test]

@@ -33,7 +33,7 @@ use core::fmt;
 
 mod any;
 pub(crate) mod config;
-pub(crate) mod control;
+pub mod control;
 pub mod crrn;
 pub mod delay;
 pub mod fairshare;

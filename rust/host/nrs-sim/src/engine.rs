@@ -29,7 +29,6 @@
 //! It is bounded by the requests that are outstanding, the bins that were asked for, and the processes. Handling an
 //! event allocates only when one of these has a new maximum, or a policy a new class.
 
-pub mod bandwidth;
 pub mod client;
 pub mod device;
 pub mod exchange;
@@ -135,7 +134,7 @@ impl Engine {
             now: START,
             end: START + end,
             settings,
-            queue: Queue::new(),
+            queue: Queue::default(),
             records: Records::default(),
             network: Network::new(&scenario.network, clients.nodes(), seed_for(seed, 2)),
             clients,
@@ -279,7 +278,7 @@ impl Engine {
             reads: diary.operations[0],
             writes: diary.operations[1],
             metadata: diary.operations[2],
-            latency: diary.latency.latency(),
+            latency: diary.latency(),
             wait_mean_ns: diary.wait_mean(),
             completed_ns: job.completed.map(|at| at - START),
             rounds: job.rounds(),
@@ -326,6 +325,26 @@ fn policies_of(scenario: &Scenario) -> impl Iterator<Item = String> + '_ {
     servers.flat_map(|server| server.names().map(|_| server.policy.clone()))
 }
 
+/// Says what `written` is refused for when it starts: the key and the reason.
+///
+/// # Errors
+///
+/// The policy line, a rule, a plan, weights or a parameter.
+pub fn check(written: &scenario::Server) -> Result<(), policy::Refused> {
+    if is_baseline(written) {
+        let throttle = Throttle::new(&written.policy, 0, 0);
+        return throttle
+            .map(drop)
+            .map_err(|reason| ("policy".into(), reason));
+    }
+    policy::start(written, 0, 0, START).map(drop)
+}
+
+/// Whether the simulator has the policy, and the kernel does not.
+fn is_baseline(written: &scenario::Server) -> bool {
+    written.policy.starts_with("throttle-")
+}
+
 /// Server `index`, one of those `written`.
 fn make_server(
     scenario: &Scenario,
@@ -348,13 +367,14 @@ fn make_server(
         now: START,
         lateness: settings.lateness_ns,
     };
-    if written.policy.starts_with("throttle-") {
+    if is_baseline(written) {
         let throttle = Throttle::new(&written.policy, scenario.jobs.len(), bandwidth)?;
         return Ok(Server::with_throttle(setup, Box::new(throttle)));
     }
     // The same for all servers: entities have the same names everywhere.
     let secret = seed_for(scenario.seed, 3);
-    let started = policy::start(written, secret, seed_for(seed, 2), START)?;
+    let started = policy::start(written, secret, seed_for(seed, 2), START);
+    let started = started.map_err(|(key, reason)| format!("{key} {reason}"))?;
     Ok(Server::with_policy(setup, started))
 }
 

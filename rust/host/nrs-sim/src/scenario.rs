@@ -122,7 +122,7 @@ pub struct Server {
     /// Commands of `nrs_tbf_rule`.
     #[serde(default)]
     pub rules: Vec<String>,
-    /// The text of `nrs_qbm_plan`.
+    /// The text of `nrs_qbm_config`.
     #[serde(default)]
     pub plan: Option<String>,
     /// Items of `nrs_fairshare_weights` such as `jobid:a:2`; one of them, or a list.
@@ -154,6 +154,15 @@ pub enum Param {
     Number(u64),
     /// Anything else.
     Text(String),
+}
+
+impl std::fmt::Display for Param {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(to),
+            Self::Text(text) => text.fmt(to),
+        }
+    }
 }
 
 /// How servers tell each other of the service they gave.
@@ -216,8 +225,7 @@ impl Scenario {
     /// What cannot be read, or does not hold: all faults that were found, each with its place.
     pub fn load(path: &Path, set: &[(String, String)]) -> Result<Self, Faults> {
         let file = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Faults::one(&file, Fault::of_file(error.to_string())))?;
+        let text = std::fs::read_to_string(path).map_err(|error| Faults::of(&file, "", error))?;
         Self::parse(&file, &text, set)
     }
 
@@ -232,13 +240,12 @@ impl Scenario {
             return Ok(scenario);
         }
         let text = fault::overridden(text, set)
-            .map_err(|(key, reason)| Faults::one("--set", Fault::of_key(key, reason)))?;
+            .map_err(|(key, reason)| Faults::of("--set", &key, reason))?;
         Self::read(&format!("{file} with --set"), &text)
     }
 
     fn read(file: &str, text: &str) -> Result<Self, Faults> {
-        let scenario: Self = toml::from_str(text)
-            .map_err(|error| Faults::one(file, Fault::of_toml(text, &error)))?;
+        let scenario: Self = fault::read(file, text)?;
         let found = check::check(&scenario);
         if found.is_empty() {
             return Ok(scenario);

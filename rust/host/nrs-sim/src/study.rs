@@ -13,6 +13,7 @@
 pub mod cluster;
 pub mod cut;
 pub mod delta;
+pub mod disk;
 pub mod interference;
 pub mod scale;
 pub mod solo;
@@ -57,6 +58,7 @@ const STUDIES: &[(&str, Study)] = &[
     ("scale", scale::run),
     ("delta", delta::run),
     ("cut", cut::run),
+    ("disk", disk::run),
 ];
 
 /// Names of all studies.

@@ -92,6 +92,8 @@ pub struct Job {
     round: Option<Round>,
     first_process: u32,
     processes: u32,
+    /// Requests that a process of a closed loop has outstanding.
+    depth: u32,
     /// Requests that were sent.
     pub issued: u64,
     /// Requests without an answer.
@@ -122,6 +124,12 @@ impl Job {
             None => time,
         };
         (at < self.stop).then_some(at)
+    }
+
+    /// Each process as often as it has requests outstanding.
+    fn issuers(&self) -> impl Iterator<Item = u32> {
+        let (first, depth) = (self.first_process, self.depth);
+        (0..self.processes * depth).map(move |number| first + number / depth)
     }
 
     /// A number below `sum`; nothing is drawn if there is only one.
@@ -275,6 +283,7 @@ impl Clients {
             round,
             first_process,
             processes: self.processes.len() as u32 - first_process,
+            depth: written.depth,
             issued: 0,
             outstanding: 0,
             completed: None,
@@ -296,13 +305,15 @@ impl Clients {
     /// Has all jobs begin at their time.
     pub fn begin(&mut self, queue: &mut Queue) {
         for job in &mut self.jobs {
+            if !job.open {
+                for process in job.issuers() {
+                    queue.push(job.start, Event::Issue(process));
+                }
+                continue;
+            }
             let count = u64::from(job.processes);
             for number in 0..job.processes {
                 let process = job.first_process + number;
-                if !job.open {
-                    queue.push(job.start, Event::Issue(process));
-                    continue;
-                }
                 // Nodes with equal times between requests send them at different times.
                 let offset = match job.arrival {
                     Arrival::Even => job.gap * f64::from(number) / count as f64,
@@ -438,8 +449,8 @@ impl Clients {
             round.left = round.bytes;
             round.since = now;
         }
-        for number in 0..job.processes {
-            queue.push(now, Event::Issue(job.first_process + number));
+        for process in job.issuers() {
+            queue.push(now, Event::Issue(process));
         }
     }
 }

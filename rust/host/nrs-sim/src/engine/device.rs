@@ -34,6 +34,11 @@ pub fn transfer(bytes: u64, rate: u64) -> u64 {
     u64::try_from(ns).unwrap_or(u64::MAX)
 }
 
+/// Where the data of `record` is on a disk.
+pub fn place(record: &Record) -> u64 {
+    avalanche(record.object).wrapping_add(record.offset) % DISK
+}
+
 /// A device.
 pub struct Device {
     model: Model,
@@ -150,7 +155,7 @@ impl Device {
 
     /// Moves the arm to where the data of `record` begins and leaves it where it ends; the time for that, ns.
     fn travel(&mut self, record: &Record, seek: u64, rotation: u64) -> u64 {
-        let place = avalanche(record.object).wrapping_add(record.offset) % DISK;
+        let place = place(record);
         let distance = self.arm.abs_diff(place);
         self.arm = (place + record.bytes) % DISK;
         if distance == 0 {

@@ -194,7 +194,9 @@ impl Talk {
         exchange.step(now);
         let factors = Factors::new(exchange.factors()).expect("memory");
         let factors = Shared::new(factors).expect("memory");
-        let update = Update::new(server.weights.clone(), server.cross_cpt);
+        let parameters = server.parameters.as_ref().expect("a policy shares fairly");
+        let cross_cpt = parameters.values.policies.fairshare.cross_cpt.is_on();
+        let update = Update::new(parameters.kept.fairshare.weights.clone(), cross_cpt);
         let update = update.with_factors(Some(factors));
         let said = exchange.say(now);
         server.inform(scene, &AnyUpdate::Fairshare(update));

@@ -8,6 +8,7 @@
 //! - *Slot*: the place of a record ([`Records`]); a slot is used again after its request has been answered.
 //! - *Item*: what is queued in a policy, with the slot of its record ([`Item`]).
 
+use super::device;
 use nrs_sched::{
     head::Ticket,
     item::{self, Cost, Direction, Spot},
@@ -130,6 +131,7 @@ pub struct Item {
     bytes: u64,
     arrival: u64,
     object: u64,
+    /// Where it is on a disk.
     offset: u64,
     mark: u64,
     placement: Placement,
@@ -144,7 +146,7 @@ impl Item {
             bytes: record.bytes,
             arrival: record.arrived,
             object: record.object,
-            offset: record.offset,
+            offset: device::place(record),
             mark: 0,
             placement: Placement::default(),
         }

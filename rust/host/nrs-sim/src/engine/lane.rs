@@ -26,8 +26,6 @@ pub struct Lane {
     pub timer: u64,
     /// The file makes the class, too.
     by_object: bool,
-    /// Sizes of jobs count.
-    has_size: bool,
 }
 
 impl Lane {
@@ -37,7 +35,7 @@ impl Lane {
     ///
     /// There is no memory.
     pub fn new(config: Config, part: AnyPart<Item>, now: u64) -> Self {
-        let fifo = Config::parse(Kind::Fifo, None, &Tunables::default()).expect("no argument");
+        let fifo = Config::parse(Kind::FALLBACK, None, &Tunables::default()).expect("no argument");
         let shared = AnyShared::new(&fifo, 0, 1).expect("memory");
         let lane = || {
             let fallback = AnyPart::new(&fifo, 0, &shared).expect("memory");
@@ -46,15 +44,14 @@ impl Lane {
         // No request is ordered.
         let order = Order::new(1, 0).and_then(Owned::new).expect("memory");
         let mut machine = Machine::new(lane(), lane(), order, 1, now);
-        if config.kind() != Kind::Fifo {
+        if config.kind() != Kind::FALLBACK {
             let head = machine.head(Priority::Regular);
             assert!(head.install(part, config).is_ok(), "all places are free");
         }
         Self {
             machine,
             timer: 0,
-            by_object: config.kind() == Kind::Orr,
-            has_size: matches!(&config, Config::Fairshare(config) if config.mode().has_size()),
+            by_object: AnyPart::<Item>::wants_file(config.kind()),
         }
     }
 
@@ -63,11 +60,6 @@ impl Lane {
         let parts = self.machine.head(Priority::Regular).parts_mut();
         let (_, part) = parts.last().expect("there is a fallback");
         part
-    }
-
-    /// Whether the part wants memory.
-    pub fn is_hungry(&mut self) -> bool {
-        !self.part().need().is_empty()
     }
 
     /// What the class of `record` depends on.
@@ -105,9 +97,9 @@ impl Lane {
         }
     }
 
-    /// Has clients classified again from time to time, and weights follow what was counted, if sizes of jobs count.
+    /// Has clients classified again from time to time, and classes follow what was counted, if the part wants that.
     pub fn count_clients(&mut self, now: u64) {
-        if self.has_size {
+        if self.part().wants_refresh() {
             self.machine.count_clients(Priority::Regular, now);
             self.refresh(now);
         }

@@ -4,48 +4,45 @@
 //!
 //! * A *line* is what `nrs_policies` takes.
 //! * *Parameters* are the tunables of the policy, by their names without `nrs_` and the policy's name.
+//! * A *text* is a parameter that the policy carries out itself, as a service of the kernel has it do ([`Desk`]).
 
 use super::item::Item;
 use crate::scenario::{Param, Server};
 use nrs_sched::{
     attr::Priority,
-    error,
-    mem::{NoMemory, Shared},
+    error::Error,
+    mem::NoMemory,
     parameters::Values,
     policy::{
-        fairshare::{weights::Weights, Update},
-        qbm, tbf, AnyPart, AnyShared, AnyUpdate, Config, Kind, Part, Tunables,
+        control::{Host, Parameters, Parts, Refusal, Running, Scene, Text},
+        AnyOverseer, AnyPart, AnyShared, Config, Kept, Kind, Part,
     },
-    qbm::{
-        gate::Gates,
-        manager::Manager,
-        plan::{self, Plan},
-    },
-    rules,
     text::Command,
 };
+use std::cell::RefCell;
 
 /// A policy that was started on all partitions of a server.
 pub struct Started {
-    /// How.
+    /// The configuration.
     pub config: Config,
     /// The parts, one for each partition.
     pub parts: Vec<AnyPart<Item>>,
-    /// Parameters that were set, and defaults.
-    pub tunables: Tunables,
-    /// Weights of fairshare.
-    pub weights: Shared<Weights>,
-    /// Who looks after the bandwidth of clients, with `qbm`.
-    pub manager: Option<Manager>,
+    /// What is set of the server.
+    pub parameters: Parameters,
+    /// Who oversees the parts, if the policy needs that.
+    pub overseer: Option<AnyOverseer>,
 }
 
-/// What keeps a policy from being started.
-fn refused(what: &str, text: &str, why: impl std::fmt::Display) -> String {
-    format!("{what} `{text}`: {why}")
+/// Why a server is refused: the key in the scenario, the value and the reason.
+pub type Refused = (String, String);
+
+fn refused<E: std::fmt::Display>(key: &str, text: &str) -> impl FnOnce(E) -> Refused {
+    let (key, text) = (key.to_string(), text.to_string());
+    move |why| (key, format!("`{text}`: {why}"))
 }
 
-fn no_memory(_: NoMemory) -> String {
-    "out of memory".to_string()
+fn no_memory(_: NoMemory) -> Refused {
+    ("policy".into(), "out of memory".into())
 }
 
 /// Starts the policy of `server` at `now` (ns) on its partitions. `secret` is the service's seed, the same for
@@ -53,31 +50,40 @@ fn no_memory(_: NoMemory) -> String {
 ///
 /// # Errors
 ///
-/// What the policy refuses, and why.
-pub fn start(server: &Server, secret: u64, seed: u64, now: u64) -> Result<Started, String> {
-    let command = Command::parse(&server.policy)
-        .map_err(|error| refused("policy", &server.policy, error.reason))?;
-    let kind = Kind::from_name(command.policy)
-        .map_err(|error| refused("policy", command.policy, error.reason))?;
-    let mut values = Values::default();
-    set_all(&mut values, kind, server)?;
-    let mut tunables = values.policies;
-    let plan = match &server.plan {
-        Some(text) => Plan::parse(text).map_err(|error| format!("plan: {error}"))?,
-        None => Plan::none().map_err(no_memory)?,
+/// What the policy refuses.
+pub fn start(server: &Server, secret: u64, seed: u64, now: u64) -> Result<Started, Refused> {
+    let on_line = || refused::<Error>("policy", &server.policy);
+    let command = Command::parse(&server.policy).map_err(on_line())?;
+    let kind = Kind::from_name(command.policy).map_err(on_line())?;
+    let values = values(kind, server)?;
+    let parse = |values: &Values| {
+        let config = Config::parse(kind, command.argument, &values.policies);
+        config
+            .map_err(on_line())
+            .map(|config| config.on(Priority::Regular))
     };
-    tunables.qbm.by = plan.by();
-    let config = Config::parse(kind, command.argument, &tunables)
-        .map_err(|error| refused("policy", &server.policy, error.reason))?
-        .on(Priority::Regular);
-    let mut weights = Weights::new();
-    for text in &server.weights {
-        weights = weights
-            .apply(text)
-            .map_err(|error| refused("weights", text, error.reason))?;
+    let mut kept = Kept::empty().map_err(no_memory)?;
+    let heads = [Some(parse(&values)?), None];
+    kept.follow(&[None, None], &heads).map_err(no_memory)?;
+    let desk = Desk(RefCell::new(Parameters { values, kept }));
+    for (key, name, texts) in [
+        ("rules", "nrs_tbf_rule", &server.rules[..]),
+        ("plan", "nrs_qbm_config", server.plan.as_slice()),
+        ("weights", "nrs_fairshare_weights", &server.weights),
+    ] {
+        for text in texts {
+            desk.carry_out(kind, name, text)
+                .map_err(refused(key, text))?;
+        }
     }
-    let weights = Shared::new(weights).map_err(no_memory)?;
-    let (update, manager) = first_update(&config, &weights, server, plan, secret)?;
+    let mut parameters = desk.0.into_inner();
+    // Texts may have set parameters.
+    let config = parse(&parameters.values)?;
+    let overseer = AnyOverseer::new(&[Some(config)], &parameters.kept, secret);
+    let overseer = overseer.map_err(no_memory)?;
+    let update = parameters.update(&config, Priority::Regular);
+    let update = update.map_err(no_memory)?;
+    let update = update.or_else(|| overseer.as_ref()?.update());
     let shared = AnyShared::new(&config, secret, server.cpts).map_err(no_memory)?;
     let parts = (0..u64::from(server.cpts)).map(|cpt| {
         let seed = nrs_sched::rng::avalanche(seed ^ (cpt << 32));
@@ -87,86 +93,138 @@ pub fn start(server: &Server, secret: u64, seed: u64, now: u64) -> Result<Starte
         }
         Ok(part)
     });
-    let parts = parts.collect::<Result<_, String>>()?;
+    let parts = parts.collect::<Result<_, Refused>>()?;
     Ok(Started {
         config,
         parts,
-        tunables,
-        weights,
-        manager,
+        parameters,
+        overseer,
     })
 }
 
-/// Sets the parameters of `server`. One that is refused is tried again after the others, as its bound may be among
-/// them.
-fn set_all(values: &mut Values, kind: Kind, server: &Server) -> Result<(), String> {
-    let text = |value: &Param| match value {
-        Param::Number(number) => number.to_string(),
-        Param::Text(text) => text.clone(),
+/// The parameters of `server`. One that is refused is tried again after the others, as its bound may be among them.
+fn values(kind: Kind, server: &Server) -> Result<Values, Refused> {
+    let mut values = Values::default();
+    let mut set = |(key, value): &(&String, &Param)| {
+        // How often the worker runs can be set for all.
+        let policy = match key.as_str() {
+            "delta_ms" => "fairshare",
+            _ => kind.name(),
+        };
+        values.set_named(&format!("nrs_{policy}_{key}"), &value.to_string())
     };
-    let mut again = Vec::new();
-    for (key, value) in &server.params {
-        let value = text(value);
-        if tune(values, kind, key, &value).is_err() {
-            again.push((key, value));
-        }
+    let mut again: Vec<_> = server.params.iter().collect();
+    again.retain(|pair| set(pair).is_err());
+    for pair @ (key, value) in &again {
+        let refused = refused(&format!("params.{key}"), &value.to_string());
+        set(pair).map_err(refused)?;
     }
-    for (key, value) in again {
-        tune(values, kind, key, &value)
-            .map_err(|error| refused(&format!("parameter `{key}`"), &value, error.reason))?;
-    }
-    Ok(())
+    Ok(values)
 }
 
-/// What parts are told when they are made, and who sets their gates.
-fn first_update(
-    config: &Config,
-    weights: &Shared<Weights>,
-    server: &Server,
-    plan: Plan,
-    secret: u64,
-) -> Result<(Option<AnyUpdate>, Option<Manager>), String> {
-    Ok(match config {
-        Config::Fairshare(inner) => {
-            let cross_cpt = inner.tunables().cross_cpt.is_on();
-            let update = Update::new(weights.clone(), cross_cpt);
-            (Some(AnyUpdate::Fairshare(update)), None)
-        }
-        Config::Tbf(inner) => {
-            let mut book = inner.book().map_err(no_memory)?;
-            for text in &server.rules {
-                let applied = rules::Command::parse(text).and_then(|command| book.apply(&command));
-                book = applied.map_err(|error| refused("rule", text, error))?;
-            }
-            let set = book.compile(1).and_then(Shared::new).map_err(no_memory)?;
-            let update = tbf::Update::new(set, inner).map_err(no_memory)?;
-            (Some(AnyUpdate::Tbf(update)), None)
-        }
-        Config::Qbm(inner) => {
-            let seats = inner.tunables().clients_max.get() as usize;
-            let gates = Gates::new(seats).and_then(Shared::new).map_err(no_memory)?;
-            let plan = Shared::new(plan).map_err(no_memory)?;
-            let manager = Manager::new(plan, gates.clone(), secret).map_err(no_memory)?;
-            let update = AnyUpdate::Qbm(qbm::Update::new(gates));
-            (Some(update), Some(manager))
-        }
-        _ => (None, None),
-    })
+/// The service as policies see it before it runs.
+struct Desk(RefCell<Parameters>);
+
+/// Why a text is refused.
+#[derive(Clone, Copy)]
+struct No(Error);
+
+impl From<Error> for No {
+    fn from(error: Error) -> Self {
+        Self(error)
+    }
 }
 
-/// Sets the parameter `key` of the policy `kind`; how often the worker runs can be set for all.
-fn tune(values: &mut Values, kind: Kind, key: &str, value: &str) -> error::Result {
-    let policy = match key {
-        "delta_ms" => Kind::Fairshare,
-        _ => kind,
-    };
-    values.set_named(&format!("nrs_{}_{key}", policy.name()), value)
+impl Refusal for No {
+    fn reason(&self) -> Option<Error> {
+        Some(self.0)
+    }
+}
+
+/// No part runs yet.
+enum Idle {}
+
+impl Running for Idle {
+    type Item = Item;
+
+    fn cpt(&self) -> u16 {
+        match *self {}
+    }
+
+    fn priority(&self) -> Priority {
+        match *self {}
+    }
+
+    fn with<R>(&self, _f: impl FnOnce(&mut AnyPart<Item>) -> Option<R>) -> Option<R> {
+        match *self {}
+    }
+}
+
+impl Parts for Desk {
+    type Item = Item;
+
+    fn now(&self) -> u64 {
+        0
+    }
+
+    fn running(&self) -> impl Iterator<Item = impl Running<Item = Item>> {
+        std::iter::empty::<Idle>()
+    }
+}
+
+impl Host for Desk {
+    type Refusal = No;
+
+    fn parameters(&self) -> Parameters {
+        self.0.borrow().clone()
+    }
+
+    fn note(&self, f: impl FnOnce(&mut Kept)) {
+        f(&mut self.0.borrow_mut().kept);
+    }
+
+    fn change(&self, f: impl FnOnce(&mut Parameters) -> Result<(), Error>) -> Result<(), No> {
+        let mut new = self.parameters();
+        f(&mut new)?;
+        *self.0.borrow_mut() = new;
+        Ok(())
+    }
+
+    fn can_restart(&self, _kind: Kind) -> bool {
+        true
+    }
+
+    fn cpts(&self) -> u16 {
+        1
+    }
+
+    fn oversee<R>(&self, f: impl FnOnce(Option<&mut AnyOverseer>, &dyn Scene) -> R) -> R {
+        f(None, &Nobody)
+    }
+
+    fn reset(&self, _kind: Kind) {}
+}
+
+impl Desk {
+    /// Has the policy `kind` carry out `text`, a value of the parameter `name`.
+    fn carry_out(&self, kind: Kind, name: &str, text: &str) -> Result<(), String> {
+        let policy = name.split('_').nth(1).unwrap_or_default();
+        if policy != kind.name() {
+            return Err(format!("of the policy {policy} only"));
+        }
+        let mut texts = Kept::texts::<Self>();
+        let found = texts.find(|other: &&Text<Self>| other.name == name);
+        let store = found
+            .and_then(|text| text.store)
+            .ok_or("no such parameter")?;
+        store(self, text).map_err(|No(error)| error.to_string())
+    }
 }
 
 /// Targets are known by their numbers, and no client is a device.
-pub struct Place;
+pub struct Nobody;
 
-impl plan::Scene for Place {
+impl Scene for Nobody {
     fn target_number(&self, target: u32) -> u64 {
         u64::from(target)
     }

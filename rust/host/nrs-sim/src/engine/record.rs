@@ -1,96 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! What is written down while a run goes on.
-//!
-//! * A *histogram* counts times in pieces of an octave, 128 each, so that a quantile is known to one part in
-//!   128 whatever its size.
 
 use super::{
     item::{Op, Record},
     START,
 };
 use crate::outcome::{Count, Latency};
+use hdrhistogram::Histogram;
 
-/// Logarithm of the pieces of an octave.
-const PIECES: u32 = 7;
-
-/// Counts of times.
-pub struct Histogram {
-    counts: Vec<u64>,
-    number: u64,
-    sum: u128,
-    most: u64,
-}
-
-impl Histogram {
-    /// Nothing counted.
-    pub fn new() -> Self {
-        Self {
-            counts: Vec::new(),
-            number: 0,
-            sum: 0,
-            most: 0,
-        }
-    }
-
-    fn piece(time: u64) -> usize {
-        let octave = time.max(1).ilog2();
-        if octave < PIECES {
-            return time as usize;
-        }
-        let shift = octave - PIECES;
-        (((u64::from(shift) + 1) << PIECES) + ((time >> shift) - (1 << PIECES))) as usize
-    }
-
-    /// The largest time that is counted in `piece`.
-    fn largest(piece: usize) -> u64 {
-        let (octave, rest) = (piece as u64 >> PIECES, piece as u64 & ((1 << PIECES) - 1));
-        match octave.checked_sub(1) {
-            None => rest,
-            Some(shift) => {
-                let next = u128::from((1 << PIECES) + rest + 1) << shift;
-                u64::try_from(next - 1).unwrap_or(u64::MAX)
-            }
-        }
-    }
-
-    /// Counts `time`, ns.
-    pub fn add(&mut self, time: u64) {
-        let piece = Self::piece(time);
-        if piece >= self.counts.len() {
-            self.counts.resize(piece + 1, 0);
-        }
-        self.counts[piece] += 1;
-        self.number += 1;
-        self.sum += u128::from(time);
-        self.most = self.most.max(time);
-    }
-
-    /// The time that `per_mille` of 1000 times do not exceed, ns; 0 if there are none.
-    pub fn quantile(&self, per_mille: u64) -> u64 {
-        let rank = (u128::from(self.number) * u128::from(per_mille)).div_ceil(1000) as u64;
-        let mut sum = 0;
-        for (piece, count) in self.counts.iter().enumerate() {
-            sum += count;
-            if sum >= rank.max(1) {
-                return Self::largest(piece).min(self.most);
-            }
-        }
-        0
-    }
-
-    /// What it comes to.
-    pub fn latency(&self) -> Latency {
-        Latency {
-            requests: self.number,
-            mean_ns: self.sum as f64 / self.number.max(1) as f64,
-            p50_ns: self.quantile(500),
-            p99_ns: self.quantile(990),
-            p999_ns: self.quantile(999),
-            max_ns: self.most,
-        }
-    }
-}
+/// Significant decimal digits of times that are counted: to one part in 128.
+const DIGITS: u8 = 2;
 
 /// What a job did.
 pub struct Diary {
@@ -100,8 +20,12 @@ pub struct Diary {
     pub settled: Count,
     /// Reads, writes, operations on metadata.
     pub operations: [u64; 3],
-    /// How long settled requests took.
-    pub latency: Histogram,
+    /// How long settled requests took, ns.
+    times: Histogram<u64>,
+    /// Sum of these times, ns.
+    sum: u128,
+    /// The longest of them, ns.
+    longest: u64,
     /// How long they waited in servers, ns.
     wait: u128,
     /// By the time of the answer.
@@ -133,7 +57,9 @@ impl Diary {
             total: Count::default(),
             settled: Count::default(),
             operations: [0; 3],
-            latency: Histogram::new(),
+            times: Histogram::new(DIGITS).expect("digits from 0 to 5"),
+            sum: 0,
+            longest: 0,
             wait: 0,
             bins: vec![Count::default(); bins.count],
         }
@@ -153,58 +79,30 @@ impl Diary {
         }
         if now - START >= bins.settle {
             self.settled.add(bytes, device);
-            self.latency.add(now - record.sent);
+            let time = now - record.sent;
+            self.times += time;
+            self.sum += u128::from(time);
+            self.longest = self.longest.max(time);
             self.wait += u128::from(record.started - record.arrived);
+        }
+    }
+
+    /// How long settled requests took.
+    pub fn latency(&self) -> Latency {
+        let requests = self.times.len();
+        let quantile = |part| self.times.value_at_quantile(part).min(self.longest);
+        Latency {
+            requests,
+            mean_ns: self.sum as f64 / requests.max(1) as f64,
+            p50_ns: quantile(0.5),
+            p99_ns: quantile(0.99),
+            p999_ns: quantile(0.999),
+            max_ns: self.longest,
         }
     }
 
     /// Mean of the wait in servers, ns.
     pub fn wait_mean(&self) -> f64 {
         self.wait as f64 / self.settled.requests.max(1) as f64
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Every time is in a piece that ends no more than a 128th above it, and pieces are in order.
-    #[test]
-    fn pieces() {
-        let mut times: Vec<u64> = (0..2_000).collect();
-        for shift in 10..64 {
-            for offset in [0, 1, 77] {
-                times.push((1u64 << shift) - 1);
-                times.push((1u64 << shift) + offset);
-            }
-        }
-        times.push(u64::MAX);
-        times.sort_unstable();
-        let mut last = 0;
-        for time in times {
-            let piece = Histogram::piece(time);
-            let largest = Histogram::largest(piece);
-            assert!(piece >= last && largest >= time, "{time}");
-            assert!(largest - time <= time / 128, "{time} {largest}");
-            last = piece;
-        }
-    }
-
-    #[test]
-    fn quantiles() {
-        let mut histogram = Histogram::new();
-        assert_eq!(histogram.quantile(990), 0);
-        for time in 1..=100_000u64 {
-            histogram.add(time * 10);
-        }
-        let latency = histogram.latency();
-        for (got, want) in [
-            (latency.p50_ns, 500_000),
-            (latency.p99_ns, 990_000),
-            (latency.p999_ns, 999_000),
-        ] {
-            assert!(got >= want && got - want <= want / 128, "{got} {want}");
-        }
-        assert_eq!((latency.max_ns, latency.mean_ns), (1_000_000, 500_005.0));
     }
 }

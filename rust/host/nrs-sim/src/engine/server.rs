@@ -14,7 +14,6 @@
 mod worker;
 
 use super::{
-    bandwidth::Bandwidth,
     device::Device,
     item::{Item, Record, Records},
     lane::Lane,
@@ -26,7 +25,6 @@ use crate::outcome::Count;
 use nrs_sched::units::NSEC_PER_MSEC as MS;
 use nrs_sched::{
     attr::{Attrs, Priority},
-    mem::Shared,
     order::Forced,
     partition::{
         arrive::{Terms, Went},
@@ -34,10 +32,7 @@ use nrs_sched::{
         line::Line,
         round, Admission, Env, Machine, Placement, Scheduled as _,
     },
-    policy::{
-        fairshare::{params::Select, weights::Weights},
-        AnyPart, Config, Get, Part as _,
-    },
+    policy::{control::Parameters, AnyOverseer, AnyPart, Config, Get, Part as _, Upkeep},
     ranges::{Outline, Table, PARTS},
     rng::avalanche,
     slots::Limits,
@@ -231,22 +226,20 @@ pub struct Server {
     pub jobs: Vec<Count>,
     /// Bytes of each job and bin, if somebody wants them.
     pub bins: Vec<Vec<u64>>,
-    /// Weights of fairshare, to be told with what others served.
-    pub weights: Shared<Weights>,
-    /// Whether partitions are fair together.
-    pub cross_cpt: bool,
+    /// What is set of it; none with a baseline.
+    pub parameters: Option<Parameters>,
     yard: Yard,
     /// Nothing was at the device while requests waited, ns.
     withheld: u64,
     /// When that was looked at last, ns.
     seen: u64,
-    bandwidth: Option<Bandwidth>,
-    delta: u64,
+    overseer: Option<AnyOverseer>,
+    upkeep: Upkeep,
     /// When everything is due again, or a baseline may go on, ns.
     due: u64,
     /// The worker is on its way.
     called: bool,
-    outline: Option<Outline>,
+    outline: Outline,
 }
 
 /// What a server is made of.
@@ -273,19 +266,10 @@ impl Server {
         let config = started.config;
         let lane = |part| Lane::new(config, part, setup.now);
         let lanes: Vec<Lane> = started.parts.into_iter().map(lane).collect();
-        let several = lanes.len() > 1;
         let mut server = Self::new(setup, Order::Lanes(lanes));
-        let tunables = started.tunables;
-        server.weights = started.weights;
-        server.cross_cpt = tunables.fairshare.cross_cpt.is_on();
-        server.delta = u64::from(tunables.fairshare.delta_ms.get()) * MS;
-        server.bandwidth = started.manager.map(Bandwidth::new);
-        // Nobody looks at shares else.
-        let drawn = matches!(&config, Config::Fairshare(config)
-            if config.tunables().select == Select::Paper);
-        if matches!(config, Config::Fairshare(_)) && (several || drawn) {
-            server.outline = Some(Outline::new());
-        }
+        server.upkeep = started.parameters.values.policies.upkeep();
+        server.parameters = Some(started.parameters);
+        server.overseer = started.overseer;
         server
     }
 
@@ -306,8 +290,7 @@ impl Server {
             passed: 0,
             jobs: vec![Count::default(); setup.jobs],
             bins: Vec::new(),
-            weights: Shared::new(Weights::new()).expect("memory"),
-            cross_cpt: true,
+            parameters: None,
             yard: Yard {
                 server: setup.index,
                 device: setup.device,
@@ -319,11 +302,11 @@ impl Server {
             },
             withheld: 0,
             seen: 0,
-            bandwidth: None,
-            delta: 100 * MS,
+            overseer: None,
+            upkeep: Upkeep::default(),
             due: 0,
             called: false,
-            outline: None,
+            outline: Outline::new(),
         }
     }
 

@@ -94,7 +94,10 @@ impl Throttle {
     pub fn new(line: &str, jobs: usize, bandwidth: u64) -> Result<Self, String> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let (by, rate) = match words[..] {
-            ["throttle-static", rate] => (By::Static, rate.parse::<Rate>()?.0),
+            ["throttle-static", rate] => match rate.parse::<Rate>()?.0 {
+                0 => return Err("the rate is zero".to_string()),
+                rate => (By::Static, rate),
+            },
             ["throttle-gift"] => (By::Gift(Gift::new(jobs, bandwidth)), 0),
             _ => return Err(format!("\"{line}\" is no throttle")),
         };

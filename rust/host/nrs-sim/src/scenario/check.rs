@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::{Device, Exchange, Job, Loop, Model, Scenario, Server, Servers, Time, SECOND};
+use crate::engine;
 
 /// Simulated time at most: a day.
 pub const DURATION_MAX: Time = Time(86_400 * SECOND);
@@ -23,8 +24,10 @@ pub const SLOTS_MAX: u64 = 65_536;
 pub const JOBS_MAX: u64 = 100_000;
 /// Nodes of all jobs at most.
 pub const NODES_MAX: u64 = 1_000_000;
-/// Processes of all jobs at most.
+/// Processes of all jobs at most, each counted once for each request that it has outstanding.
 pub const PROCS_MAX: u64 = 8_000_000;
+/// Requests of a process outstanding at most.
+pub const DEPTH_MAX: u64 = 1024;
 /// Cells of results at most: jobs, bins and servers multiplied.
 pub const CELLS_MAX: u64 = 64_000_000;
 /// Channels of flash at most.
@@ -139,7 +142,10 @@ pub fn check(scenario: &Scenario) -> Vec<(String, String)> {
         let path = format!("job[{n}]");
         of_job(&mut found, &path, job, scenario, &names);
         nodes += u64::from(job.nodes);
-        procs += u64::from(job.nodes) * u64::from(job.procs);
+        procs = u64::from(job.procs)
+            .saturating_mul(job.depth.into())
+            .saturating_mul(job.nodes.into())
+            .saturating_add(procs);
         if nodes > NODES_MAX {
             found.add(
                 format!("{path}.nodes"),
@@ -207,83 +213,8 @@ fn of_server(found: &mut Found, path: &str, server: &Server, scenario: &Scenario
         let reason = format!("there is no device \"{}\"", server.device);
         found.add(format!("{path}.device"), reason);
     }
-    let words: Vec<&str> = server.policy.split_whitespace().collect();
-    let policy = words.first().copied().unwrap_or_default();
-    if let Err(reason) = of_policy(policy, words.get(1..).unwrap_or_default()) {
-        found.add(format!("{path}.policy"), reason);
-    }
-    if !server.rules.is_empty() && policy != "tbf" {
-        found.add(format!("{path}.rules"), "are of the policy tbf only");
-    }
-    if server.plan.is_some() && policy != "qbm" {
-        found.add(format!("{path}.plan"), "is of the policy qbm only");
-    }
-    if !server.weights.is_empty() && policy != "fairshare" {
-        found.add(
-            format!("{path}.weights"),
-            "are of the policy fairshare only",
-        );
-    }
-    for (n, item) in server.weights.iter().enumerate() {
-        let mut parts = item.split([',', ' ']).filter(|part| !part.is_empty());
-        if let Err(reason) = parts.try_for_each(of_weight) {
-            // A single string is no list.
-            let key = match server.weights.len() {
-                1 => format!("{path}.weights"),
-                _ => format!("{path}.weights[{n}]"),
-            };
-            found.add(key, reason);
-        }
-    }
-}
-
-/// Policies, and those that the simulator adds as baselines.
-const POLICIES: &[&str] = &[
-    "fifo",
-    "crrn",
-    "orr",
-    "trr",
-    "tbf",
-    "delay",
-    "fairshare",
-    "qbm",
-    "throttle-gift",
-    "throttle-static",
-];
-
-fn of_policy(policy: &str, arguments: &[&str]) -> Result<(), String> {
-    if !POLICIES.contains(&policy) {
-        return Err(format!(
-            "there is no policy \"{policy}\" ({})",
-            POLICIES.join(", ")
-        ));
-    }
-    match (policy, arguments) {
-        ("throttle-static", [rate]) => match rate.parse::<super::Rate>() {
-            Ok(rate) if rate.0 > 0 => Ok(()),
-            Ok(_) => Err("the rate is zero".to_string()),
-            Err(reason) => Err(reason),
-        },
-        ("throttle-static", _) => Err("throttle-static takes one rate".to_string()),
-        ("throttle-gift", [_, ..]) => Err("throttle-gift takes no argument".to_string()),
-        _ => Ok(()),
-    }
-}
-
-/// `FIELD:VALUE:WEIGHT` with a weight from 1 to 10000; the rest is left to the policy.
-fn of_weight(item: &str) -> Result<(), String> {
-    if item == "clear" || item.starts_with('-') {
-        return Ok(());
-    }
-    let mut parts = item.rsplitn(2, ':');
-    let weight = parts.next().unwrap_or_default();
-    let what = parts.next().unwrap_or_default();
-    if !what.contains(':') {
-        return Err(format!("\"{item}\" is not FIELD:VALUE:WEIGHT"));
-    }
-    match weight.parse::<u32>() {
-        Ok(1..=10_000) => Ok(()),
-        _ => Err(format!("\"{weight}\" is no weight from 1 to 10000")),
+    if let Err((key, reason)) = engine::check(server) {
+        found.add(format!("{path}.{key}"), reason);
     }
 }
 
@@ -300,6 +231,7 @@ fn of_job(found: &mut Found, path: &str, job: &Job, scenario: &Scenario, servers
     }
     found.bounds(key("nodes"), job.nodes.into(), 1, NODES_MAX);
     found.bounds(key("procs"), job.procs.into(), 1, PROCS_MAX);
+    found.bounds(key("depth"), job.depth.into(), 1, DEPTH_MAX);
     found.bounds(
         key("size"),
         job.told_size().into(),

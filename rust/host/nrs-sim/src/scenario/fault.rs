@@ -2,21 +2,18 @@
 
 //! What is wrong with a scenario, and where.
 //!
-//! A *path* names a key as in `job[1].io[0].size`; entries of a list count from 0. The TOML parser tells
-//! places in the text only, and checks across keys know paths only; a tree of all keys and values with
-//! their places leads from one to the other.
+//! A *path* names a key as in `job[1].io[0].size`; entries of a list count from 0. Errors of types come with the
+//! path (`serde_path_to_error`) and the place; checks across keys know paths only, and the document tells the place.
 
-use serde::de::{MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
-use toml::Spanned;
+use serde::de::DeserializeOwned;
+use std::fmt;
+use toml_edit::{DocumentMut, ImDocument, Item};
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// From 1; 0 when the place is not known.
-    pub line: usize,
-    /// In characters from 1; 0 when the place is not known.
-    pub column: usize,
+    /// Line and column of the place in characters from 1, if it is known.
+    pub place: Option<(usize, usize)>,
     /// The path of the key; empty when it is not about one.
     pub key: String,
     /// One line.
@@ -32,13 +29,13 @@ pub struct Faults {
     pub list: Vec<Fault>,
 }
 
-impl std::fmt::Display for Faults {
-    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Faults {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, fault) in self.list.iter().enumerate() {
             let line = if n == 0 { "" } else { "\n" };
             write!(to, "{line}{}:", self.file)?;
-            if fault.line > 0 {
-                write!(to, "{}:{}:", fault.line, fault.column)?;
+            if let Some((line, column)) = fault.place {
+                write!(to, "{line}:{column}:")?;
             }
             if !fault.key.is_empty() {
                 write!(to, " key `{}`:", fault.key)?;
@@ -52,8 +49,13 @@ impl std::fmt::Display for Faults {
 impl std::error::Error for Faults {}
 
 impl Faults {
-    /// One fault of a file.
-    pub fn one(file: &str, fault: Fault) -> Self {
+    /// A fault of `file` whose place is not known.
+    pub fn of(file: &str, key: &str, reason: impl fmt::Display) -> Self {
+        let fault = Fault {
+            place: None,
+            key: key.to_string(),
+            reason: reason.to_string(),
+        };
         Self {
             file: file.to_string(),
             list: vec![fault],
@@ -62,258 +64,112 @@ impl Faults {
 
     /// Faults found by their paths, with their places in `text`.
     pub fn located(file: &str, text: &str, found: Vec<(String, String)>) -> Self {
-        let tree = toml::from_str::<Node>(text).ok();
-        let list = found
-            .into_iter()
-            .map(|(key, reason)| {
-                let offset = tree.as_ref().map(|tree| tree.place(&key));
-                let (line, column) = offset.map_or((0, 0), |offset| position(text, offset));
-                Fault {
-                    line,
-                    column,
-                    key,
-                    reason,
-                }
-            })
-            .collect();
+        let document = ImDocument::parse(text).ok();
+        let list = found.into_iter().map(|(key, reason)| Fault {
+            place: document
+                .as_ref()
+                .map(|tree| position(text, place(tree.as_item(), &key))),
+            key,
+            reason,
+        });
         Self {
             file: file.to_string(),
-            list,
+            list: list.collect(),
         }
     }
 }
 
-impl Fault {
-    /// About a file as a whole.
-    pub fn of_file(reason: String) -> Self {
-        Self::of_key(String::new(), reason)
-    }
-
-    /// About a key whose place is not known.
-    pub fn of_key(key: String, reason: String) -> Self {
-        Self {
-            line: 0,
-            column: 0,
-            key,
-            reason,
-        }
-    }
-
-    /// What the TOML parser says.
-    pub fn of_toml(text: &str, error: &toml::de::Error) -> Self {
-        let reason = error.message().trim().replace('\n', "; ");
-        let Some(span) = error.span() else {
-            return Self::of_file(reason);
+/// Reads a value from TOML; `file` is for messages only.
+///
+/// # Errors
+///
+/// What is no TOML, or not of the type.
+pub fn read<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, Faults> {
+    serde_path_to_error::deserialize(toml::Deserializer::new(text)).map_err(|error| {
+        let reason = error.inner().message().trim().replace('\n', "; ");
+        let path = error.path().to_string();
+        let missing = reason.strip_prefix("missing field `");
+        let key = match (
+            path.as_str(),
+            missing.and_then(|rest| rest.strip_suffix('`')),
+        ) {
+            (".", None) => String::new(),
+            (".", Some(missing)) => missing.to_string(),
+            (table, Some(missing)) => format!("{table}.{missing}"),
+            (_, None) => path,
         };
-        let (line, column) = position(text, span.start);
-        // A text that is no TOML has no tree, and its keys no paths.
-        let missing = reason
-            .strip_prefix("missing field `")
-            .and_then(|rest| rest.strip_suffix('`'));
-        let mut key = toml::from_str::<Node>(text)
-            .map(|tree| tree.path(span.start, missing.is_some()))
-            .unwrap_or_default();
-        if let Some(missing) = missing {
-            key = join(&key, missing);
+        let place = error.inner().span().map(|span| position(text, span.start));
+        Faults {
+            file: file.to_string(),
+            list: vec![Fault { place, key, reason }],
         }
-        Self {
-            line,
-            column,
-            key,
-            reason,
-        }
-    }
-}
-
-/// `outer.key`, or `key` at the top.
-fn join(outer: &str, key: &str) -> String {
-    if outer.is_empty() {
-        key.to_string()
-    } else {
-        format!("{outer}.{key}")
-    }
+    })
 }
 
 /// Line and column of a byte of `text`.
 fn position(text: &str, offset: usize) -> (usize, usize) {
-    let before = text.get(..offset.min(text.len())).unwrap_or(text);
-    let line = before.matches('\n').count() + 1;
-    let start = before.rfind('\n').map_or(0, |at| at + 1);
-    (line, before[start..].chars().count() + 1)
+    let before = text.get(..offset).unwrap_or(text);
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    (before.matches('\n').count() + 1, line.chars().count() + 1)
 }
 
-/// A key or an entry of a list, its place and what is in it.
-struct Child {
-    /// The key, or `[n]`.
-    step: String,
-    /// Where it begins.
-    from: usize,
-    value: Node,
-}
-
-/// A value of the document.
-enum Node {
-    /// Of tables and lists.
-    Inner(Vec<Child>),
-    /// Anything else.
-    Leaf,
-}
-
-impl Node {
-    fn children(&self) -> &[Child] {
-        match self {
-            Self::Inner(children) => children,
-            Self::Leaf => &[],
-        }
-    }
-
-    /// The path of the key whose value the place is in: the last one that begins at or before it. With
-    /// `tables`, of the table or list.
-    fn path(&self, offset: usize, tables: bool) -> String {
-        self.last_before(offset, tables)
-            .map(|(_, path)| path)
-            .unwrap_or_default()
-    }
-
-    fn last_before(&self, offset: usize, tables: bool) -> Option<(usize, String)> {
-        let mut best: Option<(usize, String)> = None;
-        for child in self.children() {
-            let own = (child.from <= offset && (!tables || matches!(child.value, Self::Inner(_))))
-                .then(|| (child.from, String::new()));
-            let inner = child.value.last_before(offset, tables);
-            let Some((from, rest)) = inner.max(own) else {
-                continue;
-            };
-            if best.as_ref().is_none_or(|(best, _)| *best <= from) {
-                let path = if rest.is_empty() || rest.starts_with('[') {
-                    format!("{}{rest}", child.step)
-                } else {
-                    format!("{}.{rest}", child.step)
+/// The byte where the key of `path` begins, or as much of the path as there is.
+fn place(root: &Item, path: &str) -> usize {
+    let (mut item, mut place) = (root, 0);
+    for step in path.replace('[', ".[").split('.') {
+        let index = step
+            .strip_prefix('[')
+            .and_then(|step| step.strip_suffix(']'));
+        let (next, span) = match index.and_then(|index| index.parse::<usize>().ok()) {
+            Some(index) => match item.get(index) {
+                Some(entry) => (Some(entry), entry.span()),
+                None => break,
+            },
+            None => {
+                let table = item.as_table_like();
+                let Some((key, value)) = table.and_then(|table| table.get_key_value(step)) else {
+                    break;
                 };
-                best = Some((from, path));
+                (Some(value), key.span())
             }
-        }
-        best
+        };
+        let Some(next) = next else { break };
+        (item, place) = (next, span.map_or(place, |span| span.start));
     }
-
-    /// The place of a path, or of as much of it as is there.
-    fn place(&self, path: &str) -> usize {
-        let mut node = self;
-        let mut place = 0;
-        let path = path.replace('[', ".[");
-        for step in path.split('.').filter(|step| !step.is_empty()) {
-            let Some(child) = node.children().iter().find(|child| child.step == step) else {
-                break;
-            };
-            place = child.from;
-            node = &child.value;
-        }
-        place
-    }
-}
-
-impl<'de> Deserialize<'de> for Node {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Any;
-
-        impl<'de> Visitor<'de> for Any {
-            type Value = Node;
-
-            fn expecting(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                to.write_str("a value")
-            }
-
-            fn visit_bool<E>(self, _: bool) -> Result<Node, E> {
-                Ok(Node::Leaf)
-            }
-
-            fn visit_i64<E>(self, _: i64) -> Result<Node, E> {
-                Ok(Node::Leaf)
-            }
-
-            fn visit_f64<E>(self, _: f64) -> Result<Node, E> {
-                Ok(Node::Leaf)
-            }
-
-            fn visit_str<E>(self, _: &str) -> Result<Node, E> {
-                Ok(Node::Leaf)
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Node, A::Error> {
-                let mut children = Vec::new();
-                while let Some(entry) = list.next_element::<Spanned<Node>>()? {
-                    let span = entry.span();
-                    children.push(Child {
-                        step: format!("[{}]", children.len()),
-                        from: span.start,
-                        value: entry.into_inner(),
-                    });
-                }
-                Ok(Node::Inner(children))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut table: A) -> Result<Node, A::Error> {
-                let mut children = Vec::new();
-                while let Some(key) = table.next_key::<Spanned<String>>()? {
-                    let value: Node = table.next_value()?;
-                    let from = key.span().start;
-                    children.push(Child {
-                        step: key.into_inner(),
-                        from,
-                        value,
-                    });
-                }
-                Ok(Node::Inner(children))
-            }
-        }
-
-        from.deserialize_any(Any)
-    }
+    place
 }
 
 /// `text` with keys overridden; entries of a list by their `name` or number.
 ///
 /// # Errors
 ///
-/// A key has no place, with the reason.
+/// A key has no place: the key and the reason.
 pub fn overridden(text: &str, set: &[(String, String)]) -> Result<String, (String, String)> {
-    let mut root: toml::Table =
-        toml::from_str(text).map_err(|error| (String::new(), error.to_string()))?;
+    let parsed = text.parse::<DocumentMut>();
+    let mut root = parsed.map_err(|error| (String::new(), error.to_string()))?;
     for (key, value) in set {
         let fault = |reason: String| (key.clone(), reason);
         // A word that is no TOML value is a string.
-        let value = toml::from_str::<toml::Table>(&format!("v = {value}"))
-            .ok()
-            .and_then(|mut table| table.remove("v"))
-            .unwrap_or_else(|| toml::Value::String(value.clone()));
-        let steps: Vec<&str> = key.split('.').collect();
-        let (last, inner) = steps.split_last().ok_or_else(|| fault("is empty".into()))?;
-        let mut table = &mut root;
-        let mut rest = inner.iter();
-        while let Some(step) = rest.next() {
-            let child = table
-                .entry(*step)
-                .or_insert_with(|| toml::Value::Table(toml::Table::new()));
-            let entry = match child {
-                toml::Value::Array(list) => {
-                    let which = rest
-                        .next()
-                        .ok_or_else(|| fault(format!("`{step}` needs a name or a number")))?;
-                    let at = list
-                        .iter()
-                        .position(|e| e.get("name").and_then(toml::Value::as_str) == Some(which))
-                        .or_else(|| which.parse().ok())
-                        .filter(|at| *at < list.len())
-                        .ok_or_else(|| fault(format!("`{step}` has no entry `{which}`")))?;
-                    &mut list[at]
-                }
-                other => other,
-            };
-            table = entry
-                .as_table_mut()
-                .ok_or_else(|| fault(format!("`{step}` is no table")))?;
+        let value = value.parse().unwrap_or_else(|_| value.as_str().into());
+        let mut item = root.as_item_mut();
+        let mut last = "";
+        for step in key.split('.') {
+            if item.is_array_of_tables() || item.is_array() {
+                let name = |entry: &Item| entry.get("name").and_then(Item::as_str) == Some(step);
+                let mut entries = (0..).map_while(|index: usize| item.get(index));
+                let index = entries.position(name).or_else(|| step.parse().ok());
+                let index = index.filter(|index| item.get(*index).is_some());
+                let index =
+                    index.ok_or_else(|| fault(format!("`{last}` has no entry `{step}`")))?;
+                item = &mut item[index];
+            } else if item.is_none() || item.is_table_like() {
+                item = &mut item[step];
+            } else {
+                return Err(fault(format!("`{last}` is no table")));
+            }
+            last = step;
         }
-        table.insert((*last).to_string(), value);
+        *item = Item::Value(value);
     }
-    toml::to_string(&root).map_err(|error| (String::new(), error.to_string()))
+    Ok(root.to_string())
 }

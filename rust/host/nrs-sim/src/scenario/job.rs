@@ -2,7 +2,7 @@
 
 //! Jobs: who sends requests, which, when and where.
 
-use serde::de::{Deserializer, Error, SeqAccess, Visitor};
+use serde::de::{value::SeqAccessDeserializer, Deserializer, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use super::units::{Size, Time};
@@ -31,9 +31,12 @@ pub struct Job {
     /// The size told with its requests; the number of nodes unless given.
     #[serde(default)]
     pub size: Option<u32>,
-    /// Processes on each node, each with at most one request outstanding (closed loop).
+    /// Processes on each node, each with a file of its own.
     #[serde(default = "one")]
     pub procs: u32,
+    /// Closed loop: requests that each process has outstanding.
+    #[serde(default = "one")]
+    pub depth: u32,
     /// When it begins.
     #[serde(default)]
     pub start: Time,
@@ -59,7 +62,7 @@ pub struct Job {
     #[serde(default)]
     pub mix: Mix,
     /// Sizes of requests that move data: a size, or a list of `{ size, weight }`.
-    #[serde(default = "mebibyte", deserialize_with = "sizes")]
+    #[serde(default = "mebibyte", deserialize_with = "one_or_many")]
     pub io: Vec<Io>,
     /// Where the requests go on the device.
     #[serde(default)]
@@ -225,12 +228,8 @@ impl<'de> Deserialize<'de> for Servers {
                     .map_err(|_| E::invalid_value(serde::de::Unexpected::Signed(number), &self))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Servers, A::Error> {
-                let mut names = Vec::new();
-                while let Some(name) = list.next_element()? {
-                    names.push(name);
-                }
-                Ok(Servers::Names(names))
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Servers, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(list)).map(Servers::Names)
             }
         }
 
@@ -238,57 +237,40 @@ impl<'de> Deserialize<'de> for Servers {
     }
 }
 
-/// A size, or a list of sizes with weights.
-fn sizes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Io>, D::Error> {
-    struct Sizes;
+impl std::str::FromStr for Io {
+    type Err = String;
 
-    impl<'de> Visitor<'de> for Sizes {
-        type Value = Vec<Io>;
-
-        fn expecting(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            to.write_str("a size or a list of { size, weight }")
-        }
-
-        fn visit_str<E: Error>(self, text: &str) -> Result<Vec<Io>, E> {
-            let size = text.parse().map_err(E::custom)?;
-            Ok(vec![Io { size, weight: 1 }])
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<Io>, A::Error> {
-            let mut all = Vec::new();
-            while let Some(io) = list.next_element()? {
-                all.push(io);
-            }
-            Ok(all)
-        }
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse().map(|size| Self { size, weight: 1 })
     }
-
-    from.deserialize_any(Sizes)
 }
 
-/// A string, or a list of strings.
-pub(super) fn one_or_many<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    struct Strings;
+/// A string that is parsed, or a list.
+pub(super) fn one_or_many<'de, D, T>(from: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + std::str::FromStr<Err: std::fmt::Display>,
+{
+    struct Several<T>(std::marker::PhantomData<T>);
 
-    impl<'de> Visitor<'de> for Strings {
-        type Value = Vec<String>;
+    impl<'de, T> Visitor<'de> for Several<T>
+    where
+        T: Deserialize<'de> + std::str::FromStr<Err: std::fmt::Display>,
+    {
+        type Value = Vec<T>;
 
         fn expecting(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            to.write_str("a string or a list of strings")
+            to.write_str("one, or a list")
         }
 
-        fn visit_str<E: Error>(self, text: &str) -> Result<Vec<String>, E> {
-            Ok(vec![text.to_string()])
+        fn visit_str<E: Error>(self, text: &str) -> Result<Vec<T>, E> {
+            text.parse().map(|one| vec![one]).map_err(E::custom)
         }
 
-        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<String>, A::Error> {
-            let mut all = Vec::new();
-            while let Some(text) = list.next_element()? {
-                all.push(text);
-            }
-            Ok(all)
+        fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Vec<T>, A::Error> {
+            Vec::deserialize(SeqAccessDeserializer::new(list))
         }
     }
 
-    from.deserialize_any(Strings)
+    from.deserialize_any(Several(std::marker::PhantomData))
 }

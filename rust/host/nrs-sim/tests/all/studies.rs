@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use nrs_sim::scenario::Scenario;
-use nrs_sim::study::{self, themis, Options};
+use nrs_sim::study::{self, disk, themis, Options};
 use nrs_sim::{engine, show};
 
 fn file(name: &str) -> PathBuf {
@@ -51,6 +51,26 @@ fn shares_of_the_published_experiments() {
             }
             None => assert!(judged.error_percent > 100.0, "{name}: {judged:?}"),
         }
+    }
+}
+
+/// Turns of many requests keep the arm of a disk in a file: files are read in a fraction of the time.
+#[test]
+fn order_on_a_disk() {
+    for (load, over_fifo) in [(disk::Load::Streams, 5.0), (disk::Load::Objects, 1.5)] {
+        let run = |policy| {
+            let scenario = load.scenario(policy, "", true).unwrap();
+            let outcome = engine::run(&scenario).unwrap();
+            assert!(outcome.jobs.iter().all(|job| job.completed_ns.is_some()));
+            (disk::throughput(&outcome), disk::arm(&outcome))
+        };
+        let (orr, fifo, fairshare) = (run("orr"), run("fifo"), run("fairshare uid_fair"));
+        assert!(orr.0 > over_fifo * fifo.0, "{load:?}: {orr:?} {fifo:?}");
+        assert!(
+            orr.0 > over_fifo * fairshare.0,
+            "{load:?}: {orr:?} {fairshare:?}"
+        );
+        assert!(orr.1 < fifo.1 / 2.0, "{load:?}: {orr:?} {fifo:?}");
     }
 }
 

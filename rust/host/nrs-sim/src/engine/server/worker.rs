@@ -1,22 +1,66 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a server does beside its requests: memory, ageing, shares, bandwidth, what others served.
+//! What a server does beside its requests: memory, ageing, shares, overseeing, what others served.
 //!
-//! * It comes every delta, between that for bandwidth every [`BEAT`] if it is looked after, and [`CALL`] after it
-//!   was called, which brings memory and seats only.
+//! * It comes every delta, between that every [`BEAT`] if the policy is overseen, and [`CALL`] after it was called,
+//!   which brings memory and has the overseer look, but not judge.
 
-use super::{Order, Scene, Server, MS};
-use crate::engine::queue::Event;
+use super::{Lane, Order, Scene, Server, MS};
+use crate::engine::{item::Item, policy::Nobody, queue::Event};
 use nrs_sched::{
-    policy::{AnyUpdate, Part},
-    ranges::{Brief, BriefBuf, PARTS},
+    attr::Priority,
+    policy::{
+        control::{Parts, Running},
+        AnyPart, AnyUpdate, Part,
+    },
+    ranges::{Brief, BriefBuf, Outline, PARTS},
 };
+use std::cell::RefCell;
 
-/// Time between two looks at the use of bandwidth, ns; as in the kernel.
+/// Time between two looks of an overseer, ns; as in the kernel.
 const BEAT: u64 = 200 * MS;
 
 /// How long it takes the worker to come when it is called, ns.
 const CALL: u64 = 50_000;
+
+/// The lanes of a server while the overseer looks at them.
+struct Overseen<'a> {
+    lanes: Vec<RefCell<&'a mut Lane>>,
+    now: u64,
+}
+
+/// One of these lanes.
+struct Place<'a, 'b>(u16, &'b RefCell<&'a mut Lane>);
+
+impl Parts for Overseen<'_> {
+    type Item = Item;
+
+    fn now(&self) -> u64 {
+        self.now
+    }
+
+    fn running(&self) -> impl Iterator<Item = impl Running<Item = Item>> {
+        (0u16..)
+            .zip(&self.lanes)
+            .map(|(cpt, lane)| Place(cpt, lane))
+    }
+}
+
+impl Running for Place<'_, '_> {
+    type Item = Item;
+
+    fn cpt(&self) -> u16 {
+        self.0
+    }
+
+    fn priority(&self) -> Priority {
+        Priority::Regular
+    }
+
+    fn with<R>(&self, f: impl FnOnce(&mut AnyPart<Item>) -> Option<R>) -> Option<R> {
+        f(self.1.borrow_mut().part())
+    }
+}
 
 impl Server {
     /// Has the worker come.
@@ -26,7 +70,7 @@ impl Server {
         }
     }
 
-    /// The worker was called: somebody wants memory or a seat.
+    /// The worker was called: a part wants memory.
     pub fn answer(&mut self, scene: &mut Scene<'_>) {
         self.called = false;
         self.run_worker(scene, false);
@@ -36,7 +80,7 @@ impl Server {
     pub fn work(&mut self, scene: &mut Scene<'_>) {
         self.run_worker(scene, true);
         let mut next = self.due;
-        if self.bandwidth.is_some() {
+        if self.overseer.is_some() {
             next = next.min(scene.now + BEAT);
         }
         scene.queue.push(next, Event::Work(self.index));
@@ -48,13 +92,20 @@ impl Server {
         self.look(now);
         let all = due && now >= self.due;
         if all {
-            self.due = now + self.delta;
+            self.due = now + u64::from(self.upkeep.delta_ms) * MS;
         }
         let Order::Lanes(lanes) = &mut self.order else {
             return;
         };
-        if let Some(bandwidth) = &mut self.bandwidth {
-            bandwidth.run(lanes, due, now);
+        if let Some(overseer) = &mut self.overseer {
+            let overseen = Overseen {
+                lanes: lanes.iter_mut().map(RefCell::new).collect(),
+                now,
+            };
+            let looked = overseer.look(&overseen, &Nobody, due).expect("memory");
+            if looked.refresh {
+                lanes.iter_mut().for_each(|lane| lane.refresh(now));
+            }
         }
         for lane in lanes.iter_mut() {
             if all {
@@ -65,18 +116,16 @@ impl Server {
         if all {
             self.publish(now);
         }
-        if self.bandwidth.is_some() {
+        if self.overseer.is_some() {
             self.run_all(scene);
         } else {
             self.pass_on(scene);
         }
     }
 
-    /// Works out shares, if somebody looks at them.
+    /// Works out shares.
     fn publish(&mut self, now: u64) {
-        let Some(mut outline) = self.outline.take() else {
-            return;
-        };
+        let mut outline = std::mem::replace(&mut self.outline, Outline::new());
         outline.clear();
         let mut buf = BriefBuf::new().expect("memory");
         for (part, lane) in (0u16..).zip(self.lanes()) {
@@ -91,13 +140,13 @@ impl Server {
             }
         }
         let built = outline.build().expect("memory");
-        let shares = match self.cross_cpt {
+        let shares = match self.upkeep.by_shares {
             true => built.by_part,
             false => [0; PARTS],
         };
         self.yard.line.set_shares(&shares);
         self.yard.table = Some(built.table).filter(|table| !table.is_empty());
-        self.outline = Some(outline);
+        self.outline = outline;
     }
 
     /// Tells all parts something, and has their classes follow.

@@ -185,17 +185,17 @@ fn refused() {
         (|s| s.device = "e".into(), "server s: no device `e`"),
         (
             |s| (s.policy, s.rules) = ("tbf".into(), vec!["start".into()]),
-            "server s: rule `start`",
+            "server s: rules `start`",
         ),
         (
             |s| (s.policy, s.plan) = ("qbm".into(), Some("nonsense".into())),
-            "server s: plan",
+            "server s: plan `nonsense`",
         ),
         (
             |s| {
                 s.params.insert("quantum".into(), Param::Number(3));
             },
-            "server s: parameter `quantum` `3`",
+            "server s: params.quantum `3`",
         ),
     ];
     for (spoil, want) in cases {

@@ -20,7 +20,7 @@ input=
 # Later versions want a newer compiler.
 version=0.12.0
 
-targets=$(sed -n 's/^name = "\(.*\)"/\1/p' "$fuzz/Cargo.toml" | grep -v '^nrs-fuzz$')
+targets=$(sed -n '/^targets! {/,/^}/s/^    \([a-z]*\) [0-9].*/\1/p' "$fuzz/src/lib.rs")
 if [ "${1:-}" = --list ]; then
 	echo "$targets" && exit
 fi
@@ -40,17 +40,18 @@ fi
 out=$NRS_TOP/build/fuzz
 mkdir -p "$out"
 cd "$fuzz"
-# There is no unsafe code that a sanitizer would look at, and a stable compiler has none.
-run() {
-	cargo fuzz run --fuzz-dir "$fuzz" --target-dir "$out/target" --sanitizer none "$@"
+# All targets are one program, which NRS_FUZZ_TARGET tells which one it is. There is no unsafe code that a sanitizer would
+# look at, and a stable compiler has none.
+cargo_fuzz() {
+	cargo fuzz "$1" --fuzz-dir "$fuzz" --target-dir "$out/target" --sanitizer none --features libfuzzer-sys nrs-fuzz "${@:2}"
 }
-cargo fuzz build --fuzz-dir "$fuzz" --target-dir "$out/target" --sanitizer none 2>"$out/build.log" || {
+cargo_fuzz build 2>"$out/build.log" || {
 	cat "$out/build.log" >&2
 	die "the targets do not build"
 }
 
 if [ -n "$input" ]; then
-	run "$targets" "$input"
+	NRS_FUZZ_TARGET=$targets cargo_fuzz run "$input"
 	exit
 fi
 seconds=${2:-60}
@@ -58,11 +59,10 @@ case $seconds in *[!0-9]* | '') die "SECONDS is a number or a file: $seconds" ;;
 status=0
 for target in $targets; do
 	mkdir -p "$out/corpus/$target" "$out/$target"
-	words=dictionaries/$target.dict
-	[ -f "$words" ] || words=
 	log=$out/$target.log
-	if run "$target" "$out/corpus/$target" "corpus/$target" -- -max_total_time="$seconds" -max_len=4096 -timeout=10 \
-		-rss_limit_mb=1024 -print_final_stats=1 -artifact_prefix="$out/$target/" ${words:+-dict="$words"} >"$log" 2>&1; then
+	if NRS_FUZZ_TARGET=$target NRS_FUZZ_DICTIONARY=$out/$target.dict cargo_fuzz run "$out/corpus/$target" "corpus/$target" -- \
+		-max_total_time="$seconds" -max_len=4096 -timeout=10 -rss_limit_mb=1024 -print_final_stats=1 \
+		-artifact_prefix="$out/$target/" -dict="$out/$target.dict" >"$log" 2>&1; then
 		verdict=holds
 	else
 		verdict="FAILED, see $log" status=1

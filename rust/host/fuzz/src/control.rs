@@ -38,7 +38,7 @@ pub fn run(data: &[u8]) {
             assert_eq!(Command::parse(&format!("{written}\n")), Ok(command));
         }
         Err(error) => {
-            assert!(!error.reason.is_empty() && !error.reason.contains('\n'));
+            crate::check_reason(&error);
             let mut words = text.strip_suffix('\n').unwrap_or(text).split(' ');
             let valid = match words.next() {
                 Some("services") => words.next().is_none(),

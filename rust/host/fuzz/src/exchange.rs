@@ -9,7 +9,7 @@ use nrs_agent::{
 };
 use nrs_sched::policy::fairshare::factors::ONE;
 
-use super::bytes::Bytes;
+use crate::bytes::Bytes;
 
 impl<'a> Bytes<'a> {
     /// The next `count`, or what is left.

@@ -49,7 +49,7 @@ fn format(text: &str, names: &[&[u8]]) {
     let template = match Template::parse(text) {
         Ok(template) => template,
         Err(error) => {
-            assert!(!error.reason.is_empty() && !error.reason.contains('\n'));
+            crate::check_reason(&error);
             return;
         }
     };

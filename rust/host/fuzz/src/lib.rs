@@ -1,46 +1,149 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What must hold whatever is written: one module per fuzz target, shared by the target and by the bounded
-//! runs among the tests of `nrs-sched` and `nrs-client`.
+//! Fuzz targets: functions that take any bytes and panic if something does not hold that must hold whatever is written.
 //!
 //! # Vocabulary
 //!
-//! - *Target*: a function that takes any bytes and panics if something does not hold ([`rules::run`] and others).
-//! - *Corpus*: bytes that a target has been seen to do something new with; `corpus/TARGET/`.
-//! - *Bounded run*: the corpus, and so many changes of it that are always the same ([`replay`]).
-//!
-//! | target | what it takes | what must hold, beside that nothing panics |
-//! |---|---|---|
-//! | `rule_command` | commands of `nrs_tbf_rule` | look-ups agree with a walk, lines enter again, a refusal names a column of the text |
-//! | `plan` | texts of `nrs_qbm_config` | what is written reads back as the same plan, look-ups agree with a walk |
-//! | `nid` | network identifiers and ranges of them | read back, has what a slow reading of the text has, guards let members pass |
-//! | `jobid` | formats, patterns, names with sizes | read back, one word of at most 31 bytes, agrees with a slow matcher |
-//! | `weights` | changes of `nrs_fairshare_weights` | read back as an equal table, bounded, refused as a whole |
-//! | `modes` | fairshare modes, sets of fields, operations, sources | read back; there is one way to write a mode |
-//! | `policies` | commands of `nrs_policies` | words are parts of the text, read back, arguments are shown as they are read |
-//! | `tunables` | every parameter of every policy and service | shown as it is read, within its limits |
-//! | `numbers` | rates, sizes, percentages, settings of plans | the same value after it was shown, within its limits |
-//! | `timeouts` | terms of timeouts, and samples | estimates stay within `at_min` and `at_max`, grow with samples |
-//! | `wire` | records and arguments of `/dev/nrs` | read back; only zeros are taken behind a structure |
-//! | `control` | commands of `/dev/nrs-control` | words are parts of the text, read back |
-//! | `exchange` | datagrams between servers, in any order | nothing is trusted: bounded memory, factors within their limits, what is written reads back |
-//! | `part` | a policy and what happens to it | nothing is lost, doubled or withheld for ever, lengths are right |
-//! | `partition` | a partition and what happens to it | each request starts once and ends, order or not |
+//! - *Target*: such a function ([`TARGETS`]), one per module.
+//! - *Corpus*: inputs that made a target do something new; `corpus/TARGET/`.
+//! - *Bounded run*: the corpus, and as many changes of its inputs as the target says, always the same ones ([`replay`]).
+
+use std::fmt::{Debug, Display};
+
+use nrs_sched::{error::Error, parameters::all, policy::Kind};
 
 mod bytes;
-pub mod control;
-pub mod exchange;
-pub mod jobid;
-pub mod modes;
-pub mod nid;
-pub mod numbers;
-pub mod part;
-pub mod partition;
+mod control;
+mod exchange;
+mod jobid;
+mod nid;
+mod parameters;
+mod part;
+mod partition;
 pub mod plan;
-pub mod policies;
+mod policies;
 pub mod replay;
 pub mod rules;
-pub mod timeouts;
-pub mod tunables;
-pub mod weights;
-pub mod wire;
+mod timeouts;
+mod weights;
+mod wire;
+mod words;
+
+/// A fuzz target.
+pub struct Target {
+    /// Its name, which is that of the directory of its corpus.
+    pub name: &'static str,
+    /// Checks what must hold for an input.
+    pub run: fn(&[u8]),
+    /// Number of changed inputs of a bounded run.
+    pub count: u32,
+    /// Length of the longest changed input, bytes.
+    pub longest: usize,
+    /// Words that inputs are likely to contain, separated by blanks.
+    words: &'static str,
+}
+
+/// Declares the targets: module, inputs of a bounded run, longest input, words.
+macro_rules! targets {
+    ($($name:ident $count:literal $longest:literal $words:literal;)+) => {
+        /// All targets.
+        pub const TARGETS: &[Target] = &[$(Target {
+            name: stringify!($name),
+            run: $name::run,
+            count: $count,
+            longest: $longest,
+            words: $words,
+        },)+];
+    };
+}
+
+// scripts/fuzz.sh reads the names here.
+targets! {
+    control 20_000 256 "services get set";
+    exchange 1_000 600 "";
+    jobid 20_000 512 "%e %u %g %p %h %H %j %% * ? # #4096 #18446744073709551616 .";
+    nid 10_000 512 "@tcp @o2ib1 @lo @gni @kfi7 @gip @ptlf 10.0.0. 255 [1-9/2] [0-3,7] *.* /24 /0 /128 fe80::
+        ::ffff:10.0.0.1 *@ 65535";
+    parameters 20_000 128 "reg_ hp_ realtime meta prio 4294967295 65535 1048576";
+    part 200 600 "";
+    partition 300 400 "";
+    plan 1_500 1_024 "by nid jobid uid device tune period= fast= slow= idle= floor= grant= sleep= high= low= raise=
+        lower= headroom= 40ms 30s default group a client capacity= target=8:0 strategy=mover class= min= max= group=a
+        reserve_first_come= reserve_mover= first_come fair_share low_share mover 100MB/s 1GiB 32Ki 50%
+        10.0.[0-9/2].*@tcp 0@lo dd.* d? # ;";
+    policies 20_000 256 "reg hp uid_fair gid_then_uid_fair jobid+opcode generic";
+    rules 1_000 1_024 "start change stop reg hp default uid={ gid={ projid={ nodemap={ jobid={ opcode={ nid={ } }& },
+        rate= minrate= rank= realtime= borrow= also= iops MiB/s 10.0.[0-9/2].*@tcp 2001:db8::/32@o2ib1 [1,3-5]@gni
+        0@lo ost_read ldlm_enqueue dd.*";
+    timeouts 10_000 512 "100 5000 600000 4294967295 3600 0 1";
+    weights 3_000 512 "uid: gid: projid: nodemap: nid:10.0.0.1@tcp: nid:fe80::1@o2ib: jobid: jobid:\" \": \\x2a \\\"
+        :10000 :1 -uid: -jobid: clear 4294967295 * ? uid_fair weight= size_then_uid_fair";
+    wire 6_000 1_024 "";
+    words 40_000 256 "gid uid jobid projid nid nodemap size opcode _then_ _fair + generic realtime meta prio none
+        ost_read ost_write mds_ ldlm_ B/s MB/s GiB/s KiB iops 1TiB/s 1024GiB/s 1099511627776 10000000 100% 8:16
+        4095:1048575 mover classes first_come fair_share low_share reserve_ capacity";
+}
+
+/// Returns the target `name`.
+///
+/// # Panics
+///
+/// There is none.
+pub fn target(name: &str) -> &'static Target {
+    let found = TARGETS.iter().find(|target| target.name == name);
+    found.unwrap_or_else(|| panic!("no target {name:?}"))
+}
+
+impl Target {
+    /// Returns its words, those that the schema adds, and what stands between words; none where inputs are no texts.
+    pub fn words(&self) -> Vec<&'static str> {
+        let mut words: Vec<&str> = self.words.split_ascii_whitespace().collect();
+        match self.name {
+            "policies" => words.extend(Kind::ALL.iter().map(|kind| kind.name())),
+            "parameters" => words.extend(all().flat_map(|one| one.takes.split([' ', ',']))),
+            "timeouts" => {
+                words.extend(
+                    all()
+                        .map(|one| one.name())
+                        .filter(|name| name.starts_with("at_")),
+                );
+            }
+            _ => {}
+        }
+        words.retain(|word| !word.is_empty());
+        if !words.is_empty() {
+            words.extend([" ", "\n", "\t", "\r\n", "\0"]);
+        }
+        words
+    }
+
+    /// Returns the words as a dictionary of libFuzzer.
+    pub fn dictionary(&self) -> String {
+        let line = |word: &str| {
+            let bytes = word.bytes().map(|byte| format!("\\x{byte:02x}"));
+            format!("\"{}\"\n", bytes.collect::<String>())
+        };
+        let lines: String = self.words().into_iter().map(line).collect();
+        format!("# Words of the target {}.\n{lines}", self.name)
+    }
+}
+
+/// Fails unless a refusal has a reason, of one line.
+fn check_reason(error: &Error) {
+    assert!(!error.reason.is_empty() && !error.reason.contains('\n'));
+}
+
+/// Reads `text`, and fails unless what was read is the same after it was shown.
+fn read_back<T: Display + PartialEq + Debug>(
+    text: &str,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Option<T> {
+    let value = parse(text)?;
+    let shown = value.to_string();
+    assert_eq!(
+        parse(&shown).as_ref(),
+        Some(&value),
+        "{text:?} shown as {shown:?}"
+    );
+    Some(value)
+}

@@ -137,7 +137,7 @@ pub fn run(data: &[u8]) {
             Err(Refused::NoMemory) => assert_eq!(ranges.len(), RANGES_MAX),
         }
         if let Err(error) = nid {
-            assert!(!error.reason.is_empty() && !error.reason.contains('\n'));
+            crate::check_reason(&error);
         }
         if let Ok((net, number)) = Net::parse(line) {
             let name = net.name();

@@ -38,7 +38,7 @@ use nrs_sched::{
     rules::Command,
 };
 
-use super::bytes::Bytes;
+use crate::bytes::Bytes;
 use nrs_sched::units::NSEC_PER_MSEC as MS;
 
 /// Arguments of policies that take one.

@@ -12,7 +12,7 @@ use nrs_sched::{
 };
 use std::collections::HashSet;
 
-use super::{
+use crate::{
     bytes::Bytes,
     part::{config, who},
 };

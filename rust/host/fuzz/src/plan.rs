@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is expected of the plans of `qbm` whatever is written: shared by the fuzz target and by the bounded
-//! run among the tests.
+//! Texts of `nrs_qbm_config`: what is written reads back as the same plan, look-ups agree with a walk. The tests of
+//! nrs-sched include this file.
 
 use nrs_sched::{
     jobid::JobId,

@@ -27,7 +27,7 @@ pub fn run(data: &[u8]) {
     let command = match Command::parse(all) {
         Ok(command) => command,
         Err(error) => {
-            assert!(!error.reason.is_empty() && !error.reason.contains('\n'));
+            crate::check_reason(&error);
             return;
         }
     };
@@ -53,7 +53,7 @@ pub fn run(data: &[u8]) {
                 assert_eq!(shown.is_some(), command.argument.is_some());
             }
             Err(error) => {
-                assert!(!error.reason.is_empty() && !error.reason.contains('\n'));
+                crate::check_reason(&error);
             }
         }
     }

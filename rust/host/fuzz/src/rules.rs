@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What is expected of the rule language whatever is written: shared by the fuzz target and by the bounded
-//! run among the tests.
+//! Commands of `nrs_tbf_rule`: look-ups agree with a walk, lines enter again, a refusal names a column of the text. The
+//! tests of nrs-sched include this file.
 
 use nrs_sched::{
     attr::{Id, Opcode},

@@ -3,46 +3,16 @@
 //! Terms of timeouts, set one by one, and what estimators make of samples under them. Each line is `NAME VALUE`, or
 //! two numbers: ms that pass, and a sample in ms.
 
-use nrs_sched::timeouts::{
-    early::{margin, on_arrival, wake},
-    estimator::Estimator,
-    portal::Portal,
-    recovery::Recovery,
-    terms::{millis, Mode, Terms},
+use nrs_sched::{
+    parameters::Values,
+    timeouts::{
+        early::{margin, on_arrival, wake},
+        estimator::Estimator,
+        portal::Portal,
+        recovery::Recovery,
+        terms::{millis, Mode, Terms},
+    },
 };
-
-/// Sets the term `name`; whether there is one, and the text is one of its values.
-fn set(terms: &mut Terms, name: &str, text: &str) -> bool {
-    /// Takes a value over, if it is one.
-    fn take<T>(to: &mut T, value: nrs_sched::error::Result<T>) -> bool {
-        value.map(|value| *to = value).is_ok()
-    }
-    macro_rules! terms {
-        ($($name:literal: $field:ident: $type:ident),+ $(,)?) => {
-            match name {
-                $($name => take(
-                    &mut terms.$field,
-                    nrs_sched::timeouts::terms::$type::parse(text),
-                ),)+
-                _ => false,
-            }
-        };
-    }
-    terms!(
-        "at_min": min: AtMin,
-        "at_max": max: AtMax,
-        "at_history": history: AtHistory,
-        "at_extra": extra: AtExtra,
-        "at_early_margin": early_margin: AtEarlyMargin,
-        "at_factor": factor: AtFactor,
-        "at_increment": increment: AtIncrement,
-        "at_initial": initial: AtInitial,
-        "at_deviations": deviations: AtDeviations,
-        "at_estimator": estimator: AtEstimator,
-        "at_count_policy_delay": count_policy_delay: AtCountPolicyDelay,
-        "obd_timeout": fixed: ObdTimeout,
-    )
-}
 
 /// What holds under all terms that go together.
 fn check(terms: &Terms) {
@@ -82,7 +52,7 @@ pub fn run(data: &[u8]) {
     let Ok(text) = core::str::from_utf8(data) else {
         return;
     };
-    let mut terms = Terms::default();
+    let mut values = Values::default();
     let (mut estimator, mut portal) = (Estimator::new(), Portal::new());
     let mut recovery = Recovery::new();
     let mut now = 5_000_000_000u64;
@@ -92,13 +62,12 @@ pub fn run(data: &[u8]) {
             continue;
         };
         let (Ok(passed), Ok(sample)) = (one.parse::<u32>(), two.parse::<u32>()) else {
-            let mut new = terms;
-            if set(&mut new, one, two) && new.check().is_ok() {
-                terms = new;
-                check(&terms);
+            if values.set_named(one, two).is_ok() {
+                check(&values.timeouts);
             }
             continue;
         };
+        let terms = values.timeouts;
         now += u64::from(passed);
         worst = worst.max(sample);
         let filter = estimator.filter(now, &terms);

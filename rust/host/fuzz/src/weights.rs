@@ -78,7 +78,7 @@ pub fn run(data: &[u8]) {
         match weights.apply(list) {
             Ok(next) => weights = next,
             Err(error) => {
-                assert!(!error.reason.is_empty() && !error.reason.contains('\n'));
+                crate::check_reason(&error);
                 assert_eq!(text(&weights), before);
             }
         }

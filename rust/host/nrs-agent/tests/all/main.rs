@@ -3,7 +3,6 @@
 //! Shares over several servers: what the rule and the messages make of them.
 
 mod cluster;
-mod fuzz;
 mod hostile;
 mod parts;
 

@@ -5,5 +5,4 @@
 //! One program, which is built and linked once.
 
 mod bytes;
-mod fuzz;
 mod header;

@@ -12,7 +12,6 @@ mod cpts;
 mod dequeue;
 mod device;
 mod engine;
-mod fuzz;
 mod locality;
 mod order;
 mod parts;
@@ -35,3 +34,8 @@ mod waits;
 mod weights;
 mod withheld;
 mod yaml;
+
+#[path = "../../../fuzz/src/plan.rs"]
+mod fuzz_plan;
+#[path = "../../../fuzz/src/rules.rs"]
+mod fuzz_rules;

@@ -3,7 +3,7 @@
 //! The plans of `qbm`: random ones against a model that is easy to believe, anything that can be written, and
 //! how long clients take to be found.
 
-use crate::fuzz::plan::{self as harness, Nine};
+use crate::fuzz_plan::{self as harness, Nine};
 use nrs_sched::{
     jobid::JobId,
     key::Key,

@@ -3,7 +3,7 @@
 //! The compiled rule set against a model that is easy to believe, on random rules and subjects; and the rule
 //! language against anything that can be written.
 
-use crate::fuzz::rules as harness;
+use crate::fuzz_rules as harness;
 use nrs_sched::{
     attr::{Id, Opcode},
     jobid::JobId,

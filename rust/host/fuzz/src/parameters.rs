@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Every parameter that stores a value: the first byte names one, each line of the rest is a value for it.
+//! Every parameter of the schema: the first byte names one that stores a value, each line of the rest is a value for it.
+//! All of them together are a value for the parameters that are texts.
 
 use nrs_sched::parameters::{all, Parameter, Stored, Values};
+
+use crate::check_reason;
 
 /// Returns `parameter` of `values` as it is shown.
 fn shown(stored: &Stored, values: &Values) -> String {
@@ -38,10 +41,7 @@ fn set(parameter: &Parameter, stored: &Stored, values: &mut Values, text: &str) 
         }
         Err(error) => {
             assert_eq!(*values, before, "{name} {text:?}");
-            assert!(
-                !error.reason.is_empty() && !error.reason.contains('\n'),
-                "{name}"
-            );
+            check_reason(&error);
         }
     }
 }
@@ -63,5 +63,13 @@ pub fn run(data: &[u8]) {
         let which = (usize::from(first) + at % 3) % stored.len();
         let (parameter, stored) = stored[which];
         set(parameter, stored, &mut values, line);
+    }
+    for check in all()
+        .filter(|one| one.value.is_none())
+        .filter_map(|one| one.check)
+    {
+        if let Err(error) = check(text) {
+            check_reason(&error);
+        }
     }
 }

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Hands what the fuzzer makes up to the target that the environment variable `NRS_FUZZ_TARGET` names. The words of the
+//! target go to the file `NRS_FUZZ_DICTIONARY` first.
+
+#![no_main]
+
+use std::{env, fs, sync::OnceLock};
+
+use nrs_fuzz::Target;
+
+/// The target that runs.
+static TARGET: OnceLock<&Target> = OnceLock::new();
+
+libfuzzer_sys::fuzz_target!(
+    init: {
+        let name = env::var("NRS_FUZZ_TARGET").expect("the name of a target");
+        let target = nrs_fuzz::target(&name);
+        if let Ok(file) = env::var("NRS_FUZZ_DICTIONARY") {
+            fs::write(&file, target.dictionary()).expect(&file);
+        }
+        TARGET.get_or_init(|| target);
+    },
+    |data: &[u8]| (TARGET.get().expect("init ran").run)(data)
+);

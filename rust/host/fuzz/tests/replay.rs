@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What the fuzzer found to be worth keeping still holds, and so do some thousand changes of it, always the same ones;
+//! `scripts/fuzz.sh` looks for more.
+
+use nrs_fuzz::{replay::bounded, target, TARGETS};
+
+macro_rules! tests {
+    ($($name:ident)+) => {
+        $(
+            #[test]
+            fn $name() {
+                bounded(target(stringify!($name)));
+            }
+        )+
+
+        /// Each target has a test and a corpus, and no corpus is left over.
+        #[test]
+        fn nothing_is_left_out() {
+            let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus");
+            let entries = std::fs::read_dir(dir).expect("the corpus");
+            let mut corpora: Vec<_> = entries.map(|entry| entry.expect("an entry").file_name()).collect();
+            corpora.sort();
+            assert_eq!(corpora, [$(stringify!($name)),+]);
+            assert!(TARGETS.iter().map(|target| target.name).eq([$(stringify!($name)),+]));
+        }
+    };
+}
+
+tests! {
+    control exchange jobid nid parameters part partition plan policies rules timeouts weights wire words
+}

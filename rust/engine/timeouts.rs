@@ -2,20 +2,14 @@
 
 //! How long the requests of a service take, and how long they may.
 //!
-//! # Vocabulary
-//!
-//! - *Service time*: from a request's arrival at the service to its end, without what the network takes.
-//! - *Withheld* time: the part of it for which a policy kept the request on purpose.
-//! - *Estimate*: what the worst service time is taken to be now, of each partition.
-//! - *Timeout*: how long a request may take; it follows from the estimate and from the terms.
-//! - *Terms*: what an administrator has set ([`crate::sched::timeouts`]).
-//!
-//! Durations are in milliseconds, instants in milliseconds of the coarse clock ([`misc::millis`]).
+//! The words are those of [`crate::sched::timeouts`]. Durations are in milliseconds, instants in
+//! milliseconds of the coarse clock ([`misc::millis`]).
 //!
 //! # Locking
 //!
-//! A history has a spinlock, taken only for samples that change something; the terms have one, which may be
-//! taken inside it. Both are taken with interrupts off, and nothing else is taken inside them.
+//! A history has a spinlock, taken only for samples that change something; the terms have one, which
+//! may be taken inside it. Both are taken with interrupts off, and no other lock is taken inside
+//! them.
 
 use core::fmt::Write;
 
@@ -29,6 +23,7 @@ use crate::{
     sched::{
         statistics::{Stats, TimeoutCounts},
         timeouts::{
+            estimator::{Estimator, Filter, Seen},
             report::Clock,
             terms::{AtCountPolicyDelay, Terms},
         },
@@ -39,9 +34,90 @@ use crate::{
     },
 };
 
-mod history;
+/// A history of service times, and what follows from it; most samples change nothing, which is seen
+/// without the lock.
+#[pin_data]
+pub(crate) struct History {
+    #[pin]
+    estimator: SpinLockIrq<Estimator>,
+    /// The [`Filter`] of the estimator.
+    limit: Hint,
+    until: Hint,
+    /// The estimate, ms.
+    estimate: Hint,
+    /// The timeout that follows, ms; 0: there are no deadlines.
+    timeout: Hint,
+}
 
-pub(crate) use history::History;
+impl History {
+    /// Creates a history without samples; [`Self::follow`] is to be called before it is asked.
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            estimator <- new_spinlock_irq!(Estimator::new(), "nrs_estimator"),
+            limit: Hint::new(0),
+            until: Hint::new(0),
+            estimate: Hint::new(0),
+            timeout: Hint::new(0),
+        })
+    }
+
+    /// Follows the terms of `timeouts`, and lets the history age. The terms are read with the lock
+    /// held, so that the last caller has the latest.
+    pub(crate) fn follow(&self, timeouts: &Timeouts) {
+        self.learn(0, misc::millis(), timeouts);
+    }
+
+    /// Takes a sample of `service` ms at `now`; only one that changes something takes the lock.
+    #[inline]
+    pub(crate) fn hear(&self, service: u32, now: u64, timeouts: &Timeouts) {
+        let known = Filter {
+            limit: self.limit.get() as u32,
+            until: self.until.get(),
+        };
+        if !known.holds(service, now) {
+            self.learn(service, now, timeouts);
+        }
+    }
+
+    /// Takes a sample at `now`, or none if it is 0; returns what is shown.
+    #[cold]
+    fn learn(&self, service: u32, now: u64, timeouts: &Timeouts) -> Seen {
+        let mut estimator = self.estimator.lock();
+        let terms = timeouts.terms();
+        let rule = terms.rule();
+        estimator.measure(service, now, &rule);
+        let (seen, filter) = (estimator.seen(now, &rule), estimator.filter(now, &rule));
+        self.estimate.set(seen.current.into());
+        self.timeout.set(terms.timeout(seen.current).into());
+        self.limit.set(filter.limit.into());
+        self.until.set(filter.until);
+        seen
+    }
+
+    /// Returns what is shown.
+    pub(crate) fn seen(&self, timeouts: &Timeouts) -> Seen {
+        self.learn(0, misc::millis(), timeouts)
+    }
+
+    /// Lets the history age if it may have to at `now`.
+    fn refresh(&self, now: u64, timeouts: &Timeouts) -> &Self {
+        if now >= self.until.get() {
+            self.learn(0, now, timeouts);
+        }
+        self
+    }
+
+    /// Returns the timeout that follows at `now`, ms; 0: there are no deadlines.
+    pub(crate) fn timeout(&self, now: u64, timeouts: &Timeouts) -> u32 {
+        self.refresh(now, timeouts).last_timeout()
+    }
+
+    /// Returns the timeout that followed when something was last measured, ms.
+    #[inline]
+    pub(crate) fn last_timeout(&self) -> u32 {
+        self.timeout.get() as u32
+    }
+}
 
 /// The timeouts of a service.
 #[pin_data]
@@ -95,60 +171,36 @@ impl Timeouts {
     /// Has everything follow the terms.
     fn follow(&self) {
         for history in &self.histories {
-            history.follow(|| self.terms());
+            history.follow(self);
         }
     }
 
-    fn history(&self, partition: u16) -> Option<&History> {
-        let history = self.histories.get(usize::from(partition))?;
-        Some(&**history)
-    }
-
-    /// A request of `partition` was served within `service` ms. Any context.
-    #[cfg(CONFIG_KUNIT = "y")]
-    pub(crate) fn measured(&self, partition: u16, service: u32) {
-        self.measured_at(partition, service, misc::millis());
-    }
-
-    /// The same at `now`, for whoever knows it.
-    pub(crate) fn measured_at(&self, partition: u16, service: u32, now: u64) {
-        if let Some(history) = self.history(partition) {
-            history.hear(service, now, || self.terms());
+    /// Takes the time that a request of `partition` took, ms, at `now`. Any context.
+    #[inline]
+    pub(crate) fn measured(&self, partition: u16, service: u32, now: u64) {
+        if let Some(history) = self.histories.get(usize::from(partition)) {
+            history.hear(service, now, self);
         }
     }
 
-    /// All partitions are told that requests take `service` ms, by one that has not ended yet. Any context.
+    /// Tells all partitions that requests take `service` ms, on behalf of one that has not ended
+    /// yet. Any context.
     pub(crate) fn expect(&self, service: u32) {
         if service == 0 {
             return;
         }
         let now = misc::millis();
         for history in &self.histories {
-            history.hear(service, now, || self.terms());
+            history.hear(service, now, self);
         }
     }
 
-    /// The estimate, the largest of all partitions, ms. Any context.
+    /// Returns the estimate, the largest of all partitions, ms. Any context.
     pub(crate) fn estimate(&self) -> u32 {
         let now = misc::millis();
-        let each = self.histories.iter().map(|history| {
-            if history.is_old(now) {
-                history.follow(|| self.terms());
-            }
-            history.estimate()
-        });
+        let each = self.histories.iter();
+        let each = each.map(|history| history.refresh(now, self).estimate.get() as u32);
         each.max().unwrap_or(0)
-    }
-
-    /// How long requests of `partition` may take, ms; `None`: there are no deadlines.
-    pub(crate) fn of(&self, partition: u16) -> Option<u32> {
-        let timeout = self.history(partition)?.timeout();
-        (timeout != 0).then_some(timeout)
-    }
-
-    /// How long requests of any partition may take, ms; 0: there are no deadlines. Any context.
-    pub(crate) fn timeout(&self) -> u32 {
-        self.terms().timeout(self.estimate())
     }
 
     /// Counts a request that was queued for `waited` ms, `withheld` of them on purpose; returns how much of
@@ -191,8 +243,7 @@ impl Timeouts {
     ///
     /// `ENOSPC`: what `out` cannot take.
     pub(crate) fn write(&self, out: &mut dyn Write) -> Result {
-        let seen = self.histories.iter();
-        let seen = seen.map(|history| history.seen(|| self.terms()));
+        let seen = self.histories.iter().map(|history| history.seen(self));
         clock()
             .write_service(&mut &mut *out, &self.terms(), seen)
             .map_err(|_| ENOSPC)

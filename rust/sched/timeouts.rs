@@ -8,8 +8,8 @@
 //! - *Withheld* time: the part of it for which a policy kept the request on purpose, for its rate or its
 //!   delay.
 //! - *Estimate*: what the worst service time is taken to be now, from a history ([`estimator`]).
-//! - *Timeout*: how long a client waits: the estimate times a factor, plus an increment, plus what the
-//!   network takes ([`terms`], [`portal`]).
+//! - *Timeout*: how long a client waits: the estimate times a factor, plus an increment ([`terms`]),
+//!   plus the latency of the network (`rust/host/nrs-client`).
 //! - *Deadline*: when the request was sent, plus the timeout.
 //! - *Early reply*: the server says "still busy" and names a later deadline ([`early`]).
 //! - *Margin*: how long before the deadline it is sent.
@@ -44,7 +44,6 @@
 pub mod early;
 pub mod estimator;
 pub mod in_flight;
-pub mod portal;
 pub mod recovery;
 pub mod report;
 pub mod terms;

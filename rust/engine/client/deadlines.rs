@@ -6,7 +6,8 @@
 //!
 //! - *In flight*: submitted to the device and not completed ([`crate::sched::timeouts::in_flight`]).
 //! - *Sign of life*: a completion of anything that was submitted to the device, by any client.
-//! - *Timeout*: what follows from the service times of the client and of its service.
+//! - *Timeout*: what follows from the service times of the client; other devices of the service may be
+//!   slower.
 //! - *Lost* client: it has requests in flight, and the device gave no sign of life for the timeout. *Found*
 //!   again: there is one, or nothing is in flight.
 //! - *Given up*: in flight when the client was lost. It is not lost again for these alone.
@@ -48,10 +49,7 @@ use crate::{
     },
     sched::{
         statistics::{DeadlineCounts, Stats},
-        timeouts::{
-            estimator::{Seen, BINS},
-            in_flight::{InFlight, Submitted},
-        },
+        timeouts::in_flight::{InFlight, Submitted},
         units::NSEC_PER_MSEC,
     },
     sys::{
@@ -140,19 +138,11 @@ impl Deadlines {
 
     /// Has the client follow the terms of its service.
     pub(crate) fn follow(self: &Timed<Self>) {
-        self.history.follow(|| self.timeouts.terms());
+        self.history.follow(&self.timeouts);
         if self.in_flight().count() != 0 {
             // The client may be lost at another time now, or never.
             self.arm_for(misc::millis(), 0);
         }
-    }
-
-    /// How long the device may take without a sign of life, ms; 0: for ever.
-    fn timeout(&self, now: u64) -> u32 {
-        if self.history.is_old(now) {
-            self.history.follow(|| self.timeouts.terms());
-        }
-        self.timeouts.timeout().max(self.history.timeout())
     }
 
     /// The requests in flight.
@@ -164,6 +154,12 @@ impl Deadlines {
     pub(crate) fn open(&self, disk: Disk, fails: bool) {
         self.fails.set(fails.into());
         self.herald.open(disk, fails);
+    }
+
+    /// What its requests take.
+    #[cfg(CONFIG_KUNIT = "y")]
+    pub(crate) fn history(&self) -> &History {
+        &self.history
     }
 
     /// Whether the timer sleeps.
@@ -207,25 +203,25 @@ impl Deadlines {
 
     /// A request goes to the device now.
     pub(crate) fn enter(self: &Timed<Self>, account: &mut Account) {
-        let Some(theirs) = self.timeouts.of(cpt_of(account.home)) else {
+        let timeout = self.history.last_timeout();
+        if timeout == 0 {
             return;
-        };
+        }
         let now = misc::millis();
         let given_up = self.given_up();
         let add = |bits| Some(InFlight::from_bits(bits).submitted(now, given_up)?.bits());
         if self.in_flight.change(add) {
             account.submitted = Submitted::at(now);
-            let timeout = theirs.max(self.history.timeout());
             if now.saturating_add(timeout.into()) < self.armed.get() {
-                self.watch(now, timeout);
+                self.watch(now);
             }
         }
     }
 
-    /// Has the timer expire `timeout` ms after `now`, or earlier if that was measured too long ago.
+    /// Has the timer expire when the timeout of a request that is submitted at `now` is over.
     #[cold]
-    fn watch(self: &Timed<Self>, now: u64, timeout: u32) {
-        self.arm_for(now, timeout.min(self.timeout(now)));
+    fn watch(self: &Timed<Self>, now: u64) {
+        self.arm_for(now, self.history.timeout(now, &self.timeouts));
     }
 
     /// A request has ended.
@@ -253,9 +249,8 @@ impl Deadlines {
             self.find();
         }
         let service = submitted.elapsed(now).saturating_add(account.waited).max(1);
-        self.timeouts
-            .measured_at(cpt_of(account.home), service, now);
-        self.history.hear(service, now, || self.timeouts.terms());
+        self.timeouts.measured(cpt_of(account.home), service, now);
+        self.history.hear(service, now, &self.timeouts);
     }
 
     /// Requests in flight that are given up.
@@ -326,16 +321,10 @@ impl Deadlines {
 
     /// Writes what it takes its device to need, in Lustre's format for clients.
     pub(crate) fn write_timeouts(&self, out: &mut dyn fmt::Write) -> fmt::Result {
-        let seen = self.history.seen(|| self.timeouts.terms());
-        // There is none.
-        let network = Seen {
-            current: 0,
-            worst: None,
-            bins: [0; BINS],
-        };
+        let seen = self.history.seen(&self.timeouts);
         let last = Some(self.target.life()).filter(|life| *life != 0);
         let terms = self.timeouts.terms();
-        clock().write_client(&mut &mut *out, &terms, last, &network, [(0, seen)])
+        clock().write_client(&mut &mut *out, &terms, last, &seen)
     }
 }
 
@@ -348,7 +337,7 @@ impl Expire for Deadlines {
         let in_flight = timed.in_flight();
         let alive = timed.target.life();
         let now = misc::millis();
-        let timeout = timed.timeout(now);
+        let timeout = timed.history.timeout(now, &timed.timeouts);
         let Some(owed) = in_flight.owed_since(alive).filter(|_| timeout != 0) else {
             return timed.find();
         };

@@ -106,28 +106,36 @@ mod tests {
         let timeouts = Timeouts::new(2)?;
         // Nothing is known yet.
         assert_eq!(timeouts.estimate(), 10_000);
+        let now = misc::millis();
         for (partition, service) in [(0, 6_000), (1, 20_000), (1, 1), (0, 5), (7, 90_000)] {
-            timeouts.measured(partition, service);
+            timeouts.measured(partition, service, now);
         }
         assert_eq!(timeouts.estimate(), 20_000);
-        assert_eq!(
-            (timeouts.of(0), timeouts.of(1)),
-            (Some(12_500), Some(30_000))
-        );
-        assert_eq!(timeouts.timeout(), 30_000);
-        // There is no such partition.
-        assert_eq!(timeouts.of(2), None);
         timeouts.expect(40_000);
-        assert_eq!(
-            (timeouts.of(0), timeouts.of(1)),
-            (Some(55_000), Some(55_000))
-        );
+        assert_eq!(timeouts.estimate(), 40_000);
         // Other terms are in effect at once.
         change(&timeouts, |terms| {
             terms.max = AtMax::parse("30")?;
             Ok(())
         })?;
         assert_eq!(timeouts.estimate(), 30_000);
+        Ok(())
+    }
+
+    /// The device of a client that was idle has no longer timeout for what it took once, and neither
+    /// for what other clients measure.
+    #[test]
+    fn an_idle_client_forgets() -> Result {
+        let bench = Bench::new()?;
+        let (timeouts, now) = (&*bench.timeouts, misc::millis());
+        timeouts.measured(0, 90_000, now);
+        let history = bench.deadlines()?.history();
+        history.hear(60_000, now, timeouts);
+        assert_eq!(history.timeout(now, timeouts), 60_000);
+        // The history is 600 s.
+        assert_eq!(history.timeout(now + 400_000, timeouts), 60_000);
+        assert_eq!(history.timeout(now + 600_000, timeouts), 1_000);
+        assert_eq!(history.last_timeout(), 1_000);
         Ok(())
     }
 
@@ -155,7 +163,6 @@ mod tests {
             Ok(())
         })?;
         bench.deadlines()?.follow();
-        assert_eq!(bench.timeouts.of(0), None);
         let account = bench.send()?;
         assert!(account.submitted.is_none());
         assert!(bench.deadlines()?.is_asleep());
@@ -165,7 +172,7 @@ mod tests {
             terms.fixed = ObdTimeout::parse("7")?;
             Ok(())
         })?;
-        assert_eq!(bench.timeouts.of(0), Some(7_000));
+        bench.deadlines()?.follow();
         let account = bench.send()?;
         assert!(!account.submitted.is_none() && !bench.deadlines()?.is_asleep());
         bench.deadlines()?.leave(&account);

@@ -302,7 +302,7 @@ impl Session {
         let took = early::between(entry.arrival, now);
         let timeouts = self.service.timeouts();
         let service = timeouts.queued(took, entry.withheld);
-        timeouts.measured_at(entry.cpt, service.max(1), now);
+        timeouts.measured(entry.cpt, service.max(1), now);
     }
 
     /// Frees what was taken out.

@@ -66,11 +66,11 @@ pub enum Answer {
 /// The deadline of an early reply that is due as soon as a request arrives: its client states a `timeout`
 /// (ms; 0: no deadline) under the server's `estimate` (ms). None if it need not or would not be later.
 pub fn on_arrival(terms: &Terms, arrival: u64, timeout: u32, estimate: u32) -> Option<u64> {
-    let adapts = terms.mode() == Mode::Adaptive && timeout != 0;
-    if !adapts || timeout >= terms.clamp(estimate) {
+    let (rule, adapts) = (terms.rule(), terms.mode() == Mode::Adaptive);
+    if !adapts || timeout == 0 || timeout >= rule.clamp(estimate) {
         return None;
     }
-    let longer = terms.timeout(estimate).min(millis(terms.max.get()));
+    let longer = rule.timeout(estimate).min(rule.max_ms);
     (longer > timeout).then(|| arrival.saturating_add(longer.into()))
 }
 

@@ -8,7 +8,7 @@
 //! - *Largest*: the largest timeout that a client stated when it came back.
 //!
 //! ```text
-//!            begin                 now >= ends
+//!            join                  now >= ends
 //!   none ─────────────► window ─────────────────► over
 //!                       │    ▲                     │
 //!                       └────┘ join: the end       │ join: another window
@@ -28,7 +28,7 @@ const SHORTEST: u32 = 1000;
 ///
 /// # Invariants
 ///
-/// Between [`Recovery::begin`] and the end, `ends` never decreases.
+/// Until the end, `ends` never decreases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     ends: u64,
@@ -44,16 +44,6 @@ impl Recovery {
             largest: 0,
             clients: 0,
         }
-    }
-
-    /// A window begins at `now`, as long as a timeout of the initial estimate; one that is there goes on.
-    pub fn begin(&mut self, now: u64, terms: &Terms) {
-        let ends = if self.is_over(now) { 0 } else { self.ends };
-        *self = Self {
-            // INVARIANT: not earlier than that of a window that goes on.
-            ends: ends.max(now.saturating_add(self.window(terms).into())),
-            ..Self::new()
-        };
     }
 
     /// A client is back at `now`, with a `timeout` of its own, ms. Returns when the window ends, ms. It begins
@@ -111,4 +101,79 @@ impl Recovery {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::sched::timeouts::terms::{AtExtra, ObdTimeout};
+
+    fn terms(max: u32, fixed: u32) -> Terms {
+        Terms {
+            max: AtMax::new(max).unwrap(),
+            fixed: ObdTimeout::new(fixed).unwrap(),
+            ..Terms::default()
+        }
+    }
+
+    /// Clients that come back; the end, the largest timeout and the clients of the window after each.
+    #[test]
+    fn windows() {
+        let mut recovery = Recovery::new();
+        assert!(recovery.is_over(0) && recovery.is_over(u64::MAX));
+        for (now, timeout, ends, largest, clients) in [
+            // A timeout of at_initial at least.
+            (1000, 0, 18_500, 0, 1),
+            (2000, 17_500, 28_875, 17_500, 2),
+            // Smaller ones move the end as the largest one does.
+            (3000, 5000, 29_875, 17_500, 3),
+            (4000, u32::MAX, 30_875, 17_500, 4),
+            // Never back.
+            (1000, 100, 30_875, 17_500, 5),
+            (6000, 100_000, 136_000, 100_000, 6),
+            // No client waits longer than the timeout for at_max.
+            (7000, 4_000_000, 762_000, 4_000_000, 7),
+            // After the end another window begins.
+            (762_000, 20_000, 792_000, 20_000, 1),
+            (u64::MAX, 20_000, u64::MAX, 20_000, 1),
+        ] {
+            assert_eq!(recovery.join(now, timeout, &terms(600, 100)), ends);
+            assert_eq!((recovery.ends(), recovery.largest()), (ends, largest));
+            assert_eq!(recovery.clients(), clients, "{now} {timeout}");
+            assert!(!recovery.is_over(ends - 1) && recovery.is_over(ends));
+        }
+    }
+
+    #[test]
+    fn other_modes() {
+        let mut recovery = Recovery::new();
+        for (timeout, ends) in [
+            (50_000, 100_000),
+            (250_000, 250_000),
+            (u32::MAX - 1, 3_600_000),
+        ] {
+            assert_eq!(recovery.join(0, timeout, &terms(0, 100)), ends);
+        }
+        let mut recovery = Recovery::new();
+        assert_eq!(recovery.join(7, 50_000, &terms(0, 0)), 7);
+        assert!(recovery.is_over(7));
+    }
+
+    #[test]
+    fn what_early_replies_grant() {
+        for (extra, timeout, want) in [
+            // A quarter of 17.5 s, of 67.5 s, and no more than at_extra.
+            (30, 0, 4375),
+            (30, 50_000, 16_875),
+            (30, 500_000, 30_000),
+            (2, 50_000, 2000),
+            (1, 0, 1000),
+        ] {
+            let terms = Terms {
+                extra: AtExtra::new(extra).unwrap(),
+                ..Terms::default()
+            };
+            let mut recovery = Recovery::new();
+            recovery.join(0, timeout, &terms);
+            assert_eq!(recovery.extra(&terms), want);
+        }
+        assert_eq!(Recovery::new().extra(&terms(0, 0)), 1000);
+    }
+}

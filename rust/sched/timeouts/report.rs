@@ -84,7 +84,9 @@ impl Clock {
         Ok(())
     }
 
-    /// Writes the lines of a client: its last reply, the network, and each of its `portals` with its number.
+    /// Writes the lines of a client: the last reply, the network, and what is `seen` of its service.
+    ///
+    /// The client is a block device, which needs no network.
     ///
     /// # Errors
     ///
@@ -94,21 +96,16 @@ impl Clock {
         out: &mut W,
         terms: &Terms,
         last_reply: Option<u64>,
-        network: &Seen,
-        portals: impl IntoIterator<Item = (u32, Seen)>,
+        seen: &Seen,
     ) -> fmt::Result {
         if terms.mode() != Mode::Adaptive {
             return write_off(out, terms);
         }
         let (at, ago) = last_reply.map_or((0, 0), |at| self.show(at));
-        writeln!(out, "{:<10} : {at}, {ago}s ago", "last reply")?;
-        write!(out, "{:<10}", "network")?;
-        self.write_seen(out, network)?;
-        for (number, seen) in portals {
-            write!(out, "portal {number:<3}")?;
-            self.write_seen(out, &seen)?;
-        }
-        Ok(())
+        write!(out, "last reply : {at}, {ago}s ago\nnetwork   ")?;
+        self.write_seen(out, &Seen::default())?;
+        out.write_str("portal 0  ")?;
+        self.write_seen(out, seen)
     }
 }
 
@@ -121,72 +118,59 @@ fn write_off<W: Write + ?Sized>(out: &mut W, terms: &Terms) -> fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sched::timeouts::{
-        estimator::Estimator,
-        portal::Portal,
-        terms::{AtMax, ObdTimeout},
-    };
+    use crate::sched::timeouts::terms::{AtMax, ObdTimeout};
 
-    /// The clock started at 1193420000 s of the wall clock.
-    fn clock(now: u64) -> Clock {
-        Clock {
-            now,
-            offset: 1_193_420_000_000,
-        }
-    }
+    const NOW: u64 = 8_652_999;
 
-    fn service(clock: Clock, terms: &Terms, seen: &[Seen]) -> String {
-        let mut text = String::new();
-        let written = clock.write_service(&mut text, terms, seen.iter().copied());
-        written.expect("strings have room");
-        text
+    /// What is shown of a service with these partitions, and of a client of the first one. The clock
+    /// started at 1193420000 s of the wall clock.
+    fn shown(terms: &Terms, now: u64, seen: &[Seen]) -> [String; 2] {
+        let offset = 1_193_420_000_000;
+        let clock = Clock { now, offset };
+        let mut texts = [String::new(), String::new()];
+        let [service, client] = &mut texts;
+        let written = clock.write_service(service, terms, seen.iter().copied());
+        assert_eq!(written, Ok(()));
+        let written = clock.write_client(client, terms, Some(7_052_000), &seen[0]);
+        assert_eq!(written, Ok(()));
+        texts
     }
 
     #[test]
-    fn lines_of_a_service() {
-        let terms = Terms::default();
-        let now = 8_652_999;
-        let seen = Seen {
-            current: 32_001,
-            worst: Some((34_000, 7_052_000)),
-            bins: [1, 1000, 33_000, 1001],
-        };
-        let nothing = Estimator::new().seen(0, &terms);
-        let long = Seen {
-            current: 600_000,
-            worst: Some((u32::MAX, now + 5000)),
-            bins: [u32::MAX, 600_000, 0, 0],
-        };
+    fn lines() {
+        let partitions = [
+            Seen {
+                current: 32_001,
+                worst: Some((34_000, 7_052_000)),
+                bins: [1, 1000, 33_000, 1001],
+            },
+            Seen::default(),
+            Seen {
+                current: 600_000,
+                worst: Some((u32::MAX, NOW + 5000)),
+                bins: [u32::MAX, 600_000, 0, 0],
+            },
+            Seen {
+                worst: Some((1, u64::MAX)),
+                ..Seen::default()
+            },
+        ];
+        let [service, client] = shown(&Terms::default(), NOW, &partitions);
         assert_eq!(
-            service(clock(now), &terms, &[seen, nothing, long]),
+            service,
             "   service : cur  33  worst  34 (at 1193427052, 1600s ago)   1   1  33   2 \n   \
-             service : cur  10  worst   0 (at 0, 0s ago)   0   0   0   0 \n   \
-             service : cur 600  worst 4294968 (at 1193428657, 0s ago) 4294968 600   0   0 \n"
+             service : cur   0  worst   0 (at 0, 0s ago)   0   0   0   0 \n   \
+             service : cur 600  worst 4294968 (at 1193428657, 0s ago) 4294968 600   0   0 \n   \
+             service : cur   0  worst   1 (at 18446744073709551, 0s ago)   0   0   0   0 \n"
         );
-        assert_eq!(service(clock(now), &terms, &[]), "");
-    }
-
-    #[test]
-    fn lines_of_a_client() {
-        let terms = Terms::default();
-        let mut portal = Portal::new();
-        portal.replied(7_052_000, 34_900, 34_000, 0, &terms);
-        let now = 7_053_000;
-        let mut text = String::new();
-        let network = portal.network(now, &terms);
-        let seen = portal.service(now, &terms);
-        let out: &mut dyn Write = &mut text;
-        let portals = [(0, seen), (28, seen)];
-        let last = portal.last_reply();
-        let written = clock(now).write_client(out, &terms, last, &network, portals);
-        written.expect("strings have room");
         assert_eq!(
-            text,
-            "last reply : 1193427052, 1s ago\n\
-             network    : cur   1  worst   1 (at 1193427052, 1s ago)   1   0   0   0 \n\
-             portal 0   : cur  34  worst  34 (at 1193427052, 1s ago)  34   0   0   0 \n\
-             portal 28  : cur  34  worst  34 (at 1193427052, 1s ago)  34   0   0   0 \n"
+            client,
+            "last reply : 1193427052, 1600s ago\n\
+             network    : cur   0  worst   0 (at 0, 0s ago)   0   0   0   0 \n\
+             portal 0   : cur  33  worst  34 (at 1193427052, 1600s ago)   1   1  33   2 \n"
         );
+        let [service, _] = shown(&Terms::default(), 0, &partitions[..1]);
+        assert!(service.contains("(at 1193427052, 0s ago)"), "{service}");
     }
 
     #[test]
@@ -197,24 +181,9 @@ mod tests {
                 fixed: ObdTimeout::new(fixed).unwrap(),
                 ..Terms::default()
             };
-            let want = format!("adaptive timeouts off, using obd_timeout {fixed}\n");
-            let seen = Estimator::new().seen(0, &terms);
-            assert_eq!(service(clock(5), &terms, &[seen, seen]), want);
-            let mut text = String::new();
-            let written = clock(5).write_client(&mut text, &terms, None, &seen, [(0, seen)]);
-            assert_eq!((written, text), (Ok(()), want));
+            let line = format!("adaptive timeouts off, using obd_timeout {fixed}\n");
+            let texts = shown(&terms, NOW, &[Seen::default(); 2]);
+            assert_eq!(texts, [line.clone(), line]);
         }
-    }
-
-    #[test]
-    fn strange_instants() {
-        let terms = Terms::default();
-        let seen = Seen {
-            current: 1,
-            worst: Some((1, u64::MAX)),
-            bins: [0; 4],
-        };
-        let text = service(clock(0), &terms, &[seen]);
-        assert!(text.contains("(at 18446744073709551, 0s ago)"), "{text}");
     }
 }

@@ -10,6 +10,7 @@
 //! Names and defaults are Lustre's, where it has them; the initial estimate and the increment are those of
 //! Barton and Rutman, *Adaptive RPC Timeouts*, 2007, who also name the average.
 
+use super::estimator::Rule;
 use crate::sched::{
     error::{Error, Result},
     parameters::schema::parameters,
@@ -114,36 +115,30 @@ impl Terms {
         }
     }
 
-    /// `estimate` within `at_min` and `at_max`, ms; the longer one counts where they contradict.
-    pub const fn clamp(&self, estimate: u32) -> u32 {
-        let (min, max) = (millis(self.min.get()), millis(self.max.get()));
-        if estimate < min {
-            min
-        } else if max != 0 && estimate > max {
-            if max > min {
-                max
-            } else {
-                min
-            }
-        } else {
-            estimate
+    /// Returns how adaptive timeouts follow from samples.
+    pub fn rule(&self) -> Rule {
+        Rule {
+            min_ms: millis(self.min.get()),
+            max_ms: match self.max.get() {
+                0 => u32::MAX,
+                max => millis(max),
+            },
+            history_ms: millis(self.history.get()),
+            initial_ms: millis(self.initial.get()),
+            deviations: match self.estimator {
+                AtEstimator::Worst => None,
+                AtEstimator::Average => Some(self.deviations.get()),
+            },
+            factor: self.factor.get(),
+            increment_ms: millis(self.increment.get()),
         }
     }
 
-    /// How long a client waits for a service of that `estimate`, ms, without what the network takes; 0: for
-    /// ever.
-    ///
-    /// The estimate times `at_factor` plus `at_increment`, or `obd_timeout`.
+    /// Returns how long a client waits for a service of that `estimate`, ms, without the time that
+    /// the network takes; 0: for ever.
     pub fn timeout(&self, estimate: u32) -> u32 {
         match self.mode() {
-            Mode::Adaptive => {
-                // Below 2^32 * 1000.
-                let scaled =
-                    u64::from(self.clamp(estimate)).saturating_mul(self.factor.get().into());
-                // At most 3600 s * 10.
-                let scaled = u32::try_from(scaled / 100).unwrap_or(u32::MAX);
-                scaled.saturating_add(millis(self.increment.get()))
-            }
+            Mode::Adaptive => self.rule().timeout(estimate),
             Mode::Fixed => millis(self.fixed.get()),
             Mode::Off => 0,
         }
@@ -173,52 +168,15 @@ mod tests {
     }
 
     #[test]
-    fn numbers_by_default() {
-        let terms = Terms::default();
-        assert_eq!(terms.check(), Ok(()));
-        assert_eq!(terms.mode(), Mode::Adaptive);
-        for (text, want) in [
-            (terms.min.to_string(), "5"),
-            (terms.max.to_string(), "600"),
-            (terms.history.to_string(), "600"),
-            (terms.extra.to_string(), "30"),
-            (terms.early_margin.to_string(), "5"),
-            (terms.factor.to_string(), "125"),
-            (terms.increment.to_string(), "5"),
-            (terms.initial.to_string(), "10"),
-            (terms.deviations.to_string(), "4"),
-            (terms.estimator.to_string(), "worst"),
-            (terms.count_policy_delay.to_string(), "0"),
-            (terms.fixed.to_string(), "100"),
-        ] {
-            assert_eq!(text, want);
-        }
-    }
-
-    #[test]
-    fn limits() {
-        fn limits<T>(new: impl Fn(u32) -> Option<T>, min: u32, max: u32) {
-            assert!(new(min).is_some() && new(max).is_some());
-            assert!(min == 0 || new(min - 1).is_none());
-            assert!(new(max + 1).is_none() && new(u32::MAX).is_none());
-        }
-        limits(AtMin::new, 1, 3600);
-        limits(AtMax::new, 0, 3600);
-        limits(AtHistory::new, 4, 3600);
-        limits(AtExtra::new, 1, 3600);
-        limits(AtEarlyMargin::new, 1, 3600);
-        limits(AtFactor::new, 100, 1000);
-        limits(AtIncrement::new, 0, 600);
-        limits(AtInitial::new, 1, 3600);
-        limits(AtDeviations::new, 1, 100);
-        limits(ObdTimeout::new, 0, 3600);
-        for wrong in ["", "-1", "5s", "4294967296", "worst"] {
-            assert!(AtMin::parse(wrong).is_err(), "{wrong}");
-        }
-        assert_eq!(AtEstimator::parse("average\n"), Ok(AtEstimator::Average));
-        assert!(AtEstimator::parse("total").is_err());
-        assert_eq!(AtCountPolicyDelay::parse("1"), Ok(AtCountPolicyDelay::On));
-        assert!(AtCountPolicyDelay::parse("2").is_err());
+    fn rules() {
+        assert_eq!(Terms::default().check(), Ok(()));
+        assert_eq!(Terms::default().rule(), Rule::default());
+        let unbounded = Terms {
+            estimator: AtEstimator::Average,
+            ..terms(5, 0, 30, 5, 100)
+        };
+        let rule = unbounded.rule();
+        assert_eq!((rule.max_ms, rule.deviations), (u32::MAX, Some(4)));
     }
 
     #[test]
@@ -243,32 +201,13 @@ mod tests {
 
     #[test]
     fn timeouts() {
-        let usual = Terms::default();
-        for (terms, estimate, want) in [
-            (usual, 10_000, 17_500),
-            (usual, 33_000, 46_250),
-            (usual, 600_000, 755_000),
-            // Below at_min, above at_max, nothing, without end.
-            (usual, 1, 11_250),
-            (usual, 0, 11_250),
-            (usual, 600_001, 755_000),
-            (usual, u32::MAX, 755_000),
-            (terms(5, 0, 30, 5, 100), 33_000, 100_000),
-            (terms(5, 0, 30, 5, 0), 33_000, 0),
+        for (max, fixed, mode, want) in [
+            (600, 100, Mode::Adaptive, 46_250),
+            (0, 100, Mode::Fixed, 100_000),
+            (0, 0, Mode::Off, 0),
         ] {
-            assert_eq!(terms.timeout(estimate), want, "{estimate}");
+            let terms = terms(5, max, 30, 5, fixed);
+            assert_eq!((terms.mode(), terms.timeout(33_000)), (mode, want));
         }
-        let longest = Terms {
-            max: AtMax::new(3600).unwrap(),
-            factor: AtFactor::new(1000).unwrap(),
-            increment: AtIncrement::new(600).unwrap(),
-            ..usual
-        };
-        assert_eq!(longest.timeout(u32::MAX), 36_600_000);
-        // Fields that contradict each other.
-        assert_eq!(terms(700, 600, 30, 5, 0).clamp(1), 700_000);
-        assert_eq!(terms(700, 600, 30, 5, 0).clamp(u32::MAX), 700_000);
-        // Without at_max there is no upper end.
-        assert_eq!(terms(5, 0, 30, 5, 0).clamp(u32::MAX), u32::MAX);
     }
 }

@@ -79,6 +79,13 @@ mod event;
 pub mod nid;
 pub mod opcode;
 mod sys;
+pub mod timeouts;
+
+/// What servers and their clients make of service times: the module's own file.
+#[path = "../../../sched/timeouts"]
+mod shared {
+    pub mod estimator;
+}
 
 /// What passes through the device, byte by byte: the module's own description of it.
 #[path = "../../../frontend/chardev/wire.rs"]

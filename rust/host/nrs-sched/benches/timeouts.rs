@@ -7,7 +7,6 @@ use criterion::{criterion_group, criterion_main, BenchmarkId, Criterion, Through
 use nrs_sched::timeouts::{
     early::{at_margin, Stated},
     estimator::Estimator,
-    portal::Portal,
     terms::{AtEstimator, Terms},
 };
 use std::{hint::black_box, time::Duration};
@@ -29,31 +28,29 @@ fn timeouts(c: &mut Criterion) {
             ..Terms::default()
         };
         let mut estimator = Estimator::new();
-        estimator.measure(300, NOW, &terms);
+        estimator.measure(300, NOW, &terms.rule());
         let mut at = NOW;
         group.bench_function(BenchmarkId::new("measure", kind), |b| {
             b.iter(|| {
                 at += 7;
-                estimator.measure(black_box(250), at, &terms);
+                estimator.measure(black_box(250), at, &terms.rule());
             });
         });
         group.bench_function(BenchmarkId::new("estimate", kind), |b| {
-            b.iter(|| estimator.estimate(black_box(at), &terms));
+            b.iter(|| estimator.estimate(black_box(at), &terms.rule()));
         });
     }
 
     let terms = Terms::default();
     let mut estimator = Estimator::new();
-    estimator.measure(300, NOW, &terms);
-    let filter = estimator.filter(NOW, &terms);
+    estimator.measure(300, NOW, &terms.rule());
+    let filter = estimator.filter(NOW, &terms.rule());
     group.bench_function("filter", |b| {
         b.iter(|| filter.holds(black_box(250), black_box(NOW + 5)));
     });
 
-    let mut portal = Portal::new();
-    portal.replied(NOW, 300, 290, 0, &terms);
     group.bench_function("timeout", |b| {
-        b.iter(|| portal.timeout(black_box(NOW), &terms));
+        b.iter(|| terms.timeout(estimator.estimate(black_box(NOW), &terms.rule())));
     });
     let stated = Stated {
         arrival: NOW,

@@ -19,6 +19,9 @@
 //! the counters. Equal seeds give equal results.
 
 mod client;
+/// See `rust/host/nrs-client/src/timeouts/portal.rs`.
+#[path = "../../nrs-client/src/timeouts/portal.rs"]
+pub mod portal;
 mod server;
 pub mod story;
 mod world;
@@ -119,7 +122,9 @@ impl Sim {
             setup,
             world,
             server: Server::new(setup),
-            clients: (0..setup.clients).map(Client::new).collect(),
+            clients: (0..setup.clients)
+                .map(|number| Client::new(number, &setup.terms))
+                .collect(),
             active: 0,
             longest: (0, 0),
             detections: Vec::new(),
@@ -291,7 +296,7 @@ impl Sim {
                 service,
                 estimate,
             } => {
-                if let Some(seen) = client.reply(world, (xid, service, estimate), terms) {
+                if let Some(seen) = client.reply(world, (xid, service, estimate)) {
                     world.counts.replied += 1;
                     if std::mem::take(&mut client.bereft) {
                         self.bereft -= 1;
@@ -304,7 +309,7 @@ impl Sim {
                     client.think(world, self.setup.think);
                 }
             }
-            Message::Early { xid, timeout } => client.early(world, (xid, timeout), terms),
+            Message::Early { xid, timeout } => client.early(world, (xid, timeout)),
             Message::Welcome if client.state == State::Away => {
                 client.life = self.server.life;
                 client.repeat(world, terms);

@@ -12,8 +12,9 @@
 //!    |                  away (tries again and again)
 //! ```
 
+use super::portal::Portal;
 use super::world::{Event, Message, World, MS, SECOND};
-use crate::timeouts::{portal::Portal, terms::Terms};
+use crate::timeouts::terms::{Mode, Terms};
 
 /// How long a client waits before it tries to connect again, us.
 const RETRY: u64 = 5 * SECOND;
@@ -54,11 +55,11 @@ pub(super) struct Seen {
 }
 
 impl Client {
-    pub(super) fn new(number: u32) -> Self {
+    pub(super) fn new(number: u32, terms: &Terms) -> Self {
         Self {
             number,
             state: State::Parked,
-            portal: Portal::new(),
+            portal: Portal::new(terms.rule()),
             xid: 0,
             sent: 0,
             deadline: 0,
@@ -71,12 +72,18 @@ impl Client {
 
     /// What it would wait for now, without what the network takes, ms.
     pub(super) fn stated(&mut self, world: &World, terms: &Terms) -> u32 {
-        self.portal.stated(world.millis(), terms)
+        match terms.mode() {
+            Mode::Adaptive => self.portal.stated(world.millis()),
+            Mode::Fixed | Mode::Off => terms.timeout(0),
+        }
     }
 
     /// How long it would wait from `now` on, ms.
     pub(super) fn timeout(&mut self, now: u64, terms: &Terms) -> u32 {
-        self.portal.timeout(now, terms)
+        match terms.mode() {
+            Mode::Adaptive => self.portal.timeout(now),
+            Mode::Fixed | Mode::Off => terms.timeout(0),
+        }
     }
 
     /// Thinks for about `mean` us.
@@ -102,8 +109,7 @@ impl Client {
 
     fn send(&mut self, world: &mut World, terms: &Terms) {
         let now = world.millis();
-        let stated = self.portal.stated(now, terms);
-        let timeout = self.portal.timeout(now, terms);
+        let (stated, timeout) = (self.stated(world, terms), self.timeout(now, terms));
         self.state = State::Waiting;
         self.sent = world.now;
         self.deadline = now + u64::from(timeout);
@@ -144,26 +150,25 @@ impl Client {
         &mut self,
         world: &World,
         (xid, service, estimate): (u32, u32, u32),
-        terms: &Terms,
     ) -> Option<Seen> {
         if self.state != State::Waiting || xid != self.xid {
             return None;
         }
         let total = ((world.now - self.sent) / MS) as u32;
         self.portal
-            .replied(world.millis(), total, service, estimate, terms);
+            .replied(world.millis(), total, service, estimate);
         Some(Seen {
             total: (!self.again).then_some(total),
         })
     }
 
     /// An early reply.
-    pub(super) fn early(&mut self, world: &World, (xid, timeout): (u32, u32), terms: &Terms) {
+    pub(super) fn early(&mut self, world: &World, (xid, timeout): (u32, u32)) {
         if self.state == State::Waiting && xid == self.xid {
             let sent = self.sent / MS;
             let later = self
                 .portal
-                .early(world.millis(), sent, self.deadline, timeout, terms);
+                .early(world.millis(), sent, self.deadline, timeout);
             self.deadline = later;
         }
     }

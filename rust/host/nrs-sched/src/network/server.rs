@@ -137,7 +137,8 @@ impl Server {
     /// What the worst service time is taken to be, ms; 0: it is not known.
     pub(super) fn estimate(&mut self, world: &World) -> u32 {
         if self.adapts() {
-            self.estimator.estimate(world.millis(), &self.setup.terms)
+            self.estimator
+                .estimate(world.millis(), &self.setup.terms.rule())
         } else {
             0
         }
@@ -147,8 +148,8 @@ impl Server {
     fn measure(&mut self, world: &World, sample: u32) {
         let (now, terms) = (world.millis(), self.terms());
         if sample > self.filter.limit || now >= self.filter.until {
-            self.estimator.measure(sample, now, &terms);
-            self.filter = self.estimator.filter(now, &terms);
+            self.estimator.measure(sample, now, &terms.rule());
+            self.filter = self.estimator.filter(now, &terms.rule());
         }
     }
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What estimators, portals, early replies and recoveries keep to, whatever they are told and whenever.
+//! What estimators, early replies and recoveries keep to, whatever they are told and whenever.
 
 use nrs_sched::timeouts::{
     early::{at_margin, in_recovery, on_arrival, wake, Answer, Refusal, Stated},
     estimator::Estimator,
-    portal::Portal,
     recovery::Recovery,
     terms::{
         AtDeviations, AtEarlyMargin, AtEstimator, AtExtra, AtFactor, AtHistory, AtIncrement,
@@ -97,6 +96,7 @@ proptest! {
     /// limits in any case, and the worst ever is the worst ever.
     #[test]
     fn the_worst_of_a_list(terms in terms(), instants in instants()) {
+        let rule = terms.rule();
         let mut estimator = Estimator::new();
         let mut told: Vec<(u64, u32)> = Vec::new();
         let mut backwards = false;
@@ -104,14 +104,14 @@ proptest! {
         for (now, sample) in instants {
             backwards |= now < latest;
             latest = now;
-            estimator.measure(sample, now, &terms);
+            estimator.measure(sample, now, &rule);
             if sample != 0 {
                 told.push((now, sample));
             }
-            let estimate = estimator.estimate(now, &terms);
+            let estimate = estimator.estimate(now, &rule);
             prop_assert!(within(&terms, estimate));
             let worst = told.iter().map(|(_, sample)| *sample).max();
-            prop_assert_eq!(estimator.worst().map(|worst| worst.0), worst);
+            prop_assert_eq!(estimator.seen(now, &rule).worst.map(|worst| worst.0), worst);
             if backwards || terms.estimator == AtEstimator::Average || told.is_empty() {
                 continue;
             }
@@ -119,7 +119,7 @@ proptest! {
             let history = u64::from(terms.history.get()) * 1000;
             let since = |span: u64| {
                 let recent = told.iter().filter(|(at, _)| now - at < span);
-                terms.clamp(recent.map(|(_, sample)| *sample).max().unwrap_or(0))
+                rule.clamp(recent.map(|(_, sample)| *sample).max().unwrap_or(0))
             };
             prop_assert!(estimate >= since(history / 4 * 3), "{estimate} at {now}");
             prop_assert!(estimate <= since(history), "{estimate} at {now}");
@@ -129,67 +129,40 @@ proptest! {
     /// What a filter holds back would have changed nothing, now and later.
     #[test]
     fn filters_lose_nothing(terms in terms(), instants in instants(), later in 0..2_000_000_u64) {
+        let rule = terms.rule();
         let (mut all, mut some) = (Estimator::new(), Estimator::new());
         let mut end = 0;
         for (now, sample) in instants {
-            all.measure(sample, now, &terms);
-            if !some.filter(now, &terms).holds(sample, now) {
-                some.measure(sample, now, &terms);
+            all.measure(sample, now, &rule);
+            if !some.filter(now, &rule).holds(sample, now) {
+                some.measure(sample, now, &rule);
             }
-            prop_assert_eq!(all.seen(now, &terms), some.seen(now, &terms));
+            prop_assert_eq!(all.seen(now, &rule), some.seen(now, &rule));
             end = now.saturating_add(later);
         }
-        prop_assert_eq!(all.seen(end, &terms), some.seen(end, &terms));
+        prop_assert_eq!(all.seen(end, &rule), some.seen(end, &rule));
     }
 
     /// Without samples an estimate only falls, and is at its least after the history.
     #[test]
     fn time_alone_lowers(terms in terms(), samples in prop::collection::vec((0..2000_u64, duration()), 1..60)) {
+        let rule = terms.rule();
         let mut estimator = Estimator::new();
         let mut now = 7;
         for (step, sample) in samples {
             now += step;
-            estimator.measure(sample, now, &terms);
+            estimator.measure(sample, now, &rule);
         }
-        prop_assume!(estimator.worst().is_some() && terms.estimator != AtEstimator::Average);
-        let mut last = estimator.estimate(now, &terms);
+        prop_assume!(estimator.seen(now, &rule).worst.is_some() && terms.estimator != AtEstimator::Average);
+        let mut last = estimator.estimate(now, &rule);
         let history = u64::from(terms.history.get()) * 1000;
         for _ in 0..10 {
             now += history / 10 + 1;
-            let estimate = estimator.estimate(now, &terms);
+            let estimate = estimator.estimate(now, &rule);
             prop_assert!(estimate <= last);
             last = estimate;
         }
-        prop_assert_eq!(last, terms.clamp(0));
-    }
-
-    /// Whatever replies tell, a client waits for a time that terms can give, and early replies leave it alone.
-    #[test]
-    fn portals(
-        terms in terms(),
-        replies in prop::collection::vec((duration(), duration(), duration(), duration()), 1..60),
-        instants in instants(),
-    ) {
-        let mut portal = Portal::new();
-        for ((now, timeout), (total, service, estimate, sent)) in instants.into_iter().zip(replies) {
-            portal.replied(now, total, service, estimate, &terms);
-            let (stated, waits) = (portal.stated(now, &terms), portal.timeout(now, &terms));
-            let max = terms.max.get() * 1000;
-            match terms.mode() {
-                Mode::Adaptive => {
-                    prop_assert!(stated >= terms.timeout(0) && stated <= terms.timeout(u32::MAX));
-                    prop_assert!(waits >= stated && waits <= stated + max);
-                }
-                Mode::Fixed => prop_assert_eq!(stated, terms.fixed.get() * 1000),
-                Mode::Off => prop_assert_eq!(waits, 0),
-            }
-            let before = (portal.service(now, &terms), portal.network(now, &terms));
-            let sent = now.saturating_sub(sent.into());
-            let deadline = sent.saturating_add(waits.into());
-            let later = portal.early(now, sent, deadline, timeout, &terms);
-            prop_assert!(later >= deadline);
-            prop_assert_eq!((portal.service(now, &terms), portal.network(now, &terms)), before);
-        }
+        prop_assert_eq!(last, rule.clamp(0));
     }
 
     /// A request gets later deadlines only, and none after `at_max`, unless it had that from the start.
@@ -205,7 +178,7 @@ proptest! {
         let limit = arrival.saturating_add(u64::from(terms.max.get()) * 1000);
         if let Some(later) = on_arrival(&terms, arrival, timeout, estimate) {
             prop_assert!(later > deadline || later == u64::MAX);
-            prop_assert!(later <= limit && timeout < terms.clamp(estimate));
+            prop_assert!(later <= limit && timeout < terms.rule().clamp(estimate));
             deadline = later;
         }
         for (alive, busy) in life {
@@ -237,7 +210,6 @@ proptest! {
     ) {
         let mut recovery = Recovery::new();
         let mut now = 1000;
-        recovery.begin(now, &terms);
         for (step, timeout) in clients {
             let before = recovery;
             now += step;

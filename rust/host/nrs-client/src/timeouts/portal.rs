@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What a client knows of one service.
+//!
+//! # Vocabulary
+//!
+//! - *Round trip*: from when a request was sent to its reply, ms.
+//! - *Latency*: the part of the round trip that the network took: without the service time, which the
+//!   reply tells.
+//! - *Told*: numbers in a reply; 0 if the server does not say.
+//!
+//! ```text
+//!             latency      service time      latency
+//!   sent ├──────────────┼─────────────────┼───────────┤ replied
+//!        ◄──────────────── round trip ────────────────►
+//!
+//!   waits for:   timeout(estimate of the service) + estimate of the latency
+//! ```
+//!
+//! A server's own estimate replaces the client's: that server has seen all clients, and need not
+//! correct the timeout which the next request states. Without one, service times are measured.
+//!
+//! Instants are milliseconds of any monotonic clock.
+
+use crate::timeouts::estimator::{Estimator, Rule, Seen};
+
+/// How much longer than the round trip a service time may be, ms: clocks of two machines differ, and
+/// a reply may be to a request that was sent twice.
+const DIFFERENCE: u32 = 3000;
+
+/// What a client knows of one service: how long it takes, and how long the network does.
+pub struct Portal {
+    rule: Rule,
+    service: Estimator,
+    network: Estimator,
+    /// The last estimate that was told, ms, and when, if the last reply told one.
+    told: Option<(u32, u64)>,
+    last_reply: Option<u64>,
+}
+
+impl Portal {
+    /// Creates a portal to a service of which nothing is known.
+    pub const fn new(rule: Rule) -> Self {
+        Self {
+            rule,
+            service: Estimator::new(),
+            network: Estimator::new(),
+            told: None,
+            last_reply: None,
+        }
+    }
+
+    /// Takes a reply at `now`, which came `round_trip` ms after its request was sent. It tells that
+    /// the request was at the service for `service` ms, and the `estimate` there.
+    ///
+    /// A reply whose service time exceeds the round trip by more than 3 s, or has no end, is
+    /// ignored.
+    pub fn replied(&mut self, now: u64, round_trip: u32, service: u32, estimate: u32) {
+        self.heard(now);
+        if round_trip == u32::MAX || service > round_trip.saturating_add(DIFFERENCE) {
+            return;
+        }
+        let told = (estimate != 0 && estimate != u32::MAX).then_some(estimate);
+        let sample = told.unwrap_or(service);
+        self.service.measure(sample, now, &self.rule);
+        if sample != 0 {
+            // An estimate is the worst of a history already. With the worst of several, what the
+            // server has forgotten would count here for another history.
+            self.told = told.map(|estimate| (estimate, now));
+        }
+        if service != 0 {
+            let latency = round_trip.saturating_sub(service);
+            self.network.measure(latency, now, &self.rule);
+        }
+    }
+
+    /// Takes an early reply at `now` to a request that was `sent` and has a `deadline`: it names a
+    /// `timeout`, ms from when the request arrived. Returns the deadline from now on, which is not
+    /// earlier.
+    ///
+    /// Nothing else follows from an early reply. A timeout that cannot be is ignored.
+    pub fn early(&mut self, now: u64, sent: u64, deadline: u64, timeout: u32) -> u64 {
+        self.heard(now);
+        if timeout == 0 || timeout == u32::MAX {
+            return deadline;
+        }
+        let named = timeout.saturating_add(self.latency(now));
+        deadline.max(sent.saturating_add(named.into()))
+    }
+
+    /// Returns the timeout that a request states which is sent at `now`, ms: without the latency, as
+    /// the server counts from the arrival.
+    pub fn stated(&mut self, now: u64) -> u32 {
+        let estimate = self.estimate(now);
+        self.rule.timeout(estimate)
+    }
+
+    /// Returns how long the client waits for a request that is sent at `now`, ms.
+    pub fn timeout(&mut self, now: u64) -> u32 {
+        self.stated(now).saturating_add(self.latency(now))
+    }
+
+    /// Returns what is known of the service: the estimate now and the worst service time ever.
+    pub fn service(&mut self, now: u64) -> Seen {
+        Seen {
+            current: self.estimate(now),
+            ..self.service.seen(now, &self.rule)
+        }
+    }
+
+    /// Returns what is known of the network: the latency now and the worst one ever.
+    pub fn network(&mut self, now: u64) -> Seen {
+        Seen {
+            current: self.latency(now),
+            ..self.network.seen(now, &self.rule)
+        }
+    }
+
+    /// Returns when the last reply came, early ones included.
+    pub const fn last_reply(&self) -> Option<u64> {
+        self.last_reply
+    }
+
+    /// Returns the estimate of the service, ms.
+    fn estimate(&mut self, now: u64) -> u32 {
+        match self.told {
+            Some((_, at)) if now.saturating_sub(at) >= self.rule.history_ms.into() => {
+                self.rule.clamp(0)
+            }
+            Some((told, _)) => self.rule.clamp(told),
+            None => self.service.estimate(now, &self.rule),
+        }
+    }
+
+    /// Returns the estimate of the latency, ms: 0 before any was measured.
+    fn latency(&mut self, now: u64) -> u32 {
+        let recent = self.network.recent(now, &self.rule).unwrap_or(0);
+        recent.min(self.rule.max_ms)
+    }
+
+    fn heard(&mut self, now: u64) {
+        self.last_reply = self.last_reply.max(Some(now));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_000_000;
+
+    fn portal() -> Portal {
+        Portal::new(Rule::default())
+    }
+
+    /// Replies to a new client: the estimates of service and network, and the timeout.
+    #[test]
+    fn one_reply() {
+        // Of an estimate of 10 s, before anything is known; of 5 s, the least.
+        let (unknown, short) = (17_500, 11_250);
+        for (round_trip, service, told, want) in [
+            // The network took 2 s of 12.
+            (12_000, 10_000, 0, (10_000, 2000, 19_500)),
+            // The server's estimate instead of the request's own time.
+            (12_000, 10_000, 40_000, (40_000, 2000, 57_000)),
+            (12_000, 10_000, u32::MAX, (10_000, 2000, 19_500)),
+            // Not told: neither of them is known.
+            (12_000, 0, 0, (10_000, 0, unknown)),
+            (12_000, 0, 30_000, (30_000, 0, 42_500)),
+            // No network, as for a block device.
+            (4, 4, 0, (5000, 0, short)),
+            (0, 0, 0, (10_000, 0, unknown)),
+            (0, 1, 0, (5000, 0, short)),
+            // Clocks that differ a little, and more than that.
+            (4000, 7000, 0, (7000, 0, 13_750)),
+            (4000, 7001, 0, (10_000, 0, unknown)),
+            (4000, 7001, 90_000, (10_000, 0, unknown)),
+            (4000, u32::MAX, 0, (10_000, 0, unknown)),
+            // No end.
+            (u32::MAX, u32::MAX, 0, (10_000, 0, unknown)),
+            (u32::MAX, 4, 0, (10_000, 0, unknown)),
+            // Longer than anything may be.
+            (u32::MAX - 1, 4, 0, (5000, 600_000, 611_250)),
+            (u32::MAX - 1, u32::MAX - 1, 0, (600_000, 0, 755_000)),
+        ] {
+            let mut portal = portal();
+            portal.replied(NOW, round_trip, service, told);
+            assert_eq!(portal.last_reply(), Some(NOW));
+            let (current, network) = (portal.service(NOW).current, portal.network(NOW).current);
+            let got = (current, network, portal.timeout(NOW));
+            assert_eq!(got, want, "{round_trip} {service} {told}");
+        }
+    }
+
+    /// Lower estimates of the server count at once, and none for longer than a history.
+    #[test]
+    fn told_estimates() {
+        let mut portal = portal();
+        for (now, told, want) in [
+            (NOW, 60_000, 80_000),
+            (NOW, 20_000, 30_000),
+            (NOW, 0, 80_000),
+            (NOW, 9000, 16_250),
+        ] {
+            portal.replied(now, 300, 300, told);
+            assert_eq!(portal.timeout(now), want);
+        }
+        assert_eq!(portal.timeout(NOW + 599_999), 16_250);
+        assert_eq!(portal.timeout(NOW + 600_000), 11_250);
+        assert_eq!(portal.service(NOW).worst, Some((60_000, NOW)));
+    }
+
+    /// The stated timeout has no latency in it.
+    #[test]
+    fn stated() {
+        let mut portal = portal();
+        assert_eq!((portal.stated(0), portal.timeout(0)), (17_500, 17_500));
+        portal.replied(5, 21_000, 20_000, 0);
+        assert_eq!((portal.stated(5), portal.timeout(5)), (30_000, 31_000));
+        // The history of both is forgotten.
+        let later = 5 + 600_000;
+        let both = (portal.stated(later), portal.timeout(later));
+        assert_eq!(both, (11_250, 11_250));
+        assert_eq!(portal.network(later).worst, Some((1000, 5)));
+    }
+
+    /// An early reply moves one deadline; what is known of the service stays.
+    #[test]
+    fn early_replies() {
+        let mut portal = portal();
+        portal.replied(0, 9000, 8000, 0);
+        let before = (portal.service(0), portal.network(0));
+        for (now, sent, deadline, timeout, want) in [
+            // Sent at 1 s, 40 s at the server, 1 s for the network.
+            (15_000, 1000, 17_000, 40_000, 42_000),
+            // It never comes closer.
+            (15_000, 1000, 90_000, 40_000, 90_000),
+            (15_000, 1000, 17_000, 0, 17_000),
+            (15_000, 1000, 17_000, 1, 17_000),
+            // Without end it says nothing.
+            (15_000, 1000, 17_000, u32::MAX, 17_000),
+            (15_000, u64::MAX, 17_000, 5, u64::MAX),
+            // The clock ran backwards.
+            (9000, 1000, 17_000, 40_000, 42_000),
+        ] {
+            assert_eq!(portal.early(now, sent, deadline, timeout), want);
+            assert_eq!(portal.last_reply(), Some(15_000), "a sign of life");
+        }
+        assert_eq!((portal.service(0), portal.network(0)), before);
+    }
+
+    /// Whatever replies tell, a client waits for a time that the rule can give.
+    #[test]
+    fn any_numbers() {
+        let (mut portal, mut state) = (portal(), 1_u64);
+        let mut random = move || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 32) as u32 >> (state >> 60)
+        };
+        for _ in 0..20_000 {
+            let now = u64::from(random());
+            portal.replied(now, random(), random(), random());
+            let (stated, waits) = (portal.stated(now), portal.timeout(now));
+            assert!((11_250..=755_000).contains(&stated));
+            assert!(waits >= stated && waits <= stated + 600_000);
+            let (sent, deadline) = (u64::from(random()), u64::from(random()));
+            assert!(portal.early(now, sent, deadline, random()) >= deadline);
+        }
+    }
+}

@@ -71,6 +71,7 @@ pub mod slots;
 pub(crate) mod sort;
 pub mod sources;
 pub mod statistics;
+pub mod table;
 pub mod text;
 pub mod timeouts;
 pub mod turns;

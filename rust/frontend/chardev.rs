@@ -40,26 +40,21 @@ use crate::{
     sys::{
         chardev::{File, Offset, BROKEN},
         params, task,
-        timer::Timed,
     },
 };
 
-mod about;
-mod lease;
+mod decode;
 mod session;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
 pub(crate) mod wire;
 
-use lease::Lease;
 use session::{Session, Terms, CHUNK};
 
 /// A file that is a client of a service.
 ///
-/// Fields are dropped from top to bottom, after the session was closed: the clock, then what is left of
-/// the session, then the client.
+/// Fields are dropped from top to bottom, after the session was closed: the session, then the client.
 struct Attached {
-    _lease: Option<Arc<Timed<Lease>>>,
     session: Arc<Session>,
     _attachment: Attachment,
 }
@@ -97,16 +92,8 @@ impl Attached {
             limit,
         };
         let attachment = registry::attach_user(&service, client)?;
-        let session = Session::new(&attachment, terms)?;
-        let lease = match Lease::start(&session) {
-            Ok(lease) => lease,
-            Err(error) => {
-                session.close();
-                return Err(error);
-            }
-        };
+        let session = Session::open(&attachment, terms)?;
         let attached = Self {
-            _lease: lease,
             session,
             _attachment: attachment,
         };

@@ -267,6 +267,12 @@ impl Hashed for Key {
     }
 }
 
+impl Hashed for u64 {
+    fn mix(&self, hasher: &Hasher) -> u64 {
+        hasher.word(*self)
+    }
+}
+
 /// All fields, in one order; lengths and kinds are mixed in, so that no two subjects are the same words.
 impl Hashed for Subject {
     fn mix(&self, hasher: &Hasher) -> u64 {

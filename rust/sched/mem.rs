@@ -84,16 +84,16 @@ impl<T> Chunk<T> {
     ///
     /// - [`NoMemory`]: the allocator had none, or the capacity is above [`CHUNK_BYTES`].
     pub fn with_capacity(capacity: usize) -> Result<Self, NoMemory> {
-        Self::within(CHUNK_BYTES, capacity)
+        Self::within(CHUNK_BYTES, capacity, false)
     }
 
     /// An empty vector for `capacity` elements, of at most `bytes`; sleeps.
-    fn within(bytes: usize, capacity: usize) -> Result<Self, NoMemory> {
+    fn within(bytes: usize, capacity: usize, charged: bool) -> Result<Self, NoMemory> {
         if capacity.saturating_mul(size_of::<T>()) > bytes {
             return Err(NoMemory);
         }
         Ok(Self {
-            vec: backend::small(capacity)?,
+            vec: backend::small(capacity, charged)?,
         })
     }
 
@@ -144,9 +144,22 @@ impl<T> Pile<T> {
     ///
     /// - [`NoMemory`]: the allocator had none.
     pub fn allocate(count: usize) -> Result<Self, NoMemory> {
+        Self::with(count, false)
+    }
+
+    /// The same, charged to the control group of the caller.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none, or the group may have no more.
+    pub fn charged(count: usize) -> Result<Self, NoMemory> {
+        Self::with(count, true)
+    }
+
+    fn with(count: usize, charged: bool) -> Result<Self, NoMemory> {
         let mut chunks = backend::large(count)?;
         for _ in 0..count {
-            let chunk = Chunk::with_capacity(Bulk::<T>::PER_CHUNK)?;
+            let chunk = Chunk::within(CHUNK_BYTES, Bulk::<T>::PER_CHUNK, charged)?;
             backend::push_large(&mut chunks, chunk).map_err(|_| NoMemory)?;
         }
         Ok(Self { chunks })
@@ -308,7 +321,7 @@ impl<T, const N: usize> Block<T, N> {
     /// - [`NoMemory`]: the allocator had none, or it would be above [`BLOCK_BYTES`].
     pub fn new() -> Result<Self, NoMemory> {
         Ok(Self {
-            chunk: Chunk::within(BLOCK_BYTES, N)?,
+            chunk: Chunk::within(BLOCK_BYTES, N, false)?,
         })
     }
 
@@ -485,7 +498,7 @@ mod backend {
     use super::NoMemory;
     use kernel::{
         alloc::{
-            flags::{GFP_KERNEL, __GFP_NOWARN},
+            flags::{GFP_KERNEL, GFP_KERNEL_ACCOUNT, __GFP_NOWARN},
             Flags, KBox, KVVec, KVec,
         },
         sync::Arc,
@@ -500,8 +513,13 @@ mod backend {
         GFP_KERNEL | __GFP_NOWARN
     }
 
-    pub(super) fn small<T>(capacity: usize) -> Result<Small<T>, NoMemory> {
-        KVec::with_capacity(capacity, flags()).map_err(|_| NoMemory)
+    pub(super) fn small<T>(capacity: usize, charged: bool) -> Result<Small<T>, NoMemory> {
+        let flags = if charged {
+            GFP_KERNEL_ACCOUNT | __GFP_NOWARN
+        } else {
+            flags()
+        };
+        KVec::with_capacity(capacity, flags).map_err(|_| NoMemory)
     }
 
     pub(super) fn boxed<T>(value: T) -> Result<Boxed<T>, NoMemory> {

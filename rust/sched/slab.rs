@@ -80,6 +80,15 @@ impl<T> SlabPile<T> {
     pub fn allocate(count: usize) -> Result<Self, NoMemory> {
         Pile::allocate(count).map(Self)
     }
+
+    /// The same, charged to the control group of the caller.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Pile::charged`].
+    pub fn charged(count: usize) -> Result<Self, NoMemory> {
+        Pile::charged(count).map(Self)
+    }
 }
 
 impl<T> Slab<T> {

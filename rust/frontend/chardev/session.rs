@@ -10,8 +10,6 @@
 //! - *Running*: read, and not completed yet.
 //! - *Owed*: the slot and place that a released request must give back.
 //! - *Late*: the lease is over; the request owes nothing any more, and may still be completed.
-//! - *Peer*: who requests are for ([`peers`]).
-//! - *Before*: what has to be completed before a request is served ([`past`]).
 //!
 //! ```text
 //!   request ──▶ queued ──▶ ready ──▶ running ──▶ completed
@@ -22,15 +20,21 @@
 //!
 //! # Locking
 //!
-//! One spinlock per session, taken with interrupts off because leases end in a timer. Nothing of the core
-//! that takes a lock is called and nobody is woken under it; it is taken with no lock of the core held. A mutex
+//! One spinlock per session, taken with interrupts off because a timer takes it. Nothing of the engine
+//! that takes a lock is called and no task is woken under it; it is taken with no lock of the engine held. A mutex
 //! keeps the requests of a file in their order where that matters ([`admit`]); it is taken first.
+//!
+//! # Time
+//!
+//! One timer per session, armed for the end of the oldest lease, the next deadline to look at, or the end of a
+//! recovery, whichever comes first. It expires a thousand times a second at most, unless there is more to do
+//! than one lock hold may.
 //!
 //! # Memory
 //!
-//! A request has a box for the core and a node that finds it by its cookie, both charged to the task that
-//! wrote it. The box goes when the request is read, the node when it is completed. [`Session::limit`]
-//! bounds both.
+//! A request has a box for the engine, which is freed when the request is read, and a row in the session's
+//! [`table`], whose memory is freed with the session. Both are charged to the task that wrote it, and
+//! [`Terms::limit`] bounds both.
 
 use kernel::{
     fs, new_mutex, new_spinlock_irq,
@@ -48,7 +52,7 @@ use crate::{
         client::Client, concurrency::Concurrency, partitions::cpt_of, registry::Attachment,
         service::Service, target::Target,
     },
-    sched::{item::Cost, order::Level},
+    sched::{item::Cost, order::Level, slab::Handle, units::NSEC_PER_MSEC},
     sys::{
         atomic::Hint,
         chardev::{
@@ -56,6 +60,7 @@ use crate::{
             READABLE, WRITABLE,
         },
         misc,
+        timer::{Expire, Timed},
     },
 };
 
@@ -63,21 +68,24 @@ mod admit;
 mod close;
 mod counters;
 mod early;
-mod past;
-mod peers;
 mod reading;
 mod recovery;
 mod table;
 
 use counters::Counters;
-use early::Clock;
-use past::Past;
+use early::Found;
 #[cfg(CONFIG_KUNIT = "y")]
 pub(crate) use reading::Item;
-use table::{Entry, Gone, Inner, Owed};
+use table::{Due, Finished, Gone, Inner, Owed, Served};
 
 /// Requests that one lock hold hands out or looks at, at most.
 pub(crate) const CHUNK: u32 = 64;
+
+/// Time between two expiries of the timer, at least, ns.
+const REST: u64 = NSEC_PER_MSEC;
+
+/// The same if more is due than one lock hold may do.
+const PAUSE: u64 = 20_000;
 
 /// How a session is to be.
 #[derive(Clone, Copy)]
@@ -90,9 +98,10 @@ pub(crate) struct Terms {
     pub(crate) limit: u32,
 }
 
-/// A request in the core's hands or ready.
+/// A request with the engine, or ready.
 pub(crate) struct Queued {
     session: Arc<Session>,
+    handle: Handle,
     cookie: u64,
     /// Not 0: others wait for a request of its peer, as was seen when it was read.
     urgent: Hint,
@@ -106,15 +115,9 @@ const CANCELED: i32 = -(kernel::bindings::ECANCELED as i32);
 /// [`Queued::left`]: the deadline has passed.
 const PASSED: u64 = u64::MAX;
 
-impl Queued {
-    /// Request `cookie` of `session`.
-    fn new(session: Arc<Session>, cookie: u64) -> Self {
-        Self {
-            session,
-            cookie,
-            urgent: Hint::new(0),
-            left: Hint::new(0),
-        }
+impl Expire for Open {
+    fn expired(session: &Session) {
+        session.look(misc::now());
     }
 }
 
@@ -127,8 +130,11 @@ impl Submit for Queued {
 }
 
 /// An open file that is a client.
+pub(crate) type Session = Timed<Open>;
+
+/// What a session and its timer have.
 #[pin_data]
-pub(crate) struct Session {
+pub(crate) struct Open {
     service: Arc<Service>,
     concurrency: Arc<Concurrency>,
     client: Arc<Client>,
@@ -151,33 +157,31 @@ impl Session {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(attachment: &Attachment, terms: Terms) -> Result<Arc<Self>> {
+    pub(crate) fn open(attachment: &Attachment, terms: Terms) -> Result<Arc<Self>> {
         let (service, client, target) = attachment.parts();
         let readable = PollCondVarBox::new(c"nrs_readable", static_lock_class!())?;
         let roomy = PollCondVarBox::new(c"nrs_roomy", static_lock_class!())?;
-        let past = Past::new(service.pop_window())?;
-        let session = Arc::pin_init(
-            pin_init!(Self {
+        let table = Inner::new(
+            terms.limit,
+            terms.lease_ns,
+            service.pop_window(),
+            misc::random(),
+        )?;
+        Arc::pin_init(
+            Timed::new(pin_init!(Open {
                 concurrency: service.concurrency().clone(),
                 service,
                 client,
                 target,
                 terms,
-                counters: Counters::new(),
+                counters: Counters::default(),
                 readable,
                 roomy,
                 order <- new_mutex!((), "nrs_order"),
-                inner <- new_spinlock_irq!(Inner::new(past), "nrs_session"),
-            }),
+                inner <- new_spinlock_irq!(table, "nrs_session"),
+            })),
             GFP_KERNEL_ACCOUNT,
-        )?;
-        Clock::start(&session)?;
-        Ok(session)
-    }
-
-    /// Its terms.
-    pub(crate) fn terms(&self) -> Terms {
-        self.terms
+        )
     }
 
     /// Name of its service.
@@ -187,7 +191,8 @@ impl Session {
 
     /// A request is to be served now.
     fn release(&self, boxed: Boxed<Queued>) {
-        let (account, cost, cookie) = (boxed.account(), boxed.cost(), boxed.value().cookie);
+        let (account, cost, handle) = (boxed.account(), boxed.cost(), boxed.value().handle);
+        let owed = Owed { account, cost };
         if boxed.arrival() != 0 {
             self.client.count_submitted();
             if !account.has_slot() {
@@ -199,11 +204,11 @@ impl Session {
         let now = misc::now();
         let mut inner = self.inner.lock();
         if inner.closing {
-            let gone = inner.take_out_queued(&cookie);
+            let gone = inner.take_out_queued(handle);
             drop(inner);
-            self.end(Owed { account, cost }, CANCELED);
+            self.end(owed, CANCELED);
             if let Some(gone) = gone {
-                self.bury(gone);
+                self.count_gone(gone);
             }
             drop(boxed);
             let mut inner = self.inner.lock();
@@ -215,20 +220,17 @@ impl Session {
             }
             return;
         }
-        let node = inner.queued.remove_node(&cookie);
-        let replaced = node.and_then(|node| inner.released.insert(node));
-        // INVARIANT: It was in `queued`, so in no other tree.
-        if let Some(entry) = inner.released.get_mut(&cookie) {
-            entry.owed = Some(Owed { account, cost });
-            entry.since = now;
-            entry.cpt = cpt_of(account.home);
-            let ticket = account.placement.ticket;
-            entry.withheld = ticket.map_or(0, |ticket| ticket.grant().withheld);
-        }
+        let ticket = account.placement.ticket;
+        let served = Served {
+            cpt: cpt_of(account.home),
+            withheld: ticket.map_or(0, |ticket| ticket.grant().withheld),
+            read: false,
+        };
+        inner.release(handle, owed, served, now);
         inner.ready.push(boxed);
         let first = inner.ready.len() == 1;
+        self.set_timer(&mut inner);
         drop(inner);
-        drop(replaced);
         if first {
             self.readable.notify_one();
         }
@@ -248,7 +250,7 @@ impl Session {
         let mut inner = self.inner.lock();
         let full = inner.live >= self.terms.limit;
         let impatient = inner.impatient > 0;
-        let Some((entry, gone)) = inner.finish(&record.cookie, remember) else {
+        let Some(finished) = inner.finish(&record.cookie, remember) else {
             return Err(ENOENT);
         };
         drop(inner);
@@ -260,13 +262,13 @@ impl Session {
         }
         self.client
             .count_ended(Cost::of_bytes(record.bytes), failed);
-        if entry.owed.is_none() {
+        if finished.owed.is_none() {
             self.counters.late.count(1);
         }
         if !failed {
-            self.measure(&entry);
+            self.measure(&finished);
         }
-        self.end_all(&entry, gone, record.status as i32);
+        self.end_all(finished, record.status as i32);
         if impatient {
             self.roomy.notify_all();
         } else if full {
@@ -283,8 +285,8 @@ impl Session {
     }
 
     /// Ends a request that was released, late or not; `error` as for [`Session::end`].
-    fn end_all(&self, entry: &Entry, gone: Gone, error: i32) {
-        match (entry.owed, entry.record) {
+    fn end_all(&self, finished: Finished, error: i32) {
+        match (finished.owed, finished.record) {
             (Some(owed), _) => self.end(owed, error),
             // What it owed it gave back when its lease was over.
             (None, Some(record)) => {
@@ -293,24 +295,27 @@ impl Session {
             }
             (None, None) => {}
         }
-        self.bury(gone);
+        self.count_gone(finished.gone);
     }
 
     /// Tells how long a request took that was served.
-    fn measure(&self, entry: &Entry) {
+    fn measure(&self, finished: &Finished) {
         let now = early::now();
-        let took = early::between(entry.arrival, now);
+        let took = early::between(finished.arrival, now);
         let timeouts = self.service.timeouts();
-        let service = timeouts.queued(took, entry.withheld);
-        timeouts.measured(entry.cpt, service.max(1), now);
+        let service = timeouts.queued(took, finished.served.withheld);
+        timeouts.measured(finished.served.cpt, service.max(1), now);
     }
 
-    /// Frees what was taken out.
-    fn bury(&self, gone: Gone) {
-        if gone.is_expired() {
-            self.count_expired(1);
+    /// Counts what ended with a request that was taken out.
+    fn count_gone(&self, gone: Gone) {
+        if gone.expired {
+            self.count_found(&Found {
+                expired: 1,
+                ..Found::default()
+            });
         }
-        if gone.is_peer_idle() {
+        if gone.peer_idle {
             self.concurrency.leave();
         }
     }
@@ -326,18 +331,47 @@ impl Session {
         counter.count(1);
     }
 
-    /// Ends leases that are over at `now`, of the requests from cookie `from` on; returns the cookie to go
-    /// on from, or `None` at the end. Any context.
-    pub(crate) fn reclaim(&self, from: u64, now: u64) -> Option<u64> {
-        let (next, owed) = self.inner.lock().end_leases(from, now, self.terms.lease_ns);
-        for (owed, idle) in owed.into_iter().flatten() {
+    /// Arms the timer for what is due next, unless it expires before that anyway.
+    fn set_timer(&self, inner: &mut Inner) {
+        let due = inner.due();
+        let sooner = due.look < inner.armed.look || due.lease < inner.armed.lease;
+        if inner.closing || !sooner {
+            return;
+        }
+        // INVARIANT: Armed for no later than both.
+        inner.armed = due;
+        let wait = due.look.saturating_sub(early::now());
+        let look = misc::now().saturating_add(wait.saturating_mul(NSEC_PER_MSEC));
+        self.arm(look.min(due.lease).max(inner.rest));
+    }
+
+    /// Looks at deadlines and ends leases that are over at `now` (ns). Any context.
+    pub(crate) fn look(&self, now: u64) {
+        let terms = self.service.timeouts().terms();
+        let (found, over) = {
+            let mut inner = self.inner.lock();
+            let found = inner.look(&terms);
+            let over = inner.end_leases(now);
+            inner.armed = Due::NEVER;
+            let pause = if inner.is_due(now) { PAUSE } else { REST };
+            inner.rest = misc::now().saturating_add(pause);
+            self.set_timer(&mut inner);
+            (found, over)
+        };
+        self.count_found(&found);
+        if found.feed > 0 {
+            self.service.timeouts().expect(found.feed);
+        }
+        if found.readable {
+            self.readable.notify_one();
+        }
+        for (owed, peer_idle) in over.into_iter().flatten() {
             self.counters.reclaimed.count(1);
             self.end(owed, ETIMEDOUT.to_errno());
-            if idle.is_some() {
+            if peer_idle {
                 self.concurrency.leave();
             }
         }
-        next
     }
 
     /// What is possible now; `table` waits for changes.
@@ -347,7 +381,7 @@ impl Session {
         self.concurrency.register(file, &table);
         let inner = self.inner.lock();
         let mut mask = 0;
-        if !inner.ready.is_empty() || inner.deadlines.is_readable() {
+        if inner.is_readable() {
             mask |= READABLE;
         }
         if inner.live < self.terms.limit && self.concurrency.has_room() {
@@ -360,8 +394,8 @@ impl Session {
     pub(crate) fn stats(&self) -> wire::Stats {
         let (live, ready, running, peers) = {
             let inner = self.inner.lock();
-            let peers = inner.peers.len();
-            (inner.live, inner.ready.len(), inner.running, peers)
+            let ready = inner.ready.len();
+            (inner.live, ready, inner.running, inner.peers())
         };
         let counters = &self.counters;
         wire::Stats {

@@ -62,7 +62,7 @@ impl<T> DerefMut for Metered<T> {
     }
 }
 
-pub(super) fn small<T>(capacity: usize) -> Result<Small<T>, NoMemory> {
+pub(super) fn small<T>(capacity: usize, _charged: bool) -> Result<Small<T>, NoMemory> {
     let mut vec = Metered::new();
     vec.grow(|vec| vec.try_reserve_exact(capacity))?;
     Ok(vec)
@@ -77,7 +77,7 @@ pub(super) fn counted<T>(value: T) -> Result<Counted<T>, NoMemory> {
 }
 
 pub(super) fn large<T>(capacity: usize) -> Result<Large<T>, NoMemory> {
-    small(capacity)
+    small(capacity, false)
 }
 
 pub(super) fn reserve_large<T>(vec: &mut Large<T>, more: usize) -> Result<(), NoMemory> {

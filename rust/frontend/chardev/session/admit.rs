@@ -5,7 +5,6 @@
 //! # Vocabulary
 //!
 //! - *Room*: a session may have so many requests, and so may all programs of a service together.
-//! - *Spare*: nodes that are made before the lock is taken.
 //!
 //! ```text
 //!   request ──▶ checked ──▶ entered ──▶ arrive ──▶ record known ──▶ Ok
@@ -19,25 +18,25 @@
 //! At level `graph` a request can name those before it only if their records are known, so one writer at a
 //! time enters requests of a file. At the others writers do not wait for each other.
 
-use kernel::{prelude::*, rbtree::RBTreeNodeReservation, sync::Arc};
+use kernel::{prelude::*, sync::Arc};
 
 use super::{
-    early::{self, Statement, WatchSpare},
-    past::Before,
-    peers::{PeerId, PeerSpare},
-    table::{Entry, Move},
+    early::{self, Found, Statement},
+    table::{Before, Joined, Move},
     Queued, Session,
 };
 use crate::{
     engine::service::{Arrival, Arrived},
-    frontend::chardev::{about::About, wire},
+    frontend::chardev::{decode::Decoded, wire},
     sched::{
         attr::{Attrs, Priority},
-        item::Spot,
+        item::{Cost, Spot},
+        key::{Field, Key},
         order::{Level, Relation, PREDECESSORS_MAX},
         partition::arrive::Went,
+        slab::Handle,
     },
-    sys::{chardev::boxed::Boxed, node::Account},
+    sys::{atomic::Hint, chardev::boxed::Boxed, node::Account},
 };
 
 /// How often a request asks for a record before it waits for one.
@@ -49,42 +48,20 @@ struct New {
     predecessors: [u64; PREDECESSORS_MAX],
     /// All requests that this one may have to do with have the same; `None`: there are none.
     domain: Option<u64>,
-    peer: PeerId,
-    high: bool,
+    attrs: Attrs,
+    cost: Cost,
     level: Level,
     statement: Statement,
 }
 
-/// Nodes that a request may need.
-struct Spare {
-    entry: Option<RBTreeNodeReservation<u64, Entry>>,
-    peer: Option<PeerSpare>,
-    watch: Option<WatchSpare>,
-}
-
-/// A node for the watch of a request that states this, if it needs one.
-///
-/// # Errors
-///
-/// `ENOMEM`.
-fn spare_watch(statement: &Statement) -> Result<Option<WatchSpare>> {
-    let make = |_| RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT);
-    statement.deadline.map(make).transpose()
-}
-
 /// What became of a request that came in.
 struct Entered {
-    number: u64,
+    joined: Joined,
     relation: Relation,
     /// There is an early reply to be read that was not before.
     told: bool,
     /// Its deadline had passed.
     over: bool,
-    /// Its peer has no other.
-    first: bool,
-    /// Requests of its peer, and whether others wait for one of them.
-    requests: u32,
-    urgent: bool,
 }
 
 /// Why a request cannot come in.
@@ -96,8 +73,8 @@ enum No {
     Crowded,
     /// A predecessor can only be waited for here.
     Unrecorded,
-    /// Its peer needs a node.
-    Peer,
+    /// The table has no memory for it.
+    Memory,
 }
 
 impl Session {
@@ -110,23 +87,9 @@ impl Session {
     /// - `EAGAIN`: no room, and `nonblocking`. `ERESTARTSYS`: a signal came while waiting.
     /// - `ENOMEM`.
     pub(crate) fn request(self: &Arc<Self>, record: &wire::Request, nonblocking: bool) -> Result {
-        let about = About::of(record)?;
-        let new = self.new_request(record, &about.attrs)?;
-        let attrs = Attrs {
-            client: self.client.serial(),
-            ..about.attrs
-        };
-        let queued = Queued::new(self.clone(), new.cookie);
-        let spot = Spot::new(attrs.object, attrs.offset, attrs.length);
-        let account = Account::new(attrs.priority);
-        let boxed = Boxed::new(queued, about.cost, spot, account, GFP_KERNEL_ACCOUNT)?;
-        let mut spare = Spare {
-            entry: Some(RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?),
-            peer: None,
-            watch: spare_watch(&new.statement)?,
-        };
+        let new = self.new_request(record)?;
         let mut waited = false;
-        let result = self.bring(boxed, &attrs, &new, &mut spare, nonblocking, &mut waited);
+        let result = self.bring(&new, nonblocking, &mut waited);
         if !matches!(result, Err(EAGAIN | ERESTARTSYS)) {
             // There was a record, or this one does not wait for any though it may have said so.
             self.concurrency.fed();
@@ -137,12 +100,13 @@ impl Session {
         result
     }
 
-    /// Checks what depends on the level of the service.
+    /// Checks `record`, which means something else at each level of the service.
     ///
     /// # Errors
     ///
-    /// `EINVAL`: a predecessor is named, and the level is not `graph`.
-    fn new_request(&self, record: &wire::Request, attrs: &Attrs) -> Result<New> {
+    /// `EINVAL`: malformed; or a predecessor is named, and the level is not `graph`.
+    fn new_request(&self, record: &wire::Request) -> Result<New> {
+        let Decoded { attrs, cost } = Decoded::of(record).ok_or(EINVAL)?;
         let level = self.service.level();
         let related = record.predecessor.iter().any(|cookie| *cookie != 0);
         if related && level != Level::Graph {
@@ -159,8 +123,11 @@ impl Session {
                 }
                 _ => None,
             },
-            peer: attrs.nid,
-            high: attrs.priority == Priority::High,
+            attrs: Attrs {
+                client: serial,
+                ..attrs
+            },
+            cost,
             level,
             statement: self.statement(record),
         })
@@ -177,48 +144,44 @@ impl Session {
     }
 
     /// Enters a request, once there is room, and hands it over; `waited` tells whether it had to wait.
-    fn bring(
-        &self,
-        mut boxed: Boxed<Queued>,
-        attrs: &Attrs,
-        new: &New,
-        spare: &mut Spare,
-        nonblocking: bool,
-        waited: &mut bool,
-    ) -> Result {
+    fn bring(self: &Arc<Self>, new: &New, nonblocking: bool, waited: &mut bool) -> Result {
         let mut tries = 0u32;
         loop {
             let order = (new.level == Level::Graph).then(|| self.order.lock());
-            let no = match self.enter(new, spare) {
-                Ok(entered) => match self.hand_over(boxed, attrs, new, entered) {
-                    Ok(()) => return Ok(()),
-                    Err(back) => {
-                        boxed = back;
-                        spare.entry = Some(self.undo(new)?);
-                        spare.watch = spare_watch(&new.statement)?;
-                        // Records can be made at once, or others have made some; if neither, all that there may be
-                        // are in use.
-                        tries = tries.saturating_add(1);
-                        if self.service.feed_order()? || tries < TRIES {
-                            continue;
+            let no = match self.enter(new) {
+                Ok(entered) => {
+                    let name = entered.joined.handle;
+                    match self.hand_over(new, entered) {
+                        Ok(true) => return Ok(()),
+                        Ok(false) => {}
+                        Err(error) => {
+                            self.undo(name);
+                            return Err(error);
                         }
-                        if tries == TRIES {
-                            // Said first, then tried once more: of those whose end nobody was told of, the records
-                            // are free by then.
-                            self.concurrency.starve();
-                            continue;
-                        }
-                        tries = 0;
-                        No::Crowded
                     }
-                },
+                    self.undo(name);
+                    // Records can be made at once, or others have made some; if neither, all that there may be
+                    // are in use.
+                    tries = tries.saturating_add(1);
+                    if self.service.feed_order()? || tries < TRIES {
+                        continue;
+                    }
+                    if tries == TRIES {
+                        // Said first, then tried once more: of those whose end nobody was told of, the records
+                        // are free by then.
+                        self.concurrency.starve();
+                        continue;
+                    }
+                    tries = 0;
+                    No::Crowded
+                }
                 Err(no) => no,
             };
             drop(order);
             match no {
                 No::Error(error) => return Err(error),
-                No::Peer => {
-                    spare.peer = Some(RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?);
+                No::Memory => {
+                    self.grow()?;
                     continue;
                 }
                 No::Crowded => self.counters.room_waits.count(1),
@@ -235,8 +198,21 @@ impl Session {
         }
     }
 
+    /// Brings the table memory for one more request.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn grow(&self) -> Result {
+        let need = self.inner.lock().need();
+        let spare = need.allocate()?;
+        let left = self.inner.lock().grow(spare);
+        drop(left);
+        Ok(())
+    }
+
     /// Enters a request.
-    fn enter(&self, new: &New, spare: &mut Spare) -> Result<Entered, No> {
+    fn enter(&self, new: &New) -> Result<Entered, No> {
         let entered = {
             let mut inner = self.inner.lock();
             if inner.find(&new.cookie).is_some() {
@@ -245,7 +221,7 @@ impl Session {
             let relation = match (new.level, new.domain) {
                 (Level::Graph, Some(domain)) => {
                     let home = self.service.home(&self.target, domain);
-                    match inner.before(new.cookie, new.predecessors, home) {
+                    match inner.before(new.cookie, &new.predecessors, home) {
                         Before::Known(relation) => relation,
                         Before::Unrecorded => return Err(No::Unrecorded),
                         Before::Unknown => return Err(No::Error(EINVAL)),
@@ -257,49 +233,52 @@ impl Session {
             if inner.live >= self.terms.limit {
                 return Err(No::Full);
             }
-            if spare.peer.is_none() && !inner.peers.has(&new.peer) {
-                return Err(No::Peer);
+            if !inner.need().is_empty() {
+                return Err(No::Memory);
             }
-            let Some(place) = spare.entry.take() else {
-                return Err(No::Error(ENOMEM));
-            };
             if !self.concurrency.begin() {
-                spare.entry = Some(place);
                 return Err(No::Crowded);
             }
-            let joined = inner.peers.join(new.peer, &mut spare.peer);
-            let number = inner.entered;
-            inner.entered = number.wrapping_add(1);
-            let mut entry = Entry::new(number, new.peer, new.high);
-            let watch = &mut spare.watch;
-            let told = inner.state(new.cookie, number, &mut entry, &new.statement, watch);
-            // INVARIANT: The cookie was in no tree.
-            inner.queued.insert(place.into_node(new.cookie, entry));
-            inner.live = inner.live.wrapping_add(1);
+            let peer = Key::of(Field::Nid, &new.attrs);
+            let high = new.attrs.priority == Priority::High;
+            let Some(joined) = inner.enter(new.cookie, peer, high) else {
+                // There is memory, so this does not happen.
+                kernel::warn_on!(true);
+                return Err(No::Error(ENOMEM));
+            };
+            let (told, over) = inner.state(joined.handle.slot(), &new.statement);
+            self.set_timer(&mut inner);
             Entered {
-                number,
+                joined,
                 relation,
                 told,
-                over: entry.expired,
-                first: joined.first,
-                requests: joined.requests,
-                urgent: joined.urgent,
+                over,
             }
         };
-        if entered.first {
+        if entered.joined.first {
             self.concurrency.enter();
         }
         Ok(entered)
     }
 
-    /// Hands a request that was entered to the core; returns it if the core has no record for it.
-    fn hand_over(
-        &self,
-        boxed: Boxed<Queued>,
-        attrs: &Attrs,
-        new: &New,
-        entered: Entered,
-    ) -> Result<(), Boxed<Queued>> {
+    /// Hands a request that was entered to the engine; returns whether there was a record for it.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn hand_over(self: &Arc<Self>, new: &New, entered: Entered) -> Result<bool> {
+        let Entered { joined, .. } = entered;
+        let queued = Queued {
+            session: self.clone(),
+            handle: joined.handle,
+            cookie: new.cookie,
+            urgent: Hint::new(0),
+            left: Hint::new(0),
+        };
+        let attrs = &new.attrs;
+        let spot = Spot::new(attrs.object, attrs.offset, attrs.length);
+        let account = Account::new(attrs.priority);
+        let boxed = Boxed::new(queued, new.cost, spot, account, GFP_KERNEL_ACCOUNT)?;
         let arrival = Arrival {
             // All that a class may depend on does not fit, and what is said of each request is at hand anyway.
             ident: None,
@@ -323,41 +302,45 @@ impl Session {
                 self.counters.blocked.count(1);
                 None
             }
-            Went::Refused(held) => match Boxed::from_held(held) {
-                Some(boxed) => return Err(boxed),
-                // It is this session's, so this does not happen.
-                None => None,
-            },
+            Went::Refused(held) => {
+                drop(Boxed::<Queued>::from_held(held));
+                return Ok(false);
+            }
         };
         self.counters.requests.count(1);
         if entered.told {
             self.readable.notify_one();
         }
         if entered.over {
-            self.count_expired(1);
+            self.count_found(&Found {
+                expired: 1,
+                ..Found::default()
+            });
         }
         self.client.count_arrived(attrs.opcode);
-        if entered.requests > self.concurrency.credits(entered.urgent) {
+        if joined.requests > self.concurrency.credits(joined.urgent) {
             self.counters.over.count(1);
             self.concurrency.count_over();
         }
-        if let Some(record) = record {
-            let moved = self.inner.lock().learn(&new.cookie, entered.number, record);
-            if let Some(record) = moved {
-                self.service.promote(record);
+        match (passed, record) {
+            // Its record is noted as it is released.
+            (Some(held), _) => held.submit(),
+            (None, Some(record)) => {
+                let moved = self.inner.lock().learn(joined.handle, record);
+                if let Some(record) = moved {
+                    self.service.promote(record);
+                }
             }
+            (None, None) => {}
         }
-        if let Some(held) = passed {
-            held.submit();
-        }
-        Ok(())
+        Ok(true)
     }
 
-    /// Takes out a request that the core did not take; returns its node.
-    fn undo(&self, new: &New) -> Result<RBTreeNodeReservation<u64, Entry>> {
+    /// Takes out a request that the engine did not take.
+    fn undo(&self, handle: Handle) {
         let (gone, full) = {
             let mut inner = self.inner.lock();
-            let gone = inner.take_out_queued(&new.cookie);
+            let gone = inner.take_out_queued(handle);
             let full = inner.live >= self.terms.limit;
             inner.live = inner.live.wrapping_sub(1);
             (gone, full)
@@ -368,9 +351,8 @@ impl Session {
         }
         self.concurrency.withdraw();
         if let Some(gone) = gone {
-            self.bury(gone);
+            self.count_gone(gone);
         }
-        RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)
     }
 
     /// Waits until a request of the file has ended that keeps this one from coming in.
@@ -380,7 +362,7 @@ impl Session {
             let home = self.service.home(&self.target, new.domain.unwrap_or(0));
             let unrecorded = new.level == Level::Graph
                 && matches!(
-                    inner.before(new.cookie, new.predecessors, home),
+                    inner.before(new.cookie, &new.predecessors, home),
                     Before::Unrecorded
                 );
             if !unrecorded && inner.live < self.terms.limit {

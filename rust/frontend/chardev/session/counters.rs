@@ -5,6 +5,7 @@
 use crate::sys::atomic::Counter;
 
 /// What a session has done.
+#[derive(Default)]
 pub(super) struct Counters {
     /// Requests that were taken.
     pub(super) requests: Counter,
@@ -46,32 +47,4 @@ pub(super) struct Counters {
     pub(super) expired: Counter,
     /// Reports of clients that came back.
     pub(super) reconnected: Counter,
-}
-
-impl Counters {
-    /// Nothing yet.
-    pub(super) const fn new() -> Self {
-        Self {
-            requests: Counter::new(),
-            passed: Counter::new(),
-            completed: Counter::new(),
-            failed: Counter::new(),
-            bytes: Counter::new(),
-            refused: Counter::new(),
-            duplicates: Counter::new(),
-            unknown: Counter::new(),
-            reclaimed: Counter::new(),
-            late: Counter::new(),
-            forced: Counter::new(),
-            promoted: Counter::new(),
-            blocked: Counter::new(),
-            over: Counter::new(),
-            room_waits: Counter::new(),
-            early_sent: Counter::new(),
-            early_refused: Counter::new(),
-            early_late: Counter::new(),
-            expired: Counter::new(),
-            reconnected: Counter::new(),
-        }
-    }
 }

@@ -6,7 +6,7 @@
 //!
 //! - *Deadline*: when the client of a request gives up, as far as the server was told.
 //! - *Early reply*: what the server passes on to that client: a later deadline.
-//! - *Granted*: the later deadline of an early reply that was not read yet; nobody knows of it.
+//! - *Granted*: the later deadline of an early reply that was not read yet.
 //! - *Expired*: the deadline has passed.
 //! - *Watch*: what is known of the deadline of a request ([`Watch`]).
 //! - *Look*: when a watch is to be looked at: the margin before its deadline; then at the deadline.
@@ -20,42 +20,25 @@
 //!     └── its timeout is under the estimate ──▶ told
 //! ```
 //!
-//! # Memory and time
-//!
-//! A request that states a timeout has one node, made before it is taken. The node is in one of two trees, by the
-//! next thing that may happen to it: waiting for a look, or an early reply that waits to be read. So there
-//! is never more than one of those for a request, whatever the server does not read. A timer of the session
-//! looks at what is due in hard interrupt context, [`CHUNK`] nodes at a time: it depends on no task.
+//! A watch is in one of two queues, by the next event that may happen to it: a look, or the read of an early
+//! reply. So a request has one early reply at most, whatever the server does not read. The session's timer
+//! looks at what is due in hard interrupt context, [`CHUNK`] watches at a time: it depends on no task.
 
-use kernel::{
-    rbtree::{RBTree, RBTreeNode, RBTreeNodeReservation},
-    sync::Arc,
-};
+use kernel::prelude::*;
 
-use super::{
-    recovery::Window,
-    table::{Entry, Inner},
-    CHUNK,
-};
+use super::{table::Inner, Session, CHUNK};
 use crate::{
     frontend::chardev::wire,
     sched::{
+        slab::Handle,
         timeouts::{
-            early::{self, Stated},
-            terms::{Mode, Terms},
+            early::{self, Answer, Refusal, Stated},
+            terms::{AtCountPolicyDelay, Mode, Terms},
         },
         units::NSEC_PER_MSEC,
     },
-    sys::{misc, timer::Timed},
+    sys::misc,
 };
-
-mod clock;
-mod look;
-
-pub(in crate::frontend::chardev::session) use clock::Clock;
-
-/// Time before the next look, at least, ns.
-const PAUSE: u64 = 20_000;
 
 /// Early replies that one lock hold hands out, at most.
 pub(super) const TOLD: usize = 16;
@@ -70,15 +53,23 @@ pub(super) fn between(from: u64, to: u64) -> u32 {
     u32::try_from(to.saturating_sub(from)).unwrap_or(u32::MAX)
 }
 
-/// Where a watch is found: an instant, and the number of its request.
-pub(super) type Key = (u64, u64);
+/// In which queue the watch of a request is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In none: there is no deadline, or it passed.
+    None,
+    /// Of those to be looked at, then.
+    Waiting(u64),
+    /// Of the early replies to be read.
+    Told,
+}
 
 /// What is known of the deadline of a request.
 #[derive(Clone, Copy)]
 pub(super) struct Watch {
-    cookie: u64,
-    /// When it arrived, and when its client gives up as far as the server was told.
-    stated: Stated,
+    pub(super) place: Place,
+    /// When its client gives up, as far as the server was told.
+    pub(super) deadline: u64,
     /// Deadline of the early reply that waits to be read; of one that was not, 0.
     granted: u64,
     /// Until when the server said that it is busy with it; 0: it did not.
@@ -89,30 +80,25 @@ pub(super) struct Watch {
     last: bool,
 }
 
-/// A node that a request with a timeout may need.
-pub(super) type WatchSpare = RBTreeNodeReservation<Key, Watch>;
-
-/// A node that was taken out.
-pub(super) type WatchNode = RBTreeNode<Key, Watch>;
-
-/// In which tree the watch of a request is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
-    /// It has none.
-    None,
-    /// Waiting, to be looked at then.
-    Waiting(u64),
-    /// Told of, with this deadline.
-    Told(u64),
+impl Watch {
+    /// No deadline.
+    pub(super) const NONE: Self = Self {
+        place: Place::None,
+        deadline: 0,
+        granted: 0,
+        busy: 0,
+        flags: 0,
+        last: false,
+    };
 }
 
 /// What a request states when it comes in.
 #[derive(Clone, Copy)]
 pub(super) struct Statement {
     /// When it arrived.
-    pub(super) arrival: u64,
+    arrival: u64,
     /// When its client gives up; `None`: it does not say, or deadlines are off.
-    pub(super) deadline: Option<u64>,
+    deadline: Option<u64>,
     /// It has an early reply at once, with this deadline.
     granted: Option<u64>,
     /// When it is to be looked at; at its deadline if there are no early replies.
@@ -155,28 +141,15 @@ impl Statement {
             ..plain
         }
     }
-
-    /// Whether its client has given up at `now`.
-    pub(super) fn is_over(&self, now: u64) -> bool {
-        self.deadline.is_some_and(|deadline| deadline <= now)
-    }
 }
 
 /// An early reply that was taken to be read.
 #[derive(Clone, Copy)]
 pub(crate) struct Told {
-    number: u64,
+    handle: Handle,
     /// The deadline before.
     deadline: u64,
     pub(crate) record: wire::Early,
-}
-
-/// Nodes that were taken out, to be freed without the lock.
-pub(super) type Husks = [Option<WatchNode>; CHUNK as usize];
-
-/// None.
-pub(super) fn no_husks() -> Husks {
-    [const { None }; CHUNK as usize]
 }
 
 /// What a look has found.
@@ -189,201 +162,79 @@ pub(super) struct Found {
     /// Requests whose deadline passed.
     pub(super) expired: u64,
     /// What the estimator is told, ms; 0: nothing.
-    feed: u32,
+    pub(super) feed: u32,
     /// There is something to read that was not before.
-    readable: bool,
+    pub(super) readable: bool,
 }
 
-/// The deadlines of a session.
-///
-/// # Invariants
-///
-/// A watch is in at most one tree, and the entry of its request says where. `armed` is not later than what `clock` is
-/// armed for.
-pub(super) struct Deadlines {
-    waiting: RBTree<Key, Watch>,
-    told: RBTree<Key, Watch>,
-    /// What the clock is armed for; `u64::MAX`: nothing.
-    armed: u64,
-    clock: Option<Arc<Timed<Clock>>>,
-    pub(super) window: Window,
-}
-
-impl Deadlines {
-    /// None.
-    pub(super) fn new() -> Self {
-        // INVARIANT: There is nothing.
-        Self {
-            waiting: RBTree::new(),
-            told: RBTree::new(),
-            armed: u64::MAX,
-            clock: None,
-            window: Window::new(),
-        }
-    }
-
-    /// Has them looked at by `clock`, or by nothing any more; returns what they were looked at by.
-    fn replace_clock(&mut self, clock: Option<Arc<Timed<Clock>>>) -> Option<Arc<Timed<Clock>>> {
-        core::mem::replace(&mut self.clock, clock)
-    }
-
-    /// Whether there is something to read.
-    pub(super) fn is_readable(&self) -> bool {
-        !self.told.is_empty() || self.window.is_readable()
-    }
-
-    /// Has them looked at `at`, if that is not to be earlier anyway.
-    pub(super) fn look_at(&mut self, at: u64) {
-        if at >= self.armed {
-            return;
-        }
-        let Some(clock) = &self.clock else {
-            return;
-        };
-        // INVARIANT: Armed for no earlier.
-        self.armed = at;
-        let wait = at.saturating_sub(now()).saturating_mul(NSEC_PER_MSEC);
-        clock.arm(misc::now().saturating_add(wait.max(PAUSE)));
-    }
-
-    /// When they are to be looked at next.
-    fn next(&self) -> u64 {
-        let front = |tree: &RBTree<Key, Watch>| tree.cursor_front().map(|at| at.current().0 .0);
-        let trees = [front(&self.waiting), front(&self.told), self.window.ends()];
-        trees.into_iter().flatten().min().unwrap_or(u64::MAX)
-    }
-
-    /// The watch of request `number` at `place`.
-    fn get(&self, place: Place, number: u64) -> Option<&Watch> {
-        match place {
-            Place::None => None,
-            Place::Waiting(look) => self.waiting.get(&(look, number)),
-            Place::Told(deadline) => self.told.get(&(deadline, number)),
-        }
-    }
-
-    /// Takes out the watch of request `number` at `place`.
-    fn remove(&mut self, place: Place, number: u64) -> Option<(Watch, WatchNode)> {
-        let watch = *self.get(place, number)?;
-        let node = match place {
-            Place::None => None,
-            Place::Waiting(look) => self.waiting.remove_node(&(look, number)),
-            Place::Told(deadline) => self.told.remove_node(&(deadline, number)),
-        };
-        Some((watch, node?))
-    }
-
-    /// Puts a watch of request `number` to `place`, which must not be none; whether it is the first to be read.
-    fn put(&mut self, spare: WatchSpare, place: Place, number: u64, watch: Watch) -> bool {
-        match place {
-            Place::None => false,
-            Place::Waiting(look) => {
-                self.waiting.insert(spare.into_node((look, number), watch));
-                self.look_at(look);
-                false
-            }
-            Place::Told(deadline) => {
-                let first = self.told.is_empty();
-                self.told.insert(spare.into_node((deadline, number), watch));
-                self.look_at(deadline);
-                first
-            }
-        }
-    }
+/// What became of a server's word that it is busy.
+pub(super) enum Moved {
+    /// Only its lease moved: it has no deadline.
+    Lease,
+    /// Its deadline could not be moved.
+    Refused,
+    /// Its client is to be told; whether that is the first early reply to be read.
+    Deadline { first: bool },
 }
 
 impl Inner {
-    /// Notes what request `number` with `entry`, which is about to be entered, states; whether it is the first to be
-    /// read.
-    pub(super) fn state(
-        &mut self,
-        cookie: u64,
-        number: u64,
-        entry: &mut Entry,
-        statement: &Statement,
-        spare: &mut Option<WatchSpare>,
-    ) -> bool {
-        entry.arrival = statement.arrival;
+    /// Notes what a request that was just entered states; returns whether its early reply is the first to be read, and
+    /// whether its deadline has passed.
+    pub(super) fn state(&mut self, slot: u32, statement: &Statement) -> (bool, bool) {
+        let Some(row) = self.at_mut(slot) else {
+            return (false, false);
+        };
+        row.arrival = statement.arrival;
         let Some(deadline) = statement.deadline else {
-            return false;
+            return (false, false);
         };
-        if statement.is_over(now()) {
-            entry.expired = true;
-            return false;
+        if deadline <= now() {
+            row.expired = true;
+            return (false, true);
         }
-        let Some(spare) = spare.take() else {
-            return false;
-        };
         let (place, granted, flags) = match statement.granted {
-            Some(granted) => (Place::Told(deadline), granted, wire::EARLY_AT_ONCE),
+            Some(granted) => (Place::Told, granted, wire::EARLY_AT_ONCE),
             None => (Place::Waiting(statement.look), 0, 0),
         };
-        entry.place = place;
-        let watch = Watch {
-            cookie,
-            stated: Stated {
-                arrival: statement.arrival,
-                deadline,
-            },
+        row.watch = Watch {
+            deadline,
             granted,
-            busy: 0,
             flags,
             last: statement.look >= deadline,
+            ..Watch::NONE
         };
-        self.deadlines.put(spare, place, number, watch)
+        (self.place(slot, place), false)
     }
 
-    /// Any entry that is not completed.
-    fn any_mut(&mut self, cookie: &u64) -> Option<&mut Entry> {
-        if self.queued.get(cookie).is_some() {
-            return self.queued.get_mut(cookie);
-        }
-        self.released_mut(cookie)
+    /// Takes out the watch of a request that ends; whether its deadline passed and that was not noticed.
+    pub(super) fn unwatch(&mut self, slot: u32) -> bool {
+        let watch = self.at(slot).map_or(Watch::NONE, |row| row.watch);
+        self.place(slot, Place::None);
+        watch.place != Place::None && watch.deadline <= now()
     }
 
-    /// Says where the watch of a request is now.
-    fn set_place(&mut self, cookie: &u64, place: Place) {
-        if let Some(entry) = self.any_mut(cookie) {
-            entry.place = place;
-        }
-    }
-
-    /// Moves a watch to `place`; whether it is the first to be read.
-    fn move_watch(&mut self, node: WatchNode, place: Place, number: u64, watch: Watch) -> bool {
-        self.set_place(&watch.cookie, place);
-        self.deadlines
-            .put(node.into_reservation(), place, number, watch)
-    }
-
-    /// Takes out the watch of `entry`, whose request ends; also says whether its deadline passed and that was not noticed.
-    pub(super) fn unwatch(&mut self, entry: &Entry) -> (Option<WatchNode>, bool) {
-        match self.deadlines.remove(entry.place, entry.number) {
-            Some((watch, node)) => (Some(node), watch.stated.deadline <= now()),
-            None => (None, false),
-        }
-    }
-
-    /// The time until the deadline of `entry`, ms; `None`: it passed. 0: there is none.
-    pub(super) fn left(&self, entry: &Entry) -> Option<u32> {
-        if entry.expired {
+    /// The time until the deadline of a request, ms; `None`: it passed. 0: there is none.
+    pub(super) fn left(&self, slot: u32) -> Option<u32> {
+        let row = self.at(slot)?;
+        if row.expired {
             return None;
         }
-        match self.deadlines.get(entry.place, entry.number) {
-            Some(watch) => Some(between(now(), watch.stated.deadline)).filter(|left| *left > 0),
-            None => Some(0),
+        if row.watch.place == Place::None {
+            return Some(0);
         }
+        Some(between(now(), row.watch.deadline)).filter(|left| *left > 0)
     }
 
-    /// Notes that a request expired, whose watch was taken out.
-    fn expire(&mut self, watch: &Watch, found: &mut Found) {
+    /// Notes that the deadline of a request passed.
+    fn expire(&mut self, slot: u32, found: &mut Found) {
         found.expired = found.expired.wrapping_add(1);
-        if let Some(entry) = self.any_mut(&watch.cookie) {
-            entry.expired = true;
-            entry.place = Place::None;
+        self.place(slot, Place::None);
+        if let Some(row) = self.at_mut(slot) {
+            row.expired = true;
         }
     }
 
-    /// Takes the most urgent early replies, at most `max`; what is too late is left to the clock. `estimate` is what they
+    /// Takes the most urgent early replies, at most `max`; what is too late is left to the timer. `estimate` is what they
     /// tell of.
     pub(super) fn take_told(
         &mut self,
@@ -393,59 +244,200 @@ impl Inner {
     ) -> [Option<Told>; TOLD] {
         let mut taken = [None; TOLD];
         let now = now();
-        for place in taken.iter_mut().take(max as usize) {
-            let front = self.deadlines.told.cursor_front();
-            let Some((deadline, number)) = front.map(|at| *at.current().0) else {
+        for to in taken.iter_mut().take(max as usize) {
+            let Some((slot, deadline)) = self.first_told() else {
+                break;
+            };
+            let cookie = self.cookie(slot);
+            let (Some(handle), Some(row)) = (self.handle(slot), self.at_mut(slot)) else {
                 break;
             };
             if deadline <= now {
                 break;
             }
-            let Some((watch, node)) = self.deadlines.remove(Place::Told(deadline), number) else {
-                break;
-            };
-            let arrival = watch.stated.arrival;
-            let next = Watch {
-                stated: Stated {
-                    arrival,
-                    deadline: watch.granted,
-                },
-                granted: 0,
-                flags: 0,
-                ..watch
-            };
-            let look = early::wake(terms, watch.granted).clamp(now, watch.granted);
-            self.move_watch(node, Place::Waiting(look), number, next);
-            let timeout = between(arrival, watch.granted);
-            *place = Some(Told {
-                number,
+            let Watch { granted, flags, .. } = row.watch;
+            (row.watch.deadline, row.watch.granted, row.watch.flags) = (granted, 0, 0);
+            let timeout = between(row.arrival, granted);
+            let look = early::wake(terms, granted).clamp(now, granted);
+            self.place(slot, Place::Waiting(look));
+            *to = Some(Told {
+                handle,
                 deadline,
-                record: wire::Early::new(watch.cookie, timeout, estimate, watch.flags),
+                record: wire::Early::new(cookie, timeout, estimate, flags),
             });
         }
         taken
     }
 
-    /// Puts back an early reply: nobody was told of it.
+    /// Puts back an early reply that was not told.
     pub(super) fn put_back_told(&mut self, told: &Told) {
-        let Some(entry) = self.any_mut(&told.record.cookie) else {
+        let Some(row) = self.get_mut(told.handle) else {
             return;
         };
-        let place = entry.place;
-        if entry.number != told.number || !matches!(place, Place::Waiting(_)) {
-            return;
+        if matches!(row.watch.place, Place::Waiting(_)) {
+            row.watch.granted = core::mem::replace(&mut row.watch.deadline, told.deadline);
+            row.watch.flags = told.record.header.flags;
+            self.place(told.handle.slot(), Place::Told);
         }
-        if let Some((watch, node)) = self.deadlines.remove(place, told.number) {
-            let back = Watch {
-                stated: Stated {
-                    deadline: told.deadline,
-                    ..watch.stated
-                },
-                granted: watch.stated.deadline,
-                flags: told.record.header.flags,
-                ..watch
+    }
+
+    /// Looks at what is due, [`CHUNK`] watches at most.
+    pub(super) fn look(&mut self, terms: &Terms) -> Found {
+        let mut found = Found::default();
+        let now = now();
+        found.readable = self.window.close(now);
+        let recovery = self.window.extra(terms, now);
+        let due = |at: &(u32, u64)| at.1 <= now;
+        for _ in 0..CHUNK {
+            if let Some((slot, _)) = self.first_told().filter(due) {
+                found.late = found.late.wrapping_add(1);
+                self.expire(slot, &mut found);
+                continue;
+            }
+            let Some((slot, _)) = self.first_waiting().filter(due) else {
+                break;
             };
-            self.move_watch(node, Place::Told(told.deadline), told.number, back);
+            let Some(row) = self.at_mut(slot) else {
+                break;
+            };
+            // Nobody knows it of a request that is not released.
+            let withheld = row.served().map(|served| served.withheld);
+            let stated = Stated {
+                arrival: row.arrival.saturating_add(withheld.unwrap_or(0).into()),
+                deadline: row.watch.deadline,
+            };
+            match answer(terms, &row.watch, &stated, now, recovery) {
+                Answer::Grant { deadline, feed } => {
+                    // What waits may be withheld, unless that counts anyway.
+                    let counted = terms.count_policy_delay == AtCountPolicyDelay::On;
+                    if counted || withheld.is_some() {
+                        found.feed = found.feed.max(feed);
+                    }
+                    row.watch.granted = deadline;
+                    found.readable |= self.place(slot, Place::Told);
+                }
+                Answer::Refuse(why) if stated.deadline <= now => {
+                    if matches!(why, Refusal::Late) && !row.watch.last {
+                        found.late = found.late.wrapping_add(1);
+                    }
+                    self.expire(slot, &mut found);
+                }
+                Answer::Refuse(_) => {
+                    found.refused = found.refused.wrapping_add(1);
+                    row.watch.last = true;
+                    self.place(slot, Place::Waiting(stated.deadline));
+                }
+            }
         }
+        found
+    }
+
+    /// Moves the deadline of a request that the server itself says takes until `until`. `None`: it was not read,
+    /// or is completed.
+    fn busy(&mut self, cookie: &u64, until: u64, terms: &Terms) -> Option<Moved> {
+        let now = now();
+        let slot = self.find(cookie)?;
+        self.at(slot)?.served().filter(|served| served.read)?;
+        let lasts = u64::from(between(now, until)).saturating_mul(NSEC_PER_MSEC);
+        self.extend(slot, misc::now().saturating_add(lasts));
+        let row = self.at_mut(slot)?;
+        let (arrival, deadline) = (row.arrival, row.watch.deadline);
+        if row.watch.place == Place::None {
+            return Some(Moved::Lease);
+        }
+        let limit = early::limit(terms, &Stated { arrival, deadline });
+        let granted = until.min(limit).max(row.watch.granted);
+        if deadline <= now || granted <= deadline || terms.mode() != Mode::Adaptive {
+            return Some(Moved::Refused);
+        }
+        row.watch.granted = granted;
+        row.watch.busy = until.max(row.watch.busy);
+        row.watch.flags |= wire::EARLY_BUSY;
+        row.watch.last = false;
+        let first = self.place(slot, Place::Told);
+        Some(Moved::Deadline { first })
+    }
+}
+
+/// What becomes of a request whose margin is reached at `now`; `recovery`: what is granted meanwhile, ms.
+fn answer(
+    terms: &Terms,
+    watch: &Watch,
+    stated: &Stated,
+    now: u64,
+    recovery: Option<u32>,
+) -> Answer {
+    if stated.deadline <= now {
+        return Answer::Refuse(Refusal::Late);
+    }
+    if watch.last || terms.mode() != Mode::Adaptive {
+        return Answer::Refuse(Refusal::Limit);
+    }
+    let answer = match recovery {
+        Some(extra) => early::in_recovery(stated, now, extra),
+        None => {
+            let busy = Some(watch.busy).filter(|busy| *busy != 0);
+            early::at_margin(terms, stated, now, true, busy)
+        }
+    };
+    let limit = early::limit(terms, stated);
+    match answer {
+        Answer::Grant { deadline, feed } if deadline.min(limit) > stated.deadline => {
+            let deadline = deadline.min(limit);
+            Answer::Grant { deadline, feed }
+        }
+        Answer::Grant { .. } => Answer::Refuse(Refusal::Limit),
+        answer => answer,
+    }
+}
+
+impl Session {
+    /// Counts what was found.
+    pub(super) fn count_found(&self, found: &Found) {
+        let (own, all) = (&self.counters, self.service.timeouts().counts());
+        if found.refused > 0 {
+            own.early_refused.count(found.refused);
+            all.early_refused.count(found.refused);
+        }
+        if found.late > 0 {
+            own.early_late.count(found.late);
+            all.early_late.count(found.late);
+        }
+        if found.expired > 0 {
+            own.expired.count(found.expired);
+            all.timeouts.count(found.expired);
+        }
+    }
+
+    /// Takes the server's word that a request takes longer.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: malformed.
+    /// - `ENOENT`: no request with this cookie was read and not completed.
+    pub(crate) fn busy(&self, record: &wire::Busy) -> Result {
+        let fits = record.header.flags == 0
+            && record.reserved == 0
+            && (1..=wire::LEASE_MAX).contains(&record.extra_ms);
+        if !fits {
+            return Err(EINVAL);
+        }
+        let terms = self.service.timeouts().terms();
+        let until = now().saturating_add(record.extra_ms.into());
+        let moved = {
+            let mut inner = self.inner.lock();
+            let moved = inner.busy(&record.cookie, until, &terms);
+            self.set_timer(&mut inner);
+            moved
+        };
+        match moved.ok_or(ENOENT)? {
+            Moved::Lease | Moved::Deadline { first: false } => {}
+            Moved::Deadline { first: true } => self.readable.notify_one(),
+            Moved::Refused => self.count_found(&Found {
+                refused: 1,
+                ..Found::default()
+            }),
+        }
+        Ok(())
     }
 }

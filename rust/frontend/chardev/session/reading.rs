@@ -17,7 +17,7 @@ use kernel::prelude::*;
 
 use super::{
     early::{Told, TOLD},
-    table::Inner,
+    table::{Inner, Row},
     Queued, Session, CHUNK, PASSED,
 };
 use crate::{
@@ -80,6 +80,7 @@ impl Taken {
             cookie,
             urgent,
             left,
+            ..
         } = boxed.value();
         let left = left.get();
         if left == PASSED {
@@ -117,11 +118,6 @@ impl Item {
 }
 
 impl Inner {
-    /// Whether there is something to read.
-    fn is_readable(&self) -> bool {
-        !self.ready.is_empty() || self.deadlines.is_readable()
-    }
-
     /// Takes up to `max` requests that are ready.
     fn take_ready(&mut self, max: u32) -> BoxFifo<Queued> {
         let mut taken = BoxFifo::new();
@@ -130,13 +126,13 @@ impl Inner {
                 break;
             };
             // Known from now on: the reader may complete it before this call returns.
-            if let Some(entry) = self.released_mut(&boxed.value().cookie) {
-                entry.read = true;
-                let entry = *entry;
+            let handle = boxed.value().handle;
+            if let Some(served) = self.get_mut(handle).and_then(Row::served_mut) {
+                served.read = true;
                 self.running = self.running.wrapping_add(1);
-                let urgent = self.peers.is_urgent(&entry.peer);
+                let urgent = self.is_urgent(handle.slot());
                 boxed.value().urgent.set(urgent.into());
-                let left = self.left(&entry).map_or(PASSED, u64::from);
+                let left = self.left(handle.slot()).map_or(PASSED, u64::from);
                 boxed.value().left.set(left);
             }
             taken.push(boxed);
@@ -147,7 +143,7 @@ impl Inner {
 
 impl Session {
     /// Takes up to `max` things to read, at most [`CHUNK`]. Waits for one unless `nonblocking`; there may be none
-    /// all the same, when an early reply is too late and its clock not there yet.
+    /// all the same, when an early reply is too late and the timer has not expired yet.
     ///
     /// # Errors
     ///
@@ -172,11 +168,12 @@ impl Session {
         let mut left = max.saturating_sub(sent);
         let mut recovered = None;
         if left > 0 {
-            recovered = inner.deadlines.window.take();
+            recovered = inner.window.take();
             left = left.saturating_sub(recovered.is_some().into());
         }
         let ready = inner.take_ready(left);
         let more = inner.is_readable();
+        self.set_timer(&mut inner);
         drop(inner);
         if sent > 0 {
             self.count_sent(sent.into());
@@ -210,13 +207,11 @@ impl Session {
                     inner.put_back_told(&told);
                     early = early.wrapping_add(1);
                 }
-                Item::Recovered(record) => inner.deadlines.window.put_back(record),
+                Item::Recovered(record) => inner.window.put_back(record),
                 Item::Request(boxed, _) => {
-                    let known = match inner.released_mut(&boxed.value().cookie) {
-                        Some(entry) => core::mem::replace(&mut entry.read, false),
-                        None => false,
-                    };
-                    if known {
+                    let row = inner.get_mut(boxed.value().handle);
+                    let read = row.and_then(Row::served_mut).map(|served| &mut served.read);
+                    if read.is_some_and(core::mem::take) {
                         inner.running = inner.running.wrapping_sub(1);
                         back.push(boxed);
                     } else {
@@ -230,6 +225,7 @@ impl Session {
         back.append(&mut inner.ready);
         inner.ready.append(&mut back);
         let some = inner.is_readable();
+        self.set_timer(&mut inner);
         drop(inner);
         drop(gone);
         if early > 0 {

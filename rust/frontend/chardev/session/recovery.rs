@@ -16,7 +16,7 @@ use kernel::prelude::*;
 
 use super::{early::now, Session};
 use crate::{
-    frontend::chardev::{about, wire},
+    frontend::chardev::{decode, wire},
     sched::timeouts::{recovery::Recovery, terms::Terms},
 };
 
@@ -39,12 +39,12 @@ impl Window {
         }
     }
 
-    /// A client that waits for `timeout` ms is back at `now`; returns when the window ends.
-    fn join(&mut self, now: u64, timeout: u32, terms: &Terms) -> u64 {
-        // The clock may not have seen its end yet.
+    /// A client that waits for `timeout` ms is back at `now`.
+    fn join(&mut self, now: u64, timeout: u32, terms: &Terms) {
+        // The timer may not have seen its end yet.
         self.close(now);
         self.open = true;
-        self.recovery.join(now, timeout, terms)
+        self.recovery.join(now, timeout, terms);
     }
 
     /// Closes it if it is over at `now`; whether it was.
@@ -95,18 +95,18 @@ impl Session {
         if record.header.flags != 0 {
             return Err(EINVAL);
         }
-        about::nid_of(
+        decode::nid_of(
             record.net,
             record.address_len,
             record.net_number,
             &record.address,
-        )?;
+        )
+        .ok_or(EINVAL)?;
         let terms = self.service.timeouts().terms();
         let mut inner = self.inner.lock();
-        let deadlines = &mut inner.deadlines;
-        let ends = deadlines.window.join(now(), record.timeout_ms, &terms);
-        deadlines.look_at(ends);
-        let readable = deadlines.window.is_readable();
+        inner.window.join(now(), record.timeout_ms, &terms);
+        self.set_timer(&mut inner);
+        let readable = inner.window.is_readable();
         drop(inner);
         self.counters.reconnected.count(1);
         if readable {

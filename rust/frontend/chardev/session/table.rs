@@ -1,18 +1,40 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The requests of a session by their cookies.
+//! The requests of a session: one table, by cookie.
+//!
+//! # Vocabulary
+//!
+//! - *Row*: what is known of a request ([`Row`]); it has a state ([`State`]).
+//! - *Peer*: the client a request is for ([`Peer`]): a network identifier; requests without one have one peer together.
+//! - *Window*: how many completions are remembered; what was completed earlier is not known any more.
+//!
+//! ```text
+//!   enter ──▶ queued ──▶ released ──▶ removed, or ended: remembered within the window
+//!                            │           ▲
+//!                            └──▶ late ──┘
+//! ```
+//!
+//! Deadlines, leases and the window hold slots of the table, so a request needs no memory but its row. The
+//! table keeps its memory until the file is closed; the writer whose request needs more brings it.
 
-use kernel::rbtree::{RBTree, RBTreeNode};
+use kernel::prelude::*;
 
 use super::{
-    early::{Deadlines, Place, WatchNode},
-    past::Past,
-    peers::{Peer, PeerId, Peers},
-    Queued, CHUNK,
+    early::{self, Place, Watch},
+    recovery::Window,
+    Queued,
 };
 use crate::{
     engine::service::Record,
-    sched::item::Cost,
+    sched::{
+        item::Cost,
+        key::Key,
+        leftist::{Forest, Knot, Root},
+        mem::{NoMemory, Pile},
+        order::{Relation, PREDECESSORS_MAX},
+        slab::{Handle, Linked, Links, List},
+        table::{Table, TableNeed, TableSpare},
+    },
     sys::{chardev::boxed::BoxFifo, node::Account},
 };
 
@@ -26,86 +48,117 @@ pub(super) struct Owed {
     pub(super) cost: Cost,
 }
 
-/// What is known of a request.
+/// How a request was released.
 #[derive(Clone, Copy)]
-pub(super) struct Entry {
-    pub(super) owed: Option<Owed>,
-    /// When it was released, monotonic ns.
-    pub(super) since: u64,
-    /// Which one of the file's requests it is; once it is completed, which one of the completions that was.
-    pub(super) number: u64,
-    /// The core's record of it, as long as that is the session's to use.
+pub(super) struct Served {
+    /// The CPT that decided.
+    pub(super) cpt: u16,
+    /// For how long a policy kept it on purpose, ms.
+    pub(super) withheld: u32,
+    /// The server knows of it.
+    pub(super) read: bool,
+}
+
+/// Where a request is.
+#[derive(Clone, Copy)]
+pub(super) enum State {
+    /// With the engine.
+    Queued,
+    /// The policy has decided; it owes a slot.
+    Released(Owed, Served),
+    /// Its lease is over, so it owes nothing.
+    Late(Served),
+    /// It was completed, and is remembered.
+    Ended,
+}
+
+/// What is known of a request.
+pub(super) struct Row {
+    pub(super) state: State,
+    /// The engine's record of it, as long as that is the session's to use.
     pub(super) record: Option<Record>,
     /// When it arrived, ms.
     pub(super) arrival: u64,
-    /// Where the watch of its deadline is.
-    pub(super) place: Place,
-    /// For how long a policy kept it on purpose, ms.
-    pub(super) withheld: u32,
-    /// The CPT that decided.
-    pub(super) cpt: u16,
+    pub(super) watch: Watch,
     /// Its deadline passed.
     pub(super) expired: bool,
-    /// Who it is for.
-    pub(super) peer: PeerId,
-    /// The server knows that it is released.
-    pub(super) read: bool,
+    /// The client it is for.
+    peer: Handle,
     /// It goes through the high-priority head, or is on the way there.
-    pub(super) high: bool,
+    high: bool,
     /// It was moved there, so that its peer is urgent.
-    pub(super) promoted: bool,
+    promoted: bool,
     /// It is to be moved there once its record is known.
-    pub(super) asked: bool,
+    asked: bool,
+    /// In the list of those that are remembered.
+    links: Links,
 }
 
-impl Entry {
-    /// Request `number` of the file, for `peer`; it is queued.
-    pub(super) const fn new(number: u64, peer: PeerId, high: bool) -> Self {
-        Self {
-            owed: None,
-            since: 0,
-            number,
-            record: None,
-            arrival: 0,
-            place: Place::None,
-            withheld: 0,
-            cpt: 0,
-            expired: false,
-            peer,
-            read: false,
-            high,
-            promoted: false,
-            asked: false,
+impl Linked for Row {
+    fn links(&mut self) -> &mut Links {
+        &mut self.links
+    }
+}
+
+impl Row {
+    pub(super) fn is_live(&self) -> bool {
+        !matches!(self.state, State::Ended)
+    }
+
+    /// How it was released, if it is released and not completed.
+    pub(super) fn served(&self) -> Option<&Served> {
+        match &self.state {
+            State::Released(_, served) | State::Late(served) => Some(served),
+            State::Queued | State::Ended => None,
+        }
+    }
+
+    /// As [`Self::served`], for writing.
+    pub(super) fn served_mut(&mut self) -> Option<&mut Served> {
+        match &mut self.state {
+            State::Released(_, served) | State::Late(served) => Some(served),
+            State::Queued | State::Ended => None,
         }
     }
 }
 
-/// Requests by cookie.
-pub(super) type Tree = RBTree<u64, Entry>;
+/// What a peer has.
+struct Peer {
+    /// Requests that are queued, or owe something.
+    requests: u32,
+    /// Of these, those that were moved to high priority.
+    urgent: u32,
+}
 
-/// Nodes that were taken out, to be freed without the lock.
+/// What became of a request that was entered.
+pub(super) struct Joined {
+    pub(super) handle: Handle,
+    /// It is the only one of its peer.
+    pub(super) first: bool,
+    /// Requests of the peer.
+    pub(super) requests: u32,
+    /// Others wait for one of these.
+    pub(super) urgent: bool,
+}
+
+/// What is to be counted of a request that was taken out.
+#[derive(Clone, Copy)]
 pub(super) struct Gone {
-    _entry: Option<RBTreeNode<u64, Entry>>,
-    _forgotten: [Option<RBTreeNode<u64, Entry>>; 2],
-    _watch: Option<WatchNode>,
-    peer: Option<RBTreeNode<PeerId, Peer>>,
-    expired: bool,
+    /// Its deadline passed, and that was not noticed.
+    pub(super) expired: bool,
+    /// The last request of its peer has ended.
+    pub(super) peer_idle: bool,
 }
 
-impl Gone {
-    /// Whether the deadline of the request passed, and nobody had noticed.
-    pub(super) fn is_expired(&self) -> bool {
-        self.expired
-    }
-
-    /// Whether the last request of a peer has ended.
-    pub(super) fn is_peer_idle(&self) -> bool {
-        self.peer.is_some()
-    }
+/// A request that was released, and was taken out.
+pub(super) struct Finished {
+    /// What it owes; `None`: it was late.
+    pub(super) owed: Option<Owed>,
+    pub(super) record: Option<Record>,
+    pub(super) arrival: u64,
+    pub(super) served: Served,
+    pub(super) gone: Gone,
 }
-
-/// A request whose lease is over: what it owed, and its peer if that was its last one.
-pub(super) type Over = (Owed, Option<RBTreeNode<PeerId, Peer>>);
 
 /// What moving a request to high priority takes.
 pub(super) enum Move {
@@ -117,23 +170,112 @@ pub(super) enum Move {
     Later,
 }
 
+/// What the predecessors of a request come to.
+pub(super) enum Before {
+    /// The relation that the engine is told.
+    Known(Relation),
+    /// One of them has no record in the partition: only its end can be waited for.
+    Unrecorded,
+    /// One of them is not known.
+    Unknown,
+}
+
+/// What closing a session does with the request in one slot.
+pub(super) enum Rest {
+    Nothing,
+    /// It was released.
+    End(Finished),
+    /// It is queued.
+    Force(Record),
+}
+
+/// What the table wants for one more request.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Need {
+    rows: TableNeed,
+    peers: TableNeed,
+    watches: usize,
+    leases: usize,
+}
+
+/// Memory for the table.
+pub(super) struct Spare {
+    rows: TableSpare<u64, Row>,
+    peers: TableSpare<Key, Peer>,
+    watches: Pile<Knot>,
+    leases: Pile<Knot>,
+}
+
+impl Need {
+    /// Whether nothing is wanted.
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Allocates what is wanted, charged to the caller; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn allocate(&self) -> Result<Spare> {
+        let allocate = || -> Result<Spare, NoMemory> {
+            Ok(Spare {
+                rows: self.rows.allocate()?,
+                peers: self.peers.allocate()?,
+                watches: Pile::charged(self.watches)?,
+                leases: Pile::charged(self.leases)?,
+            })
+        };
+        allocate().map_err(|NoMemory| ENOMEM)
+    }
+}
+
+/// When the session has something to do by itself.
+#[derive(Clone, Copy)]
+pub(super) struct Due {
+    /// A deadline, or the end of a recovery, ms.
+    pub(super) look: u64,
+    /// The end of a lease, monotonic ns.
+    pub(super) lease: u64,
+}
+
+impl Due {
+    pub(super) const NEVER: Self = Self {
+        look: u64::MAX,
+        lease: u64::MAX,
+    };
+}
+
 /// What the lock protects.
 ///
 /// # Invariants
 ///
-/// A cookie is in at most one of the trees; `past` may remember an earlier request that had it. `live` is the number of nodes
-/// in all three, `running` that of those that were read; each request in `ready` has a node in `released`
-/// or `late` that was not read. The watch in `deadlines` of a request in one of the three is where its entry says. `peers` counts the requests that are queued or owe something.
+/// One row of a cookie at most is not `Ended`; one at most is. `live` is the number of rows that are not, `running` that
+/// of those that were read; each request in `ready` has a row that is released and was not read. A row is in
+/// `waiting` or `told` as its watch says, in `oldest` if it is `Released` and there are leases, and in `past` if it is
+/// `Ended`. `peers` counts the requests that are queued or owe something.
 pub(super) struct Inner {
-    pub(super) queued: Tree,
-    pub(super) released: Tree,
-    pub(super) late: Tree,
+    rows: Table<u64, Row>,
+    peers: Table<Key, Peer>,
+    watches: Forest,
+    /// Deadlines to look at, by when.
+    waiting: Root,
+    /// Early replies to be read, by the deadline that they move.
+    told: Root,
+    leases: Forest,
+    /// Released requests by the end of their lease.
+    oldest: Root,
+    lease_ns: u64,
+    past: List,
+    remembered: u32,
+    window_max: u32,
     pub(super) ready: BoxFifo<Queued>,
-    pub(super) peers: Peers,
-    pub(super) past: Past,
-    pub(super) deadlines: Deadlines,
-    /// Requests that were ever entered.
-    pub(super) entered: u64,
+    /// How clients come back.
+    pub(super) window: Window,
+    /// What the timer is armed for; not later than what is due.
+    pub(super) armed: Due,
+    /// The timer rests until then, monotonic ns.
+    pub(super) rest: u64,
     pub(super) live: u32,
     pub(super) running: u32,
     /// Writers that wait for any completion.
@@ -142,203 +284,424 @@ pub(super) struct Inner {
 }
 
 impl Inner {
-    /// No request; `past` is what was before.
-    pub(super) fn new(past: Past) -> Self {
-        // INVARIANT: All are empty.
-        Self {
-            queued: RBTree::new(),
-            released: RBTree::new(),
-            late: RBTree::new(),
-            ready: BoxFifo::new(),
-            peers: Peers::new(),
-            past,
-            deadlines: Deadlines::new(),
-            entered: 0,
-            live: 0,
-            running: 0,
-            impatient: 0,
-            closing: false,
-        }
-    }
-
-    /// What is known of the request with this cookie that has not been completed.
-    pub(super) fn find(&self, cookie: &u64) -> Option<&Entry> {
-        [&self.queued, &self.released, &self.late]
-            .into_iter()
-            .find_map(|tree| tree.get(cookie))
-    }
-
-    /// The node of a request that is released, late or not.
-    pub(super) fn released_mut(&mut self, cookie: &u64) -> Option<&mut Entry> {
-        match self.released.get_mut(cookie) {
-            Some(entry) => Some(entry),
-            None => self.late.get_mut(cookie),
-        }
-    }
-
-    /// Notes `record` of request `number`; returns it if the request is to be moved to high priority.
-    pub(super) fn learn(&mut self, cookie: &u64, number: u64, record: Record) -> Option<Record> {
-        let entry = match self.queued.get_mut(cookie) {
-            Some(entry) => entry,
-            None => self.released.get_mut(cookie)?,
+    /// A table for `limit` requests with leases of `lease_ns` (0: none), that remembers `window_max` completions.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new(limit: u32, lease_ns: u64, window_max: u32, seed: u64) -> Result<Self> {
+        let (limit, past) = (limit as usize, window_max as usize);
+        let rows = limit.saturating_add(past).saturating_add(1);
+        let leases = if lease_ns == 0 { 0 } else { rows };
+        let new = || -> Result<Self, NoMemory> {
+            // INVARIANT: All are empty.
+            Ok(Self {
+                rows: Table::new(rows, seed)?,
+                peers: Table::new(limit, seed)?,
+                watches: Forest::new(rows)?,
+                waiting: Root::EMPTY,
+                told: Root::EMPTY,
+                leases: Forest::new(leases)?,
+                oldest: Root::EMPTY,
+                lease_ns,
+                past: List::new(),
+                remembered: 0,
+                window_max,
+                ready: BoxFifo::new(),
+                window: Window::new(),
+                armed: Due::NEVER,
+                rest: 0,
+                live: 0,
+                running: 0,
+                impatient: 0,
+                closing: false,
+            })
         };
-        if entry.number != number {
+        new().map_err(|NoMemory| ENOMEM)
+    }
+
+    /// What memory is wanted for one more request.
+    pub(super) fn need(&self) -> Need {
+        let slots = self.rows.slots() as usize;
+        Need {
+            rows: self.rows.need(),
+            peers: self.peers.need(),
+            watches: self.watches.wants(slots.saturating_add(1)),
+            leases: self.leases.wants(slots.saturating_add(1)),
+        }
+    }
+
+    /// Takes memory and hands back what there is no use for.
+    pub(super) fn grow(&mut self, spare: Spare) -> Spare {
+        Spare {
+            rows: self.rows.grow(spare.rows),
+            peers: self.peers.grow(spare.peers),
+            watches: self.watches.feed(spare.watches),
+            leases: self.leases.feed(spare.leases),
+        }
+    }
+
+    /// The slot of the request with this cookie that is not completed.
+    pub(super) fn find(&self, cookie: &u64) -> Option<u32> {
+        self.rows.find(cookie, Row::is_live)
+    }
+
+    pub(super) fn at(&self, slot: u32) -> Option<&Row> {
+        self.rows.at(slot)
+    }
+
+    pub(super) fn at_mut(&mut self, slot: u32) -> Option<&mut Row> {
+        self.rows.at_mut(slot)
+    }
+
+    pub(super) fn get_mut(&mut self, handle: Handle) -> Option<&mut Row> {
+        self.rows.get_mut(handle)
+    }
+
+    /// The handle of the request in `slot`.
+    pub(super) fn handle(&self, slot: u32) -> Option<Handle> {
+        self.rows.handle(slot)
+    }
+
+    /// The cookie of the request in `slot`.
+    pub(super) fn cookie(&self, slot: u32) -> u64 {
+        self.rows.key(slot).copied().unwrap_or(0)
+    }
+
+    /// Number of peers with requests.
+    pub(super) fn peers(&self) -> u32 {
+        self.peers.len()
+    }
+
+    /// Whether others wait for a request of the peer of the request in `slot`.
+    pub(super) fn is_urgent(&mut self, slot: u32) -> bool {
+        let peer = self.rows.at(slot).map(|row| row.peer);
+        let peer = peer.and_then(|peer| self.peers.get_mut(peer));
+        peer.is_some_and(|peer| peer.urgent > 0)
+    }
+
+    /// Enters a request that has memory, for `peer`; `None`: it has none. No live row has its cookie.
+    pub(super) fn enter(&mut self, cookie: u64, peer: Key, high: bool) -> Option<Joined> {
+        let known = self.peers.find(&peer, |_| true);
+        let first = known.is_none();
+        let peer = match known {
+            Some(slot) => self.peers.handle(slot)?,
+            None => {
+                let none = Peer {
+                    requests: 0,
+                    urgent: 0,
+                };
+                self.peers.insert(peer, none).ok()?
+            }
+        };
+        let known = self.peers.get_mut(peer)?;
+        known.requests = known.requests.wrapping_add(1);
+        let (requests, urgent) = (known.requests, known.urgent > 0);
+        let row = Row {
+            state: State::Queued,
+            record: None,
+            arrival: 0,
+            watch: Watch::NONE,
+            expired: false,
+            peer,
+            high,
+            promoted: false,
+            asked: false,
+            links: Links::new(),
+        };
+        // INVARIANT: The only live row of its cookie, and in no queue.
+        let handle = self.rows.insert(cookie, row).ok()?;
+        self.watches.create(handle.slot());
+        self.leases.create(handle.slot());
+        self.live = self.live.wrapping_add(1);
+        Some(Joined {
+            handle,
+            first,
+            requests,
+            urgent,
+        })
+    }
+
+    /// Notes that a queued request was released at `now` (ns).
+    pub(super) fn release(&mut self, handle: Handle, owed: Owed, served: Served, now: u64) {
+        let Some(row) = self.rows.get_mut(handle) else {
+            return;
+        };
+        row.state = State::Released(owed, served);
+        if let Some(id) = owed.account.placement.record {
+            let home = owed.account.home;
+            row.record = Some(Record { home, id });
+        }
+        if self.lease_ns != 0 {
+            let end = now.saturating_add(self.lease_ns);
+            self.leases.push(&mut self.oldest, end, handle.slot());
+        }
+    }
+
+    /// Notes the record of a request; returns it if the request is to be moved to high priority.
+    pub(super) fn learn(&mut self, handle: Handle, record: Record) -> Option<Record> {
+        let row = self.rows.get_mut(handle)?;
+        if !matches!(row.state, State::Queued) {
             return None;
         }
-        entry.record = Some(record);
-        let asked = core::mem::replace(&mut entry.asked, false);
-        asked.then_some(record)
+        row.record = Some(record);
+        core::mem::replace(&mut row.asked, false).then_some(record)
     }
 
     /// Notes that a request is to have high priority. `None`: there is no such request.
     pub(super) fn promote(&mut self, cookie: &u64) -> Option<Move> {
-        let Some(entry) = self.queued.get_mut(cookie) else {
-            return self.released_mut(cookie).map(|_| Move::Nothing);
-        };
-        if entry.high {
+        let slot = self.find(cookie)?;
+        let row = self.rows.at_mut(slot)?;
+        if row.high || !matches!(row.state, State::Queued) {
             return Some(Move::Nothing);
         }
-        (entry.high, entry.promoted) = (true, true);
-        let wanted = match entry.record {
-            Some(record) => Move::Record(record),
-            None => {
-                entry.asked = true;
-                Move::Later
-            }
-        };
-        let peer = entry.peer;
-        self.peers.promote(&peer);
+        (row.high, row.promoted) = (true, true);
+        row.asked = row.record.is_none();
+        let wanted = row.record.map_or(Move::Later, Move::Record);
+        let peer = row.peer;
+        if let Some(peer) = self.peers.get_mut(peer) {
+            peer.urgent = peer.urgent.wrapping_add(1);
+        }
         Some(wanted)
     }
 
-    /// Takes out the node of a request that was read; `remember`: it may be named as a predecessor.
-    pub(super) fn finish(&mut self, cookie: &u64, remember: bool) -> Option<(Entry, Gone)> {
-        let entry = *self.released_mut(cookie)?;
-        if !entry.read {
-            return None;
+    /// What comes before request `cookie` with `predecessors` (0: none), for the partition `home`.
+    pub(super) fn before(
+        &self,
+        cookie: u64,
+        predecessors: &[u64; PREDECESSORS_MAX],
+        home: u16,
+    ) -> Before {
+        let mut records = [None; PREDECESSORS_MAX];
+        let mut related = false;
+        for (named, place) in predecessors.iter().zip(&mut records) {
+            if *named == 0 {
+                continue;
+            }
+            if *named == cookie {
+                return Before::Unknown;
+            }
+            let Some(row) = self.find(named).and_then(|slot| self.rows.at(slot)) else {
+                if self.rows.find(named, |_| true).is_some() {
+                    continue;
+                }
+                return Before::Unknown;
+            };
+            match row.record {
+                Some(record) if record.home == home => *place = Some(record.id),
+                _ => return Before::Unrecorded,
+            }
+            related = true;
         }
-        self.take_out(cookie, &entry, remember)
-    }
-
-    /// Takes out the node of any released request.
-    pub(super) fn finish_any(&mut self) -> Option<(Entry, Gone)> {
-        let (cookie, entry) = [&self.released, &self.late].into_iter().find_map(|tree| {
-            tree.cursor_front()
-                .map(|at| (*at.current().0, *at.current().1))
-        })?;
-        self.take_out(&cookie, &entry, false)
-    }
-
-    /// Takes out the node of a released request.
-    fn take_out(&mut self, cookie: &u64, entry: &Entry, remember: bool) -> Option<(Entry, Gone)> {
-        let completion = self.past.next();
-        let (watch, expired) = self.unwatch(entry);
-        let known = self.released_mut(cookie)?;
-        known.place = Place::None;
-        if remember {
-            known.number = completion;
-        }
-        let node = match self.released.remove_node(cookie) {
-            Some(node) => node,
-            None => self.late.remove_node(cookie)?,
-        };
-        self.live = self.live.wrapping_sub(1);
-        if entry.read {
-            self.running = self.running.wrapping_sub(1);
-        }
-        // Whoever is late owes nothing, and was taken off its peer then.
-        let peer = match entry.owed {
-            Some(_) => self.peers.leave(entry),
-            None => None,
-        };
-        let (node, forgotten) = if remember {
-            (None, self.past.remember(*cookie, node))
+        Before::Known(if related {
+            Relation::After(records)
         } else {
-            (Some(node), [None, None])
-        };
-        let gone = Gone {
-            _entry: node,
-            _forgotten: forgotten,
-            _watch: watch,
-            peer,
-            expired,
-        };
-        Some((*entry, gone))
-    }
-
-    /// Takes out the node of a queued request; it stays counted in `live`.
-    pub(super) fn take_out_queued(&mut self, cookie: &u64) -> Option<Gone> {
-        let entry = *self.queued.get(cookie)?;
-        let (watch, expired) = self.unwatch(&entry);
-        let node = self.queued.remove_node(cookie);
-        Some(Gone {
-            _entry: node,
-            _forgotten: [None, None],
-            _watch: watch,
-            peer: self.peers.leave(&entry),
-            expired,
+            Relation::Free
         })
     }
 
-    /// Records of up to [`LEASES`] queued requests from cookie `from` on, and the cookie to go on from, or `None` at the
-    /// end.
-    pub(super) fn queued_from(&mut self, from: u64) -> (Option<u64>, [Option<Record>; LEASES]) {
-        let mut records = [None; LEASES];
-        let mut cursor = self.queued.cursor_lower_bound_mut(&from);
-        for place in &mut records {
-            let Some(at) = cursor else {
-                break;
-            };
-            *place = at.current().1.record;
-            cursor = at.move_next();
+    /// Takes a request off its peer; whether that was its last one.
+    fn leave(&mut self, peer: Handle, promoted: bool) -> bool {
+        let Some(known) = self.peers.get_mut(peer) else {
+            return false;
+        };
+        known.requests = known.requests.wrapping_sub(1);
+        known.urgent = known.urgent.wrapping_sub(promoted.into());
+        let idle = known.requests == 0;
+        if idle {
+            self.peers.remove(peer.slot());
         }
-        (cursor.map(|at| *at.current().0), records)
+        idle
     }
 
-    /// Ends leases of `lease` ns that are over at `now`, of the requests from cookie `from` on; returns the
-    /// cookie to go on from, or `None` at the end, and what those requests owed.
-    pub(super) fn end_leases(
-        &mut self,
-        from: u64,
-        now: u64,
-        lease: u64,
-    ) -> (Option<u64>, [Option<Over>; LEASES]) {
+    /// Takes out a queued request; it stays counted in `live`.
+    pub(super) fn take_out_queued(&mut self, handle: Handle) -> Option<Gone> {
+        let row = self.rows.get_mut(handle)?;
+        let (peer, promoted) = (row.peer, row.promoted);
+        let expired = self.unwatch(handle.slot());
+        self.rows.remove(handle.slot());
+        Some(Gone {
+            expired,
+            peer_idle: self.leave(peer, promoted),
+        })
+    }
+
+    /// Takes out a request that was read; `remember`: it may be named as a predecessor.
+    pub(super) fn finish(&mut self, cookie: &u64, remember: bool) -> Option<Finished> {
+        let slot = self.find(cookie)?;
+        let read = self.rows.at(slot)?.served()?.read;
+        if !read {
+            return None;
+        }
+        let earlier = self.rows.find(cookie, |row| !row.is_live());
+        let finished = self.take_out(slot)?;
+        if remember {
+            self.remember(slot, earlier);
+        } else {
+            self.rows.remove(slot);
+        }
+        Some(finished)
+    }
+
+    /// Ends a released request, whose row is still to be removed or remembered.
+    fn take_out(&mut self, slot: u32) -> Option<Finished> {
+        let expired = self.unwatch(slot);
+        let row = self.rows.at_mut(slot)?;
+        let served = *row.served()?;
+        let owed = match core::mem::replace(&mut row.state, State::Ended) {
+            State::Released(owed, _) => Some(owed),
+            _ => None,
+        };
+        let (record, arrival) = (row.record, row.arrival);
+        let (peer, promoted) = (row.peer, row.promoted);
+        let mut peer_idle = false;
+        // A request that is late owes nothing, and was taken off its peer then.
+        if owed.is_some() {
+            peer_idle = self.leave(peer, promoted);
+            if self.lease_ns != 0 {
+                self.leases.remove(&mut self.oldest, slot);
+            }
+        }
+        self.live = self.live.wrapping_sub(1);
+        if served.read {
+            self.running = self.running.wrapping_sub(1);
+        }
+        Some(Finished {
+            owed,
+            record,
+            arrival,
+            served,
+            gone: Gone { expired, peer_idle },
+        })
+    }
+
+    /// Remembers the completion in `slot` instead of the `earlier` one of its cookie, or of the oldest one.
+    fn remember(&mut self, slot: u32, earlier: Option<u32>) {
+        self.rows.push(&mut self.past, slot);
+        self.remembered = self.remembered.wrapping_add(1);
+        let old = match earlier {
+            None if self.remembered > self.window_max => self.past.first(),
+            earlier => earlier,
+        };
+        if let Some(old) = old {
+            self.rows.unlist(&mut self.past, old);
+            self.rows.remove(old);
+            self.remembered = self.remembered.wrapping_sub(1);
+        }
+    }
+
+    /// Has the lease of a request begin at `from` (ns) if that is later.
+    pub(super) fn extend(&mut self, slot: u32, from: u64) {
+        let owes = self
+            .rows
+            .at(slot)
+            .is_some_and(|row| matches!(row.state, State::Released(..)));
+        let end = from.saturating_add(self.lease_ns);
+        if owes && self.leases.key(slot).is_some_and(|old| old < end) {
+            self.leases.update(&mut self.oldest, end, slot);
+        }
+    }
+
+    /// Ends leases that are over at `now`; returns what those requests owed, and whether they were the last ones of their
+    /// peers.
+    pub(super) fn end_leases(&mut self, now: u64) -> [Option<(Owed, bool)>; LEASES] {
         let mut over = [None; LEASES];
-        let mut left = over.iter_mut();
-        let mut next = None;
-        let mut cursor = self.released.cursor_lower_bound_mut(&from);
-        for _ in 0..CHUNK {
-            let Some(at) = cursor else {
+        for place in &mut over {
+            let Some((slot, end)) = self.leases.top(self.oldest) else {
                 break;
             };
-            let (cookie, entry) = at.current();
-            if now.saturating_sub(entry.since) >= lease {
-                let Some(place) = left.next() else {
-                    next = Some(*cookie);
-                    cursor = None;
-                    break;
-                };
-                *place = Some(*cookie);
+            if end > now {
+                break;
             }
-            cursor = at.move_next();
-        }
-        if let Some(at) = cursor {
-            next = Some(*at.current().0);
-        }
-        let owed = over.map(|cookie| {
-            let cookie = cookie?;
-            let node = self.released.remove_node(&cookie)?;
-            // INVARIANT: It was in `released`, so in no other tree.
-            self.late.insert(node);
-            let entry = self.late.get_mut(&cookie)?;
-            let was = *entry;
-            let mut owed = entry.owed.take()?;
+            self.leases.remove(&mut self.oldest, slot);
+            let Some(row) = self.rows.at_mut(slot) else {
+                break;
+            };
+            let State::Released(mut owed, served) = row.state else {
+                break;
+            };
+            row.state = State::Late(served);
             // What comes after it waits for its completion all the same.
-            let home = owed.account.home;
-            let id = owed.account.placement.record.take();
-            entry.record = id.map(|id| Record { home, id });
-            Some((owed, self.peers.leave(&was)))
-        });
-        (next, owed)
+            owed.account.placement.record = None;
+            let (peer, promoted) = (row.peer, row.promoted);
+            *place = Some((owed, self.leave(peer, promoted)));
+        }
+        over
+    }
+
+    /// When there is something to do next.
+    pub(super) fn due(&self) -> Due {
+        let front = |root| self.watches.top(root).map(|(_, at)| at);
+        let looks = [front(self.waiting), front(self.told), self.window.ends()];
+        Due {
+            look: looks.into_iter().flatten().min().unwrap_or(u64::MAX),
+            lease: self.leases.top(self.oldest).map_or(u64::MAX, |(_, at)| at),
+        }
+    }
+
+    /// Whether something is due at `now` (ns).
+    pub(super) fn is_due(&self, now: u64) -> bool {
+        let due = self.due();
+        due.look <= early::now() || due.lease <= now
+    }
+
+    /// The slot that is to be looked at first, and when.
+    pub(super) fn first_waiting(&self) -> Option<(u32, u64)> {
+        self.watches.top(self.waiting)
+    }
+
+    /// The slot of the most urgent early reply, and the deadline that it moves.
+    pub(super) fn first_told(&self) -> Option<(u32, u64)> {
+        self.watches.top(self.told)
+    }
+
+    /// Puts the watch of a request where it belongs; whether that is the first early reply to be read.
+    pub(super) fn place(&mut self, slot: u32, place: Place) -> bool {
+        let Some(row) = self.rows.at_mut(slot) else {
+            return false;
+        };
+        let deadline = row.watch.deadline;
+        match core::mem::replace(&mut row.watch.place, place) {
+            Place::None => {}
+            Place::Waiting(_) => self.watches.remove(&mut self.waiting, slot),
+            Place::Told => self.watches.remove(&mut self.told, slot),
+        }
+        match place {
+            Place::None => false,
+            Place::Waiting(look) => {
+                self.watches.push(&mut self.waiting, look, slot);
+                false
+            }
+            Place::Told => {
+                let first = self.told == Root::EMPTY;
+                self.watches.push(&mut self.told, deadline, slot);
+                first
+            }
+        }
+    }
+
+    /// Whether there is something to read.
+    pub(super) fn is_readable(&self) -> bool {
+        !self.ready.is_empty() || self.told != Root::EMPTY || self.window.is_readable()
+    }
+
+    /// Slots that there are.
+    pub(super) fn slots(&self) -> u32 {
+        self.rows.slots()
+    }
+
+    /// What is to be done with the request in `slot` as the session is closed.
+    pub(super) fn close(&mut self, slot: u32) -> Rest {
+        match self.rows.at(slot).map(|row| (&row.state, row.record)) {
+            Some((State::Queued, Some(record))) => Rest::Force(record),
+            Some((State::Released(..) | State::Late(_), _)) => match self.take_out(slot) {
+                Some(finished) => {
+                    self.rows.remove(slot);
+                    Rest::End(finished)
+                }
+                None => Rest::Nothing,
+            },
+            _ => Rest::Nothing,
+        }
     }
 }

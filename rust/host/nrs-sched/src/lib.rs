@@ -14,6 +14,15 @@ mod module {
 pub(crate) use module::sched;
 pub use module::sched::*;
 
+/// The records of `/dev/nrs`.
+#[cfg(test)]
+#[allow(dead_code, unreachable_pub)]
+#[path = "../../../frontend/chardev"]
+mod chardev {
+    mod decode;
+    mod wire;
+}
+
 pub mod arena;
 pub mod bandwidth;
 pub mod crowd;

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Records found by key and by slot.
+//!
+//! # Vocabulary
+//!
+//! - *Row*: a record with its key ([`Row`]); its slot names it until it is removed.
+//! - *Bucket*: the rows whose hashes have the same low bits.
+//!
+//! Keys are found by linear hashing (Litwin, VLDB'80): the table has one bucket per slot ever made and
+//! splits one bucket for each new one, so no insertion pays for a rehash of everything. The hash function
+//! has a secret seed, see [`crate::sched::key`]. Several rows may have the same key.
+
+use crate::sched::{
+    key::{Hashed, Hasher},
+    mem::{Bulk, NoMemory, Pile},
+    slab::{Handle, Linked, Links, List, Slab, SlabPile, NONE},
+};
+
+/// A record and its place in the table.
+pub struct Row<K, V> {
+    key: K,
+    hash: u32,
+    next: u32,
+    value: V,
+}
+
+impl<K, V: Linked> Linked for Row<K, V> {
+    fn links(&mut self) -> &mut Links {
+        self.value.links()
+    }
+}
+
+/// What a [`Table`] wants, in chunks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableNeed {
+    rows: usize,
+    buckets: usize,
+}
+
+/// Memory for a [`Table`].
+pub struct TableSpare<K, V> {
+    rows: SlabPile<Row<K, V>>,
+    buckets: Pile<u32>,
+}
+
+impl TableNeed {
+    /// Whether nothing is wanted.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Allocates what is wanted, charged to the control group of the caller; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn allocate<K, V>(&self) -> Result<TableSpare<K, V>, NoMemory> {
+        Ok(TableSpare {
+            rows: SlabPile::charged(self.rows)?,
+            buckets: Pile::charged(self.buckets)?,
+        })
+    }
+}
+
+/// Rows by key and by slot.
+///
+/// # Invariants
+///
+/// Every row is in the bucket of its hash. There are at most as many buckets as slots.
+pub struct Table<K, V> {
+    rows: Slab<Row<K, V>>,
+    buckets: Bulk<u32>,
+    hasher: Hasher,
+}
+
+impl<K: Eq + Hashed, V> Table<K, V> {
+    /// An empty table that can be fed for up to `max` rows; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn new(max: usize, seed: u64) -> Result<Self, NoMemory> {
+        Ok(Self {
+            rows: Slab::new(max)?,
+            buckets: Bulk::new(max)?,
+            hasher: Hasher::new(seed),
+        })
+    }
+
+    /// What memory is wanted for one more row.
+    pub fn need(&self) -> TableNeed {
+        if self.rows.vacant() > 0 {
+            return TableNeed::default();
+        }
+        let buckets = self.rows.slots().saturating_sub(self.buckets.len());
+        TableNeed {
+            rows: self.rows.wants(1),
+            buckets: self.buckets.wants(buckets.saturating_add(1)),
+        }
+    }
+
+    /// Takes memory and hands back what there is no use for.
+    pub fn grow(&mut self, spare: TableSpare<K, V>) -> TableSpare<K, V> {
+        TableSpare {
+            rows: self.rows.feed(spare.rows),
+            buckets: self.buckets.feed(spare.buckets),
+        }
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> u32 {
+        self.rows.live()
+    }
+
+    /// Number of slots, vacant or taken.
+    pub fn slots(&self) -> u32 {
+        self.rows.slots() as u32
+    }
+
+    /// The handle of the row in `slot`.
+    pub fn handle(&self, slot: u32) -> Option<Handle> {
+        self.rows.handle(slot)
+    }
+
+    /// The row that `handle` names, if it is still there.
+    pub fn get_mut(&mut self, handle: Handle) -> Option<&mut V> {
+        self.rows.get_mut(handle).map(|row| &mut row.value)
+    }
+
+    /// The row in `slot`.
+    pub fn at(&self, slot: u32) -> Option<&V> {
+        self.rows.at(slot).map(|row| &row.value)
+    }
+
+    /// The row in `slot`, for writing.
+    pub fn at_mut(&mut self, slot: u32) -> Option<&mut V> {
+        self.rows.at_mut(slot).map(|row| &mut row.value)
+    }
+
+    /// The key of the row in `slot`.
+    pub fn key(&self, slot: u32) -> Option<&K> {
+        self.rows.at(slot).map(|row| &row.key)
+    }
+
+    /// The slot of a row with `key` for which `fits` is true.
+    pub fn find(&self, key: &K, fits: impl Fn(&V) -> bool) -> Option<u32> {
+        let hash = self.hasher.hash(key);
+        let mut slot = *self.buckets.get(self.bucket(hash))?;
+        while let Some(row) = self.rows.at(slot) {
+            if row.hash == hash && row.key == *key && fits(&row.value) {
+                return Some(slot);
+            }
+            slot = row.next;
+        }
+        None
+    }
+
+    /// Adds a row.
+    ///
+    /// # Errors
+    ///
+    /// Hands the value back if there is no memory for another slot.
+    pub fn insert(&mut self, key: K, value: V) -> Result<Handle, V> {
+        let hash = self.hasher.hash(&key);
+        if self.buckets.len() == 0 && self.buckets.push(NONE).is_err() {
+            return Err(value);
+        }
+        let row = Row {
+            key,
+            hash,
+            next: NONE,
+            value,
+        };
+        let handle = self.rows.insert(row).map_err(|row| row.value)?;
+        self.split();
+        self.link(handle.slot(), hash);
+        Ok(handle)
+    }
+
+    /// Takes the row of `slot` out, which is in no list.
+    pub fn remove(&mut self, slot: u32) -> Option<V> {
+        let row = self.rows.at(slot)?;
+        let (hash, after) = (row.hash, row.next);
+        let bucket = self.bucket(hash);
+        let head = self.buckets.get_mut(bucket)?;
+        if *head == slot {
+            *head = after;
+        } else {
+            let mut at = *head;
+            while let Some(row) = self.rows.at_mut(at) {
+                if row.next == slot {
+                    row.next = after;
+                    break;
+                }
+                at = row.next;
+            }
+        }
+        self.rows.remove(slot).map(|row| row.value)
+    }
+
+    /// Index of the bucket of `hash`.
+    fn bucket(&self, hash: u32) -> usize {
+        let len = self.buckets.len().max(1);
+        let mask = len
+            .checked_next_power_of_two()
+            .map_or(0, |n| n.wrapping_sub(1));
+        let index = hash as usize & mask;
+        if index < len {
+            index
+        } else {
+            index & (mask >> 1)
+        }
+    }
+
+    /// Puts the row in `slot` at the front of its bucket.
+    fn link(&mut self, slot: u32, hash: u32) {
+        let bucket = self.bucket(hash);
+        if let Some(head) = self.buckets.get_mut(bucket) {
+            let after = core::mem::replace(head, slot);
+            if let Some(row) = self.rows.at_mut(slot) {
+                row.next = after;
+            }
+        }
+    }
+
+    /// Adds a bucket, if there are fewer than slots, and moves its rows there.
+    fn split(&mut self) {
+        let len = self.buckets.len();
+        if len >= self.rows.slots() || self.buckets.push(NONE).is_err() {
+            return;
+        }
+        // The rows of the new bucket were in the one that has the same bits but the highest.
+        let Some(high) = len.checked_ilog2() else {
+            return;
+        };
+        let from = len ^ (1 << high);
+        let Some(head) = self.buckets.get_mut(from) else {
+            return;
+        };
+        let mut slot = core::mem::replace(head, NONE);
+        while let Some(row) = self.rows.at(slot) {
+            let (hash, after) = (row.hash, row.next);
+            self.link(slot, hash);
+            slot = after;
+        }
+    }
+}
+
+impl<K, V: Linked> Table<K, V> {
+    /// Appends the row in `slot`, which is in no list, to `list`.
+    pub fn push(&mut self, list: &mut List, slot: u32) {
+        list.push(&mut self.rows, slot);
+    }
+
+    /// Takes the row in `slot` out of `list`, which it is in.
+    pub fn unlist(&mut self, list: &mut List, slot: u32) {
+        list.remove(&mut self.rows, slot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sched::rng::Rng;
+
+    fn grow(table: &mut Table<u64, u32>) {
+        let need = table.need();
+        if !need.is_empty() {
+            table.grow(need.allocate().unwrap());
+        }
+    }
+
+    /// Random insertions, searches and removals against a list of pairs; keys occur several times.
+    #[test]
+    fn against_model() {
+        let mut table = Table::new(5000, 7).unwrap();
+        assert_eq!(table.insert(1, 1), Err(1));
+        let mut model: Vec<(u64, u32, Handle)> = Vec::new();
+        let mut rng = Rng::new(3);
+        for step in 0..20_000u32 {
+            let key = rng.below(3000);
+            if rng.below(5) < 3 && model.len() < 5000 {
+                grow(&mut table);
+                let handle = table.insert(key, step).unwrap();
+                model.push((key, step, handle));
+            } else if !model.is_empty() {
+                let (key, value, handle) =
+                    model.swap_remove(rng.below(model.len() as u64) as usize);
+                let slot = table.find(&key, |found| *found == value).unwrap();
+                assert_eq!((slot, table.key(slot)), (handle.slot(), Some(&key)));
+                assert_eq!(table.get_mut(handle), Some(&mut value.clone()));
+                assert_eq!(table.remove(slot), Some(value));
+                assert_eq!(table.get_mut(handle), None);
+            }
+            let found = table.find(&key, |_| true).is_some();
+            assert_eq!(found, model.iter().any(|(known, ..)| *known == key));
+            assert_eq!(table.len() as usize, model.len());
+        }
+        assert!(table.slots() > 2000);
+    }
+}

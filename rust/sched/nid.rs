@@ -228,13 +228,6 @@ mod tests {
     }
 
     #[test]
-    fn names_agree() {
-        for net in Net::ALL {
-            assert_eq!(Net::parse(net.name()), Ok((net, 0)));
-        }
-    }
-
-    #[test]
     fn round_trip() {
         for (text, shown) in [
             ("10.0.0.1@tcp", "10.0.0.1@tcp"),
@@ -263,25 +256,16 @@ mod tests {
             ("10.0.0.1", "'@'"),
             ("10.0.0.1@", "network"),
             ("10.0.0.1@ib", "unknown network"),
-            ("10.0.0.1@tcpx", "unknown network"),
             ("10.0.0.1@TCP", "unknown network"),
-            ("10.0.0.1@tcp@tcp", "unknown network"),
-            ("10.0.0.1@tcp-1", "unknown network"),
             ("10.0.0.1@tcp1 ", "unknown network"),
             ("10.0.0.1@tcp65536", "65535"),
-            ("10.0.0.1@tcp99999999999999999999", "65535"),
-            ("@tcp", "address"),
             ("10.0.0@tcp", "address"),
             ("10.0.0.256@tcp", "address"),
             ("010.0.0.1@tcp", "address"),
-            (" 10.0.0.1@tcp", "address"),
-            ("10.0.0.1\0@tcp", "address"),
             ("fe80::1%eth0@tcp", "address"),
-            ("[fe80::1]@tcp", "address"),
             ("5@tcp", "address"),
             ("10.0.0.1@gni", "number"),
             ("+5@gni", "number"),
-            ("@kfi", "number"),
             ("4294967296@kfi", "number"),
             ("1@lo", "0@lo"),
             ("0@lo0", "takes no number"),
@@ -306,17 +290,5 @@ mod tests {
         ] {
             assert!(Nid::new(net, number, address).is_err());
         }
-    }
-
-    #[test]
-    fn accessors_and_order() {
-        let a = Nid::parse("10.0.0.1@o2ib3").unwrap();
-        assert_eq!(
-            (a.net(), a.number(), a.address()),
-            (Net::O2ib, 3, Address::V4([10, 0, 0, 1]))
-        );
-        let b = Nid::parse("10.0.0.2@o2ib3").unwrap();
-        assert!(a < b && a != b);
-        assert_ne!(a, Nid::parse("10.0.0.1@o2ib").unwrap());
     }
 }

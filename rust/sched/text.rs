@@ -275,53 +275,13 @@ mod tests {
     }
 
     #[test]
-    fn policies_with_few() {
-        for (rows, high, want) in [
-            (&[][..], None, "\nregular_requests:\n"),
-            (
-                &[][..],
-                Some(&[][..]),
-                "\nregular_requests:\nhigh_priority_requests:\n",
-            ),
-        ] {
-            let mut out = String::new();
-            write_policies(&mut out, rows, high).unwrap();
-            assert_eq!(out, want);
-        }
-        let mut out = String::new();
-        write_policies(&mut out, &[row("qbm", None, State::Stopped)], None).unwrap();
-        assert!(out.contains("    state: stopped\n") && !out.contains("high"));
-    }
-
-    #[test]
-    fn a_full_buffer_is_told() {
-        struct Full(usize);
-        impl Write for Full {
-            fn write_str(&mut self, text: &str) -> fmt::Result {
-                self.0 = self.0.checked_sub(text.len()).ok_or(fmt::Error)?;
-                Ok(())
-            }
-        }
-        let rows = [row("fifo", Some(&"x"), State::Started)];
-        let mut all = String::new();
-        write_policies(&mut all, &rows, Some(&rows)).unwrap();
-        for room in 0..=all.len() {
-            let done = write_policies(&mut Full(room), &rows, Some(&rows));
-            assert_eq!(done.is_ok(), room == all.len(), "{room}");
-        }
-    }
-
-    #[test]
     fn commands() {
         for (text, policy, heads, argument) in [
             ("fifo", "fifo", Heads::All, None),
             ("fifo\n", "fifo", Heads::All, None),
-            ("fifo\r\n", "fifo", Heads::All, None),
             ("  fifo \t\n", "fifo", Heads::All, None),
             ("tbf nid", "tbf", Heads::All, Some("nid")),
-            ("tbf nid\n", "tbf", Heads::All, Some("nid")),
             ("tbf reg", "tbf", Heads::Regular, None),
-            ("tbf hp ", "tbf", Heads::High, None),
             ("tbf\treg\tnid", "tbf", Heads::Regular, Some("nid")),
             (
                 "tbf   hp   jobid+opcode",
@@ -332,8 +292,6 @@ mod tests {
             ("tbf reg reg", "tbf", Heads::Regular, Some("reg")),
             ("tbf regular", "tbf", Heads::All, Some("regular")),
             ("tbf nid hp", "tbf", Heads::All, Some("nid hp")),
-            ("reg", "reg", Heads::All, None),
-            ("hp hp", "hp", Heads::High, None),
             ("fairshare a  b\n\n", "fairshare", Heads::All, Some("a  b")),
             ("x{}=\"'%", "x{}=\"'%", Heads::All, None),
             ("fifteen_letters", "fifteen_letters", Heads::All, None),
@@ -366,18 +324,12 @@ mod tests {
         let huge = "9".repeat(1_000_000);
         for (text, word) in [
             ("", "empty"),
-            ("\n", "empty"),
             (" \t \n", "empty"),
             ("sixteen_letters_", "15"),
-            ("sixteen_letters_ reg x", "15"),
             ("fifo\0", "unprintable"),
-            ("\0", "unprintable"),
             ("fifo\nfifo", "unprintable"),
-            ("\nfifo", "unprintable"),
             ("tbf nid\x7f", "unprintable"),
-            ("tbf \x1b[31m", "unprintable"),
             ("tbf n\u{ef}d", "unprintable"),
-            ("f\u{131}fo", "unprintable"),
             ("tbf\u{a0}nid", "unprintable"),
             (&huge, "1043"),
         ] {
@@ -392,24 +344,16 @@ mod tests {
         let digits = "9".repeat(100_000);
         for (text, want) in [
             ("5", Some(5)),
-            ("5\n", Some(5)),
             (" 5 \r\n", Some(5)),
             ("005", Some(5)),
-            ("9", Some(9)),
             ("10", None),
             ("0", None),
             ("", None),
-            ("\n", None),
-            ("\n5", None),
             ("+5", None),
             ("-5", None),
             ("5 5", None),
-            ("5.0", None),
             ("0x5", None),
-            ("5k", None),
             ("5\0", None),
-            ("\0", None),
-            ("\u{665}", None),
             ("4294967296", None),
             ("18446744073709551621", None),
             (&digits, None),

@@ -195,79 +195,49 @@ mod tests {
     use crate::sched::error::Code;
 
     #[test]
-    fn single_levels() {
-        for level in Level::ALL {
-            let text = format!("{}_fair", level.name());
-            let mode = Mode::parse(&text).unwrap();
-            assert_eq!(mode, Mode::single(level));
-            assert_eq!((mode.levels(), mode.depth()), (&[level][..], 1));
-            assert_eq!(mode.to_string(), text);
-            assert_eq!(mode.has_size(), level == Level::Size);
-        }
-        assert_eq!(Mode::default().to_string(), "jobid_fair");
-    }
-
-    #[test]
     fn chains() {
         use Level::{Gid, Jobid, Nid, Nodemap, Projid, Size, Uid};
-        for (text, levels) in [
-            ("uid_then_jobid_fair", &[Uid, Jobid][..]),
-            ("jobid_then_uid_fair", &[Jobid, Uid]),
-            ("gid_then_uid_then_jobid_fair", &[Gid, Uid, Jobid]),
-            ("nodemap_then_size_fair\n", &[Nodemap, Size]),
-            ("size_then_nid_fair", &[Size, Nid]),
+        assert_eq!(Mode::default().to_string(), "jobid_fair");
+        let singles = Level::ALL.map(|level| (format!("{}_fair", level.name()), vec![level]));
+        let chains = [
+            ("gid_then_uid_then_jobid_fair", vec![Gid, Uid, Jobid]),
+            ("nodemap_then_size_fair\n", vec![Nodemap, Size]),
             (
                 "nodemap_then_projid_then_gid_then_uid_then_jobid_then_nid_fair",
-                &[Nodemap, Projid, Gid, Uid, Jobid, Nid],
+                vec![Nodemap, Projid, Gid, Uid, Jobid, Nid],
             ),
-        ] {
-            let mode = Mode::parse(text).unwrap();
-            assert_eq!(mode.levels(), levels);
-            assert_eq!(mode.depth(), levels.len());
+        ];
+        let chains = chains.map(|(text, levels)| (text.to_string(), levels));
+        for (text, levels) in singles.into_iter().chain(chains) {
+            let mode = Mode::parse(&text).unwrap();
+            assert_eq!((mode.levels(), mode.depth()), (&levels[..], levels.len()));
             assert_eq!(mode.has_size(), levels.contains(&Size));
             assert_eq!(mode.to_string(), text.trim_end());
             assert_eq!(Mode::parse(&mode.to_string()), Ok(mode));
         }
-        let same = |a: &str, b: &str| Mode::parse(a) == Mode::parse(b);
-        assert!(same("uid_fair", "uid_fair\n") && !same("uid_fair", "uid_then_jobid_fair"));
-        assert!(!same("uid_then_gid_fair", "gid_then_uid_fair"));
     }
 
     #[test]
     fn refused() {
         for (text, word) in [
             ("", "_fair"),
-            ("\n", "_fair"),
-            ("uid", "_fair"),
             ("uid_then_jobid", "_fair"),
-            ("uid_fair ", "_fair"),
             ("uid_fair\n\n", "_fair"),
             ("uid_Fair", "_fair"),
             ("_fair", "empty"),
             ("uid_then__fair", "empty"),
             ("_then_uid_fair", "empty"),
-            ("uid_then__then_gid_fair", "empty"),
-            ("fair_fair", "unknown"),
-            (" uid_fair", "unknown"),
             ("UID_fair", "unknown"),
             ("uid_then_fair", "unknown"),
-            ("uid then jobid_fair", "unknown"),
             ("opcode_fair", "unknown"),
-            ("uid_fair_fair", "unknown"),
-            ("uid_then_uid_fair", "uid twice"),
             ("gid_then_uid_then_gid_fair", "gid twice"),
             ("projid_then_projid_fair", "projid twice"),
-            ("nid_then_nid_fair", "nid twice"),
-            ("nodemap_then_nodemap_fair", "nodemap twice"),
-            ("jobid_then_jobid_fair", "jobs twice"),
             ("size_then_jobid_fair", "jobs twice"),
             ("jobid_then_uid_then_size_fair", "jobs twice"),
-            ("size_then_size_fair", "jobs twice"),
         ] {
             let error = Mode::parse(text).unwrap_err();
             assert_eq!(error.code, Code::Invalid, "{text:?}");
             assert!(error.reason.contains(word), "{text:?}: {}", error.reason);
-            assert!(!error.reason.contains('\n'));
         }
     }
 }

@@ -8,12 +8,7 @@ use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
     rc::Rc,
-    sync::Barrier,
-    thread,
 };
-
-/// Threads of a test; more than there are processors, so that they are interrupted.
-const THREADS: usize = 6;
 
 /// The states of all places that somebody uses.
 fn used(counters: &Counters) -> Vec<u64> {
@@ -26,34 +21,6 @@ fn used(counters: &Counters) -> Vec<u64> {
 /// An id with tag `tag` in block `block`.
 const fn id(tag: u64, block: u64) -> u64 {
     (tag << USERS_BITS) | block
-}
-
-/// Runs `work` in all threads at once, each with its number.
-fn threads<T: Send>(work: impl Fn(usize) -> T + Sync) -> Vec<T> {
-    thread::scope(|scope| {
-        let work = &work;
-        let running: Vec<_> = (0..THREADS)
-            .map(|thread| scope.spawn(move || work(thread)))
-            .collect();
-        let ended = running.into_iter().map(|thread| thread.join());
-        ended.map(|ended| ended.expect("no panic")).collect()
-    })
-}
-
-#[test]
-fn sizes() {
-    for (count, size) in [
-        (0, 8),
-        (1, 8),
-        (4, 8),
-        (5, 16),
-        (1000, 2048),
-        (1 << 16, 1 << 17),
-    ] {
-        let counters = Counters::new(count).unwrap();
-        assert_eq!((counters.places.len(), counters.mask), (size, size - 1));
-    }
-    assert_eq!(size_of::<Tally>(), 24);
 }
 
 /// With as many entities as the table was made for, few find their block full.
@@ -69,31 +36,6 @@ fn few_are_crowded_out() {
         "{}",
         counters.crowded()
     );
-}
-
-#[test]
-fn one_id_is_one_total() {
-    let counters = Counters::new(100).unwrap();
-    let ids = [0, 1, 7, id(1, 1), id(1, 2), id(2, 1), u64::MAX];
-    let seats = ids.map(|id| [(); 3].map(|()| counters.claim(id).unwrap()));
-    for (i, seats) in seats.iter().enumerate() {
-        counters.add(&seats[0], 5 + i as i64);
-        counters.add(&seats[2], -3);
-        assert!(seats.iter().all(|seat| *seat == seats[0]));
-    }
-    for (i, seats) in seats.iter().enumerate() {
-        // Ids 1 and the one with tag 1 in block 1 differ in their tag only if that is not made up.
-        let same = ids.iter().enumerate().filter(|&(_, &other)| {
-            tag(other) == tag(ids[i]) && counters.base(other) == counters.base(ids[i])
-        });
-        let sum: u64 = same.map(|(j, _)| 2 + j as u64).sum();
-        assert_eq!(counters.total(&seats[1]), sum, "{i}");
-    }
-    for seat in seats.iter().flatten() {
-        assert!(!used(&counters).is_empty());
-        counters.release(*seat);
-    }
-    assert_eq!((used(&counters), counters.crowded()), (Vec::new(), 0));
 }
 
 #[test]
@@ -220,67 +162,6 @@ fn upkeep_opens_what_was_crowded_out() {
     counters.add(&seat, 5);
     assert_eq!(tallies[8].elsewhere(&counters), 0);
     assert_eq!(counters.total(&seat), 3);
-}
-
-/// Claims and releases of the same ids at once: in the end each id has one place, with an exact sum, and
-/// when all leave nobody is left.
-#[test]
-fn claims_that_race_meet() {
-    const IDS: usize = 6;
-    let ids: Vec<u64> = (0..IDS as u64).map(|i| id(1 + i / 2, i % 2)).collect();
-    for round in 0..30 {
-        let counters = Counters::new(8).unwrap();
-        let barrier = Barrier::new(THREADS);
-        let ended = threads(|thread| {
-            let mut rng = Rng::new((round << 8) | thread as u64);
-            let mut seats = [None; IDS];
-            barrier.wait();
-            for _ in 0..300 {
-                let chosen = rng.next_u32() as usize % IDS;
-                let (id, seat) = (ids[chosen], &mut seats[chosen]);
-                match (*seat, rng.next_u32() % 3) {
-                    (None, _) => *seat = counters.claim(id),
-                    (Some(there), 0) => *seat = counters.recheck(&there, id).or(*seat),
-                    (Some(there), _) => {
-                        counters.release(there);
-                        *seat = None;
-                    }
-                }
-            }
-            for (seat, id) in seats.iter_mut().zip(&ids) {
-                while seat.is_none() {
-                    *seat = counters.claim(*id);
-                }
-            }
-            barrier.wait();
-            // Once is enough.
-            for (seat, id) in seats.iter_mut().zip(&ids) {
-                *seat = counters.recheck(&seat.unwrap(), *id).or(*seat);
-            }
-            barrier.wait();
-            let seats = seats.map(Option::unwrap);
-            let before = seats.map(|seat| counters.total(&seat));
-            barrier.wait();
-            for step in 0..IDS * 100 {
-                counters.add(&seats[step % IDS], 1 + thread as i64);
-            }
-            barrier.wait();
-            let after = seats.map(|seat| counters.total(&seat));
-            barrier.wait();
-            for seat in seats {
-                counters.release(seat);
-            }
-            (seats, [before, after])
-        });
-        let expected = (100 * THREADS * (THREADS + 1) / 2) as u64;
-        for (seats, [before, after]) in &ended {
-            assert_eq!(*seats, ended[0].0, "one place for each id");
-            for (before, after) in before.iter().zip(after) {
-                assert_eq!(after.wrapping_sub(*before), expected);
-            }
-        }
-        assert!(used(&counters).is_empty());
-    }
 }
 
 /// What parts do that take turns in the middle of each other's steps.

@@ -241,39 +241,6 @@ fn two_threads() {
     assert_eq!(sizes.crowded(), 0);
 }
 
-/// Two threads claim places for the same new jobs: at most one place more each, and it ages out.
-#[test]
-fn two_claims() {
-    for turn in 0..200u64 {
-        let sizes = table(8);
-        let barrier = std::sync::Barrier::new(2);
-        std::thread::scope(|scope| {
-            for thread in 0..2u64 {
-                let (sizes, barrier) = (&sizes, &barrier);
-                scope.spawn(move || {
-                    barrier.wait();
-                    for job in 0..3 {
-                        for _ in 0..2 {
-                            see(
-                                sizes,
-                                avalanche(turn * 3 + job),
-                                thread * 5..thread * 5 + 5,
-                                0,
-                            );
-                        }
-                    }
-                });
-            }
-        });
-        for job in 0..3 {
-            see(&sizes, avalanche(turn * 3 + job), 0..10, 0);
-            let size = sizes.estimate(avalanche(turn * 3 + job), 0);
-            assert!((9..=10).contains(&size), "{size}");
-        }
-        assert_eq!(sizes.crowded(), 0);
-    }
-}
-
 #[test]
 fn suffixes() {
     for (name, want) in [

@@ -57,12 +57,15 @@ impl JobId {
         id
     }
 
-    /// Appends a byte that is not NUL; drops it when the identifier is full.
-    fn push(&mut self, byte: u8) {
-        if let Some(slot) = self.bytes.get_mut(usize::from(self.len)) {
+    /// Appends a byte that is not NUL; returns false if the identifier is full.
+    pub(crate) fn push(&mut self, byte: u8) -> bool {
+        let slot = self.bytes.get_mut(usize::from(self.len));
+        let fits = slot.is_some();
+        if let Some(slot) = slot {
             *slot = byte;
             self.len = self.len.wrapping_add(1);
         }
+        fits
     }
 
     /// The bytes of the name.

@@ -41,12 +41,13 @@ use super::mode::Mode;
 use crate::sched::{
     error::{Code, Error, Result},
     glob,
-    jobid::{JobId, JOBID_MAX},
+    jobid::JobId,
     key::{escape, Field, Key},
     mem::{List, NoMemory},
     nid::Nid,
 };
 use core::{
+    cmp::Ordering,
     fmt::{self, Write},
     mem::swap,
 };
@@ -84,22 +85,23 @@ enum Edit {
 ///
 /// # Invariants
 ///
-/// - `exact` is sorted by key, without a key twice, and without jobs whose identifier has `*` or `?`.
-/// - `wildcards` has no pattern twice, and each has `*` or `?` in it.
-/// - There are at most [`WEIGHTS_MAX`] of both, and at most [`WILDCARDS_MAX`] wildcards; all weights are from 1
-///   to [`WEIGHT_MAX`].
+/// - The first `exact` items are exact, sorted by key, without a key twice. None is of a job whose identifier
+///   has `*` or `?`.
+/// - The others are wildcards, without a pattern twice, in the order in which they were added.
+/// - There are at most [`WEIGHTS_MAX`] items, at most [`WILDCARDS_MAX`] of them wildcards; all weights are from
+///   1 to [`WEIGHT_MAX`].
 pub struct Weights {
-    exact: List<(Key, u32)>,
-    wildcards: List<(JobId, u32)>,
+    items: List<(Target, u32)>,
+    exact: usize,
 }
 
 impl Weights {
     /// An empty table: all have weight 1. Does not allocate.
     pub const fn new() -> Self {
-        // INVARIANT: nothing is in it.
+        // INVARIANT: it has no items.
         Self {
-            exact: List::new(),
-            wildcards: List::new(),
+            items: List::new(),
+            exact: 0,
         }
     }
 
@@ -109,23 +111,25 @@ impl Weights {
     /// # Errors
     ///
     /// - `EINVAL`: an item that is none.
-    /// - `ENOENT`: an item removes what is not there.
+    /// - `ENOENT`: an item removes a weight that does not exist.
     /// - `ENOSPC`: more than [`WEIGHTS_MAX`] weights, or more than [`WILDCARDS_MAX`] wildcards.
     /// - `ENOMEM`.
     pub fn apply(&self, text: &str) -> Result<Self> {
         let mut next = Self {
-            exact: copy(&self.exact)?,
-            wildcards: copy(&self.wildcards)?,
+            items: List::with_capacity(self.len()).map_err(no_memory)?,
+            exact: self.exact,
         };
+        for &item in self.items.as_slice() {
+            next.items.push(item).map_err(no_memory)?;
+        }
         let mut rest = text;
         while let Some(item) = next_item(&mut rest) {
             match Edit::parse(item)? {
-                Edit::Set(Target::Exact(key), weight) => next.set_exact(key, weight)?,
-                Edit::Set(Target::Wildcard(job), weight) => next.set_wildcard(job, weight)?,
+                Edit::Set(target, weight) => next.set(target, weight)?,
                 Edit::Remove(target) => next.remove(&target)?,
                 Edit::Clear => {
-                    next.exact.truncate(0);
-                    next.wildcards.truncate(0);
+                    next.items.truncate(0);
+                    next.exact = 0;
                 }
             }
         }
@@ -134,11 +138,10 @@ impl Weights {
 
     /// Number of weights.
     pub fn len(&self) -> usize {
-        let wildcards = self.wildcards.as_slice().len();
-        self.exact.as_slice().len().saturating_add(wildcards)
+        self.items.as_slice().len()
     }
 
-    /// Whether all have weight 1 because nobody was named.
+    /// Whether all have weight 1.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -147,17 +150,22 @@ impl Weights {
     /// each of at most [`WILDCARDS_MAX`] patterns, about 10 ns each, 130 ns where it was made to be slow. Does
     /// not sleep.
     pub fn of(&self, key: &Key) -> u32 {
-        if let Ok(at) = self.search(key) {
-            return weight_at(self.exact.as_slice(), at);
-        }
-        let job = match key {
-            Key::Jobid(job) => job,
-            Key::Absent(Field::Jobid) => &JobId::ABSENT,
-            _ => return 1,
+        let items = self.items.as_slice();
+        let found = match self.place(&Target::Exact(*key)) {
+            Ok(at) => items.get(at),
+            Err(_) => {
+                let job = match key {
+                    Key::Jobid(job) => job,
+                    Key::Absent(Field::Jobid) => &JobId::ABSENT,
+                    _ => return 1,
+                };
+                let mut wildcards = items.iter().skip(self.exact);
+                wildcards.find(|(target, _)| match target {
+                    Target::Wildcard(pattern) => glob::matches(pattern.as_bytes(), job.as_bytes()),
+                    Target::Exact(_) => false,
+                })
+            }
         };
-        let mut wildcards = self.wildcards.as_slice().iter();
-        let found =
-            wildcards.find(|(pattern, _)| glob::matches(pattern.as_bytes(), job.as_bytes()));
         found.map_or(1, |(_, weight)| *weight)
     }
 
@@ -167,78 +175,79 @@ impl Weights {
     ///
     /// What `out` answers.
     pub fn write<W: Write + ?Sized>(&self, out: &mut W) -> fmt::Result {
-        for (key, weight) in self.exact.as_slice() {
-            match key {
-                Key::Jobid(job) => write_job(out, job)?,
-                Key::Absent(Field::Jobid) => write_job(out, &JobId::ABSENT)?,
-                Key::Absent(field) => write!(out, "{}:{}", field.name(), u32::MAX)?,
-                other => write!(out, "{other}")?,
+        for (target, weight) in self.items.as_slice() {
+            match target {
+                Target::Wildcard(job) | Target::Exact(Key::Jobid(job)) => write_job(out, job)?,
+                Target::Exact(Key::Absent(Field::Jobid)) => write_job(out, &JobId::ABSENT)?,
+                Target::Exact(Key::Absent(field)) => write!(out, "{}:{}", field.name(), u32::MAX)?,
+                Target::Exact(key) => write!(out, "{key}")?,
             }
-            writeln!(out, ":{weight}")?;
-        }
-        for (pattern, weight) in self.wildcards.as_slice() {
-            write_job(out, pattern)?;
             writeln!(out, ":{weight}")?;
         }
         Ok(())
     }
 
-    /// Where `key` is, or belongs.
-    fn search(&self, key: &Key) -> core::result::Result<usize, usize> {
-        self.exact
+    /// Where the item of `target` is, or belongs.
+    fn place(&self, target: &Target) -> core::result::Result<usize, usize> {
+        let (exact, wildcards) = self
+            .items
             .as_slice()
-            .binary_search_by(|(other, _)| other.cmp(key))
+            .split_at_checked(self.exact)
+            .unwrap_or_default();
+        match target {
+            Target::Exact(key) => exact.binary_search_by(|(other, _)| match other {
+                Target::Exact(other) => other.cmp(key),
+                Target::Wildcard(_) => Ordering::Greater,
+            }),
+            Target::Wildcard(_) => match wildcards.iter().position(|(other, _)| other == target) {
+                Some(at) => Ok(self.exact.saturating_add(at)),
+                None => Err(self.len()),
+            },
+        }
     }
 
-    /// Where `pattern` is.
-    fn find(&self, pattern: &JobId) -> Option<usize> {
-        let mut wildcards = self.wildcards.as_slice().iter();
-        wildcards.position(|(other, _)| other == pattern)
-    }
-
-    /// Whether one more fits.
-    fn has_room(&self) -> Result {
+    fn set(&mut self, target: Target, weight: u32) -> Result {
+        let is_exact = matches!(target, Target::Exact(_));
+        let at = match self.place(&target) {
+            Ok(at) => {
+                if let Some((_, old)) = self.items.as_mut_slice().get_mut(at) {
+                    *old = weight;
+                }
+                return Ok(());
+            }
+            Err(at) => at,
+        };
         if self.len() >= WEIGHTS_MAX {
             return Err(Error::new(Code::NoSpace, "more than 4096 weights"));
         }
-        Ok(())
-    }
-
-    fn set_exact(&mut self, key: Key, weight: u32) -> Result {
-        match self.search(&key) {
-            Ok(at) => set_weight(&mut self.exact, at, weight),
-            Err(at) => {
-                self.has_room()?;
-                // INVARIANT: those after it move by one place, so the order stays.
-                insert(&mut self.exact, at, (key, weight))?;
-            }
-        }
-        Ok(())
-    }
-
-    fn set_wildcard(&mut self, pattern: JobId, weight: u32) -> Result {
-        if let Some(at) = self.find(&pattern) {
-            set_weight(&mut self.wildcards, at, weight);
-            return Ok(());
-        }
-        self.has_room()?;
-        if self.wildcards.as_slice().len() >= WILDCARDS_MAX {
+        if !is_exact && self.len().saturating_sub(self.exact) >= WILDCARDS_MAX {
             return Err(Error::new(Code::NoSpace, "more than 64 jobid wildcards"));
         }
-        self.wildcards.push((pattern, weight)).map_err(no_memory)
+        // INVARIANT: those after it move by one place, so the order stays.
+        let mut carried = (target, weight);
+        for place in self.items.as_mut_slice().iter_mut().skip(at) {
+            swap(place, &mut carried);
+        }
+        self.items.push(carried).map_err(no_memory)?;
+        self.exact = self.exact.saturating_add(is_exact.into());
+        Ok(())
     }
 
     fn remove(&mut self, target: &Target) -> Result {
         let gone = Error::new(Code::NoEntry, "no weight of this name to remove");
-        match target {
-            Target::Exact(key) => {
-                let at = self.search(key).map_err(|_| gone)?;
-                take(&mut self.exact, at);
+        let at = self.place(target).map_err(|_| gone)?;
+        let len = self.len().saturating_sub(1);
+        let mut places = self.items.as_mut_slice().iter_mut().skip(at);
+        if let Some(mut hole) = places.next() {
+            // INVARIANT: those after it move by one place, so the order stays.
+            for place in places {
+                swap(hole, place);
+                hole = place;
             }
-            Target::Wildcard(pattern) => {
-                let at = self.find(pattern).ok_or(gone)?;
-                take(&mut self.wildcards, at);
-            }
+        }
+        self.items.truncate(len);
+        if matches!(target, Target::Exact(_)) {
+            self.exact = self.exact.saturating_sub(1);
         }
         Ok(())
     }
@@ -252,47 +261,6 @@ impl Default for Weights {
 
 fn no_memory(_: NoMemory) -> Error {
     Error::new(Code::NoMemory, "no memory for weights")
-}
-
-/// A list with the same elements; sleeps.
-fn copy<T: Copy>(list: &List<T>) -> Result<List<T>> {
-    let mut copy = List::with_capacity(list.as_slice().len()).map_err(no_memory)?;
-    for &value in list.as_slice() {
-        copy.push(value).map_err(no_memory)?;
-    }
-    Ok(copy)
-}
-
-/// Puts `value` at index `at`, at most the number of elements.
-fn insert<T: Copy>(list: &mut List<T>, at: usize, value: T) -> Result {
-    let mut carried = value;
-    for place in list.as_mut_slice().iter_mut().skip(at) {
-        swap(place, &mut carried);
-    }
-    list.push(carried).map_err(no_memory)
-}
-
-/// Removes the element at index `at`; the others keep their order.
-fn take<T>(list: &mut List<T>, at: usize) {
-    let mut places = list.as_mut_slice().iter_mut().skip(at);
-    if let Some(mut hole) = places.next() {
-        for place in places {
-            swap(hole, place);
-            hole = place;
-        }
-        let len = list.as_slice().len();
-        list.truncate(len.saturating_sub(1));
-    }
-}
-
-fn set_weight<K>(list: &mut List<(K, u32)>, at: usize, weight: u32) {
-    if let Some((_, old)) = list.as_mut_slice().get_mut(at) {
-        *old = weight;
-    }
-}
-
-fn weight_at<K>(list: &[(K, u32)], at: usize) -> u32 {
-    list.get(at).map_or(1, |(_, weight)| *weight)
 }
 
 /// Whether `byte` separates items.
@@ -390,14 +358,14 @@ impl Target {
                         "empty jobid, write \"\" for jobs without one",
                     ));
                 }
-                let mut job = Name::new();
+                let mut job = JobId::ABSENT;
                 for byte in value.bytes() {
                     if !byte.is_ascii_graphic() || byte == b'"' {
                         return Err(Error::invalid("jobid has a character that needs quotes"));
                     }
-                    job.push(byte)?;
+                    push(&mut job, byte)?;
                 }
-                return Ok(Self::of_job(job.job()));
+                return Ok(Self::of_job(job));
             }
             Field::Nid => return Ok(Self::Exact(Key::Nid(Nid::parse(value)?))),
             Field::Uid => Key::Uid,
@@ -433,36 +401,16 @@ fn parse_weight(text: &str) -> Result<u32> {
     weight.ok_or(Error::invalid("weight is not a number from 1 to 10000"))
 }
 
-/// Bytes of a job identifier that is being read.
-struct Name {
-    bytes: [u8; JOBID_MAX],
-    len: usize,
-}
-
-impl Name {
-    const fn new() -> Self {
-        Self {
-            bytes: [0; JOBID_MAX],
-            len: 0,
-        }
-    }
-
-    /// Appends a byte that is not NUL.
-    ///
-    /// # Errors
-    ///
-    /// - `EINVAL`: there are [`JOBID_MAX`] already.
-    fn push(&mut self, byte: u8) -> Result {
-        let full = Error::invalid("jobid is longer than 31 bytes");
-        *self.bytes.get_mut(self.len).ok_or(full)? = byte;
-        self.len = self.len.saturating_add(1);
+/// Appends a byte that is not NUL to a job identifier.
+///
+/// # Errors
+///
+/// - `EINVAL`: the identifier is full.
+fn push(job: &mut JobId, byte: u8) -> Result {
+    if job.push(byte) {
         Ok(())
-    }
-
-    /// The identifier.
-    fn job(&self) -> JobId {
-        // All bytes that were not pushed are NUL.
-        JobId::new(&self.bytes)
+    } else {
+        Err(Error::invalid("jobid is longer than 31 bytes"))
     }
 }
 
@@ -473,12 +421,12 @@ impl Name {
 /// - `EINVAL`: no closing quote, an unknown escape, a NUL, a byte that does not print, or too many bytes.
 fn unquote(text: &str) -> Result<(JobId, &str)> {
     let escape = Error::invalid("unknown escape, expected \\\", \\\\ or \\xNN except \\x00");
-    let mut job = Name::new();
+    let mut job = JobId::ABSENT;
     let mut chars = text.chars();
     loop {
         let open = Error::invalid("no closing quote after jobid");
         match chars.next().ok_or(open)? {
-            '"' => return Ok((job.job(), chars.as_str())),
+            '"' => return Ok((job, chars.as_str())),
             '\\' => {
                 let byte = match chars.next().ok_or(open)? {
                     '"' => b'"',
@@ -493,9 +441,9 @@ fn unquote(text: &str) -> Result<(JobId, &str)> {
                 if byte == 0 {
                     return Err(escape);
                 }
-                job.push(byte)?;
+                push(&mut job, byte)?;
             }
-            plain @ ' '..='~' => job.push(plain as u8)?,
+            plain @ ' '..='~' => push(&mut job, plain as u8)?,
             _ => {
                 let reason = "jobid has a character that does not print, write \\xNN";
                 return Err(Error::invalid(reason));

@@ -18,7 +18,6 @@
 //! A table stores the starts only; an end is the next start, or 2^32. Ranges nest: the leaves below a node
 //! are side by side.
 
-pub(crate) mod forest;
 mod outline;
 #[cfg(test)]
 mod tests;

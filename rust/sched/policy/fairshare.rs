@@ -8,8 +8,7 @@
 //! - *Node*: a value of a level, below one of the level before; the last ones are *leaves* and have the
 //!   requests ([`node::Node`]). A leaf is also a class.
 //! - *Entity*: the share of a node among its siblings, a weight and a tag ([`entity::Entity`]).
-//! - *Selector*: chooses the leaf that is served next ([`select::AnySelector`]); one file each: [`tree`],
-//!   [`paper`].
+//! - *Selector*: chooses the leaf that is served next ([`select::Selector`]).
 //! - *Opportunity*: a request served without a decision, because the service was under-loaded; it counts
 //!   but is not charged to the share.
 //! - *Forced*: a request that must not be withheld, served while others waited; it is charged to the share,
@@ -47,7 +46,6 @@ pub mod locality;
 pub(crate) mod members;
 pub mod mode;
 pub(crate) mod node;
-pub(crate) mod paper;
 pub mod params;
 pub(crate) mod queues;
 pub(crate) mod select;
@@ -58,12 +56,13 @@ pub(crate) mod time;
 pub(crate) mod tree;
 pub mod weights;
 
+use deadline::Step;
 use factors::{Account, AccountBuf};
 use ledger::Windows;
 use members::Members;
 use node::{Node, PathId};
 use params::CostModel;
-use select::{AnySelector, Dice, Nodes, SelectNeed, SelectSpare};
+use select::{SelectNeed, SelectSpare, Selector};
 use stats::Row;
 
 pub use crate::sched::policy::Nothing as Overseer;
@@ -119,7 +118,7 @@ impl<I: Item> mem::Need for Need<I> {
 /// - The selector has memory for every slot of the table.
 pub struct State<I: Item> {
     members: Members<I>,
-    selector: AnySelector,
+    selector: Selector,
     opp_threshold: u32,
     queued: u32,
     rng: Rng,
@@ -146,7 +145,7 @@ impl<I: Item> State<I> {
         let mut members = Members::new(config, rng.next_u64(), shared)?;
         let slots = (tunables.classes_max.get() as usize).saturating_add(1);
         let opp_threshold = tunables.opp_threshold.get();
-        let mut selector = AnySelector::new(tunables.select, slots, opp_threshold > 0)?;
+        let mut selector = Selector::new(tunables.select, slots, opp_threshold > 0)?;
         let spare = selector.wants(members.table.target()).allocate()?;
         selector.feed(spare);
         selector.create(&mut members, DEFAULT);
@@ -158,7 +157,7 @@ impl<I: Item> State<I> {
             rng,
             sweep: 0,
             time: 0,
-            total: Windows::new(),
+            total: Windows::default(),
         })
     }
 
@@ -216,7 +215,7 @@ impl<I: Item> State<I> {
                 leaf.ledger.debt(lag);
             }
             let since = leaf.ledger.sample(now);
-            self.total.correct(since, now);
+            self.total.add(since, now);
         }
     }
 
@@ -272,7 +271,8 @@ impl<I: Item> State<I> {
         };
         leaf.ledger.forced();
         let next = tariff.next(leaf);
-        self.selector.owe(&mut self.members, slot, charge, next);
+        let step = Step::Owe(charge);
+        self.selector.step(&mut self.members, slot, step, next);
     }
 
     /// Settles the difference between what a request was charged and the time it took.
@@ -290,7 +290,8 @@ impl<I: Item> State<I> {
         }
         let delta = time::correction(grant.charged, elapsed, &mut leaf.rest);
         leaf.ledger.correct(delta);
-        self.selector.correct(&mut self.members, slot, delta);
+        let step = Step::Correct(delta);
+        self.selector.step(&mut self.members, slot, step, None);
     }
 }
 
@@ -345,7 +346,8 @@ impl<I: Item> Part<I> for State<I> {
         self.queued = self.queued.saturating_sub(1);
         // A front that cost as much and came at the same time is where this one was.
         if next != before || self.members.arrival(slot) != arrival {
-            self.selector.skip(&mut self.members, slot, next);
+            self.selector
+                .step(&mut self.members, slot, Step::Skip, next);
         }
         if idle {
             self.members.table.idle(slot, now);
@@ -362,11 +364,8 @@ impl<I: Item> Part<I> for State<I> {
         let slot = if opportunity {
             self.selector.oldest()
         } else {
-            let dice = Dice {
-                rng: &mut self.rng,
-                table: view.table,
-            };
-            self.selector.pick(&mut self.members, dice)
+            self.selector
+                .pick(&mut self.members, &mut self.rng, view.table)
         };
         let Some(slot) = slot else {
             return Get::Empty;
@@ -385,11 +384,12 @@ impl<I: Item> Part<I> for State<I> {
         leaf.ledger.count(cost.pages, charge, opportunity);
         leaf.ledger.waited(view.now.saturating_sub(item.arrival()));
         self.queued = self.queued.saturating_sub(1);
-        if opportunity {
-            self.selector.skip(&mut self.members, slot, next);
+        let step = if opportunity {
+            Step::Skip
         } else {
-            self.selector.charge(&mut self.members, slot, charge, next);
-        }
+            Step::Charge(charge)
+        };
+        self.selector.step(&mut self.members, slot, step, next);
         let stamp = match self.members.cost_model {
             CostModel::Time => self.members.busy.start(view.now),
             CostModel::Pages | CostModel::Rpcs => 0,

@@ -21,14 +21,17 @@
 //! less than one number for each live leaf there. Then each of them gets one first and only the rest
 //! goes by weight, which takes at most one number for each live leaf from the others.
 
-use super::{
-    forest::{Forest, ROOT},
-    Brief, Entry, Published, Table, PARTS, WHOLE,
-};
+use super::{Brief, Entry, Published, Table, PARTS, WHOLE};
 use crate::sched::{
     mem::{List, NoMemory},
     sort::{merge_sorted, radix},
 };
+
+/// Index of the root among the nodes.
+const ROOT: u32 = 0;
+
+/// Levels of a tree at most; what is deeper, or in a circle, has no range.
+const LEVELS: u32 = 32;
 
 /// A node, of all partitions.
 #[derive(Clone, Copy)]
@@ -119,8 +122,10 @@ pub struct Outline {
     nodes: List<Node>,
     /// Identifier and index of each inner node, in the order of the identifiers.
     inner: List<(u64, u32)>,
-    /// Who may be live, siblings in the order of their ids.
-    forest: Forest,
+    /// Level and parent, as one key, and index of each node that may be live, in that order: parents come
+    /// before their children, and siblings are side by side in the order of their ids.
+    order: List<(u64, u32)>,
+    spare_order: List<(u64, u32)>,
 }
 
 impl Outline {
@@ -131,7 +136,8 @@ impl Outline {
             spare: List::new(),
             nodes: List::new(),
             inner: List::new(),
-            forest: Forest::new(),
+            order: List::new(),
+            spare_order: List::new(),
         }
     }
 
@@ -194,26 +200,36 @@ impl Outline {
             node.up = found.map_or(ROOT, |(_, index)| *index);
             node.leaves = u32::from(node.leaf && node.parts != 0);
         }
+        self.arrange()
+    }
+
+    /// Brings the nodes that may be live into the order of their levels and parents.
+    fn arrange(&mut self) -> Result<(), NoMemory> {
         let nodes = self.nodes.as_slice();
-        // The first one is the root.
-        let count = nodes.len().saturating_sub(1) as u32;
-        self.forest.plant(count, |index| {
-            let node = nodes.get(index as usize)?;
-            node.may_live().then_some(node.up)
-        })
+        let up = |index: u32| nodes.get(index as usize).map_or(ROOT, |node| node.up);
+        self.order.truncate(0);
+        for (index, node) in (0u32..).zip(nodes).skip(1) {
+            let (mut level, mut at) = (1u32, node.up);
+            while at != ROOT && level < LEVELS {
+                level = level.wrapping_add(1);
+                at = up(at);
+            }
+            if at == ROOT && node.may_live() {
+                let key = u64::from(level).wrapping_shl(u32::BITS) | u64::from(node.up);
+                self.order.push((key, index))?;
+            }
+        }
+        radix(&mut self.order, &mut self.spare_order, |(key, _)| *key)
     }
 
     /// Counts the live leaves of each node, from the bottom up.
     fn count(&mut self) {
         let nodes = self.nodes.as_mut_slice();
-        for &parent in self.forest.parents().iter().rev() {
-            let kids = self.forest.kids(parent).iter();
-            let leaves = kids.fold(0u32, |sum, &kid| {
-                let node = nodes.get(kid as usize);
-                sum.wrapping_add(node.map_or(0, |node| node.leaves))
-            });
-            if let Some(node) = nodes.get_mut(parent as usize) {
-                node.leaves = leaves;
+        for &(_, index) in self.order.as_slice().iter().rev() {
+            let node = nodes.get(index as usize);
+            let (up, leaves) = node.map_or((ROOT, 0), |node| (node.up, node.leaves));
+            if let Some(parent) = nodes.get_mut(up as usize) {
+                parent.leaves = parent.leaves.wrapping_add(leaves);
             }
         }
     }
@@ -224,8 +240,9 @@ impl Outline {
         if let Some(root) = nodes.first_mut() {
             root.len = WHOLE;
         }
-        for &parent in self.forest.parents() {
-            let kids = self.forest.kids(parent);
+        for kids in self.order.as_slice().chunk_by(|a, b| a.0 == b.0) {
+            // The low half of the key.
+            let parent = kids.first().map_or(ROOT, |(key, _)| *key as u32);
             let Some(parent) = nodes.get(parent as usize).copied() else {
                 continue;
             };
@@ -269,17 +286,17 @@ impl Outline {
 ///
 /// `parent` has at most 2^32 numbers and a weight is below 2^32, so that their product takes 64 bits:
 /// what rounding drops is carried to the next child, so that the running sum is never multiplied.
-fn apportion(nodes: &mut [Node], kids: &[u32], parent: &Node, base: u32) -> bool {
+fn apportion(nodes: &mut [Node], kids: &[(u64, u32)], parent: &Node, base: u32) -> bool {
     let live = |node: &&Node| node.leaves > 0;
     let weights = kids
         .iter()
-        .filter_map(|&kid| nodes.get(kid as usize).filter(live));
+        .filter_map(|&(_, kid)| nodes.get(kid as usize).filter(live));
     let total = weights.fold(0u64, |sum, node| sum.saturating_add(node.weight.into()));
     let each = u64::from(base > 0);
     let whole = parent.len.saturating_sub(base.into());
     let (mut lo, mut first) = (u64::from(parent.lo), parent.first);
     let (mut rest, mut enough) = (0u64, true);
-    for &kid in kids {
+    for &(_, kid) in kids {
         let Some(node) = nodes.get_mut(kid as usize).filter(|node| node.leaves > 0) else {
             continue;
         };

@@ -81,10 +81,10 @@
 
 use super::{
     entity::{Clock, Entity, Place, COST_MAX, DEBT_MAX},
+    members::Members,
     queues::{Queues, Side},
-    select::Nodes,
 };
-use crate::sched::leftist::Root;
+use crate::sched::{item::Item, leftist::Root};
 
 /// How far ahead of the clock service elsewhere puts a child, in largest requests.
 pub(super) const PULL_MAX: u32 = 4;
@@ -236,7 +236,12 @@ impl<Q: Copy> Sched<Q> {
     }
 
     /// Moves a child from the wait queue to the ready queue.
-    fn promote(&mut self, queues: &mut impl Queues<Queue = Q>, nodes: &mut impl Nodes, slot: u32) {
+    fn promote(
+        &mut self,
+        queues: &mut impl Queues<Queue = Q>,
+        nodes: &mut Members<impl Item>,
+        slot: u32,
+    ) {
         queues.remove(&mut self.wait, slot);
         if let Some(entity) = nodes.entity_mut(slot) {
             entity.place = Place::Ready;
@@ -248,7 +253,7 @@ impl<Q: Copy> Sched<Q> {
     pub(super) fn join(
         &mut self,
         queues: &mut impl Queues<Queue = Q>,
-        nodes: &mut impl Nodes,
+        nodes: &mut Members<impl Item>,
         slot: u32,
         cost: u32,
     ) {
@@ -274,7 +279,7 @@ impl<Q: Copy> Sched<Q> {
     pub(super) fn pick(
         &mut self,
         queues: &mut impl Queues<Queue = Q>,
-        nodes: &mut impl Nodes,
+        nodes: &mut Members<impl Item>,
     ) -> Option<u32> {
         for _ in 0..RELEASE_MAX {
             let Some((slot, tag)) = queues.top(self.wait) else {
@@ -300,7 +305,7 @@ impl<Q: Copy> Sched<Q> {
     pub(super) fn step(
         &mut self,
         queues: &mut impl Queues<Queue = Q>,
-        nodes: &mut impl Nodes,
+        nodes: &mut Members<impl Item>,
         slot: u32,
         step: Step,
         next: Option<u32>,
@@ -367,7 +372,7 @@ impl<Q: Copy> Sched<Q> {
     pub(super) fn pull(
         &mut self,
         queues: &mut impl Queues<Queue = Q>,
-        nodes: &mut impl Nodes,
+        nodes: &mut Members<impl Item>,
         slot: u32,
         cost: u64,
         bound: u32,
@@ -396,7 +401,7 @@ impl<Q: Copy> Sched<Q> {
     pub(super) fn reweight(
         &mut self,
         queues: &mut impl Queues<Queue = Q>,
-        nodes: &mut impl Nodes,
+        nodes: &mut Members<impl Item>,
         slot: u32,
         weight: u32,
     ) {
@@ -414,7 +419,7 @@ impl<Q: Copy> Sched<Q> {
     }
 
     /// The child in `slot`, which is no member, does not come again.
-    pub(super) fn forget(&mut self, nodes: &mut impl Nodes, slot: u32) {
+    pub(super) fn forget(&mut self, nodes: &mut Members<impl Item>, slot: u32) {
         if let Some(entity) = nodes.entity_mut(slot).filter(|e| e.place == Place::Out) {
             let owed = core::mem::take(&mut entity.owed);
             self.clock.tilt(entity.service(owed).saturating_neg());
@@ -422,11 +427,12 @@ impl<Q: Copy> Sched<Q> {
     }
 
     /// Cost of the request that is served next if this node is served; none without members.
-    pub(super) fn head(&self, queues: &impl Queues<Queue = Q>, nodes: &impl Nodes) -> Option<u32> {
+    pub(super) fn head(
+        &self,
+        queues: &impl Queues<Queue = Q>,
+        nodes: &Members<impl Item>,
+    ) -> Option<u32> {
         let (slot, _) = queues.top(self.ready).or_else(|| queues.top(self.wait))?;
         nodes.entity(slot).map(|entity| entity.head)
     }
 }
-
-#[cfg(test)]
-mod tests;

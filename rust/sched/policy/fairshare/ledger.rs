@@ -2,66 +2,58 @@
 
 //! What is counted for one entity in one part.
 //!
-//! # Vocabulary
-//!
-//! - *Ledger*: all counters of one entity ([`Ledger`]).
-//! - *Windows*: service received over the last second and minute ([`Windows`]), in units of the cost model.
-//! - *Waits*: how long requests were queued, as a histogram ([`Waits`]).
-//! - *Debts*: what the entity was owed, as a histogram of samples.
-//! - *Sample*: now and then what was received since the last time goes into the windows, so that a request
-//!   pays for a sum only.
+//! Service goes into the windows now and then ([`Ledger::sample`]), so that a request pays for one sum only.
 //!
 //! ```text
 //!      cell before        cell now
 //!  ├──────────────────┼───────────┼ ─ ─ ─ ┤
 //!            ├────────────────────┤
-//!              the last second: what is in the cell now, and of the cell before the part that still overlaps
+//!              the last second: the cell now, and the part of the cell before that still overlaps
 //! ```
 //!
-//! A window takes it that service was even within the cell before: bursts come out up to one cell early or
-//! late, and what is steady comes out exactly.
+//! A window assumes that service was even within the cell before: bursts come out up to one cell early or
+//! late, steady service comes out exactly.
 
 use crate::sched::{
     statistics::{stats, Stats},
     units::NSEC_PER_SEC,
 };
 
-/// Seconds of a minute.
-const MINUTE: u64 = 60;
+/// Nanoseconds of a minute.
+const NSEC_PER_MINUTE: u64 = 60 * NSEC_PER_SEC;
 
-/// Service received lately, from which a rate over one length of time is read.
+/// Service received lately, in cells of one length.
 ///
-/// Saturates at 2^32 - 1 units in a cell: in a minute 71 million pages or requests per second.
+/// A cell saturates at 2^32 - 1 units: in a minute 71 million pages or requests per second.
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
-    /// Number of the cell since time 0; wraps.
+    /// Number of the current cell since time 0; wraps.
     cell: u32,
     before: u32,
     now: u32,
 }
 
 impl Window {
-    /// Nothing.
-    const fn new() -> Self {
-        Self {
-            cell: 0,
-            before: 0,
-            now: 0,
-        }
-    }
-
-    /// Goes on to `cell`; one that has passed already counts as the current one.
+    /// Goes on to `cell`; an earlier cell counts as the current one.
     fn roll(&mut self, cell: u32) {
         let ahead = cell.wrapping_sub(self.cell) as i32;
-        if ahead <= 0 {
-            return;
+        if ahead > 0 {
+            let before = if ahead == 1 { self.now } else { 0 };
+            *self = Self {
+                cell,
+                before,
+                now: 0,
+            };
         }
-        self.before = if ahead == 1 { self.now } else { 0 };
-        self.now = 0;
-        self.cell = cell;
     }
 
-    /// Adds what somebody else received.
+    /// Adds `service` at `now`, ns, to the cell of `length` ns; not below 0.
+    fn add(&mut self, service: i32, now: u64, length: u64) {
+        self.roll(now.checked_div(length).unwrap_or(0) as u32);
+        self.now = self.now.saturating_add_signed(service);
+    }
+
+    /// Adds the service of another part.
     fn merge(&mut self, mut other: Self) {
         self.roll(other.cell);
         other.roll(self.cell);
@@ -69,7 +61,7 @@ impl Window {
         self.now = self.now.saturating_add(other.now);
     }
 
-    /// What was received in the time that ends at `now`, for cells of `length`, ns.
+    /// Service in the `length` ns before `now`.
     fn sum(mut self, now: u64, length: u64) -> u64 {
         let cell = now.checked_div(length).unwrap_or(0) as u32;
         self.roll(cell);
@@ -78,18 +70,15 @@ impl Window {
         } else {
             0
         };
-        // Of 2^16; a length is below 2^36 ns.
-        let overlap = length
-            .saturating_sub(into)
-            .wrapping_shl(16)
-            .checked_div(length)
-            .unwrap_or(0);
+        // In 2^-16; a length is below 2^36 ns.
+        let overlap = length.saturating_sub(into).wrapping_shl(16);
+        let overlap = overlap.checked_div(length).unwrap_or(0);
         let before = u64::from(self.before).wrapping_mul(overlap) >> 16;
         before.saturating_add(u64::from(self.now))
     }
 }
 
-/// Service received over the last second and the last minute.
+/// Service received over the last second and the last minute, units of the cost model.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Windows {
     second: Window,
@@ -97,52 +86,27 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Nothing received.
-    pub const fn new() -> Self {
-        Self {
-            second: Window::new(),
-            minute: Window::new(),
-        }
+    /// Adds `service` at `now`, ns; a negative one corrects what was added before.
+    pub fn add(&mut self, service: i64, now: u64) {
+        let service = service.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
+        self.second.add(service, now, NSEC_PER_SEC);
+        self.minute.add(service, now, NSEC_PER_MINUTE);
     }
 
-    /// Goes on to `now`, ns.
-    #[inline]
-    fn roll(&mut self, now: u64) {
-        let second = now / NSEC_PER_SEC;
-        self.second.roll(second as u32);
-        self.minute.roll((second / MINUTE) as u32);
-    }
-
-    /// Counts `service` at `now`, ns.
-    #[inline]
-    pub fn add(&mut self, service: u32, now: u64) {
-        self.roll(now);
-        self.second.now = self.second.now.saturating_add(service);
-        self.minute.now = self.minute.now.saturating_add(service);
-    }
-
-    /// Corrects what was counted before by `delta`; not below nothing.
-    pub fn correct(&mut self, delta: i64, now: u64) {
-        self.roll(now);
-        let by = delta.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
-        self.second.now = self.second.now.saturating_add_signed(by);
-        self.minute.now = self.minute.now.saturating_add_signed(by);
-    }
-
-    /// Adds what was received elsewhere.
+    /// Adds the service of another part.
     pub fn merge(&mut self, other: &Self) {
         self.second.merge(other.second);
         self.minute.merge(other.minute);
     }
 
-    /// Received in the second before `now`, ns.
+    /// Service in the second before `now`, ns.
     pub fn second(&self, now: u64) -> u64 {
         self.second.sum(now, NSEC_PER_SEC)
     }
 
-    /// Received in the minute before `now`, ns.
+    /// Service in the minute before `now`, ns.
     pub fn minute(&self, now: u64) -> u64 {
-        self.minute.sum(now, const { NSEC_PER_SEC * MINUTE })
+        self.minute.sum(now, NSEC_PER_MINUTE)
     }
 }
 
@@ -152,54 +116,31 @@ const FIRST: u32 = 10;
 /// Logarithm of the wait from which on all count the same, ns: about 69 s.
 const LAST: u32 = 36;
 
-/// One for what is shorter than all others, two for each power of two, one for what is longer.
+/// One for shorter waits, two for each power of two, one for longer waits.
 const BUCKETS: usize = 2 + 2 * (LAST - FIRST) as usize;
 
-/// How long requests waited.
+/// Histogram of the times that requests were queued.
 ///
-/// Buckets are from a power of two to one and a half times that, and from there to the next; what is told of
-/// one is its middle, which is at most a quarter off.
-///
-/// A bucket has 16 bits. When one is full, all are halved, and from then on only one wait of two is counted,
-/// then one of four and so on; which ones, a hash decides. So the buckets stay in proportion, to about a
-/// hundredth of the rank.
-///
-/// # Invariants
-///
-/// A count stands for 2^`rarity` waits.
+/// A bucket goes from a power of two to one and a half times that, or from there to the next. A percentile is
+/// the middle of a bucket, which is at most a quarter off.
 #[derive(Clone, Copy, Debug)]
 pub struct Waits {
-    counts: [u16; BUCKETS],
-    rarity: u16,
-    /// Waits seen; wraps.
-    seen: u32,
+    counts: [u32; BUCKETS],
 }
 
 impl Waits {
-    /// None.
-    pub const fn new() -> Self {
-        Self {
-            counts: [0; BUCKETS],
-            rarity: 0,
-            seen: 0,
-        }
-    }
-
     /// The bucket of a wait, ns.
     #[inline]
     fn bucket(ns: u64) -> usize {
-        let log = ns.checked_ilog2().unwrap_or(0);
-        if log < FIRST {
-            0
-        } else if log >= LAST {
-            const { BUCKETS - 1 }
-        } else {
-            // The power of two and the bit below it, as one number.
-            let steps = (ns >> (log.wrapping_sub(1) & 63)) & 1;
-            let steps = u64::from(log.wrapping_sub(FIRST))
-                .wrapping_mul(2)
-                .wrapping_add(steps);
-            steps.wrapping_add(1) as usize
+        match ns.checked_ilog2() {
+            Some(log) if log >= LAST => const { BUCKETS - 1 },
+            Some(log) if log >= FIRST => {
+                // The power of two and the bit below it, as one number.
+                let half = (ns >> (log.wrapping_sub(1) & 63)) as usize & 1;
+                let steps = (log.wrapping_sub(FIRST) as usize).wrapping_mul(2);
+                steps.wrapping_add(half).wrapping_add(1)
+            }
+            _ => 0,
         }
     }
 
@@ -216,80 +157,31 @@ impl Waits {
 
     /// Counts a wait, ns.
     #[inline]
-    pub fn add(&mut self, ns: u64) {
-        self.seen = self.seen.wrapping_add(1);
-        if self.rarity > 0 {
-            // Not only every n-th one, which may be one of a kind.
-            let hash = crate::sched::rng::avalanche(u64::from(self.seen));
-            if hash.trailing_zeros() < u32::from(self.rarity) {
-                return;
-            }
-        }
+    fn add(&mut self, ns: u64) {
         if let Some(count) = self.counts.get_mut(Self::bucket(ns)) {
-            match count.checked_add(1) {
-                Some(more) => *count = more,
-                None => self.halve(),
-            }
+            *count = count.saturating_add(1);
         }
-    }
-
-    /// Makes each count stand for twice as many waits; none becomes nothing.
-    #[cold]
-    fn halve(&mut self) {
-        for count in &mut self.counts {
-            *count = count.div_ceil(2);
-        }
-        self.rarity = self.rarity.saturating_add(1);
-    }
-
-    /// Adds the waits of others.
-    pub fn merge(&mut self, other: &Self) {
-        let mut other = *other;
-        loop {
-            while self.rarity < other.rarity {
-                self.halve();
-            }
-            while other.rarity < self.rarity {
-                other.halve();
-            }
-            let mut pairs = self.counts.iter().zip(&other.counts);
-            if pairs.all(|(a, b)| a.checked_add(*b).is_some()) {
-                break;
-            }
-            self.halve();
-        }
-        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
-            *count = count.saturating_add(*more);
-        }
-        self.seen = self.seen.wrapping_add(other.seen);
     }
 
     /// The wait that `mille` of a thousand requests did not exceed, ns; at most a quarter off, 0 below a
     /// microsecond or without requests, and no more than 2^36.
     pub fn percentile(&self, mille: u32) -> u64 {
-        let total = self
-            .counts
-            .iter()
-            .fold(0u64, |sum, count| sum.saturating_add(u64::from(*count)));
-        let rank = total.saturating_mul(u64::from(mille)).div_ceil(1000);
+        let counts = || self.counts.iter().map(|count| u64::from(*count));
+        let rank = counts().sum::<u64>().saturating_mul(mille.into());
+        let rank = rank.div_ceil(1000);
         let mut sum = 0u64;
-        for (bucket, count) in self.counts.iter().enumerate() {
-            sum = sum.saturating_add(u64::from(*count));
-            if sum >= rank && *count > 0 {
-                return Self::middle(bucket);
+        for (bucket, count) in counts().enumerate() {
+            sum = sum.saturating_add(count);
+            if sum >= rank && count > 0 {
+                let (start, end) = (Self::start(bucket), Self::start(bucket.saturating_add(1)));
+                return match bucket {
+                    0 => 0,
+                    _ if bucket >= const { BUCKETS - 1 } => start,
+                    _ => start.midpoint(end),
+                };
             }
         }
         0
-    }
-
-    /// What a bucket stands for, ns.
-    fn middle(bucket: usize) -> u64 {
-        let start = Self::start(bucket);
-        match bucket {
-            0 => 0,
-            _ if bucket >= const { BUCKETS - 1 } => start,
-            _ => start.saturating_add(Self::start(bucket.saturating_add(1))) / 2,
-        }
     }
 
     /// What no wait exceeded, ns; at most half too much, and no more than 2^36.
@@ -304,7 +196,7 @@ impl Waits {
 /// Where buckets of debt end and the next ones start, pages.
 pub const DEBTS: [i64; 7] = [-4096, -256, -16, 0, 16, 256, 4096];
 
-/// Buckets of debt: the first is what is below the first of [`DEBTS`], the last what is not below the last.
+/// Buckets of debt: the first is below the first of [`DEBTS`], the last is not below the last.
 pub const DEBT_BUCKETS: usize = DEBTS.len() + 1;
 
 stats! {
@@ -328,7 +220,7 @@ pub struct Ledger {
     counts: EntityCounts,
     /// Service in all, units of the cost model; wraps.
     service: u64,
-    /// Of that, what is in the windows.
+    /// The part of `service` that is in the windows.
     sampled: u64,
     windows: Windows,
     debts: [u32; DEBT_BUCKETS],
@@ -338,18 +230,28 @@ pub struct Ledger {
 impl Ledger {
     /// Nothing counted.
     pub const fn new() -> Self {
+        const WINDOW: Window = Window {
+            cell: 0,
+            before: 0,
+            now: 0,
+        };
         Self {
             counts: EntityCounts::ZERO,
             service: 0,
             sampled: 0,
-            windows: Windows::new(),
+            windows: Windows {
+                second: WINDOW,
+                minute: WINDOW,
+            },
             debts: [0; DEBT_BUCKETS],
-            waits: Waits::new(),
+            waits: Waits {
+                counts: [0; BUCKETS],
+            },
         }
     }
 
-    /// Counts a request of `pages` that goes down, which is `service` in units of the cost model;
-    /// `opportunity`: without a decision.
+    /// Counts a dispatched request of `pages` that is `service` in units of the cost model; `opportunity`:
+    /// without a decision.
     #[inline]
     pub fn count(&mut self, pages: u32, service: u32, opportunity: bool) {
         let counts = &mut self.counts;
@@ -359,12 +261,12 @@ impl Ledger {
         self.service = self.service.wrapping_add(u64::from(service));
     }
 
-    /// Puts what was received since the last time into the windows, as of `now` (ns); returns it, in units
-    /// of the cost model. Negative if more was taken back.
+    /// Adds the service since the last sample to the windows, as of `now` (ns); returns it, in units of the
+    /// cost model. Negative if more was taken back.
     pub fn sample(&mut self, now: u64) -> i64 {
         let since = self.service.wrapping_sub(self.sampled) as i64;
         self.sampled = self.service;
-        self.windows.correct(since, now);
+        self.windows.add(since, now);
         since
     }
 
@@ -373,7 +275,7 @@ impl Ledger {
         self.service
     }
 
-    /// Counts one of those as gone down past the queues while others waited.
+    /// Counts one of the dispatched requests as dispatched past the queues while others waited.
     pub fn forced(&mut self) {
         self.counts.forced = self.counts.forced.saturating_add(1);
     }
@@ -385,11 +287,8 @@ impl Ledger {
     }
 
     /// Counts a sample of what the entity is owed, tenths of a unit of cost.
-    #[inline]
     pub fn debt(&mut self, decipages: i64) {
-        let bucket = DEBTS.iter().fold(0usize, |bucket, pages| {
-            bucket.wrapping_add(usize::from(decipages >= pages.wrapping_mul(10)))
-        });
+        let bucket = DEBTS.partition_point(|pages| decipages >= pages.wrapping_mul(10));
         if let Some(count) = self.debts.get_mut(bucket) {
             *count = count.saturating_add(1);
         }
@@ -401,7 +300,7 @@ impl Ledger {
         self.counts.time_us = self.counts.time_us.saturating_add(us);
     }
 
-    /// A request was `delta` more service than was counted when it went down.
+    /// Adds `delta` to the service of a request that was counted before.
     pub fn correct(&mut self, delta: i64) {
         self.service = self.service.wrapping_add_signed(delta);
     }
@@ -416,14 +315,15 @@ impl Ledger {
         };
     }
 
-    /// Adds what was counted in another part.
+    /// Adds the counters of another part.
     pub fn merge(&mut self, other: &Self) {
         self.counts.merge(&other.counts);
         self.windows.merge(&other.windows);
-        for (count, more) in self.debts.iter_mut().zip(&other.debts) {
-            *count = count.saturating_add(*more);
+        let sums = self.debts.iter_mut().chain(&mut self.waits.counts);
+        let more = other.debts.iter().chain(&other.waits.counts);
+        for (sum, more) in sums.zip(more) {
+            *sum = sum.saturating_add(*more);
         }
-        self.waits.merge(&other.waits);
     }
 
     /// Returns the counters that need no more than a number.
@@ -431,21 +331,174 @@ impl Ledger {
         &self.counts
     }
 
-    /// Service received lately.
+    /// Returns the service received lately.
     pub const fn windows(&self) -> &Windows {
         &self.windows
     }
 
-    /// How long requests were queued.
+    /// Returns how long requests were queued.
     pub const fn waits(&self) -> &Waits {
         &self.waits
     }
 
-    /// How many samples were in each bucket of debt.
+    /// Returns how many samples each bucket of debt has.
     pub const fn debts(&self) -> &[u32; DEBT_BUCKETS] {
         &self.debts
     }
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    //! Windows against rates, percentiles against sorting, edges of buckets.
+
+    use super::*;
+    use crate::sched::rng::Rng;
+
+    #[test]
+    fn windows_follow_the_rate() {
+        let mut windows = Windows::default();
+        assert_eq!((windows.second(5), windows.minute(5)), (0, 0));
+        // 100 per ms for 200 s.
+        let mut now = 12_345_678_901;
+        for step in 0..200_000u64 {
+            windows.add(100, now);
+            now += 1_000_000;
+            if step % 997 == 0 && step > 2000 {
+                assert!(windows.second(now).abs_diff(100_000) <= 300, "{step}");
+            }
+            if step % 997 == 0 && step > 120_000 {
+                assert!(windows.minute(now).abs_diff(6_000_000) <= 500, "{step}");
+            }
+        }
+        // It fades, and is gone after two lengths.
+        let half = windows.second(now + NSEC_PER_SEC / 2);
+        assert!((40_000..=60_000).contains(&half), "{half}");
+        assert_eq!(windows.second(now + 2 * NSEC_PER_SEC), 0);
+        assert!(windows.minute(now + 59 * NSEC_PER_SEC) > 0);
+        assert_eq!(windows.minute(now + 120 * NSEC_PER_SEC), 0);
+        // Time that runs back a little counts as now.
+        windows.add(7, now - NSEC_PER_SEC);
+        assert!(windows.second(now) > 90_000);
+        assert!(windows.second(now - 2 * NSEC_PER_SEC) > 0);
+    }
+
+    #[test]
+    fn windows_of_parts_add_up() {
+        let at = |second: u64| second * NSEC_PER_SEC;
+        for (other, one, now, want) in [
+            // The same cell, one behind, long ago, and the other way round.
+            (at(100), at(100), at(100), 30),
+            (at(99), at(100), at(100), 30),
+            (at(100), at(99), at(100), 30),
+            (at(50), at(100), at(100), 20),
+            (at(100), at(50), at(100), 10),
+            (at(99), at(100), at(100) + NSEC_PER_SEC / 2, 25),
+        ] {
+            let (mut a, mut b) = (Windows::default(), Windows::default());
+            a.add(10, other);
+            b.add(20, one);
+            a.merge(&b);
+            assert_eq!(a.second(now), want);
+        }
+        let mut most = Windows::default();
+        for _ in 0..3 {
+            most.add(i64::MAX, u64::MAX);
+        }
+        most.merge(&most.clone());
+        assert_eq!(most.second(u64::MAX), u64::from(u32::MAX));
+        for _ in 0..3 {
+            most.add(i64::MIN, u64::MAX);
+        }
+        assert_eq!(most.second(u64::MAX), 0);
+    }
+
+    #[test]
+    fn buckets_of_waits() {
+        for (ns, start, end) in [
+            (0, 0, 1024),
+            (1023, 0, 1024),
+            (1024, 1024, 1536),
+            (1535, 1024, 1536),
+            (1536, 1536, 2048),
+            (2047, 1536, 2048),
+            ((1 << 36) - 1, 3 << 34, 1 << 36),
+        ] {
+            let bucket = Waits::bucket(ns);
+            let got = (Waits::start(bucket), Waits::start(bucket + 1));
+            assert_eq!(got, (start, end), "{ns}");
+        }
+        for ns in [1 << 36, u64::MAX] {
+            assert_eq!(Waits::bucket(ns), BUCKETS - 1);
+        }
+    }
+
+    #[test]
+    fn percentiles_are_near() {
+        let mut rng = Rng::new(5);
+        let (mut sum, mut all) = (Ledger::new(), Vec::new());
+        assert_eq!((sum.waits.percentile(500), sum.waits.max()), (0, 0));
+        for (count, most) in [(1, 1 << 20), (1000, 1 << 24), (200_000, 1 << 30)] {
+            let mut ledger = Ledger::new();
+            for _ in 0..count {
+                let most = 1 + rng.below(most);
+                let ns = 2000 + rng.below(most);
+                ledger.waited(ns);
+                all.push(ns);
+            }
+            sum.merge(&ledger);
+            all.sort();
+            for mille in [1, 500, 900, 990] {
+                let rank = (all.len() * mille as usize).div_ceil(1000);
+                let exact = all[rank - 1];
+                let got = sum.waits.percentile(mille);
+                assert!(got.abs_diff(exact) <= exact / 4, "{mille}: {got} {exact}");
+            }
+            let max = all[all.len() - 1];
+            assert!((max..=max * 3 / 2).contains(&sum.waits.max()));
+        }
+    }
+
+    #[test]
+    fn debts_have_buckets() {
+        for (decipages, bucket) in [
+            (i64::MIN, 0),
+            (-40_961, 0),
+            (-40_960, 1),
+            (-1, 3),
+            (0, 4),
+            (159, 4),
+            (160, 5),
+            (40_959, 6),
+            (40_960, 7),
+            (i64::MAX, 7),
+        ] {
+            let mut ledger = Ledger::new();
+            ledger.debt(decipages);
+            assert_eq!(ledger.debts()[bucket], 1, "{decipages}");
+        }
+    }
+
+    #[test]
+    fn counts_and_resets() {
+        let mut ledger = Ledger::new();
+        ledger.count(3, 4, true);
+        ledger.sample(0);
+        ledger.count(5, 6, false);
+        ledger.sample(10);
+        ledger.forced();
+        ledger.time(100);
+        ledger.waited(2000);
+        ledger.debt(5);
+        ledger.correct(-1);
+        ledger.sample(20);
+        let mut sum = ledger;
+        sum.merge(&ledger);
+        assert_eq!((sum.counts().dispatched, sum.counts().cost_pages), (4, 16));
+        assert_eq!((sum.counts().opportunity, sum.counts().forced), (2, 2));
+        assert_eq!((sum.counts().time_us, sum.debts()[4]), (200, 2));
+        assert_eq!((sum.windows().second(20), sum.waits().max()), (18, 2048));
+        sum.reset();
+        assert_eq!((sum.counts().dispatched, sum.waits().max()), (0, 0));
+        assert_eq!((sum.windows().second(20), sum.debts()[4]), (18, 0));
+    }
+}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The tree of a part: who is in it, and what a selector is told of them.
+//! The nodes of a part's tree, and what a selector is told of them.
 
 use super::{
     config::{size_level, Config, Shared, Update},
@@ -9,7 +9,7 @@ use super::{
     mode::Mode,
     node::{Body, Inner, Leaf, Node, PathId},
     params::{CostModel, SizeSource},
-    select::{AnySelector, Nodes},
+    select::Selector,
     size,
     time::{Busy, Estimates},
     weights::Weights,
@@ -141,7 +141,7 @@ impl<I: Item> Members<I> {
 
     /// The leaf of a request with `attrs`; makes it and what is missing above it from reserved memory. The
     /// default class if that is used up.
-    pub fn classify(&mut self, attrs: &Attrs, selector: &mut AnySelector, now: u64) -> ClassId {
+    pub fn classify(&mut self, attrs: &Attrs, selector: &mut Selector, now: u64) -> ClassId {
         let mut id = PathId::ROOT;
         for level in self.mode.levels() {
             let key = Key::of(level.field(), attrs);
@@ -162,12 +162,7 @@ impl<I: Item> Members<I> {
 
     /// Makes the nodes of the path of `attrs` that are missing.
     #[cold]
-    fn grow_path(
-        &mut self,
-        attrs: &Attrs,
-        selector: &mut AnySelector,
-        now: u64,
-    ) -> Option<ClassId> {
+    fn grow_path(&mut self, attrs: &Attrs, selector: &mut Selector, now: u64) -> Option<ClassId> {
         let mode = self.mode;
         let mut id = PathId::ROOT;
         let mut parent = NONE;
@@ -196,7 +191,7 @@ impl<I: Item> Members<I> {
         (id, key, level): Step<'_>,
         parent: u32,
         leaf: bool,
-        selector: &mut AnySelector,
+        selector: &mut Selector,
         now: u64,
     ) -> Option<ClassId> {
         // Counted first, so that the parent is not what is forgotten to make room.
@@ -239,7 +234,7 @@ impl<I: Item> Members<I> {
     }
 
     /// The inner node in `parent` has one child less; without any it is forgotten, and so on up.
-    fn drop_child(&mut self, mut parent: u32, selector: &mut AnySelector, now: u64) {
+    fn drop_child(&mut self, mut parent: u32, selector: &mut Selector, now: u64) {
         while let Some(inner) = self.table.at_mut(parent).and_then(Node::inner_mut) {
             inner.children = inner.children.saturating_sub(1);
             if inner.children > 0 {
@@ -251,13 +246,13 @@ impl<I: Item> Members<I> {
     }
 
     /// Forgets the idle node in `slot`, and the nodes above that have no other child.
-    fn forget(&mut self, slot: u32, selector: &mut AnySelector, now: u64) {
+    fn forget(&mut self, slot: u32, selector: &mut Selector, now: u64) {
         let parent = self.remove(slot, selector);
         self.drop_child(parent, selector, now);
     }
 
     /// Takes the idle node in `slot` out; returns the slot of its parent.
-    fn remove(&mut self, slot: u32, selector: &mut AnySelector) -> u32 {
+    fn remove(&mut self, slot: u32, selector: &mut Selector) -> u32 {
         selector.forget(self, slot);
         match (self.table.forget(slot), &self.shared.counters) {
             (Some(mut node), Some(counters)) => {
@@ -270,7 +265,7 @@ impl<I: Item> Members<I> {
     }
 
     /// Forgets at most `max` leaves that were idle for long; whether there may be more of them.
-    pub fn expire(&mut self, now: u64, max: u32, selector: &mut AnySelector) -> bool {
+    pub fn expire(&mut self, now: u64, max: u32, selector: &mut Selector) -> bool {
         for _ in 0..max {
             match self.table.expired(now) {
                 Some(slot) => self.forget(slot, selector, now),
@@ -286,7 +281,7 @@ impl<I: Item> Members<I> {
     }
 
     /// Gives the node in `slot` the weight that it should have.
-    pub fn reweigh(&mut self, slot: u32, selector: &mut AnySelector, now: u64) {
+    pub fn reweigh(&mut self, slot: u32, selector: &mut Selector, now: u64) {
         let Some(node) = self.table.at(slot) else {
             return;
         };
@@ -349,14 +344,7 @@ impl<I: Item> Members<I> {
 
     /// Notes what a request with `attrs` of the leaf in `slot` says of the size of its job, whose level is
     /// `level`.
-    fn size_up(
-        &mut self,
-        slot: u32,
-        level: u8,
-        attrs: &Attrs,
-        selector: &mut AnySelector,
-        now: u64,
-    ) {
+    fn size_up(&mut self, slot: u32, level: u8, attrs: &Attrs, selector: &mut Selector, now: u64) {
         let said = match (attrs.size, self.size_source) {
             (0, SizeSource::Suffix) => size::suffix(attrs.jobid.as_bytes()).unwrap_or(0),
             (said, _) => said,
@@ -392,44 +380,55 @@ impl<I: Item> Members<I> {
     }
 }
 
-impl<I: Item> Nodes for Members<I> {
-    fn entity(&self, slot: u32) -> Option<&Entity> {
+/// For selectors; nodes are named by slot.
+impl<I: Item> Members<I> {
+    /// The node's share among its siblings.
+    pub(super) fn entity(&self, slot: u32) -> Option<&Entity> {
         self.table.at(slot).map(|node| &node.entity)
     }
 
-    fn entity_mut(&mut self, slot: u32) -> Option<&mut Entity> {
+    /// The same, for writing.
+    pub(super) fn entity_mut(&mut self, slot: u32) -> Option<&mut Entity> {
         self.table.at_mut(slot).map(|node| &mut node.entity)
     }
 
-    fn parent(&self, slot: u32) -> u32 {
+    /// Slot of the node above; [`NONE`] stands for the root.
+    pub(super) fn parent(&self, slot: u32) -> u32 {
         self.table.at(slot).map_or(NONE, |node| node.parent)
     }
 
-    fn sched(&self, slot: u32) -> Option<&Sched> {
+    /// The scheduler of an inner node; none for a leaf.
+    pub(super) fn sched(&self, slot: u32) -> Option<&Sched> {
         Some(&self.table.at(slot)?.inner()?.sched)
     }
 
-    fn sched_mut(&mut self, slot: u32) -> Option<&mut Sched> {
+    /// The same, for writing.
+    pub(super) fn sched_mut(&mut self, slot: u32) -> Option<&mut Sched> {
         Some(&mut self.table.at_mut(slot)?.inner_mut()?.sched)
     }
 
-    fn arrival(&self, slot: u32) -> Option<u64> {
+    /// When the next request of a leaf arrived, ns; none without requests.
+    pub(super) fn arrival(&self, slot: u32) -> Option<u64> {
         self.leaf(slot)?.queue.front().map(Item::arrival)
     }
 
-    fn find(&self, id: u64) -> Option<u32> {
+    /// Slot of the node with the path `id`.
+    pub(super) fn find(&self, id: u64) -> Option<u32> {
         match PathId(id) {
             PathId::DEFAULT => Some(DEFAULT),
             id => self.table.find(&id),
         }
     }
 
+    /// Whether this is the only partition, so that no other one serves its nodes.
     #[inline]
-    fn are_alone(&self) -> bool {
+    pub(super) fn are_alone(&self) -> bool {
         self.shared.counters.is_none()
     }
 
-    fn elsewhere(&mut self, slot: u32) -> u64 {
+    /// Units of cost that other partitions served to the node since the last call; 0 if nothing is shared
+    /// with them.
+    pub(super) fn elsewhere(&mut self, slot: u32) -> u64 {
         let Some(counters) = &self.shared.counters else {
             return 0;
         };
@@ -443,8 +442,9 @@ impl<I: Item> Nodes for Members<I> {
         }
     }
 
+    /// Tells the other partitions that this one served `cost` units to the node, or took them back.
     #[inline]
-    fn note(&mut self, slot: u32, cost: i64) {
+    pub(super) fn note(&mut self, slot: u32, cost: i64) {
         let Some(counters) = &self.shared.counters else {
             return;
         };

@@ -1,71 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The seam between a part and the ways to choose the leaf that is served next.
+//! The choice of the leaf that is served next.
 //!
-//! # Vocabulary
-//!
-//! - *Node*: a leaf or an inner node of the part's tree, named by slot ([`super::tree`]).
-//! - *Nodes*: what a selector may ask about them ([`Nodes`]).
-//! - *Selector*: chooses among the leaves that have requests ([`AnySelector`]): `deadline` descends the tree,
-//!   `paper` draws a leaf by the published ranges ([`super::paper`]).
+//! `deadline` descends the tree of schedulers ([`super::tree`]). `paper` draws a number of 32 bits and finds it
+//! in the published ranges (ThemisIO, SC'23, statistical tokens). If the leaf drawn has no request in this part,
+//! or no ranges are published, the oldest request is served. A draw ignores costs and has no memory, so no leaf
+//! has a lag.
 //!
 //! ```text
-//!            join                 pick, charge(next) / skip(next)
-//!  (no requests) ──► in selector ◄───────────────────────────────┐
-//!        ▲                │──────────────────────────────────────┘
-//!        └────────────────┘ charge(none) / skip(none)
+//!            join                 pick, step(next)
+//!  (no requests) ──► in selector ◄────────────────┐
+//!        ▲                │───────────────────────┘
+//!        └────────────────┘ step(none)
 //! ```
 
-use super::{deadline::Sched, entity::Entity, paper, params::Select, tree::Tree};
+use super::{deadline::Step, entity::Entity, members::Members, params::Select, tree::Tree};
 use crate::sched::{
     heap::Entry,
+    item::Item,
     leftist::{Forest, Knot, Root},
     mem::{NoMemory, Pile},
     ranges::Table,
     rng::Rng,
 };
-
-/// What a selector may ask about nodes; they are named by slot.
-pub trait Nodes {
-    /// The node's share among its siblings.
-    fn entity(&self, slot: u32) -> Option<&Entity>;
-
-    /// The node's share among its siblings, for writing.
-    fn entity_mut(&mut self, slot: u32) -> Option<&mut Entity>;
-
-    /// Slot of the node above; [`crate::sched::slab::NONE`] stands for the root.
-    fn parent(&self, slot: u32) -> u32;
-
-    /// The scheduler of an inner node; none for a leaf.
-    fn sched(&self, slot: u32) -> Option<&Sched>;
-
-    /// The scheduler of an inner node, for writing.
-    fn sched_mut(&mut self, slot: u32) -> Option<&mut Sched>;
-
-    /// When the request arrived that is served next from a leaf, ns; none if there is none.
-    fn arrival(&self, slot: u32) -> Option<u64>;
-
-    /// Slot of the node with the path `id`.
-    fn find(&self, id: u64) -> Option<u32>;
-
-    /// Whether this is the only partition: then nothing is served elsewhere.
-    fn are_alone(&self) -> bool;
-
-    /// Units of cost that other partitions served to the node since this was asked last; 0 if nothing is
-    /// shared with them.
-    fn elsewhere(&mut self, slot: u32) -> u64;
-
-    /// Tells the other partitions that this one served `cost` units to the node, or took them back.
-    fn note(&mut self, slot: u32, cost: i64);
-}
-
-/// What a draw may use.
-pub struct Dice<'a> {
-    /// Random numbers.
-    pub rng: &'a mut Rng,
-    /// The shares that were published last.
-    pub table: Option<&'a Table>,
-}
 
 /// Chunks that a selector wants, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,33 +71,12 @@ impl SelectNeed {
 }
 
 /// The leaves that have requests, by the arrival of the one that is served next.
-///
-/// # Invariants
-///
-/// A leaf is in the queue exactly if it is in the selector.
 struct Arrivals {
     forest: Forest,
     root: Root,
 }
 
-impl Arrivals {
-    fn join(&mut self, nodes: &impl Nodes, slot: u32) {
-        let arrival = nodes.arrival(slot).unwrap_or(0);
-        self.forest.push(&mut self.root, arrival, slot);
-    }
-
-    /// The leaf has another request, if `more`; otherwise it leaves.
-    fn go_on(&mut self, nodes: &impl Nodes, slot: u32, more: bool) {
-        if more {
-            let arrival = nodes.arrival(slot).unwrap_or(0);
-            self.forest.update(&mut self.root, arrival, slot);
-        } else {
-            self.forest.remove(&mut self.root, slot);
-        }
-    }
-}
-
-/// Any selector.
+/// Chooses among the leaves that have requests; nodes are named by slot.
 ///
 /// # Context
 ///
@@ -148,16 +84,17 @@ impl Arrivals {
 ///
 /// # Invariants
 ///
-/// There are `arrivals` if there is no `tree`.
-pub struct AnySelector {
+/// - There are `arrivals` if there is no `tree`.
+/// - A leaf is in `arrivals` exactly if it has requests.
+pub struct Selector {
     /// The schedulers of `deadline`; none for `paper`.
-    tree: Option<Tree>,
+    pub(super) tree: Option<Tree>,
     arrivals: Option<Arrivals>,
 }
 
-impl AnySelector {
-    /// The selector called `select`, for up to `max` slots, which knows the [`AnySelector::oldest`] request
-    /// if that is asked for (`oldest`) or needed; sleeps.
+impl Selector {
+    /// The selector called `select`, for up to `max` slots, which knows the [`Selector::oldest`] request if
+    /// that is asked for (`oldest`) or needed; sleeps.
     ///
     /// # Errors
     ///
@@ -180,10 +117,9 @@ impl AnySelector {
 
     /// Number of slots there is memory for.
     pub fn capacity(&self) -> usize {
-        let tree = self.tree.as_ref().map(Tree::capacity);
-        let arrivals = self.arrivals.as_ref().map(|queue| queue.forest.capacity());
-        tree.unwrap_or(usize::MAX)
-            .min(arrivals.unwrap_or(usize::MAX))
+        let tree = self.tree.as_ref().map_or(usize::MAX, Tree::capacity);
+        let arrivals = self.arrivals.as_ref();
+        tree.min(arrivals.map_or(usize::MAX, |queue| queue.forest.capacity()))
     }
 
     /// Chunks wanted so that there is memory for `slots` slots.
@@ -209,8 +145,8 @@ impl AnySelector {
         }
     }
 
-    /// There is a new node in `slot`, below the capacity, whose parent is there.
-    pub fn create(&mut self, nodes: &mut impl Nodes, slot: u32) {
+    /// Adds the new node in `slot`, below the capacity, whose parent exists.
+    pub fn create(&mut self, nodes: &mut Members<impl Item>, slot: u32) {
         if let Some(queue) = &mut self.arrivals {
             queue.forest.create(slot);
         }
@@ -220,64 +156,61 @@ impl AnySelector {
     }
 
     /// The leaf in `slot` has its first request, of `cost`.
-    pub fn join(&mut self, nodes: &mut impl Nodes, slot: u32, cost: u32) {
+    pub fn join(&mut self, nodes: &mut Members<impl Item>, slot: u32, cost: u32) {
         if let Some(queue) = &mut self.arrivals {
-            queue.join(nodes, slot);
+            let arrival = nodes.arrival(slot).unwrap_or(0);
+            queue.forest.push(&mut queue.root, arrival, slot);
         }
         if let Some(tree) = &mut self.tree {
             tree.join(nodes, slot, cost);
         }
     }
 
-    /// Chooses a leaf; none if nobody has requests.
-    pub fn pick(&mut self, nodes: &mut impl Nodes, dice: Dice<'_>) -> Option<u32> {
+    /// Chooses a leaf; none if no leaf has requests. `paper` draws from `rng` over `table`.
+    pub fn pick(
+        &mut self,
+        nodes: &mut Members<impl Item>,
+        rng: &mut Rng,
+        table: Option<&Table>,
+    ) -> Option<u32> {
         let picked = match &mut self.tree {
             Some(tree) => tree.pick(nodes),
-            None => paper::pick(nodes, dice),
+            None => {
+                let draw = rng.next_u32();
+                let drawn = table.and_then(|table| table.find(draw));
+                let slot = drawn.and_then(|id| nodes.find(id));
+                slot.filter(|slot| nodes.arrival(*slot).is_some())
+            }
         };
         picked.or_else(|| self.oldest())
     }
 
-    /// A request of `cost` was taken from the leaf in `slot`; the next one there is of cost `next`.
-    pub fn charge(&mut self, nodes: &mut impl Nodes, slot: u32, cost: u32, next: Option<u32>) {
-        if let Some(queue) = &mut self.arrivals {
-            queue.go_on(nodes, slot, next.is_some());
+    /// Tells of `step` at a request of the leaf in `slot`, whose next request costs `next`; without one it
+    /// leaves.
+    pub(super) fn step(
+        &mut self,
+        nodes: &mut Members<impl Item>,
+        slot: u32,
+        step: Step,
+        next: Option<u32>,
+    ) {
+        if let (Some(queue), Step::Charge(_) | Step::Skip) = (&mut self.arrivals, step) {
+            match next {
+                Some(_) => {
+                    let arrival = nodes.arrival(slot).unwrap_or(0);
+                    queue.forest.update(&mut queue.root, arrival, slot);
+                }
+                None => queue.forest.remove(&mut queue.root, slot),
+            }
         }
         if let Some(tree) = &mut self.tree {
-            tree.charge(nodes, slot, cost, next);
-        }
-    }
-
-    /// A request, or all, were taken from the leaf in `slot` at no charge; the next one there is of cost
-    /// `next`.
-    pub fn skip(&mut self, nodes: &mut impl Nodes, slot: u32, next: Option<u32>) {
-        if let Some(queue) = &mut self.arrivals {
-            queue.go_on(nodes, slot, next.is_some());
-        }
-        if let Some(tree) = &mut self.tree {
-            tree.skip(nodes, slot, next);
-        }
-    }
-
-    /// A request of `cost` was dispatched past the queue of the leaf in `slot`, whose next one is of cost
-    /// `next`: it comes out of the share, up to a bound.
-    pub fn owe(&mut self, nodes: &mut impl Nodes, slot: u32, cost: u32, next: Option<u32>) {
-        if let Some(tree) = &mut self.tree {
-            tree.owe(nodes, slot, cost, next);
-        }
-    }
-
-    /// A request of the leaf in `slot` cost `delta` units more than was charged, limited to one largest
-    /// request.
-    pub fn correct(&mut self, nodes: &mut impl Nodes, slot: u32, delta: i64) {
-        if let Some(tree) = &mut self.tree {
-            tree.correct(nodes, slot, delta);
+            tree.step(nodes, slot, step, next);
         }
     }
 
     /// Gives the node in `slot` another weight; what it is owed in units stays the same. Draws follow the
     /// weight from the next publication on.
-    pub fn reweight(&mut self, nodes: &mut impl Nodes, slot: u32, weight: u32) {
+    pub fn reweight(&mut self, nodes: &mut Members<impl Item>, slot: u32, weight: u32) {
         match &mut self.tree {
             Some(tree) => tree.reweight(nodes, slot, weight),
             None => {
@@ -289,29 +222,26 @@ impl AnySelector {
     }
 
     /// What the node in `slot` is owed, tenths of a unit of cost; 0 for `paper`.
-    pub fn lag(&self, nodes: &impl Nodes, slot: u32) -> i64 {
+    pub fn lag(&self, nodes: &Members<impl Item>, slot: u32) -> i64 {
         self.tree.as_ref().map_or(0, |tree| tree.lag(nodes, slot))
     }
 
-    /// The node in `slot`, which has no requests, is about to be freed.
-    pub fn forget(&mut self, nodes: &mut impl Nodes, slot: u32) {
+    /// Removes the node in `slot`, which has no requests.
+    pub fn forget(&mut self, nodes: &mut Members<impl Item>, slot: u32) {
         if let Some(tree) = &mut self.tree {
             tree.forget(nodes, slot);
         }
     }
 
     /// Brings the tag of a node without requests so near to the clock that it cannot wrap around.
-    pub fn refresh(&mut self, nodes: &mut impl Nodes, slot: u32) {
+    pub fn refresh(&mut self, nodes: &mut Members<impl Item>, slot: u32) {
         if let Some(tree) = &mut self.tree {
             tree.refresh(nodes, slot);
         }
     }
 
-    /// The leaf whose next request arrived first; none if nobody has requests or it is not known.
+    /// The leaf whose next request arrived first; none if no leaf has requests, or if that is not known.
     pub fn oldest(&self) -> Option<u32> {
         self.arrivals.as_ref()?.root.top()
     }
 }
-
-#[cfg(test)]
-pub(super) mod tests;

@@ -21,15 +21,15 @@ use super::ledger::{Ledger, Waits, Windows, DEBT_BUCKETS};
 use crate::sched::{
     key::Key,
     mem::{List, NoMemory},
-    ranges::{
-        forest::{Forest, ROOT},
-        Brief, Outline, Table,
-    },
-    sort::{merge_sorted, radix, sort_by},
+    ranges::{Brief, Outline, Table},
+    sort::{radix, sort_by},
     statistics::Stats,
     units::NSEC_PER_USEC,
 };
-use core::fmt::{self, Write};
+use core::{
+    cmp::Ordering,
+    fmt::{self, Write},
+};
 
 /// What one part tells about one node.
 #[derive(Clone, Copy, Debug)]
@@ -138,151 +138,142 @@ impl Shares {
     }
 }
 
+/// Levels of a path that are shown.
+const LEVELS: usize = 8;
+
+/// The rows from a child of the root down to a row; of a path that is too deep, the last ones.
+struct Path<'a> {
+    rows: [Option<&'a Row>; LEVELS],
+    start: usize,
+}
+
+impl<'a> Path<'a> {
+    fn iter(&self) -> impl Iterator<Item = &'a Row> + '_ {
+        self.rows.iter().skip(self.start).flatten().copied()
+    }
+
+    /// Groups before their members, siblings by their keys.
+    fn compare(&self, other: &Self) -> Ordering {
+        let key = |row: &'a Row| (&row.key, row.id);
+        self.iter().map(key).cmp(other.iter().map(key))
+    }
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut slash = "";
+        for row in self.iter() {
+            write!(f, "{slash}{}", row.key)?;
+            slash = "/";
+        }
+        Ok(())
+    }
+}
+
 /// The rows of one head.
 struct Sheet {
-    /// In the order of paths; groups come before their members.
+    /// Once merged, in the order of their ids.
     rows: List<Row>,
-    /// For each row the index of that above it; itself if that is the root.
+    /// For each row the index of the group that it is in; itself if that is the root.
     ups: List<u32>,
-    /// Service of all that were ever known.
+    /// Indices of the rows in the order of their paths.
+    order: List<u32>,
+    /// Service to all entities, including those that were removed.
     total: Windows,
     shares: Option<Shares>,
 }
 
 impl Sheet {
-    const fn new() -> Self {
+    fn new() -> Self {
         Self {
             rows: List::new(),
             ups: List::new(),
-            total: Windows::new(),
+            order: List::new(),
+            total: Windows::default(),
             shares: None,
         }
     }
 
-    /// Sorts by node and makes one row of those of the same node, then brings them into the order of paths.
+    /// Makes one row of those of the same node, and finds the order of paths and the shares.
     fn merge(&mut self, outline: &mut Outline) -> Result<(), NoMemory> {
-        let mut order = List::new();
-        let mut spare = List::new();
-        for (index, row) in (0u32..).zip(self.rows.as_slice()) {
-            order.push((row.id, index))?;
+        let mut ids = List::with_capacity(self.rows.as_slice().len())?;
+        for (index, row) in self.rows.as_slice().iter().enumerate() {
+            ids.push((row.id, index))?;
         }
-        radix(&mut order, &mut spare, |(id, _)| *id)?;
-        self.rows = gather(&self.rows, order.as_slice().iter().map(|(_, index)| *index))?;
-        merge_sorted(&mut self.rows, |a, b| a.id == b.id, Row::add);
+        radix(&mut ids, &mut List::new(), |(id, _)| *id)?;
+        let mut merged: List<Row> = List::with_capacity(ids.as_slice().len())?;
+        for &(id, index) in ids.as_slice() {
+            let Some(row) = self.rows.as_slice().get(index) else {
+                continue;
+            };
+            match merged.as_mut_slice().last_mut() {
+                Some(last) if last.id == id => last.add(row),
+                _ => merged.push(*row)?,
+            }
+        }
+        self.rows = merged;
         self.shares = Some(Shares::of(self.rows.as_slice(), outline)?);
         self.arrange()
     }
 
-    /// Brings rows that are in the order of their ids into that of their paths.
+    /// Finds the order of the paths.
     fn arrange(&mut self) -> Result<(), NoMemory> {
         let rows = self.rows.as_slice();
-        let mut inner = List::new();
-        for (number, row) in (1u32..).zip(rows) {
-            if !row.leaf {
-                inner.push((row.id, number))?;
-            }
-        }
-        let inner = inner.as_slice();
-        let number_of = |id: &u64| {
-            let place = inner.binary_search_by(|pair| pair.0.cmp(id)).ok()?;
-            inner.get(place).map(|pair| pair.1)
-        };
-        let mut above = List::with_capacity(rows.len())?;
-        for row in rows {
-            above.push(number_of(&row.parent).unwrap_or(ROOT))?;
-        }
-        let mut forest = Forest::new();
-        forest.plant(rows.len() as u32, |number| {
-            at(&above, number.checked_sub(1)?)
-        })?;
-        let row_of = |number: u32| rows.get(number.checked_sub(1)? as usize);
-        let key_of = |number: &u32| (row_of(*number).map(|row| &row.key), *number);
-        // How many rows there are from each down, from the bottom up; then where each is, from the top down.
-        let mut sizes = List::with_capacity(rows.len().saturating_add(1))?;
-        let mut places = List::with_capacity(rows.len().saturating_add(1))?;
-        for _ in 0..=rows.len() {
-            sizes.push(1u32)?;
-            places.push(0u32)?;
-        }
-        for parent in (0..forest.parents().len()).rev() {
-            let Some(&parent) = forest.parents().get(parent) else {
-                break;
-            };
-            let kids = forest.kids_mut(parent);
-            sort_by(kids, |a, b| key_of(a).cmp(&key_of(b)));
-            let sum = kids.iter().fold(1u32, |sum, kid| {
-                sum.saturating_add(at(&sizes, *kid).unwrap_or(0))
-            });
-            set(&mut sizes, parent, sum);
-        }
         let mut order = List::with_capacity(rows.len())?;
-        let mut ups = List::with_capacity(rows.len())?;
-        for _ in 0..at(&sizes, ROOT).unwrap_or(1).saturating_sub(1) {
-            order.push(0u32)?;
-            ups.push(0u32)?;
+        self.ups = List::with_capacity(rows.len())?;
+        for (index, row) in (0u32..).zip(rows) {
+            let up = rows.binary_search_by(|other| other.id.cmp(&row.parent));
+            let group = |up: &usize| rows.get(*up).is_some_and(|up| !up.leaf);
+            let up = up.ok().filter(group).map_or(index, |up| up as u32);
+            self.ups.push(up)?;
+            order.push(index)?;
         }
-        for &parent in forest.parents() {
-            let up = at(&places, parent).unwrap_or(0);
-            // The root has no row of its own.
-            let mut next = if parent == ROOT {
-                0
-            } else {
-                up.saturating_add(1)
-            };
-            for &kid in forest.kids(parent) {
-                set(&mut places, kid, next);
-                set(&mut order, next, kid.saturating_sub(1));
-                set(&mut ups, next, if parent == ROOT { next } else { up });
-                next = next.saturating_add(at(&sizes, kid).unwrap_or(0));
-            }
-        }
-        self.rows = gather(&self.rows, order.as_slice().iter().copied())?;
-        self.ups = ups;
+        sort_by(order.as_mut_slice(), |a, b| {
+            self.path(*a).compare(&self.path(*b))
+        });
+        self.order = order;
         Ok(())
     }
 
-    /// Writes the path of row `index`.
-    fn write_path(&self, out: &mut impl Write, index: u32) -> fmt::Result {
-        let mut path = [0; LEVELS];
-        let mut node = index;
-        // From the end of the array; what is too deep starts in the middle.
-        let mut start = LEVELS;
-        while let Some(place) = start.checked_sub(1).and_then(|last| path.get_mut(last)) {
-            *place = node;
-            start = start.wrapping_sub(1);
-            match at(&self.ups, node) {
-                Some(up) if up != node => node = up,
-                _ => break,
+    fn row(&self, index: u32) -> Option<&Row> {
+        self.rows.as_slice().get(index as usize)
+    }
+
+    /// The path of the merged row `index`.
+    fn path(&self, mut index: u32) -> Path<'_> {
+        let mut path = Path {
+            rows: [None; LEVELS],
+            start: LEVELS,
+        };
+        for (start, place) in path.rows.iter_mut().enumerate().rev() {
+            (*place, path.start) = (self.row(index), start);
+            let up = self.ups.as_slice().get(index as usize);
+            match up.filter(|up| **up != index) {
+                Some(up) => index = *up,
+                None => break,
             }
         }
-        let mut slash = "";
-        for node in path.get(start..).unwrap_or_default() {
-            if let Some(row) = self.rows.as_slice().get(*node as usize) {
-                write!(out, "{slash}{}", row.key)?;
-                slash = "/";
-            }
-        }
-        Ok(())
+        path
+    }
+
+    /// The merged rows and their indices, in the order of their paths.
+    fn iter(&self) -> impl Iterator<Item = (u32, &Row)> {
+        let order = self.order.as_slice().iter();
+        order.filter_map(|index| Some((*index, self.row(*index)?)))
     }
 
     /// Writes all entities.
     fn write(&self, out: &mut impl Write, now: u64) -> fmt::Result {
-        let rows = self.rows.as_slice();
-        let leaves = || rows.iter().filter(|row| row.leaf);
+        let leaves = || self.iter().filter(|(_, row)| row.leaf);
         let sum = |part: &dyn Fn(&Windows) -> u64| {
-            let rows = leaves().map(|row| part(row.ledger.windows()));
-            // Entities that were forgotten are in the total only.
+            let rows = leaves().map(|(_, row)| part(row.ledger.windows()));
+            // Entities that were removed are in the total only.
             part(&self.total).max(rows.fold(0, u64::saturating_add))
         };
         let second = sum(&|windows| windows.second(now));
         let minute = sum(&|windows| windows.minute(now));
-        for (index, row) in (0u32..).zip(rows) {
-            if !row.leaf {
-                continue;
-            }
-            out.write_str("- entity: \"")?;
-            self.write_path(out, index)?;
-            out.write_str("\"\n")?;
+        for (index, row) in leaves() {
+            writeln!(out, "- entity: \"{}\"", self.path(index))?;
             let windows = row.ledger.windows();
             let received = [
                 ratio(windows.second(now), second),
@@ -330,35 +321,6 @@ impl Sheet {
     }
 }
 
-/// Levels of a path that are shown.
-const LEVELS: usize = 8;
-
-/// Element `index` of `list`.
-fn at(list: &List<u32>, index: u32) -> Option<u32> {
-    list.as_slice().get(index as usize).copied()
-}
-
-/// Sets element `index` of `list`.
-fn set(list: &mut List<u32>, index: u32, value: u32) {
-    if let Some(element) = list.as_mut_slice().get_mut(index as usize) {
-        *element = value;
-    }
-}
-
-/// Copies the elements `indices` of `list`, in that order; sleeps.
-fn gather<T: Copy>(
-    list: &List<T>,
-    indices: impl ExactSizeIterator<Item = u32>,
-) -> Result<List<T>, NoMemory> {
-    let mut copy = List::with_capacity(indices.len())?;
-    for index in indices {
-        if let Some(element) = list.as_slice().get(index as usize) {
-            copy.push(*element)?;
-        }
-    }
-    Ok(copy)
-}
-
 /// Rows of many parts.
 ///
 /// # Context
@@ -371,7 +333,7 @@ pub struct Rows {
 
 impl Rows {
     /// No rows; does not allocate.
-    pub const fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             regular: Sheet::new(),
             high: Sheet::new(),
@@ -414,10 +376,10 @@ impl Rows {
         self.high.merge(&mut outline)
     }
 
-    /// The rows, those of the regular head first; once merged, groups come before their members.
+    /// The rows, once merged: those of the regular head first, groups before their members.
     pub fn iter(&self) -> impl Iterator<Item = &Row> {
-        let rows = self.regular.rows.as_slice().iter();
-        rows.chain(self.high.rows.as_slice())
+        let rows = self.regular.iter().chain(self.high.iter());
+        rows.map(|(_, row)| row)
     }
 }
 

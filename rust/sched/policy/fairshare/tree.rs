@@ -33,10 +33,11 @@
 use super::{
     deadline::{Sched, Step, PULL_MAX},
     entity::Place,
+    members::Members,
     queues::{Heaps, Queues, Side},
-    select::{Nodes, SelectNeed, SelectSpare},
+    select::{SelectNeed, SelectSpare},
 };
-use crate::sched::{leftist::Forest, mem::NoMemory, slab::NONE};
+use crate::sched::{item::Item, leftist::Forest, mem::NoMemory, slab::NONE};
 
 /// How many times a level chooses again because its choice was served elsewhere.
 const PULLS: u32 = 8;
@@ -104,7 +105,7 @@ macro_rules! at {
 fn choose<S: Queues>(
     sched: &mut Sched<S::Queue>,
     queues: &mut S,
-    nodes: &mut impl Nodes,
+    nodes: &mut Members<impl Item>,
     bound: u32,
 ) -> Option<u32> {
     if nodes.are_alone() {
@@ -153,7 +154,7 @@ impl Tree {
     }
 
     /// The virtual time of the scheduler above the node in `slot`.
-    fn now(&self, nodes: &impl Nodes, slot: u32) -> u64 {
+    fn now(&self, nodes: &Members<impl Item>, slot: u32) -> u64 {
         match nodes.parent(slot) {
             NONE => self.root.now(),
             parent => nodes.sched(parent).map_or(0, Sched::now),
@@ -162,9 +163,19 @@ impl Tree {
 
     /// Tells the schedulers above the leaf in `slot`, whose next request costs `next`, what happened to one
     /// of its requests.
-    fn climb(&mut self, nodes: &mut impl Nodes, mut slot: u32, mut next: Option<u32>, step: Step) {
+    pub(super) fn step(
+        &mut self,
+        nodes: &mut Members<impl Item>,
+        mut slot: u32,
+        step: Step,
+        mut next: Option<u32>,
+    ) {
         let served = match step {
-            Step::Charge(cost) | Step::Owe(cost) => i64::from(cost),
+            Step::Charge(cost) => {
+                self.largest.see(cost);
+                cost.into()
+            }
+            Step::Owe(cost) => cost.into(),
             Step::Correct(delta) => delta,
             Step::Skip => 0,
         };
@@ -182,7 +193,7 @@ impl Tree {
         }
     }
 
-    pub(super) fn create(&mut self, nodes: &mut impl Nodes, slot: u32) {
+    pub(super) fn create(&mut self, nodes: &mut Members<impl Item>, slot: u32) {
         self.forest.create(slot);
         self.heaps.create(slot);
         let now = self.now(nodes, slot);
@@ -191,7 +202,7 @@ impl Tree {
         }
     }
 
-    pub(super) fn join(&mut self, nodes: &mut impl Nodes, mut slot: u32, cost: u32) {
+    pub(super) fn join(&mut self, nodes: &mut Members<impl Item>, mut slot: u32, cost: u32) {
         loop {
             // What it got elsewhere before it came here is no debt.
             let _ = nodes.elsewhere(slot);
@@ -208,7 +219,7 @@ impl Tree {
         }
     }
 
-    pub(super) fn pick(&mut self, nodes: &mut impl Nodes) -> Option<u32> {
+    pub(super) fn pick(&mut self, nodes: &mut Members<impl Item>) -> Option<u32> {
         let bound = self.largest.get().saturating_mul(PULL_MAX);
         let mut at = NONE;
         loop {
@@ -220,45 +231,22 @@ impl Tree {
         }
     }
 
-    pub(super) fn charge(
-        &mut self,
-        nodes: &mut impl Nodes,
-        slot: u32,
-        cost: u32,
-        next: Option<u32>,
-    ) {
-        self.largest.see(cost);
-        self.climb(nodes, slot, next, Step::Charge(cost));
-    }
-
-    pub(super) fn skip(&mut self, nodes: &mut impl Nodes, slot: u32, next: Option<u32>) {
-        self.climb(nodes, slot, next, Step::Skip);
-    }
-
-    pub(super) fn owe(&mut self, nodes: &mut impl Nodes, slot: u32, cost: u32, next: Option<u32>) {
-        self.climb(nodes, slot, next, Step::Owe(cost));
-    }
-
-    pub(super) fn correct(&mut self, nodes: &mut impl Nodes, slot: u32, delta: i64) {
-        self.climb(nodes, slot, None, Step::Correct(delta));
-    }
-
-    pub(super) fn reweight(&mut self, nodes: &mut impl Nodes, slot: u32, weight: u32) {
+    pub(super) fn reweight(&mut self, nodes: &mut Members<impl Item>, slot: u32, weight: u32) {
         let parent = nodes.parent(slot);
         at!(self, nodes, parent, sched, queues => sched.reweight(queues, nodes, slot, weight));
     }
 
-    pub(super) fn forget(&mut self, nodes: &mut impl Nodes, slot: u32) {
+    pub(super) fn forget(&mut self, nodes: &mut Members<impl Item>, slot: u32) {
         let parent = nodes.parent(slot);
         at!(self, nodes, parent, sched, _queues => sched.forget(nodes, slot));
     }
 
-    pub(super) fn lag(&self, nodes: &impl Nodes, slot: u32) -> i64 {
+    pub(super) fn lag(&self, nodes: &Members<impl Item>, slot: u32) -> i64 {
         let now = self.now(nodes, slot);
         nodes.entity(slot).map_or(0, |entity| entity.tenths_at(now))
     }
 
-    pub(super) fn refresh(&mut self, nodes: &mut impl Nodes, slot: u32) {
+    pub(super) fn refresh(&mut self, nodes: &mut Members<impl Item>, slot: u32) {
         let now = self.now(nodes, slot);
         if let Some(entity) = nodes.entity_mut(slot) {
             if entity.place == Place::Out {

@@ -12,6 +12,7 @@ mod cpts;
 mod dequeue;
 mod device;
 mod engine;
+mod lags;
 mod locality;
 mod order;
 mod parts;

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What entities are owed: forced service, debts and surplus, and that nothing is owed to nobody.
+
+use nrs_sched::{
+    arena::attrs,
+    item::{Cost, Direction, Spot},
+    key::Key,
+    policy::{Part, Way},
+    sim::{Setup, Sim, Source},
+};
+
+/// Largest debt that forced requests make, pages.
+const DEBT_MAX: u32 = 1 << 14;
+
+/// Users 0, 1, ... with requests of `pages`, so many queued.
+fn users(count: u32, pages: u32, depth: u32) -> Vec<Source> {
+    let user = |uid| {
+        let mut user = Source::new(attrs(uid)).of(&[pages]);
+        user.depth = depth;
+        user
+    };
+    (0..count).map(user).collect()
+}
+
+/// What user `uid` is owed, tenths of a page.
+fn lag(sim: &Sim, uid: u32) -> i64 {
+    let rows = sim.rows(0);
+    let row = rows.iter().find(|row| row.key == Key::Uid(uid));
+    row.map_or(0, |row| row.lag_decipages)
+}
+
+/// A request of user `uid` goes past the queues.
+fn force(sim: &mut Sim, uid: u32, pages: u32) {
+    let now = sim.now;
+    let cost = Cost {
+        pages,
+        bytes: u64::from(pages) * 4096,
+        direction: Direction::Write,
+    };
+    let part = sim.part(0);
+    let class = part.classify(&attrs(uid), now);
+    let _ = part.pass(class, cost, Way::Forced, || now);
+}
+
+/// Of two that always have requests one sends as much past its queue: it gets half in all, not more.
+#[test]
+fn forced_service_comes_out_of_the_share() {
+    let mut sim = Sim::new(&Setup::new("uid_fair"), users(2, 4, 8));
+    let mut forced = 0;
+    for step in 0..3_000 {
+        sim.serve(0);
+        if step % 3 == 0 {
+            force(&mut sim, 0, 4);
+            forced += 4;
+        }
+    }
+    let served = sim.served();
+    assert!((served[0] + forced).abs_diff(served[1]) <= 8, "{served:?}");
+}
+
+/// Debt is bounded, with requests queued and without. Forced service while nothing is queued makes no debt.
+#[test]
+fn debt_is_bounded() {
+    for (queued, others) in [(false, true), (true, true), (false, false)] {
+        let mut who = users(2, DEBT_MAX, 1);
+        (who[0].on, who[1].on) = (queued, others);
+        let mut sim = Sim::new(&Setup::new("uid_fair"), who);
+        for _ in 0..100 {
+            force(&mut sim, 0, DEBT_MAX);
+        }
+        (0..2).for_each(|source| sim.switch(source, true));
+        let lag = lag(&sim, 0);
+        if !others {
+            assert_eq!(lag, 0);
+            continue;
+        }
+        assert!(lag < 0 && lag >= -20 * i64::from(DEBT_MAX), "{lag}");
+        let waits = (0..100).take_while(|_| sim.serve(0) == Some(1)).count();
+        assert!((1..=5).contains(&waits), "{queued}: {waits}");
+    }
+}
+
+/// The surplus of one large request expires; what is left by an entity that was busy is paid back, for a while.
+#[test]
+fn surplus_is_paid_back_by_those_who_were_busy() {
+    for (requests, idle, paid) in [
+        (&[256][..], 3, false),
+        (&[64, 256], 3, true),
+        (&[64, 256], 4000, false),
+    ] {
+        let mut who = users(3, 16, 8);
+        who[0].on = false;
+        let mut sim = Sim::new(&Setup::new("uid_fair"), who);
+        // It is served before the clock comes to its deadline.
+        sim.weigh("uid:0:32");
+        for pages in requests {
+            sim.bring_at(0, *pages, Spot::default());
+        }
+        while sim.sources[0].queued > 0 {
+            sim.serve(0);
+        }
+        assert!(lag(&sim, 0) < 0);
+        sim.run(idle);
+        sim.bring_at(0, 16, Spot::default());
+        let lag = lag(&sim, 0);
+        assert_eq!(lag < 0, paid, "{requests:?} {idle}: {lag}");
+    }
+}
+
+/// What is forgotten is put back to the others: their lags sum to 0 again.
+#[test]
+fn lags_sum_to_nothing_again() {
+    let mut who = users(40, 10, 8);
+    for guest in &mut who[8..] {
+        guest.on = false;
+    }
+    let mut sim = Sim::new(&Setup::new("uid_fair"), who);
+    for _ in 0..300 {
+        for _ in 0..40 {
+            let guest = 8 + sim.rng.below(32) as usize;
+            sim.bring(guest);
+            sim.run(2);
+        }
+        sim.run(40);
+        // All guests are forgotten.
+        sim.idle(12);
+    }
+    sim.run(1000);
+    let sum: i64 = (0..8).map(|uid| lag(&sim, uid)).sum();
+    assert!(sum.abs() <= 10, "{sum}");
+}
+
+/// The same steps make the same choices.
+#[test]
+fn choices_repeat() {
+    let run = || {
+        let mut sim = Sim::new(&Setup::new("uid_fair"), users(9, 3, 2));
+        sim.log = Some(Vec::new());
+        sim.run_with(5000, |sim, _| {
+            let source = sim.rng.below(9) as usize;
+            let on = sim.sources[source].on;
+            sim.switch(source, !on);
+        });
+        sim.log
+    };
+    assert_eq!(run(), run());
+}

@@ -28,5 +28,5 @@ for n in "${cpus[@]}"; do
 	"$NRS_SCRIPTS/vm.sh" --kernel stock --cpus "$n" --timeout 300 --name "bench-free-$n" -- bench.sh free
 	mv "$NRS_TOP/build/vm/bench-free-$n/out" "$results/free-$n"
 done
-"$NRS_SCRIPTS/in-root.sh" "$NRS_SCRIPTS/bench-report.py" "$results" | tee "$NRS_TOP/build/bench-vm.txt"
+"$NRS_SCRIPTS/report.sh" vm "$results" | tee "$NRS_TOP/build/bench-vm.txt"
 log "bench-vm: the tables are in build/bench-vm.txt"

@@ -8,7 +8,7 @@
 # --quick about three, and with a FILTER only what it names is measured, such as `decision/fairshare`.
 #
 # What was measured is kept in build/bench/criterion, which the next run compares with. The report of all that is there
-# goes to build/bench: bench.md (printed as well), bench.json, and the pictures *.svg.
+# goes to build/bench: bench.md (printed as well) and decisions.svg.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 case ${1:-} in --help | -h) usage && exit ;; esac

@@ -4,7 +4,7 @@
 # completes a request before its submission returns. Started by scripts/bench-vm.sh with
 #   count   one process, a fixed number of requests: where the clock counts instructions, time is instructions
 #   free    as many processes as CPUs, for a fixed time, in rounds of alternating order; the first round is discarded
-# Each measurement leaves fio's JSON in /out; scripts/bench-report.py reads them.
+# Each measurement leaves fio's JSON in /out; `nrs-report vm` reads them.
 . /tests/lib.sh
 set -euo pipefail
 

@@ -7,7 +7,7 @@
 #   medium   user 1002 as well: 4 processes, 32 requests in flight each
 # Four runs: small alone, all under fifo, all under fairshare by users and then jobs, all under tbf with a rule that limits
 # the greedy user. What each job got is counted over the same six seconds of a run by nrs; latencies are fio's. It all goes
-# to /out, for scripts/demo-report.py. Started by scripts/demo.sh.
+# to /out, for `nrs-report demo`. Started by scripts/demo.sh.
 . /tests/lib.sh
 set -euo pipefail
 

@@ -1,33 +1,329 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `nrs-report bench`: what `make bench` measured, as one table per question, JSON and pictures.
-//!
-//! # Vocabulary
-//!
-//! - *Timing*: nanoseconds of one benchmark: Criterion's median and its 95 % confidence interval.
-//! - *Growth*: how much a decision takes longer when there are twice as many classes.
-//! - *Anchor*: what somebody else's scheduler takes for the same, measured elsewhere; its source is named.
+//! `nrs-report bench`: what `make bench` measured. Criterion prints each benchmark; this is the table of them all.
 //!
 //! ```text
-//!  DIR/criterion/**/new/{benchmark,estimates}.json ─┐
-//!  DIR/memory.jsonl, sizes.txt, load.txt ───────────┴─► bench.md, bench.json, decisions.svg …
+//!  DIR/criterion/**/new/*.json ─┐
+//!  DIR/memory.jsonl, *.txt ─────┴─► bench.md, decisions.svg
 //! ```
 
-mod anchors;
-mod growth;
-mod measured;
-mod pages;
-mod pictures;
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use std::{error::Error, fs, path::PathBuf};
+use nrs_report::chart::Lines;
+use nrs_report::stat::Spread;
+use nrs_report::table::Table;
+use serde::Deserialize;
+use serde_json::Value;
 
-use measured::Measured;
+/// Policies, in the order of tables.
+const POLICIES: [&str; 14] = [
+    "fifo",
+    "crrn",
+    "orr",
+    "trr",
+    "delay",
+    "tbf",
+    "tbf_rules",
+    "qbm",
+    "qbm_waits",
+    "fairshare",
+    "fairshare_mixed",
+    "fairshare2",
+    "fairshare3",
+    "paper",
+];
+
+/// Numbers of classes.
+const CLASSES: [u32; 8] = [2, 8, 64, 256, 1_000, 4_096, 16_384, 100_000];
 
 /// Tables and pictures of what was measured.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Where the measurements are, and where the report goes.
     dir: PathBuf,
+}
+
+/// One benchmark.
+#[derive(Clone, Debug)]
+struct Timing {
+    /// Group of benchmarks.
+    group: String,
+    /// What is measured.
+    name: String,
+    /// Of how many; empty if that makes no difference.
+    value: String,
+    /// Median, and the limits of its confidence interval.
+    ns: Spread,
+    /// The fastest sample.
+    least_ns: f64,
+}
+
+/// Bytes that a policy takes, as the bench `memory` writes them.
+#[derive(Clone, Debug, Deserialize)]
+struct Memory {
+    /// The policy, or `order`.
+    policy: String,
+    classes: u32,
+    /// Requests queued in each class; in all for `order`.
+    depth: u32,
+    /// What all parts share.
+    shared_bytes: u64,
+    /// A part without classes.
+    empty_bytes: u64,
+    /// What the classes add.
+    class_bytes: u64,
+    /// What the requests add.
+    request_bytes: u64,
+}
+
+impl Memory {
+    fn per_class(&self) -> f64 {
+        self.class_bytes as f64 / f64::from(self.classes.max(1))
+    }
+
+    fn per_request(&self) -> f64 {
+        let requests = f64::from(self.classes.max(1)) * f64::from(self.depth.max(1));
+        self.request_bytes as f64 / requests
+    }
+}
+
+/// All that was measured.
+#[derive(Clone, Debug, Default)]
+struct Measured {
+    timings: Vec<Timing>,
+    memory: Vec<Memory>,
+    /// Bytes of structures of the module, by what they are.
+    sizes: BTreeMap<String, String>,
+    /// Load averages at the start and at the end.
+    load: String,
+}
+
+/// The JSON of `file` in `dir`; null if there is none.
+fn json(dir: &Path, file: &str) -> Result<Value, Box<dyn Error>> {
+    match fs::read_to_string(dir.join(file)) {
+        Ok(text) => Ok(serde_json::from_str(&text)?),
+        Err(_) => Ok(Value::Null),
+    }
+}
+
+impl Timing {
+    /// Reads the one in `dir`; none if nothing was measured there last.
+    fn read(dir: &Path) -> Result<Option<Self>, Box<dyn Error>> {
+        let what = json(dir, "benchmark.json")?;
+        let median = &json(dir, "estimates.json")?["median"];
+        let samples = json(dir, "sample.json")?;
+        let numbers = |key: &str| {
+            let all = samples[key].as_array().into_iter().flatten();
+            all.filter_map(Value::as_f64).collect::<Vec<f64>>()
+        };
+        let each = numbers("times").into_iter().zip(numbers("iters"));
+        let least = each
+            .map(|(ns, count)| ns / count)
+            .fold(f64::INFINITY, f64::min);
+        let interval = &median["confidence_interval"];
+        let bounds = [
+            &interval["lower_bound"],
+            &median["point_estimate"],
+            &interval["upper_bound"],
+        ];
+        let [Some(low), Some(median), Some(high)] = bounds.map(Value::as_f64) else {
+            return Ok(None);
+        };
+        // Of one, where many are measured together.
+        let many = what["throughput"]["Elements"]
+            .as_f64()
+            .unwrap_or(1.0)
+            .max(1.0);
+        let word = |key: &str| what[key].as_str().unwrap_or_default().to_owned();
+        Ok(Some(Self {
+            group: word("group_id"),
+            name: word("function_id"),
+            value: word("value_str"),
+            ns: Spread { low, median, high }.scaled(many.recip()),
+            least_ns: least / many,
+        }))
+    }
+}
+
+/// Timings in `dir` and below.
+fn timings(dir: &Path, found: &mut Vec<Timing>) -> Result<(), Box<dyn Error>> {
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        paths.push(entry?.path());
+    }
+    paths.sort();
+    for path in paths.iter().filter(|path| path.is_dir()) {
+        match path.ends_with("new") {
+            true => found.extend(Timing::read(path)?),
+            false => timings(path, found)?,
+        }
+    }
+    Ok(())
+}
+
+impl Measured {
+    fn read(dir: &Path) -> Result<Self, Box<dyn Error>> {
+        let mut all = Self::default();
+        timings(&dir.join("criterion"), &mut all.timings)?;
+        let text = |file: &str| fs::read_to_string(dir.join(file)).unwrap_or_default();
+        for line in text("memory.jsonl")
+            .lines()
+            .filter(|line| line.starts_with('{'))
+        {
+            all.memory.push(serde_json::from_str(line)?);
+        }
+        for line in text("sizes.txt").lines() {
+            let (bytes, what) = line.split_once(' ').ok_or("sizes.txt: not `BYTES WHAT`")?;
+            all.sizes.insert(what.to_owned(), bytes.to_owned());
+        }
+        all.load = text("load.txt").lines().collect::<Vec<_>>().join("; ");
+        Ok(all)
+    }
+
+    /// Medians of `policy` from `from` to `to` classes.
+    fn points(&self, policy: &str, from: u32, to: u32) -> Vec<(f64, f64)> {
+        let of = |one: &Timing| {
+            let classes = one.value.parse().ok().filter(|_| one.group == "decision")?;
+            let found = one.name == policy && (from..=to).contains(&classes);
+            found.then_some((f64::from(classes), one.ns.median))
+        };
+        let mut points: Vec<(f64, f64)> = self.timings.iter().filter_map(of).collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        points
+    }
+}
+
+/// `number` with commas.
+fn commas(number: u32) -> String {
+    match number {
+        0..1_000 => number.to_string(),
+        _ => format!("{},{:03}", number / 1_000, number % 1_000),
+    }
+}
+
+/// Ns per doubling of the classes: the slope of the line over log2 with the least squares; none of fewer than two points.
+fn slope(points: &[(f64, f64)]) -> Option<f64> {
+    let count = points.len() as f64;
+    let logs = points.iter().map(|(classes, ns)| (classes.log2(), ns));
+    let (x, y) = logs
+        .clone()
+        .fold((0.0, 0.0), |(x, y), (log, ns)| (x + log, y + ns));
+    let parts = logs.map(|(log, ns)| (log - x / count, ns - y / count));
+    let (above, below) = parts.fold((0.0, 0.0), |(above, below), (x, y)| {
+        (above + x * y, below + x * x)
+    });
+    (below > 0.0).then_some(above / below)
+}
+
+/// A decision by number of classes, its growth, and memory; a column for each policy.
+fn summary(measured: &Measured) -> Table {
+    let is_there = |policy: &&str| !measured.points(policy, 0, u32::MAX).is_empty();
+    let policies: Vec<&str> = POLICIES.into_iter().filter(is_there).collect();
+    let mut table = Table::new(&[&["classes"][..], &policies].concat());
+    let mut row = |name: String, cell: &dyn Fn(&str) -> Option<f64>, places: usize| {
+        let cells = policies.iter().map(|policy| cell(policy));
+        let shown =
+            |cell: Option<f64>| cell.map_or("–".into(), |cell| format!("{cell:.places$}"));
+        let cells = cells.map(shown);
+        table.row(&[name].into_iter().chain(cells).collect::<Vec<String>>());
+    };
+    for classes in CLASSES {
+        let decision = |policy: &str| {
+            let points = measured.points(policy, classes, classes);
+            Some(points.first()?.1)
+        };
+        row(commas(classes), &decision, 0);
+    }
+    for (name, from, to) in [("up to 1,000", 2, 1_000), ("from there", 1_000, 100_000)] {
+        let slope = |policy: &str| slope(&measured.points(policy, from, to));
+        row(format!("ns per doubling {name}"), &slope, 1);
+    }
+    let memory = |policy: &str, classes: u32| {
+        let mut all = measured.memory.iter();
+        all.find(|one| one.policy == policy && one.classes == classes)
+    };
+    for classes in [64, 4_096, 100_000] {
+        let per_class = |policy: &str| Some(memory(policy, classes)?.per_class());
+        row(
+            format!("bytes per class, of {}", commas(classes)),
+            &per_class,
+            0,
+        );
+    }
+    let per_request = |policy: &str| Some(memory(policy, 100_000)?.per_request());
+    row("bytes per queued request".into(), &per_request, 0);
+    let part = |policy: &str| Some(memory(policy, 4_096)?.empty_bytes as f64);
+    row("bytes of a part without classes".into(), &part, 0);
+    let shared = |policy: &str| Some(memory(policy, 4_096)?.shared_bytes as f64);
+    row("bytes that the parts share".into(), &shared, 0);
+    table
+}
+
+/// What else was measured.
+fn rest(measured: &Measured) -> Table {
+    let mut table = Table::new(&["group", "what", "of", "ns", "fastest sample"]);
+    let is_other = |one: &&Timing| one.group != "decision";
+    let mut all: Vec<&Timing> = measured.timings.iter().filter(is_other).collect();
+    let number = |one: &Timing| one.value.parse::<u64>().unwrap_or(0);
+    all.sort_by_key(|one| (one.group.clone(), one.name.clone(), number(one)));
+    for one in all {
+        let ns = one.ns.text(usize::from(one.ns.median < 100.0));
+        let least = format!("{:.0}", one.least_ns);
+        table.row(&[&one.group, &one.name, &one.value, &ns, &least]);
+    }
+    table
+}
+
+/// The whole report.
+fn page(measured: &Measured) -> String {
+    let load = &measured.load;
+    let mut out =
+        format!("# What scheduling costs\n\nLoad averages at the start and at the end: {load}.\n");
+    let mut sizes = Table::new(&["what the module keeps", "bytes"]);
+    for (what, bytes) in &measured.sizes {
+        sizes.row(&[what, bytes]);
+    }
+    for (text, table) in [
+        (
+            "Median nanoseconds of `enqueue`, `get` and `stop` of one request with 8 queued in each class. Bytes are counted where \
+             they are allocated: in chunks of 16 KiB, with some kept ready for the next classes.",
+            summary(measured),
+        ),
+        ("What the front-end keeps of a request, whatever the policy.", sizes),
+        (
+            "Single operations with 4,096 clients that have 16 requests queued each, and all other pieces: median (95 % confidence \
+             interval), ns.",
+            rest(measured),
+        ),
+    ] {
+        if !table.is_empty() {
+            out += &format!("\n{text}\n\n{}", table.markdown());
+        }
+    }
+    out
+}
+
+/// Decisions of the policies, by number of classes.
+fn picture(measured: &Measured) -> Lines {
+    let lines = Lines::new("A decision, by policy", "classes", "ns per decision")
+        .log_x()
+        .log_y();
+    let shown = [
+        "fifo",
+        "crrn",
+        "orr",
+        "trr",
+        "delay",
+        "tbf",
+        "qbm",
+        "fairshare",
+    ];
+    shown.into_iter().fold(lines, |lines, policy| {
+        lines.series(policy, measured.points(policy, 2, 100_000))
+    })
 }
 
 /// Writes the report and prints its tables.
@@ -40,11 +336,39 @@ pub fn run(args: Args) -> Result<(), Box<dyn Error>> {
     if measured.timings.is_empty() {
         return Err(format!("{}: no timings", args.dir.display()).into());
     }
-    let page = pages::page(&measured);
+    let page = page(&measured);
     fs::write(args.dir.join("bench.md"), &page)?;
-    let json = serde_json::to_string_pretty(&pages::json(&measured))?;
-    fs::write(args.dir.join("bench.json"), json + "\n")?;
-    pictures::save(&measured, &args.dir)?;
+    picture(&measured).save(&args.dir.join("decisions.svg"))?;
     print!("{page}");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A decision that takes 5 ns more with twice as many classes.
+    #[test]
+    fn tables() {
+        let timing = |classes: u32| Timing {
+            group: "decision".into(),
+            name: "fairshare".into(),
+            value: classes.to_string(),
+            ns: (30.0 + 5.0 * f64::from(classes).log2()).into(),
+            least_ns: 30.0,
+        };
+        let measured = Measured {
+            timings: CLASSES.map(timing).into(),
+            ..Measured::default()
+        };
+        let page = page(&measured);
+        for row in [
+            "| 1,000                           |        80 |",
+            "| ns per doubling from there      |       5.0 |",
+        ] {
+            assert!(page.contains(row), "{page}");
+        }
+        assert_eq!(slope(&[(2.0, 1.0)]), None);
+        assert!(picture(&measured).to_svg().unwrap().contains("fairshare"));
+    }
 }

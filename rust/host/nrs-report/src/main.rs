@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `nrs-report`: what `make compare` and `make bench` measured, as tables and pictures.
+//! `nrs-report`: what `make compare`, `bench`, `bench-vm` and `demo` measured, as tables and pictures.
 
 mod bench;
 mod compare;
+mod demo;
+mod fio;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -23,12 +26,18 @@ enum Command {
     Compare(compare::Args),
     /// Time and memory of the scheduling code, from what `make bench` measured.
     Bench(bench::Args),
+    /// Cost of a request in virtual machines, from what `make bench-vm` measured.
+    Vm(vm::Args),
+    /// Two users on one device, from what `make demo` measured.
+    Demo(demo::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Compare(args) => compare::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Vm(args) => vm::run(args),
+        Command::Demo(args) => demo::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

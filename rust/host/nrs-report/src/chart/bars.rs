@@ -22,7 +22,6 @@ pub struct Bars {
     log_y: bool,
     groups: Vec<String>,
     series: Vec<(String, Vec<Spread>)>,
-    rules: Vec<(f64, String)>,
 }
 
 impl Bars {
@@ -54,12 +53,6 @@ impl Bars {
         self
     }
 
-    /// Adds a horizontal line.
-    pub fn rule_at_y(mut self, y: f64, label: &str) -> Self {
-        self.rules.push((y, label.to_string()));
-        self
-    }
-
     /// The chart as text.
     ///
     /// # Errors
@@ -67,16 +60,10 @@ impl Bars {
     /// What the drawing library says.
     pub fn to_svg(&self) -> io::Result<String> {
         let values = self.series.iter().flat_map(|(_, values)| values);
-        let all = values
-            .flat_map(|v| [v.low, v.median, v.high])
-            .chain(self.rules.iter().map(|rule| rule.0));
+        let all = values.flat_map(|v| [v.low, v.median, v.high]);
         let (low, high) = range(all, self.log_y, true);
-        let legend: Vec<(&str, usize)> = self
-            .series
-            .iter()
-            .enumerate()
-            .map(|(n, (name, _))| (name.as_str(), n))
-            .collect();
+        let names = self.series.iter().enumerate();
+        let legend: Vec<(&str, usize)> = names.map(|(n, (name, _))| (name.as_str(), n)).collect();
         let legend = if legend.len() > 1 { &legend[..] } else { &[] };
         picture(&self.title, legend, |area| {
             if self.log_y {
@@ -152,16 +139,6 @@ impl Bars {
         let (area_x, area_y) = area.get_base_pixel();
         let (pixels_x, pixels_y) = chart.plotting_area().get_pixel_range();
         let (from, to) = (pixels_x.start - area_x, pixels_x.end - area_x);
-        for (y, label) in &self.rules {
-            let height = chart.backend_coord(&(0.0, *y)).1 - area_y;
-            for start in (from..to).step_by(9) {
-                let piece = [(start, height), ((start + 5).min(to), height)];
-                let style = BLACK.mix(0.6).stroke_width(1);
-                area.draw(&PathElement::new(piece, style)).map_err(failed)?;
-            }
-            let side = plotters::style::text_anchor::HPos::Right;
-            text(area, label, (to - 4, height - 16), 12, side)?;
-        }
         // About 7 pixels each letter.
         let letters = ((to - from) / groups as i32 / 7).max(4) as usize;
         for (group, name) in self.groups.iter().enumerate() {
@@ -205,8 +182,7 @@ mod tests {
         let chart = Bars::new("latency", "us")
             .groups(vec!["one group of words", "two"])
             .series("a", vec![spread, f64::NAN.into()])
-            .series("b", vec![30.0, 0.0])
-            .rule_at_y(5.0, "bar");
+            .series("b", vec![30.0, 0.0]);
         for chart in [chart.clone(), chart.log_y(), Bars::new("", "")] {
             let svg = chart.to_svg()?;
             assert_eq!(svg, chart.to_svg()?);

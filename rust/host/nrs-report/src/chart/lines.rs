@@ -13,9 +13,6 @@ use super::{failed, look, picture, range, short, text, Area, FONT};
 /// Points of a series up to which each is marked.
 const MARKED: usize = 40;
 
-/// A place of a band: x, low and high.
-pub type Strip = (f64, f64, f64);
-
 /// A line chart in the making.
 ///
 /// Values that are not finite, or not positive on a logarithmic axis, are left out.
@@ -30,7 +27,6 @@ pub struct Lines {
     /// In the order of their colours.
     names: Vec<String>,
     series: Vec<(usize, Vec<(f64, f64)>)>,
-    bands: Vec<(usize, Vec<Strip>)>,
     rules: Vec<(f64, String)>,
     /// Vertical ones.
     marks: Vec<(f64, String)>,
@@ -80,13 +76,6 @@ impl Lines {
         self
     }
 
-    /// Adds a band of points (x, low, high), in the colour of the series of that name.
-    pub fn band(mut self, name: &str, points: Vec<Strip>) -> Self {
-        let n = self.index(name);
-        self.bands.push((n, points));
-        self
-    }
-
     /// Adds a horizontal line.
     pub fn rule_at_y(mut self, y: f64, label: &str) -> Self {
         self.rules.push((y, label.to_string()));
@@ -112,12 +101,9 @@ impl Lines {
     /// What the drawing library says.
     pub fn to_svg(&self) -> io::Result<String> {
         let lines = self.series.iter().flat_map(|(_, points)| points);
-        let bands = self.bands.iter().flat_map(|(_, points)| points);
-        let x = lines.clone().map(|p| p.0).chain(bands.clone().map(|p| p.0));
-        let y = lines
-            .map(|p| p.1)
-            .chain(bands.flat_map(|p| [p.1, p.2]))
-            .chain(self.rules.iter().map(|rule| rule.0));
+        let x = lines.clone().map(|p| p.0);
+        let rules = self.rules.iter().map(|rule| rule.0);
+        let y = lines.map(|p| p.1).chain(rules);
         let (left, right) = range(x, self.log_x, false);
         let (low, high) = self.y_range.unwrap_or_else(|| {
             let (low, high) = range(y, self.log_y, true);
@@ -126,12 +112,8 @@ impl Lines {
                 false => (low, high + (high - low) * 0.05),
             }
         });
-        let legend: Vec<(&str, usize)> = self
-            .names
-            .iter()
-            .enumerate()
-            .map(|(n, name)| (name.as_str(), n))
-            .collect();
+        let names = self.names.iter().enumerate();
+        let legend: Vec<(&str, usize)> = names.map(|(n, name)| (name.as_str(), n)).collect();
         picture(&self.title, &legend, |area| {
             match (self.log_x, self.log_y) {
                 (false, false) => self.draw(area, left..right, low..high),
@@ -178,17 +160,6 @@ impl Lines {
             .axis_desc_style((FONT, 14))
             .draw()
             .map_err(failed)?;
-        for (n, points) in &self.bands {
-            let shown = points
-                .iter()
-                .filter(|p| self.shown(p.0, p.1) && self.shown(p.0, p.2));
-            let mut outline: Vec<(f64, f64)> = shown.clone().map(|p| (p.0, p.2)).collect();
-            outline.extend(shown.rev().map(|p| (p.0, p.1)));
-            if outline.len() > 2 {
-                let band = Polygon::new(outline, look(*n).0.mix(0.2));
-                chart.draw_series([band]).map_err(failed)?;
-            }
-        }
         for (n, points) in &self.series {
             let (colour, dashed) = look(*n);
             let shown: Vec<(f64, f64)> = points
@@ -257,7 +228,6 @@ mod tests {
     fn chart() -> Lines {
         Lines::new("A <title>", "time in s", "MB/s")
             .series("a & b", vec![(1.0, 2.0), (10.0, 3.0), (100.0, f64::NAN)])
-            .band("a & b", vec![(1.0, 1.5, 2.5), (10.0, 2.0, 4.0)])
             .series("c", vec![(0.0, 1.0), (20.0, 0.5)])
             .rule_at_y(2.5, "bar")
             .rule_at_x(5.0, "from here on")

@@ -43,8 +43,6 @@ pub struct Figure {
     pub places: usize,
     /// The measure it is made from.
     pub measure: &'static str,
-    /// Whether it says something of the device only while the CPU has time to spare.
-    pub device: bool,
 }
 
 const fn figure(
@@ -64,120 +62,24 @@ const fn figure(
         kind,
         places,
         measure,
-        device: matches!(kind, Kind::Percent),
     }
 }
 
 /// All figures, in the order of the columns.
+#[rustfmt::skip]
 pub const FIGURES: [Figure; 12] = [
-    figure(
-        "iops_1",
-        "IOPS, 1 job",
-        "IOPS of one job",
-        "/s",
-        Kind::Rate,
-        0,
-        "one",
-    ),
-    figure(
-        "iops_4",
-        "IOPS, 4 jobs",
-        "IOPS of four jobs",
-        "/s",
-        Kind::Rate,
-        0,
-        "many",
-    ),
-    figure(
-        "cpu_us_1",
-        "CPU µs/IO, 1 job",
-        "CPU per request, one job",
-        " µs",
-        Kind::Cost,
-        1,
-        "one",
-    ),
-    figure(
-        "cpu_us_4",
-        "CPU µs/IO, 4 jobs",
-        "CPU per request, four jobs",
-        " µs",
-        Kind::Cost,
-        1,
-        "many",
-    ),
-    figure(
-        "p50_ms",
-        "p50 ms",
-        "p50 of the small client",
-        " ms",
-        Kind::Cost,
-        2,
-        "mix",
-    ),
-    figure(
-        "p99_ms",
-        "p99 ms",
-        "p99 of the small client",
-        " ms",
-        Kind::Cost,
-        2,
-        "mix",
-    ),
-    figure(
-        "p999_ms",
-        "p99.9 ms",
-        "p99.9 of the small client",
-        " ms",
-        Kind::Cost,
-        2,
-        "mix",
-    ),
-    figure(
-        "error_equal_percent",
-        "error 1:1 %",
-        "error of shares at 1:1",
-        " %",
-        Kind::Percent,
-        1,
-        "equal",
-    ),
-    figure(
-        "error_four_percent",
-        "error 1:4 %",
-        "error of shares at 1:4",
-        " %",
-        Kind::Percent,
-        1,
-        "four",
-    ),
-    figure(
-        "error_eight_percent",
-        "error 8 %",
-        "error of shares of 8 clients",
-        " %",
-        Kind::Percent,
-        1,
-        "eight",
-    ),
-    figure(
-        "unused_all_percent",
-        "unused, all %",
-        "bandwidth unused while both clients are active",
-        " %",
-        Kind::Percent,
-        1,
-        "equal",
-    ),
-    figure(
-        "unused_lone_percent",
-        "unused, one %",
-        "bandwidth unused while one of two clients is active",
-        " %",
-        Kind::Percent,
-        1,
-        "lone",
-    ),
+    figure("iops_1", "IOPS, 1 job", "IOPS of one job", "/s", Kind::Rate, 0, "one"),
+    figure("iops_4", "IOPS, 4 jobs", "IOPS of four jobs", "/s", Kind::Rate, 0, "many"),
+    figure("cpu_us_1", "CPU µs/IO, 1 job", "CPU per request, one job", " µs", Kind::Cost, 1, "one"),
+    figure("cpu_us_4", "CPU µs/IO, 4 jobs", "CPU per request, four jobs", " µs", Kind::Cost, 1, "many"),
+    figure("p50_ms", "p50 ms", "p50 of the small client", " ms", Kind::Cost, 2, "mix"),
+    figure("p99_ms", "p99 ms", "p99 of the small client", " ms", Kind::Cost, 2, "mix"),
+    figure("p999_ms", "p99.9 ms", "p99.9 of the small client", " ms", Kind::Cost, 2, "mix"),
+    figure("error_equal_percent", "error 1:1 %", "error of shares at 1:1", " %", Kind::Percent, 1, "equal"),
+    figure("error_four_percent", "error 1:4 %", "error of shares at 1:4", " %", Kind::Percent, 1, "four"),
+    figure("error_eight_percent", "error 8 %", "error of shares of 8 clients", " %", Kind::Percent, 1, "eight"),
+    figure("unused_all_percent", "unused, all %", "bandwidth unused while both clients are active", " %", Kind::Percent, 1, "equal"),
+    figure("unused_lone_percent", "unused, one %", "bandwidth unused while one of two clients is active", " %", Kind::Percent, 1, "lone"),
 ];
 
 /// Figures of all devices and peers.
@@ -246,13 +148,8 @@ fn value(figure: &Figure, run: &Run, device: &Device, peer: &str) -> f64 {
         "p999_ms" => latency(|l| l.p999),
         "unused_all_percent" | "unused_lone_percent" => {
             let key = (reference(peer).to_string(), figure.measure.to_string());
-            let rates: Vec<f64> = device
-                .runs
-                .get(&key)
-                .into_iter()
-                .flatten()
-                .map(|(_, run)| rate(run))
-                .collect();
+            let runs = device.runs.get(&key).into_iter().flatten();
+            let rates: Vec<f64> = runs.map(|(_, run)| rate(run)).collect();
             (1.0 - rate(run) / spread(&rates).median) * 100.0
         }
         _ => {
@@ -280,21 +177,15 @@ impl Figures {
                     all.shares.insert(key, got);
                 }
                 if measure == "mix" {
-                    let least = runs
-                        .iter()
-                        .filter_map(|run| run.latency)
-                        .map(|l| l.requests)
-                        .min();
-                    all.samples
-                        .insert((name.clone(), peer.clone()), least.unwrap_or(0));
+                    let latencies = runs.iter().filter_map(|run| run.latency);
+                    let least = latencies.map(|l| l.requests).min().unwrap_or(0);
+                    all.samples.insert((name.clone(), peer.clone()), least);
                 }
                 for figure in FIGURES.iter().filter(|figure| figure.measure == measure) {
-                    let values: Vec<f64> = runs
-                        .iter()
-                        .map(|run| value(figure, run, device, peer))
-                        .collect();
+                    let values = runs.iter().map(|run| value(figure, run, device, peer));
+                    let key = (name.clone(), peer.clone(), figure.key);
                     all.values
-                        .insert((name.clone(), peer.clone(), figure.key), spread(&values));
+                        .insert(key, spread(&values.collect::<Vec<f64>>()));
                 }
             }
         }
@@ -318,14 +209,11 @@ impl Figures {
 
     /// Peers that were measured on the device, in order.
     pub fn peers(&self, device: &str) -> Vec<&'static str> {
-        PEERS
-            .into_iter()
-            .filter(|peer| {
-                self.values
-                    .keys()
-                    .any(|key| key.0 == device && key.1 == *peer)
-            })
-            .collect()
+        let measured = |peer: &&str| {
+            let mut keys = self.values.keys();
+            keys.any(|key| key.0 == device && key.1 == *peer)
+        };
+        PEERS.into_iter().filter(measured).collect()
     }
 }
 

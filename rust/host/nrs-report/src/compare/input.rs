@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use serde::Deserialize;
+use serde_json::Value;
 
 /// Peers in the order of the page; what is not listed comes last.
 pub const PEERS: [&str; 11] = [
@@ -71,30 +71,6 @@ pub struct Latency {
     pub p999: f64,
     /// How many there were.
     pub requests: u64,
-}
-
-#[derive(Deserialize)]
-struct Report {
-    jobs: Vec<Job>,
-}
-
-#[derive(Deserialize)]
-struct Job {
-    jobname: String,
-    error: i64,
-    read: Read,
-}
-
-#[derive(Deserialize)]
-struct Read {
-    total_ios: u64,
-    lat_ns: Times,
-}
-
-#[derive(Deserialize)]
-struct Times {
-    #[serde(default)]
-    percentile: BTreeMap<String, f64>,
 }
 
 /// All devices that have results in `dir`.
@@ -201,31 +177,29 @@ pub fn parse_facts(text: &str) -> Result<BTreeMap<String, Run>, String> {
 pub fn parse_fio(text: &str, runs: &mut BTreeMap<String, Run>) -> Result<(), String> {
     // fio may say something before.
     let start = text.find('{').unwrap_or(0);
-    let report: Report = serde_json::from_str(&text[start..]).map_err(|e| e.to_string())?;
-    for job in report.jobs {
-        if job.error != 0 {
-            return Err(format!(
-                "job {} failed with error {}",
-                job.jobname, job.error
-            ));
+    let report: Value = serde_json::from_str(&text[start..]).map_err(|e| e.to_string())?;
+    for job in report["jobs"].as_array().into_iter().flatten() {
+        let name = job["jobname"].as_str().unwrap_or_default();
+        if job["error"] != 0 {
+            return Err(format!("job {name} failed with error {}", job["error"]));
         }
-        let Some(measure) = job.jobname.strip_suffix(".c1") else {
+        let run = name
+            .strip_suffix(".c1")
+            .and_then(|measure| runs.get_mut(measure));
+        let Some(run) = run else {
             continue;
         };
-        let Some(run) = runs.get_mut(measure) else {
-            continue;
-        };
-        let at = |name: &str| job.read.lat_ns.percentile.get(name).copied();
-        let (Some(p50), Some(p99), Some(p999)) =
-            (at("50.000000"), at("99.000000"), at("99.900000"))
-        else {
-            return Err(format!("job {} has no latency", job.jobname));
+        let read = &job["read"];
+        let at = |percent: &str| read["lat_ns"]["percentile"][percent].as_f64();
+        let times = [at("50.000000"), at("99.000000"), at("99.900000")];
+        let [Some(p50), Some(p99), Some(p999)] = times else {
+            return Err(format!("job {name} has no latency"));
         };
         run.latency = Some(Latency {
             p50,
             p99,
             p999,
-            requests: job.read.total_ios,
+            requests: read["total_ios"].as_u64().unwrap_or(0),
         });
     }
     Ok(())

@@ -64,10 +64,7 @@ pub fn markdown(
     }
     page += "\n## Who is best\n\n";
     for device in devices {
-        for sentence in said
-            .iter()
-            .filter(|sentence| sentence.device == device.name)
-        {
+        for sentence in said.iter().filter(|said| said.device == device.name) {
             page += &format!("* {}\n", sentence.text);
         }
         page.push('\n');
@@ -78,11 +75,8 @@ pub fn markdown(
 /// How it was measured.
 fn how(devices: &[Device], figures: &Figures, took: Option<u64>) -> String {
     let fact = |device: &Device, name: &str| {
-        device
-            .facts
-            .get(name)
-            .cloned()
-            .unwrap_or_else(|| "?".to_string())
+        let fact = device.facts.get(name).cloned();
+        fact.unwrap_or_else(|| "?".to_string())
     };
     let mut page = String::from("## How it was measured\n\n");
     if let Some(first) = devices.first() {
@@ -107,15 +101,13 @@ fn how(devices: &[Device], figures: &Figures, took: Option<u64>) -> String {
              of the same measurement, vrate fixed at 100 %; it, BFQ and fairshare have weights. nrs-qbm has the same capacity in bytes and minimums \
              as the weights are. BFQ's `low_latency` is off where shares are judged. The limits are lifted for IOPS and CPU.\n\n";
     for device in devices {
+        let [small, middle, large, huge, slots] =
+            ["iops_4k", "iops_16k", "iops_64k", "iops_256k", "slots"]
+                .map(|name| fact(device, name));
         page += &format!(
-            "* `{}`: {}. Measured: {}, {}, {}, {} requests/s of 4, 16, 64, 256 KiB. dm-nrs has {} slots.\n",
+            "* `{}`: {}. Measured: {small}, {middle}, {large}, {huge} requests/s of 4, 16, 64, 256 KiB. dm-nrs has {slots} slots.\n",
             device.name,
             what(&device.name),
-            fact(device, "iops_4k"),
-            fact(device, "iops_16k"),
-            fact(device, "iops_64k"),
-            fact(device, "iops_256k"),
-            fact(device, "slots")
         );
     }
     page += "\nShares are those of the device only where the CPU was less than 60 % busy.";
@@ -163,24 +155,19 @@ pub fn json(devices: &[Device], figures: &Figures, said: &[Sentence]) -> Value {
                 }
             }
             let of = |key: &(String, String, String)| key.0 == device.name && key.1 == peer;
-            let busy: Map<String, Value> = figures
-                .busy
-                .iter()
-                .filter(|(key, _)| of(key))
-                .map(|(key, busy)| (key.2.clone(), json!(busy)))
-                .collect();
+            let busy = figures.busy.iter().filter(|(key, _)| of(key));
+            let busy = busy.map(|(key, busy)| (key.2.clone(), json!(busy)));
+            let busy: Map<String, Value> = busy.collect();
             values.insert("cpu_busy_percent".to_string(), busy.into());
-            let shares: Map<String, Value> = figures
-                .shares
-                .iter()
-                .filter(|(key, _)| of(key))
-                .map(|(key, shares)| (key.2.clone(), json!(shares)))
-                .collect();
+            let shares = figures.shares.iter().filter(|(key, _)| of(key));
+            let shares = shares.map(|(key, shares)| (key.2.clone(), json!(shares)));
+            let shares: Map<String, Value> = shares.collect();
             values.insert("shares_by_repeat".to_string(), shares.into());
-            let samples = figures
-                .samples
-                .get(&(device.name.clone(), peer.to_string()));
-            values.insert("small_requests".to_string(), json!(samples));
+            let key = (device.name.clone(), peer.to_string());
+            values.insert(
+                "small_requests".to_string(),
+                json!(figures.samples.get(&key)),
+            );
             peers.insert(peer.to_string(), values.into());
         }
         all.insert(
@@ -191,72 +178,30 @@ pub fn json(devices: &[Device], figures: &Figures, said: &[Sentence]) -> Value {
     json!({ "devices": all, "sentences": said })
 }
 
+/// Figure, file, title and label of each picture, and whether its axis is logarithmic.
+#[rustfmt::skip]
+const PICTURES: [(&str, &str, &str, &str, bool); 7] = [
+    ("iops_1", "iops.svg", "4 KiB random reads, one job, 32 in flight", "requests/s", true),
+    ("cpu_us_1", "cpu.svg", "CPU per request, fio included (1 µs = 125 instructions)", "µs", false),
+    ("p99_ms", "p99.svg", "p99 of a small client beside a greedy one", "ms", true),
+    ("error_equal_percent", "error-1-1.svg", "Error of shares, two equal clients", "% of what is due", false),
+    ("error_four_percent", "error-1-4.svg", "Error of shares, weights 1 and 4", "% of what is due", false),
+    ("error_eight_percent", "error-8.svg", "Error of shares, eight equal clients", "% of what is due", false),
+    ("unused_lone_percent", "unused-one.svg", "Unused while one of two clients is active", "%", false),
+];
+
 /// A picture for each figure that is worth one: peers side by side, a bar for each device.
 ///
 /// # Errors
 ///
 /// What cannot be written.
 pub fn pictures(figures: &Figures, out: &Path) -> io::Result<()> {
-    for (key, file, title, label, log) in [
-        (
-            "iops_1",
-            "iops.svg",
-            "4 KiB random reads, one job, 32 in flight",
-            "requests/s",
-            true,
-        ),
-        (
-            "cpu_us_1",
-            "cpu.svg",
-            "CPU per request, fio included (1 µs = 125 instructions)",
-            "µs",
-            false,
-        ),
-        (
-            "p99_ms",
-            "p99.svg",
-            "p99 of a small client beside a greedy one",
-            "ms",
-            true,
-        ),
-        (
-            "error_equal_percent",
-            "error-1-1.svg",
-            "Error of shares, two equal clients",
-            "% of what is due",
-            false,
-        ),
-        (
-            "error_four_percent",
-            "error-1-4.svg",
-            "Error of shares, weights 1 and 4",
-            "% of what is due",
-            false,
-        ),
-        (
-            "error_eight_percent",
-            "error-8.svg",
-            "Error of shares, eight equal clients",
-            "% of what is due",
-            false,
-        ),
-        (
-            "unused_lone_percent",
-            "unused-one.svg",
-            "Unused while one of two clients is active",
-            "%",
-            false,
-        ),
-    ] {
-        let peers: Vec<&str> = PEERS
-            .into_iter()
-            .filter(|peer| {
-                figures
-                    .devices
-                    .iter()
-                    .any(|device| figures.get(device, peer, key).is_some())
-            })
-            .collect();
+    for (key, file, title, label, log) in PICTURES {
+        let measured = |peer: &&str| {
+            let mut devices = figures.devices.iter();
+            devices.any(|device| figures.get(device, peer, key).is_some())
+        };
+        let peers: Vec<&str> = PEERS.into_iter().filter(measured).collect();
         if peers.is_empty() {
             continue;
         }
@@ -265,15 +210,8 @@ pub fn pictures(figures: &Figures, out: &Path) -> io::Result<()> {
             chart = chart.log_y();
         }
         for device in &figures.devices {
-            let values: Vec<Spread> = peers
-                .iter()
-                .map(|peer| {
-                    figures
-                        .get(device, peer, key)
-                        .unwrap_or(Spread::from(f64::NAN))
-                })
-                .collect();
-            chart = chart.series(device, values);
+            let value = |peer: &&str| figures.get(device, peer, key).unwrap_or(f64::NAN.into());
+            chart = chart.series::<Spread>(device, peers.iter().map(value).collect());
         }
         chart.save(&out.join(file))?;
     }

@@ -142,7 +142,7 @@ fn sentence(figures: &Figures, device: &str, figure: &Figure) -> Option<Sentence
         .iter()
         .filter_map(|peer| figures.busy(device, peer, figure.measure))
         .fold(0.0, f64::max);
-    if figure.device && busy > BUSY * 100.0 {
+    if figure.kind == Kind::Percent && busy > BUSY * 100.0 {
         text += &format!(
             " (the CPU was {busy:.0} % busy: this says how the CPU is shared, not the device)"
         );

@@ -12,7 +12,7 @@ use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nrs_sched::head::State as Run;
-use nrs_sched::parameters;
+use nrs_sched::parameters::{self, Values};
 use nrs_sched::policy::fairshare::weights::Weights;
 use nrs_sched::policy::Kind;
 use nrs_sched::qbm::plan::Plan;
@@ -20,7 +20,7 @@ use nrs_sched::rules::{Book, Command as RuleCommand, Rate};
 use nrs_sched::text::{write_policies, Command, Heads, Row};
 
 use crate::configuration::keys::MODULE;
-use crate::configuration::state::{contradiction, normal, part, Policy, Setting, State};
+use crate::configuration::state::{normal, Policy, Setting};
 use crate::failure::{Failure, Kind as Trouble, Result};
 use crate::kernel::{Device, Kernel};
 use crate::refusal;
@@ -31,11 +31,11 @@ struct Service {
     cpts: u32,
     /// How many clients were added, beside those in a text.
     clients: usize,
-    values: Values,
+    values: Shown,
 }
 
 /// The parameters of a service.
-enum Values {
+enum Shown {
     /// Texts that are given.
     Texts(BTreeMap<String, String>),
     /// What the module makes of them.
@@ -44,7 +44,8 @@ enum Values {
 
 /// Parameters as the module has them.
 struct Model {
-    settings: BTreeMap<&'static str, Setting>,
+    values: Values,
+    mode: String,
     weights: Weights,
     plan: Plan,
     policies: [Policy; 2],
@@ -87,7 +88,7 @@ fn busy<T>(reason: &str) -> Result<T> {
 }
 
 impl Service {
-    fn new(values: Values) -> Self {
+    fn new(values: Shown) -> Self {
         Self {
             made: false,
             cpts: 2,
@@ -98,37 +99,40 @@ impl Service {
 
     fn set(&mut self, name: &str, value: &str) -> Result {
         match &mut self.values {
-            Values::Texts(texts) => {
+            Shown::Texts(texts) => {
                 refusal::check(name, value)?;
                 texts.insert(name.into(), format!("{value}\n"));
                 Ok(())
             }
-            Values::Model(model) => model.set(name, value),
+            Shown::Model(model) => model.set(name, value),
         }
     }
 
     fn get(&self, name: &str) -> Result<String> {
         match &self.values {
-            Values::Texts(texts) => match texts.get(name) {
+            Shown::Texts(texts) => match texts.get(name) {
                 Some(text) => Ok(text.clone()),
                 None => missing(format!("no parameter '{name}'")),
             },
-            Values::Model(_) if name == "clients" => {
+            Shown::Model(_) if name == "clients" => {
                 let client = "- client: \"c\"\n  counters: { passed: 0 }\n";
                 let clients = client.repeat(self.clients);
                 Ok(format!(
                     "service: {{ slots: 1 }}\nclients:\n{clients}targets:\n"
                 ))
             }
-            Values::Model(model) => model.get(name, self.cpts),
+            Shown::Model(model) => model.get(name, self.cpts),
         }
     }
 }
 
 impl Model {
     fn new(slots: &str) -> Self {
+        let mut values = Values::default();
+        values.set_named("slots", slots).unwrap();
         Self {
-            settings: State::new().with_slots(slots).settings,
+            values,
+            mode: refusal::default(parameters::named("nrs_fairshare_mode").unwrap()),
             weights: Weights::new(),
             plan: Plan::none().unwrap(),
             policies: [Policy::FIFO, Policy::FIFO],
@@ -137,10 +141,7 @@ impl Model {
     }
 
     fn number(&self, name: &str) -> u64 {
-        match &self.settings[name] {
-            Setting::One(value) => value.parse().unwrap(),
-            Setting::Heads(_) => unreachable!(),
-        }
+        self.get(name, 0).unwrap().trim().parse().unwrap()
     }
 
     fn rate(&self) -> Rate {
@@ -181,14 +182,15 @@ impl Model {
                 };
                 Ok(())
             }
-            _ => {
-                let setting = normal(parameter, value).or_else(refuse)?;
-                let mut settings = self.settings.clone();
-                settings.insert(parameter.name(), setting);
-                if let Some((_, reason)) = contradiction(&settings) {
-                    return refuse(reason);
+            "nrs_fairshare_mode" => {
+                if let Setting::One(mode) = normal(parameter, value).or_else(refuse)? {
+                    self.mode = mode;
                 }
-                self.settings = settings;
+                Ok(())
+            }
+            _ => {
+                let done = self.values.set_named(name, value);
+                done.or_else(|error| refuse(error.reason))?;
                 let (rate, max) = (self.rate(), self.max());
                 for book in self.books.iter_mut().flatten() {
                     *book = book.with_defaults(rate, max).unwrap();
@@ -235,8 +237,7 @@ impl Model {
         let mut out = String::new();
         match name {
             "nrs_policies" => {
-                let [regular, high] = self.policies.each_ref().map(|policy| rows(policy));
-                let (regular, high) = (as_rows(&regular), as_rows(&high));
+                let [regular, high] = self.policies.each_ref().map(rows);
                 write_policies(&mut out, &regular, Some(&high)).unwrap();
             }
             "nrs_fairshare_weights" => self.weights.write(&mut out).unwrap(),
@@ -256,12 +257,9 @@ impl Model {
                     }
                 }
             }
-            _ => match self.settings.get(name) {
-                Some(Setting::One(value)) => out = format!("{value}\n"),
-                Some(Setting::Heads([regular, high])) => {
-                    let part = part(name);
-                    out = format!("reg_{part}:{regular:<5}\nhp_{part}:{high:<5}\n");
-                }
+            "nrs_fairshare_mode" => out = format!("{}\n", self.mode),
+            _ => match parameters::named(name).and_then(|parameter| parameter.value) {
+                Some(stored) => (stored.show)(&self.values, &mut out).unwrap(),
                 None => return missing("no such parameter"),
             },
         }
@@ -269,32 +267,25 @@ impl Model {
     }
 }
 
-/// What a policy is shown as.
-type Shown = (&'static str, Option<String>, Run, bool);
-
 /// All policies of a head on which `policy` runs.
-fn rows(policy: &Policy) -> Vec<Shown> {
-    let row = |kind: &Kind| match *kind {
-        Kind::Fifo => ("fifo", None, Run::Started, true),
-        kind if kind == policy.kind => (kind.name(), policy.argument.clone(), Run::Started, false),
-        kind => (kind.name(), None, Run::Stopped, false),
+fn rows(policy: &Policy) -> Vec<Row<'_>> {
+    let row = |kind: &Kind| {
+        let (runs, fallback) = (*kind == policy.kind, *kind == Kind::Fifo);
+        let argument = policy.argument.as_ref().filter(|_| runs);
+        Row {
+            name: kind.name(),
+            argument: argument.map(|argument| argument as &dyn Display),
+            state: if runs || fallback {
+                Run::Started
+            } else {
+                Run::Stopped
+            },
+            fallback,
+            queued: 0,
+            active: 0,
+        }
     };
     Kind::ALL.iter().map(row).collect()
-}
-
-fn as_rows(shown: &[Shown]) -> Vec<Row<'_>> {
-    shown.iter().map(as_row).collect()
-}
-
-fn as_row((name, argument, state, fallback): &Shown) -> Row<'_> {
-    Row {
-        name,
-        argument: argument.as_ref().map(|argument| argument as &dyn Display),
-        state: *state,
-        fallback: *fallback,
-        queued: 0,
-        active: 0,
-    }
 }
 
 impl Mock {
@@ -321,7 +312,7 @@ impl Mock {
     pub fn with(services: &[(&str, &[(&str, &str)])]) -> Self {
         Self::new(services.iter().map(|(name, texts)| {
             let texts = texts.iter().map(|(k, v)| (k.to_string(), v.to_string()));
-            let service = Service::new(Values::Texts(texts.collect()));
+            let service = Service::new(Shown::Texts(texts.collect()));
             (name.to_string(), service)
         }))
     }
@@ -331,7 +322,7 @@ impl Mock {
         Self::new(services.iter().map(|name| {
             let service = Service {
                 clients: 1,
-                ..Service::new(Values::Model(Model::new("64").into()))
+                ..Service::new(Shown::Model(Model::new("64").into()))
             };
             (name.to_string(), service)
         }))
@@ -429,7 +420,7 @@ impl Kernel for Mock {
         let model = Model::new(&self.parameters.borrow()["default_slots"]);
         let made = Service {
             made: true,
-            ..Service::new(Values::Model(model.into()))
+            ..Service::new(Shown::Model(model.into()))
         };
         services.insert(service.into(), made);
         Ok(())
@@ -459,7 +450,7 @@ impl Kernel for Mock {
                 return busy("it has clients");
             }
             service.cpts = cpts;
-            if let Values::Model(model) = &mut service.values {
+            if let Shown::Model(model) = &mut service.values {
                 model.policies = [Policy::FIFO, Policy::FIFO];
                 model.books = [None, None];
             }

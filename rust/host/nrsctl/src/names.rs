@@ -268,142 +268,98 @@ mod tests {
             .to_vec()
     }
 
-    fn shown(name: &str) -> Vec<String> {
+    fn shown(name: &str) -> String {
         let (services, parameters) = parameters(name, &there()).unwrap();
-        let mut all = Vec::new();
-        for service in &services {
-            all.extend(
-                parameters
-                    .iter()
-                    .map(|parameter| Found { service, parameter }.shown()),
-            );
-        }
-        all
+        let all = services.iter().flat_map(|service| {
+            let found = parameters
+                .iter()
+                .map(move |&parameter| Found { service, parameter });
+            found.map(|found| found.shown())
+        });
+        all.collect::<Vec<String>>().join(" ")
     }
 
     #[test]
     fn names() {
         for (name, want) in [
-            ("ost_io.slots", &["ost_io.slots"][..]),
-            ("ost.OSS.ost_io.slots", &["ost.OSS.ost_io.slots"]),
-            ("ost/OSS/ost_io/slots", &["ost.OSS.ost_io.slots"]),
-            ("any.thing.san.slots", &["any.thing.san.slots"]),
+            ("ost_io.slots", "ost_io.slots"),
+            ("ost.OSS.ost_io.slots", "ost.OSS.ost_io.slots"),
+            ("ost/OSS/ost_io/slots", "ost.OSS.ost_io.slots"),
+            ("any.thing.san.slots", "any.thing.san.slots"),
             // A prefix has two components.
-            ("OSS.ost_io.slots", &[]),
-            ("a.b.c.ost_io.slots", &[]),
-            ("slots", &[]),
-            ("", &[]),
+            ("OSS.ost_io.slots", ""),
+            ("a.b.c.ost_io.slots", ""),
+            ("slots", ""),
+            ("", ""),
             // The longest name of a service counts.
-            ("a.b.slots", &["a.b.slots"]),
-            ("b.slots", &["b.slots"]),
-            ("ost.OSS.a.b.slots", &["ost.OSS.a.b.slots"]),
-            ("ost.a.b.slots", &["ost.a.b.slots"]),
-            ("ost.OSS.x.slots", &["ost.OSS.x.slots"]),
-            ("mds.MDS.x.slots", &["mds.MDS.x.slots"]),
-            ("ost_io.slot", &[]),
-            ("ost_i.slots", &[]),
+            ("a.b.slots", "a.b.slots"),
+            ("b.slots", "b.slots"),
+            ("ost.OSS.a.b.slots", "ost.OSS.a.b.slots"),
+            ("ost.a.b.slots", "ost.a.b.slots"),
+            ("ost.OSS.x.slots", "ost.OSS.x.slots"),
+            ("mds.MDS.x.slots", "mds.MDS.x.slots"),
+            ("ost_io.slot", ""),
+            ("ost_i.slots", ""),
             // Patterns.
-            ("san.at_m*", &["san.at_min", "san.at_max"]),
-            ("*.OSS.s*.slots", &["ost.OSS.san.slots"]),
-            ("mds.*.san.slots", &["mds.MDS.san.slots"]),
-            ("*.XYZ.san.slots", &[]),
-            ("{ost_io,san}.slots", &["ost_io.slots", "san.slots"]),
-            ("s?n.at_{min,max}", &["san.at_min", "san.at_max"]),
-            ("a.*.slots", &["a.b.slots"]),
-            ("[a.]*.slots", &["a.b.slots"]),
+            ("san.at_m*", "san.at_min san.at_max"),
+            ("*.OSS.s*.slots", "ost.OSS.san.slots"),
+            ("mds.*.san.slots", "mds.MDS.san.slots"),
+            ("*.XYZ.san.slots", ""),
+            ("{ost_io,san}.slots", "ost_io.slots san.slots"),
+            ("s?n.at_{min,max}", "san.at_min san.at_max"),
+            ("a.*.slots", "a.b.slots"),
+            ("[a.]*.slots", "a.b.slots"),
+            (
+                "san.nrs_tbf_rule{,_error}",
+                "san.nrs_tbf_rule san.nrs_tbf_rule_error",
+            ),
             (
                 "*.slots",
-                &[
-                    "a.b.slots",
-                    "b.slots",
-                    "ost.OSS.x.slots",
-                    "ost_io.slots",
-                    "san.slots",
-                    "x.slots",
-                ],
+                "a.b.slots b.slots ost.OSS.x.slots ost_io.slots san.slots x.slots",
             ),
         ] {
             assert_eq!(shown(name), want, "{name}");
         }
         // Of a service whose own name has a prefix, the longer name comes first.
         let all = shown("*.OSS.*.slots");
-        assert!(all.contains(&"ost.OSS.x.slots".to_owned()), "{all:?}");
-        assert!(all.contains(&"ost.OSS.a.b.slots".to_owned()), "{all:?}");
-        assert_eq!(shown("ost_io.*").len(), 67);
-    }
-
-    #[test]
-    fn services_by_name() {
-        let names = |name: &str| -> Vec<String> {
-            let found = services(name, &there()).unwrap();
-            found.into_iter().map(|service| service.shown).collect()
-        };
-        assert_eq!(names("ost_io"), ["ost_io"]);
-        assert_eq!(names("ost.OSS.san"), ["ost.OSS.san"]);
-        assert_eq!(names("*").len(), 6);
-        assert_eq!(names("nobody"), [""; 0]);
+        assert!(
+            all.contains("ost.OSS.x.slots") && all.contains("ost.OSS.a.b.slots"),
+            "{all}"
+        );
+        assert_eq!(services("*", &there()).unwrap().len(), 6);
         assert!(services("[", &there()).is_err());
         assert_eq!(parameters("a.[", &there()).unwrap_err().kind, Kind::Usage);
     }
 
     #[test]
-    fn what_stands_for_nothing() {
-        for (name, message, hint) in [
+    fn hints() {
+        for (name, hint) in [
             (
                 "ost.OSS.ost_io.nrs_policie",
-                "error: get_param: param_path 'ost/OSS/ost_io/nrs_policie': No such file or directory",
                 "did you mean: ost.OSS.ost_io.nrs_policies",
             ),
-            (
-                "ost.OSS.ost_oi.slots",
-                "error: get_param: param_path 'ost/OSS/ost_oi/slots': No such file or directory",
-                "did you mean service ost_io",
-            ),
+            ("ost.OSS.ost_oi.slots", "did you mean service ost_io"),
             (
                 "nobody_here.slots",
-                "error: get_param: param_path 'nobody_here/slots': No such file or directory",
                 "services: a.b, b, ost.OSS.x, ost_io, san, x",
             ),
-            (
-                "san.qqqqqqqqqqqqqq",
-                "error: get_param: param_path 'san/qqqqqqqqqqqqqq': No such file or directory",
-                "see: nrsctl list_param -R san",
-            ),
+            ("san.qqqqqqqqqqqqqq", "see: nrsctl list_param -R san"),
         ] {
             let failure = unmatched("get_param", name, &there());
-            assert_eq!(failure.message, message);
             assert_eq!(failure.hint.as_deref(), Some(hint));
-            assert_eq!(failure.kind, Kind::NotFound);
         }
         let none = unmatched("set_param", "a.slots", &[]).hint.unwrap();
         assert!(none.starts_with("there are no services"), "{none}");
-        let short = unmatched("set_param", "slots", &there()).hint.unwrap();
-        assert!(short.starts_with("names are"), "{short}");
-    }
-
-    #[test]
-    fn alternatives_may_be_empty() {
-        let found = shown("san.nrs_tbf_rule{,_error}");
-        assert_eq!(found, ["san.nrs_tbf_rule", "san.nrs_tbf_rule_error"]);
-        assert!(glob("uid:1{,0}").unwrap().is_match("uid:1"));
-    }
-
-    #[test]
-    fn what_was_probably_meant() {
         let known = ["slots", "policy", "cpts", "parameters", "rule"];
         for (word, want) in [
             ("slot", Some("slots")),
             ("solts", Some("slots")),
             ("Slots", Some("slots")),
-            ("parameter", Some("parameters")),
             ("rules", Some("rule")),
-            ("cpt", Some("cpts")),
             ("weights", None),
             ("", None),
-            ("colour", None),
         ] {
             assert_eq!(near(word, known).first().copied(), want, "{word}");
         }
-        assert!(near("x", []).is_empty());
     }
 }

@@ -14,107 +14,30 @@ use crate::cli::Cli;
 use crate::failure::Kind;
 use crate::refusal;
 
-/// Something that is read or set by name: name, mode, what it takes, default, what it is.
-type Line = [&'static str; 5];
-
-/// The parameters of the module.
-const MODULE: [Line; 3] = [
-    ["default_slots", "rw", "1 to 65535", "64", "Slots of services made from then on."],
-    ["user_requests_max", "rw", "64 to 1048576", "65536", "Requests that one open file of /dev/nrs may have."],
-    ["classes_max", "rw", "64 to 1048576", "16384", "Entities of fairshare and classes of tbf on each head of a partition, for services made from then on."],
-];
+/// The parameters of the module: name, mode, what it takes, default, what it is.
+const MODULE: &str = "
+default_slots | rw | 1 to 65535 | 64 | Slots of services made from then on.
+user_requests_max | rw | 64 to 1048576 | 65536 | Requests that one open file of /dev/nrs may have.
+classes_max | rw | 64 to 1048576 | 16384 | \
+Entities of fairshare and classes of tbf on each head of a partition, for services made from then on.";
 
 /// The attributes of a service in configfs.
-const SERVICE: [Line; 3] = [
-    [
-        "cpts",
-        "rw",
-        "1 to the number of CPUs, at most 64",
-        "one per NUMA node",
-        "Partitions of the service.",
-    ],
-    [
-        "slots",
-        "rw",
-        "1 to 65535",
-        "module parameter default_slots",
-        "As the parameter slots.",
-    ],
-    [
-        "state",
-        "r",
-        "idle, or in use N",
-        "",
-        "How many clients it has.",
-    ],
-];
+const SERVICE: &str = "
+cpts | rw | 1 to the number of CPUs, at most 64 | one per NUMA node | Partitions of the service.
+slots | rw | 1 to 65535 | module parameter default_slots | As the parameter slots.
+state | r | idle, or in use N | | How many clients it has.";
 
 /// The attributes of `rules/NAME` in the directory of a service in configfs.
-const RULE: [Line; 9] = [
-    [
-        "match",
-        "rw",
-        "conditions, up to 3839 bytes",
-        "",
-        "Whom the rule is for.",
-    ],
-    [
-        "head",
-        "rw",
-        "reg, hp or all",
-        "all",
-        "The heads that it is for.",
-    ],
-    [
-        "rate",
-        "rw",
-        "a rate; nothing: nrs_tbf_rate",
-        "",
-        "What each class gets at most.",
-    ],
-    [
-        "minrate",
-        "rw",
-        "a rate, or 0",
-        "0",
-        "What comes before what others get beyond theirs.",
-    ],
-    [
-        "rank",
-        "rw",
-        "a rule; nothing: in front",
-        "",
-        "The rule to stand before.",
-    ],
-    [
-        "realtime",
-        "rw",
-        "0 or another number",
-        "0",
-        "Whether lost time is made up for.",
-    ],
-    [
-        "borrow",
-        "rw",
-        "0 or 1",
-        "0",
-        "Whether what others leave unused may be used.",
-    ],
-    [
-        "also",
-        "rw",
-        "up to three rules joined by +",
-        "",
-        "Rules whose buckets are taken from, too.",
-    ],
-    [
-        "enabled",
-        "rw",
-        "0 or 1",
-        "0",
-        "1 starts the rule, 0 stops it.",
-    ],
-];
+const RULE: &str = "
+match | rw | conditions, up to 3839 bytes | | Whom the rule is for.
+head | rw | reg, hp or all | all | The heads that it is for.
+rate | rw | a rate; nothing: nrs_tbf_rate | | What each class gets at most.
+minrate | rw | a rate, or 0 | 0 | What comes before what others get beyond theirs.
+rank | rw | a rule; nothing: in front | | The rule to stand before.
+realtime | rw | 0 or another number | 0 | Whether lost time is made up for.
+borrow | rw | 0 or 1 | 0 | Whether what others leave unused may be used.
+also | rw | up to three rules joined by + | | Rules whose buckets are taken from, too.
+enabled | rw | 0 or 1 | 0 | 1 starts the rule, 0 stops it.";
 
 /// `text` in the type of code, if there is any.
 fn code(text: &str) -> String {
@@ -124,17 +47,18 @@ fn code(text: &str) -> String {
     }
 }
 
-/// A table of `lines`.
-fn table(lines: &[Line]) -> String {
+/// Returns the table of `lines`.
+fn table(lines: &str) -> String {
     let mut table = Table::new(&["name", "mode", "takes", "default", "meaning"]);
-    for [name, mode, takes, default, about] in lines {
-        table.row(&[
-            code(name),
-            mode.to_string(),
-            takes.to_string(),
-            code(default),
-            about.to_string(),
-        ]);
+    for line in lines.trim().lines() {
+        let mut cells: Vec<String> = line
+            .split('|')
+            .map(|cell| cell.trim().to_string())
+            .collect();
+        for n in [0, 3] {
+            cells[n] = code(&cells[n]);
+        }
+        table.row(&cells);
     }
     table.markdown()
 }
@@ -250,11 +174,11 @@ pub fn page() -> String {
     );
     out += &parameters();
     out += "\n## Module parameters\n\nIn `/sys/module/nrs/parameters/`, or as options of `modprobe nrs`.\n\n";
-    out += &table(&MODULE);
+    out += &table(MODULE);
     out += "\n## Services in configfs\n\nIn `/sys/kernel/config/nrs/SERVICE/`.\n\n";
-    out += &table(&SERVICE);
+    out += &table(SERVICE);
     out += "\n### Rules\n\nIn `rules/NAME/` there; see [Rules in configfs](user-guide.md#rules-in-configfs).\n\n";
-    out += &table(&RULE);
+    out += &table(RULE);
     // Keys of configuration files and names of metrics have their place here, each from a table of its module.
     out += "\n## Exit statuses of `nrsctl`\n\n";
     let mut statuses = Table::new(&["status", "meaning"]);

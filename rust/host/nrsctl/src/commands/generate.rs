@@ -105,60 +105,34 @@ mod tests {
     use super::*;
     use crate::mock::Mock;
 
-    /// A directory of this test's own.
-    fn directory(name: &str) -> PathBuf {
-        let path = std::env::temp_dir().join(format!("nrsctl-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        path
-    }
-
-    fn generate(what: What) -> Result {
-        run(&Args { what }, &Mock::with(&[]), &mut Vec::new())
-    }
-
     #[test]
-    fn a_page_per_verb() {
-        let directory = directory("man");
+    fn pages_and_completions() {
+        let directory = tempfile::tempdir().unwrap();
+        let generate = |what| run(&Args { what }, &Mock::with(&[]), &mut Vec::new());
+        let place = directory.path().to_path_buf();
         generate(What::Man {
-            directory: directory.clone(),
+            directory: place.clone(),
         })
         .unwrap();
-        for name in [
-            "nrsctl",
-            "nrsctl-get_param",
-            "nrsctl-rule",
-            "nrsctl-rule-start",
-            "nrsctl-apply",
-        ] {
-            let text = fs::read_to_string(directory.join(format!("{name}.1"))).unwrap();
-            assert!(text.contains(".SH \"EXIT STATUS\""), "{name}");
-            assert!(text.contains(".TP\n5\nthe rights do not suffice"), "{name}");
-            assert!(text.contains(".SH SYNOPSIS"), "{name}");
-        }
-        assert!(!directory.join("nrsctl-generate.1").exists());
-        fs::remove_dir_all(directory).unwrap();
-    }
-
-    #[test]
-    fn completions_of_three_shells() {
-        let directory = directory("completions");
         generate(What::Completions {
-            directory: directory.clone(),
+            directory: place.clone(),
         })
         .unwrap();
-        for name in ["nrsctl.bash", "_nrsctl", "nrsctl.fish"] {
-            let text = fs::read_to_string(directory.join(name)).unwrap();
-            assert!(text.contains("set_param"), "{name}");
+        for (name, part) in [
+            ("nrsctl-rule-start.1", ".TP\n5\nthe rights do not suffice"),
+            ("nrsctl-apply.1", ".SH SYNOPSIS"),
+            ("nrsctl.bash", "set_param"),
+            ("_nrsctl", "set_param"),
+            ("nrsctl.fish", "set_param"),
+        ] {
+            let text = fs::read_to_string(place.join(name)).unwrap();
+            assert!(text.contains(part), "{name}");
         }
-        fs::remove_dir_all(directory).unwrap();
-    }
-
-    #[test]
-    fn what_cannot_be_written() {
-        let failure = generate(What::Reference {
-            file: "/nowhere/at/all".into(),
-        })
-        .unwrap_err();
-        assert_eq!(failure.kind, Kind::Other);
+        assert!(!place.join("nrsctl-generate.1").exists());
+        let file = "/nowhere/at/all".into();
+        assert_eq!(
+            generate(What::Reference { file }).unwrap_err().kind,
+            Kind::Other
+        );
     }
 }

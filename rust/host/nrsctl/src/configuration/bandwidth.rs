@@ -205,61 +205,48 @@ mod tests {
         assert_eq!(plan("[service.s.qbm]\ndefault = {}\n"), Ok(String::new()));
     }
 
+    /// Texts, and how their fault begins; GROUP and CLIENT stand for two lines each.
+    const REFUSED: &str = r#"
+qbm = 5
+    3:7: service.s.qbm: is a number, not a table
+GROUP
+    3:1: service.s.qbm.group[0]: capacity is missing
+GROUP ; capacity = "9XB"
+    5:12: service.s.qbm.group[0].capacity: capacity is not a size such as 500MB/s
+GROUP ; capacity = "9MB group b"
+    5:12: service.s.qbm.group[0].capacity: has the character ' ' in it
+GROUP ; capacity = "9MB" ; clas = "fs"
+    6:1: service.s.qbm.group[0].clas: there is no such key; was `class` meant?
+GROUP ; capacity = "9MB" ; GROUP ; capacity = "9MB"
+    6:1: service.s.qbm.group[1]:
+CLIENT
+    3:1: service.s.qbm.client[0]: min is missing
+CLIENT ; min = "1MB/s" ; group = "b"
+    3:1: service.s.qbm.client[0]: no line before this one makes that group
+CLIENT ; min = true
+    6:7: service.s.qbm.client[0].min:
+[service.s.qbm] ; by = "user"
+    4:6: service.s.qbm.by: by is not nid, jobid, uid or device
+[service.s.qbm] ; by = ""
+    4:6: service.s.qbm.by: is empty
+[service.s.qbm] ; by = '#'
+    4:6: service.s.qbm.by: begins with #
+[service.s.qbm] ; tune = { slow = "20" }
+    4:17: service.s.qbm.tune.slow: slow is not a time
+[service.s.qbm] ; group = { name = "a" }
+    4:9: service.s.qbm.group: is a table, not a list of tables: write [[service.s.qbm.group]]
+"#;
+
     #[test]
     fn what_is_refused_is_found() {
-        let group = "[[service.s.qbm.group]]\nname = \"a\"\n";
-        let client = "[[service.s.qbm.client]]\nname = \"1.2.3.4@tcp\"\nclass = \"fs\"\n";
-        for (text, want) in [
-            ("qbm = 5\n", "f:3:7: service.s.qbm: is a number, not a table"),
-            (group, "f:3:1: service.s.qbm.group[0]: capacity is missing"),
-            (
-                &format!("{group}capacity = \"9XB\"\n"),
-                "f:5:12: service.s.qbm.group[0].capacity: capacity is not a size such as 500MB/s",
-            ),
-            (
-                &format!("{group}capacity = \"9MB ; group b\"\n"),
-                "f:5:12: service.s.qbm.group[0].capacity: has the character ' ' in it",
-            ),
-            (
-                &format!("{group}capacity = \"9MB\"\nclas = \"fs\"\n"),
-                "f:6:1: service.s.qbm.group[0].clas: there is no such key; was `class` meant?",
-            ),
-            (
-                &format!("{group}capacity = \"9MB\"\n{group}capacity = \"9MB\"\n"),
-                "f:6:1: service.s.qbm.group[1]: ",
-            ),
-            (client, "f:3:1: service.s.qbm.client[0]: min is missing"),
-            (
-                &format!("{client}min = \"1MB/s\"\ngroup = \"b\"\n"),
-                "f:3:1: service.s.qbm.client[0]: no line before this one makes that group",
-            ),
-            (
-                &format!("{client}min = true\n"),
-                "f:6:7: service.s.qbm.client[0].min: ",
-            ),
-            (
-                "[service.s.qbm]\nby = \"user\"\n",
-                "f:4:6: service.s.qbm.by: by is not nid, jobid, uid or device",
-            ),
-            (
-                "[service.s.qbm]\nby = \"\"\n",
-                "f:4:6: service.s.qbm.by: is empty",
-            ),
-            (
-                "[service.s.qbm]\nby = \"#\"\n",
-                "f:4:6: service.s.qbm.by: begins with #",
-            ),
-            (
-                "[service.s.qbm]\ntune = { slow = \"20\" }\n",
-                "f:4:17: service.s.qbm.tune.slow: slow is not a time",
-            ),
-            (
-                "[service.s.qbm]\ngroup = { name = \"a\" }\n",
-                "f:4:9: service.s.qbm.group: is a table, not a list of tables: write [[service.s.qbm.group]]",
-            ),
-        ] {
-            let error = plan(text).unwrap_err();
-            assert!(error.starts_with(want), "{text}: {error}");
+        let group = "[[service.s.qbm.group]] ; name = \"a\"";
+        let client = "[[service.s.qbm.client]] ; name = \"1.2.3.4@tcp\" ; class = \"fs\"";
+        let lines: Vec<&str> = REFUSED.trim_matches('\n').lines().collect();
+        for pair in lines.chunks(2) {
+            let text = pair[0].replace("GROUP", group).replace("CLIENT", client);
+            let error = plan(&(text.replace(" ; ", "\n") + "\n")).unwrap_err();
+            let want = format!("f:{}", pair[1].trim_start());
+            assert!(error.starts_with(&want), "{text}: {error}");
         }
     }
 }

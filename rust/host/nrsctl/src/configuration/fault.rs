@@ -64,23 +64,3 @@ impl fmt::Display for Fault {
         f.write_str(&self.reason)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn faults_are_shown_with_what_is_known() {
-        let place = Place {
-            file: "a.toml".into(),
-            line: 3,
-            column: 7,
-        };
-        for (fault, want) in [
-            (Fault::new(place.clone(), "k", "bad"), "a.toml:3:7: k: bad"),
-            (Fault::new(place.behind(2), "", "bad"), "a.toml:3:9: bad"),
-        ] {
-            assert_eq!(fault.to_string(), want);
-        }
-    }
-}

@@ -105,63 +105,42 @@ fn failure(path: &Path, error: &io::Error) -> Failure {
 mod tests {
     use super::*;
 
-    /// A directory that is gone at the end.
-    struct Room(PathBuf);
-
-    impl Room {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("nrsctl-{name}-{}", std::process::id()));
-            let _ = fs::remove_dir_all(&path);
-            fs::create_dir_all(&path).unwrap();
-            Self(path)
-        }
-
-        fn file(&self, name: &str, text: &[u8]) -> PathBuf {
-            let path = self.0.join(name);
-            fs::write(&path, text).unwrap();
-            path
-        }
-    }
-
-    impl Drop for Room {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
     #[test]
     fn a_directory_in_the_order_of_names() {
-        let room = Room::new("files");
-        let error = read(&[room.0.clone()]).unwrap_err();
-        assert_eq!(error.kind, Kind::NotFound);
-        assert!(error.hint.unwrap().contains("nrsctl save"));
-        let b = room.file("20-b.toml", b"b");
-        room.file("10-a.toml", b"a");
-        for other in [".hidden.toml", "x.toml.bak", "x.conf", "y.toml~"] {
-            room.file(other, b"no");
+        let room = tempfile::tempdir().unwrap();
+        let path = |name: &str| room.path().join(name);
+        let error = read(&[path("")]).unwrap_err();
+        assert!(error.kind == Kind::NotFound && error.hint.unwrap().contains("nrsctl save"));
+        for name in [
+            "20-b.toml",
+            "10-a.toml",
+            ".hidden.toml",
+            "x.toml.bak",
+            "x.conf",
+            "y.toml~",
+        ] {
+            fs::write(path(name), &name[..4]).unwrap();
         }
-        fs::create_dir(room.0.join("d.toml")).unwrap();
+        fs::create_dir(path("d.toml")).unwrap();
         let texts = |paths: &[PathBuf]| {
-            let files = read(paths).unwrap();
-            files.into_iter().map(|file| file.text).collect::<Vec<_>>()
+            let files = read(paths).unwrap().into_iter();
+            files.map(|file| file.text).collect::<Vec<_>>().join(" ")
         };
-        assert_eq!(texts(&[room.0.clone()]), ["a", "b"]);
-        assert_eq!(texts(&[b.clone(), room.0.clone()]), ["b", "a"]);
-        assert_eq!(texts(&[b.clone(), b]), ["b"]);
-    }
-
-    #[test]
-    fn what_cannot_be_read() {
-        let room = Room::new("unread");
-        let error = read(&[room.0.join("none.toml")]).unwrap_err();
-        assert_eq!(error.kind, Kind::NotFound);
-        assert!(error
-            .message
-            .ends_with("none.toml: there is no such file or directory"));
-        let error = read(&[room.file("x.toml", b"\xff")]).unwrap_err();
-        assert!(
-            error.message.ends_with("x.toml: is no text in UTF-8"),
-            "{error}"
+        assert_eq!(texts(&[path("")]), "10-a 20-b");
+        assert_eq!(
+            texts(&[path("20-b.toml"), path(""), path("20-b.toml")]),
+            "20-b 10-a"
         );
+        fs::write(path("x.toml"), b"\xff").unwrap();
+        for (name, why) in [
+            ("none.toml", "there is no such file or directory"),
+            ("x.toml", "is no text in UTF-8"),
+        ] {
+            let error = read(&[path(name)]).unwrap_err();
+            assert!(
+                error.message.ends_with(&format!("{name}: {why}")),
+                "{error}"
+            );
+        }
     }
 }

@@ -299,18 +299,14 @@ impl Reader {
             state.cpts = cpts.and_then(|cpts| u32::try_from(cpts).ok());
         }
         let said = self.settings(path, entries, &mut state);
-        if let Some((name, reason)) = state::contradiction(&state.settings) {
-            // The one that is said, be it the other of the two.
-            let other = said
-                .iter()
-                .find(|(said, _)| *said == name)
-                .or(said.iter().find(|(said, _)| reason.contains(*said)));
-            if let Some((name, (place, path))) = other {
-                let reason = if reason.starts_with(*name) || name.starts_with("at_") {
-                    reason
-                } else {
-                    format!("{name}: {reason}")
-                };
+        if let Some(reason) = state::contradiction(&state.settings) {
+            // The first of the two that is said.
+            let stem = |name: &str| name.trim_start_matches("nrs_").to_string();
+            let mut named = said.iter().filter(|(name, _)| reason.contains(&stem(name)));
+            let first = named
+                .clone()
+                .find(|(name, _)| reason.starts_with(&stem(name)));
+            if let Some((_, (place, path))) = first.or_else(|| named.next()) {
                 self.add(place, path, reason);
             }
         }

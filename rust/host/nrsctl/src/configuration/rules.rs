@@ -410,57 +410,37 @@ mod tests {
     fn only_what_differs_is_changed() {
         let pairs = "rate=5 minrate=0 realtime=0 borrow=0 also=";
         for (from, to, want) in [
-            (&["a 1 5"][..], &["a 1 5"][..], vec![]),
+            ("a 1 5", "a 1 5", ""),
+            ("", "a 1 5", "start a uid={1} PAIRS rank=default"),
+            ("a 1 5", "", "stop a"),
+            ("a 1 6", "a 1 5", "change a PAIRS"),
             (
-                &[],
-                &["a 1 5"],
-                vec![format!("start a uid={{1}} {pairs} rank=default")],
+                "a 2 5",
+                "a 1 5",
+                "stop a; start a uid={1} PAIRS rank=default",
             ),
-            (&["a 1 5"], &[], vec!["stop a".into()]),
-            (&["a 1 6"], &["a 1 5"], vec![format!("change a {pairs}")]),
+            ("a 1 5; b 2 5", "b 2 5; a 1 5", "change a rank=default"),
             (
-                &["a 2 5"],
-                &["a 1 5"],
-                vec![
-                    "stop a".into(),
-                    format!("start a uid={{1}} {pairs} rank=default"),
-                ],
+                "a 1 5; b 2 5; c 3 5",
+                "c 3 5; a 1 5; b 2 5",
+                "change c rank=a",
             ),
+            ("a 1 5 b; b 2 5", "a 1 5", "change a also=; stop b"),
             (
-                &["a 1 5", "b 2 5"],
-                &["b 2 5", "a 1 5"],
-                vec!["change a rank=default".into()],
-            ),
-            (
-                &["a 1 5", "b 2 5", "c 3 5"],
-                &["c 3 5", "a 1 5", "b 2 5"],
-                vec!["change c rank=a".into()],
+                "a 1 5 b; b 2 5 a",
+                "",
+                "change a also=; change b also=; stop a; stop b",
             ),
             (
-                &["a 1 5 b", "b 2 5"],
-                &["a 1 5"],
-                vec!["change a also=".into(), "stop b".into()],
-            ),
-            (
-                &["a 1 5 b", "b 2 5 a"],
-                &[],
-                vec![
-                    "change a also=".into(),
-                    "change b also=".into(),
-                    "stop a".into(),
-                    "stop b".into(),
-                ],
-            ),
-            (
-                &[],
-                &["a 1 5 b", "b 2 5"],
-                vec![
-                    format!("start b uid={{2}} {pairs} rank=default"),
-                    format!("start a uid={{1}} {pairs}b rank=b"),
-                ],
+                "",
+                "a 1 5 b; b 2 5",
+                "start b uid={2} PAIRS rank=default; start a uid={1} PAIRSb rank=b",
             ),
         ] {
-            assert_eq!(change(&rules(from), &rules(to)), want);
+            let lines = |text: &'static str| text.split("; ").filter(|line| !line.is_empty());
+            let of = |text| rules(&lines(text).collect::<Vec<_>>());
+            let found = change(&of(from), &of(to)).join("; ");
+            assert_eq!(found, want.replace("PAIRS", pairs));
         }
     }
 

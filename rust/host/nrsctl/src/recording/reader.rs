@@ -104,15 +104,8 @@ mod tests {
     use super::*;
 
     const HEADER: &str = r#"{"nrs_recording":1,"started_s":7,"interval_s":0.5}"#;
-
-    fn line(service: &str, at_ns: u64) -> String {
-        let snapshot = Snapshot {
-            service: service.into(),
-            at_ns,
-            ..Snapshot::default()
-        };
-        serde_json::to_string(&snapshot).unwrap()
-    }
+    const A: &str = r#"{"service":"a","at_ns":2}"#;
+    const B: &str = r#"{"service":"b","at_ns":1}"#;
 
     fn of(text: &str) -> Result<Recording> {
         read(&mut text.as_bytes(), "f")
@@ -120,65 +113,57 @@ mod tests {
 
     #[test]
     fn lines_are_snapshots() {
-        let text = format!("{HEADER}\n{}\n{}\n", line("b", 1), line("a", 2));
-        let recording = of(&text).unwrap();
-        assert_eq!(recording.header.started_s, 7);
-        assert_eq!(recording.header.interval_s, 0.5);
-        assert_eq!(recording.services(), ["a", "b"]);
+        let whole = format!("{HEADER}\n{B}\n{A}\n");
+        let recording = of(&whole).unwrap();
+        assert_eq!(
+            (recording.header.started_s, recording.header.interval_s),
+            (7, 0.5)
+        );
+        assert_eq!(
+            (recording.services(), recording.cut),
+            (vec!["a".into(), "b".into()], None)
+        );
         assert_eq!(recording.of("a").map(|s| s.at_ns).collect::<Vec<_>>(), [2]);
-        assert_eq!(recording.cut, None);
-        assert_eq!(of(&format!("{HEADER}\n")).unwrap().snapshots, []);
-    }
-
-    #[test]
-    fn a_last_line_that_is_cut_is_left_out() {
-        let whole = format!("{HEADER}\n{}\n{}\n", line("a", 1), line("a", 2));
-        let second = HEADER.len() + 1 + line("a", 1).len() + 1;
-        for end in second + 1..whole.len() - 1 {
+        // A last line that is cut is left out; only the line feed may be missing.
+        let second = HEADER.len() + B.len() + 2;
+        for end in second + 1..whole.len() {
             let recording = of(&whole[..end]).unwrap();
-            assert_eq!(recording.snapshots.len(), 1, "{end}");
-            assert_eq!(recording.cut, Some(3), "{end}");
+            let cut = (end < whole.len() - 1).then_some(3);
+            let count = if cut.is_some() { 1 } else { 2 };
+            assert_eq!(
+                (recording.snapshots.len(), recording.cut),
+                (count, cut),
+                "{end}"
+            );
         }
-        // Only the line feed is missing.
-        let recording = of(&whole[..whole.len() - 1]).unwrap();
-        assert_eq!((recording.snapshots.len(), recording.cut), (2, None));
     }
 
     #[test]
     fn errors_name_the_line() {
-        let good = line("a", 1);
         for (text, want) in [
-            (String::new(), "f: line 1: no recording: it is empty"),
-            ("{".into(), "f: line 1: no header"),
-            ("x\n".into(), "f: line 1: no header"),
-            ("\u{0}\u{1}".into(), "f: line 1: no header"),
-            (format!("{good}\n"), "f: line 1: no header"),
+            (String::new(), "1: no recording: it is empty"),
+            ("{".into(), "1: no header"),
+            ("\u{0}\u{1}".into(), "1: no header"),
+            (format!("{A}\n"), "1: no header"),
             (
                 HEADER.replace(":1,", ":2,"),
-                "f: line 1: format 2, this tool reads 1",
+                "1: format 2, this tool reads 1",
             ),
             (
-                format!("{HEADER}\n{good}\n{{}}\n"),
-                "f: line 3: no snapshot: it names no service",
+                format!("{HEADER}\n{A}\n{{}}\n"),
+                "3: no snapshot: it names no service",
             ),
+            (format!("{HEADER}\n{A}\n\n{A}"), "3: no snapshot"),
             (
-                format!("{HEADER}\n{good}\n\n{good}"),
-                "f: line 3: no snapshot",
-            ),
-            (
-                format!(
-                    "{HEADER}\n{}\n",
-                    good.replace("\"at_ns\":1", "\"at_ns\":-1")
-                ),
-                "f: line 2: no snapshot",
+                format!("{HEADER}\n{}\n", A.replace(":2", ":-1")),
+                "2: no snapshot",
             ),
         ] {
             let failure = of(&text).unwrap_err();
             assert_eq!(failure.kind, Kind::Refused, "{text}");
             assert!(
-                failure.message.starts_with(want),
-                "{text}: {}",
-                failure.message
+                failure.message.starts_with(&format!("f: line {want}")),
+                "{failure}"
             );
         }
     }

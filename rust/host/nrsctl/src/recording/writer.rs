@@ -68,41 +68,31 @@ mod tests {
     use crate::recording::read;
     use crate::top::samples;
 
+    /// Whole lines, and no more than so many bytes; what is written is read again.
     #[test]
-    fn what_is_written_is_read_again() {
+    fn as_many_snapshots_as_there_is_room_for() {
         let all = [
             samples::fairshare(0),
             samples::tbf(1),
             samples::many(0, 100),
         ];
         let header = Header::now(1.0);
-        let mut file = Vec::new();
-        let mut writer = Writer::new(&mut file, &header, u64::MAX).unwrap();
-        for snapshot in &all {
-            assert!(writer.add(snapshot).unwrap());
-        }
-        assert_eq!(writer.snapshots(), 3);
-        let recording = read(&mut &file[..], "f").unwrap();
-        assert_eq!(recording.header, header);
-        assert_eq!(recording.snapshots, all);
-    }
-
-    #[test]
-    fn no_more_than_so_many_bytes_and_whole_lines() {
-        let snapshot = samples::fairshare(0);
-        let length = serde_json::to_vec(&snapshot).unwrap().len() as u64 + 1;
-        let header = Header::now(1.0);
-        let first = serde_json::to_vec(&header).unwrap().len() as u64 + 1;
-        for (room, want) in [(0, 0), (length - 1, 0), (length, 1), (length * 3 + 5, 3)] {
+        let length = |value: &[u8]| value.len() as u64 + 1;
+        let first = length(&serde_json::to_vec(&header).unwrap());
+        let second = length(&serde_json::to_vec(&all[0]).unwrap());
+        for (room, want) in [(0, 0), (second - 1, 0), (second, 1), (u64::MAX - first, 3)] {
             let mut file = Vec::new();
             let mut writer = Writer::new(&mut file, &header, first + room).unwrap();
-            let mut added = 0;
-            while writer.add(&snapshot).unwrap() {
-                added += 1;
-            }
-            assert_eq!(added, want);
-            assert!(file.len() as u64 <= first + room);
-            assert_eq!(read(&mut &file[..], "f").unwrap().snapshots.len(), want);
+            let added = all
+                .iter()
+                .take_while(|snapshot| writer.add(snapshot).unwrap())
+                .count();
+            assert_eq!((added, writer.snapshots()), (want, want as u64));
+            let recording = read(&mut &file[..], "f").unwrap();
+            assert_eq!(
+                (recording.header, &recording.snapshots[..]),
+                (header.clone(), &all[..want])
+            );
         }
     }
 }

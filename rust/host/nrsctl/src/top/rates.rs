@@ -133,22 +133,21 @@ mod tests {
     #[test]
     fn differences_per_second() {
         let all = rates(Some(&samples::fairshare(3)), &samples::fairshare(5));
-        assert_eq!(all[0].requests, Some(400.0));
-        assert_eq!(all[0].bytes, Some(400.0 * 65536.0));
-        assert_eq!(all[0].hits, Some(0.0));
-        assert_eq!(all[0].share, Some(0.504));
-        assert_eq!(all[2].requests, Some(200.0));
-
+        let want = Rates {
+            requests: Some(400.0),
+            bytes: Some(400.0 * 65536.0),
+            hits: Some(0.0),
+            share: Some(0.504),
+        };
+        assert_eq!((all[0], all[2].requests), (want, Some(200.0)));
         let all = rates(Some(&samples::tbf(0)), &samples::tbf(2));
-        assert_eq!(all[1].hits, Some(150.0));
-        assert_eq!(all[1].bytes, Some(9_999_360.0));
+        assert_eq!(
+            (all[1].hits, all[1].bytes),
+            (Some(150.0), Some(9_999_360.0))
+        );
         // One of them counts requests, so the shares are of requests.
-        assert_eq!(all[0].bytes, None);
-        assert_eq!(all[0].share, Some(0.5));
-    }
-
-    #[test]
-    fn shares_are_of_bytes_where_all_count_them() {
+        assert_eq!((all[0].bytes, all[0].share), (None, Some(0.5)));
+        // Both count bytes.
         let with = |n: u64| {
             let mut snapshot = samples::tbf(n);
             snapshot.entities[0].unit = "bytes".into();
@@ -156,10 +155,7 @@ mod tests {
             snapshot
         };
         let all = rates(Some(&with(0)), &with(1));
-        assert_eq!(
-            all.iter().map(|r| r.share).collect::<Vec<_>>(),
-            [Some(0.75), Some(0.25)]
-        );
+        assert_eq!((all[0].share, all[1].share), (Some(0.75), Some(0.25)));
         // Nothing was served.
         let mut later = with(1);
         later.at_ns += 1;
@@ -169,63 +165,49 @@ mod tests {
     #[test]
     fn what_cannot_be_known_is_not_given() {
         let (before, now) = (samples::tbf(3), samples::tbf(5));
-        let nothing = vec![Rates::default(); 2];
-        assert_eq!(rates(None, &now), nothing);
-        // Time that stood still or ran backwards.
-        assert_eq!(rates(Some(&now), &now), nothing);
-        assert_eq!(rates(Some(&now), &before), nothing);
-        // Another service.
-        let other = Snapshot {
-            service: "other".into(),
-            ..before.clone()
-        };
-        assert_eq!(rates(Some(&other), &now), nothing);
-        // One that was not there, and two that cannot be told apart.
+        let mut other = before.clone();
+        other.service = "other".into();
+        let mut twice = before.clone();
+        twice.entities[0] = twice.entities[1].clone();
+        // No snapshot, time that stood still or ran backwards, another service, two entities of one name.
+        for (before, now) in [
+            (None, &now),
+            (Some(&now), &now),
+            (Some(&now), &before),
+            (Some(&other), &now),
+            (Some(&twice), &now),
+        ] {
+            assert_eq!(rates(before, now), [Rates::default(); 2]);
+        }
+        // An entity that did not exist.
         let mut fewer = before.clone();
         fewer.entities.remove(0);
         let all = rates(Some(&fewer), &now);
-        assert_eq!(all[0].requests, None);
-        assert_eq!(all[1].requests, Some(650.0));
-        let mut twice = before.clone();
-        twice.entities[0] = twice.entities[1].clone();
-        assert_eq!(rates(Some(&twice), &now), nothing);
-    }
-
-    #[test]
-    fn a_reset_gives_no_rates() {
-        let mut before = samples::tbf(5);
-        before.at_ns -= 3_000_000_000;
-        for reset in [
-            |e: &mut Entity| e.set("dispatched", 0),
-            |e: &mut Entity| e.set("cost", 0),
-            |e: &mut Entity| e.set("limit_hits", 0),
-            |e: &mut Entity| e.set("throttled_ns", 0),
-        ] {
-            let mut now = samples::tbf(4);
-            now.entities[1] = before.entities[1].clone();
-            reset(&mut now.entities[1]);
-            assert_eq!(rates(Some(&before), &now)[1], Rates::default());
+        assert_eq!((all[0].requests, all[1].requests), (None, Some(650.0)));
+        // A reset.
+        for counter in ["dispatched", "cost", "limit_hits", "throttled_ns"] {
+            let mut reset = now.clone();
+            reset.entities[1].set(counter, 0);
+            assert_eq!(rates(Some(&before), &reset)[1], Rates::default());
         }
         // Another unit: only the bytes are not known.
-        let mut now = samples::tbf(6);
-        now.entities[1].unit = "requests".into();
-        let all = rates(Some(&before), &now);
-        assert_eq!((all[1].bytes, all[1].requests.is_some()), (None, true));
+        let mut unit = now.clone();
+        unit.entities[1].unit = "requests".into();
+        let all = rates(Some(&before), &unit);
+        assert_eq!((all[1].bytes, all[1].requests), (None, Some(650.0)));
     }
 
     #[test]
     fn the_greatest_numbers_do_no_harm() {
-        let mut before = samples::tbf(0);
-        let mut now = samples::tbf(1);
+        let (mut before, mut now) = (samples::tbf(0), samples::tbf(1));
         for (entity, to) in [
             (&mut before.entities[1], 0),
             (&mut now.entities[1], u64::MAX),
         ] {
-            entity.set("dispatched", to);
-            entity.set("cost", to);
             entity.unit = "pages".into();
-            entity.set("limit_hits", to);
-            entity.set("throttled_ns", to);
+            for counter in ["dispatched", "cost", "limit_hits", "throttled_ns"] {
+                entity.set(counter, to);
+            }
         }
         for rates in rates(Some(&before), &now) {
             let all = [rates.requests, rates.bytes, rates.hits, rates.share];

@@ -38,6 +38,24 @@ pub enum Column {
     Hits,
 }
 
+/// A column, its heading, its meaning for the help, its width; of names and policies, at least.
+type Known = (Column, &'static str, &'static str, usize);
+
+#[rustfmt::skip]
+const COLUMNS: [Known; 11] = [
+    (Column::Name, "NAME", "whom the policy tells apart", 12),
+    (Column::Policy, "POLICY", "policy, and rule or group", 9),
+    (Column::Wanted, "WANT", "share that it is to have", 4),
+    (Column::Got, "GOT", "share that it had", 4),
+    (Column::Requests, "REQ/S", "requests served per second", 5),
+    (Column::Bytes, "B/S", "bytes served per second", 5),
+    (Column::Queued, "QUEUE", "requests that wait now", 5),
+    (Column::P50, "P50", "half waited at most so long", 5),
+    (Column::P99, "P99", "99 % waited at most so long", 5),
+    (Column::Limit, "LIMIT", "its limit", 8),
+    (Column::Hits, "HIT/S", "limit met, times per second", 5),
+];
+
 impl Column {
     /// All, from left to right.
     pub const ALL: [Column; 11] = [
@@ -67,49 +85,21 @@ impl Column {
         Column::Queued,
     ];
 
-    /// What stands above it.
+    /// Returns what stands above it.
     pub const fn heading(self) -> &'static str {
-        match self {
-            Column::Name => "NAME",
-            Column::Policy => "POLICY",
-            Column::Wanted => "WANT",
-            Column::Got => "GOT",
-            Column::Requests => "REQ/S",
-            Column::Bytes => "B/S",
-            Column::Queued => "QUEUE",
-            Column::P50 => "P50",
-            Column::P99 => "P99",
-            Column::Limit => "LIMIT",
-            Column::Hits => "HIT/S",
-        }
+        COLUMNS[self as usize].1
     }
 
-    /// What it is, for the help.
+    /// Returns what it is, for the help.
     pub const fn meaning(self) -> &'static str {
-        match self {
-            Column::Name => "whom the policy tells apart",
-            Column::Policy => "policy, and rule or group",
-            Column::Wanted => "share that it is to have",
-            Column::Got => "share that it had",
-            Column::Requests => "requests served per second",
-            Column::Bytes => "bytes served per second",
-            Column::Queued => "requests that wait now",
-            Column::P50 => "half waited at most so long",
-            Column::P99 => "99 % waited at most so long",
-            Column::Limit => "its limit",
-            Column::Hits => "limit met, times per second",
-        }
+        COLUMNS[self as usize].2
     }
 
-    /// How wide it is; of names and policies, at least.
+    /// Returns how wide it is; of names and policies, at least.
     pub const fn width(self, precise: bool) -> usize {
         match self {
-            Column::Name => 12,
-            Column::Policy => 9,
             Column::Wanted | Column::Got if precise => 6,
-            Column::Wanted | Column::Got => 4,
-            Column::Limit => 8,
-            _ => 5,
+            _ => COLUMNS[self as usize].3,
         }
     }
 
@@ -282,71 +272,58 @@ mod tests {
         );
         assert!(row(1).is_limited() && !row(0).is_limited());
         assert!(row(1).has("greedy") && row(1).has("1002") && !row(0).has("greedy"));
-    }
-
-    #[test]
-    fn limits_are_shown_in_short() {
-        let mut entity = samples::tbf(0).entities[1].clone();
-        for (policy, limit, want) in [
-            ("tbf", "200", "200"),
-            ("tbf", "123456789B/s", "123456789B/s"),
-            ("qbm", "42845000", "42.8MB/s"),
-            ("qbm", "32768", "32.8kB/s"),
-            ("qbm", "unregulated", "unregulated"),
+        let mut entity = now.entities[1].clone();
+        for (policy, head, limit, want, number) in [
+            ("tbf", "regular", "200", "200", Some(200.0)),
+            (
+                "tbf",
+                "regular",
+                "123456789B/s",
+                "123456789B/s",
+                Some(123_456_789.0),
+            ),
+            ("tbf", "regular", "1MiB", "1MiB", Some(1_048_576.0)),
+            ("qbm", "high", "42845000", "42.8MB/s", Some(42_845_000.0)),
+            ("qbm", "high", "unregulated", "unregulated", None),
         ] {
-            (entity.policy, entity.limit) = (policy.into(), Some(limit.into()));
-            entity.head = if policy == "qbm" { "high" } else { "regular" }.into();
+            (entity.policy, entity.head) = (policy.into(), head.into());
+            entity.limit = Some(limit.into());
             let row = Row {
                 entity: &entity,
                 rates: &Rates::default(),
             };
             assert_eq!(row.cell(Column::Limit, false), want);
-            assert_eq!(row.policy().len(), row.policy_len());
+            assert_eq!(
+                (row.number(Column::Limit), row.policy().len()),
+                (number, row.policy_len())
+            );
         }
     }
 
     #[test]
-    fn whoever_waits_and_has_too_little_is_short() {
+    fn short_of_its_share() {
         let mut entity = samples::fairshare(0).entities[0].clone();
-        let short = |entity: &Entity, share| {
+        for (queued, share, want) in [(8, 0.4, true), (8, 0.46, false), (0, 0.4, false)] {
+            entity.queued = queued;
             let rates = Rates {
                 share: Some(share),
                 ..Rates::default()
             };
             let row = Row {
-                entity,
+                entity: &entity,
                 rates: &rates,
             };
-            row.is_short()
-        };
-        assert!(short(&entity, 0.4) && !short(&entity, 0.46));
-        entity.queued = 0;
-        assert!(!short(&entity, 0.4));
-    }
-
-    #[test]
-    fn limits_are_numbers() {
-        for (text, want) in [
-            ("10MB/s", Some(1e7)),
-            ("1MiB", Some(1_048_576.0)),
-            ("500iops", Some(500.0)),
-            ("42845000", Some(42_845_000.0)),
-            ("unregulated", None),
-        ] {
-            assert_eq!(limit(text), want, "{text}");
+            assert_eq!(row.is_short(), want);
         }
     }
 
     #[test]
     fn columns_follow_each_other() {
-        let mut column = Column::Name;
-        for _ in Column::ALL {
+        for (n, column) in Column::ALL.into_iter().enumerate() {
+            assert_eq!((COLUMNS[n].0, column as usize), (column, n));
             assert_eq!(column.beside(true).beside(false), column);
-            column = column.beside(true);
-        }
-        assert_eq!(column, Column::Name);
-        for column in Column::ALL {
             assert_eq!(Column::from_str(&column.key(), false), Ok(column));
         }
+        assert_eq!(Column::Hits.beside(true), Column::Name);
     }
 }

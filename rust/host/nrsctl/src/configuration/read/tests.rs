@@ -88,193 +88,112 @@ fn a_service_is_defined_once() {
     assert_eq!(wanted.module["default_slots"], "7");
 }
 
-/// Each of these is one fault.
+/// Files, each of one line in which ` ; ` ends a line, and how their only fault begins.
+const REFUSED: &str = r#"
+x = 1
+    1:1: the file.x: there is no such key
+servce.a = {}
+    1:1: the file.servce: there is no such key; was `service` meant?
+service = 1
+    1:11: service: is a number, not a table
+service.a = 1.5
+    1:13: service.a: is a number with a fraction, not a table
+[service.".a"]
+    1:10: service..a: is no name of a service
+[service.""]
+    1:10: service.: is no name
+module.default_slots = 0
+    1:24: module.default_slots: is 0; allowed: 1 to 65535
+module.default_slots = '9'
+    1:24: module.default_slots: is a string, not a number
+module.classes = 9
+    1:8: module.classes: there is no such key
+[service.s] ; slot = 1
+    2:1: service.s.slot: there is no such key; was `slots` meant?
+[service.s] ; cpts = 65
+    2:8: service.s.cpts: is 65; allowed: 1 to 64
+[service.s] ; slots = 0
+    2:9: service.s.slots: not a number from 1 to 65535
+[service.s] ; slots = -1
+    2:9: service.s.slots: not a number
+[service.s] ; slots = []
+    2:9: service.s.slots: is a list, not a string or a number
+[service.s] ; slots = 1 ; parameters.slots = 2
+    3:12: service.s.parameters.slots: is set in line 2 already
+[service.s] ; parameters.stal_ms = 1
+    2:12: service.s.parameters.stal_ms: there is no such key; was `stall_ms` meant?
+[service.s] ; parameters.nrs_policies = 1
+    2:12: service.s.parameters.nrs_policies: has a key of its own: `policy`
+[service.s] ; parameters.nrs_fairshare_weights = 1
+    2:12: service.s.parameters.nrs_fairshare_weights: has a table of its own
+[service.s] ; parameters.nrs_tbf_rule = 1
+    2:12: service.s.parameters.nrs_tbf_rule: has tables of its own
+[service.s] ; parameters.nrs_qbm_config = 1
+    2:12: service.s.parameters.nrs_qbm_config: has a table of its own
+[service.s] ; parameters.clients = 1
+    2:12: service.s.parameters.clients: can only be read
+[service.s] ; parameters.at_stats_reset = 1
+    2:12: service.s.parameters.at_stats_reset: does something when it is written
+[service.s] ; parameters = 1
+    2:14: service.s.parameters: is a number, not a table
+[service.s] ; parameters.nrs_crrn_quantum = { x = 1 }
+    2:33: service.s.parameters.nrs_crrn_quantum.x: there is no such key
+[service.s] ; parameters.nrs_crrn_quantum = 0
+    2:31: service.s.parameters.nrs_crrn_quantum:
+[service.s] ; parameters.at_min = { reg = 1 }
+    2:21: service.s.parameters.at_min: is a table, not a string or a number
+[service.s] ; parameters.nrs_fairshare_mode = 'uid_fair weight=uid:5:2'
+    2:33: service.s.parameters.nrs_fairshare_mode: weights belong into the table
+[service.s] ; timeouts.at_min = 700
+    2:19: service.s.timeouts.at_min: at_min would be above at_max
+[service.s] ; timeouts.at_max = 4
+    2:19: service.s.timeouts.at_max: at_min would be above at_max
+[service.s] ; parameters.nrs_delay_max = 4
+    2:28: service.s.parameters.nrs_delay_max:
+[service.s] ; high_priority = 4
+    2:17: service.s.high_priority: is a number, not a table
+[service.s] ; high_priority.sources = 'all'
+    2:25: service.s.high_priority.sources: not some of realtime, meta
+[service.s] ; policy = 5
+    2:10: service.s.policy: is a number, not a string
+[service.s] ; policy = ''
+    2:10: service.s.policy: command is empty, expected a policy
+[service.s] ; policy = 'fifo hp'
+    2:10: service.s.policy: names a head
+[service.s] ; policy = 'fairshar'
+    2:10: service.s.policy: there is no policy `fairshar`; was `fairshare` meant?
+[service.s] ; policy = 'elevator'
+    2:10: service.s.policy: there is no policy `elevator`:
+[service.s] ; policy = 'fairshare uid'
+    2:10: service.s.policy: mode does not end in _fair
+[service.s] ; policy = 'fifo x'
+    2:10: service.s.policy:
+[service.s] ; high_priority.policy = 'tbf size'
+    2:24: service.s.high_priority.policy: expected fields joined by '+'
+[service.s] ; weights = 5
+    2:11: service.s.weights: is a number, not a table
+[service.s] ; weights.'uid:x' = 5
+    2:9: service.s.weights."uid:x":
+[service.s] ; weights.'uid:1' = 0
+    2:9: service.s.weights."uid:1":
+[service.s] ; weights.'uid:1 uid:2' = 3
+    2:9: service.s.weights."uid:1 uid:2":
+[service.s] ; weights.'uid:1:3,uid:2' = 3
+    2:9: service.s.weights."uid:1:3,uid:2": is not one item
+[service.s] ; weights = { 'nid:1.2.3.4@tcp' = 3, 'nid:1.2.3.4@tcp0' = 4 }
+    2:11: service.s.weights: names somebody twice
+[service.s] ; rule = 5
+    2:8: service.s.rule: is a number, not a list of tables: write [[service.s.rule]]
+"#;
+
 #[test]
 fn what_is_refused() {
-    for (text, want) in [
-        ("x = 1\n", "1:1: the file.x: there is no such key"),
-        (
-            "servce.a = {}\n",
-            "1:1: the file.servce: there is no such key; was `service` meant?",
-        ),
-        ("service = 1\n", "1:11: service: is a number, not a table"),
-        (
-            "service.a = 1.5\n",
-            "1:13: service.a: is a number with a fraction, not a table",
-        ),
-        (
-            "[service.\".a\"]\n",
-            "1:10: service..a: is no name of a service",
-        ),
-        ("[service.\"\"]\n", "1:10: service.: is no name"),
-        (
-            "module.default_slots = 0\n",
-            "1:24: module.default_slots: is 0; allowed: 1 to 65535",
-        ),
-        (
-            "module.default_slots = '9'\n",
-            "1:24: module.default_slots: is a string, not a number",
-        ),
-        (
-            "module.classes = 9\n",
-            "1:8: module.classes: there is no such key",
-        ),
-        (
-            "[service.s]\nslot = 1\n",
-            "2:1: service.s.slot: there is no such key; was `slots` meant?",
-        ),
-        (
-            "[service.s]\ncpts = 65\n",
-            "2:8: service.s.cpts: is 65; allowed: 1 to 64",
-        ),
-        (
-            "[service.s]\nslots = 0\n",
-            "2:9: service.s.slots: not a number from 1 to 65535",
-        ),
-        (
-            "[service.s]\nslots = -1\n",
-            "2:9: service.s.slots: not a number",
-        ),
-        (
-            "[service.s]\nslots = []\n",
-            "2:9: service.s.slots: is a list, not a string or a number",
-        ),
-        (
-            "[service.s]\nslots = 1\nparameters.slots = 2\n",
-            "3:12: service.s.parameters.slots: is set in line 2 already",
-        ),
-        (
-            "[service.s]\nparameters.stal_ms = 1\n",
-            "2:12: service.s.parameters.stal_ms: there is no such key; was `stall_ms` meant?",
-        ),
-        (
-            "[service.s]\nparameters.nrs_policies = 1\n",
-            "2:12: service.s.parameters.nrs_policies: has a key of its own: `policy`",
-        ),
-        (
-            "[service.s]\nparameters.nrs_fairshare_weights = 1\n",
-            "2:12: service.s.parameters.nrs_fairshare_weights: has a table of its own",
-        ),
-        (
-            "[service.s]\nparameters.nrs_tbf_rule = 1\n",
-            "2:12: service.s.parameters.nrs_tbf_rule: has tables of its own",
-        ),
-        (
-            "[service.s]\nparameters.nrs_qbm_config = 1\n",
-            "2:12: service.s.parameters.nrs_qbm_config: has a table of its own",
-        ),
-        (
-            "[service.s]\nparameters.clients = 1\n",
-            "2:12: service.s.parameters.clients: can only be read",
-        ),
-        (
-            "[service.s]\nparameters.at_stats_reset = 1\n",
-            "2:12: service.s.parameters.at_stats_reset: does something when it is written",
-        ),
-        (
-            "[service.s]\nparameters = 1\n",
-            "2:14: service.s.parameters: is a number, not a table",
-        ),
-        (
-            "[service.s]\nparameters.nrs_crrn_quantum = { x = 1 }\n",
-            "2:33: service.s.parameters.nrs_crrn_quantum.x: there is no such key",
-        ),
-        (
-            "[service.s]\nparameters.nrs_crrn_quantum = 0\n",
-            "2:31: service.s.parameters.nrs_crrn_quantum: ",
-        ),
-        (
-            "[service.s]\nparameters.at_min = { reg = 1 }\n",
-            "2:21: service.s.parameters.at_min: is a table, not a string or a number",
-        ),
-        (
-            "[service.s]\nparameters.nrs_fairshare_mode = 'uid_fair weight=uid:5:2'\n",
-            "2:33: service.s.parameters.nrs_fairshare_mode: weights belong into the table",
-        ),
-        (
-            "[service.s]\ntimeouts.at_min = 700\n",
-            "2:19: service.s.timeouts.at_min: at_min would be above at_max",
-        ),
-        (
-            "[service.s]\ntimeouts.at_max = 4\n",
-            "2:19: service.s.timeouts.at_max: at_min would be above at_max",
-        ),
-        (
-            "[service.s]\nparameters.nrs_delay_max = 4\n",
-            "2:28: service.s.parameters.nrs_delay_max: ",
-        ),
-        (
-            "[service.s]\nhigh_priority = 4\n",
-            "2:17: service.s.high_priority: is a number, not a table",
-        ),
-        (
-            "[service.s]\nhigh_priority.sources = 'all'\n",
-            "2:25: service.s.high_priority.sources: not some of realtime, meta",
-        ),
-        (
-            "[service.s]\npolicy = 5\n",
-            "2:10: service.s.policy: is a number, not a string",
-        ),
-        (
-            "[service.s]\npolicy = ''\n",
-            "2:10: service.s.policy: command is empty, expected a policy",
-        ),
-        (
-            "[service.s]\npolicy = 'fifo hp'\n",
-            "2:10: service.s.policy: names a head",
-        ),
-        (
-            "[service.s]\npolicy = 'fairshar'\n",
-            "2:10: service.s.policy: there is no policy `fairshar`; was `fairshare` meant?",
-        ),
-        (
-            "[service.s]\npolicy = 'elevator'\n",
-            "2:10: service.s.policy: there is no policy `elevator`: ",
-        ),
-        (
-            "[service.s]\npolicy = 'fairshare uid'\n",
-            "2:10: service.s.policy: mode does not end in _fair",
-        ),
-        (
-            "[service.s]\npolicy = 'fifo x'\n",
-            "2:10: service.s.policy: ",
-        ),
-        (
-            "[service.s]\nhigh_priority.policy = 'tbf size'\n",
-            "2:24: service.s.high_priority.policy: expected fields joined by '+'",
-        ),
-        (
-            "[service.s]\nweights = 5\n",
-            "2:11: service.s.weights: is a number, not a table",
-        ),
-        (
-            "[service.s]\nweights.'uid:x' = 5\n",
-            "2:9: service.s.weights.\"uid:x\": ",
-        ),
-        (
-            "[service.s]\nweights.'uid:1' = 0\n",
-            "2:9: service.s.weights.\"uid:1\": ",
-        ),
-        (
-            "[service.s]\nweights.'uid:1 uid:2' = 3\n",
-            "2:9: service.s.weights.\"uid:1 uid:2\": ",
-        ),
-        (
-            "[service.s]\nweights.'uid:1:3,uid:2' = 3\n",
-            "2:9: service.s.weights.\"uid:1:3,uid:2\": is not one item",
-        ),
-        (
-            "[service.s]\nweights = { 'nid:1.2.3.4@tcp' = 3, 'nid:1.2.3.4@tcp0' = 4 }\n",
-            "2:11: service.s.weights: names somebody twice",
-        ),
-        (
-            "[service.s]\nrule = 5\n",
-            "2:8: service.s.rule: is a number, not a list of tables: write [[service.s.rule]]",
-        ),
-    ] {
-        let found = faults(text);
+    let lines: Vec<&str> = REFUSED.trim().lines().collect();
+    for pair in lines.chunks(2) {
+        let text = pair[0].replace(" ; ", "\n") + "\n";
+        let found = faults(&text);
         assert_eq!(found.len(), 1, "{text}: {found:?}");
-        let want = format!("f:{want}");
+        let want = format!("f:{}", pair[1].trim());
         assert!(found[0].starts_with(&want), "{text}: {}", found[0]);
     }
 }

@@ -74,74 +74,59 @@ impl Source for Some3 {
 
 #[test]
 fn every_column_sorts() {
-    let (small, large, medium) = (
-        "uid:1001/jobid:small",
-        "uid:1002/jobid:large",
-        "uid:1002/jobid:medium",
-    );
-    for (column, want) in [
-        (Column::Name, [small, large, medium]),
-        (Column::Policy, [small, large, medium]),
-        (Column::Wanted, [small, large, medium]),
-        (Column::Got, [small, large, medium]),
-        (Column::Requests, [small, large, medium]),
-        (Column::Bytes, [small, large, medium]),
-        (Column::Queued, [large, medium, small]),
-        (Column::P50, [large, medium, small]),
-        (Column::P99, [small, large, medium]),
-        (Column::Limit, [small, large, medium]),
-        (Column::Hits, [small, large, medium]),
-    ] {
-        assert_eq!(
-            names(&showing(samples::fairshare, column)),
-            want,
-            "{column:?}"
-        );
-    }
-    // The same turned round; equals stay in the order of their names.
-    for (column, want) in [
-        (Column::Name, [medium, large, small]),
-        (Column::Got, [large, medium, small]),
-        (Column::Queued, [small, medium, large]),
-        (Column::Limit, [small, large, medium]),
-    ] {
-        let mut state = showing(samples::fairshare, column);
-        press(&mut state, "r");
-        assert_eq!(names(&state), want, "{column:?}");
-    }
-    for (column, want) in [
-        (Column::Policy, ["uid:1001", "uid:1002"]),
-        (Column::Limit, ["uid:1002", "uid:1001"]),
-        (Column::Hits, ["uid:1002", "uid:1001"]),
-        // Of one of them bytes are not known.
-        (Column::Bytes, ["uid:1002", "uid:1001"]),
-    ] {
-        let mut state = showing(samples::tbf, column);
-        assert_eq!(names(&state), want, "{column:?}");
-        press(&mut state, "r");
-        let known = column != Column::Bytes;
-        let turned: Vec<&str> = if known {
-            want.into_iter().rev().collect()
-        } else {
-            want.into()
+    let sorted = |sample: fn(u64) -> Snapshot, column, keys: &str| {
+        let mut state = showing(sample, column);
+        press(&mut state, keys);
+        let names = names(&state).into_iter();
+        let last = names.map(|name| name.rsplit([':', '/']).next().unwrap().to_string());
+        last.collect::<Vec<_>>().join(" ")
+    };
+    use Column::{Bytes, Got, Hits, Limit, Name, Policy, Queued, P50};
+    for column in Column::ALL {
+        let want = match column {
+            Queued | P50 => "large medium small",
+            _ => "small large medium",
         };
-        assert_eq!(names(&state), turned, "{column:?}");
+        assert_eq!(sorted(samples::fairshare, column, ""), want, "{column:?}");
+    }
+    // Turned round, equals stay in the order of their names, and what is not known stays last.
+    for (column, want) in [
+        (Name, "medium large small"),
+        (Got, "large medium small"),
+        (Queued, "small medium large"),
+        (Limit, "small large medium"),
+    ] {
+        assert_eq!(sorted(samples::fairshare, column, "r"), want, "{column:?}");
+    }
+    for (column, want, turned) in [
+        (Policy, "1001 1002", "1002 1001"),
+        (Limit, "1002 1001", "1001 1002"),
+        (Hits, "1002 1001", "1001 1002"),
+        (Bytes, "1002 1001", "1002 1001"),
+    ] {
+        assert_eq!(sorted(samples::tbf, column, ""), want, "{column:?}");
+        assert_eq!(sorted(samples::tbf, column, "r"), turned, "{column:?}");
     }
 }
 
 #[test]
 fn keys_choose_the_column() {
     let mut state = showing(samples::fairshare, Column::Got);
-    press(&mut state, "rs");
-    assert_eq!(state.sort(), (Column::Requests, false));
-    press(&mut state, ">>");
-    assert_eq!(state.sort().0, Column::Queued);
-    press(&mut state, "<");
-    assert_eq!(state.sort().0, Column::Bytes);
-    state.key(KeyCode::Right.into());
-    assert_eq!(state.sort().0, Column::Queued);
-    state.key(KeyCode::Left.into());
-    assert_eq!(state.sort().0, Column::Bytes);
+    for (keys, column) in [
+        ("rs", Column::Requests),
+        (">>", Column::Queued),
+        ("<", Column::Bytes),
+    ] {
+        press(&mut state, keys);
+        assert_eq!(state.sort(), (column, false));
+    }
+    for (key, column) in [
+        (KeyCode::Right, Column::Queued),
+        (KeyCode::Left, Column::Bytes),
+    ] {
+        state.key(key.into());
+        assert_eq!(state.sort().0, column);
+    }
 }
 
 #[test]

@@ -286,12 +286,17 @@ impl Demo {
         let mut y = 88.0;
         for (name, run) in RUNS.iter().zip(&self.runs).skip(1) {
             text(LEFT - 12.0, y + 22.0, name, "", "end");
+            // A narrow share of the small user stands in the next bar.
+            let room = if WIDTH * run.share("small") > 11_000.0 {
+                120.0
+            } else {
+                220.0
+            };
             let mut x = LEFT;
             for (user, job) in JOBS {
                 let part = 100.0 * run.jobs[job].mb_per_s / run.mb_per_s("");
                 let width = WIDTH * part / 100.0;
                 bar(x, y, width, job);
-                // Where there is room; a narrow share of the small user stands in the next bar.
                 match job {
                     "small" if width > 110.0 => {
                         text(
@@ -307,7 +312,7 @@ impl Demo {
                         text(x + width + 10.0, y + 22.0, &words, "", "start");
                     }
                     _ if width > 60.0 => {
-                        let who = if width > 220.0 {
+                        let who = if width > room {
                             format!("{user} ")
                         } else {
                             String::new()

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Two servers that tell each other what they served, over a network that changes, repeats and cuts datagrams, and
-//! brings some that nobody sent. Each byte is an operation, with its operands behind it.
+//! Two servers and a relay that tell each other what they served, over a network that changes, repeats and cuts
+//! datagrams, and brings some that nobody sent. Each byte is an operation, with its operands behind it.
 
 use nrs_agent::{
-    message::{HEADER, RECORD},
-    Account, Exchange, Refusal, Terms,
+    message::{parse, HEADER, RECORD},
+    Account, Exchange, Refusal, Relay, Terms,
 };
 use nrs_sched::policy::fairshare::factors::ONE;
 
@@ -32,9 +32,10 @@ const ENTITIES: u32 = 8;
 /// Bytes of a datagram, at most: three records.
 const LONGEST: usize = HEADER + 3 * RECORD;
 
-/// Both servers.
+/// Both servers, and the relay.
 struct Model {
     servers: [Exchange; 2],
+    relay: Relay,
     /// Said last, by each of them.
     said: [Vec<Vec<u8>>; 2],
     now: u64,
@@ -62,8 +63,11 @@ impl Model {
         exchange.step(self.now);
         let list = exchange.factors();
         assert!(list.windows(2).all(|two| two[0].0 < two[1].0));
-        assert!(list.iter().all(|(_, factor)| (1..=ONE).contains(factor)));
+        assert!(list
+            .iter()
+            .all(|(_, factor)| (ONE >> 10..=ONE).contains(factor)));
         assert!(list.len() <= 16);
+        assert!(exchange.servers() <= 3 && exchange.entities() <= ENTITIES as usize);
         let said = exchange.say(self.now);
         for datagram in &said {
             assert!((HEADER..=LONGEST).contains(&datagram.len()));
@@ -71,6 +75,11 @@ impl Model {
         }
         assert!(said.len() * 3 <= ENTITIES as usize + 3);
         self.said[server] = said;
+        self.relay.step(self.now);
+        for to in self.relay.servers(self.now).collect::<Vec<_>>() {
+            let said = self.relay.say(to, self.now);
+            assert!(said.iter().all(|datagram| parse(datagram).is_ok()));
+        }
     }
 
     /// What `server` said arrives, each datagram once more than it should.
@@ -130,6 +139,7 @@ impl Model {
         let before = sum(exchange);
         let _ = exchange.hear(datagram, self.now);
         assert_eq!(sum(exchange), before + 1);
+        let _ = self.relay.hear(datagram, self.now);
     }
 }
 
@@ -145,6 +155,7 @@ pub fn run(data: &[u8]) {
     let server = |number| Exchange::new(number, 1, terms);
     let mut model = Model {
         servers: [server(1), server(2)],
+        relay: Relay::new(9, 1, terms),
         said: [Vec::new(), Vec::new()],
         now: 1_000_000_000,
     };

@@ -26,8 +26,6 @@ mod chardev {
 pub mod arena;
 pub mod bandwidth;
 pub mod crowd;
-pub mod disk;
-pub mod network;
 pub mod scale;
 pub mod server;
 pub mod sim;

@@ -16,3 +16,4 @@ pub mod outcome;
 pub mod scenario;
 pub mod show;
 pub mod study;
+pub mod timeouts;

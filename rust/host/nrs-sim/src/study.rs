@@ -15,9 +15,12 @@ pub mod cut;
 pub mod delta;
 pub mod disk;
 pub mod interference;
+pub mod qbm;
 pub mod scale;
+pub mod select;
 pub mod solo;
 pub mod themis;
+pub mod timeouts;
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -59,6 +62,9 @@ const STUDIES: &[(&str, Study)] = &[
     ("delta", delta::run),
     ("cut", cut::run),
     ("disk", disk::run),
+    ("select", select::run),
+    ("qbm", qbm::run),
+    ("timeouts", timeouts::run),
 ];
 
 /// Names of all studies.

@@ -4,10 +4,9 @@
 
 mod cluster;
 mod hostile;
-mod parts;
 
 use cluster::{run, Layout, Path, Run};
-use nrs_agent::{Gains, Terms};
+use nrs_agent::Terms;
 
 /// Every request is one unit.
 fn terms() -> Terms {
@@ -155,66 +154,5 @@ fn through_a_relay_shares_are_the_same() {
         let run = run(&layout, terms(), path, 90, seed);
         assert!(settled(&run) <= 60, "{seed}: {}", settled(&run));
         assert!(run.late(20) < 0.02, "{seed}: {}", run.late(20));
-    }
-}
-
-/// The tables of Documentation/global-fairness.md.
-#[test]
-#[ignore = "prints tables; takes minutes"]
-fn tables() {
-    let alone = Gains {
-        boost: 1,
-        patience: 1,
-        ..Gains::default()
-    };
-    let half = Gains {
-        integral: 1 << 15,
-        ..Gains::default()
-    };
-    let gains = [
-        (
-            "1/2",
-            Gains {
-                integral: half.integral,
-                ..alone
-            },
-        ),
-        ("1/2, boost 4, patience 4", half),
-        ("3/8, boost 4, patience 4", Gains::default()),
-    ];
-    let kinds: [(&str, usize, &[u32]); 4] = [
-        ("32 servers, any stripes", 32, &[1]),
-        ("32 servers, weights 1 to 100", 32, &[1, 3, 10, 100]),
-        ("32 servers, stripes of 1 to 4", 4, &[1]),
-        ("32 servers, stripes of 1 or 2", 2, &[1]),
-    ];
-    println!("| Layout | Gains | a delay of 0.5 | of 1.5 | of 2.5 deltas |");
-    println!("|---|---|---|---|---|");
-    for (kind, most, weights) in kinds {
-        for (name, gains) in gains {
-            let mut line = String::new();
-            for delay in [500, 1500, 2500] {
-                let (mut times, mut means) = (Vec::new(), Vec::new());
-                for seed in 0..3 {
-                    let layout = Layout::striped(32, 64, most, weights, seed);
-                    let path = Path {
-                        loss: 100,
-                        delay,
-                        ..Path::QUIET
-                    };
-                    let run = run(&layout, Terms { gains, ..terms() }, path, 80, seed);
-                    times.push(settled(&run));
-                    means.push(100.0 * run.late(20));
-                }
-                times.sort_unstable();
-                means.sort_by(f64::total_cmp);
-                let time = match times[1] {
-                    NEVER => "never".to_owned(),
-                    time => time.to_string(),
-                };
-                line += &format!(" {time}; {:.2} % |", means[1]);
-            }
-            println!("| {kind} | {name} |{line}");
-        }
     }
 }

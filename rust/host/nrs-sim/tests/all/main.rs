@@ -8,3 +8,4 @@ mod cluster;
 mod engine;
 mod scenarios;
 mod studies;
+mod timeouts;

@@ -4,6 +4,7 @@
 
 use super::common::{job, near, run, scenario, PIPE};
 use nrs_sim::outcome::Outcome;
+use std::collections::BTreeMap;
 
 /// Four servers; job `a` is on all of them, `b` on one.
 fn uneven(duration: &str, exchange: &str) -> Outcome {
@@ -41,6 +42,70 @@ fn fair_together() {
     );
     assert!(said.messages - said.heard <= 12 && said.bytes > 0);
     assert_eq!(said.steps, 4 * 200);
+}
+
+/// A job of a user of a group on one server.
+fn on(server: u32, gid: u32, uid: u32) -> String {
+    let rest =
+        format!("gid = {gid}\nuid = {uid}\nprocs = 16\nio = \"256KiB\"\nservers = [\"s{server}\"]");
+    job(&format!("g{gid}u{uid}s{server}"), &rest)
+}
+
+/// GB/s of each (group, user) of `places` (server, group, user) over servers of these bandwidths, told of each other.
+fn users(
+    policy: &str,
+    bandwidths: &[f64],
+    places: &[(u32, u32, u32)],
+) -> BTreeMap<(u32, u32), f64> {
+    let mut text = String::from("[exchange]\ndelta = \"100ms\"\n");
+    for (n, bandwidth) in bandwidths.iter().enumerate() {
+        text += &format!(
+            "[[device]]\nname = \"d{n}\"\nkind = \"pipe\"\nbandwidth = \"{bandwidth}GB/s\"\n\
+             [[server]]\nname = \"s{n}\"\ndevice = \"d{n}\"\nslots = 8\npolicy = \"{policy}\"\n"
+        );
+    }
+    text.extend(
+        places
+            .iter()
+            .map(|(server, gid, uid)| on(*server, *gid, *uid)),
+    );
+    let outcome = run(&scenario("12s", &text));
+    let mut rates = BTreeMap::new();
+    for (index, (_, gid, uid)) in places.iter().enumerate() {
+        let rate = outcome.rate(index, 6_000_000_000, 12_000_000_000) / 1e9;
+        *rates.entry((*gid, *uid)).or_insert(0.0) += rate;
+    }
+    rates
+}
+
+/// Who has enough elsewhere makes room; groups are fair over servers, and so are users within them.
+#[test]
+fn fair_over_unequal_servers_and_levels() {
+    let places = [
+        (0, 0, 1),
+        (1, 0, 1),
+        (1, 0, 2),
+        (1, 0, 3),
+        (2, 0, 2),
+        (2, 0, 3),
+        (2, 0, 4),
+    ];
+    let rates = users("fairshare uid_fair", &[0.6, 0.2, 0.1], &places);
+    for (uid, want) in [(1, 0.6), (2, 0.1), (3, 0.1), (4, 0.1)] {
+        near(rates[&(0, uid)], want, 0.06, &format!("{rates:?}"));
+    }
+    let places = [
+        (0, 1, 10),
+        (0, 1, 11),
+        (0, 2, 20),
+        (1, 1, 10),
+        (1, 2, 20),
+        (1, 2, 21),
+    ];
+    let rates = users("fairshare gid_then_uid_fair", &[0.4, 0.4], &places);
+    for rate in rates.values() {
+        near(*rate, 0.2, 0.06, &format!("{rates:?}"));
+    }
 }
 
 /// What is lost is lost, and who is cut off neither speaks nor hears.

@@ -14,7 +14,7 @@
 
 use super::portal::Portal;
 use super::world::{Event, Message, World, MS, SECOND};
-use crate::timeouts::terms::{Mode, Terms};
+use nrs_sched::timeouts::terms::{Mode, Terms};
 
 /// How long a client waits before it tries to connect again, us.
 const RETRY: u64 = 5 * SECOND;

@@ -3,13 +3,11 @@
 //! The server dies, and comes back or does not.
 
 use super::{small, CLIENTS, ESTIMATORS};
-use nrs_sched::{
-    network::{
-        fixed,
-        story::{die, until, whole, with},
-        Setup, Sim, MS, SECOND,
-    },
-    timeouts::terms::Terms,
+use nrs_sched::timeouts::terms::Terms;
+use nrs_sim::timeouts::{
+    fixed,
+    story::{die, until, whole, with},
+    Setup, Sim, MS, SECOND,
 };
 
 /// The smallest fixed timeout with which nobody gives up on a live server, s.

@@ -2,7 +2,7 @@
 
 //! What clients and servers of the simulation have in common: time, events, messages, counters.
 
-use crate::rng::Rng;
+use nrs_sched::rng::Rng;
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 /// A millisecond, us.

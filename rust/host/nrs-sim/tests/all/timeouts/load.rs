@@ -3,13 +3,11 @@
 //! Contention grows and eases again.
 
 use super::{small, CLIENTS, ESTIMATORS};
-use nrs_sched::{
-    network::{
-        fixed,
-        story::{whole, with, Phase},
-        Counts, Setup, Sim, SECOND,
-    },
-    timeouts::terms::{AtHistory, Terms},
+use nrs_sched::timeouts::terms::{AtHistory, Terms};
+use nrs_sim::timeouts::{
+    fixed,
+    story::{whole, with, Phase},
+    Counts, Setup, Sim, SECOND,
 };
 
 /// Whatever estimates are made of, nobody gives up on a server that is alive, and all are served.

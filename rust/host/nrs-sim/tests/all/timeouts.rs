@@ -8,10 +8,8 @@ mod load;
 mod others;
 mod start;
 
-use nrs_sched::{
-    network::{story::server, Setup, SECOND},
-    timeouts::terms::{AtEstimator, Terms},
-};
+use nrs_sched::timeouts::terms::{AtEstimator, Terms};
+use nrs_sim::timeouts::{story::server, Setup, SECOND};
 
 /// Clients of a small server.
 const CLIENTS: u32 = 300;

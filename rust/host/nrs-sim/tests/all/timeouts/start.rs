@@ -2,10 +2,8 @@
 
 //! All clients begin at once.
 
-use nrs_sched::{
-    network::{story::server, Setup, Sim, SECOND},
-    timeouts::terms::Terms,
-};
+use nrs_sched::timeouts::terms::Terms;
+use nrs_sim::timeouts::{story::server, Setup, Sim, SECOND};
 
 /// A thousand clients begin within a second, and nobody knows how long anything takes: all are served as
 /// soon as the server can, one after the other only as far as its slots are concerned, and nobody gives up.

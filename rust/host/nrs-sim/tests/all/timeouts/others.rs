@@ -3,10 +3,8 @@
 //! Messages that are lost, networks that are slow, and classes that are kept on purpose.
 
 use super::{small, CLIENTS};
-use nrs_sched::{
-    network::{story::whole, Net, Setup, Sim, MS, SECOND},
-    timeouts::terms::{AtCountPolicyDelay, Terms},
-};
+use nrs_sched::timeouts::terms::{AtCountPolicyDelay, Terms};
+use nrs_sim::timeouts::{story::whole, Net, Setup, Sim, MS, SECOND};
 
 /// Where messages are lost clients give up on those, and on a live server only where an early reply was lost.
 #[test]

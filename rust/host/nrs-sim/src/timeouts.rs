@@ -22,12 +22,14 @@ mod client;
 /// See `rust/host/nrs-client/src/timeouts/portal.rs`.
 #[path = "../../nrs-client/src/timeouts/portal.rs"]
 pub mod portal;
+
+use nrs_sched::timeouts::estimator;
 mod server;
 pub mod story;
 mod world;
 
-use crate::timeouts::terms::{Mode, Terms};
 use client::{Client, State};
+use nrs_sched::timeouts::terms::{Mode, Terms};
 use server::{Fate, Server};
 pub use world::{Counts, Net, MS, SECOND};
 use world::{Event, Message, World, START};
@@ -373,7 +375,7 @@ impl Sim {
 ///
 /// More than an hour.
 pub fn fixed(seconds: u32) -> Terms {
-    use crate::timeouts::terms::{AtMax, ObdTimeout};
+    use nrs_sched::timeouts::terms::{AtMax, ObdTimeout};
     let terms = Terms {
         max: AtMax::new(0).expect("adaptive timeouts are off"),
         fixed: ObdTimeout::new(seconds).expect("an hour at most"),

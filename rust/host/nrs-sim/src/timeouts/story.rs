@@ -4,7 +4,7 @@
 //! while, few clients again.
 
 use super::{Counts, Setup, Sim, SECOND};
-use crate::timeouts::terms::{AtEstimator, Terms};
+use nrs_sched::timeouts::terms::{AtEstimator, Terms};
 
 /// A part of the story.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -16,7 +16,7 @@ use super::{
     world::{Event, Message, World, MS, SECOND},
     Setup,
 };
-use crate::timeouts::{
+use nrs_sched::timeouts::{
     early::{self, Answer, Stated},
     estimator::{Estimator, Filter},
     recovery::Recovery,

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What bandwidth management makes of typical loads: what classes promise, and what movers find.
+//!
+//! A *greedy* user keeps 8 requests of 256 KiB under way. Rates count once allocations have settled.
+
+use nrs_report::table::Table;
+use nrs_sched::qbm::terms::Class;
+use nrs_sched::units::NSEC_PER_SEC as SECOND;
+use serde::Serialize;
+
+use super::{all, keep, Failure, Options};
+use crate::outcome::Outcome;
+use crate::scenario::Scenario;
+use crate::show;
+
+/// A job of a user.
+fn user(uid: u32, rest: &str) -> String {
+    format!(
+        "[[job]]\nname = \"u{uid}\"\nuid = {uid}\nmix = {{ read = 1 }}\nio = \"256KiB\"\n{rest}\n"
+    )
+}
+
+/// What a greedy user's job has beside.
+const GREEDY: &str = "procs = 8";
+
+/// A server of so many MB/s with a plan, for `seconds`.
+fn scenario(mb: u32, plan: &str, seconds: u64, jobs: &[String]) -> Result<Scenario, Failure> {
+    let text = format!(
+        "name = \"qbm\"\ntitle = \"Two greedy users, a regular one and a mover\"\n\
+         duration = \"{seconds}s\"\nsample = \"500ms\"\nsettle = \"0s\"\n\
+         [[device]]\nname = \"d\"\nkind = \"pipe\"\nbandwidth = \"{mb}MB/s\"\n\
+         [[server]]\nname = \"s\"\ndevice = \"d\"\nslots = 4\npolicy = \"qbm\"\n\
+         plan = \"\"\"\nby uid\ngroup all capacity={mb}MB {plan}\n\"\"\"\n{}",
+        jobs.concat()
+    );
+    Ok(Scenario::parse("qbm", &text, &[])?)
+}
+
+/// MB/s of a job between two times, s.
+fn rate(outcome: &Outcome, job: usize, from: u64, to: u64) -> f64 {
+    outcome.rate(job, from * SECOND, to * SECOND) / 1e6
+}
+
+/// A row of the results.
+#[derive(Debug, Serialize)]
+struct Row {
+    what: String,
+    mb_per_s: Vec<f64>,
+}
+
+/// Results of all tables.
+#[derive(Default)]
+struct Results {
+    text: String,
+    rows: Vec<Row>,
+}
+
+impl Results {
+    fn add(&mut self, what: &str, rates: &[f64]) -> String {
+        self.rows.push(Row {
+            what: what.to_string(),
+            mb_per_s: rates.to_vec(),
+        });
+        let texts: Vec<String> = rates.iter().map(|rate| format!("{rate:.1}")).collect();
+        texts.join(", ")
+    }
+
+    fn table(&mut self, title: &str, table: &Table) {
+        self.text += &format!("{title}:\n\n{}\n", table.markdown());
+    }
+}
+
+/// What 1000 MB/s become for users that want more.
+fn shares(results: &mut Results, options: &Options) -> Result<(), Failure> {
+    let cases = [
+        ("first_come", 4, 300),
+        ("fair_share", 4, 300),
+        ("fair_share", 5, 1000),
+    ];
+    let mut scenarios = Vec::new();
+    for (class, users, min) in cases {
+        let plan = format!("\ndefault class={class} min={min}MB max={min}MB");
+        let job = |uid| user(uid, &format!("{GREEDY}\nstart = \"{}ms\"", uid * 100));
+        let jobs: Vec<String> = (1..=users).map(job).collect();
+        scenarios.push(scenario(1000, &plan, 13, &jobs)?);
+    }
+    let mut table = Table::new(&["class", "users", "minimum", "each has, first to last"]);
+    for ((class, users, min), outcome) in cases.iter().zip(all(&scenarios, options)?) {
+        let rates: Vec<f64> = (0..*users as usize)
+            .map(|job| rate(&outcome, job, 3, 13))
+            .collect();
+        let rates = results.add(&format!("{users} of {class}"), &rates);
+        table.row(&[class.to_string(), users.to_string(), min.to_string(), rates]);
+    }
+    results.table("1000 MB/s shared, MB/s", &table);
+    Ok(())
+}
+
+/// Each class against each lower one.
+fn classes(results: &mut Results, options: &Options) -> Result<(), Failure> {
+    let pairs: Vec<(Class, Class)> = Class::ALL
+        .into_iter()
+        .enumerate()
+        .flat_map(|(rank, high)| {
+            Class::ALL
+                .into_iter()
+                .skip(rank + 1)
+                .map(move |low| (high, low))
+        })
+        .collect();
+    let mut scenarios = Vec::new();
+    for (high, low) in &pairs {
+        let plan = format!(
+            "\nclient 1 class={} min=70MB max=70MB\nclient 2 class={} min=100MB",
+            high.name(),
+            low.name()
+        );
+        let jobs = [
+            user(1, &format!("{GREEDY}\nstart = \"5s\"\nstop = \"12s\"")),
+            user(2, GREEDY),
+        ];
+        scenarios.push(scenario(100, &plan, 20, &jobs)?);
+    }
+    let mut table = Table::new(&[
+        "class",
+        "beside",
+        "has",
+        "the other has",
+        "before",
+        "2 s after",
+    ]);
+    for ((high, low), outcome) in pairs.iter().zip(all(&scenarios, options)?) {
+        let rates = [
+            rate(&outcome, 0, 6, 12),
+            rate(&outcome, 1, 6, 12),
+            rate(&outcome, 1, 2, 5),
+            rate(&outcome, 1, 14, 20),
+        ];
+        results.add(&format!("{} beside {}", high.name(), low.name()), &rates);
+        let mut cells = vec![high.name().to_string(), low.name().to_string()];
+        cells.extend(rates.map(|rate| format!("{rate:.1}")));
+        table.row(&cells);
+    }
+    results.table(
+        "A user of 70 MB/s beside one of a lower class that has all 100, MB/s",
+        &table,
+    );
+    Ok(())
+}
+
+/// What movers find beside a regular load.
+fn movers(results: &mut Results, options: &Options) -> Result<(), Failure> {
+    let plan = "strategy=mover\nclient 8 class=mover min=10MB\nclient 9 class=mover min=10MB";
+    let open = |mb: u32| {
+        let rate = mb * 1_000_000 / 262_144;
+        format!("loop = \"open\"\narrival = \"even\"\nrate = {rate}")
+    };
+    let phases = |on: u32| format!("phases = {{ on = \"{on}s\", off = \"{on}s\" }}");
+    let loads = [
+        ("steady, 40 MB/s", open(40)),
+        ("greedy", GREEDY.to_string()),
+        (
+            "greedy, comes and goes, 20 s each",
+            format!("{GREEDY}\n{}", phases(20)),
+        ),
+        (
+            "50 MB/s, comes and goes, 15 s each",
+            format!("{}\n{}", open(50), phases(15)),
+        ),
+    ];
+    let mut scenarios = Vec::new();
+    for (_, load) in &loads {
+        let regular = user(1, load);
+        scenarios.push(scenario(100, plan, 130, &[regular.clone()])?);
+        let jobs = [regular, user(8, GREEDY), user(9, GREEDY)];
+        scenarios.push(scenario(100, plan, 130, &jobs)?);
+    }
+    let mut table = Table::new(&[
+        "regular load",
+        "alone",
+        "beside movers",
+        "movers",
+        "of what is left, %",
+    ]);
+    let outcomes = all(&scenarios, options)?;
+    for ((what, _), pair) in loads.iter().zip(outcomes.chunks(2)) {
+        let of = |outcome: &Outcome, job| rate(outcome, job, 10, 130);
+        let (alone, beside) = (of(&pair[0], 0), of(&pair[1], 0));
+        let movers = of(&pair[1], 1) + of(&pair[1], 2);
+        results.add(what, &[alone, beside, movers]);
+        let left = 100.0 - alone;
+        table.row(&[
+            what.to_string(),
+            format!("{alone:.1}"),
+            format!("{beside:.1}"),
+            format!("{movers:.1}"),
+            if left > 5.0 {
+                format!("{:.1}", movers * 100.0 / left)
+            } else {
+                "-".to_string()
+            },
+        ]);
+    }
+    results.table("Two movers beside a regular load, 100 MB/s", &table);
+    Ok(())
+}
+
+/// Draws two greedy users, a mover and a regular load over time.
+fn picture(options: &Options) -> Result<(), Failure> {
+    let Some(out) = &options.out else {
+        return Ok(());
+    };
+    let plan = "\nclient 1 class=fair_share min=25MB\nclient 2 class=fair_share min=15MB\n\
+        client 3 class=first_come min=40MB max=40MB\nclient 8 class=mover min=10MB";
+    let jobs = [
+        user(1, GREEDY),
+        user(2, &format!("{GREEDY}\nstart = \"60s\"")),
+        user(
+            3,
+            "start = \"180s\"\nstop = \"300s\"\nloop = \"open\"\narrival = \"even\"\nrate = 133",
+        ),
+        user(8, GREEDY),
+    ];
+    let outcome = crate::engine::run(&scenario(100, plan, 420, &jobs)?)?;
+    show::write(&outcome, out)?;
+    Ok(())
+}
+
+/// Runs it.
+///
+/// # Errors
+///
+/// What a run or the file system says.
+pub fn run(options: &Options) -> Result<String, Failure> {
+    let mut results = Results::default();
+    shares(&mut results, options)?;
+    classes(&mut results, options)?;
+    movers(&mut results, options)?;
+    picture(options)?;
+    keep("qbm-tables", &results.text, &results.rows, options)?;
+    Ok(results.text)
+}

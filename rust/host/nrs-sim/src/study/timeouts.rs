@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What timeouts do with many clients of one server, fixed ones and adaptive ones.
+//!
+//! A server with 64 slots can do 2,000 requests a second. *Least* is the smallest fixed timeout, in whole seconds,
+//! with which nobody gives up on a live server.
+
+use nrs_report::chart::Lines;
+use nrs_report::table::Table;
+use nrs_sched::timeouts::terms::{AtCountPolicyDelay, AtEstimator, Terms};
+use serde::Serialize;
+
+use super::{keep, Failure, Options};
+use crate::timeouts::{
+    fixed,
+    story::{deaths, server, until, whole, with, Phase},
+    Counts, Setup, Sim, MS, SECOND,
+};
+
+/// What the server can do, requests/s.
+const RATE: u64 = 2_000;
+
+const ESTIMATORS: [AtEstimator; 2] = [AtEstimator::Worst, AtEstimator::Average];
+
+/// Seconds at which the server dies, and what the time is.
+const DEATHS: [(u64, &str); 5] = [
+    (55, "few clients, nothing else ever seen"),
+    (595, "all clients, steady"),
+    (655, "the device slow for 55 s"),
+    (900, "all clients, 240 s after that"),
+    (1_855, "few clients, 1,195 s after that"),
+];
+
+/// A number of clients, the whole story with the default terms, and what happened in each phase.
+type Told = (u32, Sim, [(Counts, u32); 6]);
+
+/// A table of the results.
+#[derive(Debug, Serialize)]
+struct Tabled {
+    title: &'static str,
+    head: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Tabled {
+    fn new(title: &'static str, head: &[&str]) -> Self {
+        Self {
+            title,
+            head: head.iter().map(ToString::to_string).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    fn markdown(&self) -> String {
+        let mut table = Table::new(&self.head);
+        for row in &self.rows {
+            table.row(row);
+        }
+        format!("{}:\n\n{}\n", self.title, table.markdown())
+    }
+}
+
+fn seconds(ms: u32) -> String {
+    format!("{:.1}", f64::from(ms) / 1e3)
+}
+
+fn percent(part: u64, of: u64) -> String {
+    format!("{:.3} %", part as f64 * 100.0 / of.max(1) as f64)
+}
+
+/// See the page.
+fn least((_, _, phases): &Told) -> u32 {
+    let longest = phases.iter().map(|(_, longest)| *longest).max();
+    longest.unwrap_or(0) / 1_000 + 1
+}
+
+/// Mean and longest of times waited in vain, s.
+fn mean_and_max(times: &[u32]) -> (f64, f64) {
+    let sum: u64 = times.iter().copied().map(u64::from).sum();
+    let max = times.iter().copied().max().unwrap_or(0);
+    (
+        sum as f64 / 1e3 / times.len().max(1) as f64,
+        f64::from(max) / 1e3,
+    )
+}
+
+/// The story, phase by phase.
+fn phases(told: &[Told]) -> Tabled {
+    let mut table = Tabled::new(
+        "The story, adaptive timeouts as they are by default",
+        &[
+            "clients",
+            "phase",
+            "s",
+            "requests",
+            "longest wait, s",
+            "estimate at the end, s",
+            "timeout at the end, s",
+            "early replies",
+            "of messages",
+            "false timeouts",
+        ],
+    );
+    for (clients, sim, phases) in told {
+        for (phase, (counts, longest)) in Phase::ALL.into_iter().zip(phases) {
+            let point = sim.trace()[phase.end() as usize - 1];
+            table.rows.push(vec![
+                clients.to_string(),
+                phase.name().to_string(),
+                phase.seconds().to_string(),
+                counts.replied.to_string(),
+                seconds(*longest),
+                seconds(point.estimate),
+                seconds(point.timeout),
+                counts.early().to_string(),
+                percent(counts.early(), counts.messages),
+                counts.false_timeouts.to_string(),
+            ]);
+        }
+    }
+    table
+}
+
+/// False timeouts of fixed and adaptive ones, and when a server that dies would be detected.
+fn compare(told: &[Told]) -> [Tabled; 2] {
+    let mut whole = Tabled::new(
+        "The whole story, with one timeout or another",
+        &[
+            "clients",
+            "timeout",
+            "requests",
+            "false timeouts",
+            "of requests",
+            "early replies",
+            "of messages",
+        ],
+    );
+    let mut head = vec!["clients", "timeout"];
+    head.extend(DEATHS.map(|(_, when)| when));
+    let mut dead = Tabled::new(
+        "The server dies: how long clients wait in vain, mean and longest, s",
+        &head,
+    );
+    for story in told {
+        let clients = story.0;
+        let rows = [10, 30, 100, least(story)].map(|s| (format!("fixed, {s} s"), fixed(s)));
+        let estimators = ESTIMATORS.map(|kind| (format!("adaptive, {kind}"), with(kind)));
+        for (name, terms) in rows.into_iter().chain(estimators) {
+            let times = DEATHS.map(|(second, _)| second);
+            let (sim, found) = deaths(server(clients, RATE, terms), &times);
+            let counts = sim.counts();
+            whole.rows.push(vec![
+                clients.to_string(),
+                name.clone(),
+                counts.replied.to_string(),
+                counts.false_timeouts.to_string(),
+                percent(counts.false_timeouts, counts.sent),
+                counts.early().to_string(),
+                percent(counts.early(), counts.messages),
+            ]);
+            let mut cells = vec![clients.to_string(), name];
+            cells.extend(found.iter().map(|times| {
+                let (mean, max) = mean_and_max(times);
+                format!("{mean:.1}, {max:.1}")
+            }));
+            dead.rows.push(cells);
+        }
+    }
+    [whole, dead]
+}
+
+/// All clients begin within one second.
+fn starts(sizes: &[u32]) -> Tabled {
+    let mut table = Tabled::new(
+        "All clients begin within one second, a server that has seen nothing",
+        &[
+            "clients",
+            "all served at best after, s",
+            "all served after, s",
+            "false timeouts",
+            "early replies per client",
+            "estimate after that, s",
+        ],
+    );
+    for clients in sizes {
+        for ideal in [5, 20, 100, 500] {
+            let setup = Setup {
+                think: 4_000 * SECOND,
+                ..server(*clients, u64::from(*clients) / ideal, Terms::default())
+            };
+            let mut sim = Sim::new(setup);
+            sim.active(*clients, SECOND);
+            while sim.all_served().is_none() && sim.time() < 1_000 * SECOND {
+                sim.run(SECOND);
+            }
+            let served = sim.all_served();
+            table.rows.push(vec![
+                clients.to_string(),
+                ideal.to_string(),
+                served.map_or("-".to_string(), |time| format!("{:.1}", time as f64 / 1e6)),
+                sim.counts().false_timeouts.to_string(),
+                format!("{:.2}", sim.counts().early() as f64 / f64::from(*clients)),
+                seconds(sim.estimate()),
+            ]);
+        }
+    }
+    table
+}
+
+/// A server that comes back without its memory.
+fn recoveries(clients: u32) -> Tabled {
+    let mut table = Tabled::new(
+        "The server dies, and comes back after 60 s without its memory",
+        &[
+            "when it died",
+            "timeout",
+            "recovery takes, s",
+            "clients that waited and came too late",
+            "all served again after, s",
+        ],
+    );
+    for (second, when) in &DEATHS[..4] {
+        for (name, terms) in [("adaptive", Terms::default()), ("fixed, 100 s", fixed(100))] {
+            let mut sim = Sim::new(server(clients, RATE, terms));
+            until(&mut sim, clients, *second);
+            sim.kill(false);
+            sim.run(60 * SECOND);
+            sim.revive();
+            let back = sim.time();
+            let mut ends = back / MS;
+            while let Some(end) = sim.recovery() {
+                ends = end;
+                sim.run(SECOND);
+            }
+            sim.run(1_000 * SECOND);
+            let joined = sim.joined().map(|time| (time - back) as f64 / 1e6);
+            table.rows.push(vec![
+                when.to_string(),
+                name.to_string(),
+                format!("{:.1}", (ends - back / MS) as f64 / 1e3),
+                sim.counts().missed.to_string(),
+                joined.map_or("-".to_string(), |time| format!("{time:.1}")),
+            ]);
+        }
+    }
+    table
+}
+
+/// A class with a rate among others.
+fn withheld() -> Tabled {
+    let mut table = Tabled::new(
+        "1,000 clients, some of them of a class with one request a second, after 1,800 s",
+        &[
+            "of the class",
+            "at_count_policy_delay",
+            "their longest wait, s",
+            "estimate, s",
+            "everybody's timeout, s",
+            "early replies of messages",
+            "false timeouts",
+            "dead server detected after, mean and longest, s",
+        ],
+    );
+    for class in [0, 20, 50, 200, 650] {
+        for count_policy_delay in [AtCountPolicyDelay::Off, AtCountPolicyDelay::On] {
+            let terms = Terms {
+                count_policy_delay,
+                ..Terms::default()
+            };
+            let mut sim = Sim::new(Setup {
+                withheld: class,
+                ..server(1_000, RATE, terms)
+            });
+            sim.active(1_000, SECOND);
+            let counts = sim.run(1_800 * SECOND);
+            let (longest, estimate) = (sim.take_longest(), sim.estimate());
+            let timeout = sim.trace().last().map_or(0, |point| point.timeout);
+            sim.kill(true);
+            sim.run(900 * SECOND);
+            let (mean, max) = mean_and_max(sim.detections());
+            table.rows.push(vec![
+                class.to_string(),
+                count_policy_delay.to_string(),
+                seconds(longest),
+                seconds(estimate),
+                seconds(timeout),
+                percent(counts.early(), counts.messages),
+                counts.false_timeouts.to_string(),
+                format!("{mean:.1}, {max:.1}"),
+            ]);
+        }
+    }
+    table
+}
+
+/// The story over time.
+fn picture((clients, sim, _): &Told) -> Lines {
+    let title = format!("Waits, estimate and timeout of {clients} clients");
+    let line = |pick: fn(&crate::timeouts::Point) -> u32| {
+        let points = sim.trace().iter();
+        points
+            .map(move |point| (point.second as f64, f64::from(pick(point)) / 1e3))
+            .collect()
+    };
+    Lines::new(&title, "time, s", "s")
+        .series("longest wait", line(|point| point.longest))
+        .series("estimate", line(|point| point.estimate))
+        .series("timeout", line(|point| point.timeout))
+}
+
+/// Runs it.
+///
+/// # Errors
+///
+/// What the file system says.
+pub fn run(options: &Options) -> Result<String, Failure> {
+    let sizes: &[u32] = match options.quick {
+        true => &[1_000],
+        false => &[1_000, 10_000, 100_000],
+    };
+    let told: Vec<Told> = sizes
+        .iter()
+        .map(|clients| {
+            let (sim, phases) = whole(server(*clients, RATE, Terms::default()));
+            (*clients, sim, phases)
+        })
+        .collect();
+    let middle = &told[told.len() / 2];
+    let mut tables = vec![phases(&told)];
+    tables.extend(compare(&told));
+    tables.extend([starts(sizes), recoveries(middle.0), withheld()]);
+    let markdown: String = tables.iter().map(Tabled::markdown).collect();
+    keep("timeouts", &markdown, &tables, options)?;
+    if let Some(out) = &options.out {
+        picture(middle).save(&out.join("timeouts.svg"))?;
+    }
+    Ok(markdown)
+}

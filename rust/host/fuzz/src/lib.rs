@@ -66,7 +66,7 @@ targets! {
         ::ffff:10.0.0.1 *@ 65535";
     parameters 20_000 128 "reg_ hp_ realtime meta prio 4294967295 65535 1048576";
     part 200 600 "";
-    partition 300 400 "";
+    partition 1_000 600 "";
     plan 1_500 1_024 "by nid jobid uid device tune period= fast= slow= idle= floor= grant= sleep= high= low= raise=
         lower= headroom= 40ms 30s default group a client capacity= target=8:0 strategy=mover class= min= max= group=a
         reserve_first_come= reserve_mover= first_come fair_share low_share mover 100MB/s 1GiB 32Ki 50%

@@ -29,3 +29,4 @@ pub mod crowd;
 pub mod scale;
 pub mod server;
 pub mod sim;
+pub mod watched;

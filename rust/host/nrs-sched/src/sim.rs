@@ -31,6 +31,25 @@ use crate::{
 
 pub use crate::units::NSEC_PER_SEC as SECOND;
 
+/// Worst deviation of `got` from `wanted` parts of the whole, percent.
+pub fn worst_error(got: &[u64], wanted: &[f64]) -> f64 {
+    assert_eq!(got.len(), wanted.len());
+    let (all, whole) = (got.iter().sum::<u64>() as f64, wanted.iter().sum::<f64>());
+    let errors = got.iter().zip(wanted);
+    let errors = errors.map(|(got, wanted)| (*got as f64 * whole / (all * wanted) - 1.0).abs());
+    errors.fold(0.0, f64::max) * 100.0
+}
+
+/// Asserts that `got` are `wanted` parts of the whole, within so many `percent`.
+#[track_caller]
+pub fn assert_shares(got: &[u64], wanted: &[f64], percent: f64, what: &str) {
+    let error = worst_error(got, wanted);
+    assert!(
+        error <= percent + 1e-9,
+        "{what}: {error:.3} % off, {got:?} for {wanted:?}"
+    );
+}
+
 /// When the simulation starts, ns: a day after the clock did.
 const START: u64 = 86_400 * SECOND;
 

@@ -22,14 +22,15 @@ mod client;
 /// See `rust/host/nrs-client/src/timeouts/portal.rs`.
 #[path = "../../nrs-client/src/timeouts/portal.rs"]
 pub mod portal;
-
-use nrs_sched::timeouts::estimator;
 mod server;
 pub mod story;
 mod world;
 
 use client::{Client, State};
-use nrs_sched::timeouts::terms::{Mode, Terms};
+use nrs_sched::timeouts::{
+    estimator,
+    terms::{Mode, Terms},
+};
 use server::{Fate, Server};
 pub use world::{Counts, Net, MS, SECOND};
 use world::{Event, Message, World, START};

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use nrs_agent::{Account, Exchange, Relay, Terms};
+use nrs_agent::{Account, Exchange, Terms};
 use nrs_sched::{policy::fairshare::factors::ONE, rng::Rng};
 
 /// Nanoseconds of a delta.
@@ -131,16 +131,12 @@ pub struct Path {
     pub loss: u64,
     /// Deltas that a datagram travels, of a thousand.
     pub delay: u64,
-    /// Deltas between which the first server is cut off.
-    pub cut: (u64, u64),
     /// The delta at which the second server starts again.
     pub restart: u64,
     /// Deltas after which jobs go or come; 0: never.
     pub toggle: u64,
     /// Largest part of a delta's service of a job by which it varies, of a thousand.
     pub noise: u64,
-    /// Whether a relay is used.
-    pub relay: bool,
 }
 
 impl Path {
@@ -148,11 +144,9 @@ impl Path {
     pub const QUIET: Self = Self {
         loss: 0,
         delay: 500,
-        cut: (0, 0),
         restart: 0,
         toggle: 0,
         noise: 0,
-        relay: false,
     };
 }
 
@@ -214,8 +208,7 @@ pub fn run(layout: &Layout, terms: Terms, path: Path, deltas: u64, seed: u64) ->
             epoch: 1,
         })
         .collect();
-    let mut relay = Relay::new(u64::MAX, 1, terms);
-    // Arrival (thousandths of a delta), to (count: the relay), datagram.
+    // Arrival (thousandths of a delta), to, datagram.
     let mut flying: Vec<(u64, usize, Vec<u8>)> = Vec::new();
     let mut out = Run::default();
     let mut reference = layout.reference();
@@ -237,12 +230,7 @@ pub fn run(layout: &Layout, terms: Terms, path: Path, deltas: u64, seed: u64) ->
             .partition(|(at, _, _)| *at < delta * 1000);
         flying = later;
         for (at, to, bytes) in arrived {
-            let at = at * (DELTA / 1000);
-            if to == count {
-                let _ = relay.hear(&bytes, at);
-            } else {
-                let _ = servers[to].exchange.hear(&bytes, at);
-            }
+            let _ = servers[to].exchange.hear(&bytes, at * (DELTA / 1000));
         }
         // Service of the delta.
         let mut rates = vec![0f64; jobs];
@@ -312,31 +300,10 @@ pub fn run(layout: &Layout, terms: Terms, path: Path, deltas: u64, seed: u64) ->
                 let factor = factors.get(&id(job)).copied().unwrap_or(ONE);
                 server.factors[job] = f64::from(factor) / f64::from(ONE);
             }
-            let cut = (path.cut.0..path.cut.1).contains(&delta);
             for bytes in exchange.say(now) {
-                let others: Vec<usize> = if path.relay {
-                    vec![count]
-                } else {
-                    (0..count).filter(|&other| other != index).collect()
-                };
-                for to in others {
-                    let lost = rng.below(1000) < path.loss || cut && (index == 0 || to == 0);
-                    if !lost {
+                for to in (0..count).filter(|&other| other != index) {
+                    if rng.below(1000) >= path.loss {
                         flying.push((delta * 1000 + path.delay, to, bytes.clone()));
-                    }
-                }
-            }
-        }
-        if path.relay {
-            relay.step(now);
-            let cut = (path.cut.0..path.cut.1).contains(&delta);
-            let known: Vec<u64> = relay.servers(now).collect();
-            for to in known {
-                let index = to as usize - 1;
-                for bytes in relay.say(to, now) {
-                    let lost = rng.below(1000) < path.loss || cut && index == 0;
-                    if !lost {
-                        flying.push((delta * 1000 + path.delay, index, bytes));
                     }
                 }
             }

@@ -82,26 +82,6 @@ fn row(part: &AnyPart<Request>, uid: u32) -> Row {
     found.expect("there is a row")
 }
 
-/// Below the threshold the order is that of arrival, and counted; from the threshold on shares decide.
-#[test]
-fn opportunity_is_the_order_of_arrival() {
-    for select in Select::ALL {
-        let mut part = fairshare(*select, 21);
-        for arrival in 0..20 {
-            bring(&mut part, (arrival % 7) as u32, arrival);
-        }
-        for arrival in 0..20 {
-            let (request, _) = serve(&mut part, false).expect("queued");
-            assert_eq!(request.id, arrival, "{select}");
-        }
-        let opportunity: u64 = rows(&part)
-            .iter()
-            .map(|row| row.ledger.counts().opportunity)
-            .sum();
-        assert_eq!(opportunity, 20, "{select}");
-    }
-}
-
 #[test]
 fn from_the_threshold_on_shares_decide() {
     let mut part = fairshare(Select::Deadline, 8);

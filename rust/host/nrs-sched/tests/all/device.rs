@@ -9,7 +9,7 @@ use nrs_sched::{
     item::Direction,
     policy::fairshare::{params::CostModel, stats::Row},
     rng::Rng,
-    sim::{Setup, Sim, Source},
+    sim::{assert_shares, Setup, Sim, Source},
 };
 
 /// What a request takes on a server of the device, ns.
@@ -74,15 +74,6 @@ fn setup(mode: &str) -> Setup<'_> {
     setup
 }
 
-/// Worst deviation from `wanted` parts of the whole, percent.
-fn error(had: &[u64], wanted: &[f64]) -> f64 {
-    let total: u64 = had.iter().sum();
-    let parts = had.iter().zip(wanted);
-    parts
-        .map(|(had, wanted)| (*had as f64 / (total as f64 * wanted) - 1.0).abs() * 100.0)
-        .fold(0.0, f64::max)
-}
-
 /// Readers and writers, small requests and large ones.
 fn different() -> Vec<Source> {
     let source = |uid, direction, pages: &[u32]| {
@@ -110,11 +101,8 @@ fn time_is_shared_equally() {
         for servers in [1, 8] {
             let mut sim = Sim::new(&setup("uid_fair"), different());
             let had = run(&mut sim, servers, time, count);
-            let error = error(&had, &[1.0 / 6.0; 6]);
-            assert!(
-                error <= 1.0,
-                "{name}, {servers} at a time: {error:.2} %, {had:?}"
-            );
+            let what = format!("{name}, {servers} at a time");
+            assert_shares(&had, &[1.0; 6], 1.0, &what);
         }
     }
 }
@@ -132,9 +120,8 @@ fn time_is_shared_by_levels_and_weights() {
         let mut sim = Sim::new(&setup("gid_then_uid_fair"), who.clone());
         sim.weigh("gid:1:2,uid:0:3");
         let had = run(&mut sim, servers, slow_writes, 20_000);
-        let wanted = [3.0 / 16.0, 1.0 / 16.0, 0.25, 0.25, 0.125, 0.125];
-        let error = error(&had, &wanted);
-        assert!(error <= 1.5, "{servers} at a time: {error:.2} %, {had:?}");
+        let what = format!("{servers} at a time");
+        assert_shares(&had, &[3.0, 1.0, 4.0, 4.0, 2.0, 2.0], 1.5, &what);
     }
 }
 
@@ -146,8 +133,7 @@ fn a_device_that_changes() {
         run(&mut sim, servers, fast, 5_000);
         let slow: Time = |request| 100 * fast(request);
         let had = run(&mut sim, servers, slow, 10_000);
-        let error = error(&had, &[1.0 / 6.0; 6]);
-        assert!(error <= 1.0, "{servers} at a time: {error:.2} %, {had:?}");
+        assert_shares(&had, &[1.0; 6], 1.0, &format!("{servers} at a time"));
     }
 }
 

@@ -4,5 +4,3 @@
 
 mod cost;
 mod life;
-mod model;
-mod random;

@@ -16,6 +16,7 @@ use nrs_sched::{
         AnyUpdate, Config, Kind, Tunables,
     },
     server::{Relate, Server},
+    sim::assert_shares,
     units::{NSEC_PER_MSEC as MS, NSEC_PER_SEC as SECOND},
 };
 use std::{cmp::Reverse, collections::BinaryHeap};
@@ -191,30 +192,25 @@ fn run(targets: &mut [Target]) {
     }
 }
 
-/// Whether each of `ended` has its part of the sum, within 5 %.
-fn assert_shares(ended: &[u64], weights: &[u64], what: &str) {
-    let (all, whole) = (ended.iter().sum::<u64>(), weights.iter().sum::<u64>());
-    for (ended, weight) in ended.iter().zip(weights) {
-        let due = all as f64 * *weight as f64 / whole as f64;
-        let error = (*ended as f64 / due - 1.0).abs();
-        assert!(error <= 0.05, "{what}: {ended} of {all}, due {due}");
-    }
-}
-
 /// Modes, weights, users, and what each user is due.
-const CASES: [(&str, &str, &[User], &[u64]); 3] = [
-    ("uid_fair", "", &[User::new(1, 1), User::new(2, 1)], &[1, 1]),
+const CASES: [(&str, &str, &[User], &[f64]); 3] = [
+    (
+        "uid_fair",
+        "",
+        &[User::new(1, 1), User::new(2, 1)],
+        &[1.0, 1.0],
+    ),
     (
         "uid_fair",
         "uid:2:4",
         &[User::new(1, 1), User::new(2, 1)],
-        &[1, 4],
+        &[1.0, 4.0],
     ),
     (
         "gid_then_uid_fair",
         "",
         &[User::new(1, 1), User::new(2, 2), User::new(3, 2)],
-        &[2, 1, 1],
+        &[2.0, 1.0, 1.0],
     ),
 ];
 
@@ -254,7 +250,7 @@ fn shares_hold_on_each_target() {
                     assert!(used >= 0.98, "{what}: {used}");
                 }
                 if busy && target.users.len() > 1 {
-                    assert_shares(&target.ended, due, &what);
+                    assert_shares(&target.ended, due, 5.0, &what);
                 }
             }
         }
@@ -286,7 +282,12 @@ fn an_idle_target_does_not_make_shares_those_of_queues() {
             Target::new("uid_fair", "", takes, &[now_and_then])
         }));
         run(&mut targets);
-        assert_shares(&targets[0].ended, &[1, 1], &format!("{others} others"));
+        assert_shares(
+            &targets[0].ended,
+            &[1.0, 1.0],
+            5.0,
+            &format!("{others} others"),
+        );
     }
 }
 

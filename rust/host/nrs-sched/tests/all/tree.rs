@@ -9,7 +9,7 @@ use nrs_sched::{
     nid::Nid,
     policy::fairshare::params::{SizeMax, SizeSource, SizeWindowS},
     rng::Rng,
-    sim::{Setup, Sim, Source, SECOND},
+    sim::{assert_shares, Setup, Sim, Source, SECOND},
 };
 
 /// A job of `uid` in `gid` that has `size` nodes.
@@ -53,18 +53,6 @@ fn mixed(jobs: &[Attrs]) -> Vec<Source> {
         .collect()
 }
 
-#[track_caller]
-fn near(got: &[u64], wanted: &[f64], percent: f64) {
-    let total: u64 = got.iter().sum();
-    for (got, wanted) in got.iter().zip(wanted) {
-        let off = (*got as f64 / (total as f64 * wanted) - 1.0) * 100.0;
-        assert!(
-            off.abs() <= percent + 1e-9,
-            "{got} of {total} for {wanted}: {off:.3} %"
-        );
-    }
-}
-
 #[test]
 fn two_jobs_by_size() {
     for size in [1, 2, 4, 8] {
@@ -73,10 +61,7 @@ fn two_jobs_by_size() {
             let setup = Setup::new("size_fair").seed(seed);
             let mut sim = Sim::new(&setup, sources(&jobs));
             sim.run(10_000);
-            let served = sim.served();
-            let ratio = served[0] as f64 / served[1] as f64;
-            let error = (ratio / f64::from(size) - 1.0).abs() * 100.0;
-            assert!(error <= 0.2, "{size} to 1: {ratio} is {error:.3} % off");
+            assert_shares(&sim.served(), &[size.into(), 1.0], 0.2, "by size");
         }
     }
 }
@@ -98,7 +83,7 @@ fn composite_of_three_levels() {
         let setup = Setup::new(COMPOSITE).seed(seed);
         let mut sim = Sim::new(&setup, sources(&composite()));
         sim.run(10_000);
-        near(&sim.served(), &ideal, 0.1);
+        assert_shares(&sim.served(), &ideal, 0.1, "pages");
     }
 }
 
@@ -323,14 +308,14 @@ fn size_from_clients() {
     let mut sim = sized(SizeSource::Nids, &[("a", &three), ("b", &["10.0.0.1@tcp"])]);
     by_job(&mut sim, 1);
     let got = by_job(&mut sim, 4);
-    near(&got, &[0.75, 0.25], 0.5);
+    assert_shares(&got, &[0.75, 0.25], 0.5, "pages");
     for source in 1..3 {
         sim.switch(source, false);
     }
     // Twice the window, to be sure.
     by_job(&mut sim, 5);
     let got = by_job(&mut sim, 2);
-    near(&got, &[0.5, 0.5], 0.5);
+    assert_shares(&got, &[0.5, 0.5], 0.5, "pages");
 }
 
 #[test]
@@ -342,16 +327,16 @@ fn size_from_names() {
     ];
     let mut sim = sized(SizeSource::Suffix, &jobs);
     let got = by_job(&mut sim, 2);
-    near(&got, &[0.75, 0.125, 0.125], 0.5);
+    assert_shares(&got, &[0.75, 0.125, 0.125], 0.5, "pages");
     // Larger than the limit is the limit: 64 to 6.
     let jobs: [(&str, &[&str]); 2] = [("x#6", &["10.0.0.1@tcp"]), ("y#4000", &["10.0.0.3@tcp"])];
     let mut sim = sized(SizeSource::Suffix, &jobs);
     let got = by_job(&mut sim, 2);
-    near(&got, &[6.0 / 70.0, 64.0 / 70.0], 0.5);
+    assert_shares(&got, &[6.0 / 70.0, 64.0 / 70.0], 0.5, "pages");
     // Names are only names if sizes come from clients.
     let mut sim = sized(SizeSource::Nids, &jobs);
     let got = by_job(&mut sim, 2);
-    near(&got, &[0.5, 0.5], 0.5);
+    assert_shares(&got, &[0.5, 0.5], 0.5, "pages");
 }
 
 /// What requests say is believed before what is counted, and when it changes.
@@ -364,11 +349,11 @@ fn size_as_requests_say() {
     }
     by_job(&mut sim, 1);
     let got = by_job(&mut sim, 2);
-    near(&got, &[0.8, 0.2], 0.5);
+    assert_shares(&got, &[0.8, 0.2], 0.5, "pages");
     for source in 0..2 {
         sim.sources[source].attrs.size = 9;
     }
     by_job(&mut sim, 1);
     let got = by_job(&mut sim, 2);
-    near(&got, &[0.9, 0.1], 0.5);
+    assert_shares(&got, &[0.9, 0.1], 0.5, "pages");
 }

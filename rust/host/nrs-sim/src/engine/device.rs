@@ -216,29 +216,6 @@ mod tests {
         assert_eq!((device.busy(), device.bandwidth()), (2080, 1_000_000_000));
     }
 
-    /// As many at a time as there are channels.
-    #[test]
-    fn flash() {
-        let side = |base| Side {
-            base: Time(base),
-            bandwidth: Rate(1_000_000_000),
-        };
-        let written = Written {
-            channels: Some(2),
-            read: Some(side(100)),
-            write: Some(side(200)),
-            metadata: Some(Time(50)),
-            ..written(Kind::Flash)
-        };
-        let mut device = Device::new(&written, 1).unwrap();
-        let mut serve = |op, now| device.serve(&request(op, 0, 0, 1000), now).done;
-        assert_eq!(serve(Op::Read, 0), 1100);
-        assert_eq!(serve(Op::Write, 0), 1200);
-        assert_eq!(serve(Op::Metadata, 0), 1150);
-        assert_eq!(serve(Op::Read, 0), 2250);
-        assert_eq!(serve(Op::Read, 5_000), 6_100);
-    }
-
     /// An average seek is average, and none for what goes on where it was.
     #[test]
     fn disk() {

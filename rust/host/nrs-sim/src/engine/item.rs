@@ -106,16 +106,6 @@ impl Records {
         self.list[slot as usize]
     }
 
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.list.len() - self.free.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// How many there were at a time, at most.
     pub fn most(&self) -> usize {
         self.list.len()
@@ -240,29 +230,6 @@ impl item::Fifo for Fifo {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Slots are used again, and no more are made than there are requests at a time.
-    #[test]
-    fn slots() {
-        let mut records = Records::default();
-        let slots: Vec<u32> = (0..10)
-            .map(|job| {
-                records.insert(Record {
-                    job,
-                    ..Record::default()
-                })
-            })
-            .collect();
-        for round in 0..1_000u32 {
-            let slot = slots[round as usize % 10];
-            let record = records.remove(slot);
-            assert_eq!(records.len(), 9);
-            assert_eq!(records.insert(record), slot);
-        }
-        assert_eq!(records.most(), 10);
-        assert!((0..10).all(|job| records.at(slots[job as usize]).job == job));
-        assert!(!records.is_empty());
-    }
 
     /// Operations on metadata cost a page and move nothing.
     #[test]

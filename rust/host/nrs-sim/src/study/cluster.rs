@@ -16,7 +16,7 @@ use std::fmt::Write;
 
 use nrs_sched::rng::Rng;
 
-use super::Failure;
+use super::{all, Failure, Options};
 use crate::outcome::Outcome;
 use crate::scenario::Scenario;
 
@@ -170,6 +170,39 @@ impl Layout {
                 .map(|server| self.servers[server] as f64 * 1e6)
                 .sum::<f64>()
     }
+}
+
+/// Random layouts, one for each seed, and what comes of each after `seconds`.
+///
+/// # Errors
+///
+/// What a run says.
+pub fn runs(
+    name: &str,
+    (servers, jobs): (usize, usize),
+    seconds: u64,
+    exchange: &str,
+    options: &Options,
+) -> Result<Vec<(Layout, Outcome)>, Failure> {
+    let (mut layouts, mut scenarios) = (Vec::new(), Vec::new());
+    for seed in 1..=options.seeds {
+        let layout = Layout::random(servers, jobs, seed);
+        scenarios.push(Scenario {
+            seed,
+            ..layout.scenario(name, seconds, exchange)?
+        });
+        layouts.push(layout);
+    }
+    Ok(layouts.into_iter().zip(all(&scenarios, options)?).collect())
+}
+
+/// The worst error over time, as points of a chart: seconds and percent.
+pub fn curve(worst: &[f64]) -> Vec<(f64, f64)> {
+    let points = (1u64..).zip(worst);
+    let points = points.map(|(bin, worst)| (bin * BIN_MS, 100.0 * worst.max(0.001)));
+    points
+        .map(|(ms, percent)| (ms as f64 / 1e3, percent))
+        .collect()
 }
 
 /// How high water of `capacity` stands over `floors`.

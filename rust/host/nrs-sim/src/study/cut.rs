@@ -11,8 +11,8 @@ use nrs_report::stat::{spread, Spread};
 use nrs_report::table::Table;
 use serde::Serialize;
 
-use super::cluster::{seconds, settled, worst_and_mean, Layout, BIN_MS};
-use super::{all, keep, Failure, Options};
+use super::cluster::{curve, runs, seconds, settled, worst_and_mean, BIN_MS};
+use super::{keep, Failure, Options};
 
 const SERVERS: usize = 8;
 const JOBS: usize = 16;
@@ -59,19 +59,11 @@ pub fn run(options: &Options) -> Result<String, Failure> {
             "delta = \"100ms\"\nlatency = \"1ms\"\nhold = {hold}\n\
              cut = [{{ server = \"oss0\", from = \"{CUT}s\", to = \"{back}s\" }}]"
         );
-        let layouts: Vec<Layout> = (1..=options.seeds)
-            .map(|seed| Layout::random(SERVERS, JOBS, seed))
-            .collect();
-        let mut scenarios = Vec::new();
-        for (layout, seed) in layouts.iter().zip(1..) {
-            let mut scenario = layout.scenario(&format!("cut-{cut}"), back + AFTER, &exchange)?;
-            scenario.seed = seed;
-            scenarios.push(scenario);
-        }
-        let outcomes = all(&scenarios, options)?;
+        let name = format!("cut-{cut}");
+        let runs = runs(&name, (SERVERS, JOBS), back + AFTER, &exchange, options)?;
         let (mut before, mut during, mut times) = (Vec::new(), Vec::new(), Vec::new());
         let mut lost = 0;
-        for (index, (layout, outcome)) in layouts.iter().zip(&outcomes).enumerate() {
+        for (index, (layout, outcome)) in runs.iter().enumerate() {
             let (worst, _) = worst_and_mean(&layout.errors(outcome, WINDOW));
             before.push(largest(&worst, CUT - 2, CUT));
             during.push(largest(&worst, CUT, back));
@@ -83,10 +75,7 @@ pub fn run(options: &Options) -> Result<String, Failure> {
             times.push(settled(&after, 0.1));
             lost += outcome.exchange.map_or(0, |exchange| exchange.lost);
             if index == 0 && cut == 10 {
-                let at = |bin: usize| (bin + 1) as f64 * BIN_MS as f64 / 1e3;
-                let points = worst.iter().enumerate();
-                let points = points.map(|(bin, worst)| (at(bin), 100.0 * worst.max(0.001)));
-                curves.push((format!("held for {hold} deltas"), points.collect()));
+                curves.push((format!("held for {hold} deltas"), curve(&worst)));
             }
         }
         rows.push(Row {

@@ -10,8 +10,8 @@ use nrs_report::stat::{median, spread, Spread};
 use nrs_report::table::Table;
 use serde::Serialize;
 
-use super::cluster::{late, seconds, settled, worst_and_mean, Layout, BIN_MS};
-use super::{all, keep, Failure, Options};
+use super::cluster::{curve, late, runs, seconds, settled, worst_and_mean};
+use super::{keep, Failure, Options};
 
 const SERVERS: usize = 16;
 const JOBS: usize = 16;
@@ -51,28 +51,18 @@ pub fn run(options: &Options) -> Result<String, Failure> {
                 loss / 100,
                 loss % 100
             );
-            let layouts: Vec<Layout> = (1..=options.seeds)
-                .map(|seed| Layout::random(SERVERS, JOBS, seed))
-                .collect();
-            let mut scenarios = Vec::new();
-            for (layout, seed) in layouts.iter().zip(1..) {
-                let mut scenario = layout.scenario(&format!("delta-{delta}"), length, &exchange)?;
-                scenario.seed = seed;
-                scenarios.push(scenario);
-            }
-            let outcomes = all(&scenarios, options)?;
+            let name = format!("delta-{delta}");
+            let runs = runs(&name, (SERVERS, JOBS), length, &exchange, options)?;
             let (mut times, mut lates, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
-            for (index, (layout, outcome)) in layouts.iter().zip(&outcomes).enumerate() {
+            for (index, (layout, outcome)) in runs.iter().enumerate() {
                 let (worst, mean) = worst_and_mean(&layout.errors(outcome, WINDOW));
                 times.push(settled(&worst, 0.1));
                 lates.push(late(&mean, mean.len() / 4));
                 let said = outcome.exchange.map_or(0, |exchange| exchange.bytes);
                 bytes.push(said as f64 / length as f64 / SERVERS as f64);
                 if index == 0 && (latency, loss) == (1, 0) {
-                    let at = |bin: usize| (bin + 1) as f64 * BIN_MS as f64 / 1e3;
-                    let points = worst.iter().enumerate();
-                    let points = points.map(|(bin, worst)| (at(bin), 100.0 * worst.max(0.001)));
-                    let points: Vec<(f64, f64)> = points.filter(|point| point.0 <= 12.0).collect();
+                    let mut points = curve(&worst);
+                    points.retain(|point| point.0 <= 12.0);
                     curves.push((format!("delta {delta} ms"), points));
                 }
             }

@@ -11,8 +11,8 @@ use nrs_report::stat::{spread, Spread};
 use nrs_report::table::Table;
 use serde::Serialize;
 
-use super::cluster::{late, seconds, settled, worst_and_mean, Layout};
-use super::{all, keep, Failure, Options};
+use super::cluster::{late, runs, seconds, settled, worst_and_mean};
+use super::{keep, Failure, Options};
 
 const JOBS: usize = 16;
 const SECONDS: u64 = 15;
@@ -59,21 +59,12 @@ pub fn run(options: &Options) -> Result<String, Failure> {
     let mut rows = Vec::new();
     for &servers in sizes {
         for (way, exchange) in ways {
-            let layouts: Vec<Layout> = (1..=options.seeds)
-                .map(|seed| Layout::random(servers, JOBS, seed))
-                .collect();
-            let mut scenarios = Vec::new();
-            for (layout, seed) in layouts.iter().zip(1..) {
-                let mut scenario =
-                    layout.scenario(&format!("scale-{servers}"), SECONDS, exchange)?;
-                scenario.seed = seed;
-                scenarios.push(scenario);
-            }
-            let outcomes = all(&scenarios, options)?;
+            let name = format!("scale-{servers}");
+            let runs = runs(&name, (servers, JOBS), SECONDS, exchange, options)?;
             let (mut means, mut worsts, mut times) = (Vec::new(), Vec::new(), Vec::new());
             let (mut used, mut bytes) = (Vec::new(), Vec::new());
             let mut events = 0;
-            for (layout, outcome) in layouts.iter().zip(&outcomes) {
+            for (layout, outcome) in &runs {
                 let tail = layout.errors(outcome, 40);
                 let ends: Vec<f64> = tail.iter().map(|job| late(job, 1)).collect();
                 means.push(ends.iter().sum::<f64>() / ends.len() as f64);

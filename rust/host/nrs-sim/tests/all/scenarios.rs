@@ -27,209 +27,141 @@ name = "b"
 io = [{ size = "4KiB", weight = 3 }, { size = "1MiB", weight = 1 }]
 "#;
 
-/// The text with one line replaced, or one added at the end, and what is said about it.
+/// Beginnings of lines of [`GOOD`], what is there instead (`\n`: a line ends), and the place and message of the
+/// fault.
+const WRONG: &str = r#"procs = 4
+  procs = 0
+  16:1: key `job[0].procs`: is 0
+procs = 4
+  procs = "4"
+  16:9: key `job[0].procs`: invalid type
+procs = 4
+  proc = 4
+  16:1: key `job[0].proc`: unknown field `proc`
+procs = 4
+  procs = 99000000
+  16:1: key `job[0].procs`: is 99000000
+procs = 4
+  stop = "0s"
+  16:1: key `job[0].stop`: is not after the start
+procs = 4
+  start = "1h"
+  16:1: key `job[0].start`: is not before
+procs = 4
+  servers = ["s", "t"]
+  16:17: key `job[0].servers[1]`: there is no server "t"
+procs = 4
+  servers = 2
+  16:1: key `job[0].servers`: is 2
+procs = 4
+  servers = "some"
+  16:11: key `job[0].servers`: invalid value
+procs = 4
+  loop = "open"
+  14:1: key `job[0].rate`: is missing
+procs = 4
+  mix = { read = 0 }
+  16:1: key `job[0].mix`: has no part
+procs = 4
+  mix = { reed = 1 }
+  16:9: key `job[0].mix.reed`: unknown field
+procs = 4
+  think = 5
+  16:9: key `job[0].think`: invalid type: integer `5`, expected
+procs = 4
+  think = "5"
+  16:9: key `job[0].think`: a time needs a unit
+procs = 4
+  phases = { on = "1s", off = "0s" }
+  16:23: key `job[0].phases.off`: is zero
+procs = 4
+  burst = { bytes = "1MiB" }
+  16:9: key `job[0].burst.compute`: missing field
+name = "b"
+  name = "a"
+  18:1: key `job[1].name`: "a" is the name of job[0] too
+name = "b"
+  
+  17:1: key `job[1].name`: missing field
+io = [
+  io = [{ size = "4KB" }, { size = "0B" }]
+  19:27: key `job[1].io[1].size`: is 0
+io = [
+  io = [{ size = "4XB" }]
+  19:16: key `job[1].io[0].size`: a size needs a unit
+device = "d"
+  device = "e"
+  11:1: key `server[0].device`: there is no device "e"
+policy =
+  policy = "sfq"
+  12:1: key `server[0].policy`: `sfq`: no policy
+policy =
+  policy = "throttle-static 5"
+  12:1: key `server[0].policy`: a rate needs a unit
+weights =
+  weights = "jobid:a:0"
+  13:1: key `server[0].weights`: `jobid:a:0`: 
+weights =
+  rules = ["start"]
+  13:1: key `server[0].rules`: `start`: of the policy tbf
+weights =
+  count = 2000
+  13:1: key `server[0].count`: is 2000
+bandwidth =
+  bandwidth = "1GB"
+  8:13: key `device[0].bandwidth`: a rate needs a unit
+bandwidth =
+  
+  5:1: key `device[0].bandwidth`: is missing
+bandwidth =
+  seek = "1ms"
+  8:1: key `device[0].seek`: is not a key of a pipe
+bandwidth =
+  jitter = 2.0
+  8:1: key `device[0].jitter`: is 2
+kind =
+  kind = "tape"
+  7:8: key `device[0].kind`: unknown variant `tape`
+duration =
+  
+  1:1: key `duration`: missing field
+duration =
+  duration = "10s"\nsample = "1ns"
+  3:1: key `sample`: makes 10000000000 bins
+duration =
+  duration = 10s
+  2:14: expected newline
+latency =
+  [exchange]\nloss = 1.5
+  5:1: key `exchange.loss`: is 1.5
+latency =
+  [exchange]\ncut = [{ server = "s", from = "2s", to = "1s" }]
+  5:37: key `exchange.cut[0].to`: is not after
+name = "x"
+  name = "../x"
+  1:1: key `name`: "../x" is no name"#;
+
 #[test]
 fn wrong_scenarios() {
-    let table: &[(&str, &str, &str)] = &[
-        (
-            "procs = 4",
-            "procs = 0",
-            "x.toml:16:1: key `job[0].procs`: is 0",
-        ),
-        (
-            "procs = 4",
-            "procs = \"4\"",
-            "x.toml:16:9: key `job[0].procs`: invalid type",
-        ),
-        (
-            "procs = 4",
-            "proc = 4",
-            "x.toml:16:1: key `job[0].proc`: unknown field `proc`",
-        ),
-        (
-            "procs = 4",
-            "procs = 99000000",
-            "x.toml:16:1: key `job[0].procs`: is 99000000",
-        ),
-        (
-            "procs = 4",
-            "stop = \"0s\"",
-            "x.toml:16:1: key `job[0].stop`: is not after the start",
-        ),
-        (
-            "procs = 4",
-            "start = \"1h\"",
-            "x.toml:16:1: key `job[0].start`: is not before",
-        ),
-        (
-            "procs = 4",
-            "servers = [\"s\", \"t\"]",
-            "x.toml:16:17: key `job[0].servers[1]`: there is no server \"t\"",
-        ),
-        (
-            "procs = 4",
-            "servers = 2",
-            "x.toml:16:1: key `job[0].servers`: is 2",
-        ),
-        (
-            "procs = 4",
-            "servers = \"some\"",
-            "x.toml:16:11: key `job[0].servers`: invalid value",
-        ),
-        (
-            "procs = 4",
-            "loop = \"open\"",
-            "x.toml:14:1: key `job[0].rate`: is missing",
-        ),
-        (
-            "procs = 4",
-            "mix = { read = 0 }",
-            "x.toml:16:1: key `job[0].mix`: has no part",
-        ),
-        (
-            "procs = 4",
-            "mix = { reed = 1 }",
-            "x.toml:16:9: key `job[0].mix.reed`: unknown field",
-        ),
-        (
-            "procs = 4",
-            "think = 5",
-            "x.toml:16:9: key `job[0].think`: invalid type: integer `5`, expected",
-        ),
-        (
-            "procs = 4",
-            "think = \"5\"",
-            "x.toml:16:9: key `job[0].think`: a time needs a unit",
-        ),
-        (
-            "procs = 4",
-            "phases = { on = \"1s\", off = \"0s\" }",
-            "x.toml:16:23: key `job[0].phases.off`: is zero",
-        ),
-        (
-            "procs = 4",
-            "burst = { bytes = \"1MiB\" }",
-            "x.toml:16:9: key `job[0].burst.compute`: missing field",
-        ),
-        (
-            "name = \"b\"",
-            "name = \"a\"",
-            "x.toml:18:1: key `job[1].name`: \"a\" is the name of job[0] too",
-        ),
-        (
-            "name = \"b\"",
-            "",
-            "x.toml:17:1: key `job[1].name`: missing field",
-        ),
-        (
-            "io = [",
-            "io = [{ size = \"4KB\" }, { size = \"0B\" }]",
-            "x.toml:19:27: key `job[1].io[1].size`: is 0",
-        ),
-        (
-            "io = [",
-            "io = [{ size = \"4XB\" }]",
-            "x.toml:19:16: key `job[1].io[0].size`: a size needs a unit",
-        ),
-        (
-            "device = \"d\"",
-            "device = \"e\"",
-            "x.toml:11:1: key `server[0].device`: there is no device \"e\"",
-        ),
-        (
-            "policy = ",
-            "policy = \"sfq\"",
-            "x.toml:12:1: key `server[0].policy`: `sfq`: no policy",
-        ),
-        (
-            "policy = ",
-            "policy = \"throttle-static 5\"",
-            "x.toml:12:1: key `server[0].policy`: a rate needs a unit",
-        ),
-        (
-            "weights = ",
-            "weights = \"jobid:a:0\"",
-            "x.toml:13:1: key `server[0].weights`: `jobid:a:0`: ",
-        ),
-        (
-            "weights = ",
-            "rules = [\"start\"]",
-            "x.toml:13:1: key `server[0].rules`: `start`: of the policy tbf",
-        ),
-        (
-            "weights = ",
-            "count = 2000",
-            "x.toml:13:1: key `server[0].count`: is 2000",
-        ),
-        (
-            "bandwidth = ",
-            "bandwidth = \"1GB\"",
-            "x.toml:8:13: key `device[0].bandwidth`: a rate needs a unit",
-        ),
-        (
-            "bandwidth = ",
-            "",
-            "x.toml:5:1: key `device[0].bandwidth`: is missing",
-        ),
-        (
-            "bandwidth = ",
-            "seek = \"1ms\"",
-            "x.toml:8:1: key `device[0].seek`: is not a key of a pipe",
-        ),
-        (
-            "bandwidth = ",
-            "jitter = 2.0",
-            "x.toml:8:1: key `device[0].jitter`: is 2",
-        ),
-        (
-            "kind = ",
-            "kind = \"tape\"",
-            "x.toml:7:8: key `device[0].kind`: unknown variant `tape`",
-        ),
-        (
-            "duration = ",
-            "",
-            "x.toml:1:1: key `duration`: missing field",
-        ),
-        (
-            "duration = ",
-            "duration = \"10s\"\nsample = \"1ns\"",
-            "x.toml:3:1: key `sample`: makes 10000000000 bins",
-        ),
-        (
-            "duration = ",
-            "duration = 10s",
-            "x.toml:2:14: expected newline",
-        ),
-        (
-            "latency = ",
-            "[exchange]\nloss = 1.5",
-            "x.toml:5:1: key `exchange.loss`: is 1.5",
-        ),
-        (
-            "latency = ",
-            "[exchange]\ncut = [{ server = \"s\", from = \"2s\", to = \"1s\" }]",
-            "x.toml:5:37: key `exchange.cut[0].to`: is not after",
-        ),
-        (
-            "name = \"x\"",
-            "name = \"../x\"",
-            "x.toml:1:1: key `name`: \"../x\" is no name",
-        ),
-    ];
     assert!(Scenario::parse("x.toml", GOOD, &[]).is_ok());
     let mut wrong = Vec::new();
-    for (line, instead, message) in table {
+    let lines: Vec<&str> = WRONG.lines().collect();
+    for case in lines.chunks(3) {
+        let [line, instead, message] = case else {
+            panic!("{case:?}");
+        };
+        let instead = instead.trim().replace("\\n", "\n");
+        let message = format!("x.toml:{}", message.trim());
         let text = GOOD
             .lines()
-            .map(|l| if l.starts_with(line) { instead } else { l })
+            .map(|l| if l.starts_with(line) { &instead } else { l })
             .collect::<Vec<_>>()
             .join("\n");
         let got = match Scenario::parse("x.toml", &text, &[]) {
             Ok(_) => "nothing".to_string(),
             Err(faults) => faults.to_string(),
         };
-        if !got.lines().any(|l| l.starts_with(message)) {
+        if !got.lines().any(|l| l.starts_with(&message)) {
             wrong.push(format!("{instead}\n  got  {got}\n  want {message}"));
         }
     }

@@ -2,7 +2,6 @@
 
 //! One situation at a time: what is ordered, promoted, forced, and what happens without a record.
 
-use super::model::{Arrival, Watched, PLAIN};
 use nrs_sched::{
     arena::Request,
     attr::Priority,
@@ -13,6 +12,7 @@ use nrs_sched::{
         Config, Kind, Tunables,
     },
     server::{Relate, Stage},
+    watched::{Arrival, Watched, PLAIN},
 };
 
 const HIGH: Arrival = Arrival {

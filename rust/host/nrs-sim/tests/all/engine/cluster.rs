@@ -125,20 +125,6 @@ fn lost_and_cut() {
     assert!(said.lost.abs_diff(40 * 6) <= 6, "{}", said.lost);
 }
 
-/// A relay hears each server and tells each one: 2 n messages a delta.
-#[test]
-fn relay() {
-    let outcome = uneven("5s", "[exchange]\ntopology = \"relay\"\n");
-    let said = outcome.exchange.unwrap();
-    assert_eq!(said.steps, 5 * 50);
-    assert!(
-        (7 * 50..=8 * 50).contains(&said.messages),
-        "{}",
-        said.messages
-    );
-    assert_eq!(said.refused, 0);
-}
-
 /// Requests of a striped job are spread evenly.
 #[test]
 fn striped() {

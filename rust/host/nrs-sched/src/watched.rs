@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A list of all requests that watches a server.
+//! A list of all requests that watches a [`Server`]: nothing is lost, what is served is a linear extension of the
+//! order, and nothing that is urgent waits for what is not. Whatever is wrong panics.
 
-use nrs_sched::{
+use crate::{
     arena::Request,
     attr::{Attrs, Id, Priority},
     order::{Relation, PREDECESSORS_MAX},
-    policy::{fairshare::params::Select, tbf::params::Rate, Config, Kind, Tunables},
-    qbm::plan::By,
+    policy::Config,
     server::{Relate, Server, Stage},
 };
 use std::collections::BTreeSet;
@@ -27,8 +27,11 @@ struct Known {
 /// How a request arrives.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
+    /// The client.
     pub owner: u32,
+    /// It has high priority.
     pub high: bool,
+    /// It must not be withheld.
     pub forced: bool,
 }
 
@@ -41,6 +44,7 @@ pub const PLAIN: Arrival = Arrival {
 
 /// A server that is watched.
 pub struct Watched {
+    /// The server.
     pub server: Server,
     all: Vec<Known>,
     /// At the device.
@@ -51,41 +55,8 @@ pub struct Watched {
     pub refused: u64,
 }
 
-/// Every policy, some in several ways; those that limit rates do so all the time.
-pub fn configs() -> Vec<Config> {
-    let mut all = Vec::new();
-    for &kind in Kind::ALL {
-        let mut tunables = Tunables::default();
-        tunables.tbf.rate = Rate::parse("100").expect("valid");
-        let mut add = |argument, tunables: &Tunables| {
-            let config = Config::parse(kind, argument, tunables);
-            all.push(config.unwrap_or_else(|e| panic!("{} {argument:?}: {e:?}", kind.name())));
-        };
-        match kind.name() {
-            "fairshare" => {
-                for &select in Select::ALL {
-                    tunables.fairshare.select = select;
-                    add(Some("uid_fair"), &tunables);
-                }
-                add(Some("gid_then_uid_fair"), &Tunables::default());
-            }
-            "tbf" => {
-                add(Some("uid"), &tunables);
-                add(Some("uid+opcode"), &tunables);
-            }
-            "qbm" => {
-                for &by in By::ALL {
-                    tunables.qbm.by = by;
-                    add(None, &tunables);
-                }
-            }
-            _ => add(None, &tunables),
-        }
-    }
-    all
-}
-
 impl Watched {
+    /// A server with a policy, slots, and an order table of so many records.
     pub fn new(config: &Config, slots: u32, records: u32) -> Self {
         Self {
             server: Server::new(config, slots, records, 77).expect("memory"),
@@ -206,6 +177,7 @@ impl Watched {
         true
     }
 
+    /// Asks for high priority for a request.
     pub fn promote(&mut self, id: u64) {
         if self.server.promote(id) {
             self.all[id as usize].high = true;
@@ -213,6 +185,7 @@ impl Watched {
         self.watch();
     }
 
+    /// Has everything dispatched that the order table knows.
     pub fn force_all(&mut self) {
         let server = &self.server;
         for (id, known) in (0..).zip(&mut self.all) {
@@ -226,16 +199,19 @@ impl Watched {
         self.watch();
     }
 
+    /// Gives the order table memory.
     pub fn feed(&mut self) {
         self.server.feed();
         self.watch();
     }
 
+    /// Starts another policy.
     pub fn install(&mut self, config: &Config) {
         self.server.install(config, self.len()).expect("memory");
         self.watch();
     }
 
+    /// Lets time go on by `ns`.
     pub fn wait(&mut self, ns: u64) {
         self.server.wait(ns);
         self.watch();

@@ -19,6 +19,9 @@ use strsim::osa_distance;
 
 use crate::failure::{Failure, Kind, Result};
 
+/// What a name of a service is.
+pub const NAME: &str = "1 to 31 letters, digits and _ - . : not starting with a dot";
+
 /// The prefixes that Lustre has, in the order in which a pattern takes one.
 pub const PREFIXES: [[&str; 2]; 4] = [
     ["ost", "OSS"],
@@ -49,6 +52,14 @@ impl Found<'_> {
     /// As it is shown.
     pub fn shown(&self) -> String {
         format!("{}.{}", self.service.shown, self.parameter.name())
+    }
+
+    /// `=` if it can be written.
+    pub fn mark(&self) -> &'static str {
+        match self.parameter.access.writes() {
+            true => "=",
+            false => "",
+        }
     }
 }
 

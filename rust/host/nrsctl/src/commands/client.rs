@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 use nrs_sched::jobid::{JobId, Template, JOBID_MAX};
 use nrs_sched::nid::Nid;
 use serde::Serialize;
@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::configuration::read::is_service;
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::{self, Device, Kernel};
-use crate::names::no_client;
+use crate::names::{no_client, NAME};
 use crate::{show, stats};
 
 /// Its arguments.
@@ -22,35 +22,6 @@ pub struct Args {
     /// What to do.
     #[command(subcommand)]
     pub action: Action,
-}
-
-/// What becomes of requests while the device below is lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum OnTimeout {
-    /// They wait.
-    Wait,
-    /// They fail at once.
-    Fail,
-}
-
-/// A switch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Switch {
-    /// Yes.
-    On,
-    /// No.
-    Off,
-}
-
-/// What tells which requests belong to one offset stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Stream {
-    /// The write stream or hint of the request.
-    Hint,
-    /// The cgroup of the submitter.
-    Cgroup,
-    /// Nothing.
-    None,
 }
 
 /// What can be done with clients.
@@ -109,14 +80,14 @@ pub struct New {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub size: Option<u32>,
     /// Whether requests may go down before the policy has seen them.
-    #[arg(long, value_enum)]
-    pub opportunity: Option<Switch>,
+    #[arg(long, value_parser = ["on", "off"])]
+    pub opportunity: Option<String>,
     /// What tells offset streams, for orr.
-    #[arg(long, value_enum)]
-    pub stream: Option<Stream>,
+    #[arg(long, value_parser = ["hint", "cgroup", "none"])]
+    pub stream: Option<String>,
     /// What becomes of requests while the device below is lost.
-    #[arg(long, value_enum)]
-    pub on_timeout: Option<OnTimeout>,
+    #[arg(long, value_parser = ["wait", "fail"])]
+    pub on_timeout: Option<String>,
 }
 
 /// A client, as it is shown.
@@ -234,10 +205,7 @@ fn device(new: &New) -> Result<Device> {
     };
     let service = &new.service;
     if !is_service(service) {
-        return refuse(
-            "SERVICE",
-            "1 to 31 letters, digits and _ - . : not starting with a dot",
-        );
+        return refuse("SERVICE", NAME);
     }
     if new.name.is_empty() || new.name.contains(['/', ' ', '\\']) {
         return refuse("NAME", "no name for a device");
@@ -245,64 +213,42 @@ fn device(new: &New) -> Result<Device> {
     if new.device.contains(char::is_whitespace) {
         return refuse("DEVICE", "a path with blanks in it; use MAJOR:MINOR");
     }
-    let mut options = BTreeMap::new();
-    let mut add = |name: &str, value: String| options.insert(name.to_owned(), value);
-    if let Some(nid) = &new.nid {
-        if let Err(error) = Nid::parse(nid) {
-            return refuse("--nid", error.reason);
-        }
-        add("nid", nid.clone());
+    let is_word = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
+    if let Some(Err(error)) = new.nid.as_deref().map(Nid::parse) {
+        return refuse("--nid", error.reason);
     }
     if let Some(jobid) = &new.jobid {
-        let parsed = JobId::new(jobid.as_bytes());
-        if jobid.is_empty()
-            || jobid.len() > JOBID_MAX
-            || parsed.as_bytes() != jobid.as_bytes()
-            || !jobid.bytes().all(|byte| byte.is_ascii_graphic())
-        {
+        let whole = JobId::new(jobid.as_bytes()).as_bytes() == jobid.as_bytes();
+        if jobid.is_empty() || jobid.len() > JOBID_MAX || !whole || !is_word(jobid) {
             return refuse("--jobid", "1 to 31 printable bytes without blanks");
         }
-        add("jobid", jobid.clone());
     }
     if let Some(format) = &new.jobid_name {
         if let Err(error) = Template::parse(format) {
             return refuse("--jobid-name", error.reason);
         }
-        if !format.bytes().all(|byte| byte.is_ascii_graphic()) {
+        if !is_word(format) {
             return refuse("--jobid-name", "printable bytes without blanks");
         }
-        add("jobid_name", format.clone());
     }
-    if let Some(size) = new.size {
-        add("size", size.to_string());
-    }
-    let word = |value: &dyn Fn() -> Option<String>| value();
-    let name = |value: Option<clap::builder::PossibleValue>| {
-        value.map(|value| value.get_name().to_owned())
-    };
-    for (option, value) in [
-        (
-            "opportunity",
-            word(&|| name(new.opportunity?.to_possible_value())),
-        ),
-        ("stream", word(&|| name(new.stream?.to_possible_value()))),
-        (
-            "on_timeout",
-            word(&|| name(new.on_timeout?.to_possible_value())),
-        ),
-    ] {
-        if let Some(value) = value {
-            add(option, value);
-        }
-    }
+    let options = [
+        ("nid", new.nid.clone()),
+        ("jobid", new.jobid.clone()),
+        ("jobid_name", new.jobid_name.clone()),
+        ("size", new.size.map(|size| size.to_string())),
+        ("opportunity", new.opportunity.clone()),
+        ("stream", new.stream.clone()),
+        ("on_timeout", new.on_timeout.clone()),
+    ];
+    let given = options
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
     if new.sectors == Some(0) {
         return refuse("--sectors", "at least 1");
     }
     if new.device.contains(':') && !new.device.contains('/') && new.sectors.is_none() {
-        return refuse(
-            "DEVICE",
-            "of MAJOR:MINOR the length is not known: give --sectors",
-        );
+        let why = "of MAJOR:MINOR the length is not known: give --sectors";
+        return refuse("DEVICE", why);
     }
     Ok(Device {
         name: new.name.clone(),
@@ -310,7 +256,7 @@ fn device(new: &New) -> Result<Device> {
         target: new.device.clone(),
         offset: new.offset,
         sectors: new.sectors.unwrap_or_default(),
-        options,
+        options: given.collect(),
     })
 }
 

@@ -43,62 +43,55 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let there = kernel.services()?;
     let mut failures = Vec::new();
     for name in &args.parameters {
-        let (mut services, mut parameters) = match names::parameters(name, &there) {
-            Ok(found) => found,
-            Err(failure) => {
-                failures.push(failure);
-                continue;
-            }
-        };
-        let mut many = names::is_pattern(name);
-        if args.recursive && (services.is_empty() || parameters.is_empty()) {
-            services = match names::services(name, &there) {
-                Ok(services) => services,
-                Err(failure) => {
-                    failures.push(failure);
-                    continue;
-                }
-            };
-            parameters = all().collect();
-            many = true;
-        }
-        if services.is_empty() || parameters.is_empty() {
-            failures.push(names::unmatched("get_param", name, &there));
-        }
-        for service in &services {
-            for &parameter in &parameters {
-                let found = Found { service, parameter };
-                let shown = match shown(args, kernel, found) {
-                    Ok(shown) => shown,
-                    // Of a policy that is not started, or one that is only written.
-                    Err(Failure {
-                        kind: Kind::NotFound | Kind::Refused,
-                        ..
-                    }) if many => continue,
-                    Err(failure) => {
-                        failures.push(failure);
-                        continue;
-                    }
-                };
-                if let Err(error) = writeln!(out, "{shown}") {
-                    // What else there is nobody would see.
-                    failures.push(error.into());
-                    return Failure::of(failures);
-                }
+        if let Err(failure) = show(args, kernel, name, &there, out, &mut failures) {
+            let closed = failure.kind == Kind::Closed;
+            failures.push(failure);
+            // Nobody would see what else there is.
+            if closed {
+                break;
             }
         }
     }
     Failure::of(failures)
 }
 
+/// Shows what `name` stands for; what cannot be read comes to `failures`.
+fn show(
+    args: &Args,
+    kernel: &dyn Kernel,
+    name: &str,
+    there: &[String],
+    out: &mut dyn Write,
+    failures: &mut Vec<Failure>,
+) -> Result {
+    let (mut services, mut parameters) = names::parameters(name, there)?;
+    let mut many = names::is_pattern(name);
+    if args.recursive && (services.is_empty() || parameters.is_empty()) {
+        services = names::services(name, there)?;
+        (parameters, many) = (all().collect(), true);
+    }
+    if services.is_empty() || parameters.is_empty() {
+        return Err(names::unmatched("get_param", name, there));
+    }
+    for service in &services {
+        for &parameter in &parameters {
+            match shown(args, kernel, Found { service, parameter }) {
+                Ok(shown) => writeln!(out, "{shown}")?,
+                // Of a policy that is not started, or one that is only written.
+                Err(failure) if many && [Kind::NotFound, Kind::Refused].contains(&failure.kind) => {
+                }
+                Err(failure) => failures.push(failure),
+            }
+        }
+    }
+    Ok(())
+}
+
 /// One, as it is shown.
 fn shown(args: &Args, kernel: &dyn Kernel, found: Found<'_>) -> Result<String> {
     let name = found.shown();
     if args.names || args.marks {
-        let mark = match args.marks && found.parameter.access.writes() {
-            true => "=",
-            false => "",
-        };
+        let mark = if args.marks { found.mark() } else { "" };
         return Ok(format!("{name}{mark}"));
     }
     let value = kernel.get(&found.service.name, found.parameter.name())?;

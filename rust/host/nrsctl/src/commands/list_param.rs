@@ -35,68 +35,40 @@ pub struct Args {
 /// through.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let there = kernel.services()?;
-    let all = ["*".to_owned()];
-    let (names, may_be_none) = match args.names.is_empty() {
-        true => (&all[..], true),
-        false => (&args.names[..], false),
-    };
     let mut failures = Vec::new();
-    if let Err(failure) = list(args, names, may_be_none, &there, out, &mut failures) {
-        failures.push(failure);
+    if args.names.is_empty() {
+        list(args, "*", &there, out)?;
+    }
+    for name in &args.names {
+        match list(args, name, &there, out) {
+            Ok(true) => {}
+            Ok(false) => failures.push(names::unmatched("list_param", name, &there)),
+            Err(failure) => failures.push(failure),
+        }
     }
     Failure::of(failures)
 }
 
-/// Lists what `names` stand for; those that stand for nothing come to `failures`.
-///
-/// # Errors
-///
-/// What `out` refuses.
-fn list(
-    args: &Args,
-    names: &[String],
-    may_be_none: bool,
-    there: &[String],
-    out: &mut dyn Write,
-    failures: &mut Vec<Failure>,
-) -> Result {
-    for name in names {
-        let found = names::services(name, there)
-            .and_then(|services| Ok((services, names::parameters(name, there)?)));
-        let (services, (holders, parameters)) = match found {
-            Ok(found) => found,
-            Err(failure) => {
-                failures.push(failure);
-                continue;
-            }
-        };
-        for service in &services {
-            let mark = if args.marks { "/" } else { "" };
-            writeln!(out, "{}{mark}", service.shown)?;
-            let below = all().filter(|_| args.recursive);
-            for parameter in below {
-                one(args, Found { service, parameter }, out)?;
-            }
-        }
-        let mut none = services.is_empty();
-        for service in &holders {
-            for &parameter in parameters.iter().filter(|_| !args.services) {
-                none = false;
-                one(args, Found { service, parameter }, out)?;
-            }
-        }
-        if none && !may_be_none {
-            failures.push(names::unmatched("list_param", name, there));
+/// Lists what `name` stands for; answers whether that is anything.
+fn list(args: &Args, name: &str, there: &[String], out: &mut dyn Write) -> Result<bool> {
+    let services = names::services(name, there)?;
+    let (holders, parameters) = names::parameters(name, there)?;
+    let mark = |found: &Found<'_>| if args.marks { found.mark() } else { "" };
+    for service in &services {
+        let slash = if args.marks { "/" } else { "" };
+        writeln!(out, "{}{slash}", service.shown)?;
+        for parameter in all().filter(|_| args.recursive) {
+            let found = Found { service, parameter };
+            writeln!(out, "{}{}", found.shown(), mark(&found))?;
         }
     }
-    Ok(())
-}
-
-/// Lists one parameter.
-fn one(args: &Args, found: Found<'_>, out: &mut dyn Write) -> Result {
-    let mark = match args.marks && found.parameter.access.writes() {
-        true => "=",
-        false => "",
-    };
-    Ok(writeln!(out, "{}{mark}", found.shown())?)
+    let mut any = !services.is_empty();
+    for service in &holders {
+        for &parameter in parameters.iter().filter(|_| !args.services) {
+            any = true;
+            let found = Found { service, parameter };
+            writeln!(out, "{}{}", found.shown(), mark(&found))?;
+        }
+    }
+    Ok(any)
 }

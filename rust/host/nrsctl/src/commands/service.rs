@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::configuration::read::is_service;
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::{self, Kernel};
+use crate::names::NAME;
 use crate::stats::{self, Policy, HIGH, REGULAR};
 use crate::{refusal, show};
 
@@ -166,8 +167,7 @@ pub fn checked(name: &str) -> Result {
         true => Ok(()),
         false => {
             let message = format!("'{name}' is no name for a service");
-            let hint = "1 to 31 letters, digits and _ - . : not starting with a dot";
-            Err(Failure::new(Kind::Refused, message).hint(hint))
+            Err(Failure::new(Kind::Refused, message).hint(NAME))
         }
     }
 }

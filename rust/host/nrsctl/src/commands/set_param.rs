@@ -4,8 +4,6 @@
 
 use std::io::Write;
 
-use nrs_sched::parameters::Parameter;
-
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::Kernel;
 use crate::names::{self, Found};
@@ -66,37 +64,49 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let there = kernel.services()?;
     let mut failures = Vec::new();
     for (name, value) in pairs {
-        let (services, parameters) = match names::parameters(name, &there) {
-            Ok(found) => found,
-            Err(failure) => {
-                failures.push(failure);
-                continue;
-            }
-        };
-        if services.is_empty() || parameters.is_empty() {
-            failures.push(names::unmatched("set_param", name, &there));
-        }
-        let read_only = |parameter: &&Parameter| !parameter.access.writes();
-        let fits = !services.is_empty() && !parameters.is_empty();
-        if names::is_pattern(name) && fits && parameters.iter().all(read_only) {
+        let done = set(
+            kernel,
+            (name, value),
+            &there,
+            quiet,
+            &mut report,
+            &mut failures,
+        );
+        failures.extend(done.err());
+    }
+    report.end(failures)
+}
+
+/// Sets what `name` stands for; what is refused comes to `failures`.
+fn set(
+    kernel: &dyn Kernel,
+    (name, value): (&str, &str),
+    there: &[String],
+    quiet: bool,
+    report: &mut Report<'_>,
+    failures: &mut Vec<Failure>,
+) -> Result {
+    let (services, mut parameters) = names::parameters(name, there)?;
+    if services.is_empty() || parameters.is_empty() {
+        return Err(names::unmatched("set_param", name, there));
+    }
+    if names::is_pattern(name) {
+        parameters.retain(|parameter| parameter.access.writes());
+        if parameters.is_empty() {
             let message = format!("{name}: nothing was set: what it fits can only be read");
             let failure = Failure::new(Kind::Refused, message);
-            failures.push(failure.hint(format!("see: nrsctl list_param -F '{name}'")));
-            continue;
+            return Err(failure.hint(format!("see: nrsctl list_param -F '{name}'")));
         }
-        for service in &services {
-            for &parameter in &parameters {
-                if names::is_pattern(name) && !parameter.access.writes() {
-                    continue;
-                }
-                let found = Found { service, parameter };
-                match kernel.set(&service.name, parameter.name(), value) {
-                    Ok(()) if quiet => {}
-                    Ok(()) => writeln!(report, "{}={value}", found.shown())?,
-                    Err(failure) => failures.push(failure),
-                }
+    }
+    for service in &services {
+        for &parameter in &parameters {
+            let found = Found { service, parameter };
+            match kernel.set(&service.name, parameter.name(), value) {
+                Ok(()) if quiet => {}
+                Ok(()) => writeln!(report, "{}={value}", found.shown())?,
+                Err(failure) => failures.push(failure),
             }
         }
     }
-    report.end(failures)
+    Ok(())
 }

@@ -70,7 +70,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     {
         return Err(no_service(name, &services));
     }
-    state = state.with_colours(term::wants_colours());
+    state.colours = term::wants_colours();
     term::run(&mut state, source)
 }
 
@@ -78,21 +78,21 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
 fn batch(mut state: State, source: &mut dyn Source, tables: u64, out: &mut dyn Write) -> Result {
     // Rates need something to compare with.
     state.refresh(source);
-    if let Some(failure) = state.failure() {
+    if let Some(failure) = state.failure.as_ref() {
         return Err(failure.clone());
     }
     for _ in 0..tables {
         if source.is_live() {
-            std::thread::sleep(state.interval());
+            std::thread::sleep(state.interval);
         }
         state.refresh(source);
-        if state.has_ended() {
+        if state.ended {
             break;
         }
         plain::write(&state, out)?;
         out.flush()?;
     }
-    match state.failure() {
+    match state.failure.as_ref() {
         Some(failure) => Err(failure.clone()),
         None => Ok(()),
     }

@@ -146,11 +146,8 @@ impl Reader {
         match &node.value {
             Value::Table(entries) => Some(entries),
             other => {
-                self.add(
-                    &node.place,
-                    path,
-                    format!("is {}, not a table", other.kind()),
-                );
+                let reason = format!("is {}, not a table", other.kind());
+                self.add(&node.place, path, reason);
                 None
             }
         }
@@ -188,11 +185,8 @@ impl Reader {
         match &node.value {
             Value::Text(text, _) => Some(text),
             other => {
-                self.add(
-                    &node.place,
-                    path,
-                    format!("is {}, not a string", other.kind()),
-                );
+                let reason = format!("is {}, not a string", other.kind());
+                self.add(&node.place, path, reason);
                 None
             }
         }
@@ -222,11 +216,8 @@ impl Reader {
             .ok()
             .filter(|number| (low..=high).contains(number));
         if found.is_none() {
-            self.add(
-                &node.place,
-                path,
-                format!("is {number}; allowed: {low} to {high}"),
-            );
+            let reason = format!("is {number}; allowed: {low} to {high}");
+            self.add(&node.place, path, reason);
         }
         found
     }

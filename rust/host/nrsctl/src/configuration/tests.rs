@@ -5,8 +5,6 @@
 mod failures;
 mod random;
 
-use std::path::PathBuf;
-
 use super::read::{parse_one, read};
 use super::running;
 use super::state::State;
@@ -15,24 +13,14 @@ use crate::failure::{Failure, Kind, Result};
 use crate::kernel::Kernel;
 use crate::mock::Mock;
 
-/// A file that is gone at the end.
-struct Named(PathBuf);
+/// A file that is removed at the end.
+struct Named(tempfile::TempPath);
 
 impl Named {
     fn new(text: &str) -> Self {
-        use std::sync::atomic::{AtomicUsize, Ordering};
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("nrsctl-{}-{count}.toml", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::write(&path, text).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Named {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        Self(file.into_temp_path())
     }
 }
 
@@ -43,7 +31,7 @@ fn args(file: &Named) -> apply::Args {
         prune: false,
         verbose: false,
         wait: 0,
-        paths: vec![file.0.clone()],
+        paths: vec![file.0.to_path_buf()],
     }
 }
 
@@ -155,7 +143,7 @@ fn what_is_saved_is_what_runs() {
     assert_eq!(differs(&module, &text), None);
     let file = Named::new(&text);
     let mut out = Vec::new();
-    let paths = vec![file.0.clone()];
+    let paths = vec![file.0.to_path_buf()];
     check::run(&check::Args { paths }, &module, &mut out).unwrap();
     let out = String::from_utf8(out).unwrap();
     assert_eq!(out, format!("{}: ok\n", file.0.display()));
@@ -171,7 +159,7 @@ fn what_is_saved_is_what_runs() {
     assert!(!text.contains("at_history"), "{text}");
     let only = save::Args {
         service: Some("other".into()),
-        file: Some(file.0.clone()),
+        file: Some(file.0.to_path_buf()),
     };
     save::run(&only, &module, &mut Vec::new()).unwrap();
     let text = std::fs::read_to_string(&file.0).unwrap();
@@ -218,20 +206,6 @@ fn what_is_not_mentioned_has_its_default() {
         Some(super::rules::Rules::new("10000")),
     ];
     assert_eq!(running::read(&module, "a").unwrap(), want);
-}
-
-#[test]
-fn one_service_is_saved_with_its_slots() {
-    let module = Mock::of(&["a"]);
-    assert_eq!(module.module_parameter("default_slots").unwrap(), "64\n");
-    let mut out = Vec::new();
-    let only = save::Args {
-        service: Some("a".into()),
-        file: None,
-    };
-    save::run(&only, &module, &mut out).unwrap();
-    let text = String::from_utf8(out).unwrap();
-    assert!(text.contains("[service.a]\nslots = 64\n"), "{text}");
 }
 
 /// Policies that still stop are waited for.
@@ -349,7 +323,7 @@ fn a_wrong_file_changes_nothing() {
     );
     assert_eq!(module.shown(), shown);
     let mut out = Vec::new();
-    let paths = vec![file.0.clone()];
+    let paths = vec![file.0.to_path_buf()];
     let failure = check::run(&check::Args { paths }, &module, &mut out).unwrap_err();
     assert_eq!(
         (failure.kind, failure.message.as_str()),

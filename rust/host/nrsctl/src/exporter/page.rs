@@ -298,43 +298,16 @@ fn write(
     services: &[Labelled<'_>],
     samples: &mut Samples<'_>,
 ) {
+    let all = services.iter();
     match family.of {
         Of::Exporter(tell) => tell(gathered, samples),
-        Of::Service(tell) => each(
-            services.iter().map(|service| &service.service),
-            tell,
-            samples,
-        ),
-        Of::Head(tell) => each(
-            services.iter().flat_map(|service| &service.heads),
-            tell,
-            samples,
-        ),
-        Of::Policy(tell) => each(
-            services.iter().flat_map(|service| &service.policies),
-            tell,
-            samples,
-        ),
-        Of::Rule(tell) => each(
-            services.iter().flat_map(|service| &service.rules),
-            tell,
-            samples,
-        ),
-        Of::Group(tell) => each(
-            services.iter().flat_map(|service| &service.groups),
-            tell,
-            samples,
-        ),
-        Of::Client(tell) => each(
-            services.iter().flat_map(|service| &service.clients),
-            tell,
-            samples,
-        ),
-        Of::Target(tell) => each(
-            services.iter().flat_map(|service| &service.targets),
-            tell,
-            samples,
-        ),
+        Of::Service(tell) => each(all.map(|of| &of.service), tell, samples),
+        Of::Head(tell) => each(all.flat_map(|of| &of.heads), tell, samples),
+        Of::Policy(tell) => each(all.flat_map(|of| &of.policies), tell, samples),
+        Of::Rule(tell) => each(all.flat_map(|of| &of.rules), tell, samples),
+        Of::Group(tell) => each(all.flat_map(|of| &of.groups), tell, samples),
+        Of::Client(tell) => each(all.flat_map(|of| &of.clients), tell, samples),
+        Of::Target(tell) => each(all.flat_map(|of| &of.targets), tell, samples),
         Of::Entity(tell) => {
             let counter = family.kind == Kind::Counter;
             for service in services {

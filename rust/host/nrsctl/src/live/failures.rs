@@ -12,7 +12,7 @@ use super::node::Refused;
 use super::Live;
 use crate::failure::{Failure, Kind};
 use crate::kernel::{Device, Kernel as _};
-use crate::names::no_service;
+use crate::names::{no_service, NAME};
 use crate::refusal;
 
 impl Live {
@@ -81,17 +81,14 @@ impl Live {
                     .hint("mount -t configfs configfs /sys/kernel/config"),
             };
         }
-        let (kind, words, hint) = match (errno::of(&error), what) {
+        let errno = errno::of(&error);
+        let (kind, words, hint) = match (errno, what) {
             (libc::EEXIST, _) => (
                 Kind::Refused,
                 "there is a service of this name",
                 "see: nrsctl service list",
             ),
-            (libc::EINVAL, "make") => (
-                Kind::Refused,
-                "not a name for a service",
-                "1 to 31 letters, digits and _ - . : not starting with a dot",
-            ),
+            (libc::EINVAL, "make") => (Kind::Refused, "not a name for a service", NAME),
             (libc::EINVAL, "cpts") => (
                 Kind::Refused,
                 "not a number of partitions",
@@ -121,9 +118,7 @@ impl Live {
             (libc::EACCES | libc::EPERM, _) => {
                 (Kind::Permission, "not for this user", "run it as root")
             }
-            (errno, _) => {
-                return Failure::new(Kind::Other, format!("{service}: {}", errno::words(errno)))
-            }
+            _ => return Failure::new(Kind::Other, format!("{service}: {}", errno::words(errno))),
         };
         Failure::new(kind, format!("{service}: {words}")).hint(hint)
     }

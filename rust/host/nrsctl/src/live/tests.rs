@@ -5,7 +5,6 @@
 use super::*;
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use node::Channel;
 use nrs_sched::control::Command;
@@ -78,16 +77,12 @@ impl Channel for Files {
 }
 
 /// A root of this test's own.
-struct Root(PathBuf);
+struct Root(PathBuf, #[allow(dead_code)] tempfile::TempDir);
 
 impl Root {
     fn new() -> Self {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("nrsctl-live-{}-{count}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
+        let directory = tempfile::tempdir().unwrap();
+        Self(directory.path().to_path_buf(), directory)
     }
 
     /// One with the module, and service `san`.
@@ -128,12 +123,6 @@ impl Root {
             node: Node::new(&self.0, Files::open),
             ..Live::at(&self.0)
         }
-    }
-}
-
-impl Drop for Root {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

@@ -12,7 +12,7 @@
 //!             and what to do
 //! ```
 
-use super::{Bandwidth, Client, Entity, Group, Head, Policy, Rule, Snapshot, BOTH, HIGH};
+use super::{Client, Entity, Group, Head, Policy, Rule, Snapshot, BOTH, HIGH};
 
 /// Columns of a line.
 const WIDTH: usize = 80;
@@ -56,7 +56,7 @@ pub fn describe(snapshot: &Snapshot) -> String {
     waiting(snapshot, &mut screen);
     for (wrong, advice) in warnings(snapshot) {
         screen.put("warning", &wrong);
-        screen.put("", &advice);
+        screen.put("", advice);
     }
     screen.text
 }
@@ -124,24 +124,17 @@ fn policy_words(snapshot: &Snapshot, head: &Head) -> String {
         return "no policy".into();
     };
     let mut said = match &policy.argument {
-        Some(argument) => format!(
-            "{} ({} {})",
-            meaning(snapshot, policy),
-            policy.name,
-            safe(argument)
-        ),
-        None => format!("{} ({})", meaning(snapshot, policy), policy.name),
+        Some(argument) => format!("{} {}", policy.name, safe(argument)),
+        None => policy.name.clone(),
     };
+    said = format!("{} ({said})", meaning(snapshot, policy));
     for old in head
         .policies
         .iter()
         .filter(|policy| policy.state == "stopping")
     {
-        said += &format!(
-            "; {} is stopping, {} left",
-            old.name,
-            count(old.queued + old.active, "request")
-        );
+        let left = count(old.queued + old.active, "request");
+        said += &format!("; {} is stopping, {left} left", old.name);
     }
     said
 }
@@ -161,54 +154,43 @@ fn meaning(snapshot: &Snapshot, policy: &Policy) -> String {
     }
 }
 
+/// Levels of fairshare and fields of tbf, and what each tells apart.
+const FIELDS: [(&str, &str); 8] = [
+    ("uid", "user"),
+    ("gid", "group"),
+    ("jobid", "job"),
+    ("nid", "client"),
+    ("opcode", "operation"),
+    ("projid", "project"),
+    ("nodemap", "node map"),
+    ("size", "jobs by their size"),
+];
+
+fn field(name: &str) -> Option<&'static str> {
+    let mut fields = FIELDS.iter();
+    fields
+        .find(|(field, _)| *field == name)
+        .map(|(_, word)| *word)
+}
+
 /// What a mode of fairshare means.
 fn shares(mode: &str, weighted: bool) -> String {
-    let levels: Vec<&str> = mode
-        .strip_suffix("_fair")
-        .unwrap_or(mode)
-        .split("_then_")
-        .map(|level| match level {
-            "uid" => "users",
-            "gid" => "groups",
-            "jobid" => "jobs",
-            "size" => "jobs by their sizes",
-            "nid" => "clients",
-            "projid" => "projects",
-            "nodemap" => "node maps",
-            _ => "entities",
-        })
-        .collect();
-    let how = if weighted {
-        "share by weight"
-    } else {
-        "share equally"
-    };
-    match levels.split_first() {
-        Some((first, [])) => format!("{first} {how}"),
-        Some((first, within)) => {
+    let levels = mode.strip_suffix("_fair").unwrap_or(mode).split("_then_");
+    let levels =
+        levels.map(|level| field(level).map_or("entities".into(), |word| format!("{word}s")));
+    let how = if weighted { "by weight" } else { "equally" };
+    match &levels.collect::<Vec<String>>()[..] {
+        [first, within @ ..] if !within.is_empty() => {
             let within = within.join(" within them, ");
-            format!("{first} {how}, {within} within them")
+            format!("{first} share {how}, {within} within them")
         }
-        None => how.into(),
+        levels => format!("{} share {how}", levels.concat()),
     }
 }
 
 /// What the fields of tbf mean.
 fn limits(fields: &str) -> String {
-    let fields: Vec<&str> = fields
-        .split('+')
-        .map(|field| match field {
-            "uid" => "user",
-            "gid" => "group",
-            "jobid" => "job",
-            "nid" => "client",
-            "opcode" => "operation",
-            "projid" => "project",
-            "nodemap" => "node map",
-            _ => "",
-        })
-        .filter(|field| !field.is_empty())
-        .collect();
+    let fields: Vec<&str> = fields.split('+').filter_map(field).collect();
     match fields.split_last() {
         None => "each kind of request is limited by rules".into(),
         Some((last, [])) => format!("each {last} is limited by rules"),
@@ -220,9 +202,8 @@ fn limits(fields: &str) -> String {
 
 /// Says which rules and groups hold requests back.
 fn limited(snapshot: &Snapshot, screen: &mut Screen) {
-    let mut rules: Vec<&Rule> = snapshot
-        .rules
-        .iter()
+    let rules = snapshot.rules.iter();
+    let mut rules: Vec<&Rule> = rules
         .filter(|rule| rule.counter("limit_hits") > 0)
         .collect();
     rules.sort_by_key(|rule| std::cmp::Reverse(rule.counter("throttled_ns")));
@@ -247,30 +228,20 @@ fn limited(snapshot: &Snapshot, screen: &mut Screen) {
         )
     });
     screen.list("limited", &snapshot.groups, |group: &Group| {
-        let number = |name: &str| group.counters.get(name).copied().unwrap_or(0);
-        let reserves = group
-            .counters
-            .iter()
-            .filter(|(name, _)| name.starts_with("reserve_"));
-        let reserves = reserves.map(|(_, left)| left).sum();
-        let inside = |entity: &&Entity| entity.within.as_deref() == Some(group.name.as_str());
-        let unmet = snapshot
-            .entities
-            .iter()
-            .filter(inside)
-            .filter(|entity| is_unmet(entity));
-        let unmet = match unmet.count() {
+        let number = |name: &str| super::number(&group.counters, name);
+        let counters = group.counters.iter();
+        let reserves = counters.filter(|(name, _)| name.starts_with("reserve_"));
+        let left = number("free") + reserves.map(|(_, left)| left).sum::<u64>();
+        let inside = |entity: &&Entity| entity.within.as_ref() == Some(&group.name);
+        let entities = snapshot.entities.iter().filter(inside);
+        let unmet = match entities.filter(|entity| is_unmet(entity)).count() {
             0 => String::new(),
             n => format!(", {n} have less than promised"),
         };
         format!(
             "group {}: {} of {} given, {}{unmet}",
             safe(&group.name),
-            rate(
-                number("capacity")
-                    .saturating_sub(number("free"))
-                    .saturating_sub(reserves)
-            ),
+            rate(number("capacity").saturating_sub(left)),
             rate(number("capacity")),
             count(number("registered"), "client"),
         )
@@ -283,20 +254,14 @@ fn is_unmet(entity: &Entity) -> bool {
 
 /// Says who has most waiting; clients, where no policy tells entities apart.
 fn waiting(snapshot: &Snapshot, screen: &mut Screen) {
-    let mut entities: Vec<&Entity> = snapshot
-        .entities
-        .iter()
-        .filter(|e| e.queued > 0 || is_unmet(e))
-        .collect();
+    let entities = snapshot.entities.iter();
+    let mut entities: Vec<&Entity> = entities.filter(|e| e.queued > 0 || is_unmet(e)).collect();
     entities.sort_by(|a, b| b.queued.cmp(&a.queued).then_with(|| a.name.cmp(&b.name)));
     screen.list("waiting", &entities, |entity| wait_words(entity));
     if snapshot.entities.is_empty() {
-        let held = |client: &Client| client.counters.get("held").copied().unwrap_or(0);
-        let mut clients: Vec<&Client> = snapshot
-            .clients
-            .iter()
-            .filter(|client| held(client) > 0)
-            .collect();
+        let held = |client: &Client| super::number(&client.counters, "held");
+        let clients = snapshot.clients.iter();
+        let mut clients: Vec<&Client> = clients.filter(|client| held(client) > 0).collect();
         clients.sort_by(|a, b| held(b).cmp(&held(a)).then_with(|| a.name.cmp(&b.name)));
         screen.list("waiting", &clients, |client| {
             format!("client {}: {} wait", safe(&client.name), held(client))
@@ -305,113 +270,90 @@ fn waiting(snapshot: &Snapshot, screen: &mut Screen) {
 }
 
 fn wait_words(entity: &Entity) -> String {
-    let head = match entity.head.as_str() {
-        HIGH => ", urgent",
-        _ => "",
-    };
+    let head = if entity.head == HIGH { ", urgent" } else { "" };
     let name = format!("{}{head}", safe(&entity.name));
-    if let Some(Bandwidth {
-        allocated: Some(has),
-        min,
-        ..
-    }) = entity.bandwidth
-    {
-        if entity.head == BOTH {
-            return format!("{name}: has {} of {} promised", rate(has), rate(min));
-        }
+    let given = entity.bandwidth.as_ref().filter(|_| entity.head == BOTH);
+    if let Some((has, min)) = given.and_then(|given| Some((given.allocated?, given.min))) {
+        return format!("{name}: has {} of {} promised", rate(has), rate(min));
     }
     let mut said = format!("{name}: {} wait", entity.queued);
     if let (Some(p50), Some(max)) = (entity.wait_us.get("p50"), entity.wait_us.get("max")) {
-        said += &format!(
-            ", median {}, longest {}",
-            duration(p50.saturating_mul(1000)),
-            duration(max.saturating_mul(1000)),
-        );
+        let [p50, max] = [p50, max].map(|us| duration(us.saturating_mul(1000)));
+        said += &format!(", median {p50}, longest {max}");
     }
-    if let (Some(rule), Some(each)) = (
-        &entity.within,
-        entity
-            .counter("throttled_ns")
-            .checked_div(entity.counter("limit_hits")),
-    ) {
-        said += &format!(", {} at a time for rule {}", duration(each), safe(rule));
+    let (hits, time) = (entity.counter("limit_hits"), entity.counter("throttled_ns"));
+    if let (Some(rule), Some(each)) = (&entity.within, time.checked_div(hits)) {
+        let each = duration(each);
+        said += &format!(", {each} at a time for rule {}", safe(rule));
     }
     said
 }
 
 /// What is wrong, and what to do.
-fn warnings(snapshot: &Snapshot) -> Vec<(String, String)> {
+fn warnings(snapshot: &Snapshot) -> Vec<(String, &'static str)> {
     let mut list = Vec::new();
-    let mut warn = |wrong: String, advice: &str| list.push((wrong, advice.to_string()));
     if let Some(reason) = &snapshot.unhealthy {
-        warn(
+        list.push((
             format!("not healthy: {}", safe_text(reason)),
             "a device below may hang: see dmesg, and which has requests in service in 'clients'",
-        );
+        ));
     }
-    let lost: Vec<String> = snapshot
-        .clients
-        .iter()
-        .filter(|client| client.lost)
-        .map(|client| safe(&client.name))
-        .collect();
+    let lost = snapshot.clients.iter().filter(|client| client.lost);
+    let lost: Vec<String> = lost.map(|client| safe(&client.name)).collect();
     if !lost.is_empty() {
         let more = match lost.len().checked_sub(MOST) {
             Some(more @ 1..) => format!(" and {more} more"),
             _ => String::new(),
         };
-        let named: Vec<&str> = lost.iter().take(MOST).map(String::as_str).collect();
-        warn(
-            format!(
-                "lost: {}{more}: nothing ended before a deadline",
-                named.join(", ")
-            ),
+        let named = lost[..lost.len().min(MOST)].join(", ");
+        list.push((
+            format!("lost: {named}{more}: nothing ended before a deadline"),
             "look at the devices below; the first request that ends makes it found again",
-        );
+        ));
     }
-    if let Some(passed @ 1..) = snapshot.timeouts.get("timeouts").copied() {
-        let lost = snapshot.timeouts.get("lost").copied().unwrap_or(0);
-        warn(
+    let timeouts = |name: &str| super::number(&snapshot.timeouts, name);
+    let own = |name: &str| snapshot.counter(name);
+    let waits = super::number(&snapshot.concurrency, "overflowed");
+    let deadlines = count(timeouts("timeouts"), "deadline");
+    for (number, wrong, advice) in [
+        (
+            timeouts("timeouts"),
             format!(
-                "{} passed, clients were lost {}",
-                count(passed, "deadline"),
-                times(lost)
+                "{deadlines} passed, clients were lost {}",
+                times(timeouts("lost"))
             ),
             "if the devices are just slow, raise at_min; counters start anew with at_stats_reset",
-        );
-    }
-    if snapshot.counter("stalls") > 0 {
-        warn(
-            format!(
-                "nothing was decided for stall_ms {}",
-                times(snapshot.counter("stalls"))
-            ),
+        ),
+        (
+            own("stalls"),
+            format!("nothing was decided for stall_ms {}", times(own("stalls"))),
             "a device below held all slots: see dmesg; more slots, or a service for each device",
-        );
-    }
-    if snapshot.counter("overflow") > 0 {
-        warn(
+        ),
+        (
+            own("overflow"),
             format!(
                 "{} found no class and share one",
-                count(snapshot.counter("overflow"), "request")
+                count(own("overflow"), "request")
             ),
             "raise the module parameter classes_max, and make the service anew",
-        );
-    }
-    if snapshot.counter("no_memory") > 0 {
-        warn(
+        ),
+        (
+            own("no_memory"),
             format!(
                 "there was no memory for new classes {}",
-                times(snapshot.counter("no_memory"))
+                times(own("no_memory"))
             ),
             "free memory on this machine",
-        );
-    }
-    if let Some(waiting @ 1..) = snapshot.concurrency.get("overflowed").copied() {
-        warn(
-            format!("{} wait for a record", count(waiting, "request")),
+        ),
+        (
+            waits,
+            format!("{} wait for a record", count(waits, "request")),
             "raise buffer_max",
-        );
+        ),
+    ] {
+        if number > 0 {
+            list.push((wrong, advice));
+        }
     }
     list
 }

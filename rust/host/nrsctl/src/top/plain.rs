@@ -17,7 +17,10 @@ use super::view;
 pub fn write(state: &State, out: &mut dyn Write) -> io::Result<()> {
     let name = state.service().map_or("", |(name, ..)| name);
     let Some(snapshot) = state.snapshot() else {
-        let why = state.failure().map_or("no snapshot yet", |f| &f.message);
+        let why = state
+            .failure
+            .as_ref()
+            .map_or("no snapshot yet", |f| &f.message);
         return writeln!(out, "nrs {name}: {why}\n");
     };
     writeln!(

@@ -10,7 +10,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use super::rates::{rates, Rates};
 use super::row::{Column, Row};
 use super::source::Source;
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 use crate::stats::Snapshot;
 
 /// What `+` and `-` choose from, ms.
@@ -39,19 +39,27 @@ pub struct State {
     /// The entities that are shown, in the order of the rows.
     order: Vec<usize>,
     /// Why there is no table.
-    failure: Option<Failure>,
+    pub failure: Option<Failure>,
     /// Whether there will be no other snapshot.
-    ended: bool,
-    sort: Column,
-    reverse: bool,
-    filter: String,
-    editing: bool,
-    help: bool,
-    paused: bool,
-    interval: Duration,
+    pub ended: bool,
+    /// The column that it is sorted by.
+    pub sort: Column,
+    /// Whether it is sorted the other way round.
+    pub reverse: bool,
+    /// Text that rows must have in the name, policy or rule.
+    pub filter: String,
+    /// Whether the filter is being typed.
+    pub editing: bool,
+    /// Whether the help is shown.
+    pub help: bool,
+    /// Whether no snapshots are taken.
+    pub paused: bool,
+    /// Time between snapshots.
+    pub interval: Duration,
     first: usize,
     page: usize,
-    colours: bool,
+    /// Whether there are colours.
+    pub colours: bool,
 }
 
 impl State {
@@ -78,25 +86,15 @@ impl State {
         }
     }
 
-    /// The same with colours, or without.
-    pub fn with_colours(mut self, colours: bool) -> Self {
-        self.colours = colours;
-        self
-    }
-
     /// Takes a snapshot from the source.
     pub fn refresh(&mut self, source: &mut dyn Source) {
         let services = source.services().and_then(|services| {
             self.services = services;
-            let name = self
-                .service
-                .clone()
-                .or_else(|| self.services.first().cloned());
-            let Some(name) = name else {
-                let none = Failure::new(crate::failure::Kind::NotFound, "there are no services");
-                return Err(
-                    none.hint("a service begins with its first client; see nrsctl client --help")
-                );
+            let first = || self.services.first().cloned();
+            let Some(name) = self.service.clone().or_else(first) else {
+                let none = Failure::new(Kind::NotFound, "there are no services");
+                let hint = "a service begins with its first client; see nrsctl client --help";
+                return Err(none.hint(hint));
             };
             let snapshot = source.snapshot(&name);
             self.service = Some(name);
@@ -246,19 +244,10 @@ impl State {
         let Some(last) = self.services.len().checked_sub(1) else {
             return Act::Refresh;
         };
-        let at = self
-            .services
-            .iter()
-            .position(|name| Some(name) == self.service.as_ref());
-        let next = match at {
+        let mut names = self.services.iter();
+        let next = match names.position(|name| Some(name) == self.service.as_ref()) {
             None => 0,
-            Some(at) if forwards => {
-                if at == last {
-                    0
-                } else {
-                    at + 1
-                }
-            }
+            Some(at) if forwards => (at + 1) % (last + 1),
             Some(at) => at.checked_sub(1).unwrap_or(last),
         };
         let name = self.services.get(next).cloned();
@@ -301,46 +290,6 @@ impl State {
             entity: self.now.as_ref()?.entities.get(entity)?,
             rates: self.rates.get(entity)?,
         })
-    }
-
-    /// Why there is no table.
-    pub fn failure(&self) -> Option<&Failure> {
-        self.failure.as_ref()
-    }
-
-    /// Whether there will be no other snapshot.
-    pub fn has_ended(&self) -> bool {
-        self.ended
-    }
-
-    /// The column that it is sorted by, and whether the other way round.
-    pub fn sort(&self) -> (Column, bool) {
-        (self.sort, self.reverse)
-    }
-
-    /// The filter, and whether it is being typed.
-    pub fn filter(&self) -> (&str, bool) {
-        (&self.filter, self.editing)
-    }
-
-    /// Whether the help is shown.
-    pub fn shows_help(&self) -> bool {
-        self.help
-    }
-
-    /// Whether no snapshots are taken.
-    pub fn is_paused(&self) -> bool {
-        self.paused
-    }
-
-    /// How long it is between snapshots.
-    pub fn interval(&self) -> Duration {
-        self.interval
-    }
-
-    /// Whether there are colours.
-    pub fn has_colours(&self) -> bool {
-        self.colours
     }
 }
 

@@ -79,21 +79,17 @@ fn show(
             view::draw(state, frame.buffer_mut());
         })?;
         let interval = if first {
-            state.interval().min(FIRST)
+            state.interval.min(FIRST)
         } else {
-            state.interval()
+            state.interval
         };
         let left = interval.saturating_sub(last.elapsed());
-        let due = left.is_zero() && !state.is_paused();
+        let due = left.is_zero() && !state.paused;
         let act = if due {
             Act::Refresh
         } else {
             // A terminal that was resized is drawn anew, too.
-            match event::poll(if state.is_paused() {
-                LOOK
-            } else {
-                left.min(LOOK)
-            })? {
+            match event::poll(if state.paused { LOOK } else { left.min(LOOK) })? {
                 true => match event::read()? {
                     Event::Key(key) if key.kind != KeyEventKind::Release => state.key(key),
                     _ => Act::Draw,

@@ -45,7 +45,7 @@ pub fn draw(state: &State, buffer: &mut Buffer) -> usize {
     let mut page = Page {
         buffer,
         at: all,
-        colours: state.has_colours(),
+        colours: state.colours,
     };
     let above = above(all.height);
     if above > 0 {
@@ -68,10 +68,10 @@ pub fn draw(state: &State, buffer: &mut Buffer) -> usize {
         );
     }
     let bottom = all.bottom() - below(all.height);
-    let formatted = if state.shows_help() {
+    let formatted = if state.help {
         page.help(bottom);
         0
-    } else if let Some(failure) = state.failure() {
+    } else if let Some(failure) = state.failure.as_ref() {
         page.line("", Style::new());
         let style = page.alarm().add_modifier(Modifier::BOLD);
         page.wrapped(&failure.message, style, bottom);
@@ -153,12 +153,12 @@ impl Page<'_> {
                 left += &format!(" ({} of {of})", at + 1);
             }
         }
-        let right = if state.has_ended() {
+        let right = if state.ended {
             "the recording ends here".into()
-        } else if state.is_paused() {
+        } else if state.paused {
             "paused".into()
         } else {
-            format!("every {} s", state.interval().as_secs_f64())
+            format!("every {} s", state.interval.as_secs_f64())
         };
         let (width, length) = (self.at.width, right.len() as u16);
         let room = width.saturating_sub(length + 1);
@@ -182,7 +182,7 @@ impl Page<'_> {
             let bar = Style::new().add_modifier(Modifier::REVERSED);
             self.put(0, &" ".repeat(self.at.width.into()), self.at.width, bar);
             for place in &places {
-                let chosen = place.column == state.sort().0;
+                let chosen = place.column == state.sort;
                 let mark = if chosen {
                     Modifier::BOLD | Modifier::UNDERLINED
                 } else {
@@ -217,7 +217,7 @@ impl Page<'_> {
             formatted += 1;
         }
         if state.len() == 0 && self.at.y < bottom {
-            let nobody = match (snapshot.entities.is_empty(), state.filter().0) {
+            let nobody = match (snapshot.entities.is_empty(), &state.filter) {
                 (false, filter) => format!("nobody has '{filter}' in the name, policy or rule"),
                 _ => "nobody: no policy that tells requests apart is started, or it saw none yet"
                     .into(),
@@ -229,15 +229,15 @@ impl Page<'_> {
 
     /// What keys did, and which there are.
     fn footer(&mut self, state: &State) {
-        let (filter, editing) = state.filter();
-        if editing {
+        let filter = &state.filter;
+        if state.editing {
             let text = format!("/{}_", numbers::printable(filter));
             let text = numbers::tail(&text, self.at.width.into());
             self.line(&text, Style::new().add_modifier(Modifier::BOLD));
             return;
         }
         let seen = state.visible();
-        let (sort, reverse) = state.sort();
+        let (sort, reverse) = (state.sort, state.reverse);
         let mut parts = vec![
             match state.len() {
                 0 => "0 of 0".to_string(),

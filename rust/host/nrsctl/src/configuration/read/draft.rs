@@ -81,20 +81,14 @@ impl Reader {
         let place = &name.node.place;
         let name = self.text(&key("name"), &name.node)?;
         if Name::new(name).is_none() {
-            self.add(
-                place,
-                &key("name"),
-                "is no name of a rule: 1 to 15 letters, digits and _",
-            );
+            let reason = "is no name of a rule: 1 to 15 letters, digits and _";
+            self.add(place, &key("name"), reason);
             return None;
         }
         let conditions = match (at(entries, "match"), name) {
             (Some(entry), DEFAULT) => {
-                self.add(
-                    &entry.place,
-                    &key("match"),
-                    "`default` is for whom no other rule is for",
-                );
+                let reason = "`default` is for whom no other rule is for";
+                self.add(&entry.place, &key("match"), reason);
                 return None;
             }
             (None, DEFAULT) => "",
@@ -155,11 +149,8 @@ impl Reader {
                 };
                 heads.retain(|other| *other == head);
                 if heads.is_empty() {
-                    self.add(
-                        &entry.node.place,
-                        &path,
-                        "tbf is not the policy of this head",
-                    );
+                    let reason = "tbf is not the policy of this head";
+                    self.add(&entry.node.place, &path, reason);
                     return None;
                 }
             }
@@ -226,11 +217,8 @@ impl Reader {
             let name = &draft.rule.name;
             if drafts[..index].iter().any(|other| other.rule.name == *name) {
                 let (place, path) = draft.place("name");
-                self.add(
-                    &place,
-                    &path,
-                    format!("there is a rule {name} on this head already"),
-                );
+                let reason = format!("there is a rule {name} on this head already");
+                self.add(&place, &path, reason);
                 continue;
             }
             for other in &draft.rule.limits.also {
@@ -283,11 +271,8 @@ impl Reader {
         {
             if pairs != Pairs::default() {
                 let (place, path) = draft.place("match");
-                self.add(
-                    &place,
-                    &path,
-                    "has more behind the conditions: limits have keys of their own",
-                );
+                let reason = "has more behind the conditions: limits have keys of their own";
+                self.add(&place, &path, reason);
                 return;
             }
         }

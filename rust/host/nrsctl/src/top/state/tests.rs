@@ -118,14 +118,14 @@ fn keys_choose_the_column() {
         ("<", Column::Bytes),
     ] {
         press(&mut state, keys);
-        assert_eq!(state.sort(), (column, false));
+        assert_eq!((state.sort, state.reverse), (column, false));
     }
     for (key, column) in [
         (KeyCode::Right, Column::Queued),
         (KeyCode::Left, Column::Bytes),
     ] {
         state.key(key.into());
-        assert_eq!(state.sort().0, column);
+        assert_eq!(state.sort, column);
     }
 }
 
@@ -139,15 +139,15 @@ fn the_filter_is_typed() {
         press(&mut state, "\x08");
     }
     press(&mut state, "JOBID:L\n");
-    assert_eq!(state.filter(), ("JOBID:L", false));
+    assert_eq!((&*state.filter, state.editing), ("JOBID:L", false));
     assert_eq!(names(&state), ["uid:1002/jobid:large"]);
     // It stays for later snapshots.
     state.take(samples::fairshare(2));
     assert_eq!(state.len(), 1);
     press(&mut state, "\x1b");
-    assert_eq!((state.filter(), state.len()), (("", false), 3));
+    assert_eq!((&*state.filter, state.editing, state.len()), ("", false, 3));
     press(&mut state, "/x\x1b");
-    assert_eq!((state.filter(), state.len()), (("", false), 3));
+    assert_eq!((&*state.filter, state.editing, state.len()), ("", false, 3));
     let mut state = showing(samples::tbf, Column::Name);
     press(&mut state, "/tbf:greedy\n");
     assert_eq!(names(&state), ["uid:1002"]);
@@ -209,7 +209,7 @@ fn services_are_gone_through() {
     // The one that is shown goes away, and another comes.
     source.0 = vec!["a", "d"];
     state.refresh(&mut source);
-    assert_eq!(state.failure().unwrap().message, "no service 'c'");
+    assert_eq!(state.failure.as_ref().unwrap().message, "no service 'c'");
     assert_eq!((state.service(), state.len()), (Some(("c", None, 2)), 0));
     press(&mut state, "\t");
     state.refresh(&mut source);
@@ -223,19 +223,22 @@ fn a_module_that_is_gone_may_come_back() {
     state.refresh(&mut source);
     source.1 = false;
     state.refresh(&mut source);
-    assert_eq!(state.failure().unwrap().kind, Kind::NotLoaded);
+    assert_eq!(state.failure.as_ref().unwrap().kind, Kind::NotLoaded);
     assert!(state.snapshot().is_none() && state.row(0).is_none());
     // Keys do no harm.
     assert_eq!(press(&mut state, "rs<>/x\n\x1b"), Act::Draw);
     assert_eq!(press(&mut state, "\t"), Act::Refresh);
     source.1 = true;
     state.refresh(&mut source);
-    assert_eq!((state.failure(), state.len()), (None, 2));
+    assert_eq!((&state.failure, state.len()), (&None, 2));
     // Without services at all.
     source.0.clear();
     let mut state = self::state(Column::Got);
     state.refresh(&mut source);
-    assert_eq!(state.failure().unwrap().message, "there are no services");
+    assert_eq!(
+        state.failure.as_ref().unwrap().message,
+        "there are no services"
+    );
     assert_eq!(press(&mut state, "\t"), Act::Refresh);
 }
 
@@ -249,7 +252,7 @@ fn the_end_of_a_recording_leaves_the_last_table() {
     let mut state = state(Column::Got);
     for ended in [false, false, true, true] {
         state.refresh(&mut source);
-        assert_eq!((state.has_ended(), state.len()), (ended, 2));
+        assert_eq!((state.ended, state.len()), (ended, 2));
     }
     assert_eq!(state.row(0).unwrap().rates.requests, Some(650.0));
 }
@@ -258,17 +261,14 @@ fn the_end_of_a_recording_leaves_the_last_table() {
 fn other_keys() {
     let mut state = showing(samples::tbf, Column::Got);
     assert_eq!(press(&mut state, "p"), Act::Draw);
-    assert!(state.is_paused());
+    assert!(state.paused);
     assert_eq!(press(&mut state, "p"), Act::Refresh);
     press(&mut state, "h");
-    assert!(state.shows_help());
+    assert!(state.help);
     assert_eq!(press(&mut state, "q"), Act::Draw);
-    assert!(!state.shows_help());
+    assert!(!state.help);
     press(&mut state, "?s");
-    assert_eq!(
-        (state.shows_help(), state.sort().0),
-        (false, Column::Requests)
-    );
+    assert_eq!((state.help, state.sort), (false, Column::Requests));
     for (keys, ms) in [
         ("+", 5000),
         ("--", 1000),
@@ -276,7 +276,7 @@ fn other_keys() {
         ("++++++++++++", 60_000),
     ] {
         press(&mut state, keys);
-        assert_eq!(state.interval(), Duration::from_millis(ms));
+        assert_eq!(state.interval, Duration::from_millis(ms));
     }
     assert_eq!(press(&mut state, "q"), Act::Quit);
     let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);

@@ -59,7 +59,7 @@ pub fn columns(snapshot: &Snapshot) -> Vec<Column> {
 pub fn places(state: &State, snapshot: &Snapshot, cells: usize) -> Vec<Place> {
     let mut columns = columns(snapshot);
     // The column that it is sorted by is the last to go but for names.
-    let (sort, _) = state.sort();
+    let sort = state.sort;
     let spare = Column::SPARE
         .into_iter()
         .chain([Column::Got])

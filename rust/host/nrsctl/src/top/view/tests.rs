@@ -66,23 +66,6 @@ fn shares_on_80_by_24() {
 }
 
 #[test]
-fn limits_on_80_by_24() {
-    let mut state = showing(samples::tbf, Column::Hits);
-    let screen = screen(&mut state, 80, 24);
-    let mut want = vec![
-        "nrs ost_io                                                             every 2 s",
-        "regular: tbf uid  high: fifo",
-        "slots 7 of 8 used  queued 75  healthy",
-        "NAME         POLICY         GOT REQ/S   B/S QUEUE    LIMIT HIT/S",
-        "uid:1002     tbf:greedy   50.0%   650 10.0M    75   10MB/s   150",
-        "uid:1001     tbf:default  50.0%   650     -     0    10000     0",
-    ];
-    want.extend([""; 17]);
-    want.push("1-2 of 2  sort hits  h help  q quit");
-    assert_eq!(lines(&screen), want);
-}
-
-#[test]
 fn all_columns_fit_80_cells() {
     let both = |n| {
         let mut snapshot = samples::fairshare(n);
@@ -164,16 +147,6 @@ fn no_size_is_too_small_or_too_large() {
                 terminal(&mut state, width, height);
             }
         }
-    }
-}
-
-#[test]
-fn a_terminal_that_is_resized_shows_the_rows_that_fit() {
-    let mut state = showing(|n| samples::many(n, 100), Column::Requests);
-    state.key(KeyCode::End.into());
-    for (height, rows) in [(24, 19), (50, 45), (10, 5), (5, 2), (200, 100), (24, 19)] {
-        let (_, formatted) = terminal(&mut state, 80, height);
-        assert_eq!(formatted, rows, "{height}");
     }
 }
 
@@ -272,7 +245,7 @@ fn colours_only_repeat_what_is_written() {
     assert!(cells
         .iter()
         .all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset));
-    let mut state = state.with_colours(true);
+    state.colours = true;
     assert_eq!(screen(&mut state, 80, 24), plain);
     let (coloured, _) = terminal(&mut state, 80, 24);
     let cells = &coloured.backend().buffer().content;

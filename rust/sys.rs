@@ -18,6 +18,7 @@
 //! | [`params`] | module parameters |
 //! | [`text`] | texts that are made whole, and bounded |
 //! | [`trace`] | tracepoints |
+//! | `raw` | bindings of the module's own header |
 //! | [`misc`] | the clock, CPUs, plugs, allocation scopes |
 
 pub(crate) mod atomic;
@@ -30,6 +31,7 @@ pub(crate) mod misc;
 pub(crate) mod node;
 pub(crate) mod params;
 pub(crate) mod queue;
+mod raw;
 pub(crate) mod rcu;
 pub(crate) mod task;
 pub(crate) mod text;

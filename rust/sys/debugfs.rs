@@ -37,7 +37,7 @@ use kernel::{
 mod pieces;
 
 use self::pieces::Pieces;
-use super::{dm::raw, text::Text};
+use super::{raw, text::Text};
 
 /// A line of a table of files.
 ///

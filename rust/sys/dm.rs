@@ -41,7 +41,10 @@ use kernel::{
     types::Opaque,
 };
 
-use super::node::{Account, Node, Ops};
+use super::{
+    node::{Account, Node, Ops},
+    raw,
+};
 use crate::sched::item::Cost;
 
 mod bio;
@@ -54,30 +57,6 @@ pub(crate) use words::Args;
 
 use bio::{PerBio, ACCOUNTED, UNACCOUNTED};
 use words::Reply;
-
-/// What bindgen makes of `dm_helper.h`; everything else comes from the kernel crate's bindings.
-#[allow(
-    clippy::all,
-    dead_code,
-    improper_ctypes,
-    missing_docs,
-    non_camel_case_types,
-    non_snake_case,
-    non_upper_case_globals,
-    unreachable_pub,
-    unsafe_op_in_unsafe_fn,
-    clippy::as_ptr_cast_mut,
-    clippy::as_underscore,
-    clippy::cast_lossless,
-    clippy::ptr_as_ptr,
-    clippy::ref_as_ptr,
-    clippy::undocumented_unsafe_blocks
-)]
-pub(super) mod raw {
-    use kernel::bindings::*;
-    use kernel::ffi;
-    include!("dm_bindings.rs");
-}
 
 /// Bytes of a sector.
 pub(crate) const SECTOR: u64 = 512;

@@ -9,7 +9,7 @@ use kernel::{
     sync::atomic::{ordering, Atomic},
 };
 
-use super::dm::raw;
+use super::raw;
 use crate::sched::units::NSEC_PER_MSEC;
 
 /// Whether others are let in.

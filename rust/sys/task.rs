@@ -19,7 +19,7 @@
 
 use kernel::bindings;
 
-use super::dm::raw;
+use super::raw;
 
 /// Identity of the running task.
 #[derive(Clone, Copy)]

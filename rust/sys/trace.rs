@@ -23,7 +23,7 @@ use core::fmt::{Display, Write};
 
 use kernel::sync::atomic::{ordering, Atomic};
 
-use super::dm::raw;
+use super::raw;
 use crate::sched::{
     attr::{Attrs, Id, Priority},
     nid::Nid,

@@ -9,7 +9,7 @@ use core::{
 
 use kernel::{bindings, prelude::*};
 
-use super::raw;
+use crate::sys::raw;
 
 /// The disk of a mapped device.
 ///

@@ -52,7 +52,7 @@ use crate::{
         client::Client, concurrency::Concurrency, partitions::cpt_of, registry::Attachment,
         service::Service, target::Target,
     },
-    sched::{item::Cost, order::Level, slab::Handle, units::NSEC_PER_MSEC},
+    sched::{item::Cost, mem::NoMemory, order::Level, slab::Handle, units::NSEC_PER_MSEC},
     sys::{
         atomic::Hint,
         chardev::{
@@ -166,7 +166,8 @@ impl Session {
             terms.lease_ns,
             service.pop_window(),
             misc::random(),
-        )?;
+        )
+        .map_err(|NoMemory| ENOMEM)?;
         Arc::pin_init(
             Timed::new(pin_init!(Open {
                 concurrency: service.concurrency().clone(),
@@ -395,7 +396,7 @@ impl Session {
         let (live, ready, running, peers) = {
             let inner = self.inner.lock();
             let ready = inner.ready.len();
-            (inner.live, ready, inner.running, inner.peers())
+            (inner.live, ready, inner.running, inner.peers.len())
         };
         let counters = &self.counters;
         wire::Stats {

@@ -21,8 +21,8 @@
 use kernel::{prelude::*, sync::Arc};
 
 use super::{
-    early::{self, Found, Statement},
-    table::{Before, Joined, Move},
+    early::Statement,
+    table::{Before, Gone, Joined, Move},
     Queued, Session,
 };
 use crate::{
@@ -32,6 +32,7 @@ use crate::{
         attr::{Attrs, Priority},
         item::{Cost, Spot},
         key::{Field, Key},
+        mem::NoMemory,
         order::{Level, Relation, PREDECESSORS_MAX},
         partition::arrive::Went,
         slab::Handle,
@@ -129,18 +130,8 @@ impl Session {
             },
             cost,
             level,
-            statement: self.statement(record),
+            statement: Statement::of(record, self.service.timeouts()),
         })
-    }
-
-    /// What `record` states.
-    fn statement(&self, record: &wire::Request) -> Statement {
-        let now = early::now();
-        if record.timeout_ms == 0 {
-            return Statement::none(record, now);
-        }
-        let timeouts = self.service.timeouts();
-        Statement::of(record, now, &timeouts.terms(), timeouts.estimate())
     }
 
     /// Enters a request, once there is room, and hands it over; `waited` tells whether it had to wait.
@@ -205,7 +196,7 @@ impl Session {
     /// `ENOMEM`.
     fn grow(&self) -> Result {
         let need = self.inner.lock().need();
-        let spare = need.allocate()?;
+        let spare = need.allocate().map_err(|NoMemory| ENOMEM)?;
         let left = self.inner.lock().grow(spare);
         drop(left);
         Ok(())
@@ -311,12 +302,10 @@ impl Session {
         if entered.told {
             self.readable.notify_one();
         }
-        if entered.over {
-            self.count_found(&Found {
-                expired: 1,
-                ..Found::default()
-            });
-        }
+        self.count_gone(Gone {
+            expired: entered.over,
+            peer_idle: false,
+        });
         self.client.count_arrived(attrs.opcode);
         if joined.requests > self.concurrency.credits(joined.urgent) {
             self.counters.over.count(1);

@@ -21,7 +21,7 @@ impl Session {
             let mut inner = self.inner.lock();
             inner.closing = true;
             ready.append(&mut inner.ready);
-            inner.slots()
+            inner.rows.slots()
         };
         // Not armed again: it is closing.
         self.cancel();

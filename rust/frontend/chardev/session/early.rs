@@ -28,6 +28,7 @@ use kernel::prelude::*;
 
 use super::{table::Inner, Session, CHUNK};
 use crate::{
+    engine::timeouts::Timeouts,
     frontend::chardev::wire,
     sched::{
         slab::Handle,
@@ -106,39 +107,29 @@ pub(super) struct Statement {
 }
 
 impl Statement {
-    /// What `record`, which states no timeout, states at `now`.
-    pub(super) fn none(record: &wire::Request, now: u64) -> Self {
-        Self {
-            arrival: now.saturating_sub(record.elapsed_ms.into()),
+    /// What `record` states now.
+    pub(super) fn of(record: &wire::Request, timeouts: &Timeouts) -> Self {
+        let arrival = now().saturating_sub(record.elapsed_ms.into());
+        let none = Self {
+            arrival,
             deadline: None,
             granted: None,
             look: u64::MAX,
+        };
+        if record.timeout_ms == 0 {
+            return none;
         }
-    }
-
-    /// What `record`, which states a timeout, states at `now`, under `terms` and with this estimate, ms.
-    pub(super) fn of(record: &wire::Request, now: u64, terms: &Terms, estimate: u32) -> Self {
-        let plain = Self::none(record, now);
-        let arrival = plain.arrival;
-        let mode = terms.mode();
-        if mode == Mode::Off {
-            return plain;
+        let terms = timeouts.terms();
+        if terms.mode() == Mode::Off {
+            return none;
         }
         let deadline = arrival.saturating_add(record.timeout_ms.into());
-        if mode == Mode::Fixed {
-            // Nothing is known that could be told.
-            return Self {
-                deadline: Some(deadline),
-                look: deadline,
-                ..plain
-            };
-        }
         Self {
+            arrival,
             deadline: Some(deadline),
-            granted: early::on_arrival(terms, arrival, record.timeout_ms, estimate)
+            granted: early::on_arrival(&terms, arrival, record.timeout_ms, timeouts.estimate())
                 .filter(|granted| *granted > deadline),
-            look: early::wake(terms, deadline).clamp(arrival, deadline),
-            ..plain
+            look: early::wake(&terms, deadline).clamp(arrival, deadline),
         }
     }
 }
@@ -181,7 +172,7 @@ impl Inner {
     /// Notes what a request that was just entered states; returns whether its early reply is the first to be read, and
     /// whether its deadline has passed.
     pub(super) fn state(&mut self, slot: u32, statement: &Statement) -> (bool, bool) {
-        let Some(row) = self.at_mut(slot) else {
+        let Some(row) = self.rows.at_mut(slot) else {
             return (false, false);
         };
         row.arrival = statement.arrival;
@@ -208,14 +199,14 @@ impl Inner {
 
     /// Takes out the watch of a request that ends; whether its deadline passed and that was not noticed.
     pub(super) fn unwatch(&mut self, slot: u32) -> bool {
-        let watch = self.at(slot).map_or(Watch::NONE, |row| row.watch);
+        let watch = self.rows.at(slot).map_or(Watch::NONE, |row| row.watch);
         self.place(slot, Place::None);
         watch.place != Place::None && watch.deadline <= now()
     }
 
     /// The time until the deadline of a request, ms; `None`: it passed. 0: there is none.
     pub(super) fn left(&self, slot: u32) -> Option<u32> {
-        let row = self.at(slot)?;
+        let row = self.rows.at(slot)?;
         if row.expired {
             return None;
         }
@@ -229,7 +220,7 @@ impl Inner {
     fn expire(&mut self, slot: u32, found: &mut Found) {
         found.expired = found.expired.wrapping_add(1);
         self.place(slot, Place::None);
-        if let Some(row) = self.at_mut(slot) {
+        if let Some(row) = self.rows.at_mut(slot) {
             row.expired = true;
         }
     }
@@ -245,16 +236,14 @@ impl Inner {
         let mut taken = [None; TOLD];
         let now = now();
         for to in taken.iter_mut().take(max as usize) {
-            let Some((slot, deadline)) = self.first_told() else {
+            let Some((slot, deadline)) = self.watches.top(self.told) else {
                 break;
             };
-            let cookie = self.cookie(slot);
-            let (Some(handle), Some(row)) = (self.handle(slot), self.at_mut(slot)) else {
+            let (cookie, handle) = (self.rows.key(slot).copied(), self.rows.handle(slot));
+            let row = self.rows.at_mut(slot).filter(|_| deadline > now);
+            let (Some(cookie), Some(handle), Some(row)) = (cookie, handle, row) else {
                 break;
             };
-            if deadline <= now {
-                break;
-            }
             let Watch { granted, flags, .. } = row.watch;
             (row.watch.deadline, row.watch.granted, row.watch.flags) = (granted, 0, 0);
             let timeout = between(row.arrival, granted);
@@ -271,7 +260,7 @@ impl Inner {
 
     /// Puts back an early reply that was not told.
     pub(super) fn put_back_told(&mut self, told: &Told) {
-        let Some(row) = self.get_mut(told.handle) else {
+        let Some(row) = self.rows.get_mut(told.handle) else {
             return;
         };
         if matches!(row.watch.place, Place::Waiting(_)) {
@@ -289,15 +278,15 @@ impl Inner {
         let recovery = self.window.extra(terms, now);
         let due = |at: &(u32, u64)| at.1 <= now;
         for _ in 0..CHUNK {
-            if let Some((slot, _)) = self.first_told().filter(due) {
+            if let Some((slot, _)) = self.watches.top(self.told).filter(due) {
                 found.late = found.late.wrapping_add(1);
                 self.expire(slot, &mut found);
                 continue;
             }
-            let Some((slot, _)) = self.first_waiting().filter(due) else {
+            let Some((slot, _)) = self.watches.top(self.waiting).filter(due) else {
                 break;
             };
-            let Some(row) = self.at_mut(slot) else {
+            let Some(row) = self.rows.at_mut(slot) else {
                 break;
             };
             // Nobody knows it of a request that is not released.
@@ -337,10 +326,10 @@ impl Inner {
     fn busy(&mut self, cookie: &u64, until: u64, terms: &Terms) -> Option<Moved> {
         let now = now();
         let slot = self.find(cookie)?;
-        self.at(slot)?.served().filter(|served| served.read)?;
+        self.rows.at(slot)?.served().filter(|served| served.read)?;
         let lasts = u64::from(between(now, until)).saturating_mul(NSEC_PER_MSEC);
         self.extend(slot, misc::now().saturating_add(lasts));
-        let row = self.at_mut(slot)?;
+        let row = self.rows.at_mut(slot)?;
         let (arrival, deadline) = (row.arrival, row.watch.deadline);
         if row.watch.place == Place::None {
             return Some(Moved::Lease);

@@ -127,7 +127,7 @@ impl Inner {
             };
             // Known from now on: the reader may complete it before this call returns.
             let handle = boxed.value().handle;
-            if let Some(served) = self.get_mut(handle).and_then(Row::served_mut) {
+            if let Some(served) = self.rows.get_mut(handle).and_then(Row::served_mut) {
                 served.read = true;
                 self.running = self.running.wrapping_add(1);
                 let urgent = self.is_urgent(handle.slot());
@@ -209,7 +209,7 @@ impl Session {
                 }
                 Item::Recovered(record) => inner.window.put_back(record),
                 Item::Request(boxed, _) => {
-                    let row = inner.get_mut(boxed.value().handle);
+                    let row = inner.rows.get_mut(boxed.value().handle);
                     let read = row.and_then(Row::served_mut).map(|served| &mut served.read);
                     if read.is_some_and(core::mem::take) {
                         inner.running = inner.running.wrapping_sub(1);

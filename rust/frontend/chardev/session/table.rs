@@ -17,8 +17,6 @@
 //! Deadlines, leases and the window hold slots of the table, so a request needs no memory but its row. The
 //! table keeps its memory until the file is closed; the writer whose request needs more brings it.
 
-use kernel::prelude::*;
-
 use super::{
     early::{self, Place, Watch},
     recovery::Window,
@@ -123,7 +121,7 @@ impl Row {
 }
 
 /// What a peer has.
-struct Peer {
+pub(super) struct Peer {
     /// Requests that are queued, or owe something.
     requests: u32,
     /// Of these, those that were moved to high priority.
@@ -216,17 +214,14 @@ impl Need {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`.
-    pub(super) fn allocate(&self) -> Result<Spare> {
-        let allocate = || -> Result<Spare, NoMemory> {
-            Ok(Spare {
-                rows: self.rows.allocate()?,
-                peers: self.peers.allocate()?,
-                watches: Pile::charged(self.watches)?,
-                leases: Pile::charged(self.leases)?,
-            })
-        };
-        allocate().map_err(|NoMemory| ENOMEM)
+    /// [`NoMemory`]: the allocator had none, or the control group may have no more.
+    pub(super) fn allocate(&self) -> Result<Spare, NoMemory> {
+        Ok(Spare {
+            rows: self.rows.allocate()?,
+            peers: self.peers.allocate()?,
+            watches: Pile::charged(self.watches)?,
+            leases: Pile::charged(self.leases)?,
+        })
     }
 }
 
@@ -255,13 +250,13 @@ impl Due {
 /// `waiting` or `told` as its watch says, in `oldest` if it is `Released` and there are leases, and in `past` if it is
 /// `Ended`. `peers` counts the requests that are queued or owe something.
 pub(super) struct Inner {
-    rows: Table<u64, Row>,
-    peers: Table<Key, Peer>,
-    watches: Forest,
+    pub(super) rows: Table<u64, Row>,
+    pub(super) peers: Table<Key, Peer>,
+    pub(super) watches: Forest,
     /// Deadlines to look at, by when.
-    waiting: Root,
+    pub(super) waiting: Root,
     /// Early replies to be read, by the deadline that they move.
-    told: Root,
+    pub(super) told: Root,
     leases: Forest,
     /// Released requests by the end of their lease.
     oldest: Root,
@@ -288,36 +283,38 @@ impl Inner {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`.
-    pub(super) fn new(limit: u32, lease_ns: u64, window_max: u32, seed: u64) -> Result<Self> {
+    /// [`NoMemory`]: the allocator had none.
+    pub(super) fn new(
+        limit: u32,
+        lease_ns: u64,
+        window_max: u32,
+        seed: u64,
+    ) -> Result<Self, NoMemory> {
         let (limit, past) = (limit as usize, window_max as usize);
         let rows = limit.saturating_add(past).saturating_add(1);
         let leases = if lease_ns == 0 { 0 } else { rows };
-        let new = || -> Result<Self, NoMemory> {
-            // INVARIANT: All are empty.
-            Ok(Self {
-                rows: Table::new(rows, seed)?,
-                peers: Table::new(limit, seed)?,
-                watches: Forest::new(rows)?,
-                waiting: Root::EMPTY,
-                told: Root::EMPTY,
-                leases: Forest::new(leases)?,
-                oldest: Root::EMPTY,
-                lease_ns,
-                past: List::new(),
-                remembered: 0,
-                window_max,
-                ready: BoxFifo::new(),
-                window: Window::new(),
-                armed: Due::NEVER,
-                rest: 0,
-                live: 0,
-                running: 0,
-                impatient: 0,
-                closing: false,
-            })
-        };
-        new().map_err(|NoMemory| ENOMEM)
+        // INVARIANT: All are empty.
+        Ok(Self {
+            rows: Table::new(rows, seed)?,
+            peers: Table::new(limit, seed)?,
+            watches: Forest::new(rows)?,
+            waiting: Root::EMPTY,
+            told: Root::EMPTY,
+            leases: Forest::new(leases)?,
+            oldest: Root::EMPTY,
+            lease_ns,
+            past: List::new(),
+            remembered: 0,
+            window_max,
+            ready: BoxFifo::new(),
+            window: Window::new(),
+            armed: Due::NEVER,
+            rest: 0,
+            live: 0,
+            running: 0,
+            impatient: 0,
+            closing: false,
+        })
     }
 
     /// What memory is wanted for one more request.
@@ -344,33 +341,6 @@ impl Inner {
     /// The slot of the request with this cookie that is not completed.
     pub(super) fn find(&self, cookie: &u64) -> Option<u32> {
         self.rows.find(cookie, Row::is_live)
-    }
-
-    pub(super) fn at(&self, slot: u32) -> Option<&Row> {
-        self.rows.at(slot)
-    }
-
-    pub(super) fn at_mut(&mut self, slot: u32) -> Option<&mut Row> {
-        self.rows.at_mut(slot)
-    }
-
-    pub(super) fn get_mut(&mut self, handle: Handle) -> Option<&mut Row> {
-        self.rows.get_mut(handle)
-    }
-
-    /// The handle of the request in `slot`.
-    pub(super) fn handle(&self, slot: u32) -> Option<Handle> {
-        self.rows.handle(slot)
-    }
-
-    /// The cookie of the request in `slot`.
-    pub(super) fn cookie(&self, slot: u32) -> u64 {
-        self.rows.key(slot).copied().unwrap_or(0)
-    }
-
-    /// Number of peers with requests.
-    pub(super) fn peers(&self) -> u32 {
-        self.peers.len()
     }
 
     /// Whether others wait for a request of the peer of the request in `slot`.
@@ -645,16 +615,6 @@ impl Inner {
         due.look <= early::now() || due.lease <= now
     }
 
-    /// The slot that is to be looked at first, and when.
-    pub(super) fn first_waiting(&self) -> Option<(u32, u64)> {
-        self.watches.top(self.waiting)
-    }
-
-    /// The slot of the most urgent early reply, and the deadline that it moves.
-    pub(super) fn first_told(&self) -> Option<(u32, u64)> {
-        self.watches.top(self.told)
-    }
-
     /// Puts the watch of a request where it belongs; whether that is the first early reply to be read.
     pub(super) fn place(&mut self, slot: u32, place: Place) -> bool {
         let Some(row) = self.rows.at_mut(slot) else {
@@ -683,11 +643,6 @@ impl Inner {
     /// Whether there is something to read.
     pub(super) fn is_readable(&self) -> bool {
         !self.ready.is_empty() || self.told != Root::EMPTY || self.window.is_readable()
-    }
-
-    /// Slots that there are.
-    pub(super) fn slots(&self) -> u32 {
-        self.rows.slots()
     }
 
     /// What is to be done with the request in `slot` as the session is closed.

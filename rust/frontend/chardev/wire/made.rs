@@ -8,15 +8,21 @@ use super::{
     TYPE_RELEASED, TYPE_REQUEST,
 };
 
+impl Header {
+    const fn of(kind: u16, size: usize, flags: u32) -> Self {
+        Self {
+            kind,
+            size: size as u16,
+            flags,
+        }
+    }
+}
+
 impl Request {
     /// A request without any attribute.
     pub const fn new(cookie: u64) -> Self {
         Self {
-            header: Header {
-                kind: TYPE_REQUEST,
-                size: Self::SIZE as u16,
-                flags: 0,
-            },
+            header: Header::of(TYPE_REQUEST, Self::SIZE, 0),
             cookie,
             object: 0,
             offset: 0,
@@ -46,11 +52,7 @@ impl Promotion {
     /// Moves request `cookie` to high priority.
     pub const fn new(cookie: u64) -> Self {
         Self {
-            header: Header {
-                kind: TYPE_PROMOTE,
-                size: Self::SIZE as u16,
-                flags: 0,
-            },
+            header: Header::of(TYPE_PROMOTE, Self::SIZE, 0),
             cookie,
         }
     }
@@ -60,11 +62,7 @@ impl Completion {
     /// The end of request `cookie`.
     pub const fn new(cookie: u64, status: u32, bytes: u64) -> Self {
         Self {
-            header: Header {
-                kind: TYPE_COMPLETION,
-                size: Self::SIZE as u16,
-                flags: 0,
-            },
+            header: Header::of(TYPE_COMPLETION, Self::SIZE, 0),
             cookie,
             status,
             reserved: 0,
@@ -77,11 +75,7 @@ impl Released {
     /// Request `cookie` is to be served.
     pub const fn new(cookie: u64, wait_ns: u64, flags: u32) -> Self {
         Self {
-            header: Header {
-                kind: TYPE_RELEASED,
-                size: Self::SIZE as u16,
-                flags,
-            },
+            header: Header::of(TYPE_RELEASED, Self::SIZE, flags),
             cookie,
             wait_ns,
             credits: 0,
@@ -96,11 +90,7 @@ impl Early {
     /// The client of request `cookie` is to wait for `timeout_ms` in all.
     pub const fn new(cookie: u64, timeout_ms: u32, estimate_ms: u32, flags: u32) -> Self {
         Self {
-            header: Header {
-                kind: TYPE_EARLY,
-                size: Self::SIZE as u16,
-                flags,
-            },
+            header: Header::of(TYPE_EARLY, Self::SIZE, flags),
             cookie,
             timeout_ms,
             estimate_ms,
@@ -112,11 +102,7 @@ impl Recovered {
     /// The end of a recovery in which `clients` came back.
     pub const fn new(clients: u32, largest_ms: u32) -> Self {
         Self {
-            header: Header {
-                kind: TYPE_RECOVERED,
-                size: Self::SIZE as u16,
-                flags: 0,
-            },
+            header: Header::of(TYPE_RECOVERED, Self::SIZE, 0),
             clients,
             largest_ms,
         }
@@ -127,11 +113,7 @@ impl Busy {
     /// Request `cookie` takes `extra_ms` longer, from now.
     pub const fn new(cookie: u64, extra_ms: u32) -> Self {
         Self {
-            header: Header {
-                kind: TYPE_BUSY,
-                size: Self::SIZE as u16,
-                flags: 0,
-            },
+            header: Header::of(TYPE_BUSY, Self::SIZE, 0),
             cookie,
             extra_ms,
             reserved: 0,
@@ -143,11 +125,7 @@ impl Reconnect {
     /// A client that waits for `timeout_ms` is back; its network identifier is not known.
     pub const fn new(timeout_ms: u32) -> Self {
         Self {
-            header: Header {
-                kind: TYPE_RECONNECT,
-                size: Self::SIZE as u16,
-                flags: 0,
-            },
+            header: Header::of(TYPE_RECONNECT, Self::SIZE, 0),
             net: NET_NONE,
             address_len: 0,
             net_number: 0,

@@ -2,14 +2,8 @@
 
 //! Shares as ranges of 32-bit numbers (ThemisIO, SC'23: the segments of statistical tokens).
 //!
-//! # Vocabulary
-//!
-//! - *Node*: an entity, a leaf, or a group of them, an inner node; the root is above all. It is named by the
-//!   hash of its path from the root.
-//! - *Brief*: what one partition tells about one node ([`Brief`]).
-//! - *Outline*: the briefs of all partitions, from which a table is built ([`Outline`]).
-//! - *Range*: the numbers from `lo` to just below `end` that draw one leaf ([`Range`]).
-//! - *Table*: ranges that cover all 2^32 numbers ([`Table`]).
+//! A node is an entity, a leaf, or a group of entities, an inner node; the root is above all. It is named by
+//! the hash of its path from the root.
 //!
 //! ```text
 //!  briefs ──► merged by id ──► without what is idle ──► 2^32 split from the root down ──► table

@@ -176,7 +176,7 @@ impl Outline {
     fn merge(&mut self) -> Result<(), NoMemory> {
         radix(&mut self.briefs, &mut self.spare, |brief| brief.id)?;
         self.nodes.truncate(0);
-        // Whoever has the identifier of the root becomes part of it.
+        // A node with the identifier of the root becomes part of the root.
         self.nodes.push(Node::ROOT)?;
         for brief in self.briefs.as_slice() {
             self.nodes.push(Node::new(brief))?;

@@ -87,42 +87,6 @@ fn known_shares_of_one_level() {
     }
 }
 
-/// ThemisIO's composite: two groups, four users, eight jobs with one to three nodes.
-#[test]
-fn known_shares_of_three_levels() {
-    let size = |nodes: u32| nodes * 4096;
-    let briefs = [
-        inner(1, 0, 4096),
-        inner(2, 0, 4096),
-        inner(11, 1, 4096),
-        inner(21, 2, 4096),
-        inner(22, 2, 4096),
-        inner(23, 2, 4096),
-        leaf(111, 11, size(1)),
-        leaf(211, 21, size(2)),
-        leaf(212, 21, size(3)),
-        leaf(213, 21, size(2)),
-        leaf(221, 22, size(3)),
-        leaf(222, 22, size(2)),
-        leaf(231, 23, size(1)),
-        leaf(232, 23, size(2)),
-    ];
-    let ideal = [
-        0.5,
-        1.0 / 21.0,
-        1.0 / 14.0,
-        1.0 / 21.0,
-        0.1,
-        1.0 / 15.0,
-        1.0 / 18.0,
-        1.0 / 9.0,
-    ];
-    for (length, ideal) in lengths(&briefs).iter().zip(ideal) {
-        let error = *length as f64 - ideal * WHOLE as f64;
-        assert!(error.abs() < 3.0, "{length}: {error}");
-    }
-}
-
 /// Idle leaves have no range, and a group of only such takes nothing from the others.
 #[test]
 fn only_who_is_active_counts() {
@@ -194,12 +158,6 @@ fn briefs_of_one_node_are_merged() {
         let last = briefs.len() - 1;
         briefs.swap(round % last, last);
     }
-}
-
-#[test]
-fn briefs_are_small() {
-    assert!(size_of::<Brief>() <= 32);
-    assert!(BriefBuf::new().is_ok());
 }
 
 /// Whoever has work is served, however wrong what partitions tell is.

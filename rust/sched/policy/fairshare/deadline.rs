@@ -3,17 +3,13 @@
 //! Eligible earliest virtual deadline first, with a bled clock and a boost for sparse entities: the
 //! scheduler of one node of the tree.
 //!
-//! # Vocabulary
-//!
-//! - *Children*: the entities that this scheduler chooses among ([`Entity`]); one that has requests, itself
-//!   or below it, is a *member*.
+//! - *Member*: a child that has requests, itself or below it.
 //! - *Eligible*: the tag of the child is not ahead of the clock, so it has not had more than its share.
-//! - *Deadline*: where its tag will be after the request that is served next.
-//! - *Bleed*: the clock runs at 0.5 to 1.5 times its speed until the lags of the children, those that are no
-//!   members included, sum to 0.
+//! - *Deadline*: the tag of the child after its next request.
+//! - *Bleed*: the clock runs at 0.5 to 1.5 times its speed until the lags of all children sum to 0.
 //! - *Boost*: a child that left its share unused for at least one own request goes first in line.
 //! - *Pull*: a child that was served elsewhere pays for that when it is chosen here.
-//! - *Correction*: a request cost something else than was charged.
+//! - *Correction*: the difference between the cost of a request and its charge.
 //!
 //! ```text
 //!              join, tag ahead of the clock            join, else
@@ -25,29 +21,27 @@
 //! ```
 //!
 //! After Stoica and Abdel-Wahab, "Earliest eligible virtual deadline first", 1995, and Bennett and Zhang,
-//! "WF2Q", INFOCOM'96. The choice of rules and its measurements: Documentation/fairshare.md.
+//! "WF2Q", INFOCOM'96. The rules and their measurements: Documentation/fairshare.md.
 //!
-//! # What is remembered of a child without requests
+//! # Lags of idle children
 //!
-//! Service that it is owed is kept, so is the surplus of a child that had another request queued when one
-//! was served. Surplus that one lone request made expires when the clock passes the old tag, that of a busy
-//! child after it was idle for 64 of its requests.
+//! A child keeps the service that it is owed, and the surplus that it made while another of its requests was
+//! queued. The surplus of a lone request expires when the clock passes the old tag, that of a busy child after
+//! it was idle for 64 of its requests.
 //!
-//! The clock moves on by what is served, divided by the members' weights; so the lags of all children sum to 0
-//! as long as nothing is forgotten. What expires, what a child is owed that does not come again, what is
-//! served past the queues of an idle child and what a jump of the clock gives are counted ([`Clock::tilt`]),
-//! and the bleed puts them back to everybody by weight. What a child left with is not counted: it brings it
-//! back.
+//! The clock moves on by the service divided by the members' weights; so the lags of all children sum to 0
+//! as long as nothing is forgotten. [`Clock::tilt`] counts what expires, what is owed to a child that is
+//! removed, service past the queues of an idle child, and what a jump of the clock gives. The bleed returns
+//! that to all members by weight.
 //!
-//! If nobody is eligible, those who are owed service have no requests now. The member with the lowest tag is
-//! served then. The clock jumps only if that tag is further ahead than 4 requests of its child.
+//! If no member is eligible, the children that are owed service have no requests. Then the member with the
+//! lowest tag is served. The clock jumps only if that tag is further ahead than 4 requests of its child.
 //!
 //! # Corrections
 //!
-//! What a request cost more than was charged moves the tag and the clock on, like a charge. What it cost
-//! less moves the tag back, but the clock never runs back: it stands still for the service that it is ahead.
-//! No correction is larger than one largest request. If nobody is a member, nobody was kept waiting, and there
-//! is nothing to correct.
+//! If a request cost more than its charge, tag and clock move on as for a charge. If it cost less, the tag
+//! moves back, and the clock stands still for the service that it is ahead: it never runs back. No correction
+//! is larger than one largest request. Without members there is nothing to correct.
 //!
 //! # How long a child waits
 //!
@@ -60,24 +54,17 @@
 //!
 //! 1. Its tag is at most one own request, `c / w` in virtual time, ahead of the clock. The bled clock
 //!    moves on by at least `1 / (2 W)` per unit, so it is eligible after at most `2 P`.
-//! 2. Its deadline is at most `c / w` behind its tag. Those that are served before it have an earlier
-//!    deadline; they are eligible too, so each has had no more than its share when it is chosen and gets
-//!    at most one request beyond the share it has earned by that deadline. If the clock runs at its own
-//!    speed that is `P`, and one round for the requests beyond.
-//! 3. The clock runs at half speed only while the sum of lags is positive, that is, while service is owed;
-//!    what is owed is paid to children in the same order, one largest request each: it is part of the round.
-//! 4. While nobody is eligible the member with the lowest tag is served, so this child is served before any
-//!    other is served twice past its tag; what those got was of the round.
+//! 2. Its deadline is at most `c / w` behind its tag. Children that are served before it have an earlier
+//!    deadline and are eligible, so each gets at most one request beyond the share it has earned by that
+//!    deadline. At its own speed the clock takes `P` for that, and one round for the requests beyond.
+//! 3. The clock runs at half speed only while service is owed; that service is part of the round.
+//! 4. While no member is eligible the one with the lowest tag is served, so this child is served before any
+//!    other is served twice past its tag.
 //!
-//! Service is that of this node. A node gets its own by the same bound from the node above, so a leaf at
-//! depth `d` waits at most as long as the bounds of the `d` levels take, each in the service of its level.
-//! A pull moves a tag at most `B` units ([`PULL_MAX`] largest requests) ahead of the clock, and all pulls
-//! between two requests that are served here at most 16 times that; debt moves it at most [`DEBT_MAX`]. A
-//! child that got service past its turn waits for that much of its share more. What is taken
-//! back by corrections holds the clock up, by the service that is taken back.
-//!
-//! The bound is tested with children that come and go and mixed request sizes; the longest waits seen are
-//! 2.2 fair periods.
+//! A node gets its own service by the same bound from the node above, so a leaf at depth `d` waits at most as
+//! long as the bounds of the `d` levels take. A pull moves a tag at most [`PULL_MAX`] largest requests ahead of
+//! the clock, and all pulls between two requests that are served here at most 16 times that; debt moves it at
+//! most [`DEBT_MAX`]. The bound is tested with children that come and go and mixed request sizes.
 
 use super::{
     entity::{Clock, Entity, Place, COST_MAX, DEBT_MAX},

@@ -2,12 +2,9 @@
 
 //! The queue of one entity, in the order of arrival or, in batches, in that of places on the device.
 //!
-//! # Vocabulary
-//!
-//! - *Spot*: where on a device a request reads or writes ([`Spot`]).
 //! - *Sweep*: the requests that are served next, at most [`BATCH`] with locality, in ascending order of
-//!   their spots.
-//! - *Behind*: the requests that came since, in the order of arrival.
+//!   their places ([`Spot`]).
+//! - *Behind*: the requests that arrived since, in the order of arrival.
 //!
 //! ```text
 //!  push ──► behind ── sweep empty: the oldest 32, sorted ──► sweep ──► pop

@@ -2,13 +2,6 @@
 
 //! Modes: which fields of a request make its entity, from the outermost to the innermost.
 //!
-//! # Vocabulary
-//!
-//! - *Level*: one field that shares are divided by ([`Level`]).
-//! - *Mode*: the levels from the root of the tree to its leaves ([`Mode`]).
-//!
-//! # Grammar
-//!
 //! ```text
 //! mode  = level *( "_then_" level ) "_fair"        ; each level at most once
 //! level = "gid" | "uid" | "jobid" | "projid" | "nid" | "nodemap" | "size"

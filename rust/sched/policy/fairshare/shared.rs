@@ -2,15 +2,11 @@
 
 //! Counters of service that the parts of one head share, without a lock.
 //!
-//! # Vocabulary
-//!
-//! - *Total*: units of cost that all parts served to one entity; a wrapping number of which only
-//!   differences mean something.
-//! - *Place*: a tag with a number of users in one word, and a total, in a table of fixed size.
-//! - *Tag*: 48 bits of the id of an entity, never 0.
+//! - *Total*: units of cost that all parts served to one entity; only differences of it mean something.
+//! - *Place*: a tag with a number of users in one word, and a total, in a table of fixed size. A *tag* is 48
+//!   bits of the id of an entity, never 0.
 //! - *Block*: 8 places side by side; an id can be in the block that its low bits name.
 //! - *Seat*: one user's right to a place ([`Seat`]).
-//! - *Tally*: what one part knows of one total ([`Tally`]).
 //!
 //! ```text
 //!              claim (CAS 0 to tag, 1 user)                claim: users + 1

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Sizes of jobs that nobody told: how many clients a job was seen from lately.
+//! Counted sizes of jobs: the number of clients that a job was seen from lately, 1 to [`SIZE_MAX`].
 //!
-//! # Vocabulary
-//!
-//! - *Size*: number of distinct network identifiers whose requests name the job, 1 to [`SIZE_MAX`].
-//! - *Window*: how long a client counts; two *halves* of it are kept, the *current* and the *previous*.
-//! - *Epoch*: number of the half in which an instant is.
+//! - *Window*: how long a client counts. Two *halves* of it are kept, the current and the previous one; an
+//!   *epoch* is the number of a half.
 //! - *Place*: a tag, an epoch, and for each of two halves a bitmap with a bit for each of 4096 hashes
-//!   ([`Head`], [`Maps`]).
-//! - *Tag*: the hash of the job that a place is for; 0 if it never was for any.
+//!   ([`Head`], [`Maps`]). A *tag* is the hash of the job that has the place, or 0.
 //! - *Block*: 8 places side by side; a job can be in the two blocks that its hash names.
 //!
 //! ```text
@@ -20,48 +16,24 @@
 //!        CAS of the epoch ────► clearing│────► the winner cleared what is older than the previous half
 //! ```
 //!
-//! # The window
-//!
-//! The estimate is of the clients seen in the current half and the previous one: at the start of a half it
-//! looks back half a window, at its end a whole one. So a client counts for at least half a window after its
-//! last request and for less than a whole one. A job whose clients ask less often than every half window is
-//! taken for smaller than it is.
-//!
-//! # The estimate
+//! The estimate is of the clients seen in the current half and the previous one. So a client counts for at
+//! least half a window after its last request and for less than a whole one. A job whose clients ask less
+//! often than every half window is taken for smaller than it is.
 //!
 //! Linear counting (Whang, Vander-Zanden and Taylor, "A linear-time probabilistic counting algorithm",
-//! 1990): of m = 4096 bits X are set, so n = m ln(m / (m - X)) clients were seen. Relative error over 50
-//! seeds, as `cargo test -p nrs-sched --lib fairshare::size -- --nocapture` prints it:
-//!
-//! | clients | mean error | worst error |
-//! |---|---|---|
-//! | 1 to 7, 9, 10 | 0.00 % | 0.00 % |
-//! | 8 | 0.25 % | 12.50 % |
-//! | 50 | 0.48 % | 4.00 % |
-//! | 100 | 0.84 % | 4.00 % |
-//! | 500 | 0.97 % | 3.60 % |
-//! | 1000 | 0.96 % | 3.10 % |
-//! | 2000 | 0.99 % | 3.75 % |
-//! | 4096 | 0.72 % | 3.08 % |
-//!
-//! The worst of 8 is one client that shares its bit with another. At 4096 what is estimated as more is cut.
+//! 1990): of m = 4096 bits X are set, so n = m ln(m / (m - X)) clients were seen. The tests print the errors,
+//! and the part of jobs that find both blocks full; Documentation/fairshare.md has the figures. A job without a
+//! place counts as size 1 ([`Sizes::crowded`]).
 //!
 //! # Races
 //!
-//! - Nobody waits. While the winner of a change of epoch clears (512 bytes or 1 KiB), others' sightings in
+//! - No call waits. While the winner of a change of epoch clears (512 bytes or 1 KiB), other sightings in
 //!   that place are dropped and estimates are of the half that stays; the clients are seen again with their
 //!   next requests.
 //! - A place can change hands between a look at its tag and the setting of a bit, and a half can become
 //!   current again. One client then counts for a stranger, or for longer, until the window is over.
-//! - Two that claim places for one job at a time can get two. The first one is found from then on, the
-//!   other one becomes stale.
-//!
-//! # Bound
-//!
-//! A table for [`SIZES_MAX`] jobs takes 1 MiB and 16 KiB. When all places of both its blocks are live, a job
-//! counts as size 1 and each of its requests is counted as crowded ([`Sizes::crowded`]). Jobs spread over
-//! blocks by chance: with half as many jobs as places 0.07 % of them find their blocks full, with three
-//! quarters 1.1 %, with as many 7.7 %; the same test prints it.
+//! - Two claims for one job at a time can get two places. The first place is found from then on, the other
+//!   one becomes stale.
 
 use crate::sched::mem::{Bulk, NoMemory};
 use core::{
@@ -244,7 +216,7 @@ impl Sizes {
             stamp = turn(head, maps, stamp, epoch);
         }
         if stamp.clearing() == 0 {
-            // Who is a little late, or lost against somebody who is ahead, counts in the half that is there.
+            // A call that is a little late counts in the half that is current.
             maps.of(stamp.epoch()).set((nid >> 52) as u32);
         }
     }

@@ -2,16 +2,11 @@
 
 //! Statistics of entities, and the file that shows them.
 //!
-//! # Vocabulary
-//!
-//! - *Row*: what one part tells about one node, an entity or a group of them ([`Row`]).
-//! - *Rows*: those of all parts of a service, merged by head and node ([`Rows`]).
-//! - *Path*: the keys from the root down to a node, with slashes between them.
-//! - *Wanted*: the share that an entity has among those that are active; its range.
-//! - *Entitled*: the share that it would have if all that are known were active.
+//! - *Wanted*: the share of an entity among the active ones; its range.
+//! - *Entitled*: the share that it would have if all known entities were active.
 //! - *Received*: its part of the service of its head, in units of the cost model.
-//! - *Borrowed*: what it received beyond what it is entitled to: shares of others that did not use them.
-//! - *Debt*: what an entity is owed by the scheduler, in pages; negative if it is ahead.
+//! - *Borrowed*: received beyond entitled.
+//! - *Debt*: what the scheduler owes an entity, in pages; negative if it is ahead.
 //!
 //! The file is YAML: a sequence of mappings, one for each entity and head, in the order of their paths, the
 //! regular head first. All strings are double-quoted, with `"`, `\` and what is not printable ASCII escaped.

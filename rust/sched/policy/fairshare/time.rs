@@ -127,55 +127,21 @@ const DEFAULT: u64 = 100 * NSEC_PER_USEC;
 /// What is expected of each page when nothing was measured, ns.
 const DEFAULT_PAGE: u64 = NSEC_PER_USEC;
 
-/// A time in 16 bits, ns: 0 if unknown; at most 1/4096 wrong.
-///
-/// Below 2^12 the number itself, above it 11 bits behind the leading one and an exponent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Short(u16);
-
-impl Short {
-    const UNKNOWN: Self = Self(0);
-
-    /// Bits behind the leading one.
-    const BITS: u32 = 11;
-
-    /// `time`, from 1 ns to [`TIME_MAX`], rounded.
-    fn new(time: u64) -> Self {
-        let time = time.clamp(1, TIME_MAX);
-        let bits = u64::BITS.wrapping_sub(time.leading_zeros());
-        let shift = bits.saturating_sub(Self::BITS.wrapping_add(1));
-        let half = (1u64 << shift) >> 1;
-        let mantissa = time.wrapping_add(half) >> shift;
-        // The leading one, or two of it after rounding, adds to the exponent.
-        let code = (u64::from(shift) << Self::BITS).wrapping_add(mantissa);
-        Self(code as u16)
-    }
-
-    /// The time, ns.
-    fn get(self) -> Option<u64> {
-        if self == Self::UNKNOWN {
-            return None;
-        }
-        let shift = u32::from(self.0 >> Self::BITS).saturating_sub(1);
-        let mantissa = u64::from(self.0).wrapping_sub(u64::from(shift) << Self::BITS);
-        Some(mantissa << shift)
-    }
-}
-
 /// Device times that are expected, for each direction and size class: moving averages of what was
 /// measured, of which the latest weighs an eighth.
 ///
 /// A part has one for all its entities, and each entity one of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Estimates {
-    cells: [Short; SIZES * DIRECTIONS],
+    /// Nanoseconds; 0: not measured.
+    cells: [u32; SIZES * DIRECTIONS],
 }
 
 impl Estimates {
     /// Nothing measured.
     pub const fn new() -> Self {
         Self {
-            cells: [Short::UNKNOWN; SIZES * DIRECTIONS],
+            cells: [0; SIZES * DIRECTIONS],
         }
     }
 
@@ -184,19 +150,19 @@ impl Estimates {
         let Some(cell) = self.cells.get_mut(index(direction, pages)) else {
             return;
         };
-        let time = time.min(TIME_MAX);
-        let mean = match cell.get() {
-            // Below 2^31, with the half that rounds.
-            Some(mean) => {
+        // At most 2^27.
+        let time = time.clamp(1, TIME_MAX);
+        let mean = match u64::from(*cell) {
+            0 => time,
+            mean => {
                 (mean << WEIGHT_SHIFT)
                     .wrapping_sub(mean)
                     .wrapping_add(time)
                     .wrapping_add(1 << (WEIGHT_SHIFT - 1))
                     >> WEIGHT_SHIFT
             }
-            None => time,
         };
-        *cell = Short::new(mean);
+        *cell = mean as u32;
     }
 
     /// What a request of an entity that has these estimates is charged, µs, from 1 to [`COST_MAX`].
@@ -216,7 +182,8 @@ impl Estimates {
 
     /// The mean of what was measured, ns.
     fn get(&self, direction: Direction, pages: u32) -> Option<u64> {
-        self.cells.get(index(direction, pages))?.get()
+        let time = self.cells.get(index(direction, pages)).copied()?;
+        (time > 0).then_some(time.into())
     }
 }
 
@@ -361,26 +328,6 @@ mod tests {
             assert_eq!(index(Direction::Write, pages), SIZES + class);
             assert_eq!(index(Direction::Other, pages), 2 * SIZES + class);
         }
-        assert_eq!(size_of::<Estimates>(), 36);
-    }
-
-    #[test]
-    fn short_times_are_near() {
-        let mut rng = Rng::new(1);
-        for time in (1..10_000).chain((0..10_000).map(|_| 1 + rng.next_u64() % TIME_MAX)) {
-            let short = Short::new(time).get().unwrap();
-            assert!(short.abs_diff(time) <= time >> 12, "{time} {short}");
-        }
-        for (time, got) in [
-            (0, 1),
-            (1, 1),
-            (4095, 4095),
-            (8191, 8192),
-            (u64::MAX, TIME_MAX),
-        ] {
-            assert_eq!(Short::new(time).get(), Some(got), "{time}");
-        }
-        assert_eq!(Short::UNKNOWN.get(), None);
     }
 
     #[test]

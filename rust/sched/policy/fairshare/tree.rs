@@ -2,13 +2,8 @@
 
 //! The tree of schedulers: `deadline`.
 //!
-//! # Vocabulary
-//!
-//! - *Node*: what a part keeps for a group, a user, a job …; named by slot. A *leaf* holds requests, an
-//!   *inner* node has a scheduler for the nodes below it ([`Sched`]). The *root* is above all and has no
-//!   slot: its scheduler is here.
-//! - *Member*: a node with requests, itself or below it.
-//! - *Elsewhere*: service that a node got from other partitions.
+//! Nodes are named by slot. An inner node has a scheduler for the nodes below it ([`Sched`]); the root has no
+//! slot, its scheduler is here. A *member* is a node with requests, itself or below it.
 //!
 //! ```text
 //!              root            pick: from the root to a leaf, at each level the child that its

@@ -2,18 +2,8 @@
 
 //! Weights: how many shares an entity gets where others get one.
 //!
-//! # Vocabulary
-//!
-//! - *Item*: what one word of the text says: set a weight, remove one, or `clear`.
-//! - *Exact*: a weight of one value of a field ([`crate::sched::key::Key`]).
-//! - *Wildcard*: a weight of all jobs whose identifier matches a pattern.
-//! - *Table*: exact ones and wildcards ([`Weights`]); never changed, but replaced as a whole.
-//!
-//! ```text
-//!  text ──items──► Edit ──┐
-//!                         ├──apply──► new table ──of──► weight of a key
-//!            old table ───┘              └──write──► text, which makes an equal table of an empty one
-//! ```
+//! A table ([`Weights`]) is never changed, but replaced as a whole. Written out, it makes an equal table of an
+//! empty one.
 //!
 //! # Grammar
 //!

@@ -130,8 +130,6 @@ pub struct Sim {
     pub manager: Manager,
     /// The gates.
     pub gates: Shared<Gates>,
-    /// What users had at each walk, if somebody wants to know: user, time since the start, bytes/s.
-    pub trace: Option<Vec<(u32, u64, u64)>>,
     setup: Setup,
     parts: Vec<State<Request>>,
     users: HashMap<u32, User>,
@@ -178,7 +176,6 @@ impl Sim {
             now: START,
             manager,
             gates,
-            trace: None,
             setup,
             parts,
             users: HashMap::new(),
@@ -450,15 +447,11 @@ impl Sim {
                 }
             }
         }
-        let time = self.time();
         for (uid, user) in &mut self.users {
             let rate = seats.get(uid).and_then(|seat| self.gates.get(*seat));
             let rate = rate.map(|gate| gate.rate());
             user.changes += u64::from(rate != user.allocated);
             user.allocated = rate;
-            if let (Some(trace), Some(rate)) = (&mut self.trace, rate) {
-                trace.push((*uid, time, rate));
-            }
         }
     }
 

@@ -130,7 +130,7 @@ impl Case {
 }
 
 /// Twice what a decision per microsecond uses, so that there is always one to make; requests/s of each class.
-fn rate(classes: u32) -> u32 {
+pub fn rate(classes: u32) -> u32 {
     (2_000_000 / classes).max(1)
 }
 

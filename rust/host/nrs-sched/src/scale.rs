@@ -4,58 +4,20 @@
 
 use crate::{
     arena::{self, feed, hand_gates, lone_part, view, walk, Number, Request},
-    attr::{Attrs, Id},
     class::ClassId,
+    crowd::{member, rate, Case},
     item::{Direction, Item, Spot},
-    jobid::JobId,
-    nid::Nid,
-    policy::{tbf, AnyPart, Config, Get, Grant, Kind, Part, Tunables},
-    qbm::plan::By,
+    policy::{AnyPart, Get, Grant, Kind, Part},
     rng::Rng,
 };
 
-/// A policy as it is measured: a name and how it is started.
-#[derive(Clone, Copy, Debug)]
-pub struct Case {
-    /// Its name.
-    pub name: &'static str,
-    kind: Kind,
-    argument: Option<&'static str>,
-}
-
 /// Every policy, and `fairshare` with three levels.
 pub fn cases() -> Vec<Case> {
-    let case = |&kind: &Kind| Case {
-        name: kind.name(),
-        kind,
-        argument: match kind {
-            Kind::Fairshare => Some("uid_fair"),
-            Kind::Tbf => Some("uid"),
-            _ => None,
-        },
-    };
+    let case = |&kind: &Kind| Case::new(kind.name(), kind);
     let mut all: Vec<Case> = Kind::ALL.iter().map(case).collect();
-    all.push(Case {
-        name: "fairshare3",
-        kind: Kind::Fairshare,
-        argument: Some("gid_then_uid_then_jobid_fair"),
-    });
+    let deep = Case::new("fairshare3", Kind::Fairshare);
+    all.push(deep.levels(3));
     all
-}
-
-/// Client `i`, known by everything; 16 users to a group.
-fn client(i: u32) -> Attrs {
-    Attrs {
-        nid: Nid::parse(&format!("10.1.{}.{}@tcp", i / 250, i % 250 + 1)).ok(),
-        jobid: JobId::new(format!("job.{i}").as_bytes()),
-        uid: Id::new(i),
-        gid: Id::new(i / 16),
-        client: i + 1,
-        target: i % 8,
-        object: 1_000 + u64::from(i),
-        length: 4096,
-        ..Attrs::UNKNOWN
-    }
 }
 
 /// A full part.
@@ -78,21 +40,16 @@ impl Scale {
     ///
     /// There is no memory, or the policy declines a request.
     pub fn new(case: &Case, clients: u32, depth: u32, found: bool) -> Self {
-        let mut tunables = Tunables::default();
-        // Twice what a decision per microsecond uses, so that there is always one to make.
-        let rate = (2_000_000 / clients).max(1);
-        tunables.tbf.rate = tbf::params::Rate::new(rate).expect("within limits");
-        tunables.qbm.by = By::Uid;
-        let config = Config::parse(case.kind, case.argument, &tunables).expect("valid");
+        let config = case.config(clients);
         let count = (clients * depth) as usize;
         arena::reserve(count + 64).expect("memory");
         let mut part = lone_part(&config, 1).expect("memory");
-        let bytes = 16 * 4096 * u64::from(rate);
+        let bytes = 16 * 4096 * u64::from(rate(clients));
         hand_gates(&mut part, clients + 1, |_| (bytes, 1)).expect("memory");
         let classes = (0..clients)
             .map(|i| {
                 feed(&mut part);
-                part.classify(&client(i), 0)
+                part.classify(&member(i, clients, case.levels), 0)
             })
             .collect();
         walk(&mut part, 0);

@@ -16,7 +16,6 @@ mod lags;
 mod locality;
 mod order;
 mod parts;
-mod places;
 mod plan;
 mod qbm;
 mod robin;
@@ -35,5 +34,6 @@ mod yaml;
 
 #[path = "../../../fuzz/src/plan.rs"]
 mod fuzz_plan;
+#[expect(dead_code, reason = "the fuzz target takes more of it")]
 #[path = "../../../fuzz/src/rules.rs"]
 mod fuzz_rules;

@@ -4,7 +4,8 @@
 
 use nrs_sched::{
     arena::attrs,
-    policy::fairshare::params::{CostModel, Select},
+    item::Spot,
+    policy::fairshare::params::{CostModel, Locality, Select},
     sim::{Setup, Sim, Source},
 };
 
@@ -82,5 +83,34 @@ fn published_ranges_cover_everything() {
         let first = table.range_of(first.expect("covered")).expect("there");
         let last = table.range_of(last.expect("covered")).expect("there");
         assert_eq!((first.lo, last.end), (0, 1 << 32), "{n}");
+    }
+}
+
+/// Shares are the same with requests of an entity in the order of places and without.
+#[test]
+fn locality_leaves_shares() {
+    for locality in [Locality::Off, Locality::On] {
+        let mut setup = Setup::new("uid_fair");
+        setup.tunables.fairshare.locality = locality;
+        let sizes: [&[u32]; 4] = [&[4], &[16], &[4, 16], &[16, 32]];
+        let who = sizes.iter().zip(0..);
+        let who = who
+            .map(|(pages, uid)| Source::new(attrs(uid)).of(pages).off())
+            .collect();
+        let mut sim = Sim::new(&setup, who);
+        for _ in 0..20_000 {
+            for source in 0..4 {
+                while sim.sources[source].queued < 40 {
+                    let pages = &sim.sources[source].pages;
+                    let pages = pages[(sim.now % pages.len() as u64) as usize];
+                    let spot = Spot::new(sim.rng.below(3), sim.rng.below(1 << 40), 4096);
+                    sim.bring_at(source, pages, spot);
+                }
+            }
+            let (request, grant) = sim.get(0).expect("queued");
+            sim.stop(0, &request, &grant);
+        }
+        let error = sim.outcome().error;
+        assert!(error <= 0.2, "{locality:?}: {error} %");
     }
 }

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a service promises on each of its targets: shares, order, high priority, and that a device
-//! is as busy as it would be alone.
-//!
-//! Each target is a server of its own here, and they share nothing but the time: what targets of a
-//! service do to each other, `tests/vm/devices.sh` looks at.
+//! What a service promises on a target: shares, order, high priority, and that the device is always busy. What
+//! targets of a service do to each other, `tests/vm/devices.sh` looks at.
 
 use nrs_sched::{
     arena::Request,
@@ -45,19 +42,9 @@ impl User {
     }
 }
 
-/// What a device does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pace {
-    /// A request takes so long, ns; as many at a time as there are slots.
-    Takes(u64),
-    /// Nothing ever ends.
-    Hangs,
-}
-
 /// A target with its users.
 struct Target {
     server: Server,
-    pace: Pace,
     users: Vec<User>,
     /// User and arrival of each request.
     sent: Vec<(usize, u64)>,
@@ -71,7 +58,7 @@ struct Target {
 }
 
 impl Target {
-    fn new(mode: &str, weights: &str, pace: Pace, users: &[User]) -> Self {
+    fn new(mode: &str, weights: &str, users: &[User]) -> Self {
         let config = Config::parse(Kind::Fairshare, Some(mode), &Tunables::default());
         let mut server = Server::new(&config.expect("a mode"), SLOTS, 64, 7).expect("memory");
         let weights = Weights::new().apply(weights).expect("weights");
@@ -79,7 +66,6 @@ impl Target {
         server.update(&AnyUpdate::Fairshare(update));
         let mut target = Self {
             server,
-            pace,
             users: users.to_vec(),
             sent: Vec::new(),
             busy: BinaryHeap::new(),
@@ -126,9 +112,7 @@ impl Target {
         for id in std::mem::take(&mut self.server.started) {
             let (user, _) = self.sent[id as usize];
             self.order[user].push(id);
-            if let Pace::Takes(ns) = self.pace {
-                self.busy.push(Reverse((self.server.now + ns, id)));
-            }
+            self.busy.push(Reverse((self.server.now + SERVICE, id)));
         }
     }
 
@@ -161,11 +145,16 @@ impl Target {
 
     /// Requests that ended, of those that a device which is always busy ends.
     fn use_of_time(&self) -> f64 {
-        let Pace::Takes(ns) = self.pace else {
-            return 0.0;
-        };
-        let most = u64::from(SLOTS) * (TIME / ns);
+        let most = u64::from(SLOTS) * (TIME / SERVICE);
         self.ended.iter().sum::<u64>() as f64 / most as f64
+    }
+
+    /// Lets time go on, event by event.
+    fn run(&mut self) {
+        let end = self.server.now + TIME;
+        while let Some(at) = self.next().filter(|at| *at <= end) {
+            self.go(at);
+        }
     }
 
     /// Requests of each class go down in the order of arrival.
@@ -173,22 +162,6 @@ impl Target {
         for order in &self.order {
             assert!(order.is_sorted(), "of one class");
         }
-    }
-}
-
-/// Lets time go on for all `targets`, event by event.
-fn run(targets: &mut [Target]) {
-    let end = targets[0].server.now + TIME;
-    loop {
-        let times = targets.iter().map(Target::next);
-        let next = times
-            .enumerate()
-            .filter_map(|(place, at)| Some((at?, place)))
-            .min();
-        let Some((at, place)) = next.filter(|(at, _)| *at <= end) else {
-            return;
-        };
-        targets[place].go(at);
     }
 }
 
@@ -214,107 +187,41 @@ const CASES: [(&str, &str, &[User], &[f64]); 3] = [
     ),
 ];
 
-/// Alone, beside another target of each kind, and beside seven.
 #[test]
-fn shares_hold_on_each_target() {
-    let takes = Pace::Takes(SERVICE);
+fn shares_hold_and_the_device_is_busy() {
     for (mode, weights, users, due) in CASES {
-        let other = |kind: usize| match kind % 4 {
-            // Idle, slow, full of one user's requests, hung.
-            0 => Target::new(mode, weights, takes, &[]),
-            1 => Target::new(mode, weights, Pace::Takes(10 * SERVICE), users),
-            2 => Target::new(
-                mode,
-                weights,
-                takes,
-                &[User {
-                    depth: 500,
-                    ..users[0]
-                }],
-            ),
-            _ => Target::new(mode, weights, Pace::Hangs, users),
-        };
-        let mut sets: Vec<Vec<usize>> = vec![vec![]];
-        sets.extend((0..4).map(|kind| vec![kind]));
-        sets.push((0..7).collect());
-        for others in sets {
-            let mut targets = vec![Target::new(mode, weights, takes, users)];
-            targets.extend(others.iter().map(|kind| other(*kind)));
-            run(&mut targets);
-            let what = format!("{mode} {weights} beside {others:?}");
-            for target in &targets {
-                target.check_order();
-                let busy = !target.users.is_empty() && target.pace != Pace::Hangs;
-                if busy {
-                    let used = target.use_of_time();
-                    assert!(used >= 0.98, "{what}: {used}");
-                }
-                if busy && target.users.len() > 1 {
-                    assert_shares(&target.ended, due, 5.0, &what);
-                }
-            }
-        }
+        let mut target = Target::new(mode, weights, users);
+        target.run();
+        target.check_order();
+        let (used, what) = (target.use_of_time(), format!("{mode} {weights}"));
+        assert!(used >= 0.98, "{what}: {used}");
+        assert_shares(&target.ended, due, 5.0, &what);
     }
 }
 
-/// A user with few requests beside one with many: on no target have they slots by the length of
-/// their queues.
+/// A user with few requests beside one with many: they have not slots by the length of their queues.
 #[test]
-fn an_idle_target_does_not_make_shares_those_of_queues() {
-    let takes = Pace::Takes(SERVICE);
-    let users = [
-        User {
-            depth: 32,
-            ..User::new(1, 1)
-        },
-        User {
-            depth: 8,
-            ..User::new(2, 1)
-        },
-    ];
-    for others in [0, 1, 7] {
-        let mut targets = vec![Target::new("uid_fair", "", takes, &users)];
-        targets.extend((0..others).map(|_| {
-            let now_and_then = User {
-                depth: 1,
-                ..User::new(3, 1)
-            };
-            Target::new("uid_fair", "", takes, &[now_and_then])
-        }));
-        run(&mut targets);
-        assert_shares(
-            &targets[0].ended,
-            &[1.0, 1.0],
-            5.0,
-            &format!("{others} others"),
-        );
-    }
+fn shares_are_not_those_of_queues() {
+    let [mut many, mut few] = [User::new(1, 1), User::new(2, 1)];
+    (many.depth, few.depth) = (32, 8);
+    let mut target = Target::new("uid_fair", "", &[many, few]);
+    target.run();
+    assert_shares(&target.ended, &[1.0, 1.0], 5.0, "queues");
 }
 
 /// Beside regular requests without end, one of high priority waits for one of them at most.
 #[test]
 fn high_priority_takes_two_service_times() {
-    let takes = Pace::Takes(SERVICE);
-    let users = [
-        User::new(1, 1),
-        User::new(2, 1),
-        User {
-            depth: 1,
-            priority: Priority::High,
-            ..User::new(3, 1)
-        },
-    ];
-    for others in [0, 1, 7] {
-        let mut targets = vec![Target::new("uid_fair", "", takes, &users)];
-        targets.extend((0..others).map(|other| {
-            let pace = [takes, Pace::Takes(10 * SERVICE), Pace::Hangs][other % 3];
-            Target::new("uid_fair", "", pace, &users)
-        }));
-        run(&mut targets);
-        let took = &mut targets[0].took;
-        took.sort_unstable();
-        let p99 = took[took.len() * 99 / 100];
-        assert!(p99 <= 2 * SERVICE, "{p99} ns beside {others}");
-        assert!(took.len() > 1_000);
-    }
+    let high = User {
+        depth: 1,
+        priority: Priority::High,
+        ..User::new(3, 1)
+    };
+    let mut target = Target::new("uid_fair", "", &[User::new(1, 1), User::new(2, 1), high]);
+    target.run();
+    let took = &mut target.took;
+    took.sort_unstable();
+    let p99 = took[took.len() * 99 / 100];
+    assert!(p99 <= 2 * SERVICE, "{p99} ns");
+    assert!(took.len() > 1_000);
 }

@@ -40,21 +40,29 @@ pub enum Event {
 }
 
 /// Events that are going to happen.
-#[derive(Default)]
-pub struct Queue {
-    heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
+pub struct Queue<E = Event> {
+    heap: BinaryHeap<Reverse<(u64, u64, E)>>,
     number: u64,
 }
 
-impl Queue {
+impl<E: Ord> Default for Queue<E> {
+    fn default() -> Self {
+        Self {
+            heap: BinaryHeap::new(),
+            number: 0,
+        }
+    }
+}
+
+impl<E: Ord> Queue<E> {
     /// Adds `event` at `time`, ns.
-    pub fn push(&mut self, time: u64, event: Event) {
+    pub fn push(&mut self, time: u64, event: E) {
         self.number += 1;
         self.heap.push(Reverse((time, self.number, event)));
     }
 
     /// Takes the first event with its time, if it is not after `end`.
-    pub fn pop_until(&mut self, end: u64) -> Option<(u64, Event)> {
+    pub fn pop_until(&mut self, end: u64) -> Option<(u64, E)> {
         let Reverse((time, ..)) = self.heap.peek()?;
         if *time > end {
             return None;

@@ -2,8 +2,8 @@
 
 //! What clients and servers of the simulation have in common: time, events, messages, counters.
 
+use crate::engine::queue::Queue;
 use nrs_sched::rng::Rng;
-use std::{cmp::Reverse, collections::BinaryHeap};
 
 /// A millisecond, us.
 pub const MS: u64 = 1_000;
@@ -113,11 +113,6 @@ impl Counts {
         self.at_once + self.at_margin
     }
 
-    /// Mean time waited in vain for a dead server, s.
-    pub fn mean_detection(&self) -> f64 {
-        self.vain as f64 / 1e3 / self.detected.max(1) as f64
-    }
-
     /// What happened after `before`.
     pub fn since(&self, before: &Self) -> Self {
         Self {
@@ -144,8 +139,7 @@ pub(super) struct World {
     pub(super) net: Net,
     pub(super) counts: Counts,
     pub(super) rng: Rng,
-    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
-    number: u64,
+    events: Queue<Event>,
 }
 
 impl World {
@@ -155,8 +149,7 @@ impl World {
             net,
             counts: Counts::default(),
             rng: Rng::new(seed),
-            events: BinaryHeap::new(),
-            number: 0,
+            events: Queue::default(),
         }
     }
 
@@ -166,17 +159,12 @@ impl World {
     }
 
     pub(super) fn schedule(&mut self, time: u64, event: Event) {
-        self.number += 1;
-        self.events.push(Reverse((time, self.number, event)));
+        self.events.push(time, event);
     }
 
     /// The next event until `end`; it is that late then.
     pub(super) fn next(&mut self, end: u64) -> Option<Event> {
-        let Reverse((time, _, _)) = self.events.peek()?;
-        if *time > end {
-            return None;
-        }
-        let Reverse((time, _, event)) = self.events.pop()?;
+        let (time, event) = self.events.pop_until(end)?;
         self.now = time;
         Some(event)
     }

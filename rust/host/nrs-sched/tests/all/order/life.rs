@@ -6,7 +6,7 @@ use nrs_sched::{
     arena::Request,
     attr::Priority,
     item::{Direction, Spot},
-    order::{Act, Entered, Forced, Level, Order, PopWindow, Relation, PREDECESSORS_MAX},
+    order::{Act, Entered, Forced, Order, Relation, PREDECESSORS_MAX},
     policy::{
         tbf::params::{Depth, Rate},
         Config, Kind, Tunables,
@@ -58,22 +58,6 @@ fn write(block: u64) -> Request {
 fn arrive(watched: &mut Watched, request: Request, how: Arrival) -> u64 {
     let id = watched.arrive(request, Relate::Range(0), how);
     id.expect("it is taken")
-}
-
-#[test]
-fn words() {
-    for (text, level) in [
-        ("none", Level::None),
-        ("overlap", Level::Overlap),
-        ("stream\n", Level::Stream),
-        ("graph", Level::Graph),
-    ] {
-        assert_eq!(Level::parse(text), Ok(level));
-    }
-    assert!(Level::parse("Graph").is_err() && Level::parse("").is_err());
-    assert_eq!(Level::default(), Level::None);
-    assert_eq!(PopWindow::default().get(), 1024);
-    assert!(PopWindow::new(0).is_none() && PopWindow::new(65_537).is_none());
 }
 
 #[test]

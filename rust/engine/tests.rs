@@ -29,8 +29,6 @@ use crate::{
         parameters::service::{Service as Values, Slots},
         partition::{arrive::Went, Admission, BATCH},
         policy::{params::ClassesMax, AnyShared, Config, Kind, Tunables},
-        ranges::{Brief, Outline},
-        slab::{Slab, SlabPile},
         units::{NSEC_PER_MSEC, NSEC_PER_SEC},
     },
     sys::{
@@ -48,7 +46,6 @@ use crate::{
 mod bandwidth;
 mod order;
 mod settings;
-mod shares;
 mod timeouts;
 
 /// A partition with one target, and what its requests came to.
@@ -242,11 +239,6 @@ impl Bench {
         Ok(refused.is_none())
     }
 
-    /// Instances on the regular head.
-    fn instances(&self) -> usize {
-        self.partition.instances(Priority::Regular).count()
-    }
-
     /// Slots in use.
     fn active(&self) -> u32 {
         self.target.pool().active()
@@ -283,47 +275,6 @@ mod life {
             target.attach(1, depth);
             assert!(target.limit() == limit);
         }
-        Ok(())
-    }
-
-    #[test]
-    fn a_request_passes_while_a_slot_is_free_and_queues_after() -> Result {
-        let bench = Bench::new(2)?;
-        let mut came = [Came::Queued; 3];
-        for (name, came) in (1..).zip(came.iter_mut()) {
-            *came = bench.bring(name, 1, Priority::Regular, false)?;
-        }
-        let passed = came == [Came::Passed, Came::Passed, Came::Queued];
-        let before = bench.probe.submitted();
-        bench.end_passed(Priority::Regular);
-        let arrival = bench.end_submitted(0);
-        bench.end_passed(Priority::Regular);
-        let active = bench.active();
-        assert!(passed && before == 0);
-        assert!(arrival == Some(3));
-        assert!(active == 0);
-        Ok(())
-    }
-
-    #[test]
-    fn a_slot_is_kept_once_high_priority_has_come() -> Result {
-        let bench = Bench::new(2)?;
-        // Nobody of high priority came lately: both slots are for everybody.
-        let first = bench.bring(1, 1, Priority::Regular, false)?;
-        let second = bench.bring(2, 1, Priority::Regular, false)?;
-        let high = bench.bring(3, 2, Priority::High, false)?;
-        let third = bench.bring(4, 1, Priority::Regular, false)?;
-        bench.end_passed(Priority::Regular);
-        let served = bench.end_submitted(0);
-        // One regular request is at the device, and another one may not take the other slot.
-        let kept = bench.active();
-        bench.end_passed(Priority::Regular);
-        let last = bench.end_submitted(1);
-        let active = bench.active();
-        assert!(first == Came::Passed && second == Came::Passed);
-        assert!(high == Came::Queued && third == Came::Queued);
-        assert!(served == Some(3) && kept == 1 && last == Some(4));
-        assert!(active == 0);
         Ok(())
     }
 
@@ -423,36 +374,6 @@ mod life {
         Ok(())
     }
 
-    /// The last slot is kept while high-priority requests come, and whoever waits for it looks again when it is lent.
-    #[test]
-    fn the_kept_slot_is_lent_in_time() -> Result {
-        for _ in 0..5 {
-            let bench = Bench::new(2)?;
-            let before = bench.target.line().lent_at(&bench.target.limits());
-            let begun = misc::now();
-            let high = bench.bring(1, 1, Priority::High, false)?;
-            bench.end_passed(Priority::High);
-            let first = bench.bring(2, 1, Priority::Regular, false)?;
-            let second = bench.bring(3, 1, Priority::Regular, false)?;
-            let lent = bench.target.line().lent_at(&bench.target.limits());
-            // Half a second too late: the machine is busy, and the slot may be lent by now.
-            let late = misc::now() - begun > NSEC_PER_SEC / 2;
-            // The first one is still there.
-            match second {
-                Came::Queued => assert!(bench.end_submitted(0) == Some(3)),
-                _ => bench.end_passed(Priority::Regular),
-            }
-            bench.end_passed(Priority::Regular);
-            assert!(high == Came::Passed && first == Came::Passed && bench.active() == 0);
-            assert!(before.is_none() && lent.is_none_or(|at| at <= misc::millis() + 1000));
-            if !late {
-                assert!(second == Came::Queued && lent.is_some());
-                return Ok(());
-            }
-        }
-        Err(ETIMEDOUT)
-    }
-
     /// What no policy may withhold has no slot; half as many as there are slots are at the device, the others come after
     /// them.
     #[test]
@@ -474,55 +395,6 @@ mod life {
         assert!(came == [Came::Passed, Came::Passed, Came::Queued, Came::Queued]);
         assert!(slots == 1 && forced == 2 && next == Some(4) && last == Some(5));
         assert!(left == (0, 0));
-        Ok(())
-    }
-
-    #[test]
-    fn a_stopping_policy_is_drained_first_and_then_goes() -> Result {
-        let bench = Bench::new(1)?;
-        let started = bench.start(Kind::Fairshare)?;
-        bench.bring(1, 1, Priority::Regular, false)?;
-        bench.bring(2, 1, Priority::Regular, false)?;
-        bench.bring(3, 2, Priority::Regular, false)?;
-        let again = bench.start(Kind::Fairshare)?;
-        bench.bring(4, 3, Priority::Regular, false)?;
-        bench.partition.reap();
-        let during = bench.instances();
-        bench.end_passed(Priority::Regular);
-        let mut order = [None; 3];
-        for (index, arrival) in order.iter_mut().enumerate() {
-            *arrival = bench.end_submitted(index);
-        }
-        bench.partition.reap();
-        let after = bench.instances();
-        let active = bench.active();
-        let last = order.get(2).copied().flatten();
-        let sum: u64 = order.iter().flatten().sum();
-        assert!(started && again);
-        assert!(during == 3 && after == 2);
-        assert!(last == Some(4) && sum == 9);
-        assert!(active == 0);
-        Ok(())
-    }
-
-    #[test]
-    fn there_are_only_so_many_instances() -> Result {
-        let bench = Bench::new(1)?;
-        bench.bring(1, 1, Priority::Regular, false)?;
-        let mut started = [false; 4];
-        for (name, started) in (2..).zip(started.iter_mut()) {
-            *started = bench.start(Kind::Fairshare)?;
-            bench.bring(name, 1, Priority::Regular, false)?;
-        }
-        bench.end_passed(Priority::Regular);
-        let mut ended = 0;
-        for index in 0..4 {
-            ended += u64::from(bench.end_submitted(index).is_some());
-        }
-        bench.partition.reap();
-        let after = bench.instances();
-        assert!(started == [true, true, true, false]);
-        assert!(ended == 4 && after == 2);
         Ok(())
     }
 
@@ -617,54 +489,8 @@ impl WorkItem for Crowd {
 }
 
 #[kunit_tests(nrs_sched)]
-mod pure {
+mod many {
     use super::*;
-
-    #[test]
-    fn a_slab_reuses_places_and_not_names() -> Result {
-        let mut slab = Slab::new(100).map_err(|_| ENOMEM)?;
-        let pile = SlabPile::allocate(slab.wants(2)).map_err(|_| ENOMEM)?;
-        let left = slab.feed(pile);
-        let first = slab.insert(1u32).map_err(|_| ENOSPC)?;
-        let removed = slab.remove(first.slot());
-        let second = slab.insert(2).map_err(|_| ENOSPC)?;
-        let (stale, live) = (slab.get(first).copied(), slab.get(second).copied());
-        drop(left);
-        assert!(removed == Some(1) && first.slot() == second.slot());
-        assert!(stale.is_none() && live == Some(2));
-        Ok(())
-    }
-
-    #[test]
-    fn ranges_cover_the_first_and_the_last_number() -> Result {
-        for count in [1u32, 2, 3, 1000] {
-            let mut outline = Outline::new();
-            for id in 1..=u64::from(count) {
-                let brief = Brief {
-                    id,
-                    parent: 0,
-                    weight: 4096,
-                    leaf: true,
-                    active: true,
-                    part: 0,
-                };
-                outline.extend(&[brief]).map_err(|_| ENOMEM)?;
-            }
-            let built = outline.build().map_err(|_| ENOMEM)?;
-            let (table, sum) = (built.table, built.by_part.iter().sum::<u64>());
-            let (first, last) = (table.find(0), table.find(u32::MAX));
-            let lo = first
-                .and_then(|id| table.range_of(id))
-                .map(|range| range.lo);
-            let end = last
-                .and_then(|id| table.range_of(id))
-                .map(|range| range.end);
-            assert!(first != last || count == 1);
-            assert!(sum == 1 << 32);
-            assert!(lo == Some(0) && end == Some(1 << 32));
-        }
-        Ok(())
-    }
 
     #[test]
     fn classes_come_and_go_while_many_ask() -> Result {

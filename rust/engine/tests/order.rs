@@ -11,7 +11,6 @@ use crate::{
         item::Cost,
         order::{RecordId, Relation},
         partition::{Admission, BATCH},
-        policy::Kind,
     },
     sys::node::Account,
 };
@@ -65,92 +64,6 @@ impl Bench {
 mod life {
     use super::*;
 
-    #[test]
-    fn a_write_waits_for_the_one_before_it() -> Result {
-        let bench = Bench::new(4)?;
-        let (first, record) = bench.write(1, 7, Priority::Regular, false)?;
-        let (second, _) = bench.write(2, 7, Priority::Regular, false)?;
-        let (other, free) = bench.write(3, 8, Priority::Regular, false)?;
-        let before = (bench.probe.submitted(), bench.active(), bench.records());
-        bench.end_recorded(Priority::Regular, record);
-        let then = bench.end_submitted(0);
-        bench.end_recorded(Priority::Regular, free);
-        let left = (bench.active(), bench.records());
-        assert!(first == Came::Passed && second == Came::Blocked && other == Came::Passed);
-        assert!(before == (0, 2, 3));
-        assert!(then == Some(2) && left == (0, 0));
-        Ok(())
-    }
-
-    /// Under each policy: what a high-priority request waits for is moved, and goes before the rest.
-    #[test]
-    fn high_priority_takes_along_what_it_waits_for() -> Result {
-        for kind in [
-            Kind::Fifo,
-            Kind::Fairshare,
-            Kind::Crrn,
-            Kind::Orr,
-            Kind::Trr,
-        ] {
-            let bench = Bench::new(1)?;
-            let started = kind == Kind::Fifo || bench.start(kind)?;
-            let (_, busy) = bench.write(1, 1, Priority::Regular, false)?;
-            for name in 2..=5 {
-                bench.write(name, name, Priority::Regular, false)?;
-            }
-            let (high, _) = bench.write(6, 4, Priority::High, false)?;
-            let moved = bench
-                .partition
-                .with(|inner| inner.head(Priority::High).queued());
-            bench.end_recorded(Priority::Regular, busy);
-            let names: [_; 5] = bench.names();
-            let left = (bench.active(), bench.records());
-            assert!(started && high == Came::Blocked && moved == 1);
-            assert!(names == [4, 6, 2, 3, 5].map(Some));
-            assert!(left == (0, 0));
-        }
-        Ok(())
-    }
-
-    #[test]
-    fn a_promoted_request_promotes_what_is_before_it() -> Result {
-        let bench = Bench::new(1)?;
-        let (_, busy) = bench.write(1, 1, Priority::Regular, false)?;
-        bench.write(2, 2, Priority::Regular, false)?;
-        bench.write(3, 3, Priority::Regular, false)?;
-        bench.write(4, 3, Priority::Regular, false)?;
-        let (came, last) = bench.write(5, 3, Priority::Regular, false)?;
-        let id = last.ok_or(EINVAL)?;
-        let mut kick = Kick::none();
-        bench
-            .partition
-            .reorder(|order| order.promote(id), &mut kick);
-        bench.target.kick(kick);
-        bench.end_recorded(Priority::Regular, busy);
-        let names: [_; 4] = bench.names();
-        assert!(came == Came::Blocked);
-        assert!(names == [3, 4, 5, 2].map(Some));
-        assert!(bench.records() == 0 && bench.active() == 0);
-        Ok(())
-    }
-
-    #[test]
-    fn what_must_pass_takes_along_what_it_waits_for() -> Result {
-        let bench = Bench::new(1)?;
-        let (_, busy) = bench.write(1, 1, Priority::Regular, false)?;
-        bench.write(2, 2, Priority::Regular, false)?;
-        bench.write(3, 3, Priority::Regular, false)?;
-        let (came, _) = bench.write(4, 3, Priority::Regular, true)?;
-        // No slot is free.
-        let names: [_; 2] = bench.names();
-        let active = bench.active();
-        bench.end_recorded(Priority::Regular, busy);
-        let rest = bench.end_submitted(2);
-        assert!(came == Came::Blocked && names == [Some(3), Some(4)]);
-        assert!(active == 1 && rest == Some(2) && bench.records() == 0);
-        Ok(())
-    }
-
     /// They leave the device to those that have slots: half as many as there are slots are there at a time.
     #[test]
     fn what_is_forced_for_others_takes_turns() -> Result {
@@ -183,21 +96,6 @@ mod life {
         let all = ended.iter().skip(4).all(|ended| *ended);
         assert!(came == Came::Blocked && queued == 0);
         assert!(most == 2 && all && bench.target.forced() == 0);
-        Ok(())
-    }
-
-    #[test]
-    fn draining_lets_go_what_is_blocked() -> Result {
-        let bench = Bench::new(1)?;
-        let (_, busy) = bench.write(1, 1, Priority::Regular, false)?;
-        for name in 2..=4 {
-            bench.write(name, 2, Priority::Regular, false)?;
-        }
-        bench.partition.drain();
-        let names: [_; 3] = bench.names();
-        bench.end_recorded(Priority::Regular, busy);
-        assert!(names == [Some(2), Some(3), Some(4)]);
-        assert!(bench.records() == 0 && bench.active() == 0);
         Ok(())
     }
 
@@ -240,28 +138,6 @@ mod life {
         assert!(metadata == Came::Passed && waits == Came::Queued);
         assert!(queued == Came::Queued && reclaim == Came::Blocked);
         assert!(names == [5, 6].map(Some) && last == Some(2));
-        Ok(())
-    }
-
-    /// More than there are records for: they wait in one line, and go in order.
-    #[test]
-    fn without_records_order_is_kept() -> Result {
-        let bench = Bench::new(2)?;
-        let (_, busy) = bench.write(0, 9, Priority::Regular, false)?;
-        let mut blocked = 0u32;
-        for name in 1..=200 {
-            let (came, _) = bench.write(name, 9, Priority::Regular, false)?;
-            blocked += u32::from(came == Came::Blocked);
-        }
-        let overflowed = bench.partition.with(|inner| inner.order().overflowed());
-        bench.end_recorded(Priority::Regular, busy);
-        let mut in_order = true;
-        for index in 0..200 {
-            in_order &= bench.end_submitted(index) == Some(index as u64 + 1);
-            bench.partition.settle_all();
-        }
-        assert!(blocked == 200 && overflowed > 0);
-        assert!(in_order && bench.records() == 0);
         Ok(())
     }
 }

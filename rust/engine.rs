@@ -51,6 +51,7 @@
     )
 )]
 
+pub(crate) mod arrival;
 pub(crate) mod client;
 pub(crate) mod concurrency;
 pub(crate) mod cpt;

@@ -181,7 +181,7 @@ impl AttributeOperations<1> for Directory {
     type Data = Directory;
 
     fn show(this: &Directory, page: &mut [u8; PAGE_SIZE]) -> Result<usize> {
-        line(page, format_args!("{}", this.service().slots()))
+        line(page, format_args!("{}", this.service().dispatch().slots()))
     }
 
     fn store(this: &Directory, page: &[u8]) -> Result {

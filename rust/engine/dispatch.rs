@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What all targets of a service are told of how to dispatch.
+//! What the requests and targets of a service read of its parameters, without its settings' mutex.
 
 use kernel::{
     new_spinlock_irq,
@@ -10,7 +10,7 @@ use kernel::{
 };
 
 use crate::{
-    sched::parameters::service::Service as Values,
+    sched::{order::Level, parameters::service::Service as Values, sources::Sources},
     sys::atomic::{Hint, Word},
 };
 
@@ -41,6 +41,12 @@ pub(crate) struct Dispatch {
     feed: Word,
     /// 1: a policy asks which file a request is for.
     wants_file: Hint,
+    /// Index of the [`Level`] among all.
+    level: Hint,
+    pop_window: Hint,
+    /// The [`Sources`].
+    sources: Hint,
+    unhealthy_factor: Hint,
     #[pin]
     caretaker: SpinLockIrq<Option<Arc<dyn Caretaker>>>,
 }
@@ -52,18 +58,36 @@ impl Dispatch {
     ///
     /// `ENOMEM`.
     pub(crate) fn new(label: Option<CString>, values: &Values) -> Result<Arc<Self>> {
-        Arc::pin_init(
+        let dispatch = Arc::pin_init(
             pin_init!(Self {
                 label,
                 slots: Word::new(values.slots.get().into()),
-                ratio: Word::new(values.ratio.get().into()),
-                stall_ms: Word::new(values.stall_ms.get().into()),
+                ratio: Word::new(0),
+                stall_ms: Word::new(0),
                 feed: Word::new(Feed::Block as u64),
                 wants_file: Hint::new(0),
+                level: Hint::new(0),
+                pop_window: Hint::new(0),
+                sources: Hint::new(0),
+                unhealthy_factor: Hint::new(0),
                 caretaker <- new_spinlock_irq!(None, "nrs_caretaker"),
             }),
             GFP_KERNEL,
-        )
+        )?;
+        dispatch.follow(values);
+        Ok(dispatch)
+    }
+
+    /// Follows `values` in all but the slots, of which targets have to be told.
+    pub(crate) fn follow(&self, values: &Values) {
+        self.ratio.set(values.ratio.get().into());
+        self.stall_ms.set(values.stall_ms.get().into());
+        let level = Level::ALL.iter().position(|level| *level == values.level);
+        self.level.set(level.unwrap_or(0) as u64);
+        self.pop_window.set(values.pop_window.get().into());
+        self.sources.set(values.sources.bits().into());
+        self.unhealthy_factor
+            .set(values.unhealthy_factor.get().into());
     }
 
     /// Who is called from now on; what it owns may own this, so there is to be nobody in the end.
@@ -98,24 +122,37 @@ impl Dispatch {
         self.slots.set(slots.into());
     }
 
-    /// High-priority requests in a row while a regular one waits.
+    /// Returns the high-priority requests in a row while a regular one is pending.
     pub(crate) fn ratio(&self) -> u32 {
         self.ratio.get() as u32
     }
 
-    /// Sets the ratio.
-    pub(crate) fn set_ratio(&self, ratio: u32) {
-        self.ratio.set(ratio.into());
-    }
-
-    /// How long requests wait without progress before they are sent down anyway, ms; 0: for ever.
+    /// Returns the stall timeout: eligible requests not dispatched for this long, ms, are dispatched
+    /// without slots; 0: never.
     pub(crate) fn stall_ms(&self) -> u32 {
         self.stall_ms.get() as u32
     }
 
-    /// Sets how long requests wait without progress.
-    pub(crate) fn set_stall_ms(&self, stall_ms: u32) {
-        self.stall_ms.set(stall_ms.into());
+    /// Returns which requests keep their order.
+    pub(crate) fn level(&self) -> Level {
+        let index = self.level.get() as usize;
+        Level::ALL.get(index).copied().unwrap_or_default()
+    }
+
+    /// Returns how many requests of a file are known after their end.
+    pub(crate) fn pop_window(&self) -> u32 {
+        self.pop_window.get() as u32
+    }
+
+    /// Returns what makes a request of a block device one of high priority.
+    pub(crate) fn sources(&self) -> Sources {
+        Sources::from_bits(self.sources.get() as u32)
+    }
+
+    /// Returns for how many times `at_max` no request may be decided before the service is
+    /// unhealthy; 0: never.
+    pub(crate) fn unhealthy_factor(&self) -> u32 {
+        self.unhealthy_factor.get() as u32
     }
 
     /// Whether the clients are of kind `feed`, or were when there were any.

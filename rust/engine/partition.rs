@@ -20,8 +20,8 @@ use kernel::{
 };
 
 use super::{
+    arrival::Arrival,
     partitions,
-    service::Arrival,
     target::{Kick, Target},
 };
 use crate::{

@@ -14,6 +14,7 @@ use kernel::{
 };
 
 use super::{
+    arrival::{Arrival, Arrived, Record},
     client::Client,
     concurrency::Concurrency,
     cpt,
@@ -31,9 +32,8 @@ use crate::{
     sched::{
         attr::Attrs,
         item::Cost,
-        order::{Forced, RecordId, Relation},
         parameters::{service::Slots, Values},
-        partition::{arrive::Went, lane::Ident},
+        partition::arrive::Went,
         policy::{params::ClassesMax, Config, Kind, Tuning},
         timeouts::terms::Terms,
     },
@@ -48,14 +48,12 @@ use crate::{
 };
 
 mod config;
-mod health;
 mod host;
 mod order;
 mod show;
 
 use config::Settings;
-use health::Patience;
-use order::{records_each, Ordering};
+use order::records_each;
 
 /// Longest name of a service.
 pub(crate) const NAME_MAX: usize = 31;
@@ -64,66 +62,6 @@ pub(crate) const NAME_MAX: usize = 31;
 pub(crate) fn is_name(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
     !name.is_empty() && name.len() <= NAME_MAX && !name.starts_with('.') && name.bytes().all(fits)
-}
-
-/// What a front-end says about a request beside its attributes.
-pub(crate) struct Arrival<'a> {
-    /// Everything that its class may depend on; `None`: it takes more than fits, so that requests are
-    /// classified one by one.
-    pub(crate) ident: Option<Ident>,
-    /// Who brings it.
-    pub(crate) client: &'a Client,
-    /// Where it goes.
-    pub(crate) target: &'a Target,
-    /// It must not be withheld.
-    pub(crate) must_pass: bool,
-    /// It frees memory: if it must not be withheld, then by no others like it either.
-    pub(crate) reclaims: bool,
-    /// It may go down at once when nobody waits.
-    pub(crate) may_pass: bool,
-    /// Not 0: the client is being drained, so its requests must not be withheld. `None`: it never is.
-    pub(crate) draining: Option<&'a Word>,
-    /// What has to end before it; `None`: its order is nobody's business, and it needs no record.
-    pub(crate) relation: Option<&'a Relation>,
-    /// It may wait for a record; else it is refused if there is none.
-    pub(crate) may_overflow: bool,
-    /// Those of a domain meet in one partition; `None`: in that of the CPU.
-    pub(crate) domain: Option<u64>,
-}
-
-/// Names a request in the order table of its partition.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Record {
-    /// Index of the partition.
-    pub(crate) home: u16,
-    /// The name there.
-    pub(crate) id: RecordId,
-}
-
-/// What became of a request that arrived.
-pub(crate) struct Arrived {
-    /// Where it is.
-    pub(crate) went: Went<Held>,
-    /// By which it is found, if it is to be.
-    pub(crate) record: Option<Record>,
-}
-
-impl Arrival<'_> {
-    /// Whether the client is being drained.
-    pub(crate) fn is_draining(&self) -> bool {
-        self.draining.is_some_and(|draining| draining.get() != 0)
-    }
-
-    /// Whether it may be withheld, now or once nothing has to end before it any more, if the client is `draining`.
-    pub(crate) fn forced(&self, draining: bool) -> Forced {
-        if draining || (self.must_pass && self.reclaims) {
-            Forced::AtOnce
-        } else if self.must_pass {
-            Forced::InTurn
-        } else {
-            Forced::No
-        }
-    }
 }
 
 /// A service.
@@ -138,8 +76,6 @@ pub(crate) struct Service {
     dispatch: Arc<Dispatch>,
     ticker: Arc<Timed<Ticker>>,
     concurrency: Arc<Concurrency>,
-    ordering: Ordering,
-    patience: Patience,
     timeouts: Arc<Timeouts>,
     users: Word,
     /// Names paths of classes, on all heads and at each start.
@@ -196,8 +132,6 @@ impl Service {
                 dispatch,
                 ticker,
                 concurrency,
-                ordering: Ordering::new(&values.service),
-                patience: Patience::new(&values.service),
                 timeouts,
                 users: Word::new(0),
                 seed,
@@ -369,9 +303,9 @@ impl Service {
         &self.concurrency
     }
 
-    /// Whether a policy asks which file a request is for.
-    pub(crate) fn wants_file(&self) -> bool {
-        self.dispatch.wants_file()
+    /// Parameters that requests read.
+    pub(crate) fn dispatch(&self) -> &Dispatch {
+        &self.dispatch
     }
 
     /// The CPT of the CPU that runs this.
@@ -489,14 +423,9 @@ impl Service {
         });
     }
 
-    /// Slots of each target, as configured.
-    pub(crate) fn slots(&self) -> u32 {
-        self.dispatch.slots()
-    }
-
     /// Has all targets follow `slots`.
     fn share_out(&self, slots: u32) {
-        if self.slots() == slots {
+        if self.dispatch.slots() == slots {
             return;
         }
         self.roster.with(|_| {

@@ -15,11 +15,11 @@ use kernel::{
 };
 
 use super::{
+    arrival::Arrival,
     client::Client,
     dispatch::{Caretaker, Dispatch},
     partition::{KernelPart, Partition, Published},
     partitions::Lanes,
-    service::Arrival,
     target::{Kick, Target, FREE_MIN},
 };
 use crate::{

@@ -30,9 +30,9 @@ use kernel::{
 
 use crate::{
     engine::{
+        arrival::Arrival,
         parameters,
         registry::{self, Attachment},
-        service::Arrival,
     },
     sched::{
         attr::{Attrs, Id, Opcode, Priority},
@@ -227,7 +227,7 @@ impl Target for Device {
         }
         let who = task::submitter();
         let service = self.attachment.service();
-        let wants_file = service.wants_file();
+        let wants_file = service.dispatch().wants_file();
         let about = About {
             opcode: if bio.is_read() {
                 Opcode::OST_READ
@@ -236,7 +236,7 @@ impl Target for Device {
             } else {
                 Opcode::OST_WRITE
             },
-            priority: if service.sources().has(reasons(&bio)) {
+            priority: if service.dispatch().sources().has(reasons(&bio)) {
                 Priority::High
             } else {
                 Priority::Regular
@@ -262,7 +262,7 @@ impl Target for Device {
         let target = self.attachment.target().index();
         let held = bio.into_held(cost, target, about.file, Account::new(about.priority));
         // Those of a backing device meet, whoever brings them.
-        let domain = (service.level() == Level::Overlap).then_some(target.into());
+        let domain = (service.dispatch().level() == Level::Overlap).then_some(target.into());
         let relation = domain.map(|domain| Relation::overlap(domain, &held.spot(), cost.direction));
         let arrived = service.arrive(
             held,

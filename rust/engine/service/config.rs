@@ -213,11 +213,8 @@ impl Service {
         let upkeep = values.policies.upkeep();
         self.ticker.set_delta(upkeep.delta_ms);
         self.ticker.worker().set_by_shares(upkeep.by_shares);
-        self.ordering.follow(&values.service);
-        self.patience.follow(&values.service);
+        self.dispatch.follow(&values.service);
         self.follow_terms(&values.timeouts);
-        self.dispatch.set_ratio(values.service.ratio.get());
-        self.dispatch.set_stall_ms(values.service.stall_ms.get());
         self.share_out(values.service.slots.get());
     }
 

@@ -1,55 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The order of requests, of how many there are records, and which of them go first.
+//! The order of requests, and of how many there are records.
 
 use core::fmt::Write;
 
 use kernel::prelude::*;
 
-use super::{Record, Service};
+use super::Service;
 use crate::{
     engine::{
+        arrival::Record,
         partitions,
         target::{Kick, Target},
     },
     sched::{
         key::Hasher,
-        order::{Level, Order, RecordId},
-        parameters::service as values,
-        sources::Sources,
+        order::{Order, RecordId},
         statistics::{OrderCounts, Stats},
     },
-    sys::{atomic::Hint, node::Held},
+    sys::node::Held,
 };
-
-/// What an administrator says of order and priority.
-pub(super) struct Ordering {
-    /// The place of the [`Level`] among all.
-    level: Hint,
-    window: Hint,
-    sources: Hint,
-}
-
-impl Ordering {
-    /// What `values` say.
-    pub(super) fn new(values: &values::Service) -> Self {
-        let new = Self {
-            level: Hint::new(0),
-            window: Hint::new(0),
-            sources: Hint::new(0),
-        };
-        new.follow(values);
-        new
-    }
-
-    /// Has requests that arrive from now on, and files that become clients later, follow `values`.
-    pub(super) fn follow(&self, values: &values::Service) {
-        let place = Level::ALL.iter().position(|level| *level == values.level);
-        self.level.set(place.unwrap_or(0) as u64);
-        self.window.set(values.pop_window.get().into());
-        self.sources.set(values.sources.bits().into());
-    }
-}
 
 /// Records of the partition of each of `cpts` CPTs, if those of a target may have `max` together.
 pub(super) fn records_each(max: u32, cpts: u32) -> u32 {
@@ -57,22 +27,6 @@ pub(super) fn records_each(max: u32, cpts: u32) -> u32 {
 }
 
 impl Service {
-    /// Which requests keep their order.
-    pub(crate) fn level(&self) -> Level {
-        let place = self.ordering.level.get() as usize;
-        Level::ALL.get(place).copied().unwrap_or_default()
-    }
-
-    /// Requests of a file that are known after their end.
-    pub(crate) fn pop_window(&self) -> u32 {
-        self.ordering.window.get() as u32
-    }
-
-    /// What makes a request of a block device one of high priority.
-    pub(crate) fn sources(&self) -> Sources {
-        Sources::from_bits(self.ordering.sources.get() as u32)
-    }
-
     /// Makes room for `max` records in all partitions together, or leaves no more than that.
     ///
     /// # Errors

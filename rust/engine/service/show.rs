@@ -12,11 +12,13 @@ use crate::{
     sched::{
         attr::Priority,
         head::State,
+        health::{self, Limits},
         key::escape,
         policy::{Config, Kind, Part},
         statistics::{ServiceCounts, Stats, TargetCounts},
         text::{self, Row},
     },
+    sys::misc,
 };
 
 /// A policy of one head, summed over the partitions.
@@ -128,10 +130,10 @@ impl Service {
             targets.fold(0u32, |sum, target| sum.saturating_add(number(target)))
         };
         let counts = ServiceCounts {
-            slots: self.slots().into(),
+            slots: self.dispatch.slots().into(),
             limit: match sum(Target::limit) {
                 // There are no clients yet.
-                0 => self.slots().into(),
+                0 => self.dispatch.slots().into(),
                 limit => limit.into(),
             },
             active: sum(|target| target.pool().active()).into(),
@@ -187,6 +189,17 @@ impl Service {
         self.roster
             .with(|clients| write(clients, out))
             .map_err(|_| ENOSPC)
+    }
+
+    /// Writes whether the service makes progress, and what that is judged by.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC`: what `out` cannot take.
+    pub(crate) fn write_health(&self, out: &mut dyn fmt::Write) -> Result {
+        let seen = self.partitions.iter().map(|partition| partition.seen());
+        let limits = Limits::new(self.timeouts.terms().max, self.dispatch.unhealthy_factor());
+        write!(out, "{}", health::judge(seen, limits, misc::now())).map_err(|_| ENOSPC)
     }
 
     /// Requests that found no class of their own.

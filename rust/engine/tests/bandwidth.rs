@@ -8,10 +8,7 @@ use kernel::{prelude::*, str::CString, sync::Arc};
 
 use crate::{
     engine::{
-        client::Client,
-        dispatch::Feed,
-        parameters,
-        service::{Arrival, Service},
+        arrival::Arrival, client::Client, dispatch::Feed, parameters, service::Service,
         target::Target,
     },
     sched::{

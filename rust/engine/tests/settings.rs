@@ -253,8 +253,9 @@ mod names {
             assert!(own.len == adopted.len && own.bytes == adopted.bytes);
         }
         // What is read without the values follows them, too.
-        assert!(other.level() == service.level() && other.sources() == service.sources());
-        assert!(other.pop_window() == 77 && other.slots() == 5);
+        let (new, old) = (other.dispatch(), service.dispatch());
+        assert!(new.level() == old.level() && new.sources() == old.sources());
+        assert!(new.pop_window() == 77 && new.slots() == 5);
         assert!(other.timeouts().terms() == service.timeouts().terms());
         Ok(())
     }

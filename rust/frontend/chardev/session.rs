@@ -164,7 +164,7 @@ impl Session {
         let table = Inner::new(
             terms.limit,
             terms.lease_ns,
-            service.pop_window(),
+            service.dispatch().pop_window(),
             misc::random(),
         )
         .map_err(|NoMemory| ENOMEM)?;
@@ -247,7 +247,7 @@ impl Session {
         if record.reserved != 0 || record.header.flags != 0 {
             return Err(EINVAL);
         }
-        let remember = self.service.level() == Level::Graph;
+        let remember = self.service.dispatch().level() == Level::Graph;
         let mut inner = self.inner.lock();
         let full = inner.live >= self.terms.limit;
         let impatient = inner.impatient > 0;

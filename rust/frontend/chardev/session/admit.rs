@@ -26,7 +26,7 @@ use super::{
     Queued, Session,
 };
 use crate::{
-    engine::service::{Arrival, Arrived},
+    engine::arrival::{Arrival, Arrived},
     frontend::chardev::{decode::Decoded, wire},
     sched::{
         attr::{Attrs, Priority},
@@ -108,7 +108,7 @@ impl Session {
     /// `EINVAL`: malformed; or a predecessor is named, and the level is not `graph`.
     fn new_request(&self, record: &wire::Request) -> Result<New> {
         let Decoded { attrs, cost } = Decoded::of(record).ok_or(EINVAL)?;
-        let level = self.service.level();
+        let level = self.service.dispatch().level();
         let related = record.predecessor.iter().any(|cookie| *cookie != 0);
         if related && level != Level::Graph {
             return Err(EINVAL);

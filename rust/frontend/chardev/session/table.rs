@@ -23,7 +23,7 @@ use super::{
     Queued,
 };
 use crate::{
-    engine::service::Record,
+    engine::arrival::Record,
     sched::{
         item::Cost,
         key::Key,

@@ -330,7 +330,7 @@ main() {
 	fi
 	if wanted host; then
 		check "host: cargo fmt" scripts/in-root.sh cargo fmt --manifest-path rust/host/Cargo.toml --all -- --check
-		check "host: rustfmt of the module" scripts/in-root.sh rustfmt --edition 2021 --check rust/nrs.rs
+		check "host: rustfmt of the module" scripts/in-root.sh rustfmt --edition 2021 --check rust/nrs.rs rust/sched/policy/*.rs
 		check "host: clippy" scripts/in-root.sh --shared "${cargo_test[@]}" --all-targets --no-run
 		cargo_tests
 	fi

@@ -30,7 +30,7 @@ use crate::{
         head::{InstanceId, MAX_INSTANCES},
         health::Seen,
         item::{Cost, Item},
-        mem::Owned,
+        mem::{Need, Owned},
         order::{Forced, Order},
         partition::{
             arrive::{Arrived, Terms, Went},

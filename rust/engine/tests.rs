@@ -28,7 +28,7 @@ use crate::{
         order::{RecordId, Relation},
         parameters::service::{Service as Values, Slots},
         partition::{arrive::Went, Admission, BATCH},
-        policy::{params::ClassesMax, AnyShared, Config, Kind, Tunables},
+        policy::{params::ClassesMax, AnyShared, Config, Kind, Part, Tunables, COUNTS_MAX},
         units::{NSEC_PER_MSEC, NSEC_PER_SEC},
     },
     sys::{
@@ -274,6 +274,33 @@ mod life {
             let target = target(slots, 1)?;
             target.attach(1, depth);
             assert!(target.limit() == limit);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn every_policy_serves_what_is_queued() -> Result {
+        for &kind in Kind::ALL {
+            let bench = Bench::new(1)?;
+            let started = kind == Kind::FALLBACK || bench.start(kind)?;
+            bench.bring(0, 1, Priority::Regular, false)?;
+            for name in 1..=20 {
+                bench.bring(name, name as u32 % 3, Priority::Regular, false)?;
+            }
+            let mut counts = [0; COUNTS_MAX];
+            bench.partition.drain();
+            bench.partition.with(|inner| {
+                for status in inner.head(Priority::Regular).instances() {
+                    status.part.add_counts(&mut counts);
+                }
+            });
+            let all = bench.probe.wait_for(20);
+            bench.end_passed(Priority::Regular);
+            assert!(started && all);
+            assert!(counts
+                .iter()
+                .take(kind.counts().len())
+                .all(|count| *count > 0));
         }
         Ok(())
     }

@@ -273,7 +273,7 @@ impl Worker {
             for priority in Priority::ALL {
                 let now = misc::now();
                 let wants = partition.with(|inner| {
-                    inner.count_clients(priority, now);
+                    inner.refresh_cache(priority, now);
                     let primary = inner.head(priority).primary_mut()?;
                     Some(primary.wants_refresh())
                 });

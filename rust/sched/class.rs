@@ -23,8 +23,8 @@
 
 use crate::sched::{
     key::{Hashed, Hasher},
-    mem::{Bulk, NoMemory, Pile},
-    slab::{Handle, Linked, Links, List, Slab, SlabPile, NONE},
+    mem::{Bulk, Chunks, Need, NoMemory},
+    slab::{Handle, Linked, Links, List, Slab, SlabNeed, NONE},
 };
 
 /// Names a class; it goes stale when the class does.
@@ -75,37 +75,11 @@ impl<K, R> Linked for Class<K, R> {
     }
 }
 
-/// What a [`ClassTable`] wants, in chunks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ClassNeed {
-    classes: usize,
-    buckets: usize,
-}
+/// What a [`ClassTable`] wants.
+pub type ClassNeed<K, R> = (SlabNeed<Class<K, R>>, Chunks<u32>);
 
 /// Memory for a [`ClassTable`].
-pub struct ClassSpare<K, R> {
-    classes: SlabPile<Class<K, R>>,
-    buckets: Pile<u32>,
-}
-
-impl ClassNeed {
-    /// Whether nothing is wanted.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
-    /// Allocates what is wanted; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
-    pub fn allocate<K, R>(&self) -> Result<ClassSpare<K, R>, NoMemory> {
-        Ok(ClassSpare {
-            classes: SlabPile::allocate(self.classes)?,
-            buckets: Pile::allocate(self.buckets)?,
-        })
-    }
-}
+pub type ClassSpare<K, R> = <ClassNeed<K, R> as Need>::Spare;
 
 /// Classes by key and by slot.
 ///
@@ -177,20 +151,19 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     }
 
     /// What memory is wanted.
-    pub fn need(&self) -> ClassNeed {
-        let extra = |len: usize| self.target().saturating_sub(len);
-        ClassNeed {
-            classes: self.classes.wants(extra(self.classes.slots())),
-            buckets: self.buckets.wants(extra(self.buckets.len())),
-        }
+    pub fn need(&self) -> ClassNeed<K, R> {
+        let target = self.target();
+        let classes = target.saturating_sub(self.classes.slots());
+        (
+            self.classes.wants(classes),
+            self.buckets
+                .wants(target.saturating_sub(self.buckets.len())),
+        )
     }
 
     /// Takes memory and hands back what there is no use for.
-    pub fn grow(&mut self, spare: ClassSpare<K, R>) -> ClassSpare<K, R> {
-        ClassSpare {
-            classes: self.classes.feed(spare.classes),
-            buckets: self.buckets.feed(spare.buckets),
-        }
+    pub fn grow(&mut self, (classes, buckets): ClassSpare<K, R>) -> ClassSpare<K, R> {
+        (self.classes.feed(classes), self.buckets.feed(buckets))
     }
 
     /// The name of the class in `slot`; of the default class if there is none.

@@ -124,7 +124,7 @@ impl Ticket {
 
 /// One instance as control files show it.
 #[derive(Debug)]
-pub struct Status<'a, T> {
+pub struct Status<'a, P, T> {
     /// Its name.
     pub id: InstanceId,
     /// Started or stopping.
@@ -133,13 +133,15 @@ pub struct Status<'a, T> {
     pub fallback: bool,
     /// What was installed with it.
     pub tag: &'a T,
+    /// The part.
+    pub part: &'a P,
     /// Requests queued.
     pub queued: u32,
     /// Requests handed out and not ended.
     pub active: u32,
 }
 
-impl<T> Status<'_, T> {
+impl<P, T> Status<'_, P, T> {
     /// Whether it is the primary.
     pub fn is_primary(&self) -> bool {
         !self.fallback && self.state == State::Started
@@ -347,6 +349,13 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         instance.ticket(Grant::of(class), false)
     }
 
+    /// Notes what a request that [`Head::classify`] gave `ticket` for says beside its class.
+    pub fn note(&mut self, ticket: &Ticket, attrs: &Attrs, now: u64) {
+        if let Some(instance) = self.find_mut(ticket.instance()) {
+            instance.part.note(ticket.class(), attrs, now);
+        }
+    }
+
     /// Whether a ticket of [`Head::classify`] that a caller kept still says where a request belongs; if not,
     /// the caller classifies again.
     pub fn is_live(&self, ticket: &Ticket) -> bool {
@@ -525,7 +534,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
     }
 
     /// The instances, the fallback first.
-    pub fn instances(&self) -> impl Iterator<Item = Status<'_, T>> {
+    pub fn instances(&self) -> impl Iterator<Item = Status<'_, P, T>> {
         self.iter().map(|i| Status {
             id: i.id,
             state: if i.stopping {
@@ -535,6 +544,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
             },
             fallback: i.id.place == 0,
             tag: &i.tag,
+            part: &i.part,
             queued: i.queued,
             active: i.active,
         })

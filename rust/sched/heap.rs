@@ -20,12 +20,12 @@
 //!          unused  root   its children     of 4        of 5      of 6      of 7
 //! ```
 
-use crate::sched::mem::{Bulk, NoMemory, Pile};
+use crate::sched::mem::{Bulk, Chunks, Grow, NoMemory, Pile};
 use core::cmp::Ordering;
 
 mod placed;
 
-pub use placed::{Placed, PlacedNeed, PlacedSpare};
+pub use placed::Placed;
 
 /// Index of the root.
 const ROOT: usize = 3;
@@ -83,6 +83,28 @@ impl<K: Sort> Entry<K> {
 /// Where the entries of slots are; one number per slot.
 pub type Places = Bulk<u32>;
 
+impl Grow for Places {
+    type Need = Chunks<u32>;
+    type Spare = Pile<u32>;
+
+    fn capacity(&self) -> usize {
+        Self::capacity(self)
+    }
+
+    fn create(&mut self, slot: u32) {
+        // Below the capacity, so there is room.
+        while self.len() <= slot as usize && self.push(u32::MAX).is_ok() {}
+    }
+
+    fn wants(&self, slots: usize) -> Chunks<u32> {
+        Self::wants(self, slots.saturating_sub(self.len()))
+    }
+
+    fn feed(&mut self, spare: Pile<u32>) -> Pile<u32> {
+        Self::feed(self, spare)
+    }
+}
+
 /// A priority queue of slots, smallest key first.
 ///
 /// # Invariants
@@ -90,6 +112,26 @@ pub type Places = Bulk<u32>;
 /// No entry comes out before its parent; the place of every slot in the heap is its index.
 pub struct Heap<K = u64> {
     entries: Bulk<Entry<K>>,
+}
+
+impl<K: Sort> Grow for Heap<K> {
+    type Need = Chunks<Entry<K>>;
+    type Spare = Pile<Entry<K>>;
+
+    fn capacity(&self) -> usize {
+        self.entries.capacity().saturating_sub(ROOT)
+    }
+
+    fn create(&mut self, _slot: u32) {}
+
+    fn wants(&self, slots: usize) -> Self::Need {
+        let slots = slots.saturating_add(ROOT);
+        self.entries.wants(slots.saturating_sub(self.entries.len()))
+    }
+
+    fn feed(&mut self, spare: Self::Spare) -> Self::Spare {
+        self.entries.feed(spare)
+    }
 }
 
 impl<K: Sort> Heap<K> {
@@ -112,23 +154,6 @@ impl<K: Sort> Heap<K> {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    /// Number of entries there is memory for.
-    pub fn capacity(&self) -> usize {
-        self.entries.capacity().saturating_sub(ROOT)
-    }
-
-    /// Number of chunks missing for `extra` entries beyond the capacity in use.
-    pub fn wants(&self, extra: usize) -> usize {
-        // Until the first push the unused entries are not there yet.
-        let unused = ROOT.saturating_sub(self.entries.len());
-        self.entries.wants(extra.saturating_add(unused))
-    }
-
-    /// Takes chunks and hands back those there is no use for.
-    pub fn feed(&mut self, pile: Pile<Entry<K>>) -> Pile<Entry<K>> {
-        self.entries.feed(pile)
     }
 
     /// The entry that comes out first.
@@ -256,19 +281,12 @@ impl<K: Sort> Heap<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sched::rng::Rng;
+    use crate::sched::{mem::Need, rng::Rng};
 
     fn heap(max: usize) -> (Heap, Places) {
         let mut heap = Heap::new(max).unwrap();
-        let chunks = heap.wants(max);
-        heap.feed(Pile::allocate(chunks).unwrap());
-        let mut places = Places::new(max).unwrap();
-        let chunks = places.wants(max);
-        places.feed(Pile::allocate(chunks).unwrap());
-        for _ in 0..max {
-            places.push(u32::MAX).unwrap();
-        }
-        (heap, places)
+        heap.feed(heap.wants(max).allocate().unwrap());
+        (heap, Places::filled(max, || u32::MAX).unwrap())
     }
 
     fn check(heap: &Heap, places: &Places) {
@@ -337,7 +355,10 @@ mod tests {
         let mut heap = Heap::new(100).unwrap();
         let (_, mut places) = self::heap(1);
         assert!(!heap.push(&mut places, 0, 0));
-        assert_eq!((heap.wants(1), heap.len(), heap.capacity()), (1, 0, 0));
+        assert_eq!(
+            (heap.wants(1).count(), heap.len(), heap.capacity()),
+            (1, 0, 0)
+        );
         assert!(heap.top().is_none() && heap.nth(0).is_none());
     }
 }

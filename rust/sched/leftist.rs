@@ -34,7 +34,7 @@
 
 use crate::sched::{
     heap::Sort,
-    mem::{Bulk, NoMemory, Pile},
+    mem::{Bulk, Chunks, Grow, NoMemory, Pile},
     slab::NONE,
 };
 use core::cmp::Ordering;
@@ -113,6 +113,30 @@ pub struct Forest<K = u64> {
     knots: Bulk<Knot<K>>,
 }
 
+impl<K: Sort> Grow for Forest<K> {
+    type Need = Chunks<Knot<K>>;
+    type Spare = Pile<Knot<K>>;
+
+    fn capacity(&self) -> usize {
+        self.knots.capacity()
+    }
+
+    fn create(&mut self, slot: u32) {
+        // Below the capacity, so there is room.
+        while self.knots.len() <= slot as usize
+            && self.knots.push(Knot::single(K::default())).is_ok()
+        {}
+    }
+
+    fn wants(&self, slots: usize) -> Self::Need {
+        self.knots.wants(slots.saturating_sub(self.knots.len()))
+    }
+
+    fn feed(&mut self, spare: Self::Spare) -> Self::Spare {
+        self.knots.feed(spare)
+    }
+}
+
 impl<K: Sort> Forest<K> {
     /// A forest that can be fed for up to `max` slots; sleeps.
     ///
@@ -123,30 +147,6 @@ impl<K: Sort> Forest<K> {
         Ok(Self {
             knots: Bulk::new(max)?,
         })
-    }
-
-    /// Number of slots there is memory for.
-    pub fn capacity(&self) -> usize {
-        self.knots.capacity()
-    }
-
-    /// Number of chunks missing for `slots` slots in all.
-    pub fn wants(&self, slots: usize) -> usize {
-        self.knots.wants(slots.saturating_sub(self.knots.len()))
-    }
-
-    /// Takes chunks and hands back those there is no use for.
-    pub fn feed(&mut self, pile: Pile<Knot<K>>) -> Pile<Knot<K>> {
-        self.knots.feed(pile)
-    }
-
-    /// There is a slot `slot`, below the capacity; does nothing if it was there.
-    pub fn create(&mut self, slot: u32) {
-        while self.knots.len() <= slot as usize {
-            if self.knots.push(Knot::single(K::default())).is_err() {
-                return;
-            }
-        }
     }
 
     /// What a slot in a queue is ordered by.

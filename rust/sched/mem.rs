@@ -22,7 +22,10 @@
 //! lock is freed by its methods.
 
 use backend::{Boxed, Counted, Large, Small};
-use core::ops::{Deref, DerefMut};
+use core::{
+    marker::PhantomData,
+    ops::{Deref, DerefMut},
+};
 
 /// Bytes of a chunk, at most.
 ///
@@ -45,30 +48,133 @@ pub trait Need: Copy {
     /// Whether nothing is wanted.
     fn is_empty(&self) -> bool;
 
+    /// Allocates what is wanted, perhaps charged to the control group of the caller; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none, or the group may have no more; what was allocated before was freed.
+    fn take(&self, charged: bool) -> Result<Self::Spare, NoMemory>;
+
     /// Allocates what is wanted; sleeps.
     ///
     /// # Errors
     ///
-    /// - [`NoMemory`]: the allocator had none; what it gave before was freed.
-    fn allocate(&self) -> Result<Self::Spare, NoMemory>;
+    /// As for [`Need::take`].
+    fn allocate(&self) -> Result<Self::Spare, NoMemory> {
+        self.take(false)
+    }
 }
 
-/// What a part wants that wants no memory.
-#[derive(Clone, Copy, Debug)]
-pub struct NoNeed;
+/// Implements [`Need`] for tuples of needs.
+macro_rules! needs {
+    ($($name:ident),*) => {
+        #[allow(non_snake_case, clippy::unused_unit, reason = "there may be no element")]
+        impl<$($name: Need),*> Need for ($($name,)*) {
+            type Spare = ($($name::Spare,)*);
 
-/// No memory.
-pub struct NoSpare;
+            fn is_empty(&self) -> bool {
+                let ($($name,)*) = self;
+                true $(&& $name.is_empty())*
+            }
 
-impl Need for NoNeed {
-    type Spare = NoSpare;
+            fn take(&self, _charged: bool) -> Result<Self::Spare, NoMemory> {
+                let ($($name,)*) = self;
+                Ok(($($name.take(_charged)?,)*))
+            }
+        }
+    };
+}
+
+needs!();
+needs!(A);
+needs!(A, B);
+needs!(A, B, C);
+
+/// What a part wants that exists in some configurations only.
+impl<N: Need> Need for Option<N> {
+    type Spare = Option<N::Spare>;
 
     fn is_empty(&self) -> bool {
-        true
+        self.as_ref().is_none_or(N::is_empty)
     }
 
-    fn allocate(&self) -> Result<NoSpare, NoMemory> {
-        Ok(NoSpare)
+    fn take(&self, charged: bool) -> Result<Self::Spare, NoMemory> {
+        self.as_ref().map(|need| need.take(charged)).transpose()
+    }
+}
+
+/// Memory for each slot of a table, which grows with the table.
+pub trait Grow {
+    /// What memory it wants.
+    type Need: Need<Spare = Self::Spare>;
+
+    /// The memory.
+    type Spare;
+
+    /// Returns the number of slots that there is memory for.
+    fn capacity(&self) -> usize;
+
+    /// Makes `slot` known; slots become known one after the other, below the capacity.
+    fn create(&mut self, slot: u32);
+
+    /// Returns what is missing for `slots` slots in all.
+    fn wants(&self, slots: usize) -> Self::Need;
+
+    /// Takes memory and hands back what there is no use for.
+    fn feed(&mut self, spare: Self::Spare) -> Self::Spare;
+}
+
+/// Implements [`Grow`] for a struct by the fields that implement it.
+macro_rules! grow {
+    ($Type:ty { $($field:ident: $Field:ty),+ $(,)? } $([$param:ident: $Bound:path])?) => {
+        impl$(<$param: $Bound>)? $crate::sched::mem::Grow for $Type {
+            type Need = ($(<$Field as $crate::sched::mem::Grow>::Need,)+);
+            type Spare = ($(<$Field as $crate::sched::mem::Grow>::Spare,)+);
+
+            fn capacity(&self) -> usize {
+                usize::MAX$(.min(self.$field.capacity()))+
+            }
+
+            fn create(&mut self, slot: u32) {
+                $(self.$field.create(slot);)+
+            }
+
+            fn wants(&self, slots: usize) -> Self::Need {
+                ($(self.$field.wants(slots),)+)
+            }
+
+            fn feed(&mut self, ($($field,)+): Self::Spare) -> Self::Spare {
+                ($(self.$field.feed($field),)+)
+            }
+        }
+    };
+}
+pub(crate) use grow;
+
+/// What exists in some configurations only.
+impl<G: Grow> Grow for Option<G> {
+    type Need = Option<G::Need>;
+    type Spare = Option<G::Spare>;
+
+    fn capacity(&self) -> usize {
+        self.as_ref().map_or(usize::MAX, G::capacity)
+    }
+
+    fn create(&mut self, slot: u32) {
+        if let Some(grow) = self {
+            grow.create(slot);
+        }
+    }
+
+    fn wants(&self, slots: usize) -> Self::Need {
+        self.as_ref().map(|grow| grow.wants(slots))
+    }
+
+    fn feed(&mut self, spare: Self::Spare) -> Self::Spare {
+        match (self, spare) {
+            (Some(grow), Some(spare)) => Some(grow.feed(spare)),
+            (_, spare) => spare,
+        }
     }
 }
 
@@ -132,6 +238,39 @@ impl<T> Chunk<T> {
     }
 }
 
+/// Number of chunks that a [`Bulk`] wants.
+pub struct Chunks<T> {
+    count: usize,
+    element: PhantomData<fn() -> T>,
+}
+
+impl<T> Chunks<T> {
+    /// Returns the number.
+    pub const fn count(self) -> usize {
+        self.count
+    }
+}
+
+impl<T> Clone for Chunks<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Chunks<T> {}
+
+impl<T> Need for Chunks<T> {
+    type Spare = Pile<T>;
+
+    fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    fn take(&self, charged: bool) -> Result<Pile<T>, NoMemory> {
+        Pile::with(self.count, charged)
+    }
+}
+
 /// Chunks between the allocator and a [`Bulk`].
 pub struct Pile<T> {
     chunks: Large<Chunk<T>>,
@@ -145,15 +284,6 @@ impl<T> Pile<T> {
     /// - [`NoMemory`]: the allocator had none.
     pub fn allocate(count: usize) -> Result<Self, NoMemory> {
         Self::with(count, false)
-    }
-
-    /// The same, charged to the control group of the caller.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none, or the group may have no more.
-    pub fn charged(count: usize) -> Result<Self, NoMemory> {
-        Self::with(count, true)
     }
 
     fn with(count: usize, charged: bool) -> Result<Self, NoMemory> {
@@ -219,7 +349,7 @@ impl<T> Bulk<T> {
     /// - [`NoMemory`]: the allocator had none.
     pub fn filled(size: usize, mut make: impl FnMut() -> T) -> Result<Self, NoMemory> {
         let mut bulk = Self::new(size)?;
-        bulk.feed(Pile::allocate(bulk.wants(size))?);
+        bulk.feed(bulk.wants(size).allocate()?);
         for _ in 0..size {
             bulk.push(make()).map_err(|_| NoMemory)?;
         }
@@ -286,10 +416,13 @@ impl<T> Bulk<T> {
         Some(value)
     }
 
-    /// Number of chunks missing for `extra` more elements, within the limit given at creation.
-    pub fn wants(&self, extra: usize) -> usize {
+    /// Returns the chunks missing for `extra` more elements, within the limit given at creation.
+    pub fn wants(&self, extra: usize) -> Chunks<T> {
         let want = self.len.saturating_add(extra).div_ceil(Self::PER_CHUNK);
-        want.min(self.top).saturating_sub(self.chunks.len())
+        Chunks {
+            count: want.min(self.top).saturating_sub(self.chunks.len()),
+            element: PhantomData,
+        }
     }
 
     /// Takes chunks up to the limit given at creation, and hands back the rest.

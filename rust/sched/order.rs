@@ -52,9 +52,9 @@ use crate::sched::{
     attr::{Attrs, Priority},
     head::Ticket,
     item::{Fifo, Item},
-    mem::NoMemory,
+    mem::{Need, NoMemory},
     policy::params::{choice, number},
-    slab::{Handle, List, Slab, SlabPile, NONE},
+    slab::{Handle, List, Slab, SlabNeed, NONE},
 };
 
 mod record;
@@ -66,7 +66,7 @@ mod waiting;
 use record::{Record, State, Ties, Urgency};
 use relation::Note;
 pub use relation::Relation;
-use tree::{Tree, TreePile};
+use tree::{Tree, TreeNeed};
 
 choice! {
     /// What a service promises of the order of requests.
@@ -170,37 +170,11 @@ pub enum Act<I: Item> {
     Again,
 }
 
-/// What an [`Order`] wants, in chunks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OrderNeed {
-    records: usize,
-    nodes: usize,
-}
+/// What an [`Order`] wants.
+pub type OrderNeed<I> = (SlabNeed<Record<I>>, TreeNeed);
 
 /// Memory for an [`Order`].
-pub struct OrderSpare<I: Item> {
-    records: SlabPile<Record<I>>,
-    nodes: TreePile,
-}
-
-impl OrderNeed {
-    /// Whether nothing is wanted.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
-    /// Allocates what is wanted; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
-    pub fn allocate<I: Item>(&self) -> Result<OrderSpare<I>, NoMemory> {
-        Ok(OrderSpare {
-            records: SlabPile::allocate(self.records)?,
-            nodes: TreePile::allocate(self.nodes)?,
-        })
-    }
-}
+pub type OrderSpare<I> = <OrderNeed<I> as Need>::Spare;
 
 /// The requests of a partition that keep an order.
 ///
@@ -266,23 +240,17 @@ impl<I: Item> Order<I> {
 
     /// What memory is wanted: for the records there are and a reserve of a quarter, at least 64 vacant ones,
     /// within the bound.
-    pub fn need(&self) -> OrderNeed {
+    pub fn need(&self) -> OrderNeed<I> {
         let live = self.records.live() as usize;
         let reserve = RESERVE.max(live / 4);
         let target = live.saturating_add(reserve).min(self.max);
         let missing = target.saturating_sub(self.records.slots());
-        OrderNeed {
-            records: self.records.wants(missing),
-            nodes: self.tree.wants(target),
-        }
+        (self.records.wants(missing), self.tree.wants(target))
     }
 
     /// Takes memory and hands back what there is no use for. There may be something to do then.
-    pub fn grow(&mut self, spare: OrderSpare<I>) -> OrderSpare<I> {
-        OrderSpare {
-            records: self.records.feed(spare.records),
-            nodes: self.tree.feed(spare.nodes),
-        }
+    pub fn grow(&mut self, (records, nodes): OrderSpare<I>) -> OrderSpare<I> {
+        (self.records.feed(records), self.tree.feed(nodes))
     }
 
     /// Bounds the records by `max` from now on, or by what the table was made for, if that is less. There may

@@ -395,9 +395,8 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
 }
 
 impl<I: Scheduled, P: Part<I>> Machine<I, P, Config> {
-    /// Has the clients of the head of `priority` classified again from time to time, if that is how
-    /// they are counted.
-    pub fn count_clients(&mut self, priority: Priority, now: u64) {
-        self.lane(priority).count_clients(now);
+    /// Has requests of the head of `priority` noted again from time to time, if the policy asks for that.
+    pub fn refresh_cache(&mut self, priority: Priority, now: u64) {
+        self.lane(priority).refresh_cache(now);
     }
 }

@@ -5,6 +5,7 @@
 //! A policy is a folder with
 //!
 //! - `Tunables` and `PARAMETERS`: what users set of it ([`Tuning`]),
+//! - `Counts`: what a head counts of it as a whole ([`Stats`]),
 //! - `Config`: a start, parsed and checked, never changed ([`Configuration`]),
 //! - `State`: what it has of one head ([`Part`], `&mut` under the partition's lock),
 //! - `Shared`: what its parts share, `&self`,
@@ -12,13 +13,14 @@
 //! - `Kept`: what a service keeps for it beside values, and the texts that it shows and carries out ([`Keep`]),
 //! - `Overseer`: what looks at its parts at intervals ([`Oversee`]).
 //!
-//! Of the last four it may have [`Nothing`]. A change of configuration starts new parts and drains the old ones
-//! ([`crate::sched::head`]), so a part never has to change its mind about requests that it already holds. The engine asks
-//! policies by these traits only; it names none, which a test of the host sees to.
+//! Of the last four, and of counts, it may have [`Nothing`]. A change of configuration starts new parts and drains the
+//! old ones ([`crate::sched::head`]), so a part never has to change its mind about requests that it already holds. The
+//! engine asks policies by these traits only; it names none, which a test of the host sees to.
 //!
 //! # Adding a policy
 //!
-//! One folder in `policy/`, one line in the registry at the end of this file, one page in Documentation/.
+//! One file or folder in `policy/`, one line in the registry at the end of this file, one page in Documentation/.
+//! `lottery`, which only tests have, is an example.
 
 use crate::sched::{
     attr::{Attrs, Priority},
@@ -28,28 +30,22 @@ use crate::sched::{
     mem::{Need, NoMemory, Owned, Shared},
     parameters::Parameter,
     ranges::{BriefBuf, Table},
+    statistics::{Stat, Stats},
 };
 use core::fmt;
 
 mod any;
+pub(crate) mod classes;
 pub(crate) mod config;
 pub mod control;
-pub mod crrn;
-pub mod delay;
-pub mod fairshare;
-pub mod fifo;
 pub(crate) mod kept;
-pub mod orr;
 pub mod params;
-pub mod qbm;
 pub mod robin;
-pub mod tbf;
-pub mod trr;
 
 use params::{BufferMax, ClassesMax};
 
 use any::policies;
-pub use config::{Configuration, Tuning, Upkeep};
+pub use config::{Configuration, NoArgument, Simple, Tuning, Upkeep};
 use control::{ByHead, Host, Keep, Looked, Oversee, Parts, Scene, Text};
 
 /// What a part answers when it is asked for a request.
@@ -99,6 +95,18 @@ impl Grant {
 /// What the parts of a policy share that share nothing, and what those are told that are told nothing.
 #[derive(Clone)]
 pub struct Nothing;
+
+impl Stats for Nothing {
+    const ROWS: &'static [Stat] = &[];
+
+    fn values(&self) -> impl Iterator<Item = u64> {
+        core::iter::empty()
+    }
+
+    fn values_mut(&mut self) -> impl Iterator<Item = &mut u64> {
+        core::iter::empty()
+    }
+}
 
 impl Nothing {
     /// It makes no difference.
@@ -172,7 +180,8 @@ pub trait Part<I: Item> {
     /// Whether it asks which file a request is for.
     const WANTS_FILE: bool = false;
 
-    /// The class of a request with `attrs`; creates it from reserved memory.
+    /// Returns the class of a request with `attrs`; creates the class from reserved memory. Nothing is counted of the
+    /// request.
     ///
     /// Never fails: when the reserve or the bound is used up, the default class serves and a counter
     /// says so.
@@ -181,6 +190,14 @@ pub trait Part<I: Item> {
     /// Whether a cached `class` may be used again: it still names a class of this part, and not one that
     /// only stands in for others.
     fn is_live(&self, class: ClassId) -> bool;
+
+    /// Time for which a cached class may be used without [`Part::note`], ns; `None`: for ever.
+    fn note_interval(&self) -> Option<u64> {
+        None
+    }
+
+    /// Notes what a request of `class` with `attrs` says beside its class.
+    fn note(&mut self, _class: ClassId, _attrs: &Attrs, _now: u64) {}
 
     /// Appends `item` to `class`.
     ///
@@ -246,6 +263,9 @@ pub trait Part<I: Item> {
         0
     }
 
+    /// Adds the counters of the policy as a whole to `sums`, in the order of their rows.
+    fn add_counts(&self, _sums: &mut [u64]) {}
+
     /// Whether classes follow something that is counted meanwhile, so that [`Part::refresh`] is wanted at each
     /// upkeep.
     fn wants_refresh(&self) -> bool {
@@ -269,6 +289,17 @@ fn own<T>(
 ) -> core::result::Result<Owned<T>, NoMemory> {
     Owned::new(make()?)
 }
+
+/// Counters that a policy has as a whole, at most.
+pub const COUNTS_MAX: usize = {
+    let (mut kinds, mut max) = (Kind::ALL, 0);
+    while let [kind, rest @ ..] = kinds {
+        let counts = kind.counts().len();
+        max = if counts > max { counts } else { max };
+        kinds = rest;
+    }
+    max
+};
 
 /// Classes that one lock hold may look at.
 pub const ROWS: usize = 64;
@@ -299,6 +330,7 @@ policies! {
     Delay: delay,
     Fairshare: fairshare,
     Qbm: qbm,
+    #[cfg(feature = "lottery")] Lottery: lottery,
 }
 
 #[cfg(test)]

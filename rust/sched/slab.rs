@@ -16,7 +16,7 @@
 //!
 //! The slot that was vacated last is taken first, since it is likely still cached.
 
-use crate::sched::mem::{Bulk, NoMemory, Pile};
+use crate::sched::mem::{Bulk, Chunks, NoMemory, Pile};
 
 /// No slot.
 pub const NONE: u32 = u32::MAX;
@@ -50,7 +50,8 @@ impl Handle {
     }
 }
 
-struct Entry<T> {
+/// A slot of a [`Slab`].
+pub struct Entry<T> {
     generation: u32,
     next: u32,
     value: Option<T>,
@@ -68,28 +69,11 @@ pub struct Slab<T> {
     live: u32,
 }
 
+/// What a [`Slab`] wants.
+pub type SlabNeed<T> = Chunks<Entry<T>>;
+
 /// Chunks for a [`Slab`].
-pub struct SlabPile<T>(Pile<Entry<T>>);
-
-impl<T> SlabPile<T> {
-    /// `count` chunks; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
-    pub fn allocate(count: usize) -> Result<Self, NoMemory> {
-        Pile::allocate(count).map(Self)
-    }
-
-    /// The same, charged to the control group of the caller.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Pile::charged`].
-    pub fn charged(count: usize) -> Result<Self, NoMemory> {
-        Pile::charged(count).map(Self)
-    }
-}
+pub type SlabPile<T> = Pile<Entry<T>>;
 
 impl<T> Slab<T> {
     /// A slab that can be fed for up to `max` slots; sleeps.
@@ -130,14 +114,14 @@ impl<T> Slab<T> {
         self.entries.len().saturating_sub(self.live as usize)
     }
 
-    /// Number of chunks missing for `extra` more slots.
-    pub fn wants(&self, extra: usize) -> usize {
+    /// Returns the chunks missing for `extra` more slots.
+    pub fn wants(&self, extra: usize) -> SlabNeed<T> {
         self.entries.wants(extra)
     }
 
     /// Takes chunks and hands back those there is no use for.
     pub fn feed(&mut self, pile: SlabPile<T>) -> SlabPile<T> {
-        SlabPile(self.entries.feed(pile.0))
+        self.entries.feed(pile)
     }
 
     /// Puts a record into a vacant slot, else into a new one.
@@ -316,6 +300,7 @@ impl List {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sched::mem::Need;
 
     struct Node {
         value: u32,
@@ -330,8 +315,7 @@ mod tests {
 
     fn slab(max: usize) -> Slab<Node> {
         let mut slab = Slab::new(max).unwrap();
-        let chunks = slab.wants(max);
-        slab.feed(SlabPile::allocate(chunks).unwrap());
+        slab.feed(slab.wants(max).allocate().unwrap());
         slab
     }
 

@@ -80,6 +80,13 @@ pub trait Stats {
         }
     }
 
+    /// Adds the numbers to `sums`, which are in the order of the rows.
+    fn add_to(&self, sums: &mut [u64]) {
+        for (sum, value) in sums.iter_mut().zip(self.values()) {
+            *sum = sum.saturating_add(value);
+        }
+    }
+
     /// Writes a line `NAME: NUMBER` for each row but those in `placed`, which have their lines elsewhere.
     fn write_lines(
         &self,

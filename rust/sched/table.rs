@@ -13,8 +13,8 @@
 
 use crate::sched::{
     key::{Hashed, Hasher},
-    mem::{Bulk, NoMemory, Pile},
-    slab::{Handle, Linked, Links, List, Slab, SlabPile, NONE},
+    mem::{Bulk, Chunks, Need, NoMemory},
+    slab::{Handle, Linked, Links, List, Slab, SlabNeed, NONE},
 };
 
 /// A record and its place in the table.
@@ -31,37 +31,11 @@ impl<K, V: Linked> Linked for Row<K, V> {
     }
 }
 
-/// What a [`Table`] wants, in chunks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TableNeed {
-    rows: usize,
-    buckets: usize,
-}
+/// What a [`Table`] wants.
+pub type TableNeed<K, V> = (SlabNeed<Row<K, V>>, Chunks<u32>);
 
 /// Memory for a [`Table`].
-pub struct TableSpare<K, V> {
-    rows: SlabPile<Row<K, V>>,
-    buckets: Pile<u32>,
-}
-
-impl TableNeed {
-    /// Whether nothing is wanted.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
-    /// Allocates what is wanted, charged to the control group of the caller; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
-    pub fn allocate<K, V>(&self) -> Result<TableSpare<K, V>, NoMemory> {
-        Ok(TableSpare {
-            rows: SlabPile::charged(self.rows)?,
-            buckets: Pile::charged(self.buckets)?,
-        })
-    }
-}
+pub type TableSpare<K, V> = <TableNeed<K, V> as Need>::Spare;
 
 /// Rows by key and by slot.
 ///
@@ -88,24 +62,24 @@ impl<K: Eq + Hashed, V> Table<K, V> {
         })
     }
 
-    /// What memory is wanted for one more row.
-    pub fn need(&self) -> TableNeed {
-        if self.rows.vacant() > 0 {
-            return TableNeed::default();
-        }
-        let buckets = self.rows.slots().saturating_sub(self.buckets.len());
-        TableNeed {
-            rows: self.rows.wants(1),
-            buckets: self.buckets.wants(buckets.saturating_add(1)),
+    /// Returns what memory is wanted for one more row.
+    pub fn need(&self) -> TableNeed<K, V> {
+        match self.rows.vacant() {
+            0 => self.wants(self.rows.slots().saturating_add(1)),
+            _ => self.wants(0),
         }
     }
 
+    /// Returns what memory is wanted for `slots` slots in all.
+    pub fn wants(&self, slots: usize) -> TableNeed<K, V> {
+        let missing = |len: usize| slots.saturating_sub(len);
+        let rows = self.rows.wants(missing(self.rows.slots()));
+        (rows, self.buckets.wants(missing(self.buckets.len())))
+    }
+
     /// Takes memory and hands back what there is no use for.
-    pub fn grow(&mut self, spare: TableSpare<K, V>) -> TableSpare<K, V> {
-        TableSpare {
-            rows: self.rows.feed(spare.rows),
-            buckets: self.buckets.feed(spare.buckets),
-        }
+    pub fn grow(&mut self, (rows, buckets): TableSpare<K, V>) -> TableSpare<K, V> {
+        (self.rows.feed(rows), self.buckets.feed(buckets))
     }
 
     /// Number of rows.

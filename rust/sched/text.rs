@@ -22,6 +22,8 @@
 //!     active: 1
 //! ```
 //!
+//! Counters of the policy as a whole follow, if it has any.
+//!
 //! # `nrs_policies`, written
 //!
 //! `POLICY [reg|hp] [ARGUMENT...]`. The layout and the grammar are Lustre's, with these differences: blanks
@@ -33,6 +35,7 @@
 use crate::sched::{
     error::{Error, Result},
     head::State,
+    statistics::Stat,
 };
 use core::{
     fmt::{self, Write},
@@ -63,6 +66,10 @@ pub struct Row<'a> {
     pub queued: u64,
     /// Requests in service.
     pub active: u64,
+    /// Counters of the policy as a whole.
+    pub stats: &'static [Stat],
+    /// Their values.
+    pub counts: &'a [u64],
 }
 
 /// Writes what `nrs_policies` shows; `high` is `None` for a service without high-priority heads.
@@ -97,12 +104,16 @@ fn write_row<W: Write>(out: &mut W, row: &Row<'_>) -> fmt::Result {
     }
     write!(
         out,
-        "\n    state: {}\n    fallback: {}\n    queued: {:<20}\n    active: {:<20}\n\n",
+        "\n    state: {}\n    fallback: {}\n    queued: {:<20}\n    active: {:<20}\n",
         row.state.name(),
         yes_no(row.fallback),
         row.queued,
         row.active
-    )
+    )?;
+    for (stat, count) in row.stats.iter().zip(row.counts) {
+        writeln!(out, "    {}: {count:<20}", stat.name)?;
+    }
+    out.write_char('\n')
 }
 
 /// Heads that a command is for.
@@ -227,6 +238,8 @@ mod tests {
             fallback: false,
             queued: 0,
             active: 0,
+            stats: &[],
+            counts: &[],
         }
     }
 

@@ -14,7 +14,7 @@ use crate::{
         head::State,
         health::{self, Limits},
         key::escape,
-        policy::{Config, Kind, Part},
+        policy::{Config, Kind, Part, COUNTS_MAX},
         statistics::{ServiceCounts, Stats, TargetCounts},
         text::{self, Row},
     },
@@ -27,6 +27,7 @@ struct Sum {
     state: State,
     queued: u64,
     active: u64,
+    counts: [u64; COUNTS_MAX],
 }
 
 /// Bits of a device number that are the minor number.
@@ -49,12 +50,13 @@ fn add(sums: &mut Sums, inner: &mut Inner, priority: Priority) {
             }
             sum.queued = sum.queued.saturating_add(status.queued.into());
             sum.active = sum.active.saturating_add(status.active.into());
+            status.part.add_counts(&mut sum.counts);
         }
     }
 }
 
 /// What `nrs_policies` shows of one head, whose primary was started with `primary`.
-fn rows<'a>(sums: &Sums, primary: &'a Option<Config>) -> [Row<'a>; KINDS] {
+fn rows<'a>(sums: &'a Sums, primary: &'a Option<Config>) -> [Row<'a>; KINDS] {
     let mut kinds = Kind::ALL.iter().zip(sums.iter());
     core::array::from_fn(|_| {
         let Some((kind, sum)) = kinds.next() else {
@@ -66,6 +68,8 @@ fn rows<'a>(sums: &Sums, primary: &'a Option<Config>) -> [Row<'a>; KINDS] {
                 fallback: false,
                 queued: 0,
                 active: 0,
+                stats: &[],
+                counts: &[],
             };
         };
         Row {
@@ -78,6 +82,8 @@ fn rows<'a>(sums: &Sums, primary: &'a Option<Config>) -> [Row<'a>; KINDS] {
             fallback: *kind == Kind::FALLBACK,
             queued: sum.queued,
             active: sum.active,
+            stats: kind.counts(),
+            counts: &sum.counts,
         }
     })
 }
@@ -93,6 +99,7 @@ impl Service {
             state: State::Stopped,
             queued: 0,
             active: 0,
+            counts: [0; COUNTS_MAX],
         };
         let mut heads = [[none; KINDS]; 2];
         let settings = self.settings.lock();

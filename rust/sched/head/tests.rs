@@ -5,7 +5,6 @@
 use super::*;
 use crate::sched::{
     item::{Fifo, Place, Spot},
-    mem::{self, NoMemory},
     slab::{Slab, SlabPile},
 };
 use std::collections::VecDeque;
@@ -100,22 +99,6 @@ struct Manner {
     broken: bool,
 }
 
-/// A part that never wants memory.
-#[derive(Clone, Copy)]
-struct Nothing;
-
-impl mem::Need for Nothing {
-    type Spare = ();
-
-    fn is_empty(&self) -> bool {
-        true
-    }
-
-    fn allocate(&self) -> core::result::Result<(), NoMemory> {
-        Ok(())
-    }
-}
-
 /// A first-in first-out part; its class is `object % 4`.
 struct Mock {
     manner: Manner,
@@ -162,7 +145,7 @@ impl Mock {
 }
 
 impl Part<Req> for Mock {
-    type Need = Nothing;
+    type Need = ();
     type Spare = ();
     type Shared = ();
     type Update = ();
@@ -234,9 +217,7 @@ impl Part<Req> for Mock {
         self.queue.len()
     }
 
-    fn need(&self) -> Nothing {
-        Nothing
-    }
+    fn need(&self) {}
 
     fn grow(&mut self, (): ()) {}
 

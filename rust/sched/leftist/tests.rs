@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 use super::*;
-use crate::sched::rng::Rng;
+use crate::sched::{mem::Need, rng::Rng};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 fn forest(slots: u32) -> Forest {
     let mut forest = Forest::new(slots as usize).unwrap();
-    let chunks = forest.wants(slots as usize);
-    forest.feed(Pile::allocate(chunks).unwrap());
-    assert_eq!(forest.wants(slots as usize), 0);
+    forest.feed(forest.wants(slots as usize).allocate().unwrap());
+    assert!(forest.wants(slots as usize).is_empty());
     (0..slots).for_each(|slot| forest.create(slot));
     forest
 }

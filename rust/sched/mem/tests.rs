@@ -8,8 +8,8 @@ fn bulk_uses_only_what_it_was_fed() {
     let mut bulk = Bulk::new(3 * per).unwrap();
     assert_eq!((bulk.push(1u64), bulk.capacity()), (Err(1), 0));
     assert_eq!(
-        (bulk.wants(1), bulk.wants(per + 1), bulk.wants(9 * per)),
-        (1, 2, 3)
+        [1, per + 1, 9 * per].map(|extra| bulk.wants(extra).count()),
+        [1, 2, 3]
     );
     let rest = bulk.feed(Pile::allocate(2).unwrap());
     assert_eq!((rest.len(), bulk.capacity()), (0, 2 * per));
@@ -18,7 +18,7 @@ fn bulk_uses_only_what_it_was_fed() {
     }
     assert_eq!(bulk.push(7), Err(7));
     let rest = bulk.feed(Pile::allocate(3).unwrap());
-    assert_eq!((rest.len(), bulk.wants(9 * per)), (2, 0));
+    assert_eq!((rest.len(), bulk.wants(9 * per).count()), (2, 0));
     bulk.push(7).unwrap();
     assert_eq!(bulk.get(2 * per), Some(&7));
     assert_eq!(bulk.get(per), Some(&(per as u64)));

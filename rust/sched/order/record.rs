@@ -119,7 +119,7 @@ impl Chase {
 /// - `waits` is the slot of an unfinished record with a smaller serial exactly if the record is in that one's
 ///   `waiters`.
 /// - `links` are those in `waiters` of another record, or, once it has ended, in the list of ended ones.
-pub(super) struct Record<I: Item> {
+pub struct Record<I: Item> {
     /// Its number in the order of arrival.
     pub(super) serial: u64,
     pub(super) ties: Ties,

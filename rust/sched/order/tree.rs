@@ -27,7 +27,7 @@ mod search;
 use crate::sched::{
     mem::NoMemory,
     rng::Rng,
-    slab::{Slab, SlabPile, NONE},
+    slab::{Slab, SlabNeed, SlabPile, NONE},
 };
 
 /// A range and what is done there.
@@ -103,7 +103,7 @@ impl Digest {
     }
 }
 
-struct Node {
+pub struct Node {
     extent: Extent,
     serial: u64,
     owner: u32,
@@ -161,19 +161,8 @@ pub struct Tree {
     visits: u64,
 }
 
-/// Chunks for a [`Tree`].
-pub struct TreePile(SlabPile<Node>);
-
-impl TreePile {
-    /// `count` chunks; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
-    pub fn allocate(count: usize) -> Result<Self, NoMemory> {
-        SlabPile::allocate(count).map(Self)
-    }
-}
+/// What a [`Tree`] wants.
+pub type TreeNeed = SlabNeed<Node>;
 
 impl Tree {
     /// An empty tree that can be fed for up to `max` extents; sleeps.
@@ -190,8 +179,8 @@ impl Tree {
         })
     }
 
-    /// Number of chunks missing for `target` extents in all.
-    pub fn wants(&self, target: usize) -> usize {
+    /// Returns the chunks missing for `target` extents in all.
+    pub fn wants(&self, target: usize) -> TreeNeed {
         self.nodes.wants(target.saturating_sub(self.nodes.slots()))
     }
 
@@ -201,8 +190,8 @@ impl Tree {
     }
 
     /// Takes chunks and hands back those there is no use for.
-    pub fn feed(&mut self, pile: TreePile) -> TreePile {
-        TreePile(self.nodes.feed(pile.0))
+    pub fn feed(&mut self, pile: SlabPile<Node>) -> SlabPile<Node> {
+        self.nodes.feed(pile)
     }
 
     /// Nodes that were looked at, ever: what the tree costs.

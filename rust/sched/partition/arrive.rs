@@ -14,6 +14,7 @@
 use super::{lane::Ident, Admission, Env, Machine, Scheduled, BATCH};
 use crate::sched::{
     attr::{Attrs, Priority},
+    mem::Need,
     order::{Entered, Forced, RecordId, Relation},
     policy::{Part, Passed, Way},
 };

@@ -13,8 +13,7 @@ use crate::sched::{
     head::{Head, Ticket},
     item::{Cost, Item},
     mem::{Need, NoMemory, Owned},
-    policy::{Config, Part, Passed, Way},
-    units::NSEC_PER_SEC,
+    policy::{Part, Passed, Way},
 };
 
 /// Places of the cache; a power of two.
@@ -65,6 +64,7 @@ impl<I: Item, P: Part<I>, T> Lane<I, P, T> {
         now: u64,
     ) -> (Ticket, bool) {
         let ticket = self.head.classify(attrs, now);
+        self.head.note(&ticket, attrs, now);
         if let Some(ident) = ident {
             // A default class that stands in for lack of memory is not cached.
             let keep = self.head.is_live(&ticket);
@@ -159,21 +159,15 @@ impl<I: Item, P: Part<I>, T> Lane<I, P, T> {
     pub(super) fn has_work(&self, now: u64) -> bool {
         self.until <= now && self.head.queued() > 0
     }
-}
 
-impl<I: Item, P: Part<I>> Lane<I, P, Config> {
-    /// Clears the cache four times in the time for which a client of a job counts, so that each
-    /// client that sends requests is classified again; nothing if job sizes do not count.
-    pub fn count_clients(&mut self, now: u64) {
-        let primary = self.head.instances().find(|one| one.is_primary());
-        let Some(Config::Fairshare(config)) = primary.map(|one| one.tag) else {
-            return;
-        };
-        if !config.mode().has_size() {
-            return;
-        }
-        let window = u64::from(config.tunables().size_window_s.get()).saturating_mul(NSEC_PER_SEC);
-        if now.saturating_sub(self.cleared) >= window / 4 {
+    /// Clears the cache as often as the primary says, so that requests are noted again
+    /// ([`Part::note_interval`]).
+    pub fn refresh_cache(&mut self, now: u64) {
+        let interval = self
+            .head
+            .primary_mut()
+            .and_then(|part| part.note_interval());
+        if interval.is_some_and(|interval| now.saturating_sub(self.cleared) >= interval) {
             self.cleared = now;
             self.cache = [None; CACHE];
         }

@@ -2,26 +2,52 @@
 
 //! What stands for any policy: a type for each that policies have, with a variant or field for each policy.
 
-/// Defines the types that stand for any policy, from lines `Name: module`.
+/// Defines the types that stand for any policy, from lines `Name: module`, and declares the modules.
 ///
-/// Each module has `Tunables`, `PARAMETERS`, `Kept`, `Overseer`, `Config`, `Shared`, `Update` and `State<I>`, which is
-/// a [`Part`](super::Part). The names in it are those of the file that it is used in.
+/// Each module has `Tunables`, `PARAMETERS`, `Counts`, `Kept`, `Overseer`, `Config`, `Shared`, `Update` and `State<I>`,
+/// which is a [`Part`](super::Part). The names in it are those of the file that it is used in. A line with `#[cfg(…)]`
+/// is of a policy that only tests have.
 macro_rules! policies {
-    ($($name:ident: $module:ident),+ $(,)?) => {
+    ($($(#[$only:meta])? $name:ident: $module:ident),+ $(,)?) => {
+        $($(#[$only])? pub mod $module;)+
+
+        /// Does the same with what any policy has.
+        macro_rules! each {
+            ($of:expr, $one:ident => $body:expr) => {
+                match $of {
+                    $($(#[$only])? Self::$name($one) => $body,)+
+                }
+            };
+        }
+
         /// The policies there are.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Kind {
-            $(#[doc = concat!("The policy `", stringify!($module), "`.")] $name,)+
+            $(#[doc = concat!("The policy `", stringify!($module), "`.")] $(#[$only])? $name,)+
         }
 
         impl Kind {
             /// All policies.
-            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+            pub const ALL: &'static [Self] = &[$($(#[$only])? Self::$name),+];
 
             /// The name users know it by.
             pub const fn name(self) -> &'static str {
                 match self {
-                    $(Self::$name => stringify!($module),)+
+                    $($(#[$only])? Self::$name => stringify!($module),)+
+                }
+            }
+
+            /// The counters that a head has of the policy as a whole.
+            pub const fn counts(self) -> &'static [Stat] {
+                match self {
+                    $($(#[$only])? Self::$name => <$module::Counts as Stats>::ROWS,)+
+                }
+            }
+
+            /// Whether only tests have the policy; no page tells of it.
+            pub const fn is_for_tests(self) -> bool {
+                match self {
+                    $($(#[$only])? Self::$name => !stringify!($($only)?).is_empty(),)+
                 }
             }
         }
@@ -29,42 +55,42 @@ macro_rules! policies {
         /// What users can set for each policy; it survives stops and starts.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Tunables {
-            $(#[doc = concat!("Those of `", stringify!($module), "`.")]
+            $(#[doc = concat!("Those of `", stringify!($module), "`.")] $(#[$only])?
             pub $module: $module::Tunables,)+
         }
 
         impl Tuning for Tunables {
             fn check(&self) -> Result {
-                $(self.$module.check()?;)+
+                $($(#[$only])? self.$module.check()?;)+
                 Ok(())
             }
 
             fn set_classes_max(&mut self, max: ClassesMax) {
-                $(self.$module.set_classes_max(max);)+
+                $($(#[$only])? self.$module.set_classes_max(max);)+
             }
 
             fn set_buffer_max(&mut self, max: BufferMax) {
-                $(self.$module.set_buffer_max(max);)+
+                $($(#[$only])? self.$module.set_buffer_max(max);)+
             }
         }
 
         impl Tunables {
             /// What the engine does at intervals: as the first policy says that says something.
             pub fn upkeep(&self) -> Upkeep {
-                let all = [$(self.$module.upkeep()),+];
+                let all = [$($(#[$only])? self.$module.upkeep()),+];
                 all.into_iter().flatten().next().unwrap_or_default()
             }
         }
 
-        $crate::sched::policy::control::controls! { $($name: $module),+ }
+        $crate::sched::policy::control::controls! { $($(#[$only])? $name: $module),+ }
 
         /// The parameters of each policy.
-        pub static PARAMETERS: &[&[Parameter]] = &[$($module::PARAMETERS),+];
+        pub static PARAMETERS: &[&[Parameter]] = &[$($(#[$only])? $module::PARAMETERS),+];
 
         /// The configuration of any policy.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Config {
-            $(#[doc = concat!("Of `", stringify!($module), "`.")] $name($module::Config),)+
+            $(#[doc = concat!("Of `", stringify!($module), "`.")] $(#[$only])? $name($module::Config),)+
         }
 
         impl Config {
@@ -75,7 +101,7 @@ macro_rules! policies {
             /// - `EINVAL`: the policy does not take the argument.
             pub fn parse(kind: Kind, arg: Option<&str>, tunables: &Tunables) -> Result<Self> {
                 Ok(match kind {
-                    $(Kind::$name => {
+                    $($(#[$only])? Kind::$name => {
                         Self::$name($module::Config::parse(arg, &tunables.$module)?)
                     })+
                 })
@@ -84,21 +110,21 @@ macro_rules! policies {
             /// See [`Configuration::with`].
             pub fn with(&self, tunables: &Tunables) -> Self {
                 match self {
-                    $(Self::$name(config) => Self::$name(config.with(&tunables.$module)),)+
+                    $($(#[$only])? Self::$name(config) => Self::$name(config.with(&tunables.$module)),)+
                 }
             }
 
             /// See [`Configuration::on`].
             pub fn on(self, priority: Priority) -> Self {
                 match self {
-                    $(Self::$name(config) => Self::$name(config.on(priority)),)+
+                    $($(#[$only])? Self::$name(config) => Self::$name(config.on(priority)),)+
                 }
             }
 
             /// See [`Configuration::update_to`].
             pub fn update_to(&self, new: &Self) -> Option<AnyUpdate> {
                 match (self, new) {
-                    $((Self::$name(old), Self::$name(new)) => {
+                    $($(#[$only])? (Self::$name(old), Self::$name(new)) => {
                         old.update_to(new).map(AnyUpdate::$name)
                     })+
                     _ => None,
@@ -108,28 +134,26 @@ macro_rules! policies {
             /// The policy.
             pub const fn kind(&self) -> Kind {
                 match self {
-                    $(Self::$name(_) => Kind::$name,)+
+                    $($(#[$only])? Self::$name(_) => Kind::$name,)+
                 }
             }
 
             /// Whether what its parts share is of one target each, not of all targets of a service.
             pub const fn is_per_target(&self) -> bool {
                 match self {
-                    $(Self::$name(_) => $module::Shared::PER_TARGET,)+
+                    $($(#[$only])? Self::$name(_) => $module::Shared::PER_TARGET,)+
                 }
             }
 
             /// The argument the policy was started with.
             pub fn argument(&self) -> Option<&dyn fmt::Display> {
-                match self {
-                    $(Self::$name(config) => config.argument(),)+
-                }
+                each!(self, config => config.argument())
             }
         }
 
         /// What memory a part of any policy wants.
         pub enum AnyNeed<I: Item> {
-            $(#[doc = concat!("One of `", stringify!($module), "`.")]
+            $(#[doc = concat!("One of `", stringify!($module), "`.")] $(#[$only])?
             $name(<$module::State<I> as Part<I>>::Need),)+
         }
 
@@ -143,7 +167,7 @@ macro_rules! policies {
 
         /// Memory for a part of any policy.
         pub enum AnySpare<I: Item> {
-            $(#[doc = concat!("One of `", stringify!($module), "`.")]
+            $(#[doc = concat!("One of `", stringify!($module), "`.")] $(#[$only])?
             $name(<$module::State<I> as Part<I>>::Spare),)+
         }
 
@@ -151,28 +175,26 @@ macro_rules! policies {
             type Spare = AnySpare<I>;
 
             fn is_empty(&self) -> bool {
-                match self {
-                    $(Self::$name(need) => need.is_empty(),)+
-                }
+                each!(self, need => need.is_empty())
             }
 
-            fn allocate(&self) -> core::result::Result<AnySpare<I>, NoMemory> {
+            fn take(&self, charged: bool) -> core::result::Result<AnySpare<I>, NoMemory> {
                 match self {
-                    $(Self::$name(need) => need.allocate().map(AnySpare::$name),)+
+                    $($(#[$only])? Self::$name(need) => need.take(charged).map(AnySpare::$name),)+
                 }
             }
         }
 
         /// A part of any policy.
         pub enum AnyPart<I: Item> {
-            $(#[doc = concat!("One of `", stringify!($module), "`.")]
+            $(#[doc = concat!("One of `", stringify!($module), "`.")] $(#[$only])?
             $name(Owned<$module::State<I>>),)+
         }
 
         /// What the parts of one head share, of any policy; clones are the same.
         #[derive(Clone)]
         pub enum AnyShared {
-            $(#[doc = concat!("Of `", stringify!($module), "`.")]
+            $(#[doc = concat!("Of `", stringify!($module), "`.")] $(#[$only])?
             $name(Shared<$module::Shared>),)+
         }
 
@@ -191,7 +213,7 @@ macro_rules! policies {
                 parts: u32,
             ) -> core::result::Result<Self, NoMemory> {
                 Ok(match config {
-                    $(Config::$name(config) => {
+                    $($(#[$only])? Config::$name(config) => {
                         Self::$name(Shared::new($module::Shared::new(config, seed, parts)?)?)
                     })+
                 })
@@ -201,7 +223,7 @@ macro_rules! policies {
         /// What a part of any policy is told.
         #[derive(Clone)]
         pub enum AnyUpdate {
-            $(#[doc = concat!("For one of `", stringify!($module), "`.")]
+            $(#[doc = concat!("For one of `", stringify!($module), "`.")] $(#[$only])?
             $name($module::Update),)+
         }
 
@@ -220,7 +242,7 @@ macro_rules! policies {
                 shared: &AnyShared,
             ) -> core::result::Result<Self, NoMemory> {
                 Ok(match (config, shared) {
-                    $((Config::$name(config), AnyShared::$name(shared)) => {
+                    $($(#[$only])? (Config::$name(config), AnyShared::$name(shared)) => {
                         Self::$name(own(|| $module::State::new(config, seed, shared))?)
                     })+
                     _ => return Err(NoMemory),
@@ -230,18 +252,18 @@ macro_rules! policies {
             /// Whether parts of `kind` ask which file a request is for.
             pub const fn wants_file(kind: Kind) -> bool {
                 match kind {
-                    $(Kind::$name => <$module::State<I> as Part<I>>::WANTS_FILE,)+
+                    $($(#[$only])? Kind::$name => <$module::State<I> as Part<I>>::WANTS_FILE,)+
                 }
             }
 
             /// Its policy.
             pub const fn kind(&self) -> Kind {
                 match self {
-                    $(Self::$name(_) => Kind::$name,)+
+                    $($(#[$only])? Self::$name(_) => Kind::$name,)+
                 }
             }
 
-            $(#[doc = concat!("The part, if it is one of `", stringify!($module), "`.")]
+            $(#[doc = concat!("The part, if it is one of `", stringify!($module), "`.")] $(#[$only])?
             #[allow(dead_code, reason = "not every policy has something of its own to ask for")]
             pub fn $module(&self) -> Option<&$module::State<I>> {
                 match self {
@@ -259,15 +281,19 @@ macro_rules! policies {
             type Update = AnyUpdate;
 
             fn classify(&mut self, attrs: &Attrs, now: u64) -> ClassId {
-                match self {
-                    $(Self::$name(part) => part.classify(attrs, now),)+
-                }
+                each!(self, part => part.classify(attrs, now))
             }
 
             fn is_live(&self, class: ClassId) -> bool {
-                match self {
-                    $(Self::$name(part) => part.is_live(class),)+
-                }
+                each!(self, part => part.is_live(class))
+            }
+
+            fn note_interval(&self) -> Option<u64> {
+                each!(self, part => part.note_interval())
+            }
+
+            fn note(&mut self, class: ClassId, attrs: &Attrs, now: u64) {
+                each!(self, part => part.note(class, attrs, now))
             }
 
             fn enqueue(
@@ -276,21 +302,15 @@ macro_rules! policies {
                 class: ClassId,
                 now: u64,
             ) -> core::result::Result<(), I> {
-                match self {
-                    $(Self::$name(part) => part.enqueue(item, class, now),)+
-                }
+                each!(self, part => part.enqueue(item, class, now))
             }
 
             fn dequeue(&mut self, class: ClassId, place: &I::Place, now: u64) -> Option<I> {
-                match self {
-                    $(Self::$name(part) => part.dequeue(class, place, now),)+
-                }
+                each!(self, part => part.dequeue(class, place, now))
             }
 
             fn get(&mut self, view: &View<'_>) -> Get<(I, Grant)> {
-                match self {
-                    $(Self::$name(part) => part.get(view),)+
-                }
+                each!(self, part => part.get(view))
             }
 
             fn pass(
@@ -300,33 +320,27 @@ macro_rules! policies {
                 way: Way,
                 now: impl FnOnce() -> u64,
             ) -> Passed {
-                match self {
-                    $(Self::$name(part) => part.pass(class, cost, way, now),)+
-                }
+                each!(self, part => part.pass(class, cost, way, now))
             }
 
             fn stop(&mut self, grant: &Grant, cost: Cost, now: u64) {
-                match self {
-                    $(Self::$name(part) => part.stop(grant, cost, now),)+
-                }
+                each!(self, part => part.stop(grant, cost, now))
             }
 
             fn len(&self) -> u32 {
-                match self {
-                    $(Self::$name(part) => part.len(),)+
-                }
+                each!(self, part => part.len())
             }
 
             fn need(&self) -> AnyNeed<I> {
                 match self {
-                    $(Self::$name(part) => AnyNeed::$name(part.need()),)+
+                    $($(#[$only])? Self::$name(part) => AnyNeed::$name(part.need()),)+
                 }
             }
 
             /// Memory meant for a part of another policy comes back whole.
             fn grow(&mut self, spare: AnySpare<I>) -> AnySpare<I> {
                 match (self, spare) {
-                    $((Self::$name(part), AnySpare::$name(spare)) => {
+                    $($(#[$only])? (Self::$name(part), AnySpare::$name(spare)) => {
                         AnySpare::$name(part.grow(spare))
                     })+
                     (_, spare) => spare,
@@ -334,15 +348,13 @@ macro_rules! policies {
             }
 
             fn age(&mut self, now: u64, max: u32) -> bool {
-                match self {
-                    $(Self::$name(part) => part.age(now, max),)+
-                }
+                each!(self, part => part.age(now, max))
             }
 
             /// An update for another policy comes back as it is.
             fn update(&mut self, update: AnyUpdate, now: u64) -> AnyUpdate {
                 match (self, update) {
-                    $((Self::$name(part), AnyUpdate::$name(update)) => {
+                    $($(#[$only])? (Self::$name(part), AnyUpdate::$name(update)) => {
                         AnyUpdate::$name(part.update(update, now))
                     })+
                     (_, update) => update,
@@ -350,33 +362,27 @@ macro_rules! policies {
             }
 
             fn refresh(&mut self, from: u32, max: u32, now: u64) -> Option<u32> {
-                match self {
-                    $(Self::$name(part) => part.refresh(from, max, now),)+
-                }
+                each!(self, part => part.refresh(from, max, now))
             }
 
             fn reset(&mut self, from: u32, max: u32) -> Option<u32> {
-                match self {
-                    $(Self::$name(part) => part.reset(from, max),)+
-                }
+                each!(self, part => part.reset(from, max))
             }
 
             fn overflow(&self) -> u64 {
-                match self {
-                    $(Self::$name(part) => part.overflow(),)+
-                }
+                each!(self, part => part.overflow())
             }
 
             fn wants_refresh(&self) -> bool {
-                match self {
-                    $(Self::$name(part) => part.wants_refresh(),)+
-                }
+                each!(self, part => part.wants_refresh())
+            }
+
+            fn add_counts(&self, sums: &mut [u64]) {
+                each!(self, part => part.add_counts(sums))
             }
 
             fn briefs(&mut self, from: u32, now: u64, out: &mut BriefBuf) -> Option<u32> {
-                match self {
-                    $(Self::$name(part) => part.briefs(from, now, out),)+
-                }
+                each!(self, part => part.briefs(from, now, out))
             }
         }
     };

@@ -4,7 +4,7 @@
 
 use crate::sched::{
     attr::Priority,
-    error::Result,
+    error::{Error, Result},
     policy::params::{BufferMax, ClassesMax},
 };
 use core::fmt;
@@ -83,5 +83,55 @@ pub trait Configuration: Copy + PartialEq {
     /// The argument of the start.
     fn argument(&self) -> Option<&dyn fmt::Display> {
         None
+    }
+}
+
+/// Parameters of a policy that takes no argument.
+pub trait Simple: Tuning + Copy + PartialEq {
+    /// What a running part is told.
+    type Update;
+
+    /// See [`Configuration::update_to`].
+    fn update_to(&self, _new: &Self, _priority: Priority) -> Option<Self::Update> {
+        None
+    }
+}
+
+/// Configuration of a policy that takes no argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoArgument<T> {
+    /// The parameters at the time of the start.
+    pub tunables: T,
+    /// The head.
+    pub priority: Priority,
+}
+
+impl<T: Simple> Configuration for NoArgument<T> {
+    type Tunables = T;
+    type Update = T::Update;
+
+    fn parse(arg: Option<&str>, tunables: &T) -> Result<Self> {
+        match arg {
+            None => Ok(Self {
+                tunables: *tunables,
+                priority: Priority::Regular,
+            }),
+            Some(_) => Err(Error::invalid("this policy takes no argument")),
+        }
+    }
+
+    fn with(&self, tunables: &T) -> Self {
+        Self {
+            tunables: *tunables,
+            ..*self
+        }
+    }
+
+    fn on(self, priority: Priority) -> Self {
+        Self { priority, ..self }
+    }
+
+    fn update_to(&self, new: &Self) -> Option<T::Update> {
+        self.tunables.update_to(&new.tunables, self.priority)
     }
 }

@@ -376,11 +376,11 @@ impl From<NoMemory> for Error {
 
 /// Defines what stands for the controls of any policy; part of [`super::any::policies`].
 macro_rules! controls {
-    ($($name:ident: $module:ident),+) => {
+    ($($(#[$only:meta])? $name:ident: $module:ident),+) => {
         /// What a service keeps for each policy.
         #[derive(Clone)]
         pub struct Kept {
-            $(#[doc = concat!("For `", stringify!($module), "`.")]
+            $(#[doc = concat!("For `", stringify!($module), "`.")] $(#[$only])?
             pub $module: $module::Kept,)+
         }
 
@@ -392,7 +392,7 @@ macro_rules! controls {
             /// - [`NoMemory`]: the allocator had none.
             pub fn empty() -> core::result::Result<Self, NoMemory> {
                 Ok(Self {
-                    $($module: Keep::<$module::Config>::empty()?,)+
+                    $($(#[$only])? $module: Keep::<$module::Config>::empty()?,)+
                 })
             }
 
@@ -406,7 +406,7 @@ macro_rules! controls {
                 old: &ByHead<Option<Config>>,
                 new: &ByHead<Option<Config>>,
             ) -> core::result::Result<(), NoMemory> {
-                $({
+                $($(#[$only])? {
                     let own = |config: &Option<Config>| match config {
                         Some(Config::$name(config)) => Some(*config),
                         _ => None,
@@ -432,7 +432,7 @@ macro_rules! controls {
                 priority: Priority,
             ) -> core::result::Result<Option<AnyUpdate>, NoMemory> {
                 Ok(match config {
-                    $(Config::$name(config) => {
+                    $($(#[$only])? Config::$name(config) => {
                         let kept = &mut self.$module;
                         let update = Keep::update(kept, config, &tunables.$module, priority)?;
                         update.map(AnyUpdate::$name)
@@ -449,7 +449,7 @@ macro_rules! controls {
                 priority: Priority,
             ) -> bool {
                 match config {
-                    $(Config::$name(_) => Keep::<$module::Config>::is_news(
+                    $($(#[$only])? Config::$name(_) => Keep::<$module::Config>::is_news(
                         &self.$module,
                         &tunables.$module,
                         &old.$module,
@@ -461,14 +461,14 @@ macro_rules! controls {
 
             /// The parameters that policies show and carry out themselves.
             pub fn texts<H: Host + 'static>() -> impl Iterator<Item = &'static Text<H>> {
-                let all = [$(<$module::Kept as Keep<$module::Config>>::texts::<H>()),+];
+                let all = [$($(#[$only])? <$module::Kept as Keep<$module::Config>>::texts::<H>()),+];
                 all.into_iter().flatten()
             }
         }
 
         /// Who oversees the parts of a policy.
         pub enum AnyOverseer {
-            $(#[doc = concat!("Of `", stringify!($module), "`.")]
+            $(#[doc = concat!("Of `", stringify!($module), "`.")] $(#[$only])?
             $name($module::Overseer),)+
         }
 
@@ -486,7 +486,7 @@ macro_rules! controls {
             ) -> core::result::Result<Option<Self>, NoMemory> {
                 for config in configs.iter().flatten() {
                     let overseer = match config {
-                        $(Config::$name(config) => {
+                        $($(#[$only])? Config::$name(config) => {
                             let overseer: Option<$module::Overseer> =
                                 Oversee::new(config, &kept.$module, seed)?;
                             overseer.map(Self::$name)
@@ -503,7 +503,7 @@ macro_rules! controls {
             pub fn fits(&self, configs: &[Option<Config>]) -> bool {
                 let mut configs = configs.iter().flatten();
                 let fits = configs.find_map(|config| match (self, config) {
-                    $((Self::$name(overseer), Config::$name(config)) => {
+                    $($(#[$only])? (Self::$name(overseer), Config::$name(config)) => {
                         Some(Oversee::<_, $module::Kept>::fits(overseer, config))
                     })+
                     _ => None,
@@ -523,7 +523,7 @@ macro_rules! controls {
                 now: u64,
             ) -> core::result::Result<(), NoMemory> {
                 match self {
-                    $(Self::$name(overseer) => Oversee::<$module::Config, _>::follow(
+                    $($(#[$only])? Self::$name(overseer) => Oversee::<$module::Config, _>::follow(
                         overseer,
                         &kept.$module,
                         scene,
@@ -535,7 +535,7 @@ macro_rules! controls {
             /// See [`Oversee::update`].
             pub fn update(&self) -> Option<AnyUpdate> {
                 match self {
-                    $(Self::$name(overseer) => {
+                    $($(#[$only])? Self::$name(overseer) => {
                         let update = Oversee::<$module::Config, $module::Kept>::update(overseer);
                         update.map(AnyUpdate::$name)
                     })+
@@ -554,7 +554,7 @@ macro_rules! controls {
                 due: bool,
             ) -> core::result::Result<Looked, NoMemory> {
                 match self {
-                    $(Self::$name(overseer) => {
+                    $($(#[$only])? Self::$name(overseer) => {
                         Oversee::<$module::Config, $module::Kept>::look(overseer, parts, scene, due)
                     })+
                 }
@@ -563,7 +563,7 @@ macro_rules! controls {
             /// Its policy.
             pub const fn kind(&self) -> Kind {
                 match self {
-                    $(Self::$name(_) => Kind::$name,)+
+                    $($(#[$only])? Self::$name(_) => Kind::$name,)+
                 }
             }
         }

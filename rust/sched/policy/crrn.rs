@@ -16,7 +16,9 @@ use crate::sched::{
     policy::{params::ClassesMax, Tuning},
 };
 
-pub use crate::sched::policy::{Nothing as Kept, Nothing as Overseer, Nothing as Shared};
+pub use crate::sched::policy::{
+    Nothing as Counts, Nothing as Kept, Nothing as Overseer, Nothing as Shared,
+};
 
 parameters! {
     /// What users can set; it survives stops and starts.

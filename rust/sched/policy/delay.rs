@@ -29,18 +29,20 @@ use crate::sched::{
     class::ClassId,
     heap::Sort,
     item::{Cost, Fifo, Item, Place},
-    leftist::{Forest, Knot, Root},
-    mem::{self, NoMemory, Pile},
+    leftist::{Forest, Root},
+    mem::{self, Grow, Need as _, NoMemory},
     policy::{kept::withheld, Get, Grant, Part, Passed, View, Way},
     rng::Rng,
-    slab::{Handle, Slab, SlabPile},
+    slab::{Handle, Slab, SlabNeed},
 };
 use core::cmp::Ordering;
 
 mod config;
 pub mod params;
 
-pub use crate::sched::policy::{Nothing as Kept, Nothing as Overseer, Nothing as Shared};
+pub use crate::sched::policy::{
+    Nothing as Counts, Nothing as Kept, Nothing as Overseer, Nothing as Shared,
+};
 pub use config::{Config, Setting, Update};
 pub use params::{Tunables, PARAMETERS};
 
@@ -69,41 +71,11 @@ impl Sort for Key {
     }
 }
 
-/// What memory a part wants, in chunks.
-pub struct Need<I: Item> {
-    records: usize,
-    knots: usize,
-    item: core::marker::PhantomData<fn(I)>,
-}
-
-impl<I: Item> Clone for Need<I> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<I: Item> Copy for Need<I> {}
+/// What memory a part wants.
+type Need<I> = (SlabNeed<I>, <Forest<Key> as Grow>::Need);
 
 /// Memory for a part.
-pub struct Spare<I: Item> {
-    records: SlabPile<I>,
-    knots: Pile<Knot<Key>>,
-}
-
-impl<I: Item> mem::Need for Need<I> {
-    type Spare = Spare<I>;
-
-    fn is_empty(&self) -> bool {
-        self.records == 0 && self.knots == 0
-    }
-
-    fn allocate(&self) -> core::result::Result<Spare<I>, NoMemory> {
-        Ok(Spare {
-            records: SlabPile::allocate(self.records)?,
-            knots: Pile::allocate(self.knots)?,
-        })
-    }
-}
+type Spare<I> = <Need<I> as mem::Need>::Spare;
 
 /// Delayed requests of one head.
 ///
@@ -136,20 +108,20 @@ impl<I: Item> State<I> {
         _shared: &mem::Shared<Shared>,
     ) -> core::result::Result<Self, NoMemory> {
         let mut state = Self::without_memory(config, seed)?;
-        let spare = mem::Need::allocate(&state.need())?;
+        let spare = state.need().allocate()?;
         state.grow(spare);
         Ok(state)
     }
 
     /// A part with nothing queued that has no record.
     fn without_memory(config: &Config, seed: u64) -> core::result::Result<Self, NoMemory> {
-        let max = config.buffer_max() as usize;
+        let max = config.tunables.buffer_max.get() as usize;
         Ok(Self {
             records: Slab::new(max)?,
             forest: Forest::new(max)?,
             queue: Root::EMPTY,
             line: I::Fifo::new(),
-            setting: config.setting(),
+            setting: config.tunables.setting(config.priority),
             rng: Rng::new(seed),
             max,
             turn: 0,
@@ -161,7 +133,8 @@ impl<I: Item> State<I> {
     fn has_room(&self) -> bool {
         let slots = self.records.slots();
         let vacant = self.records.vacant() > 0;
-        let new = slots < self.max && slots < self.forest.capacity() && self.records.wants(1) == 0;
+        let new =
+            slots < self.max && slots < self.forest.capacity() && self.records.wants(1).is_empty();
         vacant || new
     }
 
@@ -303,20 +276,12 @@ impl<I: Item> Part<I> for State<I> {
     fn need(&self) -> Need<I> {
         let live = self.len() as usize;
         let slots = live.saturating_add(RESERVE).min(self.max);
-        Need {
-            records: self
-                .records
-                .wants(slots.saturating_sub(self.records.slots())),
-            knots: self.forest.wants(slots),
-            item: core::marker::PhantomData,
-        }
+        let missing = slots.saturating_sub(self.records.slots());
+        (self.records.wants(missing), self.forest.wants(slots))
     }
 
-    fn grow(&mut self, spare: Spare<I>) -> Spare<I> {
-        let spare = Spare {
-            records: self.records.feed(spare.records),
-            knots: self.forest.feed(spare.knots),
-        };
+    fn grow(&mut self, (records, knots): Spare<I>) -> Spare<I> {
+        let spare = (self.records.feed(records), self.forest.feed(knots));
         self.refill(BATCH);
         spare
     }

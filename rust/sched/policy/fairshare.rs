@@ -26,15 +26,14 @@
 
 use crate::sched::{
     attr::Attrs,
-    class::{ClassId, ClassNeed, ClassSpare, DEFAULT},
+    class::{ClassId, ClassNeed, DEFAULT},
     item::{Cost, Item},
-    mem::{self, NoMemory},
+    mem::{self, Grow, Need as _, NoMemory},
     policy::{Get, Grant, Part, Passed, View, Way, ROWS},
     ranges::{Brief, BriefBuf},
     rng::Rng,
     units::NSEC_PER_USEC,
 };
-use core::marker::PhantomData;
 
 mod config;
 pub(crate) mod control;
@@ -62,10 +61,10 @@ use ledger::Windows;
 use members::Members;
 use node::{Node, PathId};
 use params::CostModel;
-use select::{SelectNeed, SelectSpare, Selector};
+use select::Selector;
 use stats::Row;
 
-pub use crate::sched::policy::Nothing as Overseer;
+pub use crate::sched::policy::{Nothing as Counts, Nothing as Overseer};
 pub use config::{Config, Shared, Update};
 pub use control::Kept;
 pub use params::{Tunables, PARAMETERS};
@@ -73,41 +72,11 @@ pub use params::{Tunables, PARAMETERS};
 /// A buffer for [`State::rows`].
 pub type RowBuf = mem::Block<Row, ROWS>;
 
-/// What memory a part wants, in chunks.
-pub struct Need<I: Item> {
-    classes: ClassNeed,
-    selector: SelectNeed,
-    item: PhantomData<fn(I)>,
-}
-
-impl<I: Item> Clone for Need<I> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<I: Item> Copy for Need<I> {}
+/// What memory a part wants.
+type Need<I> = (ClassNeed<PathId, Node<I>>, <Selector as Grow>::Need);
 
 /// Memory for a part.
-pub struct Spare<I: Item> {
-    classes: ClassSpare<PathId, Node<I>>,
-    selector: SelectSpare,
-}
-
-impl<I: Item> mem::Need for Need<I> {
-    type Spare = Spare<I>;
-
-    fn is_empty(&self) -> bool {
-        self.classes.is_empty() && self.selector.is_empty()
-    }
-
-    fn allocate(&self) -> core::result::Result<Spare<I>, NoMemory> {
-        Ok(Spare {
-            classes: self.classes.allocate()?,
-            selector: self.selector.allocate()?,
-        })
-    }
-}
+type Spare<I> = <Need<I> as mem::Need>::Spare;
 
 /// Fair shares on one head.
 ///
@@ -305,6 +274,16 @@ impl<I: Item> Part<I> for State<I> {
         self.members.classify(attrs, &mut self.selector, now)
     }
 
+    /// Clients of jobs are counted four times in the time for which one counts.
+    fn note_interval(&self) -> Option<u64> {
+        self.members.size_window.map(|window| window / 4)
+    }
+
+    fn note(&mut self, class: ClassId, attrs: &Attrs, now: u64) {
+        self.members
+            .size_up(class.slot(), attrs, &mut self.selector, now);
+    }
+
     fn is_live(&self, class: ClassId) -> bool {
         class.slot() != DEFAULT && self.members.table.is_live(class)
     }
@@ -436,18 +415,15 @@ impl<I: Item> Part<I> for State<I> {
     }
 
     fn need(&self) -> Need<I> {
-        Need {
-            classes: self.members.table.need(),
-            selector: self.selector.wants(self.members.table.target()),
-            item: PhantomData,
-        }
+        let slots = self.members.table.target();
+        (self.members.table.need(), self.selector.wants(slots))
     }
 
-    fn grow(&mut self, spare: Spare<I>) -> Spare<I> {
-        Spare {
-            classes: self.members.table.grow(spare.classes),
-            selector: self.selector.feed(spare.selector),
-        }
+    fn grow(&mut self, (classes, selector): Spare<I>) -> Spare<I> {
+        (
+            self.members.table.grow(classes),
+            self.selector.feed(selector),
+        )
     }
 
     /// Forgets nodes that were idle for 10 s, and keeps the tags of the others near the clock.

@@ -8,11 +8,10 @@
 use crate::sched::{
     attr::Attrs,
     class::ClassId,
-    error::{Error, Result},
     item::{Cost, Fifo, Item},
-    mem::{self, NoMemory, NoNeed, NoSpare},
+    mem::{self, NoMemory},
     parameters::Parameter,
-    policy::{Configuration, Get, Grant, Part, Passed, Tuning, View, Way},
+    policy::{Get, Grant, NoArgument, Part, Passed, Simple, Tuning, View, Way},
 };
 
 /// Nothing to tune.
@@ -24,28 +23,15 @@ impl Tuning for Tunables {}
 /// It has no parameters.
 pub const PARAMETERS: &[Parameter] = &[];
 
-/// Nothing to configure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config;
-
-impl Configuration for Config {
-    type Tunables = Tunables;
+impl Simple for Tunables {
     type Update = Update;
-
-    fn parse(arg: Option<&str>, _tunables: &Tunables) -> Result<Self> {
-        match arg {
-            None => Ok(Self),
-            Some(_) => Err(Error::invalid("fifo takes no argument")),
-        }
-    }
-
-    fn with(&self, _tunables: &Tunables) -> Self {
-        Self
-    }
 }
 
+/// Nothing to configure.
+pub type Config = NoArgument<Tunables>;
+
 pub use crate::sched::policy::{
-    Nothing as Kept, Nothing as Overseer, Nothing as Shared, Nothing as Update,
+    Nothing as Counts, Nothing as Kept, Nothing as Overseer, Nothing as Shared, Nothing as Update,
 };
 
 /// The only class.
@@ -74,8 +60,8 @@ impl<I: Item> State<I> {
 }
 
 impl<I: Item> Part<I> for State<I> {
-    type Need = NoNeed;
-    type Spare = NoSpare;
+    type Need = ();
+    type Spare = ();
     type Shared = Shared;
     type Update = Update;
 
@@ -123,13 +109,9 @@ impl<I: Item> Part<I> for State<I> {
         self.fifo.len()
     }
 
-    fn need(&self) -> NoNeed {
-        NoNeed
-    }
+    fn need(&self) {}
 
-    fn grow(&mut self, spare: NoSpare) -> NoSpare {
-        spare
-    }
+    fn grow(&mut self, (): ()) {}
 
     fn update(&mut self, update: Update, _now: u64) -> Update {
         update

@@ -19,7 +19,9 @@ use crate::sched::{
     parameters::{schema::rows, Parameter},
 };
 
-pub use crate::sched::policy::{Nothing as Kept, Nothing as Overseer, Nothing as Shared};
+pub use crate::sched::policy::{
+    Nothing as Counts, Nothing as Kept, Nothing as Overseer, Nothing as Shared,
+};
 pub use params::Tunables;
 
 /// All parameters of `orr`.

@@ -34,16 +34,15 @@
 
 use crate::sched::{
     attr::Attrs,
-    class::{ClassId, ClassNeed, ClassSpare, ClassTable, Found, DEFAULT},
+    class::{ClassId, ClassNeed, ClassTable, Found, DEFAULT},
     item::{Cost, Fifo, Item},
-    mem::{self, NoMemory},
+    mem::{self, Grow, Need as _, NoMemory},
     policy::{Get, Grant, Part, Passed, View, Way, ROWS},
     qbm::{
         gate::{Gates, NO_SEAT},
         plan::{By, Who},
     },
 };
-use core::marker::PhantomData;
 
 pub(crate) mod config;
 pub(crate) mod control;
@@ -52,10 +51,10 @@ pub mod params;
 pub(crate) mod queue;
 pub(crate) mod record;
 
-use queue::{Keys, Queue, QueueNeed, QueueSpare};
+use queue::{Keys, Queue};
 use record::{Hold, Record};
 
-pub use crate::sched::policy::Nothing as Shared;
+pub use crate::sched::policy::{Nothing as Counts, Nothing as Shared};
 pub use config::{Config, Update};
 pub use control::Kept;
 pub use overseer::Overseer;
@@ -86,42 +85,31 @@ pub struct Brief {
 /// A buffer for [`State::seat_briefs`].
 pub type BriefBuf = mem::Block<Brief, ROWS>;
 
-/// What memory a part wants, in chunks, and whether classes want seats.
-pub struct Need<I: Item> {
-    classes: ClassNeed,
-    queue: QueueNeed,
-    seats: bool,
-    item: PhantomData<fn(I)>,
-}
+/// Whether classes want seats, which are no memory.
+#[derive(Clone, Copy)]
+pub struct Seats(bool);
 
-impl<I: Item> Clone for Need<I> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<I: Item> Copy for Need<I> {}
-
-/// Memory for a part.
-pub struct Spare<I: Item> {
-    classes: ClassSpare<Who, Record<I::Fifo>>,
-    queue: QueueSpare,
-}
-
-impl<I: Item> mem::Need for Need<I> {
-    type Spare = Spare<I>;
+impl mem::Need for Seats {
+    type Spare = ();
 
     fn is_empty(&self) -> bool {
-        self.classes.is_empty() && self.queue.is_empty() && !self.seats
+        !self.0
     }
 
-    fn allocate(&self) -> core::result::Result<Spare<I>, NoMemory> {
-        Ok(Spare {
-            classes: self.classes.allocate()?,
-            queue: self.queue.allocate()?,
-        })
+    fn take(&self, _charged: bool) -> core::result::Result<(), NoMemory> {
+        Ok(())
     }
 }
+
+/// What memory a part wants, and whether classes want seats.
+type Need<I> = (
+    ClassNeed<Who, Record<<I as Item>::Fifo>>,
+    <Queue as Grow>::Need,
+    Seats,
+);
+
+/// Memory for a part.
+type Spare<I> = <Need<I> as mem::Need>::Spare;
 
 /// The classes of one head.
 ///
@@ -447,19 +435,12 @@ impl<I: Item> Part<I> for State<I> {
 
     /// Also not empty while classes want seats.
     fn need(&self) -> Need<I> {
-        Need {
-            classes: self.table.need(),
-            queue: self.queue.wants(self.table.target()),
-            seats: self.asking,
-            item: PhantomData,
-        }
+        let queue = self.queue.wants(self.table.target());
+        (self.table.need(), queue, Seats(self.asking))
     }
 
-    fn grow(&mut self, spare: Spare<I>) -> Spare<I> {
-        Spare {
-            classes: self.table.grow(spare.classes),
-            queue: self.queue.feed(spare.queue),
-        }
+    fn grow(&mut self, (classes, queue, ()): Spare<I>) -> Spare<I> {
+        (self.table.grow(classes), self.queue.feed(queue), ())
     }
 
     /// Forgets classes that were idle for 10 s.

@@ -60,7 +60,6 @@ pub(crate) mod config;
 pub mod params;
 pub(crate) mod part;
 pub(crate) mod plain;
-pub(crate) mod ring;
 pub(crate) mod sorted;
 pub(crate) mod store;
 

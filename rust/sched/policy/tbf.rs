@@ -27,21 +27,23 @@
 //!
 //! # When rules change
 //!
-//! [`Part::update`] swaps the plan; [`Part::refresh`] matches the classes anew, a few at a time, and so does
-//! whatever touches a class before. What a front has taken is given back and taken from the new buckets; a
+//! [`Classful::update`] swaps the plan; [`Classful::sync`] matches a class anew before it is used, and all classes a few
+//! at a time. What a front has taken is given back and taken from the new buckets; a
 //! bucket under a new rule or rate is as full as the old one was, so that no change gives anybody a token.
 
 use crate::sched::{
     attr::Attrs,
     bucket::instant,
-    class::{ClassId, ClassNeed, ClassSpare, ClassTable, Found, DEFAULT},
+    class::DEFAULT,
     item::{Cost, Fifo, Item},
     mem::{self, NoMemory},
-    policy::{Get, Grant, Part, Passed, View, Way, ROWS},
+    policy::{
+        classes::{self, each, fill, Class, Classful},
+        Get, Passed, View, Way, ROWS,
+    },
     rng::{avalanche, Rng},
     rules::{Fields, Subject},
 };
-use core::marker::PhantomData;
 
 pub(crate) mod config;
 pub(crate) mod context;
@@ -55,12 +57,12 @@ pub mod stats;
 
 use context::Context;
 use plan::{COUNTS, POOL};
-use queue::{Queue, QueueNeed, QueueSpare};
+use queue::Queue;
 use record::{ClassCounts, Record};
 use shared::{Buckets, Seat, Tag};
 use stats::Row;
 
-pub use crate::sched::policy::Nothing as Overseer;
+pub use crate::sched::policy::{Nothing as Counts, Nothing as Overseer};
 pub use config::Config;
 pub use control::Kept;
 pub use params::{Tunables, PARAMETERS};
@@ -112,44 +114,8 @@ impl Shared {
 /// A buffer for [`State::rows`].
 pub type RowBuf = mem::Block<Row, ROWS>;
 
-/// What memory a part wants, in chunks.
-pub struct Need<I: Item> {
-    classes: ClassNeed,
-    queue: QueueNeed,
-    item: PhantomData<fn(I)>,
-}
-
-impl<I: Item> Clone for Need<I> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<I: Item> Copy for Need<I> {}
-
-/// Memory for a part.
-pub struct Spare<I: Item> {
-    classes: ClassSpare<Subject, Record<I::Fifo>>,
-    queue: QueueSpare,
-}
-
-impl<I: Item> mem::Need for Need<I> {
-    type Spare = Spare<I>;
-
-    fn is_empty(&self) -> bool {
-        self.classes.is_empty() && self.queue.is_empty()
-    }
-
-    fn allocate(&self) -> core::result::Result<Spare<I>, NoMemory> {
-        Ok(Spare {
-            classes: self.classes.allocate()?,
-            queue: self.queue.allocate()?,
-        })
-    }
-}
-
-/// Rules and buckets: what classes refer to.
-struct Setting {
+/// Token buckets: what classes refer to.
+pub struct Tbf {
     update: Update,
     /// That of the rules in `update`.
     generation: u64,
@@ -158,9 +124,13 @@ struct Setting {
     fields: Fields,
     global: bool,
     salt: u64,
+    idle_max: usize,
 }
 
-impl Setting {
+/// Token buckets on one head.
+pub type State<I> = classes::State<I, Tbf>;
+
+impl Tbf {
     fn context(&mut self, now: u64) -> Context<'_> {
         Context {
             plan: self.update.plan(),
@@ -171,104 +141,26 @@ impl Setting {
             now: instant(now),
         }
     }
-
-    /// The record of a new class.
-    fn record<F: Fifo>(&mut self, subject: &Subject, now: u64) -> Record<F> {
-        let rule = self.update.plan().rules().find(subject);
-        let hash = self.shared.buckets.hash(subject);
-        Record::new(&self.context(now), hash, rule)
-    }
-}
-
-/// Token buckets on one head.
-///
-/// # Invariants
-///
-/// - `queued` is the number of requests in the FIFOs of all classes.
-/// - A class is in the queue exactly if its FIFO is not empty, and busy in the table exactly if it has
-///   requests queued or in service.
-/// - The queue has memory for every slot of the table.
-pub struct State<I: Item> {
-    table: ClassTable<Subject, Record<I::Fifo>>,
-    queue: Queue,
-    setting: Setting,
-    queued: u32,
-    cache: usize,
-    /// The latest time that was told, ns.
-    seen: u64,
 }
 
 impl<I: Item> State<I> {
-    /// A part with nothing queued and its first reserve of memory; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
-    pub fn new(
-        config: &Config,
-        seed: u64,
-        shared: &mem::Shared<Shared>,
-    ) -> core::result::Result<Self, NoMemory> {
-        let tunables = config.tunables();
-        let global = config.is_global();
-        let salt = if global { 0 } else { shared.buckets.salt() };
-        let mut setting = Setting {
-            generation: shared.start.plan().rules().generation(),
-            update: shared.start.clone(),
-            shared: shared.clone(),
-            pools: core::array::from_fn(|count| {
-                let hash = Rng::new(salt ^ ((count as u64) << 32)).next_u64();
-                Seat::new(Tag::new(hash, POOL))
-            }),
-            fields: config.fields(),
-            global,
-            salt,
-        };
-        let rule = setting.update.plan().rules().default_index();
-        // The default classes of all partitions share a bucket, which is not that of requests by nobody.
-        let hash = avalanche(shared.buckets.hash(&Subject::NONE));
-        let default = Record::new(&setting.context(0), hash, rule);
-        let max = tunables.classes_max.get();
-        let table = ClassTable::new(max, seed, Subject::NONE, default)?;
-        let mut queue = Queue::new((max as usize).saturating_add(1))?;
-        let spare = queue.wants(table.target()).allocate()?;
-        queue.feed(spare);
-        queue.create(DEFAULT);
-        Ok(Self {
-            table,
-            queue,
-            setting,
-            queued: 0,
-            cache: tunables.cache_size.get() as usize,
-            seen: 0,
-        })
-    }
-
     /// Copies the statistics of the classes from slot `from` on into `out` until it is full; returns the
     /// slot to go on from, or `None` at the end.
-    pub fn rows(&self, from: u32, out: &mut RowBuf) -> Option<u32> {
-        for slot in from..self.table.slots() {
-            if out.is_full() {
-                return Some(slot);
-            }
-            if let Some(row) = self.row(slot) {
-                // There is room.
-                let _ = out.push(row);
-            }
-        }
-        None
+    pub fn rows(&self, from: u32, now: u64, out: &mut RowBuf) -> Option<u32> {
+        fill(out, self.table.slots(), from, |slot| self.row(slot, now))
     }
 
     /// The statistics of the class in `slot`; none for a default class that never served.
-    fn row(&self, slot: u32) -> Option<Row> {
-        let record = self.table.at(slot)?;
+    fn row(&self, slot: u32, now: u64) -> Option<Row> {
+        let class = self.table.at(slot)?;
+        let record = &class.record;
         let default = slot == DEFAULT;
-        if default && record.counters.dispatched == 0 && !record.is_active() {
+        if default && record.counters.dispatched == 0 && !class.is_active() {
             return None;
         }
         let subject = *self.table.key(slot)?;
-        let plan = self.setting.update.plan();
-        let rule = if record.generation == self.setting.generation {
+        let plan = self.policy.update.plan();
+        let rule = if record.generation == self.policy.generation {
             record.rule
         } else if default {
             plan.rules().default_index()
@@ -285,9 +177,9 @@ impl<I: Item> State<I> {
             rate: gauge.rate,
             count: gauge.count(),
             counters: record.counters,
-            queued: record.fifo.len(),
-            active: record.active,
-            debt: record.debt(instant(self.seen)),
+            queued: class.queued(),
+            active: class.active(),
+            debt: record.debt(instant(now)),
         })
     }
 
@@ -295,40 +187,129 @@ impl<I: Item> State<I> {
     /// on; returns the slot to go on from, or `None` at the end. The default class counts while it is in
     /// use.
     pub fn refs(&self, from: u32, max: u32, mut count: impl FnMut(u32)) -> Option<u32> {
-        let slots = self.table.slots();
-        let end = from.saturating_add(max).min(slots);
-        for slot in from..end {
-            if let Some(record) = self.table.at(slot) {
-                if slot != DEFAULT || record.is_active() {
-                    count(record.rule_id());
-                }
+        each(self.table.slots(), from, max, |slot| {
+            let class = self.table.at(slot);
+            if let Some(class) = class.filter(|class| slot != DEFAULT || class.is_active()) {
+                count(class.record.rule_id());
             }
-        }
-        (end < slots).then_some(end)
+        })
     }
 
     /// The rules in effect.
     pub fn rules(&self) -> &Update {
-        &self.setting.update
+        &self.policy.update
     }
 
-    /// Matches the class in `slot` against the rules in effect, if it was not yet.
-    fn rematch(&mut self, slot: u32, now: u64) {
-        let Some(record) = self.table.at(slot) else {
-            return;
+    /// Looks at the first class by time; says what to answer, or nothing if another is to be looked at.
+    fn look(&mut self, view: &View<'_>) -> Option<Get<u32>> {
+        let now = view.now;
+        let Some((slot, time)) = self.queue.first(now) else {
+            return Some(Get::Empty);
         };
-        if record.generation == self.setting.generation {
+        if view.force {
+            Tbf::sync(self, slot, now);
+            return Some(Get::Item(slot));
+        }
+        if time > now {
+            return Some(Get::Throttled { until: time });
+        }
+        let record = &mut self.table.at_mut(slot)?.record;
+        if record.generation != self.policy.generation {
+            Tbf::sync(self, slot, now);
+            return None;
+        }
+        let mut context = self.policy.context(now);
+        if !record.may_go(&context) {
+            let cost = record.fifo.front().map(Item::cost)?;
+            let keys = record.advance(&mut context, cost);
+            let may_go = record.may_go(&context);
+            self.queue.set(slot, &mut record.keys, keys);
+            if !may_go {
+                return None;
+            }
+        }
+        Some(Get::Item(slot))
+    }
+}
+
+impl<I: Item> Classful<I> for Tbf {
+    type Key = Subject;
+    type Record = Record<I::Fifo>;
+    type Queue = Queue;
+    type Config = Config;
+    type Shared = Shared;
+    type Update = Update;
+
+    const DEFAULT: Subject = Subject::NONE;
+
+    fn new(
+        config: &Config,
+        _seed: u64,
+        shared: &mem::Shared<Shared>,
+    ) -> core::result::Result<Self, NoMemory> {
+        let global = config.is_global();
+        let salt = if global { 0 } else { shared.buckets.salt() };
+        Ok(Self {
+            generation: shared.start.plan().rules().generation(),
+            update: shared.start.clone(),
+            shared: shared.clone(),
+            pools: core::array::from_fn(|count| {
+                let hash = Rng::new(salt ^ ((count as u64) << 32)).next_u64();
+                Seat::new(Tag::new(hash, POOL))
+            }),
+            fields: config.fields(),
+            global,
+            salt,
+            idle_max: config.tunables().cache_size.get() as usize,
+        })
+    }
+
+    fn classes_max(config: &Config) -> u32 {
+        config.tunables().classes_max.get()
+    }
+
+    fn queue(_config: &Config, slots: usize) -> core::result::Result<Queue, NoMemory> {
+        Queue::new(slots)
+    }
+
+    fn idle_max(&self) -> usize {
+        self.idle_max
+    }
+
+    fn key(&self, attrs: &Attrs) -> Subject {
+        Subject::of(attrs, self.fields)
+    }
+
+    fn record(&mut self, key: Option<&Subject>, now: u64) -> Record<I::Fifo> {
+        let rules = self.update.plan().rules();
+        let buckets = &self.shared.buckets;
+        let (rule, hash) = match key {
+            Some(key) => (rules.find(key), buckets.hash(key)),
+            // The default classes of all partitions share a bucket, which is not that of requests by nobody.
+            None => (
+                rules.default_index(),
+                avalanche(buckets.hash(&Subject::NONE)),
+            ),
+        };
+        Record::new(&self.context(now), hash, rule)
+    }
+
+    /// Matches the class against the rules in effect, if it was not yet.
+    fn sync(state: &mut State<I>, slot: u32, now: u64) {
+        let policy = &mut state.policy;
+        let class = state.table.at(slot);
+        if class.is_none_or(|class| class.record.generation == policy.generation) {
             return;
         }
-        let rules = self.setting.update.plan().rules();
-        let rule = match self.table.key(slot) {
+        let rules = policy.update.plan().rules();
+        let rule = match state.table.key(slot) {
             Some(subject) if slot != DEFAULT => rules.find(subject),
             _ => rules.default_index(),
         };
-        let Some(record) = self.table.at_mut(slot) else {
+        let Some(Class { record, .. }) = state.table.at_mut(slot) else {
             return;
         };
-        let mut context = self.setting.context(now);
+        let mut context = policy.context(now);
         let front = record.fifo.front().map(Item::cost);
         if front.is_some() {
             record.unstage(&mut context);
@@ -336,143 +317,55 @@ impl<I: Item> State<I> {
         record.bind(&context, rule);
         if let Some(cost) = front {
             let keys = record.restage(&mut context, cost);
-            self.queue.set(slot, &mut record.keys, keys);
+            state.queue.set(slot, &mut record.keys, keys);
         }
     }
 
-    /// Takes the front of the class in `slot` out, and prepares the next.
-    fn serve(&mut self, slot: u32, now: u64) -> Option<(I, Grant)> {
-        let id = self.table.id(slot);
-        let record = self.table.at_mut(slot)?;
-        let item = record.fifo.pop()?;
-        // INVARIANT: one request less is queued; the class stays busy, as one more is in service.
-        self.queued = self.queued.saturating_sub(1);
-        record.active = record.active.saturating_add(1);
-        let mut context = self.setting.context(now);
-        let withheld = record.withheld(item.arrival(), now);
-        record.serve(&mut context, item.cost());
-        let keys = match record.fifo.front().map(Item::cost) {
-            Some(next) => record.stage(&mut context, next),
-            None => queue::Keys::default(),
-        };
-        self.queue.set(slot, &mut record.keys, keys);
-        Some((item, Grant::of(id).after(withheld)))
-    }
-
-    /// Looks at the first class by time; says what to answer, or nothing if another is to be looked at.
-    fn look(&mut self, view: &View<'_>) -> Option<Get<(I, Grant)>> {
-        let now = view.now;
-        let Some((slot, time)) = self.queue.first(now) else {
-            return Some(Get::Empty);
-        };
-        if view.force {
-            self.rematch(slot, now);
-        } else {
-            if time > now {
-                return Some(Get::Throttled { until: time });
-            }
-            let record = self.table.at_mut(slot)?;
-            if record.generation != self.setting.generation {
-                self.rematch(slot, now);
-                return None;
-            }
-            let mut context = self.setting.context(now);
-            if !record.may_go(&context) {
-                let cost = record.fifo.front().map(Item::cost)?;
-                let keys = record.advance(&mut context, cost);
-                let may_go = record.may_go(&context);
-                self.queue.set(slot, &mut record.keys, keys);
-                if !may_go {
-                    return None;
-                }
-            }
-        }
-        Some(match self.serve(slot, now) {
-            Some(found) => Get::Item(found),
-            None => Get::Empty,
-        })
-    }
-}
-
-impl<I: Item> Part<I> for State<I> {
-    type Need = Need<I>;
-    type Spare = Spare<I>;
-    type Shared = Shared;
-    type Update = Update;
-
-    fn classify(&mut self, attrs: &Attrs, now: u64) -> ClassId {
-        let subject = Subject::of(attrs, self.setting.fields);
-        let limit = self.queue.capacity();
-        let setting = &mut self.setting;
-        let make = || setting.record(&subject, now);
-        match self.table.classify(subject, now, limit, make) {
-            Found::New(id) => {
-                self.queue.create(id.slot());
-                self.table.trim(now, self.cache);
-                id
-            }
-            Found::Known(id) | Found::Overflow(id) => id,
-        }
-    }
-
-    fn is_live(&self, class: ClassId) -> bool {
-        class.slot() != DEFAULT && self.table.is_live(class)
-    }
-
-    /// Never declines; a stale class is the default class.
-    fn enqueue(&mut self, item: I, class: ClassId, now: u64) -> core::result::Result<(), I> {
-        self.seen = self.seen.max(now);
-        let slot = self.table.resolve(class);
-        self.rematch(slot, now);
-        let Some(record) = self.table.at_mut(slot) else {
-            return Err(item);
-        };
-        let (first, idle) = (record.fifo.is_empty(), !record.is_active());
+    /// Never declines.
+    fn push(
+        &mut self,
+        queue: &mut Queue,
+        slot: u32,
+        class: &mut Class<Record<I::Fifo>>,
+        item: I,
+        now: u64,
+    ) -> core::result::Result<(), I> {
+        let (first, record) = (class.queued() == 0, &mut class.record);
         let cost = item.cost();
         record.fifo.push(item);
-        self.queued = self.queued.saturating_add(1);
         if first {
-            let mut context = self.setting.context(now);
+            let mut context = self.context(now);
             record.begin(&context);
             let keys = record.stage(&mut context, cost);
-            self.queue.set(slot, &mut record.keys, keys);
-        }
-        if idle {
-            self.table.busy(slot);
+            queue.set(slot, &mut record.keys, keys);
         }
         Ok(())
     }
 
     /// A front gives back what it has taken, and the next one takes for itself.
-    fn dequeue(&mut self, class: ClassId, place: &I::Place, now: u64) -> Option<I> {
-        self.seen = self.seen.max(now);
-        let slot = self.table.resolve(class);
-        self.rematch(slot, now);
-        let record = self.table.at_mut(slot)?;
+    fn remove(
+        &mut self,
+        queue: &mut Queue,
+        slot: u32,
+        class: &mut Class<Record<I::Fifo>>,
+        place: &I::Place,
+        now: u64,
+    ) -> Option<I> {
+        let record = &mut class.record;
         let before = record.fifo.front().map(Item::cost);
         let item = record.fifo.remove(place)?;
         let next = record.fifo.front().map(Item::cost);
-        self.queued = self.queued.saturating_sub(1);
         // A front that costs as much takes over what was taken.
         if next != before {
-            let mut context = self.setting.context(now);
-            let keys = record.withdraw(&mut context, next);
-            self.queue.set(slot, &mut record.keys, keys);
-        }
-        if !record.is_active() {
-            self.table.idle(slot, now);
-            self.table.trim(now, self.cache);
+            let keys = record.withdraw(&mut self.context(now), next);
+            queue.set(slot, &mut record.keys, keys);
         }
         Some(item)
     }
 
-    fn get(&mut self, view: &View<'_>) -> Get<(I, Grant)> {
-        if self.queued == 0 {
-            return Get::Empty;
-        }
-        self.seen = self.seen.max(view.now);
+    fn next(state: &mut State<I>, view: &View<'_>) -> Get<u32> {
         for _ in 0..LOOKS {
-            if let Some(answer) = self.look(view) {
+            if let Some(answer) = state.look(view) {
                 return answer;
             }
         }
@@ -481,17 +374,39 @@ impl<I: Item> Part<I> for State<I> {
         }
     }
 
-    fn pass(&mut self, class: ClassId, cost: Cost, way: Way, now: impl FnOnce() -> u64) -> Passed {
-        if self.table.use_mut(class).is_none() {
-            return Passed::Stale;
-        }
-        let (slot, now) = (class.slot(), now());
-        self.seen = self.seen.max(now);
-        self.rematch(slot, now);
-        let Some(record) = self.table.at_mut(slot) else {
+    fn pop(
+        &mut self,
+        queue: &mut Queue,
+        slot: u32,
+        class: &mut Class<Record<I::Fifo>>,
+        now: u64,
+    ) -> Option<(I, u32)> {
+        let record = &mut class.record;
+        let item = record.fifo.pop()?;
+        let mut context = self.context(now);
+        let withheld = record.withheld(item.arrival(), now);
+        record.serve(&mut context, item.cost());
+        let keys = match record.fifo.front().map(Item::cost) {
+            Some(next) => record.stage(&mut context, next),
+            None => queue::Keys::default(),
+        };
+        queue.set(slot, &mut record.keys, keys);
+        Some((item, withheld))
+    }
+
+    fn pass(
+        state: &mut State<I>,
+        slot: u32,
+        cost: Cost,
+        way: Way,
+        now: impl FnOnce() -> u64,
+    ) -> Passed {
+        let now = now();
+        Self::sync(state, slot, now);
+        let Some(Class { record, .. }) = state.table.at_mut(slot) else {
             return Passed::Stale;
         };
-        let mut context = self.setting.context(now);
+        let mut context = state.policy.context(now);
         match way {
             Way::Forced => record.force(&mut context, cost),
             Way::Opportunity if record.pass(&mut context, cost) => {}
@@ -500,71 +415,12 @@ impl<I: Item> Part<I> for State<I> {
         Passed::Counted
     }
 
-    fn stop(&mut self, grant: &Grant, _cost: Cost, now: u64) {
-        if !self.table.is_live(grant.class) {
-            return;
-        }
-        let slot = grant.class.slot();
-        if let Some(record) = self.table.at_mut(slot) {
-            record.active = record.active.saturating_sub(1);
-            if !record.is_active() {
-                self.table.idle(slot, now);
-                self.table.trim(now, self.cache);
-            }
-        }
+    fn update(state: &mut State<I>, update: Update) -> Update {
+        state.policy.generation = update.plan().rules().generation();
+        core::mem::replace(&mut state.policy.update, update)
     }
 
-    fn len(&self) -> u32 {
-        self.queued
-    }
-
-    fn need(&self) -> Need<I> {
-        Need {
-            classes: self.table.need(),
-            queue: self.queue.wants(self.table.target()),
-            item: PhantomData,
-        }
-    }
-
-    fn grow(&mut self, spare: Spare<I>) -> Spare<I> {
-        Spare {
-            classes: self.table.grow(spare.classes),
-            queue: self.queue.feed(spare.queue),
-        }
-    }
-
-    /// Forgets classes that were idle for 10 s.
-    fn age(&mut self, now: u64, max: u32) -> bool {
-        self.seen = self.seen.max(now);
-        self.table.age(now, max)
-    }
-
-    fn update(&mut self, update: Update, _now: u64) -> Update {
-        self.setting.generation = update.plan().rules().generation();
-        core::mem::replace(&mut self.setting.update, update)
-    }
-
-    fn refresh(&mut self, from: u32, max: u32, now: u64) -> Option<u32> {
-        let slots = self.table.slots();
-        let end = from.saturating_add(max).min(slots);
-        for slot in from..end {
-            self.rematch(slot, now);
-        }
-        (end < slots).then_some(end)
-    }
-
-    fn reset(&mut self, from: u32, max: u32) -> Option<u32> {
-        let slots = self.table.slots();
-        let end = from.saturating_add(max).min(slots);
-        for slot in from..end {
-            if let Some(record) = self.table.at_mut(slot) {
-                record.counters = ClassCounts::ZERO;
-            }
-        }
-        (end < slots).then_some(end)
-    }
-
-    fn overflow(&self) -> u64 {
-        self.table.overflow()
+    fn reset(record: &mut Record<I::Fifo>) {
+        record.counters = ClassCounts::ZERO;
     }
 }

@@ -50,7 +50,7 @@ use super::{
 };
 use crate::sched::{
     class::DEFAULT,
-    mem::{List, NoMemory, Shared},
+    mem::{List, Need, NoMemory, Shared},
     policy::qbm::Brief,
 };
 use client::{count, Client, Stay, Traffic};

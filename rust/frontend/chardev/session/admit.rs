@@ -32,7 +32,7 @@ use crate::{
         attr::{Attrs, Priority},
         item::{Cost, Spot},
         key::{Field, Key},
-        mem::NoMemory,
+        mem::{Need, NoMemory},
         order::{Level, Relation, PREDECESSORS_MAX},
         partition::arrive::Went,
         slab::Handle,
@@ -196,7 +196,7 @@ impl Session {
     /// `ENOMEM`.
     fn grow(&self) -> Result {
         let need = self.inner.lock().need();
-        let spare = need.allocate().map_err(|NoMemory| ENOMEM)?;
+        let spare = need.take(true).map_err(|NoMemory| ENOMEM)?;
         let left = self.inner.lock().grow(spare);
         drop(left);
         Ok(())

@@ -28,10 +28,10 @@ use crate::{
         item::Cost,
         key::Key,
         leftist::{Forest, Knot, Root},
-        mem::{NoMemory, Pile},
+        mem::{self, Chunks, Grow, NoMemory},
         order::{Relation, PREDECESSORS_MAX},
         slab::{Handle, Linked, Links, List},
-        table::{Table, TableNeed, TableSpare},
+        table::{Table, TableNeed},
     },
     sys::{chardev::boxed::BoxFifo, node::Account},
 };
@@ -188,42 +188,13 @@ pub(super) enum Rest {
 }
 
 /// What the table wants for one more request.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Need {
-    rows: TableNeed,
-    peers: TableNeed,
-    watches: usize,
-    leases: usize,
-}
+pub(super) type Need = (
+    (TableNeed<u64, Row>, TableNeed<Key, Peer>),
+    (Chunks<Knot>, Chunks<Knot>),
+);
 
 /// Memory for the table.
-pub(super) struct Spare {
-    rows: TableSpare<u64, Row>,
-    peers: TableSpare<Key, Peer>,
-    watches: Pile<Knot>,
-    leases: Pile<Knot>,
-}
-
-impl Need {
-    /// Whether nothing is wanted.
-    pub(super) fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
-    /// Allocates what is wanted, charged to the caller; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// [`NoMemory`]: the allocator had none, or the control group may have no more.
-    pub(super) fn allocate(&self) -> Result<Spare, NoMemory> {
-        Ok(Spare {
-            rows: self.rows.allocate()?,
-            peers: self.peers.allocate()?,
-            watches: Pile::charged(self.watches)?,
-            leases: Pile::charged(self.leases)?,
-        })
-    }
-}
+pub(super) type Spare = <Need as mem::Need>::Spare;
 
 /// When the session has something to do by itself.
 #[derive(Clone, Copy)]
@@ -319,23 +290,19 @@ impl Inner {
 
     /// What memory is wanted for one more request.
     pub(super) fn need(&self) -> Need {
-        let slots = self.rows.slots() as usize;
-        Need {
-            rows: self.rows.need(),
-            peers: self.peers.need(),
-            watches: self.watches.wants(slots.saturating_add(1)),
-            leases: self.leases.wants(slots.saturating_add(1)),
-        }
+        let slots = (self.rows.slots() as usize).saturating_add(1);
+        (
+            (self.rows.need(), self.peers.need()),
+            (self.watches.wants(slots), self.leases.wants(slots)),
+        )
     }
 
     /// Takes memory and hands back what there is no use for.
-    pub(super) fn grow(&mut self, spare: Spare) -> Spare {
-        Spare {
-            rows: self.rows.grow(spare.rows),
-            peers: self.peers.grow(spare.peers),
-            watches: self.watches.feed(spare.watches),
-            leases: self.leases.feed(spare.leases),
-        }
+    pub(super) fn grow(&mut self, ((rows, peers), (watches, leases)): Spare) -> Spare {
+        (
+            (self.rows.grow(rows), self.peers.grow(peers)),
+            (self.watches.feed(watches), self.leases.feed(leases)),
+        )
     }
 
     /// The slot of the request with this cookie that is not completed.

@@ -8,6 +8,7 @@ use nrs_sched::{
     arena::Request,
     attr::Attrs,
     item::{Direction, Spot},
+    mem::Need,
     order::{Act, Entered, Forced, Order, RecordId, Relation},
     rng::Rng,
     scale::{cases, Scale},

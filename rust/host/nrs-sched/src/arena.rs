@@ -179,8 +179,8 @@ impl IndexFifo {
 /// - [`NoMemory`]: there was none.
 pub fn reserve(extra: usize) -> Result<(), NoMemory> {
     ARENA.with_borrow_mut(|arena| {
-        let chunks = arena.wants(extra);
-        arena.feed(SlabPile::allocate(chunks)?);
+        let pile = arena.wants(extra).allocate()?;
+        arena.feed(pile);
         Ok(())
     })
 }

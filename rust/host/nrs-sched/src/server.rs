@@ -12,7 +12,7 @@ use crate::{
     arena::{feed, lone_part, walk, Request},
     attr::{Attrs, Priority},
     item::Item,
-    mem::{NoMemory, Owned},
+    mem::{Need, NoMemory, Owned},
     order::{Forced, Order, RecordId, Relation},
     parameters::service::Ratio,
     partition::{

@@ -289,6 +289,7 @@ impl Sim {
             _ => {
                 feed(part);
                 let class = part.classify(&from.attrs, self.now);
+                part.note(class, &from.attrs, self.now);
                 from.class = Some(class);
                 class
             }

@@ -283,6 +283,8 @@ fn rows(policy: &Policy) -> Vec<Row<'_>> {
             fallback,
             queued: 0,
             active: 0,
+            stats: &[],
+            counts: &[],
         }
     };
     Kind::ALL.iter().map(row).collect()

@@ -110,6 +110,9 @@ pub struct Policy {
     pub queued: u64,
     /// Requests of it in service.
     pub active: u64,
+    /// The counters of the policy as a whole (`Kind::counts`).
+    #[serde(flatten, deserialize_with = "numbers")]
+    pub counters: Counters,
 }
 
 /// A client.

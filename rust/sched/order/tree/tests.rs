@@ -3,11 +3,11 @@
 //! Tests of the tree against a list, and of what it costs.
 
 use super::{search::Asks, *};
+use crate::sched::mem::Need;
 
 fn tree(max: usize) -> Tree {
     let mut tree = Tree::new(max, 11).unwrap();
-    let chunks = tree.wants(max);
-    tree.feed(TreePile::allocate(chunks).unwrap());
+    tree.feed(tree.wants(max).allocate().unwrap());
     tree
 }
 
@@ -130,10 +130,12 @@ fn without_memory_nothing_is_added() {
     let one = extent(0, 0, 10, true);
     assert_eq!((tree.insert(one, 1, 1), tree.room()), (None, 0));
     assert_eq!(tree.latest(one, 9), Found::Nothing);
-    let chunks = tree.wants(10);
-    tree.feed(TreePile::allocate(chunks).unwrap());
+    tree.feed(tree.wants(10).allocate().unwrap());
     assert!(tree.insert(one, 1, 1).is_some());
-    assert_eq!((tree.wants(10), tree.latest(one, 1)), (0, Found::Nothing));
+    assert_eq!(
+        (tree.wants(10).count(), tree.latest(one, 1)),
+        (0, Found::Nothing)
+    );
     assert!(matches!(tree.latest(one, 2), Found::Conflict(hit) if hit.owner == 1));
 }
 

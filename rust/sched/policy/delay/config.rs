@@ -5,8 +5,7 @@
 use super::params::Tunables;
 use crate::sched::{
     attr::Priority,
-    error::{Error, Result},
-    policy::Configuration,
+    policy::{NoArgument, Simple},
     rng::Rng,
     units::NSEC_PER_SEC,
 };
@@ -52,56 +51,24 @@ impl Setting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Update(pub Setting);
 
-/// How a part is started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
-    tunables: Tunables,
-    priority: Priority,
-}
-
-impl Configuration for Config {
-    type Tunables = Tunables;
+impl Simple for Tunables {
     type Update = Update;
 
-    fn parse(arg: Option<&str>, tunables: &Tunables) -> Result<Self> {
-        match arg {
-            None => Ok(Self {
-                tunables: *tunables,
-                priority: Priority::Regular,
-            }),
-            Some(_) => Err(Error::invalid("delay takes no argument")),
-        }
-    }
-
-    fn with(&self, tunables: &Tunables) -> Self {
-        Self {
-            tunables: *tunables,
-            priority: self.priority,
-        }
-    }
-
-    fn on(self, priority: Priority) -> Self {
-        Self { priority, ..self }
-    }
-
-    fn update_to(&self, new: &Self) -> Option<Update> {
-        (self.buffer_max() == new.buffer_max()).then(|| Update(new.setting()))
+    fn update_to(&self, new: &Self, priority: Priority) -> Option<Update> {
+        (self.buffer_max == new.buffer_max).then(|| Update(new.setting(priority)))
     }
 }
 
-impl Config {
-    /// Which requests are delayed, and for how long.
-    pub const fn setting(&self) -> Setting {
-        let Tunables { min, max, pct, .. } = &self.tunables;
-        Setting::new(
-            min.of(self.priority).get(),
-            max.of(self.priority).get(),
-            pct.of(self.priority).get(),
-        )
-    }
+/// How a part is started.
+pub type Config = NoArgument<Tunables>;
 
-    /// Records that a part may have.
-    pub const fn buffer_max(&self) -> u32 {
-        self.tunables.buffer_max.get()
+impl Tunables {
+    /// Which requests are delayed on the head of `priority`, and for how long.
+    pub const fn setting(&self, priority: Priority) -> Setting {
+        Setting::new(
+            self.min.of(priority).get(),
+            self.max.of(priority).get(),
+            self.pct.of(priority).get(),
+        )
     }
 }

@@ -234,7 +234,10 @@ fn update_in_place() {
     let mut part = part(&old, 4);
     part.enqueue(request(1, START), CLASS, START).unwrap();
     let update = old.update_to(&new).unwrap();
-    assert_eq!(part.update(update, START), Update(old.setting()));
+    assert_eq!(
+        part.update(update, START),
+        Update(old.tunables.setting(Priority::Regular))
+    );
     part.enqueue(request(2, START), CLASS, START).unwrap();
     assert_eq!(until(&mut part, START), START + 2 * SECOND);
     assert_eq!(id(part.get(&view(START + 2 * SECOND, false))), Some(2));
@@ -256,13 +259,14 @@ fn heads_have_their_own_setting() {
     set(&mut tunables, "min", "hp_delay_min:1").unwrap();
     set(&mut tunables, "pct", "reg_delay_pct:7").unwrap();
     let config = Config::parse(None, &tunables).unwrap();
-    assert_eq!(config.setting(), Setting::new(5, 300, 7));
-    let high = config.on(Priority::High);
-    assert_eq!(high.setting(), Setting::new(1, 300, 100));
     assert_eq!(
-        high.with(&Tunables::default()).setting(),
-        Setting::new(5, 300, 100)
+        config.tunables.setting(Priority::Regular),
+        Setting::new(5, 300, 7)
     );
+    let high = Setting::new(1, 300, 100);
+    assert_eq!(config.tunables.setting(Priority::High), high);
+    let other = config.on(Priority::High).with(&Tunables::default());
+    assert_eq!(other.priority, Priority::High);
     assert!(Config::parse(Some("5"), &tunables).is_err());
     assert!(config.argument().is_none());
 }

@@ -19,8 +19,9 @@ use crate::sched::{
     class::{ClassId, ClassTable, DEFAULT},
     item::{Cost, Item},
     key::Key,
-    mem::{self, NoMemory},
+    mem::{self, Grow, NoMemory},
     slab::NONE,
+    units::NSEC_PER_SEC,
 };
 
 /// Largest weight, as a multiple of one: that of an item of the list times the size of a job.
@@ -79,6 +80,8 @@ pub struct Members<I: Item> {
     size_level: Option<u8>,
     size_source: SizeSource,
     size_max: u32,
+    /// For how long a client of a job counts, ns; none if sizes of jobs do not count.
+    pub(super) size_window: Option<u64>,
 }
 
 impl<I: Item> Members<I> {
@@ -104,6 +107,9 @@ impl<I: Item> Members<I> {
             size_level: size_level(&mode),
             size_source: tunables.size_source,
             size_max: tunables.size_max.get(),
+            size_window: mode
+                .has_size()
+                .then(|| u64::from(tunables.size_window_s.get()).saturating_mul(NSEC_PER_SEC)),
         })
     }
 
@@ -147,17 +153,9 @@ impl<I: Item> Members<I> {
             let key = Key::of(level.field(), attrs);
             id = PathId(self.shared.hasher.path(id.0, &key));
         }
-        let leaf = match self.table.look(&id, now) {
-            Some(leaf) => leaf,
-            None => match self.grow_path(attrs, selector, now) {
-                Some(leaf) => leaf,
-                None => return self.table.overflowed(),
-            },
-        };
-        if let Some(level) = self.size_level {
-            self.size_up(leaf.slot(), level, attrs, selector, now);
-        }
-        leaf
+        let leaf = self.table.look(&id, now);
+        let leaf = leaf.or_else(|| self.grow_path(attrs, selector, now));
+        leaf.unwrap_or_else(|| self.table.overflowed())
     }
 
     /// Makes the nodes of the path of `attrs` that are missing.
@@ -344,7 +342,10 @@ impl<I: Item> Members<I> {
 
     /// Notes what a request with `attrs` of the leaf in `slot` says of the size of its job, whose level is
     /// `level`.
-    fn size_up(&mut self, slot: u32, level: u8, attrs: &Attrs, selector: &mut Selector, now: u64) {
+    pub fn size_up(&mut self, slot: u32, attrs: &Attrs, selector: &mut Selector, now: u64) {
+        let Some(level) = self.size_level.filter(|_| slot != DEFAULT) else {
+            return;
+        };
         let said = match (attrs.size, self.size_source) {
             (0, SizeSource::Suffix) => size::suffix(attrs.jobid.as_bytes()).unwrap_or(0),
             (said, _) => said,

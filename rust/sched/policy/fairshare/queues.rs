@@ -8,9 +8,9 @@
 //! ([`crate::sched::leftist`]), where a queue needs no memory of its own.
 
 use crate::sched::{
-    heap::{Entry, Heap, Places},
+    heap::{Heap, Places},
     leftist::{Forest, Root},
-    mem::{NoMemory, Pile},
+    mem::{grow, NoMemory},
 };
 
 /// Priority queues of slots that share what they know of a slot; a slot is in at most one of them.
@@ -61,11 +61,17 @@ pub(super) enum Side {
 }
 
 /// The two queues of the root.
-pub(super) struct Heaps {
+pub struct Heaps {
     wait: Heap,
     ready: Heap,
     places: Places,
 }
+
+grow!(Heaps {
+    wait: Heap,
+    ready: Heap,
+    places: Places,
+});
 
 impl Heaps {
     /// Queues for up to `max` slots; sleeps.
@@ -79,45 +85,6 @@ impl Heaps {
             ready: Heap::new(max)?,
             places: Places::new(max)?,
         })
-    }
-
-    pub(super) fn capacity(&self) -> usize {
-        let heaps = self.wait.capacity().min(self.ready.capacity());
-        heaps.min(self.places.capacity())
-    }
-
-    /// Chunks wanted for `slots` slots: of each heap, and of places.
-    pub(super) fn wants(&self, slots: usize) -> [usize; 3] {
-        let heap = |heap: &Heap| heap.wants(slots.saturating_sub(heap.len()));
-        let places = slots.saturating_sub(self.places.len());
-        [
-            heap(&self.wait),
-            heap(&self.ready),
-            self.places.wants(places),
-        ]
-    }
-
-    /// Takes memory and hands back what there is no use for.
-    pub(super) fn feed(
-        &mut self,
-        wait: Pile<Entry>,
-        ready: Pile<Entry>,
-        places: Pile<u32>,
-    ) -> (Pile<Entry>, Pile<Entry>, Pile<u32>) {
-        (
-            self.wait.feed(wait),
-            self.ready.feed(ready),
-            self.places.feed(places),
-        )
-    }
-
-    /// There is a slot `slot`, below the capacity.
-    pub(super) fn create(&mut self, slot: u32) {
-        while self.places.len() <= slot as usize {
-            if self.places.push(u32::MAX).is_err() {
-                return;
-            }
-        }
     }
 
     fn heap(&mut self, side: Side) -> (&mut Heap, &mut Places) {

@@ -16,65 +16,20 @@
 
 use super::{deadline::Step, entity::Entity, members::Members, params::Select, tree::Tree};
 use crate::sched::{
-    heap::Entry,
     item::Item,
-    leftist::{Forest, Knot, Root},
-    mem::{NoMemory, Pile},
+    leftist::{Forest, Root},
+    mem::{grow, Grow, NoMemory},
     ranges::Table,
     rng::Rng,
 };
 
-/// Chunks that a selector wants, by kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SelectNeed {
-    /// For the queues of inner nodes.
-    pub(super) knots: usize,
-    /// For the first queue of the root.
-    pub(super) wait: usize,
-    /// For its second queue.
-    pub(super) ready: usize,
-    /// For the places in both.
-    pub(super) places: usize,
-    /// For the queue of arrivals.
-    pub(super) arrivals: usize,
-}
-
-/// Memory for a selector, by kind.
-pub struct SelectSpare {
-    pub(super) knots: Pile<Knot>,
-    pub(super) wait: Pile<Entry>,
-    pub(super) ready: Pile<Entry>,
-    pub(super) places: Pile<u32>,
-    pub(super) arrivals: Pile<Knot>,
-}
-
-impl SelectNeed {
-    /// Whether nothing is wanted.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
-    /// Allocates what is wanted; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
-    pub fn allocate(&self) -> Result<SelectSpare, NoMemory> {
-        Ok(SelectSpare {
-            knots: Pile::allocate(self.knots)?,
-            wait: Pile::allocate(self.wait)?,
-            ready: Pile::allocate(self.ready)?,
-            places: Pile::allocate(self.places)?,
-            arrivals: Pile::allocate(self.arrivals)?,
-        })
-    }
-}
-
 /// The leaves that have requests, by the arrival of the one that is served next.
-struct Arrivals {
+pub struct Arrivals {
     forest: Forest,
     root: Root,
 }
+
+grow!(Arrivals { forest: Forest });
 
 /// Chooses among the leaves that have requests; nodes are named by slot.
 ///
@@ -91,6 +46,11 @@ pub struct Selector {
     pub(super) tree: Option<Tree>,
     arrivals: Option<Arrivals>,
 }
+
+grow!(Selector {
+    tree: Option<Tree>,
+    arrivals: Option<Arrivals>,
+});
 
 impl Selector {
     /// The selector called `select`, for up to `max` slots, which knows the [`Selector::oldest`] request if
@@ -115,43 +75,11 @@ impl Selector {
         Ok(Self { tree, arrivals })
     }
 
-    /// Number of slots there is memory for.
-    pub fn capacity(&self) -> usize {
-        let tree = self.tree.as_ref().map_or(usize::MAX, Tree::capacity);
-        let arrivals = self.arrivals.as_ref();
-        tree.min(arrivals.map_or(usize::MAX, |queue| queue.forest.capacity()))
-    }
-
-    /// Chunks wanted so that there is memory for `slots` slots.
-    pub fn wants(&self, slots: usize) -> SelectNeed {
-        let mut need = SelectNeed::default();
-        if let Some(queue) = &self.arrivals {
-            need.arrivals = queue.forest.wants(slots);
-        }
-        if let Some(tree) = &self.tree {
-            tree.wants(slots, &mut need);
-        }
-        need
-    }
-
-    /// Takes memory and hands back what there is no use for.
-    pub fn feed(&mut self, mut spare: SelectSpare) -> SelectSpare {
-        if let Some(queue) = &mut self.arrivals {
-            spare.arrivals = queue.forest.feed(spare.arrivals);
-        }
-        match &mut self.tree {
-            Some(tree) => tree.feed(spare),
-            None => spare,
-        }
-    }
-
     /// Adds the new node in `slot`, below the capacity, whose parent exists.
     pub fn create(&mut self, nodes: &mut Members<impl Item>, slot: u32) {
-        if let Some(queue) = &mut self.arrivals {
-            queue.forest.create(slot);
-        }
+        Grow::create(self, slot);
         if let Some(tree) = &mut self.tree {
-            tree.create(nodes, slot);
+            tree.begin(nodes, slot);
         }
     }
 

@@ -30,9 +30,13 @@ use super::{
     entity::Place,
     members::Members,
     queues::{Heaps, Queues, Side},
-    select::{SelectNeed, SelectSpare},
 };
-use crate::sched::{item::Item, leftist::Forest, mem::NoMemory, slab::NONE};
+use crate::sched::{
+    item::Item,
+    leftist::Forest,
+    mem::{grow, NoMemory},
+    slab::NONE,
+};
 
 /// How many times a level chooses again because its choice was served elsewhere.
 const PULLS: u32 = 8;
@@ -69,7 +73,7 @@ impl Largest {
 ///
 /// A node is a member of its parent's scheduler exactly if it is a leaf that joined and did not leave, or
 /// if its own scheduler has members.
-pub(super) struct Tree {
+pub struct Tree {
     root: Sched<Side>,
     heaps: Heaps,
     forest: Forest,
@@ -116,6 +120,11 @@ fn choose<S: Queues>(
     sched.pick(queues, nodes)
 }
 
+grow!(Tree {
+    forest: Forest,
+    heaps: Heaps,
+});
+
 impl Tree {
     /// A tree for up to `max` slots; sleeps.
     ///
@@ -129,23 +138,6 @@ impl Tree {
             forest: Forest::new(max)?,
             largest: Largest::default(),
         })
-    }
-
-    pub(super) fn capacity(&self) -> usize {
-        self.forest.capacity().min(self.heaps.capacity())
-    }
-
-    /// Adds the chunks that are wanted so that there is memory for `slots` slots.
-    pub(super) fn wants(&self, slots: usize, need: &mut SelectNeed) {
-        need.knots = self.forest.wants(slots);
-        [need.wait, need.ready, need.places] = self.heaps.wants(slots);
-    }
-
-    pub(super) fn feed(&mut self, mut spare: SelectSpare) -> SelectSpare {
-        spare.knots = self.forest.feed(spare.knots);
-        (spare.wait, spare.ready, spare.places) =
-            self.heaps.feed(spare.wait, spare.ready, spare.places);
-        spare
     }
 
     /// The virtual time of the scheduler above the node in `slot`.
@@ -188,9 +180,7 @@ impl Tree {
         }
     }
 
-    pub(super) fn create(&mut self, nodes: &mut Members<impl Item>, slot: u32) {
-        self.forest.create(slot);
-        self.heaps.create(slot);
+    pub(super) fn begin(&mut self, nodes: &mut Members<impl Item>, slot: u32) {
         let now = self.now(nodes, slot);
         if let Some(entity) = nodes.entity_mut(slot) {
             entity.start = now;

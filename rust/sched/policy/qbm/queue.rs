@@ -15,8 +15,8 @@
 //! ```
 
 use crate::sched::{
-    heap::{Placed, PlacedNeed, PlacedSpare},
-    mem::NoMemory,
+    heap::Placed,
+    mem::{grow, NoMemory},
 };
 
 /// Bits of a turn that are time.
@@ -32,41 +32,6 @@ pub const RANK_MAX: u8 = 7;
 pub fn turn(rank: u8, since: u64) -> u64 {
     let rank = u64::from(rank.min(RANK_MAX));
     (rank << TIME_BITS) | since.min((1 << TIME_BITS) - 1)
-}
-
-/// Chunks that a [`Queue`] wants.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct QueueNeed {
-    waiting: PlacedNeed,
-    ready: PlacedNeed,
-    overdue: PlacedNeed,
-}
-
-/// Memory for a [`Queue`].
-pub struct QueueSpare {
-    waiting: PlacedSpare,
-    ready: PlacedSpare,
-    overdue: PlacedSpare,
-}
-
-impl QueueNeed {
-    /// Whether nothing is wanted.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
-    /// Allocates what is wanted; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
-    pub fn allocate(&self) -> Result<QueueSpare, NoMemory> {
-        Ok(QueueSpare {
-            waiting: self.waiting.allocate()?,
-            ready: self.ready.allocate()?,
-            overdue: self.overdue.allocate()?,
-        })
-    }
 }
 
 /// Where a class is in a [`Queue`].
@@ -120,6 +85,12 @@ pub struct Queue {
     overdue: Placed,
 }
 
+grow!(Queue {
+    waiting: Placed,
+    ready: Placed,
+    overdue: Placed
+});
+
 impl Queue {
     /// A queue that can be fed for up to `max` slots; sleeps.
     ///
@@ -132,37 +103,6 @@ impl Queue {
             ready: Placed::new(max)?,
             overdue: Placed::new(max)?,
         })
-    }
-
-    /// Number of slots there is memory for.
-    pub fn capacity(&self) -> usize {
-        let capacity = self.waiting.capacity().min(self.ready.capacity());
-        capacity.min(self.overdue.capacity())
-    }
-
-    /// What is missing for `slots` slots.
-    pub fn wants(&self, slots: usize) -> QueueNeed {
-        QueueNeed {
-            waiting: self.waiting.wants(slots),
-            ready: self.ready.wants(slots),
-            overdue: self.overdue.wants(slots),
-        }
-    }
-
-    /// Takes memory and hands back what there is no use for.
-    pub fn feed(&mut self, spare: QueueSpare) -> QueueSpare {
-        QueueSpare {
-            waiting: self.waiting.feed(spare.waiting),
-            ready: self.ready.feed(spare.ready),
-            overdue: self.overdue.feed(spare.overdue),
-        }
-    }
-
-    /// Makes `slot` known; slots become known one after the other, below the capacity.
-    pub fn create(&mut self, slot: u32) {
-        self.waiting.create(slot);
-        self.ready.create(slot);
-        self.overdue.create(slot);
     }
 
     /// Moves `slot` from where `keys` says to `to`, and notes that in `keys`.
@@ -195,7 +135,10 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sched::rng::Rng;
+    use crate::sched::{
+        mem::{Grow, Need},
+        rng::Rng,
+    };
 
     #[test]
     fn turns_are_in_order() {
@@ -215,14 +158,8 @@ mod tests {
     fn first_is_first() {
         const SLOTS: usize = 50;
         let mut queue = Queue::new(SLOTS).unwrap();
-        assert_eq!(queue.capacity(), 0);
-        let need = queue.wants(SLOTS);
-        assert!(!need.is_empty());
-        queue.feed(need.allocate().unwrap());
-        assert!(queue.wants(SLOTS).is_empty() && queue.capacity() >= SLOTS);
-        for slot in 0..SLOTS as u32 {
-            queue.create(slot);
-        }
+        queue.feed(queue.wants(SLOTS).allocate().unwrap());
+        (0..SLOTS as u32).for_each(|slot| queue.create(slot));
         let mut keys = [Keys::Away; SLOTS];
         let mut rng = Rng::new(1);
         for step in 0..50_000 {

@@ -7,7 +7,6 @@ use crate::{
         attr::Attrs,
         error::Code,
         item::Direction,
-        mem::Need as _,
         policy::Configuration,
         qbm::{
             gate::{Gate, Gates},

@@ -4,8 +4,7 @@
 
 use crate::sched::{
     attr::Priority,
-    error::{Error, Result},
-    policy::Configuration,
+    policy::{NoArgument, Simple, Tuning},
 };
 
 /// Bounds of a part.
@@ -18,7 +17,7 @@ pub struct Bounds {
 }
 
 /// Parameters of a policy that goes round.
-pub trait Tuned: Copy + PartialEq {
+pub trait Tuned: Tuning + Copy + PartialEq {
     /// What the store of its requests is told.
     type Setting: Copy + PartialEq;
 
@@ -30,6 +29,14 @@ pub trait Tuned: Copy + PartialEq {
 
     /// What only a new part takes over.
     fn bounds(&self) -> Bounds;
+
+    /// What a running part is told on the head of `priority`.
+    fn update(&self, priority: Priority) -> Update<Self::Setting> {
+        Update {
+            quantum: self.quantum(priority),
+            setting: self.setting(priority),
+        }
+    }
 }
 
 /// What a running part is told.
@@ -41,54 +48,13 @@ pub struct Update<S> {
     pub setting: S,
 }
 
-/// Configuration of a part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config<T> {
-    tunables: T,
-    priority: Priority,
-}
-
-impl<T: Tuned> Configuration for Config<T> {
-    type Tunables = T;
+impl<T: Tuned> Simple for T {
     type Update = Update<T::Setting>;
 
-    fn parse(arg: Option<&str>, tunables: &T) -> Result<Self> {
-        match arg {
-            None => Ok(Self {
-                tunables: *tunables,
-                priority: Priority::Regular,
-            }),
-            Some(_) => Err(Error::invalid("this policy takes no argument")),
-        }
-    }
-
-    fn on(self, priority: Priority) -> Self {
-        Self { priority, ..self }
-    }
-
-    fn with(&self, tunables: &T) -> Self {
-        Self {
-            tunables: *tunables,
-            priority: self.priority,
-        }
-    }
-
-    fn update_to(&self, new: &Self) -> Option<Update<T::Setting>> {
-        (self.bounds() == new.bounds()).then(|| new.update())
+    fn update_to(&self, new: &Self, priority: Priority) -> Option<Self::Update> {
+        (self.bounds() == new.bounds()).then(|| new.update(priority))
     }
 }
 
-impl<T: Tuned> Config<T> {
-    /// What a part with this configuration was told last.
-    pub fn update(&self) -> Update<T::Setting> {
-        Update {
-            quantum: self.tunables.quantum(self.priority),
-            setting: self.tunables.setting(self.priority),
-        }
-    }
-
-    /// The bounds.
-    pub fn bounds(&self) -> Bounds {
-        self.tunables.bounds()
-    }
-}
+/// Configuration of a part.
+pub type Config<T> = NoArgument<T>;

@@ -3,18 +3,21 @@
 //! The part of a policy that goes round.
 
 use super::{
-    ring::{Ring, RingNeed, RingSpare},
     store::{At, Store},
     Batch, Config, Rounds, Tag, Ties, Tuned, Turn, Update,
 };
 use crate::sched::{
     attr::Attrs,
-    class::{ClassId, ClassNeed, ClassSpare, ClassTable, Found, DEFAULT},
+    heap::Placed,
     item::{Cost, Item},
     key::Hashed,
-    mem::{self, NoMemory},
-    policy::{Get, Grant, Nothing, Part, Passed, View, Way},
+    mem::{self, grow, NoMemory},
+    policy::{
+        classes::{self, Class, Classful},
+        Get, Nothing, Passed, View, Way,
+    },
 };
+use core::marker::PhantomData;
 
 /// Requests that one call sorts late, at most.
 const REFILL: u32 = 2;
@@ -47,30 +50,13 @@ pub trait Robin<I: Item> {
 }
 
 /// What a part keeps of a class.
-struct Record<B> {
+pub struct Record<B> {
     bin: B,
     batch: Batch,
     tie: [u64; 2],
-    queued: u32,
-    /// Requests in service, of those that were queued.
-    active: u32,
 }
 
 impl<B> Record<B> {
-    fn new(bin: B, tie: [u64; 2]) -> Self {
-        Self {
-            bin,
-            batch: Batch::default(),
-            tie,
-            queued: 0,
-            active: 0,
-        }
-    }
-
-    const fn is_active(&self) -> bool {
-        self.queued != 0 || self.active != 0
-    }
-
     /// The class, in `slot`.
     const fn at(&self, slot: u32, busy: u32) -> At {
         At {
@@ -92,309 +78,225 @@ impl<B> Record<B> {
     }
 }
 
-/// The bin of policy `P`.
-type Bin<I, P> = <<P as Robin<I>>::Store as Store<I>>::Bin;
-
-/// What memory a part wants, in chunks.
-pub struct Need<I: Item, P: Robin<I>> {
-    classes: ClassNeed,
-    ring: RingNeed,
-    store: <P::Store as Store<I>>::Need,
+/// The classes with queued requests by their turns, and the requests of all classes.
+pub struct Queue<S> {
+    ring: Placed<Turn>,
+    store: S,
 }
 
-impl<I: Item, P: Robin<I>> Clone for Need<I, P> {
-    fn clone(&self) -> Self {
-        *self
+grow!(Queue<S> { ring: Placed<Turn>, store: S } [S: mem::Grow]);
+
+impl<S> Queue<S> {
+    /// Returns the number of classes with queued requests.
+    fn busy(&self) -> u32 {
+        self.ring.len() as u32
+    }
+
+    /// A request of a class was taken out: puts the class where the front of its bin belongs.
+    #[inline]
+    fn place<I: Item>(&mut self, ties: Ties, slot: u32, record: &Record<S::Bin>)
+    where
+        S: Store<I>,
+    {
+        let front = self.store.front(&record.bin);
+        let turn = front.map(|tag| record.turn(ties, tag));
+        self.ring.place(slot, turn);
     }
 }
 
-impl<I: Item, P: Robin<I>> Copy for Need<I, P> {}
-
-/// Memory for a part.
-pub struct Spare<I: Item, P: Robin<I>> {
-    classes: ClassSpare<P::Key, Record<Bin<I, P>>>,
-    ring: RingSpare,
-    store: <P::Store as Store<I>>::Spare,
-}
-
-impl<I: Item, P: Robin<I>> mem::Need for Need<I, P> {
-    type Spare = Spare<I, P>;
-
-    fn is_empty(&self) -> bool {
-        self.classes.is_empty() && self.ring.is_empty() && self.store.is_empty()
-    }
-
-    fn allocate(&self) -> Result<Spare<I, P>, NoMemory> {
-        Ok(Spare {
-            classes: self.classes.allocate()?,
-            ring: self.ring.allocate()?,
-            store: self.store.allocate()?,
-        })
-    }
+/// The rounds of policy `P`.
+pub struct Round<P> {
+    rounds: Rounds,
+    policy: PhantomData<fn() -> P>,
 }
 
 /// Round robin on one head.
 ///
 /// # Invariants
 ///
-/// - `queued` is the number of requests in the bins of all classes, each of which knows its own number.
-/// - A class is in the ring exactly if its bin is not empty, with the turn of the front of the bin.
-/// - It is busy in the table exactly if it has requests queued or in service.
-/// - Ring and store have memory for every slot of the table.
-pub struct State<I: Item, P: Robin<I>> {
-    table: ClassTable<P::Key, Record<Bin<I, P>>>,
-    ring: Ring,
-    store: P::Store,
-    rounds: Rounds,
-    queued: u32,
-}
+/// A class is in the ring exactly if its bin is not empty, with the turn of the front of the bin.
+pub type State<I, P> = classes::State<I, Round<P>>;
 
-impl<I: Item, P: Robin<I>> State<I, P> {
-    /// A part with nothing queued and its first reserve of memory; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
-    pub fn new(
-        config: &Config<P::Tunables>,
-        seed: u64,
-        _shared: &mem::Shared<Nothing>,
-    ) -> Result<Self, NoMemory> {
-        let (bounds, Update { quantum, setting }) = (config.bounds(), config.update());
-        // Nobody is served after the default class, if ties are broken by key.
-        let default = Record::new(P::Store::bin(), [u64::MAX; 2]);
-        let mut part = Self {
-            table: ClassTable::new(bounds.classes, seed, P::DEFAULT, default)?,
-            ring: Ring::new((bounds.classes as usize).saturating_add(1))?,
-            store: P::Store::new(bounds, setting)?,
-            rounds: Rounds::new(P::TIES, quantum),
-            queued: 0,
-        };
-        let spare = mem::Need::allocate(&part.need())?;
-        part.grow(spare);
-        part.create(DEFAULT);
-        Ok(part)
-    }
-
-    /// There is a class in `slot`.
-    fn create(&mut self, slot: u32) {
-        self.ring.create(slot);
-        self.store.create(slot);
-    }
-
-    /// Puts the class in `slot` where the front of its bin belongs.
-    #[inline]
-    fn place(&mut self, slot: u32) {
-        let Some(record) = self.table.at(slot) else {
-            return;
-        };
-        let front = self.store.front(&record.bin);
-        let turn = front.map(|tag| record.turn(self.rounds.ties(), tag));
-        self.ring.set(slot, turn);
-    }
-
-    /// A request of the class in `slot` was taken out.
-    #[inline]
-    fn taken(&mut self, slot: u32) {
-        self.queued = self.queued.saturating_sub(1);
-        self.place(slot);
-        self.refill();
-    }
-
+impl<P> Round<P> {
     /// A request with `tag` is not waited for any more.
     #[inline]
-    fn leave(&mut self, tag: Tag) {
-        let next = self.ring.first().map(|(_, turn)| turn);
+    fn leave<S>(&mut self, queue: &Queue<S>, tag: Tag) {
+        let next = queue.ring.top().map(|entry| &entry.key);
         self.rounds.leave(tag, next);
-    }
-
-    /// Sorts what could not be sorted when it came.
-    #[inline]
-    fn refill(&mut self) {
-        for _ in 0..REFILL {
-            let Some(slot) = self.store.refill() else {
-                return;
-            };
-            if let Some(record) = self.table.at_mut(slot) {
-                let at = record.at(slot, self.ring.len());
-                self.store.draw(at, &mut record.bin);
-            }
-        }
     }
 }
 
-impl<I: Item, P: Robin<I>> Part<I> for State<I, P> {
-    type Need = Need<I, P>;
-    type Spare = Spare<I, P>;
+impl<I: Item, P: Robin<I>> Classful<I> for Round<P> {
+    type Key = P::Key;
+    type Record = Record<<P::Store as Store<I>>::Bin>;
+    type Queue = Queue<P::Store>;
+    type Config = Config<P::Tunables>;
     type Shared = Nothing;
     type Update = Update<<P::Store as Store<I>>::Setting>;
 
     const WANTS_FILE: bool = P::WANTS_FILE;
+    const DEFAULT: P::Key = P::DEFAULT;
 
-    fn classify(&mut self, attrs: &Attrs, now: u64) -> ClassId {
-        let key = P::key(attrs);
-        let limit = self.ring.capacity().min(self.store.capacity());
-        let make = || Record::new(P::Store::bin(), P::tie(&key));
-        match self.table.classify(key, now, limit, make) {
-            Found::New(id) => {
-                self.create(id.slot());
-                id
-            }
-            Found::Known(id) | Found::Overflow(id) => id,
+    fn new(
+        config: &Self::Config,
+        _seed: u64,
+        _shared: &mem::Shared<Nothing>,
+    ) -> Result<Self, NoMemory> {
+        Ok(Self {
+            rounds: Rounds::new(P::TIES, config.tunables.update(config.priority).quantum),
+            policy: PhantomData,
+        })
+    }
+
+    fn classes_max(config: &Self::Config) -> u32 {
+        config.tunables.bounds().classes
+    }
+
+    fn queue(config: &Self::Config, slots: usize) -> Result<Self::Queue, NoMemory> {
+        Ok(Queue {
+            ring: Placed::new(slots)?,
+            store: P::Store::new(
+                config.tunables.bounds(),
+                config.tunables.update(config.priority).setting,
+            )?,
+        })
+    }
+
+    fn key(&self, attrs: &Attrs) -> P::Key {
+        P::key(attrs)
+    }
+
+    fn record(&mut self, key: Option<&P::Key>, _now: u64) -> Self::Record {
+        Record {
+            bin: P::Store::bin(),
+            batch: Batch::default(),
+            // Nobody is served after the default class, if ties are broken by key.
+            tie: key.map_or([u64::MAX; 2], P::tie),
         }
     }
 
-    fn is_live(&self, class: ClassId) -> bool {
-        class.slot() != DEFAULT && self.table.is_live(class)
-    }
-
-    /// Declines what the policy does not support; a stale class is the default class.
-    fn enqueue(&mut self, item: I, class: ClassId, now: u64) -> Result<(), I> {
-        let slot = self.table.resolve(class);
-        let Some(record) = self.table.at_mut(slot) else {
-            return Err(item);
-        };
-        if !self.store.takes(item.cost()) {
+    /// Declines what the policy does not support.
+    fn push(
+        &mut self,
+        queue: &mut Self::Queue,
+        slot: u32,
+        class: &mut Class<Self::Record>,
+        item: I,
+        now: u64,
+    ) -> Result<(), I> {
+        if !queue.store.takes(item.cost()) {
             return Err(item);
         }
-        let (first, idle) = (record.queued == 0, !record.is_active());
-        let busy = self.ring.len().saturating_add(u32::from(first));
+        let (first, record) = (class.queued() == 0, &mut class.record);
+        let busy = queue.busy().saturating_add(u32::from(first));
         let tag = self.rounds.admit(&mut record.batch, !first, busy, now);
         let at = record.at(slot, busy);
-        self.store.push(at, &mut record.bin, item, tag);
-        record.queued = record.queued.saturating_add(1);
+        queue.store.push(at, &mut record.bin, item, tag);
         if first {
             let turn = record.turn(self.rounds.ties(), tag);
-            self.ring.set(slot, Some(turn));
+            queue.ring.place(slot, Some(turn));
         }
-        if idle {
-            self.table.busy(slot);
-        }
-        self.queued = self.queued.saturating_add(1);
-        self.refill();
         Ok(())
     }
 
-    fn dequeue(&mut self, class: ClassId, place: &I::Place, now: u64) -> Option<I> {
-        let slot = self.table.resolve(class);
-        let first = self.ring.first().map(|(slot, turn)| (slot, *turn));
-        let record = self.table.at_mut(slot)?;
-        let at = record.at(slot, self.ring.len());
-        let (item, tag) = self.store.remove(at, &mut record.bin, place)?;
-        record.queued = record.queued.saturating_sub(1);
-        if record.queued == 0 {
+    fn remove(
+        &mut self,
+        queue: &mut Self::Queue,
+        slot: u32,
+        class: &mut Class<Self::Record>,
+        place: &I::Place,
+        now: u64,
+    ) -> Option<I> {
+        let first = queue.ring.top().map(|entry| (entry.slot, entry.key));
+        let (last, record) = (class.queued() == 1, &mut class.record);
+        let at = record.at(slot, queue.busy());
+        let (item, tag) = queue.store.remove(at, &mut record.bin, place)?;
+        if last {
             self.rounds.dry(&mut record.batch, now);
         }
-        let turn = record.turn(self.rounds.ties(), tag);
-        let idle = !record.is_active();
-        if idle {
-            self.table.idle(slot, now);
-        }
-        self.taken(slot);
+        let ties = self.rounds.ties();
+        queue.place(ties, slot, record);
         // With ties by key, rounds go by what was served.
-        if first == Some((slot, turn)) && self.rounds.ties() == Ties::Sequence {
-            self.leave(tag);
+        if first == Some((slot, record.turn(ties, tag))) && ties == Ties::Sequence {
+            self.leave(queue, tag);
         }
         Some(item)
     }
 
-    fn get(&mut self, view: &View<'_>) -> Get<(I, Grant)> {
-        let Some((slot, _)) = self.ring.first() else {
-            return Get::Empty;
-        };
-        let busy = self.ring.len();
-        let id = self.table.id(slot);
-        let Some(record) = self.table.at_mut(slot) else {
-            return Get::Empty;
-        };
-        let at = record.at(slot, busy);
-        let Some((item, tag)) = self.store.pop(at, &mut record.bin) else {
-            return Get::Empty;
-        };
-        record.queued = record.queued.saturating_sub(1);
-        record.active = record.active.saturating_add(1);
-        let dry = record.queued == 0;
-        self.taken(slot);
-        self.leave(tag);
-        if let Some(record) = self.table.at_mut(slot).filter(|_| dry) {
-            self.rounds.dry(&mut record.batch, view.now);
+    fn next(state: &mut State<I, P>, _view: &View<'_>) -> Get<u32> {
+        let first = state.queue.ring.top();
+        first.map_or(Get::Empty, |entry| Get::Item(entry.slot))
+    }
+
+    fn pop(
+        &mut self,
+        queue: &mut Self::Queue,
+        slot: u32,
+        class: &mut Class<Self::Record>,
+        now: u64,
+    ) -> Option<(I, u32)> {
+        let (last, record) = (class.queued() == 1, &mut class.record);
+        let at = record.at(slot, queue.busy());
+        let (item, tag) = queue.store.pop(at, &mut record.bin)?;
+        queue.place(self.rounds.ties(), slot, record);
+        self.leave(queue, tag);
+        if last {
+            self.rounds.dry(&mut record.batch, now);
         }
-        Get::Item((item, Grant::of(id)))
+        Some((item, 0))
     }
 
     /// Counts in the batch of its class, like a request that is queued and served at once.
-    fn pass(&mut self, class: ClassId, cost: Cost, _way: Way, now: impl FnOnce() -> u64) -> Passed {
-        let Some(record) = self.table.use_mut(class) else {
+    fn pass(
+        state: &mut State<I, P>,
+        slot: u32,
+        cost: Cost,
+        _way: Way,
+        now: impl FnOnce() -> u64,
+    ) -> Passed {
+        let Some(class) = state.table.at_mut(slot) else {
             return Passed::Stale;
         };
-        if !self.store.takes(cost) {
+        if !state.queue.store.takes(cost) {
             return Passed::Counted;
         }
+        let rounds = &mut state.policy.rounds;
         // Only who breaks ties by key looks at the time.
-        let now = match self.rounds.ties() {
+        let now = match rounds.ties() {
             Ties::Sequence => 0,
             Ties::Key => now(),
         };
-        let waiting = record.queued != 0;
-        let tag = self
-            .rounds
-            .admit(&mut record.batch, waiting, self.ring.len(), now);
-        if self.queued == 0 {
-            self.rounds.leave(tag, None);
+        let (waiting, busy) = (class.queued() != 0, state.queue.busy());
+        let batch = &mut class.record.batch;
+        let tag = rounds.admit(batch, waiting, busy, now);
+        if busy == 0 {
+            rounds.leave(tag, None);
         }
         if !waiting {
-            self.rounds.dry(&mut record.batch, now);
+            rounds.dry(batch, now);
         }
         Passed::Counted
     }
 
-    fn stop(&mut self, grant: &Grant, _cost: Cost, now: u64) {
-        let slot = grant.class.slot();
-        if let Some(record) = self.table.get_mut(grant.class) {
-            record.active = record.active.saturating_sub(1);
-            if !record.is_active() {
-                self.table.idle(slot, now);
+    /// Sorts what could not be sorted when it came.
+    #[inline]
+    fn settle(state: &mut State<I, P>) {
+        for _ in 0..REFILL {
+            let Some(slot) = state.queue.store.refill() else {
+                return;
+            };
+            if let Some(class) = state.table.at_mut(slot) {
+                let at = class.record.at(slot, state.queue.busy());
+                state.queue.store.draw(at, &mut class.record.bin);
             }
         }
     }
 
-    fn len(&self) -> u32 {
-        self.queued
-    }
-
-    fn need(&self) -> Need<I, P> {
-        let slots = self.table.target();
-        Need {
-            classes: self.table.need(),
-            ring: self.ring.wants(slots),
-            store: self.store.wants(slots),
-        }
-    }
-
-    fn grow(&mut self, spare: Spare<I, P>) -> Spare<I, P> {
-        let rest = Spare {
-            classes: self.table.grow(spare.classes),
-            ring: self.ring.feed(spare.ring),
-            store: self.store.feed(spare.store),
-        };
-        self.refill();
-        rest
-    }
-
-    /// Forgets classes that were idle for 10 s.
-    fn age(&mut self, now: u64, max: u32) -> bool {
-        self.table.age(now, max)
-    }
-
     /// Batches that begin, and requests that come, from now on are treated as `update` says.
-    fn update(&mut self, update: Self::Update, _now: u64) -> Self::Update {
+    fn update(state: &mut State<I, P>, update: Self::Update) -> Self::Update {
         Update {
-            quantum: self.rounds.set_quantum(update.quantum),
-            setting: self.store.set(update.setting),
+            quantum: state.policy.rounds.set_quantum(update.quantum),
+            setting: state.queue.store.set(update.setting),
         }
-    }
-
-    fn overflow(&self) -> u64 {
-        self.table.overflow()
     }
 }

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::sched::{
     item::{Cost, Fifo, Item, Place},
-    mem::{NoMemory, NoNeed, NoSpare},
+    mem::{Grow, NoMemory},
 };
 use core::marker::PhantomData;
 
@@ -78,17 +78,9 @@ impl<F: Fifo> Bin<F> {
 /// The store has nothing of its own.
 pub struct Plain<I>(PhantomData<fn(I)>);
 
-impl<I: Item> Store<I> for Plain<I> {
-    type Setting = ();
-    type Bin = Bin<I::Fifo>;
-    type Need = NoNeed;
-    type Spare = NoSpare;
-
-    fn new(_bounds: Bounds, _setting: ()) -> Result<Self, NoMemory> {
-        Ok(Self(PhantomData))
-    }
-
-    fn set(&mut self, _setting: ()) {}
+impl<I> Grow for Plain<I> {
+    type Need = ();
+    type Spare = ();
 
     fn capacity(&self) -> usize {
         usize::MAX
@@ -96,13 +88,20 @@ impl<I: Item> Store<I> for Plain<I> {
 
     fn create(&mut self, _slot: u32) {}
 
-    fn wants(&self, _slots: usize) -> NoNeed {
-        NoNeed
+    fn wants(&self, _slots: usize) {}
+
+    fn feed(&mut self, (): ()) {}
+}
+
+impl<I: Item> Store<I> for Plain<I> {
+    type Setting = ();
+    type Bin = Bin<I::Fifo>;
+
+    fn new(_bounds: Bounds, _setting: ()) -> Result<Self, NoMemory> {
+        Ok(Self(PhantomData))
     }
 
-    fn feed(&mut self, spare: NoSpare) -> NoSpare {
-        spare
-    }
+    fn set(&mut self, _setting: ()) {}
 
     fn takes(&self, _cost: Cost) -> bool {
         true

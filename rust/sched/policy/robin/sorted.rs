@@ -29,18 +29,17 @@
 
 use super::{
     params::{OffsetType, Sorting},
-    ring::{Ring, RingNeed, RingSpare},
     store::{At, Store},
-    Bounds, Tag,
+    Bounds, Tag, Turn,
 };
 use crate::sched::{
-    heap::Sort,
+    heap::{Placed, Sort},
     item::{Cost, Fifo, Item, Place},
-    leftist::{Forest, Knot, Root},
-    mem::{Need, NoMemory, Pile},
-    slab::{Handle, Slab, SlabPile},
+    leftist::{Forest, Root},
+    mem::{Grow, Need, NoMemory},
+    slab::{Handle, Slab, SlabNeed},
 };
-use core::{cmp::Ordering, marker::PhantomData};
+use core::cmp::Ordering;
 
 /// Records that can be made without new memory, at least, as long as the worker keeps up.
 const RESERVE: u32 = 64;
@@ -63,7 +62,7 @@ impl Sort for Rank {
 }
 
 /// A sorted request.
-struct Record<I> {
+pub struct Record<I> {
     item: I,
     /// Slot of its class.
     class: u32,
@@ -81,45 +80,6 @@ pub struct Bin<F> {
     line: F,
 }
 
-/// What memory a [`Sorted`] wants, in chunks.
-pub struct SortedNeed<I> {
-    records: usize,
-    knots: usize,
-    lines: RingNeed,
-    item: PhantomData<fn(I)>,
-}
-
-impl<I> Clone for SortedNeed<I> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<I> Copy for SortedNeed<I> {}
-
-/// Memory for a [`Sorted`].
-pub struct SortedSpare<I> {
-    records: SlabPile<Record<I>>,
-    knots: Pile<Knot<Rank>>,
-    lines: RingSpare,
-}
-
-impl<I> Need for SortedNeed<I> {
-    type Spare = SortedSpare<I>;
-
-    fn is_empty(&self) -> bool {
-        self.records == 0 && self.knots == 0 && self.lines.is_empty()
-    }
-
-    fn allocate(&self) -> Result<SortedSpare<I>, NoMemory> {
-        Ok(SortedSpare {
-            records: SlabPile::allocate(self.records)?,
-            knots: Pile::allocate(self.knots)?,
-            lines: self.lines.allocate()?,
-        })
-    }
-}
-
 /// Requests in the order of their ranges.
 ///
 /// # Invariants
@@ -130,7 +90,7 @@ impl<I> Need for SortedNeed<I> {
 pub struct Sorted<I> {
     records: Slab<Record<I>>,
     forest: Forest<Rank>,
-    lines: Ring,
+    lines: Placed<Turn>,
     waiting: u32,
     max: u32,
     /// Counts the records made.
@@ -196,7 +156,7 @@ impl<I: Item> Sorted<I> {
     fn join(&mut self, at: At, bin: &mut Bin<I::Fifo>, mut item: I, round: u64) {
         item.set_mark(round << 1);
         if bin.line.is_empty() {
-            self.lines.set(at.slot, Some(at.turn(round)));
+            self.lines.place(at.slot, Some(at.turn(round)));
         }
         bin.line.push(item);
         self.waiting = self.waiting.saturating_add(1);
@@ -206,34 +166,17 @@ impl<I: Item> Sorted<I> {
     fn shorten(&mut self, at: At, bin: &Bin<I::Fifo>) {
         self.waiting = self.waiting.saturating_sub(1);
         let front = bin.line.front().map(|item| at.turn(item.mark() >> 1));
-        self.lines.set(at.slot, front);
+        self.lines.place(at.slot, front);
     }
 }
 
-impl<I: Item> Store<I> for Sorted<I> {
-    type Setting = Sorting;
-    type Bin = Bin<I::Fifo>;
-    type Need = SortedNeed<I>;
-    type Spare = SortedSpare<I>;
-
-    fn new(bounds: Bounds, setting: Sorting) -> Result<Self, NoMemory> {
-        let classes = (bounds.classes as usize).saturating_add(1);
-        // One beyond the bound for each class.
-        let records = classes.saturating_add(bounds.requests as usize);
-        Ok(Self {
-            records: Slab::new(records)?,
-            forest: Forest::new(records)?,
-            lines: Ring::new(classes)?,
-            waiting: 0,
-            max: bounds.requests,
-            arrivals: 0,
-            setting,
-        })
-    }
-
-    fn set(&mut self, setting: Sorting) -> Sorting {
-        core::mem::replace(&mut self.setting, setting)
-    }
+impl<I> Grow for Sorted<I> {
+    type Need = (
+        SlabNeed<Record<I>>,
+        <Forest<Rank> as Grow>::Need,
+        <Placed<Turn> as Grow>::Need,
+    );
+    type Spare = <Self::Need as Need>::Spare;
 
     fn capacity(&self) -> usize {
         self.lines.capacity()
@@ -244,27 +187,50 @@ impl<I: Item> Store<I> for Sorted<I> {
     }
 
     /// Records for all that wait, and a reserve of a quarter, at least [`RESERVE`].
-    fn wants(&self, slots: usize) -> SortedNeed<I> {
+    fn wants(&self, slots: usize) -> Self::Need {
         let live = self.records.live();
         let bound = self.max.max(live).saturating_add(RESERVE);
         let reserve = RESERVE.max(live / 4).saturating_add(self.waiting);
         let target = live.saturating_add(reserve).min(bound) as usize;
         let target = target.max(self.records.slots());
         let extra = target.saturating_sub(self.records.slots());
-        SortedNeed {
-            records: self.records.wants(extra),
-            knots: self.forest.wants(target),
-            lines: self.lines.wants(slots),
-            item: PhantomData,
-        }
+        (
+            self.records.wants(extra),
+            self.forest.wants(target),
+            self.lines.wants(slots),
+        )
     }
 
-    fn feed(&mut self, spare: SortedSpare<I>) -> SortedSpare<I> {
-        SortedSpare {
-            records: self.records.feed(spare.records),
-            knots: self.forest.feed(spare.knots),
-            lines: self.lines.feed(spare.lines),
-        }
+    fn feed(&mut self, (records, knots, lines): Self::Spare) -> Self::Spare {
+        (
+            self.records.feed(records),
+            self.forest.feed(knots),
+            self.lines.feed(lines),
+        )
+    }
+}
+
+impl<I: Item> Store<I> for Sorted<I> {
+    type Setting = Sorting;
+    type Bin = Bin<I::Fifo>;
+
+    fn new(bounds: Bounds, setting: Sorting) -> Result<Self, NoMemory> {
+        let classes = (bounds.classes as usize).saturating_add(1);
+        // One beyond the bound for each class.
+        let records = classes.saturating_add(bounds.requests as usize);
+        Ok(Self {
+            records: Slab::new(records)?,
+            forest: Forest::new(records)?,
+            lines: Placed::new(classes)?,
+            waiting: 0,
+            max: bounds.requests,
+            arrivals: 0,
+            setting,
+        })
+    }
+
+    fn set(&mut self, setting: Sorting) -> Sorting {
+        core::mem::replace(&mut self.setting, setting)
     }
 
     fn takes(&self, cost: Cost) -> bool {
@@ -329,7 +295,7 @@ impl<I: Item> Store<I> for Sorted<I> {
         if self.waiting == 0 || self.records.live() >= self.max || !self.has_room() {
             return None;
         }
-        self.lines.first().map(|(slot, _)| slot)
+        self.lines.top().map(|entry| entry.slot)
     }
 
     fn draw(&mut self, at: At, bin: &mut Bin<I::Fifo>) {

@@ -9,7 +9,7 @@
 use super::{Bounds, Tag, Turn};
 use crate::sched::{
     item::{Cost, Item},
-    mem::{Need, NoMemory},
+    mem::{Grow, NoMemory},
 };
 
 /// The class that a bin belongs to.
@@ -38,40 +38,24 @@ impl At {
 /// # Invariants
 ///
 /// A request comes out of the bin that it was pushed into, once; tags of one bin never go back.
-pub trait Store<I: Item>: Sized {
+pub trait Store<I: Item>: Grow {
     /// What it can be told while it runs.
     type Setting: Copy + PartialEq;
 
     /// The requests of a class.
     type Bin;
 
-    /// What memory it wants.
-    type Need: Need<Spare = Self::Spare>;
-
-    /// The memory.
-    type Spare;
-
     /// A store for classes and requests within `bounds`; sleeps.
     ///
     /// # Errors
     ///
     /// - [`NoMemory`]: the allocator had none.
-    fn new(bounds: Bounds, setting: Self::Setting) -> Result<Self, NoMemory>;
+    fn new(bounds: Bounds, setting: Self::Setting) -> Result<Self, NoMemory>
+    where
+        Self: Sized;
 
     /// Treats requests that come from now on as `setting` says; returns what it was told before.
     fn set(&mut self, setting: Self::Setting) -> Self::Setting;
-
-    /// Number of classes that there is memory for.
-    fn capacity(&self) -> usize;
-
-    /// There is a class `slot`, below the capacity.
-    fn create(&mut self, slot: u32);
-
-    /// What is missing for `slots` classes and for more requests.
-    fn wants(&self, slots: usize) -> Self::Need;
-
-    /// Takes memory and hands back what there is no use for.
-    fn feed(&mut self, spare: Self::Spare) -> Self::Spare;
 
     /// Whether a request of `cost` is one to be kept here; if not, it is declined.
     fn takes(&self, cost: Cost) -> bool;

@@ -268,11 +268,12 @@ fn show_rules<H: Host>(host: &H, out: &mut dyn Write) -> core::result::Result<()
 
 fn show_stats<H: Host>(host: &H, out: &mut dyn Write) -> core::result::Result<(), H::Refusal> {
     let (mut rows, mut buf) = (Rows::new(), RowBuf::new().map_err(Error::from)?);
+    let now = host.now();
     for part in host.running() {
         let mut from = Some(0);
         while let Some(slot) = from {
             buf.clear();
-            from = part.with(|part| part.tbf()?.rows(slot, &mut buf));
+            from = part.with(|part| part.tbf()?.rows(slot, now, &mut buf));
             let high = part.priority() == Priority::High;
             rows.extend(buf.as_slice(), high).map_err(Error::from)?;
         }

@@ -12,41 +12,9 @@
 //! some, and only the first of each heap has to be looked at.
 
 use crate::sched::{
-    heap::{Placed, PlacedNeed, PlacedSpare},
-    mem::NoMemory,
+    heap::Placed,
+    mem::{grow, NoMemory},
 };
-
-/// Chunks that a [`Queue`] wants.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct QueueNeed {
-    times: PlacedNeed,
-    floors: PlacedNeed,
-}
-
-/// Memory for a [`Queue`].
-pub struct QueueSpare {
-    times: PlacedSpare,
-    floors: PlacedSpare,
-}
-
-impl QueueNeed {
-    /// Whether nothing is wanted.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
-    /// Allocates what is wanted; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
-    pub fn allocate(&self) -> Result<QueueSpare, NoMemory> {
-        Ok(QueueSpare {
-            times: self.times.allocate()?,
-            floors: self.floors.allocate()?,
-        })
-    }
-}
 
 /// Where a class is in a [`Queue`]: its keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,6 +35,11 @@ pub struct Queue {
     floors: Placed,
 }
 
+grow!(Queue {
+    times: Placed,
+    floors: Placed
+});
+
 impl Queue {
     /// A queue that can be fed for up to `max` slots; sleeps.
     ///
@@ -78,33 +51,6 @@ impl Queue {
             times: Placed::new(max)?,
             floors: Placed::new(max)?,
         })
-    }
-
-    /// Number of slots there is memory for.
-    pub fn capacity(&self) -> usize {
-        self.times.capacity().min(self.floors.capacity())
-    }
-
-    /// What is missing for `slots` slots.
-    pub fn wants(&self, slots: usize) -> QueueNeed {
-        QueueNeed {
-            times: self.times.wants(slots),
-            floors: self.floors.wants(slots),
-        }
-    }
-
-    /// Takes memory and hands back what there is no use for.
-    pub fn feed(&mut self, spare: QueueSpare) -> QueueSpare {
-        QueueSpare {
-            times: self.times.feed(spare.times),
-            floors: self.floors.feed(spare.floors),
-        }
-    }
-
-    /// Makes `slot` known; slots become known one after the other, below the capacity.
-    pub fn create(&mut self, slot: u32) {
-        self.times.create(slot);
-        self.floors.create(slot);
     }
 
     /// Moves `slot` from where `keys` says to `to`, and notes that in `keys`.
@@ -127,25 +73,17 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn queue(slots: usize) -> Queue {
-        let mut queue = Queue::new(slots).unwrap();
-        assert_eq!(queue.capacity(), 0);
-        let need = queue.wants(slots);
-        assert!(!need.is_empty());
-        queue.feed(need.allocate().unwrap());
-        assert!(queue.wants(slots).is_empty() && queue.capacity() >= slots);
-        for slot in 0..slots as u32 {
-            queue.create(slot);
-        }
-        queue
-    }
+    use crate::sched::{
+        mem::{Grow, Need},
+        rng::Rng,
+    };
 
     /// Against a walk over all classes, which says who is first.
     #[test]
     fn first_is_first() {
-        use crate::sched::rng::Rng;
-        let mut queue = queue(50);
+        let mut queue = Queue::new(50).unwrap();
+        queue.feed(queue.wants(50).allocate().unwrap());
+        (0..50).for_each(|slot| queue.create(slot));
         let mut keys = [Keys::default(); 50];
         let mut rng = Rng::new(1);
         for step in 0..50_000 {

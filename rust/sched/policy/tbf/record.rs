@@ -89,8 +89,6 @@ pub struct Record<F> {
     pub generation: u64,
     /// Index of its rule.
     pub rule: u32,
-    /// Requests in service.
-    pub active: u32,
     /// For statistics.
     pub counters: ClassCounts,
     paid: u8,
@@ -118,7 +116,6 @@ impl<F: Fifo> Record<F> {
             keys: Keys::default(),
             generation: 0,
             rule,
-            active: 0,
             counters: ClassCounts::ZERO,
             paid: 0,
             pool: 0,
@@ -151,11 +148,6 @@ impl<F: Fifo> Record<F> {
     /// Identifier of its rule.
     pub const fn rule_id(&self) -> u32 {
         self.id
-    }
-
-    /// Whether requests are queued or in service.
-    pub fn is_active(&self) -> bool {
-        self.active > 0 || !self.fifo.is_empty()
     }
 
     /// How long it would take to pay off what it owes at instant `now`, ns.

@@ -5,6 +5,7 @@
 use nrs_sched::{
     class::{ClassId, ClassTable, Found, DEFAULT, IDLE_NS},
     key::Key,
+    mem::Need,
 };
 use proptest::prelude::*;
 use std::collections::HashMap;

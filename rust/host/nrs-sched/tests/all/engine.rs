@@ -28,7 +28,9 @@ const OWN: &str = "control/configfs/rules.rs";
 fn sources(path: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(path).expect("a directory") {
         let path = entry.expect("an entry").path();
-        let is_test = path.file_stem().is_some_and(|stem| stem == "tests");
+        let is_test = path
+            .file_stem()
+            .is_some_and(|stem| stem == "tests" || stem == "target");
         if path.is_dir() && !is_test {
             sources(&path, found);
         } else if path.extension().is_some_and(|end| end == "rs")
@@ -40,31 +42,59 @@ fn sources(path: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-#[test]
-fn the_engine_names_no_policy() {
-    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut files = Vec::new();
-    for folder in ["engine", "control", "frontend"] {
-        sources(&top.join(folder), &mut files);
-    }
-    assert!(files.len() > 30, "{files:?}");
+/// The lines of code in `files` that `has_name` says name a policy.
+fn lines(files: &[PathBuf], has_name: impl Fn(&str) -> bool) -> Vec<String> {
     let mut named = Vec::new();
     for file in files {
-        let text = fs::read_to_string(&file).expect("a source");
+        let text = fs::read_to_string(file).expect("a source");
         for (number, line) in (1..).zip(text.lines()) {
-            let code = line.split("//").next().unwrap_or_default();
-            let is_word = |c: char| c.is_alphanumeric() || c == '_';
-            let has_name = Kind::ALL.iter().any(|kind| {
-                let mut words = code.split(|c| !is_word(c));
-                let name = kind.name();
-                let has_variant = |of: &&str| code.contains(&format!("{of}::{kind:?}"));
-                !WORDS.contains(&name) && words.any(|word| word == name)
-                    || TYPES.iter().any(has_variant)
-            });
-            if has_name {
+            if has_name(line.split("//").next().unwrap_or_default()) {
                 named.push(format!("{}:{number}: {line}", file.display()));
             }
         }
     }
+    named
+}
+
+fn has_word(code: &str, name: &str) -> bool {
+    let mut words = code.split(|c: char| !c.is_alphanumeric() && c != '_');
+    words.any(|word| word == name)
+}
+
+fn top() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn the_engine_names_no_policy() {
+    let mut files = Vec::new();
+    for folder in ["engine", "control", "frontend"] {
+        sources(&top().join(folder), &mut files);
+    }
+    assert!(files.len() > 30, "{files:?}");
+    let named = lines(&files, |code| {
+        Kind::ALL.iter().any(|kind| {
+            let name = kind.name();
+            let has_variant = |of: &&str| code.contains(&format!("{of}::{kind:?}"));
+            !WORDS.contains(&name) && has_word(code, name) || TYPES.iter().any(has_variant)
+        })
+    });
     assert!(named.is_empty(), "{}", named.join("\n"));
+}
+
+/// No source of the module or of a tool names the policy that only tests have, but the policy's own file and one line.
+#[test]
+fn a_policy_is_a_file_and_a_line() {
+    let mut files = Vec::new();
+    sources(&top(), &mut files);
+    assert!(files.len() > 300, "{}", files.len());
+    let mut kinds = Kind::ALL.iter().filter(|kind| kind.is_for_tests());
+    let (kind, other) = (kinds.next().expect("a policy"), kinds.next());
+    let own = format!("sched/policy/{}.rs", kind.name());
+    files.retain(|file| !file.ends_with(&own));
+    let named = lines(&files, |code| {
+        has_word(code, kind.name()) || has_word(code, &format!("{kind:?}"))
+    });
+    assert!(other.is_none() && named.len() == 1, "{}", named.join("\n"));
+    assert!(named[0].contains("/sched/policy.rs:"), "{}", named[0]);
 }

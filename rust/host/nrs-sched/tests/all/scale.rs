@@ -5,7 +5,7 @@
 use nrs_sched::{
     heap::{Heap, Places, Sort},
     leftist::{Forest, Root},
-    mem::Pile,
+    mem::{Grow, Need},
     policy::Part,
     rng::Rng,
     scale::{cases, Scale},
@@ -70,8 +70,7 @@ fn steps_are_logarithmic() {
         let mut rng = Rng::new(1);
         let mut heap = Heap::<Counted>::new(count as usize).expect("memory");
         let mut places = Places::filled(count as usize, || u32::MAX).expect("memory");
-        let wants = heap.wants(count as usize);
-        heap.feed(Pile::allocate(wants).expect("memory"));
+        heap.feed(heap.wants(count as usize).allocate().expect("memory"));
         let push = most(count, |slot| {
             assert!(heap.push(&mut places, Counted(rng.next_u64()), slot));
         });
@@ -84,8 +83,7 @@ fn steps_are_logarithmic() {
         assert!(update.max(remove) <= 5 * (log / 2 + 2));
 
         let mut forest = Forest::<Counted>::new(count as usize).expect("memory");
-        let wants = forest.wants(count as usize);
-        forest.feed(Pile::allocate(wants).expect("memory"));
+        forest.feed(forest.wants(count as usize).allocate().expect("memory"));
         let mut root = Root::EMPTY;
         let push = most(count, |slot| {
             forest.create(slot);

@@ -98,9 +98,9 @@ impl Lane {
     }
 
     /// Has clients classified again from time to time, and classes follow what was counted, if the part wants that.
-    pub fn count_clients(&mut self, now: u64) {
+    pub fn refresh_cache(&mut self, now: u64) {
         if self.part().wants_refresh() {
-            self.machine.count_clients(Priority::Regular, now);
+            self.machine.refresh_cache(Priority::Regular, now);
             self.refresh(now);
         }
     }

@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use nrs_sched::policy::tbf::record::ClassCounts;
 use nrs_sched::policy::tbf::stats::RuleCounts;
+use nrs_sched::policy::{self, tbf::record::ClassCounts};
 use nrs_sched::statistics::{
     ClientCounts, ConcurrencyCounts, DeadlineCounts, OrderCounts, ServiceCounts, Stat, StatKind,
     StatUnit, Stats, TargetCounts, TimeoutCounts,
@@ -87,11 +87,23 @@ pub struct Family {
     pub of: Of,
 }
 
+impl Family {
+    /// Whether only tests have the policy that the family is of; no page tells of it.
+    pub fn is_for_tests(&self) -> bool {
+        let of_test = |row: &FamilyRow| policy::Kind::from_name(row.policy);
+        let kinds = self.rows.iter().map(of_test);
+        !self.rows.is_empty()
+            && kinds
+                .into_iter()
+                .all(|kind| kind.is_ok_and(policy::Kind::is_for_tests))
+    }
+}
+
 /// A row of statistics as a part of a family.
 pub struct FamilyRow {
     /// The row.
     pub stat: &'static Stat,
-    /// The policy whose entities have it; empty if it is not about entities.
+    /// The policy, or the policy whose entities have it; empty if it is about neither.
     pub policy: &'static str,
 }
 
@@ -234,6 +246,14 @@ fn tables() -> Vec<(&'static str, &'static str, &'static [Stat], Of)> {
         ("", "", DeadlineCounts::ROWS, mapped!(Client, counters)),
         ("", "", TargetCounts::ROWS, mapped!(Target, counters)),
     ];
+    let of_policy = Of::Policy(|policy, samples| {
+        samples.rows(|row| match row.policy == policy.name {
+            true => policy.counters.get(row.stat.name).copied(),
+            false => None,
+        });
+    });
+    let kinds = policy::Kind::ALL.iter();
+    all.extend(kinds.map(|kind| ("", kind.name(), kind.counts(), of_policy)));
     all.extend(POLICIES.map(|(policy, stats)| ("entity", policy, stats, of_entity)));
     all
 }

@@ -2,6 +2,8 @@
 
 //! The text `nrs_policies`: which policies the heads have, in Lustre's layout.
 
+use nrs_sched::policy::Kind;
+
 use super::lines::{lines, Result};
 use super::{Head, Policy, HIGH, REGULAR};
 
@@ -72,7 +74,12 @@ pub fn read(text: &str) -> Result<Vec<Head>> {
             "fallback" => policy.fallback = line.text()? == "yes",
             "queued" => policy.queued = line.number()?,
             "active" => policy.active = line.number()?,
-            _ => {}
+            _ => {
+                let counts = Kind::from_name(&policy.name).map_or(&[][..], Kind::counts);
+                if let Some(stat) = counts.iter().find(|stat| stat.name == line.key) {
+                    policy.counters.insert(stat.name.into(), line.number()?);
+                }
+            }
         }
     }
     Ok(heads)

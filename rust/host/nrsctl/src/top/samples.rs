@@ -24,6 +24,7 @@ fn policy(name: &str, argument: Option<&str>, queued: u64) -> Policy {
         fallback: name == "fifo",
         queued,
         active: 0,
+        counters: Counters::new(),
     }
 }
 

@@ -7,6 +7,7 @@ use nrs_sched::policy::fairshare::stats::{self as fairshare, Row as EntityRow};
 use nrs_sched::policy::tbf::plan::Count;
 use nrs_sched::policy::tbf::record::ClassCounts;
 use nrs_sched::policy::tbf::stats::{self as tbf, Row as ClassRow};
+use nrs_sched::policy::Kind;
 use nrs_sched::rules::{Name, Rate, Subject, Unit};
 use nrs_sched::statistics::{
     ClientCounts, ConcurrencyCounts, DeadlineCounts, OrderCounts, ServiceCounts, StatUnit, Stats,
@@ -29,8 +30,13 @@ struct Shown {
 
 impl Shown {
     fn new(policy: &str, texts: &[(&'static str, String)]) -> Self {
+        Self::counting(policy, &[], texts)
+    }
+
+    /// The same with counters of the policy as a whole.
+    fn counting(policy: &str, counts: &[u64], texts: &[(&'static str, String)]) -> Self {
         let clients = texts::clients("c", &numbered(100));
-        let policies = texts::policies(policy, "");
+        let policies = texts::policies(policy, "", counts);
         let mut texts = texts.to_vec();
         texts.extend([("clients", clients), ("nrs_policies", policies)]);
         let values: Vec<(&str, &str)> = texts.iter().map(|(name, t)| (*name, &**t)).collect();
@@ -92,6 +98,25 @@ fn rows_of_a_service() {
     shown.has(&timeouts, "at_stats", "/timeouts", "", &[]);
     shown.has(&concurrency, "nrs_concurrency", "/concurrency", "", &[]);
     shown.has(&order, "nrs_concurrency", "/concurrency", "", &[]);
+}
+
+/// Counters of policies as a whole need no word in the tool: those of the policy that only tests have, too.
+#[test]
+fn rows_of_policies() {
+    for kind in Kind::ALL {
+        let counts: Vec<u64> = (100..).take(kind.counts().len()).collect();
+        let shown = Shown::counting(kind.name(), &counts, &[]);
+        let policy = &shown.json["heads"][0]["policies"][1];
+        assert_eq!(policy["name"], kind.name());
+        for (stat, count) in kind.counts().iter().zip(counts) {
+            assert_eq!(policy[stat.name], count);
+            let labels = [("service", "s"), ("head", "high"), ("policy", kind.name())];
+            let value = shown.page.value(stat.metric, &labels);
+            assert_eq!(value, Some(count as f64), "{}", stat.metric);
+        }
+    }
+    let mut kinds = Kind::ALL.iter().filter(|kind| kind.is_for_tests());
+    assert!(kinds.any(|kind| !kind.counts().is_empty()));
 }
 
 #[test]

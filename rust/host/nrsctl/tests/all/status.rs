@@ -17,6 +17,7 @@ fn policy(name: &str, argument: &str, queued: u64) -> Policy {
         fallback: name == "fifo",
         queued,
         active: 1,
+        counters: Counters::new(),
     }
 }
 

@@ -134,12 +134,9 @@ fn one_at_least() {
 fn without_memory() {
     let mut bins = Bins::new(2, false);
     // Memory for the order of lines only.
-    let need = SortedNeed {
-        records: 0,
-        knots: 0,
-        ..bins.store.wants(2)
-    };
-    bins.store.feed(need.allocate().unwrap());
+    bins.store
+        .lines
+        .feed(bins.store.lines.wants(2).allocate().unwrap());
     (0..2).for_each(|slot| bins.store.create(slot));
     for slot in [0, 1, 0, 1] {
         let at = bins.at(slot, 2);

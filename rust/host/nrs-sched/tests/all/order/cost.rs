@@ -6,6 +6,7 @@ use nrs_sched::{
     arena::Request,
     attr::Attrs,
     item::{Direction, Spot},
+    mem::Need,
     order::{Act, Entered, Forced, Order, RecordId, Relation},
     rng::Rng,
 };

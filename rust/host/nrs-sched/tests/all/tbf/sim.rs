@@ -220,7 +220,7 @@ impl Sim {
             let mut from = Some(0);
             while let Some(slot) = from {
                 let mut rows = RowBuf::new().expect("memory");
-                from = part.rows(slot, &mut rows);
+                from = part.rows(slot, self.now, &mut rows);
                 all.extend_from_slice(rows.as_slice());
             }
         }

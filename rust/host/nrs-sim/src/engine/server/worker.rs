@@ -109,7 +109,7 @@ impl Server {
         }
         for lane in lanes.iter_mut() {
             if all {
-                lane.count_clients(now);
+                lane.refresh_cache(now);
             }
             lane.maintain(now);
         }

@@ -25,6 +25,7 @@ use nrs_sched::{
             record::ClassCounts,
             stats::{self as tbf, Row as ClassRow},
         },
+        Kind,
     },
     qbm::{
         gate::{Gates, NO_SEAT},
@@ -258,8 +259,8 @@ pub fn qbm(clients: u32) -> [String; 2] {
     [status, stats]
 }
 
-/// The text of `nrs_policies` with this policy on both heads.
-pub fn policies(name: &str, argument: &str) -> String {
+/// The text of `nrs_policies` with this policy on both heads, and its counters.
+pub fn policies(name: &str, argument: &str, counts: &[u64]) -> String {
     let row = |name, argument, fallback| text::Row {
         name,
         argument,
@@ -267,6 +268,8 @@ pub fn policies(name: &str, argument: &str) -> String {
         fallback,
         queued: 3,
         active: 1,
+        stats: Kind::from_name(name).map_or(&[], Kind::counts),
+        counts,
     };
     let rows = [row("fifo", None, true), row(name, Some(&argument), false)];
     let mut text = String::new();
@@ -300,7 +303,7 @@ pub fn service(policy: &str, entities: u32) -> Vec<(String, String)> {
         "tbf" => "uid+jobid",
         _ => "",
     };
-    put("nrs_policies", policies(policy, argument));
+    put("nrs_policies", policies(policy, argument, &[]));
     match policy {
         "fairshare" => put("nrs_fairshare_stats", fairshare(entities)),
         "tbf" => put("nrs_tbf_stats", tbf(entities)),

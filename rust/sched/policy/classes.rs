@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What policies with classes share: the class table, memory, counts, and the steps of a request.
+//!
+//! A policy with classes says what its classes are, which class is served next, and what happens when a request is
+//! added to a class or taken from it ([`Classful`]). [`State`] does the rest, and is the policy's part.
+//!
+//! # Vocabulary
+//!
+//! - *Record*: what the policy keeps of a class, with the queued requests ([`Classful::Record`]).
+//! - *Queue*: the classes with queued requests in the order of service, for example heaps ([`Classful::Queue`]).
+
+use crate::sched::{
+    attr::Attrs,
+    class::{ClassId, ClassNeed, ClassSpare, ClassTable, Found, DEFAULT},
+    item::{Cost, Item},
+    key::Hashed,
+    mem::{self, Block, Grow, Need, NoMemory},
+    policy::{Get, Grant, Part, Passed, View, Way},
+};
+
+/// A class: its record, and how many requests it has.
+pub struct Class<R> {
+    /// What the policy keeps.
+    pub record: R,
+    queued: u32,
+    active: u32,
+}
+
+impl<R> Class<R> {
+    const fn new(record: R) -> Self {
+        Self {
+            record,
+            queued: 0,
+            active: 0,
+        }
+    }
+
+    /// Returns the number of queued requests.
+    pub const fn queued(&self) -> u32 {
+        self.queued
+    }
+
+    /// Returns the number of requests in service.
+    pub const fn active(&self) -> u32 {
+        self.active
+    }
+
+    /// Whether requests are queued or in service.
+    pub const fn is_active(&self) -> bool {
+        self.queued != 0 || self.active != 0
+    }
+}
+
+/// The class of policy `P` in a slot.
+pub type ClassOf<I, P> = Class<<P as Classful<I>>::Record>;
+
+/// The classes of policy `P`.
+pub type Table<I, P> = ClassTable<<P as Classful<I>>::Key, ClassOf<I, P>>;
+
+/// A policy with classes, without what is the same for all of them.
+///
+/// # Context
+///
+/// As for [`Part`]: all methods but [`Classful::new`] and [`Classful::queue`] run under the partition's lock.
+pub trait Classful<I: Item>: Sized {
+    /// What tells classes apart.
+    type Key: Copy + Eq + Hashed;
+
+    /// What is kept of a class, with its queued requests.
+    type Record;
+
+    /// The classes with queued requests in the order of service.
+    type Queue: Grow;
+
+    /// How a part is started.
+    type Config;
+
+    /// See [`Part::Shared`].
+    type Shared;
+
+    /// See [`Part::Update`].
+    type Update;
+
+    /// See [`Part::WANTS_FILE`].
+    const WANTS_FILE: bool = false;
+
+    /// The key that the default class is shown with.
+    const DEFAULT: Self::Key;
+
+    /// Returns what a part decides with.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    fn new(
+        config: &Self::Config,
+        seed: u64,
+        shared: &mem::Shared<Self::Shared>,
+    ) -> Result<Self, NoMemory>;
+
+    /// Returns the bound of the class table.
+    fn classes_max(config: &Self::Config) -> u32;
+
+    /// Returns an empty queue for up to `slots` classes.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    fn queue(config: &Self::Config, slots: usize) -> Result<Self::Queue, NoMemory>;
+
+    /// Returns the number of idle classes that are kept.
+    fn idle_max(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Returns the key of the class of a request.
+    fn key(&self, attrs: &Attrs) -> Self::Key;
+
+    /// Returns the record of a new class; without a key, of the default class.
+    fn record(&mut self, key: Option<&Self::Key>, now: u64) -> Self::Record;
+
+    /// Brings the class in `slot` up to date with what the part was told; called before other uses of the class.
+    fn sync(_state: &mut State<I, Self>, _slot: u32, _now: u64) {}
+
+    /// Adds a request to a class. The count of the class does not include the request yet.
+    ///
+    /// # Errors
+    ///
+    /// Hands the request back if the policy declines it.
+    fn push(
+        &mut self,
+        queue: &mut Self::Queue,
+        slot: u32,
+        class: &mut ClassOf<I, Self>,
+        item: I,
+        now: u64,
+    ) -> Result<(), I>;
+
+    /// Takes the request at `place` out of a class, which still counts the request; it is not charged.
+    fn remove(
+        &mut self,
+        queue: &mut Self::Queue,
+        slot: u32,
+        class: &mut ClassOf<I, Self>,
+        place: &I::Place,
+        now: u64,
+    ) -> Option<I>;
+
+    /// Chooses the class that is served next; requests are queued.
+    fn next(state: &mut State<I, Self>, view: &View<'_>) -> Get<u32>;
+
+    /// Takes the request that is served next out of a class, which still counts the request. Returns also for how
+    /// long the policy kept the request on purpose, ms.
+    fn pop(
+        &mut self,
+        queue: &mut Self::Queue,
+        slot: u32,
+        class: &mut ClassOf<I, Self>,
+        now: u64,
+    ) -> Option<(I, u32)>;
+
+    /// See [`Part::pass`]; the class in `slot` exists.
+    fn pass(
+        state: &mut State<I, Self>,
+        slot: u32,
+        cost: Cost,
+        way: Way,
+        now: impl FnOnce() -> u64,
+    ) -> Passed;
+
+    /// Goes on after requests came or left, or memory came.
+    fn settle(_state: &mut State<I, Self>) {}
+
+    /// See [`Part::update`].
+    fn update(state: &mut State<I, Self>, update: Self::Update) -> Self::Update;
+
+    /// Sets the counters of a class to zero.
+    fn reset(_record: &mut Self::Record) {}
+
+    /// See [`Part::add_counts`].
+    fn add_counts(&self, _sums: &mut [u64]) {}
+}
+
+/// A policy with classes on one head.
+///
+/// # Invariants
+///
+/// - `queued` is the number of requests in all classes, each of which knows its own number.
+/// - A class is busy in the table exactly if it has requests queued or in service.
+/// - The queue has memory for every slot of the table.
+pub struct State<I: Item, P: Classful<I>> {
+    /// What the policy decides with.
+    pub policy: P,
+    /// The classes.
+    pub table: Table<I, P>,
+    /// Those with queued requests.
+    pub queue: P::Queue,
+    queued: u32,
+}
+
+impl<I: Item, P: Classful<I>> State<I, P> {
+    /// A part with nothing queued and its first reserve of memory; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn new(
+        config: &P::Config,
+        seed: u64,
+        shared: &mem::Shared<P::Shared>,
+    ) -> Result<Self, NoMemory> {
+        let mut policy = P::new(config, seed, shared)?;
+        let max = P::classes_max(config);
+        let default = Class::new(policy.record(None, 0));
+        let mut state = Self {
+            policy,
+            table: ClassTable::new(max, seed, P::DEFAULT, default)?,
+            queue: P::queue(config, (max as usize).saturating_add(1))?,
+            queued: 0,
+        };
+        let spare = state.need().allocate()?;
+        state.grow(spare);
+        state.queue.create(DEFAULT);
+        Ok(state)
+    }
+
+    /// Notes that a request of the class in `slot` left, and the class has no other.
+    fn idle(&mut self, slot: u32, now: u64) {
+        self.table.idle(slot, now);
+        self.table.trim(now, self.policy.idle_max());
+    }
+}
+
+impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
+    type Need = (ClassNeed<P::Key, ClassOf<I, P>>, <P::Queue as Grow>::Need);
+    type Spare = (ClassSpare<P::Key, ClassOf<I, P>>, <P::Queue as Grow>::Spare);
+    type Shared = P::Shared;
+    type Update = P::Update;
+
+    const WANTS_FILE: bool = P::WANTS_FILE;
+
+    fn classify(&mut self, attrs: &Attrs, now: u64) -> ClassId {
+        let key = self.policy.key(attrs);
+        let limit = self.queue.capacity();
+        let policy = &mut self.policy;
+        let make = || Class::new(policy.record(Some(&key), now));
+        match self.table.classify(key, now, limit, make) {
+            Found::New(id) => {
+                self.queue.create(id.slot());
+                self.table.trim(now, self.policy.idle_max());
+                id
+            }
+            Found::Known(id) | Found::Overflow(id) => id,
+        }
+    }
+
+    fn is_live(&self, class: ClassId) -> bool {
+        class.slot() != DEFAULT && self.table.is_live(class)
+    }
+
+    /// A stale class is the default class.
+    fn enqueue(&mut self, item: I, class: ClassId, now: u64) -> Result<(), I> {
+        let slot = self.table.resolve(class);
+        P::sync(self, slot, now);
+        let Some(class) = self.table.at_mut(slot) else {
+            return Err(item);
+        };
+        self.policy.push(&mut self.queue, slot, class, item, now)?;
+        let idle = !class.is_active();
+        // INVARIANT: the class and the part have one more request, so the class is busy.
+        class.queued = class.queued.saturating_add(1);
+        self.queued = self.queued.saturating_add(1);
+        if idle {
+            self.table.busy(slot);
+        }
+        P::settle(self);
+        Ok(())
+    }
+
+    fn dequeue(&mut self, class: ClassId, place: &I::Place, now: u64) -> Option<I> {
+        let slot = self.table.resolve(class);
+        P::sync(self, slot, now);
+        let class = self.table.at_mut(slot)?;
+        let queue = &mut self.queue;
+        let item = self.policy.remove(queue, slot, class, place, now)?;
+        // INVARIANT: the class and the part have one request less.
+        class.queued = class.queued.saturating_sub(1);
+        self.queued = self.queued.saturating_sub(1);
+        if !class.is_active() {
+            self.idle(slot, now);
+        }
+        P::settle(self);
+        Some(item)
+    }
+
+    fn get(&mut self, view: &View<'_>) -> Get<(I, Grant)> {
+        if self.queued == 0 {
+            return Get::Empty;
+        }
+        let slot = match P::next(self, view) {
+            Get::Item(slot) => slot,
+            Get::Throttled { until } => return Get::Throttled { until },
+            Get::Empty => return Get::Empty,
+        };
+        let id = self.table.id(slot);
+        let Some(class) = self.table.at_mut(slot) else {
+            return Get::Empty;
+        };
+        let popped = self.policy.pop(&mut self.queue, slot, class, view.now);
+        let Some((item, withheld)) = popped else {
+            return Get::Empty;
+        };
+        // INVARIANT: a request went from queued to in service, so the class stays busy.
+        class.queued = class.queued.saturating_sub(1);
+        class.active = class.active.saturating_add(1);
+        self.queued = self.queued.saturating_sub(1);
+        P::settle(self);
+        Get::Item((item, Grant::of(id).after(withheld)))
+    }
+
+    fn pass(&mut self, class: ClassId, cost: Cost, way: Way, now: impl FnOnce() -> u64) -> Passed {
+        match self.table.use_mut(class) {
+            Some(_) => P::pass(self, class.slot(), cost, way, now),
+            None => Passed::Stale,
+        }
+    }
+
+    fn stop(&mut self, grant: &Grant, _cost: Cost, now: u64) {
+        if let Some(class) = self.table.get_mut(grant.class) {
+            class.active = class.active.saturating_sub(1);
+            if !class.is_active() {
+                self.idle(grant.class.slot(), now);
+            }
+        }
+    }
+
+    fn len(&self) -> u32 {
+        self.queued
+    }
+
+    fn need(&self) -> Self::Need {
+        let slots = self.table.target();
+        (self.table.need(), self.queue.wants(slots))
+    }
+
+    fn grow(&mut self, (classes, queue): Self::Spare) -> Self::Spare {
+        let rest = (self.table.grow(classes), self.queue.feed(queue));
+        P::settle(self);
+        rest
+    }
+
+    /// Forgets classes that were idle for 10 s.
+    fn age(&mut self, now: u64, max: u32) -> bool {
+        self.table.age(now, max)
+    }
+
+    fn update(&mut self, update: P::Update, _now: u64) -> P::Update {
+        P::update(self, update)
+    }
+
+    fn refresh(&mut self, from: u32, max: u32, now: u64) -> Option<u32> {
+        each(self.table.slots(), from, max, |slot| {
+            P::sync(self, slot, now)
+        })
+    }
+
+    fn reset(&mut self, from: u32, max: u32) -> Option<u32> {
+        let table = &mut self.table;
+        each(table.slots(), from, max, |slot| {
+            if let Some(class) = table.at_mut(slot) {
+                P::reset(&mut class.record);
+            }
+        })
+    }
+
+    fn overflow(&self) -> u64 {
+        self.table.overflow()
+    }
+
+    fn add_counts(&self, sums: &mut [u64]) {
+        self.policy.add_counts(sums);
+    }
+}
+
+/// Calls `f` for at most `max` of `slots` slots from `from` on; returns the slot to go on from, or `None` at the end.
+pub fn each(slots: u32, from: u32, max: u32, f: impl FnMut(u32)) -> Option<u32> {
+    let end = from.saturating_add(max).min(slots);
+    (from..end).for_each(f);
+    (end < slots).then_some(end)
+}
+
+/// Fills `out` with what `row` says of `slots` slots from `from` on; returns the slot to go on from, or `None` at the
+/// end.
+pub fn fill<T, const N: usize>(
+    out: &mut Block<T, N>,
+    slots: u32,
+    from: u32,
+    mut row: impl FnMut(u32) -> Option<T>,
+) -> Option<u32> {
+    for slot in from..slots {
+        if out.is_full() {
+            return Some(slot);
+        }
+        if let Some(row) = row(slot) {
+            // There is room.
+            let _ = out.push(row);
+        }
+    }
+    None
+}

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Lottery: each request is served of a client that is drawn, clients with more queued requests more often.
+//!
+//! The policy exists in tests only, as an example of a policy with classes and as proof that a policy is one file and
+//! one line. A class is a client, and has a *ticket* for each queued request, up to `nrs_lottery_tickets`. The tickets
+//! of all classes are a Fenwick tree over the slots (P. M. Fenwick, "A new data structure for cumulative frequency
+//! tables", 1994), so that a draw is exact and costs O(log n).
+
+use crate::sched::{
+    attr::Attrs,
+    item::{Cost, Fifo, Item},
+    key::{Field, Key},
+    mem::{self, Bulk, Chunks, Grow, NoMemory, Pile},
+    parameters::schema::parameters,
+    policy::{
+        classes::{self, Class, Classful},
+        params::ClassesMax,
+        Get, NoArgument, Passed, Simple, Tuning, View, Way,
+    },
+    rng::Rng,
+    statistics::{stats, Stats},
+};
+
+pub use crate::sched::policy::{
+    Nothing as Kept, Nothing as Overseer, Nothing as Shared, Nothing as Update,
+};
+
+parameters! {
+    /// What users can set.
+    pub struct Tunables of |values| values.policies.lottery, "", "ENOMEM" {
+        /// Tickets of a client in a draw of lottery, at most.
+        "nrs_lottery_tickets" tickets: [number Tickets, "tickets, ", 1..=65_535 = 8],
+    }
+    also {
+        /// Bound of the class table.
+        classes_max: ClassesMax,
+    }
+    texts {}
+}
+
+stats! {
+    /// Counters of lottery.
+    Counts {
+        draws: Counter Plain "nrs_policy_draws_total" "Draws of the client that is served next";
+    }
+}
+
+impl Tuning for Tunables {
+    fn set_classes_max(&mut self, max: ClassesMax) {
+        self.classes_max = max;
+    }
+}
+
+impl Simple for Tunables {
+    type Update = Update;
+}
+
+/// How a part is started.
+pub type Config = NoArgument<Tunables>;
+
+/// The tickets of all classes: node `i` has those of the slots from `i & (i + 1)` to `i`.
+pub struct Drum {
+    nodes: Bulk<u64>,
+    sum: u64,
+}
+
+impl Drum {
+    fn node(&self, index: usize) -> u64 {
+        self.nodes.get(index).copied().unwrap_or(0)
+    }
+
+    /// Gives the class in `slot`, which had `before` tickets, `now` tickets.
+    fn set(&mut self, slot: u32, before: u32, now: u32) {
+        let moved = |sum: u64| sum.wrapping_add(now.into()).wrapping_sub(u64::from(before));
+        let mut index = slot as usize;
+        while let Some(node) = self.nodes.get_mut(index) {
+            *node = moved(*node);
+            index |= index.wrapping_add(1);
+        }
+        self.sum = moved(self.sum);
+    }
+
+    /// Returns the slot of the class that has ticket number `ticket`.
+    fn find(&self, mut ticket: u64) -> u32 {
+        let mut slot = 0usize;
+        let mut step = self.nodes.len().checked_ilog2().map_or(0, |log| 1 << log);
+        while step > 0 {
+            let end = slot.wrapping_add(step);
+            let tickets = self.node(end.wrapping_sub(1));
+            if end <= self.nodes.len() && tickets <= ticket {
+                ticket = ticket.wrapping_sub(tickets);
+                slot = end;
+            }
+            step >>= 1;
+        }
+        slot as u32
+    }
+}
+
+impl Grow for Drum {
+    type Need = Chunks<u64>;
+    type Spare = Pile<u64>;
+
+    fn capacity(&self) -> usize {
+        self.nodes.capacity()
+    }
+
+    fn create(&mut self, slot: u32) {
+        let index = slot as usize;
+        if index < self.nodes.len() {
+            return;
+        }
+        // The slot has no tickets, the slots before that the node covers may have some.
+        let first = index & index.wrapping_add(1);
+        let (mut sum, mut end) = (0, index);
+        while end > first {
+            let last = end.wrapping_sub(1);
+            sum = self.node(last).wrapping_add(sum);
+            end = last & end;
+        }
+        // Below the capacity, so there is room.
+        let _ = self.nodes.push(sum);
+    }
+
+    fn wants(&self, slots: usize) -> Chunks<u64> {
+        self.nodes.wants(slots.saturating_sub(self.nodes.len()))
+    }
+
+    fn feed(&mut self, spare: Pile<u64>) -> Pile<u64> {
+        self.nodes.feed(spare)
+    }
+}
+
+/// A draw.
+pub struct Lottery {
+    rng: Rng,
+    tickets: u32,
+    counts: Counts,
+}
+
+/// A lottery on one head.
+pub type State<I> = classes::State<I, Lottery>;
+
+impl Lottery {
+    /// A class has `now` queued requests and had `before`.
+    fn set<F>(&self, drum: &mut Drum, slot: u32, class: &Class<F>, now: u32) {
+        let tickets = |queued: u32| queued.min(self.tickets);
+        drum.set(slot, tickets(class.queued()), tickets(now));
+    }
+}
+
+impl<I: Item> Classful<I> for Lottery {
+    type Key = Key;
+    type Record = I::Fifo;
+    type Queue = Drum;
+    type Config = Config;
+    type Shared = Shared;
+    type Update = Update;
+
+    const DEFAULT: Key = Key::Default;
+
+    fn new(config: &Config, seed: u64, _shared: &mem::Shared<Shared>) -> Result<Self, NoMemory> {
+        Ok(Self {
+            rng: Rng::new(seed),
+            tickets: config.tunables.tickets.get(),
+            counts: Counts::ZERO,
+        })
+    }
+
+    fn classes_max(config: &Config) -> u32 {
+        config.tunables.classes_max.get()
+    }
+
+    fn queue(_config: &Config, slots: usize) -> Result<Drum, NoMemory> {
+        Ok(Drum {
+            nodes: Bulk::new(slots)?,
+            sum: 0,
+        })
+    }
+
+    fn key(&self, attrs: &Attrs) -> Key {
+        Key::of(Field::Uid, attrs)
+    }
+
+    fn record(&mut self, _key: Option<&Key>, _now: u64) -> I::Fifo {
+        I::Fifo::new()
+    }
+
+    fn push(
+        &mut self,
+        drum: &mut Drum,
+        slot: u32,
+        class: &mut Class<I::Fifo>,
+        item: I,
+        _now: u64,
+    ) -> Result<(), I> {
+        class.record.push(item);
+        self.set(drum, slot, class, class.record.len());
+        Ok(())
+    }
+
+    fn remove(
+        &mut self,
+        drum: &mut Drum,
+        slot: u32,
+        class: &mut Class<I::Fifo>,
+        place: &I::Place,
+        _now: u64,
+    ) -> Option<I> {
+        let item = class.record.remove(place)?;
+        self.set(drum, slot, class, class.record.len());
+        Some(item)
+    }
+
+    fn next(state: &mut State<I>, _view: &View<'_>) -> Get<u32> {
+        let policy = &mut state.policy;
+        policy.counts.draws = policy.counts.draws.wrapping_add(1);
+        let ticket = policy.rng.below(state.queue.sum);
+        Get::Item(state.queue.find(ticket))
+    }
+
+    fn pop(
+        &mut self,
+        drum: &mut Drum,
+        slot: u32,
+        class: &mut Class<I::Fifo>,
+        _now: u64,
+    ) -> Option<(I, u32)> {
+        let item = class.record.pop()?;
+        self.set(drum, slot, class, class.record.len());
+        Some((item, 0))
+    }
+
+    fn pass(
+        _state: &mut State<I>,
+        _slot: u32,
+        _cost: Cost,
+        _way: Way,
+        _now: impl FnOnce() -> u64,
+    ) -> Passed {
+        Passed::Counted
+    }
+
+    fn update(_state: &mut State<I>, update: Update) -> Update {
+        update
+    }
+
+    fn add_counts(&self, sums: &mut [u64]) {
+        self.counts.add_to(sums);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sched::mem::Need;
+
+    /// Against a list of tickets, while slots come and tickets change.
+    #[test]
+    fn each_ticket_is_found() {
+        let mut drum = Drum {
+            nodes: Bulk::new(100).unwrap(),
+            sum: 0,
+        };
+        drum.feed(drum.wants(100).allocate().unwrap());
+        let (mut tickets, mut rng) = (Vec::new(), Rng::new(1));
+        for _ in 0..2_000 {
+            if tickets.len() < 100 && rng.below(10) == 0 {
+                drum.create(tickets.len() as u32);
+                tickets.push(0);
+            }
+            if !tickets.is_empty() {
+                let slot = rng.below(tickets.len() as u64) as usize;
+                let new = rng.below(4) as u32;
+                drum.set(slot as u32, tickets[slot], new);
+                tickets[slot] = new;
+            }
+            let all: Vec<u32> = (tickets.iter().zip(0..))
+                .flat_map(|(&count, slot)| (0..count).map(move |_| slot))
+                .collect();
+            assert_eq!(drum.sum, all.len() as u64);
+            assert!(all
+                .iter()
+                .zip(0..)
+                .all(|(&slot, ticket)| drum.find(ticket) == slot));
+        }
+    }
+}

@@ -60,26 +60,22 @@ pub fn run(args: &Args, _kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
 fn draw(args: &Args, recording: &Recording) -> Result<String> {
     let file = args.file.display();
     let services = recording.services();
+    let all = services.join(" ");
     let service = match (&args.service, services.as_slice()) {
-        (Some(name), all) if all.contains(name) => name,
-        (Some(name), all) => {
-            return Err(
-                Failure::new(Kind::NotFound, format!("{file}: no service '{name}'"))
-                    .hint(format!("there are: {}", all.join(" "))),
-            )
-        }
-        (None, []) => {
-            return Err(Failure::new(
-                Kind::NotFound,
-                format!("{file}: no snapshots"),
-            ))
+        (Some(name), _) if services.contains(name) => name,
+        (Some(name), _) => {
+            let failure = Failure::new(Kind::NotFound, format!("{file}: no service '{name}'"));
+            return Err(failure.hint(format!("there are: {all}")));
         }
         (None, [name]) => name,
-        (None, all) => {
-            return Err(
-                Failure::new(Kind::Usage, format!("{file} has {} services", all.len()))
-                    .hint(format!("choose one: --service NAME, of {}", all.join(" "))),
-            )
+        (None, []) => {
+            let message = format!("{file}: no snapshots");
+            return Err(Failure::new(Kind::NotFound, message));
+        }
+        (None, _) => {
+            let message = format!("{file} has {} services", services.len());
+            let hint = format!("choose one: --service NAME, of {all}");
+            return Err(Failure::new(Kind::Usage, message).hint(hint));
         }
     };
     let series = Series::new(recording.of(service), args.what, |name| {
@@ -96,15 +92,10 @@ fn draw(args: &Args, recording: &Recording) -> Result<String> {
         );
         return Err(Failure::new(Kind::NotFound, none).hint(args.what.where_from()));
     }
-    let scale = if args.what == What::Rate && series.bytes {
-        1e-6
-    } else {
-        1.0
-    };
-    let scale = if args.what == What::Share {
-        100.0
-    } else {
-        scale
+    let scale = match args.what {
+        What::Rate if series.bytes => 1e-6,
+        What::Share => 100.0,
+        _ => 1.0,
     };
     let what = args.what.title();
     let title = format!("{service}: {what} of each entity");
@@ -129,14 +120,8 @@ fn draw(args: &Args, recording: &Recording) -> Result<String> {
 
 impl What {
     /// What it is.
-    const fn title(self) -> &'static str {
-        match self {
-            What::Share => "share",
-            What::Rate => "rate",
-            What::Wait => "wait",
-            What::Queue => "queue",
-            What::Limit => "limit",
-        }
+    fn title(self) -> String {
+        format!("{self:?}").to_lowercase()
     }
 
     /// What stands beside the axis.

@@ -457,20 +457,12 @@ impl Reader {
         }
         let Ok(kind) = Kind::from_name(command.policy) else {
             let names = Kind::ALL.iter().map(|kind| kind.name());
-            let reason = match near(command.policy, names.clone()).first() {
-                Some(other) => format!(
-                    "there is no policy `{}`; was `{other}` meant?",
-                    command.policy
-                ),
-                None => {
-                    let names: Vec<&str> = names.collect();
-                    format!(
-                        "there is no policy `{}`: {}",
-                        command.policy,
-                        names.join(", ")
-                    )
-                }
-            };
+            let other = near(command.policy, names.clone()).first().copied();
+            let known = names.collect::<Vec<_>>().join(", ");
+            let hint = other.map_or(format!(": {known}"), |other| {
+                format!("; was `{other}` meant?")
+            });
+            let reason = format!("there is no policy `{}`{hint}", command.policy);
             self.add(&node.place, path, reason);
             return None;
         };

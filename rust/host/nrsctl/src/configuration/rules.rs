@@ -474,49 +474,4 @@ mod tests {
             change(&moved, &rules(&["a 1 5", "c 3 5", "b 2 5"]));
         }
     }
-
-    proptest::proptest! {
-        #[test]
-        fn any_rules_of_any_others(from in some_rules(), to in some_rules(), behind in 0..3usize) {
-            let behind = behind.min(from.list.len());
-            change(&Rules { behind, ..from }, &to);
-        }
-    }
-
-    fn some_rules() -> impl proptest::strategy::Strategy<Value = Rules> {
-        use proptest::prelude::*;
-        let names = proptest::sample::subsequence(vec!["a", "b", "c", "d"], 0..=4).prop_shuffle();
-        let one = (1..3u32, 1..3u32, 0..16usize);
-        (names, proptest::collection::vec(one, 5)).prop_map(|(names, parts)| {
-            let also = |name: &str, bits: usize| {
-                let others = names.iter().enumerate();
-                let named = others.filter(|(i, other)| (bits >> i) & 1 == 1 && **other != name);
-                named
-                    .map(|(_, other)| other.to_string())
-                    .take(3)
-                    .collect::<Vec<_>>()
-            };
-            let limits = |name: &str, rate: u32, bits: usize| Limits {
-                minrate: (bits % 2 == 1).then(|| "1".to_string()),
-                borrow: bits % 3 == 0,
-                realtime: bits % 5 == 0,
-                also: also(name, bits),
-                ..Limits::new(rate.to_string())
-            };
-            let list = names
-                .iter()
-                .zip(&parts)
-                .map(|(name, &(uid, rate, bits))| Rule {
-                    name: name.to_string(),
-                    conditions: format!("uid={{{uid}}}"),
-                    limits: limits(name, rate, bits),
-                });
-            let (_, rate, bits) = parts[4];
-            Rules {
-                list: list.collect(),
-                default: limits(DEFAULT, rate, bits),
-                behind: 0,
-            }
-        })
-    }
 }

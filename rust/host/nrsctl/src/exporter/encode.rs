@@ -84,29 +84,17 @@ impl Number {
     }
 }
 
-impl From<u64> for Number {
-    fn from(value: u64) -> Self {
-        Self::Whole(value)
-    }
+/// Whole numbers as [`Number::Whole`], others as [`Number::Real`].
+macro_rules! numbers {
+    ($($type:ty: $variant:ident),*) => {
+        $(impl From<$type> for Number {
+            fn from(value: $type) -> Self {
+                Self::$variant(value.into())
+            }
+        })*
+    };
 }
-
-impl From<u32> for Number {
-    fn from(value: u32) -> Self {
-        Self::Whole(value.into())
-    }
-}
-
-impl From<bool> for Number {
-    fn from(value: bool) -> Self {
-        Self::Whole(value.into())
-    }
-}
-
-impl From<f64> for Number {
-    fn from(value: f64) -> Self {
-        Self::Real(value)
-    }
-}
+numbers! { u64: Whole, bool: Whole, f64: Real }
 
 impl fmt::Display for Number {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

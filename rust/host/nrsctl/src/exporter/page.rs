@@ -94,48 +94,41 @@ impl<'a> Labelled<'a> {
     fn new(snapshot: &'a Snapshot, shown: &'a Shown<'a>, top: usize) -> Self {
         let service = ("service", snapshot.service.as_str());
         let heads = || snapshot.heads.iter();
-        let policies =
-            heads().flat_map(|head| head.policies.iter().map(move |policy| (head, policy)));
+        let policies = heads().flat_map(|head| head.policies.iter().map(move |of| (head, of)));
         let policies = policies.filter(|(_, policy)| policy.state != "stopped");
-        let of_policy = |(head, policy): (&'a Head, &'a Policy)| {
-            let labels = [
-                service,
-                ("head", head.name.as_str()),
-                ("policy", &policy.name),
-            ];
-            name(Cow::Borrowed(policy), &labels)
-        };
-        let of_rule = |rule: Cow<'a, Rule>| {
-            let (head, rule_name) = (rule.head.clone(), rule.name.clone());
-            name(rule, &[service, ("head", &head), ("rule", &rule_name)])
-        };
-        let of_client = |client: Cow<'a, Client>| {
-            let client_name = client.name.clone();
-            name(client, &[service, ("client", &client_name)])
-        };
         let borrowed = |entity: &'a Entity| name_entity(service.1, entity);
         Self {
             service: name(Cow::Borrowed(snapshot), &[service]),
             heads: heads()
                 .map(|head| name(Cow::Borrowed(head), &[service, ("head", &head.name)]))
                 .collect(),
-            policies: policies.map(of_policy).collect(),
-            rules: rules(&snapshot.rules).into_iter().map(of_rule).collect(),
+            policies: policies
+                .map(|(head, of)| {
+                    let labels = [service, ("head", &head.name), ("policy", &of.name)];
+                    name(Cow::Borrowed(of), &labels)
+                })
+                .collect(),
+            rules: rules(&snapshot.rules)
+                .into_iter()
+                .map(|of| {
+                    let (head, rule) = (of.head.clone(), of.name.clone());
+                    name(of, &[service, ("head", &head), ("rule", &rule)])
+                })
+                .collect(),
             groups: (snapshot.groups.iter())
-                .map(|group| name(Cow::Borrowed(group), &[service, ("group", &group.name)]))
+                .map(|of| name(Cow::Borrowed(of), &[service, ("group", &of.name)]))
                 .collect(),
             clients: clients(&snapshot.clients, top)
                 .into_iter()
-                .map(of_client)
+                .map(|of| {
+                    let client = of.name.clone();
+                    name(of, &[service, ("client", &client)])
+                })
                 .collect(),
             targets: (snapshot.targets.iter())
-                .map(|target| name(Cow::Borrowed(target), &[service, ("target", &target.name)]))
+                .map(|of| name(Cow::Borrowed(of), &[service, ("target", &of.name)]))
                 .collect(),
-            entities: shown
-                .entities
-                .iter()
-                .map(|entity| borrowed(entity))
-                .collect(),
+            entities: shown.entities.iter().map(|of| borrowed(of)).collect(),
             others: shown.others.iter().map(borrowed).collect(),
             counted: shown.counted,
         }

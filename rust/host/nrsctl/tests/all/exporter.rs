@@ -365,10 +365,11 @@ fn ask(address: SocketAddr, pieces: &[&[u8]]) -> String {
     let patience = Some(Duration::from_secs(60));
     stream.set_read_timeout(patience).expect("a timeout");
     for piece in pieces {
-        stream.write_all(piece).expect("a piece");
+        // A connection that is refused may be closed already.
+        let _ = stream.write_all(piece);
     }
     let mut text = String::new();
-    stream.read_to_string(&mut text).expect("an answer");
+    let _ = stream.read_to_string(&mut text);
     text
 }
 
@@ -433,7 +434,12 @@ fn connections_are_bounded() {
         stream.read_to_string(&mut text).expect("an end");
         assert!(text.starts_with("HTTP/1.1 408 "), "{text}");
     }
-    assert!(ask(address, &[b"GET / HTTP/1.1\r\n\r\n"]).starts_with("HTTP/1.1 200 "));
+    // The threads of the silent ones may still be ending.
+    let served = (0..100).any(|_| {
+        thread::sleep(Duration::from_millis(20));
+        ask(address, &[b"GET / HTTP/1.1\r\n\r\n"]).starts_with("HTTP/1.1 200 ")
+    });
+    assert!(served);
 }
 
 /// What the command prints, and the kind of its failure.

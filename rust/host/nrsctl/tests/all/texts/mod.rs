@@ -43,33 +43,11 @@ use nrsctl::mock::Mock;
 use nrsctl::stats::{self, Snapshot};
 
 /// Names of jobs that do their worst.
+#[rustfmt::skip]
 pub const HOSTILE: [&[u8]; 26] = [
-    b"a\"b",
-    b"b\\c",
-    b"c: d",
-    b"- e",
-    b"{f",
-    b"[g]",
-    b"# h",
-    b"&i *j",
-    b"m'n",
-    b"%o",
-    b"p\nq",
-    b"r\tt",
-    b"\xff\xfe",
-    b"s\x01\x7f",
-    b" u",
-    b"v ",
-    b"null",
-    b"true",
-    b"0x10",
-    b"~",
-    b"...",
-    "\u{fc}".as_bytes(),
-    b"\\",
-    b"\"",
-    b"w, x",
-    b"\\x22\\n\\",
+    b"a\"b", b"b\\c", b"c: d", b"- e", b"{f", b"[g]", b"# h", b"&i *j", b"m'n", b"%o", b"p\nq", b"r\tt",
+    b"\xff\xfe", b"s\x01\x7f", b" u", b"v ", b"null", b"true", b"0x10", b"~", b"...", "\u{fc}".as_bytes(),
+    b"\\", b"\"", b"w, x", b"\\x22\\n\\",
 ];
 
 /// A module with the service `svc`, whose texts these are.

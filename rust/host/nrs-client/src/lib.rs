@@ -236,12 +236,6 @@ impl Request {
         self
     }
 
-    /// RPC number of the operation; see [`opcode`].
-    pub const fn opcode(mut self, opcode: u32) -> Self {
-        self.0.opcode = opcode;
-        self
-    }
-
     /// Network identifier of the client it is for.
     pub fn nid(mut self, nid: &Nid) -> Self {
         (self.0.net, self.0.net_number) = (nid.net, nid.number);
@@ -259,65 +253,10 @@ impl Request {
         self
     }
 
-    /// Nodes of the job it is for.
-    pub const fn job_size(mut self, nodes: u32) -> Self {
-        self.0.job_size = nodes;
-        self
-    }
-
-    /// User it is for.
-    pub const fn uid(mut self, uid: u32) -> Self {
-        self.0.uid = uid;
-        self
-    }
-
-    /// Group it is for.
-    pub const fn gid(mut self, gid: u32) -> Self {
-        self.0.gid = gid;
-        self
-    }
-
-    /// Project it is for.
-    pub const fn projid(mut self, projid: u32) -> Self {
-        self.0.projid = projid;
-        self
-    }
-
-    /// Node map it is for.
-    pub const fn nodemap(mut self, nodemap: u32) -> Self {
-        self.0.nodemap = nodemap;
-        self
-    }
-
-    /// What its range is in, for example an inode.
-    pub const fn object(mut self, object: u64) -> Self {
-        self.0.object = object;
-        self
-    }
-
-    /// First byte of its range.
-    pub const fn offset(mut self, offset: u64) -> Self {
-        self.0.offset = offset;
-        self
-    }
-
-    /// Bytes of its range, which it is charged for.
-    pub const fn length(mut self, length: u64) -> Self {
-        self.0.length = length;
-        self
-    }
-
     /// Bytes that it is charged for, instead of its length.
     pub const fn charge(mut self, bytes: u64) -> Self {
         self.0.charge = bytes;
         self.0.header.flags |= wire::REQUEST_CHARGE;
-        self
-    }
-
-    /// Stream that it belongs to, not 0: related requests are kept together, and in their order if the service's
-    /// level says so.
-    pub const fn stream(mut self, stream: u64) -> Self {
-        self.0.stream = stream;
         self
     }
 
@@ -328,12 +267,6 @@ impl Request {
         for (to, from) in self.0.predecessor.iter_mut().zip(cookies) {
             *to = *from;
         }
-        self
-    }
-
-    /// Which of the server's targets it is for.
-    pub const fn target(mut self, target: u32) -> Self {
-        self.0.target = target;
         self
     }
 
@@ -364,6 +297,47 @@ impl Request {
     }
 }
 
+/// Setters of the fields of a request that are as on the wire.
+macro_rules! setters {
+    ($($(#[$doc:meta])+ $field:ident: $type:ty,)+) => {
+        impl Request {
+            $(
+                $(#[$doc])+
+                pub const fn $field(mut self, $field: $type) -> Self {
+                    self.0.$field = $field;
+                    self
+                }
+            )+
+        }
+    };
+}
+
+setters! {
+    /// RPC number of the operation; see [`opcode`].
+    opcode: u32,
+    /// Nodes of the job it is for.
+    job_size: u32,
+    /// User it is for.
+    uid: u32,
+    /// Group it is for.
+    gid: u32,
+    /// Project it is for.
+    projid: u32,
+    /// Node map it is for.
+    nodemap: u32,
+    /// What its range is in, for example an inode.
+    object: u64,
+    /// First byte of its range.
+    offset: u64,
+    /// Bytes of its range, which it is charged for.
+    length: u64,
+    /// Stream that it belongs to, not 0: related requests are kept together, and in their order if
+    /// the service's level says so.
+    stream: u64,
+    /// Which of the server's targets it is for.
+    target: u32,
+}
+
 /// An open file of the device that is a client of a service.
 ///
 /// Dropping it ends all its requests, queued or running.
@@ -386,12 +360,7 @@ impl Client {
     ///
     /// `EEXIST`: its cookie is in use. `EINVAL`: it is malformed. `EAGAIN`: there is no room.
     pub fn submit(&self, requests: &[Request]) -> io::Result<usize> {
-        let bytes: Vec<u8> = requests
-            .iter()
-            .take(wire::BATCH)
-            .flat_map(Request::encode)
-            .collect();
-        Ok(self.write(&bytes)? / wire::Request::SIZE)
+        self.send(requests.iter().map(Request::encode))
     }
 
     /// Completes requests in order, up to 256 of them; returns how many completions were taken. The
@@ -401,12 +370,7 @@ impl Client {
     ///
     /// `ENOENT`: no such request was released to this client and not completed.
     pub fn complete(&self, completions: &[Completion]) -> io::Result<usize> {
-        let bytes: Vec<u8> = completions
-            .iter()
-            .take(wire::BATCH)
-            .flat_map(Completion::encode)
-            .collect();
-        Ok(self.write(&bytes)? / wire::Completion::SIZE)
+        self.send(completions.iter().map(Completion::encode))
     }
 
     /// Moves requests, in order and up to 256 of them, to high priority, with all that has to be completed
@@ -417,12 +381,8 @@ impl Client {
     ///
     /// `ENOENT`: no such request was submitted and not completed.
     pub fn promote(&self, cookies: &[u64]) -> io::Result<usize> {
-        let bytes: Vec<u8> = cookies
-            .iter()
-            .take(wire::BATCH)
-            .flat_map(|cookie| Promotion::new(*cookie).encode())
-            .collect();
-        Ok(self.write(&bytes)? / Promotion::SIZE)
+        let all = cookies.iter();
+        self.send(all.map(|cookie| Promotion::new(*cookie).encode()))
     }
 
     /// Says of requests that were read, in order and up to 256 of them, that each takes so much longer from now: its lease
@@ -432,12 +392,8 @@ impl Client {
     ///
     /// `ENOENT`: no such request was read and not completed. `EINVAL`: zero, or more than an hour.
     pub fn busy(&self, requests: &[(u64, Duration)]) -> io::Result<usize> {
-        let bytes: Vec<u8> = requests
-            .iter()
-            .take(wire::BATCH)
-            .flat_map(|(cookie, extra)| Busy::new(*cookie, in_ms(*extra)).encode())
-            .collect();
-        Ok(self.write(&bytes)? / Busy::SIZE)
+        let all = requests.iter();
+        self.send(all.map(|(cookie, extra)| Busy::new(*cookie, in_ms(*extra)).encode()))
     }
 
     /// Says of clients, up to 256 of them, that they have come back after a restart of the server; the first one begins the
@@ -447,12 +403,7 @@ impl Client {
     ///
     /// `EINVAL`: malformed.
     pub fn reconnect(&self, clients: &[Reconnect]) -> io::Result<usize> {
-        let bytes: Vec<u8> = clients
-            .iter()
-            .take(wire::BATCH)
-            .flat_map(Reconnect::encode)
-            .collect();
-        Ok(self.write(&bytes)? / Reconnect::SIZE)
+        self.send(clients.iter().map(Reconnect::encode))
     }
 
     /// Takes up to `max` requests (at most 256) that are to be served now; waits for the first one, or for something else, so
@@ -502,6 +453,12 @@ impl Client {
             rest = next;
         }
         Ok(all)
+    }
+
+    /// Writes up to 256 records of one size; returns how many were taken.
+    fn send<const N: usize>(&self, records: impl Iterator<Item = [u8; N]>) -> io::Result<usize> {
+        let bytes: Vec<u8> = records.take(wire::BATCH).flatten().collect();
+        Ok(self.write(&bytes)? / N)
     }
 
     /// Writes records as they are; returns the bytes that were taken.

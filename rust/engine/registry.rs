@@ -94,13 +94,7 @@ pub(crate) fn services() -> Result<KVec<Arc<Service>>> {
 ///
 /// `ENODEV`: there is none.
 pub(crate) fn named(name: &str) -> Result<Arc<Service>> {
-    let registry = registry()?;
-    let entries = registry.entries.lock();
-    entries
-        .iter()
-        .find(|entry| entry.service.name() == name)
-        .map(|entry| entry.service.clone())
-        .ok_or(ENODEV)
+    registry()?.find(name).ok_or(ENODEV)
 }
 
 /// Sets who learns of services; once.
@@ -135,20 +129,15 @@ pub(crate) fn create(name: &CStr, cpts: Option<u32>) -> Result<Arc<Service>> {
 pub(crate) fn remove(service: &Arc<Service>) -> Result {
     let registry = registry()?;
     let mut entries = registry.entries.lock();
-    let Some(index) = entries
-        .iter()
-        .position(|entry| Arc::ptr_eq(&entry.service, service))
-    else {
+    let mut all = entries.iter_mut();
+    let Some(entry) = all.find(|entry| Arc::ptr_eq(&entry.service, service)) else {
         return Ok(());
     };
-    if let Some(entry) = entries.get_mut(index) {
-        entry.kept = false;
-    }
+    entry.kept = false;
     if service.users() > 0 {
         return Err(EBUSY);
     }
-    let gone = entries.remove(index);
-    registry.retire(service);
+    let gone = registry.take(&mut entries, service);
     drop(entries);
     drop(gone);
     Ok(())
@@ -227,8 +216,7 @@ fn attach_with(
 ) -> Result<Attachment> {
     let registry = registry()?;
     let (service, first) = loop {
-        let found = registry.find(name);
-        let service = match found {
+        let service = match registry.find(name.to_str().unwrap_or("")) {
             Some(service) => service,
             None => match registry.create(name, None, false) {
                 Err(EEXIST) => continue,
@@ -264,12 +252,19 @@ fn registry() -> Result<Arc<Registry>> {
 }
 
 impl Registry {
-    fn find(&self, name: &CStr) -> Option<Arc<Service>> {
+    fn find(&self, name: &str) -> Option<Arc<Service>> {
         let entries = self.entries.lock();
-        entries
-            .iter()
-            .find(|entry| entry.service.name_c() == name)
-            .map(|entry| entry.service.clone())
+        let mut services = entries.iter().map(|entry| &entry.service);
+        services.find(|service| service.name() == name).cloned()
+    }
+
+    /// Takes `service`, if it is kept no longer, out of `entries`; returns its entry.
+    fn take(&self, entries: &mut KVec<Entry>, service: &Arc<Service>) -> Option<Entry> {
+        let goes = |entry: &Entry| Arc::ptr_eq(&entry.service, service) && !entry.kept;
+        let index = entries.iter().position(goes)?;
+        let gone = entries.remove(index).ok();
+        self.retire(service);
+        gone
     }
 
     fn announce(&self, service: &Arc<Service>) {
@@ -311,26 +306,13 @@ impl Registry {
         if !service.use_end() {
             return;
         }
-        let index = entries
-            .iter()
-            .position(|entry| Arc::ptr_eq(&entry.service, service));
-        let kept = index
-            .and_then(|index| entries.get(index))
-            .is_some_and(|entry| entry.kept);
-        let gone = match index {
-            Some(index) if !kept => {
-                let gone = entries.remove(index);
-                self.retire(service);
-                gone.ok()
-            }
-            _ => None,
-        };
+        let gone = self.take(&mut entries, service);
         drop(entries);
-        drop(gone);
-        if kept {
-            if let Some(observer) = self.observer.as_ref() {
-                observer.last_use(service);
-            }
+        match (gone, self.observer.as_ref()) {
+            // Dropped without the lock.
+            (Some(gone), _) => drop(gone),
+            (None, Some(observer)) => observer.last_use(service),
+            (None, None) => {}
         }
     }
 }

@@ -30,7 +30,7 @@ use kernel::{
     uaccess::{UserPtr, UserSlice, UserSliceReader, UserSliceWriter},
 };
 
-use super::misc;
+use super::misc::{self, size};
 
 pub(crate) mod boxed;
 
@@ -93,14 +93,6 @@ pub(crate) trait File: Send + Sync + Sized + 'static {
 
     /// Nobody uses the file any more. May sleep.
     fn release(this: KBox<Self>);
-}
-
-/// What a system call that returns a size returns.
-fn size(result: Result<usize>) -> isize {
-    match result {
-        Ok(size) => isize::try_from(size).unwrap_or(isize::MAX),
-        Err(error) => error.to_errno() as isize,
-    }
 }
 
 /// File operations of [`File`]s.

@@ -37,7 +37,7 @@ use kernel::{
 mod pieces;
 
 use self::pieces::Pieces;
-use super::{raw, text::Text};
+use super::{misc::size, raw, text::Text};
 
 /// A line of a table of files.
 ///
@@ -284,14 +284,6 @@ impl<F: File> Tree<F> {
         let opened = unsafe { <Pin<KBox<Opened>>>::borrow((*file).private_data) };
         let check = |text: &str| line.check(data, text);
         size(opened.pieces.add(buf, len, most, pos, check))
-    }
-}
-
-/// What the file system wants to hear: a number of bytes or a negative errno.
-fn size(result: Result<usize>) -> isize {
-    match result {
-        Ok(size) => isize::try_from(size).unwrap_or(isize::MAX),
-        Err(error) => isize::try_from(error.to_errno()).unwrap_or(-1),
     }
 }
 

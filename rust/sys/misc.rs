@@ -6,6 +6,7 @@ use core::mem::MaybeUninit;
 
 use kernel::{
     bindings,
+    prelude::*,
     sync::atomic::{ordering, Atomic},
 };
 
@@ -103,4 +104,12 @@ pub(crate) fn cond_resched() {
 pub(crate) fn may_print() -> bool {
     // SAFETY: Always safe to call.
     unsafe { raw::nrs_ratelimit() }
+}
+
+/// Returns what a system call returns whose result is a number of bytes.
+pub(super) fn size(result: Result<usize>) -> isize {
+    match result {
+        Ok(size) => isize::try_from(size).unwrap_or(isize::MAX),
+        Err(error) => error.to_errno() as isize,
+    }
 }

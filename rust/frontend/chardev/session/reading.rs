@@ -99,21 +99,13 @@ impl Item {
     /// Its bytes, in `room`; as many as the record says.
     pub(crate) fn encode<'a>(&self, room: &'a mut [u8; wire::Released::SIZE]) -> &'a [u8] {
         use wire::Field;
-        let size = match self {
-            Self::Early(told) => {
-                let _ = told.record.put(room);
-                told.record.header.size
-            }
-            Self::Recovered(record) => {
-                let _ = record.put(room);
-                record.header.size
-            }
-            Self::Request(_, record) => {
-                let _ = record.put(room);
-                record.header.size
-            }
+        let rest = match self {
+            Self::Early(told) => told.record.put(room),
+            Self::Recovered(record) => record.put(room),
+            Self::Request(_, record) => record.put(room),
         };
-        room.get(..size.into()).unwrap_or(&[])
+        let rest = rest.map_or(0, |rest| rest.len());
+        room.get(..room.len().saturating_sub(rest)).unwrap_or(&[])
     }
 }
 

@@ -60,6 +60,7 @@ pub use book::Book;
 pub use command::{Action, Command, Pairs, COMMAND_MAX};
 pub use conditions::{Conditions, Item};
 pub use rule::{Also, Limits, Name, Rate, Rule, Unit, ALSO_MAX, NAME_MAX};
+pub(crate) use scan::Scan;
 pub use set::RuleSet;
 pub use subject::{Fields, Subject};
 
@@ -97,6 +98,13 @@ impl RuleError {
             },
             expected,
         }
+    }
+
+    /// The same error in a text in which this one starts at offset `at`.
+    #[must_use]
+    pub const fn after(self, at: usize) -> Self {
+        let offset = (self.column as usize).saturating_sub(1);
+        Self::new(self.code, offset.saturating_add(at), self.expected)
     }
 
     /// What stands there in `text`, the command that was refused: the first word, 24 bytes of it at most.

@@ -22,6 +22,7 @@
 use crate::sched::{
     mem::NoMemory,
     nid::{Address, Net, Nid},
+    rules::{RuleError, Scan},
 };
 use core::net::IpAddr;
 
@@ -114,21 +115,6 @@ pub enum Parsed {
     Many(Pattern),
 }
 
-/// Why a text was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// Something else was expected at a byte of the text.
-    Expected(usize, &'static str),
-    /// There was no memory for a range.
-    NoMemory,
-}
-
-impl From<NoMemory> for Refused {
-    fn from(_: NoMemory) -> Self {
-        Self::NoMemory
-    }
-}
-
 /// A test of few bits: who does not pass matches no identifier of the pattern it was made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guard {
@@ -206,19 +192,19 @@ impl Pattern {
     ///
     /// # Errors
     ///
-    /// - [`Refused::Expected`]: no `@`, an unknown network, addresses the network does not have, or a range
+    /// - `EINVAL`: no `@`, an unknown network, addresses the network does not have, or a range
     ///   that is empty, backwards, with a stride of 0 or with a number that is too large.
-    /// - [`Refused::NoMemory`]: `keep` had none.
+    /// - `ENOMEM`: `keep` had none.
     pub fn parse(
         text: &str,
         keep: &mut dyn FnMut(Range) -> Result<usize, NoMemory>,
-    ) -> Result<Parsed, Refused> {
-        let (addresses, name) = text.rsplit_once('@').ok_or(Refused::Expected(
+    ) -> Result<Parsed, RuleError> {
+        let (addresses, name) = text.rsplit_once('@').ok_or(RuleError::invalid(
             text.len(),
             "'@' and a network, such as @tcp",
         ))?;
         let (net, number) = Net::parse(name).map_err(|_| {
-            Refused::Expected(
+            RuleError::invalid(
                 addresses.len().saturating_add(1),
                 "a network: tcp, o2ib, lo, gni, gip, ptlf or kfi, and its number",
             )
@@ -231,17 +217,17 @@ impl Pattern {
             return Ok(Parsed::One(nid));
         }
         if !net.is_ip() {
-            let mut cursor = Cursor::new(addresses);
-            if cursor.peek() != Some(b'[') {
-                return Err(cursor.expected(if net == Net::Lo {
+            let mut scan = Scan::part(addresses);
+            if scan.peek() != Some(b'[') {
+                return Err(scan.expected(if net == Net::Lo {
                     "0 or '*'"
                 } else {
                     "a node number, '*' or '[' and ranges of node numbers"
                 }));
             }
             let max = if net == Net::Lo { 0 } else { u32::MAX };
-            let span = cursor.ranges(max, keep)?;
-            cursor.end()?;
+            let span = ranges(&mut scan, max, keep)?;
+            end(&scan)?;
             return many(Kind::Numbers(span));
         }
         if let Some((ip, bits)) = addresses.split_once('/') {
@@ -250,19 +236,19 @@ impl Pattern {
             }
         }
         if addresses.contains(':') {
-            return Err(Refused::Expected(0, "an IPv6 address, with /BITS or not"));
+            return Err(RuleError::invalid(0, "an IPv6 address, with /BITS or not"));
         }
         many(Self::parts(addresses, keep)?)
     }
 
     /// Parses an address and a number of bits.
-    fn prefix(ip: &str, text: &str) -> Result<Kind, Refused> {
+    fn prefix(ip: &str, text: &str) -> Result<Kind, RuleError> {
         let at = ip.len().saturating_add(1);
         let bits = |max: u8, expected| {
             let digits = text.bytes().all(|b| b.is_ascii_digit());
             match text.parse() {
                 Ok(bits) if digits && bits <= max => Ok(bits),
-                _ => Err(Refused::Expected(at, expected)),
+                _ => Err(RuleError::invalid(at, expected)),
             }
         };
         match ip.parse::<IpAddr>() {
@@ -276,7 +262,7 @@ impl Pattern {
                 let first = u128::from_be_bytes(ip.octets()) & mask128(bits);
                 Ok(Kind::V6 { first, bits })
             }
-            Err(_) => Err(Refused::Expected(0, "an IPv4 or IPv6 address before '/'")),
+            Err(_) => Err(RuleError::invalid(0, "an IPv4 or IPv6 address before '/'")),
         }
     }
 
@@ -284,21 +270,22 @@ impl Pattern {
     fn parts(
         text: &str,
         keep: &mut dyn FnMut(Range) -> Result<usize, NoMemory>,
-    ) -> Result<Kind, Refused> {
-        let mut cursor = Cursor::new(text);
+    ) -> Result<Kind, RuleError> {
+        let mut scan = Scan::part(text);
         let mut parts = [Span::default(); 4];
         for (i, part) in parts.iter_mut().enumerate() {
-            if i > 0 && !cursor.skip(b'.') {
-                return Err(cursor.expected("'.' and four parts in all"));
+            if i > 0 && !scan.skip(b'.') {
+                return Err(scan.expected("'.' and four parts in all"));
             }
-            *part = match cursor.peek() {
+            *part = match scan.peek() {
                 Some(b'*') => {
-                    cursor.skip(b'*');
+                    scan.skip(b'*');
                     Span::default()
                 }
-                Some(b'[') => cursor.ranges(255, keep)?,
+                Some(b'[') => ranges(&mut scan, 255, keep)?,
                 _ => {
-                    let lo = cursor.number(255, "an IP address; each part 0 to 255, '*' or '['")?;
+                    let expected = "an IP address; each part 0 to 255, '*' or '['";
+                    let lo = number(&mut scan, 255, expected)?;
                     let at = keep(Range {
                         lo,
                         hi: lo,
@@ -308,7 +295,7 @@ impl Pattern {
                 }
             };
         }
-        cursor.end()?;
+        end(&scan)?;
         Ok(Kind::Parts(parts))
     }
 
@@ -361,103 +348,65 @@ impl Pattern {
     }
 }
 
-/// Where a text is read.
-struct Cursor<'a> {
-    text: &'a str,
-    at: usize,
+/// Refuses what is left.
+fn end(scan: &Scan<'_>) -> Result<(), RuleError> {
+    match scan.peek() {
+        None => Ok(()),
+        Some(_) => Err(scan.expected("'@' here")),
+    }
 }
 
-impl<'a> Cursor<'a> {
-    fn new(text: &'a str) -> Self {
-        Self { text, at: 0 }
-    }
+/// Reads a decimal number up to `max`.
+fn number(scan: &mut Scan<'_>, max: u32, expected: &'static str) -> Result<u32, RuleError> {
+    let refused = scan.expected(expected);
+    let number = scan.take(|byte| byte.is_ascii_digit()).parse().ok();
+    number.filter(|number| *number <= max).ok_or(refused)
+}
 
-    /// The next byte.
-    fn peek(&self) -> Option<u8> {
-        self.text.as_bytes().get(self.at).copied()
-    }
-
-    /// Passes `byte`, if it is the next.
-    fn skip(&mut self, byte: u8) -> bool {
-        let next = self.peek() == Some(byte);
-        if next {
-            self.at = self.at.saturating_add(1);
-        }
-        next
-    }
-
-    /// The refusal of what is next.
-    fn expected(&self, expected: &'static str) -> Refused {
-        Refused::Expected(self.at, expected)
-    }
-
-    /// Refuses what is left.
-    fn end(&self) -> Result<(), Refused> {
-        match self.peek() {
-            None => Ok(()),
-            Some(_) => Err(self.expected("'@' here")),
-        }
-    }
-
-    /// A decimal number up to `max`.
-    fn number(&mut self, max: u32, expected: &'static str) -> Result<u32, Refused> {
-        let rest = self.text.get(self.at..).unwrap_or_default();
-        let len = rest.bytes().take_while(u8::is_ascii_digit).count();
-        let number = rest.get(..len).and_then(|digits| digits.parse().ok());
-        match number {
-            Some(number) if number <= max => {
-                self.at = self.at.saturating_add(len);
-                Ok(number)
+/// Reads ranges up to `max` in brackets.
+fn ranges(
+    scan: &mut Scan<'_>,
+    max: u32,
+    keep: &mut dyn FnMut(Range) -> Result<usize, NoMemory>,
+) -> Result<Span, RuleError> {
+    let expected = if max == 255 {
+        "a number, 0 to 255"
+    } else {
+        "a node number"
+    };
+    scan.skip(b'[');
+    let mut first = None;
+    loop {
+        let lo = number(scan, max, expected)?;
+        let (mut hi, mut stride) = (lo, 1);
+        if scan.skip(b'-') {
+            let backwards = scan.expected("a number not below the one before '-'");
+            hi = number(scan, max, expected)?;
+            if hi < lo {
+                return Err(backwards);
             }
-            _ => Err(self.expected(expected)),
-        }
-    }
-
-    /// Ranges up to `max` in brackets.
-    fn ranges(
-        &mut self,
-        max: u32,
-        keep: &mut dyn FnMut(Range) -> Result<usize, NoMemory>,
-    ) -> Result<Span, Refused> {
-        let expected = if max == 255 {
-            "a number, 0 to 255"
-        } else {
-            "a node number"
-        };
-        self.skip(b'[');
-        let mut first = None;
-        loop {
-            let lo = self.number(max, expected)?;
-            let (mut hi, mut stride) = (lo, 1);
-            if self.skip(b'-') {
-                let at = self.at;
-                hi = self.number(max, expected)?;
-                if hi < lo {
-                    return Err(Refused::Expected(
-                        at,
-                        "a number not below the one before '-'",
-                    ));
-                }
-                if self.skip(b'/') {
-                    let at = self.at;
-                    stride = self.number(u32::MAX, "a stride, 1 or more")?;
-                    if stride == 0 {
-                        return Err(Refused::Expected(at, "a stride, 1 or more"));
-                    }
+            if scan.skip(b'/') {
+                let none = scan.expected(STRIDE);
+                stride = number(scan, u32::MAX, STRIDE)?;
+                if stride == 0 {
+                    return Err(none);
                 }
             }
-            // INVARIANT: `lo <= hi` and `stride > 0` were checked.
-            let at = keep(Range { lo, hi, stride })?;
-            let first = *first.get_or_insert(at);
-            if self.skip(b']') {
-                return Ok(Span::new(first, at.saturating_add(1)));
-            }
-            if !self.skip(b',') {
-                return Err(self.expected("',' or ']'"));
-            }
+        }
+        // INVARIANT: `lo <= hi` and `stride > 0` were checked.
+        let at = keep(Range { lo, hi, stride })?;
+        let first = *first.get_or_insert(at);
+        if scan.skip(b']') {
+            return Ok(Span::new(first, at.saturating_add(1)));
+        }
+        if !scan.skip(b',') {
+            return Err(scan.expected("',' or ']'"));
         }
     }
 }
+
+/// What is expected after `/`.
+const STRIDE: &str = "a stride, 1 or more";
 
 #[cfg(test)]
 mod tests;

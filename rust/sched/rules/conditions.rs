@@ -142,10 +142,7 @@ impl Item {
             Field::Nid => match Pattern::parse(text, keep) {
                 Ok(range::Parsed::One(nid)) => Ok(Self::Nid(nid)),
                 Ok(range::Parsed::Many(pattern)) => Ok(Self::NidPattern(pattern)),
-                Err(range::Refused::Expected(offset, expected)) => {
-                    Err(RuleError::invalid(at.saturating_add(offset), expected))
-                }
-                Err(range::Refused::NoMemory) => Err(RuleError::no_memory()),
+                Err(error) => Err(error.after(at)),
             },
         }
     }

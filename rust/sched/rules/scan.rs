@@ -31,6 +31,11 @@ impl<'a> Scan<'a> {
         }
     }
 
+    /// The start of `text`, a part of a text that was checked.
+    pub const fn part(text: &'a str) -> Self {
+        Self { text, at: 0 }
+    }
+
     /// Offset of the next byte.
     pub const fn at(&self) -> usize {
         self.at

@@ -4,9 +4,10 @@
 //! in those that are ranges.
 
 use nrs_sched::{
+    error::Code,
     mem::NoMemory,
     nid::{
-        range::{Digest, Parsed, Pattern, Range, Refused},
+        range::{Digest, Parsed, Pattern, Range},
         Address, Net, Nid,
     },
 };
@@ -130,11 +131,12 @@ pub fn run(data: &[u8]) {
                 assert!(nid.is_err(), "{line:?} is one and many");
                 patterns.push((line, pattern, ranges));
             }
-            Err(Refused::Expected(at, expected)) => {
+            Err(error) if error.code == Code::NoMemory => assert_eq!(ranges.len(), RANGES_MAX),
+            Err(error) => {
+                let at = usize::from(error.column) - 1;
                 assert!(nid.is_err() && at <= line.len(), "{line:?}");
-                assert!(!expected.is_empty() && !expected.contains('\n'));
+                assert!(!error.expected.is_empty() && !error.expected.contains('\n'));
             }
-            Err(Refused::NoMemory) => assert_eq!(ranges.len(), RANGES_MAX),
         }
         if let Err(error) = nid {
             crate::check_reason(&error);

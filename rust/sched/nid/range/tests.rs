@@ -5,7 +5,7 @@
 use super::*;
 use crate::sched::rng::Rng;
 
-fn parse(text: &str) -> Result<(Parsed, Vec<Range>), Refused> {
+fn parse(text: &str) -> Result<(Parsed, Vec<Range>), RuleError> {
     // What lies there before must not matter.
     let mut ranges = vec![
         Range {
@@ -157,16 +157,12 @@ fn refused() {
         ("[1]2@gni", 3, "'@'"),
         ("\u{e9}@tcp", 0, "an IP address"),
     ] {
-        match parse(text) {
-            Err(Refused::Expected(got, expected)) => {
-                assert_eq!(got, at, "{text}: {expected}");
-                assert!(expected.contains(word), "{text}: {expected}");
-            }
-            other => panic!("{text}: {other:?}"),
-        }
+        let error = parse(text).unwrap_err();
+        assert_eq!(usize::from(error.column), at + 1, "{text}: {error}");
+        assert!(error.expected.contains(word), "{text}: {error}");
     }
     let none = Pattern::parse("1.*.*.*@tcp", &mut |_| Err(NoMemory));
-    assert_eq!(none, Err(Refused::NoMemory));
+    assert_eq!(none, Err(RuleError::no_memory()));
 }
 
 /// Whoever matches passes the guard, and a guard lets few others pass.

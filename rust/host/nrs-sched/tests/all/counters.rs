@@ -6,7 +6,7 @@ use nrs_sched::{
     arena::{attrs, feed, lone_part, pass, view, Request},
     class::ClassId,
     item::{Cost, Item},
-    key::{Field, Key},
+    key::Key,
     mem::Need,
     policy::{
         fairshare,
@@ -167,16 +167,6 @@ fn rows_of_many_classes() {
     let mut keys: Vec<Key> = rows(&part).iter().map(|row| row.key).collect();
     keys.sort();
     assert_eq!(keys, (0..1000).map(Key::Uid).collect::<Vec<_>>());
-}
-
-/// Requests without a uid are a class of their own, which is not that of root.
-#[test]
-fn absent_is_an_entity() {
-    let mut part = fairshare(Select::Deadline, 0);
-    let (absent, root) = (bring(&mut part, u32::MAX, 0), bring(&mut part, 0, 1));
-    assert_ne!(absent, root);
-    let keys: Vec<Key> = rows(&part).iter().map(|row| row.key).collect();
-    assert_eq!(keys, [Key::Absent(Field::Uid), Key::Uid(0)]);
 }
 
 /// A name that went stale counts nothing, and a request under it goes to the default class.

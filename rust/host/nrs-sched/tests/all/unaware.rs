@@ -300,44 +300,16 @@ fn past_the_queues() {
 #[test]
 fn a_single_field() {
     let known = aware(1);
-    let fields: [(&str, Attrs); 5] = [
-        (
-            "jobid_fair",
-            Attrs {
-                jobid: known.jobid,
-                ..NOBODY
-            },
-        ),
-        (
-            "uid_fair",
-            Attrs {
-                uid: known.uid,
-                ..NOBODY
-            },
-        ),
-        (
-            "gid_fair",
-            Attrs {
-                gid: known.gid,
-                ..NOBODY
-            },
-        ),
-        (
-            "nid_fair",
-            Attrs {
-                nid: known.nid,
-                ..NOBODY
-            },
-        ),
-        (
-            "gid_then_uid_fair",
-            Attrs {
-                uid: known.uid,
-                ..NOBODY
-            },
-        ),
+    let fields: [(&str, fn(&mut Attrs, &Attrs)); 5] = [
+        ("jobid_fair", |attrs, known| attrs.jobid = known.jobid),
+        ("uid_fair", |attrs, known| attrs.uid = known.uid),
+        ("gid_fair", |attrs, known| attrs.gid = known.gid),
+        ("nid_fair", |attrs, known| attrs.nid = known.nid),
+        ("gid_then_uid_fair", |attrs, known| attrs.uid = known.uid),
     ];
-    for (mode, attrs) in fields {
+    for (mode, tell) in fields {
+        let mut attrs = NOBODY;
+        tell(&mut attrs, &known);
         let config =
             Config::parse(Kind::Fairshare, Some(mode), &Tunables::default()).expect("valid");
         let mut part = lone_part(&config, 1).expect("memory");

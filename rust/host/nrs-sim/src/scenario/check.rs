@@ -52,6 +52,14 @@ impl Found {
         }
     }
 
+    /// There are more than `most` of something in all.
+    fn total(&mut self, key: impl Into<String>, value: u64, what: &str, most: u64) -> bool {
+        if value > most {
+            self.add(key, format!("makes {value} {what}; allowed: {most}"));
+        }
+        value > most
+    }
+
     /// `value` is not a fraction.
     fn fraction(&mut self, key: impl Into<String>, value: f64) {
         if !(0.0..=1.0).contains(&value) {
@@ -98,12 +106,7 @@ pub fn check(scenario: &Scenario) -> Vec<(String, String)> {
     found.bounds("duration", scenario.duration.0, 1, DURATION_MAX.0);
     found.positive("sample", scenario.sample.0);
     let bins = scenario.duration.0.div_ceil(scenario.sample.0.max(1));
-    if bins > BINS_MAX {
-        found.add(
-            "sample",
-            format!("makes {bins} bins of the duration; allowed: {BINS_MAX}"),
-        );
-    }
+    found.total("sample", bins, "bins of the duration", BINS_MAX);
     if scenario.settle >= scenario.duration {
         found.add("settle", "is not shorter than the duration");
     }
@@ -146,28 +149,24 @@ pub fn check(scenario: &Scenario) -> Vec<(String, String)> {
             .saturating_mul(job.depth.into())
             .saturating_mul(job.nodes.into())
             .saturating_add(procs);
-        if nodes > NODES_MAX {
-            found.add(
-                format!("{path}.nodes"),
-                format!("makes {nodes} nodes in all; allowed: {NODES_MAX}"),
-            );
-            break;
-        }
-        if procs > PROCS_MAX {
-            found.add(
+        if found.total(format!("{path}.nodes"), nodes, "nodes in all", NODES_MAX)
+            || found.total(
                 format!("{path}.procs"),
-                format!("makes {procs} processes in all; allowed: {PROCS_MAX}"),
-            );
+                procs,
+                "processes in all",
+                PROCS_MAX,
+            )
+        {
             break;
         }
     }
     let cells = jobs.saturating_mul(bins).saturating_mul(servers);
-    if cells > CELLS_MAX {
-        found.add(
-            "sample",
-            format!("makes {cells} bins of all jobs on all servers; allowed: {CELLS_MAX}"),
-        );
-    }
+    found.total(
+        "sample",
+        cells,
+        "bins of all jobs on all servers",
+        CELLS_MAX,
+    );
     if let Some(exchange) = &scenario.exchange {
         of_exchange(&mut found, exchange, &names);
     }

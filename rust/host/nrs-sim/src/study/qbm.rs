@@ -171,9 +171,8 @@ fn movers(results: &mut Results, options: &Options) -> Result<(), Failure> {
     ];
     let mut scenarios = Vec::new();
     for (_, load) in &loads {
-        let regular = user(1, load);
-        scenarios.push(scenario(100, plan, 130, &[regular.clone()])?);
-        let jobs = [regular, user(8, GREEDY), user(9, GREEDY)];
+        let jobs = [user(1, load), user(8, GREEDY), user(9, GREEDY)];
+        scenarios.push(scenario(100, plan, 130, &jobs[..1])?);
         scenarios.push(scenario(100, plan, 130, &jobs)?);
     }
     let mut table = Table::new(&[

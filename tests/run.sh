@@ -51,7 +51,7 @@ long=(
 	"stock:trace:1600:icount:trace nrsctl-top"
 	"stock:shares:1800:icount:fair devices hp tbf-user fair-tree"
 	"stock:beside:1800:icount:fair+idle fair-tree+idle hp+idle tbf+idle qbm+idle fair+metadata tbf+metadata"
-	"stock:rates:1800:icount:tbf tbf-files tbf-ext4 tbf-wrong qbm-wrong"
+	"stock:rates:1800:icount:tbf tbf-files tbf-ext4"
 	"stock:bands:1800:icount:qbm"
 	"stock:turns:1500:icount:robin delay health timeouts"
 	"stock:cpts:1800:any:cpts programs"
@@ -209,9 +209,6 @@ count_machine() {
 	if [ "$bad" != 0 ]; then
 		broken+=("$name (build/vm/$name)")
 		{ grep -E '^not ok ' "$file" && tail -n 15 "$file"; } >&2 || true
-	fi
-	if [ -d "build/vm/$name/out/yaml" ]; then
-		check "$name: statistics as YAML" scripts/in-root.sh python3 tests/check-yaml.py "build/vm/$name/out/yaml"
 	fi
 	if [ -d "build/vm/$name/out/pages" ]; then check "$name: pages of the exporter" tests/exporter.sh "build/vm/$name/out/pages"; fi
 }

@@ -9,11 +9,6 @@ gone() {
 	for name; do wait_for 20 "[ ! -e /sys/kernel/debug/nrs/$name ]" || fail "$name is still there: $(cat "$(at "$name" clients)")"; done
 }
 
-# of FILE CLIENT NAME: a number of that client in a report of nrs-test load, one of those behind its name.
-of() {
-	awk -v c="\"$2\"," -v n="\"$3\":" '$1 == "\"name\":" { hit = $2 == c } hit && $1 == n { sub(",", "", $2); print $2; exit }' "$1"
-}
-
 # device FILE NAME: a number of the device's own in a report of nrs-test load.
 device() {
 	awk -v n="\"$2\":" '/"device":/ { hit = 1 } hit && $1 == n { sub(",", "", $2); print $2; exit }' "$1"
@@ -39,7 +34,7 @@ permissions() {
 	refused EACCES "${as[@]}" nrs-test load --seconds 0.1 --client name=a
 	chgrp 65534 /dev/nrs
 	"${as[@]}" nrs-test load --seconds 20 --client name=a,requests=1 >/tmp/load.json
-	[ "$(of /tmp/load.json a served)" -gt 0 ]
+	[ "$(of_load /tmp/load.json a served)" -gt 0 ]
 	chgrp 0 /dev/nrs
 }
 
@@ -134,7 +129,7 @@ served() {
 	sleep 4
 	cp "$(at svc nrs_fairshare_stats)" /tmp/stats.yaml
 	wait $pid || fail "$(cat /tmp/load.json)"
-	a=$(of /tmp/load.json a served) b=$(of /tmp/load.json b served)
+	a=$(of_load /tmp/load.json a served) b=$(of_load /tmp/load.json b served)
 	say "$1: $a $b"
 }
 

@@ -7,15 +7,10 @@ node=/dev/nrs-control
 
 # says ERRNO COMMAND REASON: the command, one write, is refused like that, and the answer is that reason, a regular expression for a line.
 says() {
-	local text said got
-	case $1 in
-	EINVAL) text='Invalid argument' ;; ENODEV) text='No such device' ;; ENOENT) text='No such file or directory' ;;
-	EACCES) text='Permission denied' ;; E2BIG) text='Argument list too long' ;; ENAMETOOLONG) text='File name too long' ;;
-	EEXIST) text='File exists' ;; EBUSY) text='Device or resource busy' ;; *) fail "says does not know $1" ;;
-	esac
+	local said got
 	exec 3<>$node
 	if said=$( (printf '%b' "$2" | dd bs=1M iflag=fullblock >&3) 2>&1); then fail "accepted, should give $1: '$2'"; fi
-	grep -q "$text" <<<"$said" || fail "should give $1: '$2': $said"
+	grep -q "${errno_text[$1]}" <<<"$said" || fail "should give $1: '$2': $said"
 	got=$(cat <&3)
 	exec 3>&-
 	[[ $got =~ ^($3)$ ]] || fail "'$2' is refused because '$got', not '$3'"

@@ -18,7 +18,7 @@ one_sided() {
 	lower nb0 memory_backed=1 irqmode=2 completion_nsec=200000
 	make svc 2 1
 	client a /dev/nb0 svc
-	policy svc "$1"
+	policy svc fairshare
 	verified a --size=2m --cpus_allowed=1 --iodepth=16
 	[ "$(counter a queued)" -ge 200 ] || fail "hardly anything waited: $(dm status a)"
 	verified a --size=2m --cpus_allowed=0 --iodepth=16
@@ -31,7 +31,7 @@ both() {
 	make svc 2 1
 	client a /dev/nb0 svc
 	client b /dev/nb0 svc
-	policy svc "$1"
+	policy svc fairshare
 	load a --cpus_allowed=0 --time_based --runtime=60 >/dev/null 2>&1 &
 	load b --cpus_allowed=1 --time_based --runtime=60 >/dev/null 2>&1 &
 	saturated a b
@@ -104,37 +104,13 @@ three_and_one() {
 	more 2 "${got[3]}" "${got[0]}" || fail "cross_cpt 0 makes no difference"
 }
 
-# Small requests on one CPU, large ones on the other.
-unlike_sizes() {
-	shared uid_fair
-	local got
-	begin a 1001 0 --bs=4k --iodepth=64
-	begin b 1002 1 --bs=64k
-	compare 6 bytes a b
-	within 4 "${got[0]}" "${got[1]}" || fail "$(cat "$(at svc nrs_fairshare_stats)")"
-}
-
-# Two levels: two users, of whom one has jobs on both CPUs.
-levels() {
-	shared uid_then_jobid_fair
-	local got
-	begin a 1001 0
-	begin b 1001 1
-	begin c 1001 1
-	begin d 1002 1
-	compare 4 ended a b c d
-	within 4 $((got[0] + got[1] + got[2])) "${got[3]}" || fail "$(cat "$(at svc nrs_fairshare_stats)")"
-	within 4 "${got[0]}" "${got[1]}" || fail "$(cat "$(at svc nrs_fairshare_stats)")"
-	within 4 "${got[1]}" "${got[2]}"
-}
-
 # Requests of 64 pages on one partition, of one page on the other: they take turns by cost, whoever brings more of them.
 by_cost() {
 	slow_lower nb0 2000000
 	make svc 2 3
 	client a /dev/nb0 svc
 	client b /dev/nb0 svc
-	policy svc "$1"
+	policy svc fairshare
 	load a --cpus_allowed=0 --iodepth=64 --time_based --runtime=60 >/dev/null 2>&1 &
 	load b --cpus_allowed=1 --bs=256k --time_based --runtime=60 >/dev/null 2>&1 &
 	saturated a b
@@ -161,7 +137,7 @@ withheld() {
 	within 25 "$a" 80 && [ "$b" -ge 1500 ]
 }
 
-# Attributes show and take values, and refuse what is wrong.
+# Attributes show and take values.
 attributes() {
 	make svc 2 5
 	[ "$(cat $dir/svc/cpts)" = 2 ]
@@ -173,11 +149,6 @@ attributes() {
 	echo 1 >$dir/svc/cpts
 	[ "$(cat $dir/svc/slots)" = 5 ]
 	[ "$(cat "$(at svc nrs_fairshare_delta_ms)")" = 20 ]
-	local value
-	for value in 0 65 -1 x; do expect_errno EINVAL $dir/svc/cpts "$value"; done
-	for value in 0 65536 -1 x; do expect_errno EINVAL $dir/svc/slots "$value"; done
-	[ "$(cat $dir/svc/cpts)" = 1 ]
-	[ "$(cat $dir/svc/slots)" = 5 ]
 	rmdir $dir/svc
 	[ ! -d /sys/kernel/debug/nrs/svc ]
 }
@@ -276,18 +247,14 @@ set_meanwhile() {
 	rmmod nrs
 }
 
-for name in fifo fairshare; do
-	long try 30 "$name, 2 partitions, 1 slot, work on one CPU only" one_sided "$name"
-	long try 30 "$name, 2 partitions, 1 slot, both CPUs progress" both "$name"
-	long try 30 "$name, 2 partitions, large and small requests" by_cost "$name"
-done
+long try 30 "2 partitions, 1 slot, work on one CPU only" one_sided
+long try 30 "2 partitions, 1 slot, both CPUs progress" both
+long try 30 "2 partitions, large and small requests" by_cost
 long try 30 "tbf, 2 partitions, one of them withholds" withheld
 # The checkers of the debug kernel take the time that shares need.
 if [ -z "$debug" ]; then
 	long try 60 "one user on each CPU: half each within 2 %" one_each
 	long try 60 "three users on one CPU, one on the other: a quarter each within 4 %" three_and_one
-	long try 60 "4 KiB on one CPU, 64 KiB on the other: equal bytes within 4 %" unlike_sizes
-	long try 60 "users and jobs on both CPUs, within 4 %" levels
 fi
 try 20 "attributes" attributes
 try 20 "a configured service in use" in_use

@@ -7,11 +7,6 @@
 seconds=20
 per_second=$(slow 1000 150)
 
-# of CLIENT NAME: a number of that client in the report of nrs-test load, one of those behind its name.
-of() {
-	awk -v c="\"$1\"," -v n="\"$2\":" '$1 == "\"name\":" { hit = $2 == c } hit && $1 == n { sub(",", "", $2); print $2; exit }' /tmp/load.json
-}
-
 # late CLIENT: how long it waited for its turn, 99th percentile, us.
 late() {
 	awk -v c="\"$1\"," '$1 == "\"name\":" { hit = $2 == c } hit && /"withheld_us"/ { on = 1 } on && $1 == "\"p99\":" { print int($2); exit }' /tmp/load.json
@@ -39,11 +34,11 @@ churn() {
 # churned SECONDS RATE LEAST: its end; nothing is lost, and the old job was served at least that often per second.
 churned() {
 	wait "$load" || fail "nrs-test load: $(tail -n 3 /tmp/load.json)"
-	say "$(of new served) of $(of new submitted) new jobs in $1 s, p99 $(late new) us; steady job: $(of steady served), p99 $(late steady) us"
-	[ "$(of new submitted)" -ge $(($1 * $2 / 2)) ] || fail "only $(of new submitted) jobs came: the machine was too slow"
+	say "$(of_load /tmp/load.json new served) of $(of_load /tmp/load.json new submitted) new jobs in $1 s, p99 $(late new) us; steady job: $(of_load /tmp/load.json steady served), p99 $(late steady) us"
+	[ "$(of_load /tmp/load.json new submitted)" -ge $(($1 * $2 / 2)) ] || fail "only $(of_load /tmp/load.json new submitted) jobs came: the machine was too slow"
 	[ "$(awk '$1 == "\"completed\":" { print $2 + 0 }' /tmp/load.json)" = "$(awk '/"device":/ { on = 1 } on && $1 == "\"requests\":" { print $2 + 0 }' /tmp/load.json)" ] ||
 		fail "$(tail -n 25 /tmp/load.json)"
-	[ "$(of steady served)" -ge $(($1 * $3)) ] || fail "the steady job was served $(of steady served) times in $1 s"
+	[ "$(of_load /tmp/load.json steady served)" -ge $(($1 * $3)) ] || fail "the steady job was served $(of_load /tmp/load.json steady served) times in $1 s"
 }
 
 # memory: KiB of the kernel that cannot be given back, once what is freed late is.

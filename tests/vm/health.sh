@@ -23,27 +23,13 @@ stays() {
 	done
 }
 
-# begin [OPTION...]: a load that lasts until the check is over.
-begin() {
-	load a --time_based --runtime=120 "$@" >/dev/null 2>&1 &
-}
-
-# One request of 4 KiB in hundred seconds; a quarter of a day between requests; in both heads.
+# One request of 4 KiB in hundred seconds, in both heads.
 limited() {
 	setup
-	case $1 in
-	tbf)
-		policy svc 'tbf uid'
-		set_to svc nrs_tbf_rule 'change default rate=41B/s'
-		;;
-	delay)
-		set_to svc nrs_delay_max 20000
-		set_to svc nrs_delay_min 20000
-		policy svc delay
-		;;
-	esac
-	begin
-	begin --prioclass=1 --prio=0
+	policy svc 'tbf uid'
+	set_to svc nrs_tbf_rule 'change default rate=41B/s'
+	begin a
+	begin a --prioclass=1 --prio=0
 	saturated a
 	stays 7
 	[ "$(counter a held)" -ge 8 ] || fail "nothing waits: $(dm status a)"
@@ -65,16 +51,15 @@ blocked() {
 # The device hangs while requests wait for it: unhealthy, until it answers again. What has no work is healthy.
 hanging() {
 	setup
-	policy svc "$1"
 	dm suspend --nolockfs lin
 	stays 4
-	begin
+	begin a
 	saturated a
 	local start=${EPOCHREALTIME/./}
 	[ "$(health)" = healthy ] || fail "at once: $(cat "$(at svc health)")"
 	wait_for 20 '[ "$(health)" = "NOT HEALTHY" ]' || fail "$(cat "$(at svc health)")"
 	start=$((${EPOCHREALTIME/./} - start))
-	say "$1: after $((start / 1000)) ms: $(tail -n 1 "$(at svc health)")"
+	say "after $((start / 1000)) ms: $(tail -n 1 "$(at svc health)")"
 	[ $start -ge 500000 ] || fail "too early"
 	# Other services have nothing to do with it.
 	lower nb1
@@ -93,9 +78,8 @@ hanging() {
 	stays 2
 }
 
-long try 40 "tbf: one request in hundred seconds is healthy" limited tbf
-long try 40 "delay: a request in 20,000 seconds is healthy" limited delay
+long try 40 "one request in hundred seconds is healthy" limited
 long try 40 "overlap: what waits for what is held back is healthy" blocked
-for name in fifo $(brief '' 'fairshare orr'); do try 60 "$name: a device that hangs is not healthy" hanging $name; done
-remarks '^([a-z]+: after)'
+try 60 "a device that hangs is not healthy" hanging
+remarks '^after'
 summary

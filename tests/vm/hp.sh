@@ -19,7 +19,7 @@ realtime() {
 
 # Mean time of a request in the middle of a full queue, against that of those who wait in it.
 overtakes() {
-	setup "$1" 4
+	setup fairshare 4
 	load a --numjobs=2 --iodepth=32 --time_based --runtime=8 >/tmp/regular.txt &
 	local regular=$!
 	saturated a
@@ -42,7 +42,7 @@ kept_slot() {
 
 # A flood of high priority: of every eleven requests, regular ones get one (high_priority_ratio 10).
 not_starved() {
-	setup "$1" 4
+	setup fairshare 4
 	[ "$(cat "$(at svc high_priority_ratio)")" = 10 ]
 	load a --numjobs=2 --time_based --runtime=60 >/dev/null 2>&1 &
 	saturated a
@@ -104,10 +104,8 @@ metadata() {
 	done
 }
 
-for name in fairshare $(brief '' fifo); do
-	long try 40 "$name: high priority overtakes" overtakes "$name"
-	try 40 "$name: regular requests are not starved" not_starved "$name"
-done
+long try 40 "high priority overtakes" overtakes
+try 40 "regular requests are not starved" not_starved
 try 40 "a slot is kept for high priority" kept_slot
 long try 40 "high_priority_sources: realtime" sources
 long try 40 "high_priority_sources: metadata" metadata

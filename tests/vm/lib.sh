@@ -116,20 +116,19 @@ reads_in() {
 	done <"$1"
 }
 
+# What the C library says of errors.
+declare -A errno_text=(
+	[EPERM]='Operation not permitted' [ENOENT]='No such file or directory' [EIO]='Input/output error' [ENXIO]='No such device or address'
+	[E2BIG]='Argument list too long' [EAGAIN]='Resource temporarily unavailable' [EACCES]='Permission denied' [EBUSY]='Device or resource busy'
+	[EEXIST]='File exists' [ENODEV]='No such device' [EINVAL]='Invalid argument' [ENOSPC]='No space left on device'
+	[ELOOP]='Too many levels of symbolic links' [ETIMEDOUT]='Connection timed out' [ENOTEMPTY]='Directory not empty'
+	[ENAMETOOLONG]='File name too long'
+)
+
 # expect_errno ERRNO FILE TEXT: writing TEXT to FILE must fail with ERRNO (its name, such as EINVAL).
 expect_errno() {
-	local said text
-	case $1 in
-	EPERM) text='Operation not permitted' ;; ENOENT) text='No such file or directory' ;; EIO) text='Input/output error' ;;
-	ENXIO) text='No such device or address' ;; E2BIG) text='Argument list too long' ;; EAGAIN) text='Resource temporarily unavailable' ;;
-	ENOMEM) text='Cannot allocate memory' ;; EACCES) text='Permission denied' ;; EBUSY) text='Device or resource busy' ;;
-	EEXIST) text='File exists' ;; ENODEV) text='No such device' ;; EINVAL) text='Invalid argument' ;; ENOSPC) text='No space left on device' ;;
-	EROFS) text='Read-only file system' ;; ERANGE) text='Numerical result out of range' ;; ELOOP) text='Too many levels of symbolic links' ;;
-	EOVERFLOW) text='Value too large for defined data type' ;; EOPNOTSUPP) text='Operation not supported' ;; ENOTSUPP) text='Unknown error 524' ;;
-	ETIMEDOUT) text='Connection timed out' ;; ENOTEMPTY) text='Directory not empty' ;; EMSGSIZE) text='Message too long' ;;
-	ENAMETOOLONG) text='File name too long' ;; EBADMSG) text='Bad message' ;; EFBIG) text='File too large' ;; EALREADY) text='Operation already in progress' ;;
-	*) echo "expect_errno does not know $1" && return 2 ;;
-	esac
+	local said text=${errno_text[$1]:-}
+	[ -n "$text" ] || { echo "expect_errno does not know $1" && return 2; }
 	if said=$( (printf '%s\n' "$3" >"$2") 2>&1); then
 		echo "writing '$3' to $2 was accepted, $1 was expected"
 		return 1

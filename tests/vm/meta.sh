@@ -12,7 +12,7 @@ journal() {
 	mkfs.ext4 -q -b 4096 -E lazy_itable_init=0,lazy_journal_init=0 /dev/mapper/a
 	mkdir -p /mnt/a
 	mount -t ext4 /dev/mapper/a /mnt/a
-	policy svc "$1"
+	policy svc fairshare
 	echo 1 >"$(at svc slots)"
 	fio --name=full --directory=/mnt/a --size=2m --rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth=64 --numjobs=4 --minimal \
 		--create_only=1 >/dev/null
@@ -37,7 +37,7 @@ swap() {
 	client a /dev/nb0 svc
 	mkswap /dev/mapper/a >/dev/null
 	swapon /dev/mapper/a
-	policy svc "$1"
+	policy svc fairshare
 	echo 1 >"$(at svc slots)"
 	local group=/sys/fs/cgroup/test.swap
 	mkdir $group
@@ -72,7 +72,7 @@ writeback() {
 	umount /mnt/a
 }
 
-for name in fairshare $(brief '' fifo); do try 60 "$name: a journal commit does not wait in a full queue" journal "$name"; done
-try 60 "swap under a tight limit of memory" swap fairshare
+try 60 "a journal commit does not wait in a full queue" journal
+try 60 "swap under a tight limit of memory" swap
 long try 60 "writeback has no owner" writeback
 summary

@@ -37,8 +37,10 @@ fail() {
 }
 
 # try SECONDS NAME FUNCTION [ARG...]: a check of its own process; commands that fail end it, as does the time, which is what
-# a quiet host needs at most: a busy one has twice as much, and the debug kernel four times.
+# a quiet host needs at most: a busy one has twice as much, and the debug kernel four times. If $only has names of functions, others
+# are not run.
 try() {
+	case " ${only:-} " in "  " | *" $3 "*) ;; *) return ;; esac
 	local limit=$1 name=$2 log=/tmp/try.log pid timer ended='' rc=0 started=$SECONDS
 	limit=$((limit * $(slow 2 4)))
 	shift 2
@@ -297,6 +299,39 @@ written() {
 		fail "the writer: $(cut -c1-300 /tmp/writing.txt | tail -n 3)"
 }
 
+# balanced DEVICE: nothing waits, as many requests have ended as came, and none has failed.
+balanced() {
+	wait_for 10 "[ \$(counter $1 held) = 0 ] && [ \$((\$(counter $1 passed) + \$(counter $1 queued))) = \$(counter $1 ended) ]" ||
+		fail "$(dm status "$1")"
+	[ "$(counter "$1" failed)" = 0 ] || fail "$(dm status "$1")"
+}
+
+# of_load FILE CLIENT NAME: a number of that client in a report of nrs-test load, one of those behind its name.
+of_load() {
+	awk -v c="\"$2\"," -v n="\"$3\":" '$1 == "\"name\":" { hit = $2 == c } hit && $1 == n { sub(",", "", $2); print $2; exit }' "$1"
+}
+
+# ctl STATUS ARG...: runs nrsctl, which has to end with STATUS; what it prints is in $said, what it complains in $why.
+ctl() {
+	local want=$1 got=0
+	shift
+	said=$(nrsctl "$@" 2>/tmp/why) || got=$?
+	why=$(</tmp/why)
+	{ echo "# nrsctl $*" && echo "$said" && cat /tmp/why; } >>/out/transcript
+	[ "$got" = "$want" ] || fail "nrsctl $*: status $got, not $want: $said $why"
+	[ "$want" = 0 ] || [ "$want" = 8 ] || [ -z "$why" ] || [[ $why == nrsctl:* ]] || fail "nrsctl $*: complains '$why'"
+}
+
+# says WANTED: that is what it printed.
+says() {
+	[ "$said" = "$1" ] || fail "printed '$said', not '$1'"
+}
+
+# complains WORDS: they are in what it said of a failure.
+complains() {
+	[[ $why == *"$1"* ]] || fail "'$1' is not in '$why'"
+}
+
 # terse FILE FIELD: that field of fio's report (3 name, 5 error, 6 KiB read, 8 and 49 IOPS, 16 mean latency of reads, us).
 terse() {
 	awk -F';' -v f="$2" '$1 == 3 { print $f }' "$1" | head -n 1
@@ -434,15 +469,13 @@ more() {
 
 # refused ERRNO COMMAND...: the command must fail with that error.
 refused() {
-	local want said
+	local said want=${errno_text[$1]:-}
 	case $1 in
-	EINVAL) want='Invalid argument' ;; ENOENT) want='No such file or directory' ;; ELOOP) want='Too many levels of symbolic links' ;;
-	EBUSY) want='Device or resource busy|Module .* is in use|Resource temporarily unavailable' ;; EEXIST) want='File exists' ;;
-	ENODEV) want='No such device' ;; EACCES) want='Permission denied' ;; EIO) want='Input/output error|I/O error' ;;
-	ENXIO) want='No such device or address' ;; ENOTEMPTY) want='Directory not empty' ;; EPERM) want='Operation not permitted' ;;
-	ENAMETOOLONG) want='File name too long' ;; ETIMEDOUT) want='Connection timed out|Operation timed out' ;;
-	*) fail "refused does not know $1" ;;
+	EBUSY) want+='|Module .* is in use|Resource temporarily unavailable' ;;
+	EIO) want+='|I/O error' ;;
+	ETIMEDOUT) want+='|Operation timed out' ;;
 	esac
+	[ -n "$want" ] || fail "refused does not know $1"
 	if said=$("${@:2}" 2>&1); then fail "accepted, should give $1: ${*:2}"; fi
 	grep -qE "$want" <<<"$said" || fail "should give $1: ${*:2}: $said"
 }

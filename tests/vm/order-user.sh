@@ -29,11 +29,6 @@ delayed() {
 	done
 }
 
-# of FILE CLIENT NAME: a number of that client in a report of nrs-test load, one of those behind its name.
-of() {
-	awk -v c="\"$2\"," -v n="\"$3\":" '$1 == "\"name\":" { hit = $2 == c } hit && $1 == n { sub(",", "", $2); print $2; exit }' "$1"
-}
-
 # tail_of FILE CLIENT: the 95th percentile of what that client's requests waited, us; there are too few for the 99th.
 tail_of() {
 	awk -v c="\"$2\"," '$1 == "\"name\":" { hit = $2 == c } hit && $1 == "\"withheld_us\":" { in_it = 1 } in_it && $1 == "\"p95\":" { sub(",", "", $2); print int($2); exit }' "$1"
@@ -85,7 +80,7 @@ alone() {
 		wait_for 10 '[ -e /sys/kernel/debug/nrs/svc/slots ]'
 		echo 8 >"$(at svc slots)"
 		wait $pid || fail "$(tail -n 5 /tmp/load.json)"
-		served+=("$(of /tmp/load.json a served)")
+		served+=("$(of_load /tmp/load.json a served)")
 		gone svc
 	done
 	say "served without credits ${served[0]}, with ${served[1]}"
@@ -128,9 +123,6 @@ streams() {
 
 try 200 "order and credits under fifo" under nrs_policies=fifo
 if [ -z "$debug" ]; then
-	for policy in 'fairshare nid_fair' tbf crrn orr trr; do
-		long try 200 "order and credits under $policy" under "nrs_policies=$policy"
-	done
 	long try 60 "order of what is delayed" delayed slots=65
 	long try 60 "credits bound a newcomer's latency" newcomer
 	long try 30 "one client alone gets the full speed" alone

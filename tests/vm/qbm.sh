@@ -6,12 +6,7 @@
 # time, so that who gets how much is the allocator's doing. Clients are the devices a, b, c and d unless said otherwise.
 . /tests/nrs.sh
 
-only=" $* "
-
-# check SECONDS NAME FUNCTION: try, unless only other functions were asked for.
-check() {
-	case $only in "  " | *" $3 "*) try "$@" ;; esac
-}
+only=$*
 
 # setup COUNT [CPTS]: that many devices, from a on, on one disk.
 setup() {
@@ -80,29 +75,6 @@ until_gets() {
 	wait_for "$1" "[ \$(($(printf '%s' "\$(of $2 allocated)") + 0)) -ge $(($3 * MB)) ]" || fail "$2 is not given $3 MB/s within $1 s: $(cat "$(at svc nrs_qbm_status)")"
 }
 
-# The seed's example, with 40 for its 1000 and 12 for its 300.
-first_come() {
-	setup 4
-	plan "by device
-group all capacity=40MB/s
-default class=first_come min=12MB/s max=12MB/s"
-	local name loads=()
-	for name in a b c; do begin $name && loads+=("$loader") && until_gets 5 $name 12; done
-	begin d
-	wait_for 5 '[ -n "$(of d allocated)" ]' || fail "$(cat "$(at svc nrs_qbm_status)")"
-	sleep 1
-	gets 4 4 12 12 12 0
-	[ "$(of d unmet)" = true ] || fail "d is not said to wait: $(cat "$(at svc nrs_qbm_status)")"
-	# Who leaves makes room for who waits, within two seconds.
-	finish "${loads[1]}"
-	local start=${EPOCHREALTIME/./}
-	until_gets 5 d 12
-	say "given to who waited after $(((${EPOCHREALTIME/./} - start) / 1000)) ms"
-	[ $((${EPOCHREALTIME/./} - start)) -le 2000000 ] || fail "later than 2 s"
-	sleep 0.5
-	gets 4 3 12 0 12 12
-}
-
 fair_share() {
 	setup 4
 	plan "by device
@@ -128,45 +100,28 @@ default class=fair_share min=10MB/s max=10MB/s"
 	gets 4 3 20 6.667 6.667 6.667
 }
 
-# against LOWER HIGHER: who is of the higher class takes from the other, all but what is left of the capacity, and gives it back.
+# Who is of the higher class takes all but what is left of the capacity from the other, and gives it back.
 against() {
-	local lower=$1 higher=$2 all=30 loads
 	setup 2
 	plan "by device
 group all capacity=40MB/s
-client a class=$lower min=30MB/s max=40MB/s
-client b class=$higher min=24MB/s max=24MB/s"
-	[ "$lower" != mover ] || all=40
+client a class=mover min=30MB/s max=40MB/s
+client b class=first_come min=24MB/s max=24MB/s"
 	begin a
-	until_gets 5 a $all
+	until_gets 5 a 40
 	sleep 0.5
-	gets 4 2 $all 0
+	gets 4 2 40 0
 	begin b
-	loads=$loader
+	local loads=$loader
 	until_gets 3 b 24
 	sleep 0.5
 	gets 4 3 16 24
 	finish "$loads"
 	local start=${EPOCHREALTIME/./}
-	until_gets 5 a $all
+	until_gets 5 a 40
 	[ $((${EPOCHREALTIME/./} - start)) -le 2000000 ] || fail "given back after $(((${EPOCHREALTIME/./} - start) / 1000)) ms"
 	sleep 0.3
-	gets 4 2 $all -
-}
-
-# Who is below takes nothing from who is above.
-below() {
-	setup 2
-	plan "by device
-group all capacity=40MB/s
-client a class=$1 min=30MB/s max=30MB/s
-client b class=$2 min=24MB/s max=24MB/s"
-	begin a
-	until_gets 5 a 30
-	begin b
-	until_gets 3 b 9
-	sleep 0.5
-	gets 4 3 30 10
+	gets 4 2 40 -
 }
 
 reserves() {
@@ -364,48 +319,30 @@ client b class=low_share min=10MB/s"
 	if measure.sh --seconds 0 /dev/nb0 2>/dev/null; then fail "measured for no time"; fi
 }
 
-# Right numbers, and names that do their worst: what is read goes to /out/yaml, where tests/check-yaml.py looks at it.
-texts() {
-	module
-	lower nb0
-	local names=('job"1' 'a\b' '-x:' '{y,z}') name i=0
-	mkdir -p /out/yaml
-	for name in "${names[@]}"; do
-		i=$((i + 1))
-		dm_create "n$i" "0 $(sectors /dev/nb0) nrs /dev/nb0 0 svc 2 jobid $name"
-	done
-	refused ENODEV cat "$(at svc nrs_qbm_status)"
-	plan 'by jobid
-tune idle=600s
+# Counters are right, and are reset.
+counters_of_clients() {
+	setup 2
+	plan "by device
 group all capacity=400MB/s
-client job"1 class=mover min=1MB/s'
-	for ((i = 1; i <= ${#names[@]}; i++)); do
-		load "n$i" --rw=randrw --number_ios=$((i * 30)) --iodepth=4 >/dev/null
-		printf '%s %d %d %d\n' "$(printf %s "${names[i - 1]}" | od -An -tx1 | tr -d ' \n')" "$(counter "n$i" ended)" "$(counter "n$i" ost_read)" "$(counter "n$i" ost_write)"
-	done >/out/yaml/qbm-expected
-	cat "$(at svc nrs_qbm_status)" >/out/yaml/qbm-status.yaml
-	cat "$(at svc nrs_qbm_stats)" >/out/yaml/qbm-stats.yaml
+default class=mover min=1MB/s"
+	load a --number_ios=30 >/dev/null
+	load b --rw=randwrite --number_ios=60 >/dev/null
+	awk '$2 == "client:" || $1 == "client:" { on = index($0, "device:a") ? "a" : "b" } $1 == "requests:" && on { n[on] = $2 } $1 == "read_bytes:" && on { r[on] = $2 }
+		$1 == "written_bytes:" && on { w[on] = $2 } END { exit !(n["a"] == 30 && r["a"] == 30 * 4096 && w["a"] == 0 && n["b"] == 60 && w["b"] == 60 * 4096) }' \
+		"$(at svc nrs_qbm_stats)" || fail "$(cat "$(at svc nrs_qbm_stats)")"
 	echo 0 >"$(at svc nrs_qbm_stats_reset)"
 	[ "$(awk '$1 == "requests:" { n += $2 } END { print n }' "$(at svc nrs_qbm_stats)")" = 0 ]
 }
 
-long check 60 "names and numbers in statistics" texts
-long check 60 "measure.sh proposes a group" measured
-long check 60 "four of 300 in 1000, first come: three have it, one waits" first_come
-check 60 "four of 300 in 1000, fair share: 250 each" fair_share
-pairs=('mover first_come')
-[ -z "${NRS_LONG:-}" ] || pairs+=('fair_share first_come' 'low_share first_come' 'low_share fair_share' 'mover fair_share' 'mover low_share')
-for pair in "${pairs[@]}"; do
-	case $only in "  " | *" against "*) try 60 "$pair: steal and return" against ${pair% *} ${pair#* } ;; esac
-done
-for pair in 'first_come fair_share' 'fair_share low_share'; do
-	case $only in "  " | *" below "*) long try 60 "$pair: the lower one has what is left" below ${pair% *} ${pair#* } ;; esac
-done
-long check 60 "reserves" reserves
-long check 60 "a group for each target" targets
-check 120 "a mover beside who is not regulated" mover
-long check 90 "other rules under load" reconfigured
-long check 90 "allocations follow use" adjusted
-long check 60 "one client on two devices and in both priorities" identities
-remarks '^(given|regular|back)'
+long try 60 "numbers in statistics" counters_of_clients
+long try 60 "measure.sh proposes a group" measured
+try 60 "four of 300 in 1000, fair share: 250 each" fair_share
+try 60 "steal and return" against
+long try 60 "reserves" reserves
+long try 60 "a group for each target" targets
+try 120 "a mover beside who is not regulated" mover
+long try 90 "other rules under load" reconfigured
+long try 90 "allocations follow use" adjusted
+long try 60 "one client on two devices and in both priorities" identities
+remarks '^(regular|back)'
 summary

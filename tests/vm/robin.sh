@@ -24,9 +24,9 @@ three() {
 
 # Each gets as many requests per round, however many it has waiting.
 crrn() {
-	three crrn "$1"
+	three crrn 8
 	gather 3 ended
-	within 8 "${got[0]}" "${got[1]}" && within 8 "${got[1]}" "${got[2]}" || fail "quantum $1: ${got[*]}"
+	within 8 "${got[0]}" "${got[1]}" && within 8 "${got[1]}" "${got[2]}" || fail "${got[*]}"
 }
 
 # A smaller quantum is that of the batches that begin from then on; the instance stays.
@@ -46,13 +46,6 @@ crrn_changes() {
 	done
 	! grep -q 'state: stopping' "$(at svc nrs_policies)" || fail "$(cat "$(at svc nrs_policies)")"
 	awk '/name: crrn/ { on = 1 } on && /queued:/ { exit !($2 >= 100) }' "$(at svc nrs_policies)" || fail "$(cat "$(at svc nrs_policies)")"
-}
-
-# What crrn is compared with.
-fifo() {
-	three fifo
-	gather 2 ended
-	more 5 "${got[0]}" "${got[1]}" || fail "fifo: ${got[*]}"
 }
 
 # A client that has been away gets no more than its part when it comes back, and none is kept for it meanwhile.
@@ -135,25 +128,25 @@ orr() {
 	slow_lower nb0 4000000 size=1024
 	client a /dev/nb0 svc
 	echo 4 >"$(at svc slots)"
-	set_to svc "nrs_$1_quantum" 64
+	set_to svc "nrs_orr_quantum" 64
 	begin a --numjobs=4 --iodepth=64
 	saturated 200 a
 	ascending 2
 	[ "$ascending" -ge 40 ] && [ "$ascending" -le 60 ] || fail "fifo: $ascending"
-	policy svc "$1"
+	policy svc orr
 	gather 0.5 ended
 	ascending 2
-	[ "$ascending" -ge 93 ] || fail "$1: $ascending"
+	[ "$ascending" -ge 93 ] || fail "orr: $ascending"
 	# With smaller batches there are more ends of batches.
-	set_to svc "nrs_$1_quantum" 'reg_quantum:8'
+	set_to svc "nrs_orr_quantum" 'reg_quantum:8'
 	gather 0.5 ended
 	ascending 2
-	[ "$ascending" -ge 78 ] && [ "$ascending" -le 93 ] || fail "$1, batches of 8: $ascending"
-	set_to svc "nrs_$1_quantum" 64
-	set_to svc "nrs_$1_supported" writes
+	[ "$ascending" -ge 78 ] && [ "$ascending" -le 93 ] || fail "orr, batches of 8: $ascending"
+	set_to svc "nrs_orr_quantum" 64
+	set_to svc "nrs_orr_supported" writes
 	gather 0.5 ended
 	ascending 2
-	[ "$ascending" -le 60 ] || fail "$1, only writes: $ascending"
+	[ "$ascending" -le 60 ] || fail "orr, only writes: $ascending"
 }
 
 orr_writes() {
@@ -174,14 +167,14 @@ orr_writes() {
 	[ "$ascending" -ge 93 ] || fail "supported: $ascending"
 }
 
-# What orr and trr do not take is served by fifo, beside it.
+# What orr does not take is served by fifo, beside it.
 declined() {
 	module
 	slow_lower nb0 4000000 size=1024
 	client a /dev/nb0 svc
 	client b /dev/nb0 svc
 	echo 4 >"$(at svc slots)"
-	policy svc "$1"
+	policy svc orr
 	begin a --numjobs=2 --iodepth=32
 	begin b --rw=randwrite --iodepth=16
 	saturated a b
@@ -190,15 +183,13 @@ declined() {
 	awk '/name: fifo/ { on = 1 } on && /queued:/ { exit !($2 >= 4) }' "$(at svc nrs_policies)" || fail "$(cat "$(at svc nrs_policies)")"
 }
 
-for quantum in 8 $(brief '' '1 24'); do try 30 "crrn, quantum $quantum: clients get the same, whatever waits" crrn $quantum; done
+try 30 "crrn: clients get the same, whatever waits" crrn
 long try 30 "crrn: the quantum changes" crrn_changes
-long try 40 "fifo: the same is unequal" fifo
 long try 40 "crrn: a client that was away" away
 long try 40 "crrn: the high-priority head" crrn_high
 long try 60 "trr: targets get the same, whatever waits" trr
-try 60 "orr: batches in the order of offsets" orr orr
-long try 60 "trr: batches in the order of offsets" orr trr
+try 60 "orr: batches in the order of offsets" orr
 long try 40 "orr: writes, where they are supported" orr_writes
-for name in orr trr; do long try 40 "$name: what it does not take is served" declined $name; done
+long try 40 "orr: what it does not take is served" declined
 remarks '^(ended|[0-9-]+ of)'
 summary

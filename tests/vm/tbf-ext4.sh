@@ -24,13 +24,13 @@ as() {
 	setpriv --reuid "$1" --regid 100 --clear-groups "${@:2}"
 }
 
-# beside OPTION...: user 1001 writes through the page cache with these options; meanwhile user 1002 writes and
+# User 1001 writes through the page cache; meanwhile user 1002 writes and
 # synchronises a file of its own: 99 % of that take less than a second.
 beside() {
 	setup
 	local done p99
 	as 1001 fio --name=limited --directory=/mnt/a/one --rw=randwrite --bs=16k --size=16m --ioengine=psync --fallocate=none \
-		--time_based --runtime=600 "$@" >/dev/null 2>&1 &
+		--time_based --runtime=600 >/dev/null 2>&1 &
 	wait_for 20 '[ "$(du -s /mnt/a/one | cut -f1)" -ge 256 ]' || fail "user 1001 does not write"
 	as 1002 fio --name=free --directory=/mnt/a/two --rw=randwrite --bs=4k --size=2m --ioengine=psync --fsync=1 --fallocate=none \
 		--time_based --runtime=8 --output-format=json --percentile_list=50:99 >/tmp/free.json || fail "$(tail -n 3 /tmp/free.json)"
@@ -61,7 +61,6 @@ owner() {
 }
 
 try 60 "buffered writes at one per second, another user's fsync" beside
-long try 60 "the same while the limited user synchronises, too" beside --fsync=8
 long try 60 "the reader counts, not the owner" owner
 remarks '^(fsync|reads)'
 summary

@@ -18,12 +18,6 @@ three_users() {
 	wait_for 30 '[ "$(counter a ended)" -ge 50 ]' || fail "$(dm status a)"
 }
 
-# balanced: nothing waits, and as many have ended as came.
-balanced() {
-	wait_for 10 '[ "$(counter a held)" = 0 ] && [ $(($(counter a passed) + $(counter a queued))) = "$(counter a ended)" ]' || fail "$(dm status a)"
-	[ "$(counter a failed)" = 0 ]
-}
-
 # give ERRNO_TEXT... COMMAND: writes a command; the errors named are no failure.
 give() {
 	local said
@@ -65,7 +59,7 @@ storms() {
 	kill "$reader"
 	[ "$(grep -vcE '^(default|CPT|[a-z_]*_requests:)' "$(at svc nrs_tbf_rule)")" = 0 ] || fail "$(cat "$(at svc nrs_tbf_rule)")"
 	written
-	balanced
+	balanced a
 }
 
 # Two at a time start the same rules, and stop them: one of each start is refused, both stops succeed.
@@ -106,7 +100,7 @@ churn() {
 		give "stop b$((i * 2 % 3))" never
 	done
 	wait "$writer"
-	balanced
+	balanced a
 	say "$i rounds; $(dm status a)"
 	[ "$i" -ge 5 ]
 	[ "$(counter a ended)" = "$(($(counter a ost_read) + $(counter a ost_write)))" ]
@@ -136,7 +130,7 @@ types() {
 		wait_for 10 "[ \$(ended svc) -gt $((seen + 20)) ]" || fail "fifo does not move"
 	done
 	written
-	balanced
+	balanced a
 	! grep -E '(queued|active): +[1-9]' "$(at svc nrs_policies)" || fail "$(cat "$(at svc nrs_policies)")"
 }
 
@@ -198,7 +192,7 @@ killed() {
 	fifo) policy svc fifo ;;
 	esac
 	wait_for "$(slow 3 10)" '! pidof fio >/dev/null' || fail "still there: $(pidof fio), $(dm status a)"
-	balanced
+	balanced a
 	dm_remove a
 }
 

@@ -3,11 +3,6 @@
 # tbf on what block devices cannot carry: network identifiers, metadata operations, node maps, high priority; with /dev/nrs.
 . /tests/nrs.sh
 
-# served CLIENT: requests of that client in the last report of nrs-test load.
-served() {
-	awk -v c="\"$1\"," '$1 == "\"name\":" { hit = $2 == c } hit && $1 == "\"served\":" { sub(",", "", $2); print $2; exit }' /tmp/load.json
-}
-
 # limited TYPE RULES CLIENT...: a service with a policy and rules, one per line, is loaded by clients NAME=EXPECTED:SPEC, where
 # EXPECTED is requests per second, or + for more than any limit here.
 limited() {
@@ -22,7 +17,7 @@ limited() {
 	for client; do args+=(--client "name=${client%%=*},depth=8,${client#*:}"); done
 	nrs-test load --service svc --seconds 6 --warmup 1 --busy 2000 "${args[@]}" >/tmp/load.json
 	for client; do
-		name=${client%%=*} want=${client#*=} want=${want%%:*} got=$(served "$name")
+		name=${client%%=*} want=${client#*=} want=${want%%:*} got=$(of_load /tmp/load.json "$name" served)
 		say "$name: $got in 6 s, wanted $want per second"
 		if [ "$want" = + ]; then
 			[ "$got" -ge 600 ] || fail "$name is held back: $got"
@@ -53,16 +48,6 @@ generic() {
 		group=30:gid=7,uid=3 map=40:nodemap=5,uid=4 both=50:uid=501,gid=7
 }
 
-# A class is one combination of the fields of the type: who is alike in all of them shares a bucket.
-combined() {
-	limited 'tbf nid+jobid+opcode' '
-		start meta opcode={mds_reint mds_close}&nid={10.*.*.*@tcp} rate=40
-		change default rate=100' \
-		a=20:nid=10.1.1.1@tcp,jobid=j,opcode=mds_reint,uid=1 b=20:nid=10.1.1.1@tcp,jobid=j,opcode=mds_reint,uid=2 \
-		close=40:nid=10.1.1.1@tcp,jobid=j,opcode=mds_close job=40:nid=10.1.1.1@tcp,jobid=k,opcode=mds_reint \
-		rest=100:nid=10.1.1.1@tcp,jobid=j,opcode=mds_getattr
-}
-
 # Heads have rules of their own.
 heads() {
 	limited 'tbf uid' '
@@ -74,6 +59,5 @@ heads() {
 
 long try 60 "limits by network identifier" by_nid
 long try 60 "all fields" generic
-long try 60 "combined fields" combined
 long try 60 "rules of each head" heads
 summary

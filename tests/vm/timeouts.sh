@@ -84,24 +84,6 @@ formats() {
 	[ "$(cat "$(at svc at_max)")" = 300 ]
 }
 
-# Which limits there are, and which contradict each other: tests/vm/params.sh.
-words() {
-	setup on_timeout fail
-	dm table a | grep -q ' on_timeout fail$' || fail "$(dm table a)"
-	local line
-	for line in '2 on_timeout never' '1 on_timeout' '2 on_timeout Fail'; do
-		refused EINVAL dm create b --table "0 8 nrs /dev/nb0 0 svc $line"
-	done
-	# A table that is shown can be used.
-	dm create b --table '0 8 nrs /dev/nb0 0 other 4 jobid a\b jobid_name \%u'
-	dm table b | grep -qF 'jobid a\b jobid_name \%u' || fail "$(dm table b)"
-	dm create c --table "$(dm table b)"
-	[ "$(dm table c)" = "$(dm table b)" ] || fail "$(dm table c)"
-	refused EINVAL dm create d --table '0 8 nrs /dev/nb0 0 svc 2 jobid '$'a\x01'
-	dm remove b
-	dm remove c
-}
-
 # A device that becomes a hundred times slower, and recovers.
 heavy() {
 	setup
@@ -285,7 +267,6 @@ leaving() {
 }
 
 long try 60 "what is shown" formats
-long try 60 "words of a table" words
 long try 120 "a device becomes a hundred times slower, and recovers" heavy
 long try 120 "busy is not lost" busy
 try 120 "a device that hangs is given up and found again" dead

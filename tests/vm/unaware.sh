@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
 # Requests of which nothing is known (kernel threads that write back what others wrote; clients without a name): served
-# and undamaged under every policy and mode.
+# and undamaged under every policy.
 . /tests/nrs.sh
 
 # setup LEVEL: a client without address or job.
@@ -58,10 +58,6 @@ served() {
 
 policies=(fifo crrn orr trr delay 'tbf uid' 'fairshare jobid_fair' qbm)
 [ -n "${NRS_LONG:-}" ] || policies=('tbf uid' 'fairshare jobid_fair' qbm)
-modes=('fairshare nid_fair' 'fairshare projid_fair' 'fairshare nodemap_fair' 'fairshare size_fair' 'fairshare gid_then_uid_then_jobid_fair'
-	'tbf' 'tbf nid' 'tbf jobid' 'tbf opcode' 'tbf gid' 'tbf projid' 'tbf nodemap')
 try 120 "every policy" served none "${policies[@]}"
 long try 120 "every policy, order kept" served overlap "${policies[@]}"
-# The same code, with other keys.
-[ -n "$debug" ] || long try 120 "other modes and types" served none "${modes[@]}"
 summary

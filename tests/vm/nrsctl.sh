@@ -3,7 +3,7 @@
 # nrsctl against the module: each verb, with its exit statuses and JSON.
 . /tests/nrs.sh
 
-node=/dev/nrs-control
+node=/dev/nrs-control strict=1
 mkdir -p /out/json
 
 # complains WORDS: they are in what it said of a failure, and below is what to do.

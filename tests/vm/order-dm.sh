@@ -144,7 +144,8 @@ promoted_limited() {
 	idle
 }
 
-# meanwhile FUNCTION: a storm for some seconds while FUNCTION ROUND is called again and again; its status is in $status.
+# meanwhile FUNCTION LEAST: a storm for some seconds while FUNCTION ROUND is called again and again, at least so often; its status is
+# in $status.
 meanwhile() {
 	local writer round=0
 	nrs-test overlap storm /dev/mapper/a --users 0,1001,1002 --high 5 --count 1000000 --seconds "$(slow 5 16)" --depth 128 >$storm 2>&1 &
@@ -155,7 +156,7 @@ meanwhile() {
 	done
 	wait $writer || status=$?
 	say "$round rounds, $(of requests) requests, $(of wrong_reads) wrong reads"
-	[ $round -ge "$(slow 4 2)" ] || fail "only $round rounds"
+	[ $round -ge "$2" ] || fail "only $round rounds"
 }
 
 # nothing_lost: whatever the order was.
@@ -172,7 +173,7 @@ another_policy() {
 
 drained() {
 	setup overlap 2000000
-	meanwhile another_policy
+	meanwhile another_policy "$(slow 4 2)"
 	[ $status = 0 ] || fail "status $status: $(tr '\n' ' ' <$storm)"
 	idle
 }
@@ -191,7 +192,7 @@ another_table() {
 tables() {
 	setup overlap 2000000
 	policy svc 'fairshare uid_fair'
-	meanwhile another_table
+	meanwhile another_table "$(slow 4 2)"
 	nothing_lost
 	dm_remove a
 }
@@ -224,7 +225,7 @@ another_level() {
 levels() {
 	setup none 1000000
 	policy svc 'fairshare uid_fair'
-	meanwhile another_level
+	meanwhile another_level "$(slow 5 3)"
 	nothing_lost
 	set_to svc nrs_pop overlap
 	storm --count $((count / 2))

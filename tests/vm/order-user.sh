@@ -22,7 +22,7 @@ under() {
 delayed() {
 	module
 	local name
-	for name in graph stream writers close-blocked; do
+	for name in graph stream writers close_blocked; do
 		nrs-test check "$name" nrs_policies=delay "nrs_delay_min=reg_delay_min:0 hp_delay_min:0" "nrs_delay_max=reg_delay_max:1 hp_delay_max:1" \
 			"nrs_delay_pct=reg_delay_pct:20 hp_delay_pct:20" "$1" || fail "nrs-test check $name"
 		gone "$name"

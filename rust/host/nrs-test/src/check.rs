@@ -33,58 +33,24 @@ const SOON: Duration = Duration::from_secs(20);
 /// A check and its name.
 type Check = (&'static str, fn() -> Done);
 
+/// Names the checks of each group after their functions.
+macro_rules! groups {
+    ($($group:ident: $($module:ident { $($check:ident)+ })+;)+) => {
+        [$((stringify!($group), &[$($((stringify!($check), $module::$check),)+)+])),+]
+    };
+}
+
 /// Checks by group: the interface, order and credits (which hold under every policy), deadlines and early replies.
-const GROUPS: [(&str, &[Check]); 3] = [
-    (
-        "interface",
-        &[
-            ("attach", records::attach),
-            ("unattached", records::unattached),
-            ("roundtrip", records::roundtrip),
-            ("refused", records::refused),
-            ("sizes", records::sizes),
-            ("parts", records::parts),
-            ("limit", records::limit),
-            ("order", life::order),
-            ("waiting", life::waiting),
-            ("readers", life::readers),
-            ("fault", life::fault),
-            ("lease", life::lease),
-            ("close", life::close),
-            ("garbage", life::garbage),
-        ],
-    ),
-    (
-        "order",
-        &[
-            ("promote", order::promote),
-            ("come-along", order::come_along),
-            ("stream", order::stream),
-            ("graph", order::graph),
-            ("predecessors", order::predecessors),
-            ("window", order::window),
-            ("late", order::late),
-            ("close-blocked", order::close_blocked),
-            ("writers", order::writers),
-            ("levels", order::levels),
-            ("credits", share::credits),
-            ("newcomer", share::newcomer),
-            ("buffer", share::buffer),
-        ],
-    ),
-    (
-        "timeouts",
-        &[
-            ("early", timeouts::early),
-            ("busy", timeouts::busy),
-            ("crowd", timeouts::crowd),
-            ("rate", timeouts::rate),
-            ("recovery", timeouts::recovery),
-            ("hostile", timeouts::hostile),
-            ("silent", timeouts::silent),
-        ],
-    ),
-];
+const GROUPS: [(&str, &[Check]); 3] = groups! {
+    interface:
+        records { attach unattached roundtrip refused sizes parts limit }
+        life { order waiting readers fault lease close garbage };
+    order:
+        order { promote come_along stream graph predecessors window late close_blocked writers levels }
+        share { credits newcomer buffer };
+    timeouts:
+        timeouts { early busy crowd rate recovery hostile silent };
+};
 
 /// Runs a check of /dev/nrs, on services with the given settings.
 #[derive(clap::Args)]

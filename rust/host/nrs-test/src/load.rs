@@ -16,8 +16,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nrs_client::{wire::BATCH, Client, Completion, Options, Request};
-use serde_json::{json, Value};
+use nrs_client::{wire::BATCH, Client, Completion, Options, Request, Stats};
+use serde_json::{json, Map, Value};
 
 use crate::{latency::Latency, Outcome};
 
@@ -371,7 +371,15 @@ impl Load {
                 })
             })
             .collect();
-        let stats = self.client.stats()?;
+        let bytes_of_stats = self.client.stats()?.encode();
+        let fields = Stats::FIELDS.iter().filter(|(.., size)| *size <= 8);
+        let device: Map<String, Value> = fields
+            .map(|(name, offset, size)| {
+                let mut value = [0; 8];
+                value[..*size].copy_from_slice(&bytes_of_stats[*offset..offset + size]);
+                ((*name).to_owned(), u64::from_le_bytes(value).into())
+            })
+            .collect();
         Ok(json!({
             "service": self.args.service,
             "seconds": seconds,
@@ -379,28 +387,7 @@ impl Load {
             "bytes": bytes,
             "rate": served as f64 / seconds,
             "clients": clients,
-            "device": {
-                "requests": stats.requests,
-                "passed": stats.passed,
-                "queued": stats.queued,
-                "ready": stats.ready,
-                "running": stats.running,
-                "completed": stats.completed,
-                "failed": stats.failed,
-                "bytes": stats.bytes,
-                "refused": stats.refused,
-                "duplicates": stats.duplicates,
-                "unknown": stats.unknown,
-                "reclaimed": stats.reclaimed,
-                "late": stats.late,
-                "forced": stats.forced,
-                "promoted": stats.promoted,
-                "blocked": stats.blocked,
-                "over": stats.over,
-                "room_waits": stats.room_waits,
-                "fan_out": stats.fan_out,
-                "credits": stats.credits,
-            },
+            "device": device,
         }))
     }
 }

@@ -351,53 +351,35 @@ pub fn hostile() -> Done {
     let client = quick("hostile", 1, 600)?;
     submit(&client, &[waiting(1, ms(60_000)), waiting(2, ms(60_000))])?;
     to_serve(&client)?;
-    type Change = (&'static str, Box<dyn Fn() -> Vec<u8>>);
     let busy = |change: fn(&mut Busy)| {
-        move || {
-            let mut record = Busy::new(1, 1000);
-            change(&mut record);
-            record.encode().to_vec()
-        }
+        let mut record = Busy::new(1, 1000);
+        change(&mut record);
+        record.encode().to_vec()
     };
     let back = |change: fn(&mut Reconnect)| {
-        move || {
-            let mut record = Reconnect::new(1000);
-            change(&mut record);
-            record.encode().to_vec()
-        }
+        let mut record = Reconnect::new(1000);
+        change(&mut record);
+        record.encode().to_vec()
     };
-    let cases: [Change; 13] = [
-        ("busy for no time", Box::new(busy(|r| r.extra_ms = 0))),
-        (
-            "too busy",
-            Box::new(busy(|r| r.extra_ms = wire::LEASE_MAX + 1)),
-        ),
-        ("busy for ever", Box::new(busy(|r| r.extra_ms = u32::MAX))),
-        ("a flag", Box::new(busy(|r| r.header.flags = 1))),
-        ("something reserved", Box::new(busy(|r| r.reserved = 1))),
-        ("shorter", Box::new(busy(|r| r.header.size = 16))),
-        ("longer than it is", Box::new(busy(|r| r.header.size = 512))),
-        ("no network", Box::new(back(|r| r.net = 1))),
-        (
-            "half an address",
-            Box::new(back(|r| (r.net, r.address_len) = (2, 3))),
-        ),
-        (
-            "an address of nothing",
-            Box::new(back(|r| r.address[0] = 1)),
-        ),
-        ("another flag", Box::new(back(|r| r.header.flags = 1 << 31))),
+    for (what, bytes) in [
+        ("busy for no time", busy(|r| r.extra_ms = 0)),
+        ("too busy", busy(|r| r.extra_ms = wire::LEASE_MAX + 1)),
+        ("busy for ever", busy(|r| r.extra_ms = u32::MAX)),
+        ("a flag", busy(|r| r.header.flags = 1)),
+        ("something reserved", busy(|r| r.reserved = 1)),
+        ("shorter", busy(|r| r.header.size = 16)),
+        ("longer than it is", busy(|r| r.header.size = 512)),
+        ("no network", back(|r| r.net = 1)),
+        ("half an address", back(|r| (r.net, r.address_len) = (2, 3))),
+        ("an address of nothing", back(|r| r.address[0] = 1)),
+        ("another flag", back(|r| r.header.flags = 1 << 31)),
         (
             "what is only read",
-            Box::new(|| Early::new(1, 1, 1, 0).encode().to_vec()),
+            Early::new(1, 1, 1, 0).encode().to_vec(),
         ),
-        (
-            "that, too",
-            Box::new(|| Recovered::new(1, 1).encode().to_vec()),
-        ),
-    ];
-    for (what, bytes) in &cases {
-        fails(what, client.write(&bytes()), libc::EINVAL)?;
+        ("that, too", Recovered::new(1, 1).encode().to_vec()),
+    ] {
+        fails(what, client.write(&bytes), libc::EINVAL)?;
     }
     fails("unknown", client.busy(&[(9, ms(1))]), libc::ENOENT)?;
     fails("not read", client.busy(&[(2, ms(1))]), libc::ENOENT)?;

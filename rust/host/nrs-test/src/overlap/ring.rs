@@ -62,10 +62,31 @@ pub struct Ended {
     pub result: io::Result<usize>,
 }
 
-/// A buffer and whether its request is in flight.
-struct Slot {
+/// Bytes that are aligned as direct I/O needs them.
+pub struct Buffer {
     memory: Vec<u8>,
     start: usize,
+}
+
+impl Buffer {
+    /// Creates a buffer of `bytes` bytes.
+    pub fn new(bytes: usize) -> Self {
+        let memory = vec![0; bytes + ALIGN];
+        Self {
+            start: memory.as_ptr().align_offset(ALIGN),
+            memory,
+        }
+    }
+
+    /// Returns the first `bytes` bytes.
+    pub fn first(&mut self, bytes: usize) -> &mut [u8] {
+        &mut self.memory[self.start..self.start + bytes]
+    }
+}
+
+/// A buffer and whether its request is in flight.
+struct Slot {
+    buffer: Buffer,
     busy: bool,
 }
 
@@ -100,18 +121,14 @@ impl Ring {
         let mut context: c_ulong = 0;
         // SAFETY: The kernel writes one word to a variable of this stack.
         checked(unsafe { libc::syscall(libc::SYS_io_setup, depth, &raw mut context) })?;
-        let slot = || {
-            let memory = vec![0; bytes + ALIGN];
-            Slot {
-                start: memory.as_ptr().align_offset(ALIGN),
-                memory,
-                busy: false,
-            }
+        let slot = |_| Slot {
+            buffer: Buffer::new(bytes),
+            busy: false,
         };
         Ok(Self {
             files,
             context,
-            slots: (0..depth).map(|_| slot()).collect(),
+            slots: (0..depth).map(slot).collect(),
             bytes,
             in_flight: 0,
         })
@@ -135,13 +152,9 @@ impl Ring {
 
     /// Returns the buffer of `slot`, which is free.
     pub fn buffer(&mut self, slot: usize) -> &mut [u8] {
-        let Slot {
-            memory,
-            start,
-            busy,
-        } = &mut self.slots[slot];
-        assert!(!*busy, "slot {slot} is in flight");
-        &mut memory[*start..*start + self.bytes]
+        let free = &mut self.slots[slot];
+        assert!(!free.busy, "slot {slot} is in flight");
+        free.buffer.first(self.bytes)
     }
 
     /// Submits requests to free slots, in this order.

@@ -8,6 +8,7 @@ use std::{
     io::{self, ErrorKind},
     os::unix::fs::MetadataExt,
     path::Path,
+    rc::Rc,
 };
 
 use super::Run;
@@ -16,11 +17,10 @@ use crate::{random::Random, Outcome};
 /// Names at a time.
 const NAMES: usize = 300;
 
-/// A file: what it holds, and under how many names.
+/// What a file holds.
 struct Content {
     seed: u64,
     len: usize,
-    links: u64,
 }
 
 impl Content {
@@ -35,108 +35,91 @@ impl Content {
     }
 }
 
-/// What should be in the directory.
+/// What should be in the directory. A file has as many links as there are references to its content.
 #[derive(Default)]
 struct Model {
-    names: BTreeMap<String, u64>,
-    files: BTreeMap<u64, Content>,
+    names: BTreeMap<String, Rc<Content>>,
     next: u64,
 }
 
 impl Model {
-    /// A name that is not there.
+    /// Returns a name that does not exist.
     fn fresh(&mut self, random: &mut Random) -> String {
         self.next += 1;
         format!("{}/f{}", random.below(8), self.next)
     }
 
-    fn any(&self, random: &mut Random) -> Option<(String, u64)> {
+    /// Returns the name of a file, if there is one.
+    fn any(&self, random: &mut Random) -> Option<String> {
         let at = random.index(self.names.len());
-        let (name, file) = self.names.iter().nth(at)?;
-        Some((name.clone(), *file))
-    }
-
-    fn unlink(&mut self, name: &str) {
-        let Some(file) = self.names.remove(name) else {
-            return;
-        };
-        if let Some(content) = self.files.get_mut(&file) {
-            content.links -= 1;
-            if content.links == 0 {
-                self.files.remove(&file);
-            }
-        }
+        self.names.keys().nth(at).cloned()
     }
 }
 
-/// One operation; its name and how it ended. What differs from the model is an error without an errno.
+/// Succeeds if `same`.
+fn expect(same: bool, what: impl FnOnce() -> String) -> io::Result<()> {
+    match same {
+        true => Ok(()),
+        false => Err(io::Error::other(what())),
+    }
+}
+
+/// Makes one change or look; returns its name and result. What differs from the model is an error without an errno.
 fn step(dir: &Path, model: &mut Model, random: &mut Random) -> (&'static str, io::Result<()>) {
-    let different = |what: String| Err(io::Error::other(what));
     let full = model.names.len() >= NAMES;
     let choice = if full { 8 } else { random.below(9) };
-    let Some((name, file)) = model.any(random).filter(|_| choice > 2) else {
-        let name = model.fresh(random);
+    let new = model.fresh(random);
+    let to = dir.join(&new);
+    let Some(name) = model.any(random).filter(|_| choice > 2) else {
         let most = if random.one_in(10) { 100_000 } else { 6000 };
         let content = Content {
             seed: random.next(),
             len: random.index(most),
-            links: 1,
         };
-        let result = fs::write(dir.join(&name), content.bytes());
+        let result = fs::write(to, content.bytes());
         if result.is_ok() {
-            model.files.insert(model.next, content);
-            model.names.insert(name, model.next);
+            model.names.insert(new, Rc::new(content));
         }
         return ("create", result);
     };
     let path = dir.join(&name);
+    let content = &model.names[&name];
     match choice {
         3 => {
-            let new = model.fresh(random);
-            let result = fs::rename(&path, dir.join(&new));
+            let (result, content) = (fs::rename(path, to), content.clone());
             if result.is_ok() {
                 model.names.remove(&name);
-                model.names.insert(new, file);
+                model.names.insert(new, content);
             }
             ("rename", result)
         }
         4 => {
-            let new = model.fresh(random);
-            let result = fs::hard_link(&path, dir.join(&new));
+            let (result, content) = (fs::hard_link(path, to), content.clone());
             if result.is_ok() {
-                model.names.insert(new, file);
-                if let Some(content) = model.files.get_mut(&file) {
-                    content.links += 1;
-                }
+                model.names.insert(new, content);
             }
             ("link", result)
         }
         5 | 6 => {
-            let result = fs::metadata(&path).and_then(|seen| match model.files.get(&file) {
-                Some(content)
-                    if seen.len() == content.len as u64 && seen.nlink() == content.links =>
-                {
-                    Ok(())
-                }
-                _ => different(format!(
-                    "{name}: {} bytes, {} links",
-                    seen.len(),
-                    seen.nlink()
-                )),
+            let result = fs::metadata(path).and_then(|seen| {
+                let same = (seen.len(), seen.nlink())
+                    == (content.len as u64, Rc::strong_count(content) as u64);
+                expect(same, || {
+                    format!("{name}: {} bytes, {} links", seen.len(), seen.nlink())
+                })
             });
             ("stat", result)
         }
         7 => {
-            let result = fs::read(&path).and_then(|seen| match model.files.get(&file) {
-                Some(content) if seen == content.bytes() => Ok(()),
-                _ => different(format!("{name}: other bytes")),
+            let result = fs::read(path).and_then(|seen| {
+                expect(seen == content.bytes(), || format!("{name}: other bytes"))
             });
             ("read", result)
         }
         _ => {
-            let result = fs::remove_file(&path);
+            let result = fs::remove_file(path);
             if result.is_ok() {
-                model.unlink(&name);
+                model.names.remove(&name);
             }
             ("unlink", result)
         }
@@ -152,8 +135,7 @@ fn compare(dir: &Path, model: &Model) -> Outcome<u64> {
             let content = model
                 .names
                 .get(&name)
-                .and_then(|file| model.files.get(file));
-            let content = content.ok_or_else(|| format!("{name} should not be there"))?;
+                .ok_or_else(|| format!("{name} should not be there"))?;
             if fs::read(dir.join(&name))? != content.bytes() {
                 return Err(format!("{name}: other bytes at the end").into());
             }
@@ -213,7 +195,7 @@ mod tests {
         }
         let names = compare(&dir, &model).unwrap();
         assert!(names > 0);
-        let (name, _) = model.any(&mut random).unwrap();
+        let name = model.any(&mut random).unwrap();
         fs::remove_file(dir.join(&name)).unwrap();
         assert!(compare(&dir, &model).is_err());
         fs::write(dir.join(&name), b"other").unwrap();

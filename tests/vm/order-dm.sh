@@ -144,12 +144,13 @@ promoted_limited() {
 	idle
 }
 
-# meanwhile FUNCTION LEAST: a storm for some seconds while FUNCTION ROUND is called again and again, at least so often; its status is
-# in $status.
+# meanwhile FUNCTION LEAST [BACKLOG]: a storm for some seconds, and as soon as so many requests wait, FUNCTION ROUND again and again,
+# at least so often; the status of the storm is in $status.
 meanwhile() {
 	local writer round=0
 	nrs-test overlap storm /dev/mapper/a --users 0,1001,1002 --high 5 --count 1000000 --seconds "$(slow 5 16)" --depth 128 >$storm 2>&1 &
 	writer=$! status=0
+	[ -z "${3:-}" ] || saturated "$3" a
 	while kill -0 $writer 2>/dev/null; do
 		round=$((round + 1))
 		"$1" $round
@@ -173,7 +174,7 @@ another_policy() {
 
 drained() {
 	setup overlap 2000000
-	meanwhile another_policy "$(slow 4 2)"
+	meanwhile another_policy "$(slow 4 2)" "$(slow 40 4)"
 	[ $status = 0 ] || fail "status $status: $(tr '\n' ' ' <$storm)"
 	idle
 }
@@ -192,7 +193,7 @@ another_table() {
 tables() {
 	setup overlap 2000000
 	policy svc 'fairshare uid_fair'
-	meanwhile another_table "$(slow 4 2)"
+	meanwhile another_table "$(slow 4 2)" "$(slow 40 4)"
 	nothing_lost
 	dm_remove a
 }

@@ -90,6 +90,12 @@ refusals() {
 	says ENOENT 'get svc ../svc/slots' 'no such parameter'
 	says EACCES 'set svc clients 3' '.* cannot be accessed .*'
 	says EACCES 'get svc nrs_tbf_stats_reset' '.* cannot be accessed .*'
+	# Bytes of all kinds.
+	says EINVAL 'set svc slots \x00' '.+'
+	says EINVAL 'get \xff\xfe slots' 'not UTF-8'
+	says EINVAL 'set svc slots 3\n\n4' '.+'
+	says EINVAL 'set svc nrs_policies \x1b[2Jtbf' '.+'
+	says ENODEV 'get %s%n slots' 'no such service'
 	# The reasons of parameters, of policies, of rules with their column, of plans with their line.
 	says EINVAL 'set svc slots 0' 'slots is not a number from 1 to 65535'
 	says EINVAL 'set svc nrs_fairshare_delta_ms many' '.+'
@@ -107,29 +113,6 @@ refusals() {
 	expect_errno EINVAL "$(at svc slots)" 0
 	[ "$(dmesg | grep -c 'nrs: service svc: refused: slots is not a number')" -ge 1 ] || fail "nobody is told of $(at svc slots)"
 	unchanged 'what is refused'
-}
-
-hostile() {
-	setup
-	local before
-	before=$(settings svc)
-	says EINVAL '\x00' '.+'
-	says EINVAL 'set svc slots \x00' '.+'
-	says EINVAL 'get svc slots\x00' '.+'
-	says EINVAL 'get \xff\xfe slots' 'not UTF-8'
-	says EINVAL 'set svc slots \xc3' 'not UTF-8'
-	says EINVAL 'set svc slots 3\n\n4' '.+'
-	says EINVAL 'set svc nrs_policies \x1b[2Jtbf' '.+'
-	says ENODEV 'get %s%n slots' 'no such service'
-	local round
-	for round in 1 2 3 4 5 6 7 8; do
-		head -c $((round * 1000)) /dev/urandom >/tmp/noise
-		if dd if=/tmp/noise of=$node bs=1M 2>/dev/null; then fail "noise was taken"; fi
-		if { printf 'set svc nrs_policies ' && cat /tmp/noise; } | dd of=$node bs=1M iflag=fullblock 2>/dev/null; then fail "noise was set"; fi
-	done
-	# Nothing is written by a write of nothing.
-	dd if=/dev/null of=$node bs=1 2>/dev/null
-	unchanged 'noise'
 }
 
 # Reads: in pieces, from anywhere, again, and after the next command.
@@ -283,7 +266,6 @@ whole() {
 
 try 40 "all commands, and what they answer" commands
 try 40 "refusals, with their reasons" refusals
-long try 30 "bytes of all kinds" hostile
 long try 20 "answers are read from anywhere" reads
 long try 60 "a plan of 256 KiB" large
 long try 30 "what is refused is not half done" whole

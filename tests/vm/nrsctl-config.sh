@@ -207,21 +207,6 @@ prune() {
 	[ "$(</sys/module/nrs/parameters/default_slots)" = 64 ]
 }
 
-bandwidth() {
-	printf '[service.svc]\npolicy = "qbm"\n[service.svc.qbm]\nby = "device"\n' >/tmp/c.toml
-	printf '[[service.svc.qbm.group]]\nname = "all"\ncapacity = "40MB/s"\n[[service.svc.qbm.client]]\nname = "one"\nclass = "first_come"\nmin = "10MB/s"\nmax = "10MB/s"\n' >>/tmp/c.toml
-	ctl 0 apply /tmp/c.toml
-	lower disk
-	client one /dev/disk svc
-	load one --time_based --runtime=600 >/dev/null &
-	wait_for 20 'grep -q "allocated: 10000000" "$(at svc nrs_qbm_status)"' || fail "$(cat "$(at svc nrs_qbm_status)")"
-	equal
-	sed -i 's/max = "10MB/max = "20MB/; s/min = "10MB/min = "20MB/' /tmp/c.toml
-	ctl 0 apply /tmp/c.toml
-	wait_for 60 'grep -q "allocated: 20000000" "$(at svc nrs_qbm_status)"' || fail "$(cat "$(at svc nrs_qbm_status)")"
-	equal
-}
-
 not_loaded() {
 	printf '[service.svc]\n' >/tmp/c.toml
 	ctl 0 check /tmp/c.toml
@@ -239,5 +224,4 @@ try 60 "what a section does not mention has its default" by_hand
 try 60 "a refused step: the service is as it was" refused
 try 180 "policies change under load, nothing is lost" load_changes
 try 30 "services that no file mentions" prune
-long try 120 "qbm by file" bandwidth
 summary

@@ -185,16 +185,6 @@ hung() {
 	dm resume lin
 }
 
-# A device whose name has what YAML takes for the end of a string.
-quoted() {
-	module
-	lower nb0
-	dm create --manglename none 'q"1\x22' --table "0 $(sectors /dev/nb0) nrs /dev/nb0 0 svc"
-	keep quoted
-	grep -qF 'client="q\"1\\x22"' /out/pages/quoted.prom || fail "$(cat /out/pages/quoted.prom)"
-	dm remove --manglename none 'q"1\x22'
-}
-
 # Nobody there, and nothing to be read.
 nobody() {
 	module
@@ -226,6 +216,5 @@ try 60 "fairshare: status, exporter over HTTP" share
 long try 60 "tbf: status, exporter into a file" limit
 long try 60 "qbm: status, exporter" promise
 try 60 "a device that hangs is said to" hung
-long try 20 "a name with quotes" quoted
 long try 40 "no service, no module" nobody
 summary

@@ -96,7 +96,7 @@ recorded() {
 	[ "$(grep -c ^NAME /tmp/table)" = 24 ]
 }
 
-# A recording that is ended, and one that is full.
+# A recording that a signal ends.
 ended() {
 	setup
 	policy svc 'fairshare uid_fair'
@@ -110,17 +110,6 @@ ended() {
 		[ -z "$(tail -c 1 /tmp/ended.jsonl)" ] || fail "SIG$signal: no whole line at the end"
 		rm /tmp/ended.jsonl
 	done
-	local rc=0
-	nrsctl record svc --interval 0.1 --max-bytes 8K --out /tmp/full.jsonl 2>/tmp/why || rc=$?
-	[ $rc = 1 ] && grep -q 'max-bytes' /tmp/why && [ "$(wc -c </tmp/full.jsonl)" -le 8192 ] || fail "status $rc: $(cat /tmp/why)"
-	# Whoever reads it goes.
-	{ nrsctl record --interval 0.1 --count 50 || [ $? = 141 ]; } | head -n 3 | wc -l | grep -qx 3
-	rc=0
-	nrsctl record none --out /tmp/none.jsonl 2>/tmp/why || rc=$?
-	[ $rc = 3 ] && [ ! -e /tmp/none.jsonl ] || fail "status $rc: $(cat /tmp/why)"
-	rc=0
-	nrsctl top svc 2>/tmp/why </dev/null || rc=$?
-	[ $rc = 2 ] && grep -q -- '--batch' /tmp/why || fail "status $rc: $(cat /tmp/why)"
 }
 
 # The module goes while top and record look.
@@ -221,7 +210,7 @@ interactive() {
 
 try 60 "top --batch: shares of two users and three jobs" shares
 long try 90 "record, plot, and top of a recording" recorded
-long try 40 "recordings that are ended, full, or not wanted" ended
+long try 40 "recordings that signals end" ended
 long try 60 "the service and the module go, and come back" unloaded
 long try 90 "top on a terminal: keys, signals, and its settings afterwards" interactive
 summary

@@ -24,15 +24,6 @@ files() {
 	expect_errno EINVAL "$list" 'start r uid={1} rate=1'
 	expect_errno ENODEV "$list" 'change r rate=1'
 	expect_errno ENODEV "$list" 'stop r'
-	policy svc 'tbf nid'
-	policy svc 'tbf jobid'
-	rule start r 'jobid={a.0}' rate=1
-	policy svc tbf
-	grep -qx '  - name: tbf' "$(at svc nrs_policies)" || fail "$(cat "$(at svc nrs_policies)")"
-	# Rules went with their type.
-	[ "$(grep -vc '^default' "$list")" = $((2 + 2 * cpts)) ] || fail "$(cat "$list")"
-	policy svc 'tbf jobid+nid+opcode+uid+gid+projid+nodemap'
-	policy svc 'tbf uid+jobid'
 	policy svc 'tbf uid+jobid'
 	rule start one 'uid={1  2},  jobid={a*  b.0}&uid={0x10}' rate=100
 	rule start two 'uid={3}'
@@ -61,13 +52,6 @@ files() {
 	diff /tmp/expected "$list"
 	# By message, the same.
 	dm message a 0 service nrs_tbf_rule | diff /tmp/expected -
-	dm message a 0 service nrs_tbf_rule start five 'uid={5' '6}' rate=7
-	[ "$(grep -c '^five uid={5 6} 7, ref 0$' "$list")" = $((2 * cpts)) ] || fail "$(cat "$list")"
-	refused EEXIST dm message a 0 service nrs_tbf_rule start five 'uid={5}'
-	dm message a 0 service nrs_tbf_rule_error | diff - "$(at svc nrs_tbf_rule_error)"
-	grep -qx 'column 7: expected a name that no rule has' "$(at svc nrs_tbf_rule_error)" || fail "$(cat "$(at svc nrs_tbf_rule_error)")"
-	dm message a 0 service nrs_tbf_rule stop five
-	[ ! -s "$(at svc nrs_tbf_rule_error)" ] || [ -z "$(cat "$(at svc nrs_tbf_rule_error)")" ]
 	# More rules than fit on a page.
 	for i in $(seq 150); do echo "start n$i jobid={name_of_a_job_$i.*} rate=$i" >"$list"; done
 	[ "$(grep -c '^n[0-9]* jobid' "$list")" = $((300 * cpts)) ]

@@ -7,7 +7,7 @@
 //!
 //! - *Overseer*: there from when such a policy starts to when no head has it any more, or to a change that it
 //!   cannot follow.
-//! - *Stage*: what it may ask about clients and targets ([`Stage`]).
+//! - *Stage*: what it may ask about clients ([`Stage`]).
 //!
 //! ```text
 //!              a head gets the policy              it looks, again and again     no head has it
@@ -31,7 +31,6 @@ use kernel::{
 };
 
 use super::{
-    dispatch::{Dispatch, Feed},
     partition::{KernelPart, Partition},
     partitions::Partitions,
     refused,
@@ -48,39 +47,19 @@ use crate::{
     sys::{misc, node::Held, timer::Timed},
 };
 
-/// Clients and targets of a service.
+/// Clients of a service.
 pub(crate) struct Stage {
     roster: Arc<Roster>,
-    dispatch: Arc<Dispatch>,
-    partitions: Arc<Partitions>,
 }
 
 impl Stage {
-    /// The clients in `roster`, the targets of `partitions`; `dispatch` says of which kind they are.
-    pub(crate) fn new(
-        roster: Arc<Roster>,
-        dispatch: Arc<Dispatch>,
-        partitions: Arc<Partitions>,
-    ) -> Self {
-        Self {
-            roster,
-            dispatch,
-            partitions,
-        }
+    /// The clients in `roster`.
+    pub(crate) fn new(roster: Arc<Roster>) -> Self {
+        Self { roster }
     }
 }
 
 impl Scene for Stage {
-    /// The number of a block device; what programs name is a number.
-    fn target_number(&self, target: u32) -> u64 {
-        if self.dispatch.is_fed_by(Feed::User) {
-            return target.into();
-        }
-        let found = u16::try_from(target).ok();
-        let found = found.and_then(|index| self.partitions.of(index));
-        found.map_or(u64::MAX, |lanes| lanes.target().number().into())
-    }
-
     fn device_name(&self, device: u32, f: &mut dyn FnMut(&[u8])) {
         self.roster.name_of(device, f);
     }
@@ -259,7 +238,7 @@ impl Oversight {
         followed.map_err(|_| ENOMEM)
     }
 
-    /// Has it look at all parts; with `due`, it is time to judge, too. Whoever may be served then is.
+    /// Has it look at what is new; with `due`, it is time to judge, too. Whoever may be served then is.
     ///
     /// # Errors
     ///
@@ -272,10 +251,15 @@ impl Oversight {
             let Some(overseer) = overseer else {
                 return Ok::<_, Error>(false);
             };
-            let looked = overseer.look(&*self.partitions, &self.stage, due);
+            let looked = overseer.look(misc::now(), &self.stage, due);
             let looked = looked.map_err(|_| ENOMEM)?;
             if looked.refresh {
                 self.refresh(overseer);
+                // Parts may have found something new in that.
+                let again = overseer.look(misc::now(), &self.stage, false);
+                if again.map_err(|_| ENOMEM)?.refresh {
+                    self.refresh(overseer);
+                }
             }
             Ok(looked.moved)
         })?;

@@ -112,7 +112,7 @@ impl Service {
         let partitions = Partitions::new()?;
         let seed = misc::random();
         let roster = Roster::new()?;
-        let scene = Stage::new(roster.clone(), dispatch.clone(), partitions.clone());
+        let scene = Stage::new(roster.clone());
         let oversight = Oversight::new(partitions.clone(), scene, seed)?;
         let worker = Worker::new(
             CString::try_from(name)?,

@@ -79,7 +79,7 @@ impl Device {
             gid,
             opcode: bio.opcode,
             client: self.attachment.client().serial(),
-            target: self.attachment.target().index().into(),
+            target: self.attachment.target().number(),
             stream: match self.config.stream {
                 Stream::None => 0,
                 Stream::Hint => bio.stream,

@@ -64,7 +64,7 @@ pub struct Attrs {
     pub opcode: Opcode,
     /// Number of the front-end's client in its service; 0: unknown.
     pub client: u32,
-    /// Backing device, or target of a distributed server: its index in the service, or what a program says.
+    /// Backing device, `major << 20 | minor`, or target of a distributed server, as a program numbers it.
     pub target: u32,
     /// Which offset stream the request belongs to, as a hint; 0: none is known.
     pub stream: u64,

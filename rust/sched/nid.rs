@@ -46,7 +46,8 @@ pub enum Net {
 }
 
 impl Net {
-    const ALL: [Self; 7] = [
+    /// All types.
+    pub const ALL: [Self; 7] = [
         Self::Tcp,
         Self::O2ib,
         Self::Lo,

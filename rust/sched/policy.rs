@@ -46,7 +46,7 @@ use params::{BufferMax, ClassesMax};
 
 use any::policies;
 pub use config::{Configuration, NoArgument, Simple, Tuning, Upkeep};
-use control::{ByHead, Host, Keep, Looked, Oversee, Parts, Scene, Text};
+use control::{ByHead, Host, Keep, Looked, Oversee, Scene, Text};
 
 /// What a part answers when it is asked for a request.
 #[derive(Debug)]

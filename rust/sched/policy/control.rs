@@ -158,11 +158,8 @@ pub trait Parts {
     fn running(&self) -> impl Iterator<Item = impl Running<Item = Self::Item>>;
 }
 
-/// What devices and clients of a service are called.
+/// What clients of a service are called.
 pub trait Scene {
-    /// What `target=` names: of a device `major << 20 | minor`, else the number that requests have.
-    fn target_number(&self, target: u32) -> u64;
-
     /// Calls `f` once with the name of device `device` of the service, if there is such a one.
     fn device_name(&self, device: u32, f: &mut dyn FnMut(&[u8]));
 }
@@ -216,14 +213,14 @@ pub trait Oversee<C: Configuration, K>: Sized {
         None
     }
 
-    /// Looks at all parts; with `due`, it is time to judge, too.
+    /// Looks at what came since the last time; with `due`, it is time to judge, too.
     ///
     /// # Errors
     ///
     /// - [`NoMemory`]: the allocator had none; the next look tries again.
     fn look(
         &mut self,
-        _parts: &impl Parts,
+        _now: u64,
         _scene: &dyn Scene,
         _due: bool,
     ) -> core::result::Result<Looked, NoMemory> {
@@ -549,13 +546,13 @@ macro_rules! controls {
             /// - [`NoMemory`]: the allocator had none; the next look tries again.
             pub fn look(
                 &mut self,
-                parts: &impl Parts,
+                now: u64,
                 scene: &dyn Scene,
                 due: bool,
             ) -> core::result::Result<Looked, NoMemory> {
                 match self {
                     $($(#[$only])? Self::$name(overseer) => {
-                        Oversee::<$module::Config, $module::Kept>::look(overseer, parts, scene, due)
+                        Oversee::<$module::Config, $module::Kept>::look(overseer, now, scene, due)
                     })+
                 }
             }

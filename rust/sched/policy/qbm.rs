@@ -6,10 +6,8 @@
 //!
 //! - *Class*: the requests of one client for one target ([`Who`]); not to be confused with the class of
 //!   bandwidth that the client is promised, which is here only a *rank*.
-//! - *Gate*, *seat*: the leaky bucket of a client in a group, and its index ([`crate::sched::qbm::gate`]); an
-//!   [`Update`] brings the gates.
-//! - *Walk*: the service's worker looks at all classes ([`State::seat_briefs`]) and gives each its seat
-//!   ([`State::seat`]).
+//! - *Gate*: the leaky bucket of a client in a group, which classes of all partitions share; an [`Update`] brings
+//!   the gates. A class claims the gate of its client when it needs it ([`crate::sched::qbm::gate::table`]).
 //! - *Front*: the oldest queued request of a class; its gate decides when it may go ([`record`]).
 //!
 //! ```text
@@ -26,20 +24,19 @@
 //! tokens for longer than it would have waited for them at the floor, the least rate that anybody has, goes
 //! before all others. So no rank takes the floor from another, whatever is asked of the device.
 //!
-//! # Without a seat
+//! # New clients
 //!
-//! Who a client is to the plan, only the worker finds out. Until it has, the requests of a new class wait;
-//! [`Part::need`] says so, which is what wakes the worker. After a second they go all the same, and are
-//! charged later. A class whose client was away for a while has lost its seat and is new again.
+//! Who a client is to the plan, only the worker finds out. Until it has, the client has what newcomers of its group
+//! start with; [`Part::need`] says that there is somebody to meet, which wakes the worker.
 
 use crate::sched::{
     attr::Attrs,
     class::{ClassId, ClassNeed, ClassTable, Found, DEFAULT},
     item::{Cost, Fifo, Item},
     mem::{self, Grow, Need as _, NoMemory},
-    policy::{Get, Grant, Part, Passed, View, Way, ROWS},
+    policy::{Get, Grant, Part, Passed, View, Way},
     qbm::{
-        gate::{Gates, NO_SEAT},
+        gate::{Gates, Seat},
         plan::{By, Who},
     },
 };
@@ -51,8 +48,8 @@ pub mod params;
 pub(crate) mod queue;
 pub(crate) mod record;
 
-use queue::{Keys, Queue};
-use record::{Hold, Record};
+use queue::Queue;
+use record::Record;
 
 pub use crate::sched::policy::{Nothing as Counts, Nothing as Shared};
 pub use config::{Config, Update};
@@ -63,33 +60,14 @@ pub use params::{Tunables, PARAMETERS};
 /// Classes whose time has come that one [`Part::get`] looks at.
 const LOOKS: u32 = 64;
 
-/// Slots that one call of [`State::seat_briefs`] looks at.
-const SLOTS: u32 = 4 * ROWS as u32;
-
 /// Time after which a part that looked at many classes is to be asked again, ns.
 const PAUSE: u64 = 1;
 
-/// What the worker is told of a class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Brief {
-    /// The class.
-    pub id: ClassId,
-    /// Whose requests they are.
-    pub who: Who,
-    /// Its gate, or [`NO_SEAT`].
-    pub seat: u32,
-    /// Requests are queued or in service, or went since the last walk.
-    pub busy: bool,
-}
-
-/// A buffer for [`State::seat_briefs`].
-pub type BriefBuf = mem::Block<Brief, ROWS>;
-
-/// Whether classes want seats, which are no memory.
+/// Whether there are clients for the worker to meet, which takes no memory.
 #[derive(Clone, Copy)]
-pub struct Seats(bool);
+pub struct News(bool);
 
-impl mem::Need for Seats {
+impl mem::Need for News {
     type Spare = ();
 
     fn is_empty(&self) -> bool {
@@ -105,7 +83,7 @@ impl mem::Need for Seats {
 type Need<I> = (
     ClassNeed<Who, Record<<I as Item>::Fifo>>,
     <Queue as Grow>::Need,
-    Seats,
+    News,
 );
 
 /// Memory for a part.
@@ -124,11 +102,11 @@ pub struct State<I: Item> {
     queue: Queue,
     update: Update,
     /// Counts updates.
-    epoch: u32,
+    generation: u32,
     by: By,
+    /// The target of what the default class serves.
+    target: u32,
     queued: u32,
-    /// A class without a seat came since the last walk began.
-    asking: bool,
 }
 
 impl<I: Item> State<I> {
@@ -153,10 +131,10 @@ impl<I: Item> State<I> {
             table,
             queue,
             update: Update::none(),
-            epoch: 0,
+            generation: 0,
             by: tunables.by,
+            target: Who::NOBODY.target,
             queued: 0,
-            asking: false,
         })
     }
 
@@ -165,89 +143,47 @@ impl<I: Item> State<I> {
         self.update.gates()
     }
 
-    /// Tells of classes from slot `from` on until `out` is full or many were looked at; returns the slot to
-    /// go on from, or `None` at the end. Also tells the gates of those that wait that they do.
-    pub fn seat_briefs(&mut self, from: u32, now: u64, out: &mut BriefBuf) -> Option<u32> {
-        if from == 0 {
-            self.asking = false;
-        }
-        let slots = self.table.slots();
-        let end = from.saturating_add(SLOTS).min(slots);
-        for slot in from..end {
-            if out.is_full() {
-                return Some(slot);
-            }
-            self.renew(slot, now);
-            let (id, who) = (self.table.id(slot), self.table.key(slot).copied());
-            let (Some(who), Some(record)) = (who, self.table.at_mut(slot)) else {
-                continue;
-            };
-            record.sleep(self.update.get(), now);
-            let busy = core::mem::replace(&mut record.used, false) || record.is_active();
-            if slot == DEFAULT && !busy && record.seat == NO_SEAT {
-                continue;
-            }
-            let seat = record.seat;
-            // There is room.
-            let _ = out.push(Brief {
-                id,
-                who,
-                seat,
-                busy,
-            });
-        }
-        (end < slots).then_some(end)
-    }
-
-    /// Gives a class its gate, another one, or none; nothing if the class is gone.
-    pub fn seat(&mut self, id: ClassId, seat: u32, now: u64) {
-        if !self.table.is_live(id) {
-            return;
-        }
-        let slot = id.slot();
-        self.renew(slot, now);
-        let gates = self.update.get();
-        if let Some(record) = self.table.at_mut(slot).filter(|record| record.seat != seat) {
-            let front = record.fifo.front().map(Item::cost);
-            let keys = record.sit(gates, seat, front, now);
-            self.queue.set(slot, &mut record.keys, keys);
-            if front.is_some() {
-                self.ask(slot);
-            }
-        }
-    }
-
-    /// Notes whether the class in `slot` wants a seat.
+    /// Has the class in `slot` look for its gate, if the one it has is not the right one any more; whether it did.
     #[inline]
-    fn ask(&mut self, slot: u32) {
+    fn settle(&mut self, slot: u32, now: u64) -> bool {
         let gates = self.update.get();
-        let record = self.table.at(slot);
-        if record.is_some_and(|record| matches!(Hold::of(gates, record.seat), Hold::Unseated)) {
-            self.asking = true;
-        }
-    }
-
-    /// Has the class in `slot` forget its seat if that was among gates of before; whether it did.
-    #[inline]
-    fn renew(&mut self, slot: u32, now: u64) -> bool {
-        let epoch = self.epoch;
-        let gates = self.update.get();
-        let Some(record) = self.table.at_mut(slot) else {
+        let Some(record) = self.table.at(slot) else {
             return false;
         };
-        if record.epoch == epoch {
+        let holds = record.generation == self.generation
+            && gates.is_none_or(|gates| gates.holds(&record.seat));
+        // A class that shares a gate takes its own as soon as there is one.
+        let shares = record.seat.is_shared() && record.fifo.is_empty() && slot != DEFAULT;
+        if holds && !shares {
             return false;
         }
-        let front = record.fifo.front().map(Item::cost);
-        let keys = record.renew(gates, epoch, front, now);
-        self.queue.set(slot, &mut record.keys, keys);
+        self.sit(slot, now);
         true
+    }
+
+    /// Has the class in `slot` claim its gate.
+    fn sit(&mut self, slot: u32, now: u64) {
+        let gates = self.update.get();
+        let who = match self.table.key(slot) {
+            Some(who) if slot != DEFAULT => *who,
+            _ => Who {
+                target: self.target,
+                ..Who::NOBODY
+            },
+        };
+        let Some(record) = self.table.at_mut(slot) else {
+            return;
+        };
+        let seat = gates.map_or(Seat::NONE, |gates| gates.claim(&who, &record.seat, now));
+        let front = record.fifo.front().map(Item::cost);
+        let keys = record.sit(gates, seat, self.generation, front, now);
+        self.queue.set(slot, &mut record.keys, keys);
     }
 
     /// Looks again where the class in `slot` is.
     #[inline]
     fn look(&mut self, slot: u32, now: u64) {
-        if self.renew(slot, now) {
+        if self.settle(slot, now) {
             return;
         }
         let gates = self.update.get();
@@ -269,11 +205,8 @@ impl<I: Item> State<I> {
         self.queued = self.queued.saturating_sub(1);
         record.active = record.active.saturating_add(1);
         let withheld = record.withheld(item.arrival(), now);
-        record.serve(gates, item.cost(), now);
-        let keys = match record.fifo.front().map(Item::cost) {
-            Some(next) => record.stage(gates, next, now),
-            None => Keys::Away,
-        };
+        let next = record.fifo.front().map(Item::cost);
+        let keys = record.serve(gates, item.cost(), next, now);
         self.queue.set(slot, &mut record.keys, keys);
         Some((item, Grant::of(id).after(withheld)))
     }
@@ -294,7 +227,7 @@ impl<I: Item> State<I> {
             let Some(slot) = self.queue.ready(now) else {
                 break;
             };
-            if !self.renew(slot, now) {
+            if !self.settle(slot, now) {
                 return Ok(slot);
             }
         }
@@ -315,36 +248,36 @@ impl<I: Item> Part<I> for State<I> {
     fn classify(&mut self, attrs: &Attrs, now: u64) -> ClassId {
         let who = Who::of(self.by, attrs);
         let limit = self.queue.capacity();
-        let epoch = self.epoch;
-        let found = self.table.classify(who, now, limit, || Record::new(epoch));
+        let generation = self.generation;
+        let found = self
+            .table
+            .classify(who, now, limit, || Record::new(generation));
         let id = match found {
             Found::New(id) => {
                 self.queue.create(id.slot());
+                self.sit(id.slot(), now);
+                return id;
+            }
+            Found::Known(id) => id,
+            Found::Overflow(id) => {
+                if core::mem::replace(&mut self.target, attrs.target) != attrs.target {
+                    self.sit(DEFAULT, now);
+                }
                 id
             }
-            Found::Known(id) | Found::Overflow(id) => id,
         };
-        self.renew(id.slot(), now);
-        self.ask(id.slot());
+        self.settle(id.slot(), now);
         id
     }
 
-    /// A class that waits for a seat is asked for again, so that the worker hears of it.
     fn is_live(&self, class: ClassId) -> bool {
-        let gates = self.update.get();
-        class.slot() != DEFAULT
-            && self.table.is_live(class)
-            && self.table.at(class.slot()).is_some_and(|record| {
-                record.epoch == self.epoch
-                    && !matches!(Hold::of(gates, record.seat), Hold::Unseated)
-            })
+        class.slot() != DEFAULT && self.table.is_live(class)
     }
 
     /// Never declines; a stale class is the default class.
     fn enqueue(&mut self, item: I, class: ClassId, now: u64) -> core::result::Result<(), I> {
         let slot = self.table.resolve(class);
-        self.renew(slot, now);
-        self.ask(slot);
+        self.settle(slot, now);
         let gates = self.update.get();
         let Some(record) = self.table.at_mut(slot) else {
             return Err(item);
@@ -354,7 +287,7 @@ impl<I: Item> Part<I> for State<I> {
         record.fifo.push(item);
         self.queued = self.queued.saturating_add(1);
         if first {
-            record.begin(Hold::of(gates, record.seat), now);
+            record.begin(gates, now);
             let keys = record.stage(gates, cost, now);
             self.queue.set(slot, &mut record.keys, keys);
         }
@@ -367,7 +300,7 @@ impl<I: Item> Part<I> for State<I> {
     /// A front gives back what it has taken, and the next one takes for itself.
     fn dequeue(&mut self, class: ClassId, place: &I::Place, now: u64) -> Option<I> {
         let slot = self.table.resolve(class);
-        self.renew(slot, now);
+        self.settle(slot, now);
         let gates = self.update.get();
         let record = self.table.at_mut(slot)?;
         let before = record.fifo.front().map(Item::cost);
@@ -403,7 +336,7 @@ impl<I: Item> Part<I> for State<I> {
             return Passed::Stale;
         }
         let (slot, now) = (class.slot(), now());
-        self.renew(slot, now);
+        self.settle(slot, now);
         let gates = self.update.get();
         let Some(record) = self.table.at_mut(slot) else {
             return Passed::Stale;
@@ -433,10 +366,11 @@ impl<I: Item> Part<I> for State<I> {
         self.queued
     }
 
-    /// Also not empty while classes want seats.
+    /// Also not empty while there are clients for the worker to meet.
     fn need(&self) -> Need<I> {
         let queue = self.queue.wants(self.table.target());
-        (self.table.need(), queue, Seats(self.asking))
+        let news = self.update.get().is_some_and(Gates::has_news);
+        (self.table.need(), queue, News(news))
     }
 
     fn grow(&mut self, (classes, queue, ()): Spare<I>) -> Spare<I> {
@@ -448,21 +382,37 @@ impl<I: Item> Part<I> for State<I> {
         self.table.age(now, max)
     }
 
-    /// With other gates, all classes are without a seat.
+    /// With other gates, all classes look for theirs.
     fn update(&mut self, update: Update, _now: u64) -> Update {
-        self.epoch = self.epoch.wrapping_add(1);
+        let same = match (self.update.gates(), update.gates()) {
+            (Some(old), Some(new)) => old.ptr_eq(new),
+            _ => false,
+        };
+        if !same {
+            self.generation = self.generation.wrapping_add(1);
+        }
         core::mem::replace(&mut self.update, update)
     }
 
-    /// Looks at the fronts whose gate has another rate or rank.
+    /// Looks at the fronts whose gate has another rate or rank, or is another one.
     fn refresh(&mut self, from: u32, max: u32, now: u64) -> Option<u32> {
         let slots = self.table.slots();
         let end = from.saturating_add(max).min(slots);
         for slot in from..end {
+            // Those without requests look when they have some.
+            let record = self.table.at(slot);
+            let Some(record) = record.filter(|record| !record.fifo.is_empty()) else {
+                continue;
+            };
+            if record.seat.is_shared() {
+                self.sit(slot, now);
+            }
+            if self.settle(slot, now) {
+                continue;
+            }
             let gates = self.update.get();
             let record = self.table.at(slot);
-            if record.is_some_and(|record| record.epoch != self.epoch || record.is_outdated(gates))
-            {
+            if record.is_some_and(|record| record.is_outdated(gates)) {
                 self.look(slot, now);
             }
         }

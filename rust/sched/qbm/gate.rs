@@ -4,8 +4,8 @@
 //!
 //! # Vocabulary
 //!
-//! - *Gate*: the bucket of one client in one group, which all partitions and heads share ([`Gate`]); *seat*:
-//!   its index among the gates of a service ([`Gates`]).
+//! - *Gate*: the bucket of one client in one group, which all partitions and heads share ([`Gate`]). Classes claim
+//!   it in the table of the service's gates ([`table`]).
 //! - *Inflow*: the bytes that came into a bucket since its gate was made, a number that only grows. Where the
 //!   rate changes, it bends ([`Course`]).
 //! - *Level*: the bytes of the inflow that are used up. What came in beyond it is the credit; a level ahead
@@ -42,15 +42,19 @@
 //!
 //! # Concurrency
 //!
-//! There is no lock. The manager alone sets rates. It writes the course that is not in use and then the
+//! There is no lock. The manager alone sets rates, but for the first one of a gate that is being claimed. It writes the course that is not in use and then the
 //! version, whose last bit says which one is; who reads a course looks whether the version has stayed. So
 //! nobody waits for anybody, wherever the manager is interrupted. The level is changed by compare-and-swap.
 
 use crate::sched::{
     bucket::{nanoseconds, Pace},
     item::{Cost, Direction},
+    key::Hasher,
     mem::{Bulk, NoMemory},
-    qbm::terms::{Tuning, UNREGULATED},
+    qbm::{
+        plan::GROUPS_MAX,
+        terms::{Tuning, UNREGULATED},
+    },
 };
 use core::sync::atomic::{
     AtomicU32, AtomicU64,
@@ -58,11 +62,13 @@ use core::sync::atomic::{
 };
 
 mod course;
+pub mod party;
+pub mod table;
 
 use course::{Course, Track};
+use table::{Door, BLOCK};
 
-/// No gate.
-pub const NO_SEAT: u32 = u32::MAX;
+pub use table::{Owner, Seat};
 
 /// Lateness that is made up for, 10 ms in ns.
 pub const LATE: u64 = 10_000_000;
@@ -97,31 +103,59 @@ impl Usage {
 }
 
 /// The gates of a service.
+///
+/// # Invariants
+///
+/// There are [`GROUPS_MAX`] gates of groups, and then a power of two of others, of which `mask` is one less.
 pub struct Gates {
     gates: Bulk<Gate>,
+    mask: usize,
+    /// Gates that may be claimed at a time, without those of groups.
+    max: u32,
+    used: AtomicU32,
+    doors: Bulk<Door>,
+    /// Which groups there are.
+    epoch: AtomicU32,
+    /// 1: there is somebody that the manager has to meet.
+    news: AtomicU32,
+    /// Claims so far.
+    stamps: AtomicU32,
+    hasher: Hasher,
     floor: AtomicU64,
 }
 
 impl Gates {
-    /// `count` gates that hold nobody back; sleeps.
+    /// Gates for `count` clients, with no group; sleeps. `seed` must not be known to those who name clients.
     ///
     /// # Errors
     ///
     /// - [`NoMemory`]: the allocator had none.
-    pub fn new(count: usize) -> Result<Self, NoMemory> {
+    pub fn new(count: u32, seed: u64) -> Result<Self, NoMemory> {
         let tuning = Tuning::default();
+        // Half empty, so that few blocks are full.
+        let size = (count as usize).saturating_mul(2).max(BLOCK);
+        let size = size.checked_next_power_of_two().ok_or(NoMemory)?;
+        let all = size.saturating_add(GROUPS_MAX);
         let gates = Self {
-            gates: Bulk::filled(count, || Gate::new(tuning.period))?,
+            gates: Bulk::filled(all, || Gate::new(tuning.period))?,
+            mask: size.wrapping_sub(1),
+            max: count,
+            used: AtomicU32::new(0),
+            doors: Bulk::filled(GROUPS_MAX, Door::shut)?,
+            epoch: AtomicU32::new(0),
+            news: AtomicU32::new(0),
+            stamps: AtomicU32::new(0),
+            hasher: Hasher::new(seed),
             floor: AtomicU64::new(0),
         };
         gates.set_floor(tuning.floor);
         Ok(gates)
     }
 
-    /// The gate of a seat.
+    /// The gate at `place`.
     #[inline]
-    pub fn get(&self, seat: u32) -> Option<&Gate> {
-        self.gates.get(seat as usize)
+    pub fn get(&self, place: u32) -> Option<&Gate> {
+        self.gates.get(place as usize)
     }
 
     /// Number of gates.
@@ -176,10 +210,17 @@ fn bytes_of(cost: Cost) -> u64 {
 ///
 /// # Invariants
 ///
-/// The track that the last bit of `version` names does not change until the version does. `rate` and `rank`
-/// are written by the manager only.
+/// - The track that the last bit of `version` names does not change until the version does. `rate` and `rank` are
+///   written by the manager, and by a claim while the gate is being made.
+/// - `state` is 0, or a tag above a number of users; `party`, `target` and `group` do not change while it has a tag.
 #[repr(align(64))]
 pub struct Gate {
+    state: AtomicU64,
+    /// 1: its client is registered.
+    known: AtomicU32,
+    group: AtomicU32,
+    target: AtomicU32,
+    party: [AtomicU64; party::WORDS],
     even: Track,
     odd: Track,
     version: AtomicU32,
@@ -200,6 +241,11 @@ impl Gate {
     fn new(period: u64) -> Self {
         let course = Course::new(UNREGULATED, 0, 0);
         Self {
+            state: AtomicU64::new(0),
+            known: AtomicU32::new(0),
+            group: AtomicU32::new(0),
+            target: AtomicU32::new(0),
+            party: [const { AtomicU64::new(0) }; party::WORDS],
             even: Track::new(&course),
             odd: Track::new(&course),
             version: AtomicU32::new(0),

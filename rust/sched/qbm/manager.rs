@@ -1,27 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The manager: sees what clients use, and asks the allocator for more or less on their behalf.
+//! The manager: sees what clients use, and has the allocator give them more or less.
 //!
 //! # Vocabulary
 //!
-//! - *Walk*: every class of requests of every part is told of once ([`Manager::meet`]).
-//! - *Tick*: what follows a walk ([`Manager::tick`]): clients leave, restore, increase, decrease.
-//! - *Seat*: the index of a client's gate. Seat [`CROWD`] is shared by clients that find none of their own,
-//!   seat [`OPEN`] by those that nobody regulates.
-//! - *Crowd*: the clients of a group that share seat 0; one client to the allocator, with what the group
-//!   promises those that no line is for.
+//! - *Look*: the manager meets clients for which classes have claimed gates ([`Manager::look`]).
+//! - *Tick*: a look in which clients leave, restore, increase and decrease, too; groups are rebalanced and gates
+//!   set once for all of that.
+//! - *Shared gate*: that of the clients of a group that found none of their own; they are one client to the
+//!   allocator, with what the group promises those that no line is for.
 //! - *Fast* and *slow* period: [`usage`].
 //!
 //! # A client's life
 //!
 //! ```text
-//!   a class of it is busy ──► registers: has its minimum, or what its class's rules leave
+//!   a class claims its gate ──► registers: has its minimum, or what its class's rules leave
 //!     │
 //!     ├─ slept in half of the fast period, has less than it was given ──► restore
 //!     ├─ used 80 % or more of what it had in a slow period ─────────────► increase by 30 %
 //!     ├─ used less than 60 % ───────────────────────────────────────────► decrease by 10 %
 //!     │
-//!   no class of it is busy for a second ──► leaves; what it had is others'
+//!   no request queued or dispatched for a second ──► leaves; what it had is others'
 //! ```
 //!
 //! These are the rules of StorNext's client; there each client follows them by itself and sends messages,
@@ -29,9 +28,8 @@
 //!
 //! # Work
 //!
-//! A tick costs O(clients), and a bounded number of requests to the allocator, each O(clients of the group);
-//! who is not served has its turn in the next one. Gates of others than who asks are set at the end of a walk,
-//! when [`Manager::has_changed`] is asked; so a crowd that comes or leaves costs O(clients), too.
+//! A look costs O(gates), and a bounded number of changes in the allocator, each O(clients of the group); clients
+//! that are not served have their turn in the next tick.
 
 mod adjust;
 mod client;
@@ -43,66 +41,38 @@ mod report;
 mod usage;
 
 use super::{
-    allocator::ClientId,
-    gate::{Gates, NO_SEAT},
-    plan::{Plan, Scene, Who},
-    terms::{Terms, UNREGULATED},
+    gate::{Gates, Owner},
+    plan::{Party, Plan, Scene, GROUPS_MAX},
+    terms::UNREGULATED,
 };
-use crate::sched::{
-    class::DEFAULT,
-    mem::{List, Need, NoMemory, Shared},
-    policy::qbm::Brief,
-};
-use client::{count, Client, Stay, Traffic};
+use crate::sched::mem::{Bulk, List, NoMemory, Owned, Shared};
+use client::{count, Client, Traffic};
 use group::{Clients, Group};
 use movers::Load;
 use usage::Clock;
 
-/// The seat of clients that find none of their own.
-pub const CROWD: u32 = 0;
-
-/// The seat of clients that nobody regulates.
-pub const OPEN: u32 = 1;
-
 /// The place of a group that is gone.
 const NO_GROUP: u32 = u32::MAX;
 
-/// Requests to the allocator in a tick, at most;
-const ASKS: u32 = 512;
+/// Changes in the allocator in a tick, at most;
+const CHANGES: u32 = 512;
 
 /// with many clients at least so many,
-const ASKS_MIN: u32 = 32;
+const CHANGES_MIN: u32 = 32;
 
 /// and then as many as look at so many clients in all.
 const LOOKS: u32 = 1 << 20;
 
-/// Stands for clients that have no name at the allocator, where one asks.
-const OTHERS: ClientId = ClientId::MAX;
-
-/// The seat of a client in `slot`.
-const fn seat_of(slot: u32) -> u32 {
-    if slot == DEFAULT {
-        CROWD
-    } else {
-        slot.saturating_add(OPEN)
-    }
+/// Whether the gate at `place` is the shared one of a group.
+const fn is_shared(place: u32) -> bool {
+    (place as usize) < GROUPS_MAX
 }
 
-/// The slot of the client that has `seat`, if it is one of a client.
-const fn slot_of(seat: u32) -> Option<u32> {
-    match seat {
-        CROWD | OPEN | NO_SEAT => None,
-        seat => seat.checked_sub(OPEN),
-    }
-}
-
-/// Clients, their seats, and who has how much.
+/// Clients, their gates, and who has how much.
 ///
 /// # Invariants
 ///
-/// - All clients in the table are busy in its sense, so that it forgets none by itself.
-/// - `Client::group` is the place of the client's group in `groups`, the `target` of its key that group's
-///   number.
+/// `Client::number` is the number of the group that is at `Client::group` in `groups`.
 pub struct Manager {
     plan: Shared<Plan>,
     gates: Shared<Gates>,
@@ -111,257 +81,234 @@ pub struct Manager {
     /// The next group's number.
     number: u32,
     clock: Clock,
-    /// The slot that asks first.
+    /// When the last tick was, monotonic ns.
+    ticked: u64,
+    /// The place that is served first.
     turn: u32,
     /// What each group used, for a tick.
     loads: List<Load>,
-    /// What had gone through the open seat at the last mark, bytes.
-    open: u64,
     /// Whether a gate changed.
     changed: bool,
-    /// The latest time that was told, monotonic ns.
-    seen: u64,
 }
 
 impl Manager {
-    /// A manager without clients; sleeps. `seed` must not be known to those who name clients.
+    /// A manager without clients; sleeps.
     ///
     /// # Errors
     ///
     /// - [`NoMemory`]: the allocator had none.
-    pub fn new(plan: Shared<Plan>, gates: Shared<Gates>, seed: u64) -> Result<Self, NoMemory> {
-        let seats = gates.len().saturating_sub(OPEN.saturating_add(1));
-        let nobody = Client::new(NO_GROUP, 0, None, 0);
+    pub fn new(plan: Shared<Plan>, gates: Shared<Gates>) -> Result<Self, NoMemory> {
         let mut manager = Self {
-            clients: Clients::new(seats, seed, Who::NOBODY, nobody)?,
+            clients: Bulk::filled(gates.len() as usize, || None)?,
             plan: plan.clone(),
             gates,
             groups: List::new(),
             number: 0,
             clock: Clock::new(),
-            turn: 1,
+            ticked: 0,
+            turn: 0,
             loads: List::new(),
-            open: 0,
             changed: false,
-            seen: 0,
         };
         manager.adopt(plan)?;
+        manager.set_starts(0);
         Ok(manager)
     }
 
-    /// The seat that the class in `brief` is to have, which is told of in a walk; sleeps. [`NO_SEAT`] for a
-    /// class that is idle and whose client left. Clients register when they are met for the first time, or
-    /// come back.
-    pub fn meet(&mut self, brief: &Brief, scene: &dyn Scene, now: u64) -> u32 {
-        let who = &brief.who;
-        if let Some(slot) = slot_of(brief.seat) {
-            let same = self
-                .clients
-                .key(slot)
-                .is_some_and(|key| key.party == who.party);
-            let client = self
-                .clients
-                .at_mut(slot)
-                .filter(|client| same && client.target == who.target && client.stay == Stay::Here);
-            if let Some(client) = client {
-                if brief.busy {
-                    client.busy = now;
-                }
-                return brief.seat;
-            }
+    /// Meets the clients for which classes have claimed gates since the last time; with `due`, judges what all
+    /// clients did, too; sleeps. Wants to be called so five times in a fast period.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none; the next look tries again.
+    pub fn look(&mut self, scene: &dyn Scene, due: bool, now: u64) -> Result<(), NoMemory> {
+        let news = self.gates.take_news();
+        if !due && !news {
+            return Ok(());
         }
-        let Some(place) = self.plan.group_of(scene.target_number(who.target)) else {
-            return OPEN;
-        };
-        let Some(group) = self.groups.as_slice().get(place as usize) else {
-            return OPEN;
-        };
-        let key = Who {
-            party: who.party,
-            target: group.number,
-        };
-        let Some(slot) = self.clients.find(&key) else {
-            return match brief.busy {
-                true => self.join(key, place, brief, scene, now),
-                false => NO_SEAT,
-            };
-        };
-        let Some(client) = self.clients.at_mut(slot) else {
-            return NO_SEAT;
-        };
-        client.target = who.target;
-        if brief.busy {
-            client.busy = now;
-            if client.stay != Stay::Here {
-                let terms = self.plan.terms(place, &who.party, scene);
-                if !self.register(slot, place, terms, now) {
-                    return self.join_crowd(place, terms, brief, now);
-                }
-            }
-        } else if client.stay != Stay::Here {
-            return NO_SEAT;
+        let mut met = Ok(());
+        for place in 0..self.gates.len() {
+            let done = self.meet(place, scene, now);
+            met = met.and(done);
         }
-        seat_of(slot)
+        if met.is_err() {
+            self.gates.announce();
+        }
+        if due {
+            self.tick(now);
+        }
+        self.apply(true, now);
+        met
     }
 
-    /// Makes a client.
-    fn join(&mut self, key: Who, place: u32, brief: &Brief, scene: &dyn Scene, now: u64) -> u32 {
-        let terms = self.plan.terms(place, &key.party, scene);
-        let need = self.clients.need();
-        if !need.is_empty() {
-            // Without memory the table says so.
-            if let Ok(spare) = need.allocate() {
-                drop(self.clients.grow(spare));
-            }
-        }
-        let client = || Client::new(place, brief.who.target, terms, now);
-        let made = self.clients.make(key, now, usize::MAX, client);
-        let Some(slot) = made.map(|id| id.slot()) else {
-            return self.join_crowd(place, terms, brief, now);
+    /// Meets the client of the gate at `place`, if there is one that has requests.
+    fn meet(&mut self, place: u32, scene: &dyn Scene, now: u64) -> Result<(), NoMemory> {
+        let Some(gate) = self.gates.get(place) else {
+            return Ok(());
         };
-        // INVARIANT: busy from the start.
-        self.clients.busy(slot);
-        if let Some(gate) = self.gates.get(seat_of(slot)) {
-            gate.clear(now);
+        if gate.is_known() {
+            return Ok(());
         }
-        if !self.register(slot, place, terms, now) {
-            self.forget(slot, now);
-            return self.join_crowd(place, terms, brief, now);
+        let Some(owner) = self.gates.owner(place) else {
+            return Ok(());
+        };
+        let busy = gate.users() > 0;
+        match self.clients.get(place as usize).and_then(Option::as_ref) {
+            Some(client) if !busy && !client.has_moved(gate) => return Ok(()),
+            None if is_shared(place) && !busy && gate.usage().requests == 0 => return Ok(()),
+            _ => {}
         }
-        seat_of(slot)
+        let Some(group) = self
+            .group_of(&owner)
+            .filter(|_| !self.gates.is_double(place))
+        else {
+            // The class finds its gate gone, and claims another one.
+            self.forget(place);
+            self.gates.revoke(place);
+            return Ok(());
+        };
+        self.register(place, &owner, group, scene, now)
     }
 
-    /// Registers the client in `slot` with its group's allocator; whether there was memory.
-    fn register(&mut self, slot: u32, place: u32, terms: Option<Terms>, now: u64) -> bool {
-        let (Some(client), Some(gate), Some(group)) = (
-            self.clients.at_mut(slot),
-            self.gates.get(seat_of(slot)),
-            self.groups.as_mut_slice().get_mut(place as usize),
+    /// The place of the group of `owner`, if its target still is that group's.
+    fn group_of(&self, owner: &Owner) -> Option<u32> {
+        let mut groups = (0u32..).zip(self.groups.as_slice());
+        let (place, _) = groups.find(|(_, group)| group.number == owner.group)?;
+        let target = self.plan.groups().get(place as usize)?.target();
+        let fits = match target {
+            // A shared gate has no target of its own then.
+            None if owner.who.target == u32::MAX => true,
+            _ => self.plan.group_of(owner.who.target) == Some(place),
+        };
+        fits.then_some(place)
+    }
+
+    /// Registers the client of the gate at `place`, of the group at `group`, which comes for the first time or
+    /// comes back.
+    fn register(
+        &mut self,
+        place: u32,
+        owner: &Owner,
+        group: u32,
+        scene: &dyn Scene,
+        now: u64,
+    ) -> Result<(), NoMemory> {
+        let party = owner.who.party;
+        let terms = self.plan.terms(group, &party, scene);
+        let (Some(gate), Some(client), Some(group)) = (
+            self.gates.get(place),
+            self.clients.get_mut(place as usize),
+            self.groups.as_mut_slice().get_mut(group as usize),
         ) else {
-            return false;
+            return Ok(());
         };
-        client.group = place;
+        let client = match client {
+            Some(client) => client,
+            None => client.insert(Owned::new(Client::new(
+                party,
+                owner.who.target,
+                owner.group,
+                group.place,
+                now,
+            ))?),
+        };
+        client.id = terms.map(|terms| group.enrol(place, terms)).transpose()?;
         client.terms = terms;
-        let id = match terms.map(|terms| group.enrol(slot, terms)) {
-            None => None,
-            Some(Ok(id)) => Some(id),
-            Some(Err(NoMemory)) => return false,
-        };
-        client.id = id;
-        client.stay = Stay::Here;
+        client.here = true;
+        client.busy = now;
         for counters in [&mut client.counters, &mut group.counters] {
             count(&mut counters.joins);
         }
-        group.clients = group.clients.saturating_add(1);
-        let rate = id.map_or(UNREGULATED, |id| group.allocation(id));
+        group.clients = group.clients.saturating_add((!is_shared(place)).into());
+        let rate = client.id.map_or(UNREGULATED, |id| group.allocation(id));
         client.recent.begin(now);
         client.set(gate, rate, now);
+        gate.set_known(true);
         self.changed = true;
-        self.seen = now;
-        true
+        Ok(())
     }
 
-    /// Takes note that a client of the group at `place`, with `terms`, has no seat of its own, and says which
-    /// one it shares.
-    fn join_crowd(&mut self, place: u32, terms: Option<Terms>, brief: &Brief, now: u64) -> u32 {
-        let Some(group) = self.groups.as_mut_slice().get_mut(place as usize) else {
-            return OPEN;
-        };
-        if !matches!(brief.seat, CROWD | OPEN) {
-            count(&mut group.counters.seatless);
-        }
-        let (Some(terms), Some(default)) = (terms, self.plan.default_terms(place)) else {
-            group.crowd.open = now;
-            return OPEN;
-        };
-        group.crowd.busy = now;
-        if group.crowd.id.is_none() {
-            // What a group of movers promises those that no line is for is promised to nobody.
-            let terms = if group.movers.is_some() {
-                terms
-            } else {
-                default
-            };
-            let Ok(id) = group.enrol(DEFAULT, terms) else {
-                return CROWD;
-            };
-            group.crowd.id = Some(id);
-            group.crowd.rank = terms.class.rank();
-            group.crowd.rate = group.allocation(id);
-            self.seen = now;
-            self.set_crowd(now);
-        }
-        CROWD
-    }
-
-    /// Sets the gate of seat 0 to what the crowds of all groups have.
-    fn set_crowd(&mut self, now: u64) {
-        let crowds = || self.groups.as_slice().iter().map(|group| &group.crowd);
-        let rates = crowds().filter(|crowd| crowd.id.is_some());
-        let rate = rates.fold(0u64, |sum, crowd| sum.saturating_add(crowd.rate));
-        let rank = crowds().fold(0, |rank, crowd| rank.max(crowd.rank));
-        if let Some(gate) = self.gates.get(CROWD) {
-            let before = gate.version();
-            gate.set(rate.max(self.plan.tuning().floor), rank, now);
-            self.changed |= gate.version() != before;
-        }
-    }
-
-    /// Sets the gates of those in the group at `place` whose allocation changed, by what `by` asked for.
-    fn apply(&mut self, place: usize, by: Option<ClientId>, now: u64) {
-        if let Some(group) = self.groups.as_mut_slice().get_mut(place) {
-            let changed = group.apply(&mut self.clients, &self.gates, by, now);
-            self.changed |= changed;
-        }
-    }
-
-    /// The client in `slot` leaves; what it had is others'.
-    fn retire(&mut self, slot: u32, now: u64) {
-        let Some(client) = self.clients.at_mut(slot) else {
+    /// The client at `place` leaves; what it had is others'.
+    fn retire(&mut self, place: u32, now: u64) {
+        let client = self.clients.get_mut(place as usize);
+        let Some(client) = client.and_then(Option::as_mut).filter(|client| client.here) else {
             return;
         };
-        client.stay = Stay::Left;
+        client.here = false;
         count(&mut client.counters.leaves);
-        let (place, id) = (client.group as usize, client.id.take());
-        let Some(group) = self.groups.as_mut_slice().get_mut(place) else {
-            return;
-        };
-        count(&mut group.counters.leaves);
-        group.clients = group.clients.saturating_sub(1);
-        if let Some(id) = id {
-            group.withdraw(id);
-            self.seen = now;
+        let id = client.id.take();
+        let group = self.groups.as_mut_slice().get_mut(client.group as usize);
+        let gate = self.gates.get(place);
+        if let Some(group) = group {
+            count(&mut group.counters.leaves);
+            group.clients = group.clients.saturating_sub((!is_shared(place)).into());
+            if let Some(id) = id {
+                group.withdraw(id);
+            }
+            if let (Some(gate), Some(terms)) = (gate, client.terms) {
+                let start = match group.movers {
+                    Some(_) => group.allocator.setup().floor,
+                    None => group.start(&terms),
+                };
+                client.set(gate, start, now);
+            }
         }
+        if let Some(gate) = gate {
+            gate.set_known(false);
+        }
+        self.changed = true;
     }
 
-    /// Forgets the client in `slot`; its seat is vacant.
-    fn forget(&mut self, slot: u32, now: u64) {
-        self.clients.idle(slot, now);
-        let Some(client) = self.clients.forget(slot) else {
+    /// Forgets the client at `place`; its gate is to be free.
+    fn forget(&mut self, place: u32) {
+        let client = self.clients.get_mut(place as usize);
+        let Some(client) = client.and_then(Option::take) else {
             return;
         };
-        let gate = self.gates.get(seat_of(slot));
         let group = self.groups.as_mut_slice().get_mut(client.group as usize);
-        if let (Some(gate), Some(group)) = (gate, group) {
+        if let (Some(gate), Some(group)) = (self.gates.get(place), group) {
             let traffic = Traffic::of(&gate.usage());
             group.gone.add(&traffic.since(&client.base));
         }
     }
 
-    /// Sets the gates of those whose allocation changed since they were set last, by what others did.
-    fn settle(&mut self, now: u64) {
+    /// Sets the gates of all clients whose allocation changed; with `told`, what they lost is counted.
+    fn apply(&mut self, told: bool, now: u64) {
         for group in self.groups.as_mut_slice() {
-            if group.stale {
-                let changed = group.apply(&mut self.clients, &self.gates, Some(OTHERS), now);
-                self.changed |= changed;
+            self.changed |= group.apply(&mut self.clients, &self.gates, told, now);
+        }
+        self.set_starts(now);
+    }
+
+    /// Sets what newcomers of each group have.
+    fn set_starts(&mut self, now: u64) {
+        for group in self.groups.as_mut_slice() {
+            let full = self.gates.take_full(group.place);
+            group.counters.seatless = group.counters.seatless.saturating_add(full);
+            if let Some(terms) = self.plan.default_terms(group.place) {
+                let rank = match group.movers {
+                    Some(_) => 0,
+                    None => terms.class.rank(),
+                };
+                let rate = group.start(&terms);
+                self.gates.set_start(group.place, rate, rank, now);
             }
         }
     }
 
-    /// Whether a gate changed since the last call: classes have to look at theirs. To be asked after each
-    /// walk and tick.
+    /// Whether a gate changed since the last call: classes have to look at theirs. To be asked after each look.
     pub fn has_changed(&mut self) -> bool {
-        self.settle(self.seen);
         core::mem::take(&mut self.changed)
+    }
+
+    /// Tells `each` of every client that is registered and has a gate of its own: its target, and its rate,
+    /// bytes/s.
+    pub fn each(&self, mut each: impl FnMut(&Party, u32, u64)) {
+        for place in GROUPS_MAX..self.clients.len() {
+            let client = self.clients.get(place).and_then(Option::as_ref);
+            if let Some(client) = client.filter(|client| client.here) {
+                each(&client.party, client.target, client.rate);
+            }
+        }
     }
 }

@@ -66,7 +66,7 @@ use core::fmt;
 use parts::Parts;
 use settings::Promise;
 
-pub use parts::{Client, Group};
+pub use parts::{Client, Group, GROUPS_MAX};
 
 choice! {
     /// What tells clients apart.
@@ -96,7 +96,7 @@ pub enum Party {
 pub struct Who {
     /// Who asks.
     pub party: Party,
-    /// The target, as it is numbered in requests.
+    /// The target: of a device `major << 20 | minor`, else what the program calls it.
     pub target: u32,
 }
 
@@ -246,9 +246,8 @@ impl Plan {
         core::str::from_utf8(name).unwrap_or_default()
     }
 
-    /// The group of the target of this number ([`Scene::target_number`]); none: its requests are not
-    /// regulated.
-    pub fn group_of(&self, number: u64) -> Option<u32> {
+    /// The group of the target of this number; none: its requests are not regulated.
+    pub fn group_of(&self, number: u32) -> Option<u32> {
         let mut all = None;
         for (index, group) in (0u32..).zip(self.groups()) {
             match group.target() {

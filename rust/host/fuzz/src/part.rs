@@ -183,11 +183,7 @@ impl Model {
         let shared = AnyShared::new(&config, 7, count).expect("memory");
         let part = |seed| {
             let mut part = AnyPart::new(&config, seed, &shared).expect("memory");
-            let rates = [4096 * 100, 1 << 40, 4096 * 1_000, 4096 * 100_000];
-            hand_gates(&mut part, 16, |seat| {
-                (rates[seat as usize % 4], (seat / 4) as u8)
-            })
-            .expect("memory");
+            hand_gates(&mut part, 16, None).expect("memory");
             part
         };
         Self {

@@ -251,6 +251,9 @@ fn insert(arena: &mut Slab<Record>, record: Record) -> Handle {
     })
 }
 
+/// The rate that new clients of `qbm` have until [`walk`] gives them others, if these are to differ, bytes/s.
+const MIXED: u64 = 4096 * 99;
+
 /// A part started with `config` that shares nothing with another one. One of `qbm` has gates of all ranks, with
 /// rates from 100 requests of a page per second to none.
 ///
@@ -259,14 +262,12 @@ fn insert(arena: &mut Slab<Record>, record: Record) -> Handle {
 /// - [`NoMemory`]: the allocator had none.
 pub fn lone_part(config: &Config, seed: u64) -> Result<AnyPart<Request>, NoMemory> {
     let mut part = AnyPart::new(config, seed, &AnyShared::new(config, seed, 1)?)?;
-    let rates = [4096 * 100, UNREGULATED, 4096 * 1_000, 4096 * 100_000];
-    hand_gates(&mut part, 64, |seat| {
-        (rates[seat as usize % 4], (seat / 4 % 4) as u8)
-    })?;
+    hand_gates(&mut part, 64, None)?;
     Ok(part)
 }
 
-/// Gives a part of `qbm` `count` gates, each with a rate and a rank by its seat; nothing for others.
+/// Gives a part of `qbm` gates for `count` clients, each with `rate`, bytes/s, or with rates and ranks of all kinds;
+/// nothing for others.
 ///
 /// # Errors
 ///
@@ -274,39 +275,37 @@ pub fn lone_part(config: &Config, seed: u64) -> Result<AnyPart<Request>, NoMemor
 pub fn hand_gates(
     part: &mut AnyPart<Request>,
     count: u32,
-    set: impl Fn(u32) -> (u64, u8),
+    rate: Option<u64>,
 ) -> Result<(), NoMemory> {
     if part.qbm().is_some() {
-        let gates = Gates::new(count as usize)?;
-        for seat in 0..count {
-            let (rate, rank) = set(seat);
-            gates.get(seat).expect("there").set(rate, rank, 0);
-        }
+        let gates = Gates::new(count, 1)?;
+        gates.open(0, 1, None);
+        gates.opened(1);
+        gates.set_start(0, rate.unwrap_or(MIXED), 1, 0);
         let update = qbm::Update::new(Shared::new(gates)?);
         part.update(AnyUpdate::Qbm(update), 0);
     }
     Ok(())
 }
 
-/// Gives every class of a part of `qbm` a seat, that of its slot, as the service's worker does after it was
-/// woken; nothing for others.
-///
-/// # Panics
-///
-/// There is no memory.
+/// Meets the clients of a part of `qbm`, as the service's worker does after it was woken; nothing for others.
 pub fn walk(part: &mut AnyPart<Request>, now: u64) {
-    let Some(part) = part.qbm_mut() else {
+    let rates = [4096 * 100, UNREGULATED, 4096 * 1_000, 4096 * 100_000];
+    let Some(gates) = part.qbm().and_then(|part| part.gates()) else {
         return;
     };
-    let count = part.gates().map_or(1, |gates| gates.len());
-    let mut out = qbm::BriefBuf::new().expect("memory");
-    let mut from = Some(0);
-    while let Some(slot) = from {
-        out.clear();
-        from = part.seat_briefs(slot, now, &mut out);
-        for brief in out.iter() {
-            part.seat(brief.id, brief.id.slot() % count, now);
+    if !gates.take_news() {
+        return;
+    }
+    for place in 0..gates.len() {
+        let gate = gates.get(place).expect("there");
+        if gates.owner(place).is_none() || gate.is_known() {
+            continue;
         }
+        if gate.rate() == MIXED {
+            gate.set(rates[place as usize % 4], (place / 4 % 4) as u8, now);
+        }
+        gate.set_known(true);
     }
 }
 

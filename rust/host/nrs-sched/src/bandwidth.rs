@@ -6,8 +6,8 @@
 //! # Vocabulary
 //!
 //! - *Load*: what a client asks for ([`Load`]).
-//! - *Worker*: walks over all classes every 200 ms, and at once when a class has no seat, and lets the
-//!   manager tick, as the kernel's does.
+//! - *Worker*: has the manager look every 200 ms, and at once when there is a client to meet, as the kernel's
+//!   does.
 //! - *Slots*: requests that are at the device at a time; it serves one after the other.
 //!
 //! Clients are users: client `n` of the simulation is user `n`.
@@ -16,15 +16,16 @@ use crate::{
     arena::{reserve, view, Request},
     attr::{Attrs, Id},
     item::{Direction, Item},
+    key::Key,
     mem::{Need, Shared},
     policy::{
-        qbm::{BriefBuf, Config, State, Tunables, Update},
+        qbm::{Config, State, Tunables, Update},
         Configuration, Get, Grant, Nothing, Part,
     },
     qbm::{
-        gate::{Gates, NO_SEAT},
+        gate::Gates,
         manager::Manager,
-        plan::{Plan, Scene},
+        plan::{Party, Plan, Scene},
     },
 };
 use std::{
@@ -63,14 +64,10 @@ pub enum Load {
     Rate(u64),
 }
 
-/// Targets are known by their numbers, devices have no names.
+/// Devices have no names.
 pub struct Place;
 
 impl Scene for Place {
-    fn target_number(&self, target: u32) -> u64 {
-        u64::from(target)
-    }
-
     fn device_name(&self, _device: u32, _f: &mut dyn FnMut(&[u8])) {}
 }
 
@@ -84,7 +81,7 @@ pub struct Setup {
     /// Partitions.
     pub parts: usize,
     /// Gates.
-    pub seats: usize,
+    pub seats: u32,
 }
 
 impl Default for Setup {
@@ -157,8 +154,8 @@ impl Sim {
     /// There is no memory, or the plan is refused.
     pub fn new(text: &str, setup: Setup) -> Self {
         let plan = plan(text);
-        let gates = Shared::new(Gates::new(setup.seats).expect("memory")).expect("memory");
-        let manager = Manager::new(plan.clone(), gates.clone(), 7).expect("memory");
+        let gates = Shared::new(Gates::new(setup.seats, 7).expect("memory")).expect("memory");
+        let manager = Manager::new(plan.clone(), gates.clone()).expect("memory");
         let tunables = Tunables {
             by: plan.by(),
             ..Tunables::default()
@@ -405,13 +402,17 @@ impl Sim {
                 drop(part.grow(need.allocate().expect("memory")));
             }
         }
-        self.walk();
-        if self.now >= self.next_walk {
-            self.manager.tick(self.now);
+        let due = self.now >= self.next_walk;
+        if due {
             self.next_walk = self.now + WALK;
             self.schedule(self.next_walk, Event::Worker);
         }
-        if self.manager.has_changed() {
+        for due in [due, false] {
+            let looked = self.manager.look(&Place, due, self.now);
+            looked.expect("memory");
+            if !self.manager.has_changed() {
+                break;
+            }
             for part in &mut self.parts {
                 let mut from = Some(0);
                 while let Some(slot) = from {
@@ -419,37 +420,25 @@ impl Sim {
                 }
             }
         }
+        self.note();
         for part in &mut self.parts {
             part.age(self.now, 64);
         }
     }
 
-    /// Tells the manager of all classes, and classes of their seats.
-    fn walk(&mut self) {
-        let now = self.now;
-        let mut seats: HashMap<u32, u32> = HashMap::new();
-        let mut briefs = BriefBuf::new().expect("memory");
-        for part in &mut self.parts {
-            let mut from = Some(0);
-            while let Some(slot) = from {
-                briefs.clear();
-                from = part.seat_briefs(slot, now, &mut briefs);
-                for brief in briefs.iter() {
-                    let seat = self.manager.meet(brief, &Place, now);
-                    if seat != brief.seat {
-                        part.seat(brief.id, seat, now);
-                    }
-                    if let (crate::qbm::plan::Party::Key(crate::key::Key::Uid(uid)), true) =
-                        (brief.who.party, seat != NO_SEAT)
-                    {
-                        seats.insert(uid, seat);
-                    }
+    /// Notes what users have.
+    fn note(&mut self) {
+        let mut rates: HashMap<u32, u64> = HashMap::new();
+        let users = &self.users;
+        self.manager.each(|party, target, rate| {
+            if let Party::Key(Key::Uid(uid)) = party {
+                if users.get(uid).is_some_and(|user| user.target == target) {
+                    rates.insert(*uid, rate);
                 }
             }
-        }
+        });
         for (uid, user) in &mut self.users {
-            let rate = seats.get(uid).and_then(|seat| self.gates.get(*seat));
-            let rate = rate.map(|gate| gate.rate());
+            let rate = rates.get(uid).copied();
             user.changes += u64::from(rate != user.allocated);
             user.allocated = rate;
         }

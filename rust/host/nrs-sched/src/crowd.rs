@@ -184,8 +184,8 @@ impl Crowd {
         let config = case.config(classes);
         arena::reserve((classes * QUEUED) as usize + 64).expect("memory");
         let mut part = lone_part(&config, 1).expect("memory");
-        let (count, bytes) = (classes.min(16_383) + 1, 4096 * u64::from(rate(classes)));
-        hand_gates(&mut part, count, |_| (bytes, 1)).expect("memory");
+        let (count, bytes) = (classes.min(16_384), 4096 * u64::from(rate(classes)));
+        hand_gates(&mut part, count, Some(bytes)).expect("memory");
         if let Some(update) = case.update(&config, classes) {
             drop(part.update(update, 0));
         }

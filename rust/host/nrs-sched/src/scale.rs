@@ -45,7 +45,7 @@ impl Scale {
         arena::reserve(count + 64).expect("memory");
         let mut part = lone_part(&config, 1).expect("memory");
         let bytes = 16 * 4096 * u64::from(rate(clients));
-        hand_gates(&mut part, clients + 1, |_| (bytes, 1)).expect("memory");
+        hand_gates(&mut part, clients, Some(bytes)).expect("memory");
         let classes = (0..clients)
             .map(|i| {
                 feed(&mut part);

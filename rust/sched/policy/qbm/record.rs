@@ -5,7 +5,6 @@
 //! # Vocabulary
 //!
 //! - *Front*: the class's oldest queued request. Only that one stands at the gate.
-//! - *Hold*: what may keep the front ([`Hold`]): its gate, the lack of one, or nothing.
 //! - *Due*: the time from which the front may go, as far as is known, ns.
 //!
 //! ```text
@@ -15,53 +14,19 @@
 //!                             └──────┘
 //! ```
 
-use super::queue::{turn, Keys, RANK_MAX};
+use super::queue::{turn, Keys};
 use crate::sched::{
-    item::{Cost, Direction, Fifo},
+    item::{Cost, Fifo},
     policy::kept::Kept,
     qbm::{
-        gate::{Gate, Gates, Ticket, LATE, NO_SEAT},
+        gate::{Gate, Gates, Seat, Ticket, LATE},
         terms::UNREGULATED,
     },
-    units::NSEC_PER_SEC,
 };
-
-/// How long a class waits for a seat, ns. Should nobody give it one, its requests go all the same.
-pub const SEAT_WAIT: u64 = NSEC_PER_SEC;
 
 /// Bytes that a request counts for at least where it waits for others, so that those that cost nothing are
 /// not always overdue.
 const LEAST: u64 = 4096;
-
-/// What a class owes to the gate that it will get.
-#[derive(Clone, Copy, Debug, Default)]
-struct Owed {
-    read: u64,
-    written: u64,
-}
-
-/// What may keep a front.
-#[derive(Clone, Copy)]
-pub enum Hold<'a> {
-    /// Nothing.
-    Nobody,
-    /// There are gates, and the class has none yet.
-    Unseated,
-    /// Its gate.
-    Gate(&'a Gate),
-}
-
-impl<'a> Hold<'a> {
-    /// What holds a class with `seat`; without `gates`, nothing does.
-    #[inline]
-    pub fn of(gates: Option<&'a Gates>, seat: u32) -> Self {
-        match gates {
-            None => Self::Nobody,
-            Some(_) if seat == NO_SEAT => Self::Unseated,
-            Some(gates) => gates.get(seat).map_or(Self::Nobody, Self::Gate),
-        }
-    }
-}
 
 /// What is kept for a class.
 ///
@@ -69,6 +34,7 @@ impl<'a> Hold<'a> {
 ///
 /// - `keys` are those the class has in the queue of its part; it is there exactly if something is queued.
 /// - `ticket` is what the front has taken from the gate of `seat`; nothing if there is no front.
+/// - With `counted`, the class is one of the users of that gate, which it is while something is queued.
 pub struct Record<F> {
     /// Its requests.
     pub fifo: F,
@@ -76,12 +42,11 @@ pub struct Record<F> {
     pub keys: Keys,
     /// Requests in service.
     pub active: u32,
-    /// Its gate, or [`NO_SEAT`].
-    pub seat: u32,
+    /// Its gate.
+    pub seat: Seat,
     /// Which gates `seat` is of.
-    pub epoch: u32,
-    /// Requests went since the last walk.
-    pub used: bool,
+    pub generation: u32,
+    counted: bool,
     rank: u8,
     version: u32,
     /// When the front became the front, ns.
@@ -91,21 +56,18 @@ pub struct Record<F> {
     ticket: Ticket,
     /// When the last request left the queue, ns.
     emptied: u64,
-    /// When it began to wait for a seat, ns.
-    unseated: u64,
-    owed: Owed,
 }
 
 impl<F: Fifo> Record<F> {
-    /// A class without requests, and without a gate among those of `epoch`.
-    pub fn new(epoch: u32) -> Self {
+    /// A class without requests and without a gate among those of `generation`.
+    pub fn new(generation: u32) -> Self {
         Self {
             fifo: F::new(),
             keys: Keys::Away,
             active: 0,
-            seat: NO_SEAT,
-            epoch,
-            used: false,
+            seat: Seat::NONE,
+            generation,
+            counted: false,
             rank: 0,
             version: 0,
             staged: 0,
@@ -113,8 +75,6 @@ impl<F: Fifo> Record<F> {
             kept: Kept::NEVER,
             ticket: Ticket::FREE,
             emptied: 0,
-            unseated: 0,
-            owed: Owed::default(),
         }
     }
 
@@ -123,18 +83,85 @@ impl<F: Fifo> Record<F> {
         self.active > 0 || !self.fifo.is_empty()
     }
 
-    /// After a pause, credit beyond the depth is lost.
+    /// The gate; none: nothing holds the class.
     #[inline]
-    fn wake(&self, hold: Hold<'_>, now: u64) {
-        if let (Hold::Gate(gate), true) = (hold, now.saturating_sub(self.emptied) > LATE) {
-            gate.wake(now);
+    fn gate<'a>(&self, gates: Option<&'a Gates>) -> Option<&'a Gate> {
+        gates?.get(self.seat.place())
+    }
+
+    /// Goes to the gate of `seat`, of `generation`; returns the keys of the front, which costs `front`, if there is
+    /// one. A front that stays at its gate keeps what it has taken.
+    pub fn sit(
+        &mut self,
+        gates: Option<&Gates>,
+        seat: Seat,
+        generation: u32,
+        front: Option<Cost>,
+        now: u64,
+    ) -> Keys {
+        let same = self.generation == generation;
+        if same && self.seat.is(&seat) {
+            self.seat = seat;
+            return self.keys;
+        }
+        if same {
+            self.cancel(gates);
+            self.uncount(gates);
+        }
+        // What was taken from other gates is gone with them.
+        self.counted = false;
+        self.ticket = Ticket::FREE;
+        (self.seat, self.generation) = (seat, generation);
+        match front {
+            Some(cost) => {
+                self.count(gates);
+                self.book(gates, cost, now)
+            }
+            None => Keys::Away,
         }
     }
 
-    /// Becomes active: to be called before the first request is staged.
-    pub fn begin(&mut self, hold: Hold<'_>, now: u64) {
-        self.wake(hold, now);
-        self.unseated = now;
+    /// Becomes one of the users of the gate, and tells the manager if that does not know of a client there.
+    #[inline]
+    fn count(&mut self, gates: Option<&Gates>) {
+        if let Some(gate) = self.gate(gates) {
+            self.counted = gate.join(&self.seat);
+        }
+        self.announce(gates);
+    }
+
+    #[inline]
+    fn announce(&self, gates: Option<&Gates>) {
+        if let (Some(gates), Some(gate)) = (gates, self.gate(gates)) {
+            if !gate.is_known() {
+                gates.announce();
+            }
+        }
+    }
+
+    /// Is no user any more.
+    #[inline]
+    fn uncount(&mut self, gates: Option<&Gates>) {
+        if let (true, Some(gate)) = (core::mem::take(&mut self.counted), self.gate(gates)) {
+            gate.leave(&self.seat);
+        }
+    }
+
+    /// After a pause, credit beyond the depth is lost.
+    #[inline]
+    fn wake(&self, gates: Option<&Gates>, now: u64) {
+        if now.saturating_sub(self.emptied) > LATE {
+            if let Some(gate) = self.gate(gates) {
+                gate.wake(now);
+            }
+        }
+    }
+
+    /// A request is queued where none was: to be called before the request is staged.
+    #[inline]
+    pub fn begin(&mut self, gates: Option<&Gates>, now: u64) {
+        self.wake(gates, now);
+        self.count(gates);
     }
 
     /// A request of `cost` has become the front: books for it; returns its keys.
@@ -147,12 +174,12 @@ impl<F: Fifo> Record<F> {
     /// Books for the front, which has taken nothing; returns its keys.
     #[inline]
     fn book(&mut self, gates: Option<&Gates>, cost: Cost, now: u64) -> Keys {
-        match Hold::of(gates, self.seat) {
-            Hold::Gate(gate) => {
+        match self.gate(gates) {
+            Some(gate) => {
                 self.bind(gate);
                 (self.ticket, self.due) = gate.book(cost, now);
             }
-            hold => self.wait(hold, now),
+            None => self.pass_by(now),
         }
         self.keys(gates, cost, now)
     }
@@ -168,35 +195,29 @@ impl<F: Fifo> Record<F> {
         };
     }
 
-    /// Without a gate: the front waits for one, or for nothing.
-    fn wait(&mut self, hold: Hold<'_>, now: u64) {
-        self.ticket = Ticket::FREE;
-        (self.rank, self.due) = match hold {
-            Hold::Unseated => (RANK_MAX, self.unseated.saturating_add(SEAT_WAIT)),
-            _ => (0, now),
-        };
+    /// Without a gate, the front may go.
+    fn pass_by(&mut self, now: u64) {
+        (self.ticket, self.rank, self.due) = (Ticket::FREE, 0, now);
     }
 
     /// Looks again when the front, which costs `cost`, may go; returns its keys.
     #[inline]
     pub fn look(&mut self, gates: Option<&Gates>, cost: Cost, now: u64) -> Keys {
-        match Hold::of(gates, self.seat) {
-            Hold::Gate(gate) => {
+        match self.gate(gates) {
+            Some(gate) => {
                 self.bind(gate);
                 let due = gate.due(&self.ticket, now);
                 self.due = if due > now { due } else { self.due.min(now) };
             }
-            hold => self.wait(hold, now),
+            None => self.pass_by(now),
         }
         self.keys(gates, cost, now)
     }
 
     /// Whether the gate has another rate or rank than when the front was looked at.
     pub fn is_outdated(&self, gates: Option<&Gates>) -> bool {
-        match Hold::of(gates, self.seat) {
-            Hold::Gate(gate) => gate.version() != self.version,
-            _ => false,
-        }
+        let gate = self.gate(gates);
+        gate.is_some_and(|gate| gate.version() != self.version)
     }
 
     /// Where the front, which costs `cost`, is at `now`.
@@ -214,30 +235,36 @@ impl<F: Fifo> Record<F> {
         }
     }
 
-    /// Tells the gate that the front waits for tokens, if it does.
-    pub fn sleep(&self, gates: Option<&Gates>, now: u64) {
-        if let (Keys::Waiting(_), Hold::Gate(gate)) = (self.keys, Hold::of(gates, self.seat)) {
-            gate.sleep(self.staged, now);
+    /// The front, which cost `cost`, goes, whether or not its time has come; the next one, if there is one, costs
+    /// `next`. Returns its keys.
+    #[inline]
+    pub fn serve(
+        &mut self,
+        gates: Option<&Gates>,
+        cost: Cost,
+        next: Option<Cost>,
+        now: u64,
+    ) -> Keys {
+        if let Some(gate) = self.gate(gates) {
+            gate.count(cost);
+            if self.due > self.staged {
+                gate.sleep(self.staged, self.due.min(now));
+            }
         }
+        self.advance(gates, next, now)
     }
 
-    /// The front, which cost `cost`, goes, whether or not its time has come.
+    /// The front is gone; the next one, if there is one, costs `next`. Returns its keys.
     #[inline]
-    pub fn serve(&mut self, gates: Option<&Gates>, cost: Cost, now: u64) {
-        self.used = true;
-        match Hold::of(gates, self.seat) {
-            Hold::Gate(gate) => {
-                gate.count(cost);
-                if self.due > self.staged {
-                    gate.sleep(self.staged, self.due.min(now));
-                }
-            }
-            Hold::Unseated => self.owe(cost),
-            Hold::Nobody => {}
-        }
+    fn advance(&mut self, gates: Option<&Gates>, next: Option<Cost>, now: u64) -> Keys {
         self.ticket = Ticket::FREE;
-        if self.fifo.is_empty() {
-            self.emptied = now;
+        match next {
+            Some(next) => self.stage(gates, next, now),
+            None => {
+                self.uncount(gates);
+                self.emptied = now;
+                Keys::Away
+            }
         }
     }
 
@@ -250,48 +277,17 @@ impl<F: Fifo> Record<F> {
     /// The front went away without going down; the next one, if there is one, costs `next`. Returns its keys.
     pub fn withdraw(&mut self, gates: Option<&Gates>, next: Option<Cost>, now: u64) -> Keys {
         self.cancel(gates);
-        match next {
-            Some(next) => self.stage(gates, next, now),
-            None => {
-                self.emptied = now;
-                Keys::Away
+        self.advance(gates, next, now)
+    }
+
+    /// Gives back what the front has taken, if the gate still is the one it was taken from.
+    fn cancel(&mut self, gates: Option<&Gates>) {
+        if let (Some(gates), Some(gate)) = (gates, self.gate(gates)) {
+            if gates.has(&self.seat) {
+                gate.cancel(&self.ticket);
             }
         }
-    }
-
-    /// Gives back what the front has taken.
-    fn cancel(&mut self, gates: Option<&Gates>) {
-        if let Hold::Gate(gate) = Hold::of(gates, self.seat) {
-            gate.cancel(&self.ticket);
-        }
         self.ticket = Ticket::FREE;
-    }
-
-    /// Goes to another gate, or to none; returns the keys of its front, which costs `front`, if there is one.
-    pub fn sit(&mut self, gates: Option<&Gates>, seat: u32, front: Option<Cost>, now: u64) -> Keys {
-        if front.is_some() {
-            self.cancel(gates);
-        }
-        self.seat = seat;
-        self.unseated = now;
-        self.settle(gates, now);
-        front.map_or(Keys::Away, |cost| self.book(gates, cost, now))
-    }
-
-    /// The gates are others, those of `epoch`; what it had taken is gone with its seat. Returns the keys of its
-    /// front, which costs `front`, if there is one.
-    pub fn renew(
-        &mut self,
-        gates: Option<&Gates>,
-        epoch: u32,
-        front: Option<Cost>,
-        now: u64,
-    ) -> Keys {
-        self.epoch = epoch;
-        self.seat = NO_SEAT;
-        self.ticket = Ticket::FREE;
-        self.unseated = now;
-        front.map_or(Keys::Away, |cost| self.book(gates, cost, now))
     }
 
     /// A request of `cost` that is not queued goes if there are tokens for it; whether it did.
@@ -300,47 +296,17 @@ impl<F: Fifo> Record<F> {
         if !self.fifo.is_empty() {
             return false;
         }
-        let hold = Hold::of(gates, self.seat);
-        self.wake(hold, now);
-        let goes = match hold {
-            Hold::Gate(gate) => gate.take(cost, now).is_ok(),
-            Hold::Unseated => false,
-            Hold::Nobody => true,
-        };
-        self.used |= goes;
-        goes
+        self.wake(gates, now);
+        self.announce(gates);
+        let gate = self.gate(gates);
+        gate.is_none_or(|gate| gate.take(cost, now).is_ok())
     }
 
     /// A request of `cost` that is not queued goes without tokens.
     pub fn force(&mut self, gates: Option<&Gates>, cost: Cost, now: u64) {
-        self.used = true;
-        match Hold::of(gates, self.seat) {
-            Hold::Gate(gate) => gate.force(cost, now),
-            Hold::Unseated => self.owe(cost),
-            Hold::Nobody => {}
-        }
-    }
-
-    /// Notes what the gate is to be charged once there is one.
-    fn owe(&mut self, cost: Cost) {
-        let owed = &mut self.owed;
-        match cost.direction {
-            Direction::Read => owed.read = owed.read.saturating_add(cost.bytes),
-            Direction::Write => owed.written = owed.written.saturating_add(cost.bytes),
-            Direction::Other => {}
-        }
-    }
-
-    /// Pays what it owes, if it has a gate.
-    fn settle(&mut self, gates: Option<&Gates>, now: u64) {
-        let Hold::Gate(gate) = Hold::of(gates, self.seat) else {
-            return;
-        };
-        let Owed { read, written } = core::mem::take(&mut self.owed);
-        for (direction, bytes) in [(Direction::Read, read), (Direction::Write, written)] {
-            if bytes > 0 {
-                gate.force(Cost::new(direction, bytes), now);
-            }
+        self.announce(gates);
+        if let Some(gate) = self.gate(gates) {
+            gate.force(cost, now);
         }
     }
 }

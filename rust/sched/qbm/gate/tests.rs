@@ -19,7 +19,7 @@ fn write(bytes: u64) -> Cost {
 
 /// One gate with `rate`, full.
 fn gates(rate: u64) -> Gates {
-    let gates = Gates::new(1).unwrap();
+    let gates = Gates::new(1, 1).unwrap();
     gate(&gates).clear(NOW);
     gate(&gates).set(rate, 1, NOW);
     gates
@@ -304,9 +304,8 @@ fn rate_changes_lose_nothing() {
 
 #[test]
 fn unregulated_holds_nobody_back() {
-    let gates = Gates::new(3).unwrap();
-    assert_eq!(gates.len(), 3);
-    assert!(gates.get(3).is_none() && gates.get(NO_SEAT).is_none());
+    let gates = Gates::new(3, 1).unwrap();
+    assert!(gates.get(gates.len()).is_none() && gates.get(Seat::NONE.place()).is_none());
     let gate = gate(&gates);
     assert_eq!(gate.rate(), UNREGULATED);
     for _ in 0..1000 {
@@ -437,7 +436,7 @@ fn nobody_waits_for_the_inflow_to_come_around() {
 
 #[test]
 fn patience_is_the_time_at_the_floor() {
-    let gates = Gates::new(1).unwrap();
+    let gates = Gates::new(1, 1).unwrap();
     assert_eq!(gates.patience(32 << 10), SECOND);
     gates.set_floor(1 << 20);
     assert_eq!(gates.patience(4096), SECOND / 256);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A tick: clients leave, and ask for more or less.
+//! A tick: clients leave, and have more or less from then on.
 
 use super::{
-    client::{count, Counters, Stay, Traffic},
+    client::{count, Counters, Traffic, KEEP},
     group::setup_of,
     movers::Load,
     rate::{percent, rate},
     usage::{Moment, Verdict},
-    Manager, ASKS, ASKS_MIN, LOOKS, OPEN, OTHERS,
+    Manager, CHANGES, CHANGES_MIN, LOOKS,
 };
 use crate::sched::qbm::{
     allocator::{Again, Raised},
@@ -18,6 +18,8 @@ use crate::sched::qbm::{
 /// What a tick knows.
 struct Tick {
     now: u64,
+    /// When the tick before was.
+    last: u64,
     tuning: Tuning,
     /// Where the fast period begins.
     window: Option<Moment>,
@@ -25,77 +27,84 @@ struct Tick {
     mark: Option<usize>,
     /// Since the last mark, ns.
     span: u64,
-    /// Requests that the allocator takes yet.
-    asks: u32,
+    /// Changes in the allocator that may follow.
+    left: u32,
 }
 
-/// What a client asks for.
-enum Ask {
+/// What a client is to have.
+enum Change {
     Restore,
     More,
     Less,
 }
 
 impl Manager {
-    /// After a walk over all classes: clients that were not busy for long leave; statistics; restoring,
-    /// increasing and decreasing; movers; sleeps. Wants to be called five times in a fast period.
-    pub fn tick(&mut self, now: u64) {
+    /// Clients that were not busy for long leave; statistics; restoring, increasing and decreasing; movers.
+    pub(super) fn tick(&mut self, now: u64) {
         let tuning = *self.plan.tuning();
         let last = self.clock.last();
+        let clients: u32 = self
+            .groups
+            .as_slice()
+            .iter()
+            .fold(0, |sum, group| sum.saturating_add(group.clients));
         let mut tick = Tick {
             now,
+            last: core::mem::replace(&mut self.ticked, now),
             tuning,
             window: self.clock.window(now, tuning.fast),
             mark: self.clock.mark(now, tuning.fast),
             span: now.saturating_sub(last),
-            asks: LOOKS
-                .checked_div(self.clients.slots())
-                .map_or(ASKS, |asks| asks.clamp(ASKS_MIN, ASKS)),
+            left: LOOKS
+                .checked_div(clients)
+                .map_or(CHANGES, |left| left.clamp(CHANGES_MIN, CHANGES)),
         };
         for load in self.loads.as_mut_slice() {
             *load = Load::default();
         }
-        let slots = self.clients.slots();
-        let first = self.turn.min(slots).max(1);
+        let places = self.gates.len();
+        let first = self.turn.min(places);
         let mut turn = None;
-        for slot in (first..slots).chain(1..first) {
-            if tick.asks == 0 && turn.is_none() {
-                turn = Some(slot);
+        for place in (first..places).chain(0..first) {
+            if tick.left == 0 && turn.is_none() {
+                turn = Some(place);
             }
-            self.see(slot, &mut tick);
+            self.see(place, &mut tick);
         }
         self.turn = turn.unwrap_or(first);
-        self.settle(now);
-        self.see_crowds(&tick);
         if tick.mark.is_some() {
             self.see_movers(&tick);
         }
     }
 
-    /// Sees what the client in `slot` did.
-    fn see(&mut self, slot: u32, tick: &mut Tick) {
+    /// Sees what the client at `place` did.
+    fn see(&mut self, place: u32, tick: &mut Tick) {
         let now = tick.now;
-        let Some(client) = self.clients.at_mut(slot) else {
+        let client = self.clients.get_mut(place as usize);
+        let (Some(client), Some(gate)) = (client.and_then(Option::as_mut), self.gates.get(place))
+        else {
             return;
         };
-        match client.stay {
-            Stay::Here => {}
-            Stay::Left => {
-                client.stay = Stay::Away;
-                return;
+        let client = &mut **client;
+        client.lowered = false;
+        client.see(gate, tick.last, now);
+        let idle = now.saturating_sub(client.busy);
+        if !client.here {
+            let scarce = self.gates.are_scarce();
+            if idle >= KEEP || (scarce && idle >= tick.tuning.idle) {
+                if self.gates.close(place) {
+                    self.forget(place);
+                    self.gates.revoke(place);
+                    // Classes that share a gate may have one of their own.
+                    self.changed = true;
+                }
             }
-            Stay::Away => {
-                self.forget(slot, now);
-                return;
-            }
-        }
-        if now.saturating_sub(client.busy) >= tick.tuning.idle {
-            self.retire(slot, now);
             return;
         }
-        let Some(gate) = self.gates.get(super::seat_of(slot)) else {
+        if idle >= tick.tuning.idle {
+            self.retire(place, now);
             return;
-        };
+        }
         let total = Traffic::of(&gate.usage()).mark();
         client.recent.look(total, tick.window, now, &tick.tuning);
         client.recent.slow.allow(client.rate, now);
@@ -109,15 +118,16 @@ impl Manager {
                 load.movers = load.movers.saturating_add(last);
             }
         }
-        if tick.asks > 0 {
-            self.ask(slot, tick);
+        if tick.left > 0 {
+            self.rebalance(place, tick);
         }
     }
 
-    /// Asks the allocator for what the client in `slot` is to have.
-    fn ask(&mut self, slot: u32, tick: &mut Tick) {
+    /// Has the allocator give the client at `place` what it is to have; gates follow when all clients were seen.
+    fn rebalance(&mut self, place: u32, tick: &mut Tick) {
         let (now, tuning) = (tick.now, &tick.tuning);
-        let Some(client) = self.clients.at_mut(slot) else {
+        let client = self.clients.get_mut(place as usize);
+        let Some(client) = client.and_then(Option::as_mut) else {
             return;
         };
         let total = client.recent.total;
@@ -130,8 +140,8 @@ impl Manager {
         let (Some(id), Some(terms)) = (client.id, client.terms) else {
             return;
         };
-        let place = client.group as usize;
-        let Some(group) = self.groups.as_mut_slice().get_mut(place) else {
+        let groups = self.groups.as_mut_slice();
+        let Some(group) = groups.get_mut(client.group as usize) else {
             return;
         };
         let has = group.allocator.allocation(id);
@@ -141,23 +151,23 @@ impl Manager {
             (given, _) => given.min(terms.min),
         };
         let rested = now.saturating_sub(client.restored) >= tuning.fast;
-        let ask = if client.recent.fast.slept && rested && has < given {
-            Ask::Restore
+        let change = if client.recent.fast.slept && rested && has < given {
+            Change::Restore
         } else if verdict == Verdict::Much && has < terms.max {
-            Ask::More
+            Change::More
         } else if verdict == Verdict::Little && has > tuning.floor {
-            Ask::Less
+            Change::Less
         } else {
             return;
         };
-        tick.asks = tick.asks.saturating_sub(1);
-        let counter: fn(&mut Counters) -> &mut u64 = match ask {
-            Ask::Restore => {
+        tick.left = tick.left.saturating_sub(1);
+        let counter: fn(&mut Counters) -> &mut u64 = match change {
+            Change::Restore => {
                 client.restored = now;
                 group.allocator.restore(id);
                 |counters| &mut counters.restores
             }
-            Ask::More => {
+            Change::More => {
                 let more = percent(has, tuning.raise).max(1);
                 match group.allocator.increase(id, more) {
                     Ok(Raised::Whole(_)) => |counters| &mut counters.whole,
@@ -165,50 +175,25 @@ impl Manager {
                     Err(Again) => |counters| &mut counters.refused,
                 }
             }
-            Ask::Less => {
+            Change::Less => {
+                client.lowered = true;
                 group.allocator.decrease(id, percent(has, tuning.lower));
                 |counters| &mut counters.decreases
             }
         };
         count(counter(&mut client.counters));
         count(counter(&mut group.counters));
-        self.apply(place, Some(id), now);
-    }
-
-    /// Crowds that nobody belongs to any more leave.
-    fn see_crowds(&mut self, tick: &Tick) {
-        for place in 0..self.groups.as_slice().len() {
-            let Some(group) = self.groups.as_mut_slice().get_mut(place) else {
-                return;
-            };
-            let idle = tick.now.saturating_sub(group.crowd.busy) >= tick.tuning.idle;
-            if group.crowd.id.is_some() && idle {
-                group.disperse();
-                self.apply(place, Some(OTHERS), tick.now);
-            }
-        }
-        self.set_crowd(tick.now);
     }
 
     /// Gives movers what others leave.
     fn see_movers(&mut self, tick: &Tick) {
-        let open = self.gates.get(OPEN).map_or(0, |gate| gate.usage().bytes());
-        let before = core::mem::replace(&mut self.open, open);
-        let open = rate(open.saturating_sub(before), tick.span);
-        let loads = self.loads.as_mut_slice().iter_mut();
+        let loads = self.loads.as_slice().iter();
         let groups = self.groups.as_mut_slice().iter_mut().zip(loads);
         for (settings, (group, load)) in self.plan.groups().iter().zip(groups) {
-            let Some(movers) = &mut group.movers else {
-                continue;
-            };
-            if tick.now.saturating_sub(group.crowd.open) < tick.tuning.idle {
-                // Somebody's of this group, nobody knows how much of it.
-                load.last = load.last.saturating_add(open);
-            }
-            if let Some(left) = movers.see(load) {
+            let left = group.movers.as_mut().and_then(|movers| movers.see(load));
+            if let Some(left) = left {
                 let setup = setup_of(settings, &tick.tuning, left);
                 group.allocator.set_setup(setup);
-                self.changed |= group.apply(&mut self.clients, &self.gates, Some(OTHERS), tick.now);
             }
         }
     }

@@ -1,22 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A registered client.
+//! A client: a party in a group, which a class claimed a gate for.
 //!
 //! ```text
-//!           meet, busy                 tick: not busy for long
-//!  (nobody) ──────────► here ◄────────────────────────────────► left ──────► away ──────► (nobody)
-//!                              meet, busy again                      tick         tick
+//!  a class claims a gate          not busy for the idle time          nor for [`KEEP`], or gates are scarce
+//!  ─────────────────────► here ◄────────────────────────────────► left ────────────────────────────► (gone)
+//!                                        busy again
 //! ```
 //!
-//! Between two ticks is a whole walk, in which all classes of who left are told to give up the seat; so a
-//! seat that a class still knows is never another client's.
+//! A client that left has its gate, and what newcomers of its group start with.
 
 use super::usage::{Mark, Recent};
-use crate::sched::qbm::{
-    allocator::ClientId,
-    gate::{Gate, Usage},
-    terms::{Terms, UNREGULATED},
+use crate::sched::{
+    qbm::{
+        allocator::ClientId,
+        gate::{Gate, Usage},
+        plan::Party,
+        terms::{Terms, UNREGULATED},
+    },
+    units::NSEC_PER_SEC,
 };
+
+/// How long a client that left keeps its gate while these are not scarce, ns.
+pub const KEEP: u64 = 10 * NSEC_PER_SEC;
 
 /// What was counted of a client, or of all of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,31 +113,30 @@ impl Traffic {
     }
 }
 
-/// Whether a client is registered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stay {
-    /// It is.
-    Here,
-    /// It left since the last tick.
-    Left,
-    /// It left before, and its seat is vacant after the next tick.
-    Away,
-}
-
-/// A client: a party in a group.
+/// A client.
 pub struct Client {
+    /// Who it is; [`crate::sched::key::Key::Default`]: those that share the gate of the group.
+    pub party: Party,
+    /// The target of the class that claimed its gate.
+    pub target: u32,
+    /// The number of its group.
+    pub number: u32,
     /// Its group, by its place in the manager's list.
     pub group: u32,
-    /// The target that one of its classes is for.
-    pub target: u32,
     /// Its name at the allocator; `None`: it is only measured, or has left.
     pub id: Option<ClientId>,
     /// What it is promised; `None`: it is only measured.
     pub terms: Option<Terms>,
     /// Whether it is registered.
-    pub stay: Stay,
-    /// When a class of it was busy last, monotonic ns.
+    pub here: bool,
+    /// When it had requests last, monotonic ns.
     pub busy: u64,
+    /// Requests that had gone through its gate at the last tick.
+    requests: u64,
+    /// It waited for tokens at the last tick.
+    asleep: bool,
+    /// It gave up bandwidth in this tick.
+    pub lowered: bool,
     /// What its gate was set to, bytes/s.
     pub rate: u64,
     /// Before this nothing is restored again, monotonic ns.
@@ -145,21 +150,47 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the group at `group`, met at `now` through a class for `target`.
-    pub fn new(group: u32, target: u32, terms: Option<Terms>, now: u64) -> Self {
+    /// The client `party` of group `number`, which is at `group`, met at `now`; its gate was claimed for `target`.
+    pub fn new(party: Party, target: u32, number: u32, group: u32, now: u64) -> Self {
         Self {
-            group,
+            party,
             target,
+            number,
+            group,
             id: None,
-            terms,
-            stay: Stay::Here,
+            terms: None,
+            here: false,
             busy: now,
+            requests: 0,
+            asleep: false,
+            lowered: false,
             rate: UNREGULATED,
             restored: now,
             recent: Recent::new(now),
             counters: Counters::default(),
             base: Traffic::default(),
         }
+    }
+
+    /// Sees at `now` whether the client was busy since the last tick, at `last`; counts periods that it has waited
+    /// for tokens in that whole time, which the gate is told of when the request goes.
+    pub fn see(&mut self, gate: &Gate, last: u64, now: u64) {
+        let requests = gate.usage().requests;
+        let went = core::mem::replace(&mut self.requests, requests) != requests;
+        let queued = gate.users() > 0;
+        if went || queued {
+            self.busy = now;
+        }
+        let asleep = queued && gate.balance(now) < 0;
+        if asleep && core::mem::replace(&mut self.asleep, asleep) && !went {
+            gate.sleep(last, now);
+        }
+        self.asleep = asleep;
+    }
+
+    /// Whether requests went through `gate` since the last tick.
+    pub fn has_moved(&self, gate: &Gate) -> bool {
+        gate.usage().requests != self.requests
     }
 
     /// The rank of its class; that of the highest one for a client that is only measured.

@@ -2,15 +2,16 @@
 
 //! A new plan while clients are there.
 //!
-//! Groups are the same if they have the same name, and keep their allocators; clients are the same if they
-//! are told apart in the same way and their target still is the same group's. Everything that can fail comes
-//! first, and gates are set when everybody has its new terms: nobody is without bandwidth in between.
+//! Groups are the same if they have the same name, and keep their allocators; clients are the same if their target
+//! still is the same group's. Everything that can fail comes first, and gates are set when everybody has its new
+//! terms: nobody is without bandwidth in between.
 
-use super::{client::Stay, group::Group, movers::Load, seat_of, Manager, NO_GROUP};
+use super::{group::Group, movers::Load, Manager, NO_GROUP};
 use crate::sched::{
     mem::{List, NoMemory, Shared},
     qbm::{
-        plan::{Plan, Scene},
+        gate::Owner,
+        plan::{Plan, Scene, Who},
         terms::UNREGULATED,
     },
 };
@@ -42,6 +43,11 @@ impl Manager {
         }
         self.gates.set_period(tuning.period);
         self.gates.set_floor(tuning.floor);
+        for (group, settings) in groups.as_slice().iter().zip(plan.groups()) {
+            self.gates
+                .open(group.place, group.number, settings.target());
+        }
+        self.gates.opened(groups.as_slice().len() as u32);
         self.number = number;
         self.groups = groups;
         self.loads = loads;
@@ -50,9 +56,8 @@ impl Manager {
     }
 
     /// Goes on with `plan`; sleeps. Clients of groups that stay keep what they have as far as their new
-    /// terms and the group's new capacity allow, from one moment to the next. Those whose target is another
-    /// group's now register there with the next walk, which is to follow at once; until then their gates
-    /// stay as they are.
+    /// terms and the group's new capacity allow, from one moment to the next. Classes whose target is another
+    /// group's now claim a gate there when they look at theirs next.
     ///
     /// # Errors
     ///
@@ -63,56 +68,52 @@ impl Manager {
         scene: &dyn Scene,
         now: u64,
     ) -> Result<(), NoMemory> {
-        let same = plan.by() == self.plan.by();
         self.adopt(plan)?;
-        for slot in 1..self.clients.slots() {
-            self.move_on(slot, same, scene, now);
+        for place in 0..self.gates.len() {
+            self.move_on(place, scene, now);
         }
-        for place in 0..self.groups.as_slice().len() {
-            self.crowd_moves_on(place);
-            self.apply(place, None, now);
-        }
-        self.set_crowd(now);
+        self.apply(false, now);
         self.changed = true;
         Ok(())
     }
 
-    /// Gives the client in `slot` the terms of a new plan, in which clients are told apart in the `same` way.
-    fn move_on(&mut self, slot: u32, same: bool, scene: &dyn Scene, now: u64) {
-        let Some(key) = self.clients.key(slot).copied() else {
-            return;
-        };
-        let (Some(client), Some(gate)) = (self.clients.at_mut(slot), self.gates.get(seat_of(slot)))
+    /// Gives the client at `place` the terms of a new plan.
+    fn move_on(&mut self, place: u32, scene: &dyn Scene, now: u64) {
+        let client = self.clients.get_mut(place as usize);
+        let (Some(client), Some(gate)) = (client.and_then(Option::as_mut), self.gates.get(place))
         else {
             return;
         };
-        let groups = self.groups.as_mut_slice();
-        let stays = (0u32..)
-            .zip(groups.iter())
-            .find(|g| g.1.number == key.target);
-        client.group = stays.map_or(NO_GROUP, |(place, _)| place);
-        if client.stay != Stay::Here {
-            return;
-        }
-        let number = scene.target_number(client.target);
-        let belongs = self.plan.group_of(number).filter(|_| same);
-        let Some(group) = groups.get_mut(client.group as usize) else {
-            // The allocator is gone, and with it the client's name there.
-            client.id = None;
-            client.stay = Stay::Left;
-            if belongs.is_none() {
-                client.set(gate, UNREGULATED, now);
+        let groups = self.groups.as_slice();
+        let there = groups.iter().find(|group| group.number == client.number);
+        client.group = there.map_or(NO_GROUP, |group| group.place);
+        let owner = Owner {
+            who: Who {
+                party: client.party,
+                target: client.target,
+            },
+            group: client.number,
+        };
+        let moved = super::is_shared(place) && client.group != place;
+        let Some(place_of) = self.group_of(&owner).filter(|_| !moved) else {
+            self.retire(place, now);
+            self.forget(place);
+            if !super::is_shared(place) {
+                self.gates.revoke(place);
+            } else if let Some(gate) = self.gates.get(place) {
+                // It is that of the group that is there now.
+                gate.clear(now);
             }
             return;
         };
-        if belongs != Some(client.group) {
-            if belongs.is_none() {
-                client.set(gate, UNREGULATED, now);
-            }
-            self.retire(slot, now);
+        let client = self.clients.get_mut(place as usize);
+        let Some(client) = client.and_then(Option::as_mut).filter(|client| client.here) else {
             return;
-        }
-        let terms = self.plan.terms(client.group, &key.party, scene);
+        };
+        let Some(group) = self.groups.as_mut_slice().get_mut(place_of as usize) else {
+            return;
+        };
+        let terms = self.plan.terms(place_of, &client.party, scene);
         let before = core::mem::replace(&mut client.terms, terms);
         let rate = match (client.id, terms) {
             (Some(id), Some(terms)) => {
@@ -127,14 +128,14 @@ impl Manager {
                 group.withdraw(id);
                 UNREGULATED
             }
-            (None, Some(terms)) => match group.enrol(slot, terms) {
+            (None, Some(terms)) => match group.enrol(place, terms) {
                 Ok(id) => {
                     client.id = Some(id);
                     client.recent.begin(now);
                     group.allocation(id)
                 }
                 Err(NoMemory) => {
-                    self.retire(slot, now);
+                    self.retire(place, now);
                     return;
                 }
             },
@@ -142,22 +143,5 @@ impl Manager {
         };
         // Its rank may be another one.
         client.set(gate, rate, now);
-    }
-
-    /// Gives the crowd of the group at `place` the terms of a new plan.
-    fn crowd_moves_on(&mut self, place: usize) {
-        let Some(group) = self.groups.as_mut_slice().get_mut(place) else {
-            return;
-        };
-        let Some(id) = group.crowd.id else {
-            return;
-        };
-        match self.plan.default_terms(group.place) {
-            Some(terms) if group.movers.is_none() => {
-                group.crowd.rank = terms.class.rank();
-                group.allocator.set_terms(id, terms);
-            }
-            _ => group.disperse(),
-        }
     }
 }

@@ -5,39 +5,24 @@
 use super::{
     client::{count, Client, Counters, Traffic},
     movers::Movers,
-    seat_of,
 };
 use crate::sched::{
-    class::{ClassTable, DEFAULT},
-    mem::{List, NoMemory},
+    mem::{Bulk, List, NoMemory, Owned},
     qbm::{
         allocator::{Allocator, ClientId, Setup},
         gate::Gates,
-        plan::{Group as Settings, Who},
-        terms::{Terms, Tuning},
+        plan::Group as Settings,
+        terms::{Class, Terms, Tuning, UNREGULATED},
     },
 };
 
-/// The clients of all groups. Slots are seats ([`seat_of`]); the default class stands for those that find
-/// none.
-pub type Clients = ClassTable<Who, Client>;
+/// The clients of all groups, by the places of their gates.
+pub type Clients = Bulk<Option<Owned<Client>>>;
 
-/// Those of a group that found no seat, who share one: they are one client to the allocator.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Crowd {
-    /// Its name at the allocator; `None`: there is nobody.
-    pub id: Option<ClientId>,
-    /// Rank of its class.
-    pub rank: u8,
-    /// What it has, bytes/s.
-    pub rate: u64,
-    /// When a class of it was busy last, monotonic ns.
-    pub busy: u64,
-    /// When a class was busy last that would only be measured if there was a seat, monotonic ns.
-    pub open: u64,
-}
+/// No place.
+const NOWHERE: u32 = u32::MAX;
 
-/// Clients that come between two walks before those that follow have to wait for the end of the walk.
+/// Clients that come before those that follow have to wait until gates are set.
 const AT_ONCE: u32 = 16;
 
 /// A group.
@@ -48,11 +33,9 @@ pub struct Group {
     pub place: u32,
     /// Who has how much.
     pub allocator: Allocator,
-    /// The slots of clients by their names at the allocator.
-    slots: List<u32>,
-    /// Those without a seat.
-    pub crowd: Crowd,
-    /// Clients that are registered, those that are only measured too.
+    /// The places of clients by their names at the allocator.
+    places: List<u32>,
+    /// Clients with a gate of their own that are registered, those that are only measured too.
     pub clients: u32,
     /// What movers are left, if it is a group of movers.
     pub movers: Option<Movers>,
@@ -73,8 +56,7 @@ impl Group {
             number,
             place,
             allocator: Allocator::new(setup_of(settings, tuning, settings.capacity())),
-            slots: List::new(),
-            crowd: Crowd::default(),
+            places: List::new(),
             clients: 0,
             movers: Movers::of(settings, tuning),
             stale: false,
@@ -112,77 +94,70 @@ impl Group {
         self.stale = true;
     }
 
-    /// The crowd leaves.
-    pub fn disperse(&mut self) {
-        if let Some(id) = self.crowd.id.take() {
-            self.withdraw(id);
-            self.crowd.rate = 0;
+    /// What clients without a line have, where they are promised `terms`, until the manager meets them, bytes/s.
+    pub fn start(&self, terms: &Terms) -> u64 {
+        if self.movers.is_some() {
+            return UNREGULATED;
         }
+        let setup = self.allocator.setup();
+        let all = u64::from(self.clients).saturating_add(1);
+        let rate = match terms.class {
+            Class::FirstCome if self.allocator.free() < terms.min => 0,
+            Class::FirstCome => terms.min,
+            _ => terms.min.min(setup.capacity.checked_div(all).unwrap_or(0)),
+        };
+        rate.max(setup.floor)
     }
 
-    /// Registers the client in `slot` with the allocator; sleeps.
+    /// Registers the client at `place` with the allocator; sleeps.
     ///
     /// # Errors
     ///
     /// - [`NoMemory`]: the allocator had none; nothing changed.
-    pub fn enrol(&mut self, slot: u32, terms: Terms) -> Result<ClientId, NoMemory> {
+    pub fn enrol(&mut self, place: u32, terms: Terms) -> Result<ClientId, NoMemory> {
         // Room first, so that nothing has to be undone: names are as few as clients.
-        while self.slots.as_slice().len() <= self.allocator.len() as usize {
-            self.slots.push(DEFAULT)?;
+        while self.places.as_slice().len() <= self.allocator.len() as usize {
+            self.places.push(NOWHERE)?;
         }
-        // A few have all they can get from the start, a crowd when it is complete: then it is shared once.
+        // A few have all they can get from the start, many when all are there: then it is shared once.
         let id = if self.fresh < AT_ONCE {
             self.allocator.register(terms)?
         } else {
             self.allocator.enter(terms)?
         };
-        while self.slots.as_slice().len() <= id as usize {
-            if self.slots.push(DEFAULT).is_err() {
+        while self.places.as_slice().len() <= id as usize {
+            if self.places.push(NOWHERE).is_err() {
                 self.allocator.leave(id);
                 return Err(NoMemory);
             }
         }
-        if let Some(place) = self.slots.as_mut_slice().get_mut(id as usize) {
-            *place = slot;
+        if let Some(at) = self.places.as_mut_slice().get_mut(id as usize) {
+            *at = place;
         }
         self.fresh = self.fresh.saturating_add(1);
         self.stale = true;
         Ok(id)
     }
 
-    /// Sets the gates of those whose allocation changed since the last time, `by` what the client of that
-    /// name asked for; nobody: by what an administrator did. Whether a gate changed.
-    pub fn apply(
-        &mut self,
-        clients: &mut Clients,
-        gates: &Gates,
-        by: Option<ClientId>,
-        now: u64,
-    ) -> bool {
+    /// Sets the gates of those whose allocation changed since the last time; with `told`, those that lost some
+    /// without having asked for that are counted. Whether a gate changed.
+    pub fn apply(&mut self, clients: &mut Clients, gates: &Gates, told: bool, now: u64) -> bool {
         if core::mem::take(&mut self.stale) {
             self.fresh = 0;
             self.allocator.settle();
         }
         let mut changed = false;
-        let (slots, counters, crowd) = (&self.slots, &mut self.counters, &mut self.crowd);
+        let (places, counters) = (&self.places, &mut self.counters);
         self.allocator.drain_changed(|id, rate| {
-            let slot = slots.as_slice().get(id as usize).copied();
-            let Some(slot) = slot.filter(|slot| *slot != DEFAULT) else {
-                if crowd.id == Some(id) {
-                    changed |= crowd.rate != rate;
-                    crowd.rate = rate;
-                }
+            let place = places.as_slice().get(id as usize).copied();
+            let place = place.unwrap_or(NOWHERE);
+            let client = clients.get_mut(place as usize).and_then(Option::as_mut);
+            let client = client.filter(|client| client.id == Some(id));
+            let (Some(client), Some(gate)) = (client, gates.get(place)) else {
                 return;
             };
-            let (Some(client), Some(gate)) = (clients.at_mut(slot), gates.get(seat_of(slot)))
-            else {
-                return;
-            };
-            if client.id != Some(id) {
-                return;
-            }
             let lost = client.rate.saturating_sub(rate);
-            if by.is_some_and(|by| by != id) && lost > 0 {
+            if told && !client.lowered && lost > 0 {
                 for counters in [&mut *counters, &mut client.counters] {
                     count(&mut counters.losses);
                     counters.taken = counters.taken.saturating_add(lost);

@@ -4,9 +4,9 @@
 //! clients. Names are double-quoted, with `"`, `\` and what is not printable ASCII escaped.
 
 use super::{
-    client::{Client, Counters, Stay, Traffic},
+    client::{Client, Counters, Traffic},
     group::Group,
-    seat_of, Manager,
+    is_shared, Manager,
 };
 use crate::sched::{
     key::escape,
@@ -54,6 +54,20 @@ impl Manager {
             .map(|(place, (settings, group))| (place, settings, group))
     }
 
+    /// The clients of the group at `group`, and the places of their gates; those that left, too.
+    fn members(&self, group: u32) -> impl Iterator<Item = (u32, &Client)> {
+        let clients = (0..self.gates.len()).filter_map(|place| {
+            let client = self.clients.get(place as usize)?.as_ref()?;
+            Some((place, &**client))
+        });
+        clients.filter(move |(_, client)| client.group == group)
+    }
+
+    /// The same without those that left.
+    fn registered(&self, group: u32) -> impl Iterator<Item = (u32, &Client)> {
+        self.members(group).filter(|(_, client)| client.here)
+    }
+
     /// Writes `clients:` and with `each` what is told of each client of the group at `place`.
     fn write_clients<W: Write>(
         &self,
@@ -63,20 +77,17 @@ impl Manager {
         mut each: impl FnMut(&mut W, u32, &Client) -> fmt::Result,
     ) -> fmt::Result {
         let mut empty = true;
-        for slot in 1..self.clients.slots() {
-            let (Some(key), Some(client)) = (self.clients.key(slot), self.clients.at(slot)) else {
-                continue;
-            };
-            if client.group != place || client.stay != Stay::Here {
+        for (at, client) in self.registered(place) {
+            if is_shared(at) {
                 continue;
             }
             if core::mem::take(&mut empty) {
                 out.write_str("  clients:\n")?;
             }
             out.write_str("  - client: \"")?;
-            write_party(out, &key.party, scene)?;
+            write_party(out, &client.party, scene)?;
             out.write_str("\"\n")?;
-            each(out, slot, client)?;
+            each(out, at, client)?;
         }
         if empty {
             out.write_str("  clients: []\n")?;
@@ -95,7 +106,11 @@ impl Manager {
         }
         for (place, settings, group) in self.groups() {
             write_group(out, settings, group)?;
-            self.write_clients(out, place, scene, |out, slot, client| {
+            let shared = self.registered(place).find(|(at, _)| is_shared(*at));
+            if let Some((_, client)) = shared.filter(|(_, client)| client.id.is_some()) {
+                writeln!(out, "  without_seat: {}", client.rate)?;
+            }
+            self.write_clients(out, place, scene, |out, at, client| {
                 let recent = &client.recent;
                 match client.terms {
                     Some(terms) => {
@@ -112,7 +127,7 @@ impl Manager {
                     writeln!(out, "    wants: {}", allocator.wants(id))?;
                     writeln!(out, "    unmet: {}", allocator.is_unmet(id))?;
                 }
-                let gate = self.gates.get(seat_of(slot));
+                let gate = self.gates.get(at);
                 let traffic = gate.map_or(Traffic::default(), |gate| Traffic::of(&gate.usage()));
                 writeln!(out, "    used_fast: {}", recent.fast.rate)?;
                 writeln!(
@@ -141,35 +156,34 @@ impl Manager {
             escape(settings.name().as_bytes(), out)?;
             out.write_str("\"\n")?;
             let mut sum = group.gone;
-            for slot in 1..self.clients.slots() {
-                if let Some(client) = self.clients.at(slot).filter(|c| c.group == place) {
-                    sum.add(&self.traffic(slot, client));
-                }
+            for (at, client) in self.members(place) {
+                sum.add(&self.traffic(at, client));
             }
             write_counters(out, "  ", &sum, &group.counters)?;
             writeln!(out, "  joins: {}", group.counters.joins)?;
             writeln!(out, "  leaves: {}", group.counters.leaves)?;
             writeln!(out, "  seatless: {}", group.counters.seatless)?;
-            self.write_clients(out, place, scene, |out, slot, client| {
-                let traffic = self.traffic(slot, client);
+            self.write_clients(out, place, scene, |out, at, client| {
+                let traffic = self.traffic(at, client);
                 write_counters(out, "    ", &traffic, &client.counters)
             })?;
         }
         Ok(())
     }
 
-    /// What went through the gate of the client in `slot` since the last reset.
-    fn traffic(&self, slot: u32, client: &Client) -> Traffic {
-        let gate = self.gates.get(seat_of(slot));
+    /// What went through the gate of the client at `place` since the last reset.
+    fn traffic(&self, place: u32, client: &Client) -> Traffic {
+        let gate = self.gates.get(place);
         let traffic = gate.map_or(Traffic::default(), |gate| Traffic::of(&gate.usage()));
         traffic.since(&client.base)
     }
 
     /// Sets what `nrs_qbm_stats` shows to zero.
     pub fn reset_stats(&mut self) {
-        for slot in 1..self.clients.slots() {
-            let gate = self.gates.get(seat_of(slot));
-            if let (Some(client), Some(gate)) = (self.clients.at_mut(slot), gate) {
+        for place in 0..self.gates.len() {
+            let client = self.clients.get_mut(place as usize);
+            let client = client.and_then(Option::as_mut);
+            if let (Some(client), Some(gate)) = (client, self.gates.get(place)) {
                 client.base = Traffic::of(&gate.usage());
                 client.counters = Counters::default();
             }
@@ -207,11 +221,7 @@ fn write_group(out: &mut impl Write, settings: &Settings, group: &Group) -> fmt:
         writeln!(out, "  used_by_others: {}", movers.outside())?;
         writeln!(out, "  left_to_movers: {}", movers.left())?;
     }
-    writeln!(out, "  registered: {}", group.clients)?;
-    if group.crowd.id.is_some() {
-        writeln!(out, "  without_seat: {}", group.crowd.rate)?;
-    }
-    Ok(())
+    writeln!(out, "  registered: {}", group.clients)
 }
 
 /// Writes what was counted of a client or a group.

@@ -156,14 +156,14 @@ impl Read {
         let mut none = true;
         for word in words {
             let (name, value) = self.pair(word)?;
-            let key = tune::Key::parse(name).ok_or(self.wrong(
+            let (key, bit) = tune::Key::parse(name).ok_or(self.wrong(
                 word.0,
                 "tune has period, fast, slow, idle, floor, grant, sleep, high, low, raise, lower, headroom",
             ))?;
-            if self.tuned & key.bit() != 0 {
+            if self.tuned & bit != 0 {
                 return Err(self.wrong(word.0, TWICE));
             }
-            self.tuned |= key.bit();
+            self.tuned |= bit;
             let set = key.set(&mut self.parts.tuning, value);
             set.map_err(|reason| self.wrong(word.0, reason))?;
             none = false;

@@ -106,8 +106,8 @@ impl Group {
         Class::ALL.map(of)
     }
 
-    /// The number of its target ([`super::Scene::target_number`]); none: every one that no other group has.
-    pub fn target(&self) -> Option<u64> {
+    /// The number of its target; none: every one that no other group has.
+    pub fn target(&self) -> Option<u32> {
         self.settings.target.map(|target| target.number())
     }
 

@@ -135,11 +135,11 @@ impl Target {
         }
     }
 
-    /// The number that [`super::Scene::target_number`] tells for it.
-    pub const fn number(self) -> u64 {
+    /// The number that requests for it have.
+    pub const fn number(self) -> u32 {
         match self {
-            Self::Device(major, minor) => ((major as u64) << Self::MINOR_BITS) | minor as u64,
-            Self::Number(number) => number as u64,
+            Self::Device(major, minor) => (major << Self::MINOR_BITS) | minor,
+            Self::Number(number) => number,
         }
     }
 }

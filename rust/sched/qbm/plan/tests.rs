@@ -5,14 +5,10 @@ mod wrong;
 use super::*;
 use crate::sched::{attr::Id, jobid::JobId, nid::Nid, qbm::terms::Class};
 
-/// A service with devices called `d1` to `d9`, and targets with their own numbers.
+/// A service with devices called `d1` to `d9`.
 pub(super) struct Nine;
 
 impl Scene for Nine {
-    fn target_number(&self, target: u32) -> u64 {
-        u64::from(target)
-    }
-
     fn device_name(&self, device: u32, f: &mut dyn FnMut(&[u8])) {
         if (1..=9).contains(&device) {
             f(format!("d{device}").as_bytes());
@@ -89,7 +85,7 @@ fn groups_of_targets() {
     let plan = plan(
         "group a capacity=1MB target=8:16; group b capacity=1MB target=7\ngroup c capacity=2MB",
     );
-    for (number, group) in [((8 << 20) | 16, 0), (7, 1), (8, 2), (0, 2), (u64::MAX, 2)] {
+    for (number, group) in [((8 << 20) | 16, 0), (7, 1), (8, 2), (0, 2), (u32::MAX, 2)] {
         assert_eq!(plan.group_of(number), Some(group), "{number}");
     }
     assert_eq!(plan.groups()[0].target(), Some((8 << 20) | 16));

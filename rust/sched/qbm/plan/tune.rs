@@ -9,96 +9,65 @@ use crate::sched::{
 };
 use core::fmt;
 
+/// How a number is written.
+enum Form {
+    Time,
+    Size,
+    Percent,
+}
+
 /// A number of [`Tuning`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Key {
-    Period,
-    Fast,
-    Slow,
-    Idle,
-    Floor,
-    Grant,
-    Sleep,
-    High,
-    Low,
-    Raise,
-    Lower,
-    Headroom,
+pub(super) struct Key {
+    /// The word for it.
+    pub(super) name: &'static str,
+    form: Form,
+    lo: u64,
+    hi: u64,
+    /// What to say about others than those from `lo` to `hi`.
+    wrong: &'static str,
+    get: fn(&Tuning) -> u64,
+    set: fn(&mut Tuning, u64),
+}
+
+/// Rows `NAME: FORM LO..=HI, "the same in words"`.
+macro_rules! keys {
+    ($($name:ident: $form:ident $lo:literal $(* $by:ident)?..=$hi:literal $(* $times:ident)?, $range:literal;)+) => {
+        /// All of them, in the order in which they are written.
+        pub(super) static ALL: &[Key] = &[$(Key {
+            name: stringify!($name),
+            form: Form::$form,
+            lo: $lo $(* $by)?,
+            hi: $hi $(* $times)?,
+            wrong: concat!(stringify!($name), " is not ", $range),
+            get: |tuning| tuning.$name as u64,
+            set: |tuning, number| tuning.$name = number as _,
+        }),+];
+    };
+}
+
+/// Bytes/s.
+const KIB: u64 = 1 << 10;
+
+keys! {
+    period: Time 1 * MS..=1 * S, "a time from 1ms to 1s";
+    fast: Time 100 * MS..=60 * S, "a time from 100ms to 60s";
+    slow: Time 1 * S..=3_600 * S, "a time from 1s to 3600s";
+    idle: Time 100 * MS..=3_600 * S, "a time from 100ms to 3600s";
+    floor: Size 1 * KIB..=1_048_576 * KIB, "a size from 1KiB/s to 1GiB/s";
+    grant: Size 1 * KIB..=1_048_576 * KIB, "a size from 1KiB/s to 1GiB/s";
+    sleep: Percent 1..=100, "1% to 100%";
+    high: Percent 1..=100, "1% to 100%";
+    low: Percent 0..=99, "0% to 99%";
+    raise: Percent 1..=1_000, "1% to 1000%";
+    lower: Percent 0..=90, "0% to 90%";
+    headroom: Percent 0..=50, "0% to 50%";
 }
 
 impl Key {
-    /// All of them, in the order in which they are written.
-    pub(super) const ALL: [Self; 12] = [
-        Self::Period,
-        Self::Fast,
-        Self::Slow,
-        Self::Idle,
-        Self::Floor,
-        Self::Grant,
-        Self::Sleep,
-        Self::High,
-        Self::Low,
-        Self::Raise,
-        Self::Lower,
-        Self::Headroom,
-    ];
-
-    /// The word for it.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Period => "period",
-            Self::Fast => "fast",
-            Self::Slow => "slow",
-            Self::Idle => "idle",
-            Self::Floor => "floor",
-            Self::Grant => "grant",
-            Self::Sleep => "sleep",
-            Self::High => "high",
-            Self::Low => "low",
-            Self::Raise => "raise",
-            Self::Lower => "lower",
-            Self::Headroom => "headroom",
-        }
-    }
-
-    /// The number called `name`.
-    pub(super) fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|key| key.name() == name)
-    }
-
-    /// A bit for it.
-    pub(super) const fn bit(self) -> u32 {
-        1u32.wrapping_shl(self as u32)
-    }
-
-    /// What there is of it: smallest and largest number, and what to say about others.
-    const fn range(self) -> (u64, u64, &'static str) {
-        match self {
-            Self::Period => (MS, S, "period is not a time from 1ms to 1s"),
-            Self::Fast => (100 * MS, 60 * S, "fast is not a time from 100ms to 60s"),
-            Self::Slow => (S, 3_600 * S, "slow is not a time from 1s to 3600s"),
-            Self::Idle => (
-                100 * MS,
-                3_600 * S,
-                "idle is not a time from 100ms to 3600s",
-            ),
-            Self::Floor => (
-                1 << 10,
-                1 << 30,
-                "floor is not a size from 1KiB/s to 1GiB/s",
-            ),
-            Self::Grant => (
-                1 << 10,
-                1 << 30,
-                "grant is not a size from 1KiB/s to 1GiB/s",
-            ),
-            Self::Sleep => (1, 100, "sleep is not 1% to 100%"),
-            Self::High => (1, 100, "high is not 1% to 100%"),
-            Self::Low => (0, 99, "low is not 0% to 99%"),
-            Self::Raise => (1, 1_000, "raise is not 1% to 1000%"),
-            Self::Lower => (0, 90, "lower is not 0% to 90%"),
-            Self::Headroom => (0, 50, "headroom is not 0% to 50%"),
-        }
+    /// The number called `name`, and a bit for it.
+    pub(super) fn parse(name: &str) -> Option<(&'static Self, u32)> {
+        let bits = (0..32).map(|at| 1u32.wrapping_shl(at));
+        ALL.iter().zip(bits).find(|(key, _)| key.name == name)
     }
 
     /// Sets it in `tuning` to what `text` says.
@@ -106,30 +75,14 @@ impl Key {
     /// # Errors
     ///
     /// Why it cannot be, one line.
-    pub(super) fn set(self, tuning: &mut Tuning, text: &str) -> Result<(), &'static str> {
-        let number = match self {
-            Self::Period | Self::Fast | Self::Slow | Self::Idle => time(text),
-            Self::Floor | Self::Grant => size(text),
-            _ => percent(text).map(u64::from),
+    pub(super) fn set(&self, tuning: &mut Tuning, text: &str) -> Result<(), &'static str> {
+        let number = match self.form {
+            Form::Time => time(text),
+            Form::Size => size(text),
+            Form::Percent => percent(text).map(u64::from),
         };
-        let (lo, hi, wrong) = self.range();
-        let number = number.filter(|number| (lo..=hi).contains(number));
-        let number = number.ok_or(wrong)?;
-        let part = number as u32;
-        match self {
-            Self::Period => tuning.period = number,
-            Self::Fast => tuning.fast = number,
-            Self::Slow => tuning.slow = number,
-            Self::Idle => tuning.idle = number,
-            Self::Floor => tuning.floor = number,
-            Self::Grant => tuning.grant = number,
-            Self::Sleep => tuning.sleep = part,
-            Self::High => tuning.high = part,
-            Self::Low => tuning.low = part,
-            Self::Raise => tuning.raise = part,
-            Self::Lower => tuning.lower = part,
-            Self::Headroom => tuning.headroom = part,
-        }
+        let number = number.filter(|number| (self.lo..=self.hi).contains(number));
+        (self.set)(tuning, number.ok_or(self.wrong)?);
         Ok(())
     }
 }
@@ -151,37 +104,22 @@ pub(super) fn wrong(tuning: &Tuning) -> Option<&'static str> {
 pub(super) fn write(tuning: &Tuning, out: &mut (impl fmt::Write + ?Sized)) -> fmt::Result {
     let default = Tuning::default();
     let mut first = true;
-    for key in Key::ALL {
-        if value(key, tuning) == value(key, &default) {
+    for key in ALL {
+        let number = (key.get)(tuning);
+        if number == (key.get)(&default) {
             continue;
         }
-        out.write_str(if first { "tune" } else { "" })?;
-        first = false;
-        let number = value(key, tuning);
-        write!(out, " {}=", key.name())?;
-        match key {
-            Key::Period | Key::Fast | Key::Slow | Key::Idle => write!(out, "{}", Time(number))?,
-            Key::Floor | Key::Grant => write!(out, "{}", Size(number))?,
-            _ => write!(out, "{number}%")?,
+        out.write_str(if core::mem::take(&mut first) {
+            "tune"
+        } else {
+            ""
+        })?;
+        write!(out, " {}=", key.name)?;
+        match key.form {
+            Form::Time => write!(out, "{}", Time(number))?,
+            Form::Size => write!(out, "{}", Size(number))?,
+            Form::Percent => write!(out, "{number}%")?,
         }
     }
     out.write_str(if first { "" } else { "\n" })
-}
-
-/// What it is in `tuning`.
-fn value(key: Key, tuning: &Tuning) -> u64 {
-    match key {
-        Key::Period => tuning.period,
-        Key::Fast => tuning.fast,
-        Key::Slow => tuning.slow,
-        Key::Idle => tuning.idle,
-        Key::Floor => tuning.floor,
-        Key::Grant => tuning.grant,
-        Key::Sleep => u64::from(tuning.sleep),
-        Key::High => u64::from(tuning.high),
-        Key::Low => u64::from(tuning.low),
-        Key::Raise => u64::from(tuning.raise),
-        Key::Lower => u64::from(tuning.lower),
-        Key::Headroom => u64::from(tuning.headroom),
-    }
 }

@@ -80,7 +80,7 @@ pub fn measure(case: &Case, classes: u32, depth: u32) -> Footprint {
     let config = case.config(classes).with(&tunables(classes));
     let start = taken();
     let common = AnyShared::new(&config, 1, PARTS).expect("memory");
-    let gates = (case.kind == Kind::Qbm).then(|| Gates::new(classes.min(16_383) as usize + 1));
+    let gates = (case.kind == Kind::Qbm).then(|| Gates::new(classes.min(16_384), 1));
     let update = case.update(&config, classes);
     let shared = taken() - start;
     let mut part = AnyPart::<Lean>::new(&config, 1, &common).expect("memory");

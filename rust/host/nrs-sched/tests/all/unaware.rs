@@ -128,7 +128,7 @@ impl Bench {
         let config = config.unwrap_or_else(|error| panic!("{argument:?}: {error:?}"));
         let mut part = lone_part(&config, 1).expect("memory");
         // The same bandwidth for everybody.
-        hand_gates(&mut part, 64, |_| (50_000_000, 1)).expect("memory");
+        hand_gates(&mut part, 64, Some(50_000_000)).expect("memory");
         Self {
             name: format!(
                 "{} {argument:?} by {} {} locality {}",

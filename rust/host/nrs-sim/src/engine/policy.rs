@@ -221,13 +221,9 @@ impl Desk {
     }
 }
 
-/// Targets are known by their numbers, and no client is a device.
+/// No client is a device.
 pub struct Nobody;
 
 impl Scene for Nobody {
-    fn target_number(&self, target: u32) -> u64 {
-        u64::from(target)
-    }
-
     fn device_name(&self, _device: u32, _f: &mut dyn FnMut(&[u8])) {}
 }

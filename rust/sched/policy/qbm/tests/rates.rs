@@ -13,9 +13,6 @@ fn refresh_follows_the_gates() {
     for user in 1..=200 {
         bench.rate(user, MIB, 2, NOW);
         bench.class(user, NOW);
-        if user % 50 == 0 {
-            bench.walk(NOW);
-        }
     }
     for user in 1..=200 {
         bench.queue(user, 1024, NOW);
@@ -70,7 +67,7 @@ fn refresh_follows_the_gates() {
 /// their requests are like.
 #[test]
 fn rates_hold_over_partitions() {
-    let gates = mem::Shared::new(Gates::new(1024).unwrap()).unwrap();
+    let gates = gates(1024);
     let mut benches = [(); 2].map(|()| Bench::with(&tunables(), &gates));
     let rates = [32 << 10, MIB, 10 * MIB, 77_777_777, 200 * MIB];
     let mut rng = Rng::new(9);
@@ -80,10 +77,8 @@ fn rates_hold_over_partitions() {
         _ => 1 + rng.below(32 << user) as u32 / 8,
     };
     for (user, rate) in (0u32..).zip(rates) {
-        gates.get(user).unwrap().set(rate, (user % 4) as u8, NOW);
+        benches[0].rate(user, rate, (user % 4) as u8, NOW);
         for (part, bench) in benches.iter_mut().enumerate() {
-            bench.class(user, NOW);
-            bench.walk(NOW);
             for _ in 0..3 {
                 let pages = size(&mut rng, user, part);
                 bench.queue(user, pages, NOW);
@@ -99,7 +94,7 @@ fn rates_hold_over_partitions() {
         // Timers are late.
         now = now.max(due[part]) + rng.below(200_000);
         if now > start && before[4] == 0 {
-            before = [0, 1, 2, 3, 4].map(|user| gates.get(user).unwrap().usage().bytes());
+            before = [0, 1, 2, 3, 4].map(|user| benches[0].gate(user).usage().bytes());
         }
         let bench = &mut benches[part];
         while let Some(request) = bench.get(now) {
@@ -109,26 +104,10 @@ fn rates_hold_over_partitions() {
         due[part] = bench.until(now);
     }
     for (user, rate) in (0u32..).zip(rates) {
-        let went = gates.get(user).unwrap().usage().bytes() - before[user as usize];
+        let went = benches[0].gate(user).usage().bytes() - before[user as usize];
         let want = rate * 20;
         let slack = want / 100 + 2 * 4096 * (1024u64).min(32 << user);
         assert!(went.abs_diff(want) <= slack, "{user}: {went} {want}");
-    }
-}
-
-/// A part that is told that somebody waits tells the gate in every walk.
-#[test]
-fn walks_tell_of_those_who_wait() {
-    let mut bench = Bench::new();
-    bench.rate(1, MIB, 1, NOW);
-    bench.class(1, NOW);
-    bench.walk(NOW);
-    bench.queue(1, 2048, NOW);
-    bench.queue(1, 1, NOW);
-    assert!(bench.get(NOW).is_some());
-    for step in 1..=25 {
-        bench.walk(NOW + step * 40 * MS);
-        assert_eq!(bench.gate(1).usage().sleeps, step + 1);
     }
 }
 
@@ -139,7 +118,6 @@ fn withheld_for_its_rate() {
         let mut bench = Bench::new();
         bench.rate(1, MIB, 2, NOW);
         bench.class(1, NOW);
-        bench.walk(NOW);
         for _ in 0..4 {
             // A second's worth each.
             bench.queue(1, 256, NOW);

@@ -2,161 +2,203 @@
 
 //! How classes come by their gates, and lose them.
 
-use super::{super::record::SEAT_WAIT, *};
+use super::*;
 use crate::sched::policy::params::ClassesMax;
 
-/// A new class is held until the worker has given it a seat; that it waits is what wakes the worker.
+const COST: Cost = Cost::new(Direction::Write, PAGE);
+
+/// A new client starts at the rate of its group, and wakes the worker.
 #[test]
-fn new_classes_wait_for_a_seat() {
+fn new_clients_start_at_the_rate_of_their_group() {
     let mut bench = Bench::new();
+    bench.gates.set_start(0, MIB, 2, NOW);
     assert!(bench.part.need().is_empty());
     let class = bench.class(7, NOW);
-    assert!(!bench.part.need().is_empty() && !bench.part.is_live(class));
-    let cost = Cost::new(Direction::Write, PAGE);
-    let passed = bench.part.pass(class, cost, Way::Opportunity, || NOW);
-    assert_eq!(passed, Passed::Refused);
-    bench.rate(7, MIB, 1, NOW);
-    bench.queue(7, 1, NOW + 1);
-    assert_eq!(bench.until(NOW + 1), NOW + 1 + SEAT_WAIT);
-    let briefs = bench.walk(NOW + MS);
-    let brief = Brief {
-        id: class,
-        who: Who::of(By::Uid, &attrs(7)),
-        seat: NO_SEAT,
-        busy: true,
-    };
-    assert_eq!(briefs, [brief]);
-    assert!(bench.part.need().is_empty() && bench.part.is_live(class));
-    assert_eq!(bench.get(NOW + MS).map(|request| request.owner), Some(7));
-    assert_eq!(bench.gate(7).usage().written, PAGE);
-    // What went since the last walk makes it busy once.
-    let busy = |briefs: Vec<Brief>| briefs.iter().map(|b| (b.seat, b.busy)).collect::<Vec<_>>();
-    assert_eq!(busy(bench.walk(NOW + 2 * MS)), [(7, true)]);
-    assert_eq!(busy(bench.walk(NOW + 3 * MS)), [(7, false)]);
-    let passed = bench.part.pass(class, cost, Way::Opportunity, || NOW);
+    assert!(!bench.part.need().is_empty() && bench.part.is_live(class));
+    let gate = seat(&bench.gates, 7);
+    let owner = bench.gates.owner(gate.place()).unwrap();
+    assert_eq!((owner.who, owner.group), (Who::of(By::Uid, &attrs(7)), 1));
+    assert_eq!((bench.gate(7).rate(), bench.gate(7).rank()), (MIB, 2));
+    let passed = bench.part.pass(class, COST, Way::Opportunity, || NOW);
     assert_eq!(passed, Passed::Counted);
-    assert_eq!(busy(bench.walk(NOW + 4 * MS)), [(7, true)]);
-    // A client that left has lost its seat; when it comes again, the worker hears of it.
-    bench.part.seat(class, NO_SEAT, NOW + 5 * MS);
-    assert!(bench.part.need().is_empty() && !bench.part.is_live(class));
-    bench.queue(7, 1, NOW + 6 * MS);
-    assert!(!bench.part.need().is_empty());
-    assert_eq!(bench.until(NOW + 6 * MS), NOW + 6 * MS + SEAT_WAIT);
-    // So it does if requests came while the seat was being taken away.
-    bench.walk(NOW + 7 * MS);
-    assert!(bench.part.need().is_empty());
-    bench.part.seat(class, NO_SEAT, NOW + 8 * MS);
-    assert!(!bench.part.need().is_empty());
-    bench.walk(NOW + 9 * MS);
-    assert!(bench.get(NOW + 9 * MS).is_some());
-}
-
-/// Should the worker not come, requests go after a second, and the gate is charged when there is one.
-#[test]
-fn nobody_waits_for_a_seat_for_long() {
-    let mut bench = Bench::new();
-    for _ in 0..10 {
+    for _ in 0..2 {
         bench.queue(7, 256, NOW);
     }
-    let class = bench.class(7, NOW);
-    assert_eq!(bench.until(NOW + MS), NOW + SEAT_WAIT);
-    let cost = Cost::new(Direction::Read, MIB);
-    let passed = bench.part.pass(class, cost, Way::Forced, || NOW);
-    assert_eq!(passed, Passed::Counted);
-    let now = NOW + SEAT_WAIT;
-    for _ in 0..9 {
-        assert!(bench.get(now).is_some());
+    let until = bench.until(NOW);
+    assert!((until - NOW).abs_diff(SECOND * PAGE / MIB) < MS, "{until}");
+    assert!(bench.gates.take_news() && bench.part.need().is_empty());
+    bench.gate(7).set_known(true);
+    bench.gate(7).set(2 * MIB, 2, NOW);
+    bench.part.refresh(0, 64, NOW);
+    assert!(bench.until(NOW) < until);
+    assert!(bench.get(until).is_some() && bench.part.need().is_empty());
+    // One that left tells the worker when it comes back.
+    bench.gate(7).set_known(false);
+    while bench.part.len() > 0 {
+        bench.get(NOW + 2 * SECOND);
     }
-    bench.rate(7, MIB, 1, now);
-    bench.walk(now);
-    let usage = bench.gate(7).usage();
-    assert_eq!((usage.read, usage.written), (MIB, 9 * MIB));
-    // It owes 10 MiB, and the front has taken one more.
-    let until = bench.until(now);
+    bench.queue(7, 1, NOW + 3 * SECOND);
+    assert!(!bench.part.need().is_empty());
+}
+
+/// A gate that is taken away is another client's, and the class claims another one; what it had booked is gone.
+#[test]
+fn a_gate_that_was_freed_is_claimed_again() {
+    let mut bench = Bench::new();
+    bench.rate(1, MIB, 1, NOW);
+    for _ in 0..3 {
+        bench.queue(1, 256, NOW);
+    }
+    assert!(bench.get(NOW).is_some());
+    let old = seat(&bench.gates, 1).place();
+    assert_eq!(bench.gate(1).users(), 1);
+    assert!(!bench.gates.close(old), "it has a user");
+    bench.gates.set_start(0, MIB, 1, NOW);
+    assert!(bench.until(NOW) > NOW + SECOND / 2);
+    bench.gates.revoke(old);
+    bench.part.refresh(0, 64, NOW);
+    assert!(bench.get(NOW).is_some());
+    assert_eq!((bench.gate(1).users(), bench.gate(1).rate()), (1, MIB));
+    let mut now = NOW;
+    while bench.part.len() > 0 {
+        if bench.get(now).is_none() {
+            now = bench.until(now);
+        }
+    }
+    let place = seat(&bench.gates, 1).place();
+    assert!(bench.gate(1).users() == 0 && bench.gates.close(place));
+    assert!(bench.gates.owner(place).is_none());
+}
+
+/// Clients that find no gate share that of the group, and take their own as soon as there is one.
+#[test]
+fn clients_without_a_gate_share_one() {
+    let gates = gates(16);
+    let mut bench = Bench::with(&tunables(), &gates);
+    let shared = gates.get(0).unwrap();
+    gates.set_start(0, 1 << 30, 1, NOW);
+    for user in 0..20 {
+        bench.queue(user, 64, NOW);
+        bench.queue(user, 64, NOW);
+    }
+    let few = gates.take_full(0);
+    assert!(few >= 4 && shared.users() == few, "{few}");
+    shared.set(MIB, 3, NOW);
+    bench.part.refresh(0, 64, NOW);
+    while bench.get(NOW).is_some() {}
+    assert!(shared.users() > 2);
+    let own = (0..20).map(|user| seat(&gates, user));
+    let own: Vec<Seat> = own.filter(|seat| !seat.is_shared()).collect();
+    assert_eq!(own.len() as u64, 20 - few);
+    for seat in &own {
+        assert!(gates.close(seat.place()));
+        gates.revoke(seat.place());
+    }
+    bench.part.refresh(0, 64, NOW);
+    assert_eq!(shared.users(), 0);
+    while bench.get(NOW).is_some() {}
+    assert_eq!(bench.part.len(), 0);
+}
+
+/// Whose target no group is for is not held back, until there is one.
+#[test]
+fn groups_come_and_go() {
+    let mut bench = Bench::new();
+    bench.gates.opened(0);
+    assert_eq!(seat(&bench.gates, 1).place(), Seat::NONE.place());
+    bench.queue(1, 1024, NOW);
+    bench.queue(1, 1024, NOW);
+    assert!(bench.get(NOW).is_some() && !bench.gates.has_news());
+    bench.gates.open(0, 5, Some(0));
+    bench.gates.open(1, 6, None);
+    bench.gates.set_start(0, MIB, 1, NOW);
+    bench.gates.opened(2);
+    // A front that is ready looks again, too.
+    bench.queue(1, 1024, NOW);
+    assert!(bench.get(NOW).is_some());
+    let until = bench.until(NOW);
     assert!(
-        (until - now).abs_diff(10 * SECOND) < 50 * MS,
+        (until - NOW).abs_diff(4 * SECOND) < 50 * MS,
         "{}",
-        until - now
+        until - NOW
     );
+    let owner = bench.gates.owner(seat(&bench.gates, 1).place()).unwrap();
+    assert_eq!(owner.group, 5);
 }
 
 /// Other gates: seats are forgotten, whatever stood at them.
 #[test]
 fn other_gates_mean_other_seats() {
     let mut bench = Bench::new();
-    for user in 1..=3 {
-        bench.rate(user, MIB, 1, NOW);
-        bench.class(user, NOW);
-    }
-    bench.walk(NOW);
+    bench.rate(1, MIB, 1, NOW);
     bench.queue(1, 256, NOW);
-    bench.queue(2, 256, NOW);
-    bench.queue(2, 256, NOW);
-    assert_eq!(bench.get(NOW).map(|request| request.owner), Some(1));
-    assert_eq!(bench.get(NOW).map(|request| request.owner), Some(2));
     bench.queue(1, 1, NOW);
-    let gates = mem::Shared::new(Gates::new(16).unwrap()).unwrap();
-    let old = bench.part.update(Update::new(gates.clone()), NOW);
+    assert_eq!(bench.get(NOW).map(|request| request.owner), Some(1));
+    let _ = bench.until(NOW);
+    let other = gates(16);
+    let old = bench.part.update(Update::new(other.clone()), NOW);
     assert!(old.gates().is_some_and(|old| old.ptr_eq(&bench.gates)));
-    bench.gates = gates;
-    let class = bench.class(3, NOW);
-    assert!(!bench.part.is_live(class));
-    // Those that were about to go do not.
-    assert!(bench.get(NOW + 2 * SECOND).is_none());
-    let briefs = bench.walk(NOW + 2 * SECOND);
-    assert!(briefs.iter().all(|brief| brief.seat == NO_SEAT) && briefs.len() == 3);
-    for _ in 0..2 {
-        assert!(bench.get(NOW + 2 * SECOND).is_some());
-    }
+    bench.part.refresh(0, 64, NOW);
+    assert!(bench.get(NOW).is_some());
+    let counted = other.get(seat(&other, 1).place()).unwrap();
+    assert_eq!(counted.usage().requests, 1);
     // Without gates nobody is held back.
     bench.queue(5, 1, NOW);
     let _ = bench.part.update(Update::none(), NOW);
     bench.queue(6, 1, NOW);
-    for _ in 0..4 {
-        bench.part.refresh(0, 64, NOW);
-    }
+    bench.part.refresh(0, 64, NOW);
     assert!(bench.get(NOW).is_some() && bench.get(NOW).is_some());
-    assert!(bench.part.need().is_empty() || bench.part.asking);
+    assert!(bench.part.need().is_empty());
 }
 
-/// Who finds no place in the table shares the class of nobody, and idle classes make room.
+/// Requests that no class could be made for share the gate of the group of their target, and idle classes make
+/// room.
 #[test]
 fn a_full_table_and_old_age() {
-    let gates = mem::Shared::new(Gates::new(1024).unwrap()).unwrap();
+    let gates = gates(1024);
     let tunables = Tunables {
         classes_max: ClassesMax::new(64).unwrap(),
         ..tunables()
     };
     let mut bench = Bench::with(&tunables, &gates);
-    bench.gate(0).set(MIB, 3, NOW);
     for user in 1..=100 {
-        bench.walk(NOW);
         bench.queue(user, 1, NOW);
     }
     assert_eq!(bench.part.overflow(), 36);
-    let briefs = bench.walk(NOW);
-    assert_eq!(briefs.len(), 65);
-    assert!(briefs
-        .iter()
-        .any(|brief| brief.who == Who::NOBODY && brief.busy));
     let mut went = 0;
-    let mut now = NOW;
-    while bench.part.len() > 0 {
-        match bench.get(now) {
-            Some(_) => went += 1,
-            None => now = bench.until(now),
-        }
+    while bench.get(NOW).is_some() {
+        went += 1;
     }
     assert_eq!(went, 100);
-    assert_eq!(bench.gate(0).usage().requests, 36);
-    // The class of nobody is told of as long as it has a seat, so that it can lose it.
-    assert_eq!(bench.walk(now).len(), 65);
-    assert_eq!(bench.walk(now).iter().filter(|b| b.busy).count(), 0);
+    assert_eq!(gates.get(0).unwrap().usage().requests, 36);
+    let now = NOW + MS;
     bench.class(200, now);
     assert_eq!(bench.part.overflow(), 36);
     let later = now + 11 * SECOND;
     while bench.part.age(later, 16) {}
-    let left = bench.walk(later);
-    assert_eq!(left.len(), 1);
-    assert_eq!(left[0].who, Who::NOBODY);
+    assert_eq!(bench.part.table.len(), 0);
+}
+
+/// Many threads that claim gates for the same clients agree on them.
+#[test]
+fn claims_of_many_threads_agree() {
+    let gates = gates(64);
+    for round in 0..200u32 {
+        let users: Vec<u32> = (0..16).map(|user| round * 16 + user).collect();
+        let seats: Vec<Vec<Seat>> = std::thread::scope(|scope| {
+            let claim = || users.iter().map(|user| seat(&gates, *user)).collect();
+            let threads = [(); 4].map(|()| scope.spawn(claim));
+            threads.map(|thread| thread.join().unwrap()).into()
+        });
+        let mut places: Vec<u32> = seats[0].iter().map(Seat::place).collect();
+        for other in &seats[1..] {
+            assert!(other.iter().map(Seat::place).eq(places.iter().copied()));
+        }
+        places.retain(|place| *place != 0);
+        places.sort_unstable();
+        places.dedup();
+        let own = seats[0].iter().filter(|seat| !seat.is_shared()).count();
+        assert_eq!(places.len(), own);
+        places.iter().for_each(|place| gates.revoke(*place));
+    }
 }

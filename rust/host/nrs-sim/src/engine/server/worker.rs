@@ -5,62 +5,18 @@
 //! * It comes every delta, between that every [`BEAT`] if the policy is overseen, and [`CALL`] after it was called,
 //!   which brings memory and has the overseer look, but not judge.
 
-use super::{Lane, Order, Scene, Server, MS};
-use crate::engine::{item::Item, policy::Nobody, queue::Event};
+use super::{Order, Scene, Server, MS};
+use crate::engine::{policy::Nobody, queue::Event};
 use nrs_sched::{
-    attr::Priority,
-    policy::{
-        control::{Parts, Running},
-        AnyPart, AnyUpdate, Part,
-    },
+    policy::{AnyUpdate, Part},
     ranges::{Brief, BriefBuf, Outline, PARTS},
 };
-use std::cell::RefCell;
 
 /// Time between two looks of an overseer, ns; as in the kernel.
 const BEAT: u64 = 200 * MS;
 
 /// How long it takes the worker to come when it is called, ns.
 const CALL: u64 = 50_000;
-
-/// The lanes of a server while the overseer looks at them.
-struct Overseen<'a> {
-    lanes: Vec<RefCell<&'a mut Lane>>,
-    now: u64,
-}
-
-/// One of these lanes.
-struct Place<'a, 'b>(u16, &'b RefCell<&'a mut Lane>);
-
-impl Parts for Overseen<'_> {
-    type Item = Item;
-
-    fn now(&self) -> u64 {
-        self.now
-    }
-
-    fn running(&self) -> impl Iterator<Item = impl Running<Item = Item>> {
-        (0u16..)
-            .zip(&self.lanes)
-            .map(|(cpt, lane)| Place(cpt, lane))
-    }
-}
-
-impl Running for Place<'_, '_> {
-    type Item = Item;
-
-    fn cpt(&self) -> u16 {
-        self.0
-    }
-
-    fn priority(&self) -> Priority {
-        Priority::Regular
-    }
-
-    fn with<R>(&self, f: impl FnOnce(&mut AnyPart<Item>) -> Option<R>) -> Option<R> {
-        f(self.1.borrow_mut().part())
-    }
-}
 
 impl Server {
     /// Has the worker come.
@@ -97,15 +53,16 @@ impl Server {
         let Order::Lanes(lanes) = &mut self.order else {
             return;
         };
-        if let Some(overseer) = &mut self.overseer {
-            let overseen = Overseen {
-                lanes: lanes.iter_mut().map(RefCell::new).collect(),
-                now,
+        // The second time for clients that came in the refresh.
+        for due in [due, false] {
+            let Some(overseer) = &mut self.overseer else {
+                break;
             };
-            let looked = overseer.look(&overseen, &Nobody, due).expect("memory");
-            if looked.refresh {
-                lanes.iter_mut().for_each(|lane| lane.refresh(now));
+            let looked = overseer.look(now, &Nobody, due).expect("memory");
+            if !looked.refresh {
+                break;
             }
+            lanes.iter_mut().for_each(|lane| lane.refresh(now));
         }
         for lane in lanes.iter_mut() {
             if all {

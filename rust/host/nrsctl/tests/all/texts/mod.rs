@@ -9,7 +9,6 @@
 use nrs_sched::units::NSEC_PER_SEC as SECOND;
 use nrs_sched::{
     attr::Id,
-    class::DEFAULT_ID,
     head::State,
     jobid::JobId,
     key::Key,
@@ -19,7 +18,6 @@ use nrs_sched::{
             ledger::Ledger,
             stats::{self as fairshare, Row},
         },
-        qbm::Brief,
         tbf::{
             plan::Count,
             record::ClassCounts,
@@ -28,7 +26,7 @@ use nrs_sched::{
         Kind,
     },
     qbm::{
-        gate::{Gates, NO_SEAT},
+        gate::{Gates, Seat},
         manager::Manager,
         plan::{Party, Plan, Scene, Who},
     },
@@ -199,10 +197,6 @@ pub fn tbf(classes: u32) -> String {
 struct Place;
 
 impl Scene for Place {
-    fn target_number(&self, target: u32) -> u64 {
-        target.into()
-    }
-
     fn device_name(&self, _: u32, _: &mut dyn FnMut(&[u8])) {}
 }
 
@@ -212,21 +206,16 @@ pub fn qbm(clients: u32) -> [String; 2] {
         default class=fair_share min=1MB/s max=1MB/s\n";
     let plan = Plan::parse(plan).expect("a plan");
     let plan = Shared::new(plan).expect("memory");
-    let gates = Shared::new(Gates::new(1 << 14).expect("memory")).expect("memory");
-    let mut manager = Manager::new(plan, gates, 3).expect("memory");
+    let gates = Shared::new(Gates::new(1 << 14, 3).expect("memory")).expect("memory");
+    let mut manager = Manager::new(plan, gates.clone()).expect("memory");
     for number in 0..clients {
-        let brief = Brief {
-            id: DEFAULT_ID,
-            who: Who {
-                party: Party::Key(Key::Jobid(job(number))),
-                target: 0,
-            },
-            seat: NO_SEAT,
-            busy: true,
+        let who = Who {
+            party: Party::Key(Key::Jobid(job(number))),
+            target: 0,
         };
-        manager.meet(&brief, &Place, SECOND);
+        gates.claim(&who, &Seat::NONE, SECOND);
     }
-    manager.tick(SECOND);
+    manager.look(&Place, true, SECOND).expect("memory");
     let (mut status, mut stats) = (String::new(), String::new());
     manager
         .write_status(&mut status, &Place, 2 * SECOND)

@@ -204,7 +204,8 @@ fn commas(number: u32) -> String {
     }
 }
 
-/// Ns per doubling of the classes: the slope of the line over log2 with the least squares; none of fewer than two points.
+/// Ns per doubling of the classes: the slope of the line over log2 with the least squares; none of
+/// fewer than two points.
 fn slope(points: &[(f64, f64)]) -> Option<f64> {
     let count = points.len() as f64;
     let logs = points.iter().map(|(classes, ns)| (classes.log2(), ns));
@@ -288,13 +289,18 @@ fn page(measured: &Measured) -> String {
     }
     for (text, table) in [
         (
-            "Median nanoseconds of `enqueue`, `get` and `stop` of one request with 8 queued in each class. Bytes are counted where \
+            "Median nanoseconds of `enqueue`, `get` and `stop` of one request with 8 queued in \
+             each class. Bytes are counted where \
              they are allocated: in chunks of 16 KiB, with some kept ready for the next classes.",
             summary(measured),
         ),
-        ("What the front-end keeps of a request, whatever the policy.", sizes),
         (
-            "Single operations with 4,096 clients that have 16 requests queued each, and all other pieces: median (95 % confidence \
+            "What the front-end keeps of a request, whatever the policy.",
+            sizes,
+        ),
+        (
+            "Single operations with 4,096 clients that have 16 requests queued each, and all \
+             other pieces: median (95 % confidence \
              interval), ns.",
             rest(measured),
         ),

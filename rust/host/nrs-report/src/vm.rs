@@ -13,8 +13,8 @@ use crate::fio;
 /// Nanoseconds of an instruction: -icount shift=3.
 const INSTRUCTION: f64 = 8.0;
 
-/// Configurations; part of dm-linear's throughput that each has to reach, one at a time and 32 at once; the same
-/// configuration without timeouts, if there is one.
+/// Configurations; part of dm-linear's throughput that each has to reach, one at a time and 32 at
+/// once; the same configuration without timeouts, if there is one.
 const CONFIGURATIONS: [(&str, &str, [Option<f64>; 2], &str); 10] = [
     ("raw", "null_blk", [None; 2], ""),
     ("linear", "dm-linear", [None; 2], ""),
@@ -133,7 +133,10 @@ fn ratios(dir: &Path, name: &str) -> Result<Vec<f64>, Box<dyn Error>> {
 ///
 /// Results that are missing or cannot be read.
 pub fn run(args: Args) -> Result<(), Box<dyn Error>> {
-    println!("Cost of a request through the whole stack, fio included: 4 KiB random reads, libaio, 32 in flight,");
+    println!(
+        "Cost of a request through the whole stack, fio included: 4 KiB random reads, \
+     libaio, 32 in flight,"
+    );
     println!("null_blk irqmode 0. Attributes of every request are counted.\n");
     println!(
         "Instructions per request, one emulated CPU, -icount (time is instructions, repeatable):\n"
@@ -146,7 +149,10 @@ pub fn run(args: Args) -> Result<(), Box<dyn Error>> {
     if free.is_empty() {
         return Ok(());
     }
-    println!("Free-running, IOPS as a part of dm-linear's, median of the rounds (lowest to highest); reported only:\n");
+    println!(
+        "Free-running, IOPS as a part of dm-linear's, median of the rounds (lowest to \
+     highest); reported only:\n"
+    );
     let heads = free
         .iter()
         .map(|(cpus, _)| format!("{:>22}", format!("{cpus} CPUs")));

@@ -9,15 +9,16 @@ use std::path::Path;
 
 use crate::failure::{Failure, Kind, Result};
 
-/// Puts a file with `bytes` in the place of `path`: a reader sees the old file or the new one, whole. The mode stays.
+/// Puts a file with `bytes` in the place of `path`: a reader sees the old file or the new one,
+/// whole. The mode stays.
 ///
-/// Of a symbolic link the file that it leads to is replaced. Devices, pipes, and whatever stands in `/dev` and `/proc`
-/// (`/dev/stdout`) are written to.
+/// Of a symbolic link the file that it leads to is replaced. Devices, pipes, and whatever stands in
+/// `/dev` and `/proc` (`/dev/stdout`) are written to.
 ///
 /// # Errors
 ///
-/// [`Kind::Usage`] for a path without a name; else what the file system says, as [`Kind::of_file`]. The old file is
-/// unchanged then, and nothing is left beside it.
+/// [`Kind::Usage`] for a path without a name; else what the file system says, as [`Kind::of_file`].
+/// The old file is unchanged then, and nothing is left beside it.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result {
     if path.file_name().is_none() {
         let message = format!("'{}' is no name of a file", path.display());

@@ -65,21 +65,26 @@ const fn figure(
     }
 }
 
+/// The unit of parts of a whole.
+const PART: &str = " %";
+
+use Kind::{Cost, Percent, Rate};
+
 /// All figures, in the order of the columns.
 #[rustfmt::skip]
 pub const FIGURES: [Figure; 12] = [
-    figure("iops_1", "IOPS, 1 job", "IOPS of one job", "/s", Kind::Rate, 0, "one"),
-    figure("iops_4", "IOPS, 4 jobs", "IOPS of four jobs", "/s", Kind::Rate, 0, "many"),
-    figure("cpu_us_1", "CPU µs/IO, 1 job", "CPU per request, one job", " µs", Kind::Cost, 1, "one"),
-    figure("cpu_us_4", "CPU µs/IO, 4 jobs", "CPU per request, four jobs", " µs", Kind::Cost, 1, "many"),
-    figure("p50_ms", "p50 ms", "p50 of the small client", " ms", Kind::Cost, 2, "mix"),
-    figure("p99_ms", "p99 ms", "p99 of the small client", " ms", Kind::Cost, 2, "mix"),
-    figure("p999_ms", "p99.9 ms", "p99.9 of the small client", " ms", Kind::Cost, 2, "mix"),
-    figure("error_equal_percent", "error 1:1 %", "error of shares at 1:1", " %", Kind::Percent, 1, "equal"),
-    figure("error_four_percent", "error 1:4 %", "error of shares at 1:4", " %", Kind::Percent, 1, "four"),
-    figure("error_eight_percent", "error 8 %", "error of shares of 8 clients", " %", Kind::Percent, 1, "eight"),
-    figure("unused_all_percent", "unused, all %", "bandwidth unused while both clients are active", " %", Kind::Percent, 1, "equal"),
-    figure("unused_lone_percent", "unused, one %", "bandwidth unused while one of two clients is active", " %", Kind::Percent, 1, "lone"),
+    figure("iops_1", "IOPS, 1 job", "IOPS of one job", "/s", Rate, 0, "one"),
+    figure("iops_4", "IOPS, 4 jobs", "IOPS of four jobs", "/s", Rate, 0, "many"),
+    figure("cpu_us_1", "CPU µs/IO, 1 job", "CPU per request, one job", " µs", Cost, 1, "one"),
+    figure("cpu_us_4", "CPU µs/IO, 4 jobs", "CPU per request, four jobs", " µs", Cost, 1, "many"),
+    figure("p50_ms", "p50 ms", "p50 of the small client", " ms", Cost, 2, "mix"),
+    figure("p99_ms", "p99 ms", "p99 of the small client", " ms", Cost, 2, "mix"),
+    figure("p999_ms", "p99.9 ms", "p99.9 of the small client", " ms", Cost, 2, "mix"),
+    figure("error_equal_percent", "error 1:1 %", "error of shares at 1:1", PART, Percent, 1, "equal"),
+    figure("error_four_percent", "error 1:4 %", "error of shares at 1:4", PART, Percent, 1, "four"),
+    figure("error_eight_percent", "error 8 %", "error of shares of 8 clients", PART, Percent, 1, "eight"),
+    figure("unused_all_percent", "unused, all %", "unused with both clients active", PART, Percent, 1, "equal"),
+    figure("unused_lone_percent", "unused, one %", "unused with one client active", PART, Percent, 1, "lone"),
 ];
 
 /// Figures of all devices and peers.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! As much of HTTP/1.1 as a page of metrics takes: a request without a body, one answer, the end of the connection.
+//! As much of HTTP/1.1 as a page of metrics takes: a request without a body, one answer, the end of
+//! the connection.
 //!
-//! Connections have a thread each, at most [`CONNECTIONS`]; more are refused at once. The threads read requests and write
-//! answers; the thread that called [`serve`] makes the pages, one after the other, because only that one reaches the
-//! module. A slow connection is closed: its request, its answer and what follows the request may take [`PATIENCE`] each.
+//! Connections have a thread each, at most [`CONNECTIONS`]; more are refused at once. The threads
+//! read requests and write answers; the thread that called [`serve`] makes the pages, one after the
+//! other, because only that one reaches the module. A slow connection is closed: its request, its
+//! answer and what follows the request may take [`PATIENCE`] each.
 //!
 //! `tiny_http` makes a thread for each connection, without a bound, and waits for slow ones for ever.
 

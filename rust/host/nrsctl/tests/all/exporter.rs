@@ -68,7 +68,8 @@ fn pages_are_bounded() {
     page(Vec::new(), 0, None);
 }
 
-/// Families have names and types as the format wants them; each is on the page, with the labels that the table says.
+/// Families have names and types as the format wants them; each is on the page, with the labels
+/// that the table says.
 #[test]
 fn families() {
     let page = page(everything(), 2, Some(&mut Memory::new()));
@@ -222,7 +223,8 @@ fn counted(entities: &[Entity], name: &str, memory: Option<&mut Memory>) -> Opti
     ))
 }
 
-/// Whoever is shown, and however entities come, go and restart: the sum of the others grows by what they did.
+/// Whoever is shown, and however entities come, go and restart: the sum of the others grows by what
+/// they did.
 #[test]
 fn others_only_grow() {
     let memory = &mut Memory::new();
@@ -269,7 +271,8 @@ fn others_only_grow() {
     }
 }
 
-/// What has one name is told once, whatever the reason: a page with a sample twice would be refused whole.
+/// What has one name is told once, whatever the reason: a page with a sample twice would be refused
+/// whole.
 #[test]
 fn nothing_is_told_twice() {
     let double = |mut snapshot: Snapshot| {

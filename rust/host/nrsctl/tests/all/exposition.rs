@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A reader of Prometheus' text format for tests. It refuses what a scrape would be refused for; `tests/exporter.sh` has
-//! promtool check the rest.
+//! A reader of Prometheus' text format for tests. It refuses what a scrape would be refused for;
+//! `tests/exporter.sh` has promtool check the rest.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,7 +24,8 @@ impl Page {
         self.0.get(&(name.into(), labels.collect())).copied()
     }
 
-    /// Reads `text`, all of it: each family has its help, its type, and then samples, none of them twice.
+    /// Reads `text`, all of it: each family has its help, its type, and then samples, none of them
+    /// twice.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut page = Self::default();
         let mut kinds: HashMap<&str, &str> = HashMap::new();

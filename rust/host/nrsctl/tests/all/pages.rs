@@ -2,7 +2,8 @@
 
 //! Files that are written from the code's own tables, or ask for what those have.
 //!
-//! With `NRSCTL_WRITE_PAGES` in the environment the tests write the files in place of comparing them.
+//! With `NRSCTL_WRITE_PAGES` in the environment the tests write the files in place of comparing
+//! them.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Each row of `nrs_sched::statistics` is in the text of the module, in snapshots as JSON, and on the page of metrics.
+//! Each row of `nrs_sched::statistics` is in the text of the module, in snapshots as JSON, and on
+//! the page of metrics.
 
 use nrs_sched::key::Key;
 use nrs_sched::policy::fairshare::stats::{self as fairshare, Row as EntityRow};
@@ -50,7 +51,8 @@ impl Shown {
         Self { texts, json, page }
     }
 
-    /// Checks that each row of `table` is in `text`, at `place` of the JSON, and on the page about `of`, with `labels`.
+    /// Checks that each row of `table` is in `text`, at `place` of the JSON, and on the page about
+    /// `of`, with `labels`.
     fn has<T: Stats>(&self, table: &T, text: &str, place: &str, of: &str, labels: &[(&str, &str)]) {
         let text = self.texts.iter().find(|(name, _)| *name == text);
         let text = &text.expect("a text").1;
@@ -100,7 +102,8 @@ fn rows_of_a_service() {
     shown.has(&order, "nrs_concurrency", "/concurrency", "", &[]);
 }
 
-/// Counters of policies as a whole need no word in the tool: those of the policy that only tests have, too.
+/// Counters of policies as a whole need no word in the tool: those of the policy that only tests
+/// have, too.
 #[test]
 fn rows_of_policies() {
     for kind in Kind::ALL {

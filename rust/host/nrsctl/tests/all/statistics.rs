@@ -174,7 +174,8 @@ fn changed(policy: &str, text: &str, from: &str, to: &str) -> Result<Snapshot, F
     stats::read(&module(&all), "svc")
 }
 
-/// Before qbm's texts are read it is stopped: nothing is missing. If it still is started, its failure counts.
+/// Before qbm's texts are read it is stopped: nothing is missing. If it still is started, its
+/// failure counts.
 #[test]
 fn qbm_that_stops_meanwhile() {
     let mut all = service("qbm", 14);
@@ -212,7 +213,8 @@ fn lost_clients_health_and_devices_that_are_not_regulated() {
     assert_eq!(clients[0].limit, None);
 }
 
-/// Fields, texts and lines that a later module may have do no harm; those of an earlier one may be missing.
+/// Fields, texts and lines that a later module may have do no harm; those of an earlier one may be
+/// missing.
 #[test]
 fn other_versions() {
     let text =

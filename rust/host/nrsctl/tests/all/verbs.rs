@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The verbs as a user types them: `verbs.txt` has commands, what each prints (but empty lines), fails with, and writes.
+//! The verbs as a user types them: `verbs.txt` has commands, what each prints (but empty lines),
+//! fails with, and writes.
 //!
 //! Each command has a module of its own, with the services `ost_io` and `san`.
 

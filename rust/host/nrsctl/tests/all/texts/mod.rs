@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Texts of the module for tests and benches, made by the module's own writers: of as many entities as are wanted, with
-//! names that do their worst.
+//! Texts of the module for tests and benches, made by the module's own writers: of as many entities
+//! as are wanted, with names that do their worst.
 
 // Not every test takes all of it.
 #![allow(dead_code)]
@@ -54,7 +54,8 @@ pub fn module(texts: &[(String, String)]) -> Mock {
     Mock::with(&[("svc", &values)])
 }
 
-/// What is read of a service under `policy`; its time is 0, so that the snapshot is the same each time.
+/// What is read of a service under `policy`; its time is 0, so that the snapshot is the same each
+/// time.
 pub fn snapshot(policy: &str) -> Snapshot {
     let snapshot = stats::read(&module(&service(policy, 14)), "svc").expect("a snapshot");
     Snapshot {
@@ -200,7 +201,8 @@ impl Scene for Place {
     fn device_name(&self, _: u32, _: &mut dyn FnMut(&[u8])) {}
 }
 
-/// The texts of `nrs_qbm_status` and `nrs_qbm_stats` with so many clients in a group, and one without.
+/// The texts of `nrs_qbm_status` and `nrs_qbm_stats` with so many clients in a group, and one
+/// without.
 pub fn qbm(clients: u32) -> [String; 2] {
     let plan = "by jobid\ngroup all capacity=40MB/s reserve_low_share=2MB/s\ngroup moved target=8:16 capacity=10MB/s strategy=mover\n\
         default class=fair_share min=1MB/s max=1MB/s\n";

@@ -85,9 +85,10 @@ pub enum Action {
     },
 }
 
-/// The names of all policies, the last one by itself.
+/// The names of all policies but those that only tests have, the last one by itself.
 fn names() -> (String, &'static str) {
-    let mut names: Vec<&str> = policy::Kind::ALL.iter().map(|kind| kind.name()).collect();
+    let kinds = policy::Kind::ALL.iter().filter(|kind| !kind.is_for_tests());
+    let mut names: Vec<&str> = kinds.map(|kind| kind.name()).collect();
     let last = names.pop().unwrap_or_default();
     (names.join(", "), last)
 }

@@ -199,7 +199,8 @@ pub fn reference() -> String {
     }
     out.push_str("\n### `[service.NAME.parameters]` and `[service.NAME.timeouts]`\n\n");
     out.push_str("| key | takes | without it | page |\n|---|---|---|---|\n");
-    for parameter in settable() {
+    // Parameters of policies that only tests have are on no page.
+    for parameter in settable().filter(|one| !one.page.is_empty()) {
         let either = ", or `{ reg = …, hp = … }`";
         let takes = refusal::takes(parameter) + if parameter.heads { either } else { "" };
         let (name, page) = (parameter.name(), parameter.page);

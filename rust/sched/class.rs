@@ -17,14 +17,13 @@
 //!      └──────────────────┘ idle for IDLE_NS (age), or the oldest when a bound is met
 //! ```
 //!
-//! Keys are found by linear hashing (Litwin, VLDB'80): the table has one bucket per slot ever made and
-//! splits one bucket for each new one, so no insertion pays for a rehash of everything. The hash
-//! function has a secret seed, see [`crate::sched::key`].
+//! Classes are found by key in a [`Table`].
 
 use crate::sched::{
-    key::{Hashed, Hasher},
-    mem::{Bulk, Chunks, Need, NoMemory},
-    slab::{Handle, Linked, Links, List, Slab, SlabNeed, NONE},
+    key::Hashed,
+    mem::{Need, NoMemory},
+    slab::{Handle, Linked, Links, List},
+    table::{Table, TableNeed, TableSpare},
 };
 
 /// Names a class; it goes stale when the class does.
@@ -56,44 +55,39 @@ pub enum Found {
     Overflow(ClassId),
 }
 
-/// A class, its place in the table, and the record of the policy.
-pub struct Class<K, R> {
+/// A class with the record of the policy.
+pub struct ClassRow<R> {
     record: R,
-    key: K,
-    hash: u32,
-    next: u32,
     links: Links,
     idle: bool,
     /// Used since it became the youngest idle class.
     used: bool,
+    /// It is the default class, which no key finds.
+    default: bool,
     seen: u64,
 }
 
-impl<K, R> Linked for Class<K, R> {
+impl<R> Linked for ClassRow<R> {
     fn links(&mut self) -> &mut Links {
         &mut self.links
     }
 }
 
 /// What a [`ClassTable`] wants.
-pub type ClassNeed<K, R> = (SlabNeed<Class<K, R>>, Chunks<u32>);
+pub type ClassNeed<K, R> = TableNeed<K, ClassRow<R>>;
 
 /// Memory for a [`ClassTable`].
-pub type ClassSpare<K, R> = <ClassNeed<K, R> as Need>::Spare;
+pub type ClassSpare<K, R> = TableSpare<K, ClassRow<R>>;
 
 /// Classes by key and by slot.
 ///
 /// # Invariants
 ///
-/// - Slot 0 is taken by the default class, which is in no bucket and in no list.
-/// - Every other class is in the bucket of its hash, and in the list of idle classes exactly if it is
-///   marked idle.
+/// - Slot 0 is taken by the default class, which is in no list.
+/// - Every other class is in the list of idle classes exactly if it is marked idle.
 /// - `idle_len` is the length of the list of idle classes.
-/// - There are at most as many buckets as slots, and at least one.
 pub struct ClassTable<K, R> {
-    classes: Slab<Class<K, R>>,
-    buckets: Bulk<u32>,
-    hasher: Hasher,
+    classes: Table<K, ClassRow<R>>,
     idle: List,
     idle_len: usize,
     max: usize,
@@ -110,31 +104,25 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     ///
     /// - [`NoMemory`]: the allocator had none.
     pub fn new(max: u32, seed: u64, key: K, default: R) -> Result<Self, NoMemory> {
-        let slots = (max as usize).saturating_add(1);
         let mut table = Self {
-            classes: Slab::new(slots)?,
-            buckets: Bulk::new(slots)?,
-            hasher: Hasher::new(seed),
+            classes: Table::new((max as usize).saturating_add(1), seed)?,
             idle: List::new(),
             idle_len: 0,
             max: max as usize,
             overflow: 0,
         };
-        let spare = table.need().allocate()?;
-        table.grow(spare);
-        let class = Class {
+        let class = ClassRow {
             record: default,
-            key,
-            hash: 0,
-            next: NONE,
             links: Links::new(),
             idle: false,
             used: false,
+            default: true,
             seen: 0,
         };
-        // INVARIANT: the first slot of an empty slab is 0.
-        table.classes.insert(class).map_err(|_| NoMemory)?;
-        table.buckets.push(NONE).map_err(|_| NoMemory)?;
+        let spare = table.need().allocate()?;
+        table.grow(spare);
+        // INVARIANT: the first slot of an empty table is 0.
+        table.classes.insert(key, class).map_err(|_| NoMemory)?;
         // The default class has taken a place of the reserve.
         let spare = table.need().allocate()?;
         table.grow(spare);
@@ -144,26 +132,20 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     /// Number of slots that the table should have memory for: those there are and a reserve of a
     /// quarter, at least [`RESERVE`] vacant ones, within the bound.
     pub fn target(&self) -> usize {
-        let live = self.classes.live() as usize;
+        let live = self.classes.len() as usize;
         let reserve = RESERVE.max(live / 4);
-        let target = live.saturating_add(reserve).max(self.classes.slots());
+        let target = live.saturating_add(reserve).max(self.slots() as usize);
         target.min(self.max.saturating_add(1))
     }
 
     /// What memory is wanted.
     pub fn need(&self) -> ClassNeed<K, R> {
-        let target = self.target();
-        let classes = target.saturating_sub(self.classes.slots());
-        (
-            self.classes.wants(classes),
-            self.buckets
-                .wants(target.saturating_sub(self.buckets.len())),
-        )
+        self.classes.wants(self.target())
     }
 
     /// Takes memory and hands back what there is no use for.
-    pub fn grow(&mut self, (classes, buckets): ClassSpare<K, R>) -> ClassSpare<K, R> {
-        (self.classes.feed(classes), self.buckets.feed(buckets))
+    pub fn grow(&mut self, spare: ClassSpare<K, R>) -> ClassSpare<K, R> {
+        self.classes.grow(spare)
     }
 
     /// The name of the class in `slot`; of the default class if there is none.
@@ -178,12 +160,12 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
 
     /// Number of slots, vacant or taken.
     pub fn slots(&self) -> u32 {
-        self.classes.slots() as u32
+        self.classes.slots()
     }
 
     /// Number of classes beside the default class.
     pub fn len(&self) -> usize {
-        (self.classes.live() as usize).saturating_sub(1)
+        (self.classes.len() as usize).saturating_sub(1)
     }
 
     /// Whether `id` still names a class.
@@ -220,20 +202,12 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
 
     /// The key of the class in `slot`.
     pub fn key(&self, slot: u32) -> Option<&K> {
-        self.classes.at(slot).map(|class| &class.key)
+        self.classes.key(slot)
     }
 
     /// The slot of the class with `key`.
     pub fn find(&self, key: &K) -> Option<u32> {
-        let hash = self.hasher.hash(key);
-        let mut slot = *self.buckets.get(self.bucket(hash))?;
-        while let Some(class) = self.classes.at(slot) {
-            if class.hash == hash && class.key == *key {
-                return Some(slot);
-            }
-            slot = class.next;
-        }
-        None
+        self.classes.find(key, |class| !class.default)
     }
 
     /// The class with `key`; makes it, with the record that `make` returns, if it is not there.
@@ -277,24 +251,19 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         limit: usize,
         make: impl FnOnce() -> R,
     ) -> Option<ClassId> {
-        let room = self.classes.vacant() > 0 || self.classes.slots() < limit;
+        let room = self.classes.vacant() > 0 || (self.slots() as usize) < limit;
         if self.len() >= self.max || !room {
             return None;
         }
-        let hash = self.hasher.hash(&key);
-        let class = Class {
+        let class = ClassRow {
             record: make(),
-            key,
-            hash,
-            next: NONE,
             links: Links::new(),
             idle: true,
             used: false,
+            default: false,
             seen: now,
         };
-        let id = self.classes.insert(class).ok()?;
-        self.split();
-        self.link(id.slot(), hash);
+        let id = self.classes.insert(key, class).ok()?;
         self.push_idle(id.slot());
         Some(id)
     }
@@ -347,13 +316,13 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
 
     /// Makes the class in `slot` the youngest in the list of idle classes; it is not there.
     fn push_idle(&mut self, slot: u32) {
-        self.idle.push(&mut self.classes, slot);
+        self.classes.push(&mut self.idle, slot);
         self.idle_len = self.idle_len.saturating_add(1);
     }
 
     /// Takes the class in `slot` out of the list of idle classes; it is there.
     fn remove_idle(&mut self, slot: u32) {
-        self.idle.remove(&mut self.classes, slot);
+        self.classes.unlist(&mut self.idle, slot);
         self.idle_len = self.idle_len.saturating_sub(1);
     }
 
@@ -394,78 +363,16 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         if let Some(class) = self.classes.at_mut(slot) {
             class.seen = now;
             if class.idle {
-                self.idle.remove(&mut self.classes, slot);
-                self.idle.push(&mut self.classes, slot);
+                self.classes.unlist(&mut self.idle, slot);
+                self.classes.push(&mut self.idle, slot);
             }
         }
     }
 
     /// Forgets the class in `slot` and hands its record out; nothing if it is not idle.
     pub fn forget(&mut self, slot: u32) -> Option<R> {
-        let class = self.classes.at(slot).filter(|class| class.idle)?;
-        let (hash, after) = (class.hash, class.next);
-        let bucket = self.bucket(hash);
-        let head = self.buckets.get_mut(bucket)?;
-        if *head == slot {
-            *head = after;
-        } else {
-            let mut at = *head;
-            while let Some(class) = self.classes.at_mut(at) {
-                if class.next == slot {
-                    class.next = after;
-                    break;
-                }
-                at = class.next;
-            }
-        }
+        self.classes.at(slot).filter(|class| class.idle)?;
         self.remove_idle(slot);
         self.classes.remove(slot).map(|class| class.record)
-    }
-
-    /// Index of the bucket of `hash`.
-    fn bucket(&self, hash: u32) -> usize {
-        let len = self.buckets.len().max(1);
-        let mask = len
-            .checked_next_power_of_two()
-            .map_or(0, |n| n.wrapping_sub(1));
-        let index = hash as usize & mask;
-        if index < len {
-            index
-        } else {
-            index & (mask >> 1)
-        }
-    }
-
-    /// Puts the class in `slot` at the front of its bucket.
-    fn link(&mut self, slot: u32, hash: u32) {
-        let bucket = self.bucket(hash);
-        if let Some(head) = self.buckets.get_mut(bucket) {
-            let after = core::mem::replace(head, slot);
-            if let Some(class) = self.classes.at_mut(slot) {
-                class.next = after;
-            }
-        }
-    }
-
-    /// Adds a bucket, if there are fewer than slots, and moves its classes there.
-    fn split(&mut self) {
-        let len = self.buckets.len();
-        if len >= self.classes.slots() || self.buckets.push(NONE).is_err() {
-            return;
-        }
-        // The classes of the new bucket were in the one that has the same bits but the highest.
-        let Some(high) = len.checked_ilog2() else {
-            return;
-        };
-        let from = len ^ (1 << high);
-        let Some(head) = self.buckets.get_mut(from) else {
-            return;
-        };
-        let mut slot = core::mem::replace(head, NONE);
-        while let Some(class) = self.classes.at(slot) {
-            let (hash, after) = (class.hash, class.next);
-            self.link(slot, hash);
-            slot = after;
-        }
     }
 }

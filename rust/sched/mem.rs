@@ -41,7 +41,7 @@ pub const BLOCK_BYTES: usize = 64 << 10;
 pub struct NoMemory;
 
 /// What a part wants so that it can go on without allocating.
-pub trait Need: Copy {
+pub trait Need {
     /// The memory that covers the need.
     type Spare;
 
@@ -246,18 +246,10 @@ pub struct Chunks<T> {
 
 impl<T> Chunks<T> {
     /// Returns the number.
-    pub const fn count(self) -> usize {
+    pub const fn count(&self) -> usize {
         self.count
     }
 }
-
-impl<T> Clone for Chunks<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Chunks<T> {}
 
 impl<T> Need for Chunks<T> {
     type Spare = Pile<T>;

@@ -87,6 +87,11 @@ impl<K: Eq + Hashed, V> Table<K, V> {
         self.rows.live()
     }
 
+    /// Number of vacant slots.
+    pub fn vacant(&self) -> usize {
+        self.rows.vacant()
+    }
+
     /// Number of slots, vacant or taken.
     pub fn slots(&self) -> u32 {
         self.rows.slots() as u32
@@ -98,16 +103,24 @@ impl<K: Eq + Hashed, V> Table<K, V> {
     }
 
     /// The row that `handle` names, if it is still there.
+    pub fn get(&self, handle: Handle) -> Option<&V> {
+        self.rows.get(handle).map(|row| &row.value)
+    }
+
+    /// The row that `handle` names, for writing, if it is still there.
+    #[inline]
     pub fn get_mut(&mut self, handle: Handle) -> Option<&mut V> {
         self.rows.get_mut(handle).map(|row| &mut row.value)
     }
 
     /// The row in `slot`.
+    #[inline]
     pub fn at(&self, slot: u32) -> Option<&V> {
         self.rows.at(slot).map(|row| &row.value)
     }
 
     /// The row in `slot`, for writing.
+    #[inline]
     pub fn at_mut(&mut self, slot: u32) -> Option<&mut V> {
         self.rows.at_mut(slot).map(|row| &mut row.value)
     }

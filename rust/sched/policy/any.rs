@@ -157,14 +157,6 @@ macro_rules! policies {
             $name(<$module::State<I> as Part<I>>::Need),)+
         }
 
-        impl<I: Item> Clone for AnyNeed<I> {
-            fn clone(&self) -> Self {
-                *self
-            }
-        }
-
-        impl<I: Item> Copy for AnyNeed<I> {}
-
         /// Memory for a part of any policy.
         pub enum AnySpare<I: Item> {
             $(#[doc = concat!("One of `", stringify!($module), "`.")] $(#[$only])?

@@ -29,7 +29,10 @@ use crate::sched::{
     class::{ClassId, ClassNeed, DEFAULT},
     item::{Cost, Item},
     mem::{self, Grow, Need as _, NoMemory},
-    policy::{Get, Grant, Part, Passed, View, Way, ROWS},
+    policy::{
+        classes::{each, fill},
+        Get, Grant, Part, Passed, View, Way, ROWS,
+    },
     ranges::{Brief, BriefBuf},
     rng::Rng,
     units::NSEC_PER_USEC,
@@ -138,32 +141,17 @@ impl<I: Item> State<I> {
     /// Copies the statistics of the nodes from slot `from` on into `out` until it is full; returns the slot
     /// to go on from, or `None` at the end.
     pub fn rows(&self, from: u32, out: &mut RowBuf) -> Option<u32> {
-        for slot in from..self.members.table.slots() {
-            if out.is_full() {
-                return Some(slot);
-            }
-            if let Some(row) = self.row(slot) {
-                // There is room.
-                let _ = out.push(row);
-            }
-        }
-        None
+        let slots = self.members.table.slots();
+        fill(out, slots, from, |slot| self.row(slot))
     }
 
     /// Copies what servers tell each other, like [`State::rows`]; without the default class, whose members
     /// differ from server to server.
     pub fn accounts(&self, from: u32, out: &mut AccountBuf) -> Option<u32> {
-        for slot in from..self.members.table.slots() {
-            if out.is_full() {
-                return Some(slot);
-            }
-            let node = self.members.table.at(slot).filter(|_| slot != DEFAULT);
-            let Some(node) = node else {
-                continue;
-            };
+        fill(out, self.members.table.slots(), from, |slot| {
+            let node = self.members.table.at(slot).filter(|_| slot != DEFAULT)?;
             let leaf = node.leaf();
-            // There is room.
-            let _ = out.push(Account {
+            Some(Account {
                 id: node.id.0,
                 parent: self.parent_id(node),
                 weight: self.members.weight_everywhere(node, self.time),
@@ -171,9 +159,8 @@ impl<I: Item> State<I> {
                 service: leaf.map_or(0, |leaf| leaf.ledger.service()),
                 active: leaf.is_some_and(|leaf| leaf.is_active()),
                 waiting: leaf.is_some_and(|leaf| !leaf.queue.is_empty()),
-            });
-        }
-        None
+            })
+        })
     }
 
     /// Takes the samples of the leaf in `slot`.
@@ -448,25 +435,19 @@ impl<I: Item> Part<I> for State<I> {
     }
 
     fn refresh(&mut self, from: u32, max: u32, now: u64) -> Option<u32> {
-        let slots = self.members.table.slots();
-        let end = from.saturating_add(max).min(slots);
-        for slot in from..end {
+        each(self.members.table.slots(), from, max, |slot| {
             if slot != DEFAULT {
                 self.members.reweigh(slot, &mut self.selector, now);
             }
-        }
-        (end < slots).then_some(end)
+        })
     }
 
     fn reset(&mut self, from: u32, max: u32) -> Option<u32> {
-        let slots = self.members.table.slots();
-        let end = from.saturating_add(max).min(slots);
-        for slot in from..end {
+        each(self.members.table.slots(), from, max, |slot| {
             if let Some(leaf) = self.members.leaf_mut(slot) {
                 leaf.ledger.reset();
             }
-        }
-        (end < slots).then_some(end)
+        })
     }
 
     fn overflow(&self) -> u64 {
@@ -479,23 +460,17 @@ impl<I: Item> Part<I> for State<I> {
     }
 
     fn briefs(&mut self, from: u32, now: u64, out: &mut BriefBuf) -> Option<u32> {
-        for slot in from..self.members.table.slots() {
-            if out.is_full() {
-                return Some(slot);
-            }
+        fill(out, self.members.table.slots(), from, |slot| {
             self.sample(slot, now);
-            if let Some(node) = self.shown(slot) {
-                // There is room.
-                let _ = out.push(Brief {
-                    id: node.id.0,
-                    parent: self.parent_id(node),
-                    weight: node.entity.weight(),
-                    leaf: node.leaf().is_some(),
-                    active: node.leaf().is_some_and(|leaf| leaf.is_active()),
-                    part: 0,
-                });
-            }
-        }
-        None
+            let node = self.shown(slot)?;
+            Some(Brief {
+                id: node.id.0,
+                parent: self.parent_id(node),
+                weight: node.entity.weight(),
+                leaf: node.leaf().is_some(),
+                active: node.leaf().is_some_and(|leaf| leaf.is_active()),
+                part: 0,
+            })
+        })
     }
 }

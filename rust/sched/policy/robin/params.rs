@@ -111,37 +111,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults() {
-        let tunables = Tunables::default();
-        let mut out = String::new();
-        tunables.quantum.write("quantum", &mut out).unwrap();
-        tunables.offset_type.write("offset_type", &mut out).unwrap();
-        tunables.supported.write("supported", &mut out).unwrap();
-        assert_eq!(
-            out,
-            "reg_quantum:256  \nhp_quantum:256  \n\
-             reg_offset_type:physical\nhp_offset_type:physical\n\
-             reg_supported:reads\nhp_supported:reads\n"
-        );
-        let bounds = tunables.bounds();
-        assert_eq!((bounds.classes, bounds.requests), (16_384, 65_536));
-    }
-
-    /// The longest text of each fits.
-    #[test]
-    fn longest_texts() {
-        let tunables = Tunables::default();
-        let quantum = "reg_quantum:65535 hp_quantum:65535";
-        assert!(tunables.quantum.with("quantum", quantum).is_ok());
-        let longer = format!(" {quantum}");
-        assert!(tunables.quantum.with("quantum", &longer).is_err());
-        let offset = "reg_offset_type:physical hp_offset_type:physical";
-        assert!(tunables.offset_type.with("offset_type", offset).is_ok());
-        let supported = "reg_supported:reads_and_writes hp_supported:reads_and_writes";
-        assert!(tunables.supported.with("supported", supported).is_ok());
-    }
-
-    #[test]
     fn supported() {
         for (supported, read, write) in [
             (Supported::Reads, true, false),

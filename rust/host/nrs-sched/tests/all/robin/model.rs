@@ -317,33 +317,3 @@ fn batches_by_table() {
         }
     }
 }
-
-/// A client that goes idle with a part of its quantum unused starts in a later round.
-#[test]
-fn unused_quantum_is_lost() {
-    let mut bench = Bench::new(Kind::Crrn, &quanta(4));
-    let a = bench.push(&attrs(1), read(0));
-    assert_eq!(bench.serve(), a);
-    let other: Vec<_> = (0..2).map(|_| bench.push(&attrs(2), read(0))).collect();
-    let own = bench.push(&attrs(1), read(0));
-    let order: Vec<_> = bench.drain().into_iter().map(Some).collect();
-    assert_eq!(order, [other, vec![own]].concat());
-}
-
-/// A change of the quantum is for batches that begin later; those that began keep the rest of theirs.
-#[test]
-fn quantum_changes_midway() {
-    let mut bench = Bench::new(Kind::Crrn, &quanta(4));
-    let mut names = vec![' '];
-    let mut push = |bench: &mut Bench, text: &str| {
-        for name in text.chars() {
-            bench.push(&attrs(name as u32), read(0));
-            names.push(name);
-        }
-    };
-    push(&mut bench, "aabb");
-    bench.tell(Kind::Crrn, &quanta(4), &quanta(1));
-    push(&mut bench, "aaaaabbbbb");
-    let got: String = bench.drain().iter().map(|&id| names[id as usize]).collect();
-    assert_eq!(got, "aaaabbbbababab");
-}

@@ -457,12 +457,6 @@ within() {
 	awk -v p="$1" -v a="$2" -v b="$3" 'BEGIN { d = a > b ? a - b : b - a; m = a > b ? b : a; exit !(m > 0 && d * 100 <= p * m) }'
 }
 
-# limited_to PERCENT GOT RATE: whether GOT is a rate that RATE limits: no more than that much above, and not far below, as a
-# busy host serves late where the machine's clock runs by itself.
-limited_to() {
-	awk -v p="$1" -v got="$2" -v rate="$3" 'BEGIN { exit !(got <= rate * (1 + p / 100) && got >= rate * 0.6) }'
-}
-
 # more FACTOR A B: whether A is at least FACTOR times B.
 more() {
 	awk -v f="$1" -v a="$2" -v b="$3" 'BEGIN { exit !(a >= f * b) }'

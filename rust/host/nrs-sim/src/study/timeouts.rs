@@ -14,7 +14,7 @@ use super::{keep, Failure, Options};
 use crate::timeouts::{
     fixed,
     story::{deaths, server, until, whole, with, Phase},
-    Counts, Setup, Sim, MS, SECOND,
+    Counts, Net, Setup, Sim, MS, SECOND,
 };
 
 /// What the server can do, requests/s.
@@ -207,6 +207,68 @@ fn starts(sizes: &[u32]) -> Tabled {
     table
 }
 
+/// Messages that are lost.
+fn losses(clients: u32) -> Tabled {
+    let mut table = Tabled::new(
+        "A network that loses messages, the whole story",
+        &[
+            "lost, of a million",
+            "timeout",
+            "requests",
+            "gave up on what was lost",
+            "false timeouts",
+            "after an early reply was lost",
+        ],
+    );
+    for loss in [100, 1_000, 10_000] {
+        for (name, terms) in [("adaptive", Terms::default()), ("fixed, 100 s", fixed(100))] {
+            let mut setup = server(clients, RATE, terms);
+            setup.net.loss = loss;
+            let counts = whole(setup).0.counts();
+            let mut cells = vec![loss.to_string(), name.to_string()];
+            let counts = [
+                counts.replied,
+                counts.lost,
+                counts.false_timeouts,
+                counts.after_lost_early,
+            ];
+            cells.extend(counts.map(|count| count.to_string()));
+            table.rows.push(cells);
+        }
+    }
+    table
+}
+
+/// A network that becomes slow.
+fn networks() -> Tabled {
+    let mut table = Tabled::new(
+        "1,000 clients, a network that becomes slow for 300 s",
+        &[
+            "a message takes, s",
+            "false timeouts",
+            "timeout at the end, s",
+        ],
+    );
+    for latency in [1, 3, 5, 10, 20] {
+        let mut sim = Sim::new(server(1_000, RATE, Terms::default()));
+        sim.active(1_000, SECOND);
+        sim.run(60 * SECOND);
+        sim.net(Net {
+            latency: latency * SECOND,
+            jitter: 100 * MS,
+            loss: 0,
+        });
+        let counts = sim.run(300 * SECOND);
+        let timeout = sim.trace().last().map_or(0, |point| point.timeout);
+        table.rows.push(vec![
+            latency.to_string(),
+            counts.false_timeouts.to_string(),
+            seconds(timeout),
+        ]);
+    }
+    table
+}
+
 /// A server that comes back without its memory.
 fn recoveries(clients: u32) -> Tabled {
     let mut table = Tabled::new(
@@ -328,7 +390,8 @@ pub fn run(options: &Options) -> Result<String, Failure> {
     let middle = &told[told.len() / 2];
     let mut tables = vec![phases(&told)];
     tables.extend(compare(&told));
-    tables.extend([starts(sizes), recoveries(middle.0), withheld()]);
+    tables.extend([starts(sizes), losses(middle.0), networks()]);
+    tables.extend([recoveries(middle.0), withheld()]);
     let markdown: String = tables.iter().map(Tabled::markdown).collect();
     keep("timeouts", &markdown, &tables, options)?;
     if let Some(out) = &options.out {

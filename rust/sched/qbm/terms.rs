@@ -99,17 +99,17 @@ pub struct Tuning {
     /// Free bandwidth below which none is given beyond a minimum, bytes/s.
     pub grant: u64,
     /// Periods of a fast time that a client sleeps in before it wants back what it gave up, percent.
-    pub sleep: u32,
+    pub sleep: u64,
     /// Use of what it has from which a client asks for more, percent.
-    pub high: u32,
+    pub high: u64,
     /// Use of what it has below which a client does with less, percent.
-    pub low: u32,
+    pub low: u64,
     /// How much more it asks for, percent.
-    pub raise: u32,
+    pub raise: u64,
     /// How much it gives up, percent.
-    pub lower: u32,
+    pub lower: u64,
     /// What movers leave beside what others use, percent of the capacity.
-    pub headroom: u32,
+    pub headroom: u64,
 }
 
 impl Default for Tuning {

@@ -26,8 +26,7 @@ pub fn amount(rate: u64, ns: u64) -> u64 {
 }
 
 /// `percent` of `value`.
-pub fn percent(value: u64, percent: u32) -> u64 {
-    let percent = u64::from(percent);
+pub fn percent(value: u64, percent: u64) -> u64 {
     let whole = (value / 100).saturating_mul(percent);
     whole.saturating_add((value % 100).saturating_mul(percent) / 100)
 }

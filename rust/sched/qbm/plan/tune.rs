@@ -39,8 +39,8 @@ macro_rules! keys {
             lo: $lo $(* $by)?,
             hi: $hi $(* $times)?,
             wrong: concat!(stringify!($name), " is not ", $range),
-            get: |tuning| tuning.$name as u64,
-            set: |tuning, number| tuning.$name = number as _,
+            get: |tuning| tuning.$name,
+            set: |tuning, number| tuning.$name = number,
         }),+];
     };
 }

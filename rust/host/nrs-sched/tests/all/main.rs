@@ -32,8 +32,6 @@ mod weights;
 mod withheld;
 mod yaml;
 
-#[path = "../../../fuzz/src/plan.rs"]
-mod fuzz_plan;
 #[expect(dead_code, reason = "the fuzz target takes more of it")]
 #[path = "../../../fuzz/src/rules.rs"]
 mod fuzz_rules;

@@ -106,10 +106,7 @@ fn rows_of_a_service() {
 /// have, too.
 #[test]
 fn rows_of_policies() {
-    for kind in Kind::ALL
-        .into_iter()
-        .filter(|kind| !kind.counts().is_empty())
-    {
+    for kind in Kind::ALL.iter().filter(|kind| !kind.counts().is_empty()) {
         let counts: Vec<u64> = (100..).take(kind.counts().len()).collect();
         let shown = Shown::counting(kind.name(), &counts, &[]);
         let policy = &shown.json["heads"][0]["policies"][1];

@@ -40,14 +40,14 @@ const SHOWN_PLAN: &str = "by uid\ngroup a capacity=1MB/s\nclient 5 class=first_c
 
 /// A text that fits a buffer.
 struct Text {
-    bytes: [u8; 2048],
+    bytes: [u8; 3072],
     len: usize,
 }
 
 impl Default for Text {
     fn default() -> Self {
         Self {
-            bytes: [0; 2048],
+            bytes: [0; 3072],
             len: 0,
         }
     }

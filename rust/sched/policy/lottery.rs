@@ -117,7 +117,7 @@ impl Grow for Drum {
         while end > first {
             let last = end.wrapping_sub(1);
             sum = self.node(last).wrapping_add(sum);
-            end = last & end;
+            end &= last;
         }
         // Below the capacity, so there is room.
         let _ = self.nodes.push(sum);

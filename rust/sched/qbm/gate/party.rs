@@ -33,14 +33,14 @@ fn pack(head: u64, bytes: &[u8]) -> [u64; WORDS] {
         *word = bytes
             .iter()
             .rev()
-            .fold(0, |word, byte| word << 8 | u64::from(*byte));
+            .fold(0, |word, byte| (word << 8) | u64::from(*byte));
     }
     words
 }
 
 /// The words of `party`.
 pub fn words(party: &Party) -> [u64; WORDS] {
-    let number = |kind: u8, number: u32| pack(u64::from(number) << 32 | u64::from(kind), &[]);
+    let number = |kind: u8, number: u32| pack((u64::from(number) << 32) | u64::from(kind), &[]);
     match party {
         Party::Device(device) => number(DEVICE, *device),
         Party::Key(Key::Uid(uid)) => number(UID, *uid),
@@ -49,11 +49,11 @@ pub fn words(party: &Party) -> [u64; WORDS] {
         Party::Key(Key::Absent(Field::Nid)) => number(NO_NID, 0),
         Party::Key(Key::Jobid(job)) => {
             let len = u64::from(job.len());
-            pack(len << 8 | u64::from(JOBID), job.as_bytes())
+            pack((len << 8) | u64::from(JOBID), job.as_bytes())
         }
         Party::Key(Key::Nid(nid)) => {
             let net = Net::ALL.iter().position(|net| *net == nid.net());
-            let net = (net.unwrap_or_default() as u64) << 8 | u64::from(nid.number()) << 16;
+            let net = ((net.unwrap_or_default() as u64) << 8) | (u64::from(nid.number()) << 16);
             match nid.address() {
                 Address::V4(bytes) => pack(net | u64::from(V4), &bytes),
                 Address::V6(bytes) => pack(net | u64::from(V6), &bytes),

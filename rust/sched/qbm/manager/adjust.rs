@@ -91,13 +91,12 @@ impl Manager {
         let idle = now.saturating_sub(client.busy);
         if !client.here {
             let scarce = self.gates.are_scarce();
-            if idle >= KEEP || (scarce && idle >= tick.tuning.idle) {
-                if self.gates.close(place) {
-                    self.forget(place);
-                    self.gates.revoke(place);
-                    // Classes that share a gate may have one of their own.
-                    self.changed = true;
-                }
+            let is_over = idle >= KEEP || (scarce && idle >= tick.tuning.idle);
+            if is_over && self.gates.close(place) {
+                self.forget(place);
+                self.gates.revoke(place);
+                // Classes that share a gate may have one of their own.
+                self.changed = true;
             }
             return;
         }

@@ -300,7 +300,8 @@ fn past_the_queues() {
 #[test]
 fn a_single_field() {
     let known = aware(1);
-    let fields: [(&str, fn(&mut Attrs, &Attrs)); 5] = [
+    type Tell = fn(&mut Attrs, &Attrs);
+    let fields: [(&str, Tell); 5] = [
         ("jobid_fair", |attrs, known| attrs.jobid = known.jobid),
         ("uid_fair", |attrs, known| attrs.uid = known.uid),
         ("gid_fair", |attrs, known| attrs.gid = known.gid),

@@ -60,15 +60,6 @@ impl Access {
     pub const fn writes(self) -> bool {
         matches!(self, Self::Write | Self::Both)
     }
-
-    /// `r`, `w` or `rw`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Read => "r",
-            Self::Write => "w",
-            Self::Both => "rw",
-        }
-    }
 }
 
 /// Says whether any service could take a value.

@@ -16,7 +16,7 @@ use crate::sched::{
 /// Which policies run.
 pub const POLICIES: &[Parameter] = rows! {
     |values| values, "user-guide.md", "" {} {
-        /// Which policy serves each head, and what all of them hold.
+        /// Policy of each head; reads show all policies.
         "nrs_policies" Both "POLICY [reg|hp] [ARGUMENT]", "fifo", "ENOENT, EAGAIN, ENOMEM", Some(policy);
     }
 };
@@ -24,33 +24,33 @@ pub const POLICIES: &[Parameter] = rows! {
 parameters! {
     /// What users set of a service, beside its policies and timeouts.
     pub struct Service of |values| values.service, "user-guide.md", "" {
-        /// Which requests keep their order under every policy.
+        /// Order that every policy keeps.
         "nrs_pop" level: [given Level] page "order.md",
-        /// How many completed requests can still be named as predecessors.
+        /// Completed requests remembered as predecessors.
         "nrs_pop_window" pop_window: [given PopWindow] page "order.md",
-        /// How many requests are kept in an order of their own.
+        /// Limit of sorted and ordered requests.
         "buffer_max" buffer_max: [given BufferMax] errors "EBUSY, EAGAIN, ENOMEM",
-        /// For how many times at_max nothing may be decided before the service is unhealthy.
+        /// Multiple of at_max without a decision before the service is unhealthy.
         "at_unhealthy_factor" unhealthy_factor: [number UnhealthyFactor,
             "", 0..=1_000 = 3, "; 0: never unhealthy"],
-        /// Which requests of block devices go to the high-priority head.
+        /// Block requests with high priority.
         "high_priority_sources" sources: [given Sources],
-        /// After how many requests of high priority in a row a regular one goes.
+        /// High-priority requests in a row before a regular one.
         "high_priority_ratio" ratio: [number Ratio, "requests, ", 0..=4_294_967_295 = 10],
-        /// After how long without a decision requests that wait in vain are sent down.
+        /// Stall timeout: eligible requests are then dispatched without slots.
         "stall_ms" stall_ms: [number StallMs,
             "ms, ", 100..=600_000 or 0 = 30_000, ", or 0 for never"],
-        /// How many requests of the service may be at its targets.
+        /// Requests in flight on each target.
         "slots" slots: [number Slots, "requests, ", 1..=65_535 = 64]
             default "module parameter default_slots",
     }
     also {}
     texts {
-        /// Fan-out, credits and waits.
+        /// Active clients, credits and waits.
         "nrs_concurrency" Read "a number per line", "", "", None;
-        /// Whether the service gets on.
+        /// Health of the service.
         "health" Read "healthy or NOT HEALTHY, and a line with the reason", "", "", None;
-        /// Slots in effect, counters of each client, state of each target.
+        /// Effective slots, counters of clients, state of targets.
         "clients" Read "YAML", "", "", None;
     }
 }

@@ -23,7 +23,7 @@ pub use crate::sched::policy::{
 parameters! {
     /// What users can set; it survives stops and starts.
     pub struct Tunables of |values| values.policies.crrn, "crrn.md", "ENOMEM" {
-        /// Requests of one client that crrn serves in a batch.
+        /// Requests of one client in a batch.
         "nrs_crrn_quantum" quantum: [heads "quantum" number Quantum, "requests, ", 1..=65_535 = 8],
     }
     also {

@@ -27,11 +27,11 @@ pub use params::Tunables;
 /// All parameters of `orr`.
 pub const PARAMETERS: &[Parameter] = rows! {
     |values| values.policies.orr, "orr.md", "ENOMEM" {
-        /// Requests of one file that orr serves in a batch.
+        /// Requests of one file in a batch.
         "nrs_orr_quantum" quantum: [heads "quantum" given Quantum],
-        /// Whether orr sorts by offsets on the device or by those in the file.
+        /// Sort key: offset on the device or in the file.
         "nrs_orr_offset_type" offset_type: [heads "offset_type" given OffsetType],
-        /// Which requests orr sorts; the others are served by fifo.
+        /// Sorted requests; fifo serves the others.
         "nrs_orr_supported" supported: [heads "supported" given Supported],
     } {}
 };

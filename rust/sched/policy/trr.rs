@@ -27,11 +27,11 @@ pub use params::Tunables;
 /// All parameters of `trr`.
 pub const PARAMETERS: &[Parameter] = rows! {
     |values| values.policies.trr, "trr.md", "ENOMEM" {
-        /// Requests of one target that trr serves in a batch.
+        /// Requests of one target in a batch.
         "nrs_trr_quantum" quantum: [heads "quantum" given Quantum],
-        /// Whether trr sorts by offsets on the device or by those in the file.
+        /// Sort key: offset on the device or in the file.
         "nrs_trr_offset_type" offset_type: [heads "offset_type" given OffsetType],
-        /// Which requests trr sorts; the others are served by fifo.
+        /// Sorted requests; fifo serves the others.
         "nrs_trr_supported" supported: [heads "supported" given Supported],
     } {}
 };

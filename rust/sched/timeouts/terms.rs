@@ -20,26 +20,26 @@ use crate::sched::{
 parameters! {
     /// What is set of one service.
     pub struct Terms of |values| values.timeouts, "adaptive-timeouts.md", "" {
-        /// Least estimate of what a request takes.
+        /// Least estimate of the service time.
         "at_min" min: [number AtMin, "s, ", 1..=3600 = 5, " and at most at_max"],
-        /// Largest estimate, and how long early replies can hold a client.
+        /// Largest estimate, and limit of early replies.
         "at_max" max: [number AtMax, "s, ", 0..=3600 = 600, "; 0: timeouts are fixed"],
-        /// How long a service time counts.
+        /// Window of service times.
         "at_history" history: [number AtHistory, "s, ", 4..=3600 = 600],
-        /// What an early reply grants.
+        /// Time granted by an early reply.
         "at_extra" extra: [number AtExtra, "s, ", 1..=3600 = 30, " and at most at_max"],
-        /// How long before a deadline an early reply is sent.
+        /// Time from an early reply to the deadline.
         "at_early_margin" early_margin: [number AtEarlyMargin,
             "s, ", 1..=3600 = 5, " and at most at_min"],
-        /// What an estimate is multiplied with for a timeout.
+        /// Timeout as a percentage of the estimate.
         "at_factor" factor: [number AtFactor, "percent, ", 100..=1000 = 125],
-        /// What is added to that.
+        /// Time added to the timeout.
         "at_increment" increment: [number AtIncrement, "s, ", 0..=600 = 5],
-        /// Estimate of a service that has served nothing.
+        /// Estimate before the first completion.
         "at_initial" initial: [number AtInitial, "s, ", 1..=3600 = 10],
-        /// How far above the mean the estimate is if at_estimator is average.
+        /// Margin above the mean with at_estimator average.
         "at_deviations" deviations: [number AtDeviations, "standard deviations, ", 1..=100 = 4],
-        /// How the estimate is made of service times.
+        /// Estimator of service times.
         "at_estimator" estimator: [choice AtEstimator,
             /// The worst one of the history.
             #[default]
@@ -47,7 +47,7 @@ parameters! {
             /// The mean of the history and some standard deviations.
             Average = "average",
         ],
-        /// Whether time for which a policy keeps requests on purpose counts.
+        /// 1 adds policy delays to service times.
         "at_count_policy_delay" count_policy_delay: [choice AtCountPolicyDelay,
             /// It is not: a rate limit makes nobody wait longer for others.
             #[default]
@@ -55,18 +55,18 @@ parameters! {
             /// It is.
             On = "1",
         ],
-        /// The fixed timeout while at_max is 0.
+        /// Fixed timeout while at_max is 0.
         "obd_timeout" fixed: [number ObdTimeout, "s, ", 0..=3600 = 100, "; 0: none"],
     }
     also {}
     texts {
-        /// What requests take.
+        /// Estimates of service times.
         "timeouts" Read "a line per partition", "", "", None;
-        /// How long clients wait.
+        /// Timeouts of clients.
         "client_timeouts" Read "lines per block device", "", "", None;
-        /// Early replies, timeouts, devices given up.
+        /// Counters of early replies, timeouts and lost devices.
         "at_stats" Read "YAML", "", "", None;
-        /// Sets the counters of at_stats to zero.
+        /// Resets the counters of at_stats.
         "at_stats_reset" Write "anything", "", "", None;
     }
 }

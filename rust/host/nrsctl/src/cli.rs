@@ -31,7 +31,7 @@ pub enum Command {
     /// Lists parameters, as `lctl list_param` does.
     #[command(name = "list_param")]
     ListParam(list_param::Args),
-    /// Services: list, show, make, remove.
+    /// Services: list, show, add, remove, set.
     Service(service::Args),
     /// Clients: the block devices of services.
     Client(client::Args),
@@ -39,21 +39,21 @@ pub enum Command {
     Rule(rule::Args),
     /// Policies: list, set.
     Policy(policy::Args),
-    /// One screen: what is scheduled how, who is limited, who waits.
+    /// Shows policies, limits and queues on one screen.
     Status(status::Args),
-    /// Who gets what, live.
+    /// Live view of shares, rates and latencies.
     Top(top::Args),
-    /// Writes statistics to a file, again and again.
+    /// Records statistics periodically.
     Record(record::Args),
-    /// Draws what `record` wrote.
+    /// Plots a recording as SVG.
     Plot(plot::Args),
-    /// Says whether a configuration is right, without touching anything.
+    /// Validates configuration files; changes nothing.
     Check(check::Args),
-    /// Makes the running state what the configuration says.
+    /// Applies the configuration files.
     Apply(apply::Args),
     /// Writes the running state as a configuration.
     Save(save::Args),
-    /// Statistics for Prometheus.
+    /// Exports statistics to Prometheus.
     Exporter(exporter::Args),
     /// Writes manual pages, shell completions and the reference.
     #[command(hide = true)]

@@ -1,45 +1,40 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `Documentation/reference.md`: every parameter, file and command, written from the tables that the code itself uses.
+//! `Documentation/reference.md`: parameters, attributes and exit statuses, written from the tables of the code.
 //!
-//! A test says when the page in the tree is another one.
+//! A test compares the page in the tree.
 
-use std::fmt::Write as _;
-
-use clap::{Arg, Command, CommandFactory as _};
 use nrs_report::table::Table;
-use nrs_sched::parameters;
+use nrs_sched::parameters::{self, Access, Parameter};
 
-use crate::cli::Cli;
 use crate::failure::Kind;
 use crate::refusal;
 
-/// The parameters of the module: name, mode, what it takes, default, what it is.
+/// The parameters of the module: name, range, default, meaning.
 const MODULE: &str = "
-default_slots | rw | 1 to 65535 | 64 | Slots of services made from then on.
-user_requests_max | rw | 64 to 1048576 | 65536 | Requests that one open file of /dev/nrs may have.
-classes_max | rw | 64 to 1048576 | 16384 | \
-Entities of fairshare and classes of tbf on each head of a partition, for services made from then on.";
+default_slots | 1 to 65535 | 64 | Slots of new services.
+user_requests_max | 64 to 1048576 | 65536 | Requests of one open file of /dev/nrs.
+classes_max | 64 to 1048576 | 16384 | Entities and classes per head of a partition, for new services.";
 
 /// The attributes of a service in configfs.
 const SERVICE: &str = "
-cpts | rw | 1 to the number of CPUs, at most 64 | one per NUMA node | Partitions of the service.
-slots | rw | 1 to 65535 | module parameter default_slots | As the parameter slots.
-state | r | idle, or in use N | | How many clients it has.";
+cpts | 1 to the number of CPUs, at most 64 | one per NUMA node | Partitions of the service.
+slots | 1 to 65535 | default_slots | As the parameter slots.
+state | idle, or in use N | | Number of clients. Read only.";
 
 /// The attributes of `rules/NAME` in the directory of a service in configfs.
 const RULE: &str = "
-match | rw | conditions, up to 3839 bytes | | Whom the rule is for.
-head | rw | reg, hp or all | all | The heads that it is for.
-rate | rw | a rate; nothing: nrs_tbf_rate | | What each class gets at most.
-minrate | rw | a rate, or 0 | 0 | What comes before what others get beyond theirs.
-rank | rw | a rule; nothing: in front | | The rule to stand before.
-realtime | rw | 0 or another number | 0 | Whether lost time is made up for.
-borrow | rw | 0 or 1 | 0 | Whether what others leave unused may be used.
-also | rw | up to three rules joined by + | | Rules whose buckets are taken from, too.
-enabled | rw | 0 or 1 | 0 | 1 starts the rule, 0 stops it.";
+match | conditions, up to 3839 bytes | | Match expression.
+head | reg, hp or all | all | Heads of the rule.
+rate | a rate; empty: nrs_tbf_rate | | Maximum rate of each class.
+minrate | a rate, or 0 | 0 | Guaranteed minimum rate.
+rank | a rule; empty: first | | Insert before this rule.
+realtime | 0 or another number | 0 | Catch up after delays of up to 1 s.
+borrow | 0 or 1 | 0 | Use the rate that other rules leave unused.
+also | up to three rules joined by + | | Further rules to charge.
+enabled | 0 or 1 | 0 | 1 starts the rule, 0 stops it.";
 
-/// `text` in the type of code, if there is any.
+/// Formats `text` as code, if there is any.
 fn code(text: &str) -> String {
     match text.is_empty() {
         true => String::new(),
@@ -47,15 +42,20 @@ fn code(text: &str) -> String {
     }
 }
 
+/// Returns an empty table of parameters.
+fn empty() -> Table {
+    Table::new(&["name", "takes", "default", "meaning"])
+}
+
 /// Returns the table of `lines`.
 fn table(lines: &str) -> String {
-    let mut table = Table::new(&["name", "mode", "takes", "default", "meaning"]);
+    let mut table = empty();
     for line in lines.trim().lines() {
         let mut cells: Vec<String> = line
             .split('|')
             .map(|cell| cell.trim().to_string())
             .collect();
-        for n in [0, 3] {
+        for n in [0, 2] {
             cells[n] = code(&cells[n]);
         }
         table.row(&cells);
@@ -63,115 +63,64 @@ fn table(lines: &str) -> String {
     table.markdown()
 }
 
-/// The table of the parameters of a service.
+/// Returns the meaning of a parameter, with access and errors.
+fn meaning(parameter: &Parameter) -> String {
+    let mut text = parameter.help().to_owned();
+    match parameter.access {
+        Access::Read => text += " Read only.",
+        Access::Write => text += " Write only.",
+        Access::Both => {}
+    }
+    let errors = parameter.errors.split(", ");
+    let errors: Vec<&str> = errors
+        .filter(|name| !["", "ENOMEM"].contains(name))
+        .collect();
+    if !errors.is_empty() {
+        text += &format!(" {}.", errors.join(", "));
+    }
+    text
+}
+
+/// Returns a table of parameters for each page of the documentation.
 fn parameters() -> String {
-    let mut table = Table::new(&[
-        "name",
-        "mode",
-        "takes",
-        "default",
-        "errors beside EINVAL",
-        "meaning",
-    ]);
     // Parameters of policies that only tests have are on no page.
-    for one in parameters::all().filter(|one| !one.page.is_empty()) {
-        let about = format!(
-            "{} [{}]({})",
-            one.help(),
-            one.page.trim_end_matches(".md"),
-            one.page
-        );
-        table.row(&[
-            code(one.name()),
-            one.access.name().to_owned(),
-            refusal::takes(one),
-            code(&refusal::default(one)),
-            one.errors.to_owned(),
-            about,
-        ]);
-    }
-    table.markdown()
-}
-
-/// How an argument is written.
-fn written(argument: &Arg) -> String {
-    let values = argument.get_value_names().unwrap_or_default();
-    let values: Vec<&str> = values.iter().map(|value| value.as_str()).collect();
-    let takes = argument.get_action().takes_values();
-    let short = argument.get_short().map(|short| format!("-{short}"));
-    let long = argument.get_long().map(|long| format!("--{long}"));
-    match [short, long].into_iter().flatten().collect::<Vec<_>>() {
-        names if names.is_empty() => values.join(" "),
-        names if takes && argument.is_require_equals_set() => {
-            format!("{}[={}]", names.join(", "), values.join(" "))
+    let all: Vec<_> = parameters::all()
+        .filter(|one| !one.page.is_empty())
+        .collect();
+    let mut pages: Vec<&str> = Vec::new();
+    for one in &all {
+        if !pages.contains(&one.page) {
+            pages.push(one.page);
         }
-        names if takes => format!("{} {}", names.join(", "), values.join(" ")),
-        names => names.join(", "),
     }
+    let mut out = String::new();
+    for page in pages {
+        let mut table = empty();
+        for one in all.iter().filter(|one| one.page == page) {
+            table.row(&[
+                code(one.name()),
+                refusal::takes(one),
+                code(&refusal::default(one)),
+                meaning(one),
+            ]);
+        }
+        let title = page.trim_end_matches(".md");
+        out += &format!("\nSee [{title}]({page}):\n\n{}", table.markdown());
+    }
+    out
 }
 
-/// The command `command`, and those below it.
-fn command(out: &mut String, command: &Command, level: usize) {
-    let name = command
-        .get_display_name()
-        .unwrap_or(command.get_name())
-        .replace('-', " ");
-    let about = command
-        .get_about()
-        .map(ToString::to_string)
-        .unwrap_or_default();
-    let usage = command.clone().render_usage().to_string();
-    let usage = usage.trim_start_matches("Usage: ").trim();
-    let _ = writeln!(
-        out,
-        "\n{} `{name}`\n\n{about}\n\n```\n{usage}\n```",
-        "#".repeat(level)
-    );
-    let mut table = Table::new(&["argument", "meaning", "default"]);
-    let skip = |argument: &&Arg| {
-        !matches!(argument.get_id().as_str(), "help" | "version") && !argument.is_hide_set()
-    };
-    for argument in command.get_arguments().filter(skip) {
-        let values = argument.get_possible_values();
-        let values: Vec<&str> = values.iter().map(|value| value.get_name()).collect();
-        let help = argument
-            .get_help()
-            .map(ToString::to_string)
-            .unwrap_or_default();
-        let help = match argument.get_action().takes_values() && !values.is_empty() {
-            true => format!("{help} ({})", values.join(", ")),
-            false => help,
-        };
-        let defaults = argument.get_default_values().iter();
-        let defaults: Vec<String> = defaults
-            .map(|value| value.to_string_lossy().into_owned())
-            .collect();
-        let default = match argument.get_action().takes_values() {
-            true => defaults.join(" "),
-            false => String::new(),
-        };
-        table.row(&[code(&written(argument)), help, code(&default)]);
-    }
-    if !table.is_empty() {
-        let _ = write!(out, "\n{}", table.markdown());
-    }
-    for below in command
-        .get_subcommands()
-        .filter(|below| !below.is_hide_set() && below.get_name() != "help")
-    {
-        self::command(out, below, level + 1);
-    }
-}
-
-/// The page.
+/// Returns the page.
 pub fn page() -> String {
     let mut out = String::from(
         "<!-- SPDX-License-Identifier: GPL-2.0-only -->\n\
          # Reference\n\n\
-         Written by `nrsctl generate reference` from the tables that the module and the tool use themselves; change those, not this.\n\n\
+         Generated by `nrsctl generate reference` from the tables of the module and the tool.\n\
+         `nrsctl VERB --help` and the manual pages `nrsctl-VERB(1)` list the arguments of each command.\n\n\
          ## Parameters of a service\n\n\
-         By `nrsctl get_param SERVICE.NAME` and `set_param`, as files in `/sys/kernel/debug/nrs/SERVICE/`, and by\n\
-         `dmsetup message DEVICE 0 service NAME`. Mode `r` is read, `w` written, `rw` both. What is refused changes nothing.\n\n",
+         Access: `nrsctl get_param SERVICE.NAME` and `set_param`, files in `/sys/kernel/debug/nrs/SERVICE/`,\n\
+         `dmsetup message DEVICE 0 service NAME`. A refused write changes nothing.\n\
+         Each access can fail with `EINVAL` and `ENOMEM`; other errors are listed.\n",
     );
     out += &parameters();
     out += "\n## Module parameters\n\nIn `/sys/module/nrs/parameters/`, or as options of `modprobe nrs`.\n\n";
@@ -180,7 +129,6 @@ pub fn page() -> String {
     out += &table(SERVICE);
     out += "\n### Rules\n\nIn `rules/NAME/` there; see [Rules in configfs](user-guide.md#rules-in-configfs).\n\n";
     out += &table(RULE);
-    // Keys of configuration files and names of metrics have their place here, each from a table of its module.
     out += "\n## Exit statuses of `nrsctl`\n\n";
     let mut statuses = Table::new(&["status", "meaning"]);
     statuses.row(&["0", "everything was done"]);
@@ -188,12 +136,6 @@ pub fn page() -> String {
         statuses.row(&[kind.exit_status().to_string().as_str(), kind.meaning()]);
     }
     out += &statuses.markdown();
-    out += "\n## Commands\n";
-    let mut tool = Cli::command().disable_help_subcommand(true);
-    tool.build();
-    for below in tool.get_subcommands().filter(|below| !below.is_hide_set()) {
-        command(&mut out, below, 3);
-    }
     out
 }
 

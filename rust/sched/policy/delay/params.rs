@@ -16,13 +16,13 @@ parameters! {
     /// On each head `min` is at most `max` ([`Tuning::check`]); whoever sets the fields otherwise gets delays of
     /// `min` exactly.
     pub struct Tunables of |values| values.policies.delay, "delay.md", "ENOMEM" {
-        /// Shortest time for which delay keeps a request.
+        /// Shortest delay.
         "nrs_delay_min" min: [heads "delay_min" number Min,
             "s, ", 0..=65_535 = 5, " and at most nrs_delay_max"],
-        /// Longest time for which delay keeps a request.
+        /// Longest delay.
         "nrs_delay_max" max: [heads "delay_max" number Max,
             "s, ", 0..=65_535 = 300, " and at least nrs_delay_min"],
-        /// How many of a hundred requests delay keeps.
+        /// Delayed requests per 100.
         "nrs_delay_pct" pct: [heads "delay_pct" number Pct, "percent, ", 0..=100 = 100],
     }
     also {

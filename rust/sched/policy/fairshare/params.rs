@@ -11,12 +11,12 @@ use crate::sched::{
 parameters! {
     /// What users can set; it survives stops and starts.
     pub struct Tunables of |values| values.policies.fairshare, "fairshare.md", "EAGAIN, ENOMEM" {
-        /// How often shares, sizes and the parts of partitions are worked out.
+        /// Period of computing shares, sizes and parts of partitions.
         "nrs_fairshare_delta_ms" delta_ms: [number DeltaMs, "ms, ", 10..=1000 = 100],
-        /// Below how many queued requests the oldest one goes, whosever it is.
+        /// Queue depth below which requests are dispatched in FIFO order.
         "nrs_fairshare_opp_threshold" opp_threshold: [number OppThreshold,
             "queued requests, ", 0..=256 = 0],
-        /// What a share is a share of.
+        /// Resource shared out.
         "nrs_fairshare_cost_model" cost_model: [choice CostModel,
             /// Pages of bulk data, at least one per request.
             #[default]
@@ -26,7 +26,7 @@ parameters! {
             /// Time of the device: what a request took, divided among those in service.
             Time = "time",
         ],
-        /// How the entity that goes next is chosen.
+        /// Selection of the next entity.
         "nrs_fairshare_select" select: [choice Select,
             /// Eligible earliest virtual deadline first; surplus expires, sparse entities go first.
             #[default]
@@ -34,7 +34,7 @@ parameters! {
             /// A draw over the published ranges, with the oldest request if the entity drawn has none.
             Paper = "paper",
         ],
-        /// Whether requests of an entity go in the order of their places on the device.
+        /// 1 sorts the requests of an entity by offset.
         "nrs_fairshare_locality" locality: [choice Locality,
             /// In the order of arrival.
             #[default]
@@ -42,7 +42,7 @@ parameters! {
             /// In the order of object and offset.
             On = "1",
         ],
-        /// Whether shares hold over all partitions together.
+        /// Scope of shares: 1 all partitions together, 0 each partition.
         "nrs_fairshare_cross_cpt" cross_cpt: [choice CrossCpt,
             /// Each partition is fair by itself.
             Off = "0",
@@ -50,7 +50,7 @@ parameters! {
             #[default]
             On = "1",
         ],
-        /// Where the size of a job comes from that the table does not say.
+        /// Source of job sizes not set in the table.
         "nrs_fairshare_size_source" size_source: [choice SizeSource,
             /// The number of its clients ([`super::size::Sizes`]).
             #[default]
@@ -58,9 +58,9 @@ parameters! {
             /// The end of its name ([`super::size::suffix`]), where there is one, else 1.
             Suffix = "suffix",
         ],
-        /// How far back the clients of a job are counted for its size.
+        /// Window in which the clients of a job are counted.
         "nrs_fairshare_size_window_s" size_window_s: [number SizeWindowS, "s, ", 2..=600 = 10],
-        /// Largest size of a job that counts.
+        /// Largest job size.
         "nrs_fairshare_size_max" size_max: [number SizeMax, "clients, ", 1..=4096 = 4096],
     }
     also {
@@ -70,17 +70,17 @@ parameters! {
         classes_max: ClassesMax,
     }
     texts {
-        /// Among whom fairshare shares when nrs_policies names no mode.
+        /// Mode when nrs_policies names none.
         "nrs_fairshare_mode" Both
             "LEVEL[_then_LEVEL...]_fair [weight=ITEM,...], levels gid uid jobid projid nid nodemap size",
             "jobid_fair", "ENOENT, ENOSPC, EAGAIN, ENOMEM", Some(mode);
-        /// Who counts more than once; all others have weight 1.
+        /// Entity weights; unlisted entities have weight 1.
         "nrs_fairshare_weights" Both
             "items FIELD:VALUE:WEIGHT with WEIGHT 1 to 10000, -FIELD:VALUE, clear",
             "", "ENOENT, ENOSPC, ENOMEM", Some(items);
-        /// What each entity was to have and had.
+        /// Shares and counters of entities.
         "nrs_fairshare_stats" Read "YAML, a mapping per entity", "", "ENOMEM", None;
-        /// Sets the counters of nrs_fairshare_stats to zero.
+        /// Resets the counters of nrs_fairshare_stats.
         "nrs_fairshare_stats_reset" Write "anything", "", "", None;
     }
 }

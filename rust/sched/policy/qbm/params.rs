@@ -11,7 +11,7 @@ use crate::sched::{
 parameters! {
     /// What users can set; it survives stops and starts.
     pub struct Tunables of |values| values.policies.qbm, "qbm.md", "EAGAIN, ENOMEM" {
-        /// How many clients qbm tells apart.
+        /// Limit of clients.
         "nrs_qbm_clients_max" clients_max: [number ClientsMax, "clients, ", 16..=16_384 = 1_024],
     }
     also {
@@ -21,16 +21,16 @@ parameters! {
         classes_max: ClassesMax,
     }
     texts {
-        /// The configuration of qbm, as a whole.
+        /// The whole configuration.
         "nrs_qbm_config" Both "lines by, tune, default, group and client, up to 256 KiB", "no group",
             "E2BIG, ENOENT, EEXIST, ENAMETOOLONG, ENOSPC, EAGAIN, ENOMEM", Some(plan);
-        /// Why the last configuration of qbm was refused.
+        /// Error of the last configuration.
         "nrs_qbm_config_error" Read "line and reason; else nothing", "", "", None;
-        /// What groups and clients of qbm have and use.
+        /// Allocation and use of groups and clients.
         "nrs_qbm_status" Read "YAML, groups and clients", "", "ENODEV, ENOMEM", None;
-        /// What was counted of groups and clients of qbm.
+        /// Counters of groups and clients.
         "nrs_qbm_stats" Read "YAML, groups and clients", "", "ENODEV, ENOMEM", None;
-        /// Sets the counters of nrs_qbm_stats to zero.
+        /// Resets the counters of nrs_qbm_stats.
         "nrs_qbm_stats_reset" Write "anything", "", "", None;
     }
 }

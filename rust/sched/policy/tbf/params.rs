@@ -10,11 +10,11 @@ use crate::sched::{
 parameters! {
     /// What users can set; it survives stops and starts.
     pub struct Tunables of |values| values.policies.tbf, "tbf.md", "EAGAIN, ENOMEM" {
-        /// Rate of rules that are started without one, and of the rule default when tbf starts.
+        /// Rate of new rules without a rate, and of rule default.
         "nrs_tbf_rate" rate: [number Rate, "per second, ", 1..=10_000_000 = 10_000],
-        /// What a class can save up while it is idle.
+        /// Bucket depth.
         "nrs_tbf_depth" depth: [number Depth, "requests or pages of 4 KiB, ", 1..=1_000_000 = 3],
-        /// What a rate without a unit counts.
+        /// Unit of a rate without unit.
         "nrs_tbf_cost_model" cost_model: [choice CostModel,
             /// Requests.
             #[default]
@@ -22,7 +22,7 @@ parameters! {
             /// Pages of bulk data, at least one per request.
             Pages = "pages",
         ],
-        /// Whether a rate holds for all partitions together; else each grants it.
+        /// Scope of a rate: 1 all partitions together, 0 each partition.
         "nrs_tbf_global_rate" global_rate: [choice GlobalRate,
             /// Each partition grants the rate.
             Off = "0",
@@ -30,9 +30,9 @@ parameters! {
             #[default]
             On = "1",
         ],
-        /// How many rules a head can have beside default.
+        /// Rules per head beside default.
         "nrs_tbf_rules_max" rules_max: [number RulesMax, "rules, ", 1..=65_536 = 4_096],
-        /// How many idle classes a partition remembers.
+        /// Idle classes kept per partition.
         "nrs_tbf_cache_size" cache_size: [number CacheSize, "classes, ", 1..=1_048_576 = 8_192],
     }
     also {
@@ -40,14 +40,14 @@ parameters! {
         classes_max: ClassesMax,
     }
     texts {
-        /// The rules of tbf; what is written is one command.
+        /// Rules; a write is one command.
         "nrs_tbf_rule" Both "[reg|hp] start|change|stop NAME ...", "default only",
             "ENODEV, EEXIST, ENOENT, EPERM, EBUSY, ENAMETOOLONG, ENOSPC, ENOMEM", Some(rule);
-        /// Why the last command for rules was refused.
+        /// Error of the last command.
         "nrs_tbf_rule_error" Read "column and what was expected there; else nothing", "", "", None;
-        /// What rules and classes had, and how long they were kept.
+        /// Counters of rules and classes.
         "nrs_tbf_stats" Read "YAML, rules and classes", "", "ENOMEM", None;
-        /// Sets the counters of nrs_tbf_stats to zero.
+        /// Resets the counters of nrs_tbf_stats.
         "nrs_tbf_stats_reset" Write "anything", "", "", None;
     }
 }

@@ -24,22 +24,22 @@ use crate::stats;
 /// Its arguments.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Only say what would change: status 0 if nothing, 8 if something.
+    /// Shows the changes only; exit status 8 if there are any.
     #[arg(long, short = 'n')]
     pub dry_run: bool,
-    /// Only this service, and nothing of the module.
+    /// Applies this service only; leaves module parameters alone.
     #[arg(long, value_name = "NAME")]
     pub service: Option<String>,
-    /// Remove services that no file mentions, if they were made in configfs and have no clients.
+    /// Removes services that no file defines, if made in configfs and without clients.
     #[arg(long, conflicts_with = "service")]
     pub prune: bool,
-    /// Say each step.
+    /// Prints each step.
     #[arg(long, short = 'v')]
     pub verbose: bool,
-    /// Seconds for which a step is tried again while earlier policies still stop.
+    /// Seconds to retry a step while earlier policies stop.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub wait: u16,
-    /// Files, or directories whose *.toml are meant; /etc/nrs unless given.
+    /// Files, or directories of *.toml (default /etc/nrs).
     #[arg(value_name = "FILE|DIR")]
     pub paths: Vec<PathBuf>,
 }

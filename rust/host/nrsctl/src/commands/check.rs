@@ -12,7 +12,7 @@ use crate::kernel::Kernel;
 /// Its arguments.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Files, or directories whose *.toml are meant; /etc/nrs unless given.
+    /// Files, or directories of *.toml (default /etc/nrs).
     #[arg(value_name = "FILE|DIR")]
     pub paths: Vec<PathBuf>,
 }

@@ -27,7 +27,7 @@ pub struct Args {
 /// What can be done with clients.
 #[derive(Subcommand, Debug)]
 pub enum Action {
-    /// Shows the clients of all services, or of one.
+    /// Lists the clients of all services, or of one.
     List {
         /// The service.
         service: Option<String>,
@@ -43,7 +43,7 @@ pub enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Makes the block device /dev/mapper/NAME, a client of SERVICE on DEVICE.
+    /// Creates /dev/mapper/NAME, a client of SERVICE on DEVICE.
     Add(Box<New>),
     /// Removes the block device of a client; the data below stays.
     Remove {
@@ -59,12 +59,12 @@ pub struct New {
     pub name: String,
     /// The block device below: a path or MAJOR:MINOR.
     pub device: String,
-    /// The service; made if it is not there.
+    /// The service; created if it does not exist.
     pub service: String,
-    /// Where on the device it begins, sectors of 512 bytes.
+    /// First sector on the device, in sectors of 512 bytes.
     #[arg(long, default_value_t = 0)]
     pub offset: u64,
-    /// How long it is, sectors; the rest of the device if it is not said.
+    /// Length in sectors (default: the rest of the device).
     #[arg(long)]
     pub sectors: Option<u64>,
     /// Network identifier of all its requests: 10.0.0.7@tcp.
@@ -73,19 +73,19 @@ pub struct New {
     /// Job identifier of all its requests.
     #[arg(long)]
     pub jobid: Option<String>,
-    /// How job identifiers are made, with %e %u %g %p %h %H %j.
+    /// Format of job identifiers, with %e %u %g %p %h %H %j.
     #[arg(long, value_name = "FORMAT")]
     pub jobid_name: Option<String>,
     /// Size of its job, 1 to 4096, for the level size of fairshare.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub size: Option<u32>,
-    /// Whether requests may go down before the policy has seen them.
+    /// Dispatches requests without the policy while slots are free.
     #[arg(long, value_parser = ["on", "off"])]
     pub opportunity: Option<String>,
-    /// What tells offset streams, for orr.
+    /// Source of offset streams, for orr.
     #[arg(long, value_parser = ["hint", "cgroup", "none"])]
     pub stream: Option<String>,
-    /// What becomes of requests while the device below is lost.
+    /// Behaviour while the device does not respond.
     #[arg(long, value_parser = ["wait", "fail"])]
     pub on_timeout: Option<String>,
 }

@@ -26,22 +26,22 @@ const LISTEN: &str = "127.0.0.1:9719";
 /// Its arguments.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Args {
-    /// Answers requests over HTTP at this address: /metrics.
+    /// HTTP address of /metrics.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = LISTEN, conflicts_with_all = ["textfile", "once"])]
     pub listen: String,
-    /// Writes a page to this file, whole, for the textfile collector; its name ends in .prom.
+    /// Writes a page atomically to this file (*.prom), for the textfile collector.
     #[arg(long, value_name = "FILE", conflicts_with = "once")]
     pub textfile: Option<PathBuf>,
-    /// Writes the file again and again, after so many seconds each time.
+    /// Period of writing the file, in seconds.
     #[arg(long, value_name = "SECONDS", requires = "textfile", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub every: Option<u64>,
-    /// Prints one page and ends.
+    /// Prints one page and exits.
     #[arg(long)]
     pub once: bool,
-    /// Shows so many entities of each policy and head, those that were served most, and all others as one.
+    /// Entities shown per policy and head; the rest is summed up.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub top: u32,
-    /// Shows this service; may be repeated. All, if there is none.
+    /// Shows this service; may be repeated (default: all).
     #[arg(long = "service", value_name = "NAME")]
     pub services: Vec<String>,
     /// Reads snapshots from this file, as `status --json` prints them, in place of the module.

@@ -35,7 +35,7 @@ pub enum What {
         /// The directory for them.
         directory: PathBuf,
     },
-    /// The reference of all parameters and commands.
+    /// The reference of parameters and exit statuses.
     Reference {
         /// The file for it.
         file: PathBuf,

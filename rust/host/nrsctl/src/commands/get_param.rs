@@ -19,10 +19,10 @@ pub struct Args {
     /// Shows names only.
     #[arg(short = 'N')]
     pub names: bool,
-    /// Shows names only, and '=' behind those that can be written.
+    /// Shows names only, with '=' after writable parameters.
     #[arg(short = 'F')]
     pub marks: bool,
-    /// Takes names of services, too: all their parameters.
+    /// Shows all parameters of services.
     #[arg(short = 'R')]
     pub recursive: bool,
     /// Parameters: SERVICE.PARAMETER or ost.OSS.SERVICE.PARAMETER, with * ? [...] {a,b}.

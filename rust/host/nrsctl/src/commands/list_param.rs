@@ -13,7 +13,7 @@ use crate::names::{self, Found};
 /// Its arguments.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Marks services with '/' and parameters that can be written with '='.
+    /// Marks services with '/' and writable parameters with '='.
     #[arg(short = 'F')]
     pub marks: bool,
     /// Lists the parameters of services.
@@ -22,7 +22,7 @@ pub struct Args {
     /// Lists services only.
     #[arg(short = 'D', conflicts_with = "recursive")]
     pub services: bool,
-    /// Services or parameters, with * ? [...] {a,b}; all services if there are none.
+    /// Services or parameters, with * ? [...] {a,b} (default: all services).
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
 }

@@ -18,21 +18,21 @@ use crate::top::numbers;
 /// Its arguments.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// What `nrsctl record` wrote.
+    /// Recording of `nrsctl record`.
     pub file: PathBuf,
-    /// What is drawn of each entity.
+    /// Value plotted for each entity.
     #[arg(long, value_enum, default_value = "share")]
     pub what: What,
-    /// Only entities of such names; *, ? and [] as in a shell.
+    /// Pattern of entity names, with *, ? and [].
     #[arg(long, value_name = "GLOB", default_value = "*", value_parser = glob)]
     pub entity: GlobMatcher,
-    /// Only those with the greatest means; of shares, rates and queues the others are added up.
+    /// Entities with the greatest means; shares, rates and queues of the rest are summed up.
     #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u64).range(1..=100))]
     pub top: u64,
     /// The service, if the recording has several.
     #[arg(long, value_name = "NAME")]
     pub service: Option<String>,
-    /// Where the picture goes; without it, standard output.
+    /// Output file (default standard output).
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 }

@@ -57,7 +57,7 @@ pub struct Args {
 pub struct Listing {
     /// The service.
     pub service: String,
-    /// Those of one head only.
+    /// Lists one head only.
     #[arg(long, value_enum, default_value_t)]
     pub head: Head,
     /// As JSON.
@@ -68,18 +68,18 @@ pub struct Listing {
 /// What can be done with policies.
 #[derive(Subcommand, Debug)]
 pub enum Action {
-    /// Shows the policies of a service and what they hold.
+    /// Lists the policies of a service and their queues.
     List(Listing),
-    /// Has a policy serve a service; fifo: none but the fallback.
+    /// Selects the policy of a service; fifo stops the others.
     Set {
         /// The service.
         service: String,
         /// One of the policies.
         #[arg(help = meaning())]
         policy: String,
-        /// What the policy takes: a mode of fairshare, fields of tbf.
+        /// Argument of the policy: a mode of fairshare, fields of tbf.
         argument: Vec<String>,
-        /// On one head only.
+        /// Changes one head only.
         #[arg(long, value_enum, default_value_t)]
         head: Head,
     },

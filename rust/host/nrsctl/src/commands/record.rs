@@ -20,21 +20,21 @@ use crate::top::source::{Live, Source};
 /// Its arguments.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The services; without any, all that there are each time.
+    /// The services (default: all that exist at each snapshot).
     pub services: Vec<String>,
-    /// How often snapshots are taken, in seconds.
+    /// Seconds between snapshots.
     #[arg(long, value_name = "S", default_value = "1", value_parser = interval)]
     pub interval: Duration,
-    /// Ends after so many seconds.
+    /// Duration in seconds.
     #[arg(long = "for", value_name = "S", value_parser = seconds)]
     pub time: Option<Duration>,
-    /// Ends after so many snapshots of each service.
+    /// Snapshots of each service.
     #[arg(long, value_name = "N", conflicts_with = "time", value_parser = clap::value_parser!(u32).range(1..))]
     pub count: Option<u32>,
-    /// Where it goes; without it, standard output.
+    /// Output file (default standard output).
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Ends before there are more bytes than that; K, M and G are KiB, MiB and GiB.
+    /// Size limit in bytes; K, M and G are KiB, MiB and GiB.
     #[arg(long, value_name = "N", default_value = "256M", value_parser = size)]
     pub max_bytes: u64,
 }

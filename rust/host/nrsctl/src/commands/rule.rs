@@ -24,22 +24,22 @@ pub struct Args {
 /// What a rule limits to; what is left out is as by default, or stays.
 #[derive(clap::Args, Debug, Default)]
 pub struct Limits {
-    /// At most so much for each class: 200, 5000iops, 10MB/s, 20MiB/s.
+    /// Maximum rate of each class: 200, 5000iops, 10MB/s, 20MiB/s.
     #[arg(long)]
     pub rate: Option<String>,
-    /// So much comes before what others get beyond theirs; 0: none.
+    /// Guaranteed minimum rate (0: none).
     #[arg(long)]
     pub minrate: Option<String>,
-    /// The rule to stand before; else it stands in front.
+    /// Insert before this rule (default: first).
     #[arg(long, value_name = "RULE")]
     pub rank: Option<String>,
-    /// Whether what others leave unused may be used: 0 or 1.
+    /// Use the rate that other rules leave unused: 0 or 1.
     #[arg(long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     pub borrow: Option<String>,
-    /// Rules whose buckets are taken from, too, joined by '+'; empty: none.
+    /// Further rules to charge, joined by '+' (empty: none).
     #[arg(long, value_name = "RULES")]
     pub also: Option<String>,
-    /// Whether lost time is made up for, up to 1 s: 0 or 1.
+    /// Catch up after delays of up to 1 s: 0 or 1.
     #[arg(long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     pub realtime: Option<String>,
 }
@@ -67,7 +67,7 @@ impl Limits {
 /// What can be done with rules.
 #[derive(Subcommand, Debug)]
 pub enum Action {
-    /// Shows the rules of a service in their order.
+    /// Lists the rules of a service in order.
     List(Listing),
     /// Shows one rule.
     Show {
@@ -79,23 +79,23 @@ pub enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Starts a rule; without --rank it stands in front of all others.
+    /// Starts a rule, in front of all others without --rank.
     Start {
         /// The service.
         service: String,
         /// The rule: 1 to 15 letters, digits and '_'.
         name: String,
-        /// Whom it is for: 'uid={1000 1001}', 'jobid={dd.*}&nid={10.0.0.*@tcp}'.
+        /// Match expression: 'uid={1000 1001}', 'jobid={dd.*}&nid={10.0.0.*@tcp}'.
         #[arg(value_name = "MATCH")]
         conditions: String,
         /// Its limits.
         #[command(flatten)]
         limits: Limits,
-        /// On one head only.
+        /// Applies to one head only.
         #[arg(long, value_enum, default_value_t)]
         head: Head,
     },
-    /// Changes limits of a rule, at once.
+    /// Changes limits of a rule.
     Change {
         /// The service.
         service: String,
@@ -104,7 +104,7 @@ pub enum Action {
         /// Its new limits.
         #[command(flatten)]
         limits: Limits,
-        /// On one head only.
+        /// Applies to one head only.
         #[arg(long, value_enum, default_value_t)]
         head: Head,
     },
@@ -114,7 +114,7 @@ pub enum Action {
         service: String,
         /// The rule.
         name: String,
-        /// On one head only.
+        /// Applies to one head only.
         #[arg(long, value_enum, default_value_t)]
         head: Head,
     },

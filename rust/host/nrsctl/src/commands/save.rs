@@ -17,10 +17,10 @@ use crate::replace::replace;
 /// Its arguments.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Only this service, and nothing of the module.
+    /// Saves this service only, without module parameters.
     #[arg(long, value_name = "NAME")]
     pub service: Option<String>,
-    /// Where to write it; standard output unless given. What is there is replaced.
+    /// Output file, replaced if it exists (default standard output).
     pub file: Option<PathBuf>,
 }
 

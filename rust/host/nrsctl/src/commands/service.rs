@@ -25,7 +25,7 @@ pub struct Args {
 /// What can be done with services.
 #[derive(Subcommand, Debug)]
 pub enum Action {
-    /// Shows all services.
+    /// Lists all services.
     List {
         /// As JSON.
         #[arg(long)]
@@ -39,15 +39,15 @@ pub enum Action {
         #[arg(long)]
         json: bool,
     },
-    /// Makes a service that stays without clients.
+    /// Creates a service that exists without clients.
     Add {
         /// The service: 1 to 31 letters, digits and '_ - . :', not starting with a dot.
         name: String,
-        /// Partitions, 1 to the number of CPUs; one per NUMA node if it is not said.
+        /// Partitions, 1 to the number of CPUs (default: one per NUMA node).
         #[arg(long)]
         cpts: Option<u32>,
     },
-    /// Removes a service that was made so.
+    /// Removes a service created by add.
     Remove {
         /// The service.
         name: String,
@@ -56,7 +56,7 @@ pub enum Action {
     Set {
         /// The service.
         name: String,
-        /// What to set: slots=16, nrs_policies='tbf uid', cpts=2; in this order.
+        /// Settings, in order: slots=16, nrs_policies='tbf uid', cpts=2.
         #[arg(required = true, value_name = "PARAMETER=VALUE")]
         settings: Vec<String>,
     },

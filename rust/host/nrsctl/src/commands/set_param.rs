@@ -12,10 +12,10 @@ use crate::show::Report;
 /// Its arguments.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Does not show what was set.
+    /// Prints nothing.
     #[arg(short = 'n')]
     pub quiet: bool,
-    /// What to set: NAME=VALUE or NAME VALUE, several at once; names as for get_param.
+    /// Settings, NAME=VALUE or NAME VALUE; names as for get_param.
     #[arg(required = true, value_name = "NAME=VALUE", allow_hyphen_values = true)]
     pub settings: Vec<String>,
 }

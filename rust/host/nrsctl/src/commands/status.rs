@@ -12,10 +12,10 @@ use crate::stats::{self, words};
 /// Its arguments.
 #[derive(clap::Args, Debug, Default)]
 pub struct Args {
-    /// The services; all, if there is none.
+    /// The services (default: all).
     #[arg(value_name = "SERVICE")]
     pub services: Vec<String>,
-    /// Prints all that was counted, JSON.
+    /// Prints all counters as JSON.
     #[arg(long)]
     pub json: bool,
 }

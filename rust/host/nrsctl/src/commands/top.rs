@@ -18,21 +18,21 @@ use crate::top::{plain, term};
 /// Its arguments.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The service; without one, the first. Tab goes to the next one.
+    /// The service (default: the first).
     pub service: Option<String>,
-    /// How often it is read, in seconds.
+    /// Seconds between updates.
     #[arg(long, value_name = "S", default_value = "2", value_parser = record::interval)]
     pub interval: Duration,
-    /// The column to sort by.
+    /// Sort column.
     #[arg(long, value_name = "KEY", value_enum, default_value = "got")]
     pub sort: Column,
-    /// Shows only those that have this in the name, policy or rule.
+    /// Shows rows with this text in the name, policy or rule.
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub filter: String,
-    /// Prints that many tables as text, one after each interval, instead of using the terminal.
+    /// Prints this many tables as text, one per interval, without a terminal.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub batch: Option<u64>,
-    /// Shows a recording instead of the running module.
+    /// Shows a recording instead of the module.
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
 }

@@ -3,9 +3,6 @@
 //! The keys of configuration files: what each takes and means. Files are read by this table, and the reference
 //! in Documentation/configuration.md is printed from it.
 
-use super::state::settable;
-use crate::refusal;
-
 /// A table of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Table {
@@ -112,69 +109,69 @@ use Table::{Client, Default, Group, Heads, HighPriority, Module, Qbm, Rule, Serv
 /// All keys.
 #[rustfmt::skip]
 static KEYS: [Key; 63] = [
-    key(Top, "service", "tables", "none", "the services, each by its name: 1 to 31 letters, digits and `_ - . :`, no dot in front"),
+    key(Top, "service", "tables", "none", "services by name: 1 to 31 letters, digits and `_ - . :`, not starting with a dot"),
     key(Top, "module", "a table", "none", "parameters of the module"),
-    key(Module, "default_slots", "1 to 65535", "left alone", "`slots` of services that say nothing, and of those that are made from then on"),
-    key(Module, "user_requests_max", "64 to 1048576", "left alone", "requests that one open file of /dev/nrs may have"),
-    key(Module, "classes_max", "64 to 1048576", "left alone", "entities and classes on each head of a partition, of services that are made from then on"),
-    key(Service, "cpts", "1 to 64", "left alone", "partitions, of a service that is made in configfs and has no clients yet"),
-    key(Service, "slots", "1 to 65535", "`default_slots` of the module", "requests of the service that may be at each of its devices"),
-    key(Service, "policy", "`POLICY [ARGUMENT]`", "`fifo`", "what serves both heads"),
-    key(Service, "high_priority", "a table", "none", "what is different for requests of high priority"),
-    key(Service, "parameters", "a table", "none", "parameters of the service by their own names"),
-    key(Service, "timeouts", "a table", "none", "the same; the place for `at_*` and `obd_timeout`"),
-    key(Service, "weights", "a table: `\"FIELD:VALUE\" = 1` to `10000`", "none", "weights of `fairshare`; patterns in their order"),
-    key(Service, "rule", "tables", "none", "rules of `tbf`; the first one that matches counts"),
+    key(Module, "default_slots", "1 to 65535", "left alone", "`slots` of services without that key, and of new services"),
+    key(Module, "user_requests_max", "64 to 1048576", "left alone", "requests of one open file of /dev/nrs"),
+    key(Module, "classes_max", "64 to 1048576", "left alone", "entities and classes per head of a partition, for new services"),
+    key(Service, "cpts", "1 to 64", "left alone", "partitions, of a service made in configfs without clients"),
+    key(Service, "slots", "1 to 65535", "`default_slots` of the module", "requests in flight on each device"),
+    key(Service, "policy", "`POLICY [ARGUMENT]`", "`fifo`", "policy of both heads"),
+    key(Service, "high_priority", "a table", "none", "settings of the high-priority head"),
+    key(Service, "parameters", "a table", "none", "[parameters of the service](reference.md#parameters-of-a-service) by name"),
+    key(Service, "timeouts", "a table", "none", "the same, for `at_*` and `obd_timeout`"),
+    key(Service, "weights", "a table: `\"FIELD:VALUE\" = 1` to `10000`", "none", "weights of `fairshare`; patterns count in order"),
+    key(Service, "rule", "tables", "none", "rules of `tbf`; the first match counts"),
     key(Service, "qbm", "a table", "none", "the configuration of `qbm`"),
-    key(HighPriority, "policy", "`POLICY [ARGUMENT]`", "`policy` of the service", "what serves the high-priority head"),
-    key(HighPriority, "ratio", "0 to 4294967295", "10", "short for the parameter `high_priority_ratio`"),
-    key(HighPriority, "sources", "some of `realtime meta prio`, or `none`", "`realtime`", "short for the parameter `high_priority_sources`"),
-    key(Rule, "name", "1 to 15 letters, digits and `_`", REQUIRED, "the rule; `default` is the one for whom no other rule is for"),
-    key(Rule, "match", "conditions, as in `nrs_tbf_rule`", REQUIRED, "whom it is for; not with `default`"),
-    key(Rule, "rate", "a number, or `\"5000iops\"`, `\"10MB/s\"`", "`nrs_tbf_rate`", "what a class gets at most, per second"),
-    key(Rule, "minrate", "as `rate`, or 0", "0: none", "what it gets before others get more than theirs"),
-    key(Rule, "realtime", "`true`, `false`", "`false`", "whether lost time is made up for"),
-    key(Rule, "borrow", "`true`, `false`", "`false`", "whether what other rules leave unused may be used"),
-    key(Rule, "also", "up to three names", "none", "rules whose limits hold, too"),
-    key(Rule, "head", "`reg`, `hp`, `all`", "`all`", "the head that it is for; `all`: each that `tbf` runs on"),
-    key(Qbm, "by", "`nid`, `jobid`, `uid`, `device`", "`nid`", "what a client is"),
-    key(Qbm, "tune", "a table", "none", "the numbers of the method"),
-    key(Qbm, "default", "a table", "none", "terms of clients that no other table is for"),
-    key(Qbm, "group", "tables", "none", "groups: each has a capacity that its clients share"),
-    key(Qbm, "client", "tables", "none", "clients and patterns of clients; the first one counts"),
-    key(Default, "class", "`first_come`, `fair_share`, `low_share`, `mover`", "`fair_share`", "how it is allocated"),
-    key(Default, "min", "a size or percent", "`max`", "what a client is to have when it asks for it"),
-    key(Default, "max", "a size or percent", "the capacity", "what it never has more than"),
+    key(HighPriority, "policy", "`POLICY [ARGUMENT]`", "`policy` of the service", "policy of the high-priority head"),
+    key(HighPriority, "ratio", "0 to 4294967295", "10", "parameter `high_priority_ratio`"),
+    key(HighPriority, "sources", "some of `realtime meta prio`, or `none`", "`realtime`", "parameter `high_priority_sources`"),
+    key(Rule, "name", "1 to 15 letters, digits and `_`", REQUIRED, "name; rule `default` is for classes without a rule"),
+    key(Rule, "match", "conditions, as in `nrs_tbf_rule`", REQUIRED, "match expression; not with `default`"),
+    key(Rule, "rate", "a number, or `\"5000iops\"`, `\"10MB/s\"`", "`nrs_tbf_rate`", "maximum rate of a class, per second"),
+    key(Rule, "minrate", "as `rate`, or 0", "0: none", "guaranteed minimum rate"),
+    key(Rule, "realtime", "`true`, `false`", "`false`", "catch up after delays"),
+    key(Rule, "borrow", "`true`, `false`", "`false`", "use the rate that other rules leave unused"),
+    key(Rule, "also", "up to three names", "none", "further rules to charge"),
+    key(Rule, "head", "`reg`, `hp`, `all`", "`all`", "head of the rule; `all`: each head that runs `tbf`"),
+    key(Qbm, "by", "`nid`, `jobid`, `uid`, `device`", "`nid`", "identity of a client"),
+    key(Qbm, "tune", "a table", "none", "tuning"),
+    key(Qbm, "default", "a table", "none", "terms of other clients"),
+    key(Qbm, "group", "tables", "none", "groups, each with a capacity"),
+    key(Qbm, "client", "tables", "none", "clients and patterns; the first match counts"),
+    key(Default, "class", "`first_come`, `fair_share`, `low_share`, `mover`", "`fair_share`", "allocation class"),
+    key(Default, "min", "a size or percent", "`max`", "guaranteed bandwidth"),
+    key(Default, "max", "a size or percent", "the capacity", "maximum bandwidth"),
     key(Group, "name", "1 to 63 letters, digits and `_ . : @ -`, no dot in front", REQUIRED, "the group"),
-    key(Group, "capacity", "a size", REQUIRED, "what its clients share, per second"),
-    key(Group, "target", "`MAJOR:MINOR` or a number", "every target of no other group", "whose requests it is for"),
-    key(Group, "strategy", "`classes`, `mover`", "`classes`", "`mover`: clients are measured, and movers get the rest"),
-    key(Group, "class", "as of `default`", "that of `default`", "terms of clients that no table is for"),
+    key(Group, "capacity", "a size", REQUIRED, "bandwidth to share, per second"),
+    key(Group, "target", "`MAJOR:MINOR` or a number", "every target of no other group", "device"),
+    key(Group, "strategy", "`classes`, `mover`", "`classes`", "`mover`: measures clients; movers get the rest"),
+    key(Group, "class", "as of `default`", "that of `default`", "terms of clients without a table"),
     key(Group, "min", "a size or percent", "that of `default`", "the same"),
     key(Group, "max", "a size or percent", "that of `default`", "the same"),
-    key(Group, "reserve_first_come", "a size or percent", "0", "kept for a class"),
-    key(Group, "reserve_fair_share", "a size or percent", "0", "kept for a class"),
-    key(Group, "reserve_low_share", "a size or percent", "0", "kept for a class"),
-    key(Group, "reserve_mover", "a size or percent", "0", "kept for a class"),
-    key(Client, "name", "a name or pattern, of what `by` says", REQUIRED, "who it is"),
-    key(Client, "class", "as of `default`", REQUIRED, "how it is allocated"),
-    key(Client, "min", "a size or percent", REQUIRED, "what it is to have when it asks for it"),
-    key(Client, "max", "a size or percent", "the capacity", "what it never has more than"),
-    key(Client, "group", "the name of a group", "all groups", "where the terms hold"),
-    key(Tune, "period", "`\"1ms\"` to `\"1s\"`", "`40ms`", "what a bucket holds, in time"),
-    key(Tune, "fast", "`\"100ms\"` to `\"60s\"`", "`1s`", "in which a client finds out that it has to sleep"),
-    key(Tune, "slow", "`\"1s\"` to `\"3600s\"`", "`30s`", "after which it asks for more or does with less"),
-    key(Tune, "idle", "`\"100ms\"` to `\"3600s\"`", "`1s`", "without requests for this long a client leaves"),
-    key(Tune, "floor", "`\"1KiB/s\"` to `\"1GiB/s\"`", "`32KiB/s`", "what every client has"),
-    key(Tune, "grant", "`\"1KiB/s\"` to `\"1GiB/s\"`", "`256KiB/s`", "least free bandwidth that something beyond a minimum is given from"),
-    key(Tune, "sleep", "`\"1%\"` to `\"100%\"`", "`50%`", "periods slept in from which a client wants back what it gave up"),
-    key(Tune, "high", "`\"1%\"` to `\"100%\"`", "`80%`", "use from which it asks for more"),
-    key(Tune, "low", "`\"0%\"` to `\"99%\"`", "`60%`", "use below which it does with less"),
-    key(Tune, "raise", "`\"1%\"` to `\"1000%\"`", "`30%`", "how much more it asks for"),
-    key(Tune, "lower", "`\"0%\"` to `\"90%\"`", "`10%`", "how much it gives up"),
-    key(Tune, "headroom", "`\"0%\"` to `\"50%\"`", "`2%`", "what movers leave"),
-    key(Heads, "reg", "a value", "the parameter's default", "that of the regular head"),
-    key(Heads, "hp", "a value", "the parameter's default", "that of the high-priority head"),
+    key(Group, "reserve_first_come", "a size or percent", "0", "reserve of the class"),
+    key(Group, "reserve_fair_share", "a size or percent", "0", "reserve of the class"),
+    key(Group, "reserve_low_share", "a size or percent", "0", "reserve of the class"),
+    key(Group, "reserve_mover", "a size or percent", "0", "reserve of the class"),
+    key(Client, "name", "a name or pattern, of what `by` says", REQUIRED, "client"),
+    key(Client, "class", "as of `default`", REQUIRED, "allocation class"),
+    key(Client, "min", "a size or percent", REQUIRED, "guaranteed bandwidth"),
+    key(Client, "max", "a size or percent", "the capacity", "maximum bandwidth"),
+    key(Client, "group", "the name of a group", "all groups", "scope of the terms"),
+    key(Tune, "period", "`\"1ms\"` to `\"1s\"`", "`40ms`", "bucket depth, as time"),
+    key(Tune, "fast", "`\"100ms\"` to `\"60s\"`", "`1s`", "interval of measuring sleep"),
+    key(Tune, "slow", "`\"1s\"` to `\"3600s\"`", "`30s`", "interval of raising or lowering an allocation"),
+    key(Tune, "idle", "`\"100ms\"` to `\"3600s\"`", "`1s`", "idle time before a client leaves"),
+    key(Tune, "floor", "`\"1KiB/s\"` to `\"1GiB/s\"`", "`32KiB/s`", "minimum allocation of each client"),
+    key(Tune, "grant", "`\"1KiB/s\"` to `\"1GiB/s\"`", "`256KiB/s`", "least free bandwidth for allocations beyond a minimum"),
+    key(Tune, "sleep", "`\"1%\"` to `\"100%\"`", "`50%`", "sleeping periods before a client reclaims bandwidth"),
+    key(Tune, "high", "`\"1%\"` to `\"100%\"`", "`80%`", "utilization that raises an allocation"),
+    key(Tune, "low", "`\"0%\"` to `\"99%\"`", "`60%`", "utilization that lowers an allocation"),
+    key(Tune, "raise", "`\"1%\"` to `\"1000%\"`", "`30%`", "size of a raise"),
+    key(Tune, "lower", "`\"0%\"` to `\"90%\"`", "`10%`", "size of a reduction"),
+    key(Tune, "headroom", "`\"0%\"` to `\"50%\"`", "`2%`", "bandwidth that movers leave free"),
+    key(Heads, "reg", "a value", "the parameter's default", "value of the regular head"),
+    key(Heads, "hp", "a value", "the parameter's default", "value of the high-priority head"),
 ];
 
 /// The parameters of the module that can be configured: name, least, most and default.
@@ -196,18 +193,6 @@ pub fn reference() -> String {
                 key.name, key.takes, key.default, key.about
             ));
         }
-    }
-    out.push_str("\n### `[service.NAME.parameters]` and `[service.NAME.timeouts]`\n\n");
-    out.push_str("| key | takes | without it | page |\n|---|---|---|---|\n");
-    // Parameters of policies that only tests have are on no page.
-    for parameter in settable().filter(|one| !one.page.is_empty()) {
-        let either = ", or `{ reg = …, hp = … }`";
-        let takes = refusal::takes(parameter) + if parameter.heads { either } else { "" };
-        let (name, page) = (parameter.name(), parameter.page);
-        let default = refusal::default(parameter);
-        out.push_str(&format!(
-            "| `{name}` | {takes} | {default} | [{page}]({page}) |\n"
-        ));
     }
     out
 }

@@ -23,7 +23,6 @@ pub fn list() -> String {
                 let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
                 text.push_str(&format!("Labels: {}.\n\n", labels.join(", ")));
             }
-            text.push_str("| name | type | meaning |\n|---|---|---|\n");
         }
         text.push_str(&row(family));
     }
@@ -39,12 +38,10 @@ fn row(family: &Family) -> String {
         .collect();
     let more = match more.as_slice() {
         [] => String::new(),
-        labels => format!(" Also labelled {}.", labels.join(", ")),
+        labels => format!(" Also {}.", labels.join(", ")),
     };
-    let Family {
-        name, kind, help, ..
-    } = family;
-    format!("| `{name}` | {} | {help}.{more} |\n", kind.name())
+    let Family { name, help, .. } = family;
+    format!("* `{name}`: {help}.{more}\n")
 }
 
 /// `page` with the list between [`BEGIN`] and [`END`] replaced by what it should be; none if it has no such lines.

@@ -161,12 +161,12 @@ pub(crate) use stats;
 stats! {
     /// Numbers of a service (`clients`).
     ServiceCounts {
-        slots: Gauge Plain "nrs_service_slots" "Requests that may be in service, as set";
-        limit: Gauge Plain "nrs_service_slots_limit" "Requests that may be in service now; less than set while the devices below take less";
+        slots: Gauge Plain "nrs_service_slots" "Configured slots";
+        limit: Gauge Plain "nrs_service_slots_limit" "Effective slots";
         active: Gauge Plain "nrs_service_slots_used" "Slots in use";
-        overflow: Counter Plain "nrs_service_overflow_requests_total" "Requests without a class of their own, because classes_max was reached";
+        overflow: Counter Plain "nrs_service_overflow_requests_total" "Requests without a class, as classes_max was reached";
         no_memory: Counter Plain "nrs_service_allocation_failures_total" "Failed allocations for new classes";
-        stalls: Counter Plain "nrs_service_stalls_total" "Times that requests were dispatched without slots, because nothing was decided for stall_ms";
+        stalls: Counter Plain "nrs_service_stalls_total" "Dispatches without slots after stall_ms";
     }
 }
 
@@ -174,49 +174,49 @@ stats! {
     /// Counters of the timeouts of a service (`at_stats`).
     TimeoutCounts {
         early_sent: Counter Plain "nrs_timeout_early_replies_total"{result="sent"} "Deadlines moved in time";
-        early_refused: Counter Plain "nrs_timeout_early_replies_total"{result="refused"} "Deadlines not moved because moving them would not have helped";
+        early_refused: Counter Plain "nrs_timeout_early_replies_total"{result="refused"} "Deadlines that could not be moved";
         early_late: Counter Plain "nrs_timeout_early_replies_total"{result="late"} "Deadlines moved after they passed";
-        timeouts: Counter Plain "nrs_timeout_requests_total" "Requests whose deadline passed, and those that were in flight when a client was lost";
-        lost: Counter Plain "nrs_timeout_clients_lost_total" "Times that a client was lost";
-        found: Counter Plain "nrs_timeout_clients_found_total" "Times that a lost client was found again";
-        withheld_ms: Counter Ms "nrs_timeout_withheld_seconds_total" "Time for which policies kept requests on purpose, which is no part of service times";
+        timeouts: Counter Plain "nrs_timeout_requests_total" "Requests past their deadline, or in flight when a client was lost";
+        lost: Counter Plain "nrs_timeout_clients_lost_total" "Lost clients";
+        found: Counter Plain "nrs_timeout_clients_found_total" "Clients found again";
+        withheld_ms: Counter Ms "nrs_timeout_withheld_seconds_total" "Policy delays, not part of service times";
     }
 }
 
 stats! {
     /// Numbers of the requests of programs (`nrs_concurrency`).
     ConcurrencyCounts {
-        fan_out: Gauge Plain "nrs_concurrency_clients" "Clients that have requests queued or in service";
-        credits: Gauge Plain "nrs_concurrency_credits"{priority="normal"} "Requests that a client may have in the service at most";
-        credits_high: Gauge Plain "nrs_concurrency_credits"{priority="urgent"} "Requests that an urgent client may have in the service at most";
-        pool: Gauge Plain "nrs_concurrency_pool_requests" "Requests that are shared out as credits";
-        buffer_max: Gauge Plain "nrs_buffer_limit_requests" "Requests of programs that may be in the service, buffer_max";
-        requests: Gauge Plain "nrs_buffer_requests" "Requests of programs that are in the service";
-        waits: Counter Plain "nrs_buffer_waits_total" "Requests of programs that found no room at first";
-        over: Counter Plain "nrs_buffer_over_total" "Requests of programs beyond what their clients were told";
+        fan_out: Gauge Plain "nrs_concurrency_clients" "Active clients";
+        credits: Gauge Plain "nrs_concurrency_credits"{priority="normal"} "Request limit of a client";
+        credits_high: Gauge Plain "nrs_concurrency_credits"{priority="urgent"} "Request limit of an urgent client";
+        pool: Gauge Plain "nrs_concurrency_pool_requests" "Requests shared out as credits";
+        buffer_max: Gauge Plain "nrs_buffer_limit_requests" "Limit of requests of programs, buffer_max";
+        requests: Gauge Plain "nrs_buffer_requests" "Requests of programs";
+        waits: Counter Plain "nrs_buffer_waits_total" "Requests of programs that waited for room";
+        over: Counter Plain "nrs_buffer_over_total" "Requests of programs beyond their credits";
     }
 }
 
 stats! {
     /// Numbers of the records of requests (`nrs_concurrency`).
     OrderCounts {
-        records: Gauge Plain "nrs_order_records" "Requests of which the service keeps records for their order or their policy";
-        blocked: Gauge Plain "nrs_order_blocked_requests" "Requests that wait for the end of earlier ones";
-        overflowed: Gauge Plain "nrs_order_overflowed_requests" "Requests that wait for a record";
-        overflows: Counter Plain "nrs_order_overflows_total" "Requests that ever had to wait for a record";
+        records: Gauge Plain "nrs_order_records" "Records of ordered or sorted requests";
+        blocked: Gauge Plain "nrs_order_blocked_requests" "Requests blocked by predecessors";
+        overflowed: Gauge Plain "nrs_order_overflowed_requests" "Requests waiting for a record";
+        overflows: Counter Plain "nrs_order_overflows_total" "Requests that waited for a record";
     }
 }
 
 stats! {
     /// Numbers of a client (`clients`).
     ClientCounts {
-        passed: Counter Plain "nrs_client_passed_requests_total" "Requests that did not wait";
-        queued: Counter Plain "nrs_client_queued_requests_total" "Requests that had to wait";
-        held: Gauge Plain "nrs_client_held_requests" "Requests of the client that wait";
-        ended: Counter Plain "nrs_client_ended_requests_total" "Requests that have ended";
-        failed: Counter Plain "nrs_client_failed_requests_total" "Requests that ended with an error";
-        bytes: Counter Plain "nrs_client_served_bytes_total" "Bytes of requests that have ended";
-        forced: Counter Plain "nrs_client_forced_requests_total" "Requests dispatched at once because they must not wait";
+        passed: Counter Plain "nrs_client_passed_requests_total" "Requests dispatched at once";
+        queued: Counter Plain "nrs_client_queued_requests_total" "Requests that were queued";
+        held: Gauge Plain "nrs_client_held_requests" "Queued requests";
+        ended: Counter Plain "nrs_client_ended_requests_total" "Completed requests";
+        failed: Counter Plain "nrs_client_failed_requests_total" "Requests completed with an error";
+        bytes: Counter Plain "nrs_client_served_bytes_total" "Bytes of completed requests";
+        forced: Counter Plain "nrs_client_forced_requests_total" "Requests dispatched without queueing";
         anonymous: Counter Plain "nrs_client_anonymous_requests_total" "Requests of an unknown owner";
         ost_read: Counter Plain "nrs_client_operations_total"{operation="read"} "Reads";
         ost_write: Counter Plain "nrs_client_operations_total"{operation="write"} "Writes";
@@ -229,9 +229,9 @@ stats! {
 stats! {
     /// Counters of the deadlines of a client that is a block device (`clients`).
     DeadlineCounts {
-        timeouts: Counter Plain "nrs_client_timeouts_total" "Requests of the client that were in flight when the client was lost";
-        lost: Counter Plain "nrs_client_losses_total" "Times that the client was lost";
-        found: Counter Plain "" "Times that the lost client was found again";
+        timeouts: Counter Plain "nrs_client_timeouts_total" "Requests in flight when the client was lost";
+        lost: Counter Plain "nrs_client_losses_total" "Losses of the client";
+        found: Counter Plain "" "Recoveries of the client";
     }
 }
 
@@ -239,8 +239,8 @@ stats! {
     /// Numbers of a device below (`clients`).
     TargetCounts {
         users: Gauge Plain "nrs_target_clients" "Clients on the device";
-        limit: Gauge Plain "nrs_target_limit_requests" "Requests that the device may have in service";
-        active: Gauge Plain "nrs_target_active_requests" "Requests that the device has";
+        limit: Gauge Plain "nrs_target_limit_requests" "Request limit of the device";
+        active: Gauge Plain "nrs_target_active_requests" "Requests in service";
     }
 }
 
@@ -249,6 +249,6 @@ stats! {
     BandwidthCounts {
         dispatched: Counter Plain "nrs_entity_dispatched_requests_total" "Dispatched requests";
         cost: Counter Cost "nrs_entity_served_bytes_total" "Bytes of the dispatched requests";
-        limit_hits: Counter Plain "nrs_entity_limit_hits_total" "Times that the client had to wait for its allocation";
+        limit_hits: Counter Plain "nrs_entity_limit_hits_total" "Waits of the client for its allocation";
     }
 }

@@ -68,9 +68,9 @@ stats! {
         dispatched: Counter Plain "nrs_*_dispatched_requests_total" "Dispatched requests";
         cost: Counter Cost "nrs_*_served_bytes_total" "Bytes of the dispatched requests, unless the rule counts requests";
         throttled_ns: Counter Ns "nrs_*_throttled_seconds_total" "Time that the first request of a class waited for tokens";
-        limit_hits: Counter Plain "nrs_*_limit_hits_total" "Times that the first request of a class had to wait for tokens";
-        forced: Counter Plain "nrs_*_forced_requests_total" "Requests dispatched at once because they must not wait";
-        borrowed: Counter Plain "nrs_*_borrowed_requests_total" "Requests paid for with what other rules leave unused";
+        limit_hits: Counter Plain "nrs_*_limit_hits_total" "Waits of a class for tokens";
+        forced: Counter Plain "nrs_*_forced_requests_total" "Requests dispatched without queueing";
+        borrowed: Counter Plain "nrs_*_borrowed_requests_total" "Requests charged to unused rates of other rules";
     }
 }
 

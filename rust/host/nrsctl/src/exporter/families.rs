@@ -259,85 +259,86 @@ fn tables() -> Vec<(&'static str, &'static str, &'static [Stat], Of)> {
 }
 
 /// The families that are more than rows.
+#[rustfmt::skip]
 fn declared() -> [Family; 34] {
     [
-        family(Gauge, "nrs_up", "Whether all that was asked for could be read", Of::Exporter(|page, samples| {
+        family(Gauge, "nrs_up", "1 if everything requested was read", Of::Exporter(|page, samples| {
             samples.one(page.failure.is_none());
         })),
-        family(Gauge, "nrs_scrape_duration_seconds", "How long it took to read what the module shows", Of::Exporter(|page, samples| {
+        family(Gauge, "nrs_scrape_duration_seconds", "Time of reading the module", Of::Exporter(|page, samples| {
             samples.one(page.seconds);
         })),
-        labelled(Gauge, "nrs_exporter_info", &["version"], "The exporter; always 1", Of::Exporter(|_, samples| {
+        labelled(Gauge, "nrs_exporter_info", &["version"], "Exporter; always 1", Of::Exporter(|_, samples| {
             samples.info(&[("version", env!("CARGO_PKG_VERSION"))]);
         })),
         // Services.
-        family(Gauge, "nrs_service_healthy", "Whether the service makes progress or has nothing to do", Of::Service(|service, samples| {
+        family(Gauge, "nrs_service_healthy", "1 if the service makes progress or is idle", Of::Service(|service, samples| {
             samples.one(service.unhealthy.is_none());
         })),
         family(Gauge, "nrs_service_clients", "Clients of the service", Of::Service(|service, samples| {
             samples.one(names(service, |_| true));
         })),
-        family(Gauge, "nrs_service_clients_lost", "Clients that are lost: its device gave no sign of life for the timeout, and nothing has ended since", Of::Service(|service, samples| {
+        family(Gauge, "nrs_service_clients_lost", "Lost clients, with a device that does not respond", Of::Service(|service, samples| {
             samples.one(names(service, |client| client.lost));
         })),
-        labelled(Gauge, "nrs_service_entities", &["head", "policy"], "Entities that the policy tells apart, shown one by one or not", Of::Service(entities)),
+        labelled(Gauge, "nrs_service_entities", &["head", "policy"], "All entities of the policy", Of::Service(entities)),
         // Heads and policies.
-        family(Gauge, "nrs_head_queued_requests", "Requests that wait on the head", Of::Head(|head, samples| {
+        family(Gauge, "nrs_head_queued_requests", "Queued requests", Of::Head(|head, samples| {
             samples.one(head.policies.iter().map(|policy| policy.queued).sum::<u64>());
         })),
-        family(Gauge, "nrs_head_active_requests", "Requests of the head in service", Of::Head(|head, samples| {
+        family(Gauge, "nrs_head_active_requests", "Requests in service", Of::Head(|head, samples| {
             samples.one(head.policies.iter().map(|policy| policy.active).sum::<u64>());
         })),
-        labelled(Gauge, "nrs_policy_info", &["argument", "state", "fallback"], "A policy that is not stopped, with its argument and state; always 1", Of::Policy(|policy, samples| {
+        labelled(Gauge, "nrs_policy_info", &["argument", "state", "fallback"], "Running policy; always 1", Of::Policy(|policy, samples| {
             samples.info(&[
                 ("argument", policy.argument.as_deref().unwrap_or_default()),
                 ("state", &policy.state),
                 ("fallback", if policy.fallback { "yes" } else { "no" }),
             ]);
         })),
-        family(Gauge, "nrs_policy_queued_requests", "Requests that wait in the policy", field!(Policy, queued)),
-        family(Gauge, "nrs_policy_active_requests", "Requests of the policy in service", field!(Policy, active)),
+        family(Gauge, "nrs_policy_queued_requests", "Queued requests", field!(Policy, queued)),
+        family(Gauge, "nrs_policy_active_requests", "Requests in service", field!(Policy, active)),
         // Rules.
-        family(Gauge, "nrs_rule_limit_bytes_per_second", "What the rule allows each of its classes, if it counts bytes or pages", Of::Rule(|rule, samples| {
+        family(Gauge, "nrs_rule_limit_bytes_per_second", "Limit of each class, for rules in bytes or pages", Of::Rule(|rule, samples| {
             if let Some(Rate::Bytes(rate)) = Rate::of(&rule.rate, &rule.unit) {
                 samples.one(rate);
             }
         })),
-        family(Gauge, "nrs_rule_limit_requests_per_second", "What the rule allows each of its classes, if it counts requests", Of::Rule(|rule, samples| {
+        family(Gauge, "nrs_rule_limit_requests_per_second", "Limit of each class, for rules in requests", Of::Rule(|rule, samples| {
             if let Some(Rate::Requests(rate)) = Rate::of(&rule.rate, &rule.unit) {
                 samples.one(rate);
             }
         })),
         // Groups.
-        family(Gauge, "nrs_group_capacity_bytes_per_second", "The bandwidth that the group shares out", counter!("capacity")),
-        family(Gauge, "nrs_group_free_bytes_per_second", "What of it nobody has", counter!("free")),
-        family(Gauge, "nrs_group_oversubscribed_bytes_per_second", "What was given beyond the capacity", counter!("oversubscribed")),
-        labelled(Gauge, "nrs_group_reserve_bytes_per_second", &["class"], "What is still in reserve for the class", Of::Group(|group, samples| {
+        family(Gauge, "nrs_group_capacity_bytes_per_second", "Capacity of the group", counter!("capacity")),
+        family(Gauge, "nrs_group_free_bytes_per_second", "Free capacity", counter!("free")),
+        family(Gauge, "nrs_group_oversubscribed_bytes_per_second", "Allocations beyond the capacity", counter!("oversubscribed")),
+        labelled(Gauge, "nrs_group_reserve_bytes_per_second", &["class"], "Remaining reserve of the class", Of::Group(|group, samples| {
             for (name, value) in &group.counters {
                 if let Some(class) = name.strip_prefix("reserve_") {
                     samples.more("class", class, *value);
                 }
             }
         })),
-        family(Gauge, "nrs_group_clients", "Clients that are registered in the group", counter!("registered")),
-        family(Counter, "nrs_group_dispatched_requests_total", "Requests of the group's clients that went down", counter!("requests")),
-        family(Counter, "nrs_group_read_bytes_total", "Bytes that they read", counter!("read_bytes")),
-        family(Counter, "nrs_group_written_bytes_total", "Bytes that they wrote", counter!("written_bytes")),
-        family(Counter, "nrs_group_limit_hits_total", "How often clients had to wait for their allocation", counter!("sleeps")),
-        family(Counter, "nrs_group_losses_total", "How often clients lost bandwidth to others", counter!("losses")),
+        family(Gauge, "nrs_group_clients", "Registered clients", counter!("registered")),
+        family(Counter, "nrs_group_dispatched_requests_total", "Dispatched requests", counter!("requests")),
+        family(Counter, "nrs_group_read_bytes_total", "Bytes read", counter!("read_bytes")),
+        family(Counter, "nrs_group_written_bytes_total", "Bytes written", counter!("written_bytes")),
+        family(Counter, "nrs_group_limit_hits_total", "Waits for an allocation", counter!("sleeps")),
+        family(Counter, "nrs_group_losses_total", "Allocations reduced for other clients", counter!("losses")),
         // Clients.
-        family(Gauge, "nrs_client_lost", "Whether the client is lost: its device gave no sign of life for the timeout, and nothing has ended since", field!(Client, lost)),
+        family(Gauge, "nrs_client_lost", "1 if the client is lost", field!(Client, lost)),
         // Entities.
-        family(Gauge, "nrs_entity_weight_ratio", "The weight of the entity (fairshare)", Of::Entity(|entity, samples| samples.maybe(entity.weight))),
-        family(Gauge, "nrs_entity_share_wanted_ratio", "The part of the service of its head that it is to have now (fairshare)", Of::Entity(|entity, samples| samples.maybe(entity.share_wanted))),
-        labelled(Gauge, "nrs_entity_share_ratio", &["window"], "The part of the service of its head that it had of the last second or minute (fairshare)", Of::Entity(|entity, samples| {
+        family(Gauge, "nrs_entity_weight_ratio", "Weight (fairshare)", Of::Entity(|entity, samples| samples.maybe(entity.weight))),
+        family(Gauge, "nrs_entity_share_wanted_ratio", "Target share of the head (fairshare)", Of::Entity(|entity, samples| samples.maybe(entity.share_wanted))),
+        labelled(Gauge, "nrs_entity_share_ratio", &["window"], "Share of the head in the last second or minute (fairshare)", Of::Entity(|entity, samples| {
             for (window, share) in [("1s", entity.share_1s), ("60s", entity.share_60s)] {
                 if let Some(share) = share {
                     samples.more("window", window, share);
                 }
             }
         })),
-        family(Gauge, "nrs_entity_queued_requests", "Requests that wait (not for qbm)", Of::Entity(|entity, samples| {
+        family(Gauge, "nrs_entity_queued_requests", "Queued requests (not qbm)", Of::Entity(|entity, samples| {
             if entity.policy != "qbm" {
                 samples.one(entity.queued);
             }
@@ -347,19 +348,19 @@ fn declared() -> [Family; 34] {
                 samples.one(entity.active);
             }
         })),
-        labelled(Summary, "nrs_entity_wait_seconds", &["quantile"], "How long requests were queued, since the entity is known; quantile 1 is the longest wait (fairshare)", Of::Entity(|entity, samples| {
+        labelled(Summary, "nrs_entity_wait_seconds", &["quantile"], "Queueing time; quantile 1 is the longest (fairshare)", Of::Entity(|entity, samples| {
             samples.each("quantile", &entity.wait_us, &[("p50", "0.5"), ("p90", "0.9"), ("p99", "0.99"), ("max", "1")], Number::Microseconds);
         })),
-        labelled(Gauge, "nrs_entity_promised_bytes_per_second", &["bound"], "What its class promises it at least (min) and allows it at most (max) (qbm)", Of::Entity(|entity, samples| {
+        labelled(Gauge, "nrs_entity_promised_bytes_per_second", &["bound"], "Guaranteed (min) and maximum (max) bandwidth (qbm)", Of::Entity(|entity, samples| {
             if let Some(given) = &entity.bandwidth {
                 samples.more("bound", "min", given.min);
                 samples.more("bound", "max", given.max);
             }
         })),
-        family(Gauge, "nrs_entity_allocated_bytes_per_second", "What it is given now (qbm)", Of::Entity(|entity, samples| {
+        family(Gauge, "nrs_entity_allocated_bytes_per_second", "Current allocation (qbm)", Of::Entity(|entity, samples| {
             samples.maybe(entity.bandwidth.as_ref().and_then(|given| given.allocated));
         })),
-        family(Gauge, "nrs_entity_used_bytes_per_second", "What it used of late (qbm)", Of::Entity(|entity, samples| {
+        family(Gauge, "nrs_entity_used_bytes_per_second", "Recent use (qbm)", Of::Entity(|entity, samples| {
             samples.maybe(entity.bandwidth.as_ref().map(|given| given.used_fast));
         })),
     ]

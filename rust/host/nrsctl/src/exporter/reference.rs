@@ -38,7 +38,7 @@ fn row(family: &Family) -> String {
         .collect();
     let more = match more.as_slice() {
         [] => String::new(),
-        labels => format!(" Also {}.", labels.join(", ")),
+        labels => format!(" Also labelled {}.", labels.join(", ")),
     };
     let Family { name, help, .. } = family;
     format!("* `{name}`: {help}.{more}\n")

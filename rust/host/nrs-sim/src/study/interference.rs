@@ -20,39 +20,14 @@ use serde::Serialize;
 use super::{all, keep, seeded, Failure, Options};
 use crate::outcome::Outcome;
 
-macro_rules! scenario {
-    ($name:literal) => {
-        (
-            concat!($name, ".toml"),
-            include_str!(concat!("../../scenarios/", $name, ".toml")),
-        )
-    };
-}
+const FILE: &str = "interference.toml";
+const TEXT: &str = include_str!("../../scenarios/interference.toml");
 
-/// A name, a file and its text.
-type Text = (&'static str, &'static str);
+/// Applications: name, and time of computing.
+const APPLICATIONS: &[(&str, &str)] = &[("chatty", "10ms"), ("calm", "200ms")];
 
-/// An application: its name, alone, and beside hogs.
-type Application = (&'static str, Text, [(&'static str, Text); 2]);
-
-const APPLICATIONS: &[Application] = &[
-    (
-        "chatty",
-        scenario!("interference-chatty-0"),
-        [
-            ("1 hog", scenario!("interference-chatty-1")),
-            ("4 hogs", scenario!("interference-chatty-4")),
-        ],
-    ),
-    (
-        "calm",
-        scenario!("interference-calm-0"),
-        [
-            ("1 hog", scenario!("interference-calm-1")),
-            ("4 hogs", scenario!("interference-calm-4")),
-        ],
-    ),
-];
+/// Hogs beside an application.
+const BESIDE: &[(&str, usize)] = &[("1 hog", 1), ("4 hogs", 4)];
 
 /// What each is called, its policy, and the rate of hogs with `tbf`, as a part of the bandwidth.
 const POLICIES: &[(&str, &str, Option<f64>)] = &[
@@ -98,9 +73,29 @@ fn round(outcome: &Outcome) -> (f64, f64) {
 }
 
 /// MB/s of all jobs but the first.
-fn hogs(outcome: &Outcome) -> f64 {
+fn moved_by_hogs(outcome: &Outcome) -> f64 {
     let bytes: u64 = outcome.jobs.iter().skip(1).map(|job| job.total.bytes).sum();
     bytes as f64 * 1e3 / outcome.duration_ns.max(1) as f64
+}
+
+/// Runs an application beside so many hogs, once for each seed.
+fn outcomes(
+    compute: &str,
+    hogs: usize,
+    policy: &str,
+    rules: &str,
+    options: &Options,
+) -> Result<Vec<Outcome>, Failure> {
+    let set = [
+        ("job.app.burst.compute", compute),
+        ("server.0.policy", policy),
+        ("server.0.rules", rules),
+    ];
+    let mut scenarios = seeded(FILE, TEXT, &set, options)?;
+    for scenario in &mut scenarios {
+        scenario.jobs.truncate(1 + hogs);
+    }
+    all(&scenarios, options)
 }
 
 /// Runs all.
@@ -111,15 +106,11 @@ fn hogs(outcome: &Outcome) -> f64 {
 pub fn run(options: &Options) -> Result<String, Failure> {
     let scale = if options.quick { 0.1 } else { 1.0 };
     let mut rows: Vec<Row> = Vec::new();
-    for (application, (file, text), beside) in APPLICATIONS {
-        let alone = all(
-            &seeded(file, text, &[("server.0.policy", "\"fifo\"")], options)?,
-            options,
-        )?;
-        for (with, (file, text)) in beside {
+    for (application, compute) in APPLICATIONS {
+        let alone = outcomes(compute, 0, "fifo", "[]", options)?;
+        for (with, hogs) in BESIDE {
             let mut fifo: Option<(f64, f64, f64)> = None;
             for (name, policy, rate) in POLICIES {
-                let policy = format!("\"{policy}\"");
                 let rate = rate.map(|part| (part * REQUESTS * scale).round());
                 let rules = rate.map_or("[]".to_string(), |rate| {
                     // Without a rule of its own, the application has the default rate.
@@ -128,11 +119,7 @@ pub fn run(options: &Options) -> Result<String, Failure> {
                          \"start hogs jobid={{hog*}} rate={rate}\"]"
                     )
                 });
-                let set = [
-                    ("server.0.policy", policy.as_str()),
-                    ("server.0.rules", rules.as_str()),
-                ];
-                let outcomes = all(&seeded(file, text, &set, options)?, options)?;
+                let outcomes = outcomes(compute, *hogs, policy, &rules, options)?;
                 let pairs = || outcomes.iter().zip(&alone);
                 let over = |values: Vec<f64>| spread(&values);
                 let slow = over(
@@ -145,7 +132,7 @@ pub fn run(options: &Options) -> Result<String, Failure> {
                         .map(|(o, a)| (round(o).1 / round(a).1 - 1.0) * 100.0)
                         .collect(),
                 );
-                let moved = over(outcomes.iter().map(hogs).collect());
+                let moved = over(outcomes.iter().map(moved_by_hogs).collect());
                 let first = *fifo.get_or_insert((slow.median, data.median, moved.median));
                 let cut =
                     |ours: f64, fifo: f64| (*name != "fifo").then(|| (1.0 - ours / fifo) * 100.0);

@@ -4,9 +4,14 @@
 
 use nrs_sim::{engine, outcome::Outcome, scenario::Scenario, study::cluster::Layout};
 
-/// GB/s of the jobs `wide`, `left` and `right`, from the settle time on.
-fn rates(text: &str, exchange: bool) -> ([f64; 3], Outcome) {
-    let mut scenario = Scenario::parse("cluster", text, &[]).expect("a scenario");
+/// GB/s of the jobs `wide`, `left` and `right` from the settle time on, with keys of the exchange overridden.
+fn rates(exchange: bool, set: &[(&str, &str)]) -> ([f64; 3], Outcome) {
+    let text = include_str!("../../scenarios/cluster-wide.toml");
+    let set: Vec<_> = set
+        .iter()
+        .map(|(key, value)| (format!("exchange.{key}"), value.to_string()))
+        .collect();
+    let mut scenario = Scenario::parse("cluster", text, &set).expect("a scenario");
     if !exchange {
         scenario.exchange = None;
     }
@@ -28,10 +33,9 @@ fn assert_fair(rates: [f64; 3]) {
 
 #[test]
 fn a_wide_job_gets_a_third() {
-    let text = include_str!("../../scenarios/cluster-wide.toml");
-    let (alone, _) = rates(text, false);
+    let (alone, _) = rates(false, &[]);
     assert!(alone[0] > 1.5, "{alone:?}");
-    let (shared, outcome) = rates(text, true);
+    let (shared, outcome) = rates(true, &[]);
     assert_fair(shared);
     let exchange = outcome.exchange.expect("an exchange");
     // Four servers say 3 messages each, 10 times a second for 12 s.
@@ -44,7 +48,7 @@ fn a_wide_job_gets_a_third() {
 
 #[test]
 fn a_relay_makes_it_as_fair_for_fewer_messages() {
-    let (shared, outcome) = rates(include_str!("../../scenarios/cluster-relay.toml"), true);
+    let (shared, outcome) = rates(true, &[("topology", "relay")]);
     assert_fair(shared);
     let exchange = outcome.exchange.expect("an exchange");
     assert!(exchange.messages <= 2 * 4 * 120, "{exchange:?}");
@@ -52,7 +56,8 @@ fn a_relay_makes_it_as_fair_for_fewer_messages() {
 
 #[test]
 fn who_is_cut_off_is_held() {
-    let (shared, outcome) = rates(include_str!("../../scenarios/cluster-cut.toml"), true);
+    let cut = "[{ server = \"fast0\", from = \"7s\", to = \"9s\" }]";
+    let (shared, outcome) = rates(true, &[("loss", "0.1"), ("cut", cut)]);
     assert_fair(shared);
     assert!(outcome.exchange.expect("an exchange").lost > 100);
 }

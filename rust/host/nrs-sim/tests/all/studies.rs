@@ -13,10 +13,18 @@ fn file(name: &str) -> PathBuf {
     dir.join(name)
 }
 
-/// The scenario, shortened, with a policy of its own or another.
-fn short(name: &str, policy: Option<&str>) -> Scenario {
-    let set = policy.map(|policy| ("server.0.policy".to_string(), policy.to_string()));
-    let set: Vec<_> = set.into_iter().collect();
+/// Jobs of 4 nodes and of 1, shares by size.
+const SIZES: &str = "size-fair-4v1.toml";
+
+/// Keys of a scenario and their values.
+type Set<'a> = &'a [(&'a str, &'a str)];
+
+/// The scenario with keys overridden, shortened.
+fn short(name: &str, set: Set<'_>) -> Scenario {
+    let set: Vec<_> = set
+        .iter()
+        .map(|(key, value)| (key.to_string(), value.to_string()))
+        .collect();
     let mut scenario = Scenario::load(&file(name), &set).unwrap();
     study::shorten(&mut scenario);
     scenario
@@ -25,31 +33,31 @@ fn short(name: &str, policy: Option<&str>) -> Scenario {
 /// Shares of the published experiments, and that `fifo` misses what it must miss.
 #[test]
 fn shares_of_the_published_experiments() {
-    for (name, policy, ideal, bar) in [
-        ("job-fair-1v1.toml", None, &[1.0, 1.0][..], Some(1.2)),
-        ("job-fair-4v1.toml", None, &[1.0, 1.0], Some(1.2)),
-        ("size-fair-4v1.toml", None, &[4.0, 1.0], Some(1.2)),
-        ("size-fair-8v1.toml", None, &[8.0, 1.0], Some(1.2)),
-        ("user-fair-2v1.toml", None, &[1.0, 2.0, 1.0], Some(1.2)),
-        (
-            "composite-8jobs.toml",
-            None,
-            &[1260.0, 120.0, 180.0, 120.0, 252.0, 168.0, 140.0, 280.0],
-            Some(7.8),
-        ),
+    let (nodes, policy) = ("job.a.nodes", "server.0.policy");
+    let job_fair = (policy, "fairshare jobid_fair");
+    let composite = [1260.0, 120.0, 180.0, 120.0, 252.0, 168.0, 140.0, 280.0];
+    type Case<'a> = (&'a str, Set<'a>, &'a [f64], Option<f64>);
+    let cases: [Case<'_>; 7] = [
+        (SIZES, &[job_fair, (nodes, "1")], &[1.0, 1.0], Some(1.2)),
+        (SIZES, &[job_fair], &[1.0, 1.0], Some(1.2)),
+        (SIZES, &[], &[4.0, 1.0], Some(1.2)),
+        (SIZES, &[(nodes, "8")], &[8.0, 1.0], Some(1.2)),
+        ("user-fair-2v1.toml", &[], &[1.0, 2.0, 1.0], Some(1.2)),
+        ("composite-8jobs.toml", &[], &composite, Some(7.8)),
         // Four nodes of processes have four times as much.
-        ("job-fair-4v1.toml", Some("fifo"), &[1.0, 1.0], None),
-    ] {
-        let scenario = short(name, policy);
+        (SIZES, &[(policy, "fifo")], &[1.0, 1.0], None),
+    ];
+    for (name, set, ideal, bar) in cases {
+        let scenario = short(name, set);
         let outcome = engine::run(&scenario).unwrap();
         let judged = themis::judge(&scenario, &outcome, ideal);
         match bar {
             Some(bar) => {
-                assert!(judged.error_percent <= bar, "{name}: {judged:?}");
-                assert!(judged.settles_s.is_finite(), "{name}: {judged:?}");
-                assert!(judged.total_percent >= 96.0, "{name}: {judged:?}");
+                assert!(judged.error_percent <= bar, "{name} {set:?}: {judged:?}");
+                assert!(judged.settles_s.is_finite(), "{name} {set:?}: {judged:?}");
+                assert!(judged.total_percent >= 96.0, "{name} {set:?}: {judged:?}");
             }
-            None => assert!(judged.error_percent > 100.0, "{name}: {judged:?}"),
+            None => assert!(judged.error_percent > 100.0, "{name} {set:?}: {judged:?}"),
         }
     }
 }
@@ -78,7 +86,7 @@ fn order_on_a_disk() {
 #[test]
 fn equal_seeds_give_equal_bytes() {
     let json = |seed| {
-        let mut scenario = short("size-fair-4v1.toml", None);
+        let mut scenario = short(SIZES, &[]);
         scenario.seed = seed;
         serde_json::to_string(&engine::run(&scenario).unwrap()).unwrap()
     };
@@ -90,7 +98,7 @@ fn equal_seeds_give_equal_bytes() {
 #[test]
 fn files_and_tables() {
     let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("studies");
-    let outcome = engine::run(&short("user-fair-2v1.toml", None)).unwrap();
+    let outcome = engine::run(&short("user-fair-2v1.toml", &[])).unwrap();
     let paths = show::write(&outcome, &out).unwrap();
     assert_eq!(paths.len(), 4);
     for path in &paths {

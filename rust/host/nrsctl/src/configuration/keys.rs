@@ -63,6 +63,14 @@ impl Table {
         }
     }
 
+    /// Returns whether its keys are in `Documentation/qbm.md`.
+    const fn is_statement(self) -> bool {
+        matches!(
+            self,
+            Self::Default | Self::Group | Self::Client | Self::Tune
+        )
+    }
+
     /// Its keys.
     pub fn keys(self) -> impl Iterator<Item = &'static Key> {
         KEYS.iter().filter(move |key| key.table == self)
@@ -76,11 +84,11 @@ pub struct Key {
     pub table: Table,
     /// Its name.
     pub name: &'static str,
-    /// What it takes.
+    /// What it takes; empty if `Documentation/qbm.md` says so.
     pub takes: &'static str,
     /// What counts without it; `required` if it has to be there.
     pub default: &'static str,
-    /// What it means.
+    /// What it means; empty if `Documentation/qbm.md` says so.
     pub about: &'static str,
 }
 
@@ -135,41 +143,41 @@ static KEYS: [Key; 63] = [
     key(Rule, "also", "up to three names", "none", "further rules to charge"),
     key(Rule, "head", "`reg`, `hp`, `all`", "`all`", "head of the rule; `all`: each head that runs `tbf`"),
     key(Qbm, "by", "`nid`, `jobid`, `uid`, `device`", "`nid`", "identity of a client"),
-    key(Qbm, "tune", "a table", "none", "tuning"),
-    key(Qbm, "default", "a table", "none", "terms of other clients"),
-    key(Qbm, "group", "tables", "none", "groups, each with a capacity"),
-    key(Qbm, "client", "tables", "none", "clients and patterns; the first match counts"),
-    key(Default, "class", "`first_come`, `fair_share`, `low_share`, `mover`", "`fair_share`", "allocation class"),
-    key(Default, "min", "a size or percent", "`max`", "guaranteed bandwidth"),
-    key(Default, "max", "a size or percent", "the capacity", "maximum bandwidth"),
-    key(Group, "name", "1 to 63 letters, digits and `_ . : @ -`, no dot in front", REQUIRED, "the group"),
-    key(Group, "capacity", "a size", REQUIRED, "bandwidth to share, per second"),
-    key(Group, "target", "`MAJOR:MINOR` or a number", "every target of no other group", "device"),
-    key(Group, "strategy", "`classes`, `mover`", "`classes`", "`mover`: measures clients; movers get the rest"),
-    key(Group, "class", "as of `default`", "that of `default`", "terms of clients without a table"),
-    key(Group, "min", "a size or percent", "that of `default`", "the same"),
-    key(Group, "max", "a size or percent", "that of `default`", "the same"),
-    key(Group, "reserve_first_come", "a size or percent", "0", "reserve of the class"),
-    key(Group, "reserve_fair_share", "a size or percent", "0", "reserve of the class"),
-    key(Group, "reserve_low_share", "a size or percent", "0", "reserve of the class"),
-    key(Group, "reserve_mover", "a size or percent", "0", "reserve of the class"),
-    key(Client, "name", "a name or pattern, of what `by` says", REQUIRED, "client"),
-    key(Client, "class", "as of `default`", REQUIRED, "allocation class"),
-    key(Client, "min", "a size or percent", REQUIRED, "guaranteed bandwidth"),
-    key(Client, "max", "a size or percent", "the capacity", "maximum bandwidth"),
-    key(Client, "group", "the name of a group", "all groups", "scope of the terms"),
-    key(Tune, "period", "`\"1ms\"` to `\"1s\"`", "`40ms`", "bucket depth, as time"),
-    key(Tune, "fast", "`\"100ms\"` to `\"60s\"`", "`1s`", "interval of measuring sleep"),
-    key(Tune, "slow", "`\"1s\"` to `\"3600s\"`", "`30s`", "interval of raising or lowering an allocation"),
-    key(Tune, "idle", "`\"100ms\"` to `\"3600s\"`", "`1s`", "idle time before a client leaves"),
-    key(Tune, "floor", "`\"1KiB/s\"` to `\"1GiB/s\"`", "`32KiB/s`", "minimum allocation of each client"),
-    key(Tune, "grant", "`\"1KiB/s\"` to `\"1GiB/s\"`", "`256KiB/s`", "least free bandwidth for allocations beyond a minimum"),
-    key(Tune, "sleep", "`\"1%\"` to `\"100%\"`", "`50%`", "sleeping periods before a client reclaims bandwidth"),
-    key(Tune, "high", "`\"1%\"` to `\"100%\"`", "`80%`", "utilization that raises an allocation"),
-    key(Tune, "low", "`\"0%\"` to `\"99%\"`", "`60%`", "utilization that lowers an allocation"),
-    key(Tune, "raise", "`\"1%\"` to `\"1000%\"`", "`30%`", "size of a raise"),
-    key(Tune, "lower", "`\"0%\"` to `\"90%\"`", "`10%`", "size of a reduction"),
-    key(Tune, "headroom", "`\"0%\"` to `\"50%\"`", "`2%`", "bandwidth that movers leave free"),
+    key(Qbm, "tune", "a table", "none", "tuning, as [`tune`](qbm.md)"),
+    key(Qbm, "default", "a table", "none", "terms of other clients, as [`default`](qbm.md)"),
+    key(Qbm, "group", "tables", "none", "groups, as [`group`](qbm.md)"),
+    key(Qbm, "client", "tables", "none", "clients and patterns, as [`client`](qbm.md); the first match counts"),
+    key(Default, "class", "", "", ""),
+    key(Default, "min", "", "", ""),
+    key(Default, "max", "", "", ""),
+    key(Group, "name", "", REQUIRED, ""),
+    key(Group, "capacity", "", REQUIRED, ""),
+    key(Group, "target", "", "", ""),
+    key(Group, "strategy", "", "", ""),
+    key(Group, "class", "", "", ""),
+    key(Group, "min", "", "", ""),
+    key(Group, "max", "", "", ""),
+    key(Group, "reserve_first_come", "", "", ""),
+    key(Group, "reserve_fair_share", "", "", ""),
+    key(Group, "reserve_low_share", "", "", ""),
+    key(Group, "reserve_mover", "", "", ""),
+    key(Client, "name", "", REQUIRED, ""),
+    key(Client, "class", "", REQUIRED, ""),
+    key(Client, "min", "", REQUIRED, ""),
+    key(Client, "max", "", "", ""),
+    key(Client, "group", "", "", ""),
+    key(Tune, "period", "", "", ""),
+    key(Tune, "fast", "", "", ""),
+    key(Tune, "slow", "", "", ""),
+    key(Tune, "idle", "", "", ""),
+    key(Tune, "floor", "", "", ""),
+    key(Tune, "grant", "", "", ""),
+    key(Tune, "sleep", "", "", ""),
+    key(Tune, "high", "", "", ""),
+    key(Tune, "low", "", "", ""),
+    key(Tune, "raise", "", "", ""),
+    key(Tune, "lower", "", "", ""),
+    key(Tune, "headroom", "", "", ""),
     key(Heads, "reg", "a value", "the parameter's default", "value of the regular head"),
     key(Heads, "hp", "a value", "the parameter's default", "value of the high-priority head"),
 ];
@@ -184,7 +192,7 @@ pub const MODULE: [(&str, u64, u64, &str); 3] = [
 /// The reference of all keys, in Markdown.
 pub fn reference() -> String {
     let mut out = String::new();
-    for table in Table::ALL {
+    for table in Table::ALL.into_iter().filter(|one| !one.is_statement()) {
         out.push_str(&format!("\n### `{}`\n\n", table.title()));
         out.push_str("| key | takes | without it | meaning |\n|---|---|---|---|\n");
         for key in table.keys() {

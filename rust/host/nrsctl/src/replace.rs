@@ -5,15 +5,15 @@
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::failure::{Failure, Kind, Result};
 
 /// Puts a file with `bytes` in the place of `path`: a reader sees the old file or the new one,
 /// whole. The mode stays.
 ///
-/// Of a symbolic link the file that it leads to is replaced. Devices, pipes, and whatever stands in
-/// `/dev` and `/proc` (`/dev/stdout`) are written to.
+/// Of a symbolic link the file that it leads to is replaced, or created. Devices, pipes, and what stands
+/// in `/dev` itself and below `/proc` (`/dev/stdout`) are written to.
 ///
 /// # Errors
 ///
@@ -27,23 +27,40 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result {
     write(path, bytes).map_err(|error| Failure::of_file(path, &error))
 }
 
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// The directory that `path` is in.
+fn directory_of(path: &Path) -> io::Result<PathBuf> {
     let parent = path.parent().filter(|parent| *parent != Path::new(""));
-    let parent = parent.unwrap_or(Path::new(".")).canonicalize()?;
-    let old = fs::metadata(path).ok();
-    let is_special = ["/dev", "/proc"]
-        .iter()
-        .any(|special| parent.starts_with(special));
-    if is_special || old.as_ref().is_some_and(|old| !old.is_file()) {
+    parent.unwrap_or(Path::new(".")).canonicalize()
+}
+
+/// Whether the files of `directory` are devices, or open files of processes.
+fn is_special(directory: &Path) -> bool {
+    directory == Path::new("/dev") || directory.starts_with("/proc")
+}
+
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let old = match fs::metadata(path) {
+        Ok(old) => Some(old),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    let (mut target, mut parent) = (path.to_path_buf(), directory_of(path)?);
+    // The links end: a circle has no metadata, and another error than that of a missing file.
+    while !is_special(&parent) {
+        let Ok(link) = fs::read_link(&target) else {
+            break;
+        };
+        target = parent.join(link);
+        parent = directory_of(&target)?;
+    }
+    if is_special(&parent) || old.as_ref().is_some_and(|old| !old.is_file()) {
         return OpenOptions::new().append(true).open(path)?.write_all(bytes);
     }
-    let target = path.canonicalize().unwrap_or(path.to_path_buf());
-    let parent = target.parent().filter(|_| old.is_some()).unwrap_or(&parent);
     // Its name begins with a dot: programs that read all files of the directory pass over it.
     let mut new = tempfile::Builder::new()
         .prefix(".")
         .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(parent)?;
+        .tempfile_in(&parent)?;
     if let Some(old) = old {
         new.as_file().set_permissions(old.permissions())?;
     }
@@ -51,7 +68,7 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     new.as_file().sync_all()?;
     new.persist(&target)?;
     // The file is there; some file systems do not offer that it survives a power failure.
-    let _ = File::open(parent).and_then(|parent| parent.sync_all());
+    let _ = File::open(&parent).and_then(|parent| parent.sync_all());
     Ok(())
 }
 
@@ -80,6 +97,39 @@ mod tests {
     }
 
     #[test]
+    fn a_dangling_link_stays() {
+        let room = tempfile::tempdir().unwrap();
+        symlink("second", room.path().join("first")).unwrap();
+        symlink("file", room.path().join("second")).unwrap();
+        replace(&room.path().join("first"), b"one").unwrap();
+        for link in ["first", "second"] {
+            let link = fs::symlink_metadata(room.path().join(link)).unwrap();
+            assert!(link.is_symlink());
+        }
+        assert_eq!(fs::read_to_string(room.path().join("file")).unwrap(), "one");
+    }
+
+    #[test]
+    fn special_directories() {
+        for (directory, wanted) in [
+            ("/dev", true),
+            ("/dev/shm", false),
+            ("/device", false),
+            ("/proc/1/fd", true),
+            ("/process", false),
+        ] {
+            assert_eq!(is_special(Path::new(directory)), wanted, "{directory}");
+        }
+        if let Ok(room) = tempfile::tempdir_in("/dev/shm") {
+            let file = room.path().join("x.prom");
+            for text in ["one", "two"] {
+                replace(&file, text.as_bytes()).unwrap();
+                assert_eq!(fs::read_to_string(&file).unwrap(), text);
+            }
+        }
+    }
+
+    #[test]
     fn devices_and_open_files() {
         let room = tempfile::tempdir().unwrap();
         let (null, file) = (room.path().join("null"), room.path().join("out"));
@@ -90,7 +140,10 @@ mod tests {
         let open = OpenOptions::new().append(true).open(&file).unwrap();
         let name = format!("/dev/fd/{}", open.as_raw_fd());
         replace(Path::new(&name), b"second").unwrap();
-        assert_eq!(fs::read_to_string(&file).unwrap(), "first second");
+        let link = room.path().join("link");
+        symlink(format!("/proc/self/fd/{}", open.as_raw_fd()), &link).unwrap();
+        replace(&link, b" third").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "first second third");
     }
 
     #[test]

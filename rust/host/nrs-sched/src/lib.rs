@@ -24,7 +24,6 @@ mod chardev {
 }
 
 pub mod arena;
-pub mod bandwidth;
 pub mod crowd;
 pub mod scale;
 pub mod server;

@@ -2,10 +2,9 @@
 
 //! What bandwidth management promises, in simulated time: parts, gates, allocator, plan and manager together.
 
-mod adjust;
-mod classes;
-mod life;
 mod many;
 mod movers;
 mod random;
+mod rules;
+mod sim;
 mod texts;

@@ -2,8 +2,8 @@
 
 //! Random histories of the manager: clients come and go, plans change; after every look the books are right.
 
+use super::sim::{self, Place};
 use nrs_sched::{
-    bandwidth::{Place, MS, SECOND},
     item::{Cost, Direction},
     key::Key,
     mem::Shared,
@@ -14,6 +14,7 @@ use nrs_sched::{
         terms::UNREGULATED,
     },
     rng::Rng,
+    units::{NSEC_PER_MSEC as MS, NSEC_PER_SEC as SECOND},
 };
 use std::collections::HashMap;
 use yaml_rust2::YamlLoader;
@@ -146,11 +147,7 @@ fn books_are_right() {
     for seed in 0..6 {
         let mut rng = Rng::new(seed);
         let mut random = move |below: u64| rng.next_u64() % below;
-        let plans: Vec<Shared<Plan>> = PLANS
-            .iter()
-            .map(|text| Plan::parse(text).unwrap_or_else(|error| panic!("{error}: {text}")))
-            .map(|plan| Shared::new(plan).expect("memory"))
-            .collect();
+        let plans = PLANS.map(sim::plan);
         let gates = Gates::new(16 + seed as u32 * 8, seed).expect("memory");
         let gates = Shared::new(gates).expect("memory");
         let mut world = World {

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Bandwidth management in simulated time: a part of `qbm`, a manager, and users of a device that serves one
+//! request after the other.
+
+use nrs_sched::{
+    arena::{attrs, feed, reserve, view, Request},
+    attr::Attrs,
+    item::{Direction, Item},
+    key::Key,
+    mem::{Need, Shared},
+    policy::{
+        qbm::{Config, State, Tunables, Update},
+        Configuration, Get, Grant, Nothing, Part,
+    },
+    qbm::{
+        gate::Gates,
+        manager::Manager,
+        plan::{Party, Plan, Scene},
+    },
+    units::{NSEC_PER_MSEC as MS, NSEC_PER_SEC as SECOND},
+};
+use std::collections::{BTreeMap, VecDeque};
+
+pub const MB: u64 = 1_000_000;
+
+/// Time between two ticks of the worker, ns.
+pub const WALK: u64 = 200 * MS;
+
+/// Time until the worker runs after it was called, ns.
+const CALL: u64 = 50_000;
+
+/// Queued requests at which a client with a rate submits no more.
+const PATIENCE: u32 = 64;
+
+/// What a client asks for.
+#[derive(Clone, Copy, Debug)]
+pub enum Load {
+    Off,
+    /// So many requests in flight.
+    Greedy(u32),
+    /// Bytes/s.
+    Rate(u64),
+}
+
+pub const GREEDY: Load = Load::Greedy(8);
+
+/// Devices without names.
+pub struct Place;
+
+impl Scene for Place {
+    fn device_name(&self, _device: u32, _f: &mut dyn FnMut(&[u8])) {}
+}
+
+pub fn plan(text: &str) -> Shared<Plan> {
+    let plan = Plan::parse(text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    Shared::new(plan).expect("memory")
+}
+
+struct User {
+    load: Load,
+    target: u32,
+    pages: u32,
+    queued: u32,
+    /// Time of the next request of a rate, ns.
+    next: u64,
+    /// Bytes.
+    served: u64,
+}
+
+/// A service whose clients are users.
+pub struct Sim {
+    pub now: u64,
+    pub manager: Manager,
+    /// Requests in flight at most.
+    pub slots: usize,
+    /// Bytes/s of the device.
+    bandwidth: u64,
+    part: State<Request>,
+    users: BTreeMap<u32, User>,
+    /// Requests in flight, with the times at which they end.
+    device: VecDeque<(u64, Request, Grant)>,
+    submitted: u64,
+    wake: u64,
+    worker: u64,
+    tick: u64,
+}
+
+impl Sim {
+    /// Creates a service with the plan `text`, which says `by uid`, a device of `mb` MB/s, and `seats` gates.
+    pub fn new(text: &str, mb: u64, seats: u32) -> Self {
+        let plan = plan(text);
+        let gates = Shared::new(Gates::new(seats, 7).expect("memory")).expect("memory");
+        let manager = Manager::new(plan.clone(), gates.clone()).expect("memory");
+        let tunables = Tunables {
+            by: plan.by(),
+            ..Tunables::default()
+        };
+        let config = Config::parse(None, &tunables).expect("no argument");
+        let shared = Shared::new(Nothing).expect("memory");
+        let mut part = State::new(&config, 1, &shared).expect("memory");
+        let now = 86_400 * SECOND;
+        part.update(Update::new(gates), now);
+        reserve(1 << 12).expect("memory");
+        Self {
+            now,
+            manager,
+            slots: 4,
+            bandwidth: mb * MB,
+            part,
+            users: BTreeMap::new(),
+            device: VecDeque::new(),
+            submitted: 0,
+            wake: u64::MAX,
+            worker: now,
+            tick: now,
+        }
+    }
+
+    /// Replaces the plan.
+    pub fn configure(&mut self, text: &str) {
+        let configured = self.manager.configure(plan(text), &Place, self.now);
+        configured.expect("memory");
+        self.call();
+    }
+
+    fn user(&mut self, user: u32) -> &mut User {
+        self.users.entry(user).or_insert(User {
+            load: Load::Off,
+            target: 0,
+            pages: 64,
+            queued: 0,
+            next: u64::MAX,
+            served: 0,
+        })
+    }
+
+    /// Sets the size of the requests of `user`, 4096-byte pages, and their target.
+    pub fn shape(&mut self, user: u32, pages: u32, target: u32) {
+        let user = self.user(user);
+        (user.pages, user.target) = (pages, target);
+    }
+
+    /// Sets what `user` asks for.
+    pub fn load(&mut self, user: u32, load: Load) {
+        let now = self.now;
+        let known = self.user(user);
+        known.load = load;
+        known.next = match load {
+            Load::Rate(_) => now,
+            _ => u64::MAX,
+        };
+        if let Load::Greedy(depth) = load {
+            (known.queued..depth).for_each(|_| self.submit(user));
+        }
+    }
+
+    /// Returns what `user` has, bytes/s; `None` if it is not registered.
+    pub fn allocated(&self, user: u32) -> Option<u64> {
+        let mut found = None;
+        self.manager.each(|party, target, rate| {
+            let here = *party == Party::Key(Key::Uid(user)) && target == self.users[&user].target;
+            found = found.or(here.then_some(rate));
+        });
+        found
+    }
+
+    /// Runs for `ns`; returns what `users` were served meanwhile, MB/s.
+    pub fn rates<const N: usize>(&mut self, ns: u64, users: [u32; N]) -> [f64; N] {
+        let served = |sim: &mut Self| users.map(|user| sim.user(user).served);
+        let before = served(self);
+        self.run(ns);
+        let after = served(self);
+        std::array::from_fn(|i| (after[i] - before[i]) as f64 * 1e3 / ns as f64)
+    }
+
+    /// Runs for `ns`.
+    pub fn run(&mut self, ns: u64) {
+        let end = self.now + ns;
+        loop {
+            self.dispatch();
+            let done = self.device.front().map_or(u64::MAX, |front| front.0);
+            let arrival = self.users.values().map(|user| user.next).min();
+            let next = done.min(self.wake).min(self.worker);
+            let next = next.min(arrival.unwrap_or(u64::MAX));
+            if next > end {
+                break;
+            }
+            self.now = next;
+            if done <= next {
+                self.done();
+            }
+            if self.worker <= next {
+                self.work();
+            }
+            self.arrive();
+        }
+        self.now = end;
+    }
+
+    fn arrive(&mut self) {
+        let now = self.now;
+        let mut due = Vec::new();
+        for (uid, user) in &mut self.users {
+            if let (Load::Rate(rate), true) = (user.load, user.next <= now) {
+                user.next = now + u64::from(user.pages) * 4096 * SECOND / rate;
+                if user.queued < PATIENCE {
+                    due.push(*uid);
+                }
+            }
+        }
+        due.into_iter().for_each(|uid| self.submit(uid));
+    }
+
+    fn submit(&mut self, uid: u32) {
+        let now = self.now;
+        self.submitted += 1;
+        let id = self.submitted;
+        let user = self.user(uid);
+        user.queued += 1;
+        let attrs = Attrs {
+            target: user.target,
+            ..attrs(uid)
+        };
+        let request = Request {
+            owner: uid,
+            id,
+            pages: user.pages,
+            arrival: now,
+            direction: Direction::Read,
+            ..Request::default()
+        };
+        let class = self.part.classify(&attrs, now);
+        assert!(self.part.enqueue(request, class, now).is_ok());
+        if !self.part.need().is_empty() {
+            self.call();
+        }
+    }
+
+    fn call(&mut self) {
+        self.worker = self.worker.min(self.now + CALL);
+    }
+
+    /// Dispatches while there are slots.
+    fn dispatch(&mut self) {
+        self.wake = u64::MAX;
+        while self.device.len() < self.slots {
+            match self.part.get(&view(self.now, false)) {
+                Get::Item((request, grant)) => {
+                    let begin = self.device.back().map_or(self.now, |last| last.0);
+                    let time = request.cost().bytes * SECOND / self.bandwidth;
+                    self.device.push_back((begin + time, request, grant));
+                }
+                Get::Throttled { until } => {
+                    self.wake = until.max(self.now + 1);
+                    return;
+                }
+                Get::Empty => return,
+            }
+        }
+    }
+
+    fn done(&mut self) {
+        let (_, request, grant) = self.device.pop_front().expect("a request");
+        self.part.stop(&grant, request.cost(), self.now);
+        let user = self.user(request.owner);
+        user.queued -= 1;
+        user.served += request.cost().bytes;
+        if matches!(user.load, Load::Greedy(depth) if user.queued < depth) {
+            self.submit(request.owner);
+        }
+    }
+
+    fn work(&mut self) {
+        feed(&mut self.part);
+        let due = self.now >= self.tick;
+        if due {
+            self.tick = self.now + WALK;
+        }
+        self.worker = self.tick;
+        for due in [due, false] {
+            self.manager.look(&Place, due, self.now).expect("memory");
+            if !self.manager.has_changed() {
+                break;
+            }
+            let mut from = Some(0);
+            while let Some(slot) = from {
+                from = self.part.refresh(slot, 64, self.now);
+            }
+        }
+        self.part.age(self.now, 64);
+    }
+
+    /// Returns `nrs_qbm_status`.
+    pub fn status(&self) -> String {
+        let mut text = String::new();
+        let written = self.manager.write_status(&mut text, &Place, self.now);
+        written.expect("room");
+        text
+    }
+
+    /// Returns `nrs_qbm_stats`.
+    pub fn stats(&self) -> String {
+        let mut text = String::new();
+        let written = self.manager.write_stats(&mut text, &Place);
+        written.expect("room");
+        text
+    }
+}

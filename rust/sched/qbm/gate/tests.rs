@@ -59,74 +59,65 @@ fn requests(rate: u64, size: u64) -> u64 {
     (rate.saturating_mul(10) / size).clamp(100, 30_000)
 }
 
-fn assert_rate(rate: u64, size: u64, count: u64, elapsed: u64, how: &str) {
-    let want =
-        (u128::from(count) * u128::from(size) * u128::from(SECOND) / u128::from(rate)) as u64;
-    let off = elapsed.abs_diff(want) as f64 / want as f64;
-    assert!(off <= 0.01, "{how} {rate} {size}: {:.3} %", off * 100.0);
+/// Asserts that `wait`, which has a request of a size go and returns when it went, lets requests go at the rate of
+/// the gate to 1 %, for all rates and sizes, if each is late by up to `late` ns.
+fn assert_exact(late: u64, mut wait: impl FnMut(&Gate, u64, u64, &mut dyn FnMut() -> u64) -> u64) {
+    let mut rng = Rng::new(late);
+    for rate in RATES {
+        for size in SIZES {
+            let gates = gates(rate);
+            let gate = gate(&gates);
+            let count = requests(rate, size);
+            // The last of them may be late, too, and that is not to be made up for.
+            let late = late.min(count * size / 300 * SECOND / rate).max(1);
+            let (mut now, mut start) = (NOW, 0);
+            // The first ones empty the bucket.
+            let filled = comes(rate, 60 * MS) / size + 2;
+            for i in 0..filled + count {
+                if i == filled {
+                    start = now;
+                }
+                now = wait(gate, size, now, &mut || rng.below(late));
+            }
+            assert_eq!(gate.usage().written, (filled + count) * size);
+            let bytes = u128::from(count) * u128::from(size);
+            let want = (bytes * u128::from(SECOND) / u128::from(rate)) as u64;
+            let off = (now - start).abs_diff(want) as f64 / want as f64;
+            assert!(off <= 0.01, "{rate} {size} {late}: {:.3} %", off * 100.0);
+        }
+    }
 }
 
 /// A client with requests queued gets its rate to 1 %, whatever the rate and the size of its requests, larger
 /// than the bucket or not, and however late it is looked at, up to 5 ms.
 #[test]
 fn a_booked_rate_is_exact() {
-    let mut rng = Rng::new(1);
-    for rate in RATES {
-        for size in SIZES {
-            for late in [1, 50_000, 5 * MS] {
-                let gates = gates(rate);
-                let gate = gate(&gates);
-                let count = requests(rate, size);
-                // The last of them may be late, too, and that is not to be made up for.
-                let late = late.min(count * size / 300 * SECOND / rate).max(1);
-                let (mut now, mut start) = (NOW, 0);
-                // The first ones empty the bucket.
-                let filled = comes(rate, 60 * MS) / size + 2;
-                for i in 0..filled + count {
-                    if i == filled {
-                        start = now;
-                    }
-                    let (ticket, mut due) = gate.book(write(size), now);
-                    while due > now {
-                        now = due + rng.below(late);
-                        due = gate.due(&ticket, now);
-                    }
-                    gate.count(write(size));
-                }
-                assert_rate(rate, size, count, now - start, "booked");
-                assert_eq!(gate.usage().written, (filled + count) * size);
+    for late in [1, 50_000, 5 * MS] {
+        assert_exact(late, |gate, size, mut now, late| {
+            let (ticket, mut due) = gate.book(write(size), now);
+            while due > now {
+                now = due + late();
+                due = gate.due(&ticket, now);
             }
-        }
+            gate.count(write(size));
+            now
+        });
     }
 }
 
-/// The same for one who comes back when it is told to.
+/// The same for a client that comes back when it is told to.
 #[test]
 fn a_polled_rate_is_exact() {
-    let mut rng = Rng::new(2);
-    for rate in RATES {
-        for size in SIZES {
-            let gates = gates(rate);
-            let gate = gate(&gates);
-            let count = requests(rate, size);
-            let late = (count * size / 300 * SECOND / rate).clamp(1, 50_000);
-            let (mut now, mut start) = (NOW, 0);
-            let filled = comes(rate, 60 * MS) / size + 2;
-            for i in 0..filled + count {
-                if i == filled {
-                    start = now;
-                }
-                let mut polls = 0;
-                while let Err(until) = gate.take(write(size), now) {
-                    assert!(until > now);
-                    now = until + rng.below(late);
-                    polls += 1;
-                }
-                assert!(polls <= 2, "{rate} {size}: {polls} polls");
-            }
-            assert_rate(rate, size, count, now - start, "polled");
+    assert_exact(50_000, |gate, size, mut now, late| {
+        let mut polls = 0;
+        while let Err(until) = gate.take(write(size), now) {
+            assert!(until > now);
+            now = until + late();
+            polls += 1;
         }
-    }
+        assert!(polls <= 2, "{size}: {polls} polls");
+        now
+    });
 }
 
 /// Partitions that book at one gate share its rate, and go in the order in which they came.
@@ -392,30 +383,6 @@ fn periods_slept_count_once() {
     gates.set_period(100 * MS);
     gate.sleep(at(30, 0), 3000 * MS);
     assert_eq!(sleeps(), 7 + 19);
-}
-
-/// Somebody who sleeps in every period is counted as often as there are periods, whoever of several tells.
-#[test]
-fn a_second_of_sleep_is_twenty_five_periods() {
-    let gates = gates(MIB);
-    let gate = gate(&gates);
-    gate.clear(NOW);
-    let mut now = NOW;
-    let mut since = [now; 3];
-    for step in 0.. {
-        now += 7 * MS;
-        if now > NOW + SECOND {
-            break;
-        }
-        let who = step % 3;
-        gate.sleep(since[who], now);
-        since[who] = now;
-    }
-    assert!(
-        (25..=26).contains(&gate.usage().sleeps),
-        "{}",
-        gate.usage().sleeps
-    );
 }
 
 /// The inflow may go around: what it left behind is a full bucket, not a debt of ages.

@@ -101,45 +101,36 @@ fn groups_of_targets() {
 
 #[test]
 fn terms_of_unlisted_clients() {
-    for (lines, want) in [
+    for (class, min, max, lines) in [
+        (Class::FairShare, 100, 100, ""),
+        (Class::LowShare, 100, 100, "default class=ls"),
+        (Class::FairShare, 5, 100, "default min=5%"),
+        (Class::FairShare, 5, 5, "default max=5%"),
+        (Class::FirstCome, 1, 2, "default class=fc min=1MB max=2MB"),
         (
-            "group a capacity=100MB",
-            terms(Class::FairShare, 100 * MB, 100 * MB),
+            Class::FirstCome,
+            1,
+            50,
+            "default class=fc min=1MB max=2MB;max=50%",
         ),
         (
-            "default class=ls\ngroup a capacity=100MB",
-            terms(Class::LowShare, 100 * MB, 100 * MB),
+            Class::Mover,
+            2,
+            2,
+            "default class=fc min=1MB max=2MB;class=mover min=2MB",
         ),
-        (
-            "default min=5%\ngroup a capacity=100MB",
-            terms(Class::FairShare, 5 * MB, 100 * MB),
-        ),
-        (
-            "default max=5%\ngroup a capacity=100MB",
-            terms(Class::FairShare, 5 * MB, 5 * MB),
-        ),
-        (
-            "default class=fc min=1MB max=2MB\ngroup a capacity=100MB",
-            terms(Class::FirstCome, MB, 2 * MB),
-        ),
-        (
-            "default class=fc min=1MB max=2MB\ngroup a capacity=100MB max=50%",
-            terms(Class::FirstCome, MB, 50 * MB),
-        ),
-        (
-            "default class=fc min=1MB max=2MB\ngroup a capacity=100MB class=mover min=2MB",
-            terms(Class::Mover, 2 * MB, 2 * MB),
-        ),
-        ("group a capacity=100MB strategy=mover", None),
     ] {
-        let plan = plan(lines);
+        let (default, group) = lines.split_once(';').unwrap_or((lines, ""));
+        let plan = plan(&format!("{default}\ngroup a capacity=100MB {group}"));
+        let want = terms(class, min * MB, max * MB);
         assert_eq!(plan.terms(0, &nid("0@lo"), &Nine), want, "{lines}");
         assert_eq!(plan.terms(0, &Party::Key(Key::Default), &Nine), want);
         assert_eq!(plan.terms(1, &nid("0@lo"), &Nine), None);
-        assert!(plan.default_terms(0).is_some() && plan.default_terms(1).is_none());
+        assert!(plan.default_terms(0) == want && plan.default_terms(1).is_none());
     }
     // What all groups have may be more than a group of movers has; nobody asks for it there.
     let plan = plan("default min=5MB\ngroup a capacity=1MB strategy=mover");
+    assert_eq!(plan.terms(0, &nid("0@lo"), &Nine), None);
     assert_eq!(plan.default_terms(0), terms(Class::FairShare, MB, MB));
 }
 
@@ -164,57 +155,23 @@ fn the_first_line_that_matches_decides() {
         client *@tcp class=mover min=10% max=50%
         client 7@gni class=fc min=1MB group=a"
     ));
-    for (group, party, line, want) in [
-        (
-            0,
-            "10.0.0.1@tcp",
-            Some(1),
-            terms(Class::FairShare, 2 * MB, 100 * MB),
-        ),
-        (
-            1,
-            "10.0.0.1@tcp",
-            Some(0),
-            terms(Class::FirstCome, MB, 10 * MB),
-        ),
-        (
-            0,
-            "10.0.0.2@tcp",
-            Some(1),
-            terms(Class::FairShare, 2 * MB, 100 * MB),
-        ),
-        (
-            1,
-            "10.0.0.2@tcp",
-            Some(3),
-            terms(Class::LowShare, 4 * MB, 10 * MB),
-        ),
-        (
-            0,
-            "10.0.0.10@tcp",
-            Some(4),
-            terms(Class::Mover, 10 * MB, 50 * MB),
-        ),
-        (1, "fe80::1@tcp", Some(4), terms(Class::Mover, MB, 5 * MB)),
-        (
-            1,
-            "10.0.0.1@tcp1",
-            None,
-            terms(Class::FairShare, 10 * MB, 10 * MB),
-        ),
-        (0, "7@gni", Some(5), terms(Class::FirstCome, MB, 100 * MB)),
-        (1, "7@gni", None, terms(Class::FairShare, 10 * MB, 10 * MB)),
+    for (group, party, line, class, min, max) in [
+        (0, "10.0.0.1@tcp", Some(1), Class::FairShare, 2, 100),
+        (1, "10.0.0.1@tcp", Some(0), Class::FirstCome, 1, 10),
+        (0, "10.0.0.2@tcp", Some(1), Class::FairShare, 2, 100),
+        (1, "10.0.0.2@tcp", Some(3), Class::LowShare, 4, 10),
+        (0, "10.0.0.10@tcp", Some(4), Class::Mover, 10, 50),
+        (1, "fe80::1@tcp", Some(4), Class::Mover, 1, 5),
+        (1, "10.0.0.1@tcp1", None, Class::FairShare, 10, 10),
+        (0, "7@gni", Some(5), Class::FirstCome, 1, 100),
+        (1, "7@gni", None, Class::FairShare, 10, 10),
     ] {
-        assert_eq!(
+        let got = (
             plan.line_for(group, &nid(party), &Nine),
-            line,
-            "{party} in {group}"
-        );
-        assert_eq!(
             plan.terms(group, &nid(party), &Nine),
-            want,
-            "{party} in {group}"
         );
+        let want = (line, terms(class, min * MB, max * MB));
+        assert_eq!(got, want, "{party} in {group}");
     }
     for party in [
         Party::Key(Key::Absent(Field::Nid)),

@@ -43,19 +43,6 @@ fn fair_share_250_each() {
     assert_eq!(allocator.free(), 100 * MB);
 }
 
-/// Five active clients that may have everything have 200 MB/s each, two of them 500.
-#[test]
-fn fair_share_1000_of_five_and_of_two() {
-    let (mut allocator, ids) = group(1000, [(FairShare, 1000, 1000); 5]);
-    assert_eq!(megabytes(&allocator, ids), [200; 5]);
-    let [first, second, rest @ ..] = ids;
-    for id in rest {
-        allocator.leave(id);
-    }
-    assert_eq!(allocator.allocation(first), 500 * MB);
-    assert_eq!(allocator.allocation(second), 500 * MB);
-}
-
 #[test]
 fn fair_share_in_proportion_to_what_is_configured() {
     let (allocator, ids) = group(

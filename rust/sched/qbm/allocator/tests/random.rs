@@ -379,8 +379,8 @@ impl Run {
     }
 }
 
-/// Runs a history; answers the number of steps.
-fn run(case: Case) -> u32 {
+/// Runs a history.
+fn run(case: Case) {
     let mut run = Run::new(case);
     // Nearly as many as there may be, from the start.
     while run.ids.len() + run.ids.len() / 50 < case.clients {
@@ -408,14 +408,12 @@ fn run(case: Case) -> u32 {
     }
     let kept: u64 = setup.reserves.iter().sum();
     assert_eq!(run.allocator.free(), setup.capacity - kept);
-    case.steps
 }
 
 /// Few clients, many requests: every corner of the rules.
 fn of_few_clients(reserves: bool) {
-    let mut steps = 0;
     for seed in 0..30 {
-        steps += run(Case {
+        run(Case {
             seed: seed + 100 * u64::from(reserves),
             steps: 15_000,
             clients: 2 + seed as usize % 11,
@@ -425,7 +423,6 @@ fn of_few_clients(reserves: bool) {
             every: 1,
         });
     }
-    assert_eq!(steps, 450_000);
 }
 
 #[test]
@@ -441,20 +438,16 @@ fn random_histories_of_few_clients_with_reserves() {
 /// Each pair of classes by itself.
 #[test]
 fn random_histories_of_two_classes() {
-    let mut steps = 0;
-    for (seed, classes) in [
+    for (seed, classes) in (1000..).zip([
         &[Class::FirstCome, Class::FairShare],
         &[Class::FirstCome, Class::LowShare],
         &[Class::FirstCome, Class::Mover],
         &[Class::FairShare, Class::LowShare],
         &[Class::FairShare, Class::Mover],
         &[Class::LowShare, Class::Mover],
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        steps += run(Case {
-            seed: 1000 + seed as u64,
+    ]) {
+        run(Case {
+            seed,
             steps: 15_000,
             clients: 8,
             part: 2,
@@ -463,15 +456,12 @@ fn random_histories_of_two_classes() {
             every: 1,
         });
     }
-    assert_eq!(steps, 90_000);
 }
 
-/// Many clients.
 #[test]
 fn random_histories_of_a_thousand_clients() {
-    let mut steps = 0;
     for (seed, part) in (2000..).zip([1, 10, 300, 2000]) {
-        steps += run(Case {
+        run(Case {
             seed,
             steps: 4_000,
             clients: 1000,
@@ -481,5 +471,4 @@ fn random_histories_of_a_thousand_clients() {
             every: 16,
         });
     }
-    assert_eq!(steps, 16_000);
 }

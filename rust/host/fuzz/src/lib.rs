@@ -65,7 +65,7 @@ targets! {
     nid 10_000 512 "@tcp @o2ib1 @lo @gni @kfi7 @gip @ptlf 10.0.0. 255 [1-9/2] [0-3,7] *.* /24 /0 /128 fe80::
         ::ffff:10.0.0.1 *@ 65535";
     parameters 20_000 128 "reg_ hp_ realtime meta prio 4294967295 65535 1048576";
-    part 200 600 "";
+    part 5_000 600 "";
     partition 1_000 600 "";
     plan 1_500 1_024 "by nid jobid uid device tune period= fast= slow= idle= floor= grant= sleep= high= low= raise=
         lower= headroom= 40ms 30s default group a client capacity= target=8:0 strategy=mover class= min= max= group=a

@@ -53,7 +53,7 @@ const FAIR: [&str; 6] = [
 const FIELDS: [&str; 4] = ["uid", "nid", "jobid+opcode", "generic"];
 
 /// Rules of `tbf`, one set after the other.
-const RULES: [&[&str]; 3] = [
+const RULES: [&[&str]; 5] = [
     &["start a uid={0 1 2} rate=7"],
     &[
         "start a uid={3} rate=1000 minrate=10",
@@ -63,6 +63,21 @@ const RULES: [&[&str]; 3] = [
     &[
         "change default rate=3",
         "start x gid={0 1} rate=400 borrow=1",
+    ],
+    &[
+        "start a uid={1 2 3} rate=100",
+        "start b uid={3 4} rate=1MiB/s minrate=64KiB/s",
+        "start c uid={5 6 7} rate=50 borrow=1",
+        "start d uid={1 5 8} rate=3 also=a+b",
+        "start e uid={2 6 9} rate=5 also=a realtime=1 borrow=1",
+        "stop c",
+        "change a rate=10000000",
+    ],
+    &[
+        "start a uid={1 2 3} rate=7 minrate=2",
+        "start b uid={3 4} rate=1B/s",
+        "start d uid={1 5 8} rate=3 also=a+b",
+        "change d also=",
     ],
 ];
 
@@ -207,6 +222,15 @@ impl Model {
             .count()
     }
 
+    /// Whether requests of a class are served in the order of their arrival.
+    fn is_in_order(&self) -> bool {
+        match &self.config {
+            Config::Fifo(_) | Config::Tbf(_) | Config::Qbm(_) => true,
+            Config::Fairshare(config) => !config.tunables().locality.is_on(),
+            _ => false,
+        }
+    }
+
     /// What always holds.
     fn check(&self) {
         for (home, part) in self.parts.iter().enumerate() {
@@ -267,6 +291,10 @@ impl Model {
                     .position(|queued| queued.id == request.id);
                 let queued = self.queued.swap_remove(at.expect("it is queued once"));
                 assert_eq!(queued.home, home);
+                let mut behind = self.queued.iter().filter(|other| other.home == home);
+                let is_first =
+                    behind.all(|other| other.class != queued.class || other.id > queued.id);
+                assert!(is_first || !self.is_in_order(), "{:?}", self.config);
                 request.unregister(queued.place);
                 self.running.push((home, request, grant));
                 None
@@ -322,6 +350,10 @@ impl Model {
         };
         let passed = part.pass(class, cost.cost(), way, || now);
         assert!(way == Way::Opportunity || passed != Passed::Refused);
+        if way == Way::Opportunity && passed == Passed::Counted && self.config.kind() == Kind::Tbf {
+            let mut queued = self.queued.iter().filter(|queued| queued.home == home);
+            assert!(queued.all(|queued| queued.class != class));
+        }
     }
 
     /// All parts are told something, or made to look at all classes.

@@ -8,7 +8,10 @@ use crate::{
     item::{Cost, Direction, Fifo, Item, Place, Spot},
     mem::{Need, NoMemory, Shared},
     partition::{Placement, Scheduled},
-    policy::{qbm, AnyPart, AnyShared, AnyUpdate, Config, Part, Passed, View, Way},
+    policy::{
+        fairshare::{stats::Row, RowBuf},
+        qbm, AnyPart, AnyShared, AnyUpdate, Config, Part, Passed, View, Way, ROWS,
+    },
     qbm::{gate::Gates, terms::UNREGULATED},
     slab::{Handle, Linked, Links, List, Slab, SlabPile},
 };
@@ -90,6 +93,19 @@ pub struct Request {
     pub registered: u64,
     /// What its partition notes.
     pub placement: Placement,
+}
+
+impl Request {
+    /// Creates request `id` of `owner` that arrives `now`.
+    pub fn new(owner: u32, id: u64, pages: u32, now: u64) -> Self {
+        Self {
+            owner,
+            id,
+            pages,
+            arrival: now,
+            ..Self::default()
+        }
+    }
 }
 
 impl Scheduled for Request {
@@ -322,6 +338,24 @@ pub fn feed(part: &mut impl Part<Request>) {
         let spare = part.need().allocate().expect("memory");
         part.grow(spare);
     }
+}
+
+/// All rows of a part of `fairshare`, in as many calls as it takes.
+///
+/// # Panics
+///
+/// There is no memory, or the part is of another policy.
+pub fn rows(part: &AnyPart<Request>) -> Vec<Row> {
+    let state = part.fairshare().expect("fairshare");
+    let mut buf = RowBuf::new().expect("memory");
+    let (mut all, mut from) = (Vec::new(), Some(0));
+    while let Some(slot) = from {
+        buf.clear();
+        from = state.rows(slot, &mut buf);
+        assert!(from.is_none() || buf.as_slice().len() == ROWS);
+        all.extend_from_slice(buf.as_slice());
+    }
+    all
 }
 
 /// What a part may look at, with nothing published.

@@ -14,14 +14,14 @@ mod ideal;
 pub use ideal::{Ideal, Outcome};
 
 use crate::{
-    arena::{feed, Request},
+    arena::{self, feed, Request},
     attr::Attrs,
     class::ClassId,
     item::{Direction, Item, Spot},
     mem,
     partition::line::{Line, Mark},
     policy::{
-        fairshare::{self, params::Select, stats::Row, weights::Weights, RowBuf, Update},
+        fairshare::{params::Select, stats::Row, weights::Weights, Update},
         AnyPart, AnyShared, AnyUpdate, Config, Get, Grant, Kind, Part, Tunables, View,
     },
     ranges::{Brief, BriefBuf, Outline, Table},
@@ -188,12 +188,9 @@ pub struct Sim {
     pub forgetful: bool,
     /// How parts take turns.
     pub turns: Turns,
-    /// The owners of requests in the order in which they were served, if wanted.
-    pub log: Option<Vec<u32>>,
     /// For whatever the test wants to draw.
     pub rng: Rng,
     lanes: Vec<Lane>,
-    shared: AnyShared,
     weights: mem::Shared<Weights>,
     together: bool,
     table: Option<Table>,
@@ -233,10 +230,8 @@ impl Sim {
             delta: if drawn { 500 } else { 0 },
             forgetful: false,
             turns: Turns::Equal,
-            log: None,
             rng: Rng::new(setup.seed),
             lanes,
-            shared,
             weights,
             together: true,
             table: None,
@@ -340,18 +335,6 @@ impl Sim {
         &mut self.lanes[lane].part
     }
 
-    /// What the parts share.
-    ///
-    /// # Panics
-    ///
-    /// Never: there is no other policy here.
-    pub fn shared(&self) -> &fairshare::Shared {
-        match &self.shared {
-            AnyShared::Fairshare(shared) => shared,
-            _ => panic!("another policy"),
-        }
-    }
-
     /// Requests queued at all parts.
     pub fn queued(&self) -> u32 {
         self.lanes.iter().map(|lane| lane.part.len()).sum()
@@ -359,14 +342,9 @@ impl Sim {
 
     /// The part in `lane` takes a request out; it does not end.
     pub fn get(&mut self, lane: usize) -> Option<(Request, Grant)> {
-        self.get_forced(lane, false)
-    }
-
-    /// Like [`Sim::get`], of a part that is being drained if `force`.
-    pub fn get_forced(&mut self, lane: usize, force: bool) -> Option<(Request, Grant)> {
         let view = View {
             now: self.now,
-            force,
+            force: false,
             table: self.table.as_ref(),
         };
         let part = &mut self.lanes[lane].part;
@@ -379,9 +357,6 @@ impl Sim {
         from.queued -= 1;
         from.requests += 1;
         from.served += u64::from(request.pages);
-        if let Some(log) = &mut self.log {
-            log.push(request.owner);
-        }
         self.now += self.step;
         Some((request, grant))
     }
@@ -545,21 +520,8 @@ impl Sim {
     }
 
     /// Statistics of the part in `lane`.
-    ///
-    /// # Panics
-    ///
-    /// There is no memory.
     pub fn rows(&self, lane: usize) -> Vec<Row> {
-        let state = self.lanes[lane].part.fairshare().expect("fairshare");
-        let mut buf = RowBuf::new().expect("memory");
-        let mut all = Vec::new();
-        let mut from = Some(0);
-        while let Some(slot) = from {
-            buf.clear();
-            from = state.rows(slot, &mut buf);
-            all.extend_from_slice(buf.as_slice());
-        }
-        all
+        arena::rows(&self.lanes[lane].part)
     }
 
     /// Pages that each source was served so far.

@@ -108,14 +108,6 @@ impl Ideal {
         self.stale = true;
     }
 
-    /// The job of `source` has `size` nodes from now on.
-    pub fn resize(&mut self, source: usize, size: f64) {
-        let node = &mut self.nodes[self.leaves[source]];
-        node.weight = node.weight / node.size * size;
-        node.size = size;
-        self.stale = true;
-    }
-
     /// What came before does not count.
     pub fn forget(&mut self) {
         for node in &mut self.nodes {
@@ -209,20 +201,6 @@ impl Ideal {
         }
         self.busy.sort_unstable();
         self.busy.dedup();
-    }
-
-    /// The share of `source` now.
-    pub fn share(&mut self, source: usize) -> f64 {
-        if self.stale {
-            self.divide();
-        }
-        self.nodes[self.leaves[source]].share
-    }
-
-    /// What the leaf of `source` had, and would have had; pages.
-    pub fn of(&self, source: usize) -> (f64, f64) {
-        let node = &self.nodes[self.leaves[source]];
-        (node.got, node.wanted)
     }
 
     pub(super) fn outcome(&self) -> Outcome {

@@ -4,12 +4,12 @@
 //! forgotten.
 
 use nrs_sched::{
-    arena::{feed, Request},
+    arena::{feed, rows, Request},
     attr::{Attrs, Id},
     item::Item,
     jobid::JobId,
     policy::{
-        fairshare::{params::Select, shared::Counters, stats::Row, RowBuf},
+        fairshare::{params::Select, shared::Counters, stats::Row},
         params::ClassesMax,
         AnyPart, AnyShared, Config, Get, Kind, Part, Tunables, View,
     },
@@ -48,13 +48,7 @@ impl Service {
     fn arrive(&mut self, part: usize, owner: u32, attrs: &Attrs) {
         let part = &mut self.parts[part];
         let class = part.classify(attrs, self.now);
-        let request = Request {
-            owner,
-            id: self.next,
-            pages: 1 + owner % 7,
-            arrival: self.now,
-            ..Request::default()
-        };
+        let request = Request::new(owner, self.next, 1 + owner % 7, self.now);
         self.next += 1;
         self.queued.entry(owner).or_default().push(request.id);
         assert!(part.enqueue(request, class, self.now).is_ok());
@@ -89,15 +83,7 @@ impl Service {
     }
 
     fn rows(&self, part: usize) -> Vec<Row> {
-        let state = self.parts[part].fairshare().expect("fairshare");
-        let mut buf = RowBuf::new().expect("memory");
-        let (mut all, mut from) = (Vec::new(), Some(0));
-        while let Some(slot) = from {
-            buf.clear();
-            from = state.rows(slot, &mut buf);
-            all.extend_from_slice(buf.as_slice());
-        }
-        all
+        rows(&self.parts[part])
     }
 
     fn counters(&self) -> Option<&Counters> {

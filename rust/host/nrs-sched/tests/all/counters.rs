@@ -3,18 +3,17 @@
 //! What parts count, what opportunity does, and that names and memory of another part do no harm.
 
 use nrs_sched::{
-    arena::{attrs, feed, lone_part, pass, view, Request},
+    arena::{attrs, feed, lone_part, pass, rows, view, Request},
     class::ClassId,
     item::{Cost, Item},
     key::Key,
     mem::Need,
     policy::{
-        fairshare,
         fairshare::{
             params::{OppThreshold, Select},
             stats::Row,
         },
-        AnyPart, Config, Get, Grant, Kind, Part, Passed, Tunables, ROWS,
+        AnyPart, Config, Get, Grant, Kind, Part, Passed, Tunables,
     },
 };
 
@@ -35,13 +34,7 @@ fn fifo() -> AnyPart<Request> {
 
 fn bring(part: &mut AnyPart<Request>, owner: u32, arrival: u64) -> ClassId {
     let class = part.classify(&attrs(owner), arrival);
-    let request = Request {
-        owner,
-        id: arrival,
-        pages: PAGES,
-        arrival,
-        ..Request::default()
-    };
+    let request = Request::new(owner, arrival, PAGES, arrival);
     assert!(part.enqueue(request, class, arrival).is_ok());
     class
 }
@@ -51,20 +44,6 @@ fn serve(part: &mut AnyPart<Request>, force: bool) -> Option<(Request, Grant)> {
         Get::Item(found) => Some(found),
         _ => None,
     }
-}
-
-/// All rows, in as many lock holds as it takes.
-fn rows(part: &AnyPart<Request>) -> Vec<Row> {
-    let mut buf = fairshare::RowBuf::new().expect("memory");
-    let mut all = Vec::new();
-    let mut from = Some(0);
-    while let Some(slot) = from {
-        buf.clear();
-        from = part.fairshare().expect("fairshare").rows(slot, &mut buf);
-        assert!(from.is_none() || buf.as_slice().len() == ROWS);
-        all.extend_from_slice(buf.as_slice());
-    }
-    all
 }
 
 /// Requests, their pages, and those of them that went without a decision.
@@ -179,13 +158,7 @@ fn stale_names_do_no_harm() {
     assert_eq!((stale.slot(), part.is_live(stale)), (heir.slot(), false));
     assert_eq!(pass(&mut part, stale, Cost::of_bytes(1)), Passed::Stale);
     part.stop(&Grant::of(stale), Cost::of_bytes(1), 0);
-    let request = Request {
-        owner: 1,
-        id: 0,
-        pages: 1,
-        arrival: 0,
-        ..Request::default()
-    };
+    let request = Request::new(1, 0, 1, 0);
     assert!(part.enqueue(request, stale, 0).is_ok());
     let keys: Vec<Key> = rows(&part).iter().map(|row| row.key).collect();
     assert_eq!(keys, [Key::Default, Key::Uid(2)]);

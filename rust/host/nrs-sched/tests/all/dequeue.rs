@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Requests that are taken out of the middle of a queue, of every policy: nothing else comes out, nothing is
-//! lost, and nobody is charged for it.
+//! lost, and nobody is charged for it; random removals are those of the fuzz target `part`.
 
+use crate::settings::{self, Setting};
 use nrs_sched::{
     arena::{attrs, feed, lone_part, view, walk, Number, Request},
     attr::{Attrs, Id},
@@ -11,10 +12,9 @@ use nrs_sched::{
     jobid::JobId,
     nid::Nid,
     policy::{
-        fairshare::params::{CostModel, Locality, OppThreshold, Select},
+        fairshare::params::{CostModel, Locality, OppThreshold},
         AnyPart, Config, Get, Grant, Kind, Part, Tunables,
     },
-    qbm::plan::By,
     rng::Rng,
     sim::SECOND,
 };
@@ -162,91 +162,22 @@ impl Model {
     }
 }
 
-/// Every policy, every way to choose, with and without locality.
-fn settings() -> Vec<(Kind, Option<&'static str>, Tunables)> {
-    let mut all = Vec::new();
-    let default = Tunables::default();
-    for &kind in Kind::ALL {
-        all.push((kind, None, default));
-    }
-    for &select in Select::ALL {
-        for &locality in Locality::ALL {
-            for (mode, opp) in [
-                ("uid_fair", 0),
-                ("gid_then_uid_fair", 4),
-                ("nid_fair", 0),
-                ("gid_then_uid_then_jobid_fair", 0),
-            ] {
-                let mut tunables = default;
-                tunables.fairshare.select = select;
-                tunables.fairshare.locality = locality;
-                tunables.fairshare.opp_threshold = OppThreshold::new(opp).expect("within limits");
-                if opp > 0 {
-                    tunables.fairshare.cost_model = CostModel::Time;
-                }
-                all.push((Kind::Fairshare, Some(mode), tunables));
-            }
+/// All policies; some with opportunity, and costs that are known late.
+fn settings() -> Vec<Setting> {
+    let modes = [
+        "uid_fair",
+        "gid_then_uid_fair",
+        "nid_fair",
+        "gid_then_uid_then_jobid_fair",
+    ];
+    let mut all = settings::all(&modes);
+    for (_, mode, tunables) in &mut all {
+        if *mode == Some("gid_then_uid_fair") {
+            tunables.fairshare.opp_threshold = OppThreshold::new(4).expect("within limits");
+            tunables.fairshare.cost_model = CostModel::Time;
         }
-    }
-    for fields in ["uid", "jobid", "nid", "opcode", "uid+gid"] {
-        all.push((Kind::Tbf, Some(fields), default));
-    }
-    for &by in By::ALL {
-        let mut tunables = default;
-        tunables.qbm.by = by;
-        all.push((Kind::Qbm, None, tunables));
     }
     all
-}
-
-/// Random arrivals, decisions, ends and removals; then what is left is taken out, or served.
-#[test]
-fn random_removals() {
-    for (kind, argument, tunables) in settings() {
-        for seed in 0..3 {
-            let mut model = Model::new(kind, argument, &tunables, seed);
-            for turn in 0..1_500u64 {
-                model.now += model.rng.below(SECOND / 1_000);
-                match model.rng.below(100) {
-                    0..45 => {
-                        let owner = model.rng.below(20) as u32;
-                        model.arrive(owner);
-                    }
-                    45..70 if !model.queued.is_empty() => {
-                        let at = model.rng.below(model.queued.len() as u64) as usize;
-                        model.take(at);
-                    }
-                    70..72 => {
-                        model.part.age(model.now, 8);
-                    }
-                    72..86 => {
-                        let force = model.rng.below(10) == 0;
-                        model.serve(force, false);
-                    }
-                    _ => model.stop(),
-                }
-                // Now and then nothing is left for a while.
-                if turn % 500 == 499 {
-                    while !model.queued.is_empty() {
-                        let at = model.rng.below(model.queued.len() as u64) as usize;
-                        model.take(at);
-                    }
-                    assert!(model.serve(false, false).is_none());
-                }
-                model.check();
-            }
-            match seed {
-                0 => (0..model.queued.len()).rev().for_each(|at| model.take(at)),
-                1 => while model.serve(false, true).is_some() {},
-                _ => while model.serve(true, true).is_some() {},
-            }
-            model.check();
-            assert!(
-                model.part.is_empty()
-                    && matches!(model.part.get(&view(model.now, true)), Get::Empty)
-            );
-        }
-    }
 }
 
 /// A place of a request in one part means nothing to another one.
@@ -307,46 +238,6 @@ fn nothing_holds_a_class() {
             "{}",
             model.name
         );
-    }
-}
-
-/// In the order of arrival, less what was taken out.
-#[test]
-fn order_stays() {
-    for (kind, argument, tunables) in settings() {
-        let sorted = kind != Kind::Fifo
-            && kind != Kind::Tbf
-            && kind != Kind::Qbm
-            && (kind != Kind::Fairshare || tunables.fairshare.locality.is_on());
-        if sorted {
-            continue;
-        }
-        let mut model = Model::new(kind, argument, &tunables, 5);
-        let mut owners: Vec<VecDeque<u64>> = vec![VecDeque::new(); 5];
-        for _ in 0..2_000 {
-            model.now += SECOND / 1_000;
-            match model.rng.below(3) {
-                0 => {
-                    let owner = model.rng.below(5) as u32;
-                    owners[owner as usize].push_back(model.next);
-                    assert!(model.arrive(owner));
-                }
-                1 if model.queued.len() > 20 => {
-                    let at = model.rng.below(model.queued.len() as u64) as usize;
-                    let (id, owner) = (model.queued[at].id, model.queued[at].owner);
-                    owners[owner as usize].retain(|queued| *queued != id);
-                    model.take(at);
-                }
-                _ if model.queued.len() > 40 => {
-                    let id = model.serve(true, false).expect("queued");
-                    let (item, _) = model.running.last().expect("served");
-                    let first = owners[item.owner as usize].pop_front();
-                    assert_eq!(first, Some(id), "{}", model.name);
-                    model.stop();
-                }
-                _ => {}
-            }
-        }
     }
 }
 

@@ -130,19 +130,3 @@ fn lags_sum_to_nothing_again() {
     let sum: i64 = (0..8).map(|uid| lag(&sim, uid)).sum();
     assert!(sum.abs() <= 10, "{sum}");
 }
-
-/// The same steps make the same choices.
-#[test]
-fn choices_repeat() {
-    let run = || {
-        let mut sim = Sim::new(&Setup::new("uid_fair"), users(9, 3, 2));
-        sim.log = Some(Vec::new());
-        sim.run_with(5000, |sim, _| {
-            let source = sim.rng.below(9) as usize;
-            let on = sim.sources[source].on;
-            sim.switch(source, !on);
-        });
-        sim.log
-    };
-    assert_eq!(run(), run());
-}

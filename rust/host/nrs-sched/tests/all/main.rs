@@ -21,6 +21,7 @@ mod qbm;
 mod robin;
 mod rules;
 mod scale;
+mod settings;
 mod shares;
 mod targets;
 mod tbf;

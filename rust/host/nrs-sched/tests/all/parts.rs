@@ -37,13 +37,7 @@ fn beyond_the_bound_the_default_class_serves() {
         for owner in 0..200 {
             let class = part.classify(&attrs(owner), 0);
             assert_eq!(part.is_live(class), owner < 64, "{select} {owner}");
-            let request = Request {
-                owner,
-                id: owner.into(),
-                pages: 1,
-                arrival: owner.into(),
-                ..Request::default()
-            };
+            let request = Request::new(owner, owner.into(), 1, owner.into());
             assert!(part.enqueue(request, class, 0).is_ok());
         }
         assert_eq!(part.overflow(), 136, "{select}");
@@ -58,13 +52,7 @@ fn without_memory_the_default_class_serves() {
     let live = (0..100_000)
         .filter(|owner| {
             let class = part.classify(&attrs(*owner), 0);
-            let request = Request {
-                owner: *owner,
-                id: 0,
-                pages: 1,
-                arrival: 0,
-                ..Request::default()
-            };
+            let request = Request::new(*owner, 0, 1, 0);
             assert!(part.enqueue(request, class, 0).is_ok());
             part.is_live(class)
         })

@@ -7,4 +7,3 @@ mod bounds;
 mod model;
 mod sorting;
 mod streams;
-mod unaware;

@@ -6,7 +6,6 @@ mod accuracy;
 mod changes;
 mod hazards;
 mod order;
-mod random;
 mod sharing;
 mod shown;
 mod sim;

@@ -3,6 +3,7 @@
 //! Clients of which nothing is known, neither name nor address nor object, beside clients that tell
 //! everything: they get best effort under every policy, every mode and every type.
 
+use crate::settings::{self, Setting};
 use nrs_sched::{
     arena::{feed, hand_gates, lone_part, view, walk, Request},
     attr::{Attrs, Id, Opcode},
@@ -10,13 +11,9 @@ use nrs_sched::{
     jobid::JobId,
     nid::Nid,
     policy::{
-        fairshare::{
-            mode::Mode,
-            params::{Locality, Select},
-        },
-        AnyPart, Config, Get, Kind, Part, Passed, Tunables, Way,
+        fairshare::mode::Mode, robin::params::Supported, AnyPart, Config, Get, Kind, Part, Passed,
+        Tunables, Way,
     },
-    qbm::plan::By,
     sim::SECOND,
 };
 
@@ -49,60 +46,28 @@ fn aware(i: u32) -> Attrs {
     }
 }
 
-/// All policies, with every mode of fairshare and every type of tbf.
-fn settings() -> Vec<(Kind, Option<String>, Tunables)> {
-    let default = Tunables::default();
-    let mut all: Vec<_> = Kind::ALL
-        .iter()
-        .map(|&kind| (kind, None, default))
-        .collect();
-    let levels = ["jobid", "uid", "gid", "projid", "nid", "opcode", "nodemap"];
-    let mut modes: Vec<String> = levels.iter().map(|level| format!("{level}_fair")).collect();
-    modes.extend(
-        [
-            "size_fair",
-            "user_fair",
-            "group_fair",
-            "job_fair",
-            "gid_then_uid_fair",
-            "uid_then_jobid_fair",
-            "gid_then_uid_then_jobid_fair",
-            "nodemap_then_nid_fair",
-        ]
-        .map(str::to_owned),
-    );
+/// All policies, with every mode of fairshare.
+fn settings() -> Vec<Setting> {
+    let mut modes = vec![
+        "jobid_fair",
+        "uid_fair",
+        "gid_fair",
+        "projid_fair",
+        "nid_fair",
+        "opcode_fair",
+        "nodemap_fair",
+        "size_fair",
+        "user_fair",
+        "group_fair",
+        "job_fair",
+        "gid_then_uid_fair",
+        "uid_then_jobid_fair",
+        "gid_then_uid_then_jobid_fair",
+        "nodemap_then_nid_fair",
+    ];
     modes.retain(|mode| Mode::parse(mode).is_ok());
     assert!(modes.len() >= 10, "{modes:?}");
-    for mode in modes {
-        for &select in Select::ALL {
-            for &locality in Locality::ALL {
-                let mut tunables = default;
-                tunables.fairshare.select = select;
-                tunables.fairshare.locality = locality;
-                all.push((Kind::Fairshare, Some(mode.clone()), tunables));
-            }
-        }
-    }
-    for fields in [
-        "jobid",
-        "uid",
-        "gid",
-        "projid",
-        "nid",
-        "opcode",
-        "nodemap",
-        "uid+nid+jobid",
-    ] {
-        if Config::parse(Kind::Tbf, Some(fields), &default).is_ok() {
-            all.push((Kind::Tbf, Some(fields.to_owned()), default));
-        }
-    }
-    for &by in By::ALL {
-        let mut tunables = default;
-        tunables.qbm.by = by;
-        all.push((Kind::Qbm, None, tunables));
-    }
-    all
+    settings::all(&modes)
 }
 
 /// A part that 4 aware clients and an unaware one keep busy.
@@ -111,10 +76,15 @@ struct Bench {
     part: AnyPart<Request>,
     now: u64,
     next: u64,
-    /// By client, the unaware one last: queued, served, and declined by the policy.
+    /// Which way the requests of the unaware one go.
+    direction: Direction,
+    /// Number of its last request that was served.
+    last: u64,
+    /// Whether requests of a class are served in the order of their arrival.
+    in_order: bool,
+    /// By client, the unaware one last: queued and served.
     queued: [u32; 5],
     served: [u64; 5],
-    declined: [u64; 5],
     /// Declined requests, which the fallback serves: one for each of the policy's.
     fallback: Vec<Request>,
     /// Longest time for which the unaware one was not served though it had requests, in requests.
@@ -142,7 +112,12 @@ impl Bench {
             next: 0,
             queued: [0; 5],
             served: [0; 5],
-            declined: [0; 5],
+            direction: match tunables.orr.supported.regular {
+                Supported::Both => Direction::Write,
+                _ => Direction::Other,
+            },
+            last: 0,
+            in_order: kind != Kind::Delay,
             fallback: Vec::new(),
             longest: 0,
             since: 0,
@@ -170,7 +145,7 @@ impl Bench {
                     arrival: self.now,
                     spot,
                     direction: match client {
-                        4 => Direction::Other,
+                        4 => self.direction,
                         _ => Direction::Read,
                     },
                     ..Request::default()
@@ -178,7 +153,6 @@ impl Bench {
                 self.next += 1;
                 self.queued[client] += 1;
                 if let Err(request) = self.part.enqueue(request, class, self.now) {
-                    self.declined[client] += 1;
                     self.fallback.push(request);
                 }
             }
@@ -191,7 +165,8 @@ impl Bench {
         self.served[client] += 1;
         let all: u64 = self.served.iter().sum();
         if client == 4 {
-            self.since = all;
+            assert!(!self.in_order || request.id >= self.last, "{}", self.name);
+            (self.since, self.last) = (all, request.id);
         } else if self.queued[4] > 0 {
             self.longest = self.longest.max(all - self.since);
         }
@@ -225,7 +200,7 @@ impl Bench {
 #[test]
 fn beside_aware_ones() {
     for (kind, argument, tunables) in settings() {
-        let mut bench = Bench::new(kind, argument.as_deref(), &tunables);
+        let mut bench = Bench::new(kind, argument, &tunables);
         for _ in 0..6_000 {
             bench.fill(0..5);
             assert!(bench.serve(), "{}", bench.name);
@@ -257,11 +232,14 @@ fn beside_aware_ones() {
 #[test]
 fn by_themselves() {
     for (kind, argument, tunables) in settings() {
-        let mut bench = Bench::new(kind, argument.as_deref(), &tunables);
+        let mut bench = Bench::new(kind, argument, &tunables);
         for _ in 0..200 {
             bench.fill(4..5);
             assert!(bench.serve(), "{}", bench.name);
         }
+        // Only these decline what neither reads nor writes.
+        let may_decline = matches!(kind, Kind::Orr | Kind::Trr | Kind::Delay);
+        assert!(may_decline || bench.fallback.is_empty(), "{}", bench.name);
         let left = bench.part.len() as usize;
         for _ in 0..left {
             let got = bench.part.get(&view(bench.now, true));
@@ -276,7 +254,7 @@ fn by_themselves() {
 #[test]
 fn past_the_queues() {
     for (kind, argument, tunables) in settings() {
-        let mut bench = Bench::new(kind, argument.as_deref(), &tunables);
+        let mut bench = Bench::new(kind, argument, &tunables);
         let cost = Cost::of_bytes(0);
         for way in [Way::Opportunity, Way::Forced] {
             let class = bench.part.classify(&NOBODY, START);

@@ -18,13 +18,7 @@ fn queued(config: &Config, count: u64) -> AnyPart<Request> {
     feed(&mut part);
     let class = part.classify(&attrs(7), START);
     for id in 0..count {
-        let request = Request {
-            owner: 7,
-            id,
-            pages: 1,
-            arrival: START,
-            ..Request::default()
-        };
+        let request = Request::new(7, id, 1, START);
         // What delay declines, it does not keep.
         let _ = part.enqueue(request, class, START);
     }

@@ -8,6 +8,7 @@
 
 use super::bench::{attrs, read, Bench};
 use nrs_sched::{
+    attr::Attrs,
     item::{Cost, Direction},
     policy::{crrn, params::heads::PerHead, robin, Kind, Tunables},
 };
@@ -316,4 +317,18 @@ fn batches_by_table() {
             assert!(own.is_sorted());
         }
     }
+}
+
+/// Who has no network identifier is told apart by the number that the front-end gave.
+#[test]
+fn clients_without_nid() {
+    let mut bench = Bench::new(Kind::Crrn, &Tunables::default());
+    let client = |client| Attrs {
+        client,
+        ..Attrs::UNKNOWN
+    };
+    for number in [1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 0] {
+        bench.push(&client(number), read(0));
+    }
+    assert_eq!(bench.drain(), [1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 9]);
 }

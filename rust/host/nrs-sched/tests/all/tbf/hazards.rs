@@ -104,40 +104,6 @@ fn lu_15926_changes_leave_no_remainder() {
     );
 }
 
-/// LU-14724: ranking neighbours, in all orders, ends in the order that was asked for.
-#[test]
-fn lu_14724_ranking_neighbours() {
-    let mut sim = Sim::by_uid();
-    for (name, rate) in [("a", 10), ("b", 20), ("c", 30)] {
-        sim.rule(&format!("start {name} uid={{1}} rate={rate}"));
-    }
-    sim.queue(0, 1, 8, 1);
-    let rate = |sim: &Sim| sim.row(1).rate.per_second();
-    assert_eq!(rate(&sim), 30);
-    for (command, want) in [
-        ("change b rank=c", 20),
-        ("change c rank=b", 30),
-        ("change c rank=c", 30),
-        ("change a rank=b", 30),
-        ("change a rank=c", 10),
-        ("change c rank=default", 10),
-        ("change b rank=a", 20),
-    ] {
-        sim.rule(command);
-        assert_eq!(rate(&sim), want, "{command}");
-    }
-}
-
-/// LU-15366: rates above 65535 are real ones.
-#[test]
-fn lu_15366_rates_above_65535() {
-    let mut sim = Sim::by_uid();
-    sim.rule("start a uid={1} rate=131072");
-    sim.queue(0, 1, 16, 1);
-    sim.run(sim.now + SECOND / 10, one);
-    near(sim.count(1, SECOND, one), 131_072, 1.0, "rate");
-}
-
 /// LU-19137: the time to wake up is absolute, and at most a token away, also long after the start.
 #[test]
 fn lu_19137_the_wake_up_is_absolute() {
@@ -249,28 +215,6 @@ fn hazard_1_opcodes_of_any_number() {
     assert_eq!(limited, usize::from(Opcode::OST_READ.number() == 3));
 }
 
-/// Hazard 2, LU-6939: rules come and go while classes are matched, a few at a time.
-#[test]
-fn hazard_2_rules_stop_while_classes_are_matched() {
-    let mut sim = Sim::by_uid();
-    for uid in 1..=500 {
-        sim.queue(0, uid, 2, 1);
-    }
-    let mut from = 0;
-    for i in 0..300 {
-        match i % 3 {
-            0 => sim.rule_later(&format!("start r{i} uid={{{i} 400 401}} rate=10")),
-            1 => sim.rule_later(&format!("change r{} rate=20", i - 1)),
-            _ => sim.rule_later(&format!("stop r{}", i - 2)),
-        }
-        from = sim.parts[0].refresh(from, 7, sim.now).unwrap_or(0);
-        let _ = sim.get(0, false);
-    }
-    sim.rule("stop r0");
-    sim.run(sim.now + SECOND, none);
-    assert_eq!(sim.served.values().map(|got| got.0).sum::<u64>(), 1000);
-}
-
 /// Hazard 3: there is no flag that could stay set; a part is asked, and answers by what is queued.
 #[test]
 fn hazard_3_throttling_has_no_flag() {
@@ -361,21 +305,6 @@ fn hazard_19_realtime_classes_without_tokens() {
     assert!(matches!(sim.get(0, false), Get::Item(request) if request.owner == 5001));
 }
 
-/// Draining ignores rates, by order of the tokens, and each request comes out once.
-#[test]
-fn a_throttled_part_can_be_drained() {
-    let mut sim = Sim::by_uid();
-    sim.rule("start a uid={1 2 3} rate=1");
-    for uid in 1..=3 {
-        sim.queue(0, uid, 1000, 1);
-    }
-    sim.run(sim.now + SECOND / 2, none);
-    assert!(matches!(sim.get(0, false), Get::Throttled { .. }));
-    while let Get::Item(_) = sim.get(0, true) {}
-    assert_eq!(sim.served.values().map(|got| got.0).sum::<u64>(), 3000);
-    assert!(sim.parts[0].is_empty());
-}
-
 /// A class that left its part is not found by what was kept of it.
 #[test]
 fn what_is_stale_is_said_to_be() {
@@ -392,13 +321,7 @@ fn what_is_stale_is_said_to_be() {
     }
     sim.parts[0].stop(&Grant::of(class), cost, now);
     // Who queues under its name is in the default class.
-    let request = Request {
-        owner: 1,
-        id: 1,
-        pages: 1,
-        arrival: now,
-        ..nrs_sched::arena::Request::default()
-    };
+    let request = Request::new(1, 1, 1, now);
     assert_eq!(request.cost().pages, 1);
     assert!(sim.parts[0].enqueue(request, class, now).is_ok());
     assert!(sim.rows()[0].default);

@@ -198,13 +198,7 @@ fn threads_share_one_rate() {
                 let mut served = [0u64; 2];
                 let arrive = |part: &mut State<Request>, owner: u32, now| {
                     let class = part.classify(&attrs(owner), now);
-                    let request = Request {
-                        owner,
-                        id: 0,
-                        pages: 1,
-                        arrival: now,
-                        ..Request::default()
-                    };
+                    let request = Request::new(owner, 0, 1, now);
                     assert!(part.enqueue(request, class, now).is_ok());
                 };
                 for owner in [1, 1, 1, 1, 2, 2] {

@@ -109,13 +109,7 @@ impl Sim {
 
     fn request(&mut self, owner: u32, pages: u32) -> Request {
         self.id += 1;
-        Request {
-            owner,
-            id: self.id,
-            pages,
-            arrival: self.now,
-            ..Request::default()
-        }
+        Request::new(owner, self.id, pages, self.now)
     }
 
     /// `count` requests of `pages` pages are queued.

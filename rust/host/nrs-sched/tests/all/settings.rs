@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Settings of all policies, for tests of what holds with each of them.
+
+use nrs_sched::{
+    policy::{
+        fairshare::params::{Locality, Select},
+        params::heads::PerHead,
+        robin::params::{OffsetType, Supported},
+        Config, Kind, Tunables,
+    },
+    qbm::plan::By,
+};
+
+/// A policy, its argument, and its parameters.
+pub type Setting = (Kind, Option<&'static str>, Tunables);
+
+/// Every policy as it is by default; `fairshare` with each of `modes`, every selection, with and without locality; `tbf`
+/// by every field; `orr` and `trr` for reads and writes with both types of offsets; `qbm` by everything.
+pub fn all(modes: &[&'static str]) -> Vec<Setting> {
+    let default = Tunables::default();
+    let kinds = Kind::ALL.iter();
+    let mut all: Vec<Setting> = kinds.map(|&kind| (kind, None, default)).collect();
+    for &mode in modes {
+        for &select in Select::ALL {
+            for &locality in Locality::ALL {
+                let mut tunables = default;
+                tunables.fairshare.select = select;
+                tunables.fairshare.locality = locality;
+                all.push((Kind::Fairshare, Some(mode), tunables));
+            }
+        }
+    }
+    for fields in [
+        "jobid",
+        "uid",
+        "gid",
+        "projid",
+        "nid",
+        "opcode",
+        "nodemap",
+        "uid+gid",
+        "uid+nid+jobid",
+    ] {
+        if Config::parse(Kind::Tbf, Some(fields), &default).is_ok() {
+            all.push((Kind::Tbf, Some(fields), default));
+        }
+    }
+    for &offset_type in OffsetType::ALL {
+        let mut tunables = default;
+        for of in [&mut tunables.orr, &mut tunables.trr] {
+            of.offset_type = PerHead::both(offset_type);
+            of.supported = PerHead::both(Supported::Both);
+        }
+        all.extend([Kind::Orr, Kind::Trr].map(|kind| (kind, None, tunables)));
+    }
+    for &by in By::ALL {
+        let mut tunables = default;
+        tunables.qbm.by = by;
+        all.push((Kind::Qbm, None, tunables));
+    }
+    all
+}

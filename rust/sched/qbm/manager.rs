@@ -45,8 +45,13 @@ use super::{
     plan::{Party, Plan, Scene, GROUPS_MAX},
     terms::UNREGULATED,
 };
-use crate::sched::mem::{Bulk, List, NoMemory, Owned, Shared};
-use client::{count, Client, Traffic};
+use crate::sched::{
+    mem::{Bulk, List, NoMemory, Owned, Shared},
+    statistics::Stats,
+};
+pub use client::GroupCounts;
+
+use client::Client;
 use group::{Clients, Group};
 use movers::Load;
 use usage::Clock;
@@ -216,9 +221,10 @@ impl Manager {
         client.terms = terms;
         client.here = true;
         client.busy = now;
-        for counters in [&mut client.counters, &mut group.counters] {
-            count(&mut counters.joins);
-        }
+        group.counters.merge(&GroupCounts {
+            joins: 1,
+            ..GroupCounts::ZERO
+        });
         group.clients = group.clients.saturating_add((!is_shared(place)).into());
         let rate = client.id.map_or(UNREGULATED, |id| group.allocation(id));
         client.recent.begin(now);
@@ -235,12 +241,14 @@ impl Manager {
             return;
         };
         client.here = false;
-        count(&mut client.counters.leaves);
         let id = client.id.take();
         let group = self.groups.as_mut_slice().get_mut(client.group as usize);
         let gate = self.gates.get(place);
         if let Some(group) = group {
-            count(&mut group.counters.leaves);
+            group.counters.merge(&GroupCounts {
+                leaves: 1,
+                ..GroupCounts::ZERO
+            });
             group.clients = group.clients.saturating_sub((!is_shared(place)).into());
             if let Some(id) = id {
                 group.withdraw(id);
@@ -267,8 +275,7 @@ impl Manager {
         };
         let group = self.groups.as_mut_slice().get_mut(client.group as usize);
         if let (Some(gate), Some(group)) = (self.gates.get(place), group) {
-            let traffic = Traffic::of(&gate.usage());
-            group.gone.add(&traffic.since(&client.base));
+            group.counters.merge(&client.traffic(gate));
         }
     }
 

@@ -3,16 +3,19 @@
 //! A tick: clients leave, and have more or less from then on.
 
 use super::{
-    client::{count, Counters, Traffic, KEEP},
+    client::{GroupCounts, KEEP},
     group::setup_of,
     movers::Load,
     rate::{percent, rate},
-    usage::{Moment, Verdict},
+    usage::{Mark, Moment, Verdict},
     Manager, CHANGES, CHANGES_MIN, LOOKS,
 };
-use crate::sched::qbm::{
-    allocator::{Again, Raised},
-    terms::{Class, Tuning},
+use crate::sched::{
+    qbm::{
+        allocator::{Again, Raised},
+        terms::{Class, Tuning},
+    },
+    statistics::Stats,
 };
 
 /// What a tick knows.
@@ -104,7 +107,7 @@ impl Manager {
             self.retire(place, now);
             return;
         }
-        let total = Traffic::of(&gate.usage()).mark();
+        let total = Mark::of(&gate.usage());
         client.recent.look(total, tick.window, now, &tick.tuning);
         client.recent.slow.allow(client.rate, now);
         let load = self.loads.as_mut_slice().get_mut(client.group as usize);
@@ -160,28 +163,30 @@ impl Manager {
             return;
         };
         tick.left = tick.left.saturating_sub(1);
-        let counter: fn(&mut Counters) -> &mut u64 = match change {
+        let mut counts = GroupCounts::ZERO;
+        match change {
             Change::Restore => {
                 client.restored = now;
                 group.allocator.restore(id);
-                |counters| &mut counters.restores
+                counts.restores = 1;
             }
             Change::More => {
                 let more = percent(has, tuning.raise).max(1);
+                counts.increases_asked = 1;
                 match group.allocator.increase(id, more) {
-                    Ok(Raised::Whole(_)) => |counters| &mut counters.whole,
-                    Ok(Raised::Partly(_)) => |counters| &mut counters.partly,
-                    Err(Again) => |counters| &mut counters.refused,
+                    Ok(Raised::Whole(_)) => counts.increases_whole = 1,
+                    Ok(Raised::Partly(_)) => counts.increases_partly = 1,
+                    Err(Again) => counts.increases_refused = 1,
                 }
             }
             Change::Less => {
                 client.lowered = true;
                 group.allocator.decrease(id, percent(has, tuning.lower));
-                |counters| &mut counters.decreases
+                counts.decreases = 1;
             }
-        };
-        count(counter(&mut client.counters));
-        count(counter(&mut group.counters));
+        }
+        client.counters.merge(&counts);
+        group.counters.merge(&counts);
     }
 
     /// Gives movers what others leave.

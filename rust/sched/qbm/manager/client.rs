@@ -10,7 +10,7 @@
 //!
 //! A client that left has its gate, and what newcomers of its group start with.
 
-use super::usage::{Mark, Recent};
+use super::usage::Recent;
 use crate::sched::{
     qbm::{
         allocator::ClientId,
@@ -18,100 +18,36 @@ use crate::sched::{
         plan::Party,
         terms::{Terms, UNREGULATED},
     },
+    statistics::stats,
     units::NSEC_PER_SEC,
 };
 
 /// How long a client that left keeps its gate while these are not scarce, ns.
 pub const KEEP: u64 = 10 * NSEC_PER_SEC;
 
-/// What was counted of a client, or of all of a group.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Clients that registered.
-    pub joins: u64,
-    /// Clients that left.
-    pub leaves: u64,
-    /// Clients that found no seat.
-    pub seatless: u64,
-    /// Times that bandwidth which had been given up was asked for again.
-    pub restores: u64,
-    /// Times that more was asked for, and what was answered: all of it,
-    pub whole: u64,
-    /// a part of it,
-    pub partly: u64,
-    /// or nothing.
-    pub refused: u64,
-    /// Times that some was given up.
-    pub decreases: u64,
-    /// Times that others took some.
-    pub losses: u64,
-    /// How much they took in all, bytes/s.
-    pub taken: u64,
-}
-
-impl Counters {
-    /// Times that more was asked for.
-    pub const fn asked(&self) -> u64 {
-        let given = self.whole.saturating_add(self.partly);
-        given.saturating_add(self.refused)
+stats! {
+    /// Counters of a group; those of a client without the last three.
+    GroupCounts {
+        requests: Counter Plain "nrs_group_dispatched_requests_total" "Dispatched requests";
+        read_bytes: Counter Plain "nrs_group_read_bytes_total" "Bytes read";
+        written_bytes: Counter Plain "nrs_group_written_bytes_total" "Bytes written";
+        sleeps: Counter Plain "nrs_group_limit_hits_total" "Waits for an allocation";
+        restores: Counter Plain "" "Requests for bandwidth that was given up";
+        increases_asked: Counter Plain "" "Requests for more bandwidth";
+        increases_whole: Counter Plain "" "Increases granted";
+        increases_partly: Counter Plain "" "Increases granted in part";
+        increases_refused: Counter Plain "" "Increases refused";
+        decreases: Counter Plain "" "Decreases of allocations that were not used";
+        losses: Counter Plain "nrs_group_losses_total" "Allocations reduced for other clients";
+        taken_by_others: Counter Plain "" "Sum of these reductions, bytes/s";
+        joins: Counter Plain "" "Clients that registered";
+        leaves: Counter Plain "" "Clients that left";
+        seatless: Counter Plain "" "Clients for which there was no gate";
     }
 }
 
-/// Adds one to a counter.
-pub fn count(counter: &mut u64) {
-    *counter = counter.saturating_add(1);
-}
-
-/// Requests and bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
-    /// Requests.
-    pub requests: u64,
-    /// Bytes to clients.
-    pub read: u64,
-    /// Bytes from clients.
-    pub written: u64,
-    /// Periods slept in.
-    pub sleeps: u64,
-}
-
-impl Traffic {
-    /// What went through a gate.
-    pub const fn of(usage: &Usage) -> Self {
-        Self {
-            requests: usage.requests,
-            read: usage.read,
-            written: usage.written,
-            sleeps: usage.sleeps,
-        }
-    }
-
-    /// What was added since `before`.
-    pub const fn since(&self, before: &Self) -> Self {
-        Self {
-            requests: self.requests.saturating_sub(before.requests),
-            read: self.read.saturating_sub(before.read),
-            written: self.written.saturating_sub(before.written),
-            sleeps: self.sleeps.saturating_sub(before.sleeps),
-        }
-    }
-
-    /// Adds `other`.
-    pub fn add(&mut self, other: &Self) {
-        self.requests = self.requests.saturating_add(other.requests);
-        self.read = self.read.saturating_add(other.read);
-        self.written = self.written.saturating_add(other.written);
-        self.sleeps = self.sleeps.saturating_add(other.sleeps);
-    }
-
-    /// What statistics of use are made from.
-    pub const fn mark(&self) -> Mark {
-        Mark {
-            bytes: self.read.saturating_add(self.written),
-            sleeps: self.sleeps,
-        }
-    }
-}
+/// Counters that clients do not have.
+pub const OF_GROUPS: [&str; 3] = ["joins", "leaves", "seatless"];
 
 /// A client.
 pub struct Client {
@@ -143,10 +79,10 @@ pub struct Client {
     pub restored: u64,
     /// What it used of late.
     pub recent: Recent,
-    /// What was counted since the last reset.
-    pub counters: Counters,
-    /// What had gone through its gate at the last reset.
-    pub base: Traffic,
+    /// What was counted since the last reset, but for what its gate counts.
+    pub counters: GroupCounts,
+    /// What its gate had counted at the last reset.
+    pub base: Usage,
 }
 
 impl Client {
@@ -167,8 +103,8 @@ impl Client {
             rate: UNREGULATED,
             restored: now,
             recent: Recent::new(now),
-            counters: Counters::default(),
-            base: Traffic::default(),
+            counters: GroupCounts::ZERO,
+            base: Usage::default(),
         }
     }
 
@@ -186,6 +122,18 @@ impl Client {
             gate.sleep(last, now);
         }
         self.asleep = asleep;
+    }
+
+    /// Returns what `gate` counted since the last reset.
+    pub fn traffic(&self, gate: &Gate) -> GroupCounts {
+        let usage = gate.usage();
+        GroupCounts {
+            requests: usage.requests.saturating_sub(self.base.requests),
+            read_bytes: usage.read.saturating_sub(self.base.read),
+            written_bytes: usage.written.saturating_sub(self.base.written),
+            sleeps: usage.sleeps.saturating_sub(self.base.sleeps),
+            ..GroupCounts::ZERO
+        }
     }
 
     /// Whether requests went through `gate` since the last tick.

@@ -3,7 +3,7 @@
 //! A stripe group: its allocator, and what its clients do together.
 
 use super::{
-    client::{count, Client, Counters, Traffic},
+    client::{Client, GroupCounts},
     movers::Movers,
 };
 use crate::sched::{
@@ -14,6 +14,7 @@ use crate::sched::{
         plan::Group as Settings,
         terms::{Class, Terms, Tuning, UNREGULATED},
     },
+    statistics::Stats,
 };
 
 /// The clients of all groups, by the places of their gates.
@@ -43,10 +44,8 @@ pub struct Group {
     pub stale: bool,
     /// How many came since then.
     fresh: u32,
-    /// What was counted since the last reset.
-    pub counters: Counters,
-    /// What went through gates of clients that are gone, since the last reset.
-    pub gone: Traffic,
+    /// What was counted since the last reset, but for what gates of clients count that are not gone.
+    pub counters: GroupCounts,
 }
 
 impl Group {
@@ -61,8 +60,7 @@ impl Group {
             movers: Movers::of(settings, tuning),
             stale: false,
             fresh: 0,
-            counters: Counters::default(),
-            gone: Traffic::default(),
+            counters: GroupCounts::ZERO,
         }
     }
 
@@ -158,10 +156,13 @@ impl Group {
             };
             let lost = client.rate.saturating_sub(rate);
             if told && !client.lowered && lost > 0 {
-                for counters in [&mut *counters, &mut client.counters] {
-                    count(&mut counters.losses);
-                    counters.taken = counters.taken.saturating_add(lost);
-                }
+                let counts = GroupCounts {
+                    losses: 1,
+                    taken_by_others: lost,
+                    ..GroupCounts::ZERO
+                };
+                counters.merge(&counts);
+                client.counters.merge(&counts);
             }
             changed |= client.set(gate, rate, now);
         });

@@ -4,9 +4,11 @@
 //! clients. Names are double-quoted, with `"`, `\` and what is not printable ASCII escaped.
 
 use super::{
-    client::{Client, Counters, Traffic},
+    client::{Client, GroupCounts, OF_GROUPS},
     group::Group,
-    is_shared, Manager,
+    is_shared,
+    usage::Mark,
+    Manager,
 };
 use crate::sched::{
     key::escape,
@@ -14,6 +16,7 @@ use crate::sched::{
         plan::{Group as Settings, Party, Scene},
         terms::{Class, UNREGULATED},
     },
+    statistics::Stats,
 };
 use core::fmt::{self, Write};
 
@@ -128,14 +131,11 @@ impl Manager {
                     writeln!(out, "    unmet: {}", allocator.is_unmet(id))?;
                 }
                 let gate = self.gates.get(at);
-                let traffic = gate.map_or(Traffic::default(), |gate| Traffic::of(&gate.usage()));
+                let total = gate.map_or(Mark::default(), |gate| Mark::of(&gate.usage()));
                 writeln!(out, "    used_fast: {}", recent.fast.rate)?;
-                writeln!(
-                    out,
-                    "    used_slow: {}",
-                    recent.slow.rate(traffic.mark().bytes, now)
-                )?;
-                writeln!(out, "    sleeps: {}", traffic.sleeps)
+                let slow = recent.slow.rate(total.bytes, now);
+                writeln!(out, "    used_slow: {slow}")?;
+                writeln!(out, "    sleeps: {}", total.sleeps)
             })?;
         }
         Ok(())
@@ -155,27 +155,24 @@ impl Manager {
             out.write_str("- group: \"")?;
             escape(settings.name().as_bytes(), out)?;
             out.write_str("\"\n")?;
-            let mut sum = group.gone;
+            let mut sum = group.counters;
             for (at, client) in self.members(place) {
-                sum.add(&self.traffic(at, client));
+                sum.merge(&self.traffic(at, client));
             }
-            write_counters(out, "  ", &sum, &group.counters)?;
-            writeln!(out, "  joins: {}", group.counters.joins)?;
-            writeln!(out, "  leaves: {}", group.counters.leaves)?;
-            writeln!(out, "  seatless: {}", group.counters.seatless)?;
+            sum.write_lines(out, "  ", &[])?;
             self.write_clients(out, place, scene, |out, at, client| {
-                let traffic = self.traffic(at, client);
-                write_counters(out, "    ", &traffic, &client.counters)
+                let mut counts = client.counters;
+                counts.merge(&self.traffic(at, client));
+                counts.write_lines(out, "    ", &OF_GROUPS)
             })?;
         }
         Ok(())
     }
 
-    /// What went through the gate of the client at `place` since the last reset.
-    fn traffic(&self, place: u32, client: &Client) -> Traffic {
+    /// Returns what the gate at `place` counted of its client since the last reset.
+    fn traffic(&self, place: u32, client: &Client) -> GroupCounts {
         let gate = self.gates.get(place);
-        let traffic = gate.map_or(Traffic::default(), |gate| Traffic::of(&gate.usage()));
-        traffic.since(&client.base)
+        gate.map_or(GroupCounts::ZERO, |gate| client.traffic(gate))
     }
 
     /// Sets what `nrs_qbm_stats` shows to zero.
@@ -184,13 +181,12 @@ impl Manager {
             let client = self.clients.get_mut(place as usize);
             let client = client.and_then(Option::as_mut);
             if let (Some(client), Some(gate)) = (client, self.gates.get(place)) {
-                client.base = Traffic::of(&gate.usage());
-                client.counters = Counters::default();
+                client.base = gate.usage();
+                client.counters = GroupCounts::ZERO;
             }
         }
         for group in self.groups.as_mut_slice() {
-            group.gone = Traffic::default();
-            group.counters = Counters::default();
+            group.counters = GroupCounts::ZERO;
         }
     }
 }
@@ -222,30 +218,4 @@ fn write_group(out: &mut impl Write, settings: &Settings, group: &Group) -> fmt:
         writeln!(out, "  left_to_movers: {}", movers.left())?;
     }
     writeln!(out, "  registered: {}", group.clients)
-}
-
-/// Writes what was counted of a client or a group.
-fn write_counters(
-    out: &mut impl Write,
-    indent: &str,
-    traffic: &Traffic,
-    counters: &Counters,
-) -> fmt::Result {
-    for (name, value) in [
-        ("requests", traffic.requests),
-        ("read_bytes", traffic.read),
-        ("written_bytes", traffic.written),
-        ("sleeps", traffic.sleeps),
-        ("restores", counters.restores),
-        ("increases_asked", counters.asked()),
-        ("increases_whole", counters.whole),
-        ("increases_partly", counters.partly),
-        ("increases_refused", counters.refused),
-        ("decreases", counters.decreases),
-        ("losses", counters.losses),
-        ("taken_by_others", counters.taken),
-    ] {
-        writeln!(out, "{indent}{name}: {value}")?;
-    }
-    Ok(())
 }

@@ -11,7 +11,10 @@
 //! - *Allowed*: what a client could have used in a slow period: what it had, as long as it had it.
 
 use super::rate::{amount, percent, rate};
-use crate::sched::qbm::terms::{Tuning, UNREGULATED};
+use crate::sched::qbm::{
+    gate::Usage,
+    terms::{Tuning, UNREGULATED},
+};
 
 /// Marks that are kept: a fast period of eighths, the eighth that is running, and one before.
 pub const MARKS: usize = 10;
@@ -26,6 +29,14 @@ pub struct Mark {
 }
 
 impl Mark {
+    /// Returns the totals of a client with this `usage`.
+    pub const fn of(usage: &Usage) -> Self {
+        Self {
+            bytes: usage.bytes(),
+            sleeps: usage.sleeps,
+        }
+    }
+
     /// What was added since `before`.
     pub const fn since(&self, before: &Self) -> Self {
         Self {

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 
 use nrs_sched::policy::tbf::stats::RuleCounts;
 use nrs_sched::policy::{self, tbf::record::ClassCounts};
+use nrs_sched::qbm::manager::GroupCounts;
 use nrs_sched::statistics::{
     ClientCounts, ConcurrencyCounts, DeadlineCounts, OrderCounts, ServiceCounts, Stat, StatKind,
     StatUnit, Stats, TargetCounts, TimeoutCounts,
@@ -245,6 +246,7 @@ fn tables() -> Vec<(&'static str, &'static str, &'static [Stat], Of)> {
         ("", "", ClientCounts::ROWS, mapped!(Client, counters)),
         ("", "", DeadlineCounts::ROWS, mapped!(Client, counters)),
         ("", "", TargetCounts::ROWS, mapped!(Target, counters)),
+        ("", "", GroupCounts::ROWS, mapped!(Group, counters)),
     ];
     let of_policy = Of::Policy(|policy, samples| {
         samples.rows(|row| match row.policy == policy.name {
@@ -260,7 +262,7 @@ fn tables() -> Vec<(&'static str, &'static str, &'static [Stat], Of)> {
 
 /// The families that are more than rows.
 #[rustfmt::skip]
-fn declared() -> [Family; 34] {
+fn declared() -> [Family; 29] {
     [
         family(Gauge, "nrs_up", "1 if everything requested was read", Of::Exporter(|page, samples| {
             samples.one(page.failure.is_none());
@@ -321,11 +323,6 @@ fn declared() -> [Family; 34] {
             }
         })),
         family(Gauge, "nrs_group_clients", "Registered clients", counter!("registered")),
-        family(Counter, "nrs_group_dispatched_requests_total", "Dispatched requests", counter!("requests")),
-        family(Counter, "nrs_group_read_bytes_total", "Bytes read", counter!("read_bytes")),
-        family(Counter, "nrs_group_written_bytes_total", "Bytes written", counter!("written_bytes")),
-        family(Counter, "nrs_group_limit_hits_total", "Waits for an allocation", counter!("sleeps")),
-        family(Counter, "nrs_group_losses_total", "Allocations reduced for other clients", counter!("losses")),
         // Clients.
         family(Gauge, "nrs_client_lost", "1 if the client is lost", field!(Client, lost)),
         // Entities.

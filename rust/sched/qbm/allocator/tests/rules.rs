@@ -372,22 +372,6 @@ fn a_new_setup_leaves_those_that_had_theirs() {
 }
 
 #[test]
-fn new_terms_take_effect_at_once() {
-    let (mut allocator, [one, other]) =
-        group(1000, [(FairShare, 1000, 1000), (FairShare, 1000, 1000)]);
-    let ids = [one, other];
-    allocator.set_terms(one, terms(FairShare, 250, 1000));
-    assert_eq!(megabytes(&allocator, ids), [200, 800]);
-    allocator.set_terms(one, terms(FirstCome, 250, 1000));
-    assert_eq!(megabytes(&allocator, ids), [250, 750]);
-    allocator.set_terms(one, terms(LowShare, 250, 1000));
-    assert_eq!(megabytes(&allocator, ids), [0, 1000]);
-    allocator.set_terms(other, terms(FairShare, 100, 300));
-    assert_eq!(megabytes(&allocator, ids), [250, 300]);
-    assert_eq!(allocator.free(), 450 * MB);
-}
-
-#[test]
 fn changes_are_said_once() {
     let (mut allocator, [one, other]) =
         group(1000, [(FairShare, 1000, 1000), (FairShare, 1000, 1000)]);

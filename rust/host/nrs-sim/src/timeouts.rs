@@ -329,8 +329,6 @@ impl Sim {
         let server = &self.server;
         if !server.alive || client.life != server.life {
             let vain = (world.now - client.sent.max(server.died)) / MS;
-            world.counts.detected += 1;
-            world.counts.vain += vain;
             self.detections.push(vain as u32);
             if self.for_good {
                 client.state = State::Away;

@@ -121,30 +121,17 @@ impl Model {
         item.unregister(taken.place);
     }
 
-    /// What the part serves next; waits as long as it says, if `wait`.
-    fn serve(&mut self, force: bool, wait: bool) -> Option<u64> {
-        loop {
-            match self.part.get(&view(self.now, force)) {
-                Get::Item((mut item, grant)) => {
-                    let at = self.queued.iter().position(|queued| queued.id == item.id);
-                    let at = at.unwrap_or_else(|| panic!("{}: {} came twice", self.name, item.id));
-                    item.unregister(self.queued.swap_remove(at).place);
-                    self.running.push((item, grant));
-                    return Some(item.id);
-                }
-                Get::Throttled { until } => {
-                    assert!(!force && until > self.now && !self.queued.is_empty());
-                    if !wait {
-                        return None;
-                    }
-                    self.now = until;
-                }
-                Get::Empty => {
-                    assert!(self.queued.is_empty(), "{}: lost requests", self.name);
-                    return None;
-                }
-            }
-        }
+    /// Serves the next request; `false` if there is none.
+    fn serve(&mut self, force: bool) -> bool {
+        let Get::Item((mut item, grant)) = self.part.get(&view(self.now, force)) else {
+            assert!(self.queued.is_empty(), "{}", self.name);
+            return false;
+        };
+        let at = self.queued.iter().position(|queued| queued.id == item.id);
+        let at = at.unwrap_or_else(|| panic!("{}: {} came twice", self.name, item.id));
+        item.unregister(self.queued.swap_remove(at).place);
+        self.running.push((item, grant));
+        true
     }
 
     /// A request in service ends.
@@ -221,7 +208,7 @@ fn nothing_holds_a_class() {
                 classes.push(queued.class);
             }
             if round == 1 {
-                while model.serve(true, false).is_some() {}
+                while model.serve(true) {}
             } else {
                 (0..model.queued.len()).rev().for_each(|at| model.take(at));
             }
@@ -271,7 +258,7 @@ fn shares(locality: Locality, every: u64, whole: bool) -> [u64; 3] {
                 queued[owner as usize] += 1;
             }
         }
-        model.serve(false, false).expect("queued");
+        assert!(model.serve(false));
         let (item, grant) = model.running.pop().expect("served");
         model.part.stop(&grant, item.cost(), model.now);
         served[item.owner as usize] += u64::from(item.pages);

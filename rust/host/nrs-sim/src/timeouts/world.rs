@@ -99,10 +99,6 @@ pub struct Counts {
     pub after_lost_early: u64,
     /// A client gave up on a request or a reply that was lost.
     pub lost: u64,
-    /// Clients that came to know that the server was dead.
-    pub detected: u64,
-    /// The sum of the times that they had waited in vain by then, ms.
-    pub vain: u64,
     /// Clients that waited for a server when it died, and came too late to its recovery.
     pub missed: u64,
 }
@@ -125,8 +121,6 @@ impl Counts {
             false_timeouts: self.false_timeouts - before.false_timeouts,
             after_lost_early: self.after_lost_early - before.after_lost_early,
             lost: self.lost - before.lost,
-            detected: self.detected - before.detected,
-            vain: self.vain - before.vain,
             missed: self.missed - before.missed,
         }
     }

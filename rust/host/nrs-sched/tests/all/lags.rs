@@ -4,6 +4,7 @@
 
 use nrs_sched::{
     arena::attrs,
+    attr::Id,
     item::{Cost, Direction, Spot},
     key::Key,
     policy::{Part, Way},
@@ -57,6 +58,80 @@ fn forced_service_comes_out_of_the_share() {
     }
     let served = sim.served();
     assert!((served[0] + forced).abs_diff(served[1]) <= 8, "{served:?}");
+}
+
+/// What each row is owed, tenths of a page, by its id.
+fn lags(sim: &Sim) -> Vec<(u64, i64)> {
+    let rows = sim.rows(0);
+    rows.iter().map(|row| (row.id, row.lag_decipages)).collect()
+}
+
+/// With a fixed set no member of a level is further from its share than the largest request (5 % for the
+/// rounding); so shares are proportional.
+#[test]
+fn lag_is_below_one_request_per_level() {
+    for (mode, weights, costs) in [
+        ("uid_fair", &[1, 1][..], &[1, 256][..]),
+        ("uid_fair", &[1, 4], &[1]),
+        ("uid_fair", &[1, 100], &[1, 16]),
+        ("uid_fair", &[1, 10_000, 64], &[1, 7, 64]),
+        ("uid_fair", &[1, 10_000], &[1]),
+        ("uid_fair", &[64, 16, 10, 141, 4, 1, 2, 78], &[1, 16, 256]),
+        ("gid_then_uid_fair", &[1, 10_000, 64, 5, 1, 9], &[1, 7, 64]),
+    ] {
+        let is_flat = mode == "uid_fair";
+        let largest = u64::from(*costs.iter().max().unwrap());
+        let mut who = users(weights.len() as u32, 1, 2);
+        for (uid, user) in who.iter_mut().enumerate() {
+            user.pages = vec![costs[uid % costs.len()]];
+            user.attrs.gid = Id::new(uid as u32 / 3);
+        }
+        let mut sim = Sim::new(&Setup::new(mode), who);
+        let items = weights.iter().enumerate();
+        let items = items.map(|(uid, weight)| format!("uid:{uid}:{weight}"));
+        sim.weigh(&items.collect::<Vec<_>>().join(","));
+        let whole: u64 = weights.iter().sum();
+        for _ in 0..50_000 {
+            sim.serve(0);
+            for (id, lag) in lags(&sim) {
+                assert!(
+                    lag.unsigned_abs() * 100 <= 1050 * largest,
+                    "{weights:?}: {id} {lag}"
+                );
+            }
+            let total: u64 = sim.served().iter().sum();
+            for (got, weight) in sim.served().iter().zip(weights) {
+                let off = got.abs_diff(total * weight / whole);
+                assert!(!is_flat || off <= largest + 2, "{weights:?}: {off}");
+            }
+        }
+    }
+}
+
+/// A new weight leaves what each is owed alone, at each level.
+#[test]
+fn reweight_keeps_lags() {
+    let mut who = users(8, 100, 8);
+    for (uid, user) in who.iter_mut().enumerate() {
+        user.attrs.gid = Id::new(uid as u32 / 4);
+    }
+    let mut sim = Sim::new(&Setup::new("gid_then_uid_fair"), who);
+    for _ in 0..20_000 {
+        sim.serve(0);
+        let before = lags(&sim);
+        let weight = 1 + sim.rng.below(10_000);
+        let item = match sim.rng.below(10) {
+            gid @ 0..2 => format!("gid:{gid}:{weight}"),
+            uid => format!("uid:{}:{weight}", uid - 2),
+        };
+        sim.weigh(&item);
+        for ((id, before), (same, after)) in before.into_iter().zip(lags(&sim)) {
+            assert_eq!(id, same);
+            // Tags are whole numbers: each is up to half a unit.
+            assert!(before.abs_diff(after) <= 12, "{item}: {before} {after}");
+            assert!(after.abs() <= 10 * 100 * 3, "{item}: {after}");
+        }
+    }
 }
 
 /// Debt is bounded, with requests queued and without. Forced service while nothing is queued makes no debt.

@@ -153,7 +153,43 @@ pub fn lease() -> Done {
         (stats.queued, stats.ready, stats.running),
         (0, 0, 0),
     )?;
-    fails("twice", complete(&client, 1), libc::ENOENT)
+    fails("twice", complete(&client, 1), libc::ENOENT)?;
+    leases_together()
+}
+
+/// Leases that end together, more than one lock hold ends: all slots come back, and each is counted once.
+fn leases_together() -> Done {
+    const SLOTS: u64 = 40;
+    let options = Options::new("leases")
+        .nonblocking(true)
+        .lease(Duration::from_millis(200));
+    let client = client_with(options, "leases", SLOTS as u32)?;
+    submit(&client, &requests(1..=2 * SLOTS))?;
+    let first = cookies(&released(&client, SLOTS as usize)?);
+    let second = cookies(&released(&client, SLOTS as usize)?);
+    let mut all = [first.clone(), second.clone()].concat();
+    all.sort_unstable();
+    same("each once", all, (1..=2 * SLOTS).collect())?;
+    for cookie in second {
+        // Its own lease may have ended by now.
+        complete(&client, cookie)?;
+    }
+    let reclaimed = client.stats()?.reclaimed;
+    same("reclaimed", (SLOTS..=2 * SLOTS).contains(&reclaimed), true)?;
+    for cookie in first {
+        complete(&client, cookie)?;
+    }
+    let stats = client.stats()?;
+    same(
+        "counted",
+        (stats.reclaimed, stats.late, stats.completed),
+        (reclaimed, reclaimed, 2 * SLOTS),
+    )?;
+    same(
+        "none left",
+        (stats.queued, stats.ready, stats.running),
+        (0, 0, 0),
+    )
 }
 
 /// Closing a file leaves nothing of it behind, and other clients alone.

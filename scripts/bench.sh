@@ -22,25 +22,27 @@ mkdir -p "$out"
 cd "$NRS_TOP/rust/host"
 export CRITERION_HOME=$out/criterion
 
-# sizes: what the module keeps of each request, from its debug information, if it was built.
+# sizes: what the module keeps of each request, from its debug information, if it was built. A type that it lacks is a
+# failure: a renamed one must not vanish from the report.
 sizes() {
-	local module=$NRS_TOP/build/stock/nrs.ko
+	local module=$NRS_TOP/build/stock/nrs.ko types name bytes what
 	[ -f "$module" ] && command -v llvm-dwarfdump >/dev/null || return 0
-	llvm-dwarfdump --debug-info "$module" 2>/dev/null | awk '
+	types=$(llvm-dwarfdump --debug-info "$module" 2>/dev/null | awk '
 		/DW_TAG_structure_type/ { open = 1; name = ""; next }
 		open && /DW_AT_name/ { match($0, /".*"/); name = substr($0, RSTART + 1, RLENGTH - 2) }
 		open && /DW_AT_byte_size/ { match($0, /0x[0-9a-f]+/); print name "\t" substr($0, RSTART, RLENGTH); open = 0 }
 		/^$/ { open = 0 }
-	' | sort -u | while IFS=$'\t' read -r name bytes; do
-		case $name in
-		PerBio) what="bio on a device-mapper target: area that device-mapper gives with it" ;;
-		'Holder<nrs::frontend::chardev::session::Queued>') what="request of /dev/nrs: box until it is read" ;;
-		'Node<u64, nrs::frontend::chardev::session::table::Entry>') what="request of /dev/nrs: node until it is completed" ;;
-		NodeFifo) what="of the class: queue" ;;
-		*) continue ;;
-		esac
+	' | sort -u)
+	while IFS='|' read -r name what; do
+		bytes=$(awk -F'\t' -v name="$name" '$1 == name { print $2; exit }' <<<"$types")
+		[ -n "$bytes" ] || die "$module has no type '$name'"
 		echo "$((bytes)) $what"
-	done
+	done <<-'EOF'
+		PerBio|bio on a device-mapper target: area that device-mapper gives with it
+		Holder<nrs::frontend::chardev::session::Queued>|request of /dev/nrs: box until it is read
+		Entry<nrs::sched::table::Row<u64, nrs::frontend::chardev::session::table::Row>>|request of /dev/nrs: row until it is completed
+		NodeFifo|of the class: queue
+	EOF
 }
 
 cargo bench --quiet -p nrs-sched --no-run

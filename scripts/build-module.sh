@@ -41,7 +41,7 @@ if [ "$flavour" = debug ]; then
 	vars=$("$NRS_SCRIPTS/debug-kernel.sh" --print)
 	eval "$vars"
 	NRS_KBUILD=$NRS_DBG_KBUILD
-	make+=(LLVM=1)
+	make+=(LLVM=1 NRS_LOTTERY=y)
 fi
 [ -z "$clippy" ] || make+=(CLIPPY=1)
 name=$flavour

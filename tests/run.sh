@@ -45,7 +45,7 @@ changed() {
 short=(
 	"stock:smoke:1800:any:load ext4 programs nowait meta order-dm unaware dm-life errors hang killed control params rules-configfs wrong switch stats cpts chardev order-user timeouts-user nrsctl nrsctl-config nrsctl-stats tutorial"
 	"stock:figures:1200:icount:fair fair-tree devices hp tbf tbf-ext4 qbm robin delay health timeouts trace nrsctl-top"
-	"debug:debug:1500::kunit load errors programs dm-life switch tbf-storm"
+	"debug:debug:1500::kunit load errors programs dm-life switch tbf-storm chardev"
 )
 long=(
 	"stock:trace:1600:icount:trace nrsctl-top"
@@ -63,6 +63,7 @@ long=(
 	"debug:life:1800::kunit load errors tbf-storm"
 	"debug:programs:1800::programs"
 	"debug:dm:1800::dm-life hang order-dm switch"
+	"debug:user:1800::chardev order-user timeouts-user"
 )
 parts=(host module scripts stock debug)
 rounds=1 only=() machines=("${short[@]}")

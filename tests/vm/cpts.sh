@@ -225,6 +225,20 @@ races() {
 	rmmod nrs
 }
 
+# Two levels: two users, of whom one has jobs on both CPUs.
+levels() {
+	shared uid_then_jobid_fair
+	local got
+	begin a 1001 0
+	begin b 1001 1
+	begin c 1001 1
+	begin d 1002 1
+	compare 4 ended a b c d
+	within 4 $((got[0] + got[1] + got[2])) "${got[3]}" || fail "$(cat "$(at svc nrs_fairshare_stats)")"
+	within 4 "${got[0]}" "${got[1]}" || fail "$(cat "$(at svc nrs_fairshare_stats)")"
+	within 4 "${got[1]}" "${got[2]}"
+}
+
 # What is set while the number of partitions changes is kept.
 set_meanwhile() {
 	module
@@ -255,6 +269,7 @@ long try 30 "tbf, 2 partitions, one of them withholds" withheld
 if [ -z "$debug" ]; then
 	long try 60 "one user on each CPU: half each within 2 %" one_each
 	long try 60 "three users on one CPU, one on the other: a quarter each within 4 %" three_and_one
+	long try 60 "users and jobs on both CPUs, within 4 %" levels
 fi
 try 20 "attributes" attributes
 try 20 "a configured service in use" in_use

@@ -123,6 +123,7 @@ streams() {
 
 try 200 "order and credits under fifo" under nrs_policies=fifo
 if [ -z "$debug" ]; then
+	long try 200 "order and credits under fairshare" under "nrs_policies=fairshare nid_fair"
 	long try 60 "order of what is delayed" delayed slots=65
 	long try 60 "credits bound a newcomer's latency" newcomer
 	long try 30 "one client alone gets the full speed" alone

@@ -124,15 +124,14 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         let mut pending = self.pending(now);
         while decided.count < most {
             let limits = env.limits();
-            let Some(priority) = self.turn.first(pending, env.line().pool(), &limits) else {
+            let first = self.turn.first(pending, env.line().pool(), &limits);
+            // Another partition may have taken the slot meanwhile, so that only the kept one is left.
+            let Some(priority) = first.filter(|first| env.line().take(*first, &limits)) else {
                 if pending.regular && limits.high_priority {
                     lent = env.line().lent_at(&limits);
                 }
                 break;
             };
-            if !env.line().take(priority, &limits) {
-                break;
-            }
             asked = true;
             if self.decide(env, priority, now, Leave::Slot) {
                 self.turn.served(priority);

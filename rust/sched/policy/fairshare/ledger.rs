@@ -15,6 +15,7 @@
 //! late, steady service comes out exactly.
 
 use crate::sched::{
+    rng::avalanche,
     statistics::{stats, Stats},
     units::NSEC_PER_SEC,
 };
@@ -123,12 +124,31 @@ const BUCKETS: usize = 2 + 2 * (LAST - FIRST) as usize;
 ///
 /// A bucket goes from a power of two to one and a half times that, or from there to the next. A percentile is
 /// the middle of a bucket, which is at most a quarter off.
+///
+/// A bucket has 16 bits. When one is full, all are halved, and from then on one wait of two is counted, then one
+/// of four and so on, chosen by a hash. So the buckets stay in proportion, to about a hundredth of the rank.
+///
+/// # Invariants
+///
+/// A count stands for 2^`rarity` waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Waits {
-    counts: [u32; BUCKETS],
+    counts: [u16; BUCKETS],
+    rarity: u16,
+    /// Waits seen; wraps.
+    seen: u32,
 }
 
 impl Waits {
+    /// No wait counted.
+    pub const fn new() -> Self {
+        Self {
+            counts: [0; BUCKETS],
+            rarity: 0,
+            seen: 0,
+        }
+    }
+
     /// The bucket of a wait, ns.
     #[inline]
     fn bucket(ns: u64) -> usize {
@@ -158,9 +178,51 @@ impl Waits {
     /// Counts a wait, ns.
     #[inline]
     fn add(&mut self, ns: u64) {
-        if let Some(count) = self.counts.get_mut(Self::bucket(ns)) {
-            *count = count.saturating_add(1);
+        self.seen = self.seen.wrapping_add(1);
+        if self.rarity > 0 {
+            // Every n-th wait could be one of a kind.
+            let hash = avalanche(u64::from(self.seen));
+            if hash.trailing_zeros() < u32::from(self.rarity) {
+                return;
+            }
         }
+        if let Some(count) = self.counts.get_mut(Self::bucket(ns)) {
+            match count.checked_add(1) {
+                Some(more) => *count = more,
+                None => self.halve(),
+            }
+        }
+    }
+
+    /// Makes each count stand for twice as many waits; no count becomes 0.
+    #[cold]
+    fn halve(&mut self) {
+        for count in &mut self.counts {
+            *count = count.div_ceil(2);
+        }
+        self.rarity = self.rarity.saturating_add(1);
+    }
+
+    /// Adds the waits of another part.
+    fn merge(&mut self, other: &Self) {
+        let mut other = *other;
+        loop {
+            while self.rarity < other.rarity {
+                self.halve();
+            }
+            while other.rarity < self.rarity {
+                other.halve();
+            }
+            let mut pairs = self.counts.iter().zip(&other.counts);
+            if pairs.all(|(a, b)| a.checked_add(*b).is_some()) {
+                break;
+            }
+            self.halve();
+        }
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count = count.saturating_add(*more);
+        }
+        self.seen = self.seen.wrapping_add(other.seen);
     }
 
     /// The wait that `mille` of a thousand requests did not exceed, ns; at most a quarter off, 0 below a
@@ -244,9 +306,7 @@ impl Ledger {
                 minute: WINDOW,
             },
             debts: [0; DEBT_BUCKETS],
-            waits: Waits {
-                counts: [0; BUCKETS],
-            },
+            waits: Waits::new(),
         }
     }
 
@@ -319,9 +379,8 @@ impl Ledger {
     pub fn merge(&mut self, other: &Self) {
         self.counts.merge(&other.counts);
         self.windows.merge(&other.windows);
-        let sums = self.debts.iter_mut().chain(&mut self.waits.counts);
-        let more = other.debts.iter().chain(&other.waits.counts);
-        for (sum, more) in sums.zip(more) {
+        self.waits.merge(&other.waits);
+        for (sum, more) in self.debts.iter_mut().zip(&other.debts) {
             *sum = sum.saturating_add(*more);
         }
     }
@@ -456,6 +515,30 @@ mod tests {
             let max = all[all.len() - 1];
             assert!((max..=max * 3 / 2).contains(&sum.waits.max()));
         }
+    }
+
+    #[test]
+    fn full_buckets_stay_in_proportion() {
+        let mut sum = Ledger::new();
+        for _ in 0..995 {
+            sum.waited(2000);
+        }
+        for _ in 0..5 {
+            sum.waited(1 << 30);
+        }
+        // 10^12 requests.
+        for _ in 0..30 {
+            sum.merge(&sum.clone());
+            assert!(sum.waits.percentile(990) < 2500);
+            assert!(sum.waits.percentile(999) > 1 << 29);
+        }
+        // One by one, the rarer wait is neither lost nor counted more often.
+        let mut one = Ledger::new();
+        for step in 0..1_000_000u32 {
+            one.waited(if step % 100 == 0 { 1 << 30 } else { 2000 });
+        }
+        let rare = u64::from(one.waits.counts[Waits::bucket(1 << 30)]) << one.waits.rarity;
+        assert!((9_500..=10_500).contains(&rare), "{rare}");
     }
 
     #[test]

@@ -124,7 +124,7 @@ slots|65536|EINVAL
 nrs_fairshare_stats|x|EINVAL
 nrs_qbm_clients_max|15|EINVAL
 nrs_qbm_status|1|EINVAL
-nrs_qbm_config|nonsense|EINVAL|line 1: expected by, tune
+nrs_qbm_config|nonsense|EINVAL|line 1: column 1: expected by, tune
 nrs_qbm_config|tune fast=100ms\ntune period=200ms|EINVAL|line 2:
 nrs_qbm_config|group aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa capacity=1MB|ENAMETOOLONG|line 1:
 nrs_qbm_config|group a capacity=1MB target=8:1\ngroup b capacity=1MB target=8:1|EEXIST|line 2:

@@ -247,26 +247,29 @@ impl Oversight {
         if !self.is_running() {
             return Ok(());
         }
-        let moved = self.with(|overseer| {
+        let (moved, done) = self.with(|overseer| {
             let Some(overseer) = overseer else {
-                return Ok::<_, Error>(false);
+                return (false, Ok(()));
             };
-            let looked = overseer.look(misc::now(), &self.stage, due);
-            let looked = looked.map_err(|_| ENOMEM)?;
+            let Ok(looked) = overseer.look(misc::now(), &self.stage, due) else {
+                return (false, Err(ENOMEM));
+            };
+            let mut done = Ok(());
             if looked.refresh {
                 self.refresh(overseer);
                 // Parts may have found something new in that.
-                let again = overseer.look(misc::now(), &self.stage, false);
-                if again.map_err(|_| ENOMEM)?.refresh {
-                    self.refresh(overseer);
+                match overseer.look(misc::now(), &self.stage, false) {
+                    Ok(again) if again.refresh => self.refresh(overseer),
+                    Ok(_) => {}
+                    Err(_) => done = Err(ENOMEM),
                 }
             }
-            Ok(looked.moved)
-        })?;
+            (looked.moved, done)
+        });
         if moved {
             self.partitions.run_all();
         }
-        Ok(())
+        done
     }
 
     /// Refreshes the parts of its policy.

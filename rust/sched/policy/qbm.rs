@@ -161,6 +161,14 @@ impl<I: Item> State<I> {
         true
     }
 
+    /// Tells the manager of the client of the class in `slot`, if it does not know of it.
+    #[inline]
+    fn announce(&self, slot: u32) {
+        if let Some(record) = self.table.at(slot) {
+            record.announce(self.update.get());
+        }
+    }
+
     /// Has the class in `slot` claim its gate.
     fn sit(&mut self, slot: u32, now: u64) {
         let gates = self.update.get();
@@ -232,7 +240,10 @@ impl<I: Item> State<I> {
             }
         }
         match later {
-            Some((slot, _)) if view.force => Ok(slot),
+            Some((slot, _)) if view.force => {
+                self.settle(slot, now);
+                Ok(slot)
+            }
             Some((_, until)) if until > now => Err(until),
             _ => Err(now.saturating_add(PAUSE)),
         }
@@ -256,6 +267,7 @@ impl<I: Item> Part<I> for State<I> {
             Found::New(id) => {
                 self.queue.create(id.slot());
                 self.sit(id.slot(), now);
+                self.announce(id.slot());
                 return id;
             }
             Found::Known(id) => id,
@@ -267,11 +279,17 @@ impl<I: Item> Part<I> for State<I> {
             }
         };
         self.settle(id.slot(), now);
+        self.announce(id.slot());
         id
     }
 
+    /// Also not while the manager does not know of the client: its requests are classified, so that the worker is woken.
     fn is_live(&self, class: ClassId) -> bool {
-        class.slot() != DEFAULT && self.table.is_live(class)
+        let gates = self.update.get();
+        let knows = |record: &Record<I::Fifo>| record.is_known(gates);
+        class.slot() != DEFAULT
+            && self.table.is_live(class)
+            && self.table.at(class.slot()).is_some_and(knows)
     }
 
     /// Never declines; a stale class is the default class.
@@ -341,6 +359,11 @@ impl<I: Item> Part<I> for State<I> {
         let Some(record) = self.table.at_mut(slot) else {
             return Passed::Stale;
         };
+        // Classified once more, so that the worker is woken.
+        let is_news = gates.is_some_and(|gates| !gates.has_news());
+        if is_news && !record.announce(gates) {
+            return Passed::Stale;
+        }
         match way {
             Way::Forced => record.force(gates, cost, now),
             Way::Opportunity if record.pass(gates, cost, now) => {}
@@ -355,7 +378,7 @@ impl<I: Item> Part<I> for State<I> {
         }
         let slot = grant.class.slot();
         if let Some(record) = self.table.at_mut(slot) {
-            record.active = record.active.saturating_sub(1);
+            record.end(self.update.get(), self.generation);
             if !record.is_active() {
                 self.table.idle(slot, now);
             }

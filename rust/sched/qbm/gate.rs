@@ -220,6 +220,8 @@ pub struct Gate {
     known: AtomicU32,
     group: AtomicU32,
     target: AtomicU32,
+    /// Requests in service of the classes that use it.
+    in_service: AtomicU32,
     party: [AtomicU64; party::WORDS],
     even: Track,
     odd: Track,
@@ -245,6 +247,7 @@ impl Gate {
             known: AtomicU32::new(0),
             group: AtomicU32::new(0),
             target: AtomicU32::new(0),
+            in_service: AtomicU32::new(0),
             party: [const { AtomicU64::new(0) }; party::WORDS],
             even: Track::new(&course),
             odd: Track::new(&course),
@@ -314,6 +317,7 @@ impl Gate {
             counter.store(0, Relaxed);
         }
         self.slept.store(now, Relaxed);
+        self.in_service.store(0, Relaxed);
     }
 
     /// Changes whenever rate or rank do.
@@ -477,6 +481,24 @@ impl Gate {
             Direction::Write => self.written.fetch_add(cost.bytes, Relaxed),
             Direction::Other => 0,
         };
+    }
+
+    /// Notes that `count` requests of a class that uses the gate are in service.
+    #[inline]
+    pub fn begin_service(&self, count: u32) {
+        self.in_service.fetch_add(count, Relaxed);
+    }
+
+    /// Notes that `count` of them have ended, or are noted at another gate.
+    #[inline]
+    pub fn end_service(&self, count: u32) {
+        let end = |now: u32| Some(now.saturating_sub(count));
+        let _ = self.in_service.fetch_update(Relaxed, Relaxed, end);
+    }
+
+    /// Returns whether its client has requests queued or in service.
+    pub fn is_busy(&self) -> bool {
+        self.users() > 0 || self.in_service.load(Relaxed) > 0
     }
 
     /// Somebody waited for tokens from `since` until `now`: counts the periods that this touches and that were

@@ -157,7 +157,7 @@ impl Manager {
         let Some(owner) = self.gates.owner(place) else {
             return Ok(());
         };
-        let busy = gate.users() > 0;
+        let busy = gate.is_busy();
         match self.clients.get(place as usize).and_then(Option::as_ref) {
             Some(client) if !busy && !client.has_moved(gate) => return Ok(()),
             None if is_shared(place) && !busy && gate.usage().requests == 0 => return Ok(()),
@@ -170,6 +170,7 @@ impl Manager {
             // The class finds its gate gone, and claims another one.
             self.forget(place);
             self.gates.revoke(place);
+            self.changed = true;
             return Ok(());
         };
         self.register(place, &owner, group, scene, now)

@@ -64,9 +64,9 @@ impl Oversee<Config, Kept> for Overseer {
     }
 
     fn look(&mut self, now: u64, scene: &dyn Scene, due: bool) -> Result<Looked, NoMemory> {
-        let looked = self.manager.look(scene, due, now);
+        // What has changed before an error is told by the next look.
+        self.manager.look(scene, due, now)?;
         let refresh = self.manager.has_changed();
-        looked?;
         Ok(Looked {
             moved: refresh,
             refresh,

@@ -35,6 +35,7 @@ const LEAST: u64 = 4096;
 /// - `keys` are those the class has in the queue of its part; it is there exactly if something is queued.
 /// - `ticket` is what the front has taken from the gate of `seat`; nothing if there is no front.
 /// - With `counted`, the class is one of the users of that gate, which it is while something is queued.
+/// - `serving` of the requests in service are noted at that gate.
 pub struct Record<F> {
     /// Its requests.
     pub fifo: F,
@@ -46,6 +47,7 @@ pub struct Record<F> {
     pub seat: Seat,
     /// Which gates `seat` is of.
     pub generation: u32,
+    serving: u32,
     counted: bool,
     rank: u8,
     version: u32,
@@ -67,6 +69,7 @@ impl<F: Fifo> Record<F> {
             active: 0,
             seat: Seat::NONE,
             generation,
+            serving: 0,
             counted: false,
             rank: 0,
             version: 0,
@@ -107,7 +110,10 @@ impl<F: Fifo> Record<F> {
         if same {
             self.cancel(gates);
             self.uncount(gates);
+            let serving = self.serving;
+            self.note_end(gates, serving);
         }
+        self.serving = 0;
         // What was taken from other gates is gone with them.
         self.counted = false;
         self.ticket = Ticket::FREE;
@@ -115,6 +121,8 @@ impl<F: Fifo> Record<F> {
         match front {
             Some(cost) => {
                 self.count(gates);
+                let active = self.active;
+                self.note_service(gates, active);
                 self.book(gates, cost, now)
             }
             None => Keys::Away,
@@ -130,13 +138,53 @@ impl<F: Fifo> Record<F> {
         self.announce(gates);
     }
 
+    /// Notes `count` requests in service at the gate, which cannot be closed while the class uses it.
     #[inline]
-    fn announce(&self, gates: Option<&Gates>) {
+    fn note_service(&mut self, gates: Option<&Gates>, count: u32) {
+        if let (true, Some(gate)) = (self.counted, self.gate(gates)) {
+            gate.begin_service(count);
+            self.serving = self.serving.saturating_add(count);
+        }
+    }
+
+    /// Notes the end of `count` requests at the gate, if the class still has that.
+    #[inline]
+    fn note_end(&mut self, gates: Option<&Gates>, count: u32) {
+        let count = count.min(self.serving);
+        self.serving = self.serving.saturating_sub(count);
         if let (Some(gates), Some(gate)) = (gates, self.gate(gates)) {
-            if !gate.is_known() {
-                gates.announce();
+            if count > 0 && gates.has(&self.seat) {
+                gate.end_service(count);
             }
         }
+    }
+
+    /// A request in service has ended; `gates` are those of `generation`.
+    #[inline]
+    pub fn end(&mut self, gates: Option<&Gates>, generation: u32) {
+        self.active = self.active.saturating_sub(1);
+        if self.generation == generation {
+            self.note_end(gates, 1);
+        }
+    }
+
+    /// Tells the manager of the client at the gate, if it does not know of it; returns whether it does.
+    #[inline]
+    pub fn announce(&self, gates: Option<&Gates>) -> bool {
+        let (Some(gates), Some(gate)) = (gates, self.gate(gates)) else {
+            return true;
+        };
+        let is_known = gate.is_known();
+        if !is_known {
+            gates.announce();
+        }
+        is_known
+    }
+
+    /// Whether the manager knows of the client at the gate.
+    #[inline]
+    pub fn is_known(&self, gates: Option<&Gates>) -> bool {
+        self.gate(gates).is_none_or(Gate::is_known)
     }
 
     /// Is no user any more.
@@ -251,6 +299,7 @@ impl<F: Fifo> Record<F> {
                 gate.sleep(self.staged, self.due.min(now));
             }
         }
+        self.note_service(gates, 1);
         self.advance(gates, next, now)
     }
 

@@ -114,7 +114,7 @@ impl Client {
         let requests = gate.usage().requests;
         let went = core::mem::replace(&mut self.requests, requests) != requests;
         let queued = gate.users() > 0;
-        if went || queued {
+        if went || gate.is_busy() {
             self.busy = now;
         }
         let asleep = queued && gate.balance(now) < 0;

@@ -3,7 +3,10 @@
 //! How classes come by their gates, and lose them.
 
 use super::*;
-use crate::sched::policy::params::ClassesMax;
+use crate::sched::{
+    policy::params::ClassesMax,
+    qbm::{manager::Manager, plan::Plan},
+};
 
 const COST: Cost = Cost::new(Direction::Write, PAGE);
 
@@ -14,7 +17,7 @@ fn new_clients_start_at_the_rate_of_their_group() {
     bench.gates.set_start(0, MIB, 2, NOW);
     assert!(bench.part.need().is_empty());
     let class = bench.class(7, NOW);
-    assert!(!bench.part.need().is_empty() && bench.part.is_live(class));
+    assert!(!bench.part.need().is_empty() && !bench.part.is_live(class));
     let gate = seat(&bench.gates, 7);
     let owner = bench.gates.owner(gate.place()).unwrap();
     assert_eq!((owner.who, owner.group), (Who::of(By::Uid, &attrs(7)), 1));
@@ -28,6 +31,7 @@ fn new_clients_start_at_the_rate_of_their_group() {
     assert!((until - NOW).abs_diff(SECOND * PAGE / MIB) < MS, "{until}");
     assert!(bench.gates.take_news() && bench.part.need().is_empty());
     bench.gate(7).set_known(true);
+    assert!(bench.part.is_live(class));
     bench.gate(7).set(2 * MIB, 2, NOW);
     bench.part.refresh(0, 64, NOW);
     assert!(bench.until(NOW) < until);
@@ -38,6 +42,14 @@ fn new_clients_start_at_the_rate_of_their_group() {
         bench.get(NOW + 2 * SECOND);
     }
     bench.queue(7, 1, NOW + 3 * SECOND);
+    assert!(!bench.part.need().is_empty());
+    // So does a request that is not queued, whose class is known.
+    assert!(bench.get(NOW + 9 * SECOND).is_some() && bench.gates.take_news());
+    let mut pass = || {
+        let now = || NOW + 9 * SECOND;
+        bench.part.pass(class, COST, Way::Opportunity, now)
+    };
+    assert_eq!((pass(), pass()), (Passed::Stale, Passed::Counted));
     assert!(!bench.part.need().is_empty());
 }
 
@@ -201,4 +213,52 @@ fn claims_of_many_threads_agree() {
         assert_eq!(places.len(), own);
         places.iter().for_each(|place| gates.revoke(*place));
     }
+}
+
+struct NoScene;
+
+impl crate::sched::qbm::plan::Scene for NoScene {
+    fn device_name(&self, _device: u32, _f: &mut dyn FnMut(&[u8])) {}
+}
+
+/// A client whose requests are in service for longer than it may be idle keeps what it is promised.
+#[test]
+fn a_client_with_requests_in_service_is_not_idle() {
+    let text = "by uid; group all capacity=100MB
+        client 1 class=first_come min=60MB max=60MB
+        client 2 class=first_come min=60MB max=60MB";
+    let plan = mem::Shared::new(Plan::parse(text).unwrap()).unwrap();
+    let gates = mem::Shared::new(Gates::new(64, 1).unwrap()).unwrap();
+    let mut manager = Manager::new(plan, gates.clone()).unwrap();
+    let mut bench = Bench::with(&tunables(), &gates);
+    let mut now = NOW;
+    let mut ticks = |manager: &mut Manager, count| {
+        for _ in 0..count {
+            now += 200 * MS;
+            manager.look(&NoScene, true, now).unwrap();
+        }
+        now
+    };
+    let rates = |manager: &Manager| {
+        let mut rates = Vec::new();
+        manager.each(|_, _, rate| rates.push(rate));
+        rates
+    };
+    bench.queue(1, 1, NOW);
+    manager.look(&NoScene, true, NOW).unwrap();
+    let Get::Item((_, grant)) = bench.part.get(&view(NOW, false)) else {
+        panic!("no request is dispatched");
+    };
+    let now = ticks(&mut manager, 20);
+    bench.queue(2, 1, now);
+    ticks(&mut manager, 1);
+    let mut got = rates(&manager);
+    got.sort();
+    assert_eq!((got.len(), got[1]), (2, 60_000_000), "{got:?}");
+    assert!(got[0] < 1_000_000, "{got:?}");
+    // With the end of the request it is idle, and leaves.
+    bench.part.stop(&grant, COST, now);
+    while bench.get(now).is_some() {}
+    ticks(&mut manager, 20);
+    assert!(!rates(&manager).contains(&60_000_000));
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Texts of `nrs_qbm_config`: what is written reads back as the same plan, look-ups agree with a walk. The tests of
-//! nrs-sched include this file.
+//! Texts of `nrs_qbm_config`: what is written reads back as the same plan.
 
 use nrs_sched::{
     jobid::JobId,

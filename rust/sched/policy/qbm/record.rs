@@ -346,14 +346,12 @@ impl<F: Fifo> Record<F> {
             return false;
         }
         self.wake(gates, now);
-        self.announce(gates);
         let gate = self.gate(gates);
         gate.is_none_or(|gate| gate.take(cost, now).is_ok())
     }
 
     /// A request of `cost` that is not queued goes without tokens.
     pub fn force(&mut self, gates: Option<&Gates>, cost: Cost, now: u64) {
-        self.announce(gates);
         if let Some(gate) = self.gate(gates) {
             gate.force(cost, now);
         }

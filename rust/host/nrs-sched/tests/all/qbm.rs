@@ -6,5 +6,5 @@ mod many;
 mod movers;
 mod random;
 mod rules;
-mod sim;
+pub mod sim;
 mod texts;

@@ -132,7 +132,7 @@ fn what_is_refused_changes_nothing() {
             "nrs_delay_max",
             "4",
             Code::Invalid,
-            "delay_min would be above delay_max",
+            "nrs_delay_min would be above nrs_delay_max",
         ),
         (
             "stall_ms",

@@ -291,13 +291,9 @@ impl Reader {
         }
         let said = self.settings(path, entries, &mut state);
         if let Some(reason) = state::contradiction(&state.settings) {
-            // The first of the two that is said.
-            let stem = |name: &str| name.trim_start_matches("nrs_").to_string();
-            let mut named = said.iter().filter(|(name, _)| reason.contains(&stem(name)));
-            let first = named
-                .clone()
-                .find(|(name, _)| reason.starts_with(&stem(name)));
-            if let Some((_, (place, path))) = first.or_else(|| named.next()) {
+            // At the first parameter of the reason that the file sets.
+            let place = |word| said.iter().find(|(name, _)| *name == word);
+            if let Some((_, (place, path))) = reason.split(' ').find_map(place) {
                 self.add(place, path, reason);
             }
         }

@@ -149,7 +149,9 @@ module.classes = 9
 [service.s] ; timeouts.at_max = 4
     2:19: service.s.timeouts.at_max: at_min would be above at_max
 [service.s] ; parameters.nrs_delay_max = 4
-    2:28: service.s.parameters.nrs_delay_max:
+    2:28: service.s.parameters.nrs_delay_max: nrs_delay_min would be above nrs_delay_max
+[service.s] ; parameters = { nrs_delay_max = 4, nrs_delay_min = 7 }
+    2:51: service.s.parameters.nrs_delay_min: nrs_delay_min would be above nrs_delay_max
 [service.s] ; high_priority = 4
     2:17: service.s.high_priority: is a number, not a table
 [service.s] ; high_priority.sources = 'all'

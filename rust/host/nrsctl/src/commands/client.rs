@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::Subcommand;
 use nrs_sched::jobid::{JobId, Template, JOBID_MAX};
 use nrs_sched::nid::Nid;
@@ -52,6 +53,23 @@ pub enum Action {
     },
 }
 
+/// Sources of offset streams.
+const STREAMS: [(&str, &str); 3] = [
+    (
+        "hint",
+        "write stream or write hint of the request (default)",
+    ),
+    ("cgroup", "cgroup of the submitter"),
+    ("none", "no streams"),
+];
+
+/// Returns the parser of words, each with its help.
+fn words<const N: usize>(words: [(&'static str, &'static str); N]) -> PossibleValuesParser {
+    words
+        .map(|(word, help)| PossibleValue::new(word).help(help))
+        .into()
+}
+
 /// A new client.
 #[derive(clap::Args, Debug)]
 pub struct New {
@@ -80,13 +98,13 @@ pub struct New {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub size: Option<u32>,
     /// Dispatches requests without the policy while slots are free.
-    #[arg(long, value_parser = ["on", "off"])]
+    #[arg(long, value_parser = words([("on", "default"), ("off", "the policy sees every request")]))]
     pub opportunity: Option<String>,
     /// Source of offset streams, for orr.
-    #[arg(long, value_parser = ["hint", "cgroup", "none"])]
+    #[arg(long, value_parser = words(STREAMS))]
     pub stream: Option<String>,
     /// Behaviour while the device does not respond.
-    #[arg(long, value_parser = ["wait", "fail"])]
+    #[arg(long, value_parser = words([("wait", "default"), ("fail", "fail requests with a timeout")]))]
     pub on_timeout: Option<String>,
 }
 

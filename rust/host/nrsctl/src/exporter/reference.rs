@@ -2,6 +2,7 @@
 
 //! The list of all families in `Documentation/metrics.md`.
 
+use super::encode::Kind;
 use super::families::{Family, FAMILIES};
 
 /// The line before the list.
@@ -12,7 +13,12 @@ pub const END: &str = "<!-- metrics: end -->";
 
 /// The list, Markdown.
 pub fn list() -> String {
-    let mut text = String::new();
+    let summaries = FAMILIES.iter().filter(|one| one.kind == Kind::Summary);
+    let summaries: Vec<String> = summaries.map(|one| format!("`{}`", one.name)).collect();
+    let mut text = format!(
+        "\nNames that end in `_total` are counters, {} is a summary, all others are gauges.\n",
+        summaries.join(", ")
+    );
     let mut title = "";
     for family in FAMILIES.iter().filter(|family| !family.is_for_tests()) {
         if family.of.title() != title {

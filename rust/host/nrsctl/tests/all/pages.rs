@@ -20,7 +20,7 @@ use serde_json::Value;
 use crate::texts;
 
 /// The path of a file of the project.
-fn path(name: &str) -> PathBuf {
+pub fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("../../..")
         .join(name)

@@ -5,7 +5,9 @@
 //!
 //! Each command has a module of its own, with the services `ost_io` and `san`.
 
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::process::Command;
 
 use clap::Parser as _;
 use nrsctl::cli::Cli;
@@ -139,5 +141,25 @@ fn nobody_reads() {
         let failure = cli.command.run(&mock, &mut writer).unwrap_err();
         assert_eq!(failure.kind.exit_status(), status, "{line}");
         assert_eq!(mock.log().len(), writes, "{line}");
+    }
+}
+
+/// The program's exit statuses without the module: of usage, and of a pipe that nobody reads.
+#[test]
+fn exit_statuses_of_the_program() {
+    let recording = pages::path("rust/host/nrsctl/tests/recording.jsonl");
+    let recording = recording.to_str().unwrap();
+    for (line, status, told) in [
+        (&["apply", "--wait", "x"][..], 2, true),
+        (&["plot", recording, "--service", "none"], 3, true),
+        (&["plot", recording], 141, false),
+    ] {
+        let (writer, reader) = UnixStream::pair().unwrap();
+        drop(reader);
+        let mut program = Command::new(env!("CARGO_BIN_EXE_nrsctl"));
+        let program = program.args(line).stdout(OwnedFd::from(writer));
+        let ended = program.output().unwrap();
+        assert_eq!(ended.status.code(), Some(status), "{line:?}");
+        assert_eq!(!ended.stderr.is_empty(), told, "{line:?}");
     }
 }

@@ -99,10 +99,6 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     ///
     /// The default class is shown with `key` and holds the record `default`; a request with that key has a
     /// class of its own.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn new(max: u32, seed: u64, key: K, default: R) -> Result<Self, NoMemory> {
         let mut table = Self {
             classes: Table::new((max as usize).saturating_add(1), seed)?,

@@ -6,7 +6,6 @@
 //!
 //! - *Active* client: one with a request queued or in service.
 //! - *Fan-out*: number of active clients.
-//! - *Credits*: requests, queued or in service, that each client may have ([`Credits::each`]).
 //! - *Buffer*: requests that the service holds at most (`max`).
 //!
 //! # Formula

@@ -279,10 +279,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
     }
 
     /// Whether there is a place for another instance.
-    ///
-    /// # Errors
-    ///
-    /// - `EAGAIN`: all places are taken by instances that are still draining.
+    /// `EAGAIN`: all places are taken by instances that are still draining.
     pub fn can_install(&self) -> Result {
         if self.others.iter().any(Option::is_none) {
             Ok(())
@@ -295,9 +292,6 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
     }
 
     /// Makes `part` the primary; the primary before it is stopping from now on.
-    ///
-    /// # Errors
-    ///
     /// Hands the part back if [`Head::can_install`] would fail, without a change.
     pub fn install(&mut self, part: P, tag: T) -> core::result::Result<InstanceId, P> {
         let Some(index) = self.others.iter().position(Option::is_none) else {

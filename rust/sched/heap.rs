@@ -4,7 +4,6 @@
 //!
 //! # Vocabulary
 //!
-//! - *Entry*: a slot and its key ([`Entry`]).
 //! - *Place*: where in a heap the entry of a slot is; heaps that never hold a slot at the same time share
 //!   one array of places ([`Places`]). A heap that has one for itself is [`Placed`].
 //!
@@ -136,10 +135,6 @@ impl<K: Sort> Grow for Heap<K> {
 
 impl<K: Sort> Heap<K> {
     /// A heap that can be fed for up to `max` entries; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn new(max: usize) -> Result<Self, NoMemory> {
         Ok(Self {
             entries: Bulk::new(max.saturating_add(ROOT))?,

@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Keys of classes: the value of one field of a request.
-//!
-//! # Vocabulary
-//!
-//! - *Field*: which attribute tells classes apart ([`Field`]).
-//! - *Key*: its value ([`Key`]); a request without a value has a key of its own, distinct from 0.
-//! - *Hasher*: turns keys into numbers under a secret seed ([`Hasher`]), so that whoever names jobs or
-//!   clients cannot pile them up in one bucket.
 
 use crate::sched::{
     attr::{Attrs, Id, Opcode},
@@ -169,7 +162,7 @@ pub fn escape(bytes: &[u8], out: &mut (impl Write + ?Sized)) -> fmt::Result {
     Ok(())
 }
 
-/// A hash function of keys with a secret seed.
+/// A hash function of keys with a secret seed, so that names chosen by users cannot be piled up in one bucket.
 ///
 /// Each word goes through a multiplication by a secret odd number, and both halves of the product are
 /// folded; so differences between keys spread in a way that only the seed decides.

@@ -4,9 +4,6 @@
 //!
 //! # Vocabulary
 //!
-//! - *Knot*: what the queues keep of a slot, 16 bytes and its key (`Knot`).
-//! - *Forest*: the knots of all slots ([`Forest`]). A slot is in at most one queue of a forest.
-//! - *Root*: a queue, which is nothing but the slot that comes out first ([`Root`]).
 //! - *Rank* of a knot: number of knots on the way from it to the right and further to the right, itself
 //!   included; 0 for no knot.
 //!
@@ -139,10 +136,6 @@ impl<K: Sort> Grow for Forest<K> {
 
 impl<K: Sort> Forest<K> {
     /// A forest that can be fed for up to `max` slots; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn new(max: usize) -> Result<Self, NoMemory> {
         Ok(Self {
             knots: Bulk::new(max)?,

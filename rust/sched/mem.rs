@@ -2,15 +2,6 @@
 
 //! Memory: the only file that differs between the kernel and the host.
 //!
-//! # Vocabulary
-//!
-//! - *Chunk*: a vector of fixed capacity, at most [`CHUNK_BYTES`] ([`Chunk`]).
-//! - *Pile*: chunks on their way from the allocator to a bulk, or back ([`Pile`]).
-//! - *Bulk*: a vector made of chunks, which grows without moving what it holds ([`Bulk`]).
-//! - *Block*: a boxed buffer of at most `N` elements ([`Block`]).
-//! - *List*: a contiguous vector that grows by itself; for code that may sleep only ([`List`]).
-//! - *Shared*: a value with several owners ([`Shared`]).
-//!
 //! # Growing something that a lock protects
 //!
 //! ```text
@@ -36,7 +27,7 @@ pub const CHUNK_BYTES: usize = 16 << 10;
 /// Bytes of a [`Block`], at most; blocks are few, and do without being found in a hurry.
 pub const BLOCK_BYTES: usize = 64 << 10;
 
-/// There was no memory.
+/// The allocator had no memory; what fails so has changed nothing, unless its description says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMemory;
 
@@ -49,17 +40,9 @@ pub trait Need {
     fn is_empty(&self) -> bool;
 
     /// Allocates what is wanted, perhaps charged to the control group of the caller; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none, or the group may have no more; what was allocated before was freed.
     fn take(&self, charged: bool) -> Result<Self::Spare, NoMemory>;
 
     /// Allocates what is wanted; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Need::take`].
     fn allocate(&self) -> Result<Self::Spare, NoMemory> {
         self.take(false)
     }
@@ -185,10 +168,7 @@ pub struct Chunk<T> {
 
 impl<T> Chunk<T> {
     /// An empty vector for `capacity` elements; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none, or the capacity is above [`CHUNK_BYTES`].
+    /// Fails, too, if the capacity is above [`CHUNK_BYTES`].
     pub fn with_capacity(capacity: usize) -> Result<Self, NoMemory> {
         Self::within(CHUNK_BYTES, capacity, false)
     }
@@ -219,9 +199,6 @@ impl<T> Chunk<T> {
     }
 
     /// Appends `value`.
-    ///
-    /// # Errors
-    ///
     /// Hands the value back if the chunk is full.
     pub fn push(&mut self, value: T) -> Result<(), T> {
         backend::push_small(&mut self.vec, value)
@@ -270,10 +247,6 @@ pub struct Pile<T> {
 
 impl<T> Pile<T> {
     /// `count` empty chunks of the size that [`Bulk`] uses; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn allocate(count: usize) -> Result<Self, NoMemory> {
         Self::with(count, false)
     }
@@ -321,10 +294,6 @@ impl<T> Bulk<T> {
     pub const PER_CHUNK: usize = 1 << Self::SHIFT;
 
     /// An empty vector that can be fed for up to `max` elements; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none for the array of chunks.
     pub fn new(max: usize) -> Result<Self, NoMemory> {
         let top = max.div_ceil(Self::PER_CHUNK);
         Ok(Self {
@@ -335,10 +304,6 @@ impl<T> Bulk<T> {
     }
 
     /// A vector of `size` elements that `make` makes; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn filled(size: usize, mut make: impl FnMut() -> T) -> Result<Self, NoMemory> {
         let mut bulk = Self::new(size)?;
         bulk.feed(bulk.wants(size).allocate()?);
@@ -384,9 +349,6 @@ impl<T> Bulk<T> {
     }
 
     /// Appends `value`.
-    ///
-    /// # Errors
-    ///
     /// Hands the value back if there is no memory reserved for it.
     pub fn push(&mut self, value: T) -> Result<(), T> {
         match self.chunks.get_mut(self.len >> Self::SHIFT) {
@@ -440,10 +402,7 @@ pub struct Block<T, const N: usize> {
 
 impl<T, const N: usize> Block<T, N> {
     /// An empty buffer; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none, or it would be above [`BLOCK_BYTES`].
+    /// Fails, too, if it would be above [`BLOCK_BYTES`].
     pub fn new() -> Result<Self, NoMemory> {
         Ok(Self {
             chunk: Chunk::within(BLOCK_BYTES, N, false)?,
@@ -451,9 +410,6 @@ impl<T, const N: usize> Block<T, N> {
     }
 
     /// Appends `value`.
-    ///
-    /// # Errors
-    ///
     /// Hands the value back if `N` elements are there.
     pub fn push(&mut self, value: T) -> Result<(), T> {
         if self.is_full() {
@@ -499,10 +455,6 @@ impl<T> List<T> {
     }
 
     /// An empty list with room for `capacity` elements; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn with_capacity(capacity: usize) -> Result<Self, NoMemory> {
         Ok(Self {
             vec: backend::large(capacity)?,
@@ -510,10 +462,6 @@ impl<T> List<T> {
     }
 
     /// Appends `value`, at a constant cost on average; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none; the list is as before.
     pub fn push(&mut self, value: T) -> Result<(), NoMemory> {
         if self.vec.len() == self.vec.capacity() {
             let more = self.vec.len().max(16);
@@ -549,10 +497,6 @@ pub struct Shared<T> {
 
 impl<T> Shared<T> {
     /// A value with one owner; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn new(value: T) -> Result<Self, NoMemory> {
         Ok(Self {
             counted: backend::counted(value)?,
@@ -589,10 +533,6 @@ pub struct Owned<T> {
 
 impl<T> Owned<T> {
     /// A value; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn new(value: T) -> Result<Self, NoMemory> {
         Ok(Self {
             boxed: backend::boxed(value)?,

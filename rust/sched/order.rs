@@ -4,13 +4,10 @@
 //!
 //! # Vocabulary
 //!
-//! - *Record*: what is kept of one request from its arrival to its end; a [`RecordId`] names it ([`record`]).
 //! - *Serial*: the number of a record in the order of arrival.
-//! - *Relation*: how a request is related to earlier ones ([`Relation`]).
 //! - *Predecessor*: an earlier request that has to end before this one starts.
 //! - *Blocked*: some predecessor has not ended. The request waits here, and no policy knows of it.
 //! - *Owner*: who holds the table, the heads and the lock: a partition.
-//! - *Act*: something that the table asks its owner to do ([`Act`]).
 //! - *Overflowed*: it waits for a record, in front-end memory, behind all that overflowed before it.
 //! - *Promoted*: it is to be served from the high-priority head, and so is all that it waits for.
 //! - *Forced*: it must not be withheld, nor anything that it waits for: it goes down without a slot.
@@ -212,10 +209,6 @@ impl<I: Item> Order<I> {
     /// A table of at most `max` records, with its first reserve; sleeps.
     ///
     /// `seed` must not be known to those who choose ranges.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn new(max: u32, seed: u64) -> Result<Self, NoMemory> {
         let max = max as usize;
         let mut order = Self {

@@ -126,10 +126,6 @@ impl Parameter {
     }
 
     /// Writes what it is to begin with, as it is shown; nothing where there is no such thing.
-    ///
-    /// # Errors
-    ///
-    /// Those of `out`.
     pub fn write_default(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         match &self.value {
             Some(value) if self.default.is_empty() => (value.show)(&Values::default(), out),

@@ -113,10 +113,6 @@ impl Nothing {
     pub const PER_TARGET: bool = false;
 
     /// Nothing.
-    ///
-    /// # Errors
-    ///
-    /// None.
     pub const fn new<C>(
         _config: &C,
         _seed: u64,
@@ -200,9 +196,6 @@ pub trait Part<I: Item> {
     fn note(&mut self, _class: ClassId, _attrs: &Attrs, _now: u64) {}
 
     /// Appends `item` to `class`.
-    ///
-    /// # Errors
-    ///
     /// Hands the item back if the part declines it; the fallback takes it then.
     fn enqueue(&mut self, item: I, class: ClassId, now: u64) -> core::result::Result<(), I>;
 
@@ -309,10 +302,7 @@ impl Kind {
     pub const FALLBACK: Self = Self::Fifo;
 
     /// The policy called `name`.
-    ///
-    /// # Errors
-    ///
-    /// - `ENOENT`: there is none.
+    /// `ENOENT`: there is none.
     pub fn from_name(name: &str) -> Result<Self> {
         let found = Self::ALL.iter().find(|kind| kind.name() == name);
         found

@@ -4,14 +4,8 @@
 //!
 //! # Vocabulary
 //!
-//! - *Field*: an attribute that conditions ask about ([`crate::sched::key::Field`]).
-//! - *Subject*: the fields of a request that a policy tells apart ([`Subject`]).
 //! - *Condition*: one field and a list of values, `uid={1000 1001}`; a *conjunction* is conditions joined
 //!   by `&`, *conditions* are conjunctions joined by `,`, of which one must hold ([`Conditions`]).
-//! - *Rule*: a name, conditions and limits ([`Rule`]).
-//! - *Command*: one write that starts, changes or stops a rule ([`Command`]).
-//! - *Book*: the rules of one head in their order ([`Book`]); process context only.
-//! - *Rule set*: a book compiled for looking up subjects ([`RuleSet`]); never changed.
 //!
 //! ```text
 //!  text ──Command::parse──► Command ──Book::apply──► new Book ──Book::compile──► RuleSet ──find──► Rule

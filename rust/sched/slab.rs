@@ -6,8 +6,6 @@
 //!
 //! - *Slot*: a place for a record; a number.
 //! - *Generation*: how often the slot changed hands; odd while it is taken.
-//! - *Handle*: slot and generation ([`Handle`]); a handle to a record that is gone finds nothing.
-//! - *List*: a doubly linked list of slots through the records themselves ([`List`]).
 //!
 //! ```text
 //!            insert                    remove
@@ -77,10 +75,6 @@ pub type SlabPile<T> = Pile<Entry<T>>;
 
 impl<T> Slab<T> {
     /// A slab that can be fed for up to `max` slots; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn new(max: usize) -> Result<Self, NoMemory> {
         Ok(Self {
             entries: Bulk::new(max)?,
@@ -125,9 +119,6 @@ impl<T> Slab<T> {
     }
 
     /// Puts a record into a vacant slot, else into a new one.
-    ///
-    /// # Errors
-    ///
     /// Hands the value back if there is no memory for another slot.
     pub fn insert(&mut self, value: T) -> Result<Handle, T> {
         // Numbers from NONE on are no slots.

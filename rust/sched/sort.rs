@@ -89,10 +89,6 @@ const DIGIT: u32 = 8;
 
 /// Sorts `list` by `key`; equal ones stay in their order. A radix sort: eight passes at most, O(n), with
 /// `spare` as memory; what was in it is gone. Sleeps.
-///
-/// # Errors
-///
-/// - [`NoMemory`]: the allocator had none; the list is as before.
 pub fn radix<T: Copy>(
     list: &mut List<T>,
     spare: &mut List<T>,

@@ -57,10 +57,7 @@ impl Sources {
     }
 
     /// The set of the words of `text`, between blanks; or `none`.
-    ///
-    /// # Errors
-    ///
-    /// - `EINVAL`: no word, another one, or one twice.
+    /// `EINVAL`: no word, another one, or one twice.
     pub fn parse(text: &str) -> Result<Self> {
         let refused =
             Error::invalid("high_priority_sources is not some of realtime, meta and prio, or none");

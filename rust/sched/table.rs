@@ -4,7 +4,6 @@
 //!
 //! # Vocabulary
 //!
-//! - *Row*: a record with its key ([`Row`]); its slot names it until it is removed.
 //! - *Bucket*: the rows whose hashes have the same low bits.
 //!
 //! Keys are found by linear hashing (Litwin, VLDB'80): the table has one bucket per slot ever made and
@@ -50,10 +49,6 @@ pub struct Table<K, V> {
 
 impl<K: Eq + Hashed, V> Table<K, V> {
     /// An empty table that can be fed for up to `max` rows; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn new(max: usize, seed: u64) -> Result<Self, NoMemory> {
         Ok(Self {
             rows: Slab::new(max)?,
@@ -144,9 +139,6 @@ impl<K: Eq + Hashed, V> Table<K, V> {
     }
 
     /// Adds a row.
-    ///
-    /// # Errors
-    ///
     /// Hands the value back if there is no memory for another slot.
     pub fn insert(&mut self, key: K, value: V) -> Result<Handle, V> {
         let hash = self.hasher.hash(&key);

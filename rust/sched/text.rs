@@ -73,10 +73,6 @@ pub struct Row<'a> {
 }
 
 /// Writes what `nrs_policies` shows; `high` is `None` for a service without high-priority heads.
-///
-/// # Errors
-///
-/// What `out` answers.
 pub fn write_policies<W: Write>(
     out: &mut W,
     regular: &[Row<'_>],

@@ -17,10 +17,6 @@ grow!(Placed<K> { heap: Heap<K>, places: Places } [K: Sort]);
 
 impl<K: Sort> Placed<K> {
     /// A heap that can be fed for up to `max` slots; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn new(max: usize) -> Result<Self, NoMemory> {
         Ok(Self {
             heap: Heap::new(max)?,

@@ -4,11 +4,8 @@
 //!
 //! # Vocabulary
 //!
-//! - *Extent*: a range of a domain, and whether the request writes there ([`Extent`]).
 //! - *Conflict*: two extents of one domain overlap, and at least one of them writes.
 //! - *Serial*: the number of a request in the order of arrival, from 1 on.
-//! - *Digest*: the largest end, and the first and last serial, of a subtree; for all extents in it and for
-//!   those that write ([`Digest`]).
 //!
 //! The tree is a treap (Seidel and Aragon, "Randomized search trees", 1996) by domain, start and serial; its
 //! priorities come from a secret seed, so nobody who chooses ranges can choose its shape. It is expected to be
@@ -166,10 +163,6 @@ pub type TreeNeed = SlabNeed<Node>;
 
 impl Tree {
     /// An empty tree that can be fed for up to `max` extents; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn new(max: usize, seed: u64) -> Result<Self, NoMemory> {
         Ok(Self {
             nodes: Slab::new(max)?,

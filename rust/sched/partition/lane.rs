@@ -42,10 +42,6 @@ pub struct Lane<I, P, T> {
 
 impl<I: Item, P: Part<I>, T> Lane<I, P, T> {
     /// Creates a lane with nothing queued, and `fallback` to serve; `tag` is that of the fallback.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     #[inline(never)]
     pub fn new(fallback: P, tag: T) -> Result<Owned<Self>, NoMemory> {
         Owned::new(Self {

@@ -40,9 +40,6 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
     }
 
     /// Queues a request in its head; returns whether the part needs memory now.
-    ///
-    /// # Errors
-    ///
     /// Hands the request back if the head does.
     pub(super) fn queue(
         &mut self,
@@ -63,9 +60,6 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
     }
 
     /// Notes where a request is `queued`, and by what it is found there.
-    ///
-    /// # Errors
-    ///
     /// Hands the request back if it is not.
     fn queued_as(
         &mut self,

@@ -95,10 +95,7 @@ macro_rules! policies {
 
         impl Config {
             /// The configuration of a policy that is started with argument `arg`.
-            ///
-            /// # Errors
-            ///
-            /// - `EINVAL`: the policy does not take the argument.
+            /// `EINVAL`: the policy does not take the argument.
             pub fn parse(kind: Kind, arg: Option<&str>, tunables: &Tunables) -> Result<Self> {
                 Ok(match kind {
                     $($(#[$only])? Kind::$name => {
@@ -195,10 +192,6 @@ macro_rules! policies {
             ///
             /// `seed` is that of the service: what parts of different heads, or of one start and the next,
             /// make of it is the same. It must not be known to those who name classes.
-            ///
-            /// # Errors
-            ///
-            /// - [`NoMemory`]: the allocator had none.
             pub fn new(
                 config: &Config,
                 seed: u64,
@@ -224,10 +217,7 @@ macro_rules! policies {
             ///
             /// `seed` makes its random choices and must not be known to those who name classes.
             /// `shared` was made from the same `config`.
-            ///
-            /// # Errors
-            ///
-            /// - [`NoMemory`]: the allocator had none, or `shared` is another policy's.
+            /// Fails, too, if `shared` is another policy's.
             pub fn new(
                 config: &Config,
                 seed: u64,

@@ -4,11 +4,6 @@
 //!
 //! A policy with classes says what its classes are, which class is served next, and what happens when a request is
 //! added to a class or taken from it ([`Classful`]). [`State`] does the rest, and is the policy's part.
-//!
-//! # Vocabulary
-//!
-//! - *Record*: what the policy keeps of a class, with the queued requests ([`Classful::Record`]).
-//! - *Queue*: the classes with queued requests in the order of service, for example heaps ([`Classful::Queue`]).
 
 use crate::sched::{
     attr::Attrs,
@@ -89,10 +84,6 @@ pub trait Classful<I: Item>: Sized {
     const DEFAULT: Self::Key;
 
     /// Returns what a part decides with.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     fn new(
         config: &Self::Config,
         seed: u64,
@@ -103,10 +94,6 @@ pub trait Classful<I: Item>: Sized {
     fn classes_max(config: &Self::Config) -> u32;
 
     /// Returns an empty queue for up to `slots` classes.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     fn queue(config: &Self::Config, slots: usize) -> Result<Self::Queue, NoMemory>;
 
     /// Returns the number of idle classes that are kept.
@@ -124,9 +111,6 @@ pub trait Classful<I: Item>: Sized {
     fn sync(_state: &mut State<I, Self>, _slot: u32, _now: u64) {}
 
     /// Adds a request to a class. The count of the class does not include the request yet.
-    ///
-    /// # Errors
-    ///
     /// Hands the request back if the policy declines it.
     fn push(
         &mut self,
@@ -201,10 +185,6 @@ pub struct State<I: Item, P: Classful<I>> {
 
 impl<I: Item, P: Classful<I>> State<I, P> {
     /// A part with nothing queued and its first reserve of memory; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn new(
         config: &P::Config,
         seed: u64,

@@ -30,10 +30,7 @@ impl Default for Upkeep {
 /// What users set of a policy.
 pub trait Tuning {
     /// Says whether the values go together.
-    ///
-    /// # Errors
-    ///
-    /// - `EINVAL`: they do not.
+    /// `EINVAL`: they do not.
     fn check(&self) -> Result {
         Ok(())
     }
@@ -59,10 +56,7 @@ pub trait Configuration: Copy + PartialEq {
     type Update;
 
     /// The configuration of a start on the regular head with argument `arg`.
-    ///
-    /// # Errors
-    ///
-    /// - `EINVAL`: the policy does not take the argument.
+    /// `EINVAL`: the policy does not take the argument.
     fn parse(arg: Option<&str>, tunables: &Self::Tunables) -> Result<Self>;
 
     /// The same argument on the same head with other parameters; the argument wins where they say different

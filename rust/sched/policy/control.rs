@@ -3,14 +3,6 @@
 //! What a policy does for a whole service, beside its parts: what the service keeps for it, and the parameters
 //! that it shows and carries out itself.
 //!
-//! # Vocabulary
-//!
-//! - *Kept*: what users set of a policy that is more than a value, for example rules; it is there whether the
-//!   policy runs or not, unless the policy says otherwise ([`Keep`]).
-//! - *Host*: the service, as a policy sees it ([`Host`]).
-//! - *Overseer*: what looks at all parts several times a second, of a policy that needs it ([`Oversee`]).
-//! - *Text*: a parameter that stores no value of its own ([`Text`]).
-//!
 //! ```text
 //!             store                 change: a copy, all of it or nothing          is_news: update
 //!   text ─────────────▶ the policy ─────────────────────────────────────▶ kept ───────────────────▶ parts
@@ -47,10 +39,6 @@ pub struct Parameters {
 
 impl Parameters {
     /// See [`Keep::update`].
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn update(
         &mut self,
         config: &Config,
@@ -73,17 +61,10 @@ impl Parameters {
 /// replaced.
 pub trait Keep<C: Configuration>: Clone {
     /// What is kept before anything is set.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     fn empty() -> core::result::Result<Self, NoMemory>;
 
     /// Follows a change of what runs on the heads from `old` to `new`, if that is the policy.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none; to be dropped then.
+    /// After an error it is to be dropped.
     fn follow(
         &mut self,
         _old: &ByHead<Option<C>>,
@@ -94,10 +75,6 @@ pub trait Keep<C: Configuration>: Clone {
 
     /// What parts that were started with `config` on the head of `priority` are told, when they are made and
     /// whenever it is news.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     fn update(
         &mut self,
         _config: &C,
@@ -181,10 +158,6 @@ pub struct Looked {
 pub trait Oversee<C: Configuration, K>: Sized {
     /// Who oversees parts that are started with `config`, `None` if nobody has to. `seed` must not be known to those
     /// who name classes.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     fn new(_config: &C, _kept: &K, _seed: u64) -> core::result::Result<Option<Self>, NoMemory> {
         Ok(None)
     }
@@ -195,10 +168,6 @@ pub trait Oversee<C: Configuration, K>: Sized {
     }
 
     /// Goes on with `kept`.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none; nothing is changed then.
     fn follow(
         &mut self,
         _kept: &K,
@@ -214,10 +183,6 @@ pub trait Oversee<C: Configuration, K>: Sized {
     }
 
     /// Looks at what came since the last time; with `due`, it is time to judge, too.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none; the next look tries again.
     fn look(
         &mut self,
         _now: u64,
@@ -383,10 +348,6 @@ macro_rules! controls {
 
         impl Kept {
             /// What is kept before anything is set; sleeps.
-            ///
-            /// # Errors
-            ///
-            /// - [`NoMemory`]: the allocator had none.
             pub fn empty() -> core::result::Result<Self, NoMemory> {
                 Ok(Self {
                     $($(#[$only])? $module: Keep::<$module::Config>::empty()?,)+
@@ -394,10 +355,7 @@ macro_rules! controls {
             }
 
             /// See [`Keep::follow`].
-            ///
-            /// # Errors
-            ///
-            /// - [`NoMemory`]: the allocator had none; to be dropped then.
+            /// After an error it is to be dropped.
             pub fn follow(
                 &mut self,
                 old: &ByHead<Option<Config>>,
@@ -418,10 +376,6 @@ macro_rules! controls {
             }
 
             /// See [`Keep::update`].
-            ///
-            /// # Errors
-            ///
-            /// - [`NoMemory`]: the allocator had none.
             pub fn update(
                 &mut self,
                 config: &Config,
@@ -471,10 +425,6 @@ macro_rules! controls {
 
         impl AnyOverseer {
             /// See [`Oversee::new`], of the first of `configs` that needs one.
-            ///
-            /// # Errors
-            ///
-            /// - [`NoMemory`]: the allocator had none.
             #[inline(never)]
             pub fn new(
                 configs: &[Option<Config>],
@@ -509,10 +459,6 @@ macro_rules! controls {
             }
 
             /// See [`Oversee::follow`].
-            ///
-            /// # Errors
-            ///
-            /// - [`NoMemory`]: the allocator had none; nothing is changed then.
             pub fn follow(
                 &mut self,
                 kept: &Kept,
@@ -540,10 +486,6 @@ macro_rules! controls {
             }
 
             /// See [`Oversee::look`].
-            ///
-            /// # Errors
-            ///
-            /// - [`NoMemory`]: the allocator had none; the next look tries again.
             pub fn look(
                 &mut self,
                 now: u64,

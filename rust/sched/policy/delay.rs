@@ -8,7 +8,6 @@
 //! - *Record*: by which a delayed request is found and ordered ([`Key`]); at most `buffer_max` of them.
 //! - *Line*: delayed requests that found no record, in the order of arrival; the one in front gets the next
 //!   record.
-//! - *Setting*: bounds of delays, and how many requests are delayed ([`Setting`]).
 //!
 //! ```text
 //!             draw: is delayed                        due
@@ -98,10 +97,6 @@ pub struct State<I: Item> {
 
 impl<I: Item> State<I> {
     /// A part with nothing queued and its first reserve of memory; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn new(
         config: &Config,
         seed: u64,

@@ -103,10 +103,6 @@ pub struct State<I: Item> {
 
 impl<I: Item> State<I> {
     /// A part with nothing queued and its first reserve of memory; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn new(
         config: &Config,
         seed: u64,

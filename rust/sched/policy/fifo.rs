@@ -44,10 +44,6 @@ pub struct State<I: Item> {
 
 impl<I: Item> State<I> {
     /// An empty queue.
-    ///
-    /// # Errors
-    ///
-    /// None.
     pub fn new(
         _config: &Config,
         _seed: u64,

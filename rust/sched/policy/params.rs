@@ -2,12 +2,7 @@
 
 //! How parameters of policies are made: each has its own type, which cannot hold a wrong value.
 //!
-//! # Vocabulary
-//!
-//! - *Choice*: a parameter that is one of a few words (`choice!`).
-//! - *Number*: a parameter that is a number within limits (`number!`).
-//!
-//! Both take one line of text, and show themselves as the text that they take.
+//! Choices (`choice!`) and numbers (`number!`) take one line of text, and show themselves as the text that they take.
 
 use crate::sched::error::Result;
 use core::fmt;
@@ -49,10 +44,7 @@ macro_rules! choice {
             }
 
             /// The value of a word; a newline after it is ignored.
-            ///
-            /// # Errors
-            ///
-            /// - `EINVAL`: not one of the words.
+            /// `EINVAL`: not one of the words.
             pub fn parse(text: &str) -> $crate::sched::error::Result<Self> {
                 let text = $crate::sched::policy::params::line(text);
                 let found = Self::ALL.iter().find(|value| value.name() == text);
@@ -100,10 +92,7 @@ macro_rules! number {
             pub const MAX: u32 = $hi;
 
             /// The value of a decimal number; a newline after it is ignored.
-            ///
-            /// # Errors
-            ///
-            /// - `EINVAL`: not a number, or outside the limits.
+            /// `EINVAL`: not a number, or outside the limits.
             pub fn parse(text: &str) -> $crate::sched::error::Result<Self> {
                 let text = $crate::sched::policy::params::line(text);
                 let digits = text.bytes().all(|byte| byte.is_ascii_digit());
@@ -166,10 +155,7 @@ pub trait Value: Copy + Default + fmt::Display {
     const COLUMNS: usize = 0;
 
     /// The value of a text without blanks around it.
-    ///
-    /// # Errors
-    ///
-    /// - `EINVAL`: there is no such value.
+    /// `EINVAL`: there is no such value.
     fn parse(text: &str) -> Result<Self>;
 }
 

@@ -10,13 +10,9 @@
 //! - *Batch*: requests of one class that are served together, at most a *quantum* of them ([`Batch`]).
 //! - *Round*: in each round a class has one batch at most ([`Rounds`]).
 //! - *Sequence*: counts the batches of a policy in the order in which they began.
-//! - *Tag*: round and sequence of the batch that a request belongs to; it has them from its arrival on
-//!   ([`Tag`]).
 //! - *Turn*: what classes are ordered by, made from the tag of the request that the class serves next
 //!   ([`Turn`]).
-//! - *Ties*: which batch goes first of those in one round ([`Ties`]).
 //! - *Dry*: a class without queued requests, whose batch is not full.
-//! - *Store*: how the requests of a class are kept and ordered ([`store::Store`]).
 //!
 //! # States of a batch
 //!

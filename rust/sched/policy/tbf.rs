@@ -85,10 +85,6 @@ impl Shared {
     pub const PER_TARGET: bool = false;
 
     /// Full buckets, and the rules of a start, for any number of parts; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn new(config: &Config, seed: u64, _parts: u32) -> core::result::Result<Self, NoMemory> {
         let tunables = config.tunables();
         let rules = tunables.rules_max.get() as usize;

@@ -142,10 +142,7 @@ impl Outline {
     }
 
     /// Appends briefs, of any partition and in any order; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none; a part of the briefs may have been appended.
+    /// After an error a part of the briefs may have been appended.
     pub fn extend(&mut self, briefs: &[Brief]) -> Result<(), NoMemory> {
         briefs.iter().try_for_each(|brief| self.briefs.push(*brief))
     }
@@ -160,10 +157,6 @@ impl Outline {
     /// Briefs of one id are one node: it is active if any of them is, an inner node if any of them is, and
     /// has the largest of their weights. A node whose parent is not an inner node of the outline hangs below
     /// the root. The order of siblings is that of their ids, so it stays the same from table to table.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none; the briefs are still there.
     pub fn build(&mut self) -> Result<Published, NoMemory> {
         self.merge()?;
         self.link()?;

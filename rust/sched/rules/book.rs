@@ -51,10 +51,6 @@ impl Book {
     /// The default rule alone; `fields` are what conditions can ask about, `rate` is that of the default rule
     /// and of rules that are started without one, and `max` the number of rules that there can be, without
     /// the default rule.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn new(fields: Fields, rate: Rate, max: u32) -> Result<Self, NoMemory> {
         let conditions = Shared::new(Conditions::never()?)?;
         let rule = Rule::new(DEFAULT, Name::DEFAULT, conditions, Limits::new(rate));
@@ -71,10 +67,6 @@ impl Book {
     }
 
     /// The same rules, with another rate for rules that are started without one, and another bound.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn with_defaults(&self, rate: Rate, max: u32) -> Result<Self, NoMemory> {
         let mut book = self.edit(None, None)?;
         book.rate = rate;
@@ -259,10 +251,6 @@ impl Book {
     }
 
     /// The rules compiled for looking up subjects; `generation` tells compilations apart.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn compile(&self, generation: u64) -> Result<RuleSet, NoMemory> {
         RuleSet::new(self.rules.as_slice(), DEFAULT, generation)
     }
@@ -282,10 +270,6 @@ impl Book {
 
     /// Writes a line for each rule, in order: `NAME CONDITIONS RATE[ minrate=RATE][ realtime=1][ borrow=1][
     /// also=NAMES], ref N`. `refs` tells N, the number of classes bound to the rule of an identifier.
-    ///
-    /// # Errors
-    ///
-    /// What `out` answers.
     pub fn write(&self, out: &mut impl fmt::Write, refs: impl Fn(u32) -> u64) -> fmt::Result {
         let places = self.places();
         let name = |id: u32| {

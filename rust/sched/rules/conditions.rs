@@ -33,10 +33,7 @@ pub trait Visit {
 }
 
 /// Reads conditions; stops behind the last `}`.
-///
-/// # Errors
-///
-/// - `EINVAL`: what the grammar does not take, and what `visit` refuses.
+/// `EINVAL`: what the grammar does not take, and what `visit` refuses.
 pub fn walk(scan: &mut Scan<'_>, visit: &mut impl Visit) -> Result<(), RuleError> {
     scan.blanks();
     visit.conjunction()?;
@@ -220,10 +217,6 @@ pub struct Conditions {
 
 impl Conditions {
     /// Conditions that hold for nobody, shown as `*`: those of the default rule.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn never() -> Result<Self, NoMemory> {
         let mut never = Self::empty();
         never.text.push(b'*')?;

@@ -17,10 +17,7 @@ pub struct Scan<'a> {
 
 impl<'a> Scan<'a> {
     /// The start of `text`, without the blanks and line ends after it.
-    ///
-    /// # Errors
-    ///
-    /// - `EINVAL`: a character that is neither printable ASCII nor a blank.
+    /// `EINVAL`: a character that is neither printable ASCII nor a blank.
     pub fn new(text: &'a str) -> Result<Self, RuleError> {
         let text = text.trim_end_matches([' ', '\t', '\n', '\r']);
         let bad = |b: u8| !(b.is_ascii_graphic() || is_blank(b));

@@ -219,10 +219,6 @@ pub struct RuleSet {
 
 impl RuleSet {
     /// The rule set of `rules`, which hold for whom no other does if their identifier is `default`; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn new(rules: &[Shared<Rule>], default: u32, generation: u64) -> Result<Self, NoMemory> {
         let mut places = List::with_capacity(rules.len())?;
         for (index, rule) in (0u32..).zip(rules) {

@@ -62,10 +62,7 @@ impl Fields {
     }
 
     /// Parses `FIELD[+FIELD…]`, in any order; one that is named twice counts once. `generic` is all.
-    ///
-    /// # Errors
-    ///
-    /// - `EINVAL`: an unknown field, or none: an empty text, a `+` at either end or two in a row.
+    /// `EINVAL`: an unknown field, or none: an empty text, a `+` at either end or two in a row.
     pub fn parse(text: &str) -> Result<Self> {
         if text == "generic" {
             return Ok(Self::ALL);

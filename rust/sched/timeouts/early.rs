@@ -4,7 +4,6 @@
 //!
 //! # Vocabulary
 //!
-//! - *Stated*: what client and server both know of a request: its arrival and its deadline ([`Stated`]).
 //! - *Limit*: arrival + `at_max`; no early reply names a later deadline.
 //! - *Sign of life*: something that ended for the same client or device, since the request was sent or its
 //!   deadline last moved.

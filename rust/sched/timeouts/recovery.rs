@@ -2,11 +2,6 @@
 
 //! Recovery: clients come back after the server was away.
 //!
-//! # Vocabulary
-//!
-//! - *Window*: the time in which clients may come back; every one that does moves its end.
-//! - *Largest*: the largest timeout that a client stated when it came back.
-//!
 //! ```text
 //!            join                  now >= ends
 //!   none ─────────────► window ─────────────────► over

@@ -64,10 +64,6 @@ impl Clock {
     }
 
     /// Writes the lines of a service, one for each of its `partitions`.
-    ///
-    /// # Errors
-    ///
-    /// What `out` answers.
     pub fn write_service<W: Write + ?Sized>(
         self,
         out: &mut W,
@@ -87,10 +83,6 @@ impl Clock {
     /// Writes the lines of a client: the last reply, the network, and what is `seen` of its service.
     ///
     /// The client is a block device, which needs no network.
-    ///
-    /// # Errors
-    ///
-    /// What `out` answers.
     pub fn write_client<W: Write + ?Sized>(
         self,
         out: &mut W,

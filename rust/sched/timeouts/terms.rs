@@ -2,11 +2,6 @@
 
 //! What users set of adaptive timeouts.
 //!
-//! # Vocabulary
-//!
-//! - *Terms*: all that is set of one service ([`Terms`]).
-//! - *Mode*: whether timeouts adapt, are fixed, or are not there ([`Mode`]).
-//!
 //! Names and defaults are Lustre's, where it has them; the initial estimate and the increment are those of
 //! Barton and Rutman, *Adaptive RPC Timeouts*, 2007, who also name the average.
 

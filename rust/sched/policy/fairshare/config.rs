@@ -89,10 +89,6 @@ impl Shared {
     pub const PER_TARGET: bool = true;
 
     /// For `parts` parts of a service with `seed`; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn new(config: &Config, seed: u64, parts: u32) -> core::result::Result<Self, NoMemory> {
         let tunables = config.tunables();
         let counters = if parts > 1 {

@@ -2,11 +2,6 @@
 
 //! Shares over several servers: what a part tells of its nodes, and what it is told to multiply their weights by.
 //!
-//! # Vocabulary
-//!
-//! - *Account*: what one part tells about one node of its tree ([`Account`]).
-//! - *Factor*: a number above 0 and at most 1, in Q31 ([`ONE`]).
-//!
 //! See `Documentation/global-fairness.md` for how factors are made from the accounts of all servers.
 
 use crate::sched::{
@@ -51,10 +46,6 @@ pub struct Factors {
 impl Factors {
     /// The factors `pairs` of ids and factors, in the order of the ids; an id that is not above the one before it is left
     /// out, and a factor of 0 counts as the smallest. Sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn new(pairs: impl IntoIterator<Item = (u64, u32)>) -> Result<Self, NoMemory> {
         let mut list = List::<(u64, u32)>::new();
         for (id, factor) in pairs {

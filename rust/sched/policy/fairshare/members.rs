@@ -86,10 +86,6 @@ pub struct Members<I: Item> {
 
 impl<I: Item> Members<I> {
     /// Nobody but the default class, with a first reserve of memory; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn new(config: &Config, seed: u64, shared: &mem::Shared<Shared>) -> Result<Self, NoMemory> {
         let tunables = config.tunables();
         let mode = config.mode();

@@ -113,10 +113,7 @@ impl Mode {
     }
 
     /// Parses `LEVEL[_then_LEVEL...]_fair`; a newline after it is ignored.
-    ///
-    /// # Errors
-    ///
-    /// - `EINVAL`: no `_fair` at the end, an empty or unknown level, or two levels of one field.
+    /// `EINVAL`: no `_fair` at the end, an empty or unknown level, or two levels of one field.
     pub fn parse(text: &str) -> Result<Self> {
         let Some(names) = line(text).strip_suffix("_fair") else {
             return Err(Error::invalid(

@@ -75,10 +75,6 @@ grow!(Heaps {
 
 impl Heaps {
     /// Queues for up to `max` slots; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub(super) fn new(max: usize) -> Result<Self, NoMemory> {
         Ok(Self {
             wait: Heap::new(max)?,

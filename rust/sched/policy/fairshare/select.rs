@@ -55,10 +55,6 @@ grow!(Selector {
 impl Selector {
     /// The selector called `select`, for up to `max` slots, which knows the [`Selector::oldest`] request if
     /// that is asked for (`oldest`) or needed; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn new(select: Select, max: usize, oldest: bool) -> Result<Self, NoMemory> {
         let tree = match select {
             Select::Deadline => Some(Tree::new(max)?),

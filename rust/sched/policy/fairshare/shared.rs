@@ -137,10 +137,6 @@ pub struct Counters {
 
 impl Counters {
     /// A table for `count` entities at a time, half empty then; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn new(count: usize) -> Result<Self, NoMemory> {
         let size = count.saturating_mul(2).max(BLOCK);
         let size = size.checked_next_power_of_two().ok_or(NoMemory)?;

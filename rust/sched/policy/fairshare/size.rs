@@ -179,10 +179,6 @@ pub struct Sizes {
 
 impl Sizes {
     /// A table with places for `jobs` jobs, rounded up to a power of two, and a window of `window` ns; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn new(jobs: usize, window: u64) -> Result<Self, NoMemory> {
         let count = jobs.max(BLOCK);
         let count = count.checked_next_power_of_two().ok_or(NoMemory)?;

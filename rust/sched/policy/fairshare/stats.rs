@@ -344,10 +344,7 @@ impl Rows {
     }
 
     /// Appends rows of the high-priority head, or of the regular one; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none; a part of the rows may have been appended.
+    /// After an error a part of the rows may have been appended.
     pub fn extend(&mut self, rows: &[Row], high: bool) -> Result<(), NoMemory> {
         let to = &mut self.sheet(high).rows;
         rows.iter()
@@ -361,10 +358,7 @@ impl Rows {
 
     /// Makes one row of those of the same head and node, orders them by path, and computes the shares;
     /// O(n log n), sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none; to be dropped then.
+    /// After an error it is to be dropped.
     pub fn merge(&mut self) -> Result<(), NoMemory> {
         let mut outline = Outline::new();
         self.regular.merge(&mut outline)?;
@@ -381,10 +375,6 @@ impl Rows {
 /// Writes rows that are merged as YAML, with the service received up to `now`, ns.
 ///
 /// An entity without a range, which is not active, has `[0.000, 0.000)`.
-///
-/// # Errors
-///
-/// Those of `out`.
 pub fn write_yaml(out: &mut impl Write, rows: &Rows, now: u64) -> fmt::Result {
     rows.regular.write(out, now)?;
     rows.high.write(out, now)

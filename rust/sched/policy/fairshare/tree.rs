@@ -127,10 +127,6 @@ grow!(Tree {
 
 impl Tree {
     /// A tree for up to `max` slots; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub(super) fn new(max: usize) -> Result<Self, NoMemory> {
         Ok(Self {
             root: Sched::root(),

@@ -160,10 +160,6 @@ impl Weights {
     }
 
     /// Writes one item per line: exact ones in the order of their keys, then wildcards in that of their turns.
-    ///
-    /// # Errors
-    ///
-    /// What `out` answers.
     pub fn write<W: Write + ?Sized>(&self, out: &mut W) -> fmt::Result {
         for (target, weight) in self.items.as_slice() {
             match target {
@@ -277,10 +273,6 @@ fn next_item<'a>(text: &mut &'a str) -> Option<&'a str> {
 
 impl Edit {
     /// Parses one item.
-    ///
-    /// # Errors
-    ///
-    /// - `EINVAL`: it is none.
     fn parse(item: &str) -> Result<Self> {
         if item == "clear" {
             return Ok(Self::Clear);
@@ -336,10 +328,6 @@ impl Target {
     }
 
     /// Parses a value without quotes.
-    ///
-    /// # Errors
-    ///
-    /// - `EINVAL`: not a value of `field`.
     fn parse(field: Field, value: &str) -> Result<Self> {
         let make = match field {
             Field::Jobid => {
@@ -382,20 +370,12 @@ fn parse_number(text: &str) -> Option<u32> {
 }
 
 /// A weight.
-///
-/// # Errors
-///
-/// - `EINVAL`: not a number from 1 to [`WEIGHT_MAX`].
 fn parse_weight(text: &str) -> Result<u32> {
     let weight = parse_number(text).filter(|weight| (1..=WEIGHT_MAX).contains(weight));
     weight.ok_or(Error::invalid("weight is not a number from 1 to 10000"))
 }
 
 /// Appends a byte that is not NUL to a job identifier.
-///
-/// # Errors
-///
-/// - `EINVAL`: the identifier is full.
 fn push(job: &mut JobId, byte: u8) -> Result {
     if job.push(byte) {
         Ok(())
@@ -405,10 +385,7 @@ fn push(job: &mut JobId, byte: u8) -> Result {
 }
 
 /// The job identifier in `text` up to the closing quote, and the text after that.
-///
-/// # Errors
-///
-/// - `EINVAL`: no closing quote, an unknown escape, a NUL, a byte that does not print, or too many bytes.
+/// `EINVAL`: no closing quote, an unknown escape, a NUL, a byte that does not print, or too many bytes.
 fn unquote(text: &str) -> Result<(JobId, &str)> {
     let escape = Error::invalid("unknown escape, expected \\\", \\\\ or \\xNN except \\x00");
     let mut job = JobId::ABSENT;
@@ -460,10 +437,7 @@ fn write_job<W: Write + ?Sized>(out: &mut W, job: &JobId) -> fmt::Result {
 
 /// The mode and the weights in `uid_fair weight=uid:1000:2,uid:1001:3`; blanks around it do not count. The
 /// weights are text for [`Weights::apply`].
-///
-/// # Errors
-///
-/// - `EINVAL`: not a mode, something other than `weight=` after it, or nothing after that.
+/// `EINVAL`: not a mode, something other than `weight=` after it, or nothing after that.
 pub fn split(text: &str) -> Result<(Mode, Option<&str>)> {
     let blank = [' ', '\t', '\n', '\r'];
     let text = text.trim_matches(blank);

@@ -2,10 +2,6 @@
 
 //! Parameters with a value for each head, in the text form that Lustre gives them.
 //!
-//! # Vocabulary
-//!
-//! - *Name*: of the parameter, as it stands in the text, for example `quantum`.
-//!
 //! A parameter is written as one value for both heads, or as values by name, each at most once, in any
 //! order, with blanks between and, if one likes, behind the colon:
 //!
@@ -63,10 +59,7 @@ fn word(text: &str) -> (&str, &str) {
 impl<T: Value> PerHead<T> {
     /// These values with those of `text`, which is for the parameter called `name` and has at most as many bytes as a
     /// text with both values, not counting a newline at its end.
-    ///
-    /// # Errors
-    ///
-    /// - `EINVAL`: malformed, too long, a head that comes twice, or a value that is none.
+    /// `EINVAL`: malformed, too long, a head that comes twice, or a value that is none.
     pub fn with(&self, name: &str, text: &str) -> Result<Self> {
         let values = const { "reg_: hp_:".len() + 2 * T::LONGEST };
         let longest = name.len().saturating_mul(2).saturating_add(values);
@@ -101,10 +94,6 @@ impl<T: Value> PerHead<T> {
     }
 
     /// Writes the two lines of the parameter called `name`.
-    ///
-    /// # Errors
-    ///
-    /// Those of `out`.
     pub fn write(&self, name: &str, out: &mut dyn fmt::Write) -> fmt::Result {
         for (head, value) in [("reg", self.regular), ("hp", self.high)] {
             writeln!(out, "{head}_{name}:{}", Padded(value))?;

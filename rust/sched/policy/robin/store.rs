@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! How the requests of classes are kept.
-//!
-//! # Vocabulary
-//!
-//! - *Bin*: the queued requests of one class, in the order in which they are served.
 
 use super::{Bounds, Tag, Turn};
 use crate::sched::{
@@ -42,14 +38,10 @@ pub trait Store<I: Item>: Grow {
     /// What it can be told while it runs.
     type Setting: Copy + PartialEq;
 
-    /// The requests of a class.
+    /// The queued requests of a class, in the order in which they are served.
     type Bin;
 
     /// A store for classes and requests within `bounds`; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     fn new(bounds: Bounds, setting: Self::Setting) -> Result<Self, NoMemory>
     where
         Self: Sized;

@@ -59,19 +59,11 @@ impl Config {
     }
 
     /// The rate of the default rule, and of rules that are started without one.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: never, as all rates that can be set are valid.
     pub fn default_rate(&self) -> core::result::Result<Rate, NoMemory> {
         Rate::new(u64::from(self.tunables.rate.get()), Unit::Plain).ok_or(NoMemory)
     }
 
     /// The rules of a start: only the default rule.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn book(&self) -> core::result::Result<Book, NoMemory> {
         let max = self.tunables.rules_max.get();
         Book::new(self.fields(), self.default_rate()?, max)

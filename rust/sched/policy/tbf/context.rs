@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! The surroundings of a class: rules, shared buckets and the time.
-//!
-//! # Vocabulary
-//!
-//! - *Context*: what a part lends a class for one operation ([`Context`]).
-//! - *Other*: the bucket of a rule that the class's rule names in `also=` ([`Other`]).
 
 use super::{
     plan::{Gauge, Plan, COUNTS, POOL},
@@ -13,7 +8,7 @@ use super::{
 };
 use crate::sched::{item::Cost, rng::avalanche};
 
-/// Where buckets are, and what time it is.
+/// What a part lends a class for one operation.
 pub struct Context<'a> {
     /// The rules.
     pub plan: &'a Plan,
@@ -73,7 +68,7 @@ impl Context<'_> {
     }
 }
 
-/// Another rule's bucket.
+/// The bucket of a rule that the class's rule names in `also=`.
 #[derive(Clone, Copy)]
 pub struct Other {
     /// Where its bucket is.

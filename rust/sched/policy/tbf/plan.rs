@@ -4,9 +4,6 @@
 //!
 //! # Vocabulary
 //!
-//! - *Gauge*: what a rule says, in ticks ([`Gauge`]).
-//! - *Plan*: a set of rules with their gauges ([`Plan`]); made where sleeping is allowed, never changed.
-//! - *Count*: what a rate counts, after the cost model was asked ([`Count`]).
 //! - *Pool*: what all rules together may use, per count; see below.
 //! - *Lateness*: credit that a class earns while it waits although it has its tokens.
 //!
@@ -200,10 +197,6 @@ pub struct Plan {
 
 impl Plan {
     /// The plan for `rules` under `config`; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn new(rules: mem::Shared<RuleSet>, config: &Config) -> Result<Self, NoMemory> {
         let tunables = config.tunables();
         let (depth, model) = (tunables.depth.get(), tunables.cost_model);
@@ -281,10 +274,6 @@ pub struct Update(mem::Shared<Plan>);
 
 impl Update {
     /// An update to `rules` for parts that were started with `config`; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn new(rules: mem::Shared<RuleSet>, config: &Config) -> Result<Self, NoMemory> {
         Ok(Self(mem::Shared::new(Plan::new(rules, config)?)?))
     }

@@ -42,10 +42,6 @@ grow!(Queue {
 
 impl Queue {
     /// A queue that can be fed for up to `max` slots; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn new(max: usize) -> Result<Self, NoMemory> {
         Ok(Self {
             times: Placed::new(max)?,

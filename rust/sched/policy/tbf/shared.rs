@@ -119,10 +119,6 @@ pub struct Buckets {
 
 impl Buckets {
     /// A table for `count` buckets in use at a time, half empty then; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn new(count: usize, seed: u64) -> Result<Self, NoMemory> {
         let size = count.saturating_mul(2).max(BLOCK);
         let size = size.checked_next_power_of_two().ok_or(NoMemory)?;

@@ -2,12 +2,6 @@
 
 //! Statistics of classes and rules, and the file that shows them.
 //!
-//! # Vocabulary
-//!
-//! - *Row*: the counters of one class on one head ([`Row`]).
-//! - *Rows*: those of all partitions, merged by class ([`Rows`]).
-//! - *Sum*: the counters of all classes of one rule ([`Sum`]).
-//!
 //! The file is YAML: a mapping with `rules`, in the order of their identifiers, and `classes`, in the order
 //! of their keys. All strings are double-quoted, with `"` and `\` escaped.
 
@@ -108,10 +102,7 @@ impl Rows {
     }
 
     /// Appends rows of the high-priority head, or of the regular one; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none; a part of the rows may have been appended.
+    /// After an error a part of the rows may have been appended.
     pub fn extend(&mut self, rows: &[Row], high: bool) -> Result<(), NoMemory> {
         rows.iter()
             .try_for_each(|row| self.rows.push(Row { high, ..*row }))
@@ -128,10 +119,6 @@ impl Rows {
     }
 
     /// The rules of merged rows with what their classes come to; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
     pub fn sums(&self) -> Result<List<Sum>, NoMemory> {
         let rows = self.rows.as_slice();
         let mut sums = List::with_capacity(rows.len())?;
@@ -162,10 +149,6 @@ impl Rows {
 }
 
 /// Writes statistics as YAML: `rules` and `classes`.
-///
-/// # Errors
-///
-/// Those of `out`.
 pub fn write_yaml(out: &mut impl Write, rows: &[Row], sums: &[Sum]) -> fmt::Result {
     sequence(out, "rules", sums.len())?;
     for sum in sums {

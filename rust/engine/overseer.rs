@@ -63,6 +63,10 @@ impl Scene for Stage {
     fn device_name(&self, device: u32, f: &mut dyn FnMut(&[u8])) {
         self.roster.name_of(device, f);
     }
+
+    fn reschedule(&self) {
+        misc::cond_resched();
+    }
 }
 
 /// The primary of a head of a partition.

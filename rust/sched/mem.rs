@@ -618,6 +618,12 @@ pub fn taken() -> usize {
     backend::TAKEN.get()
 }
 
+/// Has one allocation of this thread fail: the next one after `count` others.
+#[cfg(not(MODULE))]
+pub fn fail_after(count: u32) {
+    backend::FAILS.set(Some(count));
+}
+
 #[cfg(not(MODULE))]
 #[path = "mem/host.rs"]
 mod backend;

@@ -14,6 +14,19 @@ pub(super) type Counted<T> = Arc<T>;
 thread_local! {
     /// See [`super::taken`]; what one thread takes, another one may give back.
     pub(super) static TAKEN: Cell<usize> = const { Cell::new(0) };
+
+    /// See [`super::fail_after`].
+    pub(super) static FAILS: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+/// Fails if it is the turn of this allocation.
+fn try_allocate() -> Result<(), NoMemory> {
+    match FAILS.take() {
+        Some(0) => return Err(NoMemory),
+        Some(left) => FAILS.set(Some(left.wrapping_sub(1))),
+        None => {}
+    }
+    Ok(())
 }
 
 /// A vector whose bytes are counted.
@@ -29,6 +42,7 @@ impl<T> Metered<T> {
         &mut self,
         reserve: impl FnOnce(&mut Vec<T>) -> Result<(), E>,
     ) -> Result<(), NoMemory> {
+        try_allocate()?;
         let before = self.bytes();
         let reserved = reserve(&mut self.0).map_err(|_| NoMemory);
         TAKEN.set(TAKEN.get().wrapping_add(self.bytes()).wrapping_sub(before));
@@ -69,10 +83,12 @@ pub(super) fn small<T>(capacity: usize, _charged: bool) -> Result<Small<T>, NoMe
 }
 
 pub(super) fn boxed<T>(value: T) -> Result<Boxed<T>, NoMemory> {
+    try_allocate()?;
     Ok(Box::new(value))
 }
 
 pub(super) fn counted<T>(value: T) -> Result<Counted<T>, NoMemory> {
+    try_allocate()?;
     Ok(Arc::new(value))
 }
 

@@ -139,6 +139,9 @@ pub trait Parts {
 pub trait Scene {
     /// Calls `f` once with the name of device `device` of the service, if there is such a one.
     fn device_name(&self, device: u32, f: &mut dyn FnMut(&[u8]));
+
+    /// Lets other tasks run; called now and then by what takes long.
+    fn reschedule(&self) {}
 }
 
 /// What came of a look at all parts.

@@ -43,7 +43,7 @@ mod usage;
 use super::{
     gate::{Gates, Owner},
     plan::{Party, Plan, Scene, GROUPS_MAX},
-    terms::UNREGULATED,
+    terms::{Terms, UNREGULATED},
 };
 use crate::sched::{
     mem::{Bulk, List, NoMemory, Owned, Shared},
@@ -83,6 +83,8 @@ pub struct Manager {
     gates: Shared<Gates>,
     clients: Clients,
     groups: List<Group>,
+    /// Counts plans.
+    generation: u32,
     /// The next group's number.
     number: u32,
     clock: Clock,
@@ -108,6 +110,7 @@ impl Manager {
             plan: plan.clone(),
             gates,
             groups: List::new(),
+            generation: 0,
             number: 0,
             clock: Clock::new(),
             ticked: 0,
@@ -115,8 +118,7 @@ impl Manager {
             loads: List::new(),
             changed: false,
         };
-        manager.adopt(plan)?;
-        manager.set_starts(0);
+        manager.adopt(plan, 0)?;
         Ok(manager)
     }
 
@@ -200,7 +202,12 @@ impl Manager {
         now: u64,
     ) -> Result<(), NoMemory> {
         let party = owner.who.party;
-        let terms = self.plan.terms(group, &party, scene);
+        let client = self.clients.get(place as usize).and_then(Option::as_ref);
+        let known = client.filter(|client| client.planned == self.generation);
+        let terms = match known {
+            Some(client) => client.terms,
+            None => self.look_up(group, &party, scene),
+        };
         let (Some(gate), Some(client), Some(group)) = (
             self.gates.get(place),
             self.clients.get_mut(place as usize),
@@ -219,7 +226,7 @@ impl Manager {
             ))?),
         };
         client.id = terms.map(|terms| group.enrol(place, terms)).transpose()?;
-        client.terms = terms;
+        client.plan(terms, self.generation);
         client.here = true;
         client.busy = now;
         group.counters.merge(&GroupCounts {
@@ -233,6 +240,12 @@ impl Manager {
         gate.set_known(true);
         self.changed = true;
         Ok(())
+    }
+
+    /// Looks up what `party` is promised in the group at `group`: O(lines of the plan).
+    fn look_up(&self, group: u32, party: &Party, scene: &dyn Scene) -> Option<Terms> {
+        scene.reschedule();
+        self.plan.terms(group, party, scene)
     }
 
     /// The client at `place` leaves; what it had is others'.
@@ -294,12 +307,8 @@ impl Manager {
             let full = self.gates.take_full(group.place);
             group.counters.seatless = group.counters.seatless.saturating_add(full);
             if let Some(terms) = self.plan.default_terms(group.place) {
-                let rank = match group.movers {
-                    Some(_) => 0,
-                    None => terms.class.rank(),
-                };
-                let rate = group.start(&terms);
-                self.gates.set_start(group.place, rate, rank, now);
+                let start = group.newcomers(&terms);
+                self.gates.set_start(group.place, start, now);
             }
         }
     }
@@ -320,3 +329,6 @@ impl Manager {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -295,9 +295,8 @@ pub fn hand_gates(
 ) -> Result<(), NoMemory> {
     if part.qbm().is_some() {
         let gates = Gates::new(count, 1)?;
-        gates.open(0, 1, None);
+        gates.open(0, (1, None), (rate.unwrap_or(MIXED), 1), 0);
         gates.opened(1);
-        gates.set_start(0, rate.unwrap_or(MIXED), 1, 0);
         let update = qbm::Update::new(Shared::new(gates)?);
         part.update(AnyUpdate::Qbm(update), 0);
     }

@@ -34,7 +34,7 @@ fn tunables() -> Tunables {
 /// Gates for `count` clients of one group, in which nobody is held back at first.
 fn gates(count: u32) -> mem::Shared<Gates> {
     let gates = Gates::new(count, 1).unwrap();
-    gates.open(0, 1, None);
+    gates.open(0, (1, None), (UNREGULATED, 0), 0);
     gates.opened(1);
     mem::Shared::new(gates).unwrap()
 }
@@ -256,7 +256,7 @@ fn a_class_keeps_its_order_and_others_go() {
 fn everything_goes_when_it_is_drained() {
     let mut bench = Bench::new();
     bench.rate(1, 32 << 10, 3, NOW);
-    bench.gates.set_start(0, 32 << 10, 3, NOW);
+    bench.gates.set_start(0, (32 << 10, 3), NOW);
     for _ in 0..100 {
         bench.queue(1, 16, NOW);
     }

@@ -414,8 +414,17 @@ impl Gates {
         self.used.load(Relaxed) >= self.max / 2
     }
 
-    /// Opens the group `number` at `place` in the plan for `target`, or for all targets that no other one is for.
-    pub fn open(&self, place: u32, number: u32, target: Option<u32>) {
+    /// Opens the group `number` at `place` in the plan for `target`, or for all targets that no other one is for, with
+    /// what clients have there until the manager meets them ([`Gates::set_start`]).
+    pub fn open(
+        &self,
+        place: u32,
+        (number, target): (u32, Option<u32>),
+        start: (u64, u8),
+        now: u64,
+    ) {
+        // Whoever finds the group finds its rate.
+        self.set_start(place, start, now);
         if let (Some(door), Some(gate)) = (self.doors.get(place as usize), self.get(place)) {
             door.number.store(number, Relaxed);
             gate.group.store(number, Relaxed);
@@ -440,8 +449,9 @@ impl Gates {
         self.epoch.fetch_add(1, SeqCst);
     }
 
-    /// Sets what clients of the group at `place` have until the manager meets them; for the manager only.
-    pub fn set_start(&self, place: u32, rate: u64, rank: u8, now: u64) {
+    /// Sets rate, bytes/s, and rank that clients of the group at `place` have until the manager meets them; for the
+    /// manager only.
+    pub fn set_start(&self, place: u32, (rate, rank): (u64, u8), now: u64) {
         if let (Some(door), Some(gate)) = (self.doors.get(place as usize), self.get(place)) {
             door.rate.store(rate, Relaxed);
             door.rank.store(rank.into(), Relaxed);

@@ -7,6 +7,7 @@ use crate::sched::{
 };
 
 mod courses;
+mod races;
 mod threads;
 
 const MIB: u64 = 1 << 20;

@@ -88,6 +88,14 @@ impl Manager {
         else {
             return;
         };
+        if self.gates.is_double(place) {
+            // Claimed while the client's earlier gate was being claimed, too.
+            self.retire(place, now);
+            self.forget(place);
+            self.gates.revoke(place);
+            self.changed = true;
+            return;
+        }
         let client = &mut **client;
         client.lowered = false;
         client.see(gate, tick.last, now);

@@ -63,6 +63,8 @@ pub struct Client {
     pub id: Option<ClientId>,
     /// What it is promised; `None`: it is only measured.
     pub terms: Option<Terms>,
+    /// Generation of the plan that `terms` were looked up in; 0: to be looked up again.
+    pub planned: u32,
     /// Whether it is registered.
     pub here: bool,
     /// When it had requests last, monotonic ns.
@@ -95,6 +97,7 @@ impl Client {
             group,
             id: None,
             terms: None,
+            planned: 0,
             here: false,
             busy: now,
             requests: 0,
@@ -106,6 +109,15 @@ impl Client {
             counters: GroupCounts::ZERO,
             base: Usage::default(),
         }
+    }
+
+    /// Sets what the plan of `generation` promises the client. Names of devices may change without a plan.
+    pub fn plan(&mut self, terms: Option<Terms>, generation: u32) {
+        self.terms = terms;
+        self.planned = match self.party {
+            Party::Key(_) => generation,
+            Party::Device(_) => 0,
+        };
     }
 
     /// Sees at `now` whether the client was busy since the last tick, at `last`; counts periods that it has waited

@@ -18,7 +18,7 @@ use crate::sched::{
 
 impl Manager {
     /// Makes the groups of `plan`; those that were there go on.
-    pub(super) fn adopt(&mut self, plan: Shared<Plan>) -> Result<(), NoMemory> {
+    pub(super) fn adopt(&mut self, plan: Shared<Plan>, now: u64) -> Result<(), NoMemory> {
         let tuning = plan.tuning();
         let mut groups = List::with_capacity(plan.groups().len())?;
         let mut loads = List::with_capacity(plan.groups().len())?;
@@ -43,12 +43,15 @@ impl Manager {
         }
         self.gates.set_period(tuning.period);
         self.gates.set_floor(tuning.floor);
-        for (group, settings) in groups.as_slice().iter().zip(plan.groups()) {
-            self.gates
-                .open(group.place, group.number, settings.target());
+        for (place, (group, settings)) in (0..).zip(groups.as_slice().iter().zip(plan.groups())) {
+            let terms = plan.default_terms(place);
+            let start = terms.map_or((UNREGULATED, 0), |terms| group.newcomers(&terms));
+            let group = (group.number, settings.target());
+            self.gates.open(place, group, start, now);
         }
         self.gates.opened(groups.as_slice().len() as u32);
         self.number = number;
+        self.generation = self.generation.wrapping_add(1).max(1);
         self.groups = groups;
         self.loads = loads;
         self.plan = plan;
@@ -68,7 +71,7 @@ impl Manager {
         scene: &dyn Scene,
         now: u64,
     ) -> Result<(), NoMemory> {
-        self.adopt(plan)?;
+        self.adopt(plan, now)?;
         for place in 0..self.gates.len() {
             self.move_on(place, scene, now);
         }
@@ -84,6 +87,7 @@ impl Manager {
         else {
             return;
         };
+        let here = client.here;
         let groups = self.groups.as_slice();
         let there = groups.iter().find(|group| group.number == client.number);
         client.group = there.map_or(NO_GROUP, |group| group.place);
@@ -106,15 +110,19 @@ impl Manager {
             }
             return;
         };
+        if !here {
+            return;
+        }
+        let terms = self.look_up(place_of, &owner.who.party, scene);
         let client = self.clients.get_mut(place as usize);
-        let Some(client) = client.and_then(Option::as_mut).filter(|client| client.here) else {
+        let Some(client) = client.and_then(Option::as_mut) else {
             return;
         };
         let Some(group) = self.groups.as_mut_slice().get_mut(place_of as usize) else {
             return;
         };
-        let terms = self.plan.terms(place_of, &client.party, scene);
-        let before = core::mem::replace(&mut client.terms, terms);
+        let before = client.terms;
+        client.plan(terms, self.generation);
         let rate = match (client.id, terms) {
             (Some(id), Some(terms)) => {
                 if before != Some(terms) {

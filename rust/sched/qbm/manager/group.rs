@@ -92,6 +92,16 @@ impl Group {
         self.stale = true;
     }
 
+    /// Returns rate, bytes/s, and rank of clients without a line, which are promised `terms`, until the manager meets
+    /// them.
+    pub fn newcomers(&self, terms: &Terms) -> (u64, u8) {
+        let rank = match self.movers {
+            Some(_) => 0,
+            None => terms.class.rank(),
+        };
+        (self.start(terms), rank)
+    }
+
     /// What clients without a line have, where they are promised `terms`, until the manager meets them, bytes/s.
     pub fn start(&self, terms: &Terms) -> u64 {
         if self.movers.is_some() {

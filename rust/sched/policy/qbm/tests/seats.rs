@@ -4,7 +4,11 @@
 
 use super::*;
 use crate::sched::{
-    policy::params::ClassesMax,
+    mem::fail_after,
+    policy::{
+        control::{Keep, Looked, Oversee},
+        params::ClassesMax,
+    },
     qbm::{manager::Manager, plan::Plan},
 };
 
@@ -14,7 +18,7 @@ const COST: Cost = Cost::new(Direction::Write, PAGE);
 #[test]
 fn new_clients_start_at_the_rate_of_their_group() {
     let mut bench = Bench::new();
-    bench.gates.set_start(0, MIB, 2, NOW);
+    bench.gates.set_start(0, (MIB, 2), NOW);
     assert!(bench.part.need().is_empty());
     let class = bench.class(7, NOW);
     assert!(!bench.part.need().is_empty() && !bench.part.is_live(class));
@@ -65,7 +69,7 @@ fn a_gate_that_was_freed_is_claimed_again() {
     let old = seat(&bench.gates, 1).place();
     assert_eq!(bench.gate(1).users(), 1);
     assert!(!bench.gates.close(old), "it has a user");
-    bench.gates.set_start(0, MIB, 1, NOW);
+    bench.gates.set_start(0, (MIB, 1), NOW);
     assert!(bench.until(NOW) > NOW + SECOND / 2);
     bench.gates.revoke(old);
     bench.part.refresh(0, 64, NOW);
@@ -88,7 +92,7 @@ fn clients_without_a_gate_share_one() {
     let gates = gates(16);
     let mut bench = Bench::with(&tunables(), &gates);
     let shared = gates.get(0).unwrap();
-    gates.set_start(0, 1 << 30, 1, NOW);
+    gates.set_start(0, (1 << 30, 1), NOW);
     for user in 0..20 {
         bench.queue(user, 64, NOW);
         bench.queue(user, 64, NOW);
@@ -121,9 +125,8 @@ fn groups_come_and_go() {
     bench.queue(1, 1024, NOW);
     bench.queue(1, 1024, NOW);
     assert!(bench.get(NOW).is_some() && !bench.gates.has_news());
-    bench.gates.open(0, 5, Some(0));
-    bench.gates.open(1, 6, None);
-    bench.gates.set_start(0, MIB, 1, NOW);
+    bench.gates.open(0, (5, Some(0)), (MIB, 1), NOW);
+    bench.gates.open(1, (6, None), (UNREGULATED, 0), NOW);
     bench.gates.opened(2);
     // A front that is ready looks again, too.
     bench.queue(1, 1024, NOW);
@@ -215,6 +218,21 @@ fn claims_of_many_threads_agree() {
     }
 }
 
+/// A drain does without tokens, but counts at the gate that the class has now.
+#[test]
+fn a_drain_looks_for_its_gate() {
+    let mut bench = Bench::new();
+    bench.rate(1, MIB, 1, NOW);
+    for _ in 0..2 {
+        bench.queue(1, 256, NOW);
+    }
+    assert!(bench.get(NOW).is_some() && bench.until(NOW) > NOW);
+    bench.gates.revoke(seat(&bench.gates, 1).place());
+    let got = bench.part.get(&view(NOW, true));
+    assert!(matches!(got, Get::Item(_)), "{got:?}");
+    assert_eq!(bench.gate(1).usage().requests, 1);
+}
+
 struct NoScene;
 
 impl crate::sched::qbm::plan::Scene for NoScene {
@@ -261,4 +279,32 @@ fn a_client_with_requests_in_service_is_not_idle() {
     while bench.get(now).is_some() {}
     ticks(&mut manager, 20);
     assert!(!rates(&manager).contains(&60_000_000));
+}
+
+/// What a look changed before it was out of memory for one client, the next look tells.
+#[test]
+fn a_look_without_memory_is_told_later() {
+    let config = Config::parse(None, &tunables()).unwrap();
+    let mut kept = <Kept as Keep<Config>>::empty().unwrap();
+    let plan = Plan::parse("by uid; group all capacity=100MB").unwrap();
+    kept.plan = mem::Shared::new(plan).unwrap();
+    let mut overseer = Overseer::new(&config, &kept, 1).unwrap().unwrap();
+    let gates = overseer.update().unwrap().gates().unwrap().clone();
+    let seats = [1, 2].map(|user| seat(&gates, user));
+    for seat in &seats {
+        gates.get(seat.place()).unwrap().join(seat);
+    }
+    let mut look = || overseer.look(NOW, &NoScene, false);
+    fail_after(0);
+    assert_eq!(look(), Err(NoMemory));
+    let known = |seat: &&Seat| gates.get(seat.place()).unwrap().is_known();
+    assert_eq!(seats.iter().filter(known).count(), 1);
+    let gone = seats.iter().find(|seat| !known(seat)).unwrap();
+    gates.revoke(gone.place());
+    let refresh = Looked {
+        moved: true,
+        refresh: true,
+    };
+    assert_eq!(look(), Ok(refresh));
+    assert_eq!(look(), Ok(Looked::default()));
 }

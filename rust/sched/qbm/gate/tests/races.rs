@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What claims of several CPUs can come to.
+
+use super::*;
+use crate::sched::{
+    key::Key,
+    mem::Shared,
+    qbm::{
+        manager::Manager,
+        plan::{Party, Plan, Scene, Who},
+    },
+};
+
+struct Nowhere;
+
+impl Scene for Nowhere {
+    fn device_name(&self, _device: u32, _f: &mut dyn FnMut(&[u8])) {}
+}
+
+/// Of two gates that are one client's, both of which the manager has met, the earlier one stays.
+#[test]
+fn of_two_gates_one_stays() {
+    let plan = Plan::parse("by uid; group all capacity=100MB; default min=1MB").unwrap();
+    let gates = Shared::new(Gates::new(64, 1).unwrap()).unwrap();
+    let mut manager = Manager::new(Shared::new(plan).unwrap(), gates.clone()).unwrap();
+    let claim = |uid| {
+        let party = Party::Key(Key::Uid(uid));
+        let seat = gates.claim(&Who { party, target: 0 }, &Seat::NONE, NOW);
+        gates.get(seat.place()).unwrap().join(&seat);
+        seat
+    };
+    let seats: Vec<Seat> = (0..32).map(claim).collect();
+    let offset = |seat: &Seat| (seat.place() as usize - GROUPS_MAX) % BLOCK;
+    let late = seats.iter().find(|seat| offset(seat) > 0).unwrap();
+    let early = late.place() - offset(late) as u32;
+    gates.revoke(early);
+    manager.look(&Nowhere, true, NOW).unwrap();
+    let (late_gate, early_gate) = (gates.get(late.place()), gates.get(early));
+    let (late_gate, early_gate) = (late_gate.unwrap(), early_gate.unwrap());
+    assert!(late_gate.is_known() && !early_gate.is_known());
+    // The claim of a class that had looked before the first claim; its stamp is another one.
+    for (to, from) in early_gate.party.iter().zip(&late_gate.party) {
+        to.store(from.load(Relaxed), Relaxed);
+    }
+    early_gate.known.store(0, SeqCst);
+    let state = late_gate.state.load(SeqCst) ^ (1 << 16);
+    early_gate.state.store(state, SeqCst);
+    gates.used.fetch_add(1, SeqCst);
+    gates.announce();
+    manager.look(&Nowhere, false, NOW).unwrap();
+    assert!(late_gate.is_known() && early_gate.is_known());
+    manager.look(&Nowhere, true, NOW).unwrap();
+    assert!(manager.has_changed() && early_gate.is_known() && !gates.has(late));
+    let mut clients = 0;
+    manager.each(|_, _, _| clients += 1);
+    assert_eq!(clients, 31);
+}

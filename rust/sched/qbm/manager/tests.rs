@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What is hard to see over time: lookups, and what other CPUs find in the middle of a change.
+
+use super::*;
+use crate::sched::{
+    key::Key,
+    qbm::{gate::Seat, plan::Who},
+    units::NSEC_PER_SEC as SECOND,
+};
+use std::cell::Cell;
+
+const NOW: u64 = 100 * SECOND;
+
+fn plan(text: &str) -> Shared<Plan> {
+    Shared::new(Plan::parse(text).unwrap()).unwrap()
+}
+
+fn manager(text: &str) -> (Manager, Shared<Gates>) {
+    let gates = Shared::new(Gates::new(64, 1).unwrap()).unwrap();
+    (Manager::new(plan(text), gates.clone()).unwrap(), gates)
+}
+
+/// Claims the gate of `party` for a queued request for `target`.
+fn queue(gates: &Gates, party: Party, target: u32) -> Seat {
+    let seat = gates.claim(&Who { party, target }, &Seat::NONE, NOW);
+    if let Some(gate) = gates.get(seat.place()) {
+        gate.join(&seat);
+    }
+    gates.announce();
+    seat
+}
+
+/// Counts lookups of terms.
+struct Lookups(Cell<u32>);
+
+impl Scene for Lookups {
+    fn device_name(&self, _device: u32, _f: &mut dyn FnMut(&[u8])) {}
+
+    fn reschedule(&self) {
+        self.0.set(self.0.get() + 1);
+    }
+}
+
+/// A client's line is looked up once per plan, but for devices, whose names change without one.
+#[test]
+fn lines_are_looked_up_once() {
+    let user = |number| Party::Key(Key::Uid(number));
+    for (by, party, want) in [
+        ("uid", user as fn(u32) -> Party, [8, 8, 8, 16]),
+        ("device", Party::Device, [8, 16, 16, 24]),
+    ] {
+        let text = format!("by {by}; group a capacity=100MB");
+        let (mut manager, gates) = manager(&text);
+        let lookups = Lookups(Cell::new(0));
+        let seats: Vec<Seat> = (0..8)
+            .map(|number| queue(&gates, party(number), 0))
+            .collect();
+        manager.look(&lookups, false, NOW).unwrap();
+        let mut seen = vec![lookups.0.get()];
+        for seat in &seats {
+            gates.get(seat.place()).unwrap().leave(seat);
+        }
+        manager.look(&lookups, true, NOW + 2 * SECOND).unwrap();
+        assert!(seats
+            .iter()
+            .all(|seat| !gates.get(seat.place()).unwrap().is_known()));
+        (0..8).for_each(|number| drop(queue(&gates, party(number), 0)));
+        manager.look(&lookups, false, NOW + 3 * SECOND).unwrap();
+        seen.push(lookups.0.get());
+        manager.look(&lookups, true, NOW + 3 * SECOND).unwrap();
+        seen.push(lookups.0.get());
+        manager
+            .configure(plan(&text), &lookups, NOW + 3 * SECOND)
+            .unwrap();
+        seen.push(lookups.0.get());
+        assert_eq!(seen, want, "{by}");
+    }
+}
+
+/// Has a client of target 2 come whenever a name is asked for.
+struct Joins(Shared<Gates>, Cell<Option<(u64, u8)>>);
+
+impl Scene for Joins {
+    fn device_name(&self, _device: u32, _f: &mut dyn FnMut(&[u8])) {
+        let seat = queue(&self.0, Party::Device(9), 2);
+        let gate = self.0.get(seat.place());
+        self.1.set(gate.map(|gate| (gate.rate(), gate.rank())));
+    }
+}
+
+/// Whoever finds a new group finds the rate that newcomers have there.
+#[test]
+fn a_group_opens_with_its_rate() {
+    let text = "by device; default class=low_share min=50%; group a capacity=100MB target=1";
+    let (mut manager, gates) = manager(text);
+    let joins = Joins(gates.clone(), Cell::new(None));
+    queue(&gates, Party::Device(1), 1);
+    manager.look(&joins, false, NOW).unwrap();
+    assert_eq!(joins.1.get(), None);
+    let text = format!("{text}; group b capacity=40MB target=2");
+    manager.configure(plan(&text), &joins, NOW).unwrap();
+    assert_eq!(joins.1.get(), Some((20_000_000, 2)));
+}

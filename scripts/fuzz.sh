@@ -43,7 +43,7 @@ cd "$fuzz"
 # All targets are one program, which NRS_FUZZ_TARGET tells which one it is. There is no unsafe code that a sanitizer would
 # look at, and a stable compiler has none.
 cargo_fuzz() {
-	cargo fuzz "$1" --fuzz-dir "$fuzz" --target-dir "$out/target" --sanitizer none --features libfuzzer-sys nrs-fuzz "${@:2}"
+	cargo fuzz "$1" --fuzz-dir "$fuzz" --target-dir "$out/target" --sanitizer none --features link nrs-fuzz "${@:2}"
 }
 cargo_fuzz build 2>"$out/build.log" || {
 	cat "$out/build.log" >&2

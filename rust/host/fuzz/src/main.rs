@@ -3,7 +3,7 @@
 //! Hands what the fuzzer makes up to the target that the environment variable `NRS_FUZZ_TARGET` names. The words of the
 //! target go to the file `NRS_FUZZ_DICTIONARY` first.
 
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use std::{env, fs, sync::OnceLock};
 
@@ -23,3 +23,9 @@ libfuzzer_sys::fuzz_target!(
     },
     |data: &[u8]| (TARGET.get().expect("init ran").run)(data)
 );
+
+/// Fails: only `scripts/fuzz.sh` links the fuzzer; other builds check that this file compiles.
+#[cfg(not(fuzzing))]
+fn main() -> Result<(), &'static str> {
+    Err("built without the fuzzer, see scripts/fuzz.sh")
+}

@@ -7,7 +7,7 @@
 //!  DIR/memory.jsonl, *.txt ─────┴─► bench.md, decisions.svg
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,27 +17,6 @@ use nrs_report::stat::Spread;
 use nrs_report::table::Table;
 use serde::Deserialize;
 use serde_json::Value;
-
-/// Policies, in the order of tables.
-const POLICIES: [&str; 14] = [
-    "fifo",
-    "crrn",
-    "orr",
-    "trr",
-    "delay",
-    "tbf",
-    "tbf_rules",
-    "qbm",
-    "qbm_waits",
-    "fairshare",
-    "fairshare_mixed",
-    "fairshare2",
-    "fairshare3",
-    "paper",
-];
-
-/// Numbers of classes.
-const CLASSES: [u32; 8] = [2, 8, 64, 256, 1_000, 4_096, 16_384, 100_000];
 
 /// Tables and pictures of what was measured.
 #[derive(clap::Args, Debug)]
@@ -183,6 +162,17 @@ impl Measured {
         Ok(all)
     }
 
+    /// Names and numbers of classes of all decisions that were measured.
+    fn decisions(&self) -> impl Iterator<Item = (&str, u32)> {
+        let decisions = self.timings.iter().filter(|one| one.group == "decision");
+        decisions.filter_map(|one| Some((one.name.as_str(), one.value.parse().ok()?)))
+    }
+
+    /// Names of the policies whose decisions were measured.
+    fn policies(&self) -> BTreeSet<&str> {
+        self.decisions().map(|(policy, _)| policy).collect()
+    }
+
     /// Medians of `policy` from `from` to `to` classes.
     fn points(&self, policy: &str, from: u32, to: u32) -> Vec<(f64, f64)> {
         let of = |one: &Timing| {
@@ -221,8 +211,8 @@ fn slope(points: &[(f64, f64)]) -> Option<f64> {
 
 /// A decision by number of classes, its growth, and memory; a column for each policy.
 fn summary(measured: &Measured) -> Table {
-    let is_there = |policy: &&str| !measured.points(policy, 0, u32::MAX).is_empty();
-    let policies: Vec<&str> = POLICIES.into_iter().filter(is_there).collect();
+    let policies = Vec::from_iter(measured.policies());
+    let counts: BTreeSet<u32> = measured.decisions().map(|(_, classes)| classes).collect();
     let mut table = Table::new(&[&["classes"][..], &policies].concat());
     let mut row = |name: String, cell: &dyn Fn(&str) -> Option<f64>, places: usize| {
         let cells = policies.iter().map(|policy| cell(policy));
@@ -231,7 +221,7 @@ fn summary(measured: &Measured) -> Table {
         let cells = cells.map(shown);
         table.row(&[name].into_iter().chain(cells).collect::<Vec<String>>());
     };
-    for classes in CLASSES {
+    for classes in counts {
         let decision = |policy: &str| {
             let points = measured.points(policy, classes, classes);
             Some(points.first()?.1)
@@ -317,18 +307,9 @@ fn picture(measured: &Measured) -> Lines {
     let lines = Lines::new("A decision, by policy", "classes", "ns per decision")
         .log_x()
         .log_y();
-    let shown = [
-        "fifo",
-        "crrn",
-        "orr",
-        "trr",
-        "delay",
-        "tbf",
-        "qbm",
-        "fairshare",
-    ];
-    shown.into_iter().fold(lines, |lines, policy| {
-        lines.series(policy, measured.points(policy, 2, 100_000))
+    let policies = measured.policies().into_iter();
+    policies.fold(lines, |lines, policy| {
+        lines.series(policy, measured.points(policy, 0, u32::MAX))
     })
 }
 
@@ -364,7 +345,7 @@ mod tests {
             least_ns: 30.0,
         };
         let measured = Measured {
-            timings: CLASSES.map(timing).into(),
+            timings: [2, 64, 1_000, 4_096, 100_000].map(timing).into(),
             ..Measured::default()
         };
         let page = page(&measured);

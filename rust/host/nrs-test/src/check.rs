@@ -54,6 +54,7 @@ const GROUPS: [(&str, &[Check]); 3] = groups! {
 
 /// Runs a check of /dev/nrs, on services with the given settings.
 #[derive(clap::Args)]
+#[command(after_help = crate::STATUS)]
 pub struct Args {
     /// Print the names of the checks of a group.
     #[arg(long, value_name = "GROUP", value_parser = GROUPS.map(|(name, _)| name))]
@@ -190,6 +191,7 @@ pub fn run(args: Args) -> Outcome {
             .for_each(|(name, _)| println!("{name}"));
         return Ok(ExitCode::SUCCESS);
     }
+    device().map_err(|error| format!("{DEVICE}: {error}"))?;
     let name = args.name.unwrap_or_default();
     let done = match (name.as_str(), &args.settings[..]) {
         ("block", []) => block(),

@@ -27,6 +27,7 @@ use player::{Pace, Player, Spec};
 
 /// Plays a server with many clients on /dev/nrs; prints how each was served, as JSON.
 #[derive(clap::Args)]
+#[command(after_help = crate::STATUS)]
 pub struct Args {
     /// The service; it is made if it is not there.
     #[arg(long, default_value = "load")]

@@ -9,7 +9,7 @@
 //! | [`overlap`] | checks that overlapping requests to a block device keep their order |
 //! | [`load`] | plays a server with many clients on `/dev/nrs` |
 //!
-//! Status 0: passed; 1: a check failed, findings, not in order; 2: the test could not run.
+//! Exit statuses: [`STATUS`].
 
 use std::{error::Error, process::ExitCode};
 
@@ -25,9 +25,13 @@ mod storm;
 /// Result of a test that can fail to run.
 type Outcome<T = ExitCode> = Result<T, Box<dyn Error>>;
 
+/// Exit statuses of all subcommands.
+const STATUS: &str = "Exit status: 0 if the test passed, 1 if what was tested is wrong, \
+    2 if the test could not run or cannot tell.";
+
 /// Tests nrs; data on the devices and directories named is lost.
 #[derive(Parser)]
-#[command(version)]
+#[command(version, after_help = STATUS)]
 enum Command {
     Check(check::Args),
     Storm(storm::Args),

@@ -7,7 +7,7 @@
 //! hold what its last write put there. `probe` queues many requests, then submits one of real-time I/O priority that
 //! overlaps the last of them, and prints how many of the others were faster.
 //!
-//! Prints one `NAME: NUMBER` per line. Status 0: in order; 1: not in order; 2: requests failed, or the test could not run.
+//! Prints one `NAME: NUMBER` per line. The test cannot tell if requests failed.
 
 use std::{
     fmt::Display,
@@ -31,6 +31,7 @@ use ring::{Buffer, Request, Ring};
 
 /// Checks that overlapping requests to a block device keep their order.
 #[derive(clap::Args)]
+#[command(after_help = crate::STATUS)]
 pub struct Args {
     /// Seed; equal seeds give equal requests.
     #[arg(long, global = true, default_value_t = 1)]

@@ -13,7 +13,6 @@
 //! ```
 //!
 //! `--counts FILE` is replaced again and again: a line `COUNT ERRNO KIND` for each, `ok` for none, and `finding TEXT`.
-//! Status 0: no finding; 1: findings; 2: the storm could not run.
 
 use std::{
     path::{Path, PathBuf},
@@ -38,6 +37,7 @@ use tally::Tally;
 
 /// Makes random system calls against nrs; data on the devices and directories named is lost.
 #[derive(clap::Args)]
+#[command(after_help = crate::STATUS)]
 pub struct Args {
     /// Seed; equal seeds give equal sequences of calls.
     #[arg(long, global = true, default_value_t = 1)]

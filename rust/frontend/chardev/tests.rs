@@ -259,6 +259,33 @@ mod deadlines {
         Ok(())
     }
 
+    /// A lock hold ends 12 leases at most; the next look goes on, and each lease counts once.
+    #[test]
+    fn leases_that_end_together_take_several_lock_holds() -> Result {
+        let bench = Bench::new(c"kunit-lease", 65, 64)?;
+        for cookie in 1..=40 {
+            bench.bring_for(cookie, 0, 0)?;
+        }
+        let released = bench.wait(5000, || bench.session.stats().ready == 40);
+        let over = misc::now() + LEASE;
+        let ended = [(); 5].map(|()| {
+            bench.session.look(over);
+            bench.session.stats().reclaimed
+        });
+        let mut read = 0;
+        for _ in 0..5 {
+            read += bench.read().into_iter().flatten().count();
+        }
+        for cookie in 1..=40 {
+            bench.complete(cookie)?;
+        }
+        let late = bench.session.stats().late;
+        let closed = bench.close();
+        assert!(released && read == 40 && closed);
+        assert!(ended == [12, 24, 36, 40, 40] && late == 40);
+        Ok(())
+    }
+
     #[test]
     fn what_was_not_told_is_told_again() -> Result {
         let bench = Bench::new(c"kunit-early", 65, 64)?;

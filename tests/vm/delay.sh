@@ -74,49 +74,6 @@ idle() {
 	[ "$(terse /tmp/at_once.txt 15)" -le 5200000 ]
 }
 
-# A change is for those that come later.
-changes() {
-	setup 8 8 100
-	at_once 4
-	local start
-	start=$(now)
-	set_to svc nrs_delay_min 1
-	set_to svc nrs_delay_max 1
-	timed b
-	took 1000 1100
-	[ "$(counter a held)" = 4 ] || fail "$(dm status a)"
-	set_to svc nrs_delay_pct 0
-	timed b
-	took 0 100
-	[ "$(counter a held)" = 4 ] || fail "$(dm status a)"
-	wait "$reader"
-	took=$(($(now) - start))
-	took 7500 8700
-}
-
-# Each head has its own times.
-heads() {
-	setup 3 3 100
-	set_to svc nrs_delay_min hp_delay_min:1
-	set_to svc nrs_delay_max hp_delay_max:1
-	timed a ionice -c 1 -n 0
-	took 1000 1100
-	timed a
-	took 3000 3100
-	set_to svc nrs_delay_pct 'hp_delay_pct:100 reg_delay_pct:0'
-	timed a
-	took 0 100
-	timed a ionice -c 1 -n 0
-	took 1000 1100
-	# Of one head only.
-	policy svc 'fifo hp'
-	set_to svc nrs_delay_pct 100
-	timed a ionice -c 1 -n 0
-	took 0 100
-	timed a
-	took 3000 3100
-}
-
 # The time of day does not matter.
 clock() {
 	setup 4 4 100
@@ -155,8 +112,6 @@ let_go() {
 
 try 30 "a request takes the time that was set" exact
 long try 30 "many wait at a time, and the CPUs rest" idle
-long try 40 "a change is for requests that come later" changes
-long try 40 "heads have their own times" heads
 long try 30 "setting the clock changes nothing" clock
 try 20 "what waits is let go by a suspend" let_go
 remarks '^(a request|latency|ended)'

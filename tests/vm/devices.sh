@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Several devices in one service: on each, shares are what they would be without the others, whether those are idle, busy, slow,
+# Several devices in one service: on each, shares are what they would be without the others, whether those are busy, slow,
 # full or hung, and whatever metadata goes beside.
 . /tests/nrs.sh
 
@@ -45,21 +45,6 @@ equal() {
 # kept RATE: the first disk does as much as that.
 kept() {
 	within 2 "$1" "${rates[0]}" || fail "requests per 1000 s: $1 alone, ${rates[0]} beside others"
-}
-
-# One that is idle costs the other one neither its shares nor its slots.
-idle() {
-	# As slow as in busy: at 8 ms what the CPU takes for processes made 2.9 % once.
-	local fast=$((fast * 5))
-	disks 1
-	policy svc 'fairshare uid_fair'
-	rivals 0
-	equal 5 0
-	local alone=${rates[0]}
-	slow_lower nb1 $fast size=64
-	client c /dev/nb1 svc
-	equal 5 0
-	kept "$alone"
 }
 
 # Two that are busy have their shares each, and each what it has alone.
@@ -188,7 +173,6 @@ metadata() {
 	more 0.5 "$((got * 100))" "$((alone * 100))" || fail "alone $alone, beside 16 find $got"
 }
 
-try 40 "an idle device costs the other one nothing" idle
 try 40 "two busy devices: shares on each, and all their speed" busy
 try 60 "beside a slow device and one that hangs" troubled
 long try 60 "eight devices, weights 1 to 4" eight

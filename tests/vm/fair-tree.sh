@@ -18,13 +18,12 @@ setup() {
 	policy svc "fairshare $2"
 }
 
-# begin DEVICE UID[:GID] [OPTION...]: a load of that user that lasts until the check is over, one process, $loader; fio, or
-# $program.
+# begin DEVICE UID[:GID] [OPTION...]: a load of that user that lasts until the check is over, one process, $loader.
 begin() {
 	local name=$1 as=$2
 	shift 2
 	(
-		fio() { exec setpriv --reuid "${as%:*}" --regid "${as#*:}" --clear-groups "${program:-/bin/fio}" "$@"; }
+		fio() { exec setpriv --reuid "${as%:*}" --regid "${as#*:}" --clear-groups /bin/fio "$@"; }
 		# In few system calls, so that the CPU does not become what is short.
 		load "$name" --thread --iodepth=32 --iodepth_batch_submit=8 --iodepth_batch_complete_min=8 --time_based --runtime=300 "$@" \
 			>/dev/null 2>&1
@@ -69,59 +68,6 @@ leave() {
 	wait_for 20 "[ \"\$(counter $2 held)\" = 0 ]" || fail "$(dm status "$2")"
 }
 
-# A job beside another of one node: as many times as much as it has nodes.
-size() {
-	setup 3000 size_fair
-	local n
-	client small /dev/nb0 svc jobid small size 1
-	for n in 1 2 4 8; do client "big$n" /dev/nb0 svc jobid "big$n" size $n; done
-	begin small 1001
-	for n in 1 2 4 8; do
-		begin big$n 1001
-		case $n in 1) settle 1 1 ;; 2) settle 1 0 1 ;; 4) settle 1 0 0 1 ;; 8) settle 1 0 0 0 1 ;; esac
-		gather 4 ended
-		local big=${got[n == 8 ? 4 : n == 4 ? 3 : n]}
-		say "size $n to 1: $big to ${got[0]}, ratio $(awk -v a="$big" -v b="${got[0]}" 'BEGIN { printf "%.4f", a / b }')"
-		within 1 "$big" $((n * got[0])) || fail "$(cat "$(at svc nrs_fairshare_stats)")"
-		leave "$loader" "big$n"
-	done
-}
-
-# Sizes that nobody states: how many clients a job has, or what its name ends with.
-size_source() {
-	setup 3000 size_fair
-	# Jobs go by their programs; dmsetup takes what follows a # for a comment.
-	local name
-	for name in 'two#5' 'one#9' fio.1000; do ln -sf /bin/fio "/tmp/$name"; done
-	client a /dev/nb0 svc nid 10.0.0.1@tcp jobid_name %e
-	client b /dev/nb0 svc nid 10.0.0.2@tcp jobid_name %e
-	client c /dev/nb0 svc nid 10.0.0.3@tcp jobid_name %e
-	client d /dev/nb0 svc nid 10.0.0.3@tcp jobid_name %e
-	program='/tmp/two#5' begin a 1001
-	program='/tmp/two#5' begin b 1001
-	program='/tmp/one#9' begin c 1001
-	program=/tmp/fio.1000 begin d 1001
-	settle 1 1 1 1
-	wait_for 10 "grep -q 'size: 2' $(at svc nrs_fairshare_stats)" || fail "$(cat "$(at svc nrs_fairshare_stats)")"
-	gather 3 ended
-	say "by clients, 2 to 1 to 1: $((got[0] + got[1])) ${got[2]} ${got[3]}"
-	within 2 $((got[0] + got[1])) $((2 * got[2]))
-	within 2 "${got[2]}" "${got[3]}"
-	set_to svc nrs_fairshare_size_source suffix
-	settle 1 1 1 1
-	wait_for 10 "grep -q 'size: 9' $(at svc nrs_fairshare_stats)" || fail "$(cat "$(at svc nrs_fairshare_stats)")"
-	gather 3 ended
-	say "by names, 5 to 9 to 1: $((got[0] + got[1])) ${got[2]} ${got[3]}"
-	within 2 $((9 * (got[0] + got[1]))) $((5 * got[2]))
-	within 2 "${got[2]}" $((9 * got[3]))
-	# No job is larger than this.
-	set_to svc nrs_fairshare_size_max 5
-	settle 1 1 1 1
-	gather 3 ended
-	say "by names, 5 at most: $((got[0] + got[1])) ${got[2]} ${got[3]}"
-	within 2 $((got[0] + got[1])) "${got[2]}"
-}
-
 # Two groups, four users, eight jobs of one to three nodes; also from the second second on.
 composite() {
 	setup 2000 gid_then_uid_then_size_fair
@@ -140,21 +86,6 @@ composite() {
 	shares 1 ended 2 "${want[@]}"
 	shares 4 ended 2 "${want[@]}"
 	cp "$(at svc nrs_fairshare_stats)" /out/composite.yaml
-}
-
-# Two users, one with two jobs, the other with four.
-two_levels() {
-	setup 3000 uid_then_jobid_fair
-	local name
-	for name in a b c d e f; do client $name /dev/nb0 svc jobid "job.$name"; done
-	for name in a b; do begin $name 1001; done
-	for name in c d e f; do begin $name 1002; done
-	settle 1 1 1 1 1 1
-	shares 3 ended 2 2 2 1 1 1 1
-	# In the other order, each job has a user of its own.
-	policy svc 'fairshare jobid_then_uid_fair'
-	settle 1 1 1 1 1 1
-	shares 3 ended 2 1 1 1 1 1 1
 }
 
 # weigh TEXT: changes weights.
@@ -293,10 +224,7 @@ alone() {
 	more 0.97 "$all" "$fair"
 }
 
-long try 90 "size_fair: 1, 2, 4 and 8 to 1, within 1 %" size
-long try 60 "sizes by clients and by names, within 2 %" size_source
 try 60 "two groups, four users, eight jobs: each share within 2 % from the second second on" composite
-long try 60 "two users with two and four jobs, within 2 %" two_levels
 long try 90 "weights, within 2 %" weights
 long try 90 "4 KiB reads against 1 MiB writes: bytes within 2 %" bytes
 long try 90 "4 KiB reads against 1 MiB writes: device time within 3 %" device_times

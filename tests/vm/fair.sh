@@ -68,34 +68,8 @@ jobid() {
 	within 5 "$a" "$b" || fail "$(cat "$(at svc nrs_fairshare_stats)")"
 }
 
-# cost UID: pages that the service counted for a user.
-cost() {
-	awk -v e="\"uid:$1\"" '/entity:/ { on = $3 == e } on && /cost_pages:/ { print $2 }' <<<"$2"
-}
-
-# Two users of one device, by the service's own statistics.
-one_device() {
-	setup
-	dm_remove b
-	policy svc 'fairshare uid_fair'
-	begin a as=1001 --numjobs=8
-	begin a as=1002
-	wait_for 20 "grep -q uid:1001 $(at svc nrs_fairshare_stats) && grep -q uid:1002 $(at svc nrs_fairshare_stats)"
-	saturated a
-	window 1 ended a >/dev/null
-	local before after
-	before=$(cat "$(at svc nrs_fairshare_stats)")
-	window 5 ended a >/dev/null
-	after=$(cat "$(at svc nrs_fairshare_stats)")
-	a=$(($(cost 1001 "$after") - $(cost 1001 "$before")))
-	b=$(($(cost 1002 "$after") - $(cost 1002 "$before")))
-	say "pages: $a and $b"
-	within 5 "$a" "$b"
-}
-
 try 60 "uid_fair: 32 processes against one, equal bytes within 5 %" uid
 try 60 "uid_fair: 4 KiB against 64 KiB, equal bytes within 5 %" sizes
 long try 60 "jobid_fair: two programs, equal bytes within 5 %" jobid
-long try 60 "uid_fair: two users of one device, equal pages within 5 %" one_device
 remarks '^(bytes|ended|pages)'
 summary

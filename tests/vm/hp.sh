@@ -17,18 +17,6 @@ realtime() {
 	load b --prioclass=1 --prio=0 --time_based "$@"
 }
 
-# Mean time of a request in the middle of a full queue, against that of those who wait in it.
-overtakes() {
-	setup fairshare 4
-	load a --numjobs=2 --iodepth=32 --time_based --runtime=8 >/tmp/regular.txt &
-	local regular=$!
-	saturated a
-	realtime --iodepth=1 --runtime=3 >/tmp/hp.txt
-	wait "$regular"
-	say "mean latency: high $(terse /tmp/hp.txt 16) us, regular $(terse /tmp/regular.txt 16) us"
-	more 3 "$(terse /tmp/regular.txt 16)" "$(terse /tmp/hp.txt 16)"
-}
-
 # With two slots, regular requests have one; the other serves a lone high-priority request at once, as on an idle device.
 kept_slot() {
 	setup fifo 2
@@ -54,21 +42,6 @@ not_starved() {
 	read -r regular high <<<"$got"
 	say "ended in 4 s: regular $regular, high $high"
 	more 5 "$high" "$regular" && more 1 "$((regular * 15))" "$high" && [ "$regular" -gt 20 ]
-}
-
-# Which requests have high priority is a parameter: without "realtime" that class waits like any other.
-sources() {
-	setup fifo 4
-	set_to svc high_priority_sources 'meta prio'
-	load a --numjobs=2 --iodepth=32 --time_based --runtime=8 >/tmp/regular.txt &
-	local regular=$!
-	saturated a
-	realtime --iodepth=1 --runtime=2 >/tmp/without.txt
-	set_to svc high_priority_sources 'meta realtime'
-	realtime --iodepth=1 --runtime=2 >/tmp/with.txt
-	wait "$regular"
-	say "mean latency: without realtime $(terse /tmp/without.txt 16) us, with $(terse /tmp/with.txt 16) us, regular $(terse /tmp/regular.txt 16) us"
-	more 0.7 "$(terse /tmp/without.txt 16)" "$(terse /tmp/regular.txt 16)" && more 3 "$(terse /tmp/without.txt 16)" "$(terse /tmp/with.txt 16)"
 }
 
 # high_entities: how many entities of the high-priority head fairshare knows of.
@@ -104,10 +77,8 @@ metadata() {
 	done
 }
 
-long try 40 "high priority overtakes" overtakes
 try 40 "regular requests are not starved" not_starved
 try 40 "a slot is kept for high priority" kept_slot
-long try 40 "high_priority_sources: realtime" sources
 long try 40 "high_priority_sources: metadata" metadata
 remarks '^(mean|ended)'
 summary

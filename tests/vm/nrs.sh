@@ -89,7 +89,7 @@ devices() {
 }
 
 # What loads are run as.
-loads=(fio alpha beta 'two#5' 'one#9' fio.1000 dd nrs-test dmsetup)
+loads=(fio alpha beta dd nrs-test dmsetup)
 
 # resume_all: resumes each suspended device.
 resume_all() {

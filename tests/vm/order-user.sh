@@ -70,23 +70,6 @@ newcomer() {
 	[ "$with" -lt "$((without / 3))" ] || fail "with credits $with us, without $without us"
 }
 
-# One alone gets the full speed: as many requests as without credits.
-alone() {
-	module
-	local option served=()
-	for option in '' --credits; do
-		nrs-test load --service svc --seconds 4 --warmup 1 --busy 20000 ${option:+$option} --client name=a,nid=10.0.0.1@tcp,depth=200 >/tmp/load.json &
-		local pid=$!
-		wait_for 10 '[ -e /sys/kernel/debug/nrs/svc/slots ]'
-		echo 8 >"$(at svc slots)"
-		wait $pid || fail "$(tail -n 5 /tmp/load.json)"
-		served+=("$(of_load /tmp/load.json a served)")
-		gone svc
-	done
-	say "served without credits ${served[0]}, with ${served[1]}"
-	within 15 "${served[0]}" "${served[1]}" || fail "${served[*]}"
-}
-
 # Promotions, streams and changes of the policy and the level, all at once.
 storm() {
 	module
@@ -126,7 +109,6 @@ if [ -z "$debug" ]; then
 	long try 200 "order and credits under fairshare" under "nrs_policies=fairshare nid_fair"
 	long try 60 "order of what is delayed" delayed slots=65
 	long try 60 "credits bound a newcomer's latency" newcomer
-	long try 30 "one client alone gets the full speed" alone
 	long try 30 "streams in order under orr" streams orr
 fi
 long try 60 "a storm of promotions, policies and levels" storm

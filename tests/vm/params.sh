@@ -9,35 +9,17 @@ cat >/tmp/taken <<'END'
 nrs_crrn_quantum||reg_quantum:8~~~~ hp_quantum:8~~~~
 nrs_crrn_quantum|65535|reg_quantum:65535 hp_quantum:65535
 nrs_crrn_quantum|hp_quantum:20|reg_quantum:65535 hp_quantum:20~~~
-nrs_orr_quantum||reg_quantum:256~~ hp_quantum:256~~
 nrs_orr_quantum|hp_quantum:5 reg_quantum:6|reg_quantum:6~~~~ hp_quantum:5~~~~
 nrs_trr_quantum|reg_quantum: 7   hp_quantum:   8|reg_quantum:7~~~~ hp_quantum:8~~~~
-nrs_orr_offset_type||reg_offset_type:physical hp_offset_type:physical
 nrs_orr_offset_type|hp_offset_type:  logical|reg_offset_type:physical hp_offset_type:logical
-nrs_trr_supported|reads_and_writes|reg_supported:reads_and_writes hp_supported:reads_and_writes
 nrs_delay_max|65535|reg_delay_max:65535 hp_delay_max:65535
 nrs_delay_min|hp_delay_min:8 reg_delay_min:70|reg_delay_min:70~~~ hp_delay_min:8~~~~
-nrs_delay_pct|hp_delay_pct:50 reg_delay_pct:1|reg_delay_pct:1~~ hp_delay_pct:50~
-nrs_pop||none
-nrs_pop|graph|graph
 nrs_pop|overlap|overlap
-nrs_pop_window|65536|65536
 buffer_max|4096|4096
-at_early_margin|1|1
-at_min|1|1
-at_extra|1|1
-at_max|7|7
-at_history|3600|3600
 at_factor|1000|1000
-at_increment|0|0
-at_initial|3600|3600
-at_deviations|100|100
 at_estimator|average|average
-at_count_policy_delay|1|1
 obd_timeout|0|0
-at_unhealthy_factor|5|5
 high_priority_sources|prio realtime|realtime prio
-high_priority_sources|realtime meta prio|realtime meta prio
 END
 
 # show FILE: its text in $shown, in the form of the table: lines joined by a blank, blanks at the ends of lines as ~.
@@ -110,24 +92,6 @@ stay() {
 	[ "$(cat "$(at conf nrs_pop)")" = overlap ]
 }
 
-# The same by messages.
-messages() {
-	setup
-	dm message a 0 service nrs_trr_quantum hp_quantum:3 reg_quantum:4
-	dm message a 0 service nrs_delay_max 12
-	[ "$(dm message a 0 service nrs_trr_quantum)" = $'reg_quantum:4    \nhp_quantum:3    ' ] || fail "$(dm message a 0 service nrs_trr_quantum)"
-	show "$(at svc nrs_delay_max)"
-	[ "$shown" = 'reg_delay_max:12~~~ hp_delay_max:12~~~' ] || fail "nrs_delay_max: $shown"
-	refused EINVAL dm message a 0 service nrs_trr_quantum hp_quantum:3 hp_quantum:4
-	refused EACCES dm message a 0 service nrs_concurrency 1
-	refused EINVAL dm message a 0 service nrs_delay_min 13
-	dm message a 0 service nrs_policies crrn
-	dm message a 0 service nrs_pop overlap
-	dm message a 0 service high_priority_sources realtime prio
-	dm message a 0 service health | grep -qx healthy
-	dm message a 0 service nrs_concurrency | grep -q fan_out
-}
-
 # All policies, in their order, each with its state.
 policies() {
 	setup
@@ -142,6 +106,5 @@ policies() {
 }
 
 try 40 "values are shown as they should be, and outlive stops and starts" stay
-long try 20 "by messages" messages
 try 20 "the list of policies" policies
 summary

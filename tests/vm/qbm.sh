@@ -34,11 +34,6 @@ of() {
 		"$(at svc nrs_qbm_status)"
 }
 
-# group KEY: what the status says of the group.
-group() {
-	awk -v k="$1:" '{ for (i = 1; i < NF; i++) if ($i == k) { gsub(/[,}"]/, "", $(i + 1)); print $(i + 1); exit } }' "$(at svc nrs_qbm_status)"
-}
-
 # begin DEVICE [OPTION...]: reads from now on, $loader.
 begin() {
 	local name=$1
@@ -124,32 +119,6 @@ client b class=first_come min=24MB/s max=24MB/s"
 	gets 4 2 40 -
 }
 
-reserves() {
-	setup 3
-	plan "by device
-group all capacity=40MB/s reserve_low_share=8MB/s reserve_fair_share=6MB/s
-client a class=first_come min=26MB/s max=40MB/s
-client b class=low_share min=20MB/s max=20MB/s
-client c class=fair_share min=20MB/s max=20MB/s"
-	begin b
-	until_gets 5 b 20
-	begin a
-	local first=$loader
-	until_gets 5 a 26
-	sleep 0.5
-	# What its class has in reserve is left to it.
-	gets 4 3 26 8 0
-	begin c
-	until_gets 5 c 6
-	sleep 0.5
-	gets 4 3 26 8 6
-	finish "$first"
-	until_gets 5 c 20
-	until_gets 5 b 19
-	sleep 0.5
-	gets 4 3 - 20 20
-}
-
 # regular SECONDS: bytes of b in that time.
 regular() {
 	gather "$1" bytes
@@ -190,66 +159,6 @@ client a class=mover min=40MB/s"
 	done
 }
 
-# Other rules under load: nobody stands still meanwhile, and the new ones hold at once.
-reconfigured() {
-	setup 3
-	local texts=(
-		"class=fair_share min=20MB/s max=20MB/s"
-		"class=fair_share min=8MB/s max=8MB/s"
-		"class=low_share min=12MB/s max=12MB/s"
-	) want=(13.333 8 12) name i round
-	plan "by device
-group all capacity=40MB/s
-default ${texts[0]}"
-	for name in a b c; do begin $name; done
-	until_gets 5 c 13
-	for round in 1 2; do
-		for i in 1 2 0; do
-			look
-			local before=("${all_ended[@]}")
-			plan "by device
-group all capacity=40MB/s
-default ${texts[i]}"
-			# Wrong ones in between change nothing.
-			refused EINVAL dd if=/tests/qbm.sh of="$(at svc nrs_qbm_config)" bs=64k
-			sleep 0.3
-			look
-			for name in 0 1 2; do
-				[ "${all_ended[name]}" -gt "$((before[name] + 10))" ] || fail "stood still: ${before[*]}, then ${all_ended[*]}"
-			done
-			gets 4 2 "${want[i]}" "${want[i]}" "${want[i]}"
-		done
-	done
-}
-
-# Use makes allocations grow and shrink; who shrank has its own back within a second and a half.
-adjusted() {
-	setup 2
-	plan "by device
-tune slow=2s
-group all capacity=40MB/s
-client a class=fair_share min=10MB/s max=36MB/s
-client b class=fair_share min=10MB/s max=10MB/s"
-	begin a
-	# 10, 13, 16.9, 22, 28.6, 36
-	until_gets 6 a 13
-	until_gets 16 a 36
-	sleep 0.5
-	gets 4 2 36 0
-	begin b --rate=2m
-	local slow=$loader start
-	wait_for 20 '[ "$(of b allocated)" -lt 8000000 ]' || fail "b uses 2 MB/s and keeps $(of b allocated)"
-	finish "$slow"
-	begin b
-	start=${EPOCHREALTIME/./}
-	until_gets 5 b 10
-	start=$((${EPOCHREALTIME/./} - start))
-	say "back to its minimum after $((start / 1000)) ms"
-	[ $start -le 2500000 ] || fail "back after $((start / 1000)) ms"
-	sleep 0.5
-	gets 5 2 30 10
-}
-
 # Users and jobs, both priorities: a client is one, wherever its requests come from.
 identities() {
 	setup 3
@@ -273,31 +182,6 @@ default class=low_share min=6MB/s max=6MB/s"
 	within 4 $((got[2] * 1000 / (time / 1000))) $((6 * MB)) || fail "${got[*]}"
 }
 
-# A group for each of two disks, and none for a third: there nobody is held back.
-targets() {
-	module
-	local name
-	for name in nb0 nb1 nb2; do
-		lower $name mbps=44 irqmode=2 completion_nsec=500000 hw_queue_depth=1024
-		echo none >/sys/block/$name/queue/scheduler 2>/dev/null || true
-	done
-	client a /dev/nb0 svc
-	client b /dev/nb1 svc
-	client c /dev/nb2 svc
-	echo 24 >"$(at svc slots)"
-	plan "by device
-group first capacity=40MB/s target=$(cat /sys/block/nb0/dev)
-group second capacity=40MB/s target=$(cat /sys/block/nb1/dev)
-client a class=fair_share min=5MB/s max=5MB/s group=first
-client * class=fair_share min=8MB/s max=8MB/s"
-	for name in a b c; do begin $name; done
-	until_gets 5 a 5
-	until_gets 5 b 8
-	sleep 1
-	gets 5 3 5 8 -
-	[ "${got[2]}" -ge $((time * 40)) ] || fail "who has no group is held back: ${got[*]} in $time us"
-}
-
 # What measure.sh proposes can be used as it is.
 measured() {
 	setup 2
@@ -319,30 +203,10 @@ client b class=low_share min=10MB/s"
 	if measure.sh --seconds 0 /dev/nb0 2>/dev/null; then fail "measured for no time"; fi
 }
 
-# Counters are right, and are reset.
-counters_of_clients() {
-	setup 2
-	plan "by device
-group all capacity=400MB/s
-default class=mover min=1MB/s"
-	load a --number_ios=30 >/dev/null
-	load b --rw=randwrite --number_ios=60 >/dev/null
-	awk '$2 == "client:" || $1 == "client:" { on = index($0, "device:a") ? "a" : "b" } $1 == "requests:" && on { n[on] = $2 } $1 == "read_bytes:" && on { r[on] = $2 }
-		$1 == "written_bytes:" && on { w[on] = $2 } END { exit !(n["a"] == 30 && r["a"] == 30 * 4096 && w["a"] == 0 && n["b"] == 60 && w["b"] == 60 * 4096) }' \
-		"$(at svc nrs_qbm_stats)" || fail "$(cat "$(at svc nrs_qbm_stats)")"
-	echo 0 >"$(at svc nrs_qbm_stats_reset)"
-	[ "$(awk '$1 == "requests:" { n += $2 } END { print n }' "$(at svc nrs_qbm_stats)")" = 0 ]
-}
-
-long try 60 "numbers in statistics" counters_of_clients
 long try 60 "measure.sh proposes a group" measured
 try 60 "four of 300 in 1000, fair share: 250 each" fair_share
 try 60 "steal and return" against
-long try 60 "reserves" reserves
-long try 60 "a group for each target" targets
 try 120 "a mover beside who is not regulated" mover
-long try 90 "other rules under load" reconfigured
-long try 90 "allocations follow use" adjusted
 long try 60 "one client on two devices and in both priorities" identities
 remarks '^(regular|back)'
 summary

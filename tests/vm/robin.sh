@@ -29,25 +29,6 @@ crrn() {
 	within 8 "${got[0]}" "${got[1]}" && within 8 "${got[1]}" "${got[2]}" || fail "${got[*]}"
 }
 
-# A smaller quantum is that of the batches that begin from then on; the instance stays.
-crrn_changes() {
-	local quantum round
-	three crrn 8
-	for quantum in 'reg_quantum:4 hp_quantum:99' 1; do
-		set_to svc nrs_crrn_quantum "$quantum"
-		# What is queued has its batches.
-		gather 1.5 ended
-		gather 3 ended
-		within 8 "${got[0]}" "${got[1]}" && within 8 "${got[1]}" "${got[2]}" || fail "quantum $quantum: ${got[*]}"
-	done
-	# More changes than there may be instances, none of which drains.
-	for ((round = 1; round <= 20; round++)); do
-		echo "$round" >"$(at svc nrs_crrn_quantum)"
-	done
-	! grep -q 'state: stopping' "$(at svc nrs_policies)" || fail "$(cat "$(at svc nrs_policies)")"
-	awk '/name: crrn/ { on = 1 } on && /queued:/ { exit !($2 >= 100) }' "$(at svc nrs_policies)" || fail "$(cat "$(at svc nrs_policies)")"
-}
-
 # A client that has been away gets no more than its part when it comes back, and none is kept for it meanwhile.
 away() {
 	three crrn
@@ -62,19 +43,6 @@ away() {
 	gather 2 ended
 	within 8 "${got[0]}" "${got[1]}" && within 10 "${got[1]}" "${got[2]}" || fail "with c: ${got[*]}"
 	within 8 "$two" $((got[0] + got[1] + got[2]))
-}
-
-# The high-priority head goes round for itself.
-crrn_high() {
-	three crrn
-	set_to svc nrs_crrn_quantum 'hp_quantum:2'
-	begin a --prioclass=1 --prio=0 --numjobs=4 --iodepth=48
-	begin b --prioclass=1 --prio=0 --iodepth=48
-	wait_for 20 "awk '/^high/ { high = 1 } high && /name: crrn/ { on = 1 } on && /queued:/ { exit !(\$2 >= 200) }' '$(at svc nrs_policies)'" ||
-		fail "$(cat "$(at svc nrs_policies)")"
-	# Regular ones get one of eleven; of the rest each of the two gets half.
-	gather 3 ended
-	within 20 "${got[0]}" "${got[1]}" && more 8 "${got[0]}" "${got[2]}" || fail "${got[*]}"
 }
 
 # Two clients of one target get together what the one of the other target gets.
@@ -149,47 +117,9 @@ orr() {
 	[ "$ascending" -le 60 ] || fail "orr, only writes: $ascending"
 }
 
-orr_writes() {
-	module
-	slow_lower nb0 4000000 size=1024
-	client a /dev/nb0 svc
-	echo 4 >"$(at svc slots)"
-	set_to svc nrs_orr_quantum 64
-	policy svc orr
-	begin a --numjobs=4 --iodepth=64 --rw=randwrite
-	saturated 200 a
-	ascending 2
-	[ "$ascending" -le 60 ] || fail "not supported: $ascending"
-	set_to svc nrs_orr_supported reg_supported:reads_and_writes
-	set_to svc nrs_orr_offset_type logical
-	gather 0.5 ended
-	ascending 2
-	[ "$ascending" -ge 93 ] || fail "supported: $ascending"
-}
-
-# What orr does not take is served by fifo, beside it.
-declined() {
-	module
-	slow_lower nb0 4000000 size=1024
-	client a /dev/nb0 svc
-	client b /dev/nb0 svc
-	echo 4 >"$(at svc slots)"
-	policy svc orr
-	begin a --numjobs=2 --iodepth=32
-	begin b --rw=randwrite --iodepth=16
-	saturated a b
-	gather 2 ended
-	[ "${got[0]}" -ge 100 ] && [ "${got[1]}" -ge 100 ] || fail "${got[*]}"
-	awk '/name: fifo/ { on = 1 } on && /queued:/ { exit !($2 >= 4) }' "$(at svc nrs_policies)" || fail "$(cat "$(at svc nrs_policies)")"
-}
-
 try 30 "crrn: clients get the same, whatever waits" crrn
-long try 30 "crrn: the quantum changes" crrn_changes
 long try 40 "crrn: a client that was away" away
-long try 40 "crrn: the high-priority head" crrn_high
 long try 60 "trr: targets get the same, whatever waits" trr
 try 60 "orr: batches in the order of offsets" orr
-long try 40 "orr: writes, where they are supported" orr_writes
-long try 40 "orr: what it does not take is served" declined
 remarks '^(ended|[0-9-]+ of)'
 summary

@@ -59,30 +59,6 @@ numbers() {
 	[ "$(field jobid:alpha.0 dispatched)" = 0 ]
 }
 
-# Many names, and statistics read while they come: no read fails, each is complete.
-many() {
-	module
-	lower nb0 memory_backed=1
-	client a /dev/nb0 svc
-	policy svc 'fairshare uid_fair'
-	(for i in $(seq 1001 $((1000 + $1))); do echo "$i $SECONDS" && setpriv --reuid "$i" --clear-groups dd if=/dev/mapper/a of=/dev/null bs=4k count=1 iflag=direct 2>/dev/null; done) >/tmp/many &
-	local reader=$! uid since now
-	while kill -0 "$reader" 2>/dev/null; do
-		cat "$(at svc nrs_fairshare_stats)" >/tmp/many.yaml
-		# The first and the last line of each entity.
-		[ "$(grep -c '^- entity:' /tmp/many.yaml)" = "$(grep -c '^  wait_us: .*}$' /tmp/many.yaml)" ]
-	done
-	wait "$reader"
-	now=$SECONDS
-	cat "$(at svc nrs_fairshare_stats)" >/tmp/many.yaml
-	[ "$(wc -l </tmp/many)" = "$1" ]
-	# Who was idle for 10 s may be gone, on a slow machine many of them.
-	while read -r uid since; do
-		[ $((now - since)) -gt 5 ] || grep -q "entity: \"uid:$uid\"" /tmp/many.yaml || fail "no $uid among $(grep -c entity: /tmp/many.yaml)"
-	done </tmp/many
-}
-
 try 40 "names of all kinds" names
 long try 20 "counters and their reset" numbers
-long try 60 "$(slow 200 50) users, statistics read while they come" many "$(slow 200 50)"
 summary

@@ -48,26 +48,6 @@ switching() {
 	! grep -E '(queued|active): +[1-9]' "$(at svc nrs_policies)" || fail "$(cat "$(at svc nrs_policies)")"
 }
 
-# A parameter outlives the policy's stops and starts.
-parameters_stay() {
-	module
-	lower nb0
-	client a /dev/nb0 svc
-	local file value values=(delta_ms:50 mode:gid_then_uid_fair cost_model:time select:paper opp_threshold:3 locality:1 cross_cpt:0
-		size_source:suffix size_window_s:30 size_max:77 weights:uid:7:9)
-	for value in "${values[@]}"; do set_to svc "nrs_fairshare_${value%%:*}" "${value#*:}"; done
-	set_to svc high_priority_ratio 7
-	policy svc fairshare
-	policy svc fifo
-	policy svc fairshare
-	for value in "${values[@]}"; do
-		file=$(at svc "nrs_fairshare_${value%%:*}")
-		[ "$(<"$file")" = "${value#*:}" ] || fail "$value: $(<"$file")"
-	done
-	[ "$(<"$(at svc high_priority_ratio)")" = 7 ]
-}
-
 count=$(slow "$(brief 40 200)" "$(brief 20 65)")
 try 120 "$count changes while three users write, all policies" switching "$count"
-debug_long try 60 "parameters outlive stops and starts" parameters_stay
 summary

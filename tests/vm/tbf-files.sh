@@ -13,7 +13,7 @@ files() {
 	module
 	lower nb0
 	mkdir /sys/kernel/config/nrs/svc
-	local cpts list file i
+	local cpts list i
 	cpts=$(nproc)
 	echo "$cpts" >/sys/kernel/config/nrs/svc/cpts
 	client a /dev/nb0 svc
@@ -55,14 +55,6 @@ files() {
 	# More rules than fit on a page.
 	for i in $(seq 150); do echo "start n$i jobid={name_of_a_job_$i.*} rate=$i" >"$list"; done
 	[ "$(grep -c '^n[0-9]* jobid' "$list")" = $((300 * cpts)) ]
-	# Parameters stay when the policy goes and comes.
-	for file in rate=77 depth=5 cost_model=pages global_rate=0; do set_to svc "nrs_tbf_${file%=*}" "${file#*=}"; done
-	policy svc fifo
-	policy svc 'tbf uid'
-	for file in rate=77 depth=5 cost_model=pages global_rate=0; do
-		[ "$(cat "$(at svc "nrs_tbf_${file%=*}")")" = "${file#*=}" ] || fail "$file"
-	done
-	[ "$(grep -c '^default \* 77, ref 0$' "$list")" = $((2 * cpts)) ] || fail "$(cat "$list")"
 }
 
 # Statistics: right numbers, by rule and by class.

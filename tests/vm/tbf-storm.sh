@@ -62,50 +62,6 @@ storms() {
 	balanced a
 }
 
-# Two at a time start the same rules, and stop them: one of each start is refused, both stops succeed.
-pairs() {
-	setup
-	policy svc 'tbf jobid'
-	local i j file said n
-	file=$(at svc nrs_tbf_rule)
-	for ((i = 0; i < $1; i++)); do
-		for j in 1 2; do
-			{ (echo "start same  jobid={  dd.$i    cp.0 }   rate=$j" >"$file") 2>/tmp/said.$j || true; } &
-		done
-		wait
-		said=$(cat /tmp/said.1 /tmp/said.2)
-		[ "$(grep -c 'File exists' <<<"$said")" = 1 ] && [ "$(wc -l <<<"$said")" = 1 ] || fail "round $i: $said"
-		for j in 1 2; do (echo "stop same" >"$file") 2>/tmp/said.$j & done
-		wait
-		[ ! -s /tmp/said.1 ] && [ ! -s /tmp/said.2 ] || fail "round $i: $(cat /tmp/said.1 /tmp/said.2)"
-	done
-	n=$(grep -c same "$file") || true
-	[ "$n" = 0 ]
-}
-
-# Rules come, change and go during a run that writes once, reads back and compares.
-churn() {
-	setup
-	policy svc 'tbf uid'
-	local size=$1 i=0
-	verified a --size="$size" &
-	local writer=$!
-	while kill -0 "$writer" 2>/dev/null; do
-		i=$((i + 1))
-		give "start r$((i % 7)) uid={0} rate=$((i % 5 * 4000 + 1000))" 'File exists'
-		give "start b$((i % 3)) uid={0}&uid={0},uid={1} rate=$((i % 3 * 10 + 4))MiB/s" 'File exists'
-		give "change r$((i * 3 % 7)) rate=1 rank=default" 'No such file'
-		give "change default rate=$((1 + i % 4 * 3000))" never
-		give "stop r$((i * 3 % 7))" never
-		give "stop b$((i * 2 % 3))" never
-	done
-	wait "$writer"
-	balanced a
-	say "$i rounds; $(dm status a)"
-	[ "$i" -ge 5 ]
-	[ "$(counter a ended)" = "$(($(counter a ost_read) + $(counter a ost_write)))" ]
-}
-
 # Types change while hundreds wait at one per second: each change takes hold and lets the earlier backlog go.
 types() {
 	setup
@@ -230,8 +186,6 @@ try 60 "suspending and removing with a backlog" suspending
 try 30 "a killed process whose requests wait: drain" killed drain
 # The debug kernel is for what can go wrong in memory, which the rest does as well.
 if [ -z "$debug" ]; then
-	long try 40 "two at a time start and stop one rule" pairs 30
-	long try 90 "rules change during a verified run" churn 8m
 	for how in rate stop fifo; do
 		long try 30 "a killed process whose requests wait: $how" killed "$how"
 	done

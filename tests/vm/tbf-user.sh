@@ -37,27 +37,5 @@ by_nid() {
 		net=20:nid=192.168.7.9@tcp gni=20:nid=5@gni six=30:nid=2001:db8::7@tcp1 other=+:nid=2001:db8::7@tcp
 }
 
-# All fields; the first rule that matches counts, and conditions are joined by & and by comma.
-generic() {
-	limited tbf '
-		start reads uid={500}&opcode={ost_read} rate=20
-		start jobs jobid={dd.* *.batch},gid={7} rate=30
-		start map nodemap={5} rate=40
-		start first uid={501} rate=50' \
-		read=20:uid=500,opcode=ost_read write=+:uid=500,opcode=ost_write dd=30:jobid=dd.0,uid=1 batch=30:jobid=x.batch,uid=2 \
-		group=30:gid=7,uid=3 map=40:nodemap=5,uid=4 both=50:uid=501,gid=7
-}
-
-# Heads have rules of their own.
-heads() {
-	limited 'tbf uid' '
-		hp start urgent uid={1} rate=40
-		reg start usual uid={1} rate=20
-		start all uid={2} rate=30' \
-		urgent=40:uid=1,priority=high usual=20:uid=1 high=30:uid=2,priority=high low=30:uid=2 free=+:uid=3,priority=high
-}
-
 long try 60 "limits by network identifier" by_nid
-long try 60 "all fields" generic
-long try 60 "rules of each head" heads
 summary

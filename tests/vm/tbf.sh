@@ -34,7 +34,7 @@ begin() {
 			mkdir -p "/sys/fs/cgroup/$group"
 			echo "$BASHPID" >"/sys/fs/cgroup/$group/cgroup.procs"
 		fi
-		fio() { ${before:-} setpriv --reuid "$uid" --regid "$gid" --clear-groups /bin/fio "$@"; }
+		fio() { setpriv --reuid "$uid" --regid "$gid" --clear-groups /bin/fio "$@"; }
 		load "$name" --time_based --runtime=120 "$@" >/dev/null 2>&1
 	) &
 }
@@ -150,65 +150,6 @@ changes() {
 	measure 0.5 ended a=200
 }
 
-# The disk stands still for half a second: a realtime rule makes up for it, another one has lost it.
-realtime() {
-	module
-	slow_lower nb0 4000000 size=1024
-	dm_create lin "0 $(sectors /dev/nb0) linear /dev/nb0 0"
-	client a /dev/mapper/lin svc
-	client b /dev/mapper/lin svc
-	echo 8 >"$(at svc slots)"
-	policy svc 'tbf uid'
-	rule start r 'uid={1001}' rate=40 realtime=1
-	rule start n 'uid={1002}' rate=40
-	begin a 1001 100 --iodepth=64
-	begin b 1002 100 --iodepth=64
-	settle a b
-	local before
-	look
-	before=("${all_ended[@]}") time=$stamp
-	dm suspend --nolockfs --noflush lin
-	sleep 1
-	dm resume lin
-	local gone=$((${EPOCHREALTIME/./} - stamp))
-	sleep 3
-	look
-	time=$((stamp - time))
-	say "ended in $((time / 1000)) ms, $((gone / 1000)) ms without the disk: realtime $((all_ended[0] - before[0])), other $((all_ended[1] - before[1]))"
-	is $((all_ended[0] - before[0])) 40
-	# What had its tokens was on its way, and 10 ms are forgiven.
-	time=$((time - gone + 100000))
-	is $((all_ended[1] - before[1])) 40
-}
-
-# Seven slots for two thousand per second that are wanted: without floors all get the same, with one its class gets that.
-floors() {
-	setup 5
-	echo 2 >"$(at svc slots)"
-	policy svc 'tbf uid'
-	rule start few 'uid={1001}' rate=200
-	rule start many 'uid={1002 1003 1004 1005}' rate=400
-	begin a 1001 100
-	begin b 1002 100
-	begin c 1003 100
-	begin d 1004 100
-	begin e 1005 100
-	settle a b c d e
-	gather 3 ended
-	local all=$((got[0] + got[1] + got[2] + got[3] + got[4]))
-	more 0.8 $((5 * got[0])) $all && more 0.8 $all $((5 * got[0])) || fail "without a floor: ${got[0]} of $all"
-	rule change few minrate=100
-	sleep 0.3
-	gather 3 ended
-	is "${got[0]}" 100
-	within 10 "${got[1]}" "${got[4]}"
-	rule change few minrate=0
-	sleep 0.3
-	gather 3 ended
-	all=$((got[0] + got[1] + got[2] + got[3] + got[4]))
-	more 0.8 $((5 * got[0])) $all && more 0.8 $all $((5 * got[0])) || fail "after a floor: ${got[0]} of $all"
-}
-
 # What a rule leaves unused goes to one with borrow=1, and to no other; it comes back at once.
 lending() {
 	setup 3
@@ -271,32 +212,12 @@ two_heads() {
 	done
 }
 
-# Who has tokens is not kept waiting by who has none.
-neighbours() {
-	setup 2
-	echo 2 >"$(at svc slots)"
-	policy svc 'tbf uid'
-	rule start slow 'uid={1001}' rate=1
-	rule change default rate=100000
-	begin b 1002 100
-	settle b
-	gather 3 ended
-	local alone=${got[1]}
-	begin a 1001 100
-	settle a b
-	gather 3 ended
-	[ "${got[0]}" -le 4 ] && within 4 "$alone" "${got[1]}" || fail "$alone alone, ${got[1]} beside a limited one"
-}
-
 try 60 "uid: five classes, rates within 5 % of their rules" uid
 try 60 "rates in bytes, pages and requests" units
 long try 60 "jobid: cgroups, with wildcards" jobid
 try 60 "changes reach a standing backlog at once" changes
-long try 60 "realtime makes up for lost time" realtime
-long try 60 "minrate is a floor" floors
 try 60 "borrow: unused rates are lent, and come back" lending
 try 60 "also: two limits at once" two_limits
 long try 60 "two heads that are limited" two_heads
-long try 60 "a limited class does not delay another" neighbours
 remarks '^(ended|bytes)'
 summary

@@ -7,7 +7,6 @@
 size=2048
 dir=/sys/kernel/config/nrs
 long=$(printf 'x%.0s' $(seq 1100))
-longer=$(printf 'x%.0s' $(seq 4200))
 
 # state: all that can be seen of the module.
 state() {
@@ -36,12 +35,10 @@ writes() {
 	while IFS='|' read -r file value errno reason; do
 		path=$(at svc "$file")
 		[ -e "$path" ] || fail "no $path"
-		value=${value/LONGER/$longer}
 		expect_errno "$errno" "$path" "$(printf '%b' "${value/LONG/$long}")"
 		same_state "$file=$value"
 		if [ -n "$reason" ]; then
 			said=$(<"${path/_config/_config_error}")
-			[ "$file" != nrs_tbf_rule ] || said=$(<"${path}_error")
 			[[ $said == "$reason"* ]] || fail "$file = '$value' is refused because '$said', not '$reason'"
 		fi
 		tried=$((tried + 1))
@@ -108,44 +105,17 @@ nrs_policies||EINVAL
 nrs_policies|nosuch|ENOENT
 nrs_policies|fairshare uid_then_uid_fair|EINVAL
 nrs_policies|LONG|EINVAL
-nrs_policies|fairshare \0377\0376|EINVAL
-nrs_policies|qbm nid|EINVAL
 nrs_tbf_rule|change default rate=5|ENODEV
-nrs_fairshare_mode|uid_fair weight=uid:1:2,uid:2:10001|EINVAL
-nrs_fairshare_mode|uid_fair weight=-uid:77|ENOENT
 nrs_fairshare_weights|uid:1:2 uid:2:0|EINVAL
-nrs_fairshare_weights|clear,-gid:7|ENOENT
 nrs_fairshare_delta_ms|9|EINVAL
-nrs_fairshare_select|golden|EINVAL
 nrs_delay_min|reg_delay_min:4 hp_delay_min:301|EINVAL
-nrs_orr_quantum|reg_quantum:5 reg_quantum:6|EINVAL
-at_min|601|EINVAL
 slots|65536|EINVAL
 nrs_fairshare_stats|x|EINVAL
-nrs_qbm_clients_max|15|EINVAL
 nrs_qbm_status|1|EINVAL
 nrs_qbm_config|nonsense|EINVAL|line 1: column 1: expected by, tune
-nrs_qbm_config|tune fast=100ms\ntune period=200ms|EINVAL|line 2:
 nrs_qbm_config|group aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa capacity=1MB|ENAMETOOLONG|line 1:
 nrs_qbm_config|group a capacity=1MB target=8:1\ngroup b capacity=1MB target=8:1|EEXIST|line 2:
 nrs_qbm_config|client 0@lo class=fc min=1MB group=a|ENOENT|line 1:
-END
-
-cat >/tmp/rules <<'END'
-nrs_policies|tbf uid++gid|EINVAL
-nrs_tbf_rate|0|EINVAL
-nrs_tbf_rule|start r|EINVAL|column 8: expected
-nrs_tbf_rule|start sixteen_letters_ uid={1} rate=1|ENAMETOOLONG|column 7: expected
-nrs_tbf_rule|start LONGER uid={1}|E2BIG
-nrs_tbf_rule|start r uid={1 x} rate=1|EINVAL|column 16: expected
-nrs_tbf_rule|start r uid={1} also=nosuch|ENOENT|column 22: expected
-nrs_tbf_rule|start three uid={1} rate=1|EEXIST|column 7: expected
-nrs_tbf_rule|change three rate=5|ENOENT|column 8: expected
-nrs_tbf_rule|change one rate=7 rank=nosuch|ENOENT|column 24: expected
-nrs_tbf_rule|stop default|EPERM|column 6: expected
-nrs_tbf_rule|stop one|EBUSY|column 6: expected
-nrs_tbf_rule|start r \0377={1} rate=1|EINVAL
-nrs_tbf_rule_error|1|EINVAL
 END
 
 cat >/tmp/messages <<'END'
@@ -165,50 +135,25 @@ service nrs_fairshare_stats_reset|EACCES
 END
 
 cat >/tmp/tables <<'END'
-EINVAL|[Aa]rguments missing|
-EINVAL|[Aa]rguments missing|/dev/nb1
 EINVAL|[Aa]rguments missing|/dev/nb1 0
-EINVAL|OFFSET:|/dev/nb1 x svc
 EINVAL|OFFSET:|/dev/nb1 -1 svc
-EINVAL|OFFSET:|/dev/nb1 +1 svc
-EINVAL|OFFSET:|/dev/nb1 1.5 svc
-EINVAL|OFFSET:|/dev/nb1 18446744073709551615 svc
 EINVAL|OFFSET:|/dev/nb1 99999999999999999999 svc
 EINVAL|too small|/dev/nb1 1000000 svc
 ENOENT|nrs: |/dev/nosuch 0 svc
-EINVAL|SERVICE:|/dev/nb1 0 .svc
 EINVAL|SERVICE:|/dev/nb1 0 a/b
-EINVAL|SERVICE:|/dev/nb1 0 a"b
-EINVAL|SERVICE:|/dev/nb1 0 xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
 EINVAL|SERVICE:|/dev/nb1 0 LONGNAME
-EINVAL|COUNT:|/dev/nb1 0 svc x
-EINVAL|COUNT:|/dev/nb1 0 svc -1
 EINVAL|COUNT:|/dev/nb1 0 svc 1
-EINVAL|COUNT:|/dev/nb1 0 svc 0 nid
-EINVAL|COUNT:|/dev/nb1 0 svc 2 nid
 EINVAL|COUNT:|/dev/nb1 0 svc nid 10.0.0.1@tcp
-EINVAL|COUNT:|/dev/nb1 0 svc 99999999999999999999
 EINVAL|nid:|/dev/nb1 0 svc 1 nid
-EINVAL|nid:|/dev/nb1 0 svc 2 nid 10.0.0.1
 EINVAL|nid:|/dev/nb1 0 svc 2 nid 10.0.0.256@tcp
 EINVAL|nid:|/dev/nb1 0 svc 4 nid 10.0.0.1@tcp nid 10.0.0.2@tcp
-EINVAL|jobid:|/dev/nb1 0 svc 1 jobid
 EINVAL|jobid:|/dev/nb1 0 svc 2 jobid xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
-EINVAL|jobid:|/dev/nb1 0 svc 4 jobid a jobid b
 EINVAL|jobid_name:|/dev/nb1 0 svc 2 jobid_name %z
-EINVAL|jobid_name:|/dev/nb1 0 svc 2 jobid_name xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
-EINVAL|size:|/dev/nb1 0 svc 1 size
 EINVAL|size:|/dev/nb1 0 svc 2 size 0
-EINVAL|size:|/dev/nb1 0 svc 2 size 4097
 EINVAL|size:|/dev/nb1 0 svc 2 size 18446744073709551617
-EINVAL|size:|/dev/nb1 0 svc 4 size 1 size 1
-EINVAL|opportunity:|/dev/nb1 0 svc 1 opportunity
 EINVAL|opportunity:|/dev/nb1 0 svc 2 opportunity yes
-EINVAL|opportunity:|/dev/nb1 0 svc 4 opportunity on opportunity off
 EINVAL|nknown argument|/dev/nb1 0 svc 2 nosuch 1
-EINVAL|nknown argument|/dev/nb1 0 svc 4 nid 10.0.0.1@tcp NID 10.0.0.1@tcp
 EINVAL|on_timeout:|/dev/nb1 0 svc 2 on_timeout never
-EINVAL|on_timeout:|/dev/nb1 0 svc 1 on_timeout
 ELOOP|client of the same service|/dev/mapper/a 0 svc
 EINVAL|zoned|/dev/zoned 0 svc
 END
@@ -226,10 +171,6 @@ elsewhere() {
 	for value in 0 65 -1 x ''; do expect_errno EINVAL $dir/made/cpts "$value" && same_state "cpts=$value"; done
 	for value in 0 65536 -1 x ''; do expect_errno EINVAL $dir/made/slots "$value" && same_state "slots=$value"; done
 	expect_errno EACCES $dir/made/state 1 || expect_errno EPERM $dir/made/state 1
-	refused EEXIST mkdir $dir/svc
-	refused EEXIST mkdir $dir/made
-	refused EINVAL mkdir "$dir/a b"
-	for value in 0 65536 x; do expect_errno EINVAL /sys/module/nrs/parameters/default_slots "$value"; done
 	printf 'fairshare\nfifo\n' >/tmp/two
 	refused EINVAL dd if=/tmp/two of="$(at svc nrs_policies)" bs=4k conv=notrunc
 	printf 'start x uid={5}\nstop x\n' >/tmp/two
@@ -268,14 +209,6 @@ plans() {
 	printf 'by uid\ngroup' >/tmp/plan
 	plan || true
 	refuses_plan "line 2: the group's name is missing"
-	for ((i = 0; i < 65; i++)); do echo "group g$i capacity=1MB target=$i"; done >/tmp/plan
-	if plan; then fail "65 groups are taken"; fi
-	grep -q 'No space left' /tmp/said
-	refuses_plan 'line 65: there are 64 groups already'
-	head -c 262145 /dev/zero | tr '\0' '\n' >/tmp/plan
-	if plan; then fail "too long a text is taken"; fi
-	grep -q 'Argument list too long' /tmp/said
-	unchanged "a long text"
 	# As many clients as there can be are taken, and shown as they were written.
 	{ echo by uid && for ((i = 0; i < 4096; i++)); do echo "client $i class=fair_share min=1MB/s"; done; } >/tmp/plan
 	plan || fail "$(cat /tmp/said)"
@@ -289,35 +222,9 @@ plans() {
 	cmp /tmp/plan "$(at svc nrs_qbm_config)" || fail "gone with the policy"
 }
 
-# More weights than there is room for: those that fit are taken, one more is not.
-too_many() {
-	module
-	lower nb0
-	client a /dev/nb0 svc
-	local file i j list
-	file=$(at svc nrs_fairshare_weights)
-	for ((i = 0; i < 64; i++)); do
-		list=
-		for ((j = 0; j < 64; j++)); do list+=" uid:$((i * 64 + j)):2"; done
-		echo "$list" >"$file"
-	done
-	[ "$(wc -l <"$file")" = 4096 ]
-	expect_errno ENOSPC "$file" uid:4096:2
-	expect_errno ENOSPC "$file" 'uid:1:7 jobid:a*:2'
-	[ "$(wc -l <"$file")" = 4096 ]
-	if grep -q ':7$' "$file"; then fail "$(tail -n 3 "$file")"; fi
-	echo '-uid:0 uid:4096:7' >"$file"
-	[ "$(wc -l <"$file")" = 4096 ]
-	grep -qx uid:4096:7 "$file"
-	if grep -qx uid:0:2 "$file"; then fail "$(tail -n 3 "$file")"; fi
-}
-
-[ -n "${NRS_LONG:-}" ] || { awk 'NR % 4 == 1' /tmp/tables >/tmp/some && mv /tmp/some /tmp/tables; }
 try 120 "$(wc -l </tmp/writes) wrong writes" all 'fairshare gid_then_size_fair' writes /tmp/writes
-long try 60 "$(wc -l </tmp/rules) wrong rules" all 'tbf uid+jobid+opcode' writes /tmp/rules
 try 80 "$(wc -l </tmp/messages) wrong messages" all 'tbf uid+jobid+opcode' messages /tmp/messages
 try 120 "$(wc -l </tmp/tables) wrong tables" all 'fairshare gid_then_size_fair' tables /tmp/tables
-long try 60 "too many weights" too_many
 long try 120 "wrong values in configfs, two commands in one write" elsewhere
 long try 60 "configurations of qbm: pieces, sizes, without the policy" plans
 summary

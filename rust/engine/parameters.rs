@@ -19,9 +19,12 @@ use kernel::prelude::*;
 use super::{refused, service::Service};
 #[cfg(CONFIG_KUNIT = "y")]
 use crate::sched::parameters::Access;
-use crate::sched::{
-    parameters::{named, Parameter},
-    policy::{control, Kept},
+use crate::{
+    sched::{
+        parameters::{named, Parameter},
+        policy::{control, Kept},
+    },
+    sys::misc::bug,
 };
 
 /// A parameter that stores no value of its own.
@@ -57,7 +60,7 @@ static TEXTS: [Text; 8] = [
 fn text_of(parameter: &Parameter) -> Result<&'static Text> {
     let mut texts = Iterator::chain(TEXTS.iter(), Kept::texts());
     let found = texts.find(|text| text.name == parameter.name());
-    kernel::warn_on!(found.is_none());
+    bug!(found.is_none());
     found.ok_or(ENOENT)
 }
 

@@ -43,7 +43,7 @@ use crate::{
         ranges::Table,
     },
     sys::{
-        misc,
+        misc::{self, bug},
         node::{Account, Held},
         rcu::RcuBox,
         timer::{Expire, Timed},
@@ -224,7 +224,7 @@ impl Partition {
     /// Goes through something like [`Self::walk`], with nothing to do between the lock holds.
     pub(crate) fn sweep(&self, mut take: impl FnMut(&mut Inner, u32) -> Option<u32>) {
         let done = self.walk(&mut (), |(), inner, from| take(inner, from), |()| Ok(()));
-        kernel::warn_on!(done.is_err());
+        bug!(done.is_err());
     }
 }
 
@@ -303,7 +303,7 @@ impl Env<Held, Config> for Surroundings<'_> {
 
     #[cold]
     fn bug(&mut self) {
-        kernel::warn_on!(true);
+        bug!();
     }
 
     #[inline]

@@ -33,7 +33,7 @@ use crate::{
         },
         slots::Limits,
     },
-    sys::{node::Account, timer::Timed},
+    sys::{misc::bug, node::Account, timer::Timed},
 };
 
 /// Targets of one service, at most.
@@ -93,9 +93,11 @@ impl Lanes {
         &self.published
     }
 
-    /// The partition of `cpt`.
+    /// The partition of `cpt`, which exists.
     pub(crate) fn at(&self, cpt: u16) -> Option<&Arc<Timed<Partition>>> {
-        self.get(usize::from(cpt))
+        let partition = self.get(usize::from(cpt));
+        bug!(partition.is_none());
+        partition
     }
 
     /// Uses what slots are free; then what was decided, and `kick`, go out.
@@ -208,7 +210,7 @@ impl Partitions {
     pub(crate) fn add(&self, lanes: Lanes) -> Result<&Lanes> {
         let index = usize::from(lanes.target.index());
         let place = self.lanes.get(index).ok_or(ENOSPC)?;
-        place.populate(lanes);
+        bug!(!place.populate(lanes));
         place.as_ref().ok_or(ENOSPC)
     }
 
@@ -227,9 +229,12 @@ impl Partitions {
         self.used().map(Lanes::target)
     }
 
-    /// Those of target `index`.
+    /// Those of target `index`, which exists.
     pub(crate) fn of(&self, index: u16) -> Option<&Lanes> {
-        self.lanes.get(usize::from(index))?.as_ref()
+        let lanes = self.lanes.get(usize::from(index));
+        let lanes = lanes.and_then(|lanes| lanes.as_ref());
+        bug!(lanes.is_none());
+        lanes
     }
 
     /// The partition called `home`, and those of its target.

@@ -15,7 +15,10 @@ use kernel::{
 };
 
 use super::{client::Client, dispatch::Feed, service::Service, target::Target};
-use crate::sys::global::{Global, Installed};
+use crate::sys::{
+    global::{Global, Installed},
+    misc::bug,
+};
 
 /// Services in all, at most.
 const SERVICES_MAX: usize = 1024;
@@ -352,10 +355,8 @@ impl Attachment {
 
 impl Drop for Attachment {
     fn drop(&mut self) {
-        if self.client.held() != 0 {
-            // Front-ends wait for all requests before they let a client go.
-            kernel::warn_on!(true);
-        }
+        // Front-ends wait for all requests before they let a client go.
+        bug!(self.client.held() != 0);
         self.service.leave(&self.client, &self.target);
         if let Ok(registry) = registry() {
             registry.unuse(&self.service);

@@ -332,8 +332,7 @@ impl Service {
             None => partitions::home(arrival.target.index(), self.local()),
         };
         let Some((lanes, partition)) = self.partitions.at(home) else {
-            // There are lanes for each target, so this does not happen; should it, the request goes down.
-            kernel::warn_on!(true);
+            // There are lanes for each target; should there be none, the request goes down.
             return Arrived {
                 went: Went::Passed(held),
                 record: None,

@@ -101,7 +101,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     /// class of its own.
     pub fn new(max: u32, seed: u64, key: K, default: R) -> Result<Self, NoMemory> {
         let mut table = Self {
-            classes: Table::new((max as usize).saturating_add(1), seed)?,
+            classes: Table::new((max as usize).saturating_add(1), seed, false)?,
             idle: List::new(),
             idle_len: 0,
             max: max as usize,

@@ -137,8 +137,13 @@ impl<K: Sort> Grow for Forest<K> {
 impl<K: Sort> Forest<K> {
     /// A forest that can be fed for up to `max` slots; sleeps.
     pub fn new(max: usize) -> Result<Self, NoMemory> {
+        Self::with(max, false)
+    }
+
+    /// As [`Self::new`], with the memory `charged` or not, as for [`Bulk::with`].
+    pub fn with(max: usize, charged: bool) -> Result<Self, NoMemory> {
         Ok(Self {
-            knots: Bulk::new(max)?,
+            knots: Bulk::with(max, charged)?,
         })
     }
 

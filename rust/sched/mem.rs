@@ -252,7 +252,7 @@ impl<T> Pile<T> {
     }
 
     fn with(count: usize, charged: bool) -> Result<Self, NoMemory> {
-        let mut chunks = backend::large(count)?;
+        let mut chunks = backend::large(count, charged)?;
         for _ in 0..count {
             let chunk = Chunk::within(CHUNK_BYTES, Bulk::<T>::PER_CHUNK, charged)?;
             backend::push_large(&mut chunks, chunk).map_err(|_| NoMemory)?;
@@ -295,9 +295,14 @@ impl<T> Bulk<T> {
 
     /// An empty vector that can be fed for up to `max` elements; sleeps.
     pub fn new(max: usize) -> Result<Self, NoMemory> {
+        Self::with(max, false)
+    }
+
+    /// As [`Self::new`]; `charged`: the array of chunks is charged to the control group of the caller.
+    pub fn with(max: usize, charged: bool) -> Result<Self, NoMemory> {
         let top = max.div_ceil(Self::PER_CHUNK);
         Ok(Self {
-            chunks: backend::large(top)?,
+            chunks: backend::large(top, charged)?,
             len: 0,
             top,
         })
@@ -457,7 +462,7 @@ impl<T> List<T> {
     /// An empty list with room for `capacity` elements; sleeps.
     pub fn with_capacity(capacity: usize) -> Result<Self, NoMemory> {
         Ok(Self {
-            vec: backend::large(capacity)?,
+            vec: backend::large(capacity, false)?,
         })
     }
 
@@ -574,33 +579,32 @@ mod backend {
     pub(super) type Boxed<T> = KBox<T>;
     pub(super) type Counted<T> = Arc<T>;
 
-    fn flags() -> Flags {
-        GFP_KERNEL | __GFP_NOWARN
+    fn flags(charged: bool) -> Flags {
+        if charged {
+            GFP_KERNEL_ACCOUNT | __GFP_NOWARN
+        } else {
+            GFP_KERNEL | __GFP_NOWARN
+        }
     }
 
     pub(super) fn small<T>(capacity: usize, charged: bool) -> Result<Small<T>, NoMemory> {
-        let flags = if charged {
-            GFP_KERNEL_ACCOUNT | __GFP_NOWARN
-        } else {
-            flags()
-        };
-        KVec::with_capacity(capacity, flags).map_err(|_| NoMemory)
+        KVec::with_capacity(capacity, flags(charged)).map_err(|_| NoMemory)
     }
 
     pub(super) fn boxed<T>(value: T) -> Result<Boxed<T>, NoMemory> {
-        KBox::new(value, flags()).map_err(|_| NoMemory)
+        KBox::new(value, flags(false)).map_err(|_| NoMemory)
     }
 
     pub(super) fn counted<T>(value: T) -> Result<Counted<T>, NoMemory> {
-        Arc::new(value, flags()).map_err(|_| NoMemory)
+        Arc::new(value, flags(false)).map_err(|_| NoMemory)
     }
 
-    pub(super) fn large<T>(capacity: usize) -> Result<Large<T>, NoMemory> {
-        KVVec::with_capacity(capacity, flags()).map_err(|_| NoMemory)
+    pub(super) fn large<T>(capacity: usize, charged: bool) -> Result<Large<T>, NoMemory> {
+        KVVec::with_capacity(capacity, flags(charged)).map_err(|_| NoMemory)
     }
 
     pub(super) fn reserve_large<T>(vec: &mut Large<T>, more: usize) -> Result<(), NoMemory> {
-        vec.reserve(more, flags()).map_err(|_| NoMemory)
+        vec.reserve(more, flags(false)).map_err(|_| NoMemory)
     }
 
     pub(super) fn push_small<T>(vec: &mut Small<T>, value: T) -> Result<(), T> {

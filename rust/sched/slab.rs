@@ -76,8 +76,13 @@ pub type SlabPile<T> = Pile<Entry<T>>;
 impl<T> Slab<T> {
     /// A slab that can be fed for up to `max` slots; sleeps.
     pub fn new(max: usize) -> Result<Self, NoMemory> {
+        Self::with(max, false)
+    }
+
+    /// As [`Self::new`], with the memory `charged` or not, as for [`Bulk::with`].
+    pub fn with(max: usize, charged: bool) -> Result<Self, NoMemory> {
         Ok(Self {
-            entries: Bulk::new(max)?,
+            entries: Bulk::with(max, charged)?,
             free: NONE,
             live: 0,
         })

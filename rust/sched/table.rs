@@ -48,11 +48,11 @@ pub struct Table<K, V> {
 }
 
 impl<K: Eq + Hashed, V> Table<K, V> {
-    /// An empty table that can be fed for up to `max` rows; sleeps.
-    pub fn new(max: usize, seed: u64) -> Result<Self, NoMemory> {
+    /// An empty table that can be fed for up to `max` rows, `charged` as for [`Bulk::with`]; sleeps.
+    pub fn new(max: usize, seed: u64, charged: bool) -> Result<Self, NoMemory> {
         Ok(Self {
-            rows: Slab::new(max)?,
-            buckets: Bulk::new(max)?,
+            rows: Slab::with(max, charged)?,
+            buckets: Bulk::with(max, charged)?,
             hasher: Hasher::new(seed),
         })
     }
@@ -253,7 +253,7 @@ mod tests {
     /// Random insertions, searches and removals against a list of pairs; keys occur several times.
     #[test]
     fn against_model() {
-        let mut table = Table::new(5000, 7).unwrap();
+        let mut table = Table::new(5000, 7, false).unwrap();
         assert_eq!(table.insert(1, 1), Err(1));
         let mut model: Vec<(u64, u32, Handle)> = Vec::new();
         let mut rng = Rng::new(3);

@@ -13,6 +13,23 @@ use kernel::{
 use super::raw;
 use crate::sched::units::NSEC_PER_MSEC;
 
+/// Reports, once for each place in the code, that something has happened which cannot; with a condition, if that holds.
+macro_rules! bug {
+    () => {{
+        kernel::warn_flags!(
+            file!(),
+            kernel::bindings::BUGFLAG_ONCE
+                | kernel::bug::bugflag_taint(kernel::bindings::TAINT_WARN)
+        );
+    }};
+    ($cond:expr) => {
+        if $cond {
+            $crate::sys::misc::bug!()
+        }
+    };
+}
+pub(crate) use bug;
+
 /// Whether others are let in.
 static LOADED: Atomic<u32> = Atomic::new(0);
 

@@ -32,7 +32,7 @@ use core::{
     ptr::{self, NonNull},
 };
 
-use super::{atomic::Hint, trace::Life};
+use super::{atomic::Hint, misc::bug, trace::Life};
 use crate::sched::{
     attr::Priority,
     item::{self, Cost, Item, Spot},
@@ -211,7 +211,7 @@ impl Held {
     /// Gives the node back to its front-end without submitting it; `None`: it is registered, and lost.
     pub(crate) fn into_raw(self) -> Option<NonNull<Node>> {
         let registered = self.is_registered();
-        kernel::warn_on!(registered);
+        bug!(registered);
         let node = self.into_node();
         (!registered).then_some(node)
     }
@@ -280,7 +280,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         // A lost request is a hung task somewhere: say so loudly.
-        kernel::warn_on!(true);
+        bug!();
     }
 }
 
@@ -313,7 +313,7 @@ impl item::Place for Place {
 impl Drop for Place {
     fn drop(&mut self) {
         // Its node stays registered, so its request can never be served: say so loudly.
-        kernel::warn_on!(true);
+        bug!();
     }
 }
 
@@ -358,7 +358,7 @@ impl Item for Held {
 
     fn register(&mut self) -> Place {
         // A second place for it would be a bug; the node is never given back then, so both stay good.
-        kernel::warn_on!(self.is_registered());
+        bug!(self.is_registered());
         self.tag().registered.set(1);
         // INVARIANT: It is registered and ours, so it stays valid until it is not registered any more.
         Place(self.0)
@@ -366,7 +366,7 @@ impl Item for Held {
 
     fn unregister(&mut self, place: Place) {
         let same = place.0 == self.0;
-        kernel::warn_on!(!same);
+        bug!(!same);
         core::mem::forget(place);
         if same {
             // The place is gone.

@@ -22,6 +22,8 @@ use kernel::{
     workqueue::Queue,
 };
 
+use super::misc::bug;
+
 /// A queue that [`WorkQueues`] made, or null.
 type Place = Atomic<*mut bindings::workqueue_struct>;
 
@@ -106,7 +108,7 @@ impl WorkQueues {
 fn at(place: &'static Place) -> &'static Queue {
     let queue = place.load(ordering::Acquire);
     if queue.is_null() {
-        kernel::warn_on!(true);
+        bug!();
         return kernel::workqueue::system_unbound();
     }
     // SAFETY: The queue lives until its owner is dropped, after everybody who may call this.

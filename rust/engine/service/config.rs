@@ -25,7 +25,10 @@ use crate::{
         },
         text::Command,
     },
-    sys::{misc, trace},
+    sys::{
+        misc::{self, bug},
+        trace,
+    },
 };
 
 /// Configuration of the primary of each head, regular first; `None`: the fallback serves.
@@ -107,7 +110,7 @@ impl Service {
         let (room, more) = (old.service.buffer_max.get(), new.service.buffer_max.get());
         let back = || {
             if more > room {
-                kernel::warn_on!(self.set_records(room).is_err());
+                bug!(self.set_records(room).is_err());
             }
         };
         if more > room {
@@ -129,7 +132,7 @@ impl Service {
         settings.parameters.values = new;
         self.follow(&new);
         if more < room {
-            kernel::warn_on!(self.set_records(more).is_err());
+            bug!(self.set_records(more).is_err());
         }
         if more != room {
             self.concurrency.set_buffer_max(more);
@@ -225,7 +228,7 @@ impl Service {
             let mut parameters = settings.parameters.clone();
             // No policy runs here yet.
             let followed = parameters.kept.follow(&settings.primaries, &[None; 2]);
-            kernel::warn_on!(followed.is_err());
+            bug!(followed.is_err());
             parameters
         };
         let mut settings = self.settings.lock();
@@ -234,7 +237,7 @@ impl Service {
         if self.set_records(max.get()).is_err() {
             // Without memory for it, it stays as it is.
             let shrunk = self.set_records(own.get());
-            kernel::warn_on!(shrunk.is_err());
+            bug!(shrunk.is_err());
             parameters.values.set_buffer_max(own);
         }
         let max = parameters.values.service.buffer_max;
@@ -347,7 +350,7 @@ impl Service {
                 let part = part(&config, &shared, update.as_ref())?;
                 let refused =
                     partition.with(|inner| inner.head(priority).install(part, config).err());
-                kernel::warn_on!(refused.is_some());
+                bug!(refused.is_some());
             }
         }
         Ok(())
@@ -409,11 +412,13 @@ impl Service {
                         partition.with(|inner| inner.head(priority).drop_primary());
                         continue;
                     };
-                    if let Some(part) = parts.next().and_then(Option::take) {
-                        let refused = partition
-                            .with(|inner| inner.head(priority).install(part, config).err());
-                        kernel::warn_on!(refused.is_some());
-                    }
+                    let Some(part) = parts.next().and_then(Option::take) else {
+                        bug!();
+                        continue;
+                    };
+                    let refused =
+                        partition.with(|inner| inner.head(priority).install(part, config).err());
+                    bug!(refused.is_some());
                 }
             }
         };

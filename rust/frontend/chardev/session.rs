@@ -27,14 +27,14 @@
 //! # Time
 //!
 //! One timer per session, armed for the end of the oldest lease, the next deadline to look at, or the end of a
-//! recovery, whichever comes first. It expires a thousand times a second at most, unless there is more to do
-//! than one lock hold may.
+//! recovery, whichever comes first. It expires a thousand times a second at most. What is due then and too much for
+//! one lock hold is left to a work item ([`remainder`]).
 //!
 //! # Memory
 //!
 //! A request has a box for the engine, which is freed when the request is read, and a row in the session's
-//! [`table`], whose memory is freed with the session. Both are charged to the task that wrote it, and
-//! [`Terms::limit`] bounds both.
+//! [`table`], whose memory is freed with the session. Both are charged to the task that wrote it, the arrays of the
+//! table to the task that attached the file, and [`Terms::limit`] bounds all of it.
 
 use kernel::{
     fs, new_mutex, new_spinlock_irq,
@@ -70,12 +70,14 @@ mod counters;
 mod early;
 mod reading;
 mod recovery;
+mod remainder;
 mod table;
 
 use counters::Counters;
 use early::Found;
 #[cfg(CONFIG_KUNIT = "y")]
 pub(crate) use reading::Item;
+use remainder::Remainder;
 use table::{Due, Finished, Gone, Inner, Owed, Served};
 
 /// Requests that one lock hold hands out or looks at, at most.
@@ -83,9 +85,6 @@ pub(crate) const CHUNK: u32 = 64;
 
 /// Time between two expiries of the timer, at least, ns.
 const REST: u64 = NSEC_PER_MSEC;
-
-/// The same if more is due than one lock hold may do.
-const PAUSE: u64 = 20_000;
 
 /// How a session is to be.
 #[derive(Clone, Copy)]
@@ -117,7 +116,9 @@ const PASSED: u64 = u64::MAX;
 
 impl Expire for Open {
     fn expired(session: &Session) {
-        session.look(misc::now());
+        if session.look(misc::now()) {
+            session.remainder.call();
+        }
     }
 }
 
@@ -141,6 +142,7 @@ pub(crate) struct Open {
     target: Arc<Target>,
     terms: Terms,
     counters: Counters,
+    remainder: Arc<Remainder>,
     readable: PollCondVarBox,
     /// Room for a request; while closing: no request left.
     roomy: PollCondVarBox,
@@ -168,7 +170,8 @@ impl Session {
             misc::random(),
         )
         .map_err(|NoMemory| ENOMEM)?;
-        Arc::pin_init(
+        let remainder = Remainder::new()?;
+        let session = Arc::pin_init(
             Timed::new(pin_init!(Open {
                 concurrency: service.concurrency().clone(),
                 service,
@@ -176,13 +179,16 @@ impl Session {
                 target,
                 terms,
                 counters: Counters::default(),
+                remainder,
                 readable,
                 roomy,
                 order <- new_mutex!((), "nrs_order"),
                 inner <- new_spinlock_irq!(table, "nrs_session"),
             })),
             GFP_KERNEL_ACCOUNT,
-        )
+        )?;
+        session.remainder.open(session.clone());
+        Ok(session)
     }
 
     /// Name of its service.
@@ -346,18 +352,18 @@ impl Session {
         self.arm(look.min(due.lease).max(inner.rest));
     }
 
-    /// Looks at deadlines and ends leases that are over at `now` (ns). Any context.
-    pub(crate) fn look(&self, now: u64) {
+    /// Looks at deadlines and ends leases that are over at `now` (ns), as many as one lock hold may; returns whether more
+    /// is due. Any context.
+    pub(crate) fn look(&self, now: u64) -> bool {
         let terms = self.service.timeouts().terms();
-        let (found, over) = {
+        let (found, over, more) = {
             let mut inner = self.inner.lock();
             let found = inner.look(&terms);
             let over = inner.end_leases(now);
             inner.armed = Due::NEVER;
-            let pause = if inner.is_due(now) { PAUSE } else { REST };
-            inner.rest = misc::now().saturating_add(pause);
+            inner.rest = misc::now().saturating_add(REST);
             self.set_timer(&mut inner);
-            (found, over)
+            (found, over, inner.is_due(now))
         };
         self.count_found(&found);
         if found.feed > 0 {
@@ -373,6 +379,7 @@ impl Session {
                 self.concurrency.leave();
             }
         }
+        more
     }
 
     /// What is possible now; `table` waits for changes.

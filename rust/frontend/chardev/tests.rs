@@ -34,13 +34,18 @@ struct Bench {
 impl Bench {
     /// On the service `name` with `slots` slots; it may have `limit` requests.
     fn new(name: &CStr, slots: u32, limit: u32) -> Result<Self> {
+        Self::leasing(name, slots, limit, LEASE)
+    }
+
+    /// The same with leases of `lease_ns`.
+    fn leasing(name: &CStr, slots: u32, limit: u32, lease_ns: u64) -> Result<Self> {
         let attachment = registry::attach_user(name, CString::try_from(c"kunit")?)?;
         let slots = CString::try_from_fmt(fmt!("{slots}"))?;
         let slots = slots.to_str().map_err(|_| EINVAL)?;
         parameters::set(attachment.service(), "slots", slots)?;
         let terms = Terms {
             may_pass: true,
-            lease_ns: LEASE,
+            lease_ns,
             limit,
         };
         Ok(Self {
@@ -283,6 +288,18 @@ mod deadlines {
         let closed = bench.close();
         assert!(released && read == 40 && closed);
         assert!(ended == [12, 24, 36, 40, 40] && late == 40);
+        Ok(())
+    }
+
+    /// More of them than the timer ends at a time.
+    #[test]
+    fn leases_that_end_together_are_all_ended() -> Result {
+        let bench = Bench::leasing(c"kunit-early", 1000, 1000, 20 * NSEC_PER_MSEC)?;
+        for cookie in 1..=500 {
+            bench.bring_for(cookie, 0, 0)?;
+        }
+        let all = bench.wait(5000, || bench.session.stats().reclaimed == 500);
+        assert!(bench.close() && all);
         Ok(())
     }
 

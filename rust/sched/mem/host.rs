@@ -92,8 +92,8 @@ pub(super) fn counted<T>(value: T) -> Result<Counted<T>, NoMemory> {
     Ok(Arc::new(value))
 }
 
-pub(super) fn large<T>(capacity: usize) -> Result<Large<T>, NoMemory> {
-    small(capacity, false)
+pub(super) fn large<T>(capacity: usize, charged: bool) -> Result<Large<T>, NoMemory> {
+    small(capacity, charged)
 }
 
 pub(super) fn reserve_large<T>(vec: &mut Large<T>, more: usize) -> Result<(), NoMemory> {

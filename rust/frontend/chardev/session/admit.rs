@@ -37,7 +37,7 @@ use crate::{
         partition::arrive::Went,
         slab::Handle,
     },
-    sys::{atomic::Hint, chardev::boxed::Boxed, node::Account},
+    sys::{atomic::Hint, chardev::boxed::Boxed, misc::bug, node::Account},
 };
 
 /// How often a request asks for a record before it waits for one.
@@ -233,8 +233,8 @@ impl Session {
             let peer = Key::of(Field::Nid, &new.attrs);
             let high = new.attrs.priority == Priority::High;
             let Some(joined) = inner.enter(new.cookie, peer, high) else {
-                // There is memory, so this does not happen.
-                kernel::warn_on!(true);
+                // There is memory.
+                bug!();
                 return Err(No::Error(ENOMEM));
             };
             let (told, over) = inner.state(joined.handle.slot(), &new.statement);

@@ -25,6 +25,7 @@ impl Session {
         };
         // Not armed again: it is closing.
         self.cancel();
+        self.remainder.close();
         drop(ready);
         for slot in 0..slots {
             let rest = self.inner.lock().close(slot);

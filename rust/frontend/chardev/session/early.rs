@@ -22,7 +22,8 @@
 //!
 //! A watch is in one of two queues, by the next event that may happen to it: a look, or the read of an early
 //! reply. So a request has one early reply at most, whatever the server does not read. The session's timer
-//! looks at what is due in hard interrupt context, [`CHUNK`] watches at a time: it depends on no task.
+//! looks at what is due in hard interrupt context, [`CHUNK`] watches at a time, so this depends on no task; a work item
+//! only helps if more is due.
 
 use kernel::prelude::*;
 
@@ -38,7 +39,7 @@ use crate::{
         },
         units::NSEC_PER_MSEC,
     },
-    sys::misc,
+    sys::misc::{self, bug},
 };
 
 /// Early replies that one lock hold hands out, at most.
@@ -173,6 +174,7 @@ impl Inner {
     /// whether its deadline has passed.
     pub(super) fn state(&mut self, slot: u32, statement: &Statement) -> (bool, bool) {
         let Some(row) = self.rows.at_mut(slot) else {
+            bug!();
             return (false, false);
         };
         row.arrival = statement.arrival;
@@ -287,6 +289,7 @@ impl Inner {
                 break;
             };
             let Some(row) = self.rows.at_mut(slot) else {
+                bug!();
                 break;
             };
             // Nobody knows it of a request that is not released.

@@ -24,7 +24,7 @@ use crate::{
     frontend::chardev::wire,
     sys::{
         chardev::boxed::{BoxFifo, Boxed},
-        misc,
+        misc::{self, bug},
     },
 };
 
@@ -119,7 +119,9 @@ impl Inner {
             };
             // Known from now on: the reader may complete it before this call returns.
             let handle = boxed.value().handle;
-            if let Some(served) = self.rows.get_mut(handle).and_then(Row::served_mut) {
+            let served = self.rows.get_mut(handle).and_then(Row::served_mut);
+            bug!(served.is_none());
+            if let Some(served) = served {
                 served.read = true;
                 self.running = self.running.wrapping_add(1);
                 let urgent = self.is_urgent(handle.slot());

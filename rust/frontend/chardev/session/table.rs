@@ -33,7 +33,7 @@ use crate::{
         slab::{Handle, Linked, Links, List},
         table::{Table, TableNeed},
     },
-    sys::{chardev::boxed::BoxFifo, node::Account},
+    sys::{chardev::boxed::BoxFifo, misc::bug, node::Account},
 };
 
 /// Leases that one lock hold ends, at most.
@@ -250,11 +250,12 @@ pub(super) struct Inner {
 }
 
 impl Inner {
-    /// A table for `limit` requests with leases of `lease_ns` (0: none), that remembers `window_max` completions.
+    /// A table for `limit` requests with leases of `lease_ns` (0: none), that remembers `window_max` completions. Its
+    /// memory is charged to the control group of the caller, who decides its size.
     ///
     /// # Errors
     ///
-    /// [`NoMemory`]: the allocator had none.
+    /// [`NoMemory`]: the allocator had none, or the group may have no more.
     pub(super) fn new(
         limit: u32,
         lease_ns: u64,
@@ -266,12 +267,12 @@ impl Inner {
         let leases = if lease_ns == 0 { 0 } else { rows };
         // INVARIANT: All are empty.
         Ok(Self {
-            rows: Table::new(rows, seed)?,
-            peers: Table::new(limit, seed)?,
-            watches: Forest::new(rows)?,
+            rows: Table::new(rows, seed, true)?,
+            peers: Table::new(limit, seed, true)?,
+            watches: Forest::with(rows, true)?,
             waiting: Root::EMPTY,
             told: Root::EMPTY,
-            leases: Forest::new(leases)?,
+            leases: Forest::with(leases, true)?,
             oldest: Root::EMPTY,
             lease_ns,
             past: List::new(),
@@ -362,6 +363,7 @@ impl Inner {
     /// Notes that a queued request was released at `now` (ns).
     pub(super) fn release(&mut self, handle: Handle, owed: Owed, served: Served, now: u64) {
         let Some(row) = self.rows.get_mut(handle) else {
+            bug!();
             return;
         };
         row.state = State::Released(owed, served);
@@ -440,6 +442,7 @@ impl Inner {
     /// Takes a request off its peer; whether that was its last one.
     fn leave(&mut self, peer: Handle, promoted: bool) -> bool {
         let Some(known) = self.peers.get_mut(peer) else {
+            bug!();
             return false;
         };
         known.requests = known.requests.wrapping_sub(1);
@@ -453,7 +456,9 @@ impl Inner {
 
     /// Takes out a queued request; it stays counted in `live`.
     pub(super) fn take_out_queued(&mut self, handle: Handle) -> Option<Gone> {
-        let row = self.rows.get_mut(handle)?;
+        let row = self.rows.get_mut(handle);
+        bug!(row.is_none());
+        let row = row?;
         let (peer, promoted) = (row.peer, row.promoted);
         let expired = self.unwatch(handle.slot());
         self.rows.remove(handle.slot());
@@ -551,10 +556,10 @@ impl Inner {
                 break;
             }
             self.leases.remove(&mut self.oldest, slot);
-            let Some(row) = self.rows.at_mut(slot) else {
-                break;
-            };
-            let State::Released(mut owed, served) = row.state else {
+            let row = self.rows.at_mut(slot);
+            let state = row.as_ref().map(|row| row.state);
+            let (Some(row), Some(State::Released(mut owed, served))) = (row, state) else {
+                bug!();
                 break;
             };
             row.state = State::Late(served);
@@ -585,6 +590,7 @@ impl Inner {
     /// Puts the watch of a request where it belongs; whether that is the first early reply to be read.
     pub(super) fn place(&mut self, slot: u32, place: Place) -> bool {
         let Some(row) = self.rows.at_mut(slot) else {
+            bug!();
             return false;
         };
         let deadline = row.watch.deadline;

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What an expiry of the timer leaves over, done in process context.
+//!
+//! All leases of a hung server may end together. The timer ends as many as one lock hold may; a work item ends the
+//! rest, a lock hold at a time.
+
+use kernel::{
+    impl_has_work, new_mutex, new_work,
+    prelude::*,
+    sync::{Arc, Mutex},
+    workqueue::{Work, WorkItem},
+};
+
+use super::Session;
+use crate::sys::{misc, queue};
+
+/// The work item of a session.
+#[pin_data]
+pub(super) struct Remainder {
+    /// Session to look after; `None` once it is closed.
+    #[pin]
+    session: Mutex<Option<Arc<Session>>>,
+    #[pin]
+    work: Work<Self>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Remainder { self.work }
+}
+
+impl Remainder {
+    /// Creates the work item of a session that [`Self::open`] tells.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new() -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                session <- new_mutex!(None, "nrs_remainder"),
+                work <- new_work!("nrs_remainder"),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )
+    }
+
+    /// Looks after `session` until [`Self::close`].
+    pub(super) fn open(&self, session: Arc<Session>) {
+        *self.session.lock() = Some(session);
+    }
+
+    /// Waits for a run, and does nothing any more. May sleep.
+    pub(super) fn close(&self) {
+        let session = self.session.lock().take();
+        drop(session);
+    }
+
+    /// Asks for a run soon. Any context.
+    pub(super) fn call(self: &Arc<Self>) {
+        // If it is queued already, that run serves.
+        let _ = queue::progress().enqueue(self.clone());
+    }
+}
+
+impl WorkItem for Remainder {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        let session = this.session.lock();
+        let Some(session) = &*session else {
+            return;
+        };
+        while session.look(misc::now()) {
+            misc::cond_resched();
+        }
+    }
+}

@@ -266,6 +266,13 @@ impl Hashed for u64 {
     }
 }
 
+impl Hashed for [u64; 2] {
+    fn mix(&self, hasher: &Hasher) -> u64 {
+        let [first, second] = *self;
+        hasher.mix(hasher.word(first), second)
+    }
+}
+
 /// All fields, in one order; lengths and kinds are mixed in, so that no two subjects are the same words.
 impl Hashed for Subject {
     fn mix(&self, hasher: &Hasher) -> u64 {

@@ -91,11 +91,6 @@ impl Pool {
         (self.0 >> 32) as u32
     }
 
-    /// Regular requests in service.
-    pub const fn active_regular(self) -> u32 {
-        self.active().saturating_sub(self.active_high())
-    }
-
     /// Whether a request of `priority` may take a slot now.
     pub const fn allows(self, priority: Priority, limits: &Limits) -> bool {
         let slots = if limits.slots == 0 { 1 } else { limits.slots };
@@ -115,38 +110,13 @@ impl Pool {
         }
     }
 
-    /// The pool after a request of `priority` went into service whether or not a slot was free.
-    ///
-    /// For requests that must not be withheld, and for draining.
-    pub const fn charge(self, priority: Priority) -> Self {
+    /// The pool after a request of `priority` went into service.
+    const fn charge(self, priority: Priority) -> Self {
         let active = self.active().saturating_add(1);
         // INVARIANT: both halves saturate at the same number, the low one first.
         match priority {
             Priority::Regular => Self::pack(active, self.active_high()),
             Priority::High => Self::pack(active, self.active_high().saturating_add(1)),
-        }
-    }
-
-    /// Whether a request of `priority` is in service, so that a [`Pool::put`] for it has its take.
-    pub const fn holds(self, priority: Priority) -> bool {
-        match priority {
-            Priority::Regular => self.active_regular() > 0,
-            Priority::High => self.active_high() > 0,
-        }
-    }
-
-    /// The pool after a request of `priority` ended.
-    ///
-    /// A put without a take changes nothing; [`Pool::holds`] tells before.
-    pub const fn put(self, priority: Priority) -> Self {
-        if !self.holds(priority) {
-            return self;
-        }
-        let active = self.active().saturating_sub(1);
-        // INVARIANT: a regular request leaves only if the low half is above the high half.
-        match priority {
-            Priority::Regular => Self::pack(active, self.active_high()),
-            Priority::High => Self::pack(active, self.active_high().saturating_sub(1)),
         }
     }
 }
@@ -246,6 +216,19 @@ mod tests {
         }
     }
 
+    fn regular(pool: Pool) -> u32 {
+        pool.active() - pool.active_high()
+    }
+
+    /// The pool after a request of `priority` ended, if one was in service.
+    fn put(pool: Pool, priority: Priority) -> Option<Pool> {
+        let active = match priority {
+            Regular => regular(pool),
+            High => pool.active_high(),
+        };
+        (active > 0).then(|| Pool(pool.0 - Pool::one(priority).0))
+    }
+
     /// Every pool that can be reached within `limits`.
     fn reachable(limits: &Limits) -> Vec<Pool> {
         let mut seen = vec![Pool::EMPTY];
@@ -256,7 +239,7 @@ mod tests {
             let mut steps = vec![];
             for priority in [Regular, High] {
                 steps.extend(pool.take(priority, limits));
-                steps.push(pool.put(priority));
+                steps.extend(put(pool, priority));
             }
             for step in steps {
                 if !seen.contains(&step) {
@@ -305,15 +288,14 @@ mod tests {
                     assert_eq!(Pool::from_bits(pool.bits()), pool);
                     assert!(pool.active_high() <= pool.active() && pool.active() <= slots);
                     if hp && slots > 1 {
-                        assert!(pool.active_regular() < slots);
+                        assert!(regular(pool) < slots);
                         assert!(pool.active_high() > 0 || pool.allows(High, &limits));
                     }
                     for priority in [Regular, High] {
                         let Some(taken) = pool.take(priority, &limits) else {
                             continue;
                         };
-                        assert!(taken.holds(priority));
-                        assert_eq!(taken.put(priority), pool, "take and put cancel out");
+                        assert_eq!(put(taken, priority), Some(pool), "take and put cancel out");
                     }
                     // High priority may use every slot.
                     assert_eq!(pool.allows(High, &limits), pool.active() < slots);
@@ -324,28 +306,10 @@ mod tests {
     }
 
     #[test]
-    fn underflow_is_seen() {
-        assert!(!Pool::EMPTY.holds(Regular) && !Pool::EMPTY.holds(High));
-        assert_eq!(Pool::EMPTY.put(Regular), Pool::EMPTY);
-        assert_eq!(Pool::EMPTY.put(High), Pool::EMPTY);
-        let high = Pool::EMPTY.charge(High);
-        assert!(!high.holds(Regular));
-        assert_eq!(high.put(Regular), high);
-        let regular = Pool::EMPTY.charge(Regular);
-        assert_eq!(regular.put(High), regular);
-        assert_eq!((regular.active(), regular.active_high()), (1, 0));
-    }
-
-    #[test]
     fn charge_saturates() {
         let full = Pool::pack(u32::MAX, u32::MAX);
         assert_eq!(full.charge(High), full);
         assert_eq!(full.charge(Regular), full);
-        let one = limits(1, true, 10);
-        let over = Pool::EMPTY.charge(Regular).charge(Regular).charge(High);
-        assert_eq!((over.active(), over.active_high()), (3, 1));
-        assert!(over.take(High, &one).is_none() && over.take(Regular, &one).is_none());
-        assert_eq!(over.put(High).put(Regular).put(Regular), Pool::EMPTY);
     }
 
     #[test]
@@ -357,7 +321,7 @@ mod tests {
         let small = limits(2, true, 10);
         for left in [4, 3, 2, 1] {
             assert!(pool.take(Regular, &small).is_none());
-            pool = pool.put(Regular);
+            pool = put(pool, Regular).unwrap();
             assert_eq!(pool.active(), left);
         }
         assert!(pool.allows(High, &small) && !pool.allows(Regular, &small));
@@ -431,7 +395,7 @@ mod tests {
                     turn.served(priority);
                     turn.high_in_a_row = turn.high_in_a_row.min(ratio + slots);
                     let sated = match waiting {
-                        Regular => pool.active_regular() + 1 >= slots.max(2),
+                        Regular => regular(pool) + 1 >= slots.max(2),
                         High => ratio == 0 && pool.active_high() > 0,
                     };
                     let wait = if priority == waiting || sated {
@@ -443,9 +407,7 @@ mod tests {
                 }
                 None => {
                     for priority in [Regular, High] {
-                        if pool.holds(priority) {
-                            steps.push((pool.put(priority), turn, wait));
-                        }
+                        steps.extend(put(pool, priority).map(|pool| (pool, turn, wait)));
                     }
                 }
             }
@@ -518,7 +480,7 @@ mod tests {
                     running.push_back(priority);
                     counts[usize::from(priority == High)] += 1;
                 }
-                pool = pool.put(running.pop_front().unwrap());
+                pool = put(pool, running.pop_front().unwrap()).unwrap();
             }
             let ratio = f64::from(counts[1]) / f64::from(counts[0]);
             assert!(

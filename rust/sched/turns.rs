@@ -89,82 +89,70 @@ pub fn first(ready: impl Iterator<Item = (u32, u64)>) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sched::partition::line::{Line, Mark};
 
-    /// A partition: its share, its tag, what a request of it costs, what it was served.
-    #[derive(Clone, Copy)]
-    struct Place {
-        share: u64,
-        tag: u64,
-        cost: u32,
-        ready: bool,
-        served: u64,
-    }
-
+    /// Partitions that are ready, with their shares and the costs of their requests.
     struct Service {
-        places: Vec<Place>,
-        clock: u64,
+        line: Line,
+        costs: Vec<u32>,
+        served: Vec<u64>,
     }
 
     impl Service {
-        fn new(shares: &[(u64, u32)], tag: u64) -> Self {
-            let place = |&(share, cost): &(u64, u32)| Place {
-                share,
-                tag,
-                cost,
-                ready: true,
-                served: 0,
+        fn new(partitions: &[(u64, u32)]) -> Self {
+            let (shares, costs): (Vec<u64>, Vec<u32>) = partitions.iter().copied().unzip();
+            let service = Self {
+                line: Line::new(costs.len() as u16, 4),
+                served: vec![0; costs.len()],
+                costs,
             };
-            Self {
-                places: shares.iter().map(place).collect(),
-                clock: tag,
-            }
+            service.line.set_shares(&shares);
+            (0..shares.len()).for_each(|index| service.ready(index, true));
+            service
         }
 
         fn serve(&mut self) -> usize {
-            let ready = self.places.iter().enumerate().filter(|(_, p)| p.ready);
-            let next = first(ready.map(|(i, p)| (i as u32, p.tag))).unwrap() as usize;
-            let shares = self.places.iter().filter(|p| p.ready).map(|p| p.share);
-            let mean = mean(shares);
-            let place = &mut self.places[next];
-            self.clock = start(self.clock, place.tag);
-            let share = if place.share == 0 { mean } else { place.share };
-            place.tag = advance(place.tag, pace(share), place.cost);
-            place.served += u64::from(place.cost);
-            next
+            let next = self.line.next(0, || self.line.limits(2, 0)).unwrap().index;
+            let index = usize::from(next);
+            self.line.charge(next, self.costs[index]);
+            self.served[index] += u64::from(self.costs[index]);
+            index
         }
 
-        fn ready(&mut self, index: usize, ready: bool) {
-            let clock = self.clock;
-            let place = &mut self.places[index];
-            if ready && !place.ready {
-                place.tag = start(place.tag, clock);
+        fn ready(&self, index: usize, ready: bool) {
+            let ready_mark = Mark {
+                waiting: true,
+                ready: true,
+                urgent: false,
+            };
+            let (mut old, mut new) = (Mark::default(), ready_mark);
+            if !ready {
+                core::mem::swap(&mut old, &mut new);
             }
-            place.ready = ready;
+            self.line.mark(index as u16, old, new);
         }
 
         fn served(&self) -> Vec<u64> {
-            self.places.iter().map(|place| place.served).collect()
+            self.served.clone()
         }
     }
 
-    /// Of each four requests three go to the one with three quarters, wherever the tags are.
+    /// Of each four requests three go to the one with three quarters.
     #[test]
     fn three_to_one() {
-        for tag in [0, u64::MAX - (5 << 32), i64::MAX as u64 - (1 << 33)] {
-            let mut service = Service::new(&[(WHOLE / 4 * 3, 1), (WHOLE / 4, 1)], tag);
-            for round in 1..=100_000 {
-                for _ in 0..4 {
-                    service.serve();
-                }
-                assert_eq!(service.served(), [3 * round, round]);
+        let mut service = Service::new(&[(WHOLE / 4 * 3, 1), (WHOLE / 4, 1)]);
+        for round in 1..=100_000 {
+            for _ in 0..4 {
+                service.serve();
             }
+            assert_eq!(service.served(), [3 * round, round]);
         }
     }
 
     /// Equal shares are equal pages, not equal requests, to one request.
     #[test]
     fn costs_count() {
-        let mut service = Service::new(&[(WHOLE / 2, 1), (WHOLE / 2, 256)], 0);
+        let mut service = Service::new(&[(WHOLE / 2, 1), (WHOLE / 2, 256)]);
         for _ in 0..257 * 1000 {
             service.serve();
             let [small, large] = service.served()[..] else {
@@ -177,7 +165,7 @@ mod tests {
     /// Whoever was idle has neither credit for it nor debt beyond its last request.
     #[test]
     fn idle_earns_nothing() {
-        let mut service = Service::new(&[(WHOLE / 2, 4), (WHOLE / 2, 4)], 0);
+        let mut service = Service::new(&[(WHOLE / 2, 4), (WHOLE / 2, 4)]);
         for idle in [0, 1, 1000] {
             service.ready(1, false);
             for _ in 0..idle {
@@ -195,7 +183,7 @@ mod tests {
         // Both idle, and the one that was behind comes first.
         service.ready(0, false);
         service.ready(1, false);
-        service.places[0].tag = advance(service.places[0].tag, pace(WHOLE / 2), 4);
+        service.line.charge(0, 4);
         service.ready(1, true);
         service.ready(0, true);
         let before = service.served();
@@ -209,12 +197,12 @@ mod tests {
     /// Without known shares all are equal; one that is not known is as good as the mean of the others.
     #[test]
     fn unknown_shares() {
-        let mut service = Service::new(&[(0, 1), (0, 1), (0, 1)], 7);
+        let mut service = Service::new(&[(0, 1), (0, 1), (0, 1)]);
         for _ in 0..300 {
             service.serve();
         }
         assert_eq!(service.served(), [100, 100, 100]);
-        let mut service = Service::new(&[(WHOLE / 4 * 3, 1), (WHOLE / 4, 1), (0, 1)], 7);
+        let mut service = Service::new(&[(WHOLE / 4 * 3, 1), (WHOLE / 4, 1), (0, 1)]);
         for _ in 0..600 {
             service.serve();
         }
@@ -232,12 +220,9 @@ mod tests {
         let far = advance(0, pace(1), u32::MAX);
         assert!((1 << 60..=1 << 61).contains(&far) && is_before(0, far));
         assert_eq!(advance(5, pace(1), 0), advance(5, pace(1), 1));
-        let shares = [(1, u32::MAX), (WHOLE - 1, u32::MAX)];
-        let mut service = Service::new(&shares, u64::MAX - 3);
+        let mut service = Service::new(&[(1, u32::MAX), (WHOLE - 1, u32::MAX)]);
         for _ in 0..10_000 {
             service.serve();
-            let apart = service.places[0].tag.wrapping_sub(service.places[1].tag) as i64;
-            assert!(apart.unsigned_abs() <= 1 << 61);
         }
         assert!((2..=4).contains(&(service.served()[0] / u64::from(u32::MAX))));
         assert_eq!(mean([0, 0].into_iter()), 0);

@@ -15,7 +15,6 @@ use super::robin::{
 use crate::sched::{
     attr::Attrs,
     item::Item,
-    key::{Hashed, Hasher},
     parameters::{schema::rows, Parameter},
 };
 
@@ -45,64 +44,28 @@ pub type Update = robin::Update<Sorting>;
 /// Round robin over objects on one head.
 pub type State<I> = robin::State<I, Orr>;
 
-/// What requests are kept together by; the order of values is the order of turns in a round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Object {
-    /// An offset stream, by what the hint says.
-    Stream(u64),
-    /// An object of a target.
-    Backing {
-        /// The target.
-        target: u32,
-        /// The object; 0: nobody knows.
-        object: u64,
-    },
-    /// All that no class could be made for.
-    Default,
-}
-
-impl Object {
-    /// Two words in the same order.
-    const fn words(&self) -> [u64; 2] {
-        match self {
-            Self::Stream(stream) => [0, *stream],
-            // 2^32 at most.
-            Self::Backing { target, object } => [(*target as u64).wrapping_add(1), *object],
-            Self::Default => [u64::MAX; 2],
-        }
-    }
-}
-
-impl Hashed for Object {
-    fn mix(&self, hasher: &Hasher) -> u64 {
-        let [first, second] = self.words();
-        hasher.mix(hasher.word(first), second)
-    }
-}
-
 /// The policy.
 pub enum Orr {}
 
 impl<I: Item> Robin<I> for Orr {
-    type Key = Object;
+    /// An offset stream, or a target and an object of it, in the order of turns in a round.
+    type Key = [u64; 2];
     type Store = Sorted<I>;
     type Tunables = Tunables;
 
     const WANTS_FILE: bool = true;
     const TIES: Ties = Ties::Key;
-    const DEFAULT: Object = Object::Default;
+    const DEFAULT: [u64; 2] = [u64::MAX; 2];
 
-    fn key(attrs: &Attrs) -> Object {
+    fn key(attrs: &Attrs) -> [u64; 2] {
         match attrs.stream {
-            0 => Object::Backing {
-                target: attrs.target,
-                object: attrs.object,
-            },
-            stream => Object::Stream(stream),
+            // 2^32 at most.
+            0 => [u64::from(attrs.target).wrapping_add(1), attrs.object],
+            stream => [0, stream],
         }
     }
 
-    fn tie(object: &Object) -> [u64; 2] {
-        object.words()
+    fn tie(key: &[u64; 2]) -> [u64; 2] {
+        *key
     }
 }

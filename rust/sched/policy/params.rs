@@ -125,7 +125,7 @@ macro_rules! number {
 
         impl core::fmt::Display for $type {
             fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-                write!(f, "{}", self.0)
+                core::fmt::Display::fmt(&self.0, f)
             }
         }
 

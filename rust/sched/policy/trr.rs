@@ -15,7 +15,6 @@ use super::robin::{
 use crate::sched::{
     attr::Attrs,
     item::Item,
-    key::{Hashed, Hasher},
     parameters::{schema::rows, Parameter},
 };
 
@@ -45,47 +44,23 @@ pub type Update = robin::Update<Sorting>;
 /// Round robin over targets on one head.
 pub type State<I> = robin::State<I, Trr>;
 
-/// A backing device or target; the order of values is the order of turns in a round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Target {
-    /// By its number.
-    Number(u32),
-    /// All that no class could be made for.
-    Default,
-}
-
-impl Target {
-    /// A word in the same order.
-    const fn word(&self) -> u64 {
-        match self {
-            Self::Number(number) => *number as u64,
-            Self::Default => u64::MAX,
-        }
-    }
-}
-
-impl Hashed for Target {
-    fn mix(&self, hasher: &Hasher) -> u64 {
-        hasher.word(self.word())
-    }
-}
-
 /// The policy.
 pub enum Trr {}
 
 impl<I: Item> Robin<I> for Trr {
-    type Key = Target;
+    /// The number of the target.
+    type Key = u64;
     type Store = Sorted<I>;
     type Tunables = Tunables;
 
     const TIES: Ties = Ties::Key;
-    const DEFAULT: Target = Target::Default;
+    const DEFAULT: u64 = u64::MAX;
 
-    fn key(attrs: &Attrs) -> Target {
-        Target::Number(attrs.target)
+    fn key(attrs: &Attrs) -> u64 {
+        attrs.target.into()
     }
 
-    fn tie(target: &Target) -> [u64; 2] {
-        [target.word(), 0]
+    fn tie(target: &u64) -> [u64; 2] {
+        [*target, 0]
     }
 }

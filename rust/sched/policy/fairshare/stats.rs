@@ -12,7 +12,7 @@
 //! regular head first. All strings are double-quoted, with `"`, `\` and what is not printable ASCII escaped.
 //! Shares are fractions of the service of one head, so those of its entities sum to 1.
 
-use super::ledger::{Ledger, Waits, Windows, DEBT_BUCKETS};
+use super::ledger::{Ledger, Waits, Windows, DEBTS};
 use crate::sched::{
     key::Key,
     mem::{List, NoMemory},
@@ -380,25 +380,23 @@ pub fn write_yaml(out: &mut impl Write, rows: &Rows, now: u64) -> fmt::Result {
     rows.high.write(out, now)
 }
 
-/// Names of the buckets of debt: pages, of which the first number is in it and the second is not.
-const DEBT_NAMES: [&str; DEBT_BUCKETS] = [
-    "..-4096",
-    "-4096..-256",
-    "-256..-16",
-    "-16..0",
-    "0..16",
-    "16..256",
-    "256..4096",
-    "4096..",
-];
-
-/// Writes how often an entity was owed how much when it was served.
+/// Writes how often an entity was owed how much when it was served, in pages: the first number is in a bucket, the
+/// second is not.
 fn write_debts(out: &mut impl Write, ledger: &Ledger) -> fmt::Result {
     out.write_str("  debt_histogram: {")?;
-    let mut comma = "";
-    for (name, count) in DEBT_NAMES.iter().zip(ledger.debts()) {
-        write!(out, "{comma} \"{name}\": {count}")?;
-        comma = ",";
+    let (mut start, mut comma) = (None, "");
+    let ends = DEBTS.iter().map(Some).chain([None]);
+    for (end, count) in ends.zip(ledger.debts()) {
+        write!(out, "{comma} \"")?;
+        if let Some(start) = start {
+            write!(out, "{start}")?;
+        }
+        out.write_str("..")?;
+        if let Some(end) = end {
+            write!(out, "{end}")?;
+        }
+        write!(out, "\": {count}")?;
+        (start, comma) = (end, ",");
     }
     out.write_str(" }\n")
 }

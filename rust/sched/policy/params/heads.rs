@@ -96,31 +96,10 @@ impl<T: Value> PerHead<T> {
     /// Writes the two lines of the parameter called `name`.
     pub fn write(&self, name: &str, out: &mut dyn fmt::Write) -> fmt::Result {
         for (head, value) in [("reg", self.regular), ("hp", self.high)] {
-            writeln!(out, "{head}_{name}:{}", Padded(value))?;
+            let columns = T::COLUMNS;
+            writeln!(out, "{head}_{name}:{value:<columns$}")?;
         }
         Ok(())
-    }
-}
-
-/// Shows a value in its columns.
-struct Padded<T>(T);
-
-impl<T: Value> fmt::Display for Padded<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// Counts what is written.
-        struct Count<'a, 'b>(&'a mut fmt::Formatter<'b>, usize);
-
-        impl fmt::Write for Count<'_, '_> {
-            fn write_str(&mut self, text: &str) -> fmt::Result {
-                self.1 = self.1.saturating_add(text.len());
-                self.0.write_str(text)
-            }
-        }
-
-        let mut count = Count(f, 0);
-        fmt::Write::write_fmt(&mut count, format_args!("{}", self.0))?;
-        let Count(f, columns) = count;
-        (columns..T::COLUMNS).try_for_each(|_| f.write_str(" "))
     }
 }
 

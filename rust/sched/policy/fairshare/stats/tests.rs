@@ -3,7 +3,7 @@
 //! Numbers, merging, the order of paths and what shares come to; that the file is YAML is tested with a
 //! parser of YAML.
 
-use super::{super::ledger::DEBTS, *};
+use super::*;
 use crate::sched::{jobid::JobId, units::NSEC_PER_SEC as SECOND};
 
 fn uid(number: u32) -> Row {
@@ -40,24 +40,6 @@ fn field(rows: &Rows, now: u64, field: &str) -> Vec<String> {
 
 #[test]
 fn numbers() {
-    for (lo, text) in [
-        (0, "0.000"),
-        (1 << 32, "1.000"),
-        ((1 << 32) / 3, "0.333"),
-        ((1 << 33) / 3, "0.667"),
-        ((1 << 32) - 1, "1.000"),
-    ] {
-        assert_eq!(Fraction(lo).to_string(), text);
-    }
-    for (tenths, text) in [
-        (0, "0.0"),
-        (-4, "-0.4"),
-        (-124, "-12.4"),
-        (10, "1.0"),
-        (i64::MIN, "-922337203685477580.8"),
-    ] {
-        assert_eq!(Tenths(tenths).to_string(), text);
-    }
     for (part, whole, text) in [
         (0, 0, "0.000"),
         (5, 0, "0.000"),
@@ -211,17 +193,6 @@ fn shares() {
         field(&list, now - 1, "share_60s"),
         ["0.250", "0.083", "0.167"]
     );
-}
-
-#[test]
-fn buckets_are_named_after_their_bounds() {
-    let bounds: Vec<String> = DEBTS.iter().map(i64::to_string).collect();
-    for (bucket, name) in DEBT_NAMES.iter().enumerate() {
-        let bound = |index: Option<usize>| index.and_then(|index| bounds.get(index));
-        let (start, end) = (bound(bucket.checked_sub(1)), bound(Some(bucket)));
-        let text = |bound: Option<&String>| bound.cloned().unwrap_or_default();
-        assert_eq!(*name, format!("{}..{}", text(start), text(end)));
-    }
 }
 
 #[test]

@@ -113,17 +113,6 @@ fn look_ups() {
     assert_eq!(weights.of(&job("x")), 3);
 }
 
-/// A table is never changed, and a refused text changes nothing.
-#[test]
-fn replaced_as_a_whole() {
-    let old = made("uid:1:2 jobid:a*:3");
-    let new = old.apply("-uid:1 jobid:a*:4 uid:2:5").unwrap();
-    assert_eq!(shown(&old), "uid:1:2\njobid:a*:3\n");
-    assert_eq!(shown(&new), "uid:2:5\njobid:a*:4\n");
-    assert!(old.apply("uid:1:9 uid:x:1").is_err());
-    assert_eq!(old.of(&Key::Uid(1)), 2);
-}
-
 #[test]
 fn refused() {
     let start = made("uid:1:2 jobid:a*:2");

@@ -22,6 +22,7 @@ use std::time::Instant;
 
 use nrs_sched::policy::fairshare::ledger::EntityCounts;
 use nrs_sched::policy::tbf::record::ClassCounts;
+use nrs_sched::rules::{Rate, Unit};
 use nrs_sched::statistics::{BandwidthCounts, Stat, Stats};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -326,6 +327,15 @@ impl Rule {
     pub fn counter(&self, name: &str) -> u64 {
         number(&self.counters, name)
     }
+
+    /// Returns the limit per second and whether it is one of bytes, else of requests; `None` if it cannot be read.
+    pub fn limit(&self) -> Option<(u64, bool)> {
+        let rate = Rate::parse(&self.rate)?;
+        Some(match rate.unit() {
+            Unit::Plain if self.unit == "pages" => (rate.per_second() * PAGE, true),
+            unit => (rate.per_second(), unit == Unit::Bytes),
+        })
+    }
 }
 
 /// Bytes of a page, as costs count them.
@@ -337,37 +347,6 @@ pub fn in_bytes(unit: &str, cost: u64) -> Option<u64> {
         "bytes" => Some(cost),
         "pages" => Some(cost.saturating_mul(PAGE)),
         _ => None,
-    }
-}
-
-/// What a rate of tbf is per second.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rate {
-    /// Requests.
-    Requests(u64),
-    /// Bytes.
-    Bytes(u64),
-}
-
-impl Rate {
-    /// The rate written as `text` of a rule that counts in `unit`; none if it cannot be read.
-    pub fn of(text: &str, unit: &str) -> Option<Self> {
-        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-        let (number, scale) = text.split_at(digits);
-        let number: u64 = number.parse().ok()?;
-        let factor = match scale.trim_end_matches("/s") {
-            "" if unit == "pages" => return Some(Self::Bytes(number.saturating_mul(PAGE))),
-            "" | "iops" => return Some(Self::Requests(number)),
-            "B" => 1,
-            "KB" => 1_000,
-            "MB" => 1_000_000,
-            "GB" => 1_000_000_000,
-            "KiB" => 1 << 10,
-            "MiB" => 1 << 20,
-            "GiB" => 1 << 30,
-            _ => return None,
-        };
-        Some(Self::Bytes(number.saturating_mul(factor)))
     }
 }
 

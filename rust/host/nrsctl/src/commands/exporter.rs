@@ -14,7 +14,6 @@ use crate::exporter::encode::CONTENT_TYPE;
 use crate::exporter::http::{self, Answer, Request};
 use crate::exporter::others::Memory;
 use crate::exporter::page::{self, Gathered};
-use crate::exporter::reference;
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::{self, is_gone, Kernel};
 use crate::replace::replace;
@@ -47,9 +46,6 @@ pub struct Args {
     /// Reads snapshots from this file, as `status --json` prints them, in place of the module.
     #[arg(long, value_name = "FILE", hide = true)]
     pub from: Option<PathBuf>,
-    /// Prints the list of all metrics, Markdown.
-    #[arg(long, hide = true)]
-    pub list: bool,
 }
 
 /// Carries it out.
@@ -59,9 +55,6 @@ pub struct Args {
 /// [`Kind::Usage`] for an address or a file that cannot be used; for one page, what reading statistics returns, of the first
 /// service that could not be read.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
-    if args.list {
-        return Ok(out.write_all(reference::list().as_bytes())?);
-    }
     let top = usize::try_from(args.top).unwrap_or(usize::MAX);
     if args.once {
         let mut gathered = gather(args, kernel);

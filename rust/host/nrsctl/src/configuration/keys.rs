@@ -31,49 +31,52 @@ pub enum Table {
 }
 
 impl Table {
-    /// Those with keys of their own, in the order of the reference.
-    pub const ALL: [Self; 11] = [
-        Self::Top,
-        Self::Module,
-        Self::Service,
-        Self::HighPriority,
-        Self::Rule,
-        Self::Qbm,
-        Self::Default,
-        Self::Group,
-        Self::Client,
-        Self::Tune,
-        Self::Heads,
+    /// Those of the reference, in order, each with how it is written.
+    const SHOWN: [(Self, &'static str); 7] = [
+        (Self::Top, "the file"),
+        (Self::Module, "[module]"),
+        (Self::Service, "[service.NAME]"),
+        (Self::HighPriority, "[service.NAME.high_priority]"),
+        (Self::Rule, "[[service.NAME.rule]]"),
+        (Self::Qbm, "[service.NAME.qbm]"),
+        (Self::Heads, "a value for each head"),
     ];
 
-    /// How it is written.
-    pub const fn title(self) -> &'static str {
+    /// The keys of a statement of `qbm`; `Documentation/qbm.md` says what they take and mean.
+    const fn statement(self) -> &'static [&'static str] {
         match self {
-            Self::Top => "the file",
-            Self::Module => "[module]",
-            Self::Service => "[service.NAME]",
-            Self::HighPriority => "[service.NAME.high_priority]",
-            Self::Rule => "[[service.NAME.rule]]",
-            Self::Qbm => "[service.NAME.qbm]",
-            Self::Default => "[service.NAME.qbm.default]",
-            Self::Group => "[[service.NAME.qbm.group]]",
-            Self::Client => "[[service.NAME.qbm.client]]",
-            Self::Tune => "[service.NAME.qbm.tune]",
-            Self::Heads => "a value for each head",
+            Self::Default => &["class", "min", "max"],
+            Self::Group => &[
+                "name",
+                "capacity",
+                "target",
+                "strategy",
+                "class",
+                "min",
+                "max",
+                "reserve_first_come",
+                "reserve_fair_share",
+                "reserve_low_share",
+                "reserve_mover",
+            ],
+            Self::Client => &["name", "class", "min", "max", "group"],
+            Self::Tune => &[
+                "period", "fast", "slow", "idle", "floor", "grant", "sleep", "high", "low",
+                "raise", "lower", "headroom",
+            ],
+            _ => &[],
         }
     }
 
-    /// Returns whether its keys are in `Documentation/qbm.md`.
-    const fn is_statement(self) -> bool {
-        matches!(
-            self,
-            Self::Default | Self::Group | Self::Client | Self::Tune
-        )
+    /// Returns its keys.
+    fn keys(self) -> impl Iterator<Item = &'static Key> {
+        KEYS.iter().filter(move |key| key.table == self)
     }
 
-    /// Its keys.
-    pub fn keys(self) -> impl Iterator<Item = &'static Key> {
-        KEYS.iter().filter(move |key| key.table == self)
+    /// Returns the names of its keys.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        let names = self.keys().map(|key| key.name);
+        names.chain(self.statement().iter().copied())
     }
 }
 
@@ -84,11 +87,11 @@ pub struct Key {
     pub table: Table,
     /// Its name.
     pub name: &'static str,
-    /// What it takes; empty if `Documentation/qbm.md` says so.
+    /// What it takes.
     pub takes: &'static str,
-    /// What counts without it; `required` if it has to be there.
+    /// What counts without it.
     pub default: &'static str,
-    /// What it means; empty if `Documentation/qbm.md` says so.
+    /// What it means.
     pub about: &'static str,
 }
 
@@ -109,14 +112,11 @@ const fn key(
     }
 }
 
-/// The default of a key that has to be there.
-pub const REQUIRED: &str = "required";
-
-use Table::{Client, Default, Group, Heads, HighPriority, Module, Qbm, Rule, Service, Top, Tune};
+use Table::{Heads, HighPriority, Module, Qbm, Rule, Service, Top};
 
 /// All keys.
 #[rustfmt::skip]
-static KEYS: [Key; 63] = [
+static KEYS: [Key; 32] = [
     key(Top, "service", "tables", "none", "services by name: 1 to 31 letters, digits and `_ - . :`, not starting with a dot"),
     key(Top, "module", "a table", "none", "parameters of the module"),
     key(Module, "default_slots", "1 to 65535", "left alone", "`slots` of services without that key, and of new services"),
@@ -134,8 +134,8 @@ static KEYS: [Key; 63] = [
     key(HighPriority, "policy", "`POLICY [ARGUMENT]`", "`policy` of the service", "policy of the high-priority head"),
     key(HighPriority, "ratio", "0 to 4294967295", "10", "parameter `high_priority_ratio`"),
     key(HighPriority, "sources", "some of `realtime meta prio`, or `none`", "`realtime`", "parameter `high_priority_sources`"),
-    key(Rule, "name", "1 to 15 letters, digits and `_`", REQUIRED, "name; rule `default` is for classes without a rule"),
-    key(Rule, "match", "conditions, as in `nrs_tbf_rule`", REQUIRED, "match expression; not with `default`"),
+    key(Rule, "name", "1 to 15 letters, digits and `_`", "required", "name; rule `default` is for classes without a rule"),
+    key(Rule, "match", "conditions, as in `nrs_tbf_rule`", "required", "match expression; not with `default`"),
     key(Rule, "rate", "a number, or `\"5000iops\"`, `\"10MB/s\"`", "`nrs_tbf_rate`", "maximum rate of a class, per second"),
     key(Rule, "minrate", "as `rate`, or 0", "0: none", "guaranteed minimum rate"),
     key(Rule, "realtime", "`true`, `false`", "`false`", "catch up after delays"),
@@ -147,37 +147,6 @@ static KEYS: [Key; 63] = [
     key(Qbm, "default", "a table", "none", "terms of other clients, as [`default`](qbm.md)"),
     key(Qbm, "group", "tables", "none", "groups, as [`group`](qbm.md)"),
     key(Qbm, "client", "tables", "none", "clients and patterns, as [`client`](qbm.md); the first match counts"),
-    key(Default, "class", "", "", ""),
-    key(Default, "min", "", "", ""),
-    key(Default, "max", "", "", ""),
-    key(Group, "name", "", REQUIRED, ""),
-    key(Group, "capacity", "", REQUIRED, ""),
-    key(Group, "target", "", "", ""),
-    key(Group, "strategy", "", "", ""),
-    key(Group, "class", "", "", ""),
-    key(Group, "min", "", "", ""),
-    key(Group, "max", "", "", ""),
-    key(Group, "reserve_first_come", "", "", ""),
-    key(Group, "reserve_fair_share", "", "", ""),
-    key(Group, "reserve_low_share", "", "", ""),
-    key(Group, "reserve_mover", "", "", ""),
-    key(Client, "name", "", REQUIRED, ""),
-    key(Client, "class", "", REQUIRED, ""),
-    key(Client, "min", "", REQUIRED, ""),
-    key(Client, "max", "", "", ""),
-    key(Client, "group", "", "", ""),
-    key(Tune, "period", "", "", ""),
-    key(Tune, "fast", "", "", ""),
-    key(Tune, "slow", "", "", ""),
-    key(Tune, "idle", "", "", ""),
-    key(Tune, "floor", "", "", ""),
-    key(Tune, "grant", "", "", ""),
-    key(Tune, "sleep", "", "", ""),
-    key(Tune, "high", "", "", ""),
-    key(Tune, "low", "", "", ""),
-    key(Tune, "raise", "", "", ""),
-    key(Tune, "lower", "", "", ""),
-    key(Tune, "headroom", "", "", ""),
     key(Heads, "reg", "a value", "the parameter's default", "value of the regular head"),
     key(Heads, "hp", "a value", "the parameter's default", "value of the high-priority head"),
 ];
@@ -192,8 +161,8 @@ pub const MODULE: [(&str, u64, u64, &str); 3] = [
 /// The reference of all keys, in Markdown.
 pub fn reference() -> String {
     let mut out = String::new();
-    for table in Table::ALL.into_iter().filter(|one| !one.is_statement()) {
-        out.push_str(&format!("\n### `{}`\n\n", table.title()));
+    for (table, title) in Table::SHOWN {
+        out.push_str(&format!("\n### `{title}`\n\n"));
         out.push_str("| key | takes | without it | meaning |\n|---|---|---|---|\n");
         for key in table.keys() {
             out.push_str(&format!(
@@ -203,16 +172,6 @@ pub fn reference() -> String {
         }
     }
     out
-}
-
-/// `page` with the reference between its two marks; none if it has none.
-pub fn replace(page: &str) -> Option<String> {
-    let (before, rest) = page.split_once("<!-- keys -->\n")?;
-    let (_, after) = rest.split_once("<!-- end of keys -->")?;
-    let keys = reference();
-    Some(format!(
-        "{before}<!-- keys -->\n{keys}\n<!-- end of keys -->{after}"
-    ))
 }
 
 #[cfg(test)]

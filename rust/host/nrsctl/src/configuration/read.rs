@@ -18,7 +18,7 @@ use crate::refusal;
 
 use super::document::{self, Entry, Node, Value};
 use super::fault::{Fault, Place};
-use super::keys::{Table, MODULE, REQUIRED};
+use super::keys::{Table, MODULE};
 use super::state::{self, Policy, Setting, State};
 use super::{bandwidth, weights};
 
@@ -125,18 +125,16 @@ impl Reader {
     pub fn table<'a>(&mut self, path: &str, node: &'a Node, table: Table) -> Option<&'a [Entry]> {
         let entries = self.free(path, node)?;
         for entry in entries {
-            if !table.keys().any(|key| key.name == entry.key) {
+            if !table.names().any(|name| name == entry.key) {
                 let path = if path.is_empty() { "the file" } else { path };
-                self.unknown(path, entry, table.keys().map(|key| key.name));
+                self.unknown(path, entry, table.names());
             }
         }
-        for key in table.keys().filter(|key| key.default == REQUIRED) {
-            // What is missing in a plan, the plan's parser says better; `default` has no conditions.
-            let other = matches!(table, Table::Group | Table::Client) && key.name != "name";
-            if !other && key.name != "match" && at(entries, key.name).is_none() {
-                self.add(&node.place, path, format!("`{}` is missing", key.name));
-                return None;
-            }
+        // What else is missing, the parsers of rules and plans say.
+        let named = matches!(table, Table::Rule | Table::Group | Table::Client);
+        if named && at(entries, "name").is_none() {
+            self.add(&node.place, path, "`name` is missing");
+            return None;
         }
         Some(entries)
     }

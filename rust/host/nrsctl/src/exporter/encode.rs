@@ -41,19 +41,13 @@ pub fn label(out: &mut String, name: &str, value: &str) {
     }
     out.push_str(name);
     out.push_str("=\"");
-    let mut rest = value;
-    while let Some(place) = rest.find(['\\', '"', '\n']) {
-        let (plain, special) = rest.split_at(place);
-        out.push_str(plain);
-        out.push_str(match special.as_bytes().first() {
-            Some(b'\n') => "\\n",
-            Some(b'"') => "\\\"",
-            _ => "\\\\",
-        });
-        // All three are one byte.
-        rest = special.get(1..).unwrap_or_default();
+    for c in value.chars() {
+        match c {
+            '\n' => out.push_str("\\n"),
+            '"' | '\\' => out.extend(['\\', c]),
+            c => out.push(c),
+        }
     }
-    out.push_str(rest);
     out.push('"');
 }
 
@@ -64,22 +58,18 @@ pub enum Number {
     Whole(u64),
     /// One with a fraction.
     Real(f64),
-    /// Nanoseconds, shown in seconds.
-    Nanoseconds(u64),
-    /// Microseconds, shown in seconds.
-    Microseconds(u64),
-    /// Milliseconds, shown in seconds.
-    Milliseconds(u64),
+    /// A number and how many of its digits are decimals: `Parts(1500, 3)` is 1.500.
+    Parts(u64, u8),
 }
 
 impl Number {
-    /// Returns `value` of a row in `unit`.
+    /// Returns `value` of a row in `unit`; times are shown in seconds.
     pub const fn of(unit: StatUnit, value: u64) -> Self {
         match unit {
             StatUnit::Plain | StatUnit::Cost => Self::Whole(value),
-            StatUnit::Ns => Self::Nanoseconds(value),
-            StatUnit::Us => Self::Microseconds(value),
-            StatUnit::Ms => Self::Milliseconds(value),
+            StatUnit::Ns => Self::Parts(value, 9),
+            StatUnit::Us => Self::Parts(value, 6),
+            StatUnit::Ms => Self::Parts(value, 3),
         }
     }
 }
@@ -98,20 +88,17 @@ numbers! { u64: Whole, bool: Whole, f64: Real }
 
 impl fmt::Display for Number {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (value, scale, digits) = match *self {
-            Self::Whole(value) => return write!(f, "{value}"),
-            Self::Real(value) if value.is_nan() => return f.write_str("NaN"),
-            Self::Real(value) if value.is_infinite() => {
-                return f.write_str(if value > 0.0 { "+Inf" } else { "-Inf" });
+        match *self {
+            Self::Whole(value) => write!(f, "{value}"),
+            Self::Real(value) => write!(f, "{value}"),
+            Self::Parts(value, digits) => {
+                let scale = 10u64.pow(digits.into());
+                let digits = digits.into();
+                match value % scale {
+                    0 => write!(f, "{}", value / scale),
+                    part => write!(f, "{}.{part:0digits$}", value / scale),
+                }
             }
-            Self::Real(value) => return write!(f, "{value}"),
-            Self::Nanoseconds(value) => (value, 1_000_000_000, 9),
-            Self::Microseconds(value) => (value, 1_000_000, 6),
-            Self::Milliseconds(value) => (value, 1_000, 3),
-        };
-        match value % scale {
-            0 => write!(f, "{}", value / scale),
-            part => write!(f, "{}.{part:0digits$}", value / scale),
         }
     }
 }

@@ -16,7 +16,7 @@ use nrs_sched::statistics::{
 use super::encode::{Kind, Number};
 use super::page::{Gathered, Samples};
 use crate::stats::{
-    in_bytes, Client, Counters, Entity, Group, Head, Policy, Rate, Rule, Snapshot, Target, POLICIES,
+    in_bytes, Client, Counters, Entity, Group, Head, Policy, Rule, Snapshot, Target, POLICIES,
 };
 
 /// What a family tells about, and how it does.
@@ -271,7 +271,7 @@ fn declared() -> [Family; 29] {
             samples.one(page.seconds);
         })),
         labelled(Gauge, "nrs_exporter_info", &["version"], "Exporter; always 1", Of::Exporter(|_, samples| {
-            samples.info(&[("version", env!("CARGO_PKG_VERSION"))]);
+            samples.more(&[("version", env!("CARGO_PKG_VERSION"))], true);
         })),
         // Services.
         family(Gauge, "nrs_service_healthy", "1 if the service makes progress or is idle", Of::Service(|service, samples| {
@@ -292,24 +292,18 @@ fn declared() -> [Family; 29] {
             samples.one(head.policies.iter().map(|policy| policy.active).sum::<u64>());
         })),
         labelled(Gauge, "nrs_policy_info", &["argument", "state", "fallback"], "Running policy; always 1", Of::Policy(|policy, samples| {
-            samples.info(&[
-                ("argument", policy.argument.as_deref().unwrap_or_default()),
-                ("state", &policy.state),
-                ("fallback", if policy.fallback { "yes" } else { "no" }),
-            ]);
+            let argument = policy.argument.as_deref().unwrap_or_default();
+            let fallback = if policy.fallback { "yes" } else { "no" };
+            samples.more(&[("argument", argument), ("state", &policy.state), ("fallback", fallback)], true);
         })),
         family(Gauge, "nrs_policy_queued_requests", "Queued requests", field!(Policy, queued)),
         family(Gauge, "nrs_policy_active_requests", "Requests in service", field!(Policy, active)),
         // Rules.
         family(Gauge, "nrs_rule_limit_bytes_per_second", "Limit of each class, for rules in bytes or pages", Of::Rule(|rule, samples| {
-            if let Some(Rate::Bytes(rate)) = Rate::of(&rule.rate, &rule.unit) {
-                samples.one(rate);
-            }
+            samples.maybe(limit(rule, true));
         })),
         family(Gauge, "nrs_rule_limit_requests_per_second", "Limit of each class, for rules in requests", Of::Rule(|rule, samples| {
-            if let Some(Rate::Requests(rate)) = Rate::of(&rule.rate, &rule.unit) {
-                samples.one(rate);
-            }
+            samples.maybe(limit(rule, false));
         })),
         // Groups.
         family(Gauge, "nrs_group_capacity_bytes_per_second", "Capacity of the group", counter!("capacity")),
@@ -318,7 +312,7 @@ fn declared() -> [Family; 29] {
         labelled(Gauge, "nrs_group_reserve_bytes_per_second", &["class"], "Remaining reserve of the class", Of::Group(|group, samples| {
             for (name, value) in &group.counters {
                 if let Some(class) = name.strip_prefix("reserve_") {
-                    samples.more("class", class, *value);
+                    samples.more(&[("class", class)], *value);
                 }
             }
         })),
@@ -331,7 +325,7 @@ fn declared() -> [Family; 29] {
         labelled(Gauge, "nrs_entity_share_ratio", &["window"], "Share of the head in the last second or minute (fairshare)", Of::Entity(|entity, samples| {
             for (window, share) in [("1s", entity.share_1s), ("60s", entity.share_60s)] {
                 if let Some(share) = share {
-                    samples.more("window", window, share);
+                    samples.more(&[("window", window)], share);
                 }
             }
         })),
@@ -346,12 +340,16 @@ fn declared() -> [Family; 29] {
             }
         })),
         labelled(Summary, "nrs_entity_wait_seconds", &["quantile"], "Queueing time; quantile 1 is the longest (fairshare)", Of::Entity(|entity, samples| {
-            samples.each("quantile", &entity.wait_us, &[("p50", "0.5"), ("p90", "0.9"), ("p99", "0.99"), ("max", "1")], Number::Microseconds);
+            for (key, quantile) in [("p50", "0.5"), ("p90", "0.9"), ("p99", "0.99"), ("max", "1")] {
+                if let Some(us) = entity.wait_us.get(key) {
+                    samples.more(&[("quantile", quantile)], Number::of(StatUnit::Us, *us));
+                }
+            }
         })),
         labelled(Gauge, "nrs_entity_promised_bytes_per_second", &["bound"], "Guaranteed (min) and maximum (max) bandwidth (qbm)", Of::Entity(|entity, samples| {
             if let Some(given) = &entity.bandwidth {
-                samples.more("bound", "min", given.min);
-                samples.more("bound", "max", given.max);
+                samples.more(&[("bound", "min")], given.min);
+                samples.more(&[("bound", "max")], given.max);
             }
         })),
         family(Gauge, "nrs_entity_allocated_bytes_per_second", "Current allocation (qbm)", Of::Entity(|entity, samples| {
@@ -361,6 +359,12 @@ fn declared() -> [Family; 29] {
             samples.maybe(entity.bandwidth.as_ref().map(|given| given.used_fast));
         })),
     ]
+}
+
+/// Returns the limit of a rule if it is one of bytes, or of requests.
+fn limit(rule: &Rule, of_bytes: bool) -> Option<u64> {
+    let (limit, bytes) = rule.limit()?;
+    (bytes == of_bytes).then_some(limit)
 }
 
 /// How many entities there are of each policy and head.
@@ -376,6 +380,6 @@ fn entities(service: &Snapshot, samples: &mut Samples<'_>) {
         }
     }
     for (head, policy, count) in counts {
-        samples.pair(("head", head), ("policy", policy), count);
+        samples.more(&[("head", head), ("policy", policy)], count);
     }
 }

@@ -9,7 +9,7 @@ use super::encode::{label, Kind, Number};
 use super::families::{Family, FamilyRow, Of, FAMILIES};
 use super::others::{self, unite, Memory, Shown};
 use crate::failure::Failure;
-use crate::stats::{merge, Client, Counters, Entity, Group, Head, Policy, Rule, Snapshot, Target};
+use crate::stats::{merge, Client, Entity, Group, Head, Policy, Rule, Snapshot, Target};
 
 /// What was gathered at one time.
 #[derive(Clone, Debug, Default)]
@@ -43,12 +43,20 @@ struct Labelled<'a> {
     counted: bool,
 }
 
-fn name<'a, T: Clone>(of: Cow<'a, T>, labels: &[(&str, &str)]) -> Named<'a, T> {
+/// Returns `pairs` as labels.
+fn labels(pairs: &[(&str, &str)]) -> String {
     let mut text = String::new();
-    for (name, value) in labels {
+    for (name, value) in pairs {
         label(&mut text, name, value);
     }
-    Named { labels: text, of }
+    text
+}
+
+fn name<'a, T: Clone>(of: &'a T, pairs: &[(&str, &str)]) -> Named<'a, T> {
+    Named {
+        labels: labels(pairs),
+        of: Cow::Borrowed(of),
+    }
 }
 
 fn name_entity<'a>(service: &str, entity: &'a Entity) -> Named<'a, Entity> {
@@ -57,7 +65,7 @@ fn name_entity<'a>(service: &str, entity: &'a Entity) -> Named<'a, Entity> {
         "tbf" => (within, ""),
         _ => ("", within),
     };
-    let labels = [
+    let pairs = [
         ("service", service),
         ("head", &entity.head),
         ("policy", &entity.policy),
@@ -65,7 +73,7 @@ fn name_entity<'a>(service: &str, entity: &'a Entity) -> Named<'a, Entity> {
         ("group", group),
         ("entity", &entity.name),
     ];
-    name(Cow::Borrowed(entity), &labels)
+    name(entity, &pairs)
 }
 
 /// The clients of a service, at most `top`, those first that were served most; a device with several targets is several
@@ -97,37 +105,31 @@ impl<'a> Labelled<'a> {
         let policies = heads().flat_map(|head| head.policies.iter().map(move |of| (head, of)));
         let policies = policies.filter(|(_, policy)| policy.state != "stopped");
         let borrowed = |entity: &'a Entity| name_entity(service.1, entity);
+        let rule = |of: Cow<'a, Rule>| Named {
+            labels: labels(&[service, ("head", &of.head), ("rule", &of.name)]),
+            of,
+        };
+        let client = |of: Cow<'a, Client>| Named {
+            labels: labels(&[service, ("client", &of.name)]),
+            of,
+        };
+        let group = |of: &'a Group| name(of, &[service, ("group", &of.name)]);
+        let target = |of: &'a Target| name(of, &[service, ("target", &of.name)]);
         Self {
-            service: name(Cow::Borrowed(snapshot), &[service]),
+            service: name(snapshot, &[service]),
             heads: heads()
-                .map(|head| name(Cow::Borrowed(head), &[service, ("head", &head.name)]))
+                .map(|head| name(head, &[service, ("head", &head.name)]))
                 .collect(),
             policies: policies
-                .map(|(head, of)| {
-                    let labels = [service, ("head", &head.name), ("policy", &of.name)];
-                    name(Cow::Borrowed(of), &labels)
-                })
+                .map(|(head, of)| name(of, &[service, ("head", &head.name), ("policy", &of.name)]))
                 .collect(),
-            rules: rules(&snapshot.rules)
-                .into_iter()
-                .map(|of| {
-                    let (head, rule) = (of.head.clone(), of.name.clone());
-                    name(of, &[service, ("head", &head), ("rule", &rule)])
-                })
-                .collect(),
-            groups: (snapshot.groups.iter())
-                .map(|of| name(Cow::Borrowed(of), &[service, ("group", &of.name)]))
-                .collect(),
+            rules: rules(&snapshot.rules).into_iter().map(rule).collect(),
+            groups: snapshot.groups.iter().map(group).collect(),
             clients: clients(&snapshot.clients, top)
                 .into_iter()
-                .map(|of| {
-                    let client = of.name.clone();
-                    name(of, &[service, ("client", &client)])
-                })
+                .map(client)
                 .collect(),
-            targets: (snapshot.targets.iter())
-                .map(|of| name(Cow::Borrowed(of), &[service, ("target", &of.name)]))
-                .collect(),
+            targets: snapshot.targets.iter().map(target).collect(),
             entities: shown.entities.iter().map(|of| borrowed(of)).collect(),
             others: shown.others.iter().map(borrowed).collect(),
             counted: shown.counted,
@@ -148,7 +150,7 @@ pub struct Samples<'a> {
 impl Samples<'_> {
     /// Takes a sample without more labels.
     pub fn one(&mut self, value: impl Into<Number>) {
-        self.write(self.labels, value.into());
+        self.more(&[], value);
     }
 
     /// Takes a sample, if there is one.
@@ -158,58 +160,21 @@ impl Samples<'_> {
         }
     }
 
-    /// Takes a sample with the label `name` as well.
-    pub fn more(&mut self, name: &str, label_value: &str, value: impl Into<Number>) {
-        let mut labels = self.labels.to_string();
-        label(&mut labels, name, label_value);
-        self.write(&labels, value.into());
-    }
-
     /// Takes a sample of each row of the family whose `number` is known.
     pub fn rows(&mut self, number: impl Fn(&FamilyRow) -> Option<u64>) {
         for row in &self.family.rows {
             let Some(number) = number(row) else { continue };
             let number = Number::of(row.stat.unit, number);
-            match row.stat.labels {
-                [(name, value), ..] => self.more(name, value, number),
-                [] => self.one(number),
-            }
+            self.more(row.stat.labels, number);
         }
     }
 
-    /// Takes a sample of each of `numbers` that `parts` names, with what is behind its name there as the label `name`.
-    pub fn each(
-        &mut self,
-        name: &str,
-        numbers: &Counters,
-        parts: &[(&str, &str)],
-        unit: impl Fn(u64) -> Number,
-    ) {
-        for (key, label_value) in parts {
-            if let Some(number) = numbers.get(*key) {
-                self.more(name, label_value, unit(*number));
-            }
-        }
-    }
-
-    /// Takes a sample with two more labels.
-    pub fn pair(&mut self, one: (&str, &str), two: (&str, &str), value: impl Into<Number>) {
-        let mut labels = self.labels.to_string();
-        label(&mut labels, one.0, one.1);
-        label(&mut labels, two.0, two.1);
-        self.write(&labels, value.into());
-    }
-
-    /// Takes the sample of an information that says `more`.
-    pub fn info(&mut self, more: &[(&str, &str)]) {
-        let mut labels = self.labels.to_string();
+    /// Takes a sample with the labels `more` as well.
+    pub fn more(&mut self, more: &[(&str, &str)], value: impl Into<Number>) {
+        let mut labels = Cow::Borrowed(self.labels);
         for (name, value) in more {
-            label(&mut labels, name, value);
+            label(labels.to_mut(), name, value);
         }
-        self.write(&labels, Number::Whole(1));
-    }
-
-    fn write(&mut self, labels: &str, value: Number) {
         let Family {
             name, kind, help, ..
         } = self.family;
@@ -221,11 +186,9 @@ impl Samples<'_> {
         }
         self.out.push_str(name);
         if !labels.is_empty() {
-            self.out.push('{');
-            self.out.push_str(labels);
-            self.out.push('}');
+            let _ = write!(self.out, "{{{labels}}}");
         }
-        let _ = writeln!(self.out, " {value}");
+        let _ = writeln!(self.out, " {}", value.into());
     }
 }
 
@@ -264,32 +227,23 @@ pub fn render(gathered: &Gathered, top: usize, memory: Option<&mut Memory>) -> S
 }
 
 /// Has each of `all` tell its samples.
-fn each<'a, T>(
+fn each<'a, T: Clone + 'a>(
     all: impl IntoIterator<Item = &'a Named<'a, T>>,
     tell: fn(&T, &mut Samples<'_>),
-    samples: &mut Samples<'_>,
-) where
-    T: Clone + 'a,
-{
+    samples: &mut Samples<'a>,
+) {
     for named in all {
-        // What remains to be written after it has no labels of it.
-        let mut of = Samples {
-            out: samples.out,
-            family: samples.family,
-            begun: samples.begun,
-            labels: &named.labels,
-        };
-        tell(&named.of, &mut of);
-        samples.begun = of.begun;
+        samples.labels = &named.labels;
+        tell(&named.of, samples);
     }
 }
 
 /// Writes the samples of `family`.
-fn write(
+fn write<'a>(
     family: &Family,
     gathered: &Gathered,
-    services: &[Labelled<'_>],
-    samples: &mut Samples<'_>,
+    services: &'a [Labelled<'a>],
+    samples: &mut Samples<'a>,
 ) {
     let all = services.iter();
     match family.of {

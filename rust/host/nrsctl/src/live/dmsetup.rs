@@ -166,6 +166,7 @@ mod tests {
         assert!(wrong.iter().all(|line| device(line).is_none()));
         for (said, errno) in [
             ("device-mapper: create ioctl on a  failed: Device or resource busy\nCommand failed.\n", libc::EBUSY),
+            ("Too many levels of symbolic links.\n", libc::ELOOP),
             ("something else\n", libc::EIO),
         ] {
             let Broken::Failed(found, words) = Broken::failed(said) else {

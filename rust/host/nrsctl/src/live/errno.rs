@@ -24,23 +24,3 @@ pub fn said(text: &str) -> Option<i32> {
 pub fn of(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(libc::EIO)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn there_and_back() {
-        for errno in [
-            libc::EPERM,
-            libc::ENOENT,
-            libc::EBUSY,
-            libc::EINVAL,
-            libc::ELOOP,
-        ] {
-            let line = format!("create ioctl on files  failed: {}\n", words(errno));
-            assert_eq!(said(&line), Some(errno), "{line}");
-        }
-        assert_eq!(said("Command failed."), None);
-    }
-}

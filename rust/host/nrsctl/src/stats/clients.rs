@@ -53,27 +53,3 @@ pub fn read(text: &str, snapshot: &mut Snapshot) -> Result {
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_later_module_says_is_passed_over() {
-        let text = "service: { slots: 64, mode: x, limit: 32 }\nclients:\n- client: \"a\"\n  \
-                    counters: { passed: 1, mode: x, share: 0.5, state: lost }\ntargets:\n\
-                    - target: \"8:0\"\n  counters: { depth: 3, mode: x }\n";
-        let mut snapshot = Snapshot::default();
-        read(text, &mut snapshot).unwrap();
-        assert_eq!(
-            (snapshot.counter("slots"), snapshot.counter("limit")),
-            (64, 32)
-        );
-        assert_eq!(snapshot.clients[0].counters, [("passed".into(), 1)].into());
-        assert!(snapshot.clients[0].lost);
-        assert_eq!(snapshot.targets[0].counters, [("depth".into(), 3)].into());
-        // A number that does not fit is no word.
-        let text = text.replace("passed: 1", "passed: 18446744073709551616");
-        read(&text, &mut snapshot).unwrap_err();
-    }
-}

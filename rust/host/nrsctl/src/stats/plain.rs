@@ -27,15 +27,3 @@ pub fn health(text: &str) -> (Option<String>, String) {
     let unhealthy = (word != "healthy").then(|| reason.to_string());
     (unhealthy, reason.into())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_are_passed_over() {
-        let found = numbers("a: 1\nmode: x\nname: \"5\"\nb: 2\n").unwrap();
-        assert_eq!(found, [("a".into(), 1), ("b".into(), 2)].into());
-        numbers("a: 18446744073709551616\n").unwrap_err();
-    }
-}

@@ -150,25 +150,3 @@ fn counter(client: &mut Entity, line: &Line<'_>) -> Result {
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_of_groups_are_passed_over() {
-        let status = "- group: \"all\"\n  strategy: even\n  mode: x\n  reserves: { high: 1, kind: y }\n  capacity: 5\n";
-        let (mut groups, mut clients) = read_status(status).unwrap();
-        assert_eq!(groups[0].strategy, "even");
-        assert_eq!(groups[0].counters["capacity"], 5);
-        assert_eq!(groups[0].counters["reserve_high"], 1);
-        read_stats(
-            "- group: \"all\"\n  mode: x\n  sleeps: 3\n",
-            &mut groups,
-            &mut clients,
-        )
-        .unwrap();
-        assert_eq!(groups[0].counters["sleeps"], 3);
-        assert_eq!(groups[0].counters.len(), 3);
-    }
-}

@@ -50,16 +50,19 @@ pub fn compare(name: &str, want: &str) {
 #[test]
 fn generated() {
     compare("Documentation/reference.md", &page());
-    let text = read("Documentation/metrics.md");
-    compare(
-        "Documentation/metrics.md",
-        &reference::replace(&text).expect("marks"),
-    );
-    let text = read("Documentation/configuration.md");
-    compare(
-        "Documentation/configuration.md",
-        &keys::replace(&text).expect("marks"),
-    );
+    for (page, mark, text) in [
+        ("Documentation/metrics.md", "metrics", reference::list()),
+        ("Documentation/configuration.md", "keys", keys::reference()),
+    ] {
+        let (begin, end) = (
+            format!("<!-- {mark} -->"),
+            format!("<!-- end of {mark} -->"),
+        );
+        let kept = read(page);
+        let (before, rest) = kept.split_once(&begin).expect("a mark");
+        let (_, after) = rest.split_once(&end).expect("a mark");
+        compare(page, &format!("{before}{begin}\n{text}\n{end}{after}"));
+    }
     let snapshots = ["fairshare", "tbf", "qbm"].map(|policy| {
         let snapshot = serde_json::to_string(&texts::snapshot(policy)).expect("JSON");
         snapshot.replacen("\"svc\"", &format!("\"{policy}\""), 1)

@@ -5,7 +5,7 @@
 use crate::texts::{self, module, service, snapshot};
 use nrsctl::failure::{Failure, Kind};
 use nrsctl::mock::Mock;
-use nrsctl::stats::{self, fairshare, lines, qbm, tbf, Bandwidth, Entity, Rate, Snapshot};
+use nrsctl::stats::{self, fairshare, lines, qbm, tbf, Bandwidth, Entity, Rule, Snapshot};
 use proptest::prelude::*;
 use serde_yaml_ng::{Mapping, Value};
 
@@ -224,25 +224,42 @@ fn other_versions() {
     let texts = [
         (
             "clients",
-            "service: { slots: 1, new: 2 }\nclients:\ntargets:\nothers: []\n",
+            "service: { slots: 1, new: 2, mode: x }\nclients:\n- client: \"a\"\n  counters: { passed: 1, \
+             mode: x, share: 0.5, state: lost }\ntargets:\n- target: \"8:0\"\n  counters: { depth: 3, mode: x }\n\
+             others: []\n",
         ),
         (
             "nrs_policies",
             "\nregular_requests:\n  - name: new thing\n    state: started\n    colour: red\n\n",
         ),
+        ("at_stats", "a: 1\nmode: x\nname: \"5\"\n"),
     ];
-    let snapshot = stats::read(&Mock::with(&[("svc", &texts)]), "svc").expect("a snapshot");
+    let found = stats::read(&Mock::with(&[("svc", &texts)]), "svc").expect("a snapshot");
+    let only = |name: &'static str, number| [(name.into(), number)].into();
+    assert_eq!(found.counters, only("slots", 1));
+    assert_eq!(found.heads[0].policies[0].name, "new");
+    assert!(found.clients[0].lost && found.clients[0].counters == only("passed", 1));
+    assert_eq!(found.targets[0].counters, only("depth", 3));
+    assert_eq!(found.timeouts, only("a", 1));
+    let status =
+        "- group: \"all\"\n  strategy: even\n  mode: x\n  reserves: { high: 1, kind: y }\n";
+    let (mut groups, mut clients) = qbm::read_status(status).expect("a group");
+    let counted = "- group: \"all\"\n  mode: x\n  sleeps: 3\n";
+    qbm::read_stats(counted, &mut groups, &mut clients).expect("numbers");
+    let counters = [("reserve_high".into(), 1), ("sleeps".into(), 3)].into();
     assert_eq!(
-        (
-            snapshot.counter("slots"),
-            snapshot.heads[0].policies[0].name.as_str()
-        ),
-        (1, "new")
+        (&*groups[0].strategy, &groups[0].counters),
+        ("even", &counters)
     );
 }
 
 /// A text, what is wrong with it, and where.
-const WRONG: [(&str, &str, &str); 15] = [
+const WRONG: [(&str, &str, &str); 16] = [
+    (
+        "clients",
+        "clients:\n- client: a\n  counters: { a: 18446744073709551616 }",
+        "3: expected { KEY: NUMBER, ... }",
+    ),
     (
         "clients",
         "service: { slots: x }",
@@ -350,21 +367,20 @@ fn what_is_wrong_is_said_with_its_line() {
 }
 
 #[test]
-fn rates() {
-    for (text, unit, want) in [
-        ("10000", "requests", Some(Rate::Requests(10_000))),
-        ("10000", "pages", Some(Rate::Bytes(40_960_000))),
-        ("7iops", "pages", Some(Rate::Requests(7))),
-        ("3MB/s", "bytes", Some(Rate::Bytes(3_000_000))),
-        ("3MiB/s", "bytes", Some(Rate::Bytes(3 << 20))),
-        ("41B/s", "bytes", Some(Rate::Bytes(41))),
-        ("1024GiB/s", "bytes", Some(Rate::Bytes(1 << 40))),
-        ("99999999999999999999", "bytes", None),
-        ("MB/s", "bytes", None),
+fn limits_of_rules() {
+    for (rate, unit, want) in [
+        ("10000", "requests", Some((10_000, false))),
+        ("10000", "pages", Some((40_960_000, true))),
+        ("7iops", "pages", Some((7, false))),
+        ("3MB/s", "bytes", Some((3_000_000, true))),
         ("3XB/s", "bytes", None),
-        ("", "bytes", None),
     ] {
-        assert_eq!(Rate::of(text, unit), want, "{text}");
+        let rule = Rule {
+            rate: rate.into(),
+            unit: unit.into(),
+            ..Rule::default()
+        };
+        assert_eq!(rule.limit(), want, "{rate}");
     }
 }
 

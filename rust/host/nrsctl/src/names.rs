@@ -13,6 +13,8 @@
 //! possible are the service: the longest name of one that there is counts, with a prefix before it or nothing. A pattern is
 //! for all services that it fits in one way or another; in the place of a service `*` takes dots, too.
 
+use std::borrow::Borrow;
+
 use globset::{GlobBuilder, GlobMatcher};
 use nrs_sched::parameters::{all, Parameter};
 use strsim::osa_distance;
@@ -206,23 +208,33 @@ pub fn unmatched(verb: &str, name: &str, services: &[String]) -> Failure {
     let there = fitting(before, services).unwrap_or_default();
     if let Some(service) = there.first() {
         let near = near(last, all().map(Parameter::name));
-        let near: Vec<String> = near
-            .iter()
-            .map(|name| format!("{}.{name}", service.shown))
-            .collect();
-        return match near.is_empty() {
-            true => failure.hint(format!("see: nrsctl list_param -R {}", service.shown)),
-            false => failure.hint(format!("did you mean: {}", near.join(", "))),
-        };
+        let near = near.iter().map(|name| format!("{}.{name}", service.shown));
+        let other = format!("see: nrsctl list_param -R {}", service.shown);
+        return or_meant(failure, ":", near.collect(), other);
     }
     let service = before.last().map(String::as_str).unwrap_or_default();
     let near = near(service, services.iter().map(String::as_str));
-    match (near.is_empty(), services.is_empty()) {
-        (false, _) => failure.hint(format!("did you mean service {}", near.join(", "))),
-        (true, true) => {
-            failure.hint("there are no services: nrsctl service add NAME, or nrsctl client add")
-        }
-        (true, false) => failure.hint(format!("services: {}", services.join(", "))),
+    or_meant(failure, " service", near, listed("services", services))
+}
+
+/// Returns `failure` with a hint: the names that may have been meant, `other` without any.
+pub fn or_meant<T: Borrow<str>>(
+    failure: Failure,
+    mean: &str,
+    near: Vec<T>,
+    other: String,
+) -> Failure {
+    failure.hint(match near.is_empty() {
+        true => other,
+        false => format!("did you mean{mean} {}", near.join(", ")),
+    })
+}
+
+/// Returns the names of `services` behind `title`.
+fn listed(title: &str, services: &[String]) -> String {
+    match services.is_empty() {
+        true => "there are no services: nrsctl service add NAME, or nrsctl client add".into(),
+        false => format!("{title}: {}", services.join(", ")),
     }
 }
 
@@ -250,23 +262,18 @@ pub fn near<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a
 pub fn no_service(name: &str, there: &[String]) -> Failure {
     let failure = Failure::new(Kind::NotFound, format!("there is no service '{name}'"));
     let near = near(name, there.iter().map(String::as_str));
-    failure.hint(match (near.is_empty(), there.is_empty()) {
-        (false, _) => format!("did you mean: {}", near.join(", ")),
-        (true, true) => {
-            "there are no services: nrsctl service add NAME, or nrsctl client add".into()
-        }
-        (true, false) => format!("there are: {}", there.join(", ")),
-    })
+    or_meant(failure, ":", near, listed("there are", there))
 }
 
 /// That there is no client `name`, but those of `there`.
 pub fn no_client<'a>(name: &str, there: impl Iterator<Item = &'a str>) -> Failure {
     let failure = Failure::new(Kind::NotFound, format!("there is no client '{name}'"));
-    let near = near(name, there);
-    failure.hint(match near.is_empty() {
-        true => "see: nrsctl client list".into(),
-        false => format!("did you mean: {}", near.join(", ")),
-    })
+    or_meant(
+        failure,
+        ":",
+        near(name, there),
+        "see: nrsctl client list".into(),
+    )
 }
 
 #[cfg(test)]

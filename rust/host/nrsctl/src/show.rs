@@ -19,15 +19,25 @@ pub fn json(out: &mut dyn Write, value: &impl Serialize) -> Result {
     Ok(writeln!(out, "{text}")?)
 }
 
-/// Writes rows below `head`, in columns; a column of numbers is set flush right.
+/// Writes `all` as JSON, or in columns below `head`, a row of each; a column of numbers is set flush right.
 ///
 /// # Errors
 ///
 /// What `out` refuses.
-pub fn table<const N: usize>(out: &mut dyn Write, head: [&str; N], rows: &[[String; N]]) -> Result {
+pub fn list<T: Serialize, const N: usize>(
+    out: &mut dyn Write,
+    as_json: bool,
+    all: &[T],
+    head: [&str; N],
+    row: impl Fn(&T) -> [String; N],
+) -> Result {
+    if as_json {
+        return json(out, &all);
+    }
+    let rows: Vec<[String; N]> = all.iter().map(row).collect();
     let mut widths = head.map(|cell| cell.chars().count());
     let mut numbers = [!rows.is_empty(); N];
-    for row in rows {
+    for row in &rows {
         for (index, cell) in row.iter().enumerate() {
             widths[index] = widths[index].max(cell.chars().count());
             numbers[index] &= cell
@@ -47,7 +57,7 @@ pub fn table<const N: usize>(out: &mut dyn Write, head: [&str; N], rows: &[[Stri
         writeln!(out, "{}", text.trim_end())
     };
     line(head)?;
-    for row in rows {
+    for row in &rows {
         line(std::array::from_fn(|index| row[index].as_str()))?;
     }
     Ok(())

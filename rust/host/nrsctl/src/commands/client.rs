@@ -127,7 +127,21 @@ pub struct Client {
     pub counters: BTreeMap<String, serde_json::Value>,
 }
 
+/// What stands above the columns of [`Client::row`].
+const HEADINGS: [&str; 7] = [
+    "CLIENT", "SERVICE", "DEVICE", "PASSED", "QUEUED", "HELD", "FAILED",
+];
+
 impl Client {
+    /// Returns its row of a table.
+    fn row(&self) -> [String; 7] {
+        let [passed, queued, held, failed] =
+            ["passed", "queued", "held", "failed"].map(|name| self.counter(name));
+        let device = self.device.clone().unwrap_or_else(|| "a program".into());
+        let (name, service) = (self.name.clone(), self.service.clone());
+        [name, service, device, passed, queued, held, failed]
+    }
+
     /// One of its counters, as it is shown.
     fn counter(&self, name: &str) -> String {
         match self.counters.get(name) {
@@ -190,10 +204,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     match &args.action {
         Action::List { service, json } => {
             let clients = clients(kernel, service.as_deref())?;
-            match json {
-                true => show::json(out, &clients),
-                false => table(&clients, out),
-            }
+            show::list(out, *json, &clients, HEADINGS, Client::row)
         }
         Action::Show { name, json } => {
             let clients = clients(kernel, None)?;
@@ -276,29 +287,6 @@ fn device(new: &New) -> Result<Device> {
         sectors: new.sectors.unwrap_or_default(),
         options: given.collect(),
     })
-}
-
-/// Shows several.
-fn table(clients: &[Client], out: &mut dyn Write) -> Result {
-    let rows: Vec<[String; 7]> = clients
-        .iter()
-        .map(|client| {
-            let device = client.device.clone().unwrap_or_else(|| "a program".into());
-            [
-                client.name.clone(),
-                client.service.clone(),
-                device,
-                client.counter("passed"),
-                client.counter("queued"),
-                client.counter("held"),
-                client.counter("failed"),
-            ]
-        })
-        .collect();
-    let head = [
-        "CLIENT", "SERVICE", "DEVICE", "PASSED", "QUEUED", "HELD", "FAILED",
-    ];
-    show::table(out, head, &rows)
 }
 
 /// Shows one.

@@ -132,22 +132,16 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
                     })
                 })
                 .collect();
-            if *json {
-                return show::json(out, &policies);
-            }
-            let rows: Vec<[String; 5]> = policies
-                .iter()
-                .map(|Listed { head, policy }| {
-                    [
-                        (*head).into(),
-                        policy.full(),
-                        policy.state.clone(),
-                        policy.queued.to_string(),
-                        policy.active.to_string(),
-                    ]
-                })
-                .collect();
-            show::table(out, ["HEAD", "POLICY", "STATE", "QUEUED", "ACTIVE"], &rows)
+            let head = ["HEAD", "POLICY", "STATE", "QUEUED", "ACTIVE"];
+            show::list(out, *json, &policies, head, |Listed { head, policy }| {
+                [
+                    (*head).into(),
+                    policy.full(),
+                    policy.state.clone(),
+                    policy.queued.to_string(),
+                    policy.active.to_string(),
+                ]
+            })
         }
         Action::Set {
             service,

@@ -359,8 +359,12 @@ mod tests {
         let all: Vec<Snapshot> = (0..9).map(samples::tbf).collect();
         let mut file = Vec::new();
         let done = recorded(&["--max-bytes", "4K"], &mut source(all.clone()), &mut file);
-        let lines = file.iter().filter(|byte| **byte == b'\n').count() - 1;
-        assert!(lines > 0 && lines < 9 && file.len() <= 4096);
+        let read = recording::read(&mut &file[..], "f").unwrap();
+        let lines = read.snapshots.len();
+        assert!((1..9).contains(&lines) && file.len() <= 4096 && file.ends_with(b"\n"));
+        assert_eq!((&read.snapshots[..], read.cut), (&all[..lines], None));
+        let longest = serde_json::to_vec(&all[lines]).unwrap().len();
+        assert!(file.len() + longest >= 4096);
         let want = format!("f: full after {lines} snapshots: --max-bytes is 4096");
         assert_eq!(done.unwrap_err().message, want);
         // The reader has gone: nothing to say. A write that fails otherwise is a failure.

@@ -9,7 +9,7 @@ use clap::Subcommand;
 use super::policy::{Head, Listing};
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::Kernel;
-use crate::names::near;
+use crate::names::{near, or_meant};
 use crate::show;
 use crate::stats::{self, rules::Listed};
 
@@ -222,30 +222,25 @@ fn missing(service: &str, name: &str, rules: &[Listed]) -> Failure {
     );
     let mut near = near(name, rules.iter().map(|rule| &rule.name[..]));
     near.dedup();
-    match near.is_empty() {
-        true => failure.hint(format!("see: nrsctl rule list {service}")),
-        false => failure.hint(format!("did you mean: {}", near.join(", "))),
-    }
+    or_meant(
+        failure,
+        ":",
+        near,
+        format!("see: nrsctl rule list {service}"),
+    )
 }
 
 /// Shows `rules`.
 fn list(rules: &[Listed], json: bool, out: &mut dyn Write) -> Result {
-    if json {
-        return show::json(out, &rules);
-    }
-    let rows: Vec<[String; 5]> = rules
-        .iter()
-        .map(|rule| {
-            [
-                rule.head.clone(),
-                rule.name.clone(),
-                rule.conditions.clone(),
-                format!("{} {}", rule.rate, rule.limits)
-                    .trim_end()
-                    .to_string(),
-                rule.classes.to_string(),
-            ]
-        })
-        .collect();
-    show::table(out, ["HEAD", "RULE", "MATCH", "RATE", "CLASSES"], &rows)
+    let head = ["HEAD", "RULE", "MATCH", "RATE", "CLASSES"];
+    show::list(out, json, rules, head, |rule| {
+        let limits = format!("{} {}", rule.rate, rule.limits);
+        [
+            rule.head.clone(),
+            rule.name.clone(),
+            rule.conditions.clone(),
+            limits.trim_end().into(),
+            rule.classes.to_string(),
+        ]
+    })
 }

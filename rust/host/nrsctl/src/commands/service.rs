@@ -89,6 +89,26 @@ pub struct Service {
     pub clients: Vec<String>,
 }
 
+/// What stands above the columns of [`Service::row`].
+const HEADINGS: [&str; 7] = [
+    "SERVICE", "REGULAR", "HIGH", "SLOTS", "QUEUED", "CLIENTS", "HEALTH",
+];
+
+impl Service {
+    /// Returns its row of a table.
+    fn row(&self) -> [String; 7] {
+        [
+            self.name.clone(),
+            self.regular.clone(),
+            self.high.clone(),
+            self.slots.to_string(),
+            self.queued.to_string(),
+            self.clients.len().to_string(),
+            self.health.clone(),
+        ]
+    }
+}
+
 /// What is shown of `name`.
 fn read(kernel: &dyn Kernel, name: &str) -> Result<Service> {
     let heads = stats::heads(kernel, name)?;
@@ -126,10 +146,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     match &args.action {
         Action::List { json } => {
             let services = kernel::each(kernel, |name| read(kernel, name))?;
-            match json {
-                true => show::json(out, &services),
-                false => table(&services, out),
-            }
+            show::list(out, *json, &services, HEADINGS, Service::row)
         }
         Action::Show { name, json } => {
             let service = read(kernel, name)?;
@@ -196,28 +213,6 @@ fn set(kernel: &dyn Kernel, name: &str, settings: &[String]) -> Result {
         }
     }
     Ok(())
-}
-
-/// Shows several.
-fn table(services: &[Service], out: &mut dyn Write) -> Result {
-    let rows: Vec<[String; 7]> = services
-        .iter()
-        .map(|service| {
-            [
-                service.name.clone(),
-                service.regular.clone(),
-                service.high.clone(),
-                format!("{}", service.slots),
-                format!("{}", service.queued),
-                format!("{}", service.clients.len()),
-                service.health.clone(),
-            ]
-        })
-        .collect();
-    let head = [
-        "SERVICE", "REGULAR", "HIGH", "SLOTS", "QUEUED", "CLIENTS", "HEALTH",
-    ];
-    show::table(out, head, &rows)
 }
 
 /// Shows one.

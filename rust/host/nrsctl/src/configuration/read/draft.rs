@@ -185,10 +185,9 @@ impl Reader {
             }
             _ => names.extend(self.text(path, node)?.split('+').map(str::to_string)),
         }
-        names.retain(|name| !name.is_empty());
         let mut unique: Vec<String> = Vec::new();
         for name in names {
-            if !unique.contains(&name) {
+            if !name.is_empty() && !unique.contains(&name) {
                 unique.push(name);
             }
         }
@@ -212,7 +211,6 @@ impl Reader {
     ) -> Option<Rules> {
         let found = self.found;
         let mut rules = Rules::new(rate);
-        let mut defaults = 0;
         for (index, draft) in drafts.iter().enumerate() {
             let name = &draft.rule.name;
             if drafts[..index].iter().any(|other| other.rule.name == *name) {
@@ -238,7 +236,6 @@ impl Reader {
             self.alone(draft, fields, rate);
             if name == DEFAULT {
                 rules.default = draft.rule.limits.clone();
-                defaults += 1;
             } else {
                 rules.list.push(draft.rule.clone());
             }
@@ -246,14 +243,12 @@ impl Reader {
         if self.found > found {
             return Some(Rules::new(rate));
         }
-        debug_assert!(defaults <= 1);
         match rules.book(fields, rate, max) {
             // Conditions in the form in which they are shown.
             Ok(book) => Some(Rules::of(&book)),
             Err(refusal) => {
                 let draft = drafts.iter().find(|draft| draft.rule.name == refusal.name);
-                if let Some(draft) = draft {
-                    let (place, path) = draft.place("name");
+                if let Some((place, path)) = draft.map(|draft| draft.place("name")) {
                     self.add(&place, &path, refusal.to_string());
                 }
                 Some(Rules::new(rate))
@@ -308,16 +303,6 @@ impl Reader {
             let cut = text.len() - text.trim_start().len();
             place = place.behind(1 + cut + inside);
         }
-        let rest = draft.rule.conditions.get(inside..).unwrap_or_default();
-        let found: String = rest
-            .chars()
-            .take_while(char::is_ascii_graphic)
-            .take(24)
-            .collect();
-        let reason = match found.is_empty() {
-            true => format!("expected {}", refusal.error.expected),
-            false => format!("expected {}, found `{found}`", refusal.error.expected),
-        };
-        self.add(&place, &path, reason);
+        self.add(&place, &path, refusal.to_string());
     }
 }

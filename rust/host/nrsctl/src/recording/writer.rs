@@ -61,38 +61,3 @@ impl<'a> Writer<'a> {
         Ok(true)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::recording::read;
-    use crate::top::samples;
-
-    /// Whole lines, and no more than so many bytes; what is written is read again.
-    #[test]
-    fn as_many_snapshots_as_there_is_room_for() {
-        let all = [
-            samples::fairshare(0),
-            samples::tbf(1),
-            samples::many(0, 100),
-        ];
-        let header = Header::now(1.0);
-        let length = |value: &[u8]| value.len() as u64 + 1;
-        let first = length(&serde_json::to_vec(&header).unwrap());
-        let second = length(&serde_json::to_vec(&all[0]).unwrap());
-        for (room, want) in [(0, 0), (second - 1, 0), (second, 1), (u64::MAX - first, 3)] {
-            let mut file = Vec::new();
-            let mut writer = Writer::new(&mut file, &header, first + room).unwrap();
-            let added = all
-                .iter()
-                .take_while(|snapshot| writer.add(snapshot).unwrap())
-                .count();
-            assert_eq!((added, writer.snapshots()), (want, want as u64));
-            let recording = read(&mut &file[..], "f").unwrap();
-            assert_eq!(
-                (recording.header, &recording.snapshots[..]),
-                (header.clone(), &all[..want])
-            );
-        }
-    }
-}

@@ -29,11 +29,12 @@ pub fn write(state: &State, out: &mut dyn Write) -> io::Result<()> {
         view::policies(&snapshot.heads),
         view::usage(snapshot)
     )?;
-    let columns = Column::ALL;
-    let mut table = vec![columns.map(|column| column.heading().to_string())];
+    let columns = Column::all();
+    let mut table: Vec<Vec<String>> = Vec::new();
+    table.push(columns.iter().map(|one| one.heading().into()).collect());
     let rows = (0..state.len()).filter_map(|n| state.row(n));
-    table.extend(rows.map(|row| columns.map(|column| row.cell(column, true))));
-    let mut widths = [0; Column::ALL.len()];
+    table.extend(rows.map(|row| columns.iter().map(|one| row.cell(*one, true)).collect()));
+    let mut widths = vec![0; columns.len()];
     for line in &table {
         for (width, cell) in widths.iter_mut().zip(line) {
             *width = numbers::width(cell).max(*width);
@@ -41,7 +42,7 @@ pub fn write(state: &State, out: &mut dyn Write) -> io::Result<()> {
     }
     for line in &table {
         let mut text = String::new();
-        for ((cell, width), column) in line.iter().zip(widths).zip(columns) {
+        for ((cell, width), column) in line.iter().zip(&widths).zip(columns) {
             let blanks = " ".repeat(width - numbers::width(cell));
             match column.is_text() {
                 true => text += &format!("{cell}{blanks}  "),

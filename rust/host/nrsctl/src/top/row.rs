@@ -57,20 +57,10 @@ const COLUMNS: [Known; 11] = [
 ];
 
 impl Column {
-    /// All, from left to right.
-    pub const ALL: [Column; 11] = [
-        Column::Name,
-        Column::Policy,
-        Column::Wanted,
-        Column::Got,
-        Column::Requests,
-        Column::Bytes,
-        Column::Queued,
-        Column::P50,
-        Column::P99,
-        Column::Limit,
-        Column::Hits,
-    ];
+    /// Returns all, from left to right.
+    pub fn all() -> &'static [Self] {
+        Self::value_variants()
+    }
 
     /// Those that a narrow screen does without, the first one first.
     pub const SPARE: [Column; 9] = [
@@ -115,9 +105,8 @@ impl Column {
 
     /// The next one, or the one before; the first follows the last.
     pub fn beside(self, forwards: bool) -> Self {
-        let at = Self::ALL.iter().position(|c| *c == self).unwrap_or(0);
-        let step = if forwards { 1 } else { Self::ALL.len() - 1 };
-        Self::ALL[(at + step) % Self::ALL.len()]
+        let step = if forwards { 1 } else { COLUMNS.len() - 1 };
+        COLUMNS[(self as usize + step) % COLUMNS.len()].0
     }
 }
 
@@ -261,7 +250,7 @@ mod tests {
             entity: &now.entities[n],
             rates: &all[n],
         };
-        let cells = |n: usize, precise| Column::ALL.map(|c| row(n).cell(c, precise)).join(" ");
+        let cells = |n: usize, precise| COLUMNS.map(|(c, ..)| row(n).cell(c, precise)).join(" ");
         assert_eq!(
             cells(0, false),
             "uid:1001 tbf:default - 50% 650 - 0 - - 10000 0"
@@ -319,7 +308,7 @@ mod tests {
 
     #[test]
     fn columns_follow_each_other() {
-        for (n, column) in Column::ALL.into_iter().enumerate() {
+        for (n, column) in Column::all().iter().copied().enumerate() {
             assert_eq!((COLUMNS[n].0, column as usize), (column, n));
             assert_eq!(column.beside(true).beside(false), column);
             assert_eq!(Column::from_str(&column.key(), false), Ok(column));

@@ -87,27 +87,3 @@ impl Source for Replay {
         false
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::recording::Header;
-    use crate::top::samples;
-
-    #[test]
-    fn a_recording_is_told_again() {
-        let mut other = samples::tbf(7);
-        other.service = "b".into();
-        let mut source = Replay::new(Recording {
-            header: Header::default(),
-            snapshots: vec![samples::tbf(0), other.clone(), samples::tbf(1)],
-            cut: None,
-        });
-        assert_eq!(source.services().unwrap(), ["b", "ost_io"]);
-        assert_eq!(source.snapshot("ost_io").unwrap(), Some(samples::tbf(0)));
-        assert_eq!(source.snapshot("b").unwrap(), Some(other));
-        assert_eq!(source.snapshot("ost_io").unwrap(), Some(samples::tbf(1)));
-        assert_eq!(source.snapshot("ost_io").unwrap(), None);
-        assert_eq!(source.snapshot("c").unwrap_err().kind, Kind::NotFound);
-    }
-}

@@ -82,7 +82,7 @@ fn every_column_sorts() {
         last.collect::<Vec<_>>().join(" ")
     };
     use Column::{Bytes, Got, Hits, Limit, Name, Policy, Queued, P50};
-    for column in Column::ALL {
+    for column in Column::all().iter().copied() {
         let want = match column {
             Queued | P50 => "large medium small",
             _ => "small large medium",
@@ -255,6 +255,7 @@ fn the_end_of_a_recording_leaves_the_last_table() {
         assert_eq!((state.ended, state.len()), (ended, 2));
     }
     assert_eq!(state.row(0).unwrap().rates.requests, Some(650.0));
+    assert_eq!(source.snapshot("c").unwrap_err().kind, Kind::NotFound);
 }
 
 #[test]

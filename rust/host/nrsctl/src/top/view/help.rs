@@ -28,14 +28,14 @@ impl Page<'_> {
     /// Keys on the left, columns on the right, above line `bottom`.
     pub(super) fn help(&mut self, bottom: u16) {
         self.line("", Style::new());
-        for n in 0..KEYS.len().max(Column::ALL.len()) {
+        for n in 0..KEYS.len().max(Column::all().len()) {
             if self.at.y >= bottom {
                 break;
             }
             if let Some((keys, what)) = KEYS.get(n) {
                 self.put(0, &format!("{keys:<18} {what}"), RIGHT, Style::new());
             }
-            if let Some(column) = Column::ALL.get(n) {
+            if let Some(column) = Column::all().get(n) {
                 let text = format!("{:<6} {}", column.heading(), column.meaning());
                 self.put(RIGHT, &text, u16::MAX, Style::new());
             }

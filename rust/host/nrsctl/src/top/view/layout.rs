@@ -52,7 +52,7 @@ pub fn columns(snapshot: &Snapshot) -> Vec<Column> {
         Column::Limit | Column::Hits => all.iter().any(|e| e.limit.is_some()),
         _ => true,
     };
-    Column::ALL.into_iter().filter(used).collect()
+    Column::all().iter().copied().filter(used).collect()
 }
 
 /// The columns for so many cells: fewer if it is narrow, names in full and more digits if it is wide.

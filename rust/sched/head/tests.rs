@@ -3,89 +3,21 @@
 //! Tests of heads, with small parts that decline, throttle or hold classes.
 
 use super::*;
-use crate::sched::{
-    item::{Fifo, Place, Spot},
-    slab::{Slab, SlabPile},
+use crate::{
+    arena::{IndexFifo, Number, Request},
+    sched::{
+        item::Fifo,
+        slab::{Slab, SlabPile},
+    },
 };
 use std::collections::VecDeque;
 
 mod dequeue;
 mod random;
 
-/// A request with a name.
-#[derive(Debug, PartialEq, Eq)]
-struct Req(u64);
-
-struct ReqFifo(VecDeque<Req>);
-
-/// Number of a request.
-#[derive(Debug)]
-struct ReqPlace(u64);
-
-impl Place for ReqPlace {
-    fn mark(&self) -> u64 {
-        0
-    }
-}
-
-impl Item for Req {
-    type Fifo = ReqFifo;
-    type Place = ReqPlace;
-
-    fn cost(&self) -> Cost {
-        Cost::of_bytes(4096)
-    }
-
-    fn arrival(&self) -> u64 {
-        self.0
-    }
-
-    fn spot(&self) -> Spot {
-        Spot::new(self.0, 0, 4096)
-    }
-
-    fn mark(&self) -> u64 {
-        0
-    }
-
-    fn set_mark(&mut self, _mark: u64) {}
-
-    fn register(&mut self) -> ReqPlace {
-        ReqPlace(self.0)
-    }
-
-    fn unregister(&mut self, place: ReqPlace) {
-        assert_eq!(place.0, self.0);
-    }
-}
-
-impl Fifo for ReqFifo {
-    type Item = Req;
-
-    fn new() -> Self {
-        Self(VecDeque::new())
-    }
-
-    fn push(&mut self, item: Req) {
-        self.0.push_back(item);
-    }
-
-    fn pop(&mut self) -> Option<Req> {
-        self.0.pop_front()
-    }
-
-    fn remove(&mut self, place: &ReqPlace) -> Option<Req> {
-        let at = self.0.iter().position(|req| req.0 == place.0)?;
-        self.0.remove(at)
-    }
-
-    fn front(&self) -> Option<&Req> {
-        self.0.front()
-    }
-
-    fn len(&self) -> u32 {
-        self.0.len() as u32
-    }
+/// Creates the request `name`.
+fn req(name: u64) -> Request {
+    Request::new(0, name, 1, name)
 }
 
 /// What a mock part does with requests.
@@ -102,8 +34,9 @@ struct Manner {
 /// A first-in first-out part; its class is `object % 4`.
 struct Mock {
     manner: Manner,
-    queue: ReqFifo,
-    classes: VecDeque<ClassId>,
+    queue: IndexFifo,
+    /// Names and classes of those in the queue.
+    classes: VecDeque<(u64, ClassId)>,
     alive: Slab<()>,
     passed: u32,
     stopped: u32,
@@ -121,7 +54,7 @@ impl Mock {
         }
         Self {
             manner,
-            queue: ReqFifo::new(),
+            queue: IndexFifo::new(),
             classes: VecDeque::new(),
             alive,
             passed: 0,
@@ -144,7 +77,7 @@ impl Mock {
     }
 }
 
-impl Part<Req> for Mock {
+impl Part<Request> for Mock {
     type Need = ();
     type Spare = ();
     type Shared = ();
@@ -158,23 +91,29 @@ impl Part<Req> for Mock {
         self.alive.get(class).is_some()
     }
 
-    fn enqueue(&mut self, item: Req, class: ClassId, _now: u64) -> core::result::Result<(), Req> {
+    fn enqueue(
+        &mut self,
+        item: Request,
+        class: ClassId,
+        _now: u64,
+    ) -> core::result::Result<(), Request> {
         assert!(self.is_live(class), "tickets are checked");
-        if self.manner.declines.is_some_and(|n| item.0 % n == 0) {
+        if self.manner.declines.is_some_and(|n| item.id % n == 0) {
             return Err(item);
         }
+        self.classes.push_back((item.id, class));
         self.queue.push(item);
-        self.classes.push_back(class);
         Ok(())
     }
 
-    fn dequeue(&mut self, class: ClassId, place: &ReqPlace, _now: u64) -> Option<Req> {
-        let at = self.queue.0.iter().position(|req| req.0 == place.0)?;
-        assert_eq!(self.classes.remove(at), Some(class));
-        self.queue.remove(place)
+    fn dequeue(&mut self, class: ClassId, place: &Number, _now: u64) -> Option<Request> {
+        let item = self.queue.remove(place)?;
+        self.classes.retain(|one| *one != (item.id, class));
+        assert_eq!(self.classes.len() as u32, self.queue.len());
+        Some(item)
     }
 
-    fn get(&mut self, view: &View<'_>) -> Get<(Req, Grant)> {
+    fn get(&mut self, view: &View<'_>) -> Get<(Request, Grant)> {
         assert!(!self.queue.is_empty(), "asked only if something is queued");
         if self.manner.broken {
             return Get::Empty;
@@ -187,9 +126,9 @@ impl Part<Req> for Mock {
         self.inside += 1;
         let item = self.queue.pop().unwrap();
         let grant = Grant {
-            charged: item.0 as u32,
+            charged: item.id as u32,
             stamp: view.now,
-            ..Grant::of(self.classes.pop_front().unwrap())
+            ..Grant::of(self.classes.pop_front().unwrap().1)
         };
         Get::Item((item, grant))
     }
@@ -240,7 +179,7 @@ impl Part<Req> for Mock {
     }
 }
 
-type TestHead = Head<Req, Mock, u32>;
+type TestHead = Head<Request, Mock, u32>;
 
 const COST: Cost = Cost::of_bytes(4096);
 
@@ -266,7 +205,7 @@ fn view(now: u64) -> View<'static> {
 
 fn add(head: &mut TestHead, number: u64) -> Ticket {
     let ticket = head.classify(&attrs(number), 0);
-    head.enqueue(Req(number), ticket, || attrs(number), 0)
+    head.enqueue(req(number), ticket, || attrs(number), 0)
         .unwrap()
 }
 
@@ -275,7 +214,7 @@ fn drain(head: &mut TestHead, now: u64) -> Vec<u64> {
     let mut out = vec![];
     while let Get::Item((item, ticket)) = head.get(&view(now)) {
         head.stop(&ticket, COST, now);
-        out.push(item.0);
+        out.push(item.id);
     }
     out
 }
@@ -287,43 +226,6 @@ fn shown(head: &TestHead) -> Vec<(&'static str, u32, u32, u32)> {
     head.instances()
         .map(|s| (s.state.name(), *s.tag, s.queued, s.active))
         .collect()
-}
-
-#[test]
-fn sizes_and_names() {
-    assert!(core::mem::size_of::<Option<Ticket>>() <= 32);
-    assert!(core::mem::size_of::<Cost>() <= 16);
-    let names = [
-        State::Stopped,
-        State::Starting,
-        State::Started,
-        State::Stopping,
-    ]
-    .map(State::name);
-    assert_eq!(names, ["stopped", "starting", "started", "stopping"]);
-}
-
-#[test]
-fn fallback_serves_alone() {
-    let mut head = TestHead::new(Mock::plain(), 0);
-    assert!(matches!(head.get(&view(0)), Get::Empty));
-    for n in 1..=3 {
-        add(&mut head, n);
-    }
-    assert_eq!(shown(&head), [("started", 0, 3, 0)]);
-    let Get::Item((item, ticket)) = head.get(&view(0)) else {
-        panic!()
-    };
-    assert_eq!(item, Req(1));
-    assert_eq!(ticket.class().slot(), 1);
-    assert_eq!((ticket.grant().charged, ticket.grant().stamp), (1, 0));
-    assert_eq!((head.queued(), head.active()), (2, 1));
-    head.stop(&ticket, COST, 0);
-    let came_back = head.parts_mut().find_map(|(_, part)| part.last);
-    assert_eq!(came_back.as_ref(), Some(ticket.grant()));
-    assert_eq!(drain(&mut head, 0), [2, 3]);
-    assert_eq!((head.queued(), head.active()), (0, 0));
-    assert!(head.reap().is_none() && head.primary_mut().is_none());
 }
 
 #[test]
@@ -359,7 +261,7 @@ fn switch_drains_the_old_one_first() {
     let mut tickets = VecDeque::new();
     let mut order = vec![];
     while let Get::Item((item, ticket)) = head.get(&view(0)) {
-        order.push(item.0);
+        order.push(item.id);
         tickets.push_back(ticket);
     }
     assert_eq!(order, [1, 2, 3, 5, 4]);
@@ -372,21 +274,6 @@ fn switch_drains_the_old_one_first() {
     head.stop(&tickets.pop_front().unwrap(), COST, 0);
     assert_eq!(head.reap().unwrap().stopped, 1);
     assert_eq!(shown(&head), [("started", 0, 0, 1), ("started", 3, 0, 1)]);
-}
-
-#[test]
-fn age_counts_not_the_place() {
-    let mut head = TestHead::new(Mock::plain(), 0);
-    head.install(Mock::plain(), 1).ok().unwrap();
-    head.install(Mock::plain(), 2).ok().unwrap();
-    add(&mut head, 2);
-    assert!(head.reap().is_some());
-    // Takes the first place, is younger than the second.
-    head.install(Mock::plain(), 3).ok().unwrap();
-    add(&mut head, 3);
-    head.drop_primary();
-    assert_eq!(shown(&head)[1].1, 3);
-    assert_eq!(drain(&mut head, 0), [2, 3]);
 }
 
 #[test]
@@ -404,22 +291,6 @@ fn primary_and_fallback_take_turns() {
 }
 
 #[test]
-fn declined_goes_to_the_fallback() {
-    let mut head = TestHead::new(Mock::plain(), 0);
-    let even = Manner {
-        declines: Some(2),
-        ..Manner::default()
-    };
-    head.install(Mock::new(even), 1).ok().unwrap();
-    let (kept, declined) = (add(&mut head, 1), add(&mut head, 2));
-    assert_ne!(kept.instance(), declined.instance());
-    assert_eq!(shown(&head), [("started", 0, 1, 0), ("started", 1, 1, 0)]);
-    assert!(head.is_live(&kept));
-    assert!(!head.is_live(&declined), "not where new requests belong");
-    assert_eq!(drain(&mut head, 0), [1, 2]);
-}
-
-#[test]
 fn a_fallback_that_declines_hands_back() {
     let all = Manner {
         declines: Some(1),
@@ -431,7 +302,7 @@ fn a_fallback_that_declines_hands_back() {
             head.install(Mock::new(all), 1).ok().unwrap();
         }
         let ticket = head.classify(&attrs(7), 0);
-        assert_eq!(head.enqueue(Req(7), ticket, || attrs(7), 0), Err(Req(7)));
+        assert_eq!(head.enqueue(req(7), ticket, || attrs(7), 0), Err(req(7)));
         assert_eq!(head.queued(), 0);
     }
 }
@@ -467,7 +338,7 @@ fn throttled_blocks_nobody_else() {
         let Get::Item((item, _)) = head.get(&force) else {
             panic!()
         };
-        assert_eq!(item, Req(want));
+        assert_eq!(item, req(want));
     }
     assert!(matches!(head.get(&force), Get::Empty));
 }
@@ -503,7 +374,7 @@ fn tickets_go_stale() {
     // The class goes, the instance stays.
     head.primary_mut().unwrap().renew();
     assert!(!head.is_live(&primary));
-    let made = head.enqueue(Req(1), old, || attrs(1), 0).unwrap();
+    let made = head.enqueue(req(1), old, || attrs(1), 0).unwrap();
     assert_eq!(made.class().slot(), 1, "made anew, in the primary");
     assert_eq!(made.instance(), primary.instance());
     assert_ne!(made.class(), primary.class());
@@ -516,63 +387,6 @@ fn tickets_go_stale() {
     head.primary_mut().unwrap().renew();
     assert!(!head.is_live(&made) && head.part_mut(made.instance()).is_none());
     assert!(head.part_mut(id).is_some());
-    let queued = head.enqueue(Req(2), made, || attrs(2), 0).unwrap();
+    let queued = head.enqueue(req(2), made, || attrs(2), 0).unwrap();
     assert_eq!(queued.instance(), id);
-}
-
-#[test]
-fn passing_holds_nothing() {
-    let mut head = TestHead::new(Mock::plain(), 0);
-    head.install(Mock::plain(), 1).ok().unwrap();
-    let ticket = head.classify(&attrs(1), 0);
-    assert_eq!(pass(&mut head, &ticket), Passed::Counted);
-    assert_eq!(head.active(), 0);
-    head.stop(&ticket, COST, 0);
-    assert_eq!(head.active(), 0);
-    let _ = pass(&mut head, &ticket);
-    let counts = head.primary_mut().map(|p| (p.passed, p.stopped));
-    assert_eq!(counts, Some((2, 1)));
-    // A started request next to it is not ended by the passed one.
-    add(&mut head, 2);
-    let Get::Item((_, started)) = head.get(&view(0)) else {
-        panic!()
-    };
-    head.stop(&ticket, COST, 0);
-    assert_eq!(head.active(), 1);
-    head.stop(&started, COST, 0);
-    head.drop_primary();
-    assert_eq!(head.reap().map(|p| (p.passed, p.stopped)), Some((2, 3)));
-    // Counts nothing, harms nothing.
-    assert_eq!(pass(&mut head, &ticket), Passed::Stale);
-    head.stop(&ticket, COST, 0);
-    head.stop(&started, COST, 0);
-    assert_eq!(shown(&head), [("started", 0, 0, 0)]);
-}
-
-#[test]
-fn a_class_that_left_holds_nothing() {
-    let mut head = TestHead::new(Mock::plain(), 0);
-    add(&mut head, 1);
-    let Get::Item((_, ticket)) = head.get(&view(0)) else {
-        panic!()
-    };
-    for (_, part) in head.parts_mut() {
-        part.renew();
-    }
-    head.stop(&ticket, COST, 0);
-    assert_eq!(head.active(), 0);
-    assert!(head.parts_mut().all(|(_, part)| part.stopped == 0));
-}
-
-#[test]
-fn serials_may_wrap() {
-    let mut head = TestHead::new(Mock::plain(), 0);
-    head.serial = u32::MAX - 1;
-    for tag in 1..=3 {
-        head.install(Mock::plain(), tag).ok().unwrap();
-        add(&mut head, u64::from(tag));
-    }
-    head.drop_primary();
-    assert_eq!(head.serial, 1);
-    assert_eq!(drain(&mut head, 0), [1, 2, 3]);
 }

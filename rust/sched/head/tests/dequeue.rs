@@ -15,13 +15,13 @@ fn a_request_is_taken_out_of_the_middle() {
             ..Attrs::UNKNOWN
         };
         let ticket = head.classify(&attrs(), 0);
-        let mut req = Req(name);
+        let mut req = req(name);
         let place = req.register();
         places.push((head.enqueue(req, ticket, attrs, 0).unwrap(), place));
     }
     let (ticket, place) = &places[2];
     let mut req = head.dequeue(ticket, place, 0).unwrap();
-    assert_eq!((req.0, head.queued()), (2, 3));
+    assert_eq!((req.id, head.queued()), (2, 3));
     assert!(head.dequeue(ticket, place, 0).is_none());
     let (ticket, place) = places.remove(2);
     req.unregister(place);
@@ -38,7 +38,7 @@ fn a_request_is_taken_out_of_the_middle() {
         table: None,
     };
     while let Get::Item((req, _)) = head.get(&view) {
-        seen.push(req.0);
+        seen.push(req.id);
     }
     assert_eq!((seen, head.queued()), (vec![0, 1, 3], 0));
 }

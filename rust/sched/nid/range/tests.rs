@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Ranges of network identifiers.
+//! Ranges of network identifiers; more texts are read slowly by the fuzz target `nid`.
 
 use super::*;
-use crate::sched::rng::Rng;
 
 fn parse(text: &str) -> Result<(Parsed, Vec<Range>), RuleError> {
     // What lies there before must not matter.
@@ -53,21 +52,6 @@ fn matches() {
             &["10.0.0.1@o2ib", "fe80::1@o2ib1"],
         ),
         (
-            "192.168.1.[1-128]@tcp",
-            &["192.168.1.1@tcp", "192.168.1.128@tcp", "192.168.1.77@tcp"],
-            &["192.168.1.0@tcp", "192.168.1.129@tcp", "192.168.2.5@tcp"],
-        ),
-        (
-            "10.1.[1-9].*@tcp",
-            &["10.1.1.0@tcp", "10.1.9.255@tcp"],
-            &["10.1.0.1@tcp", "10.1.10.1@tcp", "10.2.1.1@tcp"],
-        ),
-        (
-            "1.2.3.[1,3]@tcp",
-            &["1.2.3.1@tcp", "1.2.3.3@tcp"],
-            &["1.2.3.2@tcp"],
-        ),
-        (
             "1.2.3.[0-8/4,100,200-201]@tcp",
             &[
                 "1.2.3.0@tcp",
@@ -78,13 +62,7 @@ fn matches() {
             ],
             &["1.2.3.2@tcp", "1.2.3.12@tcp", "1.2.3.202@tcp"],
         ),
-        (
-            "10.0.0.0/8@tcp",
-            &["10.255.1.2@tcp"],
-            &["11.0.0.0@tcp", "a00::1@tcp"],
-        ),
         ("10.9.9.9/8@tcp", &["10.1.1.1@tcp"], &["11.9.9.9@tcp"]),
-        ("1.2.3.4/32@tcp", &["1.2.3.4@tcp"], &["1.2.3.5@tcp"]),
         (
             "0.0.0.0/0@tcp",
             &["1.2.3.4@tcp", "255.255.255.255@tcp"],
@@ -101,22 +79,13 @@ fn matches() {
             &["fe80::8000:0:0:1@o2ib"],
         ),
         ("::/0@tcp", &["fe80::1@tcp", "::@tcp"], &["1.2.3.4@tcp"]),
-        ("fe80::1/128@tcp", &["fe80::1@tcp"], &["fe80::2@tcp"]),
-        ("42@gni", &["42@gni"], &["43@gni", "42@kfi"]),
-        (
-            "[1-100,200]@gni2",
-            &["1@gni2", "100@gni2", "200@gni2"],
-            &["0@gni2", "101@gni2", "50@gni"],
-        ),
         (
             "[1000-4294967295/1000]@kfi",
             &["1000@kfi", "4294967000@kfi"],
             &["1500@kfi", "0@kfi"],
         ),
-        ("*@kfi", &["0@kfi"], &["0@lo"]),
         ("*@lo", &["0@lo"], &["0@gni"]),
         ("[0]@lo", &["0@lo"], &["0@ptlf"]),
-        ("0@lo", &["0@lo"], &["0@kfi"]),
     ] {
         for nid in yes {
             assert!(has(text, nid), "{text} {nid}");
@@ -163,36 +132,4 @@ fn refused() {
     }
     let none = Pattern::parse("1.*.*.*@tcp", &mut |_| Err(NoMemory));
     assert_eq!(none, Err(RuleError::no_memory()));
-}
-
-/// Whoever matches passes the guard, and a guard lets few others pass.
-#[test]
-fn guards_are_necessary() {
-    let mut rng = Rng::new(5);
-    let mut below = |n: u32| rng.next_u32() % n;
-    for _ in 0..2000 {
-        let lo = below(200);
-        let hi = lo + below(56);
-        let text = match below(4) {
-            0 => format!("10.0.[{lo}-{hi}/{}].*@tcp", 1 + below(5)),
-            1 => format!("10.{}.{lo}.0/{}@tcp", below(4), below(33)),
-            2 => format!("[{lo}-{hi},{}]@gni", below(300)),
-            _ => format!("10.{}.{lo}.[1,{hi}]@tcp", below(4)),
-        };
-        let (Parsed::Many(pattern), ranges) = parse(&text).unwrap() else {
-            panic!("{text}");
-        };
-        let guard = pattern.guard(&ranges);
-        for _ in 0..20 {
-            let nid = if below(3) == 0 {
-                format!("{}@gni", below(310))
-            } else {
-                format!("10.{}.{}.{}@tcp", below(4), below(256), below(256))
-            };
-            let nid = Nid::parse(&nid).unwrap();
-            if pattern.has(&nid, &ranges) {
-                assert!(guard.passes(Digest::of(&nid)), "{text} {nid}");
-            }
-        }
-    }
 }

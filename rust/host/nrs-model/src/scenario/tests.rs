@@ -8,13 +8,26 @@ use super::{
 };
 use nrs_sched::attr::Priority;
 
-/// Runs a scenario with two interruptions for two tasks, one for three.
-fn run(name: &str, scenario: &Scenario<'_>) {
+/// Partitions, slots, steps that are made first, and steps of each of `N` tasks.
+type Row<'a, const N: usize> = (u16, u32, &'a [Step], [&'a [Step]; N]);
+
+/// Runs each row with two interruptions for two tasks, one for three; a user has `rate` requests per second, if limited.
+fn run<'a, const N: usize>(rate: Option<u32>, rows: impl IntoIterator<Item = Row<'a, N>>) {
     let long = u32::from(std::env::var_os("NRS_LONG").is_some());
-    let interruptions = if scenario.tasks.len() <= 2 { 2 } else { 1 };
-    let begun = std::time::Instant::now();
-    let runs = scenario.run(interruptions + long);
-    println!("{name}: {runs} orders, {} ms", begun.elapsed().as_millis());
+    let interruptions = if N <= 2 { 2 } else { 1 };
+    for (partitions, slots, before, tasks) in rows {
+        let scenario = Scenario {
+            partitions,
+            slots,
+            rate,
+            before,
+            tasks: &tasks,
+        };
+        let begun = std::time::Instant::now();
+        let runs = scenario.run(interruptions + long);
+        let time = begun.elapsed().as_millis();
+        println!("{scenario:?}: {runs} orders, {time} ms");
+    }
 }
 
 const fn high(home: u16) -> Kindred {
@@ -42,30 +55,29 @@ fn arrivals_and_completions() {
     for partitions in [1, 2] {
         for slots in [1, 2] {
             let other = if partitions == 2 { B } else { A };
-            let plain = Scenario {
-                partitions,
-                slots,
-                rate: None,
-                before: &[],
-                tasks: &[],
-            };
-            let tasks: [(&[Step], [&[Step]; 2]); 5] = [
-                (&[A], [&[A], &[Complete]]),
-                (&[A], [&[other], &[Complete]]),
-                (&[A, other], [&[A], &[Complete, Complete]]),
-                (&[A, A, other], [&[Complete], &[Complete]]),
-                (&[A], [&[A, Complete], &[other, Complete]]),
+            let rows: [Row<'_, 2>; 5] = [
+                (partitions, slots, &[A], [&[A], &[Complete]]),
+                (partitions, slots, &[A], [&[other], &[Complete]]),
+                (
+                    partitions,
+                    slots,
+                    &[A, other],
+                    [&[A], &[Complete, Complete]],
+                ),
+                (
+                    partitions,
+                    slots,
+                    &[A, A, other],
+                    [&[Complete], &[Complete]],
+                ),
+                (
+                    partitions,
+                    slots,
+                    &[A],
+                    [&[A, Complete], &[other, Complete]],
+                ),
             ];
-            for (before, tasks) in &tasks {
-                let name = format!("{partitions} partitions, {slots} slots, {tasks:?}");
-                let tasks: &[&[Step]] = tasks;
-                let scenario = Scenario {
-                    before,
-                    tasks,
-                    ..plain
-                };
-                run(&name, &scenario);
-            }
+            run(None, rows);
         }
     }
 }
@@ -73,28 +85,20 @@ fn arrivals_and_completions() {
 /// Three CPUs, of which each has a partition or shares one.
 #[test]
 fn three_cpus() {
-    for (partitions, slots, before, tasks) in [
+    let rows = [
         (1, 1, &[A][..], [&[A][..], &[A], &[Complete]]),
         (2, 1, &[A], [&[A], &[B], &[Complete]]),
         (3, 1, &[A], [&[B], &[C], &[Complete]]),
         (3, 2, &[A, B, C], [&[Complete], &[Complete], &[A]]),
         (3, 2, &[A], [&[B, Complete], &[C], &[Complete]]),
-    ] {
-        let scenario = Scenario {
-            partitions,
-            slots,
-            rate: None,
-            before,
-            tasks: &tasks,
-        };
-        run(&format!("{scenario:?}"), &scenario);
-    }
+    ];
+    run(None, rows);
 }
 
 /// The last slot is kept for high priority, and lent by a timer.
 #[test]
 fn high_priority() {
-    for (partitions, slots, before, tasks) in [
+    let rows = [
         (1, 2, &[HIGH, A][..], [&[A][..], &[Complete]]),
         (1, 1, &[HIGH, A], [&[HIGH], &[Complete]]),
         (2, 2, &[HIGH, B], [&[B], &[Complete]]),
@@ -114,16 +118,8 @@ fn high_priority() {
             &[HIGH, Complete, A, B, A],
             [&[Expire(1)], &[Expire(0)]],
         ),
-    ] {
-        let scenario = Scenario {
-            partitions,
-            slots,
-            rate: None,
-            before,
-            tasks: &tasks,
-        };
-        run(&format!("{scenario:?}"), &scenario);
-    }
+    ];
+    run(None, rows);
 }
 
 /// Requests are throttled, and timers expire while others come and end.
@@ -131,7 +127,7 @@ fn high_priority() {
 fn timers() {
     let other = Arrive(Kindred { uid: 2, ..plain(1) });
     let here = Arrive(Kindred { uid: 2, ..plain(0) });
-    for (partitions, slots, before, tasks) in [
+    let rows = [
         (1, 1, &[A, Complete, A][..], [&[Expire(0)][..], &[A]]),
         (2, 1, &[A, Complete, A], [&[Expire(0)], &[B]]),
         (2, 1, &[A, Complete, A], [&[Expire(0)], &[other]]),
@@ -169,16 +165,8 @@ fn timers() {
             [&[Expire(0), Attend], &[other, Complete]],
         ),
         (2, 1, &[other, A, A], [&[Complete, Expire(0)], &[B]]),
-    ] {
-        let scenario = Scenario {
-            partitions,
-            slots,
-            rate: Some(1),
-            before,
-            tasks: &tasks,
-        };
-        run(&format!("{scenario:?}"), &scenario);
-    }
+    ];
+    run(Some(1), rows);
 }
 
 /// Requests that wait for others, drains, and slots that change.
@@ -194,7 +182,7 @@ fn order_and_changes() {
         forced: true,
         ..write(0, 1)
     });
-    for (partitions, slots, before, tasks) in [
+    let rows = [
         (1, 1, &[one][..], [&[one][..], &[Complete]]),
         (2, 1, &[one, one], [&[B], &[Complete]]),
         (2, 2, &[one, two, one], [&[B, Complete], &[Complete]]),
@@ -203,14 +191,6 @@ fn order_and_changes() {
         (1, 2, &[HIGH, Complete, A, one], [&[promotes], &[Attend]]),
         (2, 1, &[A, A, B], [&[Change(2)], &[Complete]]),
         (2, 1, &[A, B], [&[Change(2)], &[A]]),
-    ] {
-        let scenario = Scenario {
-            partitions,
-            slots,
-            rate: None,
-            before,
-            tasks: &tasks,
-        };
-        run(&format!("{scenario:?}"), &scenario);
-    }
+    ];
+    run(None, rows);
 }

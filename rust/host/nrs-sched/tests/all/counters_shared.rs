@@ -115,30 +115,6 @@ proptest! {
         }
         assert_unused(&counters, 2);
     }
-
-    /// Tallies of one id are told all that the others serve, each once, whatever the order.
-    #[test]
-    fn tallies_sum(steps in prop::collection::vec((0..3usize, 0..500i64, any::<bool>()), 1..300)) {
-        let counters = Counters::new(8).expect("memory");
-        let mut tallies = [Tally::new(); 3];
-        for tally in &mut tallies {
-            tally.open(&counters, 99);
-        }
-        let (mut served, mut told) = ([0u64; 3], [0u64; 3]);
-        for (part, cost, ask) in steps {
-            if ask {
-                told[part] += tallies[part].elsewhere(&counters);
-            } else {
-                tallies[part].note(&counters, cost);
-                served[part] += cost as u64;
-            }
-            tallies[part].upkeep(&counters, 99);
-        }
-        for part in 0..3 {
-            told[part] += tallies[part].elsewhere(&counters);
-            prop_assert_eq!(told[part], served.iter().sum::<u64>() - served[part]);
-        }
-    }
 }
 
 /// What all tallies are told is what the others served, exactly, while all serve at once.

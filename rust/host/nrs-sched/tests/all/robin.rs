@@ -2,7 +2,11 @@
 
 //! The policies that go round, whole: `crrn`, `orr` and `trr`.
 
-pub mod bench;
+use nrs_sched::policy::Kind;
+
+/// The policies.
+const ALL: [Kind; 3] = [Kind::Crrn, Kind::Orr, Kind::Trr];
+
 mod bounds;
 mod model;
 mod sorting;

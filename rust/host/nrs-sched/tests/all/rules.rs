@@ -304,43 +304,4 @@ proptest! {
             prop_assert_eq!(harness::find(&again, &subject).to_string(), &want[..]);
         }
     }
-
-    #[test]
-    fn rules_show_rates_as_they_take_them(text in "[0-9]{1,14}(iops|[KMG]?i?B(/s)?)?") {
-        if let Some(rate) = Rate::parse(&text) {
-            prop_assert_eq!(Rate::parse(&rate.to_string()), Some(rate));
-        }
-    }
-}
-
-/// Rules that share all values but those of one condition, wherever that stands.
-#[test]
-fn rules_are_found_by_the_telling_condition() {
-    let mut book = Book::new(Fields::ALL, default_rate(), 4096).unwrap();
-    for i in 0..300u32 {
-        let text = match i % 3 {
-            0 => format!("start r{i} opcode={{ost_read}}&uid={{{i}}}&jobid={{*}}"),
-            1 => format!("start r{i} nid={{*@tcp}}&gid={{0 1}}&jobid={{job.{i}}}"),
-            _ => format!("start r{i} projid={{{i}}},jobid={{*.{i}}}&opcode={{ost_write}}"),
-        };
-        book = book.apply(&Command::parse(&text).unwrap()).unwrap();
-    }
-    let set = book.compile(1).unwrap();
-    for i in 0..301u32 {
-        for opcode in [Opcode::OST_READ, Opcode::OST_WRITE, Opcode::OST_SYNC] {
-            let subject = Subject {
-                nid: Nid::parse("10.0.0.1@tcp").ok(),
-                jobid: JobId::new(format!("job.{i}").as_bytes()),
-                opcode,
-                uid: Id::new(i),
-                gid: Id::new(i & 1),
-                projid: Id::new(i),
-                nodemap: Id::ABSENT,
-            };
-            assert_eq!(
-                harness::find(&set, &subject),
-                harness::walk(&book, &subject)
-            );
-        }
-    }
 }

@@ -7,7 +7,7 @@ use nrs_sched::{
         fairshare::params::{Locality, Select},
         params::heads::PerHead,
         robin::params::{OffsetType, Supported},
-        Config, Kind, Tunables,
+        Kind, Tunables,
     },
     qbm::plan::By,
 };
@@ -42,9 +42,7 @@ pub fn all(modes: &[&'static str]) -> Vec<Setting> {
         "uid+gid",
         "uid+nid+jobid",
     ] {
-        if Config::parse(Kind::Tbf, Some(fields), &default).is_ok() {
-            all.push((Kind::Tbf, Some(fields), default));
-        }
+        all.push((Kind::Tbf, Some(fields), default));
     }
     for &offset_type in OffsetType::ALL {
         let mut tunables = default;

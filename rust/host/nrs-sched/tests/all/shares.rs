@@ -52,10 +52,11 @@ fn shares_converge() {
 /// Weights of 1 to 100, with `paper` by the shares that are published.
 #[test]
 fn weights_count_with_every_selection() {
-    for (select, limit) in [(Select::Deadline, 0.5), (Select::Paper, 50.0)] {
+    // A binomial draw of a hundredth: four standard deviations.
+    for (select, limit) in [(Select::Deadline, 0.5), (Select::Paper, 13.0)] {
         let mut sim = Sim::new(&Setup::new("uid_fair").select(select), users(&[&[1], &[1]]));
         sim.weigh("uid:1:100");
-        sim.run(10_100);
+        sim.run(101_000);
         let error = sim.outcome().error;
         assert!(error <= limit, "{select}: {error} %");
     }
@@ -69,21 +70,6 @@ fn with_rpcs_a_share_is_a_share_of_requests() {
     sim.run(1_000);
     let requests: Vec<u64> = sim.sources.iter().map(|source| source.requests).collect();
     assert_eq!(requests, [500, 500]);
-}
-
-#[test]
-fn published_ranges_cover_everything() {
-    for n in [1usize, 2, 3, 7, 64, 1000] {
-        let mut sim = Sim::new(&Setup::new("uid_fair"), users(&vec![&[1][..]; n]));
-        sim.run(1);
-        sim.publish();
-        let table = sim.table().expect("published");
-        assert_eq!(table.len(), n);
-        let (first, last) = (table.find(0), table.find(u32::MAX));
-        let first = table.range_of(first.expect("covered")).expect("there");
-        let last = table.range_of(last.expect("covered")).expect("there");
-        assert_eq!((first.lo, last.end), (0, 1 << 32), "{n}");
-    }
 }
 
 /// Shares are the same with requests of an entity in the order of places and without.

@@ -143,28 +143,6 @@ proptest! {
         prop_assert_eq!(all.seen(end, &rule), some.seen(end, &rule));
     }
 
-    /// Without samples an estimate only falls, and is at its least after the history.
-    #[test]
-    fn time_alone_lowers(terms in terms(), samples in prop::collection::vec((0..2000_u64, duration()), 1..60)) {
-        let rule = terms.rule();
-        let mut estimator = Estimator::new();
-        let mut now = 7;
-        for (step, sample) in samples {
-            now += step;
-            estimator.measure(sample, now, &rule);
-        }
-        prop_assume!(estimator.seen(now, &rule).worst.is_some() && terms.estimator != AtEstimator::Average);
-        let mut last = estimator.estimate(now, &rule);
-        let history = u64::from(terms.history.get()) * 1000;
-        for _ in 0..10 {
-            now += history / 10 + 1;
-            let estimate = estimator.estimate(now, &rule);
-            prop_assert!(estimate <= last);
-            last = estimate;
-        }
-        prop_assert_eq!(last, rule.clamp(0));
-    }
-
     /// A request gets later deadlines only, and none after `at_max`, unless it had that from the start.
     #[test]
     fn early_replies(

@@ -54,21 +54,6 @@ fn nobody_waits_longer_than_the_bound() {
     }
 }
 
-/// A newcomer does not wait for the next delta.
-#[test]
-fn a_newcomer_is_served_within_a_round() {
-    for mode in MODES {
-        let mut who: Vec<Source> = twelve().into_iter().map(Source::new).collect();
-        // All of the first user.
-        (who[0].on, who[1].on) = (false, false);
-        let mut sim = Sim::new(&Setup::new(mode), who);
-        sim.run(5_000);
-        sim.switch(0, true);
-        let waited = (0..100).take_while(|_| sim.serve(0) != Some(0)).count();
-        assert!(waited <= 12, "{mode}: {waited}");
-    }
-}
-
 /// Dispatches that the requests of the last source wait; it brings one every `period` dispatches.
 fn waits_of_a_guest(sim: &mut Sim, period: u64, count: usize) -> Vec<u64> {
     let guest = sim.sources.len() - 1;

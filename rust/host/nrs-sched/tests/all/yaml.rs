@@ -153,23 +153,4 @@ proptest! {
             prop_assert_eq!(entity, path);
         }
     }
-
-    #[test]
-    fn names_of_many_do_not_mix(
-        names in proptest::collection::vec("[\\[\\]{}\":,#&*!|>%@`\\\\ /\n'-]{1,12}", 1..20)
-    ) {
-        let rows: Vec<Row> = names
-            .iter()
-            .zip(1..)
-            .map(|(name, id)| row(id, 0, "jobid", jobid(name.as_bytes())))
-            .collect();
-        let mut found: Vec<String> = parse(&rows)
-            .iter()
-            .map(|entity| entity["entity"].as_str().unwrap_or_default().to_string())
-            .collect();
-        let mut wanted: Vec<String> = names.iter().map(|name| format!("jobid:{name}")).collect();
-        found.sort();
-        wanted.sort();
-        prop_assert_eq!(found, wanted);
-    }
 }

@@ -226,3 +226,26 @@ fn random_ranges() {
         table.check(name, N, 8, HERE);
     }
 }
+
+/// Long old ranges lie across short new ones that end before what is asked for: searches are given up in time.
+#[test]
+fn hostile_ranges() {
+    const N: u64 = 1 << 14;
+    let mut table = Table::new();
+    let mut rng = Rng::new(5);
+    for i in 0..N {
+        let (start, length) = match i < N / 2 {
+            true => (2 * i, 1 << 40),
+            false => (2 * rng.below(N / 2) + 1, 1),
+        };
+        table.arrive(Spot::new(0, start, length), Direction::Read, false);
+    }
+    for start in [1 << 39, 1 << 38, 1 << 37] {
+        table.arrive(Spot::new(0, start, 4096), Direction::Write, false);
+    }
+    for ended in 0..N as usize + 3 {
+        let id = table.started[ended];
+        table.finish(id);
+    }
+    table.check("hostile", N + 3, 3, N);
+}

@@ -121,45 +121,6 @@ fn a_promoted_request_promotes_its_predecessors() {
     assert_eq!(watched.log, [0, 1, 3, 5, 7, 2, 4, 6]);
 }
 
-#[test]
-fn a_high_request_that_arrives_promotes_what_it_waits_for() {
-    let mut watched = Watched::new(&fifo(), 2, 100);
-    for block in [0, 1, 2, 3] {
-        arrive(&mut watched, read(block), PLAIN);
-    }
-    let spot = Spot::new(0, 0, 4 * 4096);
-    let all = Request { spot, ..write(0) };
-    arrive(&mut watched, all, HIGH);
-    for id in [1, 2, 3] {
-        let stage = watched.server.stage(id);
-        let high = Stage::Queued(Priority::High);
-        assert!(matches!(stage, Some(stage) if stage == high || stage == Stage::Started));
-    }
-    watched.drain(|| 0);
-}
-
-/// What must not be withheld is not withheld by what it waits for, though that is limited.
-#[test]
-fn a_forced_request_takes_down_what_it_waits_for() {
-    let mut watched = Watched::new(&slow(), 2, 100);
-    for block in [0, 1, 2, 2, 2] {
-        arrive(&mut watched, write(block), PLAIN);
-    }
-    // Each of them would take a second, and more than there are slots go down.
-    assert!(watched.log.len() < 3);
-    assert!(!watched.log.contains(&2));
-    let spot = Spot::new(0, 4096, 2 * 4096);
-    let id = arrive(&mut watched, Request { spot, ..write(0) }, FORCED);
-    watched.check_urgent();
-    assert!(watched.log.contains(&1) && watched.log.contains(&2));
-    let now = watched.server.now;
-    while watched.server.stage(id) != Some(Stage::Started) {
-        assert!(watched.complete(0), "nothing else can help");
-    }
-    assert_eq!(watched.server.now, now);
-    watched.drain(|| 0);
-}
-
 /// Where the latest predecessor takes too long to find, others are waited for first; whatever it is, it is
 /// taken down.
 #[test]
@@ -193,22 +154,6 @@ fn a_forced_request_takes_down_what_is_hard_to_find() {
     watched.drain(|| 0);
 }
 
-#[test]
-fn everything_is_forced_at_the_end() {
-    for records in [4, 100] {
-        let mut watched = Watched::new(&slow(), 2, records);
-        for block in [0, 1, 1, 2, 3, 3, 1, 0] {
-            arrive(&mut watched, write(block), PLAIN);
-        }
-        let now = watched.server.now;
-        watched.force_all();
-        watched.check_urgent();
-        while watched.complete(0) {}
-        assert_eq!((watched.server.now, watched.log.len()), (now, 8));
-        watched.drain(|| 0);
-    }
-}
-
 /// Those without a record go in the order of arrival, and are not lost.
 #[test]
 fn without_records_they_wait_in_a_row() {
@@ -235,25 +180,6 @@ fn without_records_they_wait_in_a_row() {
     assert_eq!(watched.log, [0, 2, 6, 3]);
     watched.drain(|| 0);
     assert_eq!(watched.server.order().overflows(), 3);
-}
-
-#[test]
-fn a_forced_request_without_a_record_takes_down_all_before_it() {
-    let mut watched = Watched::new(&slow(), 2, 4);
-    for block in [0, 1, 2, 3, 4, 5, 5] {
-        arrive(&mut watched, write(block), PLAIN);
-    }
-    assert!(watched.log.len() < 4);
-    let now = watched.server.now;
-    let id = arrive(&mut watched, write(9), FORCED);
-    let later = arrive(&mut watched, write(10), PLAIN);
-    watched.check_urgent();
-    while watched.server.stage(id) != Some(Stage::Started) {
-        assert!(watched.complete(0), "nothing else can help");
-    }
-    assert_eq!(watched.server.now, now);
-    assert_ne!(watched.server.stage(later), Some(Stage::Started));
-    watched.drain(|| 0);
 }
 
 /// Its attributes are not kept, but it is served as what it was when it arrived.

@@ -73,8 +73,8 @@ fn ten_thousand_join_and_go() {
             ticks += 1;
             assert!(ticks < 100, "they do not go");
         }
-        // Quadratic work for each client would be hours.
-        assert!(longest < Duration::from_secs(20));
+        // Ten times what a slow machine takes.
+        assert!(longest < Duration::from_secs(2), "{default}: {longest:?}");
         // Their gates are vacant again.
         assert!(!claim(clients, now).is_shared());
     }

@@ -57,49 +57,6 @@ fn steals_and_returns() {
     }
 }
 
-/// Four users of 300 on 1000 MB/s: three have that and the fourth waits for it, or each has a fourth of all.
-#[test]
-fn four_of_300() {
-    for (class, want) in [("first_come", 300), ("fair_share", 250)] {
-        let text =
-            format!("by uid; group all capacity=1GB; default class={class} min=300MB max=300MB");
-        let mut sim = Sim::new(&text, 1000, 64);
-        sim.slots = 8;
-        for user in 1..=4 {
-            sim.shape(user, 256, 0);
-            sim.load(user, GREEDY);
-            sim.run(SECOND);
-        }
-        assert_near(sim.rates(5 * SECOND, [1, 2, 3]), [want; 3], class);
-        let fourth = if want == 300 { 32 << 10 } else { 250 * MB };
-        assert_eq!(sim.allocated(4), Some(fourth));
-        sim.load(2, Load::Off);
-        sim.run(2 * SECOND);
-        assert_eq!(
-            [1, 3, 4].map(|user| sim.allocated(user)),
-            [Some(300 * MB); 3]
-        );
-    }
-}
-
-/// Groups have capacities of their own; targets without a group are not regulated.
-#[test]
-fn groups_by_target() {
-    let text = "by uid
-        group a capacity=20MB target=1
-        group b capacity=10MB target=2
-        default class=fair_share min=100%";
-    let mut sim = Sim::new(text, 100, 64);
-    for (user, target) in [(1, 1), (2, 2), (3, 3)] {
-        sim.shape(user, 16, target);
-        sim.load(user, GREEDY);
-    }
-    sim.load(3, Load::Rate(60 * MB));
-    sim.run(2 * SECOND);
-    assert_near(sim.rates(5 * SECOND, [1, 2, 3]), [20, 10, 60], "groups");
-    assert_eq!(sim.allocated(3), None);
-}
-
 /// A client that uses little has less with each slow period, and all of it again within 1.44 s of the moment from
 /// which on it has to wait.
 #[test]

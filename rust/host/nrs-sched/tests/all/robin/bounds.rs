@@ -2,7 +2,8 @@
 
 //! Bounds of classes and of records: nothing is lost when they are met.
 
-use super::bench::{attrs, read, Bench, ALL};
+use super::ALL;
+use crate::bench::{attrs, read, Bench};
 use nrs_sched::{
     arena::feed,
     policy::{

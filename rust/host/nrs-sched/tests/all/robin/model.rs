@@ -6,7 +6,7 @@
 //! the order of their keys; a class that was dry for up to 10 ms goes on with its batch, but not too
 //! often after others were served; and a round counts from the requests that were served in it.
 
-use super::bench::{attrs, read, Bench};
+use crate::bench::{attrs, read, Bench};
 use nrs_sched::{
     attr::Attrs,
     item::{Cost, Direction},
@@ -287,35 +287,6 @@ proptest! {
         ops in proptest::collection::vec(op(), 1..300),
     ) {
         run(Kind::Orr, quantum, &ops);
-    }
-}
-
-/// Who is served, by table: arrivals in the order of the letters, then all are served.
-#[test]
-fn batches_by_table() {
-    for (quantum, arrivals, served) in [
-        // A batch of two each, in the order in which the batches began.
-        (2, "aaaaabbbc", "aabbcaaba"),
-        (1, "aaabbc", "abcaba"),
-        (8, "abcabc", "aabbcc"),
-        // Who began the second round is first there, too.
-        (2, "bbaabbaa", "bbaabbaa"),
-        (3, "abbbbaaa", "aaabbbba"),
-    ] {
-        let mut bench = Bench::new(Kind::Crrn, &quanta(quantum));
-        let mut names = vec![' '];
-        for name in arrivals.chars() {
-            bench.push(&attrs(name as u32), read(0));
-            names.push(name);
-        }
-        let order = bench.drain();
-        let got: String = order.iter().map(|&id| names[id as usize]).collect();
-        assert_eq!(got, served, "{arrivals} by {quantum}");
-        // Within a client the order is that of arrival.
-        for name in arrivals.chars() {
-            let own = order.iter().filter(|&&id| names[id as usize] == name);
-            assert!(own.is_sorted());
-        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 //! The order of requests within a batch of `orr` and `trr`, and what is sorted at all.
 
-use super::bench::{attrs, read, Bench};
+use crate::bench::{attrs, read, Bench};
 use nrs_sched::{
     arena::Request,
     attr::{Attrs, Priority},

@@ -9,7 +9,7 @@
 //! stream each, and keep 32 requests under way: the next one leaves when one has ended, and arrives after a
 //! random time. Two runs differ in nothing but these times.
 
-use super::bench::read;
+use crate::bench::read;
 use nrs_sched::{
     arena::{feed, lone_part, view, Request},
     attr::Attrs,

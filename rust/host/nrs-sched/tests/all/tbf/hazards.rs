@@ -3,20 +3,15 @@
 //! One test for each defect of the original's history that could happen here, and for each hazard in its
 //! code; those that are the rule language's are in the tests of the rules.
 
-use super::sim::{attrs, near, none, one, Sim, SECOND};
-use nrs_sched::{
-    arena::{feed, Request},
-    attr::{Attrs, Opcode},
-    item::Item,
-    policy::{
-        params::ClassesMax,
-        tbf::{
-            params::CacheSize,
-            stats::{write_yaml, Rows},
-            Tunables,
-        },
-        Get, Grant, Part, Passed, Way,
+use super::sim::{near, none, one, Sim, SECOND};
+use nrs_sched::policy::{
+    params::ClassesMax,
+    tbf::{
+        params::CacheSize,
+        stats::{write_yaml, Rows},
+        Tunables,
     },
+    Get, Part,
 };
 
 /// LU-5379: a listing that is longer than a page, or than one lock hold, is complete.
@@ -57,31 +52,6 @@ fn lu_6163_large_products_are_right() {
             until > sim.now && until <= sim.now + 4 * 4096 * SECOND,
             "{rate}"
         );
-    }
-}
-
-/// LU-9227: a rate change is seen after an unrelated rule started, in either order.
-#[test]
-fn lu_9227_a_rate_change_is_seen_after_an_unrelated_start() {
-    for later in [false, true] {
-        let mut sim = Sim::by_uid();
-        sim.rule("start a uid={1} rate=10");
-        sim.queue(0, 1, 16, 1);
-        sim.run(sim.now + SECOND, one);
-        for command in [
-            "start z uid={77} rate=5",
-            "change a rate=1000",
-            "start y uid={78} rate=5",
-        ] {
-            if later {
-                sim.rule_later(command);
-            } else {
-                sim.rule(command);
-            }
-        }
-        // An arrival touches the class.
-        sim.queue(0, 1, 1, 1);
-        near(sim.count(1, SECOND, one), 1000, 1.5, "changed");
     }
 }
 
@@ -179,42 +149,6 @@ fn beyond_the_bound_the_default_rule_limits() {
         .any(|row| row.default && row.rule.as_str() == "default"));
 }
 
-/// Hazard 1: any opcode number can be a class and be matched.
-#[test]
-fn hazard_1_opcodes_of_any_number() {
-    let mut sim = Sim::new("opcode", 1, &Tunables::default());
-    sim.rule("start a opcode={ost_read} rate=10");
-    feed(&mut sim.parts[0]);
-    for number in [
-        0,
-        1,
-        3,
-        63,
-        64,
-        127,
-        128,
-        400,
-        501,
-        801,
-        1101,
-        65_535,
-        u32::MAX - 1,
-    ] {
-        let attrs = Attrs {
-            opcode: Opcode::new(number),
-            ..attrs(1)
-        };
-        let class = sim.parts[0].classify(&attrs, 0);
-        assert!(sim.parts[0].is_live(class), "{number}");
-    }
-    let limited = sim
-        .rows()
-        .iter()
-        .filter(|row| row.rule.as_str() == "a")
-        .count();
-    assert_eq!(limited, usize::from(Opcode::OST_READ.number() == 3));
-}
-
 /// Hazard 3: there is no flag that could stay set; a part is asked, and answers by what is queued.
 #[test]
 fn hazard_3_throttling_has_no_flag() {
@@ -247,48 +181,6 @@ fn hazard_7_exactly_one_token_late() {
     }
 }
 
-/// Hazard 13: a queue's place is renewed whatever changes it: rules, forced requests, draining.
-#[test]
-fn hazard_13_places_are_renewed() {
-    let mut sim = Sim::by_uid();
-    sim.late = 0;
-    sim.rule("start a uid={1} rate=10");
-    sim.rule("start b uid={2} rate=100");
-    for uid in [1, 2] {
-        sim.queue(0, uid, 50, 1);
-    }
-    sim.run(sim.now + 1, none);
-    sim.rule("change a rate=1000");
-    let until = |sim: &mut Sim| match sim.get(0, false) {
-        Get::Throttled { until } => until - sim.now,
-        _ => 0,
-    };
-    assert!(until(&mut sim) <= 1_000_000);
-    sim.rule("change a rate=1");
-    assert!((9_900_000..=10_000_000).contains(&until(&mut sim)));
-    sim.rule("change b rate=1");
-    assert!(until(&mut sim) > SECOND / 2);
-}
-
-/// Hazard 14: whenever it is asked late, or too early, or twice, nothing is lost.
-#[test]
-fn hazard_14_late_and_spurious_wake_ups() {
-    let mut sim = Sim::by_uid();
-    sim.rule("start a uid={1} rate=1000");
-    sim.queue(0, 1, 32, 1);
-    sim.run(sim.now + SECOND, one);
-    sim.served.clear();
-    let end = sim.now + 10 * SECOND;
-    while sim.now < end {
-        // Up to 9 ms late, and many times for nothing.
-        while let Get::Item(request) = sim.get(0, false) {
-            sim.queue(0, request.owner, 1, 1);
-        }
-        sim.now += sim.rng.below(9_000_000);
-    }
-    near(sim.served[&1].0, 10_000, 1.0, "late");
-}
-
 /// Hazard 19: thousands of realtime classes without tokens cost one decision each no more than others.
 #[test]
 fn hazard_19_realtime_classes_without_tokens() {
@@ -303,26 +195,4 @@ fn hazard_19_realtime_classes_without_tokens() {
     assert!(matches!(sim.get(0, false), Get::Throttled { .. }));
     sim.queue(0, 5001, 1, 1);
     assert!(matches!(sim.get(0, false), Get::Item(request) if request.owner == 5001));
-}
-
-/// A class that left its part is not found by what was kept of it.
-#[test]
-fn what_is_stale_is_said_to_be() {
-    let mut sim = Sim::by_uid();
-    let class = sim.class(0, 1);
-    sim.now += 60 * SECOND;
-    let now = sim.now;
-    sim.parts[0].age(now, 64);
-    assert!(!sim.parts[0].is_live(class));
-    let cost = nrs_sched::item::Cost::of_bytes(4096);
-    for way in [Way::Opportunity, Way::Forced] {
-        let passed = sim.parts[0].pass(class, cost, way, || now);
-        assert_eq!(passed, Passed::Stale);
-    }
-    sim.parts[0].stop(&Grant::of(class), cost, now);
-    // Who queues under its name is in the default class.
-    let request = Request::new(1, 1, 1, now);
-    assert_eq!(request.cost().pages, 1);
-    assert!(sim.parts[0].enqueue(request, class, now).is_ok());
-    assert!(sim.rows()[0].default);
 }

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A part on the bench: requests go in and come out by number.
+//! A part on the bench: requests go in and come out by number, each once.
 
 use nrs_sched::{
-    arena::{feed, lone_part, view, Number, Request},
-    attr::{Attrs, Priority},
+    arena::{feed, lone_part, view, walk, Number, Request},
+    attr::{Attrs, Id, Priority},
     class::ClassId,
     item::{Cost, Direction, Item, Spot},
+    jobid::JobId,
     nid::Nid,
     policy::{AnyPart, Config, Get, Grant, Kind, Part, Passed, Tunables, Way},
 };
-use std::collections::HashMap;
-
-/// The policies.
-pub const ALL: [Kind; 3] = [Kind::Crrn, Kind::Orr, Kind::Trr];
+use std::collections::BTreeMap;
 
 /// A read of one page at `offset`.
 pub fn read(offset: u64) -> Request {
@@ -29,6 +27,10 @@ pub fn read(offset: u64) -> Request {
 pub fn attrs(who: u32) -> Attrs {
     Attrs {
         nid: Nid::parse(&format!("10.0.{}.{}@tcp", who >> 8, who & 255)).ok(),
+        uid: Id::new(who),
+        gid: Id::new(who / 4),
+        jobid: JobId::new(format!("job{who}").as_bytes()),
+        client: who.wrapping_add(1),
         object: u64::from(who),
         target: who,
         ..Attrs::UNKNOWN
@@ -39,8 +41,11 @@ pub fn attrs(who: u32) -> Attrs {
 pub struct Bench {
     pub part: AnyPart<Request>,
     pub now: u64,
+    /// Whether the part is drained.
+    pub force: bool,
+    /// By number: class and place of what is queued.
+    pub queued: BTreeMap<u64, (ClassId, Number)>,
     next: u64,
-    queued: HashMap<u64, (ClassId, Number)>,
 }
 
 impl Bench {
@@ -52,13 +57,19 @@ impl Bench {
     /// On the head of `priority`.
     pub fn on(kind: Kind, tunables: &Tunables, priority: Priority) -> Self {
         let config = Config::parse(kind, None, tunables).expect("valid");
-        let mut part = lone_part(&config.on(priority), 7).expect("memory");
+        Self::of(&config.on(priority))
+    }
+
+    /// With a part of `config`.
+    pub fn of(config: &Config) -> Self {
+        let mut part = lone_part(config, 7).expect("memory");
         feed(&mut part);
         Self {
             part,
             now: 0,
+            force: false,
+            queued: BTreeMap::new(),
             next: 0,
-            queued: HashMap::new(),
         }
     }
 
@@ -66,6 +77,14 @@ impl Bench {
     pub fn len(&self) -> usize {
         assert_eq!(self.part.len() as usize, self.queued.len());
         self.queued.len()
+    }
+
+    /// Queues `request` of `who`, for whom there is memory and a gate.
+    pub fn bring(&mut self, who: u32, request: Request) -> u64 {
+        feed(&mut self.part);
+        let id = self.push(&attrs(who), request).expect("taken");
+        walk(&mut self.part, self.now);
+        id
     }
 
     /// Queues `request`; its number, or `None` if it is declined.
@@ -100,7 +119,7 @@ impl Bench {
 
     /// What is served next.
     pub fn get(&mut self) -> Option<(Request, Grant)> {
-        match self.part.get(&view(self.now, false)) {
+        match self.part.get(&view(self.now, self.force)) {
             Get::Item((mut request, grant)) => {
                 let known = self.queued.remove(&request.id);
                 let (_, place) = known.expect("it was queued, and did not come out before");
@@ -111,7 +130,10 @@ impl Bench {
                 assert_eq!(self.part.len(), 0);
                 None
             }
-            Get::Throttled { .. } => panic!("nobody is withheld"),
+            Get::Throttled { until } => {
+                assert!(until > self.now && !self.force);
+                None
+            }
         }
     }
 
@@ -123,14 +145,13 @@ impl Bench {
     }
 
     /// Takes number `id` out of the middle.
-    pub fn take(&mut self, id: u64) -> Request {
+    pub fn take(&mut self, id: u64) {
         let (class, place) = self.queued.remove(&id).expect("it is queued");
         let found = self.part.dequeue(class, &place, self.now);
         let mut request = found.expect("it is found");
         assert_eq!(request.id, id);
         assert!(self.part.dequeue(class, &place, self.now).is_none());
         request.unregister(place);
-        request
     }
 
     /// The part is told that parameters changed.

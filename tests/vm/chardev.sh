@@ -23,6 +23,9 @@ interface() {
 		wait_for 20 '[ -z "$(ls -d /sys/kernel/debug/nrs/*/ 2>/dev/null)" ]' || fail "$name: left $(ls /sys/kernel/debug/nrs)"
 		say "$name"
 	done
+	# Whatever is written and whichever ioctl is made, only documented answers come.
+	nrs-test storm --seconds 2 --rest 0 device wild >/tmp/storm || fail "status $?: $(grep '^finding' /tmp/storm | head -n 5)"
+	gone wild
 }
 
 # Who may open it is what the node says.

@@ -44,7 +44,7 @@ macro_rules! groups {
 const GROUPS: [(&str, &[Check]); 3] = groups! {
     interface:
         records { attach unattached roundtrip refused sizes parts limit }
-        life { order waiting readers fault lease close garbage };
+        life { order waiting readers fault lease close };
     order:
         order { promote come_along stream graph predecessors window late close_blocked writers levels }
         share { credits newcomer buffer };

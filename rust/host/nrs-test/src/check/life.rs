@@ -125,49 +125,19 @@ pub fn fault() -> Done {
     Ok(())
 }
 
-/// A request that is not completed in time costs its slot no longer.
+/// Requests that are not completed in time cost their slots no longer; each lease counts once.
 pub fn lease() -> Done {
-    let options = Options::new("lease")
-        .nonblocking(true)
-        .lease(Duration::from_millis(200));
-    let client = client_with(options, "lease", 1)?;
-    let start = Instant::now();
-    submit(&client, &requests(1..=3))?;
-    same("first", cookies(&released(&client, 1)?), vec![1])?;
-    // It is not completed, and yet the second comes; not before the lease is over.
-    same("second", cookies(&released(&client, 1)?), vec![2])?;
-    let took = start.elapsed();
-    same("lease kept", took >= Duration::from_millis(200), true)?;
-    complete(&client, 2)?;
-    same("third", cookies(&released(&client, 1)?), vec![3])?;
-    complete(&client, 3)?;
-    complete(&client, 1)?;
-    let stats = client.stats()?;
-    same(
-        "counted",
-        (stats.reclaimed >= 1, stats.late >= 1, stats.completed),
-        (true, true, 3),
-    )?;
-    same(
-        "none left",
-        (stats.queued, stats.ready, stats.running),
-        (0, 0, 0),
-    )?;
-    fails("twice", complete(&client, 1), libc::ENOENT)?;
-    leases_together()
-}
-
-/// Leases that end together, more than one lock hold ends: all slots come back, and each is counted once.
-fn leases_together() -> Done {
     const SLOTS: u64 = 40;
-    let options = Options::new("leases")
-        .nonblocking(true)
-        .lease(Duration::from_millis(200));
-    let client = client_with(options, "leases", SLOTS as u32)?;
+    const LEASE: Duration = Duration::from_millis(200);
+    let options = Options::new("lease").nonblocking(true).lease(LEASE);
+    let client = client_with(options, "lease", SLOTS as u32)?;
+    let start = Instant::now();
     submit(&client, &requests(1..=2 * SLOTS))?;
     let first = cookies(&released(&client, SLOTS as usize)?);
+    // None is completed, and yet the others come; not before the leases are over.
     let second = cookies(&released(&client, SLOTS as usize)?);
-    let mut all = [first.clone(), second.clone()].concat();
+    same("leases kept", start.elapsed() >= LEASE, true)?;
+    let mut all = [&first[..], &second].concat();
     all.sort_unstable();
     same("each once", all, (1..=2 * SLOTS).collect())?;
     for cookie in second {
@@ -176,20 +146,15 @@ fn leases_together() -> Done {
     }
     let reclaimed = client.stats()?.reclaimed;
     same("reclaimed", (SLOTS..=2 * SLOTS).contains(&reclaimed), true)?;
-    for cookie in first {
-        complete(&client, cookie)?;
+    for cookie in &first {
+        complete(&client, *cookie)?;
     }
+    fails("twice", complete(&client, first[0]), libc::ENOENT)?;
     let stats = client.stats()?;
-    same(
-        "counted",
-        (stats.reclaimed, stats.late, stats.completed),
-        (reclaimed, reclaimed, 2 * SLOTS),
-    )?;
-    same(
-        "none left",
-        (stats.queued, stats.ready, stats.running),
-        (0, 0, 0),
-    )
+    let counted = (stats.reclaimed, stats.late, stats.completed);
+    same("counted", counted, (reclaimed, reclaimed, 2 * SLOTS))?;
+    let left = (stats.queued, stats.ready, stats.running);
+    same("none left", left, (0, 0, 0))
 }
 
 /// Closing a file leaves nothing of it behind, and other clients alone.
@@ -216,44 +181,4 @@ pub fn close() -> Done {
         released(&staying, 1)?[0].header.flags,
         wire::RELEASED_PASSED,
     )
-}
-
-/// Random bytes do no harm.
-pub fn garbage() -> Done {
-    let client = client("garbage", 65)?;
-    let mut random = Random::new(1);
-    for round in 0..20_000 {
-        let mut bytes = if round % 2 == 0 {
-            let len = random.below(600);
-            (0..len).map(|_| random.next() as u8).collect()
-        } else {
-            // Nearly right.
-            let request = Request::new(random.below(100)).encode();
-            let completion = Completion::new(random.below(100), 0, 0).encode();
-            let mut bytes = [&request[..], &completion[..]].concat();
-            if random.one_in(2) {
-                bytes.rotate_left(request.len());
-            }
-            for _ in 0..random.below(4) {
-                let at = random.index(bytes.len());
-                bytes[at] = random.next() as u8;
-            }
-            bytes
-        };
-        if round % 16 == 0 {
-            bytes.truncate(random.index(bytes.len() + 1));
-        }
-        let _ = client.write(&bytes);
-        if round % 8 == 0 {
-            for released in client.released(256).unwrap_or_default() {
-                let _ = complete(&client, released.cookie);
-            }
-        }
-    }
-    let stats = client.stats()?;
-    if stats.refused < 5000 || stats.requests == 0 || stats.duplicates == 0 || stats.unknown == 0 {
-        return Err(format!("{stats:?}").into());
-    }
-    drop(client);
-    records::roundtrip()
 }

@@ -42,19 +42,6 @@ pub fn of_text(text: &str) -> Option<i32> {
         .max_by_key(|errno| message(*errno).len())
 }
 
-/// Parameters whose values must fit each other.
-const TIED: [&str; 6] = [
-    "at_min",
-    "at_max",
-    "at_extra",
-    "at_early_margin",
-    "nrs_delay_min",
-    "nrs_delay_max",
-];
-
-/// Parameters whose errors about names are about names in the value.
-const NAMING: [&str; 2] = ["nrs_policies", "nrs_qbm_config"];
-
 /// Returns the errnos of a write to the parameter `file`; `valid`: the value is one that it takes.
 pub fn write(file: &str, valid: bool) -> Vec<i32> {
     // Memory may be short whatever is written.
@@ -62,13 +49,16 @@ pub fn write(file: &str, valid: bool) -> Vec<i32> {
     let errors = nrs_sched::parameters::named(file).map_or("", |parameter| parameter.errors);
     let names = errors.split(", ");
     all.extend(names.filter_map(|name| Some(NAMES.iter().find(|(_, known)| *known == name)?.0)));
-    if valid && NAMING.contains(&file) {
-        all.retain(|errno| !matches!(*errno, ENOENT | EEXIST | ENAMETOOLONG));
-    }
-    if !valid {
-        all.extend([EINVAL, E2BIG]);
-    } else if TIED.contains(&file) || file == "nrs_tbf_rule" {
-        all.push(EINVAL);
+    match file {
+        _ if !valid => all.extend([EINVAL, E2BIG]),
+        // Their errors about names are about names in the value.
+        "nrs_policies" | "nrs_qbm_config" => {
+            all.retain(|errno| !matches!(*errno, ENOENT | EEXIST | ENAMETOOLONG));
+        }
+        // Values that must fit others.
+        "at_min" | "at_max" | "at_extra" | "at_early_margin" | "nrs_delay_min"
+        | "nrs_delay_max" | "nrs_tbf_rule" => all.push(EINVAL),
+        _ => {}
     }
     all
 }
@@ -81,65 +71,35 @@ pub fn read(file: &str) -> &'static [i32] {
     }
 }
 
-/// Any call on a file of a service that is created and removed meanwhile.
-pub const GONE: &[i32] = &[ENOENT, ENODEV, EIO];
+/// Defines sets of errnos.
+macro_rules! sets {
+    ($(#[doc = $doc:literal] $name:ident: $($errno:ident)+;)+) => {
+        $(#[doc = $doc] pub const $name: &[i32] = &[$($errno),+];)+
+    };
+}
 
-/// Write to an attribute in configfs.
-pub const ATTRIBUTE: &[i32] = &[
-    EINVAL,
-    ENOENT,
-    EBUSY,
-    EEXIST,
-    ENOSPC,
-    ENODEV,
-    EPERM,
-    ENAMETOOLONG,
-    EAGAIN,
-    ENOMEM,
-    E2BIG,
-];
-
-/// Read of an attribute in configfs.
-pub const SHOWN: &[i32] = &[ENOENT, ENODEV, ENOMEM];
-
-/// `mkdir` in configfs.
-pub const MKDIR: &[i32] = &[EINVAL, EEXIST, ENAMETOOLONG, ENOSPC, EPERM, ENOENT, ENOMEM];
-/// `rmdir` in configfs.
-pub const RMDIR: &[i32] = &[EBUSY, ENOTEMPTY, ENOENT, EPERM, ENOMEM];
-
-/// Message to a device, beside the errnos of the parameter.
-pub const MESSAGE: &[i32] = &[EINVAL, ENOENT, EACCES, ENXIO, ENOMEM];
-/// Table line.
-pub const TABLE: &[i32] = &[
-    EINVAL,
-    ELOOP,
-    ENOSPC,
-    ENOMEM,
-    ENOENT,
-    ENODEV,
-    EBUSY,
-    ENXIO,
-    ENAMETOOLONG,
-];
-
-/// ioctl of `/dev/nrs`.
-pub const IOCTL: &[i32] = &[
-    EINVAL,
-    E2BIG,
-    EPROTONOSUPPORT,
-    EALREADY,
-    EBUSY,
-    ENOSPC,
-    ENOTTY,
-    ENOTCONN,
-    ENOMEM,
-    EFAULT,
-    EAGAIN,
-];
-/// Write of records.
-pub const RECORDS: &[i32] = &[EINVAL, EEXIST, ENOENT, EAGAIN, ENOMEM, ENOTCONN];
-/// Read of records.
-pub const RELEASED: &[i32] = &[EINVAL, EAGAIN, ENOTCONN, ENOMEM];
+sets! {
+    /// Any call on a file of a service that is created and removed meanwhile.
+    GONE: ENOENT ENODEV EIO;
+    /// Write to an attribute in configfs.
+    ATTRIBUTE: EINVAL ENOENT EBUSY EEXIST ENOSPC ENODEV EPERM ENAMETOOLONG EAGAIN ENOMEM E2BIG;
+    /// Read of an attribute in configfs.
+    SHOWN: ENOENT ENODEV ENOMEM;
+    /// `mkdir` in configfs.
+    MKDIR: EINVAL EEXIST ENAMETOOLONG ENOSPC EPERM ENOENT ENOMEM;
+    /// `rmdir` in configfs.
+    RMDIR: EBUSY ENOTEMPTY ENOENT EPERM ENOMEM;
+    /// Message to a device, beside the errnos of the parameter.
+    MESSAGE: EINVAL ENOENT EACCES ENXIO ENOMEM;
+    /// Table line.
+    TABLE: EINVAL ELOOP ENOSPC ENOMEM ENOENT ENODEV EBUSY ENXIO ENAMETOOLONG;
+    /// ioctl of `/dev/nrs`.
+    IOCTL: EINVAL E2BIG EPROTONOSUPPORT EALREADY EBUSY ENOSPC ENOTTY ENOTCONN ENOMEM EFAULT EAGAIN;
+    /// Write of records.
+    RECORDS: EINVAL EEXIST ENOENT EAGAIN ENOMEM ENOTCONN;
+    /// Read of records.
+    RELEASED: EINVAL EAGAIN ENOTCONN ENOMEM;
+}
 
 #[cfg(test)]
 mod tests {

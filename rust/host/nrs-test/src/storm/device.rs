@@ -117,12 +117,7 @@ fn record(random: &mut Random) -> Vec<u8> {
         2 => wire::Busy::new(cookie, random.within(1, 5000) as u32)
             .encode()
             .to_vec(),
-        3 => {
-            let mut bytes = vec![0; wire::Reconnect::SIZE];
-            bytes[..2].copy_from_slice(&wire::TYPE_RECONNECT.to_le_bytes());
-            bytes[2..4].copy_from_slice(&(wire::Reconnect::SIZE as u16).to_le_bytes());
-            bytes
-        }
+        3 => wire::Reconnect::new(0).encode().to_vec(),
         _ => request(random),
     }
 }

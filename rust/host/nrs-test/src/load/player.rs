@@ -16,6 +16,7 @@ use std::{
 };
 
 use nrs_client::{opcode, Nid, Request};
+use nrs_sched::attr::Opcode;
 
 use crate::random::Random;
 
@@ -159,7 +160,10 @@ impl Spec {
             "start" => {
                 self.start = Duration::try_from_secs_f64(value.parse().ok()?).ok()?;
             }
-            "opcode" => self.request = request.opcode(opcode::parse(value)?),
+            "opcode" => {
+                let named = Opcode::parse(value).map(Opcode::number);
+                self.request = request.opcode(named.or_else(|| id())?);
+            }
             "uid" => self.request = request.uid(id()?),
             "gid" => self.request = request.gid(id()?),
             "nodes" => self.request = request.job_size(u32::try_from(number()?).ok()?),

@@ -10,10 +10,7 @@ fn is_word(text: &str) -> bool {
 }
 
 /// Takes a command.
-pub fn run(data: &[u8]) {
-    let Ok(text) = core::str::from_utf8(data) else {
-        return;
-    };
+pub fn run(text: &str) {
     match Command::parse(text) {
         Ok(command) => {
             let written = match command {

@@ -1,39 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Job identifiers: the formats that make them, the patterns that match them, the sizes that they tell. The first
-//! line is a format, the second one a pattern, the others are names.
+//! Job identifiers: the formats that make them and the sizes that they tell. The first line is a format, the others are
+//! names.
 
 use nrs_sched::{
-    glob,
     jobid::{JobId, Source, Template, FORMAT_MAX, JOBID_MAX},
     policy::fairshare::size::{suffix, SIZE_MAX},
 };
-
-/// Whether `text` matches `pattern`, found by trying.
-fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    // What of the pattern matches what of the text, row by row.
-    let mut row = vec![false; text.len() + 1];
-    row[0] = true;
-    for &byte in pattern {
-        let mut next = vec![false; text.len() + 1];
-        match byte {
-            b'*' => {
-                let mut any = false;
-                for (to, from) in next.iter_mut().zip(&row) {
-                    any |= *from;
-                    *to = any;
-                }
-            }
-            _ => {
-                for (at, &other) in text.iter().enumerate() {
-                    next[at + 1] = row[at] && (byte == b'?' || byte == other);
-                }
-            }
-        }
-        row = next;
-    }
-    row[text.len()]
-}
 
 /// The number after the last `#`, if there is a name before it.
 fn size(name: &[u8]) -> Option<u128> {
@@ -93,27 +66,21 @@ fn format(text: &str, names: &[&[u8]]) {
     }
 }
 
-/// Takes a format, a pattern, and names.
+/// Takes a format and names.
 pub fn run(data: &[u8]) {
     let mut lines = data.split(|&byte| byte == b'\n');
     let first = lines.next().unwrap_or_default();
-    let pattern = lines.next().unwrap_or_default();
     let names: Vec<&[u8]> = lines.take(16).collect();
     if let Ok(text) = core::str::from_utf8(first) {
         format(text, &names);
     }
-    for name in names.iter().chain(&[first, pattern]) {
+    for name in names.iter().chain(&[first]) {
         let id = JobId::new(name);
         let end = name.iter().position(|&byte| byte == 0);
         let want = &name[..end.unwrap_or(name.len()).min(JOBID_MAX)];
         assert_eq!(id.as_bytes(), want);
         assert_eq!(JobId::new(id.as_bytes()), id);
         assert!(id.to_string().len() == want.len() && usize::from(id.len()) == want.len());
-        assert_eq!(
-            glob::matches(pattern, id.as_bytes()),
-            matches(pattern, want),
-            "{pattern:?} {want:?}"
-        );
         let told = size(want).map(|size| size.min(SIZE_MAX.into()) as u32);
         assert_eq!(suffix(want), told, "{want:?}");
     }

@@ -43,43 +43,61 @@ pub struct Target {
     words: &'static str,
 }
 
-/// Declares the targets: module, inputs of a bounded run, longest input, words.
+/// Declares the targets: module, what it takes, inputs of a bounded run, longest input, words. It takes bytes, a text, or a
+/// byte that selects something and a text; other inputs are skipped.
 macro_rules! targets {
-    ($($name:ident $count:literal $longest:literal $words:literal;)+) => {
+    ($($name:ident($kind:ident) $count:literal $longest:literal $words:literal;)+) => {
         /// All targets.
         pub const TARGETS: &[Target] = &[$(Target {
             name: stringify!($name),
-            run: $name::run,
+            run: targets!(@$kind $name),
             count: $count,
             longest: $longest,
             words: $words,
         },)+];
     };
+    (@bytes $name:ident) => { $name::run };
+    (@text $name:ident) => {
+        |data| {
+            if let Ok(text) = core::str::from_utf8(data) {
+                $name::run(text);
+            }
+        }
+    };
+    (@selected $name:ident) => {
+        |data| {
+            if let Some((first, rest)) = data.split_first() {
+                if let Ok(text) = core::str::from_utf8(rest) {
+                    $name::run(*first, text);
+                }
+            }
+        }
+    };
 }
 
 // scripts/fuzz.sh reads the names here.
 targets! {
-    control 20_000 256 "services get set";
-    exchange 1_000 600 "";
-    jobid 20_000 512 "%e %u %g %p %h %H %j %% * ? # #4096 #18446744073709551616 .";
-    nid 10_000 512 "@tcp @o2ib1 @lo @gni @kfi7 @gip @ptlf 10.0.0. 255 [1-9/2] [0-3,7] *.* /24 /0 /128 fe80::
+    control(text) 20_000 256 "services get set";
+    exchange(bytes) 1_000 600 "";
+    jobid(bytes) 20_000 512 "%e %u %g %p %h %H %j %% * ? # #4096 #18446744073709551616 .";
+    nid(text) 10_000 512 "@tcp @o2ib1 @lo @gni @kfi7 @gip @ptlf 10.0.0. 255 [1-9/2] [0-3,7] *.* /24 /0 /128 fe80::
         ::ffff:10.0.0.1 *@ 65535";
-    parameters 20_000 128 "reg_ hp_ realtime meta prio 4294967295 65535 1048576";
-    part 5_000 600 "";
-    partition 1_000 600 "";
-    plan 1_500 1_024 "by nid jobid uid device tune period= fast= slow= idle= floor= grant= sleep= high= low= raise=
+    parameters(selected) 20_000 128 "reg_ hp_ realtime meta prio 4294967295 65535 1048576";
+    part(bytes) 5_000 600 "";
+    partition(bytes) 1_000 600 "";
+    plan(text) 1_500 1_024 "by nid jobid uid device tune period= fast= slow= idle= floor= grant= sleep= high= low= raise=
         lower= headroom= 40ms 30s default group a client capacity= target=8:0 strategy=mover class= min= max= group=a
         reserve_first_come= reserve_mover= first_come fair_share low_share mover 100MB/s 1GiB 32Ki 50%
         10.0.[0-9/2].*@tcp 0@lo dd.* d? # ;";
-    policies 20_000 256 "reg hp uid_fair gid_then_uid_fair jobid+opcode generic";
-    rules 1_000 1_024 "start change stop reg hp default uid={ gid={ projid={ nodemap={ jobid={ opcode={ nid={ } }& },
+    policies(text) 20_000 256 "reg hp uid_fair gid_then_uid_fair jobid+opcode generic";
+    rules(bytes) 1_000 1_024 "start change stop reg hp default uid={ gid={ projid={ nodemap={ jobid={ opcode={ nid={ } }& },
         rate= minrate= rank= realtime= borrow= also= iops MiB/s 10.0.[0-9/2].*@tcp 2001:db8::/32@o2ib1 [1,3-5]@gni
         0@lo ost_read ldlm_enqueue dd.*";
-    timeouts 10_000 512 "100 5000 600000 4294967295 3600 0 1";
-    weights 3_000 512 "uid: gid: projid: nodemap: nid:10.0.0.1@tcp: nid:fe80::1@o2ib: jobid: jobid:\" \": \\x2a \\\"
+    timeouts(text) 10_000 512 "100 5000 600000 4294967295 3600 0 1";
+    weights(text) 3_000 512 "uid: gid: projid: nodemap: nid:10.0.0.1@tcp: nid:fe80::1@o2ib: jobid: jobid:\" \": \\x2a \\\"
         :10000 :1 -uid: -jobid: clear 4294967295 * ? uid_fair weight= size_then_uid_fair";
-    wire 6_000 1_024 "";
-    words 40_000 256 "gid uid jobid projid nid nodemap size opcode _then_ _fair + generic realtime meta prio none
+    wire(bytes) 6_000 1_024 "";
+    words(selected) 40_000 256 "gid uid jobid projid nid nodemap size opcode _then_ _fair + generic realtime meta prio none
         ost_read ost_write mds_ ldlm_ B/s MB/s GiB/s KiB iops 1TiB/s 1024GiB/s 1099511627776 10000000 100% 8:16
         4095:1048575 mover classes first_come fair_share low_share reserve_ capacity";
 }

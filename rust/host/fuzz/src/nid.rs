@@ -99,10 +99,7 @@ fn in_parts(text: &str, ip: [u8; 4]) -> Option<bool> {
 }
 
 /// Takes each line as an identifier and as a range of them.
-pub fn run(data: &[u8]) {
-    let Ok(text) = core::str::from_utf8(data) else {
-        return;
-    };
+pub fn run(text: &str) {
     let mut nids: Vec<Nid> = Vec::new();
     let always = ALWAYS
         .into_iter()

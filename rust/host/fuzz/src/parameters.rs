@@ -47,13 +47,7 @@ fn set(parameter: &Parameter, stored: &Stored, values: &mut Values, text: &str) 
 }
 
 /// Takes the first byte as the name of a parameter, the lines of the rest as values.
-pub fn run(data: &[u8]) {
-    let Some((&first, rest)) = data.split_first() else {
-        return;
-    };
-    let Ok(text) = core::str::from_utf8(rest) else {
-        return;
-    };
+pub fn run(first: u8, text: &str) {
     let stored: Vec<_> = all()
         .filter_map(|one| Some((one, one.value.as_ref()?)))
         .collect();

@@ -87,11 +87,8 @@ pub fn check(plan: &Plan) {
     }
 }
 
-/// Takes `data` as the text of a plan.
-pub fn run(data: &[u8]) {
-    let Ok(text) = core::str::from_utf8(data) else {
-        return;
-    };
+/// Takes the text of a plan.
+pub fn run(text: &str) {
     match Plan::parse(text) {
         Ok(plan) => check(&plan),
         Err(error) => refused(text, error),

@@ -20,10 +20,7 @@ fn text(command: &Command<'_>) -> String {
 }
 
 /// Takes the text as a command.
-pub fn run(data: &[u8]) {
-    let Ok(all) = core::str::from_utf8(data) else {
-        return;
-    };
+pub fn run(all: &str) {
     let command = match Command::parse(all) {
         Ok(command) => command,
         Err(error) => {

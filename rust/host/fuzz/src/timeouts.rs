@@ -48,10 +48,7 @@ fn check(terms: &Terms) {
 }
 
 /// Takes lines of settings and samples.
-pub fn run(data: &[u8]) {
-    let Ok(text) = core::str::from_utf8(data) else {
-        return;
-    };
+pub fn run(text: &str) {
     let mut values = Values::default();
     let mut estimator = Estimator::new();
     let mut recovery = Recovery::new();

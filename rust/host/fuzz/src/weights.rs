@@ -59,10 +59,7 @@ fn check(weights: &Weights) {
 }
 
 /// Takes each line as a change.
-pub fn run(data: &[u8]) {
-    let Ok(all) = core::str::from_utf8(data) else {
-        return;
-    };
+pub fn run(all: &str) {
     if let Ok((mode, list)) = split(all) {
         assert_eq!(Mode::parse(&mode.to_string()), Ok(mode));
         let list = list.unwrap_or_default();

@@ -79,13 +79,7 @@ fn sources(text: &str) {
 }
 
 /// Takes the text as each type.
-pub fn run(data: &[u8]) {
-    let Some((&first, rest)) = data.split_first() else {
-        return;
-    };
-    let Ok(text) = core::str::from_utf8(rest) else {
-        return;
-    };
+pub fn run(first: u8, text: &str) {
     mode(text);
     fields(text);
     sources(text);
@@ -109,5 +103,5 @@ pub fn run(data: &[u8]) {
         assert_eq!(Class::parse(class.name()), Some(class));
     }
     let setting = SETTINGS[usize::from(first) % SETTINGS.len()];
-    plan::run(format!("group g {setting}={text}").as_bytes());
+    plan::run(&format!("group g {setting}={text}"));
 }

@@ -71,6 +71,22 @@ impl Error {
         Self { place, ..self }
     }
 
+    /// Returns the line, from 1; 0 if the error is not about a line.
+    pub const fn line(&self) -> u32 {
+        match self.place {
+            Place::Line(line) | Place::Word(line, _) => line,
+            _ => 0,
+        }
+    }
+
+    /// Returns the byte of the line, from 1; 0 if the error is not about one.
+    pub const fn column(&self) -> u16 {
+        match self.place {
+            Place::Column(column) | Place::Word(_, column) => column,
+            _ => 0,
+        }
+    }
+
     /// `EINVAL` with `reason`.
     pub const fn invalid(reason: &'static str) -> Self {
         Self::new(Code::Invalid, reason)

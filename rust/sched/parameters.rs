@@ -30,7 +30,7 @@ use crate::sched::{
         params::BufferMax,
         Config, Kind, Tunables, Tuning,
     },
-    qbm::plan::{Plan, PlanError},
+    qbm::plan::Plan,
     rules::{Action, Book, Command as RuleCommand, Fields, Rate, RuleError, Unit},
     text::Command,
     timeouts::terms::{self, Terms},
@@ -289,18 +289,13 @@ fn start(command: &RuleCommand<'_>, fields: Fields) -> core::result::Result<(), 
 /// # Errors
 ///
 /// What [`Plan::parse`] refuses.
-pub fn check_plan(text: &str) -> core::result::Result<(), PlanError> {
+pub fn check_plan(text: &str) -> Result {
     Plan::parse(text).map(|_| ())
 }
 
 /// Takes a command for rules.
 pub(crate) fn rule(text: &str) -> Result {
     Ok(check_rule(text)?)
-}
-
-/// Takes a configuration of `qbm`.
-pub(crate) fn plan(text: &str) -> Result {
-    Ok(check_plan(text)?)
 }
 
 #[cfg(test)]

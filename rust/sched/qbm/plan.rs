@@ -9,11 +9,8 @@
 //! - *Settings*: what is said of a group ([`Settings`]).
 //! - *Line*: a client or a pattern of clients with its promise, for one group or for all ([`Client`]). The
 //!   first line that is for a party in a group decides.
-//! - *Parts*: what a plan is made of ([`parts::Parts`]); a plan is parts that were checked, and never changes.
 //!
-//! ```text
-//!  text ──Plan::parse──► Parts ──check──► Plan ──write──► text
-//! ```
+//! A plan is checked when it is parsed ([`Plan::parse`]), and never changes.
 //!
 //! # Grammar
 //!
@@ -57,16 +54,16 @@ use crate::sched::{
     attr::Attrs,
     error::{Code, Error, Place},
     key::{Field, Hashed, Hasher, Key},
-    mem::NoMemory,
+    mem::List,
+    nid::range::Range,
     policy::params::choice,
     qbm::terms::{Terms, Tuning},
     rules::Item,
 };
-use core::fmt;
-use parts::Parts;
+use parts::Client;
 use settings::Promise;
 
-pub use parts::{Client, Group, GROUPS_MAX};
+pub use parts::{Group, GROUPS_MAX};
 
 choice! {
     /// What tells clients apart.
@@ -135,115 +132,69 @@ impl Hashed for Who {
     }
 }
 
-/// Why a plan was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PlanError {
-    /// The line of the text, the first one is 1; 0 if it is not about a line.
-    pub line: u32,
-    /// The byte of the line, the first one is 1; 0 if it is about the line as a whole.
-    pub column: u16,
-    /// What the writer's errno becomes.
-    pub code: Code,
-    /// What is wrong there, one line.
-    pub reason: &'static str,
+/// An error with `code` in line `line`.
+const fn refused(line: u32, code: Code, reason: &'static str) -> Error {
+    Error::new(code, reason).at(Place::Line(line))
 }
 
-impl PlanError {
-    /// An error with `code` in line `line`.
-    pub const fn new(line: u32, code: Code, reason: &'static str) -> Self {
-        Self {
-            line,
-            column: 0,
-            code,
-            reason,
-        }
-    }
-
-    /// The same at the byte of offset `at`.
-    pub(super) fn at(self, at: usize) -> Self {
-        Self {
-            column: u16::try_from(at).unwrap_or(u16::MAX).saturating_add(1),
-            ..self
-        }
-    }
-
-    /// `EINVAL` in line `line`.
-    pub const fn invalid(line: u32, reason: &'static str) -> Self {
-        Self::new(line, Code::Invalid, reason)
-    }
+/// `EINVAL` in line `line`.
+const fn invalid(line: u32, reason: &'static str) -> Error {
+    refused(line, Code::Invalid, reason)
 }
 
-impl From<NoMemory> for PlanError {
-    fn from(_: NoMemory) -> Self {
-        Self::new(0, Code::NoMemory, "out of memory")
-    }
-}
-
-/// Shows `line 3: capacity is missing`, without what there is not.
-impl fmt::Display for PlanError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Error::from(*self).fmt(f)
-    }
-}
-
-impl From<PlanError> for Error {
-    fn from(error: PlanError) -> Self {
-        let place = match (error.line, error.column) {
-            (0, _) => Place::Anywhere,
-            (line, 0) => Place::Line(line),
-            (line, column) => Place::Word(line, column),
-        };
-        Self::new(error.code, error.reason).at(place)
-    }
+/// The byte of offset `at` in line `line`.
+fn byte(line: u32, at: usize) -> Place {
+    let at = u16::try_from(at).unwrap_or(u16::MAX);
+    Place::Word(line, at.saturating_add(1))
 }
 
 /// What an administrator wants.
 ///
 /// # Invariants
 ///
-/// The parts were checked ([`Parts::check`]): every group has a capacity, minimums, maximums and reserves fit
-/// into it, names and targets occur once.
+/// It was checked ([`Plan::check`]): every group has a capacity, minimums, maximums and reserves fit into it, names
+/// and targets occur once.
 pub struct Plan {
-    parts: Parts,
+    by: By,
+    tuning: Tuning,
+    defaults: Promise,
+    /// The line of `defaults`.
+    defaults_line: u32,
+    groups: List<Group>,
+    clients: List<Client>,
+    /// The names of clients, one after the other.
+    names: List<u8>,
+    ranges: List<Range>,
 }
 
 impl Plan {
-    /// The plan of nothing: no request is regulated; sleeps.
-    ///
-    /// # Errors
-    ///
-    /// - [`NoMemory`]: the allocator had none.
-    pub fn none() -> Result<Self, NoMemory> {
-        // INVARIANT: Nothing is there to be wrong.
-        Ok(Self {
-            parts: Parts::new(),
-        })
+    /// The plan of nothing: no request is regulated.
+    pub fn none() -> Self {
+        Self {
+            by: By::Nid,
+            tuning: Tuning::default(),
+            defaults: Promise::NONE,
+            defaults_line: 0,
+            groups: List::new(),
+            clients: List::new(),
+            names: List::new(),
+            ranges: List::new(),
+        }
     }
 
     /// What tells clients apart.
-    pub fn by(&self) -> By {
-        self.parts.by
+    pub const fn by(&self) -> By {
+        self.by
     }
 
     /// The numbers of the method.
-    pub fn tuning(&self) -> &Tuning {
-        &self.parts.tuning
+    pub const fn tuning(&self) -> &Tuning {
+        &self.tuning
     }
 
     /// The groups.
     pub fn groups(&self) -> &[Group] {
-        self.parts.groups.as_slice()
-    }
-
-    /// The lines of clients, in order.
-    pub fn clients(&self) -> &[Client] {
-        self.parts.clients.as_slice()
-    }
-
-    /// The name in line `client`; none if there is no such line.
-    pub fn client_name(&self, client: u32) -> &str {
-        let name = self.parts.name_of(client);
-        core::str::from_utf8(name).unwrap_or_default()
+        self.groups.as_slice()
     }
 
     /// The group of the target of this number; none: its requests are not regulated.
@@ -261,21 +212,21 @@ impl Plan {
 
     /// The line for `party` in `group`: the first one that is for both.
     pub fn line_for(&self, group: u32, party: &Party, scene: &dyn Scene) -> Option<u32> {
-        let parts = &self.parts;
+        let number = |uid| self.first(group, |item, _| *item == Item::Number(uid));
         match party {
-            Party::Key(Key::Nid(nid)) => parts.first(group, |item, _| match item {
+            Party::Key(Key::Nid(nid)) => self.first(group, |item, _| match item {
                 Item::Nid(other) => other == nid,
-                Item::NidPattern(pattern) => pattern.has(nid, parts.ranges.as_slice()),
+                Item::NidPattern(pattern) => pattern.has(nid, self.ranges.as_slice()),
                 _ => false,
             }),
-            Party::Key(Key::Jobid(job)) => parts.first_named(group, job.as_bytes()),
-            Party::Key(Key::Absent(Field::Jobid)) => parts.first_named(group, b""),
-            Party::Key(Key::Uid(uid)) => parts.first_number(group, *uid),
-            Party::Key(Key::Absent(Field::Uid)) => parts.first_number(group, u32::MAX),
+            Party::Key(Key::Jobid(job)) => self.first_named(group, job.as_bytes()),
+            Party::Key(Key::Absent(Field::Jobid)) => self.first_named(group, b""),
+            Party::Key(Key::Uid(uid)) => number(*uid),
+            Party::Key(Key::Absent(Field::Uid)) => number(u32::MAX),
             Party::Key(_) => None,
             Party::Device(device) => {
                 let mut found = None;
-                scene.device_name(*device, &mut |name| found = parts.first_named(group, name));
+                scene.device_name(*device, &mut |name| found = self.first_named(group, name));
                 found
             }
         }
@@ -285,7 +236,10 @@ impl Plan {
     pub fn terms(&self, group: u32, party: &Party, scene: &dyn Scene) -> Option<Terms> {
         let settings = self.groups().get(group as usize)?;
         match self.line_for(group, party, scene) {
-            Some(line) => self.terms_of_line(group, line),
+            Some(line) => {
+                let client = self.clients.as_slice().get(line as usize)?;
+                Some(client.promise.terms(settings.capacity(), &Promise::NONE))
+            }
             None if settings.is_mover() => None,
             None => self.default_terms(group),
         }
@@ -295,14 +249,7 @@ impl Plan {
     /// group of movers are what such a client would have if it were regulated.
     pub fn default_terms(&self, group: u32) -> Option<Terms> {
         let group = self.groups().get(group as usize)?;
-        Some(group.terms(&self.parts.defaults))
-    }
-
-    /// What line `client` promises in `group`.
-    fn terms_of_line(&self, group: u32, client: u32) -> Option<Terms> {
-        let group = self.groups().get(group as usize)?;
-        let client = self.clients().get(client as usize)?;
-        Some(client.promise.terms(group.capacity(), &Promise::NONE))
+        Some(group.terms(&self.defaults))
     }
 }
 

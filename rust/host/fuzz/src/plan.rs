@@ -3,10 +3,11 @@
 //! Texts of `nrs_qbm_config`: what is written reads back as the same plan.
 
 use nrs_sched::{
+    error::Error,
     jobid::JobId,
     key::{Field, Key},
     nid::Nid,
-    qbm::plan::{Party, Plan, PlanError, Scene},
+    qbm::plan::{Party, Plan, Scene},
 };
 
 /// A service with devices `d1` to `d9`.
@@ -96,8 +97,8 @@ pub fn run(text: &str) {
 }
 
 /// What holds for every refusal.
-fn refused(text: &str, error: PlanError) {
+fn refused(text: &str, error: Error) {
     let lines = text.bytes().filter(|b| matches!(b, b'\n' | b';')).count() + 1;
-    assert!(error.line as usize <= lines, "{text:?}: {error}");
+    assert!(error.line() as usize <= lines, "{text:?}: {error}");
     assert!(!error.reason.is_empty() && !error.to_string().contains('\n'));
 }

@@ -134,7 +134,7 @@ impl Model {
             values,
             mode: refusal::default(parameters::named("nrs_fairshare_mode").unwrap()),
             weights: Weights::new(),
-            plan: Plan::none().unwrap(),
+            plan: Plan::none(),
             policies: [Policy::FIFO, Policy::FIFO],
             books: [None, None],
         }

@@ -35,7 +35,7 @@ pub struct Kept {
 impl Keep<Config> for Kept {
     fn empty() -> core::result::Result<Self, NoMemory> {
         Ok(Self {
-            plan: Plan::none().and_then(Shared::new)?,
+            plan: Shared::new(Plan::none())?,
             error: None,
         })
     }
@@ -110,7 +110,7 @@ fn managed<H: Host>(
 /// - What [`Plan::parse`] refuses.
 /// - `EAGAIN`: it tells clients apart in another way, and earlier policies are still stopping.
 fn check<H: Host>(host: &H, text: &str) -> core::result::Result<(), H::Refusal> {
-    let by = noted(host, Plan::parse(text).map_err(Error::from))?.by();
+    let by = noted(host, Plan::parse(text))?.by();
     let anew = by != host.parameters().kept.qbm.plan.by();
     if anew && !host.can_restart(Kind::Qbm) {
         return noted(host, Err(STOPPING));
@@ -124,7 +124,7 @@ fn check<H: Host>(host: &H, text: &str) -> core::result::Result<(), H::Refusal> 
 ///
 /// As [`check`]; `ENOMEM`.
 fn set<H: Host>(host: &H, text: &str) -> core::result::Result<(), H::Refusal> {
-    let plan = noted(host, Plan::parse(text).map_err(Error::from))?;
+    let plan = noted(host, Plan::parse(text))?;
     let by = plan.by();
     let plan = noted(host, Shared::new(plan).map_err(Error::from))?;
     let done = host.change(|parameters| {

@@ -3,7 +3,7 @@
 //! What users set.
 
 use crate::sched::{
-    parameters::{plan, schema::parameters},
+    parameters::{check_plan, schema::parameters},
     policy::{params::ClassesMax, Tuning},
     qbm::plan::By,
 };
@@ -23,7 +23,7 @@ parameters! {
     texts {
         /// The whole configuration.
         "nrs_qbm_config" Both "lines by, tune, default, group and client, up to 256 KiB", "no group",
-            "E2BIG, ENOENT, EEXIST, ENAMETOOLONG, ENOSPC, EAGAIN, ENOMEM", Some(plan);
+            "E2BIG, ENOENT, EEXIST, ENAMETOOLONG, ENOSPC, EAGAIN, ENOMEM", Some(check_plan);
         /// Error of the last configuration.
         "nrs_qbm_config_error" Read "line and reason; else nothing", "", "", None;
         /// Allocation and use of groups and clients.

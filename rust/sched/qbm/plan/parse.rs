@@ -3,11 +3,13 @@
 //! Reading the text of a plan.
 
 use super::{
-    parts::{Group, Parts},
-    settings::{Promise, Set, Setting, Settings},
-    tune, By, Plan, PlanError, TEXT_MAX,
+    byte, invalid,
+    parts::Group,
+    refused,
+    settings::{is_setting, Promise, Settings, TWICE},
+    tune, By, Plan, TEXT_MAX,
 };
-use crate::sched::error::Code;
+use crate::sched::error::{Code, Error};
 
 /// Whether `character` separates words.
 const fn is_blank(character: char) -> bool {
@@ -25,9 +27,6 @@ fn without_comment(line: &str) -> &str {
     }
     line
 }
-
-/// What is wrong with a setting that was set before.
-const TWICE: &str = "a setting is there twice";
 
 /// A word and its offset in the line.
 type Word<'a> = (usize, &'a str);
@@ -56,13 +55,13 @@ impl Plan {
     /// - `ENOSPC`: a text of more than [`TEXT_MAX`] bytes, too many groups, lines of clients or ranges of
     ///   addresses.
     /// - `ENOMEM`: the allocator had none.
-    pub fn parse(text: &str) -> Result<Self, PlanError> {
+    pub fn parse(text: &str) -> Result<Self, Error> {
         if text.len() > TEXT_MAX {
             let reason = "the text is longer than 262144 bytes";
-            return Err(PlanError::new(0, Code::NoSpace, reason));
+            return Err(Error::new(Code::NoSpace, reason));
         }
         let mut read = Read {
-            parts: Parts::new(),
+            plan: Self::none(),
             line: 0,
             has_by: false,
             has_default: false,
@@ -87,16 +86,16 @@ impl Plan {
                 read.statement(words(statement, from))?;
             }
         }
-        if let Some(reason) = tune::wrong(&read.parts.tuning) {
-            return Err(PlanError::invalid(read.tuned_line, reason));
+        if let Some(reason) = tune::wrong(&read.plan.tuning) {
+            return Err(invalid(read.tuned_line, reason));
         }
-        read.parts.check()
+        read.plan.check()
     }
 }
 
 /// A text that is being read.
 struct Read {
-    parts: Parts,
+    plan: Plan,
     /// The line that is being read.
     line: u32,
     has_by: bool,
@@ -109,19 +108,16 @@ struct Read {
 
 impl Read {
     /// `EINVAL` for the line as a whole.
-    const fn invalid(&self, reason: &'static str) -> PlanError {
-        PlanError::invalid(self.line, reason)
+    const fn invalid(&self, reason: &'static str) -> Error {
+        invalid(self.line, reason)
     }
 
     /// `EINVAL` at offset `at` of the line.
-    fn wrong(&self, at: usize, reason: &'static str) -> PlanError {
-        self.invalid(reason).at(at)
+    fn wrong(&self, at: usize, reason: &'static str) -> Error {
+        self.invalid(reason).at(byte(self.line, at))
     }
 
-    fn statement<'a>(
-        &mut self,
-        mut words: impl Iterator<Item = Word<'a>>,
-    ) -> Result<(), PlanError> {
+    fn statement<'a>(&mut self, mut words: impl Iterator<Item = Word<'a>>) -> Result<(), Error> {
         match words.next() {
             None => Ok(()),
             Some((_, "by")) => self.by(words),
@@ -133,18 +129,18 @@ impl Read {
         }
     }
 
-    fn by<'a>(&mut self, mut words: impl Iterator<Item = Word<'a>>) -> Result<(), PlanError> {
+    fn by<'a>(&mut self, mut words: impl Iterator<Item = Word<'a>>) -> Result<(), Error> {
         if self.has_by {
             return Err(self.invalid("by is there twice"));
         }
-        if !self.parts.clients.as_slice().is_empty() {
+        if !self.plan.clients.as_slice().is_empty() {
             return Err(self.invalid("by has to be before all clients"));
         }
         let by = match words.next() {
             Some((at, word)) => By::parse(word).map_err(|error| self.wrong(at, error.reason)),
             None => By::parse("").map_err(|error| self.invalid(error.reason)),
         };
-        self.parts.by = by?;
+        self.plan.by = by?;
         self.has_by = true;
         match words.next() {
             None => Ok(()),
@@ -152,7 +148,7 @@ impl Read {
         }
     }
 
-    fn tune<'a>(&mut self, words: impl Iterator<Item = Word<'a>>) -> Result<(), PlanError> {
+    fn tune<'a>(&mut self, words: impl Iterator<Item = Word<'a>>) -> Result<(), Error> {
         let mut none = true;
         for word in words {
             let (name, value) = self.pair(word)?;
@@ -164,7 +160,7 @@ impl Read {
                 return Err(self.wrong(word.0, TWICE));
             }
             self.tuned |= bit;
-            let set = key.set(&mut self.parts.tuning, value);
+            let set = key.set(&mut self.plan.tuning, value);
             set.map_err(|reason| self.wrong(word.0, reason))?;
             none = false;
         }
@@ -175,69 +171,64 @@ impl Read {
         Ok(())
     }
 
-    fn default<'a>(&mut self, words: impl Iterator<Item = Word<'a>>) -> Result<(), PlanError> {
+    fn default<'a>(&mut self, words: impl Iterator<Item = Word<'a>>) -> Result<(), Error> {
         if self.has_default {
             return Err(self.invalid("default is there twice"));
         }
-        let (mut defaults, mut seen) = (Promise::NONE, 0);
+        let mut defaults = Promise::NONE;
         for word in words {
-            self.set(word, &mut defaults, &mut seen)?;
+            self.set(word, |name, value| defaults.set(name, value))?;
         }
         if defaults == Promise::NONE {
             return Err(self.invalid("default sets nothing"));
         }
         self.has_default = true;
-        self.parts.defaults = defaults;
-        self.parts.defaults_line = self.line;
+        self.plan.defaults = defaults;
+        self.plan.defaults_line = self.line;
         Ok(())
     }
 
-    fn group<'a>(&mut self, mut words: impl Iterator<Item = Word<'a>>) -> Result<(), PlanError> {
+    fn group<'a>(&mut self, mut words: impl Iterator<Item = Word<'a>>) -> Result<(), Error> {
         let (_, name) = self.name(words.next(), "the group's name is missing")?;
-        let (mut settings, mut seen) = (Settings::default(), 0);
+        let mut settings = Settings::default();
         for word in words {
-            self.set(word, &mut settings, &mut seen)?;
+            self.set(word, |name, value| settings.set(name, value))?;
         }
-        self.parts.add_group(Group::new(name, settings, self.line)?)
+        // What is so by default is not said.
+        settings.mover = settings.mover.filter(|mover| *mover);
+        self.plan.add_group(Group::new(name, settings, self.line)?)
     }
 
-    fn client<'a>(&mut self, mut words: impl Iterator<Item = Word<'a>>) -> Result<(), PlanError> {
+    fn client<'a>(&mut self, mut words: impl Iterator<Item = Word<'a>>) -> Result<(), Error> {
         let name = self.name(words.next(), "the client's name is missing")?;
-        let (mut promise, mut seen) = (Promise::NONE, 0);
-        let mut group = None;
+        let (mut promise, mut group) = (Promise::NONE, None);
         for (at, word) in words {
             let Some(wanted) = word.strip_prefix("group=") else {
-                self.set((at, word), &mut promise, &mut seen)?;
+                self.set((at, word), |name, value| promise.set(name, value))?;
                 continue;
             };
             if group.is_some() {
                 return Err(self.wrong(at, TWICE));
             }
             let reason = "no line before this one makes that group";
-            let missing = PlanError::new(self.line, Code::NoEntry, reason).at(at);
-            group = Some(self.parts.group_named(wanted).ok_or(missing)?);
+            let missing = refused(self.line, Code::NoEntry, reason).at(byte(self.line, at));
+            group = Some(self.plan.group_named(wanted).ok_or(missing)?);
         }
-        self.parts.add_client(name, group, promise, self.line)
+        self.plan.add_client(name, group, promise, self.line)
     }
 
     /// The first word after `group` or `client`.
-    fn name<'a>(
-        &self,
-        word: Option<Word<'a>>,
-        missing: &'static str,
-    ) -> Result<Word<'a>, PlanError> {
+    fn name<'a>(&self, word: Option<Word<'a>>, missing: &'static str) -> Result<Word<'a>, Error> {
         let word = word.ok_or(self.invalid(missing))?;
         // A pair in its place.
         match word.1.split_once('=') {
-            Some((key, _)) if Setting::parse(key).is_some() || key == "group" => {
-                Err(self.invalid(missing))
-            }
+            Some((key, _)) if is_setting(key) => Err(self.invalid(missing)),
             _ => Ok(word),
         }
     }
 
     /// The parts of `NAME=VALUE`.
-    fn pair<'a>(&self, (at, word): Word<'a>) -> Result<(&'a str, &'a str), PlanError> {
+    fn pair<'a>(&self, (at, word): Word<'a>) -> Result<(&'a str, &'a str), Error> {
         match word.split_once('=') {
             None => Err(self.wrong(at, "expected NAME=VALUE")),
             Some((_, "")) => Err(self.wrong(at, "there is no value after '='")),
@@ -245,18 +236,13 @@ impl Read {
         }
     }
 
-    /// Sets in `to` what `word` says; `seen` has bits of what is set, by places in [`Setting::ALL`].
-    fn set<T: Set>(&self, word: Word<'_>, to: &mut T, seen: &mut u32) -> Result<(), PlanError> {
+    /// Has `set` set what `word` says.
+    fn set(
+        &self,
+        word: Word<'_>,
+        set: impl FnOnce(&str, &str) -> Result<(), &'static str>,
+    ) -> Result<(), Error> {
         let (name, value) = self.pair(word)?;
-        let mut all = (0u32..).zip(Setting::ALL);
-        let found = all.find(|(_, setting)| setting.name() == name);
-        let (place, setting) = found.ok_or(self.wrong(word.0, T::NAMES))?;
-        let bit = 1u32.wrapping_shl(place);
-        if *seen & bit != 0 {
-            return Err(self.wrong(word.0, TWICE));
-        }
-        *seen |= bit;
-        to.set(setting, value)
-            .map_err(|reason| self.wrong(word.0, reason))
+        set(name, value).map_err(|reason| self.wrong(word.0, reason))
     }
 }

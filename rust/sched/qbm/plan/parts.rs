@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a plan is made of, and whether that fits together.
+//! The parts of a plan, and whether they fit together.
 
 use super::{
+    amount::Amount,
+    byte, invalid, refused,
     settings::{Promise, Settings, ABOVE},
-    By, Plan, PlanError, TEXT_MAX,
+    By, Plan, TEXT_MAX,
 };
 use crate::sched::{
-    error::Code,
+    error::{Code, Error},
     glob,
     key::Field,
     mem::{List, NoMemory},
-    nid::range::Range,
-    qbm::terms::{Class, Terms, Tuning, CLASSES},
+    qbm::terms::{Class, Terms, CLASSES},
     rules::Item,
     sort,
 };
@@ -55,18 +56,15 @@ impl Group {
     ///
     /// - `ENAMETOOLONG`: more than [`GROUP_NAME_MAX`] bytes.
     /// - `EINVAL`: empty, or bytes that a name does not have.
-    pub(super) fn new(name: &str, settings: Settings, line: u32) -> Result<Self, PlanError> {
+    pub(super) fn new(name: &str, settings: Settings, line: u32) -> Result<Self, Error> {
         let takes = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:@-".contains(&byte);
         if name.is_empty() || !name.bytes().all(takes) || name.starts_with('.') {
             let reason =
                 "a group's name has letters, digits and _ . : @ - only, and no dot in front";
-            return Err(PlanError::invalid(line, reason));
+            return Err(invalid(line, reason));
         }
-        let too_long = PlanError::new(
-            line,
-            Code::NameTooLong,
-            "a group's name has up to 63 characters",
-        );
+        let reason = "a group's name has up to 63 characters";
+        let too_long = refused(line, Code::NameTooLong, reason);
         let mut group = Self {
             name: [0; GROUP_NAME_MAX],
             len: u8::try_from(name.len()).map_err(|_| too_long)?,
@@ -97,13 +95,8 @@ impl Group {
 
     /// What is kept for each class, bytes/s.
     pub fn reserves(&self) -> [u64; CLASSES] {
-        let capacity = self.capacity();
-        let of = |class| {
-            self.settings
-                .reserve(class)
-                .map_or(0, |kept| kept.of(capacity))
-        };
-        Class::ALL.map(of)
+        let of = |kept: Option<Amount>| kept.map_or(0, |kept| kept.of(self.capacity()));
+        self.settings.reserves.map(of)
     }
 
     /// The number of its target; none: every one that no other group has.
@@ -113,7 +106,7 @@ impl Group {
 
     /// Whether only clients of a line are regulated, which are movers.
     pub fn is_mover(&self) -> bool {
-        self.settings.mover
+        self.settings.mover.is_some_and(|mover| mover)
     }
 
     /// What its clients without a line are promised where `defaults` are those of all groups.
@@ -143,11 +136,6 @@ pub struct Client {
 }
 
 impl Client {
-    /// The group that it is for; none: all of them.
-    pub fn group(&self) -> Option<u32> {
-        self.group
-    }
-
     /// Its name in `names`.
     pub(super) fn name<'a>(&self, names: &'a [u8]) -> &'a [u8] {
         let from = self.at as usize;
@@ -161,44 +149,16 @@ impl Client {
     }
 }
 
-/// What a plan is made of.
-pub struct Parts {
-    pub(super) by: By,
-    pub(super) tuning: Tuning,
-    pub(super) defaults: Promise,
-    /// The line of `defaults`.
-    pub(super) defaults_line: u32,
-    pub(super) groups: List<Group>,
-    pub(super) clients: List<Client>,
-    /// The names of clients, one after the other.
-    pub(super) names: List<u8>,
-    pub(super) ranges: List<Range>,
-}
-
-impl Parts {
-    /// Nothing.
-    pub(super) fn new() -> Self {
-        Self {
-            by: By::Nid,
-            tuning: Tuning::default(),
-            defaults: Promise::NONE,
-            defaults_line: 0,
-            groups: List::new(),
-            clients: List::new(),
-            names: List::new(),
-            ranges: List::new(),
-        }
-    }
-
+impl Plan {
     /// Adds a group.
     ///
     /// # Errors
     ///
     /// - `ENOSPC`: there are [`GROUPS_MAX`] already.
     /// - `EEXIST`: there is one of that name.
-    pub(super) fn add_group(&mut self, group: Group) -> Result<(), PlanError> {
-        let refused = |code, reason| Err(PlanError::new(group.line, code, reason));
-        if self.groups.as_slice().len() >= GROUPS_MAX {
+    pub(super) fn add_group(&mut self, group: Group) -> Result<(), Error> {
+        let refused = |code, reason| Err(refused(group.line, code, reason));
+        if self.groups().len() >= GROUPS_MAX {
             return refused(Code::NoSpace, "there are 64 groups already");
         }
         if self.group_named(group.name()).is_some() {
@@ -209,10 +169,9 @@ impl Parts {
 
     /// The group `name`.
     pub(super) fn group_named(&self, name: &str) -> Option<u32> {
-        let mut groups = (0u32..).zip(self.groups.as_slice());
-        groups
-            .find(|(_, group)| group.name() == name)
-            .map(|(index, _)| index)
+        let mut groups = (0..).zip(self.groups());
+        let found = groups.find(|(_, group)| group.name() == name);
+        found.map(|(index, _)| index)
     }
 
     /// Adds the client `name` of `group`; the name is at offset `place` of the line.
@@ -228,8 +187,8 @@ impl Parts {
         group: Option<u32>,
         promise: Promise,
         line: u32,
-    ) -> Result<(), PlanError> {
-        let refused = |code, reason| Err(PlanError::new(line, code, reason));
+    ) -> Result<(), Error> {
+        let refused = |code, reason| Err(refused(line, code, reason));
         if self.clients.as_slice().len() >= CLIENTS_MAX {
             return refused(Code::NoSpace, "there are 4096 lines of clients already");
         }
@@ -253,7 +212,7 @@ impl Parts {
     }
 
     /// Parses what `name`, at offset `at` of line `line`, is for.
-    fn item(&mut self, at: usize, name: &str, line: u32) -> Result<Item, PlanError> {
+    fn item(&mut self, at: usize, name: &str, line: u32) -> Result<Item, Error> {
         let (field, wrong) = match self.by {
             By::Nid => (
                 Field::Nid,
@@ -279,11 +238,14 @@ impl Parts {
         });
         if full {
             let reason = "the ranges of addresses of all lines are more than 65535";
-            return Err(PlanError::new(line, Code::NoSpace, reason));
+            return Err(refused(line, Code::NoSpace, reason));
         }
         parsed.map_err(|error| match error.code {
             Code::NoMemory => NoMemory.into(),
-            _ => PlanError::invalid(line, wrong).at(usize::from(error.column).saturating_sub(1)),
+            _ => {
+                let at = usize::from(error.column).saturating_sub(1);
+                invalid(line, wrong).at(byte(line, at))
+            }
         })
     }
 
@@ -303,11 +265,6 @@ impl Parts {
             Item::JobPattern => glob::matches(pattern, name),
             _ => false,
         })
-    }
-
-    /// The first line for `group` that is for the user `number`.
-    pub(super) fn first_number(&self, group: u32, number: u32) -> Option<u32> {
-        self.first(group, |item, _| *item == Item::Number(number))
     }
 
     /// The first line that is for the same clients of the same group as one before it.
@@ -337,13 +294,7 @@ impl Parts {
         Ok(twice.map(|(_, other)| other.1.line).min())
     }
 
-    /// The name in line `client`.
-    pub(super) fn name_of(&self, client: u32) -> &[u8] {
-        let client = self.clients.as_slice().get(client as usize);
-        client.map_or(b"", |client| client.name(self.names.as_slice()))
-    }
-
-    /// The plan of these parts.
+    /// Returns the plan if it fits together.
     ///
     /// # Errors
     ///
@@ -352,50 +303,47 @@ impl Parts {
     ///   without a line, reserves, or clients that are no movers.
     /// - `EEXIST`: a target that two groups have, or a client that is twice in a group.
     /// - `ENOSPC`: a text that is longer than one may be.
-    pub(super) fn check(self) -> Result<Plan, PlanError> {
-        for (place, group) in self.groups.as_slice().iter().enumerate() {
+    pub(super) fn check(self) -> Result<Plan, Error> {
+        for (place, group) in self.groups().iter().enumerate() {
             self.check_group(group)?;
-            let before = self.groups.as_slice().iter().take(place);
-            let twice = |other: &Group| other.target() == group.target();
-            if before.clone().any(twice) {
+            let mut before = self.groups().iter().take(place);
+            if before.any(|other| other.target() == group.target()) {
                 let reason = if group.target().is_none() {
                     "there is a group without target= already"
                 } else {
                     "another group has this target"
                 };
-                return Err(PlanError::new(group.line, Code::Exists, reason));
+                return Err(refused(group.line, Code::Exists, reason));
             }
         }
         if let Some(reason) = self.defaults.contradiction(self.tuning.floor) {
-            return Err(PlanError::invalid(self.defaults_line, reason));
+            return Err(invalid(self.defaults_line, reason));
         }
         for client in self.clients.as_slice() {
             self.check_client(client)?;
         }
         if let Some(line) = self.repeated()? {
             let reason = "there is a line for this client already";
-            return Err(PlanError::new(line, Code::Exists, reason));
+            return Err(refused(line, Code::Exists, reason));
         }
-        // INVARIANT: Checked.
-        let plan = Plan { parts: self };
-        if plan.write(&mut Room(TEXT_MAX)).is_err() {
+        if self.write(&mut Room(TEXT_MAX)).is_err() {
             let reason = "the text, as it is shown, is longer than 262144 bytes";
-            return Err(PlanError::new(0, Code::NoSpace, reason));
+            return Err(Error::new(Code::NoSpace, reason));
         }
-        Ok(plan)
+        Ok(self)
     }
 
     /// Whether what is said of `group` fits together.
-    fn check_group(&self, group: &Group) -> Result<(), PlanError> {
+    fn check_group(&self, group: &Group) -> Result<(), Error> {
         let settings = &group.settings;
-        let refused = |reason| Err(PlanError::invalid(group.line, reason));
+        let refused = |reason| Err(invalid(group.line, reason));
         let Some(capacity) = settings.capacity else {
             return refused("capacity is missing");
         };
         if capacity < self.tuning.floor {
             return refused("the capacity is below the floor");
         }
-        if settings.mover {
+        if group.is_mover() {
             if settings.promise != Promise::NONE {
                 return refused(
                     "strategy=mover regulates listed clients only: no class, min or max for others",
@@ -418,14 +366,14 @@ impl Parts {
             // The line that says it.
             let own = settings.promise.min.is_some() || settings.promise.max.is_some();
             let line = if own { group.line } else { self.defaults_line };
-            return Err(PlanError::invalid(line, reason));
+            return Err(invalid(line, reason));
         }
         Ok(())
     }
 
     /// Whether what `client` is promised fits into the groups that it is for.
-    fn check_client(&self, client: &Client) -> Result<(), PlanError> {
-        let refused = |reason| Err(PlanError::invalid(client.line, reason));
+    fn check_client(&self, client: &Client) -> Result<(), Error> {
+        let refused = |reason| Err(invalid(client.line, reason));
         if client.promise.class.is_none() {
             return refused("class is missing");
         }
@@ -435,7 +383,7 @@ impl Parts {
         if let Some(reason) = client.promise.contradiction(self.tuning.floor) {
             return refused(reason);
         }
-        for (index, group) in (0u32..).zip(self.groups.as_slice()) {
+        for (index, group) in (0u32..).zip(self.groups()) {
             if !client.is_in(index) {
                 continue;
             }
@@ -453,7 +401,7 @@ impl Parts {
 }
 
 /// Bytes that text can still have.
-struct Room(usize);
+pub(super) struct Room(pub(super) usize);
 
 impl fmt::Write for Room {
     fn write_str(&mut self, text: &str) -> fmt::Result {

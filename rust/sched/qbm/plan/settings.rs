@@ -9,6 +9,32 @@ use core::fmt;
 /// What is wrong with a minimum that is larger than its maximum.
 pub(super) const ABOVE: &str = "min is above max";
 
+/// What is wrong with a setting that was set before.
+pub(super) const TWICE: &str = "a setting is there twice";
+
+/// What is wrong with an amount.
+macro_rules! no_amount {
+    ($name:literal) => {
+        concat!(
+            $name,
+            " is not a size such as 10MB/s, at most 1TiB/s, or a number of percent up to 100%"
+        )
+    };
+}
+
+/// Sets `place`, which is none so far, to `value`; `wrong` is what is wrong if that is none.
+fn put<T>(
+    place: &mut Option<T>,
+    value: impl FnOnce() -> Option<T>,
+    wrong: &'static str,
+) -> Result<(), &'static str> {
+    if place.is_some() {
+        return Err(TWICE);
+    }
+    *place = Some(value().ok_or(wrong)?);
+    Ok(())
+}
+
 /// Class, minimum and maximum as they are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Promise {
@@ -60,6 +86,25 @@ impl Promise {
         }
     }
 
+    /// Sets what is called `name` to what `text` says.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be, one line.
+    pub(super) fn set(&mut self, name: &str, text: &str) -> Result<(), &'static str> {
+        let amount = || Amount::parse(text);
+        match name {
+            "class" => put(
+                &mut self.class,
+                || Class::parse(text),
+                "class is not first_come, fair_share, low_share or mover",
+            ),
+            "min" => put(&mut self.min, amount, no_amount!("min")),
+            "max" => put(&mut self.max, amount, no_amount!("max")),
+            _ => Err("expected class=, min=, max= or, for a client, group="),
+        }
+    }
+
     /// Writes the pairs `NAME=VALUE` that are set, a blank before each.
     pub(super) fn write(&self, out: &mut (impl fmt::Write + ?Sized)) -> fmt::Result {
         if let Some(class) = self.class {
@@ -70,34 +115,6 @@ impl Promise {
         }
         if let Some(max) = self.max {
             write!(out, " max={max}")?;
-        }
-        Ok(())
-    }
-}
-
-impl Set for Promise {
-    const NAMES: &'static str = "expected class=, min=, max= or, for a client, group=";
-
-    fn set(&mut self, setting: Setting, text: &str) -> Result<(), &'static str> {
-        match setting {
-            Setting::Class => {
-                let class = Class::parse(text);
-                self.class =
-                    Some(class.ok_or("class is not first_come, fair_share, low_share or mover")?);
-            }
-            Setting::Min => {
-                let min = Amount::parse(text);
-                self.min = Some(min.ok_or(
-                    "min is not a size such as 10MB/s, at most 1TiB/s, or a number of percent up to 100%",
-                )?);
-            }
-            Setting::Max => {
-                let max = Amount::parse(text);
-                self.max = Some(max.ok_or(
-                    "max is not a size such as 10MB/s, at most 1TiB/s, or a number of percent up to 100%",
-                )?);
-            }
-            _ => return Err(Self::NAMES),
         }
         Ok(())
     }
@@ -154,73 +171,18 @@ impl fmt::Display for Target {
     }
 }
 
-/// Something that can be set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Setting {
-    /// Bytes/s of a group.
-    Capacity,
-    /// What the group is of the service.
-    Target,
-    /// Whether a group is one of movers.
-    Strategy,
-    /// The class.
-    Class,
-    /// The minimum.
-    Min,
-    /// The maximum.
-    Max,
-    /// What is kept for a class.
-    Reserve(Class),
+/// The class whose reserve is called `name`.
+fn reserve_of(name: &str) -> Option<Class> {
+    let class = name.strip_prefix("reserve_")?;
+    Class::ALL.into_iter().find(|own| own.name() == class)
 }
 
-impl Setting {
-    /// All settings of a group, in the order in which they are written.
-    pub(super) const ALL: [Self; 10] = [
-        Self::Capacity,
-        Self::Target,
-        Self::Strategy,
-        Self::Class,
-        Self::Min,
-        Self::Max,
-        Self::Reserve(Class::FirstCome),
-        Self::Reserve(Class::FairShare),
-        Self::Reserve(Class::LowShare),
-        Self::Reserve(Class::Mover),
+/// Whether `name` is one of a setting.
+pub(super) fn is_setting(name: &str) -> bool {
+    let named = [
+        "capacity", "target", "strategy", "class", "min", "max", "group",
     ];
-
-    /// The word for it.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Capacity => "capacity",
-            Self::Target => "target",
-            Self::Strategy => "strategy",
-            Self::Class => "class",
-            Self::Min => "min",
-            Self::Max => "max",
-            Self::Reserve(Class::FirstCome) => "reserve_first_come",
-            Self::Reserve(Class::FairShare) => "reserve_fair_share",
-            Self::Reserve(Class::LowShare) => "reserve_low_share",
-            Self::Reserve(Class::Mover) => "reserve_mover",
-        }
-    }
-
-    /// The setting called `name`.
-    pub(super) fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|setting| setting.name() == name)
-    }
-}
-
-/// What settings can be set in.
-pub(super) trait Set {
-    /// What to say about other names than those that it has.
-    const NAMES: &'static str;
-
-    /// Sets what `setting` is to what `text` says.
-    ///
-    /// # Errors
-    ///
-    /// Why it cannot be, one line.
-    fn set(&mut self, setting: Setting, text: &str) -> Result<(), &'static str>;
+    named.contains(&name) || reserve_of(name).is_some()
 }
 
 /// What is said of a group.
@@ -230,8 +192,8 @@ pub struct Settings {
     pub capacity: Option<u64>,
     /// The target; none: every target that no other group has.
     pub target: Option<Target>,
-    /// Whether only movers are regulated.
-    pub mover: bool,
+    /// Whether only movers are regulated; none: no.
+    pub mover: Option<bool>,
     /// For clients that no line is for.
     pub promise: Promise,
     /// What is kept for each class.
@@ -239,9 +201,42 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What is kept for `class`.
-    pub(super) fn reserve(&self, class: Class) -> Option<Amount> {
-        self.reserves.get(class.index()).copied().flatten()
+    /// Sets what is called `name` to what `text` says.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be, one line.
+    pub(super) fn set(&mut self, name: &str, text: &str) -> Result<(), &'static str> {
+        match name {
+            "capacity" => put(
+                &mut self.capacity,
+                || amount::size(text),
+                "capacity is not a size such as 500MB/s, at most 1TiB/s",
+            ),
+            "target" => put(
+                &mut self.target,
+                || Target::parse(text),
+                "target is not MAJOR:MINOR or a number",
+            ),
+            "strategy" => put(
+                &mut self.mover,
+                || match text {
+                    "classes" => Some(false),
+                    "mover" => Some(true),
+                    _ => None,
+                },
+                "strategy is not classes or mover",
+            ),
+            "class" | "min" | "max" => self.promise.set(name, text),
+            _ => {
+                let class = reserve_of(name);
+                let kept = class.and_then(|class| self.reserves.get_mut(class.index()));
+                let kept = kept.ok_or(
+                    "expected capacity=, target=, strategy=, class=, min=, max= or reserve_CLASS=",
+                )?;
+                put(kept, || Amount::parse(text), no_amount!("reserve"))
+            }
+        }
     }
 
     /// Writes the pairs `NAME=VALUE` of what is not as it is by default, a blank before each.
@@ -252,50 +247,14 @@ impl Settings {
         if let Some(target) = self.target {
             write!(out, " target={target}")?;
         }
-        if self.mover {
+        if self.mover == Some(true) {
             out.write_str(" strategy=mover")?;
         }
         self.promise.write(out)?;
-        for class in Class::ALL {
-            if let Some(kept) = self.reserve(class) {
+        for (class, kept) in Class::ALL.into_iter().zip(self.reserves) {
+            if let Some(kept) = kept {
                 write!(out, " reserve_{}={kept}", class.name())?;
             }
-        }
-        Ok(())
-    }
-}
-
-impl Set for Settings {
-    const NAMES: &'static str =
-        "expected capacity=, target=, strategy=, class=, min=, max= or reserve_CLASS=";
-
-    fn set(&mut self, setting: Setting, text: &str) -> Result<(), &'static str> {
-        match setting {
-            Setting::Capacity => {
-                let size = amount::size(text);
-                self.capacity =
-                    Some(size.ok_or("capacity is not a size such as 500MB/s, at most 1TiB/s")?);
-            }
-            Setting::Target => {
-                let target = Target::parse(text);
-                self.target = Some(target.ok_or("target is not MAJOR:MINOR or a number")?);
-            }
-            Setting::Strategy => {
-                self.mover = match text {
-                    "classes" => false,
-                    "mover" => true,
-                    _ => return Err("strategy is not classes or mover"),
-                }
-            }
-            Setting::Reserve(class) => {
-                let amount = Amount::parse(text).ok_or(
-                    "reserve is not a size such as 10MB/s, at most 1TiB/s, or a number of percent up to 100%",
-                )?;
-                if let Some(reserve) = self.reserves.get_mut(class.index()) {
-                    *reserve = Some(amount);
-                }
-            }
-            Setting::Class | Setting::Min | Setting::Max => self.promise.set(setting, text)?,
         }
         Ok(())
     }

@@ -16,9 +16,9 @@ impl Plan {
             writeln!(out, "by {}", self.by())?;
         }
         tune::write(self.tuning(), out)?;
-        if self.parts.defaults != Promise::NONE {
+        if self.defaults != Promise::NONE {
             out.write_str("default")?;
-            self.parts.defaults.write(out)?;
+            self.defaults.write(out)?;
             out.write_char('\n')?;
         }
         for group in self.groups() {
@@ -26,12 +26,13 @@ impl Plan {
             group.settings().write(out)?;
             out.write_char('\n')?;
         }
-        for (index, client) in (0u32..).zip(self.clients()) {
-            write!(out, "client {}", self.client_name(index))?;
+        for client in self.clients.as_slice() {
+            let name = client.name(self.names.as_slice());
+            let name = core::str::from_utf8(name).unwrap_or_default();
+            write!(out, "client {name}")?;
             client.promise.write(out)?;
-            let group = client.group();
-            let group = group.and_then(|group| self.groups().get(group as usize));
-            if let Some(group) = group {
+            let group = client.group.map(|group| group as usize);
+            if let Some(group) = group.and_then(|group| self.groups().get(group)) {
                 write!(out, " group={}", group.name())?;
             }
             out.write_char('\n')?;

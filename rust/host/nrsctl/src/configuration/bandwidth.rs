@@ -2,7 +2,7 @@
 
 //! The configuration of `qbm`: tables of a file as the text that the module takes, and back.
 
-use nrs_sched::qbm::plan::{Plan, PlanError};
+use nrs_sched::{error::Error, qbm::plan::Plan};
 
 use super::document::{Node, Value};
 use super::fault::{Fault, Place};
@@ -15,7 +15,7 @@ use super::render::{quote, value};
 /// # Errors
 ///
 /// Line and reason, if it is refused.
-pub fn normal(text: &str) -> Result<String, PlanError> {
+pub fn normal(text: &str) -> Result<String, Error> {
     let plan = Plan::parse(text)?;
     let mut out = String::new();
     // Writing to a string does not fail.
@@ -74,7 +74,7 @@ pub fn read(reader: &mut Reader, path: &str, node: &Node) -> String {
     match normal(&text) {
         Ok(text) => text,
         Err(error) => {
-            let line = usize::try_from(error.line).unwrap_or(0);
+            let line = usize::try_from(error.line()).unwrap_or(0);
             let line = line.checked_sub(1).and_then(|line| lines.get(line));
             let fault = match line {
                 Some(line) => blame(line, error.reason),

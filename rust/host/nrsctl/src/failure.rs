@@ -29,34 +29,54 @@ pub enum Kind {
     Closed,
 }
 
+/// Each kind with its exit status, and what it means for the manual.
+const KINDS: [(Kind, u8, &str); 9] = [
+    (Kind::Other, 1, "reading or writing failed"),
+    (Kind::Usage, 2, "the command line is wrong"),
+    (
+        Kind::NotFound,
+        3,
+        "there is no such service, parameter, rule, policy or file; a policy is not started",
+    ),
+    (
+        Kind::Refused,
+        4,
+        "a value or a configuration is wrong; it was not set",
+    ),
+    (Kind::Permission, 5, "the rights do not suffice"),
+    (
+        Kind::NotLoaded,
+        6,
+        "the module nrs is not loaded, or has no /dev/nrs-control",
+    ),
+    (
+        Kind::Busy,
+        7,
+        "something is in use or still drains; try again",
+    ),
+    (Kind::Differs, 8, "the running state differs from the file"),
+    // What a shell shows of a program that SIGPIPE ended.
+    (
+        Kind::Closed,
+        141,
+        "standard output was closed before all was written; nothing is said",
+    ),
+];
+
 impl Kind {
     /// All, in the order of their exit statuses.
-    pub const ALL: [Kind; 9] = [
-        Kind::Other,
-        Kind::Usage,
-        Kind::NotFound,
-        Kind::Refused,
-        Kind::Permission,
-        Kind::NotLoaded,
-        Kind::Busy,
-        Kind::Differs,
-        Kind::Closed,
-    ];
+    pub fn all() -> impl Iterator<Item = Self> {
+        KINDS.into_iter().map(|(kind, ..)| kind)
+    }
 
     /// The exit status.
     pub const fn exit_status(self) -> u8 {
-        match self {
-            Kind::Other => 1,
-            Kind::Usage => 2,
-            Kind::NotFound => 3,
-            Kind::Refused => 4,
-            Kind::Permission => 5,
-            Kind::NotLoaded => 6,
-            Kind::Busy => 7,
-            Kind::Differs => 8,
-            // What a shell shows of a program that SIGPIPE ended.
-            Kind::Closed => 141,
-        }
+        KINDS[self as usize].1
+    }
+
+    /// What it means, for the manual.
+    pub const fn meaning(self) -> &'static str {
+        KINDS[self as usize].2
     }
 
     /// What kind of failure `error` of a file is.
@@ -65,23 +85,6 @@ impl Kind {
             io::ErrorKind::NotFound => Kind::NotFound,
             io::ErrorKind::PermissionDenied => Kind::Permission,
             _ => Kind::Other,
-        }
-    }
-
-    /// What it means, for the manual.
-    pub const fn meaning(self) -> &'static str {
-        match self {
-            Kind::Other => "reading or writing failed",
-            Kind::Usage => "the command line is wrong",
-            Kind::NotFound => {
-                "there is no such service, parameter, rule, policy or file; a policy is not started"
-            }
-            Kind::Refused => "a value or a configuration is wrong; it was not set",
-            Kind::Permission => "the rights do not suffice",
-            Kind::NotLoaded => "the module nrs is not loaded, or has no /dev/nrs-control",
-            Kind::Busy => "something is in use or still drains; try again",
-            Kind::Differs => "the running state differs from the file",
-            Kind::Closed => "standard output was closed before all was written; nothing is said",
         }
     }
 }
@@ -172,8 +175,7 @@ mod tests {
 
     #[test]
     fn several_are_shown_one_below_the_other() {
-        let statuses = Kind::ALL.map(Kind::exit_status);
-        assert_eq!(statuses, [1, 2, 3, 4, 5, 6, 7, 8, 141]);
+        assert!(Kind::all().map(|kind| kind as usize).eq(0..KINDS.len()));
         assert_eq!(Failure::of(Vec::new()), Ok(()));
         let first = Failure::new(Kind::NotFound, "no a").hint("try b");
         let second = Failure::new(Kind::Busy, "c is busy");

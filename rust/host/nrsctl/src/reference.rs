@@ -132,7 +132,7 @@ pub fn page() -> String {
     out += "\n## Exit statuses of `nrsctl`\n\n";
     let mut statuses = Table::new(&["status", "meaning"]);
     statuses.row(&["0", "everything was done"]);
-    for kind in Kind::ALL {
+    for kind in Kind::all() {
         statuses.row(&[kind.exit_status().to_string().as_str(), kind.meaning()]);
     }
     out += &statuses.markdown();

@@ -94,7 +94,7 @@ fn page(command: &Command, directory: &Path) -> Result {
 /// Writes what exit statuses mean.
 fn statuses(out: &mut dyn Write) -> Result {
     writeln!(out, ".SH \"EXIT STATUS\"\n.TP\n0\neverything was done")?;
-    for kind in Kind::ALL {
+    for kind in Kind::all() {
         writeln!(out, ".TP\n{}\n{}", kind.exit_status(), kind.meaning())?;
     }
     Ok(())

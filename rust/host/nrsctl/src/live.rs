@@ -10,7 +10,6 @@
 //!   Live ──▶ node (parameters) │ configfs (services) │ dmsetup (clients) │ /sys/module/nrs
 //! ```
 
-mod configfs;
 mod dmsetup;
 mod errno;
 mod failures;
@@ -25,11 +24,11 @@ use std::path::{Path, PathBuf};
 
 use nrs_sched::parameters;
 
+use crate::configuration::read::is_service;
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::{Device, Kernel};
 use crate::names::no_client;
 
-use configfs::Configfs;
 use dmsetup::Dmsetup;
 use failures::not_loaded;
 use node::{Node, Refused};
@@ -42,7 +41,6 @@ const SECTOR: u64 = 512;
 pub struct Live {
     root: PathBuf,
     node: Node,
-    configfs: Configfs,
     dmsetup: Dmsetup,
 }
 
@@ -63,7 +61,6 @@ impl Live {
         Self {
             root: root.into(),
             node: Node::new(root, node::open),
-            configfs: Configfs::new(root),
             dmsetup: Dmsetup::new(root),
         }
     }
@@ -71,6 +68,23 @@ impl Live {
     /// Whether the module is loaded.
     fn is_loaded(&self) -> bool {
         self.root.join("sys/module/nrs").is_dir()
+    }
+
+    /// The directory in configfs with a directory for each service that was made.
+    fn configfs(&self) -> PathBuf {
+        self.root.join("sys/kernel/config/nrs")
+    }
+
+    /// The directory of `service` in configfs, whether it exists or not.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT`: it is no name, so it could lead anywhere.
+    fn made(&self, service: &str) -> io::Result<PathBuf> {
+        match is_service(service) {
+            true => Ok(self.configfs().join(service)),
+            false => Err(io::Error::from_raw_os_error(libc::ENOENT)),
+        }
     }
 
     /// The sectors of the block device or file `path`.
@@ -122,34 +136,39 @@ impl Kernel for Live {
     }
 
     fn make(&self, service: &str) -> Result {
-        let done = self.configfs.make(service);
+        let invalid = |_| io::Error::from_raw_os_error(libc::EINVAL);
+        let done = self.made(service).map_err(invalid);
+        let done = done.and_then(fs::create_dir);
         done.map_err(|error| self.configured(error, service, "make"))
     }
 
     fn remove(&self, service: &str) -> Result {
         let exists = |names: Vec<String>| names.iter().any(|name| name == service);
-        if !self.configfs.has(service) && self.services().is_ok_and(exists) {
+        if !self.is_made(service)? && self.services().is_ok_and(exists) {
             let message = format!("{service}: it was not made with 'service add'");
             return Err(Failure::new(Kind::Busy, message)
                 .hint("it goes with its last client: nrsctl client remove"));
         }
-        let done = self.configfs.remove(service);
+        let done = self.made(service).and_then(fs::remove_dir);
         done.map_err(|error| self.configured(error, service, "remove"))
     }
 
     fn is_made(&self, service: &str) -> Result<bool> {
-        Ok(self.configfs.has(service))
+        Ok(self.made(service).is_ok_and(|path| path.is_dir()))
     }
 
     fn cpts(&self, service: &str) -> Result<u32> {
-        let text = self.configfs.get(service, "cpts");
+        let text = self.made(service).map(|path| path.join("cpts"));
+        let text = text.and_then(fs::read_to_string);
         let text = text.map_err(|error| self.configured(error, service, "cpts"))?;
+        let text = text.trim_end();
         let wrong = |_| Failure::new(Kind::Other, format!("{service}: cpts shows '{text}'"));
         text.parse().map_err(wrong)
     }
 
     fn set_cpts(&self, service: &str, cpts: u32) -> Result {
-        let done = self.configfs.set(service, "cpts", &cpts.to_string());
+        let done = self.made(service);
+        let done = done.and_then(|path| fs::write(path.join("cpts"), format!("{cpts}\n")));
         done.map_err(|error| self.configured(error, service, "cpts"))
     }
 

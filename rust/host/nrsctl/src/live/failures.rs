@@ -71,7 +71,7 @@ impl Live {
         if !self.is_loaded() {
             return not_loaded();
         }
-        if !self.configfs.is_there() {
+        if !self.configfs().is_dir() {
             return match errno::of(&error) {
                 libc::EACCES | libc::EPERM => {
                     Failure::new(Kind::Permission, "configfs is not for this user")

@@ -112,6 +112,29 @@ impl Reader {
         }
     }
 
+    /// Notes that `node` is not what is wanted there.
+    fn other<T>(&mut self, path: &str, node: &Node, want: &str) -> Option<T> {
+        let reason = format!("is {}, not {want}", node.value.kind());
+        self.add(&node.place, path, reason);
+        None
+    }
+
+    /// Returns what was found; notes why it was not.
+    fn take<T>(
+        &mut self,
+        place: &Place,
+        path: &str,
+        found: Result<T, impl Into<String>>,
+    ) -> Option<T> {
+        match found {
+            Ok(found) => Some(found),
+            Err(reason) => {
+                self.add(place, path, reason);
+                None
+            }
+        }
+    }
+
     /// Notes that `entry` at `path` is no key, where `known` are.
     fn unknown<'a>(&mut self, path: &str, entry: &Entry, known: impl IntoIterator<Item = &'a str>) {
         let reason = match near(&entry.key, known).first() {
@@ -143,11 +166,7 @@ impl Reader {
     fn free<'a>(&mut self, path: &str, node: &'a Node) -> Option<&'a [Entry]> {
         match &node.value {
             Value::Table(entries) => Some(entries),
-            other => {
-                let reason = format!("is {}, not a table", other.kind());
-                self.add(&node.place, path, reason);
-                None
-            }
+            _ => self.other(path, node, "a table"),
         }
     }
 
@@ -155,11 +174,9 @@ impl Reader {
     pub fn list<'a>(&mut self, path: &str, node: &'a Node) -> &'a [Node] {
         match &node.value {
             Value::List(nodes) => nodes,
-            other => {
-                let kind = other.kind();
-                let reason = format!("is {kind}, not a list of tables: write [[{path}]]");
-                self.add(&node.place, path, reason);
-                &[]
+            _ => {
+                let want = format!("a list of tables: write [[{path}]]");
+                self.other(path, node, &want).unwrap_or_default()
             }
         }
     }
@@ -170,11 +187,7 @@ impl Reader {
             Value::Text(text, _) => Some(text.clone()),
             Value::Number(number) => Some(number.to_string()),
             Value::Truth(truth) => Some(u8::from(*truth).to_string()),
-            other => {
-                let reason = format!("is {}, not a string or a number", other.kind());
-                self.add(&node.place, path, reason);
-                None
-            }
+            _ => self.other(path, node, "a string or a number"),
         }
     }
 
@@ -182,11 +195,7 @@ impl Reader {
     fn text<'a>(&mut self, path: &str, node: &'a Node) -> Option<&'a str> {
         match &node.value {
             Value::Text(text, _) => Some(text),
-            other => {
-                let reason = format!("is {}, not a string", other.kind());
-                self.add(&node.place, path, reason);
-                None
-            }
+            _ => self.other(path, node, "a string"),
         }
     }
 
@@ -206,9 +215,7 @@ impl Reader {
     /// A number from `low` to `high`.
     fn number(&mut self, path: &str, node: &Node, low: u64, high: u64) -> Option<u64> {
         let Value::Number(number) = node.value else {
-            let kind = node.value.kind();
-            self.add(&node.place, path, format!("is {kind}, not a number"));
-            return None;
+            return self.other(path, node, "a number");
         };
         let found = u64::try_from(number)
             .ok()
@@ -425,25 +432,15 @@ impl Reader {
             }
             _ => self.scalar(path, node)?,
         };
-        match state::normal(parameter, &text) {
-            Ok(setting) => Some(setting),
-            Err(reason) => {
-                let reason = format!("{reason}; it takes {}", refusal::takes(parameter));
-                self.add(&node.place, path, reason);
-                None
-            }
-        }
+        let takes = |reason| format!("{reason}; it takes {}", refusal::takes(parameter));
+        let setting = state::normal(parameter, &text).map_err(takes);
+        self.take(&node.place, path, setting)
     }
 
     fn policy(&mut self, path: &str, node: &Node) -> Option<Policy> {
         let text = self.text(path, node)?;
-        let command = match Command::parse(text) {
-            Ok(command) => command,
-            Err(error) => {
-                self.add(&node.place, path, error.reason);
-                return None;
-            }
-        };
+        let command = Command::parse(text).map_err(|error| error.reason);
+        let command = self.take(&node.place, path, command)?;
         if command.heads != Heads::All {
             let reason = "names a head: `policy` is for both, `high_priority.policy` for requests of high priority";
             self.add(&node.place, path, reason);
@@ -460,13 +457,8 @@ impl Reader {
             self.add(&node.place, path, reason);
             return None;
         };
-        match Policy::new(kind, command.argument) {
-            Ok(policy) => Some(policy),
-            Err(reason) => {
-                self.add(&node.place, path, reason);
-                None
-            }
-        }
+        let policy = Policy::new(kind, command.argument);
+        self.take(&node.place, path, policy)
     }
 
     fn weights(&mut self, path: &str, node: &Node) -> String {
@@ -478,27 +470,17 @@ impl Reader {
             };
             let item = format!("{}:{weight}", entry.key);
             // An item of the form of something else would be taken for that.
-            let reason = match weights::normal([item.as_str()]) {
-                Ok(lines) if lines.lines().count() == 1 => None,
-                Ok(_) => Some("is not one item FIELD:VALUE"),
-                Err(reason) => Some(reason),
-            };
-            match reason {
-                Some(reason) => self.add(&entry.place, &path, reason),
-                None => items.push(item),
-            }
+            let one = weights::normal([item.as_str()]).and_then(|lines| {
+                let one = lines.lines().count() == 1;
+                one.then_some(item).ok_or("is not one item FIELD:VALUE")
+            });
+            items.extend(self.take(&entry.place, &path, one));
         }
-        match weights::normal(items.iter().map(String::as_str)) {
-            Ok(lines) => {
-                if lines.lines().count() < items.len() {
-                    self.add(&node.place, path, "names somebody twice");
-                }
-                lines
-            }
-            Err(reason) => {
-                self.add(&node.place, path, reason);
-                String::new()
-            }
+        let lines = weights::normal(items.iter().map(String::as_str));
+        let lines = self.take(&node.place, path, lines).unwrap_or_default();
+        if !lines.is_empty() && lines.lines().count() < items.len() {
+            self.add(&node.place, path, "names somebody twice");
         }
+        lines
     }
 }

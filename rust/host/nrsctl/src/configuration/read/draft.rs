@@ -166,12 +166,9 @@ impl Reader {
 
     fn rate(&mut self, path: &str, node: &Node) -> Option<String> {
         let text = self.scalar(path, node)?;
-        let rate = normal_rate(&text);
-        if rate.is_none() {
-            let expected = nrs_sched::rules::Rate::EXPECTED;
-            self.add(&node.place, path, format!("expected {expected}"));
-        }
-        rate
+        let expected = || format!("expected {}", nrs_sched::rules::Rate::EXPECTED);
+        let rate = normal_rate(&text).ok_or_else(expected);
+        self.take(&node.place, path, rate)
     }
 
     /// Names of other rules: a list, or a string with `+` between them.

@@ -14,6 +14,7 @@ use nrs_sched::statistics::{
 };
 
 use super::encode::{Kind, Number};
+use super::others::crowds;
 use super::page::{Gathered, Samples};
 use crate::stats::{
     in_bytes, Client, Counters, Entity, Group, Head, Policy, Rule, Snapshot, Target, POLICIES,
@@ -283,7 +284,12 @@ fn declared() -> [Family; 29] {
         family(Gauge, "nrs_service_clients_lost", "Lost clients, with a device that does not respond", Of::Service(|service, samples| {
             samples.one(names(service, |client| client.lost));
         })),
-        labelled(Gauge, "nrs_service_entities", &["head", "policy"], "All entities of the policy", Of::Service(entities)),
+        labelled(Gauge, "nrs_service_entities", &["head", "policy"], "All entities of the policy", Of::Service(|service, samples| {
+            for crowd in crowds(&service.entities) {
+                let labels = [("head", &*crowd[0].head), ("policy", &crowd[0].policy)];
+                samples.more(&labels, crowd.len() as u64);
+            }
+        })),
         // Heads and policies.
         family(Gauge, "nrs_head_queued_requests", "Queued requests", Of::Head(|head, samples| {
             samples.one(head.policies.iter().map(|policy| policy.queued).sum::<u64>());
@@ -365,21 +371,4 @@ fn declared() -> [Family; 29] {
 fn limit(rule: &Rule, of_bytes: bool) -> Option<u64> {
     let (limit, bytes) = rule.limit()?;
     (bytes == of_bytes).then_some(limit)
-}
-
-/// How many entities there are of each policy and head.
-fn entities(service: &Snapshot, samples: &mut Samples<'_>) {
-    let mut counts: Vec<(&str, &str, u64)> = Vec::new();
-    for entity in &service.entities {
-        let alike = |(head, policy, _): &&mut (&str, &str, u64)| {
-            *head == entity.head && *policy == entity.policy
-        };
-        match counts.iter_mut().find(alike) {
-            Some((_, _, count)) => *count += 1,
-            None => counts.push((&entity.head, &entity.policy, 1)),
-        }
-    }
-    for (head, policy, count) in counts {
-        samples.more(&[("head", head), ("policy", policy)], count);
-    }
 }

@@ -171,6 +171,22 @@ pub struct Shown<'a> {
     pub counted: bool,
 }
 
+/// Returns the entities of each policy on each head; none of the lists is empty.
+pub fn crowds(all: &[Entity]) -> Vec<Vec<&Entity>> {
+    // Those of a policy on a head stand together, in most cases.
+    let mut crowds: Vec<Vec<&Entity>> = Vec::new();
+    for entity in all {
+        let alike = |crowd: &&mut Vec<&Entity>| {
+            crowd[0].policy == entity.policy && crowd[0].head == entity.head
+        };
+        match crowds.iter_mut().find(alike) {
+            Some(crowd) => crowd.push(entity),
+            None => crowds.push(vec![entity]),
+        }
+    }
+    crowds
+}
+
 /// Who of `snapshot` is shown if at most `top` of each policy and head may be.
 pub fn choose<'a>(
     snapshot: &'a Snapshot,
@@ -182,22 +198,8 @@ pub fn choose<'a>(
         others: Vec::new(),
         counted: memory.is_some(),
     };
-    // Those of a policy on a head stand together, in most cases.
-    let mut crowds: Vec<Vec<&'a Entity>> = Vec::new();
-    for entity in &snapshot.entities {
-        let alike = |crowd: &&mut Vec<&Entity>| {
-            let first = crowd.first();
-            first.is_some_and(|first| first.policy == entity.policy && first.head == entity.head)
-        };
-        match crowds.iter_mut().find(alike) {
-            Some(crowd) => crowd.push(entity),
-            None => crowds.push(vec![entity]),
-        }
-    }
-    for crowd in crowds {
-        let Some((policy, head)) = crowd.first().map(|e| (e.policy.clone(), e.head.clone())) else {
-            continue;
-        };
+    for crowd in crowds(&snapshot.entities) {
+        let (policy, head) = (crowd[0].policy.clone(), crowd[0].head.clone());
         let mut crowd = unite(crowd, identity, add);
         if crowd.len() > top {
             let most = |e: &Cow<'_, Entity>| (Reverse(e.counter("dispatched")), e.name.clone());

@@ -18,8 +18,8 @@ const SCALES: [(f64, &str); 7] = [
     (1e18, "E"),
 ];
 
-/// About three digits.
-fn three(value: f64) -> String {
+/// Bytes per second, in about three digits.
+pub fn bytes(value: f64) -> String {
     if !value.is_finite() {
         return UNKNOWN.into();
     }
@@ -43,12 +43,7 @@ pub fn count(value: f64) -> String {
     if (999.5..9999.5).contains(&value) {
         return format!("{value:.0}");
     }
-    three(value)
-}
-
-/// Bytes per second.
-pub fn bytes(value: f64) -> String {
-    three(value)
+    bytes(value)
 }
 
 /// A time in us.

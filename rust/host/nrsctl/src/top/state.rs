@@ -28,7 +28,7 @@ pub enum Act {
 }
 
 /// What is shown, and how.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct State {
     services: Vec<String>,
     service: Option<String>,
@@ -66,23 +66,12 @@ impl State {
     /// One of that service, or of the first one.
     pub fn new(service: Option<String>, interval: Duration, sort: Column, filter: &str) -> Self {
         Self {
-            services: Vec::new(),
             service,
-            now: None,
-            rates: Vec::new(),
-            order: Vec::new(),
-            failure: None,
-            ended: false,
             sort,
-            reverse: false,
             filter: filter.into(),
-            editing: false,
-            help: false,
-            paused: false,
             interval,
-            first: 0,
             page: 1,
-            colours: false,
+            ..Self::default()
         }
     }
 

@@ -278,10 +278,7 @@ pub fn head_does(head: &Head) -> String {
         .iter()
         .filter(|policy| policy.state != "stopped" && !policy.fallback);
     let texts = chosen.map(|policy| {
-        let mut text = policy.name.clone();
-        if let Some(argument) = &policy.argument {
-            text += &format!(" {argument}");
-        }
+        let mut text = policy.full();
         if policy.state != "started" {
             text += &format!(" ({})", policy.state);
         }

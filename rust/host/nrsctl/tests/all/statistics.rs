@@ -253,97 +253,52 @@ fn other_versions() {
     );
 }
 
-/// A text, what is wrong with it, and where.
-const WRONG: [(&str, &str, &str); 16] = [
-    (
-        "clients",
-        "clients:\n- client: a\n  counters: { a: 18446744073709551616 }",
-        "3: expected { KEY: NUMBER, ... }",
-    ),
-    (
-        "clients",
-        "service: { slots: x }",
-        "1: expected { KEY: NUMBER, ... }, found 'service: {",
-    ),
-    (
-        "clients",
-        "clients:\n- client: \"q\"1\\x22\"",
-        "2: expected a string in double quotes",
-    ),
-    (
-        "clients",
-        "  counters: { a: 1 }",
-        "1: expected a client or a target before",
-    ),
-    (
-        "clients",
-        "nothing",
-        "1: expected KEY: VALUE, found 'nothing'",
-    ),
-    (
-        "nrs_policies",
-        "  - name: fifo",
-        "1: expected regular_requests:",
-    ),
-    (
-        "nrs_policies",
-        "regular_requests:\n    state: x",
-        "2: expected - name: POLICY",
-    ),
-    (
-        "nrs_policies",
-        "regular_requests:\n  - name: a\n    queued: -1",
-        "3: expected a number",
-    ),
-    (
-        "nrs_fairshare_stats",
-        "  weight: 1",
-        "1: expected - entity: NAME",
-    ),
-    (
-        "nrs_fairshare_stats",
-        "- entity: a\n\n  weight: inf",
-        "3: expected a number with decimals",
-    ),
-    (
-        "nrs_fairshare_stats",
-        "- entity: a\n  active: maybe",
-        "2: expected true or false",
-    ),
-    (
-        "nrs_fairshare_stats",
-        "- entity: \"a\\q\"",
-        "1: expected a string in double quotes",
-    ),
-    (
-        "nrs_fairshare_stats",
-        "- entity: \"a\\x4\"",
-        "1: expected a string in double quotes",
-    ),
-    (
-        "nrs_fairshare_stats",
-        "- entity: \"",
-        "1: expected a string in double quotes",
-    ),
-    (
-        "nrs_fairshare_stats",
-        "- entity: a\n  queue: slow",
-        "2: expected regular or high_priority",
-    ),
-    (
-        "at_stats",
-        "lost: 99999999999999999999",
-        "1: expected a number",
-    ),
-];
+/// Texts of parameters, of lines with ` ; ` between them, and what is said of each.
+const WRONG: &str = r#"
+clients = service: { slots: x }
+    1: expected { KEY: NUMBER, ... }, found 'service: {
+clients = clients: ; - client: "q"1\x22"
+    2: expected a string in double quotes
+clients =   counters: { a: 1 }
+    1: expected a client or a target before
+clients = clients: ; - client: a ;   counters: { a: 18446744073709551616 }
+    3: expected { KEY: NUMBER, ... }
+clients = nothing
+    1: expected KEY: VALUE, found 'nothing'
+nrs_policies =   - name: fifo
+    1: expected regular_requests:
+nrs_policies = regular_requests: ;     state: x
+    2: expected - name: POLICY
+nrs_policies = regular_requests: ;   - name: a ;     queued: -1
+    3: expected a number
+nrs_fairshare_stats =   weight: 1
+    1: expected - entity: NAME
+nrs_fairshare_stats = - entity: a ;  ;   weight: inf
+    3: expected a number with decimals
+nrs_fairshare_stats = - entity: a ;   active: maybe
+    2: expected true or false
+nrs_fairshare_stats = - entity: "a\q"
+    1: expected a string in double quotes
+nrs_fairshare_stats = - entity: "a\x4"
+    1: expected a string in double quotes
+nrs_fairshare_stats = - entity: "
+    1: expected a string in double quotes
+nrs_fairshare_stats = - entity: a ;   queue: slow
+    2: expected regular or high_priority
+at_stats = lost: 99999999999999999999
+    1: expected a number
+"#;
 
 #[test]
 fn what_is_wrong_is_said_with_its_line() {
-    for (parameter, text, want) in WRONG {
+    let wrong: Vec<&str> = WRONG.trim().lines().collect();
+    for pair in wrong.chunks(2) {
+        let (parameter, text) = pair[0].split_once(" = ").expect("a parameter");
+        let (text, want) = (text.replace(" ; ", "\n"), pair[1].trim());
         let mut all = service("fairshare", 14);
         let place = all.iter_mut().find(|(name, _)| name == parameter);
         place.expect("a text").1 = format!("{text}\n");
-        let failure = stats::read(&module(&all), "svc").expect_err(text);
+        let failure = stats::read(&module(&all), "svc").expect_err(&text);
         let want = format!("{parameter} of service 'svc', line {want}");
         assert!(failure.message.starts_with(&want), "{}", failure.message);
         assert!(failure.kind == Kind::Other && failure.hint.is_some());

@@ -113,7 +113,7 @@ fn widest(snapshot: &Snapshot) -> (usize, usize) {
         entity,
         rates: &rates,
     });
-    let sizes = rows.map(|row| (row.entity.name.len(), row.policy_len()));
+    let sizes = rows.map(|row| (row.entity.name.len(), row.policy().len()));
     let (name, policy) = sizes.fold((0, 0), |all, one| (all.0.max(one.0), all.1.max(one.1)));
     (name.min(NAME_MAX), policy.min(NAME_MAX))
 }

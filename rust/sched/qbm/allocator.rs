@@ -71,11 +71,12 @@
 //! that wait: O(n log n) at worst.
 
 use crate::sched::{
-    mem::NoMemory,
+    mem::{List, NoMemory},
     qbm::terms::{Class, Terms, CLASSES},
 };
-use book::Book;
+use book::{PerClass, Slot, Tally};
 use client::{Client, RATE_MAX};
+use rules::MORE;
 
 mod book;
 mod client;
@@ -135,17 +136,43 @@ pub struct Again;
 ///
 /// # Invariants
 ///
-/// Those above, but for clients that entered or were withdrawn without being settled.
+/// - Those above, but for clients that entered or were withdrawn without being settled.
+/// - The tallies are the sums over the clients.
+/// - Allocations + pool + reserves = capacity + oversubscription; while a rule is at work, what it has in hand beside.
+/// - What a reserve has and what it has given are what was set up; the class has at least what was given.
 pub struct Allocator {
-    book: Book,
+    setup: Setup,
+    slots: List<Slot>,
+    /// Room for the number of each slot.
+    queue: List<ClientId>,
+    vacant: Option<ClientId>,
+    tallies: PerClass<Tally>,
+    /// Free bandwidth, bytes/s.
+    pool: u64,
+    /// What was given beyond the capacity, bytes/s.
+    over: u64,
+    /// Requests so far.
+    clock: u64,
+    changed: bool,
 }
 
 impl Allocator {
     /// The allocator of a group without clients.
     pub fn new(setup: Setup) -> Self {
-        Self {
-            book: Book::new(setup.bounded()),
-        }
+        let setup = setup.bounded();
+        let mut allocator = Self {
+            setup,
+            slots: List::new(),
+            queue: List::new(),
+            vacant: None,
+            tallies: PerClass([Tally::default(); CLASSES]),
+            pool: 0,
+            over: 0,
+            clock: 0,
+            changed: false,
+        };
+        allocator.open(setup);
+        allocator
     }
 
     /// Registers a client of `terms`, and allocates bandwidth to it; sleeps.
@@ -165,10 +192,9 @@ impl Allocator {
     ///
     /// As for [`Allocator::register`].
     pub fn enter(&mut self, terms: Terms) -> Result<ClientId, NoMemory> {
-        let id = self.book.reserve_slot()?;
-        let now = self.book.now();
-        let client = Client::new(terms, self.book.setup().floor, now);
-        self.book.insert(id, client);
+        let id = self.reserve_slot()?;
+        let now = self.now();
+        self.insert(id, Client::new(terms, self.setup.floor, now));
         Ok(id)
     }
 
@@ -180,15 +206,9 @@ impl Allocator {
 
     /// Forgets a client; others get what it has with [`Allocator::settle`].
     pub fn withdraw(&mut self, id: ClientId) {
-        if let Some(client) = self.book.remove(id) {
-            self.book.free(client.terms.class, client.allocation);
+        if let Some(client) = self.remove(id) {
+            self.release(client.terms.class, client.allocation);
         }
-    }
-
-    /// Gives everybody what the rules say, after clients have entered or were withdrawn: once for all of them.
-    /// Every other request that changes something does so too.
-    pub fn settle(&mut self) {
-        self.book.settle();
     }
 
     /// A client that did with less needs what it was given again, and all it is to have.
@@ -206,7 +226,7 @@ impl Allocator {
     ///
     /// - [`Again`]: it has no more than before, and is marked as wanting.
     pub fn increase(&mut self, id: ClientId, by: u64) -> Result<Raised, Again> {
-        let client = self.book.client(id).ok_or(Again)?;
+        let client = self.client(id).ok_or(Again)?;
         let (before, class) = (client.allocation, client.terms.class);
         let most = client.terms.max.clamp(client.goal, RATE_MAX);
         let wish = before.saturating_add(by).min(most);
@@ -215,8 +235,8 @@ impl Allocator {
         }
         self.ask(id, |client, floor| client.ask_more(by, floor));
         self.settle();
-        if class != Class::Mover && self.book.is_content() {
-            self.book.increase(id, wish);
+        if class != Class::Mover && self.is_content() {
+            self.give_more(&MORE, id, wish);
             self.settle();
         }
         match self.allocation(id) {
@@ -231,8 +251,8 @@ impl Allocator {
 
     /// A client does with `by` bytes/s less than it has, down to the floor.
     pub fn decrease(&mut self, id: ClientId, by: u64) {
-        let floor = self.book.setup().floor;
-        let Some(client) = self.book.client(id) else {
+        let floor = self.setup.floor;
+        let Some(client) = self.client(id) else {
             return;
         };
         let (class, before) = (client.terms.class, client.allocation);
@@ -240,18 +260,18 @@ impl Allocator {
         if less >= before {
             return;
         }
-        self.book.change(id, |client| {
+        self.change(id, |client| {
             client.ask_less(less, floor);
             client.set(less);
         });
-        self.book.free(class, before.wrapping_sub(less));
+        self.release(class, before.wrapping_sub(less));
         self.settle();
     }
 
     /// A client has other terms from now on, and asks for all that they promise. Nothing happens if they are the
     /// same.
     pub fn set_terms(&mut self, id: ClientId, terms: Terms) {
-        let Some(client) = self.book.client(id).copied() else {
+        let Some(client) = self.client(id).copied() else {
             return;
         };
         if client.terms == terms {
@@ -264,12 +284,12 @@ impl Allocator {
             });
             self.free_above_cap(id);
         } else {
-            self.book.remove(id);
-            self.book.free(client.terms.class, client.allocation);
-            let now = self.book.now();
-            let mut moved = Client::new(terms, self.book.setup().floor, now);
+            self.remove(id);
+            self.release(client.terms.class, client.allocation);
+            let now = self.now();
+            let mut moved = Client::new(terms, self.setup.floor, now);
             moved.reported = client.reported;
-            self.book.insert(id, moved);
+            self.insert(id, moved);
         }
         self.settle();
     }
@@ -277,72 +297,66 @@ impl Allocator {
     /// The group has other numbers from now on. Nothing happens if they are the same.
     pub fn set_setup(&mut self, setup: Setup) {
         let setup = setup.bounded();
-        if *self.book.setup() != setup {
-            self.book.open(setup);
-            self.book.give_anew();
+        if self.setup != setup {
+            self.open(setup);
+            self.give_anew();
         }
     }
 
     /// What a client has, bytes/s.
     pub fn allocation(&self, id: ClientId) -> u64 {
-        self.book.client(id).map_or(0, |client| client.allocation)
+        self.client(id).map_or(0, |client| client.allocation)
     }
 
     /// What a client was told last that it has, before it did with less; its allocation if it does not.
     pub fn given(&self, id: ClientId) -> u64 {
-        self.book.client(id).map_or(0, Client::given)
+        self.client(id).map_or(0, Client::given)
     }
 
     /// Whether a client is marked as wanting more.
     pub fn wants(&self, id: ClientId) -> bool {
-        self.book.client(id).is_some_and(Client::wants)
+        self.client(id).is_some_and(Client::wants)
     }
 
     /// Whether a client has less than its minimum, or than what it asked for if that is less.
     pub fn is_unmet(&self, id: ClientId) -> bool {
-        self.book.client(id).is_some_and(Client::is_unmet)
+        self.client(id).is_some_and(Client::is_unmet)
     }
 
     /// What the group has, within bounds.
-    pub fn setup(&self) -> &Setup {
-        self.book.setup()
+    pub const fn setup(&self) -> &Setup {
+        &self.setup
     }
 
     /// What is in the pool, bytes/s.
     pub fn free(&self) -> u64 {
-        self.book.pool
+        self.pool
     }
 
     /// What is in the reserve of `class`, bytes/s.
     pub fn reserve_left(&self, class: Class) -> u64 {
-        self.book.tally(class).reserve
+        self.tally(class).reserve
     }
 
     /// What was given beyond the capacity, bytes/s.
     pub fn oversubscribed(&self) -> u64 {
-        self.book.over
+        self.over
     }
 
     /// Number of clients.
     pub fn len(&self) -> u32 {
-        let clients = |class| self.book.tally(class).clients as u32;
+        let clients = |class| self.tally(class).clients as u32;
         Class::ALL
             .into_iter()
             .map(clients)
             .fold(0, u32::wrapping_add)
     }
 
-    /// Says whose allocation changed since the last call, and what it is now: the messages to other clients
-    /// than the one that asked.
-    pub fn drain_changed(&mut self, say: impl FnMut(ClientId, u64)) {
-        self.book.drain_changed(say);
-    }
-
     /// Changes what a client asks for. One that becomes unmet by it queues behind those that are.
     fn ask(&mut self, id: ClientId, ask: impl FnOnce(&mut Client, u64)) {
-        let floor = self.book.setup().floor;
-        let now = self.book.now();
-        self.book.change(id, |client| {
+        let floor = self.setup.floor;
+        let now = self.now();
+        self.change(id, |client| {
             let waited = client.is_unmet();
             ask(client, floor);
             if client.is_unmet() && !waited {
@@ -353,8 +367,8 @@ impl Allocator {
 
     /// Notes that a client wants `wish` bytes/s; it keeps its place if it has been wanting.
     fn mark_wanting(&mut self, id: ClientId, wish: u64) {
-        let now = self.book.now();
-        self.book.change(id, |client| {
+        let now = self.now();
+        self.change(id, |client| {
             if !client.wants() {
                 client.wished = now;
             }
@@ -364,14 +378,14 @@ impl Allocator {
 
     /// Frees what a client has above its cap.
     fn free_above_cap(&mut self, id: ClientId) {
-        let Some(client) = self.book.client(id) else {
+        let Some(client) = self.client(id) else {
             return;
         };
         let (class, cap) = (client.terms.class, client.cap);
         let excess = client.allocation.saturating_sub(cap);
         if excess > 0 {
-            self.book.change(id, |client| client.set(cap));
-            self.book.free(class, excess);
+            self.change(id, |client| client.set(cap));
+            self.release(class, excess);
         }
     }
 }

@@ -2,15 +2,15 @@
 
 //! The accounts: who has what, and sums over them that are always right.
 //!
-//! Every change of a client goes through [`Book::change`] or [`Book::each`], which take what the client
+//! Every change of a client goes through [`Allocator::change`] or [`Allocator::each`], which take what the client
 //! adds to the sums out of them before the change and put it back after it.
 
 use super::{
     client::{Client, CLIENTS_MAX},
-    ClientId, Setup,
+    Allocator, ClientId, Setup,
 };
 use crate::sched::{
-    mem::{List, NoMemory},
+    mem::NoMemory,
     qbm::terms::{Class, CLASSES},
 };
 
@@ -40,24 +40,35 @@ pub(super) struct Tally {
 impl Tally {
     /// Counts what `client` adds. No sum of [`CLIENTS_MAX`] rates wraps.
     fn add(&mut self, client: &Client) {
-        self.clients = self.clients.wrapping_add(1);
-        self.empty = self.empty.wrapping_add(client.is_empty().into());
-        self.allocated = self.allocated.wrapping_add(client.allocation);
-        self.goals = self.goals.wrapping_add(client.goal);
-        self.missing = self.missing.wrapping_add(client.missing());
-        self.extra = self.extra.wrapping_add(client.extra());
-        self.wanting = self.wanting.wrapping_add(client.wants().into());
+        self.count(client, u64::wrapping_add);
     }
 
     /// Takes back what [`Tally::add`] counted for `client`.
     fn sub(&mut self, client: &Client) {
-        self.clients = self.clients.wrapping_sub(1);
-        self.empty = self.empty.wrapping_sub(client.is_empty().into());
-        self.allocated = self.allocated.wrapping_sub(client.allocation);
-        self.goals = self.goals.wrapping_sub(client.goal);
-        self.missing = self.missing.wrapping_sub(client.missing());
-        self.extra = self.extra.wrapping_sub(client.extra());
-        self.wanting = self.wanting.wrapping_sub(client.wants().into());
+        self.count(client, u64::wrapping_sub);
+    }
+
+    fn count(&mut self, client: &Client, by: impl Fn(u64, u64) -> u64) {
+        for (sum, part) in [
+            (&mut self.clients, 1),
+            (&mut self.empty, client.is_empty().into()),
+            (&mut self.allocated, client.allocation),
+            (&mut self.goals, client.goal),
+            (&mut self.missing, client.missing()),
+            (&mut self.extra, client.extra()),
+            (&mut self.wanting, client.wants().into()),
+        ] {
+            *sum = by(*sum, part);
+        }
+    }
+
+    /// Changes `client`, which is counted; returns whether its allocation changed.
+    fn change(&mut self, client: &mut Client, change: impl FnOnce(&mut Client)) -> bool {
+        let before = client.allocation;
+        self.sub(client);
+        change(client);
+        self.add(client);
+        client.allocation != before
     }
 
     /// What other classes may take: never what came from the class's reserve.
@@ -67,7 +78,7 @@ impl Tally {
 }
 
 /// One of something for each class.
-pub(super) struct PerClass<T>([T; CLASSES]);
+pub(super) struct PerClass<T>(pub(super) [T; CLASSES]);
 
 impl<T> PerClass<T> {
     /// That of `class`.
@@ -94,54 +105,13 @@ impl<T> PerClass<T> {
 }
 
 /// A place for a client.
-enum Slot {
+pub(super) enum Slot {
     Taken(Client),
     /// The next vacant one, if there is one.
     Vacant(Option<ClientId>),
 }
 
-/// The accounts of a group.
-///
-/// # Invariants
-///
-/// - The tallies are the sums over the clients.
-/// - Allocations + pool + reserves = capacity + oversubscription; while a rule is at work, what it has in
-///   hand beside.
-/// - What a reserve has and what it has given are what was set up; the class has at least what was given.
-pub(super) struct Book {
-    setup: Setup,
-    slots: List<Slot>,
-    /// Room for the number of each slot.
-    pub(super) queue: List<ClientId>,
-    vacant: Option<ClientId>,
-    tallies: PerClass<Tally>,
-    /// Free bandwidth, bytes/s.
-    pub(super) pool: u64,
-    /// What was given beyond the capacity, bytes/s.
-    pub(super) over: u64,
-    /// Requests so far.
-    clock: u64,
-    changed: bool,
-}
-
-impl Book {
-    /// The accounts of a group without clients; `setup` is within bounds.
-    pub(super) fn new(setup: Setup) -> Self {
-        let mut book = Self {
-            setup,
-            slots: List::new(),
-            queue: List::new(),
-            vacant: None,
-            tallies: PerClass([Tally::default(); CLASSES]),
-            pool: 0,
-            over: 0,
-            clock: 0,
-            changed: false,
-        };
-        book.open(setup);
-        book
-    }
-
+impl Allocator {
     /// Starts anew with `setup`, which is within bounds, and with whatever clients there are having nothing.
     ///
     /// What was given beyond the capacity is in the pool, and still beyond it.
@@ -159,11 +129,6 @@ impl Book {
             let tally = self.tallies.of_mut(class);
             (tally.reserve, tally.lent) = (reserve, 0);
         }
-    }
-
-    /// What was set up.
-    pub(super) const fn setup(&self) -> &Setup {
-        &self.setup
     }
 
     /// Sums over the clients of `class`.
@@ -236,59 +201,39 @@ impl Book {
         }
     }
 
-    /// Number of slots, vacant or taken.
-    pub(super) fn slots(&self) -> ClientId {
-        self.slots.as_slice().len() as ClientId
-    }
-
     /// All clients and their names.
     pub(super) fn clients(&self) -> impl Iterator<Item = (ClientId, &Client)> {
-        (0..self.slots()).filter_map(|id| Some((id, self.client(id)?)))
+        let slots = (0..).zip(self.slots.as_slice());
+        slots.filter_map(|(id, slot)| match slot {
+            Slot::Taken(client) => Some((id, client)),
+            Slot::Vacant(_) => None,
+        })
     }
 
     /// The clients of `class`.
     pub(super) fn members(&self, class: Class) -> impl Iterator<Item = &Client> {
-        let slots = self.slots.as_slice().iter();
-        slots.filter_map(move |slot| match slot {
-            Slot::Taken(client) if client.terms.class == class => Some(client),
-            _ => None,
-        })
+        let clients = self.clients().map(|(_, client)| client);
+        clients.filter(move |client| client.terms.class == class)
     }
 
     /// Changes the client called `id`, but not its class.
-    pub(super) fn change<R>(
-        &mut self,
-        id: ClientId,
-        change: impl FnOnce(&mut Client) -> R,
-    ) -> Option<R> {
-        let slot = self.slots.as_mut_slice().get_mut(id as usize)?;
-        let Slot::Taken(client) = slot else {
-            return None;
-        };
-        let tally = self.tallies.of_mut(client.terms.class);
-        let before = client.allocation;
-        tally.sub(client);
-        let result = change(client);
-        tally.add(client);
-        self.changed |= client.allocation != before;
-        Some(result)
+    pub(super) fn change(&mut self, id: ClientId, change: impl FnOnce(&mut Client)) {
+        if let Some(Slot::Taken(client)) = self.slots.as_mut_slice().get_mut(id as usize) {
+            let tally = self.tallies.of_mut(client.terms.class);
+            self.changed |= tally.change(client, change);
+        }
     }
 
     /// Changes all clients of `class`, but not their class.
     pub(super) fn each(&mut self, class: Class, mut change: impl FnMut(&mut Client)) {
         let tally = self.tallies.of_mut(class);
         for slot in self.slots.as_mut_slice() {
-            let Slot::Taken(client) = slot else {
-                continue;
-            };
-            if client.terms.class != class {
-                continue;
+            match slot {
+                Slot::Taken(client) if client.terms.class == class => {
+                    self.changed |= tally.change(client, &mut change);
+                }
+                _ => {}
             }
-            let before = client.allocation;
-            tally.sub(client);
-            change(client);
-            tally.add(client);
-            self.changed |= client.allocation != before;
         }
     }
 
@@ -324,8 +269,9 @@ impl Book {
         back
     }
 
-    /// Says whose allocation changed since the last time.
-    pub(super) fn drain_changed(&mut self, mut say: impl FnMut(ClientId, u64)) {
+    /// Says whose allocation changed since the last call, and what it is now: the messages to other clients
+    /// than the one that asked.
+    pub fn drain_changed(&mut self, mut say: impl FnMut(ClientId, u64)) {
         if !core::mem::take(&mut self.changed) {
             return;
         }

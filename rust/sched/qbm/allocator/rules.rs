@@ -2,14 +2,14 @@
 
 //! The rules, in the order in which they are applied.
 //!
-//! Whatever a request changes, it ends in [`Book::settle`]: there each client that is below its goal asks for
+//! Whatever a request changes, it ends in [`Allocator::settle`]: there each client that is below its goal asks for
 //! what it is missing, the highest class first, and what is left then goes down the list of who may have
 //! it. Before that everybody gets the floor, so that no other rule has to care about it.
 
 use super::{
-    book::{Book, Tally},
+    book::Tally,
     client::{Client, RATE_MAX},
-    ClientId,
+    Allocator, ClientId,
 };
 use crate::sched::{mem::List, qbm::terms::Class, sort};
 
@@ -17,43 +17,48 @@ use crate::sched::{mem::List, qbm::terms::Class, sort};
 const SHARING: [Class; 3] = [Class::FairShare, Class::LowShare, Class::Mover];
 
 /// Takes up to so many bytes/s for a client of a class into the hand.
-type Rule = fn(&mut Book, Class, u64) -> u64;
+pub(super) type Rule = fn(&mut Allocator, Class, u64) -> u64;
 
 /// For minimums.
 const MINIMUM: [Rule; 4] = [
-    Book::take_reserve,
-    Book::take_pool,
-    Book::take_extras,
-    Book::steal_from_lower,
+    Allocator::draw_reserve,
+    Allocator::take_pool,
+    Allocator::take_extras,
+    Allocator::steal_from_lower,
 ];
 
 /// For more than the minimum, when a client asks for it.
-const MORE: [Rule; 3] = [
-    Book::more_from_pool,
-    Book::take_reserve,
-    Book::more_from_lower,
+pub(super) const MORE: [Rule; 3] = [
+    Allocator::more_from_pool,
+    Allocator::draw_reserve,
+    Allocator::more_from_lower,
 ];
 
 /// For more than the minimum, when something was freed.
-const MORE_OF_FREED: [Rule; 2] = [Book::more_from_pool, Book::take_reserve];
+const MORE_OF_FREED: [Rule; 2] = [Allocator::more_from_pool, Allocator::draw_reserve];
 
 // Allocating bandwidth to a client.
-impl Book {
-    /// Up to `need` for a client of `class` into the hand: each of `rules` until there is enough.
-    fn apply(&mut self, rules: &[Rule], class: Class, need: u64) -> u64 {
-        rules.iter().fold(0, |found: u64, rule| {
-            found.wrapping_add(rule(self, class, need.saturating_sub(found)))
+impl Allocator {
+    /// Up to `need` into the hand: what `take` finds in each of `sources` until there is enough.
+    fn gather<T>(
+        &mut self,
+        sources: impl IntoIterator<Item = T>,
+        need: u64,
+        take: impl Fn(&mut Self, T, u64) -> u64,
+    ) -> u64 {
+        sources.into_iter().fold(0, |found: u64, source| {
+            found.wrapping_add(take(self, source, need.saturating_sub(found)))
         })
+    }
+
+    /// Up to `need` for a client of `class` into the hand, by `rules`.
+    fn apply(&mut self, rules: &[Rule], class: Class, need: u64) -> u64 {
+        self.gather(rules, need, |this, rule, most| rule(this, class, most))
     }
 
     /// Up to `need` for the minimum of a client of `class` into the hand.
     fn find(&mut self, class: Class, need: u64) -> u64 {
         self.apply(&MINIMUM, class, need)
-    }
-
-    /// As much as possible from the reserve of the class.
-    fn take_reserve(&mut self, class: Class, need: u64) -> u64 {
-        self.draw_reserve(class, need)
     }
 
     /// What is still needed from the free bandwidth of the group.
@@ -64,19 +69,15 @@ impl Book {
     /// What clients have above their goals, from the lowest class to the highest.
     fn take_extras(&mut self, class: Class, need: u64) -> u64 {
         let lowest_first = Class::ALL.into_iter().rev();
-        lowest_first.fold(0, |found: u64, from| {
-            let most = need.saturating_sub(found);
-            found.wrapping_add(self.take_extra(class, from, most))
+        self.gather(lowest_first, need, |this, from, most| {
+            this.take_extra(class, from, most)
         })
     }
 
     /// What lower classes have above the floor, from the lowest to the one below `class`; a class shares what it
     /// keeps.
     fn steal_from_lower(&mut self, class: Class, need: u64) -> u64 {
-        lower(class).fold(0, |found: u64, from| {
-            let most = need.saturating_sub(found);
-            found.wrapping_add(self.steal(from, most))
-        })
+        self.gather(lower(class), need, Self::steal)
     }
 
     /// Up to `most` of the extra of class `from` for a client of `class` into the hand.
@@ -116,7 +117,7 @@ impl Book {
         above.min(tally.loose())
     }
 
-    /// What [`Book::find`] would find for a client of `class`.
+    /// What [`Allocator::find`] would find for a client of `class`.
     pub(super) fn within_reach(&self, class: Class) -> u64 {
         let own = self.tally(class);
         let higher = Class::ALL.into_iter().filter(|from| *from < class);
@@ -160,7 +161,7 @@ impl Book {
     /// Everybody has the absolute minimum: the clients of `class` that have nothing yet get it. What cannot be
     /// found is given beyond the capacity.
     fn absolute_minimum(&mut self, class: Class) {
-        let floor = self.setup().floor;
+        let floor = self.setup.floor;
         let need = self.tally(class).empty.saturating_mul(floor);
         if need == 0 {
             return;
@@ -184,28 +185,19 @@ impl Book {
 }
 
 // Freeing bandwidth.
-impl Book {
-    /// Gives back what is in the hand, `freed`, which a client of `class` had; [`Book::settle`] does the rest.
-    pub(super) fn free(&mut self, class: Class, freed: u64) {
-        let freed = freed.wrapping_sub(self.return_to_reserve(class, freed));
-        let freed = freed.wrapping_sub(self.return_to_capacity(freed));
-        self.pool = self.pool.wrapping_add(freed);
-    }
-
-    /// If the reserve of the class gave any, it gets it back.
-    fn return_to_reserve(&mut self, class: Class, freed: u64) -> u64 {
-        self.refill_reserve(class, freed)
-    }
-
-    /// If more than the capacity was given, that is made up for.
-    fn return_to_capacity(&mut self, freed: u64) -> u64 {
+impl Allocator {
+    /// Gives back what is in the hand, `freed`, which a client of `class` had; [`Allocator::settle`] does the rest.
+    pub(super) fn release(&mut self, class: Class, freed: u64) {
+        let freed = freed.wrapping_sub(self.refill_reserve(class, freed));
+        // If more than the capacity was given, that is made up for.
         let back = self.over.min(freed);
         self.over = self.over.wrapping_sub(back);
-        back
+        self.pool = self.pool.wrapping_add(freed.wrapping_sub(back));
     }
 
-    /// Gives everybody what the rules say after something has changed.
-    pub(super) fn settle(&mut self) {
+    /// Gives everybody what the rules say, after clients have entered or were withdrawn: once for all of them.
+    /// Every other request that changes something does so too.
+    pub fn settle(&mut self) {
         self.give_minimums();
         if !self.is_content() {
             self.withdraw_extras();
@@ -283,7 +275,7 @@ impl Book {
 
     /// Whether there is something for a client that wants more.
     fn has_more(&self) -> bool {
-        let has = |tally: &Tally| self.pool >= self.setup().grant || tally.reserve > 0;
+        let has = |tally: &Tally| self.pool >= self.setup.grant || tally.reserve > 0;
         let mut tallies = Class::ALL.into_iter().map(|class| self.tally(class));
         tallies.any(|tally| tally.wanting > 0 && has(tally))
     }
@@ -299,7 +291,7 @@ impl Book {
         let pool = self.draw_pool(RATE_MAX);
         let extra = tally.extra.wrapping_add(reserve).wrapping_add(pool);
         let unused = self.share_rich(class, extra);
-        self.free(class, unused);
+        self.release(class, unused);
     }
 
     /// While somebody has too little nobody has extra. Whoever could use it has it already; the rest is freed.
@@ -308,21 +300,16 @@ impl Book {
             let extra = self.tally(class).extra;
             if extra > 0 {
                 self.cut_extra(class, extra);
-                self.free(class, extra);
+                self.release(class, extra);
             }
         }
     }
 }
 
 // Requests for more than the minimum.
-impl Book {
-    /// Client `id` asks for more, until it has `wish`.
-    pub(super) fn increase(&mut self, id: ClientId, wish: u64) {
-        self.give_more(&MORE, id, wish);
-    }
-
+impl Allocator {
     /// Gives client `id` what `rules` find until it has `wish`. Everybody has its goal, and keeps it.
-    fn give_more(&mut self, rules: &[Rule], id: ClientId, wish: u64) {
+    pub(super) fn give_more(&mut self, rules: &[Rule], id: ClientId, wish: u64) {
         let Some(client) = self.client(id) else {
             return;
         };
@@ -334,7 +321,7 @@ impl Book {
 
     /// From the free bandwidth, if there is not just a little of it.
     fn more_from_pool(&mut self, _class: Class, need: u64) -> u64 {
-        if self.pool < self.setup().grant {
+        if self.pool < self.setup.grant {
             return 0;
         }
         self.draw_pool(need)
@@ -342,16 +329,15 @@ impl Book {
 
     /// What clients of lower classes have above their goals, from the lowest to the highest.
     fn more_from_lower(&mut self, class: Class, need: u64) -> u64 {
-        lower(class).fold(0, |found: u64, from| {
-            let most = need.saturating_sub(found);
-            found.wrapping_add(self.take_extra(class, from, most))
+        self.gather(lower(class), need, |this, from, most| {
+            this.take_extra(class, from, most)
         })
     }
 }
 
 // Everything anew.
-impl Book {
-    /// Gives out everything after [`Book::open`]. Who had something is asked before who waits, so nobody loses
+impl Allocator {
+    /// Gives out everything after [`Allocator::open`]. Who had something is asked before who waits, so nobody loses
     /// more than the new numbers make necessary.
     pub(super) fn give_anew(&mut self) {
         let first_come = |client: &Client| client.terms.class == Class::FirstCome;
@@ -381,7 +367,7 @@ impl Book {
         let Some(client) = self.client(id) else {
             return;
         };
-        let need = client.had.min(client.goal).max(self.setup().floor);
+        let need = client.had.min(client.goal).max(self.setup.floor);
         let free = self.tally(Class::FirstCome).reserve;
         if need <= free.saturating_add(self.pool) {
             let found = self.find(Class::FirstCome, need);
@@ -391,7 +377,7 @@ impl Book {
 }
 
 // Queues.
-impl Book {
+impl Allocator {
     /// Queues the clients that `choose` chooses by class and `age`; answers how many.
     fn queue(&mut self, choose: impl Fn(&Client) -> bool, age: impl Fn(&Client) -> u64) -> usize {
         let mut queue = core::mem::replace(&mut self.queue, List::new());

@@ -21,7 +21,7 @@
 //! nobody gets unpinned again. This is Newton's method on a piecewise linear function of the ratio: it ends
 //! when a pass pins nobody, mostly after two or three.
 
-use super::{book::Book, client::Client};
+use super::{client::Client, Allocator};
 use crate::sched::qbm::terms::Class;
 
 /// `amount / weight`, to be multiplied by weights.
@@ -125,12 +125,12 @@ impl Bound {
     }
 }
 
-impl Book {
+impl Allocator {
     /// Sharing: `class` has `total` from now on, divided among its clients in proportion to their goals; nobody
     /// below the floor, nobody above its goal. Nobody has extra before; the total is less than the sum of goals
     /// and not less than the floors.
     pub(super) fn share_short(&mut self, class: Class, total: u64) {
-        let floor = self.setup().floor;
+        let floor = self.setup.floor;
         let ratio = self.ratio(class, total, Bound::Least, |_| floor);
         let mut carver = Carver::new(ratio);
         self.each(class, |client| {

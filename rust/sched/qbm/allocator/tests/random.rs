@@ -7,8 +7,8 @@ use crate::sched::rng::Rng;
 
 /// What must hold between two requests.
 pub(super) fn check(allocator: &Allocator) {
-    let book = &allocator.book;
-    let setup = *book.setup();
+    let book = allocator;
+    let setup = book.setup;
     let mut sum = 0;
     let mut unmet_below = false;
     for class in Class::ALL {
@@ -62,7 +62,7 @@ fn check_reserve(tally: &Tally, reserve: u64) {
 }
 
 /// While somebody is unmet, nobody has what it could have.
-fn check_unmet(book: &Book) {
+fn check_unmet(book: &Allocator) {
     if !book.is_content() {
         for class in Class::ALL {
             assert_eq!(book.tally(class).extra, 0, "{class:?} has extra");
@@ -81,8 +81,8 @@ fn check_unmet(book: &Book) {
 }
 
 /// A class that is short shares in proportion to goals.
-fn check_shares(book: &Book, class: Class) {
-    let floor = book.setup().floor;
+fn check_shares(book: &Allocator, class: Class) {
+    let floor = book.setup.floor;
     let above = || {
         book.members(class)
             .filter(|client| client.allocation > floor)
@@ -112,7 +112,7 @@ fn check_shares(book: &Book, class: Class) {
 }
 
 /// What is left is with the movers, or too little to be given.
-fn check_left(book: &Book) {
+fn check_left(book: &Allocator) {
     if !book.is_content() {
         return;
     }
@@ -126,7 +126,7 @@ fn check_left(book: &Book) {
     for class in [Class::FirstCome, Class::FairShare, Class::LowShare] {
         let tally = book.tally(class);
         if tally.wanting > 0 {
-            assert!(book.pool < book.setup().grant.max(1));
+            assert!(book.pool < book.setup.grant.max(1));
             assert_eq!(tally.reserve, 0);
         }
     }
@@ -227,7 +227,7 @@ impl Run {
             return;
         }
         let id = self.any();
-        let class = self.allocator.book.client(id).unwrap().terms.class;
+        let class = self.allocator.client(id).unwrap().terms.class;
         let allocation = self.allocator.allocation(id);
         match dice {
             0..200 => self.oldest_first(|run| {
@@ -277,7 +277,7 @@ impl Run {
     }
 
     fn check_increase(&self, id: ClientId, before: u64, by: u64, answer: Result<Raised, Again>) {
-        let client = self.allocator.book.client(id).unwrap();
+        let client = self.allocator.client(id).unwrap();
         let now = client.allocation;
         let max = client.terms.max.max(client.goal);
         match answer {
@@ -293,7 +293,7 @@ impl Run {
 
     /// The first come clients but `id`.
     fn first_come(&self, id: Option<ClientId>) -> Vec<(ClientId, Client)> {
-        let clients = self.allocator.book.clients();
+        let clients = self.allocator.clients();
         clients
             .filter(|(other, client)| client.terms.class == Class::FirstCome && Some(*other) != id)
             .map(|(other, client)| (other, *client))
@@ -307,7 +307,7 @@ impl Run {
         step(self);
         let waiting = || before.iter().filter(|(_, client)| client.is_unmet());
         let served = |(id, before): &&(ClientId, Client)| {
-            let now = self.allocator.book.client(*id);
+            let now = self.allocator.client(*id);
             now.is_some_and(|now| !now.is_unmet() && now.goal == before.goal)
         };
         for (_, young) in waiting().filter(served) {
@@ -321,7 +321,7 @@ impl Run {
     /// Everything is given out anew for next to no reason: nobody loses anything of its goal.
     fn given_anew(&mut self) {
         let before = self.first_come(None);
-        let was_content = self.allocator.book.is_content();
+        let was_content = self.allocator.is_content();
         let mut setup = *self.allocator.setup();
         setup.grant ^= 1;
         self.allocator.set_setup(setup);
@@ -329,7 +329,7 @@ impl Run {
             let now = self.allocator.allocation(id);
             assert!(before.is_unmet() || now >= before.goal, "{before:?} {now}");
         }
-        assert!(!was_content || self.allocator.book.is_content());
+        assert!(!was_content || self.allocator.is_content());
     }
 
     /// Does `step`, a request of a client of `class`, called `id` unless it is new: no other first come client

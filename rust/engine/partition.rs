@@ -47,7 +47,7 @@ use crate::{
         node::{Account, Held},
         rcu::RcuBox,
         timer::{Expire, Timed},
-        trace::{self, Life},
+        trace::{self, Life, Shown},
     },
 };
 
@@ -82,10 +82,6 @@ impl Published {
 }
 
 /// Creates a lane with a fallback made by `config`.
-///
-/// # Errors
-///
-/// `ENOMEM`.
 #[inline(never)]
 fn lane(config: Config) -> Result<Owned<Lane<Held, KernelPart, Config>>> {
     let shared = AnyShared::new(&config, 0, 1).map_err(|_| ENOMEM)?;
@@ -94,10 +90,6 @@ fn lane(config: Config) -> Result<Owned<Lane<Held, KernelPart, Config>>> {
 }
 
 /// Creates an order table with room for `records`.
-///
-/// # Errors
-///
-/// `ENOMEM`.
 #[inline(never)]
 fn order_table(records: u32) -> Result<Owned<Order<Held>>> {
     let order = Order::new(records, misc::random());
@@ -117,10 +109,6 @@ pub(crate) struct Partition {
 impl Partition {
     /// The partition of `cpt` at `target`, with a fallback for each head, made by `config`, and
     /// room for `records` in its order table.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn new(
         cpt: u16,
         target: Arc<Target>,
@@ -319,15 +307,20 @@ impl Env<Held, Config> for Surroundings<'_> {
         let (Some(id), priority) = (life.id(), held.placement().priority) else {
             return;
         };
-        if trace::enqueue_is_on() {
-            trace::enqueue(&trace::Enqueue {
+        if trace::Enqueue::is_on() {
+            let event = trace::Enqueue {
                 head: self.event_head(priority, tag),
+                jobid: Shown::of(Some(&attrs.jobid)),
+                nid: Shown::of(attrs.nid.as_ref().map(|nid| nid as _)),
                 id,
-                attrs,
                 bytes: held.cost().bytes,
                 offset: held.spot().offset,
+                uid: attrs.uid,
+                gid: attrs.gid,
+                opcode: attrs.opcode,
                 queued,
-            });
+            };
+            event.tell();
         }
     }
 
@@ -345,8 +338,8 @@ impl Env<Held, Config> for Surroundings<'_> {
         let Some(id) = held.account().life.id() else {
             return;
         };
-        if trace::dispatch_is_on() {
-            trace::dispatch(&trace::Dispatch {
+        if trace::Dispatch::is_on() {
+            let event = trace::Dispatch {
                 head: self.event_head(held.placement().priority, tag),
                 id,
                 bytes: held.cost().bytes,
@@ -359,7 +352,8 @@ impl Env<Held, Config> for Surroundings<'_> {
                 slot,
                 slots: self.partition.target.pool().active(),
                 limit: self.partition.target.limit(),
-            });
+            };
+            event.tell();
         }
     }
 
@@ -372,13 +366,14 @@ impl Env<Held, Config> for Surroundings<'_> {
         until: u64,
         queued: u32,
     ) {
-        if trace::throttle_is_on() {
-            trace::throttle(&trace::Throttle {
+        if trace::Throttle::is_on() {
+            let event = trace::Throttle {
                 head: self.event_head(priority, tag()),
                 until_ns: until,
                 delay_ns: until.saturating_sub(now),
                 queued,
-            });
+            };
+            event.tell();
         }
     }
 }
@@ -475,10 +470,6 @@ impl Timed<Partition> {
     }
 
     /// Brings the order table the memory that it needs; returns whether it needed some. May sleep.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn feed_order(&self) -> Result<bool> {
         let need = self.with(|inner| inner.order().need());
         if need.is_empty() {

@@ -353,7 +353,7 @@ impl Service {
     /// Takes back what a request to `target` used, and decides what its slot is used for next; `error` is how it
     /// failed, 0 if it did not. Any context.
     pub(crate) fn complete(&self, account: &Account, cost: Cost, target: &Arc<Target>, error: i32) {
-        if trace::complete_is_on() {
+        if trace::Complete::is_on() {
             self.watch_end(account, cost, error);
         }
         let placement = &account.placement;
@@ -377,7 +377,7 @@ impl Service {
         else {
             return;
         };
-        trace::complete(&trace::Complete {
+        let event = trace::Complete {
             head: trace::Head {
                 service: self.name(),
                 policy: "",
@@ -388,7 +388,8 @@ impl Service {
             bytes: cost.bytes,
             service_ns,
             error,
-        });
+        };
+        event.tell();
     }
 
     /// Sends down everything that is queued, whether or not slots are free; it takes none.

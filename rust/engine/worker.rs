@@ -84,10 +84,6 @@ impl_has_work! {
 
 impl Worker {
     /// A worker for `partitions`.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn new(
         label: CString,
         partitions: Arc<Partitions>,
@@ -206,10 +202,6 @@ impl Worker {
     }
 
     /// Computes the shares of all heads and partitions and publishes them.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     fn publish(&self) -> Result {
         let mut outlines = self.outlines.lock();
         let before = self.computed.xchg(misc::now(), ordering::Relaxed);
@@ -242,16 +234,17 @@ impl Worker {
             }
             let entities = built.table.len() as u64;
             published.set(built.table)?;
-            if trace::shares_is_on() {
+            if trace::Shares::is_on() {
                 let now = misc::now();
-                trace::shares(&trace::Shares {
+                let event = trace::Shares {
                     service: self.label.to_str().unwrap_or(""),
-                    priority,
+                    high: priority,
                     entities,
                     generation,
                     delta_ms,
                     took_ns: now.saturating_sub(begun),
-                });
+                };
+                event.tell();
                 begun = now;
             }
             // Regular requests are what slots are mostly for.
@@ -290,10 +283,6 @@ impl Worker {
 }
 
 /// Adds what the primaries of the heads of `priority` in `lanes` tell of those who compete there to `outline`.
-///
-/// # Errors
-///
-/// `ENOMEM`.
 fn gather(lanes: &Lanes, outline: &mut Outline, priority: Priority) -> Result {
     let mut buf = BriefBuf::new().map_err(|_| ENOMEM)?;
     for (part, partition) in (0u16..).zip(lanes.iter()) {
@@ -359,10 +348,6 @@ pub(crate) struct Ticker {
 
 impl Ticker {
     /// A ticker that stands still.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn new(worker: Arc<Worker>, delta_ms: u32) -> Result<Arc<Timed<Self>>> {
         Arc::pin_init(
             Timed::new(pin_init!(Self {

@@ -24,118 +24,12 @@ use core::fmt::{Display, Write};
 use kernel::sync::atomic::{ordering, Atomic};
 
 use super::raw;
-use crate::sched::{
-    attr::{Attrs, Id, Priority},
-    nid::Nid,
-};
-
-#[cfg(CONFIG_TRACEPOINTS)]
-#[allow(
-    improper_ctypes,
-    reason = "depends on what the kernel has in a tracepoint"
-)]
-mod points {
-    use super::raw;
-    use kernel::bindings::tracepoint;
-
-    extern "C" {
-        pub(super) static __tracepoint_nrs_enqueue: tracepoint;
-        pub(super) static __tracepoint_nrs_dispatch: tracepoint;
-        pub(super) static __tracepoint_nrs_complete: tracepoint;
-        pub(super) static __tracepoint_nrs_throttle: tracepoint;
-        pub(super) static __tracepoint_nrs_policy: tracepoint;
-        pub(super) static __tracepoint_nrs_shares: tracepoint;
-
-        pub(super) fn rust_do_trace_nrs_enqueue(event: *const raw::nrs_event_enqueue);
-        pub(super) fn rust_do_trace_nrs_dispatch(event: *const raw::nrs_event_dispatch);
-        pub(super) fn rust_do_trace_nrs_complete(event: *const raw::nrs_event_complete);
-        pub(super) fn rust_do_trace_nrs_throttle(event: *const raw::nrs_event_throttle);
-        pub(super) fn rust_do_trace_nrs_policy(event: *const raw::nrs_event_policy);
-        pub(super) fn rust_do_trace_nrs_shares(event: *const raw::nrs_event_shares);
-    }
-}
-
-/// Defines `$is_on`, whether somebody looks at an event, and `$tell`, which shows it to them.
-macro_rules! event {
-    ($is_on:ident, $tell:ident, $point:ident, $do_trace:ident, $event:ident) => {
-        #[doc = concat!("Whether somebody looks at [`", stringify!($event), "`].")]
-        #[inline(always)]
-        pub(crate) fn $is_on() -> bool {
-            #[cfg(CONFIG_TRACEPOINTS)]
-            // SAFETY: The static key of a tracepoint that C code defines.
-            return unsafe {
-                kernel::jump_label::static_branch_unlikely!(
-                    points::$point,
-                    kernel::bindings::tracepoint,
-                    key
-                )
-            };
-            #[cfg(not(CONFIG_TRACEPOINTS))]
-            return false;
-        }
-
-        #[doc = concat!("Shows a [`", stringify!($event), "`] to those who look.")]
-        #[cold]
-        #[inline(never)]
-        pub(crate) fn $tell(event: &$event<'_>) {
-            event.with_raw(|_event| {
-                #[cfg(CONFIG_TRACEPOINTS)]
-                // SAFETY: The event is complete, and what it points to is there during the call.
-                unsafe {
-                    points::$do_trace(_event)
-                };
-            });
-        }
-    };
-}
-
-event!(
-    enqueue_is_on,
-    enqueue,
-    __tracepoint_nrs_enqueue,
-    rust_do_trace_nrs_enqueue,
-    Enqueue
-);
-event!(
-    dispatch_is_on,
-    dispatch,
-    __tracepoint_nrs_dispatch,
-    rust_do_trace_nrs_dispatch,
-    Dispatch
-);
-event!(
-    complete_is_on,
-    complete,
-    __tracepoint_nrs_complete,
-    rust_do_trace_nrs_complete,
-    Complete
-);
-event!(
-    throttle_is_on,
-    throttle,
-    __tracepoint_nrs_throttle,
-    rust_do_trace_nrs_throttle,
-    Throttle
-);
-event!(
-    policy_is_on,
-    policy,
-    __tracepoint_nrs_policy,
-    rust_do_trace_nrs_policy,
-    Policy
-);
-event!(
-    shares_is_on,
-    shares,
-    __tracepoint_nrs_shares,
-    rust_do_trace_nrs_shares,
-    Shares
-);
+use crate::sched::attr::{Id, Opcode, Priority};
 
 /// Whether requests are followed.
 #[inline(always)]
 pub(crate) fn follows() -> bool {
-    enqueue_is_on() || dispatch_is_on() || complete_is_on()
+    Enqueue::is_on() || Dispatch::is_on() || Complete::is_on()
 }
 
 /// What a request keeps for its events; nothing if requests were not followed when it arrived.
@@ -191,43 +85,78 @@ impl Life {
     }
 }
 
-/// Bytes of a line that is made for an event, at most.
-const LINE_MAX: usize = 64;
+/// Bytes of a text that is made for an event, at most.
+const SHOWN_MAX: usize = 64;
 
 /// A text that is made for an event; what does not fit is left out.
-struct Line {
-    bytes: [u8; LINE_MAX],
+pub(crate) struct Shown {
+    bytes: [u8; SHOWN_MAX],
     len: usize,
 }
 
-impl Line {
+impl Shown {
     /// What `value` shows.
-    fn of(value: Option<&dyn Display>) -> Self {
-        let mut line = Self {
-            bytes: [0; LINE_MAX],
+    pub(crate) fn of(value: Option<&dyn Display>) -> Self {
+        let mut shown = Self {
+            bytes: [0; SHOWN_MAX],
             len: 0,
         };
         if let Some(value) = value {
             // What does not fit is left out.
-            let _ = write!(line, "{value}");
+            let _ = write!(shown, "{value}");
         }
-        line
-    }
-
-    fn as_raw(&self) -> raw::nrs_text {
-        bytes(self.bytes.get(..self.len).unwrap_or(&[]))
+        shown
     }
 }
 
-impl Write for Line {
+impl Write for Shown {
     fn write_str(&mut self, text: &str) -> core::fmt::Result {
         let room = self.bytes.get_mut(self.len..).unwrap_or(&mut []);
         for (to, from) in room.iter_mut().zip(text.bytes()) {
             *to = from;
         }
-        self.len = self.len.saturating_add(text.len()).min(LINE_MAX);
+        self.len = self.len.saturating_add(text.len()).min(SHOWN_MAX);
         Ok(())
     }
+}
+
+/// A value as C has it.
+trait Value {
+    type Raw;
+
+    fn raw(&self) -> Self::Raw;
+}
+
+macro_rules! value {
+    ($($type:ty => $raw:ty: |$value:ident| $made:expr;)+) => {
+        $(impl Value for $type {
+            type Raw = $raw;
+
+            fn raw(&self) -> $raw {
+                let $value = self;
+                $made
+            }
+        })+
+    };
+}
+
+value! {
+    i32 => i32: |number| *number;
+    u32 => u32: |number| *number;
+    u64 => u64: |number| *number;
+    bool => u8: |is| (*is).into();
+    Id => u32: |id| id.get().unwrap_or(u32::MAX);
+    Opcode => u32: |opcode| opcode.number();
+    // 1 for the high-priority head.
+    Priority => u8: |priority| (*priority == Priority::High).into();
+    &str => raw::nrs_text: |text| bytes(text.as_bytes());
+    Shown => raw::nrs_text: |shown| bytes(shown.bytes.get(..shown.len).unwrap_or(&[]));
+    Head<'_> => raw::nrs_event_head: |head| raw::nrs_event_head {
+        service: head.service.raw(),
+        policy: head.policy.raw(),
+        cpt: head.cpt,
+        high: head.priority.raw(),
+    };
 }
 
 /// `text` as C has it.
@@ -236,16 +165,6 @@ fn bytes(text: &[u8]) -> raw::nrs_text {
         start: text.as_ptr().cast(),
         length: u32::try_from(text.len()).unwrap_or(0),
     }
-}
-
-/// 1 for the high-priority head.
-fn high(priority: Priority) -> u8 {
-    (priority == Priority::High).into()
-}
-
-/// The number that is shown of an identity.
-fn number(id: Id) -> u32 {
-    id.get().unwrap_or(u32::MAX)
 }
 
 /// The head that an event is of.
@@ -261,190 +180,170 @@ pub(crate) struct Head<'a> {
     pub(crate) priority: Priority,
 }
 
-impl Head<'_> {
-    fn as_raw(&self) -> raw::nrs_event_head {
-        raw::nrs_event_head {
-            service: bytes(self.service.as_bytes()),
-            policy: bytes(self.policy.as_bytes()),
-            cpt: self.cpt,
-            high: high(self.priority),
+/// Defines an event: its tracepoint, the function that shows it to those who look, what C calls it; then its fields.
+macro_rules! event {
+    ($(#[$doc:meta])* $Event:ident: $point:ident, $do_trace:ident, $raw:ident {
+        $($(#[$field_doc:meta])* $field:ident: $type:ty,)+
+    }) => {
+        $(#[$doc])*
+        pub(crate) struct $Event<'a> {
+            $($(#[$field_doc])* pub(crate) $field: $type,)+
         }
+
+        impl $Event<'_> {
+            /// Whether somebody looks at this event.
+            #[inline(always)]
+            pub(crate) fn is_on() -> bool {
+                #[cfg(CONFIG_TRACEPOINTS)]
+                {
+                    #[allow(
+                        improper_ctypes,
+                        reason = "depends on what the kernel has in a tracepoint"
+                    )]
+                    extern "C" {
+                        static $point: kernel::bindings::tracepoint;
+                    }
+                    // SAFETY: The static key of a tracepoint that C code defines.
+                    return unsafe {
+                        kernel::jump_label::static_branch_unlikely!(
+                            $point,
+                            kernel::bindings::tracepoint,
+                            key
+                        )
+                    };
+                }
+                #[cfg(not(CONFIG_TRACEPOINTS))]
+                return false;
+            }
+
+            /// Shows the event to those who look.
+            #[cold]
+            #[inline(never)]
+            pub(crate) fn tell(&self) {
+                let _event = raw::$raw {
+                    $($field: self.$field.raw(),)+
+                };
+                #[cfg(CONFIG_TRACEPOINTS)]
+                {
+                    extern "C" {
+                        fn $do_trace(event: *const raw::$raw);
+                    }
+                    // SAFETY: The event is complete, and what it points to is there during the call.
+                    unsafe { $do_trace(&_event) };
+                }
+            }
+        }
+    };
+}
+
+event! {
+    /// A request has arrived.
+    Enqueue: __tracepoint_nrs_enqueue, rust_do_trace_nrs_enqueue, nrs_event_enqueue {
+        /// The head it is for, and the policy that takes new requests there.
+        head: Head<'a>,
+        /// Its job. A program may give any bytes.
+        jobid: Shown,
+        /// Network identifier of who asks.
+        nid: Shown,
+        /// Its number.
+        id: u64,
+        /// Bytes that it transfers.
+        bytes: u64,
+        /// First byte of its range.
+        offset: u64,
+        /// Who asks.
+        uid: Id,
+        /// Who asks.
+        gid: Id,
+        /// What is asked for.
+        opcode: Opcode,
+        /// It waits; else it goes down at once.
+        queued: bool,
     }
 }
 
-/// A request has arrived.
-pub(crate) struct Enqueue<'a> {
-    /// The head it is for, and the policy that takes new requests there.
-    pub(crate) head: Head<'a>,
-    /// Its number.
-    pub(crate) id: u64,
-    /// Who asks.
-    pub(crate) attrs: &'a Attrs,
-    /// Bytes that it transfers.
-    pub(crate) bytes: u64,
-    /// First byte of its range.
-    pub(crate) offset: u64,
-    /// It waits; else it goes down at once.
-    pub(crate) queued: bool,
-}
-
-impl Enqueue<'_> {
-    fn with_raw(&self, f: impl FnOnce(&raw::nrs_event_enqueue)) {
-        let nid: Option<&Nid> = self.attrs.nid.as_ref();
-        let nid = Line::of(nid.map(|nid| nid as &dyn Display));
-        // A program may give any bytes.
-        let jobid = Line::of(Some(&self.attrs.jobid));
-        f(&raw::nrs_event_enqueue {
-            head: self.head.as_raw(),
-            jobid: jobid.as_raw(),
-            nid: nid.as_raw(),
-            id: self.id,
-            bytes: self.bytes,
-            offset: self.offset,
-            uid: number(self.attrs.uid),
-            gid: number(self.attrs.gid),
-            opcode: self.attrs.opcode.number(),
-            queued: self.queued.into(),
-        });
+event! {
+    /// A request is to be served.
+    Dispatch: __tracepoint_nrs_dispatch, rust_do_trace_nrs_dispatch, nrs_event_dispatch {
+        /// The head it went through, and the policy that decided.
+        head: Head<'a>,
+        /// Its number.
+        id: u64,
+        /// Bytes that it transfers.
+        bytes: u64,
+        /// For how long it waited, ns.
+        waited_ns: u64,
+        /// Slots of the target that are in use, with its own.
+        slots: u32,
+        /// Slots of the target in effect.
+        limit: u32,
+        /// It had to wait; else it went down at once.
+        queued: bool,
+        /// It has a slot.
+        slot: bool,
     }
 }
 
-/// A request is to be served.
-pub(crate) struct Dispatch<'a> {
-    /// The head it went through, and the policy that decided.
-    pub(crate) head: Head<'a>,
-    /// Its number.
-    pub(crate) id: u64,
-    /// Bytes that it transfers.
-    pub(crate) bytes: u64,
-    /// For how long it waited, ns.
-    pub(crate) waited_ns: u64,
-    /// It had to wait; else it went down at once.
-    pub(crate) queued: bool,
-    /// It has a slot.
-    pub(crate) slot: bool,
-    /// Slots of the target that are in use, with its own.
-    pub(crate) slots: u32,
-    /// Slots of the target in effect.
-    pub(crate) limit: u32,
-}
-
-impl Dispatch<'_> {
-    fn with_raw(&self, f: impl FnOnce(&raw::nrs_event_dispatch)) {
-        f(&raw::nrs_event_dispatch {
-            head: self.head.as_raw(),
-            id: self.id,
-            bytes: self.bytes,
-            waited_ns: self.waited_ns,
-            slots: self.slots,
-            limit: self.limit,
-            queued: self.queued.into(),
-            slot: self.slot.into(),
-        });
+event! {
+    /// A request has ended.
+    Complete: __tracepoint_nrs_complete, rust_do_trace_nrs_complete, nrs_event_complete {
+        /// The head it went through, without a policy.
+        head: Head<'a>,
+        /// Its number.
+        id: u64,
+        /// Bytes that it transferred.
+        bytes: u64,
+        /// Time since it was dispatched, ns.
+        service_ns: u64,
+        /// 0, or how it failed.
+        error: i32,
     }
 }
 
-/// A request has ended.
-pub(crate) struct Complete<'a> {
-    /// The head it went through, without a policy.
-    pub(crate) head: Head<'a>,
-    /// Its number.
-    pub(crate) id: u64,
-    /// Bytes that it transferred.
-    pub(crate) bytes: u64,
-    /// Time since it was dispatched, ns.
-    pub(crate) service_ns: u64,
-    /// 0, or how it failed.
-    pub(crate) error: i32,
-}
-
-impl Complete<'_> {
-    fn with_raw(&self, f: impl FnOnce(&raw::nrs_event_complete)) {
-        f(&raw::nrs_event_complete {
-            head: self.head.as_raw(),
-            id: self.id,
-            bytes: self.bytes,
-            service_ns: self.service_ns,
-            error: self.error,
-        });
+event! {
+    /// A policy withholds all that a head has.
+    Throttle: __tracepoint_nrs_throttle, rust_do_trace_nrs_throttle, nrs_event_throttle {
+        /// The head, and the policy that takes new requests there.
+        head: Head<'a>,
+        /// Until when, monotonic ns.
+        until_ns: u64,
+        /// For how long from now on, ns.
+        delay_ns: u64,
+        /// Requests that are queued on the head.
+        queued: u32,
     }
 }
 
-/// A policy withholds all that a head has.
-pub(crate) struct Throttle<'a> {
-    /// The head, and the policy that takes new requests there.
-    pub(crate) head: Head<'a>,
-    /// Until when, monotonic ns.
-    pub(crate) until_ns: u64,
-    /// For how long from now on, ns.
-    pub(crate) delay_ns: u64,
-    /// Requests that are queued on the head.
-    pub(crate) queued: u32,
-}
-
-impl Throttle<'_> {
-    fn with_raw(&self, f: impl FnOnce(&raw::nrs_event_throttle)) {
-        f(&raw::nrs_event_throttle {
-            head: self.head.as_raw(),
-            until_ns: self.until_ns,
-            delay_ns: self.delay_ns,
-            queued: self.queued,
-        });
+event! {
+    /// A head has another policy, or the same with other parameters.
+    Policy: __tracepoint_nrs_policy, rust_do_trace_nrs_policy, nrs_event_policy {
+        /// Name of the service.
+        service: &'a str,
+        /// Name of the policy before.
+        old: &'a str,
+        /// Name of the policy from now on.
+        new_: &'a str,
+        /// The argument that it was started with.
+        argument: Shown,
+        /// Which head, of all partitions.
+        high: Priority,
     }
 }
 
-/// A head has another policy, or the same with other parameters.
-pub(crate) struct Policy<'a> {
-    /// Name of the service.
-    pub(crate) service: &'a str,
-    /// Which head, of all partitions.
-    pub(crate) priority: Priority,
-    /// Name of the policy before.
-    pub(crate) old: &'a str,
-    /// Name of the policy from now on.
-    pub(crate) new: &'a str,
-    /// The argument that it was started with.
-    pub(crate) argument: Option<&'a dyn Display>,
-}
-
-impl Policy<'_> {
-    fn with_raw(&self, f: impl FnOnce(&raw::nrs_event_policy)) {
-        let argument = Line::of(self.argument);
-        f(&raw::nrs_event_policy {
-            service: bytes(self.service.as_bytes()),
-            old: bytes(self.old.as_bytes()),
-            new_: bytes(self.new.as_bytes()),
-            argument: argument.as_raw(),
-            high: high(self.priority),
-        });
-    }
-}
-
-/// Shares were computed, and are in effect.
-pub(crate) struct Shares<'a> {
-    /// Name of the service.
-    pub(crate) service: &'a str,
-    /// For which heads.
-    pub(crate) priority: Priority,
-    /// Entities that have one.
-    pub(crate) entities: u64,
-    /// Number of the computation.
-    pub(crate) generation: u64,
-    /// Time since the one before, ms.
-    pub(crate) delta_ms: u64,
-    /// How long it took, ns.
-    pub(crate) took_ns: u64,
-}
-
-impl Shares<'_> {
-    fn with_raw(&self, f: impl FnOnce(&raw::nrs_event_shares)) {
-        f(&raw::nrs_event_shares {
-            service: bytes(self.service.as_bytes()),
-            entities: self.entities,
-            generation: self.generation,
-            delta_ms: self.delta_ms,
-            took_ns: self.took_ns,
-            high: high(self.priority),
-        });
+event! {
+    /// Shares were computed, and are in effect.
+    Shares: __tracepoint_nrs_shares, rust_do_trace_nrs_shares, nrs_event_shares {
+        /// Name of the service.
+        service: &'a str,
+        /// Entities that have one.
+        entities: u64,
+        /// Number of the computation.
+        generation: u64,
+        /// Time since the one before, ms.
+        delta_ms: u64,
+        /// How long it took, ns.
+        took_ns: u64,
+        /// For which heads.
+        high: Priority,
     }
 }

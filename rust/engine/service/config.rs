@@ -34,6 +34,14 @@ use crate::{
 /// Configuration of the primary of each head, regular first; `None`: the fallback serves.
 type Primaries = ByHead<Option<Config>>;
 
+/// What `all` has for the head of `priority`.
+fn of_head<T>([regular, high]: &mut ByHead<T>, priority: Priority) -> &mut T {
+    match priority {
+        Priority::Regular => regular,
+        Priority::High => high,
+    }
+}
+
 /// What an administrator has set.
 pub(crate) struct Settings {
     /// What can be set whatever runs, and is there again when a policy is started again.
@@ -45,10 +53,6 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// No primary, these values, and nothing that is more than a value.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(super) fn new(values: Values) -> Result<Self> {
         Ok(Self {
             parameters: Parameters {
@@ -61,10 +65,6 @@ impl Settings {
     }
 
     /// What parts that were started with `config` on the head of `priority` are told.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     fn update(&mut self, config: &Config, priority: Priority) -> Result<Option<AnyUpdate>> {
         self.parameters.update(config, priority).map_err(|_| ENOMEM)
     }
@@ -76,10 +76,6 @@ impl Settings {
 }
 
 /// A part that is started with `config` and told `update`.
-///
-/// # Errors
-///
-/// `ENOMEM`.
 fn part(config: &Config, shared: &AnyShared, update: Option<&AnyUpdate>) -> Result<KernelPart> {
     let mut part = KernelPart::new(config, misc::random(), shared).map_err(|_| ENOMEM)?;
     if let Some(update) = update {
@@ -299,23 +295,20 @@ impl Service {
         };
         for (priority, (old, new)) in Priority::ALL.into_iter().zip(old.iter().zip(new)) {
             if old != new {
-                trace::policy(&trace::Policy {
+                let event = trace::Policy {
                     service: self.name(),
-                    priority,
                     old: name(old),
-                    new: name(new),
-                    argument: new.as_ref().and_then(Config::argument),
-                });
+                    new_: name(new),
+                    argument: trace::Shown::of(new.as_ref().and_then(Config::argument)),
+                    high: priority,
+                };
+                event.tell();
             }
         }
     }
 
     /// What the parts of a target share that are started with `config`: `common`, which is made if it is not there
     /// yet, or for a policy that knows targets apart something of their own.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     fn shared(&self, config: &Config, common: &mut Option<AnyShared>) -> Result<AnyShared> {
         if let Some(common) = common {
             return Ok(common.clone());
@@ -328,10 +321,6 @@ impl Service {
     }
 
     /// Starts the primaries on the partitions of a target that is new.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(super) fn furnish(&self, settings: &mut Settings, lanes: &Lanes) -> Result {
         let primaries = settings.primaries;
         let oversight = self.oversight.prepare(&primaries, &settings.parameters)?;
@@ -340,12 +329,7 @@ impl Service {
                 continue;
             };
             let update = settings.update(&config, priority)?.or(oversight.update());
-            let [regular, high] = &mut settings.shared;
-            let common = match priority {
-                Priority::Regular => regular,
-                Priority::High => high,
-            };
-            let shared = self.shared(&config, common)?;
+            let shared = self.shared(&config, of_head(&mut settings.shared, priority))?;
             for partition in lanes.iter() {
                 let part = part(&config, &shared, update.as_ref())?;
                 let refused =
@@ -384,11 +368,7 @@ impl Service {
         let mut shared = settings.shared.clone();
         let mut parts: KVec<Option<KernelPart>> = KVec::new();
         for (priority, config) in changes() {
-            let [regular, high] = &mut shared;
-            let shared = match priority {
-                Priority::Regular => regular,
-                Priority::High => high,
-            };
+            let shared = of_head(&mut shared, priority);
             *shared = None;
             let Some(config) = config else {
                 continue;
@@ -436,7 +416,7 @@ impl Service {
         }
         settings.primaries = *new;
         settings.shared = shared;
-        if trace::policy_is_on() {
+        if trace::Policy::is_on() {
             self.watch_change(&old, new);
         }
         let mut started = new.iter().flatten();

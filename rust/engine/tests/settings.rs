@@ -16,9 +16,6 @@ const CLIENTS: &str =
     "service: { slots: 7, limit: 7, active: 0, overflow: 0, no_memory: 0, stalls: 0 }\n\
     clients:\ntargets:\n";
 
-/// What `nrs_fairshare_mode` shows at first.
-const UID: &str = "uid_fair\n";
-
 /// A mode with weights, and what is shown of each of them afterwards.
 const PAIR: &str = "gid_then_uid_fair weight=uid:1:2,gid:9:3";
 const MODE: &str = "gid_then_uid_fair\n";
@@ -32,7 +29,6 @@ const RULES: &str = "regular_requests:\nCPT 0:\na uid={1} 5, ref 0\ndefault * 10
 const QUANTA: &str = "reg_quantum:16   \nhp_quantum:16   \n";
 const OFFSETS: &str = "reg_offset_type:logical\nhp_offset_type:logical\n";
 const SUPPORTED: &str = "reg_supported:reads\nhp_supported:writes\n";
-const DELAYS: &str = "reg_delay_min:5    \nhp_delay_min:5    \n";
 
 /// A configuration of `qbm`, and how it is shown.
 const PLAN: &str = "by uid # who\n\ngroup a  capacity=1M; ; client 5 class=fc min=50%\n";
@@ -76,28 +72,15 @@ mod names {
     #[test]
     fn parameters_are_set_and_shown() -> Result {
         let service = Service::new(c"kunit", Some(1))?;
-        // Name, value, what comes of it, what is shown afterwards if that is short.
-        let cases: [(&str, &str, Result, &str); 76] = [
+        // Name, value, what comes of it, what is shown afterwards if that is short. The host has what is out of range.
+        let cases: [(&str, &str, Result, &str); 52] = [
             ("slots", "7", Ok(()), "7\n"),
-            ("slots", "0", Err(EINVAL), "7\n"),
             ("stall_ms", "500\n", Ok(()), "500\n"),
-            ("stall_ms", "99", Err(EINVAL), "500\n"),
             ("high_priority_ratio", "0", Ok(()), "0\n"),
             ("nrs_fairshare_delta_ms", "10", Ok(()), "10\n"),
-            ("nrs_fairshare_delta_ms", "9", Err(EINVAL), "10\n"),
             ("nrs_fairshare_mode", " uid_fair ", Ok(()), "uid_fair\n"),
-            ("nrs_fairshare_mode", "fair", Err(EINVAL), "uid_fair\n"),
-            ("nrs_fairshare_mode", "uid_fair weight=", Err(EINVAL), UID),
-            (
-                "nrs_fairshare_mode",
-                "gid_fair weight=uid:1",
-                Err(EINVAL),
-                UID,
-            ),
             ("nrs_fairshare_weights", "-uid:1", Err(ENOENT), ""),
             ("nrs_fairshare_mode", PAIR, Ok(()), "gid_then_uid_fair\n"),
-            ("nrs_fairshare_weights", "bad", Err(EINVAL), WEIGHTS),
-            ("nrs_fairshare_weights", "uid:2:10001", Err(EINVAL), WEIGHTS),
             ("nrs_fairshare_weights", "-uid:2", Err(ENOENT), WEIGHTS),
             (
                 "nrs_fairshare_mode",
@@ -107,12 +90,9 @@ mod names {
             ),
             ("nrs_fairshare_weights", "-uid:1,uid:1:2", Ok(()), WEIGHTS),
             ("nrs_fairshare_locality", "1", Ok(()), "1\n"),
-            ("nrs_fairshare_locality", "on", Err(EINVAL), "1\n"),
             ("nrs_fairshare_cross_cpt", "0", Ok(()), "0\n"),
             ("nrs_fairshare_size_source", "suffix", Ok(()), "suffix\n"),
-            ("nrs_fairshare_size_window_s", "1", Err(EINVAL), "10\n"),
             ("nrs_fairshare_size_window_s", "60", Ok(()), "60\n"),
-            ("nrs_fairshare_size_max", "4097", Err(EINVAL), "4096\n"),
             ("nrs_fairshare_size_max", "64", Ok(()), "64\n"),
             ("nrs_policies", "fairshare size_fair", Ok(()), ""),
             ("nrs_fairshare_stats_reset", "1", Ok(()), "-"),
@@ -122,19 +102,15 @@ mod names {
             ("nrs_fairshare_select", "paper", Ok(()), "paper\n"),
             ("nrs_fairshare_stats", "1", Err(EACCES), ""),
             ("clients", "1", Err(EACCES), CLIENTS),
-            ("nrs_policies", "lifo", Err(ENOENT), ""),
             ("nrs_tbf_rule_error", "x", Err(EACCES), ""),
             ("nrs_policies", "tbf uid+nid", Ok(()), ""),
             ("nrs_tbf_rule", "start a uid={1} rate=5", Ok(()), RULES),
-            ("nrs_tbf_rule", "start b gid={1} rate=5", Err(EINVAL), RULES),
             ("nrs_tbf_rule", "change b rate=5", Err(ENOENT), RULES),
             ("nrs_tbf_rule", "stop b", Ok(()), RULES),
             ("nrs_tbf_rule_error", "x", Err(EACCES), ""),
-            ("nrs_tbf_rate", "0", Err(EINVAL), "10000\n"),
             ("nrs_tbf_global_rate", "0", Ok(()), "0\n"),
             ("nrs_tbf_rule", "start a uid={1} rate=5", Err(EEXIST), RULES),
             ("nrs_crrn_quantum", "16", Ok(()), QUANTA),
-            ("nrs_crrn_quantum", "0", Err(EINVAL), QUANTA),
             (
                 "nrs_crrn_quantum",
                 "reg_quantum:16 hp_quantum: 16",
@@ -142,22 +118,17 @@ mod names {
                 QUANTA,
             ),
             ("nrs_orr_offset_type", "logical", Ok(()), OFFSETS),
-            ("nrs_orr_offset_type", "logicalfoo", Err(EINVAL), OFFSETS),
             (
                 "nrs_trr_supported",
                 "hp_supported:writes",
                 Ok(()),
                 SUPPORTED,
             ),
-            ("nrs_delay_min", "reg_delay_min:301", Err(EINVAL), DELAYS),
             ("nrs_delay_max", "4", Err(EINVAL), ""),
             ("nrs_policies", "delay", Ok(()), ""),
-            ("nrs_delay_pct", "101", Err(EINVAL), ""),
             ("nrs_delay_pct", "50", Ok(()), ""),
             ("nrs_policies", "orr reg", Ok(()), ""),
             ("nrs_orr_quantum", "1", Ok(()), ""),
-            ("nrs_policies", "crrn 8", Err(EINVAL), ""),
-            ("nrs_qbm_clients_max", "15", Err(EINVAL), "1024\n"),
             ("nrs_qbm_clients_max", "16", Ok(()), "16\n"),
             ("nrs_qbm_config", PLAN, Ok(()), SHOWN_PLAN),
             ("nrs_qbm_config", "by\ngroup a", Err(EINVAL), SHOWN_PLAN),
@@ -166,12 +137,8 @@ mod names {
             ("nrs_qbm_config", "by device", Ok(()), "by device\n"),
             ("nrs_qbm_config", PLAN, Ok(()), SHOWN_PLAN),
             ("nrs_qbm_stats_reset", "1", Ok(()), "-"),
-            ("nrs_policies", "qbm 1", Err(EINVAL), ""),
             ("nrs_pop", "overlap", Ok(()), "overlap\n"),
-            ("nrs_pop", "order", Err(EINVAL), "overlap\n"),
-            ("nrs_pop_window", "65537", Err(EINVAL), "1024\n"),
             ("buffer_max", "256", Ok(()), "256\n"),
-            ("buffer_max", "1048577", Err(EINVAL), "256\n"),
             ("high_priority_sources", "meta prio", Ok(()), "meta prio\n"),
             ("health", "1", Err(EACCES), "healthy\nnothing is queued\n"),
         ];

@@ -2,8 +2,6 @@
 
 //! Requests for tests: submitting one tells a probe.
 
-use core::ptr::NonNull;
-
 use kernel::{
     new_spinlock_irq,
     prelude::*,
@@ -13,11 +11,14 @@ use kernel::{
     },
 };
 
-use super::{Account, Held, Node, Ops};
-use crate::sched::{
-    attr::Priority,
-    item::{Cost, Direction, Spot},
-    units::NSEC_PER_SEC,
+use super::{Account, Held};
+use crate::{
+    sched::{
+        attr::Priority,
+        item::{Cost, Direction, Spot},
+        units::NSEC_PER_SEC,
+    },
+    sys::chardev::boxed::{Boxed, Submit},
 };
 
 /// Requests that one probe can remember.
@@ -68,37 +69,20 @@ impl Probe {
     }
 }
 
-/// A request and who wants to know of it.
-#[repr(C)]
+/// What a test keeps of a request.
 struct Fake {
-    node: Node,
     name: u64,
     probe: Arc<Probe>,
 }
 
-const OPS: &Ops = &Ops { hold, submit };
-
-/// Nothing to prepare.
-///
-/// # Safety
-///
-/// As [`Ops::hold`] says.
-unsafe fn hold(_node: NonNull<Node>) {}
-
-/// Tells the probe and ends the request.
-///
-/// # Safety
-///
-/// As [`Ops::submit`] says.
-unsafe fn submit(node: NonNull<Node>) {
-    // SAFETY: All nodes with these ops are the first field of a box that `request` made.
-    let fake = unsafe { KBox::from_raw(node.as_ptr().cast::<Fake>()) };
-    let _ = fake
-        .probe
-        .seen
-        .lock()
-        .push_within_capacity((fake.name, *fake.node.account()));
-    fake.probe.submitted.fetch_add(1, ordering::Release);
+impl Submit for Fake {
+    /// Tells the probe and ends the request.
+    fn submitted(this: Boxed<Self>) {
+        let Fake { name, probe } = this.value();
+        let seen = (*name, this.account());
+        let _ = probe.seen.lock().push_within_capacity(seen);
+        probe.submitted.fetch_add(1, ordering::Release);
+    }
 }
 
 /// Request `name` to read `bytes` of target 0, held since `name` ns.
@@ -108,28 +92,19 @@ pub(crate) fn request(
     bytes: u64,
     priority: Priority,
 ) -> Result<Held> {
-    let node = Node::new(
-        OPS,
-        Cost::new(Direction::Read, bytes),
-        Spot::new(0, 0, bytes),
-        Account::new(priority),
-    );
     let fake = Fake {
-        node,
         name,
         probe: probe.clone(),
     };
-    let fake = KBox::into_raw(KBox::new(fake, GFP_KERNEL)?);
-    // SAFETY: From a box, so it is valid, and not shared; the node is its first field.
-    let mut held = unsafe { Held::from_raw(NonNull::new_unchecked(fake.cast())) };
+    let cost = Cost::new(Direction::Read, bytes);
+    let spot = Spot::new(0, 0, bytes);
+    let boxed = Boxed::new(fake, cost, spot, Account::new(priority), GFP_KERNEL)?;
+    let mut held = boxed.into_held();
     held.hold(name);
     Ok(held)
 }
 
 /// Ends a request without submitting it.
 pub(crate) fn discard(held: Held) {
-    if let Some(node) = held.into_raw() {
-        // SAFETY: All requests of tests are made by `request`.
-        drop(unsafe { KBox::from_raw(node.as_ptr().cast::<Fake>()) });
-    }
+    drop(Boxed::<Fake>::from_held(held));
 }

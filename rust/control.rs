@@ -120,10 +120,6 @@ impl Control {
     /// Shows every service that is made from now on, and lets services be made.
     ///
     /// The registry has to be there, front-ends must not be.
-    ///
-    /// # Errors
-    ///
-    /// - `ENOMEM`.
     /// - `EBUSY`: somebody else observes the registry.
     /// - What registering with configfs returns.
     pub(crate) fn new() -> Result<Self> {

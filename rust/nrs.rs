@@ -3,6 +3,10 @@
 //! nrs: a network request scheduler for storage servers.
 //!
 //! Front-ends bring requests, policies decide which is served next. See `Documentation/design.md`.
+//!
+//! # Errors
+//!
+//! What allocates returns `ENOMEM`, and what writes a text `ENOSPC`; functions say which errors they return beside these.
 
 use kernel::prelude::*;
 

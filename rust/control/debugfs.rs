@@ -85,10 +85,6 @@ impl Trees {
     }
 
     /// Makes the files of `service`.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(super) fn add(&self, service: &Arc<Service>) -> Result {
         let name = CString::try_from_fmt(fmt!("{}", service.name()))?;
         let mut dirs = self.dirs.lock();

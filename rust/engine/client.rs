@@ -44,10 +44,6 @@ pub(crate) struct Client {
 impl Client {
     /// A client named `name`, which is the block device `device` (`major:minor`), or else has its name there; with `concurrency`
     /// it is active there while it has requests queued.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn new(
         name: CString,
         device: CString,
@@ -67,10 +63,6 @@ impl Client {
 
     /// The same as a client of `service`, queued in `partitions`, that waits for `target` as long as `timeouts`
     /// say.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn waiting_for(
         mut self,
         target: Arc<Target>,

@@ -76,10 +76,6 @@ pub(crate) struct Concurrency {
 
 impl Concurrency {
     /// Nobody is active in a service with `slots` slots and room for `buffer_max` requests of programs.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn new(slots: u32, buffer_max: u32) -> Result<Arc<Self>> {
         let roomy = PollCondVarBox::new(c"nrs_buffer", static_lock_class!())?;
         let this = Arc::pin_init(

@@ -53,10 +53,6 @@ pub(crate) struct Dispatch {
 
 impl Dispatch {
     /// That of the service called `label`, with what `values` say.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn new(label: Option<CString>, values: &Values) -> Result<Arc<Self>> {
         let dispatch = Arc::pin_init(
             pin_init!(Self {

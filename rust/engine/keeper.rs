@@ -53,10 +53,6 @@ impl_has_work! {
 
 impl Keeper {
     /// The keeper of `partitions`.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn new(partitions: Arc<Partitions>, dispatch: Arc<Dispatch>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {

@@ -147,10 +147,6 @@ pub(crate) struct Oversight {
 
 impl Oversight {
     /// Nobody oversees yet. `seed` must not be known to those who name clients.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn new(partitions: Arc<Partitions>, stage: Stage, seed: u64) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -171,10 +167,6 @@ impl Oversight {
 
     /// What a change to primaries started with `configs`, under `parameters`, makes of the overseer. To be carried
     /// out by [`Self::change`], with no other change in between.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn prepare(
         &self,
         configs: &[Option<Config>],
@@ -243,10 +235,6 @@ impl Oversight {
     }
 
     /// Has it look at what is new; with `due`, it is time to judge, too. Whoever may be served then is.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn look(&self, due: bool) -> Result {
         if !self.is_running() {
             return Ok(());

@@ -190,10 +190,6 @@ pub(crate) struct Partitions {
 
 impl Partitions {
     /// None yet.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn new() -> Result<Arc<Self>> {
         let mut lanes = KVec::with_capacity(TARGETS_MAX, GFP_KERNEL)?;
         for _ in 0..TARGETS_MAX {

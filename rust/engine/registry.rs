@@ -60,10 +60,6 @@ pub(crate) struct Registry {
 static REGISTRY: Global<Registry> = Global::new();
 
 /// Makes the registry; it goes with the result.
-///
-/// # Errors
-///
-/// `ENOMEM`.
 pub(crate) fn init() -> Result<Installed<Registry>> {
     REGISTRY.install(Arc::pin_init(
         pin_init!(Registry {

@@ -59,10 +59,6 @@ pub(crate) struct Roster {
 
 impl Roster {
     /// Nobody.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {

@@ -118,10 +118,6 @@ impl_has_work! {
 
 impl Target {
     /// A target without users, with `cpts` partitions.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn new(index: u16, dispatch: Arc<Dispatch>, cpts: u16) -> Result<Arc<Self>> {
         let slots = dispatch.slots();
         Arc::pin_init(

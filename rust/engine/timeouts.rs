@@ -133,10 +133,6 @@ pub(crate) struct Timeouts {
 
 impl Timeouts {
     /// Those of a service with `partitions` partitions that has not served anything.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn new(partitions: u16) -> Result<Arc<Self>> {
         let mut histories = KVec::with_capacity(partitions.into(), GFP_KERNEL)?;
         for _ in 0..partitions {
@@ -228,20 +224,12 @@ impl Timeouts {
     }
 
     /// Writes the counters, YAML.
-    ///
-    /// # Errors
-    ///
-    /// `ENOSPC`: what `out` cannot take.
     pub(crate) fn write_counts(&self, out: &mut dyn Write) -> Result {
         let counts = self.counts.map(Counter::get);
         counts.write_lines(out, "", &[]).map_err(|_| ENOSPC)
     }
 
     /// Writes the estimates, a line for each partition, in Lustre's format.
-    ///
-    /// # Errors
-    ///
-    /// `ENOSPC`: what `out` cannot take.
     pub(crate) fn write(&self, out: &mut dyn Write) -> Result {
         let seen = self.histories.iter().map(|history| history.seen(self));
         clock()

@@ -331,10 +331,6 @@ impl Target for Device {
         }
     }
 
-    fn presuspend_undo(&self) {
-        self.draining.set(0);
-    }
-
     fn resume(&self) {
         self.draining.set(0);
     }

@@ -136,10 +136,7 @@ pub(crate) trait Target: Send + Sync + Sized + 'static {
     /// The device is about to be suspended: what is held must go down.
     fn presuspend(&self);
 
-    /// The suspend was given up.
-    fn presuspend_undo(&self);
-
-    /// The device goes on.
+    /// The device goes on, or the suspend was given up.
     fn resume(&self);
 
     /// What `dmsetup status` shows.
@@ -407,21 +404,11 @@ impl<T: Target> Instance<T> {
         unsafe { Self::of(ti) }.target.presuspend();
     }
 
-    /// Goes on after a suspend that was given up.
+    /// Goes on, after a suspend or after one that was given up.
     ///
     /// # Safety
     ///
-    /// Called by device-mapper only, as its documentation says for `presuspend_undo`.
-    unsafe extern "C" fn presuspend_undo(ti: *mut raw::dm_target) {
-        // SAFETY: Called between `ctr` and `dtr`.
-        unsafe { Self::of(ti) }.target.presuspend_undo();
-    }
-
-    /// Goes on.
-    ///
-    /// # Safety
-    ///
-    /// Called by device-mapper only, as its documentation says for `resume`.
+    /// Called by device-mapper only, as its documentation says for `resume` and `presuspend_undo`.
     unsafe extern "C" fn resume(ti: *mut raw::dm_target) {
         // SAFETY: Called between `ctr` and `dtr`.
         unsafe { Self::of(ti) }.target.resume();
@@ -558,7 +545,7 @@ impl<T: Target> Registration<T> {
             map: Some(Instance::<T>::map),
             end_io: Some(Instance::<T>::end_io),
             presuspend: Some(Instance::<T>::presuspend),
-            presuspend_undo: Some(Instance::<T>::presuspend_undo),
+            presuspend_undo: Some(Instance::<T>::resume),
             resume: Some(Instance::<T>::resume),
             status: Some(Instance::<T>::status),
             message: Some(Instance::<T>::message),

@@ -65,10 +65,6 @@ pub(crate) struct Rules {
 }
 
 /// The directory `rules` for the service of `place`.
-///
-/// # Errors
-///
-/// `ENOMEM`.
 pub(super) fn group(place: Arc<Place>) -> Result<impl PinInit<Group<Rules>, Error>> {
     let item_type = configfs_attrs! {
         container: Group<Rules>,

@@ -103,10 +103,6 @@ pub(crate) struct Deadlines {
 
 impl Deadlines {
     /// Those of a client that has `held` requests queued, sends to `target`, and is spoken of by `herald`.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn new(
         timeouts: Arc<Timeouts>,
         target: Arc<Target>,

@@ -66,10 +66,6 @@ fn printable(name: &CStr) -> Result<CString> {
 
 impl Herald {
     /// One for `client` of `service`, whose requests are queued in `partitions` for `target`.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn new(
         client: &CStr,
         service: &CStr,

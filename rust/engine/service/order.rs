@@ -65,10 +65,6 @@ impl Service {
     }
 
     /// Brings the order tables the memory that they want; whether there was something to bring. May sleep.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn feed_order(&self) -> Result<bool> {
         let mut some = false;
         for partition in self.partitions.iter() {
@@ -91,10 +87,6 @@ impl Service {
     }
 
     /// Writes how many clients there are and what each may have, and how requests wait for each other.
-    ///
-    /// # Errors
-    ///
-    /// `ENOSPC`: what `out` cannot take.
     pub(crate) fn write_concurrency(&self, out: &mut dyn Write) -> Result {
         self.concurrency.write(out).map_err(|_| ENOSPC)?;
         let mut counts = OrderCounts::ZERO;

@@ -18,12 +18,13 @@ use crate::{
         statistics::{ServiceCounts, Stats, TargetCounts},
         text::{self, Row},
     },
-    sys::misc,
+    sys::misc::{self, bug},
 };
 
 /// A policy of one head, summed over the partitions.
 #[derive(Clone, Copy)]
 struct Sum {
+    kind: Kind,
     state: State,
     queued: u64,
     active: u64,
@@ -40,68 +41,49 @@ type Sums = [Sum; KINDS];
 
 fn add(sums: &mut Sums, inner: &mut Inner, priority: Priority) {
     for status in inner.head(priority).instances() {
-        for (kind, sum) in Kind::ALL.iter().zip(sums.iter_mut()) {
-            if status.tag.kind() != *kind {
-                continue;
-            }
-            // A policy that is started anew while its last instance stops is started.
-            if sum.state != State::Started {
-                sum.state = status.state;
-            }
-            sum.queued = sum.queued.saturating_add(status.queued.into());
-            sum.active = sum.active.saturating_add(status.active.into());
-            status.part.add_counts(&mut sum.counts);
+        let mut all = sums.iter_mut();
+        let Some(sum) = all.find(|sum| sum.kind == status.tag.kind()) else {
+            bug!();
+            continue;
+        };
+        // A policy that is started anew while its last instance stops is started.
+        if sum.state != State::Started {
+            sum.state = status.state;
         }
+        sum.queued = sum.queued.saturating_add(status.queued.into());
+        sum.active = sum.active.saturating_add(status.active.into());
+        status.part.add_counts(&mut sum.counts);
     }
 }
 
 /// What `nrs_policies` shows of one head, whose primary was started with `primary`.
 fn rows<'a>(sums: &'a Sums, primary: &'a Option<Config>) -> [Row<'a>; KINDS] {
-    let mut kinds = Kind::ALL.iter().zip(sums.iter());
-    core::array::from_fn(|_| {
-        let Some((kind, sum)) = kinds.next() else {
-            // There are as many kinds as rows.
-            return Row {
-                name: "",
-                argument: None,
-                state: State::Stopped,
-                fallback: false,
-                queued: 0,
-                active: 0,
-                stats: &[],
-                counts: &[],
-            };
-        };
-        Row {
-            name: kind.name(),
-            argument: primary
-                .as_ref()
-                .filter(|config| config.kind() == *kind)
-                .and_then(Config::argument),
-            state: sum.state,
-            fallback: *kind == Kind::FALLBACK,
-            queued: sum.queued,
-            active: sum.active,
-            stats: kind.counts(),
-            counts: &sum.counts,
-        }
+    sums.each_ref().map(|sum| Row {
+        name: sum.kind.name(),
+        argument: primary
+            .as_ref()
+            .filter(|config| config.kind() == sum.kind)
+            .and_then(Config::argument),
+        state: sum.state,
+        fallback: sum.kind == Kind::FALLBACK,
+        queued: sum.queued,
+        active: sum.active,
+        stats: sum.kind.counts(),
+        counts: &sum.counts,
     })
 }
 
 impl Service {
     /// Writes `nrs_policies`.
-    ///
-    /// # Errors
-    ///
-    /// `ENOSPC`: what `out` cannot take.
     pub(crate) fn write_policies(&self, out: &mut dyn fmt::Write) -> Result {
-        let none = Sum {
+        let kinds = Kind::ALL.first_chunk::<KINDS>().ok_or(EINVAL)?;
+        let mut heads = [kinds.map(|kind| Sum {
+            kind,
             state: State::Stopped,
             queued: 0,
             active: 0,
             counts: [0; COUNTS_MAX],
-        };
-        let mut heads = [[none; KINDS]; 2];
+        }); 2];
         let settings = self.settings.lock();
         for partition in self.partitions.iter() {
             partition.with(|inner| {
@@ -121,10 +103,6 @@ impl Service {
     }
 
     /// Writes the slots, the counters of each client and the state of each target, YAML.
-    ///
-    /// # Errors
-    ///
-    /// `ENOSPC`: what `out` cannot take.
     pub(crate) fn write_clients(&self, out: &mut dyn fmt::Write) -> Result {
         self.roster
             .with(|clients| self.write_clients_to(clients, out))
@@ -177,10 +155,6 @@ impl Service {
     }
 
     /// Writes what each client takes its device to need.
-    ///
-    /// # Errors
-    ///
-    /// `ENOSPC`: what `out` cannot take.
     pub(crate) fn write_client_timeouts(&self, out: &mut dyn fmt::Write) -> Result {
         let write = |clients: &Clients, out: &mut dyn fmt::Write| -> fmt::Result {
             for client in clients.iter() {
@@ -199,10 +173,6 @@ impl Service {
     }
 
     /// Writes whether the service makes progress, and what that is judged by.
-    ///
-    /// # Errors
-    ///
-    /// `ENOSPC`: what `out` cannot take.
     pub(crate) fn write_health(&self, out: &mut dyn fmt::Write) -> Result {
         let seen = self.partitions.iter().map(|partition| partition.seen());
         let limits = Limits::new(self.timeouts.terms().max, self.dispatch.unhealthy_factor());

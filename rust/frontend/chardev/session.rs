@@ -155,10 +155,6 @@ pub(crate) struct Open {
 impl Session {
     /// A session without requests, of the client that `attachment` made; it must be [`Session::close`]d
     /// before that goes.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn open(attachment: &Attachment, terms: Terms) -> Result<Arc<Self>> {
         let (service, client, target) = attachment.parts();
         let readable = PollCondVarBox::new(c"nrs_readable", static_lock_class!())?;
@@ -405,37 +401,18 @@ impl Session {
             let ready = inner.ready.len();
             (inner.live, ready, inner.running, inner.peers.len())
         };
-        let counters = &self.counters;
-        wire::Stats {
+        let mut stats = wire::Stats {
             size: wire::Stats::SIZE as u32,
-            reserved: 0,
-            requests: counters.requests.get(),
-            passed: counters.passed.get(),
             queued: live.saturating_sub(ready).saturating_sub(running).into(),
             ready: ready.into(),
             running: running.into(),
-            completed: counters.completed.get(),
-            failed: counters.failed.get(),
-            bytes: counters.bytes.get(),
-            refused: counters.refused.get(),
-            duplicates: counters.duplicates.get(),
-            unknown: counters.unknown.get(),
-            reclaimed: counters.reclaimed.get(),
-            late: counters.late.get(),
-            forced: counters.forced.get(),
-            promoted: counters.promoted.get(),
-            blocked: counters.blocked.get(),
-            over: counters.over.get(),
-            room_waits: counters.room_waits.get(),
             peers,
             fan_out: self.concurrency.fan_out(),
             credits: self.concurrency.credits(false),
             credits_high: self.concurrency.credits(true),
-            early_sent: counters.early_sent.get(),
-            early_refused: counters.early_refused.get(),
-            early_late: counters.early_late.get(),
-            expired: counters.expired.get(),
-            reconnected: counters.reconnected.get(),
-        }
+            ..wire::Field::ZERO
+        };
+        self.counters.show(&mut stats);
+        stats
     }
 }

@@ -111,6 +111,9 @@ pub const NET_KFI: u8 = 16;
 
 /// A field: so many bytes, the least significant first.
 pub trait Field: Sized {
+    /// The value 0 of all its parts.
+    const ZERO: Self;
+
     /// Takes a value from the front of `bytes`.
     fn take(bytes: &mut &[u8]) -> Option<Self>;
 
@@ -135,6 +138,8 @@ fn append<'a>(bytes: &'a mut [u8], value: &[u8]) -> Option<&'a mut [u8]> {
 macro_rules! numbers {
     ($($number:ty),+) => {
         $(impl Field for $number {
+            const ZERO: Self = 0;
+
             fn take(bytes: &mut &[u8]) -> Option<Self> {
                 front(bytes).map(Self::from_le_bytes)
             }
@@ -148,9 +153,11 @@ macro_rules! numbers {
 
 numbers!(u8, u16, u32, u64);
 
-impl<T: Field + Copy + Default, const N: usize> Field for [T; N] {
+impl<T: Field + Copy, const N: usize> Field for [T; N] {
+    const ZERO: Self = [T::ZERO; N];
+
     fn take(bytes: &mut &[u8]) -> Option<Self> {
-        let mut all = [T::default(); N];
+        let mut all = Self::ZERO;
         for one in &mut all {
             *one = T::take(bytes)?;
         }
@@ -226,6 +233,8 @@ macro_rules! structures {
             }
 
             impl Field for $name {
+                const ZERO: Self = Self { $($field: <$type>::ZERO,)+ };
+
                 fn take(bytes: &mut &[u8]) -> Option<Self> {
                     Some(Self { $($field: <$type>::take(bytes)?,)+ })
                 }

@@ -54,10 +54,6 @@ impl<T: Submit> Boxed<T> {
     };
 
     /// A request that costs `cost` and whose range starts at `spot`.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(crate) fn new(
         value: T,
         cost: Cost,

@@ -190,10 +190,6 @@ impl Session {
     }
 
     /// Brings the table memory for one more request.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     fn grow(&self) -> Result {
         let need = self.inner.lock().need();
         let spare = need.take(true).map_err(|NoMemory| ENOMEM)?;
@@ -253,10 +249,6 @@ impl Session {
     }
 
     /// Hands a request that was entered to the engine; returns whether there was a record for it.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     fn hand_over(self: &Arc<Self>, new: &New, entered: Entered) -> Result<bool> {
         let Entered { joined, .. } = entered;
         let queued = Queued {

@@ -31,10 +31,6 @@ impl_has_work! {
 
 impl Remainder {
     /// Creates the work item of a session that [`Self::open`] tells.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
     pub(super) fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {

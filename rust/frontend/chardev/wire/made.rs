@@ -3,9 +3,9 @@
 //! Records as they are made: of their type and size, and with nothing that was not said.
 
 use super::{
-    Busy, Completion, Early, Header, Promotion, Reconnect, Recovered, Released, Request, ID_ABSENT,
-    NET_NONE, TYPE_BUSY, TYPE_COMPLETION, TYPE_EARLY, TYPE_PROMOTE, TYPE_RECONNECT, TYPE_RECOVERED,
-    TYPE_RELEASED, TYPE_REQUEST,
+    Busy, Completion, Early, Field, Header, Promotion, Reconnect, Recovered, Released, Request,
+    ID_ABSENT, NET_NONE, TYPE_BUSY, TYPE_COMPLETION, TYPE_EARLY, TYPE_PROMOTE, TYPE_RECONNECT,
+    TYPE_RECOVERED, TYPE_RELEASED, TYPE_REQUEST,
 };
 
 impl Header {
@@ -24,26 +24,12 @@ impl Request {
         Self {
             header: Header::of(TYPE_REQUEST, Self::SIZE, 0),
             cookie,
-            object: 0,
-            offset: 0,
-            length: 0,
-            charge: 0,
-            opcode: 0,
             uid: ID_ABSENT,
             gid: ID_ABSENT,
             projid: ID_ABSENT,
             nodemap: ID_ABSENT,
             net: NET_NONE,
-            address_len: 0,
-            net_number: 0,
-            address: [0; 16],
-            jobid: [0; 32],
-            stream: 0,
-            predecessor: [0; 8],
-            job_size: 0,
-            target: 0,
-            timeout_ms: 0,
-            elapsed_ms: 0,
+            ..Self::ZERO
         }
     }
 }
@@ -65,8 +51,8 @@ impl Completion {
             header: Header::of(TYPE_COMPLETION, Self::SIZE, 0),
             cookie,
             status,
-            reserved: 0,
             bytes,
+            ..Self::ZERO
         }
     }
 }
@@ -78,10 +64,7 @@ impl Released {
             header: Header::of(TYPE_RELEASED, Self::SIZE, flags),
             cookie,
             wait_ns,
-            credits: 0,
-            fan_out: 0,
-            estimate_ms: 0,
-            left_ms: 0,
+            ..Self::ZERO
         }
     }
 }
@@ -116,7 +99,7 @@ impl Busy {
             header: Header::of(TYPE_BUSY, Self::SIZE, 0),
             cookie,
             extra_ms,
-            reserved: 0,
+            ..Self::ZERO
         }
     }
 }
@@ -127,10 +110,8 @@ impl Reconnect {
         Self {
             header: Header::of(TYPE_RECONNECT, Self::SIZE, 0),
             net: NET_NONE,
-            address_len: 0,
-            net_number: 0,
-            address: [0; 16],
             timeout_ms,
+            ..Self::ZERO
         }
     }
 }

@@ -27,7 +27,7 @@ json() {
 not_loaded() {
 	local words
 	for words in "service list" "get_param ost_io.slots" "set_param ost_io.slots=1" "list_param" "client list" "rule list ost_io" \
-		"policy list ost_io" "service add a" "client add a /dev/nulla a"; do
+		"policy list ost_io" "service add a" "client add a /dev/nulla a" save; do
 		# shellcheck disable=SC2086
 		ctl 6 $words
 		complains 'the module nrs is not loaded'

@@ -78,6 +78,17 @@ fn same<T: PartialEq + Debug>(what: &str, seen: T, wanted: T) -> Done {
     }
 }
 
+/// Fails if the client has something to read within `time`.
+fn quiet(what: &str, client: &Client, time: Duration) -> Done {
+    same(what, client.wait(false, Some(time))?.readable, false)
+}
+
+/// Fails unless the next request is released without queueing, as it is where nothing else is.
+fn calm(client: &Client) -> Done {
+    let flags = released(client, 1)?[0].header.flags;
+    same("calm", flags, wire::RELEASED_PASSED)
+}
+
 /// Fails unless `result` is the error `wanted`.
 fn fails<T: Debug>(what: &str, result: io::Result<T>, wanted: i32) -> Done {
     match result {

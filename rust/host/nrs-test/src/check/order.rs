@@ -42,11 +42,8 @@ fn request(cookie: u64) -> Request {
     requests([cookie])[0]
 }
 
-/// Nothing is released for a while.
-fn quiet(client: &Client, what: &str) -> Done {
-    let ready = client.wait(false, Some(Duration::from_millis(300)))?;
-    same(what, ready.readable, false)
-}
+/// Time in which nothing is to be released.
+const WHILE: Duration = Duration::from_millis(300);
 
 /// Takes one release, completes it, and returns its cookie.
 fn serve(client: &Client) -> Result<u64, Box<dyn Error>> {
@@ -62,7 +59,7 @@ pub fn promote() -> Done {
     same("first", cookies(&released(&client, 1)?), vec![1])?;
     fails("unknown", client.promote(&[99]), libc::ENOENT)?;
     same("running", client.promote(&[1])?, 1)?;
-    quiet(&client, "no effect")?;
+    quiet("no effect", &client, WHILE)?;
     same("queued", client.promote(&[4])?, 1)?;
     complete(&client, 1)?;
     let next = released(&client, 1)?;
@@ -72,15 +69,10 @@ pub fn promote() -> Done {
     fails("completed", client.promote(&[4]), libc::ENOENT)?;
     same("then", cookies(&released(&client, 1)?), vec![2])?;
     // Two, of which one is high already, and one that is not there.
-    submit(
-        &client,
-        &[
-            request(7).high_priority(true),
-            request(8).high_priority(true),
-        ],
-    )?;
+    let high = [7, 8].map(|cookie| request(cookie).high_priority(true));
+    submit(&client, &high)?;
     same("some", client.promote(&[8, 6, 99, 3])?, 2)?;
-    quiet(&client, "all wait")?;
+    quiet("all wait", &client, WHILE)?;
     complete(&client, 2)?;
     for (what, wanted) in [("high", 7), ("before", 8), ("behind", 6)] {
         same(what, serve(&client)?, wanted)?;
@@ -100,13 +92,11 @@ pub fn come_along() -> Done {
     let service = Ordered::new("come-along", 1, &GRAPH)?;
     let client = service.client()?;
     submit(&client, &requests(1..=4))?;
-    submit(
-        &client,
-        &[request(5).after(&[4]), request(6).after(&[5, 1, 4])],
-    )?;
+    let chain = [request(5).after(&[4]), request(6).after(&[5, 1, 4])];
+    submit(&client, &chain)?;
     same("first", cookies(&released(&client, 1)?), vec![1])?;
     same("the last", client.promote(&[6])?, 1)?;
-    quiet(&client, "one is running")?;
+    quiet("one is running", &client, WHILE)?;
     complete(&client, 1)?;
     same("its first", serve(&client)?, 4)?;
     same("its next", serve(&client)?, 5)?;
@@ -192,7 +182,7 @@ pub fn stream() -> Done {
         submit(file, &[request(1).stream(1), request(2).stream(1)])?;
         same("one of each", cookies(&released(file, 1)?), vec![1])?;
     }
-    quiet(&client, "the second")
+    quiet("the second", &client, WHILE)
 }
 
 /// Whatever the graph: nothing is served before what it names is completed.
@@ -240,11 +230,8 @@ pub fn predecessors() -> Done {
         ("the last place", vec![0, 0, 0, 0, 0, 0, 0, 4]),
         ("another file's", vec![50]),
     ] {
-        fails(
-            what,
-            client.submit(&[request(3).after(&named)]),
-            libc::EINVAL,
-        )?;
+        let third = request(3).after(&named);
+        fails(what, client.submit(&[third]), libc::EINVAL)?;
     }
     let stats = client.stats()?;
     same("nothing taken", (stats.requests, stats.refused), (taken, 5))?;
@@ -259,20 +246,16 @@ pub fn predecessors() -> Done {
         ],
     )?;
     same("free", cookies(&released(&client, 2)?), vec![1, 2])?;
-    quiet(&client, "both are running")?;
+    quiet("both are running", &client, WHILE)?;
     complete(&client, 2)?;
-    quiet(&client, "one is running")?;
+    quiet("one is running", &client, WHILE)?;
     // A failure ends it like a success.
     client.complete(&[Completion::new(1, 5, 0)])?;
     same("both ended", serve(&client)?, 3)?;
     same("the next", serve(&client)?, 4)?;
     // All of them have ended.
     submit(&client, &[request(5).after(&[1, 2, 3, 4])])?;
-    same(
-        "free again",
-        released(&client, 1)?[0].header.flags,
-        wire::RELEASED_PASSED,
-    )?;
+    calm(&client)?;
     // In one call, and of a request that is not released yet.
     submit(
         &client,
@@ -307,7 +290,7 @@ pub fn window() -> Done {
     // Now 4, 5, 6 and 9 are known. Who uses a cookie again is meant by it.
     submit(&client, &[request(6), request(7).after(&[6, 5])])?;
     same("again", cookies(&released(&client, 1)?), vec![6])?;
-    quiet(&client, "waits for the newer")?;
+    quiet("waits for the newer", &client, WHILE)?;
     complete(&client, 6)?;
     end(7)?;
     // 9 was the third to last: the older completion of 6 does not count against it.
@@ -334,9 +317,9 @@ pub fn late() -> Done {
     same("first", cookies(&released(&client, 1)?), vec![1])?;
     same("has its slot", serve(&client)?, 3)?;
     same("reclaimed", client.stats()?.reclaimed, 1)?;
-    quiet(&client, "not completed")?;
+    quiet("not completed", &client, WHILE)?;
     submit(&client, &[request(4).after(&[1])])?;
-    quiet(&client, "named when it was late")?;
+    quiet("named when it was late", &client, WHILE)?;
     complete(&client, 1)?;
     let mut rest: Vec<u64> = (0..2).map(|_| serve(&client)).collect::<Result<_, _>>()?;
     rest.sort_unstable();
@@ -348,11 +331,7 @@ pub fn late() -> Done {
     drop(client);
     let client = service.client()?;
     submit(&client, &[request(1)])?;
-    same(
-        "calm",
-        released(&client, 1)?[0].header.flags,
-        wire::RELEASED_PASSED,
-    )
+    calm(&client)
 }
 
 /// Closing a file ends what waits for others, and leaves those of other files alone.

@@ -58,16 +58,10 @@ pub fn attach() -> Done {
     let answer = wire::Attach::decode(&bytes).map_err(|_| "the answer cannot be read")?;
     same("version", answer.version, wire::VERSION)?;
     same("requests", answer.requests_max, 65536)?;
-    fails(
-        "twice",
-        ioctl(&file, wire::IOC_ATTACH, &mut bytes),
-        libc::EALREADY,
-    )?;
-    fails(
-        "unknown ioctl",
-        ioctl(&file, wire::IOC_ATTACH + 9, &mut bytes),
-        libc::ENOTTY,
-    )
+    let again = ioctl(&file, wire::IOC_ATTACH, &mut bytes);
+    fails("twice", again, libc::EALREADY)?;
+    let unknown = ioctl(&file, wire::IOC_ATTACH + 9, &mut bytes);
+    fails("unknown ioctl", unknown, libc::ENOTTY)
 }
 
 /// A file that is no client is of no use.
@@ -78,11 +72,8 @@ pub fn unattached() -> Done {
     fails("write", file.write(&bytes), libc::ENOTCONN)?;
     let mut stats = [0; wire::Stats::SIZE];
     stats[0] = wire::Stats::SIZE as u8;
-    fails(
-        "stats",
-        ioctl(&file, wire::IOC_STATS, &mut stats),
-        libc::ENOTCONN,
-    )
+    let result = ioctl(&file, wire::IOC_STATS, &mut stats);
+    fails("stats", result, libc::ENOTCONN)
 }
 
 /// Requests come back, and are counted when they end.
@@ -93,19 +84,13 @@ pub fn roundtrip() -> Done {
     let all = released(&client, 3)?;
     same("order", cookies(&all), vec![1, 2, 3])?;
     same("flags", all[0].header.flags, wire::RELEASED_PASSED)?;
-    same(
-        "completions",
-        client.complete(&[Completion::new(1, 5, 0), Completion::new(3, 0, 100)])?,
-        2,
-    )?;
+    let both = [Completion::new(1, 5, 0), Completion::new(3, 0, 100)];
+    same("completions", client.complete(&both)?, 2)?;
     let stats = client.stats()?;
     same("requests", (stats.requests, stats.passed), (3, 3))?;
     same("now", (stats.queued, stats.ready, stats.running), (0, 0, 1))?;
-    same(
-        "ended",
-        (stats.completed, stats.failed, stats.bytes),
-        (2, 1, 100),
-    )
+    let ended = (stats.completed, stats.failed, stats.bytes);
+    same("ended", ended, (2, 1, 100))
 }
 
 /// What is malformed or out of place is refused, counted, and changes nothing.
@@ -138,11 +123,8 @@ pub fn refused() -> Done {
     completion.reserved = 1;
     fails("reserved", client.complete(&[completion]), libc::EINVAL)?;
     let stats = client.stats()?;
-    same(
-        "counted",
-        (stats.refused, stats.duplicates, stats.unknown),
-        (11, 1, 3),
-    )?;
+    let counted = (stats.refused, stats.duplicates, stats.unknown);
+    same("counted", counted, (11, 1, 3))?;
     same("taken", (stats.requests, stats.completed), (1, 1))
 }
 
@@ -195,62 +177,42 @@ pub fn sizes() -> Done {
     for version in [0, wire::VERSION + 1, u32::MAX] {
         let mut other = argument("sizes");
         other.version = version;
-        fails(
-            "another version",
-            open(&mut other.encode())?.1,
-            libc::EPROTONOSUPPORT,
-        )?;
+        let result = open(&mut other.encode())?.1;
+        fails("another version", result, libc::EPROTONOSUPPORT)?;
     }
     Ok(())
 }
 
 /// Calls that take some of their records.
 pub fn parts() -> Done {
+    const LEN: usize = wire::Request::SIZE;
     let client = client("parts", 1024)?;
     let good = |cookie| Request::new(cookie).encode().to_vec();
     let mut bad = wire::Request::new(3);
     bad.predecessor[0] = 1;
     let bytes = [good(1), good(2), bad.encode().to_vec(), good(4)].concat();
-    same(
-        "up to the bad one",
-        client.write(&bytes)?,
-        2 * wire::Request::SIZE,
-    )?;
+    same("up to the bad one", client.write(&bytes)?, 2 * LEN)?;
     same("not counted yet", client.stats()?.refused, 0)?;
-    fails(
-        "the bad one",
-        client.write(&bytes[2 * wire::Request::SIZE..]),
-        libc::EINVAL,
-    )?;
+    let bad = client.write(&bytes[2 * LEN..]);
+    fails("the bad one", bad, libc::EINVAL)?;
     same("counted", client.stats()?.refused, 1)?;
-    same(
-        "the rest",
-        client.write(&bytes[3 * wire::Request::SIZE..])?,
-        wire::Request::SIZE,
-    )?;
+    same("the rest", client.write(&bytes[3 * LEN..])?, LEN)?;
     released(&client, 3)?;
     // A completion and a request in one call, and a record that is cut off.
     let mut both = Completion::new(1, 0, 0).encode().to_vec();
     both.extend(good(1));
     both.extend(&good(9)[..100]);
-    same(
-        "both",
-        client.write(&both)?,
-        wire::Completion::SIZE + wire::Request::SIZE,
-    )?;
+    let taken = client.write(&both)?;
+    same("both", taken, wire::Completion::SIZE + LEN)?;
     // More than a call takes.
     let many: Vec<u8> = (1000..1300).flat_map(good).collect();
-    same(
-        "a full call",
-        client.write(&many)?,
-        256 * wire::Request::SIZE,
-    )?;
+    same("a full call", client.write(&many)?, 256 * LEN)?;
     same("none", client.write(&[])?, 0)?;
     let all = client.released(1000)?;
     same("a full read", all.len(), 256)?;
     let mut file = device()?;
     ioctl(&file, wire::IOC_ATTACH, &mut argument("parts").encode())?;
-    same("another client", file.write(&good(1))?, wire::Request::SIZE)?;
+    same("another client", file.write(&good(1))?, LEN)?;
     fails("too small a buffer", file.read(&mut [0; 39]), libc::EINVAL)?;
     same("one and a half", file.read(&mut [0; 60])?, 40)
 }
@@ -262,11 +224,8 @@ pub fn limit() -> Done {
     same("limit", client.requests_max(), 8)?;
     same("taken", client.submit(&requests(0..20))?, 8)?;
     fails("full", client.submit(&requests(8..9)), libc::EAGAIN)?;
-    same(
-        "no room",
-        client.wait(true, Some(Duration::ZERO))?.writable,
-        false,
-    )?;
+    let room = client.wait(true, Some(Duration::ZERO))?.writable;
+    same("no room", room, false)?;
     let first = released(&client, 8)?[0].cookie;
     let other = client.clone();
     let waiter = thread::spawn(move || other.wait(true, Some(SOON)).map(|ready| ready.writable));

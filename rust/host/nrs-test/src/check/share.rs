@@ -48,11 +48,8 @@ pub fn credits() -> Done {
             for released in released(&client, 1)? {
                 least = least.min(released.credits);
                 same("active", released.fan_out, left)?;
-                same(
-                    "some",
-                    released.credits >= 1 && released.credits <= pool,
-                    true,
-                )?;
+                let some = (1..=pool).contains(&released.credits);
+                same("some", some, true)?;
                 complete(&client, released.cookie)?;
                 left -= 1;
             }
@@ -101,11 +98,8 @@ pub fn newcomer() -> Done {
     complete(&client, 107)?;
     // Nobody waits for it any more.
     let next = released(&client, 1)?[0];
-    same(
-        "as before",
-        (next.fan_out > 4, next.credits < high),
-        (true, true),
-    )?;
+    let before = next.fan_out > 4 && next.credits < high;
+    same("as before", before, true)?;
     complete(&client, next.cookie)?;
     for _ in 0..6 + 7 - 5 {
         let cookie = released(&client, 1)?[0].cookie;

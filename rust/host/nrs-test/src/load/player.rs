@@ -162,7 +162,7 @@ impl Spec {
             }
             "opcode" => {
                 let named = Opcode::parse(value).map(Opcode::number);
-                self.request = request.opcode(named.or_else(|| id())?);
+                self.request = request.opcode(named.or_else(id)?);
             }
             "uid" => self.request = request.uid(id()?),
             "gid" => self.request = request.gid(id()?),

@@ -5,7 +5,7 @@
 //! # Vocabulary
 //!
 //! - *Storm*: one subcommand; it ends with its time, or when the file `--stop` exists.
-//! - *Kind*: what was done to what, for example `write tbf rule`.
+//! - *Kind*: what was done to what, for example `write tbf`.
 //! - *Finding*: an answer that no document allows, or a wrong state.
 //!
 //! ```text

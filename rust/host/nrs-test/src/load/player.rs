@@ -9,7 +9,6 @@
 //! - *Credits*: what the module says a client may have at a time.
 
 use std::{
-    fmt,
     net::IpAddr,
     str::FromStr,
     time::{Duration, Instant},
@@ -66,22 +65,10 @@ pub struct Spec {
     request: Request,
 }
 
-/// Why a specification is none.
-#[derive(Debug)]
-pub struct Refusal(String);
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Refusal {}
-
 impl FromStr for Spec {
-    type Err = Refusal;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, Refusal> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let mut spec = Self {
             name: "client".into(),
             nid: None,
@@ -98,10 +85,10 @@ impl FromStr for Spec {
         };
         for pair in text.split(',') {
             let Some((key, value)) = pair.split_once('=') else {
-                return Err(Refusal(format!("'{pair}' is not NAME=VALUE")));
+                return Err(format!("'{pair}' is not NAME=VALUE"));
             };
             spec.set(key, value)
-                .ok_or_else(|| Refusal(format!("'{pair}': unknown name, or not a value of it")))?;
+                .ok_or_else(|| format!("'{pair}': unknown name, or not a value of it"))?;
         }
         Ok(spec)
     }
@@ -142,12 +129,10 @@ impl Spec {
             "charge" => self.request = request.charge(number()?),
             "object" | "stream" => {
                 value.replace('%', "0").parse::<u64>().ok()?;
-                let field = if key == "object" {
-                    &mut self.object
-                } else {
-                    &mut self.stream
-                };
-                *field = value.into();
+                match key {
+                    "object" => self.object = value.into(),
+                    _ => self.stream = value.into(),
+                }
             }
             "offset" => {
                 self.offsets = match value {
@@ -350,6 +335,12 @@ impl Player {
 mod tests {
     use super::*;
 
+    /// The last client that `text` describes, and its request without a name.
+    fn player(text: &str) -> (Player, Request) {
+        let spec: Spec = text.parse().unwrap();
+        (spec.players().last().unwrap(), spec.request)
+    }
+
     #[test]
     fn specifications() {
         let spec: Spec = "name=c%,nid=10.0.0.254@tcp,jobid=job.%,count=3,rate=10,uid=5"
@@ -386,23 +377,18 @@ mod tests {
 
     #[test]
     fn each_request_its_own_job() {
-        let spec: Spec = "jobid=job%.@,depth=2,count=2".parse().unwrap();
-        let mut player = spec.players().nth(1).unwrap();
+        let (mut player, plain) = player("jobid=job%.@,depth=2,count=2");
         let now = Instant::now();
         for number in 1..=2u64 {
             assert!(player.due(now));
-            let job = format!("job1.{number}");
-            assert_eq!(
-                player.request(7).0.encode(),
-                spec.request.jobid(&job).named(7).encode()
-            );
+            let wanted = plain.jobid(&format!("job1.{number}")).named(7);
+            assert_eq!(player.request(7).0, wanted);
         }
     }
 
     #[test]
     fn a_closed_loop_waits_for_an_end() {
-        let spec: Spec = "depth=2,requests=3".parse().unwrap();
-        let mut player = spec.players().next().unwrap();
+        let (mut player, _) = player("depth=2,requests=3");
         let now = Instant::now();
         assert!(player.due(now) && player.due(now) && !player.due(now));
         player.ended();
@@ -414,8 +400,7 @@ mod tests {
 
     #[test]
     fn an_open_loop_keeps_its_rate() {
-        let spec: Spec = "rate=100".parse().unwrap();
-        let mut player = spec.players().next().unwrap();
+        let (mut player, _) = player("rate=100");
         let start = Instant::now();
         let due = |player: &mut Player, ms| {
             let now = start + Duration::from_millis(ms);
@@ -431,8 +416,7 @@ mod tests {
     #[test]
     fn ranges() {
         let offsets = |text: &str| -> Vec<u64> {
-            let spec: Spec = text.parse().unwrap();
-            let mut player = spec.players().last().unwrap();
+            let (mut player, _) = player(text);
             let mut next = || {
                 assert!(player.due(Instant::now()));
                 player.request(1).1
@@ -445,17 +429,15 @@ mod tests {
         assert!(random.iter().all(|at| at % 512 == 0 && *at < EXTENT));
         assert!(random[0] != random[1] && random == offsets("depth=9,offset=random,size=512"));
         assert_ne!(random, offsets("depth=9,offset=random,size=512,count=2"));
-        let spec: Spec = "object=1%,stream=2%,target=3,count=2".parse().unwrap();
-        let wanted = spec.request.jobid("").object(11).stream(21).target(3);
-        let mut player = spec.players().last().unwrap();
+        let (mut player, plain) = player("object=1%,stream=2%,target=3,count=2");
+        let wanted = plain.jobid("").object(11).stream(21).target(3);
         assert!(player.due(Instant::now()));
         assert_eq!(player.request(4), (wanted.named(4), 0));
     }
 
     #[test]
     fn who_asks_has_what_it_is_told() {
-        let spec: Spec = "depth=9,start=1".parse().unwrap();
-        let mut player = spec.players().next().unwrap();
+        let (mut player, _) = player("depth=9,start=1");
         let now = Instant::now();
         player.begin(now, true);
         assert!(!player.due(now));

@@ -8,6 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use nrs_sched::parameters;
+
 use super::{
     allowed, message,
     words::{self, BUSY, GENTLE_DELAY},
@@ -47,19 +49,10 @@ fn set(service: &str, file: &str, value: &str) -> io::Result<()> {
     done.map(drop)
 }
 
-/// Returns the kind of a parameter, for the counts.
+/// Returns the kind of a parameter, for the counts: the page that describes the parameter.
 pub fn kind_of(file: &str) -> &'static str {
-    match file {
-        "nrs_policies" => "policy",
-        "nrs_tbf_rule" => "tbf rule",
-        "nrs_qbm_config" => "qbm plan",
-        "nrs_fairshare_mode" | "nrs_fairshare_weights" => "fairshare",
-        "slots" | "buffer_max" | "stall_ms" => "slots",
-        _ if file.ends_with("_reset") => "reset",
-        _ if file.starts_with("at_") || file == "obd_timeout" => "timeout terms",
-        _ if file.starts_with("nrs_pop") || file.starts_with("high_") => "order and priority",
-        _ => "tunable",
-    }
+    let parameter = parameters::named(file);
+    parameter.map_or("other", |parameter| parameter.page.trim_end_matches(".md"))
 }
 
 /// Changes `service`, now and then by messages to `device`.

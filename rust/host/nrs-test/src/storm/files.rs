@@ -272,7 +272,8 @@ pub fn run(run: &mut Run, prefix: &str) -> Outcome<()> {
         if round % 50 == 0 {
             let result = put(&policies, b"fifo");
             let allowed = [libc::EAGAIN, libc::ENOMEM];
-            tally.answer("debugfs write policy", &result, &allowed, || "fifo".into());
+            let kind = format!("debugfs write {}", kind_of("nrs_policies"));
+            tally.answer(&kind, &result, &allowed, || "fifo".into());
         }
         if random.one_in(3) {
             configfs(prefix, random, tally);

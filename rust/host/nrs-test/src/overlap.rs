@@ -183,12 +183,7 @@ impl Run {
                 continue;
             }
             self.ring.file().read_exact_at(data, offset)?;
-            let range = Range {
-                first,
-                count,
-                writes: false,
-            };
-            let expected = self.record.expect(&range);
+            let expected = self.record.expect(&Range::new(first, count, false));
             wrong.add(self.record.compare(first, data, &expected));
         }
         Ok(wrong)
@@ -250,25 +245,15 @@ impl Run {
                 self.overtaken += 1;
             }
             let time = way.since.elapsed();
-            let times = if way.high {
-                &mut self.high
-            } else {
-                &mut self.regular
-            };
-            times.add(time);
+            match way.high {
+                true => self.high.add(time),
+                false => self.regular.add(time),
+            }
             let bytes = way.range.count * BLOCK;
-            match ended.result {
-                Ok(count) if count == bytes => {}
-                Ok(count) => {
-                    eprintln!("{count} bytes in place of {bytes}: {:?}", way.range);
-                    self.failed += 1;
-                    continue;
-                }
-                Err(error) => {
-                    eprintln!("{error}: {:?}", way.range);
-                    self.failed += 1;
-                    continue;
-                }
+            if !matches!(ended.result, Ok(count) if count == bytes) {
+                eprintln!("{:?} of {bytes} bytes: {:?}", ended.result, way.range);
+                self.failed += 1;
+                continue;
             }
             if !way.range.writes {
                 let data = &self.ring.buffer(ended.slot)[..bytes];
@@ -309,13 +294,11 @@ impl Run {
         ] {
             tell(out, name, value)?;
         }
-        Ok(if self.failed > 0 {
-            ExitCode::from(2)
-        } else if self.wrong.sum() + left.sum() > 0 {
-            ExitCode::from(1)
-        } else {
-            ExitCode::SUCCESS
-        })
+        let wrong = self.wrong.sum() + left.sum() > 0;
+        Ok(ExitCode::from(match self.failed {
+            0 => u8::from(wrong),
+            _ => 2,
+        }))
     }
 }
 
@@ -337,9 +320,7 @@ fn storm(args: &Args, storm: &Storm) -> Outcome {
     let bytes = storm.largest * 1024;
     let most = bytes / BLOCK;
     if most == 0 || blocks < most || args.depth == 0 || storm.batch == 0 {
-        return Err(
-            "the region must hold the largest request, depth and batch must not be 0".into(),
-        );
+        return Err("the region is smaller than a request, or depth or batch is 0".into());
     }
     let mut random = Random::new(args.seed);
     let mut run = Run::new(&storm.devices, args.seed, args.depth, blocks, bytes)?;
@@ -355,11 +336,8 @@ fn storm(args: &Args, storm: &Storm) -> Outcome {
         let wanted: Vec<_> = (0..count)
             .map(|_| {
                 let count = 1 + random.index(most);
-                let range = Range {
-                    first: random.index(blocks - count + 1),
-                    count,
-                    writes: random.below(100) < storm.writes,
-                };
+                let first = random.index(blocks - count + 1);
+                let range = Range::new(first, count, random.below(100) < storm.writes);
                 (range, random.below(100) < storm.high)
             })
             .collect();
@@ -406,21 +384,11 @@ fn probe(args: &Args, probe: &Probe) -> Outcome {
                     None => index * count,
                     Some(link) => base + link * count / 2,
                 };
-                let writes = !probe.reads;
-                let range = Range {
-                    first,
-                    count,
-                    writes,
-                };
-                (range, false)
+                (Range::new(first, count, !probe.reads), false)
             })
             .collect();
-        let last = Range {
-            first: base + probe.chain * count / 2,
-            count,
-            writes: true,
-        };
-        wanted.push((last, true));
+        let last = base + probe.chain * count / 2;
+        wanted.push((Range::new(last, count, true), true));
         run.submit(&wanted)?;
         tell(&mut out, "handed_in", wanted.len())?;
         let (mut before, mut links, mut found) = (0, 0, false);

@@ -51,6 +51,15 @@ pub struct Range {
 }
 
 impl Range {
+    /// The `count` blocks from `first` on.
+    pub fn new(first: usize, count: usize, writes: bool) -> Self {
+        Self {
+            first,
+            count,
+            writes,
+        }
+    }
+
     /// Whether the two must keep their order.
     pub fn conflicts(&self, other: &Range) -> bool {
         (self.writes || other.writes)
@@ -110,12 +119,8 @@ impl Record {
     pub fn write(&mut self, range: &Range, data: &mut [u8]) {
         let tag = self.next;
         self.next += 1;
-        fill(
-            &mut data[..range.count * BLOCK],
-            self.seed,
-            tag,
-            range.first,
-        );
+        let data = &mut data[..range.count * BLOCK];
+        fill(data, self.seed, tag, range.first);
         self.last[range.first..range.first + range.count].fill(tag);
     }
 
@@ -166,11 +171,7 @@ mod tests {
 
     #[test]
     fn conflicts() {
-        let range = |first, count, writes| Range {
-            first,
-            count,
-            writes,
-        };
+        let range = Range::new;
         for (a, b, want) in [
             (range(0, 2, true), range(1, 1, false), true),
             (range(0, 2, false), range(1, 1, false), false),
@@ -187,26 +188,17 @@ mod tests {
         let mut record = Record::new(1, 8);
         let mut disk = [0; 8 * BLOCK];
         fill(&mut disk, 1, 0, 0);
-        let all = Range {
-            first: 0,
-            count: 8,
-            writes: false,
-        };
+        let all = Range::new(0, 8, false);
         let before = record.expect(&all);
         assert_eq!(record.compare(0, &disk, &before), Wrong::default());
-        let write = Range {
-            first: 2,
-            count: 3,
-            writes: true,
-        };
+        let write = Range::new(2, 3, true);
         record.write(&write, &mut disk[2 * BLOCK..]);
         let after = record.expect(&all);
         assert_eq!(record.compare(0, &disk, &after), Wrong::default());
         assert_eq!(record.compare(0, &disk, &before).newer, 3);
         // A write that got lost, and one that was done by half.
         let mut nowhere = [0; 2 * BLOCK];
-        let lost = Range { count: 2, ..write };
-        record.write(&lost, &mut nowhere);
+        record.write(&Range::new(2, 2, true), &mut nowhere);
         disk[7 * BLOCK + 9] = 0;
         let wrong = record.compare(0, &disk, &record.expect(&all));
         assert_eq!((wrong.older, wrong.newer, wrong.torn), (2, 0, 1));

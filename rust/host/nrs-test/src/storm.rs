@@ -110,24 +110,18 @@ impl Until {
     }
 }
 
-/// State of a running storm.
-struct Run {
-    until: Until,
-    random: Random,
-    tally: Tally,
-}
+/// State of a running storm: end and pace, random numbers, counts.
+struct Run(Until, Random, Tally);
 
 /// Runs the storm, and prints the counts.
 pub fn run(args: Args) -> Outcome {
-    let mut run = Run {
-        until: Until {
-            end: Instant::now() + Duration::from_secs_f64(args.seconds),
-            stop: args.stop,
-            rest: Duration::from_micros(args.rest),
-        },
-        random: Random::new(args.seed),
-        tally: Tally::new(args.counts),
+    let until = Until {
+        end: Instant::now() + Duration::from_secs_f64(args.seconds),
+        stop: args.stop,
+        rest: Duration::from_micros(args.rest),
     };
+    let (random, tally) = (Random::new(args.seed), Tally::new(args.counts));
+    let mut run = Run(until, random, tally);
     let result = match &args.storm {
         Storm::Change { service, device } => change::run(&mut run, service, device.as_deref()),
         Storm::Files { prefix } => files::run(&mut run, prefix),
@@ -139,8 +133,9 @@ pub fn run(args: Args) -> Outcome {
         Storm::Device { service } => device::run(&mut run, service),
         Storm::Tree { directory } => tree::run(&mut run, directory),
     };
-    run.tally.put();
-    print!("{}", run.tally);
+    let Run(_, _, mut tally) = run;
+    tally.put();
+    print!("{tally}");
     result?;
-    Ok(ExitCode::from(u8::from(run.tally.findings() > 0)))
+    Ok(ExitCode::from(u8::from(tally.findings() > 0)))
 }

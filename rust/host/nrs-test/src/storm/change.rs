@@ -57,11 +57,7 @@ pub fn kind_of(file: &str) -> &'static str {
 
 /// Changes `service`, now and then by messages to `device`.
 pub fn run(run: &mut Run, service: &str, device: Option<&str>) -> Outcome<()> {
-    let Run {
-        until,
-        random,
-        tally,
-    } = run;
+    let Run(until, random, tally) = run;
     let dir = PathBuf::from(DEBUGFS).join(service);
     for (file, value) in GENTLE_DELAY {
         // Memory that is short now may be there later.
@@ -88,8 +84,7 @@ pub fn run(run: &mut Run, service: &str, device: Option<&str>) -> Outcome<()> {
         let (result, way) = match device {
             Some(device) if random.one_in(25) && !value.starts_with('-') => {
                 let value = value.replace('\n', ";");
-                let words = ["service", file, &value].map(|word| word.as_bytes().to_vec());
-                (message::send(device, &words), "message")
+                (message::send(device, &["service", file, &value]), "message")
             }
             _ if Path::new(NODE).exists() && random.one_in(2) => {
                 (set(service, file, &value), "set")

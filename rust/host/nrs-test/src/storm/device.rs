@@ -96,12 +96,8 @@ fn request(random: &mut Random) -> Vec<u8> {
         request.timeout_ms = random.within(1, 3000) as u32;
         request.elapsed_ms = random.below(1000) as u32;
     }
-    for name in request
-        .predecessor
-        .iter_mut()
-        .take(random.below(3) as usize)
-    {
-        *name = random.below(COOKIES);
+    for named in 0..random.index(3) {
+        request.predecessor[named] = random.below(COOKIES);
     }
     request.encode().to_vec()
 }
@@ -141,12 +137,11 @@ fn wrong(bytes: &mut Vec<u8>, random: &mut Random) {
 
 /// Reads, checks the form of what was read, and completes most of it.
 fn serve(file: &File, random: &mut Random, tally: &mut Tally) {
-    let len = if random.one_in(2) {
-        4096
-    } else {
-        random.below(300)
+    let len = match random.one_in(2) {
+        true => 4096,
+        false => random.index(300),
     };
-    let mut bytes = vec![0; len as usize];
+    let mut bytes = vec![0; len];
     let mut reader = file;
     let result = reader.read(&mut bytes);
     tally.answer("device read", &result, allowed::RELEASED, || {
@@ -189,11 +184,8 @@ fn serve(file: &File, random: &mut Random, tally: &mut Tally) {
 /// One call.
 fn call(files: &Shared, service: &str, random: &mut Random, tally: &mut Tally) {
     let at = random.index(FILES);
-    let file = {
-        let files = files.lock().unwrap_or_else(|broken| broken.into_inner());
-        files.get(at).cloned()
-    };
-    let Some(file) = file else { return };
+    let files = || files.lock().unwrap_or_else(|broken| broken.into_inner());
+    let file = files()[at].clone();
     match random.below(20) {
         0 => {
             // The last one that has it closes it, whatever others are about to do.
@@ -202,9 +194,7 @@ fn call(files: &Shared, service: &str, random: &mut Random, tally: &mut Tally) {
             let Ok(new) = result else { return };
             let result = attach(&new, service, random);
             tally.answer("device attach", &result, allowed::IOCTL, String::new);
-            let mut files = files.lock().unwrap_or_else(|broken| broken.into_inner());
-            let old = files.get_mut(at).map(|place| std::mem::replace(place, new));
-            drop(files);
+            let old = std::mem::replace(&mut files()[at], new);
             drop(old);
             tally.count("device close", 0);
         }
@@ -255,10 +245,9 @@ fn call(files: &Shared, service: &str, random: &mut Random, tally: &mut Tally) {
             }
         }
         _ => {
-            let many = if random.one_in(10) {
-                400
-            } else {
-                random.within(1, 12)
+            let many = match random.one_in(10) {
+                true => 400,
+                false => random.within(1, 12),
             };
             let mut bytes: Vec<u8> = (0..many).flat_map(|_| record(random)).collect();
             let kind = if random.one_in(3) {
@@ -281,11 +270,7 @@ fn call(files: &Shared, service: &str, random: &mut Random, tally: &mut Tally) {
 
 /// Storms the device until it is time.
 pub fn run(run: &mut Run, service: &str) -> Outcome<()> {
-    let Run {
-        until,
-        random,
-        tally,
-    } = run;
+    let Run(until, random, tally) = run;
     let mut files = Vec::new();
     while files.len() < FILES {
         match open() {

@@ -175,18 +175,16 @@ fn configfs(prefix: &str, random: &mut Random, tally: &mut Tally) {
     match random.below(10) {
         0 => {
             let result = fs::create_dir(&service);
-            tally.answer("configfs mkdir", &result, allowed::MKDIR, || {
-                name_of(&service)
-            });
+            let said = || name_of(&service);
+            tally.answer("configfs mkdir", &result, allowed::MKDIR, said);
         }
         1 | 2 => {
             let number = random.below(4);
             let rule = name(&format!("r{number}"), random);
             let path = service.join("rules").join(rule);
             let result = fs::create_dir(&path);
-            tally.answer("configfs mkdir", &result, allowed::MKDIR, || {
-                path.display().to_string()
-            });
+            let said = || path.display().to_string();
+            tally.answer("configfs mkdir", &result, allowed::MKDIR, said);
         }
         3 => {
             // Deep ones first, or nothing is ever removed.
@@ -194,9 +192,8 @@ fn configfs(prefix: &str, random: &mut Random, tally: &mut Tally) {
             let rest = all.len() - random.index(all.len().min(4));
             if let Some(path) = all.get(rest.saturating_sub(1)) {
                 let result = fs::remove_dir(path);
-                tally.answer("configfs rmdir", &result, allowed::RMDIR, || {
-                    path.display().to_string()
-                });
+                let said = || path.display().to_string();
+                tally.answer("configfs rmdir", &result, allowed::RMDIR, said);
             }
         }
         _ => {
@@ -215,9 +212,8 @@ fn configfs(prefix: &str, random: &mut Random, tally: &mut Tally) {
                     // So says configfs itself where there is something to read.
                     all.push(libc::EFAULT);
                 }
-                tally.answer("configfs read", &result, &all, || {
-                    path.display().to_string()
-                });
+                let said = || path.display().to_string();
+                tally.answer("configfs read", &result, &all, said);
                 return;
             }
             let mut text = attribute(&name_of(&path), random).into_bytes();
@@ -259,11 +255,7 @@ fn attribute(name: &str, random: &mut Random) -> String {
 
 /// Storms services of `prefix` until it is time.
 pub fn run(run: &mut Run, prefix: &str) -> Outcome<()> {
-    let Run {
-        until,
-        random,
-        tally,
-    } = run;
+    let Run(until, random, tally) = run;
     let policies = PathBuf::from(DEBUGFS).join(prefix).join("nrs_policies");
     let mut round = 0_u64;
     while until.more() {

@@ -3,9 +3,9 @@
 //! Messages to a device, and table lines, through `dmsetup`.
 
 use std::{
-    ffi::OsString,
+    ffi::OsStr,
     io,
-    os::unix::{ffi::OsStringExt, process::ExitStatusExt},
+    os::unix::{ffi::OsStrExt, process::ExitStatusExt},
     process::Command,
 };
 
@@ -20,8 +20,8 @@ const UNSAID: i32 = -1;
 /// # Errors
 ///
 /// What the kernel answered, as far as `dmsetup` says so; `ENOMEM` as well if it could not run.
-fn dmsetup(words: &[Vec<u8>]) -> io::Result<()> {
-    let words = words.iter().map(|word| OsString::from_vec(word.clone()));
+fn dmsetup<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> io::Result<()> {
+    let words = words.into_iter().map(OsStr::from_bytes);
     let output = Command::new("dmsetup").args(words).output();
     let output = output.map_err(|error| match error.raw_os_error() {
         // So the kernel says that it has no memory for the words; there are few of them.
@@ -50,15 +50,13 @@ fn dmsetup(words: &[Vec<u8>]) -> io::Result<()> {
 /// # Errors
 ///
 /// See [`dmsetup`].
-pub fn send(device: &str, words: &[Vec<u8>]) -> io::Result<()> {
-    let mut all: Vec<Vec<u8>> = ["message", device, "0"].map(|word| word.into()).into();
-    all.extend_from_slice(words);
-    dmsetup(&all)
+pub fn send(device: &str, words: &[impl AsRef<[u8]>]) -> io::Result<()> {
+    let head = ["message", device, "0"].map(str::as_bytes);
+    dmsetup(head.into_iter().chain(words.iter().map(AsRef::as_ref)))
 }
 
 /// Words that a command line can hold, and that are no options.
-fn cleaned(words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
-    let mut words = words;
+fn cleaned(mut words: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     for word in &mut words {
         word.retain(|byte| *byte != 0);
         if word.first() == Some(&b'-') {
@@ -89,14 +87,10 @@ fn table(lower: &str, service: &str, random: &mut Random) -> String {
 
 /// Sends messages to `device` until it is time, and makes devices of its name and more on `lower`.
 pub fn run(run: &mut Run, device: &str, lower: &str, service: &str) -> Outcome<()> {
-    let Run {
-        until,
-        random,
-        tally,
-    } = run;
+    let Run(until, random, tally) = run;
     let written = words::written();
     let wrong = format!("{device}-wrong");
-    let options = ["--noudevsync", "--noudevrules"];
+    let options = ["--noudevsync", "--noudevrules"].map(str::as_bytes);
     while until.more() {
         if random.one_in(3) {
             let mut line = table(lower, service, random).into_bytes();
@@ -104,27 +98,17 @@ pub fn run(run: &mut Run, device: &str, lower: &str, service: &str) -> Outcome<(
                 random.mutate(&mut line);
                 line.retain(|byte| *byte != 0);
             }
-            let mut words: Vec<Vec<u8>> = options.map(Into::into).into();
-            words.extend(["create", &wrong, "--table"].map(Vec::from));
-            words.push(line.clone());
-            let result = dmsetup(&words);
-            let said = || String::from_utf8_lossy(&line).into_owned();
-            tally.answer(
-                "table",
-                &result,
-                &[allowed::TABLE, &[UNSAID]].concat(),
-                said,
-            );
-            let words = [&options[..], &["remove", "--retry", &wrong]].concat();
-            let words: Vec<Vec<u8>> = words.iter().map(|word| (*word).into()).collect();
+            let words = ["create", &wrong, "--table"].map(str::as_bytes);
+            let result = dmsetup(options.into_iter().chain(words).chain([&line[..]]));
+            let allowed = [allowed::TABLE, &[UNSAID]].concat();
+            tally.answer("table", &result, &allowed, || {
+                String::from_utf8_lossy(&line).into_owned()
+            });
             // Also what was made and has no table, or a wrong one.
-            let result = dmsetup(&words);
-            tally.answer(
-                "remove",
-                &result,
-                &[libc::ENXIO, libc::ENOMEM, libc::EBUSY],
-                || wrong.clone(),
-            );
+            let words = ["remove", "--retry", &wrong].map(str::as_bytes);
+            let result = dmsetup(options.into_iter().chain(words));
+            let allowed = [libc::ENXIO, libc::ENOMEM, libc::EBUSY];
+            tally.answer("remove", &result, &allowed, || wrong.clone());
             continue;
         }
         let file = random.pick(&written);

@@ -151,11 +151,7 @@ fn compare(dir: &Path, model: &Model) -> Outcome<u64> {
 
 /// Works in `dir`, which it makes and removes, until it is time.
 pub fn run(run: &mut Run, dir: &Path) -> Outcome<()> {
-    let Run {
-        until,
-        random,
-        tally,
-    } = run;
+    let Run(until, random, tally) = run;
     let mut model = Model::default();
     for part in 0..8 {
         fs::create_dir_all(dir.join(part.to_string()))?;

@@ -45,47 +45,36 @@ pub struct Figure {
     pub measure: &'static str,
 }
 
-const fn figure(
-    key: &'static str,
-    head: &'static str,
-    name: &'static str,
-    unit: &'static str,
-    kind: Kind,
-    places: usize,
-    measure: &'static str,
-) -> Figure {
-    Figure {
-        key,
-        head,
-        name,
-        unit,
-        kind,
-        places,
-        measure,
-    }
+/// Figures by key, head, name, unit, kind, places and measure.
+macro_rules! figures {
+    ($($key:literal $head:literal $name:literal $unit:literal $kind:ident $places:literal $measure:literal;)+) => {
+        /// All figures, in the order of the columns.
+        pub const FIGURES: &[Figure] = &[$(Figure {
+            key: $key,
+            head: $head,
+            name: $name,
+            unit: $unit,
+            kind: Kind::$kind,
+            places: $places,
+            measure: $measure,
+        }),+];
+    };
 }
 
-/// The unit of parts of a whole.
-const PART: &str = " %";
-
-use Kind::{Cost, Percent, Rate};
-
-/// All figures, in the order of the columns.
-#[rustfmt::skip]
-pub const FIGURES: [Figure; 12] = [
-    figure("iops_1", "IOPS, 1 job", "IOPS of one job", "/s", Rate, 0, "one"),
-    figure("iops_4", "IOPS, 4 jobs", "IOPS of four jobs", "/s", Rate, 0, "many"),
-    figure("cpu_us_1", "CPU µs/IO, 1 job", "CPU per request, one job", " µs", Cost, 1, "one"),
-    figure("cpu_us_4", "CPU µs/IO, 4 jobs", "CPU per request, four jobs", " µs", Cost, 1, "many"),
-    figure("p50_ms", "p50 ms", "p50 of the small client", " ms", Cost, 2, "mix"),
-    figure("p99_ms", "p99 ms", "p99 of the small client", " ms", Cost, 2, "mix"),
-    figure("p999_ms", "p99.9 ms", "p99.9 of the small client", " ms", Cost, 2, "mix"),
-    figure("error_equal_percent", "error 1:1 %", "error of shares at 1:1", PART, Percent, 1, "equal"),
-    figure("error_four_percent", "error 1:4 %", "error of shares at 1:4", PART, Percent, 1, "four"),
-    figure("error_eight_percent", "error 8 %", "error of shares of 8 clients", PART, Percent, 1, "eight"),
-    figure("unused_all_percent", "unused, all %", "unused with both clients active", PART, Percent, 1, "equal"),
-    figure("unused_lone_percent", "unused, one %", "unused with one client active", PART, Percent, 1, "lone"),
-];
+figures! {
+    "iops_1" "IOPS, 1 job" "IOPS of one job" "/s" Rate 0 "one";
+    "iops_4" "IOPS, 4 jobs" "IOPS of four jobs" "/s" Rate 0 "many";
+    "cpu_us_1" "CPU µs/IO, 1 job" "CPU per request, one job" " µs" Cost 1 "one";
+    "cpu_us_4" "CPU µs/IO, 4 jobs" "CPU per request, four jobs" " µs" Cost 1 "many";
+    "p50_ms" "p50 ms" "p50 of the small client" " ms" Cost 2 "mix";
+    "p99_ms" "p99 ms" "p99 of the small client" " ms" Cost 2 "mix";
+    "p999_ms" "p99.9 ms" "p99.9 of the small client" " ms" Cost 2 "mix";
+    "error_equal_percent" "error 1:1 %" "error of shares at 1:1" " %" Percent 1 "equal";
+    "error_four_percent" "error 1:4 %" "error of shares at 1:4" " %" Percent 1 "four";
+    "error_eight_percent" "error 8 %" "error of shares of 8 clients" " %" Percent 1 "eight";
+    "unused_all_percent" "unused, all %" "unused with both clients active" " %" Percent 1 "equal";
+    "unused_lone_percent" "unused, one %" "unused with one client active" " %" Percent 1 "lone";
+}
 
 /// Figures of all devices and peers.
 #[derive(Clone, Debug, Default)]

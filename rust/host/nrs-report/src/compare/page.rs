@@ -149,7 +149,7 @@ pub fn json(devices: &[Device], figures: &Figures, said: &[Sentence]) -> Value {
         let mut peers = Map::new();
         for peer in figures.peers(&device.name) {
             let mut values = Map::new();
-            for figure in &FIGURES {
+            for figure in FIGURES {
                 if let Some(value) = figures.get(&device.name, peer, figure.key) {
                     values.insert(figure.key.to_string(), json!(value));
                 }

@@ -26,11 +26,10 @@
 
 use kernel::{
     alloc::flags::__GFP_NOWARN,
-    fs, new_mutex,
+    new_mutex,
     prelude::*,
-    seq_file::SeqFile,
-    sync::{poll::PollTable, Arc, Mutex},
-    uaccess::{UserPtr, UserSliceReader, UserSliceWriter},
+    sync::{Arc, Mutex},
+    uaccess::{UserSliceReader, UserSliceWriter},
 };
 
 use crate::{
@@ -45,7 +44,7 @@ use crate::{
         policy::control::TEXT_MAX,
     },
     sys::{
-        chardev::{File, Offset, READABLE, WRITABLE},
+        chardev::{File, Offset},
         task,
         text::Text,
     },
@@ -54,16 +53,12 @@ use crate::{
 /// Bytes that one command may have, at most; a parameter may have a lower limit for its value.
 const COMMAND_MAX: usize = TEXT_MAX + WORDS_MAX;
 
-/// The answer to the last command.
-#[pin_data]
-struct Answer {
-    #[pin]
-    text: Mutex<KVVec<u8>>,
-}
-
 /// An open file.
+#[pin_data]
 pub(crate) struct Node {
-    answer: Pin<KBox<Answer>>,
+    /// The answer to the last command.
+    #[pin]
+    answer: Mutex<KVVec<u8>>,
 }
 
 /// Carries out the command `text`; returns its answer.
@@ -141,17 +136,16 @@ impl File for Node {
     /// # Errors
     ///
     /// `EPERM`: the task has not the capability `CAP_SYS_ADMIN`. `ENOMEM`.
-    fn open() -> Result<KBox<Self>> {
+    fn open() -> Result<Pin<KBox<Self>>> {
         if !task::is_admin() {
             return Err(EPERM);
         }
-        let answer = KBox::pin_init(
-            pin_init!(Answer {
-                text <- new_mutex!(KVVec::new(), "nrs_control"),
+        KBox::pin_init(
+            pin_init!(Self {
+                answer <- new_mutex!(KVVec::new(), "nrs_control"),
             }),
             GFP_KERNEL_ACCOUNT,
-        )?;
-        Ok(KBox::new(Self { answer }, GFP_KERNEL_ACCOUNT)?)
+        )
     }
 
     /// # Errors
@@ -163,7 +157,7 @@ impl File for Node {
         offset: &mut Offset,
         _nonblocking: bool,
     ) -> Result<usize> {
-        out.write_slice_file(&self.answer.text.lock(), offset)
+        out.write_slice_file(&self.answer.lock(), offset)
     }
 
     /// # Errors
@@ -171,7 +165,7 @@ impl File for Node {
     /// `E2BIG`: longer than [`COMMAND_MAX`]. `EFAULT`, `ENOMEM`. As for [`obey`].
     fn write(&self, from: UserSliceReader, _nonblocking: bool) -> Result<usize> {
         let len = from.len();
-        let mut answer = self.answer.text.lock();
+        let mut answer = self.answer.lock();
         if len > COMMAND_MAX {
             let reason = "a command has at most 256 KiB and a line";
             *answer = line(Refused::because(E2BIG, reason));
@@ -190,19 +184,5 @@ impl File for Node {
             }
         }
         Ok(len)
-    }
-
-    fn poll(&self, _file: &fs::File, _table: PollTable<'_>) -> u32 {
-        READABLE | WRITABLE
-    }
-
-    fn ioctl(&self, _cmd: u32, _arg: UserPtr) -> Result {
-        Err(ENOTTY)
-    }
-
-    fn show(&self, _out: &SeqFile) {}
-
-    fn release(this: KBox<Self>) {
-        drop(this);
     }
 }

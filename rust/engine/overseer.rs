@@ -7,7 +7,6 @@
 //!
 //! - *Overseer*: there from when such a policy starts to when no head has it any more, or to a change that it
 //!   cannot follow.
-//! - *Stage*: what it may ask about clients ([`Stage`]).
 //!
 //! ```text
 //!              a head gets the policy              it looks, again and again     no head has it
@@ -47,25 +46,9 @@ use crate::{
     sys::{misc, node::Held, timer::Timed},
 };
 
-/// Clients of a service.
-pub(crate) struct Stage {
-    roster: Arc<Roster>,
-}
-
-impl Stage {
-    /// The clients in `roster`.
-    pub(crate) fn new(roster: Arc<Roster>) -> Self {
-        Self { roster }
-    }
-}
-
-impl Scene for Stage {
+impl Scene for Roster {
     fn device_name(&self, device: u32, f: &mut dyn FnMut(&[u8])) {
-        self.roster.name_of(device, f);
-    }
-
-    fn reschedule(&self) {
-        misc::cond_resched();
+        self.name_of(device, f);
     }
 }
 
@@ -137,7 +120,7 @@ impl Change {
 #[pin_data]
 pub(crate) struct Oversight {
     partitions: Arc<Partitions>,
-    stage: Stage,
+    roster: Arc<Roster>,
     seed: u64,
     /// There is one.
     running: Atomic<bool>,
@@ -146,12 +129,16 @@ pub(crate) struct Oversight {
 }
 
 impl Oversight {
-    /// Nobody oversees yet. `seed` must not be known to those who name clients.
-    pub(crate) fn new(partitions: Arc<Partitions>, stage: Stage, seed: u64) -> Result<Arc<Self>> {
+    /// Nobody oversees yet the clients in `roster`. `seed` must not be known to those who name clients.
+    pub(crate) fn new(
+        partitions: Arc<Partitions>,
+        roster: Arc<Roster>,
+        seed: u64,
+    ) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 partitions,
-                stage,
+                roster,
                 seed,
                 running: Atomic::new(false),
                 overseer <- new_mutex!(None, "nrs_overseer"),
@@ -230,7 +217,7 @@ impl Oversight {
 
     /// Has `overseer` follow `parameters`.
     fn lead(&self, overseer: &mut AnyOverseer, parameters: &Parameters) -> Result {
-        let followed = overseer.follow(&parameters.kept, &self.stage, misc::now());
+        let followed = overseer.follow(&parameters.kept, &*self.roster, misc::now());
         followed.map_err(|_| ENOMEM)
     }
 
@@ -243,14 +230,14 @@ impl Oversight {
             let Some(overseer) = overseer else {
                 return (false, Ok(()));
             };
-            let Ok(looked) = overseer.look(misc::now(), &self.stage, due) else {
+            let Ok(looked) = overseer.look(misc::now(), &*self.roster, due) else {
                 return (false, Err(ENOMEM));
             };
             let mut done = Ok(());
             if looked.refresh {
                 self.refresh(overseer);
                 // Parts may have found something new in that.
-                match overseer.look(misc::now(), &self.stage, false) {
+                match overseer.look(misc::now(), &*self.roster, false) {
                     Ok(again) if again.refresh => self.refresh(overseer),
                     Ok(_) => {}
                     Err(_) => done = Err(ENOMEM),
@@ -274,7 +261,7 @@ impl Oversight {
 
     /// Has `f` look at it, if there is one.
     pub(crate) fn show<R>(&self, f: impl FnOnce(Option<&mut AnyOverseer>, &dyn Scene) -> R) -> R {
-        self.with(|overseer| f(overseer.as_mut(), &self.stage))
+        self.with(|overseer| f(overseer.as_mut(), &*self.roster))
     }
 
     /// Runs `f` with the mutex held. Allocations in it start no I/O: that might be a request that waits for a look.

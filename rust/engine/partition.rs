@@ -13,6 +13,8 @@
 //! Everything but the fixed fields is under one spinlock with interrupts off. Only a target's lock
 //! is taken inside it.
 
+use core::fmt::Display;
+
 use kernel::{
     new_spinlock_irq,
     prelude::*,
@@ -311,7 +313,7 @@ impl Env<Held, Config> for Surroundings<'_> {
             let event = trace::Enqueue {
                 head: self.event_head(priority, tag),
                 jobid: Shown::of(Some(&attrs.jobid)),
-                nid: Shown::of(attrs.nid.as_ref().map(|nid| nid as _)),
+                nid: Shown::of(attrs.nid.as_ref().map(|nid| nid as &dyn Display)),
                 id,
                 bytes: held.cost().bytes,
                 offset: held.spot().offset,

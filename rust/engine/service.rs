@@ -19,7 +19,7 @@ use super::{
     concurrency::Concurrency,
     cpt,
     dispatch::{Dispatch, Feed},
-    overseer::{Oversight, Stage},
+    overseer::Oversight,
     partition::{Partition, Published},
     partitions::{self, Lanes, Partitions},
     refused::errno_of,
@@ -112,8 +112,7 @@ impl Service {
         let partitions = Partitions::new()?;
         let seed = misc::random();
         let roster = Roster::new()?;
-        let scene = Stage::new(roster.clone());
-        let oversight = Oversight::new(partitions.clone(), scene, seed)?;
+        let oversight = Oversight::new(partitions.clone(), roster.clone(), seed)?;
         let worker = Worker::new(
             CString::try_from(name)?,
             partitions.clone(),

@@ -175,14 +175,13 @@ impl Handle {
         from: &mut UserSliceReader,
         nonblocking: bool,
     ) -> Result {
-        let malformed = |_| EINVAL;
         let mut bytes = [0; wire::SIZE_MAX];
         let header = bytes.get_mut(..wire::Header::SIZE).ok_or(EINVAL)?;
         if from.len() < header.len() {
             return Err(EINVAL);
         }
         from.read_slice(header)?;
-        let header = wire::Header::decode(header).map_err(malformed)?;
+        let header = valid(wire::Header::decode(header))?;
         let record = bytes.get_mut(..header.size.into()).ok_or(EINVAL)?;
         let rest = record
             .get_mut(wire::Header::SIZE..)
@@ -191,28 +190,20 @@ impl Handle {
         from.read_slice(rest)?;
         match header.kind {
             wire::TYPE_REQUEST => {
-                let request = wire::Request::decode(record).map_err(malformed)?;
-                session.request(&request, nonblocking)
+                session.request(&valid(wire::Request::decode(record))?, nonblocking)
             }
-            wire::TYPE_COMPLETION => {
-                let completion = wire::Completion::decode(record).map_err(malformed)?;
-                session.complete(&completion)
-            }
-            wire::TYPE_PROMOTE => {
-                let promotion = wire::Promotion::decode(record).map_err(malformed)?;
-                session.promote(&promotion)
-            }
-            wire::TYPE_BUSY => {
-                let busy = wire::Busy::decode(record).map_err(malformed)?;
-                session.busy(&busy)
-            }
-            wire::TYPE_RECONNECT => {
-                let reconnect = wire::Reconnect::decode(record).map_err(malformed)?;
-                session.reconnect(&reconnect)
-            }
+            wire::TYPE_COMPLETION => session.complete(&valid(wire::Completion::decode(record))?),
+            wire::TYPE_PROMOTE => session.promote(&valid(wire::Promotion::decode(record))?),
+            wire::TYPE_BUSY => session.busy(&valid(wire::Busy::decode(record))?),
+            wire::TYPE_RECONNECT => session.reconnect(&valid(wire::Reconnect::decode(record))?),
             _ => Err(EINVAL),
         }
     }
+}
+
+/// A record, unless it is malformed.
+fn valid<T>(decoded: Result<T, wire::Malformed>) -> Result<T> {
+    decoded.map_err(|_| EINVAL)
 }
 
 /// The errno for an argument that cannot be read.
@@ -246,11 +237,11 @@ impl File for Handle {
     const NAME: &'static CStr = c"nrs";
     const MODE: u16 = 0o660;
 
-    fn open() -> Result<KBox<Self>> {
+    fn open() -> Result<Pin<KBox<Self>>> {
         let handle = Self {
             attached: SetOnce::new(),
         };
-        Ok(KBox::new(handle, GFP_KERNEL_ACCOUNT)?)
+        Ok(KBox::pin(handle, GFP_KERNEL_ACCOUNT)?)
     }
 
     fn read(
@@ -345,9 +336,5 @@ impl File for Handle {
             stats.reclaimed,
             stats.blocked,
         );
-    }
-
-    fn release(this: KBox<Self>) {
-        drop(this);
     }
 }

@@ -13,7 +13,7 @@
 //! - *File*: one open file description ([`File`]); several tasks may use it at once.
 //!
 //! ```text
-//!   open ──▶ File::open ──▶ read │ write │ ioctl │ poll, at once ──▶ File::release
+//!   open ──▶ File::open ──▶ read │ write │ ioctl │ poll, at once ──▶ dropped; may sleep
 //! ```
 
 use core::{marker::PhantomData, ptr};
@@ -61,7 +61,7 @@ pub(crate) trait File: Send + Sync + Sized + 'static {
     /// # Errors
     ///
     /// What `open` is to return.
-    fn open() -> Result<KBox<Self>>;
+    fn open() -> Result<Pin<KBox<Self>>>;
 
     /// Copies to `out` from `offset` on, and moves that; waits for something to copy unless `nonblocking`.
     ///
@@ -78,21 +78,22 @@ pub(crate) trait File: Send + Sync + Sized + 'static {
     fn write(&self, from: UserSliceReader, nonblocking: bool) -> Result<usize>;
 
     /// Has `table` wait for changes; returns what is possible now: [`READABLE`], [`WRITABLE`],
-    /// [`BROKEN`].
-    fn poll(&self, file: &fs::File, table: PollTable<'_>) -> u32;
+    /// [`BROKEN`]. A file that never waits is always ready.
+    fn poll(&self, _file: &fs::File, _table: PollTable<'_>) -> u32 {
+        READABLE | WRITABLE
+    }
 
     /// Carries out ioctl `cmd` with the address `arg`.
     ///
     /// # Errors
     ///
     /// What `ioctl` is to return.
-    fn ioctl(&self, cmd: u32, arg: UserPtr) -> Result;
+    fn ioctl(&self, _cmd: u32, _arg: UserPtr) -> Result {
+        Err(ENOTTY)
+    }
 
     /// Tells of the file in `/proc/PID/fdinfo`.
-    fn show(&self, out: &SeqFile);
-
-    /// Nobody uses the file any more. May sleep.
-    fn release(this: KBox<Self>);
+    fn show(&self, _out: &SeqFile) {}
 }
 
 /// File operations of [`File`]s.
@@ -125,7 +126,7 @@ impl<F: File> Table<F> {
     /// `file` is a live file that [`Self::open`] opened, and stays open for `'a`.
     unsafe fn of<'a>(file: *mut bindings::file) -> &'a F {
         // SAFETY: `open` put a box there, which only `release` takes back.
-        unsafe { <KBox<F>>::borrow((*file).private_data) }
+        unsafe { <Pin<KBox<F>>>::borrow((*file).private_data) }.get_ref()
     }
 
     /// Whether a call must not wait.
@@ -172,7 +173,7 @@ impl<F: File> Table<F> {
     /// Called by the file system only, once, for a file that [`Self::open`] opened.
     unsafe extern "C" fn release(_inode: *mut bindings::inode, file: *mut bindings::file) -> c_int {
         // SAFETY: `open` put it there; nobody uses a file that is being released.
-        F::release(unsafe { <KBox<F>>::from_foreign((*file).private_data) });
+        drop(unsafe { <Pin<KBox<F>>>::from_foreign((*file).private_data) });
         0
     }
 

@@ -10,27 +10,28 @@ use kernel::{
     sync::atomic::{ordering, Atomic},
 };
 
-extern "C" {
-    static mut nrs_param_default_slots: c_uint;
-    static mut nrs_param_classes_max: c_uint;
-    static mut nrs_param_user_requests_max: c_uint;
+macro_rules! params {
+    ($($(#[$doc:meta])* $name:ident: $param:ident,)+) => {
+        extern "C" {
+            $(static mut $param: c_uint;)+
+        }
+
+        $(
+            $(#[$doc])*
+            pub(crate) fn $name() -> u32 {
+                // SAFETY: `params.c` defines this aligned object of static duration; C writes it with one plain
+                // store of its full width, which does not tear.
+                unsafe { Atomic::from_ptr(&raw mut $param) }.load(ordering::Relaxed)
+            }
+        )+
+    };
 }
 
-/// Slots of a service that was not told how many, 1 to 65,535.
-pub(crate) fn default_slots() -> u32 {
-    // SAFETY: `params.c` defines this aligned object of static duration; C writes it with one plain
-    // store of its full width, which does not tear.
-    unsafe { Atomic::from_ptr(&raw mut nrs_param_default_slots) }.load(ordering::Relaxed)
-}
-
-/// Requests that an open file of `/dev/nrs` that is attached now may have, 64 to 1,048,576.
-pub(crate) fn user_requests_max() -> u32 {
-    // SAFETY: As in `default_slots`.
-    unsafe { Atomic::from_ptr(&raw mut nrs_param_user_requests_max) }.load(ordering::Relaxed)
-}
-
-/// Classes that a policy keeps on one partition of a service that is made now, 64 to 1,048,576.
-pub(crate) fn classes_max() -> u32 {
-    // SAFETY: As in `default_slots`.
-    unsafe { Atomic::from_ptr(&raw mut nrs_param_classes_max) }.load(ordering::Relaxed)
+params! {
+    /// Slots of a service that was not told how many, 1 to 65,535.
+    default_slots: nrs_param_default_slots,
+    /// Requests that an open file of `/dev/nrs` that is attached now may have, 64 to 1,048,576.
+    user_requests_max: nrs_param_user_requests_max,
+    /// Classes that a policy keeps on one partition of a service that is made now, 64 to 1,048,576.
+    classes_max: nrs_param_classes_max,
 }

@@ -38,6 +38,13 @@ fn brief(terms: &mut Terms) -> error::Result {
     Ok(())
 }
 
+/// No deadlines.
+fn off(terms: &mut Terms) -> error::Result {
+    terms.max = AtMax::parse("0")?;
+    terms.fixed = ObdTimeout::parse("0")?;
+    Ok(())
+}
+
 /// Sets what `f` changes.
 fn change(timeouts: &Timeouts, f: impl FnOnce(&mut Terms) -> error::Result) -> Result {
     let mut terms = timeouts.terms();
@@ -157,11 +164,7 @@ mod tests {
     #[test]
     fn without_deadlines_nothing_is_looked_at() -> Result {
         let bench = Bench::new()?;
-        change(&bench.timeouts, |terms| {
-            terms.max = AtMax::parse("0")?;
-            terms.fixed = ObdTimeout::parse("0")?;
-            Ok(())
-        })?;
+        change(&bench.timeouts, off)?;
         bench.deadlines()?.follow();
         let account = bench.send()?;
         assert!(account.submitted.is_none());
@@ -306,11 +309,7 @@ mod tests {
         deadlines.follow();
         assert!(wait_for(|| deadlines.is_lost()));
         // Without timeouts nobody is lost.
-        change(&bench.timeouts, |terms| {
-            terms.max = AtMax::parse("0")?;
-            terms.fixed = ObdTimeout::parse("0")?;
-            Ok(())
-        })?;
+        change(&bench.timeouts, off)?;
         deadlines.follow();
         assert!(wait_for(|| !deadlines.is_lost()));
         deadlines.leave(&sent);

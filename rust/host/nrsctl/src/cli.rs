@@ -32,13 +32,17 @@ pub enum Command {
     #[command(name = "list_param")]
     ListParam(list_param::Args),
     /// Services: list, show, add, remove, set.
-    Service(service::Args),
+    #[command(subcommand)]
+    Service(service::Action),
     /// Clients: the block devices of services.
-    Client(client::Args),
+    #[command(subcommand)]
+    Client(client::Action),
     /// Rules of tbf: list, start, change, stop.
-    Rule(rule::Args),
+    #[command(subcommand)]
+    Rule(rule::Action),
     /// Policies: list, set.
-    Policy(policy::Args),
+    #[command(subcommand)]
+    Policy(policy::Action),
     /// Shows policies, limits and queues on one screen.
     Status(status::Args),
     /// Live view of shares, rates and latencies.
@@ -56,8 +60,8 @@ pub enum Command {
     /// Exports statistics to Prometheus.
     Exporter(exporter::Args),
     /// Writes manual pages, shell completions and the reference.
-    #[command(hide = true)]
-    Generate(generate::Args),
+    #[command(subcommand, hide = true)]
+    Generate(generate::What),
 }
 
 impl Command {

@@ -17,14 +17,6 @@ use crate::kernel::{self, Device, Kernel};
 use crate::names::{no_client, NAME};
 use crate::{show, stats};
 
-/// Its arguments.
-#[derive(clap::Args, Debug)]
-pub struct Args {
-    /// What to do.
-    #[command(subcommand)]
-    pub action: Action,
-}
-
 /// What can be done with clients.
 #[derive(Subcommand, Debug)]
 pub enum Action {
@@ -200,8 +192,8 @@ fn clients(kernel: &dyn Kernel, service: Option<&str>) -> Result<Vec<Client>> {
 /// - [`Kind::NotFound`]: there is no such service, client or device.
 /// - [`Kind::Refused`]: a name or value is wrong.
 /// - [`Kind::Busy`]: the client exists already, or is in use.
-pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
-    match &args.action {
+pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
+    match action {
         Action::List { service, json } => {
             let clients = clients(kernel, service.as_deref())?;
             show::list(out, *json, &clients, HEADINGS, Client::row)

@@ -14,14 +14,6 @@ use crate::failure::{Kind, Result};
 use crate::kernel::Kernel;
 use crate::reference;
 
-/// Its arguments.
-#[derive(clap::Args, Debug)]
-pub struct Args {
-    /// What to write.
-    #[command(subcommand)]
-    pub what: What,
-}
-
 /// What can be written.
 #[derive(Subcommand, Debug)]
 pub enum What {
@@ -47,8 +39,8 @@ pub enum What {
 /// # Errors
 ///
 /// What writing returns.
-pub fn run(args: &Args, _kernel: &dyn Kernel, _out: &mut dyn Write) -> Result {
-    match &args.what {
+pub fn run(what: &What, _kernel: &dyn Kernel, _out: &mut dyn Write) -> Result {
+    match what {
         What::Man { directory } => {
             fs::create_dir_all(directory)?;
             // What is hidden has no page.
@@ -108,7 +100,7 @@ mod tests {
     #[test]
     fn pages_and_completions() {
         let directory = tempfile::tempdir().unwrap();
-        let generate = |what| run(&Args { what }, &Mock::with(&[]), &mut Vec::new());
+        let generate = |what| run(&what, &Mock::with(&[]), &mut Vec::new());
         let place = directory.path().to_path_buf();
         generate(What::Man {
             directory: place.clone(),

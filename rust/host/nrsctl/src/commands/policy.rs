@@ -44,14 +44,6 @@ impl Head {
     }
 }
 
-/// Its arguments.
-#[derive(clap::Args, Debug)]
-pub struct Args {
-    /// What to do.
-    #[command(subcommand)]
-    pub action: Action,
-}
-
 /// What is listed of a service, and how.
 #[derive(clap::Args, Debug)]
 pub struct Listing {
@@ -115,8 +107,8 @@ struct Listed<'a> {
 /// - [`Kind::NotFound`]: there is no such service or policy.
 /// - [`Kind::Refused`]: the policy does not take the argument.
 /// - [`Kind::Busy`]: earlier policies are still stopping.
-pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
-    match &args.action {
+pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
+    match action {
         Action::List(Listing {
             service,
             head,

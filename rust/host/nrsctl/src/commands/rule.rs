@@ -13,14 +13,6 @@ use crate::names::{near, or_meant};
 use crate::show;
 use crate::stats::{self, rules::Listed};
 
-/// Its arguments.
-#[derive(clap::Args, Debug)]
-pub struct Args {
-    /// What to do.
-    #[command(subcommand)]
-    pub action: Action,
-}
-
 /// What a rule limits to; what is left out is as by default, or stays.
 #[derive(clap::Args, Debug, Default)]
 pub struct Limits {
@@ -127,11 +119,11 @@ pub enum Action {
 /// - [`Kind::NotFound`]: there is no such service or rule, or tbf is not started.
 /// - [`Kind::Refused`]: what the command says is wrong; the column is that of the command in `nrs_tbf_rule`.
 /// - [`Kind::Busy`]: another rule names the one that is to be stopped in `also=`.
-pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
+pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let command = |service: &str, head: Head, text: String| {
         kernel.set(service, "nrs_tbf_rule", &format!("{}{text}", head.word()))
     };
-    match &args.action {
+    match action {
         Action::List(Listing {
             service,
             head,

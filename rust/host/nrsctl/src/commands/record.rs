@@ -2,8 +2,8 @@
 
 //! `nrsctl record`
 
-use std::fs::File;
-use std::io::{self, BufReader, Write};
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -45,18 +45,19 @@ pub struct Args {
 ///
 /// What is expected.
 pub fn interval(text: &str) -> std::result::Result<Duration, String> {
-    let found = text.parse().ok().filter(|s| (0.1..=3600.0).contains(s));
-    found
-        .map(Duration::from_secs_f64)
-        .ok_or_else(|| "seconds, 0.1 to 3600".into())
+    duration(text, 0.1, 3600.0)
 }
 
 /// Seconds that it lasts.
 fn seconds(text: &str) -> std::result::Result<Duration, String> {
-    let found = text.parse().ok().filter(|s| (0.0..=1e9).contains(s));
-    found
-        .map(Duration::from_secs_f64)
-        .ok_or_else(|| "seconds, 0 to 1000000000".into())
+    duration(text, 0.0, 1e9)
+}
+
+/// Seconds from `low` to `high`.
+fn duration(text: &str, low: f64, high: f64) -> std::result::Result<Duration, String> {
+    let found = text.parse().ok().filter(|s| (low..=high).contains(s));
+    let found = found.map(Duration::from_secs_f64);
+    found.ok_or_else(|| format!("seconds, {low} to {high}"))
 }
 
 /// A number of bytes.
@@ -79,9 +80,9 @@ fn size(text: &str) -> std::result::Result<u64, String> {
 ///
 /// As [`recording::read`]; [`Kind::NotFound`] and [`Kind::Permission`] of the file.
 pub fn open(path: &Path) -> Result<Recording> {
-    let file = File::open(path).map_err(|error| Failure::of_file(path, &error))?;
+    let text = fs::read(path).map_err(|error| Failure::of_file(path, &error))?;
     let name = path.display().to_string();
-    let recording = recording::read(&mut BufReader::new(file), &name)?;
+    let recording = recording::read(&text, &name)?;
     if let Some(line) = recording.cut {
         let _ = writeln!(
             io::stderr(),
@@ -319,7 +320,7 @@ mod tests {
             let mut file = Vec::new();
             let found = recorded(words, &mut source(all.clone()), &mut file);
             assert_eq!(found, Ok(lines));
-            let recording = recording::read(&mut &file[..], "f").unwrap();
+            let recording = recording::read(&file, "f").unwrap();
             assert_eq!(recording.services().join(" "), services);
             assert_eq!(recording.header.interval_s, 0.1);
         }
@@ -344,10 +345,7 @@ mod tests {
             file.clear();
             let failure = recorded(words, &mut Leaving(2, kind), &mut file).unwrap_err();
             assert_eq!(failure.kind, kind);
-            let lines = recording::read(&mut &file[..], "f")
-                .unwrap()
-                .snapshots
-                .len();
+            let lines = recording::read(&file, "f").unwrap().snapshots.len();
             assert!(failure
                 .message
                 .ends_with(&format!("({lines} snapshots are in f)")));
@@ -359,7 +357,7 @@ mod tests {
         let all: Vec<Snapshot> = (0..9).map(samples::tbf).collect();
         let mut file = Vec::new();
         let done = recorded(&["--max-bytes", "4K"], &mut source(all.clone()), &mut file);
-        let read = recording::read(&mut &file[..], "f").unwrap();
+        let read = recording::read(&file, "f").unwrap();
         let lines = read.snapshots.len();
         assert!((1..9).contains(&lines) && file.len() <= 4096 && file.ends_with(b"\n"));
         assert_eq!((&read.snapshots[..], read.cut), (&all[..lines], None));

@@ -2,38 +2,26 @@
 
 //! Reading a recording.
 
-use std::io::{self, BufRead, Read as _};
-
 use serde::de::DeserializeOwned;
 
 use super::{Header, Recording, VERSION};
 use crate::failure::{Failure, Kind, Result};
 use crate::stats::Snapshot;
 
-/// Bytes of a line, at most: far more than a snapshot of all entities that a service may have.
-const LINE_MAX: u64 = 256 << 20;
-
 /// Reads a recording; `name` is what errors call it.
 ///
 /// # Errors
 ///
-/// [`Kind::Other`] if reading fails, [`Kind::Refused`] with the number of the line for one that is not as expected. A last line
-/// that is cut is no error.
-pub fn read(from: &mut dyn BufRead, name: &str) -> Result<Recording> {
-    let mut lines = Lines {
-        from,
-        line: Vec::new(),
-        number: 0,
-    };
-    let failed = |error: io::Error| Failure::new(Kind::Other, format!("{name}: {error}"));
+/// [`Kind::Refused`] with the number of the line for one that is not as expected. A last line that is cut is no error.
+pub fn read(text: &[u8], name: &str) -> Result<Recording> {
     let refused = |number: u64, why: &str| {
         Failure::new(Kind::Refused, format!("{name}: line {number}: {why}"))
     };
-
-    if !lines.next().map_err(failed)? {
+    let mut lines = (1..).zip(text.split_inclusive(|byte| *byte == b'\n'));
+    let Some((_, first)) = lines.next() else {
         return Err(refused(1, "no recording: it is empty").hint(MAKE));
-    }
-    let header: Header = match parsed(&lines.line) {
+    };
+    let header: Header = match parsed(first) {
         Ok(header) => header,
         Err(why) => return Err(refused(1, &format!("no header of a recording: {why}")).hint(MAKE)),
     };
@@ -47,14 +35,14 @@ pub fn read(from: &mut dyn BufRead, name: &str) -> Result<Recording> {
         snapshots: Vec::new(),
         cut: None,
     };
-    while lines.next().map_err(failed)? {
-        match parsed::<Snapshot>(&lines.line) {
+    for (number, line) in lines {
+        match parsed::<Snapshot>(line) {
             Ok(snapshot) if snapshot.service.is_empty() => {
-                return Err(refused(lines.number, "no snapshot: it names no service"));
+                return Err(refused(number, "no snapshot: it names no service"));
             }
             Ok(snapshot) => recording.snapshots.push(snapshot),
-            Err(_) if !lines.is_whole() => recording.cut = Some(lines.number),
-            Err(why) => return Err(refused(lines.number, &format!("no snapshot: {why}"))),
+            Err(_) if !line.ends_with(b"\n") => recording.cut = Some(number),
+            Err(why) => return Err(refused(number, &format!("no snapshot: {why}"))),
         }
     }
     Ok(recording)
@@ -62,32 +50,6 @@ pub fn read(from: &mut dyn BufRead, name: &str) -> Result<Recording> {
 
 /// What to do without a recording.
 const MAKE: &str = "make one: nrsctl record --count 60 --out FILE";
-
-/// The lines of a file, one at a time.
-struct Lines<'a> {
-    from: &'a mut dyn BufRead,
-    line: Vec<u8>,
-    number: u64,
-}
-
-impl Lines<'_> {
-    /// Goes to the next line; false at the end.
-    fn next(&mut self) -> io::Result<bool> {
-        self.line.clear();
-        self.number += 1;
-        let mut bounded = (&mut *self.from).take(LINE_MAX);
-        let read = bounded.read_until(b'\n', &mut self.line)?;
-        if read as u64 == LINE_MAX && !self.is_whole() {
-            let why = format!("line {} is longer than {LINE_MAX} bytes", self.number);
-            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
-        }
-        Ok(read > 0)
-    }
-
-    fn is_whole(&self) -> bool {
-        self.line.ends_with(b"\n")
-    }
-}
 
 /// The value of a line, or why it has none.
 fn parsed<T: DeserializeOwned>(line: &[u8]) -> std::result::Result<T, String> {
@@ -108,7 +70,7 @@ mod tests {
     const B: &str = r#"{"service":"b","at_ns":1}"#;
 
     fn of(text: &str) -> Result<Recording> {
-        read(&mut text.as_bytes(), "f")
+        read(text.as_bytes(), "f")
     }
 
     #[test]

@@ -65,6 +65,17 @@ impl Found<'_> {
     }
 }
 
+/// Returns each of `parameters` of each of `services`.
+pub fn each<'a>(
+    services: &'a [Service],
+    parameters: &'a [&'static Parameter],
+) -> impl Iterator<Item = Found<'a>> {
+    services.iter().flat_map(move |service| {
+        let found = move |&parameter: &&'static Parameter| Found { service, parameter };
+        parameters.iter().map(found)
+    })
+}
+
 /// Whether `name` is a pattern.
 pub fn is_pattern(name: &str) -> bool {
     name.contains(['*', '?', '[', '{'])
@@ -288,12 +299,7 @@ mod tests {
 
     fn shown(name: &str) -> String {
         let (services, parameters) = parameters(name, &there()).unwrap();
-        let all = services.iter().flat_map(|service| {
-            let found = parameters
-                .iter()
-                .map(move |&parameter| Found { service, parameter });
-            found.map(|found| found.shown())
-        });
+        let all = each(&services, &parameters).map(|found| found.shown());
         all.collect::<Vec<String>>().join(" ")
     }
 

@@ -421,6 +421,12 @@ pub fn clients(kernel: &dyn Kernel, service: &str) -> Result<Snapshot> {
     Ok(snapshot)
 }
 
+/// Returns how many requests are queued in the policies of `heads`.
+pub fn queued(heads: &[Head]) -> u64 {
+    let policies = heads.iter().flat_map(|head| &head.policies);
+    policies.fold(0, |sum, policy| sum.saturating_add(policy.queued))
+}
+
 impl Snapshot {
     /// Whether `policy` is started on a head, or still has requests there.
     pub fn runs(&self, policy: &str) -> bool {

@@ -73,15 +73,12 @@ fn show(
     if services.is_empty() || parameters.is_empty() {
         return Err(names::unmatched("get_param", name, there));
     }
-    for service in &services {
-        for &parameter in &parameters {
-            match shown(args, kernel, Found { service, parameter }) {
-                Ok(shown) => writeln!(out, "{shown}")?,
-                // Of a policy that is not started, or one that is only written.
-                Err(failure) if many && [Kind::NotFound, Kind::Refused].contains(&failure.kind) => {
-                }
-                Err(failure) => failures.push(failure),
-            }
+    for found in names::each(&services, &parameters) {
+        match shown(args, kernel, found) {
+            Ok(shown) => writeln!(out, "{shown}")?,
+            // Of a policy that is not started, or one that is only written.
+            Err(failure) if many && [Kind::NotFound, Kind::Refused].contains(&failure.kind) => {}
+            Err(failure) => failures.push(failure),
         }
     }
     Ok(())

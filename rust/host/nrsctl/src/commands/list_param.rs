@@ -53,22 +53,21 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
 fn list(args: &Args, name: &str, there: &[String], out: &mut dyn Write) -> Result<bool> {
     let services = names::services(name, there)?;
     let (holders, parameters) = names::parameters(name, there)?;
-    let mark = |found: &Found<'_>| if args.marks { found.mark() } else { "" };
+    let mut show = |name: &str, mark: &str| {
+        let mark = if args.marks { mark } else { "" };
+        writeln!(out, "{name}{mark}")
+    };
     for service in &services {
-        let slash = if args.marks { "/" } else { "" };
-        writeln!(out, "{}{slash}", service.shown)?;
+        show(&service.shown, "/")?;
         for parameter in all().filter(|_| args.recursive) {
             let found = Found { service, parameter };
-            writeln!(out, "{}{}", found.shown(), mark(&found))?;
+            show(&found.shown(), found.mark())?;
         }
     }
     let mut any = !services.is_empty();
-    for service in &holders {
-        for &parameter in parameters.iter().filter(|_| !args.services) {
-            any = true;
-            let found = Found { service, parameter };
-            writeln!(out, "{}{}", found.shown(), mark(&found))?;
-        }
+    for found in names::each(&holders, &parameters).filter(|_| !args.services) {
+        any = true;
+        show(&found.shown(), found.mark())?;
     }
     Ok(any)
 }

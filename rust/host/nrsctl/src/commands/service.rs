@@ -14,14 +14,6 @@ use crate::names::NAME;
 use crate::stats::{self, Policy, HIGH, REGULAR};
 use crate::{refusal, show};
 
-/// Its arguments.
-#[derive(clap::Args, Debug)]
-pub struct Args {
-    /// What to do.
-    #[command(subcommand)]
-    pub action: Action,
-}
-
 /// What can be done with services.
 #[derive(Subcommand, Debug)]
 pub enum Action {
@@ -119,7 +111,6 @@ fn read(kernel: &dyn Kernel, name: &str) -> Result<Service> {
         let head = heads.iter().find(|head| head.name == on)?;
         head.serving().map(Policy::full)
     };
-    let policies = heads.iter().flat_map(|head| &head.policies);
     Ok(Service {
         name: name.into(),
         made,
@@ -130,7 +121,7 @@ fn read(kernel: &dyn Kernel, name: &str) -> Result<Service> {
         health: health.lines().next().unwrap_or_default().into(),
         regular: serving(REGULAR).unwrap_or_default(),
         high: serving(HIGH).unwrap_or_default(),
-        queued: policies.map(|policy| policy.queued).sum(),
+        queued: stats::queued(&heads),
         clients: shown.clients.into_iter().map(|one| one.name).collect(),
     })
 }
@@ -142,8 +133,8 @@ fn read(kernel: &dyn Kernel, name: &str) -> Result<Service> {
 /// - [`Kind::NotFound`]: there is no such service or parameter.
 /// - [`Kind::Refused`]: a name or value is wrong; of several settings those before it are set.
 /// - [`Kind::Busy`]: the service has clients.
-pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
-    match &args.action {
+pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
+    match action {
         Action::List { json } => {
             let services = kernel::each(kernel, |name| read(kernel, name))?;
             show::list(out, *json, &services, HEADINGS, Service::row)

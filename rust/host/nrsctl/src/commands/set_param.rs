@@ -6,7 +6,7 @@ use std::io::Write;
 
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::Kernel;
-use crate::names::{self, Found};
+use crate::names;
 use crate::show::Report;
 
 /// Its arguments.
@@ -98,14 +98,11 @@ fn set(
             return Err(failure.hint(format!("see: nrsctl list_param -F '{name}'")));
         }
     }
-    for service in &services {
-        for &parameter in &parameters {
-            let found = Found { service, parameter };
-            match kernel.set(&service.name, parameter.name(), value) {
-                Ok(()) if quiet => {}
-                Ok(()) => writeln!(report, "{}={value}", found.shown())?,
-                Err(failure) => failures.push(failure),
-            }
+    for found in names::each(&services, &parameters) {
+        match kernel.set(&found.service.name, found.parameter.name(), value) {
+            Ok(()) if quiet => {}
+            Ok(()) => writeln!(report, "{}={value}", found.shown())?,
+            Err(failure) => failures.push(failure),
         }
     }
     Ok(())

@@ -67,10 +67,7 @@ pub fn read(reader: &mut Reader, path: &str, node: &Node) -> String {
         return String::new();
     }
     let words: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
-    let text = words.join(
-        "
-",
-    );
+    let text = words.join("\n");
     match normal(&text) {
         Ok(text) => text,
         Err(error) => {

@@ -161,12 +161,8 @@ mod tests {
     use super::*;
 
     fn state(text: &str) -> State {
-        let mut state = parse_one(&format!("[service.s]\n{text}")).unwrap().state;
-        state
-            .settings
-            .entry("slots")
-            .or_insert(super::super::state::Setting::One("64".into()));
-        state
+        let section = parse_one(&format!("[service.s]\n{text}")).unwrap();
+        section.state.with_slots("64")
     }
 
     /// Each case: from, to, the steps, separated by `; `.

@@ -119,7 +119,7 @@ impl Reader {
         None
     }
 
-    /// Returns what was found; notes why it was not.
+    /// Returns the value of `found`; notes the reason where it has none.
     fn take<T>(
         &mut self,
         place: &Place,

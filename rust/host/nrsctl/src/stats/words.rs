@@ -103,10 +103,9 @@ impl Screen {
 }
 
 fn headline(snapshot: &Snapshot) -> String {
-    let policies = snapshot.heads.iter().flat_map(|head| &head.policies);
-    let wait = match policies.map(|policy| policy.queued).sum() {
+    let wait = match super::queued(&snapshot.heads) {
         0 => "nothing waits".into(),
-        1u64 => "1 request waits".into(),
+        1 => "1 request waits".into(),
         n => format!("{n} requests wait"),
     };
     format!(

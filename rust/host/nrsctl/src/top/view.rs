@@ -15,7 +15,7 @@ use ratatui::style::{Color, Modifier, Style};
 use super::numbers;
 use super::row::Column;
 use super::state::State;
-use crate::stats::{Head, Snapshot};
+use crate::stats::{self, Head, Snapshot};
 
 pub use layout::{columns, Place};
 
@@ -294,10 +294,7 @@ pub fn head_does(head: &Head) -> String {
 
 /// Slots, the queue, health.
 pub fn usage(snapshot: &Snapshot) -> String {
-    let policies = snapshot.heads.iter().flat_map(|head| &head.policies);
-    let queued = policies
-        .map(|policy| policy.queued)
-        .fold(0, u64::saturating_add);
+    let queued = stats::queued(&snapshot.heads);
     let mut text = format!(
         "slots {} of {} used",
         snapshot.counter("active"),

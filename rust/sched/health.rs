@@ -107,14 +107,17 @@ impl fmt::Display for Health {
         match self.reason {
             Reason::Empty => writeln!(f, "nothing is queued"),
             Reason::Withheld => writeln!(f, "{queued} queued, all withheld on purpose"),
-            Reason::Ready | Reason::Slow | Reason::Stuck => writeln!(
-                f,
-                "{queued} queued, the first one ready for {ready} s, last decision {idle} s ago"
-            ),
-            Reason::Ignored => writeln!(
-                f,
-                "{queued} queued, the first one ready for {ready} s, last decision {idle} s ago, not judged"
-            ),
+            reason => {
+                let judged = if reason == Reason::Ignored {
+                    ", not judged"
+                } else {
+                    ""
+                };
+                writeln!(
+                    f,
+                    "{queued} queued, the first one ready for {ready} s, last decision {idle} s ago{judged}"
+                )
+            }
         }
     }
 }

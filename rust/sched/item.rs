@@ -2,12 +2,7 @@
 
 //! Requests as they travel through policies.
 //!
-//! # Vocabulary
-//!
-//! - *Item*: a request that somebody owns, in one place at a time ([`Item`]).
-//! - *Spot*: what a request reads or writes ([`Spot`]).
-//! - *Mark*: a number that the policy holding an item notes with it.
-//! - *Place*: by which a queued item is found again ([`Place`]).
+//! A queued item is found again by its place ([`Place`]); its mark is a number that the policy holding it notes.
 //!
 //! ```text
 //!             register                                 unregister

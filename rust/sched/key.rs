@@ -117,19 +117,11 @@ impl Key {
             Self::Nodemap(_) => Some(Field::Nodemap),
         }
     }
-
-    /// The name of the field, or `default`.
-    pub const fn type_name(&self) -> &'static str {
-        match self.field() {
-            Some(field) => field.name(),
-            None => "default",
-        }
-    }
 }
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.type_name())?;
+        f.write_str(self.field().map_or("default", Field::name))?;
         match self {
             Self::Default => Ok(()),
             Self::Absent(_) => f.write_str(":absent"),
@@ -221,11 +213,6 @@ impl Hasher {
         self.mix(self.start, word)
     }
 
-    /// The state that a value of kind `kind` starts from.
-    fn kind(&self, kind: u64) -> u64 {
-        self.word(kind)
-    }
-
     /// Mixes a network identifier into `state`.
     fn mix_nid(&self, state: u64, nid: &Nid) -> u64 {
         let net = ((nid.net() as u64) << 16) | u64::from(nid.number());
@@ -245,15 +232,15 @@ pub trait Hashed {
 
 impl Hashed for Key {
     fn mix(&self, hasher: &Hasher) -> u64 {
-        let word = |kind, word| hasher.mix(hasher.kind(kind), word);
+        let word = |kind, word| hasher.mix(hasher.word(kind), word);
         match self {
-            Self::Default => hasher.kind(0),
+            Self::Default => hasher.word(0),
             Self::Absent(field) => word(1, *field as u64),
-            Self::Jobid(job) => hasher.mix_bytes(hasher.kind(2), job.as_bytes()),
+            Self::Jobid(job) => hasher.mix_bytes(hasher.word(2), job.as_bytes()),
             Self::Uid(id) => word(3, u64::from(*id)),
             Self::Gid(id) => word(4, u64::from(*id)),
             Self::Projid(id) => word(5, u64::from(*id)),
-            Self::Nid(nid) => hasher.mix_nid(hasher.kind(6), nid),
+            Self::Nid(nid) => hasher.mix_nid(hasher.word(6), nid),
             Self::Opcode(opcode) => word(7, u64::from(opcode.number())),
             Self::Nodemap(id) => word(8, u64::from(*id)),
         }
@@ -278,7 +265,7 @@ impl Hashed for Subject {
     fn mix(&self, hasher: &Hasher) -> u64 {
         let raw = |id: Id| u64::from(id.get().unwrap_or(u32::MAX));
         let pair = |a: u64, b: u64| (a << 32) | b;
-        let mut state = hasher.kind(9);
+        let mut state = hasher.word(9);
         state = hasher.mix(state, pair(raw(self.uid), raw(self.gid)));
         state = hasher.mix(state, pair(raw(self.projid), raw(self.nodemap)));
         let opcode = u64::from(self.opcode.number());

@@ -7,9 +7,7 @@
 //! - *Rank* of a knot: number of knots on the way from it to the right and further to the right, itself
 //!   included; 0 for no knot.
 //!
-//! Keys are whatever can be sorted ([`Sort`]). Most are wrapping 64-bit numbers, compared by their
-//! difference, so those of one queue must lie within 2^63 of each other. Equal keys are ordered by slot
-//! number, which makes every order that a queue yields repeatable.
+//! Keys are as in [`crate::sched::heap`].
 //!
 //! # How it works
 //!

@@ -161,60 +161,6 @@ impl<G: Grow> Grow for Option<G> {
     }
 }
 
-/// A vector of fixed capacity that never allocates after creation.
-pub struct Chunk<T> {
-    vec: Small<T>,
-}
-
-impl<T> Chunk<T> {
-    /// An empty vector for `capacity` elements; sleeps.
-    /// Fails, too, if the capacity is above [`CHUNK_BYTES`].
-    pub fn with_capacity(capacity: usize) -> Result<Self, NoMemory> {
-        Self::within(CHUNK_BYTES, capacity, false)
-    }
-
-    /// An empty vector for `capacity` elements, of at most `bytes`; sleeps.
-    fn within(bytes: usize, capacity: usize, charged: bool) -> Result<Self, NoMemory> {
-        if capacity.saturating_mul(size_of::<T>()) > bytes {
-            return Err(NoMemory);
-        }
-        Ok(Self {
-            vec: backend::small(capacity, charged)?,
-        })
-    }
-
-    /// Number of elements there is room for.
-    pub fn capacity(&self) -> usize {
-        self.vec.capacity()
-    }
-
-    /// The elements.
-    pub fn as_slice(&self) -> &[T] {
-        &self.vec
-    }
-
-    /// The elements, for writing.
-    pub fn as_mut_slice(&mut self) -> &mut [T] {
-        &mut self.vec
-    }
-
-    /// Appends `value`.
-    /// Hands the value back if the chunk is full.
-    pub fn push(&mut self, value: T) -> Result<(), T> {
-        backend::push_small(&mut self.vec, value)
-    }
-
-    /// Removes the last element.
-    pub fn pop(&mut self) -> Option<T> {
-        self.vec.pop()
-    }
-
-    /// Removes all elements.
-    pub fn clear(&mut self) {
-        self.vec.clear();
-    }
-}
-
 /// Number of chunks that a [`Bulk`] wants.
 pub struct Chunks<T> {
     count: usize,
@@ -242,7 +188,7 @@ impl<T> Need for Chunks<T> {
 
 /// Chunks between the allocator and a [`Bulk`].
 pub struct Pile<T> {
-    chunks: Large<Chunk<T>>,
+    chunks: Large<Small<T>>,
 }
 
 impl<T> Pile<T> {
@@ -254,7 +200,7 @@ impl<T> Pile<T> {
     fn with(count: usize, charged: bool) -> Result<Self, NoMemory> {
         let mut chunks = backend::large(count, charged)?;
         for _ in 0..count {
-            let chunk = Chunk::within(CHUNK_BYTES, Bulk::<T>::PER_CHUNK, charged)?;
+            let chunk = backend::small(Bulk::<T>::PER_CHUNK, charged)?;
             backend::push_large(&mut chunks, chunk).map_err(|_| NoMemory)?;
         }
         Ok(Self { chunks })
@@ -266,13 +212,13 @@ impl<T> Pile<T> {
     }
 }
 
-/// A vector made of chunks.
+/// A vector made of chunks, each of a fixed capacity of at most [`CHUNK_BYTES`]; it grows without moving what it holds.
 ///
 /// # Invariants
 ///
 /// All chunks before that of the last element are full, all after it are empty.
 pub struct Bulk<T> {
-    chunks: Large<Chunk<T>>,
+    chunks: Large<Small<T>>,
     len: usize,
     top: usize,
 }
@@ -332,14 +278,14 @@ impl<T> Bulk<T> {
     #[inline]
     pub fn get(&self, index: usize) -> Option<&T> {
         let chunk = self.chunks.get(index >> Self::SHIFT)?;
-        chunk.vec.get(index & Self::MASK)
+        chunk.get(index & Self::MASK)
     }
 
     /// Element `index`, for writing.
     #[inline]
     pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
         let chunk = self.chunks.get_mut(index >> Self::SHIFT)?;
-        chunk.vec.get_mut(index & Self::MASK)
+        chunk.get_mut(index & Self::MASK)
     }
 
     /// At most `count` elements from `index` on: those of the same chunk, side by side.
@@ -349,8 +295,8 @@ impl<T> Bulk<T> {
             return &[];
         };
         let from = index & Self::MASK;
-        let to = from.saturating_add(count).min(chunk.vec.len());
-        chunk.vec.get(from..to).unwrap_or_default()
+        let to = from.saturating_add(count).min(chunk.len());
+        chunk.get(from..to).unwrap_or_default()
     }
 
     /// Appends `value`.
@@ -358,7 +304,7 @@ impl<T> Bulk<T> {
     pub fn push(&mut self, value: T) -> Result<(), T> {
         match self.chunks.get_mut(self.len >> Self::SHIFT) {
             Some(chunk) => {
-                chunk.push(value)?;
+                backend::push_small(chunk, value)?;
                 // INVARIANT: the chunk of the new last element had room, so those after it are empty.
                 self.len = self.len.wrapping_add(1);
                 Ok(())
@@ -402,15 +348,18 @@ impl<T> Bulk<T> {
 
 /// A boxed buffer of at most `N` elements.
 pub struct Block<T, const N: usize> {
-    chunk: Chunk<T>,
+    vec: Small<T>,
 }
 
 impl<T, const N: usize> Block<T, N> {
     /// An empty buffer; sleeps.
     /// Fails, too, if it would be above [`BLOCK_BYTES`].
     pub fn new() -> Result<Self, NoMemory> {
+        if N.saturating_mul(size_of::<T>()) > BLOCK_BYTES {
+            return Err(NoMemory);
+        }
         Ok(Self {
-            chunk: Chunk::within(BLOCK_BYTES, N, false)?,
+            vec: backend::small(N, false)?,
         })
     }
 
@@ -420,12 +369,12 @@ impl<T, const N: usize> Block<T, N> {
         if self.is_full() {
             return Err(value);
         }
-        self.chunk.push(value)
+        backend::push_small(&mut self.vec, value)
     }
 
     /// The elements.
     pub fn as_slice(&self) -> &[T] {
-        self.chunk.as_slice()
+        &self.vec
     }
 
     /// The elements in the order they were appended.
@@ -440,7 +389,7 @@ impl<T, const N: usize> Block<T, N> {
 
     /// Removes all elements.
     pub fn clear(&mut self) {
-        self.chunk.clear();
+        self.vec.clear();
     }
 }
 

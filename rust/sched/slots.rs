@@ -261,6 +261,8 @@ mod tests {
             (2, true, 1, 0, false, true),
             (2, true, 0, 1, true, true),
             (2, true, 1, 1, false, false),
+            // Slots were taken away.
+            (2, true, 5, 0, false, false),
             (2, false, 1, 0, true, true),
             (2, false, 2, 0, false, false),
             (8, true, 6, 0, true, true),
@@ -310,21 +312,6 @@ mod tests {
         let full = Pool::pack(u32::MAX, u32::MAX);
         assert_eq!(full.charge(High), full);
         assert_eq!(full.charge(Regular), full);
-    }
-
-    #[test]
-    fn shrinking_drains() {
-        let mut pool = Pool::EMPTY;
-        while let Some(next) = pool.take(Regular, &limits(5, false, 10)) {
-            pool = next;
-        }
-        let small = limits(2, true, 10);
-        for left in [4, 3, 2, 1] {
-            assert!(pool.take(Regular, &small).is_none());
-            pool = put(pool, Regular).unwrap();
-            assert_eq!(pool.active(), left);
-        }
-        assert!(pool.allows(High, &small) && !pool.allows(Regular, &small));
     }
 
     #[test]
@@ -434,31 +421,6 @@ mod tests {
                 assert!(high <= slots, "{slots} {ratio}: {high}");
             }
         }
-    }
-
-    /// Requests that a policy withholds do not keep high priority down.
-    #[test]
-    fn throttled_regular_does_not_count() {
-        let limits = limits(4, true, 2);
-        let (mut pool, mut turn) = (Pool::EMPTY, Turn::new());
-        let mut served = 0;
-        loop {
-            let mut pending = Pending {
-                high: true,
-                regular: true,
-            };
-            let chosen = loop {
-                match turn.first(pending, pool, &limits) {
-                    Some(Regular) => pending = pending.without(Regular),
-                    other => break other,
-                }
-            };
-            let Some(priority) = chosen else { break };
-            pool = pool.take(priority, &limits).unwrap();
-            turn.served(priority);
-            served += 1;
-        }
-        assert_eq!((served, pool.active_high()), (4, 4));
     }
 
     #[test]

@@ -7,15 +7,7 @@
 //! - *Service time*: from a request's arrival at the service to its end, without what the network takes.
 //! - *Withheld* time: the part of it for which a policy kept the request on purpose, for its rate or its
 //!   delay.
-//! - *Estimate*: what the worst service time is taken to be now, from a history ([`estimator`]).
-//! - *Timeout*: how long a client waits: the estimate times a factor, plus an increment ([`terms`]),
-//!   plus the latency of the network (`rust/host/nrs-client`).
 //! - *Deadline*: when the request was sent, plus the timeout.
-//! - *Early reply*: the server says "still busy" and names a later deadline ([`early`]).
-//! - *Margin*: how long before the deadline it is sent.
-//! - *Lost* client: its device has owed a completion for longer than the timeout ([`in_flight`]). *Found*
-//!   again: a completion arrived.
-//! - *Recovery*: clients come back after the server was away ([`recovery`]).
 //!
 //! ```text
 //!             stated >= estimate                  margin is left

@@ -246,8 +246,8 @@ fn pairs_in(book: &Book, name: &Name) -> Pairs {
     let Some(rule) = book.get(name) else {
         return Pairs::default();
     };
-    let limits = rule.limits();
-    let named = |id: &u32| book.rules().find(|other| other.id() == *id);
+    let limits = &rule.limits;
+    let named = |id: &u32| book.rules().find(|other| other.id == *id);
     let mut names = limits.also.ids().iter().filter_map(named);
     Pairs {
         rate: Some((0, limits.rate)),
@@ -255,7 +255,7 @@ fn pairs_in(book: &Book, name: &Name) -> Pairs {
         rank: None,
         realtime: Some(limits.realtime),
         borrow: Some(limits.borrow),
-        also: Some([(); ALSO_MAX].map(|()| names.next().map(|other| (0, *other.name())))),
+        also: Some([(); ALSO_MAX].map(|()| names.next().map(|other| (0, other.name)))),
     }
 }
 
@@ -425,7 +425,7 @@ impl AttributeOperations<0> for Rule {
         let draft = this.draft.lock();
         let book = this.started(&draft, &this.place.service());
         match book.as_ref().and_then(|book| book.get(&this.name)) {
-            Some(rule) => line(page, format_args!("{}", rule.conditions())),
+            Some(rule) => line(page, format_args!("{}", *rule.conditions)),
             None => line(
                 page,
                 format_args!("{}", draft.conditions.to_str().unwrap_or("")),

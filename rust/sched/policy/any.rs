@@ -2,6 +2,21 @@
 
 //! What stands for any policy: a type for each that policies have, with a variant or field for each policy.
 
+/// Implements methods of a part of any policy by those of the part that it is.
+macro_rules! forward {
+    ($this:ident;
+        &mut { $(fn $name:ident($($arg:ident: $Type:ty),*) $(-> $Return:ty)?;)+ }
+        & { $(fn $shared:ident($($of:ident: $Of:ty),*) $(-> $Answer:ty)?;)+ }
+    ) => {
+        $(fn $name(&mut $this $(, $arg: $Type)*) $(-> $Return)? {
+            each!($this, part => part.$name($($arg),*))
+        })+
+        $(fn $shared(&$this $(, $of: $Of)*) $(-> $Answer)? {
+            each!($this, part => part.$shared($($of),*))
+        })+
+    };
+}
+
 /// Defines the types that stand for any policy, from lines `Name: module`, and declares the modules.
 ///
 /// Each module has `Tunables`, `PARAMETERS`, `Counts`, `Kept`, `Overseer`, `Config`, `Shared`, `Update` and `State<I>`,
@@ -262,55 +277,28 @@ macro_rules! policies {
             type Shared = AnyShared;
             type Update = AnyUpdate;
 
-            fn classify(&mut self, attrs: &Attrs, now: u64) -> ClassId {
-                each!(self, part => part.classify(attrs, now))
-            }
-
-            fn is_live(&self, class: ClassId) -> bool {
-                each!(self, part => part.is_live(class))
-            }
-
-            fn note_interval(&self) -> Option<u64> {
-                each!(self, part => part.note_interval())
-            }
-
-            fn note(&mut self, class: ClassId, attrs: &Attrs, now: u64) {
-                each!(self, part => part.note(class, attrs, now))
-            }
-
-            fn enqueue(
-                &mut self,
-                item: I,
-                class: ClassId,
-                now: u64,
-            ) -> core::result::Result<(), I> {
-                each!(self, part => part.enqueue(item, class, now))
-            }
-
-            fn dequeue(&mut self, class: ClassId, place: &I::Place, now: u64) -> Option<I> {
-                each!(self, part => part.dequeue(class, place, now))
-            }
-
-            fn get(&mut self, view: &View<'_>) -> Get<(I, Grant)> {
-                each!(self, part => part.get(view))
-            }
-
-            fn pass(
-                &mut self,
-                class: ClassId,
-                cost: Cost,
-                way: Way,
-                now: impl FnOnce() -> u64,
-            ) -> Passed {
-                each!(self, part => part.pass(class, cost, way, now))
-            }
-
-            fn stop(&mut self, grant: &Grant, cost: Cost, now: u64) {
-                each!(self, part => part.stop(grant, cost, now))
-            }
-
-            fn len(&self) -> u32 {
-                each!(self, part => part.len())
+            $crate::sched::policy::any::forward! { self;
+                &mut {
+                    fn classify(attrs: &Attrs, now: u64) -> ClassId;
+                    fn note(class: ClassId, attrs: &Attrs, now: u64);
+                    fn enqueue(item: I, class: ClassId, now: u64) -> core::result::Result<(), I>;
+                    fn dequeue(class: ClassId, place: &I::Place, now: u64) -> Option<I>;
+                    fn get(view: &View<'_>) -> Get<(I, Grant)>;
+                    fn pass(class: ClassId, cost: Cost, way: Way, now: impl FnOnce() -> u64) -> Passed;
+                    fn stop(grant: &Grant, cost: Cost, now: u64);
+                    fn age(now: u64, max: u32) -> bool;
+                    fn refresh(from: u32, max: u32, now: u64) -> Option<u32>;
+                    fn reset(from: u32, max: u32) -> Option<u32>;
+                    fn briefs(from: u32, now: u64, out: &mut BriefBuf) -> Option<u32>;
+                }
+                & {
+                    fn is_live(class: ClassId) -> bool;
+                    fn note_interval() -> Option<u64>;
+                    fn len() -> u32;
+                    fn overflow() -> u64;
+                    fn wants_refresh() -> bool;
+                    fn add_counts(sums: &mut [u64]);
+                }
             }
 
             fn need(&self) -> AnyNeed<I> {
@@ -329,10 +317,6 @@ macro_rules! policies {
                 }
             }
 
-            fn age(&mut self, now: u64, max: u32) -> bool {
-                each!(self, part => part.age(now, max))
-            }
-
             /// An update for another policy comes back as it is.
             fn update(&mut self, update: AnyUpdate, now: u64) -> AnyUpdate {
                 match (self, update) {
@@ -342,32 +326,8 @@ macro_rules! policies {
                     (_, update) => update,
                 }
             }
-
-            fn refresh(&mut self, from: u32, max: u32, now: u64) -> Option<u32> {
-                each!(self, part => part.refresh(from, max, now))
-            }
-
-            fn reset(&mut self, from: u32, max: u32) -> Option<u32> {
-                each!(self, part => part.reset(from, max))
-            }
-
-            fn overflow(&self) -> u64 {
-                each!(self, part => part.overflow())
-            }
-
-            fn wants_refresh(&self) -> bool {
-                each!(self, part => part.wants_refresh())
-            }
-
-            fn add_counts(&self, sums: &mut [u64]) {
-                each!(self, part => part.add_counts(sums))
-            }
-
-            fn briefs(&mut self, from: u32, now: u64, out: &mut BriefBuf) -> Option<u32> {
-                each!(self, part => part.briefs(from, now, out))
-            }
         }
     };
 }
 
-pub(crate) use policies;
+pub(crate) use {forward, policies};

@@ -108,7 +108,7 @@ impl<I: Item> State<I> {
         seed: u64,
         shared: &mem::Shared<Shared>,
     ) -> core::result::Result<Self, NoMemory> {
-        let tunables = config.tunables();
+        let tunables = &config.tunables;
         let mut rng = Rng::new(seed);
         let mut members = Members::new(config, rng.next_u64(), shared)?;
         let slots = (tunables.classes_max.get() as usize).saturating_add(1);
@@ -176,7 +176,7 @@ impl<I: Item> State<I> {
         let node = self.members.table.at(slot)?;
         let quiet = |node: &Node<I>| {
             node.leaf()
-                .is_some_and(|leaf| leaf.ledger.counts().dispatched == 0 && !leaf.is_active())
+                .is_some_and(|leaf| leaf.ledger.counts.dispatched == 0 && !leaf.is_active())
         };
         (slot != DEFAULT || !quiet(node)).then_some(node)
     }

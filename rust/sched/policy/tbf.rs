@@ -86,7 +86,7 @@ impl Shared {
 
     /// Full buckets, and the rules of a start, for any number of parts; sleeps.
     pub fn new(config: &Config, seed: u64, _parts: u32) -> core::result::Result<Self, NoMemory> {
-        let tunables = config.tunables();
+        let tunables = &config.tunables;
         let rules = tunables.rules_max.get() as usize;
         let count = if config.is_global() {
             rules.saturating_add(tunables.classes_max.get() as usize)
@@ -256,12 +256,12 @@ impl<I: Item> Classful<I> for Tbf {
             fields: config.fields(),
             global,
             salt,
-            idle_max: config.tunables().cache_size.get() as usize,
+            idle_max: config.tunables.cache_size.get() as usize,
         })
     }
 
     fn classes_max(config: &Config) -> u32 {
-        config.tunables().classes_max.get()
+        config.tunables.classes_max.get()
     }
 
     fn queue(_config: &Config, slots: usize) -> core::result::Result<Queue, NoMemory> {

@@ -72,7 +72,7 @@ fn with_other_tunables() {
         };
         assert_ne!(Config::Fairshare(inner), config);
         assert_eq!(inner.mode(), mode);
-        assert_eq!(inner.tunables().select, Select::Paper);
+        assert_eq!(inner.tunables.select, Select::Paper);
     }
     let fifo = Config::parse(Kind::Fifo, None, &before).unwrap();
     assert_eq!(fifo.with(&after), fifo);

@@ -86,7 +86,7 @@ impl Book {
 
     /// The rule named `name`.
     pub fn get(&self, name: &Name) -> Option<&Rule> {
-        self.rules().find(|rule| rule.name() == name)
+        self.rules().find(|rule| rule.name == *name)
     }
 
     /// Number of rules, with the default rule.
@@ -109,11 +109,7 @@ impl Book {
     /// - `ENOMEM`: the allocator had none.
     pub fn apply(&self, command: &Command<'_>) -> Result<Self, RuleError> {
         let (at, name) = command.name;
-        let known = self
-            .rules
-            .as_slice()
-            .iter()
-            .find(|rule| *rule.name() == name);
+        let known = self.rules.as_slice().iter().find(|rule| rule.name == name);
         let missing = RuleError::new(Code::NoEntry, at, "the name of a rule that is there");
         match &command.action {
             Action::Start(conditions, pairs) => {
@@ -139,23 +135,22 @@ impl Book {
             }
             Action::Change(pairs) => {
                 let rule = known.ok_or(missing)?;
-                let place = self.place(pairs, Place::Before(rule.id()))?;
-                let limits = self.limits(*rule.limits(), pairs, Some(rule.id()))?;
-                let new = if limits == *rule.limits() {
+                let place = self.place(pairs, Place::Before(rule.id))?;
+                let limits = self.limits(rule.limits, pairs, Some(rule.id))?;
+                let new = if limits == rule.limits {
                     rule.clone()
                 } else {
                     Shared::new(rule.changed(limits))?
                 };
-                Ok(self.edit(Some(rule.id()), Some((new, place)))?)
+                Ok(self.edit(Some(rule.id), Some((new, place)))?)
             }
             Action::Stop => {
-                let id = known.map(|rule| rule.id());
+                let id = known.map(|rule| rule.id);
                 if id == Some(DEFAULT) {
                     let expected = "another rule than default";
                     return Err(RuleError::new(Code::Permission, at, expected));
                 }
-                let named =
-                    |rule: &Rule| id.is_some_and(|id| rule.limits().also.ids().contains(&id));
+                let named = |rule: &Rule| id.is_some_and(|id| rule.limits.also.ids().contains(&id));
                 if self.rules().any(named) {
                     let expected = "a rule that no other one names in also=";
                     return Err(RuleError::new(Code::Busy, at, expected));
@@ -169,7 +164,7 @@ impl Book {
     fn named(&self, (at, name): At<Name>) -> Result<u32, RuleError> {
         let expected = "the name of a rule that is there";
         match self.get(&name) {
-            Some(rule) => Ok(rule.id()),
+            Some(rule) => Ok(rule.id),
             None => Err(RuleError::new(Code::NoEntry, at, expected)),
         }
     }
@@ -230,12 +225,12 @@ impl Book {
         for rule in self.rules.as_slice() {
             let here = |place: &Place| match place {
                 Place::Front => true,
-                Place::Before(id) => *id == rule.id(),
+                Place::Before(id) => *id == rule.id,
             };
             if let Some((new, _)) = insert.take_if(|(_, place)| here(place)) {
                 rules.push(new)?;
             }
-            if remove != Some(rule.id()) {
+            if remove != Some(rule.id) {
                 rules.push(rule.clone())?;
             }
         }
@@ -259,7 +254,7 @@ impl Book {
     fn places(&self) -> Result<List<(u32, usize)>, NoMemory> {
         let mut places = List::with_capacity(self.rules.as_slice().len())?;
         for (place, rule) in self.rules.as_slice().iter().enumerate() {
-            places.push((rule.id(), place))?;
+            places.push((rule.id, place))?;
         }
         sort_by(
             places.as_mut_slice(),
@@ -281,13 +276,13 @@ impl Book {
                     self.rules.as_slice().get(*place)?
                 }
                 // Slow, but without memory.
-                Err(NoMemory) => self.rules.as_slice().iter().find(|rule| rule.id() == id)?,
+                Err(NoMemory) => self.rules.as_slice().iter().find(|rule| rule.id == id)?,
             };
-            Some(rule.name())
+            Some(rule.name)
         };
         self.rules().try_for_each(|rule| {
-            let limits = rule.limits();
-            write!(out, "{} {} {}", rule.name(), rule.conditions(), limits.rate)?;
+            let limits = &rule.limits;
+            write!(out, "{} {} {}", rule.name, *rule.conditions, limits.rate)?;
             if let Some(minrate) = limits.minrate {
                 write!(out, " minrate={minrate}")?;
             }
@@ -303,7 +298,7 @@ impl Book {
                     before = "+";
                 }
             }
-            writeln!(out, ", ref {}", refs(rule.id()))
+            writeln!(out, ", ref {}", refs(rule.id))
         })
     }
 }

@@ -250,11 +250,16 @@ impl Limits {
 /// It is never changed: a change puts a rule with the same `id` and another `version` in its place.
 #[derive(Clone)]
 pub struct Rule {
-    id: u32,
-    version: u32,
-    name: Name,
-    conditions: Shared<Conditions>,
-    limits: Limits,
+    /// Tells the rules of a book apart, also from those that were stopped.
+    pub id: u32,
+    /// How often its limits have been changed.
+    pub version: u32,
+    /// Its name.
+    pub name: Name,
+    /// Whom it is for.
+    pub conditions: Shared<Conditions>,
+    /// What it sets.
+    pub limits: Limits,
 }
 
 impl Rule {
@@ -277,31 +282,6 @@ impl Rule {
             limits,
             ..self.clone()
         }
-    }
-
-    /// Tells the rules of a book apart, also from those that were stopped.
-    pub fn id(&self) -> u32 {
-        self.id
-    }
-
-    /// How often its limits have been changed.
-    pub fn version(&self) -> u32 {
-        self.version
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &Name {
-        &self.name
-    }
-
-    /// Whom it is for.
-    pub fn conditions(&self) -> &Conditions {
-        &self.conditions
-    }
-
-    /// What it sets.
-    pub fn limits(&self) -> &Limits {
-        &self.limits
     }
 }
 

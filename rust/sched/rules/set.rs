@@ -126,7 +126,7 @@ fn conjunctions<'a>(
         .zip(conjunctions)
         .filter_map(|(ordinal, conjunction)| {
             let rule = &entries.get(conjunction.rule as usize)?.rule;
-            let conditions = rule.conditions();
+            let conditions = &*rule.conditions;
             Some((
                 ordinal,
                 conditions,
@@ -222,7 +222,7 @@ impl RuleSet {
     pub fn new(rules: &[Shared<Rule>], default: u32, generation: u64) -> Result<Self, NoMemory> {
         let mut places = List::with_capacity(rules.len())?;
         for (index, rule) in (0u32..).zip(rules) {
-            places.push((rule.id(), index))?;
+            places.push((rule.id, index))?;
         }
         sort::sort_by(places.as_mut_slice(), Ord::cmp);
         let place = |id: u32| {
@@ -235,12 +235,12 @@ impl RuleSet {
         let mut all = List::new();
         for (index, rule) in (0u32..).zip(rules) {
             let (mut also, mut len) = ([0; ALSO_MAX], 0u8);
-            let others = rule.limits().also.ids().iter().filter_map(|&id| place(id));
+            let others = rule.limits.also.ids().iter().filter_map(|&id| place(id));
             for (slot, other) in also.iter_mut().zip(others) {
                 *slot = other;
                 len = len.wrapping_add(1);
             }
-            for conditions in rule.conditions().conjunctions() {
+            for conditions in rule.conditions.conjunctions() {
                 all.push(Conjunction {
                     rule: index,
                     conditions,
@@ -329,7 +329,7 @@ impl RuleSet {
     /// The rule of a conjunction, if that holds.
     fn holds(&self, ordinal: u32, subject: &Subject) -> Option<u32> {
         let conjunction = self.conjunctions.as_slice().get(ordinal as usize)?;
-        let conditions = self.rule(conjunction.rule)?.conditions();
+        let conditions = &self.rule(conjunction.rule)?.conditions;
         conditions
             .holds(conjunction.conditions, subject)
             .then_some(conjunction.rule)

@@ -36,7 +36,7 @@ fn lines(book: &Book) -> String {
 }
 
 fn names(book: &Book) -> Vec<String> {
-    book.rules().map(|rule| rule.name().to_string()).collect()
+    book.rules().map(|rule| rule.name.to_string()).collect()
 }
 
 /// A subject, written as conditions are.
@@ -63,10 +63,10 @@ fn rule_for(book: &Book, text: &str) -> String {
     let subject = subject(text);
     let set = book.compile(7).unwrap();
     assert_eq!((set.generation(), set.len() as usize), (7, book.len()));
-    let found = set.rule(set.find(&subject)).unwrap().name();
+    let found = &set.rule(set.find(&subject)).unwrap().name;
     let mut rules = book.rules();
-    let walked = rules.find(|rule| rule.conditions().hold(&subject));
-    let walked = walked.map_or(&Name::DEFAULT, |rule| rule.name());
+    let walked = rules.find(|rule| rule.conditions.hold(&subject));
+    let walked = walked.map_or(&Name::DEFAULT, |rule| &rule.name);
     assert_eq!(found, walked, "{text}");
     found.to_string()
 }
@@ -389,7 +389,11 @@ fn no_more_rules_than_there_can_be() {
     let again = apply(&less, "start r8 {8}").unwrap();
     assert_eq!(again.len(), 9);
     // Identifiers are not given out twice.
-    let mut ids: Vec<u32> = full.rules().chain(again.rules()).map(Rule::id).collect();
+    let mut ids: Vec<u32> = full
+        .rules()
+        .chain(again.rules())
+        .map(|rule| rule.id)
+        .collect();
     ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), 10);
@@ -468,8 +472,8 @@ fn order_and_rank() {
     ] {
         book = apply(&book, command).unwrap();
         assert_eq!(names(&book).join(" "), order, "{command}");
-        let first = book.rules().find(|rule| *rule.name() != Name::DEFAULT);
-        let want = first.unwrap().name().to_string();
+        let first = book.rules().find(|rule| rule.name != Name::DEFAULT);
+        let want = first.unwrap().name.to_string();
         assert_eq!(rule_for(&book, "uid=1"), want, "{command}");
         assert_eq!(rule_for(&book, "uid=2"), "default");
     }
@@ -483,7 +487,7 @@ fn changes_make_versions() {
     );
     let get = |book: &Book, name: &str| {
         let rule = book.get(&Name::new(name).unwrap()).unwrap();
-        (rule.id(), rule.version(), *rule.limits())
+        (rule.id, rule.version, rule.limits)
     };
     let (id, version, limits) = get(&old, "a");
     assert_eq!((id, version), (1, 0));
@@ -501,11 +505,11 @@ fn changes_make_versions() {
     assert_eq!(get(&old, "a").1, 0);
     let set = new.compile(1).unwrap();
     let index = set.find(&subject("uid=1"));
-    assert_eq!(set.rule(index).unwrap().name().as_str(), "a");
+    assert_eq!(set.rule(index).unwrap().name.as_str(), "a");
     let [other] = set.also(index) else {
         panic!("one other rule");
     };
-    assert_eq!(set.rule(*other).unwrap().name().as_str(), "b");
+    assert_eq!(set.rule(*other).unwrap().name.as_str(), "b");
     assert!(set.also(set.default_index()).is_empty() && set.also(99).is_empty());
     assert!(set.rule(99).is_none());
 }

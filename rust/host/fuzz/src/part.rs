@@ -226,7 +226,7 @@ impl Model {
     fn is_in_order(&self) -> bool {
         match &self.config {
             Config::Fifo(_) | Config::Tbf(_) | Config::Qbm(_) => true,
-            Config::Fairshare(config) => !config.tunables().locality.is_on(),
+            Config::Fairshare(config) => config.tunables.locality == Locality::Off,
             _ => false,
         }
     }

@@ -53,15 +53,15 @@ fn subjects() -> impl Iterator<Item = Subject> {
 /// Looks at every rule in order.
 pub fn walk(book: &Book, subject: &Subject) -> Name {
     let mut rules = book.rules();
-    let found = rules.find(|rule| rule.conditions().hold(subject));
-    found.map_or(Name::DEFAULT, |rule| *rule.name())
+    let found = rules.find(|rule| rule.conditions.hold(subject));
+    found.map_or(Name::DEFAULT, |rule| rule.name)
 }
 
 /// Looks the rule up.
 pub fn find(set: &RuleSet, subject: &Subject) -> Name {
-    *set.rule(set.find(subject))
+    set.rule(set.find(subject))
         .expect("an index of the set")
-        .name()
+        .name
 }
 
 /// Enters a command that must be right.

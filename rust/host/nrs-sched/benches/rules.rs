@@ -74,7 +74,7 @@ fn find(c: &mut Criterion) {
             let set = book.compile(1).expect("memory");
             let subject = subject(rules);
             let rule = set.rule(set.find(&subject)).expect("an index of the set");
-            assert_eq!(rule.name().as_str(), format!("r{}", rules - 1));
+            assert_eq!(rule.name.as_str(), format!("r{}", rules - 1));
             let found = BenchmarkId::new(format!("find/{name}"), rules);
             group.throughput(Throughput::Elements(1));
             group.bench_function(found, |b| b.iter(|| set.find(black_box(&subject))));

@@ -221,7 +221,7 @@ impl Sim {
             panic!("another policy");
         };
         let weights = mem::Shared::new(Weights::new()).expect("memory");
-        let drawn = inner.tunables().select == Select::Paper;
+        let drawn = inner.tunables.select == Select::Paper;
         let mut sim = Self {
             ideal: Ideal::new(&inner.mode(), &weights, &sources),
             sources,

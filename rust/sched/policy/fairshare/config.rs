@@ -23,7 +23,8 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     argument: Option<Mode>,
-    tunables: Tunables,
+    /// The parameters at the time of the start.
+    pub tunables: Tunables,
 }
 
 impl Configuration for Config {
@@ -59,11 +60,6 @@ impl Config {
             None => self.tunables.mode,
         }
     }
-
-    /// The parameters at the time of the start.
-    pub const fn tunables(&self) -> &Tunables {
-        &self.tunables
-    }
 }
 
 /// The parameters that do not change while a part runs.
@@ -90,7 +86,7 @@ impl Shared {
 
     /// For `parts` parts of a service with `seed`; sleeps.
     pub fn new(config: &Config, seed: u64, parts: u32) -> core::result::Result<Self, NoMemory> {
-        let tunables = config.tunables();
+        let tunables = &config.tunables;
         let counters = if parts > 1 {
             Some(Counters::new(tunables.classes_max.get() as usize)?)
         } else {
@@ -114,9 +110,12 @@ impl Shared {
 /// What may change while a part runs.
 #[derive(Clone)]
 pub struct Update {
-    weights: mem::Shared<Weights>,
-    factors: Option<mem::Shared<Factors>>,
-    cross_cpt: bool,
+    /// The weights.
+    pub(super) weights: mem::Shared<Weights>,
+    /// What the weights are multiplied by, if servers share.
+    pub(super) factors: Option<mem::Shared<Factors>>,
+    /// Whether the parts are fair together.
+    pub(super) cross_cpt: bool,
 }
 
 impl Update {
@@ -132,21 +131,6 @@ impl Update {
     /// The same with `factors` for the weights, if servers share.
     pub fn with_factors(self, factors: Option<mem::Shared<Factors>>) -> Self {
         Self { factors, ..self }
-    }
-
-    /// The weights.
-    pub fn weights(&self) -> &Weights {
-        &self.weights
-    }
-
-    /// What the weights are multiplied by, if servers share.
-    pub fn factors(&self) -> Option<&Factors> {
-        self.factors.as_deref()
-    }
-
-    /// Whether the parts are fair together.
-    pub const fn cross_cpt(&self) -> bool {
-        self.cross_cpt
     }
 }
 

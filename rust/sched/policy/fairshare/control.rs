@@ -3,7 +3,7 @@
 //! The weights of a service, and the parameters that show and change more than a value.
 
 use super::{
-    params::Tunables,
+    params::{CrossCpt, Tunables},
     stats::{write_yaml, Rows},
     weights::{self, Weights},
     Config, RowBuf, Update,
@@ -47,7 +47,7 @@ impl Keep<Config> for Kept {
         tunables: &Tunables,
         _priority: Priority,
     ) -> core::result::Result<Option<Update>, NoMemory> {
-        let cross_cpt = tunables.cross_cpt.is_on();
+        let cross_cpt = tunables.cross_cpt == CrossCpt::On;
         Ok(Some(Update::new(self.weights.clone(), cross_cpt)))
     }
 

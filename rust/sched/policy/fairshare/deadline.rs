@@ -3,13 +3,8 @@
 //! Eligible earliest virtual deadline first, with a bled clock and a boost for sparse entities: the
 //! scheduler of one node of the tree.
 //!
-//! - *Member*: a child that has requests, itself or below it.
-//! - *Eligible*: the tag of the child is not ahead of the clock, so it has not had more than its share.
-//! - *Deadline*: the tag of the child after its next request.
-//! - *Bleed*: the clock runs at 0.5 to 1.5 times its speed until the lags of all children sum to 0.
-//! - *Boost*: a child that left its share unused for at least one own request goes first in line.
-//! - *Pull*: a child that was served elsewhere pays for that when it is chosen here.
-//! - *Correction*: the difference between the cost of a request and its charge.
+//! A *member* is a child that has requests, itself or below it. The rules, what they are taken from and their
+//! measurements: Documentation/fairshare.md.
 //!
 //! ```text
 //!              join, tag ahead of the clock            join, else
@@ -20,22 +15,12 @@
 //!                         └──── tag ahead of the clock ────┴────── else ── charge ────┘
 //! ```
 //!
-//! After Stoica and Abdel-Wahab, "Earliest eligible virtual deadline first", 1995, and Bennett and Zhang,
-//! "WF2Q", INFOCOM'96. The rules and their measurements: Documentation/fairshare.md.
-//!
 //! # Lags of idle children
-//!
-//! A child keeps the service that it is owed, and the surplus that it made while another of its requests was
-//! queued. The surplus of a lone request expires when the clock passes the old tag, that of a busy child after
-//! it was idle for 64 of its requests.
 //!
 //! The clock moves on by the service divided by the members' weights; so the lags of all children sum to 0
 //! as long as nothing is forgotten. [`Clock::tilt`] counts what expires, what is owed to a child that is
 //! removed, service past the queues of an idle child, and what a jump of the clock gives. The bleed returns
 //! that to all members by weight.
-//!
-//! If no member is eligible, the children that are owed service have no requests. Then the member with the
-//! lowest tag is served. The clock jumps only if that tag is further ahead than 4 requests of its child.
 //!
 //! # Corrections
 //!

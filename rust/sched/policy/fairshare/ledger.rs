@@ -279,14 +279,18 @@ stats! {
 /// Changed under the partition's lock, in a few nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Ledger {
-    counts: EntityCounts,
+    /// Counters that need no more than a number.
+    pub counts: EntityCounts,
     /// Service in all, units of the cost model; wraps.
     service: u64,
     /// The part of `service` that is in the windows.
     sampled: u64,
-    windows: Windows,
-    debts: [u32; DEBT_BUCKETS],
-    waits: Waits,
+    /// Service received lately.
+    pub windows: Windows,
+    /// Samples in each bucket of debt.
+    pub debts: [u32; DEBT_BUCKETS],
+    /// How long requests were queued.
+    pub waits: Waits,
 }
 
 impl Ledger {
@@ -383,26 +387,6 @@ impl Ledger {
         for (sum, more) in self.debts.iter_mut().zip(&other.debts) {
             *sum = sum.saturating_add(*more);
         }
-    }
-
-    /// Returns the counters that need no more than a number.
-    pub const fn counts(&self) -> &EntityCounts {
-        &self.counts
-    }
-
-    /// Returns the service received lately.
-    pub const fn windows(&self) -> &Windows {
-        &self.windows
-    }
-
-    /// Returns how long requests were queued.
-    pub const fn waits(&self) -> &Waits {
-        &self.waits
-    }
-
-    /// Returns how many samples each bucket of debt has.
-    pub const fn debts(&self) -> &[u32; DEBT_BUCKETS] {
-        &self.debts
     }
 }
 
@@ -557,7 +541,7 @@ mod tests {
         ] {
             let mut ledger = Ledger::new();
             ledger.debt(decipages);
-            assert_eq!(ledger.debts()[bucket], 1, "{decipages}");
+            assert_eq!(ledger.debts[bucket], 1, "{decipages}");
         }
     }
 
@@ -576,12 +560,12 @@ mod tests {
         ledger.sample(20);
         let mut sum = ledger;
         sum.merge(&ledger);
-        assert_eq!((sum.counts().dispatched, sum.counts().cost_pages), (4, 16));
-        assert_eq!((sum.counts().opportunity, sum.counts().forced), (2, 2));
-        assert_eq!((sum.counts().time_us, sum.debts()[4]), (200, 2));
-        assert_eq!((sum.windows().second(20), sum.waits().max()), (18, 2048));
+        assert_eq!((sum.counts.dispatched, sum.counts.cost_pages), (4, 16));
+        assert_eq!((sum.counts.opportunity, sum.counts.forced), (2, 2));
+        assert_eq!((sum.counts.time_us, sum.debts[4]), (200, 2));
+        assert_eq!((sum.windows.second(20), sum.waits.max()), (18, 2048));
         sum.reset();
-        assert_eq!((sum.counts().dispatched, sum.waits().max()), (0, 0));
-        assert_eq!((sum.windows().second(20), sum.debts()[4]), (18, 0));
+        assert_eq!((sum.counts.dispatched, sum.waits.max()), (0, 0));
+        assert_eq!((sum.windows.second(20), sum.debts[4]), (18, 0));
     }
 }

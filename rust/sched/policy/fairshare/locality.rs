@@ -16,16 +16,8 @@
 //! elevator: Seaman, Lind, Wilson, "On teleprocessing system design", IBM Systems Journal 5(3), 1966).
 //! Requests at the same spot, such as those of unknown spots, keep their order.
 //!
-//! # Nobody starves
-//!
-//! A batch is the oldest requests, so what came later than a batch is served later. A request that finds
-//! `n` queued when it comes has at most `n + BATCH - 1` served before it: those `n`, and at most the rest
-//! of its own batch.
-//!
-//! # What it does not do
-//!
-//! Requests of one batch at different spots change places, even if they overlap: who needs an order waits
-//! for completion, as below this layer.
+//! A request that finds `n` queued when it comes has at most `n + BATCH - 1` served before it. Requests of one batch
+//! at different spots change places, even if they overlap: who needs an order waits for completion.
 
 use crate::sched::item::{Fifo, Item, Spot};
 use core::mem;

@@ -8,7 +8,7 @@ use super::{
     entity::{Entity, COST_MAX, WEIGHT_ONE},
     mode::Mode,
     node::{Body, Inner, Leaf, Node, PathId},
-    params::{CostModel, SizeSource},
+    params::{CostModel, Locality, SizeSource},
     select::Selector,
     size,
     time::{Busy, Estimates},
@@ -87,16 +87,17 @@ pub struct Members<I: Item> {
 impl<I: Item> Members<I> {
     /// Nobody but the default class, with a first reserve of memory; sleeps.
     pub fn new(config: &Config, seed: u64, shared: &mem::Shared<Shared>) -> Result<Self, NoMemory> {
-        let tunables = config.tunables();
+        let tunables = &config.tunables;
         let mode = config.mode();
-        let default = Node::default_class(Entity::new(WEIGHT_ONE));
+        let (entity, body) = (Entity::new(WEIGHT_ONE), Body::Leaf(Leaf::new()));
+        let default = Node::new(entity, PathId::DEFAULT, NONE, Key::Default, 0, body);
         let max = tunables.classes_max.get();
         Ok(Self {
             table: ClassTable::new(max, seed, PathId::DEFAULT, default)?,
             shared: shared.clone(),
             mode,
             cost_model: tunables.cost_model,
-            locality: tunables.locality.is_on(),
+            locality: tunables.locality == Locality::On,
             estimates: Estimates::new(),
             busy: Busy::new(),
             told: Update::new(mem::Shared::new(Weights::new())?, true),
@@ -288,7 +289,7 @@ impl<I: Item> Members<I> {
 
     /// The weight of a node of `level` with `key`, whose requests say that its job has `size`.
     fn weight_of(&self, key: &Key, level: u8, size: u32, now: u64) -> u32 {
-        let mut weight = self.told.weights().of(key);
+        let mut weight = self.told.weights.of(key);
         if self.size_level == Some(level) {
             weight = weight.saturating_mul(self.size_of(key, size, now));
         }
@@ -297,7 +298,7 @@ impl<I: Item> Members<I> {
 
     /// `weight` of the node `id` on this server: less if it is served more elsewhere.
     fn weight_here(&self, id: PathId, weight: u32) -> u32 {
-        match self.told.factors() {
+        match &self.told.factors {
             Some(factors) => factors.scale(id.0, weight),
             None => weight,
         }
@@ -310,7 +311,7 @@ impl<I: Item> Members<I> {
 
     /// Whether there are factors, which change without anything else that does.
     pub fn has_factors(&self) -> bool {
-        self.told.factors().is_some()
+        self.told.factors.is_some()
     }
 
     /// The size of the job `key`: what its requests say, else what was counted, else 1.
@@ -432,7 +433,7 @@ impl<I: Item> Members<I> {
         // Read in any case, so that it is not charged later.
         let node = self.table.at_mut(slot);
         let cost = node.map_or(0, |node| node.tally.elsewhere(counters));
-        if self.told.cross_cpt() {
+        if self.told.cross_cpt {
             cost
         } else {
             0

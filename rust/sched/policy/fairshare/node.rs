@@ -24,7 +24,6 @@ use super::{
 use crate::sched::{
     item::Item,
     key::{Hashed, Hasher, Key},
-    slab,
 };
 
 /// Names a path.
@@ -49,7 +48,7 @@ impl Hashed for PathId {
 ///
 /// # Invariants
 ///
-/// `parent` is the slot of an inner node that counts this one among its children, or [`slab::NONE`] for a
+/// `parent` is the slot of an inner node that counts this one among its children, or [`crate::sched::slab::NONE`] for a
 /// child of the root.
 pub struct Node<I: Item> {
     /// Its share among its siblings.
@@ -105,12 +104,6 @@ pub struct Inner {
 }
 
 impl<I: Item> Node<I> {
-    /// The default class: a leaf below the root.
-    pub fn default_class(entity: Entity) -> Self {
-        let body = Body::Leaf(Leaf::new());
-        Self::new(entity, PathId::DEFAULT, slab::NONE, Key::Default, 0, body)
-    }
-
     /// A node without requests or children.
     pub fn new(
         entity: Entity,

@@ -85,20 +85,6 @@ parameters! {
     }
 }
 
-impl Locality {
-    /// Whether it is 1.
-    pub const fn is_on(self) -> bool {
-        matches!(self, Self::On)
-    }
-}
-
-impl CrossCpt {
-    /// Whether it is 1.
-    pub const fn is_on(self) -> bool {
-        matches!(self, Self::On)
-    }
-}
-
 impl Tuning for Tunables {
     fn set_classes_max(&mut self, max: ClassesMax) {
         self.classes_max = max;
@@ -107,7 +93,7 @@ impl Tuning for Tunables {
     fn upkeep(&self) -> Option<Upkeep> {
         Some(Upkeep {
             delta_ms: self.delta_ms.get(),
-            by_shares: self.cross_cpt.is_on(),
+            by_shares: self.cross_cpt == CrossCpt::On,
         })
     }
 }

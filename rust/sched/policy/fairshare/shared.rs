@@ -292,11 +292,6 @@ impl Tally {
         }
     }
 
-    /// Whether it has a seat.
-    pub const fn is_open(&self) -> bool {
-        self.seat.is_some()
-    }
-
     /// Claims the total of `id`, from now on: what others served before does not count.
     ///
     /// Stays closed if there is no place ([`Tally::upkeep`] tries again); does nothing if it is open.

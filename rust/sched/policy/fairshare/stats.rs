@@ -261,7 +261,7 @@ impl Sheet {
     fn write(&self, out: &mut impl Write, now: u64) -> fmt::Result {
         let leaves = || self.iter().filter(|(_, row)| row.leaf);
         let sum = |part: &dyn Fn(&Windows) -> u64| {
-            let rows = leaves().map(|(_, row)| part(row.ledger.windows()));
+            let rows = leaves().map(|(_, row)| part(&row.ledger.windows));
             // Entities that were removed are in the total only.
             part(&self.total).max(rows.fold(0, u64::saturating_add))
         };
@@ -269,7 +269,7 @@ impl Sheet {
         let minute = sum(&|windows| windows.minute(now));
         for (index, row) in leaves() {
             writeln!(out, "- entity: \"{}\"", self.path(index))?;
-            let windows = row.ledger.windows();
+            let windows = &row.ledger.windows;
             let received = [
                 ratio(windows.second(now), second),
                 ratio(windows.minute(now), minute),
@@ -287,7 +287,7 @@ impl Sheet {
         let entitled = shares.and_then(|shares| shares.entitled.range_of(row.id));
         let entitled = entitled.map_or(0, |range| range.len());
         let ledger = &row.ledger;
-        let counts = ledger.counts();
+        let counts = &ledger.counts;
         let queue = if row.high { "high_priority" } else { "regular" };
         let opportunities = ratio(counts.opportunity, counts.dispatched);
         let [second, minute] = received;
@@ -312,7 +312,7 @@ impl Sheet {
         let borrowed = Fraction(minute.saturating_sub(entitled));
         writeln!(out, "  borrowed: {borrowed}")?;
         write_debts(out, ledger)?;
-        write_waits(out, ledger.waits())
+        write_waits(out, &ledger.waits)
     }
 }
 
@@ -386,7 +386,7 @@ fn write_debts(out: &mut impl Write, ledger: &Ledger) -> fmt::Result {
     out.write_str("  debt_histogram: {")?;
     let (mut start, mut comma) = (None, "");
     let ends = DEBTS.iter().map(Some).chain([None]);
-    for (end, count) in ends.zip(ledger.debts()) {
+    for (end, count) in ends.zip(&ledger.debts) {
         write!(out, "{comma} \"")?;
         if let Some(start) = start {
             write!(out, "{start}")?;

@@ -66,12 +66,6 @@ impl Busy {
         }
     }
 
-    #[cfg(test)]
-    /// Number of active requests.
-    pub const fn active(&self) -> u32 {
-        self.active
-    }
-
     /// A request becomes active at `now`, ns; returns the stamp that tells when.
     pub fn start(&mut self, now: u64) -> u64 {
         self.advance(now);
@@ -232,7 +226,7 @@ mod tests {
         assert_eq!(busy.end(stamp, 1500), 500);
         let stamp = busy.start(9_000_000);
         assert_eq!(busy.end(stamp, 9_000_001), 1);
-        assert_eq!(busy.active(), 0);
+        assert_eq!(busy.active, 0);
     }
 
     #[test]
@@ -242,7 +236,7 @@ mod tests {
         let a = busy.start(100);
         let b = busy.start(100);
         let c = busy.start(100 + 4 * MS);
-        assert_eq!(busy.active(), 3);
+        assert_eq!(busy.active, 3);
         assert_eq!(busy.end(a, 100 + 10 * MS), 4 * MS);
         assert_eq!(busy.end(c, 100 + 10 * MS), 2 * MS);
         assert_eq!(busy.end(b, 100 + 13 * MS), 7 * MS);
@@ -261,7 +255,7 @@ mod tests {
         let b = busy.start(400);
         assert_eq!(busy.end(b, 999), 0);
         assert_eq!(busy.end(a, 1010), 10);
-        assert_eq!((busy.end(a, 2000), busy.active()), (0, 0));
+        assert_eq!((busy.end(a, 2000), busy.active), (0, 0));
         // A device that stood still for days.
         let a = busy.start(3000);
         assert_eq!(busy.end(a, 3000 + (1 << 62)), STEP_MAX);
@@ -301,7 +295,7 @@ mod tests {
                     assert!(time <= latest - since + 1);
                     told += time;
                 }
-                assert_eq!(busy.active() as usize, active.len());
+                assert_eq!(busy.active as usize, active.len());
             }
             assert!(device - told <= 1, "{device} {told}");
         }

@@ -17,13 +17,9 @@
 //! inner node is that of the request which would be served if the node were; each level learns its cost
 //! from the scheduler below, so a charge costs one step per level.
 //!
-//! # Partitions
-//!
-//! A node that has requests in several partitions has one counter of service, shared by them. A node that
-//! is about to be chosen here is charged first for what it got elsewhere since the last time, but it is not
-//! put further ahead of the clock than [`PULL_MAX`] of the largest requests seen lately; what is above that
-//! is forgotten. So the shares of the nodes of one level come near to max-min fairness over all partitions,
-//! without any worker's help (Documentation/fairshare.md).
+//! A node that has requests in several partitions has one counter of service, shared by them. A node that is about
+//! to be chosen here is charged first for what it got elsewhere since the last time, up to [`PULL_MAX`] of the
+//! largest requests seen lately; what is above that is forgotten.
 
 use super::{
     deadline::{Sched, Step, PULL_MAX},

@@ -239,12 +239,6 @@ impl Weights {
     }
 }
 
-impl Default for Weights {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 fn no_memory(_: NoMemory) -> Error {
     Error::new(Code::NoMemory, "no memory for weights")
 }

@@ -18,7 +18,8 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     argument: Option<Fields>,
-    tunables: Tunables,
+    /// The parameters at the time of the start.
+    pub tunables: Tunables,
 }
 
 impl Configuration for Config {
@@ -51,11 +52,6 @@ impl Config {
     /// The type: the fields that make a class.
     pub fn fields(&self) -> Fields {
         self.argument.unwrap_or(Fields::ALL)
-    }
-
-    /// The parameters at the time of the start.
-    pub const fn tunables(&self) -> &Tunables {
-        &self.tunables
     }
 
     /// The rate of the default rule, and of rules that are started without one.

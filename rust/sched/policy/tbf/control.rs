@@ -109,7 +109,7 @@ impl Keep<Config> for Kept {
             match place {
                 Some(_) if same && old == new => {}
                 Some(book) if same => {
-                    let max = config.tunables().rules_max.get();
+                    let max = config.tunables.rules_max.get();
                     let new = book.with_defaults(config.default_rate()?, max)?;
                     *place = Some(Shared::new(new)?);
                 }
@@ -190,7 +190,7 @@ impl Refs {
     fn of(book: &Book) -> Result<Self> {
         let mut refs = List::with_capacity(book.len())?;
         for rule in book.rules() {
-            refs.push((rule.id(), 0))?;
+            refs.push((rule.id, 0))?;
         }
         sort_by(refs.as_mut_slice(), |a: &(u32, u64), b: &(u32, u64)| {
             a.0.cmp(&b.0)

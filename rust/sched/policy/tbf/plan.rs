@@ -198,14 +198,14 @@ pub struct Plan {
 impl Plan {
     /// The plan for `rules` under `config`; sleeps.
     pub fn new(rules: mem::Shared<RuleSet>, config: &Config) -> Result<Self, NoMemory> {
-        let tunables = config.tunables();
+        let tunables = &config.tunables;
         let (depth, model) = (tunables.depth.get(), tunables.cost_model);
         let default = rules.default_index();
         let mut gauges = List::with_capacity(rules.len() as usize)?;
         let (mut sums, mut borrowers) = ([0u64; COUNTS], [false; COUNTS]);
         for index in 0..rules.len() {
             let rule = rules.rule(index).ok_or(NoMemory)?;
-            let limits: &Limits = rule.limits();
+            let limits: &Limits = &rule.limits;
             let meter = Meter::new(limits.rate, depth, model);
             let pooled = index != default;
             if pooled {
@@ -224,9 +224,9 @@ impl Plan {
                 alsos = alsos.saturating_add(1);
             }
             gauges.push(Gauge {
-                id: rule.id(),
-                version: rule.version(),
-                name: *rule.name(),
+                id: rule.id,
+                version: rule.version,
+                name: rule.name,
                 rate: limits.rate,
                 meter,
                 late: if limits.realtime { REALTIME } else { LATE },

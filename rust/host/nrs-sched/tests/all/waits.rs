@@ -166,8 +166,8 @@ fn below_the_threshold_the_oldest_goes() {
             let sum = |count: fn(&nrs_sched::policy::fairshare::stats::Row) -> u64| -> u64 {
                 rows.iter().map(count).sum()
             };
-            assert_eq!(sum(|row| row.ledger.counts().opportunity), next - 1);
-            assert_eq!(sum(|row| row.ledger.counts().dispatched), next - 1);
+            assert_eq!(sum(|row| row.ledger.counts.opportunity), next - 1);
+            assert_eq!(sum(|row| row.ledger.counts.dispatched), next - 1);
         }
     }
 }

@@ -30,6 +30,7 @@ use nrs_sched::{
     policy::{
         fairshare::{
             factors::{AccountBuf, Factors},
+            params::CrossCpt,
             Update,
         },
         AnyUpdate,
@@ -195,7 +196,7 @@ impl Talk {
         let factors = Factors::new(exchange.factors()).expect("memory");
         let factors = Shared::new(factors).expect("memory");
         let parameters = server.parameters.as_ref().expect("a policy shares fairly");
-        let cross_cpt = parameters.values.policies.fairshare.cross_cpt.is_on();
+        let cross_cpt = parameters.values.policies.fairshare.cross_cpt == CrossCpt::On;
         let update = Update::new(parameters.kept.fairshare.weights.clone(), cross_cpt);
         let update = update.with_factors(Some(factors));
         let said = exchange.say(now);

@@ -37,8 +37,8 @@ impl Limits {
     fn of(book: &Book, limits: &Terms) -> Self {
         let name = |id: &u32| {
             let mut rules = book.rules();
-            let rule = rules.find(|rule| rule.id() == *id);
-            rule.map(|rule| rule.name().to_string())
+            let rule = rules.find(|rule| rule.id == *id);
+            rule.map(|rule| rule.name.to_string())
         };
         Self {
             rate: limits.rate.to_string(),
@@ -109,15 +109,15 @@ impl Rules {
     pub fn of(book: &Book) -> Self {
         let mut rules = Self::new("");
         for rule in book.rules() {
-            let limits = Limits::of(book, rule.limits());
-            if *rule.name() == Name::DEFAULT {
+            let limits = Limits::of(book, &rule.limits);
+            if rule.name == Name::DEFAULT {
                 rules.default = limits;
                 rules.behind = book.len() - 1 - rules.list.len();
                 continue;
             }
             rules.list.push(Rule {
-                name: rule.name().to_string(),
-                conditions: rule.conditions().to_string(),
+                name: rule.name.to_string(),
+                conditions: rule.conditions.to_string(),
                 limits,
             });
         }
@@ -224,7 +224,7 @@ impl Script {
 
     fn names(&self) -> Vec<String> {
         let rules = self.book.rules();
-        rules.map(|rule| rule.name().to_string()).collect()
+        rules.map(|rule| rule.name.to_string()).collect()
     }
 
     fn has(&self, name: &str) -> bool {
@@ -234,7 +234,7 @@ impl Script {
     /// What the rule `name` sets now.
     fn limits(&self, name: &str) -> Option<Limits> {
         let rule = self.book.get(&Name::new(name)?)?;
-        Some(Limits::of(&self.book, rule.limits()))
+        Some(Limits::of(&self.book, &rule.limits))
     }
 
     /// Stops the rules `names`, and has none of those that stay name them any more.

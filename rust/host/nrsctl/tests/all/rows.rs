@@ -200,7 +200,7 @@ fn rows_of_fairshare() {
         ("policy", "fairshare"),
         ("entity", "uid:7"),
     ];
-    let counts = row.ledger.counts();
+    let counts = &row.ledger.counts;
     assert!(counts.values().all(|number| number > 0));
     shown.has(
         counts,

@@ -113,7 +113,7 @@ fn tallies_tell_what_others_serve() {
     let mut tallies = [Tally::new(); 3];
     let [a, b, c] = &mut tallies;
     a.note(&counters, 9);
-    assert_eq!((a.elsewhere(&counters), a.is_open()), (0, false));
+    assert_eq!((a.elsewhere(&counters), a.seat.is_some()), (0, false));
     a.open(&counters, id);
     a.open(&counters, id);
     b.open(&counters, id);
@@ -137,7 +137,10 @@ fn tallies_tell_what_others_serve() {
     for tally in &mut tallies {
         tally.close(&counters);
         tally.close(&counters);
-        assert_eq!((tally.is_open(), tally.elsewhere(&counters)), (false, 0));
+        assert_eq!(
+            (tally.seat.is_some(), tally.elsewhere(&counters)),
+            (false, 0)
+        );
     }
     assert!(used(&counters).is_empty());
 }
@@ -149,11 +152,11 @@ fn upkeep_opens_what_was_crowded_out() {
     let mut tallies: Vec<Tally> = (0..9).map(|_| Tally::new()).collect();
     for (i, tally) in tallies.iter_mut().enumerate() {
         tally.open(&counters, id(i as u64 + 1, 0));
-        assert_eq!(tally.is_open(), i < 8);
+        assert_eq!(tally.seat.is_some(), i < 8);
     }
     tallies[3].close(&counters);
     tallies[8].upkeep(&counters, id(9, 0));
-    assert!(tallies[8].is_open());
+    assert!(tallies[8].seat.is_some());
     // Totals wrap like any other number.
     let seat = tallies[8].seat.unwrap();
     counters.add(&seat, i64::MAX);

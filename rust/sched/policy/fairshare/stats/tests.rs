@@ -81,13 +81,10 @@ fn rows_of_one_entity_become_one() {
     assert_eq!((row.weight, row.active, row.lag_decipages), (3, true, 0));
     assert_eq!((row.queue_depth, row.requests), (6, 3));
     assert_eq!(
-        (
-            row.ledger.counts().dispatched,
-            row.ledger.counts().cost_pages
-        ),
+        (row.ledger.counts.dispatched, row.ledger.counts.cost_pages),
         (3, 60)
     );
-    assert!(all[3].leaf && all[3].high && all[3].ledger.counts().cost_pages == 20);
+    assert!(all[3].leaf && all[3].high && all[3].ledger.counts.cost_pages == 20);
     assert_eq!(
         field(&rows, 0, "queue"),
         ["\"regular\"", "\"high_priority\""]

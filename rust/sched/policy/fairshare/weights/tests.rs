@@ -104,7 +104,7 @@ fn look_ups() {
     ] {
         assert_eq!(weights.of(&key), want, "{key}");
     }
-    assert_eq!(Weights::default().of(&Key::Uid(0)), 1);
+    assert_eq!(Weights::new().of(&Key::Uid(0)), 1);
     let weights = made("jobid:*:3");
     assert_eq!(weights.of(&Key::Absent(Field::Jobid)), 3);
     assert_eq!(weights.of(&Key::Absent(Field::Uid)), 1);

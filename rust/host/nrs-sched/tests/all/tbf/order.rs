@@ -43,7 +43,7 @@ fn a_class_without_tokens_delays_nobody() {
             .replace("gid", "uid")
             .as_str(),
     );
-    let mut sim = Sim::new("uid+gid", 1, sim.config.tunables());
+    let mut sim = Sim::new("uid+gid", 1, &sim.config.tunables);
     sim.late = 0;
     sim.rule("start slow gid={1 2 3 4} rate=1");
     sim.rule("start fast gid={9} rate=1000");

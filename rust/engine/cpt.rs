@@ -2,7 +2,7 @@
 
 //! CPTs: which CPUs share a partition.
 
-use kernel::prelude::*;
+use kernel::{cpu::nr_cpu_ids, prelude::*};
 
 use crate::sys::misc;
 
@@ -16,9 +16,8 @@ pub(crate) const CPTS_MAX: u32 = 63;
 /// # Errors
 ///
 /// - `EINVAL`: `cpts` is 0, more than the CPU ids, or more than [`CPTS_MAX`].
-/// - `ENOMEM`.
 pub(crate) fn partition_of_cpus(cpts: Option<u32>) -> Result<(KVec<u16>, u16)> {
-    let cpus = misc::cpu_ids().max(1);
+    let cpus = nr_cpu_ids().max(1);
     let mut map = KVec::with_capacity(cpus as usize, GFP_KERNEL)?;
     let count = match cpts {
         Some(cpts) => {

@@ -176,7 +176,6 @@ pub(crate) fn recreate(service: &Arc<Service>, cpts: u32) -> Result<Arc<Service>
 /// - `ELOOP`: the device is itself a client of the service.
 /// - `EBUSY`: the service has clients in user space.
 /// - `ENOSPC`: too many services, or clients or targets of the service.
-/// - `ENOMEM`.
 pub(crate) fn attach(
     name: &CStr,
     label: &CStr,
@@ -199,7 +198,6 @@ pub(crate) fn attach(
 /// - `EBUSY`: the service has clients that are block devices.
 /// - `ENOSPC`: too many services, or clients of the service.
 /// - `EINVAL`: `name` is not one.
-/// - `ENOMEM`.
 pub(crate) fn attach_user(name: &CStr, client: CString) -> Result<Attachment> {
     attach_with(name, Feed::User, |service| {
         let device = CString::try_from(&*client)?;

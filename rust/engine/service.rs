@@ -7,6 +7,7 @@
 //! parameters, [`show`] tells of them.
 
 use kernel::{
+    cpu::CpuId,
     new_mutex,
     prelude::*,
     str::CString,
@@ -93,7 +94,6 @@ impl Service {
     ///
     /// - `EINVAL`: not a name, or a number of partitions that is 0, more than the CPUs, or more than
     ///   [`cpt::CPTS_MAX`].
-    /// - `ENOMEM`.
     pub(crate) fn new(name: &CStr, cpts: Option<u32>) -> Result<Arc<Self>> {
         if !name.to_str().is_ok_and(is_name) {
             return Err(EINVAL);
@@ -312,7 +312,7 @@ impl Service {
         if self.count <= 1 {
             return 0;
         }
-        let cpu = usize::try_from(misc::current_cpu()).ok();
+        let cpu = usize::try_from(CpuId::current().as_u32()).ok();
         let cpt = cpu.and_then(|cpu| self.cpts.get(cpu));
         cpt.copied().unwrap_or(0)
     }

@@ -54,7 +54,6 @@ unsafe impl<D: Send + Sync> Sync for Dependency<D> {}
 /// # Errors
 ///
 /// - `ENOENT`: there is no such directory, or it is being made or removed.
-/// - `ENOMEM`.
 pub(crate) fn depend<D>(subsystem: &Arc<Subsystem<D>>, name: &CStr) -> Result<Dependency<D>> {
     // SAFETY: `subsystem` is a valid allocation.
     let group = unsafe { <Subsystem<D> as HasGroup<D>>::group(&**subsystem) }.cast_mut();

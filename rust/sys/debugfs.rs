@@ -294,7 +294,6 @@ impl<F: File> Tree<F> {
 /// - `E2BIG`: more than `most` bytes.
 /// - `EINVAL`: not at offset 0, or not UTF-8.
 /// - `EFAULT`: `buf` cannot be read.
-/// - `ENOMEM`.
 /// - What `obey` returns.
 fn command(
     buf: *mut c_void,

@@ -521,7 +521,6 @@ impl<T: Target> Registration<T> {
     ///
     /// - `EBUSY`: a target of this name is registered.
     /// - `EINVAL`: C and Rust lay targets or events out differently.
-    /// - `ENOMEM`.
     pub(crate) fn new(module: &'static ThisModule) -> Result<Self> {
         // SAFETY: Always safe to call.
         let same = unsafe {

@@ -73,16 +73,6 @@ pub(crate) fn random() -> u64 {
     unsafe { bindings::get_random_u64() }
 }
 
-/// The CPU that runs this; it may be another one at once.
-pub(crate) fn current_cpu() -> u32 {
-    kernel::cpu::CpuId::current().as_u32()
-}
-
-/// Number of CPU ids.
-pub(crate) fn cpu_ids() -> u32 {
-    kernel::cpu::nr_cpu_ids()
-}
-
 /// NUMA node of `cpu`.
 pub(crate) fn cpu_node(cpu: u32) -> u32 {
     // SAFETY: Reads a per-CPU variable of a possible CPU.

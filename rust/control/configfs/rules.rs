@@ -139,95 +139,79 @@ fn refused(service: &Service) -> impl Fn(RuleError) -> Error + '_ {
     |error| Refused::from(error::Error::from(error)).report(service.name())
 }
 
-/// What can be set as `KEY=VALUE` in a command.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Key {
-    Rate,
-    Minrate,
-    Rank,
-    Realtime,
-    Borrow,
-    Also,
+/// What can be set as `KEY=VALUE` in a command: a field of [`Pairs`].
+struct Key {
+    name: &'static str,
+    /// Whether it is set.
+    is_in: fn(&Pairs) -> bool,
+    /// Makes it in the first what it is in the second.
+    copy: fn(&mut Pairs, &Pairs),
+    /// Writes it as in a command; of one that is not set what it is by default.
+    show: fn(&Pairs, &mut fmt::Formatter<'_>) -> fmt::Result,
 }
 
-impl Key {
-    /// In the order of a command.
-    const ALL: [Self; 6] = [
-        Self::Rate,
-        Self::Minrate,
-        Self::Rank,
-        Self::Realtime,
-        Self::Borrow,
-        Self::Also,
-    ];
+/// Defines keys and their attributes: the number of the attribute, the field of [`Pairs`], how it is written.
+macro_rules! keys {
+    ($($KEY:ident, $id:literal, $field:ident: $show:expr;)+) => {
+        $(
+            static $KEY: Key = Key {
+                name: stringify!($field),
+                is_in: |pairs| pairs.$field.is_some(),
+                copy: |to, from| to.$field = from.$field,
+                show: $show,
+            };
 
-    /// How it is written.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Rate => "rate",
-            Self::Minrate => "minrate",
-            Self::Rank => "rank",
-            Self::Realtime => "realtime",
-            Self::Borrow => "borrow",
-            Self::Also => "also",
-        }
-    }
+            #[vtable]
+            impl AttributeOperations<$id> for Rule {
+                type Data = Rule;
 
-    /// Whether `pairs` has it.
-    const fn is_in(self, pairs: &Pairs) -> bool {
-        match self {
-            Self::Rate => pairs.rate.is_some(),
-            Self::Minrate => pairs.minrate.is_some(),
-            Self::Rank => pairs.rank.is_some(),
-            Self::Realtime => pairs.realtime.is_some(),
-            Self::Borrow => pairs.borrow.is_some(),
-            Self::Also => pairs.also.is_some(),
-        }
-    }
+                fn show(this: &Rule, page: &mut [u8; PAGE_SIZE]) -> Result<usize> {
+                    this.show_pair(&$KEY, page)
+                }
 
-    /// Makes it in `to` what it is in `from`.
-    fn copy(self, to: &mut Pairs, from: &Pairs) {
-        match self {
-            Self::Rate => to.rate = from.rate,
-            Self::Minrate => to.minrate = from.minrate,
-            Self::Rank => to.rank = from.rank,
-            Self::Realtime => to.realtime = from.realtime,
-            Self::Borrow => to.borrow = from.borrow,
-            Self::Also => to.also = from.also,
-        }
-    }
+                fn store(this: &Rule, page: &[u8]) -> Result {
+                    this.store_pair(&$KEY, page)
+                }
+            }
+        )+
+
+        /// All keys, in the order of a command.
+        static KEYS: [&Key; 6] = [$(&$KEY),+];
+    };
 }
 
-/// The value of a key, as it is written in a command; of one that is not set what it is by default.
-struct Value<'a>(&'a Pairs, Key);
+keys! {
+    RATE, 2, rate: |pairs, f| match pairs.rate {
+        Some((_, rate)) => write!(f, "{rate}"),
+        None => Ok(()),
+    };
+    MINRATE, 3, minrate: |pairs, f| match pairs.minrate {
+        Some((_, Some(rate))) => write!(f, "{rate}"),
+        _ => f.write_char('0'),
+    };
+    RANK, 4, rank: |pairs, f| match pairs.rank {
+        Some((_, name)) => write!(f, "{name}"),
+        None => Ok(()),
+    };
+    REALTIME, 5, realtime: |pairs, f| write!(f, "{}", u8::from(pairs.realtime == Some(true)));
+    BORROW, 6, borrow: |pairs, f| write!(f, "{}", u8::from(pairs.borrow == Some(true)));
+    ALSO, 7, also: |pairs, f| {
+        let names = pairs.also.iter().flatten().flatten();
+        for (index, (_, name)) in names.enumerate() {
+            let joint = if index > 0 { "+" } else { "" };
+            write!(f, "{joint}{name}")?;
+        }
+        Ok(())
+    };
+}
+
+/// The value of a key, as it is written in a command.
+struct Value<'a>(&'a Pairs, &'a Key);
 
 impl fmt::Display for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(pairs, key) = self;
-        match key {
-            Key::Rate => match pairs.rate {
-                Some((_, rate)) => rate.fmt(f),
-                None => Ok(()),
-            },
-            Key::Minrate => match pairs.minrate {
-                Some((_, Some(rate))) => rate.fmt(f),
-                _ => f.write_char('0'),
-            },
-            Key::Rank => match pairs.rank {
-                Some((_, name)) => name.fmt(f),
-                None => Ok(()),
-            },
-            Key::Realtime => u8::from(pairs.realtime == Some(true)).fmt(f),
-            Key::Borrow => u8::from(pairs.borrow == Some(true)).fmt(f),
-            Key::Also => {
-                let names = pairs.also.iter().flatten().flatten();
-                for (index, (_, name)) in names.enumerate() {
-                    let joint = if index > 0 { "+" } else { "" };
-                    write!(f, "{joint}{name}")?;
-                }
-                Ok(())
-            }
-        }
+        (key.show)(pairs, f)
     }
 }
 
@@ -236,8 +220,8 @@ struct Written<'a>(&'a Pairs);
 
 impl fmt::Display for Written<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut keys = Key::ALL.into_iter().filter(|key| key.is_in(self.0));
-        keys.try_for_each(|key| write!(f, " {}={}", key.name(), Value(self.0, key)))
+        let mut keys = KEYS.into_iter().filter(|key| (key.is_in)(self.0));
+        keys.try_for_each(|key| write!(f, " {}={}", key.name, Value(self.0, key)))
     }
 }
 
@@ -359,10 +343,10 @@ impl Rule {
     }
 
     /// One line in `page` with the value of `key`, of the rule if it is started, else of the draft.
-    fn show_pair(&self, key: Key, page: &mut [u8; PAGE_SIZE]) -> Result<usize> {
+    fn show_pair(&self, key: &Key, page: &mut [u8; PAGE_SIZE]) -> Result<usize> {
         let draft = self.draft.lock();
         let pairs = match self.started(&draft, &self.place.service()) {
-            Some(book) if key != Key::Rank => pairs_in(&book, &self.name),
+            Some(book) if key.name != RANK.name => pairs_in(&book, &self.name),
             _ => draft.pairs,
         };
         line(page, format_args!("{}", Value(&pairs, key)))
@@ -374,7 +358,7 @@ impl Rule {
     ///
     /// - `EINVAL`: not a value of `key`.
     /// - What a command that changes the rule returns.
-    fn store_pair(&self, key: Key, page: &[u8]) -> Result {
+    fn store_pair(&self, key: &Key, page: &[u8]) -> Result {
         let value = text_of(page)?;
         // One word, so that no other pair gets in with it.
         if !value.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -383,11 +367,12 @@ impl Rule {
         let mut draft = self.draft.lock();
         let service = self.place.service();
         let started = self.started(&draft, &service).is_some();
-        if value.is_empty() && (key == Key::Rank || key == Key::Rate && !started) {
-            key.copy(&mut draft.pairs, &Pairs::default());
+        let may_be_empty = key.name == RANK.name || key.name == RATE.name && !started;
+        if value.is_empty() && may_be_empty {
+            (key.copy)(&mut draft.pairs, &Pairs::default());
             return Ok(());
         }
-        let (prefix, name, key_name) = (draft.prefix(), self.name, key.name());
+        let (prefix, name, key_name) = (draft.prefix(), self.name, key.name);
         let text = CString::try_from_fmt(format_args!("{prefix}change {name} {key_name}={value}"))?;
         let text = text.to_str().map_err(|_| EINVAL)?;
         let Action::Change(pairs) = Command::parse(text).map_err(refused(&service))?.action else {
@@ -397,7 +382,7 @@ impl Rule {
             let done = command(&*service, text);
             done.map_err(|refused| refused.report(service.name()))?;
         }
-        key.copy(&mut draft.pairs, &pairs);
+        (key.copy)(&mut draft.pairs, &pairs);
         Ok(())
     }
 
@@ -478,31 +463,6 @@ impl AttributeOperations<1> for Rule {
         this.edit(|draft| draft.heads = heads)
     }
 }
-
-/// The attribute of a key.
-macro_rules! pair {
-    ($id:literal, $key:ident) => {
-        #[vtable]
-        impl AttributeOperations<$id> for Rule {
-            type Data = Rule;
-
-            fn show(this: &Rule, page: &mut [u8; PAGE_SIZE]) -> Result<usize> {
-                this.show_pair(Key::$key, page)
-            }
-
-            fn store(this: &Rule, page: &[u8]) -> Result {
-                this.store_pair(Key::$key, page)
-            }
-        }
-    };
-}
-
-pair!(2, Rate);
-pair!(3, Minrate);
-pair!(4, Rank);
-pair!(5, Realtime);
-pair!(6, Borrow);
-pair!(7, Also);
 
 /// `enabled`
 #[vtable]

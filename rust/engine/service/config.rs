@@ -249,7 +249,6 @@ impl Service {
     /// - `EINVAL`: malformed, or an argument that the policy refuses.
     /// - `ENOENT`: no policy of that name.
     /// - `EAGAIN`: earlier policies are still stopping.
-    /// - `ENOMEM`.
     ///
     /// Nothing is changed then.
     pub(crate) fn set_policy(&self, command: &str) -> refused::Result {

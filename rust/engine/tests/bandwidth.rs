@@ -50,7 +50,7 @@ struct Yard {
 impl Yard {
     /// One with `qbm` on both heads and this plan.
     fn new(plan: &str) -> Result<Self> {
-        let service = Service::new(c"kunit", Some(misc::cpu_ids().min(2)))?;
+        let service = Service::new(c"kunit", Some(kernel::cpu::nr_cpu_ids().min(2)))?;
         service.use_begin(Feed::Block)?;
         let (name, device) = (CString::try_from(c"one")?, CString::try_from(c"254:0")?);
         let (client, target) = service.join(name, device, c"8:0", 8 << 20, 0)?;

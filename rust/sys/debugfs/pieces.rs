@@ -98,7 +98,6 @@ impl Pieces {
     /// - `E2BIG`: more than `most` bytes in all.
     /// - `EINVAL`: not where the last piece ended, or not UTF-8.
     /// - `EFAULT`: `buf` cannot be read.
-    /// - `ENOMEM`.
     /// - What `check` returns.
     /// - What an earlier piece was refused with.
     pub(super) fn add(

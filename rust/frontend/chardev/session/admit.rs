@@ -86,7 +86,6 @@ impl Session {
     /// - `EINVAL`: malformed; or a predecessor that is not known, or is not to be named under this level.
     /// - `EEXIST`: a request with this cookie has not been completed.
     /// - `EAGAIN`: no room, and `nonblocking`. `ERESTARTSYS`: a signal came while waiting.
-    /// - `ENOMEM`.
     pub(crate) fn request(self: &Arc<Self>, record: &wire::Request, nonblocking: bool) -> Result {
         let new = self.new_request(record)?;
         let mut waited = false;

@@ -5,7 +5,16 @@
 use nrs_sched::{
     arena::attrs,
     item::Spot,
-    policy::fairshare::params::{CostModel, Locality, Select},
+    mem::Shared,
+    policy::{
+        fairshare::{
+            factors::{Account, AccountBuf, Factors, ONE},
+            params::{CostModel, Locality, Select},
+            weights::Weights,
+            Update,
+        },
+        AnyUpdate, Part,
+    },
     sim::{Setup, Sim, Source},
 };
 
@@ -99,4 +108,42 @@ fn locality_leaves_shares() {
         let error = sim.outcome().error;
         assert!(error <= 0.2, "{locality:?}: {error} %");
     }
+}
+
+/// Factors scale weights to the request, do not show in accounts, and leave nothing behind.
+#[test]
+fn factors_come_and_go() {
+    let mut sim = Sim::new(&Setup::new("uid_fair"), users(&[&[1], &[1]]));
+    let serve = |sim: &mut Sim, factors: Option<Factors>| {
+        let weights = Shared::new(Weights::new()).unwrap();
+        let factors = factors.map(|factors| Shared::new(factors).unwrap());
+        let update = Update::new(weights, true).with_factors(factors);
+        let now = sim.now;
+        drop(sim.part(0).update(AnyUpdate::Fairshare(update), now));
+        sim.refresh();
+        let before = sim.served();
+        sim.run(3000);
+        let served = sim.served().into_iter().zip(before);
+        let mut served: Vec<u64> = served.map(|(after, before)| after - before).collect();
+        served.sort_unstable();
+        served
+    };
+    let accounts = |sim: &mut Sim| {
+        let mut accounts = AccountBuf::new().unwrap();
+        let state = sim.part(0).fairshare().unwrap();
+        assert_eq!(state.accounts(0, &mut accounts), None);
+        accounts.iter().copied().collect::<Vec<Account>>()
+    };
+    assert_eq!(serve(&mut sim, None), [1500, 1500]);
+    assert!(!sim.part(0).wants_refresh());
+    let ids = accounts(&mut sim);
+    assert_eq!(ids.len(), 2);
+    let low = ids.iter().map(|account| account.id).min().unwrap();
+    let factors = Factors::new([(low, ONE / 4)]).unwrap();
+    assert_eq!(serve(&mut sim, Some(factors)), [600, 2400]);
+    assert!(sim.part(0).wants_refresh());
+    assert!(accounts(&mut sim)
+        .iter()
+        .all(|account| account.weight == 4096));
+    assert_eq!(serve(&mut sim, None), [1500, 1500]);
 }

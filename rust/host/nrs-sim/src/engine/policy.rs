@@ -6,7 +6,7 @@
 //! * *Parameters* are the tunables of the policy, by their names without `nrs_` and the policy's name.
 //! * A *text* is a parameter that the policy carries out itself, as a service of the kernel has it do ([`Desk`]).
 
-use super::item::Item;
+use super::{item::Item, throttle::BASELINES};
 use crate::scenario::{Param, Server};
 use nrs_sched::{
     attr::Priority,
@@ -54,7 +54,11 @@ fn no_memory(_: NoMemory) -> Refused {
 pub fn start(server: &Server, secret: u64, seed: u64, now: u64) -> Result<Started, Refused> {
     let on_line = || refused::<Error>("policy", &server.policy);
     let command = Command::parse(&server.policy).map_err(on_line())?;
-    let kind = Kind::from_name(command.policy).map_err(on_line())?;
+    let kind = Kind::from_name(command.policy).map_err(|error| {
+        let names: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+        let reason = format!("{error} ({}, {BASELINES})", names.join(", "));
+        refused("policy", &server.policy)(reason)
+    })?;
     let values = values(kind, server)?;
     let parse = |values: &Values| {
         let config = Config::parse(kind, command.argument, &values.policies);

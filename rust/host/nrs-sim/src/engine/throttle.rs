@@ -25,6 +25,9 @@ use self::gift::Gift;
 use super::item::Item;
 use crate::scenario::Rate;
 
+/// What a policy line may say instead of a policy.
+pub const BASELINES: &str = "throttle-gift, throttle-static RATE";
+
 /// A job may be this far ahead of its cap, ns; without it, rounding and turns would cost bandwidth.
 const AHEAD: u64 = 1_000_000;
 
@@ -99,7 +102,7 @@ impl Throttle {
                 rate => (By::Static, rate),
             },
             ["throttle-gift"] => (By::Gift(Gift::new(jobs, bandwidth)), 0),
-            _ => return Err(format!("\"{line}\" is no throttle")),
+            _ => return Err(format!("`{line}`: no such baseline ({BASELINES})")),
         };
         let job = |_| Job {
             queue: VecDeque::new(),

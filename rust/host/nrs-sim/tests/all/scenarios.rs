@@ -94,7 +94,10 @@ device = "d"
   11:1: key `server[0].device`: there is no device "e"
 policy =
   policy = "sfq"
-  12:1: key `server[0].policy`: `sfq`: no policy
+  12:1: key `server[0].policy`: `sfq`: no policy of this name (fifo, crrn, orr, trr, tbf, delay, fairshare, qbm,
+policy =
+  policy = "throttle-me"
+  12:1: key `server[0].policy`: `throttle-me`: no such baseline (throttle-gift, throttle-static RATE)
 policy =
   policy = "throttle-static 5"
   12:1: key `server[0].policy`: a rate needs a unit

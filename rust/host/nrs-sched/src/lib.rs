@@ -25,6 +25,7 @@ mod chardev {
 
 pub mod arena;
 pub mod crowd;
+pub mod max_min;
 pub mod scale;
 pub mod server;
 pub mod sim;

@@ -5,13 +5,17 @@
 //! # Vocabulary
 //!
 //! - *Fluid*: service is divided at will, so that only the rule and the messages make errors.
-//! - *Reference*: what weighted max-min fairness gives each job, by filling servers with water in turn.
+//! - *Reference*: what weighted [`max_min`] fairness gives each job.
 //! - *Error*: how far a job's rate is from the reference, as a part of it.
 
 use std::collections::BTreeMap;
 
 use nrs_agent::{Account, Exchange, Terms};
-use nrs_sched::{policy::fairshare::factors::ONE, rng::Rng};
+use nrs_sched::{
+    max_min::{level, max_min, Member},
+    policy::fairshare::factors::ONE,
+    rng::Rng,
+};
 
 /// Nanoseconds of a delta.
 pub const DELTA: u64 = 100_000_000;
@@ -24,16 +28,26 @@ pub struct Job {
     /// Servers where it has requests.
     pub servers: Vec<usize>,
     /// What it wants on each server, units per second.
-    pub demand: u64,
+    pub demand: f64,
     /// Whether it is there.
     pub on: bool,
+}
+
+impl Job {
+    /// Servers where it has requests now.
+    fn at(&self) -> &[usize] {
+        match self.on {
+            true => &self.servers,
+            false => &[],
+        }
+    }
 }
 
 /// Who is where.
 #[derive(Clone, Debug)]
 pub struct Layout {
     /// Capacities, units per second.
-    pub capacity: Vec<u64>,
+    pub capacity: Vec<f64>,
     /// Jobs.
     pub jobs: Vec<Job>,
 }
@@ -47,7 +61,8 @@ impl Layout {
     /// The same, over at most `most` servers.
     pub fn striped(servers: usize, jobs: usize, most: usize, weights: &[u32], seed: u64) -> Self {
         let mut rng = Rng::new(seed);
-        let capacity = (0..servers).map(|_| 15_000 + rng.below(20_001)).collect();
+        let capacity = |_| (15_000 + rng.below(20_001)) as f64;
+        let capacity = (0..servers).map(capacity).collect();
         let jobs = (0..jobs)
             .map(|job| {
                 let mut all: Vec<usize> = (0..servers).collect();
@@ -60,7 +75,7 @@ impl Layout {
                 Job {
                     weight: weights[job % weights.len()],
                     servers: all,
-                    demand: u64::MAX,
+                    demand: f64::INFINITY,
                     on: true,
                 }
             })
@@ -70,57 +85,17 @@ impl Layout {
 
     /// Jobs that have requests at `server`.
     fn at(&self, server: usize) -> Vec<usize> {
-        let here = |job: &usize| self.jobs[*job].on && self.jobs[*job].servers.contains(&server);
+        let here = |job: &usize| self.jobs[*job].at().contains(&server);
         (0..self.jobs.len()).filter(here).collect()
     }
 
     /// What each job gets under weighted max-min fairness, units per second.
     pub fn reference(&self) -> Vec<f64> {
-        let servers = self.capacity.len();
-        let mut got = vec![vec![0f64; servers]; self.jobs.len()];
-        let mut sums = vec![0f64; self.jobs.len()];
-        let all: Vec<Vec<usize>> = (0..servers).map(|server| self.at(server)).collect();
-        for sweep in 0..3000 {
-            let mut moved = 0f64;
-            for (server, here) in all.iter().enumerate() {
-                if here.is_empty() {
-                    continue;
-                }
-                let weight = |job: usize| f64::from(self.jobs[job].weight);
-                let others: Vec<f64> = (0..self.jobs.len())
-                    .map(|job| sums[job] - got[job][server])
-                    .collect();
-                let fill = |level: f64| -> f64 {
-                    here.iter()
-                        .map(|&job| {
-                            let limit = (self.jobs[job].demand as f64).min(1e15);
-                            (level * weight(job) - others[job]).clamp(0.0, limit)
-                        })
-                        .sum()
-                };
-                let capacity = self.capacity[server] as f64;
-                let (mut low, mut high) = (0f64, 1e12);
-                for _ in 0..80 {
-                    let middle = (low + high) / 2.0;
-                    if fill(middle) < capacity {
-                        low = middle;
-                    } else {
-                        high = middle;
-                    }
-                }
-                for &job in here {
-                    let limit = (self.jobs[job].demand as f64).min(1e15);
-                    let want = (low * weight(job) - others[job]).clamp(0.0, limit);
-                    moved = moved.max((want - got[job][server]).abs());
-                    sums[job] += want - got[job][server];
-                    got[job][server] = want;
-                }
-            }
-            if sweep > 3 && moved < 0.01 {
-                break;
-            }
-        }
-        sums
+        let jobs = self.jobs.iter();
+        let jobs: Vec<_> = jobs
+            .map(|job| (job.weight.into(), job.at(), job.demand))
+            .collect();
+        max_min(&self.capacity, &jobs)
     }
 }
 
@@ -157,8 +132,6 @@ pub struct Run {
     pub worst: Vec<f64>,
     /// Mean error of all jobs in each delta.
     pub mean: Vec<f64>,
-    /// Error of each job at the end.
-    pub last: Vec<f64>,
 }
 
 impl Run {
@@ -190,7 +163,7 @@ struct Server {
 }
 
 /// Id of `job`.
-pub fn id(job: usize) -> u64 {
+fn id(job: usize) -> u64 {
     1 + job as u64 * 0x0123_4567_89ab
 }
 
@@ -237,29 +210,16 @@ pub fn run(layout: &Layout, terms: Terms, path: Path, deltas: u64, seed: u64) ->
         for (index, server) in servers.iter_mut().enumerate() {
             let here = all[index].clone();
             let mut got = vec![0f64; jobs];
-            let mut left = layout.capacity[index] as f64;
-            let mut open = here.clone();
             // Who wants less than its share gets what it wants.
-            loop {
-                let sum: f64 = open
-                    .iter()
-                    .map(|&job| f64::from(layout.jobs[job].weight) * server.factors[job])
-                    .sum();
-                let share = |job: usize| {
-                    left * f64::from(layout.jobs[job].weight) * server.factors[job] / sum
-                };
-                let (few, more): (Vec<usize>, Vec<usize>) = open
-                    .iter()
-                    .partition(|&&job| share(job) > layout.jobs[job].demand as f64);
-                if few.is_empty() {
-                    more.iter().for_each(|&job| got[job] = share(job));
-                    break;
-                }
-                for &job in &few {
-                    got[job] = layout.jobs[job].demand as f64;
-                }
-                left -= few.iter().map(|&job| got[job]).sum::<f64>();
-                open = more;
+            let member = |&job: &usize| Member {
+                weight: f64::from(layout.jobs[job].weight) * server.factors[job],
+                floor: 0.0,
+                limit: layout.jobs[job].demand,
+            };
+            let members: Vec<Member> = here.iter().map(member).collect();
+            let level = level(&members, layout.capacity[index]);
+            for (&job, member) in here.iter().zip(members) {
+                got[job] = member.at(level);
             }
             for job in 0..jobs {
                 rates[job] += got[job];
@@ -281,7 +241,7 @@ pub fn run(layout: &Layout, terms: Terms, path: Path, deltas: u64, seed: u64) ->
             }
             let exchange = &mut server.exchange;
             for &job in &here {
-                let limited = got[job] >= layout.jobs[job].demand as f64;
+                let limited = got[job] >= layout.jobs[job].demand;
                 let account = Account {
                     id: id(job),
                     parent: 0,
@@ -315,7 +275,6 @@ pub fn run(layout: &Layout, terms: Terms, path: Path, deltas: u64, seed: u64) ->
         out.worst.push(errors.iter().copied().fold(0.0, f64::max));
         out.mean
             .push(errors.iter().sum::<f64>() / errors.len().max(1) as f64);
-        out.last = errors;
     }
     out
 }

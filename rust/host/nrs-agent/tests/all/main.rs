@@ -98,7 +98,7 @@ fn who_wants_little_does_not_spoil_it_for_others() {
     for seed in 0..3 {
         let mut layout = Layout::random(8, 24, &[1], seed);
         for job in layout.jobs.iter_mut().step_by(4) {
-            job.demand = 50;
+            job.demand = 50.0;
         }
         let run = run(&layout, terms(), Path::QUIET, 150, seed);
         assert!(run.late(50) < 0.02, "{seed}: {}", run.late(50));

@@ -2,12 +2,14 @@
 
 //! Tables in Markdown, padded so that they read well as plain text.
 
+use serde::Serialize;
+
 /// A table with a head and rows.
 ///
 /// # Invariants
 ///
 /// All rows have as many cells as the head.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Table {
     head: Vec<String>,
     rows: Vec<Vec<String>>,
@@ -26,6 +28,12 @@ impl Table {
             head: head.iter().map(|cell| clean(cell.as_ref())).collect(),
             rows: Vec::new(),
         }
+    }
+
+    /// An empty table; `head` is a line of columns with `|` between them.
+    pub fn headed(head: &str) -> Self {
+        let cells: Vec<&str> = head.split('|').map(str::trim).collect();
+        Self::new(&cells)
     }
 
     /// Adds a row; missing cells are empty, more than the head has are dropped.

@@ -45,11 +45,10 @@ use self::{
     client::Clients,
     device::Device,
     exchange::Talk,
-    item::{Record, Records},
     network::Network,
-    queue::{Event, Queue},
+    queue::{Event, Scene},
     record::{Bins, Diary},
-    server::{Scene, Server, Setup},
+    server::{Server, Setup},
     throttle::Throttle,
 };
 use crate::{
@@ -78,11 +77,9 @@ pub struct Settings {
 
 /// A run.
 pub struct Engine {
-    now: u64,
+    scene: Scene,
     end: u64,
     settings: Settings,
-    queue: Queue,
-    records: Records,
     clients: Clients,
     network: Network,
     servers: Vec<Server>,
@@ -131,11 +128,12 @@ impl Engine {
         let talk = talk.map(|written| Talk::new(written, &names, &policies, seed_for(seed, 4)));
         Ok(Self {
             talk: talk.transpose()?,
-            now: START,
+            scene: Scene {
+                now: START,
+                ..Scene::default()
+            },
             end: START + end,
             settings,
-            queue: Queue::default(),
-            records: Records::default(),
             network: Network::new(&scenario.network, clients.nodes(), seed_for(seed, 2)),
             clients,
             servers,
@@ -148,19 +146,19 @@ impl Engine {
     /// Goes on to the end; `look` is told the simulated time and the duration now and then, ns.
     pub fn run(&mut self, mut look: impl FnMut(u64, u64)) {
         for server in &mut self.servers {
-            server.begin(&mut self.queue, self.now);
+            server.begin(&mut self.scene);
         }
-        self.clients.begin(&mut self.queue);
+        self.clients.begin(&mut self.scene.queue);
         if let Some(talk) = &mut self.talk {
-            talk.begin(&mut self.queue);
+            talk.begin(&mut self.scene.queue);
         }
         let mut over = false;
-        while let Some((time, event)) = self.queue.pop_until(self.end) {
-            self.now = time;
+        while let Some((time, event)) = self.scene.queue.pop_until(self.end) {
+            self.scene.now = time;
             self.events += 1;
             self.handle(event);
             if self.events % LOOK == 0 {
-                look(self.now - START, self.end - START);
+                look(time - START, self.end - START);
             }
             over = self.clients.are_done() || self.events == self.settings.events;
             if over {
@@ -168,58 +166,55 @@ impl Engine {
             }
         }
         if !over {
-            self.now = self.end;
+            self.scene.now = self.end;
         }
         for server in &mut self.servers {
-            server.look(self.now);
+            server.look(self.scene.now);
         }
     }
 
     fn handle(&mut self, event: Event) {
-        let now = self.now;
+        let (now, scene) = (self.scene.now, &mut self.scene);
+        let server = |index: u32| index as usize;
         match event {
             Event::Issue(process) => {
-                let record = self.clients.issue(&mut self.queue, process, now);
-                self.send(record);
+                if let Some(record) = self.clients.issue(&mut scene.queue, process, now) {
+                    let at = self.network.request(&record, now);
+                    let slot = scene.records.insert(record);
+                    scene.queue.push(at, Event::Arrive(slot));
+                }
             }
-            Event::Send(process) => {
-                let record = self.clients.send_open(&mut self.queue, process, now);
-                self.send(record);
-            }
-            Event::Round(job) => self.clients.round(&mut self.queue, job, now),
+            Event::Round(job) => self.clients.round(&mut scene.queue, job, now),
             Event::Arrive(slot) => {
-                let record = *self.records.at(slot);
-                let clients = &self.clients;
-                let mut scene = Scene {
-                    queue: &mut self.queue,
-                    records: &mut self.records,
-                    now,
-                };
-                let server = &mut self.servers[record.server as usize];
-                server.arrive(&mut scene, slot, || clients.attrs(&record));
+                let record = *scene.records.at(slot);
+                let attrs = || self.clients.attrs(&record);
+                self.servers[server(record.server)].arrive(scene, slot, attrs);
             }
-            Event::Done(slot) => self.done(slot),
+            Event::Done(slot) => {
+                let record = *scene.records.at(slot);
+                let at = self.network.answer(&record, now);
+                scene.queue.push(at, Event::Reply(slot));
+                let server = &mut self.servers[server(record.server)];
+                if let Some(bins) = server.bins.get_mut(record.job as usize) {
+                    bins[self.bins.at(now)] += record.bytes;
+                }
+                server.complete(scene, slot);
+            }
             Event::Reply(slot) => {
-                let record = self.records.remove(slot);
+                let record = scene.records.remove(slot);
                 self.diaries[record.job as usize].add(&record, &self.bins, now);
-                self.clients.answered(&mut self.queue, &record, now);
+                self.clients.answered(&mut scene.queue, &record, now);
             }
             Event::Wake(timer) => {
-                let (server, place) = (timer / PARTS as u32, timer % PARTS as u32);
-                self.at_server(server, |server, scene| server.wake(scene, place as usize));
+                let place = timer as usize % PARTS;
+                self.servers[server(timer) / PARTS].wake(scene, place);
             }
-            Event::Work(server) => self.at_server(server, Server::work),
-            Event::Call(server) => self.at_server(server, Server::answer),
-            Event::Tick(server) => self.at_server(server, Server::tick),
+            Event::Work(index) => self.servers[server(index)].work(scene),
+            Event::Call(index) => self.servers[server(index)].answer(scene),
+            Event::Tick(index) => self.servers[server(index)].tick(scene),
             Event::Tell(speaker) => {
-                let mut scene = Scene {
-                    queue: &mut self.queue,
-                    records: &mut self.records,
-                    now,
-                };
                 if let Some(talk) = &mut self.talk {
-                    let server = self.servers.get_mut(speaker as usize);
-                    talk.tell(speaker, server, &mut scene);
+                    talk.tell(speaker, self.servers.get_mut(server(speaker)), scene);
                 }
             }
             Event::Hear(mail) => {
@@ -228,38 +223,6 @@ impl Engine {
                 }
             }
         }
-    }
-
-    fn at_server(&mut self, server: u32, act: impl FnOnce(&mut Server, &mut Scene<'_>)) {
-        let mut scene = Scene {
-            queue: &mut self.queue,
-            records: &mut self.records,
-            now: self.now,
-        };
-        act(&mut self.servers[server as usize], &mut scene);
-    }
-
-    /// A request is on its way to its server, if there is one.
-    fn send(&mut self, record: Option<Record>) {
-        if let Some(record) = record {
-            let at = self.network.request(&record, self.now);
-            let slot = self.records.insert(record);
-            self.queue.push(at, Event::Arrive(slot));
-        }
-    }
-
-    /// A device has done a request: the answer is on its way.
-    fn done(&mut self, slot: u32) {
-        let record = *self.records.at(slot);
-        let at = self.network.answer(&record, self.now);
-        self.queue.push(at, Event::Reply(slot));
-        let bin = self.bins.at(self.now);
-        self.at_server(record.server, |server, scene| {
-            if let Some(bins) = server.bins.get_mut(record.job as usize) {
-                bins[bin] += record.bytes;
-            }
-            server.complete(scene, slot);
-        });
     }
 
     /// What came of it.
@@ -273,16 +236,9 @@ impl Engine {
             name: written.name.clone(),
             issued: job.issued,
             unfinished: job.outstanding,
-            total: diary.total,
-            settled: diary.settled,
-            reads: diary.operations[0],
-            writes: diary.operations[1],
-            metadata: diary.operations[2],
-            latency: diary.latency(),
-            wait_mean_ns: diary.wait_mean(),
             completed_ns: job.completed.map(|at| at - START),
             rounds: job.rounds(),
-            bins: diary.bins.clone(),
+            ..diary.job()
         });
         let jobs = jobs.collect();
         let servers = self.servers.iter_mut().zip(policies_of(scenario));
@@ -306,11 +262,11 @@ impl Engine {
             title: scenario.title.clone(),
             seed: scenario.seed,
             duration_ns: scenario.duration.0,
-            ended_ns: self.now - START,
+            ended_ns: self.scene.now - START,
             sample_ns: self.bins.sample,
             settle_ns: self.bins.settle,
             events: self.events,
-            outstanding_most: self.records.most() as u64,
+            outstanding_most: self.scene.records.most() as u64,
             jobs,
             servers: servers.collect(),
             exchange: self.talk.as_ref().map(Talk::counts),

@@ -49,10 +49,10 @@ pub fn tables(outcome: &Outcome) -> String {
         "{}: {} (seed {})\n\n",
         outcome.name, outcome.title, outcome.seed
     );
-    let mut jobs = Table::new(&[
-        "job", "requests", "MB/s", "share %", "p50 us", "p99 us", "p99.9 us", "waits us", "done s",
-        "rounds", "round ms",
-    ]);
+    let mut jobs = Table::headed(
+        "job | requests | MB/s | share % | p50 us | p99 us | p99.9 us | waits us | done s | \
+         rounds | round ms",
+    );
     let us = |ns: u64| format!("{:.1}", ns as f64 / 1e3);
     for ((_, job), share) in shown(outcome).zip(outcome.shares()) {
         let done = job.completed_ns.map(|ns| format!("{:.2}", ns as f64 / 1e9));
@@ -76,15 +76,8 @@ pub fn tables(outcome: &Outcome) -> String {
     text += &jobs.markdown();
     text += &more(outcome.jobs.len(), "jobs");
     text.push('\n');
-    let mut servers = Table::new(&[
-        "server",
-        "policy",
-        "MB/s",
-        "busy %",
-        "withheld %",
-        "passed",
-        "held at most",
-    ]);
+    let mut servers =
+        Table::headed("server | policy | MB/s | busy % | withheld % | passed | held at most");
     let whole = outcome.ended_ns.max(1) as f64;
     for server in outcome.servers.iter().take(SHOWN) {
         servers.row(&[

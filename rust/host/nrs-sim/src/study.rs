@@ -27,6 +27,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 
+use nrs_report::chart::Lines;
+use nrs_report::table::Table;
 use serde::Serialize;
 
 use crate::engine::{self, Settings};
@@ -70,6 +72,31 @@ const STUDIES: &[(&str, Study)] = &[
 /// Names of all studies.
 pub fn names() -> Vec<&'static str> {
     STUDIES.iter().map(|(name, _)| *name).collect()
+}
+
+/// A table of a study that has several.
+#[derive(Debug, Serialize)]
+pub struct Titled {
+    title: &'static str,
+    table: Table,
+}
+
+impl Titled {
+    /// An empty table; `head` is a line of columns with `|` between them.
+    pub fn new(title: &'static str, head: &str) -> Self {
+        let table = Table::headed(head);
+        Self { title, table }
+    }
+
+    /// Adds a row.
+    pub fn row<S: AsRef<str>>(&mut self, cells: &[S]) {
+        self.table.row(cells);
+    }
+
+    /// The table in Markdown, under its title.
+    pub fn markdown(&self) -> String {
+        format!("{}:\n\n{}\n", self.title, self.table.markdown())
+    }
 }
 
 /// Runs the study of that name.
@@ -165,15 +192,34 @@ pub fn all(scenarios: &[Scenario], options: &Options) -> Result<Vec<Outcome>, Fa
         .collect()
 }
 
+/// Writes NAME.md, NAME.json and NAME.svg, if files are wanted; the table in Markdown.
+///
+/// # Errors
+///
+/// What the file system says.
+pub fn finish(
+    name: &str,
+    table: &Table,
+    chart: &Lines,
+    options: &Options,
+) -> Result<String, Failure> {
+    let markdown = table.markdown();
+    keep(name, &markdown, table, options)?;
+    if let Some(out) = &options.out {
+        chart.save(&out.join(format!("{name}.svg")))?;
+    }
+    Ok(markdown)
+}
+
 /// Writes NAME.md and NAME.json, if files are wanted.
 ///
 /// # Errors
 ///
 /// What the file system says.
-pub fn keep<T: Serialize>(
+pub fn keep<T: Serialize + ?Sized>(
     name: &str,
     markdown: &str,
-    rows: &[T],
+    rows: &T,
     options: &Options,
 ) -> Result<(), Failure> {
     let Some(out) = &options.out else {

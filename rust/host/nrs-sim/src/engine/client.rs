@@ -319,7 +319,7 @@ impl Clients {
                     Arrival::Even => job.gap * f64::from(number) / count as f64,
                     Arrival::Poisson => exponential(&mut job.rng, job.gap),
                 };
-                queue.push(job.start + offset as u64, Event::Send(process));
+                queue.push(job.start + offset as u64, Event::Issue(process));
             }
         }
     }
@@ -353,18 +353,10 @@ impl Clients {
             queue.push(at, Event::Issue(index));
             return None;
         }
-        Self::send(process, job, index, now)
-    }
-
-    /// Process `index` of an open loop sends a request at `now`, if it may; the next one follows by itself.
-    pub fn send_open(&mut self, queue: &mut Queue, index: u32, now: u64) -> Option<Record> {
-        let process = &mut self.processes[index as usize];
-        let job = &mut self.jobs[process.job as usize];
-        let at = job.admits(now)?;
-        if at > now {
-            queue.push(at, Event::Send(index));
-            return None;
+        if !job.open {
+            return Self::send(process, job, index, now);
         }
+        // In an open loop the next request follows by itself.
         let gap = match job.arrival {
             Arrival::Even => {
                 // The time of each is worked out from the first one, so that rounding does not add up.
@@ -375,7 +367,7 @@ impl Clients {
             Arrival::Poisson => exponential(&mut job.rng, job.gap) as u64,
         };
         let record = Self::send(process, job, index, now)?;
-        queue.push(now + gap, Event::Send(index));
+        queue.push(now + gap, Event::Issue(index));
         Some(record)
     }
 

@@ -16,8 +16,9 @@
 //! ```
 
 use super::{
-    queue::{Event, Queue},
-    server::{Scene, Server},
+    network::delay,
+    queue::{Event, Queue, Scene, Slab},
+    server::Server,
     START,
 };
 use crate::{
@@ -37,23 +38,19 @@ use nrs_sched::{
     },
     rng::{avalanche, Rng},
 };
+use std::{ops::Range, rc::Rc};
 
-/// A datagram that somebody has yet to hear.
-#[derive(Default)]
-struct Datagram {
-    bytes: Vec<u8>,
-    /// How many have yet to hear it.
-    uses: u32,
+/// Somebody who hears datagrams.
+enum Speaker {
+    /// A server that takes no part.
+    Silent,
+    /// A server that shares fairly.
+    Server(Exchange),
+    /// The relay; behind all servers.
+    Relay(Relay),
 }
 
-/// A datagram on its way.
-#[derive(Clone, Copy, Default)]
-struct Mail {
-    to: u32,
-    datagram: u32,
-}
-
-/// Speakers, the relay, and what is under way.
+/// Speakers, and what is under way.
 pub struct Talk {
     delta: u64,
     latency: u64,
@@ -61,13 +58,12 @@ pub struct Talk {
     /// In parts of 2^32.
     loss: u64,
     cuts: Vec<(u32, u64, u64)>,
-    /// By server; `None`: it takes no part.
-    speakers: Vec<Option<Exchange>>,
-    relay: Option<Relay>,
-    datagrams: Vec<Datagram>,
-    free_datagrams: Vec<u32>,
-    mails: Vec<Mail>,
-    free_mails: Vec<u32>,
+    /// By server, and behind these the relay.
+    speakers: Vec<Speaker>,
+    /// Index of the relay.
+    relay: Option<u32>,
+    /// Datagrams on their way, and to whom.
+    mails: Slab<(u32, Rc<[u8]>)>,
     accounts: AccountBuf,
     rng: Rng,
     counts: outcome::Exchange,
@@ -102,19 +98,20 @@ impl Talk {
             servers_max: (names.len() as u32).saturating_add(1),
             ..Terms::default()
         };
-        let speaker = |(policy, number): (&String, u64)| {
-            let fair = policy.split_whitespace().next() == Some("fairshare");
-            fair.then(|| Exchange::new(number, 1, terms(policy)))
+        let speaker = |(policy, number): (&String, u64)| match policy.split_whitespace().next()
+            == Some("fairshare")
+        {
+            true => Speaker::Server(Exchange::new(number, 1, terms(policy))),
+            false => Speaker::Silent,
         };
-        let speakers: Vec<_> = policies.iter().zip(1u64..).map(speaker).collect();
-        let first = speakers.iter().position(Option::is_some);
-        let relay = match (
-            written.topology,
-            first.and_then(|first| policies.get(first)),
-        ) {
-            (Topology::Relay, Some(policy)) => {
+        let mut speakers: Vec<_> = policies.iter().zip(1u64..).map(speaker).collect();
+        let fair = |speaker: &Speaker| matches!(speaker, Speaker::Server(_));
+        let relay = match (written.topology, speakers.iter().position(fair)) {
+            (Topology::Relay, Some(first)) => {
                 let number = names.len() as u64 + 1;
-                Some(Relay::new(number, 1, terms(policy)))
+                let relay = Relay::new(number, 1, terms(&policies[first]));
+                speakers.push(Speaker::Relay(relay));
+                Some(names.len() as u32)
             }
             _ => None,
         };
@@ -131,10 +128,7 @@ impl Talk {
             cuts: written.cut.iter().map(cut).collect::<Result<_, String>>()?,
             speakers,
             relay,
-            datagrams: Vec::new(),
-            free_datagrams: Vec::new(),
-            mails: Vec::new(),
-            free_mails: Vec::new(),
+            mails: Slab::default(),
             accounts: AccountBuf::new().expect("memory"),
             rng: Rng::new(seed),
             counts: outcome::Exchange::default(),
@@ -143,11 +137,10 @@ impl Talk {
 
     /// Each speaker's first time is drawn, so that they do not all speak at once.
     pub fn begin(&mut self, queue: &mut Queue) {
-        let count = self.speakers.len() as u32;
-        for speaker in 0..count + u32::from(self.relay.is_some()) {
-            if speaker == count || self.speakers[speaker as usize].is_some() {
+        for (number, speaker) in (0..).zip(&self.speakers) {
+            if !matches!(speaker, Speaker::Silent) {
                 let at = START + self.rng.below(self.delta);
-                queue.push(at, Event::Tell(speaker));
+                queue.push(at, Event::Tell(number));
             }
         }
     }
@@ -168,85 +161,44 @@ impl Talk {
     /// # Panics
     ///
     /// There is no memory.
-    pub fn tell(&mut self, speaker: u32, server: Option<&mut Server>, scene: &mut Scene<'_>) {
+    pub fn tell(&mut self, speaker: u32, server: Option<&mut Server>, scene: &mut Scene) {
         let now = scene.now;
         self.counts.steps += 1;
         scene.queue.push(now + self.delta, Event::Tell(speaker));
-        let Some(server) = server else {
-            self.relay(speaker, scene);
-            return;
-        };
-        let Some(Some(exchange)) = self.speakers.get_mut(speaker as usize) else {
-            return;
-        };
-        for lane in server.lanes() {
-            let Some(state) = lane.part().fairshare() else {
-                continue;
-            };
-            let mut from = Some(0);
-            while let Some(slot) = from {
-                self.accounts.clear();
-                from = state.accounts(slot, &mut self.accounts);
-                for account in self.accounts.iter() {
-                    exchange.note(account);
+        let servers = self.speakers.len() as u32 - u32::from(self.relay.is_some());
+        match (&mut self.speakers[speaker as usize], server) {
+            (Speaker::Server(exchange), Some(server)) => {
+                let said = share(exchange, &mut self.accounts, server, scene);
+                let to = match self.relay {
+                    Some(relay) => relay..relay + 1,
+                    None => 0..servers,
+                };
+                for bytes in said {
+                    self.send(scene, speaker, &bytes, to.clone());
                 }
             }
-        }
-        exchange.step(now);
-        let factors = Factors::new(exchange.factors()).expect("memory");
-        let factors = Shared::new(factors).expect("memory");
-        let parameters = server.parameters.as_ref().expect("a policy shares fairly");
-        let cross_cpt = parameters.values.policies.fairshare.cross_cpt == CrossCpt::On;
-        let update = Update::new(parameters.kept.fairshare.weights.clone(), cross_cpt);
-        let update = update.with_factors(Some(factors));
-        let said = exchange.say(now);
-        server.inform(scene, &AnyUpdate::Fairshare(update));
-        let count = self.speakers.len() as u32;
-        for bytes in said {
-            match self.relay {
-                Some(_) => self.send(scene, speaker, &bytes, std::iter::once(count)),
-                None => {
-                    let others = (0..count).filter(|to| *to != speaker);
-                    self.send(scene, speaker, &bytes, others);
+            (Speaker::Relay(relay), _) => {
+                relay.step(now);
+                let known: Vec<u64> = relay.servers(now).collect();
+                let say = |server| (server as u32 - 1, relay.say(server, now));
+                let said: Vec<_> = known.into_iter().map(say).collect();
+                for (to, datagrams) in said {
+                    for bytes in datagrams {
+                        self.send(scene, speaker, &bytes, to..to + 1);
+                    }
                 }
             }
+            _ => {}
         }
     }
 
-    /// The relay's time has come.
-    fn relay(&mut self, speaker: u32, scene: &mut Scene<'_>) {
+    /// Sends a datagram to those of `to` that hear it.
+    fn send(&mut self, scene: &mut Scene, from: u32, bytes: &[u8], to: Range<u32>) {
         let now = scene.now;
-        let Some(mut relay) = self.relay.take() else {
-            return;
-        };
-        relay.step(now);
-        let servers: Vec<u64> = relay.servers(now).collect();
-        for server in servers {
-            let to = server as u32 - 1;
-            for bytes in relay.say(server, now) {
-                self.send(scene, speaker, &bytes, std::iter::once(to));
-            }
-        }
-        self.relay = Some(relay);
-    }
-
-    /// Sends a datagram.
-    fn send(
-        &mut self,
-        scene: &mut Scene<'_>,
-        from: u32,
-        bytes: &[u8],
-        to: impl Iterator<Item = u32>,
-    ) {
-        let now = scene.now;
-        let slot = self.free_datagrams.pop().unwrap_or_else(|| {
-            self.datagrams.push(Datagram::default());
-            self.datagrams.len() as u32 - 1
-        });
+        let bytes: Rc<[u8]> = bytes.into();
         let cut = self.is_cut(from, now);
-        let mut uses = 0;
         for to in to {
-            if self.speakers.get(to as usize).is_some_and(Option::is_none) {
+            if to == from || matches!(self.speakers[to as usize], Speaker::Silent) {
                 continue;
             }
             self.counts.messages += 1;
@@ -256,59 +208,59 @@ impl Talk {
                 self.counts.lost += 1;
                 continue;
             }
-            let delay = match self.jitter {
-                0 => self.latency,
-                jitter => self.latency + self.rng.below(jitter + 1),
-            };
-            let mail = Mail { to, datagram: slot };
-            let mail_slot = match self.free_mails.pop() {
-                Some(free) => {
-                    self.mails[free as usize] = mail;
-                    free
-                }
-                None => {
-                    self.mails.push(mail);
-                    self.mails.len() as u32 - 1
-                }
-            };
-            uses += 1;
-            scene.queue.push(now + delay, Event::Hear(mail_slot));
+            let delay = delay(self.latency, self.jitter, &mut self.rng);
+            let mail = self.mails.insert((to, Rc::clone(&bytes)));
+            scene.queue.push(now + delay, Event::Hear(mail));
         }
-        if uses == 0 {
-            self.free_datagrams.push(slot);
-            return;
-        }
-        let datagram = &mut self.datagrams[slot as usize];
-        datagram.uses = uses;
-        datagram.bytes.clear();
-        datagram.bytes.extend_from_slice(bytes);
     }
 
     /// Mail comes to where it goes.
     pub fn hear(&mut self, slot: u32, now: u64) {
-        let Mail { to, datagram } = self.mails[slot as usize];
-        self.free_mails.push(slot);
-        let known = &mut self.datagrams[datagram as usize];
-        known.uses -= 1;
-        if known.uses == 0 {
-            self.free_datagrams.push(datagram);
-        }
+        let (to, bytes) = self.mails.remove(slot);
         if self.is_cut(to, now) {
             self.counts.lost += 1;
             return;
         }
-        let bytes = &self.datagrams[datagram as usize].bytes;
-        let heard = match self.speakers.get_mut(to as usize) {
-            Some(Some(exchange)) => exchange.hear(bytes, now),
-            Some(None) => return,
-            None => match &mut self.relay {
-                Some(relay) => relay.hear(bytes, now),
-                None => return,
-            },
+        let heard = match &mut self.speakers[to as usize] {
+            Speaker::Server(exchange) => exchange.hear(&bytes, now),
+            Speaker::Relay(relay) => relay.hear(&bytes, now),
+            Speaker::Silent => return,
         };
         match heard {
             Ok(()) => self.counts.heard += 1,
             Err(_) => self.counts.refused += 1,
         }
     }
+}
+
+/// A step of the rule of `server`: its parts are told factors. The datagrams for the others.
+fn share(
+    exchange: &mut Exchange,
+    accounts: &mut AccountBuf,
+    server: &mut Server,
+    scene: &mut Scene,
+) -> Vec<Vec<u8>> {
+    for lane in server.lanes() {
+        let Some(state) = lane.part().fairshare() else {
+            continue;
+        };
+        let mut from = Some(0);
+        while let Some(slot) = from {
+            accounts.clear();
+            from = state.accounts(slot, accounts);
+            for account in accounts.iter() {
+                exchange.note(account);
+            }
+        }
+    }
+    exchange.step(scene.now);
+    let factors = Factors::new(exchange.factors()).expect("memory");
+    let factors = Shared::new(factors).expect("memory");
+    let parameters = server.parameters.as_ref().expect("a policy shares fairly");
+    let cross_cpt = parameters.values.policies.fairshare.cross_cpt == CrossCpt::On;
+    let update = Update::new(parameters.kept.fairshare.weights.clone(), cross_cpt);
+    let update = update.with_factors(Some(factors));
+    let said = exchange.say(scene.now);
+    server.inform(scene, &AnyUpdate::Fairshare(update));
+    said
 }

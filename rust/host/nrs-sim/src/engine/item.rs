@@ -5,7 +5,6 @@
 //! # Vocabulary
 //!
 //! - *Record*: what the engine knows of a request, from when it is sent to when it is answered ([`Record`]).
-//! - *Slot*: the place of a record ([`Records`]); a slot is used again after its request has been answered.
 //! - *Item*: what is queued in a policy, with the slot of its record ([`Item`]).
 
 use super::device;
@@ -26,17 +25,6 @@ pub enum Op {
     Write,
     /// Something with names and attributes.
     Metadata,
-}
-
-impl Op {
-    /// Which way its data goes.
-    pub const fn direction(self) -> Direction {
-        match self {
-            Self::Read => Direction::Read,
-            Self::Write => Direction::Write,
-            Self::Metadata => Direction::Other,
-        }
-    }
 }
 
 /// A request, from when it is sent to when it is answered.
@@ -73,42 +61,12 @@ pub struct Record {
 impl Record {
     /// What it costs.
     pub fn cost(&self) -> Cost {
-        Cost::new(self.op.direction(), self.bytes)
-    }
-}
-
-/// The requests that are outstanding.
-#[derive(Default)]
-pub struct Records {
-    list: Vec<Record>,
-    free: Vec<u32>,
-}
-
-impl Records {
-    /// Keeps `record`; its slot.
-    pub fn insert(&mut self, record: Record) -> u32 {
-        if let Some(slot) = self.free.pop() {
-            self.list[slot as usize] = record;
-            return slot;
-        }
-        self.list.push(record);
-        (self.list.len() - 1) as u32
-    }
-
-    /// The one in `slot`.
-    pub fn at(&mut self, slot: u32) -> &mut Record {
-        &mut self.list[slot as usize]
-    }
-
-    /// Forgets the one in `slot`; what it was.
-    pub fn remove(&mut self, slot: u32) -> Record {
-        self.free.push(slot);
-        self.list[slot as usize]
-    }
-
-    /// How many there were at a time, at most.
-    pub fn most(&self) -> usize {
-        self.list.len()
+        let direction = match self.op {
+            Op::Read => Direction::Read,
+            Op::Write => Direction::Write,
+            Op::Metadata => Direction::Other,
+        };
+        Cost::new(direction, self.bytes)
     }
 }
 
@@ -117,12 +75,10 @@ impl Records {
 pub struct Item {
     /// Where its record is.
     pub slot: u32,
-    direction: Direction,
-    bytes: u64,
+    cost: Cost,
     arrival: u64,
-    object: u64,
     /// Where it is on a disk.
-    offset: u64,
+    spot: Spot,
     mark: u64,
     placement: Placement,
 }
@@ -132,11 +88,9 @@ impl Item {
     pub fn new(slot: u32, record: &Record) -> Self {
         Self {
             slot,
-            direction: record.op.direction(),
-            bytes: record.bytes,
+            cost: record.cost(),
             arrival: record.arrived,
-            object: record.object,
-            offset: device::place(record),
+            spot: Spot::new(record.object, device::place(record), record.bytes),
             mark: 0,
             placement: Placement::default(),
         }
@@ -157,7 +111,7 @@ impl item::Item for Item {
     type Place = Nowhere;
 
     fn cost(&self) -> Cost {
-        Cost::new(self.direction, self.bytes)
+        self.cost
     }
 
     fn arrival(&self) -> u64 {
@@ -165,7 +119,7 @@ impl item::Item for Item {
     }
 
     fn spot(&self) -> Spot {
-        Spot::new(self.object, self.offset, self.bytes)
+        self.spot
     }
 
     fn mark(&self) -> u64 {

@@ -19,6 +19,14 @@ struct Link {
     down: u64,
 }
 
+/// How long a message is under way, ns.
+pub fn delay(latency: u64, jitter: u64, rng: &mut Rng) -> u64 {
+    match jitter {
+        0 => latency,
+        jitter => latency + rng.below(jitter + 1),
+    }
+}
+
 /// Between clients and servers.
 pub struct Network {
     latency: u64,
@@ -42,13 +50,6 @@ impl Network {
         }
     }
 
-    fn delay(&mut self) -> u64 {
-        match self.jitter {
-            0 => self.latency,
-            jitter => self.latency + self.rng.below(jitter + 1),
-        }
-    }
-
     /// When the request of `record`, sent at `now`, is at its server, ns.
     pub fn request(&mut self, record: &Record, now: u64) -> u64 {
         let mut at = now;
@@ -59,12 +60,12 @@ impl Network {
             }
             at = link.up;
         }
-        at + self.delay()
+        at + delay(self.latency, self.jitter, &mut self.rng)
     }
 
     /// When the answer to `record`, sent at `now`, is at its client, ns.
     pub fn answer(&mut self, record: &Record, now: u64) -> u64 {
-        let at = now + self.delay();
+        let at = now + delay(self.latency, self.jitter, &mut self.rng);
         let Some(link) = self.links.get_mut(record.node as usize) else {
             return at;
         };

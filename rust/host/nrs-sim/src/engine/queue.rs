@@ -5,9 +5,11 @@
 //! # Vocabulary
 //!
 //! - *Event*: something that happens at an instant ([`Event`]).
+//! - *Slot*: the place of a request or a datagram in a [`Slab`].
 //! - *Number*: counts events as they are pushed; of events at one instant the first pushed comes first, so that a
 //!   run does not depend on the heap.
 
+use super::item::Record;
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 /// What happens. Everything is named by an index of the engine.
@@ -15,8 +17,6 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 pub enum Event {
     /// A process sends its next request.
     Issue(u32),
-    /// A node of an open loop sends a request.
-    Send(u32),
     /// A bulk-synchronous job has computed.
     Round(u32),
     /// A request comes to its server.
@@ -71,6 +71,52 @@ impl<E: Ord> Queue<E> {
             .pop()
             .map(|Reverse((time, _, event))| (time, event))
     }
+}
+
+/// Entries at places that are used again.
+#[derive(Default)]
+pub struct Slab<T> {
+    list: Vec<T>,
+    free: Vec<u32>,
+}
+
+impl<T: Default> Slab<T> {
+    /// Keeps `entry`; returns its place.
+    pub fn insert(&mut self, entry: T) -> u32 {
+        if let Some(slot) = self.free.pop() {
+            self.list[slot as usize] = entry;
+            return slot;
+        }
+        self.list.push(entry);
+        (self.list.len() - 1) as u32
+    }
+
+    /// The entry in `slot`.
+    pub fn at(&mut self, slot: u32) -> &mut T {
+        &mut self.list[slot as usize]
+    }
+
+    /// Takes the entry in `slot` out.
+    pub fn remove(&mut self, slot: u32) -> T {
+        self.free.push(slot);
+        std::mem::take(&mut self.list[slot as usize])
+    }
+
+    /// Largest number of entries at a time.
+    pub fn most(&self) -> usize {
+        self.list.len()
+    }
+}
+
+/// What every part of the engine needs while it handles an event.
+#[derive(Default)]
+pub struct Scene {
+    /// What happens later.
+    pub queue: Queue,
+    /// Outstanding requests.
+    pub records: Slab<Record>,
+    /// The instant, ns.
+    pub now: u64,
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::{
     item::{Op, Record},
     START,
 };
-use crate::outcome::{Count, Latency};
+use crate::outcome::{Count, Job, Latency};
 use hdrhistogram::Histogram;
 
 /// Significant decimal digits of times that are counted: to one part in 128.
@@ -14,22 +14,14 @@ const DIGITS: u8 = 2;
 
 /// What a job did.
 pub struct Diary {
-    /// All requests.
-    pub total: Count,
-    /// Those that settled.
-    pub settled: Count,
-    /// Reads, writes, operations on metadata.
-    pub operations: [u64; 3],
+    /// Counts and bins.
+    job: Job,
     /// How long settled requests took, ns.
     times: Histogram<u64>,
     /// Sum of these times, ns.
     sum: u128,
-    /// The longest of them, ns.
-    longest: u64,
     /// How long they waited in servers, ns.
     wait: u128,
-    /// By the time of the answer.
-    pub bins: Vec<Count>,
 }
 
 /// How time is divided.
@@ -54,55 +46,54 @@ impl Diary {
     /// Nothing yet.
     pub fn new(bins: &Bins) -> Self {
         Self {
-            total: Count::default(),
-            settled: Count::default(),
-            operations: [0; 3],
+            job: Job {
+                bins: vec![Count::default(); bins.count],
+                ..Job::default()
+            },
             times: Histogram::new(DIGITS).expect("digits from 0 to 5"),
             sum: 0,
-            longest: 0,
             wait: 0,
-            bins: vec![Count::default(); bins.count],
         }
     }
 
     /// `record` is answered at `now`.
     pub fn add(&mut self, record: &Record, bins: &Bins, now: u64) {
-        let (bytes, device) = (record.bytes, record.device_ns);
-        self.total.add(bytes, device);
-        self.operations[match record.op {
-            Op::Read => 0,
-            Op::Write => 1,
-            Op::Metadata => 2,
-        }] += 1;
-        if let Some(bin) = self.bins.get_mut(bins.at(now)) {
+        let (job, bytes, device) = (&mut self.job, record.bytes, record.device_ns);
+        job.total.add(bytes, device);
+        *match record.op {
+            Op::Read => &mut job.reads,
+            Op::Write => &mut job.writes,
+            Op::Metadata => &mut job.metadata,
+        } += 1;
+        if let Some(bin) = job.bins.get_mut(bins.at(now)) {
             bin.add(bytes, device);
         }
         if now - START >= bins.settle {
-            self.settled.add(bytes, device);
+            job.settled.add(bytes, device);
             let time = now - record.sent;
             self.times += time;
             self.sum += u128::from(time);
-            self.longest = self.longest.max(time);
+            job.latency.max_ns = job.latency.max_ns.max(time);
             self.wait += u128::from(record.started - record.arrived);
         }
     }
 
-    /// How long settled requests took.
-    pub fn latency(&self) -> Latency {
-        let requests = self.times.len();
-        let quantile = |part| self.times.value_at_quantile(part).min(self.longest);
-        Latency {
-            requests,
-            mean_ns: self.sum as f64 / requests.max(1) as f64,
-            p50_ns: quantile(0.5),
-            p99_ns: quantile(0.99),
-            p999_ns: quantile(0.999),
-            max_ns: self.longest,
+    /// The job, as far as its requests say.
+    pub fn job(&self) -> Job {
+        let (requests, max_ns) = (self.times.len(), self.job.latency.max_ns);
+        let mean = |sum| sum as f64 / requests.max(1) as f64;
+        let quantile = |part| self.times.value_at_quantile(part).min(max_ns);
+        Job {
+            latency: Latency {
+                requests,
+                mean_ns: mean(self.sum),
+                p50_ns: quantile(0.5),
+                p99_ns: quantile(0.99),
+                p999_ns: quantile(0.999),
+                max_ns,
+            },
+            wait_mean_ns: mean(self.wait),
+            ..self.job.clone()
         }
-    }
-
-    /// Mean of the wait in servers, ns.
-    pub fn wait_mean(&self) -> f64 {
-        self.wait as f64 / self.settled.requests.max(1) as f64
     }
 }

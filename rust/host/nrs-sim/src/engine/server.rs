@@ -15,10 +15,10 @@ mod worker;
 
 use super::{
     device::Device,
-    item::{Item, Record, Records},
+    item::{Item, Record},
     lane::Lane,
     policy::Started,
-    queue::{Event, Queue},
+    queue::{Event, Scene},
     throttle::Throttle,
 };
 use crate::outcome::Count;
@@ -44,16 +44,6 @@ pub enum Order {
     Lanes(Vec<Lane>),
     /// A baseline; partitions do not matter to it.
     Throttle(Box<Throttle>),
-}
-
-/// What a server needs of the engine while it handles an event.
-pub struct Scene<'a> {
-    /// What happens later.
-    pub queue: &'a mut Queue,
-    /// The requests.
-    pub records: &'a mut Records,
-    /// The instant, ns.
-    pub now: u64,
 }
 
 /// What the partitions of a server need beside an event.
@@ -90,7 +80,7 @@ impl Yard {
     }
 
     /// The request in `slot` goes to the device.
-    fn start(&mut self, scene: &mut Scene<'_>, slot: u32) {
+    fn start(&mut self, scene: &mut Scene, slot: u32) {
         let now = scene.now;
         let record: &mut Record = scene.records.at(slot);
         record.started = now;
@@ -102,15 +92,15 @@ impl Yard {
 }
 
 /// The surroundings of the partition at `index` during an event.
-struct Surroundings<'a, 'b> {
+struct Surroundings<'a> {
     yard: &'a mut Yard,
-    scene: &'a mut Scene<'b>,
+    scene: &'a mut Scene,
     index: u16,
     /// The timer of the partition.
     timer: &'a mut u64,
 }
 
-impl Env<Item, Config> for Surroundings<'_, '_> {
+impl Env<Item, Config> for Surroundings<'_> {
     fn line(&self) -> &Line {
         &self.yard.line
     }
@@ -170,21 +160,15 @@ impl Env<Item, Config> for Surroundings<'_, '_> {
 }
 
 /// The partitions of a server during an event.
-struct Turns<'a, 'b> {
+struct Turns<'a> {
     lanes: &'a mut [Lane],
     yard: &'a mut Yard,
-    scene: &'a mut Scene<'b>,
+    scene: &'a mut Scene,
 }
 
-impl<'b> Turns<'_, 'b> {
+impl Turns<'_> {
     /// The partition at `index`, and its surroundings.
-    fn at(
-        &mut self,
-        index: u16,
-    ) -> (
-        &mut Machine<Item, AnyPart<Item>, Config>,
-        Surroundings<'_, 'b>,
-    ) {
+    fn at(&mut self, index: u16) -> (&mut Machine<Item, AnyPart<Item>, Config>, Surroundings<'_>) {
         let lane = &mut self.lanes[usize::from(index)];
         let surroundings = Surroundings {
             yard: self.yard,
@@ -196,7 +180,7 @@ impl<'b> Turns<'_, 'b> {
     }
 }
 
-impl round::Partitions for Turns<'_, '_> {
+impl round::Partitions for Turns<'_> {
     fn line(&self) -> &Line {
         &self.yard.line
     }
@@ -311,7 +295,8 @@ impl Server {
     }
 
     /// Starts the worker.
-    pub fn begin(&mut self, queue: &mut Queue, now: u64) {
+    pub fn begin(&mut self, Scene { queue, now, .. }: &mut Scene) {
+        let now = *now;
         self.seen = now;
         match &self.order {
             Order::Lanes(_) => queue.push(now, Event::Work(self.index)),
@@ -371,7 +356,7 @@ impl Server {
     }
 
     /// The partitions during an event; `None` with a baseline.
-    fn turns<'a, 'b>(&'a mut self, scene: &'a mut Scene<'b>) -> Option<Turns<'a, 'b>> {
+    fn turns<'a>(&'a mut self, scene: &'a mut Scene) -> Option<Turns<'a>> {
         match &mut self.order {
             Order::Lanes(lanes) => Some(Turns {
                 lanes,
@@ -383,7 +368,7 @@ impl Server {
     }
 
     /// The request in `slot` arrives, sent by whoever `attrs` says.
-    pub fn arrive(&mut self, scene: &mut Scene<'_>, slot: u32, attrs: impl Fn() -> Attrs) {
+    pub fn arrive(&mut self, scene: &mut Scene, slot: u32, attrs: impl Fn() -> Attrs) {
         self.look(scene.now);
         let record = scene.records.at(slot);
         record.arrived = scene.now;
@@ -421,7 +406,7 @@ impl Server {
     }
 
     /// The device has done the request in `slot`.
-    pub fn complete(&mut self, scene: &mut Scene<'_>, slot: u32) {
+    pub fn complete(&mut self, scene: &mut Scene, slot: u32) {
         let now = scene.now;
         self.look(now);
         self.yard.line.put(Priority::Regular);
@@ -450,7 +435,7 @@ impl Server {
     }
 
     /// A timer of partition `index` expires.
-    pub fn wake(&mut self, scene: &mut Scene<'_>, index: usize) {
+    pub fn wake(&mut self, scene: &mut Scene, index: usize) {
         let (now, late) = (scene.now, self.yard.lateness);
         self.look(now);
         let Some(mut turns) = self.turns(scene) else {
@@ -471,7 +456,7 @@ impl Server {
     }
 
     /// Has requests decided as long as there are slots.
-    fn pass_on(&mut self, scene: &mut Scene<'_>) {
+    fn pass_on(&mut self, scene: &mut Scene) {
         match self.turns(scene) {
             Some(mut turns) => round::pass_on(&mut turns, 0),
             None => self.pump_throttle(scene),
@@ -479,7 +464,7 @@ impl Server {
     }
 
     /// The same after a change of what throttles requests.
-    fn run_all(&mut self, scene: &mut Scene<'_>) {
+    fn run_all(&mut self, scene: &mut Scene) {
         let now = scene.now;
         if let Some(mut turns) = self.turns(scene) {
             for index in 0..turns.lanes.len() {
@@ -490,7 +475,7 @@ impl Server {
         self.pass_on(scene);
     }
 
-    fn pump_throttle(&mut self, scene: &mut Scene<'_>) {
+    fn pump_throttle(&mut self, scene: &mut Scene) {
         let (now, index, late) = (scene.now, self.index, self.yard.lateness);
         let Order::Throttle(throttle) = &mut self.order else {
             return;
@@ -519,7 +504,7 @@ impl Server {
     }
 
     /// A baseline's time has come.
-    pub fn tick(&mut self, scene: &mut Scene<'_>) {
+    pub fn tick(&mut self, scene: &mut Scene) {
         self.look(scene.now);
         if let Order::Throttle(throttle) = &mut self.order {
             throttle.tick(scene.now);

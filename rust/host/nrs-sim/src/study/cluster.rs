@@ -6,15 +6,15 @@
 //!
 //! - *Layout*: servers of different bandwidth, and jobs on some of them each ([`Layout`]).
 //! - *Stripe*: the part of a job at one server: processes that work on what that server holds.
-//! - *Reference*: what weighted max-min fairness gives each job: no job can have more without taking from one
-//!   that has less. Found by filling one server after the other with water until nothing moves.
+//! - *Reference*: what [`max_min`] fairness gives each job.
 //! - *Error*: how far a job's bandwidth is from the reference, as a part of it.
 //!
 //! A stripe of a job is a job of the scenario with the same jobid, so that for the servers they are one.
 
 use std::fmt::Write;
 
-use nrs_sched::rng::Rng;
+use nrs_report::stat::{median, spread};
+use nrs_sched::{max_min::max_min, rng::Rng};
 
 use super::{all, Failure, Options};
 use crate::outcome::Outcome;
@@ -61,30 +61,12 @@ impl Layout {
 
     /// What each job gets under max-min fairness, bytes per second.
     pub fn reference(&self) -> Vec<f64> {
-        let mut got = vec![vec![0f64; self.servers.len()]; self.jobs.len()];
-        let mut sums = vec![0f64; self.jobs.len()];
-        for _ in 0..5000 {
-            let mut moved = 0f64;
-            for (server, bandwidth) in self.servers.iter().enumerate() {
-                let here = |job: &usize| self.jobs[*job].binary_search(&server).is_ok();
-                let here: Vec<usize> = (0..self.jobs.len()).filter(here).collect();
-                let mut others: Vec<f64> = here
-                    .iter()
-                    .map(|&job| sums[job] - got[job][server])
-                    .collect();
-                let level = fill(&mut others, *bandwidth as f64 * 1e6);
-                for &job in &here {
-                    let want = (level - (sums[job] - got[job][server])).max(0.0);
-                    moved = moved.max((want - got[job][server]).abs());
-                    sums[job] += want - got[job][server];
-                    got[job][server] = want;
-                }
-            }
-            if moved < 1e3 {
-                break;
-            }
-        }
-        sums
+        let capacities: Vec<f64> = self.servers.iter().map(|mb| *mb as f64 * 1e6).collect();
+        let jobs = self.jobs.iter();
+        let jobs: Vec<_> = jobs
+            .map(|servers| (1.0, servers.as_slice(), f64::INFINITY))
+            .collect();
+        max_min(&capacities, &jobs)
     }
 
     /// The scenario, for `seconds`, with the lines of `exchange` as that table if there are any.
@@ -205,19 +187,6 @@ pub fn curve(worst: &[f64]) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// How high water of `capacity` stands over `floors`.
-fn fill(floors: &mut [f64], capacity: f64) -> f64 {
-    floors.sort_by(f64::total_cmp);
-    let mut sum = capacity;
-    for (count, floor) in floors.iter().enumerate() {
-        if count > 0 && sum / count as f64 <= *floor {
-            return sum / count as f64;
-        }
-        sum += floor;
-    }
-    sum / floors.len().max(1) as f64
-}
-
 /// Largest and mean error of all jobs, bin by bin.
 pub fn worst_and_mean(errors: &[Vec<f64>]) -> (Vec<f64>, Vec<f64>) {
     let bins = errors.first().map_or(0, Vec::len);
@@ -245,32 +214,28 @@ pub fn late(series: &[f64], count: usize) -> f64 {
     series[from..].iter().sum::<f64>() / (series.len() - from).max(1) as f64
 }
 
+/// Parts as percent, over all seeds.
+pub fn percent(parts: &[f64]) -> String {
+    spread(parts).scaled(100.0).text(1)
+}
+
+/// Bytes per second as kB/s, over all seeds.
+pub fn kilobytes(rates: &[f64]) -> String {
+    spread(rates).scaled(1e-3).text(1)
+}
+
 /// The median of `times` as seconds; a dash if one of them is none.
 pub fn seconds(times: &[Option<f64>]) -> String {
     let known: Vec<f64> = times.iter().flatten().copied().collect();
     if known.len() < times.len() {
         return format!("— ({} of {})", known.len(), times.len());
     }
-    format!("{:.1}", nrs_report::stat::median(&known))
+    format!("{:.1}", median(&known))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_reference_is_max_min() {
-        let layout = Layout {
-            servers: vec![6000, 2000, 1000],
-            jobs: vec![vec![0, 1], vec![1, 2], vec![1, 2], vec![2]],
-        };
-        let reference: Vec<u64> = layout
-            .reference()
-            .iter()
-            .map(|r| (r / 1e6).round() as u64)
-            .collect();
-        assert_eq!(reference, [6000, 1000, 1000, 1000]);
-    }
 
     #[test]
     fn settling_is_for_good() {

@@ -7,12 +7,10 @@
 //! time. Errors are those of the worst job, means of 500 ms.
 
 use nrs_report::chart::Lines;
-use nrs_report::stat::{spread, Spread};
 use nrs_report::table::Table;
-use serde::Serialize;
 
-use super::cluster::{curve, runs, seconds, settled, worst_and_mean, BIN_MS};
-use super::{keep, Failure, Options};
+use super::cluster::{curve, percent, runs, seconds, settled, worst_and_mean, BIN_MS};
+use super::{finish, Failure, Options};
 
 const SERVERS: usize = 8;
 const JOBS: usize = 16;
@@ -21,17 +19,6 @@ const WINDOW: usize = 5;
 const CUT: u64 = 8;
 /// What a run goes on after it, s.
 const AFTER: u64 = 8;
-
-/// A row of the results.
-#[derive(Debug, Serialize)]
-struct Row {
-    cut_s: u64,
-    hold_deltas: u64,
-    before_percent: Spread,
-    during_percent: Spread,
-    recovered_s: Vec<Option<f64>>,
-    lost_messages: u64,
-}
 
 /// Largest of `series` from second `from` to `to`.
 fn largest(series: &[f64], from: u64, to: u64) -> f64 {
@@ -51,8 +38,12 @@ pub fn run(options: &Options) -> Result<String, Failure> {
     } else {
         &[(2, 64), (10, 64), (2, 4), (10, 4)]
     };
-    let mut rows = Vec::new();
-    let mut curves = Vec::new();
+    let mut table = Table::headed(
+        "Cut, s | Held, deltas | Worst job in the 2 s before, % | While cut off, % | \
+         Within 10 % again after, s | Messages lost",
+    );
+    let title = "One of 8 servers is cut off from 8 s to 18 s";
+    let mut chart = Lines::new(title, "time, s", "worst job, % off").log_y();
     for &(cut, hold) in cases {
         let back = CUT + cut;
         let exchange = format!(
@@ -75,45 +66,17 @@ pub fn run(options: &Options) -> Result<String, Failure> {
             times.push(settled(&after, 0.1));
             lost += outcome.exchange.map_or(0, |exchange| exchange.lost);
             if index == 0 && cut == 10 {
-                curves.push((format!("held for {hold} deltas"), curve(&worst)));
+                chart = chart.series(&format!("held for {hold} deltas"), curve(&worst));
             }
         }
-        rows.push(Row {
-            cut_s: cut,
-            hold_deltas: hold,
-            before_percent: spread(&before).scaled(100.0),
-            during_percent: spread(&during).scaled(100.0),
-            recovered_s: times,
-            lost_messages: lost,
-        });
-    }
-    let mut table = Table::new(&[
-        "Cut, s",
-        "Held, deltas",
-        "Worst job in the 2 s before, %",
-        "While cut off, %",
-        "Within 10 % again after, s",
-        "Messages lost",
-    ]);
-    for row in &rows {
         table.row(&[
-            row.cut_s.to_string(),
-            row.hold_deltas.to_string(),
-            row.before_percent.text(1),
-            row.during_percent.text(1),
-            seconds(&row.recovered_s),
-            row.lost_messages.to_string(),
+            cut.to_string(),
+            hold.to_string(),
+            percent(&before),
+            percent(&during),
+            seconds(&times),
+            lost.to_string(),
         ]);
     }
-    let markdown = table.markdown();
-    keep("cut", &markdown, &rows, options)?;
-    if let Some(out) = &options.out {
-        let title = "One of 8 servers is cut off from 8 s to 18 s";
-        let mut chart = Lines::new(title, "time, s", "worst job, % off").log_y();
-        for (name, points) in curves {
-            chart = chart.series(&name, points);
-        }
-        chart.save(&out.join("cut.svg"))?;
-    }
-    Ok(markdown)
+    finish("cut", &table, &chart, options)
 }

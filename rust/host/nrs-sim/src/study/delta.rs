@@ -6,28 +6,15 @@
 //! on; the error is that of the last quarter of the run.
 
 use nrs_report::chart::Lines;
-use nrs_report::stat::{median, spread, Spread};
+use nrs_report::stat::median;
 use nrs_report::table::Table;
-use serde::Serialize;
 
-use super::cluster::{curve, late, runs, seconds, settled, worst_and_mean};
-use super::{keep, Failure, Options};
+use super::cluster::{curve, kilobytes, late, percent, runs, seconds, settled, worst_and_mean};
+use super::{finish, Failure, Options};
 
 const SERVERS: usize = 16;
 const JOBS: usize = 16;
 const WINDOW: usize = 5;
-
-/// A row of the results.
-#[derive(Debug, Serialize)]
-struct Row {
-    delta_ms: u64,
-    latency_ms: u64,
-    loss_percent: u64,
-    settled_s: Vec<Option<f64>>,
-    settled_deltas: Option<f64>,
-    mean_error_percent: Spread,
-    message_bytes_per_s_and_server: Spread,
-}
 
 /// Runs it.
 ///
@@ -41,8 +28,12 @@ pub fn run(options: &Options) -> Result<String, Failure> {
         &[50, 100, 200, 500]
     };
     let paths = [(1, 0), (1, 10), (1, 30), (20, 0), (100, 0), (20, 30)];
-    let mut rows = Vec::new();
-    let mut curves = Vec::new();
+    let mut table = Table::headed(
+        "Delta, ms | Latency, ms | Loss, % | Settled after, s | In deltas | Mean error, % | \
+         Messages, kB/s and server",
+    );
+    let title = "16 jobs on 16 servers from a cold start";
+    let mut chart = Lines::new(title, "time, s", "worst job, % off").log_y();
     for &delta in deltas {
         for (latency, loss) in paths {
             let length = (delta * 80 / 1000).max(12);
@@ -63,52 +54,24 @@ pub fn run(options: &Options) -> Result<String, Failure> {
                 if index == 0 && (latency, loss) == (1, 0) {
                     let mut points = curve(&worst);
                     points.retain(|point| point.0 <= 12.0);
-                    curves.push((format!("delta {delta} ms"), points));
+                    chart = chart.series(&format!("delta {delta} ms"), points);
                 }
             }
             let known: Vec<f64> = times.iter().flatten().copied().collect();
-            let all_settled = known.len() == times.len();
-            rows.push(Row {
-                delta_ms: delta,
-                latency_ms: latency,
-                loss_percent: loss,
-                settled_deltas: all_settled.then(|| median(&known) * 1e3 / delta as f64),
-                settled_s: times,
-                mean_error_percent: spread(&lates).scaled(100.0),
-                message_bytes_per_s_and_server: spread(&bytes),
-            });
+            let deltas = match known.len() == times.len() {
+                true => format!("{:.0}", median(&known) * 1e3 / delta as f64),
+                false => "—".to_string(),
+            };
+            table.row(&[
+                delta.to_string(),
+                latency.to_string(),
+                loss.to_string(),
+                seconds(&times),
+                deltas,
+                percent(&lates),
+                kilobytes(&bytes),
+            ]);
         }
     }
-    let mut table = Table::new(&[
-        "Delta, ms",
-        "Latency, ms",
-        "Loss, %",
-        "Settled after, s",
-        "In deltas",
-        "Mean error, %",
-        "Messages, kB/s and server",
-    ]);
-    for row in &rows {
-        table.row(&[
-            row.delta_ms.to_string(),
-            row.latency_ms.to_string(),
-            row.loss_percent.to_string(),
-            seconds(&row.settled_s),
-            row.settled_deltas
-                .map_or("—".to_string(), |deltas| format!("{deltas:.0}")),
-            row.mean_error_percent.text(1),
-            row.message_bytes_per_s_and_server.scaled(1e-3).text(1),
-        ]);
-    }
-    let markdown = table.markdown();
-    keep("delta", &markdown, &rows, options)?;
-    if let Some(out) = &options.out {
-        let title = "16 jobs on 16 servers from a cold start";
-        let mut chart = Lines::new(title, "time, s", "worst job, % off").log_y();
-        for (name, points) in curves {
-            chart = chart.series(&name, points);
-        }
-        chart.rule_at_y(10.0, "10 %").save(&out.join("delta.svg"))?;
-    }
-    Ok(markdown)
+    finish("delta", &table, &chart.rule_at_y(10.0, "10 %"), options)
 }

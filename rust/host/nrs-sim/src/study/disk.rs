@@ -7,7 +7,6 @@
 //! late; the disk has no queue, so what is compared is the order that the policy decides.
 
 use nrs_report::table::Table;
-use serde::Serialize;
 
 use super::{all, keep, Failure, Options};
 use crate::outcome::Outcome;
@@ -75,16 +74,6 @@ impl Load {
     }
 }
 
-/// A row of the results.
-#[derive(Debug, Serialize)]
-struct Row {
-    policy: String,
-    load: String,
-    mb_per_s: f64,
-    arm_ms: f64,
-    longest_s: f64,
-}
-
 /// Bytes per second of all jobs together, in millions.
 pub fn throughput(outcome: &Outcome) -> f64 {
     let bytes: u64 = outcome
@@ -116,36 +105,22 @@ pub fn run(options: &Options) -> Result<String, Failure> {
         }
     }
     let outcomes = all(&scenarios, options)?;
-    let mut table = Table::new(&[
-        "policy",
-        "streams: MB/s",
-        "arm, ms",
-        "longest wait, s",
-        "objects: MB/s",
-        "arm, ms",
-        "longest wait, s",
-    ]);
-    let mut rows = Vec::new();
+    let mut table = Table::headed(
+        "policy | streams: MB/s | arm, ms | longest wait, s | objects: MB/s | arm, ms | \
+         longest wait, s",
+    );
     for ((policy, params), outcomes) in POLICIES.iter().zip(outcomes.chunks(loads.len())) {
         let policy = [*policy, *params].join(" ").trim().to_string();
-        let mut cells = vec![policy.clone()];
-        for (load, outcome) in loads.iter().zip(outcomes) {
+        let mut cells = vec![policy];
+        for outcome in outcomes {
             let longest = outcome.jobs.iter().map(|job| job.latency.max_ns).max();
-            let row = Row {
-                policy: policy.clone(),
-                load: format!("{load:?}"),
-                mb_per_s: throughput(outcome),
-                arm_ms: arm(outcome),
-                longest_s: longest.unwrap_or(0) as f64 / 1e9,
-            };
-            cells.push(format!("{:.1}", row.mb_per_s));
-            cells.push(format!("{:.2}", row.arm_ms));
-            cells.push(format!("{:.1}", row.longest_s));
-            rows.push(row);
+            cells.push(format!("{:.1}", throughput(outcome)));
+            cells.push(format!("{:.2}", arm(outcome)));
+            cells.push(format!("{:.1}", longest.unwrap_or(0) as f64 / 1e9));
         }
         table.row(&cells);
     }
     let markdown = table.markdown();
-    keep("disk", &markdown, &rows, options)?;
+    keep("disk", &markdown, &table, options)?;
     Ok(markdown)
 }

@@ -162,19 +162,10 @@ pub fn run(options: &Options) -> Result<String, Failure> {
 }
 
 fn table(rows: &[Row], options: &Options) -> String {
-    let mut table = Table::new(&[
-        "application",
-        "beside",
-        "policy",
-        "round, ms",
-        "slowdown, %",
-        "cut, %",
-        "data phase, %",
-        "cut, %",
-        "p99, ms",
-        "hogs, MB/s",
-        "hogs keep, %",
-    ]);
+    let mut table = Table::headed(
+        "application | beside | policy | round, ms | slowdown, % | cut, % | data phase, % | \
+         cut, % | p99, ms | hogs, MB/s | hogs keep, %",
+    );
     let optional = |value: Option<f64>| value.map_or("-".to_string(), |v| format!("{v:.1}"));
     for row in rows {
         table.row(&[

@@ -4,12 +4,10 @@
 //!
 //! A *greedy* user keeps 8 requests of 256 KiB under way. Rates count once allocations have settled.
 
-use nrs_report::table::Table;
 use nrs_sched::qbm::terms::Class;
 use nrs_sched::units::NSEC_PER_SEC as SECOND;
-use serde::Serialize;
 
-use super::{all, keep, Failure, Options};
+use super::{all, keep, Failure, Options, Titled};
 use crate::outcome::Outcome;
 use crate::scenario::Scenario;
 use crate::show;
@@ -42,37 +40,13 @@ fn rate(outcome: &Outcome, job: usize, from: u64, to: u64) -> f64 {
     outcome.rate(job, from * SECOND, to * SECOND) / 1e6
 }
 
-/// A row of the results.
-#[derive(Debug, Serialize)]
-struct Row {
-    what: String,
-    mb_per_s: Vec<f64>,
-}
-
-/// Results of all tables.
-#[derive(Default)]
-struct Results {
-    text: String,
-    rows: Vec<Row>,
-}
-
-impl Results {
-    fn add(&mut self, what: &str, rates: &[f64]) -> String {
-        self.rows.push(Row {
-            what: what.to_string(),
-            mb_per_s: rates.to_vec(),
-        });
-        let texts: Vec<String> = rates.iter().map(|rate| format!("{rate:.1}")).collect();
-        texts.join(", ")
-    }
-
-    fn table(&mut self, title: &str, table: &Table) {
-        self.text += &format!("{title}:\n\n{}\n", table.markdown());
-    }
+/// One place after the point.
+fn texts(rates: &[f64]) -> Vec<String> {
+    rates.iter().map(|rate| format!("{rate:.1}")).collect()
 }
 
 /// What 1000 MB/s become for users that want more.
-fn shares(results: &mut Results, options: &Options) -> Result<(), Failure> {
+fn shares(options: &Options) -> Result<Titled, Failure> {
     let cases = [
         ("first_come", 4, 300),
         ("fair_share", 4, 300),
@@ -85,20 +59,20 @@ fn shares(results: &mut Results, options: &Options) -> Result<(), Failure> {
         let jobs: Vec<String> = (1..=users).map(job).collect();
         scenarios.push(scenario(1000, &plan, 13, &jobs)?);
     }
-    let mut table = Table::new(&["class", "users", "minimum", "each has, first to last"]);
+    let head = "class | users | minimum | each has, first to last";
+    let mut table = Titled::new("1000 MB/s shared, MB/s", head);
     for ((class, users, min), outcome) in cases.iter().zip(all(&scenarios, options)?) {
         let rates: Vec<f64> = (0..*users as usize)
             .map(|job| rate(&outcome, job, 3, 13))
             .collect();
-        let rates = results.add(&format!("{users} of {class}"), &rates);
+        let rates = texts(&rates).join(", ");
         table.row(&[class.to_string(), users.to_string(), min.to_string(), rates]);
     }
-    results.table("1000 MB/s shared, MB/s", &table);
-    Ok(())
+    Ok(table)
 }
 
 /// Each class against each lower one.
-fn classes(results: &mut Results, options: &Options) -> Result<(), Failure> {
+fn classes(options: &Options) -> Result<Titled, Failure> {
     let pairs: Vec<(Class, Class)> = Class::ALL
         .into_iter()
         .enumerate()
@@ -122,14 +96,10 @@ fn classes(results: &mut Results, options: &Options) -> Result<(), Failure> {
         ];
         scenarios.push(scenario(100, &plan, 20, &jobs)?);
     }
-    let mut table = Table::new(&[
-        "class",
-        "beside",
-        "has",
-        "the other has",
-        "before",
-        "2 s after",
-    ]);
+    let mut table = Titled::new(
+        "A user of 70 MB/s beside one of a lower class that has all 100, MB/s",
+        "class | beside | has | the other has | before | 2 s after",
+    );
     for ((high, low), outcome) in pairs.iter().zip(all(&scenarios, options)?) {
         let rates = [
             rate(&outcome, 0, 6, 12),
@@ -137,20 +107,15 @@ fn classes(results: &mut Results, options: &Options) -> Result<(), Failure> {
             rate(&outcome, 1, 2, 5),
             rate(&outcome, 1, 14, 20),
         ];
-        results.add(&format!("{} beside {}", high.name(), low.name()), &rates);
         let mut cells = vec![high.name().to_string(), low.name().to_string()];
-        cells.extend(rates.map(|rate| format!("{rate:.1}")));
+        cells.extend(texts(&rates));
         table.row(&cells);
     }
-    results.table(
-        "A user of 70 MB/s beside one of a lower class that has all 100, MB/s",
-        &table,
-    );
-    Ok(())
+    Ok(table)
 }
 
 /// What movers find beside a regular load.
-fn movers(results: &mut Results, options: &Options) -> Result<(), Failure> {
+fn movers(options: &Options) -> Result<Titled, Failure> {
     let plan = "strategy=mover\nclient 8 class=mover min=10MB\nclient 9 class=mover min=10MB";
     let open = |mb: u32| {
         let rate = mb * 1_000_000 / 262_144;
@@ -175,34 +140,25 @@ fn movers(results: &mut Results, options: &Options) -> Result<(), Failure> {
         scenarios.push(scenario(100, plan, 130, &jobs[..1])?);
         scenarios.push(scenario(100, plan, 130, &jobs)?);
     }
-    let mut table = Table::new(&[
-        "regular load",
-        "alone",
-        "beside movers",
-        "movers",
-        "of what is left, %",
-    ]);
+    let mut table = Titled::new(
+        "Two movers beside a regular load, 100 MB/s",
+        "regular load | alone | beside movers | movers | of what is left, %",
+    );
     let outcomes = all(&scenarios, options)?;
     for ((what, _), pair) in loads.iter().zip(outcomes.chunks(2)) {
         let of = |outcome: &Outcome, job| rate(outcome, job, 10, 130);
         let (alone, beside) = (of(&pair[0], 0), of(&pair[1], 0));
         let movers = of(&pair[1], 1) + of(&pair[1], 2);
-        results.add(what, &[alone, beside, movers]);
         let left = 100.0 - alone;
-        table.row(&[
-            what.to_string(),
-            format!("{alone:.1}"),
-            format!("{beside:.1}"),
-            format!("{movers:.1}"),
-            if left > 5.0 {
-                format!("{:.1}", movers * 100.0 / left)
-            } else {
-                "-".to_string()
-            },
-        ]);
+        let mut cells = vec![what.to_string()];
+        cells.extend(texts(&[alone, beside, movers]));
+        cells.push(match left > 5.0 {
+            true => format!("{:.1}", movers * 100.0 / left),
+            false => "-".to_string(),
+        });
+        table.row(&cells);
     }
-    results.table("Two movers beside a regular load, 100 MB/s", &table);
-    Ok(())
+    Ok(table)
 }
 
 /// Draws two greedy users, a mover and a regular load over time.
@@ -232,11 +188,9 @@ fn picture(options: &Options) -> Result<(), Failure> {
 ///
 /// What a run or the file system says.
 pub fn run(options: &Options) -> Result<String, Failure> {
-    let mut results = Results::default();
-    shares(&mut results, options)?;
-    classes(&mut results, options)?;
-    movers(&mut results, options)?;
+    let tables = [shares(options)?, classes(options)?, movers(options)?];
     picture(options)?;
-    keep("qbm-tables", &results.text, &results.rows, options)?;
-    Ok(results.text)
+    let markdown: String = tables.iter().map(Titled::markdown).collect();
+    keep("qbm-tables", &markdown, &tables, options)?;
+    Ok(markdown)
 }

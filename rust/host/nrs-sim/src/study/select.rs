@@ -16,7 +16,6 @@ use nrs_sched::{
     rng::Rng,
     sim::{Setup, Sim, Source},
 };
-use serde::Serialize;
 
 use super::{keep, Failure, Options};
 
@@ -153,15 +152,6 @@ fn measure(load: &Load, select: Select, seed: u64) -> (Vec<f64>, f64) {
     (errors, sim.outcome().wait)
 }
 
-/// A row of the results.
-#[derive(Debug, Serialize)]
-struct Row {
-    load: String,
-    selection: String,
-    median_percent: f64,
-    p95_percent: f64,
-}
-
 /// Runs it.
 ///
 /// # Errors
@@ -178,7 +168,6 @@ pub fn run(options: &Options) -> Result<String, Failure> {
     let head = std::iter::once("worst entity's error, %").chain(names.iter().map(String::as_str));
     let mut table = Table::new(&head.collect::<Vec<_>>());
     let mut longest = vec![0f64; names.len()];
-    let mut rows = Vec::new();
     for load in LOADS {
         let mut cells: Vec<Vec<String>> = load
             .5
@@ -194,12 +183,6 @@ pub fn run(options: &Options) -> Result<String, Failure> {
                 let errors: Vec<f64> = runs.iter().map(|(errors, _)| errors[index]).collect();
                 let (median, high) = (percentile(&errors, 500), percentile(&errors, 950));
                 cells.push(format!("{median:.2} / {high:.2}"));
-                rows.push(Row {
-                    load: cells[0].clone(),
-                    selection: select.to_string(),
-                    median_percent: median,
-                    p95_percent: high,
-                });
             }
         }
         for cells in &cells {
@@ -210,6 +193,6 @@ pub fn run(options: &Options) -> Result<String, Failure> {
     let last = std::iter::once("longest wait, fair periods".to_string()).chain(waits);
     table.row(&last.collect::<Vec<_>>());
     let markdown = table.markdown();
-    keep("select", &markdown, &rows, options)?;
+    keep("select", &markdown, &table, options)?;
     Ok(markdown)
 }

@@ -164,18 +164,11 @@ pub fn run(options: &Options) -> Result<String, Failure> {
 }
 
 fn table(rows: &[Row], options: &Options) -> String {
-    let mut table = Table::new(&[
-        "scheduler",
-        "solo, MB/s",
-        "of fifo, %",
-        "published solo",
-        "competing, MB/s each",
-        "both over fifo's solo, %",
-        "published each",
-        "whole run, MB/s",
-        "fairshare has more, solo, %",
-        "whole run, %",
-    ]);
+    let mut table = Table::headed(
+        "scheduler | solo, MB/s | of fifo, % | published solo | competing, MB/s each | \
+         both over fifo's solo, % | published each | whole run, MB/s | \
+         fairshare has more, solo, % | whole run, %",
+    );
     let Some(fifo) = rows.first().map(|row| row.solo_mb_per_s.median) else {
         return String::new();
     };

@@ -17,9 +17,8 @@
 //! scheduler's part of it, and the jitter of the model. It is printed beside the published one because a
 //! scheduler that adds variation would show here; it is no measurement of a disk.
 
-use nrs_report::stat::{spread, variation, Spread};
+use nrs_report::stat::{median, spread, variation};
 use nrs_report::table::Table;
-use serde::Serialize;
 
 use super::{all, keep, seeded, Failure, Options};
 use crate::outcome::Outcome;
@@ -217,7 +216,7 @@ const EXPERIMENTS: &[Experiment] = &[
 const MIXED: &str = "[{ size = \"64KiB\", weight = 4 }, { size = \"1MiB\" }, { size = \"4MiB\" }]";
 
 /// What one run says about its overlap.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Judged {
     /// Shares of all jobs in what they moved, 0 to 1.
     pub shares: Vec<f64>,
@@ -304,41 +303,16 @@ pub fn judge(scenario: &Scenario, outcome: &Outcome, ideal: &[f64]) -> Judged {
     }
 }
 
-/// A row of the results.
-#[derive(Debug, Serialize)]
-struct Row {
-    experiment: &'static str,
-    policy: String,
-    share_percent: Vec<Spread>,
-    error_percent: Spread,
-    published_error_percent: Option<f64>,
-    bar_error_percent: f64,
-    variation_percent: Spread,
-    settles_s: Spread,
-    total_percent: Spread,
-    missed: Vec<&'static str>,
-}
-
 /// Runs all experiments.
 ///
 /// # Errors
 ///
 /// What a run or the file system says.
 pub fn run(options: &Options) -> Result<String, Failure> {
-    let mut rows = Vec::new();
-    let mut table = Table::new(&[
-        "experiment",
-        "shares, %",
-        "error, %",
-        "published",
-        "bar",
-        "variation, %",
-        "published",
-        "settles, s",
-        "published",
-        "total over solo, %",
-        "bars",
-    ]);
+    let mut table = Table::headed(
+        "experiment | shares, % | error, % | published | bar | variation, % | published | \
+         settles, s | published | total over solo, % | bars",
+    );
     let optional = |value: Option<f64>| value.map_or("-".to_string(), |value| format!("{value}"));
     for experiment in EXPERIMENTS {
         let scenarios = seeded(experiment.file, experiment.text, experiment.set, options)?;
@@ -356,10 +330,10 @@ pub fn run(options: &Options) -> Result<String, Failure> {
             .collect();
         let over =
             |pick: fn(&Judged) -> f64| spread(&judged.iter().map(pick).collect::<Vec<f64>>());
-        let shares: Vec<Spread> = (0..experiment.ideal.len())
+        let shares: Vec<String> = (0..experiment.ideal.len())
             .map(|job| {
                 let shares = judged.iter().map(|judged| judged.shares[job] * 100.0);
-                spread(&shares.collect::<Vec<f64>>())
+                format!("{:.2}", median(&shares.collect::<Vec<f64>>()))
             })
             .collect();
         let (error, bar) = (over(|j| j.error_percent), &experiment.bar);
@@ -379,11 +353,7 @@ pub fn run(options: &Options) -> Result<String, Failure> {
         .collect();
         table.row(&[
             experiment.what.to_string(),
-            shares
-                .iter()
-                .map(|share| format!("{:.2}", share.median))
-                .collect::<Vec<String>>()
-                .join(" : "),
+            shares.join(" : "),
             error.text(2),
             optional(experiment.published.error),
             format!("{}", bar.error),
@@ -400,18 +370,6 @@ pub fn run(options: &Options) -> Result<String, Failure> {
                 false => format!("NOT met: {}", missed.join(", ")),
             },
         ]);
-        rows.push(Row {
-            experiment: experiment.what,
-            policy: scenarios[0].servers[0].policy.clone(),
-            share_percent: shares,
-            error_percent: error,
-            published_error_percent: experiment.published.error,
-            bar_error_percent: bar.error,
-            variation_percent: changes,
-            settles_s: settles,
-            total_percent: total,
-            missed,
-        });
     }
     let mut text = table.markdown();
     text += &format!(
@@ -421,6 +379,6 @@ pub fn run(options: &Options) -> Result<String, Failure> {
          testbed; ours are simulated, so variation has no network and no disk in it.\n",
         options.seeds, TWO.settles
     );
-    keep("themis", &text, &rows, options)?;
+    keep("themis", &text, &table, options)?;
     Ok(text)
 }

@@ -5,17 +5,14 @@
 //! A server with 64 slots can do 2,000 requests a second. *Least* is the smallest fixed timeout, in whole seconds,
 //! with which nobody gives up on a live server.
 
-use nrs_report::chart::Lines;
-use nrs_report::table::Table;
-use nrs_sched::timeouts::terms::{AtCountPolicyDelay, AtEstimator, Terms};
-use serde::Serialize;
-
-use super::{keep, Failure, Options};
+use super::{keep, Failure, Options, Titled};
 use crate::timeouts::{
     fixed,
     story::{deaths, server, until, whole, with, Phase},
     Counts, Net, Setup, Sim, MS, SECOND,
 };
+use nrs_report::chart::Lines;
+use nrs_sched::timeouts::terms::{AtCountPolicyDelay, AtEstimator, Terms};
 
 /// What the server can do, requests/s.
 const RATE: u64 = 2_000;
@@ -33,32 +30,6 @@ const DEATHS: [(u64, &str); 5] = [
 
 /// A number of clients, the whole story with the default terms, and what happened in each phase.
 type Told = (u32, Sim, [(Counts, u32); 6]);
-
-/// A table of the results.
-#[derive(Debug, Serialize)]
-struct Tabled {
-    title: &'static str,
-    head: Vec<String>,
-    rows: Vec<Vec<String>>,
-}
-
-impl Tabled {
-    fn new(title: &'static str, head: &[&str]) -> Self {
-        Self {
-            title,
-            head: head.iter().map(ToString::to_string).collect(),
-            rows: Vec::new(),
-        }
-    }
-
-    fn markdown(&self) -> String {
-        let mut table = Table::new(&self.head);
-        for row in &self.rows {
-            table.row(row);
-        }
-        format!("{}:\n\n{}\n", self.title, table.markdown())
-    }
-}
 
 fn seconds(ms: u32) -> String {
     format!("{:.1}", f64::from(ms) / 1e3)
@@ -85,26 +56,16 @@ fn mean_and_max(times: &[u32]) -> (f64, f64) {
 }
 
 /// The story, phase by phase.
-fn phases(told: &[Told]) -> Tabled {
-    let mut table = Tabled::new(
+fn phases(told: &[Told]) -> Titled {
+    let mut table = Titled::new(
         "The story, adaptive timeouts as they are by default",
-        &[
-            "clients",
-            "phase",
-            "s",
-            "requests",
-            "longest wait, s",
-            "estimate at the end, s",
-            "timeout at the end, s",
-            "early replies",
-            "of messages",
-            "false timeouts",
-        ],
+        "clients | phase | s | requests | longest wait, s | estimate at the end, s | \
+         timeout at the end, s | early replies | of messages | false timeouts",
     );
     for (clients, sim, phases) in told {
         for (phase, (counts, longest)) in Phase::ALL.into_iter().zip(phases) {
             let point = sim.trace()[phase.end() as usize - 1];
-            table.rows.push(vec![
+            table.row(&[
                 clients.to_string(),
                 phase.name().to_string(),
                 phase.seconds().to_string(),
@@ -122,22 +83,17 @@ fn phases(told: &[Told]) -> Tabled {
 }
 
 /// False timeouts of fixed and adaptive ones, and when a server that dies would be detected.
-fn compare(told: &[Told]) -> [Tabled; 2] {
-    let mut whole = Tabled::new(
+fn compare(told: &[Told]) -> [Titled; 2] {
+    let mut whole = Titled::new(
         "The whole story, with one timeout or another",
-        &[
-            "clients",
-            "timeout",
-            "requests",
-            "false timeouts",
-            "of requests",
-            "early replies",
-            "of messages",
-        ],
+        "clients | timeout | requests | false timeouts | of requests | early replies | \
+         of messages",
     );
-    let mut head = vec!["clients", "timeout"];
-    head.extend(DEATHS.map(|(_, when)| when));
-    let mut dead = Tabled::new(
+    let head = format!(
+        "clients | timeout | {}",
+        DEATHS.map(|(_, when)| when).join(" | ")
+    );
+    let mut dead = Titled::new(
         "The server dies: how long clients wait in vain, mean and longest, s",
         &head,
     );
@@ -149,7 +105,7 @@ fn compare(told: &[Told]) -> [Tabled; 2] {
             let times = DEATHS.map(|(second, _)| second);
             let (sim, found) = deaths(server(clients, RATE, terms), &times);
             let counts = sim.counts();
-            whole.rows.push(vec![
+            whole.row(&[
                 clients.to_string(),
                 name.clone(),
                 counts.replied.to_string(),
@@ -163,24 +119,18 @@ fn compare(told: &[Told]) -> [Tabled; 2] {
                 let (mean, max) = mean_and_max(times);
                 format!("{mean:.1}, {max:.1}")
             }));
-            dead.rows.push(cells);
+            dead.row(&cells);
         }
     }
     [whole, dead]
 }
 
 /// All clients begin within one second.
-fn starts(sizes: &[u32]) -> Tabled {
-    let mut table = Tabled::new(
+fn starts(sizes: &[u32]) -> Titled {
+    let mut table = Titled::new(
         "All clients begin within one second, a server that has seen nothing",
-        &[
-            "clients",
-            "all served at best after, s",
-            "all served after, s",
-            "false timeouts",
-            "early replies per client",
-            "estimate after that, s",
-        ],
+        "clients | all served at best after, s | all served after, s | false timeouts | \
+         early replies per client | estimate after that, s",
     );
     for clients in sizes {
         for ideal in [5, 20, 100, 500] {
@@ -194,7 +144,7 @@ fn starts(sizes: &[u32]) -> Tabled {
                 sim.run(SECOND);
             }
             let served = sim.all_served();
-            table.rows.push(vec![
+            table.row(&[
                 clients.to_string(),
                 ideal.to_string(),
                 served.map_or("-".to_string(), |time| format!("{:.1}", time as f64 / 1e6)),
@@ -208,17 +158,11 @@ fn starts(sizes: &[u32]) -> Tabled {
 }
 
 /// Messages that are lost.
-fn losses(clients: u32) -> Tabled {
-    let mut table = Tabled::new(
+fn losses(clients: u32) -> Titled {
+    let mut table = Titled::new(
         "A network that loses messages, the whole story",
-        &[
-            "lost, of a million",
-            "timeout",
-            "requests",
-            "gave up on what was lost",
-            "false timeouts",
-            "after an early reply was lost",
-        ],
+        "lost, of a million | timeout | requests | gave up on what was lost | \
+         false timeouts | after an early reply was lost",
     );
     for loss in [100, 1_000, 10_000] {
         for (name, terms) in [("adaptive", Terms::default()), ("fixed, 100 s", fixed(100))] {
@@ -233,21 +177,17 @@ fn losses(clients: u32) -> Tabled {
                 counts.after_lost_early,
             ];
             cells.extend(counts.map(|count| count.to_string()));
-            table.rows.push(cells);
+            table.row(&cells);
         }
     }
     table
 }
 
 /// A network that becomes slow.
-fn networks() -> Tabled {
-    let mut table = Tabled::new(
+fn networks() -> Titled {
+    let mut table = Titled::new(
         "1,000 clients, a network that becomes slow for 300 s",
-        &[
-            "a message takes, s",
-            "false timeouts",
-            "timeout at the end, s",
-        ],
+        "a message takes, s | false timeouts | timeout at the end, s",
     );
     for latency in [1, 3, 5, 10, 20] {
         let mut sim = Sim::new(server(1_000, RATE, Terms::default()));
@@ -260,7 +200,7 @@ fn networks() -> Tabled {
         });
         let counts = sim.run(300 * SECOND);
         let timeout = sim.trace().last().map_or(0, |point| point.timeout);
-        table.rows.push(vec![
+        table.row(&[
             latency.to_string(),
             counts.false_timeouts.to_string(),
             seconds(timeout),
@@ -270,16 +210,11 @@ fn networks() -> Tabled {
 }
 
 /// A server that comes back without its memory.
-fn recoveries(clients: u32) -> Tabled {
-    let mut table = Tabled::new(
+fn recoveries(clients: u32) -> Titled {
+    let mut table = Titled::new(
         "The server dies, and comes back after 60 s without its memory",
-        &[
-            "when it died",
-            "timeout",
-            "recovery takes, s",
-            "clients that waited and came too late",
-            "all served again after, s",
-        ],
+        "when it died | timeout | recovery takes, s | \
+         clients that waited and came too late | all served again after, s",
     );
     for (second, when) in &DEATHS[..4] {
         for (name, terms) in [("adaptive", Terms::default()), ("fixed, 100 s", fixed(100))] {
@@ -296,7 +231,7 @@ fn recoveries(clients: u32) -> Tabled {
             }
             sim.run(1_000 * SECOND);
             let joined = sim.joined().map(|time| (time - back) as f64 / 1e6);
-            table.rows.push(vec![
+            table.row(&[
                 when.to_string(),
                 name.to_string(),
                 format!("{:.1}", (ends - back / MS) as f64 / 1e3),
@@ -309,19 +244,12 @@ fn recoveries(clients: u32) -> Tabled {
 }
 
 /// A class with a rate among others.
-fn withheld() -> Tabled {
-    let mut table = Tabled::new(
+fn withheld() -> Titled {
+    let mut table = Titled::new(
         "1,000 clients, some of them of a class with one request a second, after 1,800 s",
-        &[
-            "of the class",
-            "at_count_policy_delay",
-            "their longest wait, s",
-            "estimate, s",
-            "everybody's timeout, s",
-            "early replies of messages",
-            "false timeouts",
-            "dead server detected after, mean and longest, s",
-        ],
+        "of the class | at_count_policy_delay | their longest wait, s | estimate, s | \
+         everybody's timeout, s | early replies of messages | false timeouts | \
+         dead server detected after, mean and longest, s",
     );
     for class in [0, 20, 50, 200, 650] {
         for count_policy_delay in [AtCountPolicyDelay::Off, AtCountPolicyDelay::On] {
@@ -340,7 +268,7 @@ fn withheld() -> Tabled {
             sim.kill(true);
             sim.run(900 * SECOND);
             let (mean, max) = mean_and_max(sim.detections());
-            table.rows.push(vec![
+            table.row(&[
                 class.to_string(),
                 count_policy_delay.to_string(),
                 seconds(longest),
@@ -392,7 +320,7 @@ pub fn run(options: &Options) -> Result<String, Failure> {
     tables.extend(compare(&told));
     tables.extend([starts(sizes), losses(middle.0), networks()]);
     tables.extend([recoveries(middle.0), withheld()]);
-    let markdown: String = tables.iter().map(Tabled::markdown).collect();
+    let markdown: String = tables.iter().map(Titled::markdown).collect();
     keep("timeouts", &markdown, &tables, options)?;
     if let Some(out) = &options.out {
         picture(middle).save(&out.join("timeouts.svg"))?;

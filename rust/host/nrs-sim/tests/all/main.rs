@@ -4,7 +4,6 @@
 //!
 //! One program, which is built and linked once.
 
-mod cluster;
 mod engine;
 mod scenarios;
 mod studies;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Studies, shortened: the published experiments within their bars, and equal seeds give equal bytes.
+//! Studies, shortened: the published experiments within their bars, and their files.
 
 use std::path::PathBuf;
 
@@ -80,18 +80,6 @@ fn order_on_a_disk() {
         );
         assert!(orr.1 < fifo.1 / 2.0, "{load:?}: {orr:?} {fifo:?}");
     }
-}
-
-/// The same seed gives the same bytes, another one others.
-#[test]
-fn equal_seeds_give_equal_bytes() {
-    let json = |seed| {
-        let mut scenario = short(SIZES, &[]);
-        scenario.seed = seed;
-        serde_json::to_string(&engine::run(&scenario).unwrap()).unwrap()
-    };
-    assert_eq!(json(7), json(7));
-    assert_ne!(json(7), json(8));
 }
 
 /// A run makes a table, JSON and pictures; a study makes its table.

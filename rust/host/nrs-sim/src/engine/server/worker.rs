@@ -20,20 +20,20 @@ const CALL: u64 = 50_000;
 
 impl Server {
     /// Has the worker come.
-    pub(super) fn call(&mut self, scene: &mut Scene<'_>) {
+    pub(super) fn call(&mut self, scene: &mut Scene) {
         if !std::mem::replace(&mut self.called, true) {
             scene.queue.push(scene.now + CALL, Event::Call(self.index));
         }
     }
 
     /// The worker was called: a part wants memory.
-    pub fn answer(&mut self, scene: &mut Scene<'_>) {
+    pub fn answer(&mut self, scene: &mut Scene) {
         self.called = false;
         self.run_worker(scene, false);
     }
 
     /// The worker's time has come.
-    pub fn work(&mut self, scene: &mut Scene<'_>) {
+    pub fn work(&mut self, scene: &mut Scene) {
         self.run_worker(scene, true);
         let mut next = self.due;
         if self.overseer.is_some() {
@@ -43,7 +43,7 @@ impl Server {
     }
 
     /// What the worker does; with `due` it is not only called.
-    fn run_worker(&mut self, scene: &mut Scene<'_>, due: bool) {
+    fn run_worker(&mut self, scene: &mut Scene, due: bool) {
         let now = scene.now;
         self.look(now);
         let all = due && now >= self.due;
@@ -107,7 +107,7 @@ impl Server {
     }
 
     /// Tells all parts something, and has their classes follow.
-    pub fn inform(&mut self, scene: &mut Scene<'_>, update: &AnyUpdate) {
+    pub fn inform(&mut self, scene: &mut Scene, update: &AnyUpdate) {
         let now = scene.now;
         self.look(now);
         for lane in self.lanes() {

@@ -11,7 +11,8 @@ use nrs_sim::{
 /// A bit of everything.
 fn everything(policy: &str, extra: &str) -> String {
     let mut text = String::from(
-        "[network]\nlatency = \"20us\"\njitter = \"30us\"\nbandwidth = \"10GB/s\"\n\
+        "[exchange]\njitter = \"1ms\"\nloss = 0.2\n\
+         [network]\nlatency = \"20us\"\njitter = \"30us\"\nbandwidth = \"10GB/s\"\n\
          [[device]]\nname = \"f\"\nkind = \"flash\"\nchannels = 4\njitter = 0.5\n\
          read = { base = \"50us\", bandwidth = \"1GB/s\" }\n\
          write = { base = \"80us\", bandwidth = \"500MB/s\" }\nmetadata = \"30us\"\n\

@@ -38,7 +38,7 @@ const TOLD_IDLE: u32 = 32;
 const STARTS: u32 = 4;
 
 /// What is kept of a node.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     parent: u64,
     weight: u32,
@@ -77,29 +77,11 @@ struct Entry {
 }
 
 impl Entry {
+    /// The entry of a node that is new; [`Entry::note`] says the rest.
     fn new(account: &Account) -> Self {
         Self {
-            parent: account.parent,
-            weight: account.weight.max(1),
-            leaf: account.leaf,
-            active: false,
-            waiting: false,
-            fresh: false,
-            started: false,
-            age: 0,
-            unseen: 0,
-            idle: 0,
             told: account.service,
-            counter: 0,
-            step: 0,
-            elsewhere: 0,
-            capacity: 0,
-            sums: [0; 2],
-            sums_us: 0,
-            own: 0,
-            service: 0,
-            theta: 0,
-            run: 0,
+            ..Self::default()
         }
     }
 

@@ -242,21 +242,7 @@ impl Engine {
         });
         let jobs = jobs.collect();
         let servers = self.servers.iter_mut().zip(policies_of(scenario));
-        let servers = servers.map(|(server, policy)| outcome::Server {
-            name: server.name.clone(),
-            policy,
-            total: server
-                .jobs
-                .iter()
-                .fold(outcome::Count::default(), |sum, count| sum.and(*count)),
-            busy_ns: server.device().busy(),
-            withheld_ns: server.withheld(),
-            passed: server.passed,
-            held_most: server.held_most(),
-            overflow: server.overflow(),
-            jobs: server.jobs.clone(),
-            bins_bytes: server.bins.clone(),
-        });
+        let servers = servers.map(|(server, policy)| server.outcome(policy));
         Outcome {
             name: scenario.name.clone(),
             title: scenario.title.clone(),

@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use nrs_sched::units::NSEC_PER_SEC as SECOND;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 pub use device::{Device, Kind, Model, Side};
 pub use fault::{Fault, Faults};
@@ -39,7 +39,7 @@ pub use units::{Rate, Size, Time};
 /// # Invariants
 ///
 /// One that [`Scenario::parse`] returned has passed [`check::check`].
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
     /// Its name: letters, digits, `-` and `_`; begins the names of result files.
@@ -76,24 +76,21 @@ pub struct Scenario {
 }
 
 /// Between clients and servers, the same for all of them.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct Network {
     /// Time of a message, one way.
-    #[serde(default = "defaults::latency")]
     pub latency: Time,
     /// Uniform, on top of the latency: 0 to this.
-    #[serde(default)]
     pub jitter: Time,
     /// Of each client's link; without it, links are not modelled.
-    #[serde(default)]
     pub bandwidth: Option<Rate>,
 }
 
 impl Default for Network {
     fn default() -> Self {
         Self {
-            latency: defaults::latency(),
+            latency: Time(20_000),
             jitter: Time(0),
             bandwidth: None,
         }
@@ -101,7 +98,7 @@ impl Default for Network {
 }
 
 /// A server, or `count` of the same kind.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
     /// Its name; with a count above 1, that and a number from 0: `oss0`, `oss1`, ...
@@ -147,7 +144,7 @@ impl Server {
 }
 
 /// The value of a tunable.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub enum Param {
     /// A number.
@@ -166,34 +163,41 @@ impl std::fmt::Display for Param {
 }
 
 /// How servers tell each other of the service they gave.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct Exchange {
     /// The time between two summaries of a server.
-    #[serde(default = "defaults::delta")]
     pub delta: Time,
     /// Time of a summary on its way.
-    #[serde(default = "defaults::summary")]
     pub latency: Time,
     /// Uniform, on top of the latency: 0 to this.
-    #[serde(default)]
     pub jitter: Time,
     /// The fraction of summaries that are lost, 0 to 1.
-    #[serde(default)]
     pub loss: f64,
     /// Who sends to whom.
-    #[serde(default)]
     pub topology: Topology,
     /// For how many deltas a silent server still counts.
-    #[serde(default = "defaults::hold")]
     pub hold: u32,
     /// Servers that are cut off from the others for a while.
-    #[serde(default)]
     pub cut: Vec<Cut>,
 }
 
+impl Default for Exchange {
+    fn default() -> Self {
+        Self {
+            delta: Time(SECOND / 10),
+            latency: Time(SECOND / 1000),
+            jitter: Time(0),
+            loss: 0.0,
+            topology: Topology::All,
+            hold: 64,
+            cut: Vec::new(),
+        }
+    }
+}
+
 /// Who sends summaries to whom.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Topology {
     /// Each to all others.
@@ -204,7 +208,7 @@ pub enum Topology {
 }
 
 /// A server that neither sends nor hears summaries for a while.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cut {
     /// Its name.
@@ -280,27 +284,11 @@ mod defaults {
         Time(2 * SECOND)
     }
 
-    pub(super) fn latency() -> Time {
-        Time(20_000)
-    }
-
     pub(super) fn one() -> u32 {
         1
     }
 
     pub(super) fn slots() -> u32 {
-        64
-    }
-
-    pub(super) fn delta() -> Time {
-        Time(SECOND / 10)
-    }
-
-    pub(super) fn summary() -> Time {
-        Time(SECOND / 1000)
-    }
-
-    pub(super) fn hold() -> u32 {
         64
     }
 }

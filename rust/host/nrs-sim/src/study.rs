@@ -118,8 +118,7 @@ pub fn run(name: &str, options: &Options) -> Result<String, Failure> {
 ///
 /// Faults of the scenario or of the keys.
 pub fn seeded(
-    file: &str,
-    text: &str,
+    (file, text): (&str, &str),
     set: &[(&str, &str)],
     options: &Options,
 ) -> Result<Vec<Scenario>, Failure> {

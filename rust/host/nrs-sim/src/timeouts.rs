@@ -299,14 +299,14 @@ impl Sim {
                 service,
                 estimate,
             } => {
-                if let Some(seen) = client.reply(world, (xid, service, estimate)) {
+                if let Some((total, once)) = client.reply(world, (xid, service, estimate)) {
                     world.counts.replied += 1;
                     if std::mem::take(&mut client.bereft) {
                         self.bereft -= 1;
                         self.joined = (self.bereft == 0).then_some(world.now - START);
                     }
                     self.first[number as usize].get_or_insert(world.now - START);
-                    if let Some(total) = seen.total {
+                    if once {
                         self.longest = (self.longest.0.max(total), self.longest.1.max(total));
                     }
                     client.think(world, self.setup.think);

@@ -26,6 +26,19 @@ fn terms() -> Terms {
     }
 }
 
+/// A leaf that waits.
+fn account(id: u64, weight: u32, service: u64) -> Account {
+    Account {
+        id,
+        parent: 0,
+        weight: weight * 4096,
+        leaf: true,
+        service,
+        active: true,
+        waiting: true,
+    }
+}
+
 fn header() -> impl Strategy<Value = Header> {
     let numbers = (
         1u64..6,
@@ -76,16 +89,7 @@ proptest! {
         let mut exchange = Exchange::new(5, 1, terms());
         for delta in 1..=deltas {
             for (id, (weight, rate)) in (1u64..).zip(&jobs) {
-                let account = Account {
-                    id,
-                    parent: 0,
-                    weight: weight * 4096,
-                    leaf: true,
-                    service: rate * delta,
-                    active: true,
-                    waiting: true,
-                };
-                exchange.note(&account);
+                exchange.note(&account(id, *weight, rate * delta));
             }
             exchange.step(delta * DELTA);
             let factors = exchange.factors();
@@ -108,16 +112,7 @@ fn a_liar_is_bounded() {
     for delta in 1..=60u64 {
         let now = delta * DELTA;
         for id in 1..=3u64 {
-            let account = Account {
-                id,
-                parent: 0,
-                weight: 4096,
-                leaf: true,
-                service: delta * 1000,
-                active: true,
-                waiting: true,
-            };
-            exchange.note(&account);
+            exchange.note(&account(id, 1, delta * 1000));
         }
         exchange.step(now);
         let factors = exchange.factors();

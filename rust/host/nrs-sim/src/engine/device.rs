@@ -169,23 +169,10 @@ impl Device {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{Kind, Rate, Time};
 
-    fn written(kind: Kind) -> Written {
-        Written {
-            name: "d".into(),
-            kind,
-            jitter: 0.0,
-            bandwidth: None,
-            latency: Time(0),
-            operation: None,
-            channels: None,
-            read: None,
-            write: None,
-            metadata: None,
-            seek: None,
-            rotation: None,
-        }
+    fn device(text: &str) -> Device {
+        let written = toml::from_str(&format!("name = \"d\"\n{text}")).unwrap();
+        Device::new(&written, 1).unwrap()
     }
 
     fn request(op: Op, object: u64, offset: u64, bytes: u64) -> Record {
@@ -201,13 +188,9 @@ mod tests {
     /// One after the other; latency comes on top and keeps nobody.
     #[test]
     fn pipe() {
-        let written = Written {
-            bandwidth: Some(Rate(1_000_000_000)),
-            latency: Time(500),
-            operation: Some(Time(70)),
-            ..written(Kind::Pipe)
-        };
-        let mut device = Device::new(&written, 1).unwrap();
+        let mut device = device(
+            "kind = \"pipe\"\nbandwidth = \"1GB/s\"\nlatency = \"500ns\"\noperation = \"70ns\"",
+        );
         let mut serve = |op, bytes, now| device.serve(&request(op, 0, 0, bytes), now).done;
         assert_eq!(serve(Op::Read, 1000, 0), 1500);
         assert_eq!(serve(Op::Write, 1000, 100), 2500);
@@ -219,13 +202,8 @@ mod tests {
     /// An average seek is average, and none for what goes on where it was.
     #[test]
     fn disk() {
-        let written = Written {
-            seek: Some(Time(8_000_000)),
-            rotation: Some(Time(8_000_000)),
-            bandwidth: Some(Rate(1_000_000_000)),
-            ..written(Kind::Disk)
-        };
-        let mut device = Device::new(&written, 1).unwrap();
+        let mut device =
+            device("kind = \"disk\"\nseek = \"8ms\"\nrotation = \"8ms\"\nbandwidth = \"1GB/s\"");
         let count = 20_000;
         for file in 0..count {
             device.serve(&request(Op::Read, file, 0, 0), 0);
@@ -246,12 +224,7 @@ mod tests {
     /// Around what it would be without, and by no more than was asked for.
     #[test]
     fn jitter() {
-        let written = Written {
-            bandwidth: Some(Rate(1_000_000_000)),
-            jitter: 0.25,
-            ..written(Kind::Pipe)
-        };
-        let mut device = Device::new(&written, 1).unwrap();
+        let mut device = device("kind = \"pipe\"\nbandwidth = \"1GB/s\"\njitter = 0.25");
         let count = 20_000u64;
         for _ in 0..count {
             let time = device.serve(&request(Op::Read, 0, 0, 10_000), 0).time;

@@ -21,7 +21,7 @@ use super::{
     queue::{Event, Scene},
     throttle::Throttle,
 };
-use crate::outcome::Count;
+use crate::outcome::{self, Count};
 use nrs_sched::units::NSEC_PER_MSEC as MS;
 use nrs_sched::{
     attr::{Attrs, Priority},
@@ -201,13 +201,13 @@ pub struct Server {
     /// Its index.
     index: u32,
     /// Its name.
-    pub name: String,
+    name: String,
     /// Who is next.
     order: Order,
     /// Requests that went to the device without being queued.
-    pub passed: u64,
+    passed: u64,
     /// Of each job: what ended.
-    pub jobs: Vec<Count>,
+    jobs: Vec<Count>,
     /// Bytes of each job and bin, if somebody wants them.
     pub bins: Vec<Vec<u64>>,
     /// What is set of it; none with a baseline.
@@ -316,40 +316,30 @@ impl Server {
         }
     }
 
-    /// The device.
-    pub fn device(&self) -> &Device {
-        &self.yard.device
-    }
-
-    /// Requests that wait.
-    pub fn queued(&self) -> u64 {
-        self.yard.queued
-    }
-
-    /// Requests at the device.
-    pub fn active(&self) -> u32 {
-        self.yard.active()
-    }
-
-    /// Requests here at a time, at most.
-    pub fn held_most(&self) -> u64 {
-        self.yard.held_most
-    }
-
-    /// For how long requests waited with nothing at the device, ns.
-    pub fn withheld(&self) -> u64 {
-        self.withheld
-    }
-
-    /// Requests that a stand-in class took.
-    pub fn overflow(&mut self) -> u64 {
+    /// What the server did; `policy` is the line that it was started with.
+    pub fn outcome(&mut self, policy: String) -> outcome::Server {
         let lanes = self.lanes().iter_mut();
-        lanes.map(|lane| lane.part().overflow()).sum()
+        let overflow = lanes.map(|lane| lane.part().overflow()).sum();
+        outcome::Server {
+            name: self.name.clone(),
+            policy,
+            total: self
+                .jobs
+                .iter()
+                .fold(Count::default(), |sum, count| sum.and(*count)),
+            busy_ns: self.yard.device.busy(),
+            withheld_ns: self.withheld,
+            passed: self.passed,
+            held_most: self.yard.held_most,
+            overflow,
+            jobs: self.jobs.clone(),
+            bins_bytes: self.bins.clone(),
+        }
     }
 
     /// Counts the time since the last look.
     pub fn look(&mut self, now: u64) {
-        if self.active() == 0 && self.queued() > 0 {
+        if self.yard.active() == 0 && self.yard.queued > 0 {
             self.withheld += now - self.seen;
         }
         self.seen = now;

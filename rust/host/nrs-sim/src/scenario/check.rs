@@ -85,6 +85,13 @@ impl Found {
         }
     }
 
+    /// `name` is none of `servers`.
+    fn server(&mut self, key: String, name: &String, servers: &[String]) {
+        if !servers.contains(name) {
+            self.add(key, format!("there is no server \"{name}\""));
+        }
+    }
+
     /// A name is taken already.
     fn unique<'a>(&mut self, list: &str, names: impl Iterator<Item = &'a str>) {
         let mut first = BTreeMap::new();
@@ -259,11 +266,14 @@ fn of_job(found: &mut Found, path: &str, job: &Job, scenario: &Scenario, servers
         found.add(key("think"), "is of a closed loop only");
     }
     let mix = job.mix;
-    if u64::from(mix.read) + u64::from(mix.write) + u64::from(mix.metadata) == 0 {
-        found.add(key("mix"), "has no part above zero");
-    }
-    if u64::from(mix.read) + u64::from(mix.write) + u64::from(mix.metadata) > u32::MAX.into() {
-        found.add(key("mix"), "has parts that are too large");
+    match [mix.read, mix.write, mix.metadata]
+        .map(u64::from)
+        .iter()
+        .sum()
+    {
+        0 => found.add(key("mix"), "has no part above zero"),
+        sum if sum > u64::from(u32::MAX) => found.add(key("mix"), "has parts that are too large"),
+        _ => {}
     }
     if job.io.is_empty() {
         found.add(key("io"), "is empty");
@@ -296,10 +306,7 @@ fn of_job(found: &mut Found, path: &str, job: &Job, scenario: &Scenario, servers
                 found.add(key("servers"), "is empty");
             }
             for (n, name) in names.iter().enumerate() {
-                if !servers.contains(name) {
-                    let reason = format!("there is no server \"{name}\"");
-                    found.add(key(&format!("servers[{n}]")), reason);
-                }
+                found.server(key(&format!("servers[{n}]")), name, servers);
             }
         }
     }
@@ -331,10 +338,7 @@ fn of_exchange(found: &mut Found, exchange: &Exchange, servers: &[String]) {
     found.bounds("exchange.hold", exchange.hold.into(), 1, 1_000_000);
     for (n, cut) in exchange.cut.iter().enumerate() {
         let path = format!("exchange.cut[{n}]");
-        if !servers.contains(&cut.server) {
-            let reason = format!("there is no server \"{}\"", cut.server);
-            found.add(format!("{path}.server"), reason);
-        }
+        found.server(format!("{path}.server"), &cut.server, servers);
         if cut.to <= cut.from {
             found.add(format!("{path}.to"), "is not after `from`");
         }

@@ -2,12 +2,12 @@
 
 //! Models of disks.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::units::{Rate, Time};
 
 /// A model of a disk, as it is written; [`Device::model`] is what it says.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Device {
     /// Its name.
@@ -47,7 +47,7 @@ pub struct Device {
 }
 
 /// Kinds of models.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// One request after the other at a bandwidth.
@@ -59,7 +59,7 @@ pub enum Kind {
 }
 
 /// How one channel of flash serves one direction: a base, and bytes at a bandwidth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Side {
     /// Time of every request.

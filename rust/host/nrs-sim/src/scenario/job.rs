@@ -3,12 +3,12 @@
 //! Jobs: who sends requests, which, when and where.
 
 use serde::de::{value::SeqAccessDeserializer, Deserializer, Error, SeqAccess, Visitor};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::units::{Size, Time};
 
 /// A job: `nodes` clients with `procs` processes each.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
     /// Its name.
@@ -91,7 +91,7 @@ impl Job {
 }
 
 /// Alternately active and idle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phases {
     /// How long it is active.
@@ -101,7 +101,7 @@ pub struct Phases {
 }
 
 /// When the next request follows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Loop {
     /// After the answer to the last one.
@@ -112,7 +112,7 @@ pub enum Loop {
 }
 
 /// How the arrivals of an open loop are spread.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Arrival {
     /// Exponential times between them.
@@ -123,7 +123,7 @@ pub enum Arrival {
 }
 
 /// Parts of reads, writes and operations on metadata.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mix {
     /// Reads.
@@ -148,7 +148,7 @@ impl Default for Mix {
 }
 
 /// A size of requests and how often it is drawn, in parts of the sum of weights.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Io {
     /// The size.
@@ -159,7 +159,7 @@ pub struct Io {
 }
 
 /// Where requests go on the device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Access {
     /// One behind the other, for each process.
@@ -170,8 +170,8 @@ pub enum Access {
 }
 
 /// Which servers a job's requests go to.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "Written")]
 pub enum Servers {
     /// All of them, in turns.
     #[default]
@@ -184,7 +184,7 @@ pub enum Servers {
 
 /// A bulk-synchronous application: all processes move `bytes` in all, wait for each other, compute, and
 /// begin anew.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Burst {
     /// Moved by all processes of all nodes together.
@@ -204,36 +204,28 @@ fn mebibyte() -> Vec<Io> {
     }]
 }
 
-impl<'de> Deserialize<'de> for Servers {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Place;
+/// [`Servers`] as they are written.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected \"all\", a number or a list of names")]
+enum Written {
+    Word(Word),
+    Count(u32),
+    Names(Vec<String>),
+}
 
-        impl<'de> Visitor<'de> for Place {
-            type Value = Servers;
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Word {
+    All,
+}
 
-            fn expecting(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                to.write_str("\"all\", a number or a list of names")
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<Servers, E> {
-                match text {
-                    "all" => Ok(Servers::All),
-                    _ => Err(E::invalid_value(serde::de::Unexpected::Str(text), &self)),
-                }
-            }
-
-            fn visit_i64<E: Error>(self, number: i64) -> Result<Servers, E> {
-                u32::try_from(number)
-                    .map(Servers::Count)
-                    .map_err(|_| E::invalid_value(serde::de::Unexpected::Signed(number), &self))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Servers, A::Error> {
-                Vec::deserialize(SeqAccessDeserializer::new(list)).map(Servers::Names)
-            }
+impl From<Written> for Servers {
+    fn from(written: Written) -> Self {
+        match written {
+            Written::Word(Word::All) => Self::All,
+            Written::Count(count) => Self::Count(count),
+            Written::Names(names) => Self::Names(names),
         }
-
-        from.deserialize_any(Place)
     }
 }
 

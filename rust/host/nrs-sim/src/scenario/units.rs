@@ -6,7 +6,7 @@
 //! `"20GB/s"`. Units of sizes count in thousands (`KB`) or in 1024s (`KiB`). A number without a unit is
 //! an error, for nobody can tell which one was meant. Inside, all of them are integers.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 /// Units of time and the nanoseconds of each.
 const TIMES: &[(&str, u64)] = &[
@@ -64,7 +64,7 @@ macro_rules! quantities {
         $(
             $(#[$doc])*
             #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-            #[derive(Deserialize, Serialize)]
+            #[derive(Deserialize)]
             #[serde(try_from = "String")]
             pub struct $name(pub u64);
 

@@ -13,15 +13,16 @@
 //! * *Hogs keep*: their throughput over that with `fifo`, %; a policy that starves hogs is no better.
 
 use nrs_report::chart::Bars;
-use nrs_report::stat::{spread, Spread};
+use nrs_report::stat::spread;
 use nrs_report::table::Table;
-use serde::Serialize;
 
 use super::{all, keep, seeded, Failure, Options};
 use crate::outcome::Outcome;
 
-const FILE: &str = "interference.toml";
-const TEXT: &str = include_str!("../../scenarios/interference.toml");
+const FILE: (&str, &str) = (
+    "interference.toml",
+    include_str!("../../scenarios/interference.toml"),
+);
 
 /// Applications: name, and time of computing.
 const APPLICATIONS: &[(&str, &str)] = &[("chatty", "10ms"), ("calm", "200ms")];
@@ -30,7 +31,7 @@ const APPLICATIONS: &[(&str, &str)] = &[("chatty", "10ms"), ("calm", "200ms")];
 const BESIDE: &[(&str, usize)] = &[("1 hog", 1), ("4 hogs", 4)];
 
 /// What each is called, its policy, and the rate of hogs with `tbf`, as a part of the bandwidth.
-const POLICIES: &[(&str, &str, Option<f64>)] = &[
+const POLICIES: [(&str, &str, Option<f64>); 6] = [
     ("fifo", "fifo", None),
     (
         "tbf, each hog at half of the bandwidth",
@@ -45,22 +46,6 @@ const POLICIES: &[(&str, &str, Option<f64>)] = &[
 
 /// Requests of 1 MiB per second that are the whole bandwidth of the scenarios' device.
 const REQUESTS: f64 = 21.9e9 / 1_048_576.0;
-
-/// A row of the results.
-#[derive(Debug, Serialize)]
-struct Row {
-    application: &'static str,
-    beside: &'static str,
-    policy: &'static str,
-    round_ms: Spread,
-    slowdown_percent: Spread,
-    data_slowdown_percent: Spread,
-    cut_percent: Option<f64>,
-    data_cut_percent: Option<f64>,
-    hogs_mb_per_s: Spread,
-    hogs_keep_percent: f64,
-    p99_ms: Spread,
-}
 
 /// Milliseconds of a round, and of its data phase; infinite if none was done.
 fn round(outcome: &Outcome) -> (f64, f64) {
@@ -91,7 +76,7 @@ fn outcomes(
         ("server.0.policy", policy),
         ("server.0.rules", rules),
     ];
-    let mut scenarios = seeded(FILE, TEXT, &set, options)?;
+    let mut scenarios = seeded(FILE, &set, options)?;
     for scenario in &mut scenarios {
         scenario.jobs.truncate(1 + hogs);
     }
@@ -105,12 +90,18 @@ fn outcomes(
 /// What a run or the file system says.
 pub fn run(options: &Options) -> Result<String, Failure> {
     let scale = if options.quick { 0.1 } else { 1.0 };
-    let mut rows: Vec<Row> = Vec::new();
+    let mut table = Table::headed(
+        "application | beside | policy | round, ms | slowdown, % | cut, % | data phase, % | \
+         cut, % | p99, ms | hogs, MB/s | hogs keep, %",
+    );
+    let mut groups = Vec::new();
+    let mut bars = POLICIES.map(|(name, ..)| (name, Vec::new()));
     for (application, compute) in APPLICATIONS {
         let alone = outcomes(compute, 0, "fifo", "[]", options)?;
         for (with, hogs) in BESIDE {
+            groups.push(format!("{application}, {with}"));
             let mut fifo: Option<(f64, f64, f64)> = None;
-            for (name, policy, rate) in POLICIES {
+            for ((name, policy, rate), (_, bars)) in POLICIES.iter().zip(&mut bars) {
                 let rate = rate.map(|part| (part * REQUESTS * scale).round());
                 let rules = rate.map_or("[]".to_string(), |rate| {
                     // Without a rule of its own, the application has the default rate.
@@ -134,80 +125,44 @@ pub fn run(options: &Options) -> Result<String, Failure> {
                 );
                 let moved = over(outcomes.iter().map(moved_by_hogs).collect());
                 let first = *fifo.get_or_insert((slow.median, data.median, moved.median));
-                let cut =
-                    |ours: f64, fifo: f64| (*name != "fifo").then(|| (1.0 - ours / fifo) * 100.0);
+                let cut = |ours: f64, fifo: f64| match *name {
+                    "fifo" => "-".to_string(),
+                    _ => format!("{:.1}", (1.0 - ours / fifo) * 100.0),
+                };
                 let p99 = |o: &Outcome| o.jobs[0].latency.p99_ns as f64 / 1e6;
-                rows.push(Row {
-                    application,
-                    beside: with,
-                    policy: name,
-                    round_ms: over(outcomes.iter().map(|o| round(o).0).collect()),
-                    slowdown_percent: slow,
-                    data_slowdown_percent: data,
-                    cut_percent: cut(slow.median, first.0),
-                    data_cut_percent: cut(data.median, first.1),
-                    hogs_mb_per_s: moved,
-                    hogs_keep_percent: moved.median / first.2 * 100.0,
-                    p99_ms: over(outcomes.iter().map(p99).collect()),
-                });
+                let each =
+                    |pick: &dyn Fn(&Outcome) -> f64| over(outcomes.iter().map(pick).collect());
+                table.row(&[
+                    application.to_string(),
+                    with.to_string(),
+                    name.to_string(),
+                    each(&|o| round(o).0).text(2),
+                    slow.text(1),
+                    cut(slow.median, first.0),
+                    data.text(1),
+                    cut(data.median, first.1),
+                    each(&p99).text(2),
+                    moved.text(0),
+                    format!("{:.1}", moved.median / first.2 * 100.0),
+                ]);
+                bars.push(slow);
             }
         }
     }
-    let text = table(&rows, options);
-    keep("interference", &text, &rows, options)?;
-    if let Some(out) = &options.out {
-        picture(&rows).save(&out.join("interference.svg"))?;
-    }
-    Ok(text)
-}
-
-fn table(rows: &[Row], options: &Options) -> String {
-    let mut table = Table::headed(
-        "application | beside | policy | round, ms | slowdown, % | cut, % | data phase, % | \
-         cut, % | p99, ms | hogs, MB/s | hogs keep, %",
-    );
-    let optional = |value: Option<f64>| value.map_or("-".to_string(), |v| format!("{v:.1}"));
-    for row in rows {
-        table.row(&[
-            row.application.to_string(),
-            row.beside.to_string(),
-            row.policy.to_string(),
-            row.round_ms.text(2),
-            row.slowdown_percent.text(1),
-            optional(row.cut_percent),
-            row.data_slowdown_percent.text(1),
-            optional(row.data_cut_percent),
-            row.p99_ms.text(2),
-            row.hogs_mb_per_s.text(0),
-            format!("{:.1}", row.hogs_keep_percent),
-        ]);
-    }
-    format!(
+    let text = format!(
         "{}\nMedian (least–greatest) of {} seeds. Slowdown: what hogs add to the time of a round, of the time \
          alone; cut: less than with fifo. Published for ThemisIO: 59.1 to 99.8 % less.\n",
         table.markdown(),
         options.seeds
-    )
-}
-
-fn picture(rows: &[Row]) -> Bars {
-    let mut groups: Vec<String> = Vec::new();
-    for row in rows {
-        let group = format!("{}, {}", row.application, row.beside);
-        if !groups.contains(&group) {
-            groups.push(group);
+    );
+    keep("interference", &text, &table, options)?;
+    if let Some(out) = &options.out {
+        let title = "Slowdown of a small application beside hogs";
+        let mut chart = Bars::new(title, "slowdown in %").log_y().groups(groups);
+        for (name, bars) in bars {
+            chart = chart.series(name, bars);
         }
+        chart.save(&out.join("interference.svg"))?;
     }
-    POLICIES.iter().fold(
-        Bars::new(
-            "Slowdown of a small application beside hogs",
-            "slowdown in %",
-        )
-        .log_y()
-        .groups(groups),
-        |chart, (name, ..)| {
-            let values = rows.iter().filter(|row| row.policy == *name);
-            chart.series(name, values.map(|row| row.slowdown_percent).collect())
-        },
-    )
+    Ok(text)
 }

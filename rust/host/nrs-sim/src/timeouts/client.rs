@@ -48,12 +48,6 @@ pub(super) struct Client {
     pub(super) bereft: bool,
 }
 
-/// A reply, as seen by the client.
-pub(super) struct Seen {
-    /// From the first sending on, if there was only one, ms.
-    pub(super) total: Option<u32>,
-}
-
 impl Client {
     pub(super) fn new(number: u32, terms: &Terms) -> Self {
         Self {
@@ -145,21 +139,20 @@ impl Client {
         passed
     }
 
-    /// A reply; none if it is for a request of the past.
+    /// A reply: the time since the request was sent, ms, and whether the request was sent once; `None` for a past
+    /// request.
     pub(super) fn reply(
         &mut self,
         world: &World,
         (xid, service, estimate): (u32, u32, u32),
-    ) -> Option<Seen> {
+    ) -> Option<(u32, bool)> {
         if self.state != State::Waiting || xid != self.xid {
             return None;
         }
         let total = ((world.now - self.sent) / MS) as u32;
         self.portal
             .replied(world.millis(), total, service, estimate);
-        Some(Seen {
-            total: (!self.again).then_some(total),
-        })
+        Some((total, !self.again))
     }
 
     /// An early reply.

@@ -55,7 +55,7 @@ procs = 4
   16:1: key `job[0].servers`: is 2
 procs = 4
   servers = "some"
-  16:11: key `job[0].servers`: invalid value
+  16:11: key `job[0].servers`: expected "all", a number or a list of names
 procs = 4
   loop = "open"
   14:1: key `job[0].rate`: is missing

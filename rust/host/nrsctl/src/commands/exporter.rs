@@ -23,7 +23,7 @@ use crate::stats::{self, Snapshot};
 const LISTEN: &str = "127.0.0.1:9719";
 
 /// Its arguments.
-#[derive(clap::Args, Clone, Debug, Default)]
+#[derive(clap::Args, Debug)]
 pub struct Args {
     /// HTTP address of /metrics.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = LISTEN, conflicts_with_all = ["textfile", "once"])]

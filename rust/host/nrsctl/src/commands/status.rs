@@ -10,7 +10,7 @@ use crate::show;
 use crate::stats::{self, words};
 
 /// Its arguments.
-#[derive(clap::Args, Debug, Default)]
+#[derive(clap::Args, Debug)]
 pub struct Args {
     /// The services (default: all).
     #[arg(value_name = "SERVICE")]

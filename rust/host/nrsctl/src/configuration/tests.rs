@@ -5,10 +5,13 @@
 mod failures;
 mod random;
 
+use clap::Parser as _;
+
 use super::read::{parse_one, read};
 use super::running;
 use super::state::State;
-use crate::commands::{apply, check, save};
+use crate::cli::{said, Cli, Command};
+use crate::commands::apply;
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::Kernel;
 use crate::mock::Mock;
@@ -24,35 +27,32 @@ impl Named {
     }
 }
 
-fn args(file: &Named) -> apply::Args {
-    apply::Args {
-        dry_run: false,
-        service: None,
-        prune: false,
-        verbose: false,
-        wait: 0,
-        paths: vec![file.0.to_path_buf()],
+/// The arguments of `apply` with these options and `file`; without `--wait` nothing is tried again.
+fn args(options: &str, file: &Named) -> apply::Args {
+    let wait = match options.contains("--wait") {
+        true => "",
+        false => "--wait 0",
+    };
+    let line = format!("nrsctl apply {options} {wait} {}", file.0.display());
+    match Cli::parse_from(line.split_ascii_whitespace()).command {
+        Command::Apply(args) => args,
+        _ => unreachable!(),
     }
 }
 
-fn ran(module: &Mock, args: &apply::Args) -> (String, Result) {
+fn ran(module: &Mock, options: &str, file: &Named) -> (String, Result) {
     let mut out = Vec::new();
-    let done = apply::until(args, module, &mut out, &module.told);
+    let done = apply::until(&args(options, file), module, &mut out, &module.told);
     (String::from_utf8(out).unwrap(), done)
 }
 
 fn apply(module: &Mock, text: &str) -> (String, Result) {
-    ran(module, &args(&Named::new(text)))
+    ran(module, "", &Named::new(text))
 }
 
 fn differs(module: &Mock, text: &str) -> Option<String> {
-    let file = Named::new(text);
-    let args = apply::Args {
-        dry_run: true,
-        ..args(&file)
-    };
     let writes = module.log().len();
-    let (out, done) = ran(module, &args);
+    let (out, done) = ran(module, "--dry-run", &Named::new(text));
     assert_eq!(module.log().len(), writes);
     match done {
         Ok(()) => {
@@ -67,13 +67,7 @@ fn differs(module: &Mock, text: &str) -> Option<String> {
 }
 
 fn saved(module: &Mock) -> String {
-    let mut out = Vec::new();
-    let args = save::Args {
-        service: None,
-        file: None,
-    };
-    save::run(&args, module, &mut out).unwrap();
-    String::from_utf8(out).unwrap()
+    said(module, "save").unwrap()
 }
 
 const ALL: &str = "\
@@ -142,11 +136,9 @@ fn what_is_saved_is_what_runs() {
     let text = saved(&module);
     assert_eq!(differs(&module, &text), None);
     let file = Named::new(&text);
-    let mut out = Vec::new();
-    let paths = vec![file.0.to_path_buf()];
-    check::run(&check::Args { paths }, &module, &mut out).unwrap();
-    let out = String::from_utf8(out).unwrap();
-    assert_eq!(out, format!("{}: ok\n", file.0.display()));
+    let name = file.0.display();
+    let out = said(&module, &format!("check {name}")).unwrap();
+    assert_eq!(out, format!("{name}: ok\n"));
     let fresh = Mock::of(&["other"]);
     apply(&fresh, &text).1.unwrap();
     assert_eq!(fresh.shown(), module.shown());
@@ -157,21 +149,13 @@ fn what_is_saved_is_what_runs() {
         "{text}"
     );
     assert!(!text.contains("at_history"), "{text}");
-    let only = save::Args {
-        service: Some("other".into()),
-        file: Some(file.0.to_path_buf()),
-    };
-    save::run(&only, &module, &mut Vec::new()).unwrap();
+    said(&module, &format!("save --service other {name}")).unwrap();
     let text = std::fs::read_to_string(&file.0).unwrap();
     assert_eq!(
         text,
         "# Written by nrsctl save.\n\n[service.other]\nslots = 64\npolicy = \"fifo\"\n"
     );
-    let none = save::Args {
-        service: Some("none".into()),
-        file: None,
-    };
-    let failure = save::run(&none, &module, &mut Vec::new()).unwrap_err();
+    let failure = said(&module, "save --service none").unwrap_err();
     assert_eq!(failure.kind, Kind::NotFound);
 }
 
@@ -214,11 +198,7 @@ fn what_is_busy_is_tried_again() {
     let module = Mock::of(&["a"]);
     let file = Named::new("[service.a]\nslots = 5\n");
     module.refuse(0, 2, Kind::Busy);
-    let patient = apply::Args {
-        wait: 60,
-        ..args(&file)
-    };
-    ran(&module, &patient).1.unwrap();
+    ran(&module, "--wait 60", &file).1.unwrap();
     assert_eq!(module.get("a", "slots").unwrap(), "5\n");
     module.refuse(0, 1, Kind::Busy);
     let failure = apply(&module, "[service.a]\n").1.unwrap_err();
@@ -261,21 +241,15 @@ fn services_that_no_file_mentions() {
     let text = "[service.a]\n";
     assert_eq!(differs(&module, text), None);
     let file = Named::new(text);
-    let mut args = apply::Args {
-        prune: true,
-        dry_run: true,
-        ..args(&file)
-    };
-    let (out, done) = ran(&module, &args);
+    let (out, done) = ran(&module, "--prune --dry-run", &file);
     assert_eq!(done.unwrap_err().kind, Kind::Differs);
     assert_eq!(
         out,
         "--- b, running\n+++ b, wanted\n@@ -1,4 +0,0 @@\n-[service.b]\n-cpts = 2\n-slots = 3\n-policy = \"fifo\"\n"
     );
-    args.dry_run = false;
-    ran(&module, &args).1.unwrap();
+    ran(&module, "--prune", &file).1.unwrap();
     assert_eq!(module.services().unwrap(), ["a", "by_client", "c"]);
-    let (out, done) = ran(&module, &args);
+    let (out, done) = ran(&module, "--prune", &file);
     assert_eq!((out.as_str(), done), ("nothing to change\n", Ok(())));
 }
 
@@ -284,12 +258,7 @@ fn one_service_of_many() {
     let module = Mock::of(&["a", "b"]);
     let file =
         Named::new("[module]\ndefault_slots = 7\n[service.a]\nslots = 5\n[service.b]\nslots = 5\n");
-    let mut args = apply::Args {
-        service: Some("a".into()),
-        verbose: true,
-        ..args(&file)
-    };
-    let (out, done) = ran(&module, &args);
+    let (out, done) = ran(&module, "--service a --verbose", &file);
     done.unwrap();
     assert_eq!(
         out,
@@ -297,8 +266,8 @@ fn one_service_of_many() {
     );
     assert_eq!(module.get("b", "slots").unwrap(), "64\n");
     assert_eq!(module.module_parameter("default_slots").unwrap(), "64\n");
-    args.service = Some("c".into());
-    assert_eq!(ran(&module, &args).1.unwrap_err().kind, Kind::NotFound);
+    let (_, done) = ran(&module, "--service c", &file);
+    assert_eq!(done.unwrap_err().kind, Kind::NotFound);
 }
 
 #[test]
@@ -306,7 +275,7 @@ fn a_wrong_file_changes_nothing() {
     let module = Mock::of(&["a"]);
     let file = Named::new("[service.a]\nslots = 5\n[service.b]\nslots = 0\npolcy = 'fifo'\n");
     let shown = module.shown();
-    let (out, done) = ran(&module, &args(&file));
+    let (out, done) = ran(&module, "", &file);
     let name = file.0.display();
     assert_eq!(out, "");
     let failure = done.unwrap_err();
@@ -322,9 +291,9 @@ fn a_wrong_file_changes_nothing() {
         .hint("nothing was changed")
     );
     assert_eq!(module.shown(), shown);
+    let check = Cli::parse_from(["nrsctl", "check", name.to_string().as_str()]);
     let mut out = Vec::new();
-    let paths = vec![file.0.to_path_buf()];
-    let failure = check::run(&check::Args { paths }, &module, &mut out).unwrap_err();
+    let failure = check.command.run(&module, &mut out).unwrap_err();
     assert_eq!(
         (failure.kind, failure.message.as_str()),
         (Kind::Refused, "the configuration has 2 errors")

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use crate::exposition::Page;
 use crate::texts;
-use nrsctl::commands::exporter::{answer, run, Args};
+use crate::verbs::output;
+use nrsctl::commands::exporter::answer;
 use nrsctl::exporter::encode::{label, Kind as Type, Number, CONTENT_TYPE};
 use nrsctl::exporter::families::FAMILIES;
 use nrsctl::exporter::http::{self, Request};
@@ -441,89 +442,51 @@ fn connections_are_bounded() {
     assert!(served);
 }
 
-/// What the command prints, and the kind of its failure.
-fn output(args: &Args, kernel: &Mock) -> (String, Option<Kind>) {
-    let mut out = Vec::new();
-    let failure = run(args, kernel, &mut out).err();
-    (
-        String::from_utf8(out).expect("UTF-8"),
-        failure.map(|failure| failure.kind),
-    )
-}
-
 #[test]
 fn the_command() {
     let kernel = texts::module(&texts::service("tbf", 14));
-    let services = |names: &[&str]| names.iter().map(ToString::to_string).collect();
-    let once = Args {
-        once: true,
-        top: 100,
-        ..Args::default()
-    };
-    let (text, failure) = output(&once, &kernel);
+    let (text, failure) = output("exporter --once", &kernel);
     assert!(text.contains("\nnrs_up 1\n") && failure.is_none());
-    for (names, has_page, failure) in [
-        (&["svc", "svc"][..], true, None),
-        (&["other"], false, Some(Kind::NotFound)),
+    for (services, has_page, failure) in [
+        ("--service svc --service svc", true, None),
+        ("--service other", false, Some(Kind::NotFound)),
         // The others are shown all the same.
-        (&["other", "svc"], true, Some(Kind::NotFound)),
+        ("--service other --service svc", true, Some(Kind::NotFound)),
     ] {
-        let args = Args {
-            services: services(names),
-            ..once.clone()
-        };
-        let (page, found) = output(&args, &kernel);
+        let (page, found) = output(&format!("exporter --once {services}"), &kernel);
         Page::parse(&page).expect("well-formed");
-        assert_eq!(
-            (page.contains("service=\"svc\""), found),
-            (has_page, failure)
-        );
+        let shows = page.contains("service=\"svc\"");
+        assert_eq!((shows, found), (has_page, failure));
     }
     let directory = tempfile::tempdir().expect("a directory");
     // From what status --json printed.
     let recorded = directory.path().join("snapshots.json");
     let snapshots = serde_json::to_string(&[texts::snapshot("tbf")]).expect("JSON");
     fs::write(&recorded, snapshots).expect("a file");
-    let from = Args {
-        from: Some(recorded.clone()),
-        ..once.clone()
-    };
+    let from = format!("exporter --once --from {}", recorded.display());
     assert_eq!(output(&from, &Mock::with(&[])), (text, None));
     fs::write(&recorded, "{").expect("a file");
     assert_eq!(output(&from, &kernel).1, Some(Kind::NotFound));
     // A file; where statistics cannot be read it says so, and so does the exit status.
     let file = directory.path().join("nrs.prom");
-    for (names, up, failure) in [
-        (&[][..], "1", None),
-        (&["other"], "0", Some(Kind::NotFound)),
+    for (services, up, failure) in [
+        ("", "1", None),
+        (" --service other", "0", Some(Kind::NotFound)),
     ] {
-        let into = Args {
-            textfile: Some(file.clone()),
-            services: services(names),
-            ..Args::default()
-        };
+        let into = format!("exporter --textfile {}{services}", file.display());
         assert_eq!(output(&into, &kernel), (String::new(), failure));
         let page = fs::read_to_string(&file).expect("a page");
         assert!(page.contains(&format!("\nnrs_up {up}\n")));
     }
-    for (args, failure) in [
-        (
-            Args {
-                textfile: Some(directory.path().join("missing/nrs.prom")),
-                ..Args::default()
-            },
-            Some(Kind::NotFound),
-        ),
-        (
-            Args {
-                listen: "nowhere".into(),
-                ..Args::default()
-            },
-            Some(Kind::Usage),
-        ),
-    ] {
-        assert_eq!(output(&args, &kernel).1, failure);
-    }
+    let missing = format!(
+        "exporter --textfile {}/missing/nrs.prom",
+        directory.path().display()
+    );
+    assert_eq!(output(&missing, &kernel).1, Some(Kind::NotFound));
+    assert_eq!(
+        output("exporter --listen nowhere", &kernel).1,
+        Some(Kind::Usage)
+    );
 }
 
 /// A service whose text cannot be read, or that goes away, takes nothing from the others.
@@ -531,15 +494,10 @@ fn the_command() {
 fn one_service_keeps_no_other_from_the_page() {
     let texts = texts::service("tbf", 14);
     let texts: Vec<(&str, &str)> = texts.iter().map(|(k, v)| (&k[..], &v[..])).collect();
-    let once = Args {
-        once: true,
-        top: 100,
-        ..Args::default()
-    };
     for (leaves, up, failure) in [(false, "0", Some(Kind::Other)), (true, "1", None)] {
         let kernel = Mock::with(&[("bad", &[("clients", "nothing\n")]), ("svc", &texts)]);
         *kernel.leaving.borrow_mut() = leaves.then(|| "bad".into());
-        let (page, found) = output(&once, &kernel);
+        let (page, found) = output("exporter --once", &kernel);
         assert!(page.contains(&format!("\nnrs_up {up}\n")) && page.contains("service=\"svc\""));
         assert_eq!(found, failure);
     }

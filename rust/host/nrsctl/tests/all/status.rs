@@ -2,8 +2,8 @@
 
 //! What `nrsctl status` says, word by word: `status.txt` has the screens of made-up services.
 
+use crate::verbs::output;
 use crate::{pages, texts};
-use nrsctl::commands::status::{run, Args};
 use nrsctl::failure::Kind;
 use nrsctl::mock::Mock;
 use nrsctl::stats::words::{describe, duration, rate, safe};
@@ -138,24 +138,15 @@ fn numbers_and_names() {
 #[test]
 fn the_command() {
     let kernel = texts::module(&texts::service("tbf", 14));
-    let output = |kernel: &Mock, services: &[&str], json| {
-        let args = Args {
-            services: services.iter().map(ToString::to_string).collect(),
-            json,
-        };
-        let mut out = Vec::new();
-        let done = run(&args, kernel, &mut out).map_err(|failure| failure.kind);
-        done.map(|()| String::from_utf8(out).expect("UTF-8"))
-    };
-    let all = output(&kernel, &[], false).expect("a text");
+    let all = output("status", &kernel).0;
     assert!(all.starts_with("svc: "), "{all}");
-    let twice = output(&kernel, &["svc", "svc"], false);
-    assert_eq!(twice, Ok(format!("{all}\n{all}")));
-    let json = output(&kernel, &[], true).expect("JSON");
+    let twice = output("status svc svc", &kernel);
+    assert_eq!(twice, (format!("{all}\n{all}"), None));
+    let (json, _) = output("status --json", &kernel);
     let mut snapshots: Vec<Snapshot> = serde_json::from_str(&json).expect("snapshots");
     snapshots[0].at_ns = 0;
     assert_eq!(snapshots, [texts::snapshot("tbf")]);
-    assert_eq!(output(&kernel, &["other"], false), Err(Kind::NotFound));
-    let none = output(&Mock::with(&[]), &[], false).expect("a text");
+    assert_eq!(output("status other", &kernel).1, Some(Kind::NotFound));
+    let none = output("status", &Mock::with(&[])).0;
     assert!(none.starts_with("no services"), "{none}");
 }

@@ -11,7 +11,7 @@ use std::process::Command;
 
 use clap::Parser as _;
 use nrsctl::cli::Cli;
-use nrsctl::failure::Result;
+use nrsctl::failure::{Kind, Result};
 use nrsctl::kernel::{Device, Kernel as _};
 use nrsctl::mock::Mock;
 
@@ -81,6 +81,14 @@ fn words(line: &str) -> Vec<String> {
         }
     }
     words
+}
+
+/// What a command prints, and the kind of its failure.
+pub fn output(line: &str, kernel: &Mock) -> (String, Option<Kind>) {
+    let mut out = Vec::new();
+    let done = Cli::parse_from(words(line)).command.run(kernel, &mut out);
+    let text = String::from_utf8(out).unwrap();
+    (text, done.err().map(|failure| failure.kind))
 }
 
 /// What a command prints and writes, and how it fails.

@@ -77,16 +77,11 @@ fn a_service_that_could_not_be_set_up_is_removed() {
 fn a_service_that_cannot_be_changed_keeps_no_other() {
     let module = Mock::of(&["a", "b"]);
     let file = Named::new("[service.a]\ncpts = 1\n[service.b]\nslots = 7\n");
-    let mut args = apply::Args {
-        dry_run: true,
-        ..args(&file)
-    };
-    let (out, done) = ran(&module, &args);
+    let (out, done) = ran(&module, "--dry-run", &file);
     assert!(out.contains("\n+slots = 7\n"), "{out}");
     assert_eq!(done.unwrap_err().kind, Kind::Busy);
     assert_eq!(module.get("b", "slots").unwrap(), "64\n");
-    args.dry_run = false;
-    let (out, done) = ran(&module, &args);
+    let (out, done) = ran(&module, "", &file);
     assert!(out.ends_with("b: 1 change made\n"), "{out}");
     let failure = done.unwrap_err();
     assert_eq!(failure.kind, Kind::Busy);
@@ -96,7 +91,7 @@ fn a_service_that_cannot_be_changed_keeps_no_other() {
     );
     assert_eq!(module.get("b", "slots").unwrap(), "7\n");
     // Nothing else is to be changed now, and that is not all that is said.
-    let (out, done) = ran(&module, &args);
+    let (out, done) = ran(&module, "", &file);
     assert_eq!((out.as_str(), done.unwrap_err().kind), ("", Kind::Busy));
 }
 
@@ -153,13 +148,9 @@ fn waiting_is_interrupted() {
     let module = Mock::of(&["a"]);
     let shown = module.shown();
     let file = Named::new("[service.a]\nslots = 5\nparameters.stall_ms = 500\n");
-    let patient = apply::Args {
-        wait: 600,
-        ..args(&file)
-    };
     module.refuse(1, 3, Kind::Busy);
     module.tell.set(4);
-    let failure = ran(&module, &patient).1.unwrap_err();
+    let failure = ran(&module, "--wait 600", &file).1.unwrap_err();
     assert!(
         failure.message.ends_with("; the service is as it was"),
         "{failure}"
@@ -191,14 +182,13 @@ fn parameters_of_the_module_are_put_back() {
 fn nobody_has_to_read() {
     let module = Mock::of(&["a", "b"]);
     let file = Named::new("[service.a]\nslots = 5\n[service.b]\nslots = 7\n");
-    let mut args = apply::Args {
-        dry_run: true,
-        ..args(&file)
+    let run = |options| {
+        let args = args(options, &file);
+        apply::until(&args, &module, &mut Unread, &module.told).unwrap_err()
     };
-    let failure = apply::until(&args, &module, &mut Unread, &module.told).unwrap_err();
+    let failure = run("--dry-run");
     assert_eq!(failure.kind, Kind::Closed);
-    args.dry_run = false;
-    let failure = apply::until(&args, &module, &mut Unread, &module.told).unwrap_err();
+    let failure = run("");
     assert_eq!(failure.kind, Kind::Other);
     assert_eq!(module.get("a", "slots").unwrap(), "5\n");
     assert_eq!(module.get("b", "slots").unwrap(), "7\n");

@@ -138,11 +138,14 @@ pub trait Parts {
 /// What clients of a service are called.
 pub trait Scene {
     /// Calls `f` once with the name of device `device` of the service, if there is such a one.
-    fn device_name(&self, device: u32, f: &mut dyn FnMut(&[u8]));
+    fn device_name(&self, _device: u32, _f: &mut dyn FnMut(&[u8])) {}
 
     /// Lets other tasks run; called now and then by what takes long.
     fn reschedule(&self) {}
 }
+
+/// Nobody has a name.
+impl Scene for Nothing {}
 
 /// What came of a look at all parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -34,14 +34,13 @@ use crate::sched::{
     class::{ClassId, ClassNeed, ClassTable, Found, DEFAULT},
     item::{Cost, Fifo, Item},
     mem::{self, Grow, Need as _, NoMemory},
-    policy::{Get, Grant, Part, Passed, View, Way},
+    policy::{Get, Grant, NoArgument, Part, Passed, Simple, View, Way},
     qbm::{
         gate::{Gates, Seat},
         plan::{By, Who},
     },
 };
 
-pub(crate) mod config;
 pub(crate) mod control;
 mod overseer;
 pub mod params;
@@ -52,10 +51,19 @@ use queue::Queue;
 use record::Record;
 
 pub use crate::sched::policy::{Nothing as Counts, Nothing as Shared};
-pub use config::{Config, Update};
 pub use control::Kept;
 pub use overseer::Overseer;
 pub use params::{Tunables, PARAMETERS};
+
+/// What a part is told: the gates of its service; none: nobody is held back.
+pub type Update = Option<mem::Shared<Gates>>;
+
+/// Configuration of a part.
+pub type Config = NoArgument<Tunables>;
+
+impl Simple for Tunables {
+    type Update = Update;
+}
 
 /// Classes whose time has come that one [`Part::get`] looks at.
 const LOOKS: u32 = 64;
@@ -120,7 +128,7 @@ impl<I: Item> State<I> {
         seed: u64,
         _shared: &mem::Shared<Shared>,
     ) -> core::result::Result<Self, NoMemory> {
-        let tunables = config.tunables();
+        let tunables = config.tunables;
         let max = tunables.classes_max.get();
         let table = ClassTable::new(max, seed, Who::NOBODY, Record::new(0))?;
         let mut queue = Queue::new((max as usize).saturating_add(1))?;
@@ -130,7 +138,7 @@ impl<I: Item> State<I> {
         Ok(Self {
             table,
             queue,
-            update: Update::none(),
+            update: None,
             generation: 0,
             by: tunables.by,
             target: Who::NOBODY.target,
@@ -140,13 +148,13 @@ impl<I: Item> State<I> {
 
     /// The gates.
     pub const fn gates(&self) -> Option<&mem::Shared<Gates>> {
-        self.update.gates()
+        self.update.as_ref()
     }
 
     /// Has the class in `slot` look for its gate, if the one it has is not the right one any more; whether it did.
     #[inline]
     fn settle(&mut self, slot: u32, now: u64) -> bool {
-        let gates = self.update.get();
+        let gates = self.update.as_deref();
         let Some(record) = self.table.at(slot) else {
             return false;
         };
@@ -165,13 +173,13 @@ impl<I: Item> State<I> {
     #[inline]
     fn announce(&self, slot: u32) {
         if let Some(record) = self.table.at(slot) {
-            record.announce(self.update.get());
+            record.announce(self.update.as_deref());
         }
     }
 
     /// Has the class in `slot` claim its gate.
     fn sit(&mut self, slot: u32, now: u64) {
-        let gates = self.update.get();
+        let gates = self.update.as_deref();
         let who = match self.table.key(slot) {
             Some(who) if slot != DEFAULT => *who,
             _ => Who {
@@ -194,7 +202,7 @@ impl<I: Item> State<I> {
         if self.settle(slot, now) {
             return;
         }
-        let gates = self.update.get();
+        let gates = self.update.as_deref();
         if let Some(record) = self.table.at_mut(slot) {
             if let Some(cost) = record.fifo.front().map(Item::cost) {
                 let keys = record.look(gates, cost, now);
@@ -206,7 +214,7 @@ impl<I: Item> State<I> {
     /// Takes the front of the class in `slot` out, and books for the next.
     fn serve(&mut self, slot: u32, now: u64) -> Option<(I, Grant)> {
         let id = self.table.id(slot);
-        let gates = self.update.get();
+        let gates = self.update.as_deref();
         let record = self.table.at_mut(slot)?;
         let item = record.fifo.pop()?;
         // INVARIANT: one request less is queued; the class stays busy, as one more is in service.
@@ -285,7 +293,7 @@ impl<I: Item> Part<I> for State<I> {
 
     /// Also not while the manager does not know of the client: its requests are classified, so that the worker is woken.
     fn is_live(&self, class: ClassId) -> bool {
-        let gates = self.update.get();
+        let gates = self.update.as_deref();
         let knows = |record: &Record<I::Fifo>| record.is_known(gates);
         class.slot() != DEFAULT
             && self.table.is_live(class)
@@ -296,7 +304,7 @@ impl<I: Item> Part<I> for State<I> {
     fn enqueue(&mut self, item: I, class: ClassId, now: u64) -> core::result::Result<(), I> {
         let slot = self.table.resolve(class);
         self.settle(slot, now);
-        let gates = self.update.get();
+        let gates = self.update.as_deref();
         let Some(record) = self.table.at_mut(slot) else {
             return Err(item);
         };
@@ -319,7 +327,7 @@ impl<I: Item> Part<I> for State<I> {
     fn dequeue(&mut self, class: ClassId, place: &I::Place, now: u64) -> Option<I> {
         let slot = self.table.resolve(class);
         self.settle(slot, now);
-        let gates = self.update.get();
+        let gates = self.update.as_deref();
         let record = self.table.at_mut(slot)?;
         let before = record.fifo.front().map(Item::cost);
         let item = record.fifo.remove(place)?;
@@ -355,7 +363,7 @@ impl<I: Item> Part<I> for State<I> {
         }
         let (slot, now) = (class.slot(), now());
         self.settle(slot, now);
-        let gates = self.update.get();
+        let gates = self.update.as_deref();
         let Some(record) = self.table.at_mut(slot) else {
             return Passed::Stale;
         };
@@ -378,7 +386,7 @@ impl<I: Item> Part<I> for State<I> {
         }
         let slot = grant.class.slot();
         if let Some(record) = self.table.at_mut(slot) {
-            record.end(self.update.get(), self.generation);
+            record.end(self.update.as_deref(), self.generation);
             if !record.is_active() {
                 self.table.idle(slot, now);
             }
@@ -392,7 +400,7 @@ impl<I: Item> Part<I> for State<I> {
     /// Also not empty while there are clients for the worker to meet.
     fn need(&self) -> Need<I> {
         let queue = self.queue.wants(self.table.target());
-        let news = self.update.get().is_some_and(Gates::has_news);
+        let news = self.update.as_deref().is_some_and(Gates::has_news);
         (self.table.need(), queue, News(news))
     }
 
@@ -407,7 +415,7 @@ impl<I: Item> Part<I> for State<I> {
 
     /// With other gates, all classes look for theirs.
     fn update(&mut self, update: Update, _now: u64) -> Update {
-        let same = match (self.update.gates(), update.gates()) {
+        let same = match (&self.update, &update) {
             (Some(old), Some(new)) => old.ptr_eq(new),
             _ => false,
         };
@@ -433,7 +441,7 @@ impl<I: Item> Part<I> for State<I> {
             if self.settle(slot, now) {
                 continue;
             }
-            let gates = self.update.get();
+            let gates = self.update.as_deref();
             let record = self.table.at(slot);
             if record.is_some_and(|record| record.is_outdated(gates)) {
                 self.look(slot, now);

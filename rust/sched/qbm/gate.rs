@@ -52,8 +52,8 @@ use crate::sched::{
     key::Hasher,
     mem::{Bulk, NoMemory},
     qbm::{
-        plan::GROUPS_MAX,
-        terms::{Tuning, UNREGULATED},
+        plan::{Tuning, GROUPS_MAX},
+        terms::UNREGULATED,
     },
 };
 use core::sync::atomic::{

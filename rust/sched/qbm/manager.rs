@@ -49,6 +49,7 @@ use crate::sched::{
     mem::{Bulk, List, NoMemory, Owned, Shared},
     statistics::Stats,
 };
+#[cfg(not(MODULE))]
 pub use client::GroupCounts;
 
 use client::Client;
@@ -229,10 +230,7 @@ impl Manager {
         client.plan(terms, self.generation);
         client.here = true;
         client.busy = now;
-        group.counters.merge(&GroupCounts {
-            joins: 1,
-            ..GroupCounts::ZERO
-        });
+        group.counters.joins = group.counters.joins.saturating_add(1);
         group.clients = group.clients.saturating_add((!is_shared(place)).into());
         let rate = client.id.map_or(UNREGULATED, |id| group.allocation(id));
         client.recent.begin(now);
@@ -259,10 +257,7 @@ impl Manager {
         let group = self.groups.as_mut_slice().get_mut(client.group as usize);
         let gate = self.gates.get(place);
         if let Some(group) = group {
-            group.counters.merge(&GroupCounts {
-                leaves: 1,
-                ..GroupCounts::ZERO
-            });
+            group.counters.leaves = group.counters.leaves.saturating_add(1);
             group.clients = group.clients.saturating_sub((!is_shared(place)).into());
             if let Some(id) = id {
                 group.withdraw(id);

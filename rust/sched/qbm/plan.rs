@@ -57,13 +57,14 @@ use crate::sched::{
     mem::List,
     nid::range::Range,
     policy::params::choice,
-    qbm::terms::{Terms, Tuning},
+    qbm::terms::Terms,
     rules::Item,
 };
 use parts::Client;
 use settings::Promise;
 
 pub use parts::{Group, GROUPS_MAX};
+pub use tune::Tuning;
 
 choice! {
     /// What tells clients apart.

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What clients are promised, and the numbers by which promises are kept.
-
-use crate::sched::units::{NSEC_PER_MSEC, NSEC_PER_SEC};
+//! What clients are promised.
 
 /// Number of classes.
 pub const CLASSES: usize = 4;
@@ -54,12 +52,7 @@ impl Class {
 
     /// Its place among the classes; 0 is the highest.
     pub const fn rank(self) -> u8 {
-        match self {
-            Self::FirstCome => 0,
-            Self::FairShare => 1,
-            Self::LowShare => 2,
-            Self::Mover => 3,
-        }
+        self as u8
     }
 
     /// The same, for arrays with a place for each class.
@@ -81,54 +74,6 @@ pub struct Terms {
     pub min: u64,
     /// What it never has more than, bytes/s.
     pub max: u64,
-}
-
-/// The numbers of the method; by default those of StorNext.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tuning {
-    /// What a bucket holds, in time: allocations are divided into periods of this length, ns.
-    pub period: u64,
-    /// The time in which a client notices that it has to sleep, ns.
-    pub fast: u64,
-    /// The time over which it finds that it uses much or little of what it has, ns.
-    pub slow: u64,
-    /// How long a client stays registered without requests, ns.
-    pub idle: u64,
-    /// What every client has at least, bytes/s.
-    pub floor: u64,
-    /// Free bandwidth below which none is given beyond a minimum, bytes/s.
-    pub grant: u64,
-    /// Periods of a fast time that a client sleeps in before it wants back what it gave up, percent.
-    pub sleep: u64,
-    /// Use of what it has from which a client asks for more, percent.
-    pub high: u64,
-    /// Use of what it has below which a client does with less, percent.
-    pub low: u64,
-    /// How much more it asks for, percent.
-    pub raise: u64,
-    /// How much it gives up, percent.
-    pub lower: u64,
-    /// What movers leave beside what others use, percent of the capacity.
-    pub headroom: u64,
-}
-
-impl Default for Tuning {
-    fn default() -> Self {
-        Self {
-            period: 40 * NSEC_PER_MSEC,
-            fast: NSEC_PER_SEC,
-            slow: 30 * NSEC_PER_SEC,
-            idle: NSEC_PER_SEC,
-            floor: 32 << 10,
-            grant: 256 << 10,
-            sleep: 50,
-            high: 80,
-            low: 60,
-            raise: 30,
-            lower: 10,
-            headroom: 2,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -153,15 +98,5 @@ mod tests {
         for wrong in ["", "FC", "fair", "first come", "mover "] {
             assert_eq!(Class::parse(wrong), None, "{wrong}");
         }
-    }
-
-    /// The numbers that the method was published with.
-    #[test]
-    fn numbers_by_default() {
-        let tuning = Tuning::default();
-        assert_eq!((tuning.floor, tuning.grant), (32 * 1024, 256 * 1024));
-        assert_eq!((tuning.fast, tuning.slow), (1_000_000_000, 30_000_000_000));
-        assert_eq!((tuning.sleep, tuning.high, tuning.low), (50, 80, 60));
-        assert_eq!((tuning.raise, tuning.lower), (30, 10));
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     partition::{Placement, Scheduled},
     policy::{
         fairshare::{stats::Row, RowBuf},
-        qbm, AnyPart, AnyShared, AnyUpdate, Config, Part, Passed, View, Way, ROWS,
+        AnyPart, AnyShared, AnyUpdate, Config, Part, Passed, View, Way, ROWS,
     },
     qbm::{gate::Gates, terms::UNREGULATED},
     slab::{Handle, Linked, Links, List, Slab, SlabPile},
@@ -297,8 +297,7 @@ pub fn hand_gates(
         let gates = Gates::new(count, 1)?;
         gates.open(0, (1, None), (rate.unwrap_or(MIXED), 1), 0);
         gates.opened(1);
-        let update = qbm::Update::new(Shared::new(gates)?);
-        part.update(AnyUpdate::Qbm(update), 0);
+        part.update(AnyUpdate::Qbm(Some(Shared::new(gates)?)), 0);
     }
     Ok(())
 }

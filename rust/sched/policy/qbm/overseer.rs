@@ -33,7 +33,7 @@ impl Overseer {
 
 impl Oversee<Config, Kept> for Overseer {
     fn new(config: &Config, kept: &Kept, seed: u64) -> Result<Option<Self>, NoMemory> {
-        let (by, clients_max) = (config.tunables().by, config.tunables().clients_max.get());
+        let (by, clients_max) = (config.tunables.by, config.tunables.clients_max.get());
         let gates = Shared::new(Gates::new(clients_max, seed)?)?;
         let manager = Manager::new(kept.plan.clone(), gates.clone())?;
         Ok(Some(Self {
@@ -47,7 +47,7 @@ impl Oversee<Config, Kept> for Overseer {
 
     /// Another way of telling clients apart, or another number of them, takes other gates.
     fn fits(&self, config: &Config) -> bool {
-        let tunables = config.tunables();
+        let tunables = &config.tunables;
         (self.by, self.clients_max) == (tunables.by, tunables.clients_max.get())
     }
 
@@ -60,7 +60,7 @@ impl Oversee<Config, Kept> for Overseer {
     }
 
     fn update(&self) -> Option<Update> {
-        Some(Update::new(self.gates.clone()))
+        Some(Some(self.gates.clone()))
     }
 
     fn look(&mut self, now: u64, scene: &dyn Scene, due: bool) -> Result<Looked, NoMemory> {

@@ -56,7 +56,7 @@ impl Bench {
         let config = Config::parse(None, tunables).unwrap();
         let shared = mem::Shared::new(Shared::new(&config, 1, 1).unwrap()).unwrap();
         let mut part = State::new(&config, 1, &shared).unwrap();
-        part.update(Update::new(gates.clone()), NOW);
+        part.update(Some(gates.clone()), NOW);
         Self {
             part,
             gates: gates.clone(),
@@ -141,7 +141,7 @@ fn arguments_and_parameters() {
     };
     assert_ne!(config.with(&other), config);
     assert!(config.update_to(&config.with(&other)).is_none());
-    assert_eq!(config.with(&other).tunables().by, By::Device);
+    assert_eq!(config.with(&other).tunables.by, By::Device);
     // What makes a client is a class of its own for each target.
     let on = |target| Attrs { target, ..attrs(7) };
     assert_ne!(Who::of(By::Uid, &on(1)), Who::of(By::Uid, &on(2)));

@@ -13,7 +13,8 @@ use super::{
 use crate::sched::{
     qbm::{
         allocator::{Again, Raised},
-        terms::{Class, Tuning},
+        plan::Tuning,
+        terms::Class,
     },
     statistics::Stats,
 };
@@ -32,13 +33,6 @@ struct Tick {
     span: u64,
     /// Changes in the allocator that may follow.
     left: u32,
-}
-
-/// What a client is to have.
-enum Change {
-    Restore,
-    More,
-    Less,
 }
 
 impl Manager {
@@ -161,38 +155,27 @@ impl Manager {
             (given, _) => given.min(terms.min),
         };
         let rested = now.saturating_sub(client.restored) >= tuning.fast;
-        let change = if client.recent.fast.slept && rested && has < given {
-            Change::Restore
+        let mut counts = GroupCounts::ZERO;
+        if client.recent.fast.slept && rested && has < given {
+            client.restored = now;
+            group.allocator.restore(id);
+            counts.restores = 1;
         } else if verdict == Verdict::Much && has < terms.max {
-            Change::More
+            let more = percent(has, tuning.raise).max(1);
+            counts.increases_asked = 1;
+            match group.allocator.increase(id, more) {
+                Ok(Raised::Whole(_)) => counts.increases_whole = 1,
+                Ok(Raised::Partly(_)) => counts.increases_partly = 1,
+                Err(Again) => counts.increases_refused = 1,
+            }
         } else if verdict == Verdict::Little && has > tuning.floor {
-            Change::Less
+            client.lowered = true;
+            group.allocator.decrease(id, percent(has, tuning.lower));
+            counts.decreases = 1;
         } else {
             return;
-        };
-        tick.left = tick.left.saturating_sub(1);
-        let mut counts = GroupCounts::ZERO;
-        match change {
-            Change::Restore => {
-                client.restored = now;
-                group.allocator.restore(id);
-                counts.restores = 1;
-            }
-            Change::More => {
-                let more = percent(has, tuning.raise).max(1);
-                counts.increases_asked = 1;
-                match group.allocator.increase(id, more) {
-                    Ok(Raised::Whole(_)) => counts.increases_whole = 1,
-                    Ok(Raised::Partly(_)) => counts.increases_partly = 1,
-                    Err(Again) => counts.increases_refused = 1,
-                }
-            }
-            Change::Less => {
-                client.lowered = true;
-                group.allocator.decrease(id, percent(has, tuning.lower));
-                counts.decreases = 1;
-            }
         }
+        tick.left = tick.left.saturating_sub(1);
         client.counters.merge(&counts);
         group.counters.merge(&counts);
     }

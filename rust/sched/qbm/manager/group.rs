@@ -11,8 +11,8 @@ use crate::sched::{
     qbm::{
         allocator::{Allocator, ClientId, Setup},
         gate::Gates,
-        plan::Group as Settings,
-        terms::{Class, Terms, Tuning, UNREGULATED},
+        plan::{Group as Settings, Tuning},
+        terms::{Class, Terms, UNREGULATED},
     },
     statistics::Stats,
 };
@@ -123,7 +123,7 @@ impl Group {
     ///
     /// - [`NoMemory`]: the allocator had none; nothing changed.
     pub fn enrol(&mut self, place: u32, terms: Terms) -> Result<ClientId, NoMemory> {
-        // Room first, so that nothing has to be undone: names are as few as clients.
+        // Room first, so that nothing has to be undone: a new name is the number of clients before.
         while self.places.as_slice().len() <= self.allocator.len() as usize {
             self.places.push(NOWHERE)?;
         }
@@ -133,12 +133,6 @@ impl Group {
         } else {
             self.allocator.enter(terms)?
         };
-        while self.places.as_slice().len() <= id as usize {
-            if self.places.push(NOWHERE).is_err() {
-                self.allocator.leave(id);
-                return Err(NoMemory);
-            }
-        }
         if let Some(at) = self.places.as_mut_slice().get_mut(id as usize) {
             *at = place;
         }

@@ -21,7 +21,7 @@
 //! a logarithmic number of ticks, and others that use a steady part of the capacity cost them the headroom.
 
 use super::rate::percent;
-use crate::sched::qbm::{plan::Group as Settings, terms::Tuning};
+use crate::sched::qbm::plan::{Group as Settings, Tuning};
 
 /// What movers are left.
 #[derive(Clone, Copy, Debug)]

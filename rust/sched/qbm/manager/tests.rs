@@ -35,8 +35,6 @@ fn queue(gates: &Gates, party: Party, target: u32) -> Seat {
 struct Lookups(Cell<u32>);
 
 impl Scene for Lookups {
-    fn device_name(&self, _device: u32, _f: &mut dyn FnMut(&[u8])) {}
-
     fn reschedule(&self) {
         self.0.set(self.0.get() + 1);
     }
@@ -65,7 +63,9 @@ fn lines_are_looked_up_once() {
         assert!(seats
             .iter()
             .all(|seat| !gates.get(seat.place()).unwrap().is_known()));
-        (0..8).for_each(|number| drop(queue(&gates, party(number), 0)));
+        for number in 0..8 {
+            queue(&gates, party(number), 0);
+        }
         manager.look(&lookups, false, NOW + 3 * SECOND).unwrap();
         seen.push(lookups.0.get());
         manager.look(&lookups, true, NOW + 3 * SECOND).unwrap();

@@ -11,10 +11,7 @@
 //! - *Allowed*: what a client could have used in a slow period: what it had, as long as it had it.
 
 use super::rate::{amount, percent, rate};
-use crate::sched::qbm::{
-    gate::Usage,
-    terms::{Tuning, UNREGULATED},
-};
+use crate::sched::qbm::{gate::Usage, plan::Tuning, terms::UNREGULATED};
 
 /// Marks that are kept: a fast period of eighths, the eighth that is running, and one before.
 pub const MARKS: usize = 10;
@@ -211,24 +208,12 @@ pub struct Recent {
 
 impl Recent {
     /// Nothing, from `now` on.
-    pub const fn new(now: u64) -> Self {
+    pub fn new(now: u64) -> Self {
         Self {
-            marks: [Mark {
-                bytes: 0,
-                sleeps: 0,
-            }; MARKS],
-            total: Mark {
-                bytes: 0,
-                sleeps: 0,
-            },
-            last: Mark {
-                bytes: 0,
-                sleeps: 0,
-            },
-            fast: Fast {
-                rate: 0,
-                slept: false,
-            },
+            marks: [Mark::default(); MARKS],
+            total: Mark::default(),
+            last: Mark::default(),
+            fast: Fast::default(),
             slow: Slow::new(now),
             joined: now,
         }

@@ -7,6 +7,7 @@ use nrs_sched::{
     jobid::JobId,
     key::Key,
     nid::Nid,
+    policy::Nothing,
     qbm::{
         plan::{Party, Plan},
         terms::{Class, Terms},
@@ -210,7 +211,7 @@ fn plans_say_what_the_model_says() {
                 let is_for =
                     |line: &&Line| line.is_in(group) && items[line.item].1.contains(&client);
                 let line = lines.iter().find(is_for).unwrap_or(&default);
-                let got = plan.terms(group as u32, &Party::Key(key), &crate::qbm::sim::Place);
+                let got = plan.terms(group as u32, &Party::Key(key), &Nothing);
                 assert_eq!(got, Some(line.terms(*capacity)), "{group} {name}\n{text}");
             }
         }

@@ -15,7 +15,7 @@ use nrs_sched::{
     parameters::Values,
     policy::{
         control::{Host, Parameters, Parts, Refusal, Running, Scene, Text},
-        AnyOverseer, AnyPart, AnyShared, Config, Kept, Kind, Part,
+        AnyOverseer, AnyPart, AnyShared, Config, Kept, Kind, Nothing, Part,
     },
     text::Command,
 };
@@ -203,7 +203,7 @@ impl Host for Desk {
     }
 
     fn oversee<R>(&self, f: impl FnOnce(Option<&mut AnyOverseer>, &dyn Scene) -> R) -> R {
-        f(None, &Nobody)
+        f(None, &Nothing)
     }
 
     fn reset(&self, _kind: Kind) {}
@@ -223,11 +223,4 @@ impl Desk {
             .ok_or("no such parameter")?;
         store(self, text).map_err(|No(error)| error.to_string())
     }
-}
-
-/// No client is a device.
-pub struct Nobody;
-
-impl Scene for Nobody {
-    fn device_name(&self, _device: u32, _f: &mut dyn FnMut(&[u8])) {}
 }

@@ -8,6 +8,7 @@ use crate::sched::{
     policy::{
         control::{Keep, Looked, Oversee},
         params::ClassesMax,
+        Nothing,
     },
     qbm::{manager::Manager, plan::Plan},
 };
@@ -151,15 +152,15 @@ fn other_gates_mean_other_seats() {
     assert_eq!(bench.get(NOW).map(|request| request.owner), Some(1));
     let _ = bench.until(NOW);
     let other = gates(16);
-    let old = bench.part.update(Update::new(other.clone()), NOW);
-    assert!(old.gates().is_some_and(|old| old.ptr_eq(&bench.gates)));
+    let old = bench.part.update(Some(other.clone()), NOW);
+    assert!(old.is_some_and(|old| old.ptr_eq(&bench.gates)));
     bench.part.refresh(0, 64, NOW);
     assert!(bench.get(NOW).is_some());
     let counted = other.get(seat(&other, 1).place()).unwrap();
     assert_eq!(counted.usage().requests, 1);
     // Without gates nobody is held back.
     bench.queue(5, 1, NOW);
-    let _ = bench.part.update(Update::none(), NOW);
+    let _ = bench.part.update(None, NOW);
     bench.queue(6, 1, NOW);
     bench.part.refresh(0, 64, NOW);
     assert!(bench.get(NOW).is_some() && bench.get(NOW).is_some());
@@ -233,12 +234,6 @@ fn a_drain_looks_for_its_gate() {
     assert_eq!(bench.gate(1).usage().requests, 1);
 }
 
-struct NoScene;
-
-impl crate::sched::qbm::plan::Scene for NoScene {
-    fn device_name(&self, _device: u32, _f: &mut dyn FnMut(&[u8])) {}
-}
-
 /// A client whose requests are in service for longer than it may be idle keeps what it is promised.
 #[test]
 fn a_client_with_requests_in_service_is_not_idle() {
@@ -253,7 +248,7 @@ fn a_client_with_requests_in_service_is_not_idle() {
     let mut ticks = |manager: &mut Manager, count| {
         for _ in 0..count {
             now += 200 * MS;
-            manager.look(&NoScene, true, now).unwrap();
+            manager.look(&Nothing, true, now).unwrap();
         }
         now
     };
@@ -263,7 +258,7 @@ fn a_client_with_requests_in_service_is_not_idle() {
         rates
     };
     bench.queue(1, 1, NOW);
-    manager.look(&NoScene, true, NOW).unwrap();
+    manager.look(&Nothing, true, NOW).unwrap();
     let Get::Item((_, grant)) = bench.part.get(&view(NOW, false)) else {
         panic!("no request is dispatched");
     };
@@ -289,12 +284,12 @@ fn a_look_without_memory_is_told_later() {
     let plan = Plan::parse("by uid; group all capacity=100MB").unwrap();
     kept.plan = mem::Shared::new(plan).unwrap();
     let mut overseer = Overseer::new(&config, &kept, 1).unwrap().unwrap();
-    let gates = overseer.update().unwrap().gates().unwrap().clone();
+    let gates = overseer.update().flatten().unwrap();
     let seats = [1, 2].map(|user| seat(&gates, user));
     for seat in &seats {
         gates.get(seat.place()).unwrap().join(seat);
     }
-    let mut look = || overseer.look(NOW, &NoScene, false);
+    let mut look = || overseer.look(NOW, &Nothing, false);
     fail_after(0);
     assert_eq!(look(), Err(NoMemory));
     let known = |seat: &&Seat| gates.get(seat.place()).unwrap().is_known();

@@ -6,17 +6,12 @@ use super::*;
 use crate::sched::{
     key::Key,
     mem::Shared,
+    policy::Nothing,
     qbm::{
         manager::Manager,
-        plan::{Party, Plan, Scene, Who},
+        plan::{Party, Plan, Who},
     },
 };
-
-struct Nowhere;
-
-impl Scene for Nowhere {
-    fn device_name(&self, _device: u32, _f: &mut dyn FnMut(&[u8])) {}
-}
 
 /// Of two gates that are one client's, both of which the manager has met, the earlier one stays.
 #[test]
@@ -35,7 +30,7 @@ fn of_two_gates_one_stays() {
     let late = seats.iter().find(|seat| offset(seat) > 0).unwrap();
     let early = late.place() - offset(late) as u32;
     gates.revoke(early);
-    manager.look(&Nowhere, true, NOW).unwrap();
+    manager.look(&Nothing, true, NOW).unwrap();
     let (late_gate, early_gate) = (gates.get(late.place()), gates.get(early));
     let (late_gate, early_gate) = (late_gate.unwrap(), early_gate.unwrap());
     assert!(late_gate.is_known() && !early_gate.is_known());
@@ -48,9 +43,9 @@ fn of_two_gates_one_stays() {
     early_gate.state.store(state, SeqCst);
     gates.used.fetch_add(1, SeqCst);
     gates.announce();
-    manager.look(&Nowhere, false, NOW).unwrap();
+    manager.look(&Nothing, false, NOW).unwrap();
     assert!(late_gate.is_known() && early_gate.is_known());
-    manager.look(&Nowhere, true, NOW).unwrap();
+    manager.look(&Nothing, true, NOW).unwrap();
     assert!(manager.has_changed() && early_gate.is_known() && !gates.has(late));
     let mut clients = 0;
     manager.each(|_, _, _| clients += 1);

@@ -2,11 +2,12 @@
 
 //! Ten thousand clients at once.
 
-use super::sim::{plan, Place, WALK};
+use super::sim::{plan, WALK};
 use nrs_sched::{
     item::{Cost, Direction},
     key::Key,
     mem::Shared,
+    policy::Nothing,
     qbm::{
         gate::{Gates, Seat},
         manager::Manager,
@@ -38,7 +39,7 @@ fn ten_thousand_join_and_go() {
             seat
         };
         let seats: Vec<Seat> = (0..clients).map(|uid| claim(uid, now)).collect();
-        manager.look(&Place, false, now).expect("memory");
+        manager.look(&Nothing, false, now).expect("memory");
         assert!(manager.has_changed());
         let mut own: Vec<u32> = seats.iter().map(Seat::place).collect();
         own.retain(|place| *place as usize >= GROUPS_MAX);
@@ -55,7 +56,7 @@ fn ten_thousand_join_and_go() {
         for _ in 0..40 {
             now += WALK;
             let tick = Instant::now();
-            manager.look(&Place, true, now).expect("memory");
+            manager.look(&Nothing, true, now).expect("memory");
             longest = longest.max(tick.elapsed());
             if let Some(gate) = gates.get(own[77]) {
                 gate.force(Cost::new(Direction::Read, 100_000), now);
@@ -68,7 +69,7 @@ fn ten_thousand_join_and_go() {
         while own.iter().any(|place| gates.owner(*place).is_some()) {
             now += WALK;
             let tick = Instant::now();
-            manager.look(&Place, true, now).expect("memory");
+            manager.look(&Nothing, true, now).expect("memory");
             longest = longest.max(tick.elapsed());
             ticks += 1;
             assert!(ticks < 100, "they do not go");

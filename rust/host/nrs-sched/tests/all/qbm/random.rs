@@ -2,11 +2,12 @@
 
 //! Random histories of the manager: clients come and go, plans change; after every look the books are right.
 
-use super::sim::{self, Place};
+use super::sim;
 use nrs_sched::{
     item::{Cost, Direction},
     key::Key,
     mem::Shared,
+    policy::Nothing,
     qbm::{
         gate::{Gates, Seat},
         manager::Manager,
@@ -75,7 +76,7 @@ impl World {
     }
 
     fn look(&mut self, due: bool) {
-        let looked = self.manager.look(&Place, due, self.now);
+        let looked = self.manager.look(&Nothing, due, self.now);
         looked.expect("memory");
         self.manager.has_changed();
     }
@@ -91,7 +92,7 @@ impl World {
             let who = owner.who;
             assert_eq!(places.insert((owner.group, who.party), place), None);
             let group = self.plan.group_of(who.target).expect("a group");
-            match self.plan.terms(group, &who.party, &Place) {
+            match self.plan.terms(group, &who.party, &Nothing) {
                 None => assert_eq!(gate.rate(), UNREGULATED),
                 Some(terms) => {
                     assert_eq!(gate.rank(), terms.class.rank());
@@ -115,7 +116,7 @@ impl World {
     /// What is allocated adds up.
     fn check_sums(&self) {
         let mut text = String::new();
-        let written = self.manager.write_status(&mut text, &Place, self.now);
+        let written = self.manager.write_status(&mut text, &Nothing, self.now);
         written.expect("room");
         let documents = YamlLoader::load_from_str(&text).expect("YAML");
         for group in documents[0].as_vec().expect("a sequence") {
@@ -136,7 +137,7 @@ impl World {
             assert_eq!(clients.len() as i64, number("registered"), "{text}");
         }
         text.clear();
-        let written = self.manager.write_stats(&mut text, &Place);
+        let written = self.manager.write_stats(&mut text, &Nothing);
         written.expect("room");
         assert!(YamlLoader::load_from_str(&text).is_ok());
     }
@@ -190,7 +191,7 @@ fn books_are_right() {
             if random(25) == 0 {
                 world.plan = plans[random(plans.len() as u64) as usize].clone();
                 let plan = world.plan.clone();
-                let configured = world.manager.configure(plan, &Place, world.now);
+                let configured = world.manager.configure(plan, &Nothing, world.now);
                 configured.expect("memory");
             }
             world.look(random(3) > 0);

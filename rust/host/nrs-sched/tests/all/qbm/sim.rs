@@ -10,13 +10,13 @@ use nrs_sched::{
     key::Key,
     mem::{Need, Shared},
     policy::{
-        qbm::{Config, State, Tunables, Update},
+        qbm::{Config, State, Tunables},
         Configuration, Get, Grant, Nothing, Part,
     },
     qbm::{
         gate::Gates,
         manager::Manager,
-        plan::{Party, Plan, Scene},
+        plan::{Party, Plan},
     },
     units::{NSEC_PER_MSEC as MS, NSEC_PER_SEC as SECOND},
 };
@@ -44,13 +44,6 @@ pub enum Load {
 }
 
 pub const GREEDY: Load = Load::Greedy(8);
-
-/// Devices without names.
-pub struct Place;
-
-impl Scene for Place {
-    fn device_name(&self, _device: u32, _f: &mut dyn FnMut(&[u8])) {}
-}
 
 pub fn plan(text: &str) -> Shared<Plan> {
     let plan = Plan::parse(text).unwrap_or_else(|error| panic!("{error}: {text}"));
@@ -100,7 +93,7 @@ impl Sim {
         let shared = Shared::new(Nothing).expect("memory");
         let mut part = State::new(&config, 1, &shared).expect("memory");
         let now = 86_400 * SECOND;
-        part.update(Update::new(gates), now);
+        part.update(Some(gates), now);
         reserve(1 << 12).expect("memory");
         Self {
             now,
@@ -119,7 +112,7 @@ impl Sim {
 
     /// Replaces the plan.
     pub fn configure(&mut self, text: &str) {
-        let configured = self.manager.configure(plan(text), &Place, self.now);
+        let configured = self.manager.configure(plan(text), &Nothing, self.now);
         configured.expect("memory");
         self.call();
     }
@@ -279,7 +272,7 @@ impl Sim {
         }
         self.worker = self.tick;
         for due in [due, false] {
-            self.manager.look(&Place, due, self.now).expect("memory");
+            self.manager.look(&Nothing, due, self.now).expect("memory");
             if !self.manager.has_changed() {
                 break;
             }
@@ -294,7 +287,7 @@ impl Sim {
     /// Returns `nrs_qbm_status`.
     pub fn status(&self) -> String {
         let mut text = String::new();
-        let written = self.manager.write_status(&mut text, &Place, self.now);
+        let written = self.manager.write_status(&mut text, &Nothing, self.now);
         written.expect("room");
         text
     }
@@ -302,7 +295,7 @@ impl Sim {
     /// Returns `nrs_qbm_stats`.
     pub fn stats(&self) -> String {
         let mut text = String::new();
-        let written = self.manager.write_stats(&mut text, &Place);
+        let written = self.manager.write_stats(&mut text, &Nothing);
         written.expect("room");
         text
     }

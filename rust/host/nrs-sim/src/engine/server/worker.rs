@@ -6,9 +6,9 @@
 //!   which brings memory and has the overseer look, but not judge.
 
 use super::{Order, Scene, Server, MS};
-use crate::engine::{policy::Nobody, queue::Event};
+use crate::engine::queue::Event;
 use nrs_sched::{
-    policy::{AnyUpdate, Part},
+    policy::{AnyUpdate, Nothing, Part},
     ranges::{Brief, BriefBuf, Outline, PARTS},
 };
 
@@ -58,7 +58,7 @@ impl Server {
             let Some(overseer) = &mut self.overseer else {
                 break;
             };
-            let looked = overseer.look(now, &Nobody, due).expect("memory");
+            let looked = overseer.look(now, &Nothing, due).expect("memory");
             if !looked.refresh {
                 break;
             }

@@ -241,7 +241,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
             high,
             order,
             records,
-            turn: Turn::new(),
+            turn: Turn::default(),
             moved: 0,
             progress: now,
             stalled: false,

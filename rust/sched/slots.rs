@@ -162,11 +162,6 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// Nothing chosen yet.
-    pub const fn new() -> Self {
-        Self { high_in_a_row: 0 }
-    }
-
     /// The head to ask next, or `None` if none is pending or the one to ask may not take a slot.
     pub const fn first(&self, pending: Pending, pool: Pool, limits: &Limits) -> Option<Priority> {
         let high = pending.high && (!pending.regular || self.high_goes_first(pool, limits));
@@ -364,7 +359,7 @@ mod tests {
         };
         let bound = ratio.max(1) + 2 * slots + 2;
         let mut worst = 0;
-        let mut seen = vec![(Pool::EMPTY, Turn::new(), 0u32)];
+        let mut seen = vec![(Pool::EMPTY, Turn::default(), 0u32)];
         let mut next = 0;
         while next < seen.len() {
             let (pool, mut turn, wait) = seen[next];
@@ -428,7 +423,7 @@ mod tests {
         // Ends are in order of start; both heads are always pending.
         for (slots, ratio, high_per_round) in [(1, 3, 3), (1, 0, 1), (4, 10, 10), (4, 1, 1)] {
             let limits = limits(slots, true, ratio);
-            let (mut pool, mut turn) = (Pool::EMPTY, Turn::new());
+            let (mut pool, mut turn) = (Pool::EMPTY, Turn::default());
             let mut running = std::collections::VecDeque::new();
             let mut counts = [0u32; 2];
             for _ in 0..1100 {

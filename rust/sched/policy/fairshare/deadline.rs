@@ -99,22 +99,11 @@ pub(super) enum Step {
     Correct(i64),
 }
 
-impl Sched {
-    /// A scheduler without members.
-    pub const fn new() -> Self {
-        Self {
-            clock: Clock::new(),
-            wait: Root::EMPTY,
-            ready: Root::EMPTY,
-        }
-    }
-}
-
 impl Sched<Side> {
     /// The scheduler of a root without members.
-    pub(super) const fn root() -> Self {
+    pub(super) fn root() -> Self {
         Self {
-            clock: Clock::new(),
+            clock: Clock::default(),
             wait: Side::Wait,
             ready: Side::Ready,
         }

@@ -332,17 +332,6 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock at 0 that nobody entered.
-    pub const fn new() -> Self {
-        Self {
-            now: 0,
-            rest: 0,
-            weight: 0,
-            behind: 0,
-            owed: 0,
-        }
-    }
-
     /// The virtual time.
     pub const fn now(&self) -> u64 {
         self.now

@@ -295,20 +295,12 @@ pub struct Ledger {
 
 impl Ledger {
     /// Nothing counted.
-    pub const fn new() -> Self {
-        const WINDOW: Window = Window {
-            cell: 0,
-            before: 0,
-            now: 0,
-        };
+    pub fn new() -> Self {
         Self {
             counts: EntityCounts::ZERO,
             service: 0,
             sampled: 0,
-            windows: Windows {
-                second: WINDOW,
-                minute: WINDOW,
-            },
+            windows: Windows::default(),
             debts: [0; DEBT_BUCKETS],
             waits: Waits::new(),
         }

@@ -98,8 +98,8 @@ impl<I: Item> Members<I> {
             mode,
             cost_model: tunables.cost_model,
             locality: tunables.locality == Locality::On,
-            estimates: Estimates::new(),
-            busy: Busy::new(),
+            estimates: Estimates::default(),
+            busy: Busy::default(),
             told: Update::new(mem::Shared::new(Weights::new())?, true),
             size_level: size_level(&mode),
             size_source: tunables.size_source,
@@ -201,7 +201,7 @@ impl<I: Item> Members<I> {
                 Body::Leaf(Leaf::new())
             } else {
                 Body::Inner(Inner {
-                    sched: Sched::new(),
+                    sched: Sched::default(),
                     children: 0,
                 })
             };

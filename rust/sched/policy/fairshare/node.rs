@@ -166,7 +166,7 @@ impl<I: Item> Leaf<I> {
             active: 0,
             rest: 0,
             ledger: Ledger::new(),
-            estimates: Estimates::new(),
+            estimates: Estimates::default(),
         }
     }
 

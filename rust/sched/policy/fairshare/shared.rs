@@ -283,15 +283,6 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// A closed one: nobody else serves.
-    pub const fn new() -> Self {
-        Self {
-            seat: None,
-            mine: 0,
-            seen: 0,
-        }
-    }
-
     /// Claims the total of `id`, from now on: what others served before does not count.
     ///
     /// Stays closed if there is no place ([`Tally::upkeep`] tries again); does nothing if it is open.

@@ -59,7 +59,7 @@ pub struct Row {
 
 impl Row {
     /// An entity for which nothing was counted.
-    pub const fn new(id: u64, parent: u64, level: &'static str, key: Key, weight: u32) -> Self {
+    pub fn new(id: u64, parent: u64, level: &'static str, key: Key, weight: u32) -> Self {
         Self {
             id,
             parent,
@@ -78,7 +78,7 @@ impl Row {
     }
 
     /// A group of entities.
-    pub const fn inner(id: u64, parent: u64, level: &'static str, key: Key, weight: u32) -> Self {
+    pub fn inner(id: u64, parent: u64, level: &'static str, key: Key, weight: u32) -> Self {
         Self {
             leaf: false,
             ..Self::new(id, parent, level, key, weight)

@@ -41,7 +41,7 @@ const STEP_MAX: u64 = 1 << 42;
 ///
 /// The clock times the number of active requests, summed over time, and `rest` make up the time with
 /// active requests; what was told, and `fraction`, what the clock advanced for requests that ended.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Busy {
     /// 2^-16 ns, wrapping.
     acc: u64,
@@ -55,17 +55,6 @@ pub struct Busy {
 }
 
 impl Busy {
-    /// The clock of a part without active requests.
-    pub const fn new() -> Self {
-        Self {
-            acc: 0,
-            last: 0,
-            rest: 0,
-            fraction: 0,
-            active: 0,
-        }
-    }
-
     /// A request becomes active at `now`, ns; returns the stamp that tells when.
     pub fn start(&mut self, now: u64) -> u64 {
         self.advance(now);
@@ -125,20 +114,13 @@ const DEFAULT_PAGE: u64 = NSEC_PER_USEC;
 /// measured, of which the latest weighs an eighth.
 ///
 /// A part has one for all its entities, and each entity one of its own.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Estimates {
     /// Nanoseconds; 0: not measured.
     cells: [u32; SIZES * DIRECTIONS],
 }
 
 impl Estimates {
-    /// Nothing measured.
-    pub const fn new() -> Self {
-        Self {
-            cells: [0; SIZES * DIRECTIONS],
-        }
-    }
-
     /// Notes that a request of `pages` took `time` of the device, ns.
     pub fn note(&mut self, direction: Direction, pages: u32, time: u64) {
         let Some(cell) = self.cells.get_mut(index(direction, pages)) else {
@@ -215,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_request_alone_takes_what_elapses() {
-        let mut busy = Busy::new();
+        let mut busy = Busy::default();
         for now in [0, 5, 77 * MS, 1 << 62] {
             let mut busy = busy;
             let stamp = busy.start(now);
@@ -231,7 +213,7 @@ mod tests {
 
     #[test]
     fn requests_at_a_time_share_it() {
-        let mut busy = Busy::new();
+        let mut busy = Busy::default();
         // Two from 0 to 10, one more from 4 to 10, then one until 13.
         let a = busy.start(100);
         let b = busy.start(100);
@@ -248,7 +230,7 @@ mod tests {
 
     #[test]
     fn odd_times() {
-        let mut busy = Busy::new();
+        let mut busy = Busy::default();
         assert_eq!(busy.end(123, 1000), 0);
         let a = busy.start(1000);
         // Backwards is no time, and what follows counts from the latest moment.
@@ -273,7 +255,7 @@ mod tests {
         for seed in 0..50 {
             let mut rng = Rng::new(seed);
             let depth = 1 + rng.next_u32() % 300;
-            let mut busy = Busy::new();
+            let mut busy = Busy::default();
             let mut active: Vec<(u64, u64)> = Vec::new();
             let (mut now, mut latest) = (rng.next_u64() >> 20, 0);
             let (mut device, mut told, mut events) = (0u64, 0u64, 0);
@@ -326,7 +308,7 @@ mod tests {
 
     #[test]
     fn estimates_fall_back() {
-        let (mut own, mut part) = (Estimates::new(), Estimates::new());
+        let (mut own, mut part) = (Estimates::default(), Estimates::default());
         for (pages, cost) in [(1, 101), (256, 356), (u32::MAX, COST_MAX)] {
             assert_eq!(own.estimate(&part, Direction::Write, pages), cost);
         }
@@ -348,7 +330,7 @@ mod tests {
     #[test]
     fn estimates_follow() {
         let mut rng = Rng::new(2);
-        let mut own = Estimates::new();
+        let mut own = Estimates::default();
         let mut before = None;
         for _ in 0..200 {
             let time = (10_000 << (rng.next_u32() % 12)) + u64::from(rng.next_u32() % 10_000);

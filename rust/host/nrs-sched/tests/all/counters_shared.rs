@@ -124,7 +124,7 @@ fn tallies_are_exact_from_many_threads() {
     let barrier = Barrier::new(THREADS);
     let told = threads(|thread| {
         let mut rng = Rng::new(thread as u64);
-        let mut tally = Tally::new();
+        let mut tally = Tally::default();
         let (mut served, mut told) = (0u64, 0u64);
         tally.open(&counters, 1234);
         barrier.wait();
@@ -158,7 +158,7 @@ fn strangers_do_not_mix() {
     threads(|thread| {
         // One block for all; each thread has an id of its own, so nobody else ever serves it.
         let mut rng = Rng::new(thread as u64);
-        let mut tally = Tally::new();
+        let mut tally = Tally::default();
         for round in 0..20_000 {
             let id = id(1 + thread as u64 + 10 * (round % 3), 0);
             tally.open(&counters, id);

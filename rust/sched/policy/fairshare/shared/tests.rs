@@ -110,7 +110,7 @@ fn two_places_of_one_id_become_one() {
 fn tallies_tell_what_others_serve() {
     let counters = Counters::new(16).unwrap();
     let id = id(5, 1);
-    let mut tallies = [Tally::new(); 3];
+    let mut tallies = [Tally::default(); 3];
     let [a, b, c] = &mut tallies;
     a.note(&counters, 9);
     assert_eq!((a.elsewhere(&counters), a.seat.is_some()), (0, false));
@@ -149,7 +149,7 @@ fn tallies_tell_what_others_serve() {
 #[test]
 fn upkeep_opens_what_was_crowded_out() {
     let counters = Counters::new(4).unwrap();
-    let mut tallies: Vec<Tally> = (0..9).map(|_| Tally::new()).collect();
+    let mut tallies: Vec<Tally> = (0..9).map(|_| Tally::default()).collect();
     for (i, tally) in tallies.iter_mut().enumerate() {
         tally.open(&counters, id(i as u64 + 1, 0));
         assert_eq!(tally.seat.is_some(), i < 8);

@@ -232,25 +232,14 @@ impl Load {
                     seen.latency.add(now.duration_since(way.submitted));
                     seen.withheld.add(Duration::from_nanos(released.wait_ns));
                 }
-                if let Some(log) = &mut self.log {
-                    writeln!(
-                        log,
-                        "{} {} {}",
-                        now.duration_since(self.start).as_micros(),
-                        self.players[way.player].name,
-                        released.wait_ns / 1000,
-                    )?;
-                }
                 let player = &mut self.players[way.player];
+                let us = now.duration_since(self.start).as_micros();
+                if let Some(log) = &mut self.log {
+                    writeln!(log, "{us} {} {}", player.name, released.wait_ns / 1000)?;
+                }
                 if let Some(log) = &mut self.order_log {
-                    writeln!(
-                        log,
-                        "{} {} {} {}",
-                        now.duration_since(self.start).as_micros(),
-                        player.name,
-                        player.object,
-                        way.offset,
-                    )?;
+                    let (name, object) = (&player.name, player.object);
+                    writeln!(log, "{us} {name} {object} {}", way.offset)?;
                 }
                 if self.args.credits {
                     player.told(released.credits.max(1).into());
@@ -258,7 +247,7 @@ impl Load {
                 self.released += 1;
                 if self.args.lose != 0 && self.released % self.args.lose == 0 {
                     self.lost += 1;
-                    self.players[way.player].ended();
+                    player.ended();
                     continue;
                 }
                 let end = now + Duration::from_micros(self.args.busy);
@@ -292,8 +281,7 @@ impl Load {
         }
         let mut rest = &done[..];
         while !rest.is_empty() {
-            let taken = self.client.complete(rest)?;
-            rest = &rest[taken..];
+            rest = &rest[self.client.complete(rest)?..];
         }
         Ok(())
     }

@@ -21,30 +21,27 @@ pub fn argument(service: &str) -> wire::Attach {
 
 /// What attaching takes, answers and refuses.
 pub fn attach() -> Done {
-    let mut cases: Vec<(&str, wire::Attach, Option<i32>)> = Vec::new();
-    let mut case = |what, error, change: &dyn Fn(&mut wire::Attach)| {
+    /// What it is, how it is refused, and how the argument differs from a plain one.
+    type Case = (&'static str, Option<i32>, fn(&mut wire::Attach));
+    const WRONG: Option<i32> = Some(libc::EINVAL);
+    let cases: [Case; 9] = [
+        ("as it should be", None, |_| ()),
+        ("an unknown flag", WRONG, |a| a.flags = 2),
+        ("longest lease", None, |a| a.lease_ms = wire::LEASE_MAX),
+        ("too long a lease", WRONG, |a| {
+            a.lease_ms = wire::LEASE_MAX + 1
+        }),
+        ("no service", WRONG, |a| a.service = [0; 32]),
+        ("a name without end", WRONG, |a| a.service = [b'a'; 32]),
+        ("a name of 31 letters", None, |a| a.service[..31].fill(b'a')),
+        ("a dot first", WRONG, |a| a.service[0] = b'.'),
+        ("a client's name with a quote", WRONG, |a| {
+            a.client[0] = b'"'
+        }),
+    ];
+    for (what, error, change) in cases {
         let mut attach = argument("attach");
         change(&mut attach);
-        cases.push((what, attach, error));
-    };
-    case("as it should be", None, &|_| ());
-    case("an unknown flag", Some(libc::EINVAL), &|a| a.flags = 2);
-    case("longest lease", None, &|a| a.lease_ms = wire::LEASE_MAX);
-    case("too long a lease", Some(libc::EINVAL), &|a| {
-        a.lease_ms = wire::LEASE_MAX + 1
-    });
-    case("no service", Some(libc::EINVAL), &|a| a.service = [0; 32]);
-    case("a name without end", Some(libc::EINVAL), &|a| {
-        a.service = [b'a'; 32]
-    });
-    case("a name of 31 letters", None, &|a| {
-        a.service[..31].fill(b'a')
-    });
-    case("a dot first", Some(libc::EINVAL), &|a| a.service[0] = b'.');
-    case("a client's name with a quote", Some(libc::EINVAL), &|a| {
-        a.client[0] = b'"'
-    });
-    for (what, attach, error) in cases {
         let file = device()?;
         let result = ioctl(&file, wire::IOC_ATTACH, &mut attach.encode());
         match error {

@@ -14,13 +14,19 @@ use super::raw;
 use crate::sched::units::NSEC_PER_MSEC;
 
 /// Reports, once for each place in the code, that something has happened which cannot; with a condition, if that holds.
+/// The report is a cold function, so it costs the code around it a branch.
 macro_rules! bug {
     () => {{
-        kernel::warn_flags!(
-            file!(),
-            kernel::bindings::BUGFLAG_ONCE
-                | kernel::bug::bugflag_taint(kernel::bindings::TAINT_WARN)
-        );
+        #[cold]
+        #[inline(never)]
+        fn report() {
+            kernel::warn_flags!(
+                file!(),
+                kernel::bindings::BUGFLAG_ONCE
+                    | kernel::bug::bugflag_taint(kernel::bindings::TAINT_WARN)
+            );
+        }
+        report();
     }};
     ($cond:expr) => {
         if $cond {

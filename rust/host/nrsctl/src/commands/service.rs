@@ -187,20 +187,17 @@ fn set(kernel: &dyn Kernel, name: &str, settings: &[String]) -> Result {
         let (key, value) = setting.split_once('=').ok_or_else(|| {
             Failure::new(Kind::Usage, format!("{setting}: no value")).hint("write PARAMETER=VALUE")
         })?;
-        match key {
-            "cpts" => {
-                let wrong =
-                    |_| Failure::new(Kind::Refused, format!("cpts: '{value}' is not a number"));
-                value.parse::<u32>().map_err(wrong)?;
-            }
-            _ => refusal::check(key, value)?,
-        }
-        pairs.push((key, value));
+        let wrong = |_| Failure::new(Kind::Refused, format!("cpts: '{value}' is not a number"));
+        let cpts = match key {
+            "cpts" => Some(value.parse().map_err(wrong)?),
+            _ => refusal::check(key, value).map(|()| None)?,
+        };
+        pairs.push((key, value, cpts));
     }
-    for (key, value) in pairs {
-        match value.parse() {
-            Ok(cpts) if key == "cpts" => kernel.set_cpts(name, cpts)?,
-            _ => kernel.set(name, key, value)?,
+    for (key, value, cpts) in pairs {
+        match cpts {
+            Some(cpts) => kernel.set_cpts(name, cpts)?,
+            None => kernel.set(name, key, value)?,
         }
     }
     Ok(())

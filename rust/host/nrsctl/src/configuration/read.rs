@@ -205,10 +205,7 @@ impl Reader {
             Value::Truth(truth) => Some(truth),
             Value::Number(0) => Some(false),
             Value::Number(1) => Some(true),
-            _ => {
-                self.add(&node.place, path, "is not true or false");
-                None
-            }
+            _ => self.take(&node.place, path, Err("is not true or false")),
         }
     }
 
@@ -217,14 +214,10 @@ impl Reader {
         let Value::Number(number) = node.value else {
             return self.other(path, node, "a number");
         };
-        let found = u64::try_from(number)
-            .ok()
-            .filter(|number| (low..=high).contains(number));
-        if found.is_none() {
-            let reason = format!("is {number}; allowed: {low} to {high}");
-            self.add(&node.place, path, reason);
-        }
-        found
+        let found = u64::try_from(number).ok();
+        let found = found.filter(|number| (low..=high).contains(number));
+        let found = found.ok_or_else(|| format!("is {number}; allowed: {low} to {high}"));
+        self.take(&node.place, path, found)
     }
 
     fn file(

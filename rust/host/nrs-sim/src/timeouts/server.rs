@@ -24,8 +24,9 @@ use nrs_sched::timeouts::{
 };
 use std::collections::VecDeque;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Place {
+    #[default]
     Nowhere,
     Withheld,
     Queued,
@@ -34,7 +35,7 @@ enum Place {
 }
 
 /// The last request of a client.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Held {
     xid: u32,
     /// The life of the server in which the client connected.
@@ -55,19 +56,6 @@ struct Held {
     /// An early reply for it was lost.
     missed: bool,
 }
-
-const NOTHING: Held = Held {
-    xid: 0,
-    life: 0,
-    place: Place::Nowhere,
-    recovered: false,
-    arrival: 0,
-    deadline: 0,
-    armed: 0,
-    withheld: 0,
-    service: 0,
-    missed: false,
-};
 
 /// What became of a request that its client does not wait for any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +105,7 @@ impl Server {
             estimator: Estimator::new(),
             filter: filter(),
             recovery: None,
-            held: vec![NOTHING; clients],
+            held: vec![Held::default(); clients],
             queue: VecDeque::new(),
             busy: 0,
             gate: (VecDeque::new(), 0),
@@ -236,7 +224,7 @@ impl Server {
             *held = Held {
                 life: self.life,
                 armed: held.armed,
-                ..NOTHING
+                ..Held::default()
             };
             match &mut self.recovery {
                 Some(recovery) => {
@@ -273,7 +261,7 @@ impl Server {
                 life: self.life,
                 armed: held.armed,
                 arrival: world.now,
-                ..NOTHING
+                ..Held::default()
             };
         }
         held.deadline = now + u64::from(stated);

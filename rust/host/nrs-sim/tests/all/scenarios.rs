@@ -99,6 +99,18 @@ policy =
   policy = "throttle-me"
   12:1: key `server[0].policy`: `throttle-me`: no such baseline (throttle-gift, throttle-static RATE)
 policy =
+  policy = "fairshare one"
+  12:1: key `server[0].policy`: `fairshare one`: 
+policy =
+  policy = "tbf"\nrules = ["start"]
+  13:1: key `server[0].rules`: `start`: 
+policy =
+  policy = "qbm"\nplan = "nonsense"
+  13:1: key `server[0].plan`: `nonsense`: 
+weights =
+  params = { quantum = 3 }
+  13:12: key `server[0].params.quantum`: `3`: 
+policy =
   policy = "throttle-static 5"
   12:1: key `server[0].policy`: a rate needs a unit
 weights =

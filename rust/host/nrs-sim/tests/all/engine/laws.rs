@@ -3,10 +3,7 @@
 //! What holds for every run: nothing is lost, equal seeds give equal bytes, memory is bounded.
 
 use super::common::{job, run, run_with, scenario, server, PIPE};
-use nrs_sim::{
-    engine::Settings,
-    scenario::{Param, Server},
-};
+use nrs_sim::engine::Settings;
 
 /// A bit of everything.
 fn everything(policy: &str, extra: &str) -> String {
@@ -167,42 +164,5 @@ fn work_conserving() {
                 server.busy_ns
             );
         }
-    }
-}
-
-/// A policy that is none, a rule that is none, a plan that is none: the server and the reason are named. The schema is
-/// not asked, it may say so first.
-#[test]
-fn refused() {
-    let text = format!("{PIPE}{}{}", server("fifo", ""), job("a", ""));
-    let good = scenario("1s", &text);
-    type Spoil = fn(&mut Server);
-    let cases: [(Spoil, &str); 6] = [
-        (|s| s.policy = "fiffo".into(), "server s: policy `fiffo`"),
-        (
-            |s| s.policy = "fairshare one".into(),
-            "server s: policy `fairshare one`",
-        ),
-        (|s| s.device = "e".into(), "server s: no device `e`"),
-        (
-            |s| (s.policy, s.rules) = ("tbf".into(), vec!["start".into()]),
-            "server s: rules `start`",
-        ),
-        (
-            |s| (s.policy, s.plan) = ("qbm".into(), Some("nonsense".into())),
-            "server s: plan `nonsense`",
-        ),
-        (
-            |s| {
-                s.params.insert("quantum".into(), Param::Number(3));
-            },
-            "server s: params.quantum `3`",
-        ),
-    ];
-    for (spoil, want) in cases {
-        let mut scenario = good.clone();
-        spoil(&mut scenario.servers[0]);
-        let error = nrs_sim::engine::run(&scenario).expect_err(want);
-        assert!(error.starts_with(want), "{error}");
     }
 }

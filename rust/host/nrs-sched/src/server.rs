@@ -22,7 +22,7 @@ use crate::{
         line::Line,
         round, Admission, Env, Machine,
     },
-    policy::{AnyPart, AnyUpdate, Config, Kind, Part, Tunables},
+    policy::{AnyPart, Config, Kind, Part, Tunables},
     ranges::Table,
     slots::Limits,
     units::NSEC_PER_MSEC,
@@ -299,15 +299,6 @@ impl Server {
         }
         self.run_all();
         Ok(())
-    }
-
-    /// Tells the primaries of both heads something.
-    pub fn update(&mut self, update: &AnyUpdate) {
-        for priority in Priority::ALL {
-            if let Some(part) = self.machine.head(priority).primary_mut() {
-                drop(part.update(update.clone(), self.now));
-            }
-        }
     }
 
     /// Lets time go on by `ns`.

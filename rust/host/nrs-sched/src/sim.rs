@@ -466,11 +466,6 @@ impl Sim {
         self.table = Some(published.table);
     }
 
-    /// The shares that were published last.
-    pub const fn table(&self) -> Option<&Table> {
-        self.table.as_ref()
-    }
-
     /// Takes `items` into the list of weights; all nodes follow.
     ///
     /// # Panics

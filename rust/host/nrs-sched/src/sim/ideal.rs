@@ -117,12 +117,17 @@ impl Ideal {
     }
 
     pub(super) fn arrives(&mut self, source: usize) {
-        let mut at = self.leaves[source];
-        while at != ROOT {
-            self.nodes[at].busy += 1;
-            if self.nodes[at].busy > 1 {
-                return;
-            }
+        self.climb(self.leaves[source], |busy| {
+            *busy += 1;
+            *busy > 1
+        });
+    }
+
+    /// Changes how busy the nodes above `leaf` are, from the leaf up to the first that `change` says to have been and
+    /// to stay busy.
+    fn climb(&mut self, leaf: usize, change: impl Fn(&mut u64) -> bool) {
+        let mut at = leaf;
+        while at != ROOT && !change(&mut self.nodes[at].busy) {
             self.stale = true;
             at = self.nodes[at].parent;
         }
@@ -145,19 +150,10 @@ impl Ideal {
         }
         self.nodes[leaf].got += pages;
         self.nodes[leaf].gap = 0.0;
-        self.leaves_queue(leaf);
-    }
-
-    fn leaves_queue(&mut self, leaf: usize) {
-        let mut at = leaf;
-        while at != ROOT {
-            self.nodes[at].busy -= 1;
-            if self.nodes[at].busy > 0 {
-                return;
-            }
-            self.stale = true;
-            at = self.nodes[at].parent;
-        }
+        self.climb(leaf, |busy| {
+            *busy -= 1;
+            *busy > 0
+        });
     }
 
     /// Divides the whole among those who have requests.
@@ -165,31 +161,20 @@ impl Ideal {
         self.stale = false;
         self.nodes.iter_mut().for_each(|node| node.sum = 0.0);
         for at in 1..self.nodes.len() {
-            let Node {
-                busy,
-                weight,
-                parent,
-                ..
-            } = self.nodes[at];
-            if busy > 0 {
+            let node = &self.nodes[at];
+            let (parent, weight) = (node.parent, node.weight);
+            if node.busy > 0 {
                 self.nodes[parent].sum += weight;
             }
         }
         // Parents come before their children.
         for at in 1..self.nodes.len() {
-            let Node {
-                busy,
-                weight,
-                parent,
-                ..
-            } = self.nodes[at];
-            let above = &self.nodes[parent];
-            let share = if busy > 0 {
-                above.share * weight / above.sum
-            } else {
-                0.0
+            let node = &self.nodes[at];
+            let above = &self.nodes[node.parent];
+            self.nodes[at].share = match node.busy {
+                0 => 0.0,
+                _ => above.share * node.weight / above.sum,
             };
-            self.nodes[at].share = share;
         }
         self.busy.clear();
         for &leaf in &self.leaves {
@@ -228,11 +213,8 @@ impl Node {
             weight: 1.0,
             busy: 0,
             sum: 0.0,
-            share: if parent == ROOT && key == Key::Default {
-                1.0
-            } else {
-                0.0
-            },
+            // Below the root shares are divided before they are used.
+            share: 1.0,
             wanted: 0.0,
             got: 0.0,
             gap: 0.0,

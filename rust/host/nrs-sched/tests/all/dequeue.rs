@@ -8,12 +8,12 @@ use crate::{
     settings::{self, Setting},
 };
 use nrs_sched::{
-    arena::Request,
-    item::{Item, Spot},
+    arena::{pass, Request},
+    item::{Cost, Item, Spot},
     policy::{
         fairshare::params::{CostModel, Locality, OppThreshold},
         tbf::params::Rate,
-        Config, Kind, Part, Tunables,
+        Config, Kind, Part, Passed, Tunables,
     },
     rng::Rng,
     sim::SECOND,
@@ -65,34 +65,36 @@ fn a_place_is_of_one_part() {
     }
 }
 
-/// When everything was taken out the classes are idle: they are forgotten like others.
+/// When everything was taken out the classes are idle: they are forgotten like others, and their names are stale.
 #[test]
 fn nothing_holds_a_class() {
     for (setting, [mut bench, _]) in benches() {
         if setting.0 == Kind::Fifo {
             continue;
         }
-        let (mut classes, mut running) = (Vec::new(), Vec::new());
+        let mut classes = Vec::new();
         bench.force = true;
         for round in 0..3 {
             for who in 0..40 {
                 let id = bench.bring(who, read(0));
                 classes.push(bench.queued[&id].0);
             }
-            if round == 1 {
-                running.extend(std::iter::from_fn(|| bench.get()));
-            }
-            for id in bench.queued.keys().copied().collect::<Vec<_>>() {
-                bench.take(id);
+            // The last round is taken out: no end of a request makes the classes idle.
+            match round {
+                1 => assert_eq!(bench.drain().len(), 40),
+                _ => (0..40).for_each(|who| bench.take(40 * round + who + 1)),
             }
         }
         assert!(classes.iter().any(|&class| bench.part.is_live(class)));
-        for (request, grant) in running {
-            bench.part.stop(&grant, request.cost(), bench.now);
-        }
         while bench.part.age(60 * SECOND, 64) {}
-        let held = classes.iter().any(|&class| bench.part.is_live(class));
-        assert!(!held, "{setting:?}");
+        for class in classes {
+            assert!(!bench.part.is_live(class), "{setting:?}");
+            let passed = pass(&mut bench.part, class, Cost::of_bytes(1));
+            assert_eq!(passed, Passed::Stale, "{setting:?}");
+            // Who queues under the name is in the default class.
+            assert!(bench.part.enqueue(read(0), class, bench.now).is_ok());
+        }
+        assert_eq!(bench.part.len(), 120);
     }
 }
 

@@ -182,4 +182,23 @@ proptest! {
             prop_assert!(locality || at as u64 == request.id);
         }
     }
+    /// The switch may be turned at any time: nothing is lost.
+    #[test]
+    fn the_switch_loses_nothing(
+        steps in prop::collection::vec((any::<bool>(), any::<bool>(), 0..50u64), 1..400),
+    ) {
+        let mut queue = Queue::new();
+        let (mut id, mut served) = (0, Vec::new());
+        for (push, locality, offset) in steps {
+            if push {
+                queue.push(request(id, 1, offset), locality);
+                id += 1;
+            } else {
+                served.extend(pop(&mut queue, locality).map(|request| request.id));
+            }
+        }
+        served.extend(drain(&mut queue, false).iter().map(|request| request.id));
+        served.sort_unstable();
+        prop_assert_eq!(served, (0..id).collect::<Vec<u64>>());
+    }
 }

@@ -2,29 +2,19 @@
 
 //! What a part of fairshare does at the bounds of its class table, and with classes that only pass requests.
 
+use crate::bench::{read, Bench};
 use nrs_sched::{
-    arena::{attrs, feed, lone_part, pass, view, Request},
+    arena::{attrs, pass, Request},
     item::Cost,
-    policy::{
-        fairshare::params::Select, params::ClassesMax, AnyPart, Config, Get, Grant, Kind, Part,
-        Passed, Tunables,
-    },
+    policy::{fairshare::params::Select, params::ClassesMax, Config, Kind, Part, Passed, Tunables},
 };
 
-fn part(select: Select, classes_max: u32) -> AnyPart<Request> {
+fn bench(select: Select, classes_max: u32) -> Bench {
     let mut tunables = Tunables::default();
     tunables.fairshare.select = select;
     tunables.fairshare.classes_max = ClassesMax::new(classes_max).expect("within limits");
-    let config = Config::parse(Kind::Fairshare, Some("uid_fair"), &tunables).expect("valid");
-    lone_part(&config, 7).expect("memory")
-}
-
-fn take(part: &mut AnyPart<Request>) -> Option<(Request, Grant)> {
-    match part.get(&view(0, false)) {
-        Get::Item(found) => Some(found),
-        Get::Empty => None,
-        Get::Throttled { .. } => panic!("nothing here throttles"),
-    }
+    let config = Config::parse(Kind::Fairshare, Some("uid_fair"), &tunables);
+    Bench::of(&config.expect("valid"))
 }
 
 /// A table that is full of classes with queued requests sends the rest to the default class, counts them,
@@ -32,23 +22,21 @@ fn take(part: &mut AnyPart<Request>) -> Option<(Request, Grant)> {
 #[test]
 fn beyond_the_bound_the_default_class_serves() {
     for select in Select::ALL {
-        let mut part = part(*select, 64);
-        feed(&mut part);
+        let mut bench = bench(*select, 64);
         for owner in 0..200 {
-            let class = part.classify(&attrs(owner), 0);
-            assert_eq!(part.is_live(class), owner < 64, "{select} {owner}");
-            let request = Request::new(owner, owner.into(), 1, owner.into());
-            assert!(part.enqueue(request, class, 0).is_ok());
+            let id = bench.push(&attrs(owner), read(0)).expect("taken");
+            let class = bench.queued[&id].0;
+            assert_eq!(bench.part.is_live(class), owner < 64, "{select} {owner}");
         }
-        assert_eq!(part.overflow(), 136, "{select}");
-        assert_eq!(std::iter::from_fn(|| take(&mut part)).count(), 200);
+        assert_eq!(bench.part.overflow(), 136, "{select}");
+        assert_eq!(bench.drain().len(), 200);
     }
 }
 
 /// Without memory from the worker the reserve is all there is.
 #[test]
 fn without_memory_the_default_class_serves() {
-    let mut part = part(Select::Deadline, 1 << 20);
+    let mut part = bench(Select::Deadline, 1 << 20).part;
     let live = (0..100_000)
         .filter(|owner| {
             let class = part.classify(&attrs(*owner), 0);
@@ -65,8 +53,7 @@ fn without_memory_the_default_class_serves() {
 /// A request that passes is not told about when it ends, so it must not keep its class.
 #[test]
 fn passing_does_not_hold_a_class() {
-    let mut part = part(Select::Deadline, 64);
-    feed(&mut part);
+    let mut part = bench(Select::Deadline, 64).part;
     for owner in 0..1000 {
         let class = part.classify(&attrs(owner), owner.into());
         assert!(part.is_live(class), "{owner}");
@@ -81,7 +68,7 @@ fn passing_does_not_hold_a_class() {
 /// A class that only ever passes is in use, however long ago it was made.
 #[test]
 fn a_class_that_passes_is_not_forgotten() {
-    let mut part = part(Select::Deadline, 64);
+    let mut part = bench(Select::Deadline, 64).part;
     let (used, unused) = (part.classify(&attrs(1), 0), part.classify(&attrs(2), 0));
     for second in 0..60u64 {
         assert_eq!(pass(&mut part, used, Cost::of_bytes(4096)), Passed::Counted);

@@ -3,6 +3,7 @@
 //! Tables of weights against a map. That what is written out makes the same table again, the fuzz target `weights` says.
 
 use nrs_sched::{
+    glob,
     jobid::JobId,
     key::{Field, Key},
     nid::Nid,
@@ -116,22 +117,8 @@ proptest! {
         let weights = Weights::new().apply(&text).expect("all are well formed");
         let id = JobId::new(job.as_bytes());
         let key = if job.is_empty() { Key::Absent(Field::Jobid) } else { Key::Jobid(id) };
-        let turn = turns.iter().find(|turn| matches(turn.0.as_bytes(), job.as_bytes()));
+        let turn = turns.iter().find(|turn| glob::matches(turn.0.as_bytes(), job.as_bytes()));
         let want = exact.get(&job).or(turn.map(|turn| &turn.1));
         prop_assert_eq!(weights.of(&key), want.copied().unwrap_or(1));
-    }
-}
-
-/// The definition of a pattern.
-fn matches(pattern: &[u8], subject: &[u8]) -> bool {
-    match pattern.split_first() {
-        None => subject.is_empty(),
-        Some((b'*', rest)) => (0..=subject.len()).any(|i| matches(rest, &subject[i..])),
-        Some((b'?', rest)) => subject
-            .split_first()
-            .is_some_and(|(_, tail)| matches(rest, tail)),
-        Some((byte, rest)) => subject
-            .split_first()
-            .is_some_and(|(first, tail)| first == byte && matches(rest, tail)),
     }
 }

@@ -68,7 +68,7 @@ pub mod table;
 use course::{Course, Track};
 use table::{Door, BLOCK};
 
-pub use table::{Owner, Seat};
+pub use table::{is_shared, Owner, Seat};
 
 /// Lateness that is made up for, 10 ms in ns.
 pub const LATE: u64 = 10_000_000;

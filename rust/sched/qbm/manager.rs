@@ -41,7 +41,7 @@ mod report;
 mod usage;
 
 use super::{
-    gate::{Gates, Owner},
+    gate::{is_shared, Gates, Owner},
     plan::{Party, Plan, Scene, GROUPS_MAX},
     terms::{Terms, UNREGULATED},
 };
@@ -68,11 +68,6 @@ const CHANGES_MIN: u32 = 32;
 
 /// and then as many as look at so many clients in all.
 const LOOKS: u32 = 1 << 20;
-
-/// Whether the gate at `place` is the shared one of a group.
-const fn is_shared(place: u32) -> bool {
-    (place as usize) < GROUPS_MAX
-}
 
 /// Clients, their gates, and who has how much.
 ///
@@ -218,13 +213,7 @@ impl Manager {
         };
         let client = match client {
             Some(client) => client,
-            None => client.insert(Owned::new(Client::new(
-                party,
-                owner.who.target,
-                owner.group,
-                group.place,
-                now,
-            ))?),
+            None => client.insert(Owned::new(Client::new(*owner, group.place, now))?),
         };
         client.id = terms.map(|terms| group.enrol(place, terms)).transpose()?;
         client.plan(terms, self.generation);
@@ -319,7 +308,8 @@ impl Manager {
         for place in GROUPS_MAX..self.clients.len() {
             let client = self.clients.get(place).and_then(Option::as_ref);
             if let Some(client) = client.filter(|client| client.here) {
-                each(&client.party, client.target, client.rate);
+                let who = &client.owner.who;
+                each(&who.party, who.target, client.rate);
             }
         }
     }

@@ -4,8 +4,6 @@ use super::*;
 use crate::{
     arena::{attrs, feed, view, Request},
     sched::{
-        attr::Attrs,
-        error::Code,
         item::Direction,
         policy::Configuration,
         qbm::{
@@ -15,7 +13,6 @@ use crate::{
         units::{NSEC_PER_MSEC as MS, NSEC_PER_SEC as SECOND},
     },
 };
-use params::ClientsMax;
 
 mod rates;
 mod seats;
@@ -121,30 +118,6 @@ impl Bench {
             other => panic!("{other:?}"),
         }
     }
-}
-
-#[test]
-fn arguments_and_parameters() {
-    let tunables = Tunables::default();
-    assert_eq!(tunables.clients_max.to_string(), "1024");
-    assert_eq!(tunables.by, By::Nid);
-    assert!(ClientsMax::parse("15").is_err() && ClientsMax::parse("16385").is_err());
-    let config = Config::parse(None, &tunables).unwrap();
-    assert_eq!(
-        Config::parse(Some("nid"), &tunables).unwrap_err().code,
-        Code::Invalid
-    );
-    assert!(config.argument().is_none());
-    let other = Tunables {
-        by: By::Device,
-        ..tunables
-    };
-    assert_ne!(config.with(&other), config);
-    assert!(config.update_to(&config.with(&other)).is_none());
-    assert_eq!(config.with(&other).tunables.by, By::Device);
-    // What makes a client is a class of its own for each target.
-    let on = |target| Attrs { target, ..attrs(7) };
-    assert_ne!(Who::of(By::Uid, &on(1)), Who::of(By::Uid, &on(2)));
 }
 
 /// Of those that have tokens the highest rank goes first, and within a rank whoever has had them longest.

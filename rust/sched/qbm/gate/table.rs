@@ -99,7 +99,7 @@ impl Seat {
     /// Whether the gate is one that clients without a gate of their own share.
     #[inline]
     pub const fn is_shared(&self) -> bool {
-        (self.place as usize) < GROUPS_MAX
+        is_shared(self.place)
     }
 
     /// Whether both are the same gate.
@@ -139,6 +139,12 @@ impl Door {
             full: AtomicU64::new(0),
         }
     }
+}
+
+/// Whether the gate at `place` is the shared one of a group.
+#[inline]
+pub const fn is_shared(place: u32) -> bool {
+    (place as usize) < GROUPS_MAX
 }
 
 /// The tag that a state holds.
@@ -364,8 +370,7 @@ impl Gates {
         for (word, value) in words.iter_mut().zip(&gate.party) {
             *word = value.load(Relaxed);
         }
-        let shared = (place as usize) < GROUPS_MAX;
-        let party = if shared {
+        let party = if is_shared(place) {
             Who::NOBODY.party
         } else {
             party::read(&words)?
@@ -380,7 +385,7 @@ impl Gates {
 
     /// Whether an earlier place is of the client that has the gate at `place`, too.
     pub fn is_double(&self, place: u32) -> bool {
-        let Some(gate) = self.get(place).filter(|_| place as usize >= GROUPS_MAX) else {
+        let Some(gate) = self.get(place).filter(|_| !is_shared(place)) else {
             return false;
         };
         let key = key_of(gate.state.load(SeqCst));
@@ -395,7 +400,7 @@ impl Gates {
             return false;
         };
         let state = gate.state.load(SeqCst);
-        let unused = state != 0 && users_of(state) == 0 && (place as usize) >= GROUPS_MAX;
+        let unused = state != 0 && users_of(state) == 0 && !is_shared(place);
         let close = || gate.state.compare_exchange(state, CLOSED, SeqCst, SeqCst);
         unused && close().is_ok()
     }
@@ -403,7 +408,7 @@ impl Gates {
     /// Frees the gate at `place`, whoever uses it.
     pub fn revoke(&self, place: u32) {
         if let Some(gate) = self.get(place) {
-            if gate.state.swap(0, SeqCst) != 0 && place as usize >= GROUPS_MAX {
+            if gate.state.swap(0, SeqCst) != 0 && !is_shared(place) {
                 self.used.fetch_sub(1, SeqCst);
             }
         }

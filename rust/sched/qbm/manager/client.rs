@@ -14,7 +14,7 @@ use super::usage::Recent;
 use crate::sched::{
     qbm::{
         allocator::ClientId,
-        gate::{Gate, Usage},
+        gate::{Gate, Owner, Usage},
         plan::Party,
         terms::{Terms, UNREGULATED},
     },
@@ -51,12 +51,8 @@ pub const OF_GROUPS: [&str; 3] = ["joins", "leaves", "seatless"];
 
 /// A client.
 pub struct Client {
-    /// Who it is; [`crate::sched::key::Key::Default`]: those that share the gate of the group.
-    pub party: Party,
-    /// The target of the class that claimed its gate.
-    pub target: u32,
-    /// The number of its group.
-    pub number: u32,
+    /// Who it is, and in which group; [`crate::sched::key::Key::Default`]: those that share the gate of the group.
+    pub owner: Owner,
     /// Its group, by its place in the manager's list.
     pub group: u32,
     /// Its name at the allocator; `None`: it is only measured, or has left.
@@ -88,12 +84,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// The client `party` of group `number`, which is at `group`, met at `now`; its gate was claimed for `target`.
-    pub fn new(party: Party, target: u32, number: u32, group: u32, now: u64) -> Self {
+    /// The client `owner`, whose group is at `group`, met at `now`.
+    pub fn new(owner: Owner, group: u32, now: u64) -> Self {
         Self {
-            party,
-            target,
-            number,
+            owner,
             group,
             id: None,
             terms: None,
@@ -114,7 +108,7 @@ impl Client {
     /// Sets what the plan of `generation` promises the client. Names of devices may change without a plan.
     pub fn plan(&mut self, terms: Option<Terms>, generation: u32) {
         self.terms = terms;
-        self.planned = match self.party {
+        self.planned = match self.owner.who.party {
             Party::Key(_) => generation,
             Party::Device(_) => 0,
         };

@@ -10,8 +10,8 @@ use super::{group::Group, movers::Load, Manager, NO_GROUP};
 use crate::sched::{
     mem::{List, NoMemory, Shared},
     qbm::{
-        gate::Owner,
-        plan::{Plan, Scene, Who},
+        gate::is_shared,
+        plan::{Plan, Scene},
         terms::UNREGULATED,
     },
 };
@@ -87,22 +87,15 @@ impl Manager {
         else {
             return;
         };
-        let here = client.here;
+        let (here, owner) = (client.here, client.owner);
         let groups = self.groups.as_slice();
-        let there = groups.iter().find(|group| group.number == client.number);
+        let there = groups.iter().find(|group| group.number == owner.group);
         client.group = there.map_or(NO_GROUP, |group| group.place);
-        let owner = Owner {
-            who: Who {
-                party: client.party,
-                target: client.target,
-            },
-            group: client.number,
-        };
-        let moved = super::is_shared(place) && client.group != place;
+        let moved = is_shared(place) && client.group != place;
         let Some(place_of) = self.group_of(&owner).filter(|_| !moved) else {
             self.retire(place, now);
             self.forget(place);
-            if !super::is_shared(place) {
+            if !is_shared(place) {
                 self.gates.revoke(place);
             } else if let Some(gate) = self.gates.get(place) {
                 // It is that of the group that is there now.

@@ -6,13 +6,13 @@
 use super::{
     client::{Client, GroupCounts, OF_GROUPS},
     group::Group,
-    is_shared,
     usage::Mark,
     Manager,
 };
 use crate::sched::{
     key::escape,
     qbm::{
+        gate::is_shared,
         plan::{Group as Settings, Party, Scene},
         terms::{Class, UNREGULATED},
     },
@@ -88,7 +88,7 @@ impl Manager {
                 out.write_str("  clients:\n")?;
             }
             out.write_str("  - client: \"")?;
-            write_party(out, &client.party, scene)?;
+            write_party(out, &client.owner.who.party, scene)?;
             out.write_str("\"\n")?;
             each(out, at, client)?;
         }

@@ -141,34 +141,11 @@ fn reserves() {
     assert_eq!(all.groups()[0].reserves().iter().sum::<u64>(), 10 * MB);
 }
 
+/// Lines are for one kind of clients; which line decides, a model says on the host.
 #[test]
-fn the_first_line_that_matches_decides() {
-    let plan = plan(&format!(
-        "{TWO}client 10.0.0.1@tcp class=fc min=1MB group=b
-        client 10.0.0.[1-9]@tcp class=fs min=2MB group=a
-        client 10.0.0.1@tcp class=ls min=3MB
-        client 10.0.0.2@tcp class=ls min=4MB
-        client *@tcp class=mover min=10% max=50%
-        client 7@gni class=fc min=1MB group=a"
-    ));
-    for (group, party, line, class, min, max) in [
-        (0, "10.0.0.1@tcp", Some(1), Class::FairShare, 2, 100),
-        (1, "10.0.0.1@tcp", Some(0), Class::FirstCome, 1, 10),
-        (0, "10.0.0.2@tcp", Some(1), Class::FairShare, 2, 100),
-        (1, "10.0.0.2@tcp", Some(3), Class::LowShare, 4, 10),
-        (0, "10.0.0.10@tcp", Some(4), Class::Mover, 10, 50),
-        (1, "fe80::1@tcp", Some(4), Class::Mover, 1, 5),
-        (1, "10.0.0.1@tcp1", None, Class::FairShare, 10, 10),
-        (0, "7@gni", Some(5), Class::FirstCome, 1, 100),
-        (1, "7@gni", None, Class::FairShare, 10, 10),
-    ] {
-        let got = (
-            plan.line_for(group, &nid(party), &Nine),
-            plan.terms(group, &nid(party), &Nine),
-        );
-        let want = (line, terms(class, min * MB, max * MB));
-        assert_eq!(got, want, "{party} in {group}");
-    }
+fn other_kinds_of_clients_have_no_line() {
+    let plan = plan(&format!("{TWO}client *@tcp class=fc min=1MB"));
+    assert_eq!(plan.line_for(0, &nid("10.0.0.1@tcp"), &Nine), Some(0));
     for party in [
         Party::Key(Key::Absent(Field::Nid)),
         Party::Key(Key::Default),

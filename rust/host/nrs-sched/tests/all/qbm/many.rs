@@ -15,9 +15,8 @@ use nrs_sched::{
     },
     units::NSEC_PER_SEC as SECOND,
 };
-use std::time::{Duration, Instant};
 
-/// They join, use what they have, ask for more and less, and go; no tick takes long.
+/// They join, use what they have, ask for more and less, and go.
 #[test]
 fn ten_thousand_join_and_go() {
     let clients = 10_000;
@@ -51,13 +50,10 @@ fn ten_thousand_join_and_go() {
             let rate = gates.get(*place).expect("a gate").rate();
             assert!((32 << 10..=1_000_000_000).contains(&rate), "{rate}");
         }
-        let mut longest = Duration::ZERO;
         // A slow period and a bit: all of them are given something in one tick.
         for _ in 0..40 {
             now += WALK;
-            let tick = Instant::now();
             manager.look(&Nothing, true, now).expect("memory");
-            longest = longest.max(tick.elapsed());
             if let Some(gate) = gates.get(own[77]) {
                 gate.force(Cost::new(Direction::Read, 100_000), now);
             }
@@ -68,14 +64,10 @@ fn ten_thousand_join_and_go() {
         let mut ticks = 0;
         while own.iter().any(|place| gates.owner(*place).is_some()) {
             now += WALK;
-            let tick = Instant::now();
             manager.look(&Nothing, true, now).expect("memory");
-            longest = longest.max(tick.elapsed());
             ticks += 1;
             assert!(ticks < 100, "they do not go");
         }
-        // Ten times what a slow machine takes.
-        assert!(longest < Duration::from_secs(2), "{default}: {longest:?}");
         // Their gates are vacant again.
         assert!(!claim(clients, now).is_shared());
     }

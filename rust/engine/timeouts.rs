@@ -7,9 +7,9 @@
 //!
 //! # Locking
 //!
-//! A history has a spinlock, taken only for samples that change something; the terms have one, which
-//! may be taken inside it. Both are taken with interrupts off, and no other lock is taken inside
-//! them.
+//! A history has a spinlock, taken only for samples that change something. Each history has a copy of the terms, so
+//! that no sample takes the spinlock of the terms, which is the service's; a change of the terms takes that spinlock
+//! inside the history's. Both are taken with interrupts off, and no other lock is taken inside them.
 
 use core::fmt::Write;
 
@@ -23,8 +23,9 @@ use crate::{
     sched::{
         statistics::{Stats, TimeoutCounts},
         timeouts::{
-            estimator::{Estimator, Filter, Seen},
+            estimator::Filter,
             report::Clock,
+            service_times::{Outlook, ServiceTimes},
             terms::{AtCountPolicyDelay, Terms},
         },
     },
@@ -34,26 +35,25 @@ use crate::{
     },
 };
 
-/// A history of service times, and what follows from it; most samples change nothing, which is seen
-/// without the lock.
+/// A history of service times, and the timeout that follows; most samples change nothing, which is seen without the lock.
 #[pin_data]
 pub(crate) struct History {
     #[pin]
-    estimator: SpinLockIrq<Estimator>,
-    /// The [`Filter`] of the estimator.
+    times: SpinLockIrq<ServiceTimes>,
+    /// The [`Filter`] of the history.
     limit: Hint,
     until: Hint,
     /// The estimate, ms.
     estimate: Hint,
-    /// The timeout that follows, ms; 0: there are no deadlines.
+    /// The timeout, ms; 0: there are no deadlines.
     timeout: Hint,
 }
 
 impl History {
-    /// Creates a history without samples; [`Self::follow`] is to be called before it is asked.
+    /// Creates a history without samples; [`Self::follow`] is to be called before its first use.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
-            estimator <- new_spinlock_irq!(Estimator::new(), "nrs_estimator"),
+            times <- new_spinlock_irq!(ServiceTimes::new(), "nrs_service_times"),
             limit: Hint::new(0),
             until: Hint::new(0),
             estimate: Hint::new(0),
@@ -61,58 +61,54 @@ impl History {
         })
     }
 
-    /// Follows the terms of `timeouts`, and lets the history age. The terms are read with the lock
-    /// held, so that the last caller has the latest.
+    /// Follows the terms of `timeouts`. The terms are read with the lock held, so that the last caller has the latest.
     pub(crate) fn follow(&self, timeouts: &Timeouts) {
-        self.learn(0, misc::millis(), timeouts);
+        let mut times = self.times.lock();
+        times.follow(&timeouts.terms());
+        self.learn(&mut times, 0, misc::millis());
     }
 
     /// Takes a sample of `service` ms at `now`; only one that changes something takes the lock.
     #[inline]
-    pub(crate) fn hear(&self, service: u32, now: u64, timeouts: &Timeouts) {
+    pub(crate) fn hear(&self, service: u32, now: u64) {
         let known = Filter {
             limit: self.limit.get() as u32,
             until: self.until.get(),
         };
         if !known.holds(service, now) {
-            self.learn(service, now, timeouts);
+            self.measure(service, now);
         }
     }
 
-    /// Takes a sample at `now`, or none if it is 0; returns what is shown.
     #[cold]
-    fn learn(&self, service: u32, now: u64, timeouts: &Timeouts) -> Seen {
-        let mut estimator = self.estimator.lock();
-        let terms = timeouts.terms();
-        let rule = terms.rule();
-        estimator.measure(service, now, &rule);
-        let (seen, filter) = (estimator.seen(now, &rule), estimator.filter(now, &rule));
-        self.estimate.set(seen.current.into());
-        self.timeout.set(terms.timeout(seen.current).into());
-        self.limit.set(filter.limit.into());
-        self.until.set(filter.until);
-        seen
+    fn measure(&self, service: u32, now: u64) {
+        self.learn(&mut self.times.lock(), service, now);
     }
 
-    /// Returns what is shown.
-    pub(crate) fn seen(&self, timeouts: &Timeouts) -> Seen {
-        self.learn(0, misc::millis(), timeouts)
+    /// Takes a sample at `now`, or none if it is 0; returns what follows.
+    fn learn(&self, times: &mut ServiceTimes, service: u32, now: u64) -> Outlook {
+        let outlook = times.measure(service, now);
+        self.estimate.set(outlook.seen.current.into());
+        self.timeout.set(outlook.timeout.into());
+        self.limit.set(outlook.filter.limit.into());
+        self.until.set(outlook.filter.until);
+        outlook
     }
 
-    /// Lets the history age if it may have to at `now`.
-    fn refresh(&self, now: u64, timeouts: &Timeouts) -> &Self {
+    /// Returns what follows from the history at `now`.
+    pub(crate) fn outlook(&self, now: u64) -> Outlook {
+        self.learn(&mut self.times.lock(), 0, now)
+    }
+
+    /// Returns the estimate at `now`, ms.
+    fn estimate(&self, now: u64) -> u32 {
         if now >= self.until.get() {
-            self.learn(0, now, timeouts);
+            self.measure(0, now);
         }
-        self
+        self.estimate.get() as u32
     }
 
-    /// Returns the timeout that follows at `now`, ms; 0: there are no deadlines.
-    pub(crate) fn timeout(&self, now: u64, timeouts: &Timeouts) -> u32 {
-        self.refresh(now, timeouts).last_timeout()
-    }
-
-    /// Returns the timeout that followed when something was last measured, ms.
+    /// Returns the timeout that followed when the history last changed, ms; 0: there are no deadlines.
     #[inline]
     pub(crate) fn last_timeout(&self) -> u32 {
         self.timeout.get() as u32
@@ -175,7 +171,7 @@ impl Timeouts {
     #[inline]
     pub(crate) fn measured(&self, partition: u16, service: u32, now: u64) {
         if let Some(history) = self.histories.get(usize::from(partition)) {
-            history.hear(service, now, self);
+            history.hear(service, now);
         }
     }
 
@@ -187,15 +183,14 @@ impl Timeouts {
         }
         let now = misc::millis();
         for history in &self.histories {
-            history.hear(service, now, self);
+            history.hear(service, now);
         }
     }
 
     /// Returns the estimate, the largest of all partitions, ms. Any context.
     pub(crate) fn estimate(&self) -> u32 {
         let now = misc::millis();
-        let each = self.histories.iter();
-        let each = each.map(|history| history.refresh(now, self).estimate.get() as u32);
+        let each = self.histories.iter().map(|history| history.estimate(now));
         each.max().unwrap_or(0)
     }
 
@@ -231,8 +226,10 @@ impl Timeouts {
 
     /// Writes the estimates, a line for each partition, in Lustre's format.
     pub(crate) fn write(&self, out: &mut dyn Write) -> Result {
-        let seen = self.histories.iter().map(|history| history.seen(self));
-        clock()
+        let clock = clock();
+        let seen = self.histories.iter();
+        let seen = seen.map(|history| history.outlook(clock.now).seen);
+        clock
             .write_service(&mut &mut *out, &self.terms(), seen)
             .map_err(|_| ENOSPC)
     }

@@ -260,7 +260,11 @@ impl Target for Device {
             client.count_anonymous();
         }
         let target = self.attachment.target().index();
-        let held = bio.into_held(cost, target, about.file, Account::new(about.priority));
+        let account = Account {
+            lengthy: about.opcode == Opcode::OST_PUNCH,
+            ..Account::new(about.priority)
+        };
+        let held = bio.into_held(cost, target, about.file, account);
         // Those of a backing device meet, whoever brings them.
         let domain = (service.dispatch().level() == Level::Overlap).then_some(target.into());
         let relation = domain.map(|domain| Relation::overlap(domain, &held.spot(), cost.direction));

@@ -38,4 +38,5 @@ pub mod estimator;
 pub mod in_flight;
 pub mod recovery;
 pub mod report;
+pub mod service_times;
 pub mod terms;

@@ -73,6 +73,8 @@ pub(crate) struct Account {
     pub(crate) home: u16,
     /// It ended without being submitted.
     pub(crate) refused: bool,
+    /// It is a discard, a secure erase or a write of zeroes.
+    pub(crate) lengthy: bool,
     /// For how long it was queued, ms; once it is submitted, what of that is service time.
     pub(crate) waited: u32,
     /// When it was submitted, if it has a deadline.
@@ -93,6 +95,7 @@ impl Account {
             placement: Placement::new(priority),
             home: 0,
             refused: false,
+            lengthy: false,
             waited: 0,
             submitted: Submitted::NONE,
             life: Life::NONE,

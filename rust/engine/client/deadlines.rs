@@ -11,6 +11,8 @@
 //! - *Lost* client: it has requests in flight, and the device gave no sign of life for the timeout. *Found*
 //!   again: there is one, or nothing is in flight.
 //! - *Given up*: in flight when the client was lost. It is not lost again for these alone.
+//! - *Lengthy* request: a discard, a secure erase or a write of zeroes, which takes a healthy device minutes. While one
+//!   is in flight the timeout is that of `at_max`, and no history learns of its service time.
 //!
 //! ```text
 //!            no sign of life for the timeout
@@ -26,7 +28,8 @@
 //! # The timer
 //!
 //! A submission that finds it not armed, or armed for later than its own timeout, arms it; the timer arms
-//! itself for as long as requests are in flight, and once a second while the client is lost.
+//! itself for as long as requests are in flight, and once a second while the client is lost. It is armed for no later
+//! than the history ages: the timeout that a submission finds may be of a congestion that is forgotten by then.
 //!
 //! A submission first counts its request and then looks for what the timer is armed; the timer first says that
 //! it is not armed and then looks at the count. All of that is in one total order, so at least one of them
@@ -65,7 +68,7 @@ use crate::{
 const ASLEEP: u64 = u64::MAX;
 
 /// Time between two looks at a client that is lost, ms.
-const POLL: u32 = 1000;
+const POLL: u64 = 1000;
 
 /// The coarse clock may lag behind by this, ms.
 const TICK: u64 = 10;
@@ -77,6 +80,8 @@ pub(crate) struct Deadlines {
     target: Arc<Target>,
     /// An [`InFlight`].
     in_flight: Word,
+    /// Of those, the lengthy ones; counted before and until after they are in flight.
+    lengthy: Word,
     /// When the timer expires, ms, at the latest; [`ASLEEP`].
     armed: Word,
     /// 1: it is lost.
@@ -114,6 +119,7 @@ impl Deadlines {
                 timeouts,
                 target,
                 in_flight: Word::new(InFlight::NONE.bits()),
+                lengthy: Word::new(0),
                 armed: Word::new(ASLEEP),
                 lost: Word::new(0),
                 lost_at: Hint::new(0),
@@ -137,7 +143,7 @@ impl Deadlines {
         self.history.follow(&self.timeouts);
         if self.in_flight().count() != 0 {
             // The client may be lost at another time now, or never.
-            self.arm_for(misc::millis(), 0);
+            self.arm_for(misc::millis());
         }
     }
 
@@ -204,6 +210,9 @@ impl Deadlines {
             return;
         }
         let now = misc::millis();
+        if account.lengthy {
+            self.lengthy.add(1);
+        }
         let given_up = self.given_up();
         let add = |bits| Some(InFlight::from_bits(bits).submitted(now, given_up)?.bits());
         if self.in_flight.change(add) {
@@ -211,13 +220,16 @@ impl Deadlines {
             if now.saturating_add(timeout.into()) < self.armed.get() {
                 self.watch(now);
             }
+        } else if account.lengthy {
+            self.lengthy.sub(1);
         }
     }
 
-    /// Has the timer expire when the timeout of a request that is submitted at `now` is over.
+    /// Has the timer expire when the timeout of a request that is submitted at `now` is over, or may be another one.
     #[cold]
     fn watch(self: &Timed<Self>, now: u64) {
-        self.arm_for(now, self.history.timeout(now, &self.timeouts));
+        let look = self.history.outlook(now).next_look(now, false, now);
+        self.arm_for(look.unwrap_or(now));
     }
 
     /// A request has ended.
@@ -244,9 +256,13 @@ impl Deadlines {
         if self.lost.get() != 0 {
             self.find();
         }
+        if account.lengthy {
+            self.lengthy.sub(1);
+            return;
+        }
         let service = submitted.elapsed(now).saturating_add(account.waited).max(1);
         self.timeouts.measured(cpt_of(account.home), service, now);
-        self.history.hear(service, now, &self.timeouts);
+        self.history.hear(service, now);
     }
 
     /// Requests in flight that are given up.
@@ -266,9 +282,8 @@ impl Deadlines {
         });
     }
 
-    /// Has the timer expire `timeout` ms after `start`, unless it expires earlier anyway.
-    fn arm_for(self: &Timed<Self>, start: u64, timeout: u32) {
-        let wake = start.saturating_add(timeout.into());
+    /// Has the timer expire at `wake`, ms, unless it expires earlier anyway.
+    fn arm_for(self: &Timed<Self>, wake: u64) {
         let now = misc::now();
         let delay = wake.saturating_sub(misc::millis()).saturating_add(TICK);
         let alarm = self.alarm.lock();
@@ -317,10 +332,11 @@ impl Deadlines {
 
     /// Writes what it takes its device to need, in Lustre's format for clients.
     pub(crate) fn write_timeouts(&self, out: &mut dyn fmt::Write) -> fmt::Result {
-        let seen = self.history.seen(&self.timeouts);
+        let clock = clock();
+        let seen = self.history.outlook(clock.now).seen;
         let last = Some(self.target.life()).filter(|life| *life != 0);
         let terms = self.timeouts.terms();
-        clock().write_client(&mut &mut *out, &terms, last, &seen)
+        clock.write_client(&mut &mut *out, &terms, last, &seen)
     }
 }
 
@@ -330,29 +346,31 @@ impl Expire for Deadlines {
             let _alarm = timed.alarm.lock();
             timed.armed.set(ASLEEP);
         }
+        let lengthy = timed.lengthy.get() != 0;
         let in_flight = timed.in_flight();
         let alive = timed.target.life();
         let now = misc::millis();
-        let timeout = timed.history.timeout(now, &timed.timeouts);
-        let Some(owed) = in_flight.owed_since(alive).filter(|_| timeout != 0) else {
+        let outlook = timed.history.outlook(now);
+        let Some(owed) = in_flight.owed_since(alive).filter(|_| outlook.timeout != 0) else {
             return timed.find();
         };
+        let look = outlook.next_look(owed, lengthy, now);
         if timed.lost.get() == 0 {
             if in_flight.count() <= timed.given_up() {
                 // Who submits another one arms the timer.
                 return;
             }
-            if now.saturating_sub(owed) < timeout.into() {
-                return timed.arm_for(owed, timeout);
+            if let Some(look) = look {
+                return timed.arm_for(look);
             }
             timed.lose(now, alive, in_flight.count());
         } else if alive != timed.dead.get() {
             timed.find();
-            return timed.arm_for(owed, timeout);
+            return timed.arm_for(look.unwrap_or(now));
         } else if timed.fails.get() != 0 && timed.held.get() != 0 {
             timed.herald.look_after();
         }
-        timed.arm_for(now, POLL);
+        timed.arm_for(now.saturating_add(POLL));
     }
 }
 

@@ -20,8 +20,8 @@ use crate::{
         attr::Priority,
         error,
         timeouts::terms::{
-            AtCountPolicyDelay, AtEarlyMargin, AtExtra, AtFactor, AtIncrement, AtInitial, AtMax,
-            AtMin, ObdTimeout, Terms,
+            AtCountPolicyDelay, AtEarlyMargin, AtExtra, AtFactor, AtHistory, AtIncrement,
+            AtInitial, AtMax, AtMin, ObdTimeout, Terms,
         },
     },
     sys::{misc, node::Account, timer::Timed},
@@ -134,15 +134,61 @@ mod tests {
     #[test]
     fn an_idle_client_forgets() -> Result {
         let bench = Bench::new()?;
-        let (timeouts, now) = (&*bench.timeouts, misc::millis());
-        timeouts.measured(0, 90_000, now);
+        let now = misc::millis();
+        bench.timeouts.measured(0, 90_000, now);
         let history = bench.deadlines()?.history();
-        history.hear(60_000, now, timeouts);
-        assert_eq!(history.timeout(now, timeouts), 60_000);
+        history.hear(60_000, now);
+        assert_eq!(history.outlook(now).timeout, 60_000);
         // The history is 600 s.
-        assert_eq!(history.timeout(now + 400_000, timeouts), 60_000);
-        assert_eq!(history.timeout(now + 600_000, timeouts), 1_000);
+        assert_eq!(history.outlook(now + 400_000).timeout, 60_000);
+        assert_eq!(history.outlook(now + 600_000).timeout, 1_000);
         assert_eq!(history.last_timeout(), 1_000);
+        Ok(())
+    }
+
+    /// A device that was congested and then idle for a history is lost as soon as one that never was, though the timer
+    /// was armed in the congestion.
+    #[test]
+    fn a_timer_of_a_congestion_is_forgotten() -> Result {
+        let bench = Bench::new()?;
+        let deadlines = bench.deadlines()?;
+        change(&bench.timeouts, |terms| {
+            terms.history = AtHistory::parse("4")?;
+            Ok(())
+        })?;
+        deadlines.follow();
+        deadlines.history().hear(60_000, misc::millis());
+        let quick = bench.send()?;
+        deadlines.leave(&quick);
+        assert!(!deadlines.is_asleep());
+        fsleep(Delta::from_millis(4_100));
+        assert!(deadlines.is_asleep());
+        assert_eq!(
+            deadlines.history().outlook(misc::millis()).seen.current,
+            1_000
+        );
+        let hung = bench.send()?;
+        assert!(wait_for(|| deadlines.is_lost()));
+        deadlines.leave(&hung);
+        Ok(())
+    }
+
+    /// A discard that takes longer than the timeout loses no client, and is no measure for others.
+    #[test]
+    fn a_discard_has_its_own_time() -> Result {
+        let bench = Bench::new()?;
+        let deadlines = bench.deadlines()?;
+        let mut discard = Account::new(Priority::Regular);
+        discard.lengthy = true;
+        deadlines.enter(&mut discard);
+        let read = bench.send()?;
+        fsleep(Delta::from_millis(2_500));
+        assert!(!deadlines.is_lost() && !deadlines.is_asleep());
+        deadlines.leave(&discard);
+        assert_eq!(deadlines.history().outlook(misc::millis()).seen.worst, None);
+        // The read is owed since then.
+        assert!(wait_for(|| bench.counts() == [1, 1, 0]));
+        deadlines.leave(&read);
         Ok(())
     }
 

@@ -24,6 +24,8 @@ pub(crate) struct Arrival<'a> {
     pub(crate) must_pass: bool,
     /// It frees memory: if it must not be withheld, then by no others like it either.
     pub(crate) reclaims: bool,
+    /// Whoever brings it may sleep, but may start no I/O.
+    pub(crate) may_sleep: bool,
     /// It may go down at once when nobody waits.
     pub(crate) may_pass: bool,
     /// Not 0: the client is being drained, so its requests must not be withheld. `None`: it never is.

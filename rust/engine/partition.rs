@@ -41,7 +41,7 @@ use crate::{
             line::Line,
             Admission, Env, Machine, Scheduled, BATCH,
         },
-        policy::{AnyPart, AnyShared, Config},
+        policy::{AnyPart, AnyShared, Config, Part},
         ranges::Table,
     },
     sys::{
@@ -182,6 +182,22 @@ impl Partition {
             Err(table.err().unwrap_or(EBUSY))
         }
         // What is not needed is freed without the lock.
+    }
+
+    /// Brings the primary of the head of `priority` the memory that it wants, without I/O; without it the worker tries
+    /// again. May sleep.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn feed(&self, priority: Priority) {
+        let need = self.with(|inner| inner.head(priority).primary_mut().map(|part| part.need()));
+        let Some(Ok(spare)) = need.map(|need| misc::without_io(|| need.allocate())) else {
+            return;
+        };
+        let left = self.with(|inner| match inner.head(priority).primary_mut() {
+            Some(part) => part.grow(spare),
+            None => spare,
+        });
+        drop(left);
     }
 
     /// Runs `f` with the lock held.

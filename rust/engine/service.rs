@@ -337,9 +337,14 @@ impl Service {
                 record: None,
             };
         };
+        let priority = held.account().placement.priority;
         let (arrived, kick) = partition.arrive(held, arrival, &attrs);
         lanes.arrived(arrived.others, kick);
         if arrived.hungry {
+            // New classes in a row are not left to the worker, which may come late.
+            if arrival.may_sleep {
+                partition.feed(priority);
+            }
             self.ticker.worker().feed();
         }
         let record = arrived.record.map(|id| Record { home, id });

@@ -161,6 +161,7 @@ impl Bench {
             may_pass: true,
             draining: Some(&self.draining),
             relation: relation.as_ref(),
+            may_sleep: true,
             may_overflow: true,
             domain: None,
         };

@@ -256,6 +256,7 @@ impl Target for Device {
         // xfsaild writes back metadata as if it reclaimed memory.
         let reclaims = bio.is_swap() || (who.reclaim && !bio.is_urgent());
         let must_pass = bio.is_urgent() || reclaims;
+        let may_sleep = !bio.is_nowait() && !who.reclaim;
         if who.kthread {
             client.count_anonymous();
         }
@@ -278,6 +279,7 @@ impl Target for Device {
                 target: self.attachment.target(),
                 must_pass,
                 reclaims,
+                may_sleep,
                 may_pass: self.config.opportunity,
                 draining: Some(&self.draining),
                 relation: relation.as_ref(),

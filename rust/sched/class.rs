@@ -6,7 +6,10 @@
 //!
 //! - *Class*: requests with the same key; the policy keeps a record for each ([`ClassTable`]). What a key
 //!   is, the policy says.
-//! - *Default class*: slot 0; serves requests that no class could be made for.
+//! - *Owner*: the party whose classes are counted together, because it can multiply them: a user by job names, whom
+//!   a rule matches by client addresses.
+//! - *Shared class*: serves the requests of an owner that no class of their own could be made for.
+//! - *Default class*: slot 0; serves requests for which there is not even a shared class.
 //! - *Busy*: the policy says that requests of the class are queued or in service.
 //! - *Idle*: not busy; idle classes form a list, oldest first, which the policy may bound.
 //!
@@ -18,10 +21,19 @@
 //! ```
 //!
 //! Classes are found by key in a [`Table`].
+//!
+//! # When the table is full
+//!
+//! One owner must not take the places of all others. Once three quarters of the table are taken it is *crowded*: it is
+//! divided equally among all owners and one more that may come. An owner with as much as that replaces its idle classes,
+//! and one with more makes none until it has less. The last sixteenth is *kept* for shared classes and inner nodes, few for each owner, and the last vacant
+//! slots for which there is memory likewise. So whatever one owner does, the next one finds a place at least for its
+//! shared class, and for classes of its own as those of the first become idle.
 
 use crate::sched::{
     key::Hashed,
-    mem::{Need, NoMemory},
+    mem::{Bulk, Need, NoMemory},
+    rng::avalanche,
     slab::{Handle, Linked, Links, List},
     table::{Table, TableNeed, TableSpare},
 };
@@ -31,6 +43,12 @@ pub type ClassId = Handle;
 
 /// Classes that can be made without new memory, at least, as long as the worker keeps up.
 pub const RESERVE: usize = 64;
+
+/// Slots with memory that only shared classes and inner nodes may take.
+const KEPT_SLOTS: usize = 8;
+
+/// Counters of owners; owners whose hashes meet have one together. A power of two.
+const OWNERS: usize = 1 << 10;
 
 /// Classes that get a second chance while one to forget is looked for, at most.
 const CHANCES: u32 = 8;
@@ -44,15 +62,42 @@ pub const DEFAULT: u32 = 0;
 /// Name of the default class, which never goes.
 pub const DEFAULT_ID: ClassId = ClassId::new(DEFAULT, 1);
 
-/// What [`ClassTable::classify`] found.
+/// Which places of the table a class may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// The class was there.
-    Known(ClassId),
-    /// The class is new, with a new record.
-    New(ClassId),
-    /// No class could be made; this is the default class.
-    Overflow(ClassId),
+pub enum Place {
+    /// All but the kept ones.
+    Free,
+    /// The same, and in a crowded table an equal part for each owner; a hash of the owner.
+    Owned(u64),
+    /// All: a shared class.
+    Shared,
+    /// All: an inner node.
+    Inner,
+}
+
+impl Place {
+    const fn is_kept(self) -> bool {
+        matches!(self, Self::Shared | Self::Inner)
+    }
+
+    /// Index of the counter of its owner.
+    pub const fn owner(self) -> Option<usize> {
+        match self {
+            Self::Owned(hash) => Some(avalanche(hash) as usize & (OWNERS - 1)),
+            _ => None,
+        }
+    }
+}
+
+/// Whether there is a place for another class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// There is.
+    Free,
+    /// Once the idle class in this slot is forgotten.
+    After(u32),
+    /// There is none.
+    No,
 }
 
 /// A class with the record of the policy.
@@ -64,6 +109,8 @@ pub struct ClassRow<R> {
     used: bool,
     /// It is the default class, which no key finds.
     default: bool,
+    /// What it was made for.
+    place: Place,
     seen: u64,
 }
 
@@ -86,25 +133,34 @@ pub type ClassSpare<K, R> = TableSpare<K, ClassRow<R>>;
 /// - Slot 0 is taken by the default class, which is in no list.
 /// - Every other class is in the list of idle classes exactly if it is marked idle.
 /// - `idle_len` is the length of the list of idle classes.
+/// - `owners` has the number of classes of each owner, `owning` that of its entries which are not 0.
 pub struct ClassTable<K, R> {
     classes: Table<K, ClassRow<R>>,
     idle: List,
     idle_len: usize,
     max: usize,
+    /// Places that are kept.
+    kept: usize,
+    owners: Bulk<u32>,
+    owning: usize,
     overflow: u64,
 }
 
 impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
-    /// A table of at most `max` classes beside the default class, with its first reserve; sleeps.
+    /// A table of at most `max` classes beside the default class, with its first reserve; sleeps. With `owned` classes
+    /// places are kept for others.
     ///
     /// The default class is shown with `key` and holds the record `default`; a request with that key has a
     /// class of its own.
-    pub fn new(max: u32, seed: u64, key: K, default: R) -> Result<Self, NoMemory> {
+    pub fn new(max: u32, owned: bool, seed: u64, key: K, default: R) -> Result<Self, NoMemory> {
         let mut table = Self {
             classes: Table::new((max as usize).saturating_add(1), seed, false)?,
             idle: List::new(),
             idle_len: 0,
             max: max as usize,
+            kept: if owned { max as usize / 16 } else { 0 },
+            owners: Bulk::filled(if owned { OWNERS } else { 0 }, || 0)?,
+            owning: 0,
             overflow: 0,
         };
         let class = ClassRow {
@@ -113,6 +169,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
             idle: false,
             used: false,
             default: true,
+            place: Place::Shared,
             seen: 0,
         };
         let spare = table.need().allocate()?;
@@ -149,7 +206,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         self.classes.handle(slot).unwrap_or(DEFAULT_ID)
     }
 
-    /// Requests that the default class took because no class could be made.
+    /// Requests that had no class of their own.
     pub const fn overflow(&self) -> u64 {
         self.overflow
     }
@@ -206,23 +263,6 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         self.classes.find(key, |class| !class.default)
     }
 
-    /// The class with `key`; makes it, with the record that `make` returns, if it is not there.
-    ///
-    /// A new class takes a vacant slot, a new slot below `limit`, or that of the oldest idle class when
-    /// the bound is met.
-    pub fn classify(&mut self, key: K, now: u64, limit: usize, make: impl FnOnce() -> R) -> Found {
-        if let Some(id) = self.look(&key, now) {
-            return Found::Known(id);
-        }
-        if let Some(oldest) = self.in_the_way(now) {
-            self.forget(oldest);
-        }
-        match self.make(key, now, limit, make) {
-            Some(id) => Found::New(id),
-            None => Found::Overflow(self.overflowed()),
-        }
-    }
-
     /// The class with `key`, if there is one; it is used now.
     pub fn look(&mut self, key: &K, now: u64) -> Option<ClassId> {
         let slot = self.find(key)?;
@@ -230,44 +270,135 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         Some(self.id(slot))
     }
 
-    /// Slot of the idle class to forget before another one is made; none while the bound is not met.
-    pub fn in_the_way(&mut self, now: u64) -> Option<u32> {
-        if self.len() < self.max {
-            return None;
+    /// Whether a class can be made in `place`, given that the policy has memory for `limit` slots.
+    pub fn room(&mut self, place: Place, limit: usize, now: u64) -> Room {
+        let (count, most) = self.part_of(place);
+        let room = if count > most {
+            Room::No
+        } else if count == most {
+            self.after(now, |other| other.owner() == place.owner())
+        } else if place.is_kept() && self.len() >= self.max {
+            self.after(now, |_| true)
+        } else if !place.is_kept() && self.len() >= self.max.saturating_sub(self.kept) {
+            self.after(now, |other| !other.is_kept())
+        } else {
+            Room::Free
+        };
+        let limit = limit.min(self.classes.capacity());
+        let fed = limit.saturating_sub(self.slots() as usize);
+        let vacant = self.classes.vacant().saturating_add(fed);
+        let least = match place.is_kept() || self.kept == 0 {
+            true => 0,
+            false => KEPT_SLOTS,
+        };
+        match room {
+            Room::Free if vacant <= least => Room::No,
+            room => room,
         }
-        self.oldest(now)
+    }
+
+    /// The place of a class whose owner goes by `key`.
+    pub fn owned_by(&self, key: &K) -> Place {
+        Place::Owned(self.classes.hash(key))
+    }
+
+    /// Whether so much of the table is taken that an owner may have but an equal part of it.
+    fn is_crowded(&self) -> bool {
+        self.len() >= self.max / 4 * 3
+    }
+
+    /// How many classes the owner of `place` has, and how many it may have.
+    fn part_of(&self, place: Place) -> (usize, usize) {
+        let count = place.owner().and_then(|owner| self.owners.get(owner));
+        match count.copied() {
+            Some(count) if self.is_crowded() => {
+                // One part is for the next owner.
+                let parts = self.owning.saturating_add(1 + usize::from(count == 0));
+                let most = self.max.saturating_sub(self.kept) / parts.max(1);
+                (count as usize, most.max(1))
+            }
+            _ => (0, usize::MAX),
+        }
+    }
+
+    /// Room in place of the oldest idle class whose place `fits`.
+    fn after(&mut self, now: u64, fits: impl Fn(Place) -> bool) -> Room {
+        self.oldest(now, fits).map_or(Room::No, Room::After)
+    }
+
+    /// Makes the class with `key`, which is not there, with the record that `make` returns, if there is
+    /// [`ClassTable::room`] in `place`; an idle class may have to go for it.
+    pub fn create(
+        &mut self,
+        key: K,
+        place: Place,
+        limit: usize,
+        now: u64,
+        make: impl FnOnce() -> R,
+    ) -> Option<ClassId> {
+        match self.room(place, limit, now) {
+            Room::Free => {}
+            Room::After(slot) => {
+                self.forget(slot);
+            }
+            Room::No => return None,
+        }
+        self.make(key, place, now, make)
     }
 
     /// Makes the class with `key`, which is not there, with the record that `make` returns; it is idle. None
-    /// if the bound is met, or if there is no vacant slot and no memory for one below `limit`.
+    /// if there is no memory.
+    ///
+    /// There is [`ClassTable::room`] for it.
     pub fn make(
         &mut self,
         key: K,
+        place: Place,
         now: u64,
-        limit: usize,
         make: impl FnOnce() -> R,
     ) -> Option<ClassId> {
-        let room = self.classes.vacant() > 0 || (self.slots() as usize) < limit;
-        if self.len() >= self.max || !room {
-            return None;
-        }
         let class = ClassRow {
             record: make(),
             links: Links::new(),
             idle: true,
             used: false,
             default: false,
+            place,
             seen: now,
         };
         let id = self.classes.insert(key, class).ok()?;
         self.push_idle(id.slot());
+        self.count(place, 1);
         Some(id)
     }
 
-    /// The default class, for a request that no class could be made for; it is counted.
-    pub fn overflowed(&mut self) -> ClassId {
+    /// Counts a class more or less of the owner of `place`.
+    fn count(&mut self, place: Place, change: i32) {
+        let Some(count) = place.owner().and_then(|owner| self.owners.get_mut(owner)) else {
+            return;
+        };
+        let before = *count;
+        *count = before.saturating_add_signed(change);
+        // INVARIANT: an entry became 0, or was 0.
+        match (before, *count) {
+            (0, 1..) => self.owning = self.owning.saturating_add(1),
+            (1.., 0) => self.owning = self.owning.saturating_sub(1),
+            _ => {}
+        }
+    }
+
+    /// Counts a request that has no class of its own.
+    pub fn overflowed(&mut self) {
         self.overflow = self.overflow.saturating_add(1);
-        DEFAULT_ID
+    }
+
+    /// Whether a request that is like one of the class `id` will be of that class as well: not if that stands in for
+    /// another one, which can be made meanwhile.
+    pub fn is_settled(&self, id: ClassId) -> bool {
+        self.classes.get(id).is_some_and(|class| match class.place {
+            Place::Shared => !class.default && self.is_crowded(),
+            _ => true,
+        })
     }
 
     /// The record of `id`, for a use of the class that does not keep it: a second chance before it is
@@ -306,7 +437,8 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     /// Forgets an idle class, the one that was not used for longest, if more than `limit` are idle.
     pub fn trim(&mut self, now: u64, limit: usize) {
         if self.idle_len > limit {
-            self.oldest(now).and_then(|oldest| self.forget(oldest));
+            let oldest = self.oldest(now, |_| true);
+            oldest.and_then(|oldest| self.forget(oldest));
         }
     }
 
@@ -335,23 +467,31 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
 
     /// Slot of a class that was idle for [`IDLE_NS`], if there is one.
     pub fn expired(&mut self, now: u64) -> Option<u32> {
-        let slot = self.oldest(now)?;
+        let slot = self.oldest(now, |_| true)?;
         let class = self.classes.at(slot)?;
         (now.saturating_sub(class.seen) >= IDLE_NS).then_some(slot)
     }
 
-    /// The idle class that was not used for longest; those used meanwhile become the youngest, a few at a
-    /// time.
-    fn oldest(&mut self, now: u64) -> Option<u32> {
+    /// The idle class that was not used for longest of those whose places `fits`; those used meanwhile become the
+    /// youngest. Looks at a few.
+    fn oldest(&mut self, now: u64, fits: impl Fn(Place) -> bool) -> Option<u32> {
+        let (mut next, mut oldest) = (self.idle.first(), None);
         for _ in 0..CHANCES {
-            let slot = self.idle.first()?;
+            let Some(slot) = next else {
+                break;
+            };
             let class = self.classes.at_mut(slot)?;
+            next = class.links.after();
+            if !fits(class.place) {
+                continue;
+            }
+            oldest = oldest.or(Some(slot));
             if !core::mem::replace(&mut class.used, false) {
                 return Some(slot);
             }
             self.touch(slot, now);
         }
-        self.idle.first()
+        oldest
     }
 
     /// Makes an idle class the youngest.
@@ -369,6 +509,8 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     pub fn forget(&mut self, slot: u32) -> Option<R> {
         self.classes.at(slot).filter(|class| class.idle)?;
         self.remove_idle(slot);
-        self.classes.remove(slot).map(|class| class.record)
+        let class = self.classes.remove(slot)?;
+        self.count(class.place, -1);
+        Some(class.record)
     }
 }

@@ -223,6 +223,11 @@ impl Links {
             after: NONE,
         }
     }
+
+    /// The slot that follows in the list.
+    pub fn after(&self) -> Option<u32> {
+        (self.after != NONE).then_some(self.after)
+    }
 }
 
 /// A record that a [`List`] can hold.

@@ -87,6 +87,11 @@ impl<K: Eq + Hashed, V> Table<K, V> {
         self.rows.vacant()
     }
 
+    /// Number of slots that there is memory for.
+    pub fn capacity(&self) -> usize {
+        self.rows.capacity()
+    }
+
     /// Number of slots, vacant or taken.
     pub fn slots(&self) -> u32 {
         self.rows.slots() as u32
@@ -123,6 +128,11 @@ impl<K: Eq + Hashed, V> Table<K, V> {
     /// The key of the row in `slot`.
     pub fn key(&self, slot: u32) -> Option<&K> {
         self.rows.at(slot).map(|row| &row.key)
+    }
+
+    /// The hash of `key` under the secret of the table.
+    pub fn hash(&self, key: &K) -> u64 {
+        self.hasher.wide(key)
     }
 
     /// The slot of a row with `key` for which `fits` is true.

@@ -86,6 +86,7 @@ impl Yard {
             may_pass: true,
             draining: None,
             relation: None,
+            may_sleep: true,
             may_overflow: true,
             domain: Some(part),
         };

@@ -7,7 +7,7 @@
 
 use crate::sched::{
     attr::Attrs,
-    class::{ClassId, ClassNeed, ClassSpare, ClassTable, Found, DEFAULT},
+    class::{ClassId, ClassNeed, ClassSpare, ClassTable, Place, DEFAULT, DEFAULT_ID},
     item::{Cost, Item},
     key::Hashed,
     mem::{self, Block, Grow, Need, NoMemory},
@@ -80,6 +80,9 @@ pub trait Classful<I: Item>: Sized {
     /// See [`Part::WANTS_FILE`].
     const WANTS_FILE: bool = false;
 
+    /// Whether classes have an owner, see [`Classful::shared`].
+    const OWNED: bool = false;
+
     /// The key that the default class is shown with.
     const DEFAULT: Self::Key;
 
@@ -103,6 +106,12 @@ pub trait Classful<I: Item>: Sized {
 
     /// Returns the key of the class of a request.
     fn key(&self, attrs: &Attrs) -> Self::Key;
+
+    /// Returns the key of the shared class for requests that no class `key` could be made for; it stands for the owner of
+    /// that class. None: the default class.
+    fn shared(&self, _key: &Self::Key) -> Option<Self::Key> {
+        None
+    }
 
     /// Returns the record of a new class; without a key, of the default class.
     fn record(&mut self, key: Option<&Self::Key>, now: u64) -> Self::Record;
@@ -195,7 +204,7 @@ impl<I: Item, P: Classful<I>> State<I, P> {
         let default = Class::new(policy.record(None, 0));
         let mut state = Self {
             policy,
-            table: ClassTable::new(max, seed, P::DEFAULT, default)?,
+            table: ClassTable::new(max, P::OWNED, seed, P::DEFAULT, default)?,
             queue: P::queue(config, (max as usize).saturating_add(1))?,
             queued: 0,
         };
@@ -203,6 +212,36 @@ impl<I: Item, P: Classful<I>> State<I, P> {
         state.grow(spare);
         state.queue.create(DEFAULT);
         Ok(state)
+    }
+
+    /// Makes the class with `key`, which is not there; without room it is the shared or the default class.
+    #[cold]
+    fn create(&mut self, key: P::Key, now: u64) -> ClassId {
+        let shared = self.policy.shared(&key);
+        let place = match &shared {
+            Some(shared) => self.table.owned_by(shared),
+            None => Place::Free,
+        };
+        if let Some(id) = self.make(key, place, now) {
+            self.table.trim(now, self.policy.idle_max());
+            return id;
+        }
+        self.table.overflowed();
+        let id = shared.and_then(|shared| {
+            let known = self.table.look(&shared, now);
+            known.or_else(|| self.make(shared, Place::Shared, now))
+        });
+        id.unwrap_or(DEFAULT_ID)
+    }
+
+    /// Makes the class with `key` in `place`, if there is room.
+    fn make(&mut self, key: P::Key, place: Place, now: u64) -> Option<ClassId> {
+        let limit = self.queue.capacity();
+        let policy = &mut self.policy;
+        let make = || Class::new(policy.record(Some(&key), now));
+        let id = self.table.create(key, place, limit, now, make)?;
+        self.queue.create(id.slot());
+        Some(id)
     }
 
     /// Notes that a request of the class in `slot` left, and the class has no other.
@@ -222,21 +261,12 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
 
     fn classify(&mut self, attrs: &Attrs, now: u64) -> ClassId {
         let key = self.policy.key(attrs);
-        let limit = self.queue.capacity();
-        let policy = &mut self.policy;
-        let make = || Class::new(policy.record(Some(&key), now));
-        match self.table.classify(key, now, limit, make) {
-            Found::New(id) => {
-                self.queue.create(id.slot());
-                self.table.trim(now, self.policy.idle_max());
-                id
-            }
-            Found::Known(id) | Found::Overflow(id) => id,
-        }
+        let known = self.table.look(&key, now);
+        known.unwrap_or_else(|| self.create(key, now))
     }
 
     fn is_live(&self, class: ClassId) -> bool {
-        class.slot() != DEFAULT && self.table.is_live(class)
+        self.table.is_settled(class)
     }
 
     /// A stale class is the default class.

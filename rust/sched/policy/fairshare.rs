@@ -268,7 +268,7 @@ impl<I: Item> Part<I> for State<I> {
     }
 
     fn is_live(&self, class: ClassId) -> bool {
-        class.slot() != DEFAULT && self.members.table.is_live(class)
+        self.members.table.is_settled(class)
     }
 
     /// Never declines; a stale class is the default class.

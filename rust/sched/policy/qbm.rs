@@ -31,7 +31,7 @@
 
 use crate::sched::{
     attr::Attrs,
-    class::{ClassId, ClassNeed, ClassTable, Found, DEFAULT},
+    class::{ClassId, ClassNeed, ClassTable, Place, DEFAULT, DEFAULT_ID},
     item::{Cost, Fifo, Item},
     mem::{self, Grow, Need as _, NoMemory},
     policy::{Get, Grant, NoArgument, Part, Passed, Simple, View, Way},
@@ -130,7 +130,7 @@ impl<I: Item> State<I> {
     ) -> core::result::Result<Self, NoMemory> {
         let tunables = config.tunables;
         let max = tunables.classes_max.get();
-        let table = ClassTable::new(max, seed, Who::NOBODY, Record::new(0))?;
+        let table = ClassTable::new(max, true, seed, Who::NOBODY, Record::new(0))?;
         let mut queue = Queue::new((max as usize).saturating_add(1))?;
         let spare = queue.wants(table.target()).allocate()?;
         queue.feed(spare);
@@ -161,12 +161,46 @@ impl<I: Item> State<I> {
         let holds = record.generation == self.generation
             && gates.is_none_or(|gates| gates.holds(&record.seat));
         // A class that shares a gate takes its own as soon as there is one.
-        let shares = record.seat.is_shared() && record.fifo.is_empty() && slot != DEFAULT;
+        let own = |who: &Who| who.party != Who::NOBODY.party;
+        let shares = record.seat.is_shared()
+            && record.fifo.is_empty()
+            && self.table.key(slot).is_some_and(own);
         if holds && !shares {
             return false;
         }
         self.sit(slot, now);
         true
+    }
+
+    /// Makes the class of `who`; without room it is the class that all such clients of the target share.
+    #[cold]
+    fn create(&mut self, who: Who, now: u64) -> ClassId {
+        if let Some(id) = self.make(who, Place::Free, now) {
+            return id;
+        }
+        self.table.overflowed();
+        let shared = Who {
+            target: who.target,
+            ..Who::NOBODY
+        };
+        let known = self.table.look(&shared, now);
+        let id = known.or_else(|| self.make(shared, Place::Shared, now));
+        id.unwrap_or_else(|| {
+            if core::mem::replace(&mut self.target, who.target) != who.target {
+                self.sit(DEFAULT, now);
+            }
+            DEFAULT_ID
+        })
+    }
+
+    /// Makes the class of `who` in `place`, if there is room.
+    fn make(&mut self, who: Who, place: Place, now: u64) -> Option<ClassId> {
+        let (limit, generation) = (self.queue.capacity(), self.generation);
+        let make = || Record::new(generation);
+        let id = self.table.create(who, place, limit, now, make)?;
+        self.queue.create(id.slot());
+        self.sit(id.slot(), now);
+        Some(id)
     }
 
     /// Tells the manager of the client of the class in `slot`, if it does not know of it.
@@ -266,26 +300,8 @@ impl<I: Item> Part<I> for State<I> {
 
     fn classify(&mut self, attrs: &Attrs, now: u64) -> ClassId {
         let who = Who::of(self.by, attrs);
-        let limit = self.queue.capacity();
-        let generation = self.generation;
-        let found = self
-            .table
-            .classify(who, now, limit, || Record::new(generation));
-        let id = match found {
-            Found::New(id) => {
-                self.queue.create(id.slot());
-                self.sit(id.slot(), now);
-                self.announce(id.slot());
-                return id;
-            }
-            Found::Known(id) => id,
-            Found::Overflow(id) => {
-                if core::mem::replace(&mut self.target, attrs.target) != attrs.target {
-                    self.sit(DEFAULT, now);
-                }
-                id
-            }
-        };
+        let known = self.table.look(&who, now);
+        let id = known.unwrap_or_else(|| self.create(who, now));
         self.settle(id.slot(), now);
         self.announce(id.slot());
         id
@@ -295,9 +311,7 @@ impl<I: Item> Part<I> for State<I> {
     fn is_live(&self, class: ClassId) -> bool {
         let gates = self.update.as_deref();
         let knows = |record: &Record<I::Fifo>| record.is_known(gates);
-        class.slot() != DEFAULT
-            && self.table.is_live(class)
-            && self.table.at(class.slot()).is_some_and(knows)
+        self.table.is_settled(class) && self.table.at(class.slot()).is_some_and(knows)
     }
 
     /// Never declines; a stale class is the default class.

@@ -36,6 +36,7 @@ use crate::sched::{
     bucket::instant,
     class::DEFAULT,
     item::{Cost, Fifo, Item},
+    key::{Hashed, Hasher},
     mem::{self, NoMemory},
     policy::{
         classes::{self, each, fill, Class, Classful},
@@ -110,6 +111,27 @@ impl Shared {
 /// A buffer for [`State::rows`].
 pub type RowBuf = mem::Block<Row, ROWS>;
 
+/// What tells classes apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// Requests with the same fields.
+    One(Subject),
+    /// Requests under the rule with this identifier that have no class of their own.
+    Rest(u32),
+}
+
+impl Hashed for Who {
+    fn mix(&self, hasher: &Hasher) -> u64 {
+        match self {
+            Self::One(subject) => subject.mix(hasher),
+            Self::Rest(rule) => hasher.mix(hasher.word(REST), u64::from(*rule)),
+        }
+    }
+}
+
+/// A word that no subject starts with.
+const REST: u64 = 1 << 32;
+
 /// Token buckets: what classes refer to.
 pub struct Tbf {
     update: Update,
@@ -137,6 +159,20 @@ impl Tbf {
             now: instant(now),
         }
     }
+
+    /// The index of the rule for a class, and the hash by which its bucket goes. The default classes and the shared
+    /// classes of the default rule of all partitions have one bucket, which is not that of requests without fields.
+    fn terms(&self, key: Option<&Who>) -> (u32, u64) {
+        let (plan, buckets) = (self.update.plan(), &self.shared.buckets);
+        let default = plan.rules().default_index();
+        match key {
+            Some(Who::One(subject)) => (plan.rules().find(subject), buckets.hash(subject)),
+            Some(key @ Who::Rest(id)) if plan.id_of(default) != Some(*id) => {
+                (plan.index_of(*id).unwrap_or(default), buckets.hash(key))
+            }
+            _ => (default, avalanche(buckets.hash(&Subject::NONE))),
+        }
+    }
 }
 
 impl<I: Item> State<I> {
@@ -150,24 +186,24 @@ impl<I: Item> State<I> {
     fn row(&self, slot: u32, now: u64) -> Option<Row> {
         let class = self.table.at(slot)?;
         let record = &class.record;
-        let default = slot == DEFAULT;
-        if default && record.counters.dispatched == 0 && !class.is_active() {
+        let key = self.table.key(slot).filter(|_| slot != DEFAULT);
+        if slot == DEFAULT && record.counters.dispatched == 0 && !class.is_active() {
             return None;
         }
-        let subject = *self.table.key(slot)?;
-        let plan = self.policy.update.plan();
         let rule = if record.generation == self.policy.generation {
             record.rule
-        } else if default {
-            plan.rules().default_index()
         } else {
-            plan.rules().find(&subject)
+            self.policy.terms(key).0
         };
-        let gauge = plan.gauge(rule)?;
+        let gauge = self.policy.update.plan().gauge(rule)?;
+        let subject = match key {
+            Some(Who::One(subject)) => Some(*subject),
+            _ => None,
+        };
         Some(Row {
-            subject,
+            subject: subject.unwrap_or(Subject::NONE),
             high: false,
-            default,
+            default: subject.is_none(),
             id: gauge.id,
             rule: gauge.name,
             rate: gauge.rate,
@@ -229,14 +265,15 @@ impl<I: Item> State<I> {
 }
 
 impl<I: Item> Classful<I> for Tbf {
-    type Key = Subject;
+    type Key = Who;
     type Record = Record<I::Fifo>;
     type Queue = Queue;
     type Config = Config;
     type Shared = Shared;
     type Update = Update;
 
-    const DEFAULT: Subject = Subject::NONE;
+    const OWNED: bool = true;
+    const DEFAULT: Who = Who::One(Subject::NONE);
 
     fn new(
         config: &Config,
@@ -272,21 +309,17 @@ impl<I: Item> Classful<I> for Tbf {
         self.idle_max
     }
 
-    fn key(&self, attrs: &Attrs) -> Subject {
-        Subject::of(attrs, self.fields)
+    fn key(&self, attrs: &Attrs) -> Who {
+        Who::One(Subject::of(attrs, self.fields))
     }
 
-    fn record(&mut self, key: Option<&Subject>, now: u64) -> Record<I::Fifo> {
-        let rules = self.update.plan().rules();
-        let buckets = &self.shared.buckets;
-        let (rule, hash) = match key {
-            Some(key) => (rules.find(key), buckets.hash(key)),
-            // The default classes of all partitions share a bucket, which is not that of requests by nobody.
-            None => (
-                rules.default_index(),
-                avalanche(buckets.hash(&Subject::NONE)),
-            ),
-        };
+    fn shared(&self, key: &Who) -> Option<Who> {
+        let (rule, _) = self.terms(Some(key));
+        self.update.plan().id_of(rule).map(Who::Rest)
+    }
+
+    fn record(&mut self, key: Option<&Who>, now: u64) -> Record<I::Fifo> {
+        let (rule, hash) = self.terms(key);
         Record::new(&self.context(now), hash, rule)
     }
 
@@ -297,11 +330,8 @@ impl<I: Item> Classful<I> for Tbf {
         if class.is_none_or(|class| class.record.generation == policy.generation) {
             return;
         }
-        let rules = policy.update.plan().rules();
-        let rule = match state.table.key(slot) {
-            Some(subject) if slot != DEFAULT => rules.find(subject),
-            _ => rules.default_index(),
-        };
+        let key = state.table.key(slot).filter(|_| slot != DEFAULT);
+        let (rule, _) = policy.terms(key);
         let Some(Class { record, .. }) = state.table.at_mut(slot) else {
             return;
         };

@@ -131,6 +131,11 @@ impl<T: Target> Bio<'_, T> {
         self.has(bindings::req_flag_bits___REQ_META)
     }
 
+    /// Whether its submitter must not sleep.
+    pub(crate) fn is_nowait(&self) -> bool {
+        self.has(bindings::req_flag_bits___REQ_NOWAIT)
+    }
+
     /// Whether its submitter marked it as one to prefer.
     pub(crate) fn is_prio(&self) -> bool {
         self.has(bindings::req_flag_bits___REQ_PRIO)

@@ -273,6 +273,7 @@ impl Session {
             draining: None,
             relation: Some(&entered.relation),
             // Its writer can come back.
+            may_sleep: true,
             may_overflow: false,
             domain: new.domain,
         };

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::sched::{
     attr::Attrs,
-    class::{ClassId, ClassTable, DEFAULT},
+    class::{ClassId, ClassTable, Place, Room, DEFAULT, DEFAULT_ID},
     item::{Cost, Item},
     key::Key,
     mem::{self, Grow, NoMemory},
@@ -27,8 +27,14 @@ use crate::sched::{
 /// Largest weight, as a multiple of one: that of an item of the list times the size of a job.
 const WEIGHT_LIMIT: u32 = (1 << 19) - 1;
 
-/// One step of a path: where it leads, the value, and its level.
-type Step<'a> = (PathId, &'a Key, u8);
+/// One step of a path.
+#[derive(Clone, Copy)]
+struct Step {
+    /// The value; [`Key::Default`] leads to the shared leaf.
+    key: Key,
+    level: u8,
+    leaf: bool,
+}
 
 /// What requests are charged: pages, 1, or microseconds, up to [`COST_MAX`].
 #[derive(Clone, Copy)]
@@ -64,7 +70,7 @@ impl Tariff<'_> {
 /// # Invariants
 ///
 /// - Every class but the default one is a node; a leaf has as many nodes above it as the mode has levels
-///   before the last.
+///   before the last, or fewer if it is the shared leaf of the node above it.
 /// - A node is busy in the table exactly if it has requests queued or in service, or children.
 pub struct Members<I: Item> {
     pub(super) table: ClassTable<PathId, Node<I>>,
@@ -93,7 +99,7 @@ impl<I: Item> Members<I> {
         let default = Node::new(entity, PathId::DEFAULT, NONE, Key::Default, 0, body);
         let max = tunables.classes_max.get();
         Ok(Self {
-            table: ClassTable::new(max, seed, PathId::DEFAULT, default)?,
+            table: ClassTable::new(max, mode.depth() > 1, seed, PathId::DEFAULT, default)?,
             shared: shared.clone(),
             mode,
             cost_model: tunables.cost_model,
@@ -142,8 +148,8 @@ impl<I: Item> Members<I> {
         self.table.at_mut(slot)?.leaf_mut()
     }
 
-    /// The leaf of a request with `attrs`; makes it and what is missing above it from reserved memory. The
-    /// default class if that is used up.
+    /// The leaf of a request with `attrs`; makes it and what is missing above it from reserved memory. If no place is
+    /// left, the shared leaf of the lowest node there is on the way to it; below the root that is the default class.
     pub fn classify(&mut self, attrs: &Attrs, selector: &mut Selector, now: u64) -> ClassId {
         let mut id = PathId::ROOT;
         for level in self.mode.levels() {
@@ -151,62 +157,88 @@ impl<I: Item> Members<I> {
             id = PathId(self.shared.hasher.path(id.0, &key));
         }
         let leaf = self.table.look(&id, now);
-        let leaf = leaf.or_else(|| self.grow_path(attrs, selector, now));
-        leaf.unwrap_or_else(|| self.table.overflowed())
+        leaf.unwrap_or_else(|| self.grow_path(attrs, selector, now))
     }
 
     /// Makes the nodes of the path of `attrs` that are missing.
     #[cold]
-    fn grow_path(&mut self, attrs: &Attrs, selector: &mut Selector, now: u64) -> Option<ClassId> {
+    fn grow_path(&mut self, attrs: &Attrs, selector: &mut Selector, now: u64) -> ClassId {
         let mode = self.mode;
-        let mut id = PathId::ROOT;
         let mut parent = NONE;
-        let mut last = None;
-        for (index, level) in mode.levels().iter().enumerate() {
-            let key = Key::of(level.field(), attrs);
-            id = PathId(self.shared.hasher.path(id.0, &key));
-            let node = match self.table.look(&id, now) {
-                Some(node) => node,
-                None => {
-                    let leaf = index.saturating_add(1) == mode.depth();
-                    let step = (id, &key, index as u8);
-                    self.grow_node(step, parent, leaf, selector, now)?
-                }
+        let mut last = DEFAULT_ID;
+        for (level, field) in (0..).zip(mode.levels()) {
+            let step = Step {
+                key: Key::of(field.field(), attrs),
+                level,
+                leaf: usize::from(level) + 1 == mode.depth(),
+            };
+            let Some(node) = self.take_step(step, parent, selector, now) else {
+                self.table.overflowed();
+                return self.shared_leaf(parent, selector, now);
             };
             parent = node.slot();
-            last = Some(node);
+            last = node;
         }
         last
     }
 
-    /// Makes the node of a step, below `parent`.
-    #[inline(never)]
-    fn grow_node(
+    /// The shared leaf below the node in `above`, or if there is no place even for that, below the nodes above it.
+    fn shared_leaf(&mut self, mut above: u32, selector: &mut Selector, now: u64) -> ClassId {
+        while let Some(node) = self.table.at(above) {
+            let (level, next) = (node.level.saturating_add(1), node.parent);
+            let step = Step {
+                key: Key::Default,
+                level,
+                leaf: true,
+            };
+            if let Some(leaf) = self.take_step(step, above, selector, now) {
+                return leaf;
+            }
+            above = next;
+        }
+        DEFAULT_ID
+    }
+
+    /// The node that `step` leads to from `parent`; makes it if it is missing and there is room.
+    fn take_step(
         &mut self,
-        (id, key, level): Step<'_>,
+        step: Step,
         parent: u32,
-        leaf: bool,
         selector: &mut Selector,
         now: u64,
     ) -> Option<ClassId> {
+        let above = self.table.at(parent).map_or(PathId::ROOT, |node| node.id);
+        let id = PathId(self.shared.hasher.path(above.0, &step.key));
+        let known = self.table.look(&id, now);
+        known.or_else(|| self.grow_node(id, step, parent, selector, now))
+    }
+
+    /// Makes the node `id`, where `step` leads to from `parent`.
+    #[inline(never)]
+    fn grow_node(
+        &mut self,
+        id: PathId,
+        step: Step,
+        parent: u32,
+        selector: &mut Selector,
+        now: u64,
+    ) -> Option<ClassId> {
+        let place = match self.table.at(parent) {
+            _ if step.key == Key::Default => Place::Shared,
+            Some(parent) => Place::Owned(parent.id.0),
+            None if step.leaf => Place::Free,
+            None => Place::Inner,
+        };
         // Counted first, so that the parent is not what is forgotten to make room.
         self.add_child(parent);
-        if let Some(slot) = self.table.in_the_way(now) {
+        let room = self.table.room(place, selector.capacity(), now);
+        if let Room::After(slot) = room {
             self.forget(slot, selector, now);
         }
-        let limit = selector.capacity();
-        let entity = Entity::new(self.weight_here(id, self.weight_of(key, level, 0, now)));
-        let made = self.table.make(id, now, limit, || {
-            let body = if leaf {
-                Body::Leaf(Leaf::new())
-            } else {
-                Body::Inner(Inner {
-                    sched: Sched::default(),
-                    children: 0,
-                })
-            };
-            Node::new(entity, id, parent, *key, level, body)
-        });
+        let made = match room {
+            Room::No => None,
+            _ => self.make(id, step, place, parent, now),
+        };
         let Some(made) = made else {
             self.drop_child(parent, selector, now);
             return None;
@@ -218,6 +250,30 @@ impl<I: Item> Members<I> {
         }
         selector.create(self, made.slot());
         Some(made)
+    }
+
+    /// Puts the node `id` into the table.
+    fn make(
+        &mut self,
+        id: PathId,
+        step: Step,
+        place: Place,
+        parent: u32,
+        now: u64,
+    ) -> Option<ClassId> {
+        let Step { key, level, leaf } = step;
+        let entity = Entity::new(self.weight_here(id, self.weight_of(&key, level, 0, now)));
+        self.table.make(id, place, now, || {
+            let body = if leaf {
+                Body::Leaf(Leaf::new())
+            } else {
+                Body::Inner(Inner {
+                    sched: Sched::default(),
+                    children: 0,
+                })
+            };
+            Node::new(entity, id, parent, key, level, body)
+        })
     }
 
     /// The inner node in `parent` has one child more.

@@ -188,10 +188,11 @@ impl Gauge {
 ///
 /// # Invariants
 ///
-/// There is a gauge for each rule, in the same order.
+/// There is a gauge for each rule, in the same order; `ids` has the identifiers in order, each with its index.
 pub struct Plan {
     rules: mem::Shared<RuleSet>,
     gauges: List<Gauge>,
+    ids: List<(u32, u32)>,
     pools: [Option<Pace>; COUNTS],
 }
 
@@ -202,6 +203,7 @@ impl Plan {
         let (depth, model) = (tunables.depth.get(), tunables.cost_model);
         let default = rules.default_index();
         let mut gauges = List::with_capacity(rules.len() as usize)?;
+        let mut ids = List::with_capacity(rules.len() as usize)?;
         let (mut sums, mut borrowers) = ([0u64; COUNTS], [false; COUNTS]);
         for index in 0..rules.len() {
             let rule = rules.rule(index).ok_or(NoMemory)?;
@@ -223,6 +225,7 @@ impl Plan {
                 *to = *from;
                 alsos = alsos.saturating_add(1);
             }
+            ids.push((rule.id, index))?;
             gauges.push(Gauge {
                 id: rule.id,
                 version: rule.version,
@@ -242,9 +245,11 @@ impl Plan {
         for (pool, (sum, borrower)) in pools.iter_mut().zip(sums.into_iter().zip(borrowers)) {
             *pool = borrower.then(|| Pace::new(sum));
         }
+        ids.as_mut_slice().sort_unstable();
         Ok(Self {
             rules,
             gauges,
+            ids,
             pools,
         })
     }
@@ -258,6 +263,18 @@ impl Plan {
     #[inline]
     pub fn gauge(&self, index: u32) -> Option<&Gauge> {
         self.gauges.as_slice().get(index as usize)
+    }
+
+    /// The identifier of rule `index`.
+    pub fn id_of(&self, index: u32) -> Option<u32> {
+        self.gauge(index).map(|gauge| gauge.id)
+    }
+
+    /// The index of the rule with `id`.
+    pub fn index_of(&self, id: u32) -> Option<u32> {
+        let ids = self.ids.as_slice();
+        let at = ids.binary_search_by_key(&id, |&(id, _)| id).ok()?;
+        ids.get(at).map(|&(_, index)| index)
     }
 
     /// What a request that costs `cost` takes from the pool of `count`; none if nobody borrows from it.

@@ -24,7 +24,7 @@ pub struct Row {
     pub subject: Subject,
     /// Whether it is on the high-priority head.
     pub high: bool,
-    /// Whether it stands in for classes that could not be made.
+    /// Whether it stands in for classes of its rule that could not be made.
     pub default: bool,
     /// Identifier of its rule.
     pub id: u32,
@@ -46,7 +46,8 @@ pub struct Row {
 
 impl Row {
     fn order(&self, other: &Self) -> Ordering {
-        let key = |row: &Self| (row.high, !row.default, row.subject);
+        let rule = |row: &Self| row.default.then_some(row.id);
+        let key = |row: &Self| (row.high, !row.default, rule(row), row.subject);
         key(self).cmp(&key(other))
     }
 

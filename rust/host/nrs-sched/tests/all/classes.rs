@@ -3,12 +3,23 @@
 //! The table of classes and the heap against models that are easy to believe.
 
 use nrs_sched::{
-    class::{ClassId, ClassTable, Found, DEFAULT, IDLE_NS},
+    class::{ClassId, ClassTable, Place, IDLE_NS},
     key::Key,
     mem::Need,
 };
 use proptest::prelude::*;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+
+/// Owners of classes.
+const OWNERS: u32 = 3;
+
+/// How many classes each owner has; those of which the model says that they have one.
+fn counts(known: &HashMap<u32, (ClassId, bool)>) -> [usize; OWNERS as usize] {
+    let mut counts = [0; OWNERS as usize];
+    let owned = known.keys().filter(|uid| **uid % 7 >= 2);
+    owned.for_each(|uid| counts[(uid % OWNERS) as usize] += 1);
+    counts
+}
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -36,27 +47,45 @@ proptest! {
         max in 64u32..200,
         seed in any::<u64>(),
     ) {
-        let mut table = ClassTable::new(max, seed, Key::Default, u32::MAX).expect("memory");
+        let mut table = ClassTable::new(max, true, seed, Key::Default, u32::MAX).expect("memory");
+        let owners = (0..OWNERS).map(|owner| table.owned_by(&Key::Gid(owner)).owner());
+        prop_assume!(owners.collect::<HashSet<_>>().len() == OWNERS as usize);
         // What is busy must stay; what is idle may go.
         let mut known: HashMap<u32, (ClassId, bool)> = HashMap::new();
-        let (mut now, mut overflow) = (0u64, 0u64);
+        let mut now = 0u64;
         for op in ops {
             now += 500_000_000;
             match op {
                 Op::Classify(uid) => {
                     let limit = table.target();
-                    match table.classify(Key::Uid(uid), now, limit, || uid) {
-                        Found::Known(id) => {
-                            prop_assert_eq!(known.get(&uid).map(|(known, _)| *known), Some(id));
-                        }
-                        Found::New(id) => {
-                            prop_assert!(known.get(&uid).is_none_or(|(_, busy)| !busy));
-                            known.insert(uid, (id, false));
-                        }
-                        Found::Overflow(id) => {
-                            overflow += 1;
-                            prop_assert_eq!(id.slot(), DEFAULT);
-                        }
+                    if let Some(id) = table.look(&Key::Uid(uid), now) {
+                        prop_assert_eq!(known.get(&uid).map(|(known, _)| *known), Some(id));
+                        continue;
+                    }
+                    let place = match uid % 7 {
+                        0 => Place::Free,
+                        1 => Place::Shared,
+                        _ => table.owned_by(&Key::Gid(uid % OWNERS)),
+                    };
+                    let (len, counts) = (known.len(), counts(&known));
+                    let Some(id) = table.create(Key::Uid(uid), place, limit, now, || uid) else {
+                        continue;
+                    };
+                    known.retain(|_, (id, busy)| *busy || table.is_live(*id));
+                    known.insert(uid, (id, false));
+                    let kept = if place == Place::Shared { 0 } else { max / 16 };
+                    prop_assert!(known.len() <= len.max((max - kept) as usize));
+                    if len >= (max / 4 * 3) as usize && matches!(place, Place::Owned(_)) {
+                        // A crowded table: there are fewer than an equal part, one left for others, or one goes for one.
+                        let before = counts[(uid % OWNERS) as usize];
+                        let owners = counts.iter().filter(|count| **count > 0).count();
+                        let owners = owners + 1 + usize::from(before == 0);
+                        let part = (max - max / 16) as usize / owners;
+                        let after = self::counts(&known)[(uid % OWNERS) as usize];
+                        prop_assert!(
+                            before < part || before == part && after == before,
+                            "{before} of {part}, {after}"
+                        );
                     }
                 }
                 Op::Busy(uid) => {
@@ -87,7 +116,6 @@ proptest! {
             known.retain(|_, (id, busy)| *busy || table.is_live(*id));
             prop_assert_eq!(table.len(), known.len());
             prop_assert!(table.len() <= max as usize);
-            prop_assert_eq!(table.overflow(), overflow);
             for (uid, (id, _)) in &known {
                 prop_assert!(table.is_live(*id));
                 prop_assert_eq!(table.find(&Key::Uid(*uid)), Some(id.slot()));

@@ -13,6 +13,7 @@ mod cpts;
 mod dequeue;
 mod device;
 mod engine;
+mod isolation;
 mod lags;
 mod locality;
 mod order;

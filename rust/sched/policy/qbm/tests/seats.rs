@@ -180,16 +180,16 @@ fn a_full_table_and_old_age() {
     for user in 1..=100 {
         bench.queue(user, 1, NOW);
     }
-    assert_eq!(bench.part.overflow(), 36);
+    assert_eq!(bench.part.overflow(), 40);
     let mut went = 0;
     while bench.get(NOW).is_some() {
         went += 1;
     }
     assert_eq!(went, 100);
-    assert_eq!(gates.get(0).unwrap().usage().requests, 36);
+    assert_eq!(gates.get(0).unwrap().usage().requests, 40);
     let now = NOW + MS;
     bench.class(200, now);
-    assert_eq!(bench.part.overflow(), 36);
+    assert_eq!(bench.part.overflow(), 40);
     let later = now + 11 * SECOND;
     while bench.part.age(later, 16) {}
     assert_eq!(bench.part.table.len(), 0);

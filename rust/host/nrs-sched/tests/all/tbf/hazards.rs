@@ -116,37 +116,48 @@ fn lu_19597_idle_classes_are_bounded() {
     assert_eq!(sim.row(5000).queued, 7);
 }
 
-/// Hazard 18: beyond the bound of classes the default class serves, under the default rule, and is counted.
+/// Hazard 18: beyond the bound of classes those of a rule share a class under that rule, whoever filled the table.
 #[test]
-fn beyond_the_bound_the_default_rule_limits() {
+fn beyond_the_bound_the_rule_limits() {
     let tunables = Tunables {
         classes_max: ClassesMax::new(64).unwrap(),
         ..Tunables::default()
     };
     let mut sim = Sim::new("uid", 1, &tunables);
     sim.rule("change default rate=100");
-    sim.rule("start a uid={1000} rate=5");
-    for uid in 1..=64 {
-        sim.queue(0, uid, 1, 1);
+    let listed: Vec<String> = (1000..1040).map(|uid| uid.to_string()).collect();
+    sim.rule(&format!("start a uid={{{}}} rate=50", listed.join(" ")));
+    let mut without = Vec::new();
+    for (uids, count) in [(1..201, 10), (1000..1040, 100)] {
+        for uid in uids {
+            sim.queue(0, uid, count, 1);
+            if sim.own_row(uid).is_none() {
+                without.push(uid);
+            }
+        }
     }
-    for uid in [1000, 1001] {
-        let class = sim.class(0, uid);
-        assert!(!sim.parts[0].is_live(class));
-        sim.queue(0, uid, 200, 1);
-    }
-    assert_eq!(sim.parts[0].overflow(), 402);
     sim.run(sim.now + SECOND / 2, none);
+    let shared = sim.rows().into_iter().filter(|row| row.default);
+    let shared: Vec<(String, u32)> = shared
+        .map(|row| (row.rule.as_str().to_owned(), row.queued))
+        .collect();
+    assert_eq!(shared.len(), 2, "{shared:?}");
     let got = sim.measure(SECOND, none);
-    near(
-        got.values().map(|got| got.0).sum(),
-        100,
-        2.0,
-        "default class",
-    );
-    assert!(sim
-        .rows()
-        .iter()
-        .any(|row| row.default && row.rule.as_str() == "default"));
+    let of = |from: u32| {
+        let uids = without.iter().filter(|uid| **uid / 1000 == from);
+        uids.map(|uid| got.get(uid).map_or(0, |got| got.0)).sum()
+    };
+    let (default, a): (u64, u64) = (of(0), of(1));
+    near(default, 100, 2.0, "shared class of default");
+    near(a, 50, 2.0, "shared class of a");
+    // Once there is room again, each has its own class.
+    sim.run(sim.now + 120 * SECOND, none);
+    assert!(sim.rows().iter().all(|row| row.queued == 0));
+    while sim.parts[0].age(sim.now, 64) {}
+    for uid in [1039, 150] {
+        sim.class(0, uid);
+        assert!(sim.own_row(uid).is_some());
+    }
 }
 
 /// Hazard 3: there is no flag that could stay set; a part is asked, and answers by what is queued.

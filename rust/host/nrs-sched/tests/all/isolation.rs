@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What one party does to others by multiplying its names: shares, rates and waits of the others stay.
+
+use nrs_sched::{
+    arena::{feed, reserve, view, Request},
+    attr::{Attrs, Id},
+    item::Item,
+    jobid::JobId,
+    mem::Need,
+    nid::Nid,
+    policy::{params::ClassesMax, AnyPart, AnyShared, Config, Get, Kind, Part, Tunables},
+    rng::Rng,
+    units::{NSEC_PER_MSEC as MS, NSEC_PER_SEC as SECOND},
+};
+
+/// Requests served before something is measured.
+const SETTLED: u64 = 1_000;
+
+/// Classes of the table.
+const CLASSES: u32 = 64;
+
+fn job(uid: u32, name: &str) -> Attrs {
+    Attrs {
+        uid: Id::new(uid),
+        gid: Id::new(uid),
+        jobid: JobId::new(name.as_bytes()),
+        ..Attrs::UNKNOWN
+    }
+}
+
+/// A name for each request.
+type Storm = fn(u64) -> Attrs;
+
+/// A thread of user 1 that renames itself, or one of its programs in a new cgroup each.
+fn names(i: u64) -> Attrs {
+    job(1, &format!("job{i}.1"))
+}
+
+/// A job identifier that a program draws.
+fn random(i: u64) -> Attrs {
+    job(1, &format!("{:016x}", Rng::new(i).next_u64()))
+}
+
+/// A client of user 1 with a new address.
+fn addresses(i: u64) -> Attrs {
+    let nid = format!("10.{}.{}.{}@tcp", i >> 16 & 255, i >> 8 & 255, i & 255);
+    Attrs {
+        nid: Nid::parse(&nid).ok(),
+        ..job(1, "job")
+    }
+}
+
+/// Users of group 1.
+fn users(i: u64) -> Attrs {
+    Attrs {
+        gid: Id::new(1),
+        ..job(1_000 + i as u32, &format!("job{i}"))
+    }
+}
+
+/// One job of user 1.
+fn alone(_: u64) -> Attrs {
+    job(1, "job")
+}
+
+/// What the victim got.
+#[derive(Debug)]
+struct Got {
+    /// Of all requests served.
+    share: f64,
+    /// Of its jobs: the least of one to the most of another.
+    evenness: f64,
+    /// 99th percentile of waits, in requests served meanwhile.
+    p99: u64,
+}
+
+/// A head, and requests of user 2 (the victim) beside a storm.
+struct Bench {
+    part: AnyPart<Request>,
+    now: u64,
+    id: u64,
+    stormed: u64,
+    storm: Storm,
+}
+
+impl Bench {
+    fn new(mode: &str, storm: Storm) -> Self {
+        let mut tunables = Tunables::default();
+        tunables.fairshare.classes_max = ClassesMax::new(CLASSES).expect("within limits");
+        let config = Config::parse(Kind::Fairshare, Some(mode), &tunables).expect("valid");
+        let shared = AnyShared::new(&config, 9, 1).expect("memory");
+        reserve(1 << 14).expect("memory");
+        Self {
+            part: AnyPart::new(&config, 5, &shared).expect("memory"),
+            now: 86_400 * SECOND,
+            id: 0,
+            stormed: 0,
+            storm,
+        }
+    }
+
+    /// A request; the part gets memory afterwards if it says that it needs some, as in the kernel.
+    fn bring(&mut self, owner: u32, attrs: &Attrs) {
+        let class = self.part.classify(attrs, self.now);
+        self.id += 1;
+        let request = Request::new(owner, self.id, 1, self.now);
+        assert!(self.part.enqueue(request, class, self.now).is_ok());
+        if !self.part.need().is_empty() {
+            feed(&mut self.part);
+        }
+    }
+
+    fn storm(&mut self) {
+        self.stormed += 1;
+        self.bring(0, &(self.storm)(self.stormed));
+    }
+
+    /// Serves a request; its owner, and when it arrived.
+    fn serve(&mut self) -> (u32, u64) {
+        self.now += MS;
+        let Get::Item((request, grant)) = self.part.get(&view(self.now, false)) else {
+            panic!("nothing is held back");
+        };
+        self.part.stop(&grant, request.cost(), self.now);
+        if self.id % 1_000 == 0 {
+            self.part.age(self.now, 64);
+        }
+        (request.owner, request.arrival)
+    }
+
+    /// The storm keeps `backlog` requests queued, each with another name; `jobs` of the victim eight each, from the time
+    /// on at which the storm has filled the table.
+    fn run(&mut self, backlog: u64, jobs: &[Attrs]) -> Got {
+        (0..backlog).for_each(|_| self.storm());
+        for (owner, attrs) in (1..).zip(jobs) {
+            (0..8).for_each(|_| self.bring(owner, attrs));
+        }
+        let mut served = vec![0u64; jobs.len() + 1];
+        let mut waits = Vec::new();
+        for step in 0..11_000 {
+            let (owner, arrival) = self.serve();
+            if step >= SETTLED {
+                served[owner as usize] += 1;
+            }
+            if owner == 0 {
+                self.storm();
+                continue;
+            }
+            if step >= SETTLED {
+                waits.push((self.now - arrival) / MS);
+            }
+            self.bring(owner, &jobs[owner as usize - 1]);
+        }
+        waits.sort_unstable();
+        let (all, victim) = (served.iter().sum::<u64>(), &served[1..]);
+        let least = *victim.iter().min().expect("a job") as f64;
+        Got {
+            share: victim.iter().sum::<u64>() as f64 / all as f64,
+            evenness: least / *victim.iter().max().expect("a job") as f64,
+            p99: waits[waits.len() * 99 / 100],
+        }
+    }
+}
+
+/// A user that names each request otherwise has its share and no more, and others wait no longer.
+#[test]
+fn names_take_nothing_from_other_users() {
+    let jobs = [job(2, "a"), job(2, "b")];
+    for (mode, storm) in [
+        ("uid_then_jobid_fair", names as Storm),
+        ("uid_then_jobid_fair", random),
+        ("uid_then_nid_fair", addresses),
+        ("gid_then_uid_then_jobid_fair", names),
+        ("gid_then_uid_then_jobid_fair", users),
+        ("gid_then_uid_fair", users),
+    ] {
+        let calm = Bench::new(mode, alone).run(1_000, &jobs);
+        let got = Bench::new(mode, storm).run(1_000, &jobs);
+        assert!((got.share - 0.5).abs() <= 0.025, "{mode}: {got:?}");
+        assert!(got.p99 <= 2 * calm.p99, "{mode}: {got:?}, calm {calm:?}");
+    }
+}
+
+/// Also those who come to a full table: several users, of which one has many jobs itself.
+#[test]
+fn a_full_table_has_places_for_others() {
+    let mut bench = Bench::new("uid_then_jobid_fair", names);
+    (0..1_000).for_each(|_| bench.storm());
+    let overflow = bench.part.overflow();
+    assert!(overflow > 900, "{overflow}");
+    let jobs: Vec<Attrs> = (2..5).map(|uid| job(uid, "job")).collect();
+    let got = bench.run(0, &jobs);
+    assert!((got.share - 0.75).abs() <= 0.0375, "{got:?}");
+    assert!(got.evenness >= 0.95, "{got:?}");
+}
+
+/// A thousand new jobs between two runs of the worker have classes of their own: memory is brought by those who ask.
+#[test]
+fn a_burst_has_classes() {
+    for mode in ["jobid_fair", "uid_then_jobid_fair"] {
+        let mut bench = Bench::new(mode, names);
+        let mut tunables = Tunables::default();
+        tunables.fairshare.classes_max = ClassesMax::new(16_384).expect("within limits");
+        let config = Config::parse(Kind::Fairshare, Some(mode), &tunables).expect("valid");
+        let shared = AnyShared::new(&config, 9, 1).expect("memory");
+        bench.part = AnyPart::new(&config, 5, &shared).expect("memory");
+        (0..1_000).for_each(|_| bench.storm());
+        assert_eq!(bench.part.overflow(), 0, "{mode}");
+    }
+}

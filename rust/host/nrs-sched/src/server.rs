@@ -320,6 +320,13 @@ impl Server {
         self.settle();
     }
 
+    /// Dispatches without slots what is eligible, if nothing was dispatched for `stall` ns, as the service's keeper does.
+    pub fn unstall(&mut self, stall: u64) {
+        self.yard.now = self.now;
+        self.machine.unstall(&mut self.yard, self.now, stall);
+        self.settle();
+    }
+
     /// When the timer expires, if it is armed.
     pub fn next_expiry(&self) -> Option<u64> {
         Some(self.yard.timer).filter(|at| *at > 0)

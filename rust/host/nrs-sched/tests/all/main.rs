@@ -28,6 +28,7 @@ mod shares;
 mod targets;
 mod tbf;
 mod timeout_estimates;
+mod timer;
 mod tree;
 mod unaware;
 mod waits;

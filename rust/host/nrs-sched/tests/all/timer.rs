@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The timer of a partition, and what a stall dispatches, with requests that are throttled.
+
+use nrs_sched::{
+    arena::{attrs, Request},
+    policy::{tbf, Config, Kind, Tunables},
+    server::{Relate, Server},
+    sim::SECOND,
+};
+
+/// A server with `slots` slots, whose users may dispatch `rate` requests per second.
+fn server(rate: &str, slots: u32) -> Server {
+    let mut tunables = Tunables::default();
+    tunables.tbf.rate = tbf::params::Rate::parse(rate).expect("a rate");
+    tunables.tbf.depth = tbf::params::Depth::parse("1").expect("a depth");
+    let config = Config::parse(Kind::Tbf, Some("uid"), &tunables).expect("valid");
+    Server::new(&config, slots, 0, 1).expect("memory")
+}
+
+fn arrive(server: &mut Server, uid: u32, id: u64) {
+    let request = Request::new(uid, id, 1, server.now);
+    assert!(server.arrive(request, &attrs(uid), Relate::Not, false));
+}
+
+/// A thousand users have a token each millisecond, one of them at each microsecond; the timer expires for 20 at a time.
+#[test]
+fn expiries_are_20_us_apart() {
+    let mut server = server("1000", 1 << 16);
+    for uid in 0..1_000 {
+        for n in 0..20 {
+            arrive(&mut server, uid, u64::from(uid) * 20 + n);
+        }
+        server.now += 1_000;
+    }
+    let (mut expired, mut last) = (0, 0);
+    while let Some(at) = server.next_expiry() {
+        assert!(at >= last + 20_000, "expiries at {last} and {at}");
+        (expired, last) = (expired + 1, at);
+        server.now = server.now.max(at);
+        server.wait(0);
+    }
+    assert_eq!(server.started.len(), 20_000);
+    // The timer is not armed more rarely either.
+    assert!((900..=1_100).contains(&expired), "{expired} expiries");
+}
+
+/// A request that is eligible and gets no slot makes no other go before its rate lets it.
+#[test]
+fn a_stall_dispatches_nothing_that_is_throttled() {
+    let mut server = server("1", 1);
+    // It has the slot, and hangs.
+    arrive(&mut server, 9, 0);
+    for id in 1..=100 {
+        arrive(&mut server, 1, id);
+    }
+    arrive(&mut server, 2, 101);
+    server.started.clear();
+    server.wait(30 * SECOND);
+    server.unstall(30 * SECOND);
+    // One token of each user.
+    assert_eq!(server.started.len(), 2, "{:?}", server.started);
+    assert!(server.started.contains(&101));
+}

@@ -116,25 +116,35 @@ room() {
 	[ $((after - before)) -lt 2048 ] || fail "$((after - before)) KiB did not come back"
 }
 
-# A table that is too small, with two nodes for each job: it stays that small, and all are served.
+# A table that is too small for the jobs of one user, with two nodes for each job: another user's job has the share and the wait
+# that it has beside one job of that user.
 overflow() {
 	module classes_max=$((per_second * 3 / 4))
-	mkdir /sys/kernel/config/nrs/svc
-	echo 8 >/sys/kernel/config/nrs/svc/slots
-	local n
-	# Half of them can be served, so that too many wait.
-	churn 4 jobid_then_uid_fair "$per_second" $((14000000 / per_second))
-	wait_for 20 '[ "$(of_service overflow)" -gt 0 ]' || fail "$(head -n 1 "$(at svc clients)")"
-	n=$(entities)
-	churned 4 "$per_second" 1
-	say "$n entities, overflow $(of_service overflow)"
-	[ "$n" -le $((per_second * 3 / 4)) ]
-	[ "$(entities)" -le $((per_second * 3 / 4)) ]
-	rmdir /sys/kernel/config/nrs/svc
+	local jobs share=() late=() n
+	for jobs in job job.@; do
+		mkdir /sys/kernel/config/nrs/svc
+		echo 8 >/sys/kernel/config/nrs/svc/slots
+		policy svc "fairshare uid_then_jobid_fair"
+		# Half of what comes can be served, so that more and more wait.
+		nrs-test load --service svc --seconds 8 --busy $((14000000 / per_second)) --drain \
+			--client name=steady,jobid=steady,uid=5,depth=16 --client "name=new,jobid=$jobs,uid=6,rate=$per_second" >/tmp/load.json &
+		load=$!
+		sleep 7
+		n=$(of_service overflow)
+		[ "$(entities)" -le $((per_second * 3 / 4)) ] || fail "$(entities) entities"
+		wait "$load" || fail "nrs-test load: $(tail -n 3 /tmp/load.json)"
+		late+=("$(late steady)")
+		say "$jobs: overflow $n, steady job: $(of_load /tmp/load.json steady served), p99 $(late steady) us"
+		[ "$jobs" = job ] || [ "$n" -gt "$per_second" ] || fail "there was room for all: $n"
+		rmdir /sys/kernel/config/nrs/svc
+		share+=("$(of_load /tmp/load.json steady served)")
+	done
+	within 5 "${share[0]}" "${share[1]}" || fail "served ${share[*]}"
+	more 1 $((2 * late[0])) "${late[1]}" || fail "p99, us: ${late[*]}"
 	rmmod nrs
 }
 
 long try $((seconds + 100)) "$per_second new jobs per second for $seconds s, weights and statistics meanwhile" room
-long try 60 "more jobs than the table has room for" overflow
-remarks '^([0-9]+ of |at most|memory:|[0-9]+ entities)'
+long try 60 "more jobs of one user than the table has room for" overflow
+remarks '^([0-9]+ of |at most|memory:|job)'
 summary

@@ -48,7 +48,7 @@ pub const RESERVE: usize = 64;
 const KEPT_SLOTS: usize = 8;
 
 /// Counters of owners; owners whose hashes meet have one together. A power of two.
-const OWNERS: usize = 1 << 10;
+const OWNERS: u64 = 1 << 10;
 
 /// Classes that get a second chance while one to forget is looked for, at most.
 const CHANCES: u32 = 8;
@@ -67,8 +67,8 @@ pub const DEFAULT_ID: ClassId = ClassId::new(DEFAULT, 1);
 pub enum Place {
     /// All but the kept ones.
     Free,
-    /// The same, and in a crowded table an equal part for each owner; a hash of the owner.
-    Owned(u64),
+    /// The same, and in a crowded table an equal part for each owner; the index of its counter.
+    Owned(u16),
     /// All: a shared class.
     Shared,
     /// All: an inner node.
@@ -80,10 +80,15 @@ impl Place {
         matches!(self, Self::Shared | Self::Inner)
     }
 
+    /// That of the classes of an owner with this `hash`.
+    pub const fn owned(hash: u64) -> Self {
+        Self::Owned((avalanche(hash) & (OWNERS - 1)) as u16)
+    }
+
     /// Index of the counter of its owner.
     pub const fn owner(self) -> Option<usize> {
         match self {
-            Self::Owned(hash) => Some(avalanche(hash) as usize & (OWNERS - 1)),
+            Self::Owned(owner) => Some(owner as usize),
             _ => None,
         }
     }
@@ -159,7 +164,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
             idle_len: 0,
             max: max as usize,
             kept: if owned { max as usize / 16 } else { 0 },
-            owners: Bulk::filled(if owned { OWNERS } else { 0 }, || 0)?,
+            owners: Bulk::filled(if owned { OWNERS as usize } else { 0 }, || 0)?,
             owning: 0,
             overflow: 0,
         };
@@ -299,7 +304,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
 
     /// The place of a class whose owner goes by `key`.
     pub fn owned_by(&self, key: &K) -> Place {
-        Place::Owned(self.classes.hash(key))
+        Place::owned(self.classes.hash(key))
     }
 
     /// Whether so much of the table is taken that an owner may have but an equal part of it.

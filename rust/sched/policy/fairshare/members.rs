@@ -225,7 +225,7 @@ impl<I: Item> Members<I> {
     ) -> Option<ClassId> {
         let place = match self.table.at(parent) {
             _ if step.key == Key::Default => Place::Shared,
-            Some(parent) => Place::Owned(parent.id.0),
+            Some(parent) => Place::owned(parent.id.0),
             None if step.leaf => Place::Free,
             None => Place::Inner,
         };

@@ -164,7 +164,7 @@ stats! {
         slots: Gauge Plain "nrs_service_slots" "Configured slots";
         limit: Gauge Plain "nrs_service_slots_limit" "Effective slots";
         active: Gauge Plain "nrs_service_slots_used" "Slots in use";
-        overflow: Counter Plain "nrs_service_overflow_requests_total" "Requests without a class, as classes_max was reached";
+        overflow: Counter Plain "nrs_service_overflow_requests_total" "Requests that shared a class, as there was no place or no memory for their own";
         no_memory: Counter Plain "nrs_service_allocation_failures_total" "Failed allocations for new classes";
         stalls: Counter Plain "nrs_service_stalls_total" "Dispatches without slots after stall_ms";
     }

@@ -414,7 +414,8 @@ impl<I: Item> Members<I> {
         let mut at = slot;
         while let Some(node) = self.table.at_mut(at) {
             if node.level == level {
-                if node.size != said {
+                // The jobs of a shared leaf have no size together.
+                if node.size != said && node.key != Key::Default {
                     node.size = said;
                     self.reweigh(at, selector, now);
                 }

@@ -35,6 +35,7 @@ use crate::sched::{
     },
     ranges::{Brief, BriefBuf},
     rng::Rng,
+    statistics::Stats as _,
     units::NSEC_PER_USEC,
 };
 
@@ -67,10 +68,11 @@ use params::CostModel;
 use select::Selector;
 use stats::Row;
 
-pub use crate::sched::policy::{Nothing as Counts, Nothing as Overseer};
+pub use crate::sched::policy::Nothing as Overseer;
 pub use config::{Config, Shared, Update};
 pub use control::Kept;
 pub use params::{Tunables, PARAMETERS};
+pub use stats::Counts;
 
 /// A buffer for [`State::rows`].
 pub type RowBuf = mem::Block<Row, ROWS>;
@@ -448,6 +450,10 @@ impl<I: Item> Part<I> for State<I> {
 
     fn overflow(&self) -> u64 {
         self.members.table.overflow()
+    }
+
+    fn add_counts(&self, sums: &mut [u64]) {
+        self.members.counts.add_to(sums);
     }
 
     /// Sizes of jobs and what other servers tell change meanwhile.

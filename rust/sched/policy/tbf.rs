@@ -63,11 +63,12 @@ use record::{ClassCounts, Record};
 use shared::{Buckets, Seat, Tag};
 use stats::Row;
 
-pub use crate::sched::policy::{Nothing as Counts, Nothing as Overseer};
+pub use crate::sched::policy::Nothing as Overseer;
 pub use config::Config;
 pub use control::Kept;
 pub use params::{Tunables, PARAMETERS};
 pub use plan::Update;
+pub use stats::Counts;
 
 /// Classes that one [`Part::get`] may look at in vain.
 const LOOKS: u32 = 64;
@@ -102,9 +103,9 @@ impl Shared {
         })
     }
 
-    /// How often a bucket found no place in the table, so that its rate held per partition only.
-    pub fn crowded(&self) -> u64 {
-        self.buckets.crowded()
+    /// Returns how often a bucket found no place in the table, so that its rate held per partition only.
+    pub fn full(&self) -> u64 {
+        self.buckets.full()
     }
 }
 
@@ -448,5 +449,12 @@ impl<I: Item> Classful<I> for Tbf {
 
     fn reset(record: &mut Record<I::Fifo>) {
         record.counters = ClassCounts::ZERO;
+    }
+
+    fn add_counts(&self, sums: &mut [u64]) {
+        // All parts of the head have the same table.
+        if let [sum, ..] = sums {
+            *sum = self.shared.full().max(*sum);
+        }
     }
 }

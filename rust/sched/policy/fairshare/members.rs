@@ -11,6 +11,7 @@ use super::{
     params::{CostModel, Locality, SizeSource},
     select::Selector,
     size,
+    stats::Counts,
     time::{Busy, Estimates},
     weights::Weights,
 };
@@ -82,6 +83,8 @@ pub struct Members<I: Item> {
     pub(super) estimates: Estimates,
     /// Shares the time among the requests in service.
     pub(super) busy: Busy,
+    /// What found a table full that the parts share.
+    pub(super) counts: Counts,
     told: Update,
     size_level: Option<u8>,
     size_source: SizeSource,
@@ -91,7 +94,9 @@ pub struct Members<I: Item> {
 }
 
 impl<I: Item> Members<I> {
-    /// Nobody but the default class, with a first reserve of memory; sleeps.
+    /// Nobody but the default class, with a first reserve of memory; sleeps. Not inlined, so that the caller's stack holds
+    /// no second node.
+    #[inline(never)]
     pub fn new(config: &Config, seed: u64, shared: &mem::Shared<Shared>) -> Result<Self, NoMemory> {
         let tunables = &config.tunables;
         let mode = config.mode();
@@ -106,6 +111,7 @@ impl<I: Item> Members<I> {
             locality: tunables.locality == Locality::On,
             estimates: Estimates::default(),
             busy: Busy::default(),
+            counts: Counts::ZERO,
             told: Update::new(mem::Shared::new(Weights::new())?, true),
             size_level: size_level(&mode),
             size_source: tunables.size_source,
@@ -246,7 +252,8 @@ impl<I: Item> Members<I> {
         if let (Some(counters), Some(node)) =
             (&self.shared.counters, self.table.at_mut(made.slot()))
         {
-            node.tally.open(counters, id.0);
+            let full = !node.tally.open(counters, id.0);
+            self.counts.counters_full = self.counts.counters_full.saturating_add(full.into());
         }
         selector.create(self, made.slot());
         Some(made)
@@ -407,7 +414,8 @@ impl<I: Item> Members<I> {
             if let (Some(sizes), Some(nid)) = (&self.shared.sizes, attrs.nid) {
                 let hasher = &self.shared.hasher;
                 let job = Key::of(crate::sched::key::Field::Jobid, attrs);
-                sizes.see(hasher.wide(&job), hasher.wide(&Key::Nid(nid)), now);
+                let full = !sizes.see(hasher.wide(&job), hasher.wide(&Key::Nid(nid)), now);
+                self.counts.sizes_full = self.counts.sizes_full.saturating_add(full.into());
             }
             return;
         }

@@ -30,8 +30,8 @@
 //!
 //! - Two ids with the same tag and the same block share a total; ids are keyed hashes, of which that takes
 //!   more than 48 equal bits.
-//! - An entity whose block is full has no total: its parts share it as if it were one entity in each
-//!   ([`Counters::crowded`]). With as many entities as the table was made for that is one of 100.
+//! - An entity whose block is full has no total: its parts share it as if it were one entity in each. With as
+//!   many entities as the table was made for that is one of 100.
 
 use crate::sched::mem::{Bulk, NoMemory};
 use core::sync::atomic::{
@@ -132,7 +132,6 @@ const fn tag(id: u64) -> u64 {
 pub struct Counters {
     places: Bulk<Place>,
     mask: usize,
-    crowded: AtomicU64,
 }
 
 impl Counters {
@@ -147,7 +146,6 @@ impl Counters {
         Ok(Self {
             places,
             mask: size.wrapping_sub(1),
-            crowded: AtomicU64::new(0),
         })
     }
 
@@ -155,11 +153,7 @@ impl Counters {
     ///
     /// Takes a bounded number of steps.
     pub fn claim(&self, id: u64) -> Option<Seat> {
-        let seat = self.find(id);
-        if seat.is_none() {
-            self.crowded.fetch_add(1, Relaxed);
-        }
-        seat
+        self.find(id)
     }
 
     /// Gives a seat back; the last user leaves the place to whoever wants it.
@@ -189,11 +183,6 @@ impl Counters {
     pub fn total(&self, seat: &Seat) -> u64 {
         let place = self.places.get(seat.0 as usize);
         place.map_or(0, |place| place.total.load(Relaxed))
-    }
-
-    /// How many claims found no place.
-    pub fn crowded(&self) -> u64 {
-        self.crowded.load(Relaxed)
     }
 
     /// Where the block of `id` starts: named by its low bits, which in tables of up to 2^19 places are not
@@ -285,11 +274,13 @@ pub struct Tally {
 impl Tally {
     /// Claims the total of `id`, from now on: what others served before does not count.
     ///
-    /// Stays closed if there is no place ([`Tally::upkeep`] tries again); does nothing if it is open.
-    pub fn open(&mut self, counters: &Counters, id: u64) {
+    /// Stays closed if there is no place ([`Tally::upkeep`] tries again); does nothing if it is open. Returns whether it
+    /// is open.
+    pub fn open(&mut self, counters: &Counters, id: u64) -> bool {
         if self.seat.is_none() {
             self.start(counters, counters.claim(id));
         }
+        self.seat.is_some()
     }
 
     /// Releases the total; does nothing if it is closed.
@@ -309,7 +300,9 @@ impl Tally {
                     self.start(counters, moved);
                 }
             }
-            None => self.open(counters, id),
+            None => {
+                self.open(counters, id);
+            }
         }
     }
 

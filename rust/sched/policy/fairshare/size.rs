@@ -23,7 +23,7 @@
 //! Linear counting (Whang, Vander-Zanden and Taylor, "A linear-time probabilistic counting algorithm",
 //! 1990): of m = 4096 bits X are set, so n = m ln(m / (m - X)) clients were seen. The tests print the errors,
 //! and the part of jobs that find both blocks full; Documentation/fairshare.md has the figures. A job without a
-//! place counts as size 1 ([`Sizes::crowded`]).
+//! place counts as size 1 ([`Sizes::see`]).
 //!
 //! # Races
 //!
@@ -174,7 +174,6 @@ pub struct Sizes {
     maps: Bulk<Maps>,
     mask: usize,
     half: NonZeroU64,
-    crowded: AtomicU64,
 }
 
 impl Sizes {
@@ -193,19 +192,18 @@ impl Sizes {
             maps,
             mask: count.wrapping_sub(1),
             half: NonZeroU64::new(window / 2).unwrap_or(NonZeroU64::MIN),
-            crowded: AtomicU64::new(0),
         })
     }
 
     /// A request of `job` came from client `nid` at instant `now`, ns; both are keyed hashes of 64 bits
-    /// ([`crate::sched::key::Hasher::wide`]). Reads a few words if the client was seen in this half.
-    pub fn see(&self, job: u64, nid: u64, now: u64) {
+    /// ([`crate::sched::key::Hasher::wide`]). Reads a few words if the client was seen in this half. Returns whether the
+    /// job has a place.
+    pub fn see(&self, job: u64, nid: u64, now: u64) -> bool {
         let tag = job.max(1);
         let epoch = self.epoch(now);
         let place = self.find(tag).or_else(|| self.claim(tag, epoch));
         let Some((head, maps)) = place.and_then(|place| self.place(place)) else {
-            self.crowded.fetch_add(1, Relaxed);
-            return;
+            return false;
         };
         let mut stamp = Stamp(head.stamp.load(Acquire));
         if stamp.epoch() < epoch {
@@ -215,6 +213,7 @@ impl Sizes {
             // A call that is a little late counts in the half that is current.
             maps.of(stamp.epoch()).set((nid >> 52) as u32);
         }
+        true
     }
 
     /// The size of `job` at instant `now`, ns: 1 to [`SIZE_MAX`], 1 if nothing is known. Reads 1 KiB: for
@@ -235,11 +234,6 @@ impl Sizes {
             _ => 0,
         };
         clients(set)
-    }
-
-    /// How many requests found no place for their job.
-    pub fn crowded(&self) -> u64 {
-        self.crowded.load(Relaxed)
     }
 
     /// Number of the half in which `now` is. The first one is 2, so that a new place is stale.

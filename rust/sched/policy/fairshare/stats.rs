@@ -18,13 +18,21 @@ use crate::sched::{
     mem::{List, NoMemory},
     ranges::{Brief, Outline, Table},
     sort::{radix, sort_by},
-    statistics::Stats,
+    statistics::{stats, Stats},
     units::NSEC_PER_USEC,
 };
 use core::{
     cmp::Ordering,
     fmt::{self, Write},
 };
+
+stats! {
+    /// Counters of the policy as a whole.
+    Counts {
+        counters_full: Counter Plain "nrs_policy_full_total"{table="counters"} "Entities without a counter common to all CPTs, which each CPT serves as one of its own";
+        sizes_full: Counter Plain "nrs_policy_full_total"{table="sizes"} "Requests of jobs without a place among the sizes, which have size 1";
+    }
+}
 
 /// What one part tells about one node.
 #[derive(Clone, Copy, Debug)]

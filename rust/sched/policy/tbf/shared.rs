@@ -113,7 +113,7 @@ pub struct Buckets {
     places: Bulk<Place>,
     mask: usize,
     hasher: Hasher,
-    crowded: AtomicU64,
+    full: AtomicU64,
     salts: AtomicU64,
 }
 
@@ -130,7 +130,7 @@ impl Buckets {
             places,
             mask: size.wrapping_sub(1),
             hasher: Hasher::new(seed),
-            crowded: AtomicU64::new(0),
+            full: AtomicU64::new(0),
             salts: AtomicU64::new(1),
         })
     }
@@ -145,9 +145,9 @@ impl Buckets {
         self.hasher.wide(key)
     }
 
-    /// How often no place was left for a bucket.
-    pub fn crowded(&self) -> u64 {
-        self.crowded.load(Relaxed)
+    /// Returns how often no place was left for a bucket.
+    pub fn full(&self) -> u64 {
+        self.full.load(Relaxed)
     }
 
     /// The place of a seat, found anew if it moved; none if its block is full.
@@ -163,7 +163,7 @@ impl Buckets {
         let found = self.find(seat.tag, window, now);
         seat.place = found.unwrap_or(NOWHERE);
         if found.is_none() {
-            self.crowded.fetch_add(1, Relaxed);
+            self.full.fetch_add(1, Relaxed);
         }
         self.places.get(found? as usize)
     }
@@ -343,7 +343,7 @@ mod tests {
         assert_eq!(buckets.level(&seats[1]), Some(Level(NOW - window)));
         buckets.lower(&mut seats[1], window, Level(NOW + 9), NOW);
         assert_eq!(buckets.level(&seats[0]), Some(Level(NOW + 9)));
-        assert_eq!(buckets.crowded(), 0);
+        assert_eq!(buckets.full(), 0);
     }
 
     /// Only buckets that are full again make room for others.
@@ -360,7 +360,7 @@ mod tests {
             let taken = buckets.take(seat, window, charge, NOW);
             assert_eq!(taken.is_some(), i < 8, "{i}");
         }
-        assert_eq!(buckets.crowded(), 4);
+        assert_eq!(buckets.full(), 4);
         // Full again, and not young any more: others may have the places.
         let later = NOW + 8 * window;
         assert!(buckets.take(&mut seats[9], window, charge, later).is_some());

@@ -61,6 +61,13 @@ impl Row {
 }
 
 stats! {
+    /// Counters of the policy as a whole.
+    Counts {
+        buckets_full: Counter Plain "nrs_policy_full_total"{table="buckets"} "Uses of a bucket without a place common to all CPTs, whose rate holds on each CPT by itself";
+    }
+}
+
+stats! {
     /// Gauges of a rule.
     RuleCounts {
         classes: Gauge Plain "nrs_rule_classes" "Classes under the rule";

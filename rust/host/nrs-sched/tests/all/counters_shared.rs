@@ -32,7 +32,6 @@ fn threads<T: Send>(work: impl Fn(usize) -> T + Sync) -> Vec<T> {
 
 /// Asserts that nobody uses any of the `blocks` blocks: 8 others have room in each.
 fn assert_unused(counters: &Counters, blocks: u64) {
-    let before = counters.crowded();
     let others: Vec<Seat> = (0..blocks)
         .flat_map(|block| (1 << 40..(1 << 40) + 8).map(move |tag| id(tag, block)))
         .map(|id| counters.claim(id).expect("room"))
@@ -40,7 +39,6 @@ fn assert_unused(counters: &Counters, blocks: u64) {
     for seat in others {
         counters.release(seat);
     }
-    assert_eq!(counters.crowded(), before);
 }
 
 #[derive(Clone, Debug)]
@@ -161,7 +159,7 @@ fn strangers_do_not_mix() {
         let mut tally = Tally::default();
         for round in 0..20_000 {
             let id = id(1 + thread as u64 + 10 * (round % 3), 0);
-            tally.open(&counters, id);
+            assert!(tally.open(&counters, id));
             for _ in 0..rng.next_u32() % 4 {
                 tally.note(&counters, 1 + i64::from(rng.next_u32() % 50));
                 tally.upkeep(&counters, id);
@@ -170,6 +168,5 @@ fn strangers_do_not_mix() {
             tally.close(&counters);
         }
     });
-    assert_eq!(counters.crowded(), 0);
     assert_unused(&counters, 1);
 }

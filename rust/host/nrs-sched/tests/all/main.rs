@@ -13,6 +13,7 @@ mod cpts;
 mod dequeue;
 mod device;
 mod engine;
+mod full;
 mod isolation;
 mod lags;
 mod locality;

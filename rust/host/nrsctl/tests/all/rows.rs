@@ -106,14 +106,19 @@ fn rows_of_a_service() {
 /// have, too.
 #[test]
 fn rows_of_policies() {
+    let texts = [
+        ("nrs_tbf_stats", texts::tbf(1)),
+        ("nrs_fairshare_stats", texts::fairshare(1)),
+    ];
     for kind in Kind::ALL.iter().filter(|kind| !kind.counts().is_empty()) {
         let counts: Vec<u64> = (100..).take(kind.counts().len()).collect();
-        let shown = Shown::counting(kind.name(), &counts, &[]);
+        let shown = Shown::counting(kind.name(), &counts, &texts);
         let policy = &shown.json["heads"][0]["policies"][1];
         assert_eq!(policy["name"], kind.name());
         for (stat, count) in kind.counts().iter().zip(counts) {
             assert_eq!(policy[stat.name], count);
-            let labels = [("service", "s"), ("head", "high"), ("policy", kind.name())];
+            let of = [("service", "s"), ("head", "high"), ("policy", kind.name())];
+            let labels = [&of, stat.labels].concat();
             let value = shown.page.value(stat.metric, &labels);
             assert_eq!(value, Some(count as f64), "{}", stat.metric);
         }

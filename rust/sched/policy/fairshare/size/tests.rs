@@ -11,11 +11,10 @@ fn table(jobs: usize) -> Sizes {
     Sizes::new(jobs, WINDOW).unwrap()
 }
 
-/// Lets clients `from..to` ask for `job` at `now`.
-fn see(sizes: &Sizes, job: u64, clients: core::ops::Range<u64>, now: u64) {
-    for client in clients {
-        sizes.see(job, avalanche(client), now);
-    }
+/// Lets clients `from..to` ask for `job` at `now`; returns how many find no place for the job.
+fn see(sizes: &Sizes, job: u64, clients: core::ops::Range<u64>, now: u64) -> usize {
+    let seen = clients.map(|client| sizes.see(job, avalanche(client), now));
+    seen.filter(|seen| !seen).count()
 }
 
 /// The figures of the module's documentation.
@@ -102,12 +101,11 @@ fn forgets_after_a_window() {
             assert_eq!(sizes.estimate(job, after), want, "{start} {after}");
         }
         // One goes on, the others are forgotten by the same steps.
-        sizes.see(job, 0, half + HALF);
+        assert!(sizes.see(job, 0, half + HALF));
         assert!(sizes.estimate(job, half + WINDOW - 1) >= all);
-        sizes.see(job, 0, half + WINDOW);
+        assert!(sizes.see(job, 0, half + WINDOW));
         assert_eq!(sizes.estimate(job, half + WINDOW), 1);
     }
-    assert_eq!(sizes.crowded(), 0);
 }
 
 /// After long, both halves are old.
@@ -142,21 +140,19 @@ fn slides() {
 fn jobs_beyond_the_bound_count_one() {
     let sizes = table(8);
     let jobs: Vec<u64> = (1..=9).map(avalanche).collect();
-    for &job in &jobs {
-        see(&sizes, job, 0..30, 5);
-    }
     for &job in &jobs[..8] {
+        assert_eq!(see(&sizes, job, 0..30, 5), 0);
         assert!(sizes.estimate(job, 5) > 25);
     }
-    assert_eq!((sizes.estimate(jobs[8], 5), sizes.crowded()), (1, 30));
+    assert_eq!(see(&sizes, jobs[8], 0..30, 5), 30);
+    assert_eq!(sizes.estimate(jobs[8], 5), 1);
     // The first seven go on, the eighth is forgotten and gives its place.
     for &job in &jobs[..7] {
         see(&sizes, job, 0..30, HALF);
     }
-    see(&sizes, jobs[8], 0..30, HALF);
-    assert_eq!((sizes.estimate(jobs[8], HALF), sizes.crowded()), (1, 60));
-    see(&sizes, jobs[8], 0..40, WINDOW);
-    assert_eq!(sizes.crowded(), 60);
+    assert_eq!(see(&sizes, jobs[8], 0..30, HALF), 30);
+    assert_eq!(sizes.estimate(jobs[8], HALF), 1);
+    assert_eq!(see(&sizes, jobs[8], 0..40, WINDOW), 0);
     let size = sizes.estimate(jobs[8], WINDOW);
     assert!((38..=41).contains(&size), "nothing of the old one: {size}");
     assert_eq!(sizes.estimate(jobs[7], WINDOW), 1);
@@ -171,9 +167,8 @@ fn few_find_their_block_full() {
         for seed in 0..40 {
             let sizes = table(SIZES_MAX);
             for job in 0..jobs {
-                sizes.see(avalanche((seed << 32) | job), 0, 0);
+                full += u64::from(!sizes.see(avalanche((seed << 32) | job), 0, 0));
             }
-            full += sizes.crowded();
         }
         let part = full as f64 / (40 * jobs) as f64;
         println!("{jobs} jobs: {:.3} % find their block full", 100.0 * part);
@@ -221,7 +216,7 @@ fn two_threads() {
             // 40 clients, half of them seen by both threads.
             for client in 0..30 {
                 let client = (thread * 10 + client) % 40;
-                sizes.see(avalanche(job), avalanche(client), round * HALF / 4);
+                assert!(sizes.see(avalanche(job), avalanche(client), round * HALF / 4));
             }
         }
     };
@@ -238,7 +233,6 @@ fn two_threads() {
         let size = sizes.estimate(avalanche(job), 100 * HALF);
         assert!((38..=42).contains(&size), "{job}: {size}");
     }
-    assert_eq!(sizes.crowded(), 0);
 }
 
 #[test]

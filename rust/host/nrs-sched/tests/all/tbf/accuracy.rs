@@ -132,7 +132,7 @@ fn global_or_per_partition() {
                 let part = row.counters.dispatched - before;
                 near(part, got / 2, 5.0, &format!("{rate} {global_rate} by part"));
             }
-            assert_eq!(sim.shared.crowded(), 0);
+            assert_eq!(sim.shared.full(), 0);
         }
     }
 }

@@ -226,5 +226,5 @@ fn threads_share_one_rate() {
     // The second class takes from the first rule's bucket for `also`, which is not the first class's own.
     near(totals[0], 500_000, 1.0, "own");
     near(totals[1], 500, 2.0, "also");
-    assert_eq!(shared.crowded(), 0);
+    assert_eq!(shared.full(), 0);
 }

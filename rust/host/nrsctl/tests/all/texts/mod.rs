@@ -23,7 +23,7 @@ use nrs_sched::{
             record::ClassCounts,
             stats::{self as tbf, Row as ClassRow},
         },
-        Kind,
+        Kind, COUNTS_MAX,
     },
     qbm::{
         gate::{Gates, Seat},
@@ -278,7 +278,7 @@ pub fn service(policy: &str, entities: u32) -> Vec<(String, String)> {
         "tbf" => "uid+jobid",
         _ => "",
     };
-    put("nrs_policies", policies(policy, argument, &[]));
+    put("nrs_policies", policies(policy, argument, &[0; COUNTS_MAX]));
     match policy {
         "fairshare" => put("nrs_fairshare_stats", fairshare(entities)),
         "tbf" => put("nrs_tbf_stats", tbf(entities)),

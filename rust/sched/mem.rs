@@ -72,6 +72,7 @@ needs!();
 needs!(A);
 needs!(A, B);
 needs!(A, B, C);
+needs!(A, B, C, D, E);
 
 /// What a part wants that exists in some configurations only.
 impl<N: Need> Need for Option<N> {

@@ -22,8 +22,12 @@
 //! # Which class goes first
 //!
 //! Classes with queued requests are in a heap by the time at which their front has its tokens
-//! ([`queue`]). A class without tokens is therefore behind all that have some, and delays nobody. Classes
-//! below their floor (`minrate`) go before all others.
+//! ([`queue`]). A class without tokens is therefore behind all that have some, and delays nobody. Where several have
+//! tokens, each has a deadline: its last request, and with `nrs_tbf_overload` = `rate` three quarters of the time of its
+//! request at its rate. So higher rates have an advantage, and a class waits for another one for a bounded time. Classes
+//! of a rule below its guaranteed minimum (`minrate`) go first, but after `nrs_tbf_floor_ratio` requests under rules with
+//! a minimum a class of another rule has its turn. The minimum is a bucket of the rule, so that nobody multiplies it by
+//! names.
 //!
 //! # When rules change
 //!
@@ -58,7 +62,7 @@ pub mod stats;
 
 use context::Context;
 use plan::{COUNTS, POOL};
-use queue::Queue;
+use queue::{First, Queue};
 use record::{ClassCounts, Record};
 use shared::{Buckets, Seat, Tag};
 use stats::Row;
@@ -91,9 +95,10 @@ impl Shared {
         let tunables = &config.tunables;
         let rules = tunables.rules_max.get() as usize;
         let count = if config.is_global() {
-            rules.saturating_add(tunables.classes_max.get() as usize)
+            let classes = tunables.classes_max.get() as usize;
+            rules.saturating_mul(2).saturating_add(classes)
         } else {
-            // Each partition has its own buckets for rules that others name.
+            // Each partition has its own buckets for rules that others name, and for minimums.
             rules.saturating_mul(8)
         };
         let rules = mem::Shared::new(config.book()?.compile(0)?)?;
@@ -233,18 +238,24 @@ impl<I: Item> State<I> {
         &self.policy.update
     }
 
-    /// Looks at the first class by time; says what to answer, or nothing if another is to be looked at.
-    fn look(&mut self, view: &View<'_>) -> Option<Get<u32>> {
+    /// Looks at the first class; says what to answer, or nothing if another is to be looked at. The `last` time a class
+    /// that just has its tokens goes, whatever its deadline.
+    fn look(&mut self, view: &View<'_>, last: bool) -> Option<Get<u32>> {
         let now = view.now;
-        let Some((slot, time)) = self.queue.first(now) else {
+        let ratio = self.policy.update.plan().floor_ratio;
+        let Some(first) = self.queue.first(ratio, now) else {
             return Some(Get::Empty);
+        };
+        let (slot, due) = match first {
+            First::Due(slot, due) => (slot, Some(due)),
+            First::Go(slot) => (slot, None),
         };
         if view.force {
             Tbf::sync(self, slot, now);
             return Some(Get::Item(slot));
         }
-        if time > now {
-            return Some(Get::Throttled { until: time });
+        if let Some(until) = due.filter(|due| *due > now) {
+            return Some(Get::Throttled { until });
         }
         let record = &mut self.table.at_mut(slot)?.record;
         if record.generation != self.policy.generation {
@@ -261,6 +272,14 @@ impl<I: Item> State<I> {
                 return None;
             }
         }
+        if due.is_some() && !last && self.queue.is_crowded() {
+            let keys = record.ripe(&context);
+            if !self.queue.is_first(&keys) {
+                self.queue.set(slot, &mut record.keys, keys);
+                return None;
+            }
+        }
+        self.queue.chosen(record.keys.minimum);
         Some(Get::Item(slot))
     }
 }
@@ -391,8 +410,8 @@ impl<I: Item> Classful<I> for Tbf {
     }
 
     fn next(state: &mut State<I>, view: &View<'_>) -> Get<u32> {
-        for _ in 0..LOOKS {
-            if let Some(answer) = state.look(view) {
+        for look in 1..=LOOKS {
+            if let Some(answer) = state.look(view, look == LOOKS) {
                 return answer;
             }
         }

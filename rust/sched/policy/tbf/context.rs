@@ -8,6 +8,12 @@ use super::{
 };
 use crate::sched::{item::Cost, rng::avalanche};
 
+/// In place of the hash of a class: the bucket is for all who name the rule in `also=`.
+const RULE: u64 = 0;
+
+/// In place of the hash of a class: the bucket is the minimum of the rule.
+const MINIMUM: u64 = 1;
+
 /// What a part lends a class for one operation.
 pub struct Context<'a> {
     /// The rules.
@@ -31,10 +37,10 @@ impl Context<'_> {
         self.now.saturating_sub(window)
     }
 
-    /// The seat of the bucket of `gauge` for the classes whose keys have hash `hash`.
-    pub fn seat(&self, gauge: &Gauge, hash: u64) -> Seat {
+    /// The seat of the bucket of `gauge`, of `window`, for the classes whose keys have hash `hash`.
+    pub fn seat(&self, gauge: &Gauge, hash: u64, window: u64) -> Seat {
         let hash = avalanche(hash ^ gauge.hash().wrapping_add(self.salt));
-        Seat::new(Tag::new(hash, gauge.shared_window()))
+        Seat::new(Tag::new(hash, window))
     }
 
     /// When the pool will have enough for a request of `cost`; none if nobody borrows.
@@ -68,7 +74,7 @@ impl Context<'_> {
     }
 }
 
-/// The bucket of a rule that the class's rule names in `also=`.
+/// A bucket that classes have together: of a rule that the class's rule names in `also=`, or the minimum of the rule.
 #[derive(Clone, Copy)]
 pub struct Other {
     /// Where its bucket is.
@@ -95,16 +101,38 @@ impl Other {
     /// The bucket of the rule of `gauge`, which was `was` if it was named before; a new version is as full
     /// as the old one.
     pub fn new(context: &Context<'_>, gauge: &Gauge, was: Option<&Self>) -> Self {
+        let shared = gauge.shared_window();
+        Self::with(context, gauge, RULE, gauge.meter.window, shared, was)
+    }
+
+    /// The bucket of the minimum of the rule of `gauge`, as [`Other::new`].
+    pub fn floor(context: &Context<'_>, gauge: &Gauge, was: &Self) -> Self {
+        let Some(minimum) = &gauge.floor else {
+            return Self::NONE;
+        };
+        let was = Some(was).filter(|was| was.id == gauge.id);
+        let window = minimum.meter.window;
+        Self::with(context, gauge, MINIMUM, window, minimum.window(), was)
+    }
+
+    /// The bucket with `hash`, of depth `window`, of the rule of `gauge`.
+    fn with(
+        context: &Context<'_>,
+        gauge: &Gauge,
+        hash: u64,
+        window: u64,
+        shared: u64,
+        was: Option<&Self>,
+    ) -> Self {
         let same = was.filter(|was| was.version == gauge.version);
         let mut seat = match same {
             Some(was) => was.seat,
-            None => context.seat(gauge, 0),
+            None => context.seat(gauge, hash, shared),
         };
-        let (window, now) = (gauge.meter.window, context.now);
+        let now = context.now;
         if let Some(was) = was.filter(|_| same.is_none()) {
             if let Some(level) = context.buckets.level(&was.seat) {
                 let level = level.rescale(now, was.window, window);
-                let shared = gauge.shared_window();
                 context.buckets.lower(&mut seat, shared, level, now);
             }
         }

@@ -30,6 +30,16 @@ parameters! {
             #[default]
             On = "1",
         ],
+        /// Order of classes that have tokens while the device cannot serve all rates.
+        "nrs_tbf_overload" overload: [choice Overload,
+            /// Higher rates have an advantage: by the time of the last request and a part of the time of a token.
+            #[default]
+            Rate = "rate",
+            /// Classes take turns.
+            Equal = "equal",
+        ],
+        /// Requests of rules with minrate in a row before one of another rule.
+        "nrs_tbf_floor_ratio" floor_ratio: [number FloorRatio, "requests, ", 1..=1_000_000 = 10],
         /// Rules per head beside default.
         "nrs_tbf_rules_max" rules_max: [number RulesMax, "rules, ", 1..=65_536 = 4_096],
         /// Idle classes kept per partition.

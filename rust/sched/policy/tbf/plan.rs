@@ -19,7 +19,10 @@
 //! at most what the pool held, 100 ms worth. After Hierarchical Token Bucket's root class, with rates for
 //! `rate` and the pool for `ceil`.
 
-use super::{params::CostModel, Config};
+use super::{
+    params::{CostModel, Overload},
+    Config,
+};
 use crate::sched::{
     bucket::{span, Charge, Pace},
     item::Cost,
@@ -35,7 +38,7 @@ pub const LATE: u64 = span(10 * NSEC_PER_MSEC);
 /// Lateness that a class of a realtime rule keeps, 1 s in ticks.
 pub const REALTIME: u64 = span(NSEC_PER_SEC);
 
-/// Lateness that a class keeps below its floor, 100 ms in ticks.
+/// Lateness that a guaranteed minimum makes up for, at least, 100 ms in ticks.
 pub const FLOOR: u64 = span(100 * NSEC_PER_MSEC);
 
 /// Window of a pool, and the debt that it can have, 100 ms in ticks.
@@ -126,6 +129,21 @@ impl Meter {
     }
 }
 
+/// A guaranteed minimum.
+#[derive(Clone, Copy, Debug)]
+pub struct Minimum {
+    /// Its rate and depth.
+    pub meter: Meter,
+}
+
+impl Minimum {
+    /// Credit that counts in its bucket, and debt that it may have, ticks.
+    #[inline]
+    pub fn window(&self) -> u64 {
+        self.meter.window.max(FLOOR)
+    }
+}
+
 /// A rule in ticks.
 #[derive(Clone, Copy, Debug)]
 pub struct Gauge {
@@ -144,8 +162,8 @@ pub struct Gauge {
     /// How far lateness puts its classes before others that have their tokens, ticks: only what was asked
     /// to make up for lost time does so at the others' cost.
     pub lead: u64,
-    /// The rate that comes before what others get beyond theirs.
-    pub floor: Option<Meter>,
+    /// Rate and depth of the guaranteed minimum, which the classes of the rule share.
+    pub floor: Option<Minimum>,
     /// Whether its classes borrow from the pool.
     pub borrow: bool,
     /// Whether its requests are charged to the pool.
@@ -194,6 +212,9 @@ pub struct Plan {
     gauges: List<Gauge>,
     ids: List<(u32, u32)>,
     pools: [Option<Pace>; COUNTS],
+    /// Dispatches under rules with a minimum in a row before another one.
+    pub floor_ratio: u32,
+    overload: Overload,
 }
 
 impl Plan {
@@ -234,7 +255,9 @@ impl Plan {
                 meter,
                 late: if limits.realtime { REALTIME } else { LATE },
                 lead: if limits.realtime { REALTIME } else { 0 },
-                floor: limits.minrate.map(|rate| Meter::new(rate, depth, model)),
+                floor: limits.minrate.map(|rate| Minimum {
+                    meter: Meter::new(rate, depth, model),
+                }),
                 borrow: limits.borrow && pooled,
                 pooled,
                 also,
@@ -251,6 +274,8 @@ impl Plan {
             gauges,
             ids,
             pools,
+            floor_ratio: tunables.floor_ratio.get(),
+            overload: tunables.overload,
         })
     }
 
@@ -263,6 +288,16 @@ impl Plan {
     #[inline]
     pub fn gauge(&self, index: u32) -> Option<&Gauge> {
         self.gauges.as_slice().get(index as usize)
+    }
+
+    /// How long a class stands back for others with tokens after a request of `span`, ticks. Lateness of the rest of the
+    /// span is made up for, so that a class that waits less for its turn has its whole rate.
+    #[inline]
+    pub const fn stands_back(&self, span: u64) -> u64 {
+        match self.overload {
+            Overload::Rate => span.saturating_sub(span / 4),
+            Overload::Equal => 0,
+        }
     }
 
     /// The identifier of rule `index`.

@@ -9,6 +9,7 @@
 //!   the class's namesakes on other partitions take from, too.
 //! - *Other buckets*: of the rules named in `also=`, one for each such rule, whoever takes from it.
 //! - *Due*: the instant from which the front may go, as far as it was paid for.
+//! - *Minimum*: the bucket of the rate that the rule guarantees to all of its classes together.
 //!
 //! ```text
 //!                 stage                    due, all paid               serve
@@ -37,7 +38,7 @@
 
 use super::{
     context::{Context, Other},
-    plan::{Gauge, DEBT_MAX, FLOOR, LATE, POOL},
+    plan::{Gauge, Minimum, Plan, DEBT_MAX, LATE, POOL},
     queue::Keys,
     shared::Seat,
 };
@@ -97,7 +98,6 @@ pub struct Record<F> {
     version: u32,
     window: u64,
     level: Level,
-    floor: Level,
     seat: Seat,
     staged: u64,
     due: u64,
@@ -106,6 +106,9 @@ pub struct Record<F> {
     kept: Kept,
     hash: u64,
     others: [Other; ALSO_MAX],
+    floor: Other,
+    /// When the minimum has what the front took of it; none if it took nothing.
+    reserved: Option<u64>,
 }
 
 impl<F: Fifo> Record<F> {
@@ -123,7 +126,6 @@ impl<F: Fifo> Record<F> {
             version: 0,
             window: 0,
             level: Level::FULL,
-            floor: Level::FULL,
             seat: Seat::NONE,
             staged: 0,
             due: 0,
@@ -132,13 +134,15 @@ impl<F: Fifo> Record<F> {
             kept: Kept::NEVER,
             hash,
             others: [Other::NONE; ALSO_MAX],
+            floor: Other::NONE,
+            reserved: None,
         };
         if let Some(gauge) = context.plan.gauge(rule) {
             record.id = gauge.id;
             record.version = gauge.version;
             record.window = gauge.meter.window;
             if context.global {
-                record.seat = context.seat(gauge, hash);
+                record.seat = context.seat(gauge, hash, gauge.shared_window());
             }
         }
         record.bind(context, rule);
@@ -172,16 +176,16 @@ impl<F: Fifo> Record<F> {
             if context.global {
                 let level = context.buckets.level(&self.seat).unwrap_or(self.level);
                 let level = level.rescale(now, old, new);
-                self.seat = context.seat(gauge, self.hash);
                 let window = gauge.shared_window();
+                self.seat = context.seat(gauge, self.hash, window);
                 context.buckets.lower(&mut self.seat, window, level, now);
             }
             self.level = self.level.rescale(now, old, new);
-            self.floor = Level(now);
             self.id = gauge.id;
             self.version = gauge.version;
             self.window = new;
         }
+        self.floor = Other::floor(context, gauge, &self.floor);
         let before = core::mem::replace(&mut self.others, [Other::NONE; ALSO_MAX]);
         for (other, &index) in self.others.iter_mut().zip(gauge.also()) {
             if let Some(gauge) = context.plan.gauge(index) {
@@ -195,9 +199,11 @@ impl<F: Fifo> Record<F> {
     fn wake(&mut self, context: &Context<'_>, gauge: &Gauge) {
         if context.now.saturating_sub(self.emptied) > LATE {
             self.level = self.level.at_least(context.floor(self.window));
-            let window = gauge.floor.map_or(0, |floor| floor.window);
-            self.floor = self.floor.at_least(context.floor(window));
             let (buckets, now) = (context.buckets, context.now);
+            if let Some(minimum) = &gauge.floor {
+                let (window, depth) = (minimum.window(), minimum.meter.window);
+                buckets.calm(&mut self.floor.seat, window, depth, now);
+            }
             if context.global {
                 buckets.calm(&mut self.seat, gauge.shared_window(), self.window, now);
             }
@@ -391,6 +397,9 @@ impl<F: Fifo> Record<F> {
                 context.buckets.refund(&other.seat, other.span);
             }
         }
+        if self.reserved.take().is_some() {
+            context.buckets.refund(&self.floor.seat, self.floor.span);
+        }
         self.paid = 0;
     }
 
@@ -432,16 +441,56 @@ impl<F: Fifo> Record<F> {
         self.due = self.pay(context, gauge, cost).max(self.due);
         // In the order in which fronts could go. Were lateness counted here for everybody, a class that is
         // never short of tokens would always be ahead of those that wait for theirs.
-        let time = self.due.max(self.staged.saturating_sub(gauge.lead));
-        let floor = gauge.floor.map(|meter| {
-            let window = meter.window.max(FLOOR);
-            let ready = self.floor.ready(context.floor(window), meter.charge(cost));
-            clock(ready.max(time))
-        });
-        Keys {
-            time: Some(clock(time)),
-            floor,
+        let floor = match &gauge.floor {
+            Some(minimum) => self.reserve(context, minimum, cost),
+            None => None,
+        };
+        let keys = Keys {
+            minimum: gauge.floor.is_some(),
+            floor: floor.map(|floor| clock(floor.max(self.due))),
+            ..Keys::default()
+        };
+        if self.due > context.now {
+            return Keys {
+                due: Some(clock(self.due)),
+                ..keys
+            };
         }
+        Keys {
+            deadline: Some(self.deadline(plan, gauge)),
+            ..keys
+        }
+    }
+
+    /// By what the class is ordered once its front has its tokens, ns.
+    #[inline]
+    fn deadline(&self, plan: &Plan, gauge: &Gauge) -> u64 {
+        let staged = self.staged.saturating_sub(gauge.lead);
+        let turn = staged.saturating_add(plan.stands_back(self.span));
+        clock(self.due.max(turn))
+    }
+
+    /// Its keys now that the front, which was not due before, has its tokens.
+    pub fn ripe(&self, context: &Context<'_>) -> Keys {
+        let gauge = context.plan.gauge(self.rule);
+        Keys {
+            due: None,
+            deadline: gauge.map(|gauge| self.deadline(context.plan, gauge)),
+            ..self.keys
+        }
+    }
+
+    /// Takes from the minimum for the front, ahead of time, so that classes of the rule take turns; returns when that
+    /// is there.
+    #[cold]
+    fn reserve(&mut self, context: &Context<'_>, minimum: &Minimum, cost: Cost) -> Option<u64> {
+        if self.reserved.is_none() {
+            let (window, charge) = (minimum.window(), minimum.meter.charge(cost));
+            let seat = &mut self.floor.seat;
+            self.reserved = context.buckets.take(seat, window, charge, context.now);
+            self.floor.span = charge.span;
+        }
+        self.reserved
     }
 
     /// Whether the front may go now.
@@ -556,10 +605,29 @@ impl<F: Fifo> Record<F> {
         let counters = &mut self.counters;
         counters.dispatched = counters.dispatched.saturating_add(1);
         counters.cost = counters.cost.saturating_add(gauge.count().of(cost));
-        if let Some(meter) = &gauge.floor {
-            let floor = context.floor(meter.window.max(FLOOR));
-            let bound = context.now.saturating_add(DEBT_MAX);
-            self.floor = self.floor.force(floor, meter.charge(cost), bound);
+        if let Some(minimum) = &gauge.floor {
+            self.count_minimum(context, minimum, cost);
+        }
+    }
+
+    /// Charges a request that goes to the minimum, of which its class may have reserved something. Requests that go
+    /// before their turn take it into debt by its window at most, so that it holds soon when the device is congested.
+    #[cold]
+    fn count_minimum(&mut self, context: &Context<'_>, minimum: &Minimum, cost: Cost) {
+        let (buckets, now, window) = (context.buckets, context.now, minimum.window());
+        let bound = now.saturating_add(window);
+        match self.reserved.take() {
+            None => {
+                let (seat, charge) = (&mut self.floor.seat, minimum.meter.charge(cost));
+                buckets.force(seat, window, charge, bound, now);
+            }
+            Some(ready) if ready > now => {
+                let level = buckets.level(&self.floor.seat);
+                if level.is_some_and(|level| level.0 > bound) {
+                    buckets.refund(&self.floor.seat, self.floor.span);
+                }
+            }
+            Some(_) => {}
         }
     }
 }

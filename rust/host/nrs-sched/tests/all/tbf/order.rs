@@ -3,7 +3,10 @@
 //! Which class goes first: by time, floors before the rest, and what congestion does.
 
 use super::sim::{near, none, one, Sim, SECOND};
-use nrs_sched::policy::{Get, Passed, Way};
+use nrs_sched::policy::{
+    tbf::params::{Overload, Tunables},
+    Get, Passed, Way,
+};
 
 /// What is served is served in the order in which the tokens are there, and never before.
 #[test]
@@ -84,10 +87,61 @@ fn lu_9228_equal_rates_get_equal_service_under_congestion() {
     }
 }
 
-/// Under congestion higher rates have the advantage and nobody starves; realtime rules get shares in
-/// proportion, and go before the others.
+/// A partition by uid where classes with tokens are ordered in that way.
+fn overloaded(overload: Overload) -> Sim {
+    let tunables = Tunables {
+        overload,
+        ..Tunables::default()
+    };
+    Sim::new("uid", 1, &tunables)
+}
+
+/// Under congestion higher rates have the advantage and nobody starves, or classes take turns.
 #[test]
 fn congestion_prefers_higher_rates_and_starves_nobody() {
+    for overload in [Overload::Rate, Overload::Equal] {
+        let run = |fast: u32, slow: u32, others: u32| {
+            let mut sim = overloaded(overload);
+            sim.rule(&format!("start slow uid={{1}} rate={slow}"));
+            sim.rule(&format!(
+                "start fast uid={{{}}} rate={fast}",
+                list(2..=1 + others)
+            ));
+            (1..=1 + others).for_each(|uid| sim.queue(0, uid, 4, 1));
+            sim.congested(2 * SECOND, 4_000_000);
+            let got = sim.congested(20 * SECOND, 4_000_000);
+            (got[&2].0, got[&1].0)
+        };
+        let (fast, slow) = run(1000, 150, 1);
+        if overload == Overload::Rate {
+            assert!(2 * fast >= 3 * slow && slow > 1500, "{fast} {slow}");
+        } else {
+            near(fast, slow, 1.0, "in turn");
+        }
+        // A higher rate is no less.
+        let got = [20, 50, 100, 120, 130, 150, 250, 1000].map(|rate| run(1000, rate, 1).1);
+        assert!(
+            got.windows(2).all(|pair| pair[0] <= pair[1] + pair[1] / 50),
+            "{got:?}"
+        );
+        near(got[0], 400, 1.0, "a low rate");
+        near(got[7], 2500, 1.0, "the same rate");
+        // Fifty who never run out leave the slowest its turns.
+        let (fast, slow) = run(10_000, 1, 50);
+        assert!((16..=20).contains(&slow), "the slowest: {slow}");
+        near(fast, 100, 3.0, "one of fifty");
+    }
+}
+
+/// Numbers with blanks between them.
+fn list(numbers: std::ops::RangeInclusive<u32>) -> String {
+    let words: Vec<String> = numbers.map(|number| number.to_string()).collect();
+    words.join(" ")
+}
+
+/// Realtime rules get shares in proportion, and go before the others.
+#[test]
+fn realtime_rules_get_their_whole_rate() {
     let run = |realtime: [u32; 2]| {
         let mut sim = Sim::by_uid();
         for (uid, (rate, realtime)) in (1..).zip([1000, 100].into_iter().zip(realtime)) {
@@ -99,8 +153,6 @@ fn congestion_prefers_higher_rates_and_starves_nobody() {
         let got = sim.congested(10 * SECOND, 2_000_000);
         (got[&1].0, got[&2].0)
     };
-    let (fast, slow) = run([0, 0]);
-    assert!(fast > slow * 3 && slow > 500, "{fast} {slow}");
     // One who makes up for lost time gets its whole rate, the other what is left.
     let (fast, slow) = run([0, 1]);
     near(slow, 1000, 1.5, "realtime");
@@ -108,12 +160,18 @@ fn congestion_prefers_higher_rates_and_starves_nobody() {
 }
 
 /// On a server that is busy all the time a class gets what its rule says beside others that have more tokens
-/// than they can use, as long as that is less than their part.
+/// than they can use, as long as that is less than their part; where these have an advantage, as long as it waits for less
+/// than a quarter of the time between two requests.
 #[test]
 fn a_limited_class_gets_its_rate_beside_one_that_has_tokens_in_plenty() {
-    for others in [1, 3] {
-        let mut sim = Sim::by_uid();
-        sim.rule("start a uid={1} rate=60");
+    for (overload, rate, others) in [
+        (Overload::Equal, 60, 1),
+        (Overload::Equal, 60, 3),
+        (Overload::Rate, 25, 1),
+        (Overload::Rate, 25, 3),
+    ] {
+        let mut sim = overloaded(overload);
+        sim.rule(&format!("start a uid={{1}} rate={rate}"));
         for uid in 1..=1 + others {
             sim.queue(0, uid, 8, 16);
         }
@@ -131,7 +189,7 @@ fn a_limited_class_gets_its_rate_beside_one_that_has_tokens_in_plenty() {
             sim.served[&1].0
         };
         batches(100);
-        near(batches(1000), 540, 1.0, &format!("beside {others}"));
+        near(batches(1000), rate * 9, 1.0, &format!("beside {others}"));
     }
 }
 
@@ -177,10 +235,10 @@ fn floors_come_first() {
     assert!(got[&1].0 >= 2970, "{got:?}");
     assert!(got[&3].0 >= 495, "{got:?}");
     assert!(got[&2].0 >= 100, "{got:?}");
-    // 200/s: nobody gets more than its floor before all have theirs.
+    // 200/s: classes with a floor get no more than that, and the other one request in eleven.
     sim.congested(SECOND, 5_000_000);
     let got = sim.congested(10 * SECOND, 5_000_000);
-    assert_eq!(got.get(&2), None, "{got:?}");
+    near(got[&2].0, 2000 / 11, 2.0, "beside floors");
     // With enough for all, rates hold.
     for uid in 1..=3 {
         sim.queue(0, uid, 20, 1);
@@ -190,6 +248,49 @@ fn floors_come_first() {
     for (uid, rate) in [(1, 1000), (2, 10_000), (3, 1000)] {
         near(got[&uid].0, 4 * rate, 1.0, "rate");
     }
+}
+
+/// A floor is the rule's: names do not multiply it, and other rules have their turns beside it.
+#[test]
+fn names_do_not_multiply_a_floor() {
+    // How much one class beside another gets that calls itself by `names`, and what the latter gets.
+    let run = |names: u32, minrate: u32| {
+        let mut sim = Sim::new("uid+gid", 1, &Tunables::default());
+        sim.rule("start other uid={1} rate=1000");
+        sim.rule(&format!(
+            "start named gid={{3}} rate=1000 minrate={minrate}"
+        ));
+        sim.queue(0, 1, 8, 1);
+        for name in 0..names {
+            sim.queue(0, 300 + name, 8, 1);
+        }
+        sim.congested(SECOND, 1_000_000);
+        let got = sim.congested(10 * SECOND, 1_000_000);
+        let named = got.range(300..).map(|(_, got)| got.0);
+        let (least, most) = (named.clone().min().unwrap(), named.clone().max().unwrap());
+        assert!(most - least <= 2 + most / 5, "{got:?}");
+        (got[&1].0, named.sum::<u64>())
+    };
+    for (names, minrate) in [(1, 100), (50, 100), (1, 900), (50, 900)] {
+        let (other, named) = run(names, minrate);
+        assert!(other >= 500, "{names} {minrate}: {other} {named}");
+        assert!(
+            named >= u64::from(minrate) * 99 / 10,
+            "{names} {minrate}: {other} {named}"
+        );
+    }
+    // Beside one class the rule has its floor, whatever it was served before there was a shortage.
+    let mut sim = Sim::new("uid+gid", 2, &Tunables::default());
+    sim.rule("start other uid={1} rate=10000");
+    sim.rule("start named gid={3} rate=10000 minrate=300");
+    for part in 0..2 {
+        (300..310).for_each(|owner| sim.queue(part, owner, 8, 1));
+    }
+    sim.run(sim.now + SECOND, one);
+    (0..90).for_each(|_| sim.queue(0, 1, 8, 1));
+    let got = sim.congested(SECOND, 2_000_000);
+    let named: u64 = got.range(300..).map(|(_, got)| got.0).sum();
+    assert!(named >= 270, "{named}");
 }
 
 /// An opportunity needs tokens and an empty queue; a forced request owes what it took, within a bound.

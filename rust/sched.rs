@@ -19,7 +19,7 @@
 //! Nothing here knows the kernel, a clock, a lock or a random source: time (`now`, monotonic
 //! nanoseconds) and seeds are arguments. Nothing allocates while a caller may hold a lock; memory
 //! comes in through [`mem::Need`] and [`mem::Spare`]. The same files are compiled into `nrs.ko` and,
-//! by Cargo, for the host; [`mem`] is the only one that differs.
+//! by Cargo, for the host; [`mem`] and [`bug!`] are all that differs.
 
 #![cfg_attr(
     not(test),
@@ -40,6 +40,37 @@
         reason = "tests and benches on the host look at more than the kernel part uses"
     )
 )]
+
+#[cfg(MODULE)]
+macro_rules! bug {
+    ($($cond:expr)?) => {
+        $crate::sys::misc::bug!($($cond)?)
+    };
+}
+
+/// Reports that something has happened which cannot; with a condition, if that holds. The host panics; the kernel warns
+/// once for each place in the code, and goes on.
+#[cfg(not(MODULE))]
+#[macro_export]
+macro_rules! bug {
+    () => {
+        $crate::impossible()
+    };
+    ($cond:expr) => {
+        if $cond {
+            $crate::impossible()
+        }
+    };
+}
+
+/// Panics. The type does not say so, since the kernel goes on.
+#[cfg(not(MODULE))]
+#[cold]
+#[track_caller]
+#[allow(clippy::panic, reason = "for tests")]
+pub fn impossible() {
+    panic!("something has happened which cannot");
+}
 
 pub mod atomic;
 pub mod attr;

@@ -307,11 +307,6 @@ impl Env<Held, Config> for Surroundings<'_> {
         }
     }
 
-    #[cold]
-    fn bug(&mut self) {
-        bug!();
-    }
-
     #[inline]
     fn is_traced(&self) -> bool {
         trace::follows()

@@ -117,10 +117,10 @@ impl<K: Sort> Grow for Forest<K> {
     }
 
     fn create(&mut self, slot: u32) {
-        // Below the capacity, so there is room.
         while self.knots.len() <= slot as usize
             && self.knots.push(Knot::single(K::default())).is_ok()
         {}
+        bug!(self.knots.len() <= slot as usize);
     }
 
     fn wants(&self, slots: usize) -> Self::Need {
@@ -161,6 +161,7 @@ impl<K: Sort> Forest<K> {
     /// Adds a slot that is in no queue.
     pub fn push(&mut self, root: &mut Root, key: K, slot: u32) {
         let Some(knot) = self.knots.get_mut(slot as usize) else {
+            bug!();
             return;
         };
         *knot = Knot::single(key);
@@ -170,6 +171,7 @@ impl<K: Sort> Forest<K> {
     /// Takes out a slot, which is in this queue.
     pub fn remove(&mut self, root: &mut Root, slot: u32) {
         let Some(knot) = self.knots.get_mut(slot as usize) else {
+            bug!();
             return;
         };
         let gone = core::mem::replace(knot, Knot::single(knot.key));
@@ -196,6 +198,7 @@ impl<K: Sort> Forest<K> {
     /// Gives a slot in this queue a new key; cheap if it can stay where it is.
     pub fn update(&mut self, root: &mut Root, key: K, slot: u32) {
         let Some(&knot) = self.knots.get(slot as usize) else {
+            bug!();
             return;
         };
         let stays = match key.compare(&knot.key) {

@@ -160,9 +160,6 @@ pub trait Env<I: Item, T> {
     #[inline]
     fn note_queued(&mut self, _item: &I) {}
 
-    /// Reports that something has happened which cannot.
-    fn bug(&mut self);
-
     /// Returns whether requests are traced.
     #[inline]
     fn is_traced(&self) -> bool {

@@ -140,12 +140,12 @@ impl<T> Slab<T> {
                 if slot >= self.capacity() {
                     return Err(value);
                 }
-                // There is room, so the entry does not come back.
-                let _ = self.entries.push(Entry {
+                let entry = Entry {
                     generation: 1,
                     next: NONE,
                     value: Some(value),
-                });
+                };
+                bug!(self.entries.push(entry).is_err());
                 (slot as u32, 1)
             }
         };
@@ -268,6 +268,7 @@ impl List {
     /// Appends `slot`, which is in no list.
     pub fn push<T: Linked>(&mut self, slab: &mut Slab<T>, slot: u32) {
         let Some(record) = slab.at_mut(slot) else {
+            bug!();
             return;
         };
         *record.links() = Links {
@@ -284,6 +285,7 @@ impl List {
     /// Takes out `slot`, which is in this list.
     pub fn remove<T: Linked>(&mut self, slab: &mut Slab<T>, slot: u32) {
         let Some(record) = slab.at_mut(slot) else {
+            bug!();
             return;
         };
         let links = core::mem::replace(record.links(), Links::new());

@@ -39,10 +39,11 @@ impl<K: Sort> Placed<K> {
     #[inline]
     pub fn place(&mut self, slot: u32, key: Option<K>) {
         match key {
-            // The capacity covers all slots.
             Some(key) => self.heap.set(&mut self.places, key, slot),
-            None => self.heap.remove(&mut self.places, slot),
-        };
+            None => {
+                self.heap.remove(&mut self.places, slot);
+            }
+        }
     }
 
     /// Puts `slot` at `key`, or takes it out; `was`: it is in the heap.
@@ -50,13 +51,8 @@ impl<K: Sort> Placed<K> {
     pub fn set(&mut self, slot: u32, key: Option<K>, was: bool) {
         match key {
             Some(key) if was => self.heap.update(&mut self.places, key, slot),
-            Some(key) => {
-                // The capacity covers all slots.
-                self.heap.push(&mut self.places, key, slot);
-            }
-            None if was => {
-                self.heap.remove(&mut self.places, slot);
-            }
+            Some(key) => self.heap.push(&mut self.places, key, slot),
+            None if was => bug!(!self.heap.remove(&mut self.places, slot)),
             None => {}
         }
     }

@@ -84,6 +84,7 @@ impl<I: Item> Order<I> {
     /// Has the record in `slot` wait for the one in `other`, which becomes as urgent.
     pub(super) fn wait(&mut self, slot: u32, other: u32) {
         let Some(record) = self.records.at_mut(slot) else {
+            bug!();
             return;
         };
         record.waits = other;
@@ -95,6 +96,7 @@ impl<I: Item> Order<I> {
     /// Takes the record in `slot` out of the waiters of the one that it waits for.
     pub(super) fn stop_waiting(&mut self, slot: u32) {
         let Some(record) = self.records.at_mut(slot) else {
+            bug!();
             return;
         };
         let other = core::mem::replace(&mut record.waits, NONE);
@@ -104,6 +106,7 @@ impl<I: Item> Order<I> {
     /// Runs `f` on the waiters of the record in `slot`.
     fn waiters(&mut self, slot: u32, f: impl FnOnce(&mut Slab<Record<I>>, &mut List)) {
         let Some(record) = self.records.at_mut(slot) else {
+            bug!();
             return;
         };
         let mut waiters = core::mem::replace(&mut record.waiters, List::new());
@@ -124,6 +127,7 @@ impl<I: Item> Order<I> {
     /// Makes a record more urgent, and has its predecessors told, if it is not that urgent yet.
     pub(super) fn urge(&mut self, slot: u32, urgency: Urgency) {
         let Some(record) = self.records.at_mut(slot) else {
+            bug!();
             return;
         };
         let sum = record.urgency.and(urgency);

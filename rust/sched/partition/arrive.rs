@@ -144,7 +144,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
             // The fallback takes everything, so this does not happen; should it, the request is
             // dispatched.
             Err(mut item) => {
-                env.bug();
+                bug!();
                 item.placement_mut().admission = env.admit_over();
                 env.send(item);
             }

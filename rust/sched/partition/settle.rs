@@ -164,7 +164,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
                         self.release(env, item, Some(attrs()), None, now);
                     }
                     None => {
-                        env.bug();
+                        bug!();
                         self.order
                             .queued(id, place, ticket, Priority::Regular, attrs);
                     }
@@ -182,7 +182,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
                     self.send(env, item, forced);
                 }
                 None => {
-                    env.bug();
+                    bug!();
                     // The attributes are known already.
                     self.order
                         .queued(id, place, ticket, priority, || Attrs::UNKNOWN);
@@ -215,7 +215,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         };
         if let Err(item) = queued {
             // Heads take everything; should one not, the request is dispatched.
-            env.bug();
+            bug!();
             self.send(env, item, Forced::AtOnce);
         }
     }

@@ -274,6 +274,7 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
         let slot = self.table.resolve(class);
         P::sync(self, slot, now);
         let Some(class) = self.table.at_mut(slot) else {
+            bug!();
             return Err(item);
         };
         self.policy.push(&mut self.queue, slot, class, item, now)?;
@@ -311,14 +312,19 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
         let slot = match P::next(self, view) {
             Get::Item(slot) => slot,
             Get::Throttled { until } => return Get::Throttled { until },
-            Get::Empty => return Get::Empty,
+            Get::Empty => {
+                bug!();
+                return Get::Empty;
+            }
         };
         let id = self.table.id(slot);
         let Some(class) = self.table.at_mut(slot) else {
+            bug!();
             return Get::Empty;
         };
         let popped = self.policy.pop(&mut self.queue, slot, class, view.now);
         let Some((item, withheld)) = popped else {
+            bug!();
             return Get::Empty;
         };
         // INVARIANT: a request went from queued to in service, so the class stays busy.
@@ -413,8 +419,7 @@ pub fn fill<T, const N: usize>(
             return Some(slot);
         }
         if let Some(row) = row(slot) {
-            // There is room.
-            let _ = out.push(row);
+            bug!(out.push(row).is_err());
         }
     }
     None

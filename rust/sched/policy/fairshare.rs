@@ -221,6 +221,7 @@ impl<I: Item> State<I> {
     #[cold]
     fn owe(&mut self, slot: u32, charge: u32) {
         let Some((leaf, tariff)) = self.members.open(slot) else {
+            bug!();
             return;
         };
         leaf.ledger.forced();
@@ -279,6 +280,7 @@ impl<I: Item> Part<I> for State<I> {
         let locality = self.members.locality;
         let slot = self.members.table.resolve(class);
         let Some((leaf, tariff)) = self.members.open(slot) else {
+            bug!();
             return Err(item);
         };
         let first = leaf.queue.is_empty();
@@ -332,13 +334,16 @@ impl<I: Item> Part<I> for State<I> {
                 .pick(&mut self.members, &mut self.rng, view.table)
         };
         let Some(slot) = slot else {
+            bug!();
             return Get::Empty;
         };
         let locality = self.members.locality;
         let Some((leaf, tariff)) = self.members.open(slot) else {
+            bug!();
             return Get::Empty;
         };
         let Some(item) = leaf.queue.pop(locality) else {
+            bug!();
             return Get::Empty;
         };
         let cost = item.cost();

@@ -119,8 +119,7 @@ impl Grow for Drum {
             sum = self.node(last).wrapping_add(sum);
             end &= last;
         }
-        // Below the capacity, so there is room.
-        let _ = self.nodes.push(sum);
+        bug!(self.nodes.push(sum).is_err());
     }
 
     fn wants(&self, slots: usize) -> Chunks<u64> {

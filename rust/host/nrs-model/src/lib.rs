@@ -8,6 +8,9 @@
 //! scenario ([`scenario`]) is run in every order in which tasks are interrupted at most so many
 //! times.
 
+#[macro_use(bug)]
+extern crate nrs_sched;
+
 pub mod atomic;
 mod request;
 pub mod scenario;

@@ -131,10 +131,6 @@ impl Env<Request, Config> for Yard<'_> {
     }
 
     fn hold(&mut self, _request: &mut Request, _now: u64) {}
-
-    fn bug(&mut self) {
-        panic!("a queued request is not found");
-    }
 }
 
 impl round::Partitions for &World {

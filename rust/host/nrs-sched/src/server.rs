@@ -123,10 +123,6 @@ impl Env<Request, Config> for Yard {
         let at = (Stage::Queued(placement.priority), placement.record);
         self.here.insert(request.id, at);
     }
-
-    fn bug(&mut self) {
-        panic!("a queued request is not found");
-    }
 }
 
 /// A partition with its front-end and its device.

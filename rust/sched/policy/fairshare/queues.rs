@@ -104,7 +104,6 @@ impl Queues for Heaps {
 
     fn push(&mut self, side: &mut Side, key: u64, slot: u32) {
         let (heap, places) = self.heap(*side);
-        // The capacity covers all slots, so there is room.
         heap.push(places, key, slot);
     }
 
@@ -115,6 +114,6 @@ impl Queues for Heaps {
 
     fn remove(&mut self, side: &mut Side, slot: u32) {
         let (heap, places) = self.heap(*side);
-        heap.remove(places, slot);
+        bug!(!heap.remove(places, slot));
     }
 }

@@ -153,10 +153,6 @@ impl Env<Item, Config> for Surroundings<'_> {
     fn hold(&mut self, _item: &mut Item, _now: u64) {
         self.yard.queued += 1;
     }
-
-    fn bug(&mut self) {
-        unreachable!("the fallback takes everything");
-    }
 }
 
 /// The partitions of a server during an event.

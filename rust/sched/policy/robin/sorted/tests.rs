@@ -34,8 +34,8 @@ impl Bins {
         };
         if fed {
             bins.feed();
+            (0..classes).for_each(|slot| bins.store.create(slot));
         }
-        (0..classes).for_each(|slot| bins.store.create(slot));
         bins
     }
 

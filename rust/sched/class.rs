@@ -439,6 +439,14 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         }
     }
 
+    /// Keeps the class in `slot`, if it is idle, as if it had been used at `until`: forgetting it before would lose what
+    /// its record says.
+    pub fn keep(&mut self, slot: u32, until: u64) {
+        if let Some(class) = self.classes.at_mut(slot).filter(|class| class.idle) {
+            class.seen = class.seen.max(until);
+        }
+    }
+
     /// Forgets an idle class, the one that was not used for longest, if more than `limit` are idle.
     pub fn trim(&mut self, now: u64, limit: usize) {
         if self.idle_len > limit {
@@ -490,8 +498,11 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
             if !fits(class.place) {
                 continue;
             }
-            oldest = oldest.or(Some(slot));
-            if !core::mem::replace(&mut class.used, false) {
+            let kept = class.seen > now;
+            if !kept {
+                oldest = oldest.or(Some(slot));
+            }
+            if !core::mem::replace(&mut class.used, false) && !kept {
                 return Some(slot);
             }
             self.touch(slot, now);
@@ -502,7 +513,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     /// Makes an idle class the youngest.
     fn touch(&mut self, slot: u32, now: u64) {
         if let Some(class) = self.classes.at_mut(slot) {
-            class.seen = now;
+            class.seen = class.seen.max(now);
             if class.idle {
                 self.classes.unlist(&mut self.idle, slot);
                 self.classes.push(&mut self.idle, slot);

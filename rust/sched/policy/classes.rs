@@ -14,6 +14,9 @@ use crate::sched::{
     policy::{Get, Grant, Part, Passed, View, Way},
 };
 
+/// Comparisons that take as long as a class that needs none.
+pub const CLASS_WORK: u32 = 64;
+
 /// A class: its record, and how many requests it has.
 pub struct Class<R> {
     /// What the policy keeps.
@@ -104,6 +107,16 @@ pub trait Classful<I: Item>: Sized {
         usize::MAX
     }
 
+    /// Whether idle classes are kept for what their records say, see [`Classful::keep_until`].
+    fn keeps(&self) -> bool {
+        false
+    }
+
+    /// Returns until when an idle class is kept, ns.
+    fn keep_until(_record: &Self::Record) -> u64 {
+        0
+    }
+
     /// Returns the key of the class of a request.
     fn key(&self, attrs: &Attrs) -> Self::Key;
 
@@ -116,8 +129,11 @@ pub trait Classful<I: Item>: Sized {
     /// Returns the record of a new class; without a key, of the default class.
     fn record(&mut self, key: Option<&Self::Key>, now: u64) -> Self::Record;
 
-    /// Brings the class in `slot` up to date with what the part was told; called before other uses of the class.
-    fn sync(_state: &mut State<I, Self>, _slot: u32, _now: u64) {}
+    /// Brings the class in `slot` up to date with what the part was told; called before other uses of the class. Returns
+    /// the number of comparisons beyond what a class costs anyway.
+    fn sync(_state: &mut State<I, Self>, _slot: u32, _now: u64) -> u32 {
+        0
+    }
 
     /// Adds a request to a class. The count of the class does not include the request yet.
     /// Hands the request back if the policy declines it.
@@ -222,8 +238,10 @@ impl<I: Item, P: Classful<I>> State<I, P> {
             Some(shared) => self.table.owned_by(shared),
             None => Place::Free,
         };
+        // Before, so that the new class is not the one that goes.
+        self.table
+            .trim(now, self.policy.idle_max().saturating_sub(1));
         if let Some(id) = self.make(key, place, now) {
-            self.table.trim(now, self.policy.idle_max());
             return id;
         }
         self.table.overflowed();
@@ -247,7 +265,17 @@ impl<I: Item, P: Classful<I>> State<I, P> {
     /// Notes that a request of the class in `slot` left, and the class has no other.
     fn idle(&mut self, slot: u32, now: u64) {
         self.table.idle(slot, now);
+        self.keep(slot);
         self.table.trim(now, self.policy.idle_max());
+    }
+
+    /// Keeps the class in `slot` for what its record says.
+    pub fn keep(&mut self, slot: u32) {
+        if self.policy.keeps() {
+            let class = self.table.at(slot);
+            let until = class.map_or(0, |class| P::keep_until(&class.record));
+            self.table.keep(slot, until);
+        }
     }
 }
 
@@ -376,9 +404,15 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
     }
 
     fn refresh(&mut self, from: u32, max: u32, now: u64) -> Option<u32> {
-        each(self.table.slots(), from, max, |slot| {
-            P::sync(self, slot, now)
-        })
+        let (slots, mut left) = (self.table.slots(), max.saturating_mul(CLASS_WORK));
+        for slot in from..slots {
+            if left == 0 {
+                return Some(slot);
+            }
+            let work = P::sync(self, slot, now);
+            left = left.saturating_sub(CLASS_WORK.saturating_add(work));
+        }
+        None
     }
 
     fn reset(&mut self, from: u32, max: u32) -> Option<u32> {

@@ -43,7 +43,7 @@ use crate::sched::{
     key::{Hashed, Hasher},
     mem::{self, NoMemory},
     policy::{
-        classes::{self, each, fill, Class, Classful},
+        classes::{self, each, fill, Class, Classful, CLASS_WORK},
         Get, Passed, View, Way, ROWS,
     },
     rng::{avalanche, Rng},
@@ -74,11 +74,11 @@ pub use params::{Tunables, PARAMETERS};
 pub use plan::Update;
 pub use stats::Counts;
 
-/// Classes that one [`Part::get`] may look at in vain.
-const LOOKS: u32 = 64;
+/// Comparisons for classes that one [`Part::get`] looks at in vain: those of 64 classes.
+const LOOKS: u32 = 64 * CLASS_WORK;
 
-/// Time after which a part that looked in vain is to be asked again, ns.
-const PAUSE: u64 = 1;
+/// Time after which a part that looked in vain is to be asked again, as late as timers may be, 50 us in nanoseconds.
+const PAUSE: u64 = 50_000;
 
 /// What the parts of one head share.
 pub struct Shared {
@@ -168,17 +168,32 @@ impl Tbf {
 
     /// The index of the rule for a class, and the hash by which its bucket goes. The default classes and the shared
     /// classes of the default rule of all partitions have one bucket, which is not that of requests without fields.
-    fn terms(&self, key: Option<&Who>) -> (u32, u64) {
+    fn terms(&self, key: Option<&Who>) -> Terms {
         let (plan, buckets) = (self.update.plan(), &self.shared.buckets);
         let default = plan.rules().default_index();
-        match key {
-            Some(Who::One(subject)) => (plan.rules().find(subject), buckets.hash(subject)),
-            Some(key @ Who::Rest(id)) if plan.id_of(default) != Some(*id) => {
-                (plan.index_of(*id).unwrap_or(default), buckets.hash(key))
+        let (rule, hash, work) = match key {
+            Some(Who::One(subject)) => {
+                let (rule, work) = plan.rules().find_counted(subject);
+                (rule, buckets.hash(subject), work)
             }
-            _ => (default, avalanche(buckets.hash(&Subject::NONE))),
-        }
+            Some(key @ Who::Rest(id)) if plan.id_of(default) != Some(*id) => {
+                let rule = plan.index_of(*id).unwrap_or(default);
+                (rule, buckets.hash(key), 0)
+            }
+            _ => (default, avalanche(buckets.hash(&Subject::NONE)), 0),
+        };
+        Terms { rule, hash, work }
     }
+}
+
+/// What holds for a class.
+struct Terms {
+    /// Index of its rule.
+    rule: u32,
+    /// By what its bucket goes.
+    hash: u64,
+    /// Comparisons that it took to find the rule.
+    work: u32,
 }
 
 impl<I: Item> State<I> {
@@ -196,12 +211,16 @@ impl<I: Item> State<I> {
         if slot == DEFAULT && record.counters.dispatched == 0 && !class.is_active() {
             return None;
         }
-        let rule = if record.generation == self.policy.generation {
-            record.rule
-        } else {
-            self.policy.terms(key).0
+        let plan = self.policy.update.plan();
+        // Matching could take long: until a class is matched anew it is shown under the rule that it had.
+        let rule = match record.generation == self.policy.generation {
+            true => record.rule,
+            false => {
+                let known = plan.index_of(record.rule_id());
+                known.unwrap_or(plan.rules().default_index())
+            }
         };
-        let gauge = self.policy.update.plan().gauge(rule)?;
+        let gauge = plan.gauge(rule)?;
         let subject = match key {
             Some(Who::One(subject)) => Some(*subject),
             _ => None,
@@ -238,13 +257,13 @@ impl<I: Item> State<I> {
         &self.policy.update
     }
 
-    /// Looks at the first class; says what to answer, or nothing if another is to be looked at. The `last` time a class
-    /// that just has its tokens goes, whatever its deadline.
-    fn look(&mut self, view: &View<'_>, last: bool) -> Option<Get<u32>> {
+    /// Looks at the first class; says what to answer, or, if another is to be looked at, how many comparisons there were.
+    /// The `last` time a class that just has its tokens goes, whatever its deadline.
+    fn look(&mut self, view: &View<'_>, last: bool) -> core::result::Result<Get<u32>, u32> {
         let now = view.now;
         let ratio = self.policy.update.plan().floor_ratio;
         let Some(first) = self.queue.first(ratio, now) else {
-            return Some(Get::Empty);
+            return Ok(Get::Empty);
         };
         let (slot, due) = match first {
             First::Due(slot, due) => (slot, Some(due)),
@@ -252,35 +271,38 @@ impl<I: Item> State<I> {
         };
         if view.force {
             Tbf::sync(self, slot, now);
-            return Some(Get::Item(slot));
+            return Ok(Get::Item(slot));
         }
         if let Some(until) = due.filter(|due| *due > now) {
-            return Some(Get::Throttled { until });
+            return Ok(Get::Throttled { until });
         }
-        let record = &mut self.table.at_mut(slot)?.record;
+        let Some(Class { record, .. }) = self.table.at_mut(slot) else {
+            return Err(0);
+        };
         if record.generation != self.policy.generation {
-            Tbf::sync(self, slot, now);
-            return None;
+            return Err(Tbf::sync(self, slot, now));
         }
         let mut context = self.policy.context(now);
         if !record.may_go(&context) {
-            let cost = record.fifo.front().map(Item::cost)?;
+            let Some(cost) = record.fifo.front().map(Item::cost) else {
+                return Err(0);
+            };
             let keys = record.advance(&mut context, cost);
             let may_go = record.may_go(&context);
             self.queue.set(slot, &mut record.keys, keys);
             if !may_go {
-                return None;
+                return Err(0);
             }
         }
         if due.is_some() && !last && self.queue.is_crowded() {
             let keys = record.ripe(&context);
             if !self.queue.is_first(&keys) {
                 self.queue.set(slot, &mut record.keys, keys);
-                return None;
+                return Err(0);
             }
         }
         self.queue.chosen(record.keys.minimum);
-        Some(Get::Item(slot))
+        Ok(Get::Item(slot))
     }
 }
 
@@ -329,31 +351,40 @@ impl<I: Item> Classful<I> for Tbf {
         self.idle_max
     }
 
+    /// The level of a bucket that partitions share outlives the class; else the class is kept until its bucket is full.
+    fn keeps(&self) -> bool {
+        !self.global
+    }
+
+    fn keep_until(record: &Record<I::Fifo>) -> u64 {
+        record.full_at()
+    }
+
     fn key(&self, attrs: &Attrs) -> Who {
         Who::One(Subject::of(attrs, self.fields))
     }
 
     fn shared(&self, key: &Who) -> Option<Who> {
-        let (rule, _) = self.terms(Some(key));
+        let Terms { rule, .. } = self.terms(Some(key));
         self.update.plan().id_of(rule).map(Who::Rest)
     }
 
     fn record(&mut self, key: Option<&Who>, now: u64) -> Record<I::Fifo> {
-        let (rule, hash) = self.terms(key);
+        let Terms { rule, hash, .. } = self.terms(key);
         Record::new(&self.context(now), hash, rule)
     }
 
     /// Matches the class against the rules in effect, if it was not yet.
-    fn sync(state: &mut State<I>, slot: u32, now: u64) {
+    fn sync(state: &mut State<I>, slot: u32, now: u64) -> u32 {
         let policy = &mut state.policy;
         let class = state.table.at(slot);
         if class.is_none_or(|class| class.record.generation == policy.generation) {
-            return;
+            return 0;
         }
         let key = state.table.key(slot).filter(|_| slot != DEFAULT);
-        let (rule, _) = policy.terms(key);
+        let Terms { rule, work, .. } = policy.terms(key);
         let Some(Class { record, .. }) = state.table.at_mut(slot) else {
-            return;
+            return work;
         };
         let mut context = policy.context(now);
         let front = record.fifo.front().map(Item::cost);
@@ -365,6 +396,7 @@ impl<I: Item> Classful<I> for Tbf {
             let keys = record.restage(&mut context, cost);
             state.queue.set(slot, &mut record.keys, keys);
         }
+        work
     }
 
     /// Never declines.
@@ -410,9 +442,11 @@ impl<I: Item> Classful<I> for Tbf {
     }
 
     fn next(state: &mut State<I>, view: &View<'_>) -> Get<u32> {
-        for look in 1..=LOOKS {
-            if let Some(answer) = state.look(view, look == LOOKS) {
-                return answer;
+        let mut left = LOOKS;
+        while left > 0 {
+            match state.look(view, left <= CLASS_WORK) {
+                Ok(answer) => return answer,
+                Err(work) => left = left.saturating_sub(CLASS_WORK.saturating_add(work)),
             }
         }
         Get::Throttled {
@@ -458,6 +492,7 @@ impl<I: Item> Classful<I> for Tbf {
             Way::Opportunity if record.pass(&mut context, cost) => {}
             Way::Opportunity => return Passed::Refused,
         }
+        state.keep(slot);
         Passed::Counted
     }
 

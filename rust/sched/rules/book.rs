@@ -18,6 +18,10 @@ use crate::sched::{
 };
 use core::fmt;
 
+/// Patterns and conjunctions of several conditions in all rules, at most: a lookup runs under a lock, and may have to
+/// compare each of them.
+pub const COMPARISONS_MAX: usize = 8_192;
+
 /// Identifier of the default rule.
 const DEFAULT: u32 = 0;
 
@@ -105,7 +109,7 @@ impl Book {
     /// - `ENOENT`: change of a rule that is not there; `rank=` or `also=` names one that is not there.
     /// - `EPERM`: stop of `default`.
     /// - `EBUSY`: stop of a rule that another one names in `also=`.
-    /// - `ENOSPC`: there are as many rules as there can be.
+    /// - `ENOSPC`: there are as many rules as there can be, or more than [`COMPARISONS_MAX`] patterns and combinations.
     /// - `ENOMEM`: the allocator had none.
     pub fn apply(&self, command: &Command<'_>) -> Result<Self, RuleError> {
         let (at, name) = command.name;
@@ -117,6 +121,11 @@ impl Book {
                 if known.is_some() {
                     let expected = "a name that no rule has";
                     return Err(RuleError::new(Code::Exists, at, expected));
+                }
+                let all = self.rules().map(|rule| rule.conditions.comparisons());
+                if all.fold(conditions.comparisons(), usize::saturating_add) > COMPARISONS_MAX {
+                    let expected = "fewer patterns and combinations: up to 8192 per head";
+                    return Err(RuleError::new(Code::NoSpace, at, expected));
                 }
                 let place = self.place(pairs, Place::Front)?;
                 let limits = self.limits(Limits::new(self.rate), pairs, None)?;

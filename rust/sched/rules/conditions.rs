@@ -362,6 +362,15 @@ impl Conditions {
         }
     }
 
+    /// Number of patterns, and of conjunctions of several conditions: what a lookup may have to compare one by one.
+    pub fn comparisons(&self) -> usize {
+        let patterns = self.nid_patterns.as_slice().len();
+        let several = self.conjunctions().map(|span| self.conditions(span).len());
+        patterns
+            .saturating_add(self.job_patterns.as_slice().len())
+            .saturating_add(several.filter(|len| *len > 1).count())
+    }
+
     /// The array that patterns of network identifiers are used with.
     pub fn ranges(&self) -> &[Range] {
         self.ranges.as_slice()

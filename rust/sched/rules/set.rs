@@ -271,7 +271,13 @@ impl RuleSet {
 
     /// Index of the rule for `subject`: the first in order whose conditions hold, else the default rule.
     pub fn find(&self, subject: &Subject) -> u32 {
+        self.find_counted(subject).0
+    }
+
+    /// The same, and how many patterns and conjunctions were compared.
+    pub fn find_counted(&self, subject: &Subject) -> (u32, u32) {
         let index = &self.index;
+        let mut work = 0;
         let [uid, gid, projid, nodemap, opcode] = NUMBERS.map(|field| {
             let key = number_key(field, subject.number(field));
             index.numbers.get(&key)
@@ -280,28 +286,36 @@ impl RuleSet {
         let nids = nid.map_or(&[][..], |nid| index.nids.get(nid));
         let jobs = index.jobs.get(&subject.jobid);
         let mut lists = [uid, gid, projid, nodemap, opcode, nids, jobs];
-        let mut best = self.first_of(&mut lists, subject);
+        let mut best = self.first_of(&mut lists, subject, &mut work);
 
         if let Some(digest) = nid.map(range::Digest::of) {
             let passes = |guard: &range::Guard| guard.passes(digest);
-            best = self.first_guarded(index.nid_guards.as_slice(), passes, subject, best);
+            let guards = index.nid_guards.as_slice();
+            best = self.first_guarded(guards, passes, subject, best, &mut work);
         }
         if !index.job_guards.as_slice().is_empty() {
             let digest = glob::Digest::of(subject.jobid.as_bytes());
             let passes = |guard: &glob::Guard| guard.passes(&digest);
-            best = self.first_guarded(index.job_guards.as_slice(), passes, subject, best);
+            let guards = index.job_guards.as_slice();
+            best = self.first_guarded(guards, passes, subject, best, &mut work);
         }
-        best.map_or(self.default, |(_, rule)| rule)
+        (best.map_or(self.default, |(_, rule)| rule), work)
     }
 
     /// The first ordinal in `lists` that holds, and its rule.
-    fn first_of(&self, lists: &mut [&[u32]; 7], subject: &Subject) -> Option<(u32, u32)> {
+    fn first_of(
+        &self,
+        lists: &mut [&[u32]; 7],
+        subject: &Subject,
+        work: &mut u32,
+    ) -> Option<(u32, u32)> {
         loop {
             let list = lists
                 .iter_mut()
                 .filter(|list| !list.is_empty())
                 .min_by_key(|list| list.first().copied())?;
             let (&ordinal, rest) = list.split_first()?;
+            *work = work.saturating_add(1);
             if let Some(rule) = self.holds(ordinal, subject) {
                 return Some((ordinal, rule));
             }
@@ -316,11 +330,13 @@ impl RuleSet {
         passes: impl Fn(&G) -> bool,
         subject: &Subject,
         best: Option<(u32, u32)>,
+        work: &mut u32,
     ) -> Option<(u32, u32)> {
         let end = best.map_or(u32::MAX, |(ordinal, _)| ordinal);
         guards
             .iter()
             .take_while(|&&(_, ordinal)| ordinal < end)
+            .inspect(|_| *work = work.saturating_add(1))
             .filter(|(guard, _)| passes(guard))
             .find_map(|&(_, ordinal)| Some((ordinal, self.holds(ordinal, subject)?)))
             .or(best)

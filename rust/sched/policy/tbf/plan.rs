@@ -44,6 +44,9 @@ pub const FLOOR: u64 = span(100 * NSEC_PER_MSEC);
 /// Window of a pool, and the debt that it can have, 100 ms in ticks.
 pub const POOL: u64 = span(100 * NSEC_PER_MSEC);
 
+/// Longest time between two looks of a borrower for tokens of the pool, 1 s in ticks.
+pub const LATER_MAX: u64 = span(NSEC_PER_SEC);
+
 /// How far forced requests take a class into debt, 10 s in ticks.
 pub const DEBT_MAX: u64 = span(10_000_000_000);
 

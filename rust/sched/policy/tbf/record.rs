@@ -38,7 +38,7 @@
 
 use super::{
     context::{Context, Other},
-    plan::{Gauge, Minimum, Plan, DEBT_MAX, LATE, POOL},
+    plan::{Gauge, Minimum, Plan, DEBT_MAX, LATE, LATER_MAX, POOL},
     queue::Keys,
     shared::Seat,
 };
@@ -154,6 +154,11 @@ impl<F: Fifo> Record<F> {
         self.id
     }
 
+    /// When its own bucket is full, ns.
+    pub fn full_at(&self) -> u64 {
+        clock(self.level.0.saturating_add(self.window))
+    }
+
     /// How long it would take to pay off what it owes at instant `now`, ns.
     pub fn debt(&self, now: u64) -> u64 {
         // What the front has taken ahead of time is no debt.
@@ -241,7 +246,12 @@ impl<F: Fifo> Record<F> {
         let soon = context.now.saturating_add(POOL);
         match context.pool_ready(gauge, cost) {
             Some(pool) if pool < ready && pool <= soon => Own::Borrowed(pool),
-            Some(_) if ready > soon => Own::Later(soon),
+            // For as long again as it waited already, so that a long wait takes few looks.
+            Some(_) if ready > soon => {
+                let waited = context.now.saturating_sub(self.staged);
+                let pause = waited.clamp(POOL, LATER_MAX);
+                Own::Later(ready.min(context.now.saturating_add(pause)))
+            }
             _ => Own::Paid(ready),
         }
     }

@@ -3,7 +3,11 @@
 //! Rules that change under way.
 
 use super::sim::{near, none, one, Sim, SECOND};
-use nrs_sched::policy::Get;
+use nrs_sched::{
+    error::Code,
+    policy::{tbf::Tunables, Get, Part},
+    rules::{Command, Subject},
+};
 use std::collections::BTreeMap;
 
 /// Without a new arrival: whatever the change, what is queued follows at once.
@@ -143,4 +147,87 @@ fn classes_are_counted_by_rule() {
         refs(&sim),
         "b uid={4} 10, ref 1\ndefault * 10000, ref 299\n"
     );
+}
+
+/// However many classes have to be matched anew, a timer is not asked for at once.
+#[test]
+fn looks_in_vain_pause() {
+    let mut sim = Sim::by_uid();
+    sim.late = 0;
+    sim.rule("change default rate=100");
+    for uid in 1..=1000 {
+        sim.queue(0, uid, 10, 1);
+    }
+    sim.run(sim.now + SECOND / 1000, none);
+    sim.rule_later("change default rate=1");
+    sim.now += SECOND / 10;
+    let (end, mut asked) = (sim.now + SECOND / 2, 0);
+    while sim.now < end {
+        match sim.get(0, false) {
+            Get::Throttled { until } => {
+                assert!(until - sim.now >= 20_000, "{}", until - sim.now);
+                sim.now = until;
+                asked += 1;
+            }
+            Get::Item(_) => {}
+            Get::Empty => panic!("none is left"),
+        }
+    }
+    assert!(asked < 100, "{asked}");
+}
+
+/// With as many patterns as there are rules by default, one hold of the lock compares a bounded number of them.
+#[test]
+fn a_hold_compares_few_patterns() {
+    const RULES: u32 = 4_096;
+    let mut sim = Sim::new("uid+jobid", 1, &Tunables::default());
+    for rule in 0..RULES {
+        let text = format!("start r{rule} jobid={{batch{rule}.*}} rate=100");
+        sim.book = sim.book.apply(&Command::parse(&text).unwrap()).unwrap();
+    }
+    sim.rule_later("change default rate=20");
+    for uid in 1..=200 {
+        sim.queue(0, uid, 10, 1);
+    }
+    sim.rule_later("change default rate=10");
+    let (_, work) = sim.parts[0]
+        .rules()
+        .plan()
+        .rules()
+        .find_counted(&Subject::NONE);
+    assert_eq!(work, RULES);
+    // Classes that are matched anew in one hold, each of which takes that many comparisons.
+    let mut holds = 0;
+    let mut from = Some(0);
+    while let Some(slot) = from {
+        from = sim.parts[0].refresh(slot, 64, sim.now);
+        let end = from.unwrap_or(201);
+        assert!((end - slot) * work <= 2 * RULES, "{slot} to {end}");
+        holds += 1;
+    }
+    assert!(holds >= 100, "{holds}");
+    // Those that are up to date take no comparisons.
+    assert_eq!(sim.parts[0].refresh(0, 64, sim.now), Some(64));
+}
+
+/// The number of patterns is bounded, with the reason.
+#[test]
+fn patterns_are_bounded() {
+    let sim = Sim::new("jobid", 1, &Tunables::default());
+    let patterns: Vec<String> = (0..512).map(|i| format!("{i}*")).collect();
+    let mut book = sim.book;
+    for rule in 0..=16 {
+        let text = format!("start r{rule} jobid={{{}}} rate=5", patterns.join(" "));
+        match book.apply(&Command::parse(&text).unwrap()) {
+            Ok(next) if rule < 16 => book = next,
+            Ok(_) => panic!("no bound"),
+            Err(error) => {
+                assert_eq!((rule, error.code), (16, Code::NoSpace));
+                assert!(error.expected.contains("up to 8192"), "{error}");
+            }
+        }
+    }
+    // Exact values are found without.
+    let command = Command::parse("start exact jobid={a b c} rate=5").unwrap();
+    assert!(book.apply(&command).is_ok());
 }

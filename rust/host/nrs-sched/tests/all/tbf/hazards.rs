@@ -7,12 +7,46 @@ use super::sim::{near, none, one, Sim, SECOND};
 use nrs_sched::policy::{
     params::ClassesMax,
     tbf::{
-        params::CacheSize,
+        params::{CacheSize, GlobalRate},
         stats::{write_yaml, Rows},
         Tunables,
     },
-    Get, Part,
+    Get, Part, Passed, Way,
 };
+
+/// What a class owes outlives the time after which idle classes are forgotten, and classes that come and go meanwhile.
+#[test]
+fn debts_survive_idle_classes() {
+    for global_rate in [GlobalRate::On, GlobalRate::Off] {
+        let tunables = Tunables {
+            global_rate,
+            cache_size: CacheSize::new(4).unwrap(),
+            ..Tunables::default()
+        };
+        let mut sim = Sim::new("uid", 1, &tunables);
+        sim.rule("start a uid={1 2} rate=1KiB/s");
+        let mut queued = 0;
+        for second in 0..600 {
+            if second % 11 == 0 && queued == 0 {
+                // 1024 s worth of tokens, and what it owes for requests that are never queued.
+                sim.queue(0, 1, 1, 256);
+                queued += 1;
+            }
+            if second % 11 == 0 {
+                assert_eq!(sim.pass(2, 1, Way::Forced), Passed::Counted);
+            }
+            (10..30)
+                .for_each(|uid| assert_eq!(sim.pass(uid, 1, Way::Opportunity), Passed::Counted));
+            while let Get::Item(_) = sim.get(0, false) {
+                queued -= 1;
+            }
+            sim.now += SECOND;
+            sim.parts[0].age(sim.now, 64);
+        }
+        assert!(sim.served[&1].0 <= 2, "{global_rate}: {:?}", sim.served);
+        assert!(sim.parts[0].len() == 1 && sim.rows().len() < 30);
+    }
+}
 
 /// LU-5379: a listing that is longer than a page, or than one lock hold, is complete.
 #[test]

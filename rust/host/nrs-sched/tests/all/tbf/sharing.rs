@@ -228,3 +228,20 @@ fn threads_share_one_rate() {
     near(totals[1], 500, 2.0, "also");
     assert_eq!(shared.full(), 0);
 }
+
+/// A borrower that waits for long asks seldom whether others left something.
+#[test]
+fn a_long_wait_takes_few_looks() {
+    let mut sim = Sim::by_uid();
+    sim.late = 0;
+    sim.rule("start a uid={1} rate=1KiB/s borrow=1");
+    sim.queue(0, 1, 3, 256);
+    let (end, mut asked) = (sim.now + 100 * SECOND, 0);
+    while sim.now < end {
+        if let Get::Throttled { until } = sim.get(0, false) {
+            sim.now = until;
+            asked += 1;
+        }
+    }
+    assert!(asked <= 110, "{asked}");
+}

@@ -120,6 +120,12 @@ pub(super) fn wrong(tuning: &Tuning) -> Option<&'static str> {
         Some("slow is shorter than fast")
     } else if tuning.low >= tuning.high {
         Some("low is not below high")
+    } else if tuning.low.saturating_mul(100)
+        > tuning
+            .high
+            .saturating_mul(100u64.saturating_sub(tuning.lower))
+    {
+        Some("low is above high times (100% - lower): clients would want back what they give up")
     } else {
         None
     }

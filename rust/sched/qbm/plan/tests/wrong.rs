@@ -35,6 +35,8 @@ const WRONG: &str = r"
 1|EINVAL|lower|tune lower=91%
 1|EINVAL|headroom|tune headroom=51%
 1|EINVAL|low is not below high|tune high=60%
+1|EINVAL|low is above high|tune lower=50%
+1|EINVAL|low is above high|tune low=78%
 2|EINVAL|fast is shorter|tune fast=100ms\ntune period=200ms\n
 1|EINVAL|slow is shorter|tune slow=10s fast=11s
 2|EINVAL|twice|tune high=90%\ntune high=91%

@@ -116,8 +116,13 @@ enum Bound {
 }
 
 impl Bound {
-    /// Whether who would get `share` is pinned to `bound`.
-    const fn pins(self, share: u64, bound: u64) -> bool {
+    /// Whether a client with `goal` is pinned to `bound` at `ratio`.
+    const fn pins(self, ratio: Ratio, goal: u64, bound: u64) -> bool {
+        // INVARIANT: the ratio has the goals of all that are not pinned.
+        if goal > ratio.weight {
+            return true;
+        }
+        let share = ratio.of(goal);
         match self {
             Self::Least => share < bound,
             Self::Most => share >= bound,
@@ -134,7 +139,7 @@ impl Allocator {
         let ratio = self.ratio(class, total, Bound::Least, |_| floor);
         let mut carver = Carver::new(ratio);
         self.each(class, |client| {
-            let pinned = Bound::Least.pins(ratio.of(client.goal), floor);
+            let pinned = Bound::Least.pins(ratio, client.goal, floor);
             client.set(if pinned {
                 floor
             } else {
@@ -158,7 +163,7 @@ impl Allocator {
         let mut carver = Carver::new(ratio);
         self.each(class, |client| {
             let room = room(client);
-            let pinned = Bound::Most.pins(ratio.of(client.goal), room);
+            let pinned = Bound::Most.pins(ratio, client.goal, room);
             let share = if pinned {
                 room
             } else {
@@ -198,7 +203,7 @@ impl Allocator {
             let (mut pinned, mut bounds, mut weights) = (0u64, 0u64, 0u64);
             for client in self.members(class) {
                 let bound = bound(client);
-                if side.pins(ratio.of(client.goal), bound) {
+                if side.pins(ratio, client.goal, bound) {
                     pinned = pinned.wrapping_add(1);
                     bounds = bounds.wrapping_add(bound);
                     weights = weights.wrapping_add(client.goal);

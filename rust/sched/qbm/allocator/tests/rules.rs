@@ -464,3 +464,25 @@ fn as_many_clients_as_there_may_be() {
     assert_eq!(allocator.register(terms(Mover, 1, 2)), Ok(9));
     random::check(&allocator);
 }
+
+/// A client that asks for more than fits at the ratio is pinned, whatever 64 bits make of the product.
+#[test]
+fn shares_of_a_terabyte() {
+    let (goal, room, least) = (1 << 35, 1 << 20, 1024);
+    let capacity = (1 << 39) + room + goal + least;
+    let mut allocator = Allocator::new(Setup {
+        capacity,
+        reserves: [0; 4],
+        floor: least,
+        grant: 1,
+    });
+    let mover = |min, max| Terms {
+        class: Mover,
+        min,
+        max,
+    };
+    let heavy = allocator.register(mover(goal, goal + room)).unwrap();
+    let light = allocator.register(mover(least, capacity)).unwrap();
+    assert_eq!(allocator.allocation(heavy), goal + room);
+    assert_eq!(allocator.allocation(light), (1 << 39) + least);
+}

@@ -32,7 +32,7 @@
 //!
 //! - allocations + pool + reserves = capacity + oversubscription;
 //! - everybody has at least the floor and at most its maximum (or the floor, if that is more);
-//! - while somebody is unmet or there is oversubscription, nobody has extra;
+//! - while a client of a sharing class is unmet or there is oversubscription, nobody has extra;
 //! - while a client of a sharing class is unmet, pool and reserve of its class are empty, and lower classes have
 //!   just their floors or what their own reserves gave;
 //! - nobody loses anything below its goal to a client of its own or a lower class, but by sharing;
@@ -45,9 +45,9 @@
 //! - *First come is whole or nothing.* A request that cannot be met in full leaves the client with what it had,
 //!   the floor at least. When bandwidth is freed, the oldest request is tried first; one that still does
 //!   not fit does not keep a younger one from what it can use, as it would not have kept a newcomer.
-//! - *Unmet comes before extra, always.* A first come client may wait for more than there is; meanwhile the others
-//!   have no extra and the pool holds what is left, which is less than what it waits for: the price of the
-//!   rule that all have their minimum before anybody has more.
+//! - *Unmet comes before extra.* A first come client may wait for more than there is, even if others gave all their
+//!   extra; meanwhile these have it, so nothing is idle. Once pool and extra are enough, they are the waiting client's
+//!   at once.
 //! - *Floors are never stolen from higher classes.* Those below, the client's own class by sharing, then
 //!   oversubscription: 32 KiB/s too much harms nobody, while a first come client that is short by as much
 //!   would be unmet.

@@ -252,10 +252,11 @@ impl Allocator {
         }
     }
 
-    /// Whether everybody has what it asked for up to its minimum, within the capacity.
+    /// Whether everybody has what it asked for up to its minimum, within the capacity; but for first come clients that
+    /// wait for more than there is, which extra keeps from nothing: it is within their reach.
     pub(super) fn is_content(&self) -> bool {
         self.over == 0
-            && Class::ALL
+            && SHARING
                 .into_iter()
                 .all(|class| self.tally(class).missing == 0)
     }
@@ -294,7 +295,7 @@ impl Allocator {
         self.release(class, unused);
     }
 
-    /// While somebody has too little nobody has extra. Whoever could use it has it already; the rest is freed.
+    /// While clients that share have too little nobody has extra. Whoever could use it has it already; the rest is freed.
     fn withdraw_extras(&mut self) {
         for class in Class::ALL.into_iter().rev() {
             let extra = self.tally(class).extra;
@@ -308,9 +309,10 @@ impl Allocator {
 
 // Requests for more than the minimum.
 impl Allocator {
-    /// Gives client `id` what `rules` find until it has `wish`. Everybody has its goal, and keeps it.
+    /// Gives client `id` what `rules` find until it has `wish`; nothing if it has less than its goal. Others keep
+    /// theirs.
     pub(super) fn give_more(&mut self, rules: &[Rule], id: ClientId, wish: u64) {
-        let Some(client) = self.client(id) else {
+        let Some(client) = self.client(id).filter(|client| !client.is_unmet()) else {
             return;
         };
         let class = client.terms.class;

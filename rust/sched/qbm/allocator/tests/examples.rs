@@ -21,11 +21,15 @@ fn first_come_300_300_300_wait() {
     allocator.restore(fourth);
     assert_eq!(allocator.increase(fourth, MB), Err(Again));
     assert_eq!(megabytes(&allocator, ids), [300, 300, 300, 0]);
-    // A place becomes free.
+    // What the fourth cannot use is not idle.
+    let all = 400 * MB - FLOOR;
+    assert_eq!(allocator.increase(first, 300 * MB), Ok(Raised::Partly(all)));
+    assert_eq!(allocator.free(), 0);
+    // A place becomes free, and extra comes back.
     allocator.leave(second);
-    assert_eq!(megabytes(&allocator, [first, third, fourth]), [300; 3]);
+    assert_eq!(megabytes(&allocator, [third, fourth]), [300; 2]);
     assert!(!allocator.is_unmet(fourth));
-    assert_eq!(allocator.free(), 100 * MB);
+    assert_eq!(allocator.allocation(first) + allocator.free(), 400 * MB);
 }
 
 /// "The Fair Share Strategy splits the 1000MB/s between all four clients, such that all of them would have 250MB/s

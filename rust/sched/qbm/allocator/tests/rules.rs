@@ -465,6 +465,30 @@ fn as_many_clients_as_there_may_be() {
     random::check(&allocator);
 }
 
+/// A first come client that can never have its minimum keeps nobody from what it cannot use.
+#[test]
+fn nothing_is_idle_for_ever() {
+    let (mut allocator, ids) = group(1000, [(FirstCome, 1, 1000), (FirstCome, 1000, 1000)]);
+    let [first, second] = ids;
+    assert!(allocator.is_unmet(second));
+    assert_eq!(
+        allocator.increase(first, 1000 * MB),
+        Ok(Raised::Partly(1000 * MB - FLOOR))
+    );
+    assert!(allocator.is_unmet(second));
+    // Movers have what is left without asking.
+    let (allocator, ids) = group(
+        1000,
+        [
+            (FirstCome, 900, 1000),
+            (FirstCome, 200, 1000),
+            (Mover, 10, 1000),
+        ],
+    );
+    assert_eq!(allocator.free(), 0);
+    assert_eq!(megabytes(&allocator, ids), [900, 0, 100]);
+}
+
 /// A client that asks for more than fits at the ratio is pinned, whatever 64 bits make of the product.
 #[test]
 fn shares_of_a_terabyte() {

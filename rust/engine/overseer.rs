@@ -215,6 +215,11 @@ impl Oversight {
         Ok(done?)
     }
 
+    /// What parts are told.
+    pub(crate) fn update(&self) -> Option<AnyUpdate> {
+        self.with(|overseer| overseer.as_ref()?.update())
+    }
+
     /// Has `overseer` follow `parameters`.
     fn lead(&self, overseer: &mut AnyOverseer, parameters: &Parameters) -> Result {
         let followed = overseer.follow(&parameters.kept, &*self.roster, misc::now());

@@ -26,7 +26,7 @@
 //!
 //! One owner must not take the places of all others. Once three quarters of the table are taken it is *crowded*: it is
 //! divided equally among all owners and one more that may come. An owner with as much as that replaces its idle classes,
-//! and one with more makes none until it has less. The last sixteenth is *kept* for shared classes and inner nodes, few for each owner, and the last vacant
+//! and one with more makes none until it has less. The last places are *kept* for shared classes, inner nodes and classes that the policy promised a place, few for each owner, and the last vacant
 //! slots for which there is memory likewise. So whatever one owner does, the next one finds a place at least for its
 //! shared class, and for classes of its own as those of the first become idle.
 
@@ -50,6 +50,9 @@ const KEPT_SLOTS: usize = 8;
 /// Counters of owners; owners whose hashes meet have one together. A power of two.
 const OWNERS: u64 = 1 << 10;
 
+/// One place in so many is kept in a table whose classes have owners.
+pub const KEPT: u32 = 16;
+
 /// Classes that get a second chance while one to forget is looked for, at most.
 const CHANCES: u32 = 8;
 
@@ -71,13 +74,13 @@ pub enum Place {
     Owned(u16),
     /// All: a shared class.
     Shared,
-    /// All: an inner node.
-    Inner,
+    /// All: an inner node, or a class that the policy has promised a place.
+    Promised,
 }
 
 impl Place {
     const fn is_kept(self) -> bool {
-        matches!(self, Self::Shared | Self::Inner)
+        matches!(self, Self::Shared | Self::Promised)
     }
 
     /// That of the classes of an owner with this `hash`.
@@ -152,19 +155,19 @@ pub struct ClassTable<K, R> {
 }
 
 impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
-    /// A table of at most `max` classes beside the default class, with its first reserve; sleeps. With `owned` classes
-    /// places are kept for others.
+    /// A table of at most `max` classes beside the default class, with its first reserve; sleeps. One of `kept` places is
+    /// kept; 0: none.
     ///
     /// The default class is shown with `key` and holds the record `default`; a request with that key has a
     /// class of its own.
-    pub fn new(max: u32, owned: bool, seed: u64, key: K, default: R) -> Result<Self, NoMemory> {
+    pub fn new(max: u32, kept: u32, seed: u64, key: K, default: R) -> Result<Self, NoMemory> {
         let mut table = Self {
             classes: Table::new((max as usize).saturating_add(1), seed, false)?,
             idle: List::new(),
             idle_len: 0,
             max: max as usize,
-            kept: if owned { max as usize / 16 } else { 0 },
-            owners: Bulk::filled(if owned { OWNERS as usize } else { 0 }, || 0)?,
+            kept: max.checked_div(kept).unwrap_or(0) as usize,
+            owners: Bulk::filled(if kept > 0 { OWNERS as usize } else { 0 }, || 0)?,
             owning: 0,
             overflow: 0,
         };

@@ -172,8 +172,10 @@ impl Service {
             settings.parameters = old;
             return Err(error);
         }
+        // What the overseer goes by, parts go by, too.
+        let followed = self.oversight.update();
         for (priority, update) in Priority::ALL.into_iter().zip(&told) {
-            if let Some(update) = update {
+            if let Some(update) = update.as_ref().or(followed.as_ref()) {
                 self.hand_over(priority, update);
             }
         }

@@ -7,7 +7,7 @@
 
 use crate::sched::{
     attr::Attrs,
-    class::{ClassId, ClassNeed, ClassSpare, ClassTable, Place, DEFAULT, DEFAULT_ID},
+    class::{ClassId, ClassNeed, ClassSpare, ClassTable, Place, DEFAULT, DEFAULT_ID, KEPT},
     item::{Cost, Item},
     key::Hashed,
     mem::{self, Block, Grow, Need, NoMemory},
@@ -220,7 +220,13 @@ impl<I: Item, P: Classful<I>> State<I, P> {
         let default = Class::new(policy.record(None, 0));
         let mut state = Self {
             policy,
-            table: ClassTable::new(max, P::OWNED, seed, P::DEFAULT, default)?,
+            table: ClassTable::new(
+                max,
+                if P::OWNED { KEPT } else { 0 },
+                seed,
+                P::DEFAULT,
+                default,
+            )?,
             queue: P::queue(config, (max as usize).saturating_add(1))?,
             queued: 0,
         };

@@ -26,8 +26,14 @@
 //!
 //! # New clients
 //!
-//! Who a client is to the plan, only the worker finds out. Until it has, the client has what newcomers of its group
+//! What the plan promises a client, the worker finds out. Until it has, the client has what newcomers of its group
 //! start with; [`Part::need`] says that there is somebody to meet, which wakes the worker.
+//!
+//! # When tables are full
+//!
+//! A part asks the plan only for whom few places are left: a quarter of its classes and part of the gates are kept for
+//! clients that have a line ([`Plan::lists`]). Others share one class for each target, which is charged to the shared gate of
+//! its group.
 
 use crate::sched::{
     attr::Attrs,
@@ -37,9 +43,10 @@ use crate::sched::{
     policy::{Get, Grant, NoArgument, Part, Passed, Simple, View, Way},
     qbm::{
         gate::{Gates, Seat},
-        plan::{By, Who},
+        plan::{By, Plan, Who},
     },
 };
+use core::cell::Cell;
 
 pub(crate) mod control;
 mod overseer;
@@ -55,8 +62,11 @@ pub use control::Kept;
 pub use overseer::Overseer;
 pub use params::{Tunables, PARAMETERS};
 
-/// What a part is told: the gates of its service; none: nobody is held back.
-pub type Update = Option<mem::Shared<Gates>>;
+/// What a part is told: the gates of its service, and the plan; none: nobody is held back.
+pub type Update = Option<(mem::Shared<Gates>, mem::Shared<Plan>)>;
+
+/// One place in so many of the table is kept for clients that the plan lists, and for shared classes.
+const KEPT: u32 = 4;
 
 /// Configuration of a part.
 pub type Config = NoArgument<Tunables>;
@@ -108,9 +118,12 @@ type Spare<I> = <Need<I> as mem::Need>::Spare;
 pub struct State<I: Item> {
     table: ClassTable<Who, Record<I::Fifo>>,
     queue: Queue,
-    update: Update,
-    /// Counts updates.
+    gates: Option<mem::Shared<Gates>>,
+    plan: Option<mem::Shared<Plan>>,
+    /// Counts gates.
     generation: u32,
+    /// Counts plans.
+    plans: u32,
     by: By,
     /// The target of what the default class serves.
     target: u32,
@@ -130,7 +143,7 @@ impl<I: Item> State<I> {
     ) -> core::result::Result<Self, NoMemory> {
         let tunables = config.tunables;
         let max = tunables.classes_max.get();
-        let table = ClassTable::new(max, true, seed, Who::NOBODY, Record::new(0))?;
+        let table = ClassTable::new(max, KEPT, seed, Who::NOBODY, Record::new(0))?;
         let mut queue = Queue::new((max as usize).saturating_add(1))?;
         let spare = queue.wants(table.target()).allocate()?;
         queue.feed(spare);
@@ -138,8 +151,10 @@ impl<I: Item> State<I> {
         Ok(Self {
             table,
             queue,
-            update: None,
+            gates: None,
+            plan: None,
             generation: 0,
+            plans: 0,
             by: tunables.by,
             target: Who::NOBODY.target,
             queued: 0,
@@ -148,13 +163,13 @@ impl<I: Item> State<I> {
 
     /// The gates.
     pub const fn gates(&self) -> Option<&mem::Shared<Gates>> {
-        self.update.as_ref()
+        self.gates.as_ref()
     }
 
     /// Has the class in `slot` look for its gate, if the one it has is not the right one any more; whether it did.
     #[inline]
     fn settle(&mut self, slot: u32, now: u64) -> bool {
-        let gates = self.update.as_deref();
+        let gates = self.gates.as_deref();
         let Some(record) = self.table.at(slot) else {
             return false;
         };
@@ -172,10 +187,15 @@ impl<I: Item> State<I> {
         true
     }
 
-    /// Makes the class of `who`; without room it is the class that all such clients of the target share.
+    /// Makes the class of `who`; without room it is the class that clients without a line share for the target.
     #[cold]
     fn create(&mut self, who: Who, now: u64) -> ClassId {
         if let Some(id) = self.make(who, Place::Free, now) {
+            return id;
+        }
+        let is_listed = self.plan.as_deref().is_some_and(|plan| plan.lists(&who));
+        let promised = || self.make(who, Place::Promised, now);
+        if let Some(id) = is_listed.then(promised).flatten() {
             return id;
         }
         self.table.overflowed();
@@ -207,13 +227,13 @@ impl<I: Item> State<I> {
     #[inline]
     fn announce(&self, slot: u32) {
         if let Some(record) = self.table.at(slot) {
-            record.announce(self.update.as_deref());
+            record.announce(self.gates.as_deref());
         }
     }
 
     /// Has the class in `slot` claim its gate.
     fn sit(&mut self, slot: u32, now: u64) {
-        let gates = self.update.as_deref();
+        let gates = self.gates.as_deref();
         let who = match self.table.key(slot) {
             Some(who) if slot != DEFAULT => *who,
             _ => Who {
@@ -224,7 +244,18 @@ impl<I: Item> State<I> {
         let Some(record) = self.table.at_mut(slot) else {
             return;
         };
-        let seat = gates.map_or(Seat::NONE, |gates| gates.claim(&who, &record.seat, now));
+        let (plan, plans) = (self.plan.as_deref(), self.plans);
+        let unlisted = Cell::new(record.unlisted == plans);
+        let is_listed = || {
+            let lists = !unlisted.get() && plan.is_some_and(|plan| plan.lists(&who));
+            unlisted.set(!lists);
+            lists
+        };
+        let claim = |gates: &Gates| gates.claim(&who, &record.seat, is_listed, now);
+        let seat = gates.map_or(Seat::NONE, claim);
+        if unlisted.get() {
+            record.unlisted = plans;
+        }
         let front = record.fifo.front().map(Item::cost);
         let keys = record.sit(gates, seat, self.generation, front, now);
         self.queue.set(slot, &mut record.keys, keys);
@@ -236,7 +267,7 @@ impl<I: Item> State<I> {
         if self.settle(slot, now) {
             return;
         }
-        let gates = self.update.as_deref();
+        let gates = self.gates.as_deref();
         if let Some(record) = self.table.at_mut(slot) {
             if let Some(cost) = record.fifo.front().map(Item::cost) {
                 let keys = record.look(gates, cost, now);
@@ -248,7 +279,7 @@ impl<I: Item> State<I> {
     /// Takes the front of the class in `slot` out, and books for the next.
     fn serve(&mut self, slot: u32, now: u64) -> Option<(I, Grant)> {
         let id = self.table.id(slot);
-        let gates = self.update.as_deref();
+        let gates = self.gates.as_deref();
         let record = self.table.at_mut(slot)?;
         let item = record.fifo.pop()?;
         // INVARIANT: one request less is queued; the class stays busy, as one more is in service.
@@ -309,7 +340,7 @@ impl<I: Item> Part<I> for State<I> {
 
     /// Also not while the manager does not know of the client: its requests are classified, so that the worker is woken.
     fn is_live(&self, class: ClassId) -> bool {
-        let gates = self.update.as_deref();
+        let gates = self.gates.as_deref();
         let knows = |record: &Record<I::Fifo>| record.is_known(gates);
         self.table.is_settled(class) && self.table.at(class.slot()).is_some_and(knows)
     }
@@ -318,7 +349,7 @@ impl<I: Item> Part<I> for State<I> {
     fn enqueue(&mut self, item: I, class: ClassId, now: u64) -> core::result::Result<(), I> {
         let slot = self.table.resolve(class);
         self.settle(slot, now);
-        let gates = self.update.as_deref();
+        let gates = self.gates.as_deref();
         let Some(record) = self.table.at_mut(slot) else {
             return Err(item);
         };
@@ -341,7 +372,7 @@ impl<I: Item> Part<I> for State<I> {
     fn dequeue(&mut self, class: ClassId, place: &I::Place, now: u64) -> Option<I> {
         let slot = self.table.resolve(class);
         self.settle(slot, now);
-        let gates = self.update.as_deref();
+        let gates = self.gates.as_deref();
         let record = self.table.at_mut(slot)?;
         let before = record.fifo.front().map(Item::cost);
         let item = record.fifo.remove(place)?;
@@ -377,7 +408,7 @@ impl<I: Item> Part<I> for State<I> {
         }
         let (slot, now) = (class.slot(), now());
         self.settle(slot, now);
-        let gates = self.update.as_deref();
+        let gates = self.gates.as_deref();
         let Some(record) = self.table.at_mut(slot) else {
             return Passed::Stale;
         };
@@ -400,7 +431,7 @@ impl<I: Item> Part<I> for State<I> {
         }
         let slot = grant.class.slot();
         if let Some(record) = self.table.at_mut(slot) {
-            record.end(self.update.as_deref(), self.generation);
+            record.end(self.gates.as_deref(), self.generation);
             if !record.is_active() {
                 self.table.idle(slot, now);
             }
@@ -414,7 +445,7 @@ impl<I: Item> Part<I> for State<I> {
     /// Also not empty while there are clients for the worker to meet.
     fn need(&self) -> Need<I> {
         let queue = self.queue.wants(self.table.target());
-        let news = self.update.as_deref().is_some_and(Gates::has_news);
+        let news = self.gates.as_deref().is_some_and(Gates::has_news);
         (self.table.need(), queue, News(news))
     }
 
@@ -429,14 +460,17 @@ impl<I: Item> Part<I> for State<I> {
 
     /// With other gates, all classes look for theirs.
     fn update(&mut self, update: Update, _now: u64) -> Update {
-        let same = match (&self.update, &update) {
+        let (gates, plan) = update.unzip();
+        let same = match (&self.gates, &gates) {
             (Some(old), Some(new)) => old.ptr_eq(new),
             _ => false,
         };
         if !same {
             self.generation = self.generation.wrapping_add(1);
         }
-        core::mem::replace(&mut self.update, update)
+        self.plans = self.plans.wrapping_add(1).max(1);
+        let gates = core::mem::replace(&mut self.gates, gates);
+        gates.zip(core::mem::replace(&mut self.plan, plan))
     }
 
     /// Looks at the fronts whose gate has another rate or rank, or is another one.
@@ -455,7 +489,7 @@ impl<I: Item> Part<I> for State<I> {
             if self.settle(slot, now) {
                 continue;
             }
-            let gates = self.update.as_deref();
+            let gates = self.gates.as_deref();
             let record = self.table.at(slot);
             if record.is_some_and(|record| record.is_outdated(gates)) {
                 self.look(slot, now);

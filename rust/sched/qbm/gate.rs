@@ -112,6 +112,8 @@ pub struct Gates {
     mask: usize,
     /// Gates that may be claimed at a time, without those of groups.
     max: u32,
+    /// Of these, gates for clients that the plan lists only.
+    kept: AtomicU32,
     used: AtomicU32,
     doors: Bulk<Door>,
     /// Which groups there are.
@@ -140,6 +142,7 @@ impl Gates {
             gates: Bulk::filled(all, || Gate::new(tuning.period))?,
             mask: size.wrapping_sub(1),
             max: count,
+            kept: AtomicU32::new(0),
             used: AtomicU32::new(0),
             doors: Bulk::filled(GROUPS_MAX, Door::shut)?,
             epoch: AtomicU32::new(0),

@@ -58,7 +58,6 @@ use crate::sched::{
     nid::range::Range,
     policy::params::choice,
     qbm::terms::Terms,
-    rules::Item,
 };
 use parts::Client;
 use settings::Promise;
@@ -166,6 +165,10 @@ pub struct Plan {
     /// The names of clients, one after the other.
     names: List<u8>,
     ranges: List<Range>,
+    /// Lines of one name each: name, group and number of the line, sorted.
+    exact: List<(Key, Option<u32>, u32)>,
+    /// The other lines, in their order.
+    patterns: List<u32>,
 }
 
 impl Plan {
@@ -180,6 +183,8 @@ impl Plan {
             clients: List::new(),
             names: List::new(),
             ranges: List::new(),
+            exact: List::new(),
+            patterns: List::new(),
         }
     }
 
@@ -211,26 +216,54 @@ impl Plan {
         all
     }
 
-    /// The line for `party` in `group`: the first one that is for both.
+    /// The line for `party` in `group`: the first one that is for both. O(log lines + patterns).
     pub fn line_for(&self, group: u32, party: &Party, scene: &dyn Scene) -> Option<u32> {
-        let number = |uid| self.first(group, |item, _| *item == Item::Number(uid));
         match party {
-            Party::Key(Key::Nid(nid)) => self.first(group, |item, _| match item {
-                Item::Nid(other) => other == nid,
-                Item::NidPattern(pattern) => pattern.has(nid, self.ranges.as_slice()),
-                _ => false,
-            }),
-            Party::Key(Key::Jobid(job)) => self.first_named(group, job.as_bytes()),
-            Party::Key(Key::Absent(Field::Jobid)) => self.first_named(group, b""),
-            Party::Key(Key::Uid(uid)) => number(*uid),
-            Party::Key(Key::Absent(Field::Uid)) => number(u32::MAX),
-            Party::Key(_) => None,
+            Party::Key(key) => self.line_of(group, key),
             Party::Device(device) => {
                 let mut found = None;
                 scene.device_name(*device, &mut |name| found = self.first_named(group, name));
                 found
             }
         }
+    }
+
+    /// The same for a client that is no device.
+    fn line_of(&self, group: u32, key: &Key) -> Option<u32> {
+        let (exact, pattern) = match key {
+            Key::Nid(nid) => (self.exact(group, key), self.first_nid(group, nid)),
+            Key::Jobid(job) => (
+                self.exact(group, key),
+                self.first_named(group, job.as_bytes()),
+            ),
+            Key::Absent(Field::Jobid) => (None, self.first_named(group, b"")),
+            Key::Uid(_) => (self.exact(group, key), None),
+            Key::Absent(Field::Uid) => (self.exact(group, &Key::Uid(u32::MAX)), None),
+            _ => (None, None),
+        };
+        exact.into_iter().chain(pattern).min()
+    }
+
+    /// Whether a line is for `who`. Only the administrator makes devices: they count as listed.
+    pub fn lists(&self, who: &Who) -> bool {
+        match &who.party {
+            Party::Key(key) => {
+                let group = self.group_of(who.target);
+                group.is_some_and(|group| self.line_of(group, key).is_some())
+            }
+            Party::Device(_) => true,
+        }
+    }
+
+    /// How many clients can have a line, each in each group that it is for; patterns are for any number.
+    pub fn listed_max(&self) -> u32 {
+        if !self.patterns.as_slice().is_empty() {
+            return u32::MAX;
+        }
+        let groups = self.groups().len() as u32;
+        let lines = self.exact.as_slice().iter();
+        let places = lines.map(|(_, group, _)| group.map_or(groups, |_| 1));
+        places.fold(0, u32::saturating_add)
     }
 
     /// What `party` is promised in `group`; none: it is not regulated there.

@@ -8,6 +8,9 @@ pub const CLASSES: usize = 4;
 /// A rate that holds nobody back, bytes/s.
 pub const UNREGULATED: u64 = u64::MAX;
 
+/// The rank of clients without a gate of their own: after all classes.
+pub const LAST: u8 = CLASSES as u8;
+
 /// How a client's bandwidth is allocated; the first class is the highest, and takes from those below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {

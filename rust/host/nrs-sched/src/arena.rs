@@ -12,7 +12,7 @@ use crate::{
         fairshare::{stats::Row, RowBuf},
         AnyPart, AnyShared, AnyUpdate, Config, Part, Passed, View, Way, ROWS,
     },
-    qbm::{gate::Gates, terms::UNREGULATED},
+    qbm::{gate::Gates, plan::Plan, terms::UNREGULATED},
     slab::{Handle, Linked, Links, List, Slab, SlabPile},
 };
 use std::{
@@ -297,7 +297,8 @@ pub fn hand_gates(
         let gates = Gates::new(count, 1)?;
         gates.open(0, (1, None), (rate.unwrap_or(MIXED), 1), 0);
         gates.opened(1);
-        part.update(AnyUpdate::Qbm(Some(Shared::new(gates)?)), 0);
+        let told = (Shared::new(gates)?, Shared::new(Plan::none())?);
+        part.update(AnyUpdate::Qbm(Some(told)), 0);
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::sched::{
     attr::Attrs,
-    class::{ClassId, ClassTable, Place, Room, DEFAULT, DEFAULT_ID},
+    class::{ClassId, ClassTable, Place, Room, DEFAULT, DEFAULT_ID, KEPT},
     item::{Cost, Item},
     key::Key,
     mem::{self, Grow, NoMemory},
@@ -104,7 +104,13 @@ impl<I: Item> Members<I> {
         let default = Node::new(entity, PathId::DEFAULT, NONE, Key::Default, 0, body);
         let max = tunables.classes_max.get();
         Ok(Self {
-            table: ClassTable::new(max, mode.depth() > 1, seed, PathId::DEFAULT, default)?,
+            table: ClassTable::new(
+                max,
+                if mode.depth() > 1 { KEPT } else { 0 },
+                seed,
+                PathId::DEFAULT,
+                default,
+            )?,
             shared: shared.clone(),
             mode,
             cost_model: tunables.cost_model,
@@ -233,7 +239,7 @@ impl<I: Item> Members<I> {
             _ if step.key == Key::Default => Place::Shared,
             Some(parent) => Place::owned(parent.id.0),
             None if step.leaf => Place::Free,
-            None => Place::Inner,
+            None => Place::Promised,
         };
         // Counted first, so that the parent is not what is forgotten to make room.
         self.add_child(parent);

@@ -60,7 +60,7 @@ impl Oversee<Config, Kept> for Overseer {
     }
 
     fn update(&self) -> Option<Update> {
-        Some(Some(self.gates.clone()))
+        Some(Some((self.gates.clone(), self.plan.clone())))
     }
 
     fn look(&mut self, now: u64, scene: &dyn Scene, due: bool) -> Result<Looked, NoMemory> {

@@ -20,7 +20,7 @@ use crate::sched::{
     policy::kept::Kept,
     qbm::{
         gate::{Gate, Gates, Seat, Ticket, LATE},
-        terms::UNREGULATED,
+        terms::{LAST, UNREGULATED},
     },
 };
 
@@ -48,6 +48,8 @@ pub struct Record<F> {
     /// Which gates `seat` is of.
     pub generation: u32,
     serving: u32,
+    /// The plan, by the part's count of plans, in which no line is for the client; 0: none is known.
+    pub unlisted: u32,
     counted: bool,
     rank: u8,
     version: u32,
@@ -70,6 +72,7 @@ impl<F: Fifo> Record<F> {
             seat: Seat::NONE,
             generation,
             serving: 0,
+            unlisted: 0,
             counted: false,
             rank: 0,
             version: 0,
@@ -236,10 +239,9 @@ impl<F: Fifo> Record<F> {
     #[inline]
     fn bind(&mut self, gate: &Gate) {
         self.version = gate.version();
-        self.rank = if gate.rate() == UNREGULATED {
-            0
-        } else {
-            gate.rank().saturating_add(1)
+        self.rank = match gate.rank() {
+            rank if rank != LAST && gate.rate() == UNREGULATED => 0,
+            rank => rank.saturating_add(1),
         };
     }
 
@@ -276,7 +278,12 @@ impl<F: Fifo> Record<F> {
         }
         // Since when it could go: who is never short of tokens is not ahead of those that wait for theirs.
         let since = self.due.max(self.staged);
-        let patience = gates.map_or(0, |gates| gates.patience(cost.bytes.max(LEAST)));
+        let mut patience = gates.map_or(0, |gates| gates.patience(cost.bytes.max(LEAST)));
+        if self.seat.is_shared() {
+            // All classes at a shared gate have one floor.
+            let users = self.gate(gates).map_or(1, Gate::users);
+            patience = patience.saturating_mul(users.max(1));
+        }
         Keys::Ready {
             turn: turn(self.rank, since),
             overdue: since.saturating_add(patience),

@@ -36,9 +36,15 @@ fn gates(count: u32) -> mem::Shared<Gates> {
     mem::Shared::new(gates).unwrap()
 }
 
+/// What a part is told of `gates`, under a plan without lines.
+fn told(gates: &mem::Shared<Gates>) -> Update {
+    let plan = mem::Shared::new(Plan::none()).unwrap();
+    Some((gates.clone(), plan))
+}
+
 /// The seat of `user`.
 fn seat(gates: &Gates, user: u32) -> Seat {
-    gates.claim(&Who::of(By::Uid, &attrs(user)), &Seat::NONE, NOW)
+    gates.claim(&Who::of(By::Uid, &attrs(user)), &Seat::NONE, || false, NOW)
 }
 
 /// A part, and the gates of its clients.
@@ -53,7 +59,7 @@ impl Bench {
         let config = Config::parse(None, tunables).unwrap();
         let shared = mem::Shared::new(Shared::new(&config, 1, 1).unwrap()).unwrap();
         let mut part = State::new(&config, 1, &shared).unwrap();
-        part.update(Some(gates.clone()), NOW);
+        part.update(told(gates), NOW);
         Self {
             part,
             gates: gates.clone(),

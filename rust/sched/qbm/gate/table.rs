@@ -18,6 +18,10 @@
 //!       └────── the manager closes it, if it has no users, and frees it ─────────────┘
 //! ```
 //!
+//! Up to half of the gates are kept for clients that the plan lists ([`Gates::keep`]), so that others cannot take them
+//! all. Whoever finds none shares the gate of the group of its own target, at the terms of clients without a line and
+//! after all ranks.
+//!
 //! Classes claim gates under the locks of their partitions; the manager alone frees them.
 //!
 //! # Two claims for one client
@@ -36,7 +40,7 @@ use crate::sched::{
     key::Key,
     qbm::{
         plan::{Party, Who, GROUPS_MAX},
-        terms::UNREGULATED,
+        terms::{LAST, UNREGULATED},
     },
 };
 use core::{
@@ -246,8 +250,9 @@ impl Gates {
     }
 
     /// The gate of `who`, whose class had `before`: its own, or that of its group if none is free, or none if no
-    /// group is for the target. Takes a bounded number of steps.
-    pub fn claim(&self, who: &Who, before: &Seat, now: u64) -> Seat {
+    /// group is for the target. `listed` says whether the plan has a line for it; it is asked only if few gates are free.
+    /// Takes a bounded number of steps.
+    pub fn claim(&self, who: &Who, before: &Seat, listed: impl Fn() -> bool, now: u64) -> Seat {
         let epoch = self.epoch();
         let none = Seat {
             epoch,
@@ -259,7 +264,7 @@ impl Gates {
         let Some(door) = self.doors.get(place) else {
             return none;
         };
-        if let Some((place, tag)) = self.find(who, door, now) {
+        if let Some((place, tag)) = self.find(who, door, listed, now) {
             return Seat { place, epoch, tag };
         }
         if !before.is_shared() && who.party != Who::NOBODY.party {
@@ -276,7 +281,13 @@ impl Gates {
 
     /// The place of `who` behind `door`, claimed if there is none, and its tag; none if its blocks are full or as
     /// many gates are claimed as may be.
-    fn find(&self, who: &Who, door: &Door, now: u64) -> Option<(u32, u64)> {
+    fn find(
+        &self,
+        who: &Who,
+        door: &Door,
+        listed: impl Fn() -> bool,
+        now: u64,
+    ) -> Option<(u32, u64)> {
         if who.party == Party::Key(Key::Default) {
             return None;
         }
@@ -308,7 +319,8 @@ impl Gates {
                 continue;
             }
             let (index, gate) = free?;
-            if self.used.fetch_add(1, SeqCst) >= self.max {
+            let used = self.used.fetch_add(1, SeqCst);
+            if used >= self.max || (used >= self.unlisted_max() && !listed()) {
                 self.used.fetch_sub(1, SeqCst);
                 return None;
             }
@@ -414,9 +426,19 @@ impl Gates {
         }
     }
 
-    /// Whether half of the gates are claimed.
+    /// Keeps `count` gates for clients that the plan lists, at most half of them.
+    pub fn keep(&self, count: u32) {
+        self.kept.store(count.min(self.max / 2), Relaxed);
+    }
+
+    /// Gates that clients without a line may claim.
+    fn unlisted_max(&self) -> u32 {
+        self.max.saturating_sub(self.kept.load(Relaxed))
+    }
+
+    /// Whether half of the gates for clients without a line are claimed.
     pub fn are_scarce(&self) -> bool {
-        self.used.load(Relaxed) >= self.max / 2
+        self.used.load(Relaxed) >= self.unlisted_max() / 2
     }
 
     /// Opens the group `number` at `place` in the plan for `target`, or for all targets that no other one is for, with
@@ -461,7 +483,7 @@ impl Gates {
             door.rate.store(rate, Relaxed);
             door.rank.store(rank.into(), Relaxed);
             if !gate.is_known() {
-                gate.set(rate, rank, now);
+                gate.set(rate, LAST, now);
             }
         }
     }

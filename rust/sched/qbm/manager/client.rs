@@ -15,8 +15,8 @@ use crate::sched::{
     qbm::{
         allocator::ClientId,
         gate::{Gate, Owner, Usage},
-        plan::Party,
-        terms::{Terms, UNREGULATED},
+        plan::{Party, Who},
+        terms::{Terms, LAST, UNREGULATED},
     },
     statistics::stats,
     units::NSEC_PER_SEC,
@@ -147,8 +147,12 @@ impl Client {
         gate.usage().requests != self.requests
     }
 
-    /// The rank of its class; that of the highest one for a client that is only measured.
+    /// The rank of its class; that of the highest one for a client that is only measured, the last one for those that
+    /// share a gate.
     pub fn rank(&self) -> u8 {
+        if self.owner.who.party == Who::NOBODY.party {
+            return LAST;
+        }
         self.terms.map_or(0, |terms| terms.class.rank())
     }
 

@@ -43,6 +43,7 @@ impl Manager {
         }
         self.gates.set_period(tuning.period);
         self.gates.set_floor(tuning.floor);
+        self.gates.keep(plan.listed_max());
         for (place, (group, settings)) in (0..).zip(groups.as_slice().iter().zip(plan.groups())) {
             let terms = plan.default_terms(place);
             let start = terms.map_or((UNREGULATED, 0), |terms| group.newcomers(&terms));

@@ -23,7 +23,7 @@ fn manager(text: &str) -> (Manager, Shared<Gates>) {
 
 /// Claims the gate of `party` for a queued request for `target`.
 fn queue(gates: &Gates, party: Party, target: u32) -> Seat {
-    let seat = gates.claim(&Who { party, target }, &Seat::NONE, NOW);
+    let seat = gates.claim(&Who { party, target }, &Seat::NONE, || false, NOW);
     if let Some(gate) = gates.get(seat.place()) {
         gate.join(&seat);
     }

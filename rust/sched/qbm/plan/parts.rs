@@ -11,8 +11,9 @@ use super::{
 use crate::sched::{
     error::{Code, Error},
     glob,
-    key::Field,
+    key::{Field, Key},
     mem::{List, NoMemory},
+    nid::Nid,
     qbm::terms::{Class, Terms, CLASSES},
     rules::Item,
     sort,
@@ -249,20 +250,57 @@ impl Plan {
         })
     }
 
-    /// The first line for `group` whose item and name `holds` takes.
-    pub(super) fn first(&self, group: u32, holds: impl Fn(&Item, &[u8]) -> bool) -> Option<u32> {
-        let names = self.names.as_slice();
-        let mut lines = (0u32..).zip(self.clients.as_slice());
-        let found = lines
-            .find(|(_, client)| client.is_in(group) && holds(&client.item, client.name(names)));
-        found.map(|(line, _)| line)
+    /// Makes the lists that lines are found by.
+    fn index(&mut self) -> Result<(), NoMemory> {
+        for (line, client) in (0u32..).zip(self.clients.as_slice()) {
+            let key = match client.item {
+                Item::Nid(nid) => Key::Nid(nid),
+                Item::Job(job) => Key::Jobid(job),
+                Item::Number(uid) => Key::Uid(uid),
+                Item::JobPattern | Item::NidPattern(_) => {
+                    self.patterns.push(line)?;
+                    continue;
+                }
+            };
+            self.exact.push((key, client.group, line))?;
+        }
+        sort::sort_by(self.exact.as_mut_slice(), Ord::cmp);
+        Ok(())
     }
 
-    /// The first line for `group` that is for the job or device `name`.
+    /// The first line for `group` whose name is `key`.
+    pub(super) fn exact(&self, group: u32, key: &Key) -> Option<u32> {
+        let exact = self.exact.as_slice();
+        let find = |group: Option<u32>| {
+            let found = exact.binary_search_by(|(name, of, _)| (name, of).cmp(&(key, &group)));
+            Some(exact.get(found.ok()?)?.2)
+        };
+        let (all, own) = (find(None), find(Some(group)));
+        all.into_iter().chain(own).min()
+    }
+
+    /// The first line for `group` with a pattern that `holds` takes.
+    fn first(&self, group: u32, holds: impl Fn(&Item, &[u8]) -> bool) -> Option<u32> {
+        let names = self.names.as_slice();
+        let client = |line: u32| self.clients.as_slice().get(line as usize);
+        let mut lines = self.patterns.as_slice().iter().copied();
+        lines.find(|line| {
+            let client = client(*line).filter(|client| client.is_in(group));
+            client.is_some_and(|client| holds(&client.item, client.name(names)))
+        })
+    }
+
+    /// The first pattern for `group` that is for the job or device `name`.
     pub(super) fn first_named(&self, group: u32, name: &[u8]) -> Option<u32> {
-        self.first(group, |item, pattern| match item {
-            Item::Job(job) => job.as_bytes() == name,
-            Item::JobPattern => glob::matches(pattern, name),
+        self.first(group, |item, pattern| {
+            *item == Item::JobPattern && glob::matches(pattern, name)
+        })
+    }
+
+    /// The first pattern for `group` that is for `nid`.
+    pub(super) fn first_nid(&self, group: u32, nid: &Nid) -> Option<u32> {
+        self.first(group, |item, _| match item {
+            Item::NidPattern(pattern) => pattern.has(nid, self.ranges.as_slice()),
             _ => false,
         })
     }
@@ -303,7 +341,7 @@ impl Plan {
     ///   without a line, reserves, or clients that are no movers.
     /// - `EEXIST`: a target that two groups have, or a client that is twice in a group.
     /// - `ENOSPC`: a text that is longer than one may be.
-    pub(super) fn check(self) -> Result<Plan, Error> {
+    pub(super) fn check(mut self) -> Result<Plan, Error> {
         for (place, group) in self.groups().iter().enumerate() {
             self.check_group(group)?;
             let mut before = self.groups().iter().take(place);
@@ -330,6 +368,7 @@ impl Plan {
             let reason = "the text, as it is shown, is longer than 262144 bytes";
             return Err(Error::new(Code::NoSpace, reason));
         }
+        self.index()?;
         Ok(self)
     }
 

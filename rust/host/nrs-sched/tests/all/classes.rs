@@ -3,7 +3,7 @@
 //! The table of classes and the heap against models that are easy to believe.
 
 use nrs_sched::{
-    class::{ClassId, ClassTable, Place, IDLE_NS},
+    class::{ClassId, ClassTable, Place, IDLE_NS, KEPT},
     key::Key,
     mem::Need,
 };
@@ -47,7 +47,7 @@ proptest! {
         max in 64u32..200,
         seed in any::<u64>(),
     ) {
-        let mut table = ClassTable::new(max, true, seed, Key::Default, u32::MAX).expect("memory");
+        let mut table = ClassTable::new(max, KEPT, seed, Key::Default, u32::MAX).expect("memory");
         let owners = (0..OWNERS).map(|owner| table.owned_by(&Key::Gid(owner)).owner());
         prop_assume!(owners.collect::<HashSet<_>>().len() == OWNERS as usize);
         // What is busy must stay; what is idle may go.

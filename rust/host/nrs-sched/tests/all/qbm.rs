@@ -7,4 +7,5 @@ mod movers;
 mod random;
 mod rules;
 pub mod sim;
+mod storm;
 mod texts;

@@ -10,7 +10,7 @@ use crate::sched::{
         params::ClassesMax,
         Nothing,
     },
-    qbm::{manager::Manager, plan::Plan},
+    qbm::{manager::Manager, plan::Plan, terms::LAST},
 };
 
 const COST: Cost = Cost::new(Direction::Write, PAGE);
@@ -117,6 +117,35 @@ fn clients_without_a_gate_share_one() {
     assert_eq!(bench.part.len(), 0);
 }
 
+/// Clients that the plan lists have a class and a gate of their own, whoever came before; others go after all ranks.
+#[test]
+fn places_are_kept_for_lines() {
+    let listed = 9_001..9_005;
+    let line = |uid| format!("; client {uid} class=first_come min=1MB");
+    let lines: String = listed.clone().map(line).collect();
+    let plan = Plan::parse(&format!("by uid; group all capacity=100MB{lines}")).unwrap();
+    let gates = gates(16);
+    gates.keep(plan.listed_max());
+    let tunables = Tunables {
+        classes_max: ClassesMax::new(64).unwrap(),
+        ..tunables()
+    };
+    let mut bench = Bench::with(&tunables, &gates);
+    let update = Some((gates.clone(), mem::Shared::new(plan).unwrap()));
+    bench.part.update(update, NOW);
+    for user in 0..200 {
+        bench.queue(user, 1, NOW);
+    }
+    assert!(bench.part.overflow() > 100 && seat(&gates, 300).is_shared());
+    assert_eq!(gates.get(0).unwrap().rank(), LAST);
+    for user in listed {
+        bench.queue(user, 1, NOW);
+        assert!(!seat(&gates, user).is_shared(), "{user}");
+        let who = Who::of(By::Uid, &attrs(user));
+        assert!(bench.part.table.find(&who).is_some(), "{user}");
+    }
+}
+
 /// Whose target no group is for is not held back, until there is one.
 #[test]
 fn groups_come_and_go() {
@@ -152,8 +181,8 @@ fn other_gates_mean_other_seats() {
     assert_eq!(bench.get(NOW).map(|request| request.owner), Some(1));
     let _ = bench.until(NOW);
     let other = gates(16);
-    let old = bench.part.update(Some(other.clone()), NOW);
-    assert!(old.is_some_and(|old| old.ptr_eq(&bench.gates)));
+    let old = bench.part.update(told(&other), NOW);
+    assert!(old.is_some_and(|(old, _)| old.ptr_eq(&bench.gates)));
     bench.part.refresh(0, 64, NOW);
     assert!(bench.get(NOW).is_some());
     let counted = other.get(seat(&other, 1).place()).unwrap();
@@ -180,16 +209,16 @@ fn a_full_table_and_old_age() {
     for user in 1..=100 {
         bench.queue(user, 1, NOW);
     }
-    assert_eq!(bench.part.overflow(), 40);
+    assert_eq!(bench.part.overflow(), 52);
     let mut went = 0;
     while bench.get(NOW).is_some() {
         went += 1;
     }
     assert_eq!(went, 100);
-    assert_eq!(gates.get(0).unwrap().usage().requests, 40);
+    assert_eq!(gates.get(0).unwrap().usage().requests, 52);
     let now = NOW + MS;
     bench.class(200, now);
-    assert_eq!(bench.part.overflow(), 40);
+    assert_eq!(bench.part.overflow(), 52);
     let later = now + 11 * SECOND;
     while bench.part.age(later, 16) {}
     assert_eq!(bench.part.table.len(), 0);
@@ -281,10 +310,12 @@ fn a_client_with_requests_in_service_is_not_idle() {
 fn a_look_without_memory_is_told_later() {
     let config = Config::parse(None, &tunables()).unwrap();
     let mut kept = <Kept as Keep<Config>>::empty().unwrap();
-    let plan = Plan::parse("by uid; group all capacity=100MB").unwrap();
+    let text = "by uid; group all capacity=100MB; default class=low_share min=1MB
+        client 1 class=fair_share min=2MB; client 2 class=fair_share min=2MB";
+    let plan = Plan::parse(text).unwrap();
     kept.plan = mem::Shared::new(plan).unwrap();
     let mut overseer = Overseer::new(&config, &kept, 1).unwrap().unwrap();
-    let gates = overseer.update().flatten().unwrap();
+    let (gates, _) = overseer.update().flatten().unwrap();
     let seats = [1, 2].map(|user| seat(&gates, user));
     for seat in &seats {
         gates.get(seat.place()).unwrap().join(seat);

@@ -21,7 +21,7 @@ fn of_two_gates_one_stays() {
     let mut manager = Manager::new(Shared::new(plan).unwrap(), gates.clone()).unwrap();
     let claim = |uid| {
         let party = Party::Key(Key::Uid(uid));
-        let seat = gates.claim(&Who { party, target: 0 }, &Seat::NONE, NOW);
+        let seat = gates.claim(&Who { party, target: 0 }, &Seat::NONE, || false, NOW);
         gates.get(seat.place()).unwrap().join(&seat);
         seat
     };

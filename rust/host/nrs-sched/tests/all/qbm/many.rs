@@ -33,7 +33,7 @@ fn ten_thousand_join_and_go() {
         let claim = |uid, now| {
             let party = Party::Key(Key::Uid(uid));
             let who = Who { party, target: 0 };
-            let seat = gates.claim(&who, &Seat::NONE, now);
+            let seat = gates.claim(&who, &Seat::NONE, || false, now);
             gates.get(seat.place()).expect("a gate").join(&seat);
             seat
         };

@@ -62,7 +62,9 @@ impl World {
         }
         if busy {
             if !self.gates.holds(&class.seat) || class.seat.is_shared() {
-                class.seat = self.gates.claim(&class.who, &class.seat, self.now);
+                class.seat = self
+                    .gates
+                    .claim(&class.who, &class.seat, || false, self.now);
             }
             let gate = self.gates.get(class.seat.place());
             if let Some(gate) = gate {

@@ -7,9 +7,11 @@ use nrs_sched::{
     arena::{attrs, feed, reserve, view, Request},
     attr::Attrs,
     item::{Direction, Item},
+    jobid::JobId,
     key::Key,
     mem::{Need, Shared},
     policy::{
+        params::ClassesMax,
         qbm::{Config, State, Tunables},
         Configuration, Get, Grant, Nothing, Part,
     },
@@ -59,12 +61,22 @@ struct User {
     next: u64,
     /// Bytes.
     served: u64,
+    /// Its requests have so many names, in turn; 0: its own.
+    names: u32,
+    /// From arrival to end, ns.
+    waits: Vec<u64>,
+}
+
+/// The job of `user`.
+fn job(user: u32) -> JobId {
+    JobId::new(format!("j{user}").as_bytes())
 }
 
 /// A service whose clients are users.
 pub struct Sim {
     pub now: u64,
     pub manager: Manager,
+    gates: Shared<Gates>,
     /// Requests in flight at most.
     pub slots: usize,
     /// Bytes/s of the device.
@@ -87,17 +99,19 @@ impl Sim {
         let manager = Manager::new(plan.clone(), gates.clone()).expect("memory");
         let tunables = Tunables {
             by: plan.by(),
+            classes_max: ClassesMax::new((seats * 4).clamp(64, 16_384)).expect("within limits"),
             ..Tunables::default()
         };
         let config = Config::parse(None, &tunables).expect("no argument");
         let shared = Shared::new(Nothing).expect("memory");
         let mut part = State::new(&config, 1, &shared).expect("memory");
         let now = 86_400 * SECOND;
-        part.update(Some(gates), now);
+        part.update(Some((gates.clone(), plan)), now);
         reserve(1 << 12).expect("memory");
         Self {
             now,
             manager,
+            gates,
             slots: 4,
             bandwidth: mb * MB,
             part,
@@ -112,8 +126,10 @@ impl Sim {
 
     /// Replaces the plan.
     pub fn configure(&mut self, text: &str) {
-        let configured = self.manager.configure(plan(text), &Nothing, self.now);
+        let plan = plan(text);
+        let configured = self.manager.configure(plan.clone(), &Nothing, self.now);
         configured.expect("memory");
+        self.part.update(Some((self.gates.clone(), plan)), self.now);
         self.call();
     }
 
@@ -125,6 +141,8 @@ impl Sim {
             queued: 0,
             next: u64::MAX,
             served: 0,
+            names: 0,
+            waits: Vec::new(),
         })
     }
 
@@ -132,6 +150,18 @@ impl Sim {
     pub fn shape(&mut self, user: u32, pages: u32, target: u32) {
         let user = self.user(user);
         (user.pages, user.target) = (pages, target);
+    }
+
+    /// Has requests of `user` come under `names` other names, in turn.
+    pub fn rename(&mut self, user: u32, names: u32) {
+        self.user(user).names = names;
+    }
+
+    /// Returns the 99th percentile of the time that requests of `user` took since the last call, ns.
+    pub fn p99(&mut self, user: u32) -> u64 {
+        let mut waits = std::mem::take(&mut self.user(user).waits);
+        waits.sort_unstable();
+        waits[waits.len() * 99 / 100]
     }
 
     /// Sets what `user` asks for.
@@ -152,7 +182,10 @@ impl Sim {
     pub fn allocated(&self, user: u32) -> Option<u64> {
         let mut found = None;
         self.manager.each(|party, target, rate| {
-            let here = *party == Party::Key(Key::Uid(user)) && target == self.users[&user].target;
+            let is_user = [Key::Uid(user), Key::Jobid(job(user))]
+                .map(Party::Key)
+                .contains(party);
+            let here = is_user && target == self.users[&user].target;
             found = found.or(here.then_some(rate));
         });
         found
@@ -211,9 +244,12 @@ impl Sim {
         let id = self.submitted;
         let user = self.user(uid);
         user.queued += 1;
+        let turn = (id as u32).checked_rem(user.names);
+        let name = turn.map_or(uid, |turn| 1_000_000 + turn);
         let attrs = Attrs {
             target: user.target,
-            ..attrs(uid)
+            jobid: job(name),
+            ..attrs(name)
         };
         let request = Request {
             owner: uid,
@@ -255,10 +291,12 @@ impl Sim {
 
     fn done(&mut self) {
         let (_, request, grant) = self.device.pop_front().expect("a request");
-        self.part.stop(&grant, request.cost(), self.now);
+        let now = self.now;
+        self.part.stop(&grant, request.cost(), now);
         let user = self.user(request.owner);
         user.queued -= 1;
         user.served += request.cost().bytes;
+        user.waits.push(now - request.arrival);
         if matches!(user.load, Load::Greedy(depth) if user.queued < depth) {
             self.submit(request.owner);
         }

@@ -37,7 +37,7 @@ fn texts(text: &str, scene: &impl Scene, clients: &[(Party, u32)]) -> [String; 2
             party: *party,
             target: *target,
         };
-        let seat = gates.claim(&who, &Seat::NONE, SECOND);
+        let seat = gates.claim(&who, &Seat::NONE, || false, SECOND);
         manager.look(scene, false, SECOND).expect("memory");
         let gate = gates.get(seat.place()).expect("a gate");
         gate.force(Cost::new(Direction::Write, 1_000_000), SECOND);

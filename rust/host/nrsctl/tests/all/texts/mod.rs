@@ -221,7 +221,7 @@ pub fn qbm(clients: u32) -> [String; 2] {
             party: Party::Key(Key::Jobid(job(number))),
             target: 0,
         };
-        gates.claim(&who, &Seat::NONE, SECOND);
+        gates.claim(&who, &Seat::NONE, || false, SECOND);
     }
     manager.look(&Place, true, SECOND).expect("memory");
     let (mut status, mut stats) = (String::new(), String::new());

@@ -213,8 +213,13 @@ impl Allocator {
 
     /// A client that did with less needs what it was given again, and all it is to have.
     pub fn restore(&mut self, id: ClientId) {
-        self.ask(id, Client::ask_all);
+        self.ask_back(id);
         self.settle();
+    }
+
+    /// The same; the client gets it with [`Allocator::settle`].
+    pub fn ask_back(&mut self, id: ClientId) {
+        self.ask(id, Client::ask_all);
     }
 
     /// A client asks for `by` bytes/s more than it has.

@@ -28,8 +28,9 @@
 //!
 //! # Work
 //!
-//! A look costs O(gates), and a bounded number of changes in the allocator, each O(clients of the group); clients
-//! that are not served have their turn in the next tick.
+//! A look costs O(gates). In a tick any number of clients restore what they gave up, which the allocator gives out once
+//! for all of them; a bounded number has its slow period judged, which may cost O(clients of the group) each. The others
+//! have their turn in the next tick.
 
 mod adjust;
 mod client;
@@ -60,7 +61,7 @@ use usage::Clock;
 /// The place of a group that is gone.
 const NO_GROUP: u32 = u32::MAX;
 
-/// Changes in the allocator in a tick, at most;
+/// Increases in a tick, at most;
 const CHANGES: u32 = 512;
 
 /// with many clients at least so many,
@@ -223,9 +224,9 @@ impl Manager {
         group.clients = group.clients.saturating_add((!is_shared(place)).into());
         let rate = client.id.map_or(UNREGULATED, |id| group.allocation(id));
         client.recent.begin(now);
-        client.set(gate, rate, now);
+        // Classes look at the gate only if it changed.
+        self.changed |= client.set(gate, rate, now);
         gate.set_known(true);
-        self.changed = true;
         Ok(())
     }
 
@@ -256,13 +257,12 @@ impl Manager {
                     Some(_) => group.allocator.setup().floor,
                     None => group.start(&terms),
                 };
-                client.set(gate, start, now);
+                self.changed |= client.set(gate, start, now);
             }
         }
         if let Some(gate) = gate {
             gate.set_known(false);
         }
-        self.changed = true;
     }
 
     /// Forgets the client at `place`; its gate is to be free.

@@ -31,7 +31,7 @@ struct Tick {
     mark: Option<usize>,
     /// Since the last mark, ns.
     span: u64,
-    /// Changes in the allocator that may follow.
+    /// Slow periods that may be judged still.
     left: u32,
 }
 
@@ -122,9 +122,7 @@ impl Manager {
                 load.movers = load.movers.saturating_add(last);
             }
         }
-        if tick.left > 0 {
-            self.rebalance(place, tick);
-        }
+        self.rebalance(place, tick);
     }
 
     /// Has the allocator give the client at `place` what it is to have; gates follow when all clients were seen.
@@ -135,7 +133,7 @@ impl Manager {
             return;
         };
         let total = client.recent.total;
-        let over = client.recent.slow.is_over(now, tuning);
+        let over = tick.left > 0 && client.recent.slow.is_over(now, tuning);
         let verdict = if over {
             client.recent.slow.end(total.bytes, now, tuning)
         } else {
@@ -158,7 +156,8 @@ impl Manager {
         let mut counts = GroupCounts::ZERO;
         if client.recent.fast.slept && rested && has < given {
             client.restored = now;
-            group.allocator.restore(id);
+            group.allocator.ask_back(id);
+            group.stale = true;
             counts.restores = 1;
         } else if verdict == Verdict::Much && has < terms.max {
             let more = percent(has, tuning.raise).max(1);
@@ -175,7 +174,7 @@ impl Manager {
         } else {
             return;
         }
-        tick.left = tick.left.saturating_sub(1);
+        tick.left = tick.left.saturating_sub(over.into());
         client.counters.merge(&counts);
         group.counters.merge(&counts);
     }

@@ -5,6 +5,7 @@
 use super::*;
 use crate::sched::{
     key::Key,
+    policy::Nothing,
     qbm::{gate::Seat, plan::Who},
     units::NSEC_PER_SEC as SECOND,
 };
@@ -101,4 +102,28 @@ fn a_group_opens_with_its_rate() {
     let text = format!("{text}; group b capacity=40MB target=2");
     manager.configure(plan(&text), &joins, NOW).unwrap();
     assert_eq!(joins.1.get(), Some((20_000_000, 2)));
+}
+
+/// A client that pauses keeps its gate, and classes need not look at theirs when it goes and comes back.
+#[test]
+fn pauses_concern_nobody_else() {
+    let (mut manager, gates) = manager("by uid; default min=1MB; group a capacity=100MB");
+    let user = Party::Key(Key::Uid(7));
+    let seat = queue(&gates, user, 0);
+    manager.look(&Nothing, true, NOW).unwrap();
+    let gate = gates.get(seat.place()).unwrap();
+    assert_eq!(gate.rate(), 1_000_000);
+    gate.leave(&seat);
+    manager.has_changed();
+    for pause in 1..4 {
+        let now = NOW + pause * 4 * SECOND;
+        manager.look(&Nothing, true, now).unwrap();
+        assert!(!gate.is_known() && gates.holds(&seat));
+        assert!(gate.join(&seat));
+        gates.announce();
+        manager.look(&Nothing, false, now).unwrap();
+        assert!(gate.is_known() && !manager.has_changed(), "{pause}");
+        gate.leave(&seat);
+        manager.look(&Nothing, true, now).unwrap();
+    }
 }

@@ -139,7 +139,10 @@ pub enum Way {
     /// The service is under-loaded; if the policy refuses, the request is queued.
     Opportunity,
     /// It must not be withheld; its class owes for it.
-    Forced,
+    Forced {
+        /// Requests wait for the same target, at this partition or another.
+        contended: bool,
+    },
 }
 
 /// What a part answers to a request that goes down without queueing.

@@ -110,7 +110,9 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         let mut hungry = false;
         if slot || forced {
             let way = if forced {
-                Way::Forced
+                Way::Forced {
+                    contended: !env.line().is_calm(),
+                }
             } else {
                 Way::Opportunity
             };

@@ -146,7 +146,9 @@ impl<I: Item, P: Part<I>, T> Lane<I, P, T> {
     pub(super) fn dequeue(&mut self, ticket: &Ticket, place: &I::Place, now: u64) -> Option<I> {
         let item = self.head.dequeue(ticket, place, now)?;
         // The policy cannot refuse; a class that was removed is not charged.
-        let _ = self.head.pass(ticket, item.cost(), Way::Forced, || now);
+        let _ = self
+            .head
+            .pass(ticket, item.cost(), Way::Forced { contended: true }, || now);
         self.until = 0;
         Some(item)
     }

@@ -137,15 +137,16 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
                 if forced == Forced::No {
                     return self.release(env, item, attrs, kept, now);
                 }
+                let way = Way::Forced {
+                    contended: !env.line().is_calm(),
+                };
                 let lane = self.lane(priority);
                 // The policy cannot refuse.
                 let _ = match (attrs, kept) {
-                    (None, Some(ticket)) => {
-                        lane.head.pass(&ticket, item.cost(), Way::Forced, || now)
-                    }
+                    (None, Some(ticket)) => lane.head.pass(&ticket, item.cost(), way, || now),
                     (attrs, _) => {
                         let (attrs, cost) = (attrs.unwrap_or(Attrs::UNKNOWN), item.cost());
-                        lane.pass_anew(None, &attrs, cost, Way::Forced, || now).0
+                        lane.pass_anew(None, &attrs, cost, way, || now).0
                     }
                 };
                 self.send(env, item, forced);

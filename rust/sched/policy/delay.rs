@@ -255,7 +255,7 @@ impl<I: Item> Part<I> for State<I> {
     ) -> Passed {
         if class != CLASS {
             Passed::Stale
-        } else if way == Way::Forced || !self.setting.delays() {
+        } else if way != Way::Opportunity || !self.setting.delays() {
             Passed::Counted
         } else {
             Passed::Refused

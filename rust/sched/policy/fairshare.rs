@@ -371,10 +371,10 @@ impl<I: Item> Part<I> for State<I> {
         Get::Item((item, grant))
     }
 
-    /// What must not be withheld is charged like what was chosen if somebody waits, so that it comes out
-    /// of the share of its entity.
+    /// A forced request is charged like a chosen one if requests wait at any partition of the target, so that it comes
+    /// out of the share of its entity.
     fn pass(&mut self, class: ClassId, cost: Cost, way: Way, _now: impl FnOnce() -> u64) -> Passed {
-        let owes = way == Way::Forced && self.queued > 0;
+        let owes = way == Way::Forced { contended: true };
         let Some((leaf, tariff)) = self.members.pass(class) else {
             return Passed::Stale;
         };

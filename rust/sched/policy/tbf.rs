@@ -488,7 +488,7 @@ impl<I: Item> Classful<I> for Tbf {
         };
         let mut context = state.policy.context(now);
         match way {
-            Way::Forced => record.force(&mut context, cost),
+            Way::Forced { .. } => record.force(&mut context, cost),
             Way::Opportunity if record.pass(&mut context, cost) => {}
             Way::Opportunity => return Passed::Refused,
         }

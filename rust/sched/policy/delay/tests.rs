@@ -195,11 +195,11 @@ fn passing() {
     let cost = Cost::of_bytes(0);
     for (pct, way, want) in [
         (0, Way::Opportunity, Passed::Counted),
-        (0, Way::Forced, Passed::Counted),
+        (0, Way::Forced { contended: true }, Passed::Counted),
         (1, Way::Opportunity, Passed::Refused),
-        (1, Way::Forced, Passed::Counted),
+        (1, Way::Forced { contended: true }, Passed::Counted),
         (100, Way::Opportunity, Passed::Refused),
-        (100, Way::Forced, Passed::Counted),
+        (100, Way::Forced { contended: true }, Passed::Counted),
     ] {
         let mut part = part(&config(5, 300, pct), 3);
         let class = part.classify(&Attrs::UNKNOWN, START);

@@ -277,7 +277,7 @@ impl<Q: Copy> Sched<Q> {
         match step {
             Step::Charge(cost) => self.charge(queues, entity, slot, cost, next),
             Step::Skip => self.go_on(queues, entity, slot, next),
-            // If nobody waits it took nobody's share.
+            // Without members the request took no share here; other partitions are told of it ([`super::tree`]).
             Step::Owe(_) | Step::Correct(_) if self.is_empty() => {}
             Step::Owe(cost) if entity.place == Place::Out => {
                 let more = entity.absorb(self.clock.now(), cost);

@@ -7,6 +7,8 @@
 
 use nrs_sched::{
     arena::attrs,
+    item::Cost,
+    policy::{Part, Way},
     sim::{assert_shares, worst_error, Setup, Sim, Source, Turns},
 };
 
@@ -232,4 +234,28 @@ fn shares_follow_departures() {
             assert_shares(&had, wanted, 4.0, &format!("{on}"));
         }
     }
+}
+
+/// What bypasses the queues of a partition without a queue of its own comes out of the share of its user, whose other
+/// requests compete at another partition.
+#[test]
+fn forced_service_counts_everywhere() {
+    let setup = Setup::new("uid_fair").parts(2);
+    let mut sim = Sim::new(&setup, placed(&[(0, 0), (1, 0)]));
+    let mut forced = 0;
+    for _ in 0..10_000 {
+        sim.serve(0);
+        let now = sim.now;
+        let part = sim.part(1);
+        let class = part.classify(&attrs(0), now);
+        let _ = part.pass(
+            class,
+            Cost::of_bytes(4096),
+            Way::Forced { contended: true },
+            || now,
+        );
+        forced += 1;
+    }
+    let had = by_user(&sim, 2);
+    assert_shares(&[had[0] + forced, had[1]], &[1.0, 1.0], 5.0, "forced");
 }

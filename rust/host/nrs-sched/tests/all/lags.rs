@@ -41,7 +41,7 @@ fn force(sim: &mut Sim, uid: u32, pages: u32) {
     };
     let part = sim.part(0);
     let class = part.classify(&attrs(uid), now);
-    let _ = part.pass(class, cost, Way::Forced, || now);
+    let _ = part.pass(class, cost, Way::Forced { contended: true }, || now);
 }
 
 /// Of two that always have requests one sends as much past its queue: it gets half in all, not more.

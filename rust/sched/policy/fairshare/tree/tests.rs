@@ -93,7 +93,12 @@ fn step(
             state.enqueue(request, class, now).unwrap();
         }
         6 => {
-            let _ = state.pass(class, request.cost(), Way::Forced, || now);
+            let _ = state.pass(
+                class,
+                request.cost(),
+                Way::Forced { contended: true },
+                || now,
+            );
         }
         7 if !queued.is_empty() => {
             // One that was served meanwhile is not found.

@@ -33,7 +33,10 @@ fn debts_survive_idle_classes() {
                 queued += 1;
             }
             if second % 11 == 0 {
-                assert_eq!(sim.pass(2, 1, Way::Forced), Passed::Counted);
+                assert_eq!(
+                    sim.pass(2, 1, Way::Forced { contended: true }),
+                    Passed::Counted
+                );
             }
             (10..30)
                 .for_each(|uid| assert_eq!(sim.pass(uid, 1, Way::Opportunity), Passed::Counted));

@@ -314,7 +314,10 @@ fn passing() {
     sim.now += SECOND;
     // Three tokens and five owed: the next one in 60 ms.
     for _ in 0..8 {
-        assert_eq!(sim.pass(1, 1, Way::Forced), Passed::Counted);
+        assert_eq!(
+            sim.pass(1, 1, Way::Forced { contended: true }),
+            Passed::Counted
+        );
     }
     sim.queue(0, 1, 1, 1);
     let row = sim.row(1);
@@ -323,7 +326,10 @@ fn passing() {
     assert!(matches!(sim.get(0, false), Get::Throttled { until } if until == sim.now + 60_000_000));
     // However many are forced, the class is served again after the bound.
     for _ in 0..100_000 {
-        assert_eq!(sim.pass(1, 1, Way::Forced), Passed::Counted);
+        assert_eq!(
+            sim.pass(1, 1, Way::Forced { contended: true }),
+            Passed::Counted
+        );
     }
     assert!(sim.row(1).debt <= 10 * SECOND);
     sim.queue(0, 1, 1, 1);

@@ -5,7 +5,7 @@
 //! # Vocabulary
 //!
 //! - *Delta*: time between two runs, ms.
-//! - *Ticker*: the timer that asks for a run every delta while the service has clients.
+//! - *Ticker*: the timer that asks for a run every delta while the service has clients; an idle service has one a second.
 //! - *Beat*: a run in between that has the overseer judge ([`super::overseer`]).
 //! - *Maintenance*: one run, in process context, allocations without I/O. What requests wait for is the keeper's
 //!   ([`super::keeper`]), but for what only the overseer gives, a second at most, and records when there are none left.
@@ -51,6 +51,10 @@ const OVERSIGHT: u32 = 1;
 
 /// Due in a run: everything.
 const ALL: u32 = 2;
+
+/// Time between two runs of an idle service, ns: with the rest of a delta less than a second, as parts want it
+/// ([`Part::age`]).
+const REST: u64 = 750 * NSEC_PER_MSEC;
 
 /// How often one run has a part forget what is idle, at most, [`ROWS`] classes each time.
 const AGE_ROUNDS: u32 = 64;
@@ -201,7 +205,19 @@ impl Worker {
         Ok(())
     }
 
-    /// Computes the shares of all heads and partitions and publishes them.
+    /// Returns whether the service is idle at `now`, ns, and had a run lately. It is idle if no request is queued or has
+    /// a slot. Any context.
+    fn can_rest(&self, now: u64) -> bool {
+        let since = now.saturating_sub(self.computed.load(ordering::Relaxed));
+        since < REST
+            && self.partitions.targets().all(|target| {
+                let line = target.line();
+                line.is_calm() && line.pool().active() == 0
+            })
+    }
+
+    /// Computes the shares of all heads and partitions and publishes those that somebody reads: policies that draw,
+    /// turns of several partitions, a trace.
     fn publish(&self) -> Result {
         let mut outlines = self.outlines.lock();
         let before = self.computed.xchg(misc::now(), ordering::Relaxed);
@@ -216,6 +232,7 @@ impl Worker {
     /// The same for the partitions of a target; shares were computed last at `before` (ns), 0: never.
     #[inline(never)]
     fn publish_to(&self, lanes: &Lanes, outlines: &mut [Outline; 2], before: u64) -> Result {
+        let by_shares = self.by_shares.load(ordering::Relaxed);
         let mut by_part = None;
         let mut begun = misc::now();
         let delta_ms = match before {
@@ -224,10 +241,15 @@ impl Worker {
         };
         for (outline, priority) in outlines.iter_mut().zip(Priority::ALL) {
             outline.clear();
-            gather(lanes, outline, priority)?;
+            let turns = priority == Priority::Regular && lanes.len() > 1 && by_shares;
+            let is_read = gather(lanes, outline, priority)? || turns || trace::Shares::is_on();
+            let published = lanes.published().of(priority);
+            if !is_read {
+                published.clear();
+                continue;
+            }
             let generation = self.generation.fetch_add(1, ordering::Relaxed);
             let built = outline.build().map_err(|_| ENOMEM)?;
-            let published = lanes.published().of(priority);
             if built.table.is_empty() {
                 published.clear();
                 continue;
@@ -250,7 +272,7 @@ impl Worker {
             // Regular requests are what slots are mostly for.
             by_part = by_part.or(Some(built.by_part));
         }
-        if !self.by_shares.load(ordering::Relaxed) {
+        if !by_shares {
             by_part = None;
         }
         lanes
@@ -282,8 +304,10 @@ impl Worker {
     }
 }
 
-/// Adds what the primaries of the heads of `priority` in `lanes` tell of those who compete there to `outline`.
-fn gather(lanes: &Lanes, outline: &mut Outline, priority: Priority) -> Result {
+/// Adds what the primaries of the heads of `priority` in `lanes` tell of those who compete there to `outline`; returns
+/// whether any of them looks at shares that are published.
+fn gather(lanes: &Lanes, outline: &mut Outline, priority: Priority) -> Result<bool> {
+    let mut wants_table = false;
     let mut buf = BriefBuf::new().map_err(|_| ENOMEM)?;
     for (part, partition) in (0u16..).zip(lanes.iter()) {
         partition.walk(
@@ -291,6 +315,7 @@ fn gather(lanes: &Lanes, outline: &mut Outline, priority: Priority) -> Result {
             |buf, inner, from| {
                 buf.clear();
                 let primary = inner.head(priority).primary_mut()?;
+                wants_table |= primary.wants_table();
                 primary.briefs(from, misc::now(), buf)
             },
             |buf| {
@@ -302,7 +327,7 @@ fn gather(lanes: &Lanes, outline: &mut Outline, priority: Priority) -> Result {
             },
         )?;
     }
-    Ok(())
+    Ok(wants_table)
 }
 
 impl WorkItem for Worker {
@@ -421,7 +446,11 @@ impl Expire for Ticker {
         }
         let now = misc::now();
         if now >= timed.next.load(ordering::Relaxed) {
-            timed.worker.kick();
+            if !timed.worker.can_rest(now) {
+                timed.worker.kick();
+            } else if timed.beating.load(ordering::Relaxed) {
+                timed.worker.beat();
+            }
             timed.restart(now);
         } else {
             timed.worker.beat();

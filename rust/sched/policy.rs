@@ -268,6 +268,11 @@ pub trait Part<I: Item> {
         false
     }
 
+    /// Whether decisions look at the published shares ([`View::table`]).
+    fn wants_table(&self) -> bool {
+        false
+    }
+
     /// Copies what shares are made from of the classes from slot `from` on into `out` until it is full; returns
     /// the slot to go on from, or `None` at the end.
     ///

@@ -297,6 +297,7 @@ macro_rules! policies {
                     fn len() -> u32;
                     fn overflow() -> u64;
                     fn wants_refresh() -> bool;
+                    fn wants_table() -> bool;
                     fn add_counts(sums: &mut [u64]);
                 }
             }

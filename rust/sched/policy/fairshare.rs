@@ -466,6 +466,10 @@ impl<I: Item> Part<I> for State<I> {
         self.members.mode.has_size() || self.members.has_factors()
     }
 
+    fn wants_table(&self) -> bool {
+        self.selector.tree.is_none()
+    }
+
     fn briefs(&mut self, from: u32, now: u64, out: &mut BriefBuf) -> Option<u32> {
         fill(out, self.members.table.slots(), from, |slot| {
             self.sample(slot, now);

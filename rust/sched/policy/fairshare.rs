@@ -262,7 +262,7 @@ impl<I: Item> Part<I> for State<I> {
 
     /// Clients of jobs are counted four times in the time for which one counts.
     fn note_interval(&self) -> Option<u64> {
-        self.members.size_window.map(|window| window / 4)
+        self.members.size_window().map(|window| window / 4)
     }
 
     fn note(&mut self, class: ClassId, attrs: &Attrs, now: u64) {
@@ -434,6 +434,10 @@ impl<I: Item> Part<I> for State<I> {
 
     /// Takes over what changed; [`Part::refresh`] has the nodes follow new weights.
     fn update(&mut self, update: Update, _now: u64) -> Update {
+        // Whether there is a threshold does not change.
+        if self.opp_threshold > 0 {
+            self.opp_threshold = update.live.opp_threshold;
+        }
         self.members.tell(update)
     }
 

@@ -24,7 +24,7 @@ use nrs_sched::{
             Setting as DelaySetting, Update as DelayUpdate,
         },
         fairshare::{
-            params::{CostModel, Locality, OppThreshold, Select, SizeSource},
+            params::{CostModel, CrossCpt, Locality, OppThreshold, Select, SizeSource},
             weights::Weights,
             Update as Shares,
         },
@@ -370,11 +370,13 @@ impl Model {
                 let update = tbf::Update::new(rules.expect("memory"), config);
                 AnyUpdate::Tbf(update.expect("memory"))
             }
-            Config::Fairshare(_) => {
+            Config::Fairshare(config) => {
                 let text = WEIGHTS[usize::from(which) % WEIGHTS.len()];
                 let weights = Weights::new().apply(text).expect("valid");
                 let weights = Shared::new(weights).expect("memory");
-                AnyUpdate::Fairshare(Shares::new(weights, which % 2 == 0))
+                let mut tunables = config.tunables;
+                tunables.cross_cpt = CrossCpt::ALL[usize::from(which % 2)];
+                AnyUpdate::Fairshare(Shares::new(weights, &tunables))
             }
             Config::Delay(_) => {
                 let (min, pct) = (u32::from(which % 5), u32::from(which) % 101);

@@ -21,8 +21,15 @@ use crate::{
     mem,
     partition::line::{Line, Mark},
     policy::{
-        fairshare::{params::Select, stats::Row, weights::Weights, Update},
-        AnyPart, AnyShared, AnyUpdate, Config, Get, Grant, Kind, Part, Tunables, View,
+        fairshare::{
+            self,
+            params::{CrossCpt, Select},
+            stats::Row,
+            weights::Weights,
+            Update,
+        },
+        AnyPart, AnyShared, AnyUpdate, Config, Configuration as _, Get, Grant, Kind, Part,
+        Tunables, View,
     },
     ranges::{Brief, BriefBuf, Outline, Table},
     rng::Rng,
@@ -192,7 +199,8 @@ pub struct Sim {
     pub rng: Rng,
     lanes: Vec<Lane>,
     weights: mem::Shared<Weights>,
-    together: bool,
+    /// What the parts were told last.
+    tunables: fairshare::Tunables,
     table: Option<Table>,
     line: Line,
     dispatches: u64,
@@ -233,7 +241,7 @@ impl Sim {
             rng: Rng::new(setup.seed),
             lanes,
             weights,
-            together: true,
+            tunables: inner.tunables,
             table: None,
             line: Line::new(setup.parts as u16, 1),
             dispatches: 0,
@@ -481,13 +489,30 @@ impl Sim {
 
     /// Parts are fair together from now on, or each by itself.
     pub fn join_parts(&mut self, together: bool) {
-        self.together = together;
+        self.retune(|tunables| {
+            tunables.cross_cpt = match together {
+                true => CrossCpt::On,
+                false => CrossCpt::Off,
+            }
+        });
+    }
+
+    /// Changes parameters that do not ask for new parts.
+    ///
+    /// # Panics
+    ///
+    /// They do.
+    pub fn retune(&mut self, change: impl FnOnce(&mut fairshare::Tunables)) {
+        let old = fairshare::Config::parse(None, &self.tunables);
+        change(&mut self.tunables);
+        let new = fairshare::Config::parse(None, &self.tunables);
+        assert_eq!(old, new);
         self.tell();
     }
 
-    /// All parts take over the weights and whether they are fair together.
+    /// All parts take over the weights and the parameters.
     fn tell(&mut self) {
-        let update = Update::new(self.weights.clone(), self.together);
+        let update = Update::new(self.weights.clone(), &self.tunables);
         for lane in &mut self.lanes {
             let _ = lane
                 .part

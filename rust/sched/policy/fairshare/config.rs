@@ -5,7 +5,9 @@
 use super::{
     factors::Factors,
     mode::{Level, Mode},
-    params::{CrossCpt, SizeSource, Tunables},
+    params::{
+        CrossCpt, DeltaMs, Locality, OppThreshold, SizeMax, SizeSource, SizeWindowS, Tunables,
+    },
     shared::Counters,
     size::{Sizes, SIZES_MAX},
     weights::Weights,
@@ -19,13 +21,23 @@ use crate::sched::{
 };
 use core::fmt;
 
-/// Configuration of a part; without what a part is told while it runs ([`Update`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Configuration of a part.
+///
+/// Two are the same if a part that was started with one goes on with the other, by an [`Update`].
+#[derive(Clone, Copy, Debug)]
 pub struct Config {
     argument: Option<Mode>,
     /// The parameters at the time of the start.
     pub tunables: Tunables,
 }
+
+impl PartialEq for Config {
+    fn eq(&self, other: &Self) -> bool {
+        self.argument == other.argument && fixed(&self.tunables) == fixed(&other.tunables)
+    }
+}
+
+impl Eq for Config {}
 
 impl Configuration for Config {
     type Tunables = Tunables;
@@ -36,14 +48,14 @@ impl Configuration for Config {
         let argument = arg.map(Mode::parse).transpose()?;
         Ok(Self {
             argument,
-            tunables: fixed(tunables),
+            tunables: *tunables,
         })
     }
 
     fn with(&self, tunables: &Tunables) -> Self {
         Self {
             argument: self.argument,
-            tunables: fixed(tunables),
+            tunables: *tunables,
         }
     }
 
@@ -62,11 +74,41 @@ impl Config {
     }
 }
 
-/// The parameters that do not change while a part runs.
+/// The parameters that do not change while a part runs; of the threshold, whether there is one.
 fn fixed(tunables: &Tunables) -> Tunables {
+    let has_threshold = tunables.opp_threshold.get().min(1);
     Tunables {
+        delta_ms: DeltaMs::default(),
+        opp_threshold: OppThreshold::new(has_threshold).unwrap_or_default(),
         cross_cpt: CrossCpt::default(),
+        size_window_s: SizeWindowS::default(),
+        size_max: SizeMax::default(),
         ..*tunables
+    }
+}
+
+/// The parameters that change while a part runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Live {
+    /// Whether the parts are fair together.
+    pub(super) cross_cpt: bool,
+    /// Queue depth below which the oldest request goes.
+    pub(super) opp_threshold: u32,
+    /// Largest job size.
+    pub(super) size_max: u32,
+    /// Time for which a client of a job counts, ns.
+    pub(super) size_window: u64,
+}
+
+impl Live {
+    /// Returns those of `tunables`.
+    pub(super) fn of(tunables: &Tunables) -> Self {
+        Self {
+            cross_cpt: tunables.cross_cpt == CrossCpt::On,
+            opp_threshold: tunables.opp_threshold.get(),
+            size_max: tunables.size_max.get(),
+            size_window: u64::from(tunables.size_window_s.get()).saturating_mul(NSEC_PER_SEC),
+        }
     }
 }
 
@@ -94,8 +136,7 @@ impl Shared {
         };
         let counts = config.mode().has_size() && tunables.size_source == SizeSource::Nids;
         let sizes = if counts {
-            let window = u64::from(tunables.size_window_s.get()).saturating_mul(NSEC_PER_SEC);
-            Some(Sizes::new(SIZES_MAX, window)?)
+            Some(Sizes::new(SIZES_MAX, Live::of(tunables).size_window)?)
         } else {
             None
         };
@@ -114,17 +155,17 @@ pub struct Update {
     pub(super) weights: mem::Shared<Weights>,
     /// What the weights are multiplied by, if servers share.
     pub(super) factors: Option<mem::Shared<Factors>>,
-    /// Whether the parts are fair together.
-    pub(super) cross_cpt: bool,
+    /// The parameters.
+    pub(super) live: Live,
 }
 
 impl Update {
-    /// `weights`, and whether the parts of a head are fair together or each by itself.
-    pub const fn new(weights: mem::Shared<Weights>, cross_cpt: bool) -> Self {
+    /// `weights`, and what of `tunables` may change.
+    pub fn new(weights: mem::Shared<Weights>, tunables: &Tunables) -> Self {
         Self {
             weights,
             factors: None,
-            cross_cpt,
+            live: Live::of(tunables),
         }
     }
 

@@ -3,7 +3,8 @@
 //! The weights of a service, and the parameters that show and change more than a value.
 
 use super::{
-    params::{CrossCpt, Tunables},
+    config::Live,
+    params::Tunables,
     stats::{write_yaml, Rows},
     weights::{self, Weights},
     Config, RowBuf, Update,
@@ -47,8 +48,7 @@ impl Keep<Config> for Kept {
         tunables: &Tunables,
         _priority: Priority,
     ) -> core::result::Result<Option<Update>, NoMemory> {
-        let cross_cpt = tunables.cross_cpt == CrossCpt::On;
-        Ok(Some(Update::new(self.weights.clone(), cross_cpt)))
+        Ok(Some(Update::new(self.weights.clone(), tunables)))
     }
 
     fn is_news(
@@ -58,7 +58,7 @@ impl Keep<Config> for Kept {
         old_tunables: &Tunables,
         _priority: Priority,
     ) -> bool {
-        !self.weights.ptr_eq(&old.weights) || tunables.cross_cpt != old_tunables.cross_cpt
+        !self.weights.ptr_eq(&old.weights) || Live::of(tunables) != Live::of(old_tunables)
     }
 
     fn texts<H: Host + 'static>() -> &'static [Text<H>] {

@@ -22,7 +22,6 @@ use crate::sched::{
     key::Key,
     mem::{self, Grow, NoMemory},
     slab::NONE,
-    units::NSEC_PER_SEC,
 };
 
 /// Largest weight, as a multiple of one: that of an item of the list times the size of a job.
@@ -88,9 +87,6 @@ pub struct Members<I: Item> {
     told: Update,
     size_level: Option<u8>,
     size_source: SizeSource,
-    size_max: u32,
-    /// For how long a client of a job counts, ns; none if sizes of jobs do not count.
-    pub(super) size_window: Option<u64>,
 }
 
 impl<I: Item> Members<I> {
@@ -118,13 +114,9 @@ impl<I: Item> Members<I> {
             estimates: Estimates::default(),
             busy: Busy::default(),
             counts: Counts::ZERO,
-            told: Update::new(mem::Shared::new(Weights::new())?, true),
+            told: Update::new(mem::Shared::new(Weights::new())?, tunables),
             size_level: size_level(&mode),
             size_source: tunables.size_source,
-            size_max: tunables.size_max.get(),
-            size_window: mode
-                .has_size()
-                .then(|| u64::from(tunables.size_window_s.get()).saturating_mul(NSEC_PER_SEC)),
         })
     }
 
@@ -341,7 +333,15 @@ impl<I: Item> Members<I> {
 
     /// Takes over what changed; [`Members::reweigh`] applies new weights. Hands back what was before.
     pub fn tell(&mut self, told: Update) -> Update {
+        if let Some(sizes) = &self.shared.sizes {
+            sizes.set_window(told.live.size_window);
+        }
         core::mem::replace(&mut self.told, told)
+    }
+
+    /// For how long a client of a job counts, ns; none if sizes of jobs do not count.
+    pub fn size_window(&self) -> Option<u64> {
+        self.mode.has_size().then_some(self.told.live.size_window)
     }
 
     /// Gives the node in `slot` the weight that it should have.
@@ -393,7 +393,7 @@ impl<I: Item> Members<I> {
             0 => counted().unwrap_or(1),
             size => size,
         };
-        size.clamp(1, self.size_max)
+        size.clamp(1, self.told.live.size_max)
     }
 
     /// The size that the node in `slot` counts with; 0 if its level does not ask for one.
@@ -504,7 +504,7 @@ impl<I: Item> Members<I> {
         // Read in any case, so that it is not charged later.
         let node = self.table.at_mut(slot);
         let cost = node.map_or(0, |node| node.tally.elsewhere(counters));
-        if self.told.cross_cpt {
+        if self.told.live.cross_cpt {
             cost
         } else {
             0

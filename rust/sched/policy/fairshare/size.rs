@@ -36,12 +36,9 @@
 //!   one becomes stale.
 
 use crate::sched::mem::{Bulk, NoMemory};
-use core::{
-    num::NonZeroU64,
-    sync::atomic::{
-        AtomicU64,
-        Ordering::{Acquire, Relaxed, Release, SeqCst},
-    },
+use core::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
 
 /// Jobs of a table where nothing else is said.
@@ -92,9 +89,11 @@ impl Stamp {
         self.0 & 3
     }
 
-    /// Whether nothing that counts at `epoch` was seen, and nobody is at it.
+    /// Whether nothing that counts at `epoch` was seen, and nobody is at it: it is of long ago, or of a time when the
+    /// window was shorter.
     const fn is_stale(self, epoch: u64) -> bool {
-        self.clearing() == 0 && self.epoch().saturating_add(2) <= epoch
+        let old = self.epoch().saturating_add(2) <= epoch;
+        self.clearing() == 0 && (old || self.epoch() > epoch.saturating_add(1))
     }
 }
 
@@ -173,7 +172,8 @@ pub struct Sizes {
     heads: Bulk<Head>,
     maps: Bulk<Maps>,
     mask: usize,
-    half: NonZeroU64,
+    /// Half a window, ns.
+    half: AtomicU64,
 }
 
 impl Sizes {
@@ -191,8 +191,13 @@ impl Sizes {
             heads,
             maps,
             mask: count.wrapping_sub(1),
-            half: NonZeroU64::new(window / 2).unwrap_or(NonZeroU64::MIN),
+            half: AtomicU64::new(window / 2),
         })
+    }
+
+    /// Makes the window `window` ns; if it was another, counting starts again.
+    pub fn set_window(&self, window: u64) {
+        self.half.store(window / 2, Relaxed);
     }
 
     /// A request of `job` came from client `nid` at instant `now`, ns; both are keyed hashes of 64 bits
@@ -206,7 +211,7 @@ impl Sizes {
             return false;
         };
         let mut stamp = Stamp(head.stamp.load(Acquire));
-        if stamp.epoch() < epoch {
+        if stamp.epoch() < epoch || stamp.is_stale(epoch) {
             stamp = turn(head, maps, stamp, epoch);
         }
         if stamp.clearing() == 0 {
@@ -226,7 +231,11 @@ impl Sizes {
         let epoch = self.epoch(now);
         let stamp = Stamp(head.stamp.load(Acquire));
         let (current, previous) = (stamp.epoch(), stamp.epoch().wrapping_sub(1));
-        let age = epoch.saturating_sub(current);
+        // A call may be a little late; what is further ahead was seen with a shorter window.
+        let age = match current.saturating_sub(epoch) {
+            0 | 1 => epoch.saturating_sub(current),
+            _ => u64::MAX,
+        };
         let set = match (age, stamp.clearing()) {
             (0, 0) => maps.of(current).union(maps.of(previous)),
             (0, Stamp::ONE) => maps.of(previous).union(maps.of(previous)),
@@ -239,7 +248,9 @@ impl Sizes {
     /// Number of the half in which `now` is. The first one is 2, so that a new place is stale.
     fn epoch(&self, now: u64) -> u64 {
         // A stamp holds 62 bits of it.
-        (now / self.half).saturating_add(2).min(u64::MAX >> 2)
+        let half = self.half.load(Relaxed).max(1);
+        let halves = now.checked_div(half).unwrap_or(0);
+        halves.saturating_add(2).min(u64::MAX >> 2)
     }
 
     fn place(&self, index: usize) -> Option<(&Head, &Maps)> {

@@ -4,14 +4,16 @@
 
 use nrs_sched::{
     arena::attrs,
+    attr::Attrs,
     item::Spot,
+    jobid::JobId,
     mem::Shared,
     policy::{
         fairshare::{
             factors::{Account, AccountBuf, Factors, ONE},
-            params::{CostModel, Locality, Select},
+            params::{CostModel, DeltaMs, Locality, OppThreshold, Select, SizeMax, SizeWindowS},
             weights::Weights,
-            Update,
+            Tunables, Update,
         },
         AnyUpdate, Part,
     },
@@ -117,7 +119,7 @@ fn factors_come_and_go() {
     let serve = |sim: &mut Sim, factors: Option<Factors>| {
         let weights = Shared::new(Weights::new()).unwrap();
         let factors = factors.map(|factors| Shared::new(factors).unwrap());
-        let update = Update::new(weights, true).with_factors(factors);
+        let update = Update::new(weights, &Tunables::default()).with_factors(factors);
         let now = sim.now;
         drop(sim.part(0).update(AnyUpdate::Fairshare(update), now));
         sim.refresh();
@@ -146,4 +148,36 @@ fn factors_come_and_go() {
         .iter()
         .all(|account| account.weight == 4096));
     assert_eq!(serve(&mut sim, None), [1500, 1500]);
+}
+
+/// Parameters that are no layout change in place: what is queued stays, and counters go on.
+#[test]
+fn parameters_change_in_place() {
+    let mut setup = Setup::new("size_fair");
+    setup.tunables.fairshare.opp_threshold = OppThreshold::new(1).unwrap();
+    let user = |jobid: &str, size| {
+        let attrs = Attrs {
+            jobid: JobId::new(jobid.as_bytes()),
+            size,
+            ..Attrs::UNKNOWN
+        };
+        Source::new(attrs)
+    };
+    let mut sim = Sim::new(&setup, vec![user("a", 1), user("b", 9)]);
+    sim.run(1000);
+    assert_eq!(sim.served(), [100, 900]);
+    sim.retune(|tunables| {
+        tunables.delta_ms = DeltaMs::new(50).unwrap();
+        tunables.size_window_s = SizeWindowS::new(20).unwrap();
+        tunables.size_max = SizeMax::new(3).unwrap();
+    });
+    sim.run(1000);
+    let served = sim.served();
+    assert!(served[0].abs_diff(350) <= 2, "{served:?}");
+    sim.retune(|tunables| tunables.opp_threshold = OppThreshold::new(256).unwrap());
+    sim.run(1000);
+    let counts = sim.rows(0).into_iter().map(|row| row.ledger.counts);
+    let counts: Vec<_> = counts.collect();
+    assert_eq!(counts.iter().map(|one| one.dispatched).sum::<u64>(), 3000);
+    assert_eq!(counts.iter().map(|one| one.opportunity).sum::<u64>(), 1000);
 }

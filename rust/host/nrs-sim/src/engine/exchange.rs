@@ -31,7 +31,6 @@ use nrs_sched::{
     policy::{
         fairshare::{
             factors::{AccountBuf, Factors},
-            params::CrossCpt,
             Update,
         },
         AnyUpdate,
@@ -257,8 +256,8 @@ fn share(
     let factors = Factors::new(exchange.factors()).expect("memory");
     let factors = Shared::new(factors).expect("memory");
     let parameters = server.parameters.as_ref().expect("a policy shares fairly");
-    let cross_cpt = parameters.values.policies.fairshare.cross_cpt == CrossCpt::On;
-    let update = Update::new(parameters.kept.fairshare.weights.clone(), cross_cpt);
+    let tunables = &parameters.values.policies.fairshare;
+    let update = Update::new(parameters.kept.fairshare.weights.clone(), tunables);
     let update = update.with_factors(Some(factors));
     let said = exchange.say(scene.now);
     server.inform(scene, &AnyUpdate::Fairshare(update));

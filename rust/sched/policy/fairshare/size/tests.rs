@@ -263,3 +263,20 @@ fn suffixes() {
         assert_eq!(suffix(name.as_bytes()), want, "{name}");
     }
 }
+
+/// With another window counting starts again, whether it is longer or shorter.
+#[test]
+fn another_window() {
+    let sizes = table(8);
+    let now = 1_000 * WINDOW;
+    see(&sizes, 7, 0..5, now);
+    assert_eq!(sizes.estimate(7, now), 5);
+    for window in [WINDOW * 60, WINDOW / 5, WINDOW] {
+        sizes.set_window(window);
+        assert_eq!(sizes.estimate(7, now), 1, "{window}");
+        see(&sizes, 7, 0..3, now);
+        assert_eq!(sizes.estimate(7, now), 3, "{window}");
+        sizes.set_window(window);
+        assert_eq!(sizes.estimate(7, now), 3, "{window}");
+    }
+}

@@ -108,7 +108,7 @@ fn step(
         8 => {
             let text = format!("gid:1:{} uid:2:{}", 1 + rng.below(9), 1 + rng.below(10_000));
             let weights = mem::Shared::new(Weights::new().apply(&text).unwrap()).unwrap();
-            state.update(Update::new(weights, true), now);
+            state.update(Update::new(weights, &Default::default()), now);
             state.refresh(0, u32::MAX, now);
         }
         9 if !running.is_empty() => {

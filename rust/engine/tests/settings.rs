@@ -90,6 +90,7 @@ mod names {
             ),
             ("nrs_fairshare_weights", "-uid:1,uid:1:2", Ok(()), WEIGHTS),
             ("nrs_fairshare_locality", "1", Ok(()), "1\n"),
+            ("nrs_fairshare_slice_kib", "512", Ok(()), "512\n"),
             ("nrs_fairshare_cross_cpt", "0", Ok(()), "0\n"),
             ("nrs_fairshare_size_source", "suffix", Ok(()), "suffix\n"),
             ("nrs_fairshare_size_window_s", "60", Ok(()), "60\n"),

@@ -62,6 +62,7 @@ pub mod weights;
 use deadline::Step;
 use factors::{Account, AccountBuf};
 use ledger::Windows;
+use locality::Slice;
 use members::Members;
 use node::{Node, PathId};
 use params::CostModel;
@@ -93,6 +94,8 @@ type Spare<I> = <Need<I> as mem::Need>::Spare;
 pub struct State<I: Item> {
     members: Members<I>,
     selector: Selector,
+    /// The leaf that is served in a row, with locality.
+    slice: Slice,
     opp_threshold: u32,
     queued: u32,
     rng: Rng,
@@ -122,6 +125,7 @@ impl<I: Item> State<I> {
         Ok(Self {
             members,
             selector,
+            slice: Slice::new(config.slice_pages()),
             opp_threshold,
             queued: 0,
             rng,
@@ -310,6 +314,7 @@ impl<I: Item> Part<I> for State<I> {
         let next = tariff.next(leaf);
         let idle = !leaf.is_active();
         self.queued = self.queued.saturating_sub(1);
+        self.slice.check(slot, next.is_some());
         // A front that cost as much and came at the same time is where this one was.
         if next != before || self.members.arrival(slot) != arrival {
             self.selector
@@ -330,8 +335,11 @@ impl<I: Item> Part<I> for State<I> {
         let slot = if opportunity {
             self.selector.oldest()
         } else {
-            self.selector
-                .pick(&mut self.members, &mut self.rng, view.table)
+            let kept = self.slice.holder();
+            kept.or_else(|| {
+                let nodes = &mut self.members;
+                self.selector.pick(nodes, &mut self.rng, view.table)
+            })
         };
         let Some(slot) = slot else {
             bug!();
@@ -354,8 +362,10 @@ impl<I: Item> Part<I> for State<I> {
         leaf.ledger.waited(view.now.saturating_sub(item.arrival()));
         self.queued = self.queued.saturating_sub(1);
         let step = if opportunity {
+            self.slice.check(slot, next.is_some());
             Step::Skip
         } else {
+            self.slice.serve(slot, cost.pages, next.is_some());
             Step::Charge(charge)
         };
         self.selector.step(&mut self.members, slot, step, next);

@@ -72,6 +72,14 @@ impl Config {
             None => self.tunables.mode,
         }
     }
+
+    /// Pages that an entity is served in a row; 0 without locality.
+    pub const fn slice_pages(&self) -> u32 {
+        match self.tunables.locality {
+            Locality::On => self.tunables.slice_kib.get() / 4,
+            Locality::Off => 0,
+        }
+    }
 }
 
 /// The parameters that do not change while a part runs; of the threshold, whether there is one.

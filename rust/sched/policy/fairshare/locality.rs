@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The queue of one entity, in the order of arrival or, in batches, in that of places on the device.
+//! The queue of one entity, in the order of arrival or, in batches, in that of places on the device; and for how long
+//! one entity keeps the device.
 //!
 //! - *Sweep*: the requests that are served next, at most [`BATCH`] with locality, in ascending order of
 //!   their places ([`Spot`]).
 //! - *Behind*: the requests that arrived since, in the order of arrival.
+//! - *Slice*: requests that the chosen entity has dispatched in a row ([`Slice`]), so that the arm of a disk
+//!   is not moved to another entity after each.
 //!
 //! ```text
 //!  push ──► behind ── sweep empty: the oldest 32, sorted ──► sweep ──► pop
@@ -19,10 +22,13 @@
 //! A request that finds `n` queued when it comes has at most `n + BATCH - 1` served before it. Requests of one batch
 //! at different spots change places, even if they overlap: who needs an order waits for completion.
 
-use crate::sched::item::{Fifo, Item, Spot};
+use crate::sched::{
+    item::{Fifo, Item, Spot},
+    slab::NONE,
+};
 use core::mem;
 
-/// Most requests of a sweep.
+/// Most requests of a sweep, and of a slice.
 pub const BATCH: u32 = 32;
 
 /// A queue of the requests of one entity.
@@ -129,6 +135,70 @@ impl<F: Fifo> Batches<F> {
             if let Some(item) = place.take() {
                 self.sweep.push(item);
             }
+        }
+    }
+}
+
+/// The leaf that was chosen last, and how much it is served before the next choice.
+///
+/// # Invariants
+///
+/// The leaf in `slot` has requests, unless `slot` is [`NONE`].
+#[derive(Clone, Copy)]
+pub struct Slice {
+    slot: u32,
+    /// Pages left.
+    pages: u32,
+    /// Requests left.
+    requests: u32,
+    /// Pages of a slice; 0: each request is a choice of its own.
+    size: u32,
+}
+
+impl Slice {
+    /// No leaf was chosen; slices are of `size` pages, or [`BATCH`] requests if these are less.
+    pub const fn new(size: u32) -> Self {
+        Self {
+            slot: NONE,
+            pages: 0,
+            requests: 0,
+            size,
+        }
+    }
+
+    /// The leaf that is served next without a choice.
+    #[inline]
+    pub const fn holder(&self) -> Option<u32> {
+        if self.slot == NONE {
+            None
+        } else {
+            Some(self.slot)
+        }
+    }
+
+    /// The leaf in `slot` was served a request of `pages`, and has `more`.
+    #[inline]
+    pub fn serve(&mut self, slot: u32, pages: u32, more: bool) {
+        if self.size == 0 {
+            return;
+        }
+        if self.slot != slot {
+            (self.slot, self.pages, self.requests) = (slot, self.size, BATCH);
+        }
+        self.pages = self.pages.saturating_sub(pages);
+        self.requests = self.requests.saturating_sub(1);
+        if self.pages == 0 || self.requests == 0 {
+            self.slot = NONE;
+        } else {
+            self.check(slot, more);
+        }
+    }
+
+    /// The leaf in `slot` has `more` requests; without, its slice ends.
+    #[inline]
+    pub fn check(&mut self, slot: u32, more: bool) {
+        if self.slot == slot && !more {
+            self.slot = NONE;
         }
     }
 }

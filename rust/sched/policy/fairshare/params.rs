@@ -34,7 +34,7 @@ parameters! {
             /// A draw over the published ranges, with the oldest request if the entity drawn has none.
             Paper = "paper",
         ],
-        /// 1 sorts the requests of an entity by offset.
+        /// 1 dispatches requests of one entity in a row, sorted by offset.
         "nrs_fairshare_locality" locality: [choice Locality,
             /// In the order of arrival.
             #[default]
@@ -42,6 +42,8 @@ parameters! {
             /// In the order of object and offset.
             On = "1",
         ],
+        /// With locality, data that an entity has dispatched in a row.
+        "nrs_fairshare_slice_kib" slice_kib: [number SliceKib, "KiB, ", 4..=65536 = 1024],
         /// Scope of shares: 1 all partitions together, 0 each partition.
         "nrs_fairshare_cross_cpt" cross_cpt: [choice CrossCpt,
             /// Each partition is fair by itself.

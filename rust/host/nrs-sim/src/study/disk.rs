@@ -74,6 +74,27 @@ impl Load {
     }
 }
 
+/// Ten seconds in which `count` users read a stream each, with a policy and its parameters.
+///
+/// # Errors
+///
+/// Faults of it.
+pub fn users(count: u32, policy: &str, params: &str) -> Result<Scenario, Failure> {
+    let job = |uid| {
+        format!(
+            "[[job]]\nname = \"u{uid}\"\nuid = {uid}\nmix = {{ read = 1 }}\ndepth = 32\n\
+             io = \"128KiB\"\n"
+        )
+    };
+    let jobs: String = (1..=count).map(job).collect();
+    let text = format!(
+        "name = \"disk\"\nduration = \"10s\"\nsample = \"1s\"\nsettle = \"0s\"\n{DISK}\
+         [[server]]\nname = \"s\"\nslots = 1\ndevice = \"disk\"\npolicy = \"{policy}\"\n\
+         params = {{ {params} }}\n{jobs}"
+    );
+    Ok(Scenario::parse("disk", &text, &[])?)
+}
+
 /// Bytes per second of all jobs together, in millions.
 pub fn throughput(outcome: &Outcome) -> f64 {
     let bytes: u64 = outcome

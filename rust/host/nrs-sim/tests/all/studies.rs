@@ -82,6 +82,34 @@ fn order_on_a_disk() {
     }
 }
 
+/// With locality the arm stays with an entity for a slice: 32 users, each with a stream, get three times what they get in
+/// order of arrival, in equal shares.
+#[test]
+fn slices_on_a_disk() {
+    let run = |policy, params| {
+        let scenario = disk::users(32, policy, params).unwrap();
+        let outcome = engine::run(&scenario).unwrap();
+        let jobs = outcome.jobs.iter();
+        let had: Vec<u64> = jobs.map(|job| job.total.bytes).collect();
+        let waits = outcome.jobs.iter().map(|job| job.latency.max_ns).max();
+        println!(
+            "{policy} {params}: {:.1} MB/s, longest wait {:.1} s, {had:?}",
+            disk::throughput(&outcome),
+            waits.unwrap_or(0) as f64 / 1e9
+        );
+        (disk::throughput(&outcome), had)
+    };
+    let (fifo, _) = run("fifo", "");
+    let (plain, _) = run("fairshare uid_fair", "");
+    let (sliced, had) = run("fairshare uid_fair", "locality = 1");
+    assert!(sliced > 3.0 * fifo, "{sliced} {fifo}");
+    assert!(sliced > 3.0 * plain, "{sliced} {plain}");
+    let mean = had.iter().sum::<u64>() as f64 / had.len() as f64;
+    for had in had {
+        assert!((had as f64 / mean - 1.0).abs() < 0.05, "{had} {mean}");
+    }
+}
+
 /// A run makes a table, JSON and pictures; a study makes its table.
 #[test]
 fn files_and_tables() {

@@ -312,7 +312,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
 
     /// Whether so much of the table is taken that an owner may have but an equal part of it.
     fn is_crowded(&self) -> bool {
-        self.len() >= self.max / 4 * 3
+        self.len() >= (self.max / 4).saturating_mul(3)
     }
 
     /// How many classes the owner of `place` has, and how many it may have.
@@ -321,9 +321,9 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         match count.copied() {
             Some(count) if self.is_crowded() => {
                 // One part is for the next owner.
-                let parts = self.owning.saturating_add(1 + usize::from(count == 0));
-                let most = self.max.saturating_sub(self.kept) / parts.max(1);
-                (count as usize, most.max(1))
+                let parts = self.owning.saturating_add(if count == 0 { 2 } else { 1 });
+                let most = self.max.saturating_sub(self.kept).checked_div(parts);
+                (count as usize, most.unwrap_or(0).max(1))
             }
             _ => (0, usize::MAX),
         }

@@ -174,7 +174,7 @@ impl<I: Item> Members<I> {
             let step = Step {
                 key: Key::of(field.field(), attrs),
                 level,
-                leaf: usize::from(level) + 1 == mode.depth(),
+                leaf: usize::from(level).saturating_add(1) == mode.depth(),
             };
             let Some(node) = self.take_step(step, parent, selector, now) else {
                 self.table.overflowed();

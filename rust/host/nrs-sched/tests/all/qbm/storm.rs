@@ -2,7 +2,7 @@
 
 //! What a party that names each of its requests otherwise does to clients that the plan lists.
 
-use super::sim::{Load, Sim, GREEDY, MB};
+use super::sim::{Load, Sim, GREEDY, MB, WALK};
 use nrs_sched::units::NSEC_PER_SEC as SECOND;
 
 /// The party.
@@ -18,6 +18,10 @@ fn listed(text: &str, mb: u64, names: u32) -> (f64, u64) {
     sim.run(2 * SECOND);
     sim.load(7, GREEDY);
     sim.load(8, Load::Rate(10 * MB));
+    sim.run(WALK);
+    for user in [7, 8] {
+        assert!(sim.allocated(user) >= Some(20 * MB), "{text}: {user}");
+    }
     sim.run(2 * SECOND);
     sim.p99(8);
     let [greedy, _] = sim.rates(10 * SECOND, [7, 8]);

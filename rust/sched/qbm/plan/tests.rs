@@ -141,6 +141,54 @@ fn reserves() {
     assert_eq!(all.groups()[0].reserves().iter().sum::<u64>(), 10 * MB);
 }
 
+/// Lines of one name are found by a search; patterns are walked, and the first line decides all the same.
+#[test]
+fn many_lines() {
+    let line = |uid: u32| {
+        let (name, group) = (uid * 7_919 % 4_001, ["a", "b"][uid as usize % 2]);
+        (
+            name,
+            group,
+            format!("client {name} class=fc min=1MB group={group}\n"),
+        )
+    };
+    let lines: String = (1..4_000).map(|uid| line(uid).2).collect();
+    let groups = "group a capacity=100MB\ngroup b capacity=100MB target=1\n";
+    let users = plan(&format!(
+        "by uid\n{groups}{lines}client 4294967295 class=fc min=1MB"
+    ));
+    assert!(users.patterns.as_slice().is_empty() && users.listed_max() == 4_001);
+    for (at, uid) in (0..).zip(1..4_000) {
+        let (name, group, _) = line(uid);
+        let party = Party::Key(Key::Uid(name));
+        let found = [0, 1].map(|group| users.line_for(group, &party, &Nine));
+        let want = [
+            Some(at).filter(|_| group == "a"),
+            Some(at).filter(|_| group == "b"),
+        ];
+        assert_eq!(found, want, "{name}");
+        let who = Who { party, target: 1 };
+        assert_eq!(users.lists(&who), group == "b", "{name}");
+    }
+    let nobody = Party::Key(Key::Absent(Field::Uid));
+    assert_eq!(users.line_for(1, &nobody, &Nine), Some(3_999));
+    let names =
+        ["dd.1", "dd.*", "a*", "a1"].map(|name| format!("client {name} class=fc min=1MB\n"));
+    let jobs = plan(&format!("by jobid\n{groups}{}", names.concat()));
+    for (name, want) in [
+        ("dd.1", Some(0)),
+        ("dd.2", Some(1)),
+        ("a1", Some(2)),
+        ("b", None),
+    ] {
+        assert_eq!(jobs.line_for(0, &job(name), &Nine), want, "{name}");
+    }
+    assert_eq!(
+        (jobs.patterns.as_slice().len(), jobs.listed_max()),
+        (2, u32::MAX)
+    );
+}
+
 /// Lines are for one kind of clients; which line decides, a model says on the host.
 #[test]
 fn other_kinds_of_clients_have_no_line() {

@@ -65,6 +65,9 @@ pub(super) const PULL_MAX: u32 = 4;
 /// [`PULL_MAX`].
 const PULLS_IN_A_ROW: u32 = 16;
 
+/// How much service elsewhere is remembered until it is charged, as a multiple of [`PULL_MAX`].
+const PENDING_MAX: u32 = 256;
+
 /// How far a member may be ahead of the clock when it is served because nobody is eligible, in its own
 /// requests; the clock jumps to that.
 const SLACK: u64 = 4;
@@ -350,7 +353,8 @@ impl<Q: Copy> Sched<Q> {
         let left = most.saturating_sub(entity.pulled).min(COST_MAX);
         let due = entity.ease(cost).saturating_add(entity.pending.into());
         let taken = u64::from(entity.fits(room).min(left)).min(due) as u32;
-        entity.pending = due.saturating_sub(taken.into()).min(most.into()) as u32;
+        let kept = u64::from(bound.saturating_mul(PENDING_MAX));
+        entity.pending = due.saturating_sub(taken.into()).min(kept) as u32;
         entity.pulled = entity.pulled.saturating_add(taken);
         entity.charge(taken);
         self.clock.pull(taken);

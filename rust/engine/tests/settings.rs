@@ -73,7 +73,7 @@ mod names {
     fn parameters_are_set_and_shown() -> Result {
         let service = Service::new(c"kunit", Some(1))?;
         // Name, value, what comes of it, what is shown afterwards if that is short. The host has what is out of range.
-        let cases: [(&str, &str, Result, &str); 52] = [
+        let cases: [(&str, &str, Result, &str); 53] = [
             ("slots", "7", Ok(()), "7\n"),
             ("stall_ms", "500\n", Ok(()), "500\n"),
             ("high_priority_ratio", "0", Ok(()), "0\n"),

@@ -187,7 +187,9 @@ policies() {
 	policy svc 'fairshare reg uid_fair'
 	policy svc 'fairshare reg uid_fair'
 	echo 'fairshare nothing' >"$(at svc nrs_policies)" 2>/dev/null || true
+	# The first changes in place.
 	set_to svc nrs_fairshare_delta_ms 200
+	set_to svc nrs_fairshare_select paper
 	policy svc fifo
 	stop
 	of policy service head old new argument >/tmp/got

@@ -29,7 +29,7 @@ use super::{
 use crate::{
     sched::{
         attr::{Attrs, Priority},
-        head::{InstanceId, MAX_INSTANCES},
+        head::{Head, InstanceId, MAX_INSTANCES},
         health::Seen,
         item::{Cost, Item},
         mem::{Need, Owned},
@@ -55,6 +55,9 @@ use crate::{
 
 /// The part of a policy in the kernel.
 pub(crate) type KernelPart = AnyPart<Held>;
+
+/// A head of a partition.
+pub(crate) type KernelHead = Head<Held, KernelPart, Config>;
 
 /// What the lock protects; the tag of an instance is the configuration that it was started with.
 pub(crate) type Inner = Machine<Held, KernelPart, Config>;
@@ -184,20 +187,25 @@ impl Partition {
         // What is not needed is freed without the lock.
     }
 
-    /// Brings the primary of the head of `priority` the memory that it wants, without I/O; without it the worker tries
-    /// again. May sleep.
+    /// Brings the part of the head of `priority` that `find` names, if it is there, the memory that it wants. May sleep.
     #[cold]
     #[inline(never)]
-    pub(crate) fn feed(&self, priority: Priority) {
-        let need = self.with(|inner| inner.head(priority).primary_mut().map(|part| part.need()));
-        let Some(Ok(spare)) = need.map(|need| misc::without_io(|| need.allocate())) else {
-            return;
+    pub(crate) fn feed(
+        &self,
+        priority: Priority,
+        find: impl Fn(&mut KernelHead) -> Option<&mut KernelPart>,
+    ) -> Result {
+        let need = self.with(|inner| find(inner.head(priority)).map(|part| part.need()));
+        let Some(need) = need.filter(|need| !need.is_empty()) else {
+            return Ok(());
         };
-        let left = self.with(|inner| match inner.head(priority).primary_mut() {
+        let spare = need.allocate().map_err(|_| ENOMEM)?;
+        let left = self.with(|inner| match find(inner.head(priority)) {
             Some(part) => part.grow(spare),
             None => spare,
         });
         drop(left);
+        Ok(())
     }
 
     /// Runs `f` with the lock held.

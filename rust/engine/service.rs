@@ -343,7 +343,8 @@ impl Service {
         if arrived.hungry {
             // New classes in a row are not left to the worker, which may come late.
             if arrival.may_sleep {
-                partition.feed(priority);
+                // Should there be none, the worker tries again.
+                let _ = misc::without_io(|| partition.feed(priority, |head| head.primary_mut()));
             }
             self.ticker.worker().feed();
         }

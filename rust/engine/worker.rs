@@ -34,7 +34,6 @@ use crate::{
     sched::{
         attr::Priority,
         head::InstanceId,
-        mem::Need,
         policy::{Part, ROWS},
         ranges::{Brief, BriefBuf, Outline, PARTS},
         units::NSEC_PER_MSEC,
@@ -181,28 +180,17 @@ impl Worker {
     /// Brings one part the memory that it wants and lets it forget what is idle.
     fn supply(&self, partition: &Partition, priority: Priority, id: InstanceId) -> Result {
         let now = misc::now();
-        let mut need = None;
         for _ in 0..AGE_ROUNDS {
-            let more;
-            (more, need) = partition.with(|inner| match inner.head(priority).part_mut(id) {
-                Some(part) => (part.age(now, ROWS as u32), Some(part.need())),
-                None => (false, None),
+            let more = partition.with(|inner| {
+                let part = inner.head(priority).part_mut(id);
+                part.is_some_and(|part| part.age(now, ROWS as u32))
             });
             if !more {
                 break;
             }
             misc::cond_resched();
         }
-        let Some(need) = need.filter(|need| !need.is_empty()) else {
-            return Ok(());
-        };
-        let spare = need.allocate().map_err(|_| ENOMEM)?;
-        let left = partition.with(|inner| match inner.head(priority).part_mut(id) {
-            Some(part) => part.grow(spare),
-            None => spare,
-        });
-        drop(left);
-        Ok(())
+        partition.feed(priority, |head| head.part_mut(id))
     }
 
     /// Returns whether the service is idle at `now`, ns, and had a run lately. It is idle if no request is queued or has

@@ -26,8 +26,9 @@
 //!
 //! One owner must not take the places of all others. Once three quarters of the table are taken it is *crowded*: it is
 //! divided equally among all owners and one more that may come. An owner with as much as that replaces its idle classes,
-//! and one with more makes none until it has less. The last places are *kept* for shared classes, inner nodes and classes that the policy promised a place, few for each owner, and the last vacant
-//! slots for which there is memory likewise. So whatever one owner does, the next one finds a place at least for its
+//! and one with more makes none until it has less. The last places are *kept* for shared classes, for inner nodes and
+//! for classes that the policy has promised a place, few for each owner; the last vacant slots for which there is memory
+//! are kept likewise. So whatever one owner does, the next one finds a place at least for its
 //! shared class, and for classes of its own as those of the first become idle.
 
 use crate::sched::{
@@ -295,9 +296,10 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         let limit = limit.min(self.classes.capacity());
         let fed = limit.saturating_sub(self.slots() as usize);
         let vacant = self.classes.vacant().saturating_add(fed);
-        let least = match place.is_kept() || self.kept == 0 {
-            true => 0,
-            false => KEPT_SLOTS,
+        let least = if place.is_kept() || self.kept == 0 {
+            0
+        } else {
+            KEPT_SLOTS
         };
         match room {
             Room::Free if vacant <= least => Room::No,

@@ -126,8 +126,14 @@ pub trait Classful<I: Item>: Sized {
         None
     }
 
-    /// Returns the record of a new class; without a key, of the default class.
-    fn record(&mut self, key: Option<&Self::Key>, now: u64) -> Self::Record;
+    /// Returns the record of a new class; without a key, of the default class. `shared` is what [`Classful::shared`] says
+    /// of `key`, if it was asked.
+    fn record(
+        &mut self,
+        key: Option<&Self::Key>,
+        shared: Option<&Self::Key>,
+        now: u64,
+    ) -> Self::Record;
 
     /// Brings the class in `slot` up to date with what the part was told; called before other uses of the class. Returns
     /// the number of comparisons beyond what a class costs anyway.
@@ -217,7 +223,7 @@ impl<I: Item, P: Classful<I>> State<I, P> {
     ) -> Result<Self, NoMemory> {
         let mut policy = P::new(config, seed, shared)?;
         let max = P::classes_max(config);
-        let default = Class::new(policy.record(None, 0));
+        let default = Class::new(policy.record(None, None, 0));
         let mut state = Self {
             policy,
             table: ClassTable::new(
@@ -247,22 +253,28 @@ impl<I: Item, P: Classful<I>> State<I, P> {
         // Before, so that the new class is not the one that goes.
         self.table
             .trim(now, self.policy.idle_max().saturating_sub(1));
-        if let Some(id) = self.make(key, place, now) {
+        if let Some(id) = self.make(key, shared.as_ref(), place, now) {
             return id;
         }
         self.table.overflowed();
         let id = shared.and_then(|shared| {
             let known = self.table.look(&shared, now);
-            known.or_else(|| self.make(shared, Place::Shared, now))
+            known.or_else(|| self.make(shared, None, Place::Shared, now))
         });
         id.unwrap_or(DEFAULT_ID)
     }
 
-    /// Makes the class with `key` in `place`, if there is room.
-    fn make(&mut self, key: P::Key, place: Place, now: u64) -> Option<ClassId> {
+    /// Makes the class with `key` in `place`, if there is room; `shared` is its owner.
+    fn make(
+        &mut self,
+        key: P::Key,
+        shared: Option<&P::Key>,
+        place: Place,
+        now: u64,
+    ) -> Option<ClassId> {
         let limit = self.queue.capacity();
         let policy = &mut self.policy;
-        let make = || Class::new(policy.record(Some(&key), now));
+        let make = || Class::new(policy.record(Some(&key), shared, now));
         let id = self.table.create(key, place, limit, now, make)?;
         self.queue.create(id.slot());
         Some(id)

@@ -182,7 +182,7 @@ impl<I: Item> Classful<I> for Lottery {
         Key::of(Field::Uid, attrs)
     }
 
-    fn record(&mut self, _key: Option<&Key>, _now: u64) -> I::Fifo {
+    fn record(&mut self, _key: Option<&Key>, _shared: Option<&Key>, _now: u64) -> I::Fifo {
         I::Fifo::new()
     }
 

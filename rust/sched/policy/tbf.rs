@@ -369,8 +369,17 @@ impl<I: Item> Classful<I> for Tbf {
         self.update.plan().id_of(rule).map(Who::Rest)
     }
 
-    fn record(&mut self, key: Option<&Who>, now: u64) -> Record<I::Fifo> {
-        let Terms { rule, hash, .. } = self.terms(key);
+    /// The shared class names the rule, so that a new class is matched once.
+    fn record(&mut self, key: Option<&Who>, shared: Option<&Who>, now: u64) -> Record<I::Fifo> {
+        let (rule, hash) = match (key, shared) {
+            (Some(Who::One(subject)), Some(_)) => {
+                (self.terms(shared).rule, self.shared.buckets.hash(subject))
+            }
+            _ => {
+                let Terms { rule, hash, .. } = self.terms(key);
+                (rule, hash)
+            }
+        };
         Record::new(&self.context(now), hash, rule)
     }
 

@@ -166,7 +166,12 @@ impl<I: Item, P: Robin<I>> Classful<I> for Round<P> {
         P::key(attrs)
     }
 
-    fn record(&mut self, key: Option<&P::Key>, _now: u64) -> Self::Record {
+    fn record(
+        &mut self,
+        key: Option<&P::Key>,
+        _shared: Option<&P::Key>,
+        _now: u64,
+    ) -> Self::Record {
         Record {
             bin: P::Store::bin(),
             batch: Batch::default(),

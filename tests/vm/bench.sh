@@ -3,6 +3,8 @@
 # Cost of a request through the whole stack, fio included: 4 KiB random reads, libaio, 32 in flight, null_blk that
 # completes a request before its submission returns. Started by scripts/bench-vm.sh with
 #   count   one process, a fixed number of requests: where the clock counts instructions, time is instructions
+#   profile REQUESTS NAME BATCH
+#           that many requests through one of them, and the addresses of the kernel's functions: where QEMU counts them
 #   free    as many processes as CPUs, for a fixed time, in rounds of alternating order; the first round is discarded
 # Each measurement leaves fio's JSON in /out; `nrs-report vm` reads them.
 . /tests/lib.sh
@@ -65,6 +67,11 @@ measure() {
 	echo $(($(queued "$name") - before)) >"/out/$file.queued"
 }
 
+# batches SIZE: how requests are submitted and their ends taken
+batches() {
+	submit=(--iodepth_batch_submit="$1" --iodepth_batch_complete_min=1 --iodepth_batch_complete_max=32)
+}
+
 load_nrs
 lower plain none
 lower deadline mq-deadline
@@ -86,11 +93,16 @@ count)
 	for batch in 1 32; do
 		for name in "${order[@]}"; do
 			say "$name, submitted $batch at a time"
-			submit=(--iodepth_batch_submit="$batch" --iodepth_batch_complete_min=1 --iodepth_batch_complete_max=32)
+			batches "$batch"
 			measure "$name" warm-up "${submit[@]}" --io_size=$((requests / 8 * 4))k
 			measure "$name" "$name.$batch" "${submit[@]}" --io_size=$((requests * 4))k
 		done
 	done
+	;;
+profile)
+	batches "$4"
+	measure "$3" profile "${submit[@]}" --io_size=$(($2 * 4))k
+	cp /proc/kallsyms /out/symbols
 	;;
 free)
 	for round in $(seq 0 "$rounds"); do

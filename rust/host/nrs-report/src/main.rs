@@ -6,6 +6,7 @@ mod bench;
 mod compare;
 mod demo;
 mod fio;
+mod profile;
 mod vm;
 
 use std::process::ExitCode;
@@ -28,6 +29,8 @@ enum Command {
     Bench(bench::Args),
     /// Cost of a request in virtual machines, from what `make bench-vm` measured.
     Vm(vm::Args),
+    /// Instructions of a request by function, from what `scripts/bench-vm.sh --profile` measured.
+    Profile(profile::Args),
     /// Two users on one device, from what `make demo` measured.
     Demo(demo::Args),
 }
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Vm(args) => vm::run(args),
+        Command::Profile(args) => profile::run(args),
         Command::Demo(args) => demo::run(args),
     };
     match result {

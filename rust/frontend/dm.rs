@@ -214,13 +214,14 @@ impl Target for Device {
     }
 
     fn map(&self, bio: Bio<'_, Self>) -> Map {
-        // Callers wait for flushes, so there is no order to keep; they carry nothing to charge.
         let client = self.attachment.client();
         let deadlines = client.deadlines();
         if deadlines.is_some_and(|deadlines| deadlines.is_failing()) {
             client.count_refused();
             return bio.time_out();
         }
+        // Where flushes do not go past the target: callers wait for them, so there is no order to keep; they carry
+        // nothing to charge.
         if bio.is_empty_flush() {
             client.count_operation(Opcode::OST_SYNC);
             return bio.bypass();

@@ -87,6 +87,8 @@ pub(crate) struct Plan<C> {
     pub(crate) offset: u64,
     /// Largest bio in sectors; larger ones are split above the target. 0: no limit.
     pub(crate) max_sectors: u32,
+    /// Flushes without data go past the target, and one with data is not split into two bios.
+    pub(crate) flushes_pass: bool,
     /// What the target wants to remember.
     pub(crate) config: C,
 }
@@ -333,6 +335,7 @@ impl<T: Target> Instance<T> {
             (*ti).num_secure_erase_bios = 1;
             (*ti).num_write_zeroes_bios = 1;
             raw::dm_target::set_limit_swap_bios_raw(ti, true);
+            raw::dm_target::set_flush_bypasses_map_raw(ti, plan.flushes_pass);
             // A bio that is submitted from here is counted then, by `dm_submit_bio_remap`, and by nobody else.
             raw::dm_target::set_accounts_remapped_io_raw(ti, true);
         }

@@ -47,6 +47,32 @@ fsync_path() {
 	balanced a
 }
 
+# fsyncs NAME: how many requests the disk gets for 100 fsyncs of a file system on the device NAME.
+fsyncs() {
+	local before
+	mkfs.ext4 -q -F "/dev/mapper/$1"
+	mount -t ext4 "/dev/mapper/$1" /mnt/a
+	sync
+	before=$(awk '{ print $5 + $16 }' /sys/block/nb0/stat)
+	fio --name=s --directory=/mnt/a --rw=write --bs=4k --size=400k --fsync=1 --ioengine=psync --minimal >/tmp/fio.txt
+	echo $(($(awk '{ print $5 + $16 }' /sys/block/nb0/stat) - before))
+	umount /mnt/a
+}
+
+# No more than through dm-linear.
+fsync_requests() {
+	module
+	lower nb0 memory_backed=1 cache_size=16
+	client a /dev/nb0 svc
+	dm_create lin "0 $(sectors /dev/nb0) linear /dev/nb0 0"
+	local plain ours
+	mkdir -p /mnt/a
+	plain=$(fsyncs lin)
+	ours=$(fsyncs a)
+	[ "$plain" -ge 200 ] && [ "$ours" -le $((plain + plain / 20)) ] || fail "$ours requests, $plain through dm-linear"
+}
+
 try 40 "ext4 under fairshare: written, checked, read back" in_filesystem
 try 30 "fsync reaches the disk" fsync_path
+try 30 "fsync costs no more requests than through dm-linear" fsync_requests
 summary

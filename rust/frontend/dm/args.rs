@@ -223,6 +223,8 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<Plan<Config>, Refusal> {
         device: CString::try_from_fmt(kernel::prelude::fmt!("{device}")).map_err(no_memory)?,
         offset,
         max_sectors: (MAX_BYTES / SECTOR) as u32,
+        // On a lost device they are to end with a timeout.
+        flushes_pass: !config.fails,
         config,
     })
 }

@@ -50,14 +50,14 @@ kept() {
 # Two that are busy have their shares each, and each what it has alone.
 busy() {
 	# Slow, as what the one CPU takes for a request of one disk is time that the other waits.
-	local fast=$((fast * 5))
+	local fast=$((fast * 10))
 	disks 2
 	policy svc 'fairshare uid_fair'
 	rivals 0
-	equal 5 0
+	equal 10 0
 	local alone=${rates[0]}
 	rivals 1
-	equal 5 0 1
+	equal 10 0 1
 	kept "$alone"
 	within 2 "${rates[0]}" "${rates[1]}" || fail "requests per 1000 s: ${rates[*]}"
 }

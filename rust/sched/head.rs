@@ -438,6 +438,28 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         }
     }
 
+    /// Returns what [`Head::get`] would answer, as exactly as [`Part::peek`] does, and changes nothing.
+    pub fn peek(&self, view: &View<'_>) -> Get<()> {
+        let mut until: Option<u64> = None;
+        for instance in self.iter().filter(|i| i.queued != 0) {
+            let view = View {
+                force: view.force || instance.stopping,
+                ..*view
+            };
+            match instance.part.peek(&view) {
+                Get::Item(()) => return Get::Item(()),
+                Get::Throttled { until: at } => {
+                    until = Some(until.map_or(at, |other| other.min(at)));
+                }
+                Get::Empty => {}
+            }
+        }
+        match until {
+            Some(until) => Get::Throttled { until },
+            None => Get::Empty,
+        }
+    }
+
     /// Takes a request out, as [`Head::get`] says; lowers `until` like [`Instance::get`].
     fn take(&mut self, view: &View<'_>, until: &mut Option<u64>) -> Option<(I, Ticket)> {
         if self.stopping != 0 {

@@ -209,6 +209,24 @@ pub trait Part<I: Item> {
     /// Decides which request is served next, and takes it out.
     fn get(&mut self, view: &View<'_>) -> Get<(I, Grant)>;
 
+    /// Returns until when [`Part::get`] would throttle all queued requests at `now`, ns; `None` if it would not, or
+    /// would have to look at limits of a class to know.
+    fn throttled(&self, _now: u64) -> Option<u64> {
+        None
+    }
+
+    /// Returns what [`Part::get`] would answer, and changes nothing.
+    ///
+    /// `Empty` and `Throttled` are exact. After `Item`, a policy that keeps the limits of classes lazily (tbf, qbm) may
+    /// find in [`Part::get`] that the first classes are throttled still.
+    fn peek(&self, view: &View<'_>) -> Get<()> {
+        match self.throttled(view.now) {
+            _ if self.is_empty() => Get::Empty,
+            Some(until) if !view.force => Get::Throttled { until },
+            _ => Get::Item(()),
+        }
+    }
+
     /// Counts a request of `class` that is served at once, without queueing. Its end is not told, so it
     /// does not hold the class. `now` is asked only by policies that need the time.
     fn pass(&mut self, class: ClassId, cost: Cost, way: Way, now: impl FnOnce() -> u64) -> Passed;

@@ -133,6 +133,10 @@ impl Part<Request> for Mock {
         Get::Item((item, grant))
     }
 
+    fn throttled(&self, now: u64) -> Option<u64> {
+        (now < self.manner.until).then_some(self.manner.until)
+    }
+
     fn pass(
         &mut self,
         class: ClassId,

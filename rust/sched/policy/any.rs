@@ -294,6 +294,7 @@ macro_rules! policies {
                 & {
                     fn is_live(class: ClassId) -> bool;
                     fn note_interval() -> Option<u64>;
+                    fn throttled(now: u64) -> Option<u64>;
                     fn len() -> u32;
                     fn overflow() -> u64;
                     fn wants_refresh() -> bool;

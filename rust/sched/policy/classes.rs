@@ -165,6 +165,11 @@ pub trait Classful<I: Item>: Sized {
     /// Chooses the class that is served next; requests are queued.
     fn next(state: &mut State<I, Self>, view: &View<'_>) -> Get<u32>;
 
+    /// See [`Part::throttled`].
+    fn throttled(_state: &State<I, Self>, _now: u64) -> Option<u64> {
+        None
+    }
+
     /// Takes the request that is served next out of a class, which still counts the request. Returns also for how
     /// long the policy kept the request on purpose, ms.
     fn pop(
@@ -379,6 +384,10 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
         self.queued = self.queued.saturating_sub(1);
         P::settle(self);
         Get::Item((item, Grant::of(id).after(withheld)))
+    }
+
+    fn throttled(&self, now: u64) -> Option<u64> {
+        P::throttled(self, now)
     }
 
     fn pass(&mut self, class: ClassId, cost: Cost, way: Way, now: impl FnOnce() -> u64) -> Passed {

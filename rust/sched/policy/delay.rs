@@ -223,8 +223,12 @@ impl<I: Item> Part<I> for State<I> {
         item
     }
 
+    fn throttled(&self, now: u64) -> Option<u64> {
+        let (due, _) = self.first()?;
+        (due > now).then_some(due)
+    }
+
     fn get(&mut self, view: &View<'_>) -> Get<(I, Grant)> {
-        self.refill(STEP);
         let Some((due, slot)) = self.first() else {
             return Get::Empty;
         };

@@ -402,6 +402,11 @@ impl<I: Item> Part<I> for State<I> {
         }
     }
 
+    fn throttled(&self, now: u64) -> Option<u64> {
+        let (_, until) = self.queue.waiting()?;
+        (until > now && self.queue.ready(now).is_none()).then_some(until)
+    }
+
     fn pass(&mut self, class: ClassId, cost: Cost, way: Way, now: impl FnOnce() -> u64) -> Passed {
         if self.table.use_mut(class).is_none() {
             return Passed::Stale;

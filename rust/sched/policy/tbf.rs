@@ -463,6 +463,14 @@ impl<I: Item> Classful<I> for Tbf {
         }
     }
 
+    fn throttled(state: &State<I>, now: u64) -> Option<u64> {
+        let ratio = state.policy.update.plan().floor_ratio;
+        match state.queue.first(ratio, now)? {
+            First::Due(_, due) if due > now => Some(due),
+            _ => None,
+        }
+    }
+
     fn pop(
         &mut self,
         queue: &mut Queue,

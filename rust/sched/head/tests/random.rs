@@ -50,7 +50,14 @@ fn random_sequences() {
                     let with_queued = stopping.filter(|s| s.queued > 0);
                     let oldest = with_queued.map(|s| *s.tag).min();
                     let force = random.below(10) == 0;
-                    match head.get(&View { force, ..view(now) }) {
+                    let view = View { force, ..view(now) };
+                    let (peeked, got) = (head.peek(&view), head.get(&view));
+                    assert!(match (&peeked, &got) {
+                        (Get::Item(()), Get::Item(_)) | (Get::Empty, Get::Empty) => true,
+                        (Get::Throttled { until }, Get::Throttled { until: at }) => until == at,
+                        _ => false,
+                    });
+                    match got {
                         Get::Item((item, ticket)) => {
                             assert!(queued.remove(&item.id), "{} came out twice", item.id);
                             let from = head.find(ticket.instance()).unwrap();

@@ -119,22 +119,25 @@ impl Bench {
 
     /// What is served next.
     pub fn get(&mut self) -> Option<(Request, Grant)> {
-        match self.part.get(&view(self.now, self.force)) {
-            Get::Item((mut request, grant)) => {
+        match self.decide() {
+            Get::Item(found) => Some(found),
+            _ => None,
+        }
+    }
+
+    /// The answer of the part.
+    pub fn decide(&mut self) -> Get<(Request, Grant)> {
+        let mut got = self.part.get(&view(self.now, self.force));
+        match &mut got {
+            Get::Item((request, _)) => {
                 let known = self.queued.remove(&request.id);
                 let (_, place) = known.expect("it was queued, and did not come out before");
                 request.unregister(place);
-                Some((request, grant))
             }
-            Get::Empty => {
-                assert_eq!(self.part.len(), 0);
-                None
-            }
-            Get::Throttled { until } => {
-                assert!(until > self.now && !self.force);
-                None
-            }
+            Get::Empty => assert_eq!(self.part.len(), 0),
+            Get::Throttled { until } => assert!(*until > self.now && !self.force),
         }
+        got
     }
 
     /// The number of what is served next; it ends at once.

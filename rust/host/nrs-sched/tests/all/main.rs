@@ -19,6 +19,7 @@ mod lags;
 mod locality;
 mod order;
 mod parts;
+mod peek;
 mod plan;
 mod qbm;
 mod robin;

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A decision that is shown and not taken, of every policy: `peek` answers what `get` does, and no decision depends on it.
+
+use crate::{
+    bench::{attrs, read, Bench},
+    settings,
+};
+use nrs_sched::{
+    arena::{feed, view, walk, Request},
+    item::Item,
+    parameters::Values,
+    policy::{Config, Get, Kind, Part, Tunables},
+    rng::Rng,
+};
+
+const MS: u64 = 1_000_000;
+
+/// How a peek and the decision after it compare: both an item, throttled until then, empty; an item that was throttled still.
+type Answers = [u32; 4];
+
+/// Returns the decisions of a trace of `seed`, with more peeks or without, and counts in `answers` how peeks compare.
+fn trace(config: &Config, seed: u64, peeks: bool, answers: &mut Answers) -> Vec<u64> {
+    let mut bench = Bench::of(config);
+    let mut rng = Rng::new(seed);
+    let (mut served, mut active) = (Vec::new(), Vec::new());
+    for _ in 0..3_000 {
+        bench.now += rng.below(3 * MS);
+        bench.force = rng.below(20) == 0;
+        if peeks {
+            for force in [false, true, false] {
+                let _ = bench.part.peek(&view(bench.now, force));
+                let _ = bench.part.peek(&view(bench.now + 50 * MS, force));
+            }
+        }
+        match rng.below(10) {
+            0..=3 => {
+                feed(&mut bench.part);
+                let request = Request {
+                    pages: 1 + rng.below(8) as u32,
+                    ..read(rng.below(1 << 20) << 12)
+                };
+                let _ = bench.push(&attrs(rng.below(12) as u32), request);
+                walk(&mut bench.part, bench.now);
+            }
+            4 if !bench.queued.is_empty() => {
+                let at = rng.below(bench.queued.len() as u64) as usize;
+                let id = *bench.queued.keys().nth(at).expect("so many");
+                let kind = bench.part.kind();
+                if !matches!(kind, Kind::Crrn | Kind::Orr | Kind::Trr) {
+                    bench.take(id);
+                }
+            }
+            5 if !active.is_empty() => {
+                let (item, grant): (Request, _) = active.swap_remove(0);
+                bench.part.stop(&grant, item.cost(), bench.now);
+            }
+            6 => {
+                bench.part.age(bench.now, 64);
+            }
+            _ => {
+                let peeked = bench.part.peek(&view(bench.now, bench.force));
+                let got = bench.decide();
+                let kind = match (peeked, &got) {
+                    (Get::Item(()), Get::Item(_)) => 0,
+                    (Get::Throttled { until }, Get::Throttled { until: at }) if until == *at => 1,
+                    (Get::Empty, Get::Empty) => 2,
+                    (Get::Item(()), Get::Throttled { .. }) => 3,
+                    (peeked, got) => panic!("{peeked:?}, but {got:?}"),
+                };
+                answers[kind] += 1;
+                served.push(match got {
+                    Get::Item((item, grant)) => {
+                        let id = item.id;
+                        active.push((item, grant));
+                        id
+                    }
+                    Get::Throttled { until } => until,
+                    Get::Empty => 0,
+                });
+            }
+        }
+    }
+    served
+}
+
+fn configs() -> Vec<Config> {
+    let mut values = Values::default();
+    for (name, text) in [
+        ("nrs_delay_min", "1"),
+        ("nrs_delay_max", "3"),
+        ("nrs_delay_pct", "80"),
+        ("buffer_max", "256"),
+    ] {
+        values.set_named(name, text).expect("valid");
+    }
+    let with = |tunables: &Tunables| Tunables {
+        delay: values.policies.delay,
+        tbf: nrs_sched::policy::tbf::Tunables {
+            rate: nrs_sched::policy::tbf::params::Rate::parse("5").expect("a rate"),
+            ..tunables.tbf
+        },
+        ..*tunables
+    };
+    let all = settings::all(&["uid_fair", "gid_then_uid_fair"]);
+    all.iter()
+        .map(|(kind, mode, tunables)| Config::parse(*kind, *mode, &with(tunables)).expect("valid"))
+        .collect()
+}
+
+#[test]
+fn a_peek_changes_nothing_and_tells_what_get_answers() {
+    for config in configs() {
+        let mut answers = Answers::default();
+        for seed in 1..=5 {
+            let [with, without] =
+                [true, false].map(|peeks| trace(&config, seed, peeks, &mut answers));
+            assert_eq!(with, without, "{config:?}");
+        }
+        let [items, throttled, empty, late] = answers;
+        assert!(items > 500 && empty > 0, "{config:?}: {answers:?}");
+        let limits = matches!(config.kind(), Kind::Tbf | Kind::Qbm | Kind::Delay);
+        let lazy = limits && config.kind() != Kind::Delay;
+        assert_eq!(throttled > 100, limits, "{config:?}: {answers:?}");
+        assert!(lazy || late == 0, "{config:?}: {answers:?}");
+        assert!(late * 20 <= items, "{config:?}: {answers:?}");
+    }
+}

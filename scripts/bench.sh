@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 #
 # usage: scripts/bench.sh [CRITERION-OPTION...]
+#        scripts/bench.sh --instructions [CASE CLASSES]...
 #
 # Measures the scheduling code (rust/sched) on this host with the toolchain root's compiler: nanoseconds per decision of
 # every policy with 2 to 100,000 classes, and bytes per class and per queued request. Takes about ten minutes; with
@@ -9,9 +10,34 @@
 #
 # What was measured is kept in build/bench/criterion, which the next run compares with. The report of all that is there
 # goes to build/bench: bench.md (printed as well) and decisions.svg.
+#
+# --instructions prints what a decision takes in instructions of this host's compiler, counted by valgrind, which repeats
+# exactly. build/bench/instructions.CASE.CLASSES has them by function, for callgrind_annotate.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 case ${1:-} in --help | -h) usage && exit ;; esac
+
+# instructions CASE CLASSES: instructions of a decision, on average of a round of all classes, at least 4,000.
+instructions() {
+	local count=$(($2 > 4000 ? $2 : 4000)) sum
+	sum=$(CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="valgrind --tool=callgrind --toggle-collect=*instructions::decide* --callgrind-out-file=$NRS_TOP/build/bench/instructions.$1.$2" \
+		cargo bench --quiet -p nrs-sched --bench instructions -- "$1" "$2" "$count" 2>&1 | awk '/Collected/ { print $NF }')
+	[ -n "$sum" ] || die "valgrind counted nothing for $1 with $2 classes"
+	echo "$1 $2 $((sum / count))"
+}
+if [ "${1:-}" = --instructions ]; then
+	shift
+	command -v valgrind >/dev/null || die 'valgrind is missing (apt install valgrind)'
+	[ $# -gt 0 ] || set -- fairshare 2 fairshare 64 fairshare 1000 fairshare 100000 fairshare_mixed 1000 fairshare3 64 fairshare3 1000 \
+		tbf 64 tbf 1000 qbm 1000
+	mkdir -p "$NRS_TOP/build/bench"
+	cd "$NRS_TOP/rust/host"
+	for ((; $# > 1; )); do
+		instructions "$1" "$2"
+		shift 2
+	done
+	exit
+fi
 
 if [ -z "${NRS_IN_ROOT:-}" ]; then
 	"$NRS_SCRIPTS/root.sh"

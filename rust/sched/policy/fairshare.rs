@@ -50,12 +50,12 @@ pub(crate) mod members;
 pub mod mode;
 pub(crate) mod node;
 pub mod params;
-pub(crate) mod queues;
 pub(crate) mod select;
 pub mod shared;
 pub mod size;
 pub mod stats;
 pub(crate) mod time;
+pub(crate) mod timeline;
 pub(crate) mod tree;
 pub mod weights;
 
@@ -118,7 +118,8 @@ impl<I: Item> State<I> {
         let mut members = Members::new(config, rng.next_u64(), shared)?;
         let slots = (tunables.classes_max.get() as usize).saturating_add(1);
         let opp_threshold = tunables.opp_threshold.get();
-        let mut selector = Selector::new(tunables.select, slots, opp_threshold > 0)?;
+        let mut selector =
+            Selector::new(tunables.select, slots, opp_threshold > 0, rng.next_u64())?;
         let spare = selector.wants(members.table.target()).allocate()?;
         selector.feed(spare);
         selector.create(&mut members, DEFAULT);

@@ -7,19 +7,18 @@
 //! measurements: Documentation/fairshare.md.
 //!
 //! ```text
-//!              join, tag ahead of the clock            join, else
-//!                         │                                │
-//!                         ▼    the clock reaches the tag   ▼
-//!  out ◄── leave ──  wait (by tag) ───────────────► ready (by deadline) ── pick ──► served
-//!                         ▲                                ▲                          │
-//!                         └──── tag ahead of the clock ────┴────── else ── charge ────┘
+//!        join                   charge: another tag and deadline
+//!  out ───────► in the timeline ◄────────────────────────────────┐
+//!   ▲                  │ pick: the first deadline of those whose │
+//!   │                  │ tag is not ahead of the clock           │
+//!   └────── leave ─────┴─────────────────────────────────────────┘
 //! ```
 //!
 //! # Lags of idle children
 //!
 //! The clock moves on by the service divided by the members' weights; so the lags of all children sum to 0
 //! as long as nothing is forgotten. [`Clock::tilt`] counts what expires, what is owed to a child that is
-//! removed, service past the queues of an idle child, and what a jump of the clock gives. The bleed returns
+//! removed, service past the lines of an idle child, and what a jump of the clock gives. The bleed returns
 //! that to all members by weight.
 //!
 //! # Corrections
@@ -54,9 +53,9 @@
 use super::{
     entity::{Clock, Entity, Place, COST_MAX, DEBT_MAX},
     members::Members,
-    queues::{Queues, Side},
+    timeline::{Timeline, Timelines},
 };
-use crate::sched::{item::Item, leftist::Root};
+use crate::sched::item::Item;
 
 /// How far ahead of the clock service elsewhere puts a child, in largest requests.
 pub(super) const PULL_MAX: u32 = 4;
@@ -72,21 +71,17 @@ const PENDING_MAX: u32 = 256;
 /// requests; the clock jumps to that.
 const SLACK: u64 = 4;
 
-/// How many children one pick moves to the ready queue, at most: a bound for the time under the lock.
-const RELEASE_MAX: u32 = 64;
-
 /// The scheduler of one node: its clock and its members.
 ///
 /// # Invariants
 ///
-/// - A member is in exactly one of the two queues, the one its `place` says.
+/// - A child is in the timeline exactly if its `place` says so, by its tag and the deadline that it had when either
+///   changed last.
 /// - The clock's weight is the sum of the weights of the members.
-/// - Every tag in `ready` was not ahead of the clock when it was put there.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Sched<Q = Root> {
+#[derive(Clone, Copy, Debug)]
+pub struct Sched {
     clock: Clock,
-    wait: Q,
-    ready: Q,
+    line: Timeline,
 }
 
 /// What happened to a request.
@@ -102,18 +97,15 @@ pub(super) enum Step {
     Correct(i64),
 }
 
-impl Sched<Side> {
-    /// The scheduler of a root without members.
-    pub(super) fn root() -> Self {
+impl Sched {
+    /// A scheduler without members.
+    pub(super) fn new() -> Self {
         Self {
             clock: Clock::default(),
-            wait: Side::Wait,
-            ready: Side::Ready,
+            line: Timeline::EMPTY,
         }
     }
-}
 
-impl<Q: Copy> Sched<Q> {
     /// Whether it has no members.
     pub(super) const fn is_empty(&self) -> bool {
         self.clock.weight() == 0
@@ -130,93 +122,39 @@ impl<Q: Copy> Sched<Q> {
         self.clock.now()
     }
 
-    /// Puts a child that is in no queue where it belongs.
-    fn insert(
-        &mut self,
-        queues: &mut impl Queues<Queue = Q>,
-        entity: &mut Entity,
-        slot: u32,
-        deadline: u64,
-    ) {
-        if entity.lag(self.clock.now()) >= 0 {
-            entity.place = Place::Ready;
-            queues.push(&mut self.ready, deadline, slot);
-        } else {
-            entity.place = Place::Wait;
-            queues.push(&mut self.wait, entity.start, slot);
-        }
-    }
-
-    /// Takes a child out of its queue.
-    fn extract(&mut self, queues: &mut impl Queues<Queue = Q>, entity: &mut Entity, slot: u32) {
-        match entity.place {
-            Place::Out => return,
-            Place::Wait => queues.remove(&mut self.wait, slot),
-            Place::Ready => queues.remove(&mut self.ready, slot),
-        }
-        entity.place = Place::Out;
-    }
-
-    /// Puts a member in the right place of the right queue after its tag or its next cost changed.
-    fn settle(&mut self, queues: &mut impl Queues<Queue = Q>, entity: &mut Entity, slot: u32) {
-        let ready = entity.lag(self.clock.now()) >= 0;
-        match entity.place {
-            Place::Ready if ready => queues.update(&mut self.ready, entity.deadline(), slot),
-            Place::Wait if !ready => queues.update(&mut self.wait, entity.start, slot),
-            Place::Out => {}
-            _ => {
-                self.extract(queues, entity, slot);
-                self.insert(queues, entity, slot, entity.deadline());
-            }
+    /// Puts a member where it belongs after its tag or its next cost changed.
+    fn settle(&mut self, lines: &mut Timelines, entity: &Entity, slot: u32) {
+        if entity.place == Place::In {
+            lines.set(&mut self.line, slot, entity.start, entity.deadline());
         }
     }
 
     /// Settles a member whose next request costs `next`; without one it leaves.
-    fn go_on(
-        &mut self,
-        queues: &mut impl Queues<Queue = Q>,
-        entity: &mut Entity,
-        slot: u32,
-        next: Option<u32>,
-    ) {
+    fn go_on(&mut self, lines: &mut Timelines, entity: &mut Entity, slot: u32, next: Option<u32>) {
         match next {
             Some(next) => {
                 entity.head = next;
-                self.settle(queues, entity, slot);
+                self.settle(lines, entity, slot);
             }
-            None => self.leave(queues, entity, slot),
+            None => self.leave(lines, entity, slot),
         }
     }
 
     /// Takes out a child without requests and remembers what it is owed.
-    fn leave(&mut self, queues: &mut impl Queues<Queue = Q>, entity: &mut Entity, slot: u32) {
+    fn leave(&mut self, lines: &mut Timelines, entity: &mut Entity, slot: u32) {
         if entity.place == Place::Out {
             return;
         }
-        self.extract(queues, entity, slot);
+        lines.remove(&mut self.line, slot);
         let more = entity.retire(self.clock.now());
         self.clock.tilt(entity.service(more));
         self.clock.leave(entity.weight());
     }
 
-    /// Moves a child from the wait queue to the ready queue.
-    fn promote(
-        &mut self,
-        queues: &mut impl Queues<Queue = Q>,
-        nodes: &mut Members<impl Item>,
-        slot: u32,
-    ) {
-        queues.remove(&mut self.wait, slot);
-        if let Some(entity) = nodes.entity_mut(slot) {
-            entity.place = Place::Ready;
-            queues.push(&mut self.ready, entity.deadline(), slot);
-        }
-    }
-
     /// The child in `slot` has its first request, of `cost`; nothing if it is a member.
     pub(super) fn join(
         &mut self,
-        queues: &mut impl Queues<Queue = Q>,
+        lines: &mut Timelines,
         nodes: &mut Members<impl Item>,
         slot: u32,
         cost: u32,
@@ -231,44 +169,34 @@ impl<Q: Copy> Sched<Q> {
         entity.head = cost;
         self.clock.tilt(entity.service(more));
         self.clock.enter(entity.weight());
-        let deadline = if boost {
+        let deadline = if boost && entity.lag(now) >= 0 {
             entity.start
         } else {
             entity.deadline()
         };
-        self.insert(queues, entity, slot, deadline);
+        entity.place = Place::In;
+        lines.add(&mut self.line, slot, entity.start, deadline);
     }
 
     /// Chooses a child; none if there are no members.
-    pub(super) fn pick(
-        &mut self,
-        queues: &mut impl Queues<Queue = Q>,
-        nodes: &mut Members<impl Item>,
-    ) -> Option<u32> {
-        for _ in 0..RELEASE_MAX {
-            let Some((slot, tag)) = queues.top(self.wait) else {
-                break;
-            };
-            if tag.wrapping_sub(self.clock.now()) as i64 > 0 {
-                if queues.top(self.ready).is_some() {
-                    break;
-                }
-                // Work conserving: those who are owed service have no requests now.
-                let slack = nodes.entity(slot).map_or(0, |entity| {
-                    entity.advance(entity.head).saturating_mul(SLACK)
-                });
-                self.clock.jump(tag.wrapping_sub(slack));
-                return Some(slot);
-            }
-            self.promote(queues, nodes, slot);
+    pub(super) fn pick(&mut self, lines: &Timelines, nodes: &Members<impl Item>) -> Option<u32> {
+        let eligible = lines.eligible(self.line, self.clock.now());
+        if eligible.is_some() {
+            return eligible;
         }
-        queues.top(self.ready).map(|(slot, _)| slot)
+        // Work conserving: those who are owed service have no requests now.
+        let (slot, tag) = lines.least(self.line)?;
+        let slack = nodes.entity(slot).map_or(0, |entity| {
+            entity.advance(entity.head).saturating_mul(SLACK)
+        });
+        self.clock.jump(tag.wrapping_sub(slack));
+        Some(slot)
     }
 
     /// Something happened to a request from below the child in `slot`; the next one there costs `next`.
     pub(super) fn step(
         &mut self,
-        queues: &mut impl Queues<Queue = Q>,
+        lines: &mut Timelines,
         nodes: &mut Members<impl Item>,
         slot: u32,
         step: Step,
@@ -278,8 +206,8 @@ impl<Q: Copy> Sched<Q> {
             return;
         };
         match step {
-            Step::Charge(cost) => self.charge(queues, entity, slot, cost, next),
-            Step::Skip => self.go_on(queues, entity, slot, next),
+            Step::Charge(cost) => self.charge(lines, entity, slot, cost, next),
+            Step::Skip => self.go_on(lines, entity, slot, next),
             // Without members the request took no share here; other partitions are told of it ([`super::tree`]).
             Step::Owe(_) | Step::Correct(_) if self.is_empty() => {}
             Step::Owe(cost) if entity.place == Place::Out => {
@@ -289,36 +217,30 @@ impl<Q: Copy> Sched<Q> {
             Step::Owe(cost) => {
                 let floor = (entity.advance(DEBT_MAX) as i64).wrapping_neg();
                 if entity.lag(self.clock.now()) > floor {
-                    self.charge(queues, entity, slot, cost, next);
+                    self.charge(lines, entity, slot, cost, next);
                 }
             }
-            Step::Correct(delta) => self.correct(queues, entity, slot, delta),
+            Step::Correct(delta) => self.correct(lines, entity, slot, delta),
         }
     }
 
     /// A request of a child ended and cost `delta` more than was charged.
     #[inline(never)]
-    fn correct(
-        &mut self,
-        queues: &mut impl Queues<Queue = Q>,
-        entity: &mut Entity,
-        slot: u32,
-        delta: i64,
-    ) {
+    fn correct(&mut self, lines: &mut Timelines, entity: &mut Entity, slot: u32, delta: i64) {
         self.clock.correct(delta);
         if entity.place == Place::Out {
             let more = entity.correct_idle(self.clock.now(), delta);
             self.clock.tilt(more);
         } else {
             entity.correct(delta);
-            self.settle(queues, entity, slot);
+            self.settle(lines, entity, slot);
         }
     }
 
     /// Charges a member.
     fn charge(
         &mut self,
-        queues: &mut impl Queues<Queue = Q>,
+        lines: &mut Timelines,
         entity: &mut Entity,
         slot: u32,
         cost: u32,
@@ -328,14 +250,14 @@ impl<Q: Copy> Sched<Q> {
         entity.charge(cost);
         entity.pulled = 0;
         entity.busy |= next.is_some();
-        self.go_on(queues, entity, slot, next);
+        self.go_on(lines, entity, slot, next);
     }
 
     /// The child in `slot` was served `cost` units elsewhere; of these, and of those still pending, its tag
     /// and the clock take as many as put it at most `bound` units ahead of the clock. Whether there were any.
     pub(super) fn pull(
         &mut self,
-        queues: &mut impl Queues<Queue = Q>,
+        lines: &mut Timelines,
         nodes: &mut Members<impl Item>,
         slot: u32,
         cost: u64,
@@ -358,14 +280,14 @@ impl<Q: Copy> Sched<Q> {
         entity.pulled = entity.pulled.saturating_add(taken);
         entity.charge(taken);
         self.clock.pull(taken);
-        self.settle(queues, entity, slot);
+        self.settle(lines, entity, slot);
         taken > 0
     }
 
     /// Gives the child in `slot` another weight; what it is owed in units stays the same.
     pub(super) fn reweight(
         &mut self,
-        queues: &mut impl Queues<Queue = Q>,
+        lines: &mut Timelines,
         nodes: &mut Members<impl Item>,
         slot: u32,
         weight: u32,
@@ -379,7 +301,7 @@ impl<Q: Copy> Sched<Q> {
         if entity.place != Place::Out {
             self.clock.enter(entity.weight());
             self.clock.leave(before);
-            self.settle(queues, entity, slot);
+            self.settle(lines, entity, slot);
         }
     }
 
@@ -392,12 +314,9 @@ impl<Q: Copy> Sched<Q> {
     }
 
     /// Cost of the request that is served next if this node is served; none without members.
-    pub(super) fn head(
-        &self,
-        queues: &impl Queues<Queue = Q>,
-        nodes: &Members<impl Item>,
-    ) -> Option<u32> {
-        let (slot, _) = queues.top(self.ready).or_else(|| queues.top(self.wait))?;
+    pub(super) fn head(&self, lines: &Timelines, nodes: &Members<impl Item>) -> Option<u32> {
+        let eligible = lines.eligible(self.line, self.clock.now());
+        let slot = eligible.or_else(|| Some(lines.least(self.line)?.0))?;
         nodes.entity(slot).map(|entity| entity.head)
     }
 }

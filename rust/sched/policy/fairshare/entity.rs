@@ -49,15 +49,13 @@ const NEAR: i64 = 1 << 50;
 /// After how many of its own requests of idle time the surplus of an entity that was busy expires.
 const IDLE_LONG: u64 = 64;
 
-/// Where an entity is queued.
+/// Whether an entity is in the timeline of its scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Nowhere: no requests.
+    /// No: it has no requests.
     Out,
-    /// Among those that are ahead of the clock.
-    Wait,
-    /// Among those that may be served.
-    Ready,
+    /// It is.
+    In,
 }
 
 /// The share of one node among its siblings.
@@ -82,7 +80,7 @@ pub struct Entity {
     pub(super) pending: u32,
     /// What [`Entity::ease`] carries, 1/256 of a unit.
     eased: u8,
-    /// Where it is queued.
+    /// Whether it is in a timeline.
     pub(super) place: Place,
     /// Whether it had another request queued when one was served, since it became a member.
     pub(super) busy: bool,

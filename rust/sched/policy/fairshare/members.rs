@@ -273,7 +273,7 @@ impl<I: Item> Members<I> {
                 Body::Leaf(Leaf::new())
             } else {
                 Body::Inner(Inner {
-                    sched: Sched::default(),
+                    sched: Sched::new(),
                     children: 0,
                 })
             };

@@ -55,9 +55,9 @@ grow!(Selector {
 impl Selector {
     /// The selector called `select`, for up to `max` slots, which knows the [`Selector::oldest`] request if
     /// that is asked for (`oldest`) or needed; sleeps.
-    pub fn new(select: Select, max: usize, oldest: bool) -> Result<Self, NoMemory> {
+    pub fn new(select: Select, max: usize, oldest: bool, seed: u64) -> Result<Self, NoMemory> {
         let tree = match select {
-            Select::Deadline => Some(Tree::new(max)?),
+            Select::Deadline => Some(Tree::new(max, seed)?),
             Select::Paper => None,
         };
         let arrivals = if oldest || tree.is_none() {

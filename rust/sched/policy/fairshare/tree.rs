@@ -25,11 +25,10 @@ use super::{
     deadline::{Sched, Step, PULL_MAX},
     entity::Place,
     members::Members,
-    queues::{Heaps, Queues, Side},
+    timeline::Timelines,
 };
 use crate::sched::{
     item::Item,
-    leftist::Forest,
     mem::{grow, NoMemory},
     slab::NONE,
 };
@@ -70,23 +69,23 @@ impl Largest {
 /// A node is a member of its parent's scheduler exactly if it is a leaf that joined and did not leave, or
 /// if its own scheduler has members.
 pub struct Tree {
-    root: Sched<Side>,
-    heaps: Heaps,
-    forest: Forest,
+    root: Sched,
+    lines: Timelines,
     largest: Largest,
 }
 
-/// Runs `$body` on the scheduler of the node in `$slot`, or of the root, and on its queues.
+/// Runs `$body` on the scheduler of the node in `$slot`, or of the root.
 ///
 /// That of a node is a part of the nodes that it changes, so it is a copy which is put back.
 macro_rules! at {
-    ($tree:ident, $nodes:ident, $slot:expr, $sched:ident, $queues:ident => $body:expr) => {
+    ($tree:ident, $nodes:ident, $slot:expr, $sched:ident => $body:expr) => {
         if $slot == NONE {
-            let ($sched, $queues) = (&mut $tree.root, &mut $tree.heaps);
+            let $sched = &mut $tree.root;
             $body
         } else {
-            let mut copy = $nodes.sched($slot).copied().unwrap_or_default();
-            let ($sched, $queues) = (&mut copy, &mut $tree.forest);
+            let copy = $nodes.sched($slot).copied();
+            let mut copy = copy.unwrap_or_else(Sched::new);
+            let $sched = &mut copy;
             let result = $body;
             if let Some(stored) = $nodes.sched_mut($slot) {
                 *stored = copy;
@@ -97,37 +96,33 @@ macro_rules! at {
 }
 
 /// Chooses a child of one level that was not served elsewhere.
-fn choose<S: Queues>(
-    sched: &mut Sched<S::Queue>,
-    queues: &mut S,
+fn choose(
+    sched: &mut Sched,
+    lines: &mut Timelines,
     nodes: &mut Members<impl Item>,
     bound: u32,
 ) -> Option<u32> {
     if nodes.are_alone() {
-        return sched.pick(queues, nodes);
+        return sched.pick(lines, nodes);
     }
     for _ in 0..PULLS {
-        let child = sched.pick(queues, nodes)?;
+        let child = sched.pick(lines, nodes)?;
         let cost = nodes.elsewhere(child);
-        if !sched.pull(queues, nodes, child, cost, bound) {
+        if !sched.pull(lines, nodes, child, cost, bound) {
             return Some(child);
         }
     }
-    sched.pick(queues, nodes)
+    sched.pick(lines, nodes)
 }
 
-grow!(Tree {
-    forest: Forest,
-    heaps: Heaps,
-});
+grow!(Tree { lines: Timelines });
 
 impl Tree {
     /// A tree for up to `max` slots; sleeps.
-    pub(super) fn new(max: usize) -> Result<Self, NoMemory> {
+    pub(super) fn new(max: usize, seed: u64) -> Result<Self, NoMemory> {
         Ok(Self {
-            root: Sched::root(),
-            heaps: Heaps::new(max)?,
-            forest: Forest::new(max)?,
+            root: Sched::new(),
+            lines: Timelines::new(max, seed)?,
             largest: Largest::default(),
         })
     }
@@ -161,13 +156,13 @@ impl Tree {
         loop {
             nodes.note(slot, served);
             let parent = nodes.parent(slot);
-            next = at!(self, nodes, parent, sched, queues => {
-                sched.step(queues, nodes, slot, step, next);
-                sched.head(queues, nodes)
-            });
             if parent == NONE {
-                return;
+                return self.root.step(&mut self.lines, nodes, slot, step, next);
             }
+            next = at!(self, nodes, parent, sched => {
+                sched.step(&mut self.lines, nodes, slot, step, next);
+                sched.head(&self.lines, nodes)
+            });
             slot = parent;
         }
     }
@@ -184,9 +179,9 @@ impl Tree {
             // What it got elsewhere before it came here is no debt.
             let _ = nodes.elsewhere(slot);
             let parent = nodes.parent(slot);
-            let first = at!(self, nodes, parent, sched, queues => {
+            let first = at!(self, nodes, parent, sched => {
                 let first = sched.is_empty();
-                sched.join(queues, nodes, slot, cost);
+                sched.join(&mut self.lines, nodes, slot, cost);
                 first
             });
             if parent == NONE || !first {
@@ -200,7 +195,8 @@ impl Tree {
         let bound = self.largest.get().saturating_mul(PULL_MAX);
         let mut at = NONE;
         loop {
-            let child = at!(self, nodes, at, sched, queues => choose(sched, queues, nodes, bound))?;
+            let child =
+                at!(self, nodes, at, sched => choose(sched, &mut self.lines, nodes, bound))?;
             if nodes.sched(child).is_none() {
                 return Some(child);
             }
@@ -210,12 +206,12 @@ impl Tree {
 
     pub(super) fn reweight(&mut self, nodes: &mut Members<impl Item>, slot: u32, weight: u32) {
         let parent = nodes.parent(slot);
-        at!(self, nodes, parent, sched, queues => sched.reweight(queues, nodes, slot, weight));
+        at!(self, nodes, parent, sched => sched.reweight(&mut self.lines, nodes, slot, weight));
     }
 
     pub(super) fn forget(&mut self, nodes: &mut Members<impl Item>, slot: u32) {
         let parent = nodes.parent(slot);
-        at!(self, nodes, parent, sched, _queues => sched.forget(nodes, slot));
+        at!(self, nodes, parent, sched => sched.forget(nodes, slot));
     }
 
     pub(super) fn lag(&self, nodes: &Members<impl Item>, slot: u32) -> i64 {

@@ -12,9 +12,10 @@ use crate::{
         mem,
         policy::{
             fairshare::{
-                entity::COST_MAX, node::Body, params::CostModel, weights::Weights, Config, Shared,
-                State, Update,
+                entity::COST_MAX, node::Body, params::CostModel, timeline::tests::looks,
+                weights::Weights, Config, Shared, State, Update,
             },
+            params::ClassesMax,
             Configuration, Get, Grant, Part, Tunables, View, Way,
         },
         rng::Rng,
@@ -51,9 +52,6 @@ fn check(state: &State<Request>) -> u64 {
         assert_eq!(node.entity.place != Place::Out, busy, "{slot}");
         if busy {
             *weights.entry(node.parent).or_insert(0) += u64::from(node.entity.weight());
-        }
-        if node.entity.place == Place::Ready {
-            assert!(node.entity.lag(tree.now(nodes, slot)) >= 0, "{slot}");
         }
     }
     for (slot, weight) in weights {
@@ -155,5 +153,62 @@ fn invariants() {
             assert!(clock.wrapping_sub(clocks[part]) as i64 >= 0);
             clocks[part] = clock;
         }
+    }
+}
+
+/// How many points of the timelines each of `count` decisions looks at, with so many users that always have requests:
+/// the sum and the most.
+fn looks_of(users: u32, mode: &str, weights: &str, count: u32) -> (u64, u64) {
+    let mut tunables = Tunables::default().fairshare;
+    tunables.classes_max = ClassesMax::new(1 << 18).unwrap();
+    let config = Config::parse(Some(mode), &tunables).unwrap();
+    let shared = mem::Shared::new(Shared::new(&config, 1, 1).unwrap()).unwrap();
+    let mut state = State::new(&config, 1, &shared).unwrap();
+    let weights = mem::Shared::new(Weights::new().apply(weights).unwrap()).unwrap();
+    state.update(Update::new(weights, &tunables), 0);
+    for uid in 0..users {
+        feed(&mut state);
+        let attrs = Attrs {
+            uid: Id::new(uid),
+            gid: Id::new(uid % 300),
+            ..Attrs::UNKNOWN
+        };
+        let class = state.classify(&attrs, 0);
+        for id in 0..2 {
+            let request = Request::new(uid, id, 1, 0);
+            state.enqueue(request, class, 0).unwrap();
+        }
+    }
+    let (start, mut most) = (looks(), 0);
+    for now in 0..count.into() {
+        let before = looks();
+        let view = View {
+            now,
+            force: false,
+            table: None,
+        };
+        let Get::Item((request, grant)) = state.get(&view) else {
+            panic!("all have requests");
+        };
+        state.stop(&grant, request.cost(), now);
+        state.enqueue(request, grant.class, now).unwrap();
+        most = most.max(looks() - before);
+    }
+    (looks() - start, most)
+}
+
+/// No matter how many become eligible at a time, no decision is much more work than the others.
+#[test]
+fn there_are_no_bursts_of_work() {
+    let weights: Vec<_> = (0..1000).map(|uid| format!("uid:{uid}:10000")).collect();
+    for (users, mode, weights) in [
+        (100_000, "uid_fair", ""),
+        (100_000, "uid_fair", &weights.join(" ")),
+        (30_000, "gid_then_uid_fair", ""),
+    ] {
+        let count = 2 * users + users / 2;
+        let (sum, most) = looks_of(users, mode, weights, count);
+        let mean = sum / u64::from(count);
+        assert!(most <= 4 * mean, "{mode}: {most}, on average {mean}");
     }
 }

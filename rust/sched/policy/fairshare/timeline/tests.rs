@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Timelines against a list, and how many points a decision looks at.
+
+use super::*;
+use crate::sched::{mem::Need, rng::Rng};
+use std::cell::Cell;
+
+thread_local! {
+    static LOOKS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A point is looked at.
+pub(super) fn count() {
+    LOOKS.set(LOOKS.get() + 1);
+}
+
+/// How often this thread has looked at a point.
+pub(in super::super) fn looks() -> u64 {
+    LOOKS.get()
+}
+
+fn timelines(max: usize) -> Timelines {
+    let mut lines = Timelines::new(max, 7).unwrap();
+    lines.feed(lines.wants(max).allocate().unwrap());
+    lines.create(max as u32 - 1);
+    lines
+}
+
+/// Checks what is below `at`, which hangs below `parent`; returns the least tag, and adds the slots in order.
+fn check(lines: &Timelines, at: u32, parent: u32, slots: &mut Vec<u32>) -> Option<u64> {
+    let point = lines.points.get(at as usize)?;
+    assert_eq!(point.parent, parent);
+    for child in [point.left, point.right] {
+        let child = lines.points.get(child as usize);
+        assert!(child.is_none_or(|child| child.priority <= point.priority));
+    }
+    let left = check(lines, point.left, at, slots);
+    slots.push(at);
+    let right = check(lines, point.right, at, slots);
+    let least = [left, right]
+        .iter()
+        .flatten()
+        .fold(point.tag, |a, b| earlier(a, *b));
+    assert_eq!(point.least, least);
+    Some(least)
+}
+
+/// Two timelines of the same points, with numbers around the wrap and many that are equal.
+#[test]
+fn against_a_list() {
+    const SLOTS: u64 = 60;
+    let base = u64::MAX - 30;
+    let mut lines = timelines(SLOTS as usize);
+    let mut line = [Timeline::EMPTY; 2];
+    let mut model = [const { Vec::<(u64, u32, u64)>::new() }; 2];
+    let mut rng = Rng::new(1);
+    for _ in 0..40_000 {
+        let slot = rng.below(SLOTS) as u32;
+        let side = slot as usize % 2;
+        let (line, model) = (&mut line[side], &mut model[side]);
+        let tag = rng.below(100);
+        let deadline = tag + rng.below(50);
+        let (told, due) = (base.wrapping_add(tag), base.wrapping_add(deadline));
+        match model.iter().position(|entry| entry.1 == slot) {
+            None => {
+                lines.add(line, slot, told, due);
+                model.push((deadline, slot, tag));
+            }
+            Some(at) if rng.below(3) == 0 => {
+                lines.remove(line, slot);
+                model.swap_remove(at);
+            }
+            Some(at) => {
+                lines.set(line, slot, told, due);
+                model[at] = (deadline, slot, tag);
+            }
+        }
+        model.sort_unstable();
+        let mut slots = Vec::new();
+        check(&lines, line.0, NONE, &mut slots);
+        assert!(slots.iter().eq(model.iter().map(|entry| &entry.1)));
+        let now = rng.below(120);
+        let first = model.iter().find(|entry| entry.2 <= now);
+        let found = lines.eligible(*line, base.wrapping_add(now));
+        assert_eq!(found, first.map(|entry| entry.1));
+        let least = model.iter().min_by_key(|entry| (entry.2, entry.0, entry.1));
+        let least = least.map(|entry| (entry.1, base.wrapping_add(entry.2)));
+        assert_eq!(lines.least(*line), least);
+    }
+}
+
+/// A slot that is lost is a request that hangs, so one without memory is reported.
+#[test]
+#[should_panic = "cannot"]
+fn a_slot_without_memory_is_reported() {
+    let mut line = Timeline::EMPTY;
+    Timelines::new(9, 1).unwrap().add(&mut line, 0, 0, 0);
+}

@@ -169,7 +169,12 @@ impl Run {
     }
 
     fn setup(rng: &mut Rng, case: Case) -> Setup {
-        let capacity = (1 << 20) + rng.below(1 << 30);
+        // Up to terabytes/s.
+        let capacity = match case.seed % 3 {
+            0 => (1 << 20) + rng.below(1 << 30),
+            1 => (1 << 20) + rng.below(1 << 43),
+            _ => 1 << (30 + rng.below(14)),
+        };
         let mut reserve = || match case.reserves && rng.below(2) == 0 {
             true => rng.below(capacity / 3),
             false => 0,
@@ -186,7 +191,11 @@ impl Run {
     fn terms(&mut self) -> Terms {
         let most = self.allocator.setup().capacity / self.case.part + 1;
         let classes = self.case.classes;
-        let min = self.rng.below(most);
+        // Powers of two are where products of 64 bits would wrap to little.
+        let min = match self.case.seed % 3 {
+            2 => (1 << self.rng.below(44)).min(most),
+            _ => self.rng.below(most),
+        };
         Terms {
             class: classes[self.rng.below(classes.len() as u64) as usize],
             min,
@@ -244,7 +253,7 @@ impl Run {
                 let by = match self.rng.below(3) {
                     0 => allocation / 10 * 3,
                     1 => self.rng.below(allocation + 1),
-                    _ => self.rng.below(1 << 30),
+                    _ => self.rng.below(self.allocator.setup().capacity),
                 };
                 self.first_come_keeps(Some(id), class, |run| {
                     let answer = run.allocator.increase(id, by);

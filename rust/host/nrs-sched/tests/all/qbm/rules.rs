@@ -296,7 +296,9 @@ fn gates_run_out() {
         .partition(|rate| (rate - 5.0).abs() < 0.25);
     assert_eq!(own.len(), 14, "{shared:?}");
     let sum: f64 = shared.iter().sum();
-    assert!((sum - 5.0).abs() < 0.25 && shared.iter().all(|rate| *rate > 0.0));
+    assert!((sum - 5.0).abs() < 0.25, "{shared:?}");
+    let equal = |rate: &f64| (rate - sum / 6.0).abs() < 0.1;
+    assert!(shared.iter().all(equal), "{shared:?}");
     assert!(sim.stats().contains("seatless: 6\n"), "{}", sim.stats());
     let status = sim.status();
     assert!(status.contains("without_seat: 5000000\n"), "{status}");
@@ -343,4 +345,19 @@ fn counters() {
     let numbers = stats.lines().filter_map(|line| line.split_once(": "));
     let counted = numbers.filter(|(_, value)| !value.starts_with('"') && *value != "0");
     assert_eq!(counted.count(), 0, "{stats}");
+}
+
+/// Who comes last on a device that has half of what is promised keeps the floor of 32 KiB/s.
+#[test]
+fn an_overcommitted_device_starves_nobody() {
+    let text = "by uid; group all capacity=200MB
+        client 1 class=first_come min=190MB max=190MB; client 2 class=low_share min=5MB max=5MB";
+    let mut sim = Sim::new(text, 100, 1000);
+    for user in [1, 2] {
+        sim.shape(user, 1, 0);
+        sim.load(user, Load::Greedy(16));
+    }
+    sim.run(5 * SECOND);
+    let [high, low] = sim.rates(20 * SECOND, [1, 2]);
+    assert!(low >= 0.032_768 * 0.99 && high > 90.0, "{high} {low}");
 }

@@ -283,7 +283,17 @@ impl Model {
             force,
             table: self.table.as_ref(),
         };
-        match self.parts[home].get(&view) {
+        let peeked = self.parts[home].peek(&view);
+        let got = self.parts[home].get(&view);
+        match (&peeked, &got) {
+            (Get::Item(()), Get::Item(_)) | (Get::Empty, Get::Empty) => {}
+            (Get::Throttled { until }, Get::Throttled { until: at }) if until == at => {}
+            // Limits of classes that come first are looked at late.
+            (Get::Item(()), Get::Throttled { .. })
+                if matches!(self.config.kind(), Kind::Tbf | Kind::Qbm) => {}
+            _ => panic!("{peeked:?}, then {got:?}: {:?}", self.config),
+        }
+        match got {
             Get::Item((mut request, grant)) => {
                 let at = self
                     .queued

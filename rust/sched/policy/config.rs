@@ -74,6 +74,12 @@ pub trait Configuration: Copy + PartialEq {
         None
     }
 
+    /// Whether a part that was started with this goes on with `new` by what the service keeps for the policy
+    /// ([`super::control::Keep::update`]).
+    fn follows(&self, _new: &Self) -> bool {
+        false
+    }
+
     /// The argument of the start.
     fn argument(&self) -> Option<&dyn fmt::Display> {
         None

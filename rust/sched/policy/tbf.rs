@@ -148,7 +148,6 @@ pub struct Tbf {
     fields: Fields,
     global: bool,
     salt: u64,
-    idle_max: usize,
 }
 
 /// Token buckets on one head.
@@ -330,12 +329,11 @@ impl<I: Item> Classful<I> for Tbf {
             shared: shared.clone(),
             pools: core::array::from_fn(|count| {
                 let hash = Rng::new(salt ^ ((count as u64) << 32)).next_u64();
-                Seat::new(Tag::new(hash, POOL))
+                Seat::new(Tag::new(hash, POOL, POOL))
             }),
             fields: config.fields(),
             global,
             salt,
-            idle_max: config.tunables.cache_size.get() as usize,
         })
     }
 
@@ -348,7 +346,7 @@ impl<I: Item> Classful<I> for Tbf {
     }
 
     fn idle_max(&self) -> usize {
-        self.idle_max
+        self.update.plan().idle_max
     }
 
     /// The level of a bucket that partitions share outlives the class; else the class is kept until its bucket is full.

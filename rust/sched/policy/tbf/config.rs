@@ -42,6 +42,15 @@ impl Configuration for Config {
         }
     }
 
+    /// Tables are made for as many classes and rules as there may be, and partitions share rates or do not.
+    fn follows(&self, new: &Self) -> bool {
+        let (old, now) = (&self.tunables, &new.tunables);
+        self.argument == new.argument
+            && old.classes_max == now.classes_max
+            && old.global_rate == now.global_rate
+            && old.rules_max.get() >= now.rules_max.get()
+    }
+
     fn argument(&self) -> Option<&dyn fmt::Display> {
         let fields = self.argument.as_ref();
         fields.map(|fields| fields as &dyn fmt::Display)

@@ -3,7 +3,7 @@
 //! The surroundings of a class: rules, shared buckets and the time.
 
 use super::{
-    plan::{Gauge, Plan, COUNTS, POOL},
+    plan::{Gauge, Meter, Plan, COUNTS, POOL},
     shared::{Buckets, Seat, Tag},
 };
 use crate::sched::{item::Cost, rng::avalanche};
@@ -37,10 +37,15 @@ impl Context<'_> {
         self.now.saturating_sub(window)
     }
 
-    /// The seat of the bucket of `gauge`, of `window`, for the classes whose keys have hash `hash`.
-    pub fn seat(&self, gauge: &Gauge, hash: u64, window: u64) -> Seat {
+    /// The seat of the bucket of `gauge`, of `window` and `unit`, for the classes whose keys have hash `hash`.
+    fn seat(&self, gauge: &Gauge, hash: u64, window: u64, unit: u64) -> Seat {
         let hash = avalanche(hash ^ gauge.hash().wrapping_add(self.salt));
-        Seat::new(Tag::new(hash, window))
+        Seat::new(Tag::new(hash, window, unit))
+    }
+
+    /// The seat of the bucket of a class under `gauge` whose key has hash `hash`.
+    pub fn own_seat(&self, gauge: &Gauge, hash: u64) -> Seat {
+        self.seat(gauge, hash, gauge.shared_window(), gauge.meter.unit)
     }
 
     /// When the pool will have enough for a request of `cost`; none if nobody borrows.
@@ -85,7 +90,6 @@ pub struct Other {
     pub id: u32,
     /// Credit that counts, beside lateness, ticks.
     pub window: u64,
-    version: u32,
 }
 
 impl Other {
@@ -94,15 +98,13 @@ impl Other {
         seat: Seat::NONE,
         span: 0,
         id: u32::MAX,
-        version: 0,
         window: 0,
     };
 
-    /// The bucket of the rule of `gauge`, which was `was` if it was named before; a new version is as full
-    /// as the old one.
+    /// The bucket of the rule of `gauge`, which was `was` if it was named before.
     pub fn new(context: &Context<'_>, gauge: &Gauge, was: Option<&Self>) -> Self {
         let shared = gauge.shared_window();
-        Self::with(context, gauge, RULE, gauge.meter.window, shared, was)
+        Self::with(context, gauge, RULE, &gauge.meter, shared, was)
     }
 
     /// The bucket of the minimum of the rule of `gauge`, as [`Other::new`].
@@ -111,37 +113,25 @@ impl Other {
             return Self::NONE;
         };
         let was = Some(was).filter(|was| was.id == gauge.id);
-        let window = minimum.meter.window;
-        Self::with(context, gauge, MINIMUM, window, minimum.window(), was)
+        let (meter, window) = (&minimum.meter, minimum.window());
+        Self::with(context, gauge, MINIMUM, meter, window, was)
     }
 
-    /// The bucket with `hash`, of depth `window`, of the rule of `gauge`.
+    /// The bucket with `hash`, filled by `meter`, of the rule of `gauge`.
     fn with(
         context: &Context<'_>,
         gauge: &Gauge,
         hash: u64,
-        window: u64,
+        meter: &Meter,
         shared: u64,
         was: Option<&Self>,
     ) -> Self {
-        let same = was.filter(|was| was.version == gauge.version);
-        let mut seat = match same {
-            Some(was) => was.seat,
-            None => context.seat(gauge, hash, shared),
-        };
-        let now = context.now;
-        if let Some(was) = was.filter(|_| same.is_none()) {
-            if let Some(level) = context.buckets.level(&was.seat) {
-                let level = level.rescale(now, was.window, window);
-                context.buckets.lower(&mut seat, shared, level, now);
-            }
-        }
+        let seat = context.seat(gauge, hash, shared, meter.unit);
         Self {
-            seat,
+            seat: was.map_or(seat, |was| seat.after(was.seat)),
             span: 0,
             id: gauge.id,
-            version: gauge.version,
-            window,
+            window: meter.window,
         }
     }
 }

@@ -113,6 +113,9 @@ pub struct Meter {
     count: Count,
     /// Credit that a class keeps while it is idle, ticks.
     pub window: u64,
+    /// Time for one request or page of the depth, or 4096 bytes, ticks: what stays the same amount when rate, depth or
+    /// unit change.
+    pub unit: u64,
 }
 
 impl Meter {
@@ -123,6 +126,7 @@ impl Meter {
             pace,
             count,
             window: pace.span(count.depth(depth)),
+            unit: pace.span(count.depth(1)),
         }
     }
 
@@ -153,8 +157,6 @@ impl Minimum {
 pub struct Gauge {
     /// Which rule.
     pub id: u32,
-    /// Which version of its limits.
-    pub version: u32,
     /// Its name.
     pub name: Name,
     /// Its rate, as it was written.
@@ -200,9 +202,9 @@ impl Gauge {
         self.also.get(..usize::from(self.alsos)).unwrap_or_default()
     }
 
-    /// A hash of the rule and its version.
+    /// A hash of the rule, the same for all of its versions.
     pub const fn hash(&self) -> u64 {
-        avalanche(((self.id as u64) << 32) | self.version as u64)
+        avalanche(self.id as u64)
     }
 }
 
@@ -216,6 +218,8 @@ pub struct Plan {
     gauges: List<Gauge>,
     ids: List<(u32, u32)>,
     pools: [Option<Pace>; COUNTS],
+    /// Idle classes that are kept.
+    pub idle_max: usize,
     /// Dispatches under rules with a minimum in a row before another one.
     pub floor_ratio: u32,
     overload: Overload,
@@ -253,7 +257,6 @@ impl Plan {
             ids.push((rule.id, index))?;
             gauges.push(Gauge {
                 id: rule.id,
-                version: rule.version,
                 name: rule.name,
                 rate: limits.rate,
                 meter,
@@ -278,6 +281,7 @@ impl Plan {
             gauges,
             ids,
             pools,
+            idle_max: tunables.cache_size.get() as usize,
             floor_ratio: tunables.floor_ratio.get(),
             overload: tunables.overload,
         })

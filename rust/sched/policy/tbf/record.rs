@@ -95,8 +95,8 @@ pub struct Record<F> {
     paid: u8,
     pool: u8,
     id: u32,
-    version: u32,
     window: u64,
+    unit: u64,
     level: Level,
     seat: Seat,
     staged: u64,
@@ -123,8 +123,8 @@ impl<F: Fifo> Record<F> {
             paid: 0,
             pool: 0,
             id: u32::MAX,
-            version: 0,
             window: 0,
+            unit: 0,
             level: Level::FULL,
             seat: Seat::NONE,
             staged: 0,
@@ -139,10 +139,10 @@ impl<F: Fifo> Record<F> {
         };
         if let Some(gauge) = context.plan.gauge(rule) {
             record.id = gauge.id;
-            record.version = gauge.version;
             record.window = gauge.meter.window;
+            record.unit = gauge.meter.unit;
             if context.global {
-                record.seat = context.seat(gauge, hash, gauge.shared_window());
+                record.seat = context.own_seat(gauge, hash);
             }
         }
         record.bind(context, rule);
@@ -176,20 +176,26 @@ impl<F: Fifo> Record<F> {
             return;
         };
         let now = context.now;
-        if (self.id, self.version) != (gauge.id, gauge.version) {
-            let (old, new) = (self.window, gauge.meter.window);
-            if context.global {
-                let level = context.buckets.level(&self.seat).unwrap_or(self.level);
-                let level = level.rescale(now, old, new);
-                let window = gauge.shared_window();
-                self.seat = context.seat(gauge, self.hash, window);
-                context.buckets.lower(&mut self.seat, window, level, now);
+        let meter = &gauge.meter;
+        let as_full = |level: Level| {
+            let level = level.at_least(context.floor(self.window));
+            level.rescale(now, self.unit, meter.unit)
+        };
+        let level = as_full(self.level);
+        if context.global {
+            let (was, seat) = (self.seat, context.own_seat(gauge, self.hash));
+            if self.id == gauge.id {
+                self.seat = seat.after(was);
+            } else {
+                let (before, window) = (context.buckets.level(&was), gauge.shared_window());
+                let before = before.map_or(level, as_full);
+                self.seat = seat;
+                context.buckets.lower(&mut self.seat, window, before, now);
             }
-            self.level = self.level.rescale(now, old, new);
-            self.id = gauge.id;
-            self.version = gauge.version;
-            self.window = new;
         }
+        self.level = level;
+        self.id = gauge.id;
+        (self.window, self.unit) = (meter.window, meter.unit);
         self.floor = Other::floor(context, gauge, &self.floor);
         let before = core::mem::replace(&mut self.others, [Other::NONE; ALSO_MAX]);
         for (other, &index) in self.others.iter_mut().zip(gauge.also()) {

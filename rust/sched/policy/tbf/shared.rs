@@ -5,8 +5,8 @@
 //! # Vocabulary
 //!
 //! - *Place*: a tag and a level, one word each, in a table of fixed size.
-//! - *Tag*: 58 bits of a keyed hash of whose bucket it is, and 6 bits for the logarithm of its window; 0
-//!   if it is nobody's ([`Tag`]).
+//! - *Tag*: 46 bits of a keyed hash of whose bucket it is, its unit to 7 bits, and 6 bits for the logarithm
+//!   of its window; 0 if it is nobody's ([`Tag`]).
 //! - *Block*: 8 places side by side; a tag can be in the block that its hash names.
 //! - *Seat*: a tag and where it was last ([`Seat`]); who uses it looks whether the tag is still there.
 //!
@@ -22,6 +22,12 @@
 //! table needs no list of what is in use, and whoever comes back after long finds a full bucket, its own or
 //! another.
 //!
+//! # Changes of a rule
+//!
+//! A rule that has changed keeps its buckets: parts that are not told yet, and those that are, take from the same one. A
+//! part that finds another unit ([`super::plan::Meter::unit`]) in a tag puts its own there, and leaves as many units in the bucket. Until the last
+//! part was told, that is as often as parts take turns; nobody gains by it.
+//!
 //! # Two claims of one tag
 //!
 //! Two parts that look for a tag at a time can claim two places of its block. Each looks through the block
@@ -31,10 +37,11 @@
 //! # What is not exact
 //!
 //! Between a look at the tag and the take, the place can change hands if the bucket is full. One request
-//! is then charged to a stranger; nobody is charged less.
+//! is then charged to a stranger; nobody is charged less. A change of the unit is exact to a hundredth, and one request
+//! that is taken at the time of it may be charged by the other one.
 
 use crate::sched::{
-    bucket::{Charge, Level},
+    bucket::{scale, Charge, Level},
     key::{Hashed, Hasher},
     mem::{Bulk, NoMemory},
 };
@@ -49,6 +56,13 @@ const BLOCK: usize = 8;
 /// Bits of a tag that say how long the window is.
 const WINDOW_BITS: u32 = 6;
 
+/// Bits of a tag that say its unit, those of a fraction among them.
+const UNIT_BITS: u32 = 12;
+const FRACTION_BITS: u32 = 6;
+
+/// Bits of a tag that are not of the hash.
+const TERMS_BITS: u32 = WINDOW_BITS + UNIT_BITS;
+
 /// No place of the table.
 const NOWHERE: u32 = u32::MAX;
 
@@ -57,15 +71,35 @@ const NOWHERE: u32 = u32::MAX;
 pub struct Tag(u64);
 
 impl Tag {
-    /// The tag of what has `hash`, with a bucket of `window`, ticks.
-    pub const fn new(hash: u64, window: u64) -> Self {
+    /// The tag of what has `hash`, of whose bucket credit counts up to `window`, in units of `unit`, both ticks.
+    pub const fn new(hash: u64, window: u64, unit: u64) -> Self {
         // The window is below 2^(log - 1), so a bucket that was just filled is not yet anybody's.
         let log = u64::BITS
             .wrapping_sub(window.leading_zeros())
             .wrapping_add(1);
         let log = if log > 63 { 63 } else { log };
+        let word = unit | 1;
+        let zeros = word.leading_zeros();
+        // Without the first bit, which is 1.
+        let fraction = word.wrapping_shl(zeros).wrapping_shl(1) >> (u64::BITS - FRACTION_BITS);
+        let exponent = (u64::BITS - 1).wrapping_sub(zeros) as u64;
+        let unit = (exponent << FRACTION_BITS) | fraction;
         // Never 0, since the logarithm is not.
-        Self(((hash >> WINDOW_BITS) << WINDOW_BITS) | log as u64)
+        Self(((hash >> TERMS_BITS) << TERMS_BITS) | (unit << WINDOW_BITS) | log as u64)
+    }
+
+    /// Whether both are tags of the same bucket, whatever its window and unit.
+    const fn is_of(self, other: Self) -> bool {
+        (self.0 ^ other.0) >> TERMS_BITS == 0
+    }
+
+    /// Its unit, ticks, to seven bits.
+    const fn unit(self) -> u64 {
+        let unit = (self.0 >> WINDOW_BITS) & ((1 << UNIT_BITS) - 1);
+        let fraction = (1 << FRACTION_BITS) | (unit & ((1 << FRACTION_BITS) - 1));
+        let exponent = (unit >> FRACTION_BITS) as u32;
+        (fraction << (u64::BITS - 1 - FRACTION_BITS))
+            .wrapping_shr((u64::BITS - 1).wrapping_sub(exponent))
     }
 }
 
@@ -87,6 +121,14 @@ impl Seat {
 
     /// Nobody's.
     pub const NONE: Self = Self::new(Tag(0));
+
+    /// The same bucket as that of `was`, after a change of its rule.
+    pub const fn after(self, was: Self) -> Self {
+        Self {
+            place: was.place,
+            ..self
+        }
+    }
 }
 
 /// A level that many change at once.
@@ -176,7 +218,8 @@ impl Buckets {
             let mut free = None;
             for (index, place) in block.iter().enumerate() {
                 let there = place.tag.load(SeqCst);
-                if there == tag.0 {
+                if tag.is_of(Tag(there)) {
+                    place.follow(Tag(there), tag, now);
                     return Some(base.wrapping_add(index) as u32);
                 }
                 if place.is_free(there, now) {
@@ -196,7 +239,7 @@ impl Buckets {
                 .is_ok()
             {
                 place.level.fetch_max(now.saturating_sub(window), SeqCst);
-                let index = settle(block, index, tag.0);
+                let index = settle(block, index, tag);
                 return Some(base.wrapping_add(index) as u32);
             }
         }
@@ -233,20 +276,25 @@ impl Buckets {
         Some(Level(place.level.load(SeqCst)))
     }
 
+    /// The place of a bucket that is there, and its tag.
+    fn there(&self, seat: &Seat) -> Option<(&Place, Tag)> {
+        let place = self.places.get(seat.place as usize)?;
+        let tag = Tag(place.tag.load(SeqCst));
+        tag.is_of(seat.tag).then_some((place, tag))
+    }
+
     /// Gives back what was taken from the bucket; nothing if it moved, since it was full then.
     pub fn refund(&self, seat: &Seat, span: u64) {
-        if let Some(place) = self.places.get(seat.place as usize) {
-            if place.tag.load(SeqCst) == seat.tag.0 {
-                place.change(|level| level.refund(span));
-            }
+        if let Some((place, tag)) = self.there(seat) {
+            let span = scale(span, seat.tag.unit(), tag.unit());
+            place.change(|level| level.refund(span));
         }
     }
 
     /// The level of a bucket that is there.
     pub fn level(&self, seat: &Seat) -> Option<Level> {
-        let place = self.places.get(seat.place as usize)?;
-        let there = place.tag.load(SeqCst) == seat.tag.0;
-        there.then(|| Level(place.level.load(SeqCst)))
+        let (place, _) = self.there(seat)?;
+        Some(Level(place.level.load(SeqCst)))
     }
 
     /// Takes from a bucket that was full for long, with all the credit that `window` allows, what is beyond
@@ -268,6 +316,14 @@ impl Buckets {
 }
 
 impl Place {
+    /// Has the bucket, whose tag was `old`, follow `new`.
+    fn follow(&self, old: Tag, new: Tag, now: u64) {
+        let followed = self.tag.compare_exchange(old.0, new.0, SeqCst, SeqCst);
+        if followed.is_ok() && old.unit() != new.unit() {
+            self.change(|level| level.rescale(now, old.unit(), new.unit()));
+        }
+    }
+
     /// Replaces the level by what `change` makes of it; returns what it was.
     fn change(&self, change: impl Fn(Level) -> Level) -> Level {
         let mut level = self.level.load(SeqCst);
@@ -285,12 +341,12 @@ impl Place {
 }
 
 /// After a claim of `tag` at `index`, leaves it in one place of `block` only; returns which.
-fn settle(block: &[Place], index: usize, tag: u64) -> usize {
+fn settle(block: &[Place], index: usize, tag: Tag) -> usize {
     let Some(claimed) = block.get(index) else {
         return index;
     };
     for (other, place) in block.iter().enumerate() {
-        if other == index || place.tag.load(SeqCst) != tag {
+        if other == index || !tag.is_of(Tag(place.tag.load(SeqCst))) {
             continue;
         }
         let (stays, goes) = if other < index {
@@ -299,8 +355,11 @@ fn settle(block: &[Place], index: usize, tag: u64) -> usize {
             (claimed, place)
         };
         stays.level.fetch_max(goes.level.load(SeqCst), SeqCst);
-        // Whoever fails here finds that the other one did it.
-        let _ = goes.tag.compare_exchange(tag, 0, SeqCst, SeqCst);
+        let there = goes.tag.load(SeqCst);
+        if tag.is_of(Tag(there)) {
+            // Whoever fails here finds that the other one did it.
+            let _ = goes.tag.compare_exchange(there, 0, SeqCst, SeqCst);
+        }
         if other < index {
             return other;
         }
@@ -319,7 +378,7 @@ mod tests {
     const NOW: u64 = instant(1_000_000_000);
 
     fn tag(buckets: &Buckets, uid: u32, window: u64) -> Tag {
-        Tag::new(buckets.hash(&Key::Uid(uid)), window)
+        Tag::new(buckets.hash(&Key::Uid(uid)), window, window)
     }
 
     #[test]
@@ -381,13 +440,14 @@ mod tests {
         for (first, second) in [(3, 5), (5, 3)] {
             let buckets = Buckets::new(4, 1).unwrap();
             let block = buckets.places.run(0, BLOCK);
+            let tag = Tag::new(77 << TERMS_BITS, 1, 1);
             for index in [first, second] {
-                block[index].tag.store(77, SeqCst);
+                block[index].tag.store(tag.0, SeqCst);
                 block[index].level.store(100 + index as u64, SeqCst);
             }
-            assert_eq!(settle(block, second, 77), 3);
+            assert_eq!(settle(block, second, tag), 3);
             let tags: Vec<usize> = (0..BLOCK)
-                .filter(|&i| block[i].tag.load(SeqCst) == 77)
+                .filter(|&i| block[i].tag.load(SeqCst) == tag.0)
                 .collect();
             assert_eq!(tags, [3]);
             assert_eq!(block[3].level.load(SeqCst), 105);
@@ -398,7 +458,13 @@ mod tests {
     fn tags_are_never_nobodys() {
         for window in [0, 1, 1 << 20, 1 << 55, u64::MAX] {
             for hash in [0, 1, u64::MAX] {
-                assert_ne!(Tag::new(hash, window), Seat::NONE.tag);
+                let tag = Tag::new(hash, window, window);
+                assert_ne!(tag, Seat::NONE.tag);
+                let (unit, wanted) = (tag.unit(), window | 1);
+                assert!(unit <= wanted && wanted - unit <= wanted / 64, "{window}");
+                assert!(
+                    tag.is_of(Tag::new(hash, 7, 9)) && !tag.is_of(Tag::new(!hash, window, window))
+                );
             }
         }
     }

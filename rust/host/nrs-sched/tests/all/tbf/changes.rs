@@ -5,7 +5,13 @@
 use super::sim::{near, none, one, Sim, SECOND};
 use nrs_sched::{
     error::Code,
-    policy::{tbf::Tunables, Get, Part},
+    policy::{
+        tbf::{
+            params::{CacheSize, Depth, GlobalRate, Overload},
+            Config, Tunables,
+        },
+        Configuration, Get, Part,
+    },
     rules::{Command, Subject},
 };
 use std::collections::BTreeMap;
@@ -230,4 +236,59 @@ fn patterns_are_bounded() {
     // Exact values are found without.
     let command = Command::parse("start exact jobid={a b c} rate=5").unwrap();
     assert!(book.apply(&command).is_ok());
+}
+
+/// While partitions are told of a change one after the other, a class has one rate, not one for those that were told and
+/// one for the rest.
+#[test]
+fn a_change_under_way_gains_nothing() {
+    let mut sim = Sim::new("uid", 4, &Tunables::default());
+    sim.late = 0;
+    sim.rule("start all uid={9} rate=200");
+    sim.rule("start a uid={1} rate=100 also=all");
+    for part in 0..4 {
+        sim.queue(part, 1, 8, 1);
+    }
+    sim.run(sim.now + SECOND, one);
+    sim.served.clear();
+    for change in 0..50 {
+        let commands = ["change a realtime=1", "change a realtime=0"];
+        let update = sim.command(commands[change % 2]);
+        for part in 0..4 {
+            sim.tell(part, &update);
+            sim.run(sim.now + SECOND / 50, one);
+        }
+        sim.run(sim.now + SECOND / 8, one);
+    }
+    let (got, want) = (sim.served[&1].0, 50 * 205 / 10);
+    assert!(
+        (want * 9 / 10..=want + 15).contains(&got),
+        "{got} for {want}"
+    );
+}
+
+/// Parameters take effect in place: a backlog that is limited stays limited, and nobody's bucket is full anew.
+#[test]
+fn parameters_change_in_place() {
+    let mut sim = Sim::new("uid", 2, &Tunables::default());
+    sim.rule("start a uid={1} rate=100");
+    sim.queue(0, 1, 8, 1);
+    sim.queue(1, 1, 8, 1);
+    sim.run(sim.now + SECOND, one);
+    sim.served.clear();
+    for i in 0..500 {
+        sim.tune(|tunables| match i % 3 {
+            0 => tunables.depth = Depth::new([3, 30][i / 3 % 2]).unwrap(),
+            1 => tunables.cache_size = CacheSize::new(i as u32 + 1).unwrap(),
+            _ => tunables.overload = [Overload::Equal, Overload::Rate][i / 3 % 2],
+        });
+        sim.run(sim.now + SECOND / 100, one);
+    }
+    near(sim.served[&1].0, 500, 2.0, "in place");
+    let config = Config::parse(Some("uid"), &Tunables::default()).unwrap();
+    let other = Tunables {
+        global_rate: GlobalRate::Off,
+        ..Tunables::default()
+    };
+    assert!(!config.follows(&config.with(&other)));
 }

@@ -89,17 +89,49 @@ impl Sim {
 
     /// Takes a command; classes follow when they are touched. All parts are asked again, as after any change.
     pub fn rule_later(&mut self, command: &str) {
-        let parsed = Command::parse(command).unwrap_or_else(|e| panic!("{command}: {e}"));
-        let book = self.book.apply(&parsed);
-        self.book = book.unwrap_or_else(|e| panic!("{command}: {e}"));
-        self.generation += 1;
-        let rules = self.book.compile(self.generation).expect("memory");
-        let rules = mem::Shared::new(rules).expect("memory");
-        let update = Update::new(rules, &self.config).expect("memory");
+        let update = self.command(command);
         for part in &mut self.parts {
             part.update(update.clone(), self.now);
         }
         self.wake.fill(0);
+    }
+
+    /// Sets parameters, which parts that run follow.
+    pub fn tune(&mut self, tune: impl Fn(&mut Tunables)) {
+        let mut tunables = self.config.tunables;
+        tune(&mut tunables);
+        let new = self.config.with(&tunables);
+        assert!(self.config.follows(&new), "{tunables:?}");
+        self.config = new;
+        let update = self.update();
+        for part in 0..self.parts.len() {
+            self.tell(part, &update);
+        }
+    }
+
+    /// What parts are to be told after a command.
+    pub fn command(&mut self, command: &str) -> Update {
+        let parsed = Command::parse(command).unwrap_or_else(|e| panic!("{command}: {e}"));
+        let book = self.book.apply(&parsed);
+        self.book = book.unwrap_or_else(|e| panic!("{command}: {e}"));
+        self.update()
+    }
+
+    fn update(&mut self) -> Update {
+        self.generation += 1;
+        let rules = self.book.compile(self.generation).expect("memory");
+        let rules = mem::Shared::new(rules).expect("memory");
+        Update::new(rules, &self.config).expect("memory")
+    }
+
+    /// Tells one part; its classes follow.
+    pub fn tell(&mut self, part: usize, update: &Update) {
+        self.parts[part].update(update.clone(), self.now);
+        let mut from = Some(0);
+        while let Some(slot) = from {
+            from = self.parts[part].refresh(slot, 64, self.now);
+        }
+        self.wake[part] = 0;
     }
 
     pub fn class(&mut self, part: usize, owner: u32) -> ClassId {

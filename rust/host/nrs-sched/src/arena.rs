@@ -276,7 +276,7 @@ const MIXED: u64 = 4096 * 99;
 /// # Errors
 ///
 /// - [`NoMemory`]: the allocator had none.
-pub fn lone_part(config: &Config, seed: u64) -> Result<AnyPart<Request>, NoMemory> {
+pub fn lone_part<I: Item>(config: &Config, seed: u64) -> Result<AnyPart<I>, NoMemory> {
     let mut part = AnyPart::new(config, seed, &AnyShared::new(config, seed, 1)?)?;
     hand_gates(&mut part, 64, None)?;
     Ok(part)
@@ -288,8 +288,8 @@ pub fn lone_part(config: &Config, seed: u64) -> Result<AnyPart<Request>, NoMemor
 /// # Errors
 ///
 /// - [`NoMemory`]: the allocator had none.
-pub fn hand_gates(
-    part: &mut AnyPart<Request>,
+pub fn hand_gates<I: Item>(
+    part: &mut AnyPart<I>,
     count: u32,
     rate: Option<u64>,
 ) -> Result<(), NoMemory> {
@@ -304,7 +304,7 @@ pub fn hand_gates(
 }
 
 /// Meets the clients of a part of `qbm`, as the service's worker does after it was woken; nothing for others.
-pub fn walk(part: &mut AnyPart<Request>, now: u64) {
+pub fn walk<I: Item>(part: &mut AnyPart<I>, now: u64) {
     let rates = [4096 * 100, UNREGULATED, 4096 * 1_000, 4096 * 100_000];
     let Some(gates) = part.qbm().and_then(|part| part.gates()) else {
         return;
@@ -329,7 +329,7 @@ pub fn walk(part: &mut AnyPart<Request>, now: u64) {
 /// # Panics
 ///
 /// There is none.
-pub fn feed(part: &mut impl Part<Request>) {
+pub fn feed<I: Item>(part: &mut impl Part<I>) {
     for _ in 0..8 {
         if part.need().is_empty() {
             return;

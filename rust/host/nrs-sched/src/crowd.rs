@@ -3,10 +3,10 @@
 //! Parts with many classes that always have requests, to measure what a decision costs.
 
 use crate::{
-    arena::{self, feed, hand_gates, lone_part, walk, Request},
+    arena::{feed, hand_gates, lone_part, walk},
     attr::{Attrs, Id},
     class::ClassId,
-    item::{Direction, Item, Spot},
+    item::{Cost, Direction, Fifo, Item, Place, Spot},
     jobid::JobId,
     mem::Shared,
     policy::{
@@ -19,6 +19,7 @@ use crate::{
     rng::Rng,
     rules::Command,
 };
+use std::collections::VecDeque;
 
 /// Requests that every class keeps queued.
 pub const QUEUED: u32 = 8;
@@ -129,6 +130,89 @@ impl Case {
     }
 }
 
+/// A request that is as cheap to move and to queue as the kernel's, which is a pointer.
+struct Bare {
+    arrival: u64,
+    offset: u64,
+    mark: u64,
+    pages: u32,
+}
+
+/// The queue of such requests.
+struct BareFifo(VecDeque<Bare>);
+
+/// No such request is registered.
+struct Unplaced;
+
+impl Place for Unplaced {
+    fn mark(&self) -> u64 {
+        0
+    }
+}
+
+impl Item for Bare {
+    type Fifo = BareFifo;
+    type Place = Unplaced;
+
+    fn cost(&self) -> Cost {
+        Cost {
+            pages: self.pages,
+            bytes: u64::from(self.pages) * 4096,
+            direction: Direction::Read,
+        }
+    }
+
+    fn arrival(&self) -> u64 {
+        self.arrival
+    }
+
+    fn spot(&self) -> Spot {
+        Spot::new(0, self.offset, 4096)
+    }
+
+    fn mark(&self) -> u64 {
+        self.mark
+    }
+
+    fn set_mark(&mut self, mark: u64) {
+        self.mark = mark;
+    }
+
+    fn register(&mut self) -> Unplaced {
+        Unplaced
+    }
+
+    fn unregister(&mut self, _place: Unplaced) {}
+}
+
+impl Fifo for BareFifo {
+    type Item = Bare;
+
+    fn new() -> Self {
+        Self(VecDeque::new())
+    }
+
+    fn push(&mut self, item: Bare) {
+        self.0.push_back(item);
+    }
+
+    fn pop(&mut self) -> Option<Bare> {
+        self.0.pop_front()
+    }
+
+    fn remove(&mut self, _place: &Unplaced) -> Option<Bare> {
+        None
+    }
+
+    fn front(&self) -> Option<&Bare> {
+        self.0.front()
+    }
+
+    fn len(&self) -> u32 {
+        self.0.len() as u32
+    }
+}
+
 /// Twice what a decision per microsecond uses, so that there is always one to make; requests/s of each class.
 pub fn rate(classes: u32) -> u32 {
     (2_000_000 / classes).max(1)
@@ -136,7 +220,7 @@ pub fn rate(classes: u32) -> u32 {
 
 /// A part and the classes in it.
 pub struct Crowd {
-    part: AnyPart<Request>,
+    part: AnyPart<Bare>,
     table: Option<Table>,
     now: u64,
     members: Vec<Attrs>,
@@ -182,7 +266,6 @@ impl Crowd {
     /// There is no memory.
     pub fn new(case: &Case, classes: u32) -> Self {
         let config = case.config(classes);
-        arena::reserve((classes * QUEUED) as usize + 64).expect("memory");
         let mut part = lone_part(&config, 1).expect("memory");
         let (count, bytes) = (classes.min(16_384), 4096 * u64::from(rate(classes)));
         hand_gates(&mut part, count, Some(bytes)).expect("memory");
@@ -200,14 +283,11 @@ impl Crowd {
                 members.push(attrs);
             }
             for _ in 0..QUEUED {
-                let request = Request {
-                    owner,
-                    id,
+                let request = Bare {
                     pages: 1 + rng.below(case.pages.into()) as u32,
                     arrival: id,
-                    spot: Spot::new(0, rng.below(1 << 40), 4096),
-                    direction: Direction::Read,
-                    ..Request::default()
+                    offset: rng.below(1 << 40),
+                    mark: 0,
                 };
                 assert!(part.enqueue(request, class, 0).is_ok());
                 id += 1;
@@ -250,7 +330,7 @@ impl Crowd {
 
     /// What goes next, as soon as something may.
     #[inline]
-    fn get(&mut self) -> (Request, Grant) {
+    fn get(&mut self) -> (Bare, Grant) {
         loop {
             let view = View {
                 now: self.now,

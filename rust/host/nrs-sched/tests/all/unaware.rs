@@ -263,7 +263,7 @@ fn a_single_field() {
         tell(&mut attrs, &known);
         let config =
             Config::parse(Kind::Fairshare, Some(mode), &Tunables::default()).expect("valid");
-        let mut part = lone_part(&config, 1).expect("memory");
+        let mut part = lone_part::<Request>(&config, 1).expect("memory");
         let (one, nobody) = (part.classify(&attrs, START), part.classify(&NOBODY, START));
         assert_ne!(one, nobody, "{mode}");
         assert!(part.is_live(one) && part.is_live(nobody), "{mode}");

@@ -178,9 +178,15 @@ impl Sched {
         lines.add(&mut self.line, slot, entity.start, deadline);
     }
 
+    /// The eligible child with the first deadline.
+    #[inline]
+    pub(super) fn eligible(&self, lines: &Timelines) -> Option<u32> {
+        lines.eligible(self.line, self.clock.now())
+    }
+
     /// Chooses a child; none if there are no members.
     pub(super) fn pick(&mut self, lines: &Timelines, nodes: &Members<impl Item>) -> Option<u32> {
-        let eligible = lines.eligible(self.line, self.clock.now());
+        let eligible = self.eligible(lines);
         if eligible.is_some() {
             return eligible;
         }
@@ -315,8 +321,9 @@ impl Sched {
 
     /// Cost of the request that is served next if this node is served; none without members.
     pub(super) fn head(&self, lines: &Timelines, nodes: &Members<impl Item>) -> Option<u32> {
-        let eligible = lines.eligible(self.line, self.clock.now());
-        let slot = eligible.or_else(|| Some(lines.least(self.line)?.0))?;
+        let slot = self
+            .eligible(lines)
+            .or_else(|| Some(lines.least(self.line)?.0))?;
         nodes.entity(slot).map(|entity| entity.head)
     }
 }

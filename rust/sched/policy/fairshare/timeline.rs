@@ -160,7 +160,11 @@ impl Timelines {
             return None;
         }
         loop {
-            let left = self.get(point.left);
+            let left = if point.left == NONE {
+                None
+            } else {
+                self.get(point.left)
+            };
             if let Some(left) = left.filter(|left| !is_after(left.least, now)) {
                 at = point.left;
                 point = left;
@@ -186,60 +190,69 @@ impl Timelines {
         let mut at = line.0;
         let mut is_left = false;
         while let Some(point) = self.get_mut(at) {
+            let least = earlier(point.least, tag);
             if point.priority < new.priority {
-                new.least = earlier(point.least, tag);
+                new.least = least;
+                (new.left, new.right) = self.split(at, slot, deadline);
                 break;
             }
-            point.least = earlier(point.least, tag);
+            point.least = least;
             new.parent = at;
             is_left = deadline.before(slot, &point.deadline, at);
             at = if is_left { point.left } else { point.right };
+            if at == NONE {
+                break;
+            }
         }
         let above = new.parent;
-        if at != NONE {
-            (new.left, new.right) = self.split(at, slot, deadline);
-        }
         match self.get_mut(slot) {
             Some(point) => *point = new,
             None => bug!(),
         }
-        self.hang(line, above, is_left, slot);
+        match self.get_mut(above) {
+            Some(point) if is_left => point.left = slot,
+            Some(point) => point.right = slot,
+            None => line.0 = slot,
+        }
     }
 
     /// Removes a slot that is in this timeline.
     pub(super) fn remove(&mut self, line: &mut Timeline, slot: u32) {
-        let Some(&gone) = self.get(slot) else {
+        let Some(&Point {
+            left,
+            right,
+            parent,
+            tag,
+            ..
+        }) = self.get(slot)
+        else {
             bug!();
             return;
         };
-        let (mut left, mut right) = (gone.left, gone.right);
-        let mut above = gone.parent;
-        let mut is_left = self.get(above).is_some_and(|point| point.left == slot);
-        // What was to its left and to its right is merged in its place.
-        while let (Some(one), Some(other)) = (self.get(left), self.get(right)) {
-            let least = earlier(one.least, other.least);
-            let is_upper = one.priority >= other.priority;
-            let upper = if is_upper { left } else { right };
-            let next = if is_upper { one.right } else { other.left };
-            self.hang(line, above, is_left, upper);
-            if let Some(point) = self.get_mut(upper) {
-                (point.parent, point.least) = (above, least);
+        let rest = match (left, right) {
+            (NONE, rest) | (rest, NONE) => rest,
+            _ => self.merge(left, right),
+        };
+        if rest != NONE {
+            if let Some(point) = self.get_mut(rest) {
+                point.parent = parent;
             }
-            *(if is_upper { &mut left } else { &mut right }) = next;
-            (above, is_left) = (upper, !is_upper);
         }
-        let rest = if left == NONE { right } else { left };
-        self.hang(line, above, is_left, rest);
-        if let Some(point) = self.get_mut(rest) {
-            point.parent = above;
+        let Some(point) = self.get_mut(parent) else {
+            line.0 = rest;
+            return;
+        };
+        if point.left == slot {
+            point.left = rest;
+        } else {
+            point.right = rest;
         }
         // Above, the tag may have been the least one.
-        let mut at = gone.parent;
-        while let Some(point) = self.get(at).filter(|point| point.least == gone.tag) {
-            let parent = point.parent;
-            if !self.renew(at) {
-                break;
-            }
+        let mut is_other = point.least == tag;
+        let mut at = parent;
+        while is_other && self.renew(at) {
+            let parent = self.get(at).map_or(NONE, |point| point.parent);
+            is_other = self.get(parent).is_some_and(|point| point.least == tag);
             at = parent;
         }
     }
@@ -253,72 +266,114 @@ impl Timelines {
         }
     }
 
+    /// Merges the points from `left` on with those from `right` on, all of which come after; returns the uppermost.
+    fn merge(&mut self, mut left: u32, mut right: u32) -> u32 {
+        let (mut top, mut above) = (NONE, NONE);
+        let mut was_left = false;
+        loop {
+            let (Some(one), Some(other)) = (self.get(left), self.get(right)) else {
+                break;
+            };
+            let least = earlier(one.least, other.least);
+            let is_left = one.priority >= other.priority;
+            let upper = if is_left { left } else { right };
+            if is_left {
+                left = one.right;
+            } else {
+                right = other.left;
+            }
+            self.hang(above, was_left, upper, &mut top);
+            if let Some(point) = self.get_mut(upper) {
+                (point.parent, point.least) = (above, least);
+            }
+            (above, was_left) = (upper, is_left);
+        }
+        let rest = if left == NONE { right } else { left };
+        self.hang(above, was_left, rest, &mut top);
+        if let Some(point) = self.get_mut(rest) {
+            point.parent = above;
+        }
+        top
+    }
+
+    /// Makes `child` the inner child of `above`, which is of the left part or of the right one; or the uppermost point.
+    fn hang(&mut self, above: u32, is_left: bool, child: u32, top: &mut u32) {
+        match self.get_mut(above) {
+            Some(point) if is_left => point.right = child,
+            Some(point) => point.left = child,
+            None => *top = child,
+        }
+    }
+
     /// Splits the points from `top` on by what comes before and after `slot` with `deadline`, so that both parts hang
     /// below it; returns the uppermost point of each.
     fn split(&mut self, top: u32, slot: u32, deadline: u64) -> (u32, u32) {
         let (mut left, mut right) = (NONE, NONE);
         // What the next point of each part hangs below.
-        let (mut low, mut high) = (slot, slot);
+        let (mut low, mut high) = (NONE, NONE);
         let mut at = top;
         while let Some(point) = self.get_mut(at) {
             if point.deadline.before(at, &deadline, slot) {
                 let next = point.right;
-                point.parent = low;
-                match self.get_mut(low).filter(|_| low != slot) {
-                    Some(point) => point.right = at,
-                    None => left = at,
-                }
+                point.parent = if low == NONE { slot } else { low };
+                self.hang(low, true, at, &mut left);
                 (low, at) = (at, next);
             } else {
                 let next = point.left;
-                point.parent = high;
-                match self.get_mut(high).filter(|_| high != slot) {
-                    Some(point) => point.left = at,
-                    None => right = at,
-                }
+                point.parent = if high == NONE { slot } else { high };
+                self.hang(high, false, at, &mut right);
                 (high, at) = (at, next);
             }
-        }
-        if let Some(point) = self.get_mut(low).filter(|_| low != slot) {
-            point.right = NONE;
-        }
-        if let Some(point) = self.get_mut(high).filter(|_| high != slot) {
-            point.left = NONE;
-        }
-        for mut at in [low, high] {
-            while at != slot {
-                self.renew(at);
-                at = self.get(at).map_or(slot, |point| point.parent);
+            if at == NONE {
+                break;
             }
+        }
+        if low != NONE {
+            self.hang(low, true, NONE, &mut left);
+            self.renew_up(low, slot);
+        }
+        if high != NONE {
+            self.hang(high, false, NONE, &mut right);
+            self.renew_up(high, slot);
         }
         (left, right)
     }
 
+    /// Has the points from `at` up to, but without, `end` know their least tags again.
+    fn renew_up(&mut self, mut at: u32, end: u32) {
+        while at != end {
+            self.renew(at);
+            at = self.get(at).map_or(end, |point| point.parent);
+        }
+    }
+
     /// Has a point know the least tag below it again; whether that was another one.
     fn renew(&mut self, slot: u32) -> bool {
-        let Some(&point) = self.get(slot) else {
+        let Some(&Point {
+            tag,
+            least: known,
+            left,
+            right,
+            ..
+        }) = self.get(slot)
+        else {
             return false;
         };
-        let mut least = point.tag;
-        for child in [point.left, point.right] {
-            least = self
-                .get(child)
-                .map_or(least, |child| earlier(child.least, least));
+        let mut least = tag;
+        for child in [left, right] {
+            if child != NONE {
+                least = self
+                    .get(child)
+                    .map_or(least, |child| earlier(child.least, least));
+            }
+        }
+        if least == known {
+            return false;
         }
         if let Some(point) = self.get_mut(slot) {
             point.least = least;
         }
-        least != point.least
-    }
-
-    /// Makes `child` the child of `parent`, or the uppermost point.
-    #[inline]
-    fn hang(&mut self, line: &mut Timeline, parent: u32, is_left: bool, child: u32) {
-        match self.get_mut(parent) {
-            Some(point) if is_left => point.left = child,
-            Some(point) => point.right = child,
-            None => line.0 = child,
-        }
+        true
     }
 }
 

@@ -192,8 +192,18 @@ impl Tree {
     }
 
     pub(super) fn pick(&mut self, nodes: &mut Members<impl Item>) -> Option<u32> {
-        let bound = self.largest.get().saturating_mul(PULL_MAX);
         let mut at = NONE;
+        if nodes.are_alone() {
+            // A look is enough as long as there is an eligible child.
+            let mut sched = &self.root;
+            while let Some(child) = sched.eligible(&self.lines) {
+                match nodes.sched(child) {
+                    Some(below) => (at, sched) = (child, below),
+                    None => return Some(child),
+                }
+            }
+        }
+        let bound = self.largest.get().saturating_mul(PULL_MAX);
         loop {
             let child =
                 at!(self, nodes, at, sched => choose(sched, &mut self.lines, nodes, bound))?;

@@ -55,7 +55,7 @@ use super::{
     members::Members,
     timeline::{Timeline, Timelines},
 };
-use crate::sched::item::Item;
+use crate::sched::{item::Item, slab::NONE};
 
 /// How far ahead of the clock service elsewhere puts a child, in largest requests.
 pub(super) const PULL_MAX: u32 = 4;
@@ -78,10 +78,12 @@ const SLACK: u64 = 4;
 /// - A child is in the timeline exactly if its `place` says so, by its tag and the deadline that it had when either
 ///   changed last.
 /// - The clock's weight is the sum of the weights of the members.
+/// - `chosen` is [`NONE`], or the eligible child with the first deadline.
 #[derive(Clone, Copy, Debug)]
 pub struct Sched {
     clock: Clock,
     line: Timeline,
+    chosen: u32,
 }
 
 /// What happened to a request.
@@ -103,6 +105,7 @@ impl Sched {
         Self {
             clock: Clock::default(),
             line: Timeline::EMPTY,
+            chosen: NONE,
         }
     }
 
@@ -159,6 +162,7 @@ impl Sched {
         slot: u32,
         cost: u32,
     ) {
+        self.chosen = NONE;
         let now = self.clock.now();
         let Some(entity) = nodes.entity_mut(slot).filter(|e| e.place == Place::Out) else {
             return;
@@ -181,6 +185,9 @@ impl Sched {
     /// The eligible child with the first deadline.
     #[inline]
     pub(super) fn eligible(&self, lines: &Timelines) -> Option<u32> {
+        if self.chosen != NONE {
+            return Some(self.chosen);
+        }
         lines.eligible(self.line, self.clock.now())
     }
 
@@ -199,18 +206,18 @@ impl Sched {
         Some(slot)
     }
 
-    /// Something happened to a request from below the child in `slot`; the next one there costs `next`.
+    /// Something happened to a request from below the child in `slot`, which is `entity`; the next one there costs
+    /// `next`.
+    #[inline]
     pub(super) fn step(
         &mut self,
         lines: &mut Timelines,
-        nodes: &mut Members<impl Item>,
+        entity: &mut Entity,
         slot: u32,
         step: Step,
         next: Option<u32>,
     ) {
-        let Some(entity) = nodes.entity_mut(slot) else {
-            return;
-        };
+        self.chosen = NONE;
         match step {
             Step::Charge(cost) => self.charge(lines, entity, slot, cost, next),
             Step::Skip => self.go_on(lines, entity, slot, next),
@@ -244,6 +251,7 @@ impl Sched {
     }
 
     /// Charges a member.
+    #[inline]
     fn charge(
         &mut self,
         lines: &mut Timelines,
@@ -255,8 +263,14 @@ impl Sched {
         self.clock.serve(cost);
         entity.charge(cost);
         entity.pulled = 0;
-        entity.busy |= next.is_some();
-        self.go_on(lines, entity, slot, next);
+        match next {
+            Some(next) => {
+                entity.busy = true;
+                entity.head = next;
+                lines.replace(&mut self.line, slot, entity.start, entity.deadline());
+            }
+            None => self.leave(lines, entity, slot),
+        }
     }
 
     /// The child in `slot` was served `cost` units elsewhere; of these, and of those still pending, its tag
@@ -275,6 +289,7 @@ impl Sched {
         if cost == 0 && entity.pending == 0 {
             return false;
         }
+        self.chosen = NONE;
         let ahead = entity.advance(bound) as i64;
         let room = entity.lag(self.clock.now()).saturating_add(ahead).max(0) as u64;
         let most = bound.saturating_mul(PULLS_IN_A_ROW);
@@ -302,6 +317,7 @@ impl Sched {
         let Some(entity) = nodes.entity_mut(slot) else {
             return;
         };
+        self.chosen = NONE;
         let before = entity.weight();
         entity.reweight(weight, now);
         if entity.place != Place::Out {
@@ -319,11 +335,14 @@ impl Sched {
         }
     }
 
-    /// Cost of the request that is served next if this node is served; none without members.
-    pub(super) fn head(&self, lines: &Timelines, nodes: &Members<impl Item>) -> Option<u32> {
-        let slot = self
-            .eligible(lines)
-            .or_else(|| Some(lines.least(self.line)?.0))?;
-        nodes.entity(slot).map(|entity| entity.head)
+    /// The child that is served next if this node is served; none without members.
+    pub(super) fn choose(&mut self, lines: &Timelines) -> Option<u32> {
+        match self.eligible(lines) {
+            Some(slot) => {
+                self.chosen = slot;
+                Some(slot)
+            }
+            None => Some(lines.least(self.line)?.0),
+        }
     }
 }

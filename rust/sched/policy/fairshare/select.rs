@@ -80,6 +80,7 @@ impl Selector {
     }
 
     /// The leaf in `slot` has its first request, of `cost`.
+    #[inline]
     pub fn join(&mut self, nodes: &mut Members<impl Item>, slot: u32, cost: u32) {
         if let Some(queue) = &mut self.arrivals {
             let arrival = nodes.arrival(slot).unwrap_or(0);
@@ -91,6 +92,7 @@ impl Selector {
     }
 
     /// Chooses a leaf; none if no leaf has requests. `paper` draws from `rng` over `table`.
+    #[inline]
     pub fn pick(
         &mut self,
         nodes: &mut Members<impl Item>,
@@ -111,6 +113,7 @@ impl Selector {
 
     /// Tells of `step` at a request of the leaf in `slot`, whose next request costs `next`; without one it
     /// leaves.
+    #[inline]
     pub(super) fn step(
         &mut self,
         nodes: &mut Members<impl Item>,

@@ -261,9 +261,15 @@ impl Timelines {
     pub(super) fn set(&mut self, line: &mut Timeline, slot: u32, tag: u64, deadline: u64) {
         let point = self.get(slot);
         if point.is_some_and(|point| (point.tag, point.deadline) != (tag, deadline)) {
-            self.remove(line, slot);
-            self.add(line, slot, tag, deadline);
+            self.replace(line, slot, tag, deadline);
         }
+    }
+
+    /// The same, for another tag than before.
+    #[inline]
+    pub(super) fn replace(&mut self, line: &mut Timeline, slot: u32, tag: u64, deadline: u64) {
+        self.remove(line, slot);
+        self.add(line, slot, tag, deadline);
     }
 
     /// Merges the points from `left` on with those from `right` on, all of which come after; returns the uppermost.

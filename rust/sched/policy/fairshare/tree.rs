@@ -155,14 +155,27 @@ impl Tree {
         };
         loop {
             nodes.note(slot, served);
-            let parent = nodes.parent(slot);
+            let Some(node) = nodes.table.at_mut(slot) else {
+                bug!();
+                return;
+            };
+            let parent = node.parent;
+            let entity = &mut node.entity;
             if parent == NONE {
-                return self.root.step(&mut self.lines, nodes, slot, step, next);
+                return self.root.step(&mut self.lines, entity, slot, step, next);
             }
-            next = at!(self, nodes, parent, sched => {
-                sched.step(&mut self.lines, nodes, slot, step, next);
-                sched.head(&self.lines, nodes)
-            });
+            // Its scheduler is a part of the nodes, too.
+            let mut entity = *entity;
+            let Some(sched) = nodes.sched_mut(parent) else {
+                bug!();
+                return;
+            };
+            sched.step(&mut self.lines, &mut entity, slot, step, next);
+            let chosen = sched.choose(&self.lines);
+            if let Some(stored) = nodes.entity_mut(slot) {
+                *stored = entity;
+            }
+            next = chosen.and_then(|slot| Some(nodes.entity(slot)?.head));
             slot = parent;
         }
     }

@@ -25,8 +25,9 @@
 //! # When the table is full
 //!
 //! One owner must not take the places of all others. Once three quarters of the table are taken it is *crowded*: it is
-//! divided equally among all owners and one more that may come. An owner with as much as that replaces its idle classes,
-//! and one with more makes none until it has less. The last places are *kept* for shared classes, for inner nodes and
+//! divided equally among all owners and one more that may come. An owner with as much as that, or more, makes a class
+//! only in place of an idle one of its own, and the idle ones of an owner with more are forgotten at the next occasion
+//! ([`ClassTable::age`]). The last places are *kept* for shared classes, for inner nodes and
 //! for classes that the policy has promised a place, few for each owner; the last vacant slots for which there is memory
 //! are kept likewise. So whatever one owner does, the next one finds a place at least for its
 //! shared class, and for classes of its own as those of the first become idle.
@@ -282,9 +283,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     /// Whether a class can be made in `place`, given that the policy has memory for `limit` slots.
     pub fn room(&mut self, place: Place, limit: usize, now: u64) -> Room {
         let (count, most) = self.part_of(place);
-        let room = if count > most {
-            Room::No
-        } else if count == most {
+        let room = if count >= most {
             self.after(now, |other| other.owner() == place.owner())
         } else if place.is_kept() && self.len() >= self.max {
             self.after(now, |_| true)
@@ -317,17 +316,23 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         self.len() >= (self.max / 4).saturating_mul(3)
     }
 
+    /// How many classes an owner may have that has some; none: any number.
+    fn most(&self) -> Option<usize> {
+        // One part is for the next owner.
+        let parts = self.owning.saturating_add(1);
+        let places = self.max.saturating_sub(self.kept);
+        let most = places.checked_div(parts).unwrap_or(0).max(1);
+        self.is_crowded().then_some(most)
+    }
+
     /// How many classes the owner of `place` has, and how many it may have.
     fn part_of(&self, place: Place) -> (usize, usize) {
         let count = place.owner().and_then(|owner| self.owners.get(owner));
-        match count.copied() {
-            Some(count) if self.is_crowded() => {
-                // One part is for the next owner.
-                let parts = self.owning.saturating_add(if count == 0 { 2 } else { 1 });
-                let most = self.max.saturating_sub(self.kept).checked_div(parts);
-                (count as usize, most.unwrap_or(0).max(1))
-            }
-            _ => (0, usize::MAX),
+        match count.copied().zip(self.most()) {
+            // With one that comes there are more parts, but never less than a place for each.
+            Some((0, _)) => (0, 1),
+            Some((count, most)) => (count as usize, most),
+            None => (0, usize::MAX),
         }
     }
 
@@ -472,7 +477,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         self.idle_len = self.idle_len.saturating_sub(1);
     }
 
-    /// Forgets at most `max` classes that were idle for [`IDLE_NS`]; whether there may be more of them.
+    /// Forgets at most `max` classes that [`ClassTable::expired`] names; whether there may be more of them.
     pub fn age(&mut self, now: u64, max: u32) -> bool {
         for _ in 0..max {
             match self.expired(now) {
@@ -483,11 +488,29 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         true
     }
 
-    /// Slot of a class that was idle for [`IDLE_NS`], if there is one.
+    /// Slot of a class that was idle for [`IDLE_NS`], or whose owner has more than its part of a crowded table, if there
+    /// is one.
     pub fn expired(&mut self, now: u64) -> Option<u32> {
         let slot = self.oldest(now, |_| true)?;
-        let class = self.classes.at(slot)?;
-        (now.saturating_sub(class.seen) >= IDLE_NS).then_some(slot)
+        let seen = self.classes.at(slot)?.seen;
+        if now.saturating_sub(seen) >= IDLE_NS {
+            return Some(slot);
+        }
+        let most = self.most()?;
+        let above = |owner| {
+            self.owners
+                .get(owner)
+                .is_some_and(|&count| count as usize > most)
+        };
+        let mut next = self.idle.first();
+        for _ in 0..CHANCES {
+            let class = self.classes.at(next?)?;
+            if class.seen <= now && class.place.owner().is_some_and(above) {
+                return next;
+            }
+            next = class.links.after();
+        }
+        None
     }
 
     /// The idle class that was not used for longest of those whose places `fits`; those used meanwhile become the

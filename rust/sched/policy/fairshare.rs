@@ -362,14 +362,14 @@ impl<I: Item> Part<I> for State<I> {
         leaf.ledger.count(cost.pages, charge, opportunity);
         leaf.ledger.waited(view.now.saturating_sub(item.arrival()));
         self.queued = self.queued.saturating_sub(1);
-        let step = if opportunity {
+        if opportunity {
             self.slice.check(slot, next.is_some());
-            Step::Skip
+            self.selector
+                .step(&mut self.members, slot, Step::Skip, next);
         } else {
             self.slice.serve(slot, cost.pages, next.is_some());
-            Step::Charge(charge)
-        };
-        self.selector.step(&mut self.members, slot, step, next);
+            self.selector.charge(&mut self.members, slot, charge, next);
+        }
         let stamp = match self.members.cost_model {
             CostModel::Time => self.members.busy.start(view.now),
             CostModel::Pages | CostModel::Rpcs => 0,

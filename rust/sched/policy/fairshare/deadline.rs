@@ -86,11 +86,9 @@ pub struct Sched {
     chosen: u32,
 }
 
-/// What happened to a request.
+/// What happened to a request, other than that it was taken from its queue and charged.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
-    /// It was taken from its queue and costs this much.
-    Charge(u32),
     /// It was taken from its queue at no charge.
     Skip,
     /// It went down past its queue and costs this much: it comes out of the share, up to [`DEBT_MAX`].
@@ -208,7 +206,6 @@ impl Sched {
 
     /// Something happened to a request from below the child in `slot`, which is `entity`; the next one there costs
     /// `next`.
-    #[inline]
     pub(super) fn step(
         &mut self,
         lines: &mut Timelines,
@@ -219,7 +216,6 @@ impl Sched {
     ) {
         self.chosen = NONE;
         match step {
-            Step::Charge(cost) => self.charge(lines, entity, slot, cost, next),
             Step::Skip => self.go_on(lines, entity, slot, next),
             // Without members the request took no share here; other partitions are told of it ([`super::tree`]).
             Step::Owe(_) | Step::Correct(_) if self.is_empty() => {}
@@ -250,9 +246,9 @@ impl Sched {
         }
     }
 
-    /// Charges a member.
+    /// Charges a member, whose next request costs `next`.
     #[inline]
-    fn charge(
+    pub(super) fn charge(
         &mut self,
         lines: &mut Timelines,
         entity: &mut Entity,
@@ -260,6 +256,7 @@ impl Sched {
         cost: u32,
         next: Option<u32>,
     ) {
+        self.chosen = NONE;
         self.clock.serve(cost);
         entity.charge(cost);
         entity.pulled = 0;

@@ -366,8 +366,12 @@ impl Clock {
     #[inline]
     pub fn serve(&mut self, cost: u32) {
         let service = u64::from(cost.min(COST_MAX)) << 32;
+        let bleed = self.owed >> 3;
+        if bleed == 0 {
+            return self.run(service);
+        }
         let half = (service >> 1) as i64;
-        let bled = (self.owed >> 3).clamp(half.wrapping_neg(), half);
+        let bled = bleed.clamp(half.wrapping_neg(), half);
         self.owed = self.owed.saturating_sub(bled);
         self.run(service.wrapping_sub(bled as u64));
     }
@@ -390,8 +394,11 @@ impl Clock {
     /// Moves on by the service `amount`, after what it has to stand still for.
     #[inline]
     fn run(&mut self, amount: u64) {
-        let due = amount.saturating_sub(self.behind);
-        self.behind = self.behind.saturating_sub(amount);
+        let mut due = amount;
+        if self.behind > 0 {
+            due = amount.saturating_sub(self.behind);
+            self.behind = self.behind.saturating_sub(amount);
+        }
         let sum = self.rest.saturating_add(due);
         if let (Some(step), Some(rest)) =
             (sum.checked_div(self.weight), sum.checked_rem(self.weight))

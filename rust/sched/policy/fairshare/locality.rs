@@ -65,6 +65,7 @@ impl<F: Fifo> Batches<F> {
     /// the order of arrival.
     ///
     /// `locality` may be another from call to call: what was sorted is served as it is.
+    #[inline]
     pub fn pop(&mut self, locality: bool) -> Option<F::Item> {
         let item = self.sweep.pop()?;
         self.go_on(item.spot(), locality);
@@ -82,6 +83,7 @@ impl<F: Fifo> Batches<F> {
     }
 
     /// A request at `last` was taken out: another sweep begins if it was the end of one.
+    #[inline]
     fn go_on(&mut self, last: Spot, locality: bool) {
         if self.sweep.is_empty() && !self.behind.is_empty() {
             if locality {
@@ -109,7 +111,8 @@ impl<F: Fifo> Batches<F> {
 
     /// Moves the oldest batch to the empty sweep, going up from `last`.
     ///
-    /// By insertion: few, often in order already, and equal ones keep their order.
+    /// By insertion: few, often in order already, and equal ones keep their order. Not inlined, for the stack's sake.
+    #[inline(never)]
     fn sort(&mut self, last: Spot) {
         let mut batch = [const { None }; BATCH as usize];
         for filled in 0..batch.len() {

@@ -8,10 +8,10 @@
 //! has a lag.
 //!
 //! ```text
-//!            join                 pick, step(next)
+//!            join              pick, charge, step(next)
 //!  (no requests) ──► in selector ◄────────────────┐
 //!        ▲                │───────────────────────┘
-//!        └────────────────┘ step(none)
+//!        └────────────────┘ charge, step(none)
 //! ```
 
 use super::{deadline::Step, entity::Entity, members::Members, params::Select, tree::Tree};
@@ -111,9 +111,25 @@ impl Selector {
         picked.or_else(|| self.oldest())
     }
 
+    /// A request of the leaf in `slot` was chosen and costs `cost`; the next one costs `next`, without one the leaf leaves.
+    #[inline]
+    pub(super) fn charge(
+        &mut self,
+        nodes: &mut Members<impl Item>,
+        slot: u32,
+        cost: u32,
+        next: Option<u32>,
+    ) {
+        if self.arrivals.is_some() {
+            self.arrange(nodes, slot);
+        }
+        if let Some(tree) = &mut self.tree {
+            tree.charge(nodes, slot, cost, next);
+        }
+    }
+
     /// Tells of `step` at a request of the leaf in `slot`, whose next request costs `next`; without one it
     /// leaves.
-    #[inline]
     pub(super) fn step(
         &mut self,
         nodes: &mut Members<impl Item>,
@@ -121,17 +137,23 @@ impl Selector {
         step: Step,
         next: Option<u32>,
     ) {
-        if let (Some(queue), Step::Charge(_) | Step::Skip) = (&mut self.arrivals, step) {
-            match next {
-                Some(_) => {
-                    let arrival = nodes.arrival(slot).unwrap_or(0);
-                    queue.forest.update(&mut queue.root, arrival, slot);
-                }
-                None => queue.forest.remove(&mut queue.root, slot),
-            }
+        if let (Some(_), Step::Skip) = (&self.arrivals, step) {
+            self.arrange(nodes, slot);
         }
         if let Some(tree) = &mut self.tree {
             tree.step(nodes, slot, step, next);
+        }
+    }
+
+    /// Puts the leaf in `slot`, of which a request was taken out, where the next one arrived.
+    #[inline(never)]
+    fn arrange(&mut self, nodes: &Members<impl Item>, slot: u32) {
+        let Some(queue) = &mut self.arrivals else {
+            return;
+        };
+        match nodes.arrival(slot) {
+            Some(arrival) => queue.forest.update(&mut queue.root, arrival, slot),
+            None => queue.forest.remove(&mut queue.root, slot),
         }
     }
 

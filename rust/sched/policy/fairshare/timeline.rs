@@ -193,7 +193,15 @@ impl Timelines {
             let least = earlier(point.least, tag);
             if point.priority < new.priority {
                 new.least = least;
-                (new.left, new.right) = self.split(at, slot, deadline);
+                if point.left == NONE && point.right == NONE {
+                    point.parent = slot;
+                    match point.deadline.before(at, &deadline, slot) {
+                        true => new.left = at,
+                        false => new.right = at,
+                    }
+                } else {
+                    (new.left, new.right) = self.split(at, slot, deadline);
+                }
                 break;
             }
             point.least = least;

@@ -23,7 +23,7 @@
 
 use super::{
     deadline::{Sched, Step, PULL_MAX},
-    entity::Place,
+    entity::{Entity, Place},
     members::Members,
     timeline::Timelines,
 };
@@ -135,24 +135,64 @@ impl Tree {
         }
     }
 
-    /// Tells the schedulers above the leaf in `slot`, whose next request costs `next`, what happened to one
-    /// of its requests.
+    /// Charges the leaf in `slot`, whose next request costs `next`, and the nodes above it `cost` units.
+    #[inline]
+    pub(super) fn charge(
+        &mut self,
+        nodes: &mut Members<impl Item>,
+        slot: u32,
+        cost: u32,
+        next: Option<u32>,
+    ) {
+        self.largest.see(cost);
+        self.climb(
+            nodes,
+            slot,
+            cost.into(),
+            next,
+            |sched, lines, entity, slot, next| {
+                sched.charge(lines, entity, slot, cost, next);
+            },
+        );
+    }
+
+    /// Tells the schedulers above the leaf in `slot`, whose next request costs `next`, what else happened to one of its
+    /// requests.
+    #[inline(never)]
     pub(super) fn step(
         &mut self,
         nodes: &mut Members<impl Item>,
-        mut slot: u32,
+        slot: u32,
         step: Step,
-        mut next: Option<u32>,
+        next: Option<u32>,
     ) {
         let served = match step {
-            Step::Charge(cost) => {
-                self.largest.see(cost);
-                cost.into()
-            }
             Step::Owe(cost) => cost.into(),
             Step::Correct(delta) => delta,
             Step::Skip => 0,
         };
+        self.climb(
+            nodes,
+            slot,
+            served,
+            next,
+            |sched, lines, entity, slot, next| {
+                sched.step(lines, entity, slot, step, next);
+            },
+        );
+    }
+
+    /// Has the schedulers above the leaf in `slot` take a `step`; `served`, units of cost, is what other partitions are
+    /// told of.
+    #[inline(always)]
+    fn climb(
+        &mut self,
+        nodes: &mut Members<impl Item>,
+        mut slot: u32,
+        served: i64,
+        mut next: Option<u32>,
+        step: impl Fn(&mut Sched, &mut Timelines, &mut Entity, u32, Option<u32>),
+    ) {
         loop {
             nodes.note(slot, served);
             let Some(node) = nodes.table.at_mut(slot) else {
@@ -162,7 +202,8 @@ impl Tree {
             let parent = node.parent;
             let entity = &mut node.entity;
             if parent == NONE {
-                return self.root.step(&mut self.lines, entity, slot, step, next);
+                step(&mut self.root, &mut self.lines, entity, slot, next);
+                return;
             }
             // Its scheduler is a part of the nodes, too.
             let mut entity = *entity;
@@ -170,7 +211,7 @@ impl Tree {
                 bug!();
                 return;
             };
-            sched.step(&mut self.lines, &mut entity, slot, step, next);
+            step(sched, &mut self.lines, &mut entity, slot, next);
             let chosen = sched.choose(&self.lines);
             if let Some(stored) = nodes.entity_mut(slot) {
                 *stored = entity;

@@ -4,7 +4,12 @@
 
 use core::fmt;
 
-use kernel::{prelude::*, str::CString, sync::Arc};
+use kernel::{
+    prelude::*,
+    static_lock_class,
+    str::CString,
+    sync::{poll::PollCondVarBox, Arc},
+};
 
 pub(crate) mod deadlines;
 pub(crate) mod herald;
@@ -23,6 +28,14 @@ use crate::{
     },
 };
 
+/// Who submits requests of a block device, and the others that do.
+struct Crowd {
+    concurrency: Arc<Concurrency>,
+    /// Submitters that are held back.
+    waiting: Word,
+    line: PollCondVarBox,
+}
+
 /// A front-end's device.
 pub(crate) struct Client {
     /// What people call it.
@@ -36,7 +49,7 @@ pub(crate) struct Client {
     /// Requests that are queued now.
     held: Arc<Word>,
     /// Where it counts as active while it has some.
-    concurrency: Option<Arc<Concurrency>>,
+    crowd: Option<Crowd>,
     /// What it waits for at its device, if that is a block device.
     deadlines: Option<Arc<Timed<Deadlines>>>,
 }
@@ -56,7 +69,14 @@ impl Client {
             serial,
             counts: ClientCounts::default(),
             held: Arc::new(Word::new(0), GFP_KERNEL)?,
-            concurrency,
+            crowd: match concurrency {
+                Some(concurrency) => Some(Crowd {
+                    concurrency,
+                    waiting: Word::new(0),
+                    line: PollCondVarBox::new(c"nrs_crowd", static_lock_class!())?,
+                }),
+                None => None,
+            },
             deadlines: None,
         })
     }
@@ -105,18 +125,44 @@ impl Client {
     pub(crate) fn count_queued(&self) {
         self.counts.queued.count(1);
         if self.held.add(1) == 0 {
-            if let Some(concurrency) = &self.concurrency {
-                concurrency.enter();
+            if let Some(crowd) = &self.crowd {
+                crowd.concurrency.enter();
             }
         }
     }
 
     /// Counts a queued request that goes down.
     pub(crate) fn count_submitted(&self) {
-        if self.held.sub(1) == 1 {
-            if let Some(concurrency) = &self.concurrency {
-                concurrency.leave();
+        let before = self.held.sub(1);
+        if let Some(crowd) = &self.crowd {
+            if before == 1 {
+                crowd.concurrency.leave();
             }
+            // Who waits counts himself first.
+            if crowd.waiting.get() != 0 {
+                crowd.concurrency.call(&crowd.line, false);
+            }
+        }
+    }
+
+    /// Holds a submitter back, who may sleep, while as many requests are queued as the client may have, unless it is to be
+    /// `drained`.
+    #[inline]
+    pub(crate) fn hold_back(&self, drained: impl Fn() -> bool) {
+        if let Some(crowd) = &self.crowd {
+            if crowd.concurrency.is_full(self.held()) {
+                crowd.waiting.add(1);
+                let full = || crowd.concurrency.is_full(self.held()) && !drained();
+                crowd.concurrency.stand(&crowd.line, full);
+                crowd.waiting.sub(1);
+            }
+        }
+    }
+
+    /// Has all go on that are held back.
+    pub(crate) fn let_go(&self) {
+        if let Some(crowd) = &self.crowd {
+            crowd.concurrency.call(&crowd.line, true);
         }
     }
 

@@ -22,6 +22,10 @@
 //! Few clients may have many requests each, so that one alone gets the full speed; many may have few each,
 //! so that a newcomer finds about [`PER_SLOT`] rounds of requests before its own.
 //!
+//! Credits are advice to programs. A block device holds its submitters back while it has as many requests queued, if that is
+//! asked for: who may sleep waits, for a second at most. So nobody waits for ever for a request that he, or who waits for him,
+//! has not submitted yet.
+//!
 //! # Locking
 //!
 //! All numbers are atomic. The lock is only for those who wait for room: who frees a place takes it before
@@ -35,8 +39,9 @@ use kernel::{
     static_lock_class,
     sync::{
         poll::{PollCondVarBox, PollTable},
-        Arc, SpinLockIrq,
+        Arc, CondVar, CondVarTimeoutResult, SpinLockIrq,
     },
+    time::msecs_to_jiffies,
 };
 
 use crate::{
@@ -44,11 +49,14 @@ use crate::{
         credits::Credits,
         statistics::{ConcurrencyCounts, Stats},
     },
-    sys::atomic::{Counter, Word},
+    sys::atomic::{Counter, Hint, Word},
 };
 
 /// Requests that the clients of a service may have together, for each of its slots.
 const PER_SLOT: u32 = 8;
+
+/// How long a submitter is held back at most, ms: whoever waits for what he has not submitted yet goes on.
+const PATIENCE_MS: u32 = 1000;
 
 /// How many requests the clients of a service may have in it.
 #[pin_data]
@@ -57,6 +65,8 @@ pub(crate) struct Concurrency {
     active: Word,
     /// What is told to each, packed.
     credits: Word,
+    /// 1: block devices hold back who submits more.
+    enforced: Hint,
     /// Slots of the service.
     slots: Word,
     /// Requests of programs that may be there.
@@ -82,6 +92,7 @@ impl Concurrency {
             pin_init!(Self {
                 active: Word::new(0),
                 credits: Word::new(Credits::NONE.pack()),
+                enforced: Hint::new(0),
                 slots: Word::new(slots.into()),
                 buffer_max: Word::new(buffer_max.into()),
                 requests: Word::new(0),
@@ -108,6 +119,44 @@ impl Concurrency {
         self.buffer_max.set(max.into());
         self.update();
         self.wake_all();
+    }
+
+    /// Sets whether block devices hold back who submits more than the credits of his device.
+    pub(crate) fn enforce(&self, on: bool) {
+        self.enforced.set(on.into());
+    }
+
+    /// Whether a block device with `held` requests queued is to take no more for now.
+    #[inline]
+    pub(crate) fn is_full(&self, held: u64) -> bool {
+        self.enforced.get() != 0 && held >= self.credits(false).into()
+    }
+
+    /// Waits at `line` until `full` is over, or a signal came, or [`PATIENCE_MS`] have passed.
+    #[cold]
+    pub(crate) fn stand(&self, line: &CondVar, full: impl Fn() -> bool) {
+        self.waits.count(1);
+        let mut left = msecs_to_jiffies(PATIENCE_MS);
+        let mut gate = self.gate.lock();
+        while full() {
+            match line.wait_interruptible_timeout(&mut gate, left) {
+                CondVarTimeoutResult::Woken { jiffies } => left = jiffies,
+                CondVarTimeoutResult::Timeout | CondVarTimeoutResult::Signal { .. } => {
+                    return self.count_over();
+                }
+            }
+        }
+    }
+
+    /// Wakes one that waits at `line`, or `all`.
+    #[cold]
+    pub(crate) fn call(&self, line: &CondVar, all: bool) {
+        drop(self.gate.lock());
+        if all {
+            line.notify_all();
+        } else {
+            line.notify_one();
+        }
     }
 
     fn wake_all(&self) {

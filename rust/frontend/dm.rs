@@ -261,6 +261,9 @@ impl Target for Device {
         if who.kthread {
             client.count_anonymous();
         }
+        if may_sleep && !must_pass {
+            client.hold_back(|| self.draining.get() != 0);
+        }
         let target = self.attachment.target().index();
         let account = Account {
             lengthy: about.opcode == Opcode::OST_PUNCH,
@@ -324,6 +327,7 @@ impl Target for Device {
 
     fn presuspend(&self) {
         self.draining.set(1);
+        self.attachment.client().let_go();
         // A drain sends out as many as were queued, in the order of the policy: others' that arrive meanwhile may go
         // before what is queued here. What is left when nothing is queued waits for the end of other requests.
         let target = self.attachment.target();

@@ -166,7 +166,41 @@ other_operations() {
 	balanced a
 }
 
+# Submitters are held back by credits, and nobody is held for good: not by a suspend, a kill, or when that is turned off.
+held_back() {
+	module
+	slow_lower nb0 8000000
+	client a /dev/nb0 svc
+	echo 2 >"$(at svc slots)"
+	local credits loads i
+	begin a --iodepth=32 --numjobs=4
+	wait_for 20 '[ "$(counter a held)" -ge 100 ]' || fail "$(dm status a)"
+	credits=$(sed -n 's/^credits: //p' "$(at svc nrs_concurrency)")
+	[ "$credits" -gt 0 ] && [ "$credits" -le 32 ] || fail "$credits credits"
+	set_to svc nrs_enforce_credits 1
+	# Each of four may find the last place.
+	wait_for 20 "[ \"\$(counter a held)\" -le $((credits + 4)) ]" || fail "$credits credits: $(dm status a)"
+	for ((i = 0; i < 20; i++)); do
+		moves a 5
+		[ "$(counter a held)" -le $((credits + 4)) ] || fail "$credits credits: $(dm status a)"
+	done
+	[ "$(sed -n 's/^waits: //p' "$(at svc nrs_concurrency)")" -gt 0 ]
+	dm suspend a
+	[ "$(counter a held)" = 0 ] || fail "held over a suspend: $(dm status a)"
+	dm resume a
+	moves a
+	set_to svc nrs_enforce_credits 0
+	wait_for 20 '[ "$(counter a held)" -ge 100 ]' || fail "$(dm status a)"
+	set_to svc nrs_enforce_credits 1
+	wait_for 20 "[ \"\$(counter a held)\" -le $((credits + 4)) ]" || fail "$credits credits: $(dm status a)"
+	loads=$(pidof fio)
+	kill -9 $loads
+	wait_for 20 '[ "$(counter a held)" = 0 ] && ! pidof fio' || fail "$(dm status a)"
+	balanced a
+}
+
 try 60 "suspends while somebody writes" suspends
+try 60 "submitters are held back by credits" held_back
 debug_long try 60 "suspends without flush" suspends --noflush
 debug_long try 60 "new tables under load" reload
 debug_long try 20 "the table shown makes the same device" table_again

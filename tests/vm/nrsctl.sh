@@ -66,7 +66,7 @@ parameters() {
 	ctl 0 get_param -n a.b.nrs_fairshare_weights
 	[[ $said == *uid:6* && $said != *uid:5* ]] || fail "weights: $said"
 	ctl 0 list_param -R -F ost_io
-	[ "$(wc -l <<<"$said")" = 71 ] || fail "$said"
+	[ "$(wc -l <<<"$said")" = 72 ] || fail "$said"
 	# Every parameter that can be read is.
 	ctl 0 get_param -R ost_io
 }

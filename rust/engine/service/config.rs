@@ -18,7 +18,7 @@ use crate::{
     sched::{
         attr::Priority,
         error,
-        parameters::{Stored, Values},
+        parameters::{service::EnforceCredits, Stored, Values},
         policy::{
             control::{addresses, ByHead, Parameters},
             AnyShared, AnyUpdate, Config, Kept, Kind, Part, ROWS,
@@ -215,6 +215,8 @@ impl Service {
         self.ticker.set_delta(upkeep.delta_ms);
         self.ticker.worker().set_by_shares(upkeep.by_shares);
         self.dispatch.follow(&values.service);
+        let enforced = values.service.enforce_credits == EnforceCredits::On;
+        self.concurrency.enforce(enforced);
         self.follow_terms(&values.timeouts);
         self.share_out(values.service.slots.get());
     }

@@ -198,6 +198,7 @@ mod names {
             ("nrs_pop", "stream"),
             ("nrs_pop_window", "77"),
             ("buffer_max", "100000"),
+            ("nrs_enforce_credits", "1"),
             ("at_min", "7"),
             ("at_count_policy_delay", "1"),
             ("at_unhealthy_factor", "9"),

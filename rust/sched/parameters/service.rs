@@ -30,6 +30,14 @@ parameters! {
         "nrs_pop_window" pop_window: [given PopWindow] page "order.md",
         /// Limit of sorted and ordered requests.
         "buffer_max" buffer_max: [given BufferMax] errors "EBUSY, EAGAIN, ENOMEM",
+        /// Whether a block device with as many queued requests as its credits holds its submitters back.
+        "nrs_enforce_credits" enforce_credits: [choice EnforceCredits,
+            /// Credits are advice.
+            #[default]
+            Off = "0",
+            /// A submitter that may sleep waits for up to a second.
+            On = "1",
+        ],
         /// Multiple of at_max without a decision before the service is unhealthy.
         "at_unhealthy_factor" unhealthy_factor: [number UnhealthyFactor,
             "", 0..=1_000 = 3, "; 0: never unhealthy"],

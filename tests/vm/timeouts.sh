@@ -112,6 +112,31 @@ busy() {
 	[ "$(of lost)" = 1 ] && [ "$(of found)" = 1 ] && [ "$(of timeouts)" = 4 ] || fail "$(cat "$(at svc at_stats)")"
 }
 
+# A discard takes longer than requests may, alone and with a reader beside it that waits for the one slot. A write that takes
+# as long is late.
+discarded() {
+	module
+	lower nb0 memory_backed=1 irqmode=2 completion_nsec=2000000 discard=1
+	dm_create lin "0 $(sectors /dev/nb0) linear /dev/nb0 0"
+	client a /dev/mapper/lin svc
+	quick 1 1
+	delayed 20 14000
+	load a --io_size=1m >/dev/null || fail "a read failed"
+	blkdiscard -l 65536 /dev/mapper/a
+	quiet
+	# It taught nothing.
+	[ "$(estimate)" = 1 ] || fail "$(cat "$(at svc timeouts)")"
+	echo 1 >"$(at svc slots)"
+	blkdiscard -l 65536 /dev/mapper/a &
+	wait_for 5 '[ "$(counter a ost_punch)" = 2 ]' || fail "$(dm status a)"
+	load a --io_size=16k >/dev/null || fail "a read failed"
+	wait $!
+	quiet
+	grep -q ^healthy "$(at svc health)" || fail "$(cat "$(at svc health)")"
+	load a --rw=randwrite --iodepth=1 --io_size=4k >/dev/null || fail "a write failed"
+	[ "$(of lost)" = 1 ] || fail "$(cat "$(at svc at_stats)")"
+}
+
 # detected: how long it takes to give up a device that hangs, ms.
 detected() {
 	local stamp
@@ -258,6 +283,7 @@ leaving() {
 long try 60 "what is shown" formats
 long try 120 "a device becomes a hundred times slower, and recovers" heavy
 long try 120 "busy is not lost" busy
+try 60 "a discard may take its time" discarded
 try 120 "a device that hangs is given up and found again" dead
 long try 120 "loaded is not dead" loaded
 try 90 "what has not gone down fails, if so configured" failing

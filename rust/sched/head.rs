@@ -25,7 +25,8 @@
 //!
 //! A head holds instances that are started or stopping. The new part exists before the old one stops, so
 //! that a policy that cannot start changes nothing, and there is no moment without a policy. Of one policy
-//! several instances can stop at a time; [`MAX_INSTANCES`] bounds them all.
+//! several instances can stop at a time; [`MAX_INSTANCES`] bounds them all. How they are drained is in
+//! [`decide`].
 //!
 //! # Life of a request
 //!
@@ -53,6 +54,8 @@ use crate::sched::{
     policy::{Get, Grant, Part, Passed, View, Way},
 };
 use core::marker::PhantomData;
+
+pub mod decide;
 
 /// Instances on a head, at most, the fallback included.
 pub const MAX_INSTANCES: usize = 4;
@@ -158,6 +161,8 @@ struct Instance<P, T> {
     tag: T,
     id: InstanceId,
     stopping: bool,
+    /// Time at which a request is forced, if the stopping instance is not served before, ns; 0: not set yet.
+    due: u64,
     queued: u32,
     active: u32,
 }
@@ -169,6 +174,7 @@ impl<P, T> Instance<P, T> {
             tag,
             id,
             stopping: false,
+            due: 0,
             queued: 0,
             active: 0,
         }
@@ -197,7 +203,7 @@ impl<P, T> Instance<P, T> {
         Ok(self.ticket(Grant::of(class), false))
     }
 
-    /// Takes a request out; lowers `until` to the part's if the part withholds all that it has.
+    /// Takes a request out; lowers `until` to the part's if the part throttles all that it has.
     fn get<I: Item>(&mut self, view: &View<'_>, until: &mut Option<u64>) -> Option<(I, Ticket)>
     where
         P: Part<I>,
@@ -256,6 +262,8 @@ pub struct Head<I, P, T> {
     serial: u32,
     /// Of primary and fallback, the fallback was served last.
     fallback_last: bool,
+    /// A stopping instance was served last.
+    stopping_last: bool,
     item: PhantomData<fn() -> I>,
 }
 
@@ -274,6 +282,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
             queued: 0,
             serial: 0,
             fallback_last: true,
+            stopping_last: false,
             item: PhantomData,
         }
     }
@@ -415,95 +424,6 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         for instance in self.others.iter_mut().flatten() {
             if !instance.stopping && instance.tag == *old {
                 instance.tag = new.clone();
-            }
-        }
-    }
-
-    /// Decides which request is served next, and takes it out with the ticket for [`Head::stop`].
-    ///
-    /// Stopping instances go first, the oldest before the others, and are made to serve. Then primary and
-    /// fallback take turns while both have something. An instance that withholds its requests never keeps
-    /// another one from serving; if nobody serves, the answer is the earliest time at which one may.
-    /// With [`View::force`] everybody is made to serve.
-    pub fn get(&mut self, view: &View<'_>) -> Get<(I, Ticket)> {
-        let mut until = None;
-        if let Some(found) = self.take(view, &mut until) {
-            // INVARIANT: one is queued no more.
-            self.queued = self.queued.saturating_sub(1);
-            return Get::Item(found);
-        }
-        match until {
-            Some(until) => Get::Throttled { until },
-            None => Get::Empty,
-        }
-    }
-
-    /// Returns what [`Head::get`] would answer, as exactly as [`Part::peek`] does, and changes nothing.
-    pub fn peek(&self, view: &View<'_>) -> Get<()> {
-        let mut until: Option<u64> = None;
-        for instance in self.iter().filter(|i| i.queued != 0) {
-            let view = View {
-                force: view.force || instance.stopping,
-                ..*view
-            };
-            match instance.part.peek(&view) {
-                Get::Item(()) => return Get::Item(()),
-                Get::Throttled { until: at } => {
-                    until = Some(until.map_or(at, |other| other.min(at)));
-                }
-                Get::Empty => {}
-            }
-        }
-        match until {
-            Some(until) => Get::Throttled { until },
-            None => Get::Empty,
-        }
-    }
-
-    /// Takes a request out, as [`Head::get`] says; lowers `until` like [`Instance::get`].
-    fn take(&mut self, view: &View<'_>, until: &mut Option<u64>) -> Option<(I, Ticket)> {
-        if self.stopping != 0 {
-            let found = self.drain(view, until);
-            if found.is_some() {
-                return found;
-            }
-        }
-        for fallback in [!self.fallback_last, self.fallback_last] {
-            let instance = if fallback {
-                Some(&mut self.fallback)
-            } else {
-                other_mut(&mut self.others, self.primary)
-            };
-            let found = instance.and_then(|i| i.get(view, until));
-            if found.is_some() {
-                self.fallback_last = fallback;
-                return found;
-            }
-        }
-        None
-    }
-
-    /// Takes a request from the stopping instances.
-    fn drain(&mut self, view: &View<'_>, until: &mut Option<u64>) -> Option<(I, Ticket)> {
-        let force = View {
-            force: true,
-            ..*view
-        };
-        let newest = self.serial;
-        let age = move |i: &Instance<P, T>| newest.wrapping_sub(i.id.serial);
-        let mut younger_than = u32::MAX;
-        loop {
-            // Usually the first one serves; the loop guards against a part that does not.
-            let oldest = self
-                .others
-                .iter_mut()
-                .flatten()
-                .filter(|i| i.stopping && i.queued != 0 && age(i) < younger_than)
-                .max_by_key(|i| age(i))?;
-            younger_than = age(oldest);
-            let found = oldest.get(&force, until);
-            if found.is_some() {
-                return found;
             }
         }
     }

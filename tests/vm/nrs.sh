@@ -178,13 +178,13 @@ at() {
 	echo "/sys/kernel/debug/nrs/$1/$2"
 }
 
-# set_to SERVICE FILE VALUE: writes it; while instances are still draining (EAGAIN), waits for their end.
+# set_to SERVICE FILE VALUE: writes it; while instances are still draining (EAGAIN), tries again.
 set_to() {
 	local file=/sys/kernel/debug/nrs/$1/$2 said round
-	for ((round = 0; round < 100; round++)); do
+	for ((round = 0; round < 300; round++)); do
 		if said=$( (printf '%s\n' "$3" >"$file") 2>&1); then return 0; fi
 		case $said in
-		*'temporarily unavailable'*) wait_for 20 "! grep -q 'state: stopping' '$(at "$1" nrs_policies)'" ;;
+		*'temporarily unavailable'*) sleep 0.1 ;;
 		*) fail "$2 = '$3': $said" ;;
 		esac
 	done

@@ -13,6 +13,7 @@ use crate::{
 use std::collections::VecDeque;
 
 mod dequeue;
+mod drains;
 mod random;
 
 /// Creates the request `name`.
@@ -27,6 +28,8 @@ struct Manner {
     declines: Option<u64>,
     /// Serves nothing before this time, unless forced.
     until: u64,
+    /// Serves nothing for this time after each request, unless forced.
+    every: u64,
     /// Serves nothing even if forced, which no part should do.
     broken: bool,
 }
@@ -124,6 +127,9 @@ impl Part<Request> for Mock {
             };
         }
         self.inside += 1;
+        if self.manner.every > 0 {
+            self.manner.until = view.now + self.manner.every;
+        }
         let item = self.queue.pop().unwrap();
         let grant = Grant {
             charged: item.id as u32,
@@ -233,7 +239,7 @@ fn shown(head: &TestHead) -> Vec<(&'static str, u32, u32, u32)> {
 }
 
 #[test]
-fn switch_drains_the_old_one_first() {
+fn a_switch_drains_the_old_ones() {
     let mut head = TestHead::new(Mock::plain(), 0);
     let throttled = Manner {
         until: 100,
@@ -261,22 +267,23 @@ fn switch_drains_the_old_one_first() {
     let refused = head.install(Mock::plain(), 4);
     assert!(refused.is_err(), "the part comes back");
     assert_eq!(shown(&head)[3], ("started", 3, 1, 0), "nothing changed");
-    // Forced, oldest first; then primary and fallback in turn.
+    // All places are taken: in turns, the instance with the fewest requests by force. The other one
+    // by force when the rest is done.
     let mut tickets = VecDeque::new();
     let mut order = vec![];
     while let Get::Item((item, ticket)) = head.get(&view(0)) {
         order.push(item.id);
         tickets.push_back(ticket);
     }
-    assert_eq!(order, [1, 2, 3, 5, 4]);
+    assert_eq!(order, [3, 5, 4, 1, 2]);
     assert!(head.reap().is_none(), "active requests hold it");
     head.stop(&tickets.pop_front().unwrap(), COST, 0);
-    assert!(head.reap().is_none(), "one is still active");
-    head.stop(&tickets.pop_front().unwrap(), COST, 0);
-    assert_eq!(head.reap().unwrap().stopped, 2);
-    assert!(head.reap().is_none() && head.can_install().is_ok());
-    head.stop(&tickets.pop_front().unwrap(), COST, 0);
     assert_eq!(head.reap().unwrap().stopped, 1);
+    assert!(head.reap().is_none() && head.can_install().is_ok());
+    head.stop(&tickets.pop_back().unwrap(), COST, 0);
+    assert!(head.reap().is_none(), "one is still active");
+    head.stop(&tickets.pop_back().unwrap(), COST, 0);
+    assert_eq!(head.reap().unwrap().stopped, 2);
     assert_eq!(shown(&head), [("started", 0, 0, 1), ("started", 3, 0, 1)]);
 }
 

@@ -45,10 +45,18 @@ fn random_sequences() {
                     next += 1;
                 }
                 35..=64 => {
-                    // Tags grow like serials: the oldest instance that stops is served first.
+                    // Tags grow like serials: by force the oldest instance that stops is served first.
                     let stopping = head.instances().filter(|s| s.state == State::Stopping);
                     let with_queued = stopping.filter(|s| s.queued > 0);
                     let oldest = with_queued.map(|s| *s.tag).min();
+                    let may_go =
+                        |i: &&Instance<Mock, u32>| i.queued > 0 && i.part.throttled(now).is_none();
+                    let may_go: Vec<_> = head.iter().filter(may_go).map(|i| i.id).collect();
+                    let is_running =
+                        |id: &&InstanceId| head.find(**id).is_some_and(|i| !i.stopping);
+                    let running = may_go.iter().filter(is_running).count();
+                    let (others, old) = (running > 0, running < may_go.len());
+                    let (full, turn) = (head.can_install().is_err(), !head.stopping_last);
                     let force = random.below(10) == 0;
                     let view = View { force, ..view(now) };
                     let (peeked, got) = (head.peek(&view), head.get(&view));
@@ -61,7 +69,15 @@ fn random_sequences() {
                         Get::Item((item, ticket)) => {
                             assert!(queued.remove(&item.id), "{} came out twice", item.id);
                             let from = head.find(ticket.instance()).unwrap();
-                            assert!(oldest.is_none_or(|tag| from.stopping && from.tag == tag));
+                            if force {
+                                assert!(oldest.is_none_or(|tag| from.stopping && from.tag == tag));
+                            } else if from.stopping {
+                                // In its turn, and with its limits, as long as another may go.
+                                assert!(turn || !others);
+                                assert!(may_go.contains(&from.id) || !others || full);
+                            } else {
+                                assert!(others && !(turn && old));
+                            }
                             started.push((item, ticket));
                         }
                         Get::Empty => assert!(queued.is_empty()),
@@ -81,6 +97,7 @@ fn random_sequences() {
                     let manner = Manner {
                         declines: [None, Some(2), Some(3)][random.below(3) as usize],
                         until: now + random.below(60),
+                        every: random.below(3) * 5,
                         broken: false,
                     };
                     tag += 1;

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Instances that stop while others have requests queued.
+
+use super::*;
+use crate::sched::units::{NSEC_PER_MSEC as MS, NSEC_PER_SEC as SECOND};
+
+/// Time between two requests of a part with 10 requests/s, ns.
+const TENTH: u64 = 100 * MS;
+
+/// A head whose primary serves a request each `every` ns, with `count` requests from 1,000 on
+/// queued there.
+fn limited(every: u64, count: u64) -> TestHead {
+    let mut head = TestHead::new(Mock::plain(), 0);
+    let manner = Manner {
+        until: every,
+        every,
+        ..Manner::default()
+    };
+    head.install(Mock::new(manner), 1).ok().unwrap();
+    for number in 1000..1000 + count {
+        add(&mut head, number);
+    }
+    head
+}
+
+/// Dispatches a request at `now`; returns its number.
+fn next(head: &mut TestHead, now: u64) -> Option<u64> {
+    let Get::Item((item, ticket)) = head.get(&view(now)) else {
+        return None;
+    };
+    head.stop(&ticket, COST, now);
+    Some(item.id)
+}
+
+/// Dispatches at each ms from `from` to `to`, while a request of the instance that takes requests is
+/// always queued; returns when requests of others were dispatched.
+fn crowd(head: &mut TestHead, from: u64, to: u64) -> Vec<u64> {
+    let mut times = vec![];
+    for now in (from..to).step_by(MS as usize) {
+        add(head, 1);
+        if next(head, now).unwrap() >= 1000 {
+            times.push(now);
+            // One request of the others was left.
+            assert_eq!(next(head, now), Some(1));
+        }
+    }
+    times
+}
+
+/// A change does not have the requests of a limited user dispatched before those of others.
+#[test]
+fn a_change_dispatches_no_backlog_before_others() {
+    for fallback in [false, true] {
+        let mut head = limited(TENTH, 10_000);
+        if fallback {
+            head.drop_primary();
+        } else {
+            head.install(Mock::plain(), 2).ok().unwrap();
+        }
+        add(&mut head, 1);
+        let first: Vec<_> = (0..2).filter_map(|_| next(&mut head, 0)).collect();
+        assert!(first.contains(&1), "{first:?}");
+        // Beside others the old instance has its 10 requests/s.
+        let times = crowd(&mut head, MS, 10 * SECOND);
+        assert!((98..=101).contains(&times.len()), "{}", times.len());
+        assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= TENTH));
+        // Alone it is drained at once.
+        let left = head.queued() as usize;
+        assert_eq!(drain(&mut head, 10 * SECOND).len(), left);
+        assert!(head.reap().is_some() && head.reap().is_none());
+    }
+}
+
+/// Without limits, old and new requests take turns.
+#[test]
+fn stopping_instances_take_turns() {
+    let mut head = limited(0, 4);
+    head.install(Mock::plain(), 2).ok().unwrap();
+    for number in 1..=3 {
+        add(&mut head, number);
+    }
+    assert_eq!(drain(&mut head, 0), [1000, 1, 1001, 2, 1002, 3, 1003]);
+}
+
+/// An instance that is throttled for ever ends, beside others and beside an older one.
+#[test]
+fn each_drain_ends() {
+    let mut head = limited(0, 5_000);
+    head.install(Mock::plain(), 2).ok().unwrap();
+    let never = Manner {
+        until: u64::MAX,
+        ..Manner::default()
+    };
+    head.primary_mut().unwrap().manner = never;
+    for number in 1..=3 {
+        add(&mut head, number);
+    }
+    head.drop_primary();
+    let mut times = vec![];
+    for now in (0..5 * SECOND).step_by(2 * MS as usize) {
+        add(&mut head, 4);
+        if next(&mut head, now).is_some_and(|number| number < 4) {
+            times.push(now);
+        }
+        if next(&mut head, now).is_some_and(|number| number < 4) {
+            times.push(now);
+        }
+    }
+    assert_eq!(times, [SECOND, 2 * SECOND, 3 * SECOND]);
+    assert_eq!(head.reap().map(|part| part.inside), Some(3));
+}
+
+/// With all places taken, the instance that ends first is drained in its turns, so that another
+/// change is possible soon.
+#[test]
+fn a_place_is_free_soon() {
+    let mut head = limited(TENTH, 10_000);
+    for tag in 2..=3 {
+        let manner = Manner {
+            until: TENTH,
+            every: TENTH,
+            ..Manner::default()
+        };
+        head.install(Mock::new(manner), tag).ok().unwrap();
+        for number in 100..110 {
+            add(&mut head, number);
+        }
+    }
+    head.primary_mut().unwrap().manner = Manner::default();
+    for number in 0..100 {
+        add(&mut head, number);
+    }
+    assert!(head.can_install().is_err());
+    let order: Vec<_> = (0..20).filter_map(|_| next(&mut head, 0)).collect();
+    let old = order.iter().step_by(2).copied();
+    assert!(old.eq(100..110), "{order:?}");
+    assert!(order.iter().skip(1).step_by(2).all(|number| *number < 110));
+    assert!(head.reap().is_some() && head.can_install().is_ok());
+    // The limits of the other one hold again.
+    assert!((0..50).all(|_| next(&mut head, 0).unwrap() < 1000));
+}
+
+/// A drain by force takes the oldest instance first.
+#[test]
+fn a_drain_by_force_takes_no_turns() {
+    let mut head = limited(TENTH, 3);
+    head.install(Mock::plain(), 2).ok().unwrap();
+    for number in 1..=3 {
+        add(&mut head, number);
+    }
+    let force = View {
+        force: true,
+        ..view(0)
+    };
+    let mut order = vec![];
+    while let Get::Item((item, _)) = head.get(&force) {
+        order.push(item.id);
+    }
+    assert_eq!(order, [1000, 1001, 1002, 1, 2, 3]);
+}

@@ -5,10 +5,10 @@
 //! # Stopping instances
 //!
 //! Stopping instances and those that take requests take turns. In their turns the oldest stopping instance
-//! is asked first. Each keeps its limits while another instance has eligible requests, but a request is
-//! forced, so that each drain ends, if:
+//! is asked first. Each keeps its limits while another instance has eligible requests, or another head for
+//! the same target. So that each drain ends, a request is forced if:
 //!
-//! - no instance has eligible requests;
+//! - no other request is eligible;
 //! - its instance was not served for [`FORCE_AFTER_NS`] (one request each time);
 //! - the head has no place for another instance, and no stopping instance has fewer requests queued.
 //!
@@ -24,16 +24,33 @@ use crate::sched::{
 /// Time after which a request of a stopping instance that was not served is forced, ns.
 pub const FORCE_AFTER_NS: u64 = NSEC_PER_SEC;
 
+impl<P, T> Instance<P, T> {
+    /// Returns when a request of the instance is forced, if it is stopping and not served before, ns.
+    fn due_at(&self, now: u64) -> u64 {
+        match self.due {
+            _ if !self.stopping => u64::MAX,
+            0 => now.saturating_add(FORCE_AFTER_NS),
+            due => due,
+        }
+    }
+
+    /// Returns whether a request of the instance, which is stopping, is forced though others are eligible.
+    fn is_forced(&self, now: u64, fewest: Option<u32>) -> bool {
+        self.due_at(now) <= now || fewest == Some(self.queued)
+    }
+}
+
 impl<I: Item, P: Part<I>, T> Head<I, P, T> {
     /// Decides which request is dispatched next, and takes it out with the ticket for [`Head::stop`].
     ///
     /// Primary and fallback take turns while both have something, and so do both with the stopping instances.
     /// An instance that throttles its requests never keeps another one from being served; if no request is
     /// dispatched, the answer is the earliest time at which one may.
-    /// With [`View::force`] all instances are made to serve.
-    pub fn get(&mut self, view: &View<'_>) -> Get<(I, Ticket)> {
+    /// With [`View::force`] all instances are made to serve. `contended` says whether another head for the
+    /// target has eligible requests; only a head with stopping instances asks.
+    pub fn get(&mut self, view: &View<'_>, contended: impl FnOnce() -> bool) -> Get<(I, Ticket)> {
         let mut until = None;
-        if let Some(found) = self.take(view, &mut until) {
+        if let Some(found) = self.take(view, contended, &mut until) {
             // INVARIANT: one is queued no more.
             self.queued = self.queued.saturating_sub(1);
             return Get::Item(found);
@@ -45,17 +62,19 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
     }
 
     /// Returns what [`Head::get`] would answer, as exactly as [`Part::peek`] does, and changes nothing.
-    pub fn peek(&self, view: &View<'_>) -> Get<()> {
+    pub fn peek(&self, view: &View<'_>, contended: bool) -> Get<()> {
         let mut until: Option<u64> = None;
+        let fewest = self.fewest();
         for instance in self.iter().filter(|i| i.queued != 0) {
+            let forced = !contended || instance.is_forced(view.now, fewest);
             let view = View {
-                // If no other instance has eligible requests.
-                force: view.force || instance.stopping,
+                force: view.force || (instance.stopping && forced),
                 ..*view
             };
             match instance.part.peek(&view) {
                 Get::Item(()) => return Get::Item(()),
                 Get::Throttled { until: at } => {
+                    let at = at.min(instance.due_at(view.now));
                     until = Some(until.map_or(at, |other| other.min(at)));
                 }
                 Get::Empty => {}
@@ -68,7 +87,12 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
     }
 
     /// Takes a request out, as [`Head::get`] says; lowers `until` like [`Instance::get`].
-    fn take(&mut self, view: &View<'_>, until: &mut Option<u64>) -> Option<(I, Ticket)> {
+    fn take(
+        &mut self,
+        view: &View<'_>,
+        contended: impl FnOnce() -> bool,
+        until: &mut Option<u64>,
+    ) -> Option<(I, Ticket)> {
         if self.stopping == 0 {
             return self.take_running(view, until);
         }
@@ -83,6 +107,12 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
                 self.stopping_last = stopping;
                 return found;
             }
+        }
+        if contended() {
+            for i in self.iter().filter(|i| i.stopping && i.queued != 0) {
+                *until = Some(until.map_or(i.due, |other| other.min(i.due)));
+            }
+            return None;
         }
         let force = View {
             force: true,
@@ -108,22 +138,24 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         None
     }
 
+    /// Returns how many requests the stopping instance with the fewest has queued, if no place is free.
+    fn fewest(&self) -> Option<u32> {
+        let is_full = self.others.iter().all(Option::is_some);
+        let stopping = self.others.iter().flatten().filter(|i| i.stopping);
+        stopping.map(|i| i.queued).min().filter(|_| is_full)
+    }
+
     /// Takes a request from the stopping instances.
     fn take_stopping(&mut self, view: &View<'_>, until: &mut Option<u64>) -> Option<(I, Ticket)> {
-        let due = view.now.saturating_add(FORCE_AFTER_NS);
-        let is_full = self.others.iter().all(Option::is_some);
-        let mut fewest = u32::MAX;
+        let fewest = self.fewest();
         for i in self.others.iter_mut().flatten().filter(|i| i.stopping) {
-            fewest = fewest.min(i.queued);
-            if i.due == 0 {
-                i.due = due;
-            }
+            i.due = i.due_at(view.now);
         }
         let newest = self.serial;
         // Those that are forced first, then by age.
         let rank = move |i: &Instance<P, T>| {
-            let forced = i.due <= view.now || (is_full && i.queued == fewest);
-            (forced && !view.force, newest.wrapping_sub(i.id.serial))
+            let forced = !view.force && i.is_forced(view.now, fewest);
+            (forced, newest.wrapping_sub(i.id.serial))
         };
         let mut below = (true, u32::MAX);
         loop {
@@ -140,7 +172,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
             };
             let found = instance.get(&view, until);
             if found.is_some() {
-                instance.due = due;
+                instance.due = view.now.saturating_add(FORCE_AFTER_NS);
                 return found;
             }
         }

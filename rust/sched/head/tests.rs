@@ -222,7 +222,7 @@ fn add(head: &mut TestHead, number: u64) -> Ticket {
 /// Numbers of the requests that come out at `now` until nothing does.
 fn drain(head: &mut TestHead, now: u64) -> Vec<u64> {
     let mut out = vec![];
-    while let Get::Item((item, ticket)) = head.get(&view(now)) {
+    while let Get::Item((item, ticket)) = head.get(&view(now), || false) {
         head.stop(&ticket, COST, now);
         out.push(item.id);
     }
@@ -271,7 +271,7 @@ fn a_switch_drains_the_old_ones() {
     // by force when the rest is done.
     let mut tickets = VecDeque::new();
     let mut order = vec![];
-    while let Get::Item((item, ticket)) = head.get(&view(0)) {
+    while let Get::Item((item, ticket)) = head.get(&view(0), || false) {
         order.push(item.id);
         tickets.push_back(ticket);
     }
@@ -332,12 +332,18 @@ fn throttled_blocks_nobody_else() {
     let mut head = TestHead::new(Mock::new(fallback), 0);
     head.install(Mock::new(manner(500)), 1).ok().unwrap();
     add(&mut head, 1);
-    assert!(matches!(head.get(&view(0)), Get::Throttled { until: 500 }));
+    assert!(matches!(
+        head.get(&view(0), || false),
+        Get::Throttled { until: 500 }
+    ));
     add(&mut head, 10);
-    assert!(matches!(head.get(&view(0)), Get::Throttled { until: 300 }));
+    assert!(matches!(
+        head.get(&view(0), || false),
+        Get::Throttled { until: 300 }
+    ));
     assert_eq!(drain(&mut head, 300), [10]);
     assert!(matches!(
-        head.get(&view(300)),
+        head.get(&view(300), || false),
         Get::Throttled { until: 500 }
     ));
     add(&mut head, 20);
@@ -346,12 +352,12 @@ fn throttled_blocks_nobody_else() {
         ..view(0)
     };
     for want in [1, 20] {
-        let Get::Item((item, _)) = head.get(&force) else {
+        let Get::Item((item, _)) = head.get(&force, || false) else {
             panic!()
         };
         assert_eq!(item, req(want));
     }
-    assert!(matches!(head.get(&force), Get::Empty));
+    assert!(matches!(head.get(&force, || false), Get::Empty));
 }
 
 #[test]

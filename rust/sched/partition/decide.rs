@@ -176,13 +176,18 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         leave: Leave,
     ) -> bool {
         let slot = leave == Leave::Slot;
-        let lane = self.lane(priority);
+        let (lane, other) = match priority {
+            Priority::Regular => (&mut self.regular, &self.high),
+            Priority::High => (&mut self.high, &self.regular),
+        };
         let found = env.with_table(priority, |table| {
-            lane.head.get(&View {
+            let view = View {
                 now,
                 force: leave == Leave::Forced,
                 table,
-            })
+            };
+            let contended = || other.has_work(now) || env.line().others_ready(env.index());
+            lane.head.get(&view, contended)
         });
         let (mut item, ticket) = match found {
             Get::Item(found) => found,

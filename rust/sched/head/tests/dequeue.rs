@@ -37,7 +37,7 @@ fn a_request_is_taken_out_of_the_middle() {
         force: false,
         table: None,
     };
-    while let Get::Item((req, _)) = head.get(&view) {
+    while let Get::Item((req, _)) = head.get(&view, || false) {
         seen.push(req.id);
     }
     assert_eq!((seen, head.queued()), (vec![0, 1, 3], 0));

@@ -26,7 +26,7 @@ fn limited(every: u64, count: u64) -> TestHead {
 
 /// Dispatches a request at `now`; returns its number.
 fn next(head: &mut TestHead, now: u64) -> Option<u64> {
-    let Get::Item((item, ticket)) = head.get(&view(now)) else {
+    let Get::Item((item, ticket)) = head.get(&view(now), || false) else {
         return None;
     };
     head.stop(&ticket, COST, now);
@@ -141,6 +141,30 @@ fn a_place_is_free_soon() {
     assert!((0..50).all(|_| next(&mut head, 0).unwrap() < 1000));
 }
 
+/// Beside another head with eligible requests limits hold, and the timer is for what comes first: a request
+/// that is eligible or one that is forced.
+#[test]
+fn limits_hold_beside_another_head() {
+    for (every, times) in [(TENTH, 10), (3 * SECOND, 1)] {
+        let mut head = limited(every, 20);
+        head.drop_primary();
+        let until = every.min(SECOND);
+        let mut now = 0;
+        for _ in 0..times {
+            let at = view(now);
+            assert!(
+                matches!(head.peek(&at, true), Get::Throttled { until: at } if at == now + until)
+            );
+            assert!(
+                matches!(head.get(&at, || true), Get::Throttled { until: at } if at == now + until)
+            );
+            now += until;
+            assert!(matches!(head.get(&view(now), || true), Get::Item(_)));
+        }
+        assert_eq!(drain(&mut head, now).len(), 20 - times);
+    }
+}
+
 /// A drain by force takes the oldest instance first.
 #[test]
 fn a_drain_by_force_takes_no_turns() {
@@ -154,7 +178,7 @@ fn a_drain_by_force_takes_no_turns() {
         ..view(0)
     };
     let mut order = vec![];
-    while let Get::Item((item, _)) = head.get(&force) {
+    while let Get::Item((item, _)) = head.get(&force, || false) {
         order.push(item.id);
     }
     assert_eq!(order, [1000, 1001, 1002, 1, 2, 3]);

@@ -58,8 +58,10 @@ fn random_sequences() {
                     let (others, old) = (running > 0, running < may_go.len());
                     let (full, turn) = (head.can_install().is_err(), !head.stopping_last);
                     let force = random.below(10) == 0;
+                    let contended = random.below(4) == 0;
                     let view = View { force, ..view(now) };
-                    let (peeked, got) = (head.peek(&view), head.get(&view));
+                    let (peeked, got) =
+                        (head.peek(&view, contended), head.get(&view, || contended));
                     assert!(match (&peeked, &got) {
                         (Get::Item(()), Get::Item(_)) | (Get::Empty, Get::Empty) => true,
                         (Get::Throttled { until }, Get::Throttled { until: at }) => until == at,
@@ -74,7 +76,7 @@ fn random_sequences() {
                             } else if from.stopping {
                                 // In its turn, and with its limits, as long as another may go.
                                 assert!(turn || !others);
-                                assert!(may_go.contains(&from.id) || !others || full);
+                                assert!(may_go.contains(&from.id) || !others && !contended || full);
                             } else {
                                 assert!(others && !(turn && old));
                             }

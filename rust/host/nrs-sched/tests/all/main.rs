@@ -12,6 +12,7 @@ mod counters_shared;
 mod cpts;
 mod dequeue;
 mod device;
+mod drains;
 mod engine;
 mod full;
 mod isolation;

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Policies that are replaced while a limited user has a backlog.
+
+use nrs_sched::{
+    arena::{attrs, Request},
+    attr::{Attrs, Priority},
+    policy::{
+        tbf::{self, params::Rate},
+        Config, Kind, Tunables,
+    },
+    server::{Relate, Server},
+    units::NSEC_PER_MSEC as MS,
+};
+
+/// Sends the request `id` of the user `uid`.
+fn send(server: &mut Server, id: u64, uid: u32, priority: Priority) {
+    let request = Request::new(uid, id, 1, server.now);
+    let attrs = Attrs {
+        priority,
+        ..attrs(uid)
+    };
+    assert!(server.arrive(request, &attrs, Relate::Not, false));
+}
+
+/// A user with 10 requests/s has thousands queued when the policy changes, on the head of another user, who
+/// always has a request queued, or on the other head. The limit holds as long as the other user goes on.
+#[test]
+fn a_change_is_no_way_around_a_limit() {
+    for priority in Priority::ALL {
+        let tunables = Tunables::default();
+        let limited = Tunables {
+            tbf: tbf::Tunables {
+                rate: Rate::parse("10").expect("a rate"),
+                ..tunables.tbf
+            },
+            ..tunables
+        };
+        let tbf = Config::parse(Kind::Tbf, Some("uid"), &limited).expect("valid");
+        let fair = Config::parse(Kind::Fairshare, Some("uid_fair"), &tunables).expect("valid");
+        let mut server = Server::new(&tbf, 1, 20_000, 7).expect("memory");
+        let mut ids = 0..;
+        let mut next = || ids.next().expect("no end");
+        send(&mut server, next(), 2, Priority::Regular);
+        for _ in 0..5_000 {
+            send(&mut server, next(), 1, priority);
+        }
+        send(&mut server, next(), 2, Priority::Regular);
+        server.install(&fair, 7).expect("memory");
+        for _ in 0..3 {
+            send(&mut server, next(), 2, Priority::Regular);
+        }
+        // The device does a request each ms.
+        let mut done = [0; 3];
+        for ms in 0..11_000 {
+            server.wait(MS);
+            for id in core::mem::take(&mut server.started) {
+                let owner = server.complete(id).expect("it is at the device").owner;
+                done[owner as usize] += 1;
+                if owner == 2 && ms < 5_000 {
+                    send(&mut server, next(), 2, Priority::Regular);
+                }
+                if ms == 4_999 {
+                    assert!((48..=56).contains(&done[1]), "{priority:?}: {done:?}");
+                }
+            }
+        }
+        // Alone the old requests go at once.
+        assert_eq!(done[1], 5_000, "{priority:?}: {done:?}");
+    }
+}

@@ -18,17 +18,20 @@ use super::{other_mut, Head, Instance, Ticket};
 use crate::sched::{
     item::Item,
     policy::{Get, Part, View},
-    units::NSEC_PER_SEC,
+    units::{NSEC_PER_MSEC, NSEC_PER_SEC},
 };
 
 /// Time after which a request of a stopping instance that was not served is forced, ns.
 pub const FORCE_AFTER_NS: u64 = NSEC_PER_SEC;
 
+/// Time after which a head with throttled stopping instances is asked again at the latest, as other heads
+/// may have become idle, ns.
+pub const ASK_AFTER_NS: u64 = 10 * NSEC_PER_MSEC;
+
 impl<P, T> Instance<P, T> {
     /// Returns when a request of the instance is forced, if it is stopping and not served before, ns.
     fn due_at(&self, now: u64) -> u64 {
         match self.due {
-            _ if !self.stopping => u64::MAX,
             0 => now.saturating_add(FORCE_AFTER_NS),
             due => due,
         }
@@ -74,7 +77,11 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
             match instance.part.peek(&view) {
                 Get::Item(()) => return Get::Item(()),
                 Get::Throttled { until: at } => {
-                    let at = at.min(instance.due_at(view.now));
+                    let at = if instance.stopping {
+                        at.min(view.now.saturating_add(ASK_AFTER_NS))
+                    } else {
+                        at
+                    };
                     until = Some(until.map_or(at, |other| other.min(at)));
                 }
                 Get::Empty => {}
@@ -109,8 +116,9 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
             }
         }
         if contended() {
-            for i in self.iter().filter(|i| i.stopping && i.queued != 0) {
-                *until = Some(until.map_or(i.due, |other| other.min(i.due)));
+            if self.iter().any(|i| i.stopping && i.queued != 0) {
+                let at = view.now.saturating_add(ASK_AFTER_NS);
+                *until = Some(until.map_or(at, |other| other.min(at)));
             }
             return None;
         }

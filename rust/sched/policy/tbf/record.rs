@@ -177,7 +177,12 @@ impl<F: Fifo> Record<F> {
         };
         let now = context.now;
         let meter = &gauge.meter;
+        let same = (self.id, self.window, self.unit) == (gauge.id, meter.window, meter.unit);
         let as_full = |level: Level| {
+            // What is the same keeps its lateness, too.
+            if same {
+                return level;
+            }
             let level = level.at_least(context.floor(self.window));
             level.rescale(now, self.unit, meter.unit)
         };

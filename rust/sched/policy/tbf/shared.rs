@@ -212,7 +212,7 @@ impl Buckets {
 
     /// Index of the place of `tag`; claims one if there is none.
     fn find(&self, tag: Tag, window: u64, now: u64) -> Option<u32> {
-        let base = (tag.0 >> WINDOW_BITS) as usize & self.mask & !(BLOCK - 1);
+        let base = (tag.0 >> TERMS_BITS) as usize & self.mask & !(BLOCK - 1);
         let block = self.places.run(base, BLOCK);
         for _ in 0..BLOCK {
             let mut free = None;
@@ -355,11 +355,9 @@ fn settle(block: &[Place], index: usize, tag: Tag) -> usize {
             (claimed, place)
         };
         stays.level.fetch_max(goes.level.load(SeqCst), SeqCst);
-        let there = goes.tag.load(SeqCst);
-        if tag.is_of(Tag(there)) {
-            // Whoever fails here finds that the other one did it.
-            let _ = goes.tag.compare_exchange(there, 0, SeqCst, SeqCst);
-        }
+        // Whoever fails here finds that the other one did it, or that the tag has another unit now.
+        let given_up = |there| tag.is_of(Tag(there)).then_some(0);
+        let _ = goes.tag.fetch_update(SeqCst, SeqCst, given_up);
         if other < index {
             return other;
         }
@@ -403,6 +401,37 @@ mod tests {
         buckets.lower(&mut seats[1], window, Level(NOW + 9), NOW);
         assert_eq!(buckets.level(&seats[0]), Some(Level(NOW + 9)));
         assert_eq!(buckets.full(), 0);
+    }
+
+    /// The table holds what it was made for, also if all are of one rule, which has one unit.
+    #[test]
+    fn buckets_of_one_rule_are_all_over_the_table() {
+        let buckets = Buckets::new(4000, 1).unwrap();
+        let pace = Pace::new(10);
+        let window = pace.span(1);
+        let charge = Charge::new(pace, 1, window);
+        for uid in 0..4000 {
+            let mut seat = Seat::new(tag(&buckets, uid, window));
+            buckets.take(&mut seat, window, charge, NOW);
+        }
+        assert!(buckets.full() < 40, "{}", buckets.full());
+    }
+
+    /// Another unit is the same bucket, with as many units used up.
+    #[test]
+    fn another_unit_is_the_same_bucket() {
+        let buckets = Buckets::new(100, 1).unwrap();
+        let hash = buckets.hash(&Key::Uid(7));
+        let [slow, fast] = [10, 1000].map(|rate| Pace::new(rate).span(1));
+        let [mut old, mut new] = [slow, fast].map(|unit| Seat::new(Tag::new(hash, 3 * unit, unit)));
+        let charge = Charge::new(Pace::new(10), 2, 3 * slow);
+        buckets.take(&mut old, 3 * slow, charge, NOW);
+        let charge = Charge::new(Pace::new(1000), 1, 3 * fast);
+        let ready = buckets.ready(&mut new, 3 * fast, charge, NOW).unwrap();
+        assert!(ready.abs_diff(NOW) < fast / 32, "{}", ready.abs_diff(NOW));
+        let left = NOW - buckets.level(&new).unwrap().0;
+        assert!(left.abs_diff(fast) < fast / 32, "{left} for {fast}");
+        assert_eq!(old.place, new.place);
     }
 
     /// Only buckets that are full again make room for others.

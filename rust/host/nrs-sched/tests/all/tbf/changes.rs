@@ -292,3 +292,48 @@ fn parameters_change_in_place() {
     };
     assert!(!config.follows(&config.with(&other)));
 }
+
+/// Partitions that are told of another rate one after the other take from one bucket.
+#[test]
+fn a_change_of_the_rate_under_way_gains_nothing() {
+    let mut sim = Sim::new("uid", 4, &Tunables::default());
+    sim.late = 0;
+    sim.rule("start a uid={1} rate=100");
+    for part in 0..4 {
+        sim.queue(part, 1, 8, 1);
+    }
+    sim.run(sim.now + SECOND, one);
+    sim.served.clear();
+    for change in 0..50 {
+        let commands = ["change a rate=130", "change a rate=70"];
+        let update = sim.command(commands[change % 2]);
+        for part in 0..4 {
+            sim.tell(part, &update);
+            sim.run(sim.now + SECOND / 50, one);
+        }
+        sim.run(sim.now + SECOND / 8, one);
+    }
+    let (got, want) = (sim.served[&1].0, 50 * 205 / 10);
+    assert!(
+        (want * 95 / 100..=want + 15).contains(&got),
+        "{got} for {want}"
+    );
+}
+
+/// A change of another rule takes no lateness from a class.
+#[test]
+fn changes_of_others_take_no_lateness() {
+    let mut sim = Sim::new("uid", 1, &Tunables::default());
+    sim.rule("start a uid={1} rate=1000 realtime=1");
+    sim.rule("start b uid={2} rate=1000");
+    sim.queue(0, 1, 8, 1);
+    sim.run(sim.now + SECOND, one);
+    sim.served.clear();
+    for change in 0..100 {
+        // The server stands still for half of the time, and then knows other rules.
+        sim.now += SECOND / 100;
+        sim.rule(["change b rate=1001", "change b rate=1000"][change % 2]);
+        sim.run(sim.now + SECOND / 100, one);
+    }
+    near(sim.served[&1].0, 2000, 2.0, "late");
+}

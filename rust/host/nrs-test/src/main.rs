@@ -8,6 +8,7 @@
 //! | [`storm`] | makes random calls on every interface; each answer must be one that is documented |
 //! | [`overlap`] | checks that overlapping requests to a block device keep their order |
 //! | [`load`] | plays a server with many clients on `/dev/nrs` |
+//! | [`disk`] | plays a disk with one arm, behind a device of nbd |
 //!
 //! Exit statuses: [`STATUS`].
 
@@ -16,6 +17,7 @@ use std::{error::Error, process::ExitCode};
 use clap::Parser;
 
 mod check;
+mod disk;
 mod latency;
 mod load;
 mod overlap;
@@ -37,6 +39,7 @@ enum Command {
     Storm(storm::Args),
     Overlap(overlap::Args),
     Load(load::Args),
+    Disk(disk::Args),
 }
 
 fn main() -> ExitCode {
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Command::Storm(args) => storm::run(args),
         Command::Overlap(args) => overlap::run(&args),
         Command::Load(args) => load::run(args),
+        Command::Disk(args) => disk::run(&args),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("nrs-test: {error}");

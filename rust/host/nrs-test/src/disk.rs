@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Plays a disk with one arm behind a device of the kernel's nbd: it does one request after the other, in the order in
+//! which they come, and each takes the way of the arm and the transfer. Reads give zeroes, writes are forgotten.
+
+#![allow(unsafe_code, reason = "ioctls of nbd")]
+
+use std::{
+    fs::File,
+    io::{Read as _, Write as _},
+    os::{
+        fd::{AsRawFd as _, RawFd},
+        unix::net::UnixStream,
+    },
+    path::PathBuf,
+    process::ExitCode,
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::Outcome;
+
+/// Operations of the device file (linux/nbd.h).
+const SET_SOCK: u64 = 0xab00;
+const SET_BLKSIZE: u64 = 0xab01;
+const DO_IT: u64 = 0xab03;
+const SET_SIZE_BLOCKS: u64 = 0xab07;
+const SET_FLAGS: u64 = 0xab0a;
+
+/// The flags are valid, and the disk knows discards.
+const FLAGS: u64 = 1 | 1 << 5;
+
+/// What requests and replies begin with.
+const REQUEST: u32 = 0x2560_9513;
+const REPLY: u32 = 0x6744_6698;
+
+/// Commands.
+const READ: u16 = 0;
+const WRITE: u16 = 1;
+const DISCARD: u16 = 4;
+
+const BLOCK: u64 = 512;
+
+/// Plays a disk whose requests take as long as its arm is under way.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Device of nbd, such as /dev/nbd0.
+    device: PathBuf,
+    /// Size, MiB.
+    #[arg(long, default_value_t = 1024)]
+    size: u64,
+    /// Least time of a seek, us; a request that goes on where the last one ended has none.
+    #[arg(long, default_value_t = 2000)]
+    seek: u64,
+    /// What the way over the whole disk adds to that, us.
+    #[arg(long, default_value_t = 8000)]
+    stroke: u64,
+    /// Transfer, MiB/s.
+    #[arg(long, default_value_t = 100)]
+    rate: u64,
+    /// Time of a discard, ms.
+    #[arg(long, default_value_t = 0)]
+    discard: u64,
+}
+
+/// Sets up the device and serves it until it is disconnected.
+pub fn run(args: &Args) -> Outcome {
+    if args.size == 0 || args.rate == 0 {
+        return Err("--size and --rate are at least 1".into());
+    }
+    let device = File::options().read(true).write(true).open(&args.device)?;
+    let (kernel, disk) = UnixStream::pair()?;
+    let fd = device.as_raw_fd();
+    call(fd, SET_BLKSIZE, BLOCK)?;
+    call(fd, SET_SIZE_BLOCKS, (args.size << 20) / BLOCK)?;
+    call(fd, SET_FLAGS, FLAGS)?;
+    call(fd, SET_SOCK, u64::try_from(kernel.as_raw_fd())?)?;
+    thread::scope(|scope| {
+        let served = scope.spawn(|| serve(args, disk).map_err(|error| error.to_string()));
+        let done = call(fd, DO_IT, 0);
+        let served = served.join().map_err(|_| "the disk panicked")?;
+        served?;
+        done?;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+fn call(fd: RawFd, command: u64, value: u64) -> std::io::Result<()> {
+    // SAFETY: these operations take a number, no pointer.
+    if unsafe { libc::ioctl(fd, command as _, value) } < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Answers one request after the other until the kernel hangs up.
+fn serve(args: &Args, mut kernel: UnixStream) -> Outcome<()> {
+    let mut head = [0; 28];
+    let mut data = Vec::new();
+    let mut arm = 0;
+    // Times add up from there: what a sleep lasts too long, up to 1 ms, comes off the next one.
+    let mut free = Instant::now();
+    while kernel.read_exact(&mut head).is_ok() {
+        let word =
+            |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        if word(0) != REQUEST {
+            return Err("no request".into());
+        }
+        let (command, bytes) = (word(4) as u16, word(24));
+        let offset = u64::from(word(16)) << 32 | u64::from(word(20));
+        data.clear();
+        if command <= WRITE {
+            data.resize(bytes as usize, 0);
+        }
+        if command == WRITE {
+            kernel.read_exact(&mut data)?;
+            data.clear();
+        }
+        let mut time = 0;
+        if command == DISCARD {
+            time = args.discard * 1000;
+        } else if command == READ || command == WRITE {
+            if offset != arm {
+                time = args.seek + args.stroke * offset.abs_diff(arm) / (args.size << 20);
+            }
+            time += u64::from(bytes) * 1_000_000 / (args.rate << 20);
+            arm = offset + u64::from(bytes);
+        }
+        let now = Instant::now();
+        free =
+            free.max(now - Duration::from_millis(1).min(now - free)) + Duration::from_micros(time);
+        thread::sleep(free.saturating_duration_since(now));
+        let mut reply = Vec::with_capacity(16 + data.len());
+        reply.extend(REPLY.to_be_bytes());
+        reply.extend([0; 4]);
+        reply.extend(&head[8..16]);
+        reply.append(&mut data);
+        kernel.write_all(&reply)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a request for 64 KiB takes, and the length of the reply.
+    fn request(kernel: &mut UnixStream, command: u16, offset: u64) -> (Duration, usize) {
+        let mut head = Vec::from(REQUEST.to_be_bytes());
+        head.extend(u32::from(command).to_be_bytes());
+        head.extend(*b"a cookie");
+        head.extend(offset.to_be_bytes());
+        head.extend(65536_u32.to_be_bytes());
+        if command == WRITE {
+            head.resize(28 + 65536, 1);
+        }
+        let start = Instant::now();
+        kernel.write_all(&head).unwrap();
+        let mut reply = vec![0; if command == READ { 16 + 65536 } else { 16 }];
+        kernel.read_exact(&mut reply).unwrap();
+        assert_eq!(reply[..8], [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0]);
+        assert_eq!(&reply[8..16], b"a cookie");
+        (start.elapsed(), reply.len())
+    }
+
+    #[test]
+    fn the_way_takes_time() {
+        let args = Args {
+            device: PathBuf::new(),
+            size: 1024,
+            seek: 20_000,
+            stroke: 80_000,
+            rate: 100,
+            discard: 200,
+        };
+        let (mut kernel, disk) = UnixStream::pair().unwrap();
+        thread::scope(|scope| {
+            let served = scope.spawn(|| serve(&args, disk).map_err(|error| error.to_string()));
+            for (command, offset, least, length) in [
+                (READ, 0, 0, 16 + 65536),
+                (WRITE, 65536, 0, 16),
+                (READ, 512 << 20, 59, 16 + 65536),
+                (DISCARD, 0, 199, 16),
+                (READ, (512 << 20) + 65536, 0, 16 + 65536),
+                (READ, 512 << 20, 19, 16 + 65536),
+            ] {
+                let (took, bytes) = request(&mut kernel, command, offset);
+                println!("{command} at {offset}: {took:?}");
+                assert!(took >= Duration::from_millis(least));
+                assert_eq!(bytes, length);
+            }
+            drop(kernel);
+            served.join().unwrap().unwrap();
+        });
+    }
+}

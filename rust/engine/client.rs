@@ -24,6 +24,7 @@ use crate::{
     },
     sys::{
         atomic::{Counter, Word},
+        task,
         timer::Timed,
     },
 };
@@ -145,12 +146,15 @@ impl Client {
         }
     }
 
-    /// Holds a submitter back, who may sleep, while as many requests are queued as the client may have, unless it is to be
-    /// `drained`.
+    /// Holds a submitter back that may sleep while the client has its credits queued, unless the client is to be `drained`.
+    /// Submitters that others may depend on are counted only.
     #[inline]
     pub(crate) fn hold_back(&self, drained: impl Fn() -> bool) {
         if let Some(crowd) = &self.crowd {
             if crowd.concurrency.is_full(self.held()) {
+                if !task::can_be_held_back() {
+                    return crowd.concurrency.count_over();
+                }
                 crowd.waiting.add(1);
                 let full = || crowd.concurrency.is_full(self.held()) && !drained();
                 crowd.concurrency.stand(&crowd.line, full);

@@ -22,9 +22,10 @@
 //! Few clients may have many requests each, so that one alone gets the full speed; many may have few each,
 //! so that a newcomer finds about [`PER_SLOT`] rounds of requests before its own.
 //!
-//! Credits are advice to programs. A block device holds its submitters back while it has as many requests queued, if that is
-//! asked for: who may sleep waits, for a second at most. So nobody waits for ever for a request that he, or who waits for him,
-//! has not submitted yet.
+//! Credits are advice to programs. If `nrs_enforce_credits` is set, a block device with that many requests queued holds back
+//! its submitters, each for a second per request at most. Exempt are kernel threads, tasks that reclaim memory or are in a
+//! transaction of a file system, and tasks with other requests to submit first: a queued request may depend on these.
+//! The bound in time is for what cannot be seen, such as locks.
 //!
 //! # Locking
 //!

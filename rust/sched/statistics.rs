@@ -192,8 +192,8 @@ stats! {
         pool: Gauge Plain "nrs_concurrency_pool_requests" "Requests shared out as credits";
         buffer_max: Gauge Plain "nrs_buffer_limit_requests" "Limit of requests of programs, buffer_max";
         requests: Gauge Plain "nrs_buffer_requests" "Requests of programs";
-        waits: Counter Plain "nrs_buffer_waits_total" "Requests of programs that waited for room";
-        over: Counter Plain "nrs_buffer_over_total" "Requests of programs beyond their credits";
+        waits: Counter Plain "nrs_buffer_waits_total" "Requests that waited for room";
+        over: Counter Plain "nrs_buffer_over_total" "Requests beyond credits";
     }
 }
 

@@ -110,6 +110,16 @@ int nrs_current_cgroup_name(char *buf, size_t len)
 	return ret;
 }
 
+bool nrs_can_hold_back(void)
+{
+	const unsigned int bound = PF_KTHREAD | PF_MEMALLOC | PF_MEMALLOC_NOFS | PF_MEMALLOC_NOIO;
+	const struct bio_list *bios = current->bio_list;
+
+	/* File systems keep their handle of a transaction in journal_info. Bios of the list may be those that hold the slots. */
+	return !(current->flags & bound) && !current->journal_info &&
+	       (!bios || (bio_list_empty(&bios[0]) && bio_list_empty(&bios[1])));
+}
+
 int nrs_hostname(char *buf, size_t len)
 {
 	/* An exiting task drops its namespaces before the last references to its files. */

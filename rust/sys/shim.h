@@ -44,6 +44,12 @@ u64 nrs_current_cgroup(void);
 /* Last component of the path of the running task's cgroup, or a negative errno. */
 int nrs_current_cgroup_name(char *buf, size_t len);
 
+/*
+ * Whether the running task can be held back: a user's, which nobody waits for that a request depends on. It is in no transaction
+ * of a file system, reclaims no memory, and has no other bios to submit first, here or in the device that stands on this one.
+ */
+bool nrs_can_hold_back(void);
+
 /* Network host name of the running task's namespace. */
 int nrs_hostname(char *buf, size_t len);
 

@@ -64,6 +64,14 @@ pub(crate) fn is_admin() -> bool {
     unsafe { bindings::capable(bindings::CAP_SYS_ADMIN as i32) }
 }
 
+/// Whether the running task can be held back before it submits a request: it is a user's, in no transaction of a file
+/// system, reclaims no memory, and has no other requests to submit first.
+#[cold]
+pub(crate) fn can_be_held_back() -> bool {
+    // SAFETY: Always safe to call from task context.
+    unsafe { raw::nrs_can_hold_back() }
+}
+
 /// Id of the running task's cgroup on the unified hierarchy; 0 without cgroups.
 pub(crate) fn cgroup() -> u64 {
     // SAFETY: Always safe to call from task context.

@@ -147,18 +147,35 @@ impl Client {
     }
 
     /// Holds a submitter back that may sleep while the client has its credits queued, unless the client is to be `drained`.
-    /// Submitters that others may depend on are counted only.
+    /// Submitters that others may depend on are counted only. Whether it had to wait: then it calls [`Self::hand_on`] after its
+    /// request has arrived.
     #[inline]
-    pub(crate) fn hold_back(&self, drained: impl Fn() -> bool) {
+    #[must_use]
+    pub(crate) fn hold_back(&self, drained: impl Fn() -> bool) -> bool {
+        let Some(crowd) = &self.crowd else {
+            return false;
+        };
+        if !crowd.concurrency.is_full(self.held()) {
+            return false;
+        }
+        if !task::can_be_held_back() {
+            crowd.concurrency.count_over();
+            return false;
+        }
+        crowd.waiting.add(1);
+        let full = || crowd.concurrency.is_full(self.held()) && !drained();
+        crowd.concurrency.stand(&crowd.line, full);
+        crowd.waiting.sub(1);
+        true
+    }
+
+    /// Has the next one go on that is held back if there still is a place. Only a request that was queued calls one when
+    /// it goes down; that of who waited may have passed.
+    #[cold]
+    pub(crate) fn hand_on(&self) {
         if let Some(crowd) = &self.crowd {
-            if crowd.concurrency.is_full(self.held()) {
-                if !task::can_be_held_back() {
-                    return crowd.concurrency.count_over();
-                }
-                crowd.waiting.add(1);
-                let full = || crowd.concurrency.is_full(self.held()) && !drained();
-                crowd.concurrency.stand(&crowd.line, full);
-                crowd.waiting.sub(1);
+            if crowd.waiting.get() != 0 && !crowd.concurrency.is_full(self.held()) {
+                crowd.concurrency.call(&crowd.line, false);
             }
         }
     }

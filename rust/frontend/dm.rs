@@ -261,9 +261,7 @@ impl Target for Device {
         if who.kthread {
             client.count_anonymous();
         }
-        if may_sleep && !must_pass {
-            client.hold_back(|| self.draining.get() != 0);
-        }
+        let waited = may_sleep && !must_pass && client.hold_back(|| self.draining.get() != 0);
         let target = self.attachment.target().index();
         let account = Account {
             lengthy: about.opcode == Opcode::OST_PUNCH,
@@ -292,6 +290,9 @@ impl Target for Device {
             },
             || self.attrs(&about, &who),
         );
+        if waited {
+            client.hand_on();
+        }
         match arrived.went {
             Went::Passed(mut held) => {
                 if let Some(deadlines) = deadlines {

@@ -37,15 +37,15 @@ impl Context<'_> {
         self.now.saturating_sub(window)
     }
 
-    /// The seat of the bucket of `gauge`, of `window` and `unit`, for the classes whose keys have hash `hash`.
-    fn seat(&self, gauge: &Gauge, hash: u64, window: u64, unit: u64) -> Seat {
-        let hash = avalanche(hash ^ gauge.hash().wrapping_add(self.salt));
+    /// The seat of the bucket with `hash`, of `window` and `unit`.
+    fn seat(&self, hash: u64, window: u64, unit: u64) -> Seat {
+        let hash = avalanche(hash.wrapping_add(self.salt));
         Seat::new(Tag::new(hash, window, unit))
     }
 
-    /// The seat of the bucket of a class under `gauge` whose key has hash `hash`.
+    /// The seat of the bucket of a class under `gauge` whose key has hash `hash`; the same one under any rule.
     pub fn own_seat(&self, gauge: &Gauge, hash: u64) -> Seat {
-        self.seat(gauge, hash, gauge.shared_window(), gauge.meter.unit)
+        self.seat(hash, gauge.shared_window(), gauge.meter.unit)
     }
 
     /// When the pool will have enough for a request of `cost`; none if nobody borrows.
@@ -126,7 +126,7 @@ impl Other {
         shared: u64,
         was: Option<&Self>,
     ) -> Self {
-        let seat = context.seat(gauge, hash, shared, meter.unit);
+        let seat = context.seat(hash ^ gauge.hash(), shared, meter.unit);
         Self {
             seat: was.map_or(seat, |was| seat.after(was.seat)),
             span: 0,

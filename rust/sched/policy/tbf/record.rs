@@ -177,28 +177,14 @@ impl<F: Fifo> Record<F> {
         };
         let now = context.now;
         let meter = &gauge.meter;
-        let same = (self.id, self.window, self.unit) == (gauge.id, meter.window, meter.unit);
-        let as_full = |level: Level| {
-            // What is the same keeps its lateness, too.
-            if same {
-                return level;
-            }
-            let level = level.at_least(context.floor(self.window));
-            level.rescale(now, self.unit, meter.unit)
-        };
-        let level = as_full(self.level);
-        if context.global {
-            let (was, seat) = (self.seat, context.own_seat(gauge, self.hash));
-            if self.id == gauge.id {
-                self.seat = seat.after(was);
-            } else {
-                let (before, window) = (context.buckets.level(&was), gauge.shared_window());
-                let before = before.map_or(level, as_full);
-                self.seat = seat;
-                context.buckets.lower(&mut self.seat, window, before, now);
-            }
+        // What is the same keeps its lateness, too.
+        if (self.id, self.window, self.unit) != (gauge.id, meter.window, meter.unit) {
+            let level = self.level.at_least(context.floor(self.window));
+            self.level = level.rescale(now, self.unit, meter.unit);
         }
-        self.level = level;
+        if context.global {
+            self.seat = context.own_seat(gauge, self.hash).after(self.seat);
+        }
         self.id = gauge.id;
         (self.window, self.unit) = (meter.window, meter.unit);
         self.floor = Other::floor(context, gauge, &self.floor);

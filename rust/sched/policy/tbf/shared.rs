@@ -306,13 +306,6 @@ impl Buckets {
             }
         }
     }
-
-    /// Takes from the bucket what it has more than one with `level`.
-    pub fn lower(&self, seat: &mut Seat, window: u64, level: Level, now: u64) {
-        if let Some(place) = self.place(seat, window, now) {
-            place.level.fetch_max(level.0, SeqCst);
-        }
-    }
 }
 
 impl Place {
@@ -398,8 +391,6 @@ mod tests {
         assert!(buckets.ready(&mut other, window, charge, NOW).unwrap() <= NOW);
         buckets.refund(&seats[0], 5 * charge.span);
         assert_eq!(buckets.level(&seats[1]), Some(Level(NOW - window)));
-        buckets.lower(&mut seats[1], window, Level(NOW + 9), NOW);
-        assert_eq!(buckets.level(&seats[0]), Some(Level(NOW + 9)));
         assert_eq!(buckets.full(), 0);
     }
 

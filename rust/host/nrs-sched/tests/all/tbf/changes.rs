@@ -239,32 +239,40 @@ fn patterns_are_bounded() {
 }
 
 /// While partitions are told of a change one after the other, a class has one rate, not one for those that were told and
-/// one for the rest.
+/// one for the rest; the same where a change puts it under another rule.
 #[test]
 fn a_change_under_way_gains_nothing() {
-    let mut sim = Sim::new("uid", 4, &Tunables::default());
-    sim.late = 0;
-    sim.rule("start all uid={9} rate=200");
-    sim.rule("start a uid={1} rate=100 also=all");
-    for part in 0..4 {
-        sim.queue(part, 1, 8, 1);
-    }
-    sim.run(sim.now + SECOND, one);
-    sim.served.clear();
-    for change in 0..50 {
-        let commands = ["change a realtime=1", "change a realtime=0"];
-        let update = sim.command(commands[change % 2]);
-        for part in 0..4 {
-            sim.tell(part, &update);
-            sim.run(sim.now + SECOND / 50, one);
+    for commands in [
+        ["change a realtime=1", "change a realtime=0"],
+        ["change a rate=101", "change a rate=100"],
+        ["start b uid={1} rate=100", "stop b"],
+    ] {
+        for also in ["", "all"] {
+            let mut sim = Sim::new("uid", 4, &Tunables::default());
+            sim.late = 0;
+            sim.rule("start all uid={9} rate=200");
+            sim.rule(&format!("start a uid={{1}} rate=100 also={also}"));
+            for part in 0..4 {
+                sim.queue(part, 1, 8, 1);
+            }
+            sim.run(sim.now + SECOND, one);
+            sim.served.clear();
+            for change in 0..50 {
+                let update = sim.command(commands[change % 2]);
+                for part in 0..4 {
+                    sim.tell(part, &update);
+                    sim.run(sim.now + SECOND / 50, one);
+                }
+                sim.run(sim.now + SECOND / 8, one);
+            }
+            let (got, want) = (sim.served[&1].0, 50 * 205 / 10);
+            let range = want * 9 / 10..=want + 15;
+            assert!(
+                range.contains(&got),
+                "{commands:?} {also}: {got} for {want}"
+            );
         }
-        sim.run(sim.now + SECOND / 8, one);
     }
-    let (got, want) = (sim.served[&1].0, 50 * 205 / 10);
-    assert!(
-        (want * 9 / 10..=want + 15).contains(&got),
-        "{got} for {want}"
-    );
 }
 
 /// Parameters take effect in place: a backlog that is limited stays limited, and nobody's bucket is full anew.

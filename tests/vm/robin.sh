@@ -117,9 +117,59 @@ orr() {
 	[ "$ascending" -le 60 ] || fail "orr, only writes: $ascending"
 }
 
+# grouped CGROUP DEVICE [OPTION...]: a load of that cgroup.
+grouped() {
+	local group=/sys/fs/cgroup/test.$1
+	shift
+	mkdir -p "$group"
+	(
+		echo $BASHPID >"$group/cgroup.procs"
+		begin "$@"
+	)
+}
+
+# Streams have turns, however much waits of each: those of write hints, and those of cgroups for reads, too. All of it is for one
+# object.
+hints() {
+	module
+	slow_lower nb0 4000000 size=1024
+	client a /dev/nb0 svc
+	client b /dev/nb0 svc
+	client c /dev/nb0 svc stream cgroup
+	client d /dev/nb0 svc stream cgroup
+	echo 8 >"$(at svc slots)"
+	set_to svc nrs_orr_supported reads_and_writes
+	set_to svc nrs_orr_quantum 8
+	policy svc orr
+	begin a --rw=randwrite --write_hint=short --iodepth=48
+	begin b --rw=randwrite --write_hint=extreme --iodepth=48 --numjobs=4
+	saturated 30 a b
+	gather 0.5 ended
+	gather 3 ended
+	within 10 "${got[0]}" "${got[1]}" || fail "hints: ${got[*]}"
+	killall fio
+	wait_for 20 '! pidof fio >/dev/null' || fail "fio goes on"
+	# Both have the same hint: they are one stream.
+	begin a --rw=randwrite --write_hint=short --iodepth=48
+	begin b --rw=randwrite --write_hint=short --iodepth=48 --numjobs=4
+	saturated 30 a b
+	gather 0.5 ended
+	gather 3 ended
+	[ "${got[1]}" -gt $((got[0] * 2)) ] || fail "one hint: ${got[*]}"
+	killall fio
+	wait_for 20 '! pidof fio >/dev/null' || fail "fio goes on"
+	grouped one c --iodepth=48
+	grouped two d --iodepth=48 --numjobs=4
+	saturated 30 c d
+	gather 0.5 ended
+	gather 3 ended
+	within 10 "${got[2]}" "${got[3]}" || fail "cgroups: ${got[*]}"
+}
+
 try 30 "crrn: clients get the same, whatever waits" crrn
 long try 40 "crrn: a client that was away" away
 long try 60 "trr: targets get the same, whatever waits" trr
 try 60 "orr: batches in the order of offsets" orr
 remarks '^(ended|[0-9-]+ of)'
+try 60 "orr: streams of write hints and of cgroups" hints
 summary

@@ -37,8 +37,8 @@
 //! # What is not exact
 //!
 //! Between a look at the tag and the take, the place can change hands if the bucket is full. One request
-//! is then charged to a stranger; nobody is charged less. A change of the unit is exact to a hundredth, and one request
-//! that is taken at the time of it may be charged by the other one.
+//! is then charged to a stranger; nobody is charged less. A change of the unit is exact to a hundredth, and what is
+//! taken at the time of it is charged by the other one.
 
 use crate::sched::{
     bucket::{scale, Charge, Level},
@@ -309,11 +309,13 @@ impl Buckets {
 }
 
 impl Place {
-    /// Has the bucket, whose tag was `old`, follow `new`.
+    /// Has the bucket, whose tag was `old`, follow `new`. What others take meanwhile counts as they took it.
     fn follow(&self, old: Tag, new: Tag, now: u64) {
+        let before = Level(self.level.load(SeqCst));
         let followed = self.tag.compare_exchange(old.0, new.0, SeqCst, SeqCst);
         if followed.is_ok() && old.unit() != new.unit() {
-            self.change(|level| level.rescale(now, old.unit(), new.unit()));
+            let scaled = before.rescale(now, old.unit(), new.unit());
+            self.change(|level| Level(scaled.0.saturating_add(level.0.saturating_sub(before.0))));
         }
     }
 

@@ -35,7 +35,7 @@ use crate::{
         registry::{self, Attachment},
     },
     sched::{
-        attr::{Attrs, Id, Opcode, Priority},
+        attr::{Attrs, Id, Opcode, Priority, Stream},
         item::{Cost, Item},
         jobid::{JobId, Source},
         order::{Level, Relation},
@@ -51,8 +51,6 @@ use crate::{
 };
 
 mod args;
-
-use args::Stream;
 
 /// How often a device that is to be suspended sends down what is queued, 4 ms apart: what comes meanwhile goes by itself.
 const DRAINS_MAX: u32 = 250;
@@ -80,11 +78,7 @@ impl Device {
             opcode: bio.opcode,
             client: self.attachment.client().serial(),
             target: self.attachment.target().number(),
-            stream: match self.config.stream {
-                Stream::None => 0,
-                Stream::Hint => bio.stream,
-                Stream::Cgroup => task::cgroup(),
-            },
+            stream: bio.stream,
             object: match bio.file {
                 Some((file, _)) => file,
                 None => self.attachment.target().index().into(),
@@ -134,9 +128,9 @@ impl Device {
         };
         let pid = if template.uses_pid() { who.pid } else { 0 };
         let detail = match self.config.stream {
-            Stream::None => detail,
-            Stream::Hint => detail ^ bio.stream << 40,
-            Stream::Cgroup => task::cgroup(),
+            // The cgroup of the submitter as well.
+            Stream::Cgroup if !who.kthread => bio.stream,
+            _ => detail ^ bio.stream << 40,
         };
         [
             u64::from(self.attachment.client().serial()) << 32 | u64::from(pid),
@@ -155,7 +149,7 @@ struct About {
     priority: Priority,
     offset: u64,
     bytes: u64,
-    /// Its own stream.
+    /// Offset stream.
     stream: u64,
     /// The file that it is for and where in that it starts, if a policy asks and that is known.
     file: Option<(u64, u64)>,
@@ -244,7 +238,10 @@ impl Target for Device {
             },
             offset: bio.offset(),
             bytes: bio.bytes(),
-            stream: bio.stream(),
+            stream: self
+                .config
+                .stream
+                .of(bio.stream(), || (!who.kthread).then(task::cgroup)),
             file: if wants_file { bio.file() } else { None },
         };
         let bytes = match about.opcode {

@@ -3,10 +3,12 @@
 //! Attributes of a request: who asks for what.
 
 mod opcode;
+mod stream;
 
 use crate::sched::{jobid::JobId, nid::Nid};
 
 pub use opcode::Opcode;
+pub use stream::Stream;
 
 /// A numeric identity that may be absent; absent is distinct from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

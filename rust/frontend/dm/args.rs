@@ -18,6 +18,7 @@ use kernel::{prelude::*, str::CString};
 use crate::{
     engine::service::is_name,
     sched::{
+        attr::Stream,
         jobid::{JobId, Template},
         nid::Nid,
     },
@@ -33,17 +34,6 @@ const SIZE_MAX: u32 = 4096;
 /// How jobs are named unless the table says otherwise.
 const DEFAULT_TEMPLATE: &str = "%e.%u";
 
-/// What tells the offset stream of a request.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stream {
-    /// Its write stream or write hint.
-    Hint,
-    /// The cgroup of its submitter.
-    Cgroup,
-    /// Nothing.
-    None,
-}
-
 /// What a table line says about a client.
 pub(crate) struct Config {
     /// Name of the service.
@@ -58,7 +48,7 @@ pub(crate) struct Config {
     pub(crate) template: Template,
     /// Whether requests may go down at once when nobody waits.
     pub(crate) opportunity: bool,
-    /// What tells offset streams.
+    /// Source of offset streams.
     pub(crate) stream: Stream,
     /// Requests that are not at the device fail while the client is lost; else they wait.
     pub(crate) fails: bool,
@@ -194,12 +184,9 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<Plan<Config>, Refusal> {
                 if !once(5) {
                     return Err(refuse(c"stream: given twice"));
                 }
-                config.stream = match value {
-                    Some("hint") => Stream::Hint,
-                    Some("cgroup") => Stream::Cgroup,
-                    Some("none") => Stream::None,
-                    _ => return Err(refuse(c"stream: hint, cgroup or none")),
-                };
+                config.stream = value
+                    .and_then(Stream::from_word)
+                    .ok_or(refuse(c"stream: hint, cgroup or none"))?;
             }
             "on_timeout" => {
                 if !once(6) {
@@ -260,10 +247,8 @@ pub(crate) fn write(config: &Config, out: &mut dyn fmt::Write) -> fmt::Result {
     if !config.opportunity {
         write!(out, " opportunity off")?;
     }
-    match config.stream {
-        Stream::Hint => {}
-        Stream::Cgroup => write!(out, " stream cgroup")?,
-        Stream::None => write!(out, " stream none")?,
+    if config.stream != Stream::Hint {
+        write!(out, " stream {}", config.stream.word())?;
     }
     if config.fails {
         write!(out, " on_timeout fail")?;

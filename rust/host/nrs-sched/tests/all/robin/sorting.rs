@@ -5,7 +5,7 @@
 use crate::bench::{attrs, read, Bench};
 use nrs_sched::{
     arena::Request,
-    attr::{Attrs, Priority},
+    attr::{Attrs, Priority, Stream},
     item::{Direction, Spot},
     policy::{
         params::heads::PerHead,
@@ -117,6 +117,27 @@ fn a_stream_is_kept_together() {
         bench.push(&attrs, read(u64::from(100 - i)));
     }
     assert_eq!(bench.drain(), [11, 9, 7, 5, 3, 1, 12, 10, 8, 6, 4, 2]);
+}
+
+/// Reads of one device by two cgroups are a stream each, in the order of their offsets; without streams they are one.
+#[test]
+fn cgroups_are_streams() {
+    let drain = |source: Stream| {
+        let mut bench = Bench::new(Kind::Orr, &Tunables::default());
+        for (cgroup, offset) in [(40, 9), (41, 2), (40, 3), (41, 8), (40, 1), (41, 5)] {
+            let attrs = Attrs {
+                stream: source.of(0, || Some(cgroup)),
+                ..attrs(1)
+            };
+            bench.push(&attrs, read(offset));
+        }
+        bench.drain()
+    };
+    assert_eq!(drain(Stream::Cgroup), [5, 3, 1, 2, 6, 4]);
+    // Reads have no hint.
+    for source in [Stream::Hint, Stream::None] {
+        assert_eq!(drain(source), [5, 2, 3, 6, 4, 1]);
+    }
 }
 
 /// What is not supported is declined, on the head that does not support it.

@@ -45,7 +45,7 @@ pub(crate) struct Client {
     device: CString,
     /// Tells clients of one service apart.
     serial: u32,
-    /// Counters; `passed` and `held` follow from others when they are shown.
+    /// Counters; `passed`, `held` and `credits` follow from others when they are shown.
     counts: ClientCounts<Counter>,
     /// Requests that are queued now.
     held: Arc<Word>,
@@ -233,14 +233,15 @@ impl Client {
         self.counts.failed.count(1);
     }
 
-    /// Writes the counters as `name: value` pairs on one line.
-    pub(crate) fn write(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+    /// Writes the counters, and the credits by `concurrency`, as `name: value` pairs on one line.
+    pub(crate) fn write(&self, concurrency: &Concurrency, out: &mut dyn fmt::Write) -> fmt::Result {
         let mut counts = self.counts.map(Counter::get);
         // Requests that were dispatched without waiting, or are about to be queued; flushes are not accounted.
         let arrived = [counts.ost_read, counts.ost_write, counts.ost_punch];
         let arrived = arrived.into_iter().fold(counts.other, u64::saturating_add);
         counts.passed = arrived.saturating_sub(counts.queued);
         counts.held = self.held();
+        counts.credits = concurrency.credits(false).into();
         counts.write_pairs(out)?;
         match &self.deadlines {
             Some(deadlines) => deadlines.write(out),

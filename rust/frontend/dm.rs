@@ -345,7 +345,8 @@ impl Target for Device {
     }
 
     fn status(&self, out: &mut dyn fmt::Write) -> fmt::Result {
-        self.attachment.client().write(out)
+        let concurrency = self.attachment.service().concurrency();
+        self.attachment.client().write(concurrency, out)
     }
 
     fn table(&self, out: &mut dyn fmt::Write) -> fmt::Result {

@@ -223,6 +223,7 @@ stats! {
         ost_punch: Counter Plain "nrs_client_operations_total"{operation="punch"} "Punches";
         ost_sync: Counter Plain "nrs_client_operations_total"{operation="sync"} "Flushes";
         other: Counter Plain "nrs_client_operations_total"{operation="other"} "Requests of another operation";
+        credits: Gauge Plain "nrs_client_credits_requests" "Request limit of the client, or of each client of the file";
     }
 }
 

@@ -177,6 +177,7 @@ held_back() {
 	wait_for 20 '[ "$(counter a held)" -ge 100 ]' || fail "$(dm status a)"
 	credits=$(sed -n 's/^credits: //p' "$(at svc nrs_concurrency)")
 	[ "$credits" -gt 0 ] && [ "$credits" -le 32 ] || fail "$credits credits"
+	[ "$(counter a credits)" = "$credits" ] || fail "$credits credits: $(dm status a)"
 	set_to svc nrs_enforce_credits 1
 	# Each of four may find the last place.
 	wait_for 20 "[ \"\$(counter a held)\" -le $((credits + 4)) ]" || fail "$credits credits: $(dm status a)"

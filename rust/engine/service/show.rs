@@ -133,7 +133,7 @@ impl Service {
             out.write_str("- client: \"")?;
             escape(client.name().to_bytes(), out)?;
             out.write_str("\"\n  counters: { ")?;
-            client.write(out)?;
+            client.write(&self.concurrency, out)?;
             out.write_str(" }\n")?;
         }
         out.write_str("targets:\n")?;

@@ -219,7 +219,7 @@ impl Buckets {
             for (index, place) in block.iter().enumerate() {
                 let there = place.tag.load(SeqCst);
                 if tag.is_of(Tag(there)) {
-                    place.follow(Tag(there), tag, now);
+                    place.follow(Tag(there), tag, now.saturating_sub(window), now);
                     return Some(base.wrapping_add(index) as u32);
                 }
                 if place.is_free(there, now) {
@@ -309,13 +309,14 @@ impl Buckets {
 }
 
 impl Place {
-    /// Has the bucket, whose tag was `old`, follow `new`. What others take meanwhile counts as they took it.
-    fn follow(&self, old: Tag, new: Tag, now: u64) {
+    /// Has the bucket, whose tag was `old`, follow `new`, by which credit counts from `floor` on. What others take
+    /// meanwhile counts as they took it.
+    fn follow(&self, old: Tag, new: Tag, floor: u64, now: u64) {
         let before = Level(self.level.load(SeqCst));
         let followed = self.tag.compare_exchange(old.0, new.0, SeqCst, SeqCst);
         if followed.is_ok() && old.unit() != new.unit() {
             let scaled = before.rescale(now, old.unit(), new.unit());
-            self.change(|level| Level(scaled.0.saturating_add(level.0.saturating_sub(before.0))));
+            self.change(|level| taken_since(before, level, floor, scaled));
         }
     }
 
@@ -333,6 +334,12 @@ impl Place {
             }
         }
     }
+}
+
+/// The level `scaled`, less what was taken while `before` became `level`, of credit from `floor` on.
+fn taken_since(before: Level, level: Level, floor: u64, scaled: Level) -> Level {
+    let taken = level.0.saturating_sub(before.at_least(floor).0);
+    Level(scaled.at_least(floor).0.saturating_add(taken))
 }
 
 /// After a claim of `tag` at `index`, leaves it in one place of `block` only; returns which.
@@ -425,6 +432,24 @@ mod tests {
         let left = NOW - buckets.level(&new).unwrap().0;
         assert!(left.abs_diff(fast) < fast / 32, "{left} for {fast}");
         assert_eq!(old.place, new.place);
+    }
+
+    /// Who takes from a bucket that was idle for long while its unit changes takes no more than that.
+    #[test]
+    fn a_take_during_a_change_is_one_take() {
+        let (floor, span) = (NOW - 3000, 1000);
+        let charge = Charge { need: span, span };
+        for idle in [0, 1000, 3000, 1 << 40] {
+            let before = Level(NOW - idle);
+            for unit in [10, 1000, 100_000] {
+                let scaled = before.rescale(NOW, 1000, unit);
+                let level = before.take(floor, charge);
+                let after = taken_since(before, level, floor, scaled);
+                assert_eq!(after, scaled.take(floor, charge), "{idle} {unit}");
+                let unused = taken_since(before, before, floor, scaled);
+                assert_eq!(unused, scaled.at_least(floor), "{idle} {unit}");
+            }
+        }
     }
 
     /// Only buckets that are full again make room for others.

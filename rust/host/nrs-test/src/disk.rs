@@ -28,7 +28,7 @@ const SET_SIZE_BLOCKS: u64 = 0xab07;
 const SET_FLAGS: u64 = 0xab0a;
 
 /// The flags are valid, and the disk knows discards.
-const FLAGS: u64 = 1 | 1 << 5;
+const FLAGS: u64 = 1 | (1 << 5);
 
 /// What requests and replies begin with.
 const REQUEST: u32 = 0x2560_9513;
@@ -107,7 +107,7 @@ fn serve(args: &Args, mut kernel: UnixStream) -> Outcome<()> {
             return Err("no request".into());
         }
         let (command, bytes) = (word(4) as u16, word(24));
-        let offset = u64::from(word(16)) << 32 | u64::from(word(20));
+        let offset = (u64::from(word(16)) << 32) | u64::from(word(20));
         data.clear();
         if command <= WRITE {
             data.resize(bytes as usize, 0);

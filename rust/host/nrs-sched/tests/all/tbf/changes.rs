@@ -238,6 +238,25 @@ fn patterns_are_bounded() {
     assert!(book.apply(&command).is_ok());
 }
 
+/// Fifty changes by `commands` in turn, of which four partitions with a backlog of user 1 are told one after the other; what the
+/// user got, and what it is to have at 100/s.
+fn told_late(sim: &mut Sim, commands: [&str; 2]) -> (u64, u64) {
+    for part in 0..4 {
+        sim.queue(part, 1, 8, 1);
+    }
+    sim.run(sim.now + SECOND, one);
+    sim.served.clear();
+    for change in 0..50 {
+        let update = sim.command(commands[change % 2]);
+        for part in 0..4 {
+            sim.tell(part, &update);
+            sim.run(sim.now + SECOND / 50, one);
+        }
+        sim.run(sim.now + SECOND / 8, one);
+    }
+    (sim.served[&1].0, 50 * 205 / 10)
+}
+
 /// While partitions are told of a change one after the other, a class has one rate, not one for those that were told and
 /// one for the rest; the same where a change puts it under another rule.
 #[test]
@@ -252,20 +271,7 @@ fn a_change_under_way_gains_nothing() {
             sim.late = 0;
             sim.rule("start all uid={9} rate=200");
             sim.rule(&format!("start a uid={{1}} rate=100 also={also}"));
-            for part in 0..4 {
-                sim.queue(part, 1, 8, 1);
-            }
-            sim.run(sim.now + SECOND, one);
-            sim.served.clear();
-            for change in 0..50 {
-                let update = sim.command(commands[change % 2]);
-                for part in 0..4 {
-                    sim.tell(part, &update);
-                    sim.run(sim.now + SECOND / 50, one);
-                }
-                sim.run(sim.now + SECOND / 8, one);
-            }
-            let (got, want) = (sim.served[&1].0, 50 * 205 / 10);
+            let (got, want) = told_late(&mut sim, commands);
             let range = want * 9 / 10..=want + 15;
             assert!(
                 range.contains(&got),
@@ -307,21 +313,8 @@ fn a_change_of_the_rate_under_way_gains_nothing() {
     let mut sim = Sim::new("uid", 4, &Tunables::default());
     sim.late = 0;
     sim.rule("start a uid={1} rate=100");
-    for part in 0..4 {
-        sim.queue(part, 1, 8, 1);
-    }
-    sim.run(sim.now + SECOND, one);
-    sim.served.clear();
-    for change in 0..50 {
-        let commands = ["change a rate=130", "change a rate=70"];
-        let update = sim.command(commands[change % 2]);
-        for part in 0..4 {
-            sim.tell(part, &update);
-            sim.run(sim.now + SECOND / 50, one);
-        }
-        sim.run(sim.now + SECOND / 8, one);
-    }
-    let (got, want) = (sim.served[&1].0, 50 * 205 / 10);
+    let commands = ["change a rate=130", "change a rate=70"];
+    let (got, want) = told_late(&mut sim, commands);
     assert!(
         (want * 95 / 100..=want + 15).contains(&got),
         "{got} for {want}"

@@ -418,8 +418,7 @@ impl<I: Item> Part<I> for State<I> {
             return Passed::Stale;
         };
         // Classified once more, so that the worker is woken.
-        let is_news = gates.is_some_and(|gates| !gates.has_news());
-        if is_news && !record.announce(gates) {
+        if record.announce(gates) {
             return Passed::Stale;
         }
         match way {

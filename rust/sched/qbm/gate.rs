@@ -118,7 +118,7 @@ pub struct Gates {
     doors: Bulk<Door>,
     /// Which groups there are.
     epoch: AtomicU32,
-    /// 1: there is somebody that the manager has to meet.
+    /// The last gate that was announced to the manager.
     news: AtomicU32,
     /// Claims so far.
     stamps: AtomicU32,
@@ -146,7 +146,7 @@ impl Gates {
             used: AtomicU32::new(0),
             doors: Bulk::filled(GROUPS_MAX, Door::shut)?,
             epoch: AtomicU32::new(0),
-            news: AtomicU32::new(0),
+            news: AtomicU32::new(table::END),
             stamps: AtomicU32::new(0),
             hasher: Hasher::new(seed),
             floor: AtomicU64::new(0),
@@ -221,6 +221,8 @@ pub struct Gate {
     state: AtomicU64,
     /// 1: its client is registered.
     known: AtomicU32,
+    /// The gate that was announced before this one.
+    news: AtomicU32,
     group: AtomicU32,
     target: AtomicU32,
     /// Requests in service of the classes that use it.
@@ -248,6 +250,7 @@ impl Gate {
         Self {
             state: AtomicU64::new(0),
             known: AtomicU32::new(0),
+            news: AtomicU32::new(table::UNLISTED),
             group: AtomicU32::new(0),
             target: AtomicU32::new(0),
             in_service: AtomicU32::new(0),

@@ -28,9 +28,9 @@
 //!
 //! # Work
 //!
-//! A look costs O(gates). In a tick any number of clients restore what they gave up, which the allocator gives out once
-//! for all of them; a bounded number has its slow period judged, which may cost O(clients of the group) each. The others
-//! have their turn in the next tick.
+//! A look meets the clients of the gates that were announced, a tick goes through all gates. In a tick any number of
+//! clients restore what they gave up, which the allocator gives out once for all of them; a bounded number has its slow
+//! period judged, which may cost O(clients of the group) each. The others have their turn in the next tick.
 
 mod adjust;
 mod client;
@@ -119,24 +119,25 @@ impl Manager {
         Ok(manager)
     }
 
-    /// Meets the clients for which classes have claimed gates since the last time; with `due`, judges what all
-    /// clients did, too; sleeps. Wants to be called so five times in a fast period.
+    /// Meets the clients whose gates were announced since the last time; with `due`, meets all that are new, and judges
+    /// what all clients did, too; sleeps. Wants to be called so five times in a fast period.
     ///
     /// # Errors
     ///
     /// - [`NoMemory`]: the allocator had none; the next look tries again.
     pub fn look(&mut self, scene: &dyn Scene, due: bool, now: u64) -> Result<(), NoMemory> {
-        let news = self.gates.take_news();
-        if !due && !news {
+        if !due && !self.gates.has_news() {
             return Ok(());
         }
+        let gates = self.gates.clone();
+        let all = 0..if due { gates.len() } else { 0 };
         let mut met = Ok(());
-        for place in 0..self.gates.len() {
+        for place in gates.take_news().chain(all) {
             let done = self.meet(place, scene, now);
+            if done.is_err() {
+                gates.announce(place);
+            }
             met = met.and(done);
-        }
-        if met.is_err() {
-            self.gates.announce();
         }
         if due {
             self.tick(now);
@@ -147,6 +148,8 @@ impl Manager {
 
     /// Meets the client of the gate at `place`, if there is one that has requests.
     fn meet(&mut self, place: u32, scene: &dyn Scene, now: u64) -> Result<(), NoMemory> {
+        #[cfg(test)]
+        tests::LOOKS.set(tests::LOOKS.get() + 1);
         let Some(gate) = self.gates.get(place) else {
             return Ok(());
         };

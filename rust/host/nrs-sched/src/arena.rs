@@ -309,10 +309,7 @@ pub fn walk<I: Item>(part: &mut AnyPart<I>, now: u64) {
     let Some(gates) = part.qbm().and_then(|part| part.gates()) else {
         return;
     };
-    if !gates.take_news() {
-        return;
-    }
-    for place in 0..gates.len() {
+    for place in gates.take_news() {
         let gate = gates.get(place).expect("there");
         if gates.owner(place).is_none() || gate.is_known() {
             continue;

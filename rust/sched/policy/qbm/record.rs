@@ -171,17 +171,14 @@ impl<F: Fifo> Record<F> {
         }
     }
 
-    /// Tells the manager of the client at the gate, if it does not know of it; returns whether it does.
+    /// Tells the manager of the client at the gate, if it does not know of it; returns whether the worker has to be woken
+    /// for that.
     #[inline]
     pub fn announce(&self, gates: Option<&Gates>) -> bool {
         let (Some(gates), Some(gate)) = (gates, self.gate(gates)) else {
-            return true;
+            return false;
         };
-        let is_known = gate.is_known();
-        if !is_known {
-            gates.announce();
-        }
-        is_known
+        !gate.is_known() && gates.announce(self.seat.place())
     }
 
     /// Whether the manager knows of the client at the gate.

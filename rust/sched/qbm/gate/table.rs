@@ -29,6 +29,19 @@
 //! Two partitions can claim two places while a third one is freed. The manager, which meets each claimed gate, frees
 //! the later one; its class finds the tag gone and claims the earlier one ([`Gates::is_double`]).
 //!
+//! # Announcements
+//!
+//! Gates with clients for the manager to meet are in a list, which is linked through the gates: it takes no memory, and a
+//! gate is in it once at most. A class announces a gate after it has claimed or joined it ([`Gates::announce`]): it marks
+//! the gate as listed, then puts it in front. The manager takes the list as a whole ([`Gates::take_news`]), and unmarks a
+//! gate before it looks at it.
+//!
+//! No announcement is lost. A class that marks the gate puts it into the list before it releases its partition's lock,
+//! and has the worker woken if the list was empty. A class that finds the gate marked has joined it before, and the
+//! manager still has to unmark it, so the look that follows sees what the class did. Two things are left to the next
+//! tick, which looks at all gates: a request that is not queued is counted after its announcement, and a class may join
+//! a gate while its client is being retired.
+//!
 //! # What is not exact
 //!
 //! Between a look at the tag and the take a gate can be freed if it has no users. One request is then charged to a
@@ -44,7 +57,7 @@ use crate::sched::{
     },
 };
 use core::{
-    hint,
+    hint, iter,
     sync::atomic::{
         AtomicU32, AtomicU64,
         Ordering::{Relaxed, SeqCst},
@@ -71,6 +84,12 @@ const TRIES: u32 = 64;
 
 /// The place of no gate.
 const NOWHERE: u32 = u32::MAX;
+
+/// The end of the list of announced gates.
+pub(super) const END: u32 = u32::MAX;
+
+/// What a gate that is not in that list has for the gate before it.
+pub(super) const UNLISTED: u32 = END - 1;
 
 /// The target of a group that is for all targets without one.
 const ALL_TARGETS: u64 = 1 << 32;
@@ -339,7 +358,7 @@ impl Gates {
             let rank = door.rank.load(Relaxed) as u8;
             gate.begin(&owner, door.rate.load(Relaxed), rank, now);
             gate.state.store(tag << USERS_BITS, SeqCst);
-            self.announce();
+            self.announce(index);
             return Some((index, tag));
         }
         None
@@ -354,21 +373,46 @@ impl Gates {
         })
     }
 
-    /// Tells the manager that there is somebody to meet.
+    /// Tells the manager to look at the gate at `place`; returns whether no other gate was announced since the manager
+    /// took the list, so that the worker has to be woken.
     #[inline]
-    pub fn announce(&self) {
-        self.news.store(1, SeqCst);
+    pub fn announce(&self, place: u32) -> bool {
+        let Some(gate) = self.get(place) else {
+            return false;
+        };
+        let listed = gate.news.compare_exchange(UNLISTED, END, SeqCst, SeqCst);
+        if listed.is_err() {
+            return false;
+        }
+        let mut last = self.news.load(SeqCst);
+        loop {
+            gate.news.store(last, SeqCst);
+            match self.news.compare_exchange_weak(last, place, SeqCst, SeqCst) {
+                Ok(_) => return last == END,
+                Err(other) => last = other,
+            }
+        }
     }
 
-    /// Whether there is somebody to meet.
+    /// Whether gates are announced.
     #[inline]
     pub fn has_news(&self) -> bool {
-        self.news.load(Relaxed) != 0
+        self.news.load(SeqCst) != END
     }
 
-    /// The same, once.
-    pub fn take_news(&self) -> bool {
-        self.news.swap(0, SeqCst) != 0
+    /// Takes the places that were announced, in their order; all of them have to be looked at. For the manager only.
+    pub fn take_news(&self) -> impl Iterator<Item = u32> + '_ {
+        let mut last = self.news.swap(END, SeqCst);
+        let mut first = END;
+        while let Some(gate) = self.get(last) {
+            let before = gate.news.swap(first, SeqCst);
+            (first, last) = (last, before);
+        }
+        iter::from_fn(move || {
+            let place = first;
+            first = self.get(place)?.news.swap(UNLISTED, SeqCst);
+            Some(place)
+        })
     }
 
     /// Whose gate the one at `place` is; none if it is free or being made.

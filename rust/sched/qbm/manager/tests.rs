@@ -13,6 +13,11 @@ use std::cell::Cell;
 
 const NOW: u64 = 100 * SECOND;
 
+thread_local! {
+    /// Gates that were looked at.
+    pub(super) static LOOKS: Cell<u32> = const { Cell::new(0) };
+}
+
 fn plan(text: &str) -> Shared<Plan> {
     Shared::new(Plan::parse(text).unwrap()).unwrap()
 }
@@ -28,7 +33,7 @@ fn queue(gates: &Gates, party: Party, target: u32) -> Seat {
     if let Some(gate) = gates.get(seat.place()) {
         gate.join(&seat);
     }
-    gates.announce();
+    gates.announce(seat.place());
     seat
 }
 
@@ -120,10 +125,39 @@ fn pauses_concern_nobody_else() {
         manager.look(&Nothing, true, now).unwrap();
         assert!(!gate.is_known() && gates.holds(&seat));
         assert!(gate.join(&seat));
-        gates.announce();
+        gates.announce(seat.place());
         manager.look(&Nothing, false, now).unwrap();
         assert!(gate.is_known() && !manager.has_changed(), "{pause}");
         gate.leave(&seat);
         manager.look(&Nothing, true, now).unwrap();
     }
+}
+
+/// A client that comes back has the manager look at its gate, whatever number of gates is idle.
+#[test]
+fn a_client_that_comes_back_costs_one_look() {
+    let gates = Shared::new(Gates::new(16_384, 1).unwrap()).unwrap();
+    let text = plan("by uid; default min=32KiB; group a capacity=1GB");
+    let mut manager = Manager::new(text, gates.clone()).unwrap();
+    let user = |number| Party::Key(Key::Uid(number));
+    let seats: Vec<Seat> = (0..10_000)
+        .map(|number| queue(&gates, user(number), 0))
+        .collect();
+    manager.look(&Nothing, false, NOW).unwrap();
+    for seat in &seats {
+        gates.get(seat.place()).unwrap().leave(seat);
+    }
+    let now = NOW + 2 * SECOND;
+    manager.look(&Nothing, true, now).unwrap();
+    let mut most = 0;
+    for seat in seats.iter().step_by(100) {
+        let gate = gates.get(seat.place()).unwrap();
+        assert!(!gate.is_known() && gate.join(seat));
+        gates.announce(seat.place());
+        LOOKS.set(0);
+        manager.look(&Nothing, false, now).unwrap();
+        most = most.max(LOOKS.get());
+        assert!(gate.is_known());
+    }
+    assert_eq!(most, 1, "gates looked at for a client");
 }

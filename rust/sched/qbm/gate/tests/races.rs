@@ -42,7 +42,7 @@ fn of_two_gates_one_stays() {
     let state = late_gate.state.load(SeqCst) ^ (1 << 16);
     early_gate.state.store(state, SeqCst);
     gates.used.fetch_add(1, SeqCst);
-    gates.announce();
+    gates.announce(early);
     manager.look(&Nothing, false, NOW).unwrap();
     assert!(late_gate.is_known() && early_gate.is_known());
     manager.look(&Nothing, true, NOW).unwrap();

@@ -80,3 +80,43 @@ fn a_course_is_read_whole() {
         done.store(true, Relaxed);
     });
 }
+
+/// Of what threads announce while the manager takes the list, it sees all.
+#[test]
+fn no_announcement_is_lost() {
+    let gates = Gates::new(64, 1).unwrap();
+    let places = gates.len();
+    let told: Vec<AtomicBool> = (0..places).map(|_| AtomicBool::new(false)).collect();
+    let look = || {
+        let mut looks = 0;
+        for place in gates.take_news() {
+            told[place as usize].store(false, SeqCst);
+            looks += 1;
+        }
+        looks
+    };
+    let left = AtomicU32::new(3);
+    thread::scope(|scope| {
+        for seed in 1..=3 {
+            let (gates, told, left) = (&gates, &told, &left);
+            scope.spawn(move || {
+                let mut rng = Rng::new(seed);
+                for _ in 0..100_000 {
+                    let place = rng.below(places.into()) as u32;
+                    told[place as usize].store(true, SeqCst);
+                    gates.announce(place);
+                }
+                left.fetch_sub(1, SeqCst);
+            });
+        }
+        while left.load(SeqCst) > 0 {
+            assert!(look() <= places, "a gate is in the list once");
+        }
+    });
+    look();
+    assert!(told.iter().all(|told| !told.load(SeqCst)) && !gates.has_news());
+    // Places come in the order in which they were announced; the first one has the worker woken.
+    let wakes = [7, 3, 7, 9].map(|place| gates.announce(place));
+    assert_eq!(wakes, [true, false, false, false]);
+    assert!(gates.take_news().eq([7, 3, 9]) && look() == 0);
+}

@@ -70,7 +70,7 @@ impl World {
             if let Some(gate) = gate {
                 gate.join(&class.seat);
                 if !gate.is_known() {
-                    self.gates.announce();
+                    self.gates.announce(class.seat.place());
                 }
             }
         }

@@ -276,9 +276,9 @@ impl Crowd {
         let mut id = 0;
         let mut members = Vec::new();
         for owner in 0..classes {
-            feed(&mut part);
             let attrs = member(owner, classes, case.levels);
             let class = part.classify(&attrs, 0);
+            feed(&mut part);
             if owner % classes.div_ceil(1024) == 0 {
                 members.push(attrs);
             }

@@ -48,8 +48,9 @@ impl Scale {
         hand_gates(&mut part, clients, Some(bytes)).expect("memory");
         let classes = (0..clients)
             .map(|i| {
+                let class = part.classify(&member(i, clients, case.levels), 0);
                 feed(&mut part);
-                part.classify(&member(i, clients, case.levels), 0)
+                class
             })
             .collect();
         walk(&mut part, 0);
@@ -65,7 +66,6 @@ impl Scale {
         };
         // One of each in turn, as they come from a network.
         for id in 0..count as u64 {
-            feed(&mut scale.part);
             let owner = id as u32 % clients;
             let mut request = Request {
                 owner,

@@ -186,7 +186,6 @@ impl Server {
         relate: Relate,
         forced: bool,
     ) -> bool {
-        self.furnish();
         let relation = match relate {
             Relate::Not => None,
             Relate::Range(domain) => {
@@ -224,6 +223,9 @@ impl Server {
             Went::Refused(_) => return false,
         }
         round::arrived(self, arrived.others);
+        if arrived.hungry && self.furnish() {
+            self.run_all();
+        }
         self.settle();
         true
     }

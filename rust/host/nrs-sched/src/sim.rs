@@ -290,9 +290,9 @@ impl Sim {
         match from.class {
             Some(class) if !self.forgetful && part.is_live(class) => class,
             _ => {
-                feed(part);
                 let class = part.classify(&from.attrs, self.now);
                 part.note(class, &from.attrs, self.now);
+                feed(part);
                 from.class = Some(class);
                 class
             }

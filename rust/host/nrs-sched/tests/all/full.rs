@@ -33,8 +33,8 @@ fn counted(kind: Kind, parts: &[AnyPart<Request>], name: &str) -> u64 {
 fn bring(parts: &mut [AnyPart<Request>]) {
     for (n, part) in (0..).zip(parts) {
         for uid in n * 1_000..n * 1_000 + 60 {
-            feed(part);
             let class = part.classify(&attrs(uid), 1);
+            feed(part);
             assert!(part.enqueue(Request::new(uid, 1, 1, 1), class, 1).is_ok());
         }
     }
@@ -82,9 +82,9 @@ fn sizes_of_jobs() {
             ..Attrs::UNKNOWN
         };
         let part = &mut parts[0];
-        feed(part);
         let class = part.classify(&attrs, 1);
         part.note(class, &attrs, 1);
+        feed(part);
     }
     // There are places for 1,024.
     let full = counted(Kind::Fairshare, &parts, "sizes_full");

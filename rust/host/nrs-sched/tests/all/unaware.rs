@@ -122,8 +122,8 @@ impl Bench {
                 i => aware(i as u32),
             };
             while self.queued[client] < DEPTH {
-                feed(&mut self.part);
                 let class = self.part.classify(&attrs, self.now);
+                feed(&mut self.part);
                 walk(&mut self.part, self.now);
                 let spot = match client {
                     4 => Spot::default(),

@@ -4,7 +4,7 @@
 
 use super::sim::{attrs, near, none, one, Sim, SECOND};
 use nrs_sched::{
-    arena::{feed, view, Request},
+    arena::{view, Request},
     item::Item,
     mem,
     policy::{
@@ -193,7 +193,6 @@ fn threads_share_one_rate() {
             scope.spawn(move || {
                 let mut part = State::<Request>::new(config, thread, shared).unwrap();
                 part.update(update, 0);
-                feed(&mut part);
                 let mut rng = Rng::new(thread);
                 let mut served = [0u64; 2];
                 let arrive = |part: &mut State<Request>, owner: u32, now| {

@@ -4,7 +4,7 @@
 
 use super::sim::{attrs, none, one, Sim, SECOND};
 use nrs_sched::{
-    arena::{feed, Request},
+    arena::Request,
     attr::Attrs,
     jobid::JobId,
     policy::{
@@ -111,7 +111,6 @@ fn names_are_quoted() {
         jobid: JobId::new(b"a:\"b\\#[{'%&*!"),
         ..attrs(1)
     };
-    feed(&mut sim.parts[0]);
     let class = sim.parts[0].classify(&attrs, sim.now);
     let request = Request::new(1, 1, 1, sim.now);
     assert!(sim.parts[0].enqueue(request, class, sim.now).is_ok());

@@ -135,8 +135,9 @@ impl Sim {
     }
 
     pub fn class(&mut self, part: usize, owner: u32) -> ClassId {
+        let class = self.parts[part].classify(&attrs(owner), self.now);
         feed(&mut self.parts[part]);
-        self.parts[part].classify(&attrs(owner), self.now)
+        class
     }
 
     fn request(&mut self, owner: u32, pages: u32) -> Request {

@@ -49,7 +49,7 @@ short=(
 )
 long=(
 	"stock:trace:1600:icount:trace nrsctl-top"
-	"stock:shares:1800:icount:fair devices hp tbf-user fair-tree"
+	"stock:shares:1800:icount:fair locality devices hp tbf-user fair-tree"
 	"stock:beside:1800:icount:fair+idle fair-tree+idle hp+idle tbf+idle qbm+idle fair+metadata tbf+metadata"
 	"stock:rates:1800:icount:tbf tbf-files tbf-ext4"
 	"stock:bands:1800:icount:qbm"

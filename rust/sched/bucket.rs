@@ -193,12 +193,14 @@ impl Level {
 
     /// The level of another bucket that has as many units as this one at `now`, which take `new` there and `old` here.
     ///
-    /// So a change of the rate gives nobody a token, and debt of requests stays that many requests.
+    /// So a change of the rate gives nobody a token, and debt of requests stays that many requests; but no debt gets longer
+    /// by it than `debt_max`, or than it was.
     #[must_use]
-    pub fn rescale(self, now: u64, old: u64, new: u64) -> Self {
-        let scaled = scale(self.0.abs_diff(now), old, new);
+    pub fn rescale(self, now: u64, old: u64, new: u64, debt_max: u64) -> Self {
+        let before = self.0.abs_diff(now);
+        let scaled = scale(before, old, new);
         if self.0 > now {
-            Self(now.saturating_add(scaled))
+            Self(now.saturating_add(scaled.min(before.max(debt_max))))
         } else {
             Self(now.saturating_sub(scaled))
         }
@@ -309,6 +311,15 @@ mod tests {
         assert_eq!(deep.force(floor, one, bound), deep);
     }
 
+    /// A debt gets no longer by a change than the bound, or than it was.
+    #[test]
+    fn rescaled_debt_is_bounded() {
+        for (debt, new, after) in [(3, 100, 10), (12, 100, 12), (12, 1, 12), (2, 4, 8)] {
+            let level = Level(NOW + debt).rescale(NOW, 1, new, 10);
+            assert_eq!(level, Level(NOW + after), "{debt} {new}");
+        }
+    }
+
     #[test]
     fn rescaling_keeps_the_fraction() {
         let window = |per_second| Pace::new(per_second).span(4);
@@ -317,7 +328,7 @@ mod tests {
             for quarter in -40i64..=4 {
                 let credit = old as i64 / 4 * quarter;
                 let level = Level((NOW as i64 - credit) as u64);
-                let got = NOW as i64 - level.rescale(NOW, old, new).0 as i64;
+                let got = NOW as i64 - level.rescale(NOW, old, new, SPAN_MAX).0 as i64;
                 let want = new as i64 / 4 * quarter;
                 assert!(
                     (got - want).abs() <= new as i64 / 200 + 40,
@@ -326,7 +337,7 @@ mod tests {
             }
             // More than full is full.
             let full = Level::FULL.at_least(NOW - old);
-            assert!(NOW - full.rescale(NOW, old, new).0 <= new + new / 200);
+            assert!(NOW - full.rescale(NOW, old, new, 0).0 <= new + new / 200);
         }
         // Nothing wraps at the ends.
         assert_eq!(scale(u64::MAX, 1, SPAN_MAX), SPAN_MAX);

@@ -24,7 +24,7 @@ use super::{
     Config,
 };
 use crate::sched::{
-    bucket::{span, Charge, Pace},
+    bucket::{span, Charge, Pace, SPAN_MAX},
     item::Cost,
     mem::{self, List, NoMemory},
     rng::avalanche,
@@ -50,6 +50,16 @@ pub const LATER_MAX: u64 = span(NSEC_PER_SEC);
 
 /// How far forced requests take a class into debt, 10 s in ticks.
 pub const DEBT_MAX: u64 = span(10_000_000_000);
+
+/// How long a debt may get by a change, ticks; whether it is of `forced` requests. What else is taken is taken ahead of
+/// time, or for a large request; a change forgives nothing of that.
+pub const fn debt_max(forced: bool) -> u64 {
+    if forced {
+        DEBT_MAX
+    } else {
+        SPAN_MAX
+    }
+}
 
 /// Bytes that a token of the depth stands for where a rate is in bytes.
 const DEPTH_BYTES: u64 = 4096;

@@ -29,7 +29,7 @@
 
 use super::{
     context::{Context, Other},
-    plan::{Gauge, Minimum, Plan, LATE},
+    plan::{debt_max, Gauge, Minimum, Plan, LATE},
     queue::Keys,
     shared::Seat,
 };
@@ -75,6 +75,8 @@ pub struct Record<F> {
     pub counters: ClassCounts,
     paid: u8,
     pool: u8,
+    /// Forced requests took the own level into debt.
+    owes: bool,
     id: u32,
     window: u64,
     unit: u64,
@@ -103,6 +105,7 @@ impl<F: Fifo> Record<F> {
             counters: ClassCounts::ZERO,
             paid: 0,
             pool: 0,
+            owes: false,
             id: u32::MAX,
             window: 0,
             unit: 0,
@@ -161,7 +164,9 @@ impl<F: Fifo> Record<F> {
         // What is the same keeps its lateness, too.
         if (self.id, self.window, self.unit) != (gauge.id, meter.window, meter.unit) {
             let level = self.level.at_least(context.floor(self.window));
-            self.level = level.rescale(now, self.unit, meter.unit);
+            self.owes &= level.0 > now;
+            let debt_max = debt_max(self.owes);
+            self.level = level.rescale(now, self.unit, meter.unit, debt_max);
         }
         if context.global {
             self.seat = context.own_seat(gauge, self.hash).after(self.seat);
@@ -411,7 +416,7 @@ impl<F: Fifo> Record<F> {
         match self.reserved.take() {
             None => {
                 let (seat, charge) = (&mut self.floor.seat, minimum.meter.charge(cost));
-                buckets.force(seat, window, charge, bound, now);
+                buckets.owe(seat, window, charge, bound, now);
             }
             Some(ready) if ready > now => {
                 let level = buckets.level(&self.floor.seat);

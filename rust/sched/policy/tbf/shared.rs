@@ -40,6 +40,7 @@
 //! is then charged to a stranger; nobody is charged less. A change of the unit is exact to a hundredth, and what is
 //! taken at the time of it is charged by the other one.
 
+use super::plan::{debt_max, DEBT_MAX};
 use crate::sched::{
     bucket::{scale, Charge, Level},
     key::{Hashed, Hasher},
@@ -153,6 +154,8 @@ impl Place {
 /// There are a power of two places, at least one block, and as many as `mask` says.
 pub struct Buckets {
     places: Bulk<Place>,
+    /// Of each place, the level to which forced requests moved it.
+    forced: Bulk<AtomicU64>,
     mask: usize,
     hasher: Hasher,
     full: AtomicU64,
@@ -170,6 +173,7 @@ impl Buckets {
         })?;
         Ok(Self {
             places,
+            forced: Bulk::filled(size, || AtomicU64::new(Level::FULL.0))?,
             mask: size.wrapping_sub(1),
             hasher: Hasher::new(seed),
             full: AtomicU64::new(0),
@@ -219,8 +223,9 @@ impl Buckets {
             for (index, place) in block.iter().enumerate() {
                 let there = place.tag.load(SeqCst);
                 if tag.is_of(Tag(there)) {
-                    place.follow(Tag(there), tag, now.saturating_sub(window), now);
-                    return Some(base.wrapping_add(index) as u32);
+                    let index = base.wrapping_add(index);
+                    self.follow(index, Tag(there), tag, window, now);
+                    return Some(index as u32);
                 }
                 if place.is_free(there, now) {
                     // Nobody's place before one that may be wanted again.
@@ -244,6 +249,17 @@ impl Buckets {
             }
         }
         None
+    }
+
+    /// Has the bucket at `index`, whose tag was `old`, follow `new`, by which credit counts for `window`.
+    fn follow(&self, index: usize, old: Tag, new: Tag, window: u64, now: u64) {
+        if let Some((place, forced)) = self.places.get(index).zip(self.forced.get(index)) {
+            let debt_max = debt_max(forced.load(SeqCst) > now);
+            place.follow(old, new, now.saturating_sub(window), now, debt_max);
+            if debt_max == DEBT_MAX {
+                forced.fetch_max(place.level.load(SeqCst), SeqCst);
+            }
+        }
     }
 
     /// When the bucket will have enough for `charge`; none if it has no place.
@@ -270,10 +286,17 @@ impl Buckets {
         bound: u64,
         now: u64,
     ) -> Option<Level> {
-        let floor = now.saturating_sub(window);
-        let place = self.place(seat, window, now)?;
-        place.change(|level| level.force(floor, charge, bound));
-        Some(Level(place.level.load(SeqCst)))
+        let force = |level: Level| level.force(now.saturating_sub(window), charge, bound);
+        Some(force(self.place(seat, window, now)?.change(force)))
+    }
+
+    /// The same from a bucket whose unit may change: a debt that this makes gets no longer by that than [`DEBT_MAX`].
+    pub fn owe(&self, seat: &mut Seat, window: u64, charge: Charge, bound: u64, now: u64) {
+        let level = self.force(seat, window, charge, bound, now);
+        let debt = level.filter(|level| level.0 > now);
+        if let Some((level, forced)) = debt.zip(self.forced.get(seat.place as usize)) {
+            forced.fetch_max(level.0, SeqCst);
+        }
     }
 
     /// The place of a bucket that is there, and its tag.
@@ -311,11 +334,11 @@ impl Buckets {
 impl Place {
     /// Has the bucket, whose tag was `old`, follow `new`, by which credit counts from `floor` on. What others take
     /// meanwhile counts as they took it.
-    fn follow(&self, old: Tag, new: Tag, floor: u64, now: u64) {
+    fn follow(&self, old: Tag, new: Tag, floor: u64, now: u64, debt_max: u64) {
         let before = Level(self.level.load(SeqCst));
         let followed = self.tag.compare_exchange(old.0, new.0, SeqCst, SeqCst);
         if followed.is_ok() && old.unit() != new.unit() {
-            let scaled = before.rescale(now, old.unit(), new.unit());
+            let scaled = before.rescale(now, old.unit(), new.unit(), debt_max);
             self.change(|level| taken_since(before, level, floor, scaled));
         }
     }
@@ -371,7 +394,7 @@ fn settle(block: &[Place], index: usize, tag: Tag) -> usize {
 mod tests {
     use super::*;
     use crate::sched::{
-        bucket::{instant, Pace},
+        bucket::{instant, Pace, SPAN_MAX},
         key::Key,
     };
 
@@ -442,7 +465,7 @@ mod tests {
         for idle in [0, 1000, 3000, 1 << 40] {
             let before = Level(NOW - idle);
             for unit in [10, 1000, 100_000] {
-                let scaled = before.rescale(NOW, 1000, unit);
+                let scaled = before.rescale(NOW, 1000, unit, SPAN_MAX);
                 let level = before.take(floor, charge);
                 let after = taken_since(before, level, floor, scaled);
                 assert_eq!(after, scaled.take(floor, charge), "{idle} {unit}");

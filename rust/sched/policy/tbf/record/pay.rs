@@ -210,10 +210,11 @@ impl<F: Fifo> Record<F> {
             let charge = gauge.charge(cost);
             let floor = self.local_floor(context, gauge);
             self.level = self.level.force(floor, charge, bound);
+            self.owes |= self.level.0 > now;
             if context.global {
                 let window = gauge.shared_window();
                 let seat = &mut self.seat;
-                context.buckets.force(seat, window, charge, bound, now);
+                context.buckets.owe(seat, window, charge, bound, now);
             }
         }
         for (index, &rule) in gauge.also().iter().enumerate() {
@@ -221,7 +222,7 @@ impl<F: Fifo> Record<F> {
             if let Some((other, gauge)) = other.filter(|_| paid & other_bit(index) == 0) {
                 let (window, charge) = (gauge.shared_window(), gauge.charge(cost));
                 let seat = &mut other.seat;
-                context.buckets.force(seat, window, charge, bound, now);
+                context.buckets.owe(seat, window, charge, bound, now);
             }
         }
     }

@@ -10,7 +10,7 @@ use nrs_sched::{
             params::{CacheSize, Depth, GlobalRate, Overload},
             Config, Tunables,
         },
-        Configuration, Get, Part,
+        Configuration, Get, Part, Passed, Way,
     },
     rules::{Command, Subject},
 };
@@ -337,4 +337,81 @@ fn changes_of_others_take_no_lateness() {
         sim.run(sim.now + SECOND / 100, one);
     }
     near(sim.served[&1].0, 2000, 2.0, "late");
+}
+
+/// A debt of forced requests is no longer after a change than 10 s, at the class's own bucket and at one that its rule names.
+#[test]
+fn a_debt_of_forced_requests_is_no_longer_after_a_change() {
+    for global_rate in [GlobalRate::On, GlobalRate::Off] {
+        for (also, limited) in [("", "a"), ("all", "all")] {
+            let tunables = Tunables {
+                global_rate,
+                ..Tunables::default()
+            };
+            let mut sim = Sim::new("uid", 1, &tunables);
+            sim.rule("start all uid={9} rate=10000");
+            sim.rule(&format!("start a uid={{1}} rate=10000 also={also}"));
+            for _ in 0..200_000 {
+                let passed = sim.pass(1, 1, Way::Forced { contended: true });
+                assert_eq!(passed, Passed::Counted);
+            }
+            sim.rule(&format!("change {limited} rate=1"));
+            sim.queue(0, 1, 2, 1);
+            let Get::Throttled { until } = sim.get(0, false) else {
+                panic!("it owes");
+            };
+            let wait = (until - sim.now) as f64 / SECOND as f64;
+            assert!(
+                (10.0..=11.1).contains(&wait),
+                "{global_rate} {limited}: {wait} s"
+            );
+        }
+    }
+}
+
+/// What was taken for a large request is owed after any number of changes.
+#[test]
+fn a_debt_of_large_requests_stays() {
+    for global_rate in [GlobalRate::On, GlobalRate::Off] {
+        let tunables = Tunables {
+            global_rate,
+            ..Tunables::default()
+        };
+        let mut sim = Sim::new("uid", 1, &tunables);
+        sim.rule("start a uid={1} rate=1KiB/s");
+        sim.queue(0, 1, 2, 256);
+        assert_eq!(sim.count(1, 1, none), 1);
+        for _ in 0..10 {
+            sim.rule("change a rate=64B/s");
+            sim.rule("change a rate=1KiB/s");
+        }
+        let Get::Throttled { until } = sim.get(0, false) else {
+            panic!("it owes");
+        };
+        near((until - sim.now) / SECOND, 1024, 5.0, "debt");
+    }
+}
+
+/// Classes that wait for one bucket gain nothing by changes of its rate, though what they have taken ahead of time goes
+/// far beyond the longest debt.
+#[test]
+fn a_long_line_at_a_shared_bucket_gains_nothing() {
+    let mut sim = Sim::new("uid", 1, &Tunables::default());
+    sim.late = 0;
+    sim.rule("start all uid={9} rate=10");
+    sim.rule("change default rate=1000 also=all");
+    for uid in 100..400 {
+        sim.queue(0, uid, 8, 1);
+    }
+    sim.run(sim.now + SECOND, one);
+    sim.served.clear();
+    for _ in 0..10 {
+        sim.rule("change all rate=1");
+        sim.run(sim.now + SECOND, one);
+        sim.rule("change all rate=10");
+        sim.run(sim.now + 2 * SECOND, one);
+    }
+    let got: u64 = sim.served.values().map(|got| got.0).sum();
+    // 21 each time.
+    assert!(got <= 10 * 21 + 13, "{got}");
 }

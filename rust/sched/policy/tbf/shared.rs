@@ -37,8 +37,8 @@
 //! # What is not exact
 //!
 //! Between a look at the tag and the take, the place can change hands if the bucket is full. One request
-//! is then charged to a stranger; nobody is charged less. A change of the unit is exact to a hundredth, and what is
-//! taken at the time of it is charged by the other one.
+//! is then charged to a stranger; nobody is charged less. A change of the unit is exact to a hundredth. One part at a
+//! time makes it, and the tag says so: a request that comes just then is not charged.
 
 use super::plan::{debt_max, DEBT_MAX};
 use crate::sched::{
@@ -56,6 +56,12 @@ const BLOCK: usize = 8;
 
 /// Bits of a tag that say how long the window is.
 const WINDOW_BITS: u32 = 6;
+
+/// How often one request looks for a bucket whose unit others change each time.
+const SEEKS: u32 = 2;
+
+/// In place of the logarithm of the window: the level does not follow the unit yet. Nobody takes such a place.
+const CHANGING: u64 = (1 << WINDOW_BITS) - 1;
 
 /// Bits of a tag that say its unit, those of a fraction among them.
 const UNIT_BITS: u32 = 12;
@@ -78,7 +84,7 @@ impl Tag {
         let log = u64::BITS
             .wrapping_sub(window.leading_zeros())
             .wrapping_add(1);
-        let log = if log > 63 { 63 } else { log };
+        let log = if log > 62 { 62 } else { log };
         let word = unit | 1;
         let zeros = word.leading_zeros();
         // Without the first bit, which is 1.
@@ -92,6 +98,11 @@ impl Tag {
     /// Whether both are tags of the same bucket, whatever its window and unit.
     const fn is_of(self, other: Self) -> bool {
         (self.0 ^ other.0) >> TERMS_BITS == 0
+    }
+
+    /// The same while the level does not follow the unit yet.
+    const fn changing(self) -> Self {
+        Self(self.0 | CHANGING)
     }
 
     /// Its unit, ticks, to seven bits.
@@ -196,22 +207,53 @@ impl Buckets {
         self.full.load(Relaxed)
     }
 
-    /// The place of a seat, found anew if it moved; none if its block is full.
+    /// The place of a seat, found anew if it moved; none as [`Buckets::seek`] says.
     fn place(&self, seat: &mut Seat, window: u64, now: u64) -> Option<&Place> {
         if let Some(place) = self.places.get(seat.place as usize) {
             if place.tag.load(SeqCst) == seat.tag.0 {
                 return Some(place);
             }
         }
+        self.seek(seat, window, now)
+    }
+
+    /// Finds the place of a seat; none if its block is full, or if another part just changes its unit.
+    fn seek(&self, seat: &mut Seat, window: u64, now: u64) -> Option<&Place> {
         if seat.tag == Seat::NONE.tag {
             return None;
         }
         let found = self.find(seat.tag, window, now);
         seat.place = found.unwrap_or(NOWHERE);
-        if found.is_none() {
-            self.full.fetch_add(1, Relaxed);
-        }
         self.places.get(found? as usize)
+    }
+
+    /// Replaces the level of a bucket by what `change` makes of it; returns what it was, none as [`Buckets::seek`] says.
+    ///
+    /// The tag is read after the level: if the level has not changed when it is replaced, it is one in the unit of the seat.
+    fn change(
+        &self,
+        seat: &mut Seat,
+        window: u64,
+        now: u64,
+        change: impl Fn(Level) -> Level,
+    ) -> Option<Level> {
+        let mut seeks = 0;
+        loop {
+            if let Some(place) = self.places.get(seat.place as usize) {
+                let level = Level(place.level.load(SeqCst));
+                if place.tag.load(SeqCst) == seat.tag.0 {
+                    if place.replace(level, change(level)) {
+                        return Some(level);
+                    }
+                    continue;
+                }
+            }
+            seeks += 1;
+            if seeks > SEEKS {
+                return None;
+            }
+            self.seek(seat, window, now)?;
+        }
     }
 
     /// Index of the place of `tag`; claims one if there is none.
@@ -224,8 +266,8 @@ impl Buckets {
                 let there = place.tag.load(SeqCst);
                 if tag.is_of(Tag(there)) {
                     let index = base.wrapping_add(index);
-                    self.follow(index, Tag(there), tag, window, now);
-                    return Some(index as u32);
+                    let followed = self.follow(index, Tag(there), tag, now);
+                    return followed.then_some(index as u32);
                 }
                 if place.is_free(there, now) {
                     // Nobody's place before one that may be wanted again.
@@ -236,7 +278,9 @@ impl Buckets {
                     }
                 }
             }
-            let (index, there) = free?;
+            let Some((index, there)) = free else {
+                break;
+            };
             let place = block.get(index)?;
             if place
                 .tag
@@ -248,18 +292,21 @@ impl Buckets {
                 return Some(base.wrapping_add(index) as u32);
             }
         }
+        self.full.fetch_add(1, Relaxed);
         None
     }
 
-    /// Has the bucket at `index`, whose tag was `old`, follow `new`, by which credit counts for `window`.
-    fn follow(&self, index: usize, old: Tag, new: Tag, window: u64, now: u64) {
-        if let Some((place, forced)) = self.places.get(index).zip(self.forced.get(index)) {
-            let debt_max = debt_max(forced.load(SeqCst) > now);
-            place.follow(old, new, now.saturating_sub(window), now, debt_max);
-            if debt_max == DEBT_MAX {
-                forced.fetch_max(place.level.load(SeqCst), SeqCst);
-            }
+    /// Has the bucket at `index`, whose tag was `old`, follow `new`; false if another part just changes its unit.
+    fn follow(&self, index: usize, old: Tag, new: Tag, now: u64) -> bool {
+        let Some((place, forced)) = self.places.get(index).zip(self.forced.get(index)) else {
+            return false;
+        };
+        let debt_max = debt_max(forced.load(SeqCst) > now);
+        let followed = place.follow(old, new, now, debt_max);
+        if debt_max == DEBT_MAX {
+            forced.fetch_max(place.level.load(SeqCst), SeqCst);
         }
+        followed
     }
 
     /// When the bucket will have enough for `charge`; none if it has no place.
@@ -272,8 +319,7 @@ impl Buckets {
     /// Takes `charge` from the bucket, now or ahead of time; returns when the tokens are there.
     pub fn take(&self, seat: &mut Seat, window: u64, charge: Charge, now: u64) -> Option<u64> {
         let floor = now.saturating_sub(window);
-        let place = self.place(seat, window, now)?;
-        let before = place.change(|level| level.take(floor, charge));
+        let before = self.change(seat, window, now, |level| level.take(floor, charge))?;
         Some(before.ready(floor, charge))
     }
 
@@ -287,7 +333,7 @@ impl Buckets {
         now: u64,
     ) -> Option<Level> {
         let force = |level: Level| level.force(now.saturating_sub(window), charge, bound);
-        Some(force(self.place(seat, window, now)?.change(force)))
+        self.change(seat, window, now, force).map(force)
     }
 
     /// The same from a bucket whose unit may change: a debt that this makes gets no longer by that than [`DEBT_MAX`].
@@ -299,25 +345,28 @@ impl Buckets {
         }
     }
 
-    /// The place of a bucket that is there, and its tag.
-    fn there(&self, seat: &Seat) -> Option<(&Place, Tag)> {
+    /// The place of a bucket that is there, its level, and the tag that says in which unit that is.
+    fn there(&self, seat: &Seat) -> Option<(&Place, Level, Tag)> {
         let place = self.places.get(seat.place as usize)?;
+        let level = Level(place.level.load(SeqCst));
         let tag = Tag(place.tag.load(SeqCst));
-        tag.is_of(seat.tag).then_some((place, tag))
+        tag.is_of(seat.tag).then_some((place, level, tag))
     }
 
-    /// Gives back what was taken from the bucket; nothing if it moved, since it was full then.
+    /// Gives back what was taken from the bucket; nothing if it moved, since it was full then, or if another part just
+    /// changes its unit.
     pub fn refund(&self, seat: &Seat, span: u64) {
-        if let Some((place, tag)) = self.there(seat) {
+        while let Some((place, level, tag)) = self.there(seat) {
             let span = scale(span, seat.tag.unit(), tag.unit());
-            place.change(|level| level.refund(span));
+            if tag == tag.changing() || place.replace(level, level.refund(span)) {
+                break;
+            }
         }
     }
 
     /// The level of a bucket that is there.
     pub fn level(&self, seat: &Seat) -> Option<Level> {
-        let (place, _) = self.there(seat)?;
-        Some(Level(place.level.load(SeqCst)))
+        self.there(seat).map(|(_, level, _)| level)
     }
 
     /// Takes from a bucket that was full for long, with all the credit that `window` allows, what is beyond
@@ -332,37 +381,45 @@ impl Buckets {
 }
 
 impl Place {
-    /// Has the bucket, whose tag was `old`, follow `new`, by which credit counts from `floor` on. What others take
-    /// meanwhile counts as they took it.
-    fn follow(&self, old: Tag, new: Tag, floor: u64, now: u64, debt_max: u64) {
-        let before = Level(self.level.load(SeqCst));
-        let followed = self.tag.compare_exchange(old.0, new.0, SeqCst, SeqCst);
-        if followed.is_ok() && old.unit() != new.unit() {
-            let scaled = before.rescale(now, old.unit(), new.unit(), debt_max);
-            self.change(|level| taken_since(before, level, floor, scaled));
+    /// Has the bucket, whose tag was `old`, follow `new`; false if another part just changes its unit.
+    fn follow(&self, old: Tag, new: Tag, now: u64, debt_max: u64) -> bool {
+        if old == old.changing() {
+            return false;
         }
+        if old.unit() == new.unit() {
+            self.retag(old, new);
+        } else if self.retag(old, new.changing()) {
+            self.rescale(old, new, now, debt_max);
+            self.retag(new.changing(), new);
+        }
+        true
     }
 
-    /// Replaces the level by what `change` makes of it; returns what it was.
-    fn change(&self, change: impl Fn(Level) -> Level) -> Level {
-        let mut level = self.level.load(SeqCst);
+    /// Leaves as many units of `new` in the bucket as there are of `old`.
+    fn rescale(&self, old: Tag, new: Tag, now: u64, debt_max: u64) {
         loop {
-            let after = change(Level(level)).0;
-            match self
-                .level
-                .compare_exchange_weak(level, after, SeqCst, SeqCst)
-            {
-                Ok(_) => return Level(level),
-                Err(other) => level = other,
+            let level = Level(self.level.load(SeqCst));
+            let scaled = level.rescale(now, old.unit(), new.unit(), debt_max);
+            if self.replace(level, scaled) {
+                break;
             }
         }
     }
-}
 
-/// The level `scaled`, less what was taken while `before` became `level`, of credit from `floor` on.
-fn taken_since(before: Level, level: Level, floor: u64, scaled: Level) -> Level {
-    let taken = level.0.saturating_sub(before.at_least(floor).0);
-    Level(scaled.at_least(floor).0.saturating_add(taken))
+    /// Replaces the tag; whether it was `old`.
+    fn retag(&self, old: Tag, new: Tag) -> bool {
+        let done = self.tag.compare_exchange(old.0, new.0, SeqCst, SeqCst);
+        done.is_ok()
+    }
+
+    /// Replaces the level; whether it was `old`, but for a failure now and then.
+    #[inline]
+    fn replace(&self, old: Level, new: Level) -> bool {
+        let done = self
+            .level
+            .compare_exchange_weak(old.0, new.0, SeqCst, SeqCst);
+        done.is_ok()
+    }
 }
 
 /// After a claim of `tag` at `index`, leaves it in one place of `block` only; returns which.
@@ -457,22 +514,124 @@ mod tests {
         assert_eq!(old.place, new.place);
     }
 
-    /// Who takes from a bucket that was idle for long while its unit changes takes no more than that.
-    #[test]
-    fn a_take_during_a_change_is_one_take() {
-        let (floor, span) = (NOW - 3000, 1000);
-        let charge = Charge { need: span, span };
-        for idle in [0, 1000, 3000, 1 << 40] {
-            let before = Level(NOW - idle);
-            for unit in [10, 1000, 100_000] {
-                let scaled = before.rescale(NOW, 1000, unit, SPAN_MAX);
-                let level = before.take(floor, charge);
-                let after = taken_since(before, level, floor, scaled);
-                assert_eq!(after, scaled.take(floor, charge), "{idle} {unit}");
-                let unused = taken_since(before, before, floor, scaled);
-                assert_eq!(unused, scaled.at_least(floor), "{idle} {unit}");
+    /// A part that takes one request after the other: the steps of [`Buckets::change`], and of [`Place::follow`].
+    #[derive(Clone, Copy)]
+    struct Taker {
+        tag: Tag,
+        step: Step,
+        left: u32,
+        seeks: u32,
+        /// Requests that were charged, and those that were not.
+        charged: u32,
+        missed: u32,
+    }
+
+    #[derive(Clone, Copy)]
+    enum Step {
+        Level,
+        Tag(Level),
+        Take(Level),
+        Follow(Tag),
+        Rescale(Tag),
+        Followed,
+    }
+
+    impl Taker {
+        fn end(&mut self, charged: bool) -> Step {
+            self.left -= 1;
+            self.seeks = 0;
+            self.charged += u32::from(charged);
+            self.missed += u32::from(!charged);
+            Step::Level
+        }
+
+        fn step(&mut self, place: &Place) {
+            let own = self.tag;
+            self.step = match self.step {
+                Step::Level => Step::Tag(Level(place.level.load(SeqCst))),
+                Step::Tag(level) => match Tag(place.tag.load(SeqCst)) {
+                    there if there == own => Step::Take(level),
+                    there if there == there.changing() || self.seeks == SEEKS => self.end(false),
+                    there => {
+                        self.seeks += 1;
+                        Step::Follow(there)
+                    }
+                },
+                Step::Take(level) if place.level.load(SeqCst) != level.0 => Step::Level,
+                Step::Take(level) => {
+                    place.level.store(level.0 + own.unit(), SeqCst);
+                    self.end(true)
+                }
+                Step::Follow(there) => match place.retag(there, own.changing()) {
+                    true => Step::Rescale(there),
+                    false => Step::Level,
+                },
+                Step::Rescale(there) => {
+                    place.rescale(there, own, NOW, SPAN_MAX);
+                    Step::Followed
+                }
+                Step::Followed => {
+                    assert!(place.retag(own.changing(), own));
+                    Step::Level
+                }
+            };
+        }
+    }
+
+    /// Runs `takers` to their ends in all orders of their steps; returns the number of orders.
+    fn interleave(place: &Place, takers: [Taker; 2], end: &impl Fn(&Place, [Taker; 2])) -> u64 {
+        let (tag, level) = (place.tag.load(SeqCst), place.level.load(SeqCst));
+        let mut orders = 0;
+        for index in 0..2 {
+            if takers[index].left > 0 {
+                let mut after = takers;
+                after[index].step(place);
+                orders += interleave(place, after, end);
+                place.tag.store(tag, SeqCst);
+                place.level.store(level, SeqCst);
             }
         }
+        if orders == 0 {
+            end(place, takers);
+            orders = 1;
+        }
+        orders
+    }
+
+    /// Two parts that change the unit of a bucket in opposite directions at once leave in it what was there, less what they
+    /// were charged; a change under way lets few requests pass that are not.
+    #[test]
+    fn opposite_changes_of_a_unit_lose_nothing() {
+        // Units that a tag holds exactly.
+        let tags = [1 << 12, 1 << 9].map(|unit| Tag::new(77 << TERMS_BITS, 1 << 20, unit));
+        let mut orders = 0;
+        for (was, tokens) in [(0, -1000), (1, -1000), (0, 3), (1, 3), (0, 30), (1, 30)] {
+            let unit = |tag: Tag| tag.unit() as i64;
+            let level = NOW as i64 - tokens * unit(tags[was]);
+            let place = Place {
+                tag: AtomicU64::new(tags[was].0),
+                level: AtomicU64::new(level as u64),
+            };
+            let takers = tags.map(|tag| Taker {
+                tag,
+                step: Step::Level,
+                left: 1,
+                seeks: 0,
+                charged: 0,
+                missed: 0,
+            });
+            orders += interleave(&place, takers, &|place, takers| {
+                let tag = Tag(place.tag.load(SeqCst));
+                assert_ne!(tag, tag.changing());
+                let sum = |of: fn(&Taker) -> u32| takers.iter().map(of).sum::<u32>();
+                let (charged, missed) = (sum(|t| t.charged), sum(|t| t.missed));
+                let left = NOW as i64 - place.level.load(SeqCst) as i64;
+                let want = (tokens - i64::from(charged)) * unit(tag);
+                assert!(left.abs_diff(want) <= 8, "{tokens}: {left} for {want}");
+                assert!(charged + missed == 2 && missed <= 1, "{missed}");
+            });
+        }
+        assert!(orders > 1_000, "{orders}");
     }
 
     /// Only buckets that are full again make room for others.

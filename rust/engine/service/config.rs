@@ -140,7 +140,7 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// - What `f` refuses.
+    /// - What `f` refuses, or [`Parameters::check`] of what it made.
     /// - `EAGAIN`: earlier policies are still stopping; `ENOMEM`.
     pub(super) fn change_settings(
         &self,
@@ -149,6 +149,7 @@ impl Service {
     ) -> refused::Result {
         let mut new = settings.parameters.clone();
         f(&mut new)?;
+        new.check()?;
         let mut primaries = settings.primaries;
         let mut told: ByHead<Option<AnyUpdate>> = [None, None];
         let heads = Priority::ALL.into_iter().zip(&mut primaries);

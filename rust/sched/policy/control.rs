@@ -38,6 +38,11 @@ pub struct Parameters {
 }
 
 impl Parameters {
+    /// See [`Keep::check`].
+    pub fn check(&self) -> Result {
+        self.kept.check(&self.values.policies)
+    }
+
     /// See [`Keep::update`].
     pub fn update(
         &mut self,
@@ -70,6 +75,15 @@ pub trait Keep<C: Configuration>: Clone {
         _old: &ByHead<Option<C>>,
         _new: &ByHead<Option<C>>,
     ) -> core::result::Result<(), NoMemory> {
+        Ok(())
+    }
+
+    /// Says whether values suit what is kept.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY`: they do not.
+    fn check(&self, _tunables: &C::Tunables) -> Result {
         Ok(())
     }
 
@@ -378,6 +392,12 @@ macro_rules! controls {
                         &new.each_ref().map(own),
                     )?;
                 })+
+                Ok(())
+            }
+
+            /// See [`Keep::check`].
+            pub fn check(&self, tunables: &Tunables) -> Result {
+                $($(#[$only])? Keep::<$module::Config>::check(&self.$module, &tunables.$module)?;)+
                 Ok(())
             }
 

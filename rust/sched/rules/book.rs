@@ -98,6 +98,11 @@ impl Book {
         self.rules.as_slice().len()
     }
 
+    /// Whether `max` rules without the default rule are enough for those that are there.
+    pub fn fits(&self, max: u32) -> bool {
+        self.len() <= (max as usize).saturating_add(1)
+    }
+
     /// The book after `command`; this one stays as it is. Stopping a rule that is not there changes nothing
     /// and is no error. Which heads the command is for is not looked at.
     ///

@@ -189,9 +189,14 @@ impl Model {
                 Ok(())
             }
             _ => {
+                let before = self.values;
                 let done = self.values.set_named(name, value);
                 done.or_else(|error| refuse(error.reason))?;
                 let (rate, max) = (self.rate(), self.max());
+                if !self.books.iter().flatten().all(|book| book.fits(max)) {
+                    self.values = before;
+                    return busy("more rules exist");
+                }
                 for book in self.books.iter_mut().flatten() {
                     *book = book.with_defaults(rate, max).unwrap();
                 }

@@ -119,6 +119,17 @@ impl Keep<Config> for Kept {
         Ok(())
     }
 
+    fn check(&self, tunables: &Tunables) -> Result {
+        let max = tunables.rules_max.get();
+        match self.books.iter().flatten().all(|book| book.fits(max)) {
+            true => Ok(()),
+            false => Err(Error::new(
+                Code::Busy,
+                "nrs_tbf_rules_max is below the number of rules of a head: stop some first",
+            )),
+        }
+    }
+
     fn update(
         &mut self,
         config: &Config,
@@ -281,4 +292,34 @@ fn show_stats<H: Host>(host: &H, out: &mut dyn Write) -> core::result::Result<()
     rows.merge();
     let sums = rows.sums().map_err(Error::from)?;
     Ok(write_yaml(&mut &mut *out, rows.as_slice(), sums.as_slice()).map_err(Error::from)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sched::policy::{tbf::params::RulesMax, Configuration};
+
+    fn tunables(rules_max: u32) -> Tunables {
+        Tunables {
+            rules_max: RulesMax::new(rules_max).unwrap(),
+            ..Tunables::default()
+        }
+    }
+
+    /// A bound below the number of rules is refused, so that a restart, or what was saved, has room for all of them.
+    #[test]
+    fn rules_that_exist_have_room() {
+        let mut kept = <Kept as Keep<Config>>::empty().unwrap();
+        let config = Config::parse(Some("uid"), &tunables(5)).unwrap();
+        kept.follow(&[None; 2], &[Some(config), None]).unwrap();
+        for name in ["a", "b"] {
+            let text = format!("start {name} uid={{1}} rate=5");
+            kept.apply(&Command::parse(&text).unwrap()).unwrap();
+        }
+        let refused = kept.check(&tunables(1)).unwrap_err();
+        assert_eq!(refused.code, Code::Busy);
+        assert!(kept.check(&tunables(2)).is_ok());
+        kept.apply(&Command::parse("stop a").unwrap()).unwrap();
+        assert!(kept.check(&tunables(1)).is_ok());
+    }
 }

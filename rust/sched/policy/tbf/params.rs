@@ -41,7 +41,7 @@ parameters! {
         /// Requests of rules with minrate in a row before one of another rule.
         "nrs_tbf_floor_ratio" floor_ratio: [number FloorRatio, "requests, ", 1..=1_000_000 = 10],
         /// Rules per head beside default.
-        "nrs_tbf_rules_max" rules_max: [number RulesMax, "rules, ", 1..=65_536 = 4_096],
+        "nrs_tbf_rules_max" rules_max: [number RulesMax, "rules, ", 1..=65_536 = 4_096] errors "EBUSY, EAGAIN, ENOMEM",
         /// Idle classes kept per partition.
         "nrs_tbf_cache_size" cache_size: [number CacheSize, "classes, ", 1..=1_048_576 = 8_192],
     }

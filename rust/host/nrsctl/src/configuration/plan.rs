@@ -9,6 +9,7 @@
 //! | 3 | weights, the configuration of `qbm` | they are there when their policy starts |
 //! | 4 | policies | rules are those of a policy that runs |
 //! | 5 | rules | |
+//! | 6 | a lower bound for rules | those that are to go have gone |
 
 use nrs_sched::policy::Kind;
 
@@ -62,6 +63,10 @@ pub fn steps(from: &State, to: &State) -> Result<Vec<Step>, Refusal> {
         .iter()
         .filter(|(name, value)| now.settings.get(*name) != Some(*value));
     let changed: Vec<&'static str> = changed.map(|(name, _)| *name).collect();
+    let lower = to.rules_max() < now.rules_max();
+    let (last, changed): (Vec<_>, Vec<_>) = changed
+        .into_iter()
+        .partition(|name| lower && *name == "nrs_tbf_rules_max");
     let (late, early): (Vec<_>, Vec<_>) = changed.into_iter().partition(|name| leaves(name));
     settings(&mut now, to, early, &mut steps);
     if now.weights != to.weights {
@@ -74,6 +79,7 @@ pub fn steps(from: &State, to: &State) -> Result<Vec<Step>, Refusal> {
     policies(&mut now, to, &mut steps);
     settings(&mut now, to, late, &mut steps);
     rules(&now, to, &mut steps)?;
+    settings(&mut now, to, last, &mut steps);
     Ok(steps)
 }
 
@@ -202,6 +208,12 @@ mod tests {
                 "policy = 'fairshare'",
                 "TBFparameters = { nrs_fairshare_delta_ms = 50, nrs_tbf_depth = 5 }",
                 "nrs_tbf_depth = 5; nrs_policies = tbf uid; nrs_fairshare_delta_ms = 50",
+            ),
+            // There is room for all rules at each step.
+            (
+                "TBFparameters.nrs_tbf_rules_max = 9\nRULE",
+                "TBFparameters.nrs_tbf_rules_max = 8",
+                "nrs_tbf_rule = stop a; nrs_tbf_rules_max = 8",
             ),
             // A rule without a rate keeps that of the parameter, whenever that was set.
             (

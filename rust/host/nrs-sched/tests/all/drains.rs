@@ -69,3 +69,61 @@ fn a_change_is_no_way_around_a_limit() {
         assert_eq!(done[1], 5_000, "{priority:?}: {done:?}");
     }
 }
+
+/// A user with one request at a time is not starved by the backlog that another one has in instances that stop. Beside that
+/// backlog the user keeps its share, or its limit where that is less; if the other one has requests in the new instance,
+/// too, half of its share.
+#[test]
+fn a_change_starves_no_synchronous_user() {
+    let of = |kind, argument, rate| {
+        let mut tunables = Tunables::default();
+        tunables.tbf.rate = Rate::parse(rate).expect("a rate");
+        Config::parse(kind, Some(argument), &tunables).expect("valid")
+    };
+    let fair = of(Kind::Fairshare, "uid_fair", "10000");
+    let other = of(Kind::Fairshare, "uid_then_jobid_fair", "10000");
+    let fast = of(Kind::Tbf, "uid", "10000");
+    let limited = of(Kind::Tbf, "uid+gid", "100");
+    for (changes, alone, beside) in [
+        (&[fair, other][..], 500, 250),
+        (&[fair, fast], 500, 250),
+        (&[fast, fair], 500, 250),
+        (&[fair, limited], 100, 100),
+        (&[limited, fair], 500, 250),
+        // Two instances stop at a time.
+        (&[fair, other, fast], 500, 250),
+    ] {
+        for (want, instances) in [(alone, changes.len() - 1), (beside, changes.len())] {
+            let mut server = Server::new(&changes[0], 1, 40_000, 7).expect("memory");
+            let mut ids = 0..;
+            let mut next = || ids.next().expect("no end");
+            for (index, config) in changes.iter().enumerate() {
+                if index > 0 {
+                    server.install(config, 7).expect("memory");
+                }
+                for _ in 0..if index < instances { 5_000 } else { 0 } {
+                    send(&mut server, next(), 2, Priority::Regular);
+                }
+            }
+            send(&mut server, next(), 1, Priority::Regular);
+            // The device does a request each ms.
+            let (mut got, mut sent, mut longest) = (0, 0, 0);
+            for ms in 0..4_000 {
+                server.wait(MS);
+                for id in core::mem::take(&mut server.started) {
+                    let owner = server.complete(id).expect("it is at the device").owner;
+                    if owner == 1 {
+                        longest = longest.max(ms - sent);
+                        sent = ms;
+                        got += 1;
+                        send(&mut server, next(), 1, Priority::Regular);
+                    }
+                }
+            }
+            let got = got / 4;
+            let kinds: Vec<_> = changes.iter().map(Config::kind).collect();
+            assert!(got >= want * 9 / 10, "{kinds:?}: {got} for {want}");
+            assert!(longest <= 4 * 1_000 / want, "{kinds:?}: {longest} ms");
+        }
+    }
+}

@@ -148,6 +148,8 @@ pub struct ClassTable<K, R> {
     classes: Table<K, ClassRow<R>>,
     idle: List,
     idle_len: usize,
+    /// The idle class at which the next look for one of an owner begins; none: at the oldest.
+    look_at: Option<u32>,
     max: usize,
     /// Places that are kept.
     kept: usize,
@@ -167,6 +169,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
             classes: Table::new((max as usize).saturating_add(1), seed, false)?,
             idle: List::new(),
             idle_len: 0,
+            look_at: None,
             max: max as usize,
             kept: max.checked_div(kept).unwrap_or(0) as usize,
             owners: Bulk::filled(if kept > 0 { OWNERS as usize } else { 0 }, || 0)?,
@@ -284,7 +287,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     pub fn room(&mut self, place: Place, limit: usize, now: u64) -> Room {
         let (count, most) = self.part_of(place);
         let room = if count >= most {
-            self.after(now, |other| other.owner() == place.owner())
+            self.after_own(place, now)
         } else if place.is_kept() && self.len() >= self.max {
             self.after(now, |_| true)
         } else if !place.is_kept() && self.len() >= self.max.saturating_sub(self.kept) {
@@ -338,7 +341,19 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
 
     /// Room in place of the oldest idle class whose place `fits`.
     fn after(&mut self, now: u64, fits: impl Fn(Place) -> bool) -> Room {
-        self.oldest(now, fits).map_or(Room::No, Room::After)
+        let first = self.idle.first();
+        let (oldest, _) = self.oldest(first, now, fits);
+        oldest.map_or(Room::No, Room::After)
+    }
+
+    /// Room in place of an idle class of the owner of `place`. The look goes on where the last one ended, so that idle
+    /// classes of others, however many, hide none for long.
+    fn after_own(&mut self, place: Place, now: u64) -> Room {
+        let idle = |slot: &u32| self.classes.at(*slot).is_some_and(|class| class.idle);
+        let from = self.look_at.filter(idle).or(self.idle.first());
+        let (own, next) = self.oldest(from, now, |other| other.owner() == place.owner());
+        self.look_at = next;
+        own.map_or(Room::No, Room::After)
     }
 
     /// Makes the class with `key`, which is not there, with the record that `make` returns, if there is
@@ -460,7 +475,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     /// Forgets an idle class, the one that was not used for longest, if more than `limit` are idle.
     pub fn trim(&mut self, now: u64, limit: usize) {
         if self.idle_len > limit {
-            let oldest = self.oldest(now, |_| true);
+            let (oldest, _) = self.oldest(self.idle.first(), now, |_| true);
             oldest.and_then(|oldest| self.forget(oldest));
         }
     }
@@ -491,7 +506,8 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     /// Slot of a class that was idle for [`IDLE_NS`], or whose owner has more than its part of a crowded table, if there
     /// is one.
     pub fn expired(&mut self, now: u64) -> Option<u32> {
-        let slot = self.oldest(now, |_| true)?;
+        let (oldest, _) = self.oldest(self.idle.first(), now, |_| true);
+        let slot = oldest?;
         let seen = self.classes.at(slot)?.seen;
         if now.saturating_sub(seen) >= IDLE_NS {
             return Some(slot);
@@ -514,14 +530,20 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     }
 
     /// The idle class that was not used for longest of those whose places `fits`; those used meanwhile become the
-    /// youngest. Looks at a few.
-    fn oldest(&mut self, now: u64, fits: impl Fn(Place) -> bool) -> Option<u32> {
-        let (mut next, mut oldest) = (self.idle.first(), None);
+    /// youngest. Looks at a few, beginning with that in slot `next`; returns also at which it ended.
+    fn oldest(
+        &mut self,
+        mut next: Option<u32>,
+        now: u64,
+        fits: impl Fn(Place) -> bool,
+    ) -> (Option<u32>, Option<u32>) {
+        let mut oldest = None;
         for _ in 0..CHANCES {
-            let Some(slot) = next else {
+            let Some((slot, class)) =
+                next.and_then(|slot| Some((slot, self.classes.at_mut(slot)?)))
+            else {
                 break;
             };
-            let class = self.classes.at_mut(slot)?;
             next = class.links.after();
             if !fits(class.place) {
                 continue;
@@ -531,11 +553,11 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
                 oldest = oldest.or(Some(slot));
             }
             if !core::mem::replace(&mut class.used, false) && !kept {
-                return Some(slot);
+                return (Some(slot), next);
             }
             self.touch(slot, now);
         }
-        oldest
+        (oldest, next)
     }
 
     /// Makes an idle class the youngest.

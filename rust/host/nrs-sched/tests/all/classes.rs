@@ -151,3 +151,25 @@ fn an_owner_above_its_part_gives_back() {
     // Three quarters are not crowded any more.
     assert_eq!(table.len(), 47);
 }
+
+/// An owner at its part of a full table gets a class in place of an idle one of its own, however many idle classes of others
+/// are older: after one try for each eight of them at most.
+#[test]
+fn idle_classes_of_others_hide_none() {
+    let mut table = ClassTable::new(64, KEPT, 1, Key::Default, 0).expect("memory");
+    let [other, own] = [1, 2].map(|gid| table.owned_by(&Key::Gid(gid)));
+    let mut uid = 0;
+    let mut class = |table: &mut ClassTable<Key, u32>, place, now| {
+        uid += 1;
+        let spare = table.need().allocate().expect("memory");
+        table.grow(spare);
+        table.create(Key::Uid(uid), place, usize::MAX, now, || uid)
+    };
+    for (owner, count) in [(other, 30), (own, 20)] {
+        for _ in 0..count {
+            assert!(class(&mut table, owner, 1).is_some());
+        }
+    }
+    let tries = (1..100).find(|_| class(&mut table, own, 2).is_some());
+    assert!(tries.is_some_and(|tries| tries <= 30 / 8 + 1), "{tries:?}");
+}

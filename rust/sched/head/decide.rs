@@ -43,6 +43,14 @@ impl<P, T> Instance<P, T> {
     }
 }
 
+/// The answer if nothing is dispatched before `until`; none: nothing is queued.
+const fn none<T>(until: Option<u64>) -> Get<T> {
+    match until {
+        Some(until) => Get::Throttled { until },
+        None => Get::Empty,
+    }
+}
+
 impl<I: Item, P: Part<I>, T> Head<I, P, T> {
     /// Decides which request is dispatched next, and takes it out with the ticket for [`Head::stop`].
     ///
@@ -58,10 +66,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
             self.queued = self.queued.saturating_sub(1);
             return Get::Item(found);
         }
-        match until {
-            Some(until) => Get::Throttled { until },
-            None => Get::Empty,
-        }
+        none(until)
     }
 
     /// Returns what [`Head::get`] would answer, as exactly as [`Part::peek`] does, and changes nothing.
@@ -87,10 +92,7 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
                 Get::Empty => {}
             }
         }
-        match until {
-            Some(until) => Get::Throttled { until },
-            None => Get::Empty,
-        }
+        none(until)
     }
 
     /// Takes a request out, as [`Head::get`] says; lowers `until` like [`Instance::get`].

@@ -247,13 +247,11 @@ impl Limits {
 
 /// A rule as it stands in a book.
 ///
-/// It is never changed: a change puts a rule with the same `id` and another `version` in its place.
+/// It is never changed: a change puts another rule with the same `id` in its place.
 #[derive(Clone)]
 pub struct Rule {
     /// Tells the rules of a book apart, also from those that were stopped.
     pub id: u32,
-    /// How often its limits have been changed.
-    pub version: u32,
     /// Its name.
     pub name: Name,
     /// Whom it is for.
@@ -263,22 +261,20 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// A rule in its first version.
+    /// A rule.
     pub fn new(id: u32, name: Name, conditions: Shared<Conditions>, limits: Limits) -> Self {
         Self {
             id,
-            version: 0,
             name,
             conditions,
             limits,
         }
     }
 
-    /// The rule with other limits, one version later.
+    /// The rule with other limits.
     #[must_use]
     pub fn changed(&self, limits: Limits) -> Self {
         Self {
-            version: self.version.wrapping_add(1),
             limits,
             ..self.clone()
         }

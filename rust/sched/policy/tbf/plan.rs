@@ -212,7 +212,7 @@ impl Gauge {
         self.also.get(..usize::from(self.alsos)).unwrap_or_default()
     }
 
-    /// A hash of the rule, the same for all of its versions.
+    /// A hash of the rule, the same after changes.
     pub const fn hash(&self) -> u64 {
         avalanche(self.id as u64)
     }

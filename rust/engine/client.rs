@@ -4,18 +4,18 @@
 
 use core::fmt;
 
-use kernel::{
-    prelude::*,
-    static_lock_class,
-    str::CString,
-    sync::{poll::PollCondVarBox, Arc},
-};
+use kernel::{prelude::*, str::CString, sync::Arc};
 
 pub(crate) mod deadlines;
 pub(crate) mod herald;
 
 use self::{deadlines::Deadlines, herald::Herald};
-use super::{concurrency::Concurrency, partitions::Partitions, target::Target, timeouts::Timeouts};
+use super::{
+    concurrency::{Concurrency, Line},
+    partitions::Partitions,
+    target::Target,
+    timeouts::Timeouts,
+};
 use crate::{
     sched::{
         attr::Opcode,
@@ -32,9 +32,13 @@ use crate::{
 /// Who submits requests of a block device, and the others that do.
 struct Crowd {
     concurrency: Arc<Concurrency>,
-    /// Submitters that are held back.
-    waiting: Word,
-    line: PollCondVarBox,
+    line: Arc<Line>,
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        self.concurrency.close(&self.line);
+    }
 }
 
 /// A front-end's device.
@@ -72,9 +76,8 @@ impl Client {
             held: Arc::new(Word::new(0), GFP_KERNEL)?,
             crowd: match concurrency {
                 Some(concurrency) => Some(Crowd {
+                    line: concurrency.open()?,
                     concurrency,
-                    waiting: Word::new(0),
-                    line: PollCondVarBox::new(c"nrs_crowd", static_lock_class!())?,
                 }),
                 None => None,
             },
@@ -140,18 +143,18 @@ impl Client {
                 crowd.concurrency.leave();
             }
             // Who waits counts himself first.
-            if crowd.waiting.get() != 0 {
+            if crowd.line.is_busy() {
                 crowd.concurrency.call(&crowd.line, false);
             }
         }
     }
 
-    /// Holds a submitter back that may sleep while the client has its credits queued, unless the client is to be `drained`.
+    /// Holds a submitter back that may sleep while the client has its credits queued, unless he is to `go_on`.
     /// Submitters that others may depend on are counted only. Whether it had to wait: then it calls [`Self::hand_on`] after its
     /// request has arrived.
     #[inline]
     #[must_use]
-    pub(crate) fn hold_back(&self, drained: impl Fn() -> bool) -> bool {
+    pub(crate) fn hold_back(&self, go_on: impl Fn() -> bool) -> bool {
         let Some(crowd) = &self.crowd else {
             return false;
         };
@@ -162,10 +165,8 @@ impl Client {
             crowd.concurrency.count_over();
             return false;
         }
-        crowd.waiting.add(1);
-        let full = || crowd.concurrency.is_full(self.held()) && !drained();
-        crowd.concurrency.stand(&crowd.line, full);
-        crowd.waiting.sub(1);
+        let is_full = || crowd.concurrency.is_full(self.held()) && !go_on();
+        crowd.concurrency.stand(&crowd.line, is_full);
         true
     }
 
@@ -174,7 +175,7 @@ impl Client {
     #[cold]
     pub(crate) fn hand_on(&self) {
         if let Some(crowd) = &self.crowd {
-            if crowd.waiting.get() != 0 && !crowd.concurrency.is_full(self.held()) {
+            if crowd.line.is_busy() && !crowd.concurrency.is_full(self.held()) {
                 crowd.concurrency.call(&crowd.line, false);
             }
         }

@@ -29,8 +29,9 @@
 //!
 //! # Locking
 //!
-//! All numbers are atomic. The lock is only for those who wait for room: who frees a place takes it before
-//! the wake-up if the buffer was full, so that whoever found it full is asleep by then.
+//! All numbers are atomic. The lock is only for those who wait: who frees a place takes it before the wake-up if the
+//! buffer was full, so that whoever found it full is asleep by then. The same where submitters are held back: by a request
+//! that is dispatched one goes on, and by more credits one of each device, who calls the next.
 
 use core::fmt;
 
@@ -40,7 +41,7 @@ use kernel::{
     static_lock_class,
     sync::{
         poll::{PollCondVarBox, PollTable},
-        Arc, CondVar, CondVarTimeoutResult, SpinLockIrq,
+        Arc, CondVarTimeoutResult, SpinLockIrq,
     },
     time::msecs_to_jiffies,
 };
@@ -58,6 +59,20 @@ const PER_SLOT: u32 = 8;
 
 /// How long a submitter is held back at most, ms: whoever waits for what he has not submitted yet goes on.
 const PATIENCE_MS: u32 = 1000;
+
+/// Submitters of one block device that are held back.
+pub(crate) struct Line {
+    waiting: Word,
+    bell: PollCondVarBox,
+}
+
+impl Line {
+    /// Whether somebody is held back.
+    #[inline]
+    pub(crate) fn is_busy(&self) -> bool {
+        self.waiting.get() != 0
+    }
+}
 
 /// How many requests the clients of a service may have in it.
 #[pin_data]
@@ -81,8 +96,11 @@ pub(crate) struct Concurrency {
     /// Requests beyond what their clients were told.
     over: Counter,
     roomy: PollCondVarBox,
+    /// Submitters that are held back, of all block devices.
+    standing: Word,
+    /// The lines of all block devices.
     #[pin]
-    gate: SpinLockIrq<()>,
+    gate: SpinLockIrq<KVec<Arc<Line>>>,
 }
 
 impl Concurrency {
@@ -101,7 +119,8 @@ impl Concurrency {
                 waits: Counter::new(),
                 over: Counter::new(),
                 roomy,
-                gate <- new_spinlock_irq!((), "nrs_gate"),
+                standing: Word::new(0),
+                gate <- new_spinlock_irq!(KVec::new(), "nrs_gate"),
             }),
             GFP_KERNEL,
         )?;
@@ -113,6 +132,7 @@ impl Concurrency {
     pub(crate) fn set_slots(&self, slots: u32) {
         self.slots.set(slots.into());
         self.update();
+        self.call_each();
     }
 
     /// Sets how many requests of programs may be there; those that are there stay.
@@ -120,11 +140,13 @@ impl Concurrency {
         self.buffer_max.set(max.into());
         self.update();
         self.wake_all();
+        self.call_each();
     }
 
     /// Sets whether block devices hold back who submits more than the credits of his device.
     pub(crate) fn enforce(&self, on: bool) {
         self.enforced.set(on.into());
+        self.call_each();
     }
 
     /// Whether a block device with `held` requests queued is to take no more for now.
@@ -133,30 +155,80 @@ impl Concurrency {
         self.enforced.get() != 0 && held >= self.credits(false).into()
     }
 
-    /// Waits at `line` until `full` is over, or a signal came, or [`PATIENCE_MS`] have passed.
-    #[cold]
-    pub(crate) fn stand(&self, line: &CondVar, full: impl Fn() -> bool) {
-        self.waits.count(1);
-        let mut left = msecs_to_jiffies(PATIENCE_MS);
-        let mut gate = self.gate.lock();
-        while full() {
-            match line.wait_interruptible_timeout(&mut gate, left) {
-                CondVarTimeoutResult::Woken { jiffies } => left = jiffies,
-                CondVarTimeoutResult::Timeout | CondVarTimeoutResult::Signal { .. } => {
-                    return self.count_over();
+    /// A line for another block device; sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn open(&self) -> Result<Arc<Line>> {
+        let line = Arc::new(
+            Line {
+                waiting: Word::new(0),
+                bell: PollCondVarBox::new(c"nrs_crowd", static_lock_class!())?,
+            },
+            GFP_KERNEL,
+        )?;
+        loop {
+            let len = self.gate.lock().len();
+            let mut more = KVec::with_capacity(len + 1, GFP_KERNEL)?;
+            let mut lines = self.gate.lock();
+            // Nothing allocates here. What has come meanwhile fits next time.
+            if lines.len() <= len {
+                for line in lines.drain_all() {
+                    let _ = more.push_within_capacity(line);
                 }
+                let _ = more.push_within_capacity(line.clone());
+                core::mem::swap(&mut *lines, &mut more);
+                drop(lines);
+                return Ok(line);
             }
         }
     }
 
-    /// Wakes one that waits at `line`, or `all`.
+    /// Takes away a line, in which nobody stands.
+    pub(crate) fn close(&self, line: &Arc<Line>) {
+        self.gate.lock().retain(|other| !Arc::ptr_eq(other, line));
+    }
+
+    /// Waits in `line` until `full` is over, or a signal came, or [`PATIENCE_MS`] have passed.
     #[cold]
-    pub(crate) fn call(&self, line: &CondVar, all: bool) {
+    pub(crate) fn stand(&self, line: &Line, full: impl Fn() -> bool) {
+        self.waits.count(1);
+        line.waiting.add(1);
+        self.standing.add(1);
+        let mut left = msecs_to_jiffies(PATIENCE_MS);
+        let mut gate = self.gate.lock();
+        while full() {
+            match line.bell.wait_interruptible_timeout(&mut gate, left) {
+                CondVarTimeoutResult::Woken { jiffies } => left = jiffies,
+                CondVarTimeoutResult::Timeout | CondVarTimeoutResult::Signal { .. } => {
+                    self.count_over();
+                    break;
+                }
+            }
+        }
+        drop(gate);
+        self.standing.sub(1);
+        line.waiting.sub(1);
+    }
+
+    /// Wakes one that stands in `line`, or `all`.
+    #[cold]
+    pub(crate) fn call(&self, line: &Line, all: bool) {
         drop(self.gate.lock());
         if all {
-            line.notify_all();
+            line.bell.notify_all();
         } else {
-            line.notify_one();
+            line.bell.notify_one();
+        }
+    }
+
+    /// Wakes one in each line: credits have risen, or do not count any more. Any context.
+    #[cold]
+    fn call_each(&self) {
+        let lines = self.gate.lock();
+        for line in lines.iter().filter(|line| line.is_busy()) {
+            line.bell.notify_one();
         }
     }
 
@@ -174,7 +246,10 @@ impl Concurrency {
     /// A client that entered is not active any more. Any context.
     pub(crate) fn leave(&self) {
         self.active.sub(1);
-        self.update();
+        // Who stands in line counts himself first.
+        if self.update() && self.standing.get() != 0 {
+            self.call_each();
+        }
     }
 
     /// Clients that are active.
@@ -188,13 +263,13 @@ impl Concurrency {
         u32::try_from(slots.min(self.buffer_max.get())).unwrap_or(u32::MAX)
     }
 
-    /// Computes the credits anew where the fan-out asks for it.
-    fn update(&self) {
+    /// Computes the credits anew where the fan-out asks for it; whether they are others.
+    fn update(&self) -> bool {
         self.credits.change(|packed| {
             let old = Credits::unpack(packed);
             let new = old.at(self.fan_out(), self.pool());
             (new != old).then(|| new.pack())
-        });
+        })
     }
 
     /// Requests that a client may have in the service; more if it is `urgent`, because others wait for one

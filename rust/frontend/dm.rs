@@ -210,7 +210,8 @@ impl Target for Device {
     fn map(&self, bio: Bio<'_, Self>) -> Map {
         let client = self.attachment.client();
         let deadlines = client.deadlines();
-        if deadlines.is_some_and(|deadlines| deadlines.is_failing()) {
+        let is_failing = || deadlines.is_some_and(|deadlines| deadlines.is_failing());
+        if is_failing() {
             client.count_refused();
             return bio.time_out();
         }
@@ -258,7 +259,14 @@ impl Target for Device {
         if who.kthread {
             client.count_anonymous();
         }
-        let waited = may_sleep && !must_pass && client.hold_back(|| self.draining.get() != 0);
+        let go_on = || self.draining.get() != 0 || is_failing();
+        let waited = may_sleep && !must_pass && client.hold_back(go_on);
+        // The device may have been lost meanwhile.
+        if waited && is_failing() {
+            client.count_refused();
+            client.hand_on();
+            return bio.time_out();
+        }
         let target = self.attachment.target().index();
         let account = Account {
             lengthy: about.opcode == Opcode::OST_PUNCH,

@@ -200,8 +200,64 @@ held_back() {
 	balanced a
 }
 
+# at_once COUNT CMD...: as many requests of a are queued well before the second is over that a submitter is held back.
+at_once() {
+	local count=$1 waits started took
+	shift
+	waits=$(concurrency waits)
+	until [ "$(concurrency waits)" -gt "$waits" ]; do sleep 0.01; done
+	started=${EPOCHREALTIME/./}
+	"$@"
+	until [ "$(counter a held)" -ge "$count" ]; do sleep 0.01; done
+	took=$(((${EPOCHREALTIME/./} - started) / 1000))
+	say "$*: $took ms"
+	[ "$took" -lt 700 ] || fail "$*: $count queued after $took ms"
+}
+
+# concurrency NAME: a number of nrs_concurrency.
+concurrency() {
+	sed -n "s/^$1: //p" "$(at svc nrs_concurrency)"
+}
+
+# Who is held back goes on at once when credits rise, or do not count any more; requests end too slowly to tell him.
+credits_rise() {
+	module
+	lower nb0
+	lower nb1
+	client a /dev/nb0 svc
+	client b /dev/nb1 svc
+	policy svc 'tbf uid'
+	echo 'change default rate=1KiB/s' >"$(at svc nrs_tbf_rule)"
+	echo 2 >"$(at svc slots)"
+	begin b as=2000 --iodepth=4
+	wait_for 20 '[ "$(counter b held)" -ge 1 ]' || fail "$(dm status b)"
+	set_to svc nrs_enforce_credits 1
+	begin a as=1000 --iodepth=128
+	wait_for 20 '[ "$(counter a held)" -ge 8 ]' || fail "$(dm status a)"
+	at_once 16 dm suspend b
+	at_once 32 set_to svc slots 4
+	at_once 100 set_to svc nrs_enforce_credits 0
+}
+
+# What a submitter brings that was held back while its device was lost fails as all other requests do.
+lost_meanwhile() {
+	hangs
+	dm load a --table "0 $(sectors /dev/nb0) nrs /dev/mapper/lin 0 svc 2 on_timeout fail"
+	dm resume a
+	set_to svc nrs_enforce_credits 1
+	begin a --iodepth=32 --numjobs=4
+	wait_for 20 '[ "$(counter a held)" -ge 16 ]' || fail "$(dm status a)"
+	dm suspend --nolockfs --noflush lin
+	wait_for 20 '[ "$(counter a held)" = 0 ]' || fail "$(dm status a)"
+	sleep 2
+	[ "$(counter a held)" = 0 ] || fail "$(dm status a)"
+	dm resume lin
+}
+
 try 60 "suspends while somebody writes" suspends
 try 60 "submitters are held back by credits" held_back
+try 30 "submitters go on when credits rise" credits_rise
+try 30 "submitters that are held back fail with their device" lost_meanwhile
 debug_long try 60 "suspends without flush" suspends --noflush
 debug_long try 60 "new tables under load" reload
 debug_long try 20 "the table shown makes the same device" table_again

@@ -170,7 +170,7 @@ impl Concurrency {
         )?;
         loop {
             let len = self.gate.lock().len();
-            let mut more = KVec::with_capacity(len + 1, GFP_KERNEL)?;
+            let mut more = KVec::with_capacity(len.saturating_add(1), GFP_KERNEL)?;
             let mut lines = self.gate.lock();
             // Nothing allocates here. What has come meanwhile fits next time.
             if lines.len() <= len {

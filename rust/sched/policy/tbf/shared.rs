@@ -248,7 +248,7 @@ impl Buckets {
                     continue;
                 }
             }
-            seeks += 1;
+            seeks = u32::wrapping_add(seeks, 1);
             if seeks > SEEKS {
                 return None;
             }

@@ -12,7 +12,7 @@ use crate::{
     policy::{
         fairshare::params::Select,
         params::{BufferMax, ClassesMax},
-        tbf, AnyPart, AnyUpdate, Config, Get, Grant, Kind, Part, Tunables, View,
+        tbf, AnyPart, AnyShared, AnyUpdate, Config, Get, Grant, Kind, Part, Tunables, View,
     },
     qbm::plan::By,
     ranges::{BriefBuf, Outline, Table},
@@ -266,10 +266,29 @@ impl Crowd {
     /// There is no memory.
     pub fn new(case: &Case, classes: u32) -> Self {
         let config = case.config(classes);
-        let mut part = lone_part(&config, 1).expect("memory");
+        let part = lone_part(&config, 1).expect("memory");
+        Self::filled(part, &config, case, classes)
+    }
+
+    /// Two parts of one head with the same classes, each as [`Crowd::new`] makes one.
+    ///
+    /// # Panics
+    ///
+    /// There is no memory.
+    pub fn pair(case: &Case, classes: u32) -> [Self; 2] {
+        let config = case.config(classes);
+        let shared = AnyShared::new(&config, 1, 2).expect("memory");
+        [1, 2].map(|seed| {
+            let part = AnyPart::new(&config, seed, &shared).expect("memory");
+            Self::filled(part, &config, case, classes)
+        })
+    }
+
+    /// The crowd of `part`, which is one of `config`.
+    fn filled(mut part: AnyPart<Bare>, config: &Config, case: &Case, classes: u32) -> Self {
         let (count, bytes) = (classes.min(16_384), 4096 * u64::from(rate(classes)));
         hand_gates(&mut part, count, Some(bytes)).expect("memory");
-        if let Some(update) = case.update(&config, classes) {
+        if let Some(update) = case.update(config, classes) {
             drop(part.update(update, 0));
         }
         let mut rng = Rng::new(1);

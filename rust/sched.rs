@@ -105,5 +105,6 @@ pub mod statistics;
 pub mod table;
 pub mod text;
 pub mod timeouts;
+pub mod tournament;
 pub mod turns;
 pub mod units;

@@ -163,7 +163,8 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     /// kept; 0: none.
     ///
     /// The default class is shown with `key` and holds the record `default`; a request with that key has a
-    /// class of its own.
+    /// class of its own. Not inlined, so that the caller's stack holds no second record.
+    #[inline(never)]
     pub fn new(max: u32, kept: u32, seed: u64, key: K, default: R) -> Result<Self, NoMemory> {
         let mut table = Self {
             classes: Table::new((max as usize).saturating_add(1), seed, false)?,
@@ -239,6 +240,12 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         self.classes.get(id).is_some()
     }
 
+    /// The record of `id`, if it still names a class.
+    #[inline]
+    pub fn get(&self, id: ClassId) -> Option<&R> {
+        self.classes.get(id).map(|class| &class.record)
+    }
+
     /// The slot of `id`, or that of the default class if it went stale.
     #[inline]
     pub fn resolve(&self, id: ClassId) -> u32 {
@@ -264,6 +271,13 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     #[inline]
     pub fn at_mut(&mut self, slot: u32) -> Option<&mut R> {
         self.classes.at_mut(slot).map(|class| &mut class.record)
+    }
+
+    /// The record in `slot`, for writing, and the name of the class.
+    #[inline]
+    pub fn named_mut(&mut self, slot: u32) -> Option<(ClassId, &mut R)> {
+        let (id, class) = self.classes.named_mut(slot)?;
+        Some((id, &mut class.record))
     }
 
     /// The key of the class in `slot`.

@@ -72,7 +72,7 @@ needs!();
 needs!(A);
 needs!(A, B);
 needs!(A, B, C);
-needs!(A, B, C, D, E);
+needs!(A, B, C, D);
 
 /// What a part wants that exists in some configurations only.
 impl<N: Need> Need for Option<N> {

@@ -195,6 +195,14 @@ impl<T> Slab<T> {
         entry.value.as_mut()
     }
 
+    /// The record in `slot`, for writing, and its handle.
+    #[inline]
+    pub fn named_mut(&mut self, slot: u32) -> Option<(Handle, &mut T)> {
+        let entry = self.entries.get_mut(slot as usize)?;
+        let handle = Handle::new(slot, entry.generation);
+        Some((handle, entry.value.as_mut()?))
+    }
+
     /// The record in `slot`.
     #[inline]
     pub fn at(&self, slot: u32) -> Option<&T> {

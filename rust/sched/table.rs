@@ -103,6 +103,7 @@ impl<K: Eq + Hashed, V> Table<K, V> {
     }
 
     /// The row that `handle` names, if it is still there.
+    #[inline]
     pub fn get(&self, handle: Handle) -> Option<&V> {
         self.rows.get(handle).map(|row| &row.value)
     }
@@ -123,6 +124,13 @@ impl<K: Eq + Hashed, V> Table<K, V> {
     #[inline]
     pub fn at_mut(&mut self, slot: u32) -> Option<&mut V> {
         self.rows.at_mut(slot).map(|row| &mut row.value)
+    }
+
+    /// The row in `slot`, for writing, and its handle.
+    #[inline]
+    pub fn named_mut(&mut self, slot: u32) -> Option<(Handle, &mut V)> {
+        let (handle, row) = self.rows.named_mut(slot)?;
+        Some((handle, &mut row.value))
     }
 
     /// The key of the row in `slot`.

@@ -135,6 +135,11 @@ pub trait Classful<I: Item>: Sized {
         now: u64,
     ) -> Self::Record;
 
+    /// Whether a class is up to date with what the part was told, so that [`Classful::sync`] has nothing to do.
+    fn is_synced(&self, _record: &Self::Record) -> bool {
+        true
+    }
+
     /// Brings the class in `slot` up to date with what the part was told; called before other uses of the class. Returns
     /// the number of comparisons beyond what a class costs anyway.
     fn sync(_state: &mut State<I, Self>, _slot: u32, _now: u64) -> u32 {
@@ -241,10 +246,17 @@ impl<I: Item, P: Classful<I>> State<I, P> {
             queue: P::queue(config, (max as usize).saturating_add(1))?,
             queued: 0,
         };
-        let spare = state.need().allocate()?;
-        state.grow(spare);
+        state.reserve()?;
         state.queue.create(DEFAULT);
         Ok(state)
+    }
+
+    /// Takes a first reserve of memory; sleeps. Not inlined, for the stack's sake.
+    #[inline(never)]
+    fn reserve(&mut self) -> Result<(), NoMemory> {
+        let spare = self.need().allocate()?;
+        self.grow(spare);
+        Ok(())
     }
 
     /// Makes the class with `key`, which is not there; without room it is the shared or the default class.
@@ -285,6 +297,18 @@ impl<I: Item, P: Classful<I>> State<I, P> {
         Some(id)
     }
 
+    /// Returns the slot of `class`, or that of the default class if it is stale, with the class up to date.
+    #[inline]
+    fn open(&mut self, class: ClassId, now: u64) -> u32 {
+        let known = self.table.get(class);
+        if known.is_some_and(|class| self.policy.is_synced(&class.record)) {
+            return class.slot();
+        }
+        let slot = self.table.resolve(class);
+        P::sync(self, slot, now);
+        slot
+    }
+
     /// Notes that a request of the class in `slot` left, and the class has no other.
     fn idle(&mut self, slot: u32, now: u64) {
         self.table.idle(slot, now);
@@ -322,8 +346,7 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
 
     /// A stale class is the default class.
     fn enqueue(&mut self, item: I, class: ClassId, now: u64) -> Result<(), I> {
-        let slot = self.table.resolve(class);
-        P::sync(self, slot, now);
+        let slot = self.open(class, now);
         let Some(class) = self.table.at_mut(slot) else {
             bug!();
             return Err(item);
@@ -341,8 +364,7 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
     }
 
     fn dequeue(&mut self, class: ClassId, place: &I::Place, now: u64) -> Option<I> {
-        let slot = self.table.resolve(class);
-        P::sync(self, slot, now);
+        let slot = self.open(class, now);
         let class = self.table.at_mut(slot)?;
         let queue = &mut self.queue;
         let item = self.policy.remove(queue, slot, class, place, now)?;
@@ -368,8 +390,7 @@ impl<I: Item, P: Classful<I>> Part<I> for State<I, P> {
                 return Get::Empty;
             }
         };
-        let id = self.table.id(slot);
-        let Some(class) = self.table.at_mut(slot) else {
+        let Some((id, class)) = self.table.named_mut(slot) else {
             bug!();
             return Get::Empty;
         };

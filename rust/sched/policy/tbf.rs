@@ -21,7 +21,7 @@
 //!
 //! # Which class goes first
 //!
-//! Classes with queued requests are in a heap by the time at which their front has its tokens
+//! Classes with queued requests are ordered by the time at which their front has its tokens
 //! ([`queue`]). A class without tokens is therefore behind all that have some, and delays nobody. Where several have
 //! tokens, each has a deadline: its last request, and with `nrs_tbf_overload` = `rate` three quarters of the time of its
 //! request at its rate. So higher rates have an advantage, and a class waits for another one for a bounded time. Classes
@@ -379,6 +379,11 @@ impl<I: Item> Classful<I> for Tbf {
             }
         };
         Record::new(&self.context(now), hash, rule)
+    }
+
+    #[inline]
+    fn is_synced(&self, record: &Record<I::Fifo>) -> bool {
+        record.generation == self.generation
     }
 
     /// Matches the class against the rules in effect, if it was not yet.

@@ -7,7 +7,7 @@
 //! - *Waiting*: the front of a class has no tokens yet; the key is the time at which it may have them, ns.
 //! - *Ready*: it has them; the key is the rank of the class and the time since when, a [`turn`].
 //! - *Overdue*: it has had them for so long that rank does not count any more; the key is the time from which
-//!   that is so. All ready classes are in this heap, too.
+//!   that is so. All ready classes are in this order, too.
 //!
 //! ```text
 //!            time comes            goes first: overdue, else the lowest turn
@@ -15,8 +15,8 @@
 //! ```
 
 use crate::sched::{
-    heap::Placed,
     mem::{grow, NoMemory},
+    tournament::Tournament,
 };
 
 /// Bits of a turn that are time.
@@ -27,7 +27,7 @@ pub const RANK_MAX: u8 = 7;
 
 /// The key of a class of `rank` that has had its tokens since `since`, ns: by rank, then by time.
 ///
-/// All keys are below 2^63, so that heaps order them as numbers.
+/// All keys are below 2^63.
 #[inline]
 pub fn turn(rank: u8, since: u64) -> u64 {
     let rank = u64::from(rank.min(RANK_MAX));
@@ -74,21 +74,21 @@ impl Keys {
     }
 }
 
-/// The three heaps.
+/// The three orders.
 ///
 /// # Invariants
 ///
 /// A slot is where the class's [`Keys`] say.
 pub struct Queue {
-    waiting: Placed,
-    ready: Placed,
-    overdue: Placed,
+    waiting: Tournament,
+    ready: Tournament,
+    overdue: Tournament,
 }
 
 grow!(Queue {
-    waiting: Placed,
-    ready: Placed,
-    overdue: Placed
+    waiting: Tournament,
+    ready: Tournament,
+    overdue: Tournament
 });
 
 impl Queue {
@@ -97,11 +97,12 @@ impl Queue {
     /// # Errors
     ///
     /// - [`NoMemory`]: the allocator had none.
+    #[inline(never)]
     pub fn new(max: usize) -> Result<Self, NoMemory> {
         Ok(Self {
-            waiting: Placed::new(max)?,
-            ready: Placed::new(max)?,
-            overdue: Placed::new(max)?,
+            waiting: Tournament::new(max)?,
+            ready: Tournament::new(max)?,
+            overdue: Tournament::new(max)?,
         })
     }
 
@@ -109,11 +110,15 @@ impl Queue {
     #[inline]
     pub fn set(&mut self, slot: u32, keys: &mut Keys, to: Keys) {
         let was = core::mem::replace(keys, to);
-        self.waiting
-            .set(slot, to.waiting(), was.waiting().is_some());
-        self.ready.set(slot, to.turn(), was.turn().is_some());
-        self.overdue
-            .set(slot, to.overdue(), was.overdue().is_some());
+        for (queue, was, to) in [
+            (&mut self.waiting, was.waiting(), to.waiting()),
+            (&mut self.ready, was.turn(), to.turn()),
+            (&mut self.overdue, was.overdue(), to.overdue()),
+        ] {
+            if was != to {
+                queue.set(slot, to);
+            }
+        }
     }
 
     /// The class that waits for the least time, and until when.

@@ -4,30 +4,42 @@
 //!
 //! # Vocabulary
 //!
-//! - *Due*: when the next request of a class has its tokens, ns. Until then the class is in a heap by that time.
-//! - *Deadline*: by what classes whose requests have their tokens are ordered, ns. There are two heaps by deadline, so
+//! - *Due*: when the next request of a class has its tokens, ns. Until then the class is ordered by that time.
+//! - *Deadline*: by what classes whose requests have their tokens are ordered, ns. There are two orders by deadline, so
 //!   that the first class is known whose rule has no guaranteed minimum.
-//! - *Floor time*: when a request has its tokens and is within the minimum of its rule, ns; the key of the heap of
-//!   floors.
+//! - *Floor time*: when a request has its tokens and is within the minimum of its rule, ns; classes that have one are
+//!   ordered by that, too.
 //!
-//! A class without tokens stands behind all that have some, and only the first of each heap has to be looked at.
+//! A class without tokens stands behind all that have some, and only the first of each order has to be looked at.
 
 use crate::sched::{
-    heap::{Heap, Placed, Places},
     mem::{grow, NoMemory},
+    tournament::Tournament,
 };
+
+/// Among which classes a class is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Place {
+    /// None: nothing is queued.
+    #[default]
+    Out,
+    /// Those that wait for tokens, by due.
+    Due,
+    /// Those that have them, by deadline.
+    Ready,
+}
 
 /// Where a class is in a [`Queue`]: its keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keys {
-    /// Due, if it has to wait for that.
-    pub due: Option<u64>,
-    /// Deadline, if its next request has its tokens.
-    pub deadline: Option<u64>,
-    /// Floor time, if it has one.
-    pub floor: Option<u64>,
+    /// Among which classes it is.
+    pub place: Place,
     /// Whether its rule has a minimum.
     pub minimum: bool,
+    /// Due or deadline, as `place` says.
+    pub key: u64,
+    /// Floor time, if it has one.
+    pub floor: Option<u64>,
 }
 
 /// A class to look at.
@@ -43,84 +55,74 @@ pub enum First {
 ///
 /// # Invariants
 ///
-/// - A slot is in a heap exactly if the class's [`Keys`] have a key for it.
-/// - A class is due or has a deadline, never both, so that these heaps share their places.
+/// A slot has a key where the class's [`Keys`] say, and nowhere else.
 pub struct Queue {
-    due: Heap,
+    due: Tournament,
     /// By deadline: those whose rule has no minimum.
-    others: Heap,
+    others: Tournament,
     /// By deadline: those whose rule has one.
-    minimums: Heap,
-    places: Places,
-    floors: Placed,
+    minimums: Tournament,
+    floors: Tournament,
     /// Choices of classes with a minimum since the last one of another class.
     streak: u32,
 }
 
 grow!(Queue {
-    due: Heap,
-    others: Heap,
-    minimums: Heap,
-    places: Places,
-    floors: Placed
+    due: Tournament,
+    others: Tournament,
+    minimums: Tournament,
+    floors: Tournament
 });
 
 impl Queue {
     /// A queue that can be fed for up to `max` slots; sleeps.
+    #[inline(never)]
     pub fn new(max: usize) -> Result<Self, NoMemory> {
         Ok(Self {
-            due: Heap::new(max)?,
-            others: Heap::new(max)?,
-            minimums: Heap::new(max)?,
-            places: Places::new(max)?,
-            floors: Placed::new(max)?,
+            due: Tournament::new(max)?,
+            others: Tournament::new(max)?,
+            minimums: Tournament::new(max)?,
+            floors: Tournament::new(max)?,
             streak: 0,
         })
     }
 
-    /// Moves `slot` from where `keys` says to `to`, and notes that in `keys`. There is room in each heap.
+    /// Moves `slot` from where `keys` says to `to`, and notes that in `keys`.
     #[inline]
     pub fn set(&mut self, slot: u32, keys: &mut Keys, to: Keys) {
-        let places = &mut self.places;
-        match (keys.due, to.due) {
-            (Some(_), Some(due)) => self.due.update(places, due, slot),
-            (Some(_), None) => {
-                self.due.remove(places, slot);
+        let was = core::mem::replace(keys, to);
+        if was.floor.is_some() || to.floor.is_some() {
+            self.floors.set(slot, to.floor);
+        }
+        if (was.place, was.minimum) != (to.place, to.minimum) {
+            if let Some(queue) = self.at(&was) {
+                queue.set(slot, None);
             }
-            _ => {}
         }
-        if keys.deadline.is_some() && (to.deadline.is_none() || keys.minimum != to.minimum) {
-            let heap = match keys.minimum {
-                true => &mut self.minimums,
-                false => &mut self.others,
-            };
-            heap.remove(places, slot);
+        if let Some(queue) = self.at(&to) {
+            queue.set(slot, Some(to.key));
         }
-        if let (None, Some(due)) = (keys.due, to.due) {
-            self.due.push(places, due, slot);
+    }
+
+    /// Where a class with `keys` is, beside that of floors.
+    #[inline]
+    fn at(&mut self, keys: &Keys) -> Option<&mut Tournament> {
+        match (keys.place, keys.minimum) {
+            (Place::Out, _) => None,
+            (Place::Due, _) => Some(&mut self.due),
+            (Place::Ready, false) => Some(&mut self.others),
+            (Place::Ready, true) => Some(&mut self.minimums),
         }
-        if let Some(deadline) = to.deadline {
-            let heap = match to.minimum {
-                true => &mut self.minimums,
-                false => &mut self.others,
-            };
-            heap.set(places, deadline, slot);
-        }
-        if keys.floor.is_some() || to.floor.is_some() {
-            self.floors.set(slot, to.floor, keys.floor.is_some());
-        }
-        *keys = to;
     }
 
     /// The class to look at: one that is due, as long as it comes before the others; the first whose floor time has
     /// come, but after `ratio` choices of classes with a minimum another one; else that with the earliest deadline.
     #[inline]
     pub fn first(&self, ratio: u32, now: u64) -> Option<First> {
-        let due = self.due.top();
-        let other = self.others.top();
-        if self.floors.top().is_some() || self.minimums.top().is_some() {
+        if self.has_minimums() {
             return self.with_minimums(ratio, now);
         }
+        let (due, other) = (self.due.top(), self.others.top());
         match (due, other) {
             (Some(due), Some(other)) if due.key > now || due.key >= other.key => {
                 Some(First::Go(other.slot))
@@ -128,6 +130,12 @@ impl Queue {
             (Some(due), _) => Some(First::Due(due.slot, due.key)),
             (None, other) => other.map(|other| First::Go(other.slot)),
         }
+    }
+
+    /// Whether there is a class with a minimum that has its tokens or a floor time.
+    #[inline]
+    fn has_minimums(&self) -> bool {
+        !self.minimums.is_empty() || !self.floors.is_empty()
     }
 
     #[cold]
@@ -158,17 +166,13 @@ impl Queue {
     /// Whether a class that is due is to be put among others by its deadline before one is chosen.
     #[inline]
     pub fn is_crowded(&self) -> bool {
-        self.others.top().is_some() || self.minimums.top().is_some() || self.floors.top().is_some()
+        !self.others.is_empty() || self.has_minimums()
     }
 
-    /// Whether a class with `keys` would go first, without any that has a minimum.
+    /// Whether a class with `keys`, which has its tokens, would go first, without any that has a minimum.
     pub fn is_first(&self, keys: &Keys) -> bool {
-        let first = self.others.top().map(|top| top.key);
-        self.minimums.top().is_none()
-            && self.floors.top().is_none()
-            && keys
-                .deadline
-                .is_some_and(|own| first.is_none_or(|first| own <= first))
+        let first = self.others.top();
+        !self.has_minimums() && first.is_none_or(|first| keys.key <= first.key)
     }
 }
 
@@ -198,7 +202,7 @@ mod tests {
             all.filter_map(|(keys, slot)| Some((key(keys)?, slot)))
                 .min()
         };
-        let deadline = |keys: &Keys| keys.deadline;
+        let deadline = |keys: &Keys| (keys.place == Place::Ready).then_some(keys.key);
         let any = first(&|_| true, &deadline);
         let other = first(&|keys| !keys.minimum, &deadline);
         let floor = first(&|_| true, &|keys| keys.floor.filter(|floor| *floor <= now));
@@ -228,17 +232,17 @@ mod tests {
             let to = match step % 5 {
                 0 => Keys::default(),
                 1 | 2 => Keys {
-                    deadline: Some(deadline),
-                    floor,
+                    place: Place::Ready,
                     minimum,
-                    ..Keys::default()
+                    key: deadline,
+                    floor,
                 },
                 _ => Keys {
-                    due: Some(due),
+                    place: Place::Due,
+                    minimum,
+                    key: due,
                     // Its tokens are there first.
                     floor: floor.map(|floor| floor.max(due)),
-                    minimum,
-                    ..Keys::default()
                 },
             };
             queue.set(slot, &mut keys[slot as usize], to);
@@ -247,11 +251,11 @@ mod tests {
             let got = loop {
                 match queue.first(3, now) {
                     Some(First::Due(slot, due)) if due <= now => {
-                        assert_eq!(keys[slot as usize].due, Some(due));
+                        let was = keys[slot as usize];
+                        assert_eq!((was.place, was.key), (Place::Due, due));
                         let ripe = Keys {
-                            due: None,
-                            deadline: Some(due),
-                            ..keys[slot as usize]
+                            place: Place::Ready,
+                            ..was
                         };
                         let before = queue.is_first(&ripe);
                         queue.set(slot, &mut keys[slot as usize], ripe);
@@ -270,8 +274,9 @@ mod tests {
                     queue.chosen(minimum);
                 }
                 Some(First::Due(_, due)) => {
-                    assert!(keys.iter().all(|keys| keys.deadline.is_none()));
-                    assert_eq!(keys.iter().filter_map(|keys| keys.due).min(), Some(due));
+                    assert!(keys.iter().all(|keys| keys.place != Place::Ready));
+                    let waiting = keys.iter().filter(|keys| keys.place == Place::Due);
+                    assert_eq!(waiting.map(|keys| keys.key).min(), Some(due));
                 }
                 None => assert!(keys.iter().all(|keys| *keys == Keys::default())),
             }

@@ -30,7 +30,7 @@
 use super::{
     context::{Context, Other},
     plan::{debt_max, Gauge, Minimum, Plan, LATE},
-    queue::Keys,
+    queue::{Keys, Place},
     shared::Seat,
 };
 use crate::sched::{
@@ -220,7 +220,10 @@ impl<F: Fifo> Record<F> {
     /// For how long the front, which arrived at `arrival` and goes at `now` (both ns), was kept for its rate, ms.
     #[inline]
     pub fn withheld(&mut self, arrival: u64, now: u64) -> u32 {
-        let (staged, due) = (clock(self.staged), clock(self.due));
+        let (staged, due) = match self.due > self.staged {
+            true => (clock(self.staged), clock(self.due)),
+            false => (0, 0),
+        };
         self.kept.front_goes(staged, due, arrival, now)
     }
 
@@ -267,18 +270,17 @@ impl<F: Fifo> Record<F> {
             None => None,
         };
         let keys = Keys {
+            place: Place::Due,
             minimum: gauge.floor.is_some(),
+            key: clock(self.due),
             floor: floor.map(|floor| clock(floor.max(self.due))),
-            ..Keys::default()
         };
         if self.due > context.now {
-            return Keys {
-                due: Some(clock(self.due)),
-                ..keys
-            };
+            return keys;
         }
         Keys {
-            deadline: Some(self.deadline(plan, gauge)),
+            place: Place::Ready,
+            key: self.deadline(plan, gauge),
             ..keys
         }
     }
@@ -295,8 +297,8 @@ impl<F: Fifo> Record<F> {
     pub fn ripe(&self, context: &Context<'_>) -> Keys {
         let gauge = context.plan.gauge(self.rule);
         Keys {
-            due: None,
-            deadline: gauge.map(|gauge| self.deadline(context.plan, gauge)),
+            place: Place::Ready,
+            key: gauge.map_or(0, |gauge| self.deadline(context.plan, gauge)),
             ..self.keys
         }
     }
@@ -317,17 +319,19 @@ impl<F: Fifo> Record<F> {
     /// Whether the front may go now.
     #[inline]
     pub fn may_go(&self, context: &Context<'_>) -> bool {
-        self.due <= context.now && self.is_paid(context)
+        let gauge = context.plan.gauge(self.rule);
+        self.due <= context.now && gauge.is_none_or(|gauge| self.is_paid(gauge))
     }
 
     /// The front, which cost `cost`, goes; what was not paid for becomes debt.
+    #[inline]
     pub fn serve(&mut self, context: &mut Context<'_>, cost: Cost) {
         let plan = context.plan;
         let Some(gauge) = plan.gauge(self.rule) else {
             return;
         };
         let now = context.now;
-        if self.due > now || !self.is_paid(context) {
+        if self.due > now || !self.is_paid(gauge) {
             self.owe(context, gauge, cost, self.paid);
             self.counters.forced = self.counters.forced.saturating_add(1);
         }
@@ -361,7 +365,7 @@ impl<F: Fifo> Record<F> {
         self.wake(context, gauge);
         self.paid = 0;
         let due = self.pay(context, gauge, cost);
-        if due > context.now || !self.is_paid(context) {
+        if due > context.now || !self.is_paid(gauge) {
             self.refund(context);
             return false;
         }

@@ -208,16 +208,17 @@ impl Buckets {
     }
 
     /// The place of a seat, found anew if it moved; none as [`Buckets::seek`] says.
+    #[inline]
     fn place(&self, seat: &mut Seat, window: u64, now: u64) -> Option<&Place> {
-        if let Some(place) = self.places.get(seat.place as usize) {
-            if place.tag.load(SeqCst) == seat.tag.0 {
-                return Some(place);
-            }
+        let place = self.places.get(seat.place as usize);
+        match place.filter(|place| place.tag.load(SeqCst) == seat.tag.0) {
+            Some(place) => Some(place),
+            None => self.seek(seat, window, now),
         }
-        self.seek(seat, window, now)
     }
 
     /// Finds the place of a seat; none if its block is full, or if another part just changes its unit.
+    #[cold]
     fn seek(&self, seat: &mut Seat, window: u64, now: u64) -> Option<&Place> {
         if seat.tag == Seat::NONE.tag {
             return None;

@@ -5,7 +5,7 @@
 //! A front takes from the bucket that makes it wait longest, ahead of time, and waits until that token is
 //! there. Then it takes from the others if all have some, else again from the one it has to wait for
 //! longest. So it holds no token of a bucket while it waits for another one, except for those whose time
-//! came; each front moves in the heap at most four times; and those who wait for the same bucket, classes
+//! came; each front is put elsewhere at most four times; and those who wait for the same bucket, classes
 //! or partitions, get its tokens in the order in which they asked. When rules change, what a front has
 //! taken is given back.
 
@@ -93,27 +93,32 @@ impl<F: Fifo> Record<F> {
         ready
     }
 
-    /// Whether the front is paid for.
+    /// Whether the front is paid for, whose rule has `gauge`.
     #[inline]
-    pub fn is_paid(&self, context: &Context<'_>) -> bool {
-        let others = context.plan.gauge(self.rule).map_or(0, |g| g.also().len());
+    pub fn is_paid(&self, gauge: &Gauge) -> bool {
+        let others = gauge.also().len();
         let all = OWN | other_bit(others).wrapping_sub(OTHER);
         self.paid & !POOLED == all
     }
 
     /// Takes for a request of `cost` from the bucket it has to wait for longest, or from all that are left
     /// if it need not wait; returns when what it took is there.
+    #[inline]
     pub(super) fn pay(&mut self, context: &mut Context<'_>, gauge: &Gauge, cost: Cost) -> u64 {
-        let charge = gauge.charge(cost);
-        if gauge.also().is_empty() && !gauge.borrow {
-            return if self.paid & OWN == 0 {
-                self.own_take(context, gauge, charge)
-            } else {
-                context.now
-            };
+        if !gauge.also().is_empty() || gauge.borrow {
+            self.pay_some(context, gauge, cost)
+        } else if self.paid & OWN == 0 {
+            self.own_take(context, gauge, gauge.charge(cost))
+        } else {
+            context.now
         }
+    }
+
+    /// The same under a rule that borrows or names others.
+    #[inline(never)]
+    fn pay_some(&mut self, context: &mut Context<'_>, gauge: &Gauge, cost: Cost) -> u64 {
         let own = if self.paid & OWN == 0 {
-            Some(self.own_ready(context, gauge, charge, cost))
+            Some(self.own_ready(context, gauge, gauge.charge(cost), cost))
         } else {
             None
         };

@@ -348,6 +348,12 @@ impl Session {
         self.arm(look.min(due.lease).max(inner.rest));
     }
 
+    /// Has the timer not armed again, as if the session were closing.
+    #[cfg(CONFIG_KUNIT = "y")]
+    pub(crate) fn stop_timer(&self) {
+        self.inner.lock().closing = true;
+    }
+
     /// Looks at deadlines and ends leases that are over at `now` (ns), as many as one lock hold may; returns whether more
     /// is due. Any context.
     pub(crate) fn look(&self, now: u64) -> bool {

@@ -213,7 +213,7 @@ const NO_FIELD: Field = [Entry::NONE; FIELD];
 /// The winner of the four with these keys, of which `slot` is one.
 #[inline]
 fn first_of(keys: [u64; FIELD], slot: u32) -> Entry {
-    let from = slot & !(FIELD as u32 - 1);
+    let from = slot & !(FIELD as u32).wrapping_sub(1);
     let [a, b, c, d] = keys;
     let entry = |key, index| Entry {
         key,

@@ -36,8 +36,8 @@
 //! the gate as listed, then puts it in front. The manager takes the list as a whole ([`Gates::take_news`]), and unmarks a
 //! gate before it looks at it.
 //!
-//! No announcement is lost. A class that marks the gate puts it into the list before it releases its partition's lock,
-//! and has the worker woken if the list was empty. A class that finds the gate marked has joined it before, and the
+//! No announcement is lost. A class that marks the gate puts it into the list before it releases its partition's lock;
+//! the worker is woken then or with the next request that is classified, or comes with the next tick. A class that finds the gate marked has joined it before, and the
 //! manager still has to unmark it, so the look that follows sees what the class did. Two things are left to the next
 //! tick, which looks at all gates: a request that is not queued is counted after its announcement, and a class may join
 //! a gate while its client is being retired.

@@ -125,19 +125,24 @@ proptest! {
     }
 }
 
+/// Makes a class in a table at each call, for a user of its own.
+fn newcomers() -> impl FnMut(&mut ClassTable<Key, u32>, Place, u64) -> Option<ClassId> {
+    let mut uid = 0;
+    move |table, place, now| {
+        uid += 1;
+        let spare = table.need().allocate().expect("memory");
+        table.grow(spare);
+        table.create(Key::Uid(uid), place, usize::MAX, now, || uid)
+    }
+}
+
 /// An owner that has more than its part when others come has classes of its own all the same, in place of its idle ones,
 /// and loses those at once.
 #[test]
 fn an_owner_above_its_part_gives_back() {
     let mut table = ClassTable::new(64, KEPT, 1, Key::Default, 0).expect("memory");
     let greedy = table.owned_by(&Key::Gid(1));
-    let mut uid = 0;
-    let mut class = |table: &mut ClassTable<Key, u32>, place, now| {
-        uid += 1;
-        let spare = table.need().allocate().expect("memory");
-        table.grow(spare);
-        table.create(Key::Uid(uid), place, usize::MAX, now, || uid)
-    };
+    let mut class = newcomers();
     while table.len() < 48 {
         assert!(class(&mut table, greedy, 1).is_some());
     }
@@ -158,13 +163,7 @@ fn an_owner_above_its_part_gives_back() {
 fn idle_classes_of_others_hide_none() {
     let mut table = ClassTable::new(64, KEPT, 1, Key::Default, 0).expect("memory");
     let [other, own] = [1, 2].map(|gid| table.owned_by(&Key::Gid(gid)));
-    let mut uid = 0;
-    let mut class = |table: &mut ClassTable<Key, u32>, place, now| {
-        uid += 1;
-        let spare = table.need().allocate().expect("memory");
-        table.grow(spare);
-        table.create(Key::Uid(uid), place, usize::MAX, now, || uid)
-    };
+    let mut class = newcomers();
     for (owner, count) in [(other, 30), (own, 20)] {
         for _ in 0..count {
             assert!(class(&mut table, owner, 1).is_some());

@@ -16,8 +16,8 @@ seconds=8
 part=2097152 # sectors of one client, 1 GiB
 slots=8
 service_ns=8000000 # of the device, for each request
-# At most this rate, and also not less: the small job alone could use up the device.
-rule='greedy uid={1002} rate=10MB/s'
+# At most this rate, and by its minimum also not less: the small job alone could use up the device.
+rule='greedy uid={1002} rate=10MB/s minrate=10MB/s'
 
 say() {
 	echo "demo: $*"

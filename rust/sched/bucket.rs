@@ -193,17 +193,26 @@ impl Level {
 
     /// The level of another bucket that has as many units as this one at `now`, which take `new` there and `old` here.
     ///
-    /// So a change of the rate gives nobody a token, and debt of requests stays that many requests; but no debt gets longer
-    /// by it than `debt_max`, or than it was.
+    /// So a change of the rate gives nobody a token, and debt of requests stays that many requests; but the part of it that
+    /// [`Level::forced`] counts gets no longer by it than `debt_max`, or than it was.
     #[must_use]
-    pub fn rescale(self, now: u64, old: u64, new: u64, debt_max: u64) -> Self {
-        let before = self.0.abs_diff(now);
-        let scaled = scale(before, old, new);
-        if self.0 > now {
-            Self(now.saturating_add(scaled.min(before.max(debt_max))))
-        } else {
-            Self(now.saturating_sub(scaled))
+    pub fn rescale(self, forced: Self, now: u64, old: u64, new: u64, debt_max: u64) -> Self {
+        if self.0 <= now {
+            return Self(now.saturating_sub(scale(now.saturating_sub(self.0), old, new)));
         }
+        let debt = self.0.saturating_sub(now);
+        let part = forced.0.saturating_sub(now).min(debt);
+        let bounded = scale(part, old, new).min(part.max(debt_max));
+        let rest = scale(debt.saturating_sub(part), old, new);
+        Self(now.saturating_add(bounded).saturating_add(rest))
+    }
+
+    /// The level of a bucket from which only forced requests take what they owe, after one that moved the level of this
+    /// bucket from `before` to `after`.
+    #[must_use]
+    pub fn forced(self, before: Self, after: Self, now: u64) -> Self {
+        let owed = after.at_least(now).0.saturating_sub(before.at_least(now).0);
+        Self(self.at_least(now).0.saturating_add(owed).min(after.0))
     }
 }
 
@@ -311,13 +320,40 @@ mod tests {
         assert_eq!(deep.force(floor, one, bound), deep);
     }
 
-    /// A debt gets no longer by a change than the bound, or than it was.
+    /// What forced requests owe gets no longer by a change than the bound, or than it was.
     #[test]
     fn rescaled_debt_is_bounded() {
-        for (debt, new, after) in [(3, 100, 10), (12, 100, 12), (12, 1, 12), (2, 4, 8)] {
-            let level = Level(NOW + debt).rescale(NOW, 1, new, 10);
-            assert_eq!(level, Level(NOW + after), "{debt} {new}");
+        let at = |debt| Level(NOW + debt);
+        for (debt, forced, new, after) in [
+            (3, 3, 100, 10),
+            (12, 12, 100, 12),
+            (12, 12, 1, 12),
+            (2, 2, 4, 8),
+            (3, 9, 100, 10),
+            (12, 3, 100, 910),
+            (12, 0, 100, 1200),
+        ] {
+            let level = at(debt).rescale(at(forced), NOW, 1, new, 10);
+            assert_eq!(level, at(after), "{debt} {forced} {new}");
         }
+    }
+
+    /// Only what a forced request owes counts as forced.
+    #[test]
+    fn forced_debt_is_told_apart() {
+        let at = |debt: i64| Level((NOW as i64 + debt) as u64);
+        for (forced, before, after, want) in [
+            (-9, -5, 3, 3),
+            (-9, 20, 21, 1),
+            (2, 20, 21, 3),
+            (-9, 20, 20, 0),
+            (5, 1, 3, 3),
+        ] {
+            let counted = at(forced).forced(at(before), at(after), NOW);
+            assert_eq!(counted, at(want), "{forced} {before} {after}");
+        }
+        // Credit is not owed.
+        assert!(Level::FULL.forced(at(-5), at(-2), NOW).0 <= NOW);
     }
 
     #[test]
@@ -328,7 +364,7 @@ mod tests {
             for quarter in -40i64..=4 {
                 let credit = old as i64 / 4 * quarter;
                 let level = Level((NOW as i64 - credit) as u64);
-                let got = NOW as i64 - level.rescale(NOW, old, new, SPAN_MAX).0 as i64;
+                let got = NOW as i64 - level.rescale(Level::FULL, NOW, old, new, 0).0 as i64;
                 let want = new as i64 / 4 * quarter;
                 assert!(
                     (got - want).abs() <= new as i64 / 200 + 40,
@@ -337,7 +373,7 @@ mod tests {
             }
             // More than full is full.
             let full = Level::FULL.at_least(NOW - old);
-            assert!(NOW - full.rescale(NOW, old, new, 0).0 <= new + new / 200);
+            assert!(NOW - full.rescale(full, NOW, old, new, 0).0 <= new + new / 200);
         }
         // Nothing wraps at the ends.
         assert_eq!(scale(u64::MAX, 1, SPAN_MAX), SPAN_MAX);

@@ -24,7 +24,7 @@ use super::{
     Config,
 };
 use crate::sched::{
-    bucket::{span, Charge, Pace, SPAN_MAX},
+    bucket::{span, Charge, Pace},
     item::Cost,
     mem::{self, List, NoMemory},
     rng::avalanche,
@@ -48,18 +48,9 @@ pub const POOL: u64 = span(100 * NSEC_PER_MSEC);
 /// Longest time between two looks of a borrower for tokens of the pool, 1 s in ticks.
 pub const LATER_MAX: u64 = span(NSEC_PER_SEC);
 
-/// How far forced requests take a class into debt, 10 s in ticks.
+/// How far forced requests take a class into debt, and how long a change makes what they owe, 10 s in ticks. What else is
+/// owed was taken ahead of time, or for a large request; a change forgives nothing of that.
 pub const DEBT_MAX: u64 = span(10_000_000_000);
-
-/// How long a debt may get by a change, ticks; whether it is of `forced` requests. What else is taken is taken ahead of
-/// time, or for a large request; a change forgives nothing of that.
-pub const fn debt_max(forced: bool) -> u64 {
-    if forced {
-        DEBT_MAX
-    } else {
-        SPAN_MAX
-    }
-}
 
 /// Bytes that a token of the depth stands for where a rate is in bytes.
 const DEPTH_BYTES: u64 = 4096;

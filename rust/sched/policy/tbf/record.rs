@@ -29,7 +29,7 @@
 
 use super::{
     context::{Context, Other},
-    plan::{debt_max, Gauge, Minimum, Plan, LATE},
+    plan::{Gauge, Minimum, Plan, DEBT_MAX, LATE},
     queue::{Keys, Place},
     shared::Seat,
 };
@@ -75,12 +75,12 @@ pub struct Record<F> {
     pub counters: ClassCounts,
     paid: u8,
     pool: u8,
-    /// Forced requests took the own level into debt.
-    owes: bool,
     id: u32,
     window: u64,
     unit: u64,
     level: Level,
+    /// See [`Level::forced`].
+    forced: Level,
     seat: Seat,
     staged: u64,
     due: u64,
@@ -105,11 +105,11 @@ impl<F: Fifo> Record<F> {
             counters: ClassCounts::ZERO,
             paid: 0,
             pool: 0,
-            owes: false,
             id: u32::MAX,
             window: 0,
             unit: 0,
             level: Level::FULL,
+            forced: Level::FULL,
             seat: Seat::NONE,
             staged: 0,
             due: 0,
@@ -164,9 +164,10 @@ impl<F: Fifo> Record<F> {
         // What is the same keeps its lateness, too.
         if (self.id, self.window, self.unit) != (gauge.id, meter.window, meter.unit) {
             let level = self.level.at_least(context.floor(self.window));
-            self.owes &= level.0 > now;
-            let debt_max = debt_max(self.owes);
-            self.level = level.rescale(now, self.unit, meter.unit, debt_max);
+            let forced = self.forced;
+            let rescale =
+                |level: Level| level.rescale(forced, now, self.unit, meter.unit, DEBT_MAX);
+            (self.level, self.forced) = (rescale(level), rescale(forced));
         }
         if context.global {
             self.seat = context.own_seat(gauge, self.hash).after(self.seat);

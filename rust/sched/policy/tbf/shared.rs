@@ -40,7 +40,7 @@
 //! is then charged to a stranger; nobody is charged less. A change of the unit is exact to a hundredth. One part at a
 //! time makes it, and the tag says so: a request that comes just then is not charged.
 
-use super::plan::{debt_max, DEBT_MAX};
+use super::plan::DEBT_MAX;
 use crate::sched::{
     bucket::{scale, Charge, Level},
     key::{Hashed, Hasher},
@@ -165,7 +165,7 @@ impl Place {
 /// There are a power of two places, at least one block, and as many as `mask` says.
 pub struct Buckets {
     places: Bulk<Place>,
-    /// Of each place, the level to which forced requests moved it.
+    /// Of each place, [`Level::forced`].
     forced: Bulk<AtomicU64>,
     mask: usize,
     hasher: Hasher,
@@ -302,12 +302,7 @@ impl Buckets {
         let Some((place, forced)) = self.places.get(index).zip(self.forced.get(index)) else {
             return false;
         };
-        let debt_max = debt_max(forced.load(SeqCst) > now);
-        let followed = place.follow(old, new, now, debt_max);
-        if debt_max == DEBT_MAX {
-            forced.fetch_max(place.level.load(SeqCst), SeqCst);
-        }
-        followed
+        place.follow(old, new, now, forced)
     }
 
     /// When the bucket will have enough for `charge`; none if it has no place.
@@ -324,7 +319,7 @@ impl Buckets {
         Some(before.ready(floor, charge))
     }
 
-    /// Takes `charge` regardless, without moving the level beyond `bound`; returns the level.
+    /// Takes `charge` regardless, without moving the level beyond `bound`; returns the level before and after.
     pub fn force(
         &self,
         seat: &mut Seat,
@@ -332,17 +327,19 @@ impl Buckets {
         charge: Charge,
         bound: u64,
         now: u64,
-    ) -> Option<Level> {
+    ) -> Option<(Level, Level)> {
         let force = |level: Level| level.force(now.saturating_sub(window), charge, bound);
-        self.change(seat, window, now, force).map(force)
+        let before = self.change(seat, window, now, force)?;
+        Some((before, force(before)))
     }
 
     /// The same from a bucket whose unit may change: a debt that this makes gets no longer by that than [`DEBT_MAX`].
     pub fn owe(&self, seat: &mut Seat, window: u64, charge: Charge, bound: u64, now: u64) {
-        let level = self.force(seat, window, charge, bound, now);
-        let debt = level.filter(|level| level.0 > now);
-        if let Some((level, forced)) = debt.zip(self.forced.get(seat.place as usize)) {
-            forced.fetch_max(level.0, SeqCst);
+        let moved = self.force(seat, window, charge, bound, now);
+        let owed = moved.filter(|(_, after)| after.0 > now);
+        if let Some(((before, after), forced)) = owed.zip(self.forced.get(seat.place as usize)) {
+            let more = |forced| Some(Level(forced).forced(before, after, now).0);
+            let _ = forced.fetch_update(SeqCst, SeqCst, more);
         }
     }
 
@@ -383,28 +380,30 @@ impl Buckets {
 
 impl Place {
     /// Has the bucket, whose tag was `old`, follow `new`; false if another part just changes its unit.
-    fn follow(&self, old: Tag, new: Tag, now: u64, debt_max: u64) -> bool {
+    fn follow(&self, old: Tag, new: Tag, now: u64, forced: &AtomicU64) -> bool {
         if old == old.changing() {
             return false;
         }
         if old.unit() == new.unit() {
             self.retag(old, new);
         } else if self.retag(old, new.changing()) {
-            self.rescale(old, new, now, debt_max);
+            self.rescale(old, new, now, forced);
             self.retag(new.changing(), new);
         }
         true
     }
 
     /// Leaves as many units of `new` in the bucket as there are of `old`.
-    fn rescale(&self, old: Tag, new: Tag, now: u64, debt_max: u64) {
+    fn rescale(&self, old: Tag, new: Tag, now: u64, forced: &AtomicU64) {
+        let part = Level(forced.load(SeqCst));
+        let rescale = |level: Level| level.rescale(part, now, old.unit(), new.unit(), DEBT_MAX);
         loop {
             let level = Level(self.level.load(SeqCst));
-            let scaled = level.rescale(now, old.unit(), new.unit(), debt_max);
-            if self.replace(level, scaled) {
+            if self.replace(level, rescale(level)) {
                 break;
             }
         }
+        forced.store(rescale(part).0, SeqCst);
     }
 
     /// Replaces the tag; whether it was `old`.

@@ -214,8 +214,9 @@ impl<F: Fifo> Record<F> {
         if paid & OWN == 0 {
             let charge = gauge.charge(cost);
             let floor = self.local_floor(context, gauge);
-            self.level = self.level.force(floor, charge, bound);
-            self.owes |= self.level.0 > now;
+            let before = self.level;
+            self.level = before.force(floor, charge, bound);
+            self.forced = self.forced.forced(before, self.level, now);
             if context.global {
                 let window = gauge.shared_window();
                 let seat = &mut self.seat;

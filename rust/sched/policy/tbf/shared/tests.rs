@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::sched::{
-    bucket::{instant, Pace, SPAN_MAX},
+    bucket::{instant, Pace},
     key::Key,
 };
 
@@ -118,7 +118,7 @@ impl Taker {
                 false => Step::Level,
             },
             Step::Rescale(there) => {
-                place.rescale(there, own, NOW, SPAN_MAX);
+                place.rescale(there, own, NOW, &AtomicU64::new(0));
                 Step::Followed
             }
             Step::Followed => {

@@ -415,3 +415,51 @@ fn a_long_line_at_a_shared_bucket_gains_nothing() {
     // 21 each time.
     assert!(got <= 10 * 21 + 13, "{got}");
 }
+
+/// Nor if a class among them owes for a request that was forced.
+#[test]
+fn a_forced_request_shortens_no_line() {
+    let mut sim = Sim::new("uid", 1, &Tunables::default());
+    sim.late = 0;
+    sim.rule("start all uid={9} rate=10");
+    sim.rule("change default rate=1000 also=all");
+    for uid in 100..400 {
+        sim.queue(0, uid, 8, 1);
+    }
+    sim.run(sim.now + SECOND, one);
+    sim.served.clear();
+    for _ in 0..10 {
+        let passed = sim.pass(500, 1, Way::Forced { contended: true });
+        assert_eq!(passed, Passed::Counted);
+        sim.rule("change all rate=1");
+        sim.run(sim.now + SECOND, one);
+        sim.rule("change all rate=10");
+        sim.run(sim.now + 4 * SECOND, one);
+    }
+    let got: u64 = sim.served.values().map(|got| got.0).sum();
+    // 41 each time.
+    assert!(got <= 10 * 41 + 13, "{got}");
+}
+
+/// What was taken for a large request is owed after any number of changes, though another request was forced.
+#[test]
+fn a_forced_request_forgives_no_large_one() {
+    for global_rate in [GlobalRate::On, GlobalRate::Off] {
+        let tunables = Tunables {
+            global_rate,
+            ..Tunables::default()
+        };
+        let mut sim = Sim::new("uid", 1, &tunables);
+        sim.rule("start a uid={1} rate=1KiB/s");
+        sim.queue(0, 1, 2, 256);
+        assert_eq!(sim.count(1, 1, none), 1);
+        let passed = sim.pass(1, 1, Way::Forced { contended: true });
+        assert_eq!(passed, Passed::Counted);
+        sim.rule("change a rate=64KiB/s");
+        sim.rule("change a rate=1KiB/s");
+        let Get::Throttled { until } = sim.get(0, false) else {
+            panic!("it owes");
+        };
+        near((until - sim.now) / SECOND, 1024, 5.0, "debt");
+    }
+}

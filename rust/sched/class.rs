@@ -136,6 +136,21 @@ pub type ClassNeed<K, R> = TableNeed<K, ClassRow<R>>;
 /// Memory for a [`ClassTable`].
 pub type ClassSpare<K, R> = TableSpare<K, ClassRow<R>>;
 
+/// Owners whose hashes meet.
+struct Owner {
+    /// Its classes.
+    classes: u32,
+    /// Where the next look for an idle one of them begins, if an idle class is there; otherwise at the oldest.
+    look_at: u32,
+}
+
+impl Owner {
+    const NONE: Self = Self {
+        classes: 0,
+        look_at: DEFAULT,
+    };
+}
+
 /// Classes by key and by slot.
 ///
 /// # Invariants
@@ -143,17 +158,15 @@ pub type ClassSpare<K, R> = TableSpare<K, ClassRow<R>>;
 /// - Slot 0 is taken by the default class, which is in no list.
 /// - Every other class is in the list of idle classes exactly if it is marked idle.
 /// - `idle_len` is the length of the list of idle classes.
-/// - `owners` has the number of classes of each owner, `owning` that of its entries which are not 0.
+/// - `owners` has the number of classes of each owner, `owning` that of its entries with classes.
 pub struct ClassTable<K, R> {
     classes: Table<K, ClassRow<R>>,
     idle: List,
     idle_len: usize,
-    /// The idle class at which the next look for one of an owner begins; none: at the oldest.
-    look_at: Option<u32>,
     max: usize,
     /// Places that are kept.
     kept: usize,
-    owners: Bulk<u32>,
+    owners: Bulk<Owner>,
     owning: usize,
     overflow: u64,
 }
@@ -170,10 +183,9 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
             classes: Table::new((max as usize).saturating_add(1), seed, false)?,
             idle: List::new(),
             idle_len: 0,
-            look_at: None,
             max: max as usize,
             kept: max.checked_div(kept).unwrap_or(0) as usize,
-            owners: Bulk::filled(if kept > 0 { OWNERS as usize } else { 0 }, || 0)?,
+            owners: Bulk::filled(if kept > 0 { OWNERS as usize } else { 0 }, || Owner::NONE)?,
             owning: 0,
             overflow: 0,
         };
@@ -344,8 +356,8 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
 
     /// How many classes the owner of `place` has, and how many it may have.
     fn part_of(&self, place: Place) -> (usize, usize) {
-        let count = place.owner().and_then(|owner| self.owners.get(owner));
-        match count.copied().zip(self.most()) {
+        let owner = place.owner().and_then(|owner| self.owners.get(owner));
+        match owner.map(|owner| owner.classes).zip(self.most()) {
             // With one that comes there are more parts, but never less than a place for each.
             Some((0, _)) => (0, 1),
             Some((count, most)) => (count as usize, most),
@@ -360,13 +372,18 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         oldest.map_or(Room::No, Room::After)
     }
 
-    /// Room in place of an idle class of the owner of `place`. The look goes on where the last one ended, so that idle
+    /// Room in place of an idle class of the owner of `place`. The look goes on where its last one ended, so that idle
     /// classes of others, however many, hide none for long.
     fn after_own(&mut self, place: Place, now: u64) -> Room {
+        let look_at = place.owner().and_then(|owner| self.owners.get(owner));
         let idle = |slot: &u32| self.classes.at(*slot).is_some_and(|class| class.idle);
-        let from = self.look_at.filter(idle).or(self.idle.first());
-        let (own, next) = self.oldest(from, now, |other| other.owner() == place.owner());
-        self.look_at = next;
+        let from = look_at.map(|owner| owner.look_at).filter(idle);
+        let (own, next) = self.oldest(from.or(self.idle.first()), now, |other| {
+            other.owner() == place.owner()
+        });
+        if let Some(owner) = place.owner().and_then(|owner| self.owners.get_mut(owner)) {
+            owner.look_at = next.unwrap_or(DEFAULT);
+        }
         own.map_or(Room::No, Room::After)
     }
 
@@ -418,13 +435,13 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
 
     /// Counts a class more or less of the owner of `place`.
     fn count(&mut self, place: Place, change: i32) {
-        let Some(count) = place.owner().and_then(|owner| self.owners.get_mut(owner)) else {
+        let Some(owner) = place.owner().and_then(|owner| self.owners.get_mut(owner)) else {
             return;
         };
-        let before = *count;
-        *count = before.saturating_add_signed(change);
+        let before = owner.classes;
+        owner.classes = before.saturating_add_signed(change);
         // INVARIANT: an entry became 0, or was 0.
-        match (before, *count) {
+        match (before, owner.classes) {
             (0, 1..) => self.owning = self.owning.saturating_add(1),
             (1.., 0) => self.owning = self.owning.saturating_sub(1),
             _ => {}
@@ -530,7 +547,7 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
         let above = |owner| {
             self.owners
                 .get(owner)
-                .is_some_and(|&count| count as usize > most)
+                .is_some_and(|owner| owner.classes as usize > most)
         };
         let mut next = self.idle.first();
         for _ in 0..CHANCES {

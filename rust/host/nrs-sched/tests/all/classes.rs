@@ -172,3 +172,31 @@ fn idle_classes_of_others_hide_none() {
     let tries = (1..100).find(|_| class(&mut table, own, 2).is_some());
     assert!(tries.is_some_and(|tries| tries <= 30 / 8 + 1), "{tries:?}");
 }
+
+/// The same while another owner without idle classes looks in turn.
+#[test]
+fn looks_of_others_hide_none() {
+    let mut table = ClassTable::new(64, KEPT, 1, Key::Default, 0).expect("memory");
+    let [other, own, rival] = [1, 2, 3].map(|gid| table.owned_by(&Key::Gid(gid)));
+    let mut class = newcomers();
+    for (owner, count, busy) in [
+        (other, 9, false),
+        (own, 1, false),
+        (other, 21, false),
+        (own, 14, true),
+        (rival, 15, true),
+    ] {
+        for _ in 0..count {
+            let id = class(&mut table, owner, 1).expect("room");
+            if busy {
+                table.busy(id.slot());
+            }
+        }
+    }
+    let tries = (1..100).find(|_| {
+        let got = class(&mut table, own, 2);
+        assert_eq!(class(&mut table, rival, 2), None);
+        got.is_some()
+    });
+    assert!(tries.is_some_and(|tries| tries <= 31 / 8 + 1), "{tries:?}");
+}

@@ -132,7 +132,6 @@ impl Concurrency {
     pub(crate) fn set_slots(&self, slots: u32) {
         self.slots.set(slots.into());
         self.update();
-        self.call_each();
     }
 
     /// Sets how many requests of programs may be there; those that are there stay.
@@ -140,7 +139,6 @@ impl Concurrency {
         self.buffer_max.set(max.into());
         self.update();
         self.wake_all();
-        self.call_each();
     }
 
     /// Sets whether block devices hold back who submits more than the credits of his device.
@@ -246,10 +244,7 @@ impl Concurrency {
     /// A client that entered is not active any more. Any context.
     pub(crate) fn leave(&self) {
         self.active.sub(1);
-        // Who stands in line counts himself first.
-        if self.update() && self.standing.get() != 0 {
-            self.call_each();
-        }
+        self.update();
     }
 
     /// Clients that are active.
@@ -263,13 +258,17 @@ impl Concurrency {
         u32::try_from(slots.min(self.buffer_max.get())).unwrap_or(u32::MAX)
     }
 
-    /// Computes the credits anew where the fan-out asks for it; whether they are others.
-    fn update(&self) -> bool {
-        self.credits.change(|packed| {
+    /// Computes the credits anew where the fan-out or the pool asks for it, and tells who is held back.
+    fn update(&self) {
+        let changed = self.credits.change(|packed| {
             let old = Credits::unpack(packed);
             let new = old.at(self.fan_out(), self.pool());
             (new != old).then(|| new.pack())
-        })
+        });
+        // Who stands in line counts himself first.
+        if changed && self.standing.get() != 0 {
+            self.call_each();
+        }
     }
 
     /// Requests that a client may have in the service; more if it is `urgent`, because others wait for one

@@ -77,6 +77,7 @@ pub mod attr;
 pub(crate) mod bucket;
 pub mod class;
 pub mod control;
+pub mod cpus;
 pub mod credits;
 pub mod error;
 pub mod glob;

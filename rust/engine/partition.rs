@@ -268,6 +268,11 @@ impl Env<Held, Config> for Surroundings<'_> {
     }
 
     #[inline]
+    fn cpu(&self) -> u32 {
+        misc::cpu()
+    }
+
+    #[inline]
     fn millis(&self) -> u64 {
         misc::millis()
     }

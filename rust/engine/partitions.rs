@@ -154,6 +154,8 @@ impl Lanes {
             .iter()
             .fold(false, |any, partition| any | partition.drain());
         self.target.let_all_through();
+        // Slots of stocks may have been given back.
+        self.pass_on(Kick::none());
         any
     }
 }

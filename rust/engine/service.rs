@@ -7,7 +7,6 @@
 //! parameters, [`show`] tells of them.
 
 use kernel::{
-    cpu::CpuId,
     new_mutex,
     prelude::*,
     str::CString,
@@ -312,7 +311,7 @@ impl Service {
         if self.count <= 1 {
             return 0;
         }
-        let cpu = usize::try_from(CpuId::current().as_u32()).ok();
+        let cpu = usize::try_from(misc::cpu()).ok();
         let cpt = cpu.and_then(|cpu| self.cpts.get(cpu));
         cpt.copied().unwrap_or(0)
     }

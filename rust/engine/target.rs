@@ -25,6 +25,7 @@
 //! Each target has its own work item: submitting may block, and a device that blocks stops nobody else.
 
 use kernel::{
+    cpu::nr_cpu_ids,
     impl_has_work, new_spinlock_irq, new_work,
     prelude::*,
     sync::{
@@ -39,7 +40,7 @@ use crate::{
     sched::{
         attr::Priority,
         item::Fifo,
-        partition::{line::Line, round, Admission, Scheduled, BATCH},
+        partition::{line::Line, round, stock::Stocks, Admission, Scheduled, BATCH},
         slots::{Limits, Pool},
     },
     sys::{
@@ -120,6 +121,7 @@ impl Target {
     /// A target without users, with `cpts` partitions.
     pub(crate) fn new(index: u16, dispatch: Arc<Dispatch>, cpts: u16) -> Result<Arc<Self>> {
         let slots = dispatch.slots();
+        let stocks = Stocks::new(nr_cpu_ids()).map_err(|_| ENOMEM)?;
         Arc::pin_init(
             pin_init!(Self {
                 index,
@@ -130,7 +132,7 @@ impl Target {
                 forced: Word::new(0),
                 free: Word::new(0),
                 over: Word::new(0),
-                line: Line::new(cpts, slots),
+                line: Line::with_stocks(cpts, slots, stocks),
                 life: Hint::new(0),
                 lists <- new_spinlock_irq!(Lists {
                     ready: NodeFifo::new(),
@@ -236,7 +238,7 @@ impl Target {
 
     /// The slots in use.
     pub(crate) fn pool(&self) -> Pool {
-        self.line.pool()
+        self.line.used()
     }
 
     /// Has the caretaker called if a partition other than that of `cpt` may have a slot.
@@ -284,10 +286,11 @@ impl Target {
     }
 
     /// A request of `priority` that had `admission` has ended, or will not go down.
+    #[inline]
     pub(crate) fn leave(&self, admission: Admission, priority: Priority) -> Kick {
         match admission {
             Admission::None => {}
-            Admission::Slot => self.line.put(priority),
+            Admission::Slot => self.line.put_on(misc::cpu(), priority),
             Admission::Free => {
                 self.free.sub(1);
             }

@@ -200,7 +200,7 @@ impl Worker {
         since < REST
             && self.partitions.targets().all(|target| {
                 let line = target.line();
-                line.is_calm() && line.pool().active() == 0
+                line.is_calm() && line.used().active() == 0
             })
     }
 

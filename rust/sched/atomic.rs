@@ -35,6 +35,11 @@ impl Word {
         self.0.store(value, Ordering::SeqCst);
     }
 
+    /// Sets the value; returns the value before.
+    pub fn swap(&self, value: u64) -> u64 {
+        self.0.swap(value, Ordering::SeqCst)
+    }
+
     /// Adds `value`, wrapping; returns the value before.
     pub fn add(&self, value: u64) -> u64 {
         self.0.fetch_add(value, Ordering::SeqCst)

@@ -6,6 +6,7 @@
 //!
 //! - *Lane*: one head of a partition, regular or high-priority ([`lane`]).
 //! - *Line*: the slots of the target, and the partitions that wait for them ([`line`]).
+//! - *Stock*: slots that a CPU keeps for its next requests ([`stock`]).
 //! - *Round*: partitions take turns for free slots ([`round`]).
 //! - *Pump*: dispatch requests while slots are free.
 //! - *Mark*: what other CPUs know of a partition without its lock ([`Mark`]).
@@ -49,6 +50,7 @@ pub mod lane;
 pub mod line;
 pub mod round;
 pub mod settle;
+pub mod stock;
 
 use lane::Lane;
 use line::{Line, Mark};
@@ -126,6 +128,12 @@ pub trait Env<I: Item, T> {
 
     /// Returns the monotonic time, ns.
     fn now(&self) -> u64;
+
+    /// Returns the number of the CPU whose stock of slots is used.
+    #[inline]
+    fn cpu(&self) -> u32 {
+        0
+    }
 
     /// Returns the coarse monotonic time, ms.
     fn millis(&self) -> u64;

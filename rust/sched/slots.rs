@@ -91,14 +91,24 @@ impl Pool {
         (self.0 >> 32) as u32
     }
 
-    /// Whether a request of `priority` may take a slot now.
-    pub const fn allows(self, priority: Priority, limits: &Limits) -> bool {
+    /// Returns how many slots requests of `priority` may fill up to.
+    const fn bound(self, priority: Priority, limits: &Limits) -> u32 {
         let slots = if limits.slots == 0 { 1 } else { limits.slots };
         let kept = match priority {
             Priority::Regular if limits.high_priority && slots > 1 && self.active_high() == 0 => 1,
             _ => 0,
         };
-        self.active() < slots.saturating_sub(kept)
+        slots.saturating_sub(kept)
+    }
+
+    /// Whether a request of `priority` may take a slot now.
+    pub const fn allows(self, priority: Priority, limits: &Limits) -> bool {
+        self.active() < self.bound(priority, limits)
+    }
+
+    /// Returns whether no more slots are in use than regular requests may fill.
+    pub const fn is_within(self, limits: &Limits) -> bool {
+        self.active() <= self.bound(Priority::Regular, limits)
     }
 
     /// The pool after a request of `priority` took a slot; `None` if it has to wait.
@@ -108,6 +118,35 @@ impl Pool {
         } else {
             None
         }
+    }
+
+    /// Returns the pool after a request of `priority` took a slot and up to `more` regular slots were taken beside
+    /// it, and how many were taken in all; `None` if the request has to wait.
+    pub const fn take_up_to(
+        self,
+        more: u32,
+        priority: Priority,
+        limits: &Limits,
+    ) -> Option<(Self, u32)> {
+        let Some(one) = self.take(priority, limits) else {
+            return None;
+        };
+        let free = one
+            .bound(Priority::Regular, limits)
+            .saturating_sub(one.active());
+        let more = if more < free { more } else { free };
+        let active = one.active().saturating_add(more);
+        Some((
+            Self::pack(active, one.active_high()),
+            more.saturating_add(1),
+        ))
+    }
+
+    /// Returns the pool without `slots` slots of regular requests.
+    pub const fn without(self, slots: u32) -> Self {
+        let regular = self.active().saturating_sub(self.active_high());
+        let slots = if slots < regular { slots } else { regular };
+        Self(self.0.wrapping_sub(slots as u64))
     }
 
     /// The pool after a request of `priority` went into service.

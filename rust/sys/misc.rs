@@ -6,6 +6,7 @@ use core::mem::MaybeUninit;
 
 use kernel::{
     bindings,
+    cpu::CpuId,
     prelude::*,
     sync::atomic::{ordering, Atomic},
 };
@@ -77,6 +78,12 @@ pub(crate) fn wall_millis() -> u64 {
 pub(crate) fn random() -> u64 {
     // SAFETY: Always safe to call.
     unsafe { bindings::get_random_u64() }
+}
+
+/// Returns the number of the CPU that runs this, or did a moment ago if the task can be moved.
+#[inline]
+pub(crate) fn cpu() -> u32 {
+    CpuId::current().as_u32()
 }
 
 /// NUMA node of `cpu`.

@@ -11,7 +11,7 @@
 //!              └──────────────────────────▶ queued in a head
 //! ```
 
-use super::{lane::Ident, Admission, Env, Machine, Scheduled, BATCH};
+use super::{lane::Ident, line::Found, Admission, Env, Machine, Scheduled, BATCH};
 use crate::sched::{
     attr::{Attrs, Priority},
     mem::Need,
@@ -103,10 +103,11 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
             }
             item.placement_mut().record = record;
         }
-        let slot = !forced
-            && terms.may_pass
-            && env.line().is_calm()
-            && env.line().take(priority, &env.limits());
+        let mut found = Found::default();
+        if !forced && terms.may_pass && env.line().is_calm() {
+            found = env.line().take_on(env.cpu(), priority, &env.limits());
+        }
+        let slot = found.slot;
         let mut hungry = false;
         if slot || forced {
             let way = if forced {
@@ -127,6 +128,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
                 let went = self.pass(env, item, slot, attrs);
                 return Arrived {
                     hungry,
+                    others: found.others,
                     ..Arrived::just(went, record)
                 };
             }
@@ -160,7 +162,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
             went: Went::Queued,
             record,
             hungry,
-            others: others || slot,
+            others: others || slot || found.others,
         }
     }
 

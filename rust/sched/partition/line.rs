@@ -30,6 +30,19 @@
 //! ready partition. All of that is in one total order ([`crate::sched::atomic`]), so at least one
 //! of them sees the other. A partition's marks change under its lock.
 //!
+//! # Stocks
+//!
+//! While no partition waits, a slot goes from request to request of a CPU by its stock
+//! ([`super::stock`]). A slot of a stock may serve as long as all slots in use, those of stocks
+//! among them, are within the limits; beyond that, and before a slot is found missing, all stocks
+//! are emptied into the pool.
+//!
+//! Whoever marks a partition waiting then empties all stocks, and then looks for a free slot.
+//! Whoever puts slots into a stock then looks whether a partition waits; if so, empties that stock
+//! again and looks for a ready partition. So at least one of them sees the other, as above. Whoever
+//! empties stocks frees slots, and looks for a ready partition as well: another one may have found
+//! no stock listed meanwhile.
+//!
 //! `rust/host/nrs-model` runs this code for two and three CPUs in every order in which few of them
 //! are interrupted.
 //!
@@ -41,9 +54,11 @@
 //! finds that slot free and no lender has a partition become it; a lender whose timer expires stops
 //! being it before it looks for a slot, so that one of both sees the other.
 
+use super::stock::Stocks;
 use crate::sched::{
     atomic::{Hint, Word},
     attr::Priority,
+    cpus::Apart,
     slots::{Limits, Pool},
     turns,
 };
@@ -103,6 +118,15 @@ pub struct Next {
     pub alone: bool,
 }
 
+/// What came of a look for a slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// A slot was taken.
+    pub slot: bool,
+    /// Slots of stocks were given back: others may have missed them.
+    pub others: bool,
+}
+
 /// One partition.
 struct Place {
     share: Hint,
@@ -122,8 +146,11 @@ impl Place {
 pub struct Line {
     /// There is only one partition.
     alone: bool,
-    /// The slots in use, a [`Pool`].
-    pool: Word,
+    /// The slots in use, those of stocks among them, a [`Pool`].
+    pool: Apart<Word>,
+    stocks: Stocks,
+    /// Slots of one stock, at most.
+    stock_max: Hint,
     /// Slots in effect.
     limit: Word,
     /// When a high-priority request came last, ms of the coarse clock.
@@ -140,12 +167,19 @@ pub struct Line {
 
 impl Line {
     /// Creates the line of a target with `slots` slots and `partitions` partitions, none of them
-    /// ready.
-    pub const fn new(partitions: u16, slots: u32) -> Self {
+    /// ready, and without stocks.
+    pub fn new(partitions: u16, slots: u32) -> Self {
+        Self::with_stocks(partitions, slots, Stocks::none())
+    }
+
+    /// Creates the same line with `stocks`.
+    pub fn with_stocks(partitions: u16, slots: u32, stocks: Stocks) -> Self {
         Self {
             alone: partitions <= 1,
-            pool: Word::new(Pool::EMPTY.bits()),
-            limit: Word::new(slots as u64),
+            pool: Apart(Word::new(Pool::EMPTY.bits())),
+            stock_max: Hint::new(stocks.most(slots).into()),
+            stocks,
+            limit: Word::new(slots.into()),
             urgent_ms: Hint::new(0),
             lender: Word::new(0),
             waiting: Set::new(),
@@ -164,11 +198,17 @@ impl Line {
     /// Sets the slots in effect.
     pub fn set_slots(&self, slots: u32) {
         self.limit.set(slots.into());
+        self.stock_max.set(self.stocks.most(slots).into());
     }
 
-    /// Returns the slots in use.
-    pub fn pool(&self) -> Pool {
-        Pool::from_bits(self.pool.get())
+    /// Returns the slots in use, those of stocks among them.
+    pub(super) fn pool(&self) -> Pool {
+        Pool::from_bits(self.pool.0.get())
+    }
+
+    /// Returns the slots that requests have.
+    pub fn used(&self) -> Pool {
+        self.pool().without(self.stocks.sum())
     }
 
     /// Returns what bounds the slots at `now_ms` of the coarse clock, with `ratio` high-priority
@@ -183,13 +223,94 @@ impl Line {
 
     /// Takes a slot if a request of `priority` may have one.
     pub fn take(&self, priority: Priority, limits: &Limits) -> bool {
-        self.pool
-            .change(|pool| Some(Pool::from_bits(pool).take(priority, limits)?.bits()))
+        let take = |pool| Some(Pool::from_bits(pool).take(priority, limits)?.bits());
+        self.pool.0.change(take)
     }
 
     /// Gives back a slot that was taken for a request of `priority`.
     pub fn put(&self, priority: Priority) {
-        self.pool.sub(Pool::one(priority).bits());
+        self.pool.0.sub(Pool::one(priority).bits());
+    }
+
+    /// Takes a slot for a request of `priority` that passes on `cpu`, if it may have one.
+    #[inline]
+    pub fn take_on(&self, cpu: u32, priority: Priority, limits: &Limits) -> Found {
+        let stocked = priority == Priority::Regular && self.pool().is_within(limits);
+        if stocked && self.stocks.take(cpu) {
+            return Found {
+                slot: true,
+                others: false,
+            };
+        }
+        self.take_several(cpu, priority, limits)
+    }
+
+    /// Does the same with an empty stock, which gets some of what is free; if nothing is, what is
+    /// in stocks is given back first.
+    fn take_several(&self, cpu: u32, priority: Priority, limits: &Limits) -> Found {
+        let most = match priority {
+            Priority::Regular => self.stock_max.get() as u32,
+            Priority::High => 0,
+        };
+        let mut taken = 0;
+        let any = self.pool.0.change(|pool| {
+            let (pool, count) = Pool::from_bits(pool).take_up_to(most / 2, priority, limits)?;
+            taken = count;
+            Some(pool.bits())
+        });
+        if !any {
+            let others = self.give_all();
+            return Found {
+                slot: others && self.take(priority, limits),
+                others,
+            };
+        }
+        Found {
+            slot: true,
+            others: taken > 1 && self.stock(cpu, taken.wrapping_sub(1), most),
+        }
+    }
+
+    /// Gives back a slot that was taken for a request of `priority` which has ended on `cpu`.
+    /// Whoever calls this then looks for a ready partition, unless the line is calm.
+    #[inline]
+    pub fn put_on(&self, cpu: u32, priority: Priority) {
+        let most = self.stock_max.get() as u32;
+        if most > 0 && priority == Priority::Regular && self.is_calm() {
+            self.stock(cpu, 1, most);
+        } else {
+            self.put(priority);
+        }
+    }
+
+    /// Puts `slots` slots into the stock of `cpu`, which is to hold `most` at most; returns whether
+    /// they went to the pool at once, since a partition waits.
+    #[inline]
+    fn stock(&self, cpu: u32, slots: u32, most: u32) -> bool {
+        let left = self.stocks.put(cpu, slots, most);
+        if left > 0 {
+            self.give(left);
+        }
+        let calm = self.is_calm();
+        if !calm {
+            self.give(self.stocks.empty(cpu));
+        }
+        !calm
+    }
+
+    /// Gives back `slots` slots of regular requests.
+    #[cold]
+    fn give(&self, slots: u32) {
+        self.pool.0.sub(slots.into());
+    }
+
+    /// Gives back what is in stocks; returns whether there was something.
+    fn give_all(&self) -> bool {
+        let slots = self.stocks.empty_all();
+        if slots > 0 {
+            self.give(slots);
+        }
+        slots > 0
     }
 
     /// Notes that a high-priority request came at `now_ms` of the coarse clock.
@@ -242,13 +363,20 @@ impl Line {
     }
 
     /// Changes the mark of the partition at `index` from `old` to `new`. Called with the lock of
-    /// the partition held.
+    /// the partition held. Whoever calls this then looks for a ready partition.
     pub fn mark(&self, index: u16, old: Mark, new: Mark) {
-        let bit = bit(index);
-        self.waiting.change(bit, old.waiting, new.waiting);
-        if self.alone {
-            return;
+        self.waiting.change(bit(index), old.waiting, new.waiting);
+        if !self.alone {
+            self.mark_ready(index, old, new);
         }
+        if new.waiting && !old.waiting {
+            self.give_all();
+        }
+    }
+
+    /// Does the same for all but that the partition waits, if partitions take turns.
+    fn mark_ready(&self, index: u16, old: Mark, new: Mark) {
+        let bit = bit(index);
         if new.ready && !old.ready {
             if let Some(place) = self.places.get(usize::from(index)) {
                 place
@@ -413,6 +541,74 @@ mod tests {
             line.mark(index, old, idle);
         }
         assert!(line.is_calm());
+    }
+
+    /// Slots go through stocks of at most four each; what requests have is told without them.
+    #[test]
+    fn stocks_keep_slots() {
+        let line = Line::with_stocks(1, 16, Stocks::new(2).unwrap());
+        let limits = || line.limits(10, 5000);
+        let take = |cpu| {
+            let found = line.take_on(cpu, Priority::Regular, &limits());
+            assert!(!found.others);
+            found.slot
+        };
+        // Two more than it needs.
+        assert!(take(0));
+        assert_eq!((line.pool().active(), line.used().active()), (3, 1));
+        assert!(take(0) && take(0));
+        assert_eq!((line.pool().active(), line.used().active()), (3, 3));
+        // A stock that would be above four keeps two.
+        assert!((0..4).all(|_| take(1)));
+        (0..5).for_each(|_| line.put_on(1, Priority::Regular));
+        assert_eq!((line.pool().active(), line.used().active()), (6, 2));
+        (0..2).for_each(|_| line.put_on(0, Priority::Regular));
+        assert_eq!((line.pool().active(), line.used().active()), (6, 0));
+        // All sixteen are to be had, whoever has some in stock.
+        (0..10).for_each(|_| assert!(line.take(Priority::Regular, &limits())));
+        assert!((0..4).all(|_| take(1)));
+        let found = line.take_on(1, Priority::Regular, &limits());
+        assert!(found.slot && found.others);
+        assert!(take(1));
+        let none = line.take_on(1, Priority::Regular, &limits());
+        assert_eq!(none, Found::default());
+        assert_eq!((line.pool().active(), line.used().active()), (16, 16));
+    }
+
+    /// A stock gives nothing beyond the limits: fewer slots, one that is kept for high priority.
+    #[test]
+    fn stocks_are_within_limits() {
+        let high = Priority::High;
+        for (slots, urgent) in [(12, false), (16, true)] {
+            let line = Line::with_stocks(1, 16, Stocks::new(2).unwrap());
+            let limits = || line.limits(10, 5000);
+            (0..16).for_each(|_| assert!(line.take_on(0, Priority::Regular, &limits()).slot));
+            (0..4).for_each(|_| line.put_on(0, Priority::Regular));
+            line.set_slots(slots);
+            if urgent {
+                line.note_urgent(5000);
+                (0..3).for_each(|_| assert!(line.take_on(0, Priority::Regular, &limits()).slot));
+            }
+            assert!(!line.take_on(0, Priority::Regular, &limits()).slot);
+            assert_eq!(line.take_on(1, high, &limits()).slot, urgent);
+            assert_eq!(line.used().active(), if urgent { 16 } else { 12 });
+        }
+    }
+
+    /// A partition that waits has what is in stocks, and nothing goes into stocks while it does.
+    #[test]
+    fn stocks_are_empty_while_a_partition_waits() {
+        let waits = Mark {
+            waiting: true,
+            ready: true,
+            urgent: false,
+        };
+        let line = Line::with_stocks(1, 16, Stocks::new(2).unwrap());
+        assert!(line.take_on(0, Priority::Regular, &line.limits(10, 0)).slot);
+        line.mark(0, Mark::default(), waits);
+        assert_eq!(line.pool().active(), 1);
+        line.put_on(1, Priority::Regular);
+        assert_eq!(line.pool().active(), 0);
     }
 
     /// Tags wrap, and a partition that was idle for any time does not lose its turn by that.

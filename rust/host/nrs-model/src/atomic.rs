@@ -27,6 +27,12 @@ impl Word {
         self.0.store(value, SeqCst);
     }
 
+    /// Sets the value; returns the value before.
+    pub fn swap(&self, value: u64) -> u64 {
+        point();
+        self.0.swap(value, SeqCst)
+    }
+
     /// Subtracts `value`, wrapping; returns the value before.
     pub fn sub(&self, value: u64) -> u64 {
         point();

@@ -29,6 +29,6 @@ pub use shared::partition;
 pub(crate) mod sched {
     pub(crate) use crate::atomic;
     pub(crate) use nrs_sched::{
-        attr, head, health, item, mem, order, policy, ranges, slots, turns, units,
+        attr, cpus, head, health, item, mem, order, policy, ranges, slots, turns, units,
     };
 }

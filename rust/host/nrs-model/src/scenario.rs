@@ -32,6 +32,7 @@ pub const fn plain(home: u16) -> Kindred {
         priority: Priority::Regular,
         uid: 1,
         forced: false,
+        may_pass: true,
         block: None,
     }
 }
@@ -89,10 +90,11 @@ impl Scenario<'_> {
                 Some(*sum)
             })
             .collect();
+        let cpus = self.tasks.len() as u32;
         search(
             interruptions,
             || {
-                let world = World::new(self.partitions, self.slots, self.rate);
+                let world = World::new(self.partitions, self.slots, cpus, self.rate);
                 make(&world, &homes, self.before, 0);
                 world
             },

@@ -127,6 +127,13 @@ fn with_task(f: impl FnOnce(&Control, usize)) {
     });
 }
 
+/// Returns the number of the task; 0 outside of tasks.
+pub fn task() -> usize {
+    let mut number = 0;
+    with_task(|_, task| number = task);
+    number
+}
+
 /// Lets another task go first, if this is one.
 pub fn point() {
     with_task(|control, task| control.switch(task, |_| ()));

@@ -12,10 +12,12 @@ use crate::{
         decide::Decided,
         lane::Lane,
         line::Line,
-        round, Admission, Env, Machine, Placement, Scheduled, BATCH,
+        round,
+        stock::Stocks,
+        Admission, Env, Machine, Placement, Scheduled, BATCH,
     },
     request::Request,
-    search::Mutex,
+    search::{task, Mutex},
 };
 use nrs_sched::{
     attr::{Attrs, Id, Priority},
@@ -56,6 +58,8 @@ pub struct Kindred {
     pub uid: u32,
     /// It must not be throttled.
     pub forced: bool,
+    /// It may be dispatched at once while no request waits.
+    pub may_pass: bool,
     /// It writes to this block, in order with other requests that do.
     pub block: Option<u64>,
 }
@@ -75,6 +79,13 @@ pub struct World {
     dispatched: Plain<Vec<u64>>,
     /// Requests that came.
     came: AtomicU64,
+    /// The most slots that there were.
+    slots: AtomicU64,
+}
+
+/// Returns the CPU of this task.
+fn cpu() -> u32 {
+    task() as u32
 }
 
 /// The surroundings of one partition.
@@ -90,6 +101,10 @@ impl Env<Request, Config> for Yard<'_> {
 
     fn index(&self) -> u16 {
         self.index
+    }
+
+    fn cpu(&self) -> u32 {
+        cpu()
     }
 
     fn now(&self) -> u64 {
@@ -114,7 +129,11 @@ impl Env<Request, Config> for Yard<'_> {
 
     fn send(&mut self, request: Request) {
         self.world.dispatched.lock().expect("lock").push(request.id);
-        self.world.flight.lock().expect("lock").push_back(request);
+        let mut flight = self.world.flight.lock().expect("lock");
+        flight.push_back(request);
+        let slots = |request: &&Request| request.placement().admission == Admission::Slot;
+        let slots = flight.iter().filter(slots).count() as u64;
+        assert!(slots <= self.world.slots.load(SeqCst), "{slots} slots");
     }
 
     fn admit_over(&mut self) -> Admission {
@@ -150,9 +169,9 @@ impl round::Partitions for &World {
 }
 
 impl World {
-    /// Creates a target with `slots` slots and `partitions` partitions; with `rate`, users of it
-    /// may dispatch so many requests per second.
-    pub fn new(partitions: u16, slots: u32, rate: Option<u32>) -> Self {
+    /// Creates a target with `slots` slots and `partitions` partitions for `cpus` CPUs; with `rate`,
+    /// users of it may dispatch so many requests per second.
+    pub fn new(partitions: u16, slots: u32, cpus: u32, rate: Option<u32>) -> Self {
         let mut tunables = Tunables::default();
         let fifo = Config::parse(Kind::Fifo, None, &tunables).expect("no argument");
         if let Some(rate) = rate {
@@ -176,7 +195,7 @@ impl World {
             Mutex::new(Machine::new(lane(), lane(), order, 16, START))
         };
         Self {
-            line: Line::new(partitions, slots),
+            line: Line::with_stocks(partitions, slots, Stocks::new(cpus).expect("memory")),
             partitions: (0..partitions).map(partition).collect(),
             timers: (0..partitions).map(|_| AtomicU64::new(0)).collect(),
             now: AtomicU64::new(START),
@@ -184,6 +203,7 @@ impl World {
             flight: Plain::default(),
             dispatched: Plain::default(),
             came: AtomicU64::new(0),
+            slots: AtomicU64::new(slots.into()),
         }
     }
 
@@ -214,7 +234,7 @@ impl World {
                 true => Forced::InTurn,
                 false => Forced::No,
             },
-            may_pass: true,
+            may_pass: kindred.may_pass,
             relation: relation.as_ref(),
             may_overflow: true,
         };
@@ -250,7 +270,7 @@ impl World {
         };
         let placement = *request.placement();
         if placement.admission == Admission::Slot {
-            self.line.put(placement.priority);
+            self.line.put_on(cpu(), placement.priority);
         }
         let known = placement.ticket.is_some() || placement.record.is_some();
         if known || !self.line.is_calm() {
@@ -294,6 +314,7 @@ impl World {
 
     /// Policies, rates or slots change: there are `slots` from now on.
     pub fn change(&self, slots: u32) {
+        self.slots.fetch_max(slots.into(), SeqCst);
         self.line.set_slots(slots);
         for index in 0..self.partitions.len() as u16 {
             self.at(index, |machine, yard, now| machine.reconsider(yard, now));
@@ -312,13 +333,14 @@ impl World {
             });
             left = left.saturating_sub(BATCH);
         }
+        round::pass_on(&mut &*self, 0);
     }
 
     /// Whether no task is about to do something, and the caretaker is not either: then nothing may
     /// wait in vain.
     fn check(&self) {
         let limits = round::Partitions::limits(&self);
-        let (pool, now) = (self.line.pool(), self.now());
+        let (pool, now) = (self.line.used(), self.now());
         let armed = |index: usize| self.timers[index].load(SeqCst);
         let mut regular = false;
         for (index, partition) in self.partitions.iter().enumerate() {
@@ -376,6 +398,6 @@ impl World {
         dispatched.sort_unstable();
         let all: Vec<u64> = (0..self.came.load(SeqCst)).collect();
         assert_eq!(dispatched, all, "each request is dispatched once");
-        assert!(self.line.is_calm() && self.line.pool().active() == 0);
+        assert!(self.line.is_calm() && self.line.used().active() == 0);
     }
 }

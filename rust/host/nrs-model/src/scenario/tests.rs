@@ -95,6 +95,57 @@ fn three_cpus() {
     run(None, rows);
 }
 
+/// Slots are in the stocks of CPUs: of four, two CPUs may have one each, of eight two each.
+#[test]
+fn stocks() {
+    let waits = |home| {
+        Arrive(Kindred {
+            may_pass: false,
+            ..plain(home)
+        })
+    };
+    let (wait, other) = (waits(0), waits(1));
+    let full = [A, A, A, A];
+    let stocked = [A, A, A, A, Complete];
+    let two = [A, A, A, A, A, A, A, A, Complete, Complete];
+    let rows: [Row<'_, 2>; 15] = [
+        // A slot goes into a stock while a request looks for one, or is queued.
+        (1, 4, &full, [&[A], &[Complete]]),
+        (1, 4, &full, [&[wait], &[Complete]]),
+        (2, 4, &full, [&[other], &[Complete, B]]),
+        (1, 4, &full, [&[A, Complete], &[Complete, A]]),
+        // It is in a stock.
+        (1, 4, &stocked, [&[A], &[A]]),
+        (1, 4, &stocked, [&[wait], &[A]]),
+        (2, 4, &stocked, [&[wait], &[other]]),
+        (2, 4, &stocked, [&[wait], &[Complete, B]]),
+        (1, 4, &stocked, [&[HIGH], &[Complete]]),
+        (1, 4, &stocked, [&[HIGH], &[A]]),
+        (1, 4, &stocked, [&[Change(2), A], &[A]]),
+        (1, 4, &stocked, [&[Change(2), wait], &[Complete, A]]),
+        // Several are taken at once.
+        (1, 8, &[A, A, A, A, A, A], [&[A, wait], &[A]]),
+        (2, 8, &[A, A, A, A, A, A], [&[A], &[other, other]]),
+        // Several are given back, of which a request that passes needs one.
+        (2, 8, &two, [&[other], &[A]]),
+    ];
+    run(None, rows);
+    let full = [A; 6];
+    let stocked = [A, A, A, A, A, A, Complete];
+    let rows: [Row<'_, 3>; 3] = [
+        (2, 6, &full, [&[A], &[B], &[Complete]]),
+        (2, 6, &stocked, [&[wait], &[other], &[A]]),
+        (3, 6, &stocked, [&[wait], &[other], &[Complete, C]]),
+    ];
+    run(None, rows);
+    // Only who comes while a user is not limited passes.
+    let rows: [Row<'_, 2>; 2] = [
+        (1, 4, &[A, Complete], [&[A], &[A]]),
+        (2, 4, &[A, Complete], [&[A, Complete], &[B, Expire(1)]]),
+    ];
+    run(Some(1), rows);
+}
+
 /// The last slot is kept for high priority, and lent by a timer.
 #[test]
 fn high_priority() {

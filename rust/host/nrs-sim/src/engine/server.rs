@@ -70,7 +70,7 @@ impl Yard {
 
     /// Requests at the device.
     fn active(&self) -> u32 {
-        self.line.pool().active()
+        self.line.used().active()
     }
 
     /// Counts the requests that are here.

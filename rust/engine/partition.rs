@@ -10,12 +10,13 @@
 //!
 //! # Locking
 //!
-//! Everything but the fixed fields is under one spinlock with interrupts off. Only a target's lock
-//! is taken inside it.
+//! Everything but the fixed fields and tabs is under one spinlock with interrupts off. Only a
+//! target's lock is taken inside it.
 
 use core::fmt::Display;
 
 use kernel::{
+    cpu::nr_cpu_ids,
     new_spinlock_irq,
     prelude::*,
     sync::{rcu, Arc, SpinLockIrq},
@@ -32,13 +33,14 @@ use crate::{
         head::{Head, InstanceId, MAX_INSTANCES},
         health::Seen,
         item::{Cost, Item},
-        mem::{Need, Owned},
+        mem::{Need, Owned, Shared},
         order::{Forced, Order},
         partition::{
             arrive::{Arrived, Terms, Went},
             decide::{Decided, Leave},
             lane::Lane,
-            line::Line,
+            line::{Found, Line},
+            tab::Tabs,
             Admission, Env, Machine, Scheduled, BATCH,
         },
         policy::{AnyPart, AnyShared, Config, Part},
@@ -107,6 +109,7 @@ pub(crate) struct Partition {
     cpt: u16,
     target: Arc<Target>,
     published: Arc<Published>,
+    tabs: Shared<Tabs>,
     #[pin]
     inner: SpinLockIrq<Inner>,
 }
@@ -122,12 +125,15 @@ impl Partition {
         records: u32,
     ) -> Result<Arc<Timed<Self>>> {
         let order = order_table(records)?;
-        let (regular, high) = (lane(config)?, lane(config)?);
+        let (mut regular, high) = (lane(config)?, lane(config)?);
+        let tabs = Tabs::new(nr_cpu_ids()).map_err(|_| ENOMEM)?;
+        regular.set_tabs(tabs.clone()).map_err(|_| ENOMEM)?;
         Arc::pin_init(
             Timed::new(pin_init!(Self {
                 cpt,
                 target,
                 published,
+                tabs,
                 inner <- new_spinlock_irq!(
                     Machine::new(regular, high, order, records, misc::now()),
                     "nrs_partition"
@@ -263,13 +269,13 @@ impl Env<Held, Config> for Surroundings<'_> {
     }
 
     #[inline]
-    fn now(&self) -> u64 {
-        misc::now()
+    fn cpu(&self) -> u32 {
+        misc::cpu()
     }
 
     #[inline]
-    fn cpu(&self) -> u32 {
-        misc::cpu()
+    fn now(&self) -> u64 {
+        misc::now()
     }
 
     #[inline]
@@ -417,6 +423,25 @@ impl Surroundings<'_> {
 }
 
 impl Timed<Partition> {
+    /// Has a request pass without the lock, as [`Tabs::pass`] does; its admission is noted then.
+    #[inline]
+    pub(crate) fn pass(&self, held: &mut Held, arrival: &Arrival<'_>) -> Found {
+        let plain = arrival.may_pass && !arrival.must_pass && arrival.relation.is_none();
+        let regular = held.placement().priority == Priority::Regular;
+        let ident = arrival.ident.as_ref().filter(|_| plain && regular);
+        let Some(ident) = ident.filter(|_| !trace::follows()) else {
+            return Found::default();
+        };
+        let (line, pages) = (self.target.line(), held.cost().pages);
+        let limits = || self.target.limits();
+        let found = self.tabs.pass(line, misc::cpu(), ident, pages, limits);
+        if found.slot {
+            held.account_mut().home = self.home();
+            held.placement_mut().admission = Admission::Slot;
+        }
+        found
+    }
+
     /// Takes a request, as [`Machine::arrive`] does. The target is to be kicked.
     pub(crate) fn arrive(
         &self,

@@ -24,7 +24,7 @@ use super::{
     partitions::{self, Lanes, Partitions},
     refused::errno_of,
     roster::Roster,
-    target::Target,
+    target::{Kick, Target},
     timeouts::Timeouts,
     worker::{Ticker, Worker},
 };
@@ -321,7 +321,7 @@ impl Service {
     /// `attrs` is asked, with interrupts off, unless the same submitter was seen lately.
     pub(crate) fn arrive(
         &self,
-        held: Held,
+        mut held: Held,
         arrival: &Arrival<'_>,
         attrs: impl Fn() -> Attrs,
     ) -> Arrived {
@@ -336,9 +336,17 @@ impl Service {
                 record: None,
             };
         };
+        let found = partition.pass(&mut held, arrival);
+        if found.slot {
+            lanes.arrived(found.others, Kick::none());
+            return Arrived {
+                went: Went::Passed(held),
+                record: None,
+            };
+        }
         let priority = held.account().placement.priority;
         let (arrived, kick) = partition.arrive(held, arrival, &attrs);
-        lanes.arrived(arrived.others, kick);
+        lanes.arrived(arrived.others || found.others, kick);
         if arrived.hungry {
             // New classes in a row are not left to the worker, which may come late.
             if arrival.may_sleep {

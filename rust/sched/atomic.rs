@@ -68,7 +68,8 @@ impl Word {
     }
 }
 
-/// A number that one writes at a time and many read; in no order with anything else.
+/// A number that one CPU writes at a time and many read. A reader of a value sees what was done before
+/// the value was written; in no total order with anything else.
 pub struct Hint(AtomicU64);
 
 impl Hint {
@@ -79,12 +80,12 @@ impl Hint {
 
     /// Returns the value.
     pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.0.load(Ordering::Acquire)
     }
 
     /// Sets the value.
     pub fn set(&self, value: u64) {
-        self.0.store(value, Ordering::Relaxed);
+        self.0.store(value, Ordering::Release);
     }
 }
 

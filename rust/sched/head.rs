@@ -359,6 +359,22 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         }
     }
 
+    /// Returns whether the instance that takes new requests lets them pass freely.
+    pub fn passes_freely(&self) -> bool {
+        let instance = match usize::from(self.primary).checked_sub(1) {
+            Some(index) => self.others.get(index).and_then(Option::as_ref),
+            None => Some(&self.fallback),
+        };
+        instance.is_some_and(|instance| instance.part.passes_freely())
+    }
+
+    /// Counts `requests` requests of `pages` in all that passed freely with the class of `ticket`.
+    pub fn count_passed(&mut self, ticket: &Ticket, requests: u32, pages: u64) {
+        if let Some(instance) = self.find_mut(ticket.instance()) {
+            instance.part.count_passed(ticket.class(), requests, pages);
+        }
+    }
+
     /// Whether a ticket of [`Head::classify`] that a caller kept still says where a request belongs; if not,
     /// the caller classifies again.
     pub fn is_live(&self, ticket: &Ticket) -> bool {

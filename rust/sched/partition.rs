@@ -7,6 +7,7 @@
 //! - *Lane*: one head of a partition, regular or high-priority ([`lane`]).
 //! - *Line*: the slots of the target, and the partitions that wait for them ([`line`]).
 //! - *Stock*: slots that a CPU keeps for its next requests ([`stock`]).
+//! - *Tab*: requests of a CPU that passed without the lock of the partition ([`tab`]).
 //! - *Round*: partitions take turns for free slots ([`round`]).
 //! - *Pump*: dispatch requests while slots are free.
 //! - *Mark*: what other CPUs know of a partition without its lock ([`Mark`]).
@@ -51,6 +52,7 @@ pub mod line;
 pub mod round;
 pub mod settle;
 pub mod stock;
+pub mod tab;
 
 use lane::Lane;
 use line::{Line, Mark};
@@ -126,14 +128,14 @@ pub trait Env<I: Item, T> {
     /// Returns the index of the partition in the line.
     fn index(&self) -> u16;
 
-    /// Returns the monotonic time, ns.
-    fn now(&self) -> u64;
-
     /// Returns the number of the CPU whose stock of slots is used.
     #[inline]
     fn cpu(&self) -> u32 {
         0
     }
+
+    /// Returns the monotonic time, ns.
+    fn now(&self) -> u64;
 
     /// Returns the coarse monotonic time, ms.
     fn millis(&self) -> u64;
@@ -262,9 +264,11 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
         }
     }
 
-    /// Returns the head of `priority`.
+    /// Returns the head of `priority`, with all counted that passed without the lock.
     pub fn head(&mut self, priority: Priority) -> &mut Head<I, P, T> {
-        &mut self.lane(priority).head
+        let lane = self.lane(priority);
+        lane.fold();
+        &mut lane.head
     }
 
     /// Returns the order table.
@@ -388,7 +392,8 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
     /// noted.
     fn count_end(&mut self, placement: &Placement, cost: Cost, now: u64) {
         if let Some(ticket) = &placement.ticket {
-            self.head(placement.priority).stop(ticket, cost, now);
+            let head = &mut self.lane(placement.priority).head;
+            head.stop(ticket, cost, now);
         }
         if placement.admission == Admission::Slot {
             self.progressed(now);

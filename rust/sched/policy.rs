@@ -231,6 +231,15 @@ pub trait Part<I: Item> {
     /// does not hold the class. `now` is asked only by policies that need the time.
     fn pass(&mut self, class: ClassId, cost: Cost, way: Way, now: impl FnOnce() -> u64) -> Passed;
 
+    /// Returns whether requests that pass by [`Way::Opportunity`] are never refused and change nothing but counts, so that
+    /// they may be counted later, many at a time.
+    fn passes_freely(&self) -> bool {
+        false
+    }
+
+    /// Counts `requests` requests of `class`, of `pages` in all, that passed freely.
+    fn count_passed(&mut self, _class: ClassId, _requests: u32, _pages: u64) {}
+
     /// Counts the end of a request that [`Part::get`] handed out with `grant`, and that costs `cost`;
     /// nothing if the class left.
     fn stop(&mut self, grant: &Grant, cost: Cost, now: u64);

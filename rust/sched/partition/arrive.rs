@@ -125,6 +125,9 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
                     self.go(id, &mut item);
                     hungry |= !self.order.need().is_empty();
                 }
+                if slot && record.is_none() && priority == Priority::Regular {
+                    self.regular.open(env.cpu(), terms.ident);
+                }
                 let went = self.pass(env, item, slot, attrs);
                 return Arrived {
                     hungry,

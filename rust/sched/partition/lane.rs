@@ -8,11 +8,12 @@
 //! - *Cache*: idents of recent requests and their classes, so that attributes need not be gathered
 //!   again.
 
+use super::tab::{Folder, Tabs};
 use crate::sched::{
     attr::Attrs,
     head::{Head, Ticket},
     item::{Cost, Item},
-    mem::{Need, NoMemory, Owned},
+    mem::{Need, NoMemory, Owned, Shared},
     policy::{Part, Passed, Way},
 };
 
@@ -38,6 +39,8 @@ pub struct Lane<I, P, T> {
     pub(super) until: u64,
     /// When the cache was cleared last, ns.
     cleared: u64,
+    /// Rows by which requests pass without the lock.
+    folder: Option<Folder>,
 }
 
 impl<I: Item, P: Part<I>, T> Lane<I, P, T> {
@@ -49,7 +52,39 @@ impl<I: Item, P: Part<I>, T> Lane<I, P, T> {
             cache: [None; CACHE],
             until: 0,
             cleared: 0,
+            folder: None,
         })
+    }
+
+    /// Has requests pass by `tabs` without the lock; sleeps.
+    pub fn set_tabs(&mut self, tabs: Shared<Tabs>) -> Result<(), NoMemory> {
+        self.folder = Some(Folder::new(tabs)?);
+        Ok(())
+    }
+
+    /// Has the next requests with `ident` on `cpu` pass without the lock, if the policy lets them
+    /// pass freely; one has passed.
+    pub(super) fn open(&mut self, cpu: u32, ident: Option<&Ident>) {
+        let (Some(folder), Some(ident)) = (&mut self.folder, ident) else {
+            return;
+        };
+        if !self.head.passes_freely() {
+            return;
+        }
+        let opened = cached(&self.cache, ident).and_then(|ticket| folder.open(cpu, ident, ticket));
+        if let Some((ticket, tally)) = opened {
+            self.head.count_passed(&ticket, tally.requests, tally.pages);
+        }
+    }
+
+    /// Counts what passed without the lock; what comes next passes with it.
+    #[inline]
+    pub(super) fn fold(&mut self) {
+        if let Some(folder) = self.folder.as_mut().filter(|folder| !folder.is_empty()) {
+            while let Some((ticket, tally)) = folder.close() {
+                self.head.count_passed(&ticket, tally.requests, tally.pages);
+            }
+        }
     }
 
     /// Classifies a request; returns its class, and whether the part needs memory now.
@@ -59,6 +94,8 @@ impl<I: Item, P: Part<I>, T> Lane<I, P, T> {
         attrs: &Attrs,
         now: u64,
     ) -> (Ticket, bool) {
+        // A class may be made in place of another one.
+        self.fold();
         let ticket = self.head.classify(attrs, now);
         self.head.note(&ticket, attrs, now);
         if let Some(ident) = ident {
@@ -167,6 +204,7 @@ impl<I: Item, P: Part<I>, T> Lane<I, P, T> {
             .and_then(|part| part.note_interval());
         if interval.is_some_and(|interval| now.saturating_sub(self.cleared) >= interval) {
             self.cleared = now;
+            self.fold();
             self.cache = [None; CACHE];
         }
     }
@@ -174,7 +212,7 @@ impl<I: Item, P: Part<I>, T> Lane<I, P, T> {
 
 /// Returns where the cache has the class of a request. Idents that share a place cost each other a
 /// look-up, nothing worse, so the mix is a cheap one.
-fn place([client, ids, low, high, detail]: &Ident) -> usize {
+pub(super) fn place([client, ids, low, high, detail]: &Ident) -> usize {
     let sum = client
         .wrapping_add(*ids)
         .wrapping_add(low.wrapping_mul(3))

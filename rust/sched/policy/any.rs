@@ -293,6 +293,7 @@ macro_rules! policies {
                     fn dequeue(class: ClassId, place: &I::Place, now: u64) -> Option<I>;
                     fn get(view: &View<'_>) -> Get<(I, Grant)>;
                     fn pass(class: ClassId, cost: Cost, way: Way, now: impl FnOnce() -> u64) -> Passed;
+                    fn count_passed(class: ClassId, requests: u32, pages: u64);
                     fn stop(grant: &Grant, cost: Cost, now: u64);
                     fn age(now: u64, max: u32) -> bool;
                     fn refresh(from: u32, max: u32, now: u64) -> Option<u32>;
@@ -303,6 +304,7 @@ macro_rules! policies {
                     fn is_live(class: ClassId) -> bool;
                     fn note_interval() -> Option<u64>;
                     fn throttled(now: u64) -> Option<u64>;
+                    fn passes_freely() -> bool;
                     fn len() -> u32;
                     fn overflow() -> u64;
                     fn wants_refresh() -> bool;

@@ -397,6 +397,21 @@ impl<I: Item> Part<I> for State<I> {
         Passed::Counted
     }
 
+    /// What a request is charged with the cost model `time` depends on each request.
+    fn passes_freely(&self) -> bool {
+        self.members.cost_model != CostModel::Time
+    }
+
+    fn count_passed(&mut self, class: ClassId, requests: u32, pages: u64) {
+        let service = match self.members.cost_model {
+            CostModel::Rpcs => requests.into(),
+            CostModel::Pages | CostModel::Time => pages,
+        };
+        if let Some((leaf, _)) = self.members.pass(class) {
+            leaf.ledger.count_passed(requests, pages, service);
+        }
+    }
+
     fn stop(&mut self, grant: &Grant, cost: Cost, now: u64) {
         let slot = grant.class.slot();
         if self.members.cost_model == CostModel::Time && self.members.table.is_live(grant.class) {

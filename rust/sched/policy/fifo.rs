@@ -99,6 +99,10 @@ impl<I: Item> Part<I> for State<I> {
         }
     }
 
+    fn passes_freely(&self) -> bool {
+        true
+    }
+
     fn stop(&mut self, _grant: &Grant, _cost: Cost, _now: u64) {}
 
     fn len(&self) -> u32 {

@@ -1,10 +1,43 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! In place of `rust/sched/atomic.rs`: another task may go first before each operation on a
-//! [`Word`].
+//! [`Word`], and the operations of a task can be listed ([`watch`]).
 
 use crate::search::point;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::{
+    cell::RefCell,
+    sync::atomic::{AtomicU64, Ordering::SeqCst},
+};
+
+/// An operation on a word or a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touch {
+    /// Number of the cache line.
+    pub line: usize,
+    /// The word may have been changed.
+    pub write: bool,
+}
+
+thread_local! {
+    static TOUCHES: RefCell<Option<Vec<Touch>>> = const { RefCell::new(None) };
+}
+
+/// Returns what `f` does to words and locks, in order.
+pub fn watch(f: impl FnOnce()) -> Vec<Touch> {
+    TOUCHES.set(Some(Vec::new()));
+    f();
+    TOUCHES.take().unwrap_or_default()
+}
+
+/// Notes an operation on `word`.
+pub(crate) fn touch<T>(word: &T, write: bool) {
+    let line = std::ptr::from_ref(word).addr() / 64;
+    TOUCHES.with_borrow_mut(|touches| {
+        if let Some(touches) = touches {
+            touches.push(Touch { line, write });
+        }
+    });
+}
 
 /// A word of 64 bits.
 pub struct Word(AtomicU64);
@@ -18,36 +51,42 @@ impl Word {
     /// Returns the value.
     pub fn get(&self) -> u64 {
         point();
+        touch(self, false);
         self.0.load(SeqCst)
     }
 
     /// Sets the value.
     pub fn set(&self, value: u64) {
         point();
+        touch(self, true);
         self.0.store(value, SeqCst);
     }
 
     /// Sets the value; returns the value before.
     pub fn swap(&self, value: u64) -> u64 {
         point();
+        touch(self, true);
         self.0.swap(value, SeqCst)
     }
 
     /// Subtracts `value`, wrapping; returns the value before.
     pub fn sub(&self, value: u64) -> u64 {
         point();
+        touch(self, true);
         self.0.fetch_sub(value, SeqCst)
     }
 
     /// Sets the bits of `value`.
     pub fn set_bits(&self, value: u64) {
         point();
+        touch(self, true);
         self.0.fetch_or(value, SeqCst);
     }
 
     /// Clears the bits of `value`.
     pub fn clear_bits(&self, value: u64) {
         point();
+        touch(self, true);
         self.0.fetch_and(!value, SeqCst);
     }
 
@@ -55,6 +94,7 @@ impl Word {
     /// replaced.
     pub fn change(&self, change: impl FnMut(u64) -> Option<u64>) -> bool {
         point();
+        touch(self, true);
         self.0.fetch_update(SeqCst, SeqCst, change).is_ok()
     }
 }
@@ -71,11 +111,13 @@ impl Hint {
 
     /// Returns the value.
     pub fn get(&self) -> u64 {
+        touch(self, false);
         self.0.load(SeqCst)
     }
 
     /// Sets the value.
     pub fn set(&self, value: u64) {
+        touch(self, true);
         self.0.store(value, SeqCst);
     }
 }

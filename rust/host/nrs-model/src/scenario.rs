@@ -33,6 +33,7 @@ pub const fn plain(home: u16) -> Kindred {
         uid: 1,
         forced: false,
         may_pass: true,
+        unlocked: false,
         block: None,
     }
 }
@@ -91,10 +92,13 @@ impl Scenario<'_> {
             })
             .collect();
         let cpus = self.tasks.len() as u32;
+        // All CPUs have the same rows, so that each finds those of others open.
+        let unlocked = |step: &Step| matches!(step, Step::Arrive(kindred) if kindred.unlocked);
+        let rows = lists().flatten().any(unlocked).then_some(1);
         search(
             interruptions,
             || {
-                let world = World::new(self.partitions, self.slots, cpus, self.rate);
+                let world = World::new(self.partitions, self.slots, cpus, self.rate, rows);
                 make(&world, &homes, self.before, 0);
                 world
             },

@@ -7,8 +7,9 @@
 //! which is no interruption. Each choice between tasks is noted; the next run repeats all choices
 //! but the last one that had another outcome left.
 
+use crate::atomic::touch;
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     panic::{catch_unwind, resume_unwind, AssertUnwindSafe},
     sync::{self, Arc, Condvar, PoisonError},
     thread,
@@ -117,6 +118,7 @@ impl Control {
 
 thread_local! {
     static TASK: RefCell<Option<(Arc<Control>, usize)>> = const { RefCell::new(None) };
+    static NUMBER: Cell<usize> = const { Cell::new(0) };
 }
 
 fn with_task(f: impl FnOnce(&Control, usize)) {
@@ -127,11 +129,19 @@ fn with_task(f: impl FnOnce(&Control, usize)) {
     });
 }
 
-/// Returns the number of the task; 0 outside of tasks.
+/// Returns the number of the task, or what [`on`] says; else 0.
 pub fn task() -> usize {
-    let mut number = 0;
+    let mut number = NUMBER.get();
     with_task(|_, task| number = task);
     number
+}
+
+/// Runs `f` as if by task `number`.
+pub fn on<R>(number: usize, f: impl FnOnce() -> R) -> R {
+    NUMBER.set(number);
+    let done = f();
+    NUMBER.set(0);
+    done
 }
 
 /// Lets another task go first, if this is one.
@@ -155,6 +165,7 @@ impl<T> Mutex<T> {
     /// Runs `f` with the lock held.
     pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         point();
+        touch(&self.0, true);
         let mut value = loop {
             match self.0.try_lock() {
                 Ok(value) => break value,

@@ -11,9 +11,10 @@ use crate::{
         arrive::{Terms, Went},
         decide::Decided,
         lane::Lane,
-        line::Line,
+        line::{Found, Line},
         round,
         stock::Stocks,
+        tab::Tabs,
         Admission, Env, Machine, Placement, Scheduled, BATCH,
     },
     request::Request,
@@ -22,7 +23,7 @@ use crate::{
 use nrs_sched::{
     attr::{Attrs, Id, Priority},
     item::{Direction, Item, Spot},
-    mem::Owned,
+    mem::{Owned, Shared},
     order::{Forced, Order, Relation},
     policy::{AnyPart, AnyShared, Config, Kind, Tunables},
     ranges::Table,
@@ -60,6 +61,8 @@ pub struct Kindred {
     pub forced: bool,
     /// It may be dispatched at once while no request waits.
     pub may_pass: bool,
+    /// It may pass without the lock.
+    pub unlocked: bool,
     /// It writes to this block, in order with other requests that do.
     pub block: Option<u64>,
 }
@@ -68,6 +71,8 @@ pub struct Kindred {
 pub struct World {
     line: Line,
     partitions: Vec<Mutex<Decider>>,
+    /// Rows of each partition, if requests pass without the lock.
+    tabs: Vec<Shared<Tabs>>,
     /// When the timer of each partition expires, ns; 0: it is not armed.
     timers: Vec<AtomicU64>,
     now: AtomicU64,
@@ -170,8 +175,15 @@ impl round::Partitions for &World {
 
 impl World {
     /// Creates a target with `slots` slots and `partitions` partitions for `cpus` CPUs; with `rate`,
-    /// users of it may dispatch so many requests per second.
-    pub fn new(partitions: u16, slots: u32, cpus: u32, rate: Option<u32>) -> Self {
+    /// users of it may dispatch so many requests per second. With `rows`, so many CPUs have rows of
+    /// their own by which requests pass without the lock.
+    pub fn new(
+        partitions: u16,
+        slots: u32,
+        cpus: u32,
+        rate: Option<u32>,
+        rows: Option<u32>,
+    ) -> Self {
         let mut tunables = Tunables::default();
         let fifo = Config::parse(Kind::Fifo, None, &tunables).expect("no argument");
         if let Some(rate) = rate {
@@ -190,13 +202,20 @@ impl World {
             }
             lane
         };
-        let partition = |_| {
+        let tabs = rows.map(|cpus| (0..partitions).map(move |_| Tabs::new(cpus).expect("memory")));
+        let tabs: Vec<_> = tabs.into_iter().flatten().collect();
+        let partition = |index: u16| {
             let order = Order::new(16, 1).and_then(Owned::new).expect("memory");
-            Mutex::new(Machine::new(lane(), lane(), order, 16, START))
+            let mut regular = lane();
+            if let Some(tabs) = tabs.get(usize::from(index)) {
+                regular.set_tabs(tabs.clone()).expect("memory");
+            }
+            Mutex::new(Machine::new(regular, lane(), order, 16, START))
         };
         Self {
             line: Line::with_stocks(partitions, slots, Stocks::new(cpus).expect("memory")),
             partitions: (0..partitions).map(partition).collect(),
+            tabs,
             timers: (0..partitions).map(|_| AtomicU64::new(0)).collect(),
             now: AtomicU64::new(START),
             called: AtomicBool::new(false),
@@ -222,12 +241,24 @@ impl World {
     pub fn arrive(&self, id: usize, kindred: &Kindred) {
         let id = id as u64;
         self.came.fetch_add(1, SeqCst);
-        let request = Request::new(id, Placement::new(kindred.priority));
+        let mut request = Request::new(id, Placement::new(kindred.priority));
         let relation = kindred.block.map(|block| {
             let spot = Spot::new(0, block * 4096, 4096);
             Relation::overlap(0, &spot, Direction::Write)
         });
         let ident = [kindred.uid.into(), 0, 0, 0, 0];
+        let limits = || round::Partitions::limits(&self);
+        let tabs = self.tabs.get(usize::from(kindred.home));
+        let found = match tabs.filter(|_| kindred.unlocked) {
+            Some(tabs) => tabs.pass(&self.line, cpu(), &ident, 1, limits),
+            None => Found::default(),
+        };
+        if found.slot {
+            request.placement_mut().admission = Admission::Slot;
+            self.send(kindred.home, request);
+            round::arrived(&mut &*self, found.others);
+            return;
+        }
         let terms = Terms {
             ident: Some(&ident),
             forced: match kindred.forced {
@@ -253,13 +284,14 @@ impl World {
         if let Went::Passed(mut request) = arrived.went {
             // What ends does not know where it was, but for its record.
             request.placement_mut().record = arrived.record;
-            Yard {
-                world: self,
-                index: kindred.home,
-            }
-            .send(request);
+            self.send(kindred.home, request);
         }
-        round::arrived(&mut &*self, arrived.others);
+        round::arrived(&mut &*self, arrived.others || found.others);
+    }
+
+    /// Submits a request that passed at the partition at `index`.
+    fn send(&self, index: u16, request: Request) {
+        Yard { world: self, index }.send(request);
     }
 
     /// The oldest request in flight ends; `homes` are the partitions of all requests. Returns

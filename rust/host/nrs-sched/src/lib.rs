@@ -29,4 +29,5 @@ pub mod max_min;
 pub mod scale;
 pub mod server;
 pub mod sim;
+pub mod threads;
 pub mod watched;

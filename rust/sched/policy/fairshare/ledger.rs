@@ -317,6 +317,16 @@ impl Ledger {
         self.service = self.service.wrapping_add(u64::from(service));
     }
 
+    /// Counts `requests` requests of `pages` in all that were dispatched without a decision, and are `service` in units
+    /// of the cost model.
+    pub fn count_passed(&mut self, requests: u32, pages: u64, service: u64) {
+        let (counts, requests) = (&mut self.counts, u64::from(requests));
+        counts.dispatched = counts.dispatched.saturating_add(requests);
+        counts.cost_pages = counts.cost_pages.saturating_add(pages);
+        counts.opportunity = counts.opportunity.saturating_add(requests);
+        self.service = self.service.wrapping_add(service);
+    }
+
     /// Adds the service since the last sample to the windows, as of `now` (ns); returns it, in units of the
     /// cost model. Negative if more was taken back.
     pub fn sample(&mut self, now: u64) -> i64 {

@@ -6,7 +6,9 @@ use super::{
     plain, Kindred, Scenario,
     Step::{self, Arrive, Attend, Change, Complete, Drain, Expire},
 };
+use crate::{atomic, search, world::World};
 use nrs_sched::attr::Priority;
+use std::collections::BTreeSet;
 
 /// Partitions, slots, steps that are made first, and steps of each of `N` tasks.
 type Row<'a, const N: usize> = (u16, u32, &'a [Step], [&'a [Step]; N]);
@@ -146,6 +148,60 @@ fn stocks() {
     run(Some(1), rows);
 }
 
+/// Requests pass without the lock of their partition, while others queue there, it is looked at, or
+/// others pass.
+#[test]
+fn passing_without_the_lock() {
+    let pass = |home| {
+        Arrive(Kindred {
+            unlocked: true,
+            ..plain(home)
+        })
+    };
+    let (slip, other) = (pass(0), pass(1));
+    let rows: [Row<'_, 2>; 8] = [
+        (
+            1,
+            1,
+            &[A, Complete],
+            [&[slip, Complete, slip], &[A, Complete]],
+        ),
+        (
+            2,
+            1,
+            &[A, Complete],
+            [&[slip, Complete, slip], &[B, Complete]],
+        ),
+        (1, 1, &[A, Complete], [&[slip, Complete], &[slip, Complete]]),
+        (
+            2,
+            1,
+            &[A, Complete, B, Complete],
+            [&[slip, Complete], &[other, Complete]],
+        ),
+        (1, 2, &[A, Complete], [&[slip, slip], &[HIGH, Complete]]),
+        (
+            1,
+            4,
+            &[A, A, A, A, Complete],
+            [&[slip, Complete], &[slip, Complete]],
+        ),
+        (
+            2,
+            4,
+            &[A, A, A, A, Complete],
+            [&[slip, B], &[Complete, slip]],
+        ),
+        (
+            1,
+            4,
+            &[A, A, A, A, Complete],
+            [&[slip, Complete], &[Change(2), slip]],
+        ),
+    ];
+    run(None, rows);
+}
+
 /// The last slot is kept for high priority, and lent by a timer.
 #[test]
 fn high_priority() {
@@ -244,4 +300,43 @@ fn order_and_changes() {
         (2, 1, &[A, B], [&[Change(2)], &[A]]),
     ];
     run(None, rows);
+}
+
+/// Of all words, and locks, a request that passes and ends writes the stock and the row of its CPU,
+/// and no other CPU looks at either.
+#[test]
+fn what_passes_writes_no_word_of_another_cpu() {
+    const EACH: usize = 100;
+    let world = World::new(1, 64, 2, None, Some(2));
+    let mut written = Vec::new();
+    let mut all = Vec::new();
+    for cpu in 0..2 {
+        search::on(cpu, || {
+            // With the lock, so that there are a row and a stock.
+            world.arrive(0, &plain(0));
+            world.complete(&[]);
+            let unlocked = Kindred {
+                unlocked: true,
+                ..plain(0)
+            };
+            let touches = atomic::watch(|| {
+                for _ in 0..EACH {
+                    world.arrive(0, &unlocked);
+                    world.complete(&[]);
+                }
+            });
+            let lines = |write: bool| {
+                let some = touches.iter().filter(|touch| touch.write || !write);
+                some.map(|touch| touch.line).collect::<BTreeSet<_>>()
+            };
+            written.push(lines(true));
+            all.push(lines(false));
+            let writes = touches.iter().filter(|touch| touch.write).count();
+            println!("CPU {cpu}: {writes} writes, {:?}", written[cpu]);
+            // Take, tally, put.
+            assert_eq!(writes, 3 * EACH);
+        });
+    }
+    assert!(written.iter().all(|lines| lines.len() == 2), "{written:?}");
+    assert!(written[0].is_disjoint(&all[1]) && written[1].is_disjoint(&all[0]));
 }

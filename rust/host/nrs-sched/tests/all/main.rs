@@ -20,6 +20,7 @@ mod lags;
 mod locality;
 mod order;
 mod parts;
+mod passing;
 mod peek;
 mod plan;
 mod qbm;

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A partition with its target that several threads use at once, put around the pure part as the
+//! kernel does it; time stands still.
+
+use crate::{
+    arena::{attrs, lone_part, Request},
+    attr::{Attrs, Priority},
+    item::Item,
+    mem::{NoMemory, Owned, Shared},
+    order::{Forced, Order},
+    partition::{
+        arrive::{Terms, Went},
+        decide::Decided,
+        lane::{Ident, Lane},
+        line::{Found, Line},
+        round,
+        stock::Stocks,
+        tab::Tabs,
+        Admission, Env, Machine,
+    },
+    policy::{AnyPart, Config, Kind, Tunables},
+    ranges::Table,
+    slots::Limits,
+};
+use std::sync::{Mutex, PoisonError};
+
+/// The time, ns.
+const NOW: u64 = 86_400_000_000_000;
+
+/// What the lock protects.
+pub type Decider = Machine<Request, AnyPart<Request>, Config>;
+
+/// A partition that is alone at its target.
+pub struct Threads {
+    /// Slots.
+    pub line: Line,
+    tabs: Shared<Tabs>,
+    machine: Mutex<Decider>,
+}
+
+/// A CPU that uses the partition.
+struct User<'a> {
+    threads: &'a Threads,
+    cpu: u32,
+    sent: Vec<Request>,
+}
+
+impl Env<Request, Config> for User<'_> {
+    fn line(&self) -> &Line {
+        &self.threads.line
+    }
+
+    fn index(&self) -> u16 {
+        0
+    }
+
+    fn cpu(&self) -> u32 {
+        self.cpu
+    }
+
+    fn now(&self) -> u64 {
+        NOW
+    }
+
+    fn millis(&self) -> u64 {
+        NOW / 1_000_000
+    }
+
+    fn ratio(&self) -> u32 {
+        2
+    }
+
+    fn arm(&mut self, _at: u64) {}
+
+    fn with_table<R>(&self, _priority: Priority, f: impl FnOnce(Option<&Table>) -> R) -> R {
+        f(None)
+    }
+
+    fn send(&mut self, request: Request) {
+        self.sent.push(request);
+    }
+
+    fn admit_over(&mut self) -> Admission {
+        Admission::Over
+    }
+
+    fn admit(&mut self) -> Option<Admission> {
+        Some(Admission::Over)
+    }
+
+    fn bypass(&mut self, mut request: Request) {
+        request.placement.admission = Admission::Over;
+        self.send(request);
+    }
+
+    fn hold(&mut self, _request: &mut Request, _now: u64) {}
+}
+
+impl round::Partitions for User<'_> {
+    fn line(&self) -> &Line {
+        &self.threads.line
+    }
+
+    fn limits(&self) -> Limits {
+        self.threads.limits()
+    }
+
+    fn decide(&mut self, _index: u16, most: u32) -> Decided {
+        let threads = self.threads;
+        threads.with(|machine| machine.decide_more(self, NOW, most))
+    }
+}
+
+impl Threads {
+    /// Creates a partition with a policy started with `config`, a target with `slots` slots, and stocks and rows for
+    /// `cpus` CPUs.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoMemory`]: the allocator had none.
+    pub fn new(config: &Config, slots: u32, cpus: u32) -> Result<Self, NoMemory> {
+        let fifo = Config::parse(Kind::Fifo, None, &Tunables::default()).map_err(|_| NoMemory)?;
+        let lane = || Lane::new(lone_part(&fifo, 1)?, fifo);
+        let tabs = Tabs::new(cpus)?;
+        let mut regular = lane()?;
+        regular.set_tabs(tabs.clone())?;
+        let order = Owned::new(Order::new(16, 1)?)?;
+        let mut machine = Machine::new(regular, lane()?, order, 16, NOW);
+        if config.kind() != Kind::Fifo {
+            let part = lone_part(config, 1)?;
+            drop(machine.head(Priority::Regular).install(part, *config));
+        }
+        Ok(Self {
+            line: Line::with_stocks(1, slots, Stocks::new(cpus)?),
+            tabs,
+            machine: Mutex::new(machine),
+        })
+    }
+
+    /// Runs `f` with the lock held.
+    pub fn with<R>(&self, f: impl FnOnce(&mut Decider) -> R) -> R {
+        f(&mut self.machine.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn limits(&self) -> Limits {
+        self.line.limits(2, NOW / 1_000_000)
+    }
+
+    /// Has `request` pass on `cpu` without the lock; returns whether it did.
+    #[inline]
+    pub fn pass(&self, cpu: u32, request: &mut Request) -> Found {
+        let (line, pages) = (&self.line, request.cost().pages);
+        let ident = ident(request.owner);
+        let found = self.tabs.pass(line, cpu, &ident, pages, || self.limits());
+        if found.slot {
+            request.placement.admission = Admission::Slot;
+        }
+        found
+    }
+
+    /// Takes `request`, whose owner is a user, on `cpu`; returns what is submitted.
+    #[inline]
+    pub fn arrive(&self, cpu: u32, mut request: Request) -> Option<Request> {
+        let found = self.pass(cpu, &mut request);
+        if found.slot && !found.others {
+            return Some(request);
+        }
+        let mut user = self.user(cpu);
+        if found.slot {
+            user.sent.push(request);
+        } else {
+            self.enter(&mut user, request);
+        }
+        round::arrived(&mut user, found.others);
+        user.sent.pop()
+    }
+
+    /// Does the same with the lock.
+    pub fn arrive_locked(&self, cpu: u32, request: Request) -> Option<Request> {
+        let mut user = self.user(cpu);
+        self.enter(&mut user, request);
+        user.sent.pop()
+    }
+
+    #[inline(never)]
+    fn enter(&self, user: &mut User<'_>, request: Request) {
+        let ident = ident(request.owner);
+        let terms = Terms {
+            ident: Some(&ident),
+            forced: Forced::No,
+            may_pass: true,
+            relation: None,
+            may_overflow: true,
+        };
+        let who = attrs(request.owner);
+        let attrs = || Attrs { ..who };
+        let arrived = self.with(|machine| machine.arrive(user, request, &terms, &attrs));
+        if let Went::Passed(request) = arrived.went {
+            user.sent.push(request);
+        }
+        round::arrived(user, arrived.others);
+    }
+
+    /// Ends `request` on `cpu`; returns what is submitted then.
+    #[inline]
+    pub fn end(&self, cpu: u32, request: &Request) -> Vec<Request> {
+        let placement = &request.placement;
+        if placement.admission == Admission::Slot {
+            self.line.put_on(cpu, placement.priority);
+        }
+        let mut user = self.user(cpu);
+        let home = placement.ticket.map(|_| 0);
+        if home.is_some() || !self.line.is_calm() {
+            round::ended(&mut user, home, |user, _, most| {
+                self.with(|machine| machine.end(user, NOW, placement, request.cost(), most));
+            });
+        }
+        user.sent
+    }
+
+    const fn user(&self, cpu: u32) -> User<'_> {
+        User {
+            threads: self,
+            cpu,
+            sent: Vec::new(),
+        }
+    }
+}
+
+/// Returns all that the class of a request of `owner` depends on.
+fn ident(owner: u32) -> Ident {
+    [owner.into(), 0, 0, 0, 0]
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Requests that pass without the lock of their partition.
+
+use nrs_sched::{
+    arena::{rows, Request},
+    attr::Priority,
+    policy::{Config, Kind, Tunables},
+    threads::Threads,
+};
+use std::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+};
+
+fn fairshare() -> Config {
+    Config::parse(Kind::Fairshare, Some("uid_fair"), &Tunables::default()).expect("valid")
+}
+
+/// Returns the dispatched requests of each class that has any, and their pages, in the order of
+/// their number.
+fn served(threads: &Threads) -> Vec<(u64, u64)> {
+    threads.with(|machine| {
+        let primary = machine.head(Priority::Regular).primary_mut();
+        let rows = rows(primary.expect("fairshare"));
+        let leaves = rows.iter().filter(|row| row.leaf);
+        let counts = leaves.map(|row| row.ledger.counts);
+        let mut served: Vec<_> = counts
+            .map(|counts| (counts.dispatched, counts.cost_pages))
+            .filter(|(dispatched, _)| *dispatched > 0)
+            .collect();
+        served.sort_unstable();
+        served
+    })
+}
+
+/// Two threads pass requests of two users, most of them without the lock, while the head is looked
+/// at all the time: each is counted once.
+#[test]
+fn what_passed_is_counted_once() {
+    const EACH: u64 = 50_000;
+    let threads = Threads::new(&fairshare(), 64, 2).expect("memory");
+    let (done, looks) = (AtomicBool::new(false), AtomicBool::new(false));
+    let unlocked: u64 = thread::scope(|scope| {
+        let passing: Vec<_> = (0..2u32)
+            .map(|cpu| {
+                let threads = &threads;
+                scope.spawn(move || {
+                    let mut unlocked = 0;
+                    for id in 0..EACH {
+                        // Each user on both CPUs.
+                        let owner = 1 + (cpu + (id % 2) as u32) % 2;
+                        let mut request = Request::new(owner, id, owner, 0);
+                        let found = threads.pass(cpu, &mut request);
+                        unlocked += u64::from(found.slot);
+                        let sent = match found.slot {
+                            true => Some(request),
+                            false => threads.arrive(cpu, request),
+                        };
+                        assert!(threads.end(cpu, &sent.expect("it passes")).is_empty());
+                    }
+                    unlocked
+                })
+            })
+            .collect();
+        scope.spawn(|| {
+            while !done.load(Relaxed) {
+                served(&threads);
+                looks.store(true, Relaxed);
+                thread::yield_now();
+            }
+        });
+        let unlocked = passing
+            .into_iter()
+            .map(|thread| thread.join().expect("done"));
+        let unlocked = unlocked.sum();
+        done.store(true, Relaxed);
+        unlocked
+    });
+    println!("{unlocked} of {} without the lock", 2 * EACH);
+    assert!(unlocked > 0 && looks.load(Relaxed));
+    assert_eq!(served(&threads), [(EACH, EACH), (EACH, 2 * EACH)]);
+    assert_eq!(threads.line.used().active(), 0);
+}
+
+/// After 10,000 requests of a user that passed, that user and another one are served in turn, as if
+/// the requests had passed with the lock.
+#[test]
+fn a_burst_that_passed_is_no_debt() {
+    let order = |locked: bool| {
+        let threads = Threads::new(&fairshare(), 1, 1).expect("memory");
+        for id in 0..10_000 {
+            if locked {
+                // What is looked at has no open row.
+                served(&threads);
+            }
+            let sent = threads
+                .arrive(0, Request::new(1, id, 1, 0))
+                .expect("passed");
+            threads.end(0, &sent);
+        }
+        assert_eq!(served(&threads), [(10_000, 10_000)]);
+        let mut sent = threads.arrive(0, Request::new(3, 0, 1, 0));
+        for id in 0..100 {
+            for owner in [1, 2] {
+                assert!(threads.arrive(0, Request::new(owner, id, 1, 0)).is_none());
+            }
+        }
+        let mut order = Vec::new();
+        while let Some(request) = sent {
+            sent = threads.end(0, &request).pop();
+            order.extend(sent.as_ref().map(|request| request.owner));
+        }
+        order
+    };
+    let unlocked = order(false);
+    assert_eq!(unlocked.len(), 200);
+    for (count, owners) in (1..).zip(unlocked.chunks(2)) {
+        assert_ne!(owners[0], owners[1], "turn {count}");
+    }
+    assert_eq!(unlocked, order(true));
+}
+
+/// A change of policy closes rows, and what limits requests is not passed by.
+#[test]
+fn a_policy_that_may_refuse_sees_each_request() {
+    let tbf = Config::parse(Kind::Tbf, Some("uid"), &Tunables::default()).expect("valid");
+    let threads = Threads::new(&tbf, 64, 1).expect("memory");
+    for id in 0..100 {
+        let mut request = Request::new(1, id, 1, 0);
+        assert!(!threads.pass(0, &mut request).slot);
+        if let Some(sent) = threads.arrive(0, request) {
+            threads.end(0, &sent);
+        }
+    }
+}

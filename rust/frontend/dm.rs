@@ -251,7 +251,6 @@ impl Target for Device {
             _ => about.bytes,
         };
         let cost = Cost::new(about.opcode.direction(), bytes);
-        client.count_operation(about.opcode);
         // xfsaild writes back metadata as if it reclaimed memory.
         let reclaims = bio.is_swap() || (who.reclaim && !bio.is_urgent());
         let must_pass = bio.is_urgent() || reclaims;
@@ -267,6 +266,7 @@ impl Target for Device {
             client.hand_on();
             return bio.time_out();
         }
+        client.count_operation(about.opcode);
         let target = self.attachment.target().index();
         let account = Account {
             lengthy: about.opcode == Opcode::OST_PUNCH,

@@ -67,7 +67,7 @@ pub struct Tally {
 impl Tally {
     const fn of(bits: u64) -> Self {
         Self {
-            requests: (bits >> PAGES & REQUESTS_MAX) as u32,
+            requests: ((bits >> PAGES) & REQUESTS_MAX) as u32,
             pages: bits & ((1 << PAGES) - 1),
         }
     }

@@ -9,8 +9,11 @@ use kernel::{
     sync::{Arc, SpinLockIrq},
 };
 
+use super::partition::KernelPart;
 use crate::{
-    sched::{order::Level, parameters::service::Service as Values, sources::Sources},
+    sched::{
+        order::Level, parameters::service::Service as Values, policy::Config, sources::Sources,
+    },
     sys::atomic::{Hint, Word},
 };
 
@@ -41,6 +44,8 @@ pub(crate) struct Dispatch {
     feed: Word,
     /// 1: a policy asks which file a request is for.
     wants_file: Hint,
+    /// 1: it matters in which cgroup a request was made.
+    wants_cgroup: Hint,
     /// Index of the [`Level`] among all.
     level: Hint,
     pop_window: Hint,
@@ -62,6 +67,7 @@ impl Dispatch {
                 stall_ms: Word::new(0),
                 feed: Word::new(Feed::Block as u64),
                 wants_file: Hint::new(0),
+                wants_cgroup: Hint::new(0),
                 level: Hint::new(0),
                 pop_window: Hint::new(0),
                 sources: Hint::new(0),
@@ -166,8 +172,16 @@ impl Dispatch {
         self.wants_file.get() != 0
     }
 
-    /// Says whether a policy asks which file a request is for.
-    pub(crate) fn set_wants_file(&self, wanted: bool) {
-        self.wants_file.set(wanted.into());
+    /// Whether it matters in which cgroup a request was made.
+    pub(crate) fn wants_cgroup(&self) -> bool {
+        self.wants_cgroup.get() != 0
+    }
+
+    /// Says what the policies with `configs` ask of a request.
+    pub(crate) fn serve<'a>(&self, configs: impl Iterator<Item = &'a Config> + Clone) {
+        let wants_file = |config: &Config| KernelPart::wants_file(config.kind());
+        self.wants_file.set(configs.clone().any(wants_file).into());
+        let wants_cgroup = configs.clone().any(Config::wants_cgroup);
+        self.wants_cgroup.set(wants_cgroup.into());
     }
 }

@@ -75,6 +75,8 @@ impl Device {
                 .unwrap_or_else(|| self.jobid(who, uid, gid)),
             uid,
             gid,
+            // The low half tells cgroups apart.
+            cgroup: known(task::cgroup() as u32),
             opcode: bio.opcode,
             client: self.attachment.client().serial(),
             target: self.attachment.target().number(),
@@ -121,7 +123,8 @@ impl Device {
         let (low, high) = who.comm.split_at(8);
         let word = |half: &[u8]| <[u8; 8]>::try_from(half).map_or(0, u64::from_ne_bytes);
         let template = &self.config.template;
-        let detail = if template.uses_cgroup() {
+        let dispatch = self.attachment.service().dispatch();
+        let detail = if template.uses_cgroup() || dispatch.wants_cgroup() {
             task::cgroup()
         } else {
             0

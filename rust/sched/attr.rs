@@ -62,6 +62,8 @@ pub struct Attrs {
     pub projid: Id,
     /// Node map id.
     pub nodemap: Id,
+    /// Cgroup on the unified hierarchy: the low half of its id, which no two cgroups have at a time.
+    pub cgroup: Id,
     /// Operation, or [`Opcode::NONE`].
     pub opcode: Opcode,
     /// Number of the front-end's client in its service; 0: unknown.
@@ -91,6 +93,7 @@ impl Attrs {
         gid: Id::ABSENT,
         projid: Id::ABSENT,
         nodemap: Id::ABSENT,
+        cgroup: Id::ABSENT,
         opcode: Opcode::OST_READ,
         client: 0,
         target: 0,

@@ -28,17 +28,20 @@ pub enum Field {
     Opcode,
     /// Node map id.
     Nodemap,
+    /// Cgroup.
+    Cgroup,
 }
 
 impl Field {
     /// All fields, in the order in which sets of them are shown.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Nid,
         Self::Jobid,
         Self::Uid,
         Self::Gid,
         Self::Projid,
         Self::Nodemap,
+        Self::Cgroup,
         Self::Opcode,
     ];
 
@@ -52,6 +55,7 @@ impl Field {
             Self::Nid => "nid",
             Self::Opcode => "opcode",
             Self::Nodemap => "nodemap",
+            Self::Cgroup => "cgroup",
         }
     }
 
@@ -84,6 +88,8 @@ pub enum Key {
     Opcode(Opcode),
     /// A node map.
     Nodemap(u32),
+    /// A cgroup.
+    Cgroup(u32),
 }
 
 impl Key {
@@ -99,6 +105,7 @@ impl Key {
             Field::Opcode if attrs.opcode == Opcode::NONE => None,
             Field::Opcode => Some(Self::Opcode(attrs.opcode)),
             Field::Nodemap => attrs.nodemap.get().map(Self::Nodemap),
+            Field::Cgroup => attrs.cgroup.get().map(Self::Cgroup),
         };
         key.unwrap_or(Self::Absent(field))
     }
@@ -115,6 +122,7 @@ impl Key {
             Self::Nid(_) => Some(Field::Nid),
             Self::Opcode(_) => Some(Field::Opcode),
             Self::Nodemap(_) => Some(Field::Nodemap),
+            Self::Cgroup(_) => Some(Field::Cgroup),
         }
     }
 }
@@ -129,7 +137,11 @@ impl fmt::Display for Key {
                 f.write_char(':')?;
                 escape(job.as_bytes(), f)
             }
-            Self::Uid(id) | Self::Gid(id) | Self::Projid(id) | Self::Nodemap(id) => {
+            Self::Uid(id)
+            | Self::Gid(id)
+            | Self::Projid(id)
+            | Self::Nodemap(id)
+            | Self::Cgroup(id) => {
                 write!(f, ":{id}")
             }
             Self::Nid(nid) => write!(f, ":{nid}"),
@@ -243,6 +255,7 @@ impl Hashed for Key {
             Self::Nid(nid) => hasher.mix_nid(hasher.word(6), nid),
             Self::Opcode(opcode) => word(7, u64::from(opcode.number())),
             Self::Nodemap(id) => word(8, u64::from(*id)),
+            Self::Cgroup(id) => word(10, u64::from(*id)),
         }
     }
 }
@@ -268,8 +281,8 @@ impl Hashed for Subject {
         let mut state = hasher.word(9);
         state = hasher.mix(state, pair(raw(self.uid), raw(self.gid)));
         state = hasher.mix(state, pair(raw(self.projid), raw(self.nodemap)));
-        let opcode = u64::from(self.opcode.number());
-        state = hasher.mix(state, pair(opcode, u64::from(self.nid.is_some())));
+        let kinds = (u64::from(self.opcode.number()) << 1) | u64::from(self.nid.is_some());
+        state = hasher.mix(state, pair(raw(self.cgroup), kinds));
         if let Some(nid) = &self.nid {
             state = hasher.mix_nid(state, nid);
         }
@@ -304,6 +317,7 @@ mod tests {
             zero.gid = Id::new(0);
             zero.projid = Id::new(0);
             zero.nodemap = Id::new(0);
+            zero.cgroup = Id::new(0);
             zero.opcode = Opcode::OST_REPLY;
             zero.jobid = JobId::new(b"0");
             zero.nid = Nid::parse("0@lo").ok();

@@ -21,6 +21,7 @@
 //! conj     = expr *( "&" expr )
 //! expr     = field "=" list
 //! field    = "nid" | "jobid" | "opcode" | "uid" | "gid" | "projid" | "nodemap"
+//!          | "cgroup"
 //! list     = "{" 1*item "}"                   ; items are separated by blanks
 //! pair     = "rate=" rate | "minrate=" ( rate | "0" ) | "rank=" name | "realtime=" number
 //!          | "borrow=" ( "0" | "1" ) | "also=" [ name *( "+" name ) ] | rate
@@ -35,7 +36,7 @@
 //! | `nid` | see [`crate::sched::nid::range`] |
 //! | `jobid` | a name of up to 31 bytes; with `*` or `?` in it a pattern ([`crate::sched::glob`]) |
 //! | `opcode` | a name such as `ost_read` ([`crate::sched::attr::Opcode::KNOWN`]) |
-//! | `uid` `gid` `projid` `nodemap` | a number up to 4294967295, decimal, `0x` hexadecimal or `0` octal |
+//! | `uid` `gid` `projid` `nodemap` `cgroup` | a number up to 4294967295, decimal, `0x` hexadecimal or `0` octal |
 //!
 //! 4294967295 is Lustre's number for "has none", and stands for that here too.
 

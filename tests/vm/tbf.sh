@@ -121,6 +121,27 @@ jobid() {
 	rates 5 a=20 b=40 c=60 d=60
 }
 
+# Cgroups by number, whoever is in them: rates, then shares.
+cgroups() {
+	setup 3
+	mkdir -p /sys/fs/cgroup/test-one
+	local number
+	number=$(stat -c %i /sys/fs/cgroup/test-one)
+	policy svc 'tbf cgroup'
+	rule start one "cgroup={$number}" rate=20
+	rule change default rate=80
+	group=test-one begin a 1001 100
+	group=test-two begin b 1001 100
+	group=test-3 begin c 1002 100
+	rates 5 a=20 b=80 c=80
+	echo 2 >"$(at svc slots)"
+	set_to svc nrs_fairshare_weights "cgroup:$number:2"
+	policy svc 'fairshare cgroup_fair'
+	settle a b c
+	gather 3 ended
+	within 10 "${got[0]}" $((2 * got[1])) && within 10 "${got[1]}" "${got[2]}" || fail "${got[*]}"
+}
+
 # Every change reaches at once what waits already. What waits for its rate does not count as stalled.
 changes() {
 	setup 1
@@ -215,6 +236,7 @@ two_heads() {
 try 60 "uid: five classes, rates within 5 % of their rules" uid
 try 60 "rates in bytes, pages and requests" units
 long try 60 "jobid: cgroups, with wildcards" jobid
+try 60 "cgroups by number: rates and shares" cgroups
 try 60 "changes reach a standing backlog at once" changes
 try 60 "borrow: unused rates are lent, and come back" lending
 try 60 "also: two limits at once" two_limits

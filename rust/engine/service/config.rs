@@ -428,9 +428,7 @@ impl Service {
         if trace::Policy::is_on() {
             self.watch_change(&old, new);
         }
-        let mut started = new.iter().flatten();
-        let wants_file = started.any(|config| KernelPart::wants_file(config.kind()));
-        self.dispatch.set_wants_file(wants_file);
+        self.dispatch.serve(new.iter().flatten());
         self.ticker.set_beat(self.oversight.is_running());
         Ok(())
     }

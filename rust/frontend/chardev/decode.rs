@@ -51,6 +51,7 @@ impl Decoded {
                 gid: Id::new(record.gid),
                 projid: Id::new(record.projid),
                 nodemap: Id::new(record.nodemap),
+                cgroup: Id::ABSENT,
                 opcode,
                 client: 0,
                 target: record.target,

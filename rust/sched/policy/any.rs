@@ -165,6 +165,11 @@ macro_rules! policies {
                 }
             }
 
+            /// Whether it matters in which cgroup a request was made.
+            pub fn wants_cgroup(&self) -> bool {
+                each!(self, config => config.wants_cgroup())
+            }
+
             /// The argument the policy was started with.
             pub fn argument(&self) -> Option<&dyn fmt::Display> {
                 each!(self, config => config.argument())

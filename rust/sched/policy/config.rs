@@ -80,6 +80,11 @@ pub trait Configuration: Copy + PartialEq {
         false
     }
 
+    /// Whether it matters in which cgroup a request was made.
+    fn wants_cgroup(&self) -> bool {
+        false
+    }
+
     /// The argument of the start.
     fn argument(&self) -> Option<&dyn fmt::Display> {
         None

@@ -46,7 +46,7 @@ pub fn walk(scan: &mut Scan<'_>, visit: &mut impl Visit) -> Result<(), RuleError
         let at = scan.at();
         let field = Field::parse(scan.take(Name::takes)).ok_or(RuleError::invalid(
             at,
-            "a field: nid, jobid, uid, gid, projid, nodemap or opcode",
+            "a field: nid, jobid, uid, gid, projid, nodemap, cgroup or opcode",
         ))?;
         visit.condition(at, Some(field))?;
         scan.blanks();
@@ -119,9 +119,11 @@ impl Item {
         keep: &mut dyn FnMut(Range) -> Result<usize, NoMemory>,
     ) -> Result<Self, RuleError> {
         match field {
-            Field::Uid | Field::Gid | Field::Projid | Field::Nodemap => number(text)
-                .map(Self::Number)
-                .ok_or(RuleError::invalid(at, "a number, 0 to 4294967295")),
+            Field::Uid | Field::Gid | Field::Projid | Field::Nodemap | Field::Cgroup => {
+                number(text)
+                    .map(Self::Number)
+                    .ok_or(RuleError::invalid(at, "a number, 0 to 4294967295"))
+            }
             Field::Opcode => Opcode::parse(text)
                 .map(|opcode| Self::Number(opcode.number()))
                 .ok_or(RuleError::invalid(at, "an operation, such as ost_read")),

@@ -104,11 +104,12 @@ struct Index {
 }
 
 /// Fields whose values are numbers.
-const NUMBERS: [Field; 5] = [
+const NUMBERS: [Field; 6] = [
     Field::Uid,
     Field::Gid,
     Field::Projid,
     Field::Nodemap,
+    Field::Cgroup,
     Field::Opcode,
 ];
 
@@ -278,14 +279,14 @@ impl RuleSet {
     pub fn find_counted(&self, subject: &Subject) -> (u32, u32) {
         let index = &self.index;
         let mut work = 0;
-        let [uid, gid, projid, nodemap, opcode] = NUMBERS.map(|field| {
+        let [uid, gid, projid, nodemap, cgroup, opcode] = NUMBERS.map(|field| {
             let key = number_key(field, subject.number(field));
             index.numbers.get(&key)
         });
         let nid = subject.nid.as_ref();
         let nids = nid.map_or(&[][..], |nid| index.nids.get(nid));
         let jobs = index.jobs.get(&subject.jobid);
-        let mut lists = [uid, gid, projid, nodemap, opcode, nids, jobs];
+        let mut lists = [uid, gid, projid, nodemap, cgroup, opcode, nids, jobs];
         let mut best = self.first_of(&mut lists, subject, &mut work);
 
         if let Some(digest) = nid.map(range::Digest::of) {
@@ -305,7 +306,7 @@ impl RuleSet {
     /// The first ordinal in `lists` that holds, and its rule.
     fn first_of(
         &self,
-        lists: &mut [&[u32]; 7],
+        lists: &mut [&[u32]; 8],
         subject: &Subject,
         work: &mut u32,
     ) -> Option<(u32, u32)> {

@@ -19,8 +19,11 @@ impl Fields {
     /// No field.
     pub const NONE: Self = Self(0);
 
-    /// All fields: the generic type.
-    pub const ALL: Self = Self(0x7f);
+    /// All fields.
+    pub const ALL: Self = Self(0xff);
+
+    /// The generic type: Lustre's fields.
+    pub const GENERIC: Self = Self(0x7f);
 
     const fn bit(field: Field) -> u8 {
         match field {
@@ -31,6 +34,7 @@ impl Fields {
             Field::Projid => 16,
             Field::Nodemap => 32,
             Field::Opcode => 64,
+            Field::Cgroup => 128,
         }
     }
 
@@ -61,15 +65,16 @@ impl Fields {
         fields.next().filter(|_| fields.next().is_none())
     }
 
-    /// Parses `FIELD[+FIELD…]`, in any order; one that is named twice counts once. `generic` is all.
+    /// Parses `FIELD[+FIELD…]`, in any order; one that is named twice counts once. `generic` is
+    /// [`Fields::GENERIC`].
     /// `EINVAL`: an unknown field, or none: an empty text, a `+` at either end or two in a row.
     pub fn parse(text: &str) -> Result<Self> {
         if text == "generic" {
-            return Ok(Self::ALL);
+            return Ok(Self::GENERIC);
         }
         text.split('+').try_fold(Self::NONE, |fields, name| {
             let field = Field::parse(name).ok_or(Error::invalid(
-                "expected fields joined by '+': nid, jobid, uid, gid, projid, nodemap, opcode",
+                "expected fields joined by '+': nid, jobid, uid, gid, projid, nodemap, cgroup, opcode",
             ))?;
             Ok(fields.with(field))
         })
@@ -108,6 +113,8 @@ pub struct Subject {
     pub projid: Id,
     /// Node map id.
     pub nodemap: Id,
+    /// Cgroup.
+    pub cgroup: Id,
 }
 
 impl Subject {
@@ -120,6 +127,7 @@ impl Subject {
         gid: Id::ABSENT,
         projid: Id::ABSENT,
         nodemap: Id::ABSENT,
+        cgroup: Id::ABSENT,
     };
 
     /// The `fields` of `attrs`.
@@ -147,6 +155,7 @@ impl Subject {
             gid: id(Field::Gid, attrs.gid),
             projid: id(Field::Projid, attrs.projid),
             nodemap: id(Field::Nodemap, attrs.nodemap),
+            cgroup: id(Field::Cgroup, attrs.cgroup),
         }
     }
 
@@ -163,6 +172,7 @@ impl Subject {
             Field::Gid => raw(self.gid),
             Field::Projid => raw(self.projid),
             Field::Nodemap => raw(self.nodemap),
+            Field::Cgroup => raw(self.cgroup),
             Field::Opcode => self.opcode.number(),
             Field::Nid | Field::Jobid => 0,
         }
@@ -187,6 +197,7 @@ impl fmt::Display for Subject {
             (Field::Gid, self.gid),
             (Field::Projid, self.projid),
             (Field::Nodemap, self.nodemap),
+            (Field::Cgroup, self.cgroup),
         ];
         for (field, id) in ids {
             if let Some(id) = id.get() {
@@ -213,6 +224,7 @@ mod tests {
         gid: Id::new(2),
         projid: Id::new(3),
         nodemap: Id::new(4),
+        cgroup: Id::new(5),
         ..Attrs::UNKNOWN
     };
 
@@ -227,6 +239,7 @@ mod tests {
             ("nid+nid+nid", Some("nid")),
             ("nodemap+opcode", Some("nodemap+opcode")),
             ("projid+opcode", Some("projid+opcode")),
+            ("opcode+cgroup", Some("cgroup+opcode")),
             ("generic", Some("nid+jobid+uid+gid+projid+nodemap+opcode")),
             ("", None),
             ("+", None),
@@ -244,7 +257,7 @@ mod tests {
                 assert_eq!(Fields::parse(&fields.to_string()), Ok(fields));
             }
         }
-        assert_eq!(Fields::parse("generic"), Ok(Fields::ALL));
+        assert_eq!(Fields::parse("generic"), Ok(Fields::GENERIC));
         for field in Field::ALL {
             assert_eq!(Fields::only(field).single(), Some(field));
             assert!(Fields::ALL.has(field) && !Fields::NONE.has(field));
@@ -263,7 +276,7 @@ mod tests {
         let all = Subject::of(&attrs, Fields::ALL);
         assert_eq!(
             all.to_string(),
-            "nid:10.0.0.1@tcp jobid:dd_0 uid:1 gid:2 projid:3 nodemap:4 opcode:ost_write"
+            "nid:10.0.0.1@tcp jobid:dd_0 uid:1 gid:2 projid:3 nodemap:4 cgroup:5 opcode:ost_write"
         );
         for field in Field::ALL {
             let one = Subject::of(&attrs, Fields::only(field));

@@ -53,6 +53,7 @@ fn subject(text: &str) -> Subject {
             Field::Gid => subject.gid = id(),
             Field::Projid => subject.projid = id(),
             Field::Nodemap => subject.nodemap = id(),
+            Field::Cgroup => subject.cgroup = id(),
         }
     }
     subject

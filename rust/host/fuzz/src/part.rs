@@ -106,6 +106,7 @@ pub(crate) fn who(owner: u8) -> Attrs {
         gid: Id::new(id / 4),
         projid: Id::new(id % 3),
         nodemap: Id::new(id % 2),
+        cgroup: Id::new(id % 5),
         jobid: JobId::new(format!("j{}#{}", owner % 9, owner).as_bytes()),
         client: id,
         target: id % 3,

@@ -11,7 +11,7 @@ use nrs_sched::{
 };
 
 /// Types of policies, chosen by the first byte.
-const TYPES: [&str; 10] = [
+const TYPES: [&str; 11] = [
     "generic",
     "nid",
     "jobid",
@@ -22,6 +22,7 @@ const TYPES: [&str; 10] = [
     "nid+jobid+opcode",
     "projid",
     "nodemap",
+    "cgroup+uid",
 ];
 
 /// Rules of a book, at most.
@@ -47,6 +48,7 @@ fn subjects() -> impl Iterator<Item = Subject> {
         gid: Id::new(i as u32 % 2),
         projid: if i % 2 == 0 { Id::ABSENT } else { Id::new(1) },
         nodemap: Id::new(i as u32),
+        cgroup: Id::new(i as u32 % 4),
     })
 }
 

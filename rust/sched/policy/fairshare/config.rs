@@ -59,6 +59,10 @@ impl Configuration for Config {
         }
     }
 
+    fn wants_cgroup(&self) -> bool {
+        self.mode().levels().contains(&Level::Cgroup)
+    }
+
     fn argument(&self) -> Option<&dyn fmt::Display> {
         self.argument.as_ref().map(|mode| mode as &dyn fmt::Display)
     }

@@ -4,7 +4,8 @@
 //!
 //! ```text
 //! mode  = level *( "_then_" level ) "_fair"        ; each level at most once
-//! level = "gid" | "uid" | "jobid" | "projid" | "nid" | "nodemap" | "size"
+//! level = "gid" | "uid" | "jobid" | "projid" | "nid" | "nodemap" | "cgroup"
+//!       | "size"
 //! ```
 //!
 //! `size` divides by jobs, too, with weights in proportion to their sizes; so a mode has `jobid` or `size`,
@@ -18,7 +19,7 @@ use crate::sched::{
 use core::fmt;
 
 /// Levels of a mode, at most: every field once.
-pub const DEPTH_MAX: usize = 6;
+pub const DEPTH_MAX: usize = 7;
 
 /// What one level of the tree divides by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,19 +36,22 @@ pub enum Level {
     Nid,
     /// Node maps.
     Nodemap,
+    /// Cgroups.
+    Cgroup,
     /// Jobs, in proportion to their sizes.
     Size,
 }
 
 impl Level {
     /// All levels.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Gid,
         Self::Uid,
         Self::Jobid,
         Self::Projid,
         Self::Nid,
         Self::Nodemap,
+        Self::Cgroup,
         Self::Size,
     ];
 
@@ -68,6 +72,7 @@ impl Level {
             Self::Projid => Field::Projid,
             Self::Nid => Field::Nid,
             Self::Nodemap => Field::Nodemap,
+            Self::Cgroup => Field::Cgroup,
         }
     }
 
@@ -84,6 +89,7 @@ impl Level {
             Self::Projid => "mode names level projid twice",
             Self::Nid => "mode names level nid twice",
             Self::Nodemap => "mode names level nodemap twice",
+            Self::Cgroup => "mode names level cgroup twice",
             Self::Jobid | Self::Size => "mode names jobs twice, by level jobid or size",
         })
     }
@@ -107,7 +113,7 @@ impl Mode {
         let rest = Level::Jobid;
         // INVARIANT: one level, and nothing to compare it with.
         Self {
-            levels: [level, rest, rest, rest, rest, rest],
+            levels: [level, rest, rest, rest, rest, rest, rest],
             depth: 1,
         }
     }
@@ -126,7 +132,7 @@ impl Mode {
             let level = Level::from_name(name).ok_or(Error::invalid(if name.is_empty() {
                 "mode has an empty level"
             } else {
-                "mode has an unknown level, expected gid, uid, jobid, projid, nid, nodemap or size"
+                "mode has an unknown level, expected gid, uid, jobid, projid, nid, nodemap, cgroup or size"
             }))?;
             let mut before = levels.iter().take(usize::from(depth));
             if before.any(|other| other.field() == level.field()) {

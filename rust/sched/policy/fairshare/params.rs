@@ -74,7 +74,7 @@ parameters! {
     texts {
         /// Mode when nrs_policies names none.
         "nrs_fairshare_mode" Both
-            "LEVEL[_then_LEVEL...]_fair [weight=ITEM,...], levels gid uid jobid projid nid nodemap size",
+            "LEVEL[_then_LEVEL...]_fair [weight=ITEM,...], levels gid uid jobid projid nid nodemap cgroup size",
             "jobid_fair", "ENOENT, ENOSPC, EAGAIN, ENOMEM", Some(mode);
         /// Entity weights; unlisted entities have weight 1.
         "nrs_fairshare_weights" Both

@@ -10,7 +10,7 @@
 //! ```text
 //! text   = *separator [ item *( 1*separator item ) ] *separator
 //! item   = field ":" value ":" weight | "-" field ":" value | "clear"
-//! field  = "uid" | "gid" | "projid" | "nodemap" | "nid" | "jobid"
+//! field  = "uid" | "gid" | "projid" | "nodemap" | "cgroup" | "nid" | "jobid"
 //! weight = 1..10000
 //! ```
 //!
@@ -19,7 +19,7 @@
 //!
 //! | value of | form |
 //! |---|---|
-//! | `uid` `gid` `projid` `nodemap` | a decimal number up to 4294967295, which stands for "has none" |
+//! | `uid` `gid` `projid` `nodemap` `cgroup` | a decimal number up to 4294967295, which stands for "has none" |
 //! | `nid` | `ADDRESS@NETWORK` ([`crate::sched::nid::Nid`]) |
 //! | `jobid` | a name of up to 31 bytes that print; with `*` or `?` in it a pattern: `*` is any run of bytes, also none, `?` is any one byte |
 //! | `jobid`, quoted | the same in `"`, with blanks and commas; `\"`, `\\` and `\xNN` for other bytes; `""` for "has none" |
@@ -280,7 +280,7 @@ impl Edit {
         ))?;
         let field = Field::parse(field).filter(|field| *field != Field::Opcode);
         let field = field.ok_or(Error::invalid(
-            "unknown field, expected uid, gid, projid, nodemap, nid or jobid",
+            "unknown field, expected uid, gid, projid, nodemap, cgroup, nid or jobid",
         ))?;
         let quoted = value.strip_prefix('"').filter(|_| field == Field::Jobid);
         let (target, weight) = if let Some(text) = quoted {
@@ -344,9 +344,10 @@ impl Target {
             Field::Gid => Key::Gid,
             Field::Projid => Key::Projid,
             Field::Nodemap | Field::Opcode => Key::Nodemap,
+            Field::Cgroup => Key::Cgroup,
         };
         let number = parse_number(value).ok_or(Error::invalid(
-            "expected a decimal number from 0 to 4294967295 as uid, gid, projid or nodemap",
+            "expected a decimal number from 0 to 4294967295 as uid, gid, projid, nodemap or cgroup",
         ))?;
         Ok(Self::Exact(if number == u32::MAX {
             Key::Absent(field)

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::sched::{
     error::Result,
+    key::Field,
     mem::NoMemory,
     policy::Configuration,
     rules::{Book, Fields, Rate, Unit},
@@ -26,7 +27,7 @@ impl Configuration for Config {
     type Tunables = Tunables;
     type Update = Update;
 
-    /// The argument is fields joined by `+`; all fields without one.
+    /// The argument is fields joined by `+`; the generic type without one.
     fn parse(arg: Option<&str>, tunables: &Tunables) -> Result<Self> {
         let argument = arg.map(Fields::parse).transpose()?;
         Ok(Self {
@@ -51,6 +52,10 @@ impl Configuration for Config {
             && old.rules_max.get() >= now.rules_max.get()
     }
 
+    fn wants_cgroup(&self) -> bool {
+        self.fields().has(Field::Cgroup)
+    }
+
     fn argument(&self) -> Option<&dyn fmt::Display> {
         let fields = self.argument.as_ref();
         fields.map(|fields| fields as &dyn fmt::Display)
@@ -60,7 +65,7 @@ impl Configuration for Config {
 impl Config {
     /// The type: the fields that make a class.
     pub fn fields(&self) -> Fields {
-        self.argument.unwrap_or(Fields::ALL)
+        self.argument.unwrap_or(Fields::GENERIC)
     }
 
     /// The rate of the default rule, and of rules that are started without one.

@@ -63,7 +63,7 @@ struct Who {
     nid: usize,
     job: usize,
     opcode: usize,
-    ids: [u32; 4],
+    ids: [u32; 5],
 }
 
 impl Who {
@@ -80,6 +80,7 @@ impl Who {
             gid: id(1),
             projid: id(2),
             nodemap: id(3),
+            cgroup: id(4),
         }
     }
 }
@@ -89,7 +90,7 @@ fn who() -> impl Strategy<Value = Who> {
         0..NIDS.len() + 1,
         0..JOBS.len(),
         0..OPCODES.len(),
-        proptest::array::uniform4(0u32..4),
+        proptest::array::uniform5(0u32..4),
     )
         .prop_map(|(nid, job, opcode, ids)| Who {
             nid,
@@ -131,6 +132,7 @@ impl Asks {
             Field::Gid => id(1, item),
             Field::Projid => id(2, item),
             Field::Nodemap => id(3, item),
+            Field::Cgroup => id(4, item),
         })
     }
 }

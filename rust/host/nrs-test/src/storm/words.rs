@@ -142,7 +142,9 @@ fn policy(random: &mut Random) -> String {
 }
 
 fn mode(random: &mut Random) -> String {
-    let mut levels = vec!["gid", "uid", "jobid", "projid", "nid", "nodemap", "size"];
+    let mut levels = vec![
+        "gid", "uid", "jobid", "projid", "nid", "nodemap", "cgroup", "size",
+    ];
     let mut chosen = Vec::new();
     for _ in 0..random.within(1, 3) {
         let level = levels.remove(random.index(levels.len()));

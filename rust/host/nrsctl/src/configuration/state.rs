@@ -86,7 +86,7 @@ impl Policy {
         }
         match &self.argument {
             Some(argument) => Fields::parse(argument).ok(),
-            None => Some(Fields::ALL),
+            None => Some(Fields::GENERIC),
         }
     }
 }

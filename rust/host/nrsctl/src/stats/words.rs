@@ -154,7 +154,7 @@ fn meaning(snapshot: &Snapshot, policy: &Policy) -> String {
 }
 
 /// Levels of fairshare and fields of tbf, and what each tells apart.
-const FIELDS: [(&str, &str); 8] = [
+const FIELDS: [(&str, &str); 9] = [
     ("uid", "user"),
     ("gid", "group"),
     ("jobid", "job"),
@@ -162,6 +162,7 @@ const FIELDS: [(&str, &str); 8] = [
     ("opcode", "operation"),
     ("projid", "project"),
     ("nodemap", "node map"),
+    ("cgroup", "cgroup"),
     ("size", "jobs by their size"),
 ];
 

@@ -4,7 +4,7 @@
 
 use core::fmt;
 
-use kernel::{prelude::*, str::CString, sync::Arc};
+use kernel::{cpu::nr_cpu_ids, prelude::*, str::CString, sync::Arc};
 
 pub(crate) mod deadlines;
 pub(crate) mod herald;
@@ -19,12 +19,13 @@ use super::{
 use crate::{
     sched::{
         attr::Opcode,
+        cpus::PerCpu,
         item::Cost,
         statistics::{ClientCounts, Stats},
     },
     sys::{
         atomic::{Counter, Word},
-        task,
+        misc, task,
         timer::Timed,
     },
 };
@@ -49,8 +50,8 @@ pub(crate) struct Client {
     device: CString,
     /// Tells clients of one service apart.
     serial: u32,
-    /// Counters; `passed`, `held` and `credits` follow from others when they are shown.
-    counts: ClientCounts<Counter>,
+    /// Counters of each CPU; `passed`, `held` and `credits` follow from others when they are shown.
+    counts: PerCpu<ClientCounts<Counter>>,
     /// Requests that are queued now.
     held: Arc<Word>,
     /// Where it counts as active while it has some.
@@ -72,7 +73,7 @@ impl Client {
             name,
             device,
             serial,
-            counts: ClientCounts::default(),
+            counts: PerCpu::new(nr_cpu_ids(), ClientCounts::default).map_err(|_| ENOMEM)?,
             held: Arc::new(Word::new(0), GFP_KERNEL)?,
             crowd: match concurrency {
                 Some(concurrency) => Some(Crowd {
@@ -125,9 +126,17 @@ impl Client {
         self.held.get()
     }
 
+    /// Counts `number` on this CPU.
+    #[inline]
+    fn count(&self, number: u64, which: impl Fn(&ClientCounts<Counter>) -> &Counter) {
+        if let Some(counts) = self.counts.of(misc::cpu()) {
+            which(counts).count(number);
+        }
+    }
+
     /// Counts a request that is queued from now on.
     pub(crate) fn count_queued(&self) {
-        self.counts.queued.count(1);
+        self.count(1, |counts| &counts.queued);
         if self.held.add(1) == 0 {
             if let Some(crowd) = &self.crowd {
                 crowd.concurrency.enter();
@@ -190,21 +199,21 @@ impl Client {
 
     /// Counts a request that must not wait.
     pub(crate) fn count_forced(&self) {
-        self.counts.forced.count(1);
+        self.count(1, |counts| &counts.forced);
     }
 
     /// Counts a request without a known owner.
     pub(crate) fn count_anonymous(&self) {
-        self.counts.anonymous.count(1);
+        self.count(1, |counts| &counts.anonymous);
     }
 
     /// Counts a request by its operation, if that is one a device has.
     pub(crate) fn count_operation(&self, opcode: Opcode) {
         match opcode {
-            Opcode::OST_READ => self.counts.ost_read.count(1),
-            Opcode::OST_WRITE => self.counts.ost_write.count(1),
-            Opcode::OST_PUNCH => self.counts.ost_punch.count(1),
-            Opcode::OST_SYNC => self.counts.ost_sync.count(1),
+            Opcode::OST_READ => self.count(1, |counts| &counts.ost_read),
+            Opcode::OST_WRITE => self.count(1, |counts| &counts.ost_write),
+            Opcode::OST_PUNCH => self.count(1, |counts| &counts.ost_punch),
+            Opcode::OST_SYNC => self.count(1, |counts| &counts.ost_sync),
             _ => {}
         }
     }
@@ -215,28 +224,33 @@ impl Client {
             Opcode::OST_READ | Opcode::OST_WRITE | Opcode::OST_PUNCH => {
                 self.count_operation(opcode);
             }
-            _ => self.counts.other.count(1),
+            _ => self.count(1, |counts| &counts.other),
         }
     }
 
     /// Counts the end of a request.
     pub(crate) fn count_ended(&self, cost: Cost, failed: bool) {
-        self.counts.ended.count(1);
-        self.counts.bytes.count(cost.bytes);
-        if failed {
-            self.counts.failed.count(1);
+        if let Some(counts) = self.counts.of(misc::cpu()) {
+            counts.ended.count(1);
+            counts.bytes.count(cost.bytes);
+            if failed {
+                counts.failed.count(1);
+            }
         }
     }
 
     /// Counts a request that fails because the client is lost, before anything was done with it.
     pub(crate) fn count_refused(&self) {
-        self.counts.ended.count(1);
-        self.counts.failed.count(1);
+        self.count(1, |counts| &counts.ended);
+        self.count(1, |counts| &counts.failed);
     }
 
     /// Writes the counters, and the credits by `concurrency`, as `name: value` pairs on one line.
     pub(crate) fn write(&self, concurrency: &Concurrency, out: &mut dyn fmt::Write) -> fmt::Result {
-        let mut counts = self.counts.map(Counter::get);
+        let mut counts = ClientCounts::ZERO;
+        for one in self.counts.iter() {
+            counts.merge(&one.map(Counter::get));
+        }
         // Requests that were dispatched without waiting, or are about to be queued; flushes are not accounted.
         let arrived = [counts.ost_read, counts.ost_write, counts.ost_punch];
         let arrived = arrived.into_iter().fold(counts.other, u64::saturating_add);

@@ -39,6 +39,7 @@ use super::dispatch::Dispatch;
 use crate::{
     sched::{
         attr::Priority,
+        cpus::PerCpu,
         item::Fifo,
         partition::{line::Line, round, stock::Stocks, Admission, Scheduled, BATCH},
         slots::{Limits, Pool},
@@ -105,8 +106,8 @@ pub(crate) struct Target {
     /// Requests at the device that went over the bounds.
     over: Word,
     line: Line,
-    /// When something last came back from the device, ms of the coarse clock.
-    life: Hint,
+    /// When something last came back from the device, by CPU, ms of the coarse clock.
+    life: PerCpu<Hint>,
     #[pin]
     lists: SpinLockIrq<Lists>,
     #[pin]
@@ -122,6 +123,7 @@ impl Target {
     pub(crate) fn new(index: u16, dispatch: Arc<Dispatch>, cpts: u16) -> Result<Arc<Self>> {
         let slots = dispatch.slots();
         let stocks = Stocks::new(nr_cpu_ids()).map_err(|_| ENOMEM)?;
+        let life = PerCpu::new(nr_cpu_ids(), || Hint::new(0)).map_err(|_| ENOMEM)?;
         Arc::pin_init(
             pin_init!(Self {
                 index,
@@ -133,7 +135,7 @@ impl Target {
                 free: Word::new(0),
                 over: Word::new(0),
                 line: Line::with_stocks(cpts, slots, stocks),
-                life: Hint::new(0),
+                life,
                 lists <- new_spinlock_irq!(Lists {
                     ready: NodeFifo::new(),
                     bypass: NodeFifo::new(),
@@ -172,7 +174,7 @@ impl Target {
         if self.users.fetch_add(1, ordering::Full) == 0 {
             self.number.store(number, ordering::Relaxed);
             self.depth.store(depth, ordering::Relaxed);
-            self.life.set(0);
+            self.life.iter().for_each(|life| life.set(0));
             self.follow_slots();
         }
     }
@@ -210,14 +212,14 @@ impl Target {
 
     /// The last sign of life of the device, ms of the coarse clock; 0: there was none.
     pub(crate) fn life(&self) -> u64 {
-        self.life.get()
+        let each = self.life.iter().map(Hint::get);
+        each.max().unwrap_or(0)
     }
 
     /// Something came back from the device at `now`.
     pub(crate) fn note_life(&self, now: u64) {
-        // Others read it all the time.
-        if self.life.get() != now {
-            self.life.set(now);
+        if let Some(life) = self.life.of(misc::cpu()) {
+            life.set(now);
         }
     }
 

@@ -71,6 +71,8 @@ pub(crate) struct Account {
     pub(crate) placement: Placement,
     /// Name of the partition that decided.
     pub(crate) home: u16,
+    /// CPU that submitted it, if it has a deadline.
+    pub(crate) cpu: u16,
     /// It ended without being submitted.
     pub(crate) refused: bool,
     /// It is a discard, a secure erase or a write of zeroes.
@@ -94,6 +96,7 @@ impl Account {
         Self {
             placement: Placement::new(priority),
             home: 0,
+            cpu: 0,
             refused: false,
             lengthy: false,
             waited: 0,

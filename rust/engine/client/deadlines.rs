@@ -38,6 +38,7 @@
 use core::fmt;
 
 use kernel::{
+    cpu::nr_cpu_ids,
     new_spinlock_irq,
     prelude::*,
     sync::{Arc, SpinLockIrq},
@@ -51,6 +52,7 @@ use crate::{
         timeouts::{clock, History, Timeouts},
     },
     sched::{
+        cpus::PerCpu,
         statistics::{DeadlineCounts, Stats},
         timeouts::in_flight::{InFlight, Submitted},
         units::NSEC_PER_MSEC,
@@ -73,13 +75,63 @@ const POLL: u64 = 1000;
 /// The coarse clock may lag behind by this, ms.
 const TICK: u64 = 10;
 
+/// Requests in flight that one CPU submitted.
+struct Flight {
+    /// An [`InFlight`].
+    in_flight: Word,
+    /// Of those, the ones that were in flight when the client was lost.
+    given_up: Word,
+}
+
+impl Flight {
+    fn new() -> Self {
+        Self {
+            in_flight: Word::new(InFlight::NONE.bits()),
+            given_up: Word::new(0),
+        }
+    }
+
+    fn in_flight(&self) -> InFlight {
+        InFlight::from_bits(self.in_flight.get())
+    }
+
+    /// Returns how many are given up.
+    fn given_up(&self) -> u32 {
+        self.given_up.get() as u32
+    }
+
+    /// Gives up all requests in flight. A request that ends meanwhile first leaves the count and then looks whether some
+    /// are given up.
+    fn give_up(&self) {
+        self.given_up.set(self.in_flight().count().into());
+        self.take_back(0, self.in_flight().count());
+    }
+
+    /// Requests have ended, `ended` of them given up; `left` are in flight.
+    fn take_back(&self, ended: u64, left: u32) {
+        self.given_up.change(|count| {
+            let new = count.saturating_sub(ended).min(left.into());
+            (new != count).then_some(new)
+        });
+    }
+}
+
+/// All requests in flight.
+#[derive(Default)]
+struct Sum {
+    count: u32,
+    given_up: u32,
+    /// When the first one was submitted that is not given up, or else the first one, ms.
+    since: Option<u64>,
+}
+
 /// What a client knows of its device.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Deadlines {
     timeouts: Arc<Timeouts>,
     target: Arc<Target>,
-    /// An [`InFlight`].
-    in_flight: Word,
+    /// Requests in flight, by the CPU that submitted them.
+    flights: PerCpu<Flight>,
     /// Of those, the lengthy ones; counted before and until after they are in flight.
     lengthy: Word,
     /// When the timer expires, ms, at the latest; [`ASLEEP`].
@@ -88,8 +140,6 @@ pub(crate) struct Deadlines {
     lost: Word,
     /// When it was lost last, ms.
     lost_at: Hint,
-    /// Of the requests in flight, those that were when it was lost.
-    given_up: Word,
     /// What its requests take.
     #[pin]
     history: History,
@@ -114,16 +164,16 @@ impl Deadlines {
         held: Arc<Word>,
         herald: Arc<Herald>,
     ) -> Result<Arc<Timed<Self>>> {
+        let flights = PerCpu::new(nr_cpu_ids(), Flight::new).map_err(|_| ENOMEM)?;
         let deadlines = Arc::pin_init(
             Timed::new(pin_init!(Self {
                 timeouts,
                 target,
-                in_flight: Word::new(InFlight::NONE.bits()),
+                flights,
                 lengthy: Word::new(0),
                 armed: Word::new(ASLEEP),
                 lost: Word::new(0),
                 lost_at: Hint::new(0),
-                given_up: Word::new(0),
                 history <- History::new(),
                 alarm <- new_spinlock_irq!((), "nrs_alarm"),
                 dead: Hint::new(0),
@@ -141,15 +191,29 @@ impl Deadlines {
     /// Has the client follow the terms of its service.
     pub(crate) fn follow(self: &Timed<Self>) {
         self.history.follow(&self.timeouts);
-        if self.in_flight().count() != 0 {
+        if self.in_flight().count != 0 {
             // The client may be lost at another time now, or never.
             self.arm_for(misc::millis());
         }
     }
 
-    /// The requests in flight.
-    fn in_flight(&self) -> InFlight {
-        InFlight::from_bits(self.in_flight.get())
+    /// Returns the requests in flight. A CPU that has none any more had a completion, which is a sign of life; so the
+    /// device owes one since the earliest submission of a CPU that has some, or the last sign of life.
+    fn in_flight(&self) -> Sum {
+        let (mut sum, mut new) = (Sum::default(), None);
+        let earlier = |a: Option<u64>, b: Option<u64>| [a, b].into_iter().flatten().min();
+        for flight in self.flights.iter() {
+            let in_flight = flight.in_flight();
+            // What one CPU gave up hides nothing of another one.
+            let given_up = flight.given_up().min(in_flight.count());
+            let since = in_flight.owed_since(0);
+            sum.count = sum.count.saturating_add(in_flight.count());
+            sum.given_up = sum.given_up.saturating_add(given_up);
+            sum.since = earlier(sum.since, since);
+            new = earlier(new, since.filter(|_| in_flight.count() > given_up));
+        }
+        sum.since = new.or(sum.since);
+        sum
     }
 
     /// The client is `disk` for others; its requests fail while it is lost, if `fails`.
@@ -209,14 +273,18 @@ impl Deadlines {
         if timeout == 0 {
             return;
         }
-        let now = misc::millis();
+        let (now, cpu) = (misc::millis(), misc::cpu());
+        let Some(flight) = self.flights.of(cpu) else {
+            return;
+        };
         if account.lengthy {
             self.lengthy.add(1);
         }
-        let given_up = self.given_up();
+        let given_up = flight.given_up();
         let add = |bits| Some(InFlight::from_bits(bits).submitted(now, given_up)?.bits());
-        if self.in_flight.change(add) {
+        if flight.in_flight.change(add) {
             account.submitted = Submitted::at(now);
+            account.cpu = cpu as u16;
             if now.saturating_add(timeout.into()) < self.armed.get() {
                 self.watch(now);
             }
@@ -249,9 +317,12 @@ impl Deadlines {
         let now = misc::millis();
         // The timer reads the count first.
         self.target.note_life(now);
-        let before = InFlight::from_bits(self.in_flight.sub(1));
-        if self.given_up() != 0 {
-            self.take_back(submitted, now, before.count().saturating_sub(1));
+        let Some(flight) = self.flights.of(account.cpu.into()) else {
+            return;
+        };
+        let before = InFlight::from_bits(flight.in_flight.sub(1));
+        if flight.given_up() != 0 {
+            self.take_back(flight, submitted, now, before.count().saturating_sub(1));
         }
         if self.lost.get() != 0 {
             self.find();
@@ -265,21 +336,13 @@ impl Deadlines {
         self.history.hear(service, now);
     }
 
-    /// Requests in flight that are given up.
-    fn given_up(&self) -> u32 {
-        self.given_up.get() as u32
-    }
-
-    /// A request that was `submitted` has ended at `now`, which leaves `left` in flight: if it was given up, it is not
-    /// any more.
+    /// A request that was `submitted` has ended at `now`, which leaves `left` of its CPU in flight: if it was given up, it
+    /// is not any more.
     #[cold]
-    fn take_back(&self, submitted: Submitted, now: u64, left: u32) {
+    fn take_back(&self, flight: &Flight, submitted: Submitted, now: u64, left: u32) {
         let since = now.saturating_sub(self.lost_at.get());
         let ended = u64::from(u64::from(submitted.elapsed(now)) >= since);
-        self.given_up.change(|count| {
-            let new = count.saturating_sub(ended).min(left.into());
-            (new != count).then_some(new)
-        });
+        flight.take_back(ended, left);
     }
 
     /// Has the timer expire at `wake`, ms, unless it expires earlier anyway.
@@ -294,11 +357,10 @@ impl Deadlines {
         drop(alarm);
     }
 
-    /// The device gave no sign of life after `alive`, and owes `count` completions.
-    fn lose(&self, now: u64, alive: u64, count: u32) {
-        let late = count.saturating_sub(self.given_up());
+    /// The device gave no sign of life after `alive`, and owes completions, `late` of them since then.
+    fn lose(&self, now: u64, alive: u64, late: u32) {
         self.lost_at.set(now);
-        self.given_up.set(count.into());
+        self.flights.iter().for_each(Flight::give_up);
         self.dead.set(alive);
         self.lost.set(1);
         self.counts.lost.count(1);
@@ -351,19 +413,21 @@ impl Expire for Deadlines {
         let alive = timed.target.life();
         let now = misc::millis();
         let outlook = timed.history.outlook(now);
-        let Some(owed) = in_flight.owed_since(alive).filter(|_| outlook.timeout != 0) else {
+        let Some(since) = in_flight.since.filter(|_| outlook.timeout != 0) else {
             return timed.find();
         };
+        let owed = since.max(alive);
         let look = outlook.next_look(owed, lengthy, now);
         if timed.lost.get() == 0 {
-            if in_flight.count() <= timed.given_up() {
+            if in_flight.count <= in_flight.given_up {
                 // Who submits another one arms the timer.
                 return;
             }
             if let Some(look) = look {
                 return timed.arm_for(look);
             }
-            timed.lose(now, alive, in_flight.count());
+            let late = in_flight.count.saturating_sub(in_flight.given_up);
+            timed.lose(now, alive, late);
         } else if alive != timed.dead.get() {
             timed.find();
             return timed.arm_for(look.unwrap_or(now));

@@ -126,17 +126,17 @@ impl Client {
         self.held.get()
     }
 
-    /// Counts `number` on this CPU.
+    /// Counts one on `cpu`.
     #[inline]
-    fn count(&self, number: u64, which: impl Fn(&ClientCounts<Counter>) -> &Counter) {
-        if let Some(counts) = self.counts.of(misc::cpu()) {
-            which(counts).count(number);
+    fn count(&self, cpu: u16, which: impl Fn(&ClientCounts<Counter>) -> &Counter) {
+        if let Some(counts) = self.counts.of(cpu.into()) {
+            which(counts).count(1);
         }
     }
 
-    /// Counts a request that is queued from now on.
-    pub(crate) fn count_queued(&self) {
-        self.count(1, |counts| &counts.queued);
+    /// Counts a request that came on `cpu` and is queued from now on.
+    pub(crate) fn count_queued(&self, cpu: u16) {
+        self.count(cpu, |counts| &counts.queued);
         if self.held.add(1) == 0 {
             if let Some(crowd) = &self.crowd {
                 crowd.concurrency.enter();
@@ -198,39 +198,40 @@ impl Client {
     }
 
     /// Counts a request that must not wait.
-    pub(crate) fn count_forced(&self) {
-        self.count(1, |counts| &counts.forced);
+    pub(crate) fn count_forced(&self, cpu: u16) {
+        self.count(cpu, |counts| &counts.forced);
     }
 
     /// Counts a request without a known owner.
-    pub(crate) fn count_anonymous(&self) {
-        self.count(1, |counts| &counts.anonymous);
+    pub(crate) fn count_anonymous(&self, cpu: u16) {
+        self.count(cpu, |counts| &counts.anonymous);
     }
 
     /// Counts a request by its operation, if that is one a device has.
-    pub(crate) fn count_operation(&self, opcode: Opcode) {
+    pub(crate) fn count_operation(&self, cpu: u16, opcode: Opcode) {
         match opcode {
-            Opcode::OST_READ => self.count(1, |counts| &counts.ost_read),
-            Opcode::OST_WRITE => self.count(1, |counts| &counts.ost_write),
-            Opcode::OST_PUNCH => self.count(1, |counts| &counts.ost_punch),
-            Opcode::OST_SYNC => self.count(1, |counts| &counts.ost_sync),
+            Opcode::OST_READ => self.count(cpu, |counts| &counts.ost_read),
+            Opcode::OST_WRITE => self.count(cpu, |counts| &counts.ost_write),
+            Opcode::OST_PUNCH => self.count(cpu, |counts| &counts.ost_punch),
+            Opcode::OST_SYNC => self.count(cpu, |counts| &counts.ost_sync),
             _ => {}
         }
     }
 
     /// Counts a request of a front-end whose flushes are requests like others.
-    pub(crate) fn count_arrived(&self, opcode: Opcode) {
+    pub(crate) fn count_arrived(&self, cpu: u16, opcode: Opcode) {
         match opcode {
             Opcode::OST_READ | Opcode::OST_WRITE | Opcode::OST_PUNCH => {
-                self.count_operation(opcode);
+                self.count_operation(cpu, opcode);
             }
-            _ => self.count(1, |counts| &counts.other),
+            _ => self.count(cpu, |counts| &counts.other),
         }
     }
 
-    /// Counts the end of a request.
-    pub(crate) fn count_ended(&self, cost: Cost, failed: bool) {
-        if let Some(counts) = self.counts.of(misc::cpu()) {
+    /// Counts the end of a request on `cpu`.
+    #[inline]
+    pub(crate) fn count_ended(&self, cpu: u16, cost: Cost, failed: bool) {
+        if let Some(counts) = self.counts.of(cpu.into()) {
             counts.ended.count(1);
             counts.bytes.count(cost.bytes);
             if failed {
@@ -241,8 +242,9 @@ impl Client {
 
     /// Counts a request that fails because the client is lost, before anything was done with it.
     pub(crate) fn count_refused(&self) {
-        self.count(1, |counts| &counts.ended);
-        self.count(1, |counts| &counts.failed);
+        let cpu = misc::cpu();
+        self.count(cpu, |counts| &counts.ended);
+        self.count(cpu, |counts| &counts.failed);
     }
 
     /// Writes the counters, and the credits by `concurrency`, as `name: value` pairs on one line.

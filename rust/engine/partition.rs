@@ -253,6 +253,8 @@ struct Surroundings<'a> {
     partition: &'a Timed<Partition>,
     /// The request that arrives, if one does, and whether its client is being drained.
     arrival: Option<(&'a Arrival<'a>, bool)>,
+    /// CPU on which it arrives.
+    cpu: u16,
     /// What the target got.
     kick: Kick,
 }
@@ -270,7 +272,7 @@ impl Env<Held, Config> for Surroundings<'_> {
 
     #[inline]
     fn cpu(&self) -> u32 {
-        misc::cpu()
+        self.cpu.into()
     }
 
     #[inline]
@@ -322,7 +324,7 @@ impl Env<Held, Config> for Surroundings<'_> {
     fn hold(&mut self, held: &mut Held, now: u64) {
         held.hold(now);
         if let Some((arrival, _)) = self.arrival {
-            arrival.client.count_queued();
+            arrival.client.count_queued(held.account().cpu);
         }
     }
 
@@ -424,7 +426,7 @@ impl Surroundings<'_> {
 
 impl Timed<Partition> {
     /// Has a request pass without the lock, as [`Tabs::pass`] does; its admission is noted then.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn pass(&self, held: &mut Held, arrival: &Arrival<'_>) -> Found {
         let plain = arrival.may_pass && !arrival.must_pass && arrival.relation.is_none();
         let regular = held.placement().priority == Priority::Regular;
@@ -434,9 +436,9 @@ impl Timed<Partition> {
         };
         let (line, pages) = (self.target.line(), held.cost().pages);
         let limits = || self.target.limits();
-        let found = self.tabs.pass(line, misc::cpu(), ident, pages, limits);
+        let cpu = held.account().cpu.into();
+        let found = self.tabs.pass(line, cpu, ident, pages, limits);
         if found.slot {
-            held.account_mut().home = self.home();
             held.placement_mut().admission = Admission::Slot;
         }
         found
@@ -450,6 +452,7 @@ impl Timed<Partition> {
         attrs: &impl Fn() -> Attrs,
     ) -> (Arrived<Held>, Kick) {
         held.account_mut().home = self.home();
+        let cpu = held.account().cpu;
         let mut inner = self.inner.lock();
         // Read under the lock: whoever drains has set it before it took the lock.
         let draining = arrival.is_draining();
@@ -457,6 +460,7 @@ impl Timed<Partition> {
         let mut env = Surroundings {
             partition: self,
             arrival: Some((arrival, draining)),
+            cpu,
             kick: Kick::none(),
         };
         let terms = Terms {
@@ -469,7 +473,7 @@ impl Timed<Partition> {
         let arrived = inner.arrive(&mut env, held, &terms, attrs);
         drop(inner);
         if forced != Forced::No && !matches!(arrived.went, Went::Refused(_)) {
-            arrival.client.count_forced();
+            arrival.client.count_forced(cpu);
         }
         (arrived, env.kick)
     }
@@ -486,6 +490,7 @@ impl Timed<Partition> {
         let mut env = Surroundings {
             partition: self,
             arrival: None,
+            cpu: 0,
             kick: *kick,
         };
         let done = f(&mut self.inner.lock(), &mut env, now);

@@ -126,6 +126,7 @@ impl Lanes {
 
     /// Uses what slots are free after an arrival, if it is the turn of `others`; then what was decided, and `kick`, go
     /// out.
+    #[inline(always)]
     pub(crate) fn arrived(&self, others: bool, kick: Kick) {
         let mut turns = Turns { lanes: self, kick };
         round::arrived(&mut turns, others);

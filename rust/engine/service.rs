@@ -33,7 +33,7 @@ use crate::{
         attr::Attrs,
         item::Cost,
         parameters::{service::Slots, Values},
-        partition::arrive::Went,
+        partition::{arrive::Went, line::Found},
         policy::{params::ClassesMax, Config, Kind, Tuning},
         timeouts::terms::Terms,
     },
@@ -306,14 +306,12 @@ impl Service {
         &self.dispatch
     }
 
-    /// The CPT of the CPU that runs this.
-    fn local(&self) -> u16 {
+    /// The CPT of `cpu`.
+    fn cpt_of(&self, cpu: u16) -> u16 {
         if self.count <= 1 {
             return 0;
         }
-        let cpu = usize::try_from(misc::cpu()).ok();
-        let cpt = cpu.and_then(|cpu| self.cpts.get(cpu));
-        cpt.copied().unwrap_or(0)
+        self.cpts.get(usize::from(cpu)).copied().unwrap_or(0)
     }
 
     /// Takes a request. Gives it back if it is to go down at once; its slot is taken then.
@@ -327,7 +325,10 @@ impl Service {
     ) -> Arrived {
         let home = match arrival.domain {
             Some(domain) => self.home(arrival.target, domain),
-            None => partitions::home(arrival.target.index(), self.local()),
+            None => {
+                let cpt = self.cpt_of(held.account().cpu);
+                partitions::home(arrival.target.index(), cpt)
+            }
         };
         let Some((lanes, partition)) = self.partitions.at(home) else {
             // There are lanes for each target; should there be none, the request goes down.
@@ -336,9 +337,15 @@ impl Service {
                 record: None,
             };
         };
-        let found = partition.pass(&mut held, arrival);
+        let mut found = Found::default();
+        if lanes.target().line().is_calm() {
+            found = partition.pass(&mut held, arrival);
+        }
         if found.slot {
-            lanes.arrived(found.others, Kick::none());
+            held.account_mut().home = home;
+            if found.others {
+                lanes.pass_on(Kick::none());
+            }
             return Arrived {
                 went: Went::Passed(held),
                 record: None,
@@ -363,13 +370,20 @@ impl Service {
     }
 
     /// Takes back what a request to `target` used, and decides what its slot is used for next; `error` is how it
-    /// failed, 0 if it did not. Any context.
-    pub(crate) fn complete(&self, account: &Account, cost: Cost, target: &Arc<Target>, error: i32) {
+    /// failed, 0 if it did not, and `cpu` where it ended. Any context.
+    pub(crate) fn complete(
+        &self,
+        account: &Account,
+        cost: Cost,
+        target: &Arc<Target>,
+        error: i32,
+        cpu: u16,
+    ) {
         if trace::Complete::is_on() {
             self.watch_end(account, cost, error);
         }
         let placement = &account.placement;
-        target.kick(target.leave(placement.admission, placement.priority));
+        target.kick(target.leave(placement.admission, placement.priority, cpu));
         let home = placement.ticket.is_some() || placement.record.is_some();
         if home || !target.line().is_calm() {
             if let Some(lanes) = self.partitions.of(target.index()) {

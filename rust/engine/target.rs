@@ -217,8 +217,9 @@ impl Target {
     }
 
     /// Something came back from the device at `now`.
-    pub(crate) fn note_life(&self, now: u64) {
-        if let Some(life) = self.life.of(misc::cpu()) {
+    pub(crate) fn note_life(&self, cpu: u16, now: u64) {
+        // Others read it all the time.
+        if let Some(life) = self.life.of(cpu.into()).filter(|life| life.get() != now) {
             life.set(now);
         }
     }
@@ -287,12 +288,12 @@ impl Target {
         self.let_through(&mut lists, Admission::Forced)
     }
 
-    /// A request of `priority` that had `admission` has ended, or will not go down.
+    /// A request of `priority` that had `admission` has ended on `cpu`, or will not go down.
     #[inline]
-    pub(crate) fn leave(&self, admission: Admission, priority: Priority) -> Kick {
+    pub(crate) fn leave(&self, admission: Admission, priority: Priority, cpu: u16) -> Kick {
         match admission {
             Admission::None => {}
-            Admission::Slot => self.line.put_on(misc::cpu(), priority),
+            Admission::Slot => self.line.put_on(cpu.into(), priority),
             Admission::Free => {
                 self.free.sub(1);
             }

@@ -201,7 +201,7 @@ impl Bench {
     /// Ends a forced request that passed at once.
     fn end_forced(&self) {
         self.target
-            .kick(self.target.leave(Admission::Forced, Priority::Regular));
+            .kick(self.target.leave(Admission::Forced, Priority::Regular, 0));
     }
 
     /// Ends request `index` in the order of submission, once it was submitted; returns its name.
@@ -221,8 +221,10 @@ impl Bench {
     /// Gives back what a request had at the target.
     fn give_back(&self, account: &Account) {
         let placement = &account.placement;
-        self.target
-            .kick(self.target.leave(placement.admission, placement.priority));
+        self.target.kick(
+            self.target
+                .leave(placement.admission, placement.priority, 0),
+        );
     }
 
     /// Makes `kind` the primary of the regular head.
@@ -394,7 +396,7 @@ mod life {
         for admission in swap.into_iter().flatten() {
             bench
                 .target
-                .kick(bench.target.leave(admission, Priority::Regular));
+                .kick(bench.target.leave(admission, Priority::Regular, 0));
         }
         assert!(metadata == Came::Passed && waits == Came::Queued);
         assert!(busy == FREE_MIN + 1 && more.is_none());

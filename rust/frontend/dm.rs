@@ -45,6 +45,7 @@ use crate::{
     sys::{
         atomic::Word,
         dm::{Args, Bio, Lower, Map, Plan, Refusal, Target},
+        misc,
         node::Account,
         task::{self, Submitter},
     },
@@ -221,7 +222,7 @@ impl Target for Device {
         // Where flushes do not go past the target: callers wait for them, so there is no order to keep; they carry
         // nothing to charge.
         if bio.is_empty_flush() {
-            client.count_operation(Opcode::OST_SYNC);
+            client.count_operation(misc::cpu(), Opcode::OST_SYNC);
             return bio.bypass();
         }
         let who = task::submitter();
@@ -254,12 +255,13 @@ impl Target for Device {
             _ => about.bytes,
         };
         let cost = Cost::new(about.opcode.direction(), bytes);
+        let cpu = misc::cpu();
         // xfsaild writes back metadata as if it reclaimed memory.
         let reclaims = bio.is_swap() || (who.reclaim && !bio.is_urgent());
         let must_pass = bio.is_urgent() || reclaims;
         let may_sleep = !bio.is_nowait() && !who.reclaim;
         if who.kthread {
-            client.count_anonymous();
+            client.count_anonymous(cpu);
         }
         let go_on = || self.draining.get() != 0 || is_failing();
         let waited = may_sleep && !must_pass && client.hold_back(go_on);
@@ -269,11 +271,11 @@ impl Target for Device {
             client.hand_on();
             return bio.time_out();
         }
-        client.count_operation(about.opcode);
+        client.count_operation(cpu, about.opcode);
         let target = self.attachment.target().index();
         let account = Account {
             lengthy: about.opcode == Opcode::OST_PUNCH,
-            ..Account::new(about.priority)
+            ..Account::new(about.priority, cpu)
         };
         let held = bio.into_held(cost, target, about.file, account);
         // Those of a backing device meet, whoever brings them.
@@ -324,14 +326,15 @@ impl Target for Device {
 
     fn ended(&self, account: &Account, cost: Cost, error: i32) {
         let client = self.attachment.client();
-        client.count_ended(cost, error != 0);
+        let cpu = misc::cpu();
+        client.count_ended(cpu, cost, error != 0);
         if let Some(deadlines) = client.deadlines() {
             deadlines.leave(account);
         }
         let target = self.attachment.target();
         self.attachment
             .service()
-            .complete(account, cost, target, error);
+            .complete(account, cost, target, error, cpu);
     }
 
     fn presuspend(&self) {

@@ -60,6 +60,13 @@ impl Word {
         self.0.fetch_and(!value, Ordering::SeqCst);
     }
 
+    /// Replaces `old` by `new`; returns whether `old` was the value.
+    #[inline]
+    pub fn replace(&self, old: u64, new: u64) -> bool {
+        let order = Ordering::SeqCst;
+        self.0.compare_exchange(old, new, order, order).is_ok()
+    }
+
     /// Replaces the value by what `change` makes of it, if anything; returns whether it was replaced.
     pub fn change(&self, mut change: impl FnMut(u64) -> Option<u64>) -> bool {
         self.0

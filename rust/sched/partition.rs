@@ -119,6 +119,14 @@ pub trait Scheduled: Item {
     fn note_wait(&mut self, _now: u64) {}
 }
 
+/// Returns the earlier of two times, if any.
+fn earlier(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
 /// What a partition needs of its surroundings. What is sent leaves once the lock of the partition
 /// is released.
 pub trait Env<I: Item, T> {
@@ -314,12 +322,11 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
     /// Returns when the first of the heads that are throttled at `now` has eligible requests again,
     /// ns.
     pub fn next_expiry(&self, now: u64) -> Option<u64> {
-        [&self.regular, &self.high]
-            .into_iter()
-            .filter(|lane| lane.head.queued() > 0)
-            .map(|lane| lane.until)
-            .filter(|until| *until > now)
-            .min()
+        let expiry = |lane: &Lane<I, P, T>| {
+            let throttled = lane.until > now && lane.head.queued() > 0;
+            throttled.then_some(lane.until)
+        };
+        earlier(expiry(&self.regular), expiry(&self.high))
     }
 
     /// Returns what tells whether the partition makes progress.
@@ -349,13 +356,17 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
 
     /// Marks the partition for other CPUs, if its mark has changed.
     pub(super) fn tell(&mut self, env: &mut impl Env<I, T>, now: u64) {
-        let urgent = self.high.has_work(now);
-        let mark = Mark {
-            waiting: self.queued() > 0,
-            ready: urgent || self.regular.has_work(now),
-            urgent,
-        };
-        if urgent {
+        let mut mark = Mark::default();
+        if self.regular.head.queued() > 0 {
+            mark.waiting = true;
+            mark.ready = self.regular.until <= now;
+        }
+        if self.high.head.queued() > 0 {
+            mark.waiting = true;
+            mark.urgent = self.high.until <= now;
+            mark.ready |= mark.urgent;
+        }
+        if mark.urgent {
             env.line().note_urgent(env.millis());
         }
         let old = core::mem::replace(&mut self.mark, mark);

@@ -82,8 +82,8 @@ pub(crate) fn random() -> u64 {
 
 /// Returns the number of the CPU that runs this, or did a moment ago if the task can be moved.
 #[inline]
-pub(crate) fn cpu() -> u32 {
-    CpuId::current().as_u32()
+pub(crate) fn cpu() -> u16 {
+    CpuId::current().as_u32() as u16
 }
 
 /// NUMA node of `cpu`.

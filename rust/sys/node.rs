@@ -71,7 +71,7 @@ pub(crate) struct Account {
     pub(crate) placement: Placement,
     /// Name of the partition that decided.
     pub(crate) home: u16,
-    /// CPU that submitted it, if it has a deadline.
+    /// CPU on which it arrived: where it is counted.
     pub(crate) cpu: u16,
     /// It ended without being submitted.
     pub(crate) refused: bool,
@@ -91,12 +91,12 @@ impl Account {
         self.placement.admission == Admission::Slot
     }
 
-    /// Of a request that goes through the head of `priority`.
-    pub(crate) const fn new(priority: Priority) -> Self {
+    /// Of a request that arrives on `cpu` and goes through the head of `priority`.
+    pub(crate) const fn new(priority: Priority, cpu: u16) -> Self {
         Self {
             placement: Placement::new(priority),
             home: 0,
-            cpu: 0,
+            cpu,
             refused: false,
             lengthy: false,
             waited: 0,

@@ -75,7 +75,7 @@ const POLL: u64 = 1000;
 /// The coarse clock may lag behind by this, ms.
 const TICK: u64 = 10;
 
-/// Requests in flight that one CPU submitted.
+/// Requests in flight that arrived on one CPU.
 struct Flight {
     /// An [`InFlight`].
     in_flight: Word,
@@ -130,7 +130,7 @@ struct Sum {
 pub(crate) struct Deadlines {
     timeouts: Arc<Timeouts>,
     target: Arc<Target>,
-    /// Requests in flight, by the CPU that submitted them.
+    /// Requests in flight, by the CPU on which they arrived.
     flights: PerCpu<Flight>,
     /// Of those, the lengthy ones; counted before and until after they are in flight.
     lengthy: Word,
@@ -273,8 +273,8 @@ impl Deadlines {
         if timeout == 0 {
             return;
         }
-        let (now, cpu) = (misc::millis(), misc::cpu());
-        let Some(flight) = self.flights.of(cpu) else {
+        let now = misc::millis();
+        let Some(flight) = self.flights.of(account.cpu.into()) else {
             return;
         };
         if account.lengthy {
@@ -284,7 +284,6 @@ impl Deadlines {
         let add = |bits| Some(InFlight::from_bits(bits).submitted(now, given_up)?.bits());
         if flight.in_flight.change(add) {
             account.submitted = Submitted::at(now);
-            account.cpu = cpu as u16;
             if now.saturating_add(timeout.into()) < self.armed.get() {
                 self.watch(now);
             }
@@ -307,7 +306,7 @@ impl Deadlines {
             // It was not counted when it was submitted; that it ended is a sign of life all the same, for those that
             // were.
             if !account.refused && self.armed.get() != ASLEEP {
-                self.target.note_life(misc::millis());
+                self.target.note_life(account.cpu, misc::millis());
                 if self.lost.get() != 0 {
                     self.find();
                 }
@@ -316,7 +315,7 @@ impl Deadlines {
         }
         let now = misc::millis();
         // The timer reads the count first.
-        self.target.note_life(now);
+        self.target.note_life(account.cpu, now);
         let Some(flight) = self.flights.of(account.cpu.into()) else {
             return;
         };

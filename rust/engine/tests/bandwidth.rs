@@ -101,7 +101,7 @@ impl Yard {
             Went::Passed(held) => {
                 let account = held.account();
                 fake::discard(held);
-                self.service.complete(&account, COST, &self.target, 0);
+                self.service.complete(&account, COST, &self.target, 0, 0);
                 Ok(true)
             }
             Went::Queued => Ok(false),
@@ -126,7 +126,7 @@ impl Yard {
         while let Some((name, account)) = self.probe.seen(self.ended.get()) {
             self.ended.set(self.ended.get() + 1);
             self.client.count_submitted();
-            self.service.complete(&account, COST, &self.target, 0);
+            self.service.complete(&account, COST, &self.target, 0, 0);
             if let Some(count) = served.get_mut((name >> 32) as usize) {
                 *count += 1;
             }

@@ -39,7 +39,7 @@ impl Bench {
 
     /// Ends a request that passed at once and has a record.
     fn end_recorded(&self, priority: Priority, record: Option<RecordId>) {
-        let mut account = Account::new(priority);
+        let mut account = Account::new(priority, 0);
         account.placement.record = record;
         account.placement.admission = Admission::Slot;
         self.give_back(&account);

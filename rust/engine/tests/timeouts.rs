@@ -3,6 +3,7 @@
 //! Deadlines: what is measured, what is refused, who is lost and found, with clock and timer as they are.
 
 use kernel::{
+    cpu::nr_cpu_ids,
     prelude::*,
     str::CString,
     sync::Arc,
@@ -82,7 +83,12 @@ impl Bench {
 
     /// Sends a request.
     fn send(&self) -> Result<Account> {
-        let mut account = Account::new(Priority::Regular);
+        self.send_on(0)
+    }
+
+    /// Sends a request that arrived on `cpu`.
+    fn send_on(&self, cpu: u16) -> Result<Account> {
+        let mut account = Account::new(Priority::Regular, cpu);
         self.deadlines()?.enter(&mut account);
         Ok(account)
     }
@@ -178,7 +184,7 @@ mod tests {
     fn a_discard_has_its_own_time() -> Result {
         let bench = Bench::new()?;
         let deadlines = bench.deadlines()?;
-        let mut discard = Account::new(Priority::Regular);
+        let mut discard = Account::new(Priority::Regular, 0);
         discard.lengthy = true;
         deadlines.enter(&mut discard);
         let read = bench.send()?;
@@ -238,7 +244,7 @@ mod tests {
         assert!(wait_for(|| deadlines.is_lost()));
         assert!(wait_for(|| bench.counts() == [2, 1, 0]));
         // It waits: requests are submitted all the same.
-        let mut queued = Account::new(Priority::Regular);
+        let mut queued = Account::new(Priority::Regular, 0);
         assert!(!deadlines.is_failing() && deadlines.submits(&mut queued));
         deadlines.leave(&one);
         assert!(!deadlines.is_lost());
@@ -279,13 +285,46 @@ mod tests {
         Ok(())
     }
 
+    /// Requests that came on several CPUs are owed together, and what is given up of one CPU hides
+    /// nothing of another one.
+    #[test]
+    fn requests_of_several_cpus() -> Result {
+        let bench = Bench::new()?;
+        let deadlines = bench.deadlines()?;
+        let last = (nr_cpu_ids() - 1) as u16;
+        let (hung, early) = (bench.send_on(0)?, bench.send_on(last)?);
+        assert!(wait_for(|| deadlines.is_lost()));
+        assert!(wait_for(|| bench.counts() == [2, 1, 0]));
+        fsleep(Delta::from_millis(20));
+        // Whichever CPU it came on, it is given up no more.
+        deadlines.leave(&early);
+        assert!(!deadlines.is_lost());
+        assert!(wait_for(|| deadlines.is_asleep()));
+        let late = bench.send_on(last)?;
+        assert!(wait_for(|| deadlines.is_lost()));
+        assert_eq!(bench.counts(), [3, 2, 1]);
+        deadlines.leave(&hung);
+        assert!(wait_for(|| deadlines.is_asleep()));
+        // The device owes the request that is left since the last sign of life.
+        let (one, two) = (bench.send_on(0)?, bench.send_on(last)?);
+        for sent in [one, two] {
+            fsleep(Delta::from_millis(700));
+            assert!(!deadlines.is_lost());
+            deadlines.leave(&sent);
+        }
+        assert_eq!(bench.counts(), [3, 2, 2]);
+        deadlines.leave(&late);
+        assert!(wait_for(|| deadlines.is_asleep()));
+        Ok(())
+    }
+
     /// A completion of what was submitted while there were no deadlines is a sign of life.
     #[test]
     fn what_is_not_counted_is_a_sign_of_life() -> Result {
         let bench = Bench::new()?;
         let deadlines = bench.deadlines()?;
         let counted = bench.send()?;
-        let uncounted = Account::new(Priority::Regular);
+        let uncounted = Account::new(Priority::Regular, 0);
         for _ in 0..20 {
             fsleep(Delta::from_millis(100));
             assert!(!deadlines.is_lost());
@@ -302,7 +341,7 @@ mod tests {
         let deadlines = bench.deadlines()?;
         deadlines.set_fails(true);
         let sent = bench.send()?;
-        let mut queued = Account::new(Priority::Regular);
+        let mut queued = Account::new(Priority::Regular, 0);
         assert!(!deadlines.is_failing());
         assert!(wait_for(|| deadlines.is_failing()));
         assert!(!deadlines.submits(&mut queued) && queued.refused);
@@ -324,7 +363,7 @@ mod tests {
         for _ in 0..20 {
             fsleep(Delta::from_millis(100));
             assert!(!deadlines.is_lost());
-            bench.target.note_life(misc::millis());
+            bench.target.note_life(0, misc::millis());
         }
         // One of its own; the other request is still owed.
         deadlines.leave(&one);
@@ -332,7 +371,7 @@ mod tests {
         assert!(wait_for(|| deadlines.is_lost()));
         assert_eq!(bench.counts(), [1, 1, 0]);
         // Somebody else's request is a sign of life for all.
-        bench.target.note_life(misc::millis());
+        bench.target.note_life(0, misc::millis());
         assert!(wait_for(|| !deadlines.is_lost()));
         deadlines.leave(&other);
         Ok(())

@@ -263,8 +263,8 @@ impl Session {
         if failed {
             self.counters.failed.count(1);
         }
-        self.client
-            .count_ended(Cost::of_bytes(record.bytes), failed);
+        let cost = Cost::of_bytes(record.bytes);
+        self.client.count_ended(misc::cpu(), cost, failed);
         if finished.owed.is_none() {
             self.counters.late.count(1);
         }
@@ -283,7 +283,7 @@ impl Session {
     /// Gives back what a released request owes; `error` is how it failed, 0 if it did not.
     fn end(&self, owed: Owed, error: i32) {
         self.service
-            .complete(&owed.account, owed.cost, &self.target, error);
+            .complete(&owed.account, owed.cost, &self.target, error, misc::cpu());
         self.concurrency.end();
     }
 

@@ -7,7 +7,7 @@
 //! all, or see only the slot that is kept and is lent when the timer expires: what the owner does
 //! then is in [`super::round`].
 
-use super::{Admission, Env, Machine, Placement, Scheduled, BATCH};
+use super::{earlier, Admission, Env, Machine, Placement, Scheduled, BATCH};
 use crate::sched::{
     attr::Priority,
     item::Cost,
@@ -155,7 +155,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
             let wait = at.saturating_sub(env.millis()).saturating_add(1);
             now.saturating_add(wait.saturating_mul(NSEC_PER_MSEC))
         });
-        if let Some(until) = [self.next_expiry(now), lent].into_iter().flatten().min() {
+        if let Some(until) = earlier(self.next_expiry(now), lent) {
             let until = until.max(now.saturating_add(PAUSE));
             // A timer that expires soon enough serves.
             if self.armed < now || self.armed > until {

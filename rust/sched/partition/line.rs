@@ -247,6 +247,7 @@ impl Line {
 
     /// Does the same with an empty stock, which gets some of what is free; if nothing is, what is
     /// in stocks is given back first.
+    #[inline(never)]
     fn take_several(&self, cpu: u32, priority: Priority, limits: &Limits) -> Found {
         let most = match priority {
             Priority::Regular => self.stock_max.get() as u32,
@@ -275,8 +276,16 @@ impl Line {
     /// Whoever calls this then looks for a ready partition, unless the line is calm.
     #[inline]
     pub fn put_on(&self, cpu: u32, priority: Priority) {
-        let most = self.stock_max.get() as u32;
-        if most > 0 && priority == Priority::Regular && self.is_calm() {
+        if !self.is_calm() {
+            return self.put(priority);
+        }
+        let most = match priority {
+            Priority::Regular => self.stock_max.get() as u32,
+            Priority::High => 0,
+        };
+        if self.stocks.put_one(cpu, most) {
+            self.look_again(cpu);
+        } else if most > 0 {
             self.stock(cpu, 1, most);
         } else {
             self.put(priority);
@@ -285,12 +294,18 @@ impl Line {
 
     /// Puts `slots` slots into the stock of `cpu`, which is to hold `most` at most; returns whether
     /// they went to the pool at once, since a partition waits.
-    #[inline]
+    #[inline(never)]
     fn stock(&self, cpu: u32, slots: u32, most: u32) -> bool {
         let left = self.stocks.put(cpu, slots, most);
         if left > 0 {
             self.give(left);
         }
+        self.look_again(cpu)
+    }
+
+    /// Empties the stock of `cpu`, which got slots, if a partition waits; returns whether one does.
+    #[inline]
+    fn look_again(&self, cpu: u32) -> bool {
         let calm = self.is_calm();
         if !calm {
             self.give(self.stocks.empty(cpu));

@@ -59,13 +59,25 @@ impl Stocks {
     /// Takes a slot from the stock of `cpu`; returns whether there was one.
     #[inline]
     pub(super) fn take(&self, cpu: u32) -> bool {
-        let one = |stock| (count_of(stock) > 0).then(|| stock.wrapping_sub(1));
-        self.stocks.of(cpu).is_some_and(|stock| stock.change(one))
+        self.stocks.of(cpu).is_some_and(|stock| {
+            let slots = stock.get();
+            count_of(slots) > 0 && stock.replace(slots, slots.wrapping_sub(1))
+        })
+    }
+
+    /// Puts a slot into the stock of `cpu`, if that is listed and has fewer than `most`; returns
+    /// whether it did.
+    #[inline]
+    pub(super) fn put_one(&self, cpu: u32, most: u32) -> bool {
+        self.stocks.of(cpu).is_some_and(|stock| {
+            let slots = stock.get();
+            let room = slots >= LISTED && count_of(slots) < most;
+            room && stock.replace(slots, slots.wrapping_add(1))
+        })
     }
 
     /// Puts `slots` slots into the stock of `cpu`, which is to hold `most` at most; returns how
     /// many are left over: of a stock that becomes full half is, too.
-    #[inline]
     pub(super) fn put(&self, cpu: u32, slots: u32, most: u32) -> u32 {
         let Some(stock) = self.stocks.of(cpu) else {
             return slots;

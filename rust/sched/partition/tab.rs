@@ -22,7 +22,7 @@
 //! the same step, so each request is counted once: with the row, or by itself with the lock. A row
 //! has a new number each time it is opened, so a request that has compared the ident of a row finds
 //! out if that is not its row any more: an ident is written after the tally was taken, and read
-//! before the tally grows ([`Hint`]).
+//! before the tally grows ([`Hint`]). It finds out, too, if another one was counted meanwhile.
 //!
 //! What passes takes its slot first and then looks whether its row is open still, so the wake-up
 //! argument is that of a request that passes at another partition ([`super::line`]).
@@ -49,11 +49,14 @@ const CPUS_MAX: u32 = 512;
 const OPEN_MAX: usize = 128;
 
 /// Bits of a tally: pages, then requests, then the number of the row; 0: the row is closed.
-const PAGES: u32 = 32;
-const REQUESTS: u32 = 18;
+const PAGES: u32 = 36;
+const REQUESTS: u32 = 14;
 const REQUESTS_MAX: u64 = (1 << REQUESTS) - 1;
 const NUMBER: u32 = PAGES + REQUESTS;
 const NUMBER_MAX: u64 = (1 << (64 - NUMBER)) - 1;
+
+/// Logarithm of the pages that a request has fewer of: as many requests as fit into a tally do not fill the bits of pages.
+const LARGE: u32 = PAGES - REQUESTS;
 
 /// Requests that passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,16 +97,11 @@ impl Row {
         pairs.fold(0, |differ, (a, b)| differ | (a.get() ^ b)) == 0
     }
 
-    /// Adds a request of `pages` to the tally, if the row is open with `number` still and has room.
+    /// Adds a request of `pages` to `tally`, if the row has that tally still, and there is room.
     #[inline]
-    fn count(&self, number: u64, pages: u32) -> bool {
-        self.tally.change(|tally| {
-            let sum = Tally::of(tally);
-            let room = u64::from(sum.requests) < REQUESTS_MAX
-                && sum.pages.wrapping_add(pages.into()) >> PAGES == 0;
-            let same = tally >> NUMBER == number;
-            (same && room).then(|| tally.wrapping_add((1 << PAGES) | u64::from(pages)))
-        })
+    fn count(&self, tally: u64, pages: u32) -> bool {
+        let sum = tally.wrapping_add((1 << PAGES) | u64::from(pages));
+        (tally ^ sum) >> NUMBER == 0 && pages >> LARGE == 0 && self.tally.replace(tally, sum)
     }
 }
 
@@ -154,12 +152,12 @@ impl Tabs {
         let Some(row) = row else {
             return Found::default();
         };
-        let number = row.tally.get() >> NUMBER;
-        if number == 0 || !row.has(ident) {
+        let tally = row.tally.get();
+        if tally == 0 || !row.has(ident) {
             return Found::default();
         }
         let found = line.take_on(cpu, Priority::Regular, &limits());
-        if found.slot && !row.count(number, pages) {
+        if found.slot && !row.count(tally, pages) {
             line.put(Priority::Regular);
             return Found {
                 slot: false,

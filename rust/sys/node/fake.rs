@@ -98,7 +98,7 @@ pub(crate) fn request(
     };
     let cost = Cost::new(Direction::Read, bytes);
     let spot = Spot::new(0, 0, bytes);
-    let boxed = Boxed::new(fake, cost, spot, Account::new(priority), GFP_KERNEL)?;
+    let boxed = Boxed::new(fake, cost, spot, Account::new(priority, 0), GFP_KERNEL)?;
     let mut held = boxed.into_held();
     held.hold(name);
     Ok(held)

@@ -37,7 +37,12 @@ use crate::{
         partition::arrive::Went,
         slab::Handle,
     },
-    sys::{atomic::Hint, chardev::boxed::Boxed, misc::bug, node::Account},
+    sys::{
+        atomic::Hint,
+        chardev::boxed::Boxed,
+        misc::{self, bug},
+        node::Account,
+    },
 };
 
 /// How often a request asks for a record before it waits for one.
@@ -259,7 +264,7 @@ impl Session {
         };
         let attrs = &new.attrs;
         let spot = Spot::new(attrs.object, attrs.offset, attrs.length);
-        let account = Account::new(attrs.priority);
+        let account = Account::new(attrs.priority, misc::cpu());
         let boxed = Boxed::new(queued, new.cost, spot, account, GFP_KERNEL_ACCOUNT)?;
         let arrival = Arrival {
             // All that a class may depend on does not fit, and what is said of each request is at hand anyway.
@@ -298,7 +303,7 @@ impl Session {
             expired: entered.over,
             peer_idle: false,
         });
-        self.client.count_arrived(attrs.opcode);
+        self.client.count_arrived(account.cpu, attrs.opcode);
         if joined.requests > self.concurrency.credits(joined.urgent) {
             self.counters.over.count(1);
             self.concurrency.count_over();

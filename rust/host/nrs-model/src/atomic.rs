@@ -90,6 +90,13 @@ impl Word {
         self.0.fetch_and(!value, SeqCst);
     }
 
+    /// Replaces `old` by `new`; returns whether `old` was the value.
+    pub fn replace(&self, old: u64, new: u64) -> bool {
+        point();
+        touch(self, true);
+        self.0.compare_exchange(old, new, SeqCst, SeqCst).is_ok()
+    }
+
     /// Replaces the value by what `change` makes of it, if anything; returns whether it was
     /// replaced.
     pub fn change(&self, change: impl FnMut(u64) -> Option<u64>) -> bool {

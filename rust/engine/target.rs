@@ -11,6 +11,9 @@
 //!   device at a time, so that they leave the rest of the device to those that have slots.
 //! - *Free*: at the device without a slot: what frees memory. Somebody waits for it who can do nothing else, and one after the
 //!   other they would not be merged. Half of what the device keeps in flight may be such, or [`FREE_MIN`]; more wait in the bypass.
+//! - *Deferred*: has ended in an interrupt while requests wait for its slot. The work item gives the slot back, submits what has
+//!   the slot next, and only then ends the request. Requests whose ends meet in one interrupt are so submitted apart, and end
+//!   apart the next time. Otherwise few slots become free together for ever, and the device idles while each is filled.
 //! - *Over*: at the device without a slot, because everything that was queued had to go: a drain, or a stall.
 //! - *Line*: the slots and the partitions that wait for them, see [`crate::sched::partition::line`].
 //!
@@ -55,10 +58,16 @@ use crate::{
 /// Requests that free memory may be at a device, at least: what reclaim writes at a time (`SWAP_CLUSTER_MAX`), twice.
 pub(crate) const FREE_MIN: u32 = 64;
 
+/// Slots with which ends are deferred, at most: with more, one task at a time is what limits a fast device, and what idles
+/// while a slot is filled is a small part.
+const DEFER_MAX: u32 = 32;
+
 /// Requests on their way down.
 struct Lists {
     /// The work item submits them.
     ready: NodeFifo,
+    /// Deferred.
+    ended: NodeFifo,
     /// Forced, and not yet let to the device.
     bypass: NodeFifo,
     /// When one of those was let to the device last, or came to an empty list (ns).
@@ -138,6 +147,7 @@ impl Target {
                 life,
                 lists <- new_spinlock_irq!(Lists {
                     ready: NodeFifo::new(),
+                    ended: NodeFifo::new(),
                     bypass: NodeFifo::new(),
                     moved: 0,
                     working: false,
@@ -369,6 +379,29 @@ impl Target {
         lists.wake()
     }
 
+    /// Returns whether the end of a request that had `admission`, which is handled now, is to be deferred.
+    #[inline]
+    pub(crate) fn defers(&self, admission: Admission) -> bool {
+        admission == Admission::Slot && !self.line.is_calm() && self.is_full_in_interrupt()
+    }
+
+    /// Returns whether an interrupt is handled while all of few slots are in use.
+    fn is_full_in_interrupt(&self) -> bool {
+        misc::in_interrupt()
+            && self.limit() <= DEFER_MAX
+            && !self.pool().allows(Priority::Regular, &self.limits())
+    }
+
+    /// Takes a request whose end is deferred. Any context.
+    pub(crate) fn defer(self: &Arc<Self>, held: Held) {
+        let kick = {
+            let mut lists = self.lists.lock();
+            lists.ended.push(held);
+            lists.wake()
+        };
+        self.kick(kick);
+    }
+
     /// Has the work item submit what is ready, if there is something. To be called without locks.
     pub(crate) fn kick(self: &Arc<Self>, kick: Kick) {
         if kick.0 {
@@ -377,22 +410,42 @@ impl Target {
         }
     }
 
-    fn submit_ready(&self) {
+    /// Submits what is ready, and ends what is deferred.
+    fn work_off(&self) {
+        // What a plug collects doubles: the device does not idle while the last one of many is prepared.
+        let mut plug: u32 = 1;
+        let mut ending: Option<Held> = None;
         loop {
             let mut batch = NodeFifo::new();
-            {
+            let ended = {
                 let mut lists = self.lists.lock();
                 batch.append(&mut lists.ready);
-                if batch.is_empty() {
+                let ended = lists.ended.pop();
+                if batch.is_empty() && ended.is_none() && ending.is_none() {
                     lists.working = false;
                     return;
                 }
+                ended
+            };
+            while !batch.is_empty() {
+                misc::plugged(|| {
+                    for _ in 0..plug {
+                        let Some(held) = batch.pop() else {
+                            break;
+                        };
+                        held.submit();
+                    }
+                });
+                plug = BATCH.min(plug.saturating_mul(2));
             }
-            misc::plugged(|| {
-                while let Some(held) = batch.pop() {
-                    held.submit();
-                }
-            });
+            if let Some(held) = ending.take() {
+                held.end();
+            }
+            ending = ended;
+            if let Some(held) = &mut ending {
+                // What has its slot next is ready then.
+                held.count_end();
+            }
             misc::cond_resched();
         }
     }
@@ -402,6 +455,6 @@ impl WorkItem for Target {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        this.submit_ready();
+        this.work_off();
     }
 }

@@ -46,7 +46,7 @@ use crate::{
         atomic::Word,
         dm::{Args, Bio, Lower, Map, Plan, Refusal, Target},
         misc,
-        node::Account,
+        node::{Account, Held},
         task::{self, Submitter},
     },
 };
@@ -322,6 +322,15 @@ impl Target for Device {
             Some(deadlines) => deadlines.submits(account),
             None => true,
         }
+    }
+
+    fn defers(&self, account: &Account) -> bool {
+        let target = self.attachment.target();
+        target.defers(account.placement.admission)
+    }
+
+    fn defer(&self, held: Held) {
+        self.attachment.target().defer(held);
     }
 
     fn ended(&self, account: &Account, cost: Cost, error: i32) {

@@ -15,6 +15,7 @@
 //!            (or Bio::time_out)    └──▶ Map::Submitted (somebody holds it) ──▶ Held::submit
 //!                                                                                │
 //!   Target::ended ◀── end_io ◀───────────────── lower device ◀───────────────────┘
+//!                       └──▶ Target::defer ──▶ Held::count_end, Held::end   (if the target wants)
 //! ```
 //!
 //! A value that device-mapper does not expect from `map` stops the kernel, so only [`Map`] leaves it, and
@@ -42,7 +43,7 @@ use kernel::{
 };
 
 use super::{
-    node::{Account, Node, Ops},
+    node::{Account, Held, Node, Ops},
     raw,
 };
 use crate::sched::item::Cost;
@@ -131,6 +132,12 @@ pub(crate) trait Target: Send + Sync + Sized + 'static {
     /// A held request goes down now, unless this says no: then it ends with a timeout.
     fn submitting(&self, account: &mut Account) -> bool;
 
+    /// Returns whether [`Target::defer`] takes an accounted request that has ended. Any context, even hard interrupts.
+    fn defers(&self, account: &Account) -> bool;
+
+    /// Takes an accounted request that has ended, to have the end counted, and then end it, in a task. Any context.
+    fn defer(&self, held: Held);
+
     /// An accounted request has ended; `error` is how it failed, 0 if it did not. Any context, even hard
     /// interrupts.
     fn ended(&self, account: &Account, cost: Cost, error: i32);
@@ -162,6 +169,8 @@ impl<T: Target> Instance<T> {
     const OPS: &'static Ops = &Ops {
         hold: Self::hold,
         submit: Self::submit,
+        count_end: Self::count_end,
+        end: Self::end,
     };
 
     /// # Safety
@@ -204,6 +213,51 @@ impl<T: Target> Instance<T> {
             } else {
                 raw::nrs_bio_end(bio, ETIMEDOUT.to_errno());
             }
+        }
+    }
+
+    /// Counts the end of a bio.
+    ///
+    /// # Safety
+    ///
+    /// As [`Ops::count_end`] says.
+    unsafe fn count_end(node: NonNull<Node>) {
+        // SAFETY: The node is in a per-bio area that is valid until the bio ends, and nobody else has the bio.
+        unsafe { Self::account(PerBio::around(node)) };
+    }
+
+    /// Ends a bio whose end was deferred: device-mapper is told of it once more.
+    ///
+    /// # Safety
+    ///
+    /// As [`Ops::end`] says.
+    unsafe fn end(node: NonNull<Node>) {
+        // SAFETY: As in `count_end`. What else there is to do at the end of a bio was done when it came back.
+        unsafe {
+            let bio = (*PerBio::around(node)).bio;
+            if let Some(end) = (*bio).bi_end_io {
+                end(bio);
+            }
+        }
+    }
+
+    /// Counts the end of the bio of `area`.
+    ///
+    /// # Safety
+    ///
+    /// The bio is accounted and has ended; nobody else uses it.
+    unsafe fn account(area: *mut PerBio) {
+        // SAFETY: The caller promises it; the target stays until all its bios have ended.
+        unsafe {
+            (*area).state = UNACCOUNTED;
+            let error = match (*(*area).bio).bi_status {
+                0 => 0,
+                status => bindings::blk_status_to_errno(status),
+            };
+            let node = &(*area).node;
+            Self::of((*area).target)
+                .target
+                .ended(node.account(), node.cost(), error);
         }
     }
 
@@ -376,22 +430,21 @@ impl<T: Target> Instance<T> {
     unsafe extern "C" fn end_io(
         ti: *mut raw::dm_target,
         bio: *mut bindings::bio,
-        error: *mut bindings::blk_status_t,
+        _error: *mut bindings::blk_status_t,
     ) -> c_int {
         // SAFETY: The bio went through `map`, which wrote the state; it has ended, so the area is not
-        // shared any more.
+        // shared any more, and `node` has the only owner.
         unsafe {
             let area = PerBio::of(bio);
             if (*area).state == ACCOUNTED {
-                (*area).state = UNACCOUNTED;
-                let node = &(*area).node;
-                let error = match *error {
-                    0 => 0,
-                    status => bindings::blk_status_to_errno(status),
-                };
-                Self::of(ti)
-                    .target
-                    .ended(node.account(), node.cost(), error);
+                let target = &Self::of(ti).target;
+                if target.defers((*area).node.account()) {
+                    target.defer(Held::from_raw(NonNull::new_unchecked(
+                        &raw mut (*area).node,
+                    )));
+                    return raw::DM_ENDIO_INCOMPLETE as c_int;
+                }
+                Self::account(area);
             }
         }
         raw::DM_ENDIO_DONE as c_int

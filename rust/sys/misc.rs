@@ -120,6 +120,12 @@ pub(crate) fn cond_resched() {
     unsafe { raw::nrs_cond_resched() }
 }
 
+/// Returns whether an interrupt is handled, hard or soft.
+pub(crate) fn in_interrupt() -> bool {
+    // SAFETY: Always safe to call.
+    unsafe { raw::nrs_in_interrupt() }
+}
+
 /// Whether a message may be printed now.
 pub(crate) fn may_print() -> bool {
     // SAFETY: Always safe to call.

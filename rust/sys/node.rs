@@ -62,6 +62,20 @@ pub(crate) struct Ops {
     ///
     /// As for `hold`; called once per node, in a context that may sleep.
     pub(crate) submit: unsafe fn(NonNull<Node>),
+
+    /// Counts the end of the request, which has been submitted and has come back.
+    ///
+    /// # Safety
+    ///
+    /// As for `hold`; called once per node.
+    pub(crate) count_end: unsafe fn(NonNull<Node>),
+
+    /// Ends the request, whose end was counted; the node may be gone when this returns.
+    ///
+    /// # Safety
+    ///
+    /// As for `count_end`, after that.
+    pub(crate) end: unsafe fn(NonNull<Node>),
 }
 
 /// Where a request is accounted: what its completion must give back.
@@ -280,6 +294,23 @@ impl Held {
         // SAFETY: The node is initialised and was ours by the type invariant; `self` is gone, so this
         // happens once; there is no place that would find it later.
         unsafe { submit(node) }
+    }
+
+    /// Counts the end of a request that has come back from its device.
+    pub(crate) fn count_end(&mut self) {
+        let count_end = self.node().ops.count_end;
+        // SAFETY: The node is initialised and ours by the type invariant.
+        unsafe { count_end(self.0) }
+    }
+
+    /// Ends a request whose end was counted.
+    pub(crate) fn end(self) {
+        let end = self.node().ops.end;
+        let Some(node) = self.into_raw() else {
+            return;
+        };
+        // SAFETY: As in `submit`; the caller has had the end counted.
+        unsafe { end(node) }
     }
 }
 

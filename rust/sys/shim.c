@@ -9,6 +9,7 @@
 #include <linux/fs.h>
 #include <linux/kernfs.h>
 #include <linux/pagemap.h>
+#include <linux/preempt.h>
 #include <linux/ratelimit.h>
 #include <linux/sched.h>
 #include <linux/sched/mm.h>
@@ -60,6 +61,11 @@ void nrs_bio_end(struct bio *bio, int error)
 {
 	bio->bi_status = errno_to_blk_status(error);
 	bio_endio(bio);
+}
+
+bool nrs_in_interrupt(void)
+{
+	return in_interrupt();
 }
 
 struct device *nrs_md_disk(struct mapped_device *md)

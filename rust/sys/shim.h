@@ -23,6 +23,9 @@ bool nrs_bio_file(struct bio *bio, u64 *file, u64 *offset);
 /* Ends @bio, which was not submitted, with @error. */
 void nrs_bio_end(struct bio *bio, int error);
 
+/* Whether an interrupt is handled, hard or soft. */
+bool nrs_in_interrupt(void);
+
 /* The disk of @md, with a reference to it. */
 struct device *nrs_md_disk(struct mapped_device *md);
 

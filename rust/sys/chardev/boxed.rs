@@ -19,7 +19,10 @@ use kernel::{alloc::Flags, prelude::*};
 
 use crate::{
     sched::item::{Cost, Fifo, Spot},
-    sys::node::{Account, Held, Node, NodeFifo, Ops},
+    sys::{
+        misc::bug,
+        node::{Account, Held, Node, NodeFifo, Ops},
+    },
 };
 
 /// What a front-end keeps of a request.
@@ -51,6 +54,9 @@ impl<T: Submit> Boxed<T> {
     const OPS: &'static Ops = &Ops {
         hold: Self::hold,
         submit: Self::submit,
+        // Programs end their requests themselves, never in an interrupt.
+        count_end: |_| bug!(),
+        end: |_| bug!(),
     };
 
     /// A request that costs `cost` and whose range starts at `spot`.

@@ -20,6 +20,7 @@ fn decide(crowd: &mut Crowd, count: u32) {
 fn main() {
     let fair = Case::select("fairshare", Select::Deadline);
     let cases = [
+        Case::new("fifo", Kind::Fifo),
         fair,
         fair.pages(16).named("fairshare_mixed"),
         fair.levels(2).named("fairshare2"),

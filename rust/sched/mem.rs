@@ -347,6 +347,57 @@ impl<T> Bulk<T> {
     }
 }
 
+/// A value for each slot of a table, which starts anew when the slot is made known again.
+pub struct PerSlot<T> {
+    values: Bulk<T>,
+}
+
+impl<T> PerSlot<T> {
+    /// No values; can be fed for up to `max` slots; sleeps.
+    pub fn new(max: usize) -> Result<Self, NoMemory> {
+        Ok(Self {
+            values: Bulk::new(max)?,
+        })
+    }
+
+    /// The value of `slot`.
+    #[inline]
+    pub fn get(&self, slot: u32) -> Option<&T> {
+        self.values.get(slot as usize)
+    }
+
+    /// The value of `slot`, for writing.
+    #[inline]
+    pub fn get_mut(&mut self, slot: u32) -> Option<&mut T> {
+        self.values.get_mut(slot as usize)
+    }
+}
+
+impl<T: Default> Grow for PerSlot<T> {
+    type Need = Chunks<T>;
+    type Spare = Pile<T>;
+
+    fn capacity(&self) -> usize {
+        self.values.capacity()
+    }
+
+    fn create(&mut self, slot: u32) {
+        if let Some(value) = self.get_mut(slot) {
+            *value = T::default();
+        }
+        while self.values.len() <= slot as usize && self.values.push(T::default()).is_ok() {}
+        bug!(self.values.len() <= slot as usize);
+    }
+
+    fn wants(&self, slots: usize) -> Chunks<T> {
+        self.values.wants(slots.saturating_sub(self.values.len()))
+    }
+
+    fn feed(&mut self, spare: Pile<T>) -> Pile<T> {
+        self.values.feed(spare)
+    }
+}
+
 /// A boxed buffer of at most `N` elements.
 pub struct Block<T, const N: usize> {
     vec: Small<T>,

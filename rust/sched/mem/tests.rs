@@ -3,6 +3,17 @@
 use super::*;
 
 #[test]
+fn a_slot_that_is_made_known_again_starts_anew() {
+    let mut values = PerSlot::<u32>::new(100).unwrap();
+    values.feed(values.wants(2).allocate().unwrap());
+    (0..2).for_each(|slot| values.create(slot));
+    *values.get_mut(0).unwrap() = 5;
+    *values.get_mut(1).unwrap() = 6;
+    values.create(0);
+    assert_eq!((values.get(0), values.get(1)), (Some(&0), Some(&6)));
+}
+
+#[test]
 fn bulk_uses_only_what_it_was_fed() {
     let per = Bulk::<u64>::PER_CHUNK;
     let mut bulk = Bulk::new(3 * per).unwrap();

@@ -61,10 +61,10 @@ pub mod weights;
 
 use deadline::Step;
 use factors::{Account, AccountBuf};
-use ledger::Windows;
+use ledger::{Ledger, Windows};
 use locality::Slice;
-use members::Members;
-use node::{Node, PathId};
+use members::{Details, Members};
+use node::{Leaf, Node, PathId};
 use params::CostModel;
 use select::Selector;
 use stats::Row;
@@ -79,7 +79,11 @@ pub use stats::Counts;
 pub type RowBuf = mem::Block<Row, ROWS>;
 
 /// What memory a part wants.
-type Need<I> = (ClassNeed<PathId, Node<I>>, <Selector as Grow>::Need);
+type Need<I> = (
+    ClassNeed<PathId, Node<I>>,
+    <Details as Grow>::Need,
+    <Selector as Grow>::Need,
+);
 
 /// Memory for a part.
 type Spare<I> = <Need<I> as mem::Need>::Spare;
@@ -120,8 +124,12 @@ impl<I: Item> State<I> {
         let opp_threshold = tunables.opp_threshold.get();
         let mut selector =
             Selector::new(tunables.select, slots, opp_threshold > 0, rng.next_u64())?;
-        let spare = selector.wants(members.table.target()).allocate()?;
-        selector.feed(spare);
+        let slots = members.table.target();
+        selector.feed(selector.wants(slots).allocate()?);
+        members
+            .details
+            .feed(members.details.wants(slots).allocate()?);
+        members.details.create(DEFAULT);
         selector.create(&mut members, DEFAULT);
         Ok(Self {
             members,
@@ -159,7 +167,9 @@ impl<I: Item> State<I> {
                 parent: self.parent_id(node),
                 weight: self.members.weight_everywhere(node, self.time),
                 leaf: leaf.is_some(),
-                service: leaf.map_or(0, |leaf| leaf.ledger.service()),
+                service: leaf
+                    .and(self.members.ledger(slot))
+                    .map_or(0, Ledger::service),
                 active: leaf.is_some_and(|leaf| leaf.is_active()),
                 waiting: leaf.is_some_and(|leaf| !leaf.queue.is_empty()),
             })
@@ -169,11 +179,14 @@ impl<I: Item> State<I> {
     /// Takes the samples of the leaf in `slot`.
     fn sample(&mut self, slot: u32, now: u64) {
         let lag = self.selector.lag(&self.members, slot);
-        if let Some(leaf) = self.members.leaf_mut(slot) {
-            if leaf.is_active() {
-                leaf.ledger.debt(lag);
+        let Some(is_active) = self.members.leaf(slot).map(Leaf::is_active) else {
+            return;
+        };
+        if let Some(ledger) = self.members.ledger_mut(slot) {
+            if is_active {
+                ledger.debt(lag);
             }
-            let since = leaf.ledger.sample(now);
+            let since = ledger.sample(now);
             self.total.add(since, now);
         }
     }
@@ -182,8 +195,11 @@ impl<I: Item> State<I> {
     fn shown(&self, slot: u32) -> Option<&Node<I>> {
         let node = self.members.table.at(slot)?;
         let quiet = |node: &Node<I>| {
-            node.leaf()
-                .is_some_and(|leaf| leaf.ledger.counts.dispatched == 0 && !leaf.is_active())
+            let served = self
+                .members
+                .ledger(slot)
+                .map(|ledger| ledger.counts.dispatched);
+            served == Some(0) && node.leaf().is_some_and(|leaf| !leaf.is_active())
         };
         (slot != DEFAULT || !quiet(node)).then_some(node)
     }
@@ -208,7 +224,7 @@ impl<I: Item> State<I> {
             Some(leaf) => Row {
                 active: leaf.is_active(),
                 size,
-                ledger: leaf.ledger,
+                ledger: *self.members.ledger(slot)?,
                 lag_decipages,
                 queue_depth: leaf.queue.len(),
                 requests: leaf.active,
@@ -225,11 +241,13 @@ impl<I: Item> State<I> {
     /// Charges the leaf in `slot` for a request that went down past its queue.
     #[cold]
     fn owe(&mut self, slot: u32, charge: u32) {
+        if let Some(ledger) = self.members.ledger_mut(slot) {
+            ledger.forced();
+        }
         let Some((leaf, tariff)) = self.members.open(slot) else {
             bug!();
             return;
         };
-        leaf.ledger.forced();
         let next = tariff.next(leaf);
         let step = Step::Owe(charge);
         self.selector.step(&mut self.members, slot, step, next);
@@ -240,16 +258,21 @@ impl<I: Item> State<I> {
         let elapsed = self.members.busy.end(grant.stamp, now);
         let part = &mut self.members.estimates;
         part.note(cost.direction, cost.pages, elapsed);
-        let Some(leaf) = self.members.leaf_mut(slot) else {
+        let own = self.members.details.estimates.as_mut();
+        if let Some(own) = own.and_then(|own| own.get_mut(slot)) {
+            own.note(cost.direction, cost.pages, elapsed);
+        }
+        let leaf = self.members.table.at_mut(slot).and_then(Node::leaf_mut);
+        let ledger = self.members.details.ledgers.get_mut(slot);
+        let (Some(leaf), Some(ledger)) = (leaf, ledger) else {
             return;
         };
-        leaf.estimates.note(cost.direction, cost.pages, elapsed);
-        leaf.ledger.time(elapsed / NSEC_PER_USEC);
+        ledger.time(elapsed / NSEC_PER_USEC);
         if grant.charged == 0 {
             return;
         }
         let delta = time::correction(grant.charged, elapsed, &mut leaf.rest);
-        leaf.ledger.correct(delta);
+        ledger.correct(delta);
         let step = Step::Correct(delta);
         self.selector.step(&mut self.members, slot, step, None);
     }
@@ -290,7 +313,7 @@ impl<I: Item> Part<I> for State<I> {
         };
         let first = leaf.queue.is_empty();
         let idle = !leaf.is_active();
-        let charge = tariff.of(leaf, item.cost());
+        let charge = tariff.of(item.cost());
         leaf.queue.push(item, locality);
         self.queued = self.queued.saturating_add(1);
         if idle {
@@ -347,7 +370,7 @@ impl<I: Item> Part<I> for State<I> {
             return Get::Empty;
         };
         let locality = self.members.locality;
-        let Some((leaf, tariff)) = self.members.open(slot) else {
+        let Some((id, leaf, tariff)) = self.members.open_named(slot) else {
             bug!();
             return Get::Empty;
         };
@@ -356,11 +379,13 @@ impl<I: Item> Part<I> for State<I> {
             return Get::Empty;
         };
         let cost = item.cost();
-        let charge = tariff.of(leaf, cost);
+        let charge = tariff.of(cost);
         let next = tariff.next(leaf);
         leaf.active = leaf.active.saturating_add(1);
-        leaf.ledger.count(cost.pages, charge, opportunity);
-        leaf.ledger.waited(view.now.saturating_sub(item.arrival()));
+        if let Some(ledger) = self.members.ledger_mut(slot) {
+            ledger.count(cost.pages, charge, opportunity);
+            ledger.waited(view.now.saturating_sub(item.arrival()));
+        }
         self.queued = self.queued.saturating_sub(1);
         if opportunity {
             self.slice.check(slot, next.is_some());
@@ -377,7 +402,7 @@ impl<I: Item> Part<I> for State<I> {
         let grant = Grant {
             charged: if opportunity { 0 } else { charge },
             stamp,
-            ..Grant::of(self.members.table.id(slot))
+            ..Grant::of(id)
         };
         Get::Item((item, grant))
     }
@@ -386,11 +411,13 @@ impl<I: Item> Part<I> for State<I> {
     /// out of the share of its entity.
     fn pass(&mut self, class: ClassId, cost: Cost, way: Way, _now: impl FnOnce() -> u64) -> Passed {
         let owes = way == Way::Forced { contended: true };
-        let Some((leaf, tariff)) = self.members.pass(class) else {
+        let Some((_, tariff)) = self.members.pass(class) else {
             return Passed::Stale;
         };
-        let charge = tariff.of(leaf, cost);
-        leaf.ledger.count(cost.pages, charge, !owes);
+        let charge = tariff.of(cost);
+        if let Some(ledger) = self.members.ledger_mut(class.slot()) {
+            ledger.count(cost.pages, charge, !owes);
+        }
         if owes {
             self.owe(class.slot(), charge);
         }
@@ -407,8 +434,11 @@ impl<I: Item> Part<I> for State<I> {
             CostModel::Rpcs => requests.into(),
             CostModel::Pages | CostModel::Time => pages,
         };
-        if let Some((leaf, _)) = self.members.pass(class) {
-            leaf.ledger.count_passed(requests, pages, service);
+        if self.members.pass(class).is_none() {
+            return;
+        }
+        if let Some(ledger) = self.members.ledger_mut(class.slot()) {
+            ledger.count_passed(requests, pages, service);
         }
     }
 
@@ -432,12 +462,17 @@ impl<I: Item> Part<I> for State<I> {
 
     fn need(&self) -> Need<I> {
         let slots = self.members.table.target();
-        (self.members.table.need(), self.selector.wants(slots))
+        (
+            self.members.table.need(),
+            self.members.details.wants(slots),
+            self.selector.wants(slots),
+        )
     }
 
-    fn grow(&mut self, (classes, selector): Spare<I>) -> Spare<I> {
+    fn grow(&mut self, (classes, details, selector): Spare<I>) -> Spare<I> {
         (
             self.members.table.grow(classes),
+            self.members.details.feed(details),
             self.selector.feed(selector),
         )
     }
@@ -477,8 +512,8 @@ impl<I: Item> Part<I> for State<I> {
 
     fn reset(&mut self, from: u32, max: u32) -> Option<u32> {
         each(self.members.table.slots(), from, max, |slot| {
-            if let Some(leaf) = self.members.leaf_mut(slot) {
-                leaf.ledger.reset();
+            if let Some(ledger) = self.members.ledger_mut(slot) {
+                ledger.reset();
             }
         })
     }

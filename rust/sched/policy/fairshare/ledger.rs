@@ -293,6 +293,12 @@ pub struct Ledger {
     pub waits: Waits,
 }
 
+impl Default for Ledger {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Ledger {
     /// Nothing counted.
     pub fn new() -> Self {

@@ -6,6 +6,7 @@ use super::{
     config::{size_level, Config, Shared, Update},
     deadline::Sched,
     entity::{Entity, COST_MAX, WEIGHT_ONE},
+    ledger::Ledger,
     mode::Mode,
     node::{Body, Inner, Leaf, Node, PathId},
     params::{CostModel, Locality, SizeSource},
@@ -20,7 +21,7 @@ use crate::sched::{
     class::{ClassId, ClassTable, Place, Room, DEFAULT, DEFAULT_ID, KEPT},
     item::{Cost, Item},
     key::Key,
-    mem::{self, Grow, NoMemory},
+    mem::{self, grow, Grow, NoMemory, PerSlot},
     slab::NONE,
 };
 
@@ -40,20 +41,23 @@ struct Step {
 #[derive(Clone, Copy)]
 pub struct Tariff<'a> {
     model: CostModel,
+    /// How long requests of the leaf take, if that is measured.
+    own: Option<&'a Estimates>,
     /// How long requests take in the part.
-    estimates: &'a Estimates,
+    part: &'a Estimates,
 }
 
 impl Tariff<'_> {
-    /// What a request of `leaf` that costs `cost` is charged.
+    /// What a request of the leaf that costs `cost` is charged.
     #[inline]
-    pub fn of<I: Item>(&self, leaf: &Leaf<I>, cost: Cost) -> u32 {
+    pub fn of(&self, cost: Cost) -> u32 {
         match self.model {
             CostModel::Pages => cost.pages.clamp(1, COST_MAX),
             CostModel::Rpcs => 1,
-            CostModel::Time => leaf
-                .estimates
-                .estimate(self.estimates, cost.direction, cost.pages),
+            CostModel::Time => {
+                let own = self.own.unwrap_or(self.part);
+                own.estimate(self.part, cost.direction, cost.pages)
+            }
         }
     }
 
@@ -61,7 +65,43 @@ impl Tariff<'_> {
     #[inline]
     pub fn next<I: Item>(&self, leaf: &Leaf<I>) -> Option<u32> {
         let next = leaf.queue.front()?;
-        Some(self.of(leaf, next.cost()))
+        Some(self.of(next.cost()))
+    }
+}
+
+/// What is kept of each node beside the tree, by slot, so that what a decision looks at is close together.
+pub struct Details {
+    /// What was done for the requests of leaves.
+    pub(super) ledgers: PerSlot<Ledger>,
+    /// How long these take, if that is measured.
+    pub(super) estimates: Option<PerSlot<Estimates>>,
+}
+
+grow!(Details {
+    ledgers: PerSlot<Ledger>,
+    estimates: Option<PerSlot<Estimates>>,
+});
+
+impl Details {
+    /// Nothing, for up to `max` slots; sleeps.
+    fn new(model: CostModel, max: usize) -> Result<Self, NoMemory> {
+        Ok(Self {
+            ledgers: PerSlot::new(max)?,
+            estimates: match model {
+                CostModel::Time => Some(PerSlot::new(max)?),
+                CostModel::Pages | CostModel::Rpcs => None,
+            },
+        })
+    }
+
+    /// What requests of the leaf in `slot` are charged by `model`, in a part of whose requests `part` knows.
+    #[inline]
+    fn tariff<'a>(&'a self, slot: u32, model: CostModel, part: &'a Estimates) -> Tariff<'a> {
+        let own = match model {
+            CostModel::Time => self.estimates.as_ref().and_then(|own| own.get(slot)),
+            CostModel::Pages | CostModel::Rpcs => None,
+        };
+        Tariff { model, own, part }
     }
 }
 
@@ -80,6 +120,7 @@ pub struct Members<I: Item> {
     pub(super) locality: bool,
     /// How long requests take in this part.
     pub(super) estimates: Estimates,
+    pub(super) details: Details,
     /// Shares the time among the requests in service.
     pub(super) busy: Busy,
     /// What found a table full that the parts share.
@@ -112,6 +153,7 @@ impl<I: Item> Members<I> {
             cost_model: tunables.cost_model,
             locality: tunables.locality == Locality::On,
             estimates: Estimates::default(),
+            details: Details::new(tunables.cost_model, (max as usize).saturating_add(1))?,
             busy: Busy::default(),
             counts: Counts::ZERO,
             told: Update::new(mem::Shared::new(Weights::new())?, tunables),
@@ -123,20 +165,23 @@ impl<I: Item> Members<I> {
     /// The leaf in `slot`, for writing, and what its requests are charged.
     #[inline]
     pub fn open(&mut self, slot: u32) -> Option<(&mut Leaf<I>, Tariff<'_>)> {
-        let tariff = Tariff {
-            model: self.cost_model,
-            estimates: &self.estimates,
-        };
+        let tariff = self.details.tariff(slot, self.cost_model, &self.estimates);
         Some((self.table.at_mut(slot)?.leaf_mut()?, tariff))
     }
 
-    /// The same for `class`, for a use that does not keep it; none if it went stale.
+    /// The leaf in `slot`, for writing, its name, and what its requests are charged.
+    #[inline]
+    pub fn open_named(&mut self, slot: u32) -> Option<(ClassId, &mut Leaf<I>, Tariff<'_>)> {
+        let tariff = self.details.tariff(slot, self.cost_model, &self.estimates);
+        let (id, node) = self.table.named_mut(slot)?;
+        Some((id, node.leaf_mut()?, tariff))
+    }
+
+    /// The leaf of `class` and what its requests are charged, for a use that does not keep it; none if it went stale.
     #[inline]
     pub fn pass(&mut self, class: ClassId) -> Option<(&mut Leaf<I>, Tariff<'_>)> {
-        let tariff = Tariff {
-            model: self.cost_model,
-            estimates: &self.estimates,
-        };
+        let slot = class.slot();
+        let tariff = self.details.tariff(slot, self.cost_model, &self.estimates);
         Some((self.table.use_mut(class)?.leaf_mut()?, tariff))
     }
 
@@ -144,6 +189,18 @@ impl<I: Item> Members<I> {
     #[inline]
     pub fn leaf(&self, slot: u32) -> Option<&Leaf<I>> {
         self.table.at(slot)?.leaf()
+    }
+
+    /// What was done for the requests of the leaf in `slot`.
+    #[inline]
+    pub fn ledger(&self, slot: u32) -> Option<&Ledger> {
+        self.details.ledgers.get(slot)
+    }
+
+    /// The same, for writing.
+    #[inline]
+    pub fn ledger_mut(&mut self, slot: u32) -> Option<&mut Ledger> {
+        self.details.ledgers.get_mut(slot)
     }
 
     /// The leaf in `slot`, for writing.
@@ -235,7 +292,8 @@ impl<I: Item> Members<I> {
         };
         // Counted first, so that the parent is not what is forgotten to make room.
         self.add_child(parent);
-        let room = self.table.room(place, selector.capacity(), now);
+        let limit = selector.capacity().min(self.details.capacity());
+        let room = self.table.room(place, limit, now);
         if let Room::After(slot) = room {
             self.forget(slot, selector, now);
         }
@@ -253,6 +311,7 @@ impl<I: Item> Members<I> {
             let full = !node.tally.open(counters, id.0);
             self.counts.counters_full = self.counts.counters_full.saturating_add(full.into());
         }
+        self.details.create(made.slot());
         selector.create(self, made.slot());
         Some(made)
     }
@@ -487,6 +546,12 @@ impl<I: Item> Members<I> {
             PathId::DEFAULT => Some(DEFAULT),
             id => self.table.find(&id),
         }
+    }
+
+    /// Whether all nodes are leaves.
+    #[inline]
+    pub(super) fn are_flat(&self) -> bool {
+        self.mode.depth() == 1
     }
 
     /// Whether this is the only partition, so that no other one serves its nodes.

@@ -17,10 +17,7 @@
 //!     uid:1000    uid:1001    uid:1002          leaves of gid_then_uid_fair
 //! ```
 
-use super::{
-    deadline::Sched, entity::Entity, ledger::Ledger, locality::Batches, shared::Tally,
-    time::Estimates,
-};
+use super::{deadline::Sched, entity::Entity, locality::Batches, shared::Tally};
 use crate::sched::{
     item::Item,
     key::{Hashed, Hasher, Key},
@@ -81,7 +78,7 @@ pub enum Body<I: Item> {
     Inner(Inner),
 }
 
-/// Requests of a node.
+/// Requests of a node; what was done for it is kept apart ([`super::members::Details`]).
 pub struct Leaf<I: Item> {
     /// Those that wait.
     pub queue: Batches<I::Fifo>,
@@ -89,10 +86,6 @@ pub struct Leaf<I: Item> {
     pub active: u32,
     /// Measured time that is not yet charged.
     pub rest: u16,
-    /// What was done for it.
-    pub ledger: Ledger,
-    /// How long its requests take.
-    pub estimates: Estimates,
 }
 
 /// Children of a node.
@@ -165,8 +158,6 @@ impl<I: Item> Leaf<I> {
             queue: Batches::new(),
             active: 0,
             rest: 0,
-            ledger: Ledger::new(),
-            estimates: Estimates::default(),
         }
     }
 

@@ -100,6 +100,12 @@ impl Point {
             priority,
         }
     }
+
+    /// Whether the uppermost point of a timeline is its only one.
+    #[inline]
+    const fn is_alone(&self) -> bool {
+        self.left == NONE && self.right == NONE
+    }
 }
 
 /// Whether `time` is after `other`.
@@ -276,6 +282,12 @@ impl Timelines {
     /// The same, for another tag than before.
     #[inline]
     pub(super) fn replace(&mut self, line: &mut Timeline, slot: u32, tag: u64, deadline: u64) {
+        if line.0 == slot {
+            if let Some(point) = self.get_mut(slot).filter(|point| point.is_alone()) {
+                *point = Point::new(tag, deadline, point.priority);
+                return;
+            }
+        }
         self.remove(line, slot);
         self.add(line, slot, tag, deadline);
     }

@@ -251,6 +251,9 @@ impl Tree {
             // A look is enough as long as there is an eligible child.
             let mut sched = &self.root;
             while let Some(child) = sched.eligible(&self.lines) {
+                if nodes.are_flat() {
+                    return Some(child);
+                }
                 match nodes.sched(child) {
                     Some(below) => (at, sched) = (child, below),
                     None => return Some(child),

@@ -46,6 +46,10 @@ pub type ClassId = Handle;
 /// Classes that can be made without new memory, at least, as long as the worker keeps up.
 pub const RESERVE: usize = 64;
 
+/// Vacant slots with memory, at most, that are kept ready: what comes until the worker has brought more does not grow with
+/// the table.
+const RESERVE_MAX: usize = 256;
+
 /// Slots with memory that only shared classes and inner nodes may take.
 const KEPT_SLOTS: usize = 8;
 
@@ -209,10 +213,10 @@ impl<K: Copy + Eq + Hashed, R> ClassTable<K, R> {
     }
 
     /// Number of slots that the table should have memory for: those there are and a reserve of a
-    /// quarter, at least [`RESERVE`] vacant ones, within the bound.
+    /// quarter, at least [`RESERVE`] and at most [`RESERVE_MAX`] vacant ones, within the bound.
     pub fn target(&self) -> usize {
         let live = self.classes.len() as usize;
-        let reserve = RESERVE.max(live / 4);
+        let reserve = (live / 4).clamp(RESERVE, RESERVE_MAX);
         let target = live.saturating_add(reserve).max(self.slots() as usize);
         target.min(self.max.saturating_add(1))
     }

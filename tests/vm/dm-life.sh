@@ -254,7 +254,8 @@ raise_credits() {
 # What a submitter brings that was held back while its device was lost fails as all other requests do, and has not passed.
 lost_meanwhile() {
 	local passed least
-	hangs
+	# Slow enough that something is queued at all times, whatever it costs to submit.
+	hangs 8000000
 	dm load a --table "0 $(sectors /dev/nb0) nrs /dev/mapper/lin 0 svc 2 on_timeout fail"
 	dm resume a
 	begin a --iodepth=32 --numjobs=4

@@ -161,9 +161,10 @@ client() {
 	chmod 666 "/dev/mapper/$name"
 }
 
-# hangs: client a of the service svc on the device lin, which can be made to hang; unhealthy after 2 s, and nothing is sent down for that.
+# hangs [NANOSECONDS]: client a of the service svc on the device lin, which needs so long (1 ms) and can be made to hang; unhealthy after
+# 2 s, and nothing is sent down for that.
 hangs() {
-	lower nb0 irqmode=2 completion_nsec=1000000
+	lower nb0 irqmode=2 completion_nsec="${1:-1000000}"
 	dm_create lin "0 $(sectors /dev/nb0) linear /dev/nb0 0"
 	client a /dev/mapper/lin svc
 	local name

@@ -46,6 +46,8 @@ pub(crate) struct Dispatch {
     wants_file: Hint,
     /// 1: it matters in which cgroup a request was made.
     wants_cgroup: Hint,
+    /// 1: a policy has more than one class.
+    wants_class: Hint,
     /// Index of the [`Level`] among all.
     level: Hint,
     pop_window: Hint,
@@ -68,6 +70,7 @@ impl Dispatch {
                 feed: Word::new(Feed::Block as u64),
                 wants_file: Hint::new(0),
                 wants_cgroup: Hint::new(0),
+                wants_class: Hint::new(0),
                 level: Hint::new(0),
                 pop_window: Hint::new(0),
                 sources: Hint::new(0),
@@ -177,11 +180,19 @@ impl Dispatch {
         self.wants_cgroup.get() != 0
     }
 
+    /// Whether a policy has more than one class. While that changes, requests are classified one by one.
+    pub(crate) fn wants_class(&self) -> bool {
+        self.wants_class.get() != 0
+    }
+
     /// Says what the policies with `configs` ask of a request.
     pub(crate) fn serve<'a>(&self, configs: impl Iterator<Item = &'a Config> + Clone) {
         let wants_file = |config: &Config| KernelPart::wants_file(config.kind());
         self.wants_file.set(configs.clone().any(wants_file).into());
         let wants_cgroup = configs.clone().any(Config::wants_cgroup);
         self.wants_cgroup.set(wants_cgroup.into());
+        let has_classes = |config: &Config| KernelPart::only_class_of(config.kind()).is_none();
+        self.wants_class
+            .set(configs.clone().any(has_classes).into());
     }
 }

@@ -430,13 +430,13 @@ impl Timed<Partition> {
     pub(crate) fn pass(&self, held: &mut Held, arrival: &Arrival<'_>) -> Found {
         let plain = arrival.may_pass && !arrival.must_pass && arrival.relation.is_none();
         let regular = held.placement().priority == Priority::Regular;
-        let ident = arrival.ident.as_ref().filter(|_| plain && regular);
-        let Some(ident) = ident.filter(|_| !trace::follows()) else {
+        if !plain || !regular || trace::follows() {
             return Found::default();
-        };
+        }
         let (line, pages) = (self.target.line(), held.cost().pages);
         let limits = || self.target.limits();
         let cpu = held.account().cpu.into();
+        let ident = arrival.ident.as_ref();
         let found = self.tabs.pass(line, cpu, ident, pages, limits);
         if found.slot {
             held.placement_mut().admission = Admission::Slot;

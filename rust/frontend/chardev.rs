@@ -80,7 +80,9 @@ impl Attached {
         let service = name(&asked.service)?.ok_or(EINVAL)?;
         let client = match name(&asked.client)? {
             Some(client) => client,
-            None => CString::try_from_fmt(kernel::prelude::fmt!("pid:{}", task::submitter().pid))?,
+            None => {
+                CString::try_from_fmt(kernel::prelude::fmt!("pid:{}", task::submitter().pid()))?
+            }
         };
         let limit = match (asked.requests_max, params::user_requests_max()) {
             (0, max) => max,

@@ -66,8 +66,12 @@ pub(crate) struct Device {
 impl Device {
     /// What a request looks like to the policies.
     fn attrs(&self, bio: &About, who: &Submitter) -> Attrs {
-        let known = |id| if who.kthread { Id::ABSENT } else { Id::new(id) };
-        let (uid, gid) = (known(who.uid), known(who.gid));
+        let known = |id| match who.is_kthread() {
+            true => Id::ABSENT,
+            false => Id::new(id),
+        };
+        let (uid, gid) = who.ids();
+        let (uid, gid) = (known(uid), known(gid));
         Attrs {
             nid: self.config.nid,
             jobid: self
@@ -96,16 +100,16 @@ impl Device {
 
     /// The job identifier made from the submitter; absent for kernel threads, which work for others.
     fn jobid(&self, who: &Submitter, uid: Id, gid: Id) -> JobId {
-        if who.kthread {
+        if who.is_kthread() {
             return JobId::ABSENT;
         }
         let template = &self.config.template;
         let (mut cgroup, mut host) = ([0; 64], [0; 65]);
         template.expand(&Source {
-            comm: &who.comm,
+            comm: &who.comm(),
             uid: uid.get(),
             gid: gid.get(),
-            pid: who.pid,
+            pid: who.pid(),
             host: if template.uses_host() {
                 task::hostname(&mut host)
             } else {
@@ -121,8 +125,8 @@ impl Device {
 
     /// Everything of the submitter that a class may depend on, for the cache of classes.
     fn ident(&self, bio: &About, who: &Submitter) -> [u64; 5] {
-        let (low, high) = who.comm.split_at(8);
-        let word = |half: &[u8]| <[u8; 8]>::try_from(half).map_or(0, u64::from_ne_bytes);
+        let comm = u128::from_le_bytes(who.comm());
+        let (uid, gid) = who.ids();
         let template = &self.config.template;
         let dispatch = self.attachment.service().dispatch();
         let detail = if template.uses_cgroup() || dispatch.wants_cgroup() {
@@ -130,19 +134,19 @@ impl Device {
         } else {
             0
         };
-        let pid = if template.uses_pid() { who.pid } else { 0 };
+        let pid = if template.uses_pid() { who.pid() } else { 0 };
         let detail = match self.config.stream {
             // The cgroup of the submitter as well.
-            Stream::Cgroup if !who.kthread => bio.stream,
+            Stream::Cgroup if !who.is_kthread() => bio.stream,
             _ => detail ^ bio.stream << 40,
         };
         [
             u64::from(self.attachment.client().serial()) << 32 | u64::from(pid),
-            u64::from(who.uid) << 32 | u64::from(who.gid),
-            word(low),
-            word(high),
+            u64::from(uid) << 32 | u64::from(gid),
+            comm as u64,
+            (comm >> 64) as u64,
             // Numbers of operations are below 2048.
-            detail << 12 | u64::from(bio.opcode.number()) << 1 | u64::from(who.kthread),
+            detail << 12 | u64::from(bio.opcode.number()) << 1 | u64::from(who.is_kthread()),
         ]
     }
 }
@@ -227,7 +231,8 @@ impl Target for Device {
         }
         let who = task::submitter();
         let service = self.attachment.service();
-        let wants_file = service.dispatch().wants_file();
+        let dispatch = service.dispatch();
+        let wants_file = dispatch.wants_file();
         let about = About {
             opcode: if bio.is_read() {
                 Opcode::OST_READ
@@ -236,7 +241,7 @@ impl Target for Device {
             } else {
                 Opcode::OST_WRITE
             },
-            priority: if service.dispatch().sources().has(reasons(&bio)) {
+            priority: if dispatch.sources().has(reasons(&bio)) {
                 Priority::High
             } else {
                 Priority::Regular
@@ -246,7 +251,7 @@ impl Target for Device {
             stream: self
                 .config
                 .stream
-                .of(bio.stream(), || (!who.kthread).then(task::cgroup)),
+                .of(bio.stream(), || (!who.is_kthread()).then(task::cgroup)),
             file: if wants_file { bio.file() } else { None },
         };
         let bytes = match about.opcode {
@@ -257,10 +262,10 @@ impl Target for Device {
         let cost = Cost::new(about.opcode.direction(), bytes);
         let cpu = misc::cpu();
         // xfsaild writes back metadata as if it reclaimed memory.
-        let reclaims = bio.is_swap() || (who.reclaim && !bio.is_urgent());
+        let reclaims = bio.is_swap() || (who.reclaims() && !bio.is_urgent());
         let must_pass = bio.is_urgent() || reclaims;
-        let may_sleep = !bio.is_nowait() && !who.reclaim;
-        if who.kthread {
+        let may_sleep = !bio.is_nowait() && !who.reclaims();
+        if who.is_kthread() {
             client.count_anonymous(cpu);
         }
         let go_on = || self.draining.get() != 0 || is_failing();
@@ -279,13 +284,13 @@ impl Target for Device {
         };
         let held = bio.into_held(cost, target, about.file, account);
         // Those of a backing device meet, whoever brings them.
-        let domain = (service.dispatch().level() == Level::Overlap).then_some(target.into());
+        let domain = (dispatch.level() == Level::Overlap).then_some(target.into());
         let relation = domain.map(|domain| Relation::overlap(domain, &held.spot(), cost.direction));
         let arrived = service.arrive(
             held,
             &Arrival {
                 // Which file it is for does not fit, and a host name neither, which may change at any time.
-                ident: (!wants_file && !self.config.template.uses_host())
+                ident: (dispatch.wants_class() && !wants_file && !self.config.template.uses_host())
                     .then(|| self.ident(&about, &who)),
                 client,
                 target: self.attachment.target(),

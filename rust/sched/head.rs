@@ -352,6 +352,13 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
         instance.ticket(Grant::of(class), false)
     }
 
+    /// The ticket of all requests, if the instance that takes them has only one class.
+    pub fn only_ticket(&mut self) -> Option<Ticket> {
+        let instance = self.current_mut();
+        let class = instance.part.only_class()?;
+        Some(instance.ticket(Grant::of(class), false))
+    }
+
     /// Notes what a request that [`Head::classify`] gave `ticket` for says beside its class.
     pub fn note(&mut self, ticket: &Ticket, attrs: &Attrs, now: u64) {
         if let Some(instance) = self.find_mut(ticket.instance()) {
@@ -462,6 +469,14 @@ impl<I: Item, P: Part<I>, T> Head<I, P, T> {
             Some(instance) => instance.part.pass(ticket.class(), cost, way, now),
             None => Passed::Stale,
         }
+    }
+
+    /// Does the same if the instance that takes new requests has only one class.
+    #[inline]
+    pub fn pass_only(&mut self, cost: Cost, way: Way, now: impl FnOnce() -> u64) -> Option<Passed> {
+        let part = &mut self.current_mut().part;
+        let class = part.only_class()?;
+        Some(part.pass(class, cost, way, now))
     }
 
     /// Counts the end of a request, once, with the ticket that [`Head::get`] gave out or that

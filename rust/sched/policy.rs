@@ -179,6 +179,9 @@ pub trait Part<I: Item> {
     /// Whether it asks which file a request is for.
     const WANTS_FILE: bool = false;
 
+    /// The class of all requests, of a part that has only one and asks for no attributes.
+    const ONLY_CLASS: Option<ClassId> = None;
+
     /// Returns the class of a request with `attrs`; creates the class from reserved memory. Nothing is counted of the
     /// request.
     ///
@@ -225,6 +228,11 @@ pub trait Part<I: Item> {
             Some(until) if !view.force => Get::Throttled { until },
             _ => Get::Item(()),
         }
+    }
+
+    /// Returns [`Part::ONLY_CLASS`].
+    fn only_class(&self) -> Option<ClassId> {
+        Self::ONLY_CLASS
     }
 
     /// Counts a request of `class` that is served at once, without queueing. Its end is not told, so it

@@ -15,46 +15,67 @@
 //! | **`exit_task_work`** | | requests |
 //! | `cgroup_task_exit` | a place among the tasks of its cgroup; the pointer to the cgroup stays | nobody |
 //! | `exit_notify` | once it is reaped: `signal`, `sighand`, links to its pid; `tgid` is a number and stays | nobody |
-//! | the task is freed | credentials, `comm`, flags, the cgroup | [`submitter`], [`cgroup`], [`cgroup_name`] |
+//! | the task is freed | credentials, `comm`, flags, the cgroup | [`Submitter`], [`cgroup`], [`cgroup_name`] |
 
 use kernel::bindings;
 
 use super::raw;
 
-/// Identity of the running task.
-#[derive(Clone, Copy)]
+/// The running task. Its identity is read when somebody asks for it.
+///
+/// # Invariants
+///
+/// `task` is the task that runs this; it is not sent to another one.
 pub(crate) struct Submitter {
-    /// File-system user id in the initial namespace.
-    pub(crate) uid: u32,
-    /// File-system group id in the initial namespace.
-    pub(crate) gid: u32,
-    /// Thread group id.
-    pub(crate) pid: u32,
-    /// Executable name, padded with NUL.
-    pub(crate) comm: [u8; 16],
-    /// A kernel thread: it works for somebody else, so its ids say nothing.
-    pub(crate) kthread: bool,
-    /// It is reclaiming memory: what it submits must not wait.
-    pub(crate) reclaim: bool,
+    task: *const bindings::task_struct,
+    flags: u32,
 }
 
-/// The running task's identity.
+/// Returns the running task.
 pub(crate) fn submitter() -> Submitter {
-    // SAFETY: `current` is valid while this task runs; its own credentials may be read without a lock
-    // because only the task itself replaces them; `comm` is always NUL-terminated within its array and
-    // a torn read of it gives a mixed name, nothing worse.
+    // INVARIANT: A raw pointer keeps it in this task.
+    // SAFETY: `current` is valid while this task runs.
     unsafe {
         let task = bindings::get_current();
-        let cred = (*task).cred;
-        let flags = (*task).flags;
         Submitter {
-            uid: (*cred).fsuid.val,
-            gid: (*cred).fsgid.val,
-            pid: (*task).tgid.unsigned_abs(),
-            comm: (*task).comm,
-            kthread: flags & bindings::PF_KTHREAD != 0,
-            reclaim: flags & bindings::PF_MEMALLOC != 0,
+            task,
+            flags: (*task).flags,
         }
+    }
+}
+
+impl Submitter {
+    /// Whether it is a kernel thread: that works for somebody else, so its ids say nothing.
+    pub(crate) fn is_kthread(&self) -> bool {
+        self.flags & bindings::PF_KTHREAD != 0
+    }
+
+    /// Whether it is reclaiming memory: what it submits must not wait.
+    pub(crate) fn reclaims(&self) -> bool {
+        self.flags & bindings::PF_MEMALLOC != 0
+    }
+
+    /// Returns the file-system ids of user and group in the initial namespace.
+    pub(crate) fn ids(&self) -> (u32, u32) {
+        // SAFETY: By the type invariant this task runs; its own credentials may be read without a lock because only
+        // the task itself replaces them.
+        unsafe {
+            let cred = (*self.task).cred;
+            ((*cred).fsuid.val, (*cred).fsgid.val)
+        }
+    }
+
+    /// Returns the thread group id.
+    pub(crate) fn pid(&self) -> u32 {
+        // SAFETY: By the type invariant this task runs.
+        unsafe { (*self.task).tgid.unsigned_abs() }
+    }
+
+    /// Returns the executable name, padded with NUL.
+    pub(crate) fn comm(&self) -> [u8; 16] {
+        // SAFETY: By the type invariant this task runs; the name is always NUL-terminated within its array and a torn
+        // read of it gives a mixed name, nothing worse.
+        unsafe { (*self.task).comm }
     }
 }
 

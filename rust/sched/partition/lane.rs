@@ -65,13 +65,17 @@ impl<I: Item, P: Part<I>, T> Lane<I, P, T> {
     /// Has the next requests with `ident` on `cpu` pass without the lock, if the policy lets them
     /// pass freely; one has passed.
     pub(super) fn open(&mut self, cpu: u32, ident: Option<&Ident>) {
-        let (Some(folder), Some(ident)) = (&mut self.folder, ident) else {
+        let Some(folder) = &mut self.folder else {
             return;
         };
         if !self.head.passes_freely() {
             return;
         }
-        let opened = cached(&self.cache, ident).and_then(|ticket| folder.open(cpu, ident, ticket));
+        let ticket = match ident {
+            Some(ident) => cached(&self.cache, ident).copied(),
+            None => self.head.only_ticket(),
+        };
+        let opened = ticket.and_then(|ticket| folder.open(cpu, ident, &ticket));
         if let Some((ticket, tally)) = opened {
             self.head.count_passed(&ticket, tally.requests, tally.pages);
         }
@@ -113,7 +117,8 @@ impl<I: Item, P: Part<I>, T> Lane<I, P, T> {
     }
 
     /// Counts a request that is dispatched without queueing; returns whether it may be, and whether
-    /// the part needs memory now. `attrs` is called only if the cache does not have the class.
+    /// the part needs memory now. `attrs` is called only if the cache does not have the class, and
+    /// the part more than one.
     #[inline]
     pub(super) fn pass(
         &mut self,
@@ -123,11 +128,14 @@ impl<I: Item, P: Part<I>, T> Lane<I, P, T> {
         way: Way,
         now: impl Fn() -> u64,
     ) -> (Passed, bool) {
-        if let Some(ticket) = ident.and_then(|ident| cached(&self.cache, ident)) {
-            let passed = self.head.pass(ticket, cost, way, &now);
-            if passed != Passed::Stale {
-                return (passed, false);
+        let passed = match ident {
+            Some(ident) => {
+                cached(&self.cache, ident).map(|ticket| self.head.pass(ticket, cost, way, &now))
             }
+            None => self.head.pass_only(cost, way, &now),
+        };
+        if let Some(passed) = passed.filter(|passed| *passed != Passed::Stale) {
+            return (passed, false);
         }
         self.pass_anew(ident, &attrs(), cost, way, now)
     }
@@ -147,7 +155,7 @@ impl<I: Item, P: Part<I>, T> Lane<I, P, T> {
     }
 
     /// Queues a request; returns its ticket, and whether the part needs memory now. `attrs` is
-    /// called only if the cache does not have the class.
+    /// called like in [`Self::pass`].
     pub(super) fn enqueue(
         &mut self,
         item: I,
@@ -155,11 +163,14 @@ impl<I: Item, P: Part<I>, T> Lane<I, P, T> {
         attrs: &impl Fn() -> Attrs,
         now: u64,
     ) -> Result<(Ticket, bool), I> {
-        let cached = ident
-            .and_then(|ident| cached(&self.cache, ident))
-            .filter(|ticket| self.head.is_live(ticket));
-        let (ticket, hungry) = match cached {
-            Some(ticket) => (*ticket, false),
+        let known = match ident {
+            Some(ident) => cached(&self.cache, ident)
+                .filter(|ticket| self.head.is_live(ticket))
+                .copied(),
+            None => self.head.only_ticket(),
+        };
+        let (ticket, hungry) = match known {
+            Some(ticket) => (ticket, false),
             None => self.classify(ident, &attrs(), now),
         };
         Ok((self.enqueue_as(item, ticket, attrs, now)?, hungry))

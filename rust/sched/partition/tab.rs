@@ -24,6 +24,9 @@
 //! out if that is not its row any more: an ident is written after the tally was taken, and read
 //! before the tally grows ([`Hint`]). It finds out, too, if another one was counted meanwhile.
 //!
+//! Requests that say nothing of their submitter have a row of their own ([`UNKNOWN`]), which is open
+//! only while their policy has one class.
+//!
 //! What passes takes its slot first and then looks whether its row is open still, so the wake-up
 //! argument is that of a request that passes at another partition ([`super::line`]).
 
@@ -41,6 +44,9 @@ use crate::sched::{
 
 /// Rows of one CPU; a power of two.
 const ROWS: usize = 4;
+
+/// The ident of requests that have none: no user and no group has the number.
+const UNKNOWN: Ident = [u64::MAX; 5];
 
 /// CPUs with rows of their own, at most; others share them.
 const CPUS_MAX: u32 = 512;
@@ -134,20 +140,21 @@ impl Tabs {
         }
     }
 
-    /// Has a regular request with `ident` and `pages` pass on `cpu` with a slot of `line`, if its row
+    /// Has a regular request with `ident`, if it has one, and `pages` pass on `cpu` with a slot of `line`, if its row
     /// is open and it may have one. If slots were given back, others may have missed them.
     #[inline]
     pub fn pass(
         &self,
         line: &Line,
         cpu: u32,
-        ident: &Ident,
+        ident: Option<&Ident>,
         pages: u32,
         limits: impl FnOnce() -> Limits,
     ) -> Found {
         if !line.is_calm() {
             return Found::default();
         }
+        let ident = ident.unwrap_or(&UNKNOWN);
         let row = self.rows.as_slice().get(self.index(cpu, ident));
         let Some(row) = row else {
             return Found::default();
@@ -201,7 +208,13 @@ impl Folder {
     /// Opens the row of `ident` on `cpu` for requests of the class of `ticket`. Returns the class and
     /// the tally of the row if it was open for another ident, which has to make room: unless
     /// requests have passed by it since another ident was in need of it last.
-    pub fn open(&mut self, cpu: u32, ident: &Ident, ticket: &Ticket) -> Option<(Ticket, Tally)> {
+    pub fn open(
+        &mut self,
+        cpu: u32,
+        ident: Option<&Ident>,
+        ticket: &Ticket,
+    ) -> Option<(Ticket, Tally)> {
+        let ident = ident.unwrap_or(&UNKNOWN);
         let index = self.tabs.index(cpu, ident);
         let row = self.tabs.rows.as_slice().get(index)?;
         let full = self.open.as_slice().len() >= OPEN_MAX;

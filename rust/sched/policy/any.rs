@@ -266,6 +266,13 @@ macro_rules! policies {
                 }
             }
 
+            /// Returns the class of all requests, of parts of `kind` that have only one.
+            pub const fn only_class_of(kind: Kind) -> Option<ClassId> {
+                match kind {
+                    $($(#[$only])? Kind::$name => <$module::State<I> as Part<I>>::ONLY_CLASS,)+
+                }
+            }
+
             /// Its policy.
             pub const fn kind(&self) -> Kind {
                 match self {
@@ -306,6 +313,7 @@ macro_rules! policies {
                     fn briefs(from: u32, now: u64, out: &mut BriefBuf) -> Option<u32>;
                 }
                 & {
+                    fn only_class() -> Option<ClassId>;
                     fn is_live(class: ClassId) -> bool;
                     fn note_interval() -> Option<u64>;
                     fn throttled(now: u64) -> Option<u64>;

@@ -61,6 +61,8 @@ impl<I: Item> Part<I> for State<I> {
     type Shared = Shared;
     type Update = Update;
 
+    const ONLY_CLASS: Option<ClassId> = Some(CLASS);
+
     fn classify(&mut self, _attrs: &Attrs, _now: u64) -> ClassId {
         CLASS
     }

@@ -250,7 +250,7 @@ impl World {
         let limits = || round::Partitions::limits(&self);
         let tabs = self.tabs.get(usize::from(kindred.home));
         let found = match tabs.filter(|_| kindred.unlocked) {
-            Some(tabs) => tabs.pass(&self.line, cpu(), &ident, 1, limits),
+            Some(tabs) => tabs.pass(&self.line, cpu(), Some(&ident), 1, limits),
             None => Found::default(),
         };
         if found.slot {

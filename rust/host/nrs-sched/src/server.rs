@@ -27,6 +27,7 @@ use crate::{
     slots::Limits,
     units::NSEC_PER_MSEC,
 };
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 
 /// How a request is related to earlier ones, as its front-end sees it.
@@ -131,6 +132,8 @@ pub struct Server {
     pub now: u64,
     /// Requests that started, in this order, since the list was taken.
     pub started: Vec<u64>,
+    /// Times that a request's attributes were gathered.
+    pub gathered: u64,
     machine: Machine<Request, AnyPart<Request>, Config>,
     yard: Yard,
 }
@@ -164,6 +167,7 @@ impl Server {
         let mut server = Self {
             now,
             started: Vec::new(),
+            gathered: 0,
             machine: Machine::new(lane()?, lane()?, order, records, now),
             yard: Yard {
                 line: Line::new(1, slots),
@@ -207,9 +211,15 @@ impl Server {
         let id = request.id;
         request.placement.priority = attrs.priority;
         self.yard.now = self.now;
+        let gathered = Cell::new(self.gathered);
+        let gather = || {
+            gathered.set(gathered.get() + 1);
+            *attrs
+        };
         let arrived = self
             .machine
-            .arrive(&mut self.yard, request, &terms, &|| *attrs);
+            .arrive(&mut self.yard, request, &terms, &gather);
+        self.gathered = gathered.get();
         match arrived.went {
             Went::Passed(request) => self.yard.send(request),
             Went::Queued => {}

@@ -152,7 +152,9 @@ impl Threads {
     pub fn pass(&self, cpu: u32, request: &mut Request) -> Found {
         let (line, pages) = (&self.line, request.cost().pages);
         let ident = ident(request.owner);
-        let found = self.tabs.pass(line, cpu, &ident, pages, || self.limits());
+        let found = self
+            .tabs
+            .pass(line, cpu, ident.as_ref(), pages, || self.limits());
         if found.slot {
             request.placement.admission = Admission::Slot;
         }
@@ -187,7 +189,7 @@ impl Threads {
     fn enter(&self, user: &mut User<'_>, request: Request) {
         let ident = ident(request.owner);
         let terms = Terms {
-            ident: Some(&ident),
+            ident: ident.as_ref(),
             forced: Forced::No,
             may_pass: true,
             relation: None,
@@ -228,7 +230,7 @@ impl Threads {
     }
 }
 
-/// Returns all that the class of a request of `owner` depends on.
-fn ident(owner: u32) -> Ident {
-    [owner.into(), 0, 0, 0, 0]
+/// Returns all that the class of a request of `owner` depends on; `None` if that is 0.
+fn ident(owner: u32) -> Option<Ident> {
+    (owner != 0).then(|| [owner.into(), 0, 0, 0, 0])
 }

@@ -3,7 +3,7 @@
 //! Requests that pass without the lock of their partition.
 
 use nrs_sched::{
-    arena::{rows, Request},
+    arena::{lone_part, rows, Request},
     attr::Priority,
     policy::{Config, Kind, Tunables},
     threads::Threads,
@@ -119,6 +119,32 @@ fn a_burst_that_passed_is_no_debt() {
         assert_ne!(owners[0], owners[1], "turn {count}");
     }
     assert_eq!(unlocked, order(true));
+}
+
+/// Requests that say nothing of their submitter pass without the lock while their policy has one
+/// class, and no longer.
+#[test]
+fn one_class_needs_no_submitter() {
+    let fifo = Config::parse(Kind::Fifo, None, &Tunables::default()).expect("valid");
+    let threads = Threads::new(&fifo, 64, 1).expect("memory");
+    let pass = |id| {
+        let mut request = Request::new(0, id, 1, 0);
+        let unlocked = threads.pass(0, &mut request).slot;
+        let sent = match unlocked {
+            true => Some(request),
+            false => threads.arrive_locked(0, request),
+        };
+        threads.end(0, &sent.expect("it passes"));
+        unlocked
+    };
+    assert_eq!([0, 1, 2].map(pass), [false, true, true]);
+    threads.with(|machine| {
+        let part = lone_part(&fairshare(), 1).expect("memory");
+        let head = machine.head(Priority::Regular);
+        assert!(head.install(part, fairshare()).is_ok());
+    });
+    assert_eq!([3, 4, 5].map(pass), [false; 3]);
+    assert_eq!(served(&threads), [(3, 3)]);
 }
 
 /// A change of policy closes rows, and what limits requests is not passed by.

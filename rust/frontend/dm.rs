@@ -44,7 +44,7 @@ use crate::{
     },
     sys::{
         atomic::Word,
-        dm::{Args, Bio, Lower, Map, Plan, Refusal, Target},
+        dm::{Args, Bio, Lower, Map, Plan, Refusal, Target, WriteStream},
         misc,
         node::{Account, Held},
         task::{self, Submitter},
@@ -85,11 +85,8 @@ impl Device {
             opcode: bio.opcode,
             client: self.attachment.client().serial(),
             target: self.attachment.target().number(),
-            stream: bio.stream,
-            object: match bio.file {
-                Some((file, _)) => file,
-                None => self.attachment.target().index().into(),
-            },
+            stream: self.stream(bio, who),
+            object: bio.object,
             offset: bio.offset,
             length: bio.bytes,
             size: self.config.size,
@@ -123,6 +120,12 @@ impl Device {
         })
     }
 
+    /// The offset stream of a request.
+    fn stream(&self, bio: &About, who: &Submitter) -> u64 {
+        let cgroup = || (!who.is_kthread()).then(task::cgroup);
+        self.config.stream.of(bio.stream.number(), cgroup)
+    }
+
     /// Everything of the submitter that a class may depend on, for the cache of classes.
     fn ident(&self, bio: &About, who: &Submitter) -> [u64; 5] {
         let comm = u128::from_le_bytes(who.comm());
@@ -135,10 +138,11 @@ impl Device {
             0
         };
         let pid = if template.uses_pid() { who.pid() } else { 0 };
+        let stream = self.stream(bio, who);
         let detail = match self.config.stream {
             // The cgroup of the submitter as well.
-            Stream::Cgroup if !who.is_kthread() => bio.stream,
-            _ => detail ^ bio.stream << 40,
+            Stream::Cgroup if !who.is_kthread() => stream,
+            _ => detail ^ stream << 40,
         };
         [
             u64::from(self.attachment.client().serial()) << 32 | u64::from(pid),
@@ -157,10 +161,9 @@ struct About {
     priority: Priority,
     offset: u64,
     bytes: u64,
-    /// Offset stream.
-    stream: u64,
-    /// The file that it is for and where in that it starts, if a policy asks and that is known.
-    file: Option<(u64, u64)>,
+    stream: WriteStream,
+    /// What its range is in.
+    object: u64,
 }
 
 /// Why `bio` might have high priority.
@@ -215,6 +218,7 @@ impl Target for Device {
         })
     }
 
+    #[inline]
     fn map(&self, bio: Bio<'_, Self>) -> Map {
         let client = self.attachment.client();
         let deadlines = client.deadlines();
@@ -233,37 +237,17 @@ impl Target for Device {
         let service = self.attachment.service();
         let dispatch = service.dispatch();
         let wants_file = dispatch.wants_file();
-        let about = About {
-            opcode: if bio.is_read() {
-                Opcode::OST_READ
-            } else if bio.is_punch() {
-                Opcode::OST_PUNCH
-            } else {
-                Opcode::OST_WRITE
-            },
-            priority: if dispatch.sources().has(reasons(&bio)) {
-                Priority::High
-            } else {
-                Priority::Regular
-            },
-            offset: bio.offset(),
-            bytes: bio.bytes(),
-            stream: self
-                .config
-                .stream
-                .of(bio.stream(), || (!who.is_kthread()).then(task::cgroup)),
-            file: if wants_file { bio.file() } else { None },
-        };
-        let bytes = match about.opcode {
-            // It names a range; nothing is transferred.
-            Opcode::OST_PUNCH => 0,
-            _ => about.bytes,
-        };
-        let cost = Cost::new(about.opcode.direction(), bytes);
         let cpu = misc::cpu();
+        let urgent = bio.is_urgent();
+        let preferred = urgent || bio.is_realtime();
+        let priority = if preferred && dispatch.sources().has(reasons(&bio)) {
+            Priority::High
+        } else {
+            Priority::Regular
+        };
         // xfsaild writes back metadata as if it reclaimed memory.
-        let reclaims = bio.is_swap() || (who.reclaims() && !bio.is_urgent());
-        let must_pass = bio.is_urgent() || reclaims;
+        let reclaims = bio.is_swap() || (who.reclaims() && !urgent);
+        let must_pass = urgent || reclaims;
         let may_sleep = !bio.is_nowait() && !who.reclaims();
         if who.is_kthread() {
             client.count_anonymous(cpu);
@@ -276,13 +260,34 @@ impl Target for Device {
             client.hand_on();
             return bio.time_out();
         }
-        client.count_operation(cpu, about.opcode);
+        let bytes = bio.bytes();
+        let begin = |opcode: Opcode, bytes| {
+            client.count_operation(cpu, opcode);
+            (opcode, Cost::new(opcode.direction(), bytes))
+        };
+        let (opcode, cost) = if bio.is_read() {
+            begin(Opcode::OST_READ, bytes)
+        } else if bio.is_punch() {
+            // It names a range; nothing is transferred.
+            begin(Opcode::OST_PUNCH, 0)
+        } else {
+            begin(Opcode::OST_WRITE, bytes)
+        };
         let target = self.attachment.target().index();
         let account = Account {
-            lengthy: about.opcode == Opcode::OST_PUNCH,
-            ..Account::new(about.priority, cpu)
+            lengthy: opcode == Opcode::OST_PUNCH,
+            ..Account::new(priority, cpu)
         };
-        let held = bio.into_held(cost, target, about.file, account);
+        let (offset, stream) = (bio.offset(), bio.stream());
+        let held = bio.into_held(cost, target, wants_file, account);
+        let about = About {
+            opcode,
+            priority,
+            offset,
+            bytes,
+            stream,
+            object: held.spot().object,
+        };
         // Those of a backing device meet, whoever brings them.
         let domain = (dispatch.level() == Level::Overlap).then_some(target.into());
         let relation = domain.map(|domain| Relation::overlap(domain, &held.spot(), cost.direction));
@@ -329,6 +334,7 @@ impl Target for Device {
         }
     }
 
+    #[inline]
     fn defers(&self, account: &Account) -> bool {
         let target = self.attachment.target();
         target.defers(account.placement.admission)
@@ -338,6 +344,7 @@ impl Target for Device {
         self.attachment.target().defer(held);
     }
 
+    #[inline]
     fn ended(&self, account: &Account, cost: Cost, error: i32) {
         let client = self.attachment.client();
         let cpu = misc::cpu();

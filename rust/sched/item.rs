@@ -40,13 +40,11 @@ impl Cost {
 
     /// The cost of a transfer of `bytes`, with pages of 4096 bytes rounded up, at least one.
     pub const fn new(direction: Direction, bytes: u64) -> Self {
-        let pages = bytes.div_ceil(4096);
-        let pages = if pages == 0 {
-            1
-        } else if pages > u32::MAX as u64 {
+        let last = bytes.saturating_sub(1) / 4096;
+        let pages = if last >= u32::MAX as u64 {
             u32::MAX
         } else {
-            pages as u32
+            (last as u32).wrapping_add(1)
         };
         Self {
             pages,

@@ -29,7 +29,7 @@ use core::{
     ffi::CStr,
     fmt,
     marker::PhantomData,
-    mem::ManuallyDrop,
+    mem::{self, ManuallyDrop},
     ptr::{self, NonNull},
 };
 
@@ -52,11 +52,11 @@ mod bio;
 mod disk;
 mod words;
 
-pub(crate) use bio::{Bio, Map};
+pub(crate) use bio::{Bio, Map, WriteStream};
 pub(crate) use disk::Disk;
 pub(crate) use words::Args;
 
-use bio::{PerBio, ACCOUNTED, UNACCOUNTED};
+use bio::PerBio;
 use words::Reply;
 
 /// Bytes of a sector.
@@ -191,7 +191,7 @@ impl<T: Target> Instance<T> {
         const POLLED: u32 = 1 << bindings::req_flag_bits___REQ_POLLED;
         // SAFETY: The node is in a per-bio area and the bio is ours while it is held.
         unsafe {
-            let bio = (*PerBio::around(node)).bio;
+            let bio = PerBio::bio(PerBio::around(node));
             (*bio).bi_opf &= !(NOWAIT | POLLED);
         }
     }
@@ -206,7 +206,7 @@ impl<T: Target> Instance<T> {
         // until all its bios have ended. Nobody else has the bio, so it may go down, or end without that.
         unsafe {
             let area = PerBio::around(node);
-            let (bio, ti) = ((*area).bio, (*area).target);
+            let (bio, ti) = (PerBio::bio(area), (*area).target);
             let account = (*area).node.account_mut();
             if Self::of(ti).target.submitting(account) {
                 raw::dm_submit_bio_remap(bio, ptr::null_mut());
@@ -223,7 +223,10 @@ impl<T: Target> Instance<T> {
     /// As [`Ops::count_end`] says.
     unsafe fn count_end(node: NonNull<Node>) {
         // SAFETY: The node is in a per-bio area that is valid until the bio ends, and nobody else has the bio.
-        unsafe { Self::account(PerBio::around(node)) };
+        unsafe {
+            let area = PerBio::around(node);
+            Self::account(area, PerBio::bio(area));
+        }
     }
 
     /// Ends a bio whose end was deferred: device-mapper is told of it once more.
@@ -234,28 +237,29 @@ impl<T: Target> Instance<T> {
     unsafe fn end(node: NonNull<Node>) {
         // SAFETY: As in `count_end`. What else there is to do at the end of a bio was done when it came back.
         unsafe {
-            let bio = (*PerBio::around(node)).bio;
+            let bio = PerBio::bio(PerBio::around(node));
             if let Some(end) = (*bio).bi_end_io {
                 end(bio);
             }
         }
     }
 
-    /// Counts the end of the bio of `area`.
+    /// Counts the end of `bio`, whose area is `area`.
     ///
     /// # Safety
     ///
     /// The bio is accounted and has ended; nobody else uses it.
-    unsafe fn account(area: *mut PerBio) {
+    #[inline]
+    unsafe fn account(area: *mut PerBio, bio: *mut bindings::bio) {
         // SAFETY: The caller promises it; the target stays until all its bios have ended.
         unsafe {
-            (*area).state = UNACCOUNTED;
-            let error = match (*(*area).bio).bi_status {
+            let ti = mem::replace(&mut (*area).target, ptr::null_mut());
+            let error = match (*bio).bi_status {
                 0 => 0,
                 status => bindings::blk_status_to_errno(status),
             };
             let node = &(*area).node;
-            Self::of((*area).target)
+            Self::of(ti)
                 .target
                 .ended(node.account(), node.cost(), error);
         }
@@ -432,11 +436,11 @@ impl<T: Target> Instance<T> {
         bio: *mut bindings::bio,
         _error: *mut bindings::blk_status_t,
     ) -> c_int {
-        // SAFETY: The bio went through `map`, which wrote the state; it has ended, so the area is not
+        // SAFETY: The bio went through `map`, which wrote the target; it has ended, so the area is not
         // shared any more, and `node` has the only owner.
         unsafe {
             let area = PerBio::of(bio);
-            if (*area).state == ACCOUNTED {
+            if !(*area).target.is_null() {
                 let target = &Self::of(ti).target;
                 if target.defers((*area).node.account()) {
                     target.defer(Held::from_raw(NonNull::new_unchecked(
@@ -444,7 +448,7 @@ impl<T: Target> Instance<T> {
                     )));
                     return raw::DM_ENDIO_INCOMPLETE as c_int;
                 }
-                Self::account(area);
+                Self::account(area, bio);
             }
         }
         raw::DM_ENDIO_DONE as c_int

@@ -231,9 +231,12 @@ impl Held {
     /// Gives the node back to its front-end without submitting it; `None`: it is registered, and lost.
     pub(crate) fn into_raw(self) -> Option<NonNull<Node>> {
         let registered = self.is_registered();
-        bug!(registered);
         let node = self.into_node();
-        (!registered).then_some(node)
+        if registered {
+            bug!();
+            return None;
+        }
+        Some(node)
     }
 
     /// The node, for whoever keeps the promises of its owner.

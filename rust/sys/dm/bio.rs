@@ -2,7 +2,7 @@
 
 //! Bios on their way through a target, and the memory that device-mapper gives with each.
 
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 
 use kernel::{bindings, ffi::c_uint, prelude::*};
 
@@ -31,15 +31,10 @@ impl Map {
     }
 }
 
-/// What the per-bio area says about a bio, in its first word.
-pub(super) const UNACCOUNTED: u64 = 0;
-pub(super) const ACCOUNTED: u64 = 1;
-
 /// The per-bio area. Device-mapper recycles it without initialising it.
 #[repr(C)]
 pub(super) struct PerBio {
-    pub(super) state: u64,
-    pub(super) bio: *mut bindings::bio,
+    /// Null: the bio is not accounted, and there is nothing but this.
     pub(super) target: *mut raw::dm_target,
     pub(super) node: Node,
 }
@@ -58,6 +53,14 @@ impl PerBio {
 
     /// # Safety
     ///
+    /// `area` is what [`Self::of`] returned of a bio that has not ended.
+    pub(super) unsafe fn bio(area: *mut Self) -> *mut bindings::bio {
+        // SAFETY: The caller promises it.
+        unsafe { raw::dm_bio_from_per_bio_data(area.cast(), size_of::<Self>()) }
+    }
+
+    /// # Safety
+    ///
     /// `node` is in a per-bio area.
     pub(super) unsafe fn around(node: NonNull<Node>) -> *mut Self {
         // SAFETY: The caller promises it, so the result stays in the same allocation.
@@ -65,6 +68,23 @@ impl PerBio {
             node.as_ptr()
                 .byte_sub(core::mem::offset_of!(Self, node))
                 .cast()
+        }
+    }
+}
+
+/// Stream of a bio as its submitter gave it.
+#[derive(Clone, Copy)]
+pub(crate) struct WriteStream {
+    stream: u8,
+    hint: bindings::rw_hint,
+}
+
+impl WriteStream {
+    /// Returns the write stream, or else a number that stands for the write hint; 0: none.
+    pub(crate) fn number(self) -> u64 {
+        match self.stream {
+            0 if self.hint > bindings::rw_hint_WRITE_LIFE_NONE => 256 + u64::from(self.hint),
+            stream => stream.into(),
         }
     }
 }
@@ -141,21 +161,23 @@ impl<T: Target> Bio<'_, T> {
         self.has(bindings::req_flag_bits___REQ_PRIO)
     }
 
-    /// The stream that it belongs to, as its submitter says: its write stream, or else its write hint; 0: none.
-    pub(crate) fn stream(&self) -> u64 {
-        let hint = self.bio().bi_write_hint;
-        match self.bio().bi_write_stream {
-            0 if hint > bindings::rw_hint_WRITE_LIFE_NONE => 256 + u64::from(hint),
-            stream => stream.into(),
+    /// The stream that it belongs to, as its submitter says.
+    pub(crate) fn stream(&self) -> WriteStream {
+        WriteStream {
+            stream: self.bio().bi_write_stream,
+            hint: self.bio().bi_write_hint,
         }
     }
 
-    /// Number of the file that it is for, and where in that it starts, if that is known.
-    pub(crate) fn file(&self) -> Option<(u64, u64)> {
+    /// Notes in `spot` which file it is for, and where in that it starts, if that is known.
+    #[inline(never)]
+    fn find_file(&self, spot: &mut Spot) {
         let (mut file, mut offset) = (0, 0);
         // SAFETY: By the type invariant; the numbers are valid for writes.
-        let known = unsafe { raw::nrs_bio_file(self.bio, &mut file, &mut offset) };
-        known.then_some((file, offset))
+        if unsafe { raw::nrs_bio_file(self.bio, &mut file, &mut offset) } {
+            spot.object = file;
+            spot.logical = offset;
+        }
     }
 
     /// Whether its I/O priority is of the real-time class.
@@ -202,7 +224,7 @@ impl<T: Target> Bio<'_, T> {
     pub(crate) fn bypass(mut self) -> Map {
         self.redirect();
         // SAFETY: The per-bio area of this target's bio; plain data.
-        unsafe { (*PerBio::of(self.bio)).state = UNACCOUNTED };
+        unsafe { (*PerBio::of(self.bio)).target = ptr::null_mut() };
         Map(raw::DM_MAPIO_REMAPPED)
     }
 
@@ -211,36 +233,31 @@ impl<T: Target> Bio<'_, T> {
         // SAFETY: The per-bio area of this target's bio; plain data. The bio is ours by the type invariant, was
         // not submitted, and is not used after this.
         unsafe {
-            (*PerBio::of(self.bio)).state = UNACCOUNTED;
+            (*PerBio::of(self.bio)).target = ptr::null_mut();
             raw::nrs_bio_end(self.bio, ETIMEDOUT.to_errno());
         }
         Map::submitted()
     }
 
-    /// Takes the bio into the scheduler's hands. `file` is what it is for, and where in that it starts, if that
-    /// is known; else it is for the device, called `target`.
+    /// Takes the bio into the scheduler's hands. Its range is in the device, called `target`, or in a file if that is
+    /// `wanted` and known.
     pub(crate) fn into_held(
         mut self,
         cost: Cost,
         target: u16,
-        file: Option<(u64, u64)>,
+        wanted: bool,
         account: Account,
     ) -> Held {
         self.redirect();
         let offset = self.bio().bi_iter.bi_sector.wrapping_mul(SECTOR);
-        let (object, logical) = file.unwrap_or((target.into(), offset));
-        let spot = Spot {
-            object,
-            offset,
-            logical,
-            length: self.bytes(),
-        };
+        let mut spot = Spot::new(target.into(), offset, self.bytes());
+        if wanted {
+            self.find_file(&mut spot);
+        }
         // SAFETY: The per-bio area of this target's bio, valid until its `end_io` has returned.
         unsafe {
             let area = PerBio::of(self.bio);
             area.write(PerBio {
-                state: ACCOUNTED,
-                bio: self.bio,
                 target: self.ti,
                 node: Node::new(Instance::<T>::OPS, cost, spot, account),
             });

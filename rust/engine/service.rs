@@ -371,6 +371,7 @@ impl Service {
 
     /// Takes back what a request to `target` used, and decides what its slot is used for next; `error` is how it
     /// failed, 0 if it did not, and `cpu` where it ended. Any context.
+    #[inline]
     pub(crate) fn complete(
         &self,
         account: &Account,
@@ -386,11 +387,17 @@ impl Service {
         target.kick(target.leave(placement.admission, placement.priority, cpu));
         let home = placement.ticket.is_some() || placement.record.is_some();
         if home || !target.line().is_calm() {
-            if let Some(lanes) = self.partitions.of(target.index()) {
-                let cpt = home.then(|| partitions::cpt_of(account.home));
-                if lanes.ended(cpt, account, cost) {
-                    self.ticker.worker().keeper().call();
-                }
+            self.go_on(account, cost, target, home);
+        }
+    }
+
+    /// Has the partition that queued or recorded a request count the end, if there is such a `home`; then decides.
+    #[inline(never)]
+    fn go_on(&self, account: &Account, cost: Cost, target: &Target, home: bool) {
+        if let Some(lanes) = self.partitions.of(target.index()) {
+            let cpt = home.then(|| partitions::cpt_of(account.home));
+            if lanes.ended(cpt, account, cost) {
+                self.ticker.worker().keeper().call();
             }
         }
     }

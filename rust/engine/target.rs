@@ -310,13 +310,17 @@ impl Target {
             Admission::Over => {
                 self.over.sub(1);
             }
-            Admission::Forced => {
-                let mut lists = self.lists.lock();
-                self.forced.sub(1);
-                return self.let_through(&mut lists, Admission::Forced);
-            }
+            Admission::Forced => return self.leave_forced(),
         }
         Kick::none()
+    }
+
+    /// A forced request has ended.
+    #[inline(never)]
+    fn leave_forced(&self) -> Kick {
+        let mut lists = self.lists.lock();
+        self.forced.sub(1);
+        self.let_through(&mut lists, Admission::Forced)
     }
 
     /// Sends down all forced requests that wait. May sleep.
@@ -386,6 +390,7 @@ impl Target {
     }
 
     /// Returns whether an interrupt is handled while all of few slots are in use.
+    #[inline(never)]
     fn is_full_in_interrupt(&self) -> bool {
         misc::in_interrupt()
             && self.limit() <= DEFER_MAX
@@ -403,11 +408,18 @@ impl Target {
     }
 
     /// Has the work item submit what is ready, if there is something. To be called without locks.
+    #[inline]
     pub(crate) fn kick(self: &Arc<Self>, kick: Kick) {
         if kick.0 {
-            // `working` says that it is not queued; should it be, it runs anyway.
-            let _ = queue::dispatch().enqueue(self.clone());
+            self.start();
         }
+    }
+
+    /// Starts the work item.
+    #[inline(never)]
+    fn start(self: &Arc<Self>) {
+        // `working` says that it is not queued; should it be, it runs anyway.
+        let _ = queue::dispatch().enqueue(self.clone());
     }
 
     /// Submits what is ready, and ends what is deferred.

@@ -300,6 +300,7 @@ impl Deadlines {
     }
 
     /// A request has ended.
+    #[inline]
     pub(crate) fn leave(&self, account: &Account) {
         let submitted = account.submitted;
         if submitted.is_none() {

@@ -70,7 +70,7 @@ leave() {
 
 # Two groups, four users, eight jobs of one to three nodes; also from the second second on.
 composite() {
-	setup 2000 gid_then_uid_then_size_fair
+	setup 3000 gid_then_uid_then_size_fair
 	local jobs=(70:1001:1 71:1002:2 71:1002:3 71:1002:2 71:1003:3 71:1003:2 71:1004:1 71:1004:2) i job
 	local want=(.5 .0476190 .0714286 .0476190 .1 .0666667 .0555556 .1111111)
 	for i in "${!jobs[@]}"; do client "j$i" /dev/nb0 svc jobid "j$i" size "${jobs[i]##*:}"; done

@@ -48,8 +48,8 @@ away() {
 # Two clients of one target get together what the one of the other target gets.
 trr() {
 	module
-	slow_lower nb0 4000000 size=1024
-	slow_lower nb1 4000000 size=1024
+	slow_lower nb0 8000000 size=1024
+	slow_lower nb1 8000000 size=1024
 	client a /dev/nb0 svc
 	client b /dev/nb0 svc
 	client c /dev/nb1 svc

@@ -242,9 +242,7 @@ impl Client {
 
     /// Counts a request that fails because the client is lost, before anything was done with it.
     pub(crate) fn count_refused(&self) {
-        let cpu = misc::cpu();
-        self.count(cpu, |counts| &counts.ended);
-        self.count(cpu, |counts| &counts.failed);
+        self.count_ended(misc::cpu(), Cost::of_bytes(0), true);
     }
 
     /// Writes the counters, and the credits by `concurrency`, as `name: value` pairs on one line.

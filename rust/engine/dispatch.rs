@@ -187,12 +187,12 @@ impl Dispatch {
 
     /// Says what the policies with `configs` ask of a request.
     pub(crate) fn serve<'a>(&self, configs: impl Iterator<Item = &'a Config> + Clone) {
-        let wants_file = |config: &Config| KernelPart::wants_file(config.kind());
-        self.wants_file.set(configs.clone().any(wants_file).into());
-        let wants_cgroup = configs.clone().any(Config::wants_cgroup);
-        self.wants_cgroup.set(wants_cgroup.into());
-        let has_classes = |config: &Config| KernelPart::only_class_of(config.kind()).is_none();
-        self.wants_class
-            .set(configs.clone().any(has_classes).into());
+        let any = |asks: fn(&Config) -> bool| configs.clone().any(asks).into();
+        self.wants_file
+            .set(any(|config| KernelPart::wants_file(config.kind())));
+        self.wants_cgroup.set(any(Config::wants_cgroup));
+        self.wants_class.set(any(|config| {
+            KernelPart::only_class_of(config.kind()).is_none()
+        }));
     }
 }

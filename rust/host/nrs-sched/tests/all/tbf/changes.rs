@@ -392,10 +392,8 @@ fn a_debt_of_large_requests_stays() {
     }
 }
 
-/// Classes that wait for one bucket gain nothing by changes of its rate, though what they have taken ahead of time goes
-/// far beyond the longest debt.
-#[test]
-fn a_long_line_at_a_shared_bucket_gains_nothing() {
+/// Three hundred classes in a line at a bucket of 10 per second, which has run dry.
+fn long_line() -> Sim {
     let mut sim = Sim::new("uid", 1, &Tunables::default());
     sim.late = 0;
     sim.rule("start all uid={9} rate=10");
@@ -405,6 +403,14 @@ fn a_long_line_at_a_shared_bucket_gains_nothing() {
     }
     sim.run(sim.now + SECOND, one);
     sim.served.clear();
+    sim
+}
+
+/// Classes that wait for one bucket gain nothing by changes of its rate, though what they have taken ahead of time goes
+/// far beyond the longest debt.
+#[test]
+fn a_long_line_at_a_shared_bucket_gains_nothing() {
+    let mut sim = long_line();
     for _ in 0..10 {
         sim.rule("change all rate=1");
         sim.run(sim.now + SECOND, one);
@@ -419,15 +425,7 @@ fn a_long_line_at_a_shared_bucket_gains_nothing() {
 /// Nor if a class among them owes for a request that was forced.
 #[test]
 fn a_forced_request_shortens_no_line() {
-    let mut sim = Sim::new("uid", 1, &Tunables::default());
-    sim.late = 0;
-    sim.rule("start all uid={9} rate=10");
-    sim.rule("change default rate=1000 also=all");
-    for uid in 100..400 {
-        sim.queue(0, uid, 8, 1);
-    }
-    sim.run(sim.now + SECOND, one);
-    sim.served.clear();
+    let mut sim = long_line();
     for _ in 0..10 {
         let passed = sim.pass(500, 1, Way::Forced { contended: true });
         assert_eq!(passed, Passed::Counted);

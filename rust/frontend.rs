@@ -2,5 +2,8 @@
 
 //! Front-ends turn what arrives into requests: attributes, cost, range, flags.
 
+pub(crate) mod block;
 pub(crate) mod chardev;
 pub(crate) mod dm;
+#[cfg(feature = "elevator")]
+pub(crate) mod elevator;

@@ -22,12 +22,15 @@ module! {
     authors: ["The nrs authors"],
     description: "Network request scheduler for storage servers",
     license: "GPL",
+    alias: ["nrs-iosched"],
 }
 
 /// The loaded module.
 ///
 /// Fields are dropped from top to bottom: first what lets others in, last what everything stands on.
 struct Nrs {
+    #[cfg(feature = "elevator")]
+    _elevator: Option<frontend::elevator::Registration>,
     _dm: sys::dm::Registration<frontend::dm::Device>,
     _control: control::Control,
     _chardev: sys::chardev::Registration<frontend::chardev::Handle>,
@@ -48,9 +51,15 @@ impl kernel::Module for Nrs {
         let chardev = sys::chardev::Registration::new()?;
         let control = control::Control::new()?;
         let dm = sys::dm::Registration::new(module)?;
+        #[cfg(feature = "elevator")]
+        let elevator = frontend::elevator::Registration::new(module)
+            .inspect_err(|error| pr_warn!("no I/O scheduler: {error:?}\n"))
+            .ok();
         sys::misc::loaded();
         pr_info!("loaded\n");
         Ok(Self {
+            #[cfg(feature = "elevator")]
+            _elevator: elevator,
             _dm: dm,
             _control: control,
             _chardev: chardev,

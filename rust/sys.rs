@@ -5,6 +5,10 @@
 //! | module | wraps |
 //! |---|---|
 //! | [`dm`] | device-mapper targets and the bios they get |
+//! | [`bio`] | what a bio says of itself |
+//! | [`disk`] | events about a disk |
+//! | [`elevator`] | I/O schedulers of blk-mq and the requests they get |
+//! | [`hotplug`] | CPUs that go offline |
 //! | [`node`] | requests linked through their front-end's memory |
 //! | [`timer`] | a timer that is cancelled before its owner goes |
 //! | [`queue`] | the module's own workqueue |
@@ -22,11 +26,17 @@
 //! | [`misc`] | the clock, CPUs, plugs, allocation scopes |
 
 pub(crate) mod atomic;
+pub(crate) mod bio;
 pub(crate) mod chardev;
 pub(crate) mod configfs;
 pub(crate) mod debugfs;
+pub(crate) mod disk;
 pub(crate) mod dm;
+#[cfg(feature = "elevator")]
+pub(crate) mod elevator;
 pub(crate) mod global;
+#[cfg(feature = "elevator")]
+pub(crate) mod hotplug;
 pub(crate) mod misc;
 pub(crate) mod node;
 pub(crate) mod params;

@@ -8,7 +8,7 @@ use crate::{
         order::{Forced, RecordId, Relation},
         partition::{arrive::Went, lane::Ident},
     },
-    sys::{atomic::Word, node::Held},
+    sys::node::Held,
 };
 
 /// What a front-end says about a request beside its attributes.
@@ -28,8 +28,8 @@ pub(crate) struct Arrival<'a> {
     pub(crate) may_sleep: bool,
     /// It may go down at once when nobody waits.
     pub(crate) may_pass: bool,
-    /// Not 0: the client is being drained, so its requests must not be withheld. `None`: it never is.
-    pub(crate) draining: Option<&'a Word>,
+    /// Whether the client is being drained. `None`: it never is.
+    pub(crate) draining: Option<&'a dyn Fn() -> bool>,
     /// What has to end before it; `None`: its order is nobody's business, and it needs no record.
     pub(crate) relation: Option<&'a Relation>,
     /// It may wait for a record; else it is refused if there is none.
@@ -58,7 +58,7 @@ pub(crate) struct Arrived {
 impl Arrival<'_> {
     /// Whether the client is being drained.
     pub(crate) fn is_draining(&self) -> bool {
-        self.draining.is_some_and(|draining| draining.get() != 0)
+        self.draining.is_some_and(|draining| draining())
     }
 
     /// Whether it may be withheld, now or once nothing has to end before it any more, if the client is `draining`.

@@ -14,7 +14,12 @@ use kernel::{
     sync::{Arc, Mutex, SetOnce},
 };
 
-use super::{client::Client, dispatch::Feed, service::Service, target::Target};
+use super::{
+    client::Client,
+    dispatch::Feed,
+    service::{Lower, Service},
+    target::Target,
+};
 use crate::sys::{
     global::{Global, Installed},
     misc::bug,
@@ -168,25 +173,22 @@ pub(crate) fn recreate(service: &Arc<Service>, cpts: u32) -> Result<Arc<Service>
     Ok(new)
 }
 
-/// Makes a client named `label` of the service `name`, which is the device `mapped`, on the device `number`
-/// called `lower` that keeps `depth` requests in flight. Devices are called `major:minor`.
+/// Makes a client named `label` of the service `name`, which is the device `device` (`major:minor`), on the device `lower`.
 ///
 /// # Errors
 ///
-/// - `ELOOP`: the device is itself a client of the service.
+/// - `ELOOP`: the device is itself a client of the service, or a client of it stands on the device.
 /// - `EBUSY`: the service has clients in user space.
 /// - `ENOSPC`: too many services, or clients or targets of the service.
 pub(crate) fn attach(
     name: &CStr,
     label: &CStr,
-    mapped: &CStr,
-    lower: &CStr,
-    number: u32,
-    depth: u32,
+    device: &CStr,
+    lower: Lower<'_>,
 ) -> Result<Attachment> {
     attach_with(name, Feed::Block, |service| {
-        let (label, mapped) = (CString::try_from(label)?, CString::try_from(mapped)?);
-        service.join(label, mapped, lower, number, depth)
+        let (label, device) = (CString::try_from(label)?, CString::try_from(device)?);
+        service.join(label, device, lower)
     })
 }
 
@@ -201,7 +203,7 @@ pub(crate) fn attach(
 pub(crate) fn attach_user(name: &CStr, client: CString) -> Result<Attachment> {
     attach_with(name, Feed::User, |service| {
         let device = CString::try_from(&*client)?;
-        service.join(client, device, c"", 0, 0)
+        service.join(client, device, Lower::NONE)
     })
 }
 

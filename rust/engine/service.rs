@@ -24,7 +24,7 @@ use super::{
     partitions::{self, Lanes, Partitions},
     refused::errno_of,
     roster::Roster,
-    target::{Kick, Target},
+    target::{Kick, Runner, Target},
     timeouts::Timeouts,
     worker::{Ticker, Worker},
 };
@@ -62,6 +62,28 @@ pub(crate) const NAME_MAX: usize = 31;
 pub(crate) fn is_name(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
     !name.is_empty() && name.len() <= NAME_MAX && !name.starts_with('.') && name.bytes().all(fits)
+}
+
+/// The device to which the requests of a client go.
+pub(crate) struct Lower<'a> {
+    /// `major:minor`; empty: no device.
+    pub(crate) name: &'a CStr,
+    /// Device number.
+    pub(crate) number: u32,
+    /// Requests that the device keeps in flight; 0: any number.
+    pub(crate) depth: u32,
+    /// Has the device pull its requests; `None`: they are submitted to it.
+    pub(crate) runner: Option<Arc<dyn Runner>>,
+}
+
+impl Lower<'static> {
+    /// No device: requests are served in user space.
+    pub(crate) const NONE: Self = Self {
+        name: c"",
+        number: 0,
+        depth: 0,
+        runner: None,
+    };
 }
 
 /// A service.
@@ -195,30 +217,32 @@ impl Service {
         self.ticker.stop();
     }
 
-    /// Adds a client named `name`, itself `device`, on the device `number` called `lower`, which keeps `depth`
-    /// requests in flight; returns it with its target.
+    /// Adds a client named `name`, itself `device`, on the device `lower`; returns it with its target.
     ///
     /// # Errors
     ///
-    /// `ELOOP`: the device is itself a client of this service. `ENOSPC`: too many targets or clients.
-    /// `ENOMEM`.
+    /// `ELOOP`: the device is itself a client of this service, or a client of it stands on the device. `ENOSPC`: too many
+    /// targets or clients. `ENOMEM`.
     pub(crate) fn join(
         &self,
         name: CString,
         device: CString,
-        lower: &CStr,
-        number: u32,
-        depth: u32,
+        lower: Lower<'_>,
     ) -> Result<(Arc<Client>, Arc<Target>)> {
         // One at a time joins. What a new target needs is made before the clients are locked, as it takes locks that
         // others take before those.
         let mut settings = self.settings.lock();
-        let target = self.target_for(&mut settings, number)?;
+        let target = self.target_for(&mut settings, lower.number)?;
         self.roster.with(|clients| {
-            if clients.iter().any(|client| client.device() == lower) {
+            // A device that pulls is its own client, and another one for a moment while its queues change.
+            let loops = match &lower.runner {
+                Some(_) => target.users() > 0 && !target.pulls(),
+                None => clients.iter().any(|client| client.device() == lower.name),
+            };
+            if loops {
                 return Err(ELOOP);
             }
-            target.attach(number, depth);
+            target.attach(lower.number, lower.depth, lower.runner)?;
             // Programs say of each request whose it is; a block device is one client.
             let block = self.dispatch.is_fed_by(Feed::Block);
             let concurrency = block.then(|| self.concurrency.clone());
@@ -317,6 +341,7 @@ impl Service {
     /// Takes a request. Gives it back if it is to go down at once; its slot is taken then.
     ///
     /// `attrs` is asked, with interrupts off, unless the same submitter was seen lately.
+    #[inline(always)]
     pub(crate) fn arrive(
         &self,
         mut held: Held,
@@ -434,6 +459,16 @@ impl Service {
     pub(crate) fn drain_target(&self, target: &Target) -> bool {
         let lanes = self.partitions.of(target.index());
         lanes.is_some_and(Lanes::drain)
+    }
+
+    /// The same of what is queued for devices that pull.
+    #[cfg(feature = "elevator")]
+    pub(crate) fn drain_pulled(&self) {
+        for lanes in self.partitions.lanes() {
+            if lanes.target().pulls() {
+                lanes.drain();
+            }
+        }
     }
 
     /// How long its requests take, and may take.

@@ -25,7 +25,8 @@
 //!   free, over ────────────────────────────────────────▶ submitted ──▶ ended
 //! ```
 //!
-//! Each target has its own work item: submitting may block, and a device that blocks stops nobody else.
+//! Each target has its own work item: submitting may block, and a device that blocks stops nobody else. The device may
+//! also *pull* what is ready by itself, when a [`Runner`] tells it to: then the work item is not used.
 
 use kernel::{
     cpu::nr_cpu_ids,
@@ -33,7 +34,7 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{ordering, Atomic},
-        Arc, SpinLockIrq,
+        rcu, Arc, SpinLockIrq,
     },
     workqueue::{Work, WorkItem},
 };
@@ -52,6 +53,7 @@ use crate::{
         misc,
         node::{Held, NodeFifo},
         queue,
+        rcu::RcuBox,
     },
 };
 
@@ -81,6 +83,12 @@ impl Lists {
     fn wake(&mut self) -> Kick {
         Kick(!core::mem::replace(&mut self.working, true))
     }
+}
+
+/// Has a device pull what is ready at its target.
+pub(crate) trait Runner: Send + Sync {
+    /// Has the device pull, soon. Any context, without locks, under RCU.
+    fn run(&self);
 }
 
 /// Whether a target got something to submit.
@@ -117,6 +125,10 @@ pub(crate) struct Target {
     line: Line,
     /// When something last came back from the device, by CPU, ms of the coarse clock.
     life: PerCpu<Hint>,
+    /// Has the device pull what is ready; nothing: the work item submits that.
+    runner: RcuBox<Arc<dyn Runner>>,
+    /// What is ready, for a device that pulls.
+    ready: Hint,
     #[pin]
     lists: SpinLockIrq<Lists>,
     #[pin]
@@ -145,6 +157,8 @@ impl Target {
                 over: Word::new(0),
                 line: Line::with_stocks(cpts, slots, stocks),
                 life,
+                runner: RcuBox::new(),
+                ready: Hint::new(0),
                 lists <- new_spinlock_irq!(Lists {
                     ready: NodeFifo::new(),
                     ended: NodeFifo::new(),
@@ -179,19 +193,44 @@ impl Target {
     }
 
     /// Counts a user; the first one says which device it is and how many requests it keeps in flight
-    /// (0: any number).
-    pub(crate) fn attach(&self, number: u32, depth: u32) {
-        if self.users.fetch_add(1, ordering::Full) == 0 {
+    /// (0: any number). A device that pulls has a `runner`; it may have another depth for each user.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; nothing is counted.
+    pub(crate) fn attach(
+        &self,
+        number: u32,
+        depth: u32,
+        runner: Option<Arc<dyn Runner>>,
+    ) -> Result {
+        let pulls = runner.is_some();
+        if let Some(runner) = runner {
+            self.runner.set(runner)?;
+        }
+        let first = self.users.fetch_add(1, ordering::Full) == 0;
+        if first {
             self.number.store(number, ordering::Relaxed);
-            self.depth.store(depth, ordering::Relaxed);
             self.life.iter().for_each(|life| life.set(0));
+        }
+        if first || pulls {
+            self.depth.store(depth, ordering::Relaxed);
             self.follow_slots();
+        }
+        Ok(())
+    }
+
+    /// Ends a use. When the last one ends, a device that pulls is not told to any more, and is not being told. May sleep.
+    pub(crate) fn detach(&self) {
+        if self.users.fetch_sub(1, ordering::Full) == 1 && self.pulls() {
+            self.runner.clear();
+            rcu::synchronize_rcu();
         }
     }
 
-    /// Ends a use.
-    pub(crate) fn detach(&self) {
-        self.users.fetch_sub(1, ordering::Full);
+    /// Returns whether the device pulls what is ready.
+    pub(crate) fn pulls(&self) -> bool {
+        self.runner.get(&rcu::read_lock()).is_some()
     }
 
     /// Has as many slots as are configured, but no more than the device keeps in flight, so that order is decided
@@ -370,8 +409,7 @@ impl Target {
             held.note_wait(lists.moved);
             held.placement_mut().admission = admission;
             held.account_mut().life.dispatched(lists.moved);
-            lists.ready.push(held);
-            kick.add(lists.wake());
+            kick.add(self.push(lists, held));
         }
         kick
     }
@@ -379,8 +417,39 @@ impl Target {
     /// Takes a request that was admitted. What is returned is to be carried out once the caller holds no lock.
     pub(crate) fn send(&self, held: Held) -> Kick {
         let mut lists = self.lists.lock();
+        self.push(&mut lists, held)
+    }
+
+    /// Adds a request to what is ready.
+    fn push(&self, lists: &mut Lists, held: Held) -> Kick {
         lists.ready.push(held);
+        self.ready.set(lists.ready.len().into());
         lists.wake()
+    }
+
+    /// Takes a request that was admitted, and that its device pulls without being told to.
+    #[cfg(feature = "elevator")]
+    pub(crate) fn offer(&self, held: Held) {
+        let mut lists = self.lists.lock();
+        let _ = self.push(&mut lists, held);
+    }
+
+    /// Takes what a device that pulls is to have next.
+    #[cfg(feature = "elevator")]
+    pub(crate) fn pull(&self) -> Option<Held> {
+        let mut lists = self.lists.lock();
+        let held = lists.ready.pop();
+        // Who makes something ready from now on tells the device.
+        lists.working = !lists.ready.is_empty();
+        self.ready.set(lists.ready.len().into());
+        held
+    }
+
+    /// Returns whether there is something to pull, without the lock.
+    #[cfg(feature = "elevator")]
+    #[inline]
+    pub(crate) fn has_ready(&self) -> bool {
+        self.ready.get() != 0
     }
 
     /// Returns whether the end of a request that had `admission`, which is handled now, is to be deferred.
@@ -415,15 +484,20 @@ impl Target {
         }
     }
 
-    /// Starts the work item.
+    /// Starts the work item, or has the device pull.
     #[inline(never)]
     fn start(self: &Arc<Self>) {
+        let guard = rcu::read_lock();
+        if let Some(runner) = self.runner.get(&guard) {
+            return runner.run();
+        }
+        drop(guard);
         // `working` says that it is not queued; should it be, it runs anyway.
         let _ = queue::dispatch().enqueue(self.clone());
     }
 
     /// Submits what is ready, and ends what is deferred.
-    fn work_off(&self) {
+    fn work_off(self: &Arc<Self>) {
         // What a plug collects doubles: the device does not idle while the last one of many is prepared.
         let mut plug: u32 = 1;
         let mut ending: Option<Held> = None;
@@ -431,6 +505,17 @@ impl Target {
             let mut batch = NodeFifo::new();
             let ended = {
                 let mut lists = self.lists.lock();
+                if self.pulls() {
+                    // The target is for another device since the work item was started.
+                    lists.working = false;
+                    let kick = if lists.ready.is_empty() {
+                        Kick::none()
+                    } else {
+                        lists.wake()
+                    };
+                    drop(lists);
+                    return self.kick(kick);
+                }
                 batch.append(&mut lists.ready);
                 let ended = lists.ended.pop();
                 if batch.is_empty() && ended.is_none() && ending.is_none() {

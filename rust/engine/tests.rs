@@ -20,6 +20,7 @@ use super::{
     dispatch::{Caretaker, Dispatch},
     partition::{KernelPart, Partition, Published},
     partitions::Lanes,
+    service::Lower,
     target::{Kick, Target, FREE_MIN},
 };
 use crate::{
@@ -47,6 +48,16 @@ mod bandwidth;
 mod order;
 mod settings;
 mod timeouts;
+
+/// Device `name`, which keeps `depth` requests in flight.
+fn lower(name: &CStr, number: u32, depth: u32) -> Lower<'_> {
+    Lower {
+        name,
+        number,
+        depth,
+        runner: None,
+    }
+}
 
 /// A partition with one target, and what its requests came to.
 struct Bench {
@@ -103,7 +114,7 @@ impl Bench {
     fn new(slots: u32) -> Result<Self> {
         let dispatch = dispatch(slots)?;
         let target = Target::new(0, dispatch.clone(), 1)?;
-        target.attach(1, 0);
+        target.attach(1, 0, None)?;
         let published = Arc::new(Published::new(), GFP_KERNEL)?;
         let fifo = config(Kind::Fifo)?;
         let partition = Partition::new(0, target.clone(), published.clone(), fifo, 256)?;
@@ -152,6 +163,7 @@ impl Bench {
         relation: Option<Relation>,
     ) -> Result<(Came, Option<RecordId>)> {
         let held = fake::request(&self.probe, name, 4096, priority)?;
+        let draining = || self.draining.get() != 0;
         let arrival = Arrival {
             ident: Some([uid.into(), 0, 0, 0, 0]),
             client: &self.client,
@@ -159,7 +171,7 @@ impl Bench {
             must_pass,
             reclaims,
             may_pass: true,
-            draining: Some(&self.draining),
+            draining: Some(&draining),
             relation: relation.as_ref(),
             may_sleep: true,
             may_overflow: true,
@@ -275,7 +287,7 @@ mod life {
         // Slots, depth of the device; slots in effect.
         for (slots, depth, limit) in [(64, 0, 64), (64, 8, 8), (4, 8, 4), (1, 1, 1)] {
             let target = target(slots, 1)?;
-            target.attach(1, depth);
+            target.attach(1, depth, None)?;
             assert!(target.limit() == limit);
         }
         Ok(())

@@ -43,24 +43,20 @@ use kernel::{
 };
 
 use super::{
+    disk::Disk,
     node::{Account, Held, Node, Ops},
     raw,
+    text::Reply,
 };
 use crate::sched::item::Cost;
 
 mod bio;
-mod disk;
 mod words;
 
-pub(crate) use bio::{Bio, Map, WriteStream};
-pub(crate) use disk::Disk;
+pub(crate) use bio::{Bio, Map};
 pub(crate) use words::Args;
 
 use bio::PerBio;
-use words::Reply;
-
-/// Bytes of a sector.
-pub(crate) const SECTOR: u64 = 512;
 
 /// Why a table or a message is refused: one line, and the errno.
 pub(crate) struct Refusal {
@@ -126,7 +122,7 @@ pub(crate) trait Target: Send + Sync + Sized + 'static {
     fn create(config: Self::Config, lower: Lower<'_>) -> Result<Self, Refusal>;
 
     /// Decides what becomes of `bio`. Task context; may sleep, but must not for a bio with
-    /// [`Bio::nowait`].
+    /// [`View::is_nowait`](super::bio::View::is_nowait).
     fn map(&self, bio: Bio<'_, Self>) -> Map;
 
     /// A held request goes down now, unless this says no: then it ends with a timeout.
@@ -352,7 +348,7 @@ impl<T: Target> Instance<T> {
                 reason: c"The device has no name",
             })?;
             // SAFETY: `ti` is under construction.
-            let disk = unsafe { Disk::of(ti) }.ok_or(Refusal {
+            let disk = unsafe { Disk::of_target(ti) }.ok_or(Refusal {
                 error: ENODEV,
                 reason: c"The device has no disk",
             })?;
@@ -489,7 +485,7 @@ impl<T: Target> Instance<T> {
         // SAFETY: Called between `ctr` and `dtr`.
         let instance = unsafe { Self::of(ti) };
         // SAFETY: Device-mapper passes a buffer of `maxlen` bytes.
-        let mut out = unsafe { Reply::new(result, maxlen) };
+        let mut out = unsafe { Reply::new(result, maxlen as usize) };
         // Text that does not fit is cut: device-mapper asks again with a larger buffer.
         let _ = match kind {
             raw::status_type_t_STATUSTYPE_INFO => instance.target.status(&mut out),
@@ -527,13 +523,13 @@ impl<T: Target> Instance<T> {
             (
                 Self::of(ti),
                 Args::new(argc, argv),
-                Reply::new(result, maxlen),
+                Reply::new(result, maxlen as usize),
             )
         };
         match instance.target.message(&args, &mut out) {
             // 1 tells device-mapper that there is a reply; of one that fills the buffer it says that it was cut, so that
             // who asked comes again with a larger one.
-            Ok(()) => c_int::from(!out.is_empty()),
+            Ok(()) => c_int::from(out.len() != 0),
             Err(_) if out.is_cut() => 1,
             Err(error) => error.to_errno(),
         }

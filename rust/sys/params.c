@@ -26,4 +26,5 @@
 
 NRS_PARAM(default_slots, 64, 1, 65535, "Slots of a service that does not say how many");
 NRS_PARAM(user_requests_max, 65536, 64, 1048576, "Requests that an open file of /dev/nrs may have");
+NRS_PARAM(direct_run, 1, 0, 1, "Whether a task that inserts a request into a disk's scheduler runs the queue itself");
 NRS_PARAM(classes_max, 16384, 64, 1048576, "Classes that a policy keeps on one partition of a new service");

@@ -32,6 +32,8 @@ params! {
     default_slots: nrs_param_default_slots,
     /// Requests that an open file of `/dev/nrs` that is attached now may have, 64 to 1,048,576.
     user_requests_max: nrs_param_user_requests_max,
+    /// 1: a task that inserts a request into a disk's scheduler runs the queue itself.
+    direct_run: nrs_param_direct_run,
     /// Classes that a policy keeps on one partition of a service that is made now, 64 to 1,048,576.
     classes_max: nrs_param_classes_max,
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What bindgen makes of `dm_helper.h`; everything else comes from the kernel crate's bindings.
+//! What bindgen makes of `dm_helper.h` and `elevator_helper.h`; everything else comes from the kernel crate's bindings.
 
 #![allow(
     clippy::all,
@@ -23,3 +23,17 @@
 use kernel::{bindings::*, ffi};
 
 include!("dm_bindings.rs");
+
+#[cfg(feature = "elevator")]
+mod elevator {
+    use kernel::{bindings::*, ffi};
+
+    include!("elevator_bindings.rs");
+}
+#[cfg(feature = "elevator")]
+pub use elevator::{
+    blk_insert_t, blk_mq_alloc_data, elevator_mq_ops, elevator_queue, elevator_type, elv_fs_entry,
+    elv_register, elv_unregister, nrs_insert_at_head, nrs_may_run, nrs_may_sleep, nrs_queue_disk,
+    nrs_queue_enter, nrs_queue_is_dying, nrs_queue_least_depth, nrs_queue_leave,
+    nrs_queue_shares_tags, nrs_request_cpu_is_active, nrs_request_pop, nrs_request_trace,
+};

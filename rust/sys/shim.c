@@ -2,6 +2,7 @@
 /* Kernel services that only C can reach: macros and inline functions, one wrapper each. */
 
 #include <linux/bio.h>
+#include <linux/blk-cgroup.h>
 #include <linux/blkdev.h>
 #include <linux/cgroup.h>
 #include <linux/debugfs.h>
@@ -124,6 +125,38 @@ bool nrs_can_hold_back(void)
 	/* File systems keep their handle of a transaction in journal_info. Bios of the list may be those that hold the slots. */
 	return !(current->flags & bound) && !current->journal_info &&
 	       (!bios || (bio_list_empty(&bios[0]) && bio_list_empty(&bios[1])));
+}
+
+/* The cgroup that @bio is charged to, if that is one of the unified hierarchy below its root. The bio holds it. */
+static struct cgroup *nrs_cgroup_of(struct bio *bio)
+{
+#ifdef CONFIG_BLK_CGROUP
+	struct cgroup_subsys_state *css = bio_blkcg_css(bio);
+
+	if (css && css->parent && css->cgroup->root == &cgrp_dfl_root)
+		return css->cgroup;
+#endif
+	return NULL;
+}
+
+u64 nrs_bio_cgroup(struct bio *bio)
+{
+	struct cgroup *cgroup = nrs_cgroup_of(bio);
+
+	return cgroup ? cgroup_id(cgroup) : 0;
+}
+
+int nrs_bio_cgroup_name(struct bio *bio, char *buf, size_t len)
+{
+	struct cgroup *cgroup = nrs_cgroup_of(bio);
+	int ret = -ENODATA;
+
+	if (cgroup) {
+		rcu_read_lock();
+		ret = strscpy(buf, rcu_dereference(cgroup->kn->name), len);
+		rcu_read_unlock();
+	}
+	return ret;
 }
 
 int nrs_hostname(char *buf, size_t len)

@@ -47,6 +47,12 @@ u64 nrs_current_cgroup(void);
 /* Last component of the path of the running task's cgroup, or a negative errno. */
 int nrs_current_cgroup_name(char *buf, size_t len);
 
+/* Id of the cgroup on the unified hierarchy that @bio is charged to; 0: none, or the root. */
+u64 nrs_bio_cgroup(struct bio *bio);
+
+/* Last component of the path of that cgroup, or a negative errno: ENODATA if there is none. */
+int nrs_bio_cgroup_name(struct bio *bio, char *buf, size_t len);
+
 /*
  * Whether the running task can be held back: a user's, which nobody waits for that a request depends on. It is in no transaction
  * of a file system, reclaims no memory, and has no other bios to submit first, here or in the device that stands on this one.

@@ -15,24 +15,29 @@
 //! | **`exit_task_work`** | | requests |
 //! | `cgroup_task_exit` | a place among the tasks of its cgroup; the pointer to the cgroup stays | nobody |
 //! | `exit_notify` | once it is reaped: `signal`, `sighand`, links to its pid; `tgid` is a number and stays | nobody |
-//! | the task is freed | credentials, `comm`, flags, the cgroup | [`Submitter`], [`cgroup`], [`cgroup_name`] |
+//! | the task is freed | credentials, `comm`, flags, the cgroup | [`Submitter`] |
+
+use core::{marker::PhantomData, ptr};
 
 use kernel::bindings;
 
-use super::raw;
+use super::{bio::View, raw};
 
-/// The running task. Its identity is read when somebody asks for it.
+/// The running task, and the cgroup on whose behalf a request is made. The identity is read when it is asked for.
 ///
 /// # Invariants
 ///
-/// `task` is the task that runs this; it is not sent to another one.
-pub(crate) struct Submitter {
+/// `task` is the task that runs this; it is not sent to another one. `bio` is null or valid for `'a`.
+pub(crate) struct Submitter<'a> {
     task: *const bindings::task_struct,
     flags: u32,
+    /// Names the cgroup; null: that of the task.
+    bio: *mut bindings::bio,
+    _bio: PhantomData<View<'a>>,
 }
 
 /// Returns the running task.
-pub(crate) fn submitter() -> Submitter {
+pub(crate) fn submitter() -> Submitter<'static> {
     // INVARIANT: A raw pointer keeps it in this task.
     // SAFETY: `current` is valid while this task runs.
     unsafe {
@@ -40,11 +45,24 @@ pub(crate) fn submitter() -> Submitter {
         Submitter {
             task,
             flags: (*task).flags,
+            bio: ptr::null_mut(),
+            _bio: PhantomData,
         }
     }
 }
 
-impl Submitter {
+impl<'a> Submitter<'a> {
+    /// Returns the same for a request whose first bio is `bio`. The bio names the cgroup that it is charged to, even when a
+    /// kernel thread writes back what a task of that cgroup wrote.
+    #[cfg(feature = "elevator")]
+    pub(crate) fn of_bio(self, bio: View<'a>) -> Self {
+        // INVARIANT: The view is valid for `'a`.
+        Self {
+            bio: bio.as_ptr(),
+            ..self
+        }
+    }
+
     /// Whether it is a kernel thread: that works for somebody else, so its ids say nothing.
     pub(crate) fn is_kthread(&self) -> bool {
         self.flags & bindings::PF_KTHREAD != 0
@@ -77,6 +95,44 @@ impl Submitter {
         // read of it gives a mixed name, nothing worse.
         unsafe { (*self.task).comm }
     }
+
+    /// Returns the id of the cgroup on the unified hierarchy: that of the bio, if it is charged to one below the root, or else
+    /// that of the task; `None` for a kernel thread, and 0 without cgroups.
+    pub(crate) fn cgroup(&self) -> Option<u64> {
+        if !self.bio.is_null() {
+            // SAFETY: By the type invariant.
+            let id = unsafe { raw::nrs_bio_cgroup(self.bio) };
+            if id != 0 {
+                return Some(id);
+            }
+        }
+        if self.is_kthread() {
+            return None;
+        }
+        // SAFETY: Always safe to call from task context.
+        Some(unsafe { raw::nrs_current_cgroup() })
+    }
+
+    /// Returns the name of the cgroup of [`Self::cgroup`], without the cgroups above it; `None` for the root, which has none.
+    /// The first 63 bytes of a longer one.
+    pub(crate) fn cgroup_name<'b>(&self, buf: &'b mut [u8; 64]) -> Option<&'b [u8]> {
+        let (text, size) = (buf.as_mut_ptr().cast(), buf.len());
+        let mut len = -(bindings::ENODATA as i32);
+        if !self.bio.is_null() {
+            // SAFETY: By the type invariant, and `buf` is valid for its length.
+            len = unsafe { raw::nrs_bio_cgroup_name(self.bio, text, size) };
+        }
+        if len == -(bindings::ENODATA as i32) && !self.is_kthread() {
+            // SAFETY: `buf` is valid for its length.
+            len = unsafe { raw::nrs_current_cgroup_name(text, size) };
+        }
+        match usize::try_from(len) {
+            Ok(len) => buf.get(..len).filter(|name| !name.is_empty()),
+            // The name did not fit: what fits serves.
+            Err(_) if len == -(bindings::E2BIG as i32) => buf.get(..buf.len() - 1),
+            Err(_) => None,
+        }
+    }
 }
 
 /// Whether the running task may administrate the system: `CAP_SYS_ADMIN` in the initial namespace.
@@ -91,25 +147,6 @@ pub(crate) fn is_admin() -> bool {
 pub(crate) fn can_be_held_back() -> bool {
     // SAFETY: Always safe to call from task context.
     unsafe { raw::nrs_can_hold_back() }
-}
-
-/// Id of the running task's cgroup on the unified hierarchy; 0 without cgroups.
-pub(crate) fn cgroup() -> u64 {
-    // SAFETY: Always safe to call from task context.
-    unsafe { raw::nrs_current_cgroup() }
-}
-
-/// Name of the running task's cgroup: its own one, without those above it; `None` for the root, which has none. The first
-/// 63 bytes of a longer one.
-pub(crate) fn cgroup_name(buf: &mut [u8; 64]) -> Option<&[u8]> {
-    // SAFETY: `buf` is valid for its length.
-    let len = unsafe { raw::nrs_current_cgroup_name(buf.as_mut_ptr().cast(), buf.len()) };
-    match usize::try_from(len) {
-        Ok(len) => buf.get(..len).filter(|name| !name.is_empty()),
-        // The name did not fit: what fits serves.
-        Err(_) if len == -(bindings::E2BIG as i32) => buf.get(..buf.len() - 1),
-        Err(_) => None,
-    }
 }
 
 /// Returns the host name of the running task's UTS namespace, or of the initial one for a task that has left its

@@ -2,9 +2,9 @@
 
 //! Texts that somebody reads: made whole, bounded, charged to who asked.
 
-use core::fmt;
+use core::{fmt, ptr};
 
-use kernel::{alloc::flags::__GFP_NOWARN, prelude::*};
+use kernel::{alloc::flags::__GFP_NOWARN, ffi::c_char, prelude::*};
 
 /// Bytes that one text may have.
 const TEXT_MAX: usize = 64 << 20;
@@ -54,5 +54,63 @@ impl fmt::Write for Text {
             self.failure = Some(failure);
             fmt::Error
         })
+    }
+}
+
+/// A text buffer of the kernel's: always terminated, cut where it ends.
+pub(super) struct Reply {
+    buf: *mut c_char,
+    len: usize,
+    used: usize,
+    cut: bool,
+}
+
+impl Reply {
+    /// # Safety
+    ///
+    /// `buf` is valid for writes of `len` bytes while the value lives.
+    pub(super) unsafe fn new(buf: *mut c_char, len: usize) -> Self {
+        if len > 0 {
+            // SAFETY: The caller promises it.
+            unsafe { *buf = 0 };
+        }
+        Self {
+            buf,
+            len,
+            used: 0,
+            cut: false,
+        }
+    }
+
+    /// Bytes written, without the terminator.
+    pub(super) fn len(&self) -> usize {
+        self.used
+    }
+
+    /// Whether the buffer is full, and what was written did not fit.
+    pub(super) fn is_cut(&self) -> bool {
+        self.cut
+    }
+}
+
+impl fmt::Write for Reply {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = self.len.saturating_sub(self.used).saturating_sub(1);
+        let fits = text.len().min(room);
+        if self.len > 0 {
+            // SAFETY: `used + fits` is below `len`, so the text and its terminator fit.
+            unsafe {
+                let end = self.buf.add(self.used);
+                ptr::copy_nonoverlapping(text.as_ptr().cast(), end, fits);
+                *end.add(fits) = 0;
+            }
+        }
+        self.used = self.used.saturating_add(fits);
+        if fits < text.len() {
+            self.cut = true;
+            Err(fmt::Error)
+        } else {
+            Ok(())
+        }
     }
 }

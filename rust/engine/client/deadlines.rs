@@ -59,7 +59,7 @@ use crate::{
     },
     sys::{
         atomic::{Counter, Hint, Word},
-        dm::Disk,
+        disk::Disk,
         misc,
         node::Account,
         timer::{Expire, Timed},

@@ -19,7 +19,7 @@ use kernel::{
 
 use crate::{
     engine::partitions::Partitions,
-    sys::{atomic::Word, dm::Disk, misc, queue},
+    sys::{atomic::Word, disk::Disk, misc, queue},
 };
 
 /// What the work of a herald needs.

@@ -102,6 +102,29 @@ impl Service {
         .map_err(|_| ENOSPC)
     }
 
+    /// Writes the policy of the regular head and its argument. Takes no mutex.
+    #[cfg(feature = "elevator")]
+    pub(crate) fn write_policy(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        let mut primary = None;
+        if let Some(partition) = self.partitions.iter().next() {
+            partition.with(|inner| {
+                let started = inner.head(Priority::Regular).instances();
+                primary = started
+                    .filter(|status| status.state == State::Started)
+                    .map(|status| *status.tag)
+                    .max_by_key(|config| config.kind() != Kind::FALLBACK);
+            });
+        }
+        let Some(config) = primary else {
+            return out.write_str(Kind::FALLBACK.name());
+        };
+        out.write_str(config.kind().name())?;
+        match config.argument() {
+            Some(argument) => write!(out, " {argument}"),
+            None => Ok(()),
+        }
+    }
+
     /// Writes the slots, the counters of each client and the state of each target, YAML.
     pub(crate) fn write_clients(&self, out: &mut dyn fmt::Write) -> Result {
         self.roster

@@ -53,7 +53,7 @@ impl Yard {
         let service = Service::new(c"kunit", Some(kernel::cpu::nr_cpu_ids().min(2)))?;
         service.use_begin(Feed::Block)?;
         let (name, device) = (CString::try_from(c"one")?, CString::try_from(c"254:0")?);
-        let (client, target) = service.join(name, device, c"8:0", 8 << 20, 0)?;
+        let (client, target) = service.join(name, device, super::lower(c"8:0", 8 << 20, 0))?;
         let yard = Self {
             service,
             client,

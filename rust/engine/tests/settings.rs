@@ -234,7 +234,7 @@ mod names {
         let service = Service::new(c"kunit", Some(1))?;
         let name = CString::try_from(c"a\nportal 0")?;
         let device = CString::try_from(c"7:0")?;
-        let (client, target) = service.join(name, device, c"7:1", 7, 1)?;
+        let (client, target) = service.join(name, device, super::super::lower(c"7:1", 7, 1))?;
         let mut text = Text::default();
         let shown = parameters::show(&service, "client_timeouts", &mut text);
         service.leave(&client, &target);

@@ -64,7 +64,7 @@ struct Bench {
 impl Bench {
     fn new() -> Result<Self> {
         let target = super::target(1, 1)?;
-        target.attach(1, 0);
+        target.attach(1, 0, None)?;
         let partitions = Partitions::new()?;
         let timeouts = Timeouts::new(1)?;
         change(&timeouts, brief)?;

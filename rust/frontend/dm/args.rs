@@ -17,12 +17,12 @@ use kernel::{prelude::*, str::CString};
 
 use crate::{
     engine::service::is_name,
-    sched::{
-        attr::Stream,
-        jobid::{JobId, Template},
-        nid::Nid,
+    frontend::block::{template, Naming},
+    sched::{attr::Stream, jobid::JobId, nid::Nid},
+    sys::{
+        bio::SECTOR,
+        dm::{Args, Plan, Refusal},
     },
-    sys::dm::{Args, Plan, Refusal, SECTOR},
 };
 
 /// Largest bio: larger ones are split above the target, so that a slot stands for a bounded piece of work.
@@ -31,25 +31,12 @@ const MAX_BYTES: u64 = 1 << 20;
 /// Nodes that a job may be said to have.
 const SIZE_MAX: u32 = 4096;
 
-/// How jobs are named unless the table says otherwise.
-const DEFAULT_TEMPLATE: &str = "%e.%u";
-
 /// What a table line says about a client.
 pub(crate) struct Config {
     /// Name of the service.
     pub(crate) service: CString,
-    /// Network identifier of the client.
-    pub(crate) nid: Option<Nid>,
-    /// Job identifier of all requests, instead of one made from the submitter.
-    pub(crate) jobid: Option<JobId>,
-    /// Nodes of the job that the requests are of; 0: not said.
-    pub(crate) size: u32,
-    /// How job identifiers are made.
-    pub(crate) template: Template,
-    /// Whether requests may go down at once when nobody waits.
-    pub(crate) opportunity: bool,
-    /// Source of offset streams.
-    pub(crate) stream: Stream,
+    /// By what its requests are told apart.
+    pub(crate) naming: Naming,
     /// Requests that are not at the device fail while the client is lost; else they wait.
     pub(crate) fails: bool,
 }
@@ -89,13 +76,7 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<Plan<Config>, Refusal> {
                 reason: c"Out of memory",
             }
         })?,
-        nid: None,
-        jobid: None,
-        size: 0,
-        template: Template::parse(DEFAULT_TEMPLATE)
-            .map_err(|_| refuse(c"jobid_name: bad format"))?,
-        opportunity: true,
-        stream: Stream::Hint,
+        naming: Naming::new().map_err(|_| refuse(c"jobid_name: bad format"))?,
         fails: false,
     };
 
@@ -127,7 +108,7 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<Plan<Config>, Refusal> {
                 if !once(0) {
                     return Err(refuse(c"nid: given twice"));
                 }
-                config.nid = Some(
+                config.naming.nid = Some(
                     Nid::parse(value)
                         .map_err(|_| refuse(c"nid: not ADDRESS@NETWORK, as 10.0.0.1@tcp"))?,
                 );
@@ -144,27 +125,22 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<Plan<Config>, Refusal> {
                 if value.is_empty() || !value.bytes().all(|byte| byte.is_ascii_graphic()) {
                     return Err(refuse(c"jobid: not printable"));
                 }
-                config.jobid = Some(jobid);
+                config.naming.jobid = Some(jobid);
             }
             "jobid_name" => {
                 let value = value.ok_or(refuse(c"jobid_name: FORMAT missing"))?;
                 if !once(2) {
                     return Err(refuse(c"jobid_name: given twice"));
                 }
-                // A blank could be given, but not in the text that `dmsetup table` shows and `dmsetup load` takes: libdevmapper
-                // escapes backslashes for the kernel, and no blanks.
-                config.template = Template::parse(value)
-                    .ok()
-                    .filter(|_| !value.contains(' '))
-                    .ok_or(refuse(
-                        c"jobid_name: up to 63 bytes with %e %u %g %p %h %H %j %%, no blanks",
-                    ))?;
+                config.naming.template = template(value).ok_or(refuse(
+                    c"jobid_name: up to 63 bytes with %e %u %g %p %h %H %j %%, no blanks",
+                ))?;
             }
             "size" => {
                 if !once(4) {
                     return Err(refuse(c"size: given twice"));
                 }
-                config.size = value
+                config.naming.size = value
                     .and_then(number)
                     .and_then(|size| u32::try_from(size).ok())
                     .filter(|size| (1..=SIZE_MAX).contains(size))
@@ -174,7 +150,7 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<Plan<Config>, Refusal> {
                 if !once(3) {
                     return Err(refuse(c"opportunity: given twice"));
                 }
-                config.opportunity = match value {
+                config.naming.opportunity = match value {
                     Some("on") => true,
                     Some("off") => false,
                     _ => return Err(refuse(c"opportunity: on or off")),
@@ -184,7 +160,7 @@ pub(crate) fn parse(args: &Args<'_>) -> Result<Plan<Config>, Refusal> {
                 if !once(5) {
                     return Err(refuse(c"stream: given twice"));
                 }
-                config.stream = value
+                config.naming.stream = value
                     .and_then(Stream::from_word)
                     .ok_or(refuse(c"stream: hint, cgroup or none"))?;
             }
@@ -221,12 +197,12 @@ pub(crate) fn write(config: &Config, out: &mut dyn fmt::Write) -> fmt::Result {
     write!(out, "{}", config.service.to_str().map_err(|_| fmt::Error)?)?;
     let count = 2usize.saturating_mul(
         [
-            config.nid.is_some(),
-            config.jobid.is_some(),
+            config.naming.nid.is_some(),
+            config.naming.jobid.is_some(),
             true,
-            config.size != 0,
-            !config.opportunity,
-            config.stream != Stream::Hint,
+            config.naming.size != 0,
+            !config.naming.opportunity,
+            config.naming.stream != Stream::Hint,
             config.fails,
         ]
         .iter()
@@ -234,21 +210,21 @@ pub(crate) fn write(config: &Config, out: &mut dyn fmt::Write) -> fmt::Result {
         .count(),
     );
     write!(out, " {count}")?;
-    if let Some(nid) = &config.nid {
+    if let Some(nid) = &config.naming.nid {
         write!(out, " nid {nid}")?;
     }
-    if let Some(jobid) = &config.jobid {
+    if let Some(jobid) = &config.naming.jobid {
         write!(out, " jobid {jobid}")?;
     }
-    write!(out, " jobid_name {}", config.template)?;
-    if config.size != 0 {
-        write!(out, " size {}", config.size)?;
+    write!(out, " jobid_name {}", config.naming.template)?;
+    if config.naming.size != 0 {
+        write!(out, " size {}", config.naming.size)?;
     }
-    if !config.opportunity {
+    if !config.naming.opportunity {
         write!(out, " opportunity off")?;
     }
-    if config.stream != Stream::Hint {
-        write!(out, " stream {}", config.stream.word())?;
+    if config.naming.stream != Stream::Hint {
+        write!(out, " stream {}", config.naming.stream.word())?;
     }
     if config.fails {
         write!(out, " on_timeout fail")?;

@@ -7,8 +7,11 @@ use core::ptr::{self, NonNull};
 use kernel::{bindings, ffi::c_uint, prelude::*};
 
 use super::{
-    super::node::{Account, Held, Node},
-    raw, Instance, Target, SECTOR,
+    super::{
+        bio::{View, SECTOR},
+        node::{Account, Held, Node},
+    },
+    raw, Instance, Target,
 };
 use crate::sched::item::{Cost, Spot};
 
@@ -72,23 +75,6 @@ impl PerBio {
     }
 }
 
-/// Stream of a bio as its submitter gave it.
-#[derive(Clone, Copy)]
-pub(crate) struct WriteStream {
-    stream: u8,
-    hint: bindings::rw_hint,
-}
-
-impl WriteStream {
-    /// Returns the write stream, or else a number that stands for the write hint; 0: none.
-    pub(crate) fn number(self) -> u64 {
-        match self.stream {
-            0 if self.hint > bindings::rw_hint_WRITE_LIFE_NONE => 256 + u64::from(self.hint),
-            stream => stream.into(),
-        }
-    }
-}
-
 /// A request from above, owned until [`Target::map`] says what becomes of it.
 ///
 /// # Invariants
@@ -102,94 +88,10 @@ pub(crate) struct Bio<'a, T: Target> {
 }
 
 impl<T: Target> Bio<'_, T> {
-    fn bio(&self) -> &bindings::bio {
+    /// Returns what the bio says of itself.
+    pub(crate) fn view(&self) -> View<'_> {
         // SAFETY: By the type invariant.
-        unsafe { &*self.bio }
-    }
-
-    fn has(&self, bit: u32) -> bool {
-        self.bio().bi_opf & (1 << bit) != 0
-    }
-
-    /// Operation: one of `REQ_OP_*`.
-    fn op(&self) -> u32 {
-        self.bio().bi_opf & 0xff
-    }
-
-    /// Whether it reads.
-    pub(crate) fn is_read(&self) -> bool {
-        self.op() == bindings::req_op_REQ_OP_READ
-    }
-
-    /// Whether it discards, erases or writes zeroes: it names a range and carries no data.
-    pub(crate) fn is_punch(&self) -> bool {
-        matches!(
-            self.op(),
-            bindings::req_op_REQ_OP_DISCARD
-                | bindings::req_op_REQ_OP_SECURE_ERASE
-                | bindings::req_op_REQ_OP_WRITE_ZEROES
-        )
-    }
-
-    /// Whether it is a flush without data.
-    pub(crate) fn is_empty_flush(&self) -> bool {
-        self.bytes() == 0
-    }
-
-    /// Whether a file system needs it to make progress: metadata or priority.
-    pub(crate) fn is_urgent(&self) -> bool {
-        self.is_meta() || self.is_prio()
-    }
-
-    /// Whether it writes memory out, to have it free.
-    pub(crate) fn is_swap(&self) -> bool {
-        self.has(bindings::req_flag_bits___REQ_SWAP)
-    }
-
-    /// Whether its file system calls it metadata.
-    pub(crate) fn is_meta(&self) -> bool {
-        self.has(bindings::req_flag_bits___REQ_META)
-    }
-
-    /// Whether its submitter must not sleep.
-    pub(crate) fn is_nowait(&self) -> bool {
-        self.has(bindings::req_flag_bits___REQ_NOWAIT)
-    }
-
-    /// Whether its submitter marked it as one to prefer.
-    pub(crate) fn is_prio(&self) -> bool {
-        self.has(bindings::req_flag_bits___REQ_PRIO)
-    }
-
-    /// The stream that it belongs to, as its submitter says.
-    pub(crate) fn stream(&self) -> WriteStream {
-        WriteStream {
-            stream: self.bio().bi_write_stream,
-            hint: self.bio().bi_write_hint,
-        }
-    }
-
-    /// Notes in `spot` which file it is for, and where in that it starts, if that is known.
-    #[inline(never)]
-    fn find_file(&self, spot: &mut Spot) {
-        let (mut file, mut offset) = (0, 0);
-        // SAFETY: By the type invariant; the numbers are valid for writes.
-        if unsafe { raw::nrs_bio_file(self.bio, &mut file, &mut offset) } {
-            spot.object = file;
-            spot.logical = offset;
-        }
-    }
-
-    /// Whether its I/O priority is of the real-time class.
-    pub(crate) fn is_realtime(&self) -> bool {
-        const CLASS_SHIFT: u32 = 13;
-        const CLASS_RT: u32 = 1;
-        u32::from(self.bio().bi_ioprio) >> CLASS_SHIFT == CLASS_RT
-    }
-
-    /// Bytes.
-    pub(crate) fn bytes(&self) -> u64 {
-        u64::from(self.bio().bi_iter.bi_size)
+        unsafe { View::new(self.bio) }
     }
 
     /// First byte, counted from the start of the target.
@@ -197,9 +99,8 @@ impl<T: Target> Bio<'_, T> {
         // SAFETY: `ti` is valid while `map` runs.
         let begin = unsafe { (*self.ti).begin };
         // An empty flush has sector 0 whatever the target's begin is.
-        self.bio()
-            .bi_iter
-            .bi_sector
+        self.view()
+            .sector()
             .wrapping_sub(begin)
             .wrapping_mul(SECTOR)
     }
@@ -249,10 +150,11 @@ impl<T: Target> Bio<'_, T> {
         account: Account,
     ) -> Held {
         self.redirect();
-        let offset = self.bio().bi_iter.bi_sector.wrapping_mul(SECTOR);
-        let mut spot = Spot::new(target.into(), offset, self.bytes());
+        let view = self.view();
+        let offset = view.sector().wrapping_mul(SECTOR);
+        let mut spot = Spot::new(target.into(), offset, view.bytes());
         if wanted {
-            self.find_file(&mut spot);
+            view.find_file(&mut spot);
         }
         // SAFETY: The per-bio area of this target's bio, valid until its `end_io` has returned.
         unsafe {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The disk that a mapped device is for others, to tell them of it.
+//! The disk that a client is for user space, to send events about it.
 
 use core::{
     ffi::CStr,
@@ -9,9 +9,9 @@ use core::{
 
 use kernel::{bindings, prelude::*};
 
-use crate::sys::raw;
+use super::raw;
 
-/// The disk of a mapped device.
+/// A disk.
 ///
 /// # Invariants
 ///
@@ -29,10 +29,23 @@ impl Disk {
     /// # Safety
     ///
     /// `ti` is a target under construction.
-    pub(super) unsafe fn of(ti: *mut raw::dm_target) -> Option<Self> {
+    pub(super) unsafe fn of_target(ti: *mut raw::dm_target) -> Option<Self> {
         // SAFETY: By the caller's promise there are a table and its device, which has its disk from its start
         // on; the C function counts a reference.
         let device = unsafe { raw::nrs_md_disk(raw::dm_table_get_md((*ti).table)) };
+        // INVARIANT: Counted for this one.
+        NonNull::new(device).map(Self)
+    }
+
+    /// Returns the disk of a queue; `None`: the queue has none.
+    ///
+    /// # Safety
+    ///
+    /// `q` is a queue whose disk, if there is one, does not go meanwhile.
+    #[cfg(feature = "elevator")]
+    pub(super) unsafe fn of_queue(q: *mut bindings::request_queue) -> Option<Self> {
+        // SAFETY: The caller promises it; the C function counts a reference.
+        let device = unsafe { raw::nrs_queue_disk(q) };
         // INVARIANT: Counted for this one.
         NonNull::new(device).map(Self)
     }
@@ -55,6 +68,16 @@ impl Disk {
         // SAFETY: The device is there by the type invariant. The words are C strings that outlive the call, end
         // with a null pointer, and are only read.
         unsafe { raw::nrs_disk_changed(self.0.as_ptr(), words.as_mut_ptr()) };
+    }
+}
+
+#[cfg(feature = "elevator")]
+impl Clone for Disk {
+    fn clone(&self) -> Self {
+        // SAFETY: The device is there by the type invariant.
+        unsafe { bindings::get_device(self.0.as_ptr()) };
+        // INVARIANT: Counted for the new one.
+        Self(self.0)
     }
 }
 

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The I/O scheduler `nrs` of blk-mq: the requests of one disk.
+//!
+//! # Vocabulary
+//!
+//! - *Disk*: a queue whose scheduler is nrs; a client of its service, and the target of that client.
+//! - *Frozen* queue: takes no requests, and waits for those it has. Nothing is withheld then.
+//!
+//! A disk has a service of its own, named after it, unless `iosched/service` says otherwise. Requests of a disk that changes
+//! its service end in the old one: the queue is frozen meanwhile.
+
+use kernel::{prelude::*, str::CString, sync::Arc};
+
+use super::block::{template, Member, Naming};
+use crate::{
+    engine::{
+        registry,
+        service::{is_name, Lower, NAME_MAX},
+        target::Runner,
+    },
+    sched::{
+        attr::Stream,
+        item::Cost,
+        key::Hasher,
+        partition::arrive::Went,
+        tags::{Tags, NOBODY},
+    },
+    sys::{
+        elevator::{self, File, Queue, Request, Scheduler},
+        hotplug,
+        node::{Account, Held},
+        task,
+    },
+};
+
+/// What `queue/iosched/` sets.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    service: Arc<CString>,
+    naming: Naming,
+}
+
+/// A disk in a service.
+pub(crate) struct Disk {
+    settings: Settings,
+    queue: Arc<Queue>,
+    member: Arc<Member>,
+    tags: Tags,
+}
+
+/// Returns the number of the running task among submitters: users in cgroups.
+fn submitter() -> u8 {
+    let who = task::submitter();
+    let (uid, _) = who.ids();
+    let hasher = Hasher::new(0);
+    Tags::submitter(hasher.mix(hasher.word(uid.into()), who.cgroup().unwrap_or(0)))
+}
+
+/// The scheduler as the block layer knows it, and what looks after CPUs that go.
+///
+/// The block layer waits for the requests of a hardware queue whose last CPU goes offline, and nobody would dispatch them.
+pub(crate) struct Registration {
+    _scheduler: elevator::Registration<Disk>,
+    _hotplug: hotplug::Registration<Disk>,
+}
+
+impl Registration {
+    /// Makes the scheduler known to the block layer.
+    ///
+    /// # Errors
+    ///
+    /// As for [`elevator::Registration::new`] and [`hotplug::Registration::new`].
+    pub(crate) fn new(module: &'static ThisModule) -> Result<Self> {
+        let hotplug = hotplug::Registration::new(c"nrs:leaving")?;
+        Ok(Self {
+            _scheduler: elevator::Registration::new(module)?,
+            _hotplug: hotplug,
+        })
+    }
+}
+
+impl hotplug::Leaving for Disk {
+    fn leaving() {
+        // Without memory the requests wait for what their policies say.
+        for service in registry::services().iter().flatten() {
+            service.drain_pulled();
+        }
+    }
+}
+
+/// Has a disk pull its requests.
+struct Puller(Arc<Queue>);
+
+impl Runner for Puller {
+    fn run(&self) {
+        self.0.run();
+    }
+}
+
+/// Returns the service of a disk that was told none: the name of the disk, with `-` in place of what a name may not have.
+fn default_service(disk: &CStr) -> Result<CString> {
+    let mut name = [0; NAME_MAX];
+    let mut len = 0;
+    for (to, from) in name.iter_mut().zip(disk.to_bytes()) {
+        *to = if from.is_ascii_alphanumeric() || b"_-.:".contains(from) {
+            *from
+        } else {
+            b'-'
+        };
+        len += 1;
+    }
+    let name = name
+        .get(..len)
+        .and_then(|name| core::str::from_utf8(name).ok());
+    CString::try_from_fmt(fmt!("{}", name.unwrap_or("")))
+}
+
+impl Disk {
+    /// Joins the service that `settings` name.
+    fn attach(queue: &Arc<Queue>, settings: &Settings) -> Result<Arc<Member>> {
+        let number = queue.number();
+        let device = CString::try_from_fmt(fmt!("{}:{}", number >> 20, number & 0xf_ffff))?;
+        let lower = Lower {
+            name: &device,
+            number,
+            depth: queue.depth(),
+            runner: Some(Arc::new(Puller(queue.clone()), GFP_KERNEL)?),
+        };
+        let attachment = registry::attach(&settings.service, queue.name(), &device, lower)?;
+        if let Some(deadlines) = attachment.client().deadlines() {
+            deadlines.open(queue.disk().clone(), false);
+        }
+        Ok(Arc::new(Member::new(attachment), GFP_KERNEL)?)
+    }
+}
+
+impl Scheduler for Disk {
+    const NAME: &'static CStr = c"nrs";
+    const FILES: &'static [File<Self>] = &[
+        File {
+            name: c"service",
+            show: |disk, out| out.write_str(disk.member.service().name()),
+            store: Some(|settings, text| {
+                if !is_name(text) {
+                    return Err(EINVAL);
+                }
+                settings.service = Arc::new(CString::try_from_fmt(fmt!("{text}"))?, GFP_KERNEL)?;
+                Ok(())
+            }),
+        },
+        File {
+            name: c"policy",
+            show: |disk, out| disk.member.service().write_policy(out),
+            store: None,
+        },
+        File {
+            name: c"jobid_name",
+            show: |disk, out| write!(out, "{}", disk.settings.naming.template),
+            store: Some(|settings, text| {
+                settings.naming.template = template(text).ok_or(EINVAL)?;
+                Ok(())
+            }),
+        },
+        File {
+            name: c"stream",
+            show: |disk, out| out.write_str(disk.settings.naming.stream.word()),
+            store: Some(|settings, text| {
+                settings.naming.stream = Stream::from_word(text).ok_or(EINVAL)?;
+                Ok(())
+            }),
+        },
+        File {
+            name: c"status",
+            show: |disk, out| {
+                let concurrency = disk.member.service().concurrency();
+                disk.member.client().write(concurrency, out)
+            },
+            store: None,
+        },
+    ];
+    type Settings = Settings;
+
+    fn defaults(queue: &Queue) -> Result<Settings> {
+        Ok(Settings {
+            service: Arc::new(default_service(queue.name())?, GFP_KERNEL)?,
+            naming: Naming::new()?,
+        })
+    }
+
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn create(queue: &Arc<Queue>, settings: Settings, before: Option<&Self>) -> Result<Arc<Self>> {
+        let stays = before.filter(|before| {
+            Arc::ptr_eq(&before.queue, queue)
+                && before.member.service().name_c() == &**settings.service
+        });
+        let member = match stays {
+            Some(before) => before.member.clone(),
+            None => Self::attach(queue, &settings).inspect_err(|error| {
+                let (disk, service): (&CStr, &CStr) = (queue.name(), &settings.service);
+                let reason = match *error {
+                    ELOOP => "a device-mapper device on the disk is a client of the service",
+                    ENOSPC => "too many services, or clients or targets of the service",
+                    EBUSY => "the service serves programs in user space",
+                    _ => "no memory",
+                };
+                pr_warn!("{disk} cannot join service {service}: {reason}\n");
+            })?,
+        };
+        let queue = queue.clone();
+        Ok(Arc::new(
+            Self {
+                settings,
+                queue,
+                member,
+                tags: Tags::new(),
+            },
+            GFP_KERNEL,
+        )?)
+    }
+
+    fn least_tags(all: u32) -> u32 {
+        Tags::least(all)
+    }
+
+    #[inline]
+    fn tags(&self, all: u32) -> Option<u32> {
+        // Nobody waits for a tag while half of them are free.
+        let few = self.member.client().held() >= u64::from(all / 2);
+        (few && self.tags.is_over(submitter(), all)).then(|| Tags::least(all))
+    }
+
+    #[inline]
+    fn insert(&self, request: Request<'_>, may_sleep: bool) {
+        let view = request.view();
+        let who = task::submitter().of_bio(view);
+        let (offset, bytes) = (request.offset(), request.bytes());
+        let mut traits = self.member.traits(view, &who, offset, bytes);
+        traits.restrict_sleep(may_sleep);
+        let leaving = request.is_leaving();
+        let target = self.member.target();
+        let (cost, account) = (traits.cost(), traits.account());
+        // What finds a free slot is not counted.
+        let note = if target.line().is_calm() {
+            NOBODY
+        } else {
+            let submitter = submitter();
+            self.tags.enter(submitter);
+            submitter
+        };
+        let held = request.into_held(cost, target.index(), traits.wants_file, account, note);
+        let draining = || leaving || self.queue.is_dying();
+        let naming = &self.settings.naming;
+        match self.member.arrive(held, &traits, naming, &who, &draining) {
+            Went::Passed(held) => target.offer(held),
+            // With leave to overflow nothing is refused.
+            Went::Queued | Went::Blocked | Went::Refused(_) => {}
+        }
+    }
+
+    #[inline]
+    fn pull(&self) -> Option<Held> {
+        self.member.target().pull()
+    }
+
+    #[inline]
+    fn has_work(&self) -> bool {
+        self.member.target().has_ready()
+    }
+
+    #[inline]
+    fn holds(&self) -> bool {
+        self.member.client().held() != 0
+    }
+
+    fn drain(&self) {
+        self.member.drain();
+    }
+
+    #[inline]
+    fn dispatching(&self, account: &mut Account, note: u8, queued: bool) {
+        self.tags.leave(note);
+        if queued {
+            // Requests of a lost disk wait, so none is refused.
+            let _ = self.member.submitting(account);
+        } else if let Some(deadlines) = self.member.client().deadlines() {
+            deadlines.enter(account);
+        }
+    }
+
+    #[inline]
+    fn ended(&self, account: &Account, cost: Cost) {
+        // What became of a request is known to its owner only.
+        self.member.ended(account, cost, 0);
+    }
+}

@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A scheduler of one queue, as the block layer calls it.
+
+use core::{cell::UnsafeCell, marker::PhantomData, ptr};
+
+use kernel::{
+    bindings,
+    ffi::{c_int, c_void},
+    impl_has_work, new_condvar, new_mutex, new_work,
+    prelude::*,
+    sync::{Arc, ArcBorrow, CondVar, Mutex},
+    workqueue::Work,
+};
+
+use super::{
+    aside::Aside,
+    control::Control,
+    nodes::{Nodes, PerRequest},
+    Queue, Request, Scheduler,
+};
+use crate::sys::{atomic::Counter, misc::bug, node::Held, params, queue, raw};
+
+/// A scheduler and what its queue needs.
+///
+/// # Invariants
+///
+/// `current` points to what `control` has as current. It and `nodes` change only while the queue is frozen and quiesced.
+#[pin_data]
+pub(super) struct Instance<T: Scheduler> {
+    pub(super) queue: Arc<Queue>,
+    pub(super) current: UnsafeCell<*const T>,
+    nodes: UnsafeCell<Nodes>,
+    /// Requests that came without a slot for them.
+    unseen: Counter,
+    #[pin]
+    aside: Aside,
+    #[pin]
+    pub(super) control: Mutex<Control<T>>,
+    /// A change was made, or has failed.
+    #[pin]
+    pub(super) changed: CondVar,
+    #[pin]
+    changer: Work<Self, 0>,
+    #[pin]
+    drainer: Work<Self, 1>,
+}
+
+// SAFETY: All but `current` and `nodes` may be sent; these are plain memory, see the type invariant.
+unsafe impl<T: Scheduler> Send for Instance<T> {}
+// SAFETY: As above.
+unsafe impl<T: Scheduler> Sync for Instance<T> {}
+
+impl_has_work! {
+    impl{T: Scheduler} HasWork<Self, 0> for Instance<T> { self.changer }
+    impl{T: Scheduler} HasWork<Self, 1> for Instance<T> { self.drainer }
+}
+
+impl<T: Scheduler> Instance<T> {
+    fn new(queue: Arc<Queue>, settings: T::Settings, before: Option<&T>) -> Result<Arc<Self>> {
+        let running = T::create(&queue, settings.clone(), before)?;
+        Arc::pin_init(
+            pin_init!(Self {
+                current: UnsafeCell::new(Arc::as_ptr(&running)),
+                queue,
+                nodes: UnsafeCell::new(Nodes::NONE),
+                unseen: Counter::new(),
+                aside <- Aside::new(),
+                control <- new_mutex!(Control {
+                    settings,
+                    current: running,
+                    asked: 0,
+                    made: 0,
+                    failure: Ok(()),
+                    gone: false,
+                }, "nrs_iosched"),
+                changed <- new_condvar!("nrs_iosched"),
+                changer <- new_work!("nrs_iosched_change"),
+                drainer <- new_work!("nrs_iosched_drain"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// # Safety
+    ///
+    /// `q` has a scheduler of this type, which does not exit for `'a`.
+    unsafe fn of<'a>(q: *mut bindings::request_queue) -> ArcBorrow<'a, Self> {
+        // SAFETY: The caller promises it; `alloc_sched_data` made the pointer with `Arc::into_raw`.
+        unsafe {
+            let elevator = (*q).elevator.cast::<raw::elevator_queue>();
+            ArcBorrow::from_raw((*elevator).elevator_data.cast::<Self>())
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The queue is not frozen and quiesced meanwhile.
+    unsafe fn scheduler(&self) -> &T {
+        // SAFETY: By the type invariant; the caller promises that it does not change.
+        unsafe { &**self.current.get() }
+    }
+
+    /// Makes the scheduler of a queue; null: it cannot be made.
+    ///
+    /// # Safety
+    ///
+    /// Called by the block layer only, as its header says for `alloc_sched_data`.
+    pub(super) unsafe extern "C" fn alloc_sched_data(
+        q: *mut bindings::request_queue,
+    ) -> *mut c_void {
+        // SAFETY: The queue is valid, and does not change its scheduler during the call.
+        match unsafe { Self::attach(q) } {
+            Ok(instance) => Arc::into_raw(instance).cast_mut().cast(),
+            // Who asked gets ENOMEM whatever it was; `create` has told the reason.
+            Err(_) => ptr::null_mut(),
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Self::alloc_sched_data`].
+    unsafe fn attach(q: *mut bindings::request_queue) -> Result<Arc<Self>> {
+        // SAFETY: The caller promises it.
+        let queue = unsafe { Queue::new(q) }?;
+        // SAFETY: A scheduler of the queue has its type, whose operations say whose it is.
+        let before = unsafe {
+            let elevator = (*q).elevator.cast::<raw::elevator_queue>();
+            let ours: unsafe extern "C" fn(*mut bindings::request_queue) -> *mut c_void =
+                Self::alloc_sched_data;
+            let is_ours = !elevator.is_null()
+                && (*(*elevator).type_)
+                    .ops
+                    .alloc_sched_data
+                    .is_some_and(|theirs| ptr::fn_addr_eq(theirs, ours));
+            is_ours.then(|| Self::of(q))
+        };
+        // When the number of hardware queues changes, what was set stays.
+        match before {
+            Some(before) => {
+                let (settings, current) = {
+                    let control = before.control.lock();
+                    (control.settings.clone(), control.current.clone())
+                };
+                Self::new(queue, settings, Some(&current))
+            }
+            None => {
+                let settings = T::defaults(&queue)?;
+                Self::new(queue, settings, None)
+            }
+        }
+    }
+
+    /// Frees what `alloc_sched_data` made.
+    ///
+    /// # Safety
+    ///
+    /// Called by the block layer only, once, after `exit_sched` or in its place.
+    pub(super) unsafe extern "C" fn free_sched_data(data: *mut c_void) {
+        // SAFETY: Made by `Arc::into_raw`.
+        drop(unsafe { Arc::from_raw(data.cast_const().cast::<Self>()) });
+    }
+
+    /// Starts the scheduler of a queue.
+    ///
+    /// # Safety
+    ///
+    /// Called by the block layer only, with the queue frozen and quiesced.
+    pub(super) unsafe extern "C" fn init_sched(
+        q: *mut bindings::request_queue,
+        elevator: *mut raw::elevator_queue,
+    ) -> c_int {
+        // SAFETY: The block layer has put there what `alloc_sched_data` returned.
+        let this = unsafe { ArcBorrow::from_raw((*elevator).elevator_data.cast::<Self>()) };
+        // SAFETY: The queue is frozen and quiesced.
+        let made = unsafe { this.make_nodes(q) };
+        if made.is_ok() {
+            // SAFETY: As above. One scheduler serves all hardware queues.
+            unsafe {
+                bindings::blk_queue_flag_set(bindings::QUEUE_FLAG_SQ_SCHED, q);
+                (*q).elevator = elevator.cast();
+                (*q).async_depth = (*q).nr_requests;
+            }
+        }
+        kernel::error::from_result(|| made.map(|()| 0))
+    }
+
+    /// Makes a slot for each request that `q` may have.
+    ///
+    /// # Safety
+    ///
+    /// `q` is this instance's, frozen and quiesced, so it has no requests.
+    unsafe fn make_nodes(&self, q: *mut bindings::request_queue) -> Result {
+        // SAFETY: The caller promises it.
+        unsafe {
+            *self.nodes.get() = Nodes::new(q)?;
+            raw::nrs_queue_least_depth(q, T::least_tags((*q).nr_requests));
+        }
+        Ok(())
+    }
+
+    /// The queue has another number of requests.
+    ///
+    /// # Safety
+    ///
+    /// Called by the block layer only, with the queue frozen and quiesced.
+    pub(super) unsafe extern "C" fn depth_updated(q: *mut bindings::request_queue) {
+        // SAFETY: As the block layer promises. Without memory there are as many slots as before; requests beyond them are
+        // dispatched unseen.
+        unsafe {
+            let _ = Self::of(q).make_nodes(q);
+        }
+    }
+
+    /// Ends the scheduler of a queue.
+    ///
+    /// # Safety
+    ///
+    /// Called by the block layer only, with the queue frozen.
+    pub(super) unsafe extern "C" fn exit_sched(elevator: *mut raw::elevator_queue) {
+        // SAFETY: As for `init_sched`.
+        let this = unsafe { ArcBorrow::from_raw((*elevator).elevator_data.cast::<Self>()) };
+        bug!(this.aside.has_some());
+        this.control.lock().gone = true;
+    }
+
+    /// Says which tags a request may have that is about to be made.
+    ///
+    /// # Safety
+    ///
+    /// Called by the block layer only, in the submitter's context, with the queue entered.
+    pub(super) unsafe extern "C" fn limit_depth(
+        _: bindings::blk_opf_t,
+        data: *mut raw::blk_mq_alloc_data,
+    ) {
+        // SAFETY: The queue is entered, so its scheduler stays.
+        unsafe {
+            let q = (*data).q;
+            if let Some(tags) = Self::of(q).scheduler().tags((*q).nr_requests) {
+                (*data).shallow_depth = tags;
+            }
+        }
+    }
+
+    /// A request begins.
+    ///
+    /// # Safety
+    ///
+    /// Called by the block layer only.
+    pub(super) unsafe extern "C" fn prepare_request(rq: *mut bindings::request) {
+        // SAFETY: The request is its caller's.
+        unsafe { (*rq).elv.priv_[0] = ptr::null_mut() };
+    }
+
+    /// Takes requests.
+    ///
+    /// # Safety
+    ///
+    /// Called by the block layer only, in task context.
+    pub(super) unsafe extern "C" fn insert_requests(
+        hctx: *mut bindings::blk_mq_hw_ctx,
+        list: *mut bindings::list_head,
+        flags: raw::blk_insert_t,
+    ) {
+        // SAFETY: The requests of the list hold the queue and its scheduler. The hardware queue stays: the caller uses it
+        // when this returns.
+        unsafe {
+            let q = (*hctx).queue;
+            raw::nrs_queue_enter(q);
+            let this = Self::of(q);
+            let may_sleep = raw::nrs_may_sleep();
+            let mut nowait = false;
+            let is_aside = flags & raw::nrs_insert_at_head != 0;
+            loop {
+                let rq = raw::nrs_request_pop(list);
+                if rq.is_null() {
+                    break;
+                }
+                raw::nrs_request_trace(rq);
+                nowait |= (*rq).cmd_flags & (1 << bindings::req_flag_bits___REQ_NOWAIT) != 0;
+                this.insert(rq, is_aside, may_sleep && !nowait);
+            }
+            raw::nrs_queue_leave(q);
+            // From here on the scheduler may be another one.
+            if !is_aside && params::direct_run() != 0 && raw::nrs_may_run(hctx, nowait) {
+                bindings::blk_mq_run_hw_queue(hctx, false);
+            }
+        }
+    }
+
+    /// Takes a request.
+    ///
+    /// # Safety
+    ///
+    /// The request is ours, and the queue entered.
+    unsafe fn insert(&self, rq: *mut bindings::request, is_aside: bool, may_sleep: bool) {
+        // SAFETY: The caller promises it. A request that has a slot already was dispatched before.
+        unsafe {
+            if is_aside || !(*rq).elv.priv_[0].is_null() {
+                return self.aside.put(rq);
+            }
+            let Some(slot) = (*self.nodes.get()).of(rq) else {
+                self.unseen.count(1);
+                return self.aside.put(rq);
+            };
+            let request = Request {
+                rq,
+                slot,
+                _rq: PhantomData,
+            };
+            self.scheduler().insert(request, may_sleep);
+        }
+    }
+
+    /// Returns whether there is something to dispatch.
+    ///
+    /// # Safety
+    ///
+    /// Called by the block layer only, under RCU; the queue is not quiesced.
+    pub(super) unsafe extern "C" fn has_work(hctx: *mut bindings::blk_mq_hw_ctx) -> bool {
+        // SAFETY: The scheduler stays until the queue has been quiesced.
+        let this = unsafe { Self::of((*hctx).queue) };
+        // SAFETY: As above.
+        let scheduler = unsafe { this.scheduler() };
+        if this.aside.has_some() || scheduler.has_work() {
+            return true;
+        }
+        if scheduler.holds() && this.queue.is_dying() {
+            // Who freezes the queue waits for what is withheld. It runs the queue, and so does who inserted a request that did
+            // not see the freeze.
+            let _ = queue::progress().enqueue::<_, 1>(Arc::from(this));
+        }
+        false
+    }
+
+    /// Returns the next request; null: there is none.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::has_work`], in task context.
+    pub(super) unsafe extern "C" fn dispatch_request(
+        hctx: *mut bindings::blk_mq_hw_ctx,
+    ) -> *mut bindings::request {
+        // SAFETY: As in `has_work`.
+        let this = unsafe { Self::of((*hctx).queue) };
+        // SAFETY: As above.
+        let scheduler = unsafe { this.scheduler() };
+        let rq = this.aside.take();
+        if !rq.is_null() {
+            return rq;
+        }
+        let Some(node) = scheduler.pull().and_then(Held::into_raw) else {
+            return ptr::null_mut();
+        };
+        // SAFETY: The node is in a slot, and ours.
+        unsafe {
+            let slot = PerRequest::around(node);
+            let queued = (*slot).node.arrival() != 0;
+            scheduler.dispatching((*slot).node.account_mut(), (*slot).note, queued);
+            (*slot).rq
+        }
+    }
+
+    /// A request ends.
+    ///
+    /// # Safety
+    ///
+    /// Called by the block layer only, once for each request that `prepare_request` got.
+    pub(super) unsafe extern "C" fn finish_request(rq: *mut bindings::request) {
+        // SAFETY: The request holds the queue. If it has a slot, it was dispatched, so nothing else uses that.
+        unsafe {
+            let slot = (*rq).elv.priv_[0].cast::<PerRequest>();
+            if slot.is_null() {
+                return;
+            }
+            (*rq).elv.priv_[0] = ptr::null_mut();
+            let this = Self::of((*rq).q);
+            let node = &(*slot).node;
+            this.scheduler().ended(node.account(), node.cost());
+        }
+    }
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The request queue of a disk.
+
+use core::ffi::CStr;
+
+use kernel::{bindings, prelude::*, sync::Arc};
+
+use crate::sys::{disk::Disk, misc, raw};
+
+/// A request queue that has a disk.
+///
+/// # Invariants
+///
+/// `q` is valid while `disk`, its disk, is referenced.
+pub(crate) struct Queue {
+    q: *mut bindings::request_queue,
+    disk: Disk,
+}
+
+// SAFETY: The functions used may be called by any task.
+unsafe impl Send for Queue {}
+// SAFETY: As above.
+unsafe impl Sync for Queue {}
+
+impl Queue {
+    /// # Errors
+    ///
+    /// `ENODEV`: it has no disk.
+    ///
+    /// # Safety
+    ///
+    /// `q` is valid.
+    pub(super) unsafe fn new(q: *mut bindings::request_queue) -> Result<Arc<Self>> {
+        // SAFETY: The caller promises it; the disk stays while its scheduler changes.
+        let disk = unsafe { Disk::of_queue(q) }.ok_or(ENODEV)?;
+        // INVARIANT: A disk keeps its queue.
+        Ok(Arc::new(Self { q, disk }, GFP_KERNEL)?)
+    }
+
+    /// Has the queue dispatch, soon, what [`super::Scheduler::has_work`] tells of. Any context; the queue has a scheduler.
+    pub(crate) fn run(&self) {
+        // SAFETY: By the type invariant. The tag set exists while the queue has a scheduler.
+        unsafe { bindings::blk_mq_run_hw_queues(self.q, true) };
+    }
+
+    /// Returns whether the queue is frozen, or about to be: nothing may be withheld.
+    pub(crate) fn is_dying(&self) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { raw::nrs_queue_is_dying(self.q) }
+    }
+
+    /// Returns the disk, to send events about it.
+    pub(crate) fn disk(&self) -> &Disk {
+        &self.disk
+    }
+
+    /// Returns the name of the disk.
+    pub(crate) fn name(&self) -> &CStr {
+        // SAFETY: By the type invariant there is a disk, whose name does not change.
+        unsafe { CStr::from_char_ptr((&raw const (*(*self.q).disk).disk_name).cast()) }
+    }
+
+    /// Returns the device number of the disk.
+    pub(crate) fn number(&self) -> u32 {
+        // SAFETY: By the type invariant there is a disk, which has its whole device.
+        unsafe { (*(*(*self.q).disk).part0).bd_dev }
+    }
+
+    /// Returns how many requests the device keeps in flight.
+    pub(crate) fn depth(&self) -> u32 {
+        // SAFETY: By the type invariant; a queue with a scheduler has its tag set.
+        unsafe {
+            let set = (*self.q).tag_set;
+            let queues = if raw::nrs_queue_shares_tags(self.q) {
+                1
+            } else {
+                (*set).nr_hw_queues
+            };
+            (*set).queue_depth.saturating_mul(queues)
+        }
+    }
+
+    /// Runs `f` while no request is in the queue, none is dispatched and the scheduler is not asked.
+    pub(super) fn while_frozen<R>(&self, f: impl FnOnce() -> R) -> R {
+        misc::without_io(|| {
+            // SAFETY: By the type invariant; process context. Undone below, by the same task.
+            unsafe {
+                bindings::blk_mq_freeze_queue_nomemsave(self.q);
+                bindings::blk_mq_quiesce_queue(self.q);
+            }
+            let done = f();
+            // SAFETY: Done above.
+            unsafe {
+                bindings::blk_mq_unquiesce_queue(self.q);
+                bindings::blk_mq_unfreeze_queue_nomemrestore(self.q);
+            }
+            done
+        })
+    }
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What of I/O schedulers only C can reach: macros and inline functions, one wrapper each. */
+
+#include <linux/blkdev.h>
+#include <linux/blk-mq.h>
+#include <linux/cpumask.h>
+#include <linux/irqflags.h>
+#include <linux/list.h>
+#include <linux/percpu-refcount.h>
+#include <linux/sched.h>
+#include <trace/events/block.h>
+
+#include "block/blk.h"
+#include "block/blk-mq.h"
+#include "block/blk-mq-sched.h"
+#include "elevator_shim.h"
+
+struct device *nrs_queue_disk(struct request_queue *q)
+{
+	return q->disk ? get_device(disk_to_dev(q->disk)) : NULL;
+}
+
+bool nrs_queue_is_dying(struct request_queue *q)
+{
+	return percpu_ref_is_dying(&q->q_usage_counter);
+}
+
+bool nrs_request_cpu_is_active(struct request *rq)
+{
+	return cpu_active(rq->mq_ctx->cpu);
+}
+
+void nrs_queue_enter(struct request_queue *q)
+{
+	percpu_ref_get(&q->q_usage_counter);
+}
+
+void nrs_queue_leave(struct request_queue *q)
+{
+	percpu_ref_put(&q->q_usage_counter);
+}
+
+struct request *nrs_request_pop(struct list_head *list)
+{
+	struct request *rq = list_first_entry_or_null(list, struct request, queuelist);
+
+	if (rq)
+		list_del_init(&rq->queuelist);
+	return rq;
+}
+
+void nrs_request_trace(struct request *rq)
+{
+	trace_block_rq_insert(rq);
+}
+
+bool nrs_may_run(struct blk_mq_hw_ctx *hctx, bool nowait)
+{
+	return task_is_running(current) && !irqs_disabled() &&
+	       !(nowait && hctx->flags & BLK_MQ_F_BLOCKING);
+}
+
+bool nrs_may_sleep(void)
+{
+	return task_is_running(current);
+}
+
+void nrs_queue_least_depth(struct request_queue *q, unsigned int depth)
+{
+	blk_mq_set_min_shallow_depth(q, depth);
+}
+
+bool nrs_queue_shares_tags(struct request_queue *q)
+{
+	return blk_mq_is_shared_tags(q->tag_set->flags);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What of I/O schedulers only C can reach: macros and inline functions, one wrapper each. */
+#ifndef NRS_ELEVATOR_SHIM_H
+#define NRS_ELEVATOR_SHIM_H
+
+#include <linux/types.h>
+
+struct device;
+struct list_head;
+struct request;
+struct request_queue;
+struct blk_mq_hw_ctx;
+
+/* The disk of @q, with a reference to it; null if @q has none. */
+struct device *nrs_queue_disk(struct request_queue *q);
+
+/* Whether @q is frozen, or is about to be: nothing that it holds may be withheld. */
+bool nrs_queue_is_dying(struct request_queue *q);
+
+/* Whether the CPU on which @rq was made takes part in scheduling; its hardware queue may be about to go otherwise. */
+bool nrs_request_cpu_is_active(struct request *rq);
+
+/* Keeps @q, which the caller's request keeps so far, and its scheduler from being frozen until it is left. */
+void nrs_queue_enter(struct request_queue *q);
+void nrs_queue_leave(struct request_queue *q);
+
+/* Takes the first request from @list; null if there is none. */
+struct request *nrs_request_pop(struct list_head *list);
+
+/* Tells the tracepoint that @rq was inserted. */
+void nrs_request_trace(struct request *rq);
+
+/*
+ * Whether the running task may run @hctx itself: it is not about to sleep, interrupts are on, and the driver does not sleep
+ * for a task that must not, because of @nowait.
+ */
+bool nrs_may_run(struct blk_mq_hw_ctx *hctx, bool nowait);
+
+/* Whether the running task is not about to sleep: it may wait for memory. */
+bool nrs_may_sleep(void);
+
+/* Says that an allocation of a request of @q may be told to use the first @depth tags only, or more. */
+void nrs_queue_least_depth(struct request_queue *q, unsigned int depth);
+
+/* Whether all hardware queues of @q share one set of tags. */
+bool nrs_queue_shares_tags(struct request_queue *q);
+
+#endif

@@ -35,6 +35,13 @@ nrs() {
 	dmsetup message "$1" 0 service nrs_policies "$3"
 }
 
+# scheduled NAME SLOTS POLICY: a disk with nrs as its I/O scheduler
+scheduled() {
+	lower "$1" nrs
+	echo "$2" >"/sys/kernel/debug/nrs/$1/slots"
+	echo "$3" >"/sys/kernel/debug/nrs/$1/nrs_policies"
+}
+
 # untimed NAME: without any deadlines
 untimed() {
 	dmsetup message "$1" 0 service at_max 0
@@ -44,7 +51,7 @@ untimed() {
 device() {
 	case $1 in
 	raw) echo /dev/plain ;;
-	deadline | bfq) echo "/dev/$1" ;;
+	deadline | bfq | sched-*) echo "/dev/$1" ;;
 	*) echo "/dev/mapper/$1" ;;
 	esac
 }
@@ -53,6 +60,7 @@ device() {
 queued() {
 	case $1 in
 	nrs-*) dmsetup status "$1" | sed -E 's/.*queued: ([0-9]+).*/\1/' ;;
+	sched-*) sed -E 's/.*queued: ([0-9]+).*/\1/' "/sys/block/$1/queue/iosched/status" ;;
 	*) echo 0 ;;
 	esac
 }
@@ -85,8 +93,13 @@ nrs nrs-64-off 64 fifo
 nrs nrs-8-off 8 fifo
 untimed nrs-64-off
 untimed nrs-8-off
+scheduled sched-64 64 fifo
+scheduled sched-64-fair 64 'fairshare uid_fair'
+scheduled sched-8 8 fifo
+scheduled sched-8-fair 8 'fairshare uid_fair'
+disks=(sched-64 sched-64-fair sched-8 sched-8-fair)
 mapped=(linear nrs-64 nrs-64-off nrs-64-fair nrs-8-fifo nrs-8-off nrs-8-fair)
-order=(raw deadline bfq "${mapped[@]}")
+order=(raw deadline bfq "${disks[@]}" "${mapped[@]}")
 
 case $mode in
 count)
@@ -116,6 +129,6 @@ free)
 	;;
 esac
 for name in "${mapped[@]}"; do dm_remove "$name"; done
-for name in plain deadline bfq; do null_blk_remove "$name"; done
+for name in plain deadline bfq "${disks[@]}"; do null_blk_remove "$name"; done
 rmmod nrs
 say done

@@ -5,7 +5,8 @@
 # What the schedulers of the kernel and those of nrs make of one device and the same clients. Started by scripts/compare.sh.
 #
 #   device   what is shared: fast, band, slow or loop (see make_device)
-#   peer     what shares it: none, mq-deadline, kyber, bfq, io.max, io.cost, dm-linear, nrs-fifo, nrs-tbf, nrs-fairshare, nrs-qbm
+#   peer     what shares it: none, mq-deadline, kyber, bfq, io.max, io.cost, dm-linear, nrs-fifo, nrs-tbf, nrs-fairshare, nrs-qbm,
+#            nrs-iosched (fairshare, as the I/O scheduler of the device)
 #   client   who has a share: client N has cgroup cN and uid 1000+N, so that each peer can know it its own way
 #   measure  one run of fio: one, many, mix, equal, four, eight, lone (see jobs_of)
 #
@@ -18,7 +19,7 @@ device=$1 repeats=$2 time=$3
 shift 3
 measures=(one many mix equal four eight lone)
 case ${1:-} in measures=*) IFS=, read -ra measures <<<"${1#*=}" && shift ;; esac
-all_peers=(none mq-deadline kyber bfq io.max io.cost dm-linear nrs-fifo nrs-tbf nrs-fairshare nrs-qbm)
+all_peers=(none mq-deadline kyber bfq io.max io.cost dm-linear nrs-fifo nrs-tbf nrs-fairshare nrs-qbm nrs-iosched)
 peers=("$@")
 [ $# -gt 0 ] || peers=("${all_peers[@]}")
 groups=/sys/fs/cgroup
@@ -98,6 +99,10 @@ set_up() {
 	path=/dev/$disk why='' rules=()
 	case $1 in
 	mq-deadline | kyber | bfq) scheduler "$1" || return 1 ;;
+	nrs-iosched)
+		scheduler nrs || return 1
+		echo compare >"/sys/block/$disk/queue/iosched/service"
+		;;
 	*) scheduler none || return 1 ;;
 	esac
 	case $1 in
@@ -113,6 +118,10 @@ set_up() {
 	dm-linear)
 		dm_create peer "0 $length linear /dev/$disk 0"
 		path=/dev/mapper/peer
+		;;
+	nrs-iosched)
+		nrs slots "$slots"
+		nrs nrs_policies 'fairshare uid_fair'
 		;;
 	nrs-*)
 		dm_create peer "0 $length nrs /dev/$disk 0 compare"
@@ -136,6 +145,7 @@ tear_down() {
 	case $1 in
 	io.max) for n in 1 2 3 4 5 6 7 8; do echo "$number riops=max" >$groups/c$n/io.max; done ;;
 	io.cost) echo "$number enable=0" >$groups/io.cost.qos ;;
+	nrs-iosched) scheduler none ;;
 	dm-linear | nrs-*) dm_remove peer ;;
 	esac
 }
@@ -162,7 +172,7 @@ entitle() {
 			if [ "$cap" = 0 ]; then echo "$number riops=100000000"; else echo "$number riops=$((cap * weight / sum))"; fi >$groups/c$n/io.max
 		done
 		;;
-	nrs-fairshare)
+	nrs-fairshare | nrs-iosched)
 		for weight; do n=$((n + 1)) && text+=" uid:$((1000 + n)):$weight"; done
 		nrs nrs_fairshare_weights "${text# }"
 		;;

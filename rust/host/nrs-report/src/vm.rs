@@ -15,11 +15,20 @@ const INSTRUCTION: f64 = 8.0;
 
 /// Configurations; part of dm-linear's throughput that each has to reach, one at a time and 32 at
 /// once; the same configuration without timeouts, if there is one.
-const CONFIGURATIONS: [(&str, &str, [Option<f64>; 2], &str); 10] = [
+const CONFIGURATIONS: [(&str, &str, [Option<f64>; 2], &str); 14] = [
     ("raw", "null_blk", [None; 2], ""),
     ("linear", "dm-linear", [None; 2], ""),
     ("deadline", "mq-deadline on null_blk, no dm", [None; 2], ""),
     ("bfq", "BFQ on null_blk, no dm", [None; 2], ""),
+    ("sched-64", "nrs scheduler, 64 slots, fifo", [None; 2], ""),
+    (
+        "sched-64-fair",
+        "nrs scheduler, 64, fairshare",
+        [None; 2],
+        "",
+    ),
+    ("sched-8", "nrs scheduler, 8 slots, fifo", [None; 2], ""),
+    ("sched-8-fair", "nrs scheduler, 8, fairshare", [None; 2], ""),
     (
         "nrs-64",
         "dm-nrs, 64 slots, fifo",
@@ -93,7 +102,7 @@ fn counts(dir: &Path, batch: u32) -> Result<(), Box<dyn Error>> {
     for (name, title, wanted, _) in CONFIGURATIONS {
         let (instructions, waited) = counted(dir, name, batch)?;
         let ratio = linear / instructions;
-        let waited = match name.starts_with("nrs") {
+        let waited = match name.starts_with("nrs") || name.starts_with("sched") {
             true => format!("{:.0} %", 100.0 * waited),
             false => "-".into(),
         };

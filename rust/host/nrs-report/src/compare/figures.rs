@@ -122,7 +122,7 @@ fn rate(run: &Run) -> f64 {
 
 /// Whose rate `peer` is compared with to find out what it leaves unused.
 pub fn reference(peer: &str) -> &'static str {
-    if peer.starts_with("nrs-") {
+    if peer.starts_with("nrs-") && peer != "nrs-iosched" {
         "dm-linear"
     } else {
         "none"

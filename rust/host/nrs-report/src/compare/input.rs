@@ -12,7 +12,7 @@ use std::path::Path;
 use serde_json::Value;
 
 /// Peers in the order of the page; what is not listed comes last.
-pub const PEERS: [&str; 11] = [
+pub const PEERS: [&str; 12] = [
     "none",
     "mq-deadline",
     "kyber",
@@ -24,6 +24,7 @@ pub const PEERS: [&str; 11] = [
     "nrs-tbf",
     "nrs-fairshare",
     "nrs-qbm",
+    "nrs-iosched",
 ];
 
 /// Devices in the order of the page.

@@ -99,7 +99,7 @@ fn how(devices: &[Device], figures: &Figures, took: Option<u64>) -> String {
              none, mq-deadline, kyber, dm-linear and nrs-fifo have no weights: they give what they give. io.max and nrs-tbf have caps, computed from the \
              measured capacity (95 % of it, times the part that is due); a cap is not lent, so what one does not use nobody has. io.cost has a model \
              of the same measurement, vrate fixed at 100 %; it, BFQ and fairshare have weights. nrs-qbm has the same capacity in bytes and minimums \
-             as the weights are. BFQ's `low_latency` is off where shares are judged. The limits are lifted for IOPS and CPU.\n\n";
+             as the weights are. nrs-iosched is fairshare as the I/O scheduler of the device. BFQ's `low_latency` is off where shares are judged. The limits are lifted for IOPS and CPU.\n\n";
     for device in devices {
         let [small, middle, large, huge, slots] =
             ["iops_4k", "iops_16k", "iops_64k", "iops_256k", "slots"]

@@ -115,7 +115,8 @@ has() {
 
 for file in usr/bin/nrsctl usr/share/man/man1/nrsctl.1.gz usr/share/bash-completion/completions/nrsctl usr/include/nrs/nrs.h \
 	usr/lib/systemd/system/nrs.service usr/share/zsh/vendor-completions/_nrsctl usr/share/doc/nrs/README.md \
-	usr/share/doc/nrs/Documentation/tutorial.md usr/share/doc/nrs/Documentation/grafana-nrs.json usr/share/doc/nrs/CRATES.gz etc/nrs/; do
+	usr/share/doc/nrs/Documentation/tutorial.md usr/share/doc/nrs/Documentation/grafana-nrs.json usr/share/doc/nrs/CRATES.gz etc/nrs/ \
+	usr/share/doc/nrs/Documentation/examples/60-nrs-scheduler.rules; do
 	check "nrs has /$file" has "$nrs" "/$file"
 done
 for file in dkms.conf Kbuild rust/nrs.rs rust/sys/shim.c include/uapi/nrs.h dkms/module.sh dkms/rust-metadata.sh; do

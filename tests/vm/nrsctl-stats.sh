@@ -189,7 +189,7 @@ hung() {
 nobody() {
 	module
 	local rc=0
-	[ "$(nrsctl status)" = "no services: a device of type nrs makes one, see the user guide" ] || fail "$(nrsctl status)"
+	[ "$(nrsctl status)" = "no services: a client makes one, see the user guide" ] || fail "$(nrsctl status)"
 	mkdir /sys/kernel/config/nrs/svc
 	keep empty
 	rmdir /sys/kernel/config/nrs/svc

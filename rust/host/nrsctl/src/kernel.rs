@@ -6,21 +6,30 @@ use std::collections::BTreeMap;
 
 use crate::failure::{Failure, Kind, Result};
 
-/// A block device of a service: a client that `dmsetup` made.
+/// A block device of a service: a client that `dmsetup` made, or a disk whose I/O scheduler is nrs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Device {
-    /// Its name in `/dev/mapper`.
+    /// Its name in `/dev/mapper`, or that of the disk.
     pub name: String,
     /// The service that it is a client of.
     pub service: String,
-    /// The device below: a path or `MAJOR:MINOR`.
+    /// The device below, or the disk: a path or `MAJOR:MINOR`.
     pub target: String,
     /// Where on that it begins, sectors.
     pub offset: u64,
     /// How long it is, sectors.
     pub sectors: u64,
-    /// What else the table says: `nid`, `jobid`, ...
+    /// What else the table, or `queue/iosched` of the disk says: `nid`, `jobid`, ...
     pub options: BTreeMap<String, String>,
+    /// Whether it is a disk whose I/O scheduler is nrs.
+    pub scheduled: bool,
+}
+
+impl Device {
+    /// Whether what can be set of the disk `other` is set in the same way.
+    pub fn is_set_as(&self, other: &Self) -> bool {
+        (&self.service, &self.options) == (&other.service, &other.options)
+    }
 }
 
 /// A module that has services.
@@ -68,6 +77,18 @@ pub trait Kernel {
 
     /// Removes a block device.
     fn remove_device(&self, name: &str) -> Result;
+
+    /// The disks among [`Kernel::devices`].
+    fn disks(&self) -> Result<Vec<Device>>;
+
+    /// The name of the disk `path`, which may be a name already; `Refused`: a partition.
+    fn disk(&self, path: &str) -> Result<String>;
+
+    /// Makes nrs the I/O scheduler of a disk: all or nothing. An empty service and options that are missing stay.
+    fn schedule(&self, disk: &Device) -> Result;
+
+    /// Makes `scheduler` that of a disk that nrs schedules.
+    fn unschedule(&self, disk: &str, scheduler: &str) -> Result;
 }
 
 /// Whether `failure` of `service` is that it went away after it was listed.

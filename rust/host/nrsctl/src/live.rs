@@ -7,9 +7,10 @@
 //! - *Root*: the directory under which `/dev`, `/sys` and `/run` are; tests have one of plain files.
 //!
 //! ```text
-//!   Live ──▶ node (parameters) │ configfs (services) │ dmsetup (clients) │ /sys/module/nrs
+//!   Live ──▶ node (parameters) │ configfs (services) │ dmsetup, disks (clients) │ /sys/module/nrs
 //! ```
 
+mod disks;
 mod dmsetup;
 mod errno;
 mod failures;
@@ -29,7 +30,8 @@ use crate::failure::{Failure, Kind, Result};
 use crate::kernel::{Device, Kernel};
 use crate::names::no_client;
 
-use dmsetup::Dmsetup;
+use disks::Disks;
+use dmsetup::{Broken, Dmsetup};
 use failures::not_loaded;
 use node::{Node, Refused};
 
@@ -42,6 +44,7 @@ pub struct Live {
     root: PathBuf,
     node: Node,
     dmsetup: Dmsetup,
+    disks: Disks,
 }
 
 impl Default for Live {
@@ -62,6 +65,7 @@ impl Live {
             root: root.into(),
             node: Node::new(root, node::open),
             dmsetup: Dmsetup::new(root),
+            disks: Disks::new(root, put),
         }
     }
 
@@ -99,6 +103,19 @@ impl Live {
         let mut file = File::open(path).map_err(missing)?;
         Ok(file.seek(SeekFrom::End(0)).map_err(missing)? / SECTOR)
     }
+}
+
+/// Writes `text` to a file that exists.
+///
+/// # Errors
+///
+/// What the kernel refuses it with.
+fn put(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .truncate(true)
+        .open(path)?;
+    io::Write::write_all(&mut file, format!("{text}\n").as_bytes())
 }
 
 impl Kernel for Live {
@@ -180,19 +197,20 @@ impl Kernel for Live {
 
     fn set_module_parameter(&self, name: &str, value: &str) -> Result {
         let path = self.root.join("sys/module/nrs/parameters").join(name);
-        let file = fs::OpenOptions::new().write(true).truncate(true).open(path);
-        let done = file
-            .and_then(|mut file| io::Write::write_all(&mut file, format!("{value}\n").as_bytes()));
-        done.map_err(|error| self.of_module(error, name))
+        put(&path, value).map_err(|error| self.of_module(error, name))
     }
 
     fn devices(&self) -> Result<Vec<Device>> {
         if !self.is_loaded() {
             return Err(not_loaded());
         }
-        let devices = self.dmsetup.devices();
-        let mut devices = devices.map_err(|broken| self.unmapped(broken))?;
-        devices.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut devices = match self.dmsetup.devices() {
+            // Disks need no device-mapper.
+            Err(Broken::Unstarted(error)) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            devices => devices.map_err(|broken| self.unmapped(broken))?,
+        };
+        devices.extend(self.disks.devices());
+        devices.sort_by(|a, b| (&a.name, a.scheduled).cmp(&(&b.name, b.scheduled)));
         Ok(devices)
     }
 
@@ -239,7 +257,43 @@ impl Kernel for Live {
             let names = devices.iter().map(|device| &device.name[..]);
             return Err(no_client(name, names));
         };
+        if device.scheduled {
+            let failure = Failure::new(
+                Kind::Refused,
+                format!("{name}: a disk, not a device of type nrs"),
+            );
+            return Err(failure.hint(format!("nrsctl client unschedule {name}")));
+        }
         let done = self.dmsetup.remove(name);
         done.map_err(|broken| self.mapped(broken, device, "remove"))
+    }
+
+    fn disks(&self) -> Result<Vec<Device>> {
+        Ok(self.disks.devices())
+    }
+
+    fn disk(&self, path: &str) -> Result<String> {
+        let name = self.disks.name(path);
+        if let Some(disk) = self.disks.of_partition(&name) {
+            let message = format!("{path}: a partition; the scheduler is that of its disk, {disk}");
+            return Err(Failure::new(Kind::Refused, message).hint(format!("take {disk}")));
+        }
+        match self.disks.exists(&name) {
+            true => Ok(name),
+            false => {
+                let failure = Failure::new(Kind::NotFound, format!("there is no disk '{path}'"));
+                Err(failure.hint("see: lsblk -d"))
+            }
+        }
+    }
+
+    fn schedule(&self, disk: &Device) -> Result {
+        let done = self.disks.schedule(disk);
+        done.map_err(|broken| self.unscheduled(broken, &disk.name, disks::NRS, &disk.service))
+    }
+
+    fn unschedule(&self, disk: &str, scheduler: &str) -> Result {
+        let done = self.disks.unschedule(disk, scheduler);
+        done.map_err(|broken| self.unscheduled(broken, disk, scheduler, ""))
     }
 }

@@ -19,6 +19,7 @@ use nrs_sched::qbm::plan::Plan;
 use nrs_sched::rules::{Book, Command as RuleCommand, Rate};
 use nrs_sched::text::{write_policies, Command, Heads, Row};
 
+use crate::configuration::disks::DEFAULTS;
 use crate::configuration::keys::MODULE;
 use crate::configuration::state::{normal, Policy, Setting};
 use crate::failure::{Failure, Kind as Trouble, Result};
@@ -73,7 +74,12 @@ pub struct Mock {
     pub tell: Cell<usize>,
     /// Whether somebody has.
     pub told: AtomicBool,
+    /// How often a disk is missing before it is there.
+    pub late: Cell<usize>,
 }
+
+/// The disks that there are.
+const DISKS: [&str; 2] = ["sda", "sdb"];
 
 fn refuse<T>(reason: impl ToString) -> Result<T> {
     Err(Failure::new(Trouble::Refused, reason.to_string()))
@@ -312,6 +318,7 @@ impl Mock {
             stubborn: RefCell::new(""),
             tell: Cell::new(usize::MAX),
             told: AtomicBool::new(false),
+            late: Cell::new(0),
         }
     }
 
@@ -496,5 +503,49 @@ impl Kernel for Mock {
             Some(_) => Ok(()),
             None => missing(format!("no client '{name}'")),
         }
+    }
+
+    fn disks(&self) -> Result<Vec<Device>> {
+        let devices = self.devices.borrow();
+        let disks = devices.values().filter(|device| device.scheduled);
+        Ok(disks.cloned().collect())
+    }
+
+    fn disk(&self, path: &str) -> Result<String> {
+        let name = path.strip_prefix("/dev/").unwrap_or(path);
+        let late = self.late.get();
+        self.late.set(late.saturating_sub(1));
+        match late == 0 && DISKS.contains(&name) {
+            true => Ok(name.into()),
+            false => missing(format!("no disk '{name}'")),
+        }
+    }
+
+    /// A disk is a client of a service of its name at first.
+    fn schedule(&self, disk: &Device) -> Result {
+        let mut devices = self.devices.borrow_mut();
+        let device = devices.entry(disk.name.clone());
+        let device = device.or_insert_with(|| Device {
+            name: disk.name.clone(),
+            service: disk.name.clone(),
+            target: "8:0".into(),
+            options: DEFAULTS
+                .map(|(name, value)| (name.into(), value.into()))
+                .into(),
+            scheduled: true,
+            ..Device::default()
+        });
+        device.options.extend(disk.options.clone());
+        if !disk.service.is_empty() {
+            device.service.clone_from(&disk.service);
+        }
+        let mut services = self.services.borrow_mut();
+        let service = services.entry(device.service.clone());
+        service.or_insert_with(|| Service::new(Shown::Model(Model::new("64").into())));
+        Ok(())
+    }
+
+    fn unschedule(&self, disk: &str, _scheduler: &str) -> Result {
+        self.remove_device(disk)
     }
 }

@@ -14,6 +14,7 @@ use crate::refusal;
 const MODULE: &str = "
 default_slots | 1 to 65535 | 64 | Slots of new services.
 user_requests_max | 64 to 1048576 | 65536 | Requests of one open file of /dev/nrs.
+direct_run | 0 to 1 | 1 | 1: a task that inserts a request into a disk with the I/O scheduler dispatches it itself.
 classes_max | 64 to 1048576 | 16384 | Entities and classes per head of a partition, for new services.";
 
 /// The attributes of a service in configfs.
@@ -129,6 +130,8 @@ pub fn page() -> String {
     out += &table(SERVICE);
     out += "\n### Rules\n\nIn `rules/NAME/` there; see [Rules in configfs](user-guide.md#rules-in-configfs).\n\n";
     out += &table(RULE);
+    out += "\n## Disks\n\n\
+            In `/sys/block/DISK/queue/iosched/`; see [the I/O scheduler](iosched.md#files).\n";
     out += "\n## Exit statuses of `nrsctl`\n\n";
     let mut statuses = Table::new(&["status", "meaning"]);
     statuses.row(&["0", "everything was done"]);

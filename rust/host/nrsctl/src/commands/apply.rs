@@ -7,17 +7,19 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use similar::TextDiff;
 
-use crate::configuration::carry_out::Change;
+use crate::configuration::carry_out::{Change, PAUSE};
+use crate::configuration::fault::Place;
 use crate::configuration::read::Wanted;
 use crate::configuration::state::State;
 use crate::configuration::{files, module, render, running, wanted};
 use crate::failure::{Failure, Kind, Result};
-use crate::kernel::{is_gone, Kernel};
+use crate::kernel::{is_gone, Device, Kernel};
 use crate::show::Report;
 use crate::stats;
 
@@ -36,7 +38,7 @@ pub struct Args {
     /// Prints each step.
     #[arg(long, short = 'v')]
     pub verbose: bool,
-    /// Seconds to retry a step while earlier policies stop.
+    /// Seconds to retry a step while earlier policies stop, and to wait for disks.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub wait: u16,
     /// Files, or directories of *.toml (default /etc/nrs).
@@ -71,15 +73,16 @@ pub fn until(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write, told: &Atomi
     let mut wanted = wanted(&files)?;
     if let Some(only) = &args.service {
         wanted.services.retain(|name, _| name == only);
+        wanted.disks.retain(|_, (_, disk)| disk.service == *only);
         wanted.module.clear();
-        if wanted.services.is_empty() {
+        if wanted.services.is_empty() && wanted.disks.is_empty() {
             let message = format!("no file mentions the service {only}");
             return Err(Failure::new(Kind::NotFound, message));
         }
     }
     // Everything is looked at before anything is changed.
     let mut failures = Vec::new();
-    let todo = Todo::new(args, kernel, &wanted, &mut failures)?;
+    let todo = Todo::new(args, kernel, &wanted, told, &mut failures)?;
     if todo.is_empty() {
         if failures.is_empty() {
             writeln!(out, "nothing to change")?;
@@ -113,6 +116,16 @@ pub fn until(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write, told: &Atomi
             Err(failure) => failures.push(failure),
         }
     }
+    for (_, disk) in &todo.disks {
+        if told.load(Ordering::Relaxed) {
+            left.push(&disk.name);
+            continue;
+        }
+        match kernel.schedule(disk) {
+            Ok(()) => writeln!(report, "{}: scheduled by {}", disk.name, disk.service)?,
+            Err(failure) => failures.push(failure),
+        }
+    }
     for (name, _) in &todo.extra {
         if told.load(Ordering::Relaxed) {
             left.push(name);
@@ -140,6 +153,8 @@ struct Todo<'a> {
     /// Slots of a service of which nobody says anything.
     slots: String,
     changes: Vec<Change<'a>>,
+    /// Disks that are to be scheduled: what they are if they are already, and what they are to be.
+    disks: Vec<(Option<Device>, Device)>,
     /// Services that are to go.
     extra: Vec<(String, State)>,
 }
@@ -154,6 +169,7 @@ impl<'a> Todo<'a> {
         args: &Args,
         kernel: &dyn Kernel,
         wanted: &'a Wanted,
+        told: &AtomicBool,
         failures: &mut Vec<Failure>,
     ) -> Result<Self> {
         let services = kernel.services()?;
@@ -175,6 +191,7 @@ impl<'a> Todo<'a> {
                 Err(failure) => failures.push(failure),
             }
         }
+        let disks = disks(args, kernel, wanted, told, failures)?;
         let mut extra = Vec::new();
         let unwanted = |name: &&String| args.prune && !wanted.services.contains_key(*name);
         for name in services.iter().filter(unwanted) {
@@ -188,13 +205,15 @@ impl<'a> Todo<'a> {
             module: [now, wanted.module.clone()],
             slots,
             changes,
+            disks,
             extra,
         })
     }
 
     fn is_empty(&self) -> bool {
         let [now, wanted] = &self.module;
-        now == wanted && self.changes.is_empty() && self.extra.is_empty()
+        let none = self.changes.is_empty() && self.disks.is_empty() && self.extra.is_empty();
+        now == wanted && none
     }
 
     /// Shows what differs, and with `verbose` the steps.
@@ -214,6 +233,10 @@ impl<'a> Todo<'a> {
                 render::service(service, &from, slots)
             });
             difference(out, service, &old, &render::service(service, to, slots))?;
+        }
+        for (from, to) in &self.disks {
+            let old = from.as_ref().map_or(String::new(), render::disk);
+            difference(out, &to.name, &old, &render::disk(to))?;
         }
         for (name, state) in &self.extra {
             difference(out, name, &render::service(name, state, slots), "")?;
@@ -263,6 +286,61 @@ impl<'a> Todo<'a> {
         }
         Ok(())
     }
+}
+
+/// Returns the name of the disk `path`; one that is missing is waited for until `end`, as at boot, unless `told` to end.
+fn find(kernel: &dyn Kernel, path: &str, end: Instant, told: &AtomicBool) -> Result<String> {
+    loop {
+        let found = kernel.disk(path);
+        let missing = matches!(&found, Err(failure) if failure.kind == Kind::NotFound);
+        if !missing || Instant::now() >= end || told.load(Ordering::Relaxed) {
+            return found;
+        }
+        sleep(PAUSE);
+    }
+}
+
+/// The disks of `wanted` that are not what they are to be; those that cannot be found come to `failures`.
+///
+/// # Errors
+///
+/// What reading the running state returns.
+fn disks(
+    args: &Args,
+    kernel: &dyn Kernel,
+    wanted: &Wanted,
+    told: &AtomicBool,
+    failures: &mut Vec<Failure>,
+) -> Result<Vec<(Option<Device>, Device)>> {
+    let patience = if args.dry_run { 0 } else { args.wait };
+    let end = Instant::now() + Duration::from_secs(patience.into());
+    let mut places: BTreeMap<String, &Place> = BTreeMap::new();
+    let mut found = Vec::new();
+    for (path, (place, disk)) in &wanted.disks {
+        match find(kernel, path, end, told) {
+            Err(failure) => failures.push(failure),
+            Ok(name) => match places.insert(name.clone(), place) {
+                None => found.push(Device {
+                    name,
+                    ..disk.clone()
+                }),
+                Some(other) => {
+                    let reason = format!("{name} is defined in {other} already");
+                    let message = format!("{place}: disk.{path}: {reason}");
+                    failures.push(Failure::new(Kind::Refused, message));
+                }
+            },
+        }
+    }
+    let running = kernel.disks()?;
+    let mut todo = Vec::new();
+    for to in found {
+        let from = running.iter().find(|disk| disk.name == to.name);
+        if from.is_none_or(|from| !from.is_set_as(&to)) {
+            todo.push((from.cloned(), to));
+        }
+    }
+    Ok(todo)
 }
 
 /// The state of `service` if it can be removed: it was made in configfs and has no clients.

@@ -7,10 +7,11 @@ use std::io::Write;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::Subcommand;
-use nrs_sched::jobid::{JobId, Template, JOBID_MAX};
+use nrs_sched::jobid::{JobId, JOBID_MAX};
 use nrs_sched::nid::Nid;
 use serde::Serialize;
 
+use crate::configuration::disks::{refused_format, STREAMS};
 use crate::configuration::read::is_service;
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::{self, Device, Kernel};
@@ -43,17 +44,17 @@ pub enum Action {
         /// The client.
         name: String,
     },
+    /// Makes nrs the I/O scheduler of DISK, or changes what it is set to.
+    Schedule(Scheduled),
+    /// Gives a disk another I/O scheduler.
+    Unschedule {
+        /// The disk: sda, or a path.
+        disk: String,
+        /// The scheduler.
+        #[arg(default_value = "none")]
+        scheduler: String,
+    },
 }
-
-/// Sources of offset streams.
-const STREAMS: [(&str, &str); 3] = [
-    (
-        "hint",
-        "write stream or write hint of the request (default)",
-    ),
-    ("cgroup", "cgroup of the submitter"),
-    ("none", "no streams"),
-];
 
 /// Returns the parser of words, each with its help.
 fn words<const N: usize>(words: [(&'static str, &'static str); N]) -> PossibleValuesParser {
@@ -98,6 +99,21 @@ pub struct New {
     /// Behaviour while the device does not respond.
     #[arg(long, value_parser = words([("wait", "default"), ("fail", "fail requests with a timeout")]))]
     pub on_timeout: Option<String>,
+}
+
+/// A disk that nrs is to schedule.
+#[derive(clap::Args, Debug)]
+pub struct Scheduled {
+    /// The disk: sda, or a path.
+    pub disk: String,
+    /// The service; created if it does not exist (default: one of the disk's name).
+    pub service: Option<String>,
+    /// Format of job identifiers, with %e %u %g %p %h %H %j.
+    #[arg(long, value_name = "FORMAT")]
+    pub jobid_name: Option<String>,
+    /// Source of offset streams, for orr.
+    #[arg(long, value_parser = words(STREAMS))]
+    pub stream: Option<String>,
 }
 
 /// A client, as it is shown.
@@ -211,6 +227,46 @@ pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result 
         }
         Action::Add(new) => kernel.add_device(&device(new)?),
         Action::Remove { name } => kernel.remove_device(name),
+        Action::Schedule(new) => kernel.schedule(&disk(new, kernel)?),
+        Action::Unschedule { disk, scheduler } => kernel.unschedule(&kernel.disk(disk)?, scheduler),
+    }
+}
+
+/// The disk that `new` says.
+///
+/// # Errors
+///
+/// [`Kind::Refused`]: a value that the module would not take; what [`Kernel::disk`] returns.
+fn disk(new: &Scheduled, kernel: &dyn Kernel) -> Result<Device> {
+    let hint = "see: nrsctl help client schedule; iosched.md";
+    shared(new.service.as_deref(), new.jobid_name.as_deref())
+        .map_err(|failure| failure.hint(hint))?;
+    let options = [("jobid_name", &new.jobid_name), ("stream", &new.stream)];
+    let given = options
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value.clone()?)));
+    Ok(Device {
+        name: kernel.disk(&new.disk)?,
+        service: new.service.clone().unwrap_or_default(),
+        options: given.collect(),
+        scheduled: true,
+        ..Device::default()
+    })
+}
+
+/// Checks what devices and disks have in common.
+///
+/// # Errors
+///
+/// [`Kind::Refused`]: a value that the module would not take.
+fn shared(service: Option<&str>, jobid_name: Option<&str>) -> Result {
+    let refuse = |what: &str, why: &str| Err(Failure::new(Kind::Refused, format!("{what}: {why}")));
+    if service.is_some_and(|service| !is_service(service)) {
+        return refuse("SERVICE", NAME);
+    }
+    match jobid_name.and_then(refused_format) {
+        Some(why) => refuse("--jobid-name", why),
+        None => Ok(()),
     }
 }
 
@@ -220,14 +276,13 @@ pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result 
 ///
 /// [`Kind::Refused`]: a value that the module would not take.
 fn device(new: &New) -> Result<Device> {
+    const HINT: &str = "see: nrsctl help client add; user-guide.md, The table line";
     let refuse = |what: &str, why: &str| {
         let failure = Failure::new(Kind::Refused, format!("{what}: {why}"));
-        Err(failure.hint("see: nrsctl help client add; user-guide.md, The table line"))
+        Err(failure.hint(HINT))
     };
     let service = &new.service;
-    if !is_service(service) {
-        return refuse("SERVICE", NAME);
-    }
+    shared(Some(service), new.jobid_name.as_deref()).map_err(|failure| failure.hint(HINT))?;
     if new.name.is_empty() || new.name.contains(['/', ' ', '\\']) {
         return refuse("NAME", "no name for a device");
     }
@@ -242,14 +297,6 @@ fn device(new: &New) -> Result<Device> {
         let whole = JobId::new(jobid.as_bytes()).as_bytes() == jobid.as_bytes();
         if jobid.is_empty() || jobid.len() > JOBID_MAX || !whole || !is_word(jobid) {
             return refuse("--jobid", "1 to 31 printable bytes without blanks");
-        }
-    }
-    if let Some(format) = &new.jobid_name {
-        if let Err(error) = Template::parse(format) {
-            return refuse("--jobid-name", error.reason);
-        }
-        if !is_word(format) {
-            return refuse("--jobid-name", "printable bytes without blanks");
         }
     }
     let options = [
@@ -278,6 +325,7 @@ fn device(new: &New) -> Result<Device> {
         offset: new.offset,
         sectors: new.sectors.unwrap_or_default(),
         options: given.collect(),
+        scheduled: false,
     })
 }
 

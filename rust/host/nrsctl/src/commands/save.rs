@@ -10,7 +10,7 @@ use crate::configuration::plan::steps;
 use crate::configuration::state::State;
 use crate::configuration::{module, read, render, running};
 use crate::failure::{Failure, Kind, Result};
-use crate::kernel::{self, Kernel};
+use crate::kernel::{self, Device, Kernel};
 use crate::names::no_service;
 use crate::replace::replace;
 
@@ -59,9 +59,12 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
             .iter()
             .map(|(name, state)| render::service(name, state, implied)),
     );
+    let mut disks = kernel.disks()?;
+    disks.retain(|disk| states.contains_key(&disk.service));
+    parts.extend(disks.iter().map(render::disk));
     parts.retain(|part| !part.is_empty());
     let text = format!("# Written by nrsctl save.\n\n{}", parts.join("\n"));
-    prove(&text, &states, slots)?;
+    prove(&text, &states, &disks, slots)?;
     match &args.file {
         None => out.write_all(text.as_bytes())?,
         Some(path) => replace(path, text.as_bytes())?,
@@ -70,7 +73,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
 }
 
 /// Reads `text` again: it has to ask for what runs.
-fn prove(text: &str, states: &BTreeMap<String, State>, slots: &str) -> Result {
+fn prove(text: &str, states: &BTreeMap<String, State>, disks: &[Device], slots: &str) -> Result {
     let wrong = |reason: String| {
         let message = format!("what runs cannot be written as a configuration: {reason}");
         Err(Failure::new(Kind::Other, message))
@@ -86,6 +89,15 @@ fn prove(text: &str, states: &BTreeMap<String, State>, slots: &str) -> Result {
             again.is_some_and(|again| steps(state, &again).is_ok_and(|steps| steps.is_empty()));
         if !same {
             return wrong(format!("the service {name} would be another one"));
+        }
+    }
+    for disk in disks {
+        let again = wanted.disks.get(&disk.name);
+        if again.is_none_or(|(_, again)| !again.is_set_as(disk)) {
+            return wrong(format!(
+                "the disk {} would be set in another way",
+                disk.name
+            ));
         }
     }
     Ok(())

@@ -40,7 +40,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     if snapshots.is_empty() {
         return Ok(writeln!(
             out,
-            "no services: a device of type nrs makes one, see the user guide"
+            "no services: a client makes one, see the user guide"
         )?);
     }
     let texts: Vec<String> = snapshots.iter().map(words::describe).collect();

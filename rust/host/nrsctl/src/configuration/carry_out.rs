@@ -13,7 +13,7 @@ use crate::failure::{Failure, Kind, Result};
 use crate::kernel::Kernel;
 
 /// How long to wait before what was busy is tried again.
-const PAUSE: Duration = Duration::from_millis(50);
+pub const PAUSE: Duration = Duration::from_millis(50);
 
 /// A service, what it is and what it is to be.
 pub struct Change<'a> {

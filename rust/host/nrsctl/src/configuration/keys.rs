@@ -10,6 +10,8 @@ pub enum Table {
     Top,
     /// `[module]`
     Module,
+    /// `[disk.NAME]`
+    Disk,
     /// `[service.NAME]`
     Service,
     /// `high_priority` of a service.
@@ -32,9 +34,10 @@ pub enum Table {
 
 impl Table {
     /// Those of the reference, in order, each with how it is written.
-    const SHOWN: [(Self, &'static str); 7] = [
+    const SHOWN: [(Self, &'static str); 8] = [
         (Self::Top, "the file"),
         (Self::Module, "[module]"),
+        (Self::Disk, "[disk.NAME]"),
         (Self::Service, "[service.NAME]"),
         (Self::HighPriority, "[service.NAME.high_priority]"),
         (Self::Rule, "[[service.NAME.rule]]"),
@@ -112,16 +115,21 @@ const fn key(
     }
 }
 
-use Table::{Heads, HighPriority, Module, Qbm, Rule, Service, Top};
+use Table::{Disk, Heads, HighPriority, Module, Qbm, Rule, Service, Top};
 
 /// All keys.
 #[rustfmt::skip]
-static KEYS: [Key; 32] = [
+static KEYS: [Key; 37] = [
     key(Top, "service", "tables", "none", "services by name: 1 to 31 letters, digits and `_ - . :`, not starting with a dot"),
+    key(Top, "disk", "tables", "none", "disks with nrs as [I/O scheduler](iosched.md), by name or path: `sda`, `/dev/disk/by-id/…`"),
     key(Top, "module", "a table", "none", "parameters of the module"),
     key(Module, "default_slots", "1 to 65535", "left alone", "`slots` of services without that key, and of new services"),
     key(Module, "user_requests_max", "64 to 1048576", "left alone", "requests of one open file of /dev/nrs"),
+    key(Module, "direct_run", "0 to 1", "left alone", "1: tasks dispatch the requests that they insert into a disk"),
     key(Module, "classes_max", "64 to 1048576", "left alone", "entities and classes per head of a partition, for new services"),
+    key(Disk, "service", "a name", "required", "service of the disk; created if it does not exist"),
+    key(Disk, "jobid_name", "up to 63 bytes without blanks", "`%e.%u`", "format of job identifiers"),
+    key(Disk, "stream", "`hint`, `cgroup`, `none`", "`hint`", "source of offset streams, for `orr`"),
     key(Service, "cpts", "1 to 64", "left alone", "partitions, of a service made in configfs without clients"),
     key(Service, "slots", "1 to 65535", "`default_slots` of the module", "requests in flight on each device"),
     key(Service, "policy", "`POLICY [ARGUMENT]`", "`fifo`", "policy of both heads"),
@@ -152,9 +160,10 @@ static KEYS: [Key; 32] = [
 ];
 
 /// The parameters of the module that can be configured: name, least, most and default.
-pub const MODULE: [(&str, u64, u64, &str); 3] = [
+pub const MODULE: [(&str, u64, u64, &str); 4] = [
     ("default_slots", 1, 65_535, "64"),
     ("user_requests_max", 64, 1_048_576, "65536"),
+    ("direct_run", 0, 1, "1"),
     ("classes_max", 64, 1_048_576, "16384"),
 ];
 

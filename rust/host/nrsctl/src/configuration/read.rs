@@ -13,9 +13,11 @@ use nrs_sched::parameters::{self, Access};
 use nrs_sched::policy::Kind;
 use nrs_sched::text::{Command, Heads};
 
-use crate::names::near;
+use crate::kernel::Device;
+use crate::names::{near, NAME};
 use crate::refusal;
 
+use super::disks;
 use super::document::{self, Entry, Node, Value};
 use super::fault::{Fault, Place};
 use super::keys::{Table, MODULE};
@@ -27,6 +29,8 @@ use super::{bandwidth, weights};
 pub struct Wanted {
     /// The services by name.
     pub services: BTreeMap<String, Section>,
+    /// Disks that nrs is to schedule, by name or path, each with where it is defined.
+    pub disks: BTreeMap<String, (Place, Device)>,
     /// Parameters of the module.
     pub module: BTreeMap<&'static str, String>,
 }
@@ -154,9 +158,13 @@ impl Reader {
             }
         }
         // What else is missing, the parsers of rules and plans say.
-        let named = matches!(table, Table::Rule | Table::Group | Table::Client);
-        if named && at(entries, "name").is_none() {
-            self.add(&node.place, path, "`name` is missing");
+        let required = match table {
+            Table::Rule | Table::Group | Table::Client => Some("name"),
+            Table::Disk => Some("service"),
+            _ => None,
+        };
+        if let Some(key) = required.filter(|key| at(entries, key).is_none()) {
+            self.add(&node.place, path, format!("`{key}` is missing"));
             return None;
         }
         Some(entries)
@@ -232,6 +240,9 @@ impl Reader {
         if let Some(entry) = at(entries, "module") {
             self.module(&entry.node, module);
         }
+        if let Some(entry) = at(entries, "disk") {
+            self.disks(&entry.node, wanted);
+        }
         let Some(entry) = at(entries, "service") else {
             return;
         };
@@ -253,6 +264,45 @@ impl Reader {
             wanted
                 .services
                 .insert(entry.key.clone(), Section { place, state });
+        }
+    }
+
+    fn disks(&mut self, node: &Node, wanted: &mut Wanted) {
+        for entry in self.free("disk", node).unwrap_or_default() {
+            let path = format!("disk.{}", entry.key);
+            if let Some((other, _)) = wanted.disks.get(&entry.key) {
+                let reason = format!("is defined in {other} already");
+                self.add(&entry.place, &path, reason);
+                continue;
+            }
+            let mut disk = Device {
+                name: entry.key.clone(),
+                scheduled: true,
+                ..Device::default()
+            };
+            let default = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+            disk.options = disks::DEFAULTS.map(default).into();
+            let keys = self.table(&path, &entry.node, Table::Disk);
+            for key in keys.unwrap_or_default() {
+                let path = format!("{path}.{}", key.key);
+                let Some(text) = self.text(&path, &key.node) else {
+                    continue;
+                };
+                let refused = match &key.key[..] {
+                    "service" if is_service(text) => None,
+                    "service" => Some(NAME),
+                    name => disks::refused(name, text),
+                };
+                if let Some(reason) = refused {
+                    self.add(&key.node.place, &path, reason);
+                } else if key.key == "service" {
+                    disk.service = text.to_owned();
+                } else {
+                    disk.options.insert(key.key.clone(), text.to_owned());
+                }
+            }
+            let found = (entry.place.clone(), disk);
+            wanted.disks.insert(entry.key.clone(), found);
         }
     }
 

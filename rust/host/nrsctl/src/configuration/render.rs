@@ -5,9 +5,11 @@
 use std::collections::BTreeMap;
 
 use super::bandwidth;
+use super::disks;
 use super::rules::{Limits, Rule, Rules, DEFAULT};
 use super::state::{Setting, State, HEADS};
 use super::weights;
+use crate::kernel::Device;
 
 /// `text` as a string of TOML.
 pub fn quote(text: &str) -> String {
@@ -181,6 +183,18 @@ fn of_rule(path: &str, (head, name, conditions, limits): Headed<'_>) -> String {
     if !limits.also.is_empty() {
         let names: Vec<String> = limits.also.iter().map(|name| quote(name)).collect();
         line("also", format!("[{}]", names.join(", ")));
+    }
+    out
+}
+
+/// The disk `device`.
+pub fn disk(device: &Device) -> String {
+    let mut out = format!("[disk.{}]\n", part(&device.name));
+    out.push_str(&format!("service = {}\n", quote(&device.service)));
+    for (name, default) in disks::DEFAULTS {
+        if let Some(value) = device.options.get(name).filter(|value| *value != default) {
+            out.push_str(&format!("{name} = {}\n", quote(value)));
+        }
     }
     out
 }

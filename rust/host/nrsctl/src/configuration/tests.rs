@@ -253,6 +253,65 @@ fn services_that_no_file_mentions() {
     assert_eq!((out.as_str(), done), ("nothing to change\n", Ok(())));
 }
 
+/// A disk is scheduled as its section says, and one without a section is left alone.
+#[test]
+fn disks_of_the_files() {
+    let module = Mock::of(&[]);
+    let text = "[disk.sda]\nservice = 'san'\njobid_name = '%j'\n[disk.'/dev/sdb']\nservice = 'b'\n\
+                [service.san]\npolicy = 'fairshare'\n";
+    let shown = differs(&module, text).unwrap();
+    let sda = "--- sda, running\n+++ sda, wanted\n@@ -0,0 +1,3 @@\n+[disk.sda]\n+service = \"san\"\n+jobid_name = \"%j\"\n";
+    assert!(shown.contains(sda), "{shown}");
+    let (out, done) = apply(&module, text);
+    done.unwrap();
+    assert!(
+        out.ends_with("san: 2 changes made\nsdb: scheduled by b\nsda: scheduled by san\n"),
+        "{out}"
+    );
+    assert_eq!(differs(&module, text), None);
+    let text = saved(&module);
+    assert!(
+        text.ends_with(
+            "\n[disk.sda]\nservice = \"san\"\njobid_name = \"%j\"\n\n[disk.sdb]\nservice = \"b\"\n"
+        ),
+        "{text}"
+    );
+    let fresh = Mock::of(&[]);
+    apply(&fresh, &text).1.unwrap();
+    assert_eq!(fresh.disks(), module.disks());
+    // What a section does not say has its default; a disk without one is left alone.
+    apply(&module, "[disk.sda]\nservice = 'san'\n").1.unwrap();
+    let disks = module.disks().unwrap();
+    assert_eq!(
+        (disks.len(), &*disks[0].options["jobid_name"]),
+        (2, "%e.%u")
+    );
+    let one = said(&module, "save --service b").unwrap();
+    assert!(one.contains("[disk.sdb]") && !one.contains("sda"), "{one}");
+    // The disks of one service.
+    let file = Named::new("[disk.sda]\nservice = 'x'\n[disk.sdb]\nservice = 'y'\n");
+    let (out, done) = ran(&module, "--service y", &file);
+    done.unwrap();
+    assert!(
+        out.ends_with("sdb: scheduled by y\n") && !out.contains("sda"),
+        "{out}"
+    );
+    // One that comes late, as at boot.
+    let module = Mock::of(&[]);
+    let file = Named::new("[disk.sda]\nservice = 'x'\n");
+    module.late.set(2);
+    let (out, done) = ran(&module, "--dry-run --wait 60", &file);
+    assert_eq!((out.as_str(), done.unwrap_err().kind), ("", Kind::NotFound));
+    ran(&module, "--wait 60", &file).1.unwrap();
+    // One that is missing, and one that is named twice: the others are scheduled.
+    let text =
+        "[disk.sdx]\nservice = 'x'\n[disk.sda]\nservice = 'x'\n[disk.'/dev/sda']\nservice = 'z'\n";
+    let failure = apply(&module, text).1.unwrap_err();
+    assert!(failure.message.contains("no disk 'sdx'"), "{failure}");
+    assert!(failure.message.contains("sda is defined in "), "{failure}");
+    assert_eq!(module.disks().unwrap()[0].service, "z");
+}
+
 #[test]
 fn one_service_of_many() {
     let module = Mock::of(&["a", "b"]);

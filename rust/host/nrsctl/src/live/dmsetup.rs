@@ -12,6 +12,7 @@ use crate::kernel::Device;
 /// The program, and where the system is that it works on.
 #[derive(Debug)]
 pub struct Dmsetup {
+    program: &'static str,
     /// None: the system's own. In a root of tests it is a script, which is read rather than executed: one that was only
     /// just written may still be open in a process that another thread is starting.
     script: Option<PathBuf>,
@@ -46,8 +47,18 @@ impl Dmsetup {
     pub fn new(root: &Path) -> Self {
         let script = (root != Path::new("/")).then(|| root.join("sbin/dmsetup"));
         Self {
+            program: "dmsetup",
             script,
             udev: root.join("run/udev/control"),
+        }
+    }
+
+    /// One that is not installed.
+    #[cfg(test)]
+    pub fn missing() -> Self {
+        Self {
+            program: "/nowhere/dmsetup",
+            ..Self::new(Path::new("/"))
         }
     }
 
@@ -58,7 +69,7 @@ impl Dmsetup {
     /// Why it failed.
     fn run(&self, arguments: &[&str]) -> Result<String> {
         let mut command = match &self.script {
-            None => Command::new("dmsetup"),
+            None => Command::new(self.program),
             Some(script) => {
                 let mut shell = Command::new("sh");
                 shell.arg(script);
@@ -136,6 +147,7 @@ fn device(line: &str) -> Option<Device> {
         options: options
             .map(|pair| (pair[0].to_owned(), pair[1].to_owned()))
             .collect(),
+        scheduled: false,
     })
 }
 

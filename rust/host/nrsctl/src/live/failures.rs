@@ -6,6 +6,7 @@ use std::io;
 
 use nrs_sched::parameters;
 
+use super::disks::{self, NRS, SCHEDULER};
 use super::dmsetup::Broken;
 use super::errno;
 use super::node::Refused;
@@ -165,6 +166,82 @@ impl Live {
             _ => return Failure::new(Kind::Other, format!("{name}: {said}")),
         };
         Failure::new(kind, format!("{name}: {words}")).hint(hint)
+    }
+
+    /// What it means that `disk` was not given `scheduler`, or with it `service`.
+    pub(super) fn unscheduled(
+        &self,
+        broken: disks::Broken,
+        disk: &str,
+        scheduler: &str,
+        service: &str,
+    ) -> Failure {
+        let disks::Broken { file, errno, undo } = broken;
+        let (kind, words, hint) = match (errno, file) {
+            (libc::EACCES | libc::EPERM, _) => (
+                Kind::Permission,
+                "not for this user".into(),
+                "run it as root".into(),
+            ),
+            (libc::ESRCH, _) => (
+                Kind::NotFound,
+                "nrs is not its scheduler".into(),
+                "see: nrsctl client list".into(),
+            ),
+            (libc::ENOENT, SCHEDULER) => (
+                Kind::Refused,
+                "it has no I/O scheduler".into(),
+                "put a device-mapper device on it: nrsctl client add".into(),
+            ),
+            (libc::EBUSY, SCHEDULER) => (
+                Kind::Busy,
+                "its queue is being changed".into(),
+                "try again".into(),
+            ),
+            (libc::EINVAL, SCHEDULER) if scheduler == NRS && !self.is_loaded() => {
+                let Failure {
+                    kind,
+                    message,
+                    hint,
+                } = not_loaded();
+                (kind, message, hint.unwrap_or_default())
+            }
+            (libc::EINVAL, SCHEDULER) => {
+                let known = self.disks.schedulers(disk).unwrap_or_default();
+                let words = format!("there is no scheduler '{scheduler}' for it");
+                (Kind::Refused, words, format!("there are: {known}"))
+            }
+            (libc::EINVAL, "service") => (
+                Kind::Refused,
+                "not a name for a service".into(),
+                NAME.into(),
+            ),
+            (libc::EBUSY, "service") => (
+                Kind::Busy,
+                format!("the service {service} serves programs of /dev/nrs"),
+                "take another one; see: nrsctl service list".into(),
+            ),
+            (libc::ELOOP, "service") => (
+                Kind::Refused,
+                format!("a device of type nrs on it is a client of the service {service}"),
+                "take another service; see: nrsctl client list".into(),
+            ),
+            (libc::ENOSPC, _) => (
+                Kind::Refused,
+                "there are too many services, or clients or targets of the service".into(),
+                "remove a client that is not needed".into(),
+            ),
+            _ => (
+                Kind::Other,
+                format!("{file}: {}", errno::words(errno).to_lowercase()),
+                "see: iosched.md; dmesg | tail".into(),
+            ),
+        };
+        let undone = match undo {
+            Some(errno) => format!("; PUTTING IT BACK FAILED, TOO: {}", errno::words(errno)),
+            None => String::new(),
+        };
+        Failure::new(kind, format!("{disk}: {words}{undone}")).hint(hint)
     }
 
     /// What it means that `dmsetup` does not list the clients.

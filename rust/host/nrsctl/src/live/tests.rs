@@ -118,12 +118,62 @@ impl Root {
         self.file("sbin/dmsetup", &script);
     }
 
+    /// A disk with a partition and schedulers, of which `none` is active.
+    fn disk(&self, name: &str) {
+        let disk = format!("sys/block/{name}");
+        self.file(
+            &format!("{disk}/queue/scheduler"),
+            "[none] mq-deadline nrs\n",
+        );
+        self.file(&format!("{disk}/{name}1/partition"), "1\n");
+        self.file(&format!("{disk}/dev"), "8:0\n");
+        self.file(&format!("{disk}/size"), "1000\n");
+    }
+
     fn live(&self) -> Live {
         Live {
             node: Node::new(&self.0, Files::open),
+            disks: Disks::new(&self.0, sysfs),
             ..Live::at(&self.0)
         }
     }
+}
+
+/// Writes as the kernel does: the files in `iosched` are those of the scheduler. `FILE.refusal` has the error number and
+/// the text of the writes that are refused, and how many are.
+fn sysfs(path: &Path, text: &str) -> io::Result<()> {
+    let refusal = path.with_extension("refusal");
+    if let Ok(refused) = fs::read_to_string(&refusal) {
+        let words: Vec<&str> = refused.split(' ').collect();
+        let left: u32 = words[2].parse().unwrap();
+        if left > 0 && words[1] == text {
+            fs::write(&refusal, format!("{} {text} {}", words[0], left - 1)).unwrap();
+            return Err(io::Error::from_raw_os_error(words[0].parse().unwrap()));
+        }
+    }
+    if !path.ends_with("scheduler") {
+        fs::metadata(path)?;
+        return fs::write(path, format!("{text}\n"));
+    }
+    let all = fs::read_to_string(path)?.replace(['[', ']'], "");
+    if !all.split_ascii_whitespace().any(|word| word == text) {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    fs::write(path, all.replace(text, &format!("[{text}]")))?;
+    let (queue, iosched) = (path.parent().unwrap(), path.with_file_name("iosched"));
+    if text != "nrs" {
+        return fs::remove_dir_all(iosched).or(Ok(()));
+    }
+    let disk = queue.parent().unwrap().file_name().unwrap();
+    fs::create_dir_all(&iosched)?;
+    for (name, value) in [
+        ("service", disk.to_str().unwrap()),
+        ("jobid_name", "%e.%u"),
+        ("stream", "hint"),
+    ] {
+        fs::write(iosched.join(name), format!("{value}\n"))?;
+    }
+    Ok(())
 }
 
 /// Kind and message of a failure.
@@ -356,4 +406,232 @@ fn module_parameters() {
         said(live.set_module_parameter("slots", "1")).0,
         Kind::NotFound
     );
+}
+
+/// A disk with a service and options of its own.
+fn scheduled(name: &str, service: &str, jobid_name: &str) -> Device {
+    let options = [("jobid_name", jobid_name), ("stream", "cgroup")];
+    Device {
+        name: name.into(),
+        service: service.into(),
+        options: options
+            .map(|(name, value)| (name.into(), value.into()))
+            .into(),
+        ..Device::default()
+    }
+}
+
+#[test]
+fn names_of_disks() {
+    let root = Root::loaded();
+    root.disk("sda");
+    root.disk("cciss!c0d0");
+    root.dir("dev/disk/by-id");
+    root.file("dev/sda", "");
+    root.file("dev/sda1", "");
+    std::os::unix::fs::symlink("../../sda", root.0.join("dev/disk/by-id/wwn-1")).unwrap();
+    std::os::unix::fs::symlink("../../sda1", root.0.join("dev/disk/by-id/wwn-1-part1")).unwrap();
+    let live = root.live();
+    for (path, want) in [
+        ("sda", "sda"),
+        ("/dev/sda", "sda"),
+        ("/dev/disk/by-id/wwn-1", "sda"),
+        ("/dev/cciss/c0d0", "cciss!c0d0"),
+        ("cciss/c0d0", "cciss!c0d0"),
+    ] {
+        assert_eq!(live.disk(path), Ok(want.into()), "{path}");
+    }
+    for path in ["sda1", "/dev/sda1", "/dev/disk/by-id/wwn-1-part1"] {
+        let message = format!("{path}: a partition; the scheduler is that of its disk, sda");
+        assert_eq!(said(live.disk(path)), (Kind::Refused, message));
+    }
+    for path in [
+        "sdb",
+        "/dev/sdb",
+        "",
+        ".",
+        "..",
+        "/dev",
+        "/dev/disk/by-id/x",
+    ] {
+        assert_eq!(said(live.disk(path)).0, Kind::NotFound, "{path}");
+    }
+}
+
+#[test]
+fn disks_scheduled() {
+    let root = Root::loaded();
+    root.disk("sda");
+    root.disk("sdb");
+    root.dmsetup("files: 0 1000 nrs 8:16 0 san");
+    let live = root.live();
+    let wanted = scheduled("sda", "san", "%j");
+    live.schedule(&wanted).unwrap();
+    let found = live.devices().unwrap();
+    let names: Vec<&str> = found.iter().map(|device| &device.name[..]).collect();
+    assert_eq!(names, ["files", "sda"]);
+    let sda = Device {
+        target: "8:0".into(),
+        sectors: 1000,
+        scheduled: true,
+        ..wanted
+    };
+    assert_eq!(found[1], sda);
+    // What is not said stays, or is the kernel's.
+    let plain = |name: &str| Device {
+        name: name.into(),
+        ..Device::default()
+    };
+    live.schedule(&plain("sda")).unwrap();
+    live.schedule(&plain("sdb")).unwrap();
+    let disks = live.disks().unwrap();
+    assert_eq!((&disks[0], &disks[1].service[..]), (&sda, "sdb"));
+    let failure = live.remove_device("sda").unwrap_err();
+    let hint = Some("nrsctl client unschedule sda");
+    assert_eq!(
+        (failure.kind, failure.hint.as_deref()),
+        (Kind::Refused, hint)
+    );
+    let failure = live.unschedule("sda", "bfq").unwrap_err();
+    assert_eq!(
+        failure.to_string(),
+        "sda: there is no scheduler 'bfq' for it\n  there are: none mq-deadline [nrs]"
+    );
+    live.unschedule("sda", "mq-deadline").unwrap();
+    let shown = root.read("sys/block/sda/queue/scheduler");
+    assert_eq!(shown, "none [mq-deadline] nrs\n");
+    let again = said(live.unschedule("sda", "none"));
+    assert_eq!(
+        again,
+        (Kind::NotFound, "sda: nrs is not its scheduler".into())
+    );
+    // A device without a scheduler, and one of which `none` is the only one.
+    root.dir("sys/block/dm-0/queue");
+    root.file("sys/block/zram0/queue/scheduler", "none\n");
+    for (name, why) in [
+        ("dm-0", "it has no I/O scheduler"),
+        ("zram0", "there is no scheduler 'nrs' for it"),
+    ] {
+        let want = (Kind::Refused, format!("{name}: {why}"));
+        assert_eq!(said(live.schedule(&plain(name))), want);
+    }
+    // Disks are listed where there is no dmsetup.
+    let bare = Live {
+        dmsetup: Dmsetup::missing(),
+        ..root.live()
+    };
+    assert_eq!(bare.devices(), live.disks());
+}
+
+/// What is refused leaves the disk as it was, and the reason is told.
+#[test]
+fn disks_put_back() {
+    use libc::{EBUSY, EINVAL, EIO, ELOOP, ENOSPC, EPERM};
+    let before = scheduled("sda", "old", "%u");
+    for (file, refused, errno, kind, why) in [
+        (
+            "scheduler",
+            "nrs",
+            EBUSY,
+            Kind::Busy,
+            "its queue is being changed",
+        ),
+        (
+            "scheduler",
+            "nrs",
+            EPERM,
+            Kind::Permission,
+            "not for this user",
+        ),
+        (
+            "iosched/jobid_name",
+            "%j",
+            EIO,
+            Kind::Other,
+            "jobid_name: input/output error",
+        ),
+        (
+            "iosched/service",
+            "san",
+            EINVAL,
+            Kind::Refused,
+            "not a name for a service",
+        ),
+        (
+            "iosched/service",
+            "san",
+            EBUSY,
+            Kind::Busy,
+            "the service san serves programs of /dev/nrs",
+        ),
+        (
+            "iosched/service",
+            "san",
+            ELOOP,
+            Kind::Refused,
+            "a device of type nrs on it is a client of the service san",
+        ),
+        (
+            "iosched/service",
+            "san",
+            ENOSPC,
+            Kind::Refused,
+            "there are too many services, or clients or targets of the service",
+        ),
+    ] {
+        for running in [false, true] {
+            if running && file == "scheduler" {
+                continue;
+            }
+            let root = Root::loaded();
+            root.disk("sda");
+            let live = root.live();
+            if running {
+                live.schedule(&before).unwrap();
+            }
+            let state = || (root.read("sys/block/sda/queue/scheduler"), live.disks());
+            let was = state();
+            let refusal = format!("sys/block/sda/queue/{file}");
+            let refusal = Path::new(&refusal).with_extension("refusal");
+            let refusal = refusal.to_str().unwrap();
+            root.file(refusal, &format!("{errno} {refused} 99"));
+            let wanted = scheduled("sda", "san", "%j");
+            assert_eq!(said(live.schedule(&wanted)), (kind, format!("sda: {why}")));
+            assert_eq!(state(), was);
+        }
+    }
+    // A queue is not busy for ever.
+    let root = Root::loaded();
+    root.disk("sda");
+    let live = root.live();
+    root.file(
+        "sys/block/sda/queue/scheduler.refusal",
+        &format!("{EBUSY} nrs 3"),
+    );
+    live.schedule(&scheduled("sda", "san", "%j")).unwrap();
+    assert_eq!(live.disks().unwrap()[0].service, "san");
+    live.unschedule("sda", "mq-deadline").unwrap();
+    // An undo that is refused is told.
+    root.file(
+        "sys/block/sda/queue/scheduler.refusal",
+        &format!("{EIO} mq-deadline 9"),
+    );
+    root.file(
+        "sys/block/sda/queue/iosched/service.refusal",
+        &format!("{ENOSPC} san 9"),
+    );
+    let why = said(live.schedule(&scheduled("sda", "san", "%j"))).1;
+    assert!(
+        why.ends_with("; PUTTING IT BACK FAILED, TOO: Input/output error"),
+        "{why}"
+    );
+    // Without the module.
+    let root = Root::new();
+    root.disk("sda");
+    root.file(
+        "sys/block/sda/queue/scheduler.refusal",
+        &format!("{EINVAL} nrs 9"),
+    );
+    let kind = said(root.live().schedule(&scheduled("sda", "san", "%j"))).0;
+    assert_eq!(kind, Kind::NotLoaded);
 }

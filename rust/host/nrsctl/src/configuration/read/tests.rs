@@ -69,11 +69,11 @@ fn a_service_is_defined_once() {
     let (wanted, faults) = read([
         (
             "a.toml",
-            "[service.s]\nslots = 1\n[module]\ndefault_slots = 7\n",
+            "[service.s]\nslots = 1\n[module]\ndefault_slots = 7\n[disk.sda]\nservice = 's'\n",
         ),
         (
             "b.toml",
-            "[module]\ndefault_slots = 7\n\n[service.s]\nslots = 2\n",
+            "[module]\ndefault_slots = 7\n\n[service.s]\nslots = 2\n[disk.sda]\nservice = 's'\n",
         ),
     ]);
     let faults: Vec<String> = faults.iter().map(Fault::to_string).collect();
@@ -82,6 +82,7 @@ fn a_service_is_defined_once() {
         [
             "b.toml:2:1: module.default_slots: is set in a.toml:4:1 already",
             "b.toml:4:10: service.s: is defined in a.toml:1:10 already",
+            "b.toml:6:7: disk.sda: is defined in a.toml:5:7 already",
         ]
     );
     assert_eq!(wanted.services["s"].state.one("slots"), "1");
@@ -108,6 +109,20 @@ module.default_slots = '9'
     1:24: module.default_slots: is a string, not a number
 module.classes = 9
     1:8: module.classes: there is no such key
+disk = 1
+    1:8: disk: is a number, not a table
+[disk.sda]
+    1:7: disk.sda: `service` is missing
+[disk.sda] ; service = '.s'
+    2:11: disk.sda.service: 1 to 31 letters
+[disk.sda] ; service = 's' ; jobid = '%z'
+    3:1: disk.sda.jobid: there is no such key
+[disk.sda] ; service = 's' ; jobid_name = '%z'
+    3:14: disk.sda.jobid_name: jobid format has a code other than
+[disk.sda] ; service = 's' ; jobid_name = '%e %u'
+    3:14: disk.sda.jobid_name: printable bytes without blanks
+[disk.sda] ; service = 's' ; stream = 'x'
+    3:10: disk.sda.stream: is not hint, cgroup or none
 [service.s] ; slot = 1
     2:1: service.s.slot: there is no such key; was `slots` meant?
 [service.s] ; cpts = 65

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Disks whose I/O scheduler is nrs, as `/sys/block` has them.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
+
+use super::errno;
+use crate::kernel::Device;
+
+/// The name of the scheduler.
+pub const NRS: &str = "nrs";
+
+/// The file in `queue` that selects the scheduler.
+pub const SCHEDULER: &str = "scheduler";
+
+/// The options of a disk, files in `queue/iosched`.
+const OPTIONS: [&str; 2] = ["jobid_name", "stream"];
+
+/// Writes of [`SCHEDULER`] before a busy queue is reported, and the time between two of them.
+const TRIES: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Writes a text to a file of sysfs.
+type Put = fn(&Path, &str) -> io::Result<()>;
+
+/// The disks.
+#[derive(Debug)]
+pub struct Disks {
+    block: PathBuf,
+    dev: PathBuf,
+    put: Put,
+}
+
+/// A write that was refused.
+#[derive(Debug)]
+pub struct Broken {
+    /// The file.
+    pub file: &'static str,
+    /// The error number.
+    pub errno: i32,
+    /// The error number of an undo that was refused as well.
+    pub undo: Option<i32>,
+}
+
+impl Disks {
+    /// Returns the disks of the system at `root`, written by `put`.
+    pub fn new(root: &Path, put: Put) -> Self {
+        Self {
+            block: root.join("sys/block"),
+            dev: root.join("dev"),
+            put,
+        }
+    }
+
+    /// Returns the name that sysfs has for `path`, which may be a name already.
+    pub fn name(&self, path: &str) -> String {
+        let node = match path.strip_prefix("/dev/") {
+            Some(below) => self.dev.join(below),
+            None => return path.replace('/', "!"),
+        };
+        // Links as those in /dev/disk/by-id lead to the node.
+        let node = fs::canonicalize(&node).unwrap_or(node);
+        let name = node.strip_prefix(&self.dev).unwrap_or(Path::new(path));
+        name.to_string_lossy().replace('/', "!")
+    }
+
+    /// Returns the names of all disks, sorted.
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.block).into_iter().flatten().flatten();
+        let mut names: Vec<String> = entries
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// Whether there is a disk called `name`.
+    pub fn exists(&self, name: &str) -> bool {
+        self.names().iter().any(|disk| disk == name)
+    }
+
+    /// Returns the disk of the partition `name`, if it is one.
+    pub fn of_partition(&self, name: &str) -> Option<String> {
+        let has = |disk: &String| self.block.join(disk).join(name).join("partition").exists();
+        self.names().into_iter().find(has)
+    }
+
+    /// Returns the disks whose scheduler is nrs, sorted; one that goes meanwhile is left out.
+    pub fn devices(&self) -> Vec<Device> {
+        let scheduled = |name: &String| self.scheduler(name).is_ok_and(|active| active == NRS);
+        let names = self.names().into_iter().filter(scheduled);
+        names.filter_map(|name| self.device(name).ok()).collect()
+    }
+
+    /// Returns the disk `name` with what its scheduler is set to.
+    fn device(&self, name: String) -> io::Result<Device> {
+        let disk = self.block.join(&name);
+        let option = |option: &str| Ok((option.to_owned(), read(&self.file(&name, option))?));
+        let options = OPTIONS.into_iter().map(option);
+        Ok(Device {
+            service: read(&self.file(&name, "service"))?,
+            target: read(&disk.join("dev"))?,
+            offset: 0,
+            sectors: read(&disk.join("size"))?.parse().unwrap_or_default(),
+            options: options.collect::<io::Result<_>>()?,
+            scheduled: true,
+            name,
+        })
+    }
+
+    /// Returns the path of a file of the queue or the scheduler of `disk`.
+    fn file(&self, disk: &str, file: &str) -> PathBuf {
+        let queue = self.block.join(disk).join("queue");
+        match file {
+            SCHEDULER => queue.join(file),
+            _ => queue.join("iosched").join(file),
+        }
+    }
+
+    /// Returns what the scheduler of `disk` can be, as the file shows it.
+    pub fn schedulers(&self, disk: &str) -> io::Result<String> {
+        read(&self.file(disk, SCHEDULER))
+    }
+
+    /// Returns the scheduler of `disk`: the word in brackets, or the only one.
+    fn scheduler(&self, disk: &str) -> io::Result<String> {
+        let text = self.schedulers(disk)?;
+        let mut words = text.split_ascii_whitespace();
+        let active = words.find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
+        Ok(active.unwrap_or(&text).to_owned())
+    }
+
+    /// Returns what a file is set to.
+    fn get(&self, disk: &str, file: &str) -> io::Result<String> {
+        match file {
+            SCHEDULER => self.scheduler(disk),
+            _ => read(&self.file(disk, file)),
+        }
+    }
+
+    /// Writes a file; the scheduler again while the queue is busy.
+    fn set(&self, disk: &str, file: &'static str, text: &str) -> io::Result<()> {
+        let path = self.file(disk, file);
+        let mut tries = 1;
+        loop {
+            match (self.put)(&path, text) {
+                Err(error)
+                    if file == SCHEDULER && tries < TRIES && errno::of(&error) == libc::EBUSY =>
+                {
+                    tries += 1;
+                    sleep(PAUSE);
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Makes nrs the scheduler of `disk`, with what `disk` says.
+    ///
+    /// # Errors
+    ///
+    /// The write that was refused; the disk is as it was, unless the undo was refused as well.
+    pub fn schedule(&self, disk: &Device) -> Result<(), Broken> {
+        let mut wanted = vec![(SCHEDULER, NRS)];
+        for option in OPTIONS {
+            let value = disk.options.get(option);
+            wanted.extend(value.map(|value| (option, &value[..])));
+        }
+        if !disk.service.is_empty() {
+            wanted.push(("service", &disk.service));
+        }
+        let name = &disk.name;
+        let mut before: Vec<(&'static str, String)> = Vec::new();
+        for (file, value) in wanted {
+            let done = self.get(name, file).and_then(|old| {
+                if old == value {
+                    return Ok(());
+                }
+                before.push((file, old));
+                self.set(name, file, value)
+            });
+            if let Err(error) = done {
+                let mut undo = None;
+                for (file, old) in before.iter().rev() {
+                    if self.get(name, file).is_ok_and(|now| now != *old) {
+                        let failed = self.set(name, file, old).err();
+                        undo = undo.or(failed.as_ref().map(errno::of));
+                    }
+                }
+                return Err(Broken {
+                    file,
+                    errno: errno::of(&error),
+                    undo,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes `scheduler` that of `disk`.
+    ///
+    /// # Errors
+    ///
+    /// The write that was refused; `ESRCH`: nrs is not the scheduler.
+    pub fn unschedule(&self, disk: &str, scheduler: &str) -> Result<(), Broken> {
+        let done = match self.scheduler(disk) {
+            Ok(active) if active != NRS => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+            Ok(_) => self.set(disk, SCHEDULER, scheduler),
+            Err(error) => Err(error),
+        };
+        done.map_err(|error| Broken {
+            file: SCHEDULER,
+            errno: errno::of(&error),
+            undo: None,
+        })
+    }
+}
+
+/// Reads a file of one line.
+fn read(path: &Path) -> io::Result<String> {
+    Ok(fs::read_to_string(path)?.trim_end().to_owned())
+}

@@ -17,7 +17,7 @@ tools=(bash blockdev blkdiscard chrt dmsetup e2fsck fallocate ionice losetup mke
 # Programs that use file systems, and another file system: many megabytes, for few tests.
 more=(dbench fs_mark git mkfs.xfs sqlite3 stress-ng xfs_io xfs_repair)
 more_modules=(xfs)
-wanted=(virtio_pci virtio_blk configfs dm-mod dm-flakey dm-delay null_blk nbd loop brd ext4 mq-deadline bfq kyber-iosched)
+wanted=(virtio_pci virtio_blk configfs dm-mod dm-flakey dm-delay null_blk nbd loop brd ext4 mq-deadline bfq kyber-iosched scsi_debug sd_mod)
 
 fio=$("$NRS_SCRIPTS/fio.sh" --print)
 key=$({

@@ -43,9 +43,9 @@ changed() {
 # needs. With CLOCK "icount" time in the machine counts instructions, so that its results do not mind what else runs;
 # "any" has two CPUs, with KVM where that works and otherwise counting instructions, too. Without, time is the host's.
 short=(
-	"stock:smoke:1800:any:load ext4 programs nowait meta order-dm unaware dm-life errors hang killed control params rules-configfs wrong switch stats cpts chardev order-user timeouts-user nrsctl nrsctl-config nrsctl-stats tutorial"
-	"stock:figures:1200:icount:fair fair-tree devices hp tbf tbf-ext4 qbm robin delay health timeouts trace nrsctl-top"
-	"debug:debug:1500::kunit load errors programs dm-life switch tbf-storm chardev"
+	"stock:smoke:1800:any:load ext4 programs nowait meta order-dm unaware dm-life errors hang killed control params rules-configfs wrong switch stats cpts chardev order-user timeouts-user nrsctl nrsctl-config nrsctl-stats tutorial elevator elevator-storm"
+	"stock:figures:1200:icount:fair fair-tree devices hp tbf tbf-ext4 qbm robin delay health timeouts trace nrsctl-top elevator-share fair+elevator"
+	"debug:debug:1500::kunit load errors programs dm-life switch tbf-storm chardev elevator elevator-storm"
 )
 long=(
 	"stock:trace:1600:icount:trace nrsctl-top"
@@ -60,10 +60,14 @@ long=(
 	"stock:data:1500:any:ext4 switch nowait meta stats order-dm unaware"
 	"stock:user:1500:any:chardev fair-churn timeouts-user"
 	"stock:order:1500:any:order-user"
+	"stock:elevator:1800:any:elevator elevator-storm nowait+elevator ext4+elevator meta+elevator switch+elevator order-dm+elevator"
+	"stock:elevator-storms:1800:any:tbf-storm+elevator qbm-storm+elevator programs+elevator"
+	"stock:elevator-shares:1800:icount:elevator-share fair+elevator fair-tree+elevator tbf+elevator hp+elevator devices+elevator robin+elevator"
 	"debug:life:1800::kunit load errors tbf-storm"
 	"debug:programs:1800::programs"
 	"debug:dm:1800::dm-life hang order-dm switch"
 	"debug:user:1800::chardev order-user timeouts-user"
+	"debug:elevator:1800::elevator elevator-storm switch+elevator order-dm+elevator tbf-storm+elevator"
 )
 parts=(host module scripts stock debug)
 rounds=1 only=() machines=("${short[@]}")
@@ -104,12 +108,12 @@ interrupted() {
 }
 trap interrupted INT TERM
 
-# wanted PART [TEST...]: whether NAMEs were not given, or name the part or one of the tests.
+# wanted PART [TEST...]: whether NAMEs were not given, or name the part or one of the tests, with whichever front-end.
 wanted() {
 	local name
 	[ ${#only[@]} -gt 0 ] || return 0
 	for name in "${only[@]}"; do
-		case " $* " in *" $name "*) return 0 ;; esac
+		case " $* " in *" $name "* | *" $name+elevator "*) return 0 ;; esac
 	done
 	return 1
 }
@@ -188,7 +192,7 @@ boot() {
 		files+=(--file "$logs/tutorial-$name:/tutorial")
 		;;
 	esac
-	[ -z "${NRS_LONG:-}" ] || case " $* " in *" soak "* | *" programs "*) how+=(--more) ;; esac
+	[ -z "${NRS_LONG:-}" ] || case " $* " in *" soak "* | *" programs"*) how+=(--more) ;; esac
 	scripts/vm.sh --kernel "$kernel" --name "$name" --timeout "$limit" "${how[@]}" "${files[@]}" -- all.sh ${NRS_LONG:+--long} "$@"
 }
 

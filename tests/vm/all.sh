@@ -4,7 +4,8 @@
 #
 # Runs the tests of those names one after the other in this machine and sums up their checks. With --long the checks
 # of `make test-long` run, too (NRS_LONG). NAME+idle, NAME+metadata: the checks of `make test` with another device in the service,
-# idle or with directories that are read all the time (NRS_BESIDE).
+# idle or with directories that are read all the time (NRS_BESIDE). NAME+elevator: the checks with disks whose I/O scheduler is nrs
+# in place of dm devices (NRS_FRONT).
 . /tests/lib.sh
 [ "${1:-}" != --long ] || { export NRS_LONG=1 && shift; }
 # Seconds that one of them may take: many more than it does, as hosts differ; each check has its own limit.
@@ -17,6 +18,7 @@ for name; do
 	started=$SECONDS good=0 bad=0
 	: >"$NRS_TALLY"
 	case $name in
+	*+elevator) run=(env NRS_FRONT=elevator) ;;
 	*+*) run=(env NRS_LONG= NRS_BESIDE="${name#*+}") ;;
 	*) run=(env) ;;
 	esac

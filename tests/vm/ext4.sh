@@ -74,5 +74,5 @@ fsync_requests() {
 
 try 40 "ext4 under fairshare: written, checked, read back" in_filesystem
 try 30 "fsync reaches the disk" fsync_path
-try 30 "fsync costs no more requests than through dm-linear" fsync_requests
+dm_only try 30 "fsync costs no more requests than through dm-linear" fsync_requests
 summary

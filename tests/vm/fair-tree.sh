@@ -65,7 +65,7 @@ settle() {
 leave() {
 	kill -KILL "$1"
 	wait "$1" 2>/dev/null || true
-	wait_for 20 "[ \"\$(counter $2 held)\" = 0 ]" || fail "$(dm status "$2")"
+	wait_for 20 "[ \"\$(counter $2 held)\" = 0 ]" || fail "$(status "$2")"
 }
 
 # Two groups, four users, eight jobs of one to three nodes; also from the second second on.
@@ -134,16 +134,16 @@ weights() {
 	shares 3 ended 2 2 3 5
 }
 
-# device_time NAME: device time of a job so far, us.
+# device_time UID: device time of a user so far, us.
 device_time() {
-	awk -v e="\"jobid:$1\"" '/^- entity:/ { on = $3 == e } on && $1 == "time_us:" { print $2 }' "$(at svc nrs_fairshare_stats)"
+	awk -v e="\"uid:$1\"" '/^- entity:/ { on = $3 == e } on && $1 == "time_us:" { print $2 }' "$(at svc nrs_fairshare_stats)"
 }
 
 # mixed COST_MODEL: small random reads against large sequential writes on a disk of 20 MB/s, in pieces of 64 KiB.
 mixed() {
-	setup 500 jobid_fair mbps=20 max_sectors=128
-	client a /dev/nb0 svc jobid reader
-	client b /dev/nb0 svc jobid writer
+	setup 500 uid_fair mbps=20 max_sectors=128
+	sharer a /dev/nb0 svc
+	sharer b /dev/nb0 svc
 	set_to svc nrs_fairshare_cost_model "$1"
 	begin a 1001 --rw=randread --bs=4k --iodepth=64
 	begin b 1002 --rw=write --bs=1m --iodepth=16 --iodepth_batch_submit=1 --iodepth_batch_complete_min=1
@@ -159,9 +159,9 @@ device_times() {
 	mixed time
 	sleep 2
 	local a b before time_a time_b
-	a=$(device_time reader) b=$(device_time writer) before=${EPOCHREALTIME/./}
+	a=$(device_time 1001) b=$(device_time 1002) before=${EPOCHREALTIME/./}
 	gather 12 bytes
-	time_a=$(($(device_time reader) - a)) time_b=$(($(device_time writer) - b)) before=$((${EPOCHREALTIME/./} - before))
+	time_a=$(($(device_time 1001) - a)) time_b=$(($(device_time 1002) - b)) before=$((${EPOCHREALTIME/./} - before))
 	say "device time in $((before / 1000)) ms: reader $((time_a / 1000)) ms, writer $((time_b / 1000)) ms"
 	within 3 $time_a $time_b || fail "$(cat "$(at svc nrs_fairshare_stats)")"
 	# The device was never idle, so all of the time is somebody's.
@@ -176,7 +176,7 @@ arrival() {
 	local name delta
 	delta=$(cat "$(at svc nrs_fairshare_delta_ms)")
 	[ "$delta" = 100 ]
-	for name in a b c; do client $name /dev/nb0 svc; done
+	for name in a b c; do sharer $name /dev/nb0 svc; done
 	begin a 1001
 	begin b 1002
 	settle 1 1
@@ -205,8 +205,8 @@ total() {
 alone() {
 	# In which phase completions come makes 4 % where a request takes 3 ms, 1 % here, whoever decides.
 	setup 12000 gid_then_uid_then_jobid_fair
-	client a /dev/nb0 svc
-	client b /dev/nb0 svc
+	sharer a /dev/nb0 svc
+	sharer b /dev/nb0 svc
 	local fifo fair
 	begin a 1001
 	backlogged 4
@@ -224,8 +224,8 @@ alone() {
 	more 0.97 "$all" "$fair"
 }
 
-try 60 "two groups, four users, eight jobs: each share within 2 % from the second second on" composite
-long try 90 "weights, within 2 %" weights
+dm_only try 60 "two groups, four users, eight jobs: each share within 2 % from the second second on" composite
+dm_only long try 90 "weights, within 2 %" weights
 long try 90 "4 KiB reads against 1 MiB writes: bytes within 2 %" bytes
 long try 90 "4 KiB reads against 1 MiB writes: device time within 3 %" device_times
 try 60 "arrival and departure: shares within 5 % after two intervals" arrival

@@ -10,8 +10,8 @@ slots=8
 setup() {
 	module
 	slow_lower nb0 8000000 size=1024
-	client a /dev/nb0 svc
-	client b /dev/nb0 svc
+	sharer a /dev/nb0 svc
+	sharer b /dev/nb0 svc
 	echo $slots >"$(at svc slots)"
 	[ "$(cat "$(at svc nrs_fairshare_opp_threshold)")" = 0 ]
 }
@@ -25,7 +25,7 @@ shares() {
 	got=$(window "$@" a b)
 	read -r a b <<<"$got"
 	say "$2 in $1 s: a $a, b $b; CPUs busy $(cat /tmp/busy) %"
-	[ "$(counter a held)" -ge 2 ] && [ "$(counter b held)" -ge 2 ] || fail "a backlog ended: $(dm status)"
+	[ "$(counter a held)" -ge 2 ] && [ "$(counter b held)" -ge 2 ] || fail "a backlog ended: $(status)"
 	[ "$(cat /tmp/busy)" -lt 60 ] || fail "CPUs busy $(cat /tmp/busy) %, the result would say nothing"
 }
 

@@ -7,8 +7,8 @@
 setup() {
 	module
 	slow_lower nb0 4000000
-	client a /dev/nb0 svc
-	client b /dev/nb0 svc
+	sharer a /dev/nb0 svc
+	sharer b /dev/nb0 svc
 	policy svc "$1"
 	echo "$2" >"$(at svc slots)"
 }

@@ -122,7 +122,7 @@ declare -A errno_text=(
 	[E2BIG]='Argument list too long' [EAGAIN]='Resource temporarily unavailable' [EACCES]='Permission denied' [EBUSY]='Device or resource busy'
 	[EEXIST]='File exists' [ENODEV]='No such device' [EINVAL]='Invalid argument' [ENOSPC]='No space left on device'
 	[ELOOP]='Too many levels of symbolic links' [ETIMEDOUT]='Connection timed out' [ENOTEMPTY]='Directory not empty'
-	[ENAMETOOLONG]='File name too long'
+	[ENAMETOOLONG]='File name too long' [ENOMEM]='Cannot allocate memory'
 )
 
 # expect_errno ERRNO FILE TEXT: writing TEXT to FILE must fail with ERRNO (its name, such as EINVAL).

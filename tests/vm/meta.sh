@@ -18,15 +18,15 @@ journal() {
 		--create_only=1 >/dev/null
 	fio --name=full --directory=/mnt/a --size=2m --rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth=64 --numjobs=4 --minimal \
 		--time_based --runtime=60 >/dev/null 2>&1 &
-	wait_for 20 '[ $(counter a held) -ge 200 ]' || fail "$(dm status a)"
+	wait_for 20 '[ $(counter a held) -ge 200 ]' || fail "$(status a)"
 	local before started=$SECONDS
 	before=$(counter a forced)
 	# Metadata only; in the queue it would take its turn behind some 200 requests of 10 ms, for each of its steps.
 	mkdir /mnt/a/d{1..20}
 	sync -f /mnt/a 2>/dev/null || sync
-	say "sync took $((SECONDS - started)) s, forced $before before, $(counter a forced) after: $(dm status a)"
-	[ "$(counter a forced)" -gt "$before" ] || fail "nothing was forced: $(dm status a)"
-	[ "$(counter a held)" -ge 100 ] || fail "the queue was not full: $(dm status a)"
+	say "sync took $((SECONDS - started)) s, forced $before before, $(counter a forced) after: $(status a)"
+	[ "$(counter a forced)" -gt "$before" ] || fail "nothing was forced: $(status a)"
+	[ "$(counter a held)" -ge 100 ] || fail "the queue was not full: $(status a)"
 	[ $((SECONDS - started)) -lt 10 ]
 }
 
@@ -47,7 +47,7 @@ swap() {
 	dd if=/dev/urandom of=/tmp/memory bs=1M count=24 2>/dev/null
 	bash -c "echo \$\$ >$group/cgroup.procs; cat /tmp/memory >/mnt/memory/file; cmp /tmp/memory /mnt/memory/file" ||
 		fail "the data is wrong, or not there: $(cat $group/memory.events)"
-	say "$(grep -E 'pswp(in|out)' /proc/vmstat | tr '\n' ' ') $(dm status a)"
+	say "$(grep -E 'pswp(in|out)' /proc/vmstat | tr '\n' ' ') $(status a)"
 	[ "$(counter a forced)" -gt 0 ]
 	[ "$(counter a failed)" = 0 ]
 	[ "$(awk '$1 == "pswpout" { print $2 }' /proc/vmstat)" -gt 1000 ]
@@ -68,7 +68,7 @@ writeback() {
 	mkdir -p /mnt/a
 	mount -t ext4 /dev/mapper/a /mnt/a
 	dd if=/dev/zero of=/mnt/a/file bs=64k count=64 2>/dev/null
-	wait_for 45 '[ $(counter a anonymous) -gt 0 ]' || fail "$(dm status a)"
+	wait_for 45 '[ $(counter a anonymous) -gt 0 ]' || fail "$(status a)"
 	umount /mnt/a
 }
 

@@ -56,12 +56,12 @@ io_wq() {
 	grep -q 'uid:1234' "$(at svc nrs_fairshare_stats)" || fail "$(cat "$(at svc nrs_fairshare_stats)")"
 }
 
-try 30 "requests that must not block" nowait
+dm_only try 30 "requests that must not block" nowait
 try 30 "fewer tags than slots" few_tags
 long try 30 "completion in a hard interrupt" completions irqmode=2 completion_nsec=100000
 long try 30 "completion in a soft interrupt" completions irqmode=1
 long try 30 "completion by the submitter" completions irqmode=0
-long try 30 "bio-based disk" completions queue_mode=0
+dm_only long try 30 "bio-based disk" completions queue_mode=0
 long try 30 "polled queues" polled
 try 30 "io_uring's helper threads" io_wq
 summary

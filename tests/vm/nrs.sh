@@ -10,6 +10,14 @@ nrs_logged=$(wc -l </out/log)
 # shellcheck disable=SC2034 # for the tests
 case $(uname -r) in *nrs-debug*) debug=1 ;; *) debug='' ;; esac
 
+# The front-end that the test uses: dm, devices of type nrs, or elevator, disks with the I/O scheduler nrs.
+front=${NRS_FRONT:-dm}
+
+# dm_only CMD...: runs a check of device-mapper's own.
+dm_only() {
+	[ "$front" != dm ] || "$@"
+}
+
 # slow FAST SLOW: FAST on the stock kernel, SLOW on the debug kernel.
 slow() {
 	if [ -n "$debug" ]; then echo "$2"; else echo "$1"; fi
@@ -102,6 +110,15 @@ resume_all() {
 	done
 }
 
+# disks [SCHEDULER]: prints the names of the disks with that I/O scheduler (nrs); starts no process.
+disks() {
+	local file text
+	for file in /sys/block/*/queue/scheduler; do
+		read -r text <"$file" || continue
+		[[ $text != *"[${1:-nrs}]"* ]] || { file=${file#/sys/block/} && echo "${file%%/*}"; }
+	done
+}
+
 # clean_up: ends all loads and removes all mounts, devices, configured rules and services.
 clean_up() {
 	local name dir pids='' round type
@@ -114,8 +131,8 @@ clean_up() {
 	for dir in /sys/kernel/debug/nrs/*/; do [ ! -d "$dir" ] || echo fifo >"$dir/nrs_policies"; done 2>/dev/null
 	# What is suspended or stacked may need another one gone first.
 	for round in 1 2 3; do
-		[ -n "$(devices)" ] || break
 		resume_all
+		for name in $(disks); do echo none >"/sys/block/$name/queue/scheduler"; done
 		[ -z "$pids" ] || wait_for 5 '! pidof "${loads[@]}" >/dev/null'
 		while read -r _ dir type _; do
 			case $dir in /mnt/*) umount "$dir" ;; esac
@@ -126,7 +143,9 @@ clean_up() {
 		for name in $(devices); do
 			dm remove "$name" || { [ "$round" != 3 ] || dm remove --force "$name"; }
 		done
+		[ -n "$(devices)" ] || break
 	done >/tmp/clean.log 2>&1
+	for name in /dev/mapper/*; do [ ! -L "$name" ] || rm "$name"; done
 	for dir in /sys/kernel/config/nrs/*/rules/*/ /sys/kernel/config/nrs/*/ /sys/fs/cgroup/test*/; do
 		[ ! -d "$dir" ] || rmdir "$dir"
 	done
@@ -134,7 +153,8 @@ clean_up() {
 		dir=${dir%/}
 		[ ! -d "$dir" ] || null_blk_remove "${dir##*/}"
 	done
-	[ -z "$(devices)" ]
+	[ ! -d /sys/module/scsi_debug ] || rmmod scsi_debug
+	[ -z "$(devices)$(disks)" ]
 }
 
 # lower NAME [KEY=VALUE...]: a null_blk disk of 128 MiB unless told otherwise.
@@ -153,12 +173,74 @@ slow_lower() {
 	echo none >"/sys/block/$name/queue/scheduler" 2>/dev/null || true
 }
 
-# client NAME LOWER SERVICE [WORD...]: a device of type nrs on the whole of LOWER; any user may use it.
+# The disk of each client, where that is the client, and the statistics of each sharer, in the order in which they were made.
+declare -A disk_of stat_of
+sharers=()
+
+# scheduled DISK SERVICE [ATTRIBUTE VALUE]...: gives the disk to the service, and sets attributes of its scheduler.
+scheduled() {
+	local queue=/sys/block/$1/queue
+	grep -qF '[nrs]' "$queue/scheduler" || echo nrs >"$queue/scheduler"
+	[ "$(<"$queue/iosched/service")" = "$2" ] || echo "$2" >"$queue/iosched/service"
+	shift 2
+	while [ $# -gt 0 ]; do
+		echo "$2" >"$queue/iosched/$1"
+		shift 2
+	done
+}
+
+# client NAME LOWER SERVICE [WORD...]: makes LOWER a client, as /dev/mapper/NAME: by a device of type nrs, or by its I/O
+# scheduler, whose attributes the words are. Any user may use it.
 client() {
 	local name=$1 dev=$2 service=$3
 	shift 3
-	dm_create "$name" "0 $(sectors "$dev") nrs $dev 0 $service${*:+ $# $*}"
+	if [ "$front" = dm ]; then
+		dm_create "$name" "0 $(sectors "$dev") nrs $dev 0 $service${*:+ $# $*}"
+	else
+		scheduled "${dev#/dev/}" "$service" "$@"
+		ln -s "$dev" "/dev/mapper/$name"
+		disk_of[$name]=${dev#/dev/}
+	fi
 	chmod 666 "/dev/mapper/$name"
+}
+
+# sharer NAME LOWER SERVICE [WORD...]: a device that is counted apart from others on the same disk: a client, or a device of
+# type linear on the one client that LOWER is.
+sharer() {
+	local name=$1 dev=$2 service=$3 file
+	[ "$front" != dm ] || { client "$@" && return; }
+	shift 3
+	scheduled "${dev#/dev/}" "$service" "$@"
+	# All that wait must be seen by the scheduler.
+	echo 1024 >"/sys/block/${dev#/dev/}/queue/nr_requests"
+	dm_create "$name" "0 $(sectors "$dev") linear $dev 0"
+	chmod 666 "/dev/mapper/$name"
+	disk_of[$name]=${dev#/dev/}
+	sharers+=("$name")
+	for file in /sys/block/dm-*/dm/name; do
+		[ "$(<"$file")" != "$name" ] || stat_of[$name]=${file%dm/name}stat
+	done
+}
+
+# remove_client NAME: the disk is no client any more.
+remove_client() {
+	if [ "$front" = dm ]; then
+		dm_remove "$1"
+	else
+		echo none >"/sys/block/${disk_of[$1]}/queue/scheduler"
+		rm "/dev/mapper/$1"
+	fi
+}
+
+# status [DEVICE]: prints counters, of all devices unless told otherwise.
+status() {
+	if [ "$front" = dm ]; then dm status "$@"; else grep -s '' /sys/block/*/queue/iosched/status; fi
+}
+
+# drain DEVICE: dispatches what is queued; of a disk, as any change does for which it is frozen.
+drain() {
+	local file=/sys/block/${disk_of[$1]:-}/queue/nr_requests
+	if [ "$front" = dm ]; then dm message "$1" 0 drain; else echo $(($(<"$file") ^ 1)) >"$file"; fi
 }
 
 # hangs [NANOSECONDS]: client a of the service svc on the device lin, which needs so long (1 ms) and can be made to hang; unhealthy after
@@ -241,10 +323,24 @@ counters() {
 	done 2>/dev/null
 }
 
+# own_counters SHARER: sets $held, at least, $ended and $bytes from its own statistics. What the disk works on may all be its.
+own_counters() {
+	local reads writes fields
+	read -r reads writes <"/sys/block/${disk_of[$1]}/inflight"
+	read -ra fields <"${stat_of[$1]}"
+	held=$((fields[8] - reads - writes)) ended=$((fields[0] + fields[4])) bytes=$(((fields[2] + fields[6]) * 512))
+	[ "$held" -ge 0 ] || held=0
+}
+
 # counter DEVICE NAME: prints one of the device's counters, all its targets together.
 counter() {
-	local sum counters
-	counters "$1"
+	local sum counters held ended bytes
+	if [ -n "${stat_of[$1]:-}" ]; then
+		own_counters "$1"
+		echo "${!2}"
+		return
+	fi
+	counters "${disk_of[$1]:-$1}"
 	sum "$2" "$counters"
 	echo "$sum"
 }
@@ -302,9 +398,10 @@ written() {
 
 # balanced DEVICE: nothing waits, as many requests have ended as came, and none has failed.
 balanced() {
-	wait_for 10 "[ \$(counter $1 held) = 0 ] && [ \$((\$(counter $1 passed) + \$(counter $1 queued))) = \$(counter $1 ended) ]" ||
-		fail "$(dm status "$1")"
-	[ "$(counter "$1" failed)" = 0 ] || fail "$(dm status "$1")"
+	local name=${disk_of[$1]:-$1}
+	wait_for 10 "[ \$(counter $name held) = 0 ] && [ \$((\$(counter $name passed) + \$(counter $name queued))) = \$(counter $name ended) ]" ||
+		fail "$(status "$1")"
+	[ "$(counter "$name" failed)" = 0 ] || fail "$(status "$1")"
 }
 
 # of_load FILE CLIENT NAME: a number of that client in a report of nrs-test load, one of those behind its name.
@@ -345,7 +442,7 @@ saturated() {
 	least=$(slow 4 1)
 	case $1 in [0-9]*) least=$1 && shift ;; esac
 	for name; do
-		wait_for 30 "[ \"\$(counter $name held)\" -ge $least ]" || fail "$name has no backlog: $(dm status "$name")"
+		wait_for 30 "[ \"\$(counter $name held)\" -ge $least ]" || fail "$name has no backlog: $(status "$name")"
 	done
 }
 
@@ -411,12 +508,20 @@ busy_since() {
 	echo $((100 * (${now% *} - ${1% *}) / (${now#* } - ${1#* })))
 }
 
-# look: what all devices of the service svc have done, in the order in which they were made, in all_held, all_ended and
+# look: what all clients of the service svc, or all sharers, have done, in the order in which they were made, in all_held, all_ended and
 # all_bytes, and when, us, in $stamp; starts no process.
 look() {
 	local line
 	all_ended=() all_bytes=() all_held=()
 	stamp=${EPOCHREALTIME/./}
+	if [ ${#sharers[@]} -gt 0 ]; then
+		local held ended bytes name
+		for name in "${sharers[@]}"; do
+			own_counters "$name"
+			all_held+=("$held") all_ended+=("$ended") all_bytes+=("$bytes")
+		done
+		return
+	fi
 	while read -r line; do
 		[[ $line =~ \ held:\ ([0-9]+),\ ended:\ ([0-9]+),.*\ bytes:\ ([0-9]+) ]] || continue
 		all_held+=("${BASH_REMATCH[1]}") all_ended+=("${BASH_REMATCH[2]}") all_bytes+=("${BASH_REMATCH[3]}")

@@ -48,7 +48,7 @@ disorder() {
 
 # idle: nothing is left in the service.
 idle() {
-	wait_for 10 '[ "$(counter a held)" = 0 ] && [ $(($(counter a passed) + $(counter a queued))) = "$(counter a ended)" ]' || fail "$(dm status a)"
+	wait_for 10 '[ "$(counter a held)" = 0 ] && [ $(($(counter a passed) + $(counter a queued))) = "$(counter a ended)" ]' || fail "$(status a)"
 	grep -q 'active: 0, overflow' "$(at svc clients)" || fail "$(cat "$(at svc clients)")"
 }
 
@@ -72,7 +72,7 @@ every_policy() {
 		say "$policy: $(of requests) requests, $(of regular_mean_us) us, overtaken $(of overtaken)"
 	done
 	idle
-	[ "$(counter a queued)" -gt $((${#policies[@]} * count * 3 / 8)) ] || fail "hardly anything waited: $(dm status a)"
+	[ "$(counter a queued)" -gt $((${#policies[@]} * count * 3 / 8)) ] || fail "hardly anything waited: $(status a)"
 }
 
 # The same without order is out of order, so that the test above means something.
@@ -105,7 +105,7 @@ independent() {
 	setup overlap 2000000
 	echo 32 >"$(at svc slots)"
 	nrs-test overlap storm /dev/mapper/a --writes 0 --count 600 --depth 32 --region 64 >$storm || fail "$(tr '\n' ' ' <$storm)"
-	[ "$(counter a queued)" -le 200 ] || fail "reads wait: $(dm status a)"
+	[ "$(counter a queued)" -le 200 ] || fail "reads wait: $(status a)"
 }
 
 # A request of high priority overlaps the last one of a queue: it and what it depends on go first, the rest waits.
@@ -136,9 +136,9 @@ promoted_limited() {
 	policy svc 'tbf uid'
 	set_to svc nrs_tbf_rule 'reg start r uid={0} rate=1'
 	nrs-test overlap probe /dev/mapper/a --depth 60 --chain 4 "$@" >$storm 2>&1 &
-	wait_for 5 "grep -q before: $storm" || fail "it waits: $(dm status a)"
+	wait_for 5 "grep -q before: $storm" || fail "it waits: $(status a)"
 	[ "$(of links_before)" = "$links" ] && [ "$(of before)" -le 15 ] || fail "$(tr '\n' ' ' <$storm)"
-	[ "$(counter a held)" -ge 40 ] || fail "the rest does not wait: $(dm status a)"
+	[ "$(counter a held)" -ge 40 ] || fail "the rest does not wait: $(status a)"
 	policy svc fifo
 	wait $! || fail "status $?: $(tr '\n' ' ' <$storm)"
 	idle
@@ -168,7 +168,7 @@ nothing_lost() {
 
 # Draining, and other policies, while requests wait for others: they go down at once, in order.
 another_policy() {
-	[ $(($1 % 3)) != 0 ] || dm message a 0 drain
+	[ $(($1 % 3)) != 0 ] || drain a
 	policy svc "${policies[$1 % ${#policies[@]}]}"
 }
 
@@ -206,10 +206,10 @@ suspended() {
 	nrs-test overlap probe /dev/mapper/a --depth 150 --chain 120 >$storm 2>&1 &
 	local writer=$!
 	# All of it is there: what comes while a device is suspended is device-mapper's to order.
-	wait_for 30 "grep -q handed_in: $storm" || fail "$(dm status a)"
+	wait_for 30 "grep -q handed_in: $storm" || fail "$(status a)"
 	saturated 120 a
 	dm suspend a
-	[ "$(counter a held)" = 0 ] || fail "$(dm status a)"
+	[ "$(counter a held)" = 0 ] || fail "$(status a)"
 	dm resume a
 	wait $writer || fail "status $?: $(tr '\n' ' ' <$storm)"
 	[ "$(of overtaken)" = 0 ] || fail "$(tr '\n' ' ' <$storm)"
@@ -241,16 +241,16 @@ killed() {
 	nrs-test overlap probe /dev/mapper/a --depth 120 --chain 100 >$storm 2>&1 &
 	local writer=$! start
 	# What is still being handed in after the kill would wait again.
-	wait_for 30 "grep -q handed_in: $storm" || fail "$(dm status a)"
+	wait_for 30 "grep -q handed_in: $storm" || fail "$(status a)"
 	saturated 60 a
 	kill -KILL $writer
 	sleep 0.3
 	kill -0 $writer 2>/dev/null || fail "its requests did not wait"
 	start=$SECONDS
 	case $1 in
-	drain) dm message a 0 drain ;;
+	drain) drain a ;;
 	fifo) policy svc fifo ;;
-	none) set_to svc nrs_pop none && dm message a 0 drain ;;
+	none) set_to svc nrs_pop none && drain a ;;
 	esac
 	wait $writer || true
 	[ $((SECONDS - start)) -le "$(slow 6 12)" ] || fail "took $((SECONDS - start)) s"
@@ -258,7 +258,7 @@ killed() {
 	policy svc fifo
 	set_to svc nrs_pop overlap
 	storm --count 100
-	dm_remove a
+	remove_client a
 }
 
 # There are fewer places in the order than requests: who finds none waits for one. A rule holds back what comes from all users but
@@ -288,14 +288,14 @@ few_places() {
 try 120 "order under every policy" every_policy
 [ -n "$debug" ] || long try 60 "order under every policy, on two partitions" every_policy 2
 [ -n "$debug" ] || long try 60 "without it, requests overtake each other" without
-[ -n "$debug" ] || long try 60 "two devices on one target" two_devices
+[ -n "$debug" ] || dm_only long try 60 "two devices on one target" two_devices
 [ -n "$debug" ] || long try 30 "what does not conflict does not wait" independent
 try 60 "fifo: high priority takes along what it depends on" promoted fifo 3
 long try 30 "high priority takes along what a rule holds back" promoted_limited 4
 [ -n "$debug" ] || long try 30 "high priority takes along reads that a rule holds back" promoted_limited 1 --reads
 long try 60 "drain and other policies while requests wait for others" drained
-try 60 "suspend and reload while requests wait for others" tables
-[ -n "$debug" ] || long try 30 "what waits for others when a device is suspended" suspended
+dm_only try 60 "suspend and reload while requests wait for others" tables
+[ -n "$debug" ] || dm_only long try 30 "what waits for others when a device is suspended" suspended
 long try 60 "the level changes under load" levels
 for how in $(brief drain "$(slow 'drain fifo none' drain)"); do try 30 "a killed submitter whose requests wait for each other: $how" killed "$how"; done
 long try 60 "more requests than places" few_places

@@ -31,8 +31,8 @@ sound() {
 	ext4) e2fsck -fn /dev/mapper/a ;;
 	xfs) xfs_repair -n /dev/mapper/a ;;
 	esac >/tmp/fsck.txt 2>&1 || fail "$(tail -n 5 /tmp/fsck.txt)"
-	[ "$(counter a failed)" = 0 ] || fail "requests failed: $(dm status a)"
-	[ "$(counter a held)" = 0 ] || fail "requests wait: $(dm status a)"
+	[ "$(counter a failed)" = 0 ] || fail "requests failed: $(status a)"
+	[ "$(counter a held)" = 0 ] || fail "requests wait: $(status a)"
 }
 
 # A shell exits with its output in a file that it has truncated: the last close comes after exit_nsproxy_namespaces.
@@ -55,7 +55,7 @@ killed() {
 	head -c 1048576 /dev/urandom >/tmp/written
 	bash -c 'exec 3<>/dev/mapper/a; cat /tmp/written >&3; kill -KILL $$' || true
 	cmp -n 1048576 /tmp/written /dev/mapper/a
-	dm_remove a
+	remove_client a
 }
 
 # hard_to_end FS: a writer of a mapped file is killed, and files that have no name, or none any more, are written and closed last
@@ -116,7 +116,7 @@ mix() {
 	for name in "${pids[@]}"; do wait "$name" || echo "a program ended with status $?" >>$finds; done
 	cat $work/counts/* | awk '{ n = $1; $1 = $2 = ""; print "#" $0 ": " n }' | tee -a /out/mix
 	[ ! -s $finds ] || fail "$(cat $finds)"
-	[ "$(counter a queued)" -gt 0 ] || fail "nothing waited: $(dm status a)"
+	[ "$(counter a queued)" -gt 0 ] || fail "nothing waited: $(status a)"
 	policy svc fifo
 	sound "$fs"
 }

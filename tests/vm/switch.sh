@@ -37,11 +37,11 @@ switching() {
 		# Each setting sees requests.
 		local seen
 		seen=$(ended svc)
-		wait_for 10 "[ \$(ended svc) -gt $seen ]" || fail "nothing moves after ${*:2}: $(dm status a) $(cat "$(at svc nrs_policies)")"
+		wait_for 10 "[ \$(ended svc) -gt $seen ]" || fail "nothing moves after ${*:2}: $(status a) $(cat "$(at svc nrs_policies)")"
 	done
 	written
 	balanced a
-	[ "$(counter a queued)" -gt 100 ] || fail "hardly anything queued: $(dm status a)"
+	[ "$(counter a queued)" -gt 100 ] || fail "hardly anything queued: $(status a)"
 	# Instances that were replaced are gone: the shown sums are zero, and so they are for the fallback.
 	policy svc fifo
 	wait_for 10 "! grep -q 'state: stopping' '$(at svc nrs_policies)'" || fail "$(cat "$(at svc nrs_policies)")"

@@ -14,7 +14,7 @@ setup() {
 	shift
 	module
 	slow_lower nb0 4000000 size=1024
-	for name in "${names[@]:0:count}"; do client "$name" /dev/nb0 svc "$@"; done
+	for name in "${names[@]:0:count}"; do sharer "$name" /dev/nb0 svc "$@"; done
 	echo 8 >"$(at svc slots)"
 	set_to svc nrs_tbf_rate 20
 }
@@ -70,7 +70,7 @@ rates() {
 	settle "${names[@]}"
 	measure "$seconds" ended "$@"
 	for name in "${names[@]}"; do
-		[ "$(counter "$name" held)" -ge 2 ] || fail "a backlog ended: $(dm status "$name")"
+		[ "$(counter "$name" held)" -ge 2 ] || fail "a backlog ended: $(status "$name")"
 	done
 }
 

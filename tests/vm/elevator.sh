@@ -1,0 +1,368 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# usage: elevator.sh [FUNCTION...]
+#
+# The life of a disk whose I/O scheduler is nrs: set, unset, frozen, moved, removed, with requests queued and without; its errors;
+# what must be refused. All else that this front-end has in common with device-mapper is tested by NAME+elevator.
+NRS_FRONT=elevator
+. /tests/nrs.sh
+
+only=$*
+queue=/sys/block/nb0/queue iosched=/sys/block/nb0/queue/iosched
+# What a change of the disk may take while it has requests that a rule holds back, ms.
+bound=$(slow 200 2000)
+
+# scheduler NAME
+scheduler() {
+	echo "$1" >$queue/scheduler
+}
+
+# took COMMAND...: sets $took, ms.
+took() {
+	local start=${EPOCHREALTIME/./} status=0
+	"$@" || status=$?
+	took=$(((${EPOCHREALTIME/./} - start) / 1000))
+	say "took $took ms: $*"
+	return $status
+}
+
+# Without configuration a disk has a service of its own name; the module stays while a disk has the scheduler, and leaves no trace.
+life() {
+	module
+	lower nb0
+	grep -qw nrs $queue/scheduler || fail "$(cat $queue/scheduler)"
+	[ ! -e /sys/kernel/debug/nrs/nb0 ]
+	scheduler nrs
+	[ "$(disks)" = nb0 ] || fail "$(cat $queue/scheduler)"
+	[ "$(<$iosched/service)" = nb0 ]
+	[ "$(<"$(at nb0 slots)")" = 64 ] || fail "slots: $(<"$(at nb0 slots)")"
+	[ "$(ls $iosched | xargs)" = 'jobid_name policy service status stream' ] || fail "$(ls $iosched | xargs)"
+	policy nb0 'fairshare uid_fair'
+	[[ $(<$iosched/policy) == *fairshare* ]] || fail "$(<$iosched/policy)"
+	chmod 666 /dev/nb0
+	ln -s /dev/nb0 /dev/mapper/nb0
+	load nb0 as=1001 --io_size=1m >/dev/null
+	[ "$(counter nb0 ended)" -ge 256 ] || fail "$(status)"
+	grep -q 'uid:1001' "$(at nb0 nrs_fairshare_stats)" || fail "$(cat "$(at nb0 nrs_fairshare_stats)")"
+	refused EBUSY rmmod nrs
+	scheduler none
+	[ ! -e $iosched ] && [ ! -e /sys/kernel/debug/nrs/nb0 ] || fail "left: $(ls $iosched /sys/kernel/debug/nrs)"
+	load nb0 --io_size=64k >/dev/null
+	rmmod nrs
+	[ ! -d /sys/module/nrs ] && [ ! -d /sys/kernel/debug/nrs ] && [ ! -d /sys/kernel/config/nrs ] || fail "something is left"
+	! grep -w nrs $queue/scheduler || fail "still listed"
+	refused EINVAL scheduler nrs
+}
+
+# The name of the scheduler is one of the module, so that the kernel loads it.
+autoload() {
+	local modprobe=/proc/sys/kernel/modprobe before
+	before=$(<$modprobe)
+	module
+	rmmod nrs
+	lower nb0
+	cat >/tmp/modprobe <<-'END'
+		#!/bin/bash
+		for name; do :; done
+		if modinfo -F alias /nrs.ko | grep -qFx "$name"; then exec insmod /nrs.ko; fi
+	END
+	chmod +x /tmp/modprobe
+	echo /tmp/modprobe >$modprobe
+	scheduler nrs || { echo "$before" >$modprobe && fail "not loaded"; }
+	echo "$before" >$modprobe
+	[ "$(disks)" = nb0 ]
+}
+
+# throttled COUNT RATE [OPTION...]: so many reads in the background, of which a rule lets so many pass per second.
+throttled() {
+	policy svc 'tbf uid'
+	set_to svc nrs_tbf_rule "change default rate=$2"
+	load a --iodepth="$1" --io_size=$(($1 * 4))k "${@:3}" >/tmp/reader.txt &
+	reader=$!
+	saturated $(($1 * 3 / 4)) a
+}
+
+# all_read COUNT: the reads have ended, though fio needs a moment to see that, and none is lost.
+all_read() {
+	wait_for 1 "! kill -0 $reader 2>/dev/null" || fail "fio waits: $(status)"
+	wait "$reader" || fail "fio: status $?: $(cat /tmp/reader.txt)"
+	[ "$(terse /tmp/reader.txt 6)" = $(($1 * 4)) ] || fail "read $(terse /tmp/reader.txt 6) KiB of $(($1 * 4))"
+}
+
+# resize, regroup, move, …: what freezes a disk.
+resize() { echo 32 >$queue/nr_requests; }
+regroup() { echo 2 >/sys/kernel/config/nullb/nb0/submit_queues; }
+move() { echo other >$iosched/service; }
+
+# 64 requests at 2 per second would take half a minute.
+freezing() {
+	module
+	[ "$2" != mq-deadline ] || modprobe -q mq-deadline || true
+	lower nb0 irqmode=2
+	client a /dev/nb0 svc
+	throttled 64 2
+	took "$@"
+	[ "$took" -le "$bound" ] || fail "took $took ms"
+	all_read 64
+	if [ "$1" = scheduler ]; then
+		[ ! -e "$(at svc slots)" ] || fail "the service stays"
+		scheduler nrs
+		echo svc >$iosched/service
+	fi
+	[ "$1" != move ] || echo svc >$iosched/service
+	# Requests are queued again.
+	throttled 16 2
+	scheduler none
+	all_read 16
+	[ ! -e "$(at svc slots)" ] || fail "the service stays"
+	rmmod nrs
+}
+
+# A CPU goes: its queue's requests are not waited for at 5 per second.
+offline() {
+	local cpu=/sys/devices/system/cpu/cpu1/online alone
+	[ -e $cpu ] || fail "no second CPU that can go"
+	switch_cpu() { echo "$1" >$cpu; }
+	module
+	lower nb0 irqmode=2 submit_queues=2
+	client a /dev/nb0 svc
+	took switch_cpu 0
+	alone=$took
+	switch_cpu 1
+	throttled 32 5 --cpus_allowed=1
+	took switch_cpu 0
+	[ "$took" -le $((alone + bound)) ] || fail "took $took ms, $alone without requests"
+	all_read 32
+	load a --io_size=16k >/dev/null
+	switch_cpu 1
+	throttled 32 5 --cpus_allowed=1
+	policy svc fifo
+	scheduler none
+	all_read 32
+}
+
+# Each request of the disk is one for the scheduler, and has ended when the disk is idle; bytes that are read and written, too.
+counted() {
+	module
+	lower nb0 memory_backed=1 discard=1 submit_queues=2 irqmode=2 completion_nsec=500000
+	client a /dev/nb0 svc
+	policy svc 'fairshare uid_fair'
+	echo 4 >"$(at svc slots)"
+	local before after
+	# Requests of the disk, and sectors.
+	disk() { awk '{ print $1 + $5 + $12, $3 + $7 }' /sys/block/nb0/stat; }
+	before=$(disk)
+	load a --rw=randrw --io_size=2m --numjobs=2 >/dev/null
+	blkdiscard -o 0 -l 1048576 /dev/mapper/a
+	after=$(disk)
+	balanced a
+	[ "$(counter a ended)" = $((${after% *} - ${before% *})) ] || fail "the disk has done $((${after% *} - ${before% *})): $(status)"
+	[ "$(counter a bytes)" = $(((${after#* } - ${before#* }) * 512)) ] || fail "the disk has done $((${after#* } - ${before#* })) sectors: $(status)"
+	local sum
+	sum ended " $(<$iosched/status)"
+	[ "$sum" = "$(counter a ended)" ] || fail "$(<$iosched/status): $(cat "$(at svc clients)")"
+}
+
+# Data, whoever submits it, with completions in a hard interrupt, a soft one, or by the submitter.
+data() {
+	module
+	local size way mode=$1
+	size=$(slow "$(brief 1m 4m)" 256k)
+	shift
+	lower nb0 memory_backed=1 submit_queues=2 cache_size=16 irqmode="$mode" "$@"
+	client a /dev/nb0 svc
+	policy svc 'fairshare uid_fair'
+	echo 3 >"$(at svc slots)"
+	verified a --size="$size" --numjobs=2 --offset_increment=16m --bssplit=4k/50:64k/50 --iodepth=8 --fsync=16
+	verified a --size="$size" --numjobs=2 --offset_increment=16m --ioengine=io_uring
+	# In order, so that requests are merged.
+	verified a --size="$size" --rw=write
+	verified a --size="$size" --ioengine=io_uring --direct=0 --invalidate=1
+	verified a --size="$size" --ioengine=psync --direct=0 --fsync=32 --invalidate=1
+	balanced a
+	[ "$(counter a queued)" -gt 0 ]
+}
+
+# Bad blocks: errors reach the caller and cost no slot.
+failing() {
+	module
+	lower nb0 memory_backed=1 badblocks=+0-2047
+	client a /dev/nb0 svc
+	policy svc fairshare
+	echo 1 >"$(at svc slots)"
+	refused EIO dd if=/dev/mapper/a of=/dev/null bs=4k count=1 iflag=direct
+	local way
+	for way in randread randwrite; do
+		load a --rw=$way --iodepth=16 --size=1m --io_size=1m --continue_on_error=all --output-format=json >/tmp/fio.txt 2>&1 || true
+		# shellcheck disable=SC2016
+		[ "$(awk '/"total_err" :/ { gsub(/,/, ""); print $3; exit }' /tmp/fio.txt)" = 256 ] || fail "$way: $(grep total_err /tmp/fio.txt)"
+	done
+	verified a --offset=1m --size="$(slow 2m 256k)"
+	wait_for 10 '[ $(($(counter a passed) + $(counter a queued))) = "$(counter a ended)" ]' || fail "$(status)"
+	[ "$(counter a held)" = 0 ] || fail "$(status)"
+}
+
+# scsi OPTIONS NTH SIZE [COUNTER]: a disk that spoils each NTH request, as the options of scsi_debug say, and counts them. Requests
+# that are done again, by the block layer or by SCSI, keep their slots, and come out right.
+scsi() {
+	local disk dir=/sys/bus/pseudo/drivers/scsi_debug
+	module
+	modprobe sd_mod
+	modprobe scsi_debug dev_size_mb=64 submit_queues=2 max_queue=8 ndelay=1000000
+	wait_for 10 'ls /sys/bus/pseudo/drivers/scsi_debug/adapter0/host*/target*/*/block/* >/dev/null 2>&1'
+	disk=$(echo $dir/adapter0/host*/target*/*/block/*)
+	wait_for 10 "[ -b /dev/${disk##*/} ]"
+	echo 1 >"$disk/device/timeout"
+	client a "/dev/${disk##*/}" svc
+	policy svc 'fairshare uid_fair'
+	echo 2 >"$(at svc slots)"
+	echo "$1" >$dir/opts
+	echo "$2" >$dir/every_nth
+	verified a --size="$3" --iodepth=32
+	echo 0 >$dir/every_nth
+	echo 0 >$dir/opts
+	[ -z "${4:-}" ] || [ "$(cat "$disk/device/$4")" != 0x0 ] || fail "the disk spoiled nothing"
+	verified a --size=1m --offset=8m --iodepth=32
+	balanced a
+	[ "$(counter a queued)" -gt 0 ]
+}
+
+# state: what can be seen of the module.
+state() {
+	settings svc
+	grep -sH '' $iosched/{service,policy,jobid_name,stream} $queue/scheduler || true
+	ls /sys/kernel/debug/nrs
+}
+
+# What is refused changes nothing.
+wrong() {
+	module
+	lower nb0
+	client a /dev/nb0 svc jobid_name %e.%g stream none
+	local file value errno long
+	long=$(printf 'x%.0s' {1..64})
+	state >/tmp/before
+	while IFS='|' read -r file errno value; do
+		expect_errno "$errno" $iosched/"$file" "${value/LONG/$long}"
+		state >/tmp/after
+		cmp -s /tmp/before /tmp/after || fail "changed by $file='$value': $(diff /tmp/before /tmp/after)"
+	done <<-'END'
+		service|EINVAL|
+		service|EINVAL|a b
+		service|EINVAL|.a
+		service|EINVAL|a/b
+		service|EINVAL|LONG
+		jobid_name|EINVAL|
+		jobid_name|EINVAL|LONG
+		jobid_name|EINVAL|%q
+		jobid_name|EINVAL|a b
+		stream|EINVAL|
+		stream|EINVAL|hints
+		stream|EINVAL|hint cgroup
+		policy|EACCES|fifo
+		status|EACCES|0
+	END
+	load a --io_size=64k >/dev/null
+	balanced a
+}
+
+# A device of type nrs and its disk are not clients of one service, whichever comes second.
+loop() {
+	module
+	lower nb0
+	client a /dev/nb0 svc
+	refused ELOOP dm create d --table "0 $(sectors /dev/nb0) nrs /dev/nb0 0 svc"
+	dm_create d "0 $(sectors /dev/nb0) nrs /dev/nb0 0 other"
+	expect_errno ELOOP $iosched/service other
+	[ "$(<$iosched/service)" = svc ]
+	load d --io_size=64k >/dev/null
+	[ "$(counter d ended)" -ge 16 ] && [ "$(counter a ended)" -ge 16 ] || fail "$(status) $(dm status)"
+	dm_remove d
+	scheduler none
+	dm_create d "0 $(sectors /dev/nb0) nrs /dev/nb0 0 nb0"
+	# The block layer knows no other error for it.
+	refused ENOMEM scheduler nrs
+	dmesg | tail -n 3 | grep -q 'nb0 cannot join service nb0: a device-mapper device' || fail "$(dmesg | tail -n 3)"
+	[ "$(disks)" = '' ]
+}
+
+# Disks of one service come and go while others work, and a busy disk goes from one service to another.
+together() {
+	module
+	lower nb0 memory_backed=1 irqmode=2 completion_nsec=500000
+	lower nb1 memory_backed=1 irqmode=2 completion_nsec=500000
+	client a /dev/nb0 svc
+	client b /dev/nb1 svc
+	[ "$(grep -c '^- client: ' "$(at svc clients)")" = 2 ] || fail "$(cat "$(at svc clients)")"
+	echo 2 >"$(at svc slots)"
+	writing a
+	local round seen
+	for round in $(seq "$(slow 3 1)"); do
+		saturated a
+		echo other >$iosched/service
+		[ "$(grep -c '^- client: ' "$(at svc clients)")" = 1 ] || fail "$(cat "$(at svc clients)")"
+		echo 2 >"$(at other slots)"
+		policy other 'fairshare uid_fair'
+		verified b --size="$(slow 1m 64k)"
+		saturated a
+		remove_client b
+		[ ! -e "$(at svc slots)" ]
+		client b /dev/nb1 svc
+		echo svc >$iosched/service
+		[ ! -e "$(at other slots)" ]
+		echo 2 >"$(at svc slots)"
+	done
+	seen=$(counter a ended)
+	wait_for 5 "[ \$(counter a ended) -gt $seen ]" || fail "$(status)"
+	written
+	balanced a
+	balanced b
+}
+
+# The disk is removed while it has requests queued and in flight: they end, and nothing is left.
+unplugged() {
+	module
+	lower nb0 irqmode=2 completion_nsec=1000000 submit_queues=2
+	client a /dev/nb0 svc
+	echo 2 >"$(at svc slots)"
+	if [ "$1" = throttled ]; then throttled 64 2; else
+		load a --numjobs=4 --time_based --runtime=60 >/dev/null 2>&1 &
+		reader=$!
+		saturated a
+	fi
+	took null_blk_remove nb0
+	[ "$took" -le "$(slow 1000 5000)" ] || fail "took $took ms"
+	# A program can go, whatever it has in flight; fio goes on of its own where there is nothing to read.
+	if [ "$1" = throttled ]; then all_read 64; else killall -KILL fio; fi
+	wait_for 5 '! pidof fio >/dev/null' || fail "fio stays"
+	wait_for 5 '[ ! -d /sys/kernel/debug/nrs/svc ]' || fail "the service stays"
+	rmmod nrs
+}
+
+try 30 "set and unset; no trace is left" life
+debug_long try 30 "its name loads the module" autoload
+try 30 "64 requests at 2 per second: none" freezing scheduler none
+debug_long try 30 "64 requests at 2 per second: mq-deadline" freezing scheduler mq-deadline
+debug_long try 30 "64 requests at 2 per second: nr_requests" freezing resize nr_requests
+try 30 "64 requests at 2 per second: two hardware queues" freezing regroup queues
+debug_long try 30 "64 requests at 2 per second: another service" freezing move service
+try 30 "32 requests at 5 per second: their CPU goes" offline
+try 20 "requests and bytes are those of the disk" counted
+try 40 "data: completion in a hard interrupt" data 2 completion_nsec=100000
+long try 40 "data: completion in a soft interrupt" data 1
+long try 40 "data: completion by the submitter" data 0
+try 30 "bad blocks" failing
+debug_long try 20 "what is refused changes nothing" wrong
+try 20 "a device of type nrs in the same service" loop
+try 60 "two disks of one service; a busy disk changes its service" together
+try 20 "removal of a busy disk" unplugged busy
+debug_long try 20 "removal of a disk whose requests wait for their rate" unplugged throttled
+if modprobe -nq scsi_debug; then
+	try 30 "scsi_debug: commands that fail are repeated" scsi 8 7 1m ioerr_cnt
+	long try 30 "scsi_debug: a busy host" scsi 0x8000 5 1m
+	long try 120 "scsi_debug: timeouts" scsi 4 40 512k iotmo_cnt
+else
+	echo "# this kernel has no scsi_debug: no test of requests that are done again"
+fi
+remarks '^took'
+summary

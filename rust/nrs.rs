@@ -52,9 +52,7 @@ impl kernel::Module for Nrs {
         let control = control::Control::new()?;
         let dm = sys::dm::Registration::new(module)?;
         #[cfg(feature = "elevator")]
-        let elevator = frontend::elevator::Registration::new(module)
-            .inspect_err(|error| pr_warn!("no I/O scheduler: {error:?}\n"))
-            .ok();
+        let elevator = frontend::elevator::Registration::new(module);
         sys::misc::loaded();
         pr_info!("loaded\n");
         Ok(Self {

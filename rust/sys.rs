@@ -19,6 +19,7 @@
 //! | [`chardev`] | a character device that can be polled, and requests in boxes of their own |
 //! | [`debugfs`] | files that keep the module loaded while they are open |
 //! | [`configfs`] | directories that are kept while they are in use |
+//! | [`layout`] | the check of private structures against the running kernel |
 //! | [`params`] | module parameters |
 //! | [`text`] | texts that are made whole, and bounded |
 //! | [`trace`] | tracepoints |
@@ -37,6 +38,8 @@ pub(crate) mod elevator;
 pub(crate) mod global;
 #[cfg(feature = "elevator")]
 pub(crate) mod hotplug;
+#[cfg(feature = "elevator")]
+pub(crate) mod layout;
 pub(crate) mod misc;
 pub(crate) mod node;
 pub(crate) mod params;

@@ -43,9 +43,11 @@ changed() {
 # needs. With CLOCK "icount" time in the machine counts instructions, so that its results do not mind what else runs;
 # "any" has two CPUs, with KVM where that works and otherwise counting instructions, too. Without, time is the host's.
 short=(
-	"stock:smoke:1800:any:load ext4 programs nowait meta order-dm unaware dm-life errors hang killed control params rules-configfs wrong switch stats cpts chardev order-user timeouts-user nrsctl nrsctl-config nrsctl-stats tutorial elevator elevator-storm"
-	"stock:figures:1200:icount:fair fair-tree devices hp tbf tbf-ext4 qbm robin delay health timeouts trace nrsctl-top elevator-share fair+elevator"
-	"debug:debug:1500::kunit load errors programs dm-life switch tbf-storm chardev elevator elevator-storm"
+	"stock:smoke:1800:any:load layout ext4 programs nowait meta order-dm unaware dm-life errors hang killed control params rules-configfs wrong switch stats cpts chardev order-user timeouts-user nrsctl nrsctl-config nrsctl-stats tutorial elevator elevator-storm"
+	"stock:figures:1200:icount:fair fair-tree devices hp tbf tbf-ext4 qbm robin delay health timeouts trace nrsctl-top"
+	"debug:debug:1500::kunit load errors programs dm-life switch tbf-storm chardev"
+	"stock:elevator:900:icount:elevator-share fair+elevator"
+	"debug:elevator:900::elevator elevator-storm"
 )
 long=(
 	"stock:trace:1600:icount:trace nrsctl-top"
@@ -55,7 +57,7 @@ long=(
 	"stock:bands:1800:icount:qbm"
 	"stock:turns:1500:icount:robin delay health timeouts few isolation"
 	"stock:cpts:1800:any:cpts programs"
-	"stock:life:1800:any:load dm-life killed errors hang wrong control params rules-configfs tbf-storm qbm-storm soak"
+	"stock:life:1800:any:load layout dm-life killed errors hang wrong control params rules-configfs tbf-storm qbm-storm soak"
 	"stock:tool:1800:any:nrsctl nrsctl-config nrsctl-stats tutorial"
 	"stock:data:1500:any:ext4 switch nowait meta stats order-dm unaware"
 	"stock:user:1500:any:chardev fair-churn timeouts-user"

@@ -127,6 +127,8 @@ pub(crate) struct Target {
     life: PerCpu<Hint>,
     /// Has the device pull what is ready; nothing: the work item submits that.
     runner: RcuBox<Arc<dyn Runner>>,
+    /// 1: there is a runner.
+    pulls: Hint,
     /// What is ready, for a device that pulls.
     ready: Hint,
     #[pin]
@@ -158,6 +160,7 @@ impl Target {
                 line: Line::with_stocks(cpts, slots, stocks),
                 life,
                 runner: RcuBox::new(),
+                pulls: Hint::new(0),
                 ready: Hint::new(0),
                 lists <- new_spinlock_irq!(Lists {
                     ready: NodeFifo::new(),
@@ -207,6 +210,7 @@ impl Target {
         let pulls = runner.is_some();
         if let Some(runner) = runner {
             self.runner.set(runner)?;
+            self.pulls.set(1);
         }
         let first = self.users.fetch_add(1, ordering::Full) == 0;
         if first {
@@ -223,6 +227,7 @@ impl Target {
     /// Ends a use. When the last one ends, a device that pulls is not told to any more, and is not being told. May sleep.
     pub(crate) fn detach(&self) {
         if self.users.fetch_sub(1, ordering::Full) == 1 && self.pulls() {
+            self.pulls.set(0);
             self.runner.clear();
             rcu::synchronize_rcu();
         }
@@ -230,7 +235,7 @@ impl Target {
 
     /// Returns whether the device pulls what is ready.
     pub(crate) fn pulls(&self) -> bool {
-        self.runner.get(&rcu::read_lock()).is_some()
+        self.pulls.get() != 0
     }
 
     /// Has as many slots as are configured, but no more than the device keeps in flight, so that order is decided
@@ -487,11 +492,13 @@ impl Target {
     /// Starts the work item, or has the device pull.
     #[inline(never)]
     fn start(self: &Arc<Self>) {
-        let guard = rcu::read_lock();
-        if let Some(runner) = self.runner.get(&guard) {
-            return runner.run();
+        if self.pulls() {
+            let guard = rcu::read_lock();
+            if let Some(runner) = self.runner.get(&guard) {
+                runner.run();
+            }
+            return;
         }
-        drop(guard);
         // `working` says that it is not queued; should it be, it runs anyway.
         let _ = queue::dispatch().enqueue(self.clone());
     }

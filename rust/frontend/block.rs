@@ -326,7 +326,7 @@ impl Member {
 
     /// Counts the end of a request, which `error` says how it failed, 0 if it did not, and decides what its slot is used
     /// for next. Any context.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn ended(&self, account: &Account, cost: Cost, error: i32) {
         let client = self.client();
         let cpu = misc::cpu();

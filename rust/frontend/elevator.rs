@@ -28,7 +28,7 @@ use crate::{
     },
     sys::{
         elevator::{self, File, Queue, Request, Scheduler},
-        hotplug,
+        hotplug, layout,
         node::{Account, Held},
         task,
     },
@@ -66,17 +66,23 @@ pub(crate) struct Registration {
 }
 
 impl Registration {
-    /// Makes the scheduler known to the block layer.
-    ///
-    /// # Errors
-    ///
-    /// As for [`elevator::Registration::new`] and [`hotplug::Registration::new`].
-    pub(crate) fn new(module: &'static ThisModule) -> Result<Self> {
-        let hotplug = hotplug::Registration::new(c"nrs:leaving")?;
-        Ok(Self {
-            _scheduler: elevator::Registration::new(module)?,
-            _hotplug: hotplug,
-        })
+    /// Makes the scheduler known to the block layer; `None`: the kernel has other private structures than the module was
+    /// compiled for, or no room. The log says why.
+    pub(crate) fn new(module: &'static ThisModule) -> Option<Self> {
+        if let Err(reason) = layout::check() {
+            pr_warn!("no I/O scheduler: {reason}\n");
+            return None;
+        }
+        let register = || -> Result<Self> {
+            let hotplug = hotplug::Registration::new(c"nrs:leaving")?;
+            Ok(Self {
+                _scheduler: elevator::Registration::new(module)?,
+                _hotplug: hotplug,
+            })
+        };
+        register()
+            .inspect_err(|error| pr_warn!("no I/O scheduler: {error:?}\n"))
+            .ok()
     }
 }
 
@@ -222,15 +228,13 @@ impl Scheduler for Disk {
         )?)
     }
 
-    fn least_tags(all: u32) -> u32 {
-        Tags::least(all)
+    fn least_tags(each: u32) -> u32 {
+        Tags::least(each)
     }
 
     #[inline]
-    fn tags(&self, all: u32) -> Option<u32> {
-        // Nobody waits for a tag while half of them are free.
-        let few = self.member.client().held() >= u64::from(all / 2);
-        (few && self.tags.is_over(submitter(), all)).then(|| Tags::least(all))
+    fn may_use_all(&self, each: u32) -> bool {
+        !self.tags.are_few(each) || !self.tags.is_over(submitter(), each)
     }
 
     #[inline]
@@ -243,7 +247,7 @@ impl Scheduler for Disk {
         let leaving = request.is_leaving();
         let target = self.member.target();
         let (cost, account) = (traits.cost(), traits.account());
-        // What finds a free slot is not counted.
+        // What finds a free slot is not counted: there are tags then.
         let note = if target.line().is_calm() {
             NOBODY
         } else {
@@ -281,8 +285,7 @@ impl Scheduler for Disk {
     }
 
     #[inline]
-    fn dispatching(&self, account: &mut Account, note: u8, queued: bool) {
-        self.tags.leave(note);
+    fn dispatching(&self, account: &mut Account, queued: bool) {
         if queued {
             // Requests of a lost disk wait, so none is refused.
             let _ = self.member.submitting(account);
@@ -292,7 +295,10 @@ impl Scheduler for Disk {
     }
 
     #[inline]
-    fn ended(&self, account: &Account, cost: Cost) {
+    fn ended(&self, account: &Account, cost: Cost, note: u8) {
+        if note != NOBODY {
+            self.tags.leave(note);
+        }
         // What became of a request is known to its owner only.
         self.member.ended(account, cost, 0);
     }

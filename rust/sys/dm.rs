@@ -529,7 +529,7 @@ impl<T: Target> Instance<T> {
         match instance.target.message(&args, &mut out) {
             // 1 tells device-mapper that there is a reply; of one that fills the buffer it says that it was cut, so that
             // who asked comes again with a larger one.
-            Ok(()) => c_int::from(out.len() != 0),
+            Ok(()) => c_int::from(out.used() != 0),
             Err(_) if out.is_cut() => 1,
             Err(error) => error.to_errno(),
         }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What bindgen reads: device-mapper's target interface, the functions of shim.c, what trace.c is told. */
+/* What bindgen reads: device-mapper's target interface, the functions of shim.c, what trace.c is told, layout.c. */
 #ifndef NRS_DM_HELPER_H
 #define NRS_DM_HELPER_H
 
@@ -7,6 +7,7 @@
 #include <linux/device-mapper.h>
 
 #include "events.h"
+#include "layout.h"
 #include "shim.h"
 
 #endif

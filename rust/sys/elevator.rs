@@ -87,11 +87,11 @@ pub(crate) trait Scheduler: Send + Sync + Sized + 'static {
         before: Option<&Self>,
     ) -> Result<Arc<Self>>;
 
-    /// Returns the tags that every submitter may use, of the `all` of a hardware queue.
-    fn least_tags(all: u32) -> u32;
+    /// Returns the tags that every submitter may use, of the `each` of a hardware queue.
+    fn least_tags(each: u32) -> u32;
 
-    /// Returns the tags that the running task may use for a request, of the `all` of a hardware queue, if it may not use all.
-    fn tags(&self, all: u32) -> Option<u32>;
+    /// Returns whether the running task may use all tags for a request, of which a hardware queue has `each`.
+    fn may_use_all(&self, each: u32) -> bool;
 
     /// Takes a request that was inserted. It may sleep for memory, if that is said.
     fn insert(&self, request: Request<'_>, may_sleep: bool);
@@ -108,11 +108,11 @@ pub(crate) trait Scheduler: Send + Sync + Sized + 'static {
     /// Makes all requests that are withheld ready, whatever the policy says. May sleep.
     fn drain(&self);
 
-    /// A request with `note` is dispatched, which was withheld if it was `queued`. Task context, under RCU.
-    fn dispatching(&self, account: &mut Account, note: u8, queued: bool);
+    /// A request is dispatched, which was withheld if it was `queued`. Task context, under RCU.
+    fn dispatching(&self, account: &mut Account, queued: bool);
 
-    /// A request has ended. Any context, even hard interrupts.
-    fn ended(&self, account: &Account, cost: Cost);
+    /// A request with `note` has ended. Any context, even hard interrupts.
+    fn ended(&self, account: &Account, cost: Cost, note: u8);
 }
 
 /// A registered kind of scheduler; dropping it unregisters it.
@@ -152,16 +152,17 @@ impl<T: Scheduler> Registration<T> {
         const { assert!(T::FILES.len() <= FILES_MAX) };
         let mut files = KVec::new();
         for (file, (show, store)) in T::FILES.iter().zip(functions) {
+            // SAFETY: What is not set may be zero.
+            let mut attr: bindings::attribute = unsafe { core::mem::zeroed() };
+            attr.name = file.name.as_char_ptr();
+            attr.mode = if file.store.is_some() { 0o644 } else { 0o444 };
+            // The files are in dynamic memory, and lockdep wants static keys.
+            #[cfg(CONFIG_DEBUG_LOCK_ALLOC)]
+            {
+                attr.key = kernel::static_lock_class!().as_ptr();
+            }
             let entry = raw::elv_fs_entry {
-                attr: bindings::attribute {
-                    name: file.name.as_char_ptr(),
-                    mode: if file.store.is_some() { 0o644 } else { 0o444 },
-                    // The files are in dynamic memory, and lockdep wants static keys.
-                    #[cfg(CONFIG_DEBUG_LOCK_ALLOC)]
-                    key: kernel::static_lock_class!().as_ptr(),
-                    // SAFETY: What else there is may be zero.
-                    ..unsafe { core::mem::zeroed() }
-                },
+                attr,
                 show: Some(show),
                 store: file.store.map(|_| store),
             };

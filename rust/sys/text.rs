@@ -83,7 +83,7 @@ impl Reply {
     }
 
     /// Bytes written, without the terminator.
-    pub(super) fn len(&self) -> usize {
+    pub(super) fn used(&self) -> usize {
         self.used
     }
 

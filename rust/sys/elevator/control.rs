@@ -59,7 +59,7 @@ impl<T: Scheduler> Instance<T> {
         };
         let current = this.control.lock().current.clone();
         let shown = (file.show)(&current, &mut reply).and_then(|()| reply.write_char('\n'));
-        misc::size(shown.map(|()| reply.len()).map_err(|_| ENOSPC))
+        misc::size(shown.map(|()| reply.used()).map_err(|_| ENOSPC))
     }
 
     /// Sets file `INDEX`.

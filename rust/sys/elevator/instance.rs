@@ -236,8 +236,9 @@ impl<T: Scheduler> Instance<T> {
         // SAFETY: The queue is entered, so its scheduler stays.
         unsafe {
             let q = (*data).q;
-            if let Some(tags) = Self::of(q).scheduler().tags((*q).nr_requests) {
-                (*data).shallow_depth = tags;
+            let each = (*q).nr_requests;
+            if !Self::of(q).scheduler().may_use_all(each) {
+                (*data).shallow_depth = T::least_tags(each);
             }
         }
     }
@@ -356,7 +357,7 @@ impl<T: Scheduler> Instance<T> {
         unsafe {
             let slot = PerRequest::around(node);
             let queued = (*slot).node.arrival() != 0;
-            scheduler.dispatching((*slot).node.account_mut(), (*slot).note, queued);
+            scheduler.dispatching((*slot).node.account_mut(), queued);
             (*slot).rq
         }
     }
@@ -376,7 +377,8 @@ impl<T: Scheduler> Instance<T> {
             (*rq).elv.priv_[0] = ptr::null_mut();
             let this = Self::of((*rq).q);
             let node = &(*slot).node;
-            this.scheduler().ended(node.account(), node.cost());
+            this.scheduler()
+                .ended(node.account(), node.cost(), (*slot).note);
         }
     }
 }

@@ -75,7 +75,9 @@ impl Queue {
             let queues = if raw::nrs_queue_shares_tags(self.q) {
                 1
             } else {
-                (*set).nr_hw_queues
+                // Reads may have queues of their own; those of polled requests are not counted.
+                let [default, ..] = (*set).map;
+                default.nr_queues
             };
             (*set).queue_depth.saturating_mul(queues)
         }

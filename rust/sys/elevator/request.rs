@@ -53,7 +53,7 @@ impl<'a> Request<'a> {
         unsafe { !raw::nrs_request_cpu_is_active(self.rq) }
     }
 
-    /// Takes the request into the scheduler's hands, with a `note` for [`super::Scheduler::dispatching`]. Its range is in the device,
+    /// Takes the request into the scheduler's hands, with a `note` for [`super::Scheduler::ended`]. Its range is in the device,
     /// called `target`, or in a file if that is `wanted` and known.
     pub(crate) fn into_held(
         self,

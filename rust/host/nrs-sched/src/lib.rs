@@ -23,6 +23,14 @@ mod chardev {
     mod wire;
 }
 
+/// What compares structures with the kernel's type information.
+#[cfg(test)]
+#[allow(dead_code)]
+#[path = "../../../sys/layout"]
+mod layout {
+    mod btf;
+}
+
 pub mod arena;
 pub mod crowd;
 pub mod max_min;

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Whether the running kernel has the private structures that the module was compiled for.
+//!
+//! C counterpart: `layout.c`, which has the table of what is compared. The kernel's side is the type
+//! information (BTF) in `/sys/kernel/btf/vmlinux`, which is read here because the kernel exports no
+//! function that tells the name of a member.
+
+use core::{ffi::CStr, slice};
+
+use kernel::{bindings, error::from_err_ptr, ffi::c_char, fmt, prelude::*, types::ScopeGuard};
+
+use crate::sys::raw;
+
+use btf::{Difference, Row};
+
+mod btf;
+
+/// Bytes that type information may have: several times what a kernel with everything built in has.
+const BTF_MAX: usize = 64 << 20;
+
+/// Why structures are not known to be as they were compiled.
+pub(crate) enum Reason {
+    /// The kernel has no type information.
+    Missing,
+    /// Its type information cannot be read.
+    Unreadable(Error),
+    /// Its structures differ.
+    Differs(Difference<'static>),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => write!(f, "no BTF"),
+            Self::Unreadable(error) => write!(f, "BTF cannot be read: {error:?}"),
+            Self::Differs(difference) => write!(f, "{difference}"),
+        }
+    }
+}
+
+/// Checks that the running kernel lays structures out as they were compiled. A kernel that was built
+/// without type information passes if the module was built against the build tree of this kernel.
+///
+/// # Errors
+///
+/// The first difference, or why the kernel cannot be asked.
+pub(crate) fn check() -> Result<(), Reason> {
+    // SAFETY: Always safe to call.
+    if unsafe { raw::nrs_layout_is_given() } {
+        return Ok(());
+    }
+    let bytes = read().map_err(|error| match error {
+        ENOENT => Reason::Missing,
+        error => Reason::Unreadable(error),
+    })?;
+    btf::compare(&bytes, rows()).map_err(Reason::Differs)
+}
+
+/// The table of `layout.c`.
+fn rows() -> impl Iterator<Item = Row<'static>> {
+    let mut len = 0;
+    // SAFETY: `len` may be written to.
+    let rows = unsafe { raw::nrs_layout_rows(&raw mut len) };
+    // SAFETY: The function returns a constant array and stores the length of the array.
+    let rows = unsafe { slice::from_raw_parts(rows, len) };
+    let text = |name: *const c_char| {
+        // SAFETY: Names are literals of C.
+        let text = unsafe { CStr::from_char_ptr(name) };
+        text.to_str().unwrap_or("?")
+    };
+    rows.iter().map(move |row| Row {
+        structure: text(row.structure),
+        member: (!row.member.is_null()).then(|| text(row.member)),
+        bytes: row.bytes,
+    })
+}
+
+/// Reads the kernel's type information. `kernel_read_file` will not do: it asks the security modules
+/// about the purpose, and IPE warns of purposes that it does not know.
+fn read() -> Result<KVVec<u8>> {
+    // SAFETY: The path ends in NUL. A process that loads a module may open files.
+    let file = unsafe {
+        bindings::filp_open(
+            c"/sys/kernel/btf/vmlinux".as_char_ptr(),
+            bindings::O_RDONLY as c_int,
+            0,
+        )
+    };
+    let file = ScopeGuard::new_with_data(from_err_ptr(file)?, |file| {
+        // SAFETY: The reference that opening it gave.
+        unsafe { bindings::fput(file) };
+    });
+    // SAFETY: The file is open.
+    let end = unsafe { bindings::vfs_llseek(*file, 0, bindings::SEEK_END as c_int) };
+    let size = usize::try_from(end).map_err(|_| Error::from_errno(end as c_int))?;
+    if size > BTF_MAX {
+        return Err(EFBIG);
+    }
+    let mut bytes = KVVec::from_elem(0, size, GFP_KERNEL)?;
+    let (mut len, mut position) = (0, 0);
+    while let Some(rest @ [_, ..]) = bytes.get_mut(len..) {
+        // SAFETY: The file is open, `rest` and `position` may be written to.
+        let read = unsafe {
+            bindings::kernel_read(
+                *file,
+                rest.as_mut_ptr().cast(),
+                rest.len(),
+                &raw mut position,
+            )
+        };
+        match usize::try_from(read) {
+            Ok(0) => break,
+            Ok(read) => len += read,
+            Err(_) => return Err(Error::from_errno(read as c_int)),
+        }
+    }
+    bytes.truncate(len);
+    Ok(bytes)
+}
+
+#[kernel::prelude::kunit_tests(nrs_layout)]
+mod tests {
+    use super::*;
+
+    /// The debug kernel has no type information, and the module is built against its tree.
+    #[test]
+    fn a_kernel_built_without_btf_is_as_it_was_built() {
+        assert!(check().is_ok());
+        assert!(matches!(read(), Err(ENOENT)));
+        assert!(rows().count() > 20);
+    }
+}

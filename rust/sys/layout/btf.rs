@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Compares sizes and offsets with a kernel's own type information.
+//!
+//! The kernel's `Documentation/bpf/btf.rst` describes the format, BTF. Numbers have the byte order of
+//! the machine. No input makes the reader panic; each search passes over the types once at most.
+
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::unwrap_used,
+    )
+)]
+
+use core::fmt;
+
+/// A size or an offset that code was compiled with.
+#[derive(Clone, Copy)]
+pub(crate) struct Row<'a> {
+    /// The name of the structure.
+    pub(crate) structure: &'a str,
+    /// The member whose offset it is; `None` for the size of the structure.
+    pub(crate) member: Option<&'a str>,
+    /// The size or the offset, in bytes.
+    pub(crate) bytes: usize,
+}
+
+/// How a kernel differs from what code was compiled with.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Difference<'a> {
+    /// The type information is malformed, or has kinds of types that are not known here.
+    Format,
+    /// The kernel has no structure of this name.
+    NoStructure(&'a str),
+    /// The structure has no such member; members without a name and bit fields do not count.
+    NoMember(&'a str, &'a str),
+    /// The size of the structure differs.
+    Size {
+        structure: &'a str,
+        found: usize,
+        built: usize,
+    },
+    /// The offset of a member differs.
+    Offset {
+        structure: &'a str,
+        member: &'a str,
+        found: usize,
+        built: usize,
+    },
+}
+
+impl fmt::Display for Difference<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Format => write!(f, "BTF in an unknown format"),
+            Self::NoStructure(structure) => write!(f, "no struct {structure}"),
+            Self::NoMember(structure, member) => write!(f, "struct {structure}: no {member}"),
+            Self::Size {
+                structure,
+                found,
+                built,
+            } => write!(f, "struct {structure}: size {found}, built for {built}"),
+            Self::Offset {
+                structure,
+                member,
+                found,
+                built,
+            } => write!(
+                f,
+                "struct {structure}: {member} at {found}, built for {built}"
+            ),
+        }
+    }
+}
+
+/// Compares `rows` with the type information in `btf`, up to the first difference. Rows of one
+/// structure should be neighbours, since each change of the structure is a search.
+pub(crate) fn compare<'a>(
+    btf: &[u8],
+    rows: impl Iterator<Item = Row<'a>>,
+) -> Result<(), Difference<'a>> {
+    let btf = Btf::new(btf).ok_or(Difference::Format)?;
+    let mut last = None;
+    for row in rows {
+        let Row {
+            structure,
+            member,
+            bytes: built,
+        } = row;
+        let found = match last {
+            Some((name, found)) if name == structure => found,
+            _ => btf.structure(structure)?,
+        };
+        last = Some((structure, found));
+        let Some(member) = member else {
+            if found.size != built {
+                return Err(Difference::Size {
+                    structure,
+                    found: found.size,
+                    built,
+                });
+            }
+            continue;
+        };
+        let found = btf
+            .offset(&found, member)
+            .ok_or(Difference::NoMember(structure, member))?;
+        if found != built {
+            return Err(Difference::Offset {
+                structure,
+                member,
+                found,
+                built,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Kinds of types, with the numbers of the format.
+mod kind {
+    pub(super) const INT: usize = 1;
+    pub(super) const PTR: usize = 2;
+    pub(super) const ARRAY: usize = 3;
+    pub(super) const STRUCT: usize = 4;
+    pub(super) const UNION: usize = 5;
+    pub(super) const ENUM: usize = 6;
+    pub(super) const FWD: usize = 7;
+    pub(super) const FUNC: usize = 12;
+    pub(super) const FUNC_PROTO: usize = 13;
+    pub(super) const VAR: usize = 14;
+    pub(super) const DATASEC: usize = 15;
+    pub(super) const FLOAT: usize = 16;
+    pub(super) const DECL_TAG: usize = 17;
+    pub(super) const TYPE_TAG: usize = 18;
+    pub(super) const ENUM64: usize = 19;
+}
+
+const MAGIC: u16 = 0xeb9f;
+const VERSION: u8 = 1;
+/// Bytes of a type without what follows.
+const TYPE: usize = 12;
+/// Bytes of a member.
+const MEMBER: usize = 12;
+
+/// The number of 32 bits at `at`.
+fn number(bytes: &[u8], at: usize) -> Option<usize> {
+    let number = u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?);
+    usize::try_from(number).ok()
+}
+
+/// The sections of the type information.
+struct Btf<'b> {
+    types: &'b [u8],
+    strings: &'b [u8],
+}
+
+/// A structure.
+#[derive(Clone, Copy)]
+struct Structure<'b> {
+    size: usize,
+    /// Whether offsets of members have the size of a bit field in their upper 8 bits.
+    packed: bool,
+    members: &'b [u8],
+}
+
+impl<'b> Btf<'b> {
+    fn new(bytes: &'b [u8]) -> Option<Self> {
+        let [first, second] = MAGIC.to_ne_bytes();
+        // The last one is for flags; none exist.
+        let body = bytes
+            .starts_with(&[first, second, VERSION, 0])
+            .then(|| bytes.get(number(bytes, 4)?..))??;
+        let section = |at: usize| {
+            body.get(number(bytes, at)?..)?
+                .get(..number(bytes, at.checked_add(4)?)?)
+        };
+        Some(Self {
+            types: section(8)?,
+            strings: section(16)?,
+        })
+    }
+
+    /// Returns the first structure of this name.
+    fn structure<'a>(&self, name: &'a str) -> Result<Structure<'b>, Difference<'a>> {
+        let mut types = self.types;
+        while !types.is_empty() {
+            let (kind, title, structure, rest) = split(types).ok_or(Difference::Format)?;
+            if kind == kind::STRUCT && self.is(title, name) {
+                return Ok(structure);
+            }
+            types = rest;
+        }
+        Err(Difference::NoStructure(name))
+    }
+
+    /// Returns the offset of the member of this name.
+    fn offset(&self, structure: &Structure<'_>, name: &str) -> Option<usize> {
+        structure.members.chunks_exact(MEMBER).find_map(|member| {
+            let bits = number(member, 8)?;
+            let field = structure.packed && bits >> 24 != 0;
+            (!field && self.is(number(member, 0)?, name)).then_some(bits / 8)
+        })
+    }
+
+    /// Whether the string at `at` is `name`.
+    fn is(&self, at: usize, name: &str) -> bool {
+        self.strings
+            .get(at..)
+            .and_then(|text| text.strip_prefix(name.as_bytes()))
+            .is_some_and(|rest| rest.first() == Some(&0))
+    }
+}
+
+/// Splits the first type off: kind, name, what it is as a structure, types after it.
+fn split(types: &[u8]) -> Option<(usize, usize, Structure<'_>, &[u8])> {
+    let (title, info, size) = (number(types, 0)?, number(types, 4)?, number(types, 8)?);
+    let (kind, count) = (info >> 24 & 0x7f, info & 0xff_ffff);
+    let extra = match kind {
+        kind::INT | kind::VAR | kind::DECL_TAG => 4,
+        kind::ARRAY => 12,
+        kind::STRUCT | kind::UNION => count.checked_mul(MEMBER)?,
+        kind::DATASEC | kind::ENUM64 => count.checked_mul(12)?,
+        kind::ENUM | kind::FUNC_PROTO => count.checked_mul(8)?,
+        kind::PTR | kind::FWD..=kind::FUNC | kind::FLOAT | kind::TYPE_TAG => 0,
+        _ => return None,
+    };
+    let (members, rest) = types.get(TYPE..)?.split_at_checked(extra)?;
+    let structure = Structure {
+        size,
+        packed: info >> 31 != 0,
+        members,
+    };
+    Some((kind, title, structure, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Type information as it is made.
+    struct Maker {
+        types: Vec<u8>,
+        strings: Vec<u8>,
+    }
+
+    impl Maker {
+        fn string(&mut self, text: &str) -> u32 {
+            let at = self.strings.len();
+            self.strings.extend(text.bytes().chain([0]));
+            u32::try_from(at).unwrap()
+        }
+
+        fn words(&mut self, words: &[u32]) {
+            self.types
+                .extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+        }
+
+        /// Adds a type with `count` things of `each` words, which nobody reads.
+        fn other(&mut self, kind: usize, name: &str, count: u32, each: usize) {
+            let title = self.string(name);
+            let info = u32::try_from(kind).unwrap() << 24 | count;
+            self.words(&[title, info, 4]);
+            self.words(&vec![u32::MAX; count as usize * each]);
+        }
+
+        /// Adds a structure whose members have these offsets in bits, and sizes of bit fields.
+        fn structure(&mut self, name: &str, size: u32, members: &[(&str, u32, u32)]) {
+            let title = self.string(name);
+            let packed = u32::from(members.iter().any(|&(.., field)| field != 0));
+            let count = u32::try_from(members.len()).unwrap();
+            self.words(&[title, packed << 31 | 4 << 24 | count, size]);
+            for &(name, bits, field) in members {
+                let title = self.string(name);
+                self.words(&[title, 1, field << 24 | bits]);
+            }
+        }
+
+        /// Returns the whole, with a header of `header` bytes.
+        fn finish(&self, header: u32) -> Vec<u8> {
+            let len = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap();
+            let mut all = MAGIC.to_ne_bytes().to_vec();
+            all.extend([VERSION, 0]);
+            let (types, strings) = (len(&self.types), len(&self.strings));
+            for word in [header, 0, types, types, strings] {
+                all.extend(word.to_ne_bytes());
+            }
+            all.resize(header as usize, 0);
+            all.extend(&self.types);
+            all.extend(&self.strings);
+            all
+        }
+    }
+
+    /// Type information with every kind of type before the structures `queue` and `ops`.
+    fn made() -> Maker {
+        let mut made = Maker {
+            types: vec![],
+            strings: vec![0],
+        };
+        for (kind, count, each) in [
+            (kind::INT, 0, 0),
+            (kind::PTR, 0, 0),
+            (kind::ARRAY, 0, 0),
+            (kind::UNION, 2, 3),
+            (kind::ENUM, 3, 2),
+            (kind::FWD, 0, 0),
+            (8, 0, 0),
+            (9, 0, 0),
+            (10, 0, 0),
+            (11, 0, 0),
+            (kind::FUNC, 1, 0),
+            (kind::FUNC_PROTO, 2, 2),
+            (kind::VAR, 0, 0),
+            (kind::DATASEC, 2, 3),
+            (kind::FLOAT, 0, 0),
+            (kind::DECL_TAG, 0, 0),
+            (kind::TYPE_TAG, 0, 0),
+            (kind::ENUM64, 1, 3),
+        ] {
+            // What is no structure may have the name of one.
+            made.other(kind, "queue", count, each);
+            match kind {
+                kind::INT | kind::VAR | kind::DECL_TAG => made.words(&[u32::MAX]),
+                kind::ARRAY => made.words(&[u32::MAX; 3]),
+                _ => {}
+            }
+        }
+        made.structure("queues", 1, &[("data", 8, 0)]);
+        made.structure("queue", 24, &[("", 0, 0), ("type", 0, 0), ("data", 64, 0)]);
+        made.structure(
+            "ops",
+            12,
+            &[("flag", 3, 1), ("word", 32, 32), ("run", 64, 0)],
+        );
+        made.structure("ops", 99, &[]);
+        made
+    }
+
+    const fn row(
+        structure: &'static str,
+        member: Option<&'static str>,
+        bytes: usize,
+    ) -> Row<'static> {
+        Row {
+            structure,
+            member,
+            bytes,
+        }
+    }
+
+    const RIGHT: [Row<'static>; 6] = [
+        row("queue", None, 24),
+        row("queue", Some("type"), 0),
+        row("queue", Some("data"), 8),
+        row("ops", None, 12),
+        row("ops", Some("run"), 8),
+        row("queue", Some("data"), 8),
+    ];
+
+    /// What differs from `last` after what is right, as a text.
+    fn said(btf: &[u8], last: Row<'_>) -> Option<String> {
+        let rows = RIGHT.into_iter().chain([last]);
+        compare(btf, rows).err().map(|why| why.to_string())
+    }
+
+    #[test]
+    fn each_difference_has_its_text() {
+        // A header may have grown.
+        for header in [24, 32, 64] {
+            let btf = made().finish(header);
+            for (last, want) in [
+                (row("queue", None, 24), ""),
+                (row("ops", None, 12), ""),
+                (
+                    row("queue", None, 32),
+                    "struct queue: size 24, built for 32",
+                ),
+                (
+                    row("queue", Some("data"), 16),
+                    "struct queue: data at 8, built for 16",
+                ),
+                (row("queue", Some("dat"), 8), "struct queue: no dat"),
+                (row("queue", Some("data2"), 8), "struct queue: no data2"),
+                (row("queue", Some("run"), 8), "struct queue: no run"),
+                (row("ops", Some("flag"), 0), "struct ops: no flag"),
+                (row("ops", Some("word"), 4), "struct ops: no word"),
+                (row("que", None, 24), "no struct que"),
+                (row("ueue", Some("data"), 8), "no struct ueue"),
+            ] {
+                assert_eq!(said(&btf, last).unwrap_or_default(), want);
+            }
+        }
+    }
+
+    #[test]
+    fn other_formats_are_refused() {
+        let right = made().finish(24);
+        assert_eq!(compare(&right, RIGHT.into_iter()), Ok(()));
+        for (at, byte) in [(0, 0), (1, 0), (2, 2), (3, 1)] {
+            let mut btf = right.clone();
+            btf[at] = byte;
+            assert_eq!(compare(&btf, RIGHT.into_iter()), Err(Difference::Format));
+        }
+        for kind in [0, 20, 0x7f] {
+            let mut made = made();
+            made.other(kind, "", 0, 0);
+            let found = compare(&made.finish(24), [row("absent", None, 0)].into_iter());
+            assert_eq!(found, Err(Difference::Format), "kind {kind}");
+        }
+        // Cut off anywhere: within the types, or within the strings.
+        for len in 0..right.len() {
+            assert_eq!(
+                compare(&right[..len], RIGHT.into_iter()),
+                Err(Difference::Format)
+            );
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic() {
+        let right = made().finish(24);
+        let mut unlike = 0_usize;
+        for at in 0..right.len() {
+            for byte in 0..=u8::MAX {
+                let mut btf = right.clone();
+                btf[at] = byte;
+                unlike += usize::from(compare(&btf, RIGHT.into_iter()).is_err());
+            }
+        }
+        // The header counts, and the sizes, offsets and names of what is asked for.
+        assert!(unlike > 255 * 24 + 255 * 4 * 6, "{unlike} differ");
+        let mut rng = crate::sched::rng::Rng::new(1);
+        for _ in 0..200_000 {
+            let mut btf = right.clone();
+            for _ in 0..=rng.below(4) {
+                let at = rng.below(right.len() as u64) as usize;
+                let value = [0, 1, 0x7f, 0x80, 0xff, rng.below(256) as u8][rng.below(6) as usize];
+                btf[at] = value;
+            }
+            let _ = compare(&btf, RIGHT.into_iter());
+        }
+    }
+}

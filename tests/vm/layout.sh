@@ -1,0 +1,62 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only
+# A kernel whose private structures are not those that the module was built for gets no I/O
+# scheduler, and the log says why. Such a kernel is this one with other type information: a changed
+# copy is mounted where the module reads it.
+. /tests/nrs.sh
+
+btf=/sys/kernel/btf/vmlinux own=/tmp/btf.own changed=/tmp/btf.changed
+
+# expect PATTERN: what a module that is loaded now says of its I/O scheduler. The rest of the module
+# works in any case.
+expect() {
+	local mark="layout $RANDOM$RANDOM" said
+	echo "$mark" >/dev/kmsg
+	load_nrs
+	[ -d /sys/kernel/debug/nrs ]
+	rmmod nrs
+	said=$(dmesg | sed "1,/$mark\$/d" | sed -n 's/.*nrs: no I\/O scheduler: //p')
+	# shellcheck disable=SC2053 # a pattern
+	[[ $said == $1 ]] || fail "'$said' in place of '$1'"
+}
+
+# with NAME INSTEAD...: type information with other names, of the same length, instead of these.
+with() {
+	cp $own $changed
+	while [ $# -gt 0 ]; do
+		printf %s "$2" | dd of=$changed bs=1 conv=notrunc \
+			seek="$(awk -v name="$1" '$2 == name { print $1 }' /tmp/strings)" 2>/dev/null
+		shift 2
+	done
+}
+
+differs() {
+	cp $btf $own
+	cp $own $changed
+	strings -t d -n 8 $own >/tmp/all
+	grep -E ' (elevator_(type|tags)|(init|exit)_hctx|insert_requests)$' /tmp/all >/tmp/strings
+	mount --bind $changed $btf
+	expect ''
+	with elevator_type elevator_Type
+	expect 'no struct elevator_type'
+	with insert_requests insert_Requests
+	expect 'struct elevator_mq_ops: no insert_requests'
+	# Another structure, with two numbers in it.
+	with elevator_type elevator_tags elevator_tags elevator_type
+	expect 'struct elevator_type: size 8, built for *'
+	# The next member.
+	with init_hctx exit_hctx exit_hctx init_hctx
+	expect 'struct elevator_mq_ops: init_hctx at 24, built for 16'
+	head -c 100000 $own >$changed
+	expect 'BTF in an unknown format'
+	umount $btf
+	mount -t tmpfs none ${btf%/*}
+	expect 'no BTF'
+	umount ${btf%/*}
+	expect ''
+}
+
+if [ -d /sys/module/nrs ]; then rmmod nrs; fi
+try 60 "structures that differ: no I/O scheduler, and why" differs
+umount $btf ${btf%/*} 2>/dev/null
+summary

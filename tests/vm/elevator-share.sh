@@ -9,15 +9,20 @@ NRS_FRONT=elevator
 
 only=$*
 
-# setup MICROSECONDS: two devices on one disk; requests of at most 64 KiB that take so long; little memory for what is to be flushed.
+# setup MICROSECONDS: two devices on one disk; requests of at most 64 KiB that take so long.
 setup() {
 	module
 	slow_lower nb0 "$1"000 size=1024 max_sectors=128
 	sharer a /dev/nb0 svc
 	sharer b /dev/nb0 svc
 	echo 8 >"$(at svc slots)"
-	echo $((16 << 20)) >/proc/sys/vm/dirty_bytes
-	echo $((4 << 20)) >/proc/sys/vm/dirty_background_bytes
+	much_dirty
+}
+
+# much_dirty: the kernel lets so much wait to be flushed that both have a backlog, and begins early.
+much_dirty() {
+	echo $((96 << 20)) >/proc/sys/vm/dirty_bytes
+	echo $((8 << 20)) >/proc/sys/vm/dirty_background_bytes
 }
 
 # number GROUP: the number of a cgroup, which is made.
@@ -26,18 +31,24 @@ number() {
 	stat -c %i "/sys/fs/cgroup/test.$1"
 }
 
-# flushed DEVICE...: of each device there is a cgroup, which writes it through the page cache.
+# flushed DEVICE...: of each device there is a cgroup, which writes it through the page cache, and not twice: fio waits for all of it
+# before it does that.
 flushed() {
 	local name
 	for name; do
 		(
 			echo $BASHPID >"/sys/fs/cgroup/test.$name/cgroup.procs"
-			begin "$name" --direct=0 --ioengine=psync --rw=write --bs=64k --size=64m
+			begin "$name" --direct=0 --ioengine=psync --rw=write --bs=64k --size=512m
 		)
 	done
 	for name; do saturated 4 "$name"; done
 	# What was saved up is gone.
 	gather 1 bytes
+}
+
+# waiting: all that is flushed has a backlog.
+waiting() {
+	[ "${all_held[0]}" -ge 2 ] && [ "${all_held[1]}" -ge 2 ] || fail "a backlog ended: ${all_held[*]}"
 }
 
 # Two groups with a limit each.
@@ -50,6 +61,7 @@ limited() {
 	gather "$(brief 8 20)" bytes
 	within 5 $((got[0] * 1000000)) $(((2 << 20) * time)) || fail "2 MiB/s: ${got[*]} in $time us: $(cat "$(at svc nrs_tbf_stats)")"
 	within 5 $((got[1] * 1000000)) $(((6 << 20) * time)) || fail "6 MiB/s: ${got[*]} in $time us: $(cat "$(at svc nrs_tbf_stats)")"
+	waiting
 }
 
 # shared WEIGHT: one group has that many times the share of the other.
@@ -62,10 +74,11 @@ shared() {
 	flushed a b
 	gather "$(brief 6 12)" bytes
 	within 5 $((got[0] * $1)) "${got[1]}" || fail "1:$1: ${got[*]}: $(cat "$(at svc nrs_fairshare_stats)")"
-	[ "${all_held[0]}" -ge 2 ] && [ "${all_held[1]}" -ge 2 ] || fail "a backlog ended: ${all_held[*]}"
+	waiting
 }
 
-# Files of one file system, which the kernel flushes as well.
+# Files of one file system, which the kernel flushes as well. They have their blocks already: a commit of the journal waits for what
+# was written to new ones, whoever is slow.
 files() {
 	module
 	lower nb0 memory_backed=1 size=256 irqmode=2 completion_nsec=1000000 cache_size=16
@@ -73,28 +86,33 @@ files() {
 	mkfs.ext4 -q -J size=8 -E lazy_itable_init=0,lazy_journal_init=0 /dev/mapper/a
 	mkdir -p /mnt/a
 	mount -t ext4 /dev/mapper/a /mnt/a
+	local name before start now numbers
+	for name in a b; do head -c $((96 << 20)) /dev/zero >/mnt/a/$name; done
+	umount /mnt/a
+	mount -t ext4 /dev/mapper/a /mnt/a
 	policy svc 'tbf cgroup'
-	set_to svc nrs_tbf_rule "start one cgroup={$(number a)} rate=2MiB/s"
-	set_to svc nrs_tbf_rule "start two cgroup={$(number b)} rate=6MiB/s"
-	echo $((16 << 20)) >/proc/sys/vm/dirty_bytes
-	local name before start now
-	# written: bytes that both groups have written.
-	served() { awk '/^classes:/ { on = 1 } on && $1 == "-" { c = $3 } on && $1 == "cost:" { cost[c] = $2 }
-		END { print cost["\"cgroup:'"$(number a)"'\""], cost["\"cgroup:'"$(number b)"'\""] }' "$(at svc nrs_tbf_stats)"; }
+	numbers=("$(number a)" "$(number b)")
+	set_to svc nrs_tbf_rule "start one cgroup={${numbers[0]}} rate=1MiB/s"
+	set_to svc nrs_tbf_rule "start two cgroup={${numbers[1]}} rate=3MiB/s"
+	much_dirty
+	# served: bytes that the disk has written for each group.
+	served() {
+		awk -v a="\"cgroup:${numbers[0]}\"" -v b="\"cgroup:${numbers[1]}\"" '$2 == "class:" { class = $3 } $1 == "cost:" { cost[class] = $2 }
+			END { print cost[a] + 0, cost[b] + 0 }' "$(at svc nrs_tbf_stats)"
+	}
 	for name in a b; do
 		(
 			echo $BASHPID >"/sys/fs/cgroup/test.$name/cgroup.procs"
-			exec fio --directory=/mnt/a --rw=write --bs=64k --size=32m --ioengine=psync --fallocate=none --time_based --runtime=120 --minimal \
-				--name="file-$name" >/dev/null 2>&1
+			exec fio --filename=/mnt/a/$name --rw=write --bs=64k --size=96m --ioengine=psync --minimal --name=flushed >/dev/null 2>&1
 		) &
 	done
 	saturated 20 a
 	sleep 3
 	before=$(served) start=${EPOCHREALTIME/./}
-	sleep 20
+	sleep 12
 	now=$(served) start=$((${EPOCHREALTIME/./} - start))
 	say "bytes of two groups: $before, and after $((start / 1000)) ms: $now"
-	awk -v b="$before" -v n="$now" -v us=$start 'BEGIN { split(b, from); split(n, to); want[1] = 2; want[2] = 6
+	awk -v b="$before" -v n="$now" -v us=$start 'BEGIN { split(b, from); split(n, to); want[1] = 1; want[2] = 3
 		for (i = 1; i <= 2; i++) { e = (to[i] - from[i]) / (want[i] * 1048576 * us / 1e6) - 1; bad += e > 0.05 || e < -0.05 }
 		exit bad }' || fail "$(cat "$(at svc nrs_tbf_stats)")"
 }
@@ -111,7 +129,7 @@ greedy() {
 	begin a as=1001 --iodepth=256 --numjobs=4
 	saturated 100 a
 	load a as=1002 --iodepth=1 --time_based --runtime=5 >/tmp/beside.txt
-	alone=$(terse /tmp/alone.txt 49) beside=$(terse /tmp/beside.txt 49)
+	alone=$(terse /tmp/alone.txt 8) beside=$(terse /tmp/beside.txt 8)
 	say "requests per second of one at a time: alone $alone, beside 1024 $beside"
 	more 0.5 "${beside%.*}" "${alone%.*}" || fail "alone $alone, beside 1024 of another user $beside per second"
 }

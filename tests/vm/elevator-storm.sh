@@ -9,15 +9,15 @@ NRS_FRONT=elevator
 
 only=$*
 queue=/sys/block/nb0/queue
-# What the block layer says while somebody else changes the same disk.
-busy='Device or resource busy|Resource temporarily unavailable'
+# What is said while somebody else changes the same disk, whose scheduler has no files for a moment.
+busy='Device or resource busy|Resource temporarily unavailable' away='No such file|No such device|Permission denied'
 
-# give FILE TEXT [ERRORS]: writes it, again while the disk is busy; the errors named are no failure.
+# give FILE TEXT [ERRORS]: writes it, again while the disk is busy or the file away; the errors named are no failure.
 give() {
 	local said end=$((SECONDS + 20))
 	while ! said=$( (echo "$2" >"$1") 2>&1); do
 		[[ ! $said =~ ${3:-never} ]] || return 0
-		[[ $said =~ $busy ]] && [ $SECONDS -lt $end ] || fail "'$2' to $1: $said"
+		[[ $said =~ $busy|$away ]] && [ $SECONDS -lt $end ] || fail "'$2' to $1: $said"
 	done
 }
 
@@ -118,7 +118,7 @@ together() {
 	pids+=($!)
 	# A scheduler that is not nrs has no service.
 	(for ((i = 0; i < $1 * 3; i++)); do
-		give $queue/iosched/service "$([ $((i % 2)) = 0 ] && echo other || echo svc)" 'No such file|No such device|nonexistent' && pause 0.04
+		give $queue/iosched/service "$([ $((i % 2)) = 0 ] && echo other || echo svc)" "$away" && pause 0.04
 	done) &
 	pids+=($!)
 	for i in "${pids[@]}"; do wait "$i" || fail "a storm has ended with $?"; done

@@ -10,7 +10,7 @@ NRS_FRONT=elevator
 only=$*
 queue=/sys/block/nb0/queue iosched=/sys/block/nb0/queue/iosched
 # What a change of the disk may take while it has requests that a rule holds back, ms.
-bound=$(slow 200 2000)
+bound=$(slow 200 5000)
 
 # scheduler NAME
 scheduler() {
@@ -84,7 +84,7 @@ throttled() {
 
 # all_read COUNT: the reads have ended, though fio needs a moment to see that, and none is lost.
 all_read() {
-	wait_for 1 "! kill -0 $reader 2>/dev/null" || fail "fio waits: $(status)"
+	wait_for $(slow 1 10) "! kill -0 $reader 2>/dev/null" || fail "fio waits: $(status)"
 	wait "$reader" || fail "fio: status $?: $(cat /tmp/reader.txt)"
 	[ "$(terse /tmp/reader.txt 6)" = $(($1 * 4)) ] || fail "read $(terse /tmp/reader.txt 6) KiB of $(($1 * 4))"
 }

@@ -19,6 +19,8 @@ setup() {
 		echo "$3" >/sys/kernel/config/nrs/svc/cpts
 	fi
 	client a /dev/nb0 svc
+	# What waits must be seen by the scheduler.
+	echo 1024 >/sys/block/nb0/queue/nr_requests
 	echo 3 >"$(at svc slots)"
 	echo "$1" >"$(at svc nrs_pop)"
 	[ "$(cat "$(at svc nrs_pop)")" = "$1" ]
@@ -108,9 +110,15 @@ independent() {
 	[ "$(counter a queued)" -le 200 ] || fail "reads wait: $(status a)"
 }
 
+# single: no requests are merged, so that those which have been handed in can be counted.
+single() {
+	echo 2 >/sys/block/nb0/queue/nomerges
+}
+
 # A request of high priority overlaps the last one of a queue: it and what it depends on go first, the rest waits.
 promoted() {
 	setup overlap 4000000
+	single
 	policy svc "$1"
 	local links=$2 depth status
 	depth=$(slow 200 80)
@@ -133,6 +141,7 @@ promoted_limited() {
 	local links=$1
 	shift
 	setup overlap
+	single
 	policy svc 'tbf uid'
 	set_to svc nrs_tbf_rule 'reg start r uid={0} rate=1'
 	nrs-test overlap probe /dev/mapper/a --depth 60 --chain 4 "$@" >$storm 2>&1 &

@@ -101,6 +101,8 @@ set_up() {
 	mq-deadline | kyber | bfq) scheduler "$1" || return 1 ;;
 	nrs-iosched)
 		scheduler nrs || return 1
+		# As nrsctl does.
+		echo 256 >"/sys/block/$disk/queue/nr_requests"
 		echo compare >"/sys/block/$disk/queue/iosched/service"
 		;;
 	*) scheduler none || return 1 ;;

@@ -17,6 +17,13 @@ pub const NRS: &str = "nrs";
 /// The file in `queue` that selects the scheduler.
 pub const SCHEDULER: &str = "scheduler";
 
+/// The file in `queue` that has the number of requests which a scheduler sees of each hardware queue.
+const REQUESTS: &str = "nr_requests";
+
+/// The least of these: submitters without one wait in order of arrival, whatever the policy. The kernel has twice as many as the
+/// device takes at a time.
+const REQUESTS_MIN: u32 = 256;
+
 /// The options of a disk, files in `queue/iosched`.
 const OPTIONS: [&str; 2] = ["jobid_name", "stream"];
 
@@ -116,7 +123,7 @@ impl Disks {
     fn file(&self, disk: &str, file: &str) -> PathBuf {
         let queue = self.block.join(disk).join("queue");
         match file {
-            SCHEDULER => queue.join(file),
+            SCHEDULER | REQUESTS => queue.join(file),
             _ => queue.join("iosched").join(file),
         }
     }
@@ -198,7 +205,17 @@ impl Disks {
                 });
             }
         }
+        self.raise_requests(name);
         Ok(())
+    }
+
+    /// Lets the scheduler of `disk` see at least [`REQUESTS_MIN`] requests. It works with fewer, if that is refused.
+    fn raise_requests(&self, disk: &str) {
+        let now = self.get(disk, REQUESTS).ok();
+        let now = now.and_then(|now| now.parse::<u32>().ok());
+        if now.is_some_and(|now| now < REQUESTS_MIN) {
+            let _ = self.set(disk, REQUESTS, &REQUESTS_MIN.to_string());
+        }
     }
 
     /// Makes `scheduler` that of `disk`.

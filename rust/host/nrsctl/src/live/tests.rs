@@ -463,10 +463,13 @@ fn disks_scheduled() {
     let root = Root::loaded();
     root.disk("sda");
     root.disk("sdb");
+    root.file("sys/block/sda/queue/nr_requests", "64\n");
+    root.file("sys/block/sdb/queue/nr_requests", "1000\n");
     root.dmsetup("files: 0 1000 nrs 8:16 0 san");
     let live = root.live();
     let wanted = scheduled("sda", "san", "%j");
     live.schedule(&wanted).unwrap();
+    assert_eq!(root.read("sys/block/sda/queue/nr_requests").trim(), "256");
     let found = live.devices().unwrap();
     let names: Vec<&str> = found.iter().map(|device| &device.name[..]).collect();
     assert_eq!(names, ["files", "sda"]);
@@ -484,6 +487,7 @@ fn disks_scheduled() {
     };
     live.schedule(&plain("sda")).unwrap();
     live.schedule(&plain("sdb")).unwrap();
+    assert_eq!(root.read("sys/block/sdb/queue/nr_requests").trim(), "1000");
     let disks = live.disks().unwrap();
     assert_eq!((&disks[0], &disks[1].service[..]), (&sda, "sdb"));
     let failure = live.remove_device("sda").unwrap_err();

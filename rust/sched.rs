@@ -104,7 +104,6 @@ pub(crate) mod sort;
 pub mod sources;
 pub mod statistics;
 pub mod table;
-pub mod tags;
 pub mod text;
 pub mod timeouts;
 pub mod tournament;

@@ -46,8 +46,6 @@ short=(
 	"stock:smoke:1800:any:load layout ext4 programs nowait meta order-dm unaware dm-life errors hang killed control params rules-configfs wrong switch stats cpts chardev order-user timeouts-user nrsctl nrsctl-config nrsctl-stats tutorial elevator elevator-storm"
 	"stock:figures:1200:icount:fair fair-tree devices hp tbf tbf-ext4 qbm robin delay health timeouts trace nrsctl-top"
 	"debug:debug:1500::kunit load errors programs dm-life switch tbf-storm chardev"
-	"stock:elevator:900:icount:elevator-share fair+elevator"
-	"debug:elevator:900::elevator elevator-storm"
 )
 long=(
 	"stock:trace:1600:icount:trace nrsctl-top"

@@ -209,7 +209,8 @@ impl Target {
     ) -> Result {
         let pulls = runner.is_some();
         if let Some(runner) = runner {
-            self.runner.set(runner)?;
+            // What a runner keeps is not to go in a callback.
+            self.runner.replace(Some(runner))?;
             self.pulls.set(1);
         }
         let first = self.users.fetch_add(1, ordering::Full) == 0;
@@ -228,8 +229,8 @@ impl Target {
     pub(crate) fn detach(&self) {
         if self.users.fetch_sub(1, ordering::Full) == 1 && self.pulls() {
             self.pulls.set(0);
-            self.runner.clear();
-            rcu::synchronize_rcu();
+            // Nothing is allocated for nothing.
+            let _ = self.runner.replace(None);
         }
     }
 
@@ -436,7 +437,9 @@ impl Target {
     #[cfg(feature = "elevator")]
     pub(crate) fn offer(&self, held: Held) {
         let mut lists = self.lists.lock();
-        let _ = self.push(&mut lists, held);
+        lists.ready.push(held);
+        self.ready.set(lists.ready.len().into());
+        // Whoever makes something ready meanwhile tells the device all the same: the inserter may sleep before it does.
     }
 
     /// Takes what a device that pulls is to have next.

@@ -19,13 +19,7 @@ use crate::{
         service::{is_name, Lower, NAME_MAX},
         target::Runner,
     },
-    sched::{
-        attr::Stream,
-        item::Cost,
-        key::Hasher,
-        partition::arrive::Went,
-        tags::{Tags, NOBODY},
-    },
+    sched::{attr::Stream, item::Cost, partition::arrive::Went},
     sys::{
         elevator::{self, File, Queue, Request, Scheduler},
         hotplug, layout,
@@ -46,15 +40,6 @@ pub(crate) struct Disk {
     settings: Settings,
     queue: Arc<Queue>,
     member: Arc<Member>,
-    tags: Tags,
-}
-
-/// Returns the number of the running task among submitters: users in cgroups.
-fn submitter() -> u8 {
-    let who = task::submitter();
-    let (uid, _) = who.ids();
-    let hasher = Hasher::new(0);
-    Tags::submitter(hasher.mix(hasher.word(uid.into()), who.cgroup().unwrap_or(0)))
 }
 
 /// The scheduler as the block layer knows it, and what looks after CPUs that go.
@@ -222,19 +207,9 @@ impl Scheduler for Disk {
                 settings,
                 queue,
                 member,
-                tags: Tags::new(),
             },
             GFP_KERNEL,
         )?)
-    }
-
-    fn least_tags(each: u32) -> u32 {
-        Tags::least(each)
-    }
-
-    #[inline]
-    fn may_use_all(&self, each: u32) -> bool {
-        !self.tags.are_few(each) || !self.tags.is_over(submitter(), each)
     }
 
     #[inline]
@@ -247,15 +222,7 @@ impl Scheduler for Disk {
         let leaving = request.is_leaving();
         let target = self.member.target();
         let (cost, account) = (traits.cost(), traits.account());
-        // What finds a free slot is not counted: there are tags then.
-        let note = if target.line().is_calm() {
-            NOBODY
-        } else {
-            let submitter = submitter();
-            self.tags.enter(submitter);
-            submitter
-        };
-        let held = request.into_held(cost, target.index(), traits.wants_file, account, note);
+        let held = request.into_held(cost, target.index(), traits.wants_file, account);
         let draining = || leaving || self.queue.is_dying();
         let naming = &self.settings.naming;
         match self.member.arrive(held, &traits, naming, &who, &draining) {
@@ -295,10 +262,7 @@ impl Scheduler for Disk {
     }
 
     #[inline]
-    fn ended(&self, account: &Account, cost: Cost, note: u8) {
-        if note != NOBODY {
-            self.tags.leave(note);
-        }
+    fn ended(&self, account: &Account, cost: Cost) {
         // What became of a request is known to its owner only.
         self.member.ended(account, cost, 0);
     }

@@ -87,12 +87,6 @@ pub(crate) trait Scheduler: Send + Sync + Sized + 'static {
         before: Option<&Self>,
     ) -> Result<Arc<Self>>;
 
-    /// Returns the tags that every submitter may use, of the `each` of a hardware queue.
-    fn least_tags(each: u32) -> u32;
-
-    /// Returns whether the running task may use all tags for a request, of which a hardware queue has `each`.
-    fn may_use_all(&self, each: u32) -> bool;
-
     /// Takes a request that was inserted. It may sleep for memory, if that is said.
     fn insert(&self, request: Request<'_>, may_sleep: bool);
 
@@ -111,8 +105,8 @@ pub(crate) trait Scheduler: Send + Sync + Sized + 'static {
     /// A request is dispatched, which was withheld if it was `queued`. Task context, under RCU.
     fn dispatching(&self, account: &mut Account, queued: bool);
 
-    /// A request with `note` has ended. Any context, even hard interrupts.
-    fn ended(&self, account: &Account, cost: Cost, note: u8);
+    /// A request has ended. Any context, even hard interrupts.
+    fn ended(&self, account: &Account, cost: Cost);
 }
 
 /// A registered kind of scheduler; dropping it unregisters it.
@@ -177,7 +171,6 @@ impl<T: Scheduler> Registration<T> {
                 init_sched: Some(Instance::<T>::init_sched),
                 exit_sched: Some(Instance::<T>::exit_sched),
                 depth_updated: Some(Instance::<T>::depth_updated),
-                limit_depth: Some(Instance::<T>::limit_depth),
                 prepare_request: Some(Instance::<T>::prepare_request),
                 insert_requests: Some(Instance::<T>::insert_requests),
                 has_work: Some(Instance::<T>::has_work),

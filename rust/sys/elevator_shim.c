@@ -12,7 +12,6 @@
 
 #include "block/blk.h"
 #include "block/blk-mq.h"
-#include "block/blk-mq-sched.h"
 #include "elevator_shim.h"
 
 struct device *nrs_queue_disk(struct request_queue *q)
@@ -63,11 +62,6 @@ bool nrs_may_run(struct blk_mq_hw_ctx *hctx, bool nowait)
 bool nrs_may_sleep(void)
 {
 	return task_is_running(current);
-}
-
-void nrs_queue_least_depth(struct request_queue *q, unsigned int depth)
-{
-	blk_mq_set_min_shallow_depth(q, depth);
 }
 
 bool nrs_queue_shares_tags(struct request_queue *q)

@@ -39,9 +39,6 @@ bool nrs_may_run(struct blk_mq_hw_ctx *hctx, bool nowait);
 /* Whether the running task is not about to sleep: it may wait for memory. */
 bool nrs_may_sleep(void);
 
-/* Says that an allocation of a request of @q may be told to use the first @depth tags only, or more. */
-void nrs_queue_least_depth(struct request_queue *q, unsigned int depth);
-
 /* Whether all hardware queues of @q share one set of tags. */
 bool nrs_queue_shares_tags(struct request_queue *q);
 

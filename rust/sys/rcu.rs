@@ -9,7 +9,7 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{ordering, Atomic},
-        rcu::Guard,
+        rcu::{synchronize_rcu, Guard},
     },
 };
 
@@ -59,15 +59,37 @@ impl<T: Send + Sync + 'static> RcuBox<T> {
     ///
     /// `ENOMEM`; the old value stays.
     pub(crate) fn set(&self, value: T) -> Result {
-        let new = KBox::new(
+        self.swap(KBox::into_raw(Self::publish(value)?));
+        Ok(())
+    }
+
+    /// Publishes `value`, or nothing; waits until nobody reads the old one any more, and drops that here. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; the old value stays.
+    pub(crate) fn replace(&self, value: Option<T>) -> Result {
+        let new = match value {
+            Some(value) => KBox::into_raw(Self::publish(value)?),
+            None => ptr::null_mut(),
+        };
+        let old = self.current.xchg(new, ordering::Full);
+        if !old.is_null() {
+            synchronize_rcu();
+            // SAFETY: From `KBox::into_raw`; swapped out above, a grace period ago.
+            drop(unsafe { KBox::from_raw(old) });
+        }
+        Ok(())
+    }
+
+    fn publish(value: T) -> Result<KBox<Published<T>>> {
+        Ok(KBox::new(
             Published {
                 head: UnsafeCell::new(bindings::callback_head::default()),
                 value,
             },
             GFP_KERNEL,
-        )?;
-        self.swap(KBox::into_raw(new));
-        Ok(())
+        )?)
     }
 
     /// Publishes nothing.

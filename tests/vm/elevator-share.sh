@@ -122,6 +122,8 @@ greedy() {
 	module
 	slow_lower nb0 4000000
 	client a /dev/nb0 svc
+	# The block layer lets all of them wait in the scheduler.
+	echo 2048 >/sys/block/nb0/queue/nr_requests
 	policy svc 'fairshare uid_fair'
 	echo 8 >"$(at svc slots)"
 	local alone beside

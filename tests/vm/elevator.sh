@@ -319,6 +319,25 @@ together() {
 	balanced b
 }
 
+# unused N: so many disks that nobody uses are removed while all CPUs are busy. The last reference to a disk is dropped where a task
+# may sleep: the kernel log has a BUG otherwise, as zoned disks stop a workqueue.
+unused() {
+	local i busy=()
+	module
+	for i in 1 2 3; do
+		(while :; do :; done) &
+		busy+=($!)
+	done
+	for ((i = 0; i < $1; i++)); do
+		lower nb0 size=64 zoned=1 zone_size=4
+		scheduler nrs
+		null_blk_remove nb0
+	done
+	kill "${busy[@]}"
+	! dmesg | grep 'BUG:' || fail "see above"
+	rmmod nrs
+}
+
 # The disk is removed while it has requests queued and in flight: they end, and nothing is left.
 unplugged() {
 	module
@@ -356,6 +375,7 @@ debug_long try 20 "what is refused changes nothing" wrong
 try 20 "a device of type nrs in the same service" loop
 try 60 "two disks of one service; a busy disk changes its service" together
 try 20 "removal of a busy disk" unplugged busy
+try 30 "removal of disks that nobody uses" unused "$(slow 40 5)"
 debug_long try 20 "removal of a disk whose requests wait for their rate" unplugged throttled
 if modprobe -nq scsi_debug; then
 	try 30 "scsi_debug: commands that fail are repeated" scsi 8 7 1m ioerr_cnt

@@ -114,6 +114,9 @@ impl<T: Scheduler> Instance<T> {
     fn change(&self) {
         let (asked, settings, before) = {
             let control = self.control.lock();
+            if control.gone {
+                return;
+            }
             (
                 control.asked,
                 control.settings.clone(),

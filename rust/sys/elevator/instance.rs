@@ -157,8 +157,21 @@ impl<T: Scheduler> Instance<T> {
     ///
     /// Called by the block layer only, once, after `exit_sched` or in its place.
     pub(super) unsafe extern "C" fn free_sched_data(data: *mut c_void) {
+        let data = data.cast_const().cast::<Self>();
         // SAFETY: Made by `Arc::into_raw`.
-        drop(unsafe { Arc::from_raw(data.cast_const().cast::<Self>()) });
+        let this = unsafe { Arc::from_raw(data) };
+        // SAFETY: Both work items are initialised. What is queued has a reference of its own, made in the same way.
+        unsafe {
+            for work in [
+                Work::raw_get(&raw const this.changer),
+                Work::raw_get(&raw const this.drainer),
+            ] {
+                // The tag set of the queue may go once this returns.
+                if bindings::cancel_work_sync(work) {
+                    drop(Arc::from_raw(data));
+                }
+            }
+        }
     }
 
     /// Starts the scheduler of a queue.
@@ -172,31 +185,30 @@ impl<T: Scheduler> Instance<T> {
     ) -> c_int {
         // SAFETY: The block layer has put there what `alloc_sched_data` returned.
         let this = unsafe { ArcBorrow::from_raw((*elevator).elevator_data.cast::<Self>()) };
-        // SAFETY: The queue is frozen and quiesced.
-        let made = unsafe { this.make_nodes(q) };
-        if made.is_ok() {
-            // SAFETY: As above. One scheduler serves all hardware queues.
-            unsafe {
-                bindings::blk_queue_flag_set(bindings::QUEUE_FLAG_SQ_SCHED, q);
-                (*q).elevator = elevator.cast();
-                (*q).async_depth = (*q).nr_requests;
-            }
+        // SAFETY: The queue is frozen and quiesced. One scheduler serves all hardware queues.
+        unsafe {
+            this.make_nodes(q);
+            bindings::blk_queue_flag_set(bindings::QUEUE_FLAG_SQ_SCHED, q);
+            (*q).elevator = elevator.cast();
+            (*q).async_depth = (*q).nr_requests;
         }
-        kernel::error::from_result(|| made.map(|()| 0))
+        // The block layer loses the scheduler before, should this one fail.
+        0
     }
 
-    /// Makes a slot for each request that `q` may have.
+    /// Makes a slot for each request that `q` may have. Without memory there are as many slots as before; requests beyond them
+    /// are dispatched unseen.
     ///
     /// # Safety
     ///
     /// `q` is this instance's, frozen and quiesced, so it has no requests.
-    unsafe fn make_nodes(&self, q: *mut bindings::request_queue) -> Result {
+    unsafe fn make_nodes(&self, q: *mut bindings::request_queue) {
         // SAFETY: The caller promises it.
         unsafe {
-            *self.nodes.get() = Nodes::new(q)?;
-            raw::nrs_queue_least_depth(q, T::least_tags((*q).nr_requests));
+            if let Ok(nodes) = Nodes::new(q) {
+                *self.nodes.get() = nodes;
+            }
         }
-        Ok(())
     }
 
     /// The queue has another number of requests.
@@ -205,11 +217,8 @@ impl<T: Scheduler> Instance<T> {
     ///
     /// Called by the block layer only, with the queue frozen and quiesced.
     pub(super) unsafe extern "C" fn depth_updated(q: *mut bindings::request_queue) {
-        // SAFETY: As the block layer promises. Without memory there are as many slots as before; requests beyond them are
-        // dispatched unseen.
-        unsafe {
-            let _ = Self::of(q).make_nodes(q);
-        }
+        // SAFETY: As the block layer promises.
+        unsafe { Self::of(q).make_nodes(q) };
     }
 
     /// Ends the scheduler of a queue.
@@ -222,25 +231,6 @@ impl<T: Scheduler> Instance<T> {
         let this = unsafe { ArcBorrow::from_raw((*elevator).elevator_data.cast::<Self>()) };
         bug!(this.aside.has_some());
         this.control.lock().gone = true;
-    }
-
-    /// Says which tags a request may have that is about to be made.
-    ///
-    /// # Safety
-    ///
-    /// Called by the block layer only, in the submitter's context, with the queue entered.
-    pub(super) unsafe extern "C" fn limit_depth(
-        _: bindings::blk_opf_t,
-        data: *mut raw::blk_mq_alloc_data,
-    ) {
-        // SAFETY: The queue is entered, so its scheduler stays.
-        unsafe {
-            let q = (*data).q;
-            let each = (*q).nr_requests;
-            if !Self::of(q).scheduler().may_use_all(each) {
-                (*data).shallow_depth = T::least_tags(each);
-            }
-        }
     }
 
     /// A request begins.
@@ -281,11 +271,11 @@ impl<T: Scheduler> Instance<T> {
                 nowait |= (*rq).cmd_flags & (1 << bindings::req_flag_bits___REQ_NOWAIT) != 0;
                 this.insert(rq, is_aside, may_sleep && !nowait);
             }
-            raw::nrs_queue_leave(q);
-            // From here on the scheduler may be another one.
             if !is_aside && params::direct_run() != 0 && raw::nrs_may_run(hctx, nowait) {
                 bindings::blk_mq_run_hw_queue(hctx, false);
             }
+            raw::nrs_queue_leave(q);
+            // From here on the scheduler may be another one.
         }
     }
 
@@ -377,8 +367,7 @@ impl<T: Scheduler> Instance<T> {
             (*rq).elv.priv_[0] = ptr::null_mut();
             let this = Self::of((*rq).q);
             let node = &(*slot).node;
-            this.scheduler()
-                .ended(node.account(), node.cost(), (*slot).note);
+            this.scheduler().ended(node.account(), node.cost());
         }
     }
 }

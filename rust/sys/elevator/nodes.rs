@@ -17,8 +17,6 @@ use crate::sys::{node::Node, raw};
 /// What is kept for a request.
 pub(super) struct PerRequest {
     pub(super) rq: *mut bindings::request,
-    /// What the scheduler notes.
-    pub(super) note: u8,
     pub(super) node: Node,
 }
 

@@ -53,16 +53,9 @@ impl<'a> Request<'a> {
         unsafe { !raw::nrs_request_cpu_is_active(self.rq) }
     }
 
-    /// Takes the request into the scheduler's hands, with a `note` for [`super::Scheduler::ended`]. Its range is in the device,
-    /// called `target`, or in a file if that is `wanted` and known.
-    pub(crate) fn into_held(
-        self,
-        cost: Cost,
-        target: u16,
-        wanted: bool,
-        account: Account,
-        note: u8,
-    ) -> Held {
+    /// Takes the request into the scheduler's hands. Its range is in the device, called `target`, or in a file if that is
+    /// `wanted` and known.
+    pub(crate) fn into_held(self, cost: Cost, target: u16, wanted: bool, account: Account) -> Held {
         let mut spot = Spot::new(target.into(), self.offset(), self.bytes());
         if wanted {
             self.view().find_file(&mut spot);
@@ -72,7 +65,6 @@ impl<'a> Request<'a> {
         unsafe {
             self.slot.write(PerRequest {
                 rq: self.rq,
-                note,
                 node: Node::new(&OPS, cost, spot, account),
             });
             (*self.rq).elv.priv_[0] = self.slot.cast();

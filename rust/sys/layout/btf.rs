@@ -219,7 +219,7 @@ impl<'b> Btf<'b> {
 /// Splits the first type off: kind, name, what it is as a structure, types after it.
 fn split(types: &[u8]) -> Option<(usize, usize, Structure<'_>, &[u8])> {
     let (title, info, size) = (number(types, 0)?, number(types, 4)?, number(types, 8)?);
-    let (kind, count) = (info >> 24 & 0x7f, info & 0xff_ffff);
+    let (kind, count) = ((info >> 24) & 0x7f, info & 0xff_ffff);
     let extra = match kind {
         kind::INT | kind::VAR | kind::DECL_TAG => 4,
         kind::ARRAY => 12,
@@ -263,7 +263,7 @@ mod tests {
         /// Adds a type with `count` things of `each` words, which nobody reads.
         fn other(&mut self, kind: usize, name: &str, count: u32, each: usize) {
             let title = self.string(name);
-            let info = u32::try_from(kind).unwrap() << 24 | count;
+            let info = (u32::try_from(kind).unwrap() << 24) | count;
             self.words(&[title, info, 4]);
             self.words(&vec![u32::MAX; count as usize * each]);
         }
@@ -273,10 +273,10 @@ mod tests {
             let title = self.string(name);
             let packed = u32::from(members.iter().any(|&(.., field)| field != 0));
             let count = u32::try_from(members.len()).unwrap();
-            self.words(&[title, packed << 31 | 4 << 24 | count, size]);
+            self.words(&[title, (packed << 31) | (4 << 24) | count, size]);
             for &(name, bits, field) in members {
                 let title = self.string(name);
-                self.words(&[title, 1, field << 24 | bits]);
+                self.words(&[title, 1, (field << 24) | bits]);
             }
         }
 

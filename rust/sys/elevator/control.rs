@@ -125,9 +125,12 @@ impl<T: Scheduler> Instance<T> {
         };
         let new = T::create(&self.queue, settings, Some(&before));
         let failure = new.map(|new| self.replace(new));
+        let settings = before.settings().clone();
+        // The old scheduler leaves its service before who waits is told.
+        drop(before);
         let mut control = self.control.lock();
         if failure.is_err() && control.asked == asked {
-            control.settings = before.settings().clone();
+            control.settings = settings;
         }
         control.failure = failure;
         control.made = asked;

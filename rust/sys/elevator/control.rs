@@ -128,6 +128,7 @@ impl<T: Scheduler> Instance<T> {
         let settings = before.settings().clone();
         // The old scheduler leaves its service before who waits is told.
         drop(before);
+        self.wait_for_drain();
         let mut control = self.control.lock();
         if failure.is_err() && control.asked == asked {
             control.settings = settings;

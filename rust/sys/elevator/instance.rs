@@ -151,6 +151,12 @@ impl<T: Scheduler> Instance<T> {
         }
     }
 
+    /// Waits until a drain that has begun is over. Sleeps.
+    pub(super) fn wait_for_drain(&self) {
+        // SAFETY: The work item is initialised, and stays while `self` does.
+        unsafe { bindings::flush_work(Work::raw_get(&raw const self.drainer)) };
+    }
+
     /// Frees what `alloc_sched_data` made.
     ///
     /// # Safety

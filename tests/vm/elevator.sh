@@ -33,7 +33,7 @@ life() {
 	grep -qw nrs $queue/scheduler || fail "$(cat $queue/scheduler)"
 	[ ! -e /sys/kernel/debug/nrs/nb0 ]
 	scheduler nrs
-	[ "$(disks)" = nb0 ] || fail "$(cat $queue/scheduler)"
+	[ "$(scheduled_disks)" = nb0 ] || fail "$(cat $queue/scheduler)"
 	[ "$(<$iosched/service)" = nb0 ]
 	[ "$(<"$(at nb0 slots)")" = 64 ] || fail "slots: $(<"$(at nb0 slots)")"
 	[ "$(ls $iosched | xargs)" = 'jobid_name policy service status stream' ] || fail "$(ls $iosched | xargs)"
@@ -70,7 +70,7 @@ autoload() {
 	echo /tmp/modprobe >$modprobe
 	scheduler nrs || { echo "$before" >$modprobe && fail "not loaded"; }
 	echo "$before" >$modprobe
-	[ "$(disks)" = nb0 ]
+	[ "$(scheduled_disks)" = nb0 ]
 }
 
 # throttled COUNT RATE [OPTION...]: so many reads in the background, of which a rule lets so many pass per second.
@@ -283,7 +283,7 @@ loop() {
 	# The block layer knows no other error for it.
 	refused ENOMEM scheduler nrs
 	dmesg | tail -n 3 | grep -q 'nb0 cannot join service nb0: a device-mapper device' || fail "$(dmesg | tail -n 3)"
-	[ "$(disks)" = '' ]
+	[ "$(scheduled_disks)" = '' ]
 }
 
 # Disks of one service come and go while others work, and a busy disk goes from one service to another.

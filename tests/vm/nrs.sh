@@ -110,12 +110,12 @@ resume_all() {
 	done
 }
 
-# disks [SCHEDULER]: prints the names of the disks with that I/O scheduler (nrs); starts no process.
-disks() {
+# scheduled_disks: prints the names of the disks whose I/O scheduler is nrs; starts no process.
+scheduled_disks() {
 	local file text
 	for file in /sys/block/*/queue/scheduler; do
 		read -r text <"$file" || continue
-		[[ $text != *"[${1:-nrs}]"* ]] || { file=${file#/sys/block/} && echo "${file%%/*}"; }
+		[[ $text != *"[nrs]"* ]] || { file=${file#/sys/block/} && echo "${file%%/*}"; }
 	done
 }
 
@@ -132,7 +132,7 @@ clean_up() {
 	# What is suspended or stacked may need another one gone first.
 	for round in 1 2 3; do
 		resume_all
-		for name in $(disks); do echo none >"/sys/block/$name/queue/scheduler"; done
+		for name in $(scheduled_disks); do echo none >"/sys/block/$name/queue/scheduler"; done
 		[ -z "$pids" ] || wait_for 5 '! pidof "${loads[@]}" >/dev/null'
 		while read -r _ dir type _; do
 			case $dir in /mnt/*) umount "$dir" ;; esac
@@ -154,7 +154,7 @@ clean_up() {
 		[ ! -d "$dir" ] || null_blk_remove "${dir##*/}"
 	done
 	[ ! -d /sys/module/scsi_debug ] || rmmod scsi_debug
-	[ -z "$(devices)$(disks)" ]
+	[ -z "$(devices)$(scheduled_disks)" ]
 }
 
 # lower NAME [KEY=VALUE...]: a null_blk disk of 128 MiB unless told otherwise.

@@ -35,24 +35,31 @@ fn served(threads: &Threads) -> Vec<(u64, u64)> {
 }
 
 /// Two threads pass requests of two users, most of them without the lock, while the head is looked
-/// at all the time: each is counted once.
+/// at all the time: each is counted once. The looks begin once a request has passed without the
+/// lock, and no thread passes its second half before one of them.
 #[test]
 fn what_passed_is_counted_once() {
     const EACH: u64 = 50_000;
     let threads = Threads::new(&fairshare(), 64, 2).expect("memory");
-    let (done, looks) = (AtomicBool::new(false), AtomicBool::new(false));
+    let [began, looked, done] = [const { AtomicBool::new(false) }; 3];
     let unlocked: u64 = thread::scope(|scope| {
         let passing: Vec<_> = (0..2u32)
             .map(|cpu| {
-                let threads = &threads;
+                let (threads, began, looked) = (&threads, &began, &looked);
                 scope.spawn(move || {
                     let mut unlocked = 0;
                     for id in 0..EACH {
+                        while id == EACH / 2 && began.load(Relaxed) && !looked.load(Relaxed) {
+                            thread::yield_now();
+                        }
                         // Each user on both CPUs.
                         let owner = 1 + (cpu + (id % 2) as u32) % 2;
                         let mut request = Request::new(owner, id, owner, 0);
                         let found = threads.pass(cpu, &mut request);
-                        unlocked += u64::from(found.slot);
+                        if found.slot {
+                            unlocked += 1;
+                            began.store(true, Relaxed);
+                        }
                         let sent = match found.slot {
                             true => Some(request),
                             false => threads.arrive(cpu, request),
@@ -65,8 +72,10 @@ fn what_passed_is_counted_once() {
             .collect();
         scope.spawn(|| {
             while !done.load(Relaxed) {
-                served(&threads);
-                looks.store(true, Relaxed);
+                if began.load(Relaxed) {
+                    served(&threads);
+                    looked.store(true, Relaxed);
+                }
                 thread::yield_now();
             }
         });
@@ -78,7 +87,7 @@ fn what_passed_is_counted_once() {
         unlocked
     });
     println!("{unlocked} of {} without the lock", 2 * EACH);
-    assert!(unlocked > 0 && looks.load(Relaxed));
+    assert!(unlocked > 0 && looked.load(Relaxed));
     assert_eq!(served(&threads), [(EACH, EACH), (EACH, 2 * EACH)]);
     assert_eq!(threads.line.used().active(), 0);
 }

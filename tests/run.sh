@@ -60,14 +60,14 @@ long=(
 	"stock:data:1500:any:ext4 switch nowait meta stats order-dm unaware"
 	"stock:user:1500:any:chardev fair-churn timeouts-user"
 	"stock:order:1500:any:order-user"
-	"stock:elevator:1800:any:elevator elevator-storm nowait+elevator ext4+elevator meta+elevator switch+elevator order-dm+elevator"
+	"stock:elevator:1800:any:elevator elevator-storm load+elevator nowait+elevator ext4+elevator meta+elevator switch+elevator order-dm+elevator"
 	"stock:elevator-storms:1800:any:tbf-storm+elevator qbm-storm+elevator programs+elevator"
 	"stock:elevator-shares:1800:icount:elevator-share fair+elevator fair-tree+elevator tbf+elevator hp+elevator devices+elevator robin+elevator"
 	"debug:life:1800::kunit load errors tbf-storm"
 	"debug:programs:1800::programs"
 	"debug:dm:1800::dm-life hang order-dm switch"
 	"debug:user:1800::chardev order-user timeouts-user"
-	"debug:elevator:1800::elevator elevator-storm switch+elevator order-dm+elevator tbf-storm+elevator"
+	"debug:elevator:1800::elevator elevator-storm load+elevator switch+elevator order-dm+elevator tbf-storm+elevator"
 )
 parts=(host module scripts stock debug)
 rounds=1 only=() machines=("${short[@]}")

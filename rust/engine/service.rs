@@ -58,10 +58,22 @@ use order::records_each;
 /// Longest name of a service.
 pub(crate) const NAME_MAX: usize = 31;
 
+/// Whether `byte` may be in the name of a service.
+pub(crate) fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte)
+}
+
 /// Whether `name` may name a service: a file name of letters, digits and `_ - . :`.
 pub(crate) fn is_name(name: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
-    !name.is_empty() && name.len() <= NAME_MAX && !name.starts_with('.') && name.bytes().all(fits)
+    let fits = name.len() <= NAME_MAX && name.bytes().all(is_name_byte);
+    fits && !name.is_empty() && !name.starts_with('.')
+}
+
+/// Returns the major and the minor number of a device.
+pub(crate) fn major_minor(number: u32) -> (u32, u32) {
+    /// Bits of a device number that are the minor number.
+    const MINOR_BITS: u32 = 20;
+    (number >> MINOR_BITS, number & ((1 << MINOR_BITS) - 1))
 }
 
 /// The device to which the requests of a client go.

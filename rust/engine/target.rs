@@ -415,7 +415,8 @@ impl Target {
             held.note_wait(lists.moved);
             held.placement_mut().admission = admission;
             held.account_mut().life.dispatched(lists.moved);
-            kick.add(self.push(lists, held));
+            self.push(lists, held);
+            kick.add(lists.wake());
         }
         kick
     }
@@ -423,23 +424,22 @@ impl Target {
     /// Takes a request that was admitted. What is returned is to be carried out once the caller holds no lock.
     pub(crate) fn send(&self, held: Held) -> Kick {
         let mut lists = self.lists.lock();
-        self.push(&mut lists, held)
-    }
-
-    /// Adds a request to what is ready.
-    fn push(&self, lists: &mut Lists, held: Held) -> Kick {
-        lists.ready.push(held);
-        self.ready.set(lists.ready.len().into());
+        self.push(&mut lists, held);
         lists.wake()
     }
 
-    /// Takes a request that was admitted, and that its device pulls without being told to.
-    #[cfg(feature = "elevator")]
-    pub(crate) fn offer(&self, held: Held) {
-        let mut lists = self.lists.lock();
+    /// Adds a request to what is ready.
+    fn push(&self, lists: &mut Lists, held: Held) {
         lists.ready.push(held);
         self.ready.set(lists.ready.len().into());
-        // Whoever makes something ready meanwhile tells the device all the same: the inserter may sleep before it does.
+    }
+
+    /// Takes a request that was admitted, and that its device pulls without being told to. Whoever
+    /// makes something ready meanwhile tells the device all the same: the inserter may sleep before
+    /// it pulls.
+    #[cfg(feature = "elevator")]
+    pub(crate) fn offer(&self, held: Held) {
+        self.push(&mut self.lists.lock(), held);
     }
 
     /// Takes what a device that pulls is to have next.

@@ -107,17 +107,12 @@ impl Naming {
             cgroup,
         })
     }
-
-    /// Returns the offset stream of a request.
-    fn stream(&self, stream: WriteStream, who: &Submitter<'_>) -> u64 {
-        self.stream.of(stream.number(), || who.cgroup())
-    }
 }
 
 /// What a request asks for, and how it may be treated.
 pub(crate) struct Traits {
     opcode: Opcode,
-    pub(crate) priority: Priority,
+    priority: Priority,
     /// First byte, counted from the start of the device.
     offset: u64,
     bytes: u64,
@@ -286,7 +281,7 @@ impl Member {
             opcode: traits.opcode,
             client: self.client().serial(),
             target: self.target().number(),
-            stream: naming.stream(traits.stream, who),
+            stream: (naming.stream).of(traits.stream.number(), || who.cgroup()),
             object,
             offset: traits.offset,
             length: traits.bytes,
@@ -302,17 +297,17 @@ impl Member {
         let (uid, gid) = who.ids();
         let template = &naming.template;
         let dispatch = self.service().dispatch();
-        let detail = if template.uses_cgroup() || dispatch.wants_cgroup() {
-            who.cgroup().unwrap_or(0)
+        let by_stream = naming.stream == Stream::Cgroup;
+        let cgroup = if by_stream || template.uses_cgroup() || dispatch.wants_cgroup() {
+            who.cgroup()
         } else {
-            0
+            None
         };
         let pid = if template.uses_pid() { who.pid() } else { 0 };
-        let stream = naming.stream(traits.stream, who);
-        let detail = match naming.stream {
-            // The cgroup of the submitter as well.
-            Stream::Cgroup if who.cgroup().is_some() => stream,
-            _ => detail ^ stream << 40,
+        let detail = match cgroup {
+            // It names the stream as well.
+            Some(cgroup) if by_stream => cgroup,
+            _ => cgroup.unwrap_or(0) ^ naming.stream.of(traits.stream.number(), || None) << 40,
         };
         [
             u64::from(self.client().serial()) << 32 | u64::from(pid),

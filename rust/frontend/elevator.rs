@@ -16,7 +16,7 @@ use super::block::{template, Member, Naming};
 use crate::{
     engine::{
         registry,
-        service::{is_name, Lower, NAME_MAX},
+        service::{is_name, is_name_byte, major_minor, Lower, NAME_MAX},
         target::Runner,
     },
     sched::{attr::Stream, item::Cost, partition::arrive::Went},
@@ -94,11 +94,7 @@ fn default_service(disk: &CStr) -> Result<CString> {
     let mut name = [0; NAME_MAX];
     let mut len = 0;
     for (to, from) in name.iter_mut().zip(disk.to_bytes()) {
-        *to = if from.is_ascii_alphanumeric() || b"_-.:".contains(from) {
-            *from
-        } else {
-            b'-'
-        };
+        *to = if is_name_byte(*from) { *from } else { b'-' };
         len += 1;
     }
     let name = name
@@ -111,7 +107,8 @@ impl Disk {
     /// Joins the service that `settings` name.
     fn attach(queue: &Arc<Queue>, settings: &Settings) -> Result<Arc<Member>> {
         let number = queue.number();
-        let device = CString::try_from_fmt(fmt!("{}:{}", number >> 20, number & 0xf_ffff))?;
+        let (major, minor) = major_minor(number);
+        let device = CString::try_from_fmt(fmt!("{major}:{minor}"))?;
         let lower = Lower {
             name: &device,
             number,

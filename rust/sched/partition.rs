@@ -385,7 +385,7 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
 
     /// Returns the tag of instance `id` of the head of `priority`, or of the instance that takes
     /// new requests.
-    fn tag(&self, priority: Priority, id: Option<InstanceId>) -> Option<&T> {
+    pub fn tag(&self, priority: Priority, id: Option<InstanceId>) -> Option<&T> {
         let lane = match priority {
             Priority::Regular => &self.regular,
             Priority::High => &self.high,

@@ -10,7 +10,6 @@
 #include <linux/sched.h>
 #include <trace/events/block.h>
 
-#include "block/blk.h"
 #include "block/blk-mq.h"
 #include "elevator_shim.h"
 
@@ -53,15 +52,15 @@ void nrs_request_trace(struct request *rq)
 	trace_block_rq_insert(rq);
 }
 
-bool nrs_may_run(struct blk_mq_hw_ctx *hctx, bool nowait)
-{
-	return task_is_running(current) && !irqs_disabled() &&
-	       !(nowait && hctx->flags & BLK_MQ_F_BLOCKING);
-}
-
 bool nrs_may_sleep(void)
 {
 	return task_is_running(current);
+}
+
+bool nrs_may_run(struct blk_mq_hw_ctx *hctx, bool nowait)
+{
+	return nrs_may_sleep() && !irqs_disabled() &&
+	       !(nowait && hctx->flags & BLK_MQ_F_BLOCKING);
 }
 
 bool nrs_queue_shares_tags(struct request_queue *q)

@@ -170,23 +170,6 @@ removals() {
 	rmmod nrs
 }
 
-# cycles N: the module comes, schedules and goes.
-cycles() {
-	local round
-	lower nb0 memory_backed=1
-	for ((round = 0; round < $1; round++)); do
-		[ ! -d /sys/module/nrs ] || rmmod nrs
-		load_nrs
-		client a /dev/nb0 svc
-		policy svc fairshare
-		load a --io_size=256k >/dev/null
-		[ "$(counter a ended)" -ge 64 ] || fail "round $round: $(status)"
-		remove_client a
-		rmmod nrs
-		[ ! -d /sys/module/nrs ] && [ ! -d /sys/kernel/debug/nrs ] && [ ! -d /sys/kernel/config/nrs ] || fail "round $round: something is left"
-	done
-}
-
 rounds=$(slow "$(brief 10 100)" "$(brief 4 20)")
 try 120 "$((rounds * 2)) changes of the scheduler while three users write" switches "$rounds"
 count=$(slow "$(brief 20 100)" "$(brief 8 20)")
@@ -194,5 +177,4 @@ try 120 "$count changes of depth and queues while three users write" resizes "$c
 long try 120 "schedulers, services, depth and queues change at the same time" together "$(slow 60 10)"
 long try 120 "CPUs come and go while three users write" cpus "$(slow 40 10)"
 try 60 "removal under load and changes of the scheduler" removals "$(slow "$(brief 3 20)" "$(brief 1 3)")"
-debug_long try 60 "the module comes and goes" cycles "$(slow "$(brief 3 20)" 3)"
 summary

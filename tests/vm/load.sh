@@ -14,8 +14,8 @@ cycles() {
 			client a /dev/nb0 svc
 			policy svc fairshare
 			load a --io_size=256k >/dev/null
-			[ "$(counter a ended)" -ge 64 ] || fail "round $i: $(dm status a)"
-			dm_remove a
+			[ "$(counter a ended)" -ge 64 ] || fail "round $i: $(status)"
+			remove_client a
 		fi
 		rmmod nrs
 		[ ! -d /sys/module/nrs ] && [ ! -d /sys/kernel/debug/nrs ] && [ ! -d /sys/kernel/config/nrs ] ||
@@ -104,9 +104,9 @@ if [ -d /sys/module/nrs ]; then rmmod nrs; fi
 cycles=$(slow "$(brief 10 50)" "$(brief 5 10)")
 try 90 "loads and unloads $cycles times" cycles "$cycles"
 # The debug kernel runs the KUnit suites each time: there, only what can go wrong in memory.
-[ -n "$debug" ] || try 20 "parameters show, refuse what is wrong and count for new services" see_parameters
-[ -n "$debug" ] || try 20 "parameters at load time" given_parameters
-try 20 "rmmod is refused while a table is there" busy_table
-debug_long try 20 "rmmod is refused while a control file is open" open_file
-debug_long try 20 "rmmod is refused while a configured service is there" busy_directory
+[ -n "$debug" ] || dm_only try 20 "parameters show, refuse what is wrong and count for new services" see_parameters
+[ -n "$debug" ] || dm_only try 20 "parameters at load time" given_parameters
+dm_only try 20 "rmmod is refused while a table is there" busy_table
+dm_only debug_long try 20 "rmmod is refused while a control file is open" open_file
+dm_only debug_long try 20 "rmmod is refused while a configured service is there" busy_directory
 summary

@@ -6,7 +6,7 @@ use core::fmt;
 
 use kernel::prelude::*;
 
-use super::Service;
+use super::{major_minor, Service};
 use crate::{
     engine::{partition::Inner, roster::Clients, target::Target},
     sched::{
@@ -30,9 +30,6 @@ struct Sum {
     active: u64,
     counts: [u64; COUNTS_MAX],
 }
-
-/// Bits of a device number that are the minor number.
-const MINOR_BITS: u32 = 20;
 
 const KINDS: usize = Kind::ALL.len();
 
@@ -105,17 +102,11 @@ impl Service {
     /// Writes the policy of the regular head and its argument. Takes no mutex.
     #[cfg(feature = "elevator")]
     pub(crate) fn write_policy(&self, out: &mut dyn fmt::Write) -> fmt::Result {
-        let mut primary = None;
-        if let Some(partition) = self.partitions.iter().next() {
-            partition.with(|inner| {
-                let started = inner.head(Priority::Regular).instances();
-                primary = started
-                    .filter(|status| status.state == State::Started)
-                    .map(|status| *status.tag)
-                    .max_by_key(|config| config.kind() != Kind::FALLBACK);
-            });
-        }
-        let Some(config) = primary else {
+        let mut partitions = self.partitions.iter();
+        let first = partitions.next();
+        let Some(config) = first.and_then(|partition| {
+            partition.with(|inner| inner.tag(Priority::Regular, None).copied())
+        }) else {
             return out.write_str(Kind::FALLBACK.name());
         };
         out.write_str(config.kind().name())?;
@@ -161,10 +152,7 @@ impl Service {
         }
         out.write_str("targets:\n")?;
         for target in self.partitions.targets() {
-            let (major, minor) = (
-                target.number() >> MINOR_BITS,
-                target.number() & ((1 << MINOR_BITS) - 1),
-            );
+            let (major, minor) = major_minor(target.number());
             let counts = TargetCounts {
                 users: target.users().into(),
                 limit: target.limit().into(),

@@ -2,13 +2,10 @@
 
 //! Memory for the requests of a queue, by their tags.
 //!
-//! A request of a queue with a scheduler has a tag of its hardware queue, `internal_tag`, that no other request has until it has
-//! ended. With shared tags no request of the whole queue has it.
+//! A request of a queue with a scheduler has a tag of its hardware queue, `internal_tag`, that no
+//! other request has until it has ended. With shared tags no request of the whole queue has it.
 
-use core::{
-    mem::{offset_of, MaybeUninit},
-    ptr::NonNull,
-};
+use core::{cell::UnsafeCell, mem::offset_of, ptr::NonNull};
 
 use kernel::{bindings, prelude::*};
 
@@ -31,8 +28,11 @@ impl PerRequest {
 }
 
 /// Slots for all requests that a queue may have.
+///
+/// They are in the spare room of a vector: a slot is initialised by who has the tag, and dropping
+/// it needs nothing.
 pub(super) struct Nodes {
-    slots: KVVec<MaybeUninit<PerRequest>>,
+    slots: KVVec<UnsafeCell<PerRequest>>,
     /// Slots of each hardware queue.
     each: usize,
     /// Hardware queues have the same tags.
@@ -78,7 +78,7 @@ impl Nodes {
     /// # Safety
     ///
     /// `rq` has a tag of the queue.
-    pub(super) unsafe fn of(&mut self, rq: *mut bindings::request) -> Option<*mut PerRequest> {
+    pub(super) unsafe fn of(&self, rq: *mut bindings::request) -> Option<*mut PerRequest> {
         // SAFETY: The caller promises it.
         let (tag, queue) = unsafe { ((*rq).internal_tag, (*(*rq).mq_hctx).queue_num as usize) };
         let tag = usize::try_from(tag).ok().filter(|tag| *tag < self.each)?;
@@ -88,9 +88,8 @@ impl Nodes {
             queue.checked_mul(self.each)?
         };
         let index = first.checked_add(tag)?;
-        self.slots
-            .spare_capacity_mut()
-            .get_mut(index)
-            .map(|slot| slot.as_mut_ptr().cast())
+        (index < self.slots.capacity())
+            // SAFETY: Within the vector's memory. No reference is made: others use their slots.
+            .then(|| unsafe { UnsafeCell::raw_get(self.slots.as_ptr().add(index)) })
     }
 }

@@ -11,7 +11,7 @@ use nrs_sched::jobid::{JobId, JOBID_MAX};
 use nrs_sched::nid::Nid;
 use serde::Serialize;
 
-use crate::configuration::disks::{refused_format, STREAMS};
+use crate::configuration::disks::{is_word, refused_format, STREAMS};
 use crate::configuration::read::is_service;
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::{self, Device, Kernel};
@@ -289,7 +289,6 @@ fn device(new: &New) -> Result<Device> {
     if new.device.contains(char::is_whitespace) {
         return refuse("DEVICE", "a path with blanks in it; use MAJOR:MINOR");
     }
-    let is_word = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
     if let Some(Err(error)) = new.nid.as_deref().map(Nid::parse) {
         return refuse("--nid", error.reason);
     }

@@ -6,9 +6,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
-use std::time::Duration;
 
 use super::errno;
+use crate::configuration::{carry_out::PAUSE, disks::DEFAULTS};
 use crate::kernel::Device;
 
 /// The name of the scheduler.
@@ -24,12 +24,8 @@ const REQUESTS: &str = "nr_requests";
 /// device takes at a time.
 const REQUESTS_MIN: u32 = 256;
 
-/// The options of a disk, files in `queue/iosched`.
-const OPTIONS: [&str; 2] = ["jobid_name", "stream"];
-
-/// Writes of [`SCHEDULER`] before a busy queue is reported, and the time between two of them.
+/// Writes of [`SCHEDULER`] before a busy queue is reported, [`PAUSE`] apart.
 const TRIES: u32 = 10;
-const PAUSE: Duration = Duration::from_millis(50);
 
 /// Writes a text to a file of sysfs.
 type Put = fn(&Path, &str) -> io::Result<()>;
@@ -106,8 +102,10 @@ impl Disks {
     /// Returns the disk `name` with what its scheduler is set to.
     fn device(&self, name: String) -> io::Result<Device> {
         let disk = self.block.join(&name);
-        let option = |option: &str| Ok((option.to_owned(), read(&self.file(&name, option))?));
-        let options = OPTIONS.into_iter().map(option);
+        let options = DEFAULTS.into_iter().map(|(option, _)| {
+            let value = read(&self.file(&name, option))?;
+            Ok((option.to_owned(), value))
+        });
         Ok(Device {
             service: read(&self.file(&name, "service"))?,
             target: read(&disk.join("dev"))?,
@@ -173,7 +171,7 @@ impl Disks {
     /// The write that was refused; the disk is as it was, unless the undo was refused as well.
     pub fn schedule(&self, disk: &Device) -> Result<(), Broken> {
         let mut wanted = vec![(SCHEDULER, NRS)];
-        for option in OPTIONS {
+        for (option, _) in DEFAULTS {
             let value = disk.options.get(option);
             wanted.extend(value.map(|value| (option, &value[..])));
         }

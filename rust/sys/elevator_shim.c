@@ -11,6 +11,7 @@
 #include <trace/events/block.h>
 
 #include "block/blk-mq.h"
+#include "block/blk-wbt.h"
 #include "elevator_shim.h"
 
 struct device *nrs_queue_disk(struct request_queue *q)
@@ -21,6 +22,17 @@ struct device *nrs_queue_disk(struct request_queue *q)
 bool nrs_queue_is_dying(struct request_queue *q)
 {
 	return percpu_ref_is_dying(&q->q_usage_counter);
+}
+
+void nrs_queue_throttle_writeback(struct request_queue *q, bool throttle)
+{
+	if (throttle) {
+		blk_queue_flag_clear(QUEUE_FLAG_DISABLE_WBT_DEF, q);
+		wbt_enable_default(q->disk);
+	} else {
+		blk_queue_flag_set(QUEUE_FLAG_DISABLE_WBT_DEF, q);
+		wbt_disable_default(q->disk);
+	}
 }
 
 bool nrs_request_cpu_is_active(struct request *rq)

@@ -17,6 +17,12 @@ struct device *nrs_queue_disk(struct request_queue *q);
 /* Whether @q is frozen, or is about to be: nothing that it holds may be withheld. */
 bool nrs_queue_is_dying(struct request_queue *q);
 
+/*
+ * Enables or disables writeback throttling of @q, which is frozen and has a disk, unless queue/wbt_lat_usec was written.
+ * May sleep.
+ */
+void nrs_queue_throttle_writeback(struct request_queue *q, bool throttle);
+
 /* Whether the CPU on which @rq was made takes part in scheduling; its hardware queue may be about to go otherwise. */
 bool nrs_request_cpu_is_active(struct request *rq);
 

@@ -15,8 +15,6 @@ large() {
 	echo $((400 << 20)) >/proc/sys/vm/dirty_bytes
 	echo $((300 << 20)) >/proc/sys/vm/dirty_background_bytes
 	echo 2048 >/sys/block/nb0/queue/nr_requests
-	# Writeback throttling would let few of them through to the scheduler, in order of arrival.
-	if [ -e /sys/block/nb0/queue/wbt_lat_usec ]; then echo 0 >/sys/block/nb0/queue/wbt_lat_usec; fi
 }
 
 # setup MICROSECONDS: two devices on one disk; requests of at most 64 KiB that take so long.

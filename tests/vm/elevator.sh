@@ -30,11 +30,14 @@ took() {
 life() {
 	module
 	lower nb0
+	local latency=0
+	[ ! -e $queue/wbt_lat_usec ] || latency=$(<$queue/wbt_lat_usec)
 	grep -qw nrs $queue/scheduler || fail "$(cat $queue/scheduler)"
 	[ ! -e /sys/kernel/debug/nrs/nb0 ]
 	scheduler nrs
 	[ "$(scheduled_disks)" = nb0 ] || fail "$(cat $queue/scheduler)"
 	[ "$(<$iosched/service)" = nb0 ]
+	[ "$latency" = 0 ] || [ "$(<$queue/wbt_lat_usec)" = 0 ] || fail "writeback throttling: $(<$queue/wbt_lat_usec)"
 	[ "$(<"$(at nb0 slots)")" = 64 ] || fail "slots: $(<"$(at nb0 slots)")"
 	[ "$(ls $iosched | xargs)" = 'jobid_name policy service status stream' ] || fail "$(ls $iosched | xargs)"
 	policy nb0 'fairshare uid_fair'
@@ -47,6 +50,7 @@ life() {
 	refused EBUSY rmmod nrs
 	scheduler none
 	[ ! -e $iosched ] && [ ! -e /sys/kernel/debug/nrs/nb0 ] || fail "left: $(ls $iosched /sys/kernel/debug/nrs)"
+	[ "$latency" = 0 ] || [ "$(<$queue/wbt_lat_usec)" = "$latency" ] || fail "writeback throttling: not $latency again"
 	load nb0 --io_size=64k >/dev/null
 	rmmod nrs
 	[ ! -d /sys/module/nrs ] && [ ! -d /sys/kernel/debug/nrs ] && [ ! -d /sys/kernel/config/nrs ] || fail "something is left"

@@ -197,6 +197,8 @@ impl<T: Scheduler> Instance<T> {
             bindings::blk_queue_flag_set(bindings::QUEUE_FLAG_SQ_SCHED, q);
             (*q).elevator = elevator.cast();
             (*q).async_depth = (*q).nr_requests;
+            // It would delay writeback before the scheduler sees the requests.
+            raw::nrs_queue_throttle_writeback(q, false);
         }
         // The block layer loses the scheduler before, should this one fail.
         0
@@ -236,6 +238,7 @@ impl<T: Scheduler> Instance<T> {
         // SAFETY: As for `init_sched`.
         let this = unsafe { ArcBorrow::from_raw((*elevator).elevator_data.cast::<Self>()) };
         bug!(this.aside.has_some());
+        this.queue.throttle_writeback();
         this.control.lock().gone = true;
     }
 

@@ -44,6 +44,12 @@ impl Queue {
         unsafe { bindings::blk_mq_run_hw_queues(self.q, true) };
     }
 
+    /// Enables writeback throttling again, which the start of the scheduler has disabled. The queue is frozen; may sleep.
+    pub(super) fn throttle_writeback(&self) {
+        // SAFETY: By the type invariant.
+        unsafe { raw::nrs_queue_throttle_writeback(self.q, true) };
+    }
+
     /// Returns whether the queue is frozen, or about to be: nothing may be withheld.
     pub(crate) fn is_dying(&self) -> bool {
         // SAFETY: By the type invariant.

@@ -50,7 +50,10 @@ use crate::{
         registry::{self, Observer},
         service::Service,
     },
-    sys::configfs::{depend, Dependency},
+    sys::{
+        configfs::{depend, Dependency},
+        mutex::NoIoMutex,
+    },
 };
 
 /// A pinned directory.
@@ -68,7 +71,7 @@ struct State {
     #[pin]
     subsystem: Mutex<Option<Arc<Subsystem<Root>>>>,
     #[pin]
-    pins: Mutex<KVec<Pin>>,
+    pins: NoIoMutex<KVec<Pin>>,
 }
 
 impl Observer for State {
@@ -127,7 +130,7 @@ impl Control {
             try_pin_init!(State {
                 trees <- Trees::new(),
                 subsystem <- new_mutex!(None, "nrs_subsystem"),
-                pins <- new_mutex!(KVec::new(), "nrs_pins"),
+                pins <- NoIoMutex::new(new_mutex!(KVec::new(), "nrs_pins")),
             }),
             GFP_KERNEL,
         )?;

@@ -41,6 +41,7 @@ pub(crate) mod hotplug;
 #[cfg(feature = "elevator")]
 pub(crate) mod layout;
 pub(crate) mod misc;
+pub(crate) mod mutex;
 pub(crate) mod node;
 pub(crate) mod params;
 pub(crate) mod queue;

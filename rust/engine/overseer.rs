@@ -25,7 +25,7 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{ordering, Atomic},
-        Arc, Mutex,
+        Arc,
     },
 };
 
@@ -43,7 +43,7 @@ use crate::{
             AnyOverseer, AnyUpdate, Config, Part, ROWS,
         },
     },
-    sys::{misc, node::Held, timer::Timed},
+    sys::{misc, mutex::NoIoMutex, node::Held, timer::Timed},
 };
 
 impl Scene for Roster {
@@ -125,7 +125,7 @@ pub(crate) struct Oversight {
     /// There is one.
     running: Atomic<bool>,
     #[pin]
-    overseer: Mutex<Option<AnyOverseer>>,
+    overseer: NoIoMutex<Option<AnyOverseer>>,
 }
 
 impl Oversight {
@@ -141,7 +141,7 @@ impl Oversight {
                 roster,
                 seed,
                 running: Atomic::new(false),
-                overseer <- new_mutex!(None, "nrs_overseer"),
+                overseer <- NoIoMutex::new(new_mutex!(None, "nrs_overseer")),
             }),
             GFP_KERNEL,
         )
@@ -269,8 +269,8 @@ impl Oversight {
         self.with(|overseer| f(overseer.as_mut(), &*self.roster))
     }
 
-    /// Runs `f` with the mutex held. Allocations in it start no I/O: that might be a request that waits for a look.
+    /// Runs `f` with the mutex held.
     fn with<R>(&self, f: impl FnOnce(&mut Option<AnyOverseer>) -> R) -> R {
-        misc::without_io(|| f(&mut self.overseer.lock()))
+        f(&mut self.overseer.lock())
     }
 }

@@ -11,7 +11,7 @@ use kernel::{
     new_mutex,
     prelude::*,
     str::CString,
-    sync::{Arc, Mutex, SetOnce},
+    sync::{Arc, SetOnce},
 };
 
 use super::{
@@ -23,6 +23,7 @@ use super::{
 use crate::sys::{
     global::{Global, Installed},
     misc::bug,
+    mutex::NoIoMutex,
 };
 
 /// Services in all, at most.
@@ -58,7 +59,7 @@ struct Entry {
 #[pin_data]
 pub(crate) struct Registry {
     #[pin]
-    entries: Mutex<KVec<Entry>>,
+    entries: NoIoMutex<KVec<Entry>>,
     observer: SetOnce<Arc<dyn Observer>>,
 }
 
@@ -68,7 +69,7 @@ static REGISTRY: Global<Registry> = Global::new();
 pub(crate) fn init() -> Result<Installed<Registry>> {
     REGISTRY.install(Arc::pin_init(
         pin_init!(Registry {
-            entries <- new_mutex!(KVec::new(), "nrs_registry"),
+            entries <- NoIoMutex::new(new_mutex!(KVec::new(), "nrs_registry")),
             observer: SetOnce::new(),
         }),
         GFP_KERNEL,

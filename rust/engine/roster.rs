@@ -2,14 +2,10 @@
 
 //! The clients of a service.
 
-use kernel::{
-    new_mutex,
-    prelude::*,
-    sync::{Arc, Mutex},
-};
+use kernel::{new_mutex, prelude::*, sync::Arc};
 
 use super::client::Client;
-use crate::sys::misc;
+use crate::sys::mutex::NoIoMutex;
 
 /// Clients that one service may have.
 const CLIENTS_MAX: usize = 4096;
@@ -54,7 +50,7 @@ impl Clients {
 #[pin_data]
 pub(crate) struct Roster {
     #[pin]
-    clients: Mutex<Clients>,
+    clients: NoIoMutex<Clients>,
 }
 
 impl Roster {
@@ -62,19 +58,18 @@ impl Roster {
     pub(crate) fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
-                clients <- new_mutex!(Clients {
+                clients <- NoIoMutex::new(new_mutex!(Clients {
                     list: KVec::new(),
                     next_serial: 1,
-                }, "nrs_clients"),
+                }, "nrs_clients")),
             }),
             GFP_KERNEL,
         )
     }
 
-    /// Runs `f` with the mutex held. Allocations in it start no I/O: that might be a request that waits for
-    /// the service's worker, which looks for names here.
+    /// Runs `f` with the mutex held.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Clients) -> R) -> R {
-        misc::without_io(|| f(&mut self.clients.lock()))
+        f(&mut self.clients.lock())
     }
 
     /// Tells `f` the name of the client with number `serial`, if there is one.

@@ -6,12 +6,7 @@
 //! [`Service::arrive`], what ends through [`Service::complete`]; [`config`] changes policies and
 //! parameters, [`show`] tells of them.
 
-use kernel::{
-    new_mutex,
-    prelude::*,
-    str::CString,
-    sync::{Arc, Mutex},
-};
+use kernel::{new_mutex, prelude::*, str::CString, sync::Arc};
 
 use super::{
     arrival::{Arrival, Arrived, Record},
@@ -40,6 +35,7 @@ use crate::{
     sys::{
         atomic::Word,
         misc,
+        mutex::NoIoMutex,
         node::{Account, Held},
         params,
         timer::Timed,
@@ -117,7 +113,7 @@ pub(crate) struct Service {
     oversight: Arc<Oversight>,
     roster: Arc<Roster>,
     #[pin]
-    settings: Mutex<Settings>,
+    settings: NoIoMutex<Settings>,
 }
 
 impl Service {
@@ -169,7 +165,7 @@ impl Service {
                 seed,
                 oversight,
                 roster,
-                settings <- new_mutex!(settings, "nrs_settings"),
+                settings <- NoIoMutex::new(new_mutex!(settings, "nrs_settings")),
             }? Error),
             GFP_KERNEL,
         )?;

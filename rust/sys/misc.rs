@@ -9,6 +9,7 @@ use kernel::{
     cpu::CpuId,
     prelude::*,
     sync::atomic::{ordering, Atomic},
+    types::NotThreadSafe,
 };
 
 use super::raw;
@@ -104,14 +105,39 @@ pub(crate) fn plugged<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
+/// While it exists, allocations of the running task start no I/O.
+///
+/// # Invariants
+///
+/// `saved` is what the flag of the running task was.
+pub(crate) struct WithoutIo {
+    saved: c_uint,
+    _of_this_task: NotThreadSafe,
+}
+
+impl WithoutIo {
+    /// Begins. What begins later ends earlier.
+    pub(crate) fn begin() -> Self {
+        // INVARIANT: It is not sent to another task.
+        Self {
+            // SAFETY: Sets a flag of the running task.
+            saved: unsafe { raw::nrs_noio_save() },
+            _of_this_task: NotThreadSafe,
+        }
+    }
+}
+
+impl Drop for WithoutIo {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant.
+        unsafe { raw::nrs_noio_restore(self.saved) };
+    }
+}
+
 /// Runs `f` such that its allocations start no I/O.
 pub(crate) fn without_io<R>(f: impl FnOnce() -> R) -> R {
-    // SAFETY: Sets a flag of the running task; restored below.
-    let saved = unsafe { raw::nrs_noio_save() };
-    let result = f();
-    // SAFETY: `saved` is from the call above, in the same task.
-    unsafe { raw::nrs_noio_restore(saved) };
-    result
+    let _scope = WithoutIo::begin();
+    f()
 }
 
 /// Lets another task run if one wants to; may sleep.

@@ -296,12 +296,15 @@ impl<T: Scheduler> Instance<T> {
     unsafe fn insert(&self, rq: *mut bindings::request, is_aside: bool, may_sleep: bool) {
         // SAFETY: The caller promises it. A request that has a slot already was dispatched before.
         unsafe {
-            if is_aside || !(*rq).elv.priv_[0].is_null() {
-                return self.aside.put(rq);
+            if is_aside {
+                return self.aside.put_first(rq);
+            }
+            if !(*rq).elv.priv_[0].is_null() {
+                return self.aside.put_last(rq);
             }
             let Some(slot) = (*self.nodes.get()).of(rq) else {
                 self.unseen.count(1);
-                return self.aside.put(rq);
+                return self.aside.put_last(rq);
             };
             let request = Request {
                 rq,

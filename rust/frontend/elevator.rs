@@ -216,11 +216,12 @@ impl Scheduler for Disk {
         let (offset, bytes) = (request.offset(), request.bytes());
         let mut traits = self.member.traits(view, &who, offset, bytes);
         traits.restrict_sleep(may_sleep);
-        let leaving = request.is_leaving();
-        let target = self.member.target();
+        let (cpu, target) = (request.cpu(), self.member.target());
         let (cost, account) = (traits.cost(), traits.account());
         let held = request.into_held(cost, target.index(), traits.wants_file, account);
-        let draining = || leaving || self.queue.is_dying();
+        // Asked with the partition locked. Who drains it has made both visible before it takes the lock, so a request that is
+        // withheld is one that the drain finds.
+        let draining = || cpu.is_leaving() || self.queue.is_dying();
         let naming = &self.settings.naming;
         match self.member.arrive(held, &traits, naming, &who, &draining) {
             Went::Passed(held) => target.offer(held),

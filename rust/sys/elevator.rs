@@ -201,5 +201,9 @@ impl<T: Scheduler> Drop for Registration<T> {
     fn drop(&mut self) {
         // SAFETY: Registered by `new`; queues with the scheduler hold the module, so there is none.
         unsafe { raw::elv_unregister(self.kind.get()) };
+        // A task that has inserted a request holds nothing when it returns from `insert_requests`: the request may have
+        // ended, and the queue has been left. It does not sleep any more there, but may have been preempted.
+        // SAFETY: May sleep.
+        unsafe { raw::nrs_wait_for_tasks() };
     }
 }

@@ -7,6 +7,7 @@
 #include <linux/irqflags.h>
 #include <linux/list.h>
 #include <linux/percpu-refcount.h>
+#include <linux/rcupdate.h>
 #include <linux/sched.h>
 #include <trace/events/block.h>
 
@@ -35,9 +36,14 @@ void nrs_queue_throttle_writeback(struct request_queue *q, bool throttle)
 	}
 }
 
-bool nrs_request_cpu_is_active(struct request *rq)
+unsigned int nrs_request_cpu(struct request *rq)
 {
-	return cpu_active(rq->mq_ctx->cpu);
+	return rq->mq_ctx->cpu;
+}
+
+bool nrs_cpu_is_active(unsigned int cpu)
+{
+	return cpu_active(cpu);
 }
 
 void nrs_queue_enter(struct request_queue *q)
@@ -48,6 +54,11 @@ void nrs_queue_enter(struct request_queue *q)
 void nrs_queue_leave(struct request_queue *q)
 {
 	percpu_ref_put(&q->q_usage_counter);
+}
+
+void nrs_wait_for_tasks(void)
+{
+	synchronize_rcu_tasks();
 }
 
 struct request *nrs_request_pop(struct list_head *list)

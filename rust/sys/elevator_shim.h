@@ -23,12 +23,18 @@ bool nrs_queue_is_dying(struct request_queue *q);
  */
 void nrs_queue_throttle_writeback(struct request_queue *q, bool throttle);
 
-/* Whether the CPU on which @rq was made takes part in scheduling; its hardware queue may be about to go otherwise. */
-bool nrs_request_cpu_is_active(struct request *rq);
+/* The CPU on which @rq was made. */
+unsigned int nrs_request_cpu(struct request *rq);
+
+/* Whether @cpu takes part in scheduling; its hardware queue may be about to go otherwise. */
+bool nrs_cpu_is_active(unsigned int cpu);
 
 /* Keeps @q, which the caller's request keeps so far, and its scheduler from being frozen until it is left. */
 void nrs_queue_enter(struct request_queue *q);
 void nrs_queue_leave(struct request_queue *q);
+
+/* Waits until each task that runs a function now has left it, even if it was preempted there, unless it sleeps. Sleeps. */
+void nrs_wait_for_tasks(void);
 
 /* Takes the first request from @list; null if there is none. */
 struct request *nrs_request_pop(struct list_head *list);

@@ -17,6 +17,17 @@ use crate::{
     },
 };
 
+/// A CPU on which requests are made.
+pub(crate) struct Cpu(u32);
+
+impl Cpu {
+    /// Returns whether it is about to go: nobody might dispatch for its hardware queue later.
+    pub(crate) fn is_leaving(&self) -> bool {
+        // SAFETY: It is a possible CPU.
+        unsafe { !raw::nrs_cpu_is_active(self.0) }
+    }
+}
+
 /// A request that was inserted.
 ///
 /// # Invariants
@@ -47,10 +58,10 @@ impl<'a> Request<'a> {
         unsafe { (*self.rq).__sector }.wrapping_mul(SECTOR)
     }
 
-    /// Returns whether the CPU on which it was made is about to go: nobody might dispatch for its hardware queue later.
-    pub(crate) fn is_leaving(&self) -> bool {
+    /// Returns the CPU on which it was made, whose hardware queue it is in.
+    pub(crate) fn cpu(&self) -> Cpu {
         // SAFETY: By the type invariant.
-        unsafe { !raw::nrs_request_cpu_is_active(self.rq) }
+        Cpu(unsafe { raw::nrs_request_cpu(self.rq) })
     }
 
     /// Takes the request into the scheduler's hands. Its range is in the device, called `target`, or in a file if that is

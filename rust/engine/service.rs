@@ -320,6 +320,12 @@ impl Service {
         self.partitions.add(lanes)
     }
 
+    /// Has the device of `target` keep `depth` requests in flight.
+    #[cfg(feature = "elevator")]
+    pub(crate) fn set_depth(&self, target: &Target, depth: u32) {
+        self.roster.with(|_| target.set_depth(depth));
+    }
+
     /// Removes `client`, which used `target`.
     pub(crate) fn leave(&self, client: &Arc<Client>, target: &Target) {
         self.roster.with(|clients| {

@@ -219,8 +219,7 @@ impl Target {
             self.life.iter().for_each(|life| life.set(0));
         }
         if first || pulls {
-            self.depth.store(depth, ordering::Relaxed);
-            self.follow_slots();
+            self.set_depth(depth);
         }
         Ok(())
     }
@@ -237,6 +236,12 @@ impl Target {
     /// Returns whether the device pulls what is ready.
     pub(crate) fn pulls(&self) -> bool {
         self.pulls.get() != 0
+    }
+
+    /// Has the device keep `depth` requests in flight (0: any number).
+    pub(crate) fn set_depth(&self, depth: u32) {
+        self.depth.store(depth, ordering::Relaxed);
+        self.follow_slots();
     }
 
     /// Has as many slots as are configured, but no more than the device keeps in flight, so that order is decided

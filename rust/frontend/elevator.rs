@@ -209,6 +209,11 @@ impl Scheduler for Disk {
         )?)
     }
 
+    fn follow_depth(&self) {
+        let (service, target) = (self.member.service(), self.member.target());
+        service.set_depth(target, self.queue.depth());
+    }
+
     #[inline]
     fn insert(&self, request: Request<'_>, may_sleep: bool) {
         let view = request.view();

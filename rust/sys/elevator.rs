@@ -87,6 +87,9 @@ pub(crate) trait Scheduler: Send + Sync + Sized + 'static {
         before: Option<&Self>,
     ) -> Result<Arc<Self>>;
 
+    /// The queue has a number of hardware queues, perhaps another one than when the scheduler was made. Frozen and quiesced.
+    fn follow_depth(&self);
+
     /// Takes a request that was inserted. It may sleep for memory, if that is said.
     fn insert(&self, request: Request<'_>, may_sleep: bool);
 

@@ -323,6 +323,66 @@ together() {
 	balanced b
 }
 
+# There are as many slots as the disk keeps requests in flight, also when that changes with the number of its hardware queues.
+depth() {
+	module
+	lower nb0 hw_queue_depth=4
+	client a /dev/nb0 svc
+	local queues
+	for queues in 1 2 1; do
+		[ "$queues" = "$(</sys/kernel/config/nullb/nb0/submit_queues)" ] || echo "$queues" >/sys/kernel/config/nullb/nb0/submit_queues
+		grep -A1 '^- target:' "$(at svc clients)" | grep -qw "limit: $((queues * 4))" || fail "$queues queues: $(cat "$(at svc clients)")"
+	done
+}
+
+# late FILE VALUE: writes it while the disk has a request that takes seconds; the change is made when that has ended.
+late() {
+	module
+	lower nb0 irqmode=2 completion_nsec=4000000000
+	client a /dev/nb0 svc
+	dd if=/dev/mapper/a of=/dev/null bs=4k count=1 iflag=direct 2>/dev/null &
+	wait_for 5 '[ "$(awk "{ print \$9 }" /sys/block/nb0/stat)" = 1 ]'
+	local file=$iosched/$1 after=$2 before
+	before=$(<"$file")
+	expect_errno ETIMEDOUT "$file" "$after"
+	[ "$(<"$file")" = "$before" ] || fail "changed with a request in flight"
+	# One change at a time.
+	expect_errno EAGAIN $iosched/stream none
+	wait
+	wait_for 5 '[ "$(<"$file")" = "$after" ]' || fail "$1: $(<"$file")"
+	[ "$(<$iosched/stream)" = hint ] || fail "a refused write has changed the stream"
+	echo none >$iosched/stream
+	[ "$(<$iosched/stream)" = none ]
+}
+
+# exact N: so many writes, some to another instance than the one that shows the files later, as hardware queues come and go. A write
+# that is accepted has changed the file, and no other one has.
+exact() {
+	module
+	lower nb0 submit_queues=2
+	client a /dev/nb0 svc
+	local i error value last accepted=0 refused=0 words=(hint cgroup none) changer
+	(set +x && while regroup && pause 0.1 && echo 1 >/sys/kernel/config/nullb/nb0/submit_queues && pause 0.1; do :; done) &
+	changer=$!
+	last=$(<$iosched/stream)
+	for ((i = 0; i < $1; i++)); do
+		value=${words[i % 3]}
+		if error=$( (echo "$value" >$iosched/stream) 2>&1); then
+			last=$value accepted=$((accepted + 1))
+		else
+			# Without a scheduler there is no file for a moment.
+			[[ $error =~ "Resource temporarily unavailable"|"No such" ]] || fail "$error"
+			refused=$((refused + 1))
+		fi
+		until value=$(cat $iosched/stream 2>/dev/null); do :; done
+		[ "$value" = "$last" ] || fail "write $i: $value, $last was set; accepted $accepted, refused $refused"
+	done
+	kill $changer
+	wait $changer || true
+	say "took $accepted of $1 changes"
+	[ $accepted -gt $(($1 / 20)) ] || fail "accepted $accepted of $1"
+}
+
 # unused N: so many disks that nobody uses are removed while all CPUs are busy. The last reference to a disk is dropped where a task
 # may sleep: the kernel log has a BUG otherwise, as zoned disks stop a workqueue.
 unused() {
@@ -376,6 +436,9 @@ long try 40 "data: completion in a soft interrupt" data 1
 long try 40 "data: completion by the submitter" data 0
 try 30 "bad blocks" failing
 debug_long try 20 "what is refused changes nothing" wrong
+try 20 "slots follow the number of hardware queues" depth
+try 30 "what is set while hardware queues come and go" exact "$(slow "$(brief 40 200)" 20)"
+debug_long try 30 "a service is set while the disk is slow" late service other
 try 20 "a device of type nrs in the same service" loop
 try 60 "two disks of one service; a busy disk changes its service" together
 try 20 "removal of a busy disk" unplugged busy

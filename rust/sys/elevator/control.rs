@@ -2,9 +2,10 @@
 
 //! The files of `queue/iosched/`, and the changes that they ask for.
 //!
-//! Who sets a file waits for a work item, which makes another scheduler and puts it in the place of the old one. The file's lock
-//! may not be held for that: the task that ends a scheduler takes it with the queue frozen, so nothing that may wait for memory
-//! may be done with it held.
+//! A store waits for a work item, which makes another scheduler and puts it in the place of the old one. It does not do that
+//! itself: the task that ends a scheduler takes the file's lock with the queue frozen, so the queue is not frozen under that lock.
+//!
+//! The block layer holds the file's lock during a store. So there is one store at a time, and none while a scheduler ends.
 
 use core::fmt::Write;
 
@@ -20,21 +21,55 @@ use kernel::{
 use super::{instance::Instance, Scheduler};
 use crate::sys::{misc, queue, raw, text::Reply};
 
-/// How long who sets a file waits until the change is made, ms. The file's lock is held meanwhile: whoever ends the scheduler
-/// waits for that with the queue frozen, and the change may wait for memory that the queue has to free.
+/// How long a store waits until the change is made, ms. It holds the file's lock meanwhile, for which the task that ends the
+/// scheduler waits with the queue frozen; a disk may take any time to finish its requests.
 const PATIENCE_MS: u32 = 1000;
 
-/// What is set, and what runs.
+/// A change of what runs.
+pub(super) enum Stage<S> {
+    /// There is none.
+    Idle,
+    /// A store asks for these settings.
+    Asked(S),
+    /// The work item makes it.
+    Making,
+}
+
+/// What runs, and what is to run.
 pub(super) struct Control<T: Scheduler> {
-    pub(super) settings: T::Settings,
     pub(super) current: Arc<T>,
-    /// Changes that were asked for.
-    pub(super) asked: u64,
-    /// Of these, the ones that were made or failed; and how the last one failed.
-    pub(super) made: u64,
-    pub(super) failure: Result,
-    /// The queue has another scheduler by now.
-    pub(super) gone: bool,
+    stage: Stage<T::Settings>,
+    /// How the last change ended.
+    outcome: Result,
+    /// The instance has been started.
+    pub(super) started: bool,
+    /// Nothing changes any more: the instance has ended, or another one has been made in its place.
+    pub(super) closed: bool,
+}
+
+impl<T: Scheduler> Control<T> {
+    pub(super) fn new(current: Arc<T>) -> Self {
+        Self {
+            current,
+            stage: Stage::Idle,
+            outcome: Ok(()),
+            started: false,
+            closed: false,
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        matches!(self.stage, Stage::Idle)
+    }
+
+    /// Withdraws a change that has not begun; returns whether that was so.
+    fn withdraw(&mut self) -> bool {
+        let waits = matches!(self.stage, Stage::Asked(_));
+        if waits {
+            self.stage = Stage::Idle;
+        }
+        waits
+    }
 }
 
 impl<T: Scheduler> Instance<T> {
@@ -87,69 +122,96 @@ impl<T: Scheduler> Instance<T> {
     ///
     /// # Errors
     ///
-    /// What the file refuses, or [`Scheduler::create`]; nothing has changed then. `ETIMEDOUT`: the change takes longer than
-    /// [`PATIENCE_MS`]; it may still be made.
+    /// - What the file refuses, or [`Scheduler::create`]; nothing changes then.
+    /// - `EAGAIN`: another change is being made, or this one has not begun in time; nothing changes then.
+    /// - `ETIMEDOUT`, `EINTR`: the change has begun. It is made when the disk has finished its requests, unless it is
+    ///   refused.
     fn set(this: ArcBorrow<'_, Self>, index: usize, bytes: &[u8]) -> Result {
         let store = T::FILES.get(index).and_then(|file| file.store);
         let text = core::str::from_utf8(bytes).map_err(|_| EINVAL)?;
         let mut control = this.control.lock();
-        let mut settings = control.settings.clone();
+        if control.closed || !control.is_idle() {
+            return Err(EAGAIN);
+        }
+        let mut settings = control.current.settings().clone();
         store.ok_or(EINVAL)?(&mut settings, text.trim_end_matches('\n'))?;
-        control.settings = settings;
-        control.asked = control.asked.wrapping_add(1);
+        control.stage = Stage::Asked(settings);
         // If it is queued already, that run serves.
         let _ = queue::upkeep().enqueue::<_, 0>(Arc::from(this));
         let mut left = msecs_to_jiffies(PATIENCE_MS);
-        while control.made != control.asked {
-            match this.changed.wait_interruptible_timeout(&mut control, left) {
-                CondVarTimeoutResult::Woken { jiffies } => left = jiffies,
-                CondVarTimeoutResult::Timeout => return Err(ETIMEDOUT),
-                CondVarTimeoutResult::Signal { .. } => return Err(EINTR),
+        while !control.is_idle() {
+            let error = match this.changed.wait_interruptible_timeout(&mut control, left) {
+                CondVarTimeoutResult::Woken { jiffies } => {
+                    left = jiffies;
+                    continue;
+                }
+                CondVarTimeoutResult::Timeout => ETIMEDOUT,
+                CondVarTimeoutResult::Signal { .. } => EINTR,
+            };
+            if control.withdraw() {
+                return Err(EAGAIN);
+            }
+            if !control.is_idle() {
+                return Err(error);
             }
         }
-        control.failure
+        control.outcome
     }
 
-    /// Puts a scheduler with the settings in the place of the current one, and tells who waits.
+    /// Waits for the change that is being made, and lets none begin any more; returns what runs. The wait is as long as that
+    /// for a freeze of the queue, which the caller's is in for anyway.
+    pub(super) fn close(&self) -> Arc<T> {
+        let mut control = self.control.lock();
+        while !control.is_idle() {
+            self.changed.wait(&mut control);
+        }
+        control.closed = true;
+        control.current.clone()
+    }
+
+    /// Puts a scheduler with the settings that were asked for in the place of the current one, and tells who waits.
     fn change(&self) {
-        let (asked, settings, before) = {
-            let control = self.control.lock();
-            if control.gone {
-                return;
+        let (settings, before) = {
+            let mut control = self.control.lock();
+            match core::mem::replace(&mut control.stage, Stage::Making) {
+                Stage::Asked(settings) => (settings, control.current.clone()),
+                stage => {
+                    // It was withdrawn.
+                    control.stage = stage;
+                    return;
+                }
             }
-            (
-                control.asked,
-                control.settings.clone(),
-                control.current.clone(),
-            )
         };
-        let new = T::create(&self.queue, settings, Some(&before));
-        let failure = new.map(|new| self.replace(new));
-        let settings = before.settings().clone();
+        // The task that ends the scheduler may wait for this one with the queue frozen.
+        let new = misc::without_io(|| T::create(&self.queue, settings, Some(&before)));
+        let outcome = new.and_then(|new| self.replace(new));
         // The old scheduler leaves its service before who waits is told.
         drop(before);
         self.wait_for_drain();
         let mut control = self.control.lock();
-        if failure.is_err() && control.asked == asked {
-            control.settings = settings;
-        }
-        control.failure = failure;
-        control.made = asked;
+        control.outcome = outcome;
+        control.stage = Stage::Idle;
         drop(control);
         self.changed.notify_all();
     }
 
     /// Puts `new` in the place of the current scheduler.
-    fn replace(&self, mut new: Arc<T>) {
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV`: the queue has another scheduler by now.
+    fn replace(&self, mut new: Arc<T>) -> Result {
         self.queue.while_frozen(|| {
             let mut control = self.control.lock();
-            if !control.gone {
-                core::mem::swap(&mut control.current, &mut new);
-                // INVARIANT: The queue is frozen and quiesced.
-                // SAFETY: Nobody reads it meanwhile.
-                unsafe { *self.current.get() = Arc::as_ptr(&control.current) };
+            if control.closed {
+                return Err(ENODEV);
             }
-        });
+            core::mem::swap(&mut control.current, &mut new);
+            // INVARIANT: The queue is frozen and quiesced.
+            // SAFETY: Nobody reads it meanwhile.
+            unsafe { *self.current.get() = Arc::as_ptr(&control.current) };
+            Ok(())
+        })
         // The other one goes without the lock.
     }
 }

@@ -58,7 +58,7 @@ impl_has_work! {
 
 impl<T: Scheduler> Instance<T> {
     fn new(queue: Arc<Queue>, settings: T::Settings, before: Option<&T>) -> Result<Arc<Self>> {
-        let running = T::create(&queue, settings.clone(), before)?;
+        let running = T::create(&queue, settings, before)?;
         Arc::pin_init(
             pin_init!(Self {
                 current: UnsafeCell::new(Arc::as_ptr(&running)),
@@ -66,14 +66,7 @@ impl<T: Scheduler> Instance<T> {
                 nodes: UnsafeCell::new(Nodes::NONE),
                 unseen: Counter::new(),
                 aside <- Aside::new(),
-                control <- new_mutex!(Control {
-                    settings,
-                    current: running,
-                    asked: 0,
-                    made: 0,
-                    failure: Ok(()),
-                    gone: false,
-                }, "nrs_iosched"),
+                control <- new_mutex!(Control::new(running), "nrs_iosched"),
                 changed <- new_condvar!("nrs_iosched"),
                 changer <- new_work!("nrs_iosched_change"),
                 drainer <- new_work!("nrs_iosched_drain"),
@@ -122,9 +115,29 @@ impl<T: Scheduler> Instance<T> {
     /// As for [`Self::alloc_sched_data`].
     unsafe fn attach(q: *mut bindings::request_queue) -> Result<Arc<Self>> {
         // SAFETY: The caller promises it.
-        let queue = unsafe { Queue::new(q) }?;
+        let (queue, before) = unsafe { (Queue::new(q)?, Self::running(q)) };
+        // When the number of hardware queues changes, what was set stays.
+        match before {
+            Some(before) => {
+                let current = before.close();
+                Self::new(queue, current.settings().clone(), Some(&current))
+                    .inspect_err(|_| before.control.lock().closed = false)
+            }
+            None => {
+                let settings = T::defaults(&queue)?;
+                Self::new(queue, settings, None)
+            }
+        }
+    }
+
+    /// Returns the instance that runs, if the scheduler of `q` is of this type.
+    ///
+    /// # Safety
+    ///
+    /// `q` is valid, and does not change its scheduler for `'a`.
+    unsafe fn running<'a>(q: *mut bindings::request_queue) -> Option<ArcBorrow<'a, Self>> {
         // SAFETY: A scheduler of the queue has its type, whose operations say whose it is.
-        let before = unsafe {
+        unsafe {
             let elevator = (*q).elevator.cast::<raw::elevator_queue>();
             let ours: unsafe extern "C" fn(*mut bindings::request_queue) -> *mut c_void =
                 Self::alloc_sched_data;
@@ -134,20 +147,6 @@ impl<T: Scheduler> Instance<T> {
                     .alloc_sched_data
                     .is_some_and(|theirs| ptr::fn_addr_eq(theirs, ours));
             is_ours.then(|| Self::of(q))
-        };
-        // When the number of hardware queues changes, what was set stays.
-        match before {
-            Some(before) => {
-                let (settings, current) = {
-                    let control = before.control.lock();
-                    (control.settings.clone(), control.current.clone())
-                };
-                Self::new(queue, settings, Some(&current))
-            }
-            None => {
-                let settings = T::defaults(&queue)?;
-                Self::new(queue, settings, None)
-            }
         }
     }
 
@@ -161,11 +160,18 @@ impl<T: Scheduler> Instance<T> {
     ///
     /// # Safety
     ///
-    /// Called by the block layer only, once, after `exit_sched` or in its place.
+    /// Called by the block layer only, once, after `exit_sched` or in its place; the queue does not change its scheduler
+    /// during the call.
     pub(super) unsafe extern "C" fn free_sched_data(data: *mut c_void) {
         let data = data.cast_const().cast::<Self>();
         // SAFETY: Made by `Arc::into_raw`.
         let this = unsafe { Arc::from_raw(data) };
+        if !this.control.lock().started {
+            // SAFETY: The instance keeps the queue; as the block layer promises.
+            if let Some(stays) = unsafe { Self::running(this.queue.as_ptr()) } {
+                stays.control.lock().closed = false;
+            }
+        }
         // SAFETY: Both work items are initialised. What is queued has a reference of its own, made in the same way.
         unsafe {
             for work in [
@@ -199,7 +205,9 @@ impl<T: Scheduler> Instance<T> {
             (*q).async_depth = (*q).nr_requests;
             // It would delay writeback before the scheduler sees the requests.
             raw::nrs_queue_throttle_writeback(q, false);
+            this.scheduler().follow_depth();
         }
+        this.control.lock().started = true;
         // The block layer loses the scheduler before, should this one fail.
         0
     }
@@ -239,7 +247,8 @@ impl<T: Scheduler> Instance<T> {
         let this = unsafe { ArcBorrow::from_raw((*elevator).elevator_data.cast::<Self>()) };
         bug!(this.aside.has_some());
         this.queue.throttle_writeback();
-        this.control.lock().gone = true;
+        this.control.lock().closed = true;
+        this.control.lock().closed = true;
     }
 
     /// A request begins.

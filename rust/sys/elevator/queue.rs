@@ -38,6 +38,10 @@ impl Queue {
         Ok(Arc::new(Self { q, disk }, GFP_KERNEL)?)
     }
 
+    pub(super) fn as_ptr(&self) -> *mut bindings::request_queue {
+        self.q
+    }
+
     /// Has the queue dispatch, soon, what [`super::Scheduler::has_work`] tells of. Any context; the queue has a scheduler.
     pub(crate) fn run(&self) {
         // SAFETY: By the type invariant. The tag set exists while the queue has a scheduler.

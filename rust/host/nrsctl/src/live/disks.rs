@@ -27,6 +27,11 @@ const REQUESTS_MIN: u32 = 256;
 /// Writes of [`SCHEDULER`] before a busy queue is reported, [`PAUSE`] apart.
 const TRIES: u32 = 10;
 
+/// Returns whether `errno` says that another change of the disk is being made, and this one is not.
+fn is_busy(file: &str, errno: i32) -> bool {
+    errno == libc::EAGAIN || file == SCHEDULER && errno == libc::EBUSY
+}
+
 /// Writes a text to a file of sysfs.
 type Put = fn(&Path, &str) -> io::Result<()>;
 
@@ -147,15 +152,13 @@ impl Disks {
         }
     }
 
-    /// Writes a file; the scheduler again while the queue is busy.
+    /// Writes a file, again while another change of the disk is being made.
     fn set(&self, disk: &str, file: &'static str, text: &str) -> io::Result<()> {
         let path = self.file(disk, file);
         let mut tries = 1;
         loop {
             match (self.put)(&path, text) {
-                Err(error)
-                    if file == SCHEDULER && tries < TRIES && errno::of(&error) == libc::EBUSY =>
-                {
+                Err(error) if tries < TRIES && is_busy(file, errno::of(&error)) => {
                     tries += 1;
                     sleep(PAUSE);
                 }

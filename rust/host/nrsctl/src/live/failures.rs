@@ -193,10 +193,15 @@ impl Live {
                 "it has no I/O scheduler".into(),
                 "put a device-mapper device on it: nrsctl client add".into(),
             ),
-            (libc::EBUSY, SCHEDULER) => (
+            (libc::EBUSY, SCHEDULER) | (libc::EAGAIN, _) => (
                 Kind::Busy,
                 "its queue is being changed".into(),
                 "try again".into(),
+            ),
+            (libc::ETIMEDOUT, _) => (
+                Kind::Busy,
+                format!("{file}: its requests take more than a second to end"),
+                "try again when the disk is less busy".into(),
             ),
             (libc::EINVAL, SCHEDULER) if scheduler == NRS && !self.is_loaded() => {
                 let Failure {

@@ -530,7 +530,7 @@ fn disks_scheduled() {
 /// What is refused leaves the disk as it was, and the reason is told.
 #[test]
 fn disks_put_back() {
-    use libc::{EBUSY, EINVAL, EIO, ELOOP, ENOSPC, EPERM};
+    use libc::{EAGAIN, EBUSY, EINVAL, EIO, ELOOP, ENOSPC, EPERM, ETIMEDOUT};
     let before = scheduled("sda", "old", "%u");
     for (file, refused, errno, kind, why) in [
         (
@@ -553,6 +553,20 @@ fn disks_put_back() {
             EIO,
             Kind::Other,
             "jobid_name: input/output error",
+        ),
+        (
+            "iosched/jobid_name",
+            "%j",
+            EAGAIN,
+            Kind::Busy,
+            "its queue is being changed",
+        ),
+        (
+            "iosched/service",
+            "san",
+            ETIMEDOUT,
+            Kind::Busy,
+            "service: its requests take more than a second to end",
         ),
         (
             "iosched/service",
@@ -611,6 +625,10 @@ fn disks_put_back() {
     root.file(
         "sys/block/sda/queue/scheduler.refusal",
         &format!("{EBUSY} nrs 3"),
+    );
+    root.file(
+        "sys/block/sda/queue/iosched/service.refusal",
+        &format!("{EAGAIN} san 3"),
     );
     live.schedule(&scheduled("sda", "san", "%j")).unwrap();
     assert_eq!(live.disks().unwrap()[0].service, "san");

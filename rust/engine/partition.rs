@@ -478,6 +478,13 @@ impl Timed<Partition> {
         (arrived, env.kick)
     }
 
+    /// Charges for what a request has grown by, as [`Machine::merge`] does.
+    #[cfg(feature = "elevator")]
+    pub(crate) fn merge(&self, attrs: &Attrs, cost: Cost) -> bool {
+        let now = misc::now();
+        self.with(|inner| inner.merge(attrs, cost, now))
+    }
+
     /// Runs `f` with the lock held and the time at which it was asked for, ns; adds to `kick` what
     /// the target got.
     #[inline]

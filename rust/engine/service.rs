@@ -408,6 +408,17 @@ impl Service {
         }
     }
 
+    /// Charges the class of requests to `target` with `attrs`, one of which has grown by `cost`, on `cpu`.
+    #[cfg(feature = "elevator")]
+    pub(crate) fn merge(&self, target: &Target, cpu: u16, attrs: &Attrs, cost: Cost) {
+        let home = partitions::home(target.index(), self.cpt_of(cpu));
+        if let Some((_, partition)) = self.partitions.at(home) {
+            if partition.merge(attrs, cost) {
+                self.ticker.worker().feed();
+            }
+        }
+    }
+
     /// Takes back what a request to `target` used, and decides what its slot is used for next; `error` is how it
     /// failed, 0 if it did not, and `cpu` where it ended. Any context.
     #[inline]

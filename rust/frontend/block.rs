@@ -156,6 +156,14 @@ impl Traits {
     }
 }
 
+/// What a queued request has grown by.
+#[cfg(feature = "elevator")]
+pub(crate) struct Growth {
+    attrs: Attrs,
+    cost: Cost,
+    cpu: u16,
+}
+
 /// A block device in a service.
 pub(crate) struct Member {
     attachment: Attachment,
@@ -202,9 +210,6 @@ impl Member {
         };
         // xfsaild writes back metadata as if it reclaimed memory.
         let reclaims = bio.is_swap() || (who.reclaims() && !urgent);
-        if who.is_kthread() {
-            self.client().count_anonymous(cpu);
-        }
         let opcode = if bio.is_read() {
             Opcode::OST_READ
         } else if bio.is_punch() {
@@ -237,6 +242,9 @@ impl Member {
         draining: &dyn Fn() -> bool,
     ) -> Went<Held> {
         self.client().count_operation(traits.cpu, traits.opcode);
+        if who.is_kthread() {
+            self.client().count_anonymous(traits.cpu);
+        }
         let dispatch = self.service().dispatch();
         let target = self.target();
         let spot = held.spot();
@@ -261,6 +269,36 @@ impl Member {
         };
         let attrs = || self.attrs(traits, naming, who, spot.object);
         self.service().arrive(held, &arrival, attrs).went
+    }
+
+    /// Returns whether requests that are queued may grow. The order of requests goes by the ranges that they came with; which
+    /// file a request is for, and the name of the host, nobody compares.
+    #[cfg(feature = "elevator")]
+    #[inline]
+    pub(crate) fn may_grow(&self, naming: &Naming) -> bool {
+        let dispatch = self.service().dispatch();
+        self.client().held() != 0
+            && dispatch.level() != Level::Overlap
+            && !dispatch.wants_file()
+            && !naming.template.uses_host()
+    }
+
+    /// Returns what a queued request has grown by, which `traits` describe, for [`Self::charge`].
+    #[cfg(feature = "elevator")]
+    pub(crate) fn growth(&self, traits: &Traits, naming: &Naming, who: &Submitter<'_>) -> Growth {
+        let object = self.target().index().into();
+        Growth {
+            attrs: self.attrs(traits, naming, who, object),
+            cost: traits.cost(),
+            cpu: traits.cpu,
+        }
+    }
+
+    /// Charges what a queued request has grown by.
+    #[cfg(feature = "elevator")]
+    pub(crate) fn charge(&self, growth: &Growth) {
+        let Growth { attrs, cost, cpu } = growth;
+        self.service().merge(self.target(), *cpu, attrs, *cost);
     }
 
     /// Returns what a request looks like to the policies; its range is in `object`.

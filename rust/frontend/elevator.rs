@@ -12,7 +12,7 @@
 
 use kernel::{prelude::*, str::CString, sync::Arc};
 
-use super::block::{template, Member, Naming};
+use super::block::{template, Growth, Member, Naming};
 use crate::{
     engine::{
         registry,
@@ -21,6 +21,7 @@ use crate::{
     },
     sched::{attr::Stream, item::Cost, partition::arrive::Went},
     sys::{
+        bio::{View, SECTOR},
         elevator::{self, File, Queue, Request, Scheduler},
         hotplug, layout,
         node::{Account, Held},
@@ -168,6 +169,7 @@ impl Scheduler for Disk {
         },
     ];
     type Settings = Settings;
+    type Growth = Growth;
 
     fn defaults(queue: &Queue) -> Result<Settings> {
         Ok(Settings {
@@ -233,6 +235,22 @@ impl Scheduler for Disk {
             // With leave to overflow nothing is refused.
             Went::Queued | Went::Blocked | Went::Refused(_) => {}
         }
+    }
+
+    #[inline]
+    fn may_grow(&self) -> bool {
+        self.member.may_grow(&self.settings.naming)
+    }
+
+    fn growth(&self, bio: View<'_>) -> Self::Growth {
+        let who = task::submitter().of_bio(bio);
+        let offset = bio.sector().wrapping_mul(SECTOR);
+        let traits = self.member.traits(bio, &who, offset, bio.bytes());
+        self.member.growth(&traits, &self.settings.naming, &who)
+    }
+
+    fn charge(&self, growth: &Self::Growth) {
+        self.member.charge(growth);
     }
 
     #[inline]

@@ -136,6 +136,8 @@ pub struct View<'a> {
 /// How a request that goes down without queueing asks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
+    /// It has become part of a request of its class, which owes for what it transfers. The two count as one.
+    Merged,
     /// The service is under-loaded; if the policy refuses, the request is queued.
     Opportunity,
     /// It must not be withheld; its class owes for it.
@@ -151,7 +153,7 @@ pub enum Way {
 pub enum Passed {
     /// It is counted and may go.
     Counted,
-    /// It has to queue; never for [`Way::Forced`].
+    /// It has to queue; only for [`Way::Opportunity`].
     Refused,
     /// Its class is not there any more: classify again.
     Stale,

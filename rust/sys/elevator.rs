@@ -10,6 +10,7 @@
 //! - *Slot*: memory for one request of the queue ([`nodes`]); its [`Node`] lives there.
 //! - *Aside*: requests that the scheduler does not see: what was dispatched and comes back, data of a flush sequence, and
 //!   requests without a slot. They go first.
+//! - *Growing*: a bio becomes part of a request that is withheld ([`merge`]).
 //! - *Direct run*: the task that inserts a request runs the queue. Block layers run it in a work item, two context switches
 //!   later, after each request that was not plugged.
 //!
@@ -35,6 +36,7 @@ use core::{ffi::CStr, fmt, marker::PhantomData};
 use kernel::{bindings, error::to_result, ffi::c_char, prelude::*, sync::Arc, types::Opaque};
 
 use super::{
+    bio::View,
     node::{Account, Held},
     raw,
 };
@@ -43,6 +45,7 @@ use crate::sched::item::Cost;
 mod aside;
 mod control;
 mod instance;
+mod merge;
 mod nodes;
 mod queue;
 mod request;
@@ -73,6 +76,8 @@ pub(crate) trait Scheduler: Send + Sync + Sized + 'static {
     const FILES: &'static [File<Self>];
     /// What the files set.
     type Settings: Clone + Send + Unpin + 'static;
+    /// What a request has grown by.
+    type Growth;
 
     /// Returns the settings of a queue that was told none.
     fn defaults(queue: &Queue) -> Result<Self::Settings>;
@@ -89,6 +94,15 @@ pub(crate) trait Scheduler: Send + Sync + Sized + 'static {
 
     /// The queue has a number of hardware queues, perhaps another one than when the scheduler was made. Frozen and quiesced.
     fn follow_depth(&self);
+
+    /// Returns whether requests that are withheld may grow. Task context.
+    fn may_grow(&self) -> bool;
+
+    /// Returns what a request has grown by: `bio`, of the running task. Interrupts are off.
+    fn growth(&self, bio: View<'_>) -> Self::Growth;
+
+    /// Charges what a request has grown by. Task context.
+    fn charge(&self, growth: &Self::Growth);
 
     /// Takes a request that was inserted. It may sleep for memory, if that is said.
     fn insert(&self, request: Request<'_>, may_sleep: bool);
@@ -174,6 +188,8 @@ impl<T: Scheduler> Registration<T> {
                 init_sched: Some(Instance::<T>::init_sched),
                 exit_sched: Some(Instance::<T>::exit_sched),
                 depth_updated: Some(Instance::<T>::depth_updated),
+                allow_merge: Some(Instance::<T>::allow_merge),
+                bio_merge: Some(Instance::<T>::bio_merge),
                 prepare_request: Some(Instance::<T>::prepare_request),
                 insert_requests: Some(Instance::<T>::insert_requests),
                 has_work: Some(Instance::<T>::has_work),

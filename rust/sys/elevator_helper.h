@@ -6,6 +6,7 @@
 #include <linux/blkdev.h>
 #include <linux/blk-mq.h>
 
+#include "block/blk-mq-sched.h"
 #include "block/elevator.h"
 #include "elevator_shim.h"
 

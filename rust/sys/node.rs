@@ -195,6 +195,12 @@ impl Node {
         self.body.cost
     }
 
+    /// Says that the request transfers `bytes`.
+    #[cfg(feature = "elevator")]
+    pub(crate) fn set_bytes(&mut self, bytes: u64) {
+        self.body.cost = Cost::new(self.body.cost.direction, bytes);
+    }
+
     /// Since when it was held, monotonic ns; 0: it was not.
     pub(crate) fn arrival(&self) -> u64 {
         self.body.arrival

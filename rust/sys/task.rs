@@ -36,6 +36,17 @@ pub(crate) struct Submitter<'a> {
     _bio: PhantomData<View<'a>>,
 }
 
+/// All that tells submitters apart.
+#[cfg(feature = "elevator")]
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Whose {
+    comm: [u8; 16],
+    ids: (u32, u32),
+    pid: u32,
+    flags: u32,
+    cgroup: Option<u64>,
+}
+
 /// Returns the running task.
 pub(crate) fn submitter() -> Submitter<'static> {
     // INVARIANT: A raw pointer keeps it in this task.
@@ -94,6 +105,18 @@ impl<'a> Submitter<'a> {
         // SAFETY: By the type invariant this task runs; the name is always NUL-terminated within its array and a torn
         // read of it gives a mixed name, nothing worse.
         unsafe { (*self.task).comm }
+    }
+
+    /// Returns all of them.
+    #[cfg(feature = "elevator")]
+    pub(crate) fn whose(&self) -> Whose {
+        Whose {
+            comm: self.comm(),
+            ids: self.ids(),
+            pid: self.pid(),
+            flags: self.flags & bindings::PF_KTHREAD,
+            cgroup: self.cgroup(),
+        }
     }
 
     /// Returns the id of the cgroup on the unified hierarchy: that of the bio, if it is charged to one below the root, or else

@@ -36,7 +36,7 @@ configure() {
 	set_to svc nrs_qbm_config 'by uid;group all capacity=40MB/s;default class=fair_share min=1MB/s max=4MB/s'
 }
 
-# setup: a disk with two queues, and three users who write, each at most five seconds for a request.
+# setup: a disk with two queues, and three users who write, one in order as well, each at most five seconds for a request.
 setup() {
 	module
 	modprobe -q mq-deadline || true
@@ -47,7 +47,8 @@ setup() {
 	echo 3 >"$(at svc slots)"
 	local latency=(--max_latency="$(slow 5s 30s)")
 	writing a "${latency[@]}" --uid=1001 --gid=101 --name=two --offset=32m "${latency[@]}" --uid=1002 --gid=102 \
-		--name=three --offset=64m "${latency[@]}" --uid=1003 --gid=101
+		--name=three --offset=64m "${latency[@]}" --uid=1003 --gid=101 \
+		--name=four --offset=96m "${latency[@]}" --uid=1001 --rw=write --bssplit=4k/100 --iodepth_batch_submit=1
 	saturated a
 }
 

@@ -187,6 +187,75 @@ data() {
 	[ "$(counter a queued)" -gt 0 ]
 }
 
+# merging COMMAND...: sets $requests and $merged: writes that the disk has done, and bios that became part of them.
+merging() {
+	local before
+	writes() { awk '{ print $5, $6 }' /sys/block/nb0/stat; }
+	before=$(writes)
+	"$@"
+	balanced a
+	read -r requests merged < <(echo "$before $(writes)" | awk '{ print $3 - $1, $4 - $2 }')
+	say "$requests requests, $merged bios merged: $*"
+}
+
+# in_order [as=UID] [OPTION...]: writes in order, one call each, so that nobody merges them before.
+in_order() {
+	load a "$@" --iodepth=32 --iodepth_batch_submit=1 >/dev/null
+}
+
+# Requests that are withheld grow, and their rate and the counters know of each byte.
+growing() {
+	module
+	lower nb0 memory_backed=1 irqmode=2 completion_nsec=500000
+	client a /dev/nb0 svc
+	local requests merged bytes ended cost
+	policy svc 'tbf uid'
+	set_to svc nrs_tbf_rule 'change default rate=2MB/s'
+	bytes=$(counter a bytes) ended=$(counter a ended)
+	took merging in_order --rw=write --io_size=4m
+	[ $((requests + merged)) = 1024 ] && [ "$requests" -le 512 ] || fail "$requests requests, $merged merged"
+	[ "$took" -ge 2000 ] || fail "4 MiB at 2 MB/s took $took ms"
+	[ $(($(counter a ended) - ended)) = "$requests" ] && [ $(($(counter a bytes) - bytes)) = 4194304 ] || fail "$(status)"
+	cost=$(awk '/^classes:/ { exit } $1 == "dispatched:" { n += $2 } $1 == "cost:" { c += $2 } END { print n, c }' "$(at svc nrs_tbf_stats)")
+	[ "$cost" = "$requests 4194304" ] || fail "$(cat "$(at svc nrs_tbf_stats)")"
+	echo 2 >$queue/nomerges
+	merging in_order --rw=write --io_size=64k
+	[ "$merged" = 0 ] || fail "$merged merged"
+	echo 0 >$queue/nomerges
+	verified a --rw=write --iodepth=32 --size="$(slow 4m 1m)"
+	balanced a
+	policy svc 'fairshare uid_fair'
+	echo 1 >"$(at svc slots)"
+	echo 1 >"$(at svc nrs_fairshare_stats_reset)"
+	merging in_order --rw=write --io_size=4m
+	cost=$(awk '$1 == "dispatched:" { n += $2 } $1 == "cost_pages:" { c += $2 } END { print n, c }' "$(at svc nrs_fairshare_stats)")
+	[ "$cost" = "$requests 1024" ] || fail "$(cat "$(at svc nrs_fairshare_stats)")"
+}
+
+# Requests of one submitter grow by what another thread of it submits, but not by what somebody else does, nor where they keep
+# their order.
+apart() {
+	module
+	lower nb0 memory_backed=1
+	client a /dev/nb0 svc
+	local requests merged every=(--rw=write:4k --io_size=512k --size=2m)
+	threads() { in_order "${every[@]}" --thread --numjobs=2 --offset_increment=4k; }
+	users() {
+		in_order as=1001 "${every[@]}" &
+		in_order as=1002 "${every[@]}" --offset=4k
+		wait $!
+	}
+	policy svc 'tbf uid'
+	set_to svc nrs_tbf_rule 'change default rate=200'
+	merging threads
+	[ "$merged" -gt 0 ] || fail "nothing merged"
+	merging users
+	[ "$merged" = 0 ] && [ "$requests" = 256 ] || fail "$requests requests, $merged merged"
+	set_to svc nrs_pop overlap
+	merging threads
+	[ "$merged" = 0 ] && [ "$requests" = 256 ] || fail "$requests requests, $merged merged"
+}
+
 # Bad blocks: errors reach the caller and cost no slot.
 failing() {
 	module
@@ -196,7 +265,7 @@ failing() {
 	echo 1 >"$(at svc slots)"
 	refused EIO dd if=/dev/mapper/a of=/dev/null bs=4k count=1 iflag=direct
 	local way
-	for way in randread randwrite; do
+	for way in randread randwrite write; do
 		load a --rw=$way --iodepth=16 --size=1m --io_size=1m --continue_on_error=all --output-format=json >/tmp/fio.txt 2>&1 || true
 		# shellcheck disable=SC2016
 		[ "$(awk '/"total_err" :/ { gsub(/,/, ""); print $3; exit }' /tmp/fio.txt)" = 256 ] || fail "$way: $(grep total_err /tmp/fio.txt)"
@@ -434,6 +503,8 @@ try 20 "requests and bytes are those of the disk" counted
 try 40 "data: completion in a hard interrupt" data 2 completion_nsec=100000
 long try 40 "data: completion in a soft interrupt" data 1
 long try 40 "data: completion by the submitter" data 0
+try 30 "requests that are withheld grow" growing
+try 30 "requests grow by bios of their submitter" apart
 try 30 "bad blocks" failing
 debug_long try 20 "what is refused changes nothing" wrong
 try 20 "slots follow the number of hardware queues" depth

@@ -14,6 +14,7 @@
 use super::{lane::Ident, line::Found, Admission, Env, Machine, Scheduled, BATCH};
 use crate::sched::{
     attr::{Attrs, Priority},
+    item::Cost,
     mem::Need,
     order::{Entered, Forced, RecordId, Relation},
     policy::{Part, Passed, Way},
@@ -167,6 +168,14 @@ impl<I: Scheduled, P: Part<I>, T> Machine<I, P, T> {
             hungry,
             others: others || slot || found.others,
         }
+    }
+
+    /// Charges the class of requests with `attrs`, one of which has grown by `cost`; returns whether the part needs memory now.
+    pub fn merge(&mut self, attrs: &Attrs, cost: Cost, now: u64) -> bool {
+        let lane = self.lane(attrs.priority);
+        // The policy cannot refuse.
+        let (_, hungry) = lane.pass_anew(None, attrs, cost, Way::Merged, || now);
+        hungry
     }
 
     /// Dispatches a request that its class has been charged for, with a `slot` or because it must

@@ -238,12 +238,25 @@ impl<I: Item> State<I> {
         })
     }
 
-    /// Charges the leaf in `slot` for a request that went down past its queue.
+    /// Charges the leaf in `slot` for what one of its requests has grown by. With the cost model `time`, how long the request
+    /// takes is charged in any case.
+    #[cold]
+    fn merge(&mut self, slot: u32, cost: Cost) {
+        let charge = match self.members.cost_model {
+            CostModel::Pages => cost.pages,
+            CostModel::Rpcs | CostModel::Time => 0,
+        };
+        if let Some(ledger) = self.members.ledger_mut(slot) {
+            ledger.count_passed(0, cost.pages.into(), charge.into());
+        }
+        if charge > 0 {
+            self.owe(slot, charge);
+        }
+    }
+
+    /// Charges the leaf in `slot` for what went down past its queue.
     #[cold]
     fn owe(&mut self, slot: u32, charge: u32) {
-        if let Some(ledger) = self.members.ledger_mut(slot) {
-            ledger.forced();
-        }
         let Some((leaf, tariff)) = self.members.open(slot) else {
             bug!();
             return;
@@ -414,9 +427,16 @@ impl<I: Item> Part<I> for State<I> {
         let Some((_, tariff)) = self.members.pass(class) else {
             return Passed::Stale;
         };
+        if way == Way::Merged {
+            self.merge(class.slot(), cost);
+            return Passed::Counted;
+        }
         let charge = tariff.of(cost);
         if let Some(ledger) = self.members.ledger_mut(class.slot()) {
             ledger.count(cost.pages, charge, !owes);
+            if owes {
+                ledger.forced();
+            }
         }
         if owes {
             self.owe(class.slot(), charge);

@@ -422,6 +422,7 @@ impl<I: Item> Part<I> for State<I> {
             return Passed::Stale;
         }
         match way {
+            Way::Merged => record.merge(gates, cost, now),
             Way::Forced { .. } => record.force(gates, cost, now),
             Way::Opportunity if record.pass(gates, cost, now) => {}
             Way::Opportunity => return Passed::Refused,

@@ -508,6 +508,7 @@ impl<I: Item> Classful<I> for Tbf {
         };
         let mut context = state.policy.context(now);
         match way {
+            Way::Merged => record.merge(&mut context, cost),
             Way::Forced { .. } => record.force(&mut context, cost),
             Way::Opportunity if record.pass(&mut context, cost) => {}
             Way::Opportunity => return Passed::Refused,

@@ -444,6 +444,17 @@ impl Gate {
 
     /// Takes for a request that must go, and counts it; the debt that this makes is bounded.
     pub fn force(&self, cost: Cost, now: u64) {
+        self.owe(cost, now);
+        self.count(cost);
+    }
+
+    /// Does the same for what a request has grown by.
+    pub fn merge(&self, cost: Cost, now: u64) {
+        self.owe(cost, now);
+        self.count_bytes(cost);
+    }
+
+    fn owe(&self, cost: Cost, now: u64) {
         let bytes = bytes_of(cost);
         let course = self.course();
         if bytes > 0 && course.is_regulated() {
@@ -459,7 +470,6 @@ impl Gate {
             });
             let (Ok(_) | Err(_)) = done;
         }
-        self.count(cost);
     }
 
     /// After a pause of its client, credit beyond the depth is lost.
@@ -482,6 +492,11 @@ impl Gate {
     #[inline]
     pub fn count(&self, cost: Cost) {
         self.requests.fetch_add(1, Relaxed);
+        self.count_bytes(cost);
+    }
+
+    #[inline]
+    fn count_bytes(&self, cost: Cost) {
         match cost.direction {
             Direction::Read => self.read.fetch_add(cost.bytes, Relaxed),
             Direction::Write => self.written.fetch_add(cost.bytes, Relaxed),

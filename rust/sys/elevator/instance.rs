@@ -7,9 +7,9 @@ use core::{cell::UnsafeCell, marker::PhantomData, ptr};
 use kernel::{
     bindings,
     ffi::{c_int, c_void},
-    impl_has_work, new_condvar, new_mutex, new_work,
+    impl_has_work, new_condvar, new_mutex, new_spinlock_irq, new_work,
     prelude::*,
-    sync::{Arc, ArcBorrow, CondVar, Mutex},
+    sync::{Arc, ArcBorrow, CondVar, Mutex, SpinLockIrq},
     workqueue::Work,
 };
 
@@ -35,6 +35,9 @@ pub(super) struct Instance<T: Scheduler> {
     unseen: Counter,
     #[pin]
     aside: Aside,
+    /// Protects what may grow, of all requests that are withheld.
+    #[pin]
+    pub(super) growing: SpinLockIrq<()>,
     #[pin]
     pub(super) control: Mutex<Control<T>>,
     /// A change was made, or has failed.
@@ -66,6 +69,7 @@ impl<T: Scheduler> Instance<T> {
                 nodes: UnsafeCell::new(Nodes::NONE),
                 unseen: Counter::new(),
                 aside <- Aside::new(),
+                growing <- new_spinlock_irq!((), "nrs_growing"),
                 control <- new_mutex!(Control::new(running), "nrs_iosched"),
                 changed <- new_condvar!("nrs_iosched"),
                 changer <- new_work!("nrs_iosched_change"),
@@ -78,7 +82,7 @@ impl<T: Scheduler> Instance<T> {
     /// # Safety
     ///
     /// `q` has a scheduler of this type, which does not exit for `'a`.
-    unsafe fn of<'a>(q: *mut bindings::request_queue) -> ArcBorrow<'a, Self> {
+    pub(super) unsafe fn of<'a>(q: *mut bindings::request_queue) -> ArcBorrow<'a, Self> {
         // SAFETY: The caller promises it; `alloc_sched_data` made the pointer with `Arc::into_raw`.
         unsafe {
             let elevator = (*q).elevator.cast::<raw::elevator_queue>();
@@ -89,7 +93,7 @@ impl<T: Scheduler> Instance<T> {
     /// # Safety
     ///
     /// The queue is not frozen and quiesced meanwhile.
-    unsafe fn scheduler(&self) -> &T {
+    pub(super) unsafe fn scheduler(&self) -> &T {
         // SAFETY: By the type invariant; the caller promises that it does not change.
         unsafe { &**self.current.get() }
     }
@@ -318,6 +322,7 @@ impl<T: Scheduler> Instance<T> {
             let request = Request {
                 rq,
                 slot,
+                ops: Self::OPS,
                 _rq: PhantomData,
             };
             self.scheduler().insert(request, may_sleep);
@@ -368,6 +373,9 @@ impl<T: Scheduler> Instance<T> {
         unsafe {
             let slot = PerRequest::around(node);
             let queued = (*slot).node.arrival() != 0;
+            if queued {
+                this.grown(slot);
+            }
             scheduler.dispatching((*slot).node.account_mut(), queued);
             (*slot).rq
         }

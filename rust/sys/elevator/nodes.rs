@@ -9,11 +9,13 @@ use core::{cell::UnsafeCell, mem::offset_of, ptr::NonNull};
 
 use kernel::{bindings, prelude::*};
 
-use crate::sys::{node::Node, raw};
+use crate::sys::{node::Node, raw, task::Whose};
 
 /// What is kept for a request.
 pub(super) struct PerRequest {
     pub(super) rq: *mut bindings::request,
+    /// Whose it is; written when it may begin to grow.
+    pub(super) whose: Whose,
     pub(super) node: Node,
 }
 

@@ -11,7 +11,6 @@ use crate::{
     sched::item::{Cost, Spot},
     sys::{
         bio::{View, SECTOR},
-        misc::bug,
         node::{Account, Held, Node, Ops},
         raw,
     },
@@ -36,6 +35,7 @@ impl Cpu {
 pub(crate) struct Request<'a> {
     pub(super) rq: *mut bindings::request,
     pub(super) slot: *mut PerRequest,
+    pub(super) ops: &'static Ops,
     pub(super) _rq: PhantomData<&'a mut bindings::request>,
 }
 
@@ -74,34 +74,10 @@ impl<'a> Request<'a> {
         // SAFETY: The slot is this request's by the type invariant and stays until the request has ended; `self` goes, so
         // this is the only `Held`.
         unsafe {
-            self.slot.write(PerRequest {
-                rq: self.rq,
-                node: Node::new(&OPS, cost, spot, account),
-            });
+            (&raw mut (*self.slot).rq).write(self.rq);
+            (&raw mut (*self.slot).node).write(Node::new(self.ops, cost, spot, account));
             (*self.rq).elv.priv_[0] = self.slot.cast();
             Held::from_raw(NonNull::new_unchecked(&raw mut (*self.slot).node))
         }
     }
-}
-
-/// A request is pulled by its queue, so nothing is ever done to it from here.
-static OPS: Ops = Ops {
-    hold: unused_but_hold,
-    submit: unused,
-    count_end: unused,
-    end: unused,
-};
-
-/// Prepares a request for being held: nothing is to be done, as its submitter does not wait for it here.
-///
-/// # Safety
-///
-/// None.
-unsafe fn unused_but_hold(_: NonNull<Node>) {}
-
-/// # Safety
-///
-/// None; never called.
-unsafe fn unused(_: NonNull<Node>) {
-    bug!();
 }

@@ -480,8 +480,12 @@ pub fn run(data: &[u8]) {
                 model.now += (u64::from(step % 16) + 1) << (step / 16 * 2).min(33);
             }
             13 => {
-                let way = [Way::Opportunity, Way::Forced { contended: true }]
-                    [usize::from(operation / 128)];
+                let ways = [
+                    Way::Opportunity,
+                    Way::Forced { contended: true },
+                    Way::Merged,
+                ];
+                let way = ways[usize::from(operation / 64) % ways.len()];
                 model.pass(home, bytes.byte(), way);
             }
             14 => match bytes.byte() {

@@ -360,4 +360,11 @@ impl<F: Fifo> Record<F> {
             gate.force(cost, now);
         }
     }
+
+    /// A request has grown by `cost`, without tokens.
+    pub fn merge(&mut self, gates: Option<&Gates>, cost: Cost, now: u64) {
+        if let Some(gate) = self.gate(gates) {
+            gate.merge(cost, now);
+        }
+    }
 }

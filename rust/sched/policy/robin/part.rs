@@ -256,13 +256,13 @@ impl<I: Item, P: Robin<I>> Classful<I> for Round<P> {
         state: &mut State<I, P>,
         slot: u32,
         cost: Cost,
-        _way: Way,
+        way: Way,
         now: impl FnOnce() -> u64,
     ) -> Passed {
         let Some(class) = state.table.at_mut(slot) else {
             return Passed::Stale;
         };
-        if !state.queue.store.takes(cost) {
+        if way == Way::Merged || !state.queue.store.takes(cost) {
             return Passed::Counted;
         }
         let rounds = &mut state.policy.rounds;

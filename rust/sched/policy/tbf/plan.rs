@@ -131,6 +131,11 @@ impl Meter {
         }
     }
 
+    /// What its rate counts.
+    pub const fn count(&self) -> Count {
+        self.count
+    }
+
     /// What a request that costs `cost` takes.
     #[inline]
     pub fn charge(&self, cost: Cost) -> Charge {
@@ -188,7 +193,7 @@ impl Gauge {
 
     /// What its rate counts.
     pub const fn count(&self) -> Count {
-        self.meter.count
+        self.meter.count()
     }
 
     /// Credit that counts in a bucket that several parts or classes take from, ticks.

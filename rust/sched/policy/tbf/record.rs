@@ -29,7 +29,7 @@
 
 use super::{
     context::{Context, Other},
-    plan::{Gauge, Minimum, Plan, DEBT_MAX, LATE},
+    plan::{Count, Gauge, Minimum, Plan, DEBT_MAX, LATE},
     queue::{Keys, Place},
     shared::Seat,
 };
@@ -389,6 +389,28 @@ impl<F: Fifo> Record<F> {
         self.count(context, gauge, cost);
     }
 
+    /// A request has grown by `cost`, without tokens. Buckets that count requests do not notice.
+    #[cold]
+    pub fn merge(&mut self, context: &mut Context<'_>, cost: Cost) {
+        let plan = context.plan;
+        let Some(gauge) = plan.gauge(self.rule) else {
+            return;
+        };
+        if self.fifo.is_empty() {
+            self.wake(context, gauge);
+        }
+        self.owe_growth(context, gauge, cost);
+        if gauge.count() != Count::Requests {
+            context.pool_force(gauge, cost);
+            let counters = &mut self.counters;
+            counters.cost = counters.cost.saturating_add(gauge.count().of(cost));
+        }
+        let floor = gauge.floor.as_ref();
+        if let Some(minimum) = floor.filter(|floor| floor.meter.count() != Count::Requests) {
+            self.owe_minimum(context, minimum, cost);
+        }
+    }
+
     /// A request of `cost` goes with what was paid for it; what the pool did not pay for counts there.
     #[inline]
     fn leave(&mut self, context: &mut Context<'_>, gauge: &Gauge, cost: Cost) {
@@ -412,6 +434,14 @@ impl<F: Fifo> Record<F> {
         }
     }
 
+    /// Charges the minimum, of which nothing was reserved.
+    fn owe_minimum(&mut self, context: &Context<'_>, minimum: &Minimum, cost: Cost) {
+        let (seat, charge) = (&mut self.floor.seat, minimum.meter.charge(cost));
+        let (now, window) = (context.now, minimum.window());
+        let bound = now.saturating_add(window);
+        context.buckets.owe(seat, window, charge, bound, now);
+    }
+
     /// Charges a request that goes to the minimum, of which its class may have reserved something. Requests that go
     /// before their turn take it into debt by its window at most, so that it holds soon when the device is congested.
     #[cold]
@@ -419,10 +449,7 @@ impl<F: Fifo> Record<F> {
         let (buckets, now, window) = (context.buckets, context.now, minimum.window());
         let bound = now.saturating_add(window);
         match self.reserved.take() {
-            None => {
-                let (seat, charge) = (&mut self.floor.seat, minimum.meter.charge(cost));
-                buckets.owe(seat, window, charge, bound, now);
-            }
+            None => self.owe_minimum(context, minimum, cost),
             Some(ready) if ready > now => {
                 let level = buckets.level(&self.floor.seat);
                 if level.is_some_and(|level| level.0 > bound) {

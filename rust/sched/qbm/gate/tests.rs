@@ -328,15 +328,20 @@ fn only_bytes_count() {
     }
     assert!(gate.take(Cost::new(Direction::Read, 1), NOW).is_err());
     gate.force(Cost::new(Direction::Read, 5), NOW);
+    // A request that grows is no other one.
+    gate.merge(Cost::new(Direction::Read, 7), NOW);
     let usage = gate.usage();
-    assert_eq!((usage.requests, usage.read, usage.written), (5, 5, MIB));
-    assert_eq!(usage.bytes(), MIB + 5);
+    assert_eq!((usage.requests, usage.read, usage.written), (5, 12, MIB));
+    assert_eq!(usage.bytes(), MIB + 12);
 }
 
 #[test]
 fn forced_debt_is_bounded() {
     let gates = gates(MIB);
     let gate = gate(&gates);
+    let before = gate.balance(NOW);
+    gate.merge(write(MIB), NOW);
+    assert_eq!(gate.balance(NOW), before - MIB as i64);
     for _ in 0..100 {
         gate.force(write(MIB), NOW);
     }

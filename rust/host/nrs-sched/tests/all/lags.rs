@@ -31,8 +31,8 @@ fn lag(sim: &Sim, uid: u32) -> i64 {
     row.map_or(0, |row| row.lag_decipages)
 }
 
-/// A request of user `uid` goes past the queues.
-fn force(sim: &mut Sim, uid: u32, pages: u32) {
+/// A request of user `uid` goes past the queues, or one that is queued grows.
+fn pass(sim: &mut Sim, uid: u32, pages: u32, way: Way) {
     let now = sim.now;
     let cost = Cost {
         pages,
@@ -41,23 +41,35 @@ fn force(sim: &mut Sim, uid: u32, pages: u32) {
     };
     let part = sim.part(0);
     let class = part.classify(&attrs(uid), now);
-    let _ = part.pass(class, cost, Way::Forced { contended: true }, || now);
+    let _ = part.pass(class, cost, way, || now);
 }
 
-/// Of two that always have requests one sends as much past its queue: it gets half in all, not more.
+/// Of two that always have requests one sends as much past its queue, or has its requests grow: it gets half in all, not more.
 #[test]
-fn forced_service_comes_out_of_the_share() {
-    let mut sim = Sim::new(&Setup::new("uid_fair"), users(2, 4, 8));
-    let mut forced = 0;
-    for step in 0..3_000 {
-        sim.serve(0);
-        if step % 3 == 0 {
-            force(&mut sim, 0, 4);
-            forced += 4;
+fn what_is_not_queued_comes_out_of_the_share() {
+    for (way, requests) in [
+        (Way::Forced { contended: true }, 1_000),
+        // Two are one.
+        (Way::Merged, 0),
+    ] {
+        let mut sim = Sim::new(&Setup::new("uid_fair"), users(2, 4, 8));
+        let mut passed = 0;
+        for step in 0..3_000 {
+            sim.serve(0);
+            if step % 3 == 0 {
+                pass(&mut sim, 0, 4, way);
+                passed += 4;
+            }
         }
+        let (served, rows) = (sim.served(), sim.rows(0));
+        assert!((served[0] + passed).abs_diff(served[1]) <= 8, "{served:?}");
+        let counts = rows.iter().map(|row| row.ledger.counts);
+        let (dispatched, pages) = counts.fold((0, 0), |(dispatched, pages), counts| {
+            (dispatched + counts.dispatched, pages + counts.cost_pages)
+        });
+        assert_eq!(dispatched, 3_000 + requests);
+        assert_eq!(pages, served[0] + served[1] + passed);
     }
-    let served = sim.served();
-    assert!((served[0] + forced).abs_diff(served[1]) <= 8, "{served:?}");
 }
 
 /// What each row is owed, tenths of a page, by its id.
@@ -142,7 +154,7 @@ fn debt_is_bounded() {
         (who[0].on, who[1].on) = (queued, others);
         let mut sim = Sim::new(&Setup::new("uid_fair"), who);
         for _ in 0..100 {
-            force(&mut sim, 0, DEBT_MAX);
+            pass(&mut sim, 0, DEBT_MAX, Way::Forced { contended: true });
         }
         (0..2).for_each(|source| sim.switch(source, true));
         let lag = lag(&sim, 0);

@@ -228,7 +228,11 @@ fn past_the_queues() {
     for (kind, argument, tunables) in settings() {
         let mut bench = Bench::new(kind, argument, &tunables);
         let cost = Cost::of_bytes(0);
-        for way in [Way::Opportunity, Way::Forced { contended: true }] {
+        for way in [
+            Way::Opportunity,
+            Way::Forced { contended: true },
+            Way::Merged,
+        ] {
             let class = bench.part.classify(&NOBODY, START);
             let other = bench.part.classify(&aware(1), START);
             walk(&mut bench.part, START);

@@ -13,7 +13,7 @@ use super::{Context, Gauge, Other, Record};
 use crate::sched::{
     bucket::Charge,
     item::{Cost, Fifo},
-    policy::tbf::plan::{DEBT_MAX, LATER_MAX, POOL},
+    policy::tbf::plan::{Count, DEBT_MAX, LATER_MAX, POOL},
 };
 
 /// The own bucket is paid for.
@@ -205,6 +205,18 @@ impl<F: Fifo> Record<F> {
             context.buckets.refund(&self.floor.seat, self.floor.span);
         }
         self.paid = 0;
+    }
+
+    /// Charges what a request has grown by to all buckets that do not count requests, as [`Self::owe`] does.
+    pub(super) fn owe_growth(&mut self, context: &mut Context<'_>, gauge: &Gauge, cost: Cost) {
+        let counts = |gauge: &Gauge| gauge.count() == Count::Requests;
+        let mut paid = if counts(gauge) { OWN } else { 0 };
+        for (index, &rule) in gauge.also().iter().enumerate() {
+            if context.plan.gauge(rule).is_some_and(counts) {
+                paid |= other_bit(index);
+            }
+        }
+        self.owe(context, gauge, cost, paid);
     }
 
     /// Charges a request to all buckets but those in `paid`, up to the bound of debt.

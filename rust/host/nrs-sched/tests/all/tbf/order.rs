@@ -294,6 +294,35 @@ fn names_do_not_multiply_a_floor() {
     assert!(named >= 270, "{named}");
 }
 
+/// What a request grows by is owed where pages or bytes count, also to rules of others; it is no other request.
+#[test]
+fn growing() {
+    let mut sim = Sim::by_uid();
+    sim.late = 0;
+    sim.rule("start bytes uid={2} rate=409600B/s");
+    sim.rule("start count uid={1} rate=100");
+    sim.rule("start both uid={3} rate=100 also=bytes");
+    // Three pages at once, and 20 at 100 per second.
+    for (uid, cost, debt) in [(1, 0, 0), (2, 23 * 4096, 200_000_000), (3, 0, 0)] {
+        for _ in 0..23 {
+            assert_eq!(sim.pass(uid, 1, Way::Merged), Passed::Counted);
+        }
+        let row = sim.row(uid);
+        assert_eq!((row.debt, row.counters.cost), (debt, cost), "{uid}");
+        assert_eq!((row.counters.dispatched, row.counters.forced), (0, 0));
+    }
+    sim.queue(0, 1, 1, 1);
+    sim.queue(0, 3, 1, 1);
+    assert!(matches!(sim.get(0, false), Get::Item(request) if request.owner == 1));
+    // The bucket that the rule has for others owes as much, and one page more is to come.
+    let due = sim.now + 210_000_000;
+    let got = sim.get(0, false);
+    assert!(
+        matches!(got, Get::Throttled { until } if until == due),
+        "{got:?}, not {due}"
+    );
+}
+
 /// An opportunity needs tokens and an empty queue; a forced request owes what it took, within a bound.
 #[test]
 fn passing() {

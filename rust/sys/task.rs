@@ -107,7 +107,7 @@ impl<'a> Submitter<'a> {
         unsafe { (*self.task).comm }
     }
 
-    /// Returns all of them.
+    /// Returns all that tells it from others.
     #[cfg(feature = "elevator")]
     pub(crate) fn whose(&self) -> Whose {
         Whose {

@@ -2,10 +2,9 @@
 
 //! Bios that become part of requests that are withheld.
 //!
-//! A request may grow from the moment at which it is held until it is dispatched. It is in the hash of its queue meanwhile, by the
-//! sector at which it ends. Lock, hash and growth are the block layer's business with its request only: nothing of a node is
-//! looked at or changed, so a policy goes on with the cost that the request came with, and what it grows by is charged apart. At
-//! its dispatch the request has its cost in all, for its end.
+//! A request may grow from when it is held until it is dispatched. Meanwhile it is in the hash of its queue, by the sector at which
+//! it ends. A bio changes the block layer's request only, not the node: the policy keeps the cost that the request came with, and
+//! what it grows by is charged apart. From its dispatch on the node has the whole cost.
 //!
 //! A request only grows by bios of its submitter ([`Whose`](crate::sys::task::Whose)), of the same kind. The block layer compares
 //! operation, I/O priority, stream and cgroup of bios by itself.

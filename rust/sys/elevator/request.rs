@@ -31,7 +31,8 @@ impl Cpu {
 ///
 /// # Invariants
 ///
-/// `rq` is a request of the file system that its inserter handed over, with a bio; nothing else uses `slot`.
+/// `rq` is a request of the file system that its inserter handed over, with a bio; nothing else uses `slot`. `ops` are those of
+/// its scheduler.
 pub(crate) struct Request<'a> {
     pub(super) rq: *mut bindings::request,
     pub(super) slot: *mut PerRequest,

@@ -252,7 +252,6 @@ impl<T: Scheduler> Instance<T> {
         bug!(this.aside.has_some());
         this.queue.throttle_writeback();
         this.control.lock().closed = true;
-        this.control.lock().closed = true;
     }
 
     /// A request begins.

@@ -453,16 +453,18 @@ exact() {
 }
 
 # unused N: so many disks that nobody uses are removed while all CPUs are busy. The last reference to a disk is dropped where a task
-# may sleep: the kernel log has a BUG otherwise, as zoned disks stop a workqueue.
+# may sleep: the kernel log has a BUG otherwise, as zoned disks stop a workqueue. The debug kernel has none; it tells of any place
+# where a task may sleep and must not.
 unused() {
-	local i busy=()
+	local i busy=() zones=()
+	[ -n "$debug" ] || zones=(zoned=1 zone_size=4)
 	module
 	for i in 1 2 3; do
 		(while :; do :; done) &
 		busy+=($!)
 	done
 	for ((i = 0; i < $1; i++)); do
-		lower nb0 size=64 zoned=1 zone_size=4
+		lower nb0 size=64 "${zones[@]}"
 		scheduler nrs
 		null_blk_remove nb0
 	done

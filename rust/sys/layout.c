@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Sizes and offsets of private structures, from the block layer's own headers. */
+/* Sizes, offsets and prototypes of private structures, from the block layer's own headers. */
 
 #include <linux/array_size.h>
+#include <linux/build_bug.h>
+#include <linux/compiler.h>
 #include <linux/kconfig.h>
 #include <linux/stddef.h>
 #include <linux/string.h>
@@ -15,6 +17,13 @@
 #define SIZE(s) { #s, NULL, sizeof(struct s) }
 #define OFFSET(s, m) { #s, #m, offsetof(struct s, m) }
 #define OPERATION(m) OFFSET(elevator_mq_ops, m)
+/* An operation that the I/O scheduler has. */
+#define OWN(m, result, ...) { \
+	"elevator_mq_ops", #m, \
+	offsetof(struct elevator_mq_ops, m) + \
+	BUILD_BUG_ON_ZERO(!__same_type(((struct elevator_mq_ops *)NULL)->m, result (*)(__VA_ARGS__))), \
+	#result "(" #__VA_ARGS__ ")" \
+}
 
 /* The rows of a structure are neighbours, so that it is looked up once. */
 static const struct nrs_layout rows[] = {
@@ -25,23 +34,23 @@ static const struct nrs_layout rows[] = {
 	OFFSET(elevator_type, elevator_owner),
 
 	SIZE(elevator_mq_ops),
-	OPERATION(init_sched),
-	OPERATION(exit_sched),
+	OWN(init_sched, int, struct request_queue *, struct elevator_queue *),
+	OWN(exit_sched, void, struct elevator_queue *),
 	OPERATION(init_hctx),
 	OPERATION(exit_hctx),
-	OPERATION(depth_updated),
-	OPERATION(alloc_sched_data),
-	OPERATION(free_sched_data),
-	OPERATION(allow_merge),
-	OPERATION(bio_merge),
+	OWN(depth_updated, void, struct request_queue *),
+	OWN(alloc_sched_data, void *, struct request_queue *),
+	OWN(free_sched_data, void, void *),
+	OWN(allow_merge, bool, struct request_queue *, struct request *, struct bio *),
+	OWN(bio_merge, bool, struct request_queue *, struct bio *, unsigned int),
 	OPERATION(request_merged),
 	OPERATION(requests_merged),
 	OPERATION(limit_depth),
-	OPERATION(prepare_request),
-	OPERATION(finish_request),
-	OPERATION(insert_requests),
-	OPERATION(dispatch_request),
-	OPERATION(has_work),
+	OWN(prepare_request, void, struct request *),
+	OWN(finish_request, void, struct request *),
+	OWN(insert_requests, void, struct blk_mq_hw_ctx *, struct list_head *, blk_insert_t),
+	OWN(dispatch_request, struct request *, struct blk_mq_hw_ctx *),
+	OWN(has_work, bool, struct blk_mq_hw_ctx *),
 	OPERATION(completed_request),
 	OPERATION(requeue_request),
 

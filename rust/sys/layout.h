@@ -10,6 +10,7 @@ struct nrs_layout {
 	const char *structure;
 	const char *member;	/* NULL for the size */
 	size_t bytes;
+	const char *prototype;	/* of the function that @member points to, or NULL */
 };
 
 /* Returns the sizes and offsets that the I/O scheduler depends on; stores the number in @len. */

@@ -73,6 +73,7 @@ fn rows() -> impl Iterator<Item = Row<'static>> {
         structure: text(row.structure),
         member: (!row.member.is_null()).then(|| text(row.member)),
         bytes: row.bytes,
+        prototype: (!row.prototype.is_null()).then(|| text(row.prototype)),
     })
 }
 

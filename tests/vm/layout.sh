@@ -34,7 +34,7 @@ differs() {
 	cp $btf $own
 	cp $own $changed
 	strings -t d -n 8 $own >/tmp/all
-	grep -E ' (elevator_(type|tags)|(init|exit)_hctx|insert_requests)$' /tmp/all >/tmp/strings
+	grep -E ' (elevator_(type|tags)|(init|exit)_hctx|insert_requests|blk_insert_t)$' /tmp/all >/tmp/strings
 	mount --bind $changed $btf
 	expect ''
 	with elevator_type elevator_Type
@@ -47,6 +47,8 @@ differs() {
 	# The next member.
 	with init_hctx exit_hctx exit_hctx init_hctx
 	expect 'struct elevator_mq_ops: init_hctx at 24, built for 16'
+	with blk_insert_t blk_Insert_t
+	expect 'struct elevator_mq_ops: insert_requests is not void(struct blk_mq_hw_ctx *, struct list_head *, blk_insert_t)'
 	head -c 100000 $own >$changed
 	expect 'BTF in an unknown format'
 	umount $btf

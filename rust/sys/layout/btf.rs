@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Compares sizes and offsets with a kernel's own type information.
+//! Compares sizes, offsets and prototypes with a kernel's own type information.
 //!
 //! The kernel's `Documentation/bpf/btf.rst` describes the format, BTF. Numbers have the byte order of
-//! the machine. No input makes the reader panic; each search passes over the types once at most.
+//! the machine. No input makes the reader panic or loop; each search passes over the types once at most.
 
 #![cfg_attr(
     not(test),
@@ -27,6 +27,8 @@ pub(crate) struct Row<'a> {
     pub(crate) member: Option<&'a str>,
     /// The size or the offset, in bytes.
     pub(crate) bytes: usize,
+    /// The prototype of the function that the member points to, without its name: `int(struct file *, bool)`.
+    pub(crate) prototype: Option<&'a str>,
 }
 
 /// How a kernel differs from what code was compiled with.
@@ -51,6 +53,12 @@ pub(crate) enum Difference<'a> {
         found: usize,
         built: usize,
     },
+    /// A member does not point to a function of the prototype.
+    Prototype {
+        structure: &'a str,
+        member: &'a str,
+        built: &'a str,
+    },
 }
 
 impl fmt::Display for Difference<'_> {
@@ -73,6 +81,11 @@ impl fmt::Display for Difference<'_> {
                 f,
                 "struct {structure}: {member} at {found}, built for {built}"
             ),
+            Self::Prototype {
+                structure,
+                member,
+                built,
+            } => write!(f, "struct {structure}: {member} is not {built}"),
         }
     }
 }
@@ -90,6 +103,7 @@ pub(crate) fn compare<'a>(
             structure,
             member,
             bytes: built,
+            prototype,
         } = row;
         let found = match last {
             Some((name, found)) if name == structure => found,
@@ -106,8 +120,8 @@ pub(crate) fn compare<'a>(
             }
             continue;
         };
-        let found = btf
-            .offset(&found, member)
+        let (found, points_to) = btf
+            .member(&found, member)
             .ok_or(Difference::NoMember(structure, member))?;
         if found != built {
             return Err(Difference::Offset {
@@ -116,6 +130,13 @@ pub(crate) fn compare<'a>(
                 found,
                 built,
             });
+        }
+        if let Some(built) = prototype {
+            btf.takes(points_to, built).ok_or(Difference::Prototype {
+                structure,
+                member,
+                built,
+            })?;
         }
     }
     Ok(())
@@ -130,6 +151,10 @@ mod kind {
     pub(super) const UNION: usize = 5;
     pub(super) const ENUM: usize = 6;
     pub(super) const FWD: usize = 7;
+    pub(super) const TYPEDEF: usize = 8;
+    pub(super) const VOLATILE: usize = 9;
+    pub(super) const CONST: usize = 10;
+    pub(super) const RESTRICT: usize = 11;
     pub(super) const FUNC: usize = 12;
     pub(super) const FUNC_PROTO: usize = 13;
     pub(super) const VAR: usize = 14;
@@ -146,6 +171,13 @@ const VERSION: u8 = 1;
 const TYPE: usize = 12;
 /// Bytes of a member.
 const MEMBER: usize = 12;
+/// Bytes of a parameter.
+const PARAMETER: usize = 8;
+/// Of so many types the place of one is noted; and of so many at most, several times what a kernel has.
+const STRIDE: usize = 4096;
+const PLACES: usize = 128;
+/// Words of a type: `const struct file *const *` has five.
+const WORDS_MAX: usize = 8;
 
 /// The number of 32 bits at `at`.
 fn number(bytes: &[u8], at: usize) -> Option<usize> {
@@ -157,6 +189,8 @@ fn number(bytes: &[u8], at: usize) -> Option<usize> {
 struct Btf<'b> {
     types: &'b [u8],
     strings: &'b [u8],
+    /// Where each [`STRIDE`]th type is.
+    places: [u32; PLACES],
 }
 
 /// A structure.
@@ -179,10 +213,80 @@ impl<'b> Btf<'b> {
             body.get(number(bytes, at)?..)?
                 .get(..number(bytes, at.checked_add(4)?)?)
         };
+        let (types, strings) = (section(8)?, section(16)?);
+        let (mut places, mut left) = ([u32::MAX; PLACES], types);
+        for place in &mut places {
+            *place = u32::try_from(types.len().saturating_sub(left.len())).ok()?;
+            match (0..STRIDE).try_fold(left, |left, _| Some(split(left)?.3)) {
+                Some(rest) => left = rest,
+                // The end; or what is not known, which a search finds.
+                None => break,
+            }
+        }
         Some(Self {
-            types: section(8)?,
-            strings: section(16)?,
+            types,
+            strings,
+            places,
         })
+    }
+
+    /// Returns kind, name, and what it is as a structure, of the type with number `id`. 0 is `void`.
+    fn by_number(&self, id: usize) -> Option<(usize, usize, Structure<'b>)> {
+        let index = id.checked_sub(1)?;
+        let place = usize::try_from(*self.places.get(index / STRIDE)?).ok()?;
+        let start = self.types.get(place..)?;
+        let left = (0..index % STRIDE).try_fold(start, |left, _| Some(split(left)?.3))?;
+        let (kind, title, structure, _) = split(left)?;
+        Some((kind, title, structure))
+    }
+
+    /// Returns `Some` if type `id` points to a function of this prototype.
+    fn takes(&self, id: usize, prototype: &str) -> Option<()> {
+        let (kind::PTR, _, pointer) = self.by_number(id)? else {
+            return None;
+        };
+        // What is a size for a structure is the number of another type here.
+        let (kind::FUNC_PROTO, _, function) = self.by_number(pointer.size)? else {
+            return None;
+        };
+        let mut left = self.begins(prototype, function.size, WORDS_MAX)?;
+        let parameters = function.members.chunks_exact(PARAMETER);
+        for (index, parameter) in parameters.enumerate() {
+            left = left.strip_prefix(if index == 0 { "(" } else { ", " })?;
+            left = self.begins(left, number(parameter, 4)?, WORDS_MAX)?;
+        }
+        (left == ")").then_some(())
+    }
+
+    /// Returns what follows in `text` if it begins with the name of type `id`, which has `words` at most.
+    fn begins<'t>(&self, text: &'t str, id: usize, words: usize) -> Option<&'t str> {
+        if id == 0 {
+            return text.strip_prefix("void");
+        }
+        let words = words.checked_sub(1)?;
+        let (kind, title, inner) = self.by_number(id)?;
+        let of_kind = |prefix| self.named(text.strip_prefix(prefix)?, title);
+        match kind {
+            kind::INT | kind::FLOAT | kind::TYPEDEF => self.named(text, title),
+            kind::STRUCT | kind::FWD => of_kind("struct "),
+            kind::UNION => of_kind("union "),
+            kind::ENUM | kind::ENUM64 => of_kind("enum "),
+            kind::PTR => {
+                let left = self.begins(text, inner.size, words)?;
+                left.strip_prefix(" *").or_else(|| left.strip_prefix('*'))
+            }
+            kind::CONST => self.begins(text.strip_prefix("const ")?, inner.size, words),
+            kind::VOLATILE | kind::RESTRICT | kind::TYPE_TAG => {
+                self.begins(text, inner.size, words)
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns what follows in `text` if it begins with the string at `at`.
+    fn named<'t>(&self, text: &'t str, at: usize) -> Option<&'t str> {
+        let name = self.strings.get(at..)?.split(|byte| *byte == 0).next()?;
+        text.strip_prefix(core::str::from_utf8(name).ok()?)
     }
 
     /// Returns the first structure of this name.
@@ -198,12 +302,12 @@ impl<'b> Btf<'b> {
         Err(Difference::NoStructure(name))
     }
 
-    /// Returns the offset of the member of this name.
-    fn offset(&self, structure: &Structure<'_>, name: &str) -> Option<usize> {
+    /// Returns the offset of the member of this name, and the number of its type.
+    fn member(&self, structure: &Structure<'_>, name: &str) -> Option<(usize, usize)> {
         structure.members.chunks_exact(MEMBER).find_map(|member| {
             let bits = number(member, 8)?;
             let field = structure.packed && bits >> 24 != 0;
-            (!field && self.is(number(member, 0)?, name)).then_some(bits / 8)
+            (!field && self.is(number(member, 0)?, name)).then_some((bits / 8, number(member, 4)?))
         })
     }
 
@@ -225,7 +329,7 @@ fn split(types: &[u8]) -> Option<(usize, usize, Structure<'_>, &[u8])> {
         kind::ARRAY => 12,
         kind::STRUCT | kind::UNION => count.checked_mul(MEMBER)?,
         kind::DATASEC | kind::ENUM64 => count.checked_mul(12)?,
-        kind::ENUM | kind::FUNC_PROTO => count.checked_mul(8)?,
+        kind::ENUM | kind::FUNC_PROTO => count.checked_mul(PARAMETER)?,
         kind::PTR | kind::FWD..=kind::FUNC | kind::FLOAT | kind::TYPE_TAG => 0,
         _ => return None,
     };
@@ -350,6 +454,7 @@ mod tests {
             structure,
             member,
             bytes,
+            prototype: None,
         }
     }
 
@@ -421,6 +526,105 @@ mod tests {
         }
     }
 
+    /// Type information with a structure that points to `int(struct queue *, const flags_t *, enum way, void **)`, its type
+    /// number 3 of what follows `before` types.
+    fn pointing(before: u32) -> Maker {
+        let mut made = Maker {
+            types: vec![],
+            strings: vec![0],
+        };
+        for _ in 0..before {
+            made.other(kind::INT, "int", 0, 0);
+            made.words(&[u32::MAX]);
+        }
+        let at = |id: u32| before + id;
+        let mut add = |kind: usize, name: &str, count: u32, inner: u32| {
+            let title = made.string(name);
+            made.words(&[title, (u32::try_from(kind).unwrap() << 24) | count, inner]);
+        };
+        add(kind::FWD, "queue", 0, 0);
+        add(kind::PTR, "", 0, at(1));
+        add(kind::PTR, "", 0, at(4));
+        add(kind::FUNC_PROTO, "", 4, at(9));
+        made.words(&[0, at(2), 0, at(7), 0, at(8), 0, at(11)]);
+        let mut add = |kind: usize, name: &str, count: u32, inner: u32| {
+            let title = made.string(name);
+            made.words(&[title, (u32::try_from(kind).unwrap() << 24) | count, inner]);
+        };
+        add(kind::TYPEDEF, "flags_t", 0, at(9));
+        add(kind::CONST, "", 0, at(5));
+        add(kind::PTR, "", 0, at(6));
+        add(kind::ENUM, "way", 0, 4);
+        add(kind::INT, "int", 0, 4);
+        made.words(&[u32::MAX]);
+        let mut add = |inner: u32| made.words(&[0, 2 << 24, inner]);
+        add(0);
+        add(at(10));
+        // A pointer to itself.
+        add(at(12));
+        let title = made.string("ops");
+        made.words(&[title, (4 << 24) | 2, 16]);
+        for (name, id, bits) in [("run", at(3), 0), ("loop", at(12), 64)] {
+            let title = made.string(name);
+            made.words(&[title, id, bits]);
+        }
+        made
+    }
+
+    #[test]
+    fn prototypes_are_compared() {
+        let stride = u32::try_from(STRIDE).unwrap();
+        for before in [0, 1, stride - 4, stride, 2 * stride + 5] {
+            let btf = pointing(before).finish(24);
+            let said = |member: &'static str, prototype: &'static str| {
+                let bytes = if member == "run" { 0 } else { 8 };
+                let row = Row {
+                    prototype: Some(prototype),
+                    ..row("ops", Some(member), bytes)
+                };
+                compare(&btf, [row].into_iter()).err()
+            };
+            let right = "int(struct queue *, const flags_t *, enum way, void **)";
+            assert_eq!(said("run", right), None, "after {before} types");
+            for (member, other) in [
+                (
+                    "run",
+                    "void(struct queue *, const flags_t *, enum way, void **)",
+                ),
+                ("run", "int(struct queue *, flags_t *, enum way, void **)"),
+                (
+                    "run",
+                    "int(struct queue *, const flags_t *, enum way, void *)",
+                ),
+                ("run", "int(struct queue *, const flags_t *, enum way)"),
+                (
+                    "run",
+                    "int(struct queue *, const flags_t *, enum way, void **, int)",
+                ),
+                (
+                    "run",
+                    "int(struct queues *, const flags_t *, enum way, void **)",
+                ),
+                (
+                    "run",
+                    "int(struct que *, const flags_t *, enum way, void **)",
+                ),
+                (
+                    "run",
+                    "int(struct queue *, enum way, const flags_t *, void **)",
+                ),
+                ("run", "int()"),
+                ("run", "int"),
+                ("run", ""),
+                ("loop", right),
+            ] {
+                let why = said(member, other).map(|why| why.to_string());
+                let want = format!("struct ops: {member} is not {other}");
+                assert_eq!(why, Some(want), "after {before} types");
+            }
+        }
+    }
+
     #[test]
     fn no_bytes_make_it_panic() {
         let right = made().finish(24);
@@ -430,6 +634,18 @@ mod tests {
                 let mut btf = right.clone();
                 btf[at] = byte;
                 unlike += usize::from(compare(&btf, RIGHT.into_iter()).is_err());
+            }
+        }
+        let pointing = pointing(0).finish(24);
+        for at in 0..pointing.len() {
+            for byte in 0..=u8::MAX {
+                let mut btf = pointing.clone();
+                btf[at] = byte;
+                let row = Row {
+                    prototype: Some("int(struct queue *, const flags_t *, enum way, void **)"),
+                    ..row("ops", Some("run"), 0)
+                };
+                let _ = compare(&btf, [row].into_iter());
             }
         }
         // The header counts, and the sizes, offsets and names of what is asked for.

@@ -12,6 +12,9 @@
 
 use kernel::{prelude::*, str::CString, sync::Arc};
 
+mod tags;
+
+use self::tags::Tags;
 use super::block::{template, Growth, Member, Naming};
 use crate::{
     engine::{
@@ -41,6 +44,7 @@ pub(crate) struct Disk {
     settings: Settings,
     queue: Arc<Queue>,
     member: Arc<Member>,
+    tags: Pin<KBox<Tags>>,
 }
 
 /// The scheduler as the block layer knows it, and what looks after CPUs that go.
@@ -201,11 +205,13 @@ impl Scheduler for Disk {
             })?,
         };
         let queue = queue.clone();
+        let tags = Tags::new(queue.clone(), member.target().clone())?;
         Ok(Arc::new(
             Self {
                 settings,
                 queue,
                 member,
+                tags,
             },
             GFP_KERNEL,
         )?)
@@ -217,6 +223,11 @@ impl Scheduler for Disk {
     }
 
     #[inline]
+    fn hold_back(&self, bio: View<'_>) -> bool {
+        self.tags.hold_back(bio)
+    }
+
+    #[inline]
     fn insert(&self, request: Request<'_>, may_sleep: bool) {
         let view = request.view();
         let who = task::submitter().of_bio(view);
@@ -224,7 +235,11 @@ impl Scheduler for Disk {
         let mut traits = self.member.traits(view, &who, offset, bytes);
         traits.restrict_sleep(may_sleep);
         let (cpu, target) = (request.cpu(), self.member.target());
-        let (cost, account) = (traits.cost(), traits.account());
+        let (cost, mut account) = (traits.cost(), traits.account());
+        // Nothing is queued otherwise.
+        if !target.line().is_calm() {
+            account.submitter = self.tags.enter(&who);
+        }
         let held = request.into_held(cost, target.index(), traits.wants_file, account);
         // Asked with the partition locked. Who drains it has made both visible before it takes the lock, so a request that is
         // withheld is one that the drain finds.
@@ -274,6 +289,9 @@ impl Scheduler for Disk {
 
     #[inline]
     fn dispatching(&self, account: &mut Account, queued: bool) {
+        if account.submitter != Account::NOBODY {
+            self.tags.leave(account.submitter);
+        }
         if queued {
             // Requests of a lost disk wait, so none is refused.
             let _ = self.member.submitting(account);

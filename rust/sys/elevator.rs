@@ -15,6 +15,8 @@
 //!   later, after each request that was not plugged.
 //!
 //! ```text
+//!      bio_merge    ──▶ Scheduler::hold_back, tag
+//!         │
 //!   insert_requests ──▶ Scheduler::insert ──▶ Held ─▶ policy ─▶ target ──▶ Scheduler::pull
 //!         │  (comes back, flush sequence)                                        │
 //!         └──────────────────▶ aside ───────────────▶ dispatch_request ◀─────────┘
@@ -103,6 +105,10 @@ pub(crate) trait Scheduler: Send + Sync + Sized + 'static {
 
     /// Charges what a request has grown by. Task context.
     fn charge(&self, growth: &Self::Growth);
+
+    /// Holds the running task back before `bio` gets a tag, while tags are to be left to other tasks.
+    /// Returns whether the bio fails: its submitter must not sleep. May sleep otherwise.
+    fn hold_back(&self, bio: View<'_>) -> bool;
 
     /// Takes a request that was inserted. It may sleep for memory, if that is said.
     fn insert(&self, request: Request<'_>, may_sleep: bool);

@@ -86,6 +86,11 @@ bool nrs_may_run(struct blk_mq_hw_ctx *hctx, bool nowait)
 	       !(nowait && hctx->flags & BLK_MQ_F_BLOCKING);
 }
 
+void nrs_request_would_block(struct bio *bio)
+{
+	bio_wouldblock_error(bio);
+}
+
 bool nrs_queue_shares_tags(struct request_queue *q)
 {
 	return blk_mq_is_shared_tags(q->tag_set->flags);

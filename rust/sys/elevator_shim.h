@@ -5,6 +5,7 @@
 
 #include <linux/types.h>
 
+struct bio;
 struct device;
 struct list_head;
 struct request;
@@ -50,6 +51,9 @@ bool nrs_may_run(struct blk_mq_hw_ctx *hctx, bool nowait);
 
 /* Whether the running task is not about to sleep: it may wait for memory. */
 bool nrs_may_sleep(void);
+
+/* Ends @bio, which would have to wait for a request. */
+void nrs_request_would_block(struct bio *bio);
 
 /* Whether all hardware queues of @q share one set of tags. */
 bool nrs_queue_shares_tags(struct request_queue *q);

@@ -91,6 +91,8 @@ pub(crate) struct Account {
     pub(crate) refused: bool,
     /// It is a discard, a secure erase or a write of zeroes.
     pub(crate) lengthy: bool,
+    /// Number of its submitter, where these are counted.
+    pub(crate) submitter: u8,
     /// For how long it was queued, ms; once it is submitted, what of that is service time.
     pub(crate) waited: u32,
     /// When it was submitted, if it has a deadline.
@@ -100,6 +102,9 @@ pub(crate) struct Account {
 }
 
 impl Account {
+    /// Number of no submitter.
+    pub(crate) const NOBODY: u8 = u8::MAX;
+
     /// Whether it holds a slot of its target.
     pub(crate) fn has_slot(&self) -> bool {
         self.placement.admission == Admission::Slot
@@ -113,6 +118,7 @@ impl Account {
             cpu,
             refused: false,
             lengthy: false,
+            submitter: Self::NOBODY,
             waited: 0,
             submitted: Submitted::NONE,
             life: Life::NONE,

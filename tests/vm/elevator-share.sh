@@ -113,30 +113,65 @@ files() {
 	echo fifo >"$(at svc nrs_policies)"
 }
 
-# One who has more requests than the disk has places for them, and one with one at a time, who finds a place all the same.
+# polite SECONDS: sets $rate, requests per second of a user with one at a time.
+polite() {
+	load a as=1002 --iodepth=1 --time_based --runtime="$1" >/tmp/polite.txt
+	rate=$(terse /tmp/polite.txt 8)
+	rate=${rate%.*}
+}
+
+# greedy TAGS PART OPTION...: a user with 1024 requests, as the options say, beside a user with one at a time, which waits for no
+# tag, and has that part of the requests that it has alone.
 greedy() {
 	module
 	slow_lower nb0 4000000
 	client a /dev/nb0 svc
-	# The block layer lets all of them wait in the scheduler.
-	echo 2048 >/sys/block/nb0/queue/nr_requests
+	echo "$1" >/sys/block/nb0/queue/nr_requests
 	policy svc 'fairshare uid_fair'
 	echo 8 >"$(at svc slots)"
-	local alone beside
-	load a as=1002 --iodepth=1 --time_based --runtime=2 >/tmp/alone.txt
-	begin a as=1001 --iodepth=256 --numjobs=4
-	saturated 100 a
-	load a as=1002 --iodepth=1 --time_based --runtime=5 >/tmp/beside.txt
-	alone=$(terse /tmp/alone.txt 8) beside=$(terse /tmp/beside.txt 8)
-	say "requests per second of one at a time: alone $alone, beside 1024 $beside"
-	more 0.3 "${beside%.*}" "${alone%.*}" || fail "alone $alone, beside 1024 of another user $beside per second"
+	local rate alone
+	polite 2
+	alone=$rate
+	begin a as=1001 --iodepth=256 --numjobs=4 "${@:3}"
+	saturated $(($1 / 8)) a
+	polite 5
+	say "requests per second of one at a time: alone $alone, beside 1024 $rate"
+	more "$2" "$rate" "$alone" || fail "alone $alone, beside 1024 of another user $rate per second"
+}
+
+# More tasks than there are tags, at 2 requests per second, keep no tag from others, and go on when nothing is queued any more.
+crowd() {
+	module
+	slow_lower nb0 4000000
+	client a /dev/nb0 svc
+	echo 32 >/sys/block/nb0/queue/nr_requests
+	policy svc 'tbf uid'
+	set_to svc nrs_tbf_rule 'start slow uid={1001} rate=2'
+	local rate alone start
+	polite 2
+	alone=$rate
+	load a as=1001 --thread --numjobs=100 --ioengine=psync --io_size=4k >/tmp/crowd.txt &
+	reader=$!
+	saturated 12 a
+	polite 5
+	say "requests per second of one at a time: alone $alone, beside 100 throttled tasks $rate"
+	more 0.6 "$rate" "$alone" || fail "alone $alone, beside 100 throttled tasks $rate per second"
+	start=${EPOCHREALTIME/./}
+	echo none >/sys/block/nb0/queue/scheduler
+	start=$(((${EPOCHREALTIME/./} - start) / 1000))
+	[ "$start" -le 500 ] || fail "unset after $start ms"
+	wait $reader || fail "fio: status $?: $(cat /tmp/crowd.txt)"
+	[ "$(terse /tmp/crowd.txt 6)" = 400 ] || fail "read $(terse /tmp/crowd.txt 6) KiB of 400"
 }
 
 try 60 "tbf: what is flushed for two cgroups keeps their rates within 5 %" limited
 try 60 "fairshare: what is flushed for two cgroups, 1:4 within 5 %" shared 4
 long try 60 "fairshare: what is flushed for two cgroups, 1:1 within 5 %" shared 1
 long try 90 "tbf: files of two cgroups that are flushed keep their rates within 5 %" files
-long try 60 "one request at a time beside a thousand" greedy
+try 60 "one request at a time beside a thousand, 256 tags" greedy 256 0.6
+try 60 "one request at a time beside a thousand of io_uring, 256 tags" greedy 256 0.4 --ioengine=io_uring
+long try 60 "one request at a time beside a thousand, 2048 tags" greedy 2048 0.6
+try 60 "one request at a time beside 100 throttled tasks, 32 tags" crowd
 echo 20 >/proc/sys/vm/dirty_ratio
 echo 10 >/proc/sys/vm/dirty_background_ratio
 remarks '^(bytes|requests)'

@@ -6,7 +6,7 @@ use core::{cell::UnsafeCell, marker::PhantomData, ptr};
 
 use kernel::{
     bindings,
-    ffi::{c_int, c_void},
+    ffi::{c_int, c_uint, c_void},
     impl_has_work, new_condvar, new_mutex, new_spinlock_irq, new_work,
     prelude::*,
     sync::{Arc, ArcBorrow, CondVar, Mutex, SpinLockIrq},
@@ -19,7 +19,7 @@ use super::{
     nodes::{Nodes, PerRequest},
     Queue, Request, Scheduler,
 };
-use crate::sys::{atomic::Counter, misc::bug, node::Held, params, queue, raw};
+use crate::sys::{atomic::Counter, bio::View, misc::bug, node::Held, params, queue, raw};
 
 /// A scheduler and what its queue needs.
 ///
@@ -252,6 +252,30 @@ impl<T: Scheduler> Instance<T> {
         bug!(this.aside.has_some());
         this.queue.throttle_writeback();
         this.control.lock().closed = true;
+    }
+
+    /// Takes a bio, or prepares it for getting a request; returns whether it was taken.
+    ///
+    /// # Safety
+    ///
+    /// Called by the block layer only, by the submitter of `bio`, who holds the queue.
+    pub(super) unsafe extern "C" fn bio_merge(
+        q: *mut bindings::request_queue,
+        bio: *mut bindings::bio,
+        segments: c_uint,
+    ) -> bool {
+        // SAFETY: The queue is held, and with it its scheduler; the bio is its submitter's. The block
+        // layer sleeps for a tag next if there is none, and ends a bio that must not wait for one.
+        unsafe {
+            if Self::merge(q, bio, segments) {
+                return true;
+            }
+            let ends = Self::of(q).scheduler().hold_back(View::new(bio));
+            if ends {
+                raw::nrs_request_would_block(bio);
+            }
+            ends
+        }
     }
 
     /// A request begins.

@@ -95,8 +95,8 @@ impl<T: Scheduler> Instance<T> {
     ///
     /// # Safety
     ///
-    /// Called by the block layer only, by the submitter of `bio`, who holds the queue.
-    pub(super) unsafe extern "C" fn bio_merge(
+    /// As for [`Self::bio_merge`].
+    pub(super) unsafe fn merge(
         q: *mut bindings::request_queue,
         bio: *mut bindings::bio,
         segments: c_uint,

@@ -77,6 +77,12 @@ impl Queue {
         unsafe { (*(*(*self.q).disk).part0).bd_dev }
     }
 
+    /// Returns how many requests a hardware queue may have.
+    pub(crate) fn tags(&self) -> u32 {
+        // SAFETY: By the type invariant. The number changes while the queue is frozen.
+        unsafe { (*self.q).nr_requests }
+    }
+
     /// Returns how many requests the device keeps in flight.
     pub(crate) fn depth(&self) -> u32 {
         // SAFETY: By the type invariant; a queue with a scheduler has its tag set.

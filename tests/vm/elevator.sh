@@ -208,28 +208,29 @@ growing() {
 	module
 	lower nb0 memory_backed=1 irqmode=2 completion_nsec=500000
 	client a /dev/nb0 svc
-	local requests merged bytes ended cost
+	local requests merged bytes ended cost size rate
+	size=$(slow 4194304 524288) rate=$(slow 2000 64)
 	policy svc 'tbf uid'
-	set_to svc nrs_tbf_rule 'change default rate=2MB/s'
+	set_to svc nrs_tbf_rule "change default rate=${rate}KB/s"
 	bytes=$(counter a bytes) ended=$(counter a ended)
-	took merging in_order --rw=write --io_size=4m
-	[ $((requests + merged)) = 1024 ] && [ "$requests" -le 512 ] || fail "$requests requests, $merged merged"
-	[ "$took" -ge 2000 ] || fail "4 MiB at 2 MB/s took $took ms"
-	[ $(($(counter a ended) - ended)) = "$requests" ] && [ $(($(counter a bytes) - bytes)) = 4194304 ] || fail "$(status)"
+	took merging in_order --rw=write --io_size=$size
+	[ $((requests + merged)) = $((size / 4096)) ] && [ "$requests" -le $((size / 8192)) ] || fail "$requests requests, $merged merged"
+	[ "$took" -ge $((size * 95 / 100 / rate)) ] || fail "$size bytes at $rate KB/s took $took ms"
+	[ $(($(counter a ended) - ended)) = "$requests" ] && [ $(($(counter a bytes) - bytes)) = "$size" ] || fail "$(status)"
 	cost=$(awk '/^classes:/ { exit } $1 == "dispatched:" { n += $2 } $1 == "cost:" { c += $2 } END { print n, c }' "$(at svc nrs_tbf_stats)")
-	[ "$cost" = "$requests 4194304" ] || fail "$(cat "$(at svc nrs_tbf_stats)")"
+	[ "$cost" = "$requests $size" ] || fail "$(cat "$(at svc nrs_tbf_stats)")"
 	echo 2 >$queue/nomerges
 	merging in_order --rw=write --io_size=64k
 	[ "$merged" = 0 ] || fail "$merged merged"
 	echo 0 >$queue/nomerges
-	verified a --rw=write --iodepth=32 --size="$(slow 4m 1m)"
+	verified a --rw=write --iodepth=32 --size=$size
 	balanced a
 	policy svc 'fairshare uid_fair'
 	echo 1 >"$(at svc slots)"
 	echo 1 >"$(at svc nrs_fairshare_stats_reset)"
-	merging in_order --rw=write --io_size=4m
+	merging in_order --rw=write --io_size=$size
 	cost=$(awk '$1 == "dispatched:" { n += $2 } $1 == "cost_pages:" { c += $2 } END { print n, c }' "$(at svc nrs_fairshare_stats)")
-	[ "$cost" = "$requests 1024" ] || fail "$(cat "$(at svc nrs_fairshare_stats)")"
+	[ "$cost" = "$requests $((size / 4096))" ] || fail "$(cat "$(at svc nrs_fairshare_stats)")"
 }
 
 # Requests of one submitter grow by what another thread of it submits, but not by what somebody else does, nor where they keep
@@ -238,7 +239,9 @@ apart() {
 	module
 	lower nb0 memory_backed=1
 	client a /dev/nb0 svc
-	local requests merged every=(--rw=write:4k --io_size=512k --size=2m)
+	local requests merged count every
+	count=$(slow 128 32)
+	every=(--rw=write:4k --io_size=$((count * 4))k --size=2m)
 	threads() { in_order "${every[@]}" --thread --numjobs=2 --offset_increment=4k; }
 	users() {
 		in_order as=1001 "${every[@]}" &
@@ -246,14 +249,14 @@ apart() {
 		wait $!
 	}
 	policy svc 'tbf uid'
-	set_to svc nrs_tbf_rule 'change default rate=200'
+	set_to svc nrs_tbf_rule "change default rate=$(slow 200 10)"
 	merging threads
 	[ "$merged" -gt 0 ] || fail "nothing merged"
 	merging users
-	[ "$merged" = 0 ] && [ "$requests" = 256 ] || fail "$requests requests, $merged merged"
+	[ "$merged" = 0 ] && [ "$requests" = $((count * 2)) ] || fail "$requests requests, $merged merged"
 	set_to svc nrs_pop overlap
 	merging threads
-	[ "$merged" = 0 ] && [ "$requests" = 256 ] || fail "$requests requests, $merged merged"
+	[ "$merged" = 0 ] && [ "$requests" = $((count * 2)) ] || fail "$requests requests, $merged merged"
 }
 
 # Bad blocks: errors reach the caller and cost no slot.

@@ -99,7 +99,9 @@ fn default_service(disk: &CStr) -> Result<CString> {
     let mut name = [0; NAME_MAX];
     let mut len = 0;
     for (to, from) in name.iter_mut().zip(disk.to_bytes()) {
-        *to = if is_name_byte(*from) { *from } else { b'-' };
+        // No service has a name that begins with a dot.
+        let fits = is_name_byte(*from) && (len, *from) != (0, b'.');
+        *to = if fits { *from } else { b'-' };
         len += 1;
     }
     let name = name

@@ -342,6 +342,17 @@ wrong() {
 	balanced a
 }
 
+# A disk whose name no service can have.
+named() {
+	module
+	lower .a%b
+	echo nrs >/sys/block/.a%b/queue/scheduler
+	[ "$(</sys/block/.a%b/queue/iosched/service)" = -a-b ] || fail "$(</sys/block/.a%b/queue/iosched/service)"
+	dd if=/dev/.a%b of=/dev/null bs=4k count=4 iflag=direct
+	grep -q 'ended: 4' "$(at -a-b clients)" || fail "$(cat "$(at -a-b clients)")"
+	null_blk_remove .a%b
+}
+
 # A device of type nrs and its disk are not clients of one service, whichever comes second.
 loop() {
 	module
@@ -512,6 +523,7 @@ try 30 "requests that are withheld grow" growing
 try 30 "requests grow by bios of their submitter" apart
 try 30 "bad blocks" failing
 debug_long try 20 "what is refused changes nothing" wrong
+debug_long try 20 "a disk whose name no service can have" named
 try 20 "slots follow the number of hardware queues" depth
 try 30 "what is set while hardware queues come and go" exact "$(slow "$(brief 40 200)" 20)"
 debug_long try 30 "a service is set while the disk is slow" late service other

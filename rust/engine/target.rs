@@ -14,6 +14,10 @@
 //! - *Deferred*: has ended in an interrupt while requests wait for its slot. The work item gives the slot back, submits what has
 //!   the slot next, and only then ends the request. Requests whose ends meet in one interrupt are so submitted apart, and end
 //!   apart the next time. Otherwise few slots become free together for ever, and the device idles while each is filled.
+//! - *Pause*: time between two requests that a device pulls, while several are ready for few slots. Their slots became free in one
+//!   interrupt, and the ends of what goes down together would meet for ever, as above. A request follows the one before as late as
+//!   that followed what made it ready: then each end is handled before the next one. Each request that is ready alone pays for one
+//!   pause, so a device whose ends meet all the same has few.
 //! - *Over*: at the device without a slot, because everything that was queued had to go: a drain, or a stall.
 //! - *Line*: the slots and the partitions that wait for them, see [`crate::sched::partition::line`].
 //!
@@ -54,6 +58,7 @@ use crate::{
         node::{Held, NodeFifo},
         queue,
         rcu::RcuBox,
+        timer::{Expire, Timed},
     },
 };
 
@@ -63,6 +68,13 @@ pub(crate) const FREE_MIN: u32 = 64;
 /// Slots with which ends are deferred, at most: with more, one task at a time is what limits a fast device, and what idles
 /// while a slot is filled is a small part.
 const DEFER_MAX: u32 = 32;
+
+/// What is ready may be pulled now.
+const AT_ONCE: u64 = 1;
+
+/// How long a pause is, ns, at most.
+#[cfg(feature = "elevator")]
+const PAUSE_MAX: u64 = 100_000;
 
 /// Requests on their way down.
 struct Lists {
@@ -76,6 +88,12 @@ struct Lists {
     moved: u64,
     /// The work item is queued or running and will look at `ready` again.
     working: bool,
+    /// When a request was added to an empty `ready`, or when the pause ends (ns); 0: there is to be no pause.
+    #[cfg(feature = "elevator")]
+    since: u64,
+    /// Pauses that are paid for, [`DEFER_MAX`] at most.
+    #[cfg(feature = "elevator")]
+    pauses: u32,
 }
 
 impl Lists {
@@ -89,6 +107,16 @@ impl Lists {
 pub(crate) trait Runner: Send + Sync {
     /// Has the device pull, soon. Any context, without locks, under RCU.
     fn run(&self);
+}
+
+impl Expire for RcuBox<Arc<dyn Runner>> {
+    /// Has the device pull, if there is one.
+    fn expired(timed: &Timed<Self>) {
+        let guard = rcu::read_lock();
+        if let Some(runner) = timed.get(&guard) {
+            runner.run();
+        }
+    }
 }
 
 /// Whether a target got something to submit.
@@ -126,10 +154,11 @@ pub(crate) struct Target {
     /// When something last came back from the device, by CPU, ms of the coarse clock.
     life: PerCpu<Hint>,
     /// Has the device pull what is ready; nothing: the work item submits that.
-    runner: RcuBox<Arc<dyn Runner>>,
+    #[pin]
+    runner: Timed<RcuBox<Arc<dyn Runner>>>,
     /// 1: there is a runner.
     pulls: Hint,
-    /// What is ready, for a device that pulls.
+    /// From when what is ready may be pulled (ns), or [`AT_ONCE`]; 0: nothing is ready.
     ready: Hint,
     #[pin]
     lists: SpinLockIrq<Lists>,
@@ -148,7 +177,7 @@ impl Target {
         let stocks = Stocks::new(nr_cpu_ids()).map_err(|_| ENOMEM)?;
         let life = PerCpu::new(nr_cpu_ids(), || Hint::new(0)).map_err(|_| ENOMEM)?;
         Arc::pin_init(
-            pin_init!(Self {
+            try_pin_init!(Self {
                 index,
                 dispatch,
                 number: Atomic::new(0),
@@ -159,7 +188,7 @@ impl Target {
                 over: Word::new(0),
                 line: Line::with_stocks(cpts, slots, stocks),
                 life,
-                runner: RcuBox::new(),
+                runner <- Timed::new(Ok::<_, Error>(RcuBox::new())),
                 pulls: Hint::new(0),
                 ready: Hint::new(0),
                 lists <- new_spinlock_irq!(Lists {
@@ -168,9 +197,13 @@ impl Target {
                     bypass: NodeFifo::new(),
                     moved: 0,
                     working: false,
+                    #[cfg(feature = "elevator")]
+                    since: 0,
+                    #[cfg(feature = "elevator")]
+                    pauses: 0,
                 }, "nrs_target"),
                 work <- new_work!("nrs_target"),
-            }),
+            }? Error),
             GFP_KERNEL,
         )
     }
@@ -435,8 +468,15 @@ impl Target {
 
     /// Adds a request to what is ready.
     fn push(&self, lists: &mut Lists, held: Held) {
+        if lists.ready.is_empty() {
+            #[cfg(feature = "elevator")]
+            {
+                let paces = self.pulls() && self.is_few_in_interrupt();
+                lists.since = if paces { misc::now() } else { 0 };
+            }
+            self.ready.set(AT_ONCE);
+        }
         lists.ready.push(held);
-        self.ready.set(lists.ready.len().into());
     }
 
     /// Takes a request that was admitted, and that its device pulls without being told to. Whoever
@@ -454,29 +494,54 @@ impl Target {
         let held = lists.ready.pop();
         // Who makes something ready from now on tells the device.
         lists.working = !lists.ready.is_empty();
-        self.ready.set(lists.ready.len().into());
+        let from = match &held {
+            Some(held) if lists.working => self.pause(&mut lists, held.placement().admission),
+            _ => {
+                lists.pauses = DEFER_MAX.min(lists.pauses.wrapping_add(1));
+                0
+            }
+        };
+        self.ready.set(from);
         held
+    }
+
+    /// Returns from when the next request may be pulled after one that had `admission`, and has the device pull it then.
+    #[cfg(feature = "elevator")]
+    #[inline(never)]
+    fn pause(&self, lists: &mut Lists, admission: Admission) -> u64 {
+        if admission != Admission::Slot || lists.since == 0 || lists.pauses == 0 {
+            return AT_ONCE;
+        }
+        lists.pauses = lists.pauses.wrapping_sub(1);
+        let now = misc::now();
+        let pause = now.saturating_sub(lists.since).min(PAUSE_MAX);
+        lists.since = now.saturating_add(pause);
+        // With the lock, so that the timer is armed for the last pause.
+        self.runner.arm(lists.since);
+        lists.since
     }
 
     /// Returns whether there is something to pull, without the lock.
     #[cfg(feature = "elevator")]
     #[inline]
     pub(crate) fn has_ready(&self) -> bool {
-        self.ready.get() != 0
+        let from = self.ready.get();
+        from == AT_ONCE || from != 0 && from <= misc::now()
     }
 
     /// Returns whether the end of a request that had `admission`, which is handled now, is to be deferred.
     #[inline]
     pub(crate) fn defers(&self, admission: Admission) -> bool {
-        admission == Admission::Slot && !self.line.is_calm() && self.is_full_in_interrupt()
+        admission == Admission::Slot
+            && !self.line.is_calm()
+            && self.is_few_in_interrupt()
+            && !self.pool().allows(Priority::Regular, &self.limits())
     }
 
-    /// Returns whether an interrupt is handled while all of few slots are in use.
+    /// Returns whether an interrupt is handled, and there are few slots.
     #[inline(never)]
-    fn is_full_in_interrupt(&self) -> bool {
-        misc::in_interrupt()
-            && self.limit() <= DEFER_MAX
-            && !self.pool().allows(Priority::Regular, &self.limits())
+    fn is_few_in_interrupt(&self) -> bool {
+        misc::in_interrupt() && self.limit() <= DEFER_MAX
     }
 
     /// Takes a request whose end is deferred. Any context.
@@ -501,11 +566,7 @@ impl Target {
     #[inline(never)]
     fn start(self: &Arc<Self>) {
         if self.pulls() {
-            let guard = rcu::read_lock();
-            if let Some(runner) = self.runner.get(&guard) {
-                runner.run();
-            }
-            return;
+            return Expire::expired(&self.runner);
         }
         // `working` says that it is not queued; should it be, it runs anyway.
         let _ = queue::dispatch().enqueue(self.clone());

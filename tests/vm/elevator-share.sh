@@ -170,7 +170,7 @@ long try 60 "fairshare: what is flushed for two cgroups, 1:1 within 5 %" shared 
 long try 90 "tbf: files of two cgroups that are flushed keep their rates within 5 %" files
 try 60 "one request at a time beside a thousand, 256 tags" greedy 256 0.6
 try 60 "one request at a time beside a thousand of io_uring, 256 tags" greedy 256 0.4 --ioengine=io_uring
-long try 60 "one request at a time beside a thousand, 2048 tags" greedy 2048 0.6
+long try 60 "one request at a time beside a thousand, 2048 tags" greedy 2048 0.8
 try 60 "one request at a time beside 100 throttled tasks, 32 tags" crowd
 echo 20 >/proc/sys/vm/dirty_ratio
 echo 10 >/proc/sys/vm/dirty_background_ratio

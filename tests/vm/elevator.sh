@@ -507,6 +507,75 @@ unplugged() {
 	rmmod nrs
 }
 
+hibernate() { echo disk >/sys/power/state; }
+
+# The system hibernates to a disk of nrs and resumes, while another one has a backlog: one that is dispatched, and one at 5 requests
+# per second on a CPU that goes meanwhile.
+hibernated() {
+	local seen
+	module
+	lower nb0 memory_backed=1 irqmode=2 completion_nsec=500000 submit_queues=2
+	lower nb1 memory_backed=1 irqmode=2 size=384
+	client a /dev/nb0 svc
+	client b /dev/nb1 swap
+	echo 2 >"$(at svc slots)"
+	mkswap /dev/mapper/b >/dev/null
+	swapon /dev/nb1
+	echo test_resume >/sys/power/disk
+	# It looks for an image there, too.
+	cat /sys/block/nb1/dev >/sys/power/resume 2>/dev/null || true
+	writing a
+	saturated a
+	took hibernate
+	seen=$(counter a ended)
+	wait_for 5 "[ \$(counter a ended) -gt $seen ]" || fail "$(status)"
+	written
+	balanced a
+	throttled 32 5 --cpus_allowed=1
+	took hibernate
+	all_read 32
+	swapoff /dev/nb1
+}
+
+# A root file system of nrs: programs are read from it again and again, with little memory, while one of them changes the
+# scheduler below.
+rooted() {
+	local root=/mnt/a group=/sys/fs/cgroup/test.root dir
+	module
+	lower nb0 memory_backed=1 size=384 irqmode=2 completion_nsec=200000
+	scheduler nrs
+	mkfs.ext4 -q -J size=8 /dev/nb0
+	mkdir -p $root $group
+	mount -t ext4 /dev/nb0 $root
+	for dir in /*; do
+		case $dir in /proc | /sys | /dev | /mnt | /out | /tmp | /run | /root) mkdir $root"$dir" ;; *) cp -a "$dir" $root ;; esac
+	done
+	for dir in proc sys dev; do mount --rbind /$dir $root/$dir; done
+	echo $((48 << 20)) >$group/memory.max
+	cat >$root/changes <<-'END'
+		set -eu
+		queue=/sys/block/nb0/queue nrs=/sys/kernel/debug/nrs
+		for round in 1 2 3; do
+			for policy in 'fairshare uid_fair' 'tbf uid' fifo; do
+				echo "$policy" >$nrs/nb0/nrs_policies
+				echo 3 >/proc/sys/vm/drop_caches
+				fio --name=root --directory=/root --size=4m --rw=randrw --bs=4k --verify=crc32c --verify_fatal=1 \
+					--direct=1 --ioengine=libaio --iodepth=16 --minimal >/tmp/fio.txt
+			done
+			echo other >$queue/iosched/service
+			echo 64 >$queue/nr_requests
+			echo none >$queue/scheduler
+			sync
+			echo nrs >$queue/scheduler
+			cat /bin/* >/dev/null
+		done
+	END
+	bash -c "echo \$\$ >$group/cgroup.procs; exec chroot $root /bin/bash /changes" || fail "status $?: $(cat $group/memory.events)"
+	for dir in dev sys proc; do umount -l $root/$dir; done
+	umount $root
+	e2fsck -fn /dev/nb0 >/tmp/fsck.txt 2>&1 || fail "$(cat /tmp/fsck.txt)"
+}
+
 try 30 "set and unset; no trace is left" life
 debug_long try 30 "its name loads the module" autoload
 try 30 "64 requests at 2 per second: none" freezing scheduler none
@@ -532,6 +601,12 @@ try 60 "two disks of one service; a busy disk changes its service" together
 try 20 "removal of a busy disk" unplugged busy
 try 30 "removal of disks that nobody uses" unused "$(slow 40 5)"
 debug_long try 20 "removal of a disk whose requests wait for their rate" unplugged throttled
+long try 120 "root file system" rooted
+if grep -q test_resume /sys/power/disk 2>/dev/null; then
+	long try 120 "hibernation with requests queued" hibernated
+else
+	echo "# this machine does not hibernate"
+fi
 if modprobe -nq scsi_debug; then
 	try 30 "scsi_debug: commands that fail are repeated" scsi 8 7 1m ioerr_cnt
 	long try 30 "scsi_debug: a busy host" scsi 0x8000 5 1m

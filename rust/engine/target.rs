@@ -88,7 +88,7 @@ struct Lists {
     moved: u64,
     /// The work item is queued or running and will look at `ready` again.
     working: bool,
-    /// When a request was added to an empty `ready`, or when the pause ends (ns); 0: there is to be no pause.
+    /// When a request was added to an empty `ready` in an interrupt, or when the pause ends (ns); 0: there is to be no pause.
     #[cfg(feature = "elevator")]
     since: u64,
     /// Pauses that are paid for, [`DEFER_MAX`] at most.
@@ -468,12 +468,17 @@ impl Target {
 
     /// Adds a request to what is ready.
     fn push(&self, lists: &mut Lists, held: Held) {
+        #[cfg(feature = "elevator")]
+        if lists.ready.is_empty() && self.pulls() && self.is_few_in_interrupt() {
+            lists.since = misc::now();
+        }
+        self.add(lists, held);
+    }
+
+    /// The same without a pause before what is added next.
+    #[inline]
+    fn add(&self, lists: &mut Lists, held: Held) {
         if lists.ready.is_empty() {
-            #[cfg(feature = "elevator")]
-            {
-                let paces = self.pulls() && self.is_few_in_interrupt();
-                lists.since = if paces { misc::now() } else { 0 };
-            }
             self.ready.set(AT_ONCE);
         }
         lists.ready.push(held);
@@ -484,7 +489,7 @@ impl Target {
     /// it pulls.
     #[cfg(feature = "elevator")]
     pub(crate) fn offer(&self, held: Held) {
-        self.push(&mut self.lists.lock(), held);
+        self.add(&mut self.lists.lock(), held);
     }
 
     /// Takes what a device that pulls is to have next.
@@ -495,21 +500,25 @@ impl Target {
         // Who makes something ready from now on tells the device.
         lists.working = !lists.ready.is_empty();
         let from = match &held {
-            Some(held) if lists.working => self.pause(&mut lists, held.placement().admission),
-            _ => {
-                lists.pauses = DEFER_MAX.min(lists.pauses.wrapping_add(1));
-                0
-            }
+            Some(held) if lists.since != 0 => self.pause(&mut lists, held.placement().admission),
+            _ if lists.working => AT_ONCE,
+            _ => 0,
         };
         self.ready.set(from);
         held
     }
 
-    /// Returns from when the next request may be pulled after one that had `admission`, and has the device pull it then.
+    /// Returns from when the next request may be pulled after one that had `admission` and was made ready in an interrupt, as
+    /// [`Self::ready`] says it, and has the device pull it then.
     #[cfg(feature = "elevator")]
     #[inline(never)]
     fn pause(&self, lists: &mut Lists, admission: Admission) -> u64 {
-        if admission != Admission::Slot || lists.since == 0 || lists.pauses == 0 {
+        if !lists.working {
+            lists.pauses = DEFER_MAX.min(lists.pauses.wrapping_add(1));
+            lists.since = 0;
+            return 0;
+        }
+        if admission != Admission::Slot || lists.pauses == 0 {
             return AT_ONCE;
         }
         lists.pauses = lists.pauses.wrapping_sub(1);

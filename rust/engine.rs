@@ -69,4 +69,5 @@ pub(crate) mod target;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
 pub(crate) mod timeouts;
+pub(crate) mod tuner;
 pub(crate) mod worker;

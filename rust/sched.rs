@@ -87,6 +87,7 @@ pub mod heap;
 pub mod item;
 pub mod jobid;
 pub mod key;
+pub mod knee;
 pub mod leftist;
 pub mod mem;
 pub mod nid;

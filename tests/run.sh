@@ -53,7 +53,7 @@ long=(
 	"stock:beside:1800:icount:fair+idle fair-tree+idle hp+idle tbf+idle qbm+idle fair+metadata tbf+metadata"
 	"stock:rates:1800:icount:tbf tbf-files tbf-ext4"
 	"stock:bands:1800:icount:qbm"
-	"stock:turns:1500:icount:robin delay health timeouts few isolation"
+	"stock:turns:1500:icount:robin delay health timeouts few auto isolation"
 	"stock:cpts:1800:any:cpts programs"
 	"stock:life:1800:any:load layout dm-life killed errors hang wrong control params rules-configfs tbf-storm qbm-storm soak"
 	"stock:tool:1800:any:nrsctl nrsctl-config nrsctl-stats tutorial"

@@ -106,6 +106,21 @@ impl Client {
         self.deadlines.as_ref()
     }
 
+    /// Whether its requests go to `target`. Those of programs go to the only one.
+    pub(crate) fn sends_to(&self, target: &Arc<Target>) -> bool {
+        let deadlines = self.deadlines.as_ref();
+        deadlines.is_none_or(|deadlines| Arc::ptr_eq(deadlines.target(), target))
+    }
+
+    /// Returns the requests that have ended, and their bytes.
+    pub(crate) fn ended(&self) -> (u64, u64) {
+        let each = self.counts.iter();
+        each.fold((0, 0), |(ended, bytes): (u64, u64), counts| {
+            let (more, size) = (counts.ended.get(), counts.bytes.get());
+            (ended.wrapping_add(more), bytes.wrapping_add(size))
+        })
+    }
+
     /// Its name.
     pub(crate) fn name(&self) -> &CStr {
         &self.name

@@ -12,7 +12,8 @@ use kernel::{
 use super::partition::KernelPart;
 use crate::{
     sched::{
-        order::Level, parameters::service::Service as Values, policy::Config, sources::Sources,
+        order::Level, parameters::service::Service as Values, policy::Config, slots::Slots,
+        sources::Sources,
     },
     sys::atomic::{Hint, Word},
 };
@@ -32,11 +33,19 @@ pub(crate) enum Feed {
     User,
 }
 
+fn word_of(slots: Slots) -> u64 {
+    match slots {
+        Slots::Auto => 0,
+        Slots::Fixed(count) => count.into(),
+    }
+}
+
 /// What all targets of a service have in common.
 #[pin_data]
 pub(crate) struct Dispatch {
     /// The name of the service, if it has one.
     label: Option<CString>,
+    /// 0: as many as keep the device busy.
     slots: Word,
     ratio: Word,
     stall_ms: Word,
@@ -64,7 +73,7 @@ impl Dispatch {
         let dispatch = Arc::pin_init(
             pin_init!(Self {
                 label,
-                slots: Word::new(values.slots.get().into()),
+                slots: Word::new(word_of(values.slots)),
                 ratio: Word::new(0),
                 stall_ms: Word::new(0),
                 feed: Word::new(Feed::Block as u64),
@@ -118,13 +127,13 @@ impl Dispatch {
     }
 
     /// Slots of each target, as configured.
-    pub(crate) fn slots(&self) -> u32 {
-        self.slots.get() as u32
+    pub(crate) fn slots(&self) -> Slots {
+        Slots::new(self.slots.get() as u32).unwrap_or(Slots::Auto)
     }
 
     /// Sets the slots of each target, which has to be told ([`super::target::Target::follow_slots`]).
-    pub(crate) fn set_slots(&self, slots: u32) {
-        self.slots.set(slots.into());
+    pub(crate) fn set_slots(&self, slots: Slots) {
+        self.slots.set(word_of(slots));
     }
 
     /// Returns the high-priority requests in a row while a regular one is pending.

@@ -21,15 +21,17 @@ use super::{
     roster::Roster,
     target::{Kick, Runner, Target},
     timeouts::Timeouts,
+    tuner::Tuner,
     worker::{Ticker, Worker},
 };
 use crate::{
     sched::{
         attr::Attrs,
         item::Cost,
-        parameters::{service::Slots, Values},
+        parameters::Values,
         partition::{arrive::Went, line::Found},
         policy::{params::ClassesMax, Config, Kind, Tuning},
+        slots::Slots,
         timeouts::terms::Terms,
     },
     sys::{
@@ -137,7 +139,8 @@ impl Service {
         }
         let label = Some(CString::try_from(name)?);
         let dispatch = Dispatch::new(label, &values.service)?;
-        let concurrency = Concurrency::new(dispatch.slots(), values.service.buffer_max.get())?;
+        let concurrency =
+            Concurrency::new(dispatch.slots().count(), values.service.buffer_max.get())?;
         let partitions = Partitions::new()?;
         let seed = misc::random();
         let roster = Roster::new()?;
@@ -148,9 +151,10 @@ impl Service {
             dispatch.clone(),
             oversight.clone(),
         )?;
+        let tuner = Tuner::new(dispatch.clone(), partitions.clone(), roster.clone())?;
         let timeouts = Timeouts::new(count)?;
         let settings = Settings::new(values)?;
-        let ticker = Ticker::new(worker, values.policies.upkeep().delta_ms)?;
+        let ticker = Ticker::new(worker, tuner, values.policies.upkeep().delta_ms)?;
         let service = Arc::pin_init(
             try_pin_init!(Self {
                 name: CString::try_from(name)?,
@@ -517,7 +521,7 @@ impl Service {
     }
 
     /// Has all targets follow `slots`.
-    fn share_out(&self, slots: u32) {
+    fn share_out(&self, slots: Slots) {
         if self.dispatch.slots() == slots {
             return;
         }
@@ -526,7 +530,7 @@ impl Service {
             for lanes in self.partitions.lanes() {
                 lanes.target().follow_slots();
             }
-            self.concurrency.set_slots(slots);
+            self.concurrency.set_slots(slots.count());
         });
         self.partitions.run_all();
     }

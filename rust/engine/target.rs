@@ -34,11 +34,11 @@
 
 use kernel::{
     cpu::nr_cpu_ids,
-    impl_has_work, new_spinlock_irq, new_work,
+    impl_has_work, new_spinlock, new_spinlock_irq, new_work,
     prelude::*,
     sync::{
         atomic::{ordering, Atomic},
-        rcu, Arc, SpinLockIrq,
+        rcu, Arc, SpinLock, SpinLockIrq,
     },
     workqueue::{Work, WorkItem},
 };
@@ -49,8 +49,9 @@ use crate::{
         attr::Priority,
         cpus::PerCpu,
         item::Fifo,
+        knee::{Knee, Load, Totals},
         partition::{line::Line, round, stock::Stocks, Admission, Scheduled, BATCH},
-        slots::{Limits, Pool},
+        slots::{Limits, Pool, Slots},
     },
     sys::{
         atomic::{Hint, Word},
@@ -161,6 +162,8 @@ pub(crate) struct Target {
     /// From when what is ready may be pulled (ns), or [`AT_ONCE`]; 0: nothing is ready.
     ready: Hint,
     #[pin]
+    knee: SpinLock<Knee>,
+    #[pin]
     lists: SpinLockIrq<Lists>,
     #[pin]
     work: Work<Self>,
@@ -173,7 +176,11 @@ impl_has_work! {
 impl Target {
     /// A target without users, with `cpts` partitions.
     pub(crate) fn new(index: u16, dispatch: Arc<Dispatch>, cpts: u16) -> Result<Arc<Self>> {
-        let slots = dispatch.slots();
+        let knee = Knee::new();
+        let slots = match dispatch.slots() {
+            Slots::Auto => knee.slots(),
+            Slots::Fixed(slots) => slots,
+        };
         let stocks = Stocks::new(nr_cpu_ids()).map_err(|_| ENOMEM)?;
         let life = PerCpu::new(nr_cpu_ids(), || Hint::new(0)).map_err(|_| ENOMEM)?;
         Arc::pin_init(
@@ -191,6 +198,7 @@ impl Target {
                 runner <- Timed::new(Ok::<_, Error>(RcuBox::new())),
                 pulls: Hint::new(0),
                 ready: Hint::new(0),
+                knee <- new_spinlock!(knee, "nrs_knee"),
                 lists <- new_spinlock_irq!(Lists {
                     ready: NodeFifo::new(),
                     ended: NodeFifo::new(),
@@ -248,6 +256,7 @@ impl Target {
         }
         let first = self.users.fetch_add(1, ordering::Full) == 0;
         if first {
+            *self.knee.lock() = Knee::new();
             self.number.store(number, ordering::Relaxed);
             self.life.iter().for_each(|life| life.set(0));
         }
@@ -281,10 +290,43 @@ impl Target {
     /// here and not in its queue.
     pub(crate) fn follow_slots(&self) {
         let depth = match self.depth.load(ordering::Relaxed) {
-            0 => u32::MAX,
+            0 => Slots::MAX,
             depth => depth,
         };
-        self.line.set_slots(self.dispatch.slots().min(depth));
+        let slots = match self.dispatch.slots() {
+            Slots::Fixed(slots) => slots.min(depth),
+            Slots::Auto => {
+                let mut knee = self.knee.lock();
+                knee.bound(depth.min(Slots::MAX));
+                knee.slots()
+            }
+        };
+        self.line.set_slots(slots);
+    }
+
+    /// Learns what has ended by now; returns whether there are more slots. Called every
+    /// [`LOOK_MIN`](crate::sched::knee::LOOK_MIN) or so while requests wait and slots are `auto`.
+    pub(crate) fn tune(&self, totals: Totals) -> bool {
+        let before = self.limit();
+        let active = self.pool().active();
+        // Some slots are just being taken.
+        let full = active.saturating_add(1) >= before.saturating_sub(before / 8);
+        let load = match self.line.stayed_busy() && full {
+            true if active > before => Load::Over,
+            true => Load::Full,
+            false => Load::Light,
+        };
+        self.knee.lock().look(totals, load);
+        self.follow_slots();
+        self.limit() > before
+    }
+
+    /// Returns the slots that keep the device busy, and whether they are still being looked for, if slots are `auto`.
+    pub(crate) fn knee(&self) -> Option<(u32, bool)> {
+        (self.dispatch.slots() == Slots::Auto).then(|| {
+            let knee = self.knee.lock();
+            (knee.good(), knee.is_searching())
+        })
     }
 
     /// Slots in effect.

@@ -29,11 +29,13 @@ use super::{
     overseer::Oversight,
     partition::Partition,
     partitions::{Lanes, Partitions},
+    tuner::Tuner,
 };
 use crate::{
     sched::{
         attr::Priority,
         head::InstanceId,
+        knee::LOOK_MIN,
         policy::{Part, ROWS},
         ranges::{Brief, BriefBuf, Outline, PARTS},
         units::NSEC_PER_MSEC,
@@ -351,24 +353,32 @@ const BEAT: u64 = 200 * NSEC_PER_MSEC;
 #[pin_data]
 pub(crate) struct Ticker {
     worker: Arc<Worker>,
+    tuner: Arc<Tuner>,
     delta_ms: Atomic<u32>,
     running: Atomic<bool>,
     /// There is an overseer.
     beating: Atomic<bool>,
-    /// When everything is due again, ns.
+    /// When everything is due again, and when the overseer is to judge, ns.
     next: Atomic<u64>,
+    next_beat: Atomic<u64>,
 }
 
 impl Ticker {
     /// A ticker that stands still.
-    pub(crate) fn new(worker: Arc<Worker>, delta_ms: u32) -> Result<Arc<Timed<Self>>> {
+    pub(crate) fn new(
+        worker: Arc<Worker>,
+        tuner: Arc<Tuner>,
+        delta_ms: u32,
+    ) -> Result<Arc<Timed<Self>>> {
         Arc::pin_init(
             Timed::new(pin_init!(Self {
                 worker,
+                tuner,
                 delta_ms: Atomic::new(delta_ms),
                 running: Atomic::new(false),
                 beating: Atomic::new(false),
                 next: Atomic::new(0),
+                next_beat: Atomic::new(0),
             })),
             GFP_KERNEL,
         )
@@ -391,14 +401,24 @@ impl Timed<Ticker> {
         let delta = u64::from(self.delta_ms.load(ordering::Relaxed));
         let next = now.saturating_add(delta.saturating_mul(NSEC_PER_MSEC));
         self.next.store(next, ordering::Relaxed);
+        self.restart_beat(now);
         self.wait(now);
+    }
+
+    /// The overseer is to judge a beat after `now`.
+    fn restart_beat(&self, now: u64) {
+        self.next_beat
+            .store(now.saturating_add(BEAT), ordering::Relaxed);
     }
 
     /// Waits for what comes next after `now`.
     fn wait(&self, now: u64) {
         let mut next = self.next.load(ordering::Relaxed);
         if self.beating.load(ordering::Relaxed) {
-            next = next.min(now.saturating_add(BEAT));
+            next = next.min(self.next_beat.load(ordering::Relaxed));
+        }
+        if self.tuner.is_wanted() {
+            next = next.min(now.saturating_add(LOOK_MIN));
         }
         self.arm(next);
     }
@@ -422,7 +442,9 @@ impl Timed<Ticker> {
     pub(crate) fn set_beat(&self, on: bool) {
         let was = self.beating.xchg(on, ordering::Relaxed);
         if on && !was && self.running.load(ordering::Relaxed) {
-            self.wait(misc::now());
+            let now = misc::now();
+            self.restart_beat(now);
+            self.wait(now);
         }
     }
 }
@@ -433,6 +455,9 @@ impl Expire for Ticker {
             return;
         }
         let now = misc::now();
+        if timed.tuner.is_wanted() {
+            timed.tuner.call();
+        }
         if now >= timed.next.load(ordering::Relaxed) {
             if !timed.worker.can_rest(now) {
                 timed.worker.kick();
@@ -440,9 +465,13 @@ impl Expire for Ticker {
                 timed.worker.beat();
             }
             timed.restart(now);
-        } else {
-            timed.worker.beat();
-            timed.wait(now);
+            return;
         }
+        let beats = timed.beating.load(ordering::Relaxed);
+        if beats && now >= timed.next_beat.load(ordering::Relaxed) {
+            timed.worker.beat();
+            timed.restart_beat(now);
+        }
+        timed.wait(now);
     }
 }

@@ -32,7 +32,79 @@
 //! one slot, H is 0 whenever there is something to choose, so that H cannot protect the regular head; the
 //! ratio alone decides there.
 
-use crate::sched::attr::Priority;
+use core::fmt;
+
+use crate::sched::{
+    attr::Priority,
+    error::{Error, Result},
+    policy::params::{line, Value},
+};
+
+/// Slots of each target, as they are configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slots {
+    /// As many as keep the device busy ([`crate::sched::knee`]).
+    Auto,
+    /// So many, [`Slots::MIN`] to [`Slots::MAX`].
+    Fixed(u32),
+}
+
+impl Slots {
+    /// Fewest slots.
+    pub const MIN: u32 = 1;
+
+    /// Most slots.
+    pub const MAX: u32 = 65_535;
+
+    /// The word for [`Self::Auto`].
+    const AUTO: &'static str = "auto";
+
+    /// Returns `count` slots; `None` outside the limits.
+    pub fn new(count: u32) -> Option<Self> {
+        (Self::MIN..=Self::MAX)
+            .contains(&count)
+            .then_some(Self::Fixed(count))
+    }
+
+    /// Returns the number of slots, or of those to start with.
+    pub fn count(self) -> u32 {
+        match (self, Self::default()) {
+            (Self::Fixed(count), _) | (_, Self::Fixed(count)) => count,
+            _ => Self::MIN,
+        }
+    }
+}
+
+impl Default for Slots {
+    fn default() -> Self {
+        Self::Fixed(64)
+    }
+}
+
+impl fmt::Display for Slots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.pad(Self::AUTO),
+            Self::Fixed(count) => fmt::Display::fmt(count, f),
+        }
+    }
+}
+
+impl Value for Slots {
+    const TAKES: &'static str = "requests, 1 to 65535, or auto";
+
+    fn parse(text: &str) -> Result<Self> {
+        let text = line(text);
+        if text == Self::AUTO {
+            return Ok(Self::Auto);
+        }
+        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        let count = text.parse().ok().filter(|_| digits).and_then(Self::new);
+        count.ok_or(Error::invalid(
+            "slots is not a number from 1 to 65535, or auto",
+        ))
+    }
+}
 
 /// What the slots of a target are bound by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

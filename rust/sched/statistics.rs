@@ -242,6 +242,8 @@ stats! {
         users: Gauge Plain "nrs_target_clients" "Clients on the device";
         limit: Gauge Plain "nrs_target_limit_requests" "Request limit of the device";
         active: Gauge Plain "nrs_target_active_requests" "Requests in service";
+        knee: Gauge Plain "nrs_target_knee_requests" "Requests that keep the device busy, with slots=auto";
+        searching: Gauge Plain "nrs_target_knee_searching" "1 while those are looked for";
     }
 }
 

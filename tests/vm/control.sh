@@ -85,7 +85,7 @@ refusals() {
 	# Bytes of all kinds.
 	says EINVAL 'get \xff\xfe slots' 'not UTF-8'
 	# The reasons of parameters, of policies, of rules with their column, of plans with their line.
-	says EINVAL 'set svc slots 0' 'slots is not a number from 1 to 65535'
+	says EINVAL 'set svc slots 0' 'slots is not a number from 1 to 65535, or auto'
 	says ENOENT 'set svc nrs_policies nothing' '.+'
 	says EINVAL 'set svc nrs_tbf_rule start one uid={1001} rate=' 'column [0-9]+: expected .+'
 	[ "$(cat "$(at svc nrs_tbf_rule_error)")" ] || fail "the reason is not kept"

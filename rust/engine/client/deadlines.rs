@@ -188,6 +188,11 @@ impl Deadlines {
         Ok(deadlines)
     }
 
+    /// Where its requests go.
+    pub(crate) fn target(&self) -> &Arc<Target> {
+        &self.target
+    }
+
     /// Has the client follow the terms of its service.
     pub(crate) fn follow(self: &Timed<Self>) {
         self.history.follow(&self.timeouts);

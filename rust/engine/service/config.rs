@@ -219,7 +219,7 @@ impl Service {
         let enforced = values.service.enforce_credits == EnforceCredits::On;
         self.concurrency.enforce(enforced);
         self.follow_terms(&values.timeouts);
-        self.share_out(values.service.slots.get());
+        self.share_out(values.service.slots);
     }
 
     /// Takes over the parameters of `other`; nobody uses this one yet.

@@ -15,6 +15,7 @@ use crate::{
         health::{self, Limits},
         key::escape,
         policy::{Config, Kind, Part, COUNTS_MAX},
+        slots::Slots,
         statistics::{ServiceCounts, Stats, TargetCounts},
         text::{self, Row},
     },
@@ -128,13 +129,17 @@ impl Service {
             let targets = self.partitions.targets();
             targets.fold(0u32, |sum, target| sum.saturating_add(number(target)))
         };
+        let limit = match sum(Target::limit) {
+            // There are no clients yet.
+            0 => self.dispatch.slots().count(),
+            limit => limit,
+        };
         let counts = ServiceCounts {
-            slots: self.dispatch.slots().into(),
-            limit: match sum(Target::limit) {
-                // There are no clients yet.
-                0 => self.dispatch.slots().into(),
-                limit => limit.into(),
+            slots: match self.dispatch.slots() {
+                Slots::Auto => limit.into(),
+                Slots::Fixed(count) => count.into(),
             },
+            limit: limit.into(),
             active: sum(|target| target.pool().active()).into(),
             overflow: self.overflow(),
             no_memory: self.ticker.worker().failures(),
@@ -153,10 +158,13 @@ impl Service {
         out.write_str("targets:\n")?;
         for target in self.partitions.targets() {
             let (major, minor) = major_minor(target.number());
+            let (knee, searching) = target.knee().unwrap_or_default();
             let counts = TargetCounts {
                 users: target.users().into(),
                 limit: target.limit().into(),
                 active: target.active().into(),
+                knee: knee.into(),
+                searching: searching.into(),
             };
             write!(out, "- target: \"{major}:{minor}\"\n  counters: {{ ")?;
             counts.write_pairs(out)?;

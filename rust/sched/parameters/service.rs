@@ -10,6 +10,7 @@ use super::{
 use crate::sched::{
     order::{Level, PopWindow},
     policy::params::BufferMax,
+    slots::Slots,
     sources::Sources,
 };
 
@@ -49,7 +50,7 @@ parameters! {
         "stall_ms" stall_ms: [number StallMs,
             "ms, ", 100..=600_000 or 0 = 30_000, ", or 0 for never"],
         /// Requests in flight on each target.
-        "slots" slots: [number Slots, "requests, ", 1..=65_535 = 64]
+        "slots" slots: [given Slots]
             default "module parameter default_slots",
     }
     also {}

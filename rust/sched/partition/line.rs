@@ -158,6 +158,8 @@ pub struct Line {
     /// Index of the lender plus one; 0: none.
     lender: Word,
     waiting: Set,
+    /// 1: no partition waited for a moment.
+    calmed: Hint,
     ready: Set,
     urgent: Set,
     /// The largest tag of all that had a turn.
@@ -183,6 +185,7 @@ impl Line {
             urgent_ms: Hint::new(0),
             lender: Word::new(0),
             waiting: Set::new(),
+            calmed: Hint::new(0),
             ready: Set::new(),
             urgent: Set::new(),
             clock: Hint::new(0),
@@ -367,6 +370,13 @@ impl Line {
         self.waiting.members() == 0
     }
 
+    /// Returns whether some partition has waited ever since the last call. Called by one task.
+    pub fn stayed_busy(&self) -> bool {
+        let calm = self.is_calm() || self.calmed.get() != 0;
+        self.calmed.set(0);
+        !calm
+    }
+
     /// Returns whether partitions other than that at `index` are ready.
     pub fn others_ready(&self, index: u16) -> bool {
         !self.alone && self.ready.members() & !bit(index) != 0
@@ -386,6 +396,9 @@ impl Line {
         }
         if new.waiting && !old.waiting {
             self.give_all();
+        }
+        if old.waiting && self.is_calm() {
+            self.calmed.set(1);
         }
     }
 

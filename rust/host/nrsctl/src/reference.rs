@@ -20,7 +20,7 @@ classes_max | 64 to 1048576 | 16384 | Entities and classes per head of a partiti
 /// The attributes of a service in configfs.
 const SERVICE: &str = "
 cpts | 1 to the number of CPUs, at most 64 | one per NUMA node | Partitions of the service.
-slots | 1 to 65535 | default_slots | As the parameter slots.
+slots | 1 to 65535, or auto | default_slots | As the parameter slots.
 state | idle, or in use N | | Number of clients. Read only.";
 
 /// The attributes of `rules/NAME` in the directory of a service in configfs.

@@ -17,6 +17,7 @@ mod drains;
 mod engine;
 mod full;
 mod isolation;
+mod knee;
 mod lags;
 mod locality;
 mod order;

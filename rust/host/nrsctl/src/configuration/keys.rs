@@ -131,7 +131,7 @@ static KEYS: [Key; 37] = [
     key(Disk, "jobid_name", "up to 63 bytes without blanks", "`%e.%u`", "format of job identifiers"),
     key(Disk, "stream", "`hint`, `cgroup`, `none`", "`hint`", "source of offset streams, for `orr`"),
     key(Service, "cpts", "1 to 64", "left alone", "partitions, of a service made in configfs without clients"),
-    key(Service, "slots", "1 to 65535", "`default_slots` of the module", "requests in flight on each device"),
+    key(Service, "slots", "1 to 65535, `\"auto\"`", "`default_slots` of the module", "requests in flight on each device"),
     key(Service, "policy", "`POLICY [ARGUMENT]`", "`fifo`", "policy of both heads"),
     key(Service, "high_priority", "a table", "none", "settings of the high-priority head"),
     key(Service, "parameters", "a table", "none", "[parameters of the service](reference.md#parameters-of-a-service) by name"),

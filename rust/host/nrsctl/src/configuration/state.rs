@@ -281,7 +281,7 @@ mod tests {
             assert_eq!(set(name, text).unwrap(), want, "{name} {text:?}");
         }
         for (name, text, reason) in [
-            ("slots", "x", "not a number from 1 to 65535"),
+            ("slots", "x", "not a number from 1 to 65535, or auto"),
             ("nrs_crrn_quantum", "hp_quanta:4", "reg_NAME:VALUE"),
             ("nrs_fairshare_mode", "uid", "does not end in _fair"),
             (

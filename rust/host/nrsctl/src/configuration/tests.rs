@@ -343,7 +343,7 @@ fn a_wrong_file_changes_nothing() {
         Failure::new(
             Kind::Refused,
             format!(
-                "the configuration is wrong\n{name}:4:9: service.b.slots: not a number from 1 to 65535; it takes requests, 1 to 65535\n\
+                "the configuration is wrong\n{name}:4:9: service.b.slots: not a number from 1 to 65535, or auto; it takes requests, 1 to 65535, or auto\n\
                  {name}:5:1: service.b.polcy: there is no such key; was `policy` meant?"
             )
         )

@@ -238,7 +238,7 @@ fn reasons() {
             "bad",
             "slots=0",
             Kind::Refused,
-            "not a number from 1 to 65535",
+            "not a number from 1 to 65535, or auto",
         ),
         (
             ENOENT,

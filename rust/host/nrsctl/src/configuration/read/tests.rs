@@ -128,7 +128,7 @@ disk = 1
 [service.s] ; cpts = 65
     2:8: service.s.cpts: is 65; allowed: 1 to 64
 [service.s] ; slots = 0
-    2:9: service.s.slots: not a number from 1 to 65535
+    2:9: service.s.slots: not a number from 1 to 65535, or auto
 [service.s] ; slots = -1
     2:9: service.s.slots: not a number
 [service.s] ; slots = []

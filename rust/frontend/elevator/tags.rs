@@ -147,7 +147,8 @@ impl Tags {
     /// wait.
     #[inline]
     pub(super) fn hold_back(&self, bio: View<'_>) -> bool {
-        self.total.get() >= u64::from(self.queue.tags() / 4) && self.hold_back_over(bio)
+        let total = self.total.get();
+        total != 0 && total >= u64::from(self.queue.tags() / 4) && self.hold_back_over(bio)
     }
 
     #[cold]

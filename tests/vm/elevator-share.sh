@@ -39,7 +39,7 @@ flushed() {
 	for name in a b; do
 		# Whoever closes a disk last flushes it.
 		exec {fd}<>"$1"
-		bash -c "echo \$\$ >/sys/fs/cgroup/test.$name/cgroup.procs; dd if=/dev/zero of=$1 bs=64k count=$([ $name = a ] && echo 640 || echo 1280) conv=notrunc 2>/dev/null"
+		bash -c "echo \$\$ >/sys/fs/cgroup/test.$name/cgroup.procs; dd if=/dev/zero of=$1 bs=64k count=$([ $name = a ] && echo 960 || echo 1280) conv=notrunc 2>/dev/null"
 		shift
 	done
 	sync &

@@ -434,7 +434,7 @@ late() {
 	wait
 	wait_for 5 '[ "$(<"$file")" = "$after" ]' || fail "$1: $(<"$file")"
 	[ "$(<$iosched/stream)" = hint ] || fail "a refused write has changed the stream"
-	echo none >$iosched/stream
+	adjust $iosched/stream none
 	[ "$(<$iosched/stream)" = none ]
 }
 

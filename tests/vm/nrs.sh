@@ -177,14 +177,23 @@ slow_lower() {
 declare -A disk_of stat_of
 sharers=()
 
+# adjust FILE TEXT: sets a file of a scheduler, whatever change is being made, and however long that takes.
+adjust() {
+	local said end=$((SECONDS + 20))
+	until [ "$(<"$1")" = "$2" ] || said=$( (echo "$2" >"$1") 2>&1); do
+		[[ $said =~ unavailable|'timed out' ]] && [ $SECONDS -lt $end ] || fail "$said"
+		pause 0.05
+	done
+}
+
 # scheduled DISK SERVICE [ATTRIBUTE VALUE]...: gives the disk to the service, and sets attributes of its scheduler.
 scheduled() {
 	local queue=/sys/block/$1/queue
 	grep -qF '[nrs]' "$queue/scheduler" || echo nrs >"$queue/scheduler"
-	[ "$(<"$queue/iosched/service")" = "$2" ] || echo "$2" >"$queue/iosched/service"
+	adjust "$queue/iosched/service" "$2"
 	shift 2
 	while [ $# -gt 0 ]; do
-		echo "$2" >"$queue/iosched/$1"
+		adjust "$queue/iosched/$1" "$2"
 		shift 2
 	done
 }

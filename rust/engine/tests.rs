@@ -27,9 +27,10 @@ use crate::{
     sched::{
         attr::{Attrs, Id, Priority},
         order::{RecordId, Relation},
-        parameters::service::{Service as Values, Slots},
+        parameters::service::Service as Values,
         partition::{arrive::Went, Admission, BATCH},
         policy::{params::ClassesMax, AnyShared, Config, Kind, Part, Tunables, COUNTS_MAX},
+        slots::Slots,
         units::{NSEC_PER_MSEC, NSEC_PER_SEC},
     },
     sys::{

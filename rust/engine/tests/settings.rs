@@ -224,7 +224,7 @@ mod names {
         // What is read without the values follows them, too.
         let (new, old) = (other.dispatch(), service.dispatch());
         assert!(new.level() == old.level() && new.sources() == old.sources());
-        assert!(new.pop_window() == 77 && new.slots() == 5);
+        assert!(new.pop_window() == 77 && new.slots().count() == 5);
         assert!(other.timeouts().terms() == service.timeouts().terms());
         Ok(())
     }

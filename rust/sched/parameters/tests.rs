@@ -144,7 +144,7 @@ fn what_is_refused_changes_nothing() {
             "slots",
             "65536",
             Code::Invalid,
-            "slots is not a number from 1 to 65535",
+            "slots is not a number from 1 to 65535, or auto",
         ),
         (
             "nrs_pop",

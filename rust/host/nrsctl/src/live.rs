@@ -69,9 +69,11 @@ impl Live {
         }
     }
 
-    /// Whether the module is loaded.
+    /// Whether the module is loaded, and not about to go.
     fn is_loaded(&self) -> bool {
-        self.root.join("sys/module/nrs").is_dir()
+        let module = self.root.join("sys/module/nrs");
+        let state = fs::read_to_string(module.join("initstate"));
+        module.is_dir() && !state.is_ok_and(|state| state.trim_end() == "going")
     }
 
     /// The directory in configfs with a directory for each service that was made.

@@ -303,6 +303,17 @@ fn reasons() {
     );
 }
 
+/// A module that is about to go, whose node cannot be opened any more.
+#[test]
+fn a_module_that_goes() {
+    let root = Root::new();
+    root.dir("sys/module/nrs");
+    root.file("sys/module/nrs/initstate", "going\n");
+    root.file("dev/nrs-control", "");
+    let want = (Kind::NotLoaded, "the module nrs is not loaded".into());
+    assert_eq!(said(Live::at(&root.0).get("san", "slots")), want);
+}
+
 /// A module without the node, a file in its place, and no rights.
 #[test]
 fn nodes_that_cannot_be_opened() {

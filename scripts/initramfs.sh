@@ -16,8 +16,8 @@ tools=(bash blockdev blkdiscard chrt dmsetup e2fsck fallocate ionice losetup mke
 	setpriv tar taskset tune2fs unshare)
 # Programs that use file systems, and another file system: many megabytes, for few tests.
 more=(dbench fs_mark git mkfs.xfs sqlite3 stress-ng xfs_io xfs_repair)
-more_modules=(xfs)
-wanted=(virtio_pci virtio_blk configfs dm-mod dm-flakey dm-delay null_blk nbd loop brd ext4 mq-deadline bfq kyber-iosched scsi_debug sd_mod)
+more_modules=(xfs nfsd nfsv4)
+wanted=(virtio_pci virtio_blk configfs dm-mod dm-flakey dm-delay null_blk nbd loop brd ext4 mq-deadline bfq kyber-iosched scsi_debug sd_mod overlay)
 
 fio=$("$NRS_SCRIPTS/fio.sh" --print)
 key=$({
@@ -100,7 +100,6 @@ mkdir -p "$dir/tmp/more/usr/share/dbench"
 head -n 20000 /usr/share/dbench/client.txt >"$dir/tmp/more/usr/share/dbench/client.txt"
 install_modules "$dir/tmp/more" "${more_modules[@]}"
 rm -rf "$dir/tmp/lean"
-archive "$dir/tmp/more" more
 for name in modprobe insmod rmmod lsmod; do ln -sf kmod "$tree/bin/$name"; done
 for name in mkfs.ext4 mkfs.ext2; do ln -sf mke2fs "$tree/bin/$name"; done
 for name in fsck.ext4 fsck.ext2; do ln -sf e2fsck "$tree/bin/$name"; done
@@ -113,7 +112,14 @@ install_modules "$tree" "${wanted[@]}"
 for list in modules.builtin modules.builtin.modinfo modules.order; do
 	if [ -f "$modules/$list" ]; then cp "$modules/$list" "$target/"; else : >"$target/$list"; fi
 done
-depmod -b "$tree" "$release"
+# Dependencies of all of them, where those of a few are not there.
+mkdir -p "$dir/tmp/all/lib/modules"
+cp -r "$target" "$dir/tmp/all/lib/modules/"
+cp -r "$dir/tmp/more/lib/modules/$release/kernel" "$dir/tmp/all/lib/modules/$release/"
+depmod -b "$dir/tmp/all" "$release"
+cp "$dir/tmp/all/lib/modules/$release"/modules.* "$target/"
+rm -rf "$dir/tmp/all"
+archive "$dir/tmp/more" more
 archive "$tree" base
 # A machine may be about to read one that was in use until now.
 find "$dir" -mindepth 1 -maxdepth 1 -name "*$release-*" -mmin +60 -exec rm -rf {} +

@@ -43,7 +43,7 @@ changed() {
 # needs. With CLOCK "icount" time in the machine counts instructions, so that its results do not mind what else runs;
 # "any" has two CPUs, with KVM where that works and otherwise counting instructions, too. Without, time is the host's.
 short=(
-	"stock:smoke:1800:any:load layout ext4 programs nowait meta order-dm unaware dm-life errors hang killed control params rules-configfs wrong switch stats cpts chardev order-user timeouts-user nrsctl nrsctl-config nrsctl-stats tutorial elevator elevator-storm"
+	"stock:smoke:1800:any:load layout ext4 programs nowait meta order-dm unaware dm-life errors hang killed control params rules-configfs wrong switch stats owners cpts chardev order-user timeouts-user nrsctl nrsctl-config nrsctl-stats tutorial elevator elevator-storm"
 	"stock:figures:1200:icount:fair fair-tree devices hp tbf tbf-ext4 qbm robin delay health timeouts trace nrsctl-top"
 	"debug:debug:1500::kunit load errors programs dm-life switch tbf-storm chardev"
 )
@@ -57,7 +57,7 @@ long=(
 	"stock:cpts:1800:any:cpts programs"
 	"stock:life:1800:any:load layout dm-life killed errors hang wrong control params rules-configfs tbf-storm qbm-storm soak"
 	"stock:tool:1800:any:nrsctl nrsctl-config nrsctl-stats tutorial"
-	"stock:data:1500:any:ext4 switch nowait meta stats order-dm unaware"
+	"stock:data:1500:any:ext4 switch nowait meta stats owners order-dm unaware"
 	"stock:user:1500:any:chardev fair-churn timeouts-user"
 	"stock:order:1500:any:order-user"
 	"stock:elevator:1800:any:elevator elevator-storm load+elevator nowait+elevator ext4+elevator meta+elevator switch+elevator order-dm+elevator"
@@ -192,7 +192,7 @@ boot() {
 		files+=(--file "$logs/tutorial-$name:/tutorial")
 		;;
 	esac
-	[ -z "${NRS_LONG:-}" ] || case " $* " in *" soak "* | *" programs"*) how+=(--more) ;; esac
+	[ -z "${NRS_LONG:-}" ] || case " $* " in *" soak "* | *" programs"* | *" owners "*) how+=(--more) ;; esac
 	scripts/vm.sh --kernel "$kernel" --name "$name" --timeout "$limit" "${how[@]}" "${files[@]}" -- all.sh ${NRS_LONG:+--long} "$@"
 }
 

@@ -80,22 +80,22 @@ impl Naming {
         })
     }
 
-    /// Returns the job identifier made from the submitter. Kernel threads work for others: only the cgroup of a request can name
-    /// the job then.
+    /// Returns the job identifier made from the submitter. Where that works for nobody that it tells, only the cgroup of a
+    /// request can name the job.
     fn jobid(&self, who: &Submitter<'_>, uid: Id, gid: Id) -> JobId {
         let template = &self.template;
-        let kthread = who.is_kthread();
+        let unknown = uid == Id::ABSENT;
         let (mut cgroup, mut host) = ([0; 64], [0; 65]);
         let cgroup = if template.uses_cgroup() {
             who.cgroup_name(&mut cgroup)
         } else {
             None
         };
-        if kthread && cgroup.is_none() {
+        if unknown && cgroup.is_none() {
             return JobId::ABSENT;
         }
         template.expand(&Source {
-            comm: &if kthread { [0; 16] } else { who.comm() },
+            comm: &if unknown { [0; 16] } else { who.comm() },
             uid: uid.get(),
             gid: gid.get(),
             pid: who.pid(),
@@ -242,7 +242,7 @@ impl Member {
         draining: &dyn Fn() -> bool,
     ) -> Went<Held> {
         self.client().count_operation(traits.cpu, traits.opcode);
-        if who.is_kthread() {
+        if who.is_kthread() && who.owner().is_none() {
             self.client().count_anonymous(traits.cpu);
         }
         let dispatch = self.service().dispatch();
@@ -303,12 +303,10 @@ impl Member {
 
     /// Returns what a request looks like to the policies; its range is in `object`.
     fn attrs(&self, traits: &Traits, naming: &Naming, who: &Submitter<'_>, object: u64) -> Attrs {
-        let known = |id| match who.is_kthread() {
-            true => Id::ABSENT,
-            false => Id::new(id),
+        let (uid, gid) = match who.owner() {
+            Some((uid, gid)) => (Id::new(uid), Id::new(gid)),
+            None => (Id::ABSENT, Id::ABSENT),
         };
-        let (uid, gid) = who.ids();
-        let (uid, gid) = (known(uid), known(gid));
         Attrs {
             nid: naming.nid,
             jobid: naming.jobid.unwrap_or_else(|| naming.jobid(who, uid, gid)),
@@ -332,7 +330,8 @@ impl Member {
     /// Returns everything of the submitter that a class may depend on, for the cache of classes.
     fn ident(&self, traits: &Traits, naming: &Naming, who: &Submitter<'_>) -> [u64; 5] {
         let comm = u128::from_le_bytes(who.comm());
-        let (uid, gid) = who.ids();
+        let owner = who.owner();
+        let (uid, gid) = owner.unwrap_or_default();
         let template = &naming.template;
         let dispatch = self.service().dispatch();
         let by_stream = naming.stream == Stream::Cgroup;
@@ -353,7 +352,7 @@ impl Member {
             comm as u64,
             (comm >> 64) as u64,
             // Numbers of operations are below 2048.
-            detail << 12 | u64::from(traits.opcode.number()) << 1 | u64::from(who.is_kthread()),
+            detail << 12 | u64::from(traits.opcode.number()) << 1 | u64::from(owner.is_none()),
         ]
     }
 

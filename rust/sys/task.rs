@@ -41,7 +41,7 @@ pub(crate) struct Submitter<'a> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Whose {
     comm: [u8; 16],
-    ids: (u32, u32),
+    owner: Option<(u32, u32)>,
     pid: u32,
     flags: u32,
     cgroup: Option<u64>,
@@ -74,7 +74,7 @@ impl<'a> Submitter<'a> {
         }
     }
 
-    /// Whether it is a kernel thread: that works for somebody else, so its ids say nothing.
+    /// Whether it is a kernel thread: that works for somebody else.
     pub(crate) fn is_kthread(&self) -> bool {
         self.flags & bindings::PF_KTHREAD != 0
     }
@@ -84,13 +84,23 @@ impl<'a> Submitter<'a> {
         self.flags & bindings::PF_MEMALLOC != 0
     }
 
-    /// Returns the file-system ids of user and group in the initial namespace.
-    pub(crate) fn ids(&self) -> (u32, u32) {
-        // SAFETY: By the type invariant this task runs; its own credentials may be read without a lock because only
-        // the task itself replaces them.
-        unsafe {
-            let cred = (*self.task).cred;
-            ((*cred).fsuid.val, (*cred).fsgid.val)
+    /// Returns the file-system ids of the user and the group that it works for, in the initial
+    /// namespace; `None`: a kernel thread, for nobody that it tells.
+    ///
+    /// A kernel server takes the credentials of its client for each request. A task has
+    /// credentials of its own; those that it takes for a while are of whom root's server works for,
+    /// or, beneath an overlay, of whoever mounted that.
+    pub(crate) fn owner(&self) -> Option<(u32, u32)> {
+        // SAFETY: By the type invariant this task runs; its own credentials may be read without a
+        // lock because only the task itself replaces them.
+        let [own, taken] = unsafe {
+            [(*self.task).real_cred, (*self.task).cred]
+                .map(|cred| ((*cred).fsuid.val, (*cred).fsgid.val))
+        };
+        match own {
+            _ if self.is_kthread() => (taken != (0, 0)).then_some(taken),
+            (0, _) => Some(taken),
+            _ => Some(own),
         }
     }
 
@@ -112,7 +122,7 @@ impl<'a> Submitter<'a> {
     pub(crate) fn whose(&self) -> Whose {
         Whose {
             comm: self.comm(),
-            ids: self.ids(),
+            owner: self.owner(),
             pid: self.pid(),
             flags: self.flags & bindings::PF_KTHREAD,
             cgroup: self.cgroup(),

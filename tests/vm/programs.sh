@@ -16,7 +16,7 @@ mounted() {
 	case $fs in
 	ext4) mkfs.ext4 -q -J size=16 /dev/mapper/a ;;
 	xfs)
-		[ -d /sys/module/xfs ] || insmod /lib/modules/"$(uname -r)"/kernel/xfs.ko
+		modprobe xfs
 		mkfs.xfs -q /dev/mapper/a
 		;;
 	esac

@@ -74,7 +74,8 @@ fn number(who: &Submitter<'_>) -> u8 {
     if who.is_kthread() {
         return Account::NOBODY;
     }
-    let hash = Hasher::new(0).mix(who.ids().0.into(), who.cgroup().unwrap_or(0));
+    let (uid, _) = who.owner().unwrap_or_default();
+    let hash = Hasher::new(0).mix(uid.into(), who.cgroup().unwrap_or(0));
     (hash % SUBMITTERS as u64) as u8
 }
 

@@ -30,8 +30,8 @@ rate() {
 	rate=$(((got[0] + got[1]) * 1000000 / time))
 }
 
-# knee PLACES NANOSECONDS: after two seconds as many slots as there are places, half as many more at most; 98 % of the requests,
-# and fair shares.
+# knee PLACES NANOSECONDS: after two seconds as many slots as there are places, half as many more at most; 96 % of the requests
+# while other numbers are still tried now and then, and fair shares.
 knee() {
 	local rate slots got
 	setup "$1" "$2"
@@ -43,7 +43,7 @@ knee() {
 	echo 1024 >"$(at svc slots)"
 	rate 2
 	say "$1 places: $slots slots after 2 s, knee $knee; $auto requests/s, $rate with 1024 slots"
-	more 0.98 "$auto" "$rate" || fail "$auto of $rate requests/s"
+	more 0.96 "$auto" "$rate" || fail "$auto of $rate requests/s"
 	[ $((2 * knee)) -le $((3 * $1 + 1)) ] || fail "knee $knee of $1 places"
 	within 2 "${shares[@]}"
 }

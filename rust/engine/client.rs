@@ -106,10 +106,10 @@ impl Client {
         self.deadlines.as_ref()
     }
 
-    /// Whether its requests go to `target`. Those of programs go to the only one.
-    pub(crate) fn sends_to(&self, target: &Arc<Target>) -> bool {
+    /// Returns the index of the target to which its requests go. Those of programs go to the first one.
+    pub(crate) fn target(&self) -> u16 {
         let deadlines = self.deadlines.as_ref();
-        deadlines.is_none_or(|deadlines| Arc::ptr_eq(deadlines.target(), target))
+        deadlines.map_or(0, |deadlines| deadlines.target().index())
     }
 
     /// Returns the requests that have ended, and their bytes.

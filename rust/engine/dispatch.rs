@@ -33,19 +33,12 @@ pub(crate) enum Feed {
     User,
 }
 
-fn word_of(slots: Slots) -> u64 {
-    match slots {
-        Slots::Auto => 0,
-        Slots::Fixed(count) => count.into(),
-    }
-}
-
 /// What all targets of a service have in common.
 #[pin_data]
 pub(crate) struct Dispatch {
     /// The name of the service, if it has one.
     label: Option<CString>,
-    /// 0: as many as keep the device busy.
+    /// The [`Slots`].
     slots: Word,
     ratio: Word,
     stall_ms: Word,
@@ -73,7 +66,7 @@ impl Dispatch {
         let dispatch = Arc::pin_init(
             pin_init!(Self {
                 label,
-                slots: Word::new(word_of(values.slots)),
+                slots: Word::new(values.slots.bits()),
                 ratio: Word::new(0),
                 stall_ms: Word::new(0),
                 feed: Word::new(Feed::Block as u64),
@@ -128,12 +121,12 @@ impl Dispatch {
 
     /// Slots of each target, as configured.
     pub(crate) fn slots(&self) -> Slots {
-        Slots::new(self.slots.get() as u32).unwrap_or(Slots::Auto)
+        Slots::from_bits(self.slots.get())
     }
 
     /// Sets the slots of each target, which has to be told ([`super::target::Target::follow_slots`]).
     pub(crate) fn set_slots(&self, slots: Slots) {
-        self.slots.set(word_of(slots));
+        self.slots.set(slots.bits());
     }
 
     /// Returns the high-priority requests in a row while a regular one is pending.

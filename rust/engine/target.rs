@@ -51,7 +51,7 @@ use crate::{
         item::Fifo,
         knee::{Knee, Load, Totals},
         partition::{line::Line, round, stock::Stocks, Admission, Scheduled, BATCH},
-        slots::{Limits, Pool, Slots},
+        slots::{Count, Limits, Pool, Slots},
     },
     sys::{
         atomic::{Hint, Word},
@@ -179,7 +179,7 @@ impl Target {
         let knee = Knee::new();
         let slots = match dispatch.slots() {
             Slots::Auto => knee.slots(),
-            Slots::Fixed(slots) => slots,
+            Slots::Fixed(slots) => slots.get(),
         };
         let stocks = Stocks::new(nr_cpu_ids()).map_err(|_| ENOMEM)?;
         let life = PerCpu::new(nr_cpu_ids(), || Hint::new(0)).map_err(|_| ENOMEM)?;
@@ -290,14 +290,14 @@ impl Target {
     /// here and not in its queue.
     pub(crate) fn follow_slots(&self) {
         let depth = match self.depth.load(ordering::Relaxed) {
-            0 => Slots::MAX,
+            0 => Count::MAX,
             depth => depth,
         };
         let slots = match self.dispatch.slots() {
-            Slots::Fixed(slots) => slots.min(depth),
+            Slots::Fixed(slots) => slots.get().min(depth),
             Slots::Auto => {
                 let mut knee = self.knee.lock();
-                knee.bound(depth.min(Slots::MAX));
+                knee.bound(depth.min(Count::MAX));
                 knee.slots()
             }
         };

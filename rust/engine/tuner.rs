@@ -11,9 +11,9 @@ use kernel::{
 
 use super::{
     dispatch::Dispatch,
-    partitions::Partitions,
+    partitions::{Partitions, TARGETS_MAX},
     roster::Roster,
-    target::{Kick, Target},
+    target::Kick,
 };
 use crate::{
     sched::{knee::Totals, slots::Slots},
@@ -67,16 +67,18 @@ impl Tuner {
         let _ = queue::upkeep().enqueue(self.clone());
     }
 
-    /// Returns what has ended at `target`. A client that leaves takes what it had along.
-    fn totals(&self, target: &Arc<Target>) -> Totals {
-        let now = misc::now();
+    /// Returns what has ended at each target, by its index. A client that leaves takes what it had along.
+    fn totals(&self) -> [Totals; TARGETS_MAX] {
+        let mut totals = [Totals::at(misc::now()); TARGETS_MAX];
         self.roster.with(|clients| {
-            let its = clients.iter().filter(|client| client.sends_to(target));
-            its.fold(Totals::at(now), |totals, client| {
-                let (ended, bytes) = client.ended();
-                totals.plus(ended, bytes)
-            })
-        })
+            for client in clients.iter() {
+                if let Some(totals) = totals.get_mut(usize::from(client.target())) {
+                    let (ended, bytes) = client.ended();
+                    *totals = totals.plus(ended, bytes);
+                }
+            }
+        });
+        totals
     }
 }
 
@@ -87,9 +89,11 @@ impl WorkItem for Tuner {
         if this.dispatch.slots() != Slots::Auto {
             return;
         }
+        let totals = this.totals();
         for lanes in this.partitions.used() {
             let target = lanes.target();
-            if target.tune(this.totals(target)) {
+            let totals = totals.get(usize::from(target.index()));
+            if totals.is_some_and(|totals| target.tune(*totals)) {
                 lanes.pass_on(Kick::none());
             }
         }

@@ -411,13 +411,14 @@ impl Timed<Ticker> {
             .store(now.saturating_add(BEAT), ordering::Relaxed);
     }
 
-    /// Waits for what comes next after `now`.
+    /// Has the tuner look if requests wait for it, and waits for what comes next after `now`.
     fn wait(&self, now: u64) {
         let mut next = self.next.load(ordering::Relaxed);
         if self.beating.load(ordering::Relaxed) {
             next = next.min(self.next_beat.load(ordering::Relaxed));
         }
         if self.tuner.is_wanted() {
+            self.tuner.call();
             next = next.min(now.saturating_add(LOOK_MIN));
         }
         self.arm(next);
@@ -455,9 +456,6 @@ impl Expire for Ticker {
             return;
         }
         let now = misc::now();
-        if timed.tuner.is_wanted() {
-            timed.tuner.call();
-        }
         if now >= timed.next.load(ordering::Relaxed) {
             if !timed.worker.can_rest(now) {
                 timed.worker.kick();

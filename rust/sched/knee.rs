@@ -60,6 +60,9 @@ const UNIT: u64 = 4096;
 const SAME: u64 = 985;
 const HIGHER: u64 = 1020;
 
+/// From this part on it is higher after [`LOOKS_MAX`], whatever the noise.
+const MUCH_HIGHER: u64 = 1050;
+
 /// So much of the standard, in thousandths, the rate may go up or down before the search starts anew.
 const CHANGE: u64 = 80;
 
@@ -110,7 +113,7 @@ impl Totals {
         // A request without data takes time as well.
         let bytes = self.bytes.wrapping_sub(before.bytes);
         let bytes = bytes.saturating_add(ended.saturating_mul(512));
-        // Milliseconds at most a tenth of a second: nothing overflows below 2^44 bytes.
+        // Nothing overflows below 2^36 bytes.
         let per_second = |count: u64| per(count.saturating_mul(NSEC_PER_SEC / 1000), ns / 1000);
         let root = |count: u64| per_second(count.saturating_mul(256)).isqrt();
         root(ended).saturating_mul(root(bytes))
@@ -118,7 +121,7 @@ impl Totals {
 }
 
 /// Rates of some looks, in [`UNIT`]s.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Looks {
     count: u64,
     sum: u64,
@@ -133,7 +136,7 @@ impl Looks {
     };
 
     fn add(&mut self, rate: u64) {
-        // Twenty doublings of the slots at most.
+        // Squares stay below 2^48.
         let rate = rate.min(UNIT << 12);
         self.count = self.count.saturating_add(1);
         self.sum = self.sum.saturating_add(rate);
@@ -261,8 +264,8 @@ impl Knee {
     }
 
     /// Takes what has ended by now, and the load since the last call. To be called every [`LOOK_MIN`] or so while requests
-    /// wait. Returns the slots from now on.
-    pub fn look(&mut self, totals: Totals, load: Load) -> u32 {
+    /// wait.
+    pub fn look(&mut self, totals: Totals, load: Load) {
         let counts = load == Load::Full || load == Load::Light && self.phase == Phase::Up;
         let last = match self.last.filter(|_| counts) {
             Some(last) => last,
@@ -274,24 +277,24 @@ impl Knee {
                         self.hold();
                     }
                 }
-                return self.slots;
+                return;
             }
         };
         self.whole &= load == Load::Full;
         let Some(ended) = totals.ended.checked_sub(last.ended) else {
             // A client has gone.
             self.last = Some(totals);
-            return self.slots;
+            return;
         };
         if self.stale > 0 {
             self.stale = self.stale.saturating_sub(ended);
             self.last = Some(totals);
-            return self.slots;
+            return;
         }
         let ns = totals.now.saturating_sub(last.now);
         let ends = LOOK_ENDS.max(self.slots.into());
         if ns < LOOK_MAX && (ns < LOOK_MIN || ended < ends) {
-            return self.slots;
+            return;
         }
         let rate = totals.rate_since(&last);
         self.last = Some(totals);
@@ -301,7 +304,6 @@ impl Knee {
         // Of rates below 2^52.
         self.looks.add(per(rate.saturating_mul(UNIT), self.unit));
         self.judge();
-        self.slots
     }
 
     /// Goes on with `slots` in `phase`.
@@ -351,11 +353,6 @@ impl Knee {
         }
     }
 
-    /// Takes the slots that are tried.
-    fn accept(&mut self) {
-        self.good = self.slots;
-    }
-
     fn judge(&mut self) {
         let (looks, standard) = (self.looks, self.standard);
         let rate = looks.mean();
@@ -374,8 +371,8 @@ impl Knee {
             Phase::Hold if looks.count >= LOOKS_HOLD => self.rest_on(rate, noise),
             Phase::Up if looks.count >= LOOKS_MIN => {
                 let sure = looks.count >= LOOKS_UP && is_above(HIGHER);
-                if sure || long && rate > of_standard(1050) {
-                    self.accept();
+                if sure || long && rate > of_standard(MUCH_HIGHER) {
+                    self.good = self.slots;
                     self.standard = looks;
                     self.next_rest = REST;
                     self.try_up();
@@ -393,7 +390,7 @@ impl Knee {
                 let same =
                     is_above(SAME) || long && rate.saturating_add(noise / 2) > of_standard(SAME);
                 if same {
-                    self.accept();
+                    self.good = self.slots;
                     self.standard.merge(&looks);
                     self.try_down(step);
                 } else if is_below(SAME) || long {

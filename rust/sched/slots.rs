@@ -37,47 +37,57 @@ use core::fmt;
 use crate::sched::{
     attr::Priority,
     error::{Error, Result},
-    policy::params::{line, Value},
+    policy::params::{line, number, Value},
 };
+
+number! {
+    /// A number of slots.
+    Count, "slots": "requests, ", 1..=65_535 = 64
+}
 
 /// Slots of each target, as they are configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slots {
     /// As many as keep the device busy ([`crate::sched::knee`]).
     Auto,
-    /// So many, [`Slots::MIN`] to [`Slots::MAX`].
-    Fixed(u32),
+    /// So many.
+    Fixed(Count),
 }
 
 impl Slots {
-    /// Fewest slots.
-    pub const MIN: u32 = 1;
-
-    /// Most slots.
-    pub const MAX: u32 = 65_535;
-
     /// The word for [`Self::Auto`].
     const AUTO: &'static str = "auto";
 
     /// Returns `count` slots; `None` outside the limits.
     pub fn new(count: u32) -> Option<Self> {
-        (Self::MIN..=Self::MAX)
-            .contains(&count)
-            .then_some(Self::Fixed(count))
+        Count::new(count).map(Self::Fixed)
     }
 
-    /// Returns the number of slots, or of those to start with.
+    /// Returns the number of slots; for [`Self::Auto`] that of a service which says nothing.
     pub fn count(self) -> u32 {
-        match (self, Self::default()) {
-            (Self::Fixed(count), _) | (_, Self::Fixed(count)) => count,
-            _ => Self::MIN,
+        match self {
+            Self::Auto => Count::default().get(),
+            Self::Fixed(count) => count.get(),
         }
+    }
+
+    /// Returns them as a number to store in an atomic.
+    pub fn bits(self) -> u64 {
+        match self {
+            Self::Auto => 0,
+            Self::Fixed(count) => count.get().into(),
+        }
+    }
+
+    /// Returns what [`Self::bits`] stands for.
+    pub fn from_bits(bits: u64) -> Self {
+        Self::new(bits as u32).unwrap_or(Self::Auto)
     }
 }
 
 impl Default for Slots {
     fn default() -> Self {
-        Self::Fixed(64)
+        Self::Fixed(Count::default())
     }
 }
 
@@ -94,15 +104,11 @@ impl Value for Slots {
     const TAKES: &'static str = "requests, 1 to 65535, or auto";
 
     fn parse(text: &str) -> Result<Self> {
-        let text = line(text);
-        if text == Self::AUTO {
+        if line(text) == Self::AUTO {
             return Ok(Self::Auto);
         }
-        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-        let count = text.parse().ok().filter(|_| digits).and_then(Self::new);
-        count.ok_or(Error::invalid(
-            "slots is not a number from 1 to 65535, or auto",
-        ))
+        let refused = Error::invalid("slots is not a number from 1 to 65535, or auto");
+        Count::parse(text).map(Self::Fixed).map_err(|_| refused)
     }
 }
 

@@ -13,13 +13,7 @@ queue=/sys/block/nb0/queue
 busy='Device or resource busy|Resource temporarily unavailable' away='No such file|No such device|Permission denied'
 
 # give FILE TEXT [ERRORS]: writes it, again while the disk is busy or the file away; the errors named are no failure.
-give() {
-	local said end=$((SECONDS + 20))
-	while ! said=$( (echo "$2" >"$1") 2>&1); do
-		[[ ! $said =~ ${3:-never} ]] || return 0
-		[[ $said =~ $busy|$away ]] && [ $SECONDS -lt $end ] || fail "'$2' to $1: $said"
-	done
-}
+give() { insist "$1" "$2" "$busy|$away" ${3:+"$3"}; }
 
 # nrs POLICY SLOTS: the disk is scheduled like this, in a service that is made for it.
 nrs() {

@@ -177,13 +177,18 @@ slow_lower() {
 declare -A disk_of stat_of
 sharers=()
 
+# insist FILE TEXT AGAIN [ERRORS]: writes it, again for up to 20 s while what is said fits AGAIN; ERRORS are no failure.
+insist() {
+	local said end=$((SECONDS + 20))
+	while ! said=$( (echo "$2" >"$1") 2>&1); do
+		[[ ! $said =~ ${4:-never} ]] || return 0
+		[[ $said =~ $3 ]] && [ $SECONDS -lt $end ] || fail "'$2' to $1: $said"
+	done
+}
+
 # adjust FILE TEXT: sets a file of a scheduler, whatever change is being made, and however long that takes.
 adjust() {
-	local said end=$((SECONDS + 20))
-	until [ "$(<"$1")" = "$2" ] || said=$( (echo "$2" >"$1") 2>&1); do
-		[[ $said =~ unavailable|'timed out' ]] && [ $SECONDS -lt $end ] || fail "$said"
-		pause 0.05
-	done
+	[ "$(<"$1")" = "$2" ] || insist "$1" "$2" 'unavailable|timed out'
 }
 
 # scheduled DISK SERVICE [ATTRIBUTE VALUE]...: gives the disk to the service, and sets attributes of its scheduler.

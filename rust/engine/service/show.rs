@@ -137,7 +137,7 @@ impl Service {
         let counts = ServiceCounts {
             slots: match self.dispatch.slots() {
                 Slots::Auto => limit.into(),
-                Slots::Fixed(count) => count.into(),
+                slots => slots.count().into(),
             },
             limit: limit.into(),
             active: sum(|target| target.pool().active()).into(),

@@ -374,15 +374,21 @@ impl<F: Fifo> Record<F> {
         true
     }
 
-    /// A request of `cost` that is not queued goes without tokens.
-    pub fn force(&mut self, context: &mut Context<'_>, cost: Cost) {
-        let plan = context.plan;
-        let Some(gauge) = plan.gauge(self.rule) else {
-            return;
-        };
+    /// Returns the gauge of the class, whose buckets are those of now; `None`: it is not limited.
+    #[inline]
+    fn woken<'p>(&mut self, context: &mut Context<'p>) -> Option<&'p Gauge> {
+        let gauge = context.plan.gauge(self.rule)?;
         if self.fifo.is_empty() {
             self.wake(context, gauge);
         }
+        Some(gauge)
+    }
+
+    /// A request of `cost` that is not queued goes without tokens.
+    pub fn force(&mut self, context: &mut Context<'_>, cost: Cost) {
+        let Some(gauge) = self.woken(context) else {
+            return;
+        };
         self.owe(context, gauge, cost, 0);
         context.pool_force(gauge, cost);
         self.counters.forced = self.counters.forced.saturating_add(1);
@@ -392,13 +398,9 @@ impl<F: Fifo> Record<F> {
     /// A request has grown by `cost`, without tokens. Buckets that count requests do not notice.
     #[cold]
     pub fn merge(&mut self, context: &mut Context<'_>, cost: Cost) {
-        let plan = context.plan;
-        let Some(gauge) = plan.gauge(self.rule) else {
+        let Some(gauge) = self.woken(context) else {
             return;
         };
-        if self.fifo.is_empty() {
-            self.wake(context, gauge);
-        }
         self.owe_growth(context, gauge, cost);
         if gauge.count() != Count::Requests {
             context.pool_force(gauge, cost);

@@ -164,8 +164,16 @@ rules() {
 	[[ $said == *'20MB/s'* ]] || fail "$said"
 	json rule-show rule show ost_io greedy
 	ctl 4 rule start ost_io greedy uid={5}
-	ctl 4 rule start ost_io wrong uid={a}
+	ctl 4 rule start ost_io wrong uid={1,2}
 	complains 'column 18: expected a number'
+	ctl 3 rule start ost_io wrong uid={a}
+	complains "there is no user 'a'"
+	ctl 0 rule start ost_io named 'uid={nobody}' --rate 5
+	ctl 0 rule show ost_io named
+	[[ $said == *'uid={nobody}'* ]] || fail "$said"
+	ctl 0 rule show ost_io named -n
+	[[ $said == *'uid={65534}'* ]] || fail "$said"
+	ctl 0 rule stop ost_io named
 	ctl 7 rule stop ost_io all
 	complains 'no other one names in also='
 	ctl 0 rule stop ost_io greedy --head reg

@@ -38,6 +38,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+use crate::accounts::Accounts;
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::Kernel;
 use fault::Fault;
@@ -49,8 +50,8 @@ use read::Wanted;
 /// # Errors
 ///
 /// [`Kind::Refused`] with a line for each fault.
-pub fn wanted(files: &[File]) -> Result<Wanted> {
-    let (wanted, faults) = parse(files);
+pub fn wanted(files: &[File], accounts: &Accounts) -> Result<Wanted> {
+    let (wanted, faults) = parse(files, accounts);
     if faults.is_empty() {
         return Ok(wanted);
     }
@@ -60,12 +61,9 @@ pub fn wanted(files: &[File]) -> Result<Wanted> {
 }
 
 /// What `files` want together, and all that is wrong with them.
-pub fn parse(files: &[File]) -> (Wanted, Vec<Fault>) {
-    read::read(
-        files
-            .iter()
-            .map(|file| (file.name.as_str(), file.text.as_str())),
-    )
+pub fn parse(files: &[File], accounts: &Accounts) -> (Wanted, Vec<Fault>) {
+    let files = files.iter();
+    read::read(files.map(|file| (&file.name[..], &file.text[..])), accounts)
 }
 
 /// The parameters of the module as they are, of those that can be configured.

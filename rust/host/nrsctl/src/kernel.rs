@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::accounts::Accounts;
 use crate::failure::{Failure, Kind, Result};
 
 /// A block device of a service: a client that `dmsetup` made, or a disk whose I/O scheduler is nrs.
@@ -89,6 +90,19 @@ pub trait Kernel {
 
     /// Makes `scheduler` that of a disk that nrs schedules.
     fn unschedule(&self, disk: &str, scheduler: &str) -> Result;
+
+    /// The users and groups of the machine.
+    fn accounts(&self) -> &Accounts;
+}
+
+/// Sets a parameter to `value`, which may have names of users and groups.
+///
+/// # Errors
+///
+/// [`Kind::NotFound`]: a name that does not exist; what [`Kernel::set`] returns.
+pub fn set(kernel: &dyn Kernel, service: &str, parameter: &str, value: &str) -> Result {
+    let value = kernel.accounts().numbers(parameter, value)?;
+    kernel.set(service, parameter, &value)
 }
 
 /// Whether `failure` of `service` is that it went away after it was listed.

@@ -16,6 +16,7 @@
 //!   cli ──▶ commands::VERB ──▶ configuration │ stats ──▶ Kernel ──▶ /dev/nrs-control, configfs, dmsetup
 //! ```
 
+pub mod accounts;
 pub mod cli;
 pub mod commands;
 pub mod configuration;

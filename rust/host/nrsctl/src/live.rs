@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 
 use nrs_sched::parameters;
 
+use crate::accounts::Accounts;
 use crate::configuration::read::is_service;
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::{Device, Kernel};
@@ -45,6 +46,7 @@ pub struct Live {
     node: Node,
     dmsetup: Dmsetup,
     disks: Disks,
+    accounts: Accounts,
 }
 
 impl Default for Live {
@@ -66,6 +68,7 @@ impl Live {
             node: Node::new(root, node::open),
             dmsetup: Dmsetup::new(root),
             disks: Disks::new(root, put),
+            accounts: Accounts::at(root),
         }
     }
 
@@ -297,5 +300,9 @@ impl Kernel for Live {
     fn unschedule(&self, disk: &str, scheduler: &str) -> Result {
         let done = self.disks.unschedule(disk, scheduler);
         done.map_err(|broken| self.unscheduled(broken, disk, scheduler, ""))
+    }
+
+    fn accounts(&self) -> &Accounts {
+        &self.accounts
     }
 }

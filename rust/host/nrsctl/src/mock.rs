@@ -19,6 +19,7 @@ use nrs_sched::qbm::plan::Plan;
 use nrs_sched::rules::{Book, Command as RuleCommand, Rate};
 use nrs_sched::text::{write_policies, Command, Heads, Row};
 
+use crate::accounts::Accounts;
 use crate::configuration::disks::DEFAULTS;
 use crate::configuration::keys::MODULE;
 use crate::configuration::state::{normal, Policy, Setting};
@@ -76,10 +77,17 @@ pub struct Mock {
     pub told: AtomicBool,
     /// How often a disk is missing before it is there.
     pub late: Cell<usize>,
+    accounts: Accounts,
 }
 
 /// The disks that there are.
 const DISKS: [&str; 2] = ["sda", "sdb"];
+
+/// The users that there are.
+const USERS: &str = "alice:x:2001:3001::/:/bin/sh\nbob:x:2002:3001::/:/bin/sh\n";
+
+/// The groups that there are.
+const GROUPS: &str = "staff:x:3001:alice\n";
 
 fn refuse<T>(reason: impl ToString) -> Result<T> {
     Err(Failure::new(Trouble::Refused, reason.to_string()))
@@ -319,6 +327,7 @@ impl Mock {
             tell: Cell::new(usize::MAX),
             told: AtomicBool::new(false),
             late: Cell::new(0),
+            accounts: Accounts::of(USERS, GROUPS),
         }
     }
 
@@ -547,5 +556,9 @@ impl Kernel for Mock {
 
     fn unschedule(&self, disk: &str, _scheduler: &str) -> Result {
         self.remove_device(disk)
+    }
+
+    fn accounts(&self) -> &Accounts {
+        &self.accounts
     }
 }

@@ -70,7 +70,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
 /// As of [`run`].
 pub fn until(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write, told: &AtomicBool) -> Result {
     let files = files::read(&args.paths)?;
-    let mut wanted = wanted(&files)?;
+    let mut wanted = wanted(&files, kernel.accounts())?;
     if let Some(only) = &args.service {
         wanted.services.retain(|name, _| name == only);
         wanted.disks.retain(|_, (_, disk)| disk.service == *only);

@@ -22,9 +22,9 @@ pub struct Args {
 /// # Errors
 ///
 /// [`Kind::Refused`] if anything is wrong; what reading the files returns.
-pub fn run(args: &Args, _kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
+pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let files = files::read(&args.paths)?;
-    let (_, faults) = parse(&files);
+    let (_, faults) = parse(&files, kernel.accounts());
     for file in &files {
         let mut own = faults
             .iter()

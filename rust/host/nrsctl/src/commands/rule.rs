@@ -8,7 +8,7 @@ use clap::Subcommand;
 
 use super::policy::{Head, Listing};
 use crate::failure::{Failure, Kind, Result};
-use crate::kernel::Kernel;
+use crate::kernel::{self, Kernel};
 use crate::names::{near, or_meant};
 use crate::show;
 use crate::stats::{self, rules::Listed};
@@ -60,13 +60,23 @@ impl Limits {
 #[derive(Subcommand, Debug)]
 pub enum Action {
     /// Lists the rules of a service in order.
-    List(Listing),
+    List {
+        /// Which of them.
+        #[command(flatten)]
+        listing: Listing,
+        /// Shows users and groups by number.
+        #[arg(long, short)]
+        numeric: bool,
+    },
     /// Shows one rule.
     Show {
         /// The service.
         service: String,
         /// The rule.
         name: String,
+        /// Shows users and groups by number.
+        #[arg(long, short)]
+        numeric: bool,
         /// As JSON.
         #[arg(long)]
         json: bool,
@@ -121,21 +131,19 @@ pub enum Action {
 /// - [`Kind::Busy`]: another rule names the one that is to be stopped in `also=`.
 pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let command = |service: &str, head: Head, text: String| {
-        kernel.set(service, "nrs_tbf_rule", &format!("{}{text}", head.word()))
+        let text = format!("{}{text}", head.word());
+        kernel::set(kernel, service, "nrs_tbf_rule", &text)
     };
     match action {
-        Action::List(Listing {
-            service,
-            head,
-            json,
-        }) => {
-            let mut rules = stats::rules(kernel, service)?;
-            rules.retain(|rule| head.has(&rule.head));
-            list(&rules, *json, out)
+        Action::List { listing, numeric } => {
+            let mut rules = stats::rules(kernel, &listing.service)?;
+            rules.retain(|rule| listing.head.has(&rule.head));
+            list(kernel, rules, *numeric, listing.json, out)
         }
         Action::Show {
             service,
             name,
+            numeric,
             json,
         } => {
             let rules = stats::rules(kernel, service)?;
@@ -146,7 +154,7 @@ pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result 
                 .collect();
             match found.is_empty() {
                 true => Err(missing(service, name, &rules)),
-                false => list(&found, *json, out),
+                false => list(kernel, found, *numeric, *json, out),
             }
         }
         Action::Start {
@@ -222,10 +230,20 @@ fn missing(service: &str, name: &str, rules: &[Listed]) -> Failure {
     )
 }
 
-/// Shows `rules`.
-fn list(rules: &[Listed], json: bool, out: &mut dyn Write) -> Result {
+/// Shows `rules`, with users and groups by name in a table that is not to be numeric.
+fn list(
+    kernel: &dyn Kernel,
+    mut rules: Vec<Listed>,
+    numeric: bool,
+    json: bool,
+    out: &mut dyn Write,
+) -> Result {
+    for rule in rules.iter_mut().filter(|_| !numeric && !json) {
+        let named = kernel.accounts().names("nrs_tbf_rule", &rule.conditions);
+        rule.conditions = named.into_owned();
+    }
     let head = ["HEAD", "RULE", "MATCH", "RATE", "CLASSES"];
-    show::list(out, json, rules, head, |rule| {
+    show::list(out, json, &rules, head, |rule| {
         let limits = format!("{} {}", rule.rate, rule.limits);
         [
             rule.head.clone(),

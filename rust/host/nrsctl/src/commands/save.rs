@@ -64,7 +64,7 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     parts.extend(disks.iter().map(render::disk));
     parts.retain(|part| !part.is_empty());
     let text = format!("# Written by nrsctl save.\n\n{}", parts.join("\n"));
-    prove(&text, &states, &disks, slots)?;
+    prove(kernel, &text, &states, &disks, slots)?;
     match &args.file {
         None => out.write_all(text.as_bytes())?,
         Some(path) => replace(path, text.as_bytes())?,
@@ -73,12 +73,18 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
 }
 
 /// Reads `text` again: it has to ask for what runs.
-fn prove(text: &str, states: &BTreeMap<String, State>, disks: &[Device], slots: &str) -> Result {
+fn prove(
+    kernel: &dyn Kernel,
+    text: &str,
+    states: &BTreeMap<String, State>,
+    disks: &[Device],
+    slots: &str,
+) -> Result {
     let wrong = |reason: String| {
         let message = format!("what runs cannot be written as a configuration: {reason}");
         Err(Failure::new(Kind::Other, message))
     };
-    let (wanted, faults) = read::read([("the text", text)]);
+    let (wanted, faults) = read::read([("the text", text)], kernel.accounts());
     if let Some(fault) = faults.first() {
         return wrong(fault.to_string());
     }

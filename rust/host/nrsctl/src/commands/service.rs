@@ -190,14 +190,18 @@ fn set(kernel: &dyn Kernel, name: &str, settings: &[String]) -> Result {
         let wrong = |_| Failure::new(Kind::Refused, format!("cpts: '{value}' is not a number"));
         let cpts = match key {
             "cpts" => Some(value.parse().map_err(wrong)?),
-            _ => refusal::check(key, value).map(|()| None)?,
+            _ => None,
         };
+        let value = kernel.accounts().numbers(key, value)?;
+        if cpts.is_none() {
+            refusal::check(key, &value)?;
+        }
         pairs.push((key, value, cpts));
     }
     for (key, value, cpts) in pairs {
         match cpts {
             Some(cpts) => kernel.set_cpts(name, cpts)?,
-            None => kernel.set(name, key, value)?,
+            None => kernel.set(name, key, &value)?,
         }
     }
     Ok(())

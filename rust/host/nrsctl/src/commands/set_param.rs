@@ -5,7 +5,7 @@
 use std::io::Write;
 
 use crate::failure::{Failure, Kind, Result};
-use crate::kernel::Kernel;
+use crate::kernel::{self, Kernel};
 use crate::names;
 use crate::show::Report;
 
@@ -99,7 +99,7 @@ fn set(
         }
     }
     for found in names::each(&services, &parameters) {
-        match kernel.set(&found.service.name, found.parameter.name(), value) {
+        match kernel::set(kernel, &found.service.name, found.parameter.name(), value) {
             Ok(()) if quiet => {}
             Ok(()) => writeln!(report, "{}={value}", found.shown())?,
             Err(failure) => failures.push(failure),

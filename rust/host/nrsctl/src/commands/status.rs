@@ -15,6 +15,9 @@ pub struct Args {
     /// The services (default: all).
     #[arg(value_name = "SERVICE")]
     pub services: Vec<String>,
+    /// Shows users and groups by number.
+    #[arg(long, short)]
+    pub numeric: bool,
     /// Prints all counters as JSON.
     #[arg(long)]
     pub json: bool,
@@ -27,7 +30,7 @@ pub struct Args {
 /// What reading statistics returns.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let read = |service: &str| stats::read(kernel, service);
-    let snapshots = match args.services.as_slice() {
+    let mut snapshots = match args.services.as_slice() {
         [] => kernel::each(kernel, read)?,
         services => {
             let snapshots = services.iter().map(|service| read(service));
@@ -42,6 +45,9 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
             out,
             "no services: a client makes one, see the user guide"
         )?);
+    }
+    for snapshot in snapshots.iter_mut().filter(|_| !args.numeric) {
+        kernel.accounts().name(snapshot);
     }
     let texts: Vec<String> = snapshots.iter().map(words::describe).collect();
     Ok(out.write_all(texts.join("\n").as_bytes())?)

@@ -11,7 +11,7 @@ use crate::failure::{Failure, Kind, Result};
 use crate::kernel::Kernel;
 use crate::names::no_service;
 use crate::top::row::Column;
-use crate::top::source::{Live, Replay, Source};
+use crate::top::source::{Live, Named, Replay, Source};
 use crate::top::state::State;
 use crate::top::{plain, term};
 
@@ -32,6 +32,9 @@ pub struct Args {
     /// Prints this many tables as text, one per interval, without a terminal.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub batch: Option<u64>,
+    /// Shows users and groups by number.
+    #[arg(long, short)]
+    pub numeric: bool,
     /// Shows a recording instead of the module.
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
@@ -53,6 +56,15 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
             &mut replay
         }
         None => &mut live,
+    };
+    let accounts = kernel.accounts();
+    let mut named;
+    let source = match args.numeric {
+        true => source,
+        false => {
+            named = Named { source, accounts };
+            &mut named
+        }
     };
     if let Some(tables) = args.batch {
         return batch(state, source, tables, out);

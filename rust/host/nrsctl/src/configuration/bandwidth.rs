@@ -31,7 +31,7 @@ struct Line<'a> {
 }
 
 /// The text for the table `node` at `path`, as the module shows it; faults go to `reader`.
-pub fn read(reader: &mut Reader, path: &str, node: &Node) -> String {
+pub fn read(reader: &mut Reader<'_>, path: &str, node: &Node) -> String {
     let Some(entries) = reader.table(path, node, Table::Qbm) else {
         return String::new();
     };
@@ -68,6 +68,9 @@ pub fn read(reader: &mut Reader, path: &str, node: &Node) -> String {
     }
     let words: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
     let text = words.join("\n");
+    let Some(text) = reader.numbers(&node.place, path, "nrs_qbm_config", &text) else {
+        return String::new();
+    };
     match normal(&text) {
         Ok(text) => text,
         Err(error) => {
@@ -97,7 +100,7 @@ fn blame(line: &Line<'_>, reason: &str) -> Fault {
 
 /// The line `verb [NAME] KEY=VALUE…`.
 fn statement<'a>(
-    reader: &mut Reader,
+    reader: &mut Reader<'_>,
     path: &str,
     node: &'a Node,
     table: Table,
@@ -122,7 +125,7 @@ fn statement<'a>(
 }
 
 /// A value that is one word of the text.
-fn word(reader: &mut Reader, path: &str, node: &Node) -> Option<String> {
+fn word(reader: &mut Reader<'_>, path: &str, node: &Node) -> Option<String> {
     let text = reader.scalar(path, node)?;
     let place: &Place = &node.place;
     let wrong = |c: char| c.is_whitespace() || c.is_control() || c == ';' || !c.is_ascii();

@@ -7,12 +7,14 @@ mod draft;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use nrs_sched::parameters::{self, Access};
 use nrs_sched::policy::Kind;
 use nrs_sched::text::{Command, Heads};
 
+use crate::accounts::Accounts;
 use crate::kernel::Device;
 use crate::names::{near, NAME};
 use crate::refusal;
@@ -44,9 +46,14 @@ pub struct Section {
     pub state: State,
 }
 
-/// What the files, each a name and a text, want together, and all that is wrong with them.
-pub fn read<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> (Wanted, Vec<Fault>) {
+/// What the files, each a name and a text, want together, and all that is wrong with them; users and groups that they name are
+/// those of `accounts`.
+pub fn read<'a>(
+    files: impl IntoIterator<Item = (&'a str, &'a str)>,
+    accounts: &Accounts,
+) -> (Wanted, Vec<Fault>) {
     let mut reader = Reader {
+        accounts,
         faults: Vec::new(),
         found: 0,
     };
@@ -77,10 +84,19 @@ pub fn read<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> (Wanted,
     (wanted, reader.faults)
 }
 
+/// Reads files with the users and groups of the module for tests.
+#[cfg(test)]
+pub fn read_for_mock<'a>(
+    files: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> (Wanted, Vec<Fault>) {
+    let module = crate::mock::Mock::with(&[]);
+    read(files, crate::kernel::Kernel::accounts(&module))
+}
+
 /// The service of a text with one service, or what is wrong, for tests.
 #[cfg(test)]
 pub fn parse_one(text: &str) -> Result<Section, String> {
-    let (wanted, faults) = read([("f", text)]);
+    let (wanted, faults) = read_for_mock([("f", text)]);
     match faults.first() {
         Some(fault) => Err(fault.to_string()),
         None => Ok(wanted.services.into_values().next().unwrap()),
@@ -99,14 +115,16 @@ fn at<'a>(entries: &'a [Entry], key: &str) -> Option<&'a Entry> {
 }
 
 /// Collects what is wrong.
-pub struct Reader {
+pub struct Reader<'r> {
+    /// The users and groups that may be named.
+    accounts: &'r Accounts,
     /// All of it, each once.
     pub faults: Vec<Fault>,
     /// How often something was found, be it known already.
     pub found: usize,
 }
 
-impl Reader {
+impl Reader<'_> {
     /// Notes a fault.
     pub fn add(&mut self, place: &Place, key: &str, reason: impl Into<String>) {
         self.found += 1;
@@ -197,6 +215,18 @@ impl Reader {
             Value::Truth(truth) => Some(u8::from(*truth).to_string()),
             _ => self.other(path, node, "a string or a number"),
         }
+    }
+
+    /// Returns `text`, which is in the form of a value of `parameter`, with numbers in place of names of users and groups.
+    pub fn numbers<'a>(
+        &mut self,
+        place: &Place,
+        path: &str,
+        parameter: &str,
+        text: &'a str,
+    ) -> Option<Cow<'a, str>> {
+        let found = self.accounts.numbers(parameter, text);
+        self.take(place, path, found.map_err(|failure| failure.message))
     }
 
     /// A string.
@@ -512,6 +542,10 @@ impl Reader {
                 continue;
             };
             let item = format!("{}:{weight}", entry.key);
+            let item = self.numbers(&entry.place, &path, "nrs_fairshare_weights", &item);
+            let Some(item) = item.map(Cow::into_owned) else {
+                continue;
+            };
             // An item of the form of something else would be taken for that.
             let one = weights::normal([item.as_str()]).and_then(|lines| {
                 let one = lines.lines().count() == 1;

@@ -7,7 +7,7 @@ mod random;
 
 use clap::Parser as _;
 
-use super::read::{parse_one, read};
+use super::read::{parse_one, read_for_mock};
 use super::running;
 use super::state::State;
 use crate::cli::{said, Cli, Command};
@@ -157,6 +157,31 @@ fn what_is_saved_is_what_runs() {
     );
     let failure = said(&module, "save --service none").unwrap_err();
     assert_eq!(failure.kind, Kind::NotFound);
+}
+
+/// Users and groups may be named; the module and what is saved have their numbers.
+#[test]
+fn users_and_groups_by_name() {
+    let text = |user, group, client| {
+        format!(
+            "[service.a]\npolicy = 'tbf uid+gid'\nweights = {{ 'uid:{user}' = 2 }}\n\
+             [[service.a.rule]]\nname = 'x'\nmatch = 'uid={{ {user} 7 }}&gid={{{group}}}'\n\
+             [service.a.qbm]\nby = 'uid'\nclient = [{{ name = {client}, class = 'fc', min = '1MB/s' }}]\n\
+             group = [{{ name = 'g', capacity = '1GB/s' }}]\n"
+        )
+    };
+    let module = Mock::of(&[]);
+    apply(&module, &text("alice", "staff", "'bob'")).1.unwrap();
+    assert_eq!(differs(&module, &text("2001", "3001", "2002")), None);
+    assert!(saved(&module).contains("match = \"uid={ 2001 7 }&gid={3001}\""));
+    let (_, faults) = read_for_mock([("f", &*text("alicia", "bob", "'staff'"))]);
+    let faults: Vec<String> = faults.iter().map(|fault| fault.to_string()).collect();
+    let want = [
+        "f:3:13: service.a.weights.\"uid:alicia\": there is no user 'alicia'",
+        "f:6:9: service.a.rule[0].match: there is no user 'alicia'",
+        "f:7:12: service.a.qbm: there is no user 'staff'",
+    ];
+    assert_eq!(faults, want);
 }
 
 /// What a section does not mention has its default: rules and weights that somebody started by hand are gone.
@@ -372,7 +397,7 @@ fn examples() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|end| end == "toml") {
             let text = std::fs::read_to_string(&path).unwrap();
-            let (wanted, faults) = read([(path.to_str().unwrap(), text.as_str())]);
+            let (wanted, faults) = read_for_mock([(path.to_str().unwrap(), text.as_str())]);
             assert!(faults.is_empty(), "{}", faults[0]);
             assert!(!wanted.services.is_empty());
             let module = Mock::of(&[]);
@@ -400,7 +425,7 @@ fn the_page_shows_what_is_printed() {
         let start = start + page[start..].find('\n').unwrap() + 1;
         &page[start..start + page[start..].find("```").unwrap()]
     };
-    let (_, faults) = read([("/etc/nrs/nrs.toml", block("For this file:"))]);
+    let (_, faults) = read_for_mock([("/etc/nrs/nrs.toml", block("For this file:"))]);
     let lines: Vec<String> = faults.iter().map(|fault| fault.to_string()).collect();
     let lines = lines.join("\n") + "\n";
     let file = block("## A file").replace("cpts = 1\n", "");

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::accounts::Accounts;
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::Kernel;
 use crate::recording::Recording;
@@ -43,6 +44,32 @@ impl Source for Live<'_> {
 
     fn is_live(&self) -> bool {
         true
+    }
+}
+
+/// Another source with names in place of the numbers of users and groups.
+pub struct Named<'a> {
+    /// The other source.
+    pub source: &'a mut dyn Source,
+    /// The users and groups.
+    pub accounts: &'a Accounts,
+}
+
+impl Source for Named<'_> {
+    fn services(&mut self) -> Result<Vec<String>> {
+        self.source.services()
+    }
+
+    fn snapshot(&mut self, service: &str) -> Result<Option<Snapshot>> {
+        let mut snapshot = self.source.snapshot(service)?;
+        if let Some(snapshot) = &mut snapshot {
+            self.accounts.name(snapshot);
+        }
+        Ok(snapshot)
+    }
+
+    fn is_live(&self) -> bool {
+        self.source.is_live()
     }
 }
 

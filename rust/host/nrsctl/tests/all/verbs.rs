@@ -33,7 +33,7 @@ high_priority_requests:
     active: 0
 
 ";
-const RULES: &str = "regular_requests:\nCPT 0:\ngreedy uid={1002} 10MB/s, ref 1\n\
+const RULES: &str = "regular_requests:\nCPT 0:\ngreedy uid={1002 2001} 10MB/s, ref 1\n\
     both uid={5} 5 minrate=2, ref 0\ndefault * 10000, ref 0\n\
     high_priority_requests:\nCPT 0:\nboth uid={5} 5, ref 0\n";
 const CLIENTS: &str = "service: { slots: 64, limit: 32, active: 1 }\nclients:\n\

@@ -31,7 +31,7 @@ impl Draft<'_> {
     }
 }
 
-impl Reader {
+impl Reader<'_> {
     /// The rules that `entry` has, for each head that takes rules.
     pub(super) fn rules(&mut self, path: &str, entry: Option<&Entry>, state: &mut State) {
         let rate = state.rate();
@@ -91,8 +91,12 @@ impl Reader {
                 self.add(&entry.place, &key("match"), reason);
                 return None;
             }
-            (None, DEFAULT) => "",
-            (Some(entry), _) => self.text(&key("match"), &entry.node)?.trim(),
+            (None, DEFAULT) => "".into(),
+            (Some(entry), _) => {
+                let path = key("match");
+                let text = self.text(&path, &entry.node)?.trim();
+                self.numbers(&entry.node.place, &path, "nrs_tbf_rule", text)?
+            }
             (None, _) => {
                 self.add(&node.place, &path, "`match` is missing");
                 return None;
@@ -120,7 +124,7 @@ impl Reader {
         Some(Draft {
             rule: Rule {
                 name: name.to_string(),
-                conditions: conditions.to_string(),
+                conditions: conditions.into_owned(),
                 limits,
             },
             path,
@@ -295,10 +299,14 @@ impl Reader {
         };
         let (mut place, path) = draft.place("match");
         let entry = at(draft.entries, "match");
-        if let Some(Value::Text(text, true)) = entry.map(|entry| &entry.node.value) {
-            // Behind the quote, and what was cut off in front.
-            let cut = text.len() - text.trim_start().len();
-            place = place.behind(1 + cut + inside);
+        match entry.map(|entry| &entry.node.value) {
+            // With names in it columns are others.
+            Some(Value::Text(text, true)) if text.trim() == draft.rule.conditions => {
+                // Behind the quote, and what was cut off in front.
+                let cut = text.len() - text.trim_start().len();
+                place = place.behind(1 + cut + inside);
+            }
+            _ => {}
         }
         self.add(&place, &path, refusal.to_string());
     }

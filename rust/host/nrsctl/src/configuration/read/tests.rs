@@ -6,7 +6,7 @@ use super::*;
 use crate::configuration::rules::Limits;
 
 fn faults(text: &str) -> Vec<String> {
-    let (_, faults) = read([("f", text)]);
+    let (_, faults) = read_for_mock([("f", text)]);
     faults.iter().map(Fault::to_string).collect()
 }
 
@@ -66,7 +66,7 @@ fn rules_of_each_head() {
 
 #[test]
 fn a_service_is_defined_once() {
-    let (wanted, faults) = read([
+    let (wanted, faults) = read_for_mock([
         (
             "a.toml",
             "[service.s]\nslots = 1\n[module]\ndefault_slots = 7\n[disk.sda]\nservice = 's'\n",
@@ -235,7 +235,7 @@ fn rules_refused() {
         (format!("{more}name = 'b'\n"), "6:1: service.s.rule[1]: `match` is missing"),
         (format!("{more}name = 'b-c'\nmatch = ''\n"), "7:8: service.s.rule[1].name: is no name of a rule"),
         (format!("{more}name = 'a'\nmatch = 'uid={{2}}'\n"), "7:8: service.s.rule[1].name: there is a rule a on this head already"),
-        (format!("{more}name = 'b'\nmatch = 'uid={{2 x}}'\n"), "8:17: service.s.rule[1].match: expected a number, 0 to 4294967295, found `x}`"),
+        (format!("{more}name = 'b'\nmatch = 'uid={{2 1,2}}'\n"), "8:17: service.s.rule[1].match: expected a number, 0 to 4294967295, found `1,2}`"),
         (format!("{more}name = 'b'\nmatch = '  gid={{2}}'\n"), "8:12: service.s.rule[1].match: expected"),
         (format!("{more}name = 'b'\nmatch = 'uid={{2}} rate=5'\n"), "8:9: service.s.rule[1].match: has more behind the conditions"),
         (format!("{more}name = 'b'\nmatch = 7\n"), "8:9: service.s.rule[1].match: is a number, not a string"),

@@ -1,0 +1,459 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Users and groups by name: the module knows numbers only, so the tool translates both ways.
+//!
+//! The tool is linked statically, where `getpwnam` cannot load the modules of NSS, so `getent` is asked:
+//! it knows LDAP and SSSD. Where it is missing, `/etc/passwd` and `/etc/group` are read.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::failure::{Failure, Kind, Result};
+use crate::stats::Snapshot;
+
+/// Keys that one run of `getent` is given, at most.
+const KEYS_MAX: usize = 1000;
+
+/// A database of names with numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Database {
+    /// Users.
+    Passwd,
+    /// Groups.
+    Group,
+}
+
+impl Database {
+    /// Returns the database of the values of `field`, if they have names.
+    fn of(field: &str) -> Option<Self> {
+        match field {
+            "uid" => Some(Self::Passwd),
+            "gid" => Some(Self::Group),
+            _ => None,
+        }
+    }
+
+    /// Returns its name, and what it lists.
+    const fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Passwd => ("passwd", "user"),
+            Self::Group => ("group", "group"),
+        }
+    }
+}
+
+/// Where lines of the databases come from.
+#[derive(Debug)]
+enum Origin {
+    /// `getent`, else the files in `/etc`.
+    Getent,
+    /// The files in this directory.
+    Files(PathBuf),
+}
+
+/// The users and groups of a system; each is looked up once.
+#[derive(Debug)]
+pub struct Accounts {
+    origin: Origin,
+    /// Name and number by key, which is either of them.
+    known: RefCell<BTreeMap<(Database, String), Option<(String, u32)>>>,
+}
+
+impl Accounts {
+    /// Returns those of the system at `root`.
+    pub fn at(root: &Path) -> Self {
+        let origin = match root == Path::new("/") {
+            true => Origin::Getent,
+            false => Origin::Files(root.join("etc")),
+        };
+        Self {
+            origin,
+            known: RefCell::default(),
+        }
+    }
+
+    /// Returns those of these lines of `passwd` and `group`, for tests.
+    pub fn of(passwd: &str, group: &str) -> Self {
+        let accounts = Self::at(Path::new("/nowhere"));
+        for (database, text) in [(Database::Passwd, passwd), (Database::Group, group)] {
+            for (name, id) in text.lines().filter_map(entry) {
+                accounts.learn(database, &id.to_string(), Some((name, id)));
+                accounts.learn(database, name, Some((name, id)));
+            }
+        }
+        accounts
+    }
+
+    fn learn(&self, database: Database, key: &str, entry: Option<(&str, u32)>) {
+        let entry = entry.map(|(name, id)| (name.to_owned(), id));
+        let mut known = self.known.borrow_mut();
+        known.insert((database, key.to_owned()), entry);
+    }
+
+    /// Looks up `keys`, names or numbers, as far as they are not known.
+    fn look_up(&self, database: Database, keys: impl Iterator<Item = String>) {
+        let unknown = |key: &String| {
+            let known = self.known.borrow();
+            !known.contains_key(&(database, key.clone()))
+        };
+        let keys: Vec<String> = keys.filter(unknown).collect();
+        for keys in keys.chunks(KEYS_MAX) {
+            let text = self.lines(database, keys);
+            let entries: Vec<(&str, u32)> = text.lines().filter_map(entry).collect();
+            for key in keys {
+                let named = |entry: &&(&str, u32)| entry.0 == key || entry.1.to_string() == *key;
+                // A directory may call a user by a longer name than the one it was asked for.
+                let only = entries.first().filter(|_| keys.len() == 1);
+                let found = match self.origin {
+                    Origin::Getent => entries.iter().find(named).or(only),
+                    Origin::Files(_) => entries.iter().find(named),
+                };
+                self.learn(database, key, found.copied());
+            }
+        }
+    }
+
+    /// Returns lines of `database`, those of `keys` among them.
+    fn lines(&self, database: Database, keys: &[String]) -> String {
+        let (name, _) = database.words();
+        let file = |directory: &Path| fs::read_to_string(directory.join(name)).unwrap_or_default();
+        match &self.origin {
+            Origin::Files(directory) => file(directory),
+            Origin::Getent => {
+                let done = Command::new("getent")
+                    .args(["--", name])
+                    .args(keys)
+                    .output();
+                match done {
+                    // 2: a key was not found.
+                    Ok(done) if matches!(done.status.code(), Some(0 | 2)) => {
+                        String::from_utf8_lossy(&done.stdout).into_owned()
+                    }
+                    _ => file(Path::new("/etc")),
+                }
+            }
+        }
+    }
+
+    fn get(&self, database: Database, key: &str) -> Option<(String, u32)> {
+        let known = self.known.borrow();
+        known.get(&(database, key.to_owned())).cloned().flatten()
+    }
+
+    /// Returns the number of the user or group `name`.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::NotFound`]: it does not exist.
+    fn id(&self, database: Database, name: &str) -> Result<u32> {
+        self.look_up(database, [name.to_owned()].into_iter());
+        let found = self.get(database, name).filter(|(_, id)| *id != u32::MAX);
+        let (table, what) = database.words();
+        found.map(|(_, id)| id).ok_or_else(|| {
+            let message = format!("there is no {what} '{name}'");
+            Failure::new(Kind::NotFound, message).hint(format!("see: getent {table}"))
+        })
+    }
+
+    /// Returns the value `text` of a parameter with numbers in place of names of users and groups.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::NotFound`]: a name that does not exist.
+    pub fn numbers<'a>(&self, parameter: &str, text: &'a str) -> Result<Cow<'a, str>> {
+        let spans = spans(parameter, text).into_iter();
+        let named = spans.filter(|(span, _)| is_name(&text[span.clone()]));
+        let ids = named.map(|(span, database)| {
+            let id = self.id(database, &text[span.clone()])?;
+            Ok((span, id.to_string()))
+        });
+        Ok(replaced(text, ids.collect::<Result<Vec<_>>>()?))
+    }
+
+    /// Returns `text` in the form of a value of `parameter` with names in place of numbers of users and groups that exist.
+    pub fn names<'a>(&self, parameter: &str, text: &'a str) -> Cow<'a, str> {
+        let spans = spans(parameter, text);
+        self.prepare(text, &spans);
+        let named = spans.into_iter().filter_map(|(span, database)| {
+            let (name, _) = self.get(database, &text[span.clone()])?;
+            Some((span, name))
+        });
+        replaced(text, named.collect())
+    }
+
+    /// Puts names in place of the numbers of users and groups in the names of all entities of `snapshot`.
+    pub fn name(&self, snapshot: &mut Snapshot) {
+        for database in [Database::Passwd, Database::Group] {
+            let entities = snapshot.entities.iter();
+            let ids = entities.flat_map(|entity| {
+                let spans = spans(ENTITY, &entity.name).into_iter();
+                let own = spans.filter(move |(_, other)| *other == database);
+                own.map(|(span, _)| entity.name[span].to_owned())
+            });
+            self.look_up(
+                database,
+                ids.collect::<std::collections::BTreeSet<_>>().into_iter(),
+            );
+        }
+        for entity in &mut snapshot.entities {
+            if let Cow::Owned(name) = self.names(ENTITY, &entity.name) {
+                entity.name = name;
+            }
+        }
+    }
+
+    fn prepare(&self, text: &str, spans: &[Span]) {
+        for (span, database) in spans {
+            self.look_up(*database, [text[span.clone()].to_owned()].into_iter());
+        }
+    }
+}
+
+/// Returns the name and number of a line of `passwd` or `group`.
+fn entry(line: &str) -> Option<(&str, u32)> {
+    let mut fields = line.split(':');
+    let (name, id) = (fields.next()?, fields.nth(1)?);
+    Some((name, id.parse().ok()?))
+}
+
+/// Whether a value of `uid` or `gid` is a name: not a number, and without what separates or matches.
+fn is_name(value: &str) -> bool {
+    let number = match value.strip_prefix("0x").or(value.strip_prefix("0X")) {
+        Some(digits) => digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        None => value.bytes().all(|byte| byte.is_ascii_digit()),
+    };
+    !number && !value.contains([',', '*', '?', '[', ']', '{', '}', '"', '='])
+}
+
+/// A value of `uid` or `gid` within a text.
+type Span = (Range<usize>, Database);
+
+/// Puts each text in the place of its span; spans ascend.
+fn replaced(text: &str, spans: Vec<(Range<usize>, String)>) -> Cow<'_, str> {
+    if spans.is_empty() {
+        return text.into();
+    }
+    let (mut new, mut end) = (String::new(), 0);
+    for (span, with) in spans {
+        new += &text[end..span.start];
+        new += &with;
+        end = span.end;
+    }
+    (new + &text[end..]).into()
+}
+
+/// Stands for the name of an entity in place of a parameter.
+const ENTITY: &str = "";
+
+/// Returns the values of `uid` and `gid` in a value of `parameter`.
+fn spans(parameter: &str, text: &str) -> Vec<Span> {
+    match parameter {
+        "nrs_tbf_rule" => conditions(text),
+        "nrs_fairshare_weights" => weights(text),
+        "nrs_qbm_config" => clients(text),
+        ENTITY => entities(text),
+        _ => Vec::new(),
+    }
+}
+
+/// Returns where `part`, a part of `text`, stands in it.
+fn place(text: &str, part: &str) -> Range<usize> {
+    let start = part.as_ptr() as usize - text.as_ptr() as usize;
+    start..start + part.len()
+}
+
+/// Returns the items of the lists `uid={…}` and `gid={…}` of a rule.
+fn conditions(text: &str) -> Vec<Span> {
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices('{') {
+        let field = text[..at].trim_end().strip_suffix('=').unwrap_or_default();
+        let field = field.trim_end();
+        let field = field.rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let Some(database) = field.take(1).find_map(Database::of) else {
+            continue;
+        };
+        let list = text[at + 1..].split('}').next().unwrap_or_default();
+        let items = list.split([' ', '\t']).filter(|item| !item.is_empty());
+        found.extend(items.map(|item| (place(text, item), database)));
+    }
+    found
+}
+
+/// Returns the values of `uid:VALUE:WEIGHT` and `-uid:VALUE`, and of `gid`.
+fn weights(text: &str) -> Vec<Span> {
+    let mut found = Vec::new();
+    let (mut quoted, mut escaped) = (false, false);
+    let separates = |c: char| {
+        match c {
+            _ if std::mem::take(&mut escaped) => {}
+            '\\' => escaped = quoted,
+            '"' => quoted = !quoted,
+            _ => {}
+        }
+        !quoted && matches!(c, ',' | ' ' | '\t' | '\n' | '\r')
+    };
+    for item in text.split(separates) {
+        let (removes, item) = match item.strip_prefix('-') {
+            Some(item) => (true, item),
+            None => (false, item),
+        };
+        let Some((field, value)) = item.split_once(':') else {
+            continue;
+        };
+        let value = match value.rsplit_once(':') {
+            Some((value, _)) if !removes => value,
+            _ => value,
+        };
+        found.extend(Database::of(field).map(|database| (place(text, value), database)));
+    }
+    found
+}
+
+/// Returns the names of the clients of a plan, if they are users.
+fn clients(text: &str) -> Vec<Span> {
+    let mut found = Vec::new();
+    let mut by = None;
+    for statement in text.split(['\n', ';']) {
+        let mut words = statement
+            .split([' ', '\t', '\r'])
+            .filter(|word| !word.is_empty());
+        match (words.next(), words.next(), by) {
+            (Some("by"), Some(field), _) => by = Database::of(field),
+            (Some("client"), Some(name), Some(database)) => {
+                found.push((place(text, name), database));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Returns the numbers of users and groups in the name of an entity, such as `gid:5/uid:1000`.
+fn entities(text: &str) -> Vec<Span> {
+    let mut found = Vec::new();
+    for part in text.split(['/', ' ']) {
+        let (field, value) = part.split_once(':').unwrap_or_default();
+        let number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+        let database = Database::of(field).filter(|_| number);
+        found.extend(database.map(|database| (place(text, value), database)));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::Entity;
+
+    fn accounts() -> Accounts {
+        Accounts::of(
+            "alice:x:2001:5::/:/bin/sh\nbob:x:2002:5::/:/bin/sh\n",
+            "staff:x:3001:alice,bob\n",
+        )
+    }
+
+    #[test]
+    fn names_and_numbers() {
+        let accounts = accounts();
+        for (parameter, names, numbers) in [
+            (
+                "nrs_tbf_rule",
+                "hp start a uid={alice  7 bob}&gid = {staff},jobid={alice} rate=5",
+                "hp start a uid={2001  7 2002}&gid = {3001},jobid={alice} rate=5",
+            ),
+            ("nrs_tbf_rule", "start uid {alice} 5", "start uid {alice} 5"),
+            ("nrs_tbf_rule", "start a uid={1,2", "start a uid={1,2"),
+            (
+                "nrs_tbf_rule",
+                "start a uid={0x7d1} 5",
+                "start a uid={0x7d1} 5",
+            ),
+            (
+                "nrs_fairshare_weights",
+                "uid:alice:2,gid:staff:3 -uid:bob\njobid:\"a \\\" uid:bob:1\":4 nid:1.2.3.4@tcp:2",
+                "uid:2001:2,gid:3001:3 -uid:2002\njobid:\"a \\\" uid:bob:1\":4 nid:1.2.3.4@tcp:2",
+            ),
+            (
+                "nrs_qbm_config",
+                "by uid; group g capacity=1MB\nclient alice min=1\nclient 7 min=1 # client bob",
+                "by uid; group g capacity=1MB\nclient 2001 min=1\nclient 7 min=1 # client bob",
+            ),
+            (
+                "nrs_qbm_config",
+                "by jobid;client alice",
+                "by jobid;client alice",
+            ),
+            ("slots", "uid={alice}", "uid={alice}"),
+            (ENTITY, "gid:staff/uid:alice", "gid:staff/uid:alice"),
+        ] {
+            let translated = accounts.numbers(parameter, names).unwrap();
+            assert_eq!(translated, numbers);
+            // Whoever has no name keeps the number, and what was a number is not one of these.
+            let back = accounts.names(parameter, &translated);
+            assert_eq!(back, names);
+        }
+        for (name, want) in [
+            ("gid:3001/uid:2001", "gid:staff/uid:alice"),
+            ("uid:2001 gid:9", "uid:alice gid:9"),
+            ("uid:absent", "uid:absent"),
+            ("jobid:dd.2001", "jobid:dd.2001"),
+        ] {
+            let mut snapshot = Snapshot {
+                entities: vec![Entity::new("tbf", name.into())],
+                ..Snapshot::default()
+            };
+            accounts.name(&mut snapshot);
+            assert_eq!(snapshot.entities[0].name, want);
+        }
+    }
+
+    #[test]
+    fn names_that_do_not_exist() {
+        for (parameter, text, want) in [
+            (
+                "nrs_tbf_rule",
+                "start a gid={alice}",
+                "there is no group 'alice'",
+            ),
+            (
+                "nrs_fairshare_weights",
+                "uid:staff:2",
+                "there is no user 'staff'",
+            ),
+        ] {
+            let failure = accounts().numbers(parameter, text).unwrap_err();
+            assert_eq!((failure.kind, &*failure.message), (Kind::NotFound, want));
+        }
+    }
+
+    /// The files of a system, and the databases of this one, which have root.
+    #[test]
+    fn files_and_getent() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("etc")).unwrap();
+        fs::write(
+            root.path().join("etc/passwd"),
+            "wrong\nx:y:z\ncarol:x:9:9::/:/\n",
+        )
+        .unwrap();
+        for (accounts, name, number) in [
+            (Accounts::at(root.path()), "carol", "9"),
+            (Accounts::at(Path::new("/")), "root", "0"),
+        ] {
+            let (names, numbers) = (format!("uid:{name}:2"), format!("uid:{number}:2"));
+            let translated = accounts.numbers("nrs_fairshare_weights", &names).unwrap();
+            assert_eq!(translated, numbers);
+            assert_eq!(accounts.names("nrs_fairshare_weights", &numbers), names);
+            let missing = accounts.numbers("nrs_fairshare_weights", "uid:-nobody-here:2");
+            assert_eq!(
+                missing.unwrap_err().message,
+                "there is no user '-nobody-here'"
+            );
+        }
+    }
+}

@@ -13,8 +13,11 @@ keep() {
 	for file in clients nrs_policies nrs_fairshare_stats nrs_fairshare_weights nrs_tbf_stats nrs_qbm_status nrs_qbm_stats at_stats nrs_concurrency health; do
 		cat "$(at svc $file)" >"$to/$file" 2>/dev/null || rm -f "$to/$file"
 	done
-	nrsctl status svc >"/out/status-$1"
-	nrsctl status --json svc >"/out/pages/$1.json"
+	# 9: not healthy.
+	local status=0
+	nrsctl status svc >"/out/status-$1" || status=$?
+	[ "$status" = "${2:-0}" ] || fail "exit status $status"
+	nrsctl status --json svc >"/out/pages/$1.json" || [ $? = "$status" ]
 	nrsctl exporter --once >"/out/pages/$1.prom"
 	[ "$(wc -l <"/out/status-$1")" -le 24 ] && [ "$(wc -L <"/out/status-$1")" -le 80 ] || fail "$(cat "/out/status-$1")"
 }
@@ -176,10 +179,14 @@ hung() {
 	module
 	hangs
 	dm suspend --nolockfs lin
+	nrsctl monitor svc --count 1 >/tmp/changes &
+	local monitor=$!
 	load a --time_based --runtime=300 >/dev/null 2>&1 &
 	saturated a
 	wait_for 30 'grep -q NOT "$(at svc health)"' || fail "$(cat "$(at svc health)")"
-	keep hung
+	keep hung 9
+	wait $monitor
+	grep -q 'Z svc: \(health: NOT HEALTHY\|client .*: lost\)$' /tmp/changes || fail "$(cat /tmp/changes)"
 	says hung 'warning not healthy: 1[0-9] queued' 'a device below may hang'
 	[ "$(of hung 'nrs_service_healthy{service="svc"}')" = 0 ]
 	dm resume lin

@@ -173,7 +173,19 @@ rules() {
 	[[ $said == *'uid={nobody}'* ]] || fail "$said"
 	ctl 0 rule show ost_io named -n
 	[[ $said == *'uid={65534}'* ]] || fail "$said"
+	ctl 0 rule test ost_io uid=65534
+	[[ $said == *'regular  named '*'high     named '* ]] || fail "$said"
 	ctl 0 rule stop ost_io named
+	ctl 0 rule test ost_io uid=65534
+	[[ $said == *'regular  default '* ]] || fail "$said"
+	ctl 0 weight set ost_io uid:nobody=3 uid:5=2
+	ctl 0 get_param -n ost_io.nrs_fairshare_weights
+	says $'uid:5:2\nuid:65534:3'
+	ctl 0 weight unset ost_io uid:5
+	ctl 0 weight list ost_io
+	[[ $said == *$'\nuid:nobody '* && $said != *uid:5* ]] || fail "$said"
+	ctl 3 weight unset ost_io uid:5
+	ctl 0 reset ost_io
 	ctl 7 rule stop ost_io all
 	complains 'no other one names in also='
 	ctl 0 rule stop ost_io greedy --head reg

@@ -37,14 +37,21 @@ pub enum Command {
     /// Clients: the block devices of services.
     #[command(subcommand)]
     Client(client::Action),
-    /// Rules of tbf: list, start, change, stop.
+    /// Rules of tbf: list, show, test, start, change, stop.
     #[command(subcommand)]
     Rule(rule::Action),
+    /// Weights of fairshare: list, set, unset.
+    #[command(subcommand)]
+    Weight(weight::Action),
     /// Policies: list, set.
     #[command(subcommand)]
     Policy(policy::Action),
     /// Shows policies, limits and queues on one screen.
     Status(status::Args),
+    /// Prints changes of health, policies, slots and clients as they happen.
+    Monitor(monitor::Args),
+    /// Resets counters of statistics.
+    Reset(reset::Args),
     /// Live view of shares, rates and latencies.
     Top(top::Args),
     /// Records statistics periodically.
@@ -78,8 +85,11 @@ impl Command {
             Command::Service(args) => service::run(args, kernel, out),
             Command::Client(args) => client::run(args, kernel, out),
             Command::Rule(args) => rule::run(args, kernel, out),
+            Command::Weight(args) => weight::run(args, kernel, out),
             Command::Policy(args) => policy::run(args, kernel, out),
             Command::Status(args) => status::run(args, kernel, out),
+            Command::Monitor(args) => monitor::run(args, kernel, out),
+            Command::Reset(args) => reset::run(args, kernel, out),
             Command::Top(args) => top::run(args, kernel, out),
             Command::Record(args) => record::run(args, kernel, out),
             Command::Plot(args) => plot::run(args, kernel, out),

@@ -25,12 +25,14 @@ pub enum Kind {
     Busy,
     /// The running state differs from the file (`apply --dry-run`).
     Differs,
+    /// A service makes no progress, or a client is lost (`status`).
+    Unhealthy,
     /// Whoever reads standard output has gone; nothing is said then.
     Closed,
 }
 
 /// Each kind with its exit status, and what it means for the manual.
-const KINDS: [(Kind, u8, &str); 9] = [
+const KINDS: [(Kind, u8, &str); 10] = [
     (Kind::Other, 1, "reading or writing failed"),
     (Kind::Usage, 2, "the command line is wrong"),
     (
@@ -55,6 +57,11 @@ const KINDS: [(Kind, u8, &str); 9] = [
         "something is in use or still drains; try again",
     ),
     (Kind::Differs, 8, "the running state differs from the file"),
+    (
+        Kind::Unhealthy,
+        9,
+        "a service is not healthy, or a client is lost",
+    ),
     // What a shell shows of a program that SIGPIPE ended.
     (
         Kind::Closed,

@@ -3,6 +3,7 @@
 //! How results are shown: plain tables and JSON.
 
 use std::io::{self, Write};
+use std::time::SystemTime;
 
 use serde::Serialize;
 
@@ -17,6 +18,28 @@ pub fn json(out: &mut dyn Write, value: &impl Serialize) -> Result {
     let text = serde_json::to_string_pretty(value);
     let text = text.map_err(|error| Failure::new(Kind::Other, error.to_string()))?;
     Ok(writeln!(out, "{text}")?)
+}
+
+/// Returns `time` in UTC, as in RFC 3339, to the second.
+pub fn time(time: SystemTime) -> String {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    let seconds = since.unwrap_or_default().as_secs();
+    let (days, seconds) = (seconds / 86_400, seconds % 86_400);
+    // Days since 1 March 0000, from which on leap days are at the ends of years.
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, carry) = if month < 10 {
+        (month + 3, 0)
+    } else {
+        (month - 9, 1)
+    };
+    let year = era * 400 + year + carry;
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
 /// Writes `all` as JSON, or in columns below `head`, a row of each; a column of numbers is set flush right.
@@ -122,5 +145,26 @@ impl Write for Unread {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn times() {
+        for (seconds, want) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_735_689_599, "2024-12-31T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            let at = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+            assert_eq!(time(at), want);
+        }
     }
 }

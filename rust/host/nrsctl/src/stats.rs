@@ -359,16 +359,7 @@ pub fn in_bytes(unit: &str, cost: u64) -> Option<u64> {
 /// What [`Kernel::get`] returns; [`Kind::Other`] for a text of the module that is not as expected, with the line.
 pub fn read(kernel: &dyn Kernel, service: &str) -> Result<Snapshot> {
     let reader = Reader { kernel, service };
-    let mut snapshot = Snapshot {
-        service: service.into(),
-        at_ns: now(),
-        ..Snapshot::default()
-    };
-    reader.parse("clients", |text| clients::read(text, &mut snapshot))?;
-    snapshot.heads = reader.parse("nrs_policies", policies::read)?;
-    if let Some(health) = reader.optional("health")? {
-        (snapshot.unhealthy, snapshot.progress) = plain::health(&health);
-    }
+    let mut snapshot = summary(kernel, service)?;
     if let Some(text) = reader.optional("at_stats")? {
         snapshot.timeouts = reader.expect("at_stats", plain::numbers(&text))?;
     }
@@ -387,6 +378,26 @@ pub fn read(kernel: &dyn Kernel, service: &str) -> Result<Snapshot> {
     }
     if snapshot.runs("qbm") {
         reader.bandwidth(&mut snapshot)?;
+    }
+    Ok(snapshot)
+}
+
+/// Of a snapshot of `service` only slots, clients, devices below, policies and health.
+///
+/// # Errors
+///
+/// As of [`read`].
+pub fn summary(kernel: &dyn Kernel, service: &str) -> Result<Snapshot> {
+    let reader = Reader { kernel, service };
+    let mut snapshot = Snapshot {
+        service: service.into(),
+        at_ns: now(),
+        ..Snapshot::default()
+    };
+    reader.parse("clients", |text| clients::read(text, &mut snapshot))?;
+    snapshot.heads = reader.parse("nrs_policies", policies::read)?;
+    if let Some(health) = reader.optional("health")? {
+        (snapshot.unhealthy, snapshot.progress) = plain::health(&health);
     }
     Ok(snapshot)
 }

@@ -5,13 +5,17 @@
 use std::io::Write;
 
 use clap::Subcommand;
+use nrs_sched::attr::{Attrs, Id, Opcode};
+use nrs_sched::key::Field;
+use nrs_sched::rules::{Item, Subject};
 
 use super::policy::{Head, Listing};
+use crate::configuration::running;
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::{self, Kernel};
 use crate::names::{near, or_meant};
 use crate::show;
-use crate::stats::{self, rules::Listed};
+use crate::stats::{self, rules::Listed, HIGH, REGULAR};
 
 /// What a rule limits to; what is left out is as by default, or stays.
 #[derive(clap::Args, Debug, Default)]
@@ -74,6 +78,20 @@ pub enum Action {
         service: String,
         /// The rule.
         name: String,
+        /// Shows users and groups by number.
+        #[arg(long, short)]
+        numeric: bool,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Shows the rule that limits a request.
+    Test {
+        /// The service.
+        service: String,
+        /// The request: uid=1002,opcode=ost_read; what is left out is absent.
+        #[arg(value_name = "FIELD=VALUE,...")]
+        request: String,
         /// Shows users and groups by number.
         #[arg(long, short)]
         numeric: bool,
@@ -157,6 +175,16 @@ pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result 
                 false => list(kernel, found, *numeric, *json, out),
             }
         }
+        Action::Test {
+            service,
+            request,
+            numeric,
+            json,
+        } => {
+            let attrs = attributes(kernel, request)?;
+            let found = matching(kernel, service, &attrs)?;
+            list(kernel, found, *numeric, *json, out)
+        }
         Action::Start {
             service,
             name,
@@ -214,6 +242,75 @@ fn heads(rules: &[Listed], name: &str, head: Head) -> Option<Head> {
     }
 }
 
+/// Returns the attributes of a request, from `FIELD=VALUE,…`.
+///
+/// # Errors
+///
+/// - [`Kind::Usage`]: not of that form, or no field of requests.
+/// - [`Kind::Refused`]: no value of the field; [`Kind::NotFound`]: no such user or group.
+fn attributes(kernel: &dyn Kernel, request: &str) -> Result<Attrs> {
+    let mut attrs = Attrs {
+        opcode: Opcode::NONE,
+        ..Attrs::UNKNOWN
+    };
+    for pair in request.split(',') {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let Some(field) = Field::parse(name).filter(|_| pair.contains('=')) else {
+            let fields = Field::ALL.map(Field::name).join(" ");
+            let failure = Failure::new(Kind::Usage, format!("'{pair}' is not FIELD=VALUE"));
+            return Err(failure.hint(format!("fields: {fields}")));
+        };
+        // As a condition has it.
+        let condition = format!("{name}={{{value}}}");
+        let condition = kernel.accounts().numbers("nrs_tbf_rule", &condition)?;
+        let value = &condition[name.len() + 2..condition.len() - 1];
+        let refused =
+            |expected: &str| Failure::new(Kind::Refused, format!("{pair}: expected {expected}"));
+        let item = Item::parse(field, 0, value, &mut |_| Ok(0));
+        match (field, item.map_err(|error| refused(error.expected))?) {
+            (Field::Uid, Item::Number(number)) => attrs.uid = Id::new(number),
+            (Field::Gid, Item::Number(number)) => attrs.gid = Id::new(number),
+            (Field::Projid, Item::Number(number)) => attrs.projid = Id::new(number),
+            (Field::Nodemap, Item::Number(number)) => attrs.nodemap = Id::new(number),
+            (Field::Cgroup, Item::Number(number)) => attrs.cgroup = Id::new(number),
+            (Field::Opcode, _) => attrs.opcode = Opcode::parse(value).unwrap_or(Opcode::NONE),
+            (_, Item::Job(job)) => attrs.jobid = job,
+            (_, Item::Nid(nid)) => attrs.nid = Some(nid),
+            _ => return Err(refused("a value, not a pattern")),
+        }
+    }
+    Ok(attrs)
+}
+
+/// Returns the rule of each head that limits a request with `attrs`, by the rule sets of the module.
+fn matching(kernel: &dyn Kernel, service: &str, attrs: &Attrs) -> Result<Vec<Listed>> {
+    // Says so where tbf is not started.
+    let listed = stats::rules(kernel, service)?;
+    let state = running::read(kernel, service)?;
+    let strange = |why: String| {
+        let message = format!("{service}: the rules are not understood: {why}");
+        Failure::new(Kind::Other, message).hint("compare nrsctl --version and modinfo nrs")
+    };
+    let mut found = Vec::new();
+    for ((head, rules), policy) in [REGULAR, HIGH]
+        .into_iter()
+        .zip(&state.rules)
+        .zip(&state.policies)
+    {
+        let (Some(rules), Some(fields)) = (rules, policy.fields()) else {
+            continue;
+        };
+        let book = rules.book(fields, &state.rate(), state.rules_max());
+        let book = book.map_err(|refusal| strange(refusal.to_string()))?;
+        let set = book.compile(0).map_err(|_| strange("no memory".into()))?;
+        let rule = set.rule(set.find(&Subject::of(attrs, fields)));
+        let name = rule.map_or(String::new(), |rule| rule.name.to_string());
+        let same = |one: &&Listed| one.head == head && one.name == name;
+        found.extend(listed.iter().find(same).cloned());
+    }
+    Ok(found)
+}
+
 /// That there is no rule of that name.
 fn missing(service: &str, name: &str, rules: &[Listed]) -> Failure {
     let failure = Failure::new(
@@ -253,4 +350,72 @@ fn list(
             rule.classes.to_string(),
         ]
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cli::said;
+    use crate::failure::Kind;
+    use crate::kernel::Kernel as _;
+    use crate::mock::Mock;
+
+    /// The rule that is shown of a head.
+    fn rule(kernel: &Mock, request: &str) -> Vec<String> {
+        let text = said(kernel, &format!("rule test a {request}")).unwrap();
+        let rows = text.lines().skip(1);
+        rows.map(|row| row.split_whitespace().take(4).collect::<Vec<_>>().join(" "))
+            .collect()
+    }
+
+    #[test]
+    fn the_first_rule_that_matches() {
+        let kernel = Mock::of(&["a"]);
+        for (name, value) in [
+            ("nrs_policies", "tbf reg uid+opcode"),
+            (
+                "nrs_tbf_rule",
+                "start readers uid={2001}&opcode={ost_read} rate=5",
+            ),
+            (
+                "nrs_tbf_rule",
+                "start users uid={1002 2001} rate=10MB/s rank=default",
+            ),
+        ] {
+            kernel.set("a", name, value).unwrap();
+        }
+        for (request, want) in [
+            (
+                "uid=1002,opcode=ost_read",
+                "regular users uid={1002 alice} 10MB/s",
+            ),
+            ("uid=alice", "regular users uid={1002 alice} 10MB/s"),
+            (
+                "opcode=ost_read,uid=alice",
+                "regular readers uid={alice}&opcode={ost_read} 5",
+            ),
+            (
+                "jobid=dd.0,nid=10.0.0.1@tcp,gid=staff",
+                "regular default * 10000",
+            ),
+        ] {
+            assert_eq!(rule(&kernel, request), [want], "{request}");
+        }
+        kernel.set("a", "nrs_policies", "tbf hp nid").unwrap();
+        assert_eq!(rule(&kernel, "uid=1002").len(), 2);
+        for (request, kind) in [
+            ("uid", Kind::Usage),
+            ("user=5", Kind::Usage),
+            ("uid=carol", Kind::NotFound),
+            ("uid=1002x,opcode=read", Kind::NotFound),
+            ("opcode=read", Kind::Refused),
+            ("jobid=dd*", Kind::Refused),
+            ("nid=10.0.0.*@tcp", Kind::Refused),
+        ] {
+            let failure = said(&kernel, &format!("rule test a {request}")).unwrap_err();
+            assert_eq!(failure.kind, kind, "{failure}");
+        }
+        kernel.set("a", "nrs_policies", "fifo").unwrap();
+        let failure = said(&kernel, "rule test a uid=5").unwrap_err();
+        assert_eq!(failure.kind, Kind::NotFound, "{failure}");
+    }
 }

@@ -3,11 +3,15 @@
 //! `nrsctl status`
 
 use std::io::Write;
+use std::thread::sleep;
+use std::time::Duration;
 
-use crate::failure::Result;
+use crate::commands::record;
+use crate::failure::{Failure, Kind, Result};
 use crate::kernel::{self, Kernel};
 use crate::show;
-use crate::stats::{self, words};
+use crate::stats::{self, words, Snapshot};
+use crate::top::term;
 
 /// Its arguments.
 #[derive(clap::Args, Debug)]
@@ -21,14 +25,42 @@ pub struct Args {
     /// Prints all counters as JSON.
     #[arg(long)]
     pub json: bool,
+    /// Shows it again and again, every 2 s or every S seconds.
+    #[arg(long, value_name = "S", num_args = 0..=1, require_equals = true, default_missing_value = "2",
+        conflicts_with = "json", value_parser = record::interval)]
+    pub watch: Option<Duration>,
 }
+
+/// What a terminal takes for an empty screen.
+const CLEAR: &[u8] = b"\x1b[H\x1b[2J";
 
 /// Carries it out.
 ///
 /// # Errors
 ///
-/// What reading statistics returns.
+/// [`Kind::Unhealthy`]: a service is not healthy, or has lost clients; what reading statistics returns.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
+    let Some(interval) = args.watch else {
+        return once(args, kernel, out);
+    };
+    loop {
+        // What is written at once does not flicker.
+        let mut screen = Vec::new();
+        if term::is_there() {
+            screen.extend_from_slice(CLEAR);
+        }
+        match once(args, kernel, &mut screen) {
+            Err(failure) if failure.kind == Kind::Unhealthy => writeln!(screen, "{failure}")?,
+            done => done?,
+        }
+        out.write_all(&screen)?;
+        out.flush()?;
+        sleep(interval);
+    }
+}
+
+/// Shows the services once.
+fn once(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let read = |service: &str| stats::read(kernel, service);
     let mut snapshots = match args.services.as_slice() {
         [] => kernel::each(kernel, read)?,
@@ -37,18 +69,31 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
             snapshots.collect::<Result<Vec<_>>>()?
         }
     };
+    let sick = |snapshot: &&Snapshot| {
+        snapshot.unhealthy.is_some() || snapshot.clients.iter().any(|client| client.lost)
+    };
+    let sick: Vec<&str> = snapshots
+        .iter()
+        .filter(sick)
+        .map(|one| &*one.service)
+        .collect();
+    let done = match sick.is_empty() {
+        true => Ok(()),
+        false => {
+            let message = format!("not healthy: {}", sick.join(", "));
+            Err(Failure::new(Kind::Unhealthy, message))
+        }
+    };
     if args.json {
-        return show::json(out, &snapshots);
+        show::json(out, &snapshots)?;
+    } else if snapshots.is_empty() {
+        writeln!(out, "no services: a client makes one, see the user guide")?;
+    } else {
+        for snapshot in snapshots.iter_mut().filter(|_| !args.numeric) {
+            kernel.accounts().name(snapshot);
+        }
+        let texts: Vec<String> = snapshots.iter().map(words::describe).collect();
+        out.write_all(texts.join("\n").as_bytes())?;
     }
-    if snapshots.is_empty() {
-        return Ok(writeln!(
-            out,
-            "no services: a client makes one, see the user guide"
-        )?);
-    }
-    for snapshot in snapshots.iter_mut().filter(|_| !args.numeric) {
-        kernel.accounts().name(snapshot);
-    }
-    let texts: Vec<String> = snapshots.iter().map(words::describe).collect();
-    Ok(out.write_all(texts.join("\n").as_bytes())?)
+    done
 }

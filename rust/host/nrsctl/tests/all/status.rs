@@ -2,8 +2,13 @@
 
 //! What `nrsctl status` says, word by word: `status.txt` has the screens of made-up services.
 
+use std::io::Read as _;
+use std::os::unix::net::UnixStream;
+
 use crate::verbs::output;
 use crate::{pages, texts};
+use clap::Parser as _;
+use nrsctl::cli::Cli;
 use nrsctl::failure::Kind;
 use nrsctl::mock::Mock;
 use nrsctl::stats::words::{describe, duration, rate, safe};
@@ -147,6 +152,33 @@ fn the_command() {
     snapshots[0].at_ns = 0;
     assert_eq!(snapshots, [texts::snapshot("tbf")]);
     assert_eq!(output("status other", &kernel).1, Some(Kind::NotFound));
+    // Whoever is not healthy, or lost, is told by the exit status as well.
+    for (name, text, with) in [
+        ("health", "NOT HEALTHY\n2 queued\n", "warning   not healthy"),
+        ("clients", "service: { slots: 1 }\nclients:\n- client: \"c\"\n  counters: { state: lost }\ntargets:\n", "warning   lost: c"),
+    ] {
+        let mut texts = texts::service("fairshare", 14);
+        texts.retain(|(other, _)| other != name);
+        texts.push((name.into(), text.into()));
+        let kernel = texts::module(&texts);
+        for line in ["status", "status --json svc"] {
+            let (said, kind) = output(line, &kernel);
+            assert_eq!(kind, Some(Kind::Unhealthy), "{said}");
+            assert!(line.contains("json") || said.contains(with), "{said}");
+        }
+    }
+    // It is shown again until nobody reads it.
+    let cli = Cli::parse_from(["nrsctl", "status", "--watch=0.1"]);
+    let (mut writer, mut reader) = UnixStream::pair().unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut text = vec![0; 2 * all.len()];
+        reader
+            .read_exact(&mut text)
+            .map(|()| text == format!("{all}{all}").as_bytes())
+    });
+    let failure = cli.command.run(&kernel, &mut writer).unwrap_err();
+    assert_eq!(failure.kind, Kind::Closed);
+    assert!(reader.join().unwrap().unwrap());
     let none = output("status", &Mock::with(&[])).0;
     assert!(none.starts_with("no services"), "{none}");
 }

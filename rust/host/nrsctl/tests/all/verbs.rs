@@ -53,6 +53,10 @@ fn mock() -> Mock {
         ("slots", "8\n"),
         ("nrs_policies", POLICIES),
         ("nrs_tbf_rule", RULES),
+        (
+            "nrs_fairshare_weights",
+            "uid:2001:2\ngid:7:3\njobid:\"a b\":4\n",
+        ),
         ("clients", CLIENTS),
         ("health", "healthy\n\n"),
     ];

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! `nrsctl monitor`
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::thread::sleep;
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+
+use crate::commands::record;
+use crate::failure::Result;
+use crate::kernel::{self, Kernel};
+use crate::show::time;
+use crate::stats::words::safe_text;
+use crate::stats::{self, Policy, Snapshot};
+
+/// Its arguments.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The services (default: all that exist).
+    pub services: Vec<String>,
+    /// Seconds between looks; a state that lasts a shorter time may be missed.
+    #[arg(long, value_name = "S", default_value = "1", value_parser = record::interval)]
+    pub interval: Duration,
+    /// Ends after this many events.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// One JSON object per line.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What can be seen to change in a service, by name: `client files`, `policy regular`, `health`.
+type Seen = BTreeMap<String, String>;
+
+/// A change.
+#[derive(Debug, PartialEq, Serialize)]
+struct Event {
+    /// UTC, as in RFC 3339.
+    time: String,
+    service: String,
+    /// `service`, `health`, `policy regular`, `policy high`, `slots`, `client NAME`.
+    what: String,
+    /// The new state; `gone`: it does not exist any more.
+    state: String,
+}
+
+/// Returns what is seen of each service of `args`.
+fn look(args: &Args, kernel: &dyn Kernel) -> Result<BTreeMap<String, Seen>> {
+    let wanted = |name: &str| args.services.is_empty() || args.services.iter().any(|n| n == name);
+    let all = kernel::each(kernel, |name| {
+        let read = || stats::summary(kernel, name);
+        wanted(name).then(read).transpose()
+    })?;
+    let all = all.into_iter().flatten();
+    Ok(all.map(|one| (one.service.clone(), seen(&one))).collect())
+}
+
+/// Returns what is seen of a service.
+fn seen(snapshot: &Snapshot) -> Seen {
+    let mut seen = Seen::from([("service".into(), "exists".into())]);
+    let health = match &snapshot.unhealthy {
+        // Numbers in the reason grow with each look.
+        Some(_) => "NOT HEALTHY",
+        None => "healthy",
+    };
+    seen.insert("health".into(), health.into());
+    seen.insert("slots".into(), snapshot.counter("slots").to_string());
+    for head in &snapshot.heads {
+        let policy = head.serving().map(Policy::full).unwrap_or_default();
+        seen.insert(format!("policy {}", head.name), policy);
+    }
+    for client in &snapshot.clients {
+        let state = if client.lost { "lost" } else { "live" };
+        seen.insert(format!("client {}", client.name), state.into());
+    }
+    seen
+}
+
+/// Returns the changes from one look to the next: of a service that is new or gone only that.
+fn changes(
+    before: &BTreeMap<String, Seen>,
+    now: &BTreeMap<String, Seen>,
+) -> Vec<(String, String, String)> {
+    let mut events = Vec::new();
+    let mut add = |service: &str, what: &str, state: &str| {
+        events.push((service.to_owned(), what.to_owned(), state.to_owned()));
+    };
+    let gone = before.keys().filter(|name| !now.contains_key(*name));
+    gone.for_each(|name| add(name, "service", "gone"));
+    for (name, seen) in now {
+        let Some(old) = before.get(name) else {
+            add(name, "service", "exists");
+            continue;
+        };
+        let gone = old.keys().filter(|what| !seen.contains_key(*what));
+        gone.for_each(|what| add(name, what, "gone"));
+        for (what, state) in seen
+            .iter()
+            .filter(|(what, state)| old.get(*what) != Some(state))
+        {
+            let found = state == "live" && old.get(what).is_some_and(|old| old == "lost");
+            add(name, what, if found { "found" } else { state });
+        }
+    }
+    events
+}
+
+/// Prints changes as they are seen, until `--count`.
+///
+/// # Errors
+///
+/// What reading statistics returns; [`Kind::Closed`](crate::failure::Kind): whoever reads it has gone.
+pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
+    watch(args, kernel, out, || sleep(args.interval))
+}
+
+/// As [`run`], with `pause` between looks.
+fn watch(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write, mut pause: impl FnMut()) -> Result {
+    let mut before = look(args, kernel)?;
+    if let Some(name) = args
+        .services
+        .iter()
+        .find(|name| !before.contains_key(*name))
+    {
+        return Err(crate::names::no_service(name, &kernel.services()?));
+    }
+    let mut left = args.count.unwrap_or(u64::MAX);
+    while left > 0 {
+        pause();
+        let now = look(args, kernel)?;
+        for (service, what, state) in changes(&before, &now) {
+            let Some(less) = left.checked_sub(1) else {
+                break;
+            };
+            left = less;
+            let time = time(SystemTime::now());
+            match args.json {
+                true => {
+                    let event = Event {
+                        time,
+                        service,
+                        what,
+                        state,
+                    };
+                    serde_json::to_writer(&mut *out, &event).map_err(std::io::Error::from)?;
+                    writeln!(out)?;
+                }
+                false => {
+                    let (what, state) = (safe_text(&what), safe_text(&state));
+                    writeln!(out, "{time} {service}: {what}: {state}")?;
+                }
+            }
+        }
+        out.flush()?;
+        before = now;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::cli::said;
+    use crate::failure::Kind;
+    use crate::mock::Mock;
+
+    #[test]
+    fn what_changes_is_said() {
+        let look = |services: &[(&str, &[(&str, &str)])]| -> BTreeMap<String, Seen> {
+            let seen = |pairs: &[(&str, &str)]| -> Seen {
+                pairs
+                    .iter()
+                    .map(|(k, v)| (k.to_string(), v.to_string()))
+                    .collect()
+            };
+            services
+                .iter()
+                .map(|(name, pairs)| (name.to_string(), seen(pairs)))
+                .collect()
+        };
+        let before = look(&[
+            (
+                "a",
+                &[
+                    ("client c", "lost"),
+                    ("client d", "live"),
+                    ("client e", "live"),
+                    ("health", "healthy"),
+                ],
+            ),
+            ("b", &[]),
+        ]);
+        let now = look(&[
+            (
+                "a",
+                &[
+                    ("client c", "live"),
+                    ("client d", "lost"),
+                    ("client f", "live"),
+                    ("health", "NOT HEALTHY"),
+                ],
+            ),
+            ("c", &[("client x", "live")]),
+        ]);
+        let found: Vec<String> = changes(&before, &now)
+            .into_iter()
+            .map(|(service, what, state)| format!("{service}: {what}: {state}"))
+            .collect();
+        let want = [
+            "b: service: gone",
+            "a: client e: gone",
+            "a: client c: found",
+            "a: client d: lost",
+            "a: client f: live",
+            "a: health: NOT HEALTHY",
+            "c: service: exists",
+        ];
+        assert_eq!(found, want);
+        assert_eq!(changes(&now, &now), []);
+    }
+
+    #[test]
+    fn services_are_monitored() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: Args,
+        }
+        let kernel = Mock::of(&["a", "b"]);
+        let monitored = |words: &str, change: &dyn Fn(usize)| {
+            let args = Line::parse_from(words.split(' ')).args;
+            let (mut out, mut looks) = (Vec::new(), 0);
+            let pause = || {
+                looks += 1;
+                change(looks);
+            };
+            watch(&args, &kernel, &mut out, pause).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        // Nothing changes before the third look.
+        let text = monitored("monitor a --count 2", &|look| {
+            if look == 3 {
+                kernel.set("a", "nrs_policies", "tbf uid").unwrap();
+                kernel.set("b", "nrs_policies", "crrn").unwrap();
+            }
+        });
+        let lines: Vec<&str> = text.lines().map(|line| &line[21..]).collect();
+        assert_eq!(
+            lines,
+            ["a: policy high: tbf uid", "a: policy regular: tbf uid"]
+        );
+        let text = monitored("monitor --count 1 --json", &|_| {
+            kernel.make("c").unwrap_or(())
+        });
+        let event: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(
+            (&event["service"], &event["state"]),
+            (&"c".into(), &"exists".into())
+        );
+        let failure = said(&kernel, "monitor nobody").unwrap_err();
+        assert_eq!(failure.kind, Kind::NotFound);
+    }
+}

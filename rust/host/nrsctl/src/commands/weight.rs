@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! `nrsctl weight`
+
+use std::io::Write;
+
+use clap::Subcommand;
+use serde::Serialize;
+
+use crate::configuration::weights::{normal, parts};
+use crate::failure::{Failure, Kind, Result};
+use crate::kernel::Kernel;
+use crate::show;
+
+/// The parameter that has the weights.
+const WEIGHTS: &str = "nrs_fairshare_weights";
+
+/// What can be done with weights.
+#[derive(Subcommand, Debug)]
+pub enum Action {
+    /// Lists the weights of a service; all others are 1.
+    List {
+        /// The service.
+        service: String,
+        /// Shows users and groups by number.
+        #[arg(long, short)]
+        numeric: bool,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Sets weights, all of them or none.
+    Set {
+        /// The service.
+        service: String,
+        /// Weights, 1 to 10000: uid:alice=2, gid:staff=3, jobid:backup*=1.
+        #[arg(required = true, value_name = "FIELD:VALUE=WEIGHT")]
+        weights: Vec<String>,
+    },
+    /// Removes weights, all of them or none.
+    Unset {
+        /// The service.
+        service: String,
+        /// Names of weights: uid:alice.
+        #[arg(required_unless_present = "all", value_name = "FIELD:VALUE")]
+        names: Vec<String>,
+        /// Removes all weights of the service.
+        #[arg(long, conflicts_with = "names")]
+        all: bool,
+    },
+}
+
+/// A weight, as it is shown.
+#[derive(Debug, Serialize)]
+struct Listed {
+    /// `uid:1000`
+    name: String,
+    weight: u32,
+}
+
+/// Carries it out.
+///
+/// # Errors
+///
+/// - [`Kind::NotFound`]: there is no such service, user or group, or no weight to remove.
+/// - [`Kind::Refused`]: no name of a weight, or a weight out of range.
+pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
+    match action {
+        Action::List {
+            service,
+            numeric,
+            json,
+        } => {
+            let text = kernel.get(service, WEIGHTS)?;
+            let text = match *numeric || *json {
+                true => text.into(),
+                false => kernel.accounts().names(WEIGHTS, &text),
+            };
+            let listed = text.lines().map(|line| {
+                let (name, weight) = parts(line);
+                let weight = weight.parse().ok()?;
+                Some(Listed {
+                    name: name.into(),
+                    weight,
+                })
+            });
+            let strange = || Failure::new(Kind::Other, format!("{service}: {WEIGHTS}: {text}"));
+            let listed = listed.collect::<Option<Vec<_>>>().ok_or_else(strange)?;
+            show::list(out, *json, &listed, ["NAME", "WEIGHT"], |one| {
+                [one.name.clone(), one.weight.to_string()]
+            })
+        }
+        Action::Set { service, weights } => {
+            let items = weights.iter().map(|text| {
+                let wrong = || {
+                    let message = format!("{text}: no weight");
+                    Failure::new(Kind::Usage, message).hint("write FIELD:VALUE=WEIGHT: uid:alice=2")
+                };
+                let (name, weight) = text.rsplit_once('=').ok_or_else(wrong)?;
+                item(kernel, text, format!("{name}:{weight}"))
+            });
+            set(kernel, service, items)
+        }
+        Action::Unset { service, all, .. } if *all => kernel.set(service, WEIGHTS, "clear"),
+        Action::Unset { service, names, .. } => {
+            // A removal of what has no weight is refused, so a weight stands in for the check.
+            let items = names.iter().map(|name| {
+                let item = item(kernel, name, format!("{name}:1"))?;
+                Ok(format!("-{}", parts(&item).0))
+            });
+            set(kernel, service, items)
+        }
+    }
+}
+
+/// Returns `item`, which has to be a single one of the form `FIELD:VALUE:WEIGHT`, with numbers for users and groups.
+fn item(kernel: &dyn Kernel, text: &str, item: String) -> Result<String> {
+    let item = kernel.accounts().numbers(WEIGHTS, &item)?.into_owned();
+    let one = normal([&item[..]]).and_then(|lines| match lines.lines().count() {
+        1 => Ok(()),
+        _ => Err("is not one weight"),
+    });
+    one.map_err(|reason| Failure::new(Kind::Refused, format!("{text}: {reason}")))?;
+    Ok(item)
+}
+
+/// Writes all of `items` at once.
+fn set(kernel: &dyn Kernel, service: &str, items: impl Iterator<Item = Result<String>>) -> Result {
+    let items = items.collect::<Result<Vec<_>>>()?;
+    kernel.set(service, WEIGHTS, &items.join(" "))
+}

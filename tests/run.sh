@@ -175,7 +175,7 @@ cargo_tests() {
 
 # boot KERNEL NAME SECONDS CLOCK TEST...: boots a virtual machine.
 boot() {
-	local kernel=$1 name=$1-$2 limit=$3 how=() tool files=(--file "$logs/suites:/suites" --file scripts/measure.sh:/bin/measure.sh)
+	local kernel=$1 name=$1-$2 limit=$3 how=() tool files=(--file "$logs/suites:/suites")
 	case $4 in
 	icount) how=(--icount) ;;
 	any) how=(--icount-or-kvm --cpus 2) ;;

@@ -182,12 +182,12 @@ default class=low_share min=6MB/s max=6MB/s"
 	within 4 $((got[2] * 1000 / (time / 1000))) $((6 * MB)) || fail "${got[*]}"
 }
 
-# What measure.sh proposes can be used as it is.
+# What nrsctl measure proposes can be used as it is.
 measured() {
 	setup 2
-	measure.sh --write --seconds 2 --name all /dev/nb0 >/tmp/measured || fail "status $?"
+	nrsctl measure --time 10 --max-depth 16 --name all /dev/nb0 >/tmp/measured || fail "status $?"
 	cat /tmp/measured
-	[ "$(grep -c '^# ' /tmp/measured)" = 4 ]
+	[ "$(grep -c '^# ' /tmp/measured)" = 8 ]
 	local capacity
 	capacity=$(sed -n 's/^group all capacity=\([0-9]*\)KB.*/\1/p' /tmp/measured)
 	within 6 "$capacity" $((44 * 1000 * 95 / 100)) || fail "$capacity KB/s proposed"
@@ -199,11 +199,12 @@ client b class=low_share min=10MB/s"
 	begin b
 	sleep 2
 	cat "$(at svc nrs_qbm_status)"
-	if measure.sh /dev/nosuch 2>/dev/null; then fail "measured what is not there"; fi
-	if measure.sh --seconds 0 /dev/nb0 2>/dev/null; then fail "measured for no time"; fi
+	local status=0
+	nrsctl measure /dev/null || status=$?
+	[ "$status" = 4 ] || fail "status $status of what is no disk"
 }
 
-long try 60 "measure.sh proposes a group" measured
+long try 60 "nrsctl measure proposes a group" measured
 try 60 "four of 300 in 1000, fair share: 250 each" fair_share
 try 60 "steal and return" against
 try 120 "a mover beside who is not regulated" mover

@@ -50,6 +50,8 @@ pub enum Command {
     Status(status::Args),
     /// Prints changes of health, policies, slots and clients as they happen.
     Monitor(monitor::Args),
+    /// Measures a device: slots and a group for qbm; only reads.
+    Measure(measure::Args),
     /// Resets counters of statistics.
     Reset(reset::Args),
     /// Live view of shares, rates and latencies.
@@ -89,6 +91,7 @@ impl Command {
             Command::Policy(args) => policy::run(args, kernel, out),
             Command::Status(args) => status::run(args, kernel, out),
             Command::Monitor(args) => monitor::run(args, kernel, out),
+            Command::Measure(args) => measure::run(args, kernel, out),
             Command::Reset(args) => reset::run(args, kernel, out),
             Command::Top(args) => top::run(args, kernel, out),
             Command::Record(args) => record::run(args, kernel, out),

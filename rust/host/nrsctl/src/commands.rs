@@ -9,6 +9,7 @@ pub mod exporter;
 pub mod generate;
 pub mod get_param;
 pub mod list_param;
+pub mod measure;
 pub mod monitor;
 pub mod plot;
 pub mod policy;

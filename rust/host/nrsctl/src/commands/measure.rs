@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! `nrsctl measure`
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use nrs_sched::rng::Rng;
+
+use crate::commands::record;
+use crate::failure::{Failure, Kind, Result};
+use crate::kernel::Kernel;
+
+/// Bytes of a read of the sweep.
+const SMALL: u64 = 4 << 10;
+
+/// Bytes of a read that measures the capacity, and how many are in flight, at least.
+const LARGE: u64 = 1 << 20;
+const LARGE_DEPTH: u16 = 16;
+
+/// Boundaries that reads past the page cache begin at, in the device and in memory.
+const ALIGNED: usize = 4096;
+
+/// A rate is the same from this part of the highest on, %.
+const SAME: u64 = 98;
+
+/// The capacity that is proposed, of the one that was measured, %.
+const SAFE: u64 = 95;
+
+/// Its arguments.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The block device or file; it is only read.
+    pub device: PathBuf,
+    /// Seconds for all of it, 0.1 to 3600.
+    #[arg(long, value_name = "S", default_value = "20", value_parser = record::interval)]
+    pub time: Duration,
+    /// Largest depth, 1 to 1024.
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub max_depth: u16,
+    /// Name of the group (default: that of the device).
+    #[arg(long)]
+    pub name: Option<String>,
+}
+
+/// A device that is read.
+struct Device {
+    file: File,
+    path: PathBuf,
+    bytes: u64,
+    /// `MAJOR:MINOR` of a block device.
+    number: Option<String>,
+}
+
+impl Device {
+    /// Opens `path` for reads past the page cache.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Refused`]: neither a block device nor a file, smaller than a read, or in a file system without such reads; what
+    /// opening returns.
+    fn open(path: &Path) -> Result<Self> {
+        let failed = |error: io::Error| Failure::of_file(path, &error);
+        let refused = |reason: &str| {
+            let message = format!("{}: {reason}", path.display());
+            Failure::new(Kind::Refused, message)
+        };
+        // Opening a pipe may wait.
+        let kind = std::fs::metadata(path).map_err(failed)?;
+        if !kind.file_type().is_block_device() && !kind.is_file() {
+            return Err(refused("neither a block device nor a file"));
+        }
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_DIRECT)
+            .open(path);
+        let mut file = file.map_err(|error| match error.raw_os_error() {
+            Some(libc::EINVAL) => refused("its file system has no reads past the page cache"),
+            _ => failed(error),
+        })?;
+        let bytes = file.seek(SeekFrom::End(0)).map_err(failed)?;
+        if bytes < LARGE {
+            return Err(refused("smaller than 1 MiB"));
+        }
+        let device = kind.rdev();
+        let number = format!("{}:{}", libc::major(device), libc::minor(device));
+        Ok(Self {
+            file,
+            path: path.into(),
+            bytes,
+            number: kind.file_type().is_block_device().then_some(number),
+        })
+    }
+
+    /// Returns the bytes per second of random reads of `size` bytes, `depth` at a time, over `time` and a warm-up.
+    ///
+    /// # Errors
+    ///
+    /// What reading returns.
+    fn rate(&self, size: u64, depth: u16, time: Duration) -> Result<u64> {
+        let (done, over) = (AtomicU64::new(0), AtomicBool::new(false));
+        let window = time.mul_f64(0.8);
+        let read = |seed: u64| -> io::Result<()> {
+            let size = usize::try_from(size).unwrap_or(usize::MAX);
+            let mut memory = vec![0; size + ALIGNED];
+            let start = memory.as_ptr().align_offset(ALIGNED).min(ALIGNED);
+            let buffer = &mut memory[start..start + size];
+            let mut random = Rng::new(seed);
+            while !over.load(Ordering::Relaxed) {
+                let place = random.below(self.bytes / size as u64) * size as u64;
+                let bytes = self.file.read_at(buffer, place)?;
+                done.fetch_add(bytes as u64, Ordering::Relaxed);
+            }
+            Ok(())
+        };
+        let (bytes, took, ended) = thread::scope(|scope| {
+            let seeds = (0..depth).map(|n| u64::from(std::process::id()) << 16 | u64::from(n));
+            let readers: Vec<_> = seeds.map(|seed| scope.spawn(move || read(seed))).collect();
+            sleep(time - window);
+            let (before, begun) = (done.load(Ordering::Relaxed), Instant::now());
+            sleep(window);
+            let (bytes, took) = (done.load(Ordering::Relaxed) - before, begun.elapsed());
+            over.store(true, Ordering::Relaxed);
+            let ended: Vec<_> = readers.into_iter().map(|reader| reader.join()).collect();
+            (bytes, took, ended)
+        });
+        for one in ended {
+            let one = one.unwrap_or_else(|_| Err(io::Error::other("a thread failed")));
+            one.map_err(|error| Failure::of_file(&self.path, &error))?;
+        }
+        Ok((bytes as f64 / took.as_secs_f64()) as u64)
+    }
+}
+
+/// Returns the depths of a sweep.
+fn depths(max: u16) -> Vec<u16> {
+    let mut depths: Vec<u16> = (0..16)
+        .map(|bit| 1 << bit)
+        .take_while(|depth| *depth < max)
+        .collect();
+    depths.push(max);
+    depths
+}
+
+/// Returns the least depth with the highest rate, as far as rates differ; rates of nothing have no such depth.
+fn knee(rates: &[(u16, u64)]) -> Option<u16> {
+    let most = rates
+        .iter()
+        .map(|(_, rate)| *rate)
+        .max()
+        .filter(|most| *most > 0)?;
+    let mut enough = rates.iter().filter(|(_, rate)| rate * 100 >= most * SAME);
+    enough.next().map(|(depth, _)| *depth)
+}
+
+/// Returns the name of the group for `path`.
+fn group(args: &Args) -> Result<String> {
+    let own = || {
+        args.device
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+    };
+    let name = args.name.clone().unwrap_or_else(|| own().into_owned());
+    let takes = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:-".contains(&byte);
+    match (1..=31).contains(&name.len()) && name.bytes().all(takes) {
+        true => Ok(name),
+        false => {
+            let message = format!("'{name}' cannot name a group");
+            Err(Failure::new(Kind::Usage, message).hint("give --name: letters, digits and _ . : -"))
+        }
+    }
+}
+
+/// Measures a device with random reads past the page cache, and prints its rate by depth, slots, and a group for qbm. All but
+/// the group are comments of a plan.
+///
+/// # Errors
+///
+/// As of opening and reading; [`Kind::Other`]: nothing could be read in the time.
+pub fn run(args: &Args, _kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
+    let name = group(args)?;
+    let device = Device::open(&args.device)?;
+    let depths = depths(args.max_depth);
+    // One step more for the capacity.
+    let steps = u32::try_from(depths.len() + 1).unwrap_or(u32::MAX);
+    let time = args.time / steps;
+    writeln!(out, "# depth   reads/s of 4 KiB, random")?;
+    let mut rates = Vec::new();
+    for depth in depths {
+        let rate = device.rate(SMALL, depth, time)?;
+        writeln!(out, "# {depth:>5} {:>9}", rate / SMALL)?;
+        out.flush()?;
+        rates.push((depth, rate));
+    }
+    let nothing = || {
+        let message = format!("{}: no read ended in {time:?}", args.device.display());
+        Failure::new(Kind::Other, message).hint("give it longer: --time")
+    };
+    let slots = knee(&rates).ok_or_else(nothing)?;
+    writeln!(
+        out,
+        "# slots={slots}: the least depth with {SAME} % of the highest rate; slots=auto finds it while running"
+    )?;
+    let depth = slots.max(LARGE_DEPTH);
+    let rate = device.rate(LARGE, depth, time)?;
+    if rate == 0 {
+        return Err(nothing());
+    }
+    writeln!(
+        out,
+        "# {:.1} MB/s in reads of 1 MiB, random, depth {depth}; writes may be slower",
+        rate as f64 / 1e6
+    )?;
+    let capacity = (rate / 100 * SAFE / 1000).max(1);
+    let target = device
+        .number
+        .map_or(String::new(), |number| format!(" target={number}"));
+    Ok(writeln!(
+        out,
+        "group {name} capacity={capacity}KB/s{target}"
+    )?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::said;
+    use crate::mock::Mock;
+
+    #[test]
+    fn the_least_depth_that_suffices() {
+        assert_eq!(depths(1), [1]);
+        assert_eq!(depths(10), [1, 2, 4, 8, 10]);
+        assert_eq!(depths(1024).len(), 11);
+        for (rates, want) in [
+            (
+                &[(1, 100), (2, 200), (4, 390), (8, 395), (16, 393)][..],
+                Some(4),
+            ),
+            (&[(1, 100), (2, 99)], Some(1)),
+            (&[(1, 0), (2, 0)], None),
+        ] {
+            assert_eq!(knee(rates), want);
+        }
+    }
+
+    #[test]
+    fn a_file_is_measured() {
+        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let path = directory.path().join("disk");
+        std::fs::write(&path, vec![1; 2 << 20]).unwrap();
+        let path = path.to_str().unwrap();
+        let kernel = Mock::with(&[]);
+        let text = said(&kernel, &format!("measure --time 0.5 --max-depth 3 {path}")).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 7, "{text}");
+        let plan = nrs_sched::qbm::plan::Plan::parse(&text);
+        assert!(
+            plan.is_ok() && lines[6].starts_with("group disk capacity="),
+            "{text}"
+        );
+        assert_eq!(std::fs::read(path).unwrap(), vec![1; 2 << 20]);
+    }
+
+    #[test]
+    fn what_cannot_be_measured() {
+        let kernel = Mock::with(&[]);
+        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let small = directory.path().join("small");
+        std::fs::write(&small, "x").unwrap();
+        for (words, kind) in [
+            ("/dev/null", Kind::Refused),
+            ("/proc", Kind::Refused),
+            ("/nowhere/at/all", Kind::NotFound),
+            (small.to_str().unwrap(), Kind::Refused),
+            ("--name a=b /dev/null", Kind::Usage),
+        ] {
+            let failure = said(&kernel, &format!("measure {words}")).unwrap_err();
+            assert_eq!(failure.kind, kind, "{failure}");
+        }
+    }
+}

@@ -68,6 +68,9 @@ pub enum Command {
     Save(save::Args),
     /// Exports statistics to Prometheus.
     Exporter(exporter::Args),
+    /// Prints words that may follow on a command line.
+    #[command(hide = true)]
+    Complete(complete::Args),
     /// Writes manual pages, shell completions and the reference.
     #[command(subcommand, hide = true)]
     Generate(generate::What),
@@ -100,6 +103,7 @@ impl Command {
             Command::Apply(args) => apply::run(args, kernel, out),
             Command::Save(args) => save::run(args, kernel, out),
             Command::Exporter(args) => exporter::run(args, kernel, out),
+            Command::Complete(args) => complete::run(args, kernel, out),
             Command::Generate(args) => generate::run(args, kernel, out),
         }
     }

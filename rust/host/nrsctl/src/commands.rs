@@ -5,6 +5,7 @@
 pub mod apply;
 pub mod check;
 pub mod client;
+pub mod complete;
 pub mod exporter;
 pub mod generate;
 pub mod get_param;

@@ -20,6 +20,7 @@ pub mod accounts;
 pub mod cli;
 pub mod commands;
 pub mod configuration;
+pub mod examples;
 pub mod exporter;
 pub mod failure;
 pub mod kernel;

@@ -5,13 +5,15 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::FromArgMatches as _;
 use nrsctl::cli::Cli;
+use nrsctl::examples;
 use nrsctl::failure::Kind;
 use nrsctl::live::Live;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let matches = examples::command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let kernel = Live::new();
     let done = cli.command.run(&kernel, &mut io::stdout());
     match done.and_then(|()| Ok(io::stdout().flush()?)) {

@@ -8,10 +8,14 @@ use std::path::PathBuf;
 use crate::configuration::{files, parse};
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::Kernel;
+use crate::show;
 
 /// Its arguments.
 #[derive(clap::Args, Debug)]
 pub struct Args {
+    /// An array of errors.
+    #[arg(long)]
+    pub json: bool,
     /// Files, or directories of *.toml (default /etc/nrs).
     #[arg(value_name = "FILE|DIR")]
     pub paths: Vec<PathBuf>,
@@ -25,7 +29,10 @@ pub struct Args {
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let files = files::read(&args.paths)?;
     let (_, faults) = parse(&files, kernel.accounts());
-    for file in &files {
+    if args.json {
+        show::json(out, &faults)?;
+    }
+    for file in files.iter().filter(|_| !args.json) {
         let mut own = faults
             .iter()
             .filter(|fault| *fault.place.file == file.name)

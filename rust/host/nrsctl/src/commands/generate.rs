@@ -7,9 +7,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Command, CommandFactory as _, Subcommand};
-use clap_complete::Shell;
 
 use crate::cli::Cli;
+use crate::examples;
 use crate::failure::{Kind, Result};
 use crate::kernel::Kernel;
 use crate::reference;
@@ -34,6 +34,38 @@ pub enum What {
     },
 }
 
+/// The completions of shells, which ask the tool; where it has no word, they offer files.
+const COMPLETIONS: [(&str, &str); 3] = [
+    (
+        "nrsctl.bash",
+        r#"# SPDX-License-Identifier: GPL-2.0-only
+_nrsctl() {
+	mapfile -t COMPREPLY < <(nrsctl complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+	[[ ${COMPREPLY-} != *= ]] || compopt -o nospace 2>/dev/null
+}
+complete -o default -F _nrsctl nrsctl
+"#,
+    ),
+    (
+        "_nrsctl",
+        r#"#compdef nrsctl
+# SPDX-License-Identifier: GPL-2.0-only
+local -a found
+found=("${(@f)$(nrsctl complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+if [[ -z ${found[1]-} ]]; then _files
+elif [[ ${found[1]} == *= ]]; then compadd -S '' -a found
+else compadd -a found
+fi
+"#,
+    ),
+    (
+        "nrsctl.fish",
+        r#"# SPDX-License-Identifier: GPL-2.0-only
+complete -c nrsctl -a '(nrsctl complete -- (commandline -opc)[2..] (commandline -ct) 2>/dev/null)'
+"#,
+    ),
+];
+
 /// Carries it out.
 ///
 /// # Errors
@@ -48,8 +80,8 @@ pub fn run(what: &What, _kernel: &dyn Kernel, _out: &mut dyn Write) -> Result {
         }
         What::Completions { directory } => {
             fs::create_dir_all(directory)?;
-            for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-                clap_complete::generate_to(shell, &mut Cli::command(), "nrsctl", directory)?;
+            for (name, text) in COMPLETIONS {
+                fs::write(directory.join(name), text)?;
             }
             Ok(())
         }
@@ -72,6 +104,19 @@ fn page(command: &Command, directory: &Path) -> Result {
     let man = clap_mangen::Man::new(command.clone()).title(name.to_uppercase());
     let mut text = Vec::new();
     man.render(&mut text)?;
+    let path = name.replace('-', " ");
+    let mut examples = path
+        .strip_prefix("nrsctl ")
+        .into_iter()
+        .flat_map(examples::of)
+        .peekable();
+    if examples.peek().is_some() {
+        writeln!(text, ".SH EXAMPLES\n.nf")?;
+        for line in examples {
+            writeln!(text, "nrsctl {}", line.replace('-', "\\-"))?;
+        }
+        writeln!(text, ".fi")?;
+    }
     statuses(&mut text)?;
     fs::write(directory.join(format!("{name}.1")), text)?;
     for below in command
@@ -113,9 +158,11 @@ mod tests {
         for (name, part) in [
             ("nrsctl-rule-start.1", ".TP\n5\nthe rights do not suffice"),
             ("nrsctl-apply.1", ".SH SYNOPSIS"),
-            ("nrsctl.bash", "set_param"),
-            ("_nrsctl", "set_param"),
-            ("nrsctl.fish", "set_param"),
+            ("nrsctl-apply.1", ".nf\nnrsctl apply \\-\\-dry\\-run\n"),
+            ("nrsctl-rule.1", "nrsctl rule stop ost_io batch\n"),
+            ("nrsctl.bash", "nrsctl complete -- "),
+            ("_nrsctl", "nrsctl complete -- "),
+            ("nrsctl.fish", "nrsctl complete -- "),
         ] {
             let text = fs::read_to_string(place.join(name)).unwrap();
             assert!(text.contains(part), "{name}");

@@ -2,6 +2,7 @@
 
 //! `nrsctl get_param`
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use nrs_sched::parameters::all;
@@ -9,6 +10,7 @@ use nrs_sched::parameters::all;
 use crate::failure::{Failure, Kind, Result};
 use crate::kernel::Kernel;
 use crate::names::{self, Found};
+use crate::show;
 
 /// Its arguments.
 #[derive(clap::Args, Debug)]
@@ -25,6 +27,9 @@ pub struct Args {
     /// Shows all parameters of services.
     #[arg(short = 'R')]
     pub recursive: bool,
+    /// An object of names and values.
+    #[arg(long, conflicts_with_all = ["values", "names", "marks"])]
+    pub json: bool,
     /// Parameters: SERVICE.PARAMETER or ost.OSS.SERVICE.PARAMETER, with * ? [...] {a,b}.
     #[arg(required = true, value_name = "NAME")]
     pub parameters: Vec<String>,
@@ -41,9 +46,9 @@ pub struct Args {
 /// left out.
 pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let there = kernel.services()?;
-    let mut failures = Vec::new();
+    let (mut failures, mut object) = (Vec::new(), BTreeMap::new());
     for name in &args.parameters {
-        if let Err(failure) = show(args, kernel, name, &there, out, &mut failures) {
+        if let Err(failure) = show(args, kernel, name, &there, out, &mut object, &mut failures) {
             let closed = failure.kind == Kind::Closed;
             failures.push(failure);
             // Nobody would see what else there is.
@@ -52,16 +57,20 @@ pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
             }
         }
     }
+    if args.json {
+        failures.extend(show::json(out, &object).err());
+    }
     Failure::of(failures)
 }
 
-/// Shows what `name` stands for; what cannot be read comes to `failures`.
+/// Shows what `name` stands for, or puts it into `object` for JSON; what cannot be read comes to `failures`.
 fn show(
     args: &Args,
     kernel: &dyn Kernel,
     name: &str,
     there: &[String],
     out: &mut dyn Write,
+    object: &mut BTreeMap<String, String>,
     failures: &mut Vec<Failure>,
 ) -> Result {
     let (mut services, mut parameters) = names::parameters(name, there)?;
@@ -75,6 +84,7 @@ fn show(
     }
     for found in names::each(&services, &parameters) {
         match shown(args, kernel, found) {
+            Ok(shown) if args.json => drop(object.insert(found.shown(), shown)),
             Ok(shown) => writeln!(out, "{shown}")?,
             // Of a policy that is not started, or one that is only written.
             Err(failure) if many && [Kind::NotFound, Kind::Refused].contains(&failure.kind) => {}
@@ -93,7 +103,7 @@ fn shown(args: &Args, kernel: &dyn Kernel, found: Found<'_>) -> Result<String> {
     }
     let value = kernel.get(&found.service.name, found.parameter.name())?;
     let value = value.strip_suffix('\n').unwrap_or(&value);
-    if args.values {
+    if args.values || args.json {
         return Ok(value.to_owned());
     }
     // Several lines stand below the name.

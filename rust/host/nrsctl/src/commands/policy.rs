@@ -8,6 +8,7 @@ use clap::{Subcommand, ValueEnum};
 use nrs_sched::policy;
 use serde::Serialize;
 
+use crate::configuration::state::Policy;
 use crate::failure::{Kind, Result};
 use crate::kernel::Kernel;
 use crate::{show, stats};
@@ -147,6 +148,13 @@ pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result 
                 (Kind::NotFound, _) if failure.message.contains("no policy") => {
                     let (names, last) = names();
                     failure.hint(format!("policies: {names}, {last}"))
+                }
+                (Kind::Refused, _) if policy == "fairshare" => {
+                    let mode = format!("{}_fair", argument.concat());
+                    match Policy::new(policy::Kind::Fairshare, Some(&mode)) {
+                        Ok(_) => failure.hint(format!("did you mean: fairshare {mode}")),
+                        Err(_) => failure,
+                    }
                 }
                 _ => failure,
             })

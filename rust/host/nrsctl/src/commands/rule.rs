@@ -150,7 +150,8 @@ pub enum Action {
 pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
     let command = |service: &str, head: Head, text: String| {
         let text = format!("{}{text}", head.word());
-        kernel::set(kernel, service, "nrs_tbf_rule", &text)
+        let done = kernel::set(kernel, service, "nrs_tbf_rule", &text);
+        done.map_err(|failure| of_fields(kernel, service, failure))
     };
     match action {
         Action::List { listing, numeric } => {
@@ -223,6 +224,24 @@ pub fn run(action: &Action, kernel: &dyn Kernel, out: &mut dyn Write) -> Result 
             let on = heads(&rules, name, *head).ok_or_else(|| missing(service, name, &rules))?;
             command(service, on, format!("stop {name}"))
         }
+    }
+}
+
+/// Returns `failure`, with the fields that rules can ask about if a rule asks about another one.
+fn of_fields(kernel: &dyn Kernel, service: &str, failure: Failure) -> Failure {
+    if !failure.message.contains("a field of the policy's type") {
+        return failure;
+    }
+    let heads = stats::heads(kernel, service).unwrap_or_default();
+    let tbf = heads.iter().filter_map(|head| head.serving());
+    let mut fields = tbf
+        .filter(|policy| policy.name == "tbf")
+        .filter_map(|policy| policy.argument.as_deref());
+    match fields.next() {
+        Some(fields) => failure.hint(format!(
+            "{service} runs tbf {fields}; for more fields: nrsctl policy set {service} tbf {fields}+FIELD"
+        )),
+        None => failure,
     }
 }
 
@@ -362,8 +381,13 @@ mod tests {
     /// The rule that is shown of a head.
     fn rule(kernel: &Mock, request: &str) -> Vec<String> {
         let text = said(kernel, &format!("rule test a {request}")).unwrap();
-        let rows = text.lines().skip(1);
-        rows.map(|row| row.split_whitespace().take(4).collect::<Vec<_>>().join(" "))
+        let words = text
+            .lines()
+            .skip(1)
+            .map(|row| row.split_whitespace().collect());
+        // Without the number of classes.
+        words
+            .map(|row: Vec<&str>| row[..row.len() - 1].join(" "))
             .collect()
     }
 
@@ -414,6 +438,10 @@ mod tests {
             let failure = said(&kernel, &format!("rule test a {request}")).unwrap_err();
             assert_eq!(failure.kind, kind, "{failure}");
         }
+        let failure = said(&kernel, "rule start a x projid={5}").unwrap_err();
+        let hint =
+            "a runs tbf uid+opcode; for more fields: nrsctl policy set a tbf uid+opcode+FIELD";
+        assert_eq!(failure.hint.as_deref(), Some(hint), "{failure}");
         kernel.set("a", "nrs_policies", "fifo").unwrap();
         let failure = said(&kernel, "rule test a uid=5").unwrap_err();
         assert_eq!(failure.kind, Kind::NotFound, "{failure}");

@@ -5,15 +5,23 @@
 use std::fmt;
 use std::rc::Rc;
 
+use serde::{Serialize, Serializer};
+
 /// Where something is said: shown as `FILE:LINE:COLUMN`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Place {
     /// The file.
+    #[serde(serialize_with = "text")]
     pub file: Rc<str>,
     /// From 1.
     pub line: usize,
     /// In characters, from 1.
     pub column: usize,
+}
+
+/// A text that is shared, as JSON.
+fn text<S: Serializer>(text: &Rc<str>, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(text)
 }
 
 impl Place {
@@ -34,9 +42,10 @@ impl fmt::Display for Place {
 }
 
 /// One thing that is wrong: shown as `FILE:LINE:COLUMN: KEY: REASON`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fault {
     /// Where.
+    #[serde(flatten)]
     pub place: Place,
     /// The path of the key, such as `service.ost_io.rule[0].rate`; empty when it is not about one.
     pub key: String,

@@ -383,6 +383,12 @@ fn a_wrong_file_changes_nothing() {
         (Kind::Refused, "the configuration has 2 errors")
     );
     assert_eq!(String::from_utf8(out).unwrap().lines().count(), 2);
+    let check = Cli::parse_from(["nrsctl", "check", "--json", name.to_string().as_str()]);
+    let mut out = Vec::new();
+    check.command.run(&module, &mut out).unwrap_err();
+    let faults: serde_json::Value = serde_json::from_slice(&out).unwrap();
+    assert_eq!(faults[1]["line"], 5);
+    assert_eq!(faults[1]["key"], "service.b.polcy");
 }
 
 /// The examples of the documentation are right, and apply to a module.

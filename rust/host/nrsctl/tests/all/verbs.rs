@@ -9,8 +9,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 use nrsctl::cli::Cli;
+use nrsctl::examples;
 use nrsctl::failure::{Kind, Result};
 use nrsctl::kernel::{Device, Kernel as _};
 use nrsctl::mock::Mock;
@@ -124,6 +125,36 @@ fn transcript(line: &str) -> String {
     text
 }
 
+/// Every verb has an example, and the tool takes each of them.
+#[test]
+fn examples() {
+    fn verbs(command: &clap::Command, path: &str) {
+        let mut below = command
+            .get_subcommands()
+            .filter(|one| !one.is_hide_set())
+            .peekable();
+        if below.peek().is_none() {
+            assert!(examples::of(path).next().is_some(), "{path} has no example");
+        }
+        below.for_each(|one| verbs(one, format!("{path} {}", one.get_name()).trim_start()));
+    }
+    verbs(&Cli::command(), "");
+    for line in examples::EXAMPLES {
+        let taken = Cli::try_parse_from(words(line));
+        assert!(taken.is_ok(), "{}", taken.unwrap_err());
+    }
+    let mut command = examples::command();
+    let stop = command
+        .find_subcommand_mut("rule")
+        .unwrap()
+        .find_subcommand_mut("stop");
+    let help = stop.unwrap().render_help().to_string();
+    assert!(
+        help.ends_with("Examples:\n  nrsctl rule stop ost_io batch\n"),
+        "{help}"
+    );
+}
+
 #[test]
 fn transcripts() {
     let kept = include_str!("verbs.txt");
@@ -154,6 +185,31 @@ fn nobody_reads() {
         assert_eq!(failure.kind.exit_status(), status, "{line}");
         assert_eq!(mock.log().len(), writes, "{line}");
     }
+}
+
+/// The completion of bash offers what the program says.
+#[test]
+fn bash_completes() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().to_str().unwrap();
+    output(&format!("generate completions {place}"), &mock());
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_nrsctl"));
+    let path = format!(
+        "{}:{}",
+        program.parent().unwrap().display(),
+        std::env::var("PATH").unwrap()
+    );
+    let script = format!(
+        ". {place}/nrsctl.bash; COMP_WORDS=(nrsctl rule start a --re); COMP_CWORD=4; _nrsctl; echo ${{COMPREPLY[@]}}"
+    );
+    let bash = Command::new("bash")
+        .env("PATH", path)
+        .args(["-c", &script])
+        .output();
+    assert_eq!(
+        String::from_utf8_lossy(&bash.unwrap().stdout),
+        "--realtime\n"
+    );
 }
 
 /// The program's exit statuses without the module: of usage, and of a pipe that nobody reads.

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! `nrsctl complete`: words that may follow on a command line, which the completions of shells ask for.
+
+use std::io::Write;
+
+use clap::{Arg, Command, CommandFactory as _};
+use nrs_sched::{parameters, policy};
+
+use crate::cli::Cli;
+use crate::failure::Result;
+use crate::kernel::Kernel;
+use crate::stats;
+
+/// Its arguments.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The words behind `nrsctl`, of which the last one is to be completed.
+    #[arg(allow_hyphen_values = true, trailing_var_arg = true)]
+    pub words: Vec<String>,
+}
+
+/// Prints what the last word may become, a line each; nothing where the module does not tell.
+///
+/// # Errors
+///
+/// What writing returns.
+pub fn run(args: &Args, kernel: &dyn Kernel, out: &mut dyn Write) -> Result {
+    let Some((last, before)) = args.words.split_last() else {
+        return Ok(());
+    };
+    let mut words = candidates(kernel, before, last);
+    words.retain(|word| word.starts_with(last.as_str()));
+    words.sort();
+    words.dedup();
+    for word in words {
+        writeln!(out, "{word}")?;
+    }
+    Ok(())
+}
+
+/// Returns what may follow `before`; options only if `last` begins as one.
+fn candidates(kernel: &dyn Kernel, before: &[String], last: &str) -> Vec<String> {
+    let mut root = Cli::command();
+    root.build();
+    let (mut command, mut path) = (&root, Vec::new());
+    let (mut given, mut option) = (Vec::new(), None);
+    for word in before.iter().map(String::as_str) {
+        if option.take().is_some() {
+        } else if word.starts_with('-') {
+            let known = command.get_arguments().find(|arg| is_called(arg, word));
+            option =
+                known.filter(|arg| arg.get_action().takes_values() && !arg.is_require_equals_set());
+        } else if let Some(below) = command.find_subcommand(word) {
+            path.push(command.get_name());
+            command = below;
+        } else {
+            given.push(word);
+        }
+    }
+    if let Some(option) = option {
+        return values(kernel, &path, command, option, &given);
+    }
+    if last.starts_with('-') {
+        let shown = command.get_arguments().filter(|arg| !arg.is_hide_set());
+        return shown
+            .filter_map(|arg| Some(format!("--{}", arg.get_long()?)))
+            .collect();
+    }
+    let shown = command
+        .get_subcommands()
+        .filter(|below| !below.is_hide_set());
+    let mut words: Vec<String> = shown.map(|below| below.get_name().to_owned()).collect();
+    let position = match command.get_positionals().count() {
+        0 => return words,
+        count => given.len().min(count - 1),
+    };
+    if let Some(arg) = command.get_positionals().nth(position) {
+        words.extend(values(kernel, &path, command, arg, &given));
+    }
+    words
+}
+
+/// Whether `word` is the option `arg`, without a value.
+fn is_called(arg: &Arg, word: &str) -> bool {
+    let long = word.strip_prefix("--");
+    let short = word.strip_prefix('-').filter(|name| name.len() == 1);
+    long.is_some_and(|name| arg.get_long() == Some(name))
+        || short.is_some_and(|name| arg.get_short().is_some_and(|own| name.starts_with(own)))
+}
+
+/// Returns the values that `arg` of `command` may have behind the words `given`.
+fn values(
+    kernel: &dyn Kernel,
+    path: &[&str],
+    command: &Command,
+    arg: &Arg,
+    given: &[&str],
+) -> Vec<String> {
+    let possible = arg.get_possible_values();
+    if !possible.is_empty() {
+        let shown = possible.iter().filter(|value| !value.is_hide_set());
+        return shown.map(|value| value.get_name().to_owned()).collect();
+    }
+    let services = || kernel.services().unwrap_or_default();
+    let group = path.last().copied().unwrap_or_default();
+    match (command.get_name(), arg.get_id().as_str()) {
+        (verb @ ("get_param" | "set_param" | "list_param"), _) => {
+            let end = if verb == "set_param" { "=" } else { "" };
+            let all = || parameters::all().filter(|one| end.is_empty() || one.access.writes());
+            let names =
+                |service: String| all().map(move |one| format!("{service}.{}{end}", one.name()));
+            services().into_iter().flat_map(names).collect()
+        }
+        (_, "service" | "services") => services(),
+        (_, "policy") => {
+            let shown = policy::Kind::ALL.iter().filter(|kind| !kind.is_for_tests());
+            shown.map(|kind| kind.name().to_owned()).collect()
+        }
+        (verb, "name") if verb != "add" && verb != "start" => match group {
+            "service" => services(),
+            "rule" => {
+                let rules = given.first().map(|service| stats::rules(kernel, service));
+                let rules = rules.and_then(Result::ok).unwrap_or_default();
+                rules.into_iter().map(|rule| rule.name).collect()
+            }
+            _ => {
+                let devices = kernel.devices().unwrap_or_default();
+                devices.into_iter().map(|device| device.name).collect()
+            }
+        },
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mock::Mock;
+
+    #[test]
+    fn words_that_may_follow() {
+        let kernel = Mock::of(&["ost_io", "san"]);
+        kernel.set("san", "nrs_policies", "tbf uid").unwrap();
+        kernel
+            .set("san", "nrs_tbf_rule", "start greedy uid={5}")
+            .unwrap();
+        let device = crate::kernel::Device {
+            name: "files".into(),
+            ..Default::default()
+        };
+        kernel.add_device(&device).unwrap();
+        for (line, want) in [
+            ("se", "service set_param"),
+            ("gen", ""),
+            ("service s", "set show"),
+            ("service show o", "ost_io"),
+            ("service add o", ""),
+            ("rule stop s", "san"),
+            ("rule stop san g", "greedy"),
+            ("rule stop ost_io ", ""),
+            ("rule stop san --head r", "reg"),
+            ("rule stop --head reg s", "san"),
+            ("rule start san --bo", "--borrow"),
+            ("rule list --nu", "--numeric"),
+            ("policy set san fai", "fairshare"),
+            ("apply --service o", "ost_io"),
+            ("status ost_io s", "san"),
+            ("get_param san.slo", "san.slots"),
+            ("set_param san.slots=8 san.slo", "san.slots="),
+            ("set_param san.heal", ""),
+            ("client show f", "files"),
+            ("no such verb", ""),
+        ] {
+            let words = line.split(' ').map(str::to_owned).collect();
+            let mut out = Vec::new();
+            run(&Args { words }, &kernel, &mut out).unwrap();
+            let found = String::from_utf8(out).unwrap();
+            assert_eq!(found.lines().collect::<Vec<_>>().join(" "), want, "{line}");
+        }
+    }
+}

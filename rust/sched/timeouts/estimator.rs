@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! The worst service time to expect, from a history of samples. The same file serves the module and
 //! the clients of servers (`rust/host/nrs-client`).

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! A server whose requests come from standard input and are scheduled by nrs: each line is a request of
 //! the user it starts with, as in `1000 hello`, and is echoed when its turn has come.

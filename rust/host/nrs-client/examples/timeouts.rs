@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! Adaptive timeouts between a client and a server over loopback UDP: the client's timeout follows
 //! the load of the server, early replies extend it, and a server that dies is noticed soon.

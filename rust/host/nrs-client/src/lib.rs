@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! Client of `/dev/nrs`: has the requests of a server in user space scheduled by nrs.
 //!
@@ -80,15 +80,6 @@ pub mod nid;
 pub mod opcode;
 mod sys;
 pub mod timeouts;
-
-/// What servers and their clients make of service times: the module's own file.
-#[path = "../../../sched/timeouts"]
-mod shared {
-    pub mod estimator;
-}
-
-/// What passes through the device, byte by byte: the module's own description of it.
-#[path = "../../../frontend/chardev/wire.rs"]
 pub mod wire;
 
 use event::in_ms;
@@ -503,12 +494,6 @@ impl AsRawFd for Client {
     fn as_raw_fd(&self) -> i32 {
         self.file.as_raw_fd()
     }
-}
-
-/// Reads to, and writes from, an address where nothing is: for tests of what is lost by that.
-#[doc(hidden)]
-pub fn nowhere(client: &Client) -> (io::Result<usize>, io::Result<usize>) {
-    sys::nowhere(&client.file)
 }
 
 /// Carries out an ioctl of the device on a file that may be no client, with the bytes of its argument:

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! Operations that servers often have, by the numbers of Lustre's wire protocol. A server may use any other number too.
 

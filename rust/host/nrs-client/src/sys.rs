@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! The two system calls that the standard library has not.
 
@@ -75,15 +75,4 @@ pub(crate) fn poll(file: &File, room: bool, timeout: Option<Duration>) -> io::Re
         writable: has(libc::POLLOUT),
         broken: has(libc::POLLERR) || has(libc::POLLHUP) || has(libc::POLLNVAL),
     })
-}
-
-/// Reads to, and writes from, an address where nothing is.
-pub(crate) fn nowhere(file: &File) -> (io::Result<usize>, io::Result<usize>) {
-    const LEN: usize = 256;
-    let result = |len| usize::try_from(len).map_err(|_| io::Error::last_os_error());
-    // SAFETY: Nothing is mapped at the address 0, so nothing of this process is read or written.
-    let read = result(unsafe { libc::read(file.as_raw_fd(), std::ptr::null_mut(), LEN) });
-    // SAFETY: As above.
-    let written = result(unsafe { libc::write(file.as_raw_fd(), std::ptr::null(), LEN) });
-    (read, written)
 }

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! Adaptive timeouts, the client's half: how long a client of a server waits for it.
 //!
@@ -18,8 +18,8 @@
 //! assert_eq!(portal.timeout(5_000), 31_000);
 //! ```
 
+pub mod estimator;
 mod portal;
 
-pub use crate::shared::estimator;
 pub use estimator::{Rule, Seen};
 pub use portal::Portal;

@@ -20,6 +20,7 @@ mod check;
 mod disk;
 mod latency;
 mod load;
+mod nowhere;
 mod overlap;
 mod random;
 mod storm;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! `include/uapi/nrs.h` and the structures of this crate and of the module are the same: a C program
 //! prints the header's view of them.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! The tests of the client that need no device.
 //!
@@ -6,3 +6,4 @@
 
 mod bytes;
 mod header;
+mod package;

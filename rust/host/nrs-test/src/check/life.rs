@@ -106,7 +106,7 @@ pub fn readers() -> Done {
 pub fn fault() -> Done {
     let client = client("fault", 65)?;
     submit(&client, &requests(1..=4))?;
-    let (read, written) = nrs_client::nowhere(&client);
+    let (read, written) = crate::nowhere::transfer(&client);
     fails("read to nowhere", read, libc::EFAULT)?;
     fails("write from nowhere", written, libc::EFAULT)?;
     same("not told", client.stats()?.ready, 4)?;

@@ -238,7 +238,7 @@ fn call(files: &Shared, service: &str, random: &mut Random, tally: &mut Tally) {
         }
         10 => {
             if let Ok(client) = Options::new(service).nonblocking(true).open() {
-                let (read, written) = nrs_client::nowhere(&client);
+                let (read, written) = crate::nowhere::transfer(&client);
                 let bad = [libc::EFAULT, libc::EAGAIN, libc::EINVAL, libc::ENOMEM];
                 tally.answer("device read to nowhere", &read, &bad, String::new);
                 tally.answer("device write from nowhere", &written, &bad, String::new);

@@ -1,0 +1,1 @@
+../../../frontend/chardev/wire.rs

@@ -3,7 +3,8 @@
 #
 # usage: scripts/build-tools.sh
 #
-# Builds nrsctl and nrs-test, linked statically so that they run in the test machines too. Result: in build/tools.
+# Builds nrsctl, nrs-test and the example servers, linked statically so that they run in the test machines too.
+# Result: in build/tools.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 case ${1:-} in --help | -h) usage && exit ;; '') ;; *) die "unknown argument '$1', see --help" ;; esac
@@ -19,4 +20,8 @@ for name in nrsctl nrs-test; do
 	strip "$programs/$name" -o "$dir/$name.tmp"
 	mv "$dir/$name.tmp" "$dir/$name"
 done
+cargo build "${release[@]}" --package nrs-client --features tokio --examples
+for name in server tokio fallback; do cp "$programs/examples/$name" "$dir/example-$name"; done
+c=(gcc -std=gnu11 -O2 -Wall -Wextra -Werror -I "$tree/include/uapi")
+"${c[@]}" -static -o "$dir/example-server-c" "$tree/examples/server.c"
 log "tools: $dir"

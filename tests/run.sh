@@ -187,6 +187,10 @@ boot() {
 		[ -z "${NRS_LONG:-}" ] || how+=(--mem 2048) files+=(--file "$(scripts/trace-tools.sh):/trace")
 		;;
 	esac
+	case " $* " in *" chardev "*)
+		for tool in server server-c tokio fallback; do files+=(--file "build/tools/example-$tool:/bin/example-$tool"); done
+		;;
+	esac
 	case " $* " in *" tutorial "*)
 		tests/tutorial.sh --extract "$logs/tutorial-$name"
 		files+=(--file "$logs/tutorial-$name:/tutorial")

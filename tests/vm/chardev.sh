@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# /dev/nrs: servers in user space. Needs nrs-test (scripts/build-tools.sh).
+# /dev/nrs: servers in user space. Needs nrs-test and the examples (scripts/build-tools.sh).
 . /tests/nrs.sh
 
 # gone SERVICE...: waits until these services are no more.
@@ -200,6 +200,42 @@ storm() {
 	rmmod nrs
 }
 
+# echoed TEXT: sends a datagram to the port of the servers; the answer must be the same.
+echoed() {
+	local fd answer=''
+	exec {fd}<>/dev/udp/127.0.0.1/7777
+	echo "$1" >&"$fd"
+	read -rt 10 answer <&"$fd" || fail "no answer to '$1'"
+	[ "$answer" = "$1" ] || fail "'$answer' in answer to '$1'"
+	exec {fd}>&-
+}
+
+# The servers of the page; the port belongs to one after the other.
+examples() {
+	module
+	ip link set lo up
+	local server n
+	for server in example-server example-server-c example-tokio; do
+		$server &
+		wait_for 10 '[ -e /sys/kernel/debug/nrs/echo ] && grep -q ":1E61 " /proc/net/udp' || fail "$server: not started"
+		policy echo 'fairshare nid_fair'
+		for n in 1 2 3; do echoed "line $n to $server"; done
+		wait_for 10 'grep -q " ended: 3" "$(at echo clients)"' || fail "$server: $(cat "$(at echo clients)")"
+		kill -KILL $!
+		wait $! || true
+		gone echo
+	done
+	seq 1000 1999 >/tmp/lines
+	example-fallback </tmp/lines >/tmp/printed
+	[ "$(head -n 1 /tmp/printed)" = nrs ]
+	tail -n +2 /tmp/printed | sort | cmp - /tmp/lines
+	gone lines
+	rmmod nrs
+	example-fallback </tmp/lines >/tmp/printed
+	[ "$(head -n 1 /tmp/printed)" = fifo ]
+	tail -n +2 /tmp/printed | sort | cmp - /tmp/lines
+}
+
 # The limit of requests is a parameter; clients may ask for less.
 parameter() {
 	module user_requests_max=64
@@ -214,6 +250,7 @@ try 20 "who may open it" permissions
 try 30 "the module stays while a file is open" pinned
 long try 30 "a read that waits ends with a signal" signals
 try 30 "block devices and programs share no service" kinds
+try 30 "servers of the page, and one that works without nrs" examples
 try 90 "a server dies with a long queue" killed
 # The checkers of the debug kernel take time; what depends on it is tested without them.
 if [ -z "$debug" ]; then

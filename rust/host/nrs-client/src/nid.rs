@@ -51,6 +51,17 @@ impl Nid {
     }
 }
 
+/// Returns the identifier on the network `tcp`; of an IPv6 address that maps IPv4, that of the IPv4 address.
+impl From<IpAddr> for Nid {
+    fn from(address: IpAddr) -> Self {
+        Self {
+            net: wire::NET_TCP,
+            number: 0,
+            address: Address::Ip(address.to_canonical()),
+        }
+    }
+}
+
 /// A text that is no network identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotANid;
@@ -126,6 +137,18 @@ mod tests {
             nid.address(),
             ([0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 4)
         );
+    }
+
+    #[test]
+    fn of_addresses() {
+        for (address, nid) in [
+            ("10.0.0.1", "10.0.0.1@tcp"),
+            ("fe80::1", "fe80::1@tcp"),
+            ("::ffff:10.0.0.1", "10.0.0.1@tcp"),
+        ] {
+            let address: IpAddr = address.parse().unwrap();
+            assert_eq!(Nid::from(address).to_string(), nid);
+        }
     }
 
     #[test]

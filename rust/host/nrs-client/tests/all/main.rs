@@ -5,5 +5,6 @@
 //! One program, which is built and linked once.
 
 mod bytes;
+mod examples;
 mod header;
 mod package;

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The example servers.
+
+use std::{
+    env, fs,
+    io::Write,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+/// The page shows the servers as they are, but for their licenses.
+#[test]
+fn the_page_shows_the_servers() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let read = |path: &str| fs::read_to_string(top.join(path)).expect("a file of the checkout");
+    let page = read("Documentation/dev-nrs.md");
+    for (language, path) in [
+        ("rust", "rust/host/nrs-client/examples/server.rs"),
+        ("c", "examples/server.c"),
+    ] {
+        let source = read(path);
+        let (_license, code) = source.split_once('\n').expect("lines");
+        let block = format!("```{language}\n{}```\n", code.trim_start());
+        assert!(page.contains(&block), "{path} differs from the page");
+    }
+}
+
+/// All lines are served, with nrs or without.
+#[test]
+fn the_fallback_serves_each_line() {
+    let tests = env::current_exe().expect("this program");
+    let program = tests
+        .ancestors()
+        .nth(2)
+        .expect("a directory")
+        .join("examples/fallback");
+    let mut child = Command::new(&program)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the example was built");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    let mut lines: Vec<String> = (0..100)
+        .map(|n| format!("{} line {n}", 1000 + n % 3))
+        .collect();
+    stdin
+        .write_all((lines.join("\n") + "\n").as_bytes())
+        .expect("it reads");
+    drop(stdin);
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success());
+    let printed = String::from_utf8(output.stdout).expect("UTF-8");
+    let (who, printed) = printed.split_once('\n').expect("lines");
+    let device = Path::new(nrs_client::DEVICE).exists();
+    assert_eq!(who, if device { "nrs" } else { "fifo" });
+    let mut printed: Vec<String> = printed.lines().map(str::to_owned).collect();
+    lines.sort();
+    printed.sort();
+    assert_eq!(printed, lines);
+}

@@ -3,8 +3,8 @@
 #
 # usage: scripts/build-tools.sh
 #
-# Builds nrsctl, nrs-test and the example servers, linked statically so that they run in the test machines too.
-# Result: in build/tools.
+# Builds nrsctl, nrs-test and the example servers, linked statically so that they run in the test machines too, and the filter of
+# nbdkit. Result: in build/tools.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 case ${1:-} in --help | -h) usage && exit ;; '') ;; *) die "unknown argument '$1', see --help" ;; esac
@@ -24,4 +24,5 @@ cargo build "${release[@]}" --package nrs-client --features tokio --examples
 for name in server tokio fallback; do cp "$programs/examples/$name" "$dir/example-$name"; done
 c=(gcc -std=gnu11 -O2 -Wall -Wextra -Werror -I "$tree/include/uapi")
 "${c[@]}" -static -o "$dir/example-server-c" "$tree/examples/server.c"
+"${c[@]}" -shared -fPIC -o "$dir/nbdkit-nrs-filter.so" "$tree/examples/nbdkit-nrs-filter.c"
 log "tools: $dir"

@@ -14,8 +14,8 @@ release=$1 modules=$2
 
 tools=(bash blockdev blkdiscard chrt dmsetup e2fsck fallocate ionice losetup mke2fs mkswap prlimit
 	setpriv tar taskset tune2fs unshare)
-# Programs that use file systems, and another file system: many megabytes, for few tests.
-more=(dbench fs_mark git mkfs.xfs sqlite3 stress-ng xfs_io xfs_repair)
+# Programs that use file systems, another file system, and a server: many megabytes, for few tests.
+more=(dbench fs_mark git mkfs.xfs nbdkit sqlite3 stress-ng xfs_io xfs_repair)
 more_modules=(xfs nfsd nfsv4)
 wanted=(virtio_pci virtio_blk configfs dm-mod dm-flakey dm-delay null_blk nbd loop brd ext4 mq-deadline bfq kyber-iosched scsi_debug sd_mod overlay)
 
@@ -98,6 +98,11 @@ add "$dir/tmp/more" "${more[@]}"
 # A run reads all of it, and the rest is the same again.
 mkdir -p "$dir/tmp/more/usr/share/dbench"
 head -n 20000 /usr/share/dbench/client.txt >"$dir/tmp/more/usr/share/dbench/client.txt"
+nbdkit=/usr/lib/x86_64-linux-gnu/nbdkit
+for name in plugins/nbdkit-file-plugin.so filters/nbdkit-delay-filter.so; do
+	mkdir -p "$dir/tmp/more$nbdkit/${name%/*}"
+	cp "$nbdkit/$name" "$dir/tmp/more$nbdkit/$name"
+done
 install_modules "$dir/tmp/more" "${more_modules[@]}"
 rm -rf "$dir/tmp/lean"
 for name in modprobe insmod rmmod lsmod; do ln -sf kmod "$tree/bin/$name"; done

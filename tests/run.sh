@@ -58,7 +58,7 @@ long=(
 	"stock:life:1800:any:load layout dm-life killed errors hang wrong control params rules-configfs tbf-storm qbm-storm soak"
 	"stock:tool:1800:any:nrsctl nrsctl-config nrsctl-stats tutorial"
 	"stock:data:1500:any:ext4 switch nowait meta stats owners order-dm unaware"
-	"stock:user:1500:any:chardev fair-churn timeouts-user"
+	"stock:user:1500:any:chardev fair-churn timeouts-user nbdkit"
 	"stock:order:1500:any:order-user"
 	"stock:elevator:1800:any:elevator elevator-storm load+elevator nowait+elevator ext4+elevator meta+elevator switch+elevator order-dm+elevator"
 	"stock:elevator-storms:1800:any:tbf-storm+elevator qbm-storm+elevator programs+elevator"
@@ -191,12 +191,16 @@ boot() {
 		for tool in server server-c tokio fallback; do files+=(--file "build/tools/example-$tool:/bin/example-$tool"); done
 		;;
 	esac
+	case " $* " in *" nbdkit "*)
+		files+=(--file build/tools/nbdkit-nrs-filter.so:/usr/lib/x86_64-linux-gnu/nbdkit/filters/nbdkit-nrs-filter.so)
+		;;
+	esac
 	case " $* " in *" tutorial "*)
 		tests/tutorial.sh --extract "$logs/tutorial-$name"
 		files+=(--file "$logs/tutorial-$name:/tutorial")
 		;;
 	esac
-	[ -z "${NRS_LONG:-}" ] || case " $* " in *" soak "* | *" programs"* | *" owners "*) how+=(--more) ;; esac
+	[ -z "${NRS_LONG:-}" ] || case " $* " in *" soak "* | *" programs"* | *" owners "* | *" nbdkit "*) how+=(--more) ;; esac
 	scripts/vm.sh --kernel "$kernel" --name "$name" --timeout "$limit" "${how[@]}" "${files[@]}" -- all.sh ${NRS_LONG:+--long} "$@"
 }
 

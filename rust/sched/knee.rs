@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! How many requests keep a device busy.
+//! Search for the number of requests that keep a device busy.
 //!
 //! # Vocabulary
 //!
 //! - *Slots*: requests that may be in flight.
-//! - *Rate*: the geometric mean of requests and bytes that end per second, so that requests of other sizes change it less.
-//! - *Knee*: the least slots with which the device has nearly its highest rate ([`SAME`]). With fewer it idles; with more,
-//!   requests wait in the device, in an order that no policy decides.
+//! - *Rate*: requests that end per second, bytes, or the geometric mean of both: whichever spreads least ([`Ratio`]).
+//! - *Knee*: the least slots with which the device has nearly its highest rate ([`SAME`]). With fewer slots the device
+//!   idles. With more, requests wait in the device, in an order that no policy decides.
 //! - *Look*: one rate, over [`LOOK_MIN`] or more.
-//! - *Standard*: the rate that is to be kept.
-//! - *Trial*: other slots for some looks, until it is clear whether the rate is the same, as far as the looks differ.
+//! - *Standard*: looks at the rate that is to be kept.
+//! - *Trial*: other slots for some looks, until the rate is the same or is not, as far as looks spread.
 //!
 //! ```text
 //!            standard known        rate higher
@@ -20,13 +20,17 @@
 //!     │                      └───────────▶ down ◀────────────┐   a quarter, half, two thirds, four fifths
 //!     │ another rate                        │  ──────────────┘
 //!     │                      ┌──────────────┘ lower, with the finest step
-//!     └──────────────────── hold ──▶ up, then down with the finest step: after a rest that doubles each time
+//!     └──────────────────── hold ──▶ up after each rest, and then down, more and more seldom
 //! ```
 //!
+//! A search decides after [`LOOKS_SEARCH`] looks, however much they spread, and prefers fewer slots then. Trials after a rest
+//! take up to [`LOOKS_MAX`] looks and prefer neither; the first one down is to half the slots, as the search may have decided
+//! in haste. A rest is [`REST`] times as long as the trials up before it.
+//!
 //! Looks count only while all slots are in use and requests wait: otherwise the load decides the rate, and slots do not matter.
-//! With more slots than before they count as well: the rate may be higher though nothing waits any more.
+//! Looks with more slots than before count as well: the rate may be higher though no request waits any more.
 
-use crate::sched::units::{NSEC_PER_MSEC, NSEC_PER_SEC};
+use crate::sched::units::{NSEC_PER_MSEC, NSEC_PER_USEC, USEC_PER_SEC};
 
 /// Slots to start with.
 pub const START: u32 = 8;
@@ -37,31 +41,36 @@ pub const LOOK_MIN: u64 = 20 * NSEC_PER_MSEC;
 const LOOK_ENDS: u64 = 8;
 const LOOK_MAX: u64 = 200 * NSEC_PER_MSEC;
 
-/// Looks of a trial, at least and at most.
+/// Looks of a trial, at least; of one that ends with more slots; of any, at most, in a search and after a rest.
 const LOOKS_MIN: u64 = 3;
 const LOOKS_UP: u64 = 4;
-const LOOKS_MAX: u64 = 12;
+const LOOKS_SEARCH: u64 = 12;
+const LOOKS_MAX: u64 = 48;
 
-/// Looks before the standard is known, and before it is judged while nothing is tried.
+/// Looks before the standard is known, and before the rate is judged during a rest.
 const LOOKS_FIRST: u64 = 4;
 const LOOKS_HOLD: u64 = 8;
 
 /// Looks that the standard remembers.
 const LOOKS_KEPT: u64 = 40;
 
-/// Looks until the next trial after a search; at most.
-const REST: u64 = 32;
-const REST_MAX: u64 = 512;
+/// Looks of a rest for each look of the trials up before it; at least.
+const REST: u64 = 16;
+const REST_MIN: u64 = 48;
 
-/// Parts of the unit of rates, which is the rate of the first look of a search.
+/// Trials up for one down, at most.
+const UPS_MAX: u32 = 8;
+
+/// Parts of the unit of rates, which is the rate of the first look of a search, or the rate of the standard.
 const UNIT: u64 = 4096;
 
 /// A rate is the same down to this part of the standard, and higher from this part on, in thousandths.
-const SAME: u64 = 985;
-const HIGHER: u64 = 1020;
+const SAME: u64 = 990;
+const HIGHER: u64 = 1012;
 
-/// From this part on it is higher after [`LOOKS_MAX`], whatever the noise.
-const MUCH_HIGHER: u64 = 1050;
+/// A difference counts if it is so many thousandths of its standard deviation: in a search, and after a rest.
+const SURE_SEARCH: u64 = 1_500;
+const SURE: u64 = 2_000;
 
 /// So much of the standard, in thousandths, the rate may go up or down before the search starts anew.
 const CHANGE: u64 = 80;
@@ -69,7 +78,8 @@ const CHANGE: u64 = 80;
 /// Slots after one step down, as a fraction of those before, from coarse to fine.
 const STEPS: [(u64, u64); 4] = [(1, 4), (1, 2), (2, 3), (4, 5)];
 
-/// The finest step.
+/// The step to a half, and the finest one.
+const HALF: usize = 1;
 const FINEST: usize = STEPS.len() - 1;
 
 /// Returns `sum / count`; without a count there is nothing to be divided.
@@ -87,6 +97,9 @@ pub struct Totals {
     /// Bytes.
     pub bytes: u64,
 }
+
+/// Requests and bytes per second, and their geometric mean.
+type Rates = [u64; 3];
 
 impl Totals {
     /// Nothing has ended at `now` (ns).
@@ -106,64 +119,108 @@ impl Totals {
         }
     }
 
-    /// Returns the rate since `before`.
-    fn rate_since(&self, before: &Self) -> u64 {
-        let ns = self.now.saturating_sub(before.now);
+    /// Returns the rates since `before`.
+    fn rates_since(&self, before: &Self) -> Rates {
+        let us = self.now.saturating_sub(before.now) / NSEC_PER_USEC;
+        // Nothing overflows below 2^44 bytes.
+        let per_second = |count: u64| per(count.saturating_mul(USEC_PER_SEC), us);
         let ended = self.ended.wrapping_sub(before.ended);
         // A request without data takes time as well.
         let bytes = self.bytes.wrapping_sub(before.bytes);
         let bytes = bytes.saturating_add(ended.saturating_mul(512));
-        // Nothing overflows below 2^36 bytes.
-        let per_second = |count: u64| per(count.saturating_mul(NSEC_PER_SEC / 1000), ns / 1000);
-        let root = |count: u64| per_second(count.saturating_mul(256)).isqrt();
-        root(ended).saturating_mul(root(bytes))
+        let (ended, bytes) = (per_second(ended), per_second(bytes));
+        let root = |rate: u64| rate.saturating_mul(256).isqrt();
+        [ended, bytes, root(ended).saturating_mul(root(bytes)) / 256]
     }
 }
 
-/// Rates of some looks, in [`UNIT`]s.
+/// Sums of one rate of some looks, in [`UNIT`]s.
+#[derive(Clone, Copy, Debug)]
+struct Sums {
+    sum: u64,
+    squares: u64,
+}
+
+/// Rates of some looks.
 #[derive(Clone, Copy, Debug)]
 struct Looks {
     count: u64,
-    sum: u64,
-    squares: u64,
+    rates: [Sums; 3],
 }
 
 impl Looks {
     const NONE: Self = Self {
         count: 0,
-        sum: 0,
-        squares: 0,
+        rates: [Sums { sum: 0, squares: 0 }; 3],
     };
 
-    fn add(&mut self, rate: u64) {
-        // Squares stay below 2^48.
-        let rate = rate.min(UNIT << 12);
+    /// Adds a look at `rates`, of which `units` are one unit each.
+    fn add(&mut self, rates: &Rates, units: &Rates) {
         self.count = self.count.saturating_add(1);
-        self.sum = self.sum.saturating_add(rate);
-        self.squares = self.squares.saturating_add(rate.saturating_mul(rate));
-    }
-
-    /// Adds other looks, and forgets old ones.
-    fn merge(&mut self, other: &Self) {
-        self.count = self.count.saturating_add(other.count);
-        self.sum = self.sum.saturating_add(other.sum);
-        self.squares = self.squares.saturating_add(other.squares);
-        if self.count > LOOKS_KEPT {
-            let keep = |sum: u64| per(sum, self.count).saturating_mul(LOOKS_KEPT);
-            (self.sum, self.squares) = (keep(self.sum), keep(self.squares));
-            self.count = LOOKS_KEPT;
+        for (sums, (rate, unit)) in self.rates.iter_mut().zip(rates.iter().zip(units)) {
+            // Squares stay below 2^48.
+            let rate = per(rate.saturating_mul(UNIT), *unit).min(UNIT << 12);
+            sums.sum = sums.sum.saturating_add(rate);
+            sums.squares = sums.squares.saturating_add(rate.saturating_mul(rate));
         }
     }
 
-    fn mean(&self) -> u64 {
-        per(self.sum, self.count)
+    /// Adds other looks, and drops old ones.
+    fn merge(&mut self, other: &Self) {
+        let count = self.count.saturating_add(other.count);
+        self.count = count.min(LOOKS_KEPT);
+        for (sums, other) in self.rates.iter_mut().zip(&other.rates) {
+            let add = |a: u64, b: u64| per(a.saturating_add(b), count).saturating_mul(self.count);
+            *sums = Sums {
+                sum: add(sums.sum, other.sum),
+                squares: add(sums.squares, other.squares),
+            };
+        }
     }
 
-    /// Returns the variance of the mean.
-    fn variance(&self) -> u64 {
-        let mean = self.mean();
-        let spread = per(self.squares, self.count).saturating_sub(mean.saturating_mul(mean));
-        per(spread, self.count.saturating_sub(1))
+    /// Returns these looks as a part of `standard`, by the rate that spreads least.
+    fn of(&self, standard: &Self, sure: u64) -> Ratio {
+        let looks = self.count.saturating_add(standard.count);
+        let ratios = self.rates.iter().zip(&standard.rates).map(|(new, old)| {
+            let (mean, level) = (per(new.sum, self.count), per(old.sum, standard.count));
+            let part = |rate: u64| per(rate.saturating_mul(UNIT), level);
+            let off =
+                |sums: &Sums, mean: u64| sums.squares.saturating_sub(mean.saturating_mul(sums.sum));
+            let off = off(new, mean).saturating_add(off(old, level));
+            let variance = per(off, looks.saturating_sub(2));
+            let variance = per(variance, self.count).saturating_add(per(variance, standard.count));
+            Ratio {
+                part: part(mean),
+                noise: part(variance.isqrt()).saturating_mul(sure) / 1000,
+            }
+        });
+        let least = ratios.min_by_key(|ratio| ratio.noise);
+        least.unwrap_or(Ratio { part: 0, noise: 0 })
+    }
+}
+
+/// A rate as a part of the standard, in [`UNIT`]s.
+#[derive(Clone, Copy, Debug)]
+struct Ratio {
+    part: u64,
+    /// The least difference that counts.
+    noise: u64,
+}
+
+impl Ratio {
+    /// Returns whether this is above `thousandths`, or below them by less than `margin`.
+    fn exceeds(self, thousandths: u64, margin: u64) -> bool {
+        self.part.saturating_add(margin) > UNIT.saturating_mul(thousandths) / 1000
+    }
+
+    /// Returns whether this is above `thousandths` for sure.
+    fn is_above(self, thousandths: u64) -> bool {
+        self.part.saturating_sub(self.noise) > UNIT.saturating_mul(thousandths) / 1000
+    }
+
+    /// Returns whether this is below `thousandths` for sure.
+    fn is_below(self, thousandths: u64) -> bool {
+        !self.exceeds(thousandths, self.noise)
     }
 }
 
@@ -201,9 +258,11 @@ pub struct Knee {
     /// Slots that keep the standard.
     good: u32,
     phase: Phase,
-    /// The rate that [`UNIT`] stands for.
-    unit: u64,
+    /// The rates that [`UNIT`] stands for; 0: nothing was seen.
+    units: Rates,
     standard: Looks,
+    /// Slots with which the standard was seen.
+    standard_slots: u32,
     looks: Looks,
     /// Requests waited during all of them.
     whole: bool,
@@ -211,11 +270,14 @@ pub struct Knee {
     last: Option<Totals>,
     /// Ends that are still those of other slots.
     stale: u64,
-    /// Looks until the next trial, and until the one after that.
+    /// Looks until the next trial.
     rest: u64,
-    next_rest: u64,
-    /// The last trial after a rest was up.
-    was_up: bool,
+    /// Looks of trials up since the last rest.
+    tried: u64,
+    /// Trials up before one down.
+    ups: u32,
+    /// Trials up before the one down after that; 0: the search is not over.
+    next_ups: u32,
 }
 
 impl Knee {
@@ -227,15 +289,17 @@ impl Knee {
             slots,
             good: slots,
             phase: Phase::Start,
-            unit: 0,
+            units: [0; 3],
             standard: Looks::NONE,
+            standard_slots: slots,
             looks: Looks::NONE,
             whole: true,
             last: None,
             stale: 0,
             rest: 0,
-            next_rest: REST,
-            was_up: false,
+            tried: 0,
+            ups: 0,
+            next_ups: 0,
         }
     }
 
@@ -260,7 +324,7 @@ impl Knee {
 
     /// Returns whether the knee is still being looked for: not while nothing waited yet, nor in a trial after a rest.
     pub fn is_searching(&self) -> bool {
-        self.unit != 0 && self.next_rest == REST
+        self.units != [0; 3] && self.next_ups == 0
     }
 
     /// Takes what has ended by now, and the load since the last call. To be called every [`LOOK_MIN`] or so while requests
@@ -296,13 +360,15 @@ impl Knee {
         if ns < LOOK_MAX && (ns < LOOK_MIN || ended < ends) {
             return;
         }
-        let rate = totals.rate_since(&last);
+        let rates = totals.rates_since(&last);
         self.last = Some(totals);
-        if self.unit == 0 {
-            self.unit = rate;
+        if self.units == [0; 3] {
+            self.units = rates;
         }
-        // Of rates below 2^52.
-        self.looks.add(per(rate.saturating_mul(UNIT), self.unit));
+        self.looks.add(&rates, &self.units);
+        if self.phase == Phase::Up {
+            self.tried = self.tried.saturating_add(1);
+        }
         self.judge();
     }
 
@@ -320,23 +386,42 @@ impl Knee {
 
     /// Searches anew.
     fn start(&mut self) {
-        self.next_rest = REST;
-        self.was_up = false;
-        self.unit = 0;
+        self.ups = 0;
+        self.next_ups = 0;
+        self.units = [0; 3];
         self.go(self.good, Phase::Start);
     }
 
     fn hold(&mut self) {
-        self.rest = self.next_rest;
-        self.next_rest = REST_MAX.min(self.next_rest.saturating_mul(2));
+        self.rest = REST_MIN;
+        if self.is_searching() {
+            self.next_ups = 1;
+        } else {
+            self.rest = self.rest.max(self.tried.saturating_mul(REST));
+        }
+        self.tried = 0;
         self.go(self.good, Phase::Hold);
     }
 
     fn try_up(&mut self) {
         match self.max.min(self.good.saturating_mul(2)) {
-            slots if slots == self.good => self.try_down(0),
+            slots if slots == self.good => self.after_up(),
             slots => self.go(slots, Phase::Up),
         }
+    }
+
+    /// Goes on after more slots turned out to be of no use.
+    fn after_up(&mut self) {
+        if self.is_searching() {
+            return self.try_down(0);
+        }
+        if self.ups > 0 {
+            return self.hold();
+        }
+        let first = self.next_ups == 1;
+        self.ups = self.next_ups;
+        self.next_ups = UPS_MAX.min(self.next_ups.saturating_mul(2));
+        self.try_down(if first { HALF } else { FINEST });
     }
 
     /// Returns the slots after `step`.
@@ -353,47 +438,60 @@ impl Knee {
         }
     }
 
+    /// Has the slots in effect from now on.
+    fn keep(&mut self) {
+        self.good = self.slots;
+        self.tried = 0;
+    }
+
+    /// Makes the looks the standard.
+    fn set_standard(&mut self) {
+        self.standard = self.looks;
+        self.standard_slots = self.slots;
+    }
+
     fn judge(&mut self) {
-        let (looks, standard) = (self.looks, self.standard);
-        let rate = looks.mean();
-        // One and a half standard deviations of the difference.
-        let noise = looks.variance().saturating_add(standard.variance());
-        let noise = noise.saturating_mul(9).isqrt() / 2;
-        let long = looks.count >= LOOKS_MAX;
-        let of_standard = |part: u64| standard.mean().saturating_mul(part) / 1000;
-        let is_above = |part| rate.saturating_sub(noise) > of_standard(part);
-        let is_below = |part| rate.saturating_add(noise) < of_standard(part);
+        let searching = self.is_searching();
+        let (longest, sure) = if searching {
+            (LOOKS_SEARCH, SURE_SEARCH)
+        } else {
+            (LOOKS_MAX, SURE)
+        };
+        let count = self.looks.count;
+        let is_long = count >= longest;
+        let ratio = self.looks.of(&self.standard, sure);
         match self.phase {
-            Phase::Start if looks.count >= LOOKS_FIRST => {
-                self.standard = looks;
+            Phase::Start if count >= LOOKS_FIRST => {
+                self.set_standard();
                 self.try_up();
             }
-            Phase::Hold if looks.count >= LOOKS_HOLD => self.rest_on(rate, noise),
-            Phase::Up if looks.count >= LOOKS_MIN => {
-                let sure = looks.count >= LOOKS_UP && is_above(HIGHER);
-                if sure || long && rate > of_standard(MUCH_HIGHER) {
-                    self.good = self.slots;
-                    self.standard = looks;
-                    self.next_rest = REST;
+            Phase::Hold if count >= LOOKS_HOLD => self.rest_on(ratio),
+            Phase::Up if count >= LOOKS_MIN => {
+                let is_sure = count >= LOOKS_UP && ratio.is_above(HIGHER);
+                if self.whole && ratio.is_below(1000 - CHANGE) {
+                    self.start();
+                } else if is_sure || is_long && ratio.exceeds(HIGHER, 0) && ratio.is_above(1000) {
+                    self.keep();
+                    self.set_standard();
+                    self.next_ups = 0;
                     self.try_up();
-                } else if is_below(HIGHER) || long {
-                    if self.whole {
-                        self.standard.merge(&looks);
+                } else if ratio.is_below(HIGHER) || is_long {
+                    if !self.whole {
+                        return self.hold();
                     }
-                    match self.next_rest {
-                        REST if self.whole => self.try_down(0),
-                        _ => self.hold(),
-                    }
+                    self.standard.merge(&self.looks);
+                    self.after_up();
                 }
             }
-            Phase::Down(step) if looks.count >= LOOKS_MIN => {
-                let same =
-                    is_above(SAME) || long && rate.saturating_add(noise / 2) > of_standard(SAME);
-                if same {
-                    self.good = self.slots;
-                    self.standard.merge(&looks);
-                    self.try_down(step);
-                } else if is_below(SAME) || long {
+            Phase::Down(step) if count >= LOOKS_MIN => {
+                let margin = if searching { ratio.noise / 2 } else { 0 };
+                let is_same = is_long && ratio.exceeds(SAME, margin);
+                if ratio.is_above(1000 + CHANGE) {
+                    self.start();
+                } else if ratio.is_above(SAME) || is_same {
+                    self.keep();
+                    self.try_down(if searching { step } else { 0 });
+                } else if ratio.is_below(SAME) || is_long {
                     let tried = self.slots;
                     let next =
                         (step.saturating_add(1)..=FINEST).find(|step| self.below(*step) != tried);
@@ -408,23 +506,21 @@ impl Knee {
     }
 
     /// Judges what was seen while nothing was tried.
-    fn rest_on(&mut self, rate: u64, noise: u64) {
-        let off = rate.abs_diff(self.standard.mean());
-        let change = self.standard.mean().saturating_mul(CHANGE) / 1000;
-        if off > change && off > noise.saturating_mul(2) {
+    fn rest_on(&mut self, ratio: Ratio) {
+        let off = ratio.part.abs_diff(UNIT);
+        if off > UNIT.saturating_mul(CHANGE) / 1000 && off > ratio.noise.saturating_mul(2) {
             return self.start();
         }
-        let looks = core::mem::replace(&mut self.looks, Looks::NONE);
-        self.standard.merge(&looks);
-        self.rest = self.rest.saturating_sub(looks.count);
-        if self.rest > 0 {
-            return;
-        }
-        self.was_up = !self.was_up;
-        if self.was_up {
-            self.try_up();
+        if self.standard_slots == self.slots {
+            self.standard.merge(&self.looks);
         } else {
-            self.try_down(FINEST);
+            self.set_standard();
+        }
+        self.rest = self.rest.saturating_sub(self.looks.count);
+        self.looks = Looks::NONE;
+        if self.rest == 0 {
+            self.ups = self.ups.saturating_sub(1);
+            self.try_up();
         }
     }
 }

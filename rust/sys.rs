@@ -21,6 +21,7 @@
 //! | [`configfs`] | directories that are kept while they are in use |
 //! | [`layout`] | the check of private structures against the running kernel |
 //! | [`params`] | module parameters |
+//! | [`series`] | names that not every supported series of the kernel has |
 //! | [`text`] | texts that are made whole, and bounded |
 //! | [`trace`] | tracepoints |
 //! | `raw` | bindings of the module's own header |
@@ -47,6 +48,7 @@ pub(crate) mod params;
 pub(crate) mod queue;
 mod raw;
 pub(crate) mod rcu;
+pub(crate) mod series;
 pub(crate) mod task;
 pub(crate) mod text;
 pub(crate) mod timer;

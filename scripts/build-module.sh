@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# usage: scripts/build-module.sh stock|debug [--clippy] [--source DIR]
+# usage: scripts/build-module.sh stock|SERIES|debug [--clippy] [--source DIR]
 #
-# Builds nrs.ko for the stock kernel (scripts/kernel.sh) or the debug kernel (scripts/debug-kernel.sh). The sources
-# (Kbuild, rust/ without rust/host, include/) are copied to $NRS_CACHE/module/FLAVOUR/src and built there, so the checkout
-# stays clean. Warnings are errors. Input that any checkout built last is not built again.
+# Builds nrs.ko for the stock kernel, the one of another supported series, such as 7.2 (scripts/kernel.sh), or the debug
+# kernel (scripts/debug-kernel.sh). The sources (Kbuild, rust/ without rust/host, include/) are copied to
+# $NRS_CACHE/module/FLAVOUR/src and built there, so the checkout stays clean. Warnings are errors. Input that any checkout built last is not built again.
 # Result: build/FLAVOUR/nrs.ko and nrs.stripped.ko (without debug information, for virtual machines).
 #
 #   --clippy      run clippy in place of the compiler, with the kernel's own lint list; leaves no module
@@ -13,28 +13,29 @@
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
-flavour='' clippy='' source=$NRS_TOP out=''
+flavour='' series='' clippy='' source=$NRS_TOP out=''
 args=("$@")
 while [ $# -gt 0 ]; do
 	case $1 in
 	--help | -h) usage && exit ;;
 	stock | debug) flavour=$1 ;;
+	[0-9]*) flavour=$1 series=$1 ;;
 	--clippy) clippy=1 ;;
 	--source) source=$(cd "$2" && pwd -P) && shift ;;
 	*) die "unknown argument '$1', see --help" ;;
 	esac
 	shift
 done
-[ -n "$flavour" ] || die "say stock or debug, see --help"
+[ -n "$flavour" ] || die "say stock, debug or a series, see --help"
 [ -f "$source/Kbuild" ] || die "$source has no Kbuild"
 
 if [ -z "${NRS_IN_ROOT:-}" ]; then
-	"$NRS_SCRIPTS/kernel.sh"
-	[ "$flavour" = stock ] || "$NRS_SCRIPTS/debug-kernel.sh"
+	"$NRS_SCRIPTS/kernel.sh" $series
+	[ "$flavour" != debug ] || "$NRS_SCRIPTS/debug-kernel.sh"
 	exec "$NRS_SCRIPTS/in-root.sh" "$0" "${args[@]}"
 fi
 
-vars=$("$NRS_SCRIPTS/kernel.sh" --print)
+vars=$("$NRS_SCRIPTS/kernel.sh" $series --print)
 eval "$vars"
 make=(ARCH=x86_64 KRUSTFLAGS=-Dwarnings)
 if [ "$flavour" = debug ]; then
@@ -96,7 +97,7 @@ if [ -n "$clippy" ]; then
 fi
 cp "$work/src/nrs.ko" "$work/nrs.ko.tmp"
 # A kernel stack has 16 KiB for everything on it; the checkers of the debug kernel need more, and have it.
-if [ "$flavour" = stock ]; then
+if [ "$flavour" != debug ]; then
 	deep=$(objdump -d --no-show-raw-insn "$work/nrs.ko.tmp" |
 		sed -nE '/^[0-9a-f]+ <.*>:$/h; /sub +\$0x[1-9a-f][0-9a-f]{3,},%rsp/{G;p}')
 	[ -z "$deep" ] || die "module ($flavour): functions with more than 4 KiB on the stack: $deep"

@@ -1,24 +1,26 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# usage: scripts/kernel.sh [--print | --refresh]
+# usage: scripts/kernel.sh [SERIES] [--print | --refresh]
 #
 # Gets the stock kernel that the module is built for and tested in: Debian's cloud kernel from trixie-backports, the
-# newest point release of the first tested series that the archive has. Unpacks it (nothing is installed) and rebuilds
-# the Rust metadata that Debian's header packages leave out, from the same source, configuration and compilers.
-# A kernel chosen earlier is kept until --refresh, because the archive drops old sources.
+# newest point release of the first supported series that the archive has, or of SERIES. Unpacks it (nothing is
+# installed) and rebuilds the Rust metadata that Debian's header packages leave out, from the same source, configuration
+# and compilers. A kernel chosen earlier is kept until --refresh, because the archive drops old sources.
 #
 #   --print     print shell variables for the chosen kernel (fails if there is none yet):
 #               NRS_KREL release, NRS_KBUILD directory for `make -C`, NRS_VMLINUZ, NRS_MODULES, NRS_KSRC source
 #   --refresh   look for a newer one even if a kernel was chosen before
 #
-# NRS_KERNEL_SERIES overrides the list of tested series ("7.3").
+# debian/dkms/module.sh has the list of supported series; NRS_KERNEL_SERIES overrides it.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
-series_list=${NRS_KERNEL_SERIES:-7.3}
+args=("$@")
 base=$NRS_CACHE/kernel
 current=$base/current
+series_list=${NRS_KERNEL_SERIES:-$(supported_series)}
+case ${1:-} in [0-9]*) series_list=$1 current+=-$1 && shift ;; esac
 
 print_variables() {
 	local rel=$1
@@ -32,7 +34,7 @@ case ${1:-} in
 --help | -h) usage && exit ;;
 --print)
 	[ -f "$current" ] && print_variables "$(cat "$current")" && exit
-	die "no kernel yet: run scripts/kernel.sh"
+	die "no kernel of series $series_list yet: run scripts/kernel.sh"
 	;;
 --refresh) refresh=1 ;;
 '') ;;
@@ -50,7 +52,7 @@ if [ -z "${NRS_IN_ROOT:-}" ]; then
 		exit
 	fi
 	archive_sources
-	exec "$NRS_SCRIPTS/in-root.sh" "$0" "$@"
+	exec "$NRS_SCRIPTS/in-root.sh" "$0" "${args[@]}"
 fi
 lock kernel
 mkdir -p "$base"
@@ -112,6 +114,7 @@ choose() {
 		done
 		log "kernel: nothing usable of series $series in the archive"
 	done
+	[ "$current" = "$base/current" ] || die "no kernel of series $series_list in trixie, trixie-updates and trixie-backports"
 	for rel in $releases; do
 		version=$(complete "$rel") || continue
 		fetch_headers "$rel" "$version"

@@ -186,6 +186,11 @@ archive_apt() {
 		-o "Dir::State::status=$dir/status" -o APT::Sandbox::User=root)
 }
 
+# supported_series: prints the kernel series that the module is written for, newest first.
+supported_series() {
+	sed -n 's/^supported="\(.*\)"$/\1/p' "$NRS_TOP/debian/dkms/module.sh"
+}
+
 # is_trixie: true if this host itself is Debian 13.
 is_trixie() {
 	[ "$(. /etc/os-release && echo "${ID:-}-${VERSION_ID:-}")" = debian-13 ]

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# usage: scripts/vm.sh --kernel stock|debug [OPTION...] -- GUESTSCRIPT [ARG...]
+# usage: scripts/vm.sh --kernel stock|SERIES|debug [OPTION...] -- GUESTSCRIPT [ARG...]
 #
 # Boots a virtual machine, runs GUESTSCRIPT (a file of tests/vm, by name or path, or any other script) in it, and
 # returns its exit status. Fails also when the kernel log shows trouble (scripts/log-check.sh: status 90), when the guest
@@ -12,7 +12,7 @@
 # guest's /out, in build/vm/NAME. The machine is a PC for the stock kernel, and for the debug kernel, which has neither
 # PCI nor ACPI, QEMU's microvm: the disk is at the memory bus, and the second serial line is a card of the ISA bus.
 #
-#   --kernel K     stock or debug
+#   --kernel K     stock, a supported series such as 7.2 (Debian's kernel of that series), or debug
 #   --cpus N       virtual CPUs (default 2)        --mem M       MiB of memory (default 1024; debug 2048)
 #   --timeout S    limit for the whole run (default 180; debug 420)
 #   --icount       time counts instructions: repeatable, no KVM; one CPU, or more that take turns
@@ -48,17 +48,22 @@ while [ $# -gt 0 ]; do
 	esac
 	shift
 done
-[ "$kernel" = stock ] || [ "$kernel" = debug ] || die "say --kernel stock or --kernel debug, see --help"
+series=''
+case $kernel in
+stock | debug) ;;
+[0-9]*) series=$kernel ;;
+*) die "say --kernel stock, --kernel debug or --kernel SERIES, see --help" ;;
+esac
 [ $# -gt 0 ] || [ -n "$interactive" ] || die "no guest script, see --help"
 
 if [ -z "${NRS_IN_ROOT:-}" ]; then
-	"$NRS_SCRIPTS/kernel.sh"
+	"$NRS_SCRIPTS/kernel.sh" $series
 	"$NRS_SCRIPTS/fio.sh"
-	[ "$kernel" = stock ] || "$NRS_SCRIPTS/debug-kernel.sh"
+	[ "$kernel" != debug ] || "$NRS_SCRIPTS/debug-kernel.sh"
 	exec "$NRS_SCRIPTS/in-root.sh" "$0" "${args[@]}"
 fi
 
-vars=$("$NRS_SCRIPTS/kernel.sh" --print)
+vars=$("$NRS_SCRIPTS/kernel.sh" $series --print)
 eval "$vars"
 image=$NRS_VMLINUZ modules=$NRS_MODULES release=$NRS_KREL
 if [ "$kernel" = debug ]; then

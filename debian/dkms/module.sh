@@ -11,8 +11,8 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd -P)
 state=/var/lib/nrs/kernels
-# The series that the module is written for: Rust's interfaces in the kernel change with each.
-supported=7.3
+# Kernel series that the module is written for, newest first: Rust interfaces of the kernel change with each.
+supported="7.3 7.2"
 
 die() {
 	echo "nrs: error: $*" >&2
@@ -37,7 +37,9 @@ version_of() {
 
 [ -n "$headers" ] && [ -f "$headers/.config" ] || die "no headers of kernel $release: apt install linux-headers-$release"
 series=$(echo "$release" | sed -E 's/^([0-9]+\.[0-9]+).*/\1/')
-[ "$series" = "$supported" ] || die "no module for kernel $release: it is for series $supported, as in trixie-backports"
+case " $supported " in *" $series "*) ;; *)
+	die "no module for kernel $release: it is for series $(echo "$supported" | sed 's/ / and /'), as in trixie-backports" ;;
+esac
 grep -qx CONFIG_RUST=y "$headers/.config" || die "no module for kernel $release: it has no CONFIG_RUST=y"
 version=$(version_of "linux-headers-$release")
 [ -n "$version" ] || die "the headers of $release are not from the package linux-headers-$release: only Debian's kernels are supported"

@@ -15,11 +15,14 @@
 
 pub(crate) mod rules;
 
-use core::fmt::{self, Write as _};
+use core::{
+    fmt::{self, Write as _},
+    mem::size_of,
+};
 
 use kernel::{
     configfs::{AttributeOperations, Group, GroupOperations, Subsystem},
-    configfs_attrs, new_mutex,
+    new_mutex,
     page::PAGE_SIZE,
     prelude::*,
     str::Formatter,
@@ -32,16 +35,19 @@ use crate::{
     sys::{
         configfs::{Inner, Nested},
         misc,
+        series::configfs_attributes,
     },
 };
 
-/// The directory `nrs`.
+/// The directory `nrs`. It has no data: the kernel crate before 7.3 looks for a subsystem's data in the wrong place.
 #[pin_data]
 pub(crate) struct Root {}
 
+const _: () = assert!(size_of::<Root>() == 0);
+
 /// Registers the directory `nrs`.
 pub(super) fn subsystem() -> impl PinInit<Subsystem<Root>, Error> {
-    let item_type = configfs_attrs! {
+    let item_type = configfs_attributes! {
         container: Subsystem<Root>,
         data: Root,
         child: Directory,
@@ -58,7 +64,7 @@ impl GroupOperations for Root {
         if !misc::is_loaded() {
             return Err(ENODEV);
         }
-        let item_type = configfs_attrs! {
+        let item_type = configfs_attributes! {
             container: Group<Directory>,
             data: Directory,
             attributes: [

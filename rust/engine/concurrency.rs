@@ -36,13 +36,10 @@
 use core::fmt;
 
 use kernel::{
-    fs, new_spinlock_irq,
+    fs,
     prelude::*,
     static_lock_class,
-    sync::{
-        poll::{PollCondVarBox, PollTable},
-        Arc, CondVarTimeoutResult, SpinLockIrq,
-    },
+    sync::{poll::PollTable, Arc, CondVarTimeoutResult},
     time::msecs_to_jiffies,
 };
 
@@ -51,7 +48,10 @@ use crate::{
         credits::Credits,
         statistics::{ConcurrencyCounts, Stats},
     },
-    sys::atomic::{Counter, Hint, Word},
+    sys::{
+        atomic::{Counter, Hint, Word},
+        series::{new_spinlock_irq, PollCondVarBox, SpinLockIrq},
+    },
 };
 
 /// Requests that the clients of a service may have together, for each of its slots.

@@ -2,12 +2,7 @@
 
 //! What the requests and targets of a service read of its parameters, without its settings' mutex.
 
-use kernel::{
-    new_spinlock_irq,
-    prelude::*,
-    str::CString,
-    sync::{Arc, SpinLockIrq},
-};
+use kernel::{prelude::*, str::CString, sync::Arc};
 
 use super::partition::KernelPart;
 use crate::{
@@ -15,7 +10,10 @@ use crate::{
         order::Level, parameters::service::Service as Values, policy::Config, slots::Slots,
         sources::Sources,
     },
-    sys::atomic::{Hint, Word},
+    sys::{
+        atomic::{Hint, Word},
+        series::{new_spinlock_irq, SpinLockIrq},
+    },
 };
 
 /// Who serves requests that may have a slot and have nobody about to serve them.

@@ -17,9 +17,8 @@ use core::fmt::Display;
 
 use kernel::{
     cpu::nr_cpu_ids,
-    new_spinlock_irq,
     prelude::*,
-    sync::{rcu, Arc, SpinLockIrq},
+    sync::{rcu, Arc},
 };
 
 use super::{
@@ -50,6 +49,7 @@ use crate::{
         misc::{self, bug},
         node::{Account, Held},
         rcu::RcuBox,
+        series::{new_spinlock_irq, SpinLockIrq},
         timer::{Expire, Timed},
         trace::{self, Life, Shown},
     },

@@ -11,7 +11,7 @@ use kernel::{alloc::AllocError, prelude::*};
 
 use crate::{
     sched::error::{self, Code},
-    sys::misc,
+    sys::{misc, series::ENAMETOOLONG},
 };
 
 /// A refusal.

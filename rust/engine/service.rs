@@ -40,6 +40,7 @@ use crate::{
         mutex::NoIoMutex,
         node::{Account, Held},
         params,
+        series::ELOOP,
         timer::Timed,
         trace,
     },

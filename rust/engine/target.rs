@@ -34,11 +34,11 @@
 
 use kernel::{
     cpu::nr_cpu_ids,
-    impl_has_work, new_spinlock, new_spinlock_irq, new_work,
+    impl_has_work, new_spinlock, new_work,
     prelude::*,
     sync::{
         atomic::{ordering, Atomic},
-        rcu, Arc, SpinLock, SpinLockIrq,
+        rcu, Arc, SpinLock,
     },
     workqueue::{Work, WorkItem},
 };
@@ -59,6 +59,7 @@ use crate::{
         node::{Held, NodeFifo},
         queue,
         rcu::RcuBox,
+        series::{new_spinlock_irq, SpinLockIrq},
         timer::{Expire, Timed},
     },
 };

@@ -13,11 +13,7 @@
 
 use core::fmt::Write;
 
-use kernel::{
-    new_spinlock_irq,
-    prelude::*,
-    sync::{Arc, SpinLockIrq},
-};
+use kernel::{prelude::*, sync::Arc};
 
 use crate::{
     sched::{
@@ -32,6 +28,7 @@ use crate::{
     sys::{
         atomic::{Counter, Hint},
         misc,
+        series::{new_spinlock_irq, SpinLockIrq},
     },
 };
 

@@ -39,7 +39,9 @@ use crate::{
     sched::units::NSEC_PER_MSEC,
     sys::{
         chardev::{File, Offset, BROKEN},
-        params, task,
+        params,
+        series::{EALREADY, ENOTCONN, EPROTONOSUPPORT},
+        task,
     },
 };
 

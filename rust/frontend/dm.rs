@@ -34,6 +34,7 @@ use crate::{
         dm::{Args, Bio, Lower, Map, Plan, Refusal, Target},
         misc,
         node::{Account, Held},
+        series::ELOOP,
         task,
     },
 };

@@ -28,6 +28,7 @@ use crate::{
         elevator::{self, File, Queue, Request, Scheduler},
         hotplug, layout,
         node::{Account, Held},
+        series::ELOOP,
         task,
     },
 };

@@ -22,7 +22,6 @@ use kernel::{
     bindings,
     error::to_result,
     fs,
-    module::this_module,
     prelude::*,
     seq_file::SeqFile,
     sync::poll::PollTable,
@@ -30,7 +29,10 @@ use kernel::{
     uaccess::{UserPtr, UserSlice, UserSliceReader, UserSliceWriter},
 };
 
-use super::misc::{self, size};
+use super::{
+    misc::{self, size},
+    series::THIS_MODULE,
+};
 
 pub(crate) mod boxed;
 
@@ -101,7 +103,7 @@ struct Table<F: File>(PhantomData<F>);
 
 impl<F: File> Table<F> {
     const OPS: bindings::file_operations = bindings::file_operations {
-        owner: this_module::<crate::LocalModule>().as_ptr(),
+        owner: THIS_MODULE.as_ptr(),
         open: Some(Self::open),
         release: Some(Self::release),
         read: Some(Self::read),

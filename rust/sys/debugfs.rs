@@ -25,9 +25,7 @@
 use core::{fmt, marker::PhantomData, pin::Pin};
 
 use kernel::{
-    bindings,
-    module::this_module,
-    new_mutex,
+    bindings, new_mutex,
     prelude::*,
     sync::{Arc, Mutex},
     types::ForeignOwnable,
@@ -37,7 +35,7 @@ use kernel::{
 mod pieces;
 
 use self::pieces::Pieces;
-use super::{misc::size, raw, text::Text};
+use super::{misc::size, raw, series::THIS_MODULE, text::Text};
 
 /// A line of a table of files.
 ///
@@ -167,7 +165,7 @@ impl<F: File> Tree<F> {
     }
 
     const OPS: bindings::file_operations = bindings::file_operations {
-        owner: this_module::<crate::LocalModule>().as_ptr(),
+        owner: THIS_MODULE.as_ptr(),
         open: Some(Self::open),
         release: Some(Self::release),
         read: Some(Self::read),

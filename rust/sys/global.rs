@@ -12,6 +12,8 @@ use kernel::{
     },
 };
 
+use super::series::synchronize_rcu;
+
 /// Where the value is found.
 ///
 /// # Invariants
@@ -65,7 +67,7 @@ impl<T: Send + Sync + 'static> Drop for Installed<T> {
         if raw.is_null() {
             return;
         }
-        rcu::synchronize_rcu();
+        synchronize_rcu();
         // SAFETY: From `into_raw`; taken out above, a grace period ago.
         drop(unsafe { Arc::from_raw(raw) });
     }

@@ -9,9 +9,11 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{ordering, Atomic},
-        rcu::{synchronize_rcu, Guard},
+        rcu::Guard,
     },
 };
+
+use super::series::{rcu_barrier, synchronize_rcu};
 
 /// A published value with room for the callback that frees it.
 #[repr(C)]
@@ -135,7 +137,7 @@ pub(crate) struct Barrier;
 
 impl Drop for Barrier {
     fn drop(&mut self) {
-        kernel::sync::rcu::rcu_barrier();
+        rcu_barrier();
     }
 }
 

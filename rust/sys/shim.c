@@ -8,12 +8,15 @@
 #include <linux/debugfs.h>
 #include <linux/device-mapper.h>
 #include <linux/fs.h>
+#include <linux/irqflags.h>
 #include <linux/kernfs.h>
 #include <linux/pagemap.h>
+#include <linux/percpu.h>
 #include <linux/preempt.h>
 #include <linux/ratelimit.h>
 #include <linux/sched.h>
 #include <linux/sched/mm.h>
+#include <linux/spinlock.h>
 #include <linux/string.h>
 #include <linux/topology.h>
 #include <linux/utsname.h>
@@ -204,3 +207,51 @@ bool nrs_ratelimit(void)
 
 	return __ratelimit(&state);
 }
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(7, 3, 0)
+/* Locks that this CPU holds, and its interrupts before the first one. Only looked at with interrupts disabled. */
+static DEFINE_PER_CPU(unsigned int, nrs_irq_depth);
+static DEFINE_PER_CPU(unsigned long, nrs_irq_flags);
+
+static void nrs_irq_disable(void)
+{
+	unsigned long flags;
+
+	local_irq_save(flags);
+	if (!__this_cpu_read(nrs_irq_depth))
+		__this_cpu_write(nrs_irq_flags, flags);
+	__this_cpu_inc(nrs_irq_depth);
+}
+
+static void nrs_irq_enable(void)
+{
+	if (!__this_cpu_dec_return(nrs_irq_depth))
+		local_irq_restore(__this_cpu_read(nrs_irq_flags));
+}
+
+void nrs_irq_lock(spinlock_t *lock)
+{
+	nrs_irq_disable();
+	spin_lock(lock);
+}
+
+bool nrs_irq_try_lock(spinlock_t *lock)
+{
+	bool locked;
+
+	nrs_irq_disable();
+	locked = spin_trylock(lock);
+	if (!locked)
+		nrs_irq_enable();
+	return locked;
+}
+
+void nrs_irq_unlock(spinlock_t *lock)
+{
+	/* A task that was woken under the lock runs once interrupts are enabled. */
+	preempt_disable();
+	spin_unlock(lock);
+	nrs_irq_enable();
+	preempt_enable();
+}
+#endif

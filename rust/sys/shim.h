@@ -3,7 +3,9 @@
 #ifndef NRS_SHIM_H
 #define NRS_SHIM_H
 
+#include <linux/spinlock_types.h>
 #include <linux/types.h>
+#include <linux/version.h>
 
 struct bio;
 struct block_device;
@@ -75,6 +77,16 @@ int nrs_cpu_to_node(unsigned int cpu);
 /* Holds off the removal of @file, one of debugfs, until it is put; an errno if it was removed already. */
 int nrs_debugfs_get(struct file *file);
 void nrs_debugfs_put(struct file *file);
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(7, 3, 0)
+/*
+ * Disable interrupts of this CPU, lock, and the other way round. The locks of a CPU may be unlocked in any order: the last
+ * one to be unlocked enables interrupts, if the first one disabled them.
+ */
+void nrs_irq_lock(spinlock_t *lock);
+bool nrs_irq_try_lock(spinlock_t *lock);
+void nrs_irq_unlock(spinlock_t *lock);
+#endif
 
 /* Whether a message may be printed now; counts what is held back. */
 bool nrs_ratelimit(void);

@@ -12,6 +12,8 @@ use core::{ops::Deref, pin::Pin};
 
 use kernel::{bindings, prelude::*, types::Opaque};
 
+use super::series::NO_RESTART;
+
 /// What an owner does when its timer expires; runs in hard interrupt context.
 pub(crate) trait Expire: Send + Sync + Sized + 'static {
     /// The time that was armed for has come.
@@ -91,7 +93,7 @@ impl<T: Expire> Timed<T> {
         // structure is alive because its drop waits for this callback.
         let timed = unsafe { &*timer.cast::<Self>() };
         T::expired(timed);
-        bindings::hrtimer_restart::HRTIMER_NORESTART
+        NO_RESTART
     }
 }
 

@@ -36,7 +36,7 @@ use core::fmt::{self, Write as _};
 
 use kernel::{
     configfs::{AttributeOperations, Group, GroupOperations},
-    configfs_attrs, new_mutex,
+    new_mutex,
     page::PAGE_SIZE,
     prelude::*,
     str::CString,
@@ -53,6 +53,7 @@ use crate::{
         rules::{Action, Book, Command, Name, Pairs, RuleError, ALSO_MAX, COMMAND_MAX, NAME_MAX},
         text::Heads,
     },
+    sys::series::{configfs_attributes, ENAMETOOLONG},
 };
 
 /// Bytes of the conditions, at most: the rest of a command needs fewer than 256.
@@ -66,7 +67,7 @@ pub(crate) struct Rules {
 
 /// The directory `rules` for the service of `place`.
 pub(super) fn group(place: Arc<Place>) -> Result<impl PinInit<Group<Rules>, Error>> {
-    let item_type = configfs_attrs! {
+    let item_type = configfs_attributes! {
         container: Group<Rules>,
         data: Rules,
         child: Rule,
@@ -81,7 +82,7 @@ impl GroupOperations for Rules {
     type Child = Rule;
 
     fn make_group(&self, name: &CStr) -> Result<impl PinInit<Group<Rule>, Error>> {
-        let item_type = configfs_attrs! {
+        let item_type = configfs_attributes! {
             container: Group<Rule>,
             data: Rule,
             attributes: [

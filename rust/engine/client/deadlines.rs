@@ -37,12 +37,7 @@
 
 use core::fmt;
 
-use kernel::{
-    cpu::nr_cpu_ids,
-    new_spinlock_irq,
-    prelude::*,
-    sync::{Arc, SpinLockIrq},
-};
+use kernel::{cpu::nr_cpu_ids, prelude::*, sync::Arc};
 
 use super::herald::Herald;
 use crate::{
@@ -62,6 +57,7 @@ use crate::{
         disk::Disk,
         misc,
         node::Account,
+        series::{new_spinlock_irq, SpinLockIrq},
         timer::{Expire, Timed},
     },
 };

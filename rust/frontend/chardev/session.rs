@@ -37,13 +37,10 @@
 //! table to the task that attached the file, and [`Terms::limit`] bounds all of it.
 
 use kernel::{
-    fs, new_mutex, new_spinlock_irq,
+    fs, new_mutex,
     prelude::*,
     static_lock_class,
-    sync::{
-        poll::{PollCondVarBox, PollTable},
-        Arc, Mutex, SpinLockIrq,
-    },
+    sync::{poll::PollTable, Arc, Mutex},
 };
 
 use super::wire;
@@ -60,6 +57,7 @@ use crate::{
             READABLE, WRITABLE,
         },
         misc,
+        series::{new_spinlock_irq, PollCondVarBox, SpinLockIrq},
         timer::{Expire, Timed},
     },
 };

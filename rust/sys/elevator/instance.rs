@@ -7,9 +7,9 @@ use core::{cell::UnsafeCell, marker::PhantomData, ptr};
 use kernel::{
     bindings,
     ffi::{c_int, c_uint, c_void},
-    impl_has_work, new_condvar, new_mutex, new_spinlock_irq, new_work,
+    impl_has_work, new_condvar, new_mutex, new_work,
     prelude::*,
-    sync::{Arc, ArcBorrow, CondVar, Mutex, SpinLockIrq},
+    sync::{Arc, ArcBorrow, CondVar, Mutex},
     workqueue::Work,
 };
 
@@ -19,7 +19,14 @@ use super::{
     nodes::{Nodes, PerRequest},
     Queue, Request, Scheduler,
 };
-use crate::sys::{atomic::Counter, bio::View, misc::bug, node::Held, params, queue, raw};
+use crate::sys::{
+    atomic::Counter,
+    bio::View,
+    misc::bug,
+    node::Held,
+    params, queue, raw,
+    series::{new_spinlock_irq, SpinLockIrq},
+};
 
 /// A scheduler and what its queue needs.
 ///

@@ -3,11 +3,10 @@
 //! Requests for tests: submitting one tells a probe.
 
 use kernel::{
-    new_spinlock_irq,
     prelude::*,
     sync::{
         atomic::{ordering, Atomic},
-        Arc, SpinLockIrq,
+        Arc,
     },
 };
 
@@ -18,7 +17,10 @@ use crate::{
         item::{Cost, Direction, Spot},
         units::NSEC_PER_SEC,
     },
-    sys::chardev::boxed::{Boxed, Submit},
+    sys::{
+        chardev::boxed::{Boxed, Submit},
+        series::{new_spinlock_irq, SpinLockIrq},
+    },
 };
 
 /// Requests that one probe can remember.

@@ -29,7 +29,7 @@ use crate::{
         bio::{View, WriteStream},
         misc,
         node::{Account, Held},
-        task::{self, Submitter},
+        task::{self, Submitter, Whose},
     },
 };
 
@@ -80,11 +80,11 @@ impl Naming {
         })
     }
 
-    /// Returns the job identifier made from the submitter. Where that works for nobody that it tells, only the cgroup of a
-    /// request can name the job.
-    fn jobid(&self, who: &Submitter<'_>, uid: Id, gid: Id) -> JobId {
+    /// Returns the job identifier made from the submitter, which is `whose`. Only the cgroup of a request can name the job of
+    /// an anonymous submitter.
+    fn jobid(&self, who: &Submitter<'_>, whose: &Whose) -> JobId {
         let template = &self.template;
-        let unknown = uid == Id::ABSENT;
+        let unknown = whose.owner.is_none();
         let (mut cgroup, mut host) = ([0; 64], [0; 65]);
         let cgroup = if template.uses_cgroup() {
             who.cgroup_name(&mut cgroup)
@@ -95,10 +95,10 @@ impl Naming {
             return JobId::ABSENT;
         }
         template.expand(&Source {
-            comm: &if unknown { [0; 16] } else { who.comm() },
-            uid: uid.get(),
-            gid: gid.get(),
-            pid: who.pid(),
+            comm: &if unknown { [0; 16] } else { whose.comm },
+            uid: whose.owner.map(|(uid, _)| uid),
+            gid: whose.owner.map(|(_, gid)| gid),
+            pid: whose.pid,
             host: if template.uses_host() {
                 task::hostname(&mut host)
             } else {
@@ -242,7 +242,7 @@ impl Member {
         draining: &dyn Fn() -> bool,
     ) -> Went<Held> {
         self.client().count_operation(traits.cpu, traits.opcode);
-        if who.is_kthread() && who.owner().is_none() {
+        if who.is_anonymous() {
             self.client().count_anonymous(traits.cpu);
         }
         let dispatch = self.service().dispatch();
@@ -303,21 +303,22 @@ impl Member {
 
     /// Returns what a request looks like to the policies; its range is in `object`.
     fn attrs(&self, traits: &Traits, naming: &Naming, who: &Submitter<'_>, object: u64) -> Attrs {
-        let (uid, gid) = match who.owner() {
+        let whose = who.whose(true, true);
+        let (uid, gid) = match whose.owner {
             Some((uid, gid)) => (Id::new(uid), Id::new(gid)),
             None => (Id::ABSENT, Id::ABSENT),
         };
         Attrs {
             nid: naming.nid,
-            jobid: naming.jobid.unwrap_or_else(|| naming.jobid(who, uid, gid)),
+            jobid: naming.jobid.unwrap_or_else(|| naming.jobid(who, &whose)),
             uid,
             gid,
             // The low half tells cgroups apart.
-            cgroup: who.cgroup().map_or(Id::ABSENT, |id| Id::new(id as u32)),
+            cgroup: whose.cgroup.map_or(Id::ABSENT, |id| Id::new(id as u32)),
             opcode: traits.opcode,
             client: self.client().serial(),
             target: self.target().number(),
-            stream: (naming.stream).of(traits.stream.number(), || who.cgroup()),
+            stream: (naming.stream).of(traits.stream.number(), || whose.cgroup),
             object,
             offset: traits.offset,
             length: traits.bytes,
@@ -329,18 +330,18 @@ impl Member {
 
     /// Returns everything of the submitter that a class may depend on, for the cache of classes.
     fn ident(&self, traits: &Traits, naming: &Naming, who: &Submitter<'_>) -> [u64; 5] {
-        let comm = u128::from_le_bytes(who.comm());
-        let owner = who.owner();
-        let (uid, gid) = owner.unwrap_or_default();
         let template = &naming.template;
-        let dispatch = self.service().dispatch();
         let by_stream = naming.stream == Stream::Cgroup;
-        let cgroup = if by_stream || template.uses_cgroup() || dispatch.wants_cgroup() {
-            who.cgroup()
-        } else {
-            None
-        };
-        let pid = if template.uses_pid() { who.pid() } else { 0 };
+        let by_cgroup =
+            by_stream || template.uses_cgroup() || self.service().dispatch().wants_cgroup();
+        let Whose {
+            comm,
+            owner,
+            pid,
+            cgroup,
+        } = who.whose(template.uses_pid(), by_cgroup);
+        let comm = u128::from_le_bytes(comm);
+        let (uid, gid) = owner.unwrap_or_default();
         let detail = match cgroup {
             // It names the stream as well.
             Some(cgroup) if by_stream => cgroup,

@@ -122,7 +122,7 @@ int nrs_current_cgroup_name(char *buf, size_t len)
 
 bool nrs_can_hold_back(void)
 {
-	const unsigned int bound = PF_KTHREAD | PF_MEMALLOC | PF_MEMALLOC_NOFS | PF_MEMALLOC_NOIO;
+	const unsigned int bound = PF_MEMALLOC | PF_MEMALLOC_NOFS | PF_MEMALLOC_NOIO;
 	const struct bio_list *bios = current->bio_list;
 
 	/* File systems keep their handle of a transaction in journal_info. Bios of the list may be those that hold the slots. */

@@ -36,15 +36,17 @@ pub(crate) struct Submitter<'a> {
     _bio: PhantomData<View<'a>>,
 }
 
-/// All that tells submitters apart.
-#[cfg(feature = "elevator")]
+/// What tells submitters apart.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Whose {
-    comm: [u8; 16],
-    owner: Option<(u32, u32)>,
-    pid: u32,
-    flags: u32,
-    cgroup: Option<u64>,
+    /// Executable name, padded with NUL.
+    pub(crate) comm: [u8; 16],
+    /// User and group, as [`Submitter::owner`] returns them.
+    pub(crate) owner: Option<(u32, u32)>,
+    /// Thread group id; 0: not asked for.
+    pub(crate) pid: u32,
+    /// Cgroup, as [`Submitter::cgroup`] returns it; `None` also if not asked for.
+    pub(crate) cgroup: Option<u64>,
 }
 
 /// Returns the running task.
@@ -74,9 +76,15 @@ impl<'a> Submitter<'a> {
         }
     }
 
-    /// Whether it is a kernel thread: that works for somebody else.
-    pub(crate) fn is_kthread(&self) -> bool {
+    fn is_kthread(&self) -> bool {
         self.flags & bindings::PF_KTHREAD != 0
+    }
+
+    /// Returns whether the submitter is a kernel thread with its own credentials, which say nothing
+    /// of the user that it works for.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        // SAFETY: By the type invariant this task runs; only this task replaces its credentials.
+        self.is_kthread() && unsafe { (*self.task).cred == (*self.task).real_cred }
     }
 
     /// Whether it is reclaiming memory: what it submits must not wait.
@@ -84,24 +92,23 @@ impl<'a> Submitter<'a> {
         self.flags & bindings::PF_MEMALLOC != 0
     }
 
-    /// Returns the file-system ids of the user and the group that it works for, in the initial
-    /// namespace; `None`: a kernel thread, for nobody that it tells.
+    /// Returns the file-system ids of the user and the group that the submitter works for, in the
+    /// initial namespace; `None`: the submitter is anonymous.
     ///
-    /// A kernel server takes the credentials of its client for each request. A task has
-    /// credentials of its own; those that it takes for a while are of whom root's server works for,
-    /// or, beneath an overlay, of whoever mounted that.
+    /// A task has credentials of its own, and may take other credentials for a while. Those that a
+    /// task of root takes, or a kernel thread, are of the user that a server works for. Those that
+    /// the task of another user takes are of the task that mounted an overlay.
     pub(crate) fn owner(&self) -> Option<(u32, u32)> {
+        if self.is_anonymous() {
+            return None;
+        }
         // SAFETY: By the type invariant this task runs; its own credentials may be read without a
         // lock because only the task itself replaces them.
         let [own, taken] = unsafe {
             [(*self.task).real_cred, (*self.task).cred]
                 .map(|cred| ((*cred).fsuid.val, (*cred).fsgid.val))
         };
-        match own {
-            _ if self.is_kthread() => (taken != (0, 0)).then_some(taken),
-            (0, _) => Some(taken),
-            _ => Some(own),
-        }
+        Some(if own.0 == 0 { taken } else { own })
     }
 
     /// Returns the thread group id.
@@ -111,21 +118,20 @@ impl<'a> Submitter<'a> {
     }
 
     /// Returns the executable name, padded with NUL.
-    pub(crate) fn comm(&self) -> [u8; 16] {
+    fn comm(&self) -> [u8; 16] {
         // SAFETY: By the type invariant this task runs; the name is always NUL-terminated within its array and a torn
         // read of it gives a mixed name, nothing worse.
         unsafe { (*self.task).comm }
     }
 
-    /// Returns all that tells it from others.
-    #[cfg(feature = "elevator")]
-    pub(crate) fn whose(&self) -> Whose {
+    /// Returns what tells the submitter from others; the process and the cgroup if they are asked for.
+    #[inline(always)]
+    pub(crate) fn whose(&self, pid: bool, cgroup: bool) -> Whose {
         Whose {
             comm: self.comm(),
             owner: self.owner(),
-            pid: self.pid(),
-            flags: self.flags & bindings::PF_KTHREAD,
-            cgroup: self.cgroup(),
+            pid: if pid { self.pid() } else { 0 },
+            cgroup: if cgroup { self.cgroup() } else { None },
         }
     }
 
@@ -174,12 +180,12 @@ pub(crate) fn is_admin() -> bool {
     unsafe { bindings::capable(bindings::CAP_SYS_ADMIN as i32) }
 }
 
-/// Whether the running task can be held back before it submits a request: it is a user's, in no transaction of a file
-/// system, reclaims no memory, and has no other requests to submit first.
+/// Returns whether the running task can be held back before it submits a request: it works for a user, is in no
+/// transaction of a file system, reclaims no memory, and has no other requests to submit first.
 #[cold]
 pub(crate) fn can_be_held_back() -> bool {
     // SAFETY: Always safe to call from task context.
-    unsafe { raw::nrs_can_hold_back() }
+    !submitter().is_anonymous() && unsafe { raw::nrs_can_hold_back() }
 }
 
 /// Returns the host name of the running task's UTS namespace, or of the initial one for a task that has left its

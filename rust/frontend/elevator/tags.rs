@@ -7,8 +7,9 @@
 //! have as many requests queued as there are free tags. Of n submitters that want more, each has one
 //! part in n + 1 of the tags that are not in flight, and one part stays free.
 //!
-//! Submitters are users in cgroups, told apart by a hash. Kernel threads are neither counted nor
-//! held back: other tasks wait for what they write, and each waits for one tag at a time.
+//! Submitters are users in cgroups, told apart by a hash. Kernel threads that work for no user are
+//! neither counted nor held back: other tasks wait for what they write, and each waits for one tag
+//! at a time.
 //!
 //! # Why no wake-up is lost
 //!
@@ -69,12 +70,11 @@ pub(super) struct Tags {
     counts: [Count; SUBMITTERS],
 }
 
-/// Returns the number of a submitter; that of nobody for a kernel thread.
+/// Returns the number of a submitter; that of nobody for an anonymous submitter.
 fn number(who: &Submitter<'_>) -> u8 {
-    if who.is_kthread() {
+    let Some((uid, _)) = who.owner() else {
         return Account::NOBODY;
-    }
-    let (uid, _) = who.owner().unwrap_or_default();
+    };
     let hash = Hasher::new(0).mix(uid.into(), who.cgroup().unwrap_or(0));
     (hash % SUBMITTERS as u64) as u8
 }

@@ -62,7 +62,7 @@ impl<T: Scheduler> Instance<T> {
             if (*slot).node.cost().bytes == 0 || !may_wait(bio, &who) {
                 return;
             }
-            (&raw mut (*slot).whose).write(who.whose());
+            (&raw mut (*slot).whose).write(who.whose(true, true));
             let this = Self::of((*rq).q);
             let _growing = this.growing.lock();
             raw::elv_rqhash_add((*rq).q, rq);
@@ -134,7 +134,7 @@ impl<T: Scheduler> Instance<T> {
         unsafe {
             let slot = (*rq).elv.priv_[0].cast::<PerRequest>();
             let who = task::submitter().of_bio(View::new(bio));
-            (*slot).whose == who.whose()
+            (*slot).whose == who.whose(true, true)
         }
     }
 }

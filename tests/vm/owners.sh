@@ -1,7 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only
-# Whose a request is, where it is not simply that of a user's task: containers and servers that take other credentials.
+# usage: owners.sh [FUNCTION...]
+#
+# Whose a request is, where it is not simply that of a user's task: containers, servers that take
+# other credentials, and kernel threads that have none.
 . /tests/nrs.sh
+
+only=$*
 
 # setup: a file on ext4 on a device, readable for all; nothing of it in memory.
 setup() {
@@ -47,6 +52,8 @@ ringed() {
 	setup
 	load a as=2002 --ioengine=io_uring --force_async=1 --number_ios=256 >/dev/null
 	[ "$(served 2002)" -ge 256 ] || fail "uid 2002: $(served 2002) requests"
+	load a as=2012 --ioengine=io_uring --sqthread_poll=1 --number_ios=256 >/dev/null
+	[ "$(served 2012)" -ge 256 ] || fail "uid 2012: $(served 2012) requests"
 }
 
 # A user's namespace has other numbers.
@@ -56,39 +63,345 @@ spaced() {
 	[ "$(served 2003)" -ge 256 ] || fail "uid 2003: $(served 2003) requests"
 }
 
-# exported: the file system, by the NFS server of the kernel, over the loopback; nobody but this script answers its questions.
+# as UID COMMAND...: runs it, or a function of this script.
+as() {
+	setpriv --reuid "$1" --clear-groups bash -c "$(declare -f reads)"$'\n"$@"' - "${@:2}"
+}
+
+# A program of root that a user runs is root's, as the files are that it makes; a server that takes
+# a user's id works for the user.
+elevated() {
+	setup
+	cp /bin/fio /tmp/suid
+	chmod 4755 /tmp/suid
+	local before what=(--filename=/mnt/a/file --rw=read --bs=4k --direct=1 --number_ios=256 --name=a --minimal)
+	before=$(served 0)
+	as 2005 /tmp/suid "${what[@]}" >/dev/null
+	[ "$(served 0)" -ge $((before + 256)) ] || fail "suid: uid 0: $before requests before, $(served 0) after"
+	[ "$(served 2005)" = 0 ] || fail "suid: uid 2005: $(served 2005) requests"
+	setpriv --euid 2006 fio "${what[@]}" >/dev/null
+	[ "$(served 2006)" -ge 256 ] || fail "seteuid: uid 2006: $(served 2006) requests"
+	rm /tmp/suid
+}
+
+# gained UID REQUESTS COMMAND...: fails unless the command adds about so many requests of the user
+# (or "absent"); for "absent" the client counts as many.
+gained() {
+	local uid=$1 wanted=$2 before anonymous got
+	shift 2
+	before=$(served "$uid") anonymous=$(counter a anonymous)
+	"$@"
+	got=$(($(served "$uid") - before)) anonymous=$(($(counter a anonymous) - anonymous))
+	say "$*: uid $uid: $got requests; anonymous: $anonymous"
+	[ "$got" -ge $((wanted * 9 / 10)) ] && [ "$got" -lt $((wanted * 11 / 10 + 64)) ] || fail "$(cat "$(at svc nrs_fairshare_stats)")"
+	if [ "$uid" = absent ]; then
+		[ "$anonymous" -ge $((wanted * 9 / 10)) ]
+	else
+		[ "$anonymous" -lt 16 ]
+	fi
+}
+
+# writes PATH: overwrites it in 256 requests.
+writes() {
+	dd if=/dev/zero of="$1" bs=4k count=256 oflag=direct conv=notrunc 2>/dev/null
+}
+
+# Drivers between a user and nrs whose threads submit.
+between() {
+	module
+	lower nb0 memory_backed=1
+	client a /dev/nb0 svc
+	policy svc 'fairshare uid_fair'
+	modprobe -a dm-crypt crypto_null loop
+	local crypt="0 $(sectors /dev/mapper/a) crypt cipher_null-ecb - 0 /dev/mapper/a 0" name
+	dm_create crypt "$crypt"
+	dm_create inline "$crypt 2 no_read_workqueue no_write_workqueue"
+	chmod 666 /dev/mapper/{crypt,inline}
+	declare -fx writes
+	gained 2007 256 as 2007 reads /dev/mapper/crypt
+	gained absent 256 as 2007 writes /dev/mapper/crypt
+	gained 2008 256 as 2008 writes /dev/mapper/inline
+	dm_remove crypt
+	dm_remove inline
+	losetup --direct-io=on /dev/loop0 /dev/mapper/a
+	chmod 666 /dev/loop0
+	gained absent 256 as 2007 reads /dev/loop0
+	losetup -d /dev/loop0
+}
+
+# A target of NVMe over the loopback, for a user of its client.
+nvme() {
+	local target=/sys/kernel/config/nvmet
+	module
+	lower nb0 memory_backed=1
+	client a /dev/nb0 svc
+	policy svc 'fairshare uid_fair'
+	modprobe nvme-loop
+	mkdir -p $target/subsystems/t/namespaces/1 $target/ports/1
+	echo 1 >$target/subsystems/t/attr_allow_any_host
+	echo -n /dev/mapper/a >$target/subsystems/t/namespaces/1/device_path
+	echo 1 >$target/subsystems/t/namespaces/1/enable
+	echo loop >$target/ports/1/addr_trtype
+	ln -s $target/subsystems/t $target/ports/1/subsystems/t
+	echo transport=loop,nqn=t >/dev/nvme-fabrics
+	wait_for 10 '[ -b /dev/nvme0n1 ]'
+	chmod 666 /dev/nvme0n1
+	gained absent 256 as 2009 reads /dev/nvme0n1
+	echo 1 >/sys/class/nvme/nvme0/delete_controller
+	rm $target/ports/1/subsystems/t
+	rmdir $target/subsystems/t/namespaces/1 $target/subsystems/t $target/ports/1
+}
+
+# answering PORT: a server of remote procedure calls, which finds and registers whatever it is asked
+# for: rpcbind, which version 3 of NFS needs, and the server that tells clients of version 3 the
+# handle of the root, in /tmp/handle.
+answering() {
+	cat >/tmp/answer <<-'END'
+		#!/bin/bash
+		# Numbers have 8 digits here. Procedure 0 returns nothing.
+		while mark=$(dd bs=1 count=4 2>/dev/null | xxd -p) && [ -n "$mark" ]; do
+			call=$(dd bs=1 count=$((0x$mark & 0x7fffffff)) 2>/dev/null | xxd -p | tr -d '\n')
+			answer=${call:0:8}0000000100000000000000000000000000000000
+			handle=$(</tmp/handle)
+			case ${call:24:8}:${call:40:8} in
+			*:00000000) ;;
+			000186a0:*) answer+=00000001 ;;
+			# Success, the handle, one flavour: AUTH_SYS.
+			*:00000001) answer+=00000000$(printf %08x $((${#handle} / 2)))${handle}0000000100000001 ;;
+			esac
+			printf %08x%s $((0x80000000 | ${#answer} / 2)) "$answer" | xxd -r -p
+		done
+	END
+	chmod 755 /tmp/answer
+	touch /tmp/handle
+	nc -ll -p "$1" -e /tmp/answer &
+	wait_for 10 "grep -q $(printf :%04X "$1") /proc/net/tcp"
+}
+
+# exported FLAGS THREADS: the file system, by the NFS server of the kernel, over the loopback;
+# nobody but this script answers its questions. The flags: as in the kernel's nfsd/export.h.
 exported() {
-	local rpc=/proc/net/rpc never=2000000000
-	modprobe -a nfsd nfsv4
+	local rpc=/proc/net/rpc never=2000000000 handle
+	trap withdrawn EXIT
+	modprobe -a nfsd nfsv3 nfsv4
 	ip link set lo up
+	pidof nc >/dev/null || { answering 111 && answering 20048; }
 	[ -e /proc/fs/nfsd/threads ] || mount -t nfsd nfsd /proc/fs/nfsd
-	echo -3 >/proc/fs/nfsd/versions
 	# The least; clients wait for its end.
 	echo 10 >/proc/fs/nfsd/nfsv4gracetime
-	echo 'tcp 2049' >/proc/fs/nfsd/portlist
-	echo 2 >/proc/fs/nfsd/threads
-	# The client 127.0.0.1 may use /mnt/a, which has number 0: the root of NFSv4. The flags: any port, no subtree check, a number.
+	[ -n "$(</proc/fs/nfsd/portlist)" ] || echo 'tcp 2049' >/proc/fs/nfsd/portlist
+	echo "$2" >/proc/fs/nfsd/threads
+	# The client 127.0.0.1 may use /mnt/a, which has number 0: the root of NFSv4. Any port, no subtree
+	# check, a number.
 	echo "nfsd 127.0.0.1 $never local" >$rpc/auth.unix.ip/channel
-	echo "local /mnt/a $never $((0x2402)) 65534 65534 0" >$rpc/nfsd.export/channel
+	echo "local /mnt/a $never $((0x2402 | $1)) 65534 65534 0" >$rpc/nfsd.export/channel
 	echo "local 1 \\x00000000 $never /mnt/a" >$rpc/nfsd.fh/channel
+	exec 7<>/proc/fs/nfsd/filehandle
+	echo 'local /mnt/a 64' >&7
+	read -r handle <&7
+	exec 7>&-
+	echo "${handle#\\x}" >/tmp/handle
 	mkdir -p /mnt/nfs
-	mount -t nfs4 -o addr=127.0.0.1,clientaddr=127.0.0.1,proto=tcp,port=2049,vers=4.2,sec=sys 127.0.0.1:/ /mnt/nfs
+}
+
+# mounts VERSION: the export.
+mounts() {
+	local options=addr=127.0.0.1,proto=tcp,port=2049,vers=$1,sec=sys
+	case $1 in
+	3)
+		options+=,mountaddr=127.0.0.1,mountvers=3,mountport=20048,mountproto=tcp,nolock,noacl
+		mount -t nfs -o "$options" 127.0.0.1:/mnt/a /mnt/nfs
+		;;
+	*) mount -t nfs4 -o "$options,clientaddr=127.0.0.1" 127.0.0.1:/ /mnt/nfs ;;
+	esac
+}
+
+# withdrawn: no loads, no mount and no server any more, at the end of a check that has exported.
+withdrawn() {
+	killall -q -KILL fio || true
+	policy svc fifo
+	umount -f -l /mnt/nfs || true
+	echo 0 >/proc/fs/nfsd/threads
+	wait_for 30 '! pidof fio >/dev/null' || true
 }
 
 # By the server of the kernel, for users of its clients.
 remote() {
 	setup
-	exported
-	# The server reads through the page cache.
+	exported 0 2
+	local version
+	for version in 4.2 3; do
+		mounts $version
+		# The server reads through the page cache.
+		echo 3 >/proc/sys/vm/drop_caches
+		gained 2004 1 as 2004 reads /mnt/nfs/file
+		echo 3 >/proc/sys/vm/drop_caches
+		gained 0 1 reads /mnt/nfs/file
+		umount /mnt/nfs
+	done
+	# ROOTSQUASH and ALLSQUASH: nobody.
+	exported 12 2
+	mounts 4.2
 	echo 3 >/proc/sys/vm/drop_caches
-	setpriv --reuid 2004 --clear-groups bash -c "$(declare -f reads); reads /mnt/nfs/file"
-	umount /mnt/nfs
-	echo 0 >/proc/fs/nfsd/threads
-	[ "$(served 2004)" -gt 0 ] || fail "$(cat "$(at svc nrs_fairshare_stats)")"
+	gained 65534 1 as 2004 reads /mnt/nfs/file
+}
+
+# volume: files of two users, which have all their blocks, on a device that takes 32 ms for a
+# request.
+volume() {
+	local uid i
+	module
+	slow_lower nb0 32000000 memory_backed=1 size=160
+	client a /dev/nb0 svc
+	mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0 /dev/mapper/a
+	mkdir -p /mnt/a
+	mount -t ext4 -o noatime /dev/mapper/a /mnt/a
+	for uid in 2001 2002; do
+		mkdir /mnt/a/$uid
+		for i in {0..9}; do dd if=/dev/urandom of=/mnt/a/$uid/$i bs=1M count=4 2>/dev/null; done
+		chown -R $uid /mnt/a/$uid
+	done
+	sync
+	echo 3 >/proc/sys/vm/drop_caches
+	echo 8 >"$(at svc slots)"
+	# The flusher has nothing to do.
+	echo $((400 << 20)) >/proc/sys/vm/dirty_bytes
+	echo $((300 << 20)) >/proc/sys/vm/dirty_background_bytes
+}
+
+# demand UID JOBS direct|buffered: reads of 4 KiB, 4 at a time, or writes of 16 KiB, of which each
+# 32nd is followed by fsync.
+demand() {
+	local how=(--rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth=4)
+	[ "$3" = direct ] || how=(--rw=randwrite --bs=16k --ioengine=psync --fsync=32 --fallocate=none)
+	# shellcheck disable=SC2016
+	setpriv --reuid "$1" --clear-groups fio --name=a --directory="/mnt/nfs/$1" --size=4m \
+		--filename_format='$jobnum' --numjobs="$2" "${how[@]}" --time_based --runtime=600 --minimal \
+		>/dev/null 2>&1 &
+}
+
+# parts SECONDS FILE: what each of both users was charged in that time, in $one and $two; the time,
+# us, in $time.
+parts() {
+	local cpu before after file
+	file=$(at svc "$2")
+	cpu=$(cpu_time)
+	before="${EPOCHREALTIME/./} $(charged "$file")"
+	sleep "$1"
+	after="${EPOCHREALTIME/./} $(charged "$file")"
+	read -r time one two none < <(awk '{ print $5 - $1, $6 - $2, $7 - $3, $8 - $4 }' <<<"$before $after")
+	say "charged in $((time / 1000)) ms: $one, $two; to nobody $none; anonymous $(counter a anonymous); CPUs busy $(busy_since "$cpu") %"
+}
+
+# charged FILE: prints what uid 2001, uid 2002 and nobody have been charged.
+charged() {
+	awk '$2 == "entity:" || $2 == "class:" { who = $3 } $1 == "cost_pages:" || $1 == "cost:" { n[who] += $2 }
+		END { print n["\"uid:2001\""] + 0, n["\"uid:2002\""] + 0, n["\"uid:absent\""] + 0 }' "$1"
+}
+
+# shared VERSION direct|buffered: by that version of NFS; equal parts, though one user has 10
+# processes, the other one 4.
+shared() {
+	volume
+	exported 0 64
+	mounts "$1"
+	policy svc 'fairshare uid_fair'
+	demand 2001 10 "$2"
+	demand 2002 4 "$2"
+	wait_for 60 '[ "$(served 2001)" -ge 50 ] && [ "$(served 2002)" -ge 50 ]' || fail "$(cat "$(at svc nrs_fairshare_stats)")"
+	parts 10 nrs_fairshare_stats
+	within 10 "$one" "$two" || fail "$one, $two"
+	[ "$none" -lt $((one / 10)) ] || fail "to nobody: $none"
+}
+
+# limited VERSION direct|buffered: one user at 50 requests/s of that kind in bytes, the other at
+# 100.
+limited() {
+	local rate
+	volume
+	exported 0 64
+	mounts "$1"
+	rate=$([ "$2" = direct ] && echo 200 || echo 800)
+	policy svc 'tbf uid'
+	set_to svc nrs_tbf_rule "start one uid={2001} rate=${rate}KiB/s"
+	set_to svc nrs_tbf_rule "start two uid={2002} rate=$((rate * 2))KiB/s"
+	demand 2001 10 "$2"
+	demand 2002 4 "$2"
+	wait_for 60 '[ "$(counter a held)" -ge 8 ]' || fail "$(status a)"
+	sleep 2
+	parts 20 nrs_tbf_stats
+	within 5 $((one * 1000000)) $((rate * 1024 * time)) || fail "$one B, not $rate KiB/s"
+	within 5 $((two * 1000000)) $((rate * 2 * 1024 * time)) || fail "$two B, not $((rate * 2)) KiB/s"
+}
+
+# unsynced FLAGS: whom the server has charged by when a file is closed that a user has written
+# without fsync, and all is synced.
+unsynced() {
+	local before after
+	volume
+	exported "$1" 4
+	mounts 4.2
+	policy svc 'fairshare uid_fair'
+	before=$(charged "$(at svc nrs_fairshare_stats)")
+	as 2001 dd if=/dev/zero of=/mnt/nfs/2001/0 bs=64k count=64 conv=notrunc 2>/dev/null
+	sync
+	after=$(charged "$(at svc nrs_fairshare_stats)")
+	read -r one two none < <(awk '{ print $4 - $1, $5 - $2, $6 - $3 }' <<<"$before $after")
+	say "charged to the user $one pages, to nobody $none"
+}
+
+# What a user writes without fsync is on the disk of the server when the file is closed.
+closed() {
+	unsynced 0
+	[ "$one" -ge 1000 ] && [ "$none" -lt 100 ] || fail "$one, $none"
+}
+
+# With the flag ASYNC, later, by a thread that works for nobody.
+later() {
+	unsynced 16
+	[ "$one" -lt 100 ] && [ "$none" -ge 1000 ] || fail "$one, $none"
+}
+
+# A client is killed, the number of threads changes and the export ends while requests are queued.
+torn() {
+	volume
+	exported 0 32
+	mounts 4.2
+	policy svc 'tbf uid'
+	set_to svc nrs_tbf_rule 'start one uid={2001} rate=2'
+	demand 2001 10 direct
+	wait_for 30 '[ "$(counter a held)" -ge 20 ]' || fail "$(status a)"
+	echo 8 >/proc/fs/nfsd/threads &
+	local threads=$!
+	# shellcheck disable=SC2046
+	kill -KILL $(pidof fio)
+	wait_for 30 '! pidof fio >/dev/null' || fail "fio stays: $(ps)"
+	umount -f -l /mnt/nfs
+	policy svc fifo
+	wait $threads
+	withdrawn
+	trap - EXIT
+	balanced a
+	umount /mnt/a
+	remove_client a
 }
 
 try 30 "an overlay: the task's user" overlaid
 try 30 "io_uring: the task's user" ringed
 try 30 "a user namespace: the user outside" spaced
-long try 90 "NFS: the user of the client" remote
+try 30 "suid: root; seteuid: the user that was taken" elevated
+long try 60 "dm-crypt and loop: reads of dm-crypt only" between
+long try 60 "NVMe target: nobody" nvme
+long try 90 "NFS: the user of the client, root, nobody where squashed" remote
+long try 90 "NFS: writes without fsync: the user, at close" closed
+long try 90 "NFS: writes without fsync to an asynchronous export: nobody" later
+for version in 4.2 3; do
+	for how in direct buffered; do
+		long try 120 "NFS $version, $how: equal parts within 10 %" shared $version $how
+		long try 120 "NFS $version, $how: rates within 5 %" limited $version $how
+	done
+done
+long try 90 "NFS: killed, withdrawn, fewer threads while requests are queued" torn
+[ -z "${NRS_LONG:-}" ] || killall nc
+remarks '^(charged|flags|reads|writes|as) '
 summary

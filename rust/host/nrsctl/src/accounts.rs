@@ -56,12 +56,15 @@ enum Origin {
     Files(PathBuf),
 }
 
+/// A name and its number.
+type Entry = (String, u32);
+
 /// The users and groups of a system; each is looked up once.
 #[derive(Debug)]
 pub struct Accounts {
     origin: Origin,
     /// Name and number by key, which is either of them.
-    known: RefCell<BTreeMap<(Database, String), Option<(String, u32)>>>,
+    known: RefCell<BTreeMap<(Database, String), Option<Entry>>>,
 }
 
 impl Accounts {
@@ -140,7 +143,7 @@ impl Accounts {
         }
     }
 
-    fn get(&self, database: Database, key: &str) -> Option<(String, u32)> {
+    fn get(&self, database: Database, key: &str) -> Option<Entry> {
         let known = self.known.borrow();
         known.get(&(database, key.to_owned())).cloned().flatten()
     }

@@ -119,7 +119,7 @@ impl Device {
             Ok(())
         };
         let (bytes, took, ended) = thread::scope(|scope| {
-            let seeds = (0..depth).map(|n| u64::from(std::process::id()) << 16 | u64::from(n));
+            let seeds = (0..depth).map(|n| (u64::from(std::process::id()) << 16) | u64::from(n));
             let readers: Vec<_> = seeds.map(|seed| scope.spawn(move || read(seed))).collect();
             sleep(time - window);
             let (before, begun) = (done.load(Ordering::Relaxed), Instant::now());
